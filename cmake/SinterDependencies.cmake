@@ -1,0 +1,28 @@
+# Finds what Sinter is built on. SinterConfig.cmake.in finds again what an installed Sinter needs.
+
+find_package(Boost 1.74 REQUIRED)
+find_package(fmt 9 REQUIRED CONFIG)
+find_package(tl-expected REQUIRED CONFIG)
+find_package(Eigen3 3.4 REQUIRED NO_MODULE)
+find_package(nlohmann_json 3.11 REQUIRED CONFIG)
+find_package(Threads REQUIRED)
+find_path(SINTER_XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
+mark_as_advanced(SINTER_XXHASH_INCLUDE_DIR)
+
+# xxHash has no CMake package on every distribution; it is used header-only.
+add_library(sinter_xxhash INTERFACE)
+target_include_directories(sinter_xxhash SYSTEM INTERFACE "${SINTER_XXHASH_INCLUDE_DIR}")
+target_compile_definitions(sinter_xxhash INTERFACE XXH_INLINE_ALL)
+
+if(SINTER_BUILD_TESTING_KIT OR SINTER_BUILD_TESTS)
+  find_package(GTest REQUIRED CONFIG)
+endif()
+if(SINTER_BUILD_TESTS)
+  find_package(rapidcheck REQUIRED CONFIG)
+endif()
+if(SINTER_BUILD_BENCHMARKS)
+  find_package(benchmark REQUIRED CONFIG)
+endif()
+if(SINTER_BUILD_TOOLS OR SINTER_BUILD_EXAMPLES OR SINTER_BUILD_BENCHMARKS)
+  find_package(CLI11 REQUIRED CONFIG)
+endif()

@@ -1,0 +1,115 @@
+# Helpers that make one kind of target each. All accept an empty SOURCES list.
+
+# Gives a target the language level, warnings and options shared by the whole project.
+function(sinter_configure_target target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  set_target_properties(${target} PROPERTIES
+    CXX_EXTENSIONS OFF
+    POSITION_INDEPENDENT_CODE ON)
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:sinter_warnings>)
+endfunction()
+
+# sinter_add_library(<folder>
+#   SOURCES ...          compiled
+#   HEADERS ...          installed; each must compile alone. *.def tables go here too
+#   PRIVATE_HEADERS ...  not installed
+#   PUBLIC ...           targets that the headers need
+#   PRIVATE ...          header-only targets that only the sources need
+#   ALIAS <name>         second name, default sinter::<folder>
+#   EXPORT <set>)        export set, default SinterTargets
+#
+# Makes target sinter_<folder>, exported as Sinter::<folder>.
+function(sinter_add_library folder)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "ALIAS;EXPORT"
+    "SOURCES;HEADERS;PRIVATE_HEADERS;PUBLIC;PRIVATE")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "sinter_add_library(${folder}): unknown ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  if(NOT arg_ALIAS)
+    set(arg_ALIAS sinter::${folder})
+  endif()
+  if(NOT arg_EXPORT)
+    set(arg_EXPORT SinterTargets)
+  endif()
+
+  set(target sinter_${folder})
+  if(arg_SOURCES)
+    add_library(${target} STATIC ${arg_SOURCES} ${arg_PRIVATE_HEADERS})
+    set(scope PUBLIC)
+    sinter_configure_target(${target})
+    # BUILD_INTERFACE keeps them out of the export: they are headers only.
+    foreach(dependency IN LISTS arg_PRIVATE)
+      target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:${dependency}>)
+    endforeach()
+  else()
+    add_library(${target} INTERFACE)
+    set(scope INTERFACE)
+    target_compile_features(${target} INTERFACE cxx_std_20)
+  endif()
+  target_link_libraries(${target} ${scope} ${arg_PUBLIC})
+  add_library(${arg_ALIAS} ALIAS ${target})
+
+  set(tables ${arg_HEADERS})
+  list(FILTER tables INCLUDE REGEX "\\.def$")
+  list(FILTER arg_HEADERS EXCLUDE REGEX "\\.def$")
+  target_sources(${target} ${scope}
+    FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${arg_HEADERS}
+    FILE_SET tables TYPE HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${tables})
+  set_target_properties(${target} PROPERTIES
+    EXPORT_NAME ${folder}
+    VERIFY_INTERFACE_HEADER_SETS ON
+    INTERFACE_HEADER_SETS_TO_VERIFY HEADERS)
+
+  if(SINTER_INSTALL)
+    install(TARGETS ${target} EXPORT ${arg_EXPORT}
+      ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+      FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/sinter"
+      FILE_SET tables DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/sinter")
+  endif()
+endfunction()
+
+# sinter_add_program(<target> SOURCES ... LINK ... [OUTPUT_NAME <name>])
+#
+# Makes an executable; does nothing while SOURCES is empty.
+function(sinter_add_program target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "OUTPUT_NAME" "SOURCES;LINK")
+  if(NOT arg_SOURCES)
+    return()
+  endif()
+  add_executable(${target} ${arg_SOURCES})
+  sinter_configure_target(${target})
+  target_link_libraries(${target} PRIVATE Sinter::Sinter ${arg_LINK})
+  if(arg_OUTPUT_NAME)
+    set_target_properties(${target} PROPERTIES OUTPUT_NAME ${arg_OUTPUT_NAME})
+  endif()
+endfunction()
+
+# sinter_add_test(<folder> SOURCES ... [LINK ...] [LABELS ...] [TIMEOUT <seconds>])
+#
+# Makes executable sinter_<folder>_tests and registers each of its tests with CTest under the label
+# <folder>. A test whose full name contains "Gpu" gets the label gpu as well.
+function(sinter_add_test folder)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LINK;LABELS")
+  if(NOT arg_SOURCES)
+    return()
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  set(target sinter_${folder}_tests)
+  sinter_add_program(${target}
+    SOURCES ${arg_SOURCES}
+    LINK Sinter::testing GTest::gmock_main rapidcheck rapidcheck_gtest ${arg_LINK})
+  target_compile_definitions(${target} PRIVATE
+    SINTER_TEST_DATA_DIR="${PROJECT_SOURCE_DIR}/tests")
+  set(labels ${folder} ${arg_LABELS})
+  gtest_discover_tests(${target}
+    DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+    TEST_PREFIX "${folder}." TEST_FILTER "-*Gpu*"
+    PROPERTIES LABELS "${labels}" TIMEOUT ${arg_TIMEOUT})
+  gtest_discover_tests(${target}
+    DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+    TEST_PREFIX "${folder}." TEST_FILTER "*Gpu*"
+    TEST_LIST ${target}_gpu_TESTS
+    PROPERTIES LABELS "${labels};gpu" TIMEOUT ${arg_TIMEOUT})
+endfunction()

@@ -1,0 +1,13 @@
+# Interface target with the compiler options every target of the project is built with.
+
+add_library(sinter_warnings INTERFACE)
+target_compile_options(sinter_warnings INTERFACE
+  -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow
+  $<$<BOOL:${SINTER_WARNINGS_AS_ERRORS}>:-Werror>)
+
+if(SINTER_SANITIZERS)
+  # Global, so that the consumer side of every inlined function is instrumented too.
+  add_compile_options(-fsanitize=${SINTER_SANITIZERS} -fno-omit-frame-pointer
+                      -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${SINTER_SANITIZERS})
+endif()
