@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fusion_ir/id.h"
+#include "fusion_ir/op.h"
+#include "fusion_ir/result.h"
+#include "fusion_ir/shape.h"
+
+namespace sinter {
+
+/// One tensor of the graph. `name` decorates printed text only; nothing parses it.
+struct Value {
+  DType type = DType::kF32;
+  Shape shape;
+  OpId def;             ///< The op that produces it.
+  uint32_t result = 0;  ///< Which of that op's results it is.
+  std::string name;
+  friend bool operator==(const Value&, const Value&) = default;
+};
+
+struct Op {
+  OpKind kind;
+  std::vector<ValueId> operands;
+  std::vector<ValueId> results;
+  friend bool operator==(const Op&, const Op&) = default;
+};
+
+/// A graph of tensor operations as a value: copyable, comparable, printable. Ops stand in
+/// topological order, because an op can only name values that already exist. Made with
+/// FusionBuilder or parse_fusion; edited by rewriting into a new one.
+struct Fusion {
+  std::string name = "fusion";
+  IdVector<SymbolId, Symbol> symbols;
+  IdVector<ValueId, Value> values;
+  IdVector<OpId, Op> ops;
+  std::vector<ValueId> inputs;   ///< In the order tensors are passed.
+  std::vector<ValueId> outputs;  ///< In the order tensors are passed; a value may be listed once.
+
+  [[nodiscard]] const Op& def_of(ValueId value) const { return ops[values[value].def]; }
+  template <class Kind>
+  [[nodiscard]] const Kind* def_as(ValueId value) const {
+    return std::get_if<Kind>(&def_of(value).kind);
+  }
+  [[nodiscard]] SymbolId find_symbol(
+      std::string_view symbol_name) const;  ///< Invalid id if there is none.
+  [[nodiscard]] auto op_ids() const { return ids<OpId>(ops.size()); }
+  [[nodiscard]] auto value_ids() const { return ids<ValueId>(values.size()); }
+
+  friend bool operator==(const Fusion&, const Fusion&) = default;
+
+ private:
+  template <class K>
+  static std::vector<K> ids(size_t count) {
+    std::vector<K> out;
+    for (uint32_t i = 0; i < count; ++i) out.push_back(K{i});
+    return out;
+  }
+};
+
+/// For every value, the ops that read it, ascending and without repeats.
+IdMap<ValueId, std::vector<OpId>> users_of(const Fusion& fusion);
+
+/// True if the two graphs are equal but for names of the fusion, its symbols and its values.
+bool structurally_equal(const Fusion& a, const Fusion& b);
+/// 64-bit hash of what structurally_equal compares. Stable across processes and versions of the C++
+/// library.
+uint64_t structural_hash(const Fusion& fusion);
+
+/// Sizes for a fusion's symbols, by name.
+using ExtentValues = std::map<std::string, int64_t, std::less<>>;
+
+/// The symbols of one fusion bound to numbers, indexed by symbol id.
+struct Binding {
+  std::vector<int64_t> symbol_sizes;
+
+  [[nodiscard]] int64_t size_of(const Extent& extent) const {
+    return extent.is_constant() ? extent.constant() : symbol_sizes[extent.symbol().index];
+  }
+  [[nodiscard]] Sizes sizes_of(const Shape& shape) const;
+  friend bool operator==(const Binding&, const Binding&) = default;
+};
+
+/// Binds every symbol, from `extents` or else from its hint. Errors (InvalidArgument): a name the
+/// fusion does not have, a symbol with neither size nor hint, a negative size, a size that breaks a
+/// promised divisibility, a reshape or slice that does not fit, a tensor of more than 2^63 bytes.
+Result<Binding> bind_extents(const Fusion& fusion, const ExtentValues& extents);
+
+/// The same graph with every symbol replaced by its size and every `extent` op by a constant: what
+/// the scheduler works on.
+Fusion specialize(const Fusion& fusion, const Binding& binding);
+
+/// Strides in elements of an input under a binding: those it declares, or dense ones.
+Sizes input_strides(const Fusion& fusion, const Binding& binding, ValueId input);
+
+}  // namespace sinter

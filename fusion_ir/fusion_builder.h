@@ -1,0 +1,116 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fusion_ir/fusion.h"
+
+namespace sinter {
+
+struct InputOptions {
+  std::vector<Extent> strides;  ///< In elements; empty: dense row-major.
+  int64_t alignment = 16;  ///< Promised alignment of the first element, in bytes: a power of two.
+};
+
+/// Builds a Fusion op by op, inferring types and shapes. A mistake throws SinterException with an
+/// InvalidFusion error that names the values, types and extents concerned.
+///
+/// Pointwise calls take operands of different types and shapes and make them equal with visible
+/// ops: storage types are cast to their compute type, then operands to their common type (f64 > f32
+/// > i64 > i32 > bool); shapes broadcast as in NumPy, aligned at the last axis, constant extent 1
+/// expanding.
+class FusionBuilder {
+ public:
+  explicit FusionBuilder(std::string name = "fusion");
+
+  /// Declares a symbolic extent; a name can be declared once.
+  Extent symbol(std::string name, int64_t hint = 0, int64_t divisible_by = 1);
+
+  ValueId input(DType type, Shape shape, std::string name = "", InputOptions options = {});
+  ValueId constant(double value, DType type = DType::kF32);
+  ValueId constant_integer(int64_t value, DType type = DType::kI64);
+  ValueId iota(Shape shape, int axis, DType type = DType::kI64);
+
+  ValueId pointwise(PointwiseFn fn, std::vector<ValueId> operands, std::string name = "");
+  ValueId cast(ValueId x, DType type,
+               std::string name = "");  ///< Returns x itself if it has that type.
+  ValueId broadcast(ValueId x, Shape shape, std::vector<int> axes);
+  /// Gives a reduced value back the axes that were removed from `like`: the inverse shape change of
+  /// a reduction over `axes`.
+  ValueId broadcast_over(ValueId x, ValueId like, std::vector<int> axes);
+  /// Reductions cast storage types to f32 first. Negative axes count from the end; no axes means
+  /// all.
+  ValueId reduce(ReduceFn fn, ValueId x, std::vector<int> axes, std::string name = "");
+  struct MeanM2 {
+    ValueId mean, m2;
+  };
+  MeanM2 welford(ValueId x, std::vector<int> axes);
+  struct MaxSum {
+    ValueId max, sum;
+  };
+  MaxSum logsumexp_pair(ValueId x, std::vector<int> axes);
+  ValueId take(ValueId x, ValueId index, int axis);
+  ValueId permute(ValueId x, std::vector<int> order);
+  ValueId reshape(ValueId x, Shape shape);
+  ValueId slice(ValueId x, std::vector<int64_t> start, std::vector<int64_t> stop,
+                std::vector<int64_t> step = {});
+
+  ValueId neg(ValueId x) { return pointwise(PointwiseFn::kNeg, {x}); }
+  ValueId exp(ValueId x) { return pointwise(PointwiseFn::kExp, {x}); }
+  ValueId log(ValueId x) { return pointwise(PointwiseFn::kLog, {x}); }
+  ValueId sqrt(ValueId x) { return pointwise(PointwiseFn::kSqrt, {x}); }
+  ValueId rsqrt(ValueId x) { return pointwise(PointwiseFn::kRsqrt, {x}); }
+  ValueId abs(ValueId x) { return pointwise(PointwiseFn::kAbs, {x}); }
+  ValueId add(ValueId a, ValueId b) { return pointwise(PointwiseFn::kAdd, {a, b}); }
+  ValueId sub(ValueId a, ValueId b) { return pointwise(PointwiseFn::kSub, {a, b}); }
+  ValueId mul(ValueId a, ValueId b) { return pointwise(PointwiseFn::kMul, {a, b}); }
+  ValueId div(ValueId a, ValueId b) { return pointwise(PointwiseFn::kDiv, {a, b}); }
+  ValueId max(ValueId a, ValueId b) { return pointwise(PointwiseFn::kMax, {a, b}); }
+  ValueId min(ValueId a, ValueId b) { return pointwise(PointwiseFn::kMin, {a, b}); }
+  ValueId select(ValueId condition, ValueId a, ValueId b) {
+    return pointwise(PointwiseFn::kSelect, {condition, a, b});
+  }
+  ValueId sum(ValueId x, std::vector<int> axes) {
+    return reduce(ReduceFn::kSum, x, std::move(axes));
+  }
+  ValueId amax(ValueId x, std::vector<int> axes) {
+    return reduce(ReduceFn::kMax, x, std::move(axes));
+  }
+
+  /// Names a value for printed text and emitted code.
+  ValueId named(ValueId x, std::string name);
+  /// Declares an output. A value can be an output once; an input cannot.
+  void output(ValueId x, std::string name = "");
+
+  /// Number of elements along `axes` of `like` as an f32 scalar (an `extent` op and a cast); used
+  /// by means and variances.
+  ValueId element_count(ValueId like, const std::vector<int>& axes);
+
+  [[nodiscard]] const Fusion& fusion() const { return fusion_; }
+  /// Verifies and returns the graph. Throws when it has no outputs.
+  [[nodiscard]] Fusion build() const;
+
+  /// Appends an op with inferred result types and shapes; the low-level entry used by parser and
+  /// rewriter. Throws as above.
+  std::vector<ValueId> append(OpKind kind, std::vector<ValueId> operands, DType type_hint,
+                              Shape shape_hint, std::vector<std::string> names = {});
+
+ private:
+  Fusion fusion_;
+};
+
+/// Result types and shapes of an op over existing values: the one place where the typing and shape
+/// rules stand. `type_hint` and `shape_hint` supply what operands cannot: input, constant, cast
+/// (type), iota, broadcast, reshape.
+struct ResultType {
+  DType type;
+  Shape shape;
+  friend bool operator==(const ResultType&, const ResultType&) = default;
+};
+Result<std::vector<ResultType>> infer_results(const Fusion& fusion, const OpKind& kind,
+                                              std::span<const ValueId> operands, DType type_hint,
+                                              const Shape& shape_hint);
+
+}  // namespace sinter

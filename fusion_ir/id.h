@@ -1,0 +1,101 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+namespace sinter {
+
+/// A typed 32-bit index into a table. Ids of different tags do not convert into each other.
+template <class Tag>
+struct Id {
+  static constexpr uint32_t kInvalid = 0xffff'ffffU;
+  uint32_t index = kInvalid;
+
+  [[nodiscard]] constexpr bool valid() const { return index != kInvalid; }
+  friend constexpr auto operator<=>(Id, Id) = default;
+};
+
+struct ValueTag {
+  static constexpr char kPrefix[] = "%v";
+};
+struct OpTag {
+  static constexpr char kPrefix[] = "%op";
+};
+struct SymbolTag {
+  static constexpr char kPrefix[] = "$";
+};
+using ValueId = Id<ValueTag>;
+using OpId = Id<OpTag>;
+using SymbolId = Id<SymbolTag>;
+
+template <class T>
+concept IsId = requires(T id) {
+  { id.index } -> std::convertible_to<uint32_t>;
+  T::kInvalid;
+};
+
+/// A table that owns its elements and hands out ids in order of insertion.
+template <IsId K, class V>
+class IdVector {
+ public:
+  K push_back(V value) {
+    items_.push_back(std::move(value));
+    return K{static_cast<uint32_t>(items_.size() - 1)};
+  }
+  V& operator[](K id) { return items_[id.index]; }
+  const V& operator[](K id) const { return items_[id.index]; }
+  [[nodiscard]] bool contains(K id) const { return id.index < items_.size(); }
+  [[nodiscard]] size_t size() const { return items_.size(); }
+  [[nodiscard]] bool empty() const { return items_.empty(); }
+  auto begin() { return items_.begin(); }
+  auto end() { return items_.end(); }
+  auto begin() const { return items_.begin(); }
+  auto end() const { return items_.end(); }
+  friend bool operator==(const IdVector&, const IdVector&) = default;
+
+ private:
+  std::vector<V> items_;
+};
+
+/// A side table keyed by id: grows on write, answers a default for ids never written.
+template <IsId K, class V>
+class IdMap {
+ public:
+  IdMap() = default;
+  explicit IdMap(size_t size, V fallback = V{}) : items_(size, fallback), fallback_(fallback) {}
+  V& operator[](K id) {
+    if (id.index >= items_.size()) items_.resize(id.index + 1, fallback_);
+    return items_[id.index];
+  }
+  const V& operator[](K id) const {
+    return id.index < items_.size() ? items_[id.index] : fallback_;
+  }
+  [[nodiscard]] size_t size() const { return items_.size(); }
+  friend bool operator==(const IdMap&, const IdMap&) = default;
+
+ private:
+  std::vector<V> items_;
+  V fallback_{};
+};
+
+}  // namespace sinter
+
+template <class Tag>
+struct fmt::formatter<sinter::Id<Tag>> {
+  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
+  auto format(sinter::Id<Tag> id, fmt::format_context& context) const {
+    if (!id.valid()) return fmt::format_to(context.out(), "{}?", Tag::kPrefix);
+    return fmt::format_to(context.out(), "{}{}", Tag::kPrefix, id.index);
+  }
+};
+
+template <class Tag>
+struct std::hash<sinter::Id<Tag>> {
+  size_t operator()(sinter::Id<Tag> id) const noexcept { return std::hash<uint32_t>{}(id.index); }
+};

@@ -1,0 +1,178 @@
+#pragma once
+
+// Semantics of the fusion IR.
+//
+// Rounding.      Arithmetic happens in f64, f32, i64, i32 or bool. f16, bf16 and the 8-bit floats
+// are storage types: a `cast` to
+//                one rounds to nearest even, a `cast` from one is exact. Nothing else rounds to 16
+//                bits, so every such rounding point is a visible op. f32 arithmetic may be
+//                contracted to fused multiply-add.
+// NaN.           max, min, clamp, reduce.max and reduce.min propagate NaN. Comparisons with NaN are
+// false, `ne` is true. Casts.         Float to integer truncates towards zero and saturates, NaN
+// gives 0; to f8 saturates to the largest finite
+//                value; to bool is x != 0; bool gives 0 or 1.
+// Integers.      Wrap around on overflow. Division truncates; division and remainder by zero give
+// 0. Broadcasting.  Only the `broadcast` op changes a shape; pointwise operands have equal shapes.
+// (The builder inserts broadcasts.) Reductions.    Order is unspecified but fixed for a given plan;
+// accumulation happens in the operand's type. A reduction over no
+//                elements gives its identity: sum 0, prod 1, max -inf (lowest integer), min +inf,
+//                any false, all true, argmax 0. welford gives (mean, m2) = (0, 0) and logsumexp
+//                gives (max, sum) = (-inf, 0).
+// Indices.       `take` reads x at an index along one axis; an index outside [0, n) gives 0 and
+// never reads out of bounds.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "fusion_ir/dtype.h"
+#include "fusion_ir/shape.h"
+
+namespace sinter {
+
+enum class PointwiseFn : uint8_t {
+#define SINTER_POINTWISE(enumerator, ...) enumerator,
+#include "fusion_ir/op_list.def"
+#undef SINTER_POINTWISE
+};
+
+enum class ReduceFn : uint8_t {
+#define SINTER_REDUCE(enumerator, text) enumerator,
+#include "fusion_ir/op_list.def"
+#undef SINTER_REDUCE
+};
+
+/// How operand and result types of a pointwise function relate; op_list.def describes each.
+enum class Typing : uint8_t { kSame, kFloat, kCompare, kLogic, kTest, kSelect };
+
+struct PointwiseInfo {
+  std::string_view text;
+  int arity;
+  Typing typing;
+  double issue_slots;        ///< Instructions per element.
+  double special_functions;  ///< Special-function results per element.
+  std::string_view cuda;     ///< Spelling with {0} {1} {2}.
+};
+
+const PointwiseInfo& info_of(PointwiseFn fn);
+std::optional<PointwiseFn> pointwise_from_text(std::string_view text);
+std::string_view text_of(ReduceFn fn);
+std::optional<ReduceFn> reduce_from_text(std::string_view text);
+
+/// Value of a pointwise function in double; operands beyond its arity are ignored.
+double evaluate(PointwiseFn fn, double a, double b = 0.0, double c = 0.0);
+/// Integer value with the wrap-around and division rules above; for the functions whose typing
+/// admits integers. Shapes i32 results by truncating to 32 bits.
+int64_t evaluate_integer(PointwiseFn fn, DType type, int64_t a, int64_t b = 0, int64_t c = 0);
+
+/// A tensor the caller passes in. Strides in elements; empty means dense row-major. `alignment` is
+/// promised for the address of the first element, in bytes.
+struct InputOp {
+  std::vector<Extent> strides;
+  int64_t alignment = 16;
+  friend bool operator==(const InputOp&, const InputOp&) = default;
+};
+
+/// A scalar known when the graph is built; broadcast it to give it a shape. `real` serves float
+/// types, `integer` the others.
+struct ConstantOp {
+  double real = 0.0;
+  int64_t integer = 0;
+  friend bool operator==(const ConstantOp& a,
+                         const ConstantOp& b);  // NaN equals NaN, -0.0 differs from 0.0
+};
+
+struct PointwiseOp {
+  PointwiseFn fn;
+  friend bool operator==(const PointwiseOp&, const PointwiseOp&) = default;
+};
+
+/// Converts the element type; the target is the result's type.
+struct CastOp {
+  friend bool operator==(const CastOp&, const CastOp&) = default;
+};
+
+/// Result axis `axes[i]` is operand axis i; every other result axis repeats. An operand axis of
+/// extent 1 may expand.
+struct BroadcastOp {
+  std::vector<int> axes;
+  friend bool operator==(const BroadcastOp&, const BroadcastOp&) = default;
+};
+
+/// Removes `axes` (ascending, at least one).
+struct ReduceOp {
+  ReduceFn fn;
+  std::vector<int> axes;
+  friend bool operator==(const ReduceOp&, const ReduceOp&) = default;
+};
+
+/// Results (mean, m2): the mean over `axes` and the sum of squared deviations from it.
+struct WelfordOp {
+  std::vector<int> axes;
+  friend bool operator==(const WelfordOp&, const WelfordOp&) = default;
+};
+
+/// Results (max, sum): m = max x and sum of exp(x - m) over `axes`. Where m is -inf or +inf the sum
+/// follows the same formula (a row of -inf gives NaN), as the unfused graph would.
+struct LogSumExpOp {
+  std::vector<int> axes;
+  friend bool operator==(const LogSumExpOp&, const LogSumExpOp&) = default;
+};
+
+/// Operands (x, index): picks x at `index` along `axis` and removes that axis. Index is i32 or i64,
+/// shaped like the result.
+struct TakeOp {
+  int axis = 0;
+  friend bool operator==(const TakeOp&, const TakeOp&) = default;
+};
+
+/// An i64 scalar: the product of `extents`, for formulas that need a size. Becomes a constant when
+/// extents are bound.
+struct ExtentOp {
+  std::vector<Extent> extents;
+  friend bool operator==(const ExtentOp&, const ExtentOp&) = default;
+};
+
+/// Counts 0, 1, 2, ... along `axis` of the result.
+struct IotaOp {
+  int axis = 0;
+  friend bool operator==(const IotaOp&, const IotaOp&) = default;
+};
+
+/// Result axis i is operand axis order[i].
+struct PermuteOp {
+  std::vector<int> order;
+  friend bool operator==(const PermuteOp&, const PermuteOp&) = default;
+};
+
+/// Same elements in row-major order under the result's shape. Each group of operand axes is merged
+/// and split into a group of result axes with the same product, which the verifier checks for
+/// constant extents.
+struct ReshapeOp {
+  friend bool operator==(const ReshapeOp&, const ReshapeOp&) = default;
+};
+
+/// Elements start, start + step, ... below stop along each axis; bounds are constants with 0 <=
+/// start <= stop <= extent, step >= 1. `stop[i] < 0` stands for the axis's extent.
+struct SliceOp {
+  std::vector<int64_t> start, stop, step;
+  friend bool operator==(const SliceOp&, const SliceOp&) = default;
+};
+
+/// The closed set of operations. Operands and results are held beside it, in Op. Contraction,
+/// concatenate, pad, philox and external calls will join here.
+using OpKind =
+    std::variant<InputOp, ConstantOp, PointwiseOp, CastOp, BroadcastOp, ReduceOp, WelfordOp,
+                 LogSumExpOp, TakeOp, ExtentOp, IotaOp, PermuteOp, ReshapeOp, SliceOp>;
+
+/// Text name as it stands in .fir: "add", "reduce.sum", "cast".
+std::string_view text_of(const OpKind& kind);
+/// True for reduce, welford and logsumexp.
+bool is_reduction(const OpKind& kind);
+/// Reduced axes of a reduction; empty for other ops.
+const std::vector<int>& reduced_axes(const OpKind& kind);
+
+}  // namespace sinter

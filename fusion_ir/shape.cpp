@@ -1,0 +1,33 @@
+#include "fusion_ir/shape.h"
+
+#include "fusion_ir/error.h"
+
+namespace sinter {
+
+Sizes dense_strides(std::span<const int64_t> sizes) {
+  Sizes strides(sizes.size());
+  int64_t step = 1;
+  for (size_t axis = sizes.size(); axis-- > 0;) {
+    strides[axis] = step;
+    step *= sizes[axis];
+  }
+  return strides;
+}
+
+int64_t element_count(std::span<const int64_t> sizes) {
+  int64_t count = 1;
+  for (const int64_t size : sizes) {
+    if (size == 0) return 0;
+  }
+  for (const int64_t size : sizes) {
+    if (__builtin_mul_overflow(count, size, &count)) {
+      throw_error({.kind = ErrorKind::kInvalidArgument,
+                   .message = fmt::format("a tensor of sizes [{}] has more than 2^63 elements",
+                                          fmt::join(sizes, ", ")),
+                   .remedy = "bind smaller extents"});
+    }
+  }
+  return count;
+}
+
+}  // namespace sinter

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fusion_ir/id.h"
+
+namespace sinter {
+
+/// The number of elements along one axis: a constant >= 0, or a named symbol of the fusion that is
+/// bound when a plan is made.
+class Extent {
+ public:
+  constexpr Extent() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): `{rows, 4096}` should read as a shape.
+  constexpr Extent(int64_t constant) : constant_(constant) {}
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  constexpr Extent(SymbolId symbol) : symbol_(symbol) {}
+
+  [[nodiscard]] constexpr bool is_constant() const { return !symbol_.valid(); }
+  [[nodiscard]] constexpr bool is_symbol() const { return symbol_.valid(); }
+  /// The constant; meaningful only if is_constant().
+  [[nodiscard]] constexpr int64_t constant() const { return constant_; }
+  [[nodiscard]] constexpr SymbolId symbol() const { return symbol_; }
+  [[nodiscard]] constexpr bool is_one() const { return is_constant() && constant_ == 1; }
+  friend constexpr bool operator==(const Extent&, const Extent&) = default;
+
+ private:
+  int64_t constant_ = 0;
+  SymbolId symbol_;
+};
+
+/// Extents from the outermost to the innermost axis. An empty shape is a scalar.
+using Shape = std::vector<Extent>;
+
+/// A named extent. `divisible_by` is a promise of the caller (checked when extents are bound);
+/// `hint` is the size the scheduler assumes when none is given.
+struct Symbol {
+  std::string name;
+  int64_t hint = 0;  ///< 0: no hint.
+  int64_t divisible_by = 1;
+  friend bool operator==(const Symbol&, const Symbol&) = default;
+};
+
+/// Sizes of a shape whose symbols are bound, in elements.
+using Sizes = std::vector<int64_t>;
+
+/// Row-major strides in elements of a dense tensor of these sizes.
+Sizes dense_strides(std::span<const int64_t> sizes);
+/// Product of all sizes; 1 for a scalar. Throws an InvalidArgument error when the product does not
+/// fit 63 bits.
+int64_t element_count(std::span<const int64_t> sizes);
+
+}  // namespace sinter
