@@ -102,14 +102,25 @@ function(sinter_add_test folder)
     LINK Sinter::testing GTest::gmock_main rapidcheck rapidcheck_gtest ${arg_LINK})
   target_compile_definitions(${target} PRIVATE
     SINTER_TEST_DATA_DIR="${PROJECT_SOURCE_DIR}/tests")
-  set(labels ${folder} ${arg_LABELS})
   gtest_discover_tests(${target}
     DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     TEST_PREFIX "${folder}." TEST_FILTER "-*Gpu*"
-    PROPERTIES LABELS "${labels}" TIMEOUT ${arg_TIMEOUT})
+    PROPERTIES TIMEOUT ${arg_TIMEOUT})
   gtest_discover_tests(${target}
     DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     TEST_PREFIX "${folder}." TEST_FILTER "*Gpu*"
     TEST_LIST ${target}_gpu_TESTS
-    PROPERTIES LABELS "${labels};gpu" TIMEOUT ${arg_TIMEOUT})
+    PROPERTIES TIMEOUT ${arg_TIMEOUT})
+
+  # gtest_discover_tests cannot pass a list as a property, so CTest sets the labels after it.
+  set(labels_file "${CMAKE_CURRENT_BINARY_DIR}/${target}_labels.cmake")
+  file(CONFIGURE OUTPUT "${labels_file}" @ONLY CONTENT [[
+if(@target@_TESTS)
+  set_tests_properties(${@target@_TESTS} PROPERTIES LABELS "@folder@;@arg_LABELS@")
+endif()
+if(@target@_gpu_TESTS)
+  set_tests_properties(${@target@_gpu_TESTS} PROPERTIES LABELS "@folder@;gpu;@arg_LABELS@")
+endif()
+]])
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${labels_file}")
 endfunction()
