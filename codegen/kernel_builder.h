@@ -1,0 +1,77 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codegen/kernel_ir.h"
+
+namespace sinter::kir {
+
+/// Scoped construction of a Kernel. Expressions fold constants and trivial identities as they are
+/// made; statements go to the innermost open block. Registers get unique names.
+class KernelBuilder {
+ public:
+  explicit KernelBuilder(Kernel* kernel) : kernel_(kernel) { open_.push_back(&kernel->body); }
+
+  Kernel& kernel() { return *kernel_; }
+
+  // ---- Expressions
+  ExprId integer(int64_t value, DType type = DType::kI32);
+  ExprId real(double value, DType type = DType::kF32);
+  ExprId boolean(bool value) { return integer(value ? 1 : 0, DType::kBool); }
+  ExprId ref(VarId var);
+  ExprId param(ParamId param);
+  ExprId special(Special special);
+  ExprId element(VarId tile, ExprId group, ExprId lane);
+  ExprId apply(PointwiseFn fn, std::vector<ExprId> arguments);
+  ExprId cast(ExprId x, DType type);
+  ExprId add(ExprId a, ExprId b) { return apply(PointwiseFn::kAdd, {a, b}); }
+  ExprId sub(ExprId a, ExprId b) { return apply(PointwiseFn::kSub, {a, b}); }
+  ExprId mul(ExprId a, ExprId b) { return apply(PointwiseFn::kMul, {a, b}); }
+  ExprId div(ExprId a, ExprId b) { return apply(PointwiseFn::kDiv, {a, b}); }
+  ExprId rem(ExprId a, ExprId b) { return apply(PointwiseFn::kRem, {a, b}); }
+  ExprId min(ExprId a, ExprId b) { return apply(PointwiseFn::kMin, {a, b}); }
+  ExprId max(ExprId a, ExprId b) { return apply(PointwiseFn::kMax, {a, b}); }
+  ExprId less(ExprId a, ExprId b) { return apply(PointwiseFn::kLt, {a, b}); }
+  ExprId less_equal(ExprId a, ExprId b) { return apply(PointwiseFn::kLe, {a, b}); }
+  ExprId equal(ExprId a, ExprId b) { return apply(PointwiseFn::kEq, {a, b}); }
+  ExprId both(ExprId a, ExprId b) { return apply(PointwiseFn::kAnd, {a, b}); }
+  ExprId select(ExprId condition, ExprId a, ExprId b) {
+    return apply(PointwiseFn::kSelect, {condition, a, b});
+  }
+  [[nodiscard]] DType type_of(ExprId expr) const { return kernel_->exprs[expr].type; }
+  /// The value of an integer or bool constant expression, if it is one.
+  [[nodiscard]] const IntegerConstant* as_integer(ExprId expr) const;
+
+  // ---- Declarations
+  ParamId add_param(std::string name, DType type = DType::kI64);
+  BufferId add_buffer(Buffer buffer);
+  VarId add_var(std::string name, DType type, int64_t groups = 1, int64_t lanes = 1);
+
+  // ---- Statements
+  void comment(std::string text);
+  VarId declare(std::string name, ExprId init);        ///< A scalar with a value.
+  VarId declare_scalar(std::string name, DType type);  ///< A scalar without one.
+  VarId declare_tile(std::string name, DType type, int64_t groups, int64_t lanes);
+  void assign(VarId var, ExprId value);
+  void set(VarId tile, ExprId group, ExprId lane, ExprId value);
+  void loop(std::string index, ExprId begin, ExprId end, ExprId step, bool unroll,
+            const std::function<void(ExprId)>& body);
+  /// for (index = 0; index < count; ++index), unrolled; a single iteration is written without a
+  /// loop.
+  void unrolled(std::string index, int64_t count, const std::function<void(ExprId)>& body);
+  void when(ExprId condition, const std::function<void()>& then_body,
+            const std::function<void()>& else_body = {});
+  void append(StmtKind kind);
+
+ private:
+  std::string unique_name(std::string_view wish);
+  ExprId intern(Expr expr);
+
+  Kernel* kernel_;
+  std::vector<Block*> open_;
+};
+
+}  // namespace sinter::kir

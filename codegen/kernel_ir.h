@@ -1,0 +1,308 @@
+#pragma once
+
+// Kernel IR: what one GPU kernel does, as structured statements over typed registers and buffers.
+//
+// Execution.    A kernel runs as a grid of blocks of `threads` threads, in warps of 32. Every
+// thread executes the body; `if` and
+//               `for` may diverge inside a warp. Lanes that are not active do nothing.
+// Registers.    A Var is a tile of groups x lanes elements private to a thread; a scalar is 1 x 1.
+// Reading an element never
+//               written is an error. Elements of storage types (16- and 8-bit floats, 8-bit
+//               integers) can only be moved or cast.
+// Memory.       Global buffers are kernel arguments; shared buffers belong to a block. Indices
+// count elements. An access of
+//               `width` elements needs its byte address to be a multiple of min(16, width * element
+//               bytes).
+// Barriers.     All threads of a block reach the same barrier; a barrier inside divergent control
+// flow is an error. Expressions.  Pointwise functions mean what fusion_ir/op.h says, in the
+// expression's type; casts likewise. Text.         kernel_printer.h has the .kir grammar;
+// parse(print(k)) == k.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "fusion_ir/dtype.h"
+#include "fusion_ir/id.h"
+#include "fusion_ir/op.h"
+
+namespace sinter::kir {
+
+struct BufferTag {
+  static constexpr char kPrefix[] = "%b";
+};
+struct VarTag {
+  static constexpr char kPrefix[] = "%r";
+};
+struct ParamTag {
+  static constexpr char kPrefix[] = "%p";
+};
+struct ExprTag {
+  static constexpr char kPrefix[] = "%e";
+};
+struct StmtTag {
+  static constexpr char kPrefix[] = "%s";
+};
+using BufferId = Id<BufferTag>;
+using VarId = Id<VarTag>;
+using ParamId = Id<ParamTag>;
+using ExprId = Id<ExprTag>;
+using StmtId = Id<StmtTag>;
+
+// ---- Declarations
+
+enum class Space : uint8_t { kGlobal, kShared };
+enum class Access : uint8_t { kRead, kWrite, kReadWrite };
+
+struct Buffer {
+  std::string name;
+  DType type = DType::kF32;
+  Space space = Space::kGlobal;
+  Access access = Access::kRead;
+  int64_t alignment = 16;  ///< Promised byte alignment of element 0.
+  ValueId value;           ///< The graph value a global buffer holds.
+  int64_t count =
+      0;  ///< Elements of a shared buffer; 0 for global ones, whose size arrives at launch.
+  int64_t offset = -1;  ///< Byte offset of a shared buffer; -1 until place_shared_buffers has run.
+  friend bool operator==(const Buffer&, const Buffer&) = default;
+};
+
+/// Registers of one thread: groups x lanes elements. `lanes` is the vector width of loads and
+/// stores on the tile.
+struct Var {
+  std::string name;
+  DType type = DType::kF32;
+  int64_t groups = 1;
+  int64_t lanes = 1;
+  [[nodiscard]] bool is_scalar() const { return groups == 1 && lanes == 1; }
+  friend bool operator==(const Var&, const Var&) = default;
+};
+
+/// A scalar kernel argument: i32 or i64.
+struct Param {
+  std::string name;
+  DType type = DType::kI64;
+  friend bool operator==(const Param&, const Param&) = default;
+};
+
+// ---- Expressions
+
+enum class Special : uint8_t { kThreadIndex, kBlockIndex, kGridSize };  ///< All i32.
+std::string_view text_of(Special special);
+
+struct IntegerConstant {
+  int64_t value = 0;
+  friend bool operator==(const IntegerConstant&, const IntegerConstant&) = default;
+};
+struct FloatConstant {
+  double value = 0.0;
+  friend bool operator==(const FloatConstant& a, const FloatConstant& b);  // bitwise
+};
+/// A scalar variable.
+struct VarRef {
+  VarId var;
+  friend bool operator==(const VarRef&, const VarRef&) = default;
+};
+/// One element of a tile. Both indices are i32 and constant once enclosing unrolled loops are
+/// expanded.
+struct ElementRef {
+  VarId tile;
+  ExprId group, lane;
+  friend bool operator==(const ElementRef&, const ElementRef&) = default;
+};
+struct SpecialRef {
+  Special special = Special::kThreadIndex;
+  friend bool operator==(const SpecialRef&, const SpecialRef&) = default;
+};
+struct ParamRef {
+  ParamId param;
+  friend bool operator==(const ParamRef&, const ParamRef&) = default;
+};
+struct PointwiseExpr {
+  PointwiseFn fn = PointwiseFn::kAdd;
+  std::vector<ExprId> arguments;
+  friend bool operator==(const PointwiseExpr&, const PointwiseExpr&) = default;
+};
+struct CastExpr {
+  ExprId argument;
+  friend bool operator==(const CastExpr&, const CastExpr&) = default;
+};
+using ExprKind = std::variant<IntegerConstant, FloatConstant, VarRef, ElementRef, SpecialRef,
+                              ParamRef, PointwiseExpr, CastExpr>;
+struct Expr {
+  DType type = DType::kI32;
+  ExprKind kind;
+  friend bool operator==(const Expr&, const Expr&) = default;
+};
+
+// ---- Statements
+
+using Block = std::vector<StmtId>;
+
+/// How a global access should treat the caches.
+enum class CacheHint : uint8_t {
+  kDefault,  ///< Loads may be kept in L1 and L2. Right for weights, which every block reads again.
+  kStream,   ///< Touched once: loads skip L1 and leave L2 first; stores leave L2 first. Right for
+             ///< rows.
+};
+std::string_view text_of(CacheHint hint);
+
+struct Comment {
+  std::string text;
+  friend bool operator==(const Comment&, const Comment&) = default;
+};
+/// Brings a variable into scope until the end of the enclosing block; a scalar may be given its
+/// value at once.
+struct Declare {
+  VarId var;
+  ExprId init;  ///< Invalid: no value yet. Tiles never have one.
+  friend bool operator==(const Declare&, const Declare&) = default;
+};
+struct Assign {
+  VarId var;  ///< A scalar.
+  ExprId value;
+  friend bool operator==(const Assign&, const Assign&) = default;
+};
+struct SetElement {
+  VarId tile;
+  ExprId group, lane, value;
+  friend bool operator==(const SetElement&, const SetElement&) = default;
+};
+/// for (index = begin; index < end; index += step). The index is a scalar i32 or i64 declared by
+/// the loop. An unrolled loop has constant bounds and step. Lanes leave the loop one by one.
+struct For {
+  VarId index;
+  ExprId begin, end, step;
+  bool unroll = false;
+  Block body;
+  friend bool operator==(const For&, const For&) = default;
+};
+struct If {
+  ExprId condition;
+  Block then_body, else_body;
+  friend bool operator==(const If&, const If&) = default;
+};
+/// tile[group, lane ... lane + width) = buffer[index ... index + width). Types are equal.
+struct Load {
+  VarId tile;
+  ExprId group, lane;
+  int64_t width = 1;
+  BufferId buffer;
+  ExprId index;
+  CacheHint hint = CacheHint::kDefault;
+  friend bool operator==(const Load&, const Load&) = default;
+};
+/// buffer[index ... index + width) = tile[group, lane ... lane + width), rounded to the buffer's
+/// type when the tile holds its compute type.
+struct Store {
+  BufferId buffer;
+  ExprId index;
+  int64_t width = 1;
+  VarId tile;
+  ExprId group, lane;
+  CacheHint hint = CacheHint::kDefault;
+  friend bool operator==(const Store&, const Store&) = default;
+};
+/// Starts copying `width` elements (4, 8 or 16 bytes) from global to shared memory; they are there
+/// after the thread's next AsyncWait, for this thread, and after a following barrier for the block.
+struct AsyncCopy {
+  BufferId shared;
+  ExprId shared_index;
+  BufferId global;
+  ExprId global_index;
+  int64_t width = 1;
+  friend bool operator==(const AsyncCopy&, const AsyncCopy&) = default;
+};
+/// Waits for all of the thread's own asynchronous copies.
+struct AsyncWait {
+  friend bool operator==(const AsyncWait&, const AsyncWait&) = default;
+};
+/// Block-wide barrier; orders shared-memory accesses before it with those after it.
+struct Barrier {
+  friend bool operator==(const Barrier&, const Barrier&) = default;
+};
+/// target = `source` of the lane whose number differs in the bits of `mask`. The whole warp takes
+/// part. f32, f64, i32 or i64.
+struct ShuffleXor {
+  VarId target;
+  ExprId source;
+  int32_t mask = 1;
+  friend bool operator==(const ShuffleXor&, const ShuffleXor&) = default;
+};
+
+/// Associative combinations of tuples. Each component is one scalar variable.
+enum class Combiner : uint8_t {
+  kSum,
+  kProd,
+  kMax,
+  kMin,  ///< (x)
+  kAny,
+  kAll,  ///< (x), bool
+  kArgMax,
+  kArgMin,     ///< (extreme, i64 index); of equal values the lower index, NaN beats numbers
+  kWelford,    ///< (count, mean, m2), after Chan, Golub, LeVeque 1983
+  kLogSumExp,  ///< (max, sum)
+};
+std::string_view text_of(Combiner combiner);
+int64_t components_of(Combiner combiner);
+
+/// One reduction of a tuple held by every thread.
+struct ReducePart {
+  Combiner combiner = Combiner::kSum;
+  std::vector<VarId> vars;
+  friend bool operator==(const ReducePart&, const ReducePart&) = default;
+};
+/// Combines the tuples of each aligned group of `threads` consecutive threads (a power of two);
+/// afterwards every thread of the group holds the result. All parts travel in one exchange. The
+/// pass lower_reductions turns it into shuffles, shared memory and one barrier; it does not reach
+/// the emitter.
+struct AllReduce {
+  std::vector<ReducePart> parts;
+  int64_t threads = 32;
+  std::string name;  ///< Names the shared scratch.
+  friend bool operator==(const AllReduce&, const AllReduce&) = default;
+};
+
+using StmtKind = std::variant<Comment, Declare, Assign, SetElement, For, If, Load, Store, AsyncCopy,
+                              AsyncWait, Barrier, ShuffleXor, AllReduce>;
+struct Stmt {
+  StmtKind kind;
+  friend bool operator==(const Stmt&, const Stmt&) = default;
+};
+
+/// Blocks to launch: ceil(work / per_block), where `work` is the launch value of a parameter. No
+/// work, no launch.
+struct Grid {
+  ParamId work;
+  int64_t per_block = 1;
+  friend bool operator==(const Grid&, const Grid&) = default;
+};
+
+/// One kernel as a value.
+struct Kernel {
+  std::string name = "kernel";
+  int64_t threads = 128;          ///< Per block, a multiple of 32, at most 1024.
+  int64_t min_blocks_per_sm = 1;  ///< For __launch_bounds__.
+  Grid grid;
+  IdVector<ParamId, Param> params;
+  IdVector<BufferId, Buffer> buffers;
+  IdVector<VarId, Var> vars;
+  IdVector<ExprId, Expr> exprs;
+  IdVector<StmtId, Stmt> stmts;
+  Block body;
+
+  friend bool operator==(const Kernel&, const Kernel&) = default;
+};
+
+/// Shared bytes of a kernel whose shared buffers are placed: end of the last one.
+int64_t shared_bytes(const Kernel& kernel);
+/// Static shared memory is limited to 48 KiB (CUDA programming guide, "Shared Memory"); a kernel
+/// that needs more uses dynamic shared memory for all of it.
+inline constexpr int64_t kStaticSharedLimit = 48 * 1024;
+inline bool uses_dynamic_shared(const Kernel& kernel) {
+  return shared_bytes(kernel) > kStaticSharedLimit;
+}
+
+}  // namespace sinter::kir
