@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fusion_ir/dtype.h"
+#include "fusion_ir/id.h"
+
+namespace sinter {
+
+/// A pointer argument of an emitted kernel.
+struct BufferArgument {
+  ValueId value;  ///< The graph value whose tensor is passed.
+  DType type = DType::kF32;
+  bool written = false;
+  int64_t alignment = 16;  ///< Bytes the address of the first element must be a multiple of.
+  friend bool operator==(const BufferArgument&, const BufferArgument&) = default;
+};
+
+/// Everything needed to compile and launch one kernel. The text depends on the graph and the
+/// schedule only, not on the number of rows, so that problems that differ in rows share a compiled
+/// kernel.
+struct KernelSource {
+  std::string entry;                    ///< extern "C" name.
+  std::string text;                     ///< CUDA C++; includes embedded device headers by name.
+  std::vector<BufferArgument> buffers;  ///< Pointer arguments, first in the kernel's argument list.
+  std::vector<DType> params;            ///< Scalar arguments (i32 or i64), after the pointers.
+  std::vector<int64_t> param_values;    ///< Their values at the planned extents.
+  uint32_t work_param = 0;              ///< Index of the parameter that counts work items.
+  int64_t work_per_block =
+      1;  ///< Blocks = ceil(param_values[work_param] / work_per_block); none for no work.
+  int64_t threads = 128;  ///< Per block.
+  int64_t min_blocks_per_sm = 1;
+  int64_t shared_bytes = 0;  ///< Of one block, as planned.
+  bool dynamic_shared =
+      false;  ///< True: all of shared_bytes is given at launch; false: all of it is static.
+  friend bool operator==(const KernelSource&, const KernelSource&) = default;
+};
+
+}  // namespace sinter
