@@ -63,6 +63,11 @@ struct Fusion {
   }
 };
 
+/// "rows" or "4096"; "$7" for a symbol that the fusion does not have.
+std::string text_of(const Fusion& fusion, const Extent& extent);
+/// "f32[rows, 4096]"; a scalar is "f32".
+std::string text_of(const Fusion& fusion, DType type, const Shape& shape);
+
 /// For every value, the ops that read it, ascending and without repeats.
 IdMap<ValueId, std::vector<OpId>> users_of(const Fusion& fusion);
 

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "fusion_ir/fusion.h"
+#include "fusion_ir/infer_results.h"
 
 namespace sinter {
 
@@ -100,17 +100,5 @@ class FusionBuilder {
  private:
   Fusion fusion_;
 };
-
-/// Result types and shapes of an op over existing values: the one place where the typing and shape
-/// rules stand. `type_hint` and `shape_hint` supply what operands cannot: input, constant, cast
-/// (type), iota, broadcast, reshape.
-struct ResultType {
-  DType type;
-  Shape shape;
-  friend bool operator==(const ResultType&, const ResultType&) = default;
-};
-Result<std::vector<ResultType>> infer_results(const Fusion& fusion, const OpKind& kind,
-                                              std::span<const ValueId> operands, DType type_hint,
-                                              const Shape& shape_hint);
 
 }  // namespace sinter

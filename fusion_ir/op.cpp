@@ -131,8 +131,9 @@ int64_t evaluate_integer(PointwiseFn fn, DType type, int64_t a, int64_t b, int64
 }
 
 bool operator==(const ConstantOp& a, const ConstantOp& b) {
-  return std::bit_cast<uint64_t>(a.real) == std::bit_cast<uint64_t>(b.real) &&
-         a.integer == b.integer;
+  const bool same_real = (std::isnan(a.real) && std::isnan(b.real)) ||
+                         std::bit_cast<uint64_t>(a.real) == std::bit_cast<uint64_t>(b.real);
+  return same_real && a.integer == b.integer;
 }
 
 std::string_view text_of(const OpKind& kind) {

@@ -1,8 +1,19 @@
 #include "fusion_ir/shape.h"
 
+#include <algorithm>
+
 #include "fusion_ir/error.h"
 
 namespace sinter {
+
+bool is_identifier(std::string_view text) {
+  const auto is_letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  return !text.empty() && !is_digit(text.front()) &&
+         std::ranges::all_of(text, [&](char c) { return is_letter(c) || is_digit(c); });
+}
 
 Sizes dense_strides(std::span<const int64_t> sizes) {
   Sizes strides(sizes.size());

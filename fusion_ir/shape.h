@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fusion_ir/id.h"
@@ -33,6 +35,10 @@ class Extent {
   SymbolId symbol_;
 };
 
+/// Most axes a tensor can have. Schedules and index arithmetic are per axis, so a bound keeps both
+/// small; real fusions stay below it.
+inline constexpr size_t kMaxRank = 8;
+
 /// Extents from the outermost to the innermost axis. An empty shape is a scalar.
 using Shape = std::vector<Extent>;
 
@@ -44,6 +50,9 @@ struct Symbol {
   int64_t divisible_by = 1;
   friend bool operator==(const Symbol&, const Symbol&) = default;
 };
+
+/// Letters, digits and underscores, not starting with a digit: what a symbol's name must be.
+bool is_identifier(std::string_view text);
 
 /// Sizes of a shape whose symbols are bound, in elements.
 using Sizes = std::vector<int64_t>;

@@ -1,0 +1,290 @@
+#include "fusion_ir/fusion_builder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace sinter {
+namespace {
+
+[[noreturn]] void invalid(std::string message, std::string remedy,
+                          std::vector<ValueId> values = {}) {
+  throw_error({.kind = ErrorKind::kInvalidFusion,
+               .message = std::move(message),
+               .remedy = std::move(remedy),
+               .values = std::move(values)});
+}
+
+const Value& value_of(const Fusion& fusion, ValueId id) {
+  if (!fusion.values.contains(id)) {
+    invalid(fmt::format("{} is not a value of fusion '{}'", id, fusion.name),
+            "pass ids that this builder returned", {id});
+  }
+  return fusion.values[id];
+}
+
+/// Counts negative axes from the end.
+int normalize_axis(const Fusion& fusion, ValueId x, int axis) {
+  const auto rank = static_cast<int>(value_of(fusion, x).shape.size());
+  if (axis < -rank || axis >= rank) {
+    throw_error({.kind = ErrorKind::kInvalidFusion,
+                 .message = fmt::format("axis {} is outside {} of rank {}", axis, x, rank),
+                 .remedy = fmt::format("name axes from {} to {}", -rank, rank - 1),
+                 .values = {x},
+                 .measured = axis,
+                 .limit = rank - 1});
+  }
+  return axis < 0 ? axis + rank : axis;
+}
+
+/// Ascending axes; none stands for all.
+std::vector<int> normalize_axes(const Fusion& fusion, ValueId x, std::vector<int> axes) {
+  if (axes.empty()) {
+    for (size_t axis = 0; axis < value_of(fusion, x).shape.size(); ++axis) {
+      axes.push_back(static_cast<int>(axis));
+    }
+    return axes;
+  }
+  for (int& axis : axes) axis = normalize_axis(fusion, x, axis);
+  std::ranges::sort(axes);
+  const auto repeated = std::ranges::adjacent_find(axes);
+  if (repeated != axes.end()) {
+    invalid(fmt::format("axis {} of {} is named twice", *repeated, x), "name each axis once", {x});
+  }
+  return axes;
+}
+
+/// The stronger of two compute types: f64 > f32 > i64 > i32 > bool.
+DType common_type(DType a, DType b) {
+  // The enumeration lists the compute types in that order.
+  static_assert(DType::kF64 < DType::kF32 && DType::kF32 < DType::kI64 &&
+                DType::kI64 < DType::kI32 && DType::kI32 < DType::kBool);
+  return std::min(a, b);
+}
+
+/// The shape that all operands broadcast to.
+Shape common_shape(const Fusion& fusion, std::span<const ValueId> operands) {
+  Shape common;
+  ValueId widest;
+  for (const ValueId id : operands) {
+    const Shape& shape = fusion.values[id].shape;
+    if (!widest.valid() || shape.size() > common.size()) {
+      common = shape;
+      widest = id;
+    }
+  }
+  for (const ValueId id : operands) {
+    const Shape& shape = fusion.values[id].shape;
+    const size_t offset = common.size() - shape.size();
+    for (size_t axis = 0; axis < shape.size(); ++axis) {
+      Extent& target = common[offset + axis];
+      if (shape[axis] == target || shape[axis].is_one()) continue;
+      if (!target.is_one()) {
+        invalid(fmt::format("shapes do not broadcast: extent {} of {} against {}",
+                            text_of(fusion, shape[axis]), id, text_of(fusion, target)),
+                "make the extents equal, or one of them the constant 1; two symbols are equal only "
+                "if they are the same symbol",
+                {operands.begin(), operands.end()});
+      }
+      target = shape[axis];
+    }
+  }
+  return common;
+}
+
+}  // namespace
+
+FusionBuilder::FusionBuilder(std::string name) { fusion_.name = std::move(name); }
+
+Extent FusionBuilder::symbol(std::string name, int64_t hint, int64_t divisible_by) {
+  if (!is_identifier(name)) {
+    invalid(fmt::format("symbol name '{}' is not an identifier", name),
+            "use letters, digits and underscores, not starting with a digit");
+  }
+  if (fusion_.find_symbol(name).valid()) {
+    invalid(fmt::format("symbol '{}' is declared twice", name), "reuse the first extent");
+  }
+  if (hint < 0 || divisible_by < 1 || hint % divisible_by != 0) {
+    invalid(fmt::format("symbol '{}' has hint {} and divisor {}", name, hint, divisible_by),
+            "give a divisor of at least 1 and a hint that is a multiple of it, or 0 for no hint");
+  }
+  return fusion_.symbols.push_back(
+      {.name = std::move(name), .hint = hint, .divisible_by = divisible_by});
+}
+
+ValueId FusionBuilder::input(DType type, Shape shape, std::string name, InputOptions options) {
+  InputOp op{.strides = std::move(options.strides), .alignment = options.alignment};
+  return append(std::move(op), {}, type, std::move(shape), {std::move(name)})[0];
+}
+
+ValueId FusionBuilder::constant(double value, DType type) {
+  if (is_float(type)) return append(ConstantOp{.real = round_to(type, value)}, {}, type, {})[0];
+  if (value != std::trunc(value) || std::fabs(value) > 0x1p53) {
+    invalid(fmt::format("{} is not an exact value of {}", value, type),
+            "round it, or use constant_integer beyond 2^53");
+  }
+  return constant_integer(static_cast<int64_t>(value), type);
+}
+
+ValueId FusionBuilder::constant_integer(int64_t value, DType type) {
+  if (is_float(type)) {
+    const auto real = static_cast<double>(value);
+    return append(ConstantOp{.real = round_to(type, real)}, {}, type, {})[0];
+  }
+  return append(ConstantOp{.integer = value}, {}, type, {})[0];
+}
+
+ValueId FusionBuilder::iota(Shape shape, int axis, DType type) {
+  const int from_front = axis < 0 ? axis + static_cast<int>(shape.size()) : axis;
+  return append(IotaOp{.axis = from_front}, {}, type, std::move(shape))[0];
+}
+
+ValueId FusionBuilder::pointwise(PointwiseFn fn, std::vector<ValueId> operands, std::string name) {
+  const bool select = info_of(fn).typing == Typing::kSelect;
+  // The condition of a select keeps its type; everything else meets at the common one.
+  const std::span<ValueId> typed = std::span(operands).subspan(select && !operands.empty() ? 1 : 0);
+  DType type = DType::kBool;
+  for (const ValueId id : operands) value_of(fusion_, id);
+  for (const ValueId id : typed) type = common_type(type, compute_type(fusion_.values[id].type));
+  for (ValueId& id : typed) id = cast(id, type);
+  const Shape shape = common_shape(fusion_, operands);
+  for (ValueId& id : operands) {
+    const size_t rank = fusion_.values[id].shape.size();
+    if (fusion_.values[id].shape == shape) continue;
+    std::vector<int> axes;
+    for (size_t axis = shape.size() - rank; axis < shape.size(); ++axis) {
+      axes.push_back(static_cast<int>(axis));
+    }
+    id = broadcast(id, shape, std::move(axes));
+  }
+  return append(PointwiseOp{fn}, std::move(operands), type, {}, {std::move(name)})[0];
+}
+
+ValueId FusionBuilder::cast(ValueId x, DType type, std::string name) {
+  if (value_of(fusion_, x).type == type) return x;
+  return append(CastOp{}, {x}, type, {}, {std::move(name)})[0];
+}
+
+ValueId FusionBuilder::broadcast(ValueId x, Shape shape, std::vector<int> axes) {
+  return append(BroadcastOp{std::move(axes)}, {x}, value_of(fusion_, x).type, std::move(shape))[0];
+}
+
+ValueId FusionBuilder::broadcast_over(ValueId x, ValueId like, std::vector<int> axes) {
+  const std::vector<int> removed = normalize_axes(fusion_, like, std::move(axes));
+  Shape shape = value_of(fusion_, like).shape;
+  std::vector<int> kept;
+  for (size_t axis = 0; axis < shape.size(); ++axis) {
+    const auto index = static_cast<int>(axis);
+    if (!std::ranges::binary_search(removed, index)) kept.push_back(index);
+  }
+  return broadcast(x, std::move(shape), std::move(kept));
+}
+
+ValueId FusionBuilder::reduce(ReduceFn fn, ValueId x, std::vector<int> axes, std::string name) {
+  DType type = compute_type(value_of(fusion_, x).type);
+  if (fn == ReduceFn::kAny || fn == ReduceFn::kAll) {
+    type = DType::kBool;
+  } else if (type == DType::kBool) {
+    type = DType::kI32;
+  }
+  ReduceOp op{fn, normalize_axes(fusion_, x, std::move(axes))};
+  return append(std::move(op), {cast(x, type)}, type, {}, {std::move(name)})[0];
+}
+
+FusionBuilder::MeanM2 FusionBuilder::welford(ValueId x, std::vector<int> axes) {
+  const DType type = compute_type(value_of(fusion_, x).type);
+  WelfordOp op{normalize_axes(fusion_, x, std::move(axes))};
+  const auto results = append(std::move(op), {cast(x, type)}, type, {});
+  return {.mean = results[0], .m2 = results[1]};
+}
+
+FusionBuilder::MaxSum FusionBuilder::logsumexp_pair(ValueId x, std::vector<int> axes) {
+  const DType type = compute_type(value_of(fusion_, x).type);
+  LogSumExpOp op{normalize_axes(fusion_, x, std::move(axes))};
+  const auto results = append(std::move(op), {cast(x, type)}, type, {});
+  return {.max = results[0], .sum = results[1]};
+}
+
+ValueId FusionBuilder::take(ValueId x, ValueId index, int axis) {
+  const TakeOp op{.axis = normalize_axis(fusion_, x, axis)};
+  const DType type = value_of(fusion_, index).type;
+  const ValueId wide = is_integer(type) ? cast(index, compute_type(type)) : index;
+  return append(op, {x, wide}, value_of(fusion_, x).type, {})[0];
+}
+
+ValueId FusionBuilder::permute(ValueId x, std::vector<int> order) {
+  for (int& axis : order) axis = normalize_axis(fusion_, x, axis);
+  return append(PermuteOp{std::move(order)}, {x}, value_of(fusion_, x).type, {})[0];
+}
+
+ValueId FusionBuilder::reshape(ValueId x, Shape shape) {
+  return append(ReshapeOp{}, {x}, value_of(fusion_, x).type, std::move(shape))[0];
+}
+
+ValueId FusionBuilder::slice(ValueId x, std::vector<int64_t> start, std::vector<int64_t> stop,
+                             std::vector<int64_t> step) {
+  const DType type = value_of(fusion_, x).type;
+  if (step.empty()) step.assign(start.size(), 1);
+  return append(SliceOp{std::move(start), std::move(stop), std::move(step)}, {x}, type, {})[0];
+}
+
+ValueId FusionBuilder::named(ValueId x, std::string name) {
+  value_of(fusion_, x);
+  fusion_.values[x].name = std::move(name);
+  return x;
+}
+
+void FusionBuilder::output(ValueId x, std::string name) {
+  value_of(fusion_, x);
+  if (fusion_.def_as<InputOp>(x) != nullptr) {
+    invalid(fmt::format("input {} cannot be an output", x), "read the caller's tensor instead",
+            {x});
+  }
+  if (std::ranges::find(fusion_.outputs, x) != fusion_.outputs.end()) {
+    invalid(fmt::format("{} is already an output", x), "declare each output once", {x});
+  }
+  if (!name.empty()) fusion_.values[x].name = std::move(name);
+  fusion_.outputs.push_back(x);
+}
+
+ValueId FusionBuilder::element_count(ValueId like, const std::vector<int>& axes) {
+  ExtentOp op;
+  for (const int axis : normalize_axes(fusion_, like, axes)) {
+    op.extents.push_back(fusion_.values[like].shape[static_cast<size_t>(axis)]);
+  }
+  if (op.extents.empty()) return constant(1.0);
+  return cast(append(std::move(op), {}, DType::kI64, {})[0], DType::kF32);
+}
+
+Fusion FusionBuilder::build() const {
+  if (fusion_.outputs.empty()) {
+    invalid(fmt::format("fusion '{}' has no outputs", fusion_.name),
+            "declare at least one with output()");
+  }
+  return fusion_;
+}
+
+std::vector<ValueId> FusionBuilder::append(OpKind kind, std::vector<ValueId> operands,
+                                           DType type_hint, Shape shape_hint,
+                                           std::vector<std::string> names) {
+  auto inferred = infer_results(fusion_, kind, operands, type_hint, shape_hint);
+  if (!inferred) throw_error(std::move(inferred).error());
+  const bool is_input = std::holds_alternative<InputOp>(kind);
+  const OpId op = fusion_.ops.push_back(
+      {.kind = std::move(kind), .operands = std::move(operands), .results = {}});
+  std::vector<ValueId> results;
+  for (uint32_t i = 0; i < inferred->size(); ++i) {
+    ResultType& result = (*inferred)[i];
+    results.push_back(
+        fusion_.values.push_back({.type = result.type,
+                                  .shape = std::move(result.shape),
+                                  .def = op,
+                                  .result = i,
+                                  .name = i < names.size() ? std::move(names[i]) : std::string{}}));
+  }
+  fusion_.ops[op].results = results;
+  if (is_input) fusion_.inputs.push_back(results[0]);
+  return results;
+}
+
+}  // namespace sinter

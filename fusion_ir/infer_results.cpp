@@ -1,0 +1,493 @@
+#include "fusion_ir/infer_results.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace sinter {
+namespace {
+
+using Inferred = Result<std::vector<ResultType>>;
+/// Empty when the rule holds.
+using Check = std::optional<Error>;
+
+/// Types arithmetic happens in, bool aside.
+bool is_numeric_compute(DType type) { return type != DType::kBool && compute_type(type) == type; }
+bool is_float_compute(DType type) { return type == DType::kF64 || type == DType::kF32; }
+bool is_logic(DType type) {
+  return type == DType::kBool || type == DType::kI64 || type == DType::kI32;
+}
+bool is_index(DType type) { return type == DType::kI64 || type == DType::kI32; }
+
+/// Whether the operands that share one type may have this one, and in words what they may have.
+bool admits(Typing typing, DType type) {
+  switch (typing) {
+    case Typing::kSame:
+      return is_numeric_compute(type);
+    case Typing::kFloat:
+    case Typing::kTest:
+      return is_float_compute(type);
+    case Typing::kLogic:
+      return is_logic(type);
+    case Typing::kCompare:
+    case Typing::kSelect:
+      return compute_type(type) == type;
+  }
+  unreachable();
+}
+
+std::string_view admitted_text(Typing typing) {
+  switch (typing) {
+    case Typing::kSame:
+      return "f64, f32, i64 or i32";
+    case Typing::kFloat:
+    case Typing::kTest:
+      return "f64 or f32";
+    case Typing::kLogic:
+      return "bool, i64 or i32";
+    case Typing::kCompare:
+    case Typing::kSelect:
+      return "f64, f32, i64, i32 or bool";
+  }
+  unreachable();
+}
+
+size_t operand_count(const OpKind& kind) {
+  return std::visit(
+      overloaded{
+          [](const InputOp&) -> size_t { return 0; },
+          [](const ConstantOp&) -> size_t { return 0; },
+          [](const ExtentOp&) -> size_t { return 0; },
+          [](const IotaOp&) -> size_t { return 0; },
+          [](const PointwiseOp& op) { return static_cast<size_t>(info_of(op.fn).arity); },
+          [](const TakeOp&) -> size_t { return 2; },
+          [](const CastOp&) -> size_t { return 1; },
+          [](const BroadcastOp&) -> size_t { return 1; },
+          [](const ReduceOp&) -> size_t { return 1; },
+          [](const WelfordOp&) -> size_t { return 1; },
+          [](const LogSumExpOp&) -> size_t { return 1; },
+          [](const PermuteOp&) -> size_t { return 1; },
+          [](const ReshapeOp&) -> size_t { return 1; },
+          [](const SliceOp&) -> size_t { return 1; },
+      },
+      kind);
+}
+
+/// Product of the constant extents; nothing when it does not fit 63 bits.
+std::optional<int64_t> constant_product(const Shape& shape) {
+  int64_t product = 1;
+  for (const Extent& extent : shape) {
+    if (extent.is_constant() && extent.constant() == 0) return 0;
+  }
+  for (const Extent& extent : shape) {
+    if (extent.is_constant() && __builtin_mul_overflow(product, extent.constant(), &product)) {
+      return std::nullopt;
+    }
+  }
+  return product;
+}
+
+std::vector<uint32_t> sorted_symbols(const Shape& shape) {
+  std::vector<uint32_t> symbols;
+  for (const Extent& extent : shape) {
+    if (extent.is_symbol()) symbols.push_back(extent.symbol().index);
+  }
+  std::ranges::sort(symbols);
+  return symbols;
+}
+
+/// The rules of each op, as a visitor.
+class Inference {
+ public:
+  Inference(const Fusion& fusion, std::string_view op, std::span<const ValueId> operands,
+            DType type_hint, const Shape& shape_hint)
+      : fusion_(fusion),
+        op_(op),
+        operands_(operands),
+        type_hint_(type_hint),
+        shape_hint_(shape_hint) {}
+
+  Inferred operator()(const InputOp& op) const {
+    if (Check error = check_shape(shape_hint_)) return fail(*error);
+    if (!op.strides.empty() && op.strides.size() != shape_hint_.size()) {
+      return fail(error(
+          fmt::format("an input of rank {} has {} strides", shape_hint_.size(), op.strides.size()),
+          "give one stride per axis, or none for a dense tensor"));
+    }
+    if (Check error = check_extents(op.strides, "stride")) return fail(*error);
+    const int64_t bytes = bytes_of(type_hint_);
+    if (op.alignment <= 0 || !std::has_single_bit(static_cast<uint64_t>(op.alignment)) ||
+        op.alignment < bytes) {
+      Error out =
+          error(fmt::format("an alignment of {} bytes does not suit {}", op.alignment, type_hint_),
+                fmt::format("promise a power of two of at least {} bytes", bytes));
+      out.measured = op.alignment;
+      out.limit = bytes;
+      return fail(out);
+    }
+    return one(type_hint_, shape_hint_);
+  }
+
+  Inferred operator()(const ConstantOp& op) const {
+    if (is_float(type_hint_)) {
+      const bool exact =
+          std::isnan(op.real) || std::bit_cast<uint64_t>(round_to(type_hint_, op.real)) ==
+                                     std::bit_cast<uint64_t>(op.real);
+      if (!exact || op.integer != 0) {
+        return fail(error(fmt::format("{} is not a value of {}", op.real, type_hint_),
+                          "round the constant with round_to"));
+      }
+    } else if (op.real != 0.0 || std::signbit(op.real) || !holds(type_hint_, op.integer)) {
+      return fail(error(
+          fmt::format("{} is not a value of {}",
+                      op.real != 0.0 ? fmt::format("{}", op.real) : fmt::format("{}", op.integer),
+                      type_hint_),
+          "give an integer within the type's range"));
+    }
+    return one(type_hint_, {});
+  }
+
+  Inferred operator()(const PointwiseOp& op) const {
+    const PointwiseInfo& info = info_of(op.fn);
+    const bool select = info.typing == Typing::kSelect;
+    if (select && type(0) != DType::kBool) {
+      return fail(error(fmt::format("the condition of select is {}, not bool", type(0)),
+                        "compare it with something, or cast it to bool"));
+    }
+    const DType shared = type(select ? 1 : 0);
+    for (size_t i = select ? 1 : 0; i < operands_.size(); ++i) {
+      if (type(i) != shared) {
+        return fail(error(
+            fmt::format("operands of {} have different types: {} and {}", op_, shared, type(i)),
+            "cast them to one type"));
+      }
+    }
+    if (!admits(info.typing, shared)) {
+      return fail(error(
+          fmt::format("{} does not take {}; it takes {}", op_, shared, admitted_text(info.typing)),
+          "cast the operand first"));
+    }
+    for (size_t i = 1; i < operands_.size(); ++i) {
+      if (shape(i) != shape(0)) {
+        return fail(error(
+            fmt::format("operands of {} have different shapes: {} and {}", op_, text(0), text(i)),
+            "broadcast them to one shape"));
+      }
+    }
+    const bool to_bool = info.typing == Typing::kCompare || info.typing == Typing::kTest;
+    return one(to_bool ? DType::kBool : shared, shape(0));
+  }
+
+  Inferred operator()(const CastOp&) const { return one(type_hint_, shape(0)); }
+
+  Inferred operator()(const BroadcastOp& op) const {
+    if (Check error = check_shape(shape_hint_)) return fail(*error);
+    if (op.axes.size() != shape(0).size()) {
+      return fail(error(fmt::format("broadcast of {} names {} axes", text(0), op.axes.size()),
+                        "name one result axis per operand axis"));
+    }
+    if (Check error = check_axes(op.axes, shape_hint_.size())) return fail(*error);
+    for (size_t i = 0; i < op.axes.size(); ++i) {
+      const Extent& from = shape(0)[i];
+      const Extent& to = shape_hint_[static_cast<size_t>(op.axes[i])];
+      if (from != to && !from.is_one()) {
+        return fail(
+            error(fmt::format("broadcast of {} to {}: axis {} of extent {} cannot become {}",
+                              text(0), text_of(fusion_, type(0), shape_hint_), i,
+                              text_of(fusion_, from), text_of(fusion_, to)),
+                  "only a constant extent of 1 expands"));
+      }
+    }
+    return one(type(0), shape_hint_);
+  }
+
+  Inferred operator()(const ReduceOp& op) const {
+    if (Check error = check_reduced(op.axes)) return fail(*error);
+    switch (op.fn) {
+      case ReduceFn::kSum:
+      case ReduceFn::kProd:
+      case ReduceFn::kMax:
+      case ReduceFn::kMin:
+        if (Check error = check_type(0, is_numeric_compute, "f64, f32, i64 or i32")) {
+          return fail(*error);
+        }
+        return one(type(0), without(shape(0), op.axes));
+      case ReduceFn::kAny:
+      case ReduceFn::kAll:
+        if (type(0) != DType::kBool) {
+          return fail(error(fmt::format("{} does not take {}; it takes bool", op_, type(0)),
+                            "cast the operand first"));
+        }
+        return one(DType::kBool, without(shape(0), op.axes));
+      case ReduceFn::kArgMax:
+      case ReduceFn::kArgMin:
+        if (Check error = check_type(0, is_numeric_compute, "f64, f32, i64 or i32")) {
+          return fail(*error);
+        }
+        if (op.axes.size() != 1) {
+          Error out = error(fmt::format("{} runs over {} axes", op_, op.axes.size()),
+                            "reduce one axis, or merge axes with a reshape first");
+          out.measured = static_cast<int64_t>(op.axes.size());
+          out.limit = 1;
+          return fail(out);
+        }
+        return one(DType::kI64, without(shape(0), op.axes));
+    }
+    unreachable();
+  }
+
+  Inferred operator()(const WelfordOp& op) const { return pair(op.axes); }
+  Inferred operator()(const LogSumExpOp& op) const { return pair(op.axes); }
+
+  Inferred operator()(const TakeOp& op) const {
+    if (Check error = check_axes({op.axis}, shape(0).size())) return fail(*error);
+    if (Check error = check_type(1, is_index, "an i64 or i32 index")) return fail(*error);
+    const Shape result = without(shape(0), {op.axis});
+    if (shape(1) != result) {
+      return fail(error(fmt::format("take along axis {} of {} needs an index of shape {}, not {}",
+                                    op.axis, text(0), text_of(fusion_, type(1), result), text(1)),
+                        "broadcast or reshape the index"));
+    }
+    return one(type(0), result);
+  }
+
+  Inferred operator()(const ExtentOp& op) const {
+    if (op.extents.empty()) {
+      return fail(error("an extent op lists no extents", "use a constant of 1"));
+    }
+    if (Check error = check_extents(op.extents, "extent")) return fail(*error);
+    return one(DType::kI64, {});
+  }
+
+  Inferred operator()(const IotaOp& op) const {
+    if (Check error = check_shape(shape_hint_)) return fail(*error);
+    if (Check error = check_axes({op.axis}, shape_hint_.size())) return fail(*error);
+    if (!is_numeric_compute(type_hint_)) {
+      return fail(
+          error(fmt::format("iota does not make {}; it makes f64, f32, i64 or i32", type_hint_),
+                "make i32 and cast it"));
+    }
+    return one(type_hint_, shape_hint_);
+  }
+
+  Inferred operator()(const PermuteOp& op) const {
+    std::vector<int> sorted = op.order;
+    std::ranges::sort(sorted);
+    for (size_t i = 0; i < sorted.size(); ++i) {
+      if (sorted[i] != static_cast<int>(i)) sorted.clear();
+    }
+    if (sorted.size() != shape(0).size()) {
+      return fail(error(
+          fmt::format("({}) is not an order of the axes of {}", fmt::join(op.order, ", "), text(0)),
+          "name every axis once"));
+    }
+    Shape result;
+    for (const int axis : op.order) result.push_back(shape(0)[static_cast<size_t>(axis)]);
+    return one(type(0), result);
+  }
+
+  Inferred operator()(const ReshapeOp&) const {
+    if (Check error = check_shape(shape_hint_)) return fail(*error);
+    // Symbols that stand on both sides cancel; where others remain the check waits for their sizes.
+    const auto from = constant_product(shape(0));
+    const auto to = constant_product(shape_hint_);
+    if (!from || !to || (sorted_symbols(shape(0)) == sorted_symbols(shape_hint_) && *from != *to)) {
+      Error out = error(fmt::format("reshape of {} to {} changes the number of elements", text(0),
+                                    text_of(fusion_, type(0), shape_hint_)),
+                        "give a shape with the same product of extents, below 2^63");
+      out.measured = to;
+      out.limit = from;
+      return fail(out);
+    }
+    return one(type(0), shape_hint_);
+  }
+
+  Inferred operator()(const SliceOp& op) const {
+    const size_t rank = shape(0).size();
+    if (op.start.size() != rank || op.stop.size() != rank || op.step.size() != rank) {
+      return fail(error(fmt::format("slice of {} has {} starts, {} stops and {} steps", text(0),
+                                    op.start.size(), op.stop.size(), op.step.size()),
+                        "give one of each per axis"));
+    }
+    Shape result;
+    for (size_t axis = 0; axis < rank; ++axis) {
+      const Extent& extent = shape(0)[axis];
+      const int64_t start = op.start[axis];
+      const int64_t step = op.step[axis];
+      if (extent.is_symbol() && op.stop[axis] < 0) {
+        if (start != 0 || step != 1) {
+          return fail(error(fmt::format("slice of {} leaves an extent that has no name on axis {}",
+                                        text(0), axis),
+                            "give a constant stop, or take the whole axis"));
+        }
+        result.push_back(extent);
+        continue;
+      }
+      const int64_t stop = op.stop[axis] < 0 ? extent.constant() : op.stop[axis];
+      const bool fits = extent.is_symbol() || stop <= extent.constant();
+      if (start < 0 || start > stop || step < 1 || !fits) {
+        Error out = error(fmt::format("slice of {} takes {}:{}:{} along axis {}", text(0), start,
+                                      op.stop[axis], step, axis),
+                          "keep 0 <= start <= stop <= extent and step >= 1");
+        if (!fits) {
+          out.measured = stop;
+          out.limit = extent.constant();
+        }
+        return fail(out);
+      }
+      const int64_t length = stop - start;
+      result.emplace_back(length / step + (length % step != 0 ? 1 : 0));
+    }
+    return one(type(0), result);
+  }
+
+ private:
+  [[nodiscard]] DType type(size_t i) const { return fusion_.values[operands_[i]].type; }
+  [[nodiscard]] const Shape& shape(size_t i) const { return fusion_.values[operands_[i]].shape; }
+  [[nodiscard]] std::string text(size_t i) const { return text_of(fusion_, type(i), shape(i)); }
+
+  [[nodiscard]] Error error(std::string message, std::string remedy) const {
+    return {.kind = ErrorKind::kInvalidFusion,
+            .message = std::move(message),
+            .remedy = std::move(remedy),
+            .values = {operands_.begin(), operands_.end()}};
+  }
+
+  static Inferred one(DType type, Shape shape) {
+    return std::vector<ResultType>{{type, std::move(shape)}};
+  }
+
+  [[nodiscard]] Inferred pair(const std::vector<int>& axes) const {
+    if (Check error = check_reduced(axes)) return fail(*error);
+    if (Check error = check_type(0, is_float_compute, "f64 or f32")) return fail(*error);
+    const ResultType result{type(0), without(shape(0), axes)};
+    return std::vector<ResultType>{result, result};
+  }
+
+  static bool holds(DType type, int64_t value) {
+    switch (type) {
+      case DType::kI64:
+        return true;
+      case DType::kI32:
+        return value == static_cast<int32_t>(value);
+      case DType::kI8:
+        return value == static_cast<int8_t>(value);
+      case DType::kU8:
+        return value == static_cast<uint8_t>(value);
+      case DType::kBool:
+        return value == 0 || value == 1;
+      case DType::kF64:
+      case DType::kF32:
+      case DType::kF16:
+      case DType::kBF16:
+      case DType::kF8E4M3:
+      case DType::kF8E5M2:
+        return value == 0;
+    }
+    unreachable();
+  }
+
+  static Shape without(const Shape& shape, const std::vector<int>& axes) {
+    Shape out;
+    for (size_t axis = 0; axis < shape.size(); ++axis) {
+      if (std::ranges::find(axes, static_cast<int>(axis)) == axes.end()) out.push_back(shape[axis]);
+    }
+    return out;
+  }
+
+  [[nodiscard]] Check check_type(size_t i, bool (*admitted)(DType), std::string_view text) const {
+    if (admitted(type(i))) return std::nullopt;
+    return error(fmt::format("{} does not take {}; it takes {}", op_, type(i), text),
+                 "cast the operand first");
+  }
+
+  [[nodiscard]] Check check_extents(std::span<const Extent> extents, std::string_view what) const {
+    for (const Extent& extent : extents) {
+      if (extent.is_symbol() && !fusion_.symbols.contains(extent.symbol())) {
+        return error(fmt::format("{} {} is not a symbol of this fusion", what, extent.symbol()),
+                     "declare it with symbol() on the same builder");
+      }
+      if (extent.is_constant() && extent.constant() < 0) {
+        Error out = error(fmt::format("{} {} is negative", what, extent.constant()),
+                          "give zero or a positive number");
+        out.measured = extent.constant();
+        out.limit = 0;
+        return out;
+      }
+    }
+    return std::nullopt;
+  }
+
+  [[nodiscard]] Check check_shape(const Shape& shape) const {
+    if (shape.size() > kMaxRank) {
+      Error out = error(fmt::format("a shape of rank {} is beyond the limit", shape.size()),
+                        fmt::format("merge axes down to {}", kMaxRank));
+      out.measured = static_cast<int64_t>(shape.size());
+      out.limit = static_cast<int64_t>(kMaxRank);
+      return out;
+    }
+    return check_extents(shape, "extent");
+  }
+
+  /// Strictly ascending axes below `rank`.
+  [[nodiscard]] Check check_axes(const std::vector<int>& axes, size_t rank) const {
+    for (size_t i = 0; i < axes.size(); ++i) {
+      if (axes[i] < 0 || static_cast<size_t>(axes[i]) >= rank) {
+        Error out =
+            error(fmt::format("{} names axis {} of a tensor of rank {}", op_, axes[i], rank),
+                  "name axes from 0 to rank - 1");
+        out.measured = axes[i];
+        out.limit = static_cast<int64_t>(rank) - 1;
+        return out;
+      }
+      if (i > 0 && axes[i] <= axes[i - 1]) {
+        return error(
+            fmt::format("{} names axes ({}), which do not ascend", op_, fmt::join(axes, ", ")),
+            "name each axis once, in ascending order");
+      }
+    }
+    return std::nullopt;
+  }
+
+  [[nodiscard]] Check check_reduced(const std::vector<int>& axes) const {
+    if (axes.empty()) {
+      return error(fmt::format("{} of {} names no axes", op_, text(0)), "name at least one axis");
+    }
+    return check_axes(axes, shape(0).size());
+  }
+
+  const Fusion& fusion_;
+  std::string_view op_;
+  std::span<const ValueId> operands_;
+  DType type_hint_;
+  const Shape& shape_hint_;
+};
+
+}  // namespace
+
+Result<std::vector<ResultType>> infer_results(const Fusion& fusion, const OpKind& kind,
+                                              std::span<const ValueId> operands, DType type_hint,
+                                              const Shape& shape_hint) {
+  const std::string_view op = text_of(kind);
+  for (const ValueId operand : operands) {
+    if (!fusion.values.contains(operand)) {
+      return fail({.kind = ErrorKind::kInvalidFusion,
+                   .message = fmt::format("an operand of {} is not a value of this fusion", op),
+                   .remedy = "pass ids that this fusion's builder returned",
+                   .values = {operand}});
+    }
+  }
+  const size_t expected = operand_count(kind);
+  if (operands.size() != expected) {
+    return fail({.kind = ErrorKind::kInvalidFusion,
+                 .message = fmt::format("{} takes {} operand{}, not {}", op, expected,
+                                        expected == 1 ? "" : "s", operands.size()),
+                 .remedy = "pass as many operands as the op takes",
+                 .values = {operands.begin(), operands.end()},
+                 .measured = static_cast<int64_t>(operands.size()),
+                 .limit = static_cast<int64_t>(expected)});
+  }
+  return std::visit(Inference(fusion, op, operands, type_hint, shape_hint), kind);
+}
+
+}  // namespace sinter

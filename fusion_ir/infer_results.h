@@ -1,0 +1,25 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "fusion_ir/fusion.h"
+
+namespace sinter {
+
+/// Type and shape of one result of an op.
+struct ResultType {
+  DType type = DType::kF32;
+  Shape shape{};
+  friend bool operator==(const ResultType&, const ResultType&) = default;
+};
+
+/// Result types and shapes of an op over existing values: the one place where the typing and shape
+/// rules stand. `type_hint` and `shape_hint` supply what operands cannot: input, constant, cast
+/// (type), iota, broadcast, reshape. Errors (InvalidFusion): an operand that does not exist, a
+/// wrong number of operands, an attribute, type or shape that the op does not admit.
+Result<std::vector<ResultType>> infer_results(const Fusion& fusion, const OpKind& kind,
+                                              std::span<const ValueId> operands, DType type_hint,
+                                              const Shape& shape_hint);
+
+}  // namespace sinter
