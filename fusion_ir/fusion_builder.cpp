@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "fusion_ir/verifier.h"
 
 namespace sinter {
 namespace {
@@ -261,6 +262,8 @@ Fusion FusionBuilder::build() const {
     invalid(fmt::format("fusion '{}' has no outputs", fusion_.name),
             "declare at least one with output()");
   }
+  const std::vector<Violation> violations = verify(fusion_);
+  SINTER_CHECK(violations.empty(), "{}", text_of(violations));
   return fusion_;
 }
 
