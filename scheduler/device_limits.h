@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace sinter {
+
+/// What a device offers: the budgets schedules must fit and the rates the cost model divides by. A
+/// plain value: presets come from data sheets, sinter::runtime fills one from a live device, tests
+/// make up their own.
+struct DeviceLimits {
+  std::string name;
+  int compute_major = 9;
+  int compute_minor = 0;
+
+  int64_t sm_count = 132;
+  int64_t registers_per_sm = 65536;
+  int64_t registers_per_thread = 255;
+  int64_t register_allocation_unit = 256;  ///< Registers are handed to warps in units of this many.
+  int64_t threads_per_sm = 2048;
+  int64_t threads_per_block = 1024;
+  int64_t blocks_per_sm = 32;
+  int64_t shared_bytes_per_sm = 233472;
+  int64_t shared_bytes_per_block = 232448;  ///< With opt-in.
+  int64_t shared_bytes_reserved = 1024;     ///< Taken by the system from every resident block.
+  int64_t l2_bytes = 0;
+
+  double memory_bytes_per_us = 0.0;  ///< Data-sheet bandwidth.
+  double copy_efficiency =
+      0.89;  ///< Share of it that a long device-to-device copy reaches, reads plus writes.
+  double read_efficiency = 0.95;    ///< Share that a read-only kernel reaches.
+  double clock_mhz = 1755.0;        ///< Sustained SM clock under memory-bound load.
+  double issue_per_clock = 4.0;     ///< Warp instructions per clock and SM.
+  double special_per_clock = 16.0;  ///< Special-function results per clock and SM.
+  double shared_bytes_per_clock = 128.0;
+  double memory_latency_ns = 800.0;     ///< From an SM under moderate load.
+  double bytes_in_flight_per_sm = 0.0;  ///< Outstanding load bytes an SM needs to saturate memory.
+
+  bool has_bulk_copy = false;  ///< cp.async.bulk and mbarrier transactions: 9.0 and later.
+  bool has_clusters = false;
+  bool has_setmaxnreg = false;
+  bool has_wgmma = false;
+
+  friend bool operator==(const DeviceLimits&, const DeviceLimits&) = default;
+};
+
+/// A100, H100, H200, B200, GB200, RTX PRO 6000, RTX 4090, L4, in this order.
+std::span<const DeviceLimits> device_presets();
+/// A preset by name, ignoring case, spaces, '-' and '_' ("rtx-4090", "RTX4090").
+std::optional<DeviceLimits> find_device(std::string_view name);
+
+/// Name of the architecture kernels are compiled for: "sm_90a" where an architecture-specific
+/// variant exists, else "sm_80".
+std::string architecture_of(const DeviceLimits& limits);
+
+/// Bytes that must be in flight per SM for a bandwidth (Little's law): latency times bandwidth over
+/// SMs.
+double little_bytes_per_sm(double bytes_per_us, double latency_ns, int64_t sm_count);
+
+/// Fills in bytes_in_flight_per_sm from the bandwidth, for devices no figure was measured on.
+void derive_bytes_in_flight(DeviceLimits& limits);
+
+}  // namespace sinter

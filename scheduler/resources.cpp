@@ -1,0 +1,80 @@
+#include "scheduler/resources.h"
+
+#include <algorithm>
+
+namespace sinter {
+namespace {
+
+constexpr int64_t kWarp = 32;
+// ptxas allocates registers per thread in steps of 8 (CUDA occupancy calculator, all compute
+// capabilities since 3.0).
+constexpr int64_t kRegisterStep = 8;
+
+int64_t warps_of(int64_t threads) { return (threads + kWarp - 1) / kWarp; }
+
+int64_t registers_of_block(const DeviceLimits& limits, int64_t threads, int64_t registers) {
+  const int64_t unit = limits.register_allocation_unit;
+  const int64_t per_warp = (registers * kWarp + unit - 1) / unit * unit;
+  return per_warp * warps_of(threads);
+}
+
+}  // namespace
+
+int64_t register_cap(const DeviceLimits& limits, int64_t threads, int64_t blocks) {
+  const int64_t share =
+      limits.registers_per_sm / (warps_of(threads) * kWarp * std::max<int64_t>(blocks, 1));
+  return std::min(limits.registers_per_thread, share / kRegisterStep * kRegisterStep);
+}
+
+int64_t resident_blocks(const DeviceLimits& limits, int64_t threads, int64_t registers,
+                        int64_t shared_bytes) {
+  if (threads > limits.threads_per_block || registers > limits.registers_per_thread ||
+      shared_bytes > limits.shared_bytes_per_block) {
+    return 0;
+  }
+  const int64_t by_threads = limits.threads_per_sm / (warps_of(threads) * kWarp);
+  const int64_t by_registers = limits.registers_per_sm /
+                               std::max<int64_t>(registers_of_block(limits, threads, registers), 1);
+  const int64_t by_shared =
+      limits.shared_bytes_per_sm / (shared_bytes + limits.shared_bytes_reserved);
+  return std::min({by_threads, by_registers, by_shared, limits.blocks_per_sm});
+}
+
+void complete(ResourceEstimate& estimate, const DeviceLimits& limits, int64_t min_blocks_per_sm) {
+  estimate.register_cap = register_cap(limits, estimate.threads, min_blocks_per_sm);
+  estimate.spilled_registers = std::max<int64_t>(estimate.registers - estimate.register_cap, 0);
+  const int64_t allocated = std::min(estimate.registers, estimate.register_cap);
+  estimate.blocks_per_sm =
+      resident_blocks(limits, estimate.threads, allocated, estimate.shared_bytes);
+  const int64_t at_once = estimate.blocks_per_sm * limits.sm_count;
+  estimate.waves =
+      at_once == 0 ? 0.0 : static_cast<double>(estimate.blocks) / static_cast<double>(at_once);
+}
+
+std::optional<Rejection> fits(const ResourceEstimate& estimate, const DeviceLimits& limits) {
+  const auto broken = [](const char* rule, int64_t value, int64_t limit, const char* unit,
+                         const char* remedy) {
+    return Rejection{.rule = rule,
+                     .value = static_cast<double>(value),
+                     .limit = static_cast<double>(limit),
+                     .unit = unit,
+                     .remedy = remedy};
+  };
+  if (estimate.threads > limits.threads_per_block) {
+    return broken("the block has more threads than the device runs", estimate.threads,
+                  limits.threads_per_block, "threads",
+                  "use fewer threads per row or rows per block");
+  }
+  if (estimate.shared_bytes > limits.shared_bytes_per_block) {
+    return broken("the block needs more shared memory than the device offers",
+                  estimate.shared_bytes, limits.shared_bytes_per_block, "bytes",
+                  "keep fewer values resident, or let the row be read again");
+  }
+  if (estimate.blocks_per_sm < 1) {
+    return broken("not one block fits on a multiprocessor", estimate.threads, limits.threads_per_sm,
+                  "threads", "use fewer threads or registers");
+  }
+  return std::nullopt;
+}
+
+}  // namespace sinter

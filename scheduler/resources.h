@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "scheduler/decision.h"
+#include "scheduler/device_limits.h"
+
+namespace sinter {
+
+/// What one schedule needs of the device, per thread and per block.
+struct ResourceEstimate {
+  int64_t registers = 0;  ///< Per thread, as ptxas is expected to allocate without a cap.
+  int64_t register_cap =
+      255;                    ///< Per thread, from the launch bounds; above it the compiler spills.
+  int64_t shared_bytes = 0;   ///< Per block, exact.
+  int64_t threads = 0;        ///< Per block.
+  int64_t blocks_per_sm = 0;  ///< Resident at once.
+  int64_t blocks = 0;         ///< In the grid.
+  double waves = 0.0;         ///< blocks over what the device holds at once.
+  double bytes_in_flight_per_sm = 0.0;  ///< Load bytes outstanding at once.
+  int64_t spilled_registers = 0;        ///< Per thread, predicted.
+  friend bool operator==(const ResourceEstimate&, const ResourceEstimate&) = default;
+};
+
+/// Largest register count per thread with which `blocks` blocks of `threads` threads share one SM,
+/// at most 255.
+int64_t register_cap(const DeviceLimits& limits, int64_t threads, int64_t blocks);
+
+/// Blocks of these resources that are resident on one SM at once: the least of the limits on
+/// threads, blocks, registers and shared memory. Zero if not even one fits.
+int64_t resident_blocks(const DeviceLimits& limits, int64_t threads, int64_t registers,
+                        int64_t shared_bytes);
+
+/// Completes blocks_per_sm, waves, register_cap and spills from the other fields.
+void complete(ResourceEstimate& estimate, const DeviceLimits& limits, int64_t min_blocks_per_sm);
+
+/// The one test of a budget. Nothing: it fits. Otherwise which limit breaks and by how much.
+/// Spilling is a cost, not a misfit.
+std::optional<Rejection> fits(const ResourceEstimate& estimate, const DeviceLimits& limits);
+
+}  // namespace sinter

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fusion_ir/id.h"
+#include "fusion_ir/result.h"
+
+namespace sinter {
+
+/// Where a value that several stages need lives between them.
+enum class Residency : uint8_t {
+  kRegister,  ///< In registers, packed in its storage type. Fastest; costs elements per thread
+              ///< times element size over 4 registers.
+  kShared,  ///< In shared memory, written and read by the same thread, so without a barrier. Costs
+            ///< shared bytes and bandwidth.
+  kReload,  ///< Read again from global memory, or recomputed from what is. Legal for inputs; costs
+            ///< a second read, from L2 if the blocks in flight fit there.
+};
+std::string_view text_of(Residency residency);
+
+/// How the elements of a row are laid over vector accesses.
+enum class RowAccess : uint8_t {
+  kAligned,  ///< Every row starts on a vector boundary. A row that is no multiple of the block's
+             ///< reach ends with guarded vectors.
+  kShifted,  ///< Rows start anywhere. Vectors stay aligned in memory and are shifted against the
+             ///< row: a guarded head, an unguarded main part, a guarded tail.
+  kScalar,  ///< One element per access. Always legal, slow.
+};
+std::string_view text_of(RowAccess access);
+
+struct PersistentValue {
+  ValueId value;
+  Residency residency = Residency::kRegister;
+  friend auto operator<=>(const PersistentValue&, const PersistentValue&) = default;
+};
+
+/// How one segment becomes one kernel. A value: printable, parseable, comparable, hashable. Not
+/// every combination is legal; verify_schedule says which and why.
+struct Schedule {
+  std::string family;
+  int64_t threads_per_row = 128;  ///< Power of two. For pointwise: threads of the block.
+  int64_t rows_per_block = 1;
+  int64_t vector_width = 1;  ///< Elements per thread and batch.
+  int64_t unroll =
+      1;  ///< Batches loaded before the first is used. A resident row loads all of its batches.
+  int64_t min_blocks_per_sm = 1;  ///< Promised to the compiler: bounds registers.
+  RowAccess row_access = RowAccess::kAligned;
+  std::vector<PersistentValue> persistent;  ///< Ascending by value.
+  std::map<std::string, int64_t, std::less<>>
+      parameters;  ///< Further parameters of families from outside.
+
+  [[nodiscard]] int64_t threads_per_block() const { return threads_per_row * rows_per_block; }
+  friend bool operator==(const Schedule&, const Schedule&) = default;
+};
+
+uint64_t hash_of(const Schedule& schedule);
+
+/// .sched text: one schedule on a few lines. parse_schedule(print(s)) == s.
+///
+///     schedule multi_wave {
+///       threads_per_row 256  rows_per_block 1  vector_width 8  unroll 2  min_blocks_per_sm 4
+///       row_access aligned
+///       persist %v0 in register
+///       parameter name 7
+///     }
+std::string print(const Schedule& schedule);
+/// Errors: InvalidArgument with line:column and the offending token.
+Result<Schedule> parse_schedule(std::string_view text);
+
+}  // namespace sinter
