@@ -102,12 +102,12 @@ Extent FusionBuilder::symbol(std::string name, int64_t hint, int64_t divisible_b
     invalid(fmt::format("symbol name '{}' is not an identifier", name),
             "use letters, digits and underscores, not starting with a digit");
   }
-  if (fusion_.find_symbol(name).valid()) {
-    invalid(fmt::format("symbol '{}' is declared twice", name), "reuse the first extent");
-  }
   if (hint < 0 || divisible_by < 1 || hint % divisible_by != 0) {
     invalid(fmt::format("symbol '{}' has hint {} and divisor {}", name, hint, divisible_by),
             "give a divisor of at least 1 and a hint that is a multiple of it, or 0 for no hint");
+  }
+  if (!symbol_names_.insert(name).second) {
+    invalid(fmt::format("symbol '{}' is declared twice", name), "reuse the first extent");
   }
   return fusion_.symbols.push_back(
       {.name = std::move(name), .hint = hint, .divisible_by = divisible_by});
@@ -241,7 +241,7 @@ void FusionBuilder::output(ValueId x, std::string name) {
     invalid(fmt::format("input {} cannot be an output", x), "read the caller's tensor instead",
             {x});
   }
-  if (std::ranges::find(fusion_.outputs, x) != fusion_.outputs.end()) {
+  if (!outputs_.insert(x).second) {
     invalid(fmt::format("{} is already an output", x), "declare each output once", {x});
   }
   if (!name.empty()) fusion_.values[x].name = std::move(name);

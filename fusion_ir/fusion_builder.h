@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -99,6 +100,8 @@ class FusionBuilder {
 
  private:
   Fusion fusion_;
+  std::set<std::string, std::less<>> symbol_names_;
+  std::set<ValueId> outputs_;
 };
 
 }  // namespace sinter

@@ -1,0 +1,438 @@
+#include "fusion_ir/parser.h"
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "fusion_ir/fusion_builder.h"
+#include "fusion_ir/printer.h"
+
+namespace sinter {
+namespace {
+
+enum class TokenKind : uint8_t {
+  kWord,         ///< An identifier, a dotted op name or a number.
+  kValue,        ///< %v12
+  kString,       ///< A quoted name, quotes included.
+  kPunctuation,  ///< One byte, also one that no rule expects.
+  kEnd,
+};
+
+struct Token {
+  TokenKind kind = TokenKind::kEnd;
+  std::string_view text{};
+  size_t line = 1;
+  size_t column = 1;
+};
+
+[[noreturn]] void fail_at(const Token& token, Error error) {
+  constexpr size_t kShownBytes = 40;
+  const std::string found = token.kind == TokenKind::kEnd
+                                ? "end of text"
+                                : fmt::format("'{}'", escaped(token.text.substr(0, kShownBytes)));
+  error.message =
+      fmt::format("{}:{}: {}, found {}", token.line, token.column, error.message, found);
+  throw_error(std::move(error));
+}
+
+[[noreturn]] void fail_at(const Token& token, std::string message) {
+  fail_at(token, Error{.kind = ErrorKind::kInvalidFusion,
+                       .message = std::move(message),
+                       .remedy = "compare with the grammar in fusion_ir/README.md"});
+}
+
+/// Runs a builder call and gives its error the position of a token.
+template <class Call>
+auto located(const Token& token, Call call) {
+  try {
+    return call();
+  } catch (const SinterException& exception) {
+    if (exception.error().kind != ErrorKind::kInvalidFusion) throw;
+    fail_at(token, exception.error());
+  }
+}
+
+bool is_word_byte(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '.';
+}
+
+class Lexer {
+ public:
+  explicit Lexer(std::string_view text) : text_(text) {}
+
+  Token next() {
+    skip_blanks();
+    const size_t start = at_;
+    const Token token{TokenKind::kEnd, {}, line_, at_ - line_start_ + 1};
+    if (at_ == text_.size()) return token;
+    TokenKind kind = TokenKind::kPunctuation;
+    const char first = text_[at_++];
+    if (is_word_byte(first) || (first == '-' && at_ < text_.size() && is_word_byte(text_[at_]))) {
+      kind = TokenKind::kWord;
+      skip_word(start);
+    } else if (first == '%') {
+      kind = TokenKind::kValue;
+      while (at_ < text_.size() && is_word_byte(text_[at_])) ++at_;
+    } else if (first == '"') {
+      while (at_ < text_.size() && text_[at_] != '"' && text_[at_] != '\n') {
+        at_ += text_[at_] == '\\' && at_ + 1 < text_.size() && text_[at_ + 1] != '\n' ? 2U : 1U;
+      }
+      if (at_ < text_.size() && text_[at_] == '"') {
+        ++at_;
+        kind = TokenKind::kString;
+      }
+    }
+    return {kind, text_.substr(start, at_ - start), token.line, token.column};
+  }
+
+ private:
+  void skip_blanks() {
+    bool comment = false;
+    for (; at_ < text_.size(); ++at_) {
+      const char c = text_[at_];
+      if (c == '\n') {
+        comment = false;
+        ++line_;
+        line_start_ = at_ + 1;
+      } else if (c == ';') {
+        comment = true;
+      } else if (!comment && c != ' ' && c != '\t' && c != '\r') {
+        return;
+      }
+    }
+  }
+
+  /// A sign belongs to a number after its exponent letter: 1e-5, 0x1p-1.
+  void skip_word(size_t start) {
+    const bool number = text_[start] == '-' || (text_[start] >= '0' && text_[start] <= '9');
+    const size_t digits = start + (text_[start] == '-' ? 1 : 0);
+    const std::string_view exponents = text_.substr(digits, 2) == "0x" ? "pP" : "eE";
+    for (; at_ < text_.size(); ++at_) {
+      const bool sign = (text_[at_] == '+' || text_[at_] == '-') && number &&
+                        exponents.find(text_[at_ - 1]) != std::string_view::npos;
+      if (!is_word_byte(text_[at_]) && !sign) return;
+    }
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+  size_t line_ = 1;
+  size_t line_start_ = 0;
+};
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : lexer_(text), token_(lexer_.next()) {}
+
+  Fusion run() {
+    expect_word("fusion");
+    expect("@");
+    FusionBuilder builder(name());
+    builder_ = &builder;
+    if (accept_word("extents")) list("(", ")", [&] { symbol(); });
+    expect("{");
+    while (token_.kind == TokenKind::kValue) statement();
+    const Token at_return = token_;
+    if (!accept_word("return")) fail_here("expected a value or 'return'");
+    if (token_.kind != TokenKind::kValue) fail_here("expected an output value");
+    outputs();
+    expect("}");
+    if (token_.kind != TokenKind::kEnd) fail_here("expected nothing after the fusion");
+    return located(at_return, [&] { return builder.build(); });
+  }
+
+ private:
+  [[noreturn]] void fail_here(std::string message) const { fail_at(token_, std::move(message)); }
+
+  Token take() {
+    const Token token = token_;
+    token_ = lexer_.next();
+    return token;
+  }
+  [[nodiscard]] bool at(std::string_view text) const {
+    return token_.kind == TokenKind::kPunctuation && token_.text == text;
+  }
+  bool accept(std::string_view text) {
+    if (!at(text)) return false;
+    take();
+    return true;
+  }
+  void expect(std::string_view text) {
+    if (!accept(text)) fail_here(fmt::format("expected '{}'", text));
+  }
+  bool accept_word(std::string_view word) {
+    if (token_.kind != TokenKind::kWord || token_.text != word) return false;
+    take();
+    return true;
+  }
+  void expect_word(std::string_view word) {
+    if (!accept_word(word)) fail_here(fmt::format("expected '{}'", word));
+  }
+
+  /// Items between brackets, with commas between them; may be empty.
+  template <class Item>
+  void list(std::string_view open, std::string_view close, Item item) {
+    expect(open);
+    if (accept(close)) return;
+    do {
+      item();
+    } while (accept(","));
+    expect(close);
+  }
+
+  template <class Int>
+  Int integer() {
+    Int value = 0;
+    const std::string_view text = token_.kind == TokenKind::kWord ? token_.text : "";
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc::result_out_of_range) fail_here("the number is out of range");
+    if (error != std::errc{} || end != text.data() + text.size()) fail_here("expected an integer");
+    take();
+    return value;
+  }
+
+  /// Decimals round to the type; hexadecimal digits say exactly which value is meant.
+  double real(DType type) {
+    std::string_view text = token_.kind == TokenKind::kWord ? token_.text : "";
+    const bool negative = text.starts_with('-');
+    if (negative) text.remove_prefix(1);
+    const bool hexadecimal = text.starts_with("0x");
+    if (hexadecimal) text.remove_prefix(2);
+    double value = 0.0;
+    const auto [end, error] =
+        std::from_chars(text.data(), text.data() + text.size(), value,
+                        hexadecimal ? std::chars_format::hex : std::chars_format::general);
+    if (error == std::errc::result_out_of_range) fail_here("the number is out of range");
+    if (text.starts_with('-') || error != std::errc{} || end != text.data() + text.size()) {
+      fail_here("expected a number");
+    }
+    take();
+    if (std::isnan(value)) return std::numeric_limits<double>::quiet_NaN();
+    if (negative) value = -value;
+    return hexadecimal ? value : round_to(type, value);
+  }
+
+  [[nodiscard]] bool at_name() const {
+    return token_.kind == TokenKind::kString ||
+           (token_.kind == TokenKind::kWord && is_identifier(token_.text));
+  }
+
+  std::string name() {
+    if (!at_name()) fail_here("expected a name");
+    const Token token = take();
+    if (token.kind == TokenKind::kWord) return std::string(token.text);
+    const std::string_view body = token.text.substr(1, token.text.size() - 2);
+    std::string out;
+    for (size_t i = 0; i < body.size(); ++i) {
+      if (body[i] != '\\') {
+        out += body[i];
+        continue;
+      }
+      ++i;  // The lexer leaves no backslash at the end.
+      if (body[i] == '"' || body[i] == '\\') {
+        out += body[i];
+        continue;
+      }
+      uint8_t byte = 0;
+      const std::string_view digits = body.substr(i).substr(0, 3);
+      const auto [end, error] =
+          std::from_chars(digits.data() + 1, digits.data() + digits.size(), byte, 16);
+      if (digits.size() < 3 || digits[0] != 'x' || error != std::errc{} ||
+          end != digits.data() + 3) {
+        fail_at(token, R"(escapes are \", \\ and \xNN)");
+      }
+      out += static_cast<char>(byte);
+      i += 2;
+    }
+    return out;
+  }
+
+  void symbol() {
+    const Token at_symbol = token_;
+    std::string symbol_name = name();
+    const int64_t hint = accept_word("hint") ? integer<int64_t>() : 0;
+    const int64_t divisor = accept_word("divisible_by") ? integer<int64_t>() : 1;
+    const Extent extent =
+        located(at_symbol, [&] { return builder_->symbol(symbol_name, hint, divisor); });
+    symbols_.emplace(std::move(symbol_name), extent);
+  }
+
+  Extent extent() {
+    const auto found =
+        token_.kind == TokenKind::kWord ? symbols_.find(token_.text) : symbols_.end();
+    if (found != symbols_.end()) {
+      take();
+      return found->second;
+    }
+    if (at_name()) fail_here("the symbol is not declared in extents()");
+    return integer<int64_t>();
+  }
+
+  std::vector<Extent> extents(std::string_view open, std::string_view close) {
+    std::vector<Extent> out;
+    list(open, close, [&] { out.push_back(extent()); });
+    return out;
+  }
+
+  ResultType type() {
+    const auto found =
+        token_.kind == TokenKind::kWord ? dtype_from_name(token_.text) : std::nullopt;
+    if (!found) fail_here("expected an element type");
+    take();
+    return {*found, at("[") ? extents("[", "]") : Shape{}};
+  }
+
+  ValueId value_id() {
+    const std::string_view text = token_.kind == TokenKind::kValue ? token_.text : "";
+    uint32_t index = 0;
+    const char* const last = text.data() + text.size();
+    if (!text.starts_with("%v")) fail_here("expected a value such as %v0");
+    const auto [end, error] = std::from_chars(text.data() + 2, last, index);
+    if (error != std::errc{} || end != last) fail_here("expected a value such as %v0");
+    return ValueId{index};
+  }
+
+  ValueId operand() {
+    const ValueId id = value_id();
+    if (!builder_->fusion().values.contains(id)) fail_here("the value is not defined above");
+    take();
+    return id;
+  }
+
+  template <class T = int>
+  std::vector<T> integers(std::string_view keyword) {
+    expect_word(keyword);
+    std::vector<T> out;
+    list("(", ")", [&] { out.push_back(integer<T>()); });
+    return out;
+  }
+
+  int axis() {
+    expect_word("axis");
+    expect("(");
+    const int out = integer<int>();
+    expect(")");
+    return out;
+  }
+
+  OpKind input() {
+    InputOp op;
+    if (accept_word("strides")) op.strides = extents("(", ")");
+    if (accept_word("align")) {
+      expect("(");
+      op.alignment = integer<int64_t>();
+      expect(")");
+    }
+    return op;
+  }
+
+  /// The attributes that follow the operands.
+  OpKind attributes(const Token& op, DType type) {
+    const std::string_view text = op.text;
+    if (text == "input") return input();
+    if (text == "constant" && is_float(type)) return ConstantOp{.real = real(type)};
+    if (text == "constant") return ConstantOp{.integer = integer<int64_t>()};
+    if (text == "cast") return CastOp{};
+    if (text == "broadcast") return BroadcastOp{integers("axes")};
+    if (text == "welford") return WelfordOp{integers("over")};
+    if (text == "logsumexp") return LogSumExpOp{integers("over")};
+    if (text == "take") return TakeOp{axis()};
+    if (text == "extent") return ExtentOp{extents("(", ")")};
+    if (text == "iota") return IotaOp{axis()};
+    if (text == "permute") return PermuteOp{integers("order")};
+    if (text == "reshape") return ReshapeOp{};
+    if (text == "slice") {
+      auto start = integers<int64_t>("start");
+      auto stop = integers<int64_t>("stop");
+      return SliceOp{std::move(start), std::move(stop), integers<int64_t>("step")};
+    }
+    constexpr std::string_view kReduce = "reduce.";
+    if (text.starts_with(kReduce)) {
+      const auto fn = reduce_from_text(text.substr(kReduce.size()));
+      if (fn) return ReduceOp{*fn, integers("over")};
+    }
+    if (const auto fn = pointwise_from_text(text)) return PointwiseOp{*fn};
+    fail_at(op, "unknown op");
+  }
+
+  /// %v4 mean, %v5 : f32[rows], f32[rows] = welford %v2 over(1)
+  void statement() {
+    const size_t first = builder_->fusion().values.size();
+    std::vector<std::string> names;
+    do {
+      const ValueId expected{static_cast<uint32_t>(first + names.size())};
+      if (value_id() != expected) {
+        fail_here(fmt::format("values are numbered in order: expected {}", expected));
+      }
+      take();
+      names.push_back(at_name() ? name() : "");
+    } while (accept(","));
+    expect(":");
+    const Token at_type = token_;
+    std::vector<ResultType> types;
+    do {
+      types.push_back(type());
+    } while (accept(","));
+    expect("=");
+    if (token_.kind != TokenKind::kWord) fail_here("expected an op");
+    const Token op = take();
+    std::vector<ValueId> operands;
+    // Where no operands can follow, a value begins the next statement.
+    const bool leaf =
+        op.text == "input" || op.text == "constant" || op.text == "extent" || op.text == "iota";
+    if (!leaf && token_.kind == TokenKind::kValue) {
+      do {
+        operands.push_back(operand());
+      } while (accept(","));
+    }
+    OpKind kind = attributes(op, types[0].type);
+    const auto results = located(op, [&] {
+      return builder_->append(std::move(kind), std::move(operands), types[0].type, types[0].shape,
+                              names);
+    });
+    check_declared(op, at_type, results, names.size(), types);
+  }
+
+  void check_declared(const Token& op, const Token& at_type, const std::vector<ValueId>& results,
+                      size_t name_count, const std::vector<ResultType>& types) const {
+    if (results.size() != name_count || results.size() != types.size()) {
+      fail_at(op, fmt::format("the op has {} results, not {} with {} types", results.size(),
+                              name_count, types.size()));
+    }
+    const Fusion& fusion = builder_->fusion();
+    for (size_t i = 0; i < results.size(); ++i) {
+      const Value& value = fusion.values[results[i]];
+      if (value.type == types[i].type && value.shape == types[i].shape) continue;
+      fail_at(at_type,
+              fmt::format("{} is {}, not {}", results[i], text_of(fusion, value.type, value.shape),
+                          text_of(fusion, types[i].type, types[i].shape)));
+    }
+  }
+
+  void outputs() {
+    do {
+      const Token at_output = token_;
+      const ValueId id = operand();
+      located(at_output, [&] { builder_->output(id); });
+    } while (accept(","));
+  }
+
+  Lexer lexer_;
+  Token token_;
+  FusionBuilder* builder_ = nullptr;
+  std::map<std::string, Extent, std::less<>> symbols_;
+};
+
+}  // namespace
+
+Result<Fusion> parse_fusion(std::string_view text) {
+  try {
+    return Parser(text).run();
+  } catch (const SinterException& exception) {
+    return fail(exception.error());
+  }
+}
+
+}  // namespace sinter
