@@ -141,6 +141,20 @@ double largest_finite(DType type) {
   }
 }
 
+bool casts_exactly(DType from, DType to) {
+  if (from == to) return true;
+  if (to == DType::kBool || (is_float(from) && !is_float(to))) return false;
+  const bool range_fits = largest_finite(from) <= largest_finite(to);
+  if (is_float(from)) {
+    return range_fits && unit_roundoff(from) >= unit_roundoff(to) &&
+           smallest_subnormal(from) >= smallest_subnormal(to);
+  }
+  // A float of roundoff 2^-p holds every integer up to 2^p.
+  if (is_float(to)) return range_fits && largest_finite(from) * unit_roundoff(to) <= 1.0;
+  const bool negative_fits = from == DType::kU8 || from == DType::kBool || to != DType::kU8;
+  return range_fits && negative_fits;
+}
+
 double round_to(DType type, double value) {
   switch (type) {
     case DType::kF64:

@@ -53,6 +53,9 @@ double smallest_subnormal(DType type);
 /// Largest finite value of a float or integer type; 1 for bool.
 double largest_finite(DType type);
 
+/// True if every value of `from` is also a value of `to`, so that the cast loses nothing.
+bool casts_exactly(DType from, DType to);
+
 /// Rounds a double to the nearest value of `type`, ties to even, as the device does: f16, bf16 and
 /// 8-bit floats go through f32. 8-bit floats saturate to their largest finite value (the device's
 /// satfinite conversion); NaN stays NaN. Integers truncate towards zero and saturate; NaN becomes

@@ -1,0 +1,49 @@
+#include "fusion_ir/passes/hoist_divisions.h"
+
+#include "fusion_ir/match.h"
+#include "fusion_ir/rewriter.h"
+
+namespace sinter {
+namespace {
+
+struct SafeReciprocal {
+  PointwiseFn fn;
+  ValueId argument;
+};
+
+/// How to get 1 / divisor from a value of the divisor's shape.
+std::optional<SafeReciprocal> safe_reciprocal(const Fusion& graph, ValueId divisor,
+                                              bool is_broadcast) {
+  const auto root = operands_of(graph, divisor, PointwiseFn::kSqrt);
+  if (!root.empty()) return SafeReciprocal{PointwiseFn::kRsqrt, root.front()};
+  const bool is_pair_sum =
+      graph.def_as<LogSumExpOp>(divisor) != nullptr && graph.values[divisor].result == 1;
+  if (is_pair_sum && is_broadcast) return SafeReciprocal{PointwiseFn::kReciprocal, divisor};
+  return std::nullopt;
+}
+
+}  // namespace
+
+Fusion hoist_divisions(const Fusion& fusion) {
+  return rewrite(
+      fusion,
+      [](Rewriter& rewriter, OpId id,
+         std::span<const ValueId> operands) -> std::optional<std::vector<ValueId>> {
+        const auto* op = std::get_if<PointwiseOp>(&rewriter.source().ops[id].kind);
+        if (op == nullptr || op->fn != PointwiseFn::kDiv) return std::nullopt;
+        const Fusion& graph = rewriter.graph();
+        const ValueId divisor = operands[1];
+        const auto* broadcast = graph.def_as<BroadcastOp>(divisor);
+        const ValueId small =
+            broadcast != nullptr ? graph.def_of(divisor).operands.front() : divisor;
+        const auto reciprocal = safe_reciprocal(graph, small, broadcast != nullptr);
+        if (!reciprocal) return std::nullopt;
+        const std::vector<int> axes = broadcast != nullptr ? broadcast->axes : std::vector<int>{};
+        const Shape shape = graph.values[divisor].shape;
+        const ValueId inverse = rewriter.pointwise(reciprocal->fn, {reciprocal->argument});
+        const ValueId factor = rewriter.broadcast(inverse, shape, axes);
+        return std::vector{rewriter.pointwise(PointwiseFn::kMul, {operands[0], factor})};
+      });
+}
+
+}  // namespace sinter

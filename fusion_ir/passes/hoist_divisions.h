@@ -1,0 +1,18 @@
+#pragma once
+
+#include "fusion_ir/fusion.h"
+
+namespace sinter {
+
+/// Replaces a division per element by a multiplication, where the reciprocal can be had more
+/// cheaply and cannot leave the range of normal numbers:
+///   a / sqrt(b) -> a * rsqrt(b): the root of a positive f32 lies between 2^-75 and 2^64
+///   a / broadcast(s) -> a * broadcast(reciprocal(s)) where s is the sum of a logsumexp pair: it
+///     holds exp(0), so it lies between 1 and the number of elements
+/// Results are equal up to rounding, zeros, infinities and NaN included. Other divisors may have a
+/// reciprocal that overflows, and keep their division.
+///
+/// After: none of these patterns is left. Needs: recognize_logsumexp. Stands last for that reason.
+Fusion hoist_divisions(const Fusion& fusion);
+
+}  // namespace sinter

@@ -1,0 +1,11 @@
+#include "fusion_ir/passes/remove_dead_values.h"
+
+#include "fusion_ir/rewriter.h"
+
+namespace sinter {
+
+Fusion remove_dead_values(const Fusion& fusion) {
+  return rewrite(fusion, [](Rewriter&, OpId, std::span<const ValueId>) { return std::nullopt; });
+}
+
+}  // namespace sinter

@@ -1,0 +1,115 @@
+#include "fusion_ir/passes/simplify_moves.h"
+
+#include <algorithm>
+
+#include "fusion_ir/fusion_builder.h"
+#include "fusion_ir/match.h"
+
+namespace sinter {
+namespace {
+
+using Replacement = std::optional<ValueId>;
+
+/// Where each axis of `from` went in `to`, if `to` is `from` with unit axes inserted.
+std::optional<std::vector<int>> inserted_unit_axes(const Shape& from, const Shape& to) {
+  std::vector<int> axes;
+  size_t next = 0;
+  for (size_t axis = 0; axis < to.size(); ++axis) {
+    if (next < from.size() && to[axis] == from[next]) {
+      axes.push_back(static_cast<int>(axis));
+      ++next;
+    } else if (!to[axis].is_one()) {
+      return std::nullopt;
+    }
+  }
+  if (next != from.size()) return std::nullopt;
+  return axes;
+}
+
+Replacement simplify_broadcast(Rewriter& rewriter, const BroadcastOp& outer, ValueId operand,
+                               const Shape& shape) {
+  const Fusion& graph = rewriter.graph();
+  std::vector<int> inner;
+  if (graph.values[operand].shape == shape) return operand;
+  if (const auto* broadcast = graph.def_as<BroadcastOp>(operand)) {
+    inner = broadcast->axes;
+  } else if (graph.def_as<ReshapeOp>(operand) != nullptr) {
+    const ValueId source = graph.def_of(operand).operands.front();
+    const auto axes = inserted_unit_axes(graph.values[source].shape, graph.values[operand].shape);
+    if (!axes) return std::nullopt;
+    inner = *axes;
+  } else {
+    return std::nullopt;
+  }
+  std::vector<int> axes;
+  for (const int axis : inner) axes.push_back(outer.axes[static_cast<size_t>(axis)]);
+  return rewriter.broadcast(graph.def_of(operand).operands.front(), shape, std::move(axes));
+}
+
+Replacement simplify_permute(Rewriter& rewriter, const PermuteOp& outer, ValueId operand) {
+  const Fusion& graph = rewriter.graph();
+  if (std::ranges::is_sorted(outer.order)) return operand;
+  const auto* inner = graph.def_as<PermuteOp>(operand);
+  if (inner == nullptr) return std::nullopt;
+  const ValueId source = graph.def_of(operand).operands.front();
+  std::vector<int> order;
+  for (const int axis : outer.order) order.push_back(inner->order[static_cast<size_t>(axis)]);
+  if (std::ranges::is_sorted(order)) return source;
+  return rewriter.append(PermuteOp{std::move(order)}, {source}).front();
+}
+
+Replacement simplify_reshape(Rewriter& rewriter, ValueId operand, const Value& result) {
+  const Fusion& graph = rewriter.graph();
+  if (graph.values[operand].shape == result.shape) return operand;
+  if (graph.def_as<ReshapeOp>(operand) == nullptr) return std::nullopt;
+  const ValueId source = graph.def_of(operand).operands.front();
+  if (graph.values[source].shape == result.shape) return source;
+  return rewriter.append(ReshapeOp{}, {source}, result.type, result.shape).front();
+}
+
+bool takes_everything(const SliceOp& slice, const Shape& from, const Shape& to) {
+  return from == to && std::ranges::all_of(slice.start, [](int64_t start) { return start == 0; }) &&
+         std::ranges::all_of(slice.step, [](int64_t step) { return step == 1; });
+}
+
+Replacement simplify_slice(Rewriter& rewriter, const SliceOp& outer, ValueId operand,
+                           const Shape& shape) {
+  const Fusion& graph = rewriter.graph();
+  if (takes_everything(outer, graph.values[operand].shape, shape)) return operand;
+  const auto* inner = graph.def_as<SliceOp>(operand);
+  if (inner == nullptr) return std::nullopt;
+  const Shape& middle = graph.values[operand].shape;
+  SliceOp both;
+  for (size_t axis = 0; axis < middle.size(); ++axis) {
+    const bool is_whole = outer.stop[axis] < 0 && middle[axis].is_symbol();
+    const int64_t stop =
+        outer.stop[axis] < 0 && !is_whole ? middle[axis].constant() : outer.stop[axis];
+    const bool is_empty = !is_whole && stop <= outer.start[axis];
+    // One past the last element that the outer slice can reach.
+    const int64_t start = inner->start[axis] + outer.start[axis] * inner->step[axis];
+    const int64_t end = inner->start[axis] + (stop - 1) * inner->step[axis] + 1;
+    both.start.push_back(is_empty ? inner->start[axis] : start);
+    both.stop.push_back(is_empty ? inner->start[axis] : (is_whole ? inner->stop[axis] : end));
+    both.step.push_back(inner->step[axis] * outer.step[axis]);
+  }
+  return rewriter.append(std::move(both), {graph.def_of(operand).operands.front()}).front();
+}
+
+}  // namespace
+
+Replacement simplify_move(Rewriter& rewriter, const OpKind& kind, ValueId operand,
+                          const Value& result) {
+  if (const auto* broadcast = std::get_if<BroadcastOp>(&kind)) {
+    return simplify_broadcast(rewriter, *broadcast, operand, result.shape);
+  }
+  if (const auto* permute = std::get_if<PermuteOp>(&kind)) {
+    return simplify_permute(rewriter, *permute, operand);
+  }
+  if (std::holds_alternative<ReshapeOp>(kind)) return simplify_reshape(rewriter, operand, result);
+  if (const auto* slice = std::get_if<SliceOp>(&kind)) {
+    return simplify_slice(rewriter, *slice, operand, result.shape);
+  }
+  return std::nullopt;
+}
+
+}  // namespace sinter
