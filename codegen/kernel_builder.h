@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "codegen/kernel_ir.h"
@@ -10,10 +11,14 @@
 namespace sinter::kir {
 
 /// Scoped construction of a Kernel. Expressions fold constants and trivial identities as they are
-/// made; statements go to the innermost open block. Registers get unique names.
+/// made, and equal expressions share one id; statements go to the innermost open block. Params,
+/// buffers and registers get unique names. Operands of differing types, and ids that do not exist,
+/// are programming errors (InternalError).
 class KernelBuilder {
  public:
-  explicit KernelBuilder(Kernel* kernel) : kernel_(kernel) { open_.push_back(&kernel->body); }
+  /// Statements go to the end of the kernel's body. The kernel may have contents already; while a
+  /// builder is at work, expressions and declarations are added through it alone.
+  explicit KernelBuilder(Kernel* kernel);
 
   Kernel& kernel() { return *kernel_; }
 
@@ -64,14 +69,23 @@ class KernelBuilder {
   void unrolled(std::string index, int64_t count, const std::function<void(ExprId)>& body);
   void when(ExprId condition, const std::function<void()>& then_body,
             const std::function<void()>& else_body = {});
+  /// Statements that `body` makes go to the end of `block` instead, for passes that rebuild blocks.
+  /// `block` must not lie in the kernel's statement table, which grows.
+  void into(Block* block, const std::function<void()>& body);
   void append(StmtKind kind);
 
  private:
   std::string unique_name(std::string_view wish);
   ExprId intern(Expr expr);
+  ExprId fold_integers(PointwiseFn fn, std::vector<ExprId>& arguments);
+  ExprId fold_floats(PointwiseFn fn, const std::vector<ExprId>& arguments);
+  ExprId fold_identity(PointwiseFn fn, const std::vector<ExprId>& arguments);
+  [[nodiscard]] const FloatConstant* as_real(ExprId expr) const;
 
   Kernel* kernel_;
   std::vector<Block*> open_;
+  std::unordered_multimap<uint64_t, ExprId> interned_;  ///< By hash of the expression.
+  std::unordered_map<std::string, int> names_;          ///< Taken names; next suffix to try.
 };
 
 }  // namespace sinter::kir

@@ -1,0 +1,91 @@
+#include "codegen/kernel_ir.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "fusion_ir/error.h"
+
+namespace sinter::kir {
+
+std::string_view text_of(Special special) {
+  switch (special) {
+    case Special::kThreadIndex:
+      return "thread_index";
+    case Special::kBlockIndex:
+      return "block_index";
+    case Special::kGridSize:
+      return "grid_size";
+  }
+  unreachable();
+}
+
+std::string_view text_of(CacheHint hint) {
+  switch (hint) {
+    case CacheHint::kDefault:
+      return "default";
+    case CacheHint::kStream:
+      return "stream";
+  }
+  unreachable();
+}
+
+std::string_view text_of(Combiner combiner) {
+  switch (combiner) {
+    case Combiner::kSum:
+      return "sum";
+    case Combiner::kProd:
+      return "prod";
+    case Combiner::kMax:
+      return "max";
+    case Combiner::kMin:
+      return "min";
+    case Combiner::kAny:
+      return "any";
+    case Combiner::kAll:
+      return "all";
+    case Combiner::kArgMax:
+      return "argmax";
+    case Combiner::kArgMin:
+      return "argmin";
+    case Combiner::kWelford:
+      return "welford";
+    case Combiner::kLogSumExp:
+      return "logsumexp";
+  }
+  unreachable();
+}
+
+int64_t components_of(Combiner combiner) {
+  switch (combiner) {
+    case Combiner::kSum:
+    case Combiner::kProd:
+    case Combiner::kMax:
+    case Combiner::kMin:
+    case Combiner::kAny:
+    case Combiner::kAll:
+      return 1;
+    case Combiner::kArgMax:
+    case Combiner::kArgMin:
+    case Combiner::kLogSumExp:
+      return 2;
+    case Combiner::kWelford:
+      return 3;
+  }
+  unreachable();
+}
+
+bool operator==(const FloatConstant& a, const FloatConstant& b) {
+  return std::bit_cast<uint64_t>(a.value) == std::bit_cast<uint64_t>(b.value);
+}
+
+int64_t shared_bytes(const Kernel& kernel) {
+  int64_t end = 0;
+  for (const Buffer& buffer : kernel.buffers) {
+    if (buffer.space != Space::kShared) continue;
+    SINTER_CHECK(buffer.offset >= 0, "shared buffer {} is not placed", buffer.name);
+    end = std::max(end, buffer.offset + buffer.count * bytes_of(buffer.type));
+  }
+  return end;
+}
+
+}  // namespace sinter::kir
