@@ -17,17 +17,17 @@ namespace sinter {
 /// One tensor of the graph. `name` decorates printed text only; nothing parses it.
 struct Value {
   DType type = DType::kF32;
-  Shape shape;
-  OpId def;             ///< The op that produces it.
+  Shape shape{};
+  OpId def{};           ///< The op that produces it.
   uint32_t result = 0;  ///< Which of that op's results it is.
-  std::string name;
+  std::string name{};
   friend bool operator==(const Value&, const Value&) = default;
 };
 
 struct Op {
   OpKind kind;
-  std::vector<ValueId> operands;
-  std::vector<ValueId> results;
+  std::vector<ValueId> operands{};
+  std::vector<ValueId> results{};
   friend bool operator==(const Op&, const Op&) = default;
 };
 

@@ -11,7 +11,7 @@
 namespace sinter {
 
 struct InputOptions {
-  std::vector<Extent> strides;  ///< In elements; empty: dense row-major.
+  std::vector<Extent> strides{};  ///< In elements; empty: dense row-major.
   int64_t alignment = 16;  ///< Promised alignment of the first element, in bytes: a power of two.
 };
 

@@ -71,7 +71,7 @@ int64_t evaluate_integer(PointwiseFn fn, DType type, int64_t a, int64_t b = 0, i
 /// A tensor the caller passes in. Strides in elements; empty means dense row-major. `alignment` is
 /// promised for the address of the first element, in bytes.
 struct InputOp {
-  std::vector<Extent> strides;
+  std::vector<Extent> strides{};
   int64_t alignment = 16;
   friend bool operator==(const InputOp&, const InputOp&) = default;
 };

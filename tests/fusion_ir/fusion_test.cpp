@@ -1,0 +1,227 @@
+#include "fusion_ir/fusion.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+#include "fusion_ir/fusion_builder.h"
+#include "fusion_ir/verifier.h"
+
+namespace sinter {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+
+struct Names {
+  std::string fusion = "norm";
+  std::string rows = "rows";
+  std::string x = "x";
+};
+
+/// A mean over symbolic columns, scaled by a strided weight: covers symbols, strides and `extent`.
+Fusion mean_times_weight(const Names& names = {}) {
+  FusionBuilder b(names.fusion);
+  const Extent rows = b.symbol(names.rows, 64);
+  const Extent cols = b.symbol("cols", 0, 8);
+  const ValueId x = b.input(DType::kBF16, {rows, cols}, names.x);
+  const ValueId w = b.input(DType::kF32, {rows}, "w", {.strides = {cols}});
+  const ValueId mean = b.div(b.sum(x, {1}), b.element_count(x, {1}));
+  b.output(b.mul(mean, w), "y");
+  return b.build();
+}
+
+TEST(FusionTest, FindsSymbolsByName) {
+  const Fusion fusion = mean_times_weight();
+  EXPECT_EQ(fusion.find_symbol("cols"), SymbolId{1});
+  EXPECT_FALSE(fusion.find_symbol("depth").valid());
+}
+
+TEST(FusionTest, UsersAreAscendingWithoutRepeats) {
+  FusionBuilder b;
+  const ValueId x = b.input(DType::kF32, {4});
+  const ValueId square = b.mul(x, x);
+  const ValueId y = b.add(square, x);
+  b.output(y);
+  const auto users = users_of(b.fusion());
+  EXPECT_THAT(users[x], ElementsAre(OpId{1}, OpId{2}));
+  EXPECT_THAT(users[square], ElementsAre(OpId{2}));
+  EXPECT_THAT(users[y], IsEmpty());
+}
+
+TEST(FusionHashTest, NamesDoNotMatter) {
+  const Fusion a = mean_times_weight();
+  const Fusion b = mean_times_weight({.fusion = "other", .rows = "tokens", .x = "hidden"});
+  EXPECT_NE(a, b);
+  EXPECT_TRUE(structurally_equal(a, b));
+  EXPECT_EQ(structural_hash(a), structural_hash(b));
+}
+
+/// Every field that is not a name takes part in equality and hash.
+TEST(FusionHashTest, StructureMatters) {
+  const Fusion base = mean_times_weight();
+  const ValueId x = base.inputs[0];
+  const std::vector<std::pair<std::string, std::function<void(Fusion&)>>> changes = {
+      {"hint", [](Fusion& f) { f.symbols[SymbolId{0}].hint = 128; }},
+      {"divisor", [](Fusion& f) { f.symbols[SymbolId{1}].divisible_by = 16; }},
+      {"type", [&](Fusion& f) { f.values[x].type = DType::kF16; }},
+      {"shape", [&](Fusion& f) { f.values[x].shape[1] = 4096; }},
+      {"symbol or constant", [&](Fusion& f) { f.values[x].shape[1] = 1; }},
+      {"result number", [&](Fusion& f) { f.values[x].result = 1; }},
+      {"def", [&](Fusion& f) { f.values[x].def = OpId{1}; }},
+      {"strides", [](Fusion& f) { std::get<InputOp>(f.ops[OpId{1}].kind).strides = {2}; }},
+      {"alignment", [](Fusion& f) { std::get<InputOp>(f.ops[OpId{0}].kind).alignment = 2; }},
+      {"axes",
+       [](Fusion& f) {
+         for (Op& op : f.ops) {
+           if (auto* reduce = std::get_if<ReduceOp>(&op.kind)) reduce->axes = {0};
+         }
+       }},
+      {"reduction",
+       [](Fusion& f) {
+         for (Op& op : f.ops) {
+           if (auto* reduce = std::get_if<ReduceOp>(&op.kind)) reduce->fn = ReduceFn::kMax;
+         }
+       }},
+      {"function",
+       [](Fusion& f) { f.ops[f.values[f.outputs[0]].def].kind = PointwiseOp{PointwiseFn::kAdd}; }},
+      {"operands",
+       [](Fusion& f) {
+         std::swap(f.ops[f.values[f.outputs[0]].def].operands[0],
+                   f.ops[f.values[f.outputs[0]].def].operands[1]);
+       }},
+      {"outputs", [](Fusion& f) { f.outputs.push_back(ValueId{2}); }},
+      {"inputs", [](Fusion& f) { std::swap(f.inputs[0], f.inputs[1]); }},
+  };
+  for (const auto& [what, change] : changes) {
+    Fusion changed = base;
+    change(changed);
+    EXPECT_FALSE(structurally_equal(base, changed)) << what;
+    EXPECT_NE(structural_hash(base), structural_hash(changed)) << what;
+  }
+}
+
+TEST(FusionHashTest, ConstantsMatterByValue) {
+  const auto with = [](ConstantOp op, DType type) {
+    FusionBuilder b;
+    b.output(b.append(op, {}, type, {})[0]);
+    return b.build();
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_NE(structural_hash(with({.real = 0.0}, DType::kF32)),
+            structural_hash(with({.real = -0.0}, DType::kF32)));
+  EXPECT_EQ(structural_hash(with({.real = nan}, DType::kF32)),
+            structural_hash(with({.real = -nan}, DType::kF32)));
+  EXPECT_NE(structural_hash(with({.integer = 1}, DType::kI64)),
+            structural_hash(with({.integer = 2}, DType::kI64)));
+}
+
+TEST(BindExtentsTest, SizesComeFromTheCallOrTheHint) {
+  const Fusion fusion = mean_times_weight();
+  const auto binding = bind_extents(fusion, {{"cols", 4096}});
+  ASSERT_TRUE(binding.has_value()) << binding.error().text();
+  EXPECT_THAT(binding->symbol_sizes, ElementsAre(64, 4096));
+  EXPECT_THAT(binding->sizes_of(fusion.values[fusion.inputs[0]].shape), ElementsAre(64, 4096));
+  EXPECT_THAT(input_strides(fusion, *binding, fusion.inputs[0]), ElementsAre(4096, 1));
+  EXPECT_THAT(input_strides(fusion, *binding, fusion.inputs[1]), ElementsAre(4096));
+}
+
+TEST(BindExtentsTest, ZeroWorks) {
+  EXPECT_TRUE(bind_extents(mean_times_weight(), {{"rows", 0}, {"cols", 0}}).has_value());
+}
+
+TEST(BindExtentsTest, RefusesWrongSizes) {
+  const Fusion fusion = mean_times_weight();
+  const auto error = [&](const ExtentValues& extents) {
+    const auto binding = bind_extents(fusion, extents);
+    if (binding) return Error{.message = "bound"};
+    EXPECT_EQ(binding.error().kind, ErrorKind::kInvalidArgument);
+    return binding.error();
+  };
+  EXPECT_THAT(error({{"depth", 1}}).message, HasSubstr("no symbol 'depth'"));
+  EXPECT_THAT(error({{"depth", 1}}).remedy, HasSubstr("rows, cols"));
+  EXPECT_THAT(error({{"rows", 4}}).message, HasSubstr("neither a size nor a hint"));
+  const Error negative = error({{"rows", -4}, {"cols", 8}});
+  EXPECT_EQ(negative.measured, -4);
+  const Error uneven = error({{"cols", 12}});
+  EXPECT_EQ(uneven.measured, 12);
+  EXPECT_EQ(uneven.limit, 8);
+  const Error large = error({{"rows", kHuge}, {"cols", kHuge / 8 * 8}});
+  EXPECT_THAT(large.message, HasSubstr("2^63 bytes"));
+  EXPECT_THAT(large.values, ElementsAre(fusion.inputs[0]));
+}
+
+TEST(BindExtentsTest, StridesMustReachWithinTheAddressSpace) {
+  FusionBuilder b;
+  const ValueId x = b.input(DType::kF32, {3}, "x", {.strides = {kHuge / 4}});
+  b.output(b.neg(x));
+  const auto binding = bind_extents(b.build(), {});
+  ASSERT_FALSE(binding.has_value());
+  EXPECT_THAT(binding.error().message, HasSubstr("2^63 bytes"));
+}
+
+TEST(BindExtentsTest, ReshapesAndSlicesMustFit) {
+  FusionBuilder b;
+  const Extent n = b.symbol("n");
+  const Extent m = b.symbol("m");
+  const ValueId x = b.input(DType::kF32, {n, 6});
+  b.output(b.reshape(x, {m, 4}));
+  b.output(b.slice(x, {2, 0}, {5, -1}));
+  const Fusion fusion = b.build();
+  EXPECT_TRUE(bind_extents(fusion, {{"n", 6}, {"m", 9}}).has_value());
+  const auto uneven = bind_extents(fusion, {{"n", 6}, {"m", 8}});
+  ASSERT_FALSE(uneven.has_value());
+  EXPECT_THAT(uneven.error().ops, ElementsAre(OpId{1}));
+  const auto shorter = bind_extents(fusion, {{"n", 4}, {"m", 6}});
+  ASSERT_FALSE(shorter.has_value());
+  EXPECT_EQ(shorter.error().measured, 5);
+  EXPECT_EQ(shorter.error().limit, 4);
+}
+
+TEST(BindExtentsTest, ProductsOfExtentsMustFit) {
+  FusionBuilder b;
+  const Extent n = b.symbol("n");
+  b.output(b.append(ExtentOp{{n, n}}, {}, DType::kI64, {})[0]);
+  const Fusion fusion = b.build();
+  EXPECT_TRUE(bind_extents(fusion, {{"n", int64_t{1} << 31}}).has_value());
+  EXPECT_FALSE(bind_extents(fusion, {{"n", int64_t{1} << 32}}).has_value());
+}
+
+TEST(SpecializeTest, KeepsIdsAndNamesAndTurnsExtentsIntoConstants) {
+  const Fusion fusion = mean_times_weight();
+  const Binding binding = bind_extents(fusion, {{"cols", 4096}}).value();
+  const Fusion bound = specialize(fusion, binding);
+  EXPECT_TRUE(verify(bound).empty()) << text_of(verify(bound));
+  EXPECT_TRUE(bound.symbols.empty());
+  ASSERT_EQ(bound.ops.size(), fusion.ops.size());
+  ASSERT_EQ(bound.values.size(), fusion.values.size());
+  int extents = 0;
+  for (const OpId id : fusion.op_ids()) {
+    EXPECT_EQ(bound.ops[id].operands, fusion.ops[id].operands);
+    EXPECT_EQ(bound.ops[id].results, fusion.ops[id].results);
+    if (!std::holds_alternative<ExtentOp>(fusion.ops[id].kind)) continue;
+    ++extents;
+    EXPECT_EQ(std::get<ConstantOp>(bound.ops[id].kind), ConstantOp{.integer = 4096});
+  }
+  EXPECT_EQ(extents, 1);
+  for (const ValueId id : fusion.value_ids()) {
+    EXPECT_EQ(bound.values[id].name, fusion.values[id].name);
+    EXPECT_EQ(Binding{}.sizes_of(bound.values[id].shape),
+              binding.sizes_of(fusion.values[id].shape));
+  }
+  EXPECT_THAT(input_strides(bound, {}, bound.inputs[1]), ElementsAre(4096));
+}
+
+TEST(FusionTest, StridesOfAnIntermediateAreADefect) {
+  const Fusion fusion = mean_times_weight();
+  const Binding binding = bind_extents(fusion, {{"cols", 8}}).value();
+  EXPECT_THROW(input_strides(fusion, binding, fusion.outputs[0]), SinterException);
+}
+
+}  // namespace
+}  // namespace sinter

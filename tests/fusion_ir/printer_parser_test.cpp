@@ -1,0 +1,212 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "fusion_ir/fusion_builder.h"
+#include "fusion_ir/parser.h"
+#include "fusion_ir/printer.h"
+#include "fusion_ir/verifier.h"
+
+namespace sinter {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+/// Canonical text with every op kind and every attribute in it.
+constexpr std::string_view kEveryOp =
+    R"fir(fusion @every_op extents(rows hint 8192 divisible_by 8, cols) {
+  %v0 x : bf16[rows, cols] = input
+  %v1 "weight, strided" : f32[cols] = input strides(2) align(4)
+  %v2 labels : i64[rows] = input align(8)
+  %v3 : f32 = constant 0x1p-1  ; 0.5
+  %v4 : i8 = constant -128
+  %v5 : bool = constant 1
+  %v6 : f64 = constant 0x1.999999999999ap-4  ; 0.1
+  %v7 : f32 = constant -inf
+  %v8 : f32 = constant nan
+  %v9 xf : f32[rows, cols] = cast %v0
+  %v10 : f32[rows, cols] = broadcast %v1 axes(1)
+  %v11 : f32[rows, cols] = fma %v9, %v10, %v9
+  %v12 : f32[rows] = reduce.sum %v11 over(1)
+  %v13 : i64[rows] = reduce.argmax %v11 over(1)
+  %v14 mean, %v15 : f32[cols], f32[cols] = welford %v11 over(0)
+  %v16, %v17 sum : f32, f32 = logsumexp %v11 over(0, 1)
+  %v18 : bf16[rows] = take %v0, %v2 axis(1)
+  %v19 : i64 = extent(rows, cols, 4)
+  %v20 : i32[rows, 16] = iota axis(1)
+  %v21 : bf16[cols, rows] = permute %v0 order(1, 0)
+  %v22 : i32[rows, 4, 4] = reshape %v20
+  %v23 : bf16[rows, 3] = slice %v0 start(0, 1) stop(-1, 9) step(1, 3)
+  %v24 : f32[rows, cols] = broadcast %v3 axes()
+  return %v12, %v9
+}
+)fir";
+
+void expect_round_trip(const Fusion& fusion) {
+  const std::string text = print(fusion);
+  const Result<Fusion> parsed = parse_fusion(text);
+  ASSERT_TRUE(parsed.has_value()) << parsed.error().text() << "\n" << text;
+  EXPECT_EQ(*parsed, fusion) << text;
+  EXPECT_EQ(print(*parsed), text);
+}
+
+TEST(PrinterParserTest, CanonicalTextIsAFixedPoint) {
+  const Result<Fusion> fusion = parse_fusion(kEveryOp);
+  ASSERT_TRUE(fusion.has_value()) << fusion.error().text();
+  EXPECT_TRUE(verify(*fusion).empty());
+  EXPECT_EQ(print(*fusion), kEveryOp);
+  expect_round_trip(*fusion);
+}
+
+TEST(PrinterParserTest, EveryKindOfOpIsCovered) {
+  const Fusion fusion = parse_fusion(kEveryOp).value();
+  std::vector<bool> seen(std::variant_size_v<OpKind>);
+  for (const Op& op : fusion.ops) seen[op.kind.index()] = true;
+  for (size_t kind = 0; kind < seen.size(); ++kind) EXPECT_TRUE(seen[kind]) << "op kind " << kind;
+}
+
+TEST(PrinterParserTest, EveryFunctionRoundTrips) {
+  FusionBuilder b("functions");
+  const ValueId x = b.input(DType::kF32, {4, 4});
+  const ValueId flag = b.input(DType::kBool, {4, 4});
+  const auto pointwise = [&](PointwiseFn fn) {
+    const PointwiseInfo& info = info_of(fn);
+    std::vector<ValueId> operands(static_cast<size_t>(info.arity),
+                                  info.typing == Typing::kLogic ? flag : x);
+    if (info.typing == Typing::kSelect) operands[0] = flag;
+    b.output(b.pointwise(fn, operands));
+  };
+#define SINTER_POINTWISE(enumerator, ...) pointwise(PointwiseFn::enumerator);
+#define SINTER_REDUCE(enumerator, text) b.output(b.reduce(ReduceFn::enumerator, x, {1}));
+#include "fusion_ir/op_list.def"
+#undef SINTER_REDUCE
+#undef SINTER_POINTWISE
+  expect_round_trip(b.build());
+}
+
+TEST(PrinterParserTest, AnyNameRoundTrips) {
+  for (const std::string& name :
+       {std::string("input"), std::string("2x"), std::string("a\"b\\c"), std::string("\\x41"),
+        std::string("line\nbreak ; not a comment"), std::string("h\xc3\xa9\xff"),
+        std::string("\0", 1), std::string(" ")}) {
+    FusionBuilder b(name);
+    b.output(b.neg(b.input(DType::kF32, {2}, name)), name);
+    expect_round_trip(b.build());
+  }
+}
+
+RC_GTEST_PROP(PrinterParserTest, AnyConstantRoundTrips, (uint64_t bits)) {
+  for (const DType type : kAllDTypes) {
+    FusionBuilder b("constant");
+    const double real = std::bit_cast<double>(bits);
+    if (is_float(type)) {
+      b.output(b.constant(real, type));
+    } else {
+      b.output(b.constant_integer(
+          static_cast<int64_t>(std::isnan(real) ? 0.0 : decode(type, bits)) % (int64_t{1} << 53),
+          type));
+    }
+    const Fusion fusion = b.build();
+    const auto parsed = parse_fusion(print(fusion));
+    RC_ASSERT(parsed.has_value());
+    RC_ASSERT(*parsed == fusion);
+  }
+}
+
+TEST(PrinterParserTest, ExtremeConstantsRoundTrip) {
+  FusionBuilder b("extremes");
+  for (const double real : {0.0, -0.0, 0x1p-1074, -0x1.fffffffffffffp1023, 0x1p-1022, 0.1,
+                            std::numeric_limits<double>::infinity()}) {
+    b.output(b.constant(real, DType::kF64));
+  }
+  b.output(b.constant_integer(std::numeric_limits<int64_t>::min()));
+  b.output(b.constant_integer(std::numeric_limits<int64_t>::max()));
+  expect_round_trip(b.build());
+}
+
+TEST(PrinterParserTest, DecimalsRoundToTheirTypeAndBlanksAreFree) {
+  const auto fusion = parse_fusion(
+      "fusion@f{%v0:f32=constant 0.1 ; a comment\n"
+      "%v1:bf16 = constant\n -1.00390625e0 return %v0,%v1}");
+  ASSERT_TRUE(fusion.has_value()) << fusion.error().text();
+  EXPECT_EQ(fusion->def_as<ConstantOp>(ValueId{0})->real, static_cast<double>(0.1F));
+  EXPECT_EQ(fusion->def_as<ConstantOp>(ValueId{1})->real, -1.0);
+}
+
+/// Position, text and offending token of each mistake.
+TEST(PrinterParserTest, ErrorsSayWhereAndWhat) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"", "1:1: expected 'fusion', found end of text"},
+      {"fusion f {}", "1:8: expected '@', found 'f'"},
+      {"fusion @f {\n}", "2:1: expected a value or 'return', found '}'"},
+      {"fusion @f {\n  return\n}", "3:1: expected an output value, found '}'"},
+      {"fusion @f {\n  return %v0\n}", "2:10: the value is not defined above, found '%v0'"},
+      {"fusion @f { %v0 : f99 = input return %v0 }", "1:19: expected an element type, found 'f99'"},
+      {"fusion @f { %v0 : f32[n] = input return %v0 }",
+       "1:23: the symbol is not declared in extents(), found 'n'"},
+      {"fusion @f extents(n, n) { }", "1:22: symbol 'n' is declared twice, found 'n'"},
+      {"fusion @f extents(n hint 7 divisible_by 2) { }",
+       "1:19: symbol 'n' has hint 7 and divisor 2, found 'n'"},
+      {"fusion @f { %v1 : f32 = constant 1 }",
+       "1:13: values are numbered in order: expected %v0, found '%v1'"},
+      {"fusion @f { %v0 : f32 = frob }", "1:25: unknown op, found 'frob'"},
+      {"fusion @f { %v0 : f32 = reduce.frob }", "1:25: unknown op, found 'reduce.frob'"},
+      {"fusion @f { %v0 : f32 = constant 1x }", "1:34: expected a number, found '1x'"},
+      {"fusion @f { %v0 : f32 = constant 0x1.8p-200 }",
+       "1:25: 9.334522916791713e-61 is not a value of f32, found 'constant'"},
+      {"fusion @f { %v0 : f64 = constant 1e999 }", "1:34: the number is out of range, found"},
+      {"fusion @f { %v0 : i32 = constant 99999999999999999999 }",
+       "1:34: the number is out of range, found"},
+      {"fusion @f { %v0 : i8 = constant 128 }", "1:24: 128 is not a value of i8"},
+      {"fusion @f { %v0 : f32[2] = input\n %v1 : f32[3] = neg %v0 return %v1 }",
+       "2:8: %v1 is f32[2], not f32[3], found 'f32'"},
+      {"fusion @f { %v0 : f32[2] = input\n %v1 : f32[2] = add %v0 return %v1 }",
+       "2:17: add takes 2 operands, not 1, found 'add'"},
+      {"fusion @f { %v0 : f32[2] = input return %v0 }",
+       "1:41: input %v0 cannot be an output, found '%v0'"},
+      {"fusion @f { %v0 : f32 = constant 1 return %v0, %v0 }",
+       "1:48: %v0 is already an output, found '%v0'"},
+      {"fusion @f { %v0 : f32 = constant 1 return %v0 } x",
+       "1:49: expected nothing after the fusion, found 'x'"},
+      {"fusion @f { %v0, %v1 : f32, f32 = constant 1 return %v0 }",
+       "1:35: the op has 1 results, not 2 with 2 types, found 'constant'"},
+      {"fusion @f { %v0 \"open : f32 = constant 1 }", "1:17: expected ':', found '\\\"open"},
+      {"fusion @\"\\q\" { }", "1:9: escapes are"},
+      {"fusion @f { %v0 : f32[9, 9, 9, 9, 9, 9, 9, 9, 9] = input return %v0 }",
+       "1:52: a shape of rank 9 is beyond the limit, found 'input'"},
+      {"fusion @f { %v0 : f32[-4] = input return %v0 }", "1:29: extent -4 is negative"},
+      {"fusion @f { %v99999999999 : f32 = input }", "1:13: expected a value such as %v0"},
+      {"fusion @f {\n\t\x01 }", "2:2: expected a value or 'return', found '\\x01'"},
+  };
+  for (const auto& [text, message] : cases) {
+    const Result<Fusion> fusion = parse_fusion(text);
+    ASSERT_FALSE(fusion.has_value()) << text;
+    EXPECT_EQ(fusion.error().kind, ErrorKind::kInvalidFusion) << text;
+    EXPECT_THAT(fusion.error().message, StartsWith(message)) << text;
+    EXPECT_THAT(fusion.error().message, HasSubstr(", found ")) << text;
+    EXPECT_FALSE(fusion.error().remedy.empty()) << text;
+  }
+}
+
+TEST(PrinterParserTest, LongTextsAreReadInTime) {
+  // A linear search for each repeated symbol or output would run into the test's time limit.
+  constexpr int kCount = 200'000;
+  std::string text = "fusion @long extents(s0";
+  for (int i = 1; i < kCount; ++i) text += fmt::format(", s{}", i);
+  text += ") {\n";
+  std::string outputs = "%v0";
+  for (int i = 0; i < kCount; ++i) text += fmt::format("%v{} : i64 = extent(s{})\n", i, i);
+  for (int i = 1; i < kCount; ++i) outputs += fmt::format(", %v{}", i);
+  const auto fusion = parse_fusion(text + "return " + outputs + "}");
+  ASSERT_TRUE(fusion.has_value()) << fusion.error().text();
+  EXPECT_EQ(fusion->outputs.size(), static_cast<size_t>(kCount));
+}
+
+}  // namespace
+}  // namespace sinter

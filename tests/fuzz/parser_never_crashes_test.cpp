@@ -1,0 +1,173 @@
+// Mutates valid .fir texts from a fixed seed. Whatever the bytes are, the parser returns: a typed
+// error with a position, or a fusion that verifies and survives its own text.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <random>
+
+#include "fusion_ir/parser.h"
+#include "fusion_ir/printer.h"
+#include "fusion_ir/verifier.h"
+
+namespace sinter {
+namespace {
+
+constexpr std::string_view kSeeds[] = {
+    R"fir(fusion @rms_norm extents(rows hint 8192, cols divisible_by 8) {
+  %v0 x : bf16[rows, cols] = input
+  %v1 w : bf16[cols] = input strides(2) align(2)
+  %v2 : f32[rows, cols] = cast %v0
+  %v3 : f32[rows, cols] = mul %v2, %v2
+  %v4 : f32[rows] = reduce.sum %v3 over(1)
+  %v5 : i64 = extent(cols)
+  %v6 : f32 = cast %v5
+  %v7 : f32[rows] = broadcast %v6 axes()
+  %v8 : f32[rows] = div %v4, %v7
+  %v9 : f32[rows] = rsqrt %v8
+  %v10 : f32[rows, cols] = broadcast %v9 axes(0)
+  %v11 : f32[rows, cols] = mul %v2, %v10
+  %v12 y : bf16[rows, cols] = cast %v11
+  return %v12
+}
+)fir",
+    R"fir(fusion @"every other op" extents(n hint 64) {
+  %v0 "x, y" : f32[n, 12] = input
+  %v1 : i64[n] = input align(8)
+  %v2 : f32[n] = take %v0, %v1 axis(1)
+  %v3 mean, %v4 : f32[n], f32[n] = welford %v0 over(1)
+  %v5, %v6 : f32[12], f32[12] = logsumexp %v0 over(0)
+  %v7 : f32[n, 3, 4] = reshape %v0
+  %v8 : f32[12, n] = permute %v0 order(1, 0)
+  %v9 : f32[n, 4] = slice %v0 start(0, 0) stop(-1, -1) step(1, 3)
+  %v10 : i32[n] = iota axis(0)
+  %v11 : f64 = constant -0x1.8p+3  ; -12
+  %v12 : f32 = constant nan
+  %v13 : bool = constant 1
+  return %v2, %v3, %v6, %v7, %v8, %v9, %v10, %v11
+}
+)fir"};
+
+/// Pieces that stress limits when they land somewhere.
+constexpr std::string_view kPieces[] = {"%v0",
+                                        "%v4294967295",
+                                        "-1",
+                                        "9223372036854775807",
+                                        "99999999999999999999",
+                                        "0x1p-1074",
+                                        "1e400",
+                                        "[",
+                                        "]",
+                                        "(",
+                                        ")",
+                                        "{",
+                                        "}",
+                                        ",",
+                                        ":",
+                                        "=",
+                                        "@",
+                                        "\"",
+                                        "\\",
+                                        "\\x4",
+                                        ";",
+                                        "\n",
+                                        "inf",
+                                        "reduce.",
+                                        "f8e4m3",
+                                        "extents(",
+                                        "input",
+                                        "constant",
+                                        "reshape %v0",
+                                        "return",
+                                        "strides(0, 0)",
+                                        "align(3)",
+                                        "hint",
+                                        "divisible_by 0",
+                                        "[1, 1, 1, 1, 1, 1, 1, 1, 1]"};
+
+std::string mutate(std::string text, std::mt19937_64& random) {
+  const auto below = [&](size_t n) { return n == 0 ? 0 : static_cast<size_t>(random() % n); };
+  const size_t changes = 1 + below(4);
+  for (size_t i = 0; i < changes; ++i) {
+    const size_t at = below(text.size());
+    const size_t length = std::min(below(24), text.size() - at);
+    switch (below(6)) {
+      case 0:
+        text.erase(at, length);
+        break;
+      case 1:
+        if (!text.empty()) text[at] = static_cast<char>(random());
+        break;
+      case 2:
+        text.insert(at, kPieces[below(std::size(kPieces))]);
+        break;
+      case 3:
+        text.insert(below(text.size()), text.substr(at, length));
+        break;
+      case 4:
+        text.replace(at, length, kPieces[below(std::size(kPieces))]);
+        break;
+      default:
+        if (random() % 16 == 0) text.resize(at);
+        break;
+    }
+  }
+  return text;
+}
+
+void check_one(const std::string& text) {
+  const Result<Fusion> fusion = parse_fusion(text);
+  if (!fusion) {
+    ASSERT_EQ(fusion.error().kind, ErrorKind::kInvalidFusion) << escaped(text);
+    ASSERT_NE(fusion.error().message.find(", found "), std::string::npos) << escaped(text);
+    return;
+  }
+  ASSERT_TRUE(verify(*fusion).empty()) << escaped(text) << text_of(verify(*fusion));
+  const Result<Fusion> again = parse_fusion(print(*fusion));
+  ASSERT_TRUE(again.has_value()) << escaped(text) << again.error().text();
+  ASSERT_EQ(*again, *fusion) << escaped(text);
+  // Binding is what comes next; it must answer too.
+  const Result<Binding> binding = bind_extents(*fusion, {});
+  if (binding) {
+    ASSERT_TRUE(verify(specialize(*fusion, *binding)).empty()) << escaped(text);
+  }
+}
+
+TEST(ParserNeverCrashes, OnSeeds) {
+  for (const std::string_view seed : kSeeds) {
+    const auto fusion = parse_fusion(seed);
+    ASSERT_TRUE(fusion.has_value()) << fusion.error().text();
+    EXPECT_EQ(print(*fusion), seed);
+    check_one(std::string(seed));
+  }
+}
+
+TEST(ParserNeverCrashes, OnEveryPrefix) {
+  for (const std::string_view seed : kSeeds) {
+    for (size_t size = 0; size < seed.size(); ++size) check_one(std::string(seed.substr(0, size)));
+  }
+}
+
+/// Runs for SINTER_FUZZ_SECONDS, 3 if unset.
+TEST(ParserNeverCrashes, OnMutatedTexts) {
+  const char* asked = std::getenv("SINTER_FUZZ_SECONDS");
+  const std::chrono::seconds budget(asked != nullptr ? std::atoi(asked) : 3);
+  const auto start = std::chrono::steady_clock::now();
+  constexpr uint64_t kSeed = 20240617;
+  RecordProperty("seed", std::to_string(kSeed));
+  std::mt19937_64 random(kSeed);
+  size_t runs = 0;
+  while (std::chrono::steady_clock::now() - start < budget && !HasFatalFailure()) {
+    std::string text(kSeeds[runs % std::size(kSeeds)]);
+    // Some mutants go through several rounds, to drift further from the grammar.
+    for (uint64_t rounds = 1 + random() % 3; rounds > 0; --rounds) text = mutate(text, random);
+    check_one(text);
+    ++runs;
+  }
+  RecordProperty("texts", std::to_string(runs));
+  EXPECT_GT(runs, 100U);
+}
+
+}  // namespace
+}  // namespace sinter
