@@ -140,5 +140,23 @@ TEST(DTypeTest, RoundoffAndRangeAgreeWithTheEncoding) {
   EXPECT_EQ(smallest_subnormal(DType::kF64), std::numeric_limits<double>::denorm_min());
 }
 
+TEST(DTypeTest, ExactCastsAreThoseThatKeepEveryValue) {
+  const auto is_kept = [](DType to, double value) {
+    return std::isnan(value) ? is_float(to) : round_to(to, value) == value;
+  };
+  for (const DType from : {DType::kF16, DType::kBF16, DType::kF8E4M3, DType::kF8E5M2, DType::kI8,
+                           DType::kU8, DType::kBool}) {
+    const uint64_t patterns = uint64_t{1} << (8 * bytes_of(from));
+    for (const DType to : kAllDTypes) {
+      if (to == from) continue;
+      bool keeps_all = true;
+      for (uint64_t bits = 0; bits < patterns && keeps_all; ++bits) {
+        keeps_all = is_kept(to, decode(from, bits));
+      }
+      EXPECT_EQ(casts_exactly(from, to), keeps_all) << name_of(from) << " to " << name_of(to);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sinter

@@ -5,6 +5,8 @@
 
 #include <bit>
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <limits>
 
 #include "fusion_ir/fusion_builder.h"
@@ -62,6 +64,17 @@ TEST(PrinterParserTest, CanonicalTextIsAFixedPoint) {
   EXPECT_TRUE(verify(*fusion).empty());
   EXPECT_EQ(print(*fusion), kEveryOp);
   expect_round_trip(*fusion);
+}
+
+TEST(PrinterParserTest, TheReadmesExampleIsCanonical) {
+  std::ifstream file(SINTER_TEST_DATA_DIR "/../fusion_ir/README.md");
+  const std::string readme{std::istreambuf_iterator<char>(file), {}};
+  const size_t start = readme.find("fusion @");
+  ASSERT_NE(start, std::string::npos);
+  const std::string example = readme.substr(start, readme.find("```", start) - start);
+  const Result<Fusion> fusion = parse_fusion(example);
+  ASSERT_TRUE(fusion.has_value()) << fusion.error().text();
+  EXPECT_EQ(print(*fusion), example);
 }
 
 TEST(PrinterParserTest, EveryKindOfOpIsCovered) {
