@@ -1,0 +1,151 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "fusion_ir/result.h"
+
+// The driver's own opaque types, under its own names, so that a handle from code that includes
+// cuda.h (or a cudaStream_t) passes without a cast.
+struct CUctx_st;
+struct CUmod_st;
+struct CUfunc_st;
+struct CUstream_st;
+struct CUevent_st;
+struct CUgraph_st;
+struct CUgraphExec_st;
+
+namespace sinter {
+
+using DeviceOrdinal = int;       ///< CUdevice.
+using DevicePointer = uint64_t;  ///< CUdeviceptr.
+using ContextHandle = CUctx_st*;
+using ModuleHandle = CUmod_st*;
+using FunctionHandle = CUfunc_st*;
+using StreamHandle = CUstream_st*;  ///< Null: the legacy default stream.
+using EventHandle = CUevent_st*;
+using GraphHandle = CUgraph_st*;
+using GraphExecHandle = CUgraphExec_st*;
+
+/// CUresult. Only the codes that Sinter tells apart are named; every other value is kept as it is.
+enum class DriverStatus : int {
+  kSuccess = 0,
+  kInvalidValue = 1,
+  kOutOfMemory = 2,
+  kNoDevice = 100,
+  kInvalidDevice = 101,
+  kInvalidContext = 201,
+  kNoBinaryForGpu = 209,
+  kInvalidHandle = 400,
+  kNotFound = 500,
+  kIllegalAddress = 700,
+  kLaunchOutOfResources = 701,
+  kStreamCaptureUnsupported = 900,
+  kStreamCaptureInvalidated = 901,
+};
+
+/// CUdevice_attribute.
+enum class DeviceProperty : int {
+  kMaxThreadsPerBlock = 1,
+  kMaxGridX = 5,
+  kClockRateKhz = 13,
+  kSmCount = 16,
+  kMemoryClockRateKhz = 36,
+  kMemoryBusWidthBits = 37,
+  kL2Bytes = 38,
+  kMaxThreadsPerSm = 39,
+  kComputeMajor = 75,
+  kComputeMinor = 76,
+  kSharedBytesPerSm = 81,
+  kRegistersPerSm = 82,
+  kSharedBytesPerBlockOptIn = 97,
+  kMaxBlocksPerSm = 106,
+  kSharedBytesReserved = 111,
+  kClusterLaunch = 120,
+};
+
+/// CUfunction_attribute.
+enum class FunctionProperty : int {
+  kMaxThreadsPerBlock = 0,
+  kStaticSharedBytes = 1,
+  kConstBytes = 2,
+  kLocalBytes = 3,  ///< Per thread: stack and spills.
+  kRegisters = 4,
+  kMaxDynamicSharedBytes = 8,
+};
+
+/// CUpointer_attribute.
+enum class PointerProperty : int {
+  kMemoryType = 2,     ///< Writes an unsigned int: 1 host, 2 device, 4 unified.
+  kDeviceOrdinal = 9,  ///< Writes an int.
+};
+
+/// CUstreamCaptureMode.
+enum class CaptureMode : int { kGlobal = 0, kThreadLocal = 1, kRelaxed = 2 };
+
+/// CUlaunchConfig, field for field.
+struct LaunchConfig {
+  uint32_t grid_x = 1;
+  uint32_t grid_y = 1;
+  uint32_t grid_z = 1;
+  uint32_t block_x = 1;
+  uint32_t block_y = 1;
+  uint32_t block_z = 1;
+  uint32_t dynamic_shared_bytes = 0;
+  StreamHandle stream = nullptr;
+  const void* attributes = nullptr;  ///< CUlaunchAttribute array.
+  uint32_t attribute_count = 0;
+};
+
+/// Names each call of driver_calls.def.
+enum class DriverCall : uint8_t {
+#define SINTER_DRIVER_CALL(camel, snake, symbol, parameters, arguments) k##camel,
+#include "runtime/driver_calls.def"
+#undef SINTER_DRIVER_CALL
+};
+
+/// How many calls driver_calls.def lists.
+inline constexpr size_t kDriverCallCount = 0
+#define SINTER_DRIVER_CALL(camel, snake, symbol, parameters, arguments) +1
+#include "runtime/driver_calls.def"
+#undef SINTER_DRIVER_CALL
+    ;
+
+/// The symbol in libcuda ("cuMemAlloc_v2").
+std::string_view name_of(DriverCall call);
+
+/// The CUDA driver as Sinter sees it: one virtual function per driver call, same parameters, same
+/// status codes, no policy. Open to tests, which put a fake in its place; DriverApi is the real
+/// one. Calls may come from any thread.
+class DeviceDriver {
+ public:
+  DeviceDriver() = default;
+  DeviceDriver(const DeviceDriver&) = delete;
+  DeviceDriver& operator=(const DeviceDriver&) = delete;
+  virtual ~DeviceDriver() = default;
+
+#define SINTER_DRIVER_CALL(camel, snake, symbol, parameters, arguments) \
+  [[nodiscard]] virtual DriverStatus snake parameters = 0;
+#include "runtime/driver_calls.def"
+#undef SINTER_DRIVER_CALL
+
+  /// The driver's own name and sentence for a status: "CUDA_ERROR_INVALID_VALUE: invalid argument".
+  [[nodiscard]] virtual std::string describe(DriverStatus status) const = 0;
+};
+
+/// The typed error for a call that failed: kResourceExhausted when memory ran out, else
+/// kDeviceError. `doing` says what Sinter was about ("loading kernel layer_norm_0").
+Error driver_error(const DeviceDriver& driver, DriverCall call, DriverStatus status,
+                   std::string_view doing);
+
+/// Nothing on success, else driver_error.
+inline Result<void> check(const DeviceDriver& driver, DriverCall call, DriverStatus status,
+                          std::string_view doing) {
+  if (status == DriverStatus::kSuccess) [[likely]]
+    return {};
+  return fail(driver_error(driver, call, status, doing));
+}
+
+}  // namespace sinter

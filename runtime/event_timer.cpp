@@ -1,0 +1,118 @@
+#include "runtime/event_timer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/device_buffer.h"
+
+namespace sinter {
+namespace {
+
+constexpr int kMinSamples = 15;
+constexpr int64_t kMinScratchBytes = int64_t{256} << 20;
+constexpr std::string_view kDoing = "timing launches";
+
+class Event {
+ public:
+  static Result<Event> create(DeviceDriver& driver) {
+    constexpr unsigned int kDefaultFlags = 0;  // With timing.
+    EventHandle handle = nullptr;
+    return check(driver, DriverCall::kEventCreate, driver.event_create(&handle, kDefaultFlags),
+                 kDoing)
+        .map([&] { return Event(driver, handle); });
+  }
+  Event(Event&& other) noexcept
+      : driver_(other.driver_), handle_(std::exchange(other.handle_, nullptr)) {}
+  Event& operator=(Event&&) = delete;
+  ~Event() {
+    if (handle_ != nullptr) (void)driver_->event_destroy(handle_);
+  }
+  [[nodiscard]] EventHandle handle() const { return handle_; }
+
+ private:
+  Event(DeviceDriver& driver, EventHandle handle) : driver_(&driver), handle_(handle) {}
+
+  DeviceDriver* driver_;
+  EventHandle handle_;
+};
+
+Result<int64_t> scratch_bytes_for(DeviceDriver& driver, DeviceOrdinal device,
+                                  const TimingOptions& options) {
+  if (!options.cold_l2) return 0;
+  if (options.scratch_bytes > 0) return options.scratch_bytes;
+  int l2_bytes = 0;
+  return check(driver, DriverCall::kDeviceAttribute,
+               driver.device_attribute(&l2_bytes, DeviceProperty::kL2Bytes, device), kDoing)
+      .map([&] { return std::max(kMinScratchBytes, int64_t{4} * l2_bytes); });
+}
+
+}  // namespace
+
+double median(std::vector<double> values) {
+  SINTER_CHECK(!values.empty(), "median of nothing");
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+Result<Timing> time_launches(DeviceDriver& driver, DeviceOrdinal device, StreamHandle stream,
+                             const std::function<Result<void>(StreamHandle)>& launch,
+                             const TimingOptions& options) {
+  if (options.samples < kMinSamples) {
+    return fail({.kind = ErrorKind::kInvalidArgument,
+                 .message = "too few timing samples for a median",
+                 .remedy = "take at least 15",
+                 .measured = options.samples,
+                 .limit = kMinSamples});
+  }
+  const auto scratch_bytes = scratch_bytes_for(driver, device, options);
+  if (!scratch_bytes) return fail(scratch_bytes.error());
+  auto scratch = DeviceBuffer::allocate(driver, static_cast<size_t>(*scratch_bytes));
+  if (!scratch) return fail(std::move(scratch.error()));
+
+  std::vector<std::pair<Event, Event>> runs;
+  for (int i = 0; i < options.samples; ++i) {
+    auto start = Event::create(driver);
+    if (!start) return fail(std::move(start.error()));
+    auto end = Event::create(driver);
+    if (!end) return fail(std::move(end.error()));
+    runs.emplace_back(std::move(*start), std::move(*end));
+  }
+
+  const auto chill = [&](unsigned char byte) -> Result<void> {
+    if (scratch->bytes() == 0) return {};
+    return check(driver, DriverCall::kFillAsync,
+                 driver.fill_async(scratch->pointer(), byte, scratch->bytes(), stream), kDoing);
+  };
+  const auto record = [&](const Event& event) {
+    return check(driver, DriverCall::kEventRecord, driver.event_record(event.handle(), stream),
+                 kDoing);
+  };
+  for (int i = 0; i < options.warmups; ++i) {
+    if (auto done = launch(stream); !done) return fail(std::move(done.error()));
+  }
+  unsigned char byte = 0;
+  for (const auto& [start, end] : runs) {
+    auto done = chill(byte++)
+                    .and_then([&] { return record(start); })
+                    .and_then([&] { return launch(stream); })
+                    .and_then([&] { return record(end); });
+    if (!done) return fail(std::move(done.error()));
+  }
+  auto finished = check(driver, DriverCall::kStreamSynchronize, driver.stream_synchronize(stream),
+                        "waiting for the launches being timed");
+  if (!finished) return fail(std::move(finished.error()));
+
+  Timing out;
+  for (const auto& [start, end] : runs) {
+    float milliseconds = 0;
+    auto read = check(driver, DriverCall::kEventElapsed,
+                      driver.event_elapsed(&milliseconds, start.handle(), end.handle()), kDoing);
+    if (!read) return fail(std::move(read.error()));
+    out.samples_us.push_back(double{milliseconds} * 1000.0);
+  }
+  out.median_us = median(out.samples_us);
+  return out;
+}
+
+}  // namespace sinter

@@ -1,0 +1,66 @@
+#include "runtime/loaded_kernel.h"
+
+#include <utility>
+
+namespace sinter {
+namespace {
+
+// Static and dynamic shared bytes a kernel may use without opting in (CUDA C++ Programming Guide,
+// "Shared Memory", compute capability 7.0 and later).
+constexpr int64_t kSharedBytesWithoutOptIn = 48 * 1024;
+
+}  // namespace
+
+Result<LoadedKernel> LoadedKernel::load(DeviceDriver& driver, const CompiledKernel& kernel,
+                                        int64_t dynamic_shared_bytes) {
+  const std::string doing =
+      fmt::format("loading kernel {} ({})", kernel.entry, kernel.architecture);
+  ModuleHandle module = nullptr;
+  if (auto done = check(driver, DriverCall::kModuleLoad,
+                        driver.module_load(&module, kernel.cubin.data()), doing);
+      !done) {
+    return fail(std::move(done.error()));
+  }
+  LoadedKernel out(driver, module);
+
+  auto found = check(driver, DriverCall::kModuleFunction,
+                     driver.module_function(&out.function_, module, kernel.entry.c_str()), doing);
+  if (!found) return fail(std::move(found.error()));
+
+  if (dynamic_shared_bytes + kernel.resources.shared_bytes > kSharedBytesWithoutOptIn) {
+    auto raised = check(driver, DriverCall::kFunctionSet,
+                        driver.function_set(out.function_, FunctionProperty::kMaxDynamicSharedBytes,
+                                            static_cast<int>(dynamic_shared_bytes)),
+                        fmt::format("allowing kernel {} {} bytes of dynamic shared memory",
+                                    kernel.entry, dynamic_shared_bytes));
+    if (!raised) return fail(std::move(raised.error()));
+  }
+  return out;
+}
+
+LoadedKernel::LoadedKernel(LoadedKernel&& other) noexcept
+    : driver_(other.driver_),
+      module_(std::exchange(other.module_, nullptr)),
+      function_(std::exchange(other.function_, nullptr)) {}
+
+LoadedKernel& LoadedKernel::operator=(LoadedKernel&& other) noexcept {
+  std::swap(driver_, other.driver_);
+  std::swap(module_, other.module_);
+  std::swap(function_, other.function_);
+  return *this;
+}
+
+LoadedKernel::~LoadedKernel() {
+  if (module_ != nullptr) (void)driver_->module_unload(module_);
+}
+
+Result<int64_t> LoadedKernel::blocks_per_sm(int64_t threads, int64_t dynamic_shared_bytes) const {
+  int blocks = 0;
+  const DriverStatus status = driver_->occupancy_blocks(
+      &blocks, function_, static_cast<int>(threads), static_cast<size_t>(dynamic_shared_bytes));
+  return check(*driver_, DriverCall::kOccupancyBlocks, status, "asking for the occupancy").map([&] {
+    return int64_t{blocks};
+  });
+}
+
+}  // namespace sinter

@@ -1,0 +1,36 @@
+#pragma once
+
+#include "runtime/compiled_kernel.h"
+#include "runtime/device_driver.h"
+
+namespace sinter {
+
+/// A compiled kernel in the current context of a device, ready to launch. Owns the module; unload
+/// only when no launch of it is pending.
+class LoadedKernel {
+ public:
+  /// Loads the image, finds the kernel and, where the kernel wants more than the 48 KiB a launch
+  /// may take unasked, raises its limit. All that the driver does lazily happens here, so that
+  /// launches allocate and load nothing.
+  static Result<LoadedKernel> load(DeviceDriver& driver, const CompiledKernel& kernel,
+                                   int64_t dynamic_shared_bytes);
+
+  LoadedKernel(LoadedKernel&& other) noexcept;
+  LoadedKernel& operator=(LoadedKernel&& other) noexcept;
+  ~LoadedKernel();
+
+  [[nodiscard]] FunctionHandle function() const { return function_; }
+  [[nodiscard]] DeviceDriver& driver() const { return *driver_; }
+
+  /// Blocks of this many threads that one SM holds at once, as the driver computes it.
+  [[nodiscard]] Result<int64_t> blocks_per_sm(int64_t threads, int64_t dynamic_shared_bytes) const;
+
+ private:
+  LoadedKernel(DeviceDriver& driver, ModuleHandle module) : driver_(&driver), module_(module) {}
+
+  DeviceDriver* driver_;
+  ModuleHandle module_;  // Null once moved from.
+  FunctionHandle function_ = nullptr;
+};
+
+}  // namespace sinter
