@@ -1,0 +1,351 @@
+#include "codegen/cuda_emitter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "codegen/cuda_expression.h"
+#include "fusion_ir/result.h"
+
+namespace sinter {
+namespace {
+
+using kir::Block;
+using kir::ExprId;
+using kir::StmtId;
+
+constexpr size_t kLineWidth = 100;
+
+/// Which device headers a kernel needs, found from what it contains.
+struct Includes {
+  bool types = false, vector = false, numeric = false, warp = false, async_copy = false;
+
+  void visit(const kir::Expr& expr) {
+    std::visit(overloaded{
+                   [](const kir::IntegerConstant&) {},
+                   [&](const kir::FloatConstant& x) {
+                     numeric |= !std::isfinite(x.value);
+                     types |= is_storage_only(expr.type);
+                   },
+                   [](const kir::VarRef&) {},
+                   [](const kir::ElementRef&) {},
+                   [](const kir::SpecialRef&) {},
+                   [](const kir::ParamRef&) {},
+                   [&](const kir::PointwiseExpr& x) {
+                     numeric |= info_of(x.fn).cuda.find("sinter_") != std::string_view::npos;
+                   },
+                   [&](const kir::CastExpr&) { types = true; },
+               },
+               expr.kind);
+  }
+  void visit(const kir::StmtKind& stmt) {
+    vector |= std::holds_alternative<kir::Load>(stmt) || std::holds_alternative<kir::Store>(stmt);
+    warp |= std::holds_alternative<kir::ShuffleXor>(stmt);
+    async_copy |= std::holds_alternative<kir::AsyncCopy>(stmt) ||
+                  std::holds_alternative<kir::AsyncWait>(stmt);
+  }
+};
+
+class CudaEmitter {
+ public:
+  explicit CudaEmitter(const kir::Kernel& kernel)
+      : kernel_(kernel), names_(kernel), expressions_(kernel, names_) {}
+
+  std::string emit() {
+    // The body comes first because it shows what to include.
+    depth_ = 1;
+    print_shared();
+    print(kernel_.body);
+    std::string body = std::exchange(text_, {});
+    depth_ = 0;
+    print_includes();
+    print_signature();
+    text_ += body;
+    text_ += "}\n";
+    return std::move(text_);
+  }
+
+  [[nodiscard]] const KernelNames& names() const { return names_; }
+
+ private:
+  void line(std::string_view content) {
+    text_.append(2 * static_cast<size_t>(depth_), ' ');
+    text_ += content;
+    text_ += '\n';
+  }
+
+  void print_includes() {
+    includes_.vector |=
+        std::ranges::any_of(kernel_.vars, [](const kir::Var& var) { return !var.is_scalar(); });
+    const auto stored = [](const auto& x) { return compute_type(x.type) != x.type; };
+    includes_.types |=
+        std::ranges::any_of(kernel_.buffers, stored) || std::ranges::any_of(kernel_.vars, stored);
+    if (includes_.async_copy) line("#include \"async_copy.cuh\"");
+    if (includes_.numeric) line("#include \"numeric.cuh\"");
+    if (includes_.types && !includes_.vector) line("#include \"types.cuh\"");
+    if (includes_.vector) line("#include \"vector.cuh\"");
+    if (includes_.warp) line("#include \"warp.cuh\"");
+    if (!text_.empty()) text_ += '\n';
+  }
+
+  void print_signature() {
+    line(fmt::format("extern \"C\" __global__ void __launch_bounds__({}, {})", kernel_.threads,
+                     kernel_.min_blocks_per_sm));
+    std::string row = names_.entry + "(";
+    const std::string indent(row.size(), ' ');
+    bool first = true;
+    const auto add = [&](std::string argument) {
+      if (!first) {
+        row += ",";
+        if (row.size() + argument.size() + 4 > kLineWidth) {
+          line(row);
+          row = indent;
+        } else {
+          row += " ";
+        }
+      }
+      row += argument;
+      first = false;
+    };
+    for (uint32_t i = 0; i < kernel_.buffers.size(); ++i) {
+      const kir::Buffer& buffer = kernel_.buffers[kir::BufferId{i}];
+      if (buffer.space != kir::Space::kGlobal) continue;
+      add(fmt::format("{}{}* __restrict__ {}", buffer.access == kir::Access::kRead ? "const " : "",
+                      cuda_type(buffer.type), names_.buffers[kir::BufferId{i}]));
+    }
+    for (uint32_t i = 0; i < kernel_.params.size(); ++i) {
+      add(fmt::format("{} {}", cuda_type(kernel_.params[kir::ParamId{i}].type),
+                      names_.params[kir::ParamId{i}]));
+    }
+    line(row + ") {");
+  }
+
+  /// One array for all shared buffers, so that it has exactly the planned bytes; each buffer is a
+  /// pointer into it.
+  void print_shared() {
+    const int64_t bytes = kir::shared_bytes(kernel_);
+    if (bytes == 0) return;
+    int64_t alignment = 16;
+    for (const kir::Buffer& buffer : kernel_.buffers) {
+      if (buffer.space == kir::Space::kShared) alignment = std::max(alignment, buffer.alignment);
+    }
+    if (kir::uses_dynamic_shared(kernel_)) {
+      line(
+          fmt::format("extern __shared__ __align__({}) unsigned char shared_memory[];  // {} bytes",
+                      alignment, bytes));
+    } else {
+      line(fmt::format("__shared__ __align__({}) unsigned char shared_memory[{}];", alignment,
+                       bytes));
+    }
+    for (uint32_t i = 0; i < kernel_.buffers.size(); ++i) {
+      const kir::Buffer& buffer = kernel_.buffers[kir::BufferId{i}];
+      if (buffer.space != kir::Space::kShared) continue;
+      line(fmt::format("{0}* const {1} = reinterpret_cast<{0}*>(shared_memory + {2});  // {3}",
+                       cuda_type(buffer.type), names_.buffers[kir::BufferId{i}], buffer.offset,
+                       buffer.count));
+    }
+  }
+
+  // ---- Statements
+
+  void print(const Block& block) {
+    for (const StmtId id : block) {
+      includes_.visit(kernel_.stmts[id].kind);
+      std::visit([this](const auto& stmt) { print(stmt); }, kernel_.stmts[id].kind);
+    }
+  }
+
+  void print_nested(const Block& block) {
+    ++depth_;
+    print(block);
+    --depth_;
+  }
+
+  void print(const kir::Comment& stmt) {
+    size_t begin = 0;
+    while (begin <= stmt.text.size()) {
+      const size_t end = std::min(stmt.text.find('\n', begin), stmt.text.size());
+      std::string content = stmt.text.substr(begin, end - begin);
+      if (content.ends_with('\\')) content += '.';  // else the next line would join the comment
+      line("// " + content);
+      begin = end + 1;
+    }
+  }
+
+  void print(const kir::Declare& stmt) {
+    const kir::Var& var = kernel_.vars[stmt.var];
+    const std::string& name = names_.vars[stmt.var];
+    if (!var.is_scalar()) {
+      const std::string groups = var.groups == 1 ? "" : fmt::format("[{}]", var.groups);
+      line(fmt::format("Vec<{}, {}> {}{};", cuda_type(var.type), var.lanes, name, groups));
+    } else if (stmt.init.valid()) {
+      line(fmt::format("{} {} = {};", cuda_type(var.type), name, text(stmt.init)));
+    } else {
+      line(fmt::format("{} {};", cuda_type(var.type), name));
+    }
+  }
+
+  void print(const kir::Assign& stmt) {
+    line(fmt::format("{} = {};", names_.vars[stmt.var], text(stmt.value)));
+  }
+
+  void print(const kir::SetElement& stmt) {
+    if (kernel_.vars[stmt.tile].is_scalar()) {
+      line(fmt::format("{} = {};", names_.vars[stmt.tile], text(stmt.value)));
+      return;
+    }
+    line(fmt::format("{}.set({}, {});", vec(stmt.tile, stmt.group), text(stmt.lane),
+                     text(stmt.value)));
+  }
+
+  void print(const kir::For& stmt) {
+    const std::string& index = names_.vars[stmt.index];
+    const auto* step = std::get_if<kir::IntegerConstant>(&kernel_.exprs[stmt.step].kind);
+    const std::string advance = step != nullptr && step->value == 1
+                                    ? "++" + index
+                                    : fmt::format("{} += {}", index, text(stmt.step));
+    if (stmt.unroll) line("#pragma unroll");
+    line(fmt::format("for ({} {} = {}; {} < {}; {}) {{", cuda_type(kernel_.vars[stmt.index].type),
+                     index, text(stmt.begin), index, expression(stmt.end, Precedence::kAdditive),
+                     advance));
+    print_nested(stmt.body);
+    line("}");
+  }
+
+  void print(const kir::If& stmt) {
+    line(fmt::format("if ({}) {{", text(stmt.condition)));
+    print_nested(stmt.then_body);
+    if (!stmt.else_body.empty()) {
+      line("} else {");
+      print_nested(stmt.else_body);
+    }
+    line("}");
+  }
+
+  void print(const kir::Load& stmt) {
+    const kir::Buffer& buffer = kernel_.buffers[stmt.buffer];
+    const std::string_view function = load_function(buffer, stmt.hint);
+    const std::string address = this->address(stmt.buffer, stmt.index);
+    if (kernel_.vars[stmt.tile].is_scalar()) {
+      line(fmt::format("{} = {}({});", names_.vars[stmt.tile], function, address));
+      return;
+    }
+    line(fmt::format("{}<{}>({}, {}, {});", function, stmt.width, vec(stmt.tile, stmt.group),
+                     text(stmt.lane), address));
+  }
+
+  void print(const kir::Store& stmt) {
+    const kir::Buffer& buffer = kernel_.buffers[stmt.buffer];
+    const std::string_view function = buffer.space == kir::Space::kShared    ? "store_shared"
+                                      : stmt.hint == kir::CacheHint::kStream ? "store_global_stream"
+                                                                             : "store_global";
+    const std::string address = this->address(stmt.buffer, stmt.index);
+    if (kernel_.vars[stmt.tile].is_scalar()) {
+      line(fmt::format("{}({}, {});", function, address, names_.vars[stmt.tile]));
+      return;
+    }
+    line(fmt::format("{}<{}>({}, {}, {});", function, stmt.width, address,
+                     vec(stmt.tile, stmt.group), text(stmt.lane)));
+  }
+
+  void print(const kir::AsyncCopy& stmt) {
+    const int64_t bytes = stmt.width * bytes_of(kernel_.buffers[stmt.shared].type);
+    line(fmt::format("async_copy<{}>({}, {});", bytes, address(stmt.shared, stmt.shared_index),
+                     address(stmt.global, stmt.global_index)));
+  }
+
+  void print(const kir::AsyncWait&) { line("async_wait();"); }
+  void print(const kir::Barrier&) { line("__syncthreads();"); }
+
+  void print(const kir::ShuffleXor& stmt) {
+    line(fmt::format("{} = sinter_shuffle_xor({}, {});", names_.vars[stmt.target],
+                     text(stmt.source), stmt.mask));
+  }
+
+  void print(const kir::AllReduce& stmt) {
+    SINTER_CHECK(false, "{} has not been lowered", stmt.name);
+  }
+
+  // ---- Parts of statements
+
+  static std::string_view load_function(const kir::Buffer& buffer, kir::CacheHint hint) {
+    if (buffer.space == kir::Space::kShared) return "load_shared";
+    const bool stream = hint == kir::CacheHint::kStream;
+    if (buffer.access == kir::Access::kRead) return stream ? "load_global_stream" : "load_global";
+    return stream ? "load_written_stream" : "load_written";
+  }
+
+  /// Prints an expression and notes what it needs.
+  std::string expression(ExprId id, Precedence context) {
+    note(id);
+    return expressions_.text(id, context);
+  }
+  std::string text(ExprId id) { return expression(id, Precedence::kConditional); }
+  std::string address(kir::BufferId buffer, ExprId index) {
+    note(index);
+    return expressions_.address(buffer, index);
+  }
+  std::string vec(kir::VarId tile, ExprId group) {
+    note(group);
+    return expressions_.vec(tile, group);
+  }
+
+  void note(ExprId id) {
+    if (noted_[id]) return;
+    noted_[id] = true;
+    const kir::Expr& expr = kernel_.exprs[id];
+    includes_.visit(expr);
+    if (const auto* pointwise = std::get_if<kir::PointwiseExpr>(&expr.kind)) {
+      for (const ExprId argument : pointwise->arguments) note(argument);
+    } else if (const auto* cast = std::get_if<kir::CastExpr>(&expr.kind)) {
+      note(cast->argument);
+    } else if (const auto* element = std::get_if<kir::ElementRef>(&expr.kind)) {
+      note(element->group);
+      note(element->lane);
+    }
+  }
+
+  const kir::Kernel& kernel_;
+  KernelNames names_;
+  CudaExpressions expressions_;
+  Includes includes_;
+  IdMap<ExprId, uint8_t> noted_;
+  std::string text_;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+std::string emit_cuda(const kir::Kernel& kernel) { return CudaEmitter(kernel).emit(); }
+
+KernelSource make_kernel_source(const kir::Kernel& kernel, std::vector<int64_t> param_values) {
+  SINTER_CHECK_OP(param_values.size(), ==, kernel.params.size());
+  SINTER_CHECK(kernel.params.contains(kernel.grid.work), "{}", kernel.grid.work);
+  CudaEmitter emitter(kernel);
+  KernelSource source{
+      .entry = emitter.names().entry,
+      .text = emitter.emit(),
+      .buffers = {},
+      .params = {},
+      .param_values = std::move(param_values),
+      .work_param = kernel.grid.work.index,
+      .work_per_block = kernel.grid.per_block,
+      .threads = kernel.threads,
+      .min_blocks_per_sm = kernel.min_blocks_per_sm,
+      .shared_bytes = kir::shared_bytes(kernel),
+      .dynamic_shared = kir::uses_dynamic_shared(kernel),
+  };
+  for (const kir::Buffer& buffer : kernel.buffers) {
+    if (buffer.space != kir::Space::kGlobal) continue;
+    source.buffers.push_back({.value = buffer.value,
+                              .type = buffer.type,
+                              .written = buffer.access != kir::Access::kRead,
+                              .alignment = buffer.alignment});
+  }
+  for (const kir::Param& param : kernel.params) source.params.push_back(param.type);
+  return source;
+}
+
+}  // namespace sinter

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "codegen/kernel_ir.h"
+#include "codegen/kernel_source.h"
+
+namespace sinter {
+
+/// Prints a lowered kernel as CUDA C++: no decision is taken here, so what is printed is what the
+/// verifier saw. The kernel has passed verify_kernel for KernelStage::kLowered; in particular no
+/// AllReduce is left and shared buffers are placed (InternalError otherwise). Equal kernels give
+/// equal text.
+///
+/// The text includes those headers of codegen/device/ that it needs. Pointers are the first
+/// arguments, in the order of the kernel's global buffers, then the parameters in their order.
+std::string emit_cuda(const kir::Kernel& kernel);
+
+/// The text with all that a launch needs. `param_values` are the parameters at the planned extents,
+/// in the kernel's order.
+KernelSource make_kernel_source(const kir::Kernel& kernel, std::vector<int64_t> param_values);
+
+}  // namespace sinter

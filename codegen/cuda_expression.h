@@ -1,0 +1,65 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "codegen/cuda_names.h"
+#include "codegen/kernel_ir.h"
+
+namespace sinter {
+
+/// CUDA C++ name of an element type: "float", "bf16", "long long".
+std::string_view cuda_type(DType type);
+
+/// Names of everything in one kernel.
+struct KernelNames {
+  explicit KernelNames(const kir::Kernel& kernel);
+  std::string entry;
+  IdMap<kir::BufferId, std::string> buffers;
+  IdMap<kir::ParamId, std::string> params;
+  IdMap<kir::VarId, std::string> vars;
+};
+
+/// How tightly the outermost operator of a text binds, in the order of C++.
+enum class Precedence : uint8_t {
+  kConditional,
+  kLogicalOr,
+  kLogicalAnd,
+  kOr,
+  kXor,
+  kAnd,
+  kEquality,
+  kRelational,
+  kAdditive,
+  kMultiplicative,
+  kUnary,
+  kPrimary,
+};
+
+/// Prints expressions of one kernel with the parentheses that C++ asks for.
+class CudaExpressions {
+ public:
+  CudaExpressions(const kir::Kernel& kernel, const KernelNames& names)
+      : kernel_(kernel), names_(names) {}
+
+  /// The expression; in parentheses if its operator binds less tightly than `context`.
+  [[nodiscard]] std::string text(kir::ExprId expr,
+                                 Precedence context = Precedence::kConditional) const;
+  /// buffer + index.
+  [[nodiscard]] std::string address(kir::BufferId buffer, kir::ExprId index) const;
+  /// The Vec of one group: "x[g]", or "x" if there is only one.
+  [[nodiscard]] std::string vec(kir::VarId tile, kir::ExprId group) const;
+
+ private:
+  struct Printed {
+    std::string text;
+    Precedence precedence = Precedence::kPrimary;
+  };
+  [[nodiscard]] Printed print(kir::ExprId id) const;
+  [[nodiscard]] Printed print(const kir::PointwiseExpr& expr) const;
+
+  const kir::Kernel& kernel_;
+  const KernelNames& names_;
+};
+
+}  // namespace sinter
