@@ -26,6 +26,11 @@ std::optional<int64_t> known_count(const Shape& shape, std::span<const int> axes
 
 /// The sum that `mean` divides by its own number of elements.
 std::optional<ValueId> match_mean(const Fusion& fusion, ValueId mean) {
+  // The mean of one element is its sum; algebra has dropped the division by 1.
+  if (const auto* sum = as_sum(fusion, mean)) {
+    const Shape& shape = fusion.values[fusion.def_of(mean).operands.front()].shape;
+    if (known_count(shape, sum->axes) == 1) return mean;
+  }
   const auto quotient = operands_of(fusion, mean, PointwiseFn::kDiv);
   const auto product = operands_of(fusion, mean, PointwiseFn::kMul);
   if (quotient.empty() && product.empty()) return std::nullopt;

@@ -1,0 +1,113 @@
+#include "fusion_ir/composites.h"
+
+#include <gtest/gtest.h>
+
+#include "fusion_ir/verifier.h"
+#include "tests/fusion_ir/op_count.h"
+
+namespace sinter {
+namespace {
+
+const Value& output_value(const Fusion& fusion, size_t i = 0) {
+  return fusion.values[fusion.outputs[i]];
+}
+
+TEST(Composites, StorageTypesGiveF32UnlessAskedOtherwise) {
+  using Unary = ValueId (*)(FusionBuilder&, ValueId, std::optional<DType>);
+  for (const Unary fn :
+       {Unary{gelu}, Unary{gelu_tanh}, Unary{sigmoid}, Unary{silu}, Unary{relu}, Unary{softplus}}) {
+    for (const DType type : {DType::kBF16, DType::kF32, DType::kF64}) {
+      const Fusion plain = fusion_of([&](auto& b, ValueId x) { return b.neg(fn(b, x, {})); }, type);
+      EXPECT_EQ(output_value(plain).type, type == DType::kF64 ? DType::kF64 : DType::kF32);
+      const Fusion asked =
+          fusion_of([&](auto& b, ValueId x) { return fn(b, x, DType::kF16); }, type);
+      EXPECT_EQ(output_value(asked).type, DType::kF16);
+      EXPECT_EQ(output_value(asked).shape, (Shape{8, 32}));
+    }
+  }
+}
+
+TEST(Composites, AxesMayBeNegativeAndAreRemovedByStatistics) {
+  const Shape shape = {4, 8, 16};
+  for (const auto& [axes, rest] : std::vector<std::pair<std::vector<int>, Shape>>{
+           {{-1}, {4, 8}}, {{0}, {8, 16}}, {{-2, 2}, {4}}, {{}, {}}}) {
+    for (const auto& make : std::vector<std::function<ValueId(FusionBuilder&, ValueId)>>{
+             [&](auto& b, ValueId x) { return mean(b, x, axes); },
+             [&](auto& b, ValueId x) { return variance(b, x, axes).variance; },
+             [&](auto& b, ValueId x) { return logsumexp(b, x, axes); }}) {
+      EXPECT_EQ(output_value(fusion_of(make, DType::kBF16, shape)).shape, rest);
+    }
+  }
+  const auto rows = [](auto& b, ValueId x) { return softmax(b, x, 0); };
+  EXPECT_EQ(output_value(fusion_of(rows, DType::kBF16, shape)).shape, shape);
+}
+
+TEST(Composites, LayerNormOffersItsStatistics) {
+  FusionBuilder b;
+  const Shape shape = {4, 8, 16};
+  const ValueId x = b.input(DType::kBF16, shape);
+  const ValueId weight = b.input(DType::kBF16, {8, 16});
+  const ValueId bias = b.input(DType::kBF16, {8, 16});
+  const LayerNorm norm =
+      layer_norm(b, x, {.output = DType::kBF16, .weight = weight, .bias = bias, .axes = {-2, -1}});
+  b.output(norm.y);
+  b.output(norm.mean);
+  b.output(norm.rstd);
+  const Fusion fusion = b.build();
+  EXPECT_EQ(output_value(fusion, 0).type, DType::kBF16);
+  EXPECT_EQ(output_value(fusion, 0).shape, shape);
+  for (const size_t i : {1U, 2U}) {
+    EXPECT_EQ(output_value(fusion, i).type, DType::kF32);
+    EXPECT_EQ(output_value(fusion, i).shape, Shape{4});
+  }
+}
+
+TEST(Composites, CrossEntropyPicksFromTheStoredLogits) {
+  FusionBuilder b;
+  const ValueId logits = b.input(DType::kBF16, {8, 32});
+  const ValueId labels = b.input(DType::kI32, {8});
+  b.output(cross_entropy(b, logits, labels));
+  const Fusion fusion = b.build();
+  EXPECT_EQ(output_value(fusion).shape, Shape{8});
+  for (const Op& op : fusion.ops) {
+    if (text_of(op.kind) == "take") {
+      EXPECT_EQ(op.operands[0], logits);
+    }
+  }
+  EXPECT_EQ(count_ops(fusion, "take"), 1);
+}
+
+TEST(Composites, QuantisationReturnsBytesAndScales) {
+  FusionBuilder b;
+  const QuantizedRows rows = dynamic_int8_quant(b, b.input(DType::kBF16, {8, 32}));
+  b.output(rows.q);
+  b.output(rows.scale);
+  const Fusion fusion = b.build();
+  EXPECT_EQ(output_value(fusion, 0).type, DType::kI8);
+  EXPECT_EQ(output_value(fusion, 1).type, DType::kF32);
+  EXPECT_EQ(output_value(fusion, 1).shape, Shape{8});
+}
+
+TEST(Composites, KlDivergenceReducesTheLastAxis) {
+  const auto make = [](auto& b, ValueId x) {
+    const ValueId p = log_softmax(b, x);
+    return kl_divergence(b, p, log_softmax(b, b.neg(x)));
+  };
+  EXPECT_EQ(output_value(fusion_of(make)).shape, Shape{8});
+}
+
+TEST(Composites, AMistakeIsReportedWithItsValues) {
+  FusionBuilder b;
+  const ValueId x = b.input(DType::kF32, {8, 32});
+  const ValueId weight = b.input(DType::kF32, {8});
+  try {
+    layer_norm(b, x, {.weight = weight});
+    FAIL() << "a weight of 8 scaled rows of 32";
+  } catch (const SinterException& e) {
+    EXPECT_EQ(e.error().kind, ErrorKind::kInvalidFusion);
+    EXPECT_FALSE(e.error().values.empty());
+  }
+}
+
+}  // namespace
+}  // namespace sinter

@@ -1,0 +1,97 @@
+#include "fusion_ir/passes/fold_constants.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+
+#include "fusion_ir/match.h"
+#include "tests/fusion_ir/op_count.h"
+
+namespace sinter {
+namespace {
+
+/// Folds a fusion whose output is constant and returns the constant.
+ConstantOp folded(const std::function<ValueId(FusionBuilder&)>& make) {
+  FusionBuilder b;
+  b.output(make(b));
+  const Fusion after = fold_constants(b.build());
+  const auto constant = splat_constant(after, after.outputs.front());
+  EXPECT_TRUE(constant.has_value()) << output_op(after);
+  return constant.value_or(ConstantOp{});
+}
+
+TEST(FoldConstants, ArithmeticRoundsToTheType) {
+  const double third =
+      folded([](FusionBuilder& b) { return b.div(b.constant(1.0), b.constant(3.0)); }).real;
+  EXPECT_EQ(third, static_cast<double>(1.0F / 3.0F));
+}
+
+TEST(FoldConstants, SeesThroughBroadcasts) {
+  const double sum = folded([](FusionBuilder& b) {
+                       const ValueId ones = b.broadcast(b.constant(1.0), {4, 8}, {});
+                       return b.permute(b.add(ones, b.constant(2.0)), {1, 0});
+                     }).real;
+  EXPECT_EQ(sum, 3.0);
+}
+
+TEST(FoldConstants, IntegersWrapAndDivisionByZeroGivesZero) {
+  const auto i32 = [](FusionBuilder& b, int64_t value) {
+    return b.constant_integer(value, DType::kI32);
+  };
+  EXPECT_EQ(folded([&](FusionBuilder& b) {
+              const ValueId largest = i32(b, 2147483647);
+              return b.add(largest, i32(b, 1));
+            }).integer,
+            -2147483648LL);
+  EXPECT_EQ(folded([&](FusionBuilder& b) {
+              const ValueId seven = i32(b, 7);
+              return b.div(seven, i32(b, 0));
+            }).integer,
+            0);
+}
+
+TEST(FoldConstants, CastsRoundTruncateAndSaturate) {
+  const auto cast = [](double value, DType to) {
+    return folded([&](FusionBuilder& b) { return b.cast(b.constant(value), to); });
+  };
+  EXPECT_EQ(cast(1.0 + 0x1p-9, DType::kBF16).real, 1.0);
+  EXPECT_EQ(cast(-2.75, DType::kI32).integer, -2);
+  EXPECT_EQ(cast(300.0, DType::kU8).integer, 255);
+  EXPECT_EQ(cast(std::nan(""), DType::kI8).integer, 0);
+  EXPECT_EQ(cast(0.5, DType::kBool).integer, 1);
+}
+
+TEST(FoldConstants, ExtentsOfConstantShapesBecomeNumbers) {
+  const Fusion known = fusion_of([](FusionBuilder& b, ValueId x) {
+    return b.mul(x, b.element_count(x, {0, 1}));
+  });
+  const Fusion after = fold_constants(known);
+  EXPECT_EQ(count_ops(after, "extent"), 0);
+  EXPECT_TRUE(is_splat_of(after, after.def_of(after.outputs[0]).operands[1], 256.0));
+
+  FusionBuilder b;
+  const ValueId x = b.input(DType::kF32, {b.symbol("rows"), 32});
+  b.output(b.mul(x, b.element_count(x, {0, 1})));
+  EXPECT_EQ(count_ops(fold_constants(b.build()), "extent"), 1);
+}
+
+TEST(FoldConstants, LeavesWhatDependsOnInputs) {
+  const Fusion before =
+      fusion_of([](FusionBuilder& b, ValueId x) { return b.mul(x, b.constant(2.0)); });
+  EXPECT_EQ(fold_constants(before), before);
+}
+
+RC_GTEST_PROP(FoldConstants, MatchesTheReferenceOnIntegers, (int32_t a, int32_t c)) {
+  for (const PointwiseFn fn : {PointwiseFn::kAdd, PointwiseFn::kMul, PointwiseFn::kSub,
+                               PointwiseFn::kRem, PointwiseFn::kXor, PointwiseFn::kMin}) {
+    const auto result = folded([&](FusionBuilder& b) {
+      const ValueId left = b.constant_integer(a, DType::kI32);
+      return b.pointwise(fn, {left, b.constant_integer(c, DType::kI32)});
+    });
+    RC_ASSERT(result.integer == evaluate_integer(fn, DType::kI32, a, c));
+  }
+}
+
+}  // namespace
+}  // namespace sinter

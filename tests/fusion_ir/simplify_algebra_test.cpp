@@ -1,0 +1,166 @@
+#include "fusion_ir/passes/simplify_algebra.h"
+
+#include <gtest/gtest.h>
+
+#include "fusion_ir/match.h"
+#include "fusion_ir/passes/remove_dead_values.h"
+#include "tests/fusion_ir/op_count.h"
+
+namespace sinter {
+namespace {
+
+using Make = std::function<ValueId(FusionBuilder&, ValueId)>;
+
+void expect_same(const Make& before, const Make& after, DType type = DType::kF32) {
+  const Fusion simplified = simplify_algebra(fusion_of(before, type));
+  EXPECT_TRUE(structurally_equal(simplified, fusion_of(after, type)))
+      << "last op is " << output_op(simplified);
+}
+
+/// `before` reduces to x itself. It is wrapped so that x need not be an output.
+void expect_identity(const Make& before, DType type = DType::kF32) {
+  const auto wrap = [](FusionBuilder& b, ValueId x) { return b.permute(x, {1, 0}); };
+  expect_same([&](FusionBuilder& b, ValueId x) { return wrap(b, before(b, x)); }, wrap, type);
+}
+
+void expect_unchanged(const Make& make, DType type = DType::kF32) {
+  const Fusion before = fusion_of(make, type);
+  EXPECT_EQ(simplify_algebra(before), before);
+}
+
+ValueId with(FusionBuilder& b, PointwiseFn fn, ValueId x, double number) {
+  return b.pointwise(fn, {x, b.constant(number)});
+}
+
+TEST(SimplifyAlgebra, NeutralElements) {
+  expect_identity([](auto& b, ValueId x) { return with(b, PointwiseFn::kMul, x, 1.0); });
+  expect_identity([](auto& b, ValueId x) { return b.mul(b.constant(1.0), x); });
+  expect_identity([](auto& b, ValueId x) { return with(b, PointwiseFn::kDiv, x, 1.0); });
+  expect_identity([](auto& b, ValueId x) { return with(b, PointwiseFn::kAdd, x, -0.0); });
+  expect_identity([](auto& b, ValueId x) { return with(b, PointwiseFn::kSub, x, 0.0); });
+  expect_identity([](auto& b, ValueId x) { return with(b, PointwiseFn::kPow, x, 1.0); });
+  expect_identity([](auto& b, ValueId x) { return b.add(x, b.constant_integer(0, DType::kI32)); },
+                  DType::kI32);
+}
+
+TEST(SimplifyAlgebra, KeepsWhatNanInfinityOrSignedZeroWouldShow) {
+  expect_unchanged([](auto& b, ValueId x) { return with(b, PointwiseFn::kAdd, x, 0.0); });
+  expect_unchanged([](auto& b, ValueId x) { return with(b, PointwiseFn::kSub, x, -0.0); });
+  expect_unchanged([](auto& b, ValueId x) { return with(b, PointwiseFn::kMul, x, 0.0); });
+  expect_unchanged([](auto& b, ValueId x) { return b.sub(x, x); });
+  expect_unchanged([](auto& b, ValueId x) { return b.div(x, x); });
+  expect_unchanged([](auto& b, ValueId x) { return with(b, PointwiseFn::kPow, x, 0.5); });
+}
+
+TEST(SimplifyAlgebra, DivisionByAPowerOfTwoIsExact) {
+  expect_same(
+      [](auto& b, ValueId x) {
+        return b.div(x, b.broadcast(b.constant(8.0), {8, 32}, {}));
+      },
+      [](auto& b, ValueId x) { return b.mul(x, b.constant(0.125)); });
+  expect_unchanged([](auto& b, ValueId x) { return with(b, PointwiseFn::kDiv, x, 3.0); });
+  // The reciprocal of 2^127 is subnormal and would be flushed.
+  expect_unchanged([](auto& b, ValueId x) { return with(b, PointwiseFn::kDiv, x, 0x1p127); });
+}
+
+TEST(SimplifyAlgebra, Negations) {
+  expect_identity([](auto& b, ValueId x) { return b.neg(b.neg(x)); });
+  expect_same([](auto& b, ValueId x) { return b.abs(b.neg(x)); },
+              [](auto& b, ValueId x) { return b.abs(x); });
+  expect_same([](auto& b, ValueId x) { return b.add(b.exp(x), b.neg(x)); },
+              [](auto& b, ValueId x) { return b.sub(b.exp(x), x); });
+  expect_same([](auto& b, ValueId x) { return with(b, PointwiseFn::kMul, x, -1.0); },
+              [](auto& b, ValueId x) { return b.neg(x); });
+  // x + broadcast(-m) -> x - broadcast(m), the form that recognition expects.
+  expect_same(
+      [](auto& b, ValueId x) {
+        const ValueId negated = b.neg(b.amax(x, {1}));
+        return b.add(x, b.broadcast_over(negated, x, {1}));
+      },
+      [](auto& b, ValueId x) { return b.sub(x, b.broadcast_over(b.amax(x, {1}), x, {1})); });
+}
+
+TEST(SimplifyAlgebra, Powers) {
+  expect_same([](auto& b, ValueId x) { return with(b, PointwiseFn::kPow, x, 2.0); },
+              [](auto& b, ValueId x) { return b.mul(x, x); });
+  expect_same([](auto& b, ValueId x) { return with(b, PointwiseFn::kPow, x, 3.0); },
+              [](auto& b, ValueId x) { return b.mul(b.mul(x, x), x); });
+  expect_same([](auto& b, ValueId x) { return b.pointwise(PointwiseFn::kReciprocal, {b.sqrt(x)}); },
+              [](auto& b, ValueId x) { return b.rsqrt(x); });
+}
+
+TEST(SimplifyAlgebra, Selections) {
+  expect_same(
+      [](auto& b, ValueId x) {
+        const ValueId condition = with(b, PointwiseFn::kLt, x, 1.0);
+        return b.exp(b.select(condition, x, x));
+      },
+      [](auto& b, ValueId x) { return b.exp(x); });
+  expect_same(
+      [](auto& b, ValueId x) {
+        const ValueId condition = with(b, PointwiseFn::kLt, x, 1.0);
+        const ValueId exp = b.exp(x);
+        return b.select(b.pointwise(PointwiseFn::kNot, {condition}), x, exp);
+      },
+      [](auto& b, ValueId x) {
+        const ValueId condition = with(b, PointwiseFn::kLt, x, 1.0);
+        return b.select(condition, b.exp(x), x);
+      });
+}
+
+TEST(SimplifyAlgebra, CastsThroughAWiderTypeCollapse) {
+  expect_identity([](auto& b, ValueId x) { return b.cast(b.cast(x, DType::kF32), DType::kBF16); },
+                  DType::kBF16);
+  expect_same([](auto& b, ValueId x) { return b.cast(b.cast(x, DType::kF32), DType::kF64); },
+              [](auto& b, ValueId x) { return b.cast(x, DType::kF64); }, DType::kF16);
+  // The rounding to bf16 is part of the graph's meaning.
+  expect_unchanged([](auto& b, ValueId x) { return b.cast(b.cast(x, DType::kBF16), DType::kF32); });
+  expect_unchanged([](auto& b, ValueId x) { return b.cast(b.cast(x, DType::kF32), DType::kI32); },
+                   DType::kI32);
+}
+
+TEST(SimplifyAlgebra, ChainsOfMovesBecomeOne) {
+  expect_identity([](auto& b, ValueId x) { return b.permute(b.permute(x, {1, 0}), {1, 0}); });
+  expect_same(
+      [](auto& b, ValueId x) {
+        return b.reshape(b.reshape(x, {256}), {16, 16});
+      },
+      [](auto& b, ValueId x) {
+        return b.reshape(x, {16, 16});
+      });
+  expect_identity([](auto& b, ValueId x) { return b.slice(x, {0, 0}, {8, -1}); });
+  // Rows 1, 3, 5, 7, then the second and the fourth of these.
+  expect_same(
+      [](auto& b, ValueId x) {
+        return b.slice(b.slice(x, {1, 0}, {-1, -1}, {2, 1}), {1, 4}, {4, 8}, {2, 1});
+      },
+      [](auto& b, ValueId x) {
+        return b.slice(x, {3, 4}, {8, 8}, {4, 1});
+      });
+  expect_same(
+      [](auto& b, ValueId x) {
+        const ValueId max = b.amax(x, {1});
+        return b.broadcast(b.broadcast(max, {8, 4}, {0}), {2, 8, 4}, {1, 2});
+      },
+      [](auto& b, ValueId x) {
+        return b.broadcast(b.amax(x, {1}), {2, 8, 4}, {1});
+      });
+}
+
+TEST(SimplifyAlgebra, AKeptUnitAxisIsNoObstacleToABroadcast) {
+  expect_same(
+      [](auto& b, ValueId x) {
+        const ValueId column = b.reshape(b.amax(x, {1}), {8, 1});
+        return b.broadcast(column, {8, 32}, {0, 1});
+      },
+      [](auto& b, ValueId x) {
+        return b.broadcast(b.amax(x, {1}), {8, 32}, {0});
+      });
+}
+
+TEST(SimplifyAlgebra, AnOutputThatCopiesAnInputStays) {
+  expect_unchanged([](auto& b, ValueId x) { return b.broadcast(x, {8, 32}, {0, 1}); });
+}
+
+}  // namespace
+}  // namespace sinter
