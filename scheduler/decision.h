@@ -11,13 +11,13 @@ namespace sinter {
 /// Why a family or candidate was turned down: a rule, the number that broke it, the limit, and the
 /// way out.
 struct Rejection {
-  std::string subject;  ///< The family or candidate turned down.
-  std::string rule;     ///< One sentence, in the words of the family's header.
+  std::string subject{};  ///< The family or candidate turned down.
+  std::string rule{};     ///< One sentence, in the words of the family's header.
   double value = 0.0;
   double limit = 0.0;
-  std::string unit;
-  ValueId at;  ///< The graph value the rule speaks of, if one.
-  std::string remedy;
+  std::string unit{};
+  ValueId at{};  ///< The graph value the rule speaks of, if one.
+  std::string remedy{};
   friend bool operator==(const Rejection&, const Rejection&) = default;
 };
 
@@ -40,19 +40,19 @@ struct Prediction {
 };
 
 struct Candidate {
-  std::string what;
-  Prediction predicted;
+  std::string what{};
+  Prediction predicted{};
   bool legal = true;
-  std::string because;  ///< Verdict in words.
+  std::string because{};  ///< Verdict in words.
   friend bool operator==(const Candidate&, const Candidate&) = default;
 };
 
 /// A question the planner answered, with what it weighed.
 struct Decision {
-  std::string question;
-  std::vector<Candidate> candidates;
-  std::string chosen;
-  std::string because;
+  std::string question{};
+  std::vector<Candidate> candidates{};
+  std::string chosen{};
+  std::string because{};
   friend bool operator==(const Decision&, const Decision&) = default;
 };
 

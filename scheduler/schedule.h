@@ -28,7 +28,7 @@ enum class RowAccess : uint8_t {
              ///< reach ends with guarded vectors.
   kShifted,  ///< Rows start anywhere. Vectors stay aligned in memory and are shifted against the
              ///< row: a guarded head, an unguarded main part, a guarded tail.
-  kScalar,  ///< One element per access. Always legal, slow.
+  kScalar,   ///< One element per access. Always legal, slow.
 };
 std::string_view text_of(RowAccess access);
 
@@ -41,7 +41,7 @@ struct PersistentValue {
 /// How one segment becomes one kernel. A value: printable, parseable, comparable, hashable. Not
 /// every combination is legal; verify_schedule says which and why.
 struct Schedule {
-  std::string family;
+  std::string family{};
   int64_t threads_per_row = 128;  ///< Power of two. For pointwise: threads of the block.
   int64_t rows_per_block = 1;
   int64_t vector_width = 1;  ///< Elements per thread and batch.
@@ -49,9 +49,9 @@ struct Schedule {
       1;  ///< Batches loaded before the first is used. A resident row loads all of its batches.
   int64_t min_blocks_per_sm = 1;  ///< Promised to the compiler: bounds registers.
   RowAccess row_access = RowAccess::kAligned;
-  std::vector<PersistentValue> persistent;  ///< Ascending by value.
+  std::vector<PersistentValue> persistent{};  ///< Ascending by value.
   std::map<std::string, int64_t, std::less<>>
-      parameters;  ///< Further parameters of families from outside.
+      parameters{};  ///< Further parameters of families from outside.
 
   [[nodiscard]] int64_t threads_per_block() const { return threads_per_row * rows_per_block; }
   friend bool operator==(const Schedule&, const Schedule&) = default;

@@ -1,0 +1,656 @@
+#include "codegen/lower_rows.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "codegen/combine.h"
+#include "codegen/kernel_builder.h"
+#include "codegen/tile_lowering.h"
+#include "scheduler/row_schedule.h"
+
+namespace sinter {
+namespace {
+
+using kir::Combiner;
+using kir::ExprId;
+using kir::VarId;
+
+Combiner combiner_of(const OpKind& kind) {
+  if (std::holds_alternative<WelfordOp>(kind)) return Combiner::kWelford;
+  if (std::holds_alternative<LogSumExpOp>(kind)) return Combiner::kLogSumExp;
+  switch (std::get<ReduceOp>(kind).fn) {
+    case ReduceFn::kSum: return Combiner::kSum;
+    case ReduceFn::kProd: return Combiner::kProd;
+    case ReduceFn::kMax: return Combiner::kMax;
+    case ReduceFn::kMin: return Combiner::kMin;
+    case ReduceFn::kAny: return Combiner::kAny;
+    case ReduceFn::kAll: return Combiner::kAll;
+    case ReduceFn::kArgMax: return Combiner::kArgMax;
+    case ReduceFn::kArgMin: return Combiner::kArgMin;
+  }
+  unreachable();
+}
+
+/// Statistics that first need a summary of the elements at hand (their mean, their maximum) and then look at each again.
+bool takes_two_sweeps(Combiner combiner) { return combiner == Combiner::kWelford || combiner == Combiner::kLogSumExp; }
+
+/// One reduction on its way: the running tuple, and for two-sweep statistics the registers of the chunk at hand.
+struct Accumulator {
+  OpId op;
+  Combiner combiner = Combiner::kSum;
+  DType type = DType::kF32;
+  std::vector<VarId> running;
+  // Welford: sum and count, then mean and m2 of the chunk. Logsumexp: the maximum before the chunk and the one exponents subtract.
+  VarId chunk_sum, chunk_count, chunk_mean, chunk_m2;
+  VarId old_max, safe_max;
+};
+
+class RowLowering {
+ public:
+  RowLowering(const SegmentFacts& facts, const Schedule& schedule)
+      : facts_(facts),
+        schedule_(schedule),
+        list_(distribute(facts, schedule.persistent)),
+        spans_(batch_spans(facts, schedule)),
+        builder_(&kernel_),
+        tiles_(facts, schedule, builder_) {}
+
+  kir::Kernel run() {
+    set_up();
+    for (const ValueId value : list_.row_values) tiles_.row_value(value);
+    store_row_outputs(0);
+    load_resident_inputs();
+    for (size_t s = 0; s < list_.stages.size(); ++s) emit_stage(s);
+    return std::move(kernel_);
+  }
+
+ private:
+  [[nodiscard]] int64_t threads() const { return schedule_.threads_per_row; }
+  [[nodiscard]] int64_t width() const { return schedule_.vector_width; }
+
+  const PersistentValue* persistent(ValueId value) const {
+    for (const PersistentValue& candidate : schedule_.persistent) {
+      if (candidate.value == value && candidate.residency != Residency::kReload) return &candidate;
+    }
+    return nullptr;
+  }
+  bool is_shared(ValueId value) const {
+    const PersistentValue* found = persistent(value);
+    return found != nullptr && found->residency == Residency::kShared;
+  }
+
+  // ---- Prologue
+
+  void set_up() {
+    kernel_.name = facts_.fusion.name;
+    kernel_.threads = schedule_.threads_per_block();
+    kernel_.min_blocks_per_sm = schedule_.min_blocks_per_sm;
+    tiles_.declare_buffers();
+    const kir::ParamId rows = builder_.add_param("rows");
+    kernel_.grid = {rows, schedule_.rows_per_block};
+
+    builder_.comment(fmt::format("{} threads per row, {} rows per block, {} elements per vector", threads(),
+                                 schedule_.rows_per_block, width()));
+    const ExprId thread = builder_.special(kir::Special::kThreadIndex);
+    const ExprId block = builder_.cast(builder_.special(kir::Special::kBlockIndex), DType::kI64);
+    if (schedule_.rows_per_block == 1) {
+      lane_ = thread;
+      row_ = block;
+    } else {
+      lane_ = builder_.ref(builder_.declare("lane", builder_.rem(thread, builder_.integer(threads()))));
+      slot_ = builder_.ref(builder_.declare("slot", builder_.div(thread, builder_.integer(threads()))));
+      const ExprId first = builder_.mul(block, builder_.integer(schedule_.rows_per_block, DType::kI64));
+      const ExprId wanted = builder_.ref(builder_.declare("wanted_row", builder_.add(first, builder_.cast(slot_, DType::kI64))));
+      // Threads beyond the last row repeat it, so that barriers and shuffles stay whole; they store nothing.
+      row_is_real_ = builder_.ref(builder_.declare("row_is_real", builder_.less(wanted, builder_.param(rows))));
+      row_ = builder_.min(wanted, builder_.sub(builder_.param(rows), builder_.integer(1, DType::kI64)));
+    }
+    if (facts_.space.row_dimensions > 0) {
+      row_ = builder_.ref(builder_.declare("row", row_));
+      tiles_.set_row(row_);
+    }
+    ExprId first = builder_.mul(builder_.cast(lane_, tiles_.column_type()), builder_.integer(width(), tiles_.column_type()));
+    if (schedule_.row_access == RowAccess::kShifted) {
+      builder_.comment("vectors are aligned in memory: lane 0 may start before the row");
+      first = builder_.sub(first, builder_.cast(row_shift(), tiles_.column_type()));
+    }
+    first_ = builder_.ref(builder_.declare("first_column", first));
+  }
+
+  /// Elements between the vector boundary below the row's start and the start.
+  ExprId row_shift() {
+    const TensorAccess& reference = *shift_reference(facts_);
+    ExprId start = builder_.integer(reference.offset, DType::kI64);
+    if (facts_.space.row_dimensions > 0) {
+      // Only what the strides leave over matters, so row * (stride mod width) serves.
+      int64_t inner = 1;
+      for (size_t i = facts_.space.row_dimensions; i-- > 0;) {
+        const int64_t left_over = reference.strides[i] % width();
+        ExprId coordinate = builder_.div(row_, builder_.integer(inner, DType::kI64));
+        if (i != 0) coordinate = builder_.rem(coordinate, builder_.integer(facts_.space.dimensions[i].size, DType::kI64));
+        start = builder_.add(start, builder_.mul(coordinate, builder_.integer(left_over, DType::kI64)));
+        inner *= facts_.space.dimensions[i].size;
+      }
+    }
+    return builder_.rem(start, builder_.integer(width(), DType::kI64));
+  }
+
+  // ---- Positions
+
+  TilePosition position(ExprId batch, ExprId group, Guard guard) {
+    const ExprId start = builder_.mul(builder_.cast(batch, tiles_.column_type()),
+                                      builder_.integer(threads() * width(), tiles_.column_type()));
+    return {.group = group, .batch = batch, .first_column = builder_.add(first_, start), .guard = guard};
+  }
+
+  /// Runs `body` for every chunk of the row: `unroll` batches at most, all under one guard. Resident rows are unrolled, because
+  /// their registers are indexed by batch; looped rows are run-time loops.
+  void for_chunks(int64_t unroll, const std::function<void(ExprId first_batch, int64_t count, Guard)>& body) {
+    for (const BatchSpan& span : spans_) {
+      const int64_t length = span.end - span.begin;
+      const int64_t whole = length / unroll * unroll;
+      const auto run = [&](int64_t begin, int64_t end, int64_t step) {
+        if (begin == end) return;
+        if (end - begin == step) {
+          body(builder_.integer(begin), step, span.guard);
+          return;
+        }
+        builder_.loop("batch", builder_.integer(begin), builder_.integer(end), builder_.integer(step), needs_unrolling(),
+                      [&](ExprId batch) { body(batch, step, span.guard); });
+      };
+      run(span.begin, span.begin + whole, unroll);
+      run(span.begin + whole, span.end, 1);
+    }
+  }
+
+  [[nodiscard]] bool needs_unrolling() const {
+    return std::ranges::any_of(schedule_.persistent, [](const PersistentValue& value) {
+             return value.residency == Residency::kRegister;
+           });
+  }
+
+  // ---- Residency
+
+  /// Registers or shared memory for everything kept; inputs held in registers are loaded whole, so that all loads are in flight
+  /// before the first is used.
+  void load_resident_inputs() {
+    const int64_t batches = batch_count(facts_, schedule_);
+    if (batches == 0) return;
+    std::vector<ValueId> loaded;
+    for (const PersistentValue& value : schedule_.persistent) {
+      if (value.residency == Residency::kRegister) {
+        tiles_.bind_tile(value.value, tiles_.declare_tile(value.value, batches), true);
+        if (facts_.is_read(value.value)) loaded.push_back(value.value);
+      } else if (value.residency == Residency::kShared) {
+        const Value& info = facts_.fusion.values[value.value];
+        const std::string name = info.name.empty() ? fmt::format("v{}", value.value.index) : info.name;
+        shared_[value.value] = builder_.add_buffer(
+            {.name = name + "_row",
+             .type = info.type,
+             .space = kir::Space::kShared,
+             .access = kir::Access::kReadWrite,
+             .alignment = 16,
+             .value = value.value,
+             .count = batches * threads() * width() * schedule_.rows_per_block});
+      }
+    }
+    if (loaded.empty()) return;
+    builder_.comment("the whole row, packed in registers");
+    for_chunks(1, [&](ExprId batch, int64_t, Guard guard) {
+      for (const ValueId value : loaded) tiles_.load(value, position(batch, builder_.integer(0), guard));
+    });
+  }
+
+  ExprId shared_index(const TilePosition& position) {
+    // Each thread's own vectors, batch by batch; a thread reads only what it wrote.
+    const ExprId thread = builder_.special(kir::Special::kThreadIndex);
+    const ExprId vector =
+        builder_.add(builder_.mul(position.batch, builder_.integer(schedule_.threads_per_block())), thread);
+    return builder_.mul(vector, builder_.integer(width()));
+  }
+
+  // ---- Stages
+
+  void emit_stage(size_t s) {
+    const Stage& stage = list_.stages[s];
+    if (!stage.reductions.empty() || !stage.outputs.empty() || !stage.kept.empty()) {
+      builder_.comment(fmt::format("stage {}", s));
+    }
+    std::vector<Accumulator> accumulators;
+    for (const OpId op : stage.reductions) accumulators.push_back(start_accumulator(op));
+    const bool two_sweeps =
+        std::ranges::any_of(accumulators, [](const Accumulator& a) { return takes_two_sweeps(a.combiner); });
+
+    if (two_sweeps && second_sweep_is_held(s, accumulators)) {
+      begin_chunk(accumulators);
+      for_chunks(chunk_batches(), [&](ExprId batch, int64_t count, Guard guard) {
+        with_chunk(s, batch, count, guard, [&] { sweep(s, accumulators, batch, count, guard); });
+      });
+      between_sweeps(accumulators);
+      for_chunks(chunk_batches(), [&](ExprId batch, int64_t count, Guard guard) {
+        with_second_chunk(s, accumulators, batch, count, guard, [&] { second_sweep(accumulators, batch, count, guard); });
+      });
+      end_chunk(accumulators, true);
+    } else {
+      for_chunks(chunk_batches(), [&](ExprId batch, int64_t count, Guard guard) {
+        if (two_sweeps) begin_chunk(accumulators);
+        with_chunk(s, batch, count, guard, [&] {
+          sweep(s, accumulators, batch, count, guard);
+          if (!two_sweeps) return;
+          between_sweeps(accumulators);
+          second_sweep(accumulators, batch, count, guard);
+          end_chunk(accumulators, false);
+        });
+      });
+    }
+    finish_reductions(s, accumulators);
+    for (const ValueId value : stage.row_values) tiles_.row_value(value);
+    store_row_outputs(static_cast<int>(s) + 1);
+  }
+
+  /// True if a second look at the row reads nothing but what is held, so that statistics may take the whole row as one chunk.
+  [[nodiscard]] bool second_sweep_is_held(size_t s, const std::vector<Accumulator>& accumulators) const {
+    const ChunkReads reads = reads_of(s, second_sweep_needs(s, accumulators));
+    return std::ranges::none_of(reads.inputs, [&](ValueId value) { return facts_.is_full(value); });
+  }
+
+  [[nodiscard]] std::set<ValueId> second_sweep_needs(size_t s, const std::vector<Accumulator>& accumulators) const {
+    std::set<ValueId> needed;
+    for (const Accumulator& accumulator : accumulators) {
+      if (takes_two_sweeps(accumulator.combiner)) touch(facts_.fusion.ops[accumulator.op].operands[0], s, needed);
+    }
+    return needed;
+  }
+
+  [[nodiscard]] int64_t chunk_batches() const { return std::max<int64_t>(schedule_.unroll, 1); }
+
+  /// Values a chunk of stage s reads from memory: inputs, and kept values that live in shared memory.
+  struct ChunkReads {
+    std::vector<ValueId> inputs;
+    std::vector<ValueId> shared;
+  };
+  ChunkReads reads_of(size_t s, const std::set<ValueId>& needed) const {
+    ChunkReads reads;
+    for (const ValueId value : needed) {
+      if (tiles_.has_tile(value)) continue;
+      const bool kept_before = persistent(value) != nullptr && facts_.level[value] < static_cast<int>(s);
+      if (kept_before && is_shared(value)) {
+        reads.shared.push_back(value);
+      } else if (facts_.is_read(value)) {
+        reads.inputs.push_back(value);
+      }
+    }
+    return reads;
+  }
+
+  /// All tile values that evaluating `roots` in stage s touches, stopping at what is held or read.
+  void touch(ValueId value, size_t s, std::set<ValueId>& needed) const {
+    if (!facts_.is_tile(value) || !needed.insert(value).second) return;
+    if (tiles_.has_tile(value) || facts_.is_read(value)) return;
+    if (persistent(value) != nullptr && facts_.level[value] < static_cast<int>(s)) return;
+    for (const ValueId operand : facts_.fusion.def_of(value).operands) touch(operand, s, needed);
+  }
+
+  std::set<ValueId> needed_in(size_t s) const {
+    const Stage& stage = list_.stages[s];
+    std::set<ValueId> needed(stage.loads.begin(), stage.loads.end());
+    const auto root = [&](ValueId value) {
+      // A computed value that is kept from this stage on is held already, yet computed here.
+      if (facts_.is_tile(value) && !facts_.is_read(value) && tiles_.has_tile(value) &&
+          facts_.level[value] == static_cast<int>(s)) {
+        for (const ValueId operand : facts_.fusion.def_of(value).operands) touch(operand, s, needed);
+      }
+      touch(value, s, needed);
+    };
+    for (const OpId op : stage.reductions) root(facts_.fusion.ops[op].operands[0]);
+    for (const size_t output : stage.outputs) root(facts_.fusion.outputs[output]);
+    for (const ValueId value : stage.kept) root(value);
+    return needed;
+  }
+
+  /// Loads what a chunk needs into registers, runs the body, and forgets the registers.
+  void with_chunk(size_t s, ExprId batch, int64_t count, Guard guard, const std::function<void()>& body) {
+    with_reads(s, needed_in(s), batch, count, guard, body);
+  }
+  void with_second_chunk(size_t s, const std::vector<Accumulator>& accumulators, ExprId batch, int64_t count, Guard guard,
+                         const std::function<void()>& body) {
+    with_reads(s, second_sweep_needs(s, accumulators), batch, count, guard, body);
+  }
+  void with_reads(size_t s, const std::set<ValueId>& needed, ExprId batch, int64_t count, Guard guard,
+                  const std::function<void()>& body) {
+    const ChunkReads reads = reads_of(s, needed);
+    for (const ValueId value : reads.inputs) tiles_.bind_tile(value, tiles_.declare_tile(value, count), false);
+    for (const ValueId value : reads.shared) tiles_.bind_tile(value, tiles_.declare_tile(value, count), false);
+    builder_.unrolled("u", reads.inputs.empty() && reads.shared.empty() ? 0 : count, [&](ExprId group) {
+      const TilePosition at = position(builder_.add(batch, group), group, guard);
+      for (const ValueId value : reads.inputs) tiles_.load(value, at);
+      for (const ValueId value : reads.shared) load_shared(value, at);
+    });
+    body();
+    for (const ValueId value : reads.inputs) tiles_.unbind_tile(value);
+    for (const ValueId value : reads.shared) tiles_.unbind_tile(value);
+  }
+
+  void load_shared(ValueId value, const TilePosition& at) {
+    const VarId tile = tiles_.tile_of(value);
+    const int64_t lanes = kernel_.vars[tile].lanes;
+    const auto load = [&] {
+      builder_.append(kir::Load{tile, at.group, builder_.integer(0), lanes, shared_.at(value), shared_index(at),
+                                kir::CacheHint::kDefault});
+    };
+    if (at.guard == Guard::kVector) {
+      builder_.when(tiles_.vector_is_inside(at), load);
+    } else {
+      load();
+    }
+  }
+
+  // ---- Sweeps
+
+  /// Runs `body` for every element of the chunk that may exist. Under a vector guard whole vectors are skipped; under an element
+  /// guard the body gets a condition.
+  void for_elements(ExprId batch, int64_t count, Guard guard,
+                    const std::function<void(const TilePosition&)>& before_vector,
+                    const std::function<void(const TilePosition&, ExprId lane, ExprId inside)>& body,
+                    const std::function<void(const TilePosition&)>& after_vector) {
+    builder_.unrolled("u", count, [&](ExprId group) {
+      const TilePosition at = position(builder_.add(batch, group), group, guard);
+      const auto vector = [&] {
+        before_vector(at);
+        builder_.unrolled("v", width(), [&](ExprId lane) {
+          tiles_.begin_element(at, lane);
+          ExprId inside;
+          if (guard == Guard::kElement) {
+            inside = builder_.ref(builder_.declare("inside", tiles_.lane_is_inside(at, lane)));
+          }
+          body(at, lane, inside);
+        });
+        after_vector(at);
+      };
+      if (guard == Guard::kVector) {
+        builder_.when(tiles_.vector_is_inside(at), vector);
+      } else {
+        vector();
+      }
+    });
+  }
+
+  /// First look at the elements: accumulates, stores outputs, keeps what later stages need.
+  void sweep(size_t s, std::vector<Accumulator>& accumulators, ExprId batch, int64_t count, Guard guard) {
+    const Stage& stage = list_.stages[s];
+    std::vector<ValueId> kept_computed;
+    std::vector<ValueId> kept_shared;
+    for (const ValueId value : stage.kept) {
+      if (is_shared(value)) {
+        kept_shared.push_back(value);
+      } else if (!facts_.is_read(value)) {
+        kept_computed.push_back(value);
+      }
+    }
+    if (accumulators.empty() && stage.outputs.empty() && kept_computed.empty() && kept_shared.empty()) return;
+
+    std::map<size_t, VarId> output_tiles;
+    std::map<ValueId, VarId> shared_tiles;
+    for_elements(
+        batch, count, guard,
+        [&](const TilePosition&) {
+          for (const size_t output : stage.outputs) output_tiles[output] = tiles_.declare_output_tile(output);
+          for (const ValueId value : kept_shared) {
+            if (!facts_.is_read(value)) shared_tiles[value] = tiles_.declare_tile(value, 1);
+          }
+        },
+        [&](const TilePosition& at, ExprId lane, ExprId inside) {
+          for (const ValueId value : kept_computed) keep(value, at, lane);
+          for (const auto& [value, tile] : shared_tiles) {
+            builder_.set(tile, builder_.integer(0), lane, tiles_.element_value(value));
+          }
+          for (Accumulator& accumulator : accumulators) accumulate(accumulator, at, lane, inside);
+          for (const auto& [output, tile] : output_tiles) {
+            builder_.set(tile, builder_.integer(0), lane, tiles_.output_element(output));
+          }
+        },
+        [&](const TilePosition& at) {
+          for (const ValueId value : kept_shared) store_shared(value, at, shared_tiles);
+          for (const auto& [output, tile] : output_tiles) {
+            when_row_is_real(output, [&] {
+              TilePosition unguarded = at;
+              // A vector guard already encloses the whole vector.
+              if (at.guard == Guard::kVector) unguarded.guard = Guard::kNone;
+              tiles_.store(output, tile, unguarded);
+            });
+          }
+        });
+  }
+
+  /// Computes a kept value here, although its registers are already bound.
+  void keep(ValueId value, const TilePosition& at, ExprId lane) {
+    const VarId tile = tiles_.tile_of(value);
+    tiles_.unbind_tile(value);
+    const ExprId computed = tiles_.element_value(value);
+    tiles_.bind_tile(value, tile, true);
+    builder_.set(tile, at.batch, lane, computed);
+  }
+
+  void store_shared(ValueId value, const TilePosition& at, const std::map<ValueId, VarId>& computed) {
+    const auto found = computed.find(value);
+    const VarId tile = found != computed.end() ? found->second : tiles_.tile_of(value);
+    const ExprId group = found != computed.end() ? builder_.integer(0) : at.group;
+    builder_.append(kir::Store{shared_.at(value), shared_index(at), kernel_.vars[tile].lanes, tile, group,
+                               builder_.integer(0), kir::CacheHint::kDefault});
+  }
+
+  // ---- Accumulation
+
+  Accumulator start_accumulator(OpId id) {
+    const Op& op = facts_.fusion.ops[id];
+    Accumulator accumulator{.op = id, .combiner = combiner_of(op.kind)};
+    const std::vector<DType> types = exchange_types(facts_.fusion, op);
+    accumulator.type = types.front();
+    const std::string name = name_of(op.results.back());
+    for (size_t i = 0; i < types.size(); ++i) {
+      const std::string component = types.size() == 1 ? name : fmt::format("{}_{}", name, component_name(accumulator.combiner, i));
+      accumulator.running.push_back(
+          builder_.declare(component, kir::identity_of(builder_, accumulator.combiner, i, types[i])));
+    }
+    return accumulator;
+  }
+
+  static std::string_view component_name(Combiner combiner, size_t i) {
+    if (combiner == Combiner::kWelford) return i == 0 ? "count" : i == 1 ? "mean" : "m2";
+    if (combiner == Combiner::kLogSumExp) return i == 0 ? "max" : "sum";
+    return i == 0 ? "extreme" : "index";
+  }
+
+  std::string name_of(ValueId value) const {
+    const std::string& name = facts_.fusion.values[value].name;
+    return name.empty() ? fmt::format("v{}", value.index) : name;
+  }
+
+  void begin_chunk(std::vector<Accumulator>& accumulators) {
+    for (Accumulator& accumulator : accumulators) {
+      const ExprId zero = is_float(accumulator.type) ? builder_.real(0.0, accumulator.type) : builder_.integer(0);
+      if (accumulator.combiner == Combiner::kWelford) {
+        accumulator.chunk_sum = builder_.declare("chunk_sum", zero);
+        accumulator.chunk_count = builder_.declare("chunk_count", zero);
+      } else if (accumulator.combiner == Combiner::kLogSumExp) {
+        accumulator.old_max = builder_.declare("old_max", builder_.ref(accumulator.running[0]));
+      }
+    }
+  }
+
+  /// First-sweep contribution of one element.
+  void accumulate(Accumulator& accumulator, const TilePosition& at, ExprId lane, ExprId inside) {
+    const ValueId operand = facts_.fusion.ops[accumulator.op].operands[0];
+    const ExprId x = tiles_.element_value(operand);
+    const DType type = accumulator.type;
+    if (accumulator.combiner == Combiner::kWelford) {
+      const ExprId one = builder_.real(1.0, type);
+      const ExprId nothing = builder_.real(0.0, type);
+      const ExprId counted = inside.valid() ? builder_.select(inside, one, nothing) : one;
+      const ExprId summed = inside.valid() ? builder_.select(inside, x, nothing) : x;
+      builder_.assign(accumulator.chunk_sum, builder_.add(builder_.ref(accumulator.chunk_sum), summed));
+      builder_.assign(accumulator.chunk_count, builder_.add(builder_.ref(accumulator.chunk_count), counted));
+      return;
+    }
+    if (accumulator.combiner == Combiner::kLogSumExp) {
+      const ExprId seen =
+          inside.valid() ? builder_.select(inside, x, kir::identity_of(builder_, accumulator.combiner, 0, type)) : x;
+      builder_.assign(accumulator.running[0], builder_.max(builder_.ref(accumulator.running[0]), seen));
+      return;
+    }
+    std::vector<ExprId> others = {x};
+    if (accumulator.running.size() == 2) {
+      const ExprId column = builder_.add(at.first_column, builder_.cast(lane, tiles_.column_type()));
+      others.push_back(builder_.cast(column, DType::kI64));
+    }
+    if (!inside.valid()) {
+      kir::emit_combine(builder_, accumulator.combiner, accumulator.running, others);
+    } else {
+      builder_.when(inside, [&] { kir::emit_combine(builder_, accumulator.combiner, accumulator.running, others); });
+    }
+  }
+
+  void between_sweeps(std::vector<Accumulator>& accumulators) {
+    for (Accumulator& accumulator : accumulators) {
+      const DType type = accumulator.type;
+      const ExprId zero = builder_.real(0.0, type);
+      if (accumulator.combiner == Combiner::kWelford) {
+        const ExprId count = builder_.ref(accumulator.chunk_count);
+        const ExprId mean = builder_.div(builder_.ref(accumulator.chunk_sum), builder_.max(count, builder_.real(1.0, type)));
+        accumulator.chunk_mean = builder_.declare("chunk_mean", mean);
+        accumulator.chunk_m2 = builder_.declare("chunk_m2", zero);
+      } else if (accumulator.combiner == Combiner::kLogSumExp) {
+        // While only -inf was seen, exponents subtract 0, so that exp(-inf - 0) adds nothing; see emit_combine.
+        const ExprId max = builder_.ref(accumulator.running[0]);
+        const ExprId lowest = kir::identity_of(builder_, Combiner::kLogSumExp, 0, type);
+        accumulator.safe_max = builder_.declare("safe_max", builder_.select(builder_.equal(max, lowest), zero, max));
+        const ExprId scale = builder_.apply(
+            PointwiseFn::kExp, {builder_.sub(builder_.ref(accumulator.old_max), builder_.ref(accumulator.safe_max))});
+        builder_.assign(accumulator.running[1], builder_.mul(builder_.ref(accumulator.running[1]), scale));
+      }
+    }
+  }
+
+  void second_sweep(std::vector<Accumulator>& accumulators, ExprId batch, int64_t count, Guard guard) {
+    const auto nothing = [](const TilePosition&) {};
+    for_elements(
+        batch, count, guard, nothing,
+        [&](const TilePosition&, ExprId, ExprId inside) {
+          for (Accumulator& accumulator : accumulators) {
+            if (!takes_two_sweeps(accumulator.combiner)) continue;
+            const ExprId x = tiles_.element_value(facts_.fusion.ops[accumulator.op].operands[0]);
+            const ExprId zero = builder_.real(0.0, accumulator.type);
+            if (accumulator.combiner == Combiner::kWelford) {
+              const ExprId deviation =
+                  builder_.ref(builder_.declare("deviation", builder_.sub(x, builder_.ref(accumulator.chunk_mean))));
+              const ExprId square = builder_.mul(deviation, deviation);
+              const ExprId added = inside.valid() ? builder_.select(inside, square, zero) : square;
+              builder_.assign(accumulator.chunk_m2, builder_.add(builder_.ref(accumulator.chunk_m2), added));
+            } else {
+              const ExprId e = builder_.apply(PointwiseFn::kExp, {builder_.sub(x, builder_.ref(accumulator.safe_max))});
+              const ExprId added = inside.valid() ? builder_.select(inside, e, zero) : e;
+              builder_.assign(accumulator.running[1], builder_.add(builder_.ref(accumulator.running[1]), added));
+            }
+          }
+        },
+        nothing);
+  }
+
+  /// Merges the chunk into the running tuple; `only` says that there was one chunk, whose tuple is then the result.
+  void end_chunk(std::vector<Accumulator>& accumulators, bool only) {
+    for (Accumulator& accumulator : accumulators) {
+      if (accumulator.combiner != Combiner::kWelford) continue;
+      const std::vector<ExprId> chunk = {builder_.ref(accumulator.chunk_count), builder_.ref(accumulator.chunk_mean),
+                                         builder_.ref(accumulator.chunk_m2)};
+      if (only) {
+        for (size_t i = 0; i < chunk.size(); ++i) builder_.assign(accumulator.running[i], chunk[i]);
+      } else {
+        kir::emit_combine(builder_, Combiner::kWelford, accumulator.running, chunk);
+      }
+    }
+  }
+
+  void finish_reductions(size_t s, const std::vector<Accumulator>& accumulators) {
+    if (accumulators.empty()) return;
+    if (threads() > 1) {
+      kir::AllReduce exchange{.parts = {}, .threads = threads(), .name = fmt::format("stage{}", s)};
+      for (const Accumulator& accumulator : accumulators) exchange.parts.push_back({accumulator.combiner, accumulator.running});
+      builder_.append(std::move(exchange));
+    }
+    for (const Accumulator& accumulator : accumulators) {
+      const Op& op = facts_.fusion.ops[accumulator.op];
+      const auto& running = accumulator.running;
+      switch (accumulator.combiner) {
+        case Combiner::kWelford:
+          tiles_.define_row_value(op.results[0], builder_.ref(running[1]));
+          tiles_.define_row_value(op.results[1], builder_.ref(running[2]));
+          break;
+        case Combiner::kLogSumExp: {
+          const ExprId max = builder_.ref(running[0]);
+          ExprId sum = builder_.ref(running[1]);
+          if (facts_.space.columns > 0) {
+            // A row whose maximum is infinite sums exp(inf - inf).
+            builder_.comment(fmt::format("{} follows its formula where the maximum is not finite", op.results[1]));
+            const ExprId finite = builder_.apply(PointwiseFn::kIsFinite, {max});
+            const ExprId nan = builder_.real(std::numeric_limits<double>::quiet_NaN(), accumulator.type);
+            sum = builder_.ref(builder_.declare(name_of(op.results[1]), builder_.select(finite, sum, nan)));
+          }
+          tiles_.define_row_value(op.results[0], max);
+          tiles_.define_row_value(op.results[1], sum);
+          break;
+        }
+        case Combiner::kArgMax:
+        case Combiner::kArgMin: tiles_.define_row_value(op.results[0], builder_.ref(running[1])); break;
+        default: tiles_.define_row_value(op.results[0], builder_.ref(running[0])); break;
+      }
+    }
+  }
+
+  // ---- Outputs
+
+  /// Guards stores of threads that repeat the last row, and of outputs that the rows do not vary.
+  void when_row_is_real(size_t output, const std::function<void()>& body) {
+    ExprId condition = row_is_real_;
+    if (!facts_.space.output_coverage[output].rows && facts_.space.row_dimensions > 0) {
+      const ExprId first_row = builder_.equal(row_, builder_.integer(0, DType::kI64));
+      condition = condition.valid() ? builder_.both(condition, first_row) : first_row;
+    }
+    if (condition.valid()) {
+      builder_.when(condition, body);
+    } else {
+      body();
+    }
+  }
+
+  void store_row_outputs(int level) {
+    for (size_t i = 0; i < facts_.fusion.outputs.size(); ++i) {
+      if (facts_.space.output_coverage[i].columns || facts_.level[facts_.fusion.outputs[i]] != level) continue;
+      builder_.when(builder_.equal(lane_, builder_.integer(0)),
+                    [&] { when_row_is_real(i, [&] { tiles_.store_row_output(i); }); });
+    }
+  }
+
+  const SegmentFacts& facts_;
+  const Schedule& schedule_;
+  const StageList list_;
+  const std::vector<BatchSpan> spans_;
+  kir::Kernel kernel_;
+  kir::KernelBuilder builder_;
+  TileLowering tiles_;
+  std::map<ValueId, kir::BufferId> shared_;
+
+  ExprId lane_;          ///< The thread's number within its row.
+  ExprId slot_;          ///< The row's number within its block.
+  ExprId row_;
+  ExprId row_is_real_;   ///< Invalid: always.
+  ExprId first_;         ///< Column of the thread's first element in batch 0.
+};
+
+}  // namespace
+
+kir::Kernel lower_rows(const SegmentFacts& facts, const Schedule& schedule) { return RowLowering(facts, schedule).run(); }
+
+}  // namespace sinter

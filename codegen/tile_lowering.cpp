@@ -1,0 +1,436 @@
+#include "codegen/tile_lowering.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace sinter {
+
+using kir::ExprId;
+using kir::VarId;
+
+TileLowering::TileLowering(const SegmentFacts& facts, const Schedule& schedule, kir::KernelBuilder& builder)
+    : facts_(facts), schedule_(schedule), builder_(builder) {
+  // Column indices run past the row by less than one block's reach.
+  const int64_t reach = schedule.threads_per_block() * schedule.vector_width * std::max<int64_t>(schedule.unroll, 1);
+  if (facts.space.columns > std::numeric_limits<int32_t>::max() - 2 * reach) column_type_ = DType::kI64;
+  column_count_ = builder_.integer(facts.space.columns, column_type_);
+}
+
+// ---- Set-up
+
+void TileLowering::declare_buffers() {
+  const auto declare = [&](ValueId tensor, kir::Access access, int64_t alignment, std::string name) {
+    buffers_[tensor] = builder_.add_buffer({.name = std::move(name),
+                                            .type = facts_.fusion.values[tensor].type,
+                                            .space = kir::Space::kGlobal,
+                                            .access = access,
+                                            .alignment = alignment,
+                                            .value = tensor});
+  };
+  for (const ValueId input : facts_.fusion.inputs) {
+    const bool read = std::ranges::any_of(facts_.space.inputs, [&](const TensorAccess& a) { return a.tensor == input; });
+    if (read) declare(input, kir::Access::kRead, facts_.fusion.def_as<InputOp>(input)->alignment, name_of_value(input));
+  }
+  constexpr int64_t kOutputAlignment = 16;
+  for (const ValueId output : facts_.fusion.outputs) {
+    declare(output, kir::Access::kWrite, kOutputAlignment, name_of_value(output) + "_out");
+  }
+}
+
+void TileLowering::set_row(ExprId row) {
+  row_ = row;
+  row_coordinates_.clear();
+  row_offsets_.clear();
+  const auto& space = facts_.space;
+  if (!row.valid()) return;
+  // Dimension k's coordinate is (row / product of inner sizes) mod its size; the outermost needs no modulus.
+  int64_t inner = 1;
+  std::vector<ExprId> coordinates(space.row_dimensions);
+  for (size_t i = space.row_dimensions; i-- > 0;) {
+    ExprId coordinate = builder_.div(row, builder_.integer(inner, DType::kI64));
+    if (i != 0) coordinate = builder_.rem(coordinate, builder_.integer(space.dimensions[i].size, DType::kI64));
+    coordinates[i] = space.row_dimensions == 1
+                         ? row
+                         : builder_.ref(builder_.declare(fmt::format("row{}", i), coordinate));
+    inner *= space.dimensions[i].size;
+  }
+  row_coordinates_ = std::move(coordinates);
+}
+
+std::string TileLowering::name_of_value(ValueId value) const {
+  const std::string& name = facts_.fusion.values[value].name;
+  return name.empty() ? fmt::format("v{}", value.index) : name;
+}
+
+/// Writes what the next statement computes, in terms of the graph.
+void TileLowering::describe(ValueId value) {
+  const Op& op = facts_.fusion.def_of(value);
+  builder_.comment(fmt::format("{} = {} {}", value, text_of(op.kind), fmt::join(op.operands, ", ")));
+}
+
+// ---- Addresses
+
+std::vector<ExprId> TileLowering::column_coordinates(ExprId column) {
+  const auto& space = facts_.space;
+  const size_t count = space.dimensions.size() - space.row_dimensions;
+  std::vector<ExprId> coordinates(count);
+  if (count == 1) {
+    coordinates[0] = column;
+    return coordinates;
+  }
+  const DType type = builder_.type_of(column);
+  int64_t inner = 1;
+  for (size_t i = count; i-- > 0;) {
+    const int64_t size = space.dimensions[space.row_dimensions + i].size;
+    ExprId coordinate = builder_.div(column, builder_.integer(inner, type));
+    if (i != 0) coordinate = builder_.rem(coordinate, builder_.integer(size, type));
+    coordinates[i] = coordinate;
+    inner *= size;
+  }
+  return coordinates;
+}
+
+ExprId TileLowering::row_offset(const TensorAccess& access) {
+  const auto key = std::pair(access.tensor, access.value);
+  if (const auto found = row_offsets_.find(key); found != row_offsets_.end()) return found->second;
+  ExprId offset = builder_.integer(access.offset, DType::kI64);
+  for (size_t i = 0; i < row_coordinates_.size(); ++i) {
+    if (access.strides[i] == 0) continue;
+    offset = builder_.add(builder_.mul(row_coordinates_[i], builder_.integer(access.strides[i], DType::kI64)), offset);
+  }
+  return row_offsets_[key] = offset;
+}
+
+ExprId TileLowering::address(const TensorAccess& access, ExprId column) {
+  ExprId index = row_offset(access);
+  if (!column.valid()) return index;
+  const auto& space = facts_.space;
+  const size_t first = space.row_dimensions;
+  // Columns that one stride walks need no coordinates.
+  bool collapses = !access.strides.empty();
+  int64_t expected = access.strides.empty() ? 0 : access.strides.back();
+  for (size_t i = space.dimensions.size(); i-- > first;) {
+    collapses = collapses && access.strides[i] == expected;
+    expected *= space.dimensions[i].size;
+  }
+  const auto add_term = [&](ExprId coordinate, int64_t stride) {
+    if (stride == 0) return;
+    const ExprId wide = builder_.cast(coordinate, DType::kI64);
+    index = builder_.add(index, builder_.mul(wide, builder_.integer(stride, DType::kI64)));
+  };
+  if (collapses) {
+    add_term(column, access.strides.back());
+    return index;
+  }
+  const std::vector<ExprId> coordinates = column_coordinates(column);
+  for (size_t i = 0; i < coordinates.size(); ++i) add_term(coordinates[i], access.strides[first + i]);
+  return index;
+}
+
+ExprId TileLowering::weighted_coordinate(const std::vector<int64_t>& weights, ExprId column) {
+  ExprId sum = builder_.integer(0, DType::kI64);
+  const size_t first = facts_.space.row_dimensions;
+  for (size_t i = 0; i < row_coordinates_.size(); ++i) {
+    if (weights[i] == 0) continue;
+    sum = builder_.add(sum, builder_.mul(row_coordinates_[i], builder_.integer(weights[i], DType::kI64)));
+  }
+  if (!column.valid()) return sum;
+  const std::vector<ExprId> coordinates = column_coordinates(column);
+  for (size_t i = 0; i < coordinates.size(); ++i) {
+    if (weights[first + i] == 0) continue;
+    const ExprId wide = builder_.cast(coordinates[i], DType::kI64);
+    sum = builder_.add(sum, builder_.mul(wide, builder_.integer(weights[first + i], DType::kI64)));
+  }
+  return sum;
+}
+
+kir::CacheHint TileLowering::hint_of(const TensorAccess& access) const {
+  return facts_.is_full(access.value) ? kir::CacheHint::kStream : kir::CacheHint::kDefault;
+}
+
+// ---- Computation
+
+ExprId TileLowering::constant(ValueId value) {
+  const auto& literal = *facts_.fusion.def_as<ConstantOp>(value);
+  const DType type = facts_.fusion.values[value].type;
+  if (is_float(type)) return builder_.cast(builder_.real(literal.real, compute_type(type)), type);
+  const DType compute = compute_type(type);
+  return builder_.cast(builder_.integer(literal.integer, compute), type);
+}
+
+ExprId TileLowering::compute(ValueId value, const std::function<ExprId(ValueId)>& operand, ExprId column) {
+  const Op& op = facts_.fusion.def_of(value);
+  const DType type = facts_.fusion.values[value].type;
+  if (const auto* pointwise = std::get_if<PointwiseOp>(&op.kind)) {
+    std::vector<ExprId> arguments;
+    for (const ValueId id : op.operands) arguments.push_back(operand(id));
+    return builder_.apply(pointwise->fn, std::move(arguments));
+  }
+  if (std::holds_alternative<CastOp>(op.kind)) return builder_.cast(operand(op.operands[0]), type);
+  if (std::holds_alternative<ConstantOp>(op.kind)) return constant(value);
+  if (std::holds_alternative<IotaOp>(op.kind)) {
+    return builder_.cast(weighted_coordinate(facts_.space.iota_weights[value], column), type);
+  }
+  // Broadcast, permute and reshape of computed values only rename coordinates.
+  SINTER_CHECK(op.operands.size() == 1, "{} is not computed element by element", value);
+  return operand(op.operands[0]);
+}
+
+namespace {
+
+/// Ops that leave no statement of their own: their value is another expression.
+bool is_transparent(const OpKind& kind) {
+  return std::holds_alternative<ConstantOp>(kind) || std::holds_alternative<BroadcastOp>(kind) ||
+         std::holds_alternative<PermuteOp>(kind) || std::holds_alternative<ReshapeOp>(kind);
+}
+
+}  // namespace
+
+ExprId TileLowering::row_value(ValueId value) {
+  if (const auto found = row_values_.find(value); found != row_values_.end()) return found->second;
+  const Op& op = facts_.fusion.def_of(value);
+  ExprId result;
+  if (const TensorAccess* access = facts_.space.find_input(value)) {
+    const ExprId index = address(*access, ExprId{});
+    const VarId var = builder_.declare_scalar(name_of_value(access->tensor), facts_.fusion.values[value].type);
+    const ExprId zero = builder_.integer(0);
+    builder_.append(kir::Load{var, zero, zero, 1, buffer_of(access->tensor), index, kir::CacheHint::kDefault});
+    result = builder_.ref(var);
+  } else if (std::holds_alternative<TakeOp>(op.kind)) {
+    result = take(value);
+  } else {
+    const ExprId expr = compute(value, [&](ValueId id) { return row_value(id); }, ExprId{});
+    if (is_transparent(op.kind)) {
+      result = expr;
+    } else {
+      describe(value);
+      result = builder_.ref(builder_.declare(name_of_value(value), expr));
+    }
+  }
+  return row_values_[value] = result;
+}
+
+ExprId TileLowering::take(ValueId value) {
+  const Op& op = facts_.fusion.def_of(value);
+  describe(value);
+  const VarId index = builder_.declare(name_of_value(op.operands[1]) + "_index",
+                                       builder_.cast(row_value(op.operands[1]), DType::kI64));
+  const ExprId position = builder_.ref(index);
+  const VarId inside = builder_.declare(
+      "index_is_inside",
+      builder_.both(builder_.less_equal(builder_.integer(0, DType::kI64), position),
+                    builder_.less(position, builder_.integer(facts_.space.columns, DType::kI64))));
+  std::map<ValueId, ExprId> memo;
+  const ExprId picked = gathered(op.operands[0], position, builder_.ref(inside), memo);
+  const DType type = facts_.fusion.values[value].type;
+  const ExprId zero = is_float(type) ? builder_.cast(builder_.real(0.0, compute_type(type)), type)
+                                     : builder_.cast(builder_.integer(0, compute_type(type)), type);
+  if (is_storage_only(type) || type == DType::kI8 || type == DType::kU8) {
+    // Storage types cannot be selected between; the load itself left zero where the index is outside.
+    return picked;
+  }
+  return builder_.ref(
+      builder_.declare(name_of_value(value), builder_.select(builder_.ref(inside), picked, zero)));
+}
+
+ExprId TileLowering::gathered(ValueId value, ExprId column, ExprId inside, std::map<ValueId, ExprId>& memo) {
+  if (!facts_.is_tile(value)) return row_value(value);
+  if (const auto found = memo.find(value); found != memo.end()) return found->second;
+  ExprId result;
+  if (const TensorAccess* access = facts_.space.find_input(value)) {
+    const DType type = facts_.fusion.values[value].type;
+    const VarId var = builder_.declare_scalar(name_of_value(access->tensor) + "_picked", type);
+    const ExprId zero = builder_.integer(0);
+    const ExprId index = address(*access, column);
+    builder_.when(
+        inside,
+        [&] {
+          builder_.append(kir::Load{var, zero, zero, 1, buffer_of(access->tensor), index, kir::CacheHint::kDefault});
+        },
+        [&] {
+          const DType compute = compute_type(type);
+          const ExprId nothing = is_float(type) ? builder_.real(0.0, compute) : builder_.integer(0, compute);
+          builder_.assign(var, builder_.cast(nothing, type));
+        });
+    result = builder_.ref(var);
+  } else {
+    const ExprId expr = compute(value, [&](ValueId id) { return gathered(id, column, inside, memo); }, column);
+    result = is_transparent(facts_.fusion.def_of(value).kind)
+                 ? expr
+                 : builder_.ref(builder_.declare(name_of_value(value) + "_picked", expr));
+  }
+  return memo[value] = result;
+}
+
+void TileLowering::store_row_output(size_t index) {
+  const ValueId output = facts_.fusion.outputs[index];
+  const ValueId source = stored_value(index);
+  const VarId var = builder_.declare(name_of_value(output) + "_stored", row_value(source));
+  const ExprId zero = builder_.integer(0);
+  builder_.append(kir::Store{buffer_of(output), address(facts_.space.outputs[index], ExprId{}), 1, var, zero, zero,
+                             kir::CacheHint::kDefault});
+}
+
+// ---- Tiles
+
+VarId TileLowering::declare_tile(ValueId value, int64_t groups) {
+  int64_t lanes = width();
+  if (const TensorAccess* access = facts_.space.find_input(value)) {
+    if (access_kind(facts_, *access, schedule_) == AccessKind::kUniform) lanes = 1;
+  }
+  return builder_.declare_tile(name_of_value(value), facts_.fusion.values[value].type, groups, lanes);
+}
+
+void TileLowering::bind_tile(ValueId value, VarId tile, bool resident) { tiles_[value] = {tile, resident}; }
+
+ExprId TileLowering::lane_is_inside(const TilePosition& position, ExprId lane) {
+  const ExprId column = builder_.add(position.first_column, builder_.cast(lane, column_type_));
+  return builder_.both(builder_.less_equal(builder_.integer(0, column_type_), column),
+                       builder_.less(column, column_count_));
+}
+
+ExprId TileLowering::vector_is_inside(const TilePosition& position) {
+  if (position.guard == Guard::kVector) return builder_.less(position.first_column, column_count_);
+  const ExprId end = builder_.add(position.first_column, builder_.integer(width(), column_type_));
+  return builder_.both(builder_.less_equal(builder_.integer(0, column_type_), position.first_column),
+                       builder_.less_equal(end, column_count_));
+}
+
+void TileLowering::load(ValueId value, const TilePosition& position) {
+  const TensorAccess& access = *facts_.space.find_input(value);
+  const BoundTile tile = tiles_.at(value);
+  const ExprId group = tile.resident ? position.batch : position.group;
+  const kir::BufferId buffer = buffer_of(access.tensor);
+  const kir::CacheHint hint = hint_of(access);
+  const AccessKind kind = access_kind(facts_, access, schedule_);
+  const DType type = facts_.fusion.values[value].type;
+
+  const auto load_at = [&](ExprId lane, int64_t count, ExprId column) {
+    builder_.append(kir::Load{tile.var, group, lane, count, buffer, address(access, column), hint});
+  };
+  const auto load_whole = [&] {
+    if (kind == AccessKind::kVector) {
+      load_at(builder_.integer(0), width(), position.first_column);
+    } else if (kind == AccessKind::kUniform) {
+      load_at(builder_.integer(0), 1, position.first_column);
+    } else {
+      builder_.unrolled("v", width(), [&](ExprId lane) {
+        load_at(lane, 1, builder_.add(position.first_column, builder_.cast(lane, column_type_)));
+      });
+    }
+  };
+  const auto load_lanes = [&] {
+    builder_.unrolled("v", width(), [&](ExprId lane) {
+      builder_.when(
+          lane_is_inside(position, lane),
+          [&] { load_at(lane, 1, builder_.add(position.first_column, builder_.cast(lane, column_type_))); },
+          [&] {
+            const DType compute = compute_type(type);
+            const ExprId nothing = is_float(type) ? builder_.real(0.0, compute) : builder_.integer(0, compute);
+            builder_.set(tile.var, group, lane, builder_.cast(nothing, type));
+          });
+    });
+  };
+
+  switch (position.guard) {
+    case Guard::kNone: load_whole(); return;
+    case Guard::kVector: builder_.when(vector_is_inside(position), load_whole); return;
+    case Guard::kElement:
+      if (kind == AccessKind::kElement) {
+        load_lanes();
+      } else {
+        builder_.when(vector_is_inside(position), load_whole, load_lanes);
+      }
+      return;
+  }
+}
+
+void TileLowering::begin_element(const TilePosition& position, ExprId lane) {
+  position_ = position;
+  lane_ = lane;
+  element_values_.clear();
+}
+
+ExprId TileLowering::element_value(ValueId value) {
+  if (!facts_.is_tile(value)) return row_value(value);
+  if (const auto found = element_values_.find(value); found != element_values_.end()) return found->second;
+  ExprId result;
+  if (const auto tile = tiles_.find(value); tile != tiles_.end()) {
+    const bool uniform = builder_.kernel().vars[tile->second.var].lanes == 1;
+    result = builder_.element(tile->second.var, tile->second.resident ? position_.batch : position_.group,
+                              uniform ? builder_.integer(0) : lane_);
+  } else {
+    SINTER_CHECK(!facts_.is_read(value), "{} was not loaded", value);
+    const ExprId column = builder_.add(position_.first_column, builder_.cast(lane_, column_type_));
+    const Op& op = facts_.fusion.def_of(value);
+    const ExprId expr = compute(value, [&](ValueId id) { return element_value(id); }, column);
+    if (is_transparent(op.kind)) {
+      result = expr;
+    } else {
+      describe(value);
+      result = builder_.ref(builder_.declare(name_of_value(value), expr));
+    }
+  }
+  return element_values_[value] = result;
+}
+
+// ---- Outputs
+
+/// An output that is a rounding cast is stored from the value before the cast: the store rounds, two elements at a time.
+ValueId TileLowering::stored_value(size_t index) const {
+  const ValueId output = facts_.fusion.outputs[index];
+  const Value& value = facts_.fusion.values[output];
+  const Op& op = facts_.fusion.def_of(output);
+  if (!facts_.is_read(output) && std::holds_alternative<CastOp>(op.kind) && compute_type(value.type) != value.type &&
+      facts_.fusion.values[op.operands[0]].type == compute_type(value.type)) {
+    return op.operands[0];
+  }
+  return output;
+}
+
+VarId TileLowering::declare_output_tile(size_t index) {
+  const ValueId output = facts_.fusion.outputs[index];
+  return builder_.declare_tile(name_of_value(output) + "_tile", facts_.fusion.values[stored_value(index)].type, 1,
+                               width());
+}
+
+ExprId TileLowering::output_element(size_t index) { return element_value(stored_value(index)); }
+
+void TileLowering::store(size_t index, VarId tile, const TilePosition& position) {
+  const TensorAccess& access = facts_.space.outputs[index];
+  const kir::BufferId buffer = buffer_of(facts_.fusion.outputs[index]);
+  const AccessKind kind = access_kind(facts_, access, schedule_);
+  const ExprId zero = builder_.integer(0);
+
+  const auto store_at = [&](ExprId lane, int64_t count, ExprId column) {
+    builder_.append(kir::Store{buffer, address(access, column), count, tile, zero, lane, kir::CacheHint::kStream});
+  };
+  const auto store_lane = [&](ExprId lane) {
+    store_at(lane, 1, builder_.add(position.first_column, builder_.cast(lane, column_type_)));
+  };
+  const auto store_whole = [&] {
+    if (kind == AccessKind::kVector) {
+      store_at(zero, width(), position.first_column);
+    } else {
+      builder_.unrolled("v", width(), store_lane);
+    }
+  };
+  const auto store_lanes = [&] {
+    builder_.unrolled("v", width(), [&](ExprId lane) {
+      builder_.when(lane_is_inside(position, lane), [&] { store_lane(lane); });
+    });
+  };
+  switch (position.guard) {
+    case Guard::kNone: store_whole(); return;
+    case Guard::kVector: builder_.when(vector_is_inside(position), store_whole); return;
+    case Guard::kElement:
+      if (kind == AccessKind::kVector) {
+        builder_.when(vector_is_inside(position), store_whole, store_lanes);
+      } else {
+        store_lanes();
+      }
+      return;
+  }
+}
+
+}  // namespace sinter

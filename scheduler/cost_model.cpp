@@ -1,0 +1,54 @@
+#include "scheduler/cost_model.h"
+
+#include <algorithm>
+
+namespace sinter {
+namespace {
+
+constexpr double kWarp = 32.0;
+constexpr double kNsPerUs = 1000.0;
+constexpr double kRegisterBytes = 4.0;
+
+}  // namespace
+
+double mixed_bandwidth(const DeviceLimits& limits, double bytes_read, double bytes_written) {
+  const double all = bytes_read + bytes_written;
+  if (all <= 0.0) return limits.memory_bytes_per_us * limits.read_efficiency;
+  // Turning the bus between reads and writes costs most at an even mix, from where the share of
+  // writes no longer matters.
+  const double mix = std::min(1.0, 2.0 * bytes_written / all);
+  const double efficiency =
+      limits.read_efficiency + (limits.copy_efficiency - limits.read_efficiency) * mix;
+  return limits.memory_bytes_per_us * efficiency;
+}
+
+Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
+                   const DeviceLimits& limits, const CostConstants& constants) {
+  Prediction out;
+  const auto sms = static_cast<double>(limits.sm_count);
+  out.launch_us = constants.launch_us;
+  out.memory_us = (work.bytes_read + work.bytes_written) /
+                  mixed_bandwidth(limits, work.bytes_read, work.bytes_written);
+  // A grid smaller than the device leaves SMs, and their share of issue slots, idle.
+  const double busy = std::clamp(static_cast<double>(estimate.blocks), 1.0, sms);
+  const double clocks_per_us = limits.clock_mhz;
+  out.issue_us = work.issue_slots / kWarp /
+                 (limits.issue_per_clock * constants.issue_efficiency * clocks_per_us * busy);
+  out.special_us = work.special / (limits.special_per_clock * clocks_per_us * busy);
+  out.shared_us = work.shared_bytes / (limits.shared_bytes_per_clock * clocks_per_us * busy);
+  // Spilled registers are written and read through L1 and L2; what leaves L1 moves like global
+  // memory.
+  const double spilled = static_cast<double>(estimate.spilled_registers) * kRegisterBytes * 2.0 *
+                         static_cast<double>(estimate.threads) *
+                         static_cast<double>(estimate.blocks);
+  out.spill_us = spilled / (limits.memory_bytes_per_us * limits.read_efficiency);
+
+  const double throughput = std::max({out.memory_us, out.issue_us, out.special_us, out.shared_us});
+  const double waves = std::max(estimate.waves, estimate.blocks > 0 ? 1.0 : 0.0);
+  const double pipeline = waves * work.block_latency_ns / kNsPerUs;
+  out.exposed_us = std::max(0.0, pipeline - throughput);
+  out.total_us = out.launch_us + throughput + out.exposed_us + out.spill_us;
+  return out;
+}
+
+}  // namespace sinter

@@ -1,0 +1,112 @@
+#include "scheduler/families/multi_wave.h"
+
+#include <algorithm>
+
+#include "scheduler/row_estimate.h"
+
+namespace sinter {
+namespace {
+
+constexpr std::string_view kName = "multi_wave";
+// A resident row unrolls its batches; past this many the text and the compile time grow without a
+// gain.
+constexpr int64_t kMostBatches = 32;
+// Short rows share a block of about this many threads, so that barriers and block starts are shared
+// too.
+constexpr int64_t kShortRowBlockThreads[] = {128, 256};
+
+}  // namespace
+
+tl::expected<ResourceEstimate, Rejection> estimate_multi_wave(const SegmentFacts& facts,
+                                                              const Schedule& schedule,
+                                                              const DeviceLimits& limits) {
+  for (const Rejection& rejection : check_row_segment(facts, kName))
+    return tl::make_unexpected(rejection);
+  if (auto rejection = check_row_schedule(facts, schedule, limits))
+    return tl::make_unexpected(*rejection);
+  const bool in_registers = std::ranges::any_of(
+      schedule.persistent,
+      [](const PersistentValue& kept) { return kept.residency == Residency::kRegister; });
+  const int64_t batches = batch_count(facts, schedule);
+  if (in_registers && batches > kMostBatches) {
+    return tl::make_unexpected(
+        Rejection{.subject = std::string(kName),
+                  .rule = "a row in registers has too many batches to unroll",
+                  .value = static_cast<double>(batches),
+                  .limit = static_cast<double>(kMostBatches),
+                  .unit = "batches",
+                  .remedy = "use more threads per row, or shared memory"});
+  }
+  ResourceEstimate estimate = estimate_row_resources(facts, schedule, limits);
+  if (in_registers && estimate.registers > limits.registers_per_thread) {
+    return tl::make_unexpected(Rejection{
+        .subject = std::string(kName),
+        .rule = "a thread's share of the row exceeds its registers",
+        .value = static_cast<double>(estimate.registers),
+        .limit = static_cast<double>(limits.registers_per_thread),
+        .unit = "registers",
+        .at = schedule.persistent.front().value,
+        .remedy = "use more threads per row, keep it in shared memory, or read it again"});
+  }
+  if (auto rejection = fits(estimate, limits)) {
+    rejection->subject = kName;
+    return tl::make_unexpected(*rejection);
+  }
+  return estimate;
+}
+
+Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limits) {
+  Proposal proposal;
+  proposal.rejections = check_row_segment(facts, kName);
+  if (!proposal.rejections.empty()) return proposal;
+  if (facts.persistent.empty()) {
+    proposal.rejections.push_back(
+        {.subject = std::string(kName),
+         .rule = "no value crosses a row barrier, so nothing need be resident",
+         .value = 0,
+         .limit = 1,
+         .unit = "persistent values",
+         .remedy = "the looped family reads the row once"});
+    return proposal;
+  }
+  std::optional<Rejection> nearest;
+  const auto consider = [&](Schedule schedule) {
+    set_occupancy(facts, schedule, limits);
+    auto estimate = estimate_multi_wave(facts, schedule, limits);
+    if (!estimate) {
+      nearest = estimate.error();
+      return;
+    }
+    const WorkEstimate work = estimate_row_work(facts, schedule, *estimate, limits);
+    const Prediction predicted = predict(work, *estimate, limits);
+    proposal.candidates.push_back({std::move(schedule), *estimate, predicted});
+  };
+  for (const RowVector& vector : row_vectors(facts)) {
+    for (int64_t threads = 1; threads <= limits.threads_per_block; threads *= 2) {
+      // More threads than vectors leave lanes idle from the start.
+      if (threads > 1 && (threads / 2) * vector.width >= std::max<int64_t>(facts.space.columns, 1))
+        break;
+      for (const Residency residency : {Residency::kRegister, Residency::kShared}) {
+        std::vector<PersistentValue> persistent;
+        for (const ValueId value : facts.persistent) persistent.push_back({value, residency});
+        for (const int64_t block : kShortRowBlockThreads) {
+          if (threads >= block && block != kShortRowBlockThreads[0]) continue;
+          for (const int64_t unroll : {1, 2, 4}) {
+            if (unroll > 1 && residency == Residency::kRegister) continue;
+            consider({.family = std::string(kName),
+                      .threads_per_row = threads,
+                      .rows_per_block = std::max<int64_t>(block / threads, 1),
+                      .vector_width = vector.width,
+                      .unroll = unroll,
+                      .row_access = vector.access,
+                      .persistent = persistent});
+          }
+        }
+      }
+    }
+  }
+  if (proposal.candidates.empty() && nearest) proposal.rejections.push_back(*nearest);
+  return proposal;
+}
+
+}  // namespace sinter

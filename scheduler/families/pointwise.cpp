@@ -1,0 +1,157 @@
+#include "scheduler/families/pointwise.h"
+
+#include <algorithm>
+
+#include "scheduler/row_estimate.h"
+
+namespace sinter {
+namespace {
+
+constexpr std::string_view kName = "pointwise";
+constexpr int64_t kMostUnroll = 8;
+
+std::optional<Rejection> check_segment(const SegmentFacts& facts) {
+  if (facts.has_reduction()) {
+    return Rejection{.subject = std::string(kName),
+                     .rule = "the segment reduces",
+                     .value = static_cast<double>(facts.reduction_count),
+                     .limit = 0,
+                     .unit = "reductions",
+                     .remedy = "the multi_wave and looped families take it"};
+  }
+  for (size_t i = 0; i < facts.space.outputs.size(); ++i) {
+    if (!facts.space.output_coverage[i].columns) continue;
+    for (size_t dimension = 0; dimension < facts.space.dimensions.size(); ++dimension) {
+      if (facts.space.outputs[i].strides[dimension] != 0 ||
+          facts.space.dimensions[dimension].size <= 1)
+        continue;
+      return Rejection{.subject = std::string(kName),
+                       .rule = fmt::format("output {} spans only part of the iteration space",
+                                           facts.fusion.outputs[i]),
+                       .value = static_cast<double>(dimension),
+                       .limit = static_cast<double>(facts.space.dimensions.size()),
+                       .unit = "dimensions",
+                       .at = facts.fusion.outputs[i],
+                       .remedy = "give outputs of different shapes fusions of their own"};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+tl::expected<ResourceEstimate, Rejection> estimate_pointwise(const SegmentFacts& facts,
+                                                             const Schedule& schedule,
+                                                             const DeviceLimits& limits) {
+  if (auto rejection = check_segment(facts)) return tl::make_unexpected(*rejection);
+  Schedule as_row = schedule;
+  // A run of elements may end anywhere: its last vector is guarded, so the row access mode does not
+  // apply.
+  as_row.row_access =
+      facts.space.columns % schedule.vector_width == 0 ? RowAccess::kAligned : RowAccess::kScalar;
+  if (as_row.row_access == RowAccess::kScalar) as_row.vector_width = 1;
+  if (auto rejection = check_row_schedule(facts, as_row, limits))
+    return tl::make_unexpected(*rejection);
+  if (schedule.rows_per_block != 1 || !schedule.persistent.empty()) {
+    return tl::make_unexpected(
+        Rejection{.subject = std::string(kName),
+                  .rule = "pointwise schedules have one row per block and keep nothing",
+                  .value = static_cast<double>(schedule.rows_per_block),
+                  .limit = 1,
+                  .unit = "rows per block",
+                  .remedy = "use rows_per_block 1 and no persist lines"});
+  }
+  if (schedule.unroll > kMostUnroll) {
+    return tl::make_unexpected(Rejection{.subject = std::string(kName),
+                                         .rule = "too many vectors are loaded at once",
+                                         .value = static_cast<double>(schedule.unroll),
+                                         .limit = static_cast<double>(kMostUnroll),
+                                         .unit = "vectors",
+                                         .remedy = "use a smaller unroll"});
+  }
+  ResourceEstimate estimate;
+  const StageList list = distribute(facts, {});
+  estimate.threads = schedule.threads_per_block();
+  estimate.registers = estimate_registers(facts, schedule, list);
+  const int64_t tile = estimate.threads * schedule.vector_width * schedule.unroll;
+  estimate.blocks = (facts.space.columns + tile - 1) / tile;
+  complete(estimate, limits, schedule.min_blocks_per_sm);
+  double loaded = 0.0;
+  for (const ValueId value : list.stages[0].loads) {
+    loaded += static_cast<double>(schedule.vector_width * schedule.unroll *
+                                  bytes_of(facts.fusion.values[value].type));
+  }
+  estimate.bytes_in_flight_per_sm =
+      loaded * static_cast<double>(estimate.threads * estimate.blocks_per_sm);
+  if (auto rejection = fits(estimate, limits)) {
+    rejection->subject = kName;
+    return tl::make_unexpected(*rejection);
+  }
+  return estimate;
+}
+
+Proposal propose_pointwise(const SegmentFacts& facts, const DeviceLimits& limits) {
+  Proposal proposal;
+  if (auto rejection = check_segment(facts)) {
+    proposal.rejections.push_back(*rejection);
+    return proposal;
+  }
+  const CostConstants constants;
+  constexpr int64_t kVectorBytes = 16;
+  const int64_t widest = std::max<int64_t>(kVectorBytes / facts.narrowest_tile_bytes, 1);
+  const int64_t narrowest = std::max<int64_t>(kVectorBytes / facts.widest_tile_bytes, 1);
+  std::optional<Rejection> nearest;
+  const StageList list = distribute(facts, {});
+  const Stage& stage = list.stages[0];
+  for (int64_t width = widest; width >= narrowest; width /= 2) {
+    for (const int64_t threads : {128, 256, 512}) {
+      for (int64_t unroll = 1; unroll <= kMostUnroll; unroll *= 2) {
+        Schedule schedule{.family = std::string(kName),
+                          .threads_per_row = threads,
+                          .rows_per_block = 1,
+                          .vector_width = width,
+                          .unroll = unroll};
+        set_occupancy(facts, schedule, limits);
+        auto estimate = estimate_pointwise(facts, schedule, limits);
+        if (!estimate) {
+          nearest = estimate.error();
+          continue;
+        }
+        WorkEstimate work;
+        work.bytes_read = static_cast<double>(facts.bytes_read);
+        work.bytes_written = static_cast<double>(facts.bytes_written);
+        const auto elements = static_cast<double>(facts.space.columns);
+        double accesses = 0.0;
+        double scattered = 0.0;
+        for (const ValueId value : stage.loads) {
+          const TensorAccess& access = *facts.space.find_input(value);
+          const bool element = access_kind(facts, access, schedule) == AccessKind::kElement;
+          accesses += element ? static_cast<double>(width) : 1.0;
+          // A strided element drags a 32-byte sector from L2 along, of which neighbours may use the
+          // rest later.
+          if (element && facts.is_full(value)) scattered += elements;
+        }
+        for (const size_t output : stage.outputs) {
+          const bool element =
+              access_kind(facts, facts.space.outputs[output], schedule) != AccessKind::kVector;
+          accesses += element ? static_cast<double>(width) : 1.0;
+        }
+        work.issue_slots =
+            elements * (stage.issue_slots +
+                        accesses * constants.instructions_per_access / static_cast<double>(width)) +
+            static_cast<double>(estimate->blocks * estimate->threads) * 30.0;
+        work.special = elements * stage.special_functions;
+        work.block_latency_ns = constants.block_start_ns + limits.memory_latency_ns;
+        constexpr double kSectorBytes = 32.0;
+        work.shared_bytes = scattered * kSectorBytes;  // L1 and shared memory are one data path.
+        const Prediction predicted = predict(work, *estimate, limits);
+        proposal.candidates.push_back({std::move(schedule), *estimate, predicted});
+      }
+    }
+    if (width == 1) break;
+  }
+  if (proposal.candidates.empty() && nearest) proposal.rejections.push_back(*nearest);
+  return proposal;
+}
+
+}  // namespace sinter

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "scheduler/family.h"
+
+namespace sinter {
+
+/// Pointwise: no reductions. The iteration space is one run of elements, a block takes a tile of
+/// threads x vector x unroll of them, one block per tile (measured faster than a grid-stride loop
+/// for copy-like work: benchmarks/README.md).
+///
+/// Rejects: a reduction; an output that spans only part of the iteration space (other than a
+/// scalar).
+Proposal propose_pointwise(const SegmentFacts& facts, const DeviceLimits& limits);
+
+tl::expected<ResourceEstimate, Rejection> estimate_pointwise(const SegmentFacts& facts,
+                                                             const Schedule& schedule,
+                                                             const DeviceLimits& limits);
+
+}  // namespace sinter

@@ -1,0 +1,31 @@
+#include "scheduler/family.h"
+
+#include "scheduler/families/looped.h"
+#include "scheduler/families/multi_wave.h"
+#include "scheduler/families/pointwise.h"
+
+namespace sinter {
+
+const Family* find_family(const FamilySet& families, std::string_view name) {
+  for (const Family& family : families) {
+    if (family.name == name) return &family;
+  }
+  return nullptr;
+}
+
+FamilySet scheduling_families() {
+  // Ties in predicted time go to the earlier family: the simpler one.
+  return {
+      {.name = "pointwise",
+       .propose = propose_pointwise,
+       .estimate = estimate_pointwise,
+       .lower = {}},
+      {.name = "looped", .propose = propose_looped, .estimate = estimate_looped, .lower = {}},
+      {.name = "multi_wave",
+       .propose = propose_multi_wave,
+       .estimate = estimate_multi_wave,
+       .lower = {}},
+  };
+}
+
+}  // namespace sinter

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "scheduler/decision.h"
+#include "scheduler/device_limits.h"
+#include "scheduler/resources.h"
+#include "scheduler/schedule.h"
+#include "scheduler/segment_facts.h"
+
+namespace sinter {
+
+namespace kir {
+struct Kernel;  // Defined one layer up; scheduling never looks inside.
+}
+
+/// One legal way to run a segment, with what it is expected to need and take.
+struct ProposedSchedule {
+  Schedule schedule;
+  ResourceEstimate estimate;
+  Prediction predicted;
+  friend bool operator==(const ProposedSchedule&, const ProposedSchedule&) = default;
+};
+
+/// What a family answers: candidates, or reasons why it has none. Both may be present: reasons then
+/// tell why parts of its space were left out.
+struct Proposal {
+  std::vector<ProposedSchedule> candidates;
+  std::vector<Rejection> rejections;
+};
+
+/// A kind of schedule as a plug-in: three functions under a name. A FamilySet is an ordinary value
+/// that callers extend or reduce.
+struct Family {
+  std::string name;
+  /// Offers schedules for a segment. Pure; never throws for a segment it does not like.
+  std::function<Proposal(const SegmentFacts&, const DeviceLimits&)> propose;
+  /// Estimates a schedule of this family, wherever it came from; the rejection says why it is
+  /// illegal.
+  std::function<tl::expected<ResourceEstimate, Rejection>(const SegmentFacts&, const Schedule&,
+                                                          const DeviceLimits&)>
+      estimate;
+  /// Lowers a legal schedule to kernel IR. Empty where only scheduling is wanted.
+  std::function<kir::Kernel(const SegmentFacts&, const Schedule&)> lower;
+};
+
+using FamilySet = std::vector<Family>;
+
+const Family* find_family(const FamilySet& families, std::string_view name);
+
+/// The families built in, without lowering: enough to plan. codegen/builtin_families.h has them
+/// with it.
+FamilySet scheduling_families();
+
+}  // namespace sinter

@@ -1,0 +1,541 @@
+#include "scheduler/iteration_space.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+
+namespace sinter {
+namespace {
+
+/// An axis class under construction. Classes form a union-find; a class that turned out to be a
+/// product splits in two.
+struct AxisNode {
+  int64_t size = 1;
+  uint32_t parent = 0;
+  std::optional<std::pair<uint32_t, uint32_t>> split;  ///< (outer, inner)
+};
+
+using AxisList =
+    std::vector<uint32_t>;  ///< Classes of one axis from the outermost to the innermost.
+
+class AxisClasses {
+ public:
+  uint32_t fresh(int64_t size) {
+    nodes_.push_back({size, static_cast<uint32_t>(nodes_.size()), std::nullopt});
+    return static_cast<uint32_t>(nodes_.size() - 1);
+  }
+  AxisList fresh_axis(int64_t size) { return size == 1 ? AxisList{} : AxisList{fresh(size)}; }
+
+  /// Replaces every class by its representative and every split class by its parts.
+  [[nodiscard]] AxisList resolve(const AxisList& axis) const {
+    AxisList out;
+    for (const uint32_t node : axis) append(node, out);
+    return out;
+  }
+
+  /// Makes two axes, or groups of axes, the same. False if their sizes do not divide evenly.
+  bool unify(const AxisList& a, const AxisList& b) {
+    AxisList left = resolve(a);
+    AxisList right = resolve(b);
+    while (!left.empty() && !right.empty()) {
+      const uint32_t x = left.back();
+      const uint32_t y = right.back();
+      left.pop_back();
+      right.pop_back();
+      if (x == y) continue;
+      if (nodes_[x].size == nodes_[y].size) {
+        nodes_[std::max(x, y)].parent = std::min(x, y);
+        continue;
+      }
+      const bool x_is_larger = nodes_[x].size > nodes_[y].size;
+      const uint32_t large = x_is_larger ? x : y;
+      const uint32_t small = x_is_larger ? y : x;
+      if (nodes_[small].size == 0 || nodes_[large].size % nodes_[small].size != 0) return false;
+      const uint32_t outer = fresh(nodes_[large].size / nodes_[small].size);
+      nodes_[large].split = {outer, small};
+      (x_is_larger ? left : right).push_back(outer);
+    }
+    return left.empty() && right.empty();
+  }
+
+  [[nodiscard]] int64_t size(uint32_t node) const { return nodes_[node].size; }
+
+ private:
+  [[nodiscard]] uint32_t find(uint32_t node) const {
+    while (nodes_[node].parent != node) node = nodes_[node].parent;
+    return node;
+  }
+  void append(uint32_t node, AxisList& out) const {
+    const AxisNode& representative = nodes_[find(node)];
+    if (!representative.split) {
+      if (representative.size != 1) out.push_back(find(node));
+      return;
+    }
+    append(representative.split->first, out);
+    append(representative.split->second, out);
+  }
+
+  std::vector<AxisNode> nodes_;
+};
+
+/// Strides of a value in memory, by axis class. Missing classes do not move the address.
+struct View {
+  ValueId tensor;
+  int64_t offset = 0;
+  std::map<uint32_t, int64_t> strides;
+};
+
+Rejection reject(std::string rule, ValueId at, std::string remedy) {
+  return {
+      .subject = "iteration space", .rule = std::move(rule), .at = at, .remedy = std::move(remedy)};
+}
+
+int64_t constant_size(const Extent& extent) {
+  SINTER_CHECK(extent.is_constant(), "the scheduler works on specialised fusions");
+  return extent.constant();
+}
+
+class Analysis {
+ public:
+  explicit Analysis(const Fusion& fusion) : fusion_(fusion), axes_(fusion.values.size()) {}
+
+  tl::expected<IterationSpace, Rejection> run() {
+    for (const OpId id : fusion_.op_ids()) {
+      if (auto rejection = link(fusion_.ops[id])) return tl::make_unexpected(*rejection);
+    }
+    for (const OpId id : fusion_.op_ids()) {
+      if (auto rejection = find_views(fusion_.ops[id])) return tl::make_unexpected(*rejection);
+    }
+    if (auto rejection = choose_dimensions()) return tl::make_unexpected(*rejection);
+    fill_accesses();
+    if (auto rejection = find_dependences()) return tl::make_unexpected(*rejection);
+    merge_dimensions();
+    return std::move(space_);
+  }
+
+ private:
+  // ---- Axis classes
+
+  std::vector<AxisList> fresh_axes(ValueId value) {
+    std::vector<AxisList> out;
+    for (const Extent& extent : fusion_.values[value].shape)
+      out.push_back(classes_.fresh_axis(constant_size(extent)));
+    return out;
+  }
+
+  static AxisList concatenated(const std::vector<AxisList>& axes) {
+    AxisList out;
+    for (const AxisList& axis : axes) out.insert(out.end(), axis.begin(), axis.end());
+    return out;
+  }
+
+  std::optional<Rejection> link(const Op& op) {
+    const ValueId result = op.results.front();
+    auto& out = axes_[result];
+    const auto operand_axes = [&](size_t i) -> std::vector<AxisList> {
+      return axes_[op.operands[i]];
+    };
+    std::optional<Rejection> rejection;
+    std::visit(overloaded{
+                   [&](const InputOp&) { out = fresh_axes(result); },
+                   [&](const IotaOp&) { out = fresh_axes(result); },
+                   [&](const ConstantOp&) {},
+                   [&](const ExtentOp&) {},
+                   [&](const PointwiseOp&) {
+                     out = operand_axes(0);
+                     for (size_t i = 1; i < op.operands.size(); ++i) {
+                       const auto other = operand_axes(i);
+                       for (size_t axis = 0; axis < out.size(); ++axis) {
+                         if (!classes_.unify(out[axis], other[axis])) {
+                           rejection = reject(
+                               "operands split one axis in ways that do not divide each other",
+                               result, "reshape both operands the same way");
+                         }
+                       }
+                     }
+                   },
+                   [&](const CastOp&) { out = operand_axes(0); },
+                   [&](const BroadcastOp& broadcast) {
+                     out = fresh_axes(result);
+                     const auto in = operand_axes(0);
+                     const Shape& in_shape = fusion_.values[op.operands[0]].shape;
+                     for (size_t i = 0; i < in.size(); ++i) {
+                       if (!in_shape[i].is_one())
+                         out[static_cast<size_t>(broadcast.axes[i])] = in[i];
+                     }
+                   },
+                   [&](const ReduceOp&) { rejection = link_reduction(op); },
+                   [&](const WelfordOp&) { rejection = link_reduction(op); },
+                   [&](const LogSumExpOp&) { rejection = link_reduction(op); },
+                   [&](const TakeOp& take) {
+                     out = operand_axes(0);
+                     out.erase(out.begin() + take.axis);
+                     const auto index = operand_axes(1);
+                     for (size_t axis = 0; axis < out.size(); ++axis)
+                       classes_.unify(out[axis], index[axis]);
+                   },
+                   [&](const PermuteOp& permute) {
+                     const auto in = operand_axes(0);
+                     for (const int axis : permute.order)
+                       out.push_back(in[static_cast<size_t>(axis)]);
+                   },
+                   [&](const ReshapeOp&) {
+                     out = fresh_axes(result);
+                     if (!classes_.unify(concatenated(operand_axes(0)), concatenated(out))) {
+                       rejection = reject(
+                           "a reshape regroups axes whose sizes do not divide each other", result,
+                           "split and merge whole axes, or end the fusion before the reshape");
+                     }
+                   },
+                   [&](const SliceOp&) {
+                     out = operand_axes(0);
+                     for (size_t axis = 0; axis < out.size(); ++axis) {
+                       const int64_t size = constant_size(fusion_.values[result].shape[axis]);
+                       if (size != constant_size(fusion_.values[op.operands[0]].shape[axis]))
+                         out[axis] = classes_.fresh_axis(size);
+                     }
+                   },
+               },
+               op.kind);
+    return rejection;
+  }
+
+  std::optional<Rejection> link_reduction(const Op& op) {
+    const auto in = axes_[op.operands[0]];
+    const std::vector<int>& reduced = reduced_axes(op.kind);
+    std::vector<AxisList> kept;
+    for (size_t axis = 0; axis < in.size(); ++axis) {
+      if (std::ranges::find(reduced, static_cast<int>(axis)) == reduced.end()) {
+        kept.push_back(in[axis]);
+      } else {
+        reduced_lists_.push_back({op.results.front(), in[axis]});
+      }
+    }
+    for (const ValueId result : op.results) axes_[result] = kept;
+    return std::nullopt;
+  }
+
+  // ---- Views: values that are addresses into an input rather than computed
+
+  std::optional<Rejection> find_views(const Op& op) {
+    const ValueId result = op.results.front();
+    if (std::holds_alternative<InputOp>(op.kind)) {
+      const Sizes strides = input_strides(fusion_, Binding{}, result);
+      View view{.tensor = result, .offset = 0, .strides = {}};
+      for (size_t axis = 0; axis < strides.size(); ++axis) {
+        int64_t stride = strides[axis];
+        const AxisList resolved = classes_.resolve(axes_[result][axis]);
+        for (size_t i = resolved.size(); i-- > 0;) {
+          view.strides[resolved[i]] +=
+              stride;  // A tensor whose diagonal is read walks both of its axes at once.
+          stride *= classes_.size(resolved[i]);
+        }
+      }
+      views_[result] = view;
+      return std::nullopt;
+    }
+    const bool moves = std::holds_alternative<PermuteOp>(op.kind) ||
+                       std::holds_alternative<ReshapeOp>(op.kind) ||
+                       std::holds_alternative<BroadcastOp>(op.kind);
+    if (moves && views_.contains(op.operands[0])) {
+      views_[result] = views_.at(op.operands[0]);
+      return std::nullopt;
+    }
+    const auto* slice = std::get_if<SliceOp>(&op.kind);
+    if (slice == nullptr) return std::nullopt;
+    const auto found = views_.find(op.operands[0]);
+    if (found == views_.end()) {
+      return reject(
+          "a slice takes part of a computed value", result,
+          "slice the inputs it is computed from, or make the value an output of its own fusion");
+    }
+    View view{.tensor = found->second.tensor, .offset = found->second.offset, .strides = {}};
+    for (size_t axis = 0; axis < slice->start.size(); ++axis) {
+      const AxisList in = classes_.resolve(axes_[op.operands[0]][axis]);
+      const AxisList out = classes_.resolve(axes_[result][axis]);
+      if (in == out && slice->start[axis] == 0 && slice->step[axis] == 1) {
+        for (const uint32_t node : in) view.strides[node] = stride_of(found->second, node);
+        continue;
+      }
+      // The sliced axis must be walked with one stride, or the start has no single offset.
+      int64_t stride = in.empty() ? 0 : stride_of(found->second, in.back());
+      int64_t expected = stride;
+      for (size_t i = in.size(); i-- > 0;) {
+        if (stride_of(found->second, in[i]) != expected) {
+          return reject("a slice cuts an axis that a reshape split", result,
+                        "slice before reshaping");
+        }
+        expected *= classes_.size(in[i]);
+      }
+      view.offset += slice->start[axis] * stride;
+      stride *= slice->step[axis];
+      for (size_t i = out.size(); i-- > 0;) {
+        view.strides[out[i]] = stride;
+        stride *= classes_.size(out[i]);
+      }
+    }
+    views_[result] = view;
+    return std::nullopt;
+  }
+
+  static int64_t stride_of(const View& view, uint32_t node) {
+    const auto found = view.strides.find(node);
+    return found == view.strides.end() ? 0 : found->second;
+  }
+
+  // ---- Dimensions
+
+  std::optional<Rejection> choose_dimensions() {
+    // Which classes every reduction removes: all must remove the same ones.
+    std::map<ValueId, std::vector<uint32_t>> reduced_by_op;
+    for (const auto& [result, axis] : reduced_lists_) {
+      for (const uint32_t node : classes_.resolve(axis)) reduced_by_op[result].push_back(node);
+    }
+    std::vector<uint32_t> reduced;
+    ValueId first;
+    for (auto& [result, nodes] : reduced_by_op) {
+      std::ranges::sort(nodes);
+      if (nodes.empty()) continue;  // Only axes of one element: nothing to walk.
+      if (reduced.empty()) {
+        reduced = nodes;
+        first = result;
+      } else if (nodes != reduced) {
+        return reject(fmt::format("reductions {} and {} remove different axes", first, result),
+                      result, "put reductions over different axes into fusions of their own");
+      }
+    }
+
+    // Classes to walk: those of outputs and of what is reduced.
+    std::vector<uint32_t> walked = reduced;
+    const auto walk = [&](ValueId value) {
+      for (const AxisList& axis : axes_[value]) {
+        for (const uint32_t node : classes_.resolve(axis)) {
+          if (std::ranges::find(walked, node) == walked.end()) walked.push_back(node);
+        }
+      }
+    };
+    for (const OpId id : fusion_.op_ids()) {
+      if (is_reduction(fusion_.ops[id].kind)) walk(fusion_.ops[id].operands[0]);
+    }
+    for (const ValueId output : fusion_.outputs) walk(output);
+
+    // The order follows the tensor that covers most: the first output, or for reductions the input,
+    // whose reads come first.
+    std::map<uint32_t, int64_t> order;
+    double most = -1.0;
+    const auto consider = [&](const std::map<uint32_t, int64_t>& strides) {
+      double covered = 1.0;
+      for (const uint32_t node : walked) {
+        const auto found = strides.find(node);
+        if (found != strides.end() && found->second != 0)
+          covered *= static_cast<double>(std::max<int64_t>(classes_.size(node), 1));
+      }
+      if (covered > most) {
+        most = covered;
+        order = strides;
+      }
+    };
+    const auto consider_outputs = [&] {
+      for (const ValueId output : fusion_.outputs) consider(dense_view(output).strides);
+    };
+    if (reduced.empty()) consider_outputs();
+    for (const auto& [value, view] : views_) consider(view.strides);
+    consider_outputs();
+
+    const auto rank = [&](uint32_t node) {
+      const auto found = order.find(node);
+      return found == order.end() || found->second == 0 ? std::numeric_limits<int64_t>::max()
+                                                        : found->second;
+    };
+    std::ranges::stable_sort(walked, [&](uint32_t a, uint32_t b) { return rank(a) > rank(b); });
+    const auto is_reduced = [&](uint32_t node) {
+      return std::ranges::find(reduced, node) != reduced.end();
+    };
+    for (const uint32_t node : walked) {
+      if (!reduced.empty() && !is_reduced(node)) nodes_.push_back(node);
+    }
+    space_.row_dimensions = nodes_.size();
+    for (const uint32_t node : walked) {
+      if (reduced.empty() || is_reduced(node)) nodes_.push_back(node);
+    }
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      space_.dimensions.push_back(
+          {classes_.size(nodes_[i]), !reduced.empty() && i >= space_.row_dimensions});
+    }
+    return std::nullopt;
+  }
+
+  /// An output's own dense memory, as strides by class.
+  [[nodiscard]] View dense_view(ValueId value) const {
+    View view{.tensor = value, .offset = 0, .strides = {}};
+    int64_t stride = 1;
+    for (size_t axis = axes_[value].size(); axis-- > 0;) {
+      const AxisList resolved = classes_.resolve(axes_[value][axis]);
+      for (size_t i = resolved.size(); i-- > 0;) {
+        view.strides[resolved[i]] = stride;
+        stride *= classes_.size(resolved[i]);
+      }
+    }
+    return view;
+  }
+
+  [[nodiscard]] TensorAccess access_of(ValueId value, const View& view) const {
+    TensorAccess access{
+        .value = value, .tensor = view.tensor, .offset = view.offset, .strides = {}};
+    for (const uint32_t node : nodes_) access.strides.push_back(stride_of(view, node));
+    return access;
+  }
+
+  [[nodiscard]] std::vector<int64_t> axis_weights(const AxisList& axis) const {
+    std::vector<int64_t> weights(nodes_.size(), 0);
+    const AxisList resolved = classes_.resolve(axis);
+    int64_t weight = 1;
+    for (size_t i = resolved.size(); i-- > 0;) {
+      const auto found = std::ranges::find(nodes_, resolved[i]);
+      if (found != nodes_.end()) weights[static_cast<size_t>(found - nodes_.begin())] = weight;
+      weight *= classes_.size(resolved[i]);
+    }
+    return weights;
+  }
+
+  void fill_accesses() {
+    const auto users = users_of(fusion_);
+    for (const auto& [value, view] : views_) {
+      const bool computed_with = std::ranges::any_of(users[value], [&](OpId user) {
+        return !views_.contains(fusion_.ops[user].results.front());
+      });
+      const bool is_output = std::ranges::find(fusion_.outputs, value) != fusion_.outputs.end();
+      if (computed_with || is_output) space_.inputs.push_back(access_of(value, view));
+    }
+    for (const ValueId output : fusion_.outputs) {
+      space_.outputs.push_back(access_of(output, dense_view(output)));
+      Dependence coverage;
+      for (const AxisList& axis : axes_[output]) {
+        for (const uint32_t node : classes_.resolve(axis)) mark(coverage, node);
+      }
+      space_.output_coverage.push_back(coverage);
+    }
+  }
+
+  void mark(Dependence& dependence, uint32_t node) const {
+    const auto found = std::ranges::find(nodes_, node);
+    if (found == nodes_.end()) return;
+    const bool is_row = static_cast<size_t>(found - nodes_.begin()) < space_.row_dimensions;
+    (is_row ? dependence.rows : dependence.columns) = true;
+  }
+
+  std::optional<Rejection> find_dependences() {
+    for (const OpId id : fusion_.op_ids()) {
+      const Op& op = fusion_.ops[id];
+      Dependence dependence;
+      if (const auto found = views_.find(op.results.front()); found != views_.end()) {
+        for (const auto& [node, stride] : found->second.strides) {
+          if (stride != 0) mark(dependence, node);
+        }
+      } else if (const auto* iota = std::get_if<IotaOp>(&op.kind)) {
+        const AxisList& axis = axes_[op.results.front()][static_cast<size_t>(iota->axis)];
+        for (const uint32_t node : classes_.resolve(axis)) mark(dependence, node);
+        space_.iota_weights[op.results.front()] = axis_weights(axis);
+      } else {
+        for (const ValueId operand : op.operands) {
+          dependence.rows |= space_.dependence[operand].rows;
+          dependence.columns |= space_.dependence[operand].columns;
+        }
+      }
+      if (is_reduction(op.kind)) dependence.columns = false;
+      if (const auto* take = std::get_if<TakeOp>(&op.kind)) {
+        if (auto rejection = check_take(op, *take)) return rejection;
+        dependence = space_.dependence[op.operands[1]];
+        dependence.rows |= space_.dependence[op.operands[0]].rows;
+      }
+      for (const ValueId result : op.results) space_.dependence[result] = dependence;
+    }
+    return std::nullopt;
+  }
+
+  /// A gather is walked when the gathered axis is all of the columns (the index then replaces the
+  /// column), or when x is a view whose gathered axis is walked by nothing else.
+  std::optional<Rejection> check_take(const Op& op, const TakeOp& take) {
+    const AxisList axis = classes_.resolve(axes_[op.operands[0]][static_cast<size_t>(take.axis)]);
+    std::vector<uint32_t> columns(nodes_.begin() + static_cast<ptrdiff_t>(space_.row_dimensions),
+                                  nodes_.end());
+    AxisList sorted = axis;
+    std::ranges::sort(sorted);
+    std::ranges::sort(columns);
+    const bool has_columns =
+        space_.row_dimensions < nodes_.size() && space_.dimensions.back().reduced;
+    if (!has_columns || sorted != columns) {
+      return reject(
+          "a take picks along an axis that is not the reduced one", op.results.front(),
+          "reduce over the gathered axis in the same fusion, or gather in a fusion of its own");
+    }
+    space_.take_weights[op.results.front()] =
+        axis_weights(axes_[op.operands[0]][static_cast<size_t>(take.axis)]);
+    return std::nullopt;
+  }
+
+  /// Merges neighbours that every tensor walks as one.
+  void merge_dimensions() {
+    const auto collapses = [](const std::vector<int64_t>& strides, size_t outer,
+                              int64_t inner_size) {
+      return strides[outer] == strides[outer + 1] * inner_size;
+    };
+    for (size_t i = 0; i + 1 < space_.dimensions.size();) {
+      const int64_t inner_size = space_.dimensions[i + 1].size;
+      bool mergeable = space_.dimensions[i].reduced == space_.dimensions[i + 1].reduced &&
+                       i + 1 != space_.row_dimensions;
+      const auto check = [&](const std::vector<int64_t>& strides) {
+        mergeable = mergeable && (strides.empty() || collapses(strides, i, inner_size));
+      };
+      for (const TensorAccess& access : space_.inputs) check(access.strides);
+      for (const TensorAccess& access : space_.outputs) check(access.strides);
+      for (const ValueId value : fusion_.value_ids()) {
+        check(std::as_const(space_.iota_weights)[value]);
+        check(std::as_const(space_.take_weights)[value]);
+      }
+      if (!mergeable) {
+        ++i;
+        continue;
+      }
+      const auto drop = [&](std::vector<int64_t>& strides) {
+        if (!strides.empty()) strides.erase(strides.begin() + static_cast<ptrdiff_t>(i));
+      };
+      for (TensorAccess& access : space_.inputs) drop(access.strides);
+      for (TensorAccess& access : space_.outputs) drop(access.strides);
+      for (const ValueId value : fusion_.value_ids()) {
+        if (!std::as_const(space_.iota_weights)[value].empty()) drop(space_.iota_weights[value]);
+        if (!std::as_const(space_.take_weights)[value].empty()) drop(space_.take_weights[value]);
+      }
+      space_.dimensions[i + 1].size *= space_.dimensions[i].size;
+      space_.dimensions.erase(space_.dimensions.begin() + static_cast<ptrdiff_t>(i));
+      if (i < space_.row_dimensions) --space_.row_dimensions;
+    }
+    for (size_t i = 0; i < space_.dimensions.size(); ++i) {
+      (i < space_.row_dimensions ? space_.rows : space_.columns) *= space_.dimensions[i].size;
+    }
+  }
+
+  const Fusion& fusion_;
+  AxisClasses classes_;
+  IdMap<ValueId, std::vector<AxisList>> axes_;
+  std::vector<std::pair<ValueId, AxisList>> reduced_lists_;
+  std::map<ValueId, View> views_;
+  std::vector<uint32_t> nodes_;  ///< Class of each dimension.
+  IterationSpace space_;
+};
+
+}  // namespace
+
+const TensorAccess* IterationSpace::find_input(ValueId value) const {
+  for (const TensorAccess& access : inputs) {
+    if (access.value == value) return &access;
+  }
+  return nullptr;
+}
+
+tl::expected<IterationSpace, Rejection> iteration_space(const Fusion& fusion) {
+  return Analysis(fusion).run();
+}
+
+}  // namespace sinter

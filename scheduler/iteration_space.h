@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fusion_ir/fusion.h"
+#include "scheduler/decision.h"
+
+namespace sinter {
+
+/// One loop of the iteration space. Axes that iterate together in all values are one class;
+/// adjacent classes that every tensor walks as one merge into one dimension.
+struct Dimension {
+  int64_t size = 1;
+  bool reduced = false;
+  friend bool operator==(const Dimension&, const Dimension&) = default;
+};
+
+/// How a value that lives in memory is addressed from the loops: element offset + sum of coordinate
+/// * stride.
+struct TensorAccess {
+  ValueId value;   ///< An input, a view of an input, or an output.
+  ValueId tensor;  ///< The input or output that holds the memory.
+  int64_t offset = 0;
+  std::vector<int64_t> strides;  ///< Per dimension of the space; 0 where the value does not vary.
+  friend bool operator==(const TensorAccess&, const TensorAccess&) = default;
+};
+
+/// Where a value varies.
+struct Dependence {
+  bool rows = false;     ///< Along a kept dimension.
+  bool columns = false;  ///< Along a reduced dimension.
+  friend bool operator==(const Dependence&, const Dependence&) = default;
+};
+
+/// The loops of a segment and how its tensors are walked. Kept dimensions come first ("rows"),
+/// reduced ones after ("columns"), each from the outermost to the innermost. A segment without
+/// reductions has all its dimensions in `columns`, so that its elements are one row.
+struct IterationSpace {
+  std::vector<Dimension> dimensions;
+  size_t row_dimensions = 0;          ///< The first so many are kept.
+  int64_t rows = 1;                   ///< Product of the kept sizes.
+  int64_t columns = 1;                ///< Product of the reduced sizes.
+  std::vector<TensorAccess> inputs;   ///< Values read from memory: inputs and views of them.
+  std::vector<TensorAccess> outputs;  ///< In the order of the fusion's outputs.
+  IdMap<ValueId, Dependence> dependence;
+  /// For outputs: whether the shape itself covers the dimensions. A row output is stored once per
+  /// row.
+  std::vector<Dependence> output_coverage;
+  /// Dimension that an iota counts along: coordinate = sum of coordinate * weight over the
+  /// dimensions.
+  IdMap<ValueId, std::vector<int64_t>> iota_weights;
+  /// For a `take` result: weights as above for the axis it indexes, so that a column coordinate can
+  /// be replaced by the index.
+  IdMap<ValueId, std::vector<int64_t>> take_weights;
+
+  [[nodiscard]] const TensorAccess* find_input(ValueId value) const;
+  friend bool operator==(const IterationSpace&, const IterationSpace&) = default;
+};
+
+/// Derives the iteration space of a specialised fusion (all extents constant). The failing side
+/// says what no family can walk: a reshape that does not split evenly, reductions over different
+/// axes, a slice or gather of a computed value along the wrong axis.
+tl::expected<IterationSpace, Rejection> iteration_space(const Fusion& fusion);
+
+}  // namespace sinter

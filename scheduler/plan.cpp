@@ -1,0 +1,236 @@
+#include "scheduler/plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "fusion_ir/pipeline.h"
+#include "fusion_ir/verifier.h"
+
+namespace sinter {
+namespace {
+
+std::string describe(const Schedule& schedule) {
+  std::string residency;
+  if (!schedule.persistent.empty())
+    residency = fmt::format(", row in {}", text_of(schedule.persistent.front().residency));
+  return fmt::format("{}: {} threads/row x {} rows/block, vector {}, unroll {}{}", schedule.family,
+                     schedule.threads_per_row, schedule.rows_per_block, schedule.vector_width,
+                     schedule.unroll, residency);
+}
+
+std::string limiting_part(const Prediction& predicted) {
+  const std::pair<double, const char*> parts[] = {{predicted.memory_us, "memory"},
+                                                  {predicted.issue_us, "instruction issue"},
+                                                  {predicted.special_us, "special functions"},
+                                                  {predicted.shared_us, "shared memory"}};
+  const auto largest = std::ranges::max_element(parts);
+  if (predicted.exposed_us > largest->first)
+    return fmt::format("waits {:.1f} us", predicted.exposed_us + largest->first);
+  return fmt::format("{} {:.1f} us", largest->second, largest->first);
+}
+
+/// Orders candidates: the best of the simplest family within kTieShare of the best comes first, the
+/// others by predicted time.
+void rank(std::vector<ProposedSchedule>& candidates, const FamilySet& families) {
+  const auto family_rank = [&](const ProposedSchedule& candidate) {
+    for (size_t i = 0; i < families.size(); ++i) {
+      if (families[i].name == candidate.schedule.family) return i;
+    }
+    return families.size();
+  };
+  std::ranges::stable_sort(candidates, [](const ProposedSchedule& a, const ProposedSchedule& b) {
+    return a.predicted.total_us < b.predicted.total_us;
+  });
+  if (candidates.empty()) return;
+  const double tie = candidates.front().predicted.total_us * (1.0 + kTieShare);
+  auto best = candidates.begin();
+  for (auto it = candidates.begin(); it != candidates.end() && it->predicted.total_us <= tie;
+       ++it) {
+    if (family_rank(*it) < family_rank(*best)) best = it;
+  }
+  std::rotate(candidates.begin(), best, best + 1);
+}
+
+Decision schedule_decision(const SegmentPlan& segment, const std::vector<Rejection>& rejections) {
+  Decision decision{.question = "which schedule runs the segment"};
+  // The best of each family, and the runners-up of the chosen one.
+  std::vector<std::string> shown;
+  constexpr size_t kShownPerFamily = 3;
+  for (const ProposedSchedule& candidate : segment.candidates) {
+    const auto count = static_cast<size_t>(std::ranges::count(shown, candidate.schedule.family));
+    if (count >= kShownPerFamily) continue;
+    shown.push_back(candidate.schedule.family);
+    decision.candidates.push_back({.what = describe(candidate.schedule),
+                                   .predicted = candidate.predicted,
+                                   .legal = true,
+                                   .because = limiting_part(candidate.predicted)});
+  }
+  for (const Rejection& rejection : rejections) {
+    decision.candidates.push_back(
+        {.what = rejection.subject, .legal = false, .because = text_of(rejection)});
+  }
+  const ProposedSchedule& chosen = segment.chosen();
+  decision.chosen = describe(chosen.schedule);
+  const auto best = std::ranges::min_element(
+      segment.candidates, {},
+      [](const ProposedSchedule& candidate) { return candidate.predicted.total_us; });
+  decision.because = fmt::format("predicted {:.1f} us, bound by {}", chosen.predicted.total_us,
+                                 limiting_part(chosen.predicted));
+  if (best->predicted.total_us < chosen.predicted.total_us) {
+    decision.because +=
+        fmt::format("; {} at {:.1f} us is within {:.0f} %, and the simpler family wins",
+                    describe(best->schedule), best->predicted.total_us, kTieShare * 100.0);
+  }
+  return decision;
+}
+
+Decision persistence_decision(const SegmentFacts& facts) {
+  Decision decision{.question = "what is kept from one stage to the next"};
+  for (const ValueId value : facts.persistent) {
+    decision.candidates.push_back(
+        {.what = fmt::format("{}", value),
+         .because =
+             fmt::format("{} bytes per element", bytes_of(facts.fusion.values[value].type))});
+  }
+  decision.chosen =
+      facts.persistent.empty() ? "nothing" : fmt::format("{}", fmt::join(facts.persistent, ", "));
+  decision.because =
+      facts.persistent.empty()
+          ? "no value is needed on both sides of a row barrier"
+          : fmt::format(
+                "minimum cut: {} bytes per element, everything else is computed again from it",
+                facts.persistent_bytes_per_column);
+  return decision;
+}
+
+Error unsupported(const std::vector<Rejection>& rejections, std::string message) {
+  Error error{.kind = ErrorKind::kUnsupported, .message = std::move(message)};
+  for (const Rejection& rejection : rejections) {
+    error.log += fmt::format("{}  {}", error.log.empty() ? "" : "\n", text_of(rejection));
+    if (rejection.at.valid()) error.values.push_back(rejection.at);
+    if (error.remedy.empty()) error.remedy = rejection.remedy;
+  }
+  return error;
+}
+
+Result<ProposedSchedule> pinned_schedule(const SegmentFacts& facts, const DeviceLimits& limits,
+                                         const PlanOptions& options) {
+  const Schedule& schedule = *options.pin.schedule;
+  const Family* family = find_family(options.families, schedule.family);
+  if (family == nullptr) {
+    return fail(
+        {.kind = ErrorKind::kInvalidArgument,
+         .message = fmt::format(
+             "the pinned schedule names the family '{}', which is not in the set", schedule.family),
+         .remedy = "add the family to PlanOptions::families"});
+  }
+  const auto estimate = family->estimate(facts, schedule, limits);
+  if (!estimate) {
+    const Rejection& rejection = estimate.error();
+    Error error{.kind = ErrorKind::kResourceExhausted,
+                .message = fmt::format("the pinned schedule is refused: {}", text_of(rejection)),
+                .remedy = rejection.remedy,
+                .measured = std::llround(rejection.value),
+                .limit = std::llround(rejection.limit)};
+    if (rejection.at.valid()) error.values.push_back(rejection.at);
+    return fail(std::move(error));
+  }
+  return ProposedSchedule{schedule, *estimate, Prediction{}};
+}
+
+}  // namespace
+
+bool SchedulePin::matches(const Schedule& candidate) const {
+  if (family && candidate.family != *family) return false;
+  if (threads_per_row && candidate.threads_per_row != *threads_per_row) return false;
+  if (rows_per_block && candidate.rows_per_block != *rows_per_block) return false;
+  if (vector_width && candidate.vector_width != *vector_width) return false;
+  if (unroll && candidate.unroll != *unroll) return false;
+  if (!residency) return true;
+  return std::ranges::all_of(candidate.persistent, [&](const PersistentValue& value) {
+    return value.residency == *residency;
+  });
+}
+
+std::string SchedulePin::text() const {
+  std::string out;
+  const auto add = [&](std::string_view name, const auto& field) {
+    if (field) out += fmt::format("{}{} {}", out.empty() ? "" : ", ", name, *field);
+  };
+  add("family", family);
+  add("threads_per_row", threads_per_row);
+  add("rows_per_block", rows_per_block);
+  add("vector_width", vector_width);
+  add("unroll", unroll);
+  if (residency) out += fmt::format("{}residency {}", out.empty() ? "" : ", ", text_of(*residency));
+  return out;
+}
+
+Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const DeviceLimits& limits,
+                  const PlanOptions& options) {
+  if (const auto violations = verify(fusion); !violations.empty()) {
+    Error error{.kind = ErrorKind::kInvalidFusion,
+                .message = fmt::format("the fusion '{}' breaks {} invariant(s)", fusion.name,
+                                       violations.size()),
+                .remedy = "build it with FusionBuilder or parse_fusion, which check as they go"};
+    for (const Violation& violation : violations) {
+      error.log += fmt::format("{}  {}", error.log.empty() ? "" : "\n", violation.message);
+      if (violation.value.valid()) error.values.push_back(violation.value);
+      if (violation.op.valid()) error.ops.push_back(violation.op);
+    }
+    return fail(std::move(error));
+  }
+  auto binding = bind_extents(fusion, extents);
+  if (!binding) return fail(binding.error());
+
+  Plan out{.fusion = specialize(fusion, *binding),
+           .binding = *binding,
+           .limits = limits,
+           .segments = {},
+           .decisions = {},
+           .rejections = {}};
+  if (options.simplify) out.fusion = simplify(out.fusion);
+
+  auto facts = analyse(out.fusion);
+  if (!facts)
+    return fail(unsupported({facts.error()},
+                            fmt::format("no family can walk the fusion '{}'", fusion.name)));
+  SegmentPlan segment{.facts = std::move(*facts), .candidates = {}};
+
+  if (options.pin.schedule) {
+    auto pinned = pinned_schedule(segment.facts, limits, options);
+    if (!pinned) return fail(pinned.error());
+    segment.candidates.push_back(std::move(*pinned));
+  } else {
+    for (const Family& family : options.families) {
+      Proposal proposal = family.propose(segment.facts, limits);
+      for (ProposedSchedule& candidate : proposal.candidates)
+        segment.candidates.push_back(std::move(candidate));
+      for (Rejection& rejection : proposal.rejections)
+        out.rejections.push_back(std::move(rejection));
+    }
+    if (segment.candidates.empty()) {
+      return fail(unsupported(
+          out.rejections, fmt::format("no schedule family takes the fusion '{}'", fusion.name)));
+    }
+    const size_t offered = segment.candidates.size();
+    std::erase_if(segment.candidates, [&](const ProposedSchedule& candidate) {
+      return !options.pin.matches(candidate.schedule);
+    });
+    if (segment.candidates.empty()) {
+      Error error = unsupported(
+          out.rejections,
+          fmt::format("none of {} legal schedules has the pinned {}", offered, options.pin.text()));
+      error.kind = ErrorKind::kResourceExhausted;
+      error.remedy = "loosen the pin; `sinter explain` lists the candidates";
+      return fail(std::move(error));
+    }
+    rank(segment.candidates, options.families);
+  }
+  out.decisions.push_back(persistence_decision(segment.facts));
+  out.decisions.push_back(schedule_decision(segment, out.rejections));
+  out.segments.push_back(std::move(segment));
+  return out;
+}
+
+}  // namespace sinter

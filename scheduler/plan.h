@@ -1,0 +1,68 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fusion_ir/fusion.h"
+#include "scheduler/decision.h"
+#include "scheduler/device_limits.h"
+#include "scheduler/family.h"
+
+namespace sinter {
+
+/// Fields of a schedule a user insists on. What is left empty, the scheduler chooses. A pin that no
+/// legal schedule meets is an error, never a silent change.
+struct SchedulePin {
+  std::optional<Schedule> schedule{};  ///< The whole schedule; the other fields are then ignored.
+  std::optional<std::string> family{};
+  std::optional<int64_t> threads_per_row{};
+  std::optional<int64_t> rows_per_block{};
+  std::optional<int64_t> vector_width{};
+  std::optional<int64_t> unroll{};
+  std::optional<Residency> residency{};  ///< Of every persistent value.
+
+  [[nodiscard]] bool matches(const Schedule& candidate) const;
+  [[nodiscard]] std::string text() const;
+};
+
+struct PlanOptions {
+  FamilySet families = scheduling_families();
+  SchedulePin pin{};
+  bool simplify = true;  ///< Run the simplification passes first.
+};
+
+/// One kernel to be: the segment's facts and its candidates, best first.
+struct SegmentPlan {
+  SegmentFacts facts;
+  std::vector<ProposedSchedule>
+      candidates;  ///< candidates[0] is chosen; the rest serve re-planning and `explain`.
+  [[nodiscard]] const ProposedSchedule& chosen() const { return candidates.front(); }
+};
+
+/// What will run, and why. Values ids in it are those of `fusion`, the simplified and specialised
+/// graph.
+struct Plan {
+  Fusion fusion;
+  Binding binding;  ///< Of the original graph's symbols.
+  DeviceLimits limits;
+  std::vector<SegmentPlan> segments;
+  std::vector<Decision> decisions;
+  std::vector<Rejection> rejections;  ///< Of families that offered nothing.
+};
+
+/// Plans a fusion for a device. A pure function: equal arguments give equal plans, in every
+/// process.
+///
+/// Errors: InvalidFusion (the verifier's findings), InvalidArgument (extents), Unsupported (no
+/// family takes the graph; every rejection is listed), ResourceExhausted (a pinned schedule that
+/// breaks a budget).
+Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const DeviceLimits& limits,
+                  const PlanOptions& options = {});
+
+/// Candidates within this share of the best predicted time count as equal; the simpler family then
+/// wins, in the order of the set. The cost model's error is larger than this (benchmarks/results/),
+/// so a smaller difference means nothing.
+inline constexpr double kTieShare = 0.03;
+
+}  // namespace sinter

@@ -1,0 +1,324 @@
+#include "scheduler/row_estimate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace sinter {
+namespace {
+
+constexpr int64_t kWarp = 32;
+constexpr int64_t kRegisterBytes = 4;
+
+// Register model, fitted to ptxas 13.0 for sm_90a over the canned fusions: see
+// tests/scheduler/register_estimate_test.cpp.
+constexpr double kBaseRegisters = 14.0;  ///< Thread and row coordinates, loop state.
+constexpr double kRegistersPerPointer =
+    1.5;  ///< 64-bit address of each tensor; some are folded or rematerialised.
+constexpr double kRegistersPerAccumulator = 1.0;
+constexpr double kLoadShare = 0.9;  ///< Share of a chunk's loaded words alive at once.
+constexpr double kInterleavedElements =
+    4.0;                                 ///< Elements whose temporaries overlap after unrolling.
+constexpr double kCollectedShare = 0.5;  ///< Share of a collected output vector alive at once.
+
+int64_t words_of(int64_t elements, int64_t bytes) {
+  return (elements * bytes + kRegisterBytes - 1) / kRegisterBytes;
+}
+
+/// 32-bit words of one thread's loads that are not kept, per batch of a stage.
+int64_t loaded_words(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule) {
+  int64_t words = 0;
+  for (const ValueId value : stage.loads) {
+    if (std::ranges::any_of(schedule.persistent, [&](const PersistentValue& kept) {
+          return kept.value == value && kept.residency == Residency::kRegister;
+        })) {
+      continue;
+    }
+    const TensorAccess& access = *facts.space.find_input(value);
+    const bool uniform = access_kind(facts, access, schedule) == AccessKind::kUniform;
+    words +=
+        words_of(uniform ? 1 : schedule.vector_width, bytes_of(facts.fusion.values[value].type));
+  }
+  return words;
+}
+
+int64_t kept_words(const SegmentFacts& facts, const Schedule& schedule, Residency residency) {
+  int64_t words = 0;
+  for (const PersistentValue& kept : schedule.persistent) {
+    if (kept.residency != residency) continue;
+    words += batch_count(facts, schedule) *
+             words_of(schedule.vector_width, bytes_of(facts.fusion.values[kept.value].type));
+  }
+  return words;
+}
+
+/// Full tensors a stage reads from memory although an earlier stage read them too.
+double reread_bytes(const SegmentFacts& facts, const StageList& list) {
+  std::set<ValueId> seen;
+  double bytes = 0.0;
+  for (const Stage& stage : list.stages) {
+    for (const ValueId value : stage.loads) {
+      const ValueId tensor = facts.space.find_input(value)->tensor;
+      if (!seen.insert(tensor).second && facts.is_full(value)) {
+        bytes += static_cast<double>(facts.space.rows) * static_cast<double>(facts.space.columns) *
+                 static_cast<double>(bytes_of(facts.fusion.values[value].type));
+      }
+    }
+  }
+  return bytes;
+}
+
+bool is_power_of_two(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
+
+}  // namespace
+
+int64_t estimate_registers(const SegmentFacts& facts, const Schedule& schedule,
+                           const StageList& list) {
+  double registers = kBaseRegisters;
+  registers += kRegistersPerPointer *
+               static_cast<double>(facts.fusion.inputs.size() + facts.fusion.outputs.size());
+  double widest_stage = 0.0;
+  for (const Stage& stage : list.stages) {
+    double words =
+        kLoadShare * static_cast<double>(loaded_words(facts, stage, schedule) * schedule.unroll);
+    words += kInterleavedElements * static_cast<double>(stage.live_values) * 0.5;
+    for (const size_t output : stage.outputs) {
+      const int64_t bytes =
+          bytes_of(compute_type(facts.fusion.values[facts.fusion.outputs[output]].type));
+      words += kCollectedShare * static_cast<double>(words_of(schedule.vector_width, bytes));
+    }
+    for (const OpId reduction : stage.reductions) {
+      for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[reduction])) {
+        words += kRegistersPerAccumulator * static_cast<double>(words_of(1, bytes_of(type)));
+      }
+    }
+    widest_stage = std::max(widest_stage, words);
+  }
+  registers +=
+      widest_stage + static_cast<double>(kept_words(facts, schedule, Residency::kRegister));
+  return static_cast<int64_t>(std::ceil(registers));
+}
+
+ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedule& schedule,
+                                        const DeviceLimits& limits) {
+  const StageList list = distribute(facts, schedule.persistent);
+  ResourceEstimate estimate;
+  estimate.threads = schedule.threads_per_block();
+  estimate.registers = estimate_registers(facts, schedule, list);
+  estimate.shared_bytes = row_shared_bytes(facts, schedule);
+  estimate.blocks = (facts.space.rows + schedule.rows_per_block - 1) / schedule.rows_per_block;
+  complete(estimate, limits, schedule.min_blocks_per_sm);
+  // Loads a thread issues before it waits: its kept inputs all at once, else one chunk.
+  const int64_t kept = kept_words(facts, schedule, Residency::kRegister);
+  const int64_t chunk =
+      list.stages.empty() ? 0 : loaded_words(facts, list.stages[0], schedule) * schedule.unroll;
+  estimate.bytes_in_flight_per_sm = static_cast<double>((kept + chunk) * kRegisterBytes *
+                                                        estimate.threads * estimate.blocks_per_sm);
+  return estimate;
+}
+
+WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedule,
+                               const ResourceEstimate& estimate, const DeviceLimits& limits) {
+  const CostConstants constants;
+  const StageList list = distribute(facts, schedule.persistent);
+  const auto rows = static_cast<double>(facts.space.rows);
+  const auto columns = static_cast<double>(facts.space.columns);
+  WorkEstimate work;
+  work.bytes_read = static_cast<double>(facts.bytes_read);
+  work.bytes_written = static_cast<double>(facts.bytes_written);
+
+  // A second read hits L2 when the rows in flight fit there; half of L2 is the other tensors'.
+  const double again = reread_bytes(facts, list);
+  const double rows_in_flight =
+      static_cast<double>(estimate.blocks_per_sm * limits.sm_count * schedule.rows_per_block);
+  const double footprint = rows_in_flight * columns * static_cast<double>(facts.widest_tile_bytes);
+  const double l2_share = static_cast<double>(limits.l2_bytes) / 2.0;
+  const double missing = footprint <= l2_share ? 0.0 : 1.0 - l2_share / footprint;
+  work.bytes_read += again * missing;
+
+  // Threads whose lanes lie past the row still issue.
+  const auto reach = static_cast<double>(schedule.threads_per_row * schedule.vector_width);
+  const auto batches = static_cast<double>(batch_count(facts, schedule));
+  const double padded = rows * batches * reach;
+  work.block_latency_ns = constants.block_start_ns;
+  const bool resident = std::ranges::any_of(schedule.persistent, [](const PersistentValue& kept) {
+    return kept.residency != Residency::kReload;
+  });
+  const auto unroll = static_cast<double>(schedule.unroll);
+  for (size_t s = 0; s < list.stages.size(); ++s) {
+    const Stage& stage = list.stages[s];
+    double accesses = 0.0;
+    for (const ValueId value : stage.loads) {
+      const bool vector =
+          access_kind(facts, *facts.space.find_input(value), schedule) != AccessKind::kElement;
+      accesses += vector ? 1.0 : static_cast<double>(schedule.vector_width);
+    }
+    for (const size_t output : stage.outputs) {
+      const bool vector =
+          access_kind(facts, facts.space.outputs[output], schedule) == AccessKind::kVector;
+      accesses += vector ? 1.0 : static_cast<double>(schedule.vector_width);
+    }
+    const double per_element = stage.issue_slots + accesses * constants.instructions_per_access /
+                                                       static_cast<double>(schedule.vector_width);
+    work.issue_slots += padded * per_element;
+    work.special += padded * stage.special_functions;
+    for (const PersistentValue& kept : schedule.persistent) {
+      if (kept.residency == Residency::kShared) {
+        work.shared_bytes +=
+            padded * static_cast<double>(bytes_of(facts.fusion.values[kept.value].type));
+      }
+    }
+
+    // Waits: a resident row waits for memory once, a looped one at every chunk of every stage.
+    const bool reads_full =
+        std::ranges::any_of(stage.loads, [&](ValueId value) { return facts.is_full(value); });
+    if (reads_full) {
+      const double chunks = resident && kept_words(facts, schedule, Residency::kRegister) > 0
+                                ? 1.0
+                                : std::ceil(batches / unroll);
+      // After the first stage the row comes from L2 when it fits.
+      const double latency =
+          s == 0 || missing > 0.0 ? limits.memory_latency_ns : constants.cache_latency_ns;
+      work.block_latency_ns += chunks * latency;
+    } else if (!stage.loads.empty()) {
+      work.block_latency_ns += constants.cache_latency_ns;
+    }
+    if (!stage.reductions.empty()) {
+      work.block_latency_ns += schedule.threads_per_row > kWarp ? constants.block_exchange_ns
+                                                                : constants.warp_exchange_ns;
+    }
+    // The block's own instructions, when it has its share of the SM's issue slots.
+    const double block_instructions =
+        static_cast<double>(schedule.rows_per_block) * batches * reach * per_element / kWarp;
+    const double clocks = block_instructions / limits.issue_per_clock *
+                          static_cast<double>(std::max<int64_t>(estimate.blocks_per_sm, 1));
+    work.block_latency_ns += clocks / limits.clock_mhz * 1000.0;
+  }
+  work.issue_slots += static_cast<double>(estimate.blocks * estimate.threads) * 60.0;
+  return work;
+}
+
+std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Schedule& schedule,
+                                            const DeviceLimits& limits) {
+  const auto broken = [&](std::string rule, int64_t value, int64_t limit, std::string unit,
+                          std::string remedy) {
+    return Rejection{.subject = schedule.family,
+                     .rule = std::move(rule),
+                     .value = static_cast<double>(value),
+                     .limit = static_cast<double>(limit),
+                     .unit = std::move(unit),
+                     .remedy = std::move(remedy)};
+  };
+  if (!is_power_of_two(schedule.threads_per_row) ||
+      schedule.threads_per_row > limits.threads_per_block) {
+    return broken("threads per row must be a power of two within the block limit",
+                  schedule.threads_per_row, limits.threads_per_block, "threads",
+                  "use 1, 2, 4, ... 1024");
+  }
+  if (schedule.rows_per_block < 1 || schedule.threads_per_block() > limits.threads_per_block) {
+    return broken("the block has more threads than the device runs", schedule.threads_per_block(),
+                  limits.threads_per_block, "threads", "use fewer rows per block");
+  }
+  if (schedule.threads_per_block() % kWarp != 0) {
+    return broken("the block is not made of whole warps", schedule.threads_per_block(), kWarp,
+                  "threads", "make threads_per_row x rows_per_block a multiple of 32");
+  }
+  if (schedule.unroll < 1)
+    return broken("unroll must be positive", schedule.unroll, 1, "batches", "use unroll 1");
+  if (schedule.min_blocks_per_sm < 1 || schedule.min_blocks_per_sm > limits.blocks_per_sm) {
+    return broken("the promised blocks per multiprocessor are out of range",
+                  schedule.min_blocks_per_sm, limits.blocks_per_sm, "blocks",
+                  "use 1 ... blocks_per_sm of the device");
+  }
+  if (auto rejection = check_row_access(facts, schedule)) return rejection;
+  for (const PersistentValue& kept : schedule.persistent) {
+    const bool known = kept.value.index < facts.fusion.values.size();
+    if (!known || !facts.is_full(kept.value)) {
+      Rejection rejection = broken("a persistent value does not vary along the row", 0, 0, "",
+                                   "keep values that have an element for every row and column");
+      rejection.at = kept.value;
+      return rejection;
+    }
+    if (kept.residency == Residency::kReload && !facts.is_read(kept.value)) {
+      Rejection rejection =
+          broken("only inputs can be read again", 0, 0, "", "keep the value, or leave it out");
+      rejection.at = kept.value;
+      return rejection;
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<RowVector> row_vectors(const SegmentFacts& facts) {
+  constexpr int64_t kVectorBytes = 16;
+  std::vector<RowVector> vectors;
+  const int64_t widest = kVectorBytes / facts.narrowest_tile_bytes;
+  const int64_t narrowest = std::max<int64_t>(kVectorBytes / facts.widest_tile_bytes, 1);
+  for (int64_t width = widest; width >= narrowest && width > 1; width /= 2) {
+    const bool aligned = facts.space.columns % width == 0;
+    bool whole = aligned;
+    if (aligned) {
+      // Rows may be padded or offset: the mode is worth it if some full tensor gets whole vectors.
+      const Schedule probe{.vector_width = width, .row_access = RowAccess::kAligned};
+      const TensorAccess* reference = shift_reference(facts);
+      whole = reference == nullptr || access_kind(facts, *reference, probe) == AccessKind::kVector;
+    }
+    if (whole) {
+      vectors.push_back({width, RowAccess::kAligned});
+    } else if (shift_reference(facts) != nullptr && facts.space.columns >= 2 * width) {
+      vectors.push_back({width, RowAccess::kShifted});
+    }
+  }
+  if (vectors.empty()) {
+    for (int64_t width = narrowest / 2; width > 1; width /= 2) {
+      if (facts.space.columns % width == 0) {
+        vectors.push_back({width, RowAccess::kAligned});
+        break;
+      }
+    }
+  }
+  if (vectors.empty()) vectors.push_back({1, RowAccess::kScalar});
+  return vectors;
+}
+
+void set_occupancy(const SegmentFacts& facts, Schedule& schedule, const DeviceLimits& limits) {
+  const StageList list = distribute(facts, schedule.persistent);
+  const int64_t registers =
+      std::min(estimate_registers(facts, schedule, list), limits.registers_per_thread);
+  schedule.min_blocks_per_sm =
+      std::max<int64_t>(1, resident_blocks(limits, schedule.threads_per_block(), registers,
+                                           row_shared_bytes(facts, schedule)));
+}
+
+std::vector<Rejection> check_row_segment(const SegmentFacts& facts, std::string_view family) {
+  std::vector<Rejection> rejections;
+  if (!facts.has_reduction()) {
+    rejections.push_back({.subject = std::string(family),
+                          .rule = "the segment reduces nothing, so no row has to be held together",
+                          .value = 0,
+                          .limit = 1,
+                          .unit = "reductions",
+                          .remedy = "the pointwise family takes it"});
+    return rejections;
+  }
+  for (const TensorAccess& access : facts.space.inputs) {
+    if (!facts.is_full(access.value)) continue;
+    const size_t first = facts.space.row_dimensions;
+    if (facts.space.dimensions.size() == first || facts.space.columns <= 1) continue;
+    const int64_t stride = access.strides.back();
+    if (stride > 1 && facts.space.row_dimensions > 0 && access.strides[first - 1] == 1) {
+      rejections.push_back({.subject = std::string(family),
+                            .rule = "the reduced axis is not the contiguous one",
+                            .value = static_cast<double>(stride),
+                            .limit = 1,
+                            .unit = "elements of stride",
+                            .at = access.value,
+                            .remedy = "column reductions need a family of their own; transpose the "
+                                      "input, or run it elsewhere"});
+      return rejections;
+    }
+  }
+  return rejections;
+}
+
+}  // namespace sinter

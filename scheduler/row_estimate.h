@@ -1,0 +1,42 @@
+#pragma once
+
+#include "scheduler/cost_model.h"
+#include "scheduler/row_schedule.h"
+
+namespace sinter {
+
+/// Registers per thread a row or pointwise schedule is expected to take without a cap. Calibrated
+/// against ptxas over the canned fusions; tests/scheduler/register_estimate_test.cpp reports the
+/// error.
+int64_t estimate_registers(const SegmentFacts& facts, const Schedule& schedule,
+                           const StageList& list);
+
+/// Resources of a row schedule whose fields are legal.
+ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedule& schedule,
+                                        const DeviceLimits& limits);
+
+/// Work of a row schedule, for the cost model.
+WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedule,
+                               const ResourceEstimate& estimate, const DeviceLimits& limits);
+
+/// Checks the fields every row schedule shares: powers of two, vector and access mode, persistent
+/// values that exist.
+std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Schedule& schedule,
+                                            const DeviceLimits& limits);
+
+/// Vector widths worth trying for the tensors of a segment, widest first: from 16 bytes of the
+/// narrowest element down to 16 bytes of the widest; with the row access mode each allows.
+struct RowVector {
+  int64_t width = 1;
+  RowAccess access = RowAccess::kAligned;
+};
+std::vector<RowVector> row_vectors(const SegmentFacts& facts);
+
+/// Raises min_blocks_per_sm to what registers and shared memory allow, so that the compiler keeps
+/// to it.
+void set_occupancy(const SegmentFacts& facts, Schedule& schedule, const DeviceLimits& limits);
+
+/// Rules that segments must meet before rows make sense at all; empty if they do.
+std::vector<Rejection> check_row_segment(const SegmentFacts& facts, std::string_view family);
+
+}  // namespace sinter

@@ -1,0 +1,208 @@
+#include "scheduler/row_schedule.h"
+
+#include <algorithm>
+
+namespace sinter {
+namespace {
+
+constexpr int64_t kWarp = 32;
+constexpr int64_t kVectorBytes = 16;  // Widest access of one thread up to compute capability 9.0.
+
+/// Position of the first element, in elements from a vector boundary, that an access adds to every
+/// row's shift.
+bool same_shift(const SegmentFacts& facts, const TensorAccess& access,
+                const TensorAccess& reference, int64_t width) {
+  if ((access.offset - reference.offset) % width != 0) return false;
+  for (size_t i = 0; i < facts.space.row_dimensions; ++i) {
+    if ((access.strides[i] - reference.strides[i]) % width != 0) return false;
+  }
+  return true;
+}
+
+/// True if the access walks all columns as one run of stride 1.
+bool collapses(const IterationSpace& space, const TensorAccess& access) {
+  int64_t expected = 1;
+  for (size_t i = space.dimensions.size(); i-- > space.row_dimensions;) {
+    if (access.strides[i] != expected) return false;
+    expected *= space.dimensions[i].size;
+  }
+  return true;
+}
+
+/// Stride 1 along the innermost column dimension, and a vector never straddles two of its runs.
+bool contiguous(const IterationSpace& space, const TensorAccess& access, int64_t width,
+                bool aligned) {
+  if (space.dimensions.size() == space.row_dimensions || access.strides.back() != 1) return false;
+  return collapses(space, access) || (aligned && space.dimensions.back().size % width == 0);
+}
+
+int64_t promised_alignment(const SegmentFacts& facts, const TensorAccess& access) {
+  const auto* input = facts.fusion.def_as<InputOp>(access.tensor);
+  return input == nullptr ? kVectorBytes : input->alignment;
+}
+
+int64_t access_bytes(const SegmentFacts& facts, const TensorAccess& access, int64_t width) {
+  return std::min(kVectorBytes, width * bytes_of(facts.fusion.values[access.tensor].type));
+}
+
+bool aligned_everywhere(const SegmentFacts& facts, const TensorAccess& access, int64_t width) {
+  const int64_t elements =
+      access_bytes(facts, access, width) / bytes_of(facts.fusion.values[access.tensor].type);
+  if (access.offset % elements != 0) return false;
+  // Every jump moves whole vectors; columns that collapse make no jumps.
+  const auto& space = facts.space;
+  const size_t jumps =
+      collapses(space, access) ? space.row_dimensions : space.dimensions.size() - 1;
+  for (size_t i = 0; i < jumps; ++i) {
+    if (access.strides[i] % elements != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+const TensorAccess* shift_reference(const SegmentFacts& facts) {
+  const auto suits = [&](const TensorAccess& access) {
+    return facts.is_full(access.value) && contiguous(facts.space, access, 1, false) &&
+           promised_alignment(facts, access) >= kVectorBytes;
+  };
+  for (const TensorAccess& access : facts.space.inputs) {
+    if (suits(access)) return &access;
+  }
+  for (size_t i = 0; i < facts.space.outputs.size(); ++i) {
+    if (facts.space.output_coverage[i].columns && suits(facts.space.outputs[i]))
+      return &facts.space.outputs[i];
+  }
+  return nullptr;
+}
+
+AccessKind access_kind(const SegmentFacts& facts, const TensorAccess& access,
+                       const Schedule& schedule) {
+  const auto& space = facts.space;
+  const int64_t width = schedule.vector_width;
+  const bool shifted = schedule.row_access == RowAccess::kShifted;
+  const size_t first = space.row_dimensions;
+  const bool varies = std::any_of(access.strides.begin() + static_cast<ptrdiff_t>(first),
+                                  access.strides.end(), [](int64_t stride) { return stride != 0; });
+  if (!varies) return AccessKind::kUniform;
+  if (width == 1) return AccessKind::kElement;
+  if (access.strides.back() == 0) {
+    const bool uniform = !shifted && space.dimensions.back().size % width == 0;
+    return uniform ? AccessKind::kUniform : AccessKind::kElement;
+  }
+  if (!contiguous(space, access, width, !shifted)) return AccessKind::kElement;
+  if (promised_alignment(facts, access) < access_bytes(facts, access, width))
+    return AccessKind::kElement;
+  if (shifted) {
+    const TensorAccess* reference = shift_reference(facts);
+    return reference != nullptr && same_shift(facts, access, *reference, width)
+               ? AccessKind::kVector
+               : AccessKind::kElement;
+  }
+  return aligned_everywhere(facts, access, width) ? AccessKind::kVector : AccessKind::kElement;
+}
+
+std::optional<Rejection> check_row_access(const SegmentFacts& facts, const Schedule& schedule) {
+  const int64_t width = schedule.vector_width;
+  const auto broken = [&](const char* rule, int64_t value, int64_t limit, const char* unit,
+                          const char* remedy) {
+    return Rejection{.subject = schedule.family,
+                     .rule = rule,
+                     .value = static_cast<double>(value),
+                     .limit = static_cast<double>(limit),
+                     .unit = unit,
+                     .remedy = remedy};
+  };
+  constexpr int64_t kWidest = 16;  // 16 one-byte elements fill one access.
+  if (width < 1 || width > kWidest || (width & (width - 1)) != 0) {
+    return broken("the vector width is not a power of two up to 16", width, kWidest, "elements",
+                  "use 1, 2, 4, 8 or 16");
+  }
+  switch (schedule.row_access) {
+    case RowAccess::kScalar:
+      if (width != 1)
+        return broken("scalar row access takes one element", width, 1, "elements",
+                      "use vector_width 1");
+      return std::nullopt;
+    case RowAccess::kAligned:
+      if (facts.space.columns % width != 0) {
+        return broken("the row is not a multiple of the vector", facts.space.columns % width, 0,
+                      "elements left over", "use row_access shifted, or a narrower vector");
+      }
+      return std::nullopt;
+    case RowAccess::kShifted:
+      if (shift_reference(facts) == nullptr) {
+        return broken(
+            "no full tensor has contiguous rows on a 16-byte aligned base to shift against", 0, 1,
+            "tensors", "use row_access scalar, or promise 16-byte alignment");
+      }
+      return std::nullopt;
+  }
+  unreachable();
+}
+
+int64_t batch_count(const SegmentFacts& facts, const Schedule& schedule) {
+  if (facts.space.columns == 0) return 0;
+  const int64_t reach = schedule.threads_per_row * schedule.vector_width;
+  // Shifted rows spread over up to one vector more.
+  const int64_t slack = schedule.row_access == RowAccess::kShifted ? schedule.vector_width - 1 : 0;
+  return (facts.space.columns + slack + reach - 1) / reach;
+}
+
+std::vector<BatchSpan> batch_spans(const SegmentFacts& facts, const Schedule& schedule) {
+  std::vector<BatchSpan> spans;
+  const int64_t count = batch_count(facts, schedule);
+  const int64_t reach = schedule.threads_per_row * schedule.vector_width;
+  const int64_t full =
+      facts.space.columns / reach;  // Batches that end inside the row whatever the shift.
+  const auto add = [&](int64_t begin, int64_t end, Guard guard) {
+    if (begin < end) spans.push_back({begin, end, guard});
+  };
+  if (schedule.row_access == RowAccess::kShifted) {
+    const int64_t head = std::min<int64_t>(1, count);
+    add(0, head, Guard::kElement);
+    add(head, full, Guard::kNone);
+    add(std::max(head, full), count, Guard::kElement);
+    return spans;
+  }
+  add(0, full, Guard::kNone);
+  add(full, count, Guard::kVector);
+  return spans;
+}
+
+std::vector<DType> exchange_types(const Fusion& fusion, const Op& reduction) {
+  const DType type = compute_type(fusion.values[reduction.operands[0]].type);
+  if (std::holds_alternative<WelfordOp>(reduction.kind)) return {type, type, type};
+  if (std::holds_alternative<LogSumExpOp>(reduction.kind)) return {type, type};
+  const auto& reduce = std::get<ReduceOp>(reduction.kind);
+  if (reduce.fn == ReduceFn::kArgMax || reduce.fn == ReduceFn::kArgMin) return {type, DType::kI64};
+  return {type};
+}
+
+int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule) {
+  if (stage.reductions.empty() || schedule.threads_per_row <= kWarp) return 0;
+  const int64_t slots = schedule.threads_per_block() / kWarp;
+  int64_t bytes = 0;
+  for (const OpId reduction : stage.reductions) {
+    for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[reduction])) {
+      bytes += (slots * bytes_of(type) + 15) / 16 * 16;
+    }
+  }
+  return bytes;
+}
+
+int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule) {
+  const StageList list = distribute(facts, schedule.persistent);
+  int64_t bytes = 0;
+  const int64_t padded = batch_count(facts, schedule) * schedule.threads_per_row *
+                         schedule.vector_width * schedule.rows_per_block;
+  for (const PersistentValue& value : schedule.persistent) {
+    if (value.residency == Residency::kShared) {
+      bytes += (padded * bytes_of(facts.fusion.values[value.value].type) + 15) / 16 * 16;
+    }
+  }
+  for (const Stage& stage : list.stages) bytes += exchange_bytes(facts, stage, schedule);
+  return bytes;
+}
+
+}  // namespace sinter

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "scheduler/device_limits.h"
+#include "scheduler/resources.h"
+#include "scheduler/schedule.h"
+#include "scheduler/segment_facts.h"
+
+namespace sinter {
+
+// Geometry of schedules that give a row to a group of threads: shared by the multi-wave and looped
+// families, by their estimates, and by the lowering.
+
+/// How one tensor is accessed under a schedule.
+enum class AccessKind : uint8_t {
+  kVector,   ///< Whole vectors, aligned.
+  kUniform,  ///< One element serves the whole vector: the tensor does not vary inside it.
+  kElement,  ///< One access per element.
+};
+AccessKind access_kind(const SegmentFacts& facts, const TensorAccess& access,
+                       const Schedule& schedule);
+
+/// The tensor whose alignment the shift of RowAccess::kShifted follows: the first full one with a
+/// single row stride; nullptr if the rows of no tensor are reached by one stride.
+const TensorAccess* shift_reference(const SegmentFacts& facts);
+
+/// Widest vector in elements for which `access` may use 16 bytes, by the row access mode. Rejection
+/// if the mode is illegal for this segment and width.
+std::optional<Rejection> check_row_access(const SegmentFacts& facts, const Schedule& schedule);
+
+/// How batches of a row are guarded. Batch b covers the columns [b * T * V, (b + 1) * T * V), less
+/// the shift.
+enum class Guard : uint8_t {
+  kNone,     ///< Every element exists.
+  kVector,   ///< A thread's vector is inside the row or outside it.
+  kElement,  ///< Single elements may be outside.
+};
+
+/// A run of batches under one guard.
+struct BatchSpan {
+  int64_t begin = 0;
+  int64_t end = 0;
+  Guard guard = Guard::kNone;
+  friend bool operator==(const BatchSpan&, const BatchSpan&) = default;
+};
+/// The batches of a row, in order: at most a head, a main part and a tail. Empty for a row of no
+/// columns.
+std::vector<BatchSpan> batch_spans(const SegmentFacts& facts, const Schedule& schedule);
+/// Batches of a row in all.
+int64_t batch_count(const SegmentFacts& facts, const Schedule& schedule);
+
+/// Bytes of the exchange that one barrier's reductions need in shared memory; zero if a row fits a
+/// warp.
+int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule);
+/// Shared bytes of a block: resident values and one exchange for every reducing stage, each aligned
+/// to 16 bytes.
+int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule);
+
+/// Types of the tuple that a reduction carries through an exchange.
+std::vector<DType> exchange_types(const Fusion& fusion, const Op& reduction);
+
+}  // namespace sinter

@@ -1,0 +1,326 @@
+#include "scheduler/segment_facts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <set>
+
+#include "scheduler/min_cut.h"
+
+namespace sinter {
+namespace {
+
+/// Capacities of the cut are sixteenths of a byte per element.
+constexpr double kUnitsPerByte = 16.0;
+// A conversion between storage and compute type is one instruction (SASS: PRMT, IMAD.U32 or F2FP).
+constexpr double kCastIssueSlots = 1.0;
+
+double issue_slots_of(const Fusion& fusion, ValueId value) {
+  const Op& op = fusion.def_of(value);
+  if (const auto* pointwise = std::get_if<PointwiseOp>(&op.kind))
+    return info_of(pointwise->fn).issue_slots;
+  if (std::holds_alternative<CastOp>(op.kind)) return kCastIssueSlots;
+  return 0.0;
+}
+
+double special_functions_of(const Fusion& fusion, ValueId value) {
+  const auto* pointwise = fusion.def_as<PointwiseOp>(value);
+  return pointwise == nullptr ? 0.0 : info_of(pointwise->fn).special_functions;
+}
+
+/// Instructions and special functions per element that accumulating into a reduction takes.
+std::pair<double, double> accumulation_cost(const OpKind& kind) {
+  if (std::holds_alternative<WelfordOp>(kind)) return {3.0, 0.0};    // add; subtract, multiply-add
+  if (std::holds_alternative<LogSumExpOp>(kind)) return {4.0, 1.0};  // max; multiply-add, ex2, add
+  const auto& reduce = std::get<ReduceOp>(kind);
+  if (reduce.fn == ReduceFn::kArgMax || reduce.fn == ReduceFn::kArgMin) return {5.0, 0.0};
+  return {1.0, 0.0};
+}
+
+class Facts {
+ public:
+  explicit Facts(SegmentFacts facts) : facts_(std::move(facts)) {}
+
+  SegmentFacts run() {
+    find_levels();
+    count_bytes();
+    find_persistent();
+    return std::move(facts_);
+  }
+
+ private:
+  const Fusion& fusion() const { return facts_.fusion; }
+
+  void find_levels() {
+    for (const OpId id : fusion().op_ids()) {
+      const Op& op = fusion().ops[id];
+      int level = 0;
+      if (!facts_.is_read(op.results.front())) {
+        for (const ValueId operand : op.operands) level = std::max(level, facts_.level[operand]);
+      }
+      if (is_reduction(op.kind)) {
+        ++level;
+        ++facts_.reduction_count;
+      }
+      for (const ValueId result : op.results) {
+        facts_.level[result] = level;
+        if (facts_.is_tile(result)) facts_.last_stage = std::max(facts_.last_stage, level);
+      }
+      if (is_reduction(op.kind)) facts_.last_stage = std::max(facts_.last_stage, level - 1);
+    }
+    // An output that covers the columns without varying along them is still stored per element.
+    for (size_t i = 0; i < fusion().outputs.size(); ++i) {
+      if (facts_.space.output_coverage[i].columns) {
+        facts_.last_stage = std::max(facts_.last_stage, facts_.level[fusion().outputs[i]]);
+      }
+    }
+  }
+
+  void count_bytes() {
+    const auto bytes = [&](ValueId value) {
+      return element_count(Binding{}.sizes_of(fusion().values[value].shape)) *
+             bytes_of(fusion().values[value].type);
+    };
+    std::set<ValueId> read;
+    for (const TensorAccess& access : facts_.space.inputs) {
+      // A slice reads its own elements only; a broadcast view reads each element once.
+      const ValueId counted =
+          element_count(Binding{}.sizes_of(fusion().values[access.value].shape)) <
+                  element_count(Binding{}.sizes_of(fusion().values[access.tensor].shape))
+              ? access.value
+              : access.tensor;
+      if (read.insert(access.tensor).second) facts_.bytes_read += bytes(counted);
+    }
+    for (const ValueId output : fusion().outputs) facts_.bytes_written += bytes(output);
+
+    facts_.widest_tile_bytes = 1;
+    facts_.narrowest_tile_bytes = 8;
+    const auto count_tile = [&](ValueId value) {
+      const int64_t size = bytes_of(fusion().values[value].type);
+      facts_.widest_tile_bytes = std::max(facts_.widest_tile_bytes, size);
+      facts_.narrowest_tile_bytes = std::min(facts_.narrowest_tile_bytes, size);
+    };
+    bool any = false;
+    for (const TensorAccess& access : facts_.space.inputs) {
+      const Dependence dependence = facts_.space.dependence[access.value];
+      if (dependence.columns && (dependence.rows || facts_.space.row_dimensions == 0))
+        count_tile(access.value), any = true;
+    }
+    for (size_t i = 0; i < fusion().outputs.size(); ++i) {
+      if (!facts_.space.output_coverage[i].columns) continue;
+      count_tile(fusion().outputs[i]);
+      any = true;
+    }
+    if (!any) facts_.widest_tile_bytes = facts_.narrowest_tile_bytes = 4;
+  }
+
+  /// Solves one cut per barrier and unites them: what is kept across barrier s must exist before it
+  /// (level below s).
+  void find_persistent() {
+    std::set<ValueId> kept;
+    for (int barrier = 1; barrier <= facts_.last_stage; ++barrier) {
+      for (const ValueId value : cut_at(barrier)) kept.insert(value);
+    }
+    facts_.persistent.assign(kept.begin(), kept.end());
+    for (const ValueId value : facts_.persistent) {
+      facts_.persistent_bytes_per_column += bytes_of(fusion().values[value].type);
+    }
+  }
+
+  std::vector<ValueId> cut_at(int barrier) {
+    const auto count = static_cast<uint32_t>(fusion().values.size());
+    const uint32_t source = 2 * count;
+    const uint32_t sink = source + 1;
+    const auto in = [](ValueId value) { return 2 * value.index; };
+    const auto out = [](ValueId value) { return 2 * value.index + 1; };
+    const auto early = [&](ValueId value) {
+      return facts_.is_tile(value) && facts_.level[value] < barrier;
+    };
+    std::vector<FlowEdge> edges;
+    bool crosses = false;
+    const auto needed_late = [&](ValueId value) {
+      edges.push_back({out(value), sink, FlowEdge::kUnlimited});
+      crosses = true;
+    };
+    for (const OpId id : fusion().op_ids()) {
+      const Op& op = fusion().ops[id];
+      const ValueId result = op.results.front();
+      if (facts_.is_tile(result) && early(result)) {
+        // Only what varies along both axes is worth keeping; a column vector is read again from
+        // cache.
+        const bool full = facts_.is_full(result);
+        const auto bytes = static_cast<double>(full ? bytes_of(fusion().values[result].type) : 0);
+        edges.push_back({in(result), out(result), std::lround(bytes * kUnitsPerByte)});
+        if (facts_.is_read(result)) {
+          edges.push_back({source, in(result), FlowEdge::kUnlimited});
+        } else {
+          const double again = issue_slots_of(fusion(), result) * kBytesPerIssueSlot;
+          edges.push_back({source, in(result), std::lround(again * kUnitsPerByte)});
+        }
+      }
+      if (facts_.is_read(result) || std::holds_alternative<TakeOp>(op.kind)) continue;
+      for (const ValueId operand : op.operands) {
+        if (!early(operand)) continue;
+        if (is_reduction(op.kind)) {
+          if (facts_.level[result] - 1 >= barrier) needed_late(operand);
+        } else if (facts_.level[result] >= barrier) {
+          if (facts_.is_tile(result)) needed_late(operand);
+        } else if (facts_.is_tile(result)) {
+          edges.push_back({out(operand), in(result), FlowEdge::kUnlimited});
+        }
+      }
+    }
+    // A tile value reduced together with later ones: the operand of a late reduction may itself be
+    // early.
+    std::vector<ValueId> cut;
+    if (!crosses) return cut;
+    const std::vector<bool> near = minimum_cut(sink + 1, edges, source, sink);
+    for (const ValueId value : fusion().value_ids()) {
+      if (early(value) && facts_.is_full(value) && near[in(value)] && !near[out(value)])
+        cut.push_back(value);
+    }
+    return cut;
+  }
+
+  SegmentFacts facts_;
+};
+
+/// Walks what a stage needs, starting from its results, stopping at what is already available.
+class Distribution {
+ public:
+  Distribution(const SegmentFacts& facts, const std::vector<PersistentValue>& persistent)
+      : facts_(facts) {
+    for (const PersistentValue& value : persistent) {
+      if (value.residency != Residency::kReload) persistent_.insert(value.value);
+    }
+  }
+
+  StageList run() {
+    for (const ValueId output : fusion().outputs) mark_used(output);
+    StageList list;
+    list.stages.resize(static_cast<size_t>(facts_.last_stage) + 1);
+    place_row_values(list);
+    for (int s = 0; s <= facts_.last_stage; ++s) fill_stage(list.stages[static_cast<size_t>(s)], s);
+    return list;
+  }
+
+ private:
+  const Fusion& fusion() const { return facts_.fusion; }
+
+  /// Marks what the outputs are computed from; the inputs behind a view are only addresses.
+  void mark_used(ValueId value) {
+    if (!used_.insert(value).second || facts_.is_read(value)) return;
+    const Op& op = fusion().def_of(value);
+    for (const ValueId operand : op.operands) mark_used(operand);
+    if (is_reduction(op.kind)) used_.insert(op.results.begin(), op.results.end());
+  }
+
+  void place_row_values(StageList& list) {
+    for (const OpId id : fusion().op_ids()) {
+      const Op& op = fusion().ops[id];
+      if (is_reduction(op.kind)) continue;
+      for (const ValueId value : op.results) {
+        if (facts_.is_tile(value) || !used_.contains(value)) continue;
+        const int level = facts_.level[value];
+        auto& target =
+            level == 0 ? list.row_values : list.stages[static_cast<size_t>(level) - 1].row_values;
+        target.push_back(value);
+      }
+    }
+  }
+
+  void fill_stage(Stage& stage, int s) {
+    std::set<ValueId> needed;
+    const auto require = [&](ValueId value) { collect(value, s, needed); };
+    for (const OpId id : fusion().op_ids()) {
+      const Op& op = fusion().ops[id];
+      if (is_reduction(op.kind) && facts_.level[op.results.front()] - 1 == s) {
+        stage.reductions.push_back(id);
+        require(op.operands[0]);
+        const auto [issue, special] = accumulation_cost(op.kind);
+        stage.issue_slots += issue;
+        stage.special_functions += special;
+      }
+    }
+    for (size_t i = 0; i < fusion().outputs.size(); ++i) {
+      const ValueId output = fusion().outputs[i];
+      if (facts_.space.output_coverage[i].columns && facts_.level[output] == s) {
+        stage.outputs.push_back(i);
+        require(output);
+      }
+    }
+    for (const ValueId value : persistent_) {
+      if (facts_.level[value] == s) {
+        stage.kept.push_back(value);
+        require(value);
+      }
+    }
+    for (const ValueId value : needed) {
+      if (available(value, s)) continue;
+      if (facts_.is_read(value)) {
+        stage.loads.push_back(value);
+      } else {
+        stage.computed.push_back(value);
+        stage.issue_slots += issue_slots_of(fusion(), value);
+        stage.special_functions += special_functions_of(fusion(), value);
+      }
+    }
+    stage.live_values = peak_live(stage);
+  }
+
+  /// Kept by an earlier stage.
+  [[nodiscard]] bool available(ValueId value, int s) const {
+    return persistent_.contains(value) && facts_.level[value] < s;
+  }
+
+  void collect(ValueId value, int s, std::set<ValueId>& needed) const {
+    if (!facts_.is_tile(value) || !needed.insert(value).second) return;
+    if (available(value, s) || facts_.is_read(value)) return;
+    const Op& op = fusion().def_of(value);
+    if (std::holds_alternative<TakeOp>(op.kind)) return;
+    for (const ValueId operand : op.operands) collect(operand, s, needed);
+  }
+
+  /// Values alive at once when the stage is evaluated in order, each dying after its last use in
+  /// the stage.
+  [[nodiscard]] int64_t peak_live(const Stage& stage) const {
+    IdMap<ValueId, size_t> last_use(fusion().values.size());
+    for (size_t i = 0; i < stage.computed.size(); ++i) {
+      for (const ValueId operand : fusion().def_of(stage.computed[i]).operands)
+        last_use[operand] = i + 1;
+    }
+    for (const OpId id : stage.reductions)
+      last_use[fusion().ops[id].operands[0]] = stage.computed.size() + 1;
+    for (const size_t output : stage.outputs)
+      last_use[fusion().outputs[output]] = stage.computed.size() + 1;
+    int64_t peak = 0;
+    std::set<ValueId> alive;
+    for (size_t i = 0; i < stage.computed.size(); ++i) {
+      alive.insert(stage.computed[i]);
+      peak = std::max(peak, static_cast<int64_t>(alive.size()));
+      std::erase_if(alive, [&](ValueId value) { return last_use[value] <= i + 1; });
+    }
+    return peak;
+  }
+
+  const SegmentFacts& facts_;
+  std::set<ValueId> persistent_;
+  std::set<ValueId> used_;
+};
+
+}  // namespace
+
+tl::expected<SegmentFacts, Rejection> analyse(Fusion fusion) {
+  auto space = iteration_space(fusion);
+  if (!space) return tl::make_unexpected(space.error());
+  SegmentFacts facts;
+  facts.fusion = std::move(fusion);
+  facts.space = std::move(*space);
+  return Facts(std::move(facts)).run();
+}
+
+StageList distribute(const SegmentFacts& facts, const std::vector<PersistentValue>& persistent) {
+  return Distribution(facts, persistent).run();
+}
+
+}  // namespace sinter

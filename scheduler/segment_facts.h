@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "fusion_ir/fusion.h"
+#include "scheduler/iteration_space.h"
+#include "scheduler/schedule.h"
+
+namespace sinter {
+
+/// What the scheduler knows about one segment before it looks at a device: computed once, shared by
+/// all families.
+struct SegmentFacts {
+  Fusion fusion;  ///< Specialised: every extent is constant.
+  IterationSpace space;
+
+  /// How many inner reductions a value waits for. Stage s evaluates tile values of level s and
+  /// reduces them; values of level s + 1 start from its results.
+  IdMap<ValueId, int> level;
+  int last_stage =
+      0;  ///< Stages are 0 ... last_stage; there is a row barrier after every stage that reduces.
+
+  int64_t bytes_read = 0;     ///< Every input once.
+  int64_t bytes_written = 0;  ///< Every output once.
+
+  /// Values to keep from one stage for later ones: the minimum cut. Empty when no value crosses a
+  /// barrier.
+  std::vector<ValueId> persistent;
+  int64_t persistent_bytes_per_column = 0;  ///< Bytes the cut keeps for each element of a row.
+
+  [[nodiscard]] bool has_reduction() const { return reduction_count > 0; }
+  int64_t reduction_count = 0;
+
+  [[nodiscard]] bool is_tile(ValueId value) const { return space.dependence[value].columns; }
+  /// Varies along both rows and columns, or along all there is when nothing is kept.
+  [[nodiscard]] bool is_full(ValueId value) const {
+    return is_tile(value) && (space.dependence[value].rows || space.row_dimensions == 0);
+  }
+  /// True for values read from memory rather than computed.
+  [[nodiscard]] bool is_read(ValueId value) const { return space.find_input(value) != nullptr; }
+  /// Largest / smallest element size in bytes among full tensors (inputs read along the columns,
+  /// outputs covering them).
+  int64_t widest_tile_bytes = 1;
+  int64_t narrowest_tile_bytes = 8;
+};
+
+/// Bytes a kept element costs, in the trade of keeping against computing again: a 4-byte value
+/// costs a shared-memory write and read of 8 bytes at 128 bytes per clock, in which an SM issues 8
+/// instructions per element (4 warps of 32): half a byte per instruction.
+inline constexpr double kBytesPerIssueSlot = 0.5;
+
+/// Analyses a specialised fusion. The failing side is what iteration_space() rejects.
+tl::expected<SegmentFacts, Rejection> analyse(Fusion fusion);
+
+/// What one stage does for each element of a row, under a choice of what is kept.
+struct Stage {
+  std::vector<ValueId> loads;     ///< Read from memory in this stage, in order of use.
+  std::vector<ValueId> computed;  ///< Evaluated per element, in topological order.
+  std::vector<ValueId>
+      kept;  ///< Persistent values that become available here (loaded or computed).
+  std::vector<OpId> reductions;  ///< Their operands are tile values of this stage.
+  std::vector<size_t> outputs;   ///< Indices of outputs stored per element here.
+  std::vector<ValueId>
+      row_values;            ///< Evaluated once per row after the reductions, in topological order.
+  double issue_slots = 0.0;  ///< Instructions per element: casts, arithmetic, accumulation.
+  double special_functions = 0.0;
+  int64_t live_values = 0;  ///< Peak of computed values alive at once in one element's evaluation.
+  friend bool operator==(const Stage&, const Stage&) = default;
+};
+
+struct StageList {
+  std::vector<ValueId> row_values;  ///< Row values that wait for no reduction, evaluated first.
+  std::vector<Stage> stages;
+  friend bool operator==(const StageList&, const StageList&) = default;
+};
+
+/// Distributes the segment's work over its stages when the values in `persistent` with residency
+/// register or shared are kept. The estimates and the lowering both follow this list.
+StageList distribute(const SegmentFacts& facts, const std::vector<PersistentValue>& persistent);
+
+}  // namespace sinter
