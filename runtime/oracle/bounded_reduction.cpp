@@ -1,0 +1,301 @@
+#include "runtime/oracle/bounded_reduction.h"
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "fusion_ir/error.h"
+#include "runtime/oracle/error_model.h"
+#include "runtime/oracle/integer_range.h"
+
+namespace sinter {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kUnknown = kInfinity;
+
+using ArrayView = Eigen::Map<const Eigen::ArrayXd>;
+
+ArrayView view_of(std::span<const double> numbers) {
+  return {numbers.data(), static_cast<Eigen::Index>(numbers.size())};
+}
+
+double bound_at(std::span<const double> bounds, size_t i) {
+  return bounds.empty() ? 0.0 : bounds[i];
+}
+double total_bound(std::span<const double> bounds) {
+  return bounds.empty() ? 0.0 : view_of(bounds).sum();
+}
+bool any_unknown(std::span<const double> bounds) {
+  return !bounds.empty() && (view_of(bounds) == kUnknown).any();
+}
+
+/// Sum of x_i + e_i with e_i the operands' errors. Whatever the order, rounding costs at most
+/// accumulation_error times the sum of magnitudes of what is really added, |x_i| + e_i.
+BoundedReal sum(DType type, RealRow row) {
+  const ArrayView x = view_of(row.values);
+  const double value = x.sum();
+  if (any_unknown(row.bounds)) return {value, kUnknown};
+  if (!std::isfinite(value)) return {value, 0.0};
+  const double propagated = total_bound(row.bounds);
+  const double magnitude = x.abs().sum() + propagated;
+  // Integers whose sums all fit the mantissa add without rounding.
+  const bool exact =
+      propagated == 0.0 && magnitude * unit_roundoff(type) <= 1.0 && (x == x.floor()).all();
+  if (exact) return {value, 0.0};
+  const double bound =
+      propagated + accumulation_error(type, static_cast<int64_t>(row.values.size())) * magnitude;
+  // Partial sums may overflow in some orders even where the whole does not.
+  if (magnitude + bound >= overflow_threshold(type)) {
+    return std::fabs(value) - bound >= overflow_threshold(type) ? settle(type, {value, bound})
+                                                                : BoundedReal{value, kUnknown};
+  }
+  return {value, bound};
+}
+
+/// Product of x_i + e_i: its distance from the product of x_i is largest when all errors point
+/// outwards, prod(|x_i| + e_i) - prod|x_i|, and every multiplication adds a relative error u.
+BoundedReal product(DType type, RealRow row) {
+  double value = 1.0;
+  double outward = 1.0;   // prod(|x_i| + e_i)
+  double largest = 1.0;   // prod(max(|x_i| + e_i, 1)): no partial product is larger
+  double smallest = 1.0;  // prod(min(|x_i|, 1)) over x_i != 0: none that matters is smaller
+  for (size_t i = 0; i < row.values.size(); ++i) {
+    const double reach = std::fabs(row.values[i]) + bound_at(row.bounds, i);
+    value *= row.values[i];
+    outward *= reach;
+    largest *= std::max(reach, 1.0);
+    if (row.values[i] != 0.0) smallest *= std::min(std::fabs(row.values[i]), 1.0);
+  }
+  if (any_unknown(row.bounds)) return {value, kUnknown};
+  if (std::isnan(value)) return {value, 0.0};
+  const double normal = smallest_subnormal(type) / (2.0 * unit_roundoff(type));
+  const bool underflows = smallest < normal;
+  if (std::isinf(value))
+    return {value, underflows || total_bound(row.bounds) > 0.0 ? kUnknown : 0.0};
+  if (largest >= overflow_threshold(type)) return {value, kUnknown};
+  const auto n = static_cast<int64_t>(row.values.size());
+  const double growth = accumulation_error(type, n);
+  // A partial product below the normal range is off by half the smallest subnormal, which later
+  // factors can enlarge.
+  const double lost =
+      underflows ? static_cast<double>(n) * smallest_subnormal(type) * largest : 0.0;
+  return settle(type, {value, outward - std::fabs(value) + growth * outward + lost});
+}
+
+/// max or min. The device's result is one of its operands, so the bound is the largest one of those
+/// elements that may be extreme.
+BoundedReal extreme(ReduceFn fn, RealRow row) {
+  const double sign = fn == ReduceFn::kMax ? 1.0 : -1.0;
+  double value = -kInfinity;  // of sign * x
+  for (const double x : row.values) {
+    if (std::isnan(x)) value = kNan;
+    if (sign * x > value) value = sign * x;
+  }
+  if (any_unknown(row.bounds)) return {sign * value, kUnknown};
+  if (std::isnan(value) || row.bounds.empty()) return {sign * value, 0.0};
+  double certain = -kInfinity;  // what the device's result reaches at least
+  for (size_t i = 0; i < row.values.size(); ++i) {
+    certain = std::max(certain, sign * row.values[i] - row.bounds[i]);
+  }
+  double bound = 0.0;
+  for (size_t i = 0; i < row.values.size(); ++i) {
+    if (sign * row.values[i] + row.bounds[i] >= certain) bound = std::max(bound, row.bounds[i]);
+  }
+  return {sign * value, bound};
+}
+
+PointwiseFn combiner_of(ReduceFn fn) {
+  switch (fn) {
+    case ReduceFn::kSum:
+      return PointwiseFn::kAdd;
+    case ReduceFn::kProd:
+      return PointwiseFn::kMul;
+    case ReduceFn::kMax:
+      return PointwiseFn::kMax;
+    case ReduceFn::kMin:
+      return PointwiseFn::kMin;
+    case ReduceFn::kAny:
+      return PointwiseFn::kOr;
+    case ReduceFn::kAll:
+      return PointwiseFn::kAnd;
+    case ReduceFn::kArgMax:
+    case ReduceFn::kArgMin:
+      break;
+  }
+  unreachable();
+}
+
+int64_t integer_identity(ReduceFn fn, DType type) {
+  switch (fn) {
+    case ReduceFn::kSum:
+    case ReduceFn::kAny:
+      return 0;
+    case ReduceFn::kProd:
+    case ReduceFn::kAll:
+      return 1;
+    case ReduceFn::kMax:
+      return lowest_integer(type);
+    case ReduceFn::kMin:
+      return highest_integer(type);
+    case ReduceFn::kArgMax:
+    case ReduceFn::kArgMin:
+      break;
+  }
+  unreachable();
+}
+
+template <class Row>
+BoundedInteger find_extreme(ReduceFn fn, Row row) {
+  if (row.values.empty()) return {0, 0.0};
+  using Element = std::remove_cvref_t<decltype(row.values[0])>;
+  const auto is_nan = [](Element x) { return x != x; };
+  const auto beats = [fn, is_nan](Element challenger, Element holder) {
+    if (is_nan(holder)) return false;
+    if (is_nan(challenger)) return true;
+    return fn == ReduceFn::kArgMax ? challenger > holder : challenger < holder;
+  };
+  size_t best = 0;
+  for (size_t i = 1; i < row.values.size(); ++i) {
+    if (beats(row.values[i], row.values[best])) best = i;
+  }
+  if (row.bounds.empty()) return {static_cast<int64_t>(best), 0.0};
+  const double sign = fn == ReduceFn::kArgMax ? 1.0 : -1.0;
+  const auto value = [&](size_t i) { return sign * static_cast<double>(row.values[i]); };
+  const double certain = value(best) - row.bounds[best];  // NaN: only an unknown can precede it
+  double reach = 0.0;
+  for (size_t i = 0; i < row.values.size(); ++i) {
+    if (i == best) continue;
+    const bool exact_tie = row.bounds[i] == 0.0 && row.bounds[best] == 0.0;
+    const bool may_win = std::isinf(row.bounds[i]) || std::isinf(row.bounds[best]) ||
+                         (!exact_tie && value(i) + row.bounds[i] >= certain);
+    if (may_win)
+      reach = std::max(reach, std::fabs(static_cast<double>(i) - static_cast<double>(best)));
+  }
+  return {static_cast<int64_t>(best), reach};
+}
+
+}  // namespace
+
+BoundedReal reduce_bounded(ReduceFn fn, DType type, RealRow row) {
+  switch (fn) {
+    case ReduceFn::kSum:
+      return sum(type, row);
+    case ReduceFn::kProd:
+      return product(type, row);
+    case ReduceFn::kMax:
+    case ReduceFn::kMin:
+      return extreme(fn, row);
+    case ReduceFn::kAny:
+    case ReduceFn::kAll:
+    case ReduceFn::kArgMax:
+    case ReduceFn::kArgMin:
+      break;
+  }
+  unreachable();
+}
+
+BoundedInteger reduce_bounded(ReduceFn fn, DType type, IntegerRow row) {
+  const PointwiseFn combine = combiner_of(fn);
+  BoundedInteger result{integer_identity(fn, type), 0.0};
+  for (size_t i = 0; i < row.values.size(); ++i) {
+    result = bounded_integer(combine, type, result, {row.values[i], bound_at(row.bounds, i)});
+  }
+  return result;
+}
+
+BoundedInteger index_of_extreme(ReduceFn fn, RealRow row) { return find_extreme(fn, row); }
+BoundedInteger index_of_extreme(ReduceFn fn, IntegerRow row) { return find_extreme(fn, row); }
+
+// Notation: n elements, mean m, M = m2 = sum (x_i - m)^2, u the rounding unit, g = the accumulation
+// error of n roundings, e_i the operands' errors.
+//
+// Mean. Two passes: g * mean|x|, and u for the division. Welford's update rounds the running mean
+// m_k (u |m_k|) and the step d_k / k (3u |d_k| / k); an error made at step k reaches the result
+// with weight k/n. As k |m_k| <= sum |x|, the first kind sums to g * mean|x|. As |d_k| <= |x_k| +
+// |m_{k-1}| and the sum of |m_{k-1}| is at most n mean|x| (1 + ln n), the second is at most
+// 3u (2 + ln n) mean|x|. Chan's merge is the same recurrence on fewer, larger steps.
+//
+// M. Each term is a product of two differences: 4u M, and adding them costs g M. An error s_j of
+// the running mean at step j changes later terms by sum_{k>j} 2 d_k (j/k) s_j, where by
+// Cauchy-Schwarz |sum_{k>j} d_k j/k| <= sqrt(2M) sqrt(j) (Welford's terms are d_k^2 (k-1)/k, so sum
+// d_k^2 <= 2M).
+//   - s_j = u |m_j|: since |m_j| <= |m| + sqrt(M / j), the squares sum to
+//     8 M sum_j j (|m| + sqrt(M/j))^2 <= 8 M n (n m^2 + 2 M), and independent roundings add as the
+//     root of their squares, so the total is 2 sqrt(2) g sqrt(M (n m^2 + 2 M)). In the worst case
+//     they add up linearly, which the worst-case g covers in the same way.
+//   - s_j = 3u |d_j| / j: at most 6 sqrt(2) u sqrt(M) sqrt(2M) sqrt(1 + ln n) = 12 u M sqrt(1 + ln
+//   n).
+// A wrong mean costs n times its square besides. The operands' errors move M by 2 sum |x_i - m| e_i
+// + sum e_i^2; their mean drops out because sum (x_i - m) = 0.
+BoundedPair welford_bounded(DType type, RealRow row) {
+  const ArrayView x = view_of(row.values);
+  const auto n = static_cast<double>(row.values.size());
+  if (row.values.empty()) return {};
+  const double mean = x.sum() / n;
+  if (any_unknown(row.bounds)) return {{mean, kUnknown}, {kNan, kUnknown}};
+  if (!x.isFinite().all()) {
+    // Two passes give an infinite mean, an update after it inf - inf; the deviations are NaN
+    // anyhow.
+    return {{mean, std::isnan(mean) ? 0.0 : kUnknown}, {kNan, 0.0}};
+  }
+  const double u = rounding_unit(type);
+  // One more rounding than the sums have, for the division or the step.
+  const double growth = accumulation_error(type, static_cast<int64_t>(row.values.size()) + 1);
+  const double log_n = std::log(n);
+  const double propagated = total_bound(row.bounds) / n;
+  const double magnitude = x.abs().sum() / n + propagated;
+  const double mean_bound = propagated + (growth + 3.0 * u * (2.0 + log_n)) * magnitude;
+
+  const Eigen::ArrayXd deviation = x - mean;
+  const double m2 = deviation.square().sum();
+  double m2_propagated = 0.0;
+  if (!row.bounds.empty()) {
+    const ArrayView e = view_of(row.bounds);
+    m2_propagated = (2.0 * deviation.abs() * e + e.square()).sum();
+  }
+  const double actual = m2 + m2_propagated;
+  const double center = std::fabs(mean) + propagated;
+  const double rounding =
+      (growth + 4.0 * u + 12.0 * u * std::sqrt(1.0 + log_n)) * actual +
+      2.0 * std::sqrt(2.0) * growth * std::sqrt(actual * (n * center * center + 2.0 * actual)) +
+      n * std::pow(mean_bound - propagated, 2.0);
+  const double limit = overflow_threshold(type);
+  if (magnitude * n + mean_bound >= limit) return {{mean, kUnknown}, {m2, kUnknown}};
+  return {settle(type, {mean, mean_bound}), settle(type, {m2, m2_propagated + rounding})};
+}
+
+// With d_i = x_i - m <= 0, term t_i = exp(d_i) is off by
+//   - the operands: e_i, and e_m of the maximum, move the exponent: a factor exp(e_i + e_m) - 1;
+//   - the subtraction, which rounds by u |d_i|. Online, the exponent is reached in steps x_i - m_1,
+//     m_1 - m_2, ...: all have one sign and sum to d_i, so their roundings sum to u |d_i| as well,
+//     and so do the parts of exp's error that grow with its operand;
+//   - exp itself once, and once more with a multiplication for every rescaling that the term
+//   passes.
+// Adding n terms costs accumulation_error of their sum, and each may underflow.
+BoundedPair logsumexp_bounded(DType type, RealRow row) {
+  const BoundedReal max = extreme(ReduceFn::kMax, row);
+  if (row.values.empty()) return {max, {0.0, 0.0}};
+  const auto n = static_cast<int64_t>(row.values.size());
+  const double u = rounding_unit(type);
+  double value = 0.0;
+  double bound = 0.0;
+  for (size_t i = 0; i < row.values.size(); ++i) {
+    const double exponent = row.values[i] - max.value;
+    const double term = std::exp(exponent);
+    value += term;
+    if (std::isinf(exponent)) continue;  // exp(-inf) is 0 for certain
+    const double shift = bound_at(row.bounds, i) + max.bound;
+    const double relative = u * std::fabs(exponent) + exp_relative_error(type, exponent);
+    const double moved = shift == 0.0 ? 0.0 : std::expm1(shift);
+    bound += term * (relative + moved + relative * moved) + exp_underflow(type);
+  }
+  if (std::isnan(value)) return {max, {value, std::isinf(max.bound) ? kUnknown : 0.0}};
+  const double per_rescaling = exp_relative_error(type, 0.0) + u;
+  bound += (accumulation_error(type, n) + rescale_chain(n) * per_rescaling) * (value + bound);
+  return {max, settle(type, {value, bound})};
+}
+
+}  // namespace sinter

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "fusion_ir/op.h"
+#include "runtime/oracle/bounded_integer.h"
+#include "runtime/oracle/bounded_real.h"
+
+namespace sinter {
+
+/// The elements of one reduction, gathered. `bounds` is as long as `values`, or empty when all are
+/// exact.
+struct RealRow {
+  std::span<const double> values;
+  std::span<const double> bounds;
+};
+struct IntegerRow {
+  std::span<const int64_t> values;
+  std::span<const double> bounds;
+};
+
+// The bounds hold for any order of combination, sequential, pairwise or tree, in chunks or not:
+// each derivation stands beside its function. Empty rows give the identities of fusion_ir/op.h.
+
+/// sum, prod, max and min of reals in `type` (f64 or f32).
+BoundedReal reduce_bounded(ReduceFn fn, DType type, RealRow row);
+/// sum, prod, max and min of i64 or i32; any and all of bool.
+BoundedInteger reduce_bounded(ReduceFn fn, DType type, IntegerRow row);
+/// argmax and argmin. Where another element may be the extreme one, the bound reaches to it.
+BoundedInteger index_of_extreme(ReduceFn fn, RealRow row);
+BoundedInteger index_of_extreme(ReduceFn fn, IntegerRow row);
+
+struct BoundedPair {
+  BoundedReal first, second;
+};
+/// (mean, m2), whether computed by two passes, Welford's update or Chan's merge.
+BoundedPair welford_bounded(DType type, RealRow row);
+/// (max, sum of exp(x - max)), whether computed by two passes or online with rescaling.
+BoundedPair logsumexp_bounded(DType type, RealRow row);
+
+}  // namespace sinter

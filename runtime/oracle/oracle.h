@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "fusion_ir/fusion.h"
+#include "runtime/oracle/host_tensor.h"
+
+namespace sinter {
+
+/// What an output must hold. Elements stand in row-major order; float types use `real`, the others
+/// `integer`.
+struct OracleOutput {
+  ValueId value{};
+  DType type = DType::kF32;
+  Sizes sizes{};
+  std::vector<double> real{};
+  std::vector<int64_t> integer{};
+  /// How far a right result may lie from the element, >= 0. Zero: it must be equal (NaN equal to
+  /// NaN, infinities by sign). Infinite: the graph leaves it open within rounding, anything is
+  /// right.
+  std::vector<double> bound{};
+
+  /// Element as a double.
+  [[nodiscard]] double expected(size_t element) const {
+    return is_float(type) ? real[element] : static_cast<double>(integer[element]);
+  }
+};
+
+struct OracleResult {
+  std::vector<OracleOutput> outputs{};  ///< In the order of Fusion::outputs.
+};
+
+/// Evaluates a verified fusion op by op: floats in double, rounded where the graph casts and where
+/// an output is stored, integers exactly with wrap-around. Beside every element it carries a bound
+/// on its distance from what a device may compute, which follows from the graph, the reduction
+/// lengths, the types and the accuracy figures in error_model.h; no tolerance enters from outside.
+///
+/// Inputs stand in the order of Fusion::inputs and must have its types and the bound sizes; strides
+/// are free. Throws SinterException (InvalidArgument) otherwise.
+OracleResult evaluate(const Fusion& fusion, const Binding& binding,
+                      std::span<const HostTensor> inputs);
+
+}  // namespace sinter
