@@ -1,0 +1,296 @@
+#include "scheduler/schedule.h"
+
+#include <xxhash.h>
+
+#include <array>
+#include <charconv>
+#include <optional>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "fusion_ir/printer.h"
+#include "fusion_ir/shape.h"
+
+namespace sinter {
+namespace {
+
+struct NumberField {
+  std::string_view name;
+  int64_t Schedule::*member;
+};
+constexpr std::array kNumberFields = {
+    NumberField{"threads_per_row", &Schedule::threads_per_row},
+    NumberField{"rows_per_block", &Schedule::rows_per_block},
+    NumberField{"vector_width", &Schedule::vector_width},
+    NumberField{"unroll", &Schedule::unroll},
+    NumberField{"min_blocks_per_sm", &Schedule::min_blocks_per_sm},
+};
+constexpr std::array kResidencies = {Residency::kRegister, Residency::kShared, Residency::kReload};
+constexpr std::array kRowAccesses = {RowAccess::kAligned, RowAccess::kShifted, RowAccess::kScalar};
+
+/// A name as it stands, or quoted where it is not an identifier.
+std::string name_text(std::string_view name) {
+  return is_identifier(name) ? std::string(name) : "\"" + escaped(name) + "\"";
+}
+
+struct Token {
+  std::string_view text{};  ///< Empty at the end of the text.
+  size_t line = 1;
+  size_t column = 1;
+};
+
+/// Splits text into quoted names, braces and runs of other bytes.
+class Lexer {
+ public:
+  explicit Lexer(std::string_view text) : text_(text) {}
+
+  Token next() {
+    skip_blanks();
+    const size_t start = at_;
+    const size_t column = start - line_start_ + 1;
+    if (start == text_.size()) return {{}, line_, column};
+    const char first = text_[at_++];
+    if (first == '"') {
+      while (at_ < text_.size() && text_[at_] != '\n') {
+        const char c = text_[at_++];
+        if (c == '"') break;
+        if (c == '\\' && at_ < text_.size() && text_[at_] != '\n') ++at_;
+      }
+    } else if (first != '{' && first != '}') {
+      while (at_ < text_.size() && kSeparators.find(text_[at_]) == std::string_view::npos) ++at_;
+    }
+    return {text_.substr(start, at_ - start), line_, column};
+  }
+
+ private:
+  static constexpr std::string_view kSeparators = " \t\r\n;{}\"";
+
+  void skip_blanks() {
+    bool comment = false;
+    for (; at_ < text_.size(); ++at_) {
+      const char c = text_[at_];
+      if (c == '\n') {
+        comment = false;
+        ++line_;
+        line_start_ = at_ + 1;
+      } else if (c == ';') {
+        comment = true;
+      } else if (!comment && c != ' ' && c != '\t' && c != '\r') {
+        return;
+      }
+    }
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+  size_t line_ = 1;
+  size_t line_start_ = 0;
+};
+
+/// Undoes escaped() on the inside of a quoted name; nothing if an escape is malformed.
+std::optional<std::string> unescaped(std::string_view body) {
+  std::string out;
+  for (size_t i = 0; i < body.size(); ++i) {
+    if (body[i] != '\\') {
+      out += body[i];
+      continue;
+    }
+    const std::string_view escape = body.substr(i + 1).substr(0, 3);
+    if (escape.starts_with('"') || escape.starts_with('\\')) {
+      out += escape.front();
+      ++i;
+      continue;
+    }
+    uint8_t byte = 0;
+    if (escape.size() != 3 || escape.front() != 'x') return std::nullopt;
+    const auto [end, error] = std::from_chars(escape.data() + 1, escape.data() + 3, byte, 16);
+    if (error != std::errc{} || end != escape.data() + 3) return std::nullopt;
+    out += static_cast<char>(byte);
+    i += 3;
+  }
+  return out;
+}
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : lexer_(text), token_(lexer_.next()) {}
+
+  Schedule run() {
+    Schedule schedule;
+    expect("schedule");
+    schedule.family = name();
+    expect("{");
+    std::set<std::string_view> seen;
+    while (token_.text != "}") field(schedule, seen);
+    take();
+    if (!token_.text.empty()) fail_here("expected nothing after the schedule");
+    return schedule;
+  }
+
+ private:
+  [[noreturn]] void fail_here(std::string_view message) const {
+    constexpr size_t kShownBytes = 40;
+    const std::string found =
+        token_.text.empty() ? "end of text"
+                            : fmt::format("'{}'", escaped(token_.text.substr(0, kShownBytes)));
+    throw_error(
+        {.kind = ErrorKind::kInvalidArgument,
+         .message = fmt::format("{}:{}: {}, found {}", token_.line, token_.column, message, found),
+         .remedy = "compare with the grammar in scheduler/schedule.h"});
+  }
+
+  Token take() { return std::exchange(token_, lexer_.next()); }
+
+  void expect(std::string_view text) {
+    if (token_.text != text) fail_here(fmt::format("expected '{}'", text));
+    take();
+  }
+
+  std::string name() {
+    if (is_identifier(token_.text)) return std::string(take().text);
+    const std::string_view text = token_.text;
+    if (text.size() < 2 || !text.starts_with('"') || !text.ends_with('"')) {
+      fail_here("expected a name");
+    }
+    auto out = unescaped(text.substr(1, text.size() - 2));
+    if (!out) fail_here(R"(escapes are \", \\ and \xNN)");
+    take();
+    return std::move(*out);
+  }
+
+  int64_t integer() {
+    int64_t value = 0;
+    const char* const last = token_.text.data() + token_.text.size();
+    const auto [end, error] = std::from_chars(token_.text.data(), last, value);
+    if (error == std::errc::result_out_of_range) fail_here("the number is out of range");
+    if (error != std::errc{} || end != last) fail_here("expected an integer");
+    take();
+    return value;
+  }
+
+  ValueId value_id() {
+    const std::string_view text = token_.text;
+    ValueId value;
+    if (text != fmt::format("{}", value)) {
+      if (!text.starts_with("%v")) fail_here("expected a value such as %v0");
+      const char* const last = text.data() + text.size();
+      const auto [end, error] = std::from_chars(text.data() + 2, last, value.index);
+      if (error != std::errc{} || end != last || !value.valid()) {
+        fail_here("expected a value such as %v0");
+      }
+    }
+    take();
+    return value;
+  }
+
+  template <class Enum>
+  Enum one_of(std::span<const Enum> all) {
+    std::string names;
+    for (const Enum candidate : all) {
+      if (token_.text == text_of(candidate)) {
+        take();
+        return candidate;
+      }
+      names += fmt::format("{}'{}'", names.empty() ? "" : ", ", text_of(candidate));
+    }
+    fail_here(fmt::format("expected one of {}", names));
+  }
+
+  void field(Schedule& schedule, std::set<std::string_view>& seen) {
+    const std::string_view keyword = token_.text;
+    if (keyword == "persist") {
+      take();
+      const ValueId value = value_id();
+      expect("in");
+      schedule.persistent.push_back({value, one_of<Residency>(kResidencies)});
+      return;
+    }
+    if (keyword == "parameter") {
+      take();
+      const Token at_name = token_;
+      std::string parameter = name();
+      if (schedule.parameters.contains(parameter)) {
+        token_ = at_name;
+        fail_here("the parameter is given twice");
+      }
+      schedule.parameters.emplace(std::move(parameter), integer());
+      return;
+    }
+    if (seen.contains(keyword)) fail_here("the field is given twice");
+    if (keyword == "row_access") {
+      take();
+      schedule.row_access = one_of<RowAccess>(kRowAccesses);
+      seen.insert(keyword);
+      return;
+    }
+    for (const NumberField& number : kNumberFields) {
+      if (keyword != number.name) continue;
+      take();
+      schedule.*number.member = integer();
+      seen.insert(keyword);
+      return;
+    }
+    fail_here("expected a field or '}'");
+  }
+
+  Lexer lexer_;
+  Token token_;
+};
+
+}  // namespace
+
+std::string_view text_of(Residency residency) {
+  switch (residency) {
+    case Residency::kRegister:
+      return "register";
+    case Residency::kShared:
+      return "shared";
+    case Residency::kReload:
+      return "reload";
+  }
+  unreachable();
+}
+
+std::string_view text_of(RowAccess access) {
+  switch (access) {
+    case RowAccess::kAligned:
+      return "aligned";
+    case RowAccess::kShifted:
+      return "shifted";
+    case RowAccess::kScalar:
+      return "scalar";
+  }
+  unreachable();
+}
+
+uint64_t hash_of(const Schedule& schedule) {
+  // The text names every field, and no two schedules share one.
+  const std::string text = print(schedule);
+  return XXH3_64bits(text.data(), text.size());
+}
+
+std::string print(const Schedule& schedule) {
+  std::string out = fmt::format("schedule {} {{\n", name_text(schedule.family));
+  for (const NumberField& field : kNumberFields) {
+    out += fmt::format("  {} {}", field.name, schedule.*field.member);
+  }
+  out += fmt::format("\n  row_access {}\n", text_of(schedule.row_access));
+  for (const PersistentValue& kept : schedule.persistent) {
+    out += fmt::format("  persist {} in {}\n", kept.value, text_of(kept.residency));
+  }
+  for (const auto& [name, value] : schedule.parameters) {
+    out += fmt::format("  parameter {} {}\n", name_text(name), value);
+  }
+  return out + "}\n";
+}
+
+Result<Schedule> parse_schedule(std::string_view text) {
+  try {
+    return Parser(text).run();
+  } catch (const SinterException& exception) {
+    return fail(exception.error());
+  }
+}
+
+}  // namespace sinter
