@@ -113,9 +113,10 @@ Extent FusionBuilder::symbol(std::string name, int64_t hint, int64_t divisible_b
       {.name = std::move(name), .hint = hint, .divisible_by = divisible_by});
 }
 
-ValueId FusionBuilder::input(DType type, Shape shape, std::string name, InputOptions options) {
+ValueId FusionBuilder::input(DType type, const Shape& shape, std::string name,
+                             InputOptions options) {
   InputOp op{.strides = std::move(options.strides), .alignment = options.alignment};
-  return append(std::move(op), {}, type, std::move(shape), {std::move(name)})[0];
+  return append(std::move(op), {}, type, shape, {std::move(name)})[0];
 }
 
 ValueId FusionBuilder::constant(double value, DType type) {
@@ -135,9 +136,9 @@ ValueId FusionBuilder::constant_integer(int64_t value, DType type) {
   return append(ConstantOp{.integer = value}, {}, type, {})[0];
 }
 
-ValueId FusionBuilder::iota(Shape shape, int axis, DType type) {
+ValueId FusionBuilder::iota(const Shape& shape, int axis, DType type) {
   const int from_front = axis < 0 ? axis + static_cast<int>(shape.size()) : axis;
-  return append(IotaOp{.axis = from_front}, {}, type, std::move(shape))[0];
+  return append(IotaOp{.axis = from_front}, {}, type, shape)[0];
 }
 
 ValueId FusionBuilder::pointwise(PointwiseFn fn, std::vector<ValueId> operands, std::string name) {
@@ -166,19 +167,19 @@ ValueId FusionBuilder::cast(ValueId x, DType type, std::string name) {
   return append(CastOp{}, {x}, type, {}, {std::move(name)})[0];
 }
 
-ValueId FusionBuilder::broadcast(ValueId x, Shape shape, std::vector<int> axes) {
-  return append(BroadcastOp{std::move(axes)}, {x}, value_of(fusion_, x).type, std::move(shape))[0];
+ValueId FusionBuilder::broadcast(ValueId x, const Shape& shape, std::vector<int> axes) {
+  return append(BroadcastOp{std::move(axes)}, {x}, value_of(fusion_, x).type, shape)[0];
 }
 
 ValueId FusionBuilder::broadcast_over(ValueId x, ValueId like, std::vector<int> axes) {
   const std::vector<int> removed = normalize_axes(fusion_, like, std::move(axes));
-  Shape shape = value_of(fusion_, like).shape;
+  const Shape shape = value_of(fusion_, like).shape;
   std::vector<int> kept;
   for (size_t axis = 0; axis < shape.size(); ++axis) {
     const auto index = static_cast<int>(axis);
     if (!std::ranges::binary_search(removed, index)) kept.push_back(index);
   }
-  return broadcast(x, std::move(shape), std::move(kept));
+  return broadcast(x, shape, std::move(kept));
 }
 
 ValueId FusionBuilder::reduce(ReduceFn fn, ValueId x, std::vector<int> axes, std::string name) {
@@ -218,8 +219,8 @@ ValueId FusionBuilder::permute(ValueId x, std::vector<int> order) {
   return append(PermuteOp{std::move(order)}, {x}, value_of(fusion_, x).type, {})[0];
 }
 
-ValueId FusionBuilder::reshape(ValueId x, Shape shape) {
-  return append(ReshapeOp{}, {x}, value_of(fusion_, x).type, std::move(shape))[0];
+ValueId FusionBuilder::reshape(ValueId x, const Shape& shape) {
+  return append(ReshapeOp{}, {x}, value_of(fusion_, x).type, shape)[0];
 }
 
 ValueId FusionBuilder::slice(ValueId x, std::vector<int64_t> start, std::vector<int64_t> stop,
@@ -268,7 +269,7 @@ Fusion FusionBuilder::build() const {
 }
 
 std::vector<ValueId> FusionBuilder::append(OpKind kind, std::vector<ValueId> operands,
-                                           DType type_hint, Shape shape_hint,
+                                           DType type_hint, const Shape& shape_hint,
                                            std::vector<std::string> names) {
   auto inferred = infer_results(fusion_, kind, operands, type_hint, shape_hint);
   if (!inferred) throw_error(std::move(inferred).error());

@@ -29,15 +29,15 @@ class FusionBuilder {
   /// Declares a symbolic extent; a name can be declared once.
   Extent symbol(std::string name, int64_t hint = 0, int64_t divisible_by = 1);
 
-  ValueId input(DType type, Shape shape, std::string name = "", InputOptions options = {});
+  ValueId input(DType type, const Shape& shape, std::string name = "", InputOptions options = {});
   ValueId constant(double value, DType type = DType::kF32);
   ValueId constant_integer(int64_t value, DType type = DType::kI64);
-  ValueId iota(Shape shape, int axis, DType type = DType::kI64);
+  ValueId iota(const Shape& shape, int axis, DType type = DType::kI64);
 
   ValueId pointwise(PointwiseFn fn, std::vector<ValueId> operands, std::string name = "");
   ValueId cast(ValueId x, DType type,
                std::string name = "");  ///< Returns x itself if it has that type.
-  ValueId broadcast(ValueId x, Shape shape, std::vector<int> axes);
+  ValueId broadcast(ValueId x, const Shape& shape, std::vector<int> axes);
   /// Gives a reduced value back the axes that were removed from `like`: the inverse shape change of
   /// a reduction over `axes`.
   ValueId broadcast_over(ValueId x, ValueId like, std::vector<int> axes);
@@ -54,7 +54,7 @@ class FusionBuilder {
   MaxSum logsumexp_pair(ValueId x, std::vector<int> axes);
   ValueId take(ValueId x, ValueId index, int axis);
   ValueId permute(ValueId x, std::vector<int> order);
-  ValueId reshape(ValueId x, Shape shape);
+  ValueId reshape(ValueId x, const Shape& shape);
   ValueId slice(ValueId x, std::vector<int64_t> start, std::vector<int64_t> stop,
                 std::vector<int64_t> step = {});
 
@@ -96,7 +96,7 @@ class FusionBuilder {
   /// Appends an op with inferred result types and shapes; the low-level entry used by parser and
   /// rewriter. Throws as above.
   std::vector<ValueId> append(OpKind kind, std::vector<ValueId> operands, DType type_hint,
-                              Shape shape_hint, std::vector<std::string> names = {});
+                              const Shape& shape_hint, std::vector<std::string> names = {});
 
  private:
   Fusion fusion_;

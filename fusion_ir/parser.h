@@ -8,8 +8,9 @@
 namespace sinter {
 
 /// Reads .fir text (grammar in fusion_ir/README.md) and checks all that FusionBuilder checks, so a
-/// fusion it returns verifies. Takes any bytes: time and memory are (almost) linear in their number. Errors
-/// (InvalidFusion): "line:column: what is wrong, found 'token'", lines and byte columns from 1.
+/// fusion it returns verifies. Takes any bytes: time is n log n in their number, memory linear.
+/// Errors (InvalidFusion): "line:column: what is wrong, found 'token'", lines and byte columns
+/// from 1.
 Result<Fusion> parse_fusion(std::string_view text);
 
 }  // namespace sinter

@@ -103,6 +103,7 @@ class Printer {
 
   void print_extents(std::string_view keyword, const std::vector<Extent>& extents) {
     std::vector<std::string> items;
+    items.reserve(extents.size());
     for (const Extent& extent : extents) items.push_back(text_of(fusion_, extent));
     print_list(keyword, items);
   }
