@@ -30,22 +30,26 @@ class PointwiseLowering {
     const int64_t tile = reach * schedule_.unroll;
     kernel_.grid = {elements, tile};
 
-    builder_.comment(fmt::format("{} elements per block: {} threads x {} elements x {} vectors", tile,
-                                 schedule_.threads_per_block(), schedule_.vector_width, schedule_.unroll));
+    builder_.comment(fmt::format("{} elements per block: {} threads x {} elements x {} vectors",
+                                 tile, schedule_.threads_per_block(), schedule_.vector_width,
+                                 schedule_.unroll));
     const DType index = tiles_.column_type();
     const ExprId block = builder_.cast(builder_.special(kir::Special::kBlockIndex), index);
     const ExprId thread = builder_.cast(builder_.special(kir::Special::kThreadIndex), index);
     const ExprId count = builder_.cast(builder_.param(elements), index);
     tiles_.set_column_count(count);
-    const ExprId begin = builder_.ref(builder_.declare("tile_begin", builder_.mul(block, builder_.integer(tile, index))));
+    const ExprId begin = builder_.ref(
+        builder_.declare("tile_begin", builder_.mul(block, builder_.integer(tile, index))));
     first_ = builder_.ref(builder_.declare(
-        "first", builder_.add(begin, builder_.mul(thread, builder_.integer(schedule_.vector_width, index)))));
+        "first", builder_.add(begin, builder_.mul(thread, builder_.integer(schedule_.vector_width,
+                                                                           index)))));
 
     for (const ValueId value : list_.row_values) tiles_.row_value(value);
     store_scalars();
     if (list_.stages[0].outputs.empty()) return std::move(kernel_);
     const ExprId end = builder_.add(begin, builder_.integer(tile, index));
-    const Guard tail = facts_.space.columns % schedule_.vector_width == 0 ? Guard::kVector : Guard::kElement;
+    const Guard tail =
+        facts_.space.columns % schedule_.vector_width == 0 ? Guard::kVector : Guard::kElement;
     builder_.when(
         builder_.less_equal(end, count), [&] { body(Guard::kNone); },
         [&] {
@@ -68,7 +72,10 @@ class PointwiseLowering {
     const DType index = tiles_.column_type();
     const int64_t reach = schedule_.threads_per_block() * schedule_.vector_width;
     const ExprId offset = builder_.mul(builder_.cast(group, index), builder_.integer(reach, index));
-    return {.group = group, .batch = group, .first_column = builder_.add(first_, offset), .guard = guard};
+    return {.group = group,
+            .batch = group,
+            .first_column = builder_.add(first_, offset),
+            .guard = guard};
   }
 
   void body(Guard guard) {
@@ -83,7 +90,8 @@ class PointwiseLowering {
       const TilePosition at = position(group, guard);
       const auto vector = [&] {
         std::map<size_t, VarId> output_tiles;
-        for (const size_t output : stage.outputs) output_tiles[output] = tiles_.declare_output_tile(output);
+        for (const size_t output : stage.outputs)
+          output_tiles[output] = tiles_.declare_output_tile(output);
         builder_.unrolled("v", schedule_.vector_width, [&](ExprId lane) {
           tiles_.begin_element(at, lane);
           for (const auto& [output, tile] : output_tiles) {
@@ -114,8 +122,8 @@ class PointwiseLowering {
 
 }  // namespace
 
-kir::Kernel lower_pointwise(const SegmentFacts& facts, const Schedule& schedule) {
-  return PointwiseLowering(facts, schedule).run();
+LoweredKernel lower_pointwise(const SegmentFacts& facts, const Schedule& schedule) {
+  return {PointwiseLowering(facts, schedule).run(), {facts.space.columns}};
 }
 
 }  // namespace sinter

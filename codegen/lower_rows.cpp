@@ -22,28 +22,41 @@ Combiner combiner_of(const OpKind& kind) {
   if (std::holds_alternative<WelfordOp>(kind)) return Combiner::kWelford;
   if (std::holds_alternative<LogSumExpOp>(kind)) return Combiner::kLogSumExp;
   switch (std::get<ReduceOp>(kind).fn) {
-    case ReduceFn::kSum: return Combiner::kSum;
-    case ReduceFn::kProd: return Combiner::kProd;
-    case ReduceFn::kMax: return Combiner::kMax;
-    case ReduceFn::kMin: return Combiner::kMin;
-    case ReduceFn::kAny: return Combiner::kAny;
-    case ReduceFn::kAll: return Combiner::kAll;
-    case ReduceFn::kArgMax: return Combiner::kArgMax;
-    case ReduceFn::kArgMin: return Combiner::kArgMin;
+    case ReduceFn::kSum:
+      return Combiner::kSum;
+    case ReduceFn::kProd:
+      return Combiner::kProd;
+    case ReduceFn::kMax:
+      return Combiner::kMax;
+    case ReduceFn::kMin:
+      return Combiner::kMin;
+    case ReduceFn::kAny:
+      return Combiner::kAny;
+    case ReduceFn::kAll:
+      return Combiner::kAll;
+    case ReduceFn::kArgMax:
+      return Combiner::kArgMax;
+    case ReduceFn::kArgMin:
+      return Combiner::kArgMin;
   }
   unreachable();
 }
 
-/// Statistics that first need a summary of the elements at hand (their mean, their maximum) and then look at each again.
-bool takes_two_sweeps(Combiner combiner) { return combiner == Combiner::kWelford || combiner == Combiner::kLogSumExp; }
+/// Statistics that first need a summary of the elements at hand (their mean, their maximum) and
+/// then look at each again.
+bool takes_two_sweeps(Combiner combiner) {
+  return combiner == Combiner::kWelford || combiner == Combiner::kLogSumExp;
+}
 
-/// One reduction on its way: the running tuple, and for two-sweep statistics the registers of the chunk at hand.
+/// One reduction on its way: the running tuple, and for two-sweep statistics the registers of the
+/// chunk at hand.
 struct Accumulator {
   OpId op;
   Combiner combiner = Combiner::kSum;
   DType type = DType::kF32;
   std::vector<VarId> running;
-  // Welford: sum and count, then mean and m2 of the chunk. Logsumexp: the maximum before the chunk and the one exponents subtract.
+  // Welford: sum and count, then mean and m2 of the chunk. Logsumexp: the maximum before the chunk
+  // and the one exponents subtract.
   VarId chunk_sum, chunk_count, chunk_mean, chunk_m2;
   VarId old_max, safe_max;
 };
@@ -92,27 +105,35 @@ class RowLowering {
     const kir::ParamId rows = builder_.add_param("rows");
     kernel_.grid = {rows, schedule_.rows_per_block};
 
-    builder_.comment(fmt::format("{} threads per row, {} rows per block, {} elements per vector", threads(),
-                                 schedule_.rows_per_block, width()));
+    builder_.comment(fmt::format("{} threads per row, {} rows per block, {} elements per vector",
+                                 threads(), schedule_.rows_per_block, width()));
     const ExprId thread = builder_.special(kir::Special::kThreadIndex);
     const ExprId block = builder_.cast(builder_.special(kir::Special::kBlockIndex), DType::kI64);
     if (schedule_.rows_per_block == 1) {
       lane_ = thread;
       row_ = block;
     } else {
-      lane_ = builder_.ref(builder_.declare("lane", builder_.rem(thread, builder_.integer(threads()))));
-      slot_ = builder_.ref(builder_.declare("slot", builder_.div(thread, builder_.integer(threads()))));
-      const ExprId first = builder_.mul(block, builder_.integer(schedule_.rows_per_block, DType::kI64));
-      const ExprId wanted = builder_.ref(builder_.declare("wanted_row", builder_.add(first, builder_.cast(slot_, DType::kI64))));
-      // Threads beyond the last row repeat it, so that barriers and shuffles stay whole; they store nothing.
-      row_is_real_ = builder_.ref(builder_.declare("row_is_real", builder_.less(wanted, builder_.param(rows))));
-      row_ = builder_.min(wanted, builder_.sub(builder_.param(rows), builder_.integer(1, DType::kI64)));
+      lane_ =
+          builder_.ref(builder_.declare("lane", builder_.rem(thread, builder_.integer(threads()))));
+      slot_ =
+          builder_.ref(builder_.declare("slot", builder_.div(thread, builder_.integer(threads()))));
+      const ExprId first =
+          builder_.mul(block, builder_.integer(schedule_.rows_per_block, DType::kI64));
+      const ExprId wanted = builder_.ref(
+          builder_.declare("wanted_row", builder_.add(first, builder_.cast(slot_, DType::kI64))));
+      // Threads beyond the last row repeat it, so that barriers and shuffles stay whole; they store
+      // nothing.
+      row_is_real_ = builder_.ref(
+          builder_.declare("row_is_real", builder_.less(wanted, builder_.param(rows))));
+      row_ = builder_.min(wanted,
+                          builder_.sub(builder_.param(rows), builder_.integer(1, DType::kI64)));
     }
     if (facts_.space.row_dimensions > 0) {
       row_ = builder_.ref(builder_.declare("row", row_));
       tiles_.set_row(row_);
     }
-    ExprId first = builder_.mul(builder_.cast(lane_, tiles_.column_type()), builder_.integer(width(), tiles_.column_type()));
+    ExprId first = builder_.mul(builder_.cast(lane_, tiles_.column_type()),
+                                builder_.integer(width(), tiles_.column_type()));
     if (schedule_.row_access == RowAccess::kShifted) {
       builder_.comment("vectors are aligned in memory: lane 0 may start before the row");
       first = builder_.sub(first, builder_.cast(row_shift(), tiles_.column_type()));
@@ -130,8 +151,11 @@ class RowLowering {
       for (size_t i = facts_.space.row_dimensions; i-- > 0;) {
         const int64_t left_over = reference.strides[i] % width();
         ExprId coordinate = builder_.div(row_, builder_.integer(inner, DType::kI64));
-        if (i != 0) coordinate = builder_.rem(coordinate, builder_.integer(facts_.space.dimensions[i].size, DType::kI64));
-        start = builder_.add(start, builder_.mul(coordinate, builder_.integer(left_over, DType::kI64)));
+        if (i != 0)
+          coordinate = builder_.rem(coordinate,
+                                    builder_.integer(facts_.space.dimensions[i].size, DType::kI64));
+        start =
+            builder_.add(start, builder_.mul(coordinate, builder_.integer(left_over, DType::kI64)));
         inner *= facts_.space.dimensions[i].size;
       }
     }
@@ -143,12 +167,17 @@ class RowLowering {
   TilePosition position(ExprId batch, ExprId group, Guard guard) {
     const ExprId start = builder_.mul(builder_.cast(batch, tiles_.column_type()),
                                       builder_.integer(threads() * width(), tiles_.column_type()));
-    return {.group = group, .batch = batch, .first_column = builder_.add(first_, start), .guard = guard};
+    return {.group = group,
+            .batch = batch,
+            .first_column = builder_.add(first_, start),
+            .guard = guard};
   }
 
-  /// Runs `body` for every chunk of the row: `unroll` batches at most, all under one guard. Resident rows are unrolled, because
-  /// their registers are indexed by batch; looped rows are run-time loops.
-  void for_chunks(int64_t unroll, const std::function<void(ExprId first_batch, int64_t count, Guard)>& body) {
+  /// Runs `body` for every chunk of the row: `unroll` batches at most, all under one guard.
+  /// Resident rows are unrolled, because their registers are indexed by batch; looped rows are
+  /// run-time loops.
+  void for_chunks(int64_t unroll,
+                  const std::function<void(ExprId first_batch, int64_t count, Guard)>& body) {
     for (const BatchSpan& span : spans_) {
       const int64_t length = span.end - span.begin;
       const int64_t whole = length / unroll * unroll;
@@ -158,7 +187,8 @@ class RowLowering {
           body(builder_.integer(begin), step, span.guard);
           return;
         }
-        builder_.loop("batch", builder_.integer(begin), builder_.integer(end), builder_.integer(step), needs_unrolling(),
+        builder_.loop("batch", builder_.integer(begin), builder_.integer(end),
+                      builder_.integer(step), needs_unrolling(),
                       [&](ExprId batch) { body(batch, step, span.guard); });
       };
       run(span.begin, span.begin + whole, unroll);
@@ -168,14 +198,14 @@ class RowLowering {
 
   [[nodiscard]] bool needs_unrolling() const {
     return std::ranges::any_of(schedule_.persistent, [](const PersistentValue& value) {
-             return value.residency == Residency::kRegister;
-           });
+      return value.residency == Residency::kRegister;
+    });
   }
 
   // ---- Residency
 
-  /// Registers or shared memory for everything kept; inputs held in registers are loaded whole, so that all loads are in flight
-  /// before the first is used.
+  /// Registers or shared memory for everything kept; inputs held in registers are loaded whole, so
+  /// that all loads are in flight before the first is used.
   void load_resident_inputs() {
     const int64_t batches = batch_count(facts_, schedule_);
     if (batches == 0) return;
@@ -186,7 +216,8 @@ class RowLowering {
         if (facts_.is_read(value.value)) loaded.push_back(value.value);
       } else if (value.residency == Residency::kShared) {
         const Value& info = facts_.fusion.values[value.value];
-        const std::string name = info.name.empty() ? fmt::format("v{}", value.value.index) : info.name;
+        const std::string name =
+            info.name.empty() ? fmt::format("v{}", value.value.index) : info.name;
         shared_[value.value] = builder_.add_buffer(
             {.name = name + "_row",
              .type = info.type,
@@ -200,15 +231,16 @@ class RowLowering {
     if (loaded.empty()) return;
     builder_.comment("the whole row, packed in registers");
     for_chunks(1, [&](ExprId batch, int64_t, Guard guard) {
-      for (const ValueId value : loaded) tiles_.load(value, position(batch, builder_.integer(0), guard));
+      for (const ValueId value : loaded)
+        tiles_.load(value, position(batch, builder_.integer(0), guard));
     });
   }
 
   ExprId shared_index(const TilePosition& position) {
     // Each thread's own vectors, batch by batch; a thread reads only what it wrote.
     const ExprId thread = builder_.special(kir::Special::kThreadIndex);
-    const ExprId vector =
-        builder_.add(builder_.mul(position.batch, builder_.integer(schedule_.threads_per_block())), thread);
+    const ExprId vector = builder_.add(
+        builder_.mul(position.batch, builder_.integer(schedule_.threads_per_block())), thread);
     return builder_.mul(vector, builder_.integer(width()));
   }
 
@@ -221,8 +253,8 @@ class RowLowering {
     }
     std::vector<Accumulator> accumulators;
     for (const OpId op : stage.reductions) accumulators.push_back(start_accumulator(op));
-    const bool two_sweeps =
-        std::ranges::any_of(accumulators, [](const Accumulator& a) { return takes_two_sweeps(a.combiner); });
+    const bool two_sweeps = std::ranges::any_of(
+        accumulators, [](const Accumulator& a) { return takes_two_sweeps(a.combiner); });
 
     if (two_sweeps && second_sweep_is_held(s, accumulators)) {
       begin_chunk(accumulators);
@@ -231,7 +263,8 @@ class RowLowering {
       });
       between_sweeps(accumulators);
       for_chunks(chunk_batches(), [&](ExprId batch, int64_t count, Guard guard) {
-        with_second_chunk(s, accumulators, batch, count, guard, [&] { second_sweep(accumulators, batch, count, guard); });
+        with_second_chunk(s, accumulators, batch, count, guard,
+                          [&] { second_sweep(accumulators, batch, count, guard); });
       });
       end_chunk(accumulators, true);
     } else {
@@ -251,23 +284,28 @@ class RowLowering {
     store_row_outputs(static_cast<int>(s) + 1);
   }
 
-  /// True if a second look at the row reads nothing but what is held, so that statistics may take the whole row as one chunk.
-  [[nodiscard]] bool second_sweep_is_held(size_t s, const std::vector<Accumulator>& accumulators) const {
+  /// True if a second look at the row reads nothing but what is held, so that statistics may take
+  /// the whole row as one chunk.
+  [[nodiscard]] bool second_sweep_is_held(size_t s,
+                                          const std::vector<Accumulator>& accumulators) const {
     const ChunkReads reads = reads_of(s, second_sweep_needs(s, accumulators));
     return std::ranges::none_of(reads.inputs, [&](ValueId value) { return facts_.is_full(value); });
   }
 
-  [[nodiscard]] std::set<ValueId> second_sweep_needs(size_t s, const std::vector<Accumulator>& accumulators) const {
+  [[nodiscard]] std::set<ValueId> second_sweep_needs(
+      size_t s, const std::vector<Accumulator>& accumulators) const {
     std::set<ValueId> needed;
     for (const Accumulator& accumulator : accumulators) {
-      if (takes_two_sweeps(accumulator.combiner)) touch(facts_.fusion.ops[accumulator.op].operands[0], s, needed);
+      if (takes_two_sweeps(accumulator.combiner))
+        touch(facts_.fusion.ops[accumulator.op].operands[0], s, needed);
     }
     return needed;
   }
 
   [[nodiscard]] int64_t chunk_batches() const { return std::max<int64_t>(schedule_.unroll, 1); }
 
-  /// Values a chunk of stage s reads from memory: inputs, and kept values that live in shared memory.
+  /// Values a chunk of stage s reads from memory: inputs, and kept values that live in shared
+  /// memory.
   struct ChunkReads {
     std::vector<ValueId> inputs;
     std::vector<ValueId> shared;
@@ -276,7 +314,8 @@ class RowLowering {
     ChunkReads reads;
     for (const ValueId value : needed) {
       if (tiles_.has_tile(value)) continue;
-      const bool kept_before = persistent(value) != nullptr && facts_.level[value] < static_cast<int>(s);
+      const bool kept_before =
+          persistent(value) != nullptr && facts_.level[value] < static_cast<int>(s);
       if (kept_before && is_shared(value)) {
         reads.shared.push_back(value);
       } else if (facts_.is_read(value)) {
@@ -301,7 +340,8 @@ class RowLowering {
       // A computed value that is kept from this stage on is held already, yet computed here.
       if (facts_.is_tile(value) && !facts_.is_read(value) && tiles_.has_tile(value) &&
           facts_.level[value] == static_cast<int>(s)) {
-        for (const ValueId operand : facts_.fusion.def_of(value).operands) touch(operand, s, needed);
+        for (const ValueId operand : facts_.fusion.def_of(value).operands)
+          touch(operand, s, needed);
       }
       touch(value, s, needed);
     };
@@ -312,23 +352,27 @@ class RowLowering {
   }
 
   /// Loads what a chunk needs into registers, runs the body, and forgets the registers.
-  void with_chunk(size_t s, ExprId batch, int64_t count, Guard guard, const std::function<void()>& body) {
+  void with_chunk(size_t s, ExprId batch, int64_t count, Guard guard,
+                  const std::function<void()>& body) {
     with_reads(s, needed_in(s), batch, count, guard, body);
   }
-  void with_second_chunk(size_t s, const std::vector<Accumulator>& accumulators, ExprId batch, int64_t count, Guard guard,
-                         const std::function<void()>& body) {
+  void with_second_chunk(size_t s, const std::vector<Accumulator>& accumulators, ExprId batch,
+                         int64_t count, Guard guard, const std::function<void()>& body) {
     with_reads(s, second_sweep_needs(s, accumulators), batch, count, guard, body);
   }
-  void with_reads(size_t s, const std::set<ValueId>& needed, ExprId batch, int64_t count, Guard guard,
-                  const std::function<void()>& body) {
+  void with_reads(size_t s, const std::set<ValueId>& needed, ExprId batch, int64_t count,
+                  Guard guard, const std::function<void()>& body) {
     const ChunkReads reads = reads_of(s, needed);
-    for (const ValueId value : reads.inputs) tiles_.bind_tile(value, tiles_.declare_tile(value, count), false);
-    for (const ValueId value : reads.shared) tiles_.bind_tile(value, tiles_.declare_tile(value, count), false);
-    builder_.unrolled("u", reads.inputs.empty() && reads.shared.empty() ? 0 : count, [&](ExprId group) {
-      const TilePosition at = position(builder_.add(batch, group), group, guard);
-      for (const ValueId value : reads.inputs) tiles_.load(value, at);
-      for (const ValueId value : reads.shared) load_shared(value, at);
-    });
+    for (const ValueId value : reads.inputs)
+      tiles_.bind_tile(value, tiles_.declare_tile(value, count), false);
+    for (const ValueId value : reads.shared)
+      tiles_.bind_tile(value, tiles_.declare_tile(value, count), false);
+    builder_.unrolled("u", reads.inputs.empty() && reads.shared.empty() ? 0 : count,
+                      [&](ExprId group) {
+                        const TilePosition at = position(builder_.add(batch, group), group, guard);
+                        for (const ValueId value : reads.inputs) tiles_.load(value, at);
+                        for (const ValueId value : reads.shared) load_shared(value, at);
+                      });
     body();
     for (const ValueId value : reads.inputs) tiles_.unbind_tile(value);
     for (const ValueId value : reads.shared) tiles_.unbind_tile(value);
@@ -338,8 +382,8 @@ class RowLowering {
     const VarId tile = tiles_.tile_of(value);
     const int64_t lanes = kernel_.vars[tile].lanes;
     const auto load = [&] {
-      builder_.append(kir::Load{tile, at.group, builder_.integer(0), lanes, shared_.at(value), shared_index(at),
-                                kir::CacheHint::kDefault});
+      builder_.append(kir::Load{tile, at.group, builder_.integer(0), lanes, shared_.at(value),
+                                shared_index(at), kir::CacheHint::kDefault});
     };
     if (at.guard == Guard::kVector) {
       builder_.when(tiles_.vector_is_inside(at), load);
@@ -350,12 +394,13 @@ class RowLowering {
 
   // ---- Sweeps
 
-  /// Runs `body` for every element of the chunk that may exist. Under a vector guard whole vectors are skipped; under an element
-  /// guard the body gets a condition.
-  void for_elements(ExprId batch, int64_t count, Guard guard,
-                    const std::function<void(const TilePosition&)>& before_vector,
-                    const std::function<void(const TilePosition&, ExprId lane, ExprId inside)>& body,
-                    const std::function<void(const TilePosition&)>& after_vector) {
+  /// Runs `body` for every element of the chunk that may exist. Under a vector guard whole vectors
+  /// are skipped; under an element guard the body gets a condition.
+  void for_elements(
+      ExprId batch, int64_t count, Guard guard,
+      const std::function<void(const TilePosition&)>& before_vector,
+      const std::function<void(const TilePosition&, ExprId lane, ExprId inside)>& body,
+      const std::function<void(const TilePosition&)>& after_vector) {
     builder_.unrolled("u", count, [&](ExprId group) {
       const TilePosition at = position(builder_.add(batch, group), group, guard);
       const auto vector = [&] {
@@ -379,7 +424,8 @@ class RowLowering {
   }
 
   /// First look at the elements: accumulates, stores outputs, keeps what later stages need.
-  void sweep(size_t s, std::vector<Accumulator>& accumulators, ExprId batch, int64_t count, Guard guard) {
+  void sweep(size_t s, std::vector<Accumulator>& accumulators, ExprId batch, int64_t count,
+             Guard guard) {
     const Stage& stage = list_.stages[s];
     std::vector<ValueId> kept_computed;
     std::vector<ValueId> kept_shared;
@@ -390,14 +436,17 @@ class RowLowering {
         kept_computed.push_back(value);
       }
     }
-    if (accumulators.empty() && stage.outputs.empty() && kept_computed.empty() && kept_shared.empty()) return;
+    if (accumulators.empty() && stage.outputs.empty() && kept_computed.empty() &&
+        kept_shared.empty())
+      return;
 
     std::map<size_t, VarId> output_tiles;
     std::map<ValueId, VarId> shared_tiles;
     for_elements(
         batch, count, guard,
         [&](const TilePosition&) {
-          for (const size_t output : stage.outputs) output_tiles[output] = tiles_.declare_output_tile(output);
+          for (const size_t output : stage.outputs)
+            output_tiles[output] = tiles_.declare_output_tile(output);
           for (const ValueId value : kept_shared) {
             if (!facts_.is_read(value)) shared_tiles[value] = tiles_.declare_tile(value, 1);
           }
@@ -434,12 +483,13 @@ class RowLowering {
     builder_.set(tile, at.batch, lane, computed);
   }
 
-  void store_shared(ValueId value, const TilePosition& at, const std::map<ValueId, VarId>& computed) {
+  void store_shared(ValueId value, const TilePosition& at,
+                    const std::map<ValueId, VarId>& computed) {
     const auto found = computed.find(value);
     const VarId tile = found != computed.end() ? found->second : tiles_.tile_of(value);
     const ExprId group = found != computed.end() ? builder_.integer(0) : at.group;
-    builder_.append(kir::Store{shared_.at(value), shared_index(at), kernel_.vars[tile].lanes, tile, group,
-                               builder_.integer(0), kir::CacheHint::kDefault});
+    builder_.append(kir::Store{shared_.at(value), shared_index(at), kernel_.vars[tile].lanes, tile,
+                               group, builder_.integer(0), kir::CacheHint::kDefault});
   }
 
   // ---- Accumulation
@@ -451,9 +501,11 @@ class RowLowering {
     accumulator.type = types.front();
     const std::string name = name_of(op.results.back());
     for (size_t i = 0; i < types.size(); ++i) {
-      const std::string component = types.size() == 1 ? name : fmt::format("{}_{}", name, component_name(accumulator.combiner, i));
-      accumulator.running.push_back(
-          builder_.declare(component, kir::identity_of(builder_, accumulator.combiner, i, types[i])));
+      const std::string component =
+          types.size() == 1 ? name
+                            : fmt::format("{}_{}", name, component_name(accumulator.combiner, i));
+      accumulator.running.push_back(builder_.declare(
+          component, kir::identity_of(builder_, accumulator.combiner, i, types[i])));
     }
     return accumulator;
   }
@@ -471,7 +523,8 @@ class RowLowering {
 
   void begin_chunk(std::vector<Accumulator>& accumulators) {
     for (Accumulator& accumulator : accumulators) {
-      const ExprId zero = is_float(accumulator.type) ? builder_.real(0.0, accumulator.type) : builder_.integer(0);
+      const ExprId zero =
+          is_float(accumulator.type) ? builder_.real(0.0, accumulator.type) : builder_.integer(0);
       if (accumulator.combiner == Combiner::kWelford) {
         accumulator.chunk_sum = builder_.declare("chunk_sum", zero);
         accumulator.chunk_count = builder_.declare("chunk_count", zero);
@@ -491,25 +544,33 @@ class RowLowering {
       const ExprId nothing = builder_.real(0.0, type);
       const ExprId counted = inside.valid() ? builder_.select(inside, one, nothing) : one;
       const ExprId summed = inside.valid() ? builder_.select(inside, x, nothing) : x;
-      builder_.assign(accumulator.chunk_sum, builder_.add(builder_.ref(accumulator.chunk_sum), summed));
-      builder_.assign(accumulator.chunk_count, builder_.add(builder_.ref(accumulator.chunk_count), counted));
+      builder_.assign(accumulator.chunk_sum,
+                      builder_.add(builder_.ref(accumulator.chunk_sum), summed));
+      builder_.assign(accumulator.chunk_count,
+                      builder_.add(builder_.ref(accumulator.chunk_count), counted));
       return;
     }
     if (accumulator.combiner == Combiner::kLogSumExp) {
       const ExprId seen =
-          inside.valid() ? builder_.select(inside, x, kir::identity_of(builder_, accumulator.combiner, 0, type)) : x;
-      builder_.assign(accumulator.running[0], builder_.max(builder_.ref(accumulator.running[0]), seen));
+          inside.valid() ? builder_.select(
+                               inside, x, kir::identity_of(builder_, accumulator.combiner, 0, type))
+                         : x;
+      builder_.assign(accumulator.running[0],
+                      builder_.max(builder_.ref(accumulator.running[0]), seen));
       return;
     }
     std::vector<ExprId> others = {x};
     if (accumulator.running.size() == 2) {
-      const ExprId column = builder_.add(at.first_column, builder_.cast(lane, tiles_.column_type()));
+      const ExprId column =
+          builder_.add(at.first_column, builder_.cast(lane, tiles_.column_type()));
       others.push_back(builder_.cast(column, DType::kI64));
     }
     if (!inside.valid()) {
       kir::emit_combine(builder_, accumulator.combiner, accumulator.running, others);
     } else {
-      builder_.when(inside, [&] { kir::emit_combine(builder_, accumulator.combiner, accumulator.running, others); });
+      builder_.when(inside, [&] {
+        kir::emit_combine(builder_, accumulator.combiner, accumulator.running, others);
+      });
     }
   }
 
@@ -519,22 +580,28 @@ class RowLowering {
       const ExprId zero = builder_.real(0.0, type);
       if (accumulator.combiner == Combiner::kWelford) {
         const ExprId count = builder_.ref(accumulator.chunk_count);
-        const ExprId mean = builder_.div(builder_.ref(accumulator.chunk_sum), builder_.max(count, builder_.real(1.0, type)));
+        const ExprId mean = builder_.div(builder_.ref(accumulator.chunk_sum),
+                                         builder_.max(count, builder_.real(1.0, type)));
         accumulator.chunk_mean = builder_.declare("chunk_mean", mean);
         accumulator.chunk_m2 = builder_.declare("chunk_m2", zero);
       } else if (accumulator.combiner == Combiner::kLogSumExp) {
-        // While only -inf was seen, exponents subtract 0, so that exp(-inf - 0) adds nothing; see emit_combine.
+        // While only -inf was seen, exponents subtract 0, so that exp(-inf - 0) adds nothing; see
+        // emit_combine.
         const ExprId max = builder_.ref(accumulator.running[0]);
         const ExprId lowest = kir::identity_of(builder_, Combiner::kLogSumExp, 0, type);
-        accumulator.safe_max = builder_.declare("safe_max", builder_.select(builder_.equal(max, lowest), zero, max));
+        accumulator.safe_max =
+            builder_.declare("safe_max", builder_.select(builder_.equal(max, lowest), zero, max));
         const ExprId scale = builder_.apply(
-            PointwiseFn::kExp, {builder_.sub(builder_.ref(accumulator.old_max), builder_.ref(accumulator.safe_max))});
-        builder_.assign(accumulator.running[1], builder_.mul(builder_.ref(accumulator.running[1]), scale));
+            PointwiseFn::kExp,
+            {builder_.sub(builder_.ref(accumulator.old_max), builder_.ref(accumulator.safe_max))});
+        builder_.assign(accumulator.running[1],
+                        builder_.mul(builder_.ref(accumulator.running[1]), scale));
       }
     }
   }
 
-  void second_sweep(std::vector<Accumulator>& accumulators, ExprId batch, int64_t count, Guard guard) {
+  void second_sweep(std::vector<Accumulator>& accumulators, ExprId batch, int64_t count,
+                    Guard guard) {
     const auto nothing = [](const TilePosition&) {};
     for_elements(
         batch, count, guard, nothing,
@@ -544,26 +611,31 @@ class RowLowering {
             const ExprId x = tiles_.element_value(facts_.fusion.ops[accumulator.op].operands[0]);
             const ExprId zero = builder_.real(0.0, accumulator.type);
             if (accumulator.combiner == Combiner::kWelford) {
-              const ExprId deviation =
-                  builder_.ref(builder_.declare("deviation", builder_.sub(x, builder_.ref(accumulator.chunk_mean))));
+              const ExprId deviation = builder_.ref(builder_.declare(
+                  "deviation", builder_.sub(x, builder_.ref(accumulator.chunk_mean))));
               const ExprId square = builder_.mul(deviation, deviation);
               const ExprId added = inside.valid() ? builder_.select(inside, square, zero) : square;
-              builder_.assign(accumulator.chunk_m2, builder_.add(builder_.ref(accumulator.chunk_m2), added));
+              builder_.assign(accumulator.chunk_m2,
+                              builder_.add(builder_.ref(accumulator.chunk_m2), added));
             } else {
-              const ExprId e = builder_.apply(PointwiseFn::kExp, {builder_.sub(x, builder_.ref(accumulator.safe_max))});
+              const ExprId e = builder_.apply(
+                  PointwiseFn::kExp, {builder_.sub(x, builder_.ref(accumulator.safe_max))});
               const ExprId added = inside.valid() ? builder_.select(inside, e, zero) : e;
-              builder_.assign(accumulator.running[1], builder_.add(builder_.ref(accumulator.running[1]), added));
+              builder_.assign(accumulator.running[1],
+                              builder_.add(builder_.ref(accumulator.running[1]), added));
             }
           }
         },
         nothing);
   }
 
-  /// Merges the chunk into the running tuple; `only` says that there was one chunk, whose tuple is then the result.
+  /// Merges the chunk into the running tuple; `only` says that there was one chunk, whose tuple is
+  /// then the result.
   void end_chunk(std::vector<Accumulator>& accumulators, bool only) {
     for (Accumulator& accumulator : accumulators) {
       if (accumulator.combiner != Combiner::kWelford) continue;
-      const std::vector<ExprId> chunk = {builder_.ref(accumulator.chunk_count), builder_.ref(accumulator.chunk_mean),
+      const std::vector<ExprId> chunk = {builder_.ref(accumulator.chunk_count),
+                                         builder_.ref(accumulator.chunk_mean),
                                          builder_.ref(accumulator.chunk_m2)};
       if (only) {
         for (size_t i = 0; i < chunk.size(); ++i) builder_.assign(accumulator.running[i], chunk[i]);
@@ -577,7 +649,8 @@ class RowLowering {
     if (accumulators.empty()) return;
     if (threads() > 1) {
       kir::AllReduce exchange{.parts = {}, .threads = threads(), .name = fmt::format("stage{}", s)};
-      for (const Accumulator& accumulator : accumulators) exchange.parts.push_back({accumulator.combiner, accumulator.running});
+      for (const Accumulator& accumulator : accumulators)
+        exchange.parts.push_back({accumulator.combiner, accumulator.running});
       builder_.append(std::move(exchange));
     }
     for (const Accumulator& accumulator : accumulators) {
@@ -593,18 +666,25 @@ class RowLowering {
           ExprId sum = builder_.ref(running[1]);
           if (facts_.space.columns > 0) {
             // A row whose maximum is infinite sums exp(inf - inf).
-            builder_.comment(fmt::format("{} follows its formula where the maximum is not finite", op.results[1]));
+            builder_.comment(fmt::format("{} follows its formula where the maximum is not finite",
+                                         op.results[1]));
             const ExprId finite = builder_.apply(PointwiseFn::kIsFinite, {max});
-            const ExprId nan = builder_.real(std::numeric_limits<double>::quiet_NaN(), accumulator.type);
-            sum = builder_.ref(builder_.declare(name_of(op.results[1]), builder_.select(finite, sum, nan)));
+            const ExprId nan =
+                builder_.real(std::numeric_limits<double>::quiet_NaN(), accumulator.type);
+            sum = builder_.ref(
+                builder_.declare(name_of(op.results[1]), builder_.select(finite, sum, nan)));
           }
           tiles_.define_row_value(op.results[0], max);
           tiles_.define_row_value(op.results[1], sum);
           break;
         }
         case Combiner::kArgMax:
-        case Combiner::kArgMin: tiles_.define_row_value(op.results[0], builder_.ref(running[1])); break;
-        default: tiles_.define_row_value(op.results[0], builder_.ref(running[0])); break;
+        case Combiner::kArgMin:
+          tiles_.define_row_value(op.results[0], builder_.ref(running[1]));
+          break;
+        default:
+          tiles_.define_row_value(op.results[0], builder_.ref(running[0]));
+          break;
       }
     }
   }
@@ -627,7 +707,9 @@ class RowLowering {
 
   void store_row_outputs(int level) {
     for (size_t i = 0; i < facts_.fusion.outputs.size(); ++i) {
-      if (facts_.space.output_coverage[i].columns || facts_.level[facts_.fusion.outputs[i]] != level) continue;
+      if (facts_.space.output_coverage[i].columns ||
+          facts_.level[facts_.fusion.outputs[i]] != level)
+        continue;
       builder_.when(builder_.equal(lane_, builder_.integer(0)),
                     [&] { when_row_is_real(i, [&] { tiles_.store_row_output(i); }); });
     }
@@ -642,15 +724,17 @@ class RowLowering {
   TileLowering tiles_;
   std::map<ValueId, kir::BufferId> shared_;
 
-  ExprId lane_;          ///< The thread's number within its row.
-  ExprId slot_;          ///< The row's number within its block.
+  ExprId lane_;  ///< The thread's number within its row.
+  ExprId slot_;  ///< The row's number within its block.
   ExprId row_;
-  ExprId row_is_real_;   ///< Invalid: always.
-  ExprId first_;         ///< Column of the thread's first element in batch 0.
+  ExprId row_is_real_;  ///< Invalid: always.
+  ExprId first_;        ///< Column of the thread's first element in batch 0.
 };
 
 }  // namespace
 
-kir::Kernel lower_rows(const SegmentFacts& facts, const Schedule& schedule) { return RowLowering(facts, schedule).run(); }
+LoweredKernel lower_rows(const SegmentFacts& facts, const Schedule& schedule) {
+  return {RowLowering(facts, schedule).run(), {facts.space.rows}};
+}
 
 }  // namespace sinter

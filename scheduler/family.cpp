@@ -3,6 +3,7 @@
 #include "scheduler/families/looped.h"
 #include "scheduler/families/multi_wave.h"
 #include "scheduler/families/pointwise.h"
+#include "scheduler/row_estimate.h"
 
 namespace sinter {
 
@@ -19,11 +20,17 @@ FamilySet scheduling_families() {
       {.name = "pointwise",
        .propose = propose_pointwise,
        .estimate = estimate_pointwise,
+       .predict = predict_pointwise,
        .lower = {}},
-      {.name = "looped", .propose = propose_looped, .estimate = estimate_looped, .lower = {}},
+      {.name = "looped",
+       .propose = propose_looped,
+       .estimate = estimate_looped,
+       .predict = predict_rows,
+       .lower = {}},
       {.name = "multi_wave",
        .propose = propose_multi_wave,
        .estimate = estimate_multi_wave,
+       .predict = predict_rows,
        .lower = {}},
   };
 }

@@ -14,9 +14,7 @@
 
 namespace sinter {
 
-namespace kir {
-struct Kernel;  // Defined one layer up; scheduling never looks inside.
-}
+struct LoweredKernel;  // Defined one layer up, in codegen/lower.h; scheduling never looks inside.
 
 /// One legal way to run a segment, with what it is expected to need and take.
 struct ProposedSchedule {
@@ -33,7 +31,7 @@ struct Proposal {
   std::vector<Rejection> rejections;
 };
 
-/// A kind of schedule as a plug-in: three functions under a name. A FamilySet is an ordinary value
+/// A kind of schedule as a plug-in: a few functions under a name. A FamilySet is an ordinary value
 /// that callers extend or reduce.
 struct Family {
   std::string name;
@@ -44,8 +42,13 @@ struct Family {
   std::function<tl::expected<ResourceEstimate, Rejection>(const SegmentFacts&, const Schedule&,
                                                           const DeviceLimits&)>
       estimate;
+  /// Predicts the time of a schedule that has these resources: the estimated ones, or what the
+  /// compiler reported.
+  std::function<Prediction(const SegmentFacts&, const Schedule&, const ResourceEstimate&,
+                           const DeviceLimits&)>
+      predict;
   /// Lowers a legal schedule to kernel IR. Empty where only scheduling is wanted.
-  std::function<kir::Kernel(const SegmentFacts&, const Schedule&)> lower;
+  std::function<LoweredKernel(const SegmentFacts&, const Schedule&)> lower;
 };
 
 using FamilySet = std::vector<Family>;

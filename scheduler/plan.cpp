@@ -135,7 +135,7 @@ Result<ProposedSchedule> pinned_schedule(const SegmentFacts& facts, const Device
     if (rejection.at.valid()) error.values.push_back(rejection.at);
     return fail(std::move(error));
   }
-  return ProposedSchedule{schedule, *estimate, Prediction{}};
+  return ProposedSchedule{schedule, *estimate, family->predict(facts, schedule, *estimate, limits)};
 }
 
 }  // namespace

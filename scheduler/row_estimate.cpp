@@ -198,6 +198,11 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   return work;
 }
 
+Prediction predict_rows(const SegmentFacts& facts, const Schedule& schedule,
+                        const ResourceEstimate& estimate, const DeviceLimits& limits) {
+  return predict(estimate_row_work(facts, schedule, estimate, limits), estimate, limits);
+}
+
 std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Schedule& schedule,
                                             const DeviceLimits& limits) {
   const auto broken = [&](std::string rule, int64_t value, int64_t limit, std::string unit,

@@ -19,6 +19,10 @@ ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedul
 WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedule,
                                const ResourceEstimate& estimate, const DeviceLimits& limits);
 
+/// Time of a row schedule with these resources.
+Prediction predict_rows(const SegmentFacts& facts, const Schedule& schedule,
+                        const ResourceEstimate& estimate, const DeviceLimits& limits);
+
 /// Checks the fields every row schedule shares: powers of two, vector and access mode, persistent
 /// values that exist.
 std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Schedule& schedule,

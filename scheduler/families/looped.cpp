@@ -67,8 +67,7 @@ Proposal propose_looped(const SegmentFacts& facts, const DeviceLimits& limits) {
           nearest = estimate.error();
           continue;
         }
-        const WorkEstimate work = estimate_row_work(facts, schedule, *estimate, limits);
-        const Prediction predicted = predict(work, *estimate, limits);
+        const Prediction predicted = predict_rows(facts, schedule, *estimate, limits);
         proposal.candidates.push_back({std::move(schedule), *estimate, predicted});
       }
     }

@@ -77,8 +77,7 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
       nearest = estimate.error();
       return;
     }
-    const WorkEstimate work = estimate_row_work(facts, schedule, *estimate, limits);
-    const Prediction predicted = predict(work, *estimate, limits);
+    const Prediction predicted = predict_rows(facts, schedule, *estimate, limits);
     proposal.candidates.push_back({std::move(schedule), *estimate, predicted});
   };
   for (const RowVector& vector : row_vectors(facts)) {

@@ -90,19 +90,52 @@ tl::expected<ResourceEstimate, Rejection> estimate_pointwise(const SegmentFacts&
   return estimate;
 }
 
+Prediction predict_pointwise(const SegmentFacts& facts, const Schedule& schedule,
+                             const ResourceEstimate& estimate, const DeviceLimits& limits) {
+  constexpr double kSectorBytes = 32.0;
+  constexpr double kPrologueInstructions =
+      30.0;  // Coordinates, bounds, launch parameters: per thread, from SASS.
+  const CostConstants constants;
+  const StageList list = distribute(facts, {});
+  const Stage& stage = list.stages[0];
+  const auto width = static_cast<double>(schedule.vector_width);
+  const auto elements = static_cast<double>(facts.space.columns);
+  double accesses = 0.0;
+  double scattered = 0.0;
+  for (const ValueId value : stage.loads) {
+    const bool element =
+        access_kind(facts, *facts.space.find_input(value), schedule) == AccessKind::kElement;
+    accesses += element ? width : 1.0;
+    // A strided element drags a sector through L1, of which neighbours may use the rest later.
+    if (element && facts.is_full(value)) scattered += elements;
+  }
+  for (const size_t output : stage.outputs) {
+    const bool element =
+        access_kind(facts, facts.space.outputs[output], schedule) != AccessKind::kVector;
+    accesses += element ? width : 1.0;
+  }
+  WorkEstimate work;
+  work.bytes_read = static_cast<double>(facts.bytes_read);
+  work.bytes_written = static_cast<double>(facts.bytes_written);
+  work.issue_slots =
+      elements * (stage.issue_slots + accesses * constants.instructions_per_access / width) +
+      static_cast<double>(estimate.blocks * estimate.threads) * kPrologueInstructions;
+  work.special = elements * stage.special_functions;
+  work.shared_bytes = scattered * kSectorBytes;  // L1 and shared memory are one data path.
+  work.block_latency_ns = constants.block_start_ns + limits.memory_latency_ns;
+  return predict(work, estimate, limits);
+}
+
 Proposal propose_pointwise(const SegmentFacts& facts, const DeviceLimits& limits) {
   Proposal proposal;
   if (auto rejection = check_segment(facts)) {
     proposal.rejections.push_back(*rejection);
     return proposal;
   }
-  const CostConstants constants;
   constexpr int64_t kVectorBytes = 16;
   const int64_t widest = std::max<int64_t>(kVectorBytes / facts.narrowest_tile_bytes, 1);
   const int64_t narrowest = std::max<int64_t>(kVectorBytes / facts.widest_tile_bytes, 1);
   std::optional<Rejection> nearest;
-  const StageList list = distribute(facts, {});
-  const Stage& stage = list.stages[0];
   for (int64_t width = widest; width >= narrowest; width /= 2) {
     for (const int64_t threads : {128, 256, 512}) {
       for (int64_t unroll = 1; unroll <= kMostUnroll; unroll *= 2) {
@@ -117,34 +150,7 @@ Proposal propose_pointwise(const SegmentFacts& facts, const DeviceLimits& limits
           nearest = estimate.error();
           continue;
         }
-        WorkEstimate work;
-        work.bytes_read = static_cast<double>(facts.bytes_read);
-        work.bytes_written = static_cast<double>(facts.bytes_written);
-        const auto elements = static_cast<double>(facts.space.columns);
-        double accesses = 0.0;
-        double scattered = 0.0;
-        for (const ValueId value : stage.loads) {
-          const TensorAccess& access = *facts.space.find_input(value);
-          const bool element = access_kind(facts, access, schedule) == AccessKind::kElement;
-          accesses += element ? static_cast<double>(width) : 1.0;
-          // A strided element drags a 32-byte sector from L2 along, of which neighbours may use the
-          // rest later.
-          if (element && facts.is_full(value)) scattered += elements;
-        }
-        for (const size_t output : stage.outputs) {
-          const bool element =
-              access_kind(facts, facts.space.outputs[output], schedule) != AccessKind::kVector;
-          accesses += element ? static_cast<double>(width) : 1.0;
-        }
-        work.issue_slots =
-            elements * (stage.issue_slots +
-                        accesses * constants.instructions_per_access / static_cast<double>(width)) +
-            static_cast<double>(estimate->blocks * estimate->threads) * 30.0;
-        work.special = elements * stage.special_functions;
-        work.block_latency_ns = constants.block_start_ns + limits.memory_latency_ns;
-        constexpr double kSectorBytes = 32.0;
-        work.shared_bytes = scattered * kSectorBytes;  // L1 and shared memory are one data path.
-        const Prediction predicted = predict(work, *estimate, limits);
+        const Prediction predicted = predict_pointwise(facts, schedule, *estimate, limits);
         proposal.candidates.push_back({std::move(schedule), *estimate, predicted});
       }
     }

@@ -16,4 +16,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_pointwise(const SegmentFacts&
                                                              const Schedule& schedule,
                                                              const DeviceLimits& limits);
 
+Prediction predict_pointwise(const SegmentFacts& facts, const Schedule& schedule,
+                             const ResourceEstimate& estimate, const DeviceLimits& limits);
+
 }  // namespace sinter

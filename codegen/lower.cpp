@@ -1,0 +1,41 @@
+#include "codegen/lower.h"
+
+#include "codegen/cuda_emitter.h"
+#include "codegen/lower_pointwise.h"
+#include "codegen/lower_rows.h"
+
+namespace sinter {
+
+FamilySet builtin_families() {
+  FamilySet families = scheduling_families();
+  for (Family& family : families)
+    family.lower = family.name == "pointwise" ? lower_pointwise : lower_rows;
+  return families;
+}
+
+Result<LoweredKernel> lower(const SegmentFacts& facts, const Schedule& schedule,
+                            const FamilySet& families, const KernelPassOptions& options) {
+  const Family* family = find_family(families, schedule.family);
+  if (family == nullptr || !family->lower) {
+    return fail(
+        {.kind = ErrorKind::kUnsupported,
+         .message = fmt::format(
+             "the family '{}' {}", schedule.family,
+             family == nullptr ? "is not in the set" : "only schedules and cannot lower"),
+         .remedy = "pass builtin_families(), or a set that holds the family with its lowering"});
+  }
+  LoweredKernel lowered = family->lower(facts, schedule);
+  auto kernel = run_kernel_passes(std::move(lowered.kernel), options);
+  if (!kernel) return fail(kernel.error());
+  lowered.kernel = std::move(*kernel);
+  return lowered;
+}
+
+Result<KernelSource> emit(const SegmentFacts& facts, const Schedule& schedule,
+                          const FamilySet& families) {
+  auto lowered = lower(facts, schedule, families);
+  if (!lowered) return fail(lowered.error());
+  return make_kernel_source(lowered->kernel, lowered->param_values);
+}
+
+}  // namespace sinter

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "codegen/kernel_ir.h"
+#include "codegen/kernel_passes.h"
+#include "codegen/kernel_source.h"
+#include "scheduler/plan.h"
+
+namespace sinter {
+
+/// A kernel with the values its parameters take at the planned extents.
+struct LoweredKernel {
+  kir::Kernel kernel;
+  std::vector<int64_t> param_values;
+};
+
+/// The built-in families, complete: scheduling and lowering.
+FamilySet builtin_families();
+
+/// Lowers one schedule of a segment to a verified kernel: the family's lowering, then the kernel
+/// passes. Errors: Unsupported when the family is not in the set or cannot lower; InternalError
+/// when the result breaks an invariant of the kernel IR.
+Result<LoweredKernel> lower(const SegmentFacts& facts, const Schedule& schedule,
+                            const FamilySet& families = builtin_families(),
+                            const KernelPassOptions& options = {});
+
+/// Lowers and prints: CUDA text with its launch description.
+Result<KernelSource> emit(const SegmentFacts& facts, const Schedule& schedule,
+                          const FamilySet& families = builtin_families());
+
+}  // namespace sinter
