@@ -1,7 +1,6 @@
 #include "codegen/kernel_builder.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -10,35 +9,6 @@
 
 namespace sinter::kir {
 namespace {
-
-/// Mixes two words (the multiplier is that of SplitMix64's finaliser). The value only picks a
-/// bucket; nothing that is printed depends on it.
-uint64_t mix(uint64_t seed, uint64_t value) {
-  const uint64_t x = (seed ^ value) * 0xbf58'476d'1ce4'e5b9U;
-  return x ^ (x >> 29U);
-}
-
-uint64_t hash_of(const Expr& expr) {
-  const uint64_t seed = mix(static_cast<uint64_t>(expr.type), expr.kind.index());
-  return std::visit(
-      overloaded{
-          [&](const IntegerConstant& x) { return mix(seed, static_cast<uint64_t>(x.value)); },
-          [&](const FloatConstant& x) { return mix(seed, std::bit_cast<uint64_t>(x.value)); },
-          [&](const VarRef& x) { return mix(seed, x.var.index); },
-          [&](const ElementRef& x) {
-            return mix(mix(mix(seed, x.tile.index), x.group.index), x.lane.index);
-          },
-          [&](const SpecialRef& x) { return mix(seed, static_cast<uint64_t>(x.special)); },
-          [&](const ParamRef& x) { return mix(seed, x.param.index); },
-          [&](const PointwiseExpr& x) {
-            uint64_t hash = mix(seed, static_cast<uint64_t>(x.fn));
-            for (const ExprId argument : x.arguments) hash = mix(hash, argument.index);
-            return hash;
-          },
-          [&](const CastExpr& x) { return mix(seed, x.argument.index); },
-      },
-      expr.kind);
-}
 
 bool commutes(PointwiseFn fn) {
   return fn == PointwiseFn::kAdd || fn == PointwiseFn::kMul || fn == PointwiseFn::kMin ||
@@ -101,11 +71,8 @@ DType result_type(PointwiseFn fn, const std::vector<DType>& types) {
 
 }  // namespace
 
-KernelBuilder::KernelBuilder(Kernel* kernel) : kernel_(kernel) {
+KernelBuilder::KernelBuilder(Kernel* kernel) : kernel_(kernel), interner_(&kernel->exprs) {
   open_.push_back(&kernel->body);
-  for (uint32_t i = 0; i < kernel->exprs.size(); ++i) {
-    interned_.emplace(hash_of(kernel->exprs[ExprId{i}]), ExprId{i});
-  }
   for (const Param& param : kernel->params) names_.emplace(param.name, 2);
   for (const Buffer& buffer : kernel->buffers) names_.emplace(buffer.name, 2);
   for (const Var& var : kernel->vars) names_.emplace(var.name, 2);
@@ -113,16 +80,7 @@ KernelBuilder::KernelBuilder(Kernel* kernel) : kernel_(kernel) {
 
 // ---- Expressions
 
-ExprId KernelBuilder::intern(Expr expr) {
-  const uint64_t hash = hash_of(expr);
-  const auto [first, last] = interned_.equal_range(hash);
-  for (auto it = first; it != last; ++it) {
-    if (kernel_->exprs[it->second] == expr) return it->second;
-  }
-  const ExprId id = kernel_->exprs.push_back(std::move(expr));
-  interned_.emplace(hash, id);
-  return id;
-}
+ExprId KernelBuilder::intern(Expr expr) { return interner_.intern(std::move(expr)); }
 
 ExprId KernelBuilder::integer(int64_t value, DType type) {
   SINTER_CHECK(is_integral(type), "{} constant for an integer", type);

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "codegen/expr_interner.h"
 #include "codegen/kernel_ir.h"
 
 namespace sinter::kir {
@@ -83,9 +84,9 @@ class KernelBuilder {
   [[nodiscard]] const FloatConstant* as_real(ExprId expr) const;
 
   Kernel* kernel_;
+  ExprInterner interner_;
   std::vector<Block*> open_;
-  std::unordered_multimap<uint64_t, ExprId> interned_;  ///< By hash of the expression.
-  std::unordered_map<std::string, int> names_;          ///< Taken names; next suffix to try.
+  std::unordered_map<std::string, int> names_;  ///< Taken names; next suffix to try.
 };
 
 }  // namespace sinter::kir

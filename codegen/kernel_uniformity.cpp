@@ -1,0 +1,107 @@
+#include "codegen/kernel_uniformity.h"
+
+#include <algorithm>
+
+#include "codegen/kernel_traversal.h"
+#include "fusion_ir/result.h"
+
+namespace sinter::kir {
+namespace {
+
+constexpr int64_t kWarp = 32;
+
+}  // namespace
+
+std::string_view text_of(Uniformity uniformity) {
+  switch (uniformity) {
+    case Uniformity::kBlock:
+      return "block";
+    case Uniformity::kWarp:
+      return "warp";
+    case Uniformity::kThread:
+      return "thread";
+  }
+  unreachable();
+}
+
+UniformityAnalysis::UniformityAnalysis(const Kernel& kernel) : kernel_(kernel) {
+  do {
+    grown_ = false;
+    visit(kernel.body, Uniformity::kBlock);
+  } while (grown_);
+}
+
+Uniformity UniformityAnalysis::of(ExprId id) const {
+  if (const uint8_t known = memo_[id]; known != 0) return static_cast<Uniformity>(known - 1);
+  const Expr& expr = kernel_.exprs[id];
+  Uniformity result = Uniformity::kBlock;
+  for_each_operand(expr, [&](ExprId operand) { result = std::max(result, of(operand)); });
+  if (const auto* ref = std::get_if<VarRef>(&expr.kind)) {
+    result = vars_[ref->var];
+  } else if (const auto* element = std::get_if<ElementRef>(&expr.kind)) {
+    result = std::max(result, vars_[element->tile]);
+  } else if (const auto* special = std::get_if<SpecialRef>(&expr.kind)) {
+    if (special->special == Special::kThreadIndex) result = Uniformity::kThread;
+  } else if (const auto* pointwise = std::get_if<PointwiseExpr>(&expr.kind);
+             pointwise != nullptr && pointwise->fn == PointwiseFn::kDiv) {
+    // thread_index / 32 is the number of the warp.
+    const auto* dividend = std::get_if<SpecialRef>(&kernel_.exprs[pointwise->arguments[0]].kind);
+    const auto* divisor =
+        std::get_if<IntegerConstant>(&kernel_.exprs[pointwise->arguments[1]].kind);
+    if (dividend != nullptr && divisor != nullptr && divisor->value > 0 &&
+        divisor->value % kWarp == 0) {
+      result = divisor->value >= kernel_.threads ? Uniformity::kBlock : Uniformity::kWarp;
+    }
+  }
+  memo_[id] = static_cast<uint8_t>(static_cast<uint8_t>(result) + 1);
+  return result;
+}
+
+Uniformity UniformityAnalysis::of_control(const StmtKind& stmt) const {
+  Uniformity result = Uniformity::kBlock;
+  for_each_expr(stmt, [&](ExprId expr) { result = std::max(result, of(expr)); });
+  return result;
+}
+
+void UniformityAnalysis::write(VarId var, Uniformity uniformity) {
+  if (uniformity <= vars_[var]) return;
+  vars_[var] = uniformity;
+  grown_ = true;
+  memo_ = {};
+}
+
+void UniformityAnalysis::visit(const Block& block, Uniformity control) {
+  for (const StmtId id : block) {
+    const StmtKind& stmt = kernel_.stmts[id].kind;
+    const auto assign = [&](VarId var, ExprId value) { write(var, std::max(control, of(value))); };
+    std::visit(overloaded{
+                   [](const Comment&) {},
+                   [&](const Declare& s) {
+                     if (s.init.valid()) assign(s.var, s.init);
+                   },
+                   [&](const Assign& s) { assign(s.var, s.value); },
+                   [&](const SetElement& s) { assign(s.tile, s.value); },
+                   [&](const For& s) {
+                     const Uniformity inside = std::max(control, of_control(stmt));
+                     write(s.index, inside);
+                     visit(s.body, inside);
+                   },
+                   [&](const If& s) {
+                     const Uniformity inside = std::max(control, of_control(stmt));
+                     visit(s.then_body, inside);
+                     visit(s.else_body, inside);
+                   },
+                   [&](const Load& s) { assign(s.tile, s.index); },
+                   [](const Store&) {},
+                   [](const AsyncCopy&) {},
+                   [](const AsyncWait&) {},
+                   [](const Barrier&) {},
+                   [&](const ShuffleXor& s) { assign(s.target, s.source); },
+                   // The result is uniform in the group, but the variable held a thread's share.
+                   [](const AllReduce&) {},
+               },
+               stmt);
+  }
+}
+
+}  // namespace sinter::kir

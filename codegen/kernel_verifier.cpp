@@ -1,0 +1,322 @@
+#include "codegen/kernel_verifier.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "codegen/kernel_traversal.h"
+#include "codegen/kernel_uniformity.h"
+#include "codegen/verify_expressions.h"
+#include "codegen/verify_tables.h"
+#include "fusion_ir/result.h"
+
+namespace sinter {
+namespace {
+
+using namespace kir;  // NOLINT(google-build-using-namespace): this file is about nothing else
+
+/// Far above what any access moves; keeps products of widths far from overflow.
+constexpr int64_t kMostElements = 1024;
+
+bool is_power_of_two(int64_t x) { return x > 0 && std::has_single_bit(static_cast<uint64_t>(x)); }
+
+bool is_width(int64_t x) { return is_power_of_two(x) && x <= kMostElements; }
+
+bool is_index(DType type) { return type == DType::kI32 || type == DType::kI64; }
+
+/// Checks statements of a kernel whose ids are known to be in range.
+class StatementVerifier {
+ public:
+  StatementVerifier(const Kernel& kernel, KernelStage stage,
+                    std::vector<KernelViolation>* violations)
+      : kernel_(kernel),
+        stage_(stage),
+        uniformity_(kernel),
+        ranges_(kernel),
+        violations_(violations) {}
+
+  void run() { check(kernel_.body, Uniformity::kBlock); }
+
+ private:
+  template <class... Args>
+  void report(fmt::format_string<Args...> format, Args&&... args) {
+    violations_->push_back(
+        {fmt::format("{}", current_), fmt::format(format, std::forward<Args>(args)...)});
+  }
+
+  DType type_of(ExprId expr) const { return kernel_.exprs[expr].type; }
+  const Var& var(VarId id) const { return kernel_.vars[id]; }
+
+  void check(const Block& block, Uniformity control) {
+    std::vector<VarId> declared_here;
+    std::swap(declared_here, declared_);
+    for (const StmtId id : block) {
+      current_ = id;
+      const StmtKind& stmt = kernel_.stmts[id].kind;
+      for_each_expr(stmt, [this](ExprId expr) { check_uses(expr); });
+      std::visit([&](const auto& s) { check(s, control); }, stmt);
+    }
+    for (const VarId id : declared_) in_scope_[id] = false;
+    std::swap(declared_here, declared_);
+  }
+
+  // ---- Scopes and tile indices
+
+  void declare(VarId id) {
+    if (ever_declared_[id]) report("{} ({}) is declared a second time", id, var(id).name);
+    ever_declared_[id] = true;
+    in_scope_[id] = true;
+    declared_.push_back(id);
+  }
+
+  void use(VarId id) {
+    if (!in_scope_[id]) report("{} ({}) is used outside of its scope", id, var(id).name);
+  }
+
+  void write(VarId id) {
+    use(id);
+    if (is_loop_index_[id]) report("{} ({}) is the index of a loop", id, var(id).name);
+  }
+
+  void write_scalar(VarId id) {
+    write(id);
+    if (!var(id).is_scalar()) report("{} ({}) is a tile, not a scalar", id, var(id).name);
+  }
+
+  /// Every variable that an expression names, once per statement.
+  void check_uses(ExprId id) {
+    if (seen_by_[id] == current_.index + 1) return;
+    seen_by_[id] = current_.index + 1;
+    const Expr& expr = kernel_.exprs[id];
+    if (const auto* ref = std::get_if<VarRef>(&expr.kind)) use(ref->var);
+    if (const auto* element = std::get_if<ElementRef>(&expr.kind)) {
+      check_element(element->tile, element->group, element->lane, 1);
+    }
+    for_each_operand(expr, [this](ExprId operand) { check_uses(operand); });
+  }
+
+  void check_element(VarId tile, ExprId group, ExprId lane, int64_t width) {
+    use(tile);
+    if (!is_width(width)) width = 1;  // reported with the access
+    check_tile_index(tile, "group", group, var(tile).groups, 1);
+    check_tile_index(tile, "lane", lane, var(tile).lanes, width);
+  }
+
+  void check_tile_index(VarId tile, std::string_view what, ExprId index, int64_t count,
+                        int64_t width) {
+    if (type_of(index) != DType::kI32)
+      report("{} of {} is {}, not i32", what, tile, type_of(index));
+    const TileIndexRange range = ranges_.of(index);
+    if (!range.constant) {
+      report("{} of {} ({}) is not constant after unrolling", what, tile, var(tile).name);
+      return;
+    }
+    if (range.low < 0 || range.high > count - width) {
+      report("{} of {} ({}) spans {} to {}, but there are {}", what, tile, var(tile).name,
+             range.low, range.high + width - 1, count);
+    }
+    if (width > 1 && !range.is_multiple_of(width)) {
+      report("lane of {} ({}) is not a multiple of the width {}", tile, var(tile).name, width);
+    }
+  }
+
+  // ---- Statements
+
+  void check(const Comment&, Uniformity) {}
+
+  void check(const Declare& s, Uniformity) {
+    declare(s.var);
+    if (!s.init.valid()) return;
+    if (!var(s.var).is_scalar()) report("tile {} has an initial value", s.var);
+    if (type_of(s.init) != var(s.var).type) {
+      report("{} ({}) is {}, its value {}", s.var, var(s.var).name, var(s.var).type,
+             type_of(s.init));
+    }
+  }
+
+  void check(const Assign& s, Uniformity) {
+    write_scalar(s.var);
+    if (type_of(s.value) != var(s.var).type) {
+      report("{} ({}) is {}, the value {}", s.var, var(s.var).name, var(s.var).type,
+             type_of(s.value));
+    }
+  }
+
+  void check(const SetElement& s, Uniformity) {
+    write(s.tile);
+    check_element(s.tile, s.group, s.lane, 1);
+    if (type_of(s.value) != var(s.tile).type) {
+      report("{} ({}) is {}, the value {}", s.tile, var(s.tile).name, var(s.tile).type,
+             type_of(s.value));
+    }
+  }
+
+  void check(const For& s, Uniformity control) {
+    const Var& index = var(s.index);
+    if (!index.is_scalar() || !is_index(index.type)) {
+      report("index {} ({}) is no scalar i32 or i64", s.index, index.name);
+    }
+    for (const ExprId expr : {s.begin, s.end, s.step}) {
+      if (type_of(expr) != index.type) {
+        report("{} of a loop over {} is {}, not {}", expr, s.index, type_of(expr), index.type);
+      }
+    }
+    const auto* step = std::get_if<IntegerConstant>(&kernel_.exprs[s.step].kind);
+    if (step != nullptr && step->value < 1) report("the step is {}", step->value);
+    if (s.unroll && !ranges_.enter(s)) report("an unrolled loop has bounds that are not constant");
+    const Uniformity inside =
+        std::max(control, uniformity_.of_control(kernel_.stmts[current_].kind));
+    declare(s.index);
+    is_loop_index_[s.index] = true;
+    check(s.body, inside);
+    in_scope_[s.index] = false;
+  }
+
+  void check(const If& s, Uniformity control) {
+    if (type_of(s.condition) != DType::kBool) {
+      report("the condition is {}, not bool", type_of(s.condition));
+    }
+    const Uniformity inside =
+        std::max(control, uniformity_.of_control(kernel_.stmts[current_].kind));
+    check(s.then_body, inside);
+    check(s.else_body, inside);
+  }
+
+  void check(const Load& s, Uniformity) {
+    write(s.tile);
+    check_element(s.tile, s.group, s.lane, s.width);
+    check_access(s.buffer, s.index, s.width);
+    const Buffer& buffer = kernel_.buffers[s.buffer];
+    if (buffer.access == Access::kWrite) report("{} ({}) is read", s.buffer, buffer.name);
+    if (var(s.tile).type != buffer.type) {
+      report("{} is {}, {} is {}", s.tile, var(s.tile).type, s.buffer, buffer.type);
+    }
+  }
+
+  void check(const Store& s, Uniformity) {
+    check_element(s.tile, s.group, s.lane, s.width);
+    check_access(s.buffer, s.index, s.width);
+    const Buffer& buffer = kernel_.buffers[s.buffer];
+    if (buffer.access == Access::kRead) report("{} ({}) is written", s.buffer, buffer.name);
+    if (var(s.tile).type != buffer.type && var(s.tile).type != compute_type(buffer.type)) {
+      report("{} is {}, {} is {}", s.tile, var(s.tile).type, s.buffer, buffer.type);
+    }
+  }
+
+  void check_access(BufferId id, ExprId index, int64_t width) {
+    constexpr int64_t kWidestAccess = 16;
+    const Buffer& buffer = kernel_.buffers[id];
+    if (!is_index(type_of(index))) report("index into {} is {}", id, type_of(index));
+    if (!is_width(width)) {
+      report("width {} is not a power of two up to {}", width, kMostElements);
+      return;
+    }
+    const int64_t bytes = width * bytes_of(buffer.type);
+    if (stage_ == KernelStage::kLowered && bytes > kWidestAccess) {
+      report("an access of {} bytes; the hardware has {}", bytes, kWidestAccess);
+    }
+    const int64_t needed = std::min(bytes, kWidestAccess);
+    if (buffer.space == Space::kGlobal && buffer.alignment < needed) {
+      report("an access of {} bytes to {} ({}), which is aligned to {}", bytes, id, buffer.name,
+             buffer.alignment);
+    }
+  }
+
+  void check(const AsyncCopy& s, Uniformity) {
+    const Buffer& shared = kernel_.buffers[s.shared];
+    const Buffer& global = kernel_.buffers[s.global];
+    check_access(s.shared, s.shared_index, s.width);
+    check_access(s.global, s.global_index, s.width);
+    if (shared.space != Space::kShared) report("{} ({}) is not shared", s.shared, shared.name);
+    if (global.space != Space::kGlobal) report("{} ({}) is not global", s.global, global.name);
+    if (shared.type != global.type) report("copies {} to {}", global.type, shared.type);
+    if (global.access == Access::kWrite) report("{} ({}) is read", s.global, global.name);
+    if (!is_width(s.width)) return;
+    const int64_t bytes = s.width * bytes_of(shared.type);
+    if (bytes != 4 && bytes != 8 && bytes != 16) {
+      report("an asynchronous copy of {} bytes; there are 4, 8 and 16", bytes);
+    }
+  }
+
+  void check(const AsyncWait&, Uniformity) {}
+
+  void check(const Barrier&, Uniformity control) {
+    require(control, Uniformity::kBlock, "barrier");
+  }
+
+  void check(const ShuffleXor& s, Uniformity control) {
+    require(control, Uniformity::kWarp, "shuffle");
+    write_scalar(s.target);
+    const DType type = var(s.target).type;
+    if (type_of(s.source) != type)
+      report("{} is {}, the source {}", s.target, type, type_of(s.source));
+    if (type != DType::kF32 && type != DType::kF64 && !is_index(type)) report("shuffles {}", type);
+    if (s.mask < 1 || s.mask > 31) report("mask {} is not from 1 to 31", s.mask);
+  }
+
+  void check(const AllReduce& s, Uniformity control) {
+    if (stage_ == KernelStage::kLowered) report("reduction {} is not lowered", s.name);
+    if (!is_power_of_two(s.threads) || kernel_.threads % s.threads != 0) {
+      report("groups of {} threads in a block of {}", s.threads, kernel_.threads);
+    }
+    require(control, s.threads > 32 ? Uniformity::kBlock : Uniformity::kWarp, "reduction");
+    for (const ReducePart& part : s.parts) check(part);
+  }
+
+  void check(const ReducePart& part) {
+    const auto count = static_cast<int64_t>(part.vars.size());
+    const std::string_view name = text_of(part.combiner);
+    if (count != components_of(part.combiner)) {
+      report("{} of {} variables, not {}", name, count, components_of(part.combiner));
+      return;
+    }
+    for (const VarId id : part.vars) write_scalar(id);
+    const DType type = var(part.vars[0]).type;
+    const bool is_logic = part.combiner == Combiner::kAny || part.combiner == Combiner::kAll;
+    const bool is_real =
+        part.combiner == Combiner::kWelford || part.combiner == Combiner::kLogSumExp;
+    const bool fits = is_logic  ? type == DType::kBool
+                      : is_real ? type == DType::kF32 || type == DType::kF64
+                                : type == compute_type(type) && type != DType::kBool;
+    if (!fits) report("{} of {}", name, type);
+    const bool is_arg = part.combiner == Combiner::kArgMax || part.combiner == Combiner::kArgMin;
+    for (size_t i = 1; i < part.vars.size(); ++i) {
+      const DType expected = is_arg ? DType::kI64 : type;
+      if (var(part.vars[i]).type != expected) {
+        report("component {} of {} is {}, not {}", i, name, var(part.vars[i]).type, expected);
+      }
+    }
+  }
+
+  void require(Uniformity control, Uniformity needed, std::string_view what) {
+    if (control <= needed) return;
+    report("a {} where control may differ within the {}", what, text_of(needed));
+  }
+
+  const Kernel& kernel_;
+  KernelStage stage_;
+  UniformityAnalysis uniformity_;
+  TileIndexRanges ranges_;
+  std::vector<KernelViolation>* violations_;
+  StmtId current_;
+  std::vector<VarId> declared_;  ///< In the block at hand.
+  IdMap<VarId, uint8_t> in_scope_, ever_declared_, is_loop_index_;
+  IdMap<ExprId, uint32_t> seen_by_;  ///< 1 + the last statement that checked the expression.
+};
+
+}  // namespace
+
+std::vector<KernelViolation> verify_kernel(const Kernel& kernel, KernelStage stage) {
+  std::vector<KernelViolation> violations;
+  verify_tables(kernel, stage, &violations);
+  // What follows looks ids up.
+  if (!violations.empty()) return violations;
+  verify_expressions(kernel, &violations);
+  if (!violations.empty()) return violations;
+  StatementVerifier(kernel, stage, &violations).run();
+  return violations;
+}
+
+}  // namespace sinter

@@ -1,0 +1,218 @@
+#include "codegen/passes/lower_reductions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "codegen/combine.h"
+#include "codegen/kernel_builder.h"
+#include "codegen/kernel_traversal.h"
+
+namespace sinter {
+namespace {
+
+using kir::AllReduce;
+using kir::BufferId;
+using kir::ExprId;
+using kir::StmtId;
+using kir::VarId;
+
+constexpr int64_t kWarp = 32;
+
+bool is_barrier(const kir::StmtKind& stmt) {
+  if (std::holds_alternative<kir::Barrier>(stmt)) return true;
+  const auto* reduce = std::get_if<AllReduce>(&stmt);
+  return reduce != nullptr && reduce->threads > kWarp;
+}
+
+/// Finds the wide reductions that may follow themselves with no barrier in between: those in a loop
+/// whose body, outside of further conditions and loops, has no other one.
+class RepeatedReductions {
+ public:
+  explicit RepeatedReductions(const kir::Kernel& kernel) : kernel_(kernel) {
+    visit(kernel.body, nullptr);
+  }
+  [[nodiscard]] bool contains(StmtId id) const { return repeated_[id]; }
+
+ private:
+  void visit(const kir::Block& block, const kir::Block* loop_body) {
+    for (const StmtId id : block) {
+      const kir::StmtKind& kind = kernel_.stmts[id].kind;
+      if (const auto* loop = std::get_if<kir::For>(&kind)) {
+        visit(loop->body, &loop->body);
+      } else if (std::holds_alternative<kir::If>(kind)) {
+        kir::for_each_block(kind, [&](const kir::Block& inner) { visit(inner, loop_body); });
+      } else if (std::holds_alternative<AllReduce>(kind) && is_barrier(kind) &&
+                 loop_body != nullptr) {
+        repeated_[id] = std::ranges::none_of(*loop_body, [&](StmtId other) {
+          return other != id && is_barrier(kernel_.stmts[other].kind);
+        });
+      }
+    }
+  }
+
+  const kir::Kernel& kernel_;
+  IdMap<StmtId, uint8_t> repeated_;
+};
+
+/// Lowers one AllReduce. Shared memory and shuffles know no bool: it travels as i32.
+class ReductionLowering {
+ public:
+  ReductionLowering(kir::KernelBuilder& builder, const AllReduce& reduce)
+      : b_(builder), reduce_(reduce), thread_(b_.special(kir::Special::kThreadIndex)) {
+    for (const kir::ReducePart& part : reduce.parts) {
+      for (const VarId var : part.vars) {
+        components_.push_back({.var = var, .partner = {}, .scratch = {}});
+      }
+    }
+  }
+
+  /// `half` holds the offset of the scratch half in use; invalid if there is one only.
+  void lower(VarId half) {
+    if (reduce_.threads == 1 || components_.empty()) return;
+    b_.comment(fmt::format("Reduce {} over {} threads", reduce_.name, reduce_.threads));
+    for (Component& component : components_) {
+      component.partner =
+          b_.declare_scalar(name_of(component.var) + "_other", travel_type(component.var));
+    }
+    exchange(std::min(reduce_.threads, kWarp));
+    if (reduce_.threads <= kWarp) return;
+
+    const int64_t warps = b_.kernel().threads / kWarp;
+    const int64_t group_warps = reduce_.threads / kWarp;
+    const ExprId base = half.valid() ? b_.ref(half) : b_.integer(0);
+    for (Component& component : components_) {
+      component.scratch = b_.add_buffer({.name = name_of(component.var) + "_warps",
+                                         .type = travel_type(component.var),
+                                         .space = kir::Space::kShared,
+                                         .access = kir::Access::kReadWrite,
+                                         .value = {},
+                                         .count = half.valid() ? 2 * warps : warps});
+    }
+    b_.when(b_.equal(lane(), b_.integer(0)), [&] {
+      for (const Component& component : components_) store_warp_value(component, base);
+    });
+    b_.append(kir::Barrier{});
+    const ExprId group = b_.div(thread_, b_.integer(reduce_.threads));
+    const ExprId first_warp =
+        group_warps == warps ? b_.integer(0) : b_.mul(group, b_.integer(group_warps));
+    const ExprId index = b_.add(base, b_.add(first_warp, b_.rem(thread_, b_.integer(group_warps))));
+    for (const Component& component : components_) load_warp_value(component, index);
+    exchange(group_warps);
+    if (half.valid()) b_.assign(half, b_.sub(b_.integer(warps), b_.ref(half)));
+  }
+
+ private:
+  struct Component {
+    VarId var, partner;  ///< `partner` receives the other lane's value.
+    BufferId scratch;
+  };
+
+  std::string name_of(VarId var) const { return b_.kernel().vars[var].name; }
+  bool is_flag(VarId var) const { return b_.kernel().vars[var].type == DType::kBool; }
+  DType travel_type(VarId var) const {
+    return is_flag(var) ? DType::kI32 : b_.kernel().vars[var].type;
+  }
+  ExprId lane() { return b_.rem(thread_, b_.integer(kWarp)); }
+
+  ExprId partner_value(const Component& component) {
+    const ExprId value = b_.ref(component.partner);
+    if (!is_flag(component.var)) return value;
+    return b_.apply(PointwiseFn::kNe, {value, b_.integer(0)});
+  }
+
+  /// Combines aligned groups of `lanes` lanes of a warp, all components of a step at once, so that
+  /// their latencies overlap.
+  void exchange(int64_t lanes) {
+    for (int64_t mask = lanes / 2; mask >= 1; mask /= 2) {
+      for (const Component& component : components_) {
+        b_.append(
+            kir::ShuffleXor{.target = component.partner,
+                            .source = b_.cast(b_.ref(component.var), travel_type(component.var)),
+                            .mask = static_cast<int32_t>(mask)});
+      }
+      size_t first = 0;
+      for (const kir::ReducePart& part : reduce_.parts) {
+        combine(part, first, mask);
+        first += part.vars.size();
+      }
+    }
+  }
+
+  void combine(const kir::ReducePart& part, size_t first, int64_t mask) {
+    std::vector<ExprId> others;
+    for (size_t i = 0; i < part.vars.size(); ++i) {
+      others.push_back(partner_value(components_[first + i]));
+    }
+    // Welford's combination depends on the order of its operands in the last bits. The tuple of the
+    // lower lane comes first for both partners, so both hold the same bits afterwards.
+    if (part.combiner == kir::Combiner::kWelford) {
+      const ExprId is_lower =
+          b_.equal(b_.apply(PointwiseFn::kAnd, {thread_, b_.integer(mask)}), b_.integer(0));
+      const ExprId lower = b_.ref(b_.declare("is_lower", is_lower));
+      for (size_t i = 0; i < part.vars.size(); ++i) {
+        const ExprId mine = b_.ref(part.vars[i]);
+        const VarId second =
+            b_.declare(name_of(part.vars[i]) + "_second", b_.select(lower, others[i], mine));
+        b_.assign(part.vars[i], b_.select(lower, mine, others[i]));
+        others[i] = b_.ref(second);
+      }
+    }
+    kir::emit_combine(b_, part.combiner, part.vars, others);
+  }
+
+  void store_warp_value(const Component& component, ExprId base) {
+    VarId source = component.var;
+    if (is_flag(source)) {
+      source = b_.declare(name_of(source) + "_flag", b_.cast(b_.ref(source), DType::kI32));
+    }
+    b_.append(kir::Store{.buffer = component.scratch,
+                         .index = b_.add(base, b_.div(thread_, b_.integer(kWarp))),
+                         .width = 1,
+                         .tile = source,
+                         .group = b_.integer(0),
+                         .lane = b_.integer(0)});
+  }
+
+  void load_warp_value(const Component& component, ExprId index) {
+    const bool flag = is_flag(component.var);
+    b_.append(kir::Load{.tile = flag ? component.partner : component.var,
+                        .group = b_.integer(0),
+                        .lane = b_.integer(0),
+                        .width = 1,
+                        .buffer = component.scratch,
+                        .index = index});
+    if (flag) b_.assign(component.var, partner_value(component));
+  }
+
+  kir::KernelBuilder& b_;
+  const AllReduce& reduce_;
+  ExprId thread_;
+  std::vector<Component> components_;
+};
+
+}  // namespace
+
+kir::Kernel lower_reductions(kir::Kernel kernel) {
+  const kir::Kernel before = kernel;
+  const RepeatedReductions repeated(before);
+  kir::KernelBuilder builder(&kernel);
+  kir::Block declarations;
+  kir::replace_statements(builder, [&](StmtId id, const kir::StmtKind& kind) {
+    const auto* reduce = std::get_if<AllReduce>(&kind);
+    if (reduce == nullptr) return false;
+    VarId half;
+    if (repeated.contains(id)) {
+      builder.into(&declarations,
+                   [&] { half = builder.declare(reduce->name + "_half", builder.integer(0)); });
+    }
+    ReductionLowering(builder, *reduce).lower(half);
+    return true;
+  });
+  kernel.body.insert(kernel.body.begin(), declarations.begin(), declarations.end());
+  return kernel;
+}
+
+}  // namespace sinter

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "codegen/kernel_ir.h"
+
+namespace sinter {
+
+/// After:  every shared buffer has an offset, a multiple of 16 and of its alignment; in the order
+/// of
+///         their ids, none overlapping.
+/// Before: no pass that adds shared buffers is still to come. Offsets given before are not kept.
+/// Order:  last of the passes that know about buffers.
+kir::Kernel place_shared_buffers(kir::Kernel kernel);
+
+}  // namespace sinter

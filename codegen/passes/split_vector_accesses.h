@@ -1,0 +1,14 @@
+#pragma once
+
+#include "codegen/kernel_ir.h"
+
+namespace sinter {
+
+/// After:  no load or store moves more than 16 bytes, the widest that the hardware has; wider ones
+///         are 16-byte pieces in ascending order.
+/// Before: widths are powers of two.
+/// Order:  anywhere before emission; lowering can then speak of a vector of elements as one access
+///         whatever the element type of each tensor is.
+kir::Kernel split_vector_accesses(kir::Kernel kernel);
+
+}  // namespace sinter

@@ -1,0 +1,203 @@
+#include "codegen/verify_tables.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "codegen/kernel_traversal.h"
+#include "fusion_ir/result.h"
+
+namespace sinter {
+namespace {
+
+using namespace kir;  // NOLINT(google-build-using-namespace): this file is about nothing else
+
+/// More than any device has bytes of shared memory; keeps sums of offsets far from overflow.
+constexpr int64_t kMostSharedElements = 1 << 20;
+
+class TableVerifier {
+ public:
+  TableVerifier(const Kernel& kernel, KernelStage stage, std::vector<KernelViolation>* violations)
+      : kernel_(kernel), stage_(stage), violations_(violations) {}
+
+  void run() {
+    check_launch();
+    check_declarations();
+    for (uint32_t i = 0; i < kernel_.buffers.size(); ++i) check(BufferId{i});
+    if (stage_ == KernelStage::kLowered) check_placement();
+    for (uint32_t i = 0; i < kernel_.exprs.size(); ++i) check(ExprId{i});
+    check(kernel_.body);
+  }
+
+ private:
+  template <class... Args>
+  void report(std::string where, fmt::format_string<Args...> format, Args&&... args) {
+    violations_->push_back({std::move(where), fmt::format(format, std::forward<Args>(args)...)});
+  }
+
+  void check_launch() {
+    if (kernel_.threads < 32 || kernel_.threads > 1024 || kernel_.threads % 32 != 0) {
+      report("kernel", "{} threads; a block has a multiple of 32, from 32 to 1024",
+             kernel_.threads);
+    }
+    if (kernel_.min_blocks_per_sm < 1) {
+      report("kernel", "{} blocks per multiprocessor", kernel_.min_blocks_per_sm);
+    }
+    if (!kernel_.params.contains(kernel_.grid.work)) {
+      report("kernel", "the grid counts {}, which does not exist", kernel_.grid.work);
+    }
+    if (kernel_.grid.per_block < 1) report("kernel", "{} per block", kernel_.grid.per_block);
+  }
+
+  void check_declarations() {
+    for (uint32_t i = 0; i < kernel_.params.size(); ++i) {
+      const Param& param = kernel_.params[ParamId{i}];
+      if (param.type != DType::kI32 && param.type != DType::kI64) {
+        report(fmt::format("{}", ParamId{i}), "parameter {} is {}", param.name, param.type);
+      }
+    }
+    for (uint32_t i = 0; i < kernel_.vars.size(); ++i) {
+      const Var& var = kernel_.vars[VarId{i}];
+      if (var.groups < 1 || var.lanes < 1) {
+        report(fmt::format("{}", VarId{i}), "{} has {} groups of {} lanes", var.name, var.groups,
+               var.lanes);
+      }
+    }
+  }
+
+  void check(BufferId id) {
+    const Buffer& buffer = kernel_.buffers[id];
+    const std::string where = fmt::format("{}", id);
+    const bool aligned = buffer.alignment >= bytes_of(buffer.type) &&
+                         std::has_single_bit(static_cast<uint64_t>(buffer.alignment));
+    if (!aligned)
+      report(where, "{} of {} is aligned to {}", buffer.name, buffer.type, buffer.alignment);
+    if (buffer.space == Space::kGlobal) {
+      if (buffer.count != 0 || buffer.offset != -1) {
+        report(where, "global {} has a count or an offset", buffer.name);
+      }
+      return;
+    }
+    if (buffer.count < 1 || buffer.count > kMostSharedElements) {
+      report(where, "shared {} has {} elements", buffer.name, buffer.count);
+    }
+    if (buffer.access != Access::kReadWrite) {
+      report(where, "shared {} is not both read and written", buffer.name);
+    }
+  }
+
+  void check_placement() {
+    std::vector<BufferId> placed;
+    for (uint32_t i = 0; i < kernel_.buffers.size(); ++i) {
+      const Buffer& buffer = kernel_.buffers[BufferId{i}];
+      if (buffer.space != Space::kShared) continue;
+      if (buffer.offset < 0 || buffer.offset > 16 * kMostSharedElements ||
+          buffer.offset % 16 != 0) {
+        report(fmt::format("{}", BufferId{i}), "shared {} is at offset {}", buffer.name,
+               buffer.offset);
+      } else {
+        placed.push_back(BufferId{i});
+      }
+    }
+    std::ranges::stable_sort(placed, {}, [&](BufferId id) { return kernel_.buffers[id].offset; });
+    for (size_t i = 1; i < placed.size(); ++i) {
+      const Buffer& before = kernel_.buffers[placed[i - 1]];
+      const Buffer& buffer = kernel_.buffers[placed[i]];
+      const int64_t end = before.offset + before.count * bytes_of(before.type);
+      if (end > buffer.offset) {
+        report(fmt::format("{}", placed[i]), "shared {} at {} overlaps {}, which ends at {}",
+               buffer.name, buffer.offset, before.name, end);
+      }
+    }
+  }
+
+  // ---- Ids
+
+  template <class Table, class Key>
+  void check_id(const std::string& where, const Table& table, Key id) {
+    if (!table.contains(id)) report(where, "{} does not exist", id);
+  }
+
+  void check(ExprId id) {
+    const Expr& expr = kernel_.exprs[id];
+    const std::string where = fmt::format("{}", id);
+    for_each_operand(expr, [&](ExprId operand) {
+      if (operand.index >= id.index) report(where, "operand {} is not below its user", operand);
+    });
+    if (const auto* ref = std::get_if<VarRef>(&expr.kind)) check_id(where, kernel_.vars, ref->var);
+    if (const auto* element = std::get_if<ElementRef>(&expr.kind)) {
+      check_id(where, kernel_.vars, element->tile);
+    }
+    if (const auto* ref = std::get_if<ParamRef>(&expr.kind)) {
+      check_id(where, kernel_.params, ref->param);
+    }
+  }
+
+  void check(const Block& block) {
+    for (const StmtId id : block) {
+      const std::string where = fmt::format("{}", id);
+      if (!kernel_.stmts.contains(id)) {
+        report(where, "does not exist");
+        continue;
+      }
+      if (std::exchange(placed_[id], 1) != 0) {
+        report(where, "stands in two places");
+        continue;
+      }
+      const StmtKind& stmt = kernel_.stmts[id].kind;
+      for_each_expr(stmt, [&](ExprId expr) { check_id(where, kernel_.exprs, expr); });
+      check_names(where, stmt);
+      for_each_block(stmt, [this](const Block& inner) { check(inner); });
+    }
+  }
+
+  void check_names(const std::string& where, const StmtKind& stmt) {
+    const auto check_var = [&](VarId id) { check_id(where, kernel_.vars, id); };
+    const auto check_buffer = [&](BufferId id) { check_id(where, kernel_.buffers, id); };
+    std::visit(overloaded{
+                   [](const Comment&) {},
+                   [&](const Declare& s) { check_var(s.var); },
+                   [&](const Assign& s) { check_var(s.var); },
+                   [&](const SetElement& s) { check_var(s.tile); },
+                   [&](const For& s) { check_var(s.index); },
+                   [](const If&) {},
+                   [&](const Load& s) {
+                     check_var(s.tile);
+                     check_buffer(s.buffer);
+                   },
+                   [&](const Store& s) {
+                     check_buffer(s.buffer);
+                     check_var(s.tile);
+                   },
+                   [&](const AsyncCopy& s) {
+                     check_buffer(s.shared);
+                     check_buffer(s.global);
+                   },
+                   [](const AsyncWait&) {},
+                   [](const Barrier&) {},
+                   [&](const ShuffleXor& s) { check_var(s.target); },
+                   [&](const AllReduce& s) {
+                     for (const ReducePart& part : s.parts) {
+                       for (const VarId id : part.vars) check_var(id);
+                     }
+                   },
+               },
+               stmt);
+  }
+
+  const Kernel& kernel_;
+  KernelStage stage_;
+  std::vector<KernelViolation>* violations_;
+  IdMap<StmtId, uint8_t> placed_;
+};
+
+}  // namespace
+
+void verify_tables(const Kernel& kernel, KernelStage stage,
+                   std::vector<KernelViolation>* violations) {
+  TableVerifier(kernel, stage, violations).run();
+}
+
+}  // namespace sinter
