@@ -25,12 +25,6 @@ struct DriverTable {
   DriverStatus (*error_string)(DriverStatus status, const char** text) = nullptr;
 };
 
-template <class Function>
-void bind(const SharedLibrary& library, const char* symbol, Function*& slot, std::string& missing) {
-  slot = reinterpret_cast<Function*>(library.symbol(symbol));
-  if (slot == nullptr) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", symbol);
-}
-
 class DriverApi final : public DeviceDriver {
  public:
   explicit DriverApi(const DriverTable& table) : table_(table) {}
@@ -69,12 +63,12 @@ Result<std::unique_ptr<DeviceDriver>> open_driver(const std::string& library) {
   DriverTable table;
   std::string missing;
 #define SINTER_DRIVER_CALL(camel, snake, symbol, parameters, arguments) \
-  bind(*opened, symbol, table.snake, missing);
+  opened->resolve(symbol, table.snake, missing);
 #include "runtime/driver_calls.def"
 #undef SINTER_DRIVER_CALL
-  bind(*opened, "cuInit", table.init, missing);
-  bind(*opened, "cuGetErrorName", table.error_name, missing);
-  bind(*opened, "cuGetErrorString", table.error_string, missing);
+  opened->resolve("cuInit", table.init, missing);
+  opened->resolve("cuGetErrorName", table.error_name, missing);
+  opened->resolve("cuGetErrorString", table.error_string, missing);
   if (!missing.empty()) {
     return fail({.kind = ErrorKind::kDeviceError,
                  .message = fmt::format("{} lacks {}", opened->path(), missing),

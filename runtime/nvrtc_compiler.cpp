@@ -65,16 +65,6 @@ struct NvrtcCompiler::Library {
   std::string path;
 };
 
-namespace {
-
-template <class Function>
-void bind(const SharedLibrary& library, const char* symbol, Function*& slot, std::string& missing) {
-  slot = reinterpret_cast<Function*>(library.symbol(symbol));
-  if (slot == nullptr) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", symbol);
-}
-
-}  // namespace
-
 std::vector<std::string> nvrtc_options(const Architecture& architecture,
                                        const CompileOptions& options) {
   std::vector<std::string> out = {
@@ -103,10 +93,10 @@ Result<NvrtcCompiler> NvrtcCompiler::open(const std::string& library) {
 
   auto out = std::make_shared<Library>();
   std::string missing;
-#define SINTER_BIND(member, symbol, parameters) bind(*opened, symbol, out->member, missing);
+#define SINTER_BIND(member, symbol, parameters) opened->resolve(symbol, out->member, missing);
   SINTER_NVRTC_FUNCTIONS(SINTER_BIND)
 #undef SINTER_BIND
-  bind(*opened, "nvrtcGetErrorString", out->error_string, missing);
+  opened->resolve("nvrtcGetErrorString", out->error_string, missing);
   if (!missing.empty()) {
     return fail({.kind = ErrorKind::kDeviceError,
                  .message = fmt::format("{} lacks {}", opened->path(), missing),

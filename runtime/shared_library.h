@@ -21,6 +21,13 @@ class SharedLibrary {
   /// Null if there is no such symbol.
   [[nodiscard]] void* symbol(const char* name) const;
 
+  /// Points `slot` at a function; appends the name to the list `missing` if there is none.
+  template <class Function>
+  void resolve(const char* name, Function*& slot, std::string& missing) const {
+    slot = reinterpret_cast<Function*>(symbol(name));
+    if (slot == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(name);
+  }
+
   /// Path the loader found, with links resolved where possible.
   [[nodiscard]] const std::string& path() const { return path_; }
 
