@@ -1,0 +1,434 @@
+#include "runtime/interpreter/block_executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "fusion_ir/error.h"
+#include "runtime/interpreter/random_sequence.h"
+
+namespace sinter::interpreter {
+namespace {
+
+/// Longest turn of a warp, in instructions: short enough that warps overtake each other inside the
+/// stretches between barriers, long enough that switching costs nothing.
+constexpr uint64_t kLongestTurn = 512;
+
+template <class T>
+void broadcast(std::byte* reg, T value) {
+  for (size_t i = 0; i < kLanes; ++i) std::memcpy(reg + i * sizeof(T), &value, sizeof(T));
+}
+
+void broadcast_bits(std::byte* reg, uint64_t bits, uint8_t element_bytes) {
+  for (size_t i = 0; i < kLanes; ++i) std::memcpy(reg + i * element_bytes, &bits, element_bytes);
+}
+
+/// Lanes whose bool is set.
+uint32_t lanes_where(const std::byte* condition) {
+  uint32_t mask = 0;
+  for (size_t i = 0; i < kLanes; ++i) {
+    mask |= static_cast<uint32_t>(condition[i] != std::byte{0}) << i;
+  }
+  return mask;
+}
+
+void copy_active(std::byte* to, const std::byte* from, uint32_t mask, size_t element_bytes) {
+  for (; mask != 0; mask &= mask - 1) {
+    const size_t at = static_cast<size_t>(std::countr_zero(mask)) * element_bytes;
+    std::memcpy(to + at, from + at, element_bytes);
+  }
+}
+
+}  // namespace
+
+BlockExecutor::BlockExecutor(const kir::Kernel& kernel, const Program& program,
+                             const std::vector<int64_t>& params, int64_t blocks,
+                             const Limits& limits, GlobalMemory* memory, FindingLog* log)
+    : kernel_(kernel),
+      program_(program),
+      limits_(limits),
+      global_(memory),
+      log_(log),
+      shared_(kernel, limits.check_races, log),
+      warps_(static_cast<size_t>(kernel.threads / kLanes)) {
+  for (size_t i = 0; i < warps_.size(); ++i) {
+    warps_[i].first_thread = static_cast<int64_t>(i) * kLanes;
+    prepare_registers(&warps_[i], params, blocks);
+  }
+}
+
+void BlockExecutor::prepare_registers(Warp* warp, const std::vector<int64_t>& params,
+                                      int64_t blocks) {
+  warp->registers.resize(static_cast<size_t>(program_.register_bytes));
+  for (const PresetRegister& preset : program_.constants) {
+    broadcast_bits(warp->at(preset.offset), preset.bits, preset.element_bytes);
+  }
+  for (const ParamRegister& param : program_.params) {
+    broadcast_bits(warp->at(param.offset), static_cast<uint64_t>(params[param.param.index]),
+                   param.element_bytes);
+  }
+  if (program_.grid_size != Program::kUnused) {
+    broadcast(warp->at(program_.grid_size), static_cast<int32_t>(blocks));
+  }
+  if (program_.thread_index != Program::kUnused) {
+    for (int32_t lane = 0; lane < kLanes; ++lane) {
+      const auto thread = static_cast<int32_t>(warp->first_thread) + lane;
+      std::memcpy(warp->at(program_.thread_index) + static_cast<size_t>(lane) * sizeof thread,
+                  &thread, sizeof thread);
+    }
+  }
+}
+
+void BlockExecutor::start_block() {
+  shared_.start_block();
+  for (Warp& warp : warps_) {
+    std::memset(warp.registers.data(), 0xff, static_cast<size_t>(program_.variable_bytes));
+    warp.written.assign(program_.tracked.size(), 0);
+    warp.frames.clear();
+    warp.copies.clear();
+    warp.position = 0;
+    warp.mask = kAllLanes;
+    warp.state = State::kReady;
+    warp.steps = 0;
+    if (program_.block_index != Program::kUnused) {
+      broadcast(warp.at(program_.block_index), static_cast<int32_t>(block_));
+    }
+  }
+}
+
+bool BlockExecutor::run_block(int64_t block) {
+  block_ = block;
+  start_block();
+  RandomSequence random(limits_.seed, static_cast<uint64_t>(block));
+  bool is_within_limit = true;
+  std::vector<Warp*> ready;
+  for (bool can_go_on = true; can_go_on;) {
+    ready.clear();
+    for (Warp& warp : warps_) {
+      if (warp.state == State::kReady) ready.push_back(&warp);
+    }
+    while (!ready.empty() && is_within_limit) {
+      const size_t chosen = random.below(ready.size());
+      Warp* warp = ready[chosen];
+      const auto turn = static_cast<int64_t>(1 + random.below(kLongestTurn));
+      advance(warp, std::min(turn, limits_.max_steps - warp->steps));
+      if (warp->state != State::kReady) {
+        ready[chosen] = ready.back();
+        ready.pop_back();
+      } else if (warp->steps >= limits_.max_steps) {
+        report_step_limit(*warp);
+        is_within_limit = false;
+      }
+    }
+    can_go_on = is_within_limit && pass_barrier();
+  }
+  end_block();
+  return is_within_limit;
+}
+
+void BlockExecutor::advance(Warp* warp, int64_t turn) {
+  const Instruction* const code = program_.code.data();
+  uint32_t position = warp->position;
+  int64_t left = turn;
+  while (left > 0 && warp->state == State::kReady) {
+    --left;
+    const Instruction& instruction = code[position++];
+    switch (instruction.opcode) {
+      case Opcode::kCompute:
+        instruction.function(warp->at(instruction.result), warp->at(instruction.a),
+                             warp->at(instruction.b), warp->at(instruction.c));
+        break;
+      case Opcode::kAssign:
+        assign(warp, instruction);
+        break;
+      case Opcode::kMarkWritten:
+        warp->written[static_cast<size_t>(instruction.a)] |= warp->mask;
+        break;
+      case Opcode::kClearWritten:
+        warp->written[static_cast<size_t>(instruction.a)] &= ~warp->mask;
+        break;
+      case Opcode::kCheckWritten:
+        check_written(warp, instruction);
+        break;
+      case Opcode::kIf: {
+        const uint32_t taken = warp->mask & lanes_where(warp->at(instruction.a));
+        warp->frames.push_back({.outer = warp->mask, .other = warp->mask & ~taken});
+        warp->mask = taken;
+        if (taken == 0) position = instruction.target;
+        break;
+      }
+      case Opcode::kElse:
+        warp->mask = warp->frames.back().other;
+        if (warp->mask == 0) position = instruction.target;
+        break;
+      case Opcode::kLoopEnter:
+        warp->frames.push_back({.outer = warp->mask});
+        break;
+      case Opcode::kLoopTest:
+        warp->mask &= lanes_where(warp->at(instruction.a));
+        if (warp->mask == 0) position = instruction.target;
+        break;
+      case Opcode::kJump:
+        position = instruction.target;
+        break;
+      case Opcode::kEndIf:
+      case Opcode::kLoopLeave:
+        warp->mask = warp->frames.back().outer;
+        warp->frames.pop_back();
+        break;
+      case Opcode::kLoad:
+        load(warp, instruction);
+        break;
+      case Opcode::kStore:
+        store(warp, instruction);
+        break;
+      case Opcode::kAsyncCopy:
+        start_copy(warp, instruction);
+        break;
+      case Opcode::kAsyncWait:
+        finish_copies(warp);
+        break;
+      case Opcode::kBarrier:
+        ++work_.barriers;
+        if (warp->mask != kAllLanes) {
+          report_divergence(FindingKind::kDivergentBarrier, *warp, instruction);
+        }
+        warp->state = State::kAtBarrier;
+        break;
+      case Opcode::kShuffle:
+        shuffle(warp, instruction);
+        break;
+      case Opcode::kEnd:
+        warp->state = State::kFinished;
+        break;
+    }
+  }
+  warp->position = position;
+  warp->steps += turn - left;
+}
+
+void BlockExecutor::assign(Warp* warp, const Instruction& instruction) {
+  const bool is_whole = warp->mask == kAllLanes;
+  std::byte* result = warp->at(instruction.result);
+  std::byte* computed = is_whole ? result : warp->at(program_.scratch);
+  instruction.function(computed, warp->at(instruction.a), warp->at(instruction.b),
+                       warp->at(instruction.c));
+  if (!is_whole) copy_active(result, computed, warp->mask, instruction.element_bytes);
+}
+
+void BlockExecutor::shuffle(Warp* warp, const Instruction& instruction) {
+  ++work_.shuffles;
+  if (warp->mask != kAllLanes) {
+    report_divergence(FindingKind::kDivergentShuffle, *warp, instruction);
+  }
+  const size_t size = instruction.element_bytes;
+  const std::byte* source = warp->at(instruction.a);
+  std::byte* exchanged = warp->at(program_.scratch);
+  for (size_t lane = 0; lane < kLanes; ++lane) {
+    const size_t partner = lane ^ static_cast<size_t>(instruction.width);
+    std::memcpy(exchanged + lane * size, source + partner * size, size);
+  }
+  copy_active(warp->at(instruction.result), exchanged, warp->mask, size);
+}
+
+Access BlockExecutor::access_of(Warp* warp, const Instruction& instruction, kir::BufferId buffer,
+                                int32_t index) const {
+  return {.site = {.stmt = instruction.stmt,
+                   .block = block_,
+                   .first_thread = warp->first_thread,
+                   .mask = warp->mask},
+          .buffer = buffer,
+          .declaration = &kernel_.buffers[buffer],
+          .index = warp->at(index),
+          .element_bytes = instruction.element_bytes,
+          .bytes = instruction.element_bytes * instruction.width};
+}
+
+void BlockExecutor::load(Warp* warp, const Instruction& instruction) {
+  const Access access = access_of(warp, instruction, instruction.buffer, instruction.a);
+  LaneAddresses addresses{};
+  const bool shared = instruction.shared;
+  const uint32_t inside =
+      shared ? shared_.read(access, &addresses) : global_->read(access, &addresses);
+  const std::byte* memory = shared ? shared_.data() : global_->origin(instruction.buffer);
+  std::byte* registers = warp->at(instruction.result);
+  gather(registers, memory, addresses, inside, instruction.element_bytes, instruction.width);
+  // Lanes that left the buffer get zeros.
+  for (uint32_t outside = warp->mask & ~inside; outside != 0; outside &= outside - 1) {
+    const size_t lane = static_cast<size_t>(std::countr_zero(outside));
+    for (size_t k = 0; k < static_cast<size_t>(instruction.width); ++k) {
+      std::memset(registers + (k * kLanes + lane) * instruction.element_bytes, 0,
+                  instruction.element_bytes);
+    }
+  }
+}
+
+void BlockExecutor::store(Warp* warp, const Instruction& instruction) {
+  const Access access = access_of(warp, instruction, instruction.buffer, instruction.a);
+  LaneAddresses addresses{};
+  const bool shared = instruction.shared;
+  const uint32_t inside =
+      shared ? shared_.write(access, &addresses) : global_->write(access, &addresses);
+  std::byte* memory = shared ? shared_.data() : global_->origin(instruction.buffer);
+  scatter(memory, warp->at(instruction.b), addresses, inside, instruction.element_bytes,
+          instruction.width);
+}
+
+void BlockExecutor::start_copy(Warp* warp, const Instruction& instruction) {
+  LaneAddresses sources{};
+  LaneAddresses targets{};
+  const uint32_t readable = global_->copy_from(
+      access_of(warp, instruction, instruction.source_buffer, instruction.b), &sources);
+  Access target = access_of(warp, instruction, instruction.buffer, instruction.a);
+  target.site.mask = readable;
+  const uint32_t active = shared_.copy_to(target, &targets);
+  const std::byte* memory = global_->origin(instruction.source_buffer);
+  for (uint32_t lanes = active; lanes != 0; lanes &= lanes - 1) {
+    const auto lane = static_cast<size_t>(std::countr_zero(lanes));
+    PendingCopy& copy = warp->copies.emplace_back();
+    copy.lane = static_cast<uint8_t>(lane);
+    copy.bytes = static_cast<uint8_t>(target.bytes);
+    copy.address = targets[lane];
+    std::memcpy(copy.data.data(), memory + sources[lane], copy.bytes);
+  }
+}
+
+void BlockExecutor::finish_copies(Warp* warp) {
+  std::erase_if(warp->copies, [&](const PendingCopy& copy) {
+    if (((warp->mask >> copy.lane) & 1U) == 0) return false;
+    std::memcpy(shared_.data() + copy.address, copy.data.data(), copy.bytes);
+    shared_.finish_copy(copy.address, copy.bytes, warp->first_thread + copy.lane);
+    return true;
+  });
+}
+
+void BlockExecutor::check_written(Warp* warp, const Instruction& instruction) {
+  const auto number = static_cast<size_t>(instruction.a);
+  const uint32_t missing = warp->mask & ~warp->written[number];
+  if (missing == 0) return;
+  const TrackedElement& element = program_.tracked[number];
+  const int64_t thread = warp->first_thread + std::countr_zero(missing);
+  log_->add({.kind = FindingKind::kUnwrittenRegister,
+             .stmt = instruction.stmt,
+             .block = block_,
+             .thread = thread,
+             .count = std::popcount(missing)},
+            [&] {
+              return fmt::format("thread {} of block {} reads {}[{}, {}] before writing it", thread,
+                                 block_, kernel_.vars[element.var].name, element.group,
+                                 element.lane);
+            });
+}
+
+bool BlockExecutor::pass_barrier() {
+  const auto waits = [](const Warp& warp) { return warp.state == State::kAtBarrier; };
+  const auto first = std::ranges::find_if(warps_, waits);
+  if (first == warps_.end()) return false;
+  if (!std::ranges::all_of(warps_, waits)) {
+    const kir::StmtId stmt = program_.code[first->position - 1].stmt;
+    log_->add({.kind = FindingKind::kDeadlock,
+               .stmt = stmt,
+               .block = block_,
+               .count = std::ranges::count_if(warps_, waits)},
+              [&] {
+                return fmt::format("block {} waits at a barrier that some warps never reach: {}",
+                                   block_, states_of_warps());
+              });
+    return false;
+  }
+  const auto elsewhere = std::ranges::find_if(
+      warps_, [&](const Warp& warp) { return warp.position != first->position; });
+  if (elsewhere != warps_.end()) {
+    log_->add({.kind = FindingKind::kDivergentBarrier,
+               .stmt = program_.code[elsewhere->position - 1].stmt,
+               .block = block_,
+               .thread = elsewhere->first_thread},
+              [&] {
+                return fmt::format("the warps of block {} wait at different barriers: {}", block_,
+                                   states_of_warps());
+              });
+  }
+  shared_.pass_barrier();
+  for (Warp& warp : warps_) warp.state = State::kReady;
+  return true;
+}
+
+void BlockExecutor::end_block() {
+  for (Warp& warp : warps_) {
+    work_.instructions += warp.steps;
+    work_.max_warp_instructions = std::max(work_.max_warp_instructions, warp.steps);
+    const bool has_finished = warp.state == State::kFinished;
+    for (const PendingCopy& copy : warp.copies) {
+      const int64_t thread = warp.first_thread + copy.lane;
+      shared_.finish_copy(copy.address, copy.bytes, thread);
+      if (!has_finished) continue;
+      log_->add({.kind = FindingKind::kAsyncNeverAwaited, .block = block_, .thread = thread}, [&] {
+        return fmt::format(
+            "thread {} of block {} ends with asynchronous copies that it never awaited", thread,
+            block_);
+      });
+    }
+  }
+}
+
+kir::StmtId BlockExecutor::next_stmt(const Warp& warp) const {
+  return program_.code[warp.position].stmt;
+}
+
+void BlockExecutor::report_divergence(FindingKind kind, const Warp& warp,
+                                      const Instruction& instruction) {
+  log_->add({.kind = kind,
+             .stmt = instruction.stmt,
+             .block = block_,
+             .thread = warp.first_thread + std::countr_zero(~warp.mask)},
+            [&] {
+              return fmt::format("only lanes {:#010x} of warp {} of block {} take part", warp.mask,
+                                 warp.first_thread / kLanes, block_);
+            });
+}
+
+void BlockExecutor::report_step_limit(const Warp& warp) {
+  log_->add({.kind = FindingKind::kStepLimit,
+             .stmt = next_stmt(warp),
+             .block = block_,
+             .thread = warp.first_thread},
+            [&] {
+              return fmt::format("warp {} of block {} has executed {} instructions: {}",
+                                 warp.first_thread / kLanes, block_, warp.steps, states_of_warps());
+            });
+}
+
+std::string BlockExecutor::states_of_warps() const {
+  std::string text;
+  for (const Warp& warp : warps_) {
+    if (!text.empty()) text += "; ";
+    const auto out = std::back_inserter(text);
+    const int64_t number = warp.first_thread / kLanes;
+    switch (warp.state) {
+      case State::kReady:
+        fmt::format_to(out, "warp {} runs, lanes {:#010x}, at {}", number, warp.mask,
+                       describe(kernel_, next_stmt(warp)));
+        break;
+      case State::kAtBarrier:
+        fmt::format_to(out, "warp {} waits, lanes {:#010x}, at {}", number, warp.mask,
+                       describe(kernel_, program_.code[warp.position - 1].stmt));
+        break;
+      case State::kFinished:
+        fmt::format_to(out, "warp {} has finished", number);
+        break;
+    }
+  }
+  return text;
+}
+
+WorkCounts BlockExecutor::work() const {
+  WorkCounts work = work_;
+  work.shared_bytes_read = shared_.bytes_read();
+  work.shared_bytes_written = shared_.bytes_written();
+  work.bank_conflicts = shared_.conflicts();
+  return work;
+}
+
+}  // namespace sinter::interpreter

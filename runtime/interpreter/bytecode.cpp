@@ -1,0 +1,305 @@
+#include "runtime/interpreter/bytecode.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "fusion_ir/error.h"
+#include "runtime/interpreter/expression_compiler.h"
+
+namespace sinter::interpreter {
+namespace {
+
+/// Walks the statements once.
+class Compiler {
+ public:
+  Compiler(const kir::Kernel& kernel, const ElementSet& followed)
+      : kernel_(kernel), out_(kernel, followed) {}
+
+  void compile() {
+    block(kernel_.body);
+    out_.begin({});
+    out_.emit({.opcode = Opcode::kEnd});
+  }
+  Program finish() { return out_.finish(); }
+  [[nodiscard]] const ElementSet& unproved() const { return out_.unproved; }
+
+ private:
+  void block(const kir::Block& statements) {
+    for (const kir::StmtId id : statements) {
+      out_.begin(id);
+      std::visit([&](const auto& stmt) { statement(id, stmt); }, kernel_.stmts[id].kind);
+    }
+  }
+
+  void statement(kir::StmtId, const kir::Comment&) {}
+
+  void statement(kir::StmtId, const kir::Declare& stmt) {
+    if (stmt.init.valid()) {
+      assign_scalar(stmt.var, out_.compile(stmt.init));
+    } else {
+      out_.note_declared(stmt.var);
+    }
+  }
+
+  void statement(kir::StmtId, const kir::Assign& stmt) {
+    assign_scalar(stmt.var, out_.compile(stmt.value));
+  }
+
+  void assign_scalar(kir::VarId id, const Operand& value) {
+    const kir::Var& var = kernel_.vars[id];
+    if (!var.is_scalar() || var.type != value.type) {
+      out_.malformed(fmt::format("{} cannot take a {}", var.name, value.type));
+    }
+    out_.assign(out_.scalar_register(id), value);
+    out_.note_written(out_.first_element(id));
+  }
+
+  void statement(kir::StmtId, const kir::SetElement& stmt) {
+    size_t element = 0;
+    const int32_t target = out_.element_register(stmt.tile, stmt.group, stmt.lane, 1, &element);
+    const Operand value = out_.compile(stmt.value);
+    if (value.type != kernel_.vars[stmt.tile].type) {
+      out_.malformed(fmt::format("{} cannot take a {}", kernel_.vars[stmt.tile].name, value.type));
+    }
+    out_.assign(target, value);
+    out_.note_written(element);
+  }
+
+  void statement(kir::StmtId id, const kir::For& stmt) {
+    if (stmt.unroll) {
+      expand(stmt);
+    } else {
+      loop(id, stmt);
+    }
+  }
+
+  void expand(const kir::For& stmt) {
+    const int64_t begin = out_.constant_integer(stmt.begin, "begin of an unrolled loop");
+    const int64_t end = out_.constant_integer(stmt.end, "end of an unrolled loop");
+    const int64_t step = out_.constant_integer(stmt.step, "step of an unrolled loop");
+    if (step < 1) out_.malformed(fmt::format("an unrolled loop has step {}", step));
+    if (begin < end && (end - 1) / step - begin / step > kMaxInstructions) {
+      out_.malformed(fmt::format("an unrolled loop runs from {} to {} by {}", begin, end, step));
+    }
+    for (int64_t i = begin; i < end; i += step) {
+      out_.set_index(stmt.index, i);
+      block(stmt.body);
+    }
+    out_.set_index(stmt.index, std::nullopt);
+  }
+
+  void loop(kir::StmtId id, const kir::For& stmt) {
+    const DType type = kernel_.vars[stmt.index].type;
+    out_.emit({.opcode = Opcode::kLoopEnter});
+    assign_scalar(stmt.index, out_.compile(stmt.begin));
+    const Operand index{.type = type, .offset = out_.scalar_register(stmt.index)};
+    const ElementSet before = out_.written;
+
+    const uint32_t condition = out_.position();
+    out_.begin(id);
+    const Operand end = out_.compile(stmt.end);
+    if (end.type != type) out_.malformed("the end of a loop has another type than its index");
+    const Operand inside =
+        out_.apply(checked(pointwise_lanes(PointwiseFn::kLt, type)), DType::kBool, {index, end});
+    const uint32_t test = out_.position();
+    out_.emit({.opcode = Opcode::kLoopTest, .a = out_.register_of(inside)});
+
+    block(stmt.body);
+    out_.begin(id);
+    const Operand step = out_.compile(stmt.step);
+    if (step.type != type) out_.malformed("the step of a loop has another type than its index");
+    const Operand next =
+        out_.apply(checked(pointwise_lanes(PointwiseFn::kAdd, type)), type, {index, step});
+    out_.assign(index.offset, next);
+    out_.emit({.opcode = Opcode::kJump, .target = condition});
+
+    set_target(test, out_.position());
+    out_.emit({.opcode = Opcode::kLoopLeave});
+    out_.written = before;  // The body may not have run at all.
+  }
+
+  LaneFunction checked(LaneFunction function) {
+    if (function == nullptr) out_.malformed("a loop index is not an integer");
+    return function;
+  }
+
+  void statement(kir::StmtId id, const kir::If& stmt) {
+    const Operand condition = out_.compile(stmt.condition);
+    if (condition.type != DType::kBool) out_.malformed("a condition is not a bool");
+    if (condition.constant) {
+      block(condition.bits != 0 ? stmt.then_body : stmt.else_body);
+      return;
+    }
+    const uint32_t branch = out_.position();
+    out_.emit({.opcode = Opcode::kIf, .a = condition.offset});
+    const ElementSet before = out_.written;
+    block(stmt.then_body);
+    out_.begin(id);
+    if (stmt.else_body.empty()) {
+      out_.written = before;
+      set_target(branch, out_.position());
+    } else {
+      const ElementSet after_then = std::exchange(out_.written, before);
+      const uint32_t other = out_.position();
+      set_target(branch, other);
+      out_.emit({.opcode = Opcode::kElse});
+      block(stmt.else_body);
+      out_.begin(id);
+      for (size_t i = 0; i < after_then.size(); ++i) {
+        out_.written[i] = out_.written[i] && after_then[i];
+      }
+      set_target(other, out_.position());
+    }
+    out_.emit({.opcode = Opcode::kEndIf});
+  }
+
+  void statement(kir::StmtId, const kir::Load& stmt) {
+    const kir::Buffer& buffer = accessed(stmt.buffer, stmt.width, kir::Access::kRead);
+    const kir::Var& tile = kernel_.vars[stmt.tile];
+    if (tile.type != buffer.type) {
+      out_.malformed(fmt::format("a load of {} fills a tile of {}", buffer.type, tile.type));
+    }
+    size_t element = 0;
+    const int32_t result =
+        out_.element_register(stmt.tile, stmt.group, stmt.lane, stmt.width, &element);
+    const int32_t index = out_.index_register(stmt.index);
+    out_.emit({.opcode = Opcode::kLoad,
+               .element_bytes = static_cast<uint8_t>(bytes_of(buffer.type)),
+               .shared = buffer.space == kir::Space::kShared,
+               .result = result,
+               .a = index,
+               .width = static_cast<int32_t>(stmt.width),
+               .buffer = stmt.buffer});
+    for (size_t i = 0; i < static_cast<size_t>(stmt.width); ++i) out_.note_written(element + i);
+  }
+
+  void statement(kir::StmtId, const kir::Store& stmt) {
+    const kir::Buffer& buffer = accessed(stmt.buffer, stmt.width, kir::Access::kWrite);
+    const DType type = kernel_.vars[stmt.tile].type;
+    size_t element = 0;
+    int32_t source = out_.element_register(stmt.tile, stmt.group, stmt.lane, stmt.width, &element);
+    const int32_t index = out_.index_register(stmt.index);
+    for (size_t i = 0; i < static_cast<size_t>(stmt.width); ++i) out_.note_read(element + i);
+    if (type != buffer.type) {
+      if (type != compute_type(buffer.type)) {
+        out_.malformed(fmt::format("a store to {} takes a tile of {}", buffer.type, type));
+      }
+      source = rounded(source, type, buffer.type, stmt.width);
+    }
+    out_.emit({.opcode = Opcode::kStore,
+               .element_bytes = static_cast<uint8_t>(bytes_of(buffer.type)),
+               .shared = buffer.space == kir::Space::kShared,
+               .a = index,
+               .b = source,
+               .width = static_cast<int32_t>(stmt.width),
+               .buffer = stmt.buffer});
+  }
+
+  /// Consecutive temporaries with the elements converted to a storage type.
+  int32_t rounded(int32_t source, DType from, DType to, int64_t width) {
+    const int32_t result = out_.temporaries(to, width);
+    for (int64_t i = 0; i < width; ++i) {
+      out_.emit({.opcode = Opcode::kCompute,
+                 .element_bytes = static_cast<uint8_t>(bytes_of(to)),
+                 .result = result + static_cast<int32_t>(i * register_bytes(to)),
+                 .a = source + static_cast<int32_t>(i * register_bytes(from)),
+                 .function = cast_lanes(from, to)});
+    }
+    return result;
+  }
+
+  void statement(kir::StmtId, const kir::AsyncCopy& stmt) {
+    const kir::Buffer& shared = accessed(stmt.shared, stmt.width, kir::Access::kWrite);
+    const kir::Buffer& global = accessed(stmt.global, stmt.width, kir::Access::kRead);
+    const int64_t bytes = stmt.width * bytes_of(global.type);
+    if (shared.space != kir::Space::kShared || global.space != kir::Space::kGlobal ||
+        shared.type != global.type || (bytes != 4 && bytes != 8 && bytes != 16)) {
+      out_.malformed(fmt::format("no asynchronous copy of {} bytes from {} to {}", bytes,
+                                 global.name, shared.name));
+    }
+    const int32_t to = out_.index_register(stmt.shared_index);
+    const int32_t from = out_.index_register(stmt.global_index);
+    out_.emit({.opcode = Opcode::kAsyncCopy,
+               .element_bytes = static_cast<uint8_t>(bytes_of(global.type)),
+               .a = to,
+               .b = from,
+               .width = static_cast<int32_t>(stmt.width),
+               .buffer = stmt.shared,
+               .source_buffer = stmt.global});
+  }
+
+  void statement(kir::StmtId, const kir::AsyncWait&) { out_.emit({.opcode = Opcode::kAsyncWait}); }
+
+  void statement(kir::StmtId, const kir::Barrier&) { out_.emit({.opcode = Opcode::kBarrier}); }
+
+  void statement(kir::StmtId, const kir::ShuffleXor& stmt) {
+    const Operand source = out_.compile(stmt.source);
+    const kir::Var& target = kernel_.vars[stmt.target];
+    const bool has_width = bytes_of(source.type) >= 4;
+    if (!has_width || target.type != source.type || !target.is_scalar() || stmt.mask < 1 ||
+        stmt.mask >= kLanes) {
+      out_.malformed(fmt::format("no shuffle of {} into {} with mask {}", source.type, target.name,
+                                 stmt.mask));
+    }
+    out_.emit({.opcode = Opcode::kShuffle,
+               .element_bytes = static_cast<uint8_t>(bytes_of(source.type)),
+               .result = out_.scalar_register(stmt.target),
+               .a = out_.register_of(source),
+               .width = stmt.mask});
+    out_.note_written(out_.first_element(stmt.target));
+  }
+
+  void statement(kir::StmtId, const kir::AllReduce& stmt) {
+    out_.malformed(fmt::format("all-reduce {} has not been lowered", stmt.name));
+  }
+
+  /// The buffer of an access, once it is known to be placed and to allow it.
+  const kir::Buffer& accessed(kir::BufferId id, int64_t width, kir::Access access) {
+    if (!kernel_.buffers.contains(id)) out_.malformed(fmt::format("there is no buffer {}", id));
+    const kir::Buffer& buffer = kernel_.buffers[id];
+    const bool is_shared = buffer.space == kir::Space::kShared;
+    if (is_shared && buffer.offset < 0) {
+      out_.malformed(fmt::format("shared buffer {} has not been placed", buffer.name));
+    }
+    if (!is_shared && buffer.access != access && buffer.access != kir::Access::kReadWrite) {
+      out_.malformed(fmt::format("buffer {} may not be {}", buffer.name,
+                                 access == kir::Access::kRead ? "read" : "written"));
+    }
+    if (width < 1 || (width & (width - 1)) != 0) {
+      out_.malformed(fmt::format("an access has width {}", width));
+    }
+    return buffer;
+  }
+
+  void set_target(uint32_t instruction, uint32_t target) {
+    out_.program().code[instruction].target = target;
+  }
+
+  const kir::Kernel& kernel_;
+  ExpressionCompiler out_;
+};
+
+}  // namespace
+
+Result<Program> compile(const kir::Kernel& kernel) {
+  try {
+    // The first attempt finds the elements whose reads need checking; few kernels have any. The
+    // second adds the checks, and the marks they need, for these alone.
+    const ElementSet nothing;
+    Compiler plain(kernel, nothing);
+    plain.compile();
+    if (std::ranges::none_of(plain.unproved(), [](bool unproved) { return unproved; })) {
+      return plain.finish();
+    }
+    const ElementSet followed = plain.unproved();
+    Compiler checking(kernel, followed);
+    checking.compile();
+    return checking.finish();
+  } catch (const SinterException& exception) {
+    return fail(exception.error());
+  }
+}
+
+}  // namespace sinter::interpreter

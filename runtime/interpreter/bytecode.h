@@ -1,0 +1,95 @@
+#pragma once
+
+// A kernel as the interpreter runs it: one flat list of instructions, each for a whole warp.
+//
+// Registers are byte offsets into one file per warp; a register holds 32 elements side by side.
+// Unrolled loops are expanded, constant expressions computed, tile elements resolved. Only what
+// depends on the thread, a parameter or memory is left. Divergence is explicit: the structured
+// control instructions keep a stack of lane masks.
+
+#include <cstdint>
+#include <vector>
+
+#include "codegen/kernel_ir.h"
+#include "fusion_ir/result.h"
+#include "runtime/interpreter/lane_functions.h"
+
+namespace sinter::interpreter {
+
+enum class Opcode : uint8_t {
+  kCompute,  ///< result = function(a, b, c) in every lane: only into temporaries.
+  kAssign,   ///< The same in active lanes, into a variable.
+
+  kMarkWritten,   ///< Active lanes have written tracked element `a`.
+  kClearWritten,  ///< Active lanes hold no value in tracked element `a` any more.
+  kCheckWritten,  ///< Active lanes read tracked element `a`.
+
+  kIf,         ///< Push; keep lanes where a; none: go to `target`, the kElse or kEndIf.
+  kElse,       ///< The other lanes of the kIf; none: go to `target`, the kEndIf.
+  kEndIf,      ///< Pop.
+  kLoopEnter,  ///< Push.
+  kLoopTest,   ///< Keep lanes where a; none: go to `target`, the kLoopLeave.
+  kJump,       ///< Go to `target`, the code of a loop's condition.
+  kLoopLeave,  ///< Pop.
+
+  kLoad,       ///< `width` registers from `result` on = buffer[a ...], a is i64.
+  kStore,      ///< buffer[a ...] = `width` registers from b on.
+  kAsyncCopy,  ///< Shared `buffer`[a ...] from global `source_buffer`[b ...].
+  kAsyncWait,
+  kBarrier,
+  kShuffle,  ///< result = a of the lane whose number differs in the bits `width`.
+  kEnd,
+};
+
+struct Instruction {
+  Opcode opcode = Opcode::kEnd;
+  uint8_t element_bytes = 0;  ///< Of `result`, or of the memory accessed.
+  bool shared = false;        ///< kLoad, kStore: the buffer is shared memory.
+  int32_t result = 0;
+  int32_t a = 0, b = 0, c = 0;
+  int32_t width = 1;
+  uint32_t target = 0;
+  kir::BufferId buffer{}, source_buffer{};
+  kir::StmtId stmt{};  ///< Where it comes from.
+  LaneFunction function = nullptr;
+};
+
+/// A register every lane of which is filled before the kernel starts: with the low `element_bytes`
+/// bytes of `bits`.
+struct PresetRegister {
+  int32_t offset = 0;
+  uint8_t element_bytes = 4;
+  uint64_t bits = 0;
+};
+struct ParamRegister {
+  kir::ParamId param{};
+  int32_t offset = 0;
+  uint8_t element_bytes = 8;
+};
+/// A tile element whose reads could not be proved to follow a write, so that the run follows it.
+struct TrackedElement {
+  kir::VarId var{};
+  int64_t group = 0, lane = 0;
+};
+
+struct Program {
+  static constexpr int32_t kUnused = -1;
+
+  std::vector<Instruction> code{};
+  std::vector<PresetRegister> constants{};
+  std::vector<ParamRegister> params{};
+  int32_t thread_index = kUnused, block_index = kUnused, grid_size = kUnused;
+  std::vector<TrackedElement> tracked{};
+  /// Registers of variables come first in the file; they hold no value when a block starts.
+  int32_t variable_bytes = 0;
+  int32_t scratch = 0;  ///< A register for results that only some lanes take.
+  int32_t register_bytes = 0;
+};
+
+/// Compiles a verified kernel. Errors: kInternalError for what no lowered kernel may hold
+/// (AllReduce, unplaced shared buffers, tile indices that are not constant, types that do not fit);
+/// kResourceExhausted when unrolled loops expand to more than `kMaxInstructions`.
+[[nodiscard]] Result<Program> compile(const kir::Kernel& kernel);
+inline constexpr int64_t kMaxInstructions = int64_t{1} << 22;
+
+}  // namespace sinter::interpreter

@@ -1,0 +1,180 @@
+#include "runtime/interpreter/global_memory.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+
+namespace sinter::interpreter {
+namespace {
+
+/// Position of an address in a shadow that starts at the window's lowest whole element.
+size_t cell_of(const Extent& extent, int64_t address, int64_t element_bytes) {
+  return static_cast<size_t>(address / element_bytes - extent.low / element_bytes);
+}
+
+}  // namespace
+
+GlobalMemory::GlobalMemory(const kir::Kernel& kernel, std::span<const LaunchMemory> memory,
+                           bool check_races, FindingLog* log)
+    : kernel_(kernel), windows_(kernel.buffers.size()), traffic_(kernel.buffers.size()), log_(log) {
+  size_t next = 0;
+  for (uint32_t i = 0; i < kernel.buffers.size(); ++i) {
+    const kir::Buffer& buffer = kernel.buffers[kir::BufferId{i}];
+    if (buffer.space != kir::Space::kGlobal) continue;
+    const LaunchMemory& bytes = memory[next++];
+    const auto size = static_cast<int64_t>(bytes.bytes.size());
+    Window& window = windows_[i];
+    window.origin = bytes.bytes.data() + bytes.origin;
+    // An odd multiple of the promised alignment is the worst address that keeps the promise.
+    window.extent = {-bytes.origin, size - bytes.origin, buffer.alignment % 16};
+    if (!check_races || buffer.access == kir::Access::kRead) continue;
+    const auto elements = static_cast<size_t>(size / bytes_of(buffer.type) + 1);
+    window.shadow.writer.assign(elements, kNobody);
+    if (buffer.access == kir::Access::kReadWrite) window.shadow.reader.assign(elements, kNobody);
+  }
+}
+
+uint32_t GlobalMemory::locate_and_count(const Access& access, LaneAddresses* addresses,
+                                        int64_t* sectors, int64_t* bytes) {
+  const uint32_t mask = locate(access, windows_[access.buffer.index].extent, addresses, log_);
+  *sectors += sectors_touched(*addresses, mask, access.bytes);
+  *bytes += access.bytes * std::popcount(mask);
+  return mask;
+}
+
+uint32_t GlobalMemory::read(const Access& access, LaneAddresses* addresses) {
+  BufferTraffic& traffic = traffic_[access.buffer];
+  const uint32_t mask =
+      locate_and_count(access, addresses, &traffic.load_sectors, &traffic.bytes_read);
+  follow_read(access, *addresses, mask);
+  return mask;
+}
+
+uint32_t GlobalMemory::copy_from(const Access& access, LaneAddresses* addresses) {
+  BufferTraffic& traffic = traffic_[access.buffer];
+  const uint32_t mask =
+      locate_and_count(access, addresses, &traffic.async_sectors, &traffic.bytes_read);
+  follow_read(access, *addresses, mask);
+  return mask;
+}
+
+uint32_t GlobalMemory::write(const Access& access, LaneAddresses* addresses) {
+  BufferTraffic& traffic = traffic_[access.buffer];
+  const uint32_t mask =
+      locate_and_count(access, addresses, &traffic.store_sectors, &traffic.bytes_written);
+  follow_write(access, *addresses, mask);
+  return mask;
+}
+
+void GlobalMemory::follow_read(const Access& access, const LaneAddresses& addresses,
+                               uint32_t mask) {
+  Window& window = windows_[access.buffer.index];
+  if (window.shadow.reader.empty()) return;
+  const int64_t first_number = access.site.block * kernel_.threads + access.site.first_thread + 1;
+  for (size_t lane = 0; lane < kLanes; ++lane) {
+    if (((mask >> lane) & 1U) == 0) continue;
+    const auto thread = static_cast<ThreadNumber>(first_number + static_cast<int64_t>(lane));
+    const size_t first = cell_of(window.extent, addresses[lane], access.element_bytes);
+    const size_t count = static_cast<size_t>(access.bytes / access.element_bytes);
+    for (size_t cell = first; cell < first + count; ++cell) {
+      const ThreadNumber writer = window.shadow.writer[cell];
+      if (writer != kNobody && writer != thread) {
+        report_race(access.buffer, access.site.stmt,
+                    addresses[lane] / access.element_bytes + static_cast<int64_t>(cell - first),
+                    thread, "reads", writer, "writes");
+      }
+      ThreadNumber& reader = window.shadow.reader[cell];
+      reader = reader == kNobody || reader == thread ? thread : kSeveral;
+    }
+  }
+}
+
+void GlobalMemory::follow_write(const Access& access, const LaneAddresses& addresses,
+                                uint32_t mask) {
+  Window& window = windows_[access.buffer.index];
+  if (window.shadow.writer.empty()) return;
+  const int64_t first_number = access.site.block * kernel_.threads + access.site.first_thread + 1;
+  for (size_t lane = 0; lane < kLanes; ++lane) {
+    if (((mask >> lane) & 1U) == 0) continue;
+    const auto thread = static_cast<ThreadNumber>(first_number + static_cast<int64_t>(lane));
+    const size_t first = cell_of(window.extent, addresses[lane], access.element_bytes);
+    const size_t count = static_cast<size_t>(access.bytes / access.element_bytes);
+    for (size_t cell = first; cell < first + count; ++cell) {
+      const int64_t index =
+          addresses[lane] / access.element_bytes + static_cast<int64_t>(cell - first);
+      ThreadNumber& writer = window.shadow.writer[cell];
+      if (writer != kNobody && writer != thread) {
+        report_race(access.buffer, access.site.stmt, index, thread, "writes", writer, "writes");
+      }
+      writer = thread;
+      if (window.shadow.reader.empty()) continue;
+      const ThreadNumber reader = window.shadow.reader[cell];
+      if (reader != kNobody && reader != thread) {
+        report_race(access.buffer, access.site.stmt, index, thread, "writes", reader, "reads");
+      }
+    }
+  }
+}
+
+std::string GlobalMemory::name_of(ThreadNumber thread) const {
+  if (thread == kSeveral) return "another thread";
+  const int64_t number = static_cast<int64_t>(thread) - 1;
+  return fmt::format("thread {} of block {}", number % kernel_.threads, number / kernel_.threads);
+}
+
+void GlobalMemory::report_race(kir::BufferId buffer, kir::StmtId stmt, int64_t index,
+                               ThreadNumber one, const char* one_does, ThreadNumber other,
+                               const char* other_does) {
+  const int64_t number = static_cast<int64_t>(one) - 1;
+  const bool is_known = one != kSeveral;
+  log_->add({.kind = FindingKind::kGlobalRace,
+             .stmt = stmt,
+             .buffer = buffer,
+             .index = index,
+             .block = is_known ? number / kernel_.threads : -1,
+             .thread = is_known ? number % kernel_.threads : -1},
+            [&] {
+              return fmt::format("{} {} {}[{}], which {} {}; nothing orders them", name_of(one),
+                                 one_does, kernel_.buffers[buffer].name, index, name_of(other),
+                                 other_does);
+            });
+}
+
+void GlobalMemory::absorb(const GlobalMemory& other) {
+  for (uint32_t i = 0; i < windows_.size(); ++i) {
+    const kir::BufferId id{i};
+    BufferTraffic& sum = traffic_[id];
+    const BufferTraffic& more = other.traffic_[id];
+    sum.bytes_read += more.bytes_read;
+    sum.bytes_written += more.bytes_written;
+    sum.load_sectors += more.load_sectors;
+    sum.store_sectors += more.store_sectors;
+    sum.async_sectors += more.async_sectors;
+
+    // The blocks of the two are different, so any two threads that meet here are too.
+    Shadow& mine = windows_[i].shadow;
+    const Shadow& theirs = other.windows_[i].shadow;
+    const int64_t lowest = windows_[i].extent.low / bytes_of(kernel_.buffers[id].type);
+    for (size_t cell = 0; cell < mine.writer.size(); ++cell) {
+      const int64_t index = lowest + static_cast<int64_t>(cell);
+      const ThreadNumber before = mine.writer[cell];
+      const ThreadNumber after = theirs.writer[cell];
+      if (before != kNobody && after != kNobody) {
+        report_race(id, {}, index, after, "writes", before, "writes");
+      }
+      if (after != kNobody) mine.writer[cell] = after;
+      if (mine.reader.empty()) continue;
+      ThreadNumber& reader = mine.reader[cell];
+      const ThreadNumber later_reader = theirs.reader[cell];
+      if (reader != kNobody && after != kNobody) {
+        report_race(id, {}, index, after, "writes", reader, "reads");
+      }
+      if (before != kNobody && later_reader != kNobody) {
+        report_race(id, {}, index, later_reader, "reads", before, "writes");
+      }
+      if (later_reader != kNobody) reader = reader == kNobody ? later_reader : kSeveral;
+    }
+  }
+}
+
+}  // namespace sinter::interpreter

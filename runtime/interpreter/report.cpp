@@ -1,0 +1,154 @@
+#include "runtime/interpreter/report.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <utility>
+
+#include "fusion_ir/error.h"
+#include "fusion_ir/result.h"
+
+namespace sinter {
+
+std::string_view text_of(FindingKind kind) {
+  switch (kind) {
+    case FindingKind::kGlobalOutOfBounds:
+      return "global access out of bounds";
+    case FindingKind::kSharedOutOfBounds:
+      return "shared access out of bounds";
+    case FindingKind::kMisaligned:
+      return "misaligned access";
+    case FindingKind::kUnwrittenShared:
+      return "read of unwritten shared memory";
+    case FindingKind::kUnwrittenRegister:
+      return "read of an unwritten register";
+    case FindingKind::kSharedRace:
+      return "race in shared memory";
+    case FindingKind::kGlobalRace:
+      return "race in global memory";
+    case FindingKind::kAsyncPending:
+      return "access before the asynchronous copy is awaited";
+    case FindingKind::kAsyncNeverAwaited:
+      return "asynchronous copy never awaited";
+    case FindingKind::kDivergentBarrier:
+      return "divergent barrier";
+    case FindingKind::kDivergentShuffle:
+      return "divergent shuffle";
+    case FindingKind::kDeadlock:
+      return "deadlock";
+    case FindingKind::kStepLimit:
+      return "step limit exceeded";
+  }
+  unreachable();
+}
+
+std::string describe(const kir::Kernel& kernel, kir::StmtId stmt) {
+  if (!stmt.valid()) return "no statement";
+  const auto var = [&](kir::VarId id) -> const std::string& { return kernel.vars[id].name; };
+  const auto buffer = [&](kir::BufferId id) -> const std::string& {
+    return kernel.buffers[id].name;
+  };
+  const std::string what = std::visit(
+      overloaded{
+          [&](const kir::Comment&) -> std::string { return "comment"; },
+          [&](const kir::Declare& s) { return fmt::format("declare {}", var(s.var)); },
+          [&](const kir::Assign& s) { return fmt::format("{} = {}", var(s.var), s.value); },
+          [&](const kir::SetElement& s) {
+            return fmt::format("{}[{}, {}] = {}", var(s.tile), s.group, s.lane, s.value);
+          },
+          [&](const kir::For& s) {
+            return fmt::format("for {} from {} to {}", var(s.index), s.begin, s.end);
+          },
+          [&](const kir::If& s) { return fmt::format("if {}", s.condition); },
+          [&](const kir::Load& s) {
+            return fmt::format("load {}[{}], width {}, to {}", buffer(s.buffer), s.index, s.width,
+                               var(s.tile));
+          },
+          [&](const kir::Store& s) {
+            return fmt::format("store {}[{}], width {}, from {}", buffer(s.buffer), s.index,
+                               s.width, var(s.tile));
+          },
+          [&](const kir::AsyncCopy& s) {
+            return fmt::format("asynchronous copy {}[{}] from {}[{}], width {}", buffer(s.shared),
+                               s.shared_index, buffer(s.global), s.global_index, s.width);
+          },
+          [&](const kir::AsyncWait&) -> std::string { return "wait for asynchronous copies"; },
+          [&](const kir::Barrier&) -> std::string { return "barrier"; },
+          [&](const kir::ShuffleXor& s) {
+            return fmt::format("{} = shuffle {} xor {}", var(s.target), s.source, s.mask);
+          },
+          [&](const kir::AllReduce& s) { return fmt::format("all-reduce {}", s.name); },
+      },
+      kernel.stmts[stmt].kind);
+  return fmt::format("{} {}", stmt, what);
+}
+
+BufferTraffic InterpreterReport::total_traffic() const {
+  BufferTraffic total;
+  for (uint32_t i = 0; i < buffers.size(); ++i) {
+    const BufferTraffic& buffer = buffers[kir::BufferId{i}];
+    total.bytes_read += buffer.bytes_read;
+    total.bytes_written += buffer.bytes_written;
+    total.load_sectors += buffer.load_sectors;
+    total.store_sectors += buffer.store_sectors;
+    total.async_sectors += buffer.async_sectors;
+  }
+  return total;
+}
+
+std::string InterpreterReport::text(const kir::Kernel& kernel) const {
+  std::string out;
+  const auto line = std::back_inserter(out);
+  fmt::format_to(line, "{}: {} blocks, {} warps, {} instructions (busiest warp {})\n", kernel.name,
+                 blocks, warps, work.instructions, work.max_warp_instructions);
+  fmt::format_to(line,
+                 "  shared: {} bytes read, {} written, {} bank conflicts; {} barrier arrivals, {} "
+                 "shuffles\n",
+                 work.shared_bytes_read, work.shared_bytes_written, work.bank_conflicts,
+                 work.barriers, work.shuffles);
+  for (uint32_t i = 0; i < kernel.buffers.size(); ++i) {
+    const kir::BufferId id{i};
+    if (kernel.buffers[id].space != kir::Space::kGlobal) continue;
+    const BufferTraffic& traffic = buffers[id];
+    fmt::format_to(line,
+                   "  {}: {} bytes read, {} written; sectors: {} loaded, {} stored, {} copied\n",
+                   kernel.buffers[id].name, traffic.bytes_read, traffic.bytes_written,
+                   traffic.load_sectors, traffic.store_sectors, traffic.async_sectors);
+  }
+  for (const Finding& finding : findings) {
+    fmt::format_to(line, "  {} (seen {} times): {}\n", text_of(finding.kind), finding.count,
+                   finding.message);
+    if (finding.stmt.valid()) fmt::format_to(line, "    at {}\n", describe(kernel, finding.stmt));
+  }
+  if (findings_left_out > 0) {
+    fmt::format_to(line, "  and {} more findings\n", findings_left_out);
+  }
+  return out;
+}
+
+Finding* FindingLog::admit(Finding& finding) {
+  const Key key{finding.kind, finding.stmt, finding.buffer};
+  if (const auto known = position_.find(key); known != position_.end()) {
+    if (known->second != kLeftOut) findings_[known->second].count += finding.count;
+    return nullptr;
+  }
+  if (findings_.size() >= capacity_) {
+    position_.emplace(key, kLeftOut);
+    ++left_out_;
+    return nullptr;
+  }
+  position_.emplace(key, findings_.size());
+  findings_.push_back(std::move(finding));
+  return &findings_.back();
+}
+
+void FindingLog::absorb(const FindingLog& other) {
+  for (const Finding& finding : other.findings_) {
+    add(finding, [&] { return finding.message; });
+  }
+  for (const auto& [key, position] : other.position_) {
+    if (position == kLeftOut && position_.emplace(key, kLeftOut).second) ++left_out_;
+  }
+}
+
+}  // namespace sinter

@@ -1,0 +1,171 @@
+#include "runtime/interpreter/shared_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+namespace sinter::interpreter {
+namespace {
+
+/// What memory holds before anything is written: NaN in every float type.
+constexpr std::byte kUnwritten{0xff};
+
+/// The largest unit that no access splits.
+int64_t granule_of(const kir::Kernel& kernel) {
+  int64_t granule = 0;
+  for (const kir::Buffer& buffer : kernel.buffers) {
+    if (buffer.space != kir::Space::kShared) continue;
+    granule = std::gcd(granule, std::gcd(buffer.offset, bytes_of(buffer.type)));
+  }
+  return std::max<int64_t>(granule, 1);
+}
+
+template <class Visit>
+void for_each_lane(uint32_t mask, Visit visit) {
+  for (size_t lane = 0; lane < kLanes; ++lane) {
+    if (((mask >> lane) & 1U) != 0) visit(lane);
+  }
+}
+
+}  // namespace
+
+SharedMemory::SharedMemory(const kir::Kernel& kernel, bool check_races, FindingLog* log)
+    : kernel_(kernel),
+      log_(log),
+      bytes_(static_cast<size_t>(kir::shared_bytes(kernel)), kUnwritten),
+      granule_bytes_(granule_of(kernel)) {
+  if (check_races) cells_.resize(bytes_.size() / static_cast<size_t>(granule_bytes_) + 1);
+}
+
+void SharedMemory::start_block() {
+  std::ranges::fill(bytes_, kUnwritten);
+  first_epoch_ = ++epoch_;
+}
+
+uint32_t SharedMemory::locate_in_block(const Access& access, LaneAddresses* addresses) {
+  const kir::Buffer& buffer = *access.declaration;
+  const Extent extent{0, buffer.count * access.element_bytes, buffer.offset % 16};
+  const uint32_t mask = locate(access, extent, addresses, log_);
+  for (int64_t& address : *addresses) address += buffer.offset;
+  conflicts_ += bank_conflicts(*addresses, mask, access.bytes);
+  return mask;
+}
+
+uint32_t SharedMemory::read(const Access& access, LaneAddresses* addresses) {
+  const uint32_t mask = locate_in_block(access, addresses);
+  bytes_read_ += access.bytes * std::popcount(mask);
+  if (cells_.empty()) return mask;
+  for_each_lane(mask, [&](size_t lane) {
+    follow_read(access, (*addresses)[lane], access.site.first_thread + static_cast<int64_t>(lane));
+  });
+  return mask;
+}
+
+uint32_t SharedMemory::write(const Access& access, LaneAddresses* addresses) {
+  const uint32_t mask = locate_in_block(access, addresses);
+  bytes_written_ += access.bytes * std::popcount(mask);
+  if (cells_.empty()) return mask;
+  for_each_lane(mask, [&](size_t lane) {
+    follow_write(access, (*addresses)[lane], access.site.first_thread + static_cast<int64_t>(lane));
+  });
+  return mask;
+}
+
+uint32_t SharedMemory::copy_to(const Access& access, LaneAddresses* addresses) {
+  const uint32_t mask = write(access, addresses);
+  if (cells_.empty()) return mask;
+  for_each_lane(mask, [&](size_t lane) {
+    const int64_t thread = access.site.first_thread + static_cast<int64_t>(lane);
+    for_each_cell((*addresses)[lane], access.bytes, [&](Cell& cell) {
+      cell.copying = static_cast<uint16_t>(thread + 1);
+      return true;
+    });
+  });
+  return mask;
+}
+
+void SharedMemory::finish_copy(int64_t address, int64_t bytes, int64_t thread) {
+  if (cells_.empty()) return;
+  for_each_cell(address, bytes, [&](Cell& cell) {
+    cell.copying = 0;
+    cell.write_epoch = epoch_;
+    cell.writer = static_cast<uint16_t>(thread);
+    return true;
+  });
+}
+
+template <class Visit>
+void SharedMemory::for_each_cell(int64_t address, int64_t bytes, Visit visit) {
+  const int64_t end = (address + bytes) / granule_bytes_;
+  for (int64_t i = address / granule_bytes_; i < end; ++i) {
+    if (!visit(cells_[static_cast<size_t>(i)])) return;
+  }
+}
+
+// One finding for each access of a thread is enough: the walk over its cells reports the first.
+
+void SharedMemory::follow_read(const Access& access, int64_t address, int64_t thread) {
+  bool is_reported = false;
+  const auto found = [&](FindingKind kind, int64_t other, const char* problem) {
+    if (!is_reported) report(kind, access, address, thread, "reads", other, problem);
+    is_reported = true;
+  };
+  for_each_cell(address, access.bytes, [&](Cell& cell) {
+    if (cell.copying != 0) {
+      found(FindingKind::kAsyncPending, cell.copying - 1, "has not yet awaited its copy to it");
+    } else if (cell.write_epoch < first_epoch_) {
+      found(FindingKind::kUnwrittenShared, -1, "no thread of the block has written it");
+    } else if (cell.write_epoch == epoch_ && cell.writer != thread) {
+      found(FindingKind::kSharedRace, cell.writer, "writes it, with no barrier between");
+    }
+    const bool is_first = cell.read_epoch != epoch_ || cell.reader == thread;
+    cell.reader = is_first ? static_cast<uint16_t>(thread) : kSeveral;
+    cell.read_epoch = epoch_;
+    return true;
+  });
+}
+
+void SharedMemory::follow_write(const Access& access, int64_t address, int64_t thread) {
+  bool is_reported = false;
+  const auto found = [&](FindingKind kind, int64_t other, const char* problem) {
+    if (!is_reported) report(kind, access, address, thread, "writes", other, problem);
+    is_reported = true;
+  };
+  for_each_cell(address, access.bytes, [&](Cell& cell) {
+    if (cell.copying != 0) {
+      found(FindingKind::kAsyncPending, cell.copying - 1, "has not yet awaited its copy to it");
+    } else if (cell.write_epoch == epoch_ && cell.writer != thread) {
+      found(FindingKind::kSharedRace, cell.writer, "writes it, with no barrier between");
+    } else if (cell.read_epoch == epoch_ && cell.reader != thread) {
+      found(FindingKind::kSharedRace, cell.reader == kSeveral ? -1 : cell.reader,
+            "reads it, with no barrier between");
+    }
+    cell.write_epoch = epoch_;
+    cell.writer = static_cast<uint16_t>(thread);
+    return true;
+  });
+}
+
+void SharedMemory::report(FindingKind kind, const Access& access, int64_t address, int64_t thread,
+                          const char* does, int64_t other, const char* problem) {
+  const kir::Buffer& buffer = *access.declaration;
+  const int64_t index = (address - buffer.offset) / access.element_bytes;
+  log_->add({.kind = kind,
+             .stmt = access.site.stmt,
+             .buffer = access.buffer,
+             .index = index,
+             .block = access.site.block,
+             .thread = thread},
+            [&] {
+              std::string who;
+              if (kind != FindingKind::kUnwrittenShared) {
+                who = other < 0 ? "another thread " : fmt::format("thread {} ", other);
+              }
+              return fmt::format("thread {} of block {} {} {}[{}], {}{}", thread, access.site.block,
+                                 does, buffer.name, index, who, problem);
+            });
+}
+
+}  // namespace sinter::interpreter
