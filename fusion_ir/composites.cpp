@@ -62,7 +62,9 @@ std::vector<int> from_front(const FusionBuilder& b, ValueId x, std::vector<int> 
 
 /// A parameter shaped like the normalised axes, repeated along the others.
 ValueId along(FusionBuilder& b, ValueId parameter, ValueId x, const std::vector<int>& axes) {
-  return b.broadcast(to_float(b, parameter), b.fusion().values[x].shape, from_front(b, x, axes));
+  const Shape shape = b.fusion().values[x].shape;
+  parameter = to_float(b, parameter);
+  return b.broadcast(parameter, shape, from_front(b, x, axes));
 }
 
 }  // namespace

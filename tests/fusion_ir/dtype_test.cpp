@@ -158,5 +158,29 @@ TEST(DTypeTest, ExactCastsAreThoseThatKeepEveryValue) {
   }
 }
 
+// Decides the question by trying every value of the types that have few.
+TEST(DTypeTest, CastsExactlyMeansThatEveryValueSurvives) {
+  for (const DType from : kAllDTypes) {
+    const int64_t bits = 8 * bytes_of(from);
+    if (bits > 16) continue;
+    const uint64_t patterns = from == DType::kBool ? 2 : uint64_t{1} << static_cast<uint64_t>(bits);
+    for (const DType to : kAllDTypes) {
+      // A cast to the same type is none: it does not even saturate the infinities of f8e5m2.
+      if (from == to) continue;
+      bool survives = true;
+      for (uint64_t pattern = 0; pattern < patterns; ++pattern) {
+        const double value = decode(from, pattern);
+        const double cast = round_to(to, value);
+        survives &= std::isnan(value) ? std::isnan(cast) : cast == value;
+      }
+      EXPECT_EQ(casts_exactly(from, to), survives) << name_of(from) << " to " << name_of(to);
+    }
+  }
+  EXPECT_TRUE(casts_exactly(DType::kI32, DType::kF64));
+  EXPECT_FALSE(casts_exactly(DType::kI32, DType::kF32));
+  EXPECT_FALSE(casts_exactly(DType::kI64, DType::kF64));
+  EXPECT_FALSE(casts_exactly(DType::kF64, DType::kF32));
+}
+
 }  // namespace
 }  // namespace sinter

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <ostream>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +18,9 @@ struct CannedFusion {
   ExtentValues small;  ///< A size an interpreter runs in well under a second.
   ExtentValues large;  ///< A size worth measuring on a GPU.
   std::string covers;  ///< What it is there for, in a few words.
+
+  /// Names it in the output of parameterised tests.
+  friend void PrintTo(const CannedFusion& fusion, std::ostream* out) { *out << fusion.name; }
 };
 
 /// All of them, in a fixed order, smallest first within a group.
