@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -79,7 +80,11 @@ class ExpressionVerifier {
     if (!fits(x.value, type)) report("{} is no {}", x.value, type);
   }
   void check(DType type, const FloatConstant& x) {
-    if (!is_float(type)) report("{} is no {}", x.value, type);
+    if (!is_float(type)) {
+      report("{} is no {}", x.value, type);
+    } else if (!std::isnan(x.value) && round_to(type, x.value) != x.value) {
+      report("{} is rounded to no {}", x.value, type);
+    }
   }
   void check(DType type, const VarRef& x) {
     const Var& var = kernel_.vars[x.var];

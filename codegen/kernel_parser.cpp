@@ -1,0 +1,542 @@
+#include "codegen/kernel_parser.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <bit>
+#include <charconv>
+#include <limits>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "codegen/expr_interner.h"
+#include "codegen/kernel_lexer.h"
+#include "fusion_ir/printer.h"
+
+namespace sinter {
+namespace {
+
+using namespace kir;  // NOLINT(google-build-using-namespace): this file is about nothing else
+
+using Token = KernelToken;
+using TokenKind = KernelTokenKind;
+
+/// Nesting beyond this would be taken for an attempt to exhaust the stack.
+constexpr int kDeepestNesting = 200;
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text)
+      : lexer_(text), interner_(&kernel_.exprs), token_(lexer_.next()) {}
+
+  Kernel run() {
+    header();
+    expect("{");
+    while (declaration()) {
+    }
+    kernel_.body = statements();
+    expect("}");
+    if (token_.kind != TokenKind::kEnd) fail_here("expected nothing after the kernel");
+    if (!vars_.empty() && vars_.rbegin()->first != vars_.size() - 1) {
+      fail_here(fmt::format("the last register is {}, but there are {}",
+                            VarId{vars_.rbegin()->first}, vars_.size()));
+    }
+    for (auto& [index, var] : vars_) kernel_.vars.push_back(std::move(var));
+    return std::move(kernel_);
+  }
+
+ private:
+  // ---- Tokens
+
+  [[noreturn]] static void fail_at(const Token& token, std::string_view message) {
+    constexpr size_t kShownBytes = 40;
+    const std::string found = token.kind == TokenKind::kEnd
+                                  ? "end of text"
+                                  : fmt::format("'{}'", escaped(token.text.substr(0, kShownBytes)));
+    throw_error(
+        {.kind = ErrorKind::kInvalidArgument,
+         .message = fmt::format("{}:{}: {}, found {}", token.line, token.column, message, found),
+         .remedy = "compare with the grammar in codegen/README.md"});
+  }
+  [[noreturn]] void fail_here(std::string_view message) const { fail_at(token_, message); }
+
+  Token take() {
+    const Token token = token_;
+    token_ = lexer_.next();
+    return token;
+  }
+  [[nodiscard]] bool at_word(std::string_view word) const {
+    return token_.kind == TokenKind::kWord && token_.text == word;
+  }
+  bool accept_word(std::string_view word) {
+    if (!at_word(word)) return false;
+    take();
+    return true;
+  }
+  void expect_word(std::string_view word) {
+    if (!accept_word(word)) fail_here(fmt::format("expected '{}'", word));
+  }
+  bool accept(std::string_view text) {
+    if (token_.kind != TokenKind::kPunctuation || token_.text != text) return false;
+    take();
+    return true;
+  }
+  void expect(std::string_view text) {
+    if (!accept(text)) fail_here(fmt::format("expected '{}'", text));
+  }
+
+  std::string name() {
+    if (token_.kind == TokenKind::kWord) return std::string(take().text);
+    if (token_.kind != TokenKind::kString) fail_here("expected a name");
+    const std::string_view quoted = take().text;
+    return unescaped(quoted.substr(1, quoted.size() - 2));
+  }
+
+  template <class Int>
+  static bool read_integer(std::string_view text, Int* value, int base = 10) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value, base);
+    return error == std::errc{} && end == text.data() + text.size();
+  }
+
+  template <class Int = int64_t>
+  Int integer() {
+    Int value = 0;
+    if (token_.kind != TokenKind::kWord || !read_integer(token_.text, &value)) {
+      fail_here("expected an integer in range");
+    }
+    take();
+    return value;
+  }
+
+  DType type() {
+    const auto found =
+        token_.kind == TokenKind::kWord ? dtype_from_name(token_.text) : std::nullopt;
+    if (!found) fail_here("expected an element type");
+    take();
+    return *found;
+  }
+
+  /// Reads an id of a tag, which need not exist yet.
+  template <class Tag>
+  Id<Tag> new_id() {
+    const std::string_view prefix = Tag::kPrefix;
+    Id<Tag> id;
+    const bool matches = token_.kind == TokenKind::kId && token_.text.starts_with(prefix) &&
+                         read_integer(token_.text.substr(prefix.size()), &id.index) && id.valid();
+    if (!matches) fail_here(fmt::format("expected an id like {}0", prefix));
+    take();
+    return id;
+  }
+  [[nodiscard]] bool at_id(std::string_view prefix) const {
+    return token_.kind == TokenKind::kId && token_.text.starts_with(prefix);
+  }
+
+  VarId var() {
+    const Token at = token_;
+    const auto id = new_id<VarTag>();
+    if (!vars_.contains(id.index)) fail_at(at, "the register is not declared yet");
+    return id;
+  }
+  BufferId buffer() {
+    const Token at = token_;
+    const auto id = new_id<BufferTag>();
+    if (!kernel_.buffers.contains(id)) fail_at(at, "there is no such buffer");
+    return id;
+  }
+  ParamId param() {
+    const Token at = token_;
+    const auto id = new_id<ParamTag>();
+    if (!kernel_.params.contains(id)) fail_at(at, "there is no such parameter");
+    return id;
+  }
+
+  // ---- Declarations
+
+  void header() {
+    expect_word("kernel");
+    expect("@");
+    kernel_.name = name();
+    expect_word("threads");
+    kernel_.threads = integer();
+    expect_word("min_blocks");
+    kernel_.min_blocks_per_sm = integer();
+    expect_word("grid");
+    expect_word("ceil");
+    expect("(");
+    kernel_.grid.work = new_id<ParamTag>();
+    expect("/");
+    kernel_.grid.per_block = integer();
+    expect(")");
+  }
+
+  /// Reads a line that declares a parameter, a buffer or an unused register, if there is one.
+  bool declaration() {
+    if (accept_word("param")) {
+      const Token at = token_;
+      const auto id = new_id<ParamTag>();
+      if (id.index != kernel_.params.size()) fail_at(at, "parameters are numbered in order");
+      Param param{.name = name()};
+      expect(":");
+      param.type = type();
+      kernel_.params.push_back(std::move(param));
+      return true;
+    }
+    if (accept_word("buffer")) {
+      buffer_declaration();
+      return true;
+    }
+    if (accept_word("register")) {
+      var_declaration();
+      return true;
+    }
+    return false;
+  }
+
+  void buffer_declaration() {
+    const Token at = token_;
+    const auto id = new_id<BufferTag>();
+    if (id.index != kernel_.buffers.size()) fail_at(at, "buffers are numbered in order");
+    Buffer buffer{.name = name(), .value = {}};
+    expect(":");
+    buffer.type = type();
+    if (accept_word("shared")) {
+      buffer.space = Space::kShared;
+    } else {
+      expect_word("global");
+    }
+    if (accept_word("readwrite")) {
+      buffer.access = Access::kReadWrite;
+    } else if (accept_word("write")) {
+      buffer.access = Access::kWrite;
+    } else {
+      expect_word("read");
+    }
+    expect_word("align");
+    buffer.alignment = integer();
+    if (accept_word("value")) buffer.value = new_id<ValueTag>();
+    if (accept_word("count")) buffer.count = integer();
+    if (accept_word("offset")) buffer.offset = integer();
+    kernel_.buffers.push_back(std::move(buffer));
+  }
+
+  VarId var_declaration() {
+    const Token at = token_;
+    const auto id = new_id<VarTag>();
+    Var var{.name = name()};
+    expect(":");
+    var.type = type();
+    if (accept("[")) {
+      var.groups = integer();
+      expect("]");
+      expect("[");
+      var.lanes = integer();
+      expect("]");
+    }
+    const auto [entry, is_new] = vars_.emplace(id.index, var);
+    if (!is_new && !(entry->second == var)) {
+      fail_at(at, "the register is declared in another way before");
+    }
+    return id;
+  }
+
+  // ---- Statements
+
+  Block statements() {
+    enter();
+    Block block;
+    while (starts_statement()) {
+      // The number is taken first, so that outer statements come before inner ones.
+      const StmtId id = kernel_.stmts.push_back({});
+      block.push_back(id);
+      StmtKind kind = statement();
+      kernel_.stmts[id].kind = std::move(kind);
+    }
+    leave();
+    return block;
+  }
+
+  [[nodiscard]] bool starts_statement() const {
+    return token_.kind == TokenKind::kComment || token_.kind == TokenKind::kWord ||
+           token_.kind == TokenKind::kId;
+  }
+
+  StmtKind statement() {
+    if (token_.kind == TokenKind::kComment) {
+      std::string_view text = take().text.substr(2);
+      if (text.starts_with(' ')) text.remove_prefix(1);
+      return Comment{unescaped(text)};
+    }
+    if (token_.kind == TokenKind::kId) return write_to_register();
+    if (accept_word("let")) {
+      const VarId id = var_declaration();
+      expect("=");
+      return Declare{id, expr()};
+    }
+    if (accept_word("var")) return Declare{var_declaration(), {}};
+    if (accept_word("for")) return for_statement();
+    if (accept_word("if")) return if_statement();
+    if (accept_word("store")) return store_statement();
+    if (accept_word("async_copy")) return async_copy_statement();
+    if (accept_word("async_wait")) return AsyncWait{};
+    if (accept_word("barrier")) return Barrier{};
+    if (accept_word("all_reduce")) return all_reduce_statement();
+    fail_here("expected a statement");
+  }
+
+  StmtKind write_to_register() {
+    const VarId target = var();
+    if (accept("[")) {
+      const auto [group, lane] = element_indices();
+      expect("=");
+      if (!accept_word("load")) return SetElement{target, group, lane, expr()};
+      Load load{.tile = target, .group = group, .lane = lane, .buffer = buffer(), .index = {}};
+      load.index = buffer_index();
+      load.width = width();
+      load.hint = hint();
+      return load;
+    }
+    expect("=");
+    if (!accept_word("shuffle_xor")) return Assign{target, expr()};
+    ShuffleXor shuffle{.target = target, .source = expr()};
+    expect_word("mask");
+    shuffle.mask = integer<int32_t>();
+    return shuffle;
+  }
+
+  StmtKind for_statement() {
+    For loop{.index = var_declaration(), .begin = {}, .end = {}, .step = {}, .body = {}};
+    expect("=");
+    loop.begin = expr();
+    expect_word("to");
+    loop.end = expr();
+    expect_word("step");
+    loop.step = expr();
+    loop.unroll = accept_word("unroll");
+    expect("{");
+    loop.body = statements();
+    expect("}");
+    return loop;
+  }
+
+  StmtKind if_statement() {
+    If branch{.condition = expr(), .then_body = {}, .else_body = {}};
+    expect("{");
+    branch.then_body = statements();
+    expect("}");
+    if (accept_word("else")) {
+      expect("{");
+      branch.else_body = statements();
+      expect("}");
+    }
+    return branch;
+  }
+
+  StmtKind store_statement() {
+    Store store{.buffer = buffer(), .index = {}, .tile = {}, .group = {}, .lane = {}};
+    store.index = buffer_index();
+    expect("=");
+    store.tile = var();
+    expect("[");
+    std::tie(store.group, store.lane) = element_indices();
+    store.width = width();
+    store.hint = hint();
+    return store;
+  }
+
+  StmtKind async_copy_statement() {
+    AsyncCopy copy{.shared = buffer(), .shared_index = {}, .global = {}, .global_index = {}};
+    copy.shared_index = buffer_index();
+    expect("=");
+    copy.global = buffer();
+    copy.global_index = buffer_index();
+    copy.width = width();
+    return copy;
+  }
+
+  StmtKind all_reduce_statement() {
+    AllReduce reduce{.parts = {}, .threads = 0, .name = name()};
+    expect_word("threads");
+    reduce.threads = integer();
+    while (const auto combiner = combiner_here()) {
+      take();
+      ReducePart part{.combiner = *combiner, .vars = {}};
+      expect("(");
+      do {
+        part.vars.push_back(var());
+      } while (accept(","));
+      expect(")");
+      reduce.parts.push_back(std::move(part));
+    }
+    return reduce;
+  }
+
+  [[nodiscard]] std::optional<Combiner> combiner_here() const {
+    constexpr std::array kCombiners = {Combiner::kSum,      Combiner::kProd,   Combiner::kMax,
+                                       Combiner::kMin,      Combiner::kAny,    Combiner::kAll,
+                                       Combiner::kArgMax,   Combiner::kArgMin, Combiner::kWelford,
+                                       Combiner::kLogSumExp};
+    for (const Combiner combiner : kCombiners) {
+      if (at_word(text_of(combiner))) return combiner;
+    }
+    return std::nullopt;
+  }
+
+  std::pair<ExprId, ExprId> element_indices() {
+    const ExprId group = expr();
+    expect(",");
+    const ExprId lane = expr();
+    expect("]");
+    return {group, lane};
+  }
+
+  ExprId buffer_index() {
+    expect("[");
+    const ExprId index = expr();
+    expect("]");
+    return index;
+  }
+
+  int64_t width() {
+    expect_word("width");
+    return integer();
+  }
+
+  CacheHint hint() {
+    return accept_word(text_of(CacheHint::kStream)) ? CacheHint::kStream : CacheHint::kDefault;
+  }
+
+  // ---- Expressions
+
+  ExprId expr() {
+    enter();
+    const ExprId id = interner_.intern(read_expr());
+    leave();
+    return id;
+  }
+
+  Expr read_expr() {
+    if (at_id(ParamTag::kPrefix)) {
+      const ParamId id = param();
+      return {.type = kernel_.params[id].type, .kind = ParamRef{id}};
+    }
+    if (token_.kind == TokenKind::kId) {
+      const VarId id = var();
+      const DType type = vars_.at(id.index).type;
+      if (!accept("[")) return {.type = type, .kind = VarRef{id}};
+      const auto [group, lane] = element_indices();
+      return {.type = type, .kind = ElementRef{id, group, lane}};
+    }
+    if (token_.kind != TokenKind::kWord) fail_here("expected an expression");
+    for (const Special special :
+         {Special::kThreadIndex, Special::kBlockIndex, Special::kGridSize}) {
+      if (accept_word(text_of(special))) {
+        return {.type = DType::kI32, .kind = SpecialRef{special}};
+      }
+    }
+    if (accept_word("cast")) {
+      expect("<");
+      const DType to = type();
+      expect(">");
+      expect("(");
+      const ExprId argument = expr();
+      expect(")");
+      return {.type = to, .kind = CastExpr{argument}};
+    }
+    if (const auto fn = pointwise_from_text(token_.text)) return call(*fn);
+    return constant();
+  }
+
+  Expr call(PointwiseFn fn) {
+    const PointwiseInfo& info = info_of(fn);
+    take();
+    expect("(");
+    PointwiseExpr result{.fn = fn, .arguments = {}};
+    for (int i = 0; i < info.arity; ++i) {
+      if (i > 0) expect(",");
+      result.arguments.push_back(expr());
+    }
+    expect(")");
+    const bool is_test = info.typing == Typing::kCompare || info.typing == Typing::kTest;
+    const ExprId alike = result.arguments[info.typing == Typing::kSelect ? 1 : 0];
+    return {.type = is_test ? DType::kBool : kernel_.exprs[alike].type, .kind = std::move(result)};
+  }
+
+  DType constant_type(DType usual) { return accept(":") ? type() : usual; }
+
+  Expr constant() {
+    if (accept_word("true")) return {.type = DType::kBool, .kind = IntegerConstant{1}};
+    if (accept_word("false")) return {.type = DType::kBool, .kind = IntegerConstant{0}};
+    int64_t whole = 0;
+    if (read_integer(token_.text, &whole)) {
+      take();
+      return {.type = constant_type(DType::kI32), .kind = IntegerConstant{whole}};
+    }
+    const Token at = token_;
+    const double value = real();
+    const DType type = constant_type(DType::kF32);
+    if (!is_float(type)) fail_at(at, fmt::format("{} is no {}", at.text, type));
+    const bool is_nan = value != value;  // whose bits are kept as they are
+    return {.type = type, .kind = FloatConstant{is_nan ? value : round_to(type, value)}};
+  }
+
+  /// 0x1.8p+1, 1.5, inf, nan(bits). Decimals are rounded to the type.
+  double real() {
+    std::string_view text = token_.text;
+    if (accept_word("nan")) {
+      expect("(");
+      uint64_t bits = 0;
+      const bool is_hex = token_.kind == TokenKind::kWord && token_.text.starts_with("0x") &&
+                          read_integer(token_.text.substr(2), &bits, 16);
+      const auto value = std::bit_cast<double>(bits);
+      if (!is_hex || value == value) fail_here("expected the bits of a NaN");
+      take();
+      expect(")");
+      return value;
+    }
+    const bool is_negative = text.starts_with('-');
+    if (is_negative) text.remove_prefix(1);
+    double value = 0.0;
+    if (text == "inf") {
+      value = std::numeric_limits<double>::infinity();
+    } else {
+      const bool is_hex = text.starts_with("0x");
+      if (is_hex) text.remove_prefix(2);
+      const auto [end, error] =
+          std::from_chars(text.data(), text.data() + text.size(), value,
+                          is_hex ? std::chars_format::hex : std::chars_format::general);
+      const bool is_number = !text.empty() && text[0] != '-' && error == std::errc{} &&
+                             end == text.data() + text.size() && value - value == 0.0;
+      if (!is_number) fail_here("expected an expression");
+    }
+    take();
+    return is_negative ? -value : value;
+  }
+
+  void enter() {
+    if (++depth_ > kDeepestNesting) {
+      fail_here(fmt::format("more than {} levels of nesting", kDeepestNesting));
+    }
+  }
+  void leave() { --depth_; }
+
+  KernelLexer lexer_;
+  Kernel kernel_;
+  ExprInterner interner_;
+  Token token_;
+  std::map<uint32_t, Var> vars_;  ///< By number; they may be declared in any order.
+  int depth_ = 0;
+};
+
+}  // namespace
+
+Result<Kernel> parse_kernel(std::string_view text) {
+  try {
+    return Parser(text).run();
+  } catch (const SinterException& exception) {
+    return fail(exception.error());
+  }
+}
+
+}  // namespace sinter
