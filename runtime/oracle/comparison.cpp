@@ -1,5 +1,6 @@
 #include "runtime/oracle/comparison.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
