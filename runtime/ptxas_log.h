@@ -16,7 +16,7 @@ struct CompiledResources {
   int64_t shared_bytes = 0;       ///< Static, per block.
   int64_t barriers = 0;           ///< Named barriers, of 16.
   int64_t constant_bytes = 0;     ///< All banks; newer generations do not report bank 0.
-  bool wgmma_serialized = false;  ///< ptxas had to serialise wgmma (C7510 and its like).
+  bool wgmma_serialized = false;  ///< ptxas had to serialise wgmma (C7510, C7511 and their like).
   bool launch_bounds_ignored =
       false;  ///< The promised blocks per SM are out of this device's range.
   friend bool operator==(const CompiledResources&, const CompiledResources&) = default;

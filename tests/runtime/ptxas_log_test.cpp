@@ -113,9 +113,9 @@ TEST(PtxasLog, NoticesIgnoredLaunchBounds) {
 }
 
 TEST(PtxasLog, NoticesSerialisedWgmma) {
-  // The advice as ptxas 13.0 words it (C7510), before the report of the kernel.
+  // The advice as ptxas 13.0 words it, before the report of the kernel.
   const std::string log =
-      "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are "
+      "ptxas info    : (C7511) Potential Performance Loss: wgmma.mma_async instructions are "
       "serialized due to insufficient register resources for the wgmma pipeline in the function "
       "'add'\n" +
       std::string(kPlainSm90a);
