@@ -90,6 +90,6 @@ struct Program {
 /// (AllReduce, unplaced shared buffers, tile indices that are not constant, types that do not fit);
 /// kResourceExhausted when unrolled loops expand to more than `kMaxInstructions`.
 [[nodiscard]] Result<Program> compile(const kir::Kernel& kernel);
-inline constexpr int64_t kMaxInstructions = int64_t{1} << 22;
+inline constexpr int64_t kMaxInstructions = int64_t{1} << 20;
 
 }  // namespace sinter::interpreter

@@ -32,8 +32,7 @@ void for_each_lane(uint32_t mask, Visit visit) {
 }  // namespace
 
 SharedMemory::SharedMemory(const kir::Kernel& kernel, bool check_races, FindingLog* log)
-    : kernel_(kernel),
-      log_(log),
+    : log_(log),
       bytes_(static_cast<size_t>(kir::shared_bytes(kernel)), kUnwritten),
       granule_bytes_(granule_of(kernel)) {
   if (check_races) cells_.resize(bytes_.size() / static_cast<size_t>(granule_bytes_) + 1);

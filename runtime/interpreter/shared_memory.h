@@ -54,7 +54,6 @@ class SharedMemory {
   void report(FindingKind kind, const Access& access, int64_t address, int64_t thread,
               const char* does, int64_t other, const char* problem);
 
-  const kir::Kernel& kernel_;
   FindingLog* log_;
   std::vector<std::byte> bytes_;
   int64_t granule_bytes_ = 1;

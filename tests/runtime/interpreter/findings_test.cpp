@@ -38,8 +38,7 @@ TEST(InterpreterFindings, SharedRaceWithoutABarrier) {
     const kir::VarId one = b.declare("one", b.real(1.0));
     run.store(cell, run.thread(), one);
     if (with_barrier) run.barrier();
-    const kir::VarId mirrored = run.loaded("mirrored", cell, b.sub(b.integer(63), run.thread()));
-    (void)mirrored;
+    run.loaded("mirrored", cell, b.sub(b.integer(63), run.thread()));
     const kir::StmtId load = run.last_stmt();
     const InterpreterReport report = run.run(1);
     if (with_barrier) {
@@ -52,7 +51,7 @@ TEST(InterpreterFindings, SharedRaceWithoutABarrier) {
     EXPECT_EQ(race->buffer, cell);
     EXPECT_THAT(race->message, AllOf(HasSubstr("cell["), HasSubstr("no barrier between")));
     const Finding* unwritten = find(report, FindingKind::kUnwrittenShared);
-    if (unwritten != nullptr) EXPECT_EQ(unwritten->stmt, load);
+    EXPECT_TRUE(unwritten == nullptr || unwritten->stmt == load);
   }
 }
 

@@ -51,7 +51,8 @@ void expect_same_bits(float value) {
 
 TEST(FloatBits, EncodesRandomPatterns) {
   std::mt19937 random(7);
-  for (int i = 0; i < 200'000; ++i) expect_same_bits(std::bit_cast<float>(static_cast<uint32_t>(random())));
+  for (int i = 0; i < 200'000; ++i)
+    expect_same_bits(std::bit_cast<float>(static_cast<uint32_t>(random())));
 }
 
 /// Every value of each format, the midpoints between neighbours, and the f32 beside each: where

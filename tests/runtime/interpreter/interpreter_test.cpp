@@ -85,7 +85,6 @@ TEST(Interpreter, CountsTheTrafficOfACopyExactly) {
 
 TEST(Interpreter, MemoryBelowElementZeroIsReachable) {
   std::vector<float> x = {1, 2, 3, 4};
-  kir::Kernel kernel;
   KernelRun run(32);
   const auto buffer = run.global("x", DType::kF32, x, kir::Access::kReadWrite);
   kir::KernelBuilder& b = run.b;

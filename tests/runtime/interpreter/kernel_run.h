@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,7 +28,7 @@ class KernelRun {
   kir::BufferId global(std::string name, DType type, std::vector<T> values,
                        kir::Access access = kir::Access::kRead, int64_t alignment = 16) {
     std::vector<std::byte>& bytes = memory_.emplace_back(values.size() * sizeof(T));
-    std::memcpy(bytes.data(), values.data(), bytes.size());
+    std::ranges::copy(std::as_bytes(std::span(values)), bytes.begin());
     return b.add_buffer({.name = std::move(name),
                          .type = type,
                          .space = kir::Space::kGlobal,
@@ -112,7 +112,7 @@ class KernelRun {
   template <class T>
   std::vector<T> contents(size_t number) const {
     std::vector<T> values(memory_[number].size() / sizeof(T));
-    std::memcpy(values.data(), memory_[number].data(), values.size() * sizeof(T));
+    std::ranges::copy(memory_[number], std::as_writable_bytes(std::span(values)).begin());
     return values;
   }
   const std::vector<std::vector<std::byte>>& memory() const { return memory_; }
