@@ -25,9 +25,7 @@ Result<LoweredKernel> lower(const SegmentFacts& facts, const Schedule& schedule,
          .remedy = "pass builtin_families(), or a set that holds the family with its lowering"});
   }
   LoweredKernel lowered = family->lower(facts, schedule);
-  auto kernel = run_kernel_passes(std::move(lowered.kernel), options);
-  if (!kernel) return fail(kernel.error());
-  lowered.kernel = std::move(*kernel);
+  lowered.kernel = run_kernel_passes(std::move(lowered.kernel), options);
   return lowered;
 }
 

@@ -104,6 +104,7 @@ class Analysis {
     for (const OpId id : fusion_.op_ids()) {
       if (auto rejection = link(fusion_.ops[id])) return tl::make_unexpected(*rejection);
     }
+    if (auto rejection = check_distinct()) return tl::make_unexpected(*rejection);
     for (const OpId id : fusion_.op_ids()) {
       if (auto rejection = find_views(fusion_.ops[id])) return tl::make_unexpected(*rejection);
     }
@@ -137,67 +138,71 @@ class Analysis {
       return axes_[op.operands[i]];
     };
     std::optional<Rejection> rejection;
-    std::visit(overloaded{
-                   [&](const InputOp&) { out = fresh_axes(result); },
-                   [&](const IotaOp&) { out = fresh_axes(result); },
-                   [&](const ConstantOp&) {},
-                   [&](const ExtentOp&) {},
-                   [&](const PointwiseOp&) {
-                     out = operand_axes(0);
-                     for (size_t i = 1; i < op.operands.size(); ++i) {
-                       const auto other = operand_axes(i);
-                       for (size_t axis = 0; axis < out.size(); ++axis) {
-                         if (!classes_.unify(out[axis], other[axis])) {
-                           rejection = reject(
-                               "operands split one axis in ways that do not divide each other",
+    std::visit(
+        overloaded{
+            [&](const InputOp&) { out = fresh_axes(result); },
+            [&](const IotaOp&) { out = fresh_axes(result); },
+            [&](const ConstantOp&) {},
+            [&](const ExtentOp&) {},
+            [&](const PointwiseOp&) {
+              out = operand_axes(0);
+              for (size_t i = 1; i < op.operands.size(); ++i) {
+                const auto other = operand_axes(i);
+                for (size_t axis = 0; axis < out.size(); ++axis) {
+                  if (!classes_.unify(out[axis], other[axis])) {
+                    rejection =
+                        reject("operands split one axis in ways that do not divide each other",
                                result, "reshape both operands the same way");
-                         }
-                       }
-                     }
-                   },
-                   [&](const CastOp&) { out = operand_axes(0); },
-                   [&](const BroadcastOp& broadcast) {
-                     out = fresh_axes(result);
-                     const auto in = operand_axes(0);
-                     const Shape& in_shape = fusion_.values[op.operands[0]].shape;
-                     for (size_t i = 0; i < in.size(); ++i) {
-                       if (!in_shape[i].is_one())
-                         out[static_cast<size_t>(broadcast.axes[i])] = in[i];
-                     }
-                   },
-                   [&](const ReduceOp&) { rejection = link_reduction(op); },
-                   [&](const WelfordOp&) { rejection = link_reduction(op); },
-                   [&](const LogSumExpOp&) { rejection = link_reduction(op); },
-                   [&](const TakeOp& take) {
-                     out = operand_axes(0);
-                     out.erase(out.begin() + take.axis);
-                     const auto index = operand_axes(1);
-                     for (size_t axis = 0; axis < out.size(); ++axis)
-                       classes_.unify(out[axis], index[axis]);
-                   },
-                   [&](const PermuteOp& permute) {
-                     const auto in = operand_axes(0);
-                     for (const int axis : permute.order)
-                       out.push_back(in[static_cast<size_t>(axis)]);
-                   },
-                   [&](const ReshapeOp&) {
-                     out = fresh_axes(result);
-                     if (!classes_.unify(concatenated(operand_axes(0)), concatenated(out))) {
-                       rejection = reject(
-                           "a reshape regroups axes whose sizes do not divide each other", result,
+                  }
+                }
+              }
+            },
+            [&](const CastOp&) { out = operand_axes(0); },
+            [&](const BroadcastOp& broadcast) {
+              out = fresh_axes(result);
+              const auto in = operand_axes(0);
+              const Shape& in_shape = fusion_.values[op.operands[0]].shape;
+              for (size_t i = 0; i < in.size(); ++i) {
+                if (!in_shape[i].is_one()) out[static_cast<size_t>(broadcast.axes[i])] = in[i];
+              }
+            },
+            [&](const ReduceOp&) { rejection = link_reduction(op); },
+            [&](const WelfordOp&) { rejection = link_reduction(op); },
+            [&](const LogSumExpOp&) { rejection = link_reduction(op); },
+            [&](const TakeOp& take) {
+              out = operand_axes(0);
+              out.erase(out.begin() + take.axis);
+              const auto index = operand_axes(1);
+              for (size_t axis = 0; axis < out.size(); ++axis) {
+                if (!classes_.unify(out[axis], index[axis])) {
+                  rejection =
+                      reject("a take's index splits an axis in ways that do not divide those of x",
+                             result, "reshape both operands the same way");
+                }
+              }
+            },
+            [&](const PermuteOp& permute) {
+              const auto in = operand_axes(0);
+              for (const int axis : permute.order) out.push_back(in[static_cast<size_t>(axis)]);
+            },
+            [&](const ReshapeOp&) {
+              out = fresh_axes(result);
+              if (!classes_.unify(concatenated(operand_axes(0)), concatenated(out))) {
+                rejection =
+                    reject("a reshape regroups axes whose sizes do not divide each other", result,
                            "split and merge whole axes, or end the fusion before the reshape");
-                     }
-                   },
-                   [&](const SliceOp&) {
-                     out = operand_axes(0);
-                     for (size_t axis = 0; axis < out.size(); ++axis) {
-                       const int64_t size = constant_size(fusion_.values[result].shape[axis]);
-                       if (size != constant_size(fusion_.values[op.operands[0]].shape[axis]))
-                         out[axis] = classes_.fresh_axis(size);
-                     }
-                   },
-               },
-               op.kind);
+              }
+            },
+            [&](const SliceOp&) {
+              out = operand_axes(0);
+              for (size_t axis = 0; axis < out.size(); ++axis) {
+                const int64_t size = constant_size(fusion_.values[result].shape[axis]);
+                if (size != constant_size(fusion_.values[op.operands[0]].shape[axis]))
+                  out[axis] = classes_.fresh_axis(size);
+              }
+            },
+        },
+        op.kind);
     return rejection;
   }
 
@@ -216,6 +221,19 @@ class Analysis {
     return std::nullopt;
   }
 
+  /// No op yields a diagonal, so a value whose axes walk as one needs two orders of one axis at
+  /// once.
+  [[nodiscard]] std::optional<Rejection> check_distinct() const {
+    for (const ValueId value : fusion_.value_ids()) {
+      AxisList all = classes_.resolve(concatenated(axes_[value]));
+      std::ranges::sort(all);
+      if (std::ranges::adjacent_find(all) == all.end()) continue;
+      return reject("two axes would have to be walked as one: a value meets its own transpose",
+                    value, "transpose in a fusion of its own");
+    }
+    return std::nullopt;
+  }
+
   // ---- Views: values that are addresses into an input rather than computed
 
   std::optional<Rejection> find_views(const Op& op) {
@@ -227,8 +245,7 @@ class Analysis {
         int64_t stride = strides[axis];
         const AxisList resolved = classes_.resolve(axes_[result][axis]);
         for (size_t i = resolved.size(); i-- > 0;) {
-          view.strides[resolved[i]] +=
-              stride;  // A tensor whose diagonal is read walks both of its axes at once.
+          view.strides[resolved[i]] = stride;
           stride *= classes_.size(resolved[i]);
         }
       }
@@ -290,14 +307,14 @@ class Analysis {
     // Which classes every reduction removes: all must remove the same ones.
     std::map<ValueId, std::vector<uint32_t>> reduced_by_op;
     for (const auto& [result, axis] : reduced_lists_) {
-      for (const uint32_t node : classes_.resolve(axis)) reduced_by_op[result].push_back(node);
+      std::vector<uint32_t>& nodes = reduced_by_op[result];  // Empty for an axis of one element.
+      for (const uint32_t node : classes_.resolve(axis)) nodes.push_back(node);
     }
     std::vector<uint32_t> reduced;
     ValueId first;
     for (auto& [result, nodes] : reduced_by_op) {
       std::ranges::sort(nodes);
-      if (nodes.empty()) continue;  // Only axes of one element: nothing to walk.
-      if (reduced.empty()) {
+      if (!first.valid()) {
         reduced = nodes;
         first = result;
       } else if (nodes != reduced) {
@@ -339,7 +356,8 @@ class Analysis {
     const auto consider_outputs = [&] {
       for (const ValueId output : fusion_.outputs) consider(dense_view(output).strides);
     };
-    if (reduced.empty()) consider_outputs();
+    const bool reduces = !reduced_lists_.empty();  // Perhaps along axes of one element only.
+    if (!reduces) consider_outputs();
     for (const auto& [value, view] : views_) consider(view.strides);
     consider_outputs();
 
@@ -353,15 +371,15 @@ class Analysis {
       return std::ranges::find(reduced, node) != reduced.end();
     };
     for (const uint32_t node : walked) {
-      if (!reduced.empty() && !is_reduced(node)) nodes_.push_back(node);
+      if (reduces && !is_reduced(node)) nodes_.push_back(node);
     }
     space_.row_dimensions = nodes_.size();
     for (const uint32_t node : walked) {
-      if (reduced.empty() || is_reduced(node)) nodes_.push_back(node);
+      if (!reduces || is_reduced(node)) nodes_.push_back(node);
     }
     for (size_t i = 0; i < nodes_.size(); ++i) {
       space_.dimensions.push_back(
-          {classes_.size(nodes_[i]), !reduced.empty() && i >= space_.row_dimensions});
+          {classes_.size(nodes_[i]), reduces && i >= space_.row_dimensions});
     }
     return std::nullopt;
   }
@@ -463,8 +481,7 @@ class Analysis {
     AxisList sorted = axis;
     std::ranges::sort(sorted);
     std::ranges::sort(columns);
-    const bool has_columns =
-        space_.row_dimensions < nodes_.size() && space_.dimensions.back().reduced;
+    const bool has_columns = !reduced_lists_.empty();
     if (!has_columns || sorted != columns) {
       return reject(
           "a take picks along an axis that is not the reduced one", op.results.front(),
