@@ -1,0 +1,140 @@
+#include "runtime/compile_plan.h"
+
+#include <algorithm>
+
+#include "runtime/compile_kernel.h"
+
+namespace sinter {
+namespace {
+
+constexpr int64_t kRegisterBytes = 4;
+
+/// The estimate with the compiler's figures in place of the predicted ones.
+ResourceEstimate with_compiled(const ResourceEstimate& estimate, const CompiledResources& resources,
+                               const Schedule& schedule, const DeviceLimits& limits) {
+  ResourceEstimate out = estimate;
+  out.registers = resources.registers;
+  complete(out, limits, schedule.min_blocks_per_sm);
+  out.spilled_registers = (resources.spill_store_bytes + kRegisterBytes - 1) / kRegisterBytes;
+  return out;
+}
+
+class SegmentCompiler {
+ public:
+  SegmentCompiler(const SegmentPlan& segment, const DeviceLimits& limits,
+                  const NvrtcCompiler& compiler, KernelCache& cache,
+                  const CompilePlanOptions& options)
+      : segment_(segment), limits_(limits), compiler_(compiler), cache_(cache), options_(options) {}
+
+  Result<CompiledSegment> run() {
+    auto architecture = Architecture::parse(architecture_of(limits_));
+    if (!architecture) return fail(architecture.error());
+    architecture_ = *architecture;
+
+    if (auto compiled = attempt(segment_.candidates.front()); !compiled)
+      return fail(compiled.error());
+    size_t next = 1;
+    for (int replan = 0; replan < options_.max_replans; ++replan) {
+      const CompileAttempt& best = attempts_[best_];
+      const ProposedSchedule* challenger = nullptr;
+      std::optional<ProposedSchedule> relaxed;
+      if (best.resources.spill_store_bytes > 0 && best.proposed.schedule.min_blocks_per_sm > 1) {
+        relaxed = relax(best);
+      }
+      if (relaxed) {
+        challenger = &*relaxed;
+      } else if (next < segment_.candidates.size() &&
+                 segment_.candidates[next].predicted.total_us <
+                     best.predicted.total_us * (1.0 - kTieShare)) {
+        challenger = &segment_.candidates[next++];
+      }
+      if (challenger == nullptr) break;
+      const ProposedSchedule copy = *challenger;
+      // A challenger that does not compile leaves the best as it is.
+      if (auto compiled = attempt(copy); !compiled) break;
+    }
+    CompiledSegment out = std::move(compiled_[best_]);
+    out.attempts = std::move(attempts_);
+    return out;
+  }
+
+  [[nodiscard]] Decision decision() const { return decision_; }
+
+ private:
+  /// The same schedule with fewer promised blocks, so that the compiler gets the registers it
+  /// lacked.
+  std::optional<ProposedSchedule> relax(const CompileAttempt& best) const {
+    ProposedSchedule relaxed = best.proposed;
+    const int64_t wanted = best.resources.registers +
+                           (best.resources.spill_store_bytes + kRegisterBytes - 1) / kRegisterBytes;
+    int64_t& blocks = relaxed.schedule.min_blocks_per_sm;
+    while (blocks > 1 && register_cap(limits_, relaxed.estimate.threads, blocks) < wanted) --blocks;
+    if (blocks == best.proposed.schedule.min_blocks_per_sm) --blocks;
+    const Family* family = find_family(options_.families, relaxed.schedule.family);
+    auto estimate = family->estimate(segment_.facts, relaxed.schedule, limits_);
+    if (!estimate) return std::nullopt;
+    relaxed.estimate = *estimate;
+    relaxed.predicted = family->predict(segment_.facts, relaxed.schedule, *estimate, limits_);
+    return relaxed;
+  }
+
+  Result<void> attempt(const ProposedSchedule& proposed) {
+    auto source = emit(segment_.facts, proposed.schedule, options_.families);
+    if (!source) return fail(source.error());
+    auto found = compile_kernel(compiler_, cache_, *source, architecture_, options_.compiler);
+    if (!found) return fail(found.error());
+    const CompiledResources& resources = found->kernel->resources;
+    const ResourceEstimate truth =
+        with_compiled(proposed.estimate, resources, proposed.schedule, limits_);
+    const Family* family = find_family(options_.families, proposed.schedule.family);
+    const Prediction predicted = family->predict(segment_.facts, proposed.schedule, truth, limits_);
+    std::string verdict =
+        fmt::format("{} registers (predicted {}), {} shared bytes (predicted {}), {} bytes spilled",
+                    resources.registers, proposed.estimate.registers, source->shared_bytes,
+                    proposed.estimate.shared_bytes, resources.spill_store_bytes);
+    attempts_.push_back({proposed, resources, predicted, std::move(verdict)});
+    compiled_.push_back({proposed, std::move(*source), found->kernel, found->origin, {}});
+    if (predicted.total_us < attempts_[best_].predicted.total_us) best_ = attempts_.size() - 1;
+    decision_.candidates.push_back(
+        {.what = fmt::format("{} threads/row x {} rows/block, {} blocks/SM promised",
+                             proposed.schedule.threads_per_row, proposed.schedule.rows_per_block,
+                             proposed.schedule.min_blocks_per_sm),
+         .predicted = predicted,
+         .legal = true,
+         .because = attempts_.back().verdict});
+    decision_.question = "does the compiled kernel keep to its estimate";
+    decision_.chosen = decision_.candidates[best_].what;
+    decision_.because = attempts_.size() == 1
+                            ? "the estimate holds well enough to keep the order of candidates"
+                            : fmt::format("best of {} compiled candidates", attempts_.size());
+    return {};
+  }
+
+  const SegmentPlan& segment_;
+  const DeviceLimits& limits_;
+  const NvrtcCompiler& compiler_;
+  KernelCache& cache_;
+  const CompilePlanOptions& options_;
+  Architecture architecture_;
+  std::vector<CompileAttempt> attempts_;
+  std::vector<CompiledSegment> compiled_;
+  size_t best_ = 0;
+  Decision decision_;
+};
+
+}  // namespace
+
+Result<CompiledPlan> compile_plan(Plan plan, const NvrtcCompiler& compiler, KernelCache& cache,
+                                  const CompilePlanOptions& options) {
+  CompiledPlan out{.plan = std::move(plan), .segments = {}};
+  for (const SegmentPlan& segment : out.plan.segments) {
+    SegmentCompiler segment_compiler(segment, out.plan.limits, compiler, cache, options);
+    auto compiled = segment_compiler.run();
+    if (!compiled) return fail(compiled.error());
+    out.plan.decisions.push_back(segment_compiler.decision());
+    out.segments.push_back(std::move(*compiled));
+  }
+  return out;
+}
+
+}  // namespace sinter

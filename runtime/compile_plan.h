@@ -1,0 +1,53 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "codegen/kernel_source.h"
+#include "codegen/lower.h"
+#include "runtime/compiled_kernel.h"
+#include "runtime/kernel_cache.h"
+#include "runtime/nvrtc_compiler.h"
+#include "scheduler/plan.h"
+
+namespace sinter {
+
+struct CompilePlanOptions {
+  FamilySet families = builtin_families();
+  /// Candidates compiled after the first when the compiler's truth changes the predicted order; 0
+  /// forbids re-planning.
+  int max_replans = 2;
+  CompileOptions compiler{};
+};
+
+/// One candidate that was compiled, and how it compares with its estimate.
+struct CompileAttempt {
+  ProposedSchedule proposed;    ///< As planned.
+  CompiledResources resources;  ///< As compiled.
+  Prediction predicted;         ///< With the compiled resources.
+  std::string verdict;
+};
+
+struct CompiledSegment {
+  ProposedSchedule chosen;
+  KernelSource source;
+  CompiledKernelPtr kernel;
+  KernelOrigin origin = KernelOrigin::kCompiled;
+  std::vector<CompileAttempt> attempts;  ///< At least one; the chosen one is among them.
+};
+
+struct CompiledPlan {
+  Plan plan;  ///< With the decisions of re-planning appended.
+  std::vector<CompiledSegment> segments;
+};
+
+/// Compiles a plan's kernels for its device, without a GPU. Where the compiler spills, or takes so
+/// many registers that another candidate is now predicted faster, up to `max_replans` further
+/// candidates are compiled and the best compiled one is taken; a Decision keeps all attempts.
+/// Nothing is timed, so the result depends on the arguments and the compiler's version alone.
+///
+/// Errors: those of lowering and of compile_kernel.
+Result<CompiledPlan> compile_plan(Plan plan, const NvrtcCompiler& compiler, KernelCache& cache,
+                                  const CompilePlanOptions& options = {});
+
+}  // namespace sinter

@@ -1,0 +1,118 @@
+#include "runtime/host_execution.h"
+
+#include <algorithm>
+
+#include "runtime/oracle/oracle.h"
+
+namespace sinter {
+namespace {
+
+/// Largest index that gathers along this input may use, if it is one: the shortest axis taken along
+/// with it.
+int64_t gather_limit(const Fusion& fusion, const Binding& binding, ValueId input) {
+  int64_t limit = -1;
+  for (const Op& op : fusion.ops) {
+    const auto* take = std::get_if<TakeOp>(&op.kind);
+    if (take == nullptr) continue;
+    // The index may reach the gather through casts and views.
+    ValueId index = op.operands[1];
+    while (index != input && !fusion.def_of(index).operands.empty())
+      index = fusion.def_of(index).operands.front();
+    if (index != input) continue;
+    const int64_t size =
+        binding.sizes_of(fusion.values[op.operands[0]].shape)[static_cast<size_t>(take->axis)];
+    limit = limit < 0 ? size : std::min(limit, size);
+  }
+  return limit;
+}
+
+int64_t offset_for_alignment(int64_t alignment) {
+  // Storage is aligned to 256 bytes; a promise of less is taken at its word.
+  constexpr int64_t kFullAlignment = 16;
+  return alignment < kFullAlignment ? alignment : 0;
+}
+
+}  // namespace
+
+std::vector<HostTensor> sample_inputs(const Fusion& fusion, const Binding& binding, uint64_t seed) {
+  std::vector<HostTensor> out;
+  for (const ValueId input : fusion.inputs) {
+    const Value& value = fusion.values[input];
+    const auto& op = *fusion.def_as<InputOp>(input);
+    RandomSpec spec{.seed = seed * 1000 + input.index};
+    if (const int64_t limit = gather_limit(fusion, binding, input); limit > 0) {
+      spec.low = 0;
+      spec.high = limit - 1;
+    }
+    out.push_back(HostTensor::random(value.type, binding.sizes_of(value.shape), spec,
+                                     {.strides = input_strides(fusion, binding, input),
+                                      .byte_offset = offset_for_alignment(op.alignment)}));
+  }
+  return out;
+}
+
+std::vector<HostTensor> poisoned_outputs(const Fusion& fusion, const Binding& binding) {
+  std::vector<HostTensor> out;
+  for (const ValueId output : fusion.outputs) {
+    const Value& value = fusion.values[output];
+    out.push_back(HostTensor::poisoned(value.type, binding.sizes_of(value.shape)));
+  }
+  return out;
+}
+
+Result<HostRun> execute_on_host(const SegmentFacts& facts, const LoweredKernel& kernel,
+                                std::span<const HostTensor> inputs,
+                                const InterpreterOptions& options) {
+  const Fusion& fusion = facts.fusion;
+  if (inputs.size() != fusion.inputs.size()) {
+    return fail({.kind = ErrorKind::kInvalidArgument,
+                 .message = fmt::format("{} inputs were passed, the fusion has {}", inputs.size(),
+                                        fusion.inputs.size()),
+                 .remedy = "pass one tensor per input, in their order"});
+  }
+  HostRun run{.outputs = poisoned_outputs(fusion, Binding{}), .report = {}};
+  std::vector<HostTensor> copies(inputs.begin(), inputs.end());
+  std::vector<LaunchMemory> memory;
+  for (const kir::Buffer& buffer : kernel.kernel.buffers) {
+    if (buffer.space != kir::Space::kGlobal) continue;
+    const auto input = std::ranges::find(fusion.inputs, buffer.value);
+    HostTensor& tensor =
+        input != fusion.inputs.end()
+            ? copies[static_cast<size_t>(input - fusion.inputs.begin())]
+            : run.outputs[static_cast<size_t>(std::ranges::find(fusion.outputs, buffer.value) -
+                                              fusion.outputs.begin())];
+    memory.push_back(
+        {.bytes = tensor.storage(), .origin = tensor.data() - tensor.storage().data()});
+  }
+  auto report = interpret(kernel.kernel, memory, kernel.param_values, options);
+  if (!report) return fail(report.error());
+  run.report = std::move(*report);
+  return run;
+}
+
+bool HostCheck::passed() const { return mismatches.empty() && report.findings.empty(); }
+
+std::string HostCheck::text() const {
+  std::string out;
+  for (const Finding& finding : report.findings) out += finding.message + "\n";
+  for (const Mismatch& mismatch : mismatches) out += mismatch.text() + "\n";
+  return out;
+}
+
+Result<HostCheck> check_on_host(const Fusion& fusion, const Binding& binding,
+                                const SegmentFacts& facts, const LoweredKernel& kernel,
+                                std::span<const HostTensor> inputs,
+                                const InterpreterOptions& options) {
+  auto run = execute_on_host(facts, kernel, inputs, options);
+  if (!run) return fail(run.error());
+  const OracleResult expected = evaluate(fusion, binding, inputs);
+  HostCheck check{.report = std::move(run->report), .mismatches = {}};
+  for (size_t i = 0; i < run->outputs.size(); ++i) {
+    check.worst_ratio = std::max(check.worst_ratio, worst_ratio(expected, i, run->outputs[i]));
+    if (auto mismatch = compare(expected, i, run->outputs[i]))
+      check.mismatches.push_back(*mismatch);
+  }
+  return check;
+}
+
+}  // namespace sinter

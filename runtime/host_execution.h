@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "codegen/lower.h"
+#include "runtime/interpreter/interpreter.h"
+#include "runtime/oracle/comparison.h"
+#include "runtime/oracle/host_tensor.h"
+
+namespace sinter {
+
+/// Random tensors that suit a fusion's inputs: types, sizes, declared strides and alignment;
+/// integers that index a gather stay inside the gathered axis. Equal arguments give equal tensors.
+std::vector<HostTensor> sample_inputs(const Fusion& fusion, const Binding& binding, uint64_t seed);
+
+/// Poisoned dense tensors for a fusion's outputs.
+std::vector<HostTensor> poisoned_outputs(const Fusion& fusion, const Binding& binding);
+
+struct HostRun {
+  std::vector<HostTensor> outputs;
+  InterpreterReport report;
+};
+
+/// Runs a lowered kernel of a segment in the interpreter: what execute() does, without a GPU.
+/// `inputs` stand in the order of the segment's fusion. Errors: those of interpret();
+/// InvalidArgument for tensors that do not fit.
+Result<HostRun> execute_on_host(const SegmentFacts& facts, const LoweredKernel& kernel,
+                                std::span<const HostTensor> inputs,
+                                const InterpreterOptions& options = {});
+
+/// What the interpreter found when held against the oracle.
+struct HostCheck {
+  InterpreterReport report;
+  std::vector<Mismatch> mismatches;  ///< One for every output that is wrong.
+  double worst_ratio = 0.0;          ///< Largest error over its bound among all outputs.
+  /// True: no finding, no mismatch.
+  [[nodiscard]] bool passed() const;
+  /// Everything that is wrong, a line each; empty if passed.
+  [[nodiscard]] std::string text() const;
+};
+
+/// Evaluates `fusion`, the graph as the caller wrote it, in the oracle, runs the planned segment's
+/// kernel in the interpreter on the same inputs, and compares.
+Result<HostCheck> check_on_host(const Fusion& fusion, const Binding& binding,
+                                const SegmentFacts& facts, const LoweredKernel& kernel,
+                                std::span<const HostTensor> inputs,
+                                const InterpreterOptions& options = {});
+
+}  // namespace sinter
