@@ -1,0 +1,294 @@
+#include "runtime/device_run.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/device_buffer.h"
+#include "runtime/host_execution.h"
+#include "runtime/oracle/oracle.h"
+#include "runtime/row_repetition.h"
+
+namespace sinter {
+namespace {
+
+/// A problem whose inputs repeat: `evaluated` binds one period, `full` all of it.
+struct Repetition {
+  Binding full;
+  Binding evaluated;
+  std::optional<SymbolId> symbol;  ///< Absent: evaluated is full.
+
+  [[nodiscard]] int64_t size() const { return symbol ? full.symbol_sizes[symbol->index] : 0; }
+  [[nodiscard]] int64_t period() const {
+    return symbol ? evaluated.symbol_sizes[symbol->index] : 0;
+  }
+  /// True if the value has the repeated axis, which then is its outermost one.
+  [[nodiscard]] bool repeats(const Value& value) const {
+    return symbol && !value.shape.empty() && value.shape.front() == Extent(*symbol);
+  }
+};
+
+/// True if one slice of the input ends before the next one begins, or all are one.
+bool slices_are_apart(const Sizes& sizes, const Sizes& strides) {
+  int64_t reach = 1;
+  for (size_t axis = 1; axis < sizes.size(); ++axis)
+    reach += std::max<int64_t>(sizes[axis] - 1, 0) * strides[axis];
+  return strides[0] == 0 || strides[0] >= reach;
+}
+
+Repetition choose_repetition(const Fusion& fusion, const Binding& binding, int64_t element_budget) {
+  Repetition out{.full = binding, .evaluated = binding, .symbol = slicewise_symbol(fusion)};
+  for (const ValueId input : fusion.inputs) {
+    if (!out.repeats(fusion.values[input])) continue;
+    if (!slices_are_apart(binding.sizes_of(fusion.values[input].shape),
+                          input_strides(fusion, binding, input)))
+      out.symbol.reset();
+  }
+  if (out.symbol) {
+    out.evaluated.symbol_sizes[out.symbol->index] =
+        repetition_period(fusion, binding, *out.symbol, element_budget);
+  }
+  return out;
+}
+
+Result<void> fill(DeviceDriver& driver, const DeviceBuffer& buffer, unsigned char byte) {
+  if (buffer.bytes() == 0) return {};
+  return check(driver, DriverCall::kFillAsync,
+               driver.fill_async(buffer.pointer(), byte, buffer.bytes(), nullptr),
+               "poisoning an output");
+}
+
+/// What an output must hold in its first `slices` slices.
+OracleResult first_slices(const OracleResult& expected, size_t output, int64_t slices) {
+  OracleResult out;
+  out.outputs.resize(output + 1);
+  OracleOutput& cut = out.outputs[output];
+  cut = expected.outputs[output];
+  cut.sizes[0] = slices;
+  const auto count = static_cast<size_t>(element_count(cut.sizes));
+  if (!cut.real.empty()) cut.real.resize(count);
+  if (!cut.integer.empty()) cut.integer.resize(count);
+  cut.bound.resize(count);
+  return out;
+}
+
+/// The worse of two findings on one output, with the elements of both.
+Mismatch merged(const Mismatch& a, const Mismatch& b) {
+  const bool second =
+      std::abs(b.actual - b.expected) * a.bound > std::abs(a.actual - a.expected) * b.bound;
+  Mismatch out = second ? b : a;
+  out.count = a.count + b.count;
+  return out;
+}
+
+class RunOnDevice {
+ public:
+  RunOnDevice(const Fusion& fusion, const Executable& executable, DeviceDriver& driver,
+              const DeviceRunOptions& options)
+      : fusion_(fusion),
+        executable_(executable),
+        driver_(driver),
+        options_(options),
+        repetition_(choose_repetition(fusion, executable.compiled().plan.binding,
+                                      options.oracle_elements)) {}
+
+  Result<DeviceRun> run() {
+    auto context = DeviceContext::retain(driver_, options_.device);
+    if (!context) return fail(context.error());
+    auto current = CurrentContext::enter(driver_, *context);
+    if (!current) return fail(current.error());
+
+    DeviceRun out{.check = {}, .timing = {}, .minimum_bytes = plan_bytes()};
+    const std::vector<HostTensor> inputs =
+        sample_inputs(fusion_, repetition_.evaluated, options_.seed);
+    auto checked = make_tensors(inputs).and_then([&] { return execute(nullptr); }).and_then([&] {
+      return compare_outputs(inputs);
+    });
+    if (!checked) return fail(checked.error());
+    out.check = std::move(*checked);
+    if (!options_.time || !out.check.passed()) return out;
+
+    auto timing = time_launches(
+        driver_, options_.device, nullptr, [this](StreamHandle stream) { return execute(stream); },
+        options_.timing);
+    if (!timing) return fail(timing.error());
+    out.timing = std::move(*timing);
+    auto rate = options_.copy_bytes_per_us ? Result<double>(*options_.copy_bytes_per_us)
+                                           : measure_copy_rate(driver_, options_.device);
+    if (!rate) return fail(rate.error());
+    out.copy_bytes_per_us = *rate;
+    out.floor_us = static_cast<double>(out.minimum_bytes) / *rate;
+    return out;
+  }
+
+ private:
+  [[nodiscard]] int64_t plan_bytes() const { return minimum_bytes(executable_.compiled().plan); }
+
+  Result<void> make_tensors(const std::vector<HostTensor>& inputs) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (auto made = make_input(fusion_.inputs[i], inputs[i]); !made) return made;
+    }
+    for (const ValueId output : fusion_.outputs) {
+      if (auto made = make_output(output); !made) return made;
+    }
+    auto workspace =
+        DeviceBuffer::allocate(driver_, static_cast<size_t>(executable_.workspace_bytes()));
+    if (!workspace) return fail(workspace.error());
+    workspace_.emplace(std::move(*workspace));
+    return {};
+  }
+
+  /// Uploads one period and repeats it on the device.
+  Result<void> make_input(ValueId input, const HostTensor& period) {
+    const Value& value = fusion_.values[input];
+    const int64_t pitch =
+        repetition_.repeats(value) ? period.strides()[0] * bytes_of(value.type) : 0;
+    const int64_t added = (repetition_.size() - repetition_.period()) * pitch;
+    const std::span<const std::byte> bytes = period.storage();
+    const int64_t origin = period.data() - bytes.data();
+    auto buffer = DeviceBuffer::allocate(driver_, bytes.size() + static_cast<size_t>(added));
+    if (!buffer) return fail(buffer.error());
+    if (auto copied = buffer->upload(bytes); !copied) return copied;
+    const int64_t end = static_cast<int64_t>(buffer->bytes());
+    const int64_t stride = repetition_.period() * pitch;
+    for (int64_t to = origin + stride; added > 0 && to < end; to += stride) {
+      const auto chunk =
+          static_cast<size_t>(std::min(static_cast<int64_t>(bytes.size()) - origin, end - to));
+      const DriverStatus status = driver_.copy_on_device_async(
+          buffer->pointer() + static_cast<DevicePointer>(to),
+          buffer->pointer() + static_cast<DevicePointer>(origin), chunk, nullptr);
+      if (auto copied =
+              check(driver_, DriverCall::kCopyOnDeviceAsync, status, "repeating an input");
+          !copied)
+        return copied;
+    }
+    inputs_.push_back({.address = buffer->pointer() + static_cast<DevicePointer>(origin),
+                       .type = value.type,
+                       .sizes = repetition_.full.sizes_of(value.shape),
+                       .strides = input_strides(fusion_, repetition_.full, input)});
+    buffers_.push_back(std::move(*buffer));
+    return {};
+  }
+
+  Result<void> make_output(ValueId output) {
+    const Value& value = fusion_.values[output];
+    Sizes sizes = repetition_.full.sizes_of(value.shape);
+    auto buffer = DeviceBuffer::allocate(
+        driver_, static_cast<size_t>(element_count(sizes) * bytes_of(value.type)));
+    if (!buffer) return fail(buffer.error());
+    if (auto filled = fill(driver_, *buffer, 0xff); !filled) return filled;
+    outputs_.push_back(
+        {.address = buffer->pointer(), .type = value.type, .sizes = std::move(sizes)});
+    buffers_.push_back(std::move(*buffer));
+    return {};
+  }
+
+  [[nodiscard]] Result<void> execute(StreamHandle stream) const {
+    return executable_.execute(inputs_, outputs_, workspace_->pointer(),
+                               static_cast<int64_t>(workspace_->bytes()), stream);
+  }
+
+  Result<DeviceCheck> compare_outputs(const std::vector<HostTensor>& inputs) {
+    // The oracle works while the device does.
+    const OracleResult expected = evaluate(fusion_, repetition_.evaluated, inputs);
+    if (auto done = check(driver_, DriverCall::kContextSynchronize, driver_.context_synchronize(),
+                          "waiting for the kernel being checked");
+        !done)
+      return fail(done.error());
+    DeviceCheck out{
+        .mismatches = {}, .slices_evaluated = repetition_.period(), .slices = repetition_.size()};
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      std::vector<std::byte> bytes(buffers_[inputs.size() + i].bytes());
+      if (auto copied = buffers_[inputs.size() + i].download(bytes); !copied)
+        return fail(copied.error());
+      compare_output(expected, i, bytes, out);
+    }
+    return out;
+  }
+
+  /// Compares an output period by period. A period whose bytes are those of the first is judged as
+  /// that was.
+  void compare_output(const OracleResult& expected, size_t index, std::span<const std::byte> bytes,
+                      DeviceCheck& out) const {
+    const Tensor& tensor = outputs_[index];
+    out.elements += element_count(tensor.sizes);
+    const Sizes& period_sizes = expected.outputs[index].sizes;
+    const auto stride = static_cast<size_t>(element_count(period_sizes) * bytes_of(tensor.type));
+    std::optional<Mismatch> worst;
+    std::optional<Mismatch> first;
+    for (size_t begin = 0; begin < bytes.size(); begin += stride) {
+      const size_t chunk = std::min(stride, bytes.size() - begin);
+      if (begin > 0 && !first && std::memcmp(&bytes[begin], bytes.data(), chunk) == 0) continue;
+      const auto earlier = static_cast<int64_t>(begin / stride) * repetition_.period();
+      Sizes sizes = period_sizes;
+      if (chunk < stride) sizes[0] = repetition_.size() - earlier;
+      HostTensor actual = HostTensor::poisoned(tensor.type, sizes);
+      std::memcpy(actual.storage().data(), &bytes[begin], chunk);
+      const OracleResult reference =
+          chunk < stride ? first_slices(expected, index, sizes[0]) : expected;
+      out.worst_ratio = std::max(out.worst_ratio, worst_ratio(reference, index, actual));
+      auto mismatch = compare(reference, index, actual);
+      if (begin == 0) first = mismatch;
+      if (!mismatch) continue;
+      if (begin > 0) mismatch->index[0] += earlier;
+      worst = worst ? merged(*worst, *mismatch) : *mismatch;
+    }
+    if (!worst) return;
+    worst->total = element_count(tensor.sizes);
+    out.mismatches.push_back(*worst);
+  }
+
+  const Fusion& fusion_;
+  const Executable& executable_;
+  DeviceDriver& driver_;
+  const DeviceRunOptions& options_;
+  Repetition repetition_;
+  std::vector<DeviceBuffer> buffers_;  ///< Of the inputs, then of the outputs.
+  std::vector<Tensor> inputs_;
+  std::vector<Tensor> outputs_;
+  std::optional<DeviceBuffer> workspace_;
+};
+
+}  // namespace
+
+std::string DeviceCheck::text() const {
+  std::string out;
+  for (const Mismatch& mismatch : mismatches) out += mismatch.text() + "\n";
+  return out;
+}
+
+int64_t minimum_bytes(const Plan& plan) {
+  int64_t bytes = 0;
+  for (const SegmentPlan& segment : plan.segments)
+    bytes += segment.facts.bytes_read + segment.facts.bytes_written;
+  return bytes;
+}
+
+Result<DeviceRun> run_on_device(const Fusion& fusion, const Executable& executable,
+                                DeviceDriver& driver, const DeviceRunOptions& options) {
+  return RunOnDevice(fusion, executable, driver, options).run();
+}
+
+Result<double> measure_copy_rate(DeviceDriver& driver, DeviceOrdinal device, int64_t bytes) {
+  auto context = DeviceContext::retain(driver, device);
+  if (!context) return fail(context.error());
+  auto current = CurrentContext::enter(driver, *context);
+  if (!current) return fail(current.error());
+  const auto size = static_cast<size_t>(bytes);
+  auto from = DeviceBuffer::allocate(driver, size);
+  if (!from) return fail(from.error());
+  auto to = DeviceBuffer::allocate(driver, size);
+  if (!to) return fail(to.error());
+  auto timing = time_launches(
+      driver, device, nullptr,
+      [&](StreamHandle stream) {
+        return check(driver, DriverCall::kCopyOnDeviceAsync,
+                     driver.copy_on_device_async(to->pointer(), from->pointer(), size, stream),
+                     "measuring the copy rate");
+      },
+      {.cold_l2 = false});
+  if (!timing) return fail(timing.error());
+  constexpr double kReadAndWritten = 2.0;
+  return kReadAndWritten * static_cast<double>(bytes) / timing->median_us;
+}
+
+}  // namespace sinter

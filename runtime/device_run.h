@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "runtime/event_timer.h"
+#include "runtime/executable.h"
+#include "runtime/oracle/comparison.h"
+
+namespace sinter {
+
+struct DeviceRunOptions {
+  DeviceOrdinal device = 0;  ///< The one the plan was prepared for.
+  uint64_t seed = 1;         ///< Of the random inputs.
+  bool time = true;          ///< False: check only.
+  TimingOptions timing{};
+  /// Input and output elements the oracle evaluates at most, where the fusion can be cut into
+  /// slices (runtime/row_repetition.h). The inputs then repeat, and every element of the outputs is
+  /// still compared.
+  int64_t oracle_elements = int64_t{1} << 21;
+  /// Device-to-device copy rate to hold the time against, from measure_copy_rate() in the same
+  /// session; absent: measured.
+  std::optional<double> copy_bytes_per_us{};
+};
+
+/// What a device computed, held against the oracle.
+struct DeviceCheck {
+  std::vector<Mismatch> mismatches{};  ///< One for every output that is wrong.
+  double worst_ratio = 0.0;            ///< Largest error over its bound among all outputs.
+  int64_t elements = 0;                ///< Output elements compared: all there are.
+  /// Slices the oracle evaluated, and of how many; both 0 where the fusion has no such slices.
+  int64_t slices_evaluated = 0;
+  int64_t slices = 0;
+  [[nodiscard]] bool passed() const { return mismatches.empty(); }
+  /// Everything that is wrong, a line each; empty if passed.
+  [[nodiscard]] std::string text() const;
+};
+
+/// One run of a plan on a device: checked, then timed beside the copy floor.
+struct DeviceRun {
+  DeviceCheck check{};
+  Timing timing{};                 ///< Empty unless timed; nothing wrong is timed.
+  int64_t minimum_bytes = 0;       ///< Every input read once, every output written once.
+  double copy_bytes_per_us = 0.0;  ///< Bytes read plus bytes written.
+  double floor_us = 0.0;           ///< minimum_bytes at the copy rate.
+  /// Share of the copy floor: floor over time, 1 is the speed of a plain copy.
+  [[nodiscard]] double speed_of_light() const {
+    return timing.median_us > 0.0 ? floor_us / timing.median_us : 0.0;
+  }
+};
+
+/// Allocates tensors on the device, fills the inputs with random values and the outputs with
+/// poison, executes once, compares with the oracle, and times with a cold L2.
+///
+/// `fusion` is the graph as the caller wrote it, and `executable` its plan, prepared with `driver`.
+/// Wrong results are data in the check. Errors: those of execute() and of the driver.
+Result<DeviceRun> run_on_device(const Fusion& fusion, const Executable& executable,
+                                DeviceDriver& driver, const DeviceRunOptions& options = {});
+
+/// Bytes read plus bytes written per microsecond by a long copy within device memory: median of 15
+/// copies of `bytes`, which should be many times the L2.
+Result<double> measure_copy_rate(DeviceDriver& driver, DeviceOrdinal device,
+                                 int64_t bytes = int64_t{1} << 30);
+
+/// Bytes a plan has to move: in every segment each input read once and each output written once.
+int64_t minimum_bytes(const Plan& plan);
+
+}  // namespace sinter

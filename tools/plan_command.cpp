@@ -1,0 +1,70 @@
+#include <memory>
+
+#include "fusion_ir/printer.h"
+#include "scheduler/text_table.h"
+#include "tools/command.h"
+#include "tools/json.h"
+#include "tools/problem.h"
+
+namespace sinter::tool {
+namespace {
+
+struct Options {
+  ProblemOptions problem;
+  std::string form = "text";
+};
+
+std::string schedules_text(const Plan& plan) {
+  std::string out;
+  for (const SegmentPlan& segment : plan.segments) out += print(segment.chosen().schedule);
+  return out;
+}
+
+std::string estimate_text(const SegmentPlan& segment) {
+  const ResourceEstimate& estimate = segment.chosen().estimate;
+  const Prediction& predicted = segment.chosen().predicted;
+  return fmt::format(
+      "estimate: {} registers per thread, {} shared per block, {} threads per block, {} block(s) "
+      "per SM, {} blocks ({:.2f} waves)\n"
+      "predicted: {:.1f} us; reads {}, writes {}\n",
+      estimate.registers, bytes_text(static_cast<double>(estimate.shared_bytes)), estimate.threads,
+      estimate.blocks_per_sm, estimate.blocks, estimate.waves, predicted.total_us,
+      bytes_text(static_cast<double>(segment.facts.bytes_read)),
+      bytes_text(static_cast<double>(segment.facts.bytes_written)));
+}
+
+Result<Report> plan_command(const Options& options) {
+  auto problem = load_problem(options.problem);
+  if (!problem) return fail(problem.error());
+  auto plan = plan_problem(*problem);
+  if (!plan) return fail(plan.error());
+  Report report{.json = to_json(*plan)};
+  report.json["fir"] = print(plan->fusion);
+  if (options.form == "sched") {
+    report.text = schedules_text(*plan);
+  } else if (options.form == "fir") {
+    report.text = print(plan->fusion);
+  } else {
+    report.text = fmt::format("; as planned for {}\n{}\n{}", plan->limits.name, print(plan->fusion),
+                              schedules_text(*plan));
+    for (const SegmentPlan& segment : plan->segments) report.text += estimate_text(segment);
+  }
+  return report;
+}
+
+}  // namespace
+
+Command add_plan(CLI::App& tool) {
+  auto options = std::make_shared<Options>();
+  CLI::App& command =
+      *tool.add_subcommand("plan", "Choose a schedule and show it with its estimate");
+  add_problem_options(command, options->problem);
+  command
+      .add_option("--form", options->form,
+                  "text: all; sched: only what --schedule reads; fir: only the simplified graph")
+      ->check(CLI::IsMember({"text", "sched", "fir"}))
+      ->capture_default_str();
+  return [options] { return plan_command(*options); };
+}
+
+}  // namespace sinter::tool

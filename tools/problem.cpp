@@ -1,0 +1,148 @@
+#include "tools/problem.h"
+
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "codegen/lower.h"
+#include "fusion_ir/parser.h"
+#include "runtime/device_query.h"
+#include "runtime/driver_api.h"
+#include "tests/support/canned_fusions.h"
+
+namespace sinter::tool {
+namespace {
+
+Error bad_argument(std::string message, std::string remedy) {
+  return {.kind = ErrorKind::kInvalidArgument,
+          .message = std::move(message),
+          .remedy = std::move(remedy)};
+}
+
+/// "rows=8192" into the map.
+Result<void> add_extent(ExtentValues& extents, std::string_view text) {
+  const size_t equals = text.find('=');
+  int64_t size = 0;
+  const std::string_view digits = equals == std::string_view::npos ? "" : text.substr(equals + 1);
+  const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), size);
+  if (equals == 0 || digits.empty() || code != std::errc() ||
+      end != digits.data() + digits.size()) {
+    return fail(bad_argument(fmt::format("'{}' is no extent", text),
+                             "write extents as name=size, for instance rows=8192"));
+  }
+  extents[std::string(text.substr(0, equals))] = size;
+  return {};
+}
+
+Result<Residency> find_residency(std::string_view name) {
+  for (const Residency residency : {Residency::kRegister, Residency::kShared, Residency::kReload}) {
+    if (text_of(residency) == name) return residency;
+  }
+  return fail(bad_argument(fmt::format("there is no residency '{}'", name),
+                           "use register, shared or reload"));
+}
+
+Result<SchedulePin> make_pin(const ProblemOptions& options) {
+  SchedulePin pin{.threads_per_row = options.threads_per_row,
+                  .rows_per_block = options.rows_per_block,
+                  .vector_width = options.vector_width,
+                  .unroll = options.unroll};
+  if (!options.family.empty()) pin.family = options.family;
+  if (!options.residency.empty()) {
+    auto residency = find_residency(options.residency);
+    if (!residency) return fail(residency.error());
+    pin.residency = *residency;
+  }
+  if (!options.schedule_file.empty()) {
+    auto schedule = read_file(options.schedule_file).and_then([](const std::string& text) {
+      return parse_schedule(text);
+    });
+    if (!schedule) return fail(schedule.error());
+    pin.schedule = std::move(*schedule);
+  }
+  return pin;
+}
+
+struct Source {
+  Fusion fusion;
+  ExtentValues extents;
+};
+
+Result<Source> load_source(const std::string& name, DefaultSize default_size) {
+  if (const CannedFusion* canned = find_canned_fusion(name)) {
+    return Source{canned->build(),
+                  default_size == DefaultSize::kLarge ? canned->large : canned->small};
+  }
+  if (!std::filesystem::exists(name)) {
+    return fail(bad_argument(fmt::format("'{}' is neither a file nor a canned fusion", name),
+                             "`sinter list` shows the canned fusions"));
+  }
+  return read_file(name)
+      .and_then([](const std::string& text) { return parse_fusion(text); })
+      .map([](Fusion fusion) {
+        return Source{std::move(fusion), {}};
+      });
+}
+
+}  // namespace
+
+void add_problem_options(CLI::App& command, ProblemOptions& options) {
+  command.add_option("fusion", options.source, "A .fir file, or a canned fusion (see `list`)")
+      ->required();
+  command.add_option("extents", options.extents, "Sizes, as name=size");
+  command.add_option("--device", options.device, "Preset to plan for, or `live`")
+      ->capture_default_str();
+  command.add_option("--schedule", options.schedule_file, "Pin all of a schedule: a .sched file")
+      ->group("Pins");
+  command.add_option("--family", options.family, "Pin the family")->group("Pins");
+  command.add_option("--threads-per-row", options.threads_per_row, "Pin a field")->group("Pins");
+  command.add_option("--rows-per-block", options.rows_per_block, "Pin a field")->group("Pins");
+  command.add_option("--vector-width", options.vector_width, "Pin a field")->group("Pins");
+  command.add_option("--unroll", options.unroll, "Pin a field")->group("Pins");
+  command.add_option("--residency", options.residency, "Pin it: register, shared or reload")
+      ->group("Pins");
+}
+
+Result<Problem> load_problem(const ProblemOptions& options, DefaultSize default_size) {
+  auto source = load_source(options.source, default_size);
+  if (!source) return fail(source.error());
+  for (const std::string& extent : options.extents) {
+    if (auto added = add_extent(source->extents, extent); !added) return fail(added.error());
+  }
+  auto limits = find_limits(options.device);
+  if (!limits) return fail(limits.error());
+  auto pin = make_pin(options);
+  if (!pin) return fail(pin.error());
+  return Problem{.fusion = std::move(source->fusion),
+                 .extents = std::move(source->extents),
+                 .limits = std::move(*limits),
+                 .plan_options = {.families = builtin_families(), .pin = std::move(*pin)}};
+}
+
+Result<DeviceLimits> find_limits(const std::string& name) {
+  if (name == "live") {
+    return cuda_driver().and_then([](DeviceDriver* driver) { return query_device(*driver, 0); });
+  }
+  if (auto limits = find_device(name)) return *limits;
+  return fail(
+      bad_argument(fmt::format("there is no device '{}'", name),
+                   "`sinter devices` lists the presets; `live` is the one in this machine"));
+}
+
+Result<Plan> plan_problem(const Problem& problem) {
+  return plan(problem.fusion, problem.extents, problem.limits, problem.plan_options);
+}
+
+Result<std::string> read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file || std::filesystem::is_directory(path)) {
+    return fail(bad_argument(fmt::format("cannot read '{}'", path),
+                             "check that it is a file and readable"));
+  }
+  return text.str();
+}
+
+}  // namespace sinter::tool

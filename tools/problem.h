@@ -1,0 +1,51 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "scheduler/plan.h"
+
+namespace sinter::tool {
+
+/// Which of a canned fusion's sizes stands in for extents that are not given.
+enum class DefaultSize { kLarge, kSmall };
+
+/// What the user said to plan, as text from the command line.
+struct ProblemOptions {
+  std::string source{};                ///< A .fir file or the name of a canned fusion.
+  std::vector<std::string> extents{};  ///< "rows=8192".
+  std::string device = "H200";         ///< A preset's name, or "live".
+  std::string schedule_file{};
+  std::string family{};
+  std::string residency{};
+  std::optional<int64_t> threads_per_row{}, rows_per_block{}, vector_width{}, unroll{};
+};
+
+/// The same, read and checked.
+struct Problem {
+  Fusion fusion;
+  ExtentValues extents;
+  DeviceLimits limits;
+  PlanOptions plan_options;
+};
+
+/// Adds the positional input and the options every planning command has.
+void add_problem_options(CLI::App& command, ProblemOptions& options);
+
+/// Reads files and looks names up. Errors: InvalidArgument, InvalidFusion, DeviceError.
+Result<Problem> load_problem(const ProblemOptions& options,
+                             DefaultSize default_size = DefaultSize::kLarge);
+
+/// A device by its preset's name, or "live" for the first one of this machine. Errors:
+/// InvalidArgument, DeviceError.
+Result<DeviceLimits> find_limits(const std::string& name);
+
+/// The problem's plan, with families that can lower.
+Result<Plan> plan_problem(const Problem& problem);
+
+/// All of a file. InvalidArgument if it cannot be read.
+Result<std::string> read_file(const std::string& path);
+
+}  // namespace sinter::tool

@@ -1,0 +1,108 @@
+#include <memory>
+
+#include "runtime/device_run.h"
+#include "scheduler/text_table.h"
+#include "tools/command.h"
+#include "tools/device_session.h"
+#include "tools/json.h"
+#include "tools/problem.h"
+
+namespace sinter::tool {
+namespace {
+
+struct Options {
+  ProblemOptions problem{.device = "live"};
+  uint64_t seed = 1;
+  int samples = TimingOptions{}.samples;
+};
+
+std::string origin_text(KernelOrigin origin, double compile_ms) {
+  switch (origin) {
+    case KernelOrigin::kMemory:
+      return "kernel from memory";
+    case KernelOrigin::kDisk:
+      return "kernel from the disk cache";
+    case KernelOrigin::kCompiled:
+      return fmt::format("kernel compiled in {:.0f} ms", compile_ms);
+  }
+  unreachable();
+}
+
+std::string check_text(const DeviceCheck& check) {
+  std::string out = fmt::format("checked {} elements against the oracle", check.elements);
+  if (check.slices_evaluated < check.slices) {
+    out +=
+        fmt::format(" (inputs repeat every {} of {} slices)", check.slices_evaluated, check.slices);
+  }
+  return out + fmt::format(": {}, worst error {:.3g} of its bound\n{}",
+                           check.passed() ? "passed" : "FAILED, so nothing is timed",
+                           check.worst_ratio, check.text());
+}
+
+Report make_report(const CompiledPlan& compiled, const DeviceRun& run) {
+  const CompiledSegment& segment = compiled.segments.front();
+  const CompiledResources& resources = segment.kernel->resources;
+  const double predicted = segment.chosen.predicted.total_us;
+  Report report{.passed = run.check.passed()};
+  report.text = fmt::format(
+      "{} on {}\n{}{}: {} registers, {} B spilled, {} shared\n{}", compiled.plan.fusion.name,
+      compiled.plan.limits.name, print(segment.chosen.schedule),
+      origin_text(segment.origin, segment.kernel->compile_ms), resources.registers,
+      resources.spill_store_bytes, bytes_text(static_cast<double>(segment.source.shared_bytes)),
+      check_text(run.check));
+  report.json = {{"fusion", compiled.plan.fusion.name},
+                 {"device", compiled.plan.limits.name},
+                 {"schedule", to_json(segment.chosen.schedule)},
+                 {"estimate", to_json(segment.chosen.estimate)},
+                 {"compiled", to_json(resources)},
+                 {"check",
+                  {{"passed", run.check.passed()},
+                   {"elements", run.check.elements},
+                   {"slices_evaluated", run.check.slices_evaluated},
+                   {"slices", run.check.slices},
+                   {"worst_error_over_bound", run.check.worst_ratio},
+                   {"mismatches", to_json_list(run.check.mismatches)}}}};
+  if (!report.passed) return report;
+  report.text += fmt::format(
+      "{:.1f} us, cold L2, median of {}; predicted {:.1f} us\n"
+      "{} moved at least; copy floor {:.1f} us at {:.0f} GB/s measured: SOL {:.3f}\n",
+      run.timing.median_us, run.timing.samples_us.size(), predicted,
+      bytes_text(static_cast<double>(run.minimum_bytes)), run.floor_us, run.copy_bytes_per_us / 1e3,
+      run.speed_of_light());
+  report.json["median_us"] = run.timing.median_us;
+  report.json["samples_us"] = run.timing.samples_us;
+  report.json["predicted_us"] = predicted;
+  report.json["minimum_bytes"] = run.minimum_bytes;
+  report.json["copy_bytes_per_us"] = run.copy_bytes_per_us;
+  report.json["floor_us"] = run.floor_us;
+  report.json["sol"] = run.speed_of_light();
+  return report;
+}
+
+Result<Report> run_command(const Options& options) {
+  auto problem = load_problem(options.problem);
+  if (!problem) return fail(problem.error());
+  auto plan = plan_problem(*problem);
+  if (!plan) return fail(plan.error());
+  auto session = open_session(std::move(*plan), problem->plan_options.families);
+  if (!session) return fail(session.error());
+  auto run = run_on_device(problem->fusion, session->executable, *session->driver,
+                           {.seed = options.seed, .timing = {.samples = options.samples}});
+  if (!run) return fail(run.error());
+  return make_report(session->executable.compiled(), *run);
+}
+
+}  // namespace
+
+Command add_run(CLI::App& tool) {
+  auto options = std::make_shared<Options>();
+  CLI::App& command =
+      *tool.add_subcommand("run", "Check on a GPU, then time beside the copy floor");
+  add_problem_options(command, options->problem);
+  command.add_option("--seed", options->seed, "Of the random inputs")->capture_default_str();
+  command.add_option("--samples", options->samples, "Timed runs, at least 15")
+      ->capture_default_str();
+  return [options] { return run_command(*options); };
+}
+
+}  // namespace sinter::tool
