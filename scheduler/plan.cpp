@@ -5,6 +5,7 @@
 
 #include "fusion_ir/pipeline.h"
 #include "fusion_ir/verifier.h"
+#include "scheduler/schedule_verifier.h"
 
 namespace sinter {
 namespace {
@@ -124,17 +125,17 @@ Result<ProposedSchedule> pinned_schedule(const SegmentFacts& facts, const Device
              "the pinned schedule names the family '{}', which is not in the set", schedule.family),
          .remedy = "add the family to PlanOptions::families"});
   }
-  const auto estimate = family->estimate(facts, schedule, limits);
-  if (!estimate) {
-    const Rejection& rejection = estimate.error();
-    Error error{.kind = ErrorKind::kResourceExhausted,
-                .message = fmt::format("the pinned schedule is refused: {}", text_of(rejection)),
-                .remedy = rejection.remedy,
-                .measured = std::llround(rejection.value),
-                .limit = std::llround(rejection.limit)};
-    if (rejection.at.valid()) error.values.push_back(rejection.at);
+  const auto rejections = verify_schedule(facts, schedule, limits, options.families);
+  if (!rejections.empty()) {
+    const Rejection& first = rejections.front();
+    Error error =
+        unsupported(rejections, fmt::format("the pinned schedule is refused: {}", text_of(first)));
+    error.kind = ErrorKind::kResourceExhausted;
+    error.measured = std::llround(first.value);
+    error.limit = std::llround(first.limit);
     return fail(std::move(error));
   }
+  const auto estimate = family->estimate(facts, schedule, limits);
   return ProposedSchedule{schedule, *estimate, family->predict(facts, schedule, *estimate, limits)};
 }
 

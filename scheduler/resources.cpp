@@ -9,20 +9,27 @@ constexpr int64_t kWarp = 32;
 // ptxas allocates registers per thread in steps of 8 (CUDA occupancy calculator, all compute
 // capabilities since 3.0).
 constexpr int64_t kRegisterStep = 8;
+// The SM consists of four partitions with a quarter of the registers each; a warp's registers lie
+// in one of them (CUDA occupancy calculator, all compute capabilities since 7.0).
+constexpr int64_t kPartitions = 4;
+// Shared memory is handed to blocks in units of 128 bytes (CUDA occupancy calculator, since 8.0).
+constexpr int64_t kSharedUnit = 128;
 
 int64_t warps_of(int64_t threads) { return (threads + kWarp - 1) / kWarp; }
 
-int64_t registers_of_block(const DeviceLimits& limits, int64_t threads, int64_t registers) {
+/// Warps of so many registers per thread that the registers of one SM hold.
+int64_t warps_by_registers(const DeviceLimits& limits, int64_t registers) {
   const int64_t unit = limits.register_allocation_unit;
-  const int64_t per_warp = (registers * kWarp + unit - 1) / unit * unit;
-  return per_warp * warps_of(threads);
+  const int64_t per_warp = (std::max<int64_t>(registers, 1) * kWarp + unit - 1) / unit * unit;
+  return limits.registers_per_sm / kPartitions / per_warp * kPartitions;
 }
 
 }  // namespace
 
 int64_t register_cap(const DeviceLimits& limits, int64_t threads, int64_t blocks) {
-  const int64_t share =
-      limits.registers_per_sm / (warps_of(threads) * kWarp * std::max<int64_t>(blocks, 1));
+  const int64_t warps = warps_of(threads) * std::max<int64_t>(blocks, 1);
+  const int64_t warps_per_partition = (warps + kPartitions - 1) / kPartitions;
+  const int64_t share = limits.registers_per_sm / kPartitions / (warps_per_partition * kWarp);
   return std::min(limits.registers_per_thread, share / kRegisterStep * kRegisterStep);
 }
 
@@ -33,10 +40,10 @@ int64_t resident_blocks(const DeviceLimits& limits, int64_t threads, int64_t reg
     return 0;
   }
   const int64_t by_threads = limits.threads_per_sm / (warps_of(threads) * kWarp);
-  const int64_t by_registers = limits.registers_per_sm /
-                               std::max<int64_t>(registers_of_block(limits, threads, registers), 1);
-  const int64_t by_shared =
-      limits.shared_bytes_per_sm / (shared_bytes + limits.shared_bytes_reserved);
+  const int64_t by_registers = warps_by_registers(limits, registers) / warps_of(threads);
+  const int64_t taken =
+      (shared_bytes + limits.shared_bytes_reserved + kSharedUnit - 1) / kSharedUnit * kSharedUnit;
+  const int64_t by_shared = limits.shared_bytes_per_sm / std::max<int64_t>(taken, 1);
   return std::min({by_threads, by_registers, by_shared, limits.blocks_per_sm});
 }
 

@@ -129,8 +129,9 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
 
   // A second read hits L2 when the rows in flight fit there; half of L2 is the other tensors'.
   const double again = reread_bytes(facts, list);
-  const double rows_in_flight =
-      static_cast<double>(estimate.blocks_per_sm * limits.sm_count * schedule.rows_per_block);
+  const double rows_in_flight = std::min(
+      rows,
+      static_cast<double>(estimate.blocks_per_sm * limits.sm_count * schedule.rows_per_block));
   const double footprint = rows_in_flight * columns * static_cast<double>(facts.widest_tile_bytes);
   const double l2_share = static_cast<double>(limits.l2_bytes) / 2.0;
   const double missing = footprint <= l2_share ? 0.0 : 1.0 - l2_share / footprint;
@@ -144,6 +145,10 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   const bool resident = std::ranges::any_of(schedule.persistent, [](const PersistentValue& kept) {
     return kept.residency != Residency::kReload;
   });
+  // A grid smaller than the device leaves resident slots empty.
+  const double sharing =
+      std::clamp(static_cast<double>(estimate.blocks) / static_cast<double>(limits.sm_count), 1.0,
+                 static_cast<double>(std::max<int64_t>(estimate.blocks_per_sm, 1)));
   const auto unroll = static_cast<double>(schedule.unroll);
   for (size_t s = 0; s < list.stages.size(); ++s) {
     const Stage& stage = list.stages[s];
@@ -190,8 +195,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     // The block's own instructions, when it has its share of the SM's issue slots.
     const double block_instructions =
         static_cast<double>(schedule.rows_per_block) * batches * reach * per_element / kWarp;
-    const double clocks = block_instructions / limits.issue_per_clock *
-                          static_cast<double>(std::max<int64_t>(estimate.blocks_per_sm, 1));
+    const double clocks = block_instructions / limits.issue_per_clock * sharing;
     work.block_latency_ns += clocks / limits.clock_mhz * 1000.0;
   }
   work.issue_slots += static_cast<double>(estimate.blocks * estimate.threads) * 60.0;
@@ -220,9 +224,10 @@ std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Sch
                   schedule.threads_per_row, limits.threads_per_block, "threads",
                   "use 1, 2, 4, ... 1024");
   }
-  if (schedule.rows_per_block < 1 || schedule.threads_per_block() > limits.threads_per_block) {
-    return broken("the block has more threads than the device runs", schedule.threads_per_block(),
-                  limits.threads_per_block, "threads", "use fewer rows per block");
+  const int64_t most_rows = limits.threads_per_block / schedule.threads_per_row;
+  if (schedule.rows_per_block < 1 || schedule.rows_per_block > most_rows) {
+    return broken("the rows of a block take more threads than the device runs, or none",
+                  schedule.rows_per_block, most_rows, "rows per block", "use fewer rows per block");
   }
   if (schedule.threads_per_block() % kWarp != 0) {
     return broken("the block is not made of whole warps", schedule.threads_per_block(), kWarp,
@@ -230,10 +235,12 @@ std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Sch
   }
   if (schedule.unroll < 1)
     return broken("unroll must be positive", schedule.unroll, 1, "batches", "use unroll 1");
-  if (schedule.min_blocks_per_sm < 1 || schedule.min_blocks_per_sm > limits.blocks_per_sm) {
-    return broken("the promised blocks per multiprocessor are out of range",
-                  schedule.min_blocks_per_sm, limits.blocks_per_sm, "blocks",
-                  "use 1 ... blocks_per_sm of the device");
+  const int64_t most_blocks =
+      std::min(limits.blocks_per_sm, limits.threads_per_sm / schedule.threads_per_block());
+  if (schedule.min_blocks_per_sm < 1 || schedule.min_blocks_per_sm > most_blocks) {
+    return broken("more blocks per multiprocessor are promised than its threads allow, or none",
+                  schedule.min_blocks_per_sm, most_blocks, "blocks",
+                  "promise fewer blocks, or make them smaller");
   }
   if (auto rejection = check_row_access(facts, schedule)) return rejection;
   for (const PersistentValue& kept : schedule.persistent) {
@@ -305,6 +312,21 @@ std::vector<Rejection> check_row_segment(const SegmentFacts& facts, std::string_
                           .unit = "reductions",
                           .remedy = "the pointwise family takes it"});
     return rejections;
+  }
+  for (size_t i = 0; i < facts.space.outputs.size(); ++i) {
+    for (size_t dimension = 0; dimension < facts.space.row_dimensions; ++dimension) {
+      if (facts.space.outputs[i].strides[dimension] != 0 ||
+          facts.space.dimensions[dimension].size <= 1)
+        continue;
+      rejections.push_back({.subject = std::string(family),
+                            .rule = "an output does not span the rows, so every row would store it",
+                            .value = static_cast<double>(facts.space.dimensions[dimension].size),
+                            .limit = 1,
+                            .unit = "rows",
+                            .at = facts.fusion.outputs[i],
+                            .remedy = "give outputs of other axes fusions of their own"});
+      return rejections;
+    }
   }
   for (const TensorAccess& access : facts.space.inputs) {
     if (!facts.is_full(access.value)) continue;

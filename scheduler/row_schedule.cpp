@@ -102,7 +102,20 @@ AccessKind access_kind(const SegmentFacts& facts, const TensorAccess& access,
   return aligned_everywhere(facts, access, width) ? AccessKind::kVector : AccessKind::kElement;
 }
 
+std::optional<Rejection> check_vector_width(const Schedule& schedule) {
+  constexpr int64_t kWidest = 16;  // 16 one-byte elements fill one access.
+  const int64_t width = schedule.vector_width;
+  if (width >= 1 && width <= kWidest && (width & (width - 1)) == 0) return std::nullopt;
+  return Rejection{.subject = schedule.family,
+                   .rule = "the vector width is not a power of two up to 16",
+                   .value = static_cast<double>(width),
+                   .limit = static_cast<double>(kWidest),
+                   .unit = "elements",
+                   .remedy = "use 1, 2, 4, 8 or 16"};
+}
+
 std::optional<Rejection> check_row_access(const SegmentFacts& facts, const Schedule& schedule) {
+  if (auto rejection = check_vector_width(schedule)) return rejection;
   const int64_t width = schedule.vector_width;
   const auto broken = [&](const char* rule, int64_t value, int64_t limit, const char* unit,
                           const char* remedy) {
@@ -113,11 +126,6 @@ std::optional<Rejection> check_row_access(const SegmentFacts& facts, const Sched
                      .unit = unit,
                      .remedy = remedy};
   };
-  constexpr int64_t kWidest = 16;  // 16 one-byte elements fill one access.
-  if (width < 1 || width > kWidest || (width & (width - 1)) != 0) {
-    return broken("the vector width is not a power of two up to 16", width, kWidest, "elements",
-                  "use 1, 2, 4, 8 or 16");
-  }
   switch (schedule.row_access) {
     case RowAccess::kScalar:
       if (width != 1)

@@ -27,8 +27,10 @@ AccessKind access_kind(const SegmentFacts& facts, const TensorAccess& access,
 /// single row stride; nullptr if the rows of no tensor are reached by one stride.
 const TensorAccess* shift_reference(const SegmentFacts& facts);
 
-/// Widest vector in elements for which `access` may use 16 bytes, by the row access mode. Rejection
-/// if the mode is illegal for this segment and width.
+/// Rejects vector widths no access can have.
+std::optional<Rejection> check_vector_width(const Schedule& schedule);
+
+/// Rejects row access modes and vector widths that are illegal for this segment.
 std::optional<Rejection> check_row_access(const SegmentFacts& facts, const Schedule& schedule);
 
 /// How batches of a row are guarded. Batch b covers the columns [b * T * V, (b + 1) * T * V), less

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
+#include <map>
 #include <set>
 
 #include "scheduler/min_cut.h"
@@ -81,16 +81,15 @@ class Facts {
       return element_count(Binding{}.sizes_of(fusion().values[value].shape)) *
              bytes_of(fusion().values[value].type);
     };
-    std::set<ValueId> read;
+    // A slice reads its own elements only, several of one tensor may read all of it; a broadcast
+    // view reads each element once.
+    std::map<ValueId, int64_t> read;
     for (const TensorAccess& access : facts_.space.inputs) {
-      // A slice reads its own elements only; a broadcast view reads each element once.
-      const ValueId counted =
-          element_count(Binding{}.sizes_of(fusion().values[access.value].shape)) <
-                  element_count(Binding{}.sizes_of(fusion().values[access.tensor].shape))
-              ? access.value
-              : access.tensor;
-      if (read.insert(access.tensor).second) facts_.bytes_read += bytes(counted);
+      int64_t& counted = read[access.tensor];
+      const int64_t left = bytes(access.tensor) - counted;
+      counted += std::min(bytes(access.value), left);
     }
+    for (const auto& [tensor, counted] : read) facts_.bytes_read += counted;
     for (const ValueId output : fusion().outputs) facts_.bytes_written += bytes(output);
 
     facts_.widest_tile_bytes = 1;
@@ -103,8 +102,9 @@ class Facts {
     bool any = false;
     for (const TensorAccess& access : facts_.space.inputs) {
       const Dependence dependence = facts_.space.dependence[access.value];
-      if (dependence.columns && (dependence.rows || facts_.space.row_dimensions == 0))
-        count_tile(access.value), any = true;
+      if (!dependence.columns || (!dependence.rows && facts_.space.row_dimensions > 0)) continue;
+      count_tile(access.value);
+      any = true;
     }
     for (size_t i = 0; i < fusion().outputs.size(); ++i) {
       if (!facts_.space.output_coverage[i].columns) continue;
@@ -121,10 +121,28 @@ class Facts {
     for (int barrier = 1; barrier <= facts_.last_stage; ++barrier) {
       for (const ValueId value : cut_at(barrier)) kept.insert(value);
     }
-    facts_.persistent.assign(kept.begin(), kept.end());
+    // What a later barrier's cut keeps may spare a value of an earlier one.
+    std::vector<PersistentValue> united;
+    for (const ValueId value : kept) united.push_back({value, Residency::kRegister});
+    const std::vector<bool> needed = needed_later(facts_, united);
+    for (size_t i = 0; i < united.size(); ++i) {
+      if (needed[i]) facts_.persistent.push_back(united[i].value);
+    }
     for (const ValueId value : facts_.persistent) {
       facts_.persistent_bytes_per_column += bytes_of(fusion().values[value].type);
     }
+  }
+
+  /// Only what varies along all there is: a tensor that stands still along some dimension, as a
+  /// column vector does, is read again from cache.
+  [[nodiscard]] bool worth_keeping(ValueId value) const {
+    if (!facts_.is_full(value)) return false;
+    const TensorAccess* access = facts_.space.find_input(value);
+    if (access == nullptr) return true;
+    for (size_t i = 0; i < access->strides.size(); ++i) {
+      if (access->strides[i] == 0 && facts_.space.dimensions[i].size > 1) return false;
+    }
+    return true;
   }
 
   std::vector<ValueId> cut_at(int barrier) {
@@ -146,9 +164,7 @@ class Facts {
       const Op& op = fusion().ops[id];
       const ValueId result = op.results.front();
       if (facts_.is_tile(result) && early(result)) {
-        // Only what varies along both axes is worth keeping; a column vector is read again from
-        // cache.
-        const bool full = facts_.is_full(result);
+        const bool full = worth_keeping(result);
         const auto bytes = static_cast<double>(full ? bytes_of(fusion().values[result].type) : 0);
         edges.push_back({in(result), out(result), std::lround(bytes * kUnitsPerByte)});
         if (facts_.is_read(result)) {
@@ -176,7 +192,7 @@ class Facts {
     if (!crosses) return cut;
     const std::vector<bool> near = minimum_cut(sink + 1, edges, source, sink);
     for (const ValueId value : fusion().value_ids()) {
-      if (early(value) && facts_.is_full(value) && near[in(value)] && !near[out(value)])
+      if (early(value) && worth_keeping(value) && near[in(value)] && !near[out(value)])
         cut.push_back(value);
     }
     return cut;
@@ -308,6 +324,20 @@ class Distribution {
   std::set<ValueId> used_;
 };
 
+/// Elements that a stage reads to evaluate, reduce and store.
+std::set<ValueId> elements_read(const SegmentFacts& facts, const Stage& stage) {
+  std::set<ValueId> read;
+  const auto add = [&](ValueId value) {
+    if (facts.is_tile(value)) read.insert(value);
+  };
+  for (const ValueId value : stage.computed) {
+    for (const ValueId operand : facts.fusion.def_of(value).operands) add(operand);
+  }
+  for (const OpId reduction : stage.reductions) add(facts.fusion.ops[reduction].operands[0]);
+  for (const size_t output : stage.outputs) add(facts.fusion.outputs[output]);
+  return read;
+}
+
 }  // namespace
 
 tl::expected<SegmentFacts, Rejection> analyse(Fusion fusion) {
@@ -321,6 +351,20 @@ tl::expected<SegmentFacts, Rejection> analyse(Fusion fusion) {
 
 StageList distribute(const SegmentFacts& facts, const std::vector<PersistentValue>& persistent) {
   return Distribution(facts, persistent).run();
+}
+
+std::vector<bool> needed_later(const SegmentFacts& facts,
+                               const std::vector<PersistentValue>& persistent) {
+  std::vector<bool> needed(persistent.size(), false);
+  const StageList list = distribute(facts, persistent);
+  for (size_t s = 0; s < list.stages.size(); ++s) {
+    const std::set<ValueId> read = elements_read(facts, list.stages[s]);
+    for (size_t i = 0; i < persistent.size(); ++i) {
+      const ValueId value = persistent[i].value;
+      if (facts.level[value] < static_cast<int>(s) && read.contains(value)) needed[i] = true;
+    }
+  }
+  return needed;
 }
 
 }  // namespace sinter

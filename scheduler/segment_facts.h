@@ -79,4 +79,10 @@ struct StageList {
 /// register or shared are kept. The estimates and the lowering both follow this list.
 StageList distribute(const SegmentFacts& facts, const std::vector<PersistentValue>& persistent);
 
+/// For every persistent value kept in registers or shared memory, whether a stage after the one
+/// that makes it available reads it. A value that later stages compute again from other kept values
+/// is not needed.
+std::vector<bool> needed_later(const SegmentFacts& facts,
+                               const std::vector<PersistentValue>& persistent);
+
 }  // namespace sinter

@@ -37,6 +37,14 @@ tl::expected<ResourceEstimate, Rejection> estimate_multi_wave(const SegmentFacts
                   .unit = "batches",
                   .remedy = "use more threads per row, or shared memory"});
   }
+  if (schedule.unroll > kMostBatches) {
+    return tl::make_unexpected(Rejection{.subject = std::string(kName),
+                                         .rule = "too many batches are loaded at once",
+                                         .value = static_cast<double>(schedule.unroll),
+                                         .limit = static_cast<double>(kMostBatches),
+                                         .unit = "batches",
+                                         .remedy = "use a smaller unroll"});
+  }
   ResourceEstimate estimate = estimate_row_resources(facts, schedule, limits);
   if (in_registers && estimate.registers > limits.registers_per_thread) {
     return tl::make_unexpected(Rejection{

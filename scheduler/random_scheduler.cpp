@@ -1,0 +1,121 @@
+#include "scheduler/random_scheduler.h"
+
+#include <algorithm>
+#include <bit>
+#include <random>
+#include <vector>
+
+#include "scheduler/schedule_verifier.h"
+
+namespace sinter {
+namespace {
+
+// A draw is legal with a chance of a few percent in the tightest segments tried (wide rows of
+// several kept values); this many all fail once in more seeds than any test runs.
+constexpr int kMostDraws = 1000;
+
+class Draw {
+ public:
+  Draw(const SegmentFacts& facts, const DeviceLimits& limits, uint64_t seed)
+      : facts_(facts), limits_(limits), bits_(seed) {
+    for (const ValueId value : facts.fusion.value_ids()) {
+      if (facts.is_full(value) && facts.level[value] < facts.last_stage) keepable_.push_back(value);
+    }
+  }
+
+  /// 0 ... count - 1. Not std::uniform_int_distribution, whose results differ between libraries;
+  /// the bias of the remainder does not matter here.
+  int64_t below(int64_t count) {
+    return static_cast<int64_t>(bits_() % static_cast<uint64_t>(std::max<int64_t>(count, 1)));
+  }
+
+  Schedule schedule(std::string_view family) {
+    Schedule out{.family = std::string(family)};
+    out.threads_per_row = power_of_two(limits_.threads_per_block);
+    out.rows_per_block = rows_per_block(out.threads_per_row);
+    out.row_access = one_of({RowAccess::kAligned, RowAccess::kShifted, RowAccess::kScalar});
+    constexpr int64_t kWidest = 16;
+    out.vector_width = out.row_access == RowAccess::kScalar ? 1 : power_of_two(kWidest);
+    constexpr int64_t kMostUnroll = 16;
+    out.unroll = 1 + below(below(2) == 0 ? 4 : kMostUnroll);
+    const int64_t most_blocks =
+        std::min(limits_.blocks_per_sm,
+                 limits_.threads_per_sm / std::max<int64_t>(out.threads_per_block(), 1));
+    out.min_blocks_per_sm = 1 + below(most_blocks);
+    out.persistent = persistent();
+    return out;
+  }
+
+ private:
+  template <class T>
+  T one_of(std::initializer_list<T> choices) {
+    return choices.begin()[below(static_cast<int64_t>(choices.size()))];
+  }
+
+  /// 1, 2, 4, ... most.
+  int64_t power_of_two(int64_t most) {
+    const auto powers = std::bit_width(static_cast<uint64_t>(std::max<int64_t>(most, 1)));
+    return int64_t{1} << below(static_cast<int64_t>(powers));
+  }
+
+  /// Whole warps; one row as often as several where a row fills warps.
+  int64_t rows_per_block(int64_t threads_per_row) {
+    constexpr int64_t kWarp = 32;
+    const int64_t step = std::max<int64_t>(kWarp / threads_per_row, 1);
+    if (below(2) == 0) return step;
+    return step * (1 + below(limits_.threads_per_block / (threads_per_row * step)));
+  }
+
+  std::vector<PersistentValue> persistent() {
+    // The cut is the choice that matters most; the others must be right as well.
+    const bool follows_cut = below(4) != 0;
+    const std::vector<ValueId>& pool = follows_cut ? facts_.persistent : keepable_;
+    const bool mixed = below(2) == 0;
+    const Residency common = one_of({Residency::kRegister, Residency::kShared});
+    std::vector<PersistentValue> out;
+    for (const ValueId value : pool) {
+      if ((mixed || !follows_cut) && below(4) == 0) continue;
+      const Residency any = one_of({Residency::kRegister, Residency::kShared, Residency::kReload});
+      const Residency residency = mixed ? any : common;
+      if (residency != Residency::kReload || facts_.is_read(value))
+        out.push_back({value, residency});
+    }
+    const std::vector<bool> needed = needed_later(facts_, out);
+    std::vector<PersistentValue> pruned;
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (needed[i] || out[i].residency == Residency::kReload) pruned.push_back(out[i]);
+    }
+    return pruned;
+  }
+
+  const SegmentFacts& facts_;
+  const DeviceLimits& limits_;
+  std::mt19937_64 bits_;
+  std::vector<ValueId> keepable_;
+};
+
+}  // namespace
+
+std::optional<ProposedSchedule> random_schedule(const SegmentFacts& facts,
+                                                const DeviceLimits& limits,
+                                                const FamilySet& families, uint64_t seed,
+                                                std::string_view family) {
+  std::vector<const Family*> choices;
+  for (const Family& candidate : families) {
+    if (family.empty() || candidate.name == family) choices.push_back(&candidate);
+  }
+  if (choices.empty()) return std::nullopt;
+  Draw draw(facts, limits, seed);
+  for (int i = 0; i < kMostDraws; ++i) {
+    const Family& chosen =
+        *choices[static_cast<size_t>(draw.below(static_cast<int64_t>(choices.size())))];
+    Schedule schedule = draw.schedule(chosen.name);
+    if (!verify_schedule(facts, schedule, limits, families).empty()) continue;
+    const auto estimate = chosen.estimate(facts, schedule, limits);
+    const Prediction predicted = chosen.predict(facts, schedule, *estimate, limits);
+    return ProposedSchedule{std::move(schedule), *estimate, predicted};
+  }
+  return std::nullopt;
+}
+
+}  // namespace sinter

@@ -1,0 +1,154 @@
+#include "scheduler/schedule_verifier.h"
+
+#include <algorithm>
+#include <set>
+
+namespace sinter {
+namespace {
+
+Rejection broken(const Schedule& schedule, std::string rule, ValueId at, std::string remedy) {
+  return {
+      .subject = schedule.family, .rule = std::move(rule), .at = at, .remedy = std::move(remedy)};
+}
+
+bool is_kept(const PersistentValue& value) { return value.residency != Residency::kReload; }
+
+/// Rules of the persist lines; the family's estimate has the others.
+std::vector<Rejection> check_persistent(const SegmentFacts& facts, const Schedule& schedule) {
+  std::vector<Rejection> rejections;
+  const auto& persistent = schedule.persistent;
+  for (size_t i = 0; i < persistent.size(); ++i) {
+    const ValueId value = persistent[i].value;
+    if (!facts.fusion.values.contains(value)) {
+      rejections.push_back(broken(schedule, "a persistent value is not in the fusion", value,
+                                  "name values of the simplified fusion, as `explain` prints it"));
+    } else if (i > 0 && persistent[i - 1].value >= value) {
+      rejections.push_back(broken(schedule, "persistent values do not ascend, or one stands twice",
+                                  value, "order the persist lines by value"));
+    }
+  }
+  if (!rejections.empty()) return rejections;
+  const std::vector<bool> needed = needed_later(facts, persistent);
+  for (size_t i = 0; i < persistent.size(); ++i) {
+    if (needed[i] || !is_kept(persistent[i])) continue;
+    rejections.push_back(broken(schedule, "no later stage needs a value that is kept",
+                                persistent[i].value, "leave its persist line out"));
+  }
+  return rejections;
+}
+
+}  // namespace
+
+std::optional<Rejection> check_stages(const SegmentFacts& facts, const Schedule& schedule,
+                                      const StageList& list) {
+  std::set<ValueId> kept;
+  for (size_t s = 0; s < list.stages.size(); ++s) {
+    const Stage& stage = list.stages[s];
+    std::set<ValueId> available = kept;
+    available.insert(stage.loads.begin(), stage.loads.end());
+    const auto missing = [&](ValueId value) -> std::optional<Rejection> {
+      if (facts.is_tile(value)) {
+        if (available.contains(value)) return std::nullopt;
+        return broken(schedule, fmt::format("stage {} reads an element it does not have", s), value,
+                      "keep the value, or what it is computed from");
+      }
+      const int level = facts.level[value];
+      if (level <= static_cast<int>(s)) return std::nullopt;
+      return Rejection{.subject = schedule.family,
+                       .rule = "a stage needs the result of a reduction that comes later",
+                       .value = static_cast<double>(level),
+                       .limit = static_cast<double>(s),
+                       .unit = "stages",
+                       .at = value,
+                       .remedy = "evaluate the value in a later stage"};
+    };
+    for (const ValueId value : stage.computed) {
+      if (!std::holds_alternative<TakeOp>(facts.fusion.def_of(value).kind)) {
+        for (const ValueId operand : facts.fusion.def_of(value).operands) {
+          if (auto rejection = missing(operand)) return rejection;
+        }
+      }
+      available.insert(value);
+    }
+    for (const OpId reduction : stage.reductions) {
+      if (auto rejection = missing(facts.fusion.ops[reduction].operands[0])) return rejection;
+    }
+    for (const size_t output : stage.outputs) {
+      if (auto rejection = missing(facts.fusion.outputs[output])) return rejection;
+    }
+    for (const ValueId value : stage.kept) {
+      if (auto rejection = missing(value)) return rejection;
+      kept.insert(value);
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Rejection> check_batches(const SegmentFacts& facts, const Schedule& schedule,
+                                       std::span<const BatchSpan> spans) {
+  const auto wrong = [&](const char* rule, int64_t value, int64_t limit, const char* unit) {
+    return Rejection{.subject = schedule.family,
+                     .rule = rule,
+                     .value = static_cast<double>(value),
+                     .limit = static_cast<double>(limit),
+                     .unit = unit,
+                     .remedy = "this is a defect of the row geometry; please report it"};
+  };
+  const int64_t columns = facts.space.columns;
+  const int64_t reach = schedule.threads_per_row * schedule.vector_width;
+  const int64_t most_shift =
+      schedule.row_access == RowAccess::kShifted ? schedule.vector_width - 1 : 0;
+  int64_t next = 0;
+  for (const BatchSpan& span : spans) {
+    if (span.begin != next || span.end <= span.begin)
+      return wrong("batches are left out or repeated", span.begin, next, "batches");
+    next = span.end;
+    switch (span.guard) {
+      case Guard::kElement:
+        break;
+      case Guard::kVector:
+        // Vectors end where the row ends only if both ends of the row fall between vectors.
+        if (most_shift > 0 || columns % schedule.vector_width != 0) {
+          return wrong("a vector that straddles the end of the row is guarded as a whole",
+                       columns % schedule.vector_width, 0, "elements");
+        }
+        break;
+      case Guard::kNone:
+        if (span.begin * reach < most_shift)
+          return wrong("an unguarded batch starts before the row", span.begin * reach, most_shift,
+                       "columns");
+        if (span.end * reach > columns)
+          return wrong("an unguarded batch ends past the row", span.end * reach, columns,
+                       "columns");
+        break;
+    }
+  }
+  if (next * reach - (columns > 0 ? most_shift : 0) < columns)
+    return wrong("columns at the end of the row are in no batch", next * reach, columns, "columns");
+  return std::nullopt;
+}
+
+std::vector<Rejection> verify_schedule(const SegmentFacts& facts, const Schedule& schedule,
+                                       const DeviceLimits& limits, const FamilySet& families) {
+  std::vector<Rejection> rejections = check_persistent(facts, schedule);
+  const Family* family = find_family(families, schedule.family);
+  if (family == nullptr) {
+    rejections.push_back(broken(schedule, "no family of this name is in the set", {},
+                                "add the family to PlanOptions::families"));
+    return rejections;
+  }
+  if (const auto estimate = family->estimate(facts, schedule, limits); !estimate)
+    rejections.push_back(estimate.error());
+  if (!rejections.empty()) return rejections;
+
+  if (auto rejection = check_stages(facts, schedule, distribute(facts, schedule.persistent)))
+    rejections.push_back(*rejection);
+  // Families that lay elements out otherwise need not meet the rules of rows.
+  if (!check_row_access(facts, schedule)) {
+    if (auto rejection = check_batches(facts, schedule, batch_spans(facts, schedule)))
+      rejections.push_back(*rejection);
+  }
+  return rejections;
+}
+
+}  // namespace sinter
