@@ -1,0 +1,146 @@
+#include "scheduler/cost_model.h"
+
+#include <gmock/gmock.h>
+#include <rapidcheck/gtest.h>
+
+#include "scheduler/family.h"
+#include "tests/scheduler/facts_of.h"
+#include "tests/support/canned_fusions.h"
+
+namespace sinter {
+namespace {
+
+using testing::DoubleNear;
+
+ResourceEstimate full_device(const DeviceLimits& limits) {
+  ResourceEstimate estimate{.registers = 32, .threads = 256, .blocks = limits.sm_count * 8 * 10};
+  complete(estimate, limits, 8);
+  return estimate;
+}
+
+struct Case {
+  DeviceLimits limits;
+  ResourceEstimate estimate;
+  WorkEstimate work;
+};
+
+Case any_case() {
+  Case c;
+  c.limits = *rc::gen::elementOf(
+      std::vector<DeviceLimits>(device_presets().begin(), device_presets().end()));
+  c.estimate.threads = 32 * *rc::gen::inRange<int64_t>(1, 33);
+  c.estimate.registers = *rc::gen::inRange<int64_t>(16, 300);
+  c.estimate.blocks = *rc::gen::inRange<int64_t>(1, 100'000);
+  complete(c.estimate, c.limits, 1);
+  const auto amount = [] {
+    return static_cast<double>(*rc::gen::inRange<int64_t>(0, 1'000'000'000));
+  };
+  c.work = {.bytes_read = amount(),
+            .bytes_written = amount(),
+            .issue_slots = amount(),
+            .special = amount(),
+            .shared_bytes = amount(),
+            .block_latency_ns = static_cast<double>(*rc::gen::inRange<int64_t>(0, 100'000))};
+  return c;
+}
+
+double total(const Case& c) { return predict(c.work, c.estimate, c.limits).total_us; }
+
+RC_GTEST_PROP(CostModelTest, MoreWorkIsNeverFaster, ()) {
+  const Case c = any_case();
+  RC_PRE(c.estimate.blocks_per_sm > 0);
+  // Writing more in place of nothing lowers efficiency; reading more raises it again: time grows
+  // all the same.
+  for (double WorkEstimate::*member :
+       {&WorkEstimate::bytes_read, &WorkEstimate::bytes_written, &WorkEstimate::issue_slots,
+        &WorkEstimate::special, &WorkEstimate::shared_bytes, &WorkEstimate::block_latency_ns}) {
+    Case more = c;
+    more.work.*member += static_cast<double>(*rc::gen::inRange<int64_t>(1, 100'000'000));
+    RC_ASSERT(total(more) >= total(c) * (1.0 - 1e-12));
+  }
+}
+
+RC_GTEST_PROP(CostModelTest, FasterDevicesAreNeverSlower, ()) {
+  const Case c = any_case();
+  RC_PRE(c.estimate.blocks_per_sm > 0);
+  for (double DeviceLimits::*member :
+       {&DeviceLimits::memory_bytes_per_us, &DeviceLimits::clock_mhz,
+        &DeviceLimits::issue_per_clock, &DeviceLimits::special_per_clock,
+        &DeviceLimits::shared_bytes_per_clock}) {
+    Case faster = c;
+    faster.limits.*member *= 1.5;
+    RC_ASSERT(total(faster) <= total(c) * (1.0 + 1e-12));
+  }
+}
+
+RC_GTEST_PROP(CostModelTest, TotalIsTheSumOfItsParts, ()) {
+  const Case c = any_case();
+  const Prediction p = predict(c.work, c.estimate, c.limits);
+  const double largest = std::max({p.memory_us, p.issue_us, p.special_us, p.shared_us});
+  RC_ASSERT(p.exposed_us >= 0.0);
+  RC_ASSERT(std::abs(p.total_us - (p.launch_us + largest + p.exposed_us + p.spill_us)) <=
+            1e-9 * p.total_us);
+}
+
+TEST(CostModelTest, MemoryTimeIsBytesOverTheMixedBandwidth) {
+  const DeviceLimits h200 = *find_device("H200");
+  EXPECT_DOUBLE_EQ(mixed_bandwidth(h200, 1e6, 0.0),
+                   h200.memory_bytes_per_us * h200.read_efficiency);
+  EXPECT_DOUBLE_EQ(mixed_bandwidth(h200, 1e6, 1e6),
+                   h200.memory_bytes_per_us * h200.copy_efficiency);
+  EXPECT_DOUBLE_EQ(mixed_bandwidth(h200, 0.0, 1e6),
+                   h200.memory_bytes_per_us * h200.copy_efficiency);
+  EXPECT_GT(mixed_bandwidth(h200, 0.0, 0.0), 0.0);
+  // 128 MiB in, 128 MiB out, at 0.89 of 4.8 TB/s.
+  const Prediction p =
+      predict({.bytes_read = 134217728.0, .bytes_written = 134217728.0}, full_device(h200), h200);
+  EXPECT_THAT(p.memory_us, DoubleNear(2.0 * 134217728.0 / (4.8e6 * 0.89), 1e-9));
+}
+
+TEST(CostModelTest, ThroughputTermsFollowTheirRates) {
+  const DeviceLimits h200 = *find_device("H200");
+  const CostConstants constants;
+  const Prediction p =
+      predict({.issue_slots = 1e9, .special = 1e9, .shared_bytes = 1e9}, full_device(h200), h200);
+  const double clocks = 1755.0 * 132.0;  // Per microsecond, over all SMs.
+  EXPECT_THAT(p.special_us, DoubleNear(1e9 / (16.0 * clocks), 1e-9));
+  EXPECT_THAT(p.shared_us, DoubleNear(1e9 / (128.0 * clocks), 1e-9));
+  EXPECT_THAT(p.issue_us,
+              DoubleNear(1e9 / 32.0 / (4.0 * constants.issue_efficiency * clocks), 1e-9));
+}
+
+TEST(CostModelTest, AGridSmallerThanTheDeviceUsesItsShare) {
+  const DeviceLimits h200 = *find_device("H200");
+  ResourceEstimate one = full_device(h200);
+  one.blocks = 1;
+  ResourceEstimate all = one;
+  all.blocks = h200.sm_count;
+  EXPECT_DOUBLE_EQ(predict({.issue_slots = 1e6}, one, h200).issue_us,
+                   132.0 * predict({.issue_slots = 1e6}, all, h200).issue_us);
+}
+
+TEST(CostModelTest, SpillsAreCharged) {
+  const DeviceLimits h200 = *find_device("H200");
+  ResourceEstimate spilling = full_device(h200);
+  spilling.spilled_registers = 10;
+  const WorkEstimate work{.bytes_read = 1e8};
+  EXPECT_EQ(predict(work, full_device(h200), h200).spill_us, 0.0);
+  EXPECT_GT(predict(work, spilling, h200).total_us,
+            predict(work, full_device(h200), h200).total_us);
+}
+
+/// Constants that predict() itself reads.
+TEST(CostModelTest, LaunchAndIssueEfficiencyMatter) {
+  const DeviceLimits h200 = *find_device("H200");
+  const WorkEstimate work{.issue_slots = 1e9};
+  const double base = predict(work, full_device(h200), h200).total_us;
+  CostConstants launch;
+  launch.launch_us += 1.0;
+  EXPECT_DOUBLE_EQ(predict(work, full_device(h200), h200, launch).total_us, base + 1.0);
+  CostConstants efficient;
+  efficient.issue_efficiency = 1.0;
+  EXPECT_LT(predict(work, full_device(h200), h200, efficient).total_us, base);
+}
+
+}  // namespace
+}  // namespace sinter

@@ -1,0 +1,300 @@
+#include "scheduler/plan.h"
+
+#include <gmock/gmock.h>
+#include <rapidcheck/gtest.h>
+
+#include <thread>
+
+#include "fusion_ir/fusion_builder.h"
+#include "fusion_ir/printer.h"
+#include "tests/support/canned_fusions.h"
+#include "tests/support/plan_matchers.h"
+
+namespace sinter {
+namespace {
+
+using testing::AllOf;
+using testing::Ge;
+using testing::HasSubstr;
+using testing::Le;
+using testing::Not;
+
+ExtentValues matrix(int64_t rows, int64_t cols) { return {{"rows", rows}, {"cols", cols}}; }
+
+/// Fixes the family where a test is about another choice.
+PlanOptions resident() { return {.pin = {.family = "multi_wave"}}; }
+
+TEST(PlanTest, CostlyRowsStayResident) {
+  // Reading again would mean computing again, three stages deep or with a sigmoid per element.
+  EXPECT_THAT(plan_canned("softmax_of_layer_norm", matrix(8192, 8192), "H200"),
+              PlansAs("multi_wave", Keeps("x"), KeepsCount(1), NoSpill()));
+  EXPECT_THAT(plan_canned("gated_rms_norm", matrix(8192, 8192), "H200"),
+              PlansAs("multi_wave", KeepsCount(1), NoSpill()));
+}
+
+TEST(PlanTest, TheResidentFamilyIsAmongTheBestForRowsThatFit) {
+  for (const char* name : {"rms_norm", "layer_norm", "softmax", "softmax_backward"}) {
+    EXPECT_THAT(plan_canned(name, matrix(8192, 8192), "H200", resident()),
+                PlansAs("multi_wave", KeepsCount(Ge(1U)), NoSpill()));
+  }
+}
+
+TEST(PlanTest, ReductionsWithoutASecondStageAreLooped) {
+  for (const char* name : {"row_sum", "row_argmax", "mean_variance", "cross_entropy"}) {
+    const auto planned = plan_canned(name, matrix(4096, 8192), "H200");
+    EXPECT_THAT(planned, PlansAs("looped", KeepsCount(0), NoSpill()));
+    EXPECT_THAT(planned, RejectedBy("multi_wave", HasSubstr("no value crosses a row barrier")));
+    EXPECT_THAT(planned, RejectedBy("pointwise", HasSubstr("value 1, limit 0 reductions"))) << name;
+  }
+}
+
+TEST(PlanTest, FusionsWithoutReductionsArePointwise) {
+  for (const char* name : {"swiglu", "bias_gelu", "copy", "transpose_2d", "cast_chain"}) {
+    const auto planned = plan_canned(name, matrix(8192, 8192), "H200");
+    EXPECT_THAT(planned, PlansAs("pointwise", RowsPerBlock(1), KeepsCount(0), NoSpill()));
+    EXPECT_THAT(planned, RejectedBy("looped", HasSubstr("the segment reduces nothing")));
+  }
+}
+
+TEST(PlanTest, RowsBeyondEveryBudgetAreLooped) {
+  // 2 MiB a row: 256 batches of 1024 threads, nine times the shared memory.
+  const auto planned = plan_canned("rms_norm", matrix(64, 1 << 20), "H200");
+  EXPECT_THAT(planned, PlansAs("looped", KeepsCount(0)));
+  EXPECT_THAT(planned, RejectedBy("multi_wave", HasSubstr("limit")));
+}
+
+TEST(PlanTest, ShortRowsShareABlock) {
+  EXPECT_THAT(plan_canned("softmax", matrix(1 << 20, 64), "H200", resident()),
+              PlansAs("multi_wave", Keeps("x", Residency::kRegister), ThreadsPerRow(Le(32)),
+                      RowsPerBlock(Ge(4))));
+}
+
+TEST(PlanTest, SixteenByteVectorsWhereRowsAreAligned) {
+  EXPECT_THAT(plan_canned("rms_norm", matrix(8192, 4096), "H200", resident()),
+              PlansAs("multi_wave", VectorWidth(8), AccessesRows(RowAccess::kAligned)));
+  EXPECT_THAT(plan_canned("rms_norm_f32", matrix(8192, 4096), "H200", resident()),
+              PlansAs("multi_wave", VectorWidth(4), AccessesRows(RowAccess::kAligned)));
+  EXPECT_THAT(plan_canned("rms_norm", matrix(8192, 4099), "H200", resident()),
+              PlansAs("multi_wave", VectorWidth(8), AccessesRows(RowAccess::kShifted)));
+}
+
+TEST(PlanTest, EveryCannedFusionIsPlannedOrRefusedWithReasonsOnEveryDevice) {
+  for (const DeviceLimits& limits : device_presets()) {
+    for (const CannedFusion& canned : canned_fusions()) {
+      SCOPED_TRACE(canned.name + " on " + limits.name);
+      for (const ExtentValues* extents : {&canned.small, &canned.large}) {
+        const auto planned = plan(canned.build(), *extents, limits);
+        if (!planned) {
+          EXPECT_EQ(planned.error().kind, ErrorKind::kUnsupported) << planned.error().text();
+          EXPECT_FALSE(planned.error().log.empty());
+          EXPECT_FALSE(planned.error().remedy.empty());
+          continue;
+        }
+        const SegmentPlan& segment = planned->segments.front();
+        for (const ProposedSchedule& candidate : segment.candidates) {
+          EXPECT_GT(candidate.predicted.total_us, 0.0);
+          EXPECT_GE(candidate.estimate.blocks_per_sm, 1);
+          EXPECT_GE(candidate.estimate.blocks_per_sm, candidate.schedule.min_blocks_per_sm);
+        }
+        EXPECT_EQ(planned->decisions.back().candidates.empty(), false);
+        EXPECT_FALSE(planned->decisions.back().because.empty());
+      }
+    }
+  }
+}
+
+std::string text_of_plan(const Result<Plan>& planned) {
+  if (!planned) return planned.error().text();
+  std::string text = print(planned->fusion);
+  for (const SegmentPlan& segment : planned->segments) {
+    for (const ProposedSchedule& candidate : segment.candidates) {
+      text += fmt::format("{}{} {}\n", print(candidate.schedule), candidate.predicted.total_us,
+                          candidate.estimate.registers);
+    }
+  }
+  for (const Decision& decision : planned->decisions) {
+    text +=
+        fmt::format("{}: {} because {}\n", decision.question, decision.chosen, decision.because);
+    for (const Candidate& candidate : decision.candidates)
+      text += fmt::format("  {}: {}\n", candidate.what, candidate.because);
+  }
+  for (const Rejection& rejection : planned->rejections) text += text_of(rejection) + "\n";
+  return text;
+}
+
+TEST(PlanTest, EqualArgumentsGiveEqualPlans) {
+  const auto make = [] {
+    return text_of_plan(plan_canned("fused_add_layer_norm", matrix(1000, 5000), "A100"));
+  };
+  const std::string first = make();
+  EXPECT_THAT(first, HasSubstr("schedule multi_wave"));
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(make(), first);
+  std::vector<std::string> from_threads(8);
+  std::vector<std::thread> threads;
+  for (std::string& text : from_threads) threads.emplace_back([&] { text = make(); });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(from_threads, testing::Each(first));
+}
+
+TEST(PlanTest, TheChosenScheduleIsWithinATieOfTheBest) {
+  for (const CannedFusion& canned : canned_fusions()) {
+    const auto planned = plan_canned(canned.name, canned.large, "H200");
+    if (!planned) continue;
+    const auto& candidates = planned->segments.front().candidates;
+    for (const ProposedSchedule& candidate : candidates) {
+      EXPECT_LE(candidates.front().predicted.total_us,
+                candidate.predicted.total_us * (1.0 + kTieShare))
+          << canned.name;
+    }
+    for (size_t i = 2; i < candidates.size(); ++i) {
+      EXPECT_GE(candidates[i].predicted.total_us, candidates[i - 1].predicted.total_us);
+    }
+  }
+}
+
+/// A budget that grows offers every schedule it offered before, and no rate gets worse.
+RC_GTEST_PROP(PlanTest, ALargerBudgetNeverPredictsASlowerPlan, ()) {
+  DeviceLimits limits = *rc::gen::elementOf(
+      std::vector<DeviceLimits>(device_presets().begin(), device_presets().end()));
+  limits.registers_per_sm = 8192 * *rc::gen::inRange<int64_t>(2, 9);
+  limits.shared_bytes_per_sm = 1024 * *rc::gen::inRange<int64_t>(32, 229);
+  limits.shared_bytes_per_block = limits.shared_bytes_per_sm - limits.shared_bytes_reserved;
+  limits.l2_bytes = int64_t{1} << *rc::gen::inRange(20, 27);
+  limits.blocks_per_sm = *rc::gen::inRange<int64_t>(8, 33);
+  const char* name = *rc::gen::element("rms_norm", "softmax", "layer_norm_f32", "softmax_backward",
+                                       "row_sum", "swiglu", "many_live_tiles");
+  const ExtentValues extents =
+      matrix(*rc::gen::inRange<int64_t>(1, 20'000), 8 * *rc::gen::inRange<int64_t>(1, 4000));
+  const auto best = [&](const DeviceLimits& device) {
+    const auto planned = plan(find_canned_fusion(name)->build(), extents, device);
+    RC_ASSERT(planned.has_value());
+    double least = std::numeric_limits<double>::infinity();
+    for (const ProposedSchedule& candidate : planned->segments.front().candidates)
+      least = std::min(least, candidate.predicted.total_us);
+    return least;
+  };
+  const double before = best(limits);
+  DeviceLimits larger = limits;
+  const int grown = *rc::gen::inRange(0, 5);
+  switch (grown) {
+    case 0:
+      larger.registers_per_sm *= 2;
+      break;
+    case 1:
+      larger.shared_bytes_per_sm += 65536;
+      larger.shared_bytes_per_block += 65536;
+      break;
+    case 2:
+      larger.l2_bytes *= 2;
+      break;
+    case 3:
+      larger.memory_bytes_per_us *= 1.5;
+      break;
+    default:
+      larger.clock_mhz *= 1.5;
+      break;
+  }
+  const double after = best(larger);
+  RC_LOG() << name << " " << extents.at("rows") << " x " << extents.at("cols") << ", budget "
+           << grown << ": " << before << " us, then " << after << " us; registers "
+           << limits.registers_per_sm << ", shared " << limits.shared_bytes_per_sm << ", L2 "
+           << limits.l2_bytes << ", blocks " << limits.blocks_per_sm << ", " << limits.name;
+  RC_ASSERT(after <= before * (1.0 + 1e-9));
+}
+
+TEST(PlanTest, PinnedFieldsAreHonoured) {
+  const auto with = [](const SchedulePin& pin) {
+    return plan_canned("rms_norm", matrix(8192, 4096), "H200", {.pin = pin});
+  };
+  EXPECT_THAT(with({.family = "looped"}), PlansAs("looped"));
+  EXPECT_THAT(with({.family = "multi_wave", .threads_per_row = 64}),
+              PlansAs("multi_wave", ThreadsPerRow(64)));
+  EXPECT_THAT(with({.family = "multi_wave", .residency = Residency::kShared}),
+              PlansAs("multi_wave", Keeps("x", Residency::kShared)));
+  EXPECT_THAT(with({.family = "looped", .unroll = 4}), PlansAs("looped", Unroll(4)));
+}
+
+TEST(PlanTest, PinsThatNothingMeetsAreRefused) {
+  const auto refused = plan_canned("rms_norm", matrix(8192, 4096), "H200",
+                                   {.pin = {.threads_per_row = 7, .vector_width = 2}});
+  EXPECT_THAT(refused, FailsWith(ErrorKind::kResourceExhausted,
+                                 HasSubstr("has the pinned threads_per_row 7, vector_width 2")));
+}
+
+TEST(PlanTest, WholePinsRunOrAreRefusedWithNumbers) {
+  const auto plain = plan_canned("rms_norm", matrix(8192, 4096), "H200");
+  ASSERT_TRUE(plain.has_value());
+  Schedule schedule = plain->segments.front().candidates.back().schedule;
+  const auto with = [&](const char* device) {
+    return plan_canned("rms_norm", matrix(8192, 4096), device, {.pin = {.schedule = schedule}});
+  };
+  const auto pinned = with("H200");
+  ASSERT_TRUE(pinned.has_value());
+  EXPECT_EQ(pinned->segments.front().chosen(), plain->segments.front().candidates.back())
+      << "the same estimate and prediction as when it was proposed";
+
+  schedule.threads_per_row = 2048;
+  EXPECT_THAT(with("H200"), FailsWith(ErrorKind::kResourceExhausted,
+                                      AllOf(HasSubstr("value 2048"), HasSubstr("limit 1024"))));
+  ASSERT_FALSE(with("H200").has_value());
+  EXPECT_EQ(with("H200").error().measured, 2048);
+  EXPECT_EQ(with("H200").error().limit, 1024);
+  EXPECT_THAT(with("H200"), RejectedBy(schedule.family, HasSubstr("power of two")));
+  schedule.family = "none";
+  EXPECT_THAT(with("H200"), FailsWith(ErrorKind::kInvalidArgument, HasSubstr("'none'")));
+}
+
+TEST(PlanTest, UnsupportedListsEveryRejection) {
+  const auto planned = plan_canned("column_sum", matrix(4096, 4096), "H200");
+  if (planned) GTEST_SKIP() << "a family for column reductions exists";
+  EXPECT_THAT(planned, FailsWith(ErrorKind::kUnsupported, HasSubstr("no schedule family")));
+  for (const Family& family : scheduling_families())
+    EXPECT_THAT(planned, RejectedBy(family.name, Not(testing::IsEmpty())));
+}
+
+TEST(PlanTest, OutputsOverUnrelatedAxesDoNotMultiplyTheRows) {
+  const auto planned = plan_canned("two_independent_chains", matrix(8192, 8192), "H200");
+  if (planned && planned->segments.size() > 1) GTEST_SKIP() << "the chains are cut apart";
+  EXPECT_THAT(planned, FailsWith(ErrorKind::kUnsupported, testing::_));
+  EXPECT_THAT(planned, RejectedBy("multi_wave", HasSubstr("does not span the rows")));
+}
+
+TEST(PlanTest, NoFamiliesMeansUnsupported) {
+  EXPECT_THAT(plan_canned("swiglu", matrix(8, 8), "H200", {.families = {}}),
+              FailsWith(ErrorKind::kUnsupported, HasSubstr("no schedule family")));
+}
+
+TEST(PlanTest, FamiliesAreAValueThatCallersReduce) {
+  FamilySet families = scheduling_families();
+  std::erase_if(families, [](const Family& family) { return family.name == "multi_wave"; });
+  EXPECT_THAT(plan_canned("rms_norm", matrix(8192, 4096), "H200", {.families = families}),
+              PlansAs("looped"));
+}
+
+TEST(PlanTest, ExtentsAreChecked) {
+  EXPECT_THAT(plan_canned("rms_norm", {{"rows", 8}}, "H200"),
+              FailsWith(ErrorKind::kInvalidArgument, HasSubstr("cols")));
+  EXPECT_THAT(plan_canned("rms_norm", {{"rows", 8}, {"cols", 8}, {"depth", 8}}, "H200"),
+              FailsWith(ErrorKind::kInvalidArgument, HasSubstr("depth")));
+  EXPECT_THAT(plan_canned("rms_norm", matrix(-1, 8), "H200"),
+              FailsWith(ErrorKind::kInvalidArgument, HasSubstr("-1")));
+  EXPECT_THAT(plan_canned("rms_norm", matrix(int64_t{1} << 40, int64_t{1} << 40), "H200"),
+              FailsWith(ErrorKind::kInvalidArgument, testing::_));
+}
+
+TEST(PlanTest, EmptyTensorsArePlanned) {
+  EXPECT_THAT(plan_canned("rms_norm", matrix(0, 128), "H200"),
+              testing::Truly([](const Result<Plan>& planned) { return planned.has_value(); }));
+  EXPECT_THAT(plan_canned("row_sum", matrix(16, 0), "H200"), PlansAs("looped"));
+  EXPECT_THAT(plan_canned("swiglu", matrix(0, 0), "H200"), PlansAs("pointwise"));
+}
+
+TEST(PlanTest, BrokenFusionsAreRefusedWithTheirViolations) {
+  Fusion fusion = find_canned_fusion("rms_norm")->build();
+  fusion.outputs.push_back(ValueId{12345});
+  const auto planned = plan(fusion, matrix(8, 8), *find_device("H200"));
+  EXPECT_THAT(planned, FailsWith(ErrorKind::kInvalidFusion, HasSubstr("%v12345")));
+}
+
+}  // namespace
+}  // namespace sinter

@@ -1,0 +1,129 @@
+#include "scheduler/random_scheduler.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <set>
+
+#include "scheduler/schedule_verifier.h"
+#include "tests/scheduler/facts_of.h"
+#include "tests/support/canned_fusions.h"
+
+namespace sinter {
+namespace {
+
+constexpr uint64_t kSeeds = 300;
+
+std::vector<Schedule> draws(const SegmentFacts& facts, std::string_view family,
+                            const DeviceLimits& limits = *find_device("H200")) {
+  std::vector<Schedule> out;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const auto drawn = random_schedule(facts, limits, scheduling_families(), seed, family);
+    if (drawn) out.push_back(drawn->schedule);
+  }
+  return out;
+}
+
+SegmentFacts canned_facts(std::string_view name, int64_t rows, int64_t cols) {
+  return facts_of(find_canned_fusion(name)->build(), {{"rows", rows}, {"cols", cols}});
+}
+
+/// Values a field takes over many draws.
+std::set<int64_t> seen(const std::vector<Schedule>& schedules, int64_t Schedule::*member) {
+  std::set<int64_t> values;
+  for (const Schedule& schedule : schedules) values.insert(schedule.*member);
+  return values;
+}
+
+TEST(RandomSchedulerTest, EveryDrawIsLegalAndEstimated) {
+  const DeviceLimits limits = *find_device("H200");
+  for (const CannedFusion& canned : canned_fusions()) {
+    const Fusion fusion = canned.build();
+    const auto facts = analyse(simplify(specialize(fusion, *bind_extents(fusion, canned.small))));
+    if (!facts) continue;
+    const FamilySet families = scheduling_families();
+    const bool plannable = std::ranges::any_of(families, [&](const Family& family) {
+      return !family.propose(*facts, limits).candidates.empty();
+    });
+    for (uint64_t seed = 0; seed < 5; ++seed) {
+      const auto drawn = random_schedule(*facts, limits, families, seed);
+      ASSERT_EQ(drawn.has_value(), plannable) << canned.name;
+      if (!drawn) continue;
+      EXPECT_TRUE(verify_schedule(*facts, drawn->schedule, limits, families).empty());
+      const Family& family = *find_family(families, drawn->schedule.family);
+      EXPECT_EQ(*family.estimate(*facts, drawn->schedule, limits), drawn->estimate);
+    }
+  }
+}
+
+TEST(RandomSchedulerTest, DependsOnItsArgumentsAlone) {
+  const SegmentFacts facts = canned_facts("softmax_backward", 8, 1000);
+  const auto first = draws(facts, "multi_wave");
+  EXPECT_EQ(first, draws(facts, "multi_wave"));
+  EXPECT_EQ(first.size(), kSeeds);
+  const std::set<uint64_t> different = [&] {
+    std::set<uint64_t> hashes;
+    for (const Schedule& schedule : first) hashes.insert(hash_of(schedule));
+    return hashes;
+  }();
+  EXPECT_GT(different.size(), kSeeds * 9 / 10);
+}
+
+TEST(RandomSchedulerTest, DrawsTheWholeSpaceOfResidentRows) {
+  const auto schedules = draws(canned_facts("softmax_backward", 8, 1000), "multi_wave");
+  EXPECT_EQ(seen(schedules, &Schedule::threads_per_row),
+            (std::set<int64_t>{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}));
+  EXPECT_EQ(seen(schedules, &Schedule::vector_width), (std::set<int64_t>{1, 2, 4, 8, 16}));
+  EXPECT_GT(seen(schedules, &Schedule::rows_per_block).size(), 20U);
+  EXPECT_GT(seen(schedules, &Schedule::unroll).size(), 10U);
+  EXPECT_GT(seen(schedules, &Schedule::min_blocks_per_sm).size(), 8U);
+  std::set<RowAccess> accesses;
+  std::set<Residency> residencies;
+  std::set<std::set<Residency>> mixes;
+  std::set<std::vector<ValueId>> kept;
+  for (const Schedule& schedule : schedules) {
+    accesses.insert(schedule.row_access);
+    std::set<Residency> mix;
+    std::vector<ValueId> values;
+    for (const PersistentValue& value : schedule.persistent) {
+      mix.insert(value.residency);
+      values.push_back(value.value);
+    }
+    residencies.insert(mix.begin(), mix.end());
+    mixes.insert(mix);
+    kept.insert(values);
+  }
+  EXPECT_EQ(accesses.size(), 3U);
+  EXPECT_EQ(residencies.size(), 3U);
+  EXPECT_GE(mixes.size(), 5U) << "values of one schedule live in different places";
+  EXPECT_GE(kept.size(), 4U) << "not only the minimum cut";
+}
+
+TEST(RandomSchedulerTest, DrawsLoopedAndPointwiseSchedules) {
+  const auto looped = draws(canned_facts("layer_norm", 8, 1000), "looped");
+  EXPECT_EQ(looped.size(), kSeeds);
+  EXPECT_EQ(seen(looped, &Schedule::threads_per_row).size(), 11U);
+  const auto pointwise = draws(canned_facts("swiglu", 8, 1000), "pointwise");
+  EXPECT_EQ(pointwise.size(), kSeeds);
+  EXPECT_EQ(seen(pointwise, &Schedule::rows_per_block), (std::set<int64_t>{1}));
+  EXPECT_EQ(seen(pointwise, &Schedule::unroll), (std::set<int64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
+}
+
+TEST(RandomSchedulerTest, FindsTheFewLegalSchedulesOfWideRows) {
+  // Two full inputs of 64 KiB a row on a device with 99 KiB of shared memory: registers, or
+  // nothing.
+  const auto schedules =
+      draws(canned_facts("softmax_backward", 8, 32768), "multi_wave", *find_device("L4"));
+  EXPECT_EQ(schedules.size(), kSeeds);
+}
+
+TEST(RandomSchedulerTest, AnswersNothingWhereNothingIsLegal) {
+  const SegmentFacts facts = canned_facts("swiglu", 8, 64);
+  const DeviceLimits limits = *find_device("H200");
+  EXPECT_EQ(random_schedule(facts, limits, scheduling_families(), 1, "multi_wave"), std::nullopt);
+  EXPECT_EQ(random_schedule(facts, limits, scheduling_families(), 1, "no_such"), std::nullopt);
+  EXPECT_EQ(random_schedule(facts, limits, {}, 1), std::nullopt);
+}
+
+}  // namespace
+}  // namespace sinter

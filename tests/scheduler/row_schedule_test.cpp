@@ -1,0 +1,175 @@
+#include "scheduler/row_schedule.h"
+
+#include <gmock/gmock.h>
+
+#include "scheduler/schedule_verifier.h"
+#include "tests/scheduler/facts_of.h"
+#include "tests/support/canned_fusions.h"
+
+namespace sinter {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+/// Geometry depends on the columns alone, so a test over thousands of widths sets just those.
+SegmentFacts facts_of_width(int64_t columns) {
+  SegmentFacts facts;
+  facts.space.columns = columns;
+  return facts;
+}
+
+SegmentFacts canned_facts(std::string_view name, const ExtentValues& extents) {
+  return facts_of(find_canned_fusion(name)->build(), extents);
+}
+
+TEST(RowScheduleTest, BatchesCoverEveryColumnOnce) {
+  int64_t checked = 0;
+  SegmentFacts facts;
+  Schedule schedule{.family = "any"};
+  for (int64_t columns = 0; columns <= 5000; ++columns) {
+    facts.space.columns = columns;
+    for (const int64_t threads : {1, 8, 32, 128, 1024}) {
+      schedule.threads_per_row = threads;
+      for (int64_t width = 1; width <= 16; width *= 2) {
+        schedule.vector_width = width;
+        for (const RowAccess access :
+             {RowAccess::kAligned, RowAccess::kShifted, RowAccess::kScalar}) {
+          if (access == RowAccess::kAligned && columns % width != 0) continue;
+          if (access == RowAccess::kScalar && width != 1) continue;
+          schedule.row_access = access;
+          const auto rejection = check_batches(facts, schedule, batch_spans(facts, schedule));
+          ASSERT_FALSE(rejection.has_value()) << text_of(*rejection) << "\n"
+                                              << columns << " columns, " << print(schedule);
+          ++checked;
+        }
+      }
+    }
+  }
+  EXPECT_GT(checked, 150'000);
+}
+
+/// check_batches says spans are right; this counts, column by column, for every shift.
+TEST(RowScheduleTest, CountingColumnsAgrees) {
+  for (int64_t columns = 1; columns <= 300; ++columns) {
+    const SegmentFacts facts = facts_of_width(columns);
+    for (const int64_t width : {1, 2, 8}) {
+      const Schedule schedule{
+          .threads_per_row = 4, .vector_width = width, .row_access = RowAccess::kShifted};
+      for (int64_t shift = 0; shift < width; ++shift) {
+        std::vector<int> covered(static_cast<size_t>(columns), 0);
+        for (const BatchSpan& span : batch_spans(facts, schedule)) {
+          for (int64_t element = span.begin * 4 * width; element < span.end * 4 * width;
+               ++element) {
+            const int64_t column = element - shift;
+            const bool inside = column >= 0 && column < columns;
+            if (span.guard == Guard::kNone) {
+              ASSERT_TRUE(inside) << columns << " columns, column " << column << ", shift "
+                                  << shift;
+            }
+            if (inside) ++covered[static_cast<size_t>(column)];
+          }
+        }
+        EXPECT_THAT(covered, testing::Each(1)) << columns << " columns, shift " << shift;
+      }
+    }
+  }
+}
+
+TEST(RowScheduleTest, SpansOfKnownRows) {
+  const auto spans = [](int64_t columns, RowAccess access) {
+    return batch_spans(facts_of_width(columns),
+                       {.threads_per_row = 32, .vector_width = 8, .row_access = access});
+  };
+  EXPECT_THAT(spans(0, RowAccess::kAligned), IsEmpty());
+  EXPECT_THAT(spans(1024, RowAccess::kAligned), ElementsAre(BatchSpan{0, 4, Guard::kNone}));
+  EXPECT_THAT(spans(1032, RowAccess::kAligned),
+              ElementsAre(BatchSpan{0, 4, Guard::kNone}, BatchSpan{4, 5, Guard::kVector}));
+  EXPECT_THAT(spans(1024, RowAccess::kShifted),
+              ElementsAre(BatchSpan{0, 1, Guard::kElement}, BatchSpan{1, 4, Guard::kNone},
+                          BatchSpan{4, 5, Guard::kElement}));
+  EXPECT_THAT(spans(5, RowAccess::kShifted), ElementsAre(BatchSpan{0, 1, Guard::kElement}));
+}
+
+TEST(RowScheduleTest, AccessesAreVectorsWhereAlignmentAllows) {
+  const Schedule vector8{.vector_width = 8};
+  const auto kind = [&](std::string_view fusion, const ExtentValues& extents,
+                        const Schedule& schedule) {
+    const SegmentFacts facts = canned_facts(fusion, extents);
+    return access_kind(facts, facts.space.inputs.front(), schedule);
+  };
+  EXPECT_EQ(kind("rms_norm", {{"rows", 4}, {"cols", 64}}, vector8), AccessKind::kVector);
+  EXPECT_EQ(kind("rms_norm", {{"rows", 4}, {"cols", 64}}, {}), AccessKind::kElement);
+  EXPECT_EQ(kind("misaligned_input", {{"rows", 4}, {"cols", 64}}, vector8), AccessKind::kElement);
+  // Rows of 100 elements start at every 4th: not on 16 bytes.
+  EXPECT_EQ(kind("rms_norm", {{"rows", 4}, {"cols", 100}}, {.vector_width = 4}),
+            AccessKind::kVector);
+  EXPECT_EQ(kind("rms_norm", {{"rows", 4}, {"cols", 100}},
+                 {.vector_width = 8, .row_access = RowAccess::kShifted}),
+            AccessKind::kVector);
+}
+
+TEST(RowScheduleTest, WeightsDoNotShiftWithTheRows) {
+  const SegmentFacts facts = canned_facts("rms_norm", {{"rows", 4}, {"cols", 100}});
+  const Schedule shifted{.vector_width = 8, .row_access = RowAccess::kShifted};
+  for (const TensorAccess& access : facts.space.inputs) {
+    const bool is_weight = access.tensor == named_value(facts.fusion, "weight");
+    EXPECT_EQ(access_kind(facts, access, shifted),
+              is_weight ? AccessKind::kElement : AccessKind::kVector);
+  }
+}
+
+TEST(RowScheduleTest, ChecksOfRowAccess) {
+  const SegmentFacts facts = canned_facts("rms_norm", {{"rows", 4}, {"cols", 100}});
+  EXPECT_EQ(check_row_access(facts, {.vector_width = 4}), std::nullopt);
+  EXPECT_THAT(text_of(*check_row_access(facts, {.vector_width = 8})),
+              HasSubstr("value 4, limit 0 elements left over"));
+  EXPECT_EQ(check_row_access(facts, {.vector_width = 8, .row_access = RowAccess::kShifted}),
+            std::nullopt);
+  EXPECT_THAT(
+      text_of(*check_row_access(facts, {.vector_width = 2, .row_access = RowAccess::kScalar})),
+      HasSubstr("scalar row access takes one element"));
+  for (const int64_t width : {INT64_MIN, int64_t{-1}, int64_t{0}, int64_t{3}, int64_t{32}}) {
+    EXPECT_TRUE(check_row_access(facts, {.vector_width = width}).has_value()) << width;
+  }
+  const SegmentFacts misaligned = canned_facts("misaligned_input", {{"rows", 4}, {"cols", 96}});
+  const SegmentFacts f32 = canned_facts("row_sum_f32", {{"rows", 4}, {"cols", 96}});
+  EXPECT_NE(shift_reference(f32), nullptr);
+  // Its output is a full tensor on an aligned base, so rows can be shifted against that.
+  ASSERT_NE(shift_reference(misaligned), nullptr);
+  EXPECT_EQ(shift_reference(misaligned)->value, misaligned.fusion.outputs[0]);
+}
+
+TEST(RowScheduleTest, SharedBytesAreKeptRowsAndExchanges) {
+  const SegmentFacts facts = canned_facts("rms_norm", {{"rows", 4}, {"cols", 1000}});
+  Schedule schedule{.threads_per_row = 128, .rows_per_block = 1, .vector_width = 8};
+  // One sum over 4 warps: 16 bytes.
+  EXPECT_EQ(row_shared_bytes(facts, schedule), 16);
+  schedule.threads_per_row = 32;
+  schedule.rows_per_block = 4;
+  EXPECT_EQ(row_shared_bytes(facts, schedule), 0) << "a warp exchanges by shuffles";
+  schedule.persistent = {{facts.persistent.front(), Residency::kShared}};
+  // 4 batches of 32 x 8 elements of 2 bytes, for each of 4 rows.
+  EXPECT_EQ(row_shared_bytes(facts, schedule), 4 * 4 * 32 * 8 * 2);
+  schedule.persistent.front().residency = Residency::kRegister;
+  EXPECT_EQ(row_shared_bytes(facts, schedule), 0);
+}
+
+TEST(RowScheduleTest, ExchangesCarryTuples) {
+  const auto types = [](std::string_view name) {
+    const SegmentFacts facts = canned_facts(name, {{"rows", 4}, {"cols", 64}});
+    for (const Op& op : facts.fusion.ops) {
+      if (is_reduction(op.kind)) return exchange_types(facts.fusion, op);
+    }
+    return std::vector<DType>{};
+  };
+  EXPECT_THAT(types("row_sum"), ElementsAre(DType::kF32));
+  EXPECT_THAT(types("layer_norm"), ElementsAre(DType::kF32, DType::kF32, DType::kF32));
+  EXPECT_THAT(types("softmax"), ElementsAre(DType::kF32, DType::kF32));
+  EXPECT_THAT(types("row_argmax"), ElementsAre(DType::kF32, DType::kI64));
+  EXPECT_THAT(types("row_any"), ElementsAre(DType::kBool));
+}
+
+}  // namespace
+}  // namespace sinter

@@ -1,0 +1,212 @@
+#include "tests/support/plan_matchers.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "tests/support/canned_fusions.h"
+
+namespace sinter {
+namespace {
+
+using testing::Matcher;
+using testing::MatchResultListener;
+
+/// A matcher from two functions, so that each matcher below is a few lines.
+template <class T>
+class FunctionMatcher : public testing::MatcherInterface<const T&> {
+ public:
+  using Test = std::function<bool(const T&, MatchResultListener*)>;
+  FunctionMatcher(std::string description, Test test)
+      : description_(std::move(description)), test_(std::move(test)) {}
+
+  bool MatchAndExplain(const T& value, MatchResultListener* listener) const override {
+    return test_(value, listener);
+  }
+  void DescribeTo(std::ostream* out) const override { *out << description_; }
+  void DescribeNegationTo(std::ostream* out) const override { *out << "not: " << description_; }
+
+ private:
+  std::string description_;
+  Test test_;
+};
+
+SegmentMatcher segment_matcher(std::string description, FunctionMatcher<SegmentPlan>::Test test) {
+  return SegmentMatcher(new FunctionMatcher<SegmentPlan>(std::move(description), std::move(test)));
+}
+
+PlanMatcher plan_matcher(std::string description, FunctionMatcher<Result<Plan>>::Test test) {
+  return PlanMatcher(new FunctionMatcher<Result<Plan>>(std::move(description), std::move(test)));
+}
+
+template <class T>
+std::string described(const Matcher<T>& matcher) {
+  std::ostringstream out;
+  matcher.DescribeTo(&out);
+  return out.str();
+}
+
+SegmentMatcher field(std::string name, int64_t Schedule::*member, const NumberMatcher& matcher) {
+  return segment_matcher(
+      name + " " + described(matcher),
+      [name, member, matcher](const SegmentPlan& segment, MatchResultListener* listener) {
+        const int64_t value = segment.chosen().schedule.*member;
+        *listener << name << " is " << value;
+        return matcher.Matches(value);
+      });
+}
+
+SegmentMatcher keeps(std::string value_name, std::optional<Residency> residency) {
+  const std::string description =
+      "keeps " + value_name + (residency ? fmt::format(" in {}", text_of(*residency)) : "");
+  return segment_matcher(description, [value_name, residency](const SegmentPlan& segment,
+                                                              MatchResultListener* out) {
+    const auto& persistent = segment.chosen().schedule.persistent;
+    *out << "keeps";
+    for (const PersistentValue& kept : persistent) {
+      *out << " " << fmt::format("{}", kept.value) << " '"
+           << segment.facts.fusion.values[kept.value].name << "' in " << text_of(kept.residency);
+    }
+    return std::ranges::any_of(persistent, [&](const PersistentValue& kept) {
+      return segment.facts.fusion.values[kept.value].name == value_name &&
+             (residency ? kept.residency == *residency : kept.residency != Residency::kReload);
+    });
+  });
+}
+
+/// Rejections as text, one each, of a plan or of an error that quotes them.
+std::vector<std::string> rejection_texts(const Result<Plan>& plan) {
+  std::vector<std::string> texts;
+  if (plan) {
+    for (const Rejection& rejection : plan->rejections) texts.push_back(text_of(rejection));
+    return texts;
+  }
+  std::istringstream lines(plan.error().log);
+  for (std::string line; std::getline(lines, line);) {
+    texts.push_back(line.substr(std::min(line.find_first_not_of(' '), line.size())));
+  }
+  return texts;
+}
+
+}  // namespace
+
+Result<Plan> plan_canned(std::string_view name, const ExtentValues& extents,
+                         std::string_view device, const PlanOptions& options) {
+  const CannedFusion* canned = find_canned_fusion(name);
+  if (canned == nullptr) {
+    return fail({.kind = ErrorKind::kInvalidArgument,
+                 .message = fmt::format("there is no canned fusion '{}'", name)});
+  }
+  const auto limits = find_device(device);
+  if (!limits) {
+    return fail({.kind = ErrorKind::kInvalidArgument,
+                 .message = fmt::format("there is no device preset '{}'", device)});
+  }
+  return plan(canned->build(), extents, *limits, options);
+}
+
+PlanMatcher plans_as(std::string family, std::vector<SegmentMatcher> parts) {
+  std::string description = "is planned as " + family;
+  for (const SegmentMatcher& part : parts) description += ", " + described(part);
+  return plan_matcher(description,
+                      [family, parts](const Result<Plan>& plan, MatchResultListener* listener) {
+                        if (!plan) {
+                          *listener << "planning failed";
+                          return false;
+                        }
+                        if (plan->segments.size() != 1) {
+                          *listener << "there are " << plan->segments.size() << " segments";
+                          return false;
+                        }
+                        const SegmentPlan& segment = plan->segments.front();
+                        if (segment.chosen().schedule.family != family) {
+                          *listener << "the family is " << segment.chosen().schedule.family;
+                          return false;
+                        }
+                        return std::ranges::all_of(parts, [&](const SegmentMatcher& part) {
+                          return part.MatchAndExplain(segment, listener);
+                        });
+                      });
+}
+
+SegmentMatcher Keeps(std::string value_name) { return keeps(std::move(value_name), {}); }
+SegmentMatcher Keeps(std::string value_name, Residency residency) {
+  return keeps(std::move(value_name), residency);
+}
+
+SegmentMatcher KeepsCount(Matcher<size_t> count) {
+  return segment_matcher(
+      "number of kept values " + described(count),
+      [count](const SegmentPlan& segment, MatchResultListener* listener) {
+        const auto kept = static_cast<size_t>(std::ranges::count_if(
+            segment.chosen().schedule.persistent,
+            [](const PersistentValue& value) { return value.residency != Residency::kReload; }));
+        *listener << kept << " values are kept";
+        return count.Matches(kept);
+      });
+}
+
+SegmentMatcher ThreadsPerRow(NumberMatcher threads) {
+  return field("threads_per_row", &Schedule::threads_per_row, threads);
+}
+SegmentMatcher RowsPerBlock(NumberMatcher rows) {
+  return field("rows_per_block", &Schedule::rows_per_block, rows);
+}
+SegmentMatcher VectorWidth(NumberMatcher elements) {
+  return field("vector_width", &Schedule::vector_width, elements);
+}
+SegmentMatcher Unroll(NumberMatcher batches) { return field("unroll", &Schedule::unroll, batches); }
+
+SegmentMatcher AccessesRows(RowAccess access) {
+  return segment_matcher(fmt::format("row_access {}", text_of(access)),
+                         [access](const SegmentPlan& segment, MatchResultListener* listener) {
+                           const RowAccess chosen = segment.chosen().schedule.row_access;
+                           *listener << "row_access is " << text_of(chosen);
+                           return chosen == access;
+                         });
+}
+
+SegmentMatcher NoSpill() {
+  return segment_matcher(
+      "spills nothing", [](const SegmentPlan& segment, MatchResultListener* listener) {
+        const ResourceEstimate& estimate = segment.chosen().estimate;
+        *listener << estimate.registers << " registers under a cap of " << estimate.register_cap;
+        return estimate.spilled_registers == 0;
+      });
+}
+
+PlanMatcher RejectedBy(std::string family, Matcher<const std::string&> text) {
+  return plan_matcher(
+      "is rejected by " + family + " with text that " + described(text),
+      [family, text](const Result<Plan>& plan, MatchResultListener* listener) {
+        const auto texts = rejection_texts(plan);
+        const bool found = std::ranges::any_of(texts, [&](const std::string& rejection) {
+          return rejection.starts_with(family + ": ") && text.Matches(rejection);
+        });
+        if (!found) *listener << "none of its " << texts.size() << " rejections is that one";
+        return found;
+      });
+}
+
+PlanMatcher FailsWith(ErrorKind kind, Matcher<const std::string&> text) {
+  return plan_matcher(fmt::format("fails with {} whose text {}", name_of(kind), described(text)),
+                      [kind, text](const Result<Plan>& plan, MatchResultListener*) {
+                        return !plan && plan.error().kind == kind &&
+                               text.Matches(plan.error().text());
+                      });
+}
+
+void PrintTo(const SegmentPlan& segment, std::ostream* out) {
+  *out << print(segment.chosen().schedule);
+}
+
+void PrintTo(const Result<Plan>& plan, std::ostream* out) {
+  if (!plan) {
+    *out << plan.error().text();
+    return;
+  }
+  *out << "\n";
+  for (const SegmentPlan& segment : plan->segments) PrintTo(segment, out);
+  for (const Rejection& rejection : plan->rejections) *out << text_of(rejection) << "\n";
+}
+
+}  // namespace sinter

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <gmock/gmock.h>
+
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "scheduler/plan.h"
+
+namespace sinter {
+
+// Matchers that say in one line what a plan should be, without a GPU:
+//
+//     EXPECT_THAT(plan_canned("layer_norm_bf16", {{"rows", 8192}, {"cols", 8192}}, "H200"),
+//                 PlansAs("multi_wave", Keeps("x"), ThreadsPerRow(512), NoSpill()));
+
+/// Plans a canned fusion for a device preset. InvalidArgument for names that do not exist.
+Result<Plan> plan_canned(std::string_view name, const ExtentValues& extents,
+                         std::string_view device, const PlanOptions& options = {});
+
+using PlanMatcher = testing::Matcher<const Result<Plan>&>;
+using SegmentMatcher = testing::Matcher<const SegmentPlan&>;
+using NumberMatcher = testing::Matcher<int64_t>;
+
+/// The plan is one segment, and its chosen schedule belongs to `family` and meets `parts`.
+PlanMatcher plans_as(std::string family, std::vector<SegmentMatcher> parts);
+template <class... Parts>
+PlanMatcher PlansAs(std::string family, Parts... parts) {
+  return plans_as(std::move(family), {SegmentMatcher(std::move(parts))...});
+}
+
+/// The chosen schedule keeps the value of this name, anywhere or at one place.
+SegmentMatcher Keeps(std::string value_name);
+SegmentMatcher Keeps(std::string value_name, Residency residency);
+/// The chosen schedule keeps so many values in registers or shared memory.
+SegmentMatcher KeepsCount(testing::Matcher<size_t> count);
+SegmentMatcher ThreadsPerRow(NumberMatcher threads);
+SegmentMatcher RowsPerBlock(NumberMatcher rows);
+SegmentMatcher VectorWidth(NumberMatcher elements);
+SegmentMatcher Unroll(NumberMatcher batches);
+SegmentMatcher AccessesRows(RowAccess access);
+/// The registers expected stay within what the launch bounds leave.
+SegmentMatcher NoSpill();
+
+/// A family was turned down, and the rejection's text matches. Of a plan, and of the error of a
+/// fusion that no family takes or of a refused pin.
+PlanMatcher RejectedBy(std::string family, testing::Matcher<const std::string&> text);
+/// Planning failed with an error of this kind whose text matches.
+PlanMatcher FailsWith(ErrorKind kind, testing::Matcher<const std::string&> text);
+
+/// Prints the chosen schedules and the rejections, or the error.
+void PrintTo(const Result<Plan>& plan, std::ostream* out);
+void PrintTo(const SegmentPlan& segment, std::ostream* out);
+
+}  // namespace sinter
