@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "codegen/cuda_expression.h"
@@ -18,27 +17,14 @@ using kir::StmtId;
 
 constexpr size_t kLineWidth = 100;
 
-/// Which device headers a kernel needs, found from what it contains.
+/// Which device headers a kernel needs, besides numeric.cuh.
 struct Includes {
-  bool types = false, vector = false, numeric = false, warp = false, async_copy = false;
+  bool types = false, vector = false, warp = false, async_copy = false;
 
   void visit(const kir::Expr& expr) {
-    std::visit(overloaded{
-                   [](const kir::IntegerConstant&) {},
-                   [&](const kir::FloatConstant& x) {
-                     numeric |= !std::isfinite(x.value);
-                     types |= is_storage_only(expr.type);
-                   },
-                   [](const kir::VarRef&) {},
-                   [](const kir::ElementRef&) {},
-                   [](const kir::SpecialRef&) {},
-                   [](const kir::ParamRef&) {},
-                   [&](const kir::PointwiseExpr& x) {
-                     numeric |= info_of(x.fn).cuda.find("sinter_") != std::string_view::npos;
-                   },
-                   [&](const kir::CastExpr&) { types = true; },
-               },
-               expr.kind);
+    const bool is_constant = std::holds_alternative<kir::FloatConstant>(expr.kind);
+    types |= std::holds_alternative<kir::CastExpr>(expr.kind) ||
+             (is_constant && is_storage_only(expr.type));
   }
   void visit(const kir::StmtKind& stmt) {
     vector |= std::holds_alternative<kir::Load>(stmt) || std::holds_alternative<kir::Store>(stmt);
@@ -60,7 +46,7 @@ class CudaEmitter {
     print(kernel_.body);
     std::string body = std::exchange(text_, {});
     depth_ = 0;
-    print_includes();
+    print_includes(body);
     print_signature();
     text_ += body;
     text_ += "}\n";
@@ -76,14 +62,16 @@ class CudaEmitter {
     text_ += '\n';
   }
 
-  void print_includes() {
+  /// Everything in numeric.cuh, and nothing else, is called sinter_*.
+  void print_includes(std::string_view body) {
+    const bool numeric = body.find("sinter_") != std::string_view::npos;
     includes_.vector |=
         std::ranges::any_of(kernel_.vars, [](const kir::Var& var) { return !var.is_scalar(); });
     const auto stored = [](const auto& x) { return compute_type(x.type) != x.type; };
     includes_.types |=
         std::ranges::any_of(kernel_.buffers, stored) || std::ranges::any_of(kernel_.vars, stored);
     if (includes_.async_copy) line("#include \"async_copy.cuh\"");
-    if (includes_.numeric) line("#include \"numeric.cuh\"");
+    if (numeric) line("#include \"numeric.cuh\"");
     if (includes_.types && !includes_.vector) line("#include \"types.cuh\"");
     if (includes_.vector) line("#include \"vector.cuh\"");
     if (includes_.warp) line("#include \"warp.cuh\"");
@@ -260,8 +248,8 @@ class CudaEmitter {
   void print(const kir::Barrier&) { line("__syncthreads();"); }
 
   void print(const kir::ShuffleXor& stmt) {
-    line(fmt::format("{} = sinter_shuffle_xor({}, {});", names_.vars[stmt.target],
-                     text(stmt.source), stmt.mask));
+    line(fmt::format("{} = shuffle_xor({}, {});", names_.vars[stmt.target], text(stmt.source),
+                     stmt.mask));
   }
 
   void print(const kir::AllReduce& stmt) {

@@ -11,7 +11,7 @@ namespace {
 // Sorted. Keywords of C++20 and of CUDA, built-in variables and types, and what codegen/device/
 // declares. Functions that NVRTC declares itself (exp, min, abs, ...) are here because a variable
 // of that name would hide them from an inlined header only by bad luck, but would puzzle a reader.
-constexpr std::array<std::string_view, 164> kReserved = {
+constexpr std::array<std::string_view, 165> kReserved = {
     // clang-format off
     "Bits", "Packet", "Round", "Vec", "abs", "alignas", "alignof", "and", "and_eq", "asm",
     "async_copy", "async_wait", "auto", "bf16", "bitand", "bitor", "blockDim", "blockIdx",
@@ -27,7 +27,7 @@ constexpr std::array<std::string_view, 164> kReserved = {
     "nullptr", "operator", "or", "or_eq", "pack", "pack_as", "pack_bf16", "pack_f16",
     "pack_f8e4m3", "pack_f8e5m2", "pow", "private", "protected", "public", "register",
     "reinterpret_cast", "requires", "return", "round", "round_to_f8", "rsqrt",
-    "shared_memory", "short", "signed", "sin", "sizeof", "sqrt", "static", "static_assert",
+    "shared_memory", "short", "shuffle_xor", "signed", "sin", "sizeof", "sqrt", "static", "static_assert",
     "static_cast", "store_global", "store_global_stream", "store_packet",
     "store_packet_shared", "store_packet_stream", "store_shared", "struct", "switch", "tanh",
     "template", "this", "threadIdx", "thread_local", "throw", "to_bf16", "to_bool", "to_f16",

@@ -132,6 +132,7 @@ ExprId KernelBuilder::apply(PointwiseFn fn, std::vector<ExprId> arguments) {
     types.push_back(type_of(argument));
   }
   const size_t first_alike = info.typing == Typing::kSelect ? 1 : 0;
+  SINTER_CHECK(first_alike == 0 || types[0] == DType::kBool, "select by {}", types[0]);
   for (size_t i = first_alike + 1; i < types.size(); ++i) {
     SINTER_CHECK(types[i] == types[first_alike], "{} of {} and {}", info.text, types[first_alike],
                  types[i]);

@@ -473,6 +473,9 @@ class Parser {
       take();
       return {.type = constant_type(DType::kI32), .kind = IntegerConstant{whole}};
     }
+    if (token_.text.find_first_not_of("-0123456789") == std::string_view::npos) {
+      fail_here("the number is out of range");
+    }
     const Token at = token_;
     const double value = real();
     const DType type = constant_type(DType::kF32);

@@ -37,6 +37,12 @@ struct Bits<bool> {
   SINTER_DEVICE static unsigned encode(bool x) { return x ? 1u : 0u; }
 };
 
+// NVRTC has no built-in for it.
+template <class A, class B>
+inline constexpr bool kIsSame = false;
+template <class A>
+inline constexpr bool kIsSame<A, A> = true;
+
 // ---- Tiles
 
 // N elements in registers. Elements of up to four bytes live packed in 32-bit words, so that a tile
@@ -54,7 +60,7 @@ struct Vec {
   // held for a second pass took 128 registers instead of 64, and spilled. It costs no instruction.
   SINTER_DEVICE T get(int i) const {
     unsigned word = words[i / kPerWord];
-    if constexpr (kPerWord > 1 && !__is_same(T, bool)) asm volatile("" : "+r"(word));
+    if constexpr (kPerWord > 1 && !kIsSame<T, bool>) asm volatile("" : "+r"(word));
     return Bits<T>::decode(word >> (i % kPerWord * kBits));
   }
   SINTER_DEVICE void set(int i, T x) {
@@ -183,7 +189,7 @@ struct Round<u8> {
 
 template <int W, class T, class S, int N>
 SINTER_DEVICE Packet<W * (int)sizeof(T)> pack_as(const Vec<S, N>& tile, int lane) {
-  if constexpr (__is_same(T, S)) {
+  if constexpr (kIsSame<T, S>) {
     return pack<W>(tile, lane);
   } else {
     constexpr int kBits = 8 * (int)sizeof(T);

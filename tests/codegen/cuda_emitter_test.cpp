@@ -1,0 +1,269 @@
+#include "codegen/cuda_emitter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "codegen/cuda_names.h"
+#include "codegen/device_headers.h"
+#include "codegen/kernel_builder.h"
+#include "codegen/kernel_parser.h"
+
+namespace sinter {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+kir::Kernel kernel_of(std::string_view text) {
+  auto kernel = parse_kernel(text);
+  EXPECT_TRUE(kernel.has_value()) << (kernel ? "" : kernel.error().text());
+  return kernel ? *kernel : kir::Kernel{};
+}
+
+TEST(CudaEmitterTest, PrintsAWholeKernel) {
+  const kir::Kernel kernel = kernel_of(R"(
+kernel @scale.0 threads 128 min_blocks 2 grid ceil(%p0 / 4) {
+  param %p0 rows : i64
+  buffer %b0 x : bf16 global read align 16 value %v3
+  buffer %b1 class : f16 global write align 16 value %v9
+  buffer %b2 scratch : f32 shared readwrite align 16 count 4 offset 0
+  let %r0 row : i64 = add(mul(cast<i64>(block_index), 4:i64), cast<i64>(div(thread_index, 32)))
+  if lt(%r0, %p0) {
+    // Row of x
+    var %r1 held : bf16[2][8]
+    var %r2 out : f32[1][8]
+    for %r3 g : i32 = 0 to 2 step 1 unroll {
+      %r1[%r3, 0] = load %b0[add(mul(%r0, 512:i64), cast<i64>(mul(%r3, 8)))] width 8 stream
+    }
+    for %r4 l : i32 = 0 to 8 step 1 unroll {
+      %r2[0, %r4] = mul(cast<f32>(%r1[1, %r4]), 0x1p-1)
+    }
+    store %b1[%r0] = %r2[0, 0] width 8
+    var %r5 sum : f32
+    %r5 = shuffle_xor %r2[0, 0] mask 16
+    store %b2[0] = %r5[0, 0] width 1
+  } else {
+    barrier
+  }
+})");
+  EXPECT_EQ(emit_cuda(kernel), R"(#include "vector.cuh"
+#include "warp.cuh"
+
+extern "C" __global__ void __launch_bounds__(128, 2)
+scale_0(const bf16* __restrict__ x, f16* __restrict__ v_class, long long rows) {
+  __shared__ __align__(16) unsigned char shared_memory[16];
+  float* const scratch = reinterpret_cast<float*>(shared_memory + 0);  // 4
+  long long row = to_i64((int)blockIdx.x) * 4LL + to_i64((int)threadIdx.x / 32);
+  if (row < rows) {
+    // Row of x
+    Vec<bf16, 8> held[2];
+    Vec<float, 8> out;
+    #pragma unroll
+    for (int g = 0; g < 2; ++g) {
+      load_global_stream<8>(held[g], 0, x + row * 512LL + to_i64(g * 8));
+    }
+    #pragma unroll
+    for (int l = 0; l < 8; ++l) {
+      out.set(l, to_f32(held[1].get(l)) * 0.5f);
+    }
+    store_global<8>(v_class + row, out, 0);
+    float sum;
+    sum = shuffle_xor(out.get(0), 16);
+    store_shared(scratch, sum);
+  } else {
+    __syncthreads();
+  }
+}
+)");
+}
+
+/// The text of one expression over i32 a, b, f32 x and bool p.
+std::string expression(
+    const std::function<kir::ExprId(kir::KernelBuilder&, kir::ExprId a, kir::ExprId b,
+                                    kir::ExprId x, kir::ExprId p)>& build) {
+  kir::Kernel kernel;
+  kir::KernelBuilder builder(&kernel);
+  kernel.grid.work = builder.add_param("n");
+  const auto declare = [&](const char* name, DType type) {
+    return builder.ref(builder.declare_scalar(name, type));
+  };
+  const kir::ExprId a = declare("a", DType::kI32);
+  const kir::ExprId b = declare("b", DType::kI32);
+  const kir::ExprId x = declare("x", DType::kF32);
+  const kir::ExprId p = declare("p", DType::kBool);
+  builder.declare("result", build(builder, a, b, x, p));
+  const std::string text = emit_cuda(kernel);
+  const size_t begin = text.find("result = ") + 9;
+  return text.substr(begin, text.find(";\n", begin) - begin);
+}
+
+using B = kir::KernelBuilder;
+using E = kir::ExprId;
+
+TEST(CudaEmitterTest, WritesParenthesesOnlyWhereTheyAreNeeded) {
+  EXPECT_EQ(expression([](B& k, E a, E b, E, E) { return k.mul(k.add(a, b), b); }), "(a + b) * b");
+  EXPECT_EQ(expression([](B& k, E a, E b, E, E) { return k.add(k.mul(a, b), b); }), "a * b + b");
+  EXPECT_EQ(expression([](B& k, E a, E b, E, E) { return k.add(a, k.add(b, a)); }), "a + (b + a)");
+  EXPECT_EQ(expression([](B& k, E a, E b, E, E) { return k.sub(a, k.sub(b, a)); }), "a - (b - a)");
+  EXPECT_EQ(expression([](B& k, E a, E b, E, E p) { return k.select(p, a, k.select(p, b, a)); }),
+            "p ? a : p ? b : a");
+  EXPECT_EQ(expression([](B& k, E a, E b, E, E p) { return k.add(k.select(p, a, b), b); }),
+            "(p ? a : b) + b");
+}
+
+TEST(CudaEmitterTest, KeepsTheMeaningOfSignsAndDivisors) {
+  const auto neg = [](B& k, E x) { return k.apply(PointwiseFn::kNeg, {x}); };
+  EXPECT_EQ(expression([&](B& k, E, E, E x, E) { return neg(k, k.mul(x, x)); }), "-(x * x)");
+  EXPECT_EQ(expression([&](B& k, E, E, E x, E) { return k.sub(x, neg(k, x)); }), "x - -x");
+  EXPECT_EQ(expression([](B& k, E a, E, E, E) { return k.add(a, k.integer(-3)); }), "a - 3");
+  EXPECT_EQ(expression([](B& k, E a, E, E, E) { return k.div(a, k.integer(32)); }), "a / 32");
+  EXPECT_EQ(expression([](B& k, E a, E b, E, E) { return k.div(a, b); }), "sinter_div(a, b)");
+  EXPECT_EQ(expression([](B& k, E a, E, E, E) { return k.rem(a, k.integer(-32)); }),
+            "sinter_rem(a, -32)");
+  EXPECT_EQ(expression([](B& k, E, E, E x, E) { return k.div(x, k.real(3.0)); }),
+            "sinter_div(x, 3.0f)");
+}
+
+TEST(CudaEmitterTest, WritesLogicOfBoolsAsLogic) {
+  // & of bools would be an int, and sinter_not of that -2 instead of false.
+  EXPECT_EQ(expression([](B& k, E a, E b, E, E p) {
+              return k.apply(PointwiseFn::kNot, {k.both(p, k.less(a, b))});
+            }),
+            "sinter_not(p && a < b)");
+  EXPECT_EQ(expression([](B& k, E a, E b, E, E) {
+              return k.apply(PointwiseFn::kAnd, {a, b});
+            }),
+            "a & b");
+}
+
+TEST(CudaEmitterTest, WritesLiteralsThatReadBackAlike) {
+  const auto real = [](double value, DType type) {
+    return expression([&](B& k, E, E, E, E) { return k.real(value, type); });
+  };
+  EXPECT_EQ(real(1.0, DType::kF32), "1.0f");
+  EXPECT_EQ(real(0.1, DType::kF32), "0.1f");
+  EXPECT_EQ(real(0.1, DType::kF64), "0.1");
+  EXPECT_EQ(real(1e-6, DType::kF32), "1e-06f");
+  EXPECT_EQ(real(-0.0, DType::kF32), "-0.0f");
+  EXPECT_EQ(real(-std::numeric_limits<double>::infinity(), DType::kF32), "-sinter_inf_f32()");
+  EXPECT_EQ(real(std::numeric_limits<double>::quiet_NaN(), DType::kF64), "sinter_nan_f64()");
+  EXPECT_EQ(real(2.5, DType::kBF16), "to_bf16(2.5f)");
+  const auto integer = [](int64_t value, DType type) {
+    return expression([&](B& k, E, E, E, E) { return k.integer(value, type); });
+  };
+  EXPECT_EQ(integer(std::numeric_limits<int32_t>::min(), DType::kI32), "(-2147483647 - 1)");
+  EXPECT_EQ(integer(std::numeric_limits<int64_t>::min(), DType::kI64),
+            "(-9223372036854775807LL - 1)");
+  EXPECT_EQ(integer(5, DType::kI64), "5LL");
+  EXPECT_EQ(integer(1, DType::kBool), "true");
+}
+
+TEST(CudaEmitterTest, ReadsBuffersThatItWritesThroughTheCoherentPath) {
+  const std::string text = emit_cuda(kernel_of(R"(
+kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
+  param %p0 n : i64
+  buffer %b0 x : f32 global readwrite align 16
+  var %r0 v : f32
+  %r0[0, 0] = load %b0[thread_index] width 1
+  store %b0[thread_index] = %r0[0, 0] width 1 stream
+})"));
+  EXPECT_THAT(text, HasSubstr("(float* __restrict__ x, long long n)"));
+  EXPECT_THAT(text, HasSubstr("v = load_written(x + (int)threadIdx.x);"));
+  EXPECT_THAT(text, HasSubstr("store_global_stream(x + (int)threadIdx.x, v);"));
+}
+
+TEST(CudaEmitterTest, UsesDynamicSharedMemoryBeyondTheStaticLimit) {
+  const auto text = [](int64_t count) {
+    return emit_cuda(kernel_of(fmt::format(R"(
+kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {{
+  param %p0 n : i64
+  buffer %b0 s : bf16 shared readwrite align 16 count {} offset 0
+}})",
+                                           count)));
+  };
+  EXPECT_THAT(text(24 * 1024), HasSubstr("unsigned char shared_memory[49152];"));
+  EXPECT_THAT(text(24 * 1024 + 8), HasSubstr("extern __shared__ __align__(16) unsigned char "
+                                             "shared_memory[];  // 49168 bytes"));
+}
+
+TEST(CudaEmitterTest, EmbedsEveryHeaderThatAKernelCanInclude) {
+  const std::string text = emit_cuda(kernel_of(R"(
+kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
+  param %p0 n : i64
+  buffer %b0 x : f32 global read align 16
+  buffer %b1 s : f32 shared readwrite align 16 count 128 offset 0
+  async_copy %b1[mul(thread_index, 4)] = %b0[mul(thread_index, 4)] width 4
+  async_wait
+  var %r0 v : f32
+  %r0[0, 0] = load %b1[thread_index] width 1
+  %r0 = shuffle_xor max(%r0, inf) mask 1
+})"));
+  EXPECT_THAT(text,
+              HasSubstr("async_copy<16>(s + (int)threadIdx.x * 4, x + (int)threadIdx.x * 4);"));
+  size_t included = 0;
+  for (const EmbeddedHeader& header : embedded_device_headers()) {
+    if (text.find(fmt::format("#include \"{}\"", header.name)) != std::string::npos) ++included;
+  }
+  EXPECT_EQ(included, 4U) << text;
+  EXPECT_THAT(emit_cuda(kernel_of(
+                  "kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) { param %p0 n : i64 }")),
+              Not(HasSubstr("#include")));
+}
+
+TEST(CudaEmitterTest, NoCommentEatsTheNextLine) {
+  const std::string text = emit_cuda(
+      kernel_of("kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) { param %p0 n : i64\n"
+                "// two\\x0alines \\\\\nbarrier }"));
+  EXPECT_THAT(text, HasSubstr("  // two\n  // lines \\.\n  __syncthreads();\n"));
+}
+
+TEST(CudaEmitterTest, RefusesAReductionThatIsNotLowered) {
+  const kir::Kernel kernel = kernel_of(
+      "kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) { param %p0 n : i64\n"
+      "let %r0 x : f32 = 0x1p+0 all_reduce r threads 32 sum(%r0) }");
+  EXPECT_THROW(emit_cuda(kernel), SinterException);
+}
+
+TEST(CudaEmitterTest, DescribesTheLaunch) {
+  const kir::Kernel kernel = kernel_of(R"(
+kernel @k threads 64 min_blocks 3 grid ceil(%p1 / 8) {
+  param %p0 columns : i32
+  param %p1 rows : i64
+  buffer %b0 x : bf16 global read align 8 value %v3
+  buffer %b1 s : f32 shared readwrite align 16 count 20000 offset 0
+  buffer %b2 y : f32 global write align 16 value %v7
+})");
+  const KernelSource source = make_kernel_source(kernel, {1024, 77});
+  const KernelSource expected{
+      .entry = "k",
+      .text = emit_cuda(kernel),
+      .buffers = {{ValueId{3}, DType::kBF16, false, 8}, {ValueId{7}, DType::kF32, true, 16}},
+      .params = {DType::kI32, DType::kI64},
+      .param_values = {1024, 77},
+      .work_param = 1,
+      .work_per_block = 8,
+      .threads = 64,
+      .min_blocks_per_sm = 3,
+      .shared_bytes = 80000,
+      .dynamic_shared = true};
+  EXPECT_EQ(source, expected);
+}
+
+TEST(CudaNamesTest, MakesFreshIdentifiers) {
+  CudaNames names;
+  EXPECT_EQ(names.take("x"), "x");
+  EXPECT_EQ(names.take("x"), "x_2");
+  EXPECT_EQ(names.take("class"), "v_class");
+  EXPECT_EQ(names.take("threadIdx"), "v_threadIdx");
+  EXPECT_EQ(names.take("load_global"), "v_load_global");
+  EXPECT_EQ(names.take("sinter_exp"), "v_sinter_exp");
+  EXPECT_EQ(names.take("__a--b__"), "a_b");
+  EXPECT_EQ(names.take("1st"), "v1st");
+  EXPECT_EQ(names.take("\xc3\xa9"), "v");
+  EXPECT_EQ(names.take(""), "v_2");
+}
+
+}  // namespace
+}  // namespace sinter

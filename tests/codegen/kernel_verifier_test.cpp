@@ -1,0 +1,230 @@
+#include "codegen/kernel_verifier.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "codegen/kernel_parser.h"
+
+namespace sinter {
+namespace {
+
+using testing::HasSubstr;
+
+kir::Kernel kernel_of(std::string_view text) {
+  auto kernel = parse_kernel(text);
+  EXPECT_TRUE(kernel.has_value()) << (kernel ? "" : kernel.error().text());
+  return kernel ? *kernel : kir::Kernel{};
+}
+
+constexpr std::string_view kHead = R"(kernel @k threads 64 min_blocks 1 grid ceil(%p0 / 1) {
+  param %p0 n : i64
+  buffer %b0 x : f32 global read align 16
+  buffer %b1 y : bf16 global write align 16
+  buffer %b2 s : f32 shared readwrite align 16 count 64 offset 0
+)";
+
+std::string all_of(const std::vector<KernelViolation>& violations) {
+  std::string text;
+  for (const KernelViolation& violation : violations) {
+    text += fmt::format("{}: {}\n", violation.where, violation.message);
+  }
+  return text;
+}
+
+TEST(KernelVerifierTest, AcceptsARightKernel) {
+  const kir::Kernel kernel = kernel_of(std::string(kHead) + R"(
+  var %r0 t : f32[2][8]
+  for %r1 g : i32 = 0 to 2 step 1 unroll {
+    for %r2 h : i32 = 0 to 8 step 4 unroll {
+      %r0[%r1, %r2] = load %b0[add(mul(thread_index, 16), %r2)] width 4 stream
+    }
+    store %b1[thread_index] = %r0[sub(1, %r1), 0] width 8
+  }
+  let %r3 sum : f32 = 0x0p+0
+  if lt(cast<i64>(block_index), %p0) {
+    store %b2[thread_index] = %r3[0, 0] width 1
+    barrier
+  }
+  if lt(div(thread_index, 32), 1) {
+    %r3 = shuffle_xor %r3 mask 16
+  }
+})");
+  EXPECT_EQ(all_of(verify_kernel(kernel, KernelStage::kLowered)), "");
+}
+
+struct Planted {
+  std::string_view body;
+  std::string_view message;
+  KernelStage stage = KernelStage::kBuilt;
+};
+
+class KernelVerifierPlantedTest : public testing::TestWithParam<Planted> {};
+
+TEST_P(KernelVerifierPlantedTest, FindsIt) {
+  const kir::Kernel kernel = kernel_of(fmt::format("{}{}\n}}", kHead, GetParam().body));
+  EXPECT_THAT(all_of(verify_kernel(kernel, GetParam().stage)), HasSubstr(GetParam().message));
+}
+
+constexpr KernelStage kLowered = KernelStage::kLowered;
+
+INSTANTIATE_TEST_SUITE_P(
+    Types, KernelVerifierPlantedTest,
+    testing::Values(
+        Planted{"let %r0 a : i32 = 1 let %r1 b : i32 = add(%r0, 1:i64)", "%e3: add of i32 and i64"},
+        Planted{"let %r0 a : bf16 = 0x1p+0:bf16 let %r1 b : bf16 = add(%r0, %r0)", "add of bf16"},
+        Planted{"let %r0 a : i32 = 1 let %r1 b : i32 = exp(%r0)", "exp of i32"},
+        Planted{"let %r0 a : bool = is_nan(1)", "is_nan of i32"},
+        Planted{"let %r0 a : f32 = and(0x1p+0, 0x1p+0)", "and of f32"},
+        Planted{"let %r0 a : i32 = select(1, 2, 3)", "select by i32"},
+        Planted{"let %r0 a : i32 = 3000000000", "3000000000 is no i32"},
+        Planted{"let %r0 a : bool = 2:bool", "2 is no bool"},
+        Planted{"let %r0 a : f32 = 1", "%s0: %r0 (a) is f32, its value i32"},
+        Planted{"var %r0 a : f32 %r0 = 1", "%s1: %r0 (a) is f32, the value i32"},
+        Planted{"var %r0 a : f32[2][2] %r0[0, 0] = 1", "%r0 (a) is f32, the value i32"},
+        Planted{"var %r0 a : f32[2][2] let %r1 b : f32 = %r0", "tile %r0 (a) as a scalar"},
+        Planted{"var %r0 a : f32[2][2] %r0 = 0x1p+0", "%r0 (a) is a tile, not a scalar"},
+        Planted{"if 1 { barrier }", "the condition is i32, not bool"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Scopes, KernelVerifierPlantedTest,
+    testing::Values(
+        Planted{"if lt(%p0, 1:i64) { var %r0 a : f32 } %r0 = 0x1p+0", "used outside of its scope"},
+        Planted{"register %r0 a : f32 let %r1 b : f32 = %r0", "%r0 (a) is used outside"},
+        Planted{"for %r0 i : i32 = 0 to 2 step 1 { } let %r1 b : i32 = %r0", "used outside"},
+        Planted{"var %r0 a : f32 var %r0 a : f32", "%s1: %r0 (a) is declared a second time"},
+        Planted{"for %r0 i : i32 = 0 to 2 step 1 { %r0 = 1 }", "%r0 (i) is the index of a loop"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Loops, KernelVerifierPlantedTest,
+    testing::Values(
+        Planted{"for %r0 i : i32 = 0 to grid_size step 1 unroll { }", "bounds that are not const"},
+        Planted{"for %r0 i : i32 = 0 to 4 step 0 { }", "the step is 0"},
+        Planted{"for %r0 i : i64 = 0 to 4:i64 step 1:i64 { }", "is i32, not i64"},
+        Planted{"for %r0 i : f32 = 0x0p+0 to 0x1p+0 step 0x1p+0 { }", "is no scalar i32 or i64"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Tiles, KernelVerifierPlantedTest,
+    testing::Values(
+        Planted{"var %r0 t : f32[2][4] let %r1 a : f32 = %r0[2, 0]", "spans 2 to 2, but there are"},
+        Planted{"var %r0 t : f32[2][4] let %r1 a : f32 = %r0[0, -1]", "lane of %r0 (t) spans -1"},
+        Planted{"var %r0 t : f32[2][4] let %r1 a : f32 = %r0[thread_index, 0]",
+                "group of %r0 (t) is not constant after unrolling"},
+        Planted{"var %r0 t : f32[2][4] for %r1 i : i32 = 0 to 2 step 1 { %r0[%r1, 0] = 0x0p+0 }",
+                "not constant after unrolling"},
+        Planted{"var %r0 t : f32[2][4] let %r1 a : f32 = %r0[0:i64, 0]", "is i64, not i32"},
+        Planted{"var %r0 t : f32[2][4] for %r1 i : i32 = 0 to 3 step 1 unroll {\n"
+                "%r0[rem(add(%r1, 1), 3), 0] = 0x0p+0 }",
+                "group of %r0 (t) spans 0 to 2, but there are 2"},
+        Planted{"var %r0 t : f32[1][8] %r0[0, 6] = load %b0[0] width 4", "spans 6 to 9"},
+        Planted{"var %r0 t : f32[1][8] %r0[0, 2] = load %b0[0] width 4",
+                "lane of %r0 (t) is not a multiple of the width 4"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Accesses, KernelVerifierPlantedTest,
+    testing::Values(
+        Planted{"var %r0 t : f32[1][3] %r0[0, 0] = load %b0[0] width 3", "width 3 is not a power"},
+        Planted{"var %r0 t : f32[1][8] %r0[0, 0] = load %b0[0] width 8",
+                "an access of 32 bytes; the hardware has 16", kLowered},
+        Planted{"var %r0 t : bf16 %r0[0, 0] = load %b0[0] width 1", "%r0 is bf16, %b0 is f32"},
+        Planted{"var %r0 t : bf16 %r0[0, 0] = load %b1[0] width 1", "%b1 (y) is read"},
+        Planted{"let %r0 t : f32 = 0x0p+0 store %b0[0] = %r0[0, 0] width 1", "%b0 (x) is written"},
+        Planted{"let %r0 t : i32 = 0 store %b1[0] = %r0[0, 0] width 1", "%r0 is i32, %b1 is bf16"},
+        Planted{"let %r0 t : f32 = 0x0p+0 store %b1[0x0p+0] = %r0[0, 0] width 1", "is f32"},
+        Planted{"async_copy %b2[0] = %b0[0] width 8", "an asynchronous copy of 32 bytes"},
+        Planted{"async_copy %b0[0] = %b0[0] width 4", "%b0 (x) is not shared"},
+        Planted{"async_copy %b2[0] = %b2[0] width 4", "%b2 (s) is not global"},
+        Planted{"async_copy %b2[0] = %b1[0] width 4", "copies bf16 to f32"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Exchange, KernelVerifierPlantedTest,
+    testing::Values(
+        Planted{"if lt(thread_index, 3) { barrier }", "barrier where control may differ"},
+        Planted{"for %r0 i : i32 = thread_index to 64 step 1 { barrier }", "within the block"},
+        Planted{"if lt(div(thread_index, 32), 1) { barrier }", "within the block"},
+        Planted{"let %r0 a : i32 = 0 if lt(thread_index, 3) { %r0 = 1 }\n"
+                "if eq(%r0, 1) { barrier }",
+                "%s4: a barrier where control may differ"},
+        Planted{"var %r0 a : f32 %r0[0, 0] = load %b0[thread_index] width 1\n"
+                "if gt(%r0, 0x0p+0) { %r0 = shuffle_xor %r0 mask 1 }",
+                "a shuffle where control may differ within the warp"},
+        Planted{"let %r0 a : f32 = 0x0p+0 if lt(div(thread_index, 32), 1) {\n"
+                "all_reduce r threads 64 sum(%r0) }",
+                "a reduction where control may differ within the block"},
+        Planted{"let %r0 a : f32 = 0x0p+0 all_reduce r threads 48 sum(%r0)", "groups of 48"},
+        Planted{"let %r0 a : f32 = 0x0p+0 all_reduce r threads 128 sum(%r0)", "groups of 128"},
+        Planted{"let %r0 a : f32 = 0x0p+0 all_reduce r threads 64 sum(%r0)", "is not lowered",
+                kLowered},
+        Planted{"let %r0 a : f32 = 0x0p+0 all_reduce r threads 64 welford(%r0)",
+                "welford of 1 variables, not 3"},
+        Planted{"let %r0 a : f32 = 0x0p+0 all_reduce r threads 64 any(%r0)", "any of f32"},
+        Planted{"let %r0 a : i32 = 0 all_reduce r threads 64 logsumexp(%r0, %r0)", "logsumexp of"},
+        Planted{"let %r0 a : f32 = 0x0p+0 all_reduce r threads 64 argmax(%r0, %r0)",
+                "component 1 of argmax is f32, not i64"},
+        Planted{"let %r0 a : f32 = 0x0p+0 %r0 = shuffle_xor %r0 mask 32", "mask 32 is not from"},
+        Planted{"let %r0 a : bool = true %r0 = shuffle_xor %r0 mask 1", "shuffles bool"}));
+
+// Mistakes that the text cannot express, or that concern what stands before the statements.
+
+TEST(KernelVerifierTest, FindsBadLaunchShapes) {
+  kir::Kernel kernel = kernel_of(std::string(kHead) + "}");
+  kernel.threads = 48;
+  kernel.min_blocks_per_sm = 0;
+  kernel.grid = {.work = kir::ParamId{7}, .per_block = 0};
+  EXPECT_EQ(all_of(verify_kernel(kernel, KernelStage::kBuilt)),
+            "kernel: 48 threads; a block has a multiple of 32, from 32 to 1024\n"
+            "kernel: 0 blocks per multiprocessor\n"
+            "kernel: the grid counts %p7, which does not exist\n"
+            "kernel: 0 per block\n");
+}
+
+TEST(KernelVerifierTest, FindsSharedBuffersThatOverlap) {
+  const kir::Kernel kernel = kernel_of(std::string(kHead) + R"(
+  buffer %b3 t : f32 shared readwrite align 16 count 4 offset 240
+  buffer %b4 u : f32 shared readwrite align 16 count 4 offset 260
+  buffer %b5 v : f32 shared read align 16 count 0
+})");
+  EXPECT_EQ(all_of(verify_kernel(kernel, KernelStage::kLowered)),
+            "%b5: shared v has 0 elements\n"
+            "%b5: shared v is not both read and written\n"
+            "%b4: shared u is at offset 260\n"
+            "%b5: shared v is at offset -1\n"
+            "%b3: shared t at 240 overlaps s, which ends at 256\n");
+}
+
+TEST(KernelVerifierTest, FindsMisalignedBuffers) {
+  const kir::Kernel kernel = kernel_of(std::string(kHead) + R"(
+  buffer %b3 z : f32 global read align 8
+  var %r0 t : f32[1][4]
+  %r0[0, 0] = load %b3[0] width 4
+})");
+  EXPECT_THAT(all_of(verify_kernel(kernel, KernelStage::kBuilt)),
+              HasSubstr("an access of 16 bytes to %b3 (z), which is aligned to 8"));
+}
+
+TEST(KernelVerifierTest, FindsIdsOutOfRange) {
+  kir::Kernel kernel = kernel_of(std::string(kHead) + "barrier barrier}");
+  kernel.stmts[kir::StmtId{0}].kind = kir::Assign{kir::VarId{5}, kir::ExprId{9}};
+  kernel.body.push_back(kir::StmtId{1});
+  kernel.body.push_back(kir::StmtId{8});
+  kernel.exprs.push_back({.type = DType::kI32, .kind = kir::CastExpr{kir::ExprId{0}}});
+  kernel.exprs.push_back({.type = DType::kI32, .kind = kir::VarRef{kir::VarId{4}}});
+  EXPECT_EQ(all_of(verify_kernel(kernel, KernelStage::kBuilt)),
+            "%e0: operand %e0 is not below its user\n"
+            "%e1: %r4 does not exist\n"
+            "%s0: %e9 does not exist\n"
+            "%s0: %r5 does not exist\n"
+            "%s1: stands in two places\n"
+            "%s8: does not exist\n");
+}
+
+TEST(KernelVerifierTest, FindsConstantsThatTheTypeCannotHold) {
+  kir::Kernel kernel = kernel_of(std::string(kHead) + "}");
+  kernel.exprs.push_back({.type = DType::kF32, .kind = kir::FloatConstant{0.1}});
+  kernel.exprs.push_back({.type = DType::kI32, .kind = kir::FloatConstant{1.0}});
+  EXPECT_EQ(all_of(verify_kernel(kernel, KernelStage::kBuilt)),
+            "%e0: 0.1 is rounded to no f32\n"
+            "%e1: 1 is no i32\n");
+}
+
+}  // namespace
+}  // namespace sinter

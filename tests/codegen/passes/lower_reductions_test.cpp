@@ -1,0 +1,161 @@
+#include "codegen/passes/lower_reductions.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "codegen/combine.h"
+#include "codegen/kernel_passes.h"
+#include "codegen/kernel_printer.h"
+#include "tests/runtime/interpreter/kernel_run.h"
+
+namespace sinter {
+namespace {
+
+using kir::Combiner;
+using kir::ExprId;
+using kir::VarId;
+using testing::HasSubstr;
+using testing::Not;
+
+int count_of(std::string_view text, std::string_view word) {
+  int count = 0;
+  for (size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+struct Shape {
+  int64_t block = 32, group = 32;
+};
+
+class LowerReductionsTest : public testing::TestWithParam<Shape> {};
+
+/// Every thread brings one value; after the reduction it writes what it holds.
+TEST_P(LowerReductionsTest, EveryThreadHoldsTheResultOfItsGroup) {
+  const auto [block, group] = GetParam();
+  KernelRun run(block);
+  std::vector<float> x(static_cast<size_t>(2 * block));
+  std::mt19937 random(7);
+  // Small whole numbers: sums are exact in any order.
+  for (float& value : x) value = static_cast<float>(std::uniform_int_distribution(-40, 40)(random));
+  const kir::BufferId in = run.global("x", DType::kF32, x);
+  const kir::BufferId sums = run.output("sums", DType::kF32, 2 * block);
+  const kir::BufferId indices = run.output("indices", DType::kI64, 2 * block);
+  const kir::BufferId flags = run.output("flags", DType::kBool, 2 * block);
+  const VarId value = run.loaded("value", in, run.thread_of_launch());
+  const VarId sum = run.b.declare("sum", run.b.ref(value));
+  const VarId index = run.b.declare("index", run.thread_of_launch());
+  const VarId any =
+      run.b.declare("any", run.b.apply(PointwiseFn::kGt, {run.b.ref(value), run.b.real(39.0)}));
+  run.b.append(kir::AllReduce{.parts = {{Combiner::kSum, {sum}},
+                                        {Combiner::kArgMax, {value, index}},
+                                        {Combiner::kAny, {any}}},
+                              .threads = group,
+                              .name = "stats"});
+  run.store(sums, run.thread_of_launch(), sum);
+  run.store(indices, run.thread_of_launch(), index);
+  run.store(flags, run.thread_of_launch(), any);
+  run.kernel = run_kernel_passes(run.kernel, {.verify = true});
+  EXPECT_EQ(count_of(print(run.kernel), "barrier"), group > 32 ? 1 : 0) << print(run.kernel);
+  run.run_clean(2);
+
+  for (int64_t first = 0; first < 2 * block; first += group) {
+    float expected = 0.0F;
+    int64_t best = first;
+    for (int64_t i = first; i < first + group; ++i) {
+      expected += x[static_cast<size_t>(i)];
+      if (x[static_cast<size_t>(i)] > x[static_cast<size_t>(best)]) best = i;
+    }
+    for (int64_t i = first; i < first + group; ++i) {
+      const auto at = static_cast<size_t>(i);
+      EXPECT_EQ(run.contents<float>(1)[at], expected) << i;
+      EXPECT_EQ(run.contents<int64_t>(2)[at], best) << i;
+      EXPECT_EQ(run.contents<uint8_t>(3)[at], x[static_cast<size_t>(best)] > 39.0F ? 1 : 0) << i;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, LowerReductionsTest,
+                         testing::Values(Shape{32, 1}, Shape{32, 2}, Shape{64, 8}, Shape{64, 32},
+                                         Shape{64, 64}, Shape{128, 64}, Shape{96, 32},
+                                         Shape{1024, 1024}, Shape{512, 128}));
+
+/// Threads of a group may not differ in the last bit, or control that depends on the result could
+/// part them.
+TEST(LowerReductionsTest, WelfordGivesAllThreadsTheSameBits) {
+  KernelRun run(128);
+  std::vector<float> x(128);
+  std::mt19937 random(11);
+  for (float& value : x) value = std::normal_distribution<float>(100.0F, 3.0F)(random);
+  const kir::BufferId in = run.global("x", DType::kF32, x);
+  const kir::BufferId out = run.output("m2", DType::kF32, 128);
+  const VarId count = run.b.declare("count", run.b.real(1.0));
+  const VarId mean = run.loaded("mean", in, run.thread());
+  const VarId m2 = run.b.declare("m2", run.b.real(0.0));
+  run.b.append(kir::AllReduce{
+      .parts = {{Combiner::kWelford, {count, mean, m2}}}, .threads = 128, .name = "stats"});
+  run.store(out, run.thread(), m2);
+  run.kernel = run_kernel_passes(run.kernel, {.verify = true});
+  run.run_clean(1);
+  const std::vector<float> result = run.contents<float>(1);
+  EXPECT_THAT(result, testing::Each(result[0]));
+  double exact_mean = 0.0;
+  for (const float value : x) exact_mean += value / 128.0;
+  double exact = 0.0;
+  for (const float value : x) exact += (value - exact_mean) * (value - exact_mean);
+  // Chan, Golub, LeVeque 1983, table 1: the pairwise algorithm's relative error is below
+  // u * log2(n) * kappa, with condition number kappa = sqrt(1 + mean^2 / variance).
+  const double kappa = std::sqrt(1.0 + exact_mean * exact_mean * 128.0 / exact);
+  EXPECT_NEAR(result[0], exact, exact * 0x1p-24 * 7.0 * kappa);
+}
+
+/// In a loop with no other barrier, a fast warp starts the next reduction while a slow one still
+/// reads: the interpreter's race check finds it if both use the same scratch.
+TEST(LowerReductionsTest, LoopsDoNotRaceOnScratch) {
+  for (const bool other_barrier : {false, true}) {
+    KernelRun run(128);
+    const kir::BufferId out = run.output("sums", DType::kI32, 128);
+    const VarId total = run.b.declare("total", run.b.integer(0));
+    run.b.loop("i", run.b.integer(0), run.b.cast(run.b.param(run.n), DType::kI32), run.b.integer(1),
+               false, [&](ExprId i) {
+                 const VarId sum = run.b.declare("sum", run.b.add(run.thread(), i));
+                 run.b.append(kir::AllReduce{
+                     .parts = {{Combiner::kSum, {sum}}}, .threads = 64, .name = "row"});
+                 if (other_barrier) run.barrier();
+                 run.b.assign(total, run.b.add(run.b.ref(total), run.b.ref(sum)));
+               });
+    run.store(out, run.thread(), total);
+    // One block does all the work.
+    run.kernel.grid.per_block = 1000;
+    run.kernel = run_kernel_passes(run.kernel, {.verify = true});
+    if (other_barrier) {
+      EXPECT_THAT(print(run.kernel), Not(HasSubstr("row_half")));
+    } else {
+      EXPECT_THAT(print(run.kernel), HasSubstr("row_half"));
+    }
+    for (uint64_t seed = 0; seed < 8; ++seed) run.run_clean(5, {.seed = seed});
+    for (int32_t thread = 0; thread < 128; ++thread) {
+      // Sum over i < 5 of (sum over the group of thread + i).
+      const int32_t group_sum = thread < 64 ? 63 * 64 / 2 : 63 * 64 / 2 + 64 * 64;
+      EXPECT_EQ(run.contents<int32_t>(0)[static_cast<size_t>(thread)], 5 * group_sum + 64 * 10);
+    }
+  }
+}
+
+TEST(LowerReductionsTest, AllPartsShareOneBarrier) {
+  KernelRun run(256);
+  const VarId a = run.b.declare("a", run.b.real(1.0));
+  const VarId b = run.b.declare("b", run.b.real(2.0));
+  run.b.append(kir::AllReduce{
+      .parts = {{Combiner::kSum, {a}}, {Combiner::kMax, {b}}}, .threads = 256, .name = "both"});
+  const kir::Kernel lowered = lower_reductions(run.kernel);
+  EXPECT_EQ(count_of(print(lowered), "barrier"), 1);
+  EXPECT_EQ(lowered.buffers.size(), 2U);
+}
+
+}  // namespace
+}  // namespace sinter
