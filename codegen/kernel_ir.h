@@ -144,7 +144,7 @@ using Block = std::vector<StmtId>;
 /// How a global access should treat the caches.
 enum class CacheHint : uint8_t {
   kDefault,  ///< Loads may be kept in L1 and L2. Right for weights, which every block reads again.
-  kStream,   ///< Touched once: loads skip L1 and leave L2 first; stores leave L2 first. Right for
+  kStream,   ///< Touched once: loads do not enter L1; stores leave L2 first. Right for
              ///< rows.
 };
 std::string_view text_of(CacheHint hint);
