@@ -118,8 +118,8 @@ ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedul
 }
 
 WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedule,
-                               const ResourceEstimate& estimate, const DeviceLimits& limits) {
-  const CostConstants constants;
+                               const ResourceEstimate& estimate, const DeviceLimits& limits,
+                               const CostConstants& constants) {
   const StageList list = distribute(facts, schedule.persistent);
   const auto rows = static_cast<double>(facts.space.rows);
   const auto columns = static_cast<double>(facts.space.columns);
@@ -135,6 +135,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   const double footprint = rows_in_flight * columns * static_cast<double>(facts.widest_tile_bytes);
   const double l2_share = static_cast<double>(limits.l2_bytes) / 2.0;
   const double missing = footprint <= l2_share ? 0.0 : 1.0 - l2_share / footprint;
+  work.l2_bytes = work.bytes_read + work.bytes_written + again;
   work.bytes_read += again * missing;
 
   // Threads whose lanes lie past the row still issue.

@@ -17,7 +17,8 @@ ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedul
 
 /// Work of a row schedule, for the cost model.
 WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedule,
-                               const ResourceEstimate& estimate, const DeviceLimits& limits);
+                               const ResourceEstimate& estimate, const DeviceLimits& limits,
+                               const CostConstants& constants = {});
 
 /// Time of a row schedule with these resources.
 Prediction predict_rows(const SegmentFacts& facts, const Schedule& schedule,

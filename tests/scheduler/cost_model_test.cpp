@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
-#include "scheduler/family.h"
+#include "scheduler/row_estimate.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
 
@@ -140,6 +140,35 @@ TEST(CostModelTest, LaunchAndIssueEfficiencyMatter) {
   CostConstants efficient;
   efficient.issue_efficiency = 1.0;
   EXPECT_LT(predict(work, full_device(h200), h200, efficient).total_us, base);
+}
+
+/// Constants that the work of rows reads: each one raised makes some schedule dearer. The rows fit
+/// half of L2, so that they are read again from there.
+TEST(CostModelTest, EveryConstantOfRowsMatters) {
+  const DeviceLimits h200 = *find_device("H200");
+  const SegmentFacts facts =
+      facts_of(find_canned_fusion("rms_norm")->build(), {{"rows", 1024}, {"cols", 4096}});
+  const auto cost = [&](int64_t threads, const CostConstants& constants) {
+    const Schedule schedule{.family = "looped",
+                            .threads_per_row = threads,
+                            .rows_per_block = 128 / threads,
+                            .vector_width = 8};
+    const ResourceEstimate estimate = estimate_row_resources(facts, schedule, h200);
+    const WorkEstimate work = estimate_row_work(facts, schedule, estimate, h200, constants);
+    return work.block_latency_ns + work.issue_slots;
+  };
+  const auto dearer = [&](double CostConstants::*member, int64_t threads) {
+    CostConstants constants;
+    constants.*member *= 2.0;
+    return cost(threads, constants) > cost(threads, {});
+  };
+  for (const int64_t threads : {32, 128}) {
+    EXPECT_TRUE(dearer(&CostConstants::block_start_ns, threads));
+    EXPECT_TRUE(dearer(&CostConstants::cache_latency_ns, threads));
+    EXPECT_TRUE(dearer(&CostConstants::instructions_per_access, threads));
+    EXPECT_EQ(dearer(&CostConstants::warp_exchange_ns, threads), threads == 32);
+    EXPECT_EQ(dearer(&CostConstants::block_exchange_ns, threads), threads == 128);
+  }
 }
 
 }  // namespace
