@@ -194,7 +194,9 @@ class CudaEmitter {
     const std::string advance = step != nullptr && step->value == 1
                                     ? "++" + index
                                     : fmt::format("{} += {}", index, text(stmt.step));
-    if (stmt.unroll) line("#pragma unroll");
+    // A loop the schedule did not unroll stays one: unrolling it again would take registers the
+    // schedule has not counted.
+    line(stmt.unroll ? "#pragma unroll" : "#pragma unroll 1");
     line(fmt::format("for ({} {} = {}; {} < {}; {}) {{", cuda_type(kernel_.vars[stmt.index].type),
                      index, text(stmt.begin), index, expression(stmt.end, Precedence::kAdditive),
                      advance));

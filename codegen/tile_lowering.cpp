@@ -8,18 +8,22 @@ namespace sinter {
 using kir::ExprId;
 using kir::VarId;
 
-TileLowering::TileLowering(const SegmentFacts& facts, const Schedule& schedule, kir::KernelBuilder& builder)
+TileLowering::TileLowering(const SegmentFacts& facts, const Schedule& schedule,
+                           kir::KernelBuilder& builder)
     : facts_(facts), schedule_(schedule), builder_(builder) {
   // Column indices run past the row by less than one block's reach.
-  const int64_t reach = schedule.threads_per_block() * schedule.vector_width * std::max<int64_t>(schedule.unroll, 1);
-  if (facts.space.columns > std::numeric_limits<int32_t>::max() - 2 * reach) column_type_ = DType::kI64;
+  const int64_t reach =
+      schedule.threads_per_block() * schedule.vector_width * std::max<int64_t>(schedule.unroll, 1);
+  if (facts.space.columns > std::numeric_limits<int32_t>::max() - 2 * reach)
+    column_type_ = DType::kI64;
   column_count_ = builder_.integer(facts.space.columns, column_type_);
 }
 
 // ---- Set-up
 
 void TileLowering::declare_buffers() {
-  const auto declare = [&](ValueId tensor, kir::Access access, int64_t alignment, std::string name) {
+  const auto declare = [&](ValueId tensor, kir::Access access, int64_t alignment,
+                           std::string name) {
     buffers_[tensor] = builder_.add_buffer({.name = std::move(name),
                                             .type = facts_.fusion.values[tensor].type,
                                             .space = kir::Space::kGlobal,
@@ -28,8 +32,11 @@ void TileLowering::declare_buffers() {
                                             .value = tensor});
   };
   for (const ValueId input : facts_.fusion.inputs) {
-    const bool read = std::ranges::any_of(facts_.space.inputs, [&](const TensorAccess& a) { return a.tensor == input; });
-    if (read) declare(input, kir::Access::kRead, facts_.fusion.def_as<InputOp>(input)->alignment, name_of_value(input));
+    const bool read = std::ranges::any_of(facts_.space.inputs,
+                                          [&](const TensorAccess& a) { return a.tensor == input; });
+    if (read)
+      declare(input, kir::Access::kRead, facts_.fusion.def_as<InputOp>(input)->alignment,
+              name_of_value(input));
   }
   constexpr int64_t kOutputAlignment = 16;
   for (const ValueId output : facts_.fusion.outputs) {
@@ -43,12 +50,15 @@ void TileLowering::set_row(ExprId row) {
   row_offsets_.clear();
   const auto& space = facts_.space;
   if (!row.valid()) return;
-  // Dimension k's coordinate is (row / product of inner sizes) mod its size; the outermost needs no modulus.
+  // Dimension k's coordinate is (row / product of inner sizes) mod its size; the outermost needs no
+  // modulus.
   int64_t inner = 1;
   std::vector<ExprId> coordinates(space.row_dimensions);
   for (size_t i = space.row_dimensions; i-- > 0;) {
     ExprId coordinate = builder_.div(row, builder_.integer(inner, DType::kI64));
-    if (i != 0) coordinate = builder_.rem(coordinate, builder_.integer(space.dimensions[i].size, DType::kI64));
+    if (i != 0)
+      coordinate =
+          builder_.rem(coordinate, builder_.integer(space.dimensions[i].size, DType::kI64));
     coordinates[i] = space.row_dimensions == 1
                          ? row
                          : builder_.ref(builder_.declare(fmt::format("row{}", i), coordinate));
@@ -65,7 +75,8 @@ std::string TileLowering::name_of_value(ValueId value) const {
 /// Writes what the next statement computes, in terms of the graph.
 void TileLowering::describe(ValueId value) {
   const Op& op = facts_.fusion.def_of(value);
-  builder_.comment(fmt::format("{} = {} {}", value, text_of(op.kind), fmt::join(op.operands, ", ")));
+  builder_.comment(
+      fmt::format("{} = {} {}", value, text_of(op.kind), fmt::join(op.operands, ", ")));
 }
 
 // ---- Addresses
@@ -96,7 +107,9 @@ ExprId TileLowering::row_offset(const TensorAccess& access) {
   ExprId offset = builder_.integer(access.offset, DType::kI64);
   for (size_t i = 0; i < row_coordinates_.size(); ++i) {
     if (access.strides[i] == 0) continue;
-    offset = builder_.add(builder_.mul(row_coordinates_[i], builder_.integer(access.strides[i], DType::kI64)), offset);
+    offset = builder_.add(
+        builder_.mul(row_coordinates_[i], builder_.integer(access.strides[i], DType::kI64)),
+        offset);
   }
   return row_offsets_[key] = offset;
 }
@@ -123,7 +136,8 @@ ExprId TileLowering::address(const TensorAccess& access, ExprId column) {
     return index;
   }
   const std::vector<ExprId> coordinates = column_coordinates(column);
-  for (size_t i = 0; i < coordinates.size(); ++i) add_term(coordinates[i], access.strides[first + i]);
+  for (size_t i = 0; i < coordinates.size(); ++i)
+    add_term(coordinates[i], access.strides[first + i]);
   return index;
 }
 
@@ -132,7 +146,8 @@ ExprId TileLowering::weighted_coordinate(const std::vector<int64_t>& weights, Ex
   const size_t first = facts_.space.row_dimensions;
   for (size_t i = 0; i < row_coordinates_.size(); ++i) {
     if (weights[i] == 0) continue;
-    sum = builder_.add(sum, builder_.mul(row_coordinates_[i], builder_.integer(weights[i], DType::kI64)));
+    sum = builder_.add(
+        sum, builder_.mul(row_coordinates_[i], builder_.integer(weights[i], DType::kI64)));
   }
   if (!column.valid()) return sum;
   const std::vector<ExprId> coordinates = column_coordinates(column);
@@ -158,7 +173,8 @@ ExprId TileLowering::constant(ValueId value) {
   return builder_.cast(builder_.integer(literal.integer, compute), type);
 }
 
-ExprId TileLowering::compute(ValueId value, const std::function<ExprId(ValueId)>& operand, ExprId column) {
+ExprId TileLowering::compute(ValueId value, const std::function<ExprId(ValueId)>& operand,
+                             ExprId column) {
   const Op& op = facts_.fusion.def_of(value);
   const DType type = facts_.fusion.values[value].type;
   if (const auto* pointwise = std::get_if<PointwiseOp>(&op.kind)) {
@@ -192,14 +208,17 @@ ExprId TileLowering::row_value(ValueId value) {
   ExprId result;
   if (const TensorAccess* access = facts_.space.find_input(value)) {
     const ExprId index = address(*access, ExprId{});
-    const VarId var = builder_.declare_scalar(name_of_value(access->tensor), facts_.fusion.values[value].type);
+    const VarId var =
+        builder_.declare_scalar(name_of_value(access->tensor), facts_.fusion.values[value].type);
     const ExprId zero = builder_.integer(0);
-    builder_.append(kir::Load{var, zero, zero, 1, buffer_of(access->tensor), index, kir::CacheHint::kDefault});
+    builder_.append(
+        kir::Load{var, zero, zero, 1, buffer_of(access->tensor), index, kir::CacheHint::kDefault});
     result = builder_.ref(var);
   } else if (std::holds_alternative<TakeOp>(op.kind)) {
     result = take(value);
   } else {
-    const ExprId expr = compute(value, [&](ValueId id) { return row_value(id); }, ExprId{});
+    const ExprId expr = compute(
+        value, [&](ValueId id) { return row_value(id); }, ExprId{});
     if (is_transparent(op.kind)) {
       result = expr;
     } else {
@@ -226,14 +245,16 @@ ExprId TileLowering::take(ValueId value) {
   const ExprId zero = is_float(type) ? builder_.cast(builder_.real(0.0, compute_type(type)), type)
                                      : builder_.cast(builder_.integer(0, compute_type(type)), type);
   if (is_storage_only(type) || type == DType::kI8 || type == DType::kU8) {
-    // Storage types cannot be selected between; the load itself left zero where the index is outside.
+    // Storage types cannot be selected between; the load itself left zero where the index is
+    // outside.
     return picked;
   }
   return builder_.ref(
       builder_.declare(name_of_value(value), builder_.select(builder_.ref(inside), picked, zero)));
 }
 
-ExprId TileLowering::gathered(ValueId value, ExprId column, ExprId inside, std::map<ValueId, ExprId>& memo) {
+ExprId TileLowering::gathered(ValueId value, ExprId column, ExprId inside,
+                              std::map<ValueId, ExprId>& memo) {
   if (!facts_.is_tile(value)) return row_value(value);
   if (const auto found = memo.find(value); found != memo.end()) return found->second;
   ExprId result;
@@ -245,16 +266,19 @@ ExprId TileLowering::gathered(ValueId value, ExprId column, ExprId inside, std::
     builder_.when(
         inside,
         [&] {
-          builder_.append(kir::Load{var, zero, zero, 1, buffer_of(access->tensor), index, kir::CacheHint::kDefault});
+          builder_.append(kir::Load{var, zero, zero, 1, buffer_of(access->tensor), index,
+                                    kir::CacheHint::kDefault});
         },
         [&] {
           const DType compute = compute_type(type);
-          const ExprId nothing = is_float(type) ? builder_.real(0.0, compute) : builder_.integer(0, compute);
+          const ExprId nothing =
+              is_float(type) ? builder_.real(0.0, compute) : builder_.integer(0, compute);
           builder_.assign(var, builder_.cast(nothing, type));
         });
     result = builder_.ref(var);
   } else {
-    const ExprId expr = compute(value, [&](ValueId id) { return gathered(id, column, inside, memo); }, column);
+    const ExprId expr = compute(
+        value, [&](ValueId id) { return gathered(id, column, inside, memo); }, column);
     result = is_transparent(facts_.fusion.def_of(value).kind)
                  ? expr
                  : builder_.ref(builder_.declare(name_of_value(value) + "_picked", expr));
@@ -267,8 +291,8 @@ void TileLowering::store_row_output(size_t index) {
   const ValueId source = stored_value(index);
   const VarId var = builder_.declare(name_of_value(output) + "_stored", row_value(source));
   const ExprId zero = builder_.integer(0);
-  builder_.append(kir::Store{buffer_of(output), address(facts_.space.outputs[index], ExprId{}), 1, var, zero, zero,
-                             kir::CacheHint::kDefault});
+  builder_.append(kir::Store{buffer_of(output), address(facts_.space.outputs[index], ExprId{}), 1,
+                             var, zero, zero, kir::CacheHint::kDefault});
 }
 
 // ---- Tiles
@@ -278,10 +302,13 @@ VarId TileLowering::declare_tile(ValueId value, int64_t groups) {
   if (const TensorAccess* access = facts_.space.find_input(value)) {
     if (access_kind(facts_, *access, schedule_) == AccessKind::kUniform) lanes = 1;
   }
-  return builder_.declare_tile(name_of_value(value), facts_.fusion.values[value].type, groups, lanes);
+  return builder_.declare_tile(name_of_value(value), facts_.fusion.values[value].type, groups,
+                               lanes);
 }
 
-void TileLowering::bind_tile(ValueId value, VarId tile, bool resident) { tiles_[value] = {tile, resident}; }
+void TileLowering::bind_tile(ValueId value, VarId tile, bool resident) {
+  tiles_[value] = {tile, resident};
+}
 
 ExprId TileLowering::lane_is_inside(const TilePosition& position, ExprId lane) {
   const ExprId column = builder_.add(position.first_column, builder_.cast(lane, column_type_));
@@ -292,8 +319,9 @@ ExprId TileLowering::lane_is_inside(const TilePosition& position, ExprId lane) {
 ExprId TileLowering::vector_is_inside(const TilePosition& position) {
   if (position.guard == Guard::kVector) return builder_.less(position.first_column, column_count_);
   const ExprId end = builder_.add(position.first_column, builder_.integer(width(), column_type_));
-  return builder_.both(builder_.less_equal(builder_.integer(0, column_type_), position.first_column),
-                       builder_.less_equal(end, column_count_));
+  return builder_.both(
+      builder_.less_equal(builder_.integer(0, column_type_), position.first_column),
+      builder_.less_equal(end, column_count_));
 }
 
 void TileLowering::load(ValueId value, const TilePosition& position) {
@@ -323,18 +351,26 @@ void TileLowering::load(ValueId value, const TilePosition& position) {
     builder_.unrolled("v", width(), [&](ExprId lane) {
       builder_.when(
           lane_is_inside(position, lane),
-          [&] { load_at(lane, 1, builder_.add(position.first_column, builder_.cast(lane, column_type_))); },
+          [&] {
+            load_at(lane, 1,
+                    builder_.add(position.first_column, builder_.cast(lane, column_type_)));
+          },
           [&] {
             const DType compute = compute_type(type);
-            const ExprId nothing = is_float(type) ? builder_.real(0.0, compute) : builder_.integer(0, compute);
+            const ExprId nothing =
+                is_float(type) ? builder_.real(0.0, compute) : builder_.integer(0, compute);
             builder_.set(tile.var, group, lane, builder_.cast(nothing, type));
           });
     });
   };
 
   switch (position.guard) {
-    case Guard::kNone: load_whole(); return;
-    case Guard::kVector: builder_.when(vector_is_inside(position), load_whole); return;
+    case Guard::kNone:
+      load_whole();
+      return;
+    case Guard::kVector:
+      builder_.when(vector_is_inside(position), load_whole);
+      return;
     case Guard::kElement:
       if (kind == AccessKind::kElement) {
         load_lanes();
@@ -353,17 +389,20 @@ void TileLowering::begin_element(const TilePosition& position, ExprId lane) {
 
 ExprId TileLowering::element_value(ValueId value) {
   if (!facts_.is_tile(value)) return row_value(value);
-  if (const auto found = element_values_.find(value); found != element_values_.end()) return found->second;
+  if (const auto found = element_values_.find(value); found != element_values_.end())
+    return found->second;
   ExprId result;
   if (const auto tile = tiles_.find(value); tile != tiles_.end()) {
     const bool uniform = builder_.kernel().vars[tile->second.var].lanes == 1;
-    result = builder_.element(tile->second.var, tile->second.resident ? position_.batch : position_.group,
+    result = builder_.element(tile->second.var,
+                              tile->second.resident ? position_.batch : position_.group,
                               uniform ? builder_.integer(0) : lane_);
   } else {
     SINTER_CHECK(!facts_.is_read(value), "{} was not loaded", value);
     const ExprId column = builder_.add(position_.first_column, builder_.cast(lane_, column_type_));
     const Op& op = facts_.fusion.def_of(value);
-    const ExprId expr = compute(value, [&](ValueId id) { return element_value(id); }, column);
+    const ExprId expr = compute(
+        value, [&](ValueId id) { return element_value(id); }, column);
     if (is_transparent(op.kind)) {
       result = expr;
     } else {
@@ -376,12 +415,14 @@ ExprId TileLowering::element_value(ValueId value) {
 
 // ---- Outputs
 
-/// An output that is a rounding cast is stored from the value before the cast: the store rounds, two elements at a time.
+/// An output that is a rounding cast is stored from the value before the cast: the store rounds,
+/// two elements at a time.
 ValueId TileLowering::stored_value(size_t index) const {
   const ValueId output = facts_.fusion.outputs[index];
   const Value& value = facts_.fusion.values[output];
   const Op& op = facts_.fusion.def_of(output);
-  if (!facts_.is_read(output) && std::holds_alternative<CastOp>(op.kind) && compute_type(value.type) != value.type &&
+  if (!facts_.is_read(output) && std::holds_alternative<CastOp>(op.kind) &&
+      compute_type(value.type) != value.type &&
       facts_.fusion.values[op.operands[0]].type == compute_type(value.type)) {
     return op.operands[0];
   }
@@ -390,8 +431,8 @@ ValueId TileLowering::stored_value(size_t index) const {
 
 VarId TileLowering::declare_output_tile(size_t index) {
   const ValueId output = facts_.fusion.outputs[index];
-  return builder_.declare_tile(name_of_value(output) + "_tile", facts_.fusion.values[stored_value(index)].type, 1,
-                               width());
+  return builder_.declare_tile(name_of_value(output) + "_tile",
+                               facts_.fusion.values[stored_value(index)].type, 1, width());
 }
 
 ExprId TileLowering::output_element(size_t index) { return element_value(stored_value(index)); }
@@ -403,7 +444,8 @@ void TileLowering::store(size_t index, VarId tile, const TilePosition& position)
   const ExprId zero = builder_.integer(0);
 
   const auto store_at = [&](ExprId lane, int64_t count, ExprId column) {
-    builder_.append(kir::Store{buffer, address(access, column), count, tile, zero, lane, kir::CacheHint::kStream});
+    builder_.append(kir::Store{buffer, address(access, column), count, tile, zero, lane,
+                               kir::CacheHint::kStream});
   };
   const auto store_lane = [&](ExprId lane) {
     store_at(lane, 1, builder_.add(position.first_column, builder_.cast(lane, column_type_)));
@@ -421,8 +463,12 @@ void TileLowering::store(size_t index, VarId tile, const TilePosition& position)
     });
   };
   switch (position.guard) {
-    case Guard::kNone: store_whole(); return;
-    case Guard::kVector: builder_.when(vector_is_inside(position), store_whole); return;
+    case Guard::kNone:
+      store_whole();
+      return;
+    case Guard::kVector:
+      builder_.when(vector_is_inside(position), store_whole);
+      return;
     case Guard::kElement:
       if (kind == AccessKind::kVector) {
         builder_.when(vector_is_inside(position), store_whole, store_lanes);

@@ -12,20 +12,22 @@ namespace sinter {
 
 /// Where a thread stands in a row while its elements are evaluated.
 struct TilePosition {
-  kir::ExprId group;          ///< Group of the register tiles that hold this batch's loads.
-  kir::ExprId batch;          ///< Batch of the row: group of the resident tiles.
-  kir::ExprId first_column;   ///< Column of lane 0, in the column index type.
+  kir::ExprId group;         ///< Group of the register tiles that hold this batch's loads.
+  kir::ExprId batch;         ///< Batch of the row: group of the resident tiles.
+  kir::ExprId first_column;  ///< Column of lane 0, in the column index type.
   Guard guard = Guard::kNone;
 };
 
-/// Turns graph values into kernel IR, element by element: what the row and pointwise lowerings have in common. It owns the maps from
-/// graph values to registers and buffers; the callers own loops, stages and barriers.
+/// Turns graph values into kernel IR, element by element: what the row and pointwise lowerings have
+/// in common. It owns the maps from graph values to registers and buffers; the callers own loops,
+/// stages and barriers.
 class TileLowering {
  public:
   TileLowering(const SegmentFacts& facts, const Schedule& schedule, kir::KernelBuilder& builder);
 
   // ---- Set-up
-  /// Declares a buffer for every tensor read or written; reads first, in the order of the fusion's inputs.
+  /// Declares a buffer for every tensor read or written; reads first, in the order of the fusion's
+  /// inputs.
   void declare_buffers();
   /// Coordinates of the row, from its number (i64). An invalid expression: there are no rows.
   void set_row(kir::ExprId row);
@@ -43,9 +45,11 @@ class TileLowering {
   void store_row_output(size_t index);
 
   // ---- Values along the row
-  /// Declares registers for `groups` vectors of a value; `lanes` is 1 if the value is uniform inside a vector.
+  /// Declares registers for `groups` vectors of a value; `lanes` is 1 if the value is uniform
+  /// inside a vector.
   kir::VarId declare_tile(ValueId value, int64_t groups);
-  /// Makes later evaluations read the value from this tile at the position's group (chunk tiles) or batch (resident tiles).
+  /// Makes later evaluations read the value from this tile at the position's group (chunk tiles) or
+  /// batch (resident tiles).
   void bind_tile(ValueId value, kir::VarId tile, bool resident);
   void unbind_tile(ValueId value) { tiles_.erase(value); }
   [[nodiscard]] bool has_tile(ValueId value) const { return tiles_.contains(value); }
@@ -60,8 +64,8 @@ class TileLowering {
   void begin_element(const TilePosition& position, kir::ExprId lane);
   kir::ExprId element_value(ValueId value);
 
-  /// Registers that collect one vector of an output before it is stored: in the compute type when the output is a cast of it, so
-  /// that the store rounds.
+  /// Registers that collect one vector of an output before it is stored: in the compute type when
+  /// the output is a cast of it, so that the store rounds.
   kir::VarId declare_output_tile(size_t index);
   /// What an element contributes to that tile.
   kir::ExprId output_element(size_t index);
@@ -83,10 +87,13 @@ class TileLowering {
   kir::ExprId address(const TensorAccess& access, kir::ExprId column);
   kir::ExprId weighted_coordinate(const std::vector<int64_t>& weights, kir::ExprId column);
   kir::ExprId convert_column(kir::ExprId column) const;
-  kir::ExprId compute(ValueId value, const std::function<kir::ExprId(ValueId)>& operand, kir::ExprId column);
+  kir::ExprId compute(ValueId value, const std::function<kir::ExprId(ValueId)>& operand,
+                      kir::ExprId column);
   kir::ExprId constant(ValueId value);
-  /// Value of a tile at an arbitrary column of the current row, read straight from memory: for gathers.
-  kir::ExprId gathered(ValueId value, kir::ExprId column, kir::ExprId inside, std::map<ValueId, kir::ExprId>& memo);
+  /// Value of a tile at an arbitrary column of the current row, read straight from memory: for
+  /// gathers.
+  kir::ExprId gathered(ValueId value, kir::ExprId column, kir::ExprId inside,
+                       std::map<ValueId, kir::ExprId>& memo);
   kir::ExprId take(ValueId value);
   kir::CacheHint hint_of(const TensorAccess& access) const;
   ValueId stored_value(size_t index) const;
@@ -101,7 +108,8 @@ class TileLowering {
   std::map<ValueId, kir::BufferId> buffers_;
   kir::ExprId row_;
   std::vector<kir::ExprId> row_coordinates_;
-  std::map<std::pair<ValueId, ValueId>, kir::ExprId> row_offsets_;  ///< By (tensor, value): element offset of the row, i64.
+  std::map<std::pair<ValueId, ValueId>, kir::ExprId>
+      row_offsets_;  ///< By (tensor, value): element offset of the row, i64.
   std::map<ValueId, kir::ExprId> row_values_;
   std::map<ValueId, BoundTile> tiles_;
 
