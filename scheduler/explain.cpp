@@ -2,32 +2,63 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <vector>
+
 #include "scheduler/text_table.h"
 
 namespace sinter {
 namespace {
 
-std::string microseconds(double us) { return fmt::format("{:.1f}", us); }
+struct Part {
+  const char* name;
+  double Prediction::*us;
+};
+constexpr std::array kParts = {
+    Part{"us", &Prediction::total_us},      Part{"launch", &Prediction::launch_us},
+    Part{"memory", &Prediction::memory_us}, Part{"L2", &Prediction::l2_us},
+    Part{"issue", &Prediction::issue_us},   Part{"special", &Prediction::special_us},
+    Part{"shared", &Prediction::shared_us}, Part{"waits", &Prediction::exposed_us},
+    Part{"spills", &Prediction::spill_us},
+};
 
-/// The candidates that have a prediction, as a table.
+/// The candidates that have a prediction, as a table. Parts that no candidate has are left out.
 std::string predictions_text(const Decision& decision) {
-  using enum TextTable::Align;
-  TextTable table(
-      {"", "candidate", "us", "launch", "memory", "issue", "special", "shared", "waits", "spills",
-       "verdict"},
-      {kLeft, kLeft, kRight, kRight, kRight, kRight, kRight, kRight, kRight, kRight, kLeft});
-  bool marked = false;
+  std::vector<const Candidate*> candidates;
   for (const Candidate& candidate : decision.candidates) {
-    const Prediction& p = candidate.predicted;
-    if (!candidate.legal || p.total_us <= 0.0) continue;
-    const bool chosen = !marked && candidate.what == decision.chosen;
-    marked |= chosen;
-    table.row({chosen ? "*" : "", candidate.what, microseconds(p.total_us),
-               microseconds(p.launch_us), microseconds(p.memory_us), microseconds(p.issue_us),
-               microseconds(p.special_us), microseconds(p.shared_us), microseconds(p.exposed_us),
-               microseconds(p.spill_us), candidate.because});
+    if (candidate.legal && candidate.predicted.total_us > 0.0) candidates.push_back(&candidate);
   }
-  return table.empty() ? "" : table.text();
+  if (candidates.empty()) return "";
+  constexpr double kShown = 0.05;  // Rounds to 0.1.
+  std::vector<Part> parts;
+  std::ranges::copy_if(kParts, std::back_inserter(parts), [&](const Part& part) {
+    return std::ranges::any_of(candidates, [&](const Candidate* candidate) {
+      return candidate->predicted.*part.us >= kShown;
+    });
+  });
+  using enum TextTable::Align;
+  std::vector<std::string> headings = {"", "candidate"};
+  std::vector<TextTable::Align> aligns = {kLeft, kLeft};
+  for (const Part& part : parts) {
+    headings.emplace_back(part.name);
+    aligns.push_back(kRight);
+  }
+  headings.emplace_back("verdict");
+  aligns.push_back(kLeft);
+  TextTable table(std::move(headings), std::move(aligns));
+  bool marked = false;
+  for (const Candidate* candidate : candidates) {
+    const bool chosen = !marked && candidate->what == decision.chosen;
+    marked |= chosen;
+    std::vector<std::string> cells = {chosen ? "*" : "", candidate->what};
+    for (const Part& part : parts)
+      cells.push_back(fmt::format("{:.1f}", candidate->predicted.*part.us));
+    cells.push_back(candidate->because);
+    table.row(std::move(cells));
+  }
+  return table.text();
 }
 
 std::string decision_text(const Decision& decision) {

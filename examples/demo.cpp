@@ -1,0 +1,166 @@
+// Two fusions of a language model from graph to checked kernel. With a GPU they run at full size;
+// without one they are planned and compiled at full size for an H200, and a few rows run in the
+// interpreter.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+
+#include "examples/cross_entropy.h"
+#include "examples/llama_rms_norm.h"
+#include "fusion_ir/printer.h"
+#include "runtime/compile_plan.h"
+#include "runtime/device_query.h"
+#include "runtime/device_run.h"
+#include "runtime/driver_api.h"
+#include "runtime/host_execution.h"
+#include "scheduler/explain.h"
+#include "scheduler/text_table.h"
+
+namespace sinter::examples {
+namespace {
+
+constexpr int64_t kTokens = 8192;
+
+/// What this machine has of what it takes to run on a GPU.
+struct Machine {
+  Result<DeviceDriver*> driver = cuda_driver();
+  Result<NvrtcCompiler> compiler = NvrtcCompiler::open();
+  DeviceLimits limits = *find_device("H200");
+  std::optional<double> copy_bytes_per_us{};  ///< Present: there is a GPU, and this is its rate.
+
+  [[nodiscard]] bool can_run() const { return copy_bytes_per_us.has_value(); }
+};
+
+Result<Machine> look_around() {
+  Machine machine;
+  if (machine.driver && machine.compiler) {
+    auto limits = query_device(**machine.driver, 0);
+    if (!limits) return fail(limits.error());
+    machine.limits = std::move(*limits);
+    auto rate = measure_copy_rate(**machine.driver, 0);
+    if (!rate) return fail(rate.error());
+    machine.copy_bytes_per_us = *rate;
+    fmt::print("Running on {}: copies move {:.0f} GB/s\n", machine.limits.name, *rate / 1e3);
+  } else {
+    fmt::print("No GPU run: {}. Planning for {} instead\n",
+               (machine.driver ? machine.compiler.error() : machine.driver.error()).message,
+               machine.limits.name);
+  }
+  return machine;
+}
+
+/// Predicted resources beside those the compiler reports, for every candidate it saw.
+void print_resources(const CompiledSegment& segment) {
+  for (const CompileAttempt& attempt : segment.attempts) {
+    const ResourceEstimate& predicted = attempt.proposed.estimate;
+    const bool chosen = attempt.proposed == segment.chosen;
+    TextTable table({chosen ? "compiled, chosen" : "compiled, not chosen", "predicted", "ptxas"},
+                    {TextTable::Align::kLeft});
+    const auto add = [&](std::string name, int64_t estimate, int64_t truth) {
+      table.row({std::move(name), fmt::format("{}", estimate), fmt::format("{}", truth)});
+    };
+    add("registers per thread", predicted.registers, attempt.resources.registers);
+    add("bytes spilled per thread", predicted.spilled_registers * 4,
+        attempt.resources.spill_store_bytes);
+    // Dynamic shared memory is given at launch; ptxas reports the static kind.
+    add("shared bytes per block", predicted.shared_bytes,
+        chosen && segment.source.dynamic_shared ? segment.source.shared_bytes
+                                                : attempt.resources.shared_bytes);
+    fmt::print("{}", table.text(0));
+  }
+}
+
+Result<void> run_at_full_size(const Machine& machine, const Fusion& fusion, CompiledPlan compiled) {
+  const double predicted = compiled.segments.front().chosen.predicted.total_us;
+  auto executable = Executable::prepare(std::move(compiled), **machine.driver);
+  if (!executable) return fail(executable.error());
+  auto run = run_on_device(fusion, *executable, **machine.driver,
+                           {.copy_bytes_per_us = machine.copy_bytes_per_us});
+  if (!run) return fail(run.error());
+  fmt::print("checked against the oracle: {} elements, worst error {:.3g} of its bound\n{}",
+             run->check.elements, run->check.worst_ratio, run->check.text());
+  if (!run->check.passed()) {
+    return fail({.kind = ErrorKind::kInternalError,
+                 .message = fmt::format("the kernel of {} computes wrong values", fusion.name)});
+  }
+  fmt::print("{:.1f} us (predicted {:.1f}), SOL {:.3f}: {} at the copy rate take {:.1f} us\n",
+             run->timing.median_us, predicted, run->speed_of_light(),
+             bytes_text(static_cast<double>(run->minimum_bytes)), run->floor_us);
+  return {};
+}
+
+/// Runs the same schedule on fewer tokens in the interpreter.
+Result<void> run_some_rows(const Fusion& fusion, const Schedule& schedule,
+                           const DeviceLimits& limits, int64_t tokens) {
+  fmt::print("no GPU: {} of {} tokens run in the interpreter\n", tokens, kTokens);
+  const FamilySet families = builtin_families();
+  auto reduced = plan(fusion, {{"tokens", tokens}}, limits,
+                      {.families = families, .pin = {.schedule = schedule}});
+  if (!reduced) return fail(reduced.error());
+  const SegmentFacts& facts = reduced->segments.front().facts;
+  auto lowered = lower(facts, schedule, families);
+  if (!lowered) return fail(lowered.error());
+  const auto inputs = sample_inputs(fusion, reduced->binding, 1);
+  const int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  auto check =
+      check_on_host(fusion, reduced->binding, facts, *lowered, inputs, {.threads = threads});
+  if (!check) return fail(check.error());
+  const BufferTraffic traffic = check->report.total_traffic();
+  fmt::print("checked against the oracle: worst error {:.3g} of its bound; {} read, {} written\n",
+             check->worst_ratio, bytes_text(static_cast<double>(traffic.bytes_read)),
+             bytes_text(static_cast<double>(traffic.bytes_written)));
+  if (check->passed()) return {};
+  return fail({.kind = ErrorKind::kInternalError,
+               .message = fmt::format("the kernel of {} is wrong", fusion.name),
+               .log = check->text()});
+}
+
+Result<void> show(const Machine& machine, const Fusion& fusion, int64_t interpreted_tokens) {
+  fmt::print("\n=== {}, {} tokens ===\n\n{}\n", fusion.name, kTokens, print(fusion));
+  auto planned =
+      plan(fusion, {{"tokens", kTokens}}, machine.limits, {.families = builtin_families()});
+  if (!planned) return fail(planned.error());
+  fmt::print("{}\n{}\n", explain(*planned), print(planned->segments.front().chosen().schedule));
+  if (!machine.compiler) {
+    fmt::print("not compiled: {}\n", machine.compiler.error().message);
+    return run_some_rows(fusion, planned->segments.front().chosen().schedule, machine.limits,
+                         interpreted_tokens);
+  }
+  KernelCache cache(KernelCacheOptions::from_environment());
+  auto compiled = compile_plan(std::move(*planned), *machine.compiler, cache);
+  if (!compiled) return fail(compiled.error());
+  const CompiledSegment& segment = compiled->segments.front();
+  print_resources(segment);
+  fmt::print("\n");
+  if (machine.can_run()) return run_at_full_size(machine, fusion, std::move(*compiled));
+  return run_some_rows(fusion, segment.chosen.schedule, machine.limits, interpreted_tokens);
+}
+
+Result<void> demo() {
+  auto machine = look_around();
+  if (!machine) return fail(machine.error());
+  constexpr int64_t kNormTokens = 64;
+  constexpr int64_t kLossTokens = 4;
+  return show(*machine, llama_rms_norm(), kNormTokens).and_then([&] {
+    return show(*machine, vocabulary_cross_entropy(), kLossTokens);
+  });
+}
+
+}  // namespace
+}  // namespace sinter::examples
+
+int main() {
+  try {
+    if (const auto done = sinter::examples::demo(); !done) {
+      fmt::print(stderr, "{}\n", done.error().text());
+      return 1;
+    }
+  } catch (const sinter::SinterException& exception) {
+    fmt::print(stderr, "{}\n", exception.what());
+    return 1;
+  }
+  return 0;
+}
