@@ -132,7 +132,6 @@ int run() {
   const DeviceLimits limits = *find_device("H200");
   const auto large = plan(b.build(), {{"rows", 1 << 20}}, limits, {.families = families});
   fmt::print("{}\n", explain(large.value()));
-
   // Held against the oracle whether it won or not; 1003 rows leave the last bundle short.
   const Plan small =
       plan(b.build(), {{"rows", 1003}}, limits, {families, {.family = kName}}).value();
