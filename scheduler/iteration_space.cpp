@@ -109,6 +109,7 @@ class Analysis {
       if (auto rejection = find_views(fusion_.ops[id])) return tl::make_unexpected(*rejection);
     }
     if (auto rejection = choose_dimensions()) return tl::make_unexpected(*rejection);
+    if (auto rejection = check_size()) return tl::make_unexpected(*rejection);
     fill_accesses();
     if (auto rejection = find_dependences()) return tl::make_unexpected(*rejection);
     merge_dimensions();
@@ -382,6 +383,22 @@ class Analysis {
           {classes_.size(nodes_[i]), reduces && i >= space_.row_dimensions});
     }
     return std::nullopt;
+  }
+
+  /// Times the threads of a block and the bytes of an element, sizes must stay within 63 bits.
+  [[nodiscard]] std::optional<Rejection> check_size() const {
+    constexpr double kMostElements = 281474976710656.0;  // 2^48: 256 TiB of bytes.
+    double elements = 1.0;
+    for (const Dimension& dimension : space_.dimensions) {
+      elements *= static_cast<double>(std::max<int64_t>(dimension.size, 1));
+    }
+    if (elements <= kMostElements) return std::nullopt;
+    Rejection rejection = reject("the loops cover more elements than a device could hold",
+                                 fusion_.outputs.front(), "split the tensors");
+    rejection.value = elements;
+    rejection.limit = kMostElements;
+    rejection.unit = "elements";
+    return rejection;
   }
 
   /// An output's own dense memory, as strides by class.

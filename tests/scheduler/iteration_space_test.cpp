@@ -245,6 +245,12 @@ TEST(IterationSpaceTest, RejectsAValueThatMeetsItsTranspose) {
   EXPECT_THAT(rejection_of(c.build()), HasSubstr("two axes would have to be walked as one"));
 }
 
+TEST(IterationSpaceTest, RejectsLoopsTooLongToCount) {
+  FusionBuilder b;
+  b.output(b.neg(b.input(DType::kBF16, {int64_t{1} << 30, int64_t{1} << 29}, "x")), "y");
+  EXPECT_THAT(rejection_of(b.build()), HasSubstr("more elements than a device could hold"));
+}
+
 TEST(IterationSpaceTest, AMatrixMayMeetAnotherTransposed) {
   FusionBuilder b;
   const ValueId x = b.input(DType::kF32, {8, 8}, "x");
