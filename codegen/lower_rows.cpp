@@ -228,12 +228,57 @@ class RowLowering {
              .count = batches * threads() * width() * schedule_.rows_per_block});
       }
     }
-    if (loaded.empty()) return;
-    builder_.comment("the whole row, packed in registers");
+    if (!loaded.empty()) {
+      builder_.comment("the whole row, packed in registers");
+      for_chunks(1, [&](ExprId batch, int64_t, Guard guard) {
+        const TilePosition at = position(batch, builder_.integer(0), guard);
+        for (const ValueId value : loaded) tiles_.load(value, at);
+      });
+    }
+    copy_shared_inputs();
+  }
+
+  /// Inputs that live in shared memory are copied there whole, without passing through registers,
+  /// so that as much is in flight as shared memory holds. Each thread waits for its own copies only
+  /// and reads nothing else.
+  void copy_shared_inputs() {
+    std::vector<ValueId> copied;
+    for (const auto& [value, buffer] : shared_) {
+      if (facts_.is_read(value)) copied.push_back(value);
+    }
+    if (copied.empty()) return;
+    builder_.comment("the whole row, on its way to shared memory");
     for_chunks(1, [&](ExprId batch, int64_t, Guard guard) {
-      for (const ValueId value : loaded)
-        tiles_.load(value, position(batch, builder_.integer(0), guard));
+      const TilePosition at = position(batch, builder_.integer(0), guard);
+      for (const ValueId value : copied) {
+        if (guard != Guard::kElement && tiles_.copies_async(value)) {
+          const auto copy = [&] {
+            tiles_.copy_async(value, at, shared_.at(value), shared_index(at));
+          };
+          if (guard == Guard::kVector) {
+            builder_.when(tiles_.vector_is_inside(at), copy);
+          } else {
+            copy();
+          }
+          continue;
+        }
+        const VarId tile = tiles_.declare_tile(value, 1);
+        tiles_.bind_tile(value, tile, false);
+        tiles_.load(value, at);
+        tiles_.unbind_tile(value);
+        const auto store = [&] {
+          builder_.append(kir::Store{shared_.at(value), shared_index(at), kernel_.vars[tile].lanes,
+                                     tile, builder_.integer(0), builder_.integer(0),
+                                     kir::CacheHint::kDefault});
+        };
+        if (guard == Guard::kVector) {
+          builder_.when(tiles_.vector_is_inside(at), store);
+        } else {
+          store();
+        }
+      }
     });
+    builder_.append(kir::AsyncWait{});
   }
 
   ExprId shared_index(const TilePosition& position) {
@@ -314,9 +359,7 @@ class RowLowering {
     ChunkReads reads;
     for (const ValueId value : needed) {
       if (tiles_.has_tile(value)) continue;
-      const bool kept_before =
-          persistent(value) != nullptr && facts_.level[value] < static_cast<int>(s);
-      if (kept_before && is_shared(value)) {
+      if (is_shared(value) && is_held(value, s)) {
         reads.shared.push_back(value);
       } else if (facts_.is_read(value)) {
         reads.inputs.push_back(value);
@@ -325,11 +368,18 @@ class RowLowering {
     return reads;
   }
 
+  /// Kept since before stage s: inputs from the start, computed values from the stage that computes
+  /// them.
+  [[nodiscard]] bool is_held(ValueId value, size_t s) const {
+    return persistent(value) != nullptr &&
+           (facts_.is_read(value) || facts_.level[value] < static_cast<int>(s));
+  }
+
   /// All tile values that evaluating `roots` in stage s touches, stopping at what is held or read.
   void touch(ValueId value, size_t s, std::set<ValueId>& needed) const {
     if (!facts_.is_tile(value) || !needed.insert(value).second) return;
     if (tiles_.has_tile(value) || facts_.is_read(value)) return;
-    if (persistent(value) != nullptr && facts_.level[value] < static_cast<int>(s)) return;
+    if (is_held(value, s)) return;
     for (const ValueId operand : facts_.fusion.def_of(value).operands) touch(operand, s, needed);
   }
 
@@ -430,11 +480,8 @@ class RowLowering {
     std::vector<ValueId> kept_computed;
     std::vector<ValueId> kept_shared;
     for (const ValueId value : stage.kept) {
-      if (is_shared(value)) {
-        kept_shared.push_back(value);
-      } else if (!facts_.is_read(value)) {
-        kept_computed.push_back(value);
-      }
+      if (facts_.is_read(value)) continue;
+      (is_shared(value) ? kept_shared : kept_computed).push_back(value);
     }
     if (accumulators.empty() && stage.outputs.empty() && kept_computed.empty() &&
         kept_shared.empty())
@@ -448,7 +495,7 @@ class RowLowering {
           for (const size_t output : stage.outputs)
             output_tiles[output] = tiles_.declare_output_tile(output);
           for (const ValueId value : kept_shared) {
-            if (!facts_.is_read(value)) shared_tiles[value] = tiles_.declare_tile(value, 1);
+            shared_tiles[value] = tiles_.declare_tile(value, 1);
           }
         },
         [&](const TilePosition& at, ExprId lane, ExprId inside) {
@@ -462,7 +509,8 @@ class RowLowering {
           }
         },
         [&](const TilePosition& at) {
-          for (const ValueId value : kept_shared) store_shared(value, at, shared_tiles);
+          for (const auto& [value, shared_tile] : shared_tiles)
+            store_shared(value, at, shared_tile);
           for (const auto& [output, tile] : output_tiles) {
             when_row_is_real(output, [&] {
               TilePosition unguarded = at;
@@ -483,13 +531,9 @@ class RowLowering {
     builder_.set(tile, at.batch, lane, computed);
   }
 
-  void store_shared(ValueId value, const TilePosition& at,
-                    const std::map<ValueId, VarId>& computed) {
-    const auto found = computed.find(value);
-    const VarId tile = found != computed.end() ? found->second : tiles_.tile_of(value);
-    const ExprId group = found != computed.end() ? builder_.integer(0) : at.group;
+  void store_shared(ValueId value, const TilePosition& at, VarId tile) {
     builder_.append(kir::Store{shared_.at(value), shared_index(at), kernel_.vars[tile].lanes, tile,
-                               group, builder_.integer(0), kir::CacheHint::kDefault});
+                               builder_.integer(0), builder_.integer(0), kir::CacheHint::kDefault});
   }
 
   // ---- Accumulation

@@ -56,6 +56,12 @@ class TileLowering {
   [[nodiscard]] kir::VarId tile_of(ValueId value) const { return tiles_.at(value).var; }
   /// Loads one vector of a value read from memory into its bound tile.
   void load(ValueId value, const TilePosition& position);
+  /// True if vectors of a value read from memory can be copied to shared memory by the copy engine
+  /// of the SM.
+  [[nodiscard]] bool copies_async(ValueId value) const;
+  /// Starts copying one whole vector to element `index` of a shared buffer.
+  void copy_async(ValueId value, const TilePosition& position, kir::BufferId shared,
+                  kir::ExprId index);
   /// Columns inside the row: true for every lane, or per lane.
   kir::ExprId lane_is_inside(const TilePosition& position, kir::ExprId lane);
   kir::ExprId vector_is_inside(const TilePosition& position);

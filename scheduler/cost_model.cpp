@@ -36,6 +36,7 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
                  (limits.issue_per_clock * constants.issue_efficiency * clocks_per_us * busy);
   out.special_us = work.special / (limits.special_per_clock * clocks_per_us * busy);
   out.shared_us = work.shared_bytes / (limits.shared_bytes_per_clock * clocks_per_us * busy);
+  out.l2_us = work.l2_bytes / (limits.l2_bytes_per_clock * clocks_per_us * busy);
   // Spilled registers are written and read through L1 and L2; what leaves L1 moves like global
   // memory.
   const double spilled = static_cast<double>(estimate.spilled_registers) * kRegisterBytes * 2.0 *
@@ -43,10 +44,12 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
                          static_cast<double>(estimate.blocks);
   out.spill_us = spilled / (limits.memory_bytes_per_us * limits.read_efficiency);
 
-  const double throughput = std::max({out.memory_us, out.issue_us, out.special_us, out.shared_us});
+  const double throughput =
+      std::max({out.memory_us, out.l2_us, out.issue_us, out.special_us, out.shared_us});
   const double waves = std::max(estimate.waves, estimate.blocks > 0 ? 1.0 : 0.0);
   const double pipeline = waves * work.block_latency_ns / kNsPerUs;
-  out.exposed_us = std::max(0.0, pipeline - throughput);
+  const double drain = estimate.blocks > 0 ? work.block_latency_ns / kNsPerUs / 2.0 : 0.0;
+  out.exposed_us = std::max(0.0, pipeline - throughput) + drain;
   out.total_us = out.launch_us + throughput + out.exposed_us + out.spill_us;
   return out;
 }

@@ -11,9 +11,10 @@ namespace sinter {
 
 // Predicted microseconds of one kernel:
 //
-//   total = launch + max(memory, issue, special, shared, pipeline) + spill
+//   total = launch + max(memory, L2, issue, special, shared, pipeline) + drain + spill
 //   pipeline = waves x latency of one block, where a block's latency is its chain of dependent
-//   waits exposed = what pipeline adds above the largest of the throughput terms
+//   waits drain = half a block's latency, in which a device that starts or ends asks for half of
+//   what it could exposed = drain, and what pipeline adds above the largest of the throughput terms
 //
 // Memory time is bytes over the bandwidth that a mix of reads and writes reaches. The pipeline term
 // is Little's law in another form: an SM that holds few blocks, each waiting for its loads, asks
@@ -41,6 +42,7 @@ struct CostConstants {
 struct WorkEstimate {
   double bytes_read = 0.0;  ///< From memory, repeated reads counted each time they miss L2.
   double bytes_written = 0.0;
+  double l2_bytes = 0.0;          ///< Between SMs and L2: all reads and writes, repeated ones too.
   double issue_slots = 0.0;       ///< Thread instructions in all.
   double special = 0.0;           ///< Special-function results in all.
   double shared_bytes = 0.0;      ///< Shared-memory traffic in all.

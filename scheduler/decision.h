@@ -31,6 +31,7 @@ struct Prediction {
   double total_us = 0.0;
   double launch_us = 0.0;
   double memory_us = 0.0;
+  double l2_us = 0.0;  ///< Traffic between the SMs and L2.
   double issue_us = 0.0;
   double special_us = 0.0;
   double shared_us = 0.0;

@@ -11,16 +11,19 @@ namespace sinter {
 namespace {
 
 std::string describe(const Schedule& schedule) {
-  std::string residency;
+  std::string extras;
   if (!schedule.persistent.empty())
-    residency = fmt::format(", row in {}", text_of(schedule.persistent.front().residency));
+    extras = fmt::format(", row in {}", text_of(schedule.persistent.front().residency));
+  for (const auto& [name, value] : schedule.parameters)
+    extras += fmt::format(", {} {}", name, value);
   return fmt::format("{}: {} threads/row x {} rows/block, vector {}, unroll {}{}", schedule.family,
                      schedule.threads_per_row, schedule.rows_per_block, schedule.vector_width,
-                     schedule.unroll, residency);
+                     schedule.unroll, extras);
 }
 
 std::string limiting_part(const Prediction& predicted) {
   const std::pair<double, const char*> parts[] = {{predicted.memory_us, "memory"},
+                                                  {predicted.l2_us, "L2"},
                                                   {predicted.issue_us, "instruction issue"},
                                                   {predicted.special_us, "special functions"},
                                                   {predicted.shared_us, "shared memory"}};

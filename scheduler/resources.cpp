@@ -49,7 +49,8 @@ int64_t resident_blocks(const DeviceLimits& limits, int64_t threads, int64_t reg
 
 void complete(ResourceEstimate& estimate, const DeviceLimits& limits, int64_t min_blocks_per_sm) {
   estimate.register_cap = register_cap(limits, estimate.threads, min_blocks_per_sm);
-  estimate.spilled_registers = std::max<int64_t>(estimate.registers - estimate.register_cap, 0);
+  const auto needed = static_cast<int64_t>(static_cast<double>(estimate.registers) * kSqueeze);
+  estimate.spilled_registers = std::max<int64_t>(needed - estimate.register_cap, 0);
   const int64_t allocated = std::min(estimate.registers, estimate.register_cap);
   estimate.blocks_per_sm =
       resident_blocks(limits, estimate.threads, allocated, estimate.shared_bytes);

@@ -23,6 +23,11 @@ struct ResourceEstimate {
   friend bool operator==(const ResourceEstimate&, const ResourceEstimate&) = default;
 };
 
+/// Share of its uncapped registers a kernel needs at least: below it ptxas spills, above it it
+/// reorders and recomputes instead. Measured over the canned fusions
+/// (tests/runtime/register_estimate_test.cpp).
+inline constexpr double kSqueeze = 0.8;
+
 /// Largest register count per thread with which `blocks` blocks of `threads` threads share one SM,
 /// at most 255.
 int64_t register_cap(const DeviceLimits& limits, int64_t threads, int64_t blocks);

@@ -246,9 +246,14 @@ std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Sch
   if (auto rejection = check_row_access(facts, schedule)) return rejection;
   for (const PersistentValue& kept : schedule.persistent) {
     const bool known = kept.value.index < facts.fusion.values.size();
-    if (!known || !facts.is_full(kept.value)) {
-      Rejection rejection = broken("a persistent value does not vary along the row", 0, 0, "",
-                                   "keep values that have an element for every row and column");
+    // Column inputs may be held too: that is how they are read early, before the first barrier.
+    if (!known || !facts.is_tile(kept.value) ||
+        (!facts.is_full(kept.value) && !facts.is_read(kept.value))) {
+      Rejection rejection = broken(
+          "a persistent value does not vary along the row, or is computed from columns alone", 0, 0,
+          "",
+          "keep values that have an element for every row and column, or inputs read along the "
+          "columns");
       rejection.at = kept.value;
       return rejection;
     }
@@ -294,13 +299,35 @@ std::vector<RowVector> row_vectors(const SegmentFacts& facts) {
   return vectors;
 }
 
-void set_occupancy(const SegmentFacts& facts, Schedule& schedule, const DeviceLimits& limits) {
+std::vector<int64_t> occupancies(const SegmentFacts& facts, const Schedule& schedule,
+                                 const DeviceLimits& limits) {
   const StageList list = distribute(facts, schedule.persistent);
   const int64_t registers =
       std::min(estimate_registers(facts, schedule, list), limits.registers_per_thread);
-  schedule.min_blocks_per_sm =
-      std::max<int64_t>(1, resident_blocks(limits, schedule.threads_per_block(), registers,
-                                           row_shared_bytes(facts, schedule)));
+  const int64_t shared = row_shared_bytes(facts, schedule);
+  const int64_t threads = schedule.threads_per_block();
+  std::vector<int64_t> out;
+  out.push_back(std::max<int64_t>(1, resident_blocks(limits, threads, registers, shared)));
+  constexpr int64_t kMore = 2;
+  for (int64_t blocks = out.front() + 1; blocks <= out.front() + kMore; ++blocks) {
+    const int64_t cap = register_cap(limits, threads, blocks);
+    if (static_cast<double>(cap) < static_cast<double>(registers) * kSqueeze) break;
+    if (resident_blocks(limits, threads, cap, shared) < blocks) break;
+    out.push_back(blocks);
+  }
+  return out;
+}
+
+std::vector<ValueId> late_columns(const SegmentFacts& facts) {
+  const StageList list = distribute(facts, {});
+  std::vector<ValueId> out;
+  for (size_t s = 1; s < list.stages.size(); ++s) {
+    for (const ValueId value : list.stages[s].loads) {
+      if (!facts.is_full(value) && std::ranges::find(out, value) == out.end()) out.push_back(value);
+    }
+  }
+  std::ranges::sort(out);
+  return out;
 }
 
 std::vector<Rejection> check_row_segment(const SegmentFacts& facts, std::string_view family) {

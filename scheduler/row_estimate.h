@@ -37,9 +37,14 @@ struct RowVector {
 };
 std::vector<RowVector> row_vectors(const SegmentFacts& facts);
 
-/// Raises min_blocks_per_sm to what registers and shared memory allow, so that the compiler keeps
-/// to it.
-void set_occupancy(const SegmentFacts& facts, Schedule& schedule, const DeviceLimits& limits);
+/// Numbers of blocks per SM worth promising to the compiler: what the estimated registers and
+/// shared memory allow, and one and two more as long as the compiler can squeeze the registers that
+/// far.
+std::vector<int64_t> occupancies(const SegmentFacts& facts, const Schedule& schedule,
+                                 const DeviceLimits& limits);
+
+/// Column inputs (weights, biases) that stages after the first barrier read.
+std::vector<ValueId> late_columns(const SegmentFacts& facts);
 
 /// Rules that segments must meet before rows make sense at all; empty if they do.
 std::vector<Rejection> check_row_segment(const SegmentFacts& facts, std::string_view family);

@@ -61,14 +61,16 @@ Proposal propose_looped(const SegmentFacts& facts, const DeviceLimits& limits) {
                           .unroll = unroll,
                           .row_access = vector.access};
         if (unroll > 1 && unroll > batch_count(facts, schedule)) break;
-        set_occupancy(facts, schedule, limits);
-        auto estimate = estimate_looped(facts, schedule, limits);
-        if (!estimate) {
-          nearest = estimate.error();
-          continue;
+        for (const int64_t blocks : occupancies(facts, schedule, limits)) {
+          schedule.min_blocks_per_sm = blocks;
+          auto estimate = estimate_looped(facts, schedule, limits);
+          if (!estimate) {
+            nearest = estimate.error();
+            break;
+          }
+          const Prediction predicted = predict_rows(facts, schedule, *estimate, limits);
+          proposal.candidates.push_back({schedule, *estimate, predicted});
         }
-        const Prediction predicted = predict_rows(facts, schedule, *estimate, limits);
-        proposal.candidates.push_back({std::move(schedule), *estimate, predicted});
       }
     }
   }

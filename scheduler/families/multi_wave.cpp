@@ -79,35 +79,52 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
   }
   std::optional<Rejection> nearest;
   const auto consider = [&](Schedule schedule) {
-    set_occupancy(facts, schedule, limits);
-    auto estimate = estimate_multi_wave(facts, schedule, limits);
-    if (!estimate) {
-      nearest = estimate.error();
-      return;
+    for (const int64_t blocks : occupancies(facts, schedule, limits)) {
+      schedule.min_blocks_per_sm = blocks;
+      auto estimate = estimate_multi_wave(facts, schedule, limits);
+      if (!estimate) {
+        nearest = estimate.error();
+        return;
+      }
+      const Prediction predicted = predict_rows(facts, schedule, *estimate, limits);
+      proposal.candidates.push_back({schedule, *estimate, predicted});
     }
-    const Prediction predicted = predict_rows(facts, schedule, *estimate, limits);
-    proposal.candidates.push_back({std::move(schedule), *estimate, predicted});
   };
+  // What is kept, and the same with the weights of later stages read early.
+  std::vector<std::vector<ValueId>> kept = {facts.persistent};
+  if (const std::vector<ValueId> columns = late_columns(facts); !columns.empty()) {
+    kept.push_back(facts.persistent);
+    kept.back().insert(kept.back().end(), columns.begin(), columns.end());
+    std::ranges::sort(kept.back());
+  }
   for (const RowVector& vector : row_vectors(facts)) {
     for (int64_t threads = 1; threads <= limits.threads_per_block; threads *= 2) {
       // More threads than vectors leave lanes idle from the start.
-      if (threads > 1 && (threads / 2) * vector.width >= std::max<int64_t>(facts.space.columns, 1))
+      if (threads > 1 &&
+          (threads / 2) * vector.width >= std::max<int64_t>(facts.space.columns, 1)) {
         break;
-      for (const Residency residency : {Residency::kRegister, Residency::kShared}) {
-        std::vector<PersistentValue> persistent;
-        for (const ValueId value : facts.persistent) persistent.push_back({value, residency});
-        for (const int64_t block : kShortRowBlockThreads) {
-          if (threads >= block && block != kShortRowBlockThreads[0]) continue;
-          for (const int64_t unroll : {1, 2, 4}) {
-            if (unroll > 1 && residency == Residency::kRegister) continue;
-            consider({.family = std::string(kName),
-                      .threads_per_row = threads,
-                      .rows_per_block = std::max<int64_t>(block / threads, 1),
-                      .vector_width = vector.width,
-                      .unroll = unroll,
-                      .row_access = vector.access,
-                      .persistent = persistent});
-          }
+      }
+      for (const int64_t block : kShortRowBlockThreads) {
+        if (threads >= block && block != kShortRowBlockThreads[0]) continue;
+        Schedule schedule{.family = std::string(kName),
+                          .threads_per_row = threads,
+                          .rows_per_block = std::max<int64_t>(block / threads, 1),
+                          .vector_width = vector.width,
+                          .unroll = 1,
+                          .row_access = vector.access};
+        for (const std::vector<ValueId>& values : kept) {
+          schedule.persistent.clear();
+          for (const ValueId value : values)
+            schedule.persistent.push_back({value, Residency::kRegister});
+          consider(schedule);
+        }
+        for (const int64_t unroll : {1, 2, 4}) {
+          if (unroll > 1 && unroll > batch_count(facts, schedule)) break;
+          schedule.unroll = unroll;
+          schedule.persistent.clear();
+          for (const ValueId value : facts.persistent)
+            schedule.persistent.push_back({value, Residency::kShared});
+          consider(schedule);
         }
       }
     }

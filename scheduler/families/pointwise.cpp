@@ -118,6 +118,7 @@ Prediction predict_pointwise(const SegmentFacts& facts, const Schedule& schedule
   WorkEstimate work;
   work.bytes_read = static_cast<double>(facts.bytes_read);
   work.bytes_written = static_cast<double>(facts.bytes_written);
+  work.l2_bytes = work.bytes_read + work.bytes_written;
   work.issue_slots =
       elements * (stage.issue_slots + accesses * constants.instructions_per_access / width) +
       static_cast<double>(estimate.blocks * estimate.threads) * kPrologueInstructions;
@@ -145,7 +146,7 @@ Proposal propose_pointwise(const SegmentFacts& facts, const DeviceLimits& limits
                           .rows_per_block = 1,
                           .vector_width = width,
                           .unroll = unroll};
-        set_occupancy(facts, schedule, limits);
+        schedule.min_blocks_per_sm = occupancies(facts, schedule, limits).front();
         auto estimate = estimate_pointwise(facts, schedule, limits);
         if (!estimate) {
           nearest = estimate.error();

@@ -1,0 +1,252 @@
+// Times planned kernels on the current GPU, each checked against the oracle first, beside the copy
+// floor and the prediction. With --variants it times further candidates of each plan too, which is
+// what the cost model is calibrated on.
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <fstream>
+#include <set>
+
+#include "runtime/device_query.h"
+#include "runtime/device_run.h"
+#include "runtime/driver_api.h"
+#include "tests/support/canned_fusions.h"
+
+namespace {
+
+using sinter::fail;
+
+struct Case {
+  std::string fusion;
+  int64_t rows = 0;
+  int64_t columns = 0;
+};
+
+sinter::Result<Case> parse_case(const std::string& text) {
+  const size_t first = text.find(':');
+  const size_t second = text.find(':', first + 1);
+  if (first == std::string::npos || second == std::string::npos) {
+    return fail({.kind = sinter::ErrorKind::kInvalidArgument,
+                 .message = fmt::format("the case '{}' is not fusion:rows:columns", text),
+                 .remedy = "for example layer_norm:8192:8192"});
+  }
+  return Case{text.substr(0, first), std::atoll(text.c_str() + first + 1),
+              std::atoll(text.c_str() + second + 1)};
+}
+
+/// "family=multi_wave,threads_per_row=256,unroll=2,residency=shared"
+sinter::Result<sinter::SchedulePin> parse_pin(const std::string& text) {
+  sinter::SchedulePin pin;
+  for (const std::string& part : CLI::detail::split(text, ',')) {
+    if (part.empty()) continue;
+    const size_t equals = part.find('=');
+    const std::string key = part.substr(0, equals);
+    const std::string value = equals == std::string::npos ? "" : part.substr(equals + 1);
+    const int64_t number = std::atoll(value.c_str());
+    if (key == "family") {
+      pin.family = value;
+    } else if (key == "threads_per_row") {
+      pin.threads_per_row = number;
+    } else if (key == "rows_per_block") {
+      pin.rows_per_block = number;
+    } else if (key == "vector_width") {
+      pin.vector_width = number;
+    } else if (key == "unroll") {
+      pin.unroll = number;
+    } else if (key == "residency") {
+      pin.residency = value == "shared" ? sinter::Residency::kShared : sinter::Residency::kRegister;
+    } else {
+      return fail(
+          {.kind = sinter::ErrorKind::kInvalidArgument,
+           .message = fmt::format("'{}' is no field that can be pinned", key),
+           .remedy =
+               "pin family, threads_per_row, rows_per_block, vector_width, unroll or residency"});
+    }
+  }
+  return pin;
+}
+
+class Suite {
+ public:
+  Suite(sinter::DeviceDriver& driver, sinter::DeviceLimits limits, sinter::NvrtcCompiler compiler,
+        double copy_rate, sinter::SchedulePin pin, int variants, int top)
+      : driver_(driver),
+        limits_(std::move(limits)),
+        compiler_(std::move(compiler)),
+        cache_({}),
+        copy_rate_(copy_rate),
+        variants_(variants),
+        top_(top) {}
+
+  sinter::Result<void> run(const Case& item) {
+    const sinter::CannedFusion* canned = sinter::find_canned_fusion(item.fusion);
+    if (canned == nullptr) {
+      return fail({.kind = sinter::ErrorKind::kInvalidArgument,
+                   .message = fmt::format("there is no canned fusion '{}'", item.fusion),
+                   .remedy = "`sinter list` shows them"});
+    }
+    const sinter::Fusion fusion = canned->build();
+    sinter::PlanOptions options{.families = sinter::builtin_families(), .pin = pin_};
+    auto plan =
+        sinter::plan(fusion, {{"rows", item.rows}, {"cols", item.columns}}, limits_, options);
+    if (!plan) return fail(plan.error());
+    for (const size_t index : chosen_candidates(plan->segments.front())) {
+      sinter::Plan variant = *plan;
+      auto& candidates = variant.segments.front().candidates;
+      candidates = {plan->segments.front().candidates[index]};
+      if (auto done = time_one(item, fusion, std::move(variant), index); !done) return done;
+    }
+    return {};
+  }
+
+  [[nodiscard]] const nlohmann::json& rows() const { return rows_; }
+
+ private:
+  /// The chosen schedule; then, evenly over the ranking of each family and residency, what else was
+  /// on offer.
+  [[nodiscard]] std::vector<size_t> chosen_candidates(const sinter::SegmentPlan& segment) const {
+    std::vector<size_t> out;
+    for (size_t i = 0;
+         i < std::min<size_t>(segment.candidates.size(), static_cast<size_t>(std::max(top_, 1)));
+         ++i)
+      out.push_back(i);
+    std::map<std::string, std::vector<size_t>> kinds;
+    for (size_t i = out.size(); i < segment.candidates.size(); ++i) {
+      const auto& schedule = segment.candidates[i].schedule;
+      std::string kind = schedule.family;
+      if (!schedule.persistent.empty())
+        kind += sinter::text_of(schedule.persistent.front().residency);
+      kinds[kind].push_back(i);
+    }
+    for (const auto& [kind, indices] : kinds) {
+      const size_t step =
+          std::max<size_t>(1, indices.size() / static_cast<size_t>(std::max(variants_, 1)));
+      for (size_t i = 0;
+           i < indices.size() && variants_ > 0 && i < step * static_cast<size_t>(variants_);
+           i += step)
+        out.push_back(indices[i]);
+    }
+    return out;
+  }
+
+  sinter::Result<void> time_one(const Case& item, const sinter::Fusion& fusion, sinter::Plan plan,
+                                size_t index) {
+    sinter::CompilePlanOptions compile_options;
+    auto compiled = sinter::compile_plan(std::move(plan), compiler_, cache_, compile_options);
+    if (!compiled) return fail(compiled.error());
+    const sinter::CompiledSegment segment = compiled->segments.front();
+    auto executable = sinter::Executable::prepare(std::move(*compiled), driver_);
+    if (!executable) return fail(executable.error());
+    auto run =
+        sinter::run_on_device(fusion, *executable, driver_, {.copy_bytes_per_us = copy_rate_});
+    if (!run) return fail(run.error());
+    const auto& chosen = segment.chosen;
+    const auto& schedule = chosen.schedule;
+    const auto& attempt = segment.attempts.front();
+    const std::string residency =
+        schedule.persistent.empty()
+            ? "-"
+            : std::string(sinter::text_of(schedule.persistent.front().residency));
+    fmt::print(
+        "{:20} {:6}x{:<6} #{:<3} {:10} {:8} T{:<4} R{:<3} V{:<2} U{:<2} B{:<2} {:3}r/{:<3}p {:3}sp "
+        "{:6}sm {:8.1f} us pred {:8.1f} SOL {:.3f} {}\n",
+        item.fusion, item.rows, item.columns, index, schedule.family, residency,
+        schedule.threads_per_row, schedule.rows_per_block, schedule.vector_width, schedule.unroll,
+        schedule.min_blocks_per_sm, attempt.resources.registers, chosen.estimate.registers,
+        attempt.resources.spill_store_bytes, chosen.estimate.shared_bytes, run->timing.median_us,
+        chosen.predicted.total_us, run->speed_of_light(),
+        run->check.passed() ? "ok" : "WRONG " + run->check.text());
+    std::fflush(stdout);
+    const auto& p = chosen.predicted;
+    rows_.push_back({{"fusion", item.fusion},
+                     {"rows", item.rows},
+                     {"cols", item.columns},
+                     {"rank", index},
+                     {"schedule", sinter::print(schedule)},
+                     {"family", schedule.family},
+                     {"residency", residency},
+                     {"registers", attempt.resources.registers},
+                     {"registers_predicted", chosen.estimate.registers},
+                     {"spill_bytes", attempt.resources.spill_store_bytes},
+                     {"shared_bytes", chosen.estimate.shared_bytes},
+                     {"checked", run->check.passed()},
+                     {"worst_error_over_bound", run->check.worst_ratio},
+                     {"us", run->timing.median_us},
+                     {"floor_us", run->floor_us},
+                     {"sol", run->speed_of_light()},
+                     {"predicted",
+                      {{"total_us", p.total_us},
+                       {"memory_us", p.memory_us},
+                       {"issue_us", p.issue_us},
+                       {"special_us", p.special_us},
+                       {"shared_us", p.shared_us},
+                       {"exposed_us", p.exposed_us},
+                       {"waves", chosen.estimate.waves},
+                       {"blocks_per_sm", chosen.estimate.blocks_per_sm}}}});
+    return {};
+  }
+
+  sinter::DeviceDriver& driver_;
+  sinter::DeviceLimits limits_;
+  sinter::NvrtcCompiler compiler_;
+  sinter::KernelCache cache_;
+  double copy_rate_;
+  sinter::SchedulePin pin_;
+  int variants_;
+  int top_;
+  nlohmann::json rows_ = nlohmann::json::array();
+};
+
+int report(const sinter::Error& error) {
+  fmt::print(stderr, "{}\n", error.text());
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Times planned kernels on the current GPU");
+  std::vector<std::string> cases;
+  int variants = 0;
+  int top = 1;
+  std::string json_path;
+  app.add_option("cases", cases, "fusion:rows:columns ...")->required();
+  app.add_option("--variants", variants, "further candidates of each kind to time");
+  app.add_option("--top", top, "candidates to time, best predicted first");
+  app.add_option("--json", json_path, "write results here");
+  std::string pin_text;
+  app.add_option("--pin", pin_text, "fields to pin, for example unroll=2,residency=shared");
+  CLI11_PARSE(app, argc, argv);
+
+  auto pin = parse_pin(pin_text);
+  if (!pin) return report(pin.error());
+  auto driver = sinter::cuda_driver();
+  if (!driver) return report(driver.error());
+  auto limits = sinter::query_device(**driver, 0);
+  if (!limits) return report(limits.error());
+  auto compiler = sinter::NvrtcCompiler::open();
+  if (!compiler) return report(compiler.error());
+  auto context = sinter::DeviceContext::retain(**driver, 0);
+  if (!context) return report(context.error());
+  auto current = sinter::CurrentContext::enter(**driver, *context);
+  if (!current) return report(current.error());
+  auto copy_rate = sinter::measure_copy_rate(**driver, 0);
+  if (!copy_rate) return report(copy_rate.error());
+  fmt::print("{}: device-to-device copy {:.2f} TB/s\n", limits->name, *copy_rate * 1e-6);
+
+  Suite suite(**driver, *limits, std::move(*compiler), *copy_rate, std::move(*pin), variants, top);
+  for (const std::string& text : cases) {
+    auto item = parse_case(text);
+    if (!item) return report(item.error());
+    if (auto done = suite.run(*item); !done)
+      fmt::print(stderr, "{}: {}\n", text, done.error().text());
+  }
+  if (!json_path.empty()) {
+    nlohmann::json out = {
+        {"device", limits->name}, {"copy_tb_per_s", *copy_rate * 1e-6}, {"results", suite.rows()}};
+    std::ofstream(json_path) << out.dump(1) << "\n";
+  }
+  return 0;
+}
