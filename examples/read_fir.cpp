@@ -39,7 +39,11 @@ int main(int argc, char** argv) {
   sinter::ExtentValues extents;
   for (int i = 2; i < argc; ++i) {
     const std::string text = argv[i];
-    const size_t equals = std::min(text.find('='), text.size() - 1);
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos) {
+      fmt::print(stderr, "{} is not name=size\n", text);
+      return 2;
+    }
     extents[text.substr(0, equals)] = std::strtoll(text.c_str() + equals + 1, nullptr, 10);
   }
   const auto kernel = kernel_of(fir, extents);

@@ -33,7 +33,8 @@ int report_error(const Error& error, bool json) {
   if (json) {
     print_json({{"error", nlohmann::ordered_json::parse(error.json())}});
   } else {
-    fmt::print(stderr, "sinter: {}\n", error.text());
+    const std::string text = error.text();  // A log may end its line itself.
+    fmt::print(stderr, "sinter: {}{}", text, text.ends_with('\n') ? "" : "\n");
   }
   return kFailed;
 }

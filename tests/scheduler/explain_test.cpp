@@ -1,0 +1,74 @@
+#include "scheduler/explain.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/support/canned_fusions.h"
+
+namespace sinter {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Plan plan_of(const std::string& fusion, const PlanOptions& options = {}) {
+  const CannedFusion& canned = *find_canned_fusion(fusion);
+  return plan(canned.build(), canned.large, *find_device("H200"), options).value();
+}
+
+TEST(Explain, MarksTheChosenCandidateAmongThoseWeighed) {
+  const Plan softmax = plan_of("softmax");
+  const std::string text = decisions_text(softmax);
+  for (const Decision& decision : softmax.decisions) {
+    EXPECT_THAT(text, HasSubstr(decision.question + ": " + decision.chosen));
+    for (const Candidate& candidate : decision.candidates)
+      EXPECT_THAT(text, HasSubstr(candidate.because));
+  }
+  EXPECT_THAT(text, HasSubstr("*  " + softmax.decisions[1].chosen));
+  const auto marks = std::count(text.begin(), text.end(), '*');
+  EXPECT_EQ(marks, 1);
+}
+
+TEST(Explain, ShowsRefusalsWithTheirNumbersAndWayOut) {
+  const Plan softmax = plan_of("softmax");
+  ASSERT_FALSE(softmax.rejections.empty());
+  for (const Rejection& rejection : softmax.rejections)
+    EXPECT_THAT(decisions_text(softmax), HasSubstr("refused " + text_of(rejection)));
+}
+
+TEST(Explain, LeavesOutPartsThatNobodyHas) {
+  EXPECT_THAT(decisions_text(plan_of("softmax")), HasSubstr("special"));
+  EXPECT_THAT(decisions_text(plan_of("copy")),
+              AllOf(HasSubstr("memory"), Not(HasSubstr("special"))));
+}
+
+TEST(Explain, SaysWhereKeptValuesLive) {
+  const Plan softmax =
+      plan_of("softmax", {.pin = {.family = "multi_wave", .residency = Residency::kShared}});
+  EXPECT_THAT(explain(softmax), ContainsRegex("%v0 x : bf16.8192, 8192. lives in shared"));
+}
+
+TEST(Explain, ResourcesAreBarsAgainstTheirBudgets) {
+  const DeviceLimits limits = *find_device("H200");
+  const ResourceEstimate estimate{.registers = 128,
+                                  .register_cap = 128,
+                                  .shared_bytes = 64 * 1024,
+                                  .threads = 256,
+                                  .blocks_per_sm = 2,
+                                  .blocks = 1000,
+                                  .waves = 3.79,
+                                  .bytes_in_flight_per_sm = limits.bytes_in_flight_per_sm / 2};
+  const std::string text = resources_text(estimate, limits);
+  EXPECT_THAT(text,
+              ContainsRegex("registers per thread +128 +128  \\[########################\\]"));
+  EXPECT_THAT(text, ContainsRegex("registers per SM +65536 +65536"));
+  EXPECT_THAT(text, ContainsRegex("shared bytes per SM +130.0 KiB +228.0 KiB"));
+  EXPECT_THAT(text,
+              ContainsRegex("threads per SM +512 +2048  \\[######\\.{18}\\]  +256 per block"));
+  EXPECT_THAT(text, HasSubstr("1000 in the grid, 3.79 waves"));
+  EXPECT_THAT(text, ContainsRegex("bytes in flight per SM .*\\[############\\.{12}\\]"));
+}
+
+}  // namespace
+}  // namespace sinter

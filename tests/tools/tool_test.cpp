@@ -1,0 +1,253 @@
+// Runs the built command line tool as a user would.
+
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "fusion_ir/parser.h"
+#include "fusion_ir/printer.h"
+#include "scheduler/schedule.h"
+#include "tests/support/canned_fusions.h"
+
+namespace sinter {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+struct Outcome {
+  int exit_code = -1;
+  std::string output;
+};
+
+class Tool : public ::testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directories(scratch_); }
+  void TearDown() override { std::filesystem::remove_all(scratch_); }
+
+  /// Runs `sinter <arguments>` with its own empty cache; `2>&1` in the arguments adds the errors.
+  [[nodiscard]] Outcome run(const std::string& arguments) const {
+    const std::string command = fmt::format("SINTER_CACHE_DIR='{}' '{}' {}",
+                                            (scratch_ / "cache").string(), SINTER_TOOL, arguments);
+    FILE* pipe = popen(command.c_str(), "r");
+    Outcome out;
+    std::array<char, 4096> buffer;
+    for (size_t count = 0; (count = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
+      out.output.append(buffer.data(), count);
+    const int status = pclose(pipe);
+    out.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return out;
+  }
+
+  [[nodiscard]] json run_json(const std::string& arguments, int exit_code = 0) const {
+    const Outcome out = run(arguments + " --json");
+    EXPECT_EQ(out.exit_code, exit_code) << out.output;
+    json parsed = json::parse(out.output, nullptr, false);
+    EXPECT_FALSE(parsed.is_discarded()) << out.output;
+    return parsed;
+  }
+
+  [[nodiscard]] std::string write_file(const std::string& name, const std::string& text) const {
+    const std::filesystem::path path = scratch_ / name;
+    std::ofstream(path) << text;
+    return path.string();
+  }
+
+  std::filesystem::path scratch_ =
+      std::filesystem::path(::testing::TempDir()) /
+      fmt::format("sinter_tool_{}_{}", getpid(),
+                  ::testing::UnitTest::GetInstance()->current_test_info()->name());
+};
+
+TEST_F(Tool, ListsEveryCannedFusion) {
+  const json listed = run_json("list");
+  ASSERT_EQ(listed.size(), canned_fusions().size());
+  const Outcome text = run("list");
+  for (const CannedFusion& fusion : canned_fusions())
+    EXPECT_THAT(text.output, HasSubstr(fusion.name));
+}
+
+TEST_F(Tool, PlansAtTheGivenExtents) {
+  const json planned = run_json("plan rms_norm rows=100 cols=512");
+  const json& segment = planned.at("segments").at(0);
+  EXPECT_EQ(segment.at("rows"), 100);
+  EXPECT_EQ(segment.at("columns"), 512);
+  EXPECT_EQ(segment.at("bytes_written"), 100 * 512 * 2);
+  EXPECT_GT(segment.at("predicted").at("total_us"), 0.0);
+  EXPECT_GT(segment.at("estimate").at("registers"), 0);
+  EXPECT_EQ(planned.at("device"), "H200");
+  const auto fusion = parse_fusion(planned.at("fir").get<std::string>());
+  EXPECT_TRUE(fusion) << fusion.error().text();
+  EXPECT_THAT(
+      run("plan rms_norm rows=100 cols=512").output,
+      AllOf(HasSubstr("fusion @rms_norm"), HasSubstr("schedule "), HasSubstr("predicted:")));
+}
+
+TEST_F(Tool, AFirFileAndItsCannedFusionGetTheSamePlan) {
+  const std::string path = write_file("softmax.fir", print(find_canned_fusion("softmax")->build()));
+  const std::string extents = " rows=64 cols=1000 --form sched";
+  const Outcome from_file = run("plan '" + path + "'" + extents);
+  EXPECT_EQ(from_file.exit_code, 0);
+  EXPECT_EQ(from_file.output, run("plan softmax" + extents).output);
+}
+
+TEST_F(Tool, APrintedScheduleCanBePinned) {
+  const Outcome printed = run("plan softmax rows=64 cols=1000 --family looped --form sched");
+  ASSERT_EQ(printed.exit_code, 0);
+  const auto schedule = parse_schedule(printed.output);
+  ASSERT_TRUE(schedule) << schedule.error().text();
+  EXPECT_EQ(schedule->family, "looped");
+  const std::string path = write_file("pinned.sched", printed.output);
+  EXPECT_EQ(run("plan softmax rows=64 cols=1000 --form sched --schedule '" + path + "'").output,
+            printed.output);
+}
+
+TEST_F(Tool, PinsSingleFields) {
+  const json planned = run_json(
+      "plan softmax rows=64 cols=4096 --family multi_wave --threads-per-row 128 --residency "
+      "shared");
+  const json& schedule = planned.at("segments").at(0).at("schedule");
+  EXPECT_EQ(schedule.at("family"), "multi_wave");
+  EXPECT_EQ(schedule.at("threads_per_row"), 128);
+  EXPECT_EQ(schedule.at("persistent").at(0).at("residency"), "shared");
+}
+
+TEST_F(Tool, DevicesDifferInWhatTheyPlan) {
+  EXPECT_EQ(run_json("plan softmax --device rtx-4090").at("device"), "RTX 4090");
+}
+
+TEST_F(Tool, ExplainsDecisionsRefusalsAndResources) {
+  const Outcome text = run("explain softmax rows=8192 cols=8192");
+  EXPECT_EQ(text.exit_code, 0);
+  EXPECT_THAT(text.output, AllOf(HasSubstr("which schedule runs the segment"), HasSubstr("*  "),
+                                 HasSubstr("refused pointwise"), HasSubstr("registers per thread"),
+                                 HasSubstr("waves"), HasSubstr("bytes in flight per SM")));
+  const json explained = run_json("explain softmax rows=8192 cols=8192");
+  ASSERT_GE(explained.at("decisions").size(), 2U);
+  for (const json& decision : explained.at("decisions")) {
+    EXPECT_TRUE(decision.contains("question") && decision.contains("chosen") &&
+                decision.contains("because"));
+  }
+  EXPECT_EQ(explained.at("rejections").at(0).at("subject"), "pointwise");
+}
+
+TEST_F(Tool, EmitsCudaAndKernelIr) {
+  const Outcome cuda = run("emit rms_norm rows=64 cols=1024");
+  EXPECT_EQ(cuda.exit_code, 0);
+  EXPECT_THAT(cuda.output, AllOf(HasSubstr("__global__"), HasSubstr("__launch_bounds__")));
+  const json kir = run_json("emit rms_norm rows=64 cols=1024 --form kir");
+  EXPECT_THAT(kir.at("kernels").at(0).at("text").get<std::string>(), StartsWith("kernel"));
+  EXPECT_EQ(kir.at("kernels").at(0).at("architecture"), "sm_90a");
+}
+
+TEST_F(Tool, ChecksInTheInterpreterAndCountsTraffic) {
+  const json checked = run_json("check rms_norm rows=7 cols=1000");
+  EXPECT_EQ(checked.at("passed"), true);
+  const json& interpreter = checked.at("interpreter");
+  EXPECT_TRUE(interpreter.at("findings").empty());
+  EXPECT_LE(interpreter.at("worst_error_over_bound"), 1.0);
+  // Every row is written once, and read once at least.
+  EXPECT_EQ(interpreter.at("traffic").at("y_out").at("bytes_written"), 7 * 1000 * 2);
+  EXPECT_GE(interpreter.at("traffic").at("x").at("bytes_read"), 7 * 1000 * 2);
+  EXPECT_THAT(run("check rms_norm rows=7 cols=1000").output, HasSubstr("interpreter: passed"));
+}
+
+TEST_F(Tool, ListsDevicePresets) {
+  const json devices = run_json("devices");
+  std::vector<std::string> names;
+  for (const json& preset : devices.at("presets")) names.push_back(preset.at("name"));
+  EXPECT_THAT(names, AllOf(Contains("A100"), Contains("H200"), Contains("RTX 4090")));
+  EXPECT_TRUE(devices.contains("no_live_device") != !devices.at("live").empty());
+}
+
+TEST_F(Tool, LooksAfterTheCache) {
+  EXPECT_EQ(run_json("cache stats").at("entries"), 0);
+  EXPECT_EQ(run_json("cache list").at("entries").size(), 0U);
+  std::filesystem::create_directories(scratch_ / "cache");
+  EXPECT_EQ(run_json("cache verify").at("damaged").size(), 0U);
+  EXPECT_EQ(run_json("cache clear").at("removed"), 0);
+  const json elsewhere = run_json("cache stats --directory /nonexistent/cache");
+  EXPECT_EQ(elsewhere.at("directory"), "/nonexistent/cache");
+}
+
+TEST_F(Tool, RunsOrSaysWhatIsMissing) {
+  const Outcome ran = run("run rms_norm rows=64 cols=128 --json 2>&1");
+  const json parsed = json::parse(ran.output, nullptr, false);
+  ASSERT_FALSE(parsed.is_discarded()) << ran.output;
+  if (ran.exit_code == 0) {
+    EXPECT_TRUE(parsed.at("check").at("passed"));
+    EXPECT_GT(parsed.at("sol"), 0.0);
+    EXPECT_GT(parsed.at("predicted_us"), 0.0);
+  } else {
+    EXPECT_EQ(ran.exit_code, 1);
+    EXPECT_EQ(parsed.at("error").at("kind"), "DeviceError");
+    EXPECT_NE(parsed.at("error").at("remedy"), "");
+  }
+}
+
+// ---- Mistakes
+
+struct Mistake {
+  const char* arguments;
+  int exit_code;
+  const char* kind;
+  const char* says;
+};
+
+TEST_F(Tool, MistakesAreTypedErrorsInBothForms) {
+  const std::string bad_fir = write_file("bad.fir", "fusion @x {\n  return %v0\n}\n");
+  const std::string bad_sched = write_file("bad.sched", "schedule looped { threads 1 }");
+  const std::string file = "plan '" + bad_fir + "'";
+  const std::string sched = "plan softmax --schedule '" + bad_sched + "'";
+  for (const Mistake& mistake : {
+           Mistake{"plan no_such_fusion", 1, "InvalidArgument", "no_such_fusion"},
+           Mistake{"plan softmax rows", 1, "InvalidArgument", "'rows' is no extent"},
+           Mistake{"plan softmax rows=", 1, "InvalidArgument", "is no extent"},
+           Mistake{"plan softmax =3", 1, "InvalidArgument", "is no extent"},
+           Mistake{"plan softmax rows=12x", 1, "InvalidArgument", "is no extent"},
+           Mistake{"plan softmax rows=99999999999999999999", 1, "InvalidArgument", "is no extent"},
+           Mistake{"plan softmax rows=-1", 1, "InvalidArgument", "rows"},
+           Mistake{"plan softmax depth=3", 1, "InvalidArgument", "depth"},
+           Mistake{"plan softmax --device TPU", 1, "InvalidArgument", "no device 'TPU'"},
+           Mistake{"plan softmax --residency disk", 1, "InvalidArgument", "no residency 'disk'"},
+           Mistake{"plan softmax --family fancy", 1, "ResourceExhausted", "fancy"},
+           Mistake{"plan softmax --schedule /nonexistent.sched", 1, "InvalidArgument",
+                   "cannot read"},
+           Mistake{"plan /tmp", 1, "InvalidArgument", "cannot read"},
+           Mistake{file.c_str(), 1, "InvalidFusion", "2:"},
+           Mistake{sched.c_str(), 1, "InvalidArgument", "1:"},
+           Mistake{"plan column_sum", 1, "Unsupported", "column_sum"},
+           Mistake{"", 2, "Usage", "subcommand"},
+           Mistake{"plan", 2, "Usage", "required"},
+           Mistake{"frobnicate", 2, "Usage", ""},
+           Mistake{"plan softmax --no-such-option", 2, "Usage", "--no-such-option"},
+           Mistake{"plan softmax --unroll many", 2, "Usage", "unroll"},
+           Mistake{"emit softmax --form ptx", 2, "Usage", "ptx"},
+           Mistake{"cache burn", 2, "Usage", "burn"},
+       }) {
+    SCOPED_TRACE(mistake.arguments);
+    const json error = run_json(mistake.arguments, mistake.exit_code).at("error");
+    EXPECT_EQ(error.at("kind"), mistake.kind);
+    EXPECT_THAT(error.at("message").get<std::string>(), HasSubstr(mistake.says));
+    const Outcome text = run(std::string(mistake.arguments) + " 2>&1 >/dev/null");
+    EXPECT_EQ(text.exit_code, mistake.exit_code);
+    EXPECT_THAT(text.output, AllOf(StartsWith("sinter: "), HasSubstr(mistake.says)));
+  }
+}
+
+TEST_F(Tool, HelpIsNoMistake) {
+  for (const char* arguments : {"--help", "plan --help", "check --help"})
+    EXPECT_EQ(run(arguments).exit_code, 0) << arguments;
+}
+
+}  // namespace
+}  // namespace sinter
