@@ -77,6 +77,7 @@ class Suite {
         compiler_(std::move(compiler)),
         cache_({}),
         copy_rate_(copy_rate),
+        pin_(std::move(pin)),
         variants_(variants),
         top_(top) {}
 

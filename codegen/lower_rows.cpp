@@ -509,6 +509,12 @@ class RowLowering {
           }
         },
         [&](const TilePosition& at) {
+          // Whole vectors are counted at once; single elements were counted one by one.
+          for (const Accumulator& accumulator : accumulators) {
+            if (accumulator.combiner != Combiner::kWelford || guard == Guard::kElement) continue;
+            count_elements(accumulator,
+                           builder_.real(static_cast<double>(width()), accumulator.type));
+          }
           for (const auto& [value, shared_tile] : shared_tiles)
             store_shared(value, at, shared_tile);
           for (const auto& [output, tile] : output_tiles) {
@@ -540,7 +546,9 @@ class RowLowering {
 
   Accumulator start_accumulator(OpId id) {
     const Op& op = facts_.fusion.ops[id];
-    Accumulator accumulator{.op = id, .combiner = combiner_of(op.kind)};
+    Accumulator accumulator{};
+    accumulator.op = id;
+    accumulator.combiner = combiner_of(op.kind);
     const std::vector<DType> types = exchange_types(facts_.fusion, op);
     accumulator.type = types.front();
     const std::string name = name_of(op.results.back());
@@ -549,7 +557,8 @@ class RowLowering {
           types.size() == 1 ? name
                             : fmt::format("{}_{}", name, component_name(accumulator.combiner, i));
       accumulator.running.push_back(builder_.declare(
-          component, kir::identity_of(builder_, accumulator.combiner, i, types[i])));
+          component,
+          kir::identity_of(builder_, accumulator.combiner, static_cast<int64_t>(i), types[i])));
     }
     return accumulator;
   }
@@ -584,14 +593,13 @@ class RowLowering {
     const ExprId x = tiles_.element_value(operand);
     const DType type = accumulator.type;
     if (accumulator.combiner == Combiner::kWelford) {
-      const ExprId one = builder_.real(1.0, type);
       const ExprId nothing = builder_.real(0.0, type);
-      const ExprId counted = inside.valid() ? builder_.select(inside, one, nothing) : one;
       const ExprId summed = inside.valid() ? builder_.select(inside, x, nothing) : x;
       builder_.assign(accumulator.chunk_sum,
                       builder_.add(builder_.ref(accumulator.chunk_sum), summed));
-      builder_.assign(accumulator.chunk_count,
-                      builder_.add(builder_.ref(accumulator.chunk_count), counted));
+      if (inside.valid()) {
+        count_elements(accumulator, builder_.select(inside, builder_.real(1.0, type), nothing));
+      }
       return;
     }
     if (accumulator.combiner == Combiner::kLogSumExp) {
@@ -616,6 +624,11 @@ class RowLowering {
         kir::emit_combine(builder_, accumulator.combiner, accumulator.running, others);
       });
     }
+  }
+
+  void count_elements(const Accumulator& accumulator, ExprId count) {
+    builder_.assign(accumulator.chunk_count,
+                    builder_.add(builder_.ref(accumulator.chunk_count), count));
   }
 
   void between_sweeps(std::vector<Accumulator>& accumulators) {

@@ -47,9 +47,11 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
   const double throughput =
       std::max({out.memory_us, out.l2_us, out.issue_us, out.special_us, out.shared_us});
   const double waves = std::max(estimate.waves, estimate.blocks > 0 ? 1.0 : 0.0);
-  const double pipeline = waves * work.block_latency_ns / kNsPerUs;
-  const double drain = estimate.blocks > 0 ? work.block_latency_ns / kNsPerUs / 2.0 : 0.0;
-  out.exposed_us = std::max(0.0, pipeline - throughput) + drain;
+  // A grid that does not fill the device leaves each SM fewer blocks to hide behind.
+  const double resident =
+      std::clamp(static_cast<double>(estimate.blocks) / sms, 1.0,
+                 static_cast<double>(std::max<int64_t>(estimate.blocks_per_sm, 1)));
+  out.exposed_us = waves * work.block_latency_ns / kNsPerUs / resident;
   out.total_us = out.launch_us + throughput + out.exposed_us + out.spill_us;
   return out;
 }

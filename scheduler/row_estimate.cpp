@@ -146,6 +146,9 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   const bool resident = std::ranges::any_of(schedule.persistent, [](const PersistentValue& kept) {
     return kept.residency != Residency::kReload;
   });
+  const bool in_shared = std::ranges::any_of(schedule.persistent, [](const PersistentValue& kept) {
+    return kept.residency == Residency::kShared;
+  });
   // A grid smaller than the device leaves resident slots empty.
   const double sharing =
       std::clamp(static_cast<double>(estimate.blocks) / static_cast<double>(limits.sm_count), 1.0,
@@ -175,20 +178,16 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
       }
     }
 
-    // Waits: a resident row waits for memory once, a looped one at every chunk of every stage.
+    // Waits: a resident row arrives once and whole, a looped one chunk by chunk in every stage.
+    const double chunks = std::ceil(batches / unroll);
     const bool reads_full =
         std::ranges::any_of(stage.loads, [&](ValueId value) { return facts.is_full(value); });
-    if (reads_full) {
-      const double chunks = resident && kept_words(facts, schedule, Residency::kRegister) > 0
-                                ? 1.0
-                                : std::ceil(batches / unroll);
-      // After the first stage the row comes from L2 when it fits.
-      const double latency =
-          s == 0 || missing > 0.0 ? limits.memory_latency_ns : constants.cache_latency_ns;
-      work.block_latency_ns += chunks * latency;
-    } else if (!stage.loads.empty()) {
-      work.block_latency_ns += constants.cache_latency_ns;
+    if (reads_full) work.block_latency_ns += constants.first_load_ns;
+    if (reads_full && !resident) work.block_latency_ns += (chunks - 1.0) * constants.chunk_ns;
+    if (!reads_full && !stage.loads.empty()) {
+      work.block_latency_ns += chunks * constants.cache_latency_ns;
     }
+    if (in_shared) work.block_latency_ns += chunks * constants.shared_chunk_ns;
     if (!stage.reductions.empty()) {
       work.block_latency_ns += schedule.threads_per_row > kWarp ? constants.block_exchange_ns
                                                                 : constants.warp_exchange_ns;
@@ -197,9 +196,10 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     const double block_instructions =
         static_cast<double>(schedule.rows_per_block) * batches * reach * per_element / kWarp;
     const double clocks = block_instructions / limits.issue_per_clock * sharing;
-    work.block_latency_ns += clocks / limits.clock_mhz * 1000.0;
+    work.block_latency_ns += constants.own_issue_share * clocks / limits.clock_mhz * 1000.0;
   }
-  work.issue_slots += static_cast<double>(estimate.blocks * estimate.threads) * 60.0;
+  work.issue_slots +=
+      static_cast<double>(estimate.blocks * estimate.threads) * constants.row_prologue_instructions;
   return work;
 }
 

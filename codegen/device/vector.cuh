@@ -269,7 +269,7 @@ SINTER_DEFINE_LOAD(load_packet_written_stream, "ld.global.L1::no_allocate", : "m
   }
 
 SINTER_DEFINE_STORE(store_packet, "st.global")
-SINTER_DEFINE_STORE(store_packet_stream, "st.global.cs")
+SINTER_DEFINE_STORE(store_packet_stream, "st.global")
 #undef SINTER_DEFINE_STORE
 
 template <int kBytes>

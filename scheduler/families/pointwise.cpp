@@ -94,8 +94,6 @@ tl::expected<ResourceEstimate, Rejection> estimate_pointwise(const SegmentFacts&
 Prediction predict_pointwise(const SegmentFacts& facts, const Schedule& schedule,
                              const ResourceEstimate& estimate, const DeviceLimits& limits) {
   constexpr double kSectorBytes = 32.0;
-  constexpr double kPrologueInstructions =
-      30.0;  // Coordinates, bounds, launch parameters: per thread, from SASS.
   const CostConstants constants;
   const StageList list = distribute(facts, {});
   const Stage& stage = list.stages[0];
@@ -121,10 +119,12 @@ Prediction predict_pointwise(const SegmentFacts& facts, const Schedule& schedule
   work.l2_bytes = work.bytes_read + work.bytes_written;
   work.issue_slots =
       elements * (stage.issue_slots + accesses * constants.instructions_per_access / width) +
-      static_cast<double>(estimate.blocks * estimate.threads) * kPrologueInstructions;
+      static_cast<double>(estimate.blocks * estimate.threads) *
+          constants.tile_prologue_instructions;
   work.special = elements * stage.special_functions;
   work.shared_bytes = scattered * kSectorBytes;  // L1 and shared memory are one data path.
-  work.block_latency_ns = constants.block_start_ns + limits.memory_latency_ns;
+  work.block_latency_ns =
+      constants.block_start_ns + constants.tile_vector_ns * static_cast<double>(schedule.unroll);
   return predict(work, estimate, limits);
 }
 
