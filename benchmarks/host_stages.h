@@ -1,0 +1,26 @@
+#pragma once
+
+#include <optional>
+
+#include "codegen/lower.h"
+#include "runtime/nvrtc_compiler.h"
+#include "tests/support/canned_fusions.h"
+
+namespace sinter::bench {
+
+/// The device that host benchmarks plan for, so that figures from different machines are about the
+/// same plans.
+const DeviceLimits& planned_device();
+
+/// A canned fusion of any type at its large size, or none if it is not planned on this device.
+std::optional<Plan> planned(const CannedFusion& canned);
+
+/// simplify, analyse, plan, lower and emit of every canned fusion, each reported per op too.
+void register_stages();
+/// plan, simplify and emit of chains of pointwise ops, with the complexity they grow by.
+void register_growth();
+/// NVRTC on the layer norm kernel, and the kernel cache in memory and on disk. Without a compiler
+/// these say so and are left out.
+void register_compiler(const Result<NvrtcCompiler>& compiler);
+
+}  // namespace sinter::bench
