@@ -228,25 +228,26 @@ class RowLowering {
              .count = batches * threads() * width() * schedule_.rows_per_block});
       }
     }
+    const bool copies = start_shared_copies();
     if (!loaded.empty()) {
-      builder_.comment("the whole row, packed in registers");
+      builder_.comment("held in registers, packed as loaded");
       for_chunks(1, [&](ExprId batch, int64_t, Guard guard) {
         const TilePosition at = position(batch, builder_.integer(0), guard);
         for (const ValueId value : loaded) tiles_.load(value, at);
       });
     }
-    copy_shared_inputs();
+    if (copies) builder_.append(kir::AsyncWait{});
   }
 
   /// Inputs that live in shared memory are copied there whole, without passing through registers,
   /// so that as much is in flight as shared memory holds. Each thread waits for its own copies only
   /// and reads nothing else.
-  void copy_shared_inputs() {
+  bool start_shared_copies() {
     std::vector<ValueId> copied;
     for (const auto& [value, buffer] : shared_) {
       if (facts_.is_read(value)) copied.push_back(value);
     }
-    if (copied.empty()) return;
+    if (copied.empty()) return false;
     builder_.comment("the whole row, on its way to shared memory");
     for_chunks(1, [&](ExprId batch, int64_t, Guard guard) {
       const TilePosition at = position(batch, builder_.integer(0), guard);
@@ -278,7 +279,7 @@ class RowLowering {
         }
       }
     });
-    builder_.append(kir::AsyncWait{});
+    return true;
   }
 
   ExprId shared_index(const TilePosition& position) {

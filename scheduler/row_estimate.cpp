@@ -68,6 +68,26 @@ double reread_bytes(const SegmentFacts& facts, const StageList& list) {
   return bytes;
 }
 
+/// Extra traffic of full tensors whose vector is wider than one access: a thread's accesses then
+/// lie side by side, and each access of a warp takes half of every sector it touches.
+double split_sector_bytes(const SegmentFacts& facts, const Schedule& schedule) {
+  constexpr int64_t kAccessBytes = 16;
+  double bytes = 0.0;
+  const auto count = [&](const TensorAccess& access) {
+    const int64_t size = bytes_of(facts.fusion.values[access.tensor].type);
+    if (schedule.vector_width * size <= kAccessBytes) return;
+    bytes += static_cast<double>(facts.space.rows) * static_cast<double>(facts.space.columns) *
+             static_cast<double>(size);
+  };
+  for (const TensorAccess& access : facts.space.inputs) {
+    if (facts.is_full(access.value)) count(access);
+  }
+  for (size_t i = 0; i < facts.space.outputs.size(); ++i) {
+    if (facts.space.output_coverage[i].columns) count(facts.space.outputs[i]);
+  }
+  return bytes;
+}
+
 bool is_power_of_two(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
 
 }  // namespace
@@ -135,7 +155,8 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   const double footprint = rows_in_flight * columns * static_cast<double>(facts.widest_tile_bytes);
   const double l2_share = static_cast<double>(limits.l2_bytes) / 2.0;
   const double missing = footprint <= l2_share ? 0.0 : 1.0 - l2_share / footprint;
-  work.l2_bytes = work.bytes_read + work.bytes_written + again;
+  work.l2_bytes =
+      work.bytes_read + work.bytes_written + again + split_sector_bytes(facts, schedule);
   work.bytes_read += again * missing;
 
   // Threads whose lanes lie past the row still issue.

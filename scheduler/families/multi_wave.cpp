@@ -121,10 +121,16 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
         for (const int64_t unroll : {1, 2, 4}) {
           if (unroll > 1 && unroll > batch_count(facts, schedule)) break;
           schedule.unroll = unroll;
-          schedule.persistent.clear();
-          for (const ValueId value : facts.persistent)
-            schedule.persistent.push_back({value, Residency::kShared});
-          consider(schedule);
+          for (const std::vector<ValueId>& values : kept) {
+            // Weights read early wait in registers: shared memory is for what is read once.
+            schedule.persistent.clear();
+            for (const ValueId value : values) {
+              const bool cut = std::ranges::binary_search(facts.persistent, value);
+              schedule.persistent.push_back(
+                  {value, cut ? Residency::kShared : Residency::kRegister});
+            }
+            consider(schedule);
+          }
         }
       }
     }
