@@ -85,7 +85,7 @@ int64_t shared_bytes(const Kernel& kernel) {
     SINTER_CHECK(buffer.offset >= 0, "shared buffer {} is not placed", buffer.name);
     end = std::max(end, buffer.offset + buffer.count * bytes_of(buffer.type));
   }
-  return end;
+  return (end + kSharedUnit - 1) / kSharedUnit * kSharedUnit;
 }
 
 }  // namespace sinter::kir

@@ -296,7 +296,9 @@ struct Kernel {
   friend bool operator==(const Kernel&, const Kernel&) = default;
 };
 
-/// Shared bytes of a kernel whose shared buffers are placed: end of the last one.
+/// Shared buffers are placed in units of this many bytes, the widest access.
+inline constexpr int64_t kSharedUnit = 16;
+/// Shared bytes of a kernel whose shared buffers are placed: end of the last one, in whole units.
 int64_t shared_bytes(const Kernel& kernel);
 /// Static shared memory is limited to 48 KiB (CUDA programming guide, "Shared Memory"); a kernel
 /// that needs more uses dynamic shared memory for all of it.

@@ -180,7 +180,8 @@ class RowLowering {
                   const std::function<void(ExprId first_batch, int64_t count, Guard)>& body) {
     for (const BatchSpan& span : spans_) {
       const int64_t length = span.end - span.begin;
-      const int64_t whole = length / unroll * unroll;
+      const int64_t chunk = std::min(unroll, length);
+      const int64_t whole = length / chunk * chunk;
       const auto run = [&](int64_t begin, int64_t end, int64_t step) {
         if (begin == end) return;
         if (end - begin == step) {
@@ -191,7 +192,7 @@ class RowLowering {
                       builder_.integer(step), needs_unrolling(),
                       [&](ExprId batch) { body(batch, step, span.guard); });
       };
-      run(span.begin, span.begin + whole, unroll);
+      run(span.begin, span.begin + whole, chunk);
       run(span.begin + whole, span.end, 1);
     }
   }
@@ -738,7 +739,10 @@ class RowLowering {
         }
         case Combiner::kArgMax:
         case Combiner::kArgMin:
-          tiles_.define_row_value(op.results[0], builder_.ref(running[1]));
+          // The tuple starts with an index that every element beats; of no elements it is 0.
+          tiles_.define_row_value(op.results[0], facts_.space.columns > 0
+                                                     ? builder_.ref(running[1])
+                                                     : builder_.integer(0, DType::kI64));
           break;
         default:
           tiles_.define_row_value(op.results[0], builder_.ref(running[0]));

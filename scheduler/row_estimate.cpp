@@ -205,8 +205,9 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
         std::ranges::any_of(stage.loads, [&](ValueId value) { return facts.is_full(value); });
     if (reads_full) work.block_latency_ns += constants.first_load_ns;
     if (reads_full && !resident) work.block_latency_ns += (chunks - 1.0) * constants.chunk_ns;
-    if (!reads_full && !stage.loads.empty()) {
-      work.block_latency_ns += chunks * constants.cache_latency_ns;
+    if (!reads_full) {
+      work.block_latency_ns +=
+          chunks * constants.cache_latency_ns * static_cast<double>(stage.loads.size());
     }
     if (in_shared) work.block_latency_ns += chunks * constants.shared_chunk_ns;
     if (!stage.reductions.empty()) {
@@ -363,6 +364,7 @@ std::vector<Rejection> check_row_segment(const SegmentFacts& facts, std::string_
     return rejections;
   }
   for (size_t i = 0; i < facts.space.outputs.size(); ++i) {
+    if (facts.is_empty(facts.fusion.outputs[i])) continue;
     for (size_t dimension = 0; dimension < facts.space.row_dimensions; ++dimension) {
       if (facts.space.outputs[i].strides[dimension] != 0 ||
           facts.space.dimensions[dimension].size <= 1)

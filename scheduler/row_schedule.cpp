@@ -193,7 +193,9 @@ int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Sche
   int64_t bytes = 0;
   for (const OpId reduction : stage.reductions) {
     for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[reduction])) {
-      bytes += (slots * bytes_of(type) + 15) / 16 * 16;
+      // Shuffles know no bool: it travels as i32 (codegen/passes/lower_reductions.h).
+      const int64_t element = bytes_of(type == DType::kBool ? DType::kI32 : type);
+      bytes += (slots * element + 15) / 16 * 16;
     }
   }
   return bytes;

@@ -37,6 +37,9 @@ struct SegmentFacts {
   [[nodiscard]] bool is_full(ValueId value) const {
     return is_tile(value) && (space.dependence[value].rows || space.row_dimensions == 0);
   }
+  [[nodiscard]] bool is_empty(ValueId value) const {
+    return element_count(Binding{}.sizes_of(fusion.values[value].shape)) == 0;
+  }
   /// True for values read from memory rather than computed.
   [[nodiscard]] bool is_read(ValueId value) const { return space.find_input(value) != nullptr; }
   /// Largest / smallest element size in bytes among full tensors (inputs read along the columns,

@@ -5,11 +5,10 @@
 namespace sinter {
 
 kir::Kernel place_shared_buffers(kir::Kernel kernel) {
-  constexpr int64_t kWidestAccess = 16;  // bytes
   int64_t end = 0;
   for (kir::Buffer& buffer : kernel.buffers) {
     if (buffer.space != kir::Space::kShared) continue;
-    const int64_t alignment = std::max(kWidestAccess, buffer.alignment);
+    const int64_t alignment = std::max(kir::kSharedUnit, buffer.alignment);
     buffer.offset = (end + alignment - 1) / alignment * alignment;
     end = buffer.offset + buffer.count * bytes_of(buffer.type);
   }

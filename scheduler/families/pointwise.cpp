@@ -20,7 +20,8 @@ std::optional<Rejection> check_segment(const SegmentFacts& facts) {
                      .remedy = "the multi_wave and looped families take it"};
   }
   for (size_t i = 0; i < facts.space.outputs.size(); ++i) {
-    if (!facts.space.output_coverage[i].columns) continue;
+    if (!facts.space.output_coverage[i].columns || facts.is_empty(facts.fusion.outputs[i]))
+      continue;
     for (size_t dimension = 0; dimension < facts.space.dimensions.size(); ++dimension) {
       if (facts.space.outputs[i].strides[dimension] != 0 ||
           facts.space.dimensions[dimension].size <= 1)
