@@ -1,0 +1,75 @@
+#include "tests/integration/canned_case.h"
+
+#include <algorithm>
+#include <set>
+
+namespace sinter {
+namespace {
+
+/// Name of the symbol that the innermost axis has; empty if none.
+std::string_view width_symbol(const CannedFusion& canned) {
+  for (const std::string_view symbol : {"cols", "pixels"}) {
+    if (canned.small.contains(symbol)) return symbol;
+  }
+  return {};
+}
+
+}  // namespace
+
+const std::vector<std::string>& unsupported_fusions() {
+  static const std::vector<std::string> names = {"batch_norm_statistics", "column_sum",
+                                                 "layer_norm_backward", "two_independent_chains"};
+  return names;
+}
+
+bool is_unsupported(const CannedFusion& canned) {
+  return std::ranges::count(unsupported_fusions(), canned.name) > 0;
+}
+
+std::vector<CannedFusion> supported_fusions() {
+  std::vector<CannedFusion> out;
+  for (const CannedFusion& canned : canned_fusions()) {
+    if (!is_unsupported(canned)) out.push_back(canned);
+  }
+  return out;
+}
+
+bool has_width(const CannedFusion& canned) { return !width_symbol(canned).empty(); }
+
+ExtentValues extents_of_width(const CannedFusion& canned, int64_t columns, int64_t rows) {
+  ExtentValues extents = canned.small;
+  if (extents.contains("rows")) extents["rows"] = rows;
+  if (const std::string_view symbol = width_symbol(canned); !symbol.empty())
+    extents.find(symbol)->second = columns;
+  // A leading dimension leaves room after every row, in whole vectors.
+  constexpr int64_t kVector = 8;
+  if (extents.contains("ld")) extents["ld"] = (columns / kVector + 2) * kVector;
+  return extents;
+}
+
+testing::AssertionResult computes_the_oracle(const Fusion& fusion, const Plan& plan,
+                                             const Schedule& schedule, uint64_t seed) {
+  const SegmentFacts& facts = plan.segments.front().facts;
+  const auto context = [&] {
+    return fmt::format("{} with extents [{}], seed {}\n{}", fusion.name,
+                       fmt::join(plan.binding.symbol_sizes, ", "), seed, print(schedule));
+  };
+  auto lowered = lower(facts, schedule, builtin_families(), {.verify = true});
+  if (!lowered) return testing::AssertionFailure() << context() << lowered.error().text();
+  const auto inputs = sample_inputs(fusion, plan.binding, seed);
+  const auto check = check_on_host(fusion, plan.binding, facts, *lowered, inputs, {.seed = seed});
+  if (!check) return testing::AssertionFailure() << context() << check.error().text();
+  if (!check->passed()) return testing::AssertionFailure() << context() << check->text();
+  return testing::AssertionSuccess();
+}
+
+std::vector<Schedule> chosen_and_best_of_families(const SegmentPlan& segment) {
+  std::vector<Schedule> out = {segment.chosen().schedule};
+  std::set<std::string> seen = {segment.chosen().schedule.family};
+  for (const ProposedSchedule& candidate : segment.candidates) {
+    if (seen.insert(candidate.schedule.family).second) out.push_back(candidate.schedule);
+  }
+  return out;
+}
+
+}  // namespace sinter

@@ -1,0 +1,114 @@
+#include <gmock/gmock.h>
+
+#include "codegen/kernel_parser.h"
+#include "codegen/kernel_printer.h"
+#include "codegen/kernel_verifier.h"
+#include "scheduler/schedule_verifier.h"
+#include "tests/integration/canned_case.h"
+
+namespace sinter {
+namespace {
+
+using ::testing::Eq;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class CannedPipeline : public ::testing::TestWithParam<CannedFusion> {
+ protected:
+  const Fusion fusion_ = GetParam().build();
+  const FamilySet families_ = builtin_families();
+};
+
+using CannedPlan = CannedPipeline;
+
+TEST_P(CannedPlan, PlansOnEveryDeviceOrSaysWhyNot) {
+  for (const DeviceLimits& limits : device_presets()) {
+    for (const ExtentValues& extents : {GetParam().small, GetParam().large}) {
+      const auto planned = plan(fusion_, extents, limits, {.families = families_});
+      if (is_unsupported(GetParam())) {
+        ASSERT_FALSE(planned) << limits.name;
+        EXPECT_EQ(planned.error().kind, ErrorKind::kUnsupported) << planned.error().text();
+        EXPECT_THAT(planned.error().log, Not(IsEmpty()));
+        EXPECT_THAT(planned.error().remedy, Not(IsEmpty()));
+        continue;
+      }
+      ASSERT_TRUE(planned) << limits.name << ": " << planned.error().text();
+      ASSERT_EQ(planned->segments.size(), 1U);
+      const SegmentPlan& segment = planned->segments.front();
+      for (const ProposedSchedule& candidate : segment.candidates) {
+        ASSERT_THAT(verify_schedule(segment.facts, candidate.schedule, limits, families_),
+                    IsEmpty())
+            << limits.name << "\n"
+            << print(candidate.schedule);
+      }
+      const Schedule& chosen = segment.chosen().schedule;
+      const auto parsed = parse_schedule(print(chosen));
+      ASSERT_TRUE(parsed) << parsed.error().text();
+      EXPECT_EQ(*parsed, chosen);
+    }
+  }
+}
+
+TEST_P(CannedPipeline, LowersToVerifiedTextThatParsesBack) {
+  for (const char* device : {"A100", "H200", "B200", "RTX PRO 6000"}) {
+    for (const ExtentValues& extents : {GetParam().small, GetParam().large}) {
+      const auto planned = plan(fusion_, extents, *find_device(device), {.families = families_});
+      ASSERT_TRUE(planned) << planned.error().text();
+      const SegmentPlan& segment = planned->segments.front();
+      for (const Schedule& schedule : chosen_and_best_of_families(segment)) {
+        const auto lowered = lower(segment.facts, schedule, families_, {.verify = true});
+        ASSERT_TRUE(lowered) << lowered.error().text();
+        const kir::Kernel& kernel = lowered->kernel;
+        EXPECT_THAT(verify_kernel(kernel, KernelStage::kLowered), IsEmpty());
+        EXPECT_EQ(lowered->param_values.size(), kernel.params.size());
+        const auto parsed = parse_kernel(print(kernel));
+        ASSERT_TRUE(parsed) << parsed.error().text() << "\n" << print(kernel);
+        EXPECT_EQ(*parsed, kernel) << print(schedule);
+      }
+    }
+  }
+}
+
+TEST_P(CannedPipeline, GivesTheSameTextEveryTime) {
+  const auto text = [&] {
+    return plan(GetParam().build(), GetParam().large, *find_device("H200"),
+                {.families = builtin_families()})
+        .and_then([](const Plan& planned) {
+          const SegmentPlan& segment = planned.segments.front();
+          return emit(segment.facts, segment.chosen().schedule);
+        })
+        .value();
+  };
+  const KernelSource first = text();
+  EXPECT_THAT(text(), Eq(first));
+  EXPECT_THAT(first.text, HasSubstr("__launch_bounds__("));
+}
+
+INSTANTIATE_TEST_SUITE_P(Canned, CannedPlan, ::testing::ValuesIn(canned_fusions()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Canned, CannedPipeline, ::testing::ValuesIn(supported_fusions()),
+                         name_of_case);
+
+// Problems that differ in rows only share a compiled kernel.
+TEST(CannedPipelineRows, AreNoPartOfTheText) {
+  const DeviceLimits limits = *find_device("H200");
+  int compared = 0;
+  for (const CannedFusion& canned : supported_fusions()) {
+    const Fusion fusion = canned.build();
+    const auto base = plan(fusion, canned.large, limits, {.families = builtin_families()}).value();
+    const SegmentFacts& facts = base.segments.front().facts;
+    // Where there are several kept axes, their sizes are in the index arithmetic.
+    if (facts.space.row_dimensions != 1 || !canned.large.contains("rows")) continue;
+    const Schedule& schedule = base.segments.front().chosen().schedule;
+    ExtentValues extents = canned.large;
+    extents["rows"] += 3;
+    const auto more =
+        plan(fusion, extents, limits, {.families = builtin_families(), .pin = {schedule}});
+    ASSERT_TRUE(more) << more.error().text();
+    EXPECT_EQ(emit(more->segments.front().facts, schedule)->text, emit(facts, schedule)->text);
+    ++compared;
+  }
+  EXPECT_GT(compared, 20);
+}
+
+}  // namespace
+}  // namespace sinter

@@ -1,0 +1,41 @@
+#include "tests/support/random_fusion.h"
+
+#include <gmock/gmock.h>
+
+#include "scheduler/random_scheduler.h"
+#include "tests/integration/canned_case.h"
+
+namespace sinter {
+namespace {
+
+// Graphs nobody thought of, at schedules nobody thought of.
+TEST(RandomFusions, ComputeTheOracle) {
+  constexpr uint64_t kGraphs = 100;
+  constexpr std::array<int64_t, 5> kWidths = {1, 40, 100, 257, 1024};
+  const FamilySet families = builtin_families();
+  const DeviceLimits limits = *find_device("H200");
+  int planned_graphs = 0;
+  for (uint64_t seed = 0; seed < kGraphs; ++seed) {
+    const Fusion fusion = random_fusion(seed, 4 + static_cast<int>(seed % 16));
+    const int64_t columns = kWidths[seed % kWidths.size()];
+    const auto planned =
+        plan(fusion, {{"rows", 4}, {"cols", columns}}, limits, {.families = families});
+    if (!planned) {
+      ASSERT_EQ(planned.error().kind, ErrorKind::kUnsupported) << planned.error().text();
+      continue;
+    }
+    ++planned_graphs;
+    const SegmentPlan& segment = planned->segments.front();
+    for (const Schedule& schedule : chosen_and_best_of_families(segment))
+      EXPECT_TRUE(computes_the_oracle(fusion, *planned, schedule, seed));
+    for (uint64_t draw = 0; draw < 2; ++draw) {
+      if (const auto drawn = random_schedule(segment.facts, limits, families, seed + draw))
+        EXPECT_TRUE(computes_the_oracle(fusion, *planned, drawn->schedule, seed));
+    }
+  }
+  // Some put out values of different shapes, which one kernel does not store.
+  EXPECT_GT(planned_graphs, 50);
+}
+
+}  // namespace
+}  // namespace sinter
