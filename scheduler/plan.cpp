@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "fusion_ir/pipeline.h"
+#include "fusion_ir/printer.h"
 #include "fusion_ir/verifier.h"
 #include "scheduler/schedule_verifier.h"
 
@@ -47,10 +49,21 @@ void rank(std::vector<ProposedSchedule>& candidates, const FamilySet& families) 
   });
   if (candidates.empty()) return;
   const double tie = candidates.front().predicted.total_us * (1.0 + kTieShare);
+  // What the model knows least is how well waits hide, so of equals the one that waits least wins,
+  // if the compiler need not squeeze its registers.
+  const auto safer = [&](const ProposedSchedule& a, const ProposedSchedule& b) {
+    const size_t rank_a = family_rank(a);
+    const size_t rank_b = family_rank(b);
+    if (rank_a != rank_b) return rank_a < rank_b;
+    const bool squeezed_a = a.estimate.registers > a.estimate.register_cap;
+    const bool squeezed_b = b.estimate.registers > b.estimate.register_cap;
+    if (squeezed_a != squeezed_b) return squeezed_b;
+    return a.predicted.block_latency_us < b.predicted.block_latency_us;
+  };
   auto best = candidates.begin();
   for (auto it = candidates.begin(); it != candidates.end() && it->predicted.total_us <= tie;
        ++it) {
-    if (family_rank(*it) < family_rank(*best)) best = it;
+    if (safer(*it, *best)) best = it;
   }
   std::rotate(candidates.begin(), best, best + 1);
 }
@@ -107,14 +120,27 @@ Decision persistence_decision(const SegmentFacts& facts) {
   return decision;
 }
 
-Error unsupported(const std::vector<Rejection>& rejections, std::string message) {
+/// The rejections as an error: all of them in its log, and below them the graph that their ids
+/// belong to, for the caller has only seen the graph before simplification.
+Error unsupported(const Fusion& fusion, const std::vector<Rejection>& rejections,
+                  std::string message) {
   Error error{.kind = ErrorKind::kUnsupported, .message = std::move(message)};
   for (const Rejection& rejection : rejections) {
-    error.log += fmt::format("{}  {}", error.log.empty() ? "" : "\n", text_of(rejection));
-    if (rejection.at.valid()) error.values.push_back(rejection.at);
+    error.log += fmt::format("  {}\n", text_of(rejection));
+    const bool is_new = std::ranges::find(error.values, rejection.at) == error.values.end();
+    if (rejection.at.valid() && is_new) error.values.push_back(rejection.at);
     if (error.remedy.empty()) error.remedy = rejection.remedy;
   }
+  if (error.remedy.empty())
+    error.remedy = "`sinter explain` tells more; cut the fusion into others";
+  error.log += fmt::format("in the simplified graph\n{}", print(fusion));
   return error;
+}
+
+/// A number of a rejection, rounded; pins may hold numbers at the ends of the range.
+int64_t saturated(double value) {
+  if (value >= 0x1p63) return std::numeric_limits<int64_t>::max();
+  return value <= -0x1p63 ? std::numeric_limits<int64_t>::min() : std::llround(value);
 }
 
 Result<ProposedSchedule> pinned_schedule(const SegmentFacts& facts, const DeviceLimits& limits,
@@ -131,11 +157,13 @@ Result<ProposedSchedule> pinned_schedule(const SegmentFacts& facts, const Device
   const auto rejections = verify_schedule(facts, schedule, limits, options.families);
   if (!rejections.empty()) {
     const Rejection& first = rejections.front();
-    Error error =
-        unsupported(rejections, fmt::format("the pinned schedule is refused: {}", text_of(first)));
+    Error error = unsupported(facts.fusion, rejections,
+                              fmt::format("the pinned schedule is refused: {}", text_of(first)));
     error.kind = ErrorKind::kResourceExhausted;
-    error.measured = std::llround(first.value);
-    error.limit = std::llround(first.limit);
+    if (!first.unit.empty()) {
+      error.measured = saturated(first.value);
+      error.limit = saturated(first.limit);
+    }
     return fail(std::move(error));
   }
   const auto estimate = family->estimate(facts, schedule, limits);
@@ -197,7 +225,7 @@ Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const Devic
 
   auto facts = analyse(out.fusion);
   if (!facts)
-    return fail(unsupported({facts.error()},
+    return fail(unsupported(out.fusion, {facts.error()},
                             fmt::format("no family can walk the fusion '{}'", fusion.name)));
   SegmentPlan segment{.facts = std::move(*facts), .candidates = {}};
 
@@ -214,8 +242,9 @@ Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const Devic
         out.rejections.push_back(std::move(rejection));
     }
     if (segment.candidates.empty()) {
-      return fail(unsupported(
-          out.rejections, fmt::format("no schedule family takes the fusion '{}'", fusion.name)));
+      return fail(
+          unsupported(out.fusion, out.rejections,
+                      fmt::format("no schedule family takes the fusion '{}'", fusion.name)));
     }
     const size_t offered = segment.candidates.size();
     std::erase_if(segment.candidates, [&](const ProposedSchedule& candidate) {
@@ -223,7 +252,7 @@ Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const Devic
     });
     if (segment.candidates.empty()) {
       Error error = unsupported(
-          out.rejections,
+          out.fusion, out.rejections,
           fmt::format("none of {} legal schedules has the pinned {}", offered, options.pin.text()));
       error.kind = ErrorKind::kResourceExhausted;
       error.remedy = "loosen the pin; `sinter explain` lists the candidates";

@@ -56,7 +56,8 @@ struct Plan {
 ///
 /// Errors: InvalidFusion (the verifier's findings), InvalidArgument (extents), Unsupported (no
 /// family takes the graph; every rejection is listed), ResourceExhausted (a pinned schedule that
-/// breaks a budget).
+/// breaks a budget or rule). Value ids of the last two are those of the simplified graph, which
+/// stands in the error's log.
 Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const DeviceLimits& limits,
                   const PlanOptions& options = {});
 

@@ -170,6 +170,14 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   const bool in_shared = std::ranges::any_of(schedule.persistent, [](const PersistentValue& kept) {
     return kept.residency == Residency::kShared;
   });
+  for (const PersistentValue& kept : schedule.persistent) {
+    if (kept.residency != Residency::kRegister || !facts.is_full(kept.value) ||
+        !facts.is_read(kept.value))
+      continue;
+    const int64_t words =
+        words_of(schedule.vector_width, bytes_of(facts.fusion.values[kept.value].type));
+    work.unhidden_ns += constants.register_load_ns * batches * static_cast<double>(words);
+  }
   // A grid smaller than the device leaves resident slots empty.
   const double sharing =
       std::clamp(static_cast<double>(estimate.blocks) / static_cast<double>(limits.sm_count), 1.0,
