@@ -53,7 +53,8 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
       std::clamp(static_cast<double>(estimate.blocks) / sms, 1.0,
                  static_cast<double>(std::max<int64_t>(estimate.blocks_per_sm, 1)));
   out.block_latency_us = work.block_latency_ns / kNsPerUs;
-  out.exposed_us = waves * out.block_latency_us / std::pow(resident, constants.hiding_exponent);
+  out.exposed_us = waves * out.block_latency_us / std::pow(resident, constants.hiding_exponent) +
+                   waves * work.unhidden_ns / kNsPerUs;
   out.total_us = out.launch_us + throughput + out.exposed_us + out.spill_us;
   return out;
 }
