@@ -1,11 +1,43 @@
 #include "fusion_ir/error.h"
 
+#include <algorithm>
+
 namespace sinter {
 namespace {
 
+/// Bytes of the UTF-8 sequence that `text` starts with; 0 if it starts with none (RFC 3629,
+/// section 4: shortest forms only, no surrogates, nothing beyond U+10FFFF).
+size_t utf8_length(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return 1;
+  const size_t length = lead >= 0xc2 && lead < 0xe0   ? 2
+                        : lead >= 0xe0 && lead < 0xf0 ? 3
+                        : lead >= 0xf0 && lead < 0xf5 ? 4
+                                                      : 0;
+  if (length == 0 || text.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0U) != 0x80) return 0;
+  }
+  const bool is_long_form = (lead == 0xe0 && byte(1) < 0xa0) || (lead == 0xf0 && byte(1) < 0x90);
+  const bool is_no_character =
+      (lead == 0xed && byte(1) >= 0xa0) || (lead == 0xf4 && byte(1) > 0x8f);
+  return is_long_form || is_no_character ? 0 : length;
+}
+
+/// Bytes that are no UTF-8 become U+FFFD: JSON has no other way to say them.
 std::string json_string(std::string_view text) {
+  constexpr std::string_view kReplacement = "\xef\xbf\xbd";
   std::string out = "\"";
-  for (const char c : text) {
+  while (!text.empty()) {
+    const size_t length = utf8_length(text);
+    if (length != 1) {
+      out += length == 0 ? kReplacement : text.substr(0, length);
+      text.remove_prefix(std::max<size_t>(length, 1));
+      continue;
+    }
+    const char c = text.front();
+    text.remove_prefix(1);
     switch (c) {
       case '"':
         out += "\\\"";
