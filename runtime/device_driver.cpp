@@ -30,13 +30,15 @@ std::string remedy_for(DriverStatus status) {
     case DriverStatus::kStreamCaptureUnsupported:
     case DriverStatus::kStreamCaptureInvalidated:
       return "prepare before the capture begins; only execute may run during one";
+    case DriverStatus::kLaunchOutOfResources:
+      return "use a schedule with fewer threads or registers";
     case DriverStatus::kSuccess:
     case DriverStatus::kInvalidValue:
     case DriverStatus::kNotFound:
-    case DriverStatus::kLaunchOutOfResources:
       break;
   }
-  return {};  // Also every code that has no name here: the driver's own sentence must do.
+  // Also every code that has no name here.
+  return "look the driver's code up in cuda.h; after a fault of a kernel only a new process helps";
 }
 
 }  // namespace

@@ -32,6 +32,37 @@ int64_t offset_for_alignment(int64_t alignment) {
   return alignment < kFullAlignment ? alignment : 0;
 }
 
+/// Nothing if the tensors are those that the kernel was planned for.
+Result<void> check_inputs(const Fusion& fusion, std::span<const HostTensor> inputs) {
+  if (inputs.size() != fusion.inputs.size()) {
+    return fail({.kind = ErrorKind::kInvalidArgument,
+                 .message = fmt::format("{} inputs were passed, the fusion has {}", inputs.size(),
+                                        fusion.inputs.size()),
+                 .remedy = "pass one tensor per input, in their order",
+                 .measured = static_cast<int64_t>(inputs.size()),
+                 .limit = static_cast<int64_t>(fusion.inputs.size())});
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const ValueId id = fusion.inputs[i];
+    const DType type = fusion.values[id].type;
+    const Sizes sizes = Binding{}.sizes_of(fusion.values[id].shape);
+    const Sizes strides = input_strides(fusion, Binding{}, id);
+    if (inputs[i].type() == type && inputs[i].sizes() == sizes && inputs[i].strides() == strides) {
+      continue;
+    }
+    return fail(
+        {.kind = ErrorKind::kInvalidArgument,
+         .message = fmt::format("the tensor for {} is {}[{}] with strides [{}], planned was {}[{}] "
+                                "with strides [{}]",
+                                id, inputs[i].type(), fmt::join(inputs[i].sizes(), ", "),
+                                fmt::join(inputs[i].strides(), ", "), type, fmt::join(sizes, ", "),
+                                fmt::join(strides, ", ")),
+         .remedy = "pass tensors like those of sample_inputs()",
+         .values = {id}});
+  }
+  return {};
+}
+
 }  // namespace
 
 std::vector<HostTensor> sample_inputs(const Fusion& fusion, const Binding& binding, uint64_t seed) {
@@ -64,12 +95,7 @@ Result<HostRun> execute_on_host(const SegmentFacts& facts, const LoweredKernel& 
                                 std::span<const HostTensor> inputs,
                                 const InterpreterOptions& options) {
   const Fusion& fusion = facts.fusion;
-  if (inputs.size() != fusion.inputs.size()) {
-    return fail({.kind = ErrorKind::kInvalidArgument,
-                 .message = fmt::format("{} inputs were passed, the fusion has {}", inputs.size(),
-                                        fusion.inputs.size()),
-                 .remedy = "pass one tensor per input, in their order"});
-  }
+  if (auto checked = check_inputs(fusion, inputs); !checked) return fail(checked.error());
   HostRun run{.outputs = poisoned_outputs(fusion, Binding{}), .report = {}};
   std::vector<HostTensor> copies(inputs.begin(), inputs.end());
   std::vector<LaunchMemory> memory;

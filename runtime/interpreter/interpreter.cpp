@@ -27,7 +27,8 @@ tl::unexpected<Error> malformed(const kir::Kernel& kernel, const std::string& wh
 
 tl::unexpected<Error> invalid(const kir::Kernel& kernel, const std::string& what) {
   return fail({.kind = ErrorKind::kInvalidArgument,
-               .message = fmt::format("kernel {}: {}", kernel.name, what)});
+               .message = fmt::format("kernel {}: {}", kernel.name, what),
+               .remedy = "pass one memory per global buffer and one value per parameter"});
 }
 
 Result<void> check_kernel(const kir::Kernel& kernel) {
