@@ -48,6 +48,7 @@ struct FakeDriver::Graph {
 
 struct FakeDriver::Allocation {
   size_t bytes = 0;
+  DeviceOrdinal device = 0;
   // Aligned as cuMemAlloc aligns.
   struct Free {
     void operator()(std::byte* memory) const { ::operator delete[](memory, std::align_val_t{256}); }
@@ -335,6 +336,9 @@ DriverStatus FakeDriver::memory_allocate(DevicePointer* pointer, size_t bytes) {
   *pointer = reinterpret_cast<uintptr_t>(memory);
   Allocation& allocation = allocations_[*pointer];
   allocation.bytes = bytes;
+  // A context's handle is its device's ordinal plus one.
+  allocation.device = static_cast<DeviceOrdinal>(
+      reinterpret_cast<uintptr_t>(current_.at(std::this_thread::get_id())) - 1);
   allocation.memory.reset(memory);
   return DriverStatus::kSuccess;
 }
@@ -408,7 +412,7 @@ DriverStatus FakeDriver::pointer_attribute(void* value, PointerProperty property
       std::memcpy(value, &kDeviceMemory, sizeof(kDeviceMemory));
       return DriverStatus::kSuccess;
     case PointerProperty::kDeviceOrdinal:
-      std::memset(value, 0, sizeof(int));
+      std::memcpy(value, &std::prev(allocations_.upper_bound(pointer))->second.device, sizeof(int));
       return DriverStatus::kSuccess;
   }
   return DriverStatus::kInvalidValue;
