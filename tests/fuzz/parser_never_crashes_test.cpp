@@ -3,13 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <cstdlib>
-#include <random>
-
 #include "fusion_ir/parser.h"
 #include "fusion_ir/printer.h"
 #include "fusion_ir/verifier.h"
+#include "tests/fuzz/mutation.h"
 
 namespace sinter {
 namespace {
@@ -86,36 +83,6 @@ constexpr std::string_view kPieces[] = {"%v0",
                                         "divisible_by 0",
                                         "[1, 1, 1, 1, 1, 1, 1, 1, 1]"};
 
-std::string mutate(std::string text, std::mt19937_64& random) {
-  const auto below = [&](size_t n) { return n == 0 ? 0 : static_cast<size_t>(random() % n); };
-  const size_t changes = 1 + below(4);
-  for (size_t i = 0; i < changes; ++i) {
-    const size_t at = below(text.size());
-    const size_t length = std::min(below(24), text.size() - at);
-    switch (below(6)) {
-      case 0:
-        text.erase(at, length);
-        break;
-      case 1:
-        if (!text.empty()) text[at] = static_cast<char>(random());
-        break;
-      case 2:
-        text.insert(at, kPieces[below(std::size(kPieces))]);
-        break;
-      case 3:
-        text.insert(below(text.size()), text.substr(at, length));
-        break;
-      case 4:
-        text.replace(at, length, kPieces[below(std::size(kPieces))]);
-        break;
-      default:
-        if (random() % 16 == 0) text.resize(at);
-        break;
-    }
-  }
-  return text;
-}
-
 void check_one(const std::string& text) {
   const Result<Fusion> fusion = parse_fusion(text);
   if (!fusion) {
@@ -149,25 +116,7 @@ TEST(ParserNeverCrashes, OnEveryPrefix) {
   }
 }
 
-/// Runs for SINTER_FUZZ_SECONDS, 3 if unset.
-TEST(ParserNeverCrashes, OnMutatedTexts) {
-  const char* asked = std::getenv("SINTER_FUZZ_SECONDS");
-  const std::chrono::seconds budget(asked != nullptr ? std::atoi(asked) : 3);
-  const auto start = std::chrono::steady_clock::now();
-  constexpr uint64_t kSeed = 20240617;
-  RecordProperty("seed", std::to_string(kSeed));
-  std::mt19937_64 random(kSeed);
-  size_t runs = 0;
-  while (std::chrono::steady_clock::now() - start < budget && !HasFatalFailure()) {
-    std::string text(kSeeds[runs % std::size(kSeeds)]);
-    // Some mutants go through several rounds, to drift further from the grammar.
-    for (uint64_t rounds = 1 + random() % 3; rounds > 0; --rounds) text = mutate(text, random);
-    check_one(text);
-    ++runs;
-  }
-  RecordProperty("texts", std::to_string(runs));
-  EXPECT_GT(runs, 100U);
-}
+TEST(ParserNeverCrashes, OnMutatedTexts) { fuzz(kSeeds, kPieces, 3, check_one); }
 
 }  // namespace
 }  // namespace sinter

@@ -1,0 +1,312 @@
+// Mistakes in calls of prepare() and execute(): tensors, devices, workspace and launches. The
+// device is a fake one; nothing is launched in any of these tests but the ones that say so.
+
+#include <gmock/gmock.h>
+
+#include <array>
+
+#include "runtime/device_buffer.h"
+#include "runtime/executable.h"
+#include "runtime/host_execution.h"
+#include "runtime/oracle/oracle.h"
+#include "tests/errors/error_expectations.h"
+#include "tests/runtime/sample_kernel.h"
+#include "tests/support/canned_fusions.h"
+#include "tests/support/fake_driver.h"
+
+namespace sinter {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kRows = 8;
+constexpr int64_t kColumns = 64;
+
+CompiledPlan compiled_rms_norm(int64_t rows) {
+  Plan planned = plan(find_canned_fusion("rms_norm")->build(), {{"rows", rows}, {"cols", kColumns}},
+                      *find_device("H200"), {.families = builtin_families()})
+                     .value();
+  const SegmentPlan& segment = planned.segments.front();
+  const ProposedSchedule chosen = segment.chosen();
+  KernelSource source = emit(segment.facts, chosen.schedule).value();
+  auto kernel = std::make_shared<CompiledKernel>(sample_kernel());
+  kernel->entry = source.entry;
+  CompiledPlan out{.plan = std::move(planned), .segments = {}};
+  out.segments.push_back(
+      {.chosen = chosen, .source = std::move(source), .kernel = kernel, .attempts = {}});
+  return out;
+}
+
+/// RMS norm of bf16[8, 64] by a weight bf16[64], with tensors that are right.
+class ExecutionErrorTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    inputs_ = {{.address = x_.pointer(), .type = DType::kBF16, .sizes = {kRows, kColumns}},
+               {.address = weight_.pointer(), .type = DType::kBF16, .sizes = {kColumns}}};
+    outputs_ = {{.address = y_.pointer(), .type = DType::kBF16, .sizes = {kRows, kColumns}}};
+    const Fusion& fusion = executable_.compiled().plan.fusion;
+    x_id_ = fusion.inputs.at(0);
+    weight_id_ = fusion.inputs.at(1);
+    y_id_ = fusion.outputs.at(0);
+  }
+
+  [[nodiscard]] Result<void> execute() const {
+    return executable_.execute(inputs_, outputs_, 0, executable_.workspace_bytes(), nullptr);
+  }
+  /// execute() fails like this and launches nothing.
+  void expect_refused(ExpectedError expected,
+                      std::source_location where = std::source_location::current()) {
+    expected.kind = ErrorKind::kInvalidArgument;
+    const int64_t before = driver_.calls(DriverCall::kLaunch);
+    expect_error(execute(), expected, where);
+    EXPECT_EQ(driver_.calls(DriverCall::kLaunch), before);
+  }
+  DeviceBuffer allocate(size_t bytes) { return DeviceBuffer::allocate(driver_, bytes).value(); }
+
+  FakeDriver driver_{*find_device("H200"), 2};
+  DeviceContext context_ = DeviceContext::retain(driver_, 0).value();
+  CurrentContext current_ = CurrentContext::enter(driver_, context_).value();
+  DeviceBuffer x_ = allocate(2 * kRows * kColumns + 16);
+  DeviceBuffer weight_ = allocate(2 * kColumns);
+  DeviceBuffer y_ = allocate(2 * kRows * kColumns);
+  Executable executable_ =
+      Executable::prepare(compiled_rms_norm(kRows), driver_, {.check_addresses = true}).value();
+  std::vector<Tensor> inputs_;
+  std::vector<Tensor> outputs_;
+  ValueId x_id_, weight_id_, y_id_;
+};
+
+TEST_F(ExecutionErrorTest, TheRightTensorsAreLaunched) {
+  const auto executed = execute();
+  ASSERT_TRUE(executed) << executed.error().text();
+  EXPECT_EQ(driver_.calls(DriverCall::kLaunch), 1);
+}
+
+TEST_F(ExecutionErrorTest, TooFewInputs) {
+  inputs_.pop_back();
+  expect_refused({.text = "1 inputs and 1 outputs were passed, the fusion has 2 and 1"});
+}
+
+TEST_F(ExecutionErrorTest, TooManyOutputs) {
+  outputs_.push_back(outputs_.front());
+  expect_refused({.text = "2 inputs and 2 outputs were passed, the fusion has 2 and 1"});
+}
+
+TEST_F(ExecutionErrorTest, AWrongType) {
+  inputs_[1].type = DType::kF16;
+  expect_refused({.text = "has type f16, planned was bf16", .values = {weight_id_}});
+}
+
+TEST_F(ExecutionErrorTest, AWrongSize) {
+  inputs_[0].sizes = {kRows + 1, kColumns};
+  expect_refused({.text = "has sizes [9, 64], planned were [8, 64]", .values = {x_id_}});
+}
+
+TEST_F(ExecutionErrorTest, AWrongRank) {
+  outputs_[0].sizes = {kRows * kColumns};
+  expect_refused({.text = "has sizes [512], planned were [8, 64]", .values = {y_id_}});
+}
+
+TEST_F(ExecutionErrorTest, AWrongStride) {
+  inputs_[0].strides = {kColumns + 8, 1};
+  expect_refused({.text = "has stride 72 along axis 0, planned was 64", .values = {x_id_}});
+}
+
+TEST_F(ExecutionErrorTest, AWrongNumberOfStrides) {
+  inputs_[0].strides = {1};
+  expect_refused({.text = "has 1 strides for 2 axes", .values = {x_id_}});
+}
+
+TEST_F(ExecutionErrorTest, AMisalignedTensor) {
+  inputs_[0].address += 2;
+  expect_refused({.text = "which is not a multiple of the promised 16 bytes",
+                  .values = {x_id_},
+                  .measured = 2,
+                  .limit = 16});
+}
+
+TEST_F(ExecutionErrorTest, ANullTensor) {
+  outputs_[0].address = 0;
+  expect_refused({.text = "has a null address", .values = {y_id_}});
+}
+
+TEST_F(ExecutionErrorTest, AnOutputOverItsInput) {
+  outputs_[0].address = inputs_[0].address;
+  expect_refused({.text = "overlaps the memory of", .values = {y_id_, x_id_}});
+}
+
+TEST_F(ExecutionErrorTest, AnOutputOverTheEndOfAnInput) {
+  const DeviceBuffer both = allocate(4 * kRows * kColumns);
+  inputs_[0].address = both.pointer();
+  outputs_[0].address = both.pointer() + 2 * kRows * kColumns - 16;
+  expect_refused({.text = "overlaps the memory of", .values = {y_id_, x_id_}});
+  outputs_[0].address += 16;
+  const auto executed = execute();
+  EXPECT_TRUE(executed) << executed.error().text();
+}
+
+TEST_F(ExecutionErrorTest, MemoryOfNoDevice) {
+  alignas(16) std::array<uint16_t, kColumns> on_host{};
+  inputs_[1].address = reinterpret_cast<DevicePointer>(on_host.data());
+  expect_refused({.text = "is not device memory", .values = {weight_id_}});
+}
+
+TEST_F(ExecutionErrorTest, MemoryOfAnotherDevice) {
+  const auto other = DeviceContext::retain(driver_, 1).value();
+  const auto current = CurrentContext::enter(driver_, other).value();
+  const DeviceBuffer elsewhere = allocate(2 * kColumns);
+  inputs_[1].address = elsewhere.pointer();
+  expect_refused({.text = "lies on device 1, prepared was device 0", .values = {weight_id_}});
+}
+
+TEST_F(ExecutionErrorTest, AWorkspaceThatIsTooSmall) {
+  const int64_t needed = executable_.workspace_bytes();
+  expect_error(executable_.execute(inputs_, outputs_, 0, needed - 1, nullptr),
+               {.kind = ErrorKind::kResourceExhausted,
+                .text = "the workspace is too small",
+                .measured = needed - 1,
+                .limit = needed});
+  EXPECT_EQ(driver_.calls(DriverCall::kLaunch), 0);
+}
+
+TEST_F(ExecutionErrorTest, EveryFailureOfALaunchHasARemedy) {
+  for (const DriverStatus status :
+       {DriverStatus::kInvalidValue, DriverStatus::kInvalidHandle, DriverStatus::kIllegalAddress,
+        DriverStatus::kLaunchOutOfResources, DriverStatus{719}}) {
+    driver_.fail_next(DriverCall::kLaunch, status);
+    expect_error(execute(), {.kind = ErrorKind::kDeviceError,
+                             .text = "cuLaunchKernelEx failed while launching a kernel"});
+  }
+}
+
+TEST_F(ExecutionErrorTest, NoContextOnThisThread) {
+  (void)driver_.context_set_current(nullptr);
+  expect_error(execute(), {.kind = ErrorKind::kDeviceError, .text = "cuLaunchKernelEx failed"});
+}
+
+TEST_F(ExecutionErrorTest, NoRowsLaunchNothingAndNeedNoMemory) {
+  const auto empty = Executable::prepare(compiled_rms_norm(0), driver_).value();
+  inputs_[0] = {.type = DType::kBF16, .sizes = {0, kColumns}};
+  outputs_[0] = {.type = DType::kBF16, .sizes = {0, kColumns}};
+  const auto executed = empty.execute(inputs_, outputs_, 0, 0, nullptr);
+  ASSERT_TRUE(executed) << executed.error().text();
+  EXPECT_EQ(driver_.calls(DriverCall::kLaunch), 0);
+}
+
+TEST_F(ExecutionErrorTest, ADeviceThatIsNotThere) {
+  expect_error(Executable::prepare(compiled_rms_norm(kRows), driver_, {.device = 2}),
+               {.kind = ErrorKind::kDeviceError, .text = "opening device 2"});
+}
+
+TEST_F(ExecutionErrorTest, AKernelOfAnotherArchitecture) {
+  driver_.fail_next(DriverCall::kModuleLoad, DriverStatus::kNoBinaryForGpu);
+  const auto prepared = Executable::prepare(compiled_rms_norm(kRows), driver_);
+  expect_error(prepared, {.kind = ErrorKind::kDeviceError, .text = "loading kernel"});
+  EXPECT_THAT(prepared.error().remedy, HasSubstr("architecture of this device"));
+}
+
+TEST_F(ExecutionErrorTest, ADeviceWithoutMemoryForTheModule) {
+  driver_.fail_next(DriverCall::kModuleLoad, DriverStatus::kOutOfMemory);
+  expect_error(Executable::prepare(compiled_rms_norm(kRows), driver_),
+               {.kind = ErrorKind::kResourceExhausted, .text = "loading kernel"});
+}
+
+TEST_F(ExecutionErrorTest, MoreSharedMemoryThanTheDeviceAllows) {
+  CompiledPlan compiled = compiled_rms_norm(kRows);
+  compiled.segments.front().source.dynamic_shared = true;
+  compiled.segments.front().source.shared_bytes = find_device("H200")->shared_bytes_per_block + 1;
+  expect_error(Executable::prepare(std::move(compiled), driver_),
+               {.kind = ErrorKind::kDeviceError, .text = "bytes of dynamic shared memory"});
+}
+
+TEST_F(ExecutionErrorTest, MoreBlocksThanAGridHas) {
+  CompiledPlan compiled = compiled_rms_norm(kRows);
+  KernelSource& source = compiled.segments.front().source;
+  source.param_values[source.work_param] = (int64_t{1} << 31) * source.work_per_block;
+  expect_error(Executable::prepare(std::move(compiled), driver_),
+               {.kind = ErrorKind::kInvalidArgument,
+                .text = "the number of blocks is out of range",
+                .measured = int64_t{1} << 31,
+                .limit = (int64_t{1} << 31) - 1});
+}
+
+TEST_F(ExecutionErrorTest, MoreArgumentsThanALaunchCarries) {
+  CompiledPlan compiled = compiled_rms_norm(kRows);
+  KernelSource& source = compiled.segments.front().source;
+  source.buffers.resize(kMaxKernelArguments + 1 - source.params.size(), source.buffers.front());
+  expect_error(Executable::prepare(std::move(compiled), driver_),
+               {.kind = ErrorKind::kInvalidArgument,
+                .text = "the number of arguments is out of range",
+                .measured = static_cast<int64_t>(kMaxKernelArguments) + 1,
+                .limit = static_cast<int64_t>(kMaxKernelArguments)});
+}
+
+TEST_F(ExecutionErrorTest, MoreMemoryThanTheDeviceHas) {
+  const auto buffer = DeviceBuffer::allocate(driver_, size_t{1} << 40);
+  ASSERT_FALSE(buffer);
+  EXPECT_EQ(buffer.error().kind, ErrorKind::kResourceExhausted);
+  EXPECT_THAT(buffer.error().text(), HasSubstr("1099511627776"));
+  EXPECT_NE(buffer.error().remedy, "");
+}
+
+/// The same mistakes without a device: the interpreter's way in.
+class HostExecutionErrorTest : public ::testing::Test {
+ protected:
+  [[nodiscard]] Result<HostRun> execute() const {
+    const SegmentPlan& segment = compiled_.plan.segments.front();
+    const LoweredKernel kernel = lower(segment.facts, segment.chosen().schedule).value();
+    return execute_on_host(segment.facts, kernel, inputs_);
+  }
+
+  CompiledPlan compiled_ = compiled_rms_norm(kRows);
+  ValueId x_id_ = compiled_.plan.fusion.inputs.at(0);
+  std::vector<HostTensor> inputs_ = sample_inputs(compiled_.plan.fusion, Binding{}, 1);
+};
+
+TEST_F(HostExecutionErrorTest, TooFewInputs) {
+  inputs_.pop_back();
+  expect_error(execute(), {.kind = ErrorKind::kInvalidArgument,
+                           .text = "1 inputs were passed, the fusion has 2",
+                           .measured = 1,
+                           .limit = 2});
+}
+
+TEST_F(HostExecutionErrorTest, AWrongType) {
+  inputs_[0] = HostTensor::zeros(DType::kF32, {kRows, kColumns});
+  expect_error(execute(), {.kind = ErrorKind::kInvalidArgument,
+                           .text = "is f32[8, 64] with strides [64, 1], planned was bf16[8, 64]",
+                           .values = {x_id_}});
+}
+
+TEST_F(HostExecutionErrorTest, WrongStrides) {
+  inputs_[0] = HostTensor::zeros(DType::kBF16, {kRows, kColumns}, {.strides = {1, kRows}});
+  expect_error(execute(), {.kind = ErrorKind::kInvalidArgument,
+                           .text = "with strides [1, 8], planned was bf16[8, 64] with strides "
+                                   "[64, 1]",
+                           .values = {x_id_}});
+}
+
+TEST_F(HostExecutionErrorTest, AnOracleInputOfAWrongSize) {
+  const Fusion fusion = find_canned_fusion("rms_norm")->build();
+  const Binding binding = bind_extents(fusion, {{"rows", kRows + 1}, {"cols", kColumns}}).value();
+  expect_error(thrown_by([&] { (void)evaluate(fusion, binding, inputs_); }),
+               {.kind = ErrorKind::kInvalidArgument,
+                .text = "input 0 is bf16[9, 64], but the tensor passed is bf16[8, 64]",
+                .values = {fusion.inputs.at(0)}});
+}
+
+TEST_F(HostExecutionErrorTest, ATensorOfNegativeSize) {
+  expect_error(thrown_by([] { (void)HostTensor::zeros(DType::kF32, {-1}); }),
+               {.kind = ErrorKind::kInvalidArgument, .text = "must not be negative"});
+}
+
+TEST_F(HostExecutionErrorTest, ATensorOfTooManyElements) {
+  const int64_t many = int64_t{1} << 40;
+  expect_error(thrown_by([&] {
+                 (void)HostTensor::zeros(DType::kF32, {many, many});
+               }),
+               {.kind = ErrorKind::kInvalidArgument, .text = "has more than 2^63 elements"});
+}
+
+}  // namespace
+}  // namespace sinter

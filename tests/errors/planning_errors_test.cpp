@@ -1,0 +1,236 @@
+// Mistakes in calls of plan() and lower(): fusions edited by hand, pins that nothing meets.
+
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "codegen/lower.h"
+#include "fusion_ir/fusion_builder.h"
+#include "tests/errors/error_expectations.h"
+#include "tests/support/canned_fusions.h"
+#include "tests/support/plan_matchers.h"
+
+namespace sinter {
+namespace {
+
+using ::testing::HasSubstr;
+
+const ExtentValues kMatrix = {{"rows", 64}, {"cols", 4096}};
+
+Result<Plan> plan_pinned(std::string_view name, const Schedule& schedule,
+                         const ExtentValues& extents = kMatrix) {
+  return plan_canned(name, extents, "H200", {.pin = {.schedule = schedule}});
+}
+
+Schedule looped() {
+  return {.family = "looped", .threads_per_row = 128, .vector_width = 4, .unroll = 2};
+}
+
+/// The value that a softmax keeps.
+ValueId kept_by_softmax() {
+  return plan_canned("softmax", kMatrix, "H200")->segments.front().facts.persistent.front();
+}
+
+TEST(PlanningError, AFusionEditedIntoNonsense) {
+  Fusion fusion = find_canned_fusion("softmax")->build();
+  const ValueId output = fusion.outputs.front();
+  fusion.values[output].shape = {7};
+  const auto planned = plan(fusion, kMatrix, *find_device("H200"));
+  expect_error(planned, {.kind = ErrorKind::kInvalidFusion,
+                         .text = "breaks 1 invariant(s)",
+                         .values = {output},
+                         .ops = {fusion.values[output].def}});
+  EXPECT_THAT(planned.error().log, HasSubstr("but the value is bf16[7]"));
+}
+
+TEST(PlanningError, AFusionWithAShapeOfNoSymbol) {
+  Fusion fusion = find_canned_fusion("softmax")->build();
+  const ValueId input = fusion.inputs.front();
+  fusion.values[input].shape[0] = Extent(SymbolId{77});
+  const auto planned = plan(fusion, kMatrix, *find_device("H200"));
+  ASSERT_FALSE(planned);
+  EXPECT_EQ(planned.error().kind, ErrorKind::kInvalidFusion);
+  EXPECT_THAT(planned.error().log, HasSubstr("extent $77 is not a symbol of this fusion"));
+}
+
+TEST(PlanningError, AColumnReductionListsEveryFamilysReason) {
+  FusionBuilder b("column_sum");
+  const Extent rows = b.symbol("rows");
+  const Extent cols = b.symbol("cols");
+  b.output(b.neg(b.sum(b.input(DType::kF32, {rows, cols}), {0})));
+  const auto planned = plan(b.build(), kMatrix, *find_device("H200"));
+  expect_error(planned, {.kind = ErrorKind::kUnsupported,
+                         .text = "no schedule family takes the fusion 'column_sum'",
+                         .values = {ValueId{0}}});
+  for (const Family& family : scheduling_families()) {
+    EXPECT_THAT(planned.error().log, HasSubstr("  " + family.name + ": "));
+  }
+}
+
+TEST(PlanningError, NoFamiliesAtAll) {
+  expect_error(plan_canned("softmax", kMatrix, "H200", {.families = {}}),
+               {.kind = ErrorKind::kUnsupported, .text = "no schedule family takes the fusion"});
+}
+
+TEST(PlanningError, APinnedFamilyThatDoesNotExist) {
+  Schedule schedule = looped();
+  schedule.family = "spiral";
+  expect_error(plan_pinned("softmax", schedule),
+               {.kind = ErrorKind::kInvalidArgument,
+                .text = "names the family 'spiral', which is not in the set"});
+}
+
+TEST(PlanningError, APinnedFamilyThatDoesNotTakeTheFusion) {
+  Schedule schedule = looped();
+  schedule.family = "pointwise";
+  expect_error(plan_pinned("softmax", schedule), {.kind = ErrorKind::kResourceExhausted,
+                                                  .text = "pointwise: the segment reduces",
+                                                  .measured = 1,
+                                                  .limit = 0});
+}
+
+TEST(PlanningError, APinnedScheduleOfTooManyThreads) {
+  Schedule schedule = looped();
+  schedule.rows_per_block = 16;
+  expect_error(plan_pinned("softmax", schedule),
+               {.kind = ErrorKind::kResourceExhausted,
+                .text = "looped: the rows of a block take more threads than the device runs",
+                .measured = 16,
+                .limit = 8});
+}
+
+TEST(PlanningError, APinnedScheduleOfHalfAWarp) {
+  Schedule schedule = looped();
+  schedule.threads_per_row = 16;
+  expect_error(plan_pinned("softmax", schedule), {.kind = ErrorKind::kResourceExhausted,
+                                                  .text = "the block is not made of whole warps",
+                                                  .measured = 16,
+                                                  .limit = 32});
+}
+
+TEST(PlanningError, APinnedThreadCountThatIsNoPowerOfTwo) {
+  Schedule schedule = looped();
+  schedule.threads_per_row = 96;
+  expect_error(plan_pinned("softmax", schedule),
+               {.kind = ErrorKind::kResourceExhausted,
+                .text = "threads per row must be a power of two within the block limit",
+                .measured = 96,
+                .limit = 1024});
+}
+
+TEST(PlanningError, APinnedScheduleOfAbsurdNumbers) {
+  Schedule schedule = looped();
+  schedule.threads_per_row = std::numeric_limits<int64_t>::max();
+  schedule.rows_per_block = std::numeric_limits<int64_t>::min();
+  schedule.min_blocks_per_sm = -1;
+  expect_error(plan_pinned("softmax", schedule),
+               {.kind = ErrorKind::kResourceExhausted,
+                .text = "threads per row must be a power of two within the block limit",
+                .measured = std::numeric_limits<int64_t>::max(),
+                .limit = 1024});
+}
+
+TEST(PlanningError, APinnedScheduleBeyondTheRegisters) {
+  // A row of 8,192 bytes per thread.
+  const Schedule schedule = {.family = "multi_wave",
+                             .threads_per_row = 32,
+                             .rows_per_block = 1,
+                             .vector_width = 8,
+                             .persistent = {{kept_by_softmax(), Residency::kRegister}}};
+  const auto planned = plan_pinned("softmax", schedule, {{"rows", 64}, {"cols", 32768}});
+  ASSERT_FALSE(planned);
+  EXPECT_EQ(planned.error().kind, ErrorKind::kResourceExhausted);
+  EXPECT_THAT(planned.error().message, HasSubstr("multi_wave: a"));
+  ASSERT_TRUE(planned.error().measured && planned.error().limit);
+  EXPECT_GT(*planned.error().measured, *planned.error().limit);
+  EXPECT_NE(planned.error().remedy, "");
+}
+
+TEST(PlanningError, APinnedScheduleBeyondSharedMemory) {
+  const Schedule schedule = {.family = "multi_wave",
+                             .threads_per_row = 256,
+                             .rows_per_block = 4,
+                             .vector_width = 4,
+                             .persistent = {{kept_by_softmax(), Residency::kShared}}};
+  const auto planned = plan_pinned("softmax", schedule, {{"rows", 64}, {"cols", 65536}});
+  ASSERT_FALSE(planned);
+  EXPECT_EQ(planned.error().kind, ErrorKind::kResourceExhausted);
+  EXPECT_THAT(planned.error().message,
+              HasSubstr("the block needs more shared memory than the device offers"));
+  EXPECT_GE(planned.error().measured, 4 * 65536 * 2);
+  EXPECT_EQ(planned.error().limit, find_device("H200")->shared_bytes_per_block);
+  EXPECT_NE(planned.error().remedy, "");
+}
+
+TEST(PlanningError, APinnedValueThatTheFusionDoesNotHave) {
+  Schedule schedule = looped();
+  schedule.family = "multi_wave";
+  schedule.persistent = {{ValueId{4000}, Residency::kShared}};
+  expect_error(plan_pinned("softmax", schedule), {.kind = ErrorKind::kResourceExhausted,
+                                                  .text = "a persistent value is not in the fusion",
+                                                  .values = {ValueId{4000}}});
+}
+
+TEST(PlanningError, APinnedValueThatALoopedScheduleCannotKeep) {
+  Schedule schedule = looped();
+  const ValueId kept = kept_by_softmax();
+  schedule.persistent = {{kept, Residency::kShared}};
+  expect_error(plan_pinned("softmax", schedule),
+               {.kind = ErrorKind::kResourceExhausted,
+                .text = "a looped schedule keeps nothing resident",
+                .values = {kept}});
+}
+
+TEST(PlanningError, APinnedVectorThatDoesNotDivideTheRow) {
+  expect_error(plan_pinned("softmax", looped(), {{"rows", 64}, {"cols", 4097}}),
+               {.kind = ErrorKind::kResourceExhausted,
+                .text = "the row is not a multiple of the vector",
+                .measured = 1,
+                .limit = 0});
+}
+
+TEST(PlanningError, APartialPinThatNobodyMeets) {
+  const auto planned =
+      plan_canned("softmax", kMatrix, "H200", {.pin = {.family = "looped", .threads_per_row = 3}});
+  expect_error(planned, {.kind = ErrorKind::kResourceExhausted,
+                         .text = "legal schedules has the pinned family looped, threads_per_row 3",
+                         .values = planned ? std::vector<ValueId>{} : planned.error().values});
+}
+
+TEST(PlanningError, APartialPinOfAFamilyThatDoesNotTakeTheFusion) {
+  const auto planned = plan_canned("softmax", kMatrix, "H200", {.pin = {.family = "pointwise"}});
+  ASSERT_FALSE(planned);
+  EXPECT_EQ(planned.error().kind, ErrorKind::kResourceExhausted);
+  EXPECT_THAT(planned.error().message, HasSubstr("has the pinned family pointwise"));
+  EXPECT_THAT(planned.error().log, HasSubstr("pointwise: the segment reduces"));
+}
+
+TEST(PlanningError, LoweringWithoutTheFamily) {
+  const Plan planned = plan_canned("softmax", kMatrix, "H200").value();
+  const SegmentPlan& segment = planned.segments.front();
+  expect_error(lower(segment.facts, segment.chosen().schedule, FamilySet{}),
+               {.kind = ErrorKind::kUnsupported, .text = "is not in the set"});
+}
+
+TEST(PlanningError, LoweringByAFamilyThatOnlySchedules) {
+  const Plan planned = plan_canned("softmax", kMatrix, "H200").value();
+  const SegmentPlan& segment = planned.segments.front();
+  expect_error(lower(segment.facts, segment.chosen().schedule, scheduling_families()),
+               {.kind = ErrorKind::kUnsupported, .text = "only schedules and cannot lower"});
+}
+
+TEST(PlanningError, ZeroExtentsAreNone) {
+  for (const ExtentValues& extents : {ExtentValues{{"rows", 0}, {"cols", 64}},
+                                      {{"rows", 64}, {"cols", 0}},
+                                      {{"rows", 0}, {"cols", 0}}}) {
+    for (const char* name : {"softmax", "layer_norm", "rms_norm"}) {
+      const auto planned = plan_canned(name, extents, "H200", {.families = builtin_families()});
+      ASSERT_TRUE(planned) << name << ": " << planned.error().text();
+      const SegmentPlan& segment = planned->segments.front();
+      EXPECT_TRUE(emit(segment.facts, segment.chosen().schedule)) << name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sinter

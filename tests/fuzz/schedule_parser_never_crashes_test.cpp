@@ -1,0 +1,102 @@
+// Mutates valid .sched texts. Whatever the bytes are, the parser returns: a typed error with a
+// position, or a schedule that survives its own text and that the verifier and plan() judge without
+// harm, whatever numbers it holds.
+
+#include <gtest/gtest.h>
+
+#include "fusion_ir/printer.h"
+#include "scheduler/schedule_verifier.h"
+#include "tests/fuzz/mutation.h"
+#include "tests/support/plan_matchers.h"
+
+namespace sinter {
+namespace {
+
+constexpr std::string_view kSeeds[] = {
+    R"(schedule multi_wave {
+  threads_per_row 256  rows_per_block 1  vector_width 8  unroll 1  min_blocks_per_sm 1
+  row_access aligned
+  persist %v0 in register
+}
+)",
+    R"(schedule looped {  ; comment
+  threads_per_row 32  rows_per_block 4  vector_width 4  unroll 2  min_blocks_per_sm 2
+  row_access shifted
+}
+)",
+    R"(schedule "of, one's \"own\"\x0a" {
+  row_access scalar
+  persist %v0 in shared
+  persist %v1 in reload
+  parameter name 7
+  parameter "a b" -9223372036854775808
+}
+)"};
+
+constexpr std::string_view kPieces[] = {"%v0",
+                                        "%v4294967295",
+                                        "%v?",
+                                        "0",
+                                        "-1",
+                                        "9223372036854775807",
+                                        "-9223372036854775808",
+                                        "99999999999999999999",
+                                        "4611686018427387904",
+                                        "{",
+                                        "}",
+                                        "\"",
+                                        "\\",
+                                        "\\x4",
+                                        ";",
+                                        "\n",
+                                        "multi_wave",
+                                        "looped",
+                                        "pointwise",
+                                        "persist %v1 in shared ",
+                                        "persist %v0 in register ",
+                                        "row_access shifted ",
+                                        "row_access scalar vector_width 1 ",
+                                        "unroll 16 ",
+                                        "unroll 1048576 ",
+                                        "threads_per_row 1024 ",
+                                        "rows_per_block 32 "};
+
+class ScheduleParserNeverCrashes : public ::testing::Test {
+ protected:
+  void check_one(const std::string& text) const {
+    const Result<Schedule> schedule = parse_schedule(text);
+    if (!schedule) {
+      ASSERT_EQ(schedule.error().kind, ErrorKind::kInvalidArgument) << escaped(text);
+      ASSERT_NE(schedule.error().message.find(", found "), std::string::npos) << escaped(text);
+      ASSERT_FALSE(schedule.error().remedy.empty());
+      return;
+    }
+    const Result<Schedule> again = parse_schedule(print(*schedule));
+    ASSERT_TRUE(again.has_value()) << escaped(text) << again.error().text();
+    ASSERT_EQ(*again, *schedule) << escaped(text);
+    // Pinning is what comes next; it must answer too, and refuse what the verifier refuses.
+    const auto planned = plan_canned("softmax", {{"rows", 8}, {"cols", 4096}}, "H200",
+                                     {.pin = {.schedule = *schedule}});
+    const SegmentFacts& facts = plan_.segments.front().facts;
+    const auto rejections = verify_schedule(facts, *schedule, plan_.limits, scheduling_families());
+    ASSERT_EQ(planned.has_value(), rejections.empty()) << escaped(text);
+    if (planned) return;
+    ASSERT_FALSE(planned.error().remedy.empty()) << planned.error().text();
+  }
+
+  Plan plan_ = plan_canned("softmax", {{"rows", 8}, {"cols", 4096}}, "H200").value();
+};
+
+TEST_F(ScheduleParserNeverCrashes, OnSeedsAndTheirPrefixes) {
+  for (const std::string_view seed : kSeeds) {
+    ASSERT_TRUE(parse_schedule(seed).has_value()) << parse_schedule(seed).error().text();
+    for (size_t size = 0; size <= seed.size(); ++size) check_one(std::string(seed.substr(0, size)));
+  }
+}
+
+TEST_F(ScheduleParserNeverCrashes, OnMutatedTexts) {
+  fuzz(kSeeds, kPieces, 2, [this](const std::string& text) { check_one(text); });
+}
+
+}  // namespace
+}  // namespace sinter
