@@ -14,8 +14,10 @@ namespace {
 
 std::string describe(const Schedule& schedule) {
   std::string extras;
-  if (!schedule.persistent.empty())
-    extras = fmt::format(", row in {}", text_of(schedule.persistent.front().residency));
+  std::vector<std::string> kept;
+  for (const PersistentValue& value : schedule.persistent)
+    kept.push_back(fmt::format("{} in {}", value.value, text_of(value.residency)));
+  if (!kept.empty()) extras = fmt::format(", {}", fmt::join(kept, ", "));
   for (const auto& [name, value] : schedule.parameters)
     extras += fmt::format(", {} {}", name, value);
   return fmt::format("{}: {} threads/row x {} rows/block, vector {}, unroll {}{}", schedule.family,
@@ -94,9 +96,11 @@ Decision schedule_decision(const SegmentPlan& segment, const std::vector<Rejecti
   decision.because = fmt::format("predicted {:.1f} us, bound by {}", chosen.predicted.total_us,
                                  limiting_part(chosen.predicted));
   if (best->predicted.total_us < chosen.predicted.total_us) {
-    decision.because +=
-        fmt::format("; {} at {:.1f} us is within {:.0f} %, and the simpler family wins",
-                    describe(best->schedule), best->predicted.total_us, kTieShare * 100.0);
+    decision.because += fmt::format(
+        "; {} at {:.1f} us is within {:.0f} %, which counts as equal: of equals the {} wins",
+        describe(best->schedule), best->predicted.total_us, kTieShare * 100.0,
+        best->schedule.family == chosen.schedule.family ? "one that waits least"
+                                                        : "simpler family");
   }
   return decision;
 }
