@@ -120,12 +120,11 @@ int64_t estimate_registers(const SegmentFacts& facts, const Schedule& schedule,
 }
 
 ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedule& schedule,
-                                        const DeviceLimits& limits) {
-  const StageList list = distribute(facts, schedule.persistent);
+                                        const StageList& list, const DeviceLimits& limits) {
   ResourceEstimate estimate;
   estimate.threads = schedule.threads_per_block();
   estimate.registers = estimate_registers(facts, schedule, list);
-  estimate.shared_bytes = row_shared_bytes(facts, schedule);
+  estimate.shared_bytes = row_shared_bytes(facts, schedule, list);
   estimate.blocks = (facts.space.rows + schedule.rows_per_block - 1) / schedule.rows_per_block;
   complete(estimate, limits, schedule.min_blocks_per_sm);
   // Loads a thread issues before it waits: its kept inputs all at once, else one chunk.
@@ -138,9 +137,8 @@ ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedul
 }
 
 WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedule,
-                               const ResourceEstimate& estimate, const DeviceLimits& limits,
-                               const CostConstants& constants) {
-  const StageList list = distribute(facts, schedule.persistent);
+                               const StageList& list, const ResourceEstimate& estimate,
+                               const DeviceLimits& limits, const CostConstants& constants) {
   const auto rows = static_cast<double>(facts.space.rows);
   const auto columns = static_cast<double>(facts.space.columns);
   WorkEstimate work;
@@ -235,7 +233,8 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
 
 Prediction predict_rows(const SegmentFacts& facts, const Schedule& schedule,
                         const ResourceEstimate& estimate, const DeviceLimits& limits) {
-  return predict(estimate_row_work(facts, schedule, estimate, limits), estimate, limits);
+  const StageList list = distribute(facts, schedule.persistent);
+  return predict(estimate_row_work(facts, schedule, list, estimate, limits), estimate, limits);
 }
 
 std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Schedule& schedule,
@@ -330,11 +329,10 @@ std::vector<RowVector> row_vectors(const SegmentFacts& facts) {
 }
 
 std::vector<int64_t> occupancies(const SegmentFacts& facts, const Schedule& schedule,
-                                 const DeviceLimits& limits) {
-  const StageList list = distribute(facts, schedule.persistent);
+                                 const StageList& list, const DeviceLimits& limits) {
   const int64_t registers =
       std::min(estimate_registers(facts, schedule, list), limits.registers_per_thread);
-  const int64_t shared = row_shared_bytes(facts, schedule);
+  const int64_t shared = row_shared_bytes(facts, schedule, list);
   const int64_t threads = schedule.threads_per_block();
   std::vector<int64_t> out;
   out.push_back(std::max<int64_t>(1, resident_blocks(limits, threads, registers, shared)));

@@ -5,6 +5,9 @@
 
 namespace sinter {
 
+// Where a function takes a StageList it is distribute(facts, schedule.persistent): the same for
+// every schedule that keeps the same values, so whoever tries many computes it once.
+
 /// Registers per thread a row or pointwise schedule is expected to take without a cap. Calibrated
 /// against ptxas over the canned fusions; tests/scheduler/register_estimate_test.cpp reports the
 /// error.
@@ -13,12 +16,12 @@ int64_t estimate_registers(const SegmentFacts& facts, const Schedule& schedule,
 
 /// Resources of a row schedule whose fields are legal.
 ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedule& schedule,
-                                        const DeviceLimits& limits);
+                                        const StageList& list, const DeviceLimits& limits);
 
 /// Work of a row schedule, for the cost model.
 WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedule,
-                               const ResourceEstimate& estimate, const DeviceLimits& limits,
-                               const CostConstants& constants = {});
+                               const StageList& list, const ResourceEstimate& estimate,
+                               const DeviceLimits& limits, const CostConstants& constants = {});
 
 /// Time of a row schedule with these resources.
 Prediction predict_rows(const SegmentFacts& facts, const Schedule& schedule,
@@ -41,7 +44,7 @@ std::vector<RowVector> row_vectors(const SegmentFacts& facts);
 /// shared memory allow, and one and two more as long as the compiler can squeeze the registers that
 /// far.
 std::vector<int64_t> occupancies(const SegmentFacts& facts, const Schedule& schedule,
-                                 const DeviceLimits& limits);
+                                 const StageList& list, const DeviceLimits& limits);
 
 /// Column inputs (weights, biases) that stages after the first barrier read.
 std::vector<ValueId> late_columns(const SegmentFacts& facts);

@@ -202,7 +202,11 @@ int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Sche
 }
 
 int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule) {
-  const StageList list = distribute(facts, schedule.persistent);
+  return row_shared_bytes(facts, schedule, distribute(facts, schedule.persistent));
+}
+
+int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
+                         const StageList& list) {
   int64_t bytes = 0;
   const int64_t padded = batch_count(facts, schedule) * schedule.threads_per_row *
                          schedule.vector_width * schedule.rows_per_block;

@@ -60,6 +60,9 @@ int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Sche
 /// Shared bytes of a block: resident values and one exchange for every reducing stage, each aligned
 /// to 16 bytes.
 int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule);
+/// The same with the stages at hand, as distribute() gives them for what the schedule keeps.
+int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
+                         const StageList& list);
 
 /// Types of the tuple that a reduction carries through an exchange.
 std::vector<DType> exchange_types(const Fusion& fusion, const Op& reduction);

@@ -11,10 +11,9 @@ constexpr std::string_view kName = "looped";
 constexpr int64_t kMostUnroll =
     16;  // 16 vectors of 16 bytes are 64 registers, all that a thread should have in flight.
 
-}  // namespace
-
-tl::expected<ResourceEstimate, Rejection> estimate_looped(const SegmentFacts& facts,
+tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& facts,
                                                           const Schedule& schedule,
+                                                          const StageList& list,
                                                           const DeviceLimits& limits) {
   for (const Rejection& rejection : check_row_segment(facts, kName))
     return tl::make_unexpected(rejection);
@@ -36,7 +35,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_looped(const SegmentFacts& fa
                                          .unit = "batches",
                                          .remedy = "use a smaller unroll"});
   }
-  ResourceEstimate estimate = estimate_row_resources(facts, schedule, limits);
+  ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, limits);
   if (auto rejection = fits(estimate, limits)) {
     rejection->subject = kName;
     return tl::make_unexpected(*rejection);
@@ -44,11 +43,20 @@ tl::expected<ResourceEstimate, Rejection> estimate_looped(const SegmentFacts& fa
   return estimate;
 }
 
+}  // namespace
+
+tl::expected<ResourceEstimate, Rejection> estimate_looped(const SegmentFacts& facts,
+                                                          const Schedule& schedule,
+                                                          const DeviceLimits& limits) {
+  return estimate_stages(facts, schedule, distribute(facts, schedule.persistent), limits);
+}
+
 Proposal propose_looped(const SegmentFacts& facts, const DeviceLimits& limits) {
   Proposal proposal;
   proposal.rejections = check_row_segment(facts, kName);
   if (!proposal.rejections.empty()) return proposal;
   std::optional<Rejection> nearest;
+  const StageList list = distribute(facts, {});
   for (const RowVector& vector : row_vectors(facts)) {
     for (int64_t threads = 1; threads <= limits.threads_per_block; threads *= 2) {
       if (threads > 1 && (threads / 2) * vector.width >= std::max<int64_t>(facts.space.columns, 1))
@@ -61,14 +69,15 @@ Proposal propose_looped(const SegmentFacts& facts, const DeviceLimits& limits) {
                           .unroll = unroll,
                           .row_access = vector.access};
         if (unroll > 1 && unroll > batch_count(facts, schedule)) break;
-        for (const int64_t blocks : occupancies(facts, schedule, limits)) {
+        for (const int64_t blocks : occupancies(facts, schedule, list, limits)) {
           schedule.min_blocks_per_sm = blocks;
-          auto estimate = estimate_looped(facts, schedule, limits);
+          auto estimate = estimate_stages(facts, schedule, list, limits);
           if (!estimate) {
             nearest = estimate.error();
             break;
           }
-          const Prediction predicted = predict_rows(facts, schedule, *estimate, limits);
+          const WorkEstimate work = estimate_row_work(facts, schedule, list, *estimate, limits);
+          const Prediction predicted = predict(work, *estimate, limits);
           proposal.candidates.push_back({schedule, *estimate, predicted});
         }
       }

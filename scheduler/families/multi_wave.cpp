@@ -15,11 +15,34 @@ constexpr int64_t kMostBatches = 32;
 // too.
 constexpr int64_t kShortRowBlockThreads[] = {128, 256};
 
-}  // namespace
+/// A choice of what is kept, and the stages that follow from it wherever it is kept.
+struct Kept {
+  Kept(const SegmentFacts& facts, const std::vector<ValueId>& columns) : cut(facts.persistent) {
+    values = cut;
+    values.insert(values.end(), columns.begin(), columns.end());
+    std::ranges::sort(values);
+    list = distribute(facts, with_cut_in(Residency::kRegister));
+  }
 
-tl::expected<ResourceEstimate, Rejection> estimate_multi_wave(const SegmentFacts& facts,
-                                                              const Schedule& schedule,
-                                                              const DeviceLimits& limits) {
+  /// Weights read early wait in registers: shared memory is for what is read once.
+  [[nodiscard]] std::vector<PersistentValue> with_cut_in(Residency residency) const {
+    std::vector<PersistentValue> out;
+    for (const ValueId value : values) {
+      out.push_back(
+          {value, std::ranges::binary_search(cut, value) ? residency : Residency::kRegister});
+    }
+    return out;
+  }
+
+  std::vector<ValueId> cut;
+  std::vector<ValueId> values;  ///< The cut, and columns read early.
+  StageList list;
+};
+
+tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& facts,
+                                                          const Schedule& schedule,
+                                                          const StageList& list,
+                                                          const DeviceLimits& limits) {
   for (const Rejection& rejection : check_row_segment(facts, kName))
     return tl::make_unexpected(rejection);
   if (auto rejection = check_row_schedule(facts, schedule, limits))
@@ -45,7 +68,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_multi_wave(const SegmentFacts
                                          .unit = "batches",
                                          .remedy = "use a smaller unroll"});
   }
-  ResourceEstimate estimate = estimate_row_resources(facts, schedule, limits);
+  ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, limits);
   if (in_registers && estimate.registers > limits.registers_per_thread) {
     return tl::make_unexpected(Rejection{
         .subject = std::string(kName),
@@ -63,6 +86,14 @@ tl::expected<ResourceEstimate, Rejection> estimate_multi_wave(const SegmentFacts
   return estimate;
 }
 
+}  // namespace
+
+tl::expected<ResourceEstimate, Rejection> estimate_multi_wave(const SegmentFacts& facts,
+                                                              const Schedule& schedule,
+                                                              const DeviceLimits& limits) {
+  return estimate_stages(facts, schedule, distribute(facts, schedule.persistent), limits);
+}
+
 Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limits) {
   Proposal proposal;
   proposal.rejections = check_row_segment(facts, kName);
@@ -78,25 +109,23 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
     return proposal;
   }
   std::optional<Rejection> nearest;
-  const auto consider = [&](Schedule schedule) {
-    for (const int64_t blocks : occupancies(facts, schedule, limits)) {
+  const auto consider = [&](Schedule schedule, const StageList& list) {
+    for (const int64_t blocks : occupancies(facts, schedule, list, limits)) {
       schedule.min_blocks_per_sm = blocks;
-      auto estimate = estimate_multi_wave(facts, schedule, limits);
+      auto estimate = estimate_stages(facts, schedule, list, limits);
       if (!estimate) {
         nearest = estimate.error();
         return;
       }
-      const Prediction predicted = predict_rows(facts, schedule, *estimate, limits);
+      const WorkEstimate work = estimate_row_work(facts, schedule, list, *estimate, limits);
+      const Prediction predicted = predict(work, *estimate, limits);
       proposal.candidates.push_back({schedule, *estimate, predicted});
     }
   };
   // What is kept, and the same with the weights of later stages read early.
-  std::vector<std::vector<ValueId>> kept = {facts.persistent};
-  if (const std::vector<ValueId> columns = late_columns(facts); !columns.empty()) {
-    kept.push_back(facts.persistent);
-    kept.back().insert(kept.back().end(), columns.begin(), columns.end());
-    std::ranges::sort(kept.back());
-  }
+  std::vector<Kept> choices = {Kept(facts, {})};
+  if (const std::vector<ValueId> columns = late_columns(facts); !columns.empty())
+    choices.emplace_back(facts, columns);
   for (const RowVector& vector : row_vectors(facts)) {
     for (int64_t threads = 1; threads <= limits.threads_per_block; threads *= 2) {
       // More threads than vectors leave lanes idle from the start.
@@ -112,24 +141,16 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
                           .vector_width = vector.width,
                           .unroll = 1,
                           .row_access = vector.access};
-        for (const std::vector<ValueId>& values : kept) {
-          schedule.persistent.clear();
-          for (const ValueId value : values)
-            schedule.persistent.push_back({value, Residency::kRegister});
-          consider(schedule);
+        for (const Kept& kept : choices) {
+          schedule.persistent = kept.with_cut_in(Residency::kRegister);
+          consider(schedule, kept.list);
         }
         for (const int64_t unroll : {1, 2, 4}) {
           if (unroll > 1 && unroll > batch_count(facts, schedule)) break;
           schedule.unroll = unroll;
-          for (const std::vector<ValueId>& values : kept) {
-            // Weights read early wait in registers: shared memory is for what is read once.
-            schedule.persistent.clear();
-            for (const ValueId value : values) {
-              const bool cut = std::ranges::binary_search(facts.persistent, value);
-              schedule.persistent.push_back(
-                  {value, cut ? Residency::kShared : Residency::kRegister});
-            }
-            consider(schedule);
+          for (const Kept& kept : choices) {
+            schedule.persistent = kept.with_cut_in(Residency::kShared);
+            consider(schedule, kept.list);
           }
         }
       }

@@ -39,11 +39,10 @@ std::optional<Rejection> check_segment(const SegmentFacts& facts) {
   return std::nullopt;
 }
 
-}  // namespace
-
-tl::expected<ResourceEstimate, Rejection> estimate_pointwise(const SegmentFacts& facts,
-                                                             const Schedule& schedule,
-                                                             const DeviceLimits& limits) {
+tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& facts,
+                                                          const Schedule& schedule,
+                                                          const StageList& list,
+                                                          const DeviceLimits& limits) {
   if (auto rejection = check_segment(facts)) return tl::make_unexpected(*rejection);
   if (auto rejection = check_vector_width(schedule)) return tl::make_unexpected(*rejection);
   Schedule as_row = schedule;
@@ -72,7 +71,6 @@ tl::expected<ResourceEstimate, Rejection> estimate_pointwise(const SegmentFacts&
                                          .remedy = "use a smaller unroll"});
   }
   ResourceEstimate estimate;
-  const StageList list = distribute(facts, {});
   estimate.threads = schedule.threads_per_block();
   estimate.registers = estimate_registers(facts, schedule, list);
   const int64_t tile = estimate.threads * schedule.vector_width * schedule.unroll;
@@ -92,11 +90,11 @@ tl::expected<ResourceEstimate, Rejection> estimate_pointwise(const SegmentFacts&
   return estimate;
 }
 
-Prediction predict_pointwise(const SegmentFacts& facts, const Schedule& schedule,
-                             const ResourceEstimate& estimate, const DeviceLimits& limits) {
+Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
+                          const StageList& list, const ResourceEstimate& estimate,
+                          const DeviceLimits& limits) {
   constexpr double kSectorBytes = 32.0;
   const CostConstants constants;
-  const StageList list = distribute(facts, {});
   const Stage& stage = list.stages[0];
   const auto width = static_cast<double>(schedule.vector_width);
   const auto elements = static_cast<double>(facts.space.columns);
@@ -129,6 +127,19 @@ Prediction predict_pointwise(const SegmentFacts& facts, const Schedule& schedule
   return predict(work, estimate, limits);
 }
 
+}  // namespace
+
+tl::expected<ResourceEstimate, Rejection> estimate_pointwise(const SegmentFacts& facts,
+                                                             const Schedule& schedule,
+                                                             const DeviceLimits& limits) {
+  return estimate_stages(facts, schedule, distribute(facts, {}), limits);
+}
+
+Prediction predict_pointwise(const SegmentFacts& facts, const Schedule& schedule,
+                             const ResourceEstimate& estimate, const DeviceLimits& limits) {
+  return predict_stages(facts, schedule, distribute(facts, {}), estimate, limits);
+}
+
 Proposal propose_pointwise(const SegmentFacts& facts, const DeviceLimits& limits) {
   Proposal proposal;
   if (auto rejection = check_segment(facts)) {
@@ -139,6 +150,7 @@ Proposal propose_pointwise(const SegmentFacts& facts, const DeviceLimits& limits
   const int64_t widest = std::max<int64_t>(kVectorBytes / facts.narrowest_tile_bytes, 1);
   const int64_t narrowest = std::max<int64_t>(kVectorBytes / facts.widest_tile_bytes, 1);
   std::optional<Rejection> nearest;
+  const StageList list = distribute(facts, {});
   for (int64_t width = widest; width >= narrowest; width /= 2) {
     for (const int64_t threads : {128, 256, 512}) {
       for (int64_t unroll = 1; unroll <= kMostUnroll; unroll *= 2) {
@@ -147,13 +159,13 @@ Proposal propose_pointwise(const SegmentFacts& facts, const DeviceLimits& limits
                           .rows_per_block = 1,
                           .vector_width = width,
                           .unroll = unroll};
-        schedule.min_blocks_per_sm = occupancies(facts, schedule, limits).front();
-        auto estimate = estimate_pointwise(facts, schedule, limits);
+        schedule.min_blocks_per_sm = occupancies(facts, schedule, list, limits).front();
+        auto estimate = estimate_stages(facts, schedule, list, limits);
         if (!estimate) {
           nearest = estimate.error();
           continue;
         }
-        const Prediction predicted = predict_pointwise(facts, schedule, *estimate, limits);
+        const Prediction predicted = predict_stages(facts, schedule, list, *estimate, limits);
         proposal.candidates.push_back({std::move(schedule), *estimate, predicted});
       }
     }

@@ -148,13 +148,14 @@ TEST(CostModelTest, EveryConstantOfRowsMatters) {
   const DeviceLimits h200 = *find_device("H200");
   const SegmentFacts facts =
       facts_of(find_canned_fusion("rms_norm")->build(), {{"rows", 1024}, {"cols", 4096}});
+  const StageList list = distribute(facts, {});
   const auto cost = [&](int64_t threads, const CostConstants& constants) {
     const Schedule schedule{.family = "looped",
                             .threads_per_row = threads,
                             .rows_per_block = 128 / threads,
                             .vector_width = 8};
-    const ResourceEstimate estimate = estimate_row_resources(facts, schedule, h200);
-    const WorkEstimate work = estimate_row_work(facts, schedule, estimate, h200, constants);
+    const ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, h200);
+    const WorkEstimate work = estimate_row_work(facts, schedule, list, estimate, h200, constants);
     return work.block_latency_ns + work.issue_slots;
   };
   const auto dearer = [&](double CostConstants::*member, int64_t threads) {
