@@ -140,8 +140,8 @@ class Suite {
     const sinter::CompiledSegment segment = compiled->segments.front();
     auto executable = sinter::Executable::prepare(std::move(*compiled), driver_);
     if (!executable) return fail(executable.error());
-    auto run =
-        sinter::run_on_device(fusion, *executable, driver_, {.copy_bytes_per_us = copy_rate_});
+    auto run = sinter::run_on_device(fusion, *executable, driver_,
+                                     {.timing = {.graph = true}, .copy_bytes_per_us = copy_rate_});
     if (!run) return fail(run.error());
     const auto& chosen = segment.chosen;
     const auto& schedule = chosen.schedule;

@@ -12,6 +12,9 @@ struct TimingOptions {
   int samples = 15;  ///< At least 15: fewer make no honest median.
   bool cold_l2 =
       true;  ///< Writes scratch memory before every run, so that inputs come from memory.
+  /// Capture the launch once and replay the graph, as frameworks are timed: the host's part of a
+  /// launch is then not between the events.
+  bool graph = false;
   /// Bytes of scratch memory; 0: four times the L2, and 256 MiB at least.
   int64_t scratch_bytes = 0;
 };
