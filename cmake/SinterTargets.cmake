@@ -102,6 +102,11 @@ function(sinter_add_test folder)
     LINK Sinter::testing GTest::gmock_main rapidcheck rapidcheck_gtest ${arg_LINK})
   target_compile_definitions(${target} PRIVATE
     SINTER_TEST_DATA_DIR="${PROJECT_SOURCE_DIR}/tests")
+  # Test code is built far more often than it is waited for: unoptimised, and with the frameworks'
+  # headers parsed once, it builds in less than half the time.
+  target_compile_options(${target} PRIVATE -O0)
+  target_precompile_headers(${target} PRIVATE
+    <fmt/format.h> <gmock/gmock.h> <gtest/gtest.h> <string> <vector>)
   gtest_discover_tests(${target}
     DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     TEST_PREFIX "${folder}." TEST_FILTER "-*Gpu*"
