@@ -706,7 +706,8 @@ class RowLowering {
 
   void finish_reductions(size_t s, const std::vector<Accumulator>& accumulators) {
     if (accumulators.empty()) return;
-    if (threads() > 1) {
+    // In a row of no elements every thread has the result already.
+    if (threads() > 1 && facts_.space.columns > 0) {
       kir::AllReduce exchange{.parts = {}, .threads = threads(), .name = fmt::format("stage{}", s)};
       for (const Accumulator& accumulator : accumulators)
         exchange.parts.push_back({accumulator.combiner, accumulator.running});

@@ -25,7 +25,7 @@ struct ResourceEstimate {
 
 /// Share of its uncapped registers a kernel needs at least: below it ptxas spills, above it it
 /// reorders and recomputes instead. Measured over the canned fusions
-/// (tests/runtime/register_estimate_test.cpp).
+/// (tests/integration/nvrtc_sweep_test.cpp).
 inline constexpr double kSqueeze = 0.8;
 
 /// Largest register count per thread with which `blocks` blocks of `threads` threads share one SM,

@@ -4,26 +4,13 @@
 #include <cmath>
 #include <set>
 
+#include "scheduler/register_estimate.h"
+
 namespace sinter {
 namespace {
 
 constexpr int64_t kWarp = 32;
 constexpr int64_t kRegisterBytes = 4;
-
-// Register model, fitted to ptxas 13.0 for sm_90a over the canned fusions: see
-// tests/scheduler/register_estimate_test.cpp.
-constexpr double kBaseRegisters = 14.0;  ///< Thread and row coordinates, loop state.
-constexpr double kRegistersPerPointer =
-    1.5;  ///< 64-bit address of each tensor; some are folded or rematerialised.
-constexpr double kRegistersPerAccumulator = 1.0;
-constexpr double kLoadShare = 0.9;  ///< Share of a chunk's loaded words alive at once.
-constexpr double kInterleavedElements =
-    4.0;                                 ///< Elements whose temporaries overlap after unrolling.
-constexpr double kCollectedShare = 0.5;  ///< Share of a collected output vector alive at once.
-
-int64_t words_of(int64_t elements, int64_t bytes) {
-  return (elements * bytes + kRegisterBytes - 1) / kRegisterBytes;
-}
 
 /// 32-bit words of one thread's loads that are not kept, per batch of a stage.
 int64_t loaded_words(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule) {
@@ -36,8 +23,8 @@ int64_t loaded_words(const SegmentFacts& facts, const Stage& stage, const Schedu
     }
     const TensorAccess& access = *facts.space.find_input(value);
     const bool uniform = access_kind(facts, access, schedule) == AccessKind::kUniform;
-    words +=
-        words_of(uniform ? 1 : schedule.vector_width, bytes_of(facts.fusion.values[value].type));
+    words += register_words(uniform ? 1 : schedule.vector_width,
+                            bytes_of(facts.fusion.values[value].type));
   }
   return words;
 }
@@ -47,7 +34,7 @@ int64_t kept_words(const SegmentFacts& facts, const Schedule& schedule, Residenc
   for (const PersistentValue& kept : schedule.persistent) {
     if (kept.residency != residency) continue;
     words += batch_count(facts, schedule) *
-             words_of(schedule.vector_width, bytes_of(facts.fusion.values[kept.value].type));
+             register_words(schedule.vector_width, bytes_of(facts.fusion.values[kept.value].type));
   }
   return words;
 }
@@ -91,33 +78,6 @@ double split_sector_bytes(const SegmentFacts& facts, const Schedule& schedule) {
 bool is_power_of_two(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
 
 }  // namespace
-
-int64_t estimate_registers(const SegmentFacts& facts, const Schedule& schedule,
-                           const StageList& list) {
-  double registers = kBaseRegisters;
-  registers += kRegistersPerPointer *
-               static_cast<double>(facts.fusion.inputs.size() + facts.fusion.outputs.size());
-  double widest_stage = 0.0;
-  for (const Stage& stage : list.stages) {
-    double words =
-        kLoadShare * static_cast<double>(loaded_words(facts, stage, schedule) * schedule.unroll);
-    words += kInterleavedElements * static_cast<double>(stage.live_values) * 0.5;
-    for (const size_t output : stage.outputs) {
-      const int64_t bytes =
-          bytes_of(compute_type(facts.fusion.values[facts.fusion.outputs[output]].type));
-      words += kCollectedShare * static_cast<double>(words_of(schedule.vector_width, bytes));
-    }
-    for (const OpId reduction : stage.reductions) {
-      for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[reduction])) {
-        words += kRegistersPerAccumulator * static_cast<double>(words_of(1, bytes_of(type)));
-      }
-    }
-    widest_stage = std::max(widest_stage, words);
-  }
-  registers +=
-      widest_stage + static_cast<double>(kept_words(facts, schedule, Residency::kRegister));
-  return static_cast<int64_t>(std::ceil(registers));
-}
 
 ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedule& schedule,
                                         const StageList& list, const DeviceLimits& limits) {
@@ -173,7 +133,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
         !facts.is_read(kept.value))
       continue;
     const int64_t words =
-        words_of(schedule.vector_width, bytes_of(facts.fusion.values[kept.value].type));
+        register_words(schedule.vector_width, bytes_of(facts.fusion.values[kept.value].type));
     work.unhidden_ns += constants.register_load_ns * batches * static_cast<double>(words);
   }
   // A grid smaller than the device leaves resident slots empty.

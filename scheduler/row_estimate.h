@@ -8,12 +8,6 @@ namespace sinter {
 // Where a function takes a StageList it is distribute(facts, schedule.persistent): the same for
 // every schedule that keeps the same values, so whoever tries many computes it once.
 
-/// Registers per thread a row or pointwise schedule is expected to take without a cap. Calibrated
-/// against ptxas over the canned fusions; tests/scheduler/register_estimate_test.cpp reports the
-/// error.
-int64_t estimate_registers(const SegmentFacts& facts, const Schedule& schedule,
-                           const StageList& list);
-
 /// Resources of a row schedule whose fields are legal.
 ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedule& schedule,
                                         const StageList& list, const DeviceLimits& limits);

@@ -188,7 +188,8 @@ std::vector<DType> exchange_types(const Fusion& fusion, const Op& reduction) {
 }
 
 int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule) {
-  if (stage.reductions.empty() || schedule.threads_per_row <= kWarp) return 0;
+  if (stage.reductions.empty() || schedule.threads_per_row <= kWarp || facts.space.columns == 0)
+    return 0;
   const int64_t slots = schedule.threads_per_block() / kWarp;
   int64_t bytes = 0;
   for (const OpId reduction : stage.reductions) {

@@ -55,7 +55,7 @@ std::vector<BatchSpan> batch_spans(const SegmentFacts& facts, const Schedule& sc
 int64_t batch_count(const SegmentFacts& facts, const Schedule& schedule);
 
 /// Bytes of the exchange that one barrier's reductions need in shared memory; zero if a row fits a
-/// warp.
+/// warp, or has no elements.
 int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule);
 /// Shared bytes of a block: resident values and one exchange for every reducing stage, each aligned
 /// to 16 bytes.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "scheduler/register_estimate.h"
 #include "scheduler/row_estimate.h"
 
 namespace sinter {

@@ -1,0 +1,123 @@
+#include "scheduler/register_estimate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "scheduler/row_schedule.h"
+
+namespace sinter {
+namespace {
+
+// Registers per thread, fitted as the header says: by random descent on the mean relative error,
+// with kept words held at one register each, which is what the lowering declares.
+constexpr double kBase = 4.3;  ///< Thread and row coordinates.
+/// Slot, lane and the test for the last row.
+constexpr double kSeveralRows = 9.5;
+constexpr double kNoVectors = -3.3;  ///< Scalar rows need no split of batch and lane.
+/// A row that starts anywhere tests every lane of its first and last vectors.
+constexpr double kGuardedLane = 2.1;
+constexpr double kTwoSweeps = 6.8;  ///< Running and chunk statistics side by side.
+constexpr double kSpecialFunctions = 4.0;
+constexpr double kAccumulatorWord = 1.9;  ///< The other operand of its combination too.
+constexpr double kComputedValue = 1.1;
+constexpr double kUniformLoad = 4.0;    ///< With its 64-bit address.
+constexpr double kElementLane = 1.3;    ///< Of a load element by element: address arithmetic.
+constexpr double kBatchAtOnce = 2.4;    ///< Address and guard of each unrolled batch.
+constexpr double kLoadedWord = 0.6;     ///< Of full tensors; a chunk is used up while it arrives.
+constexpr double kHeldWord = 1.1;       ///< Read from shared memory.
+constexpr double kColumnWord = 1.0;     ///< Of weights; ptxas reads them early.
+constexpr double kCollectedWord = 1.0;  ///< Of an output vector before its store.
+
+bool is_kept(const Schedule& schedule, ValueId value, Residency residency) {
+  return std::ranges::any_of(schedule.persistent, [&](const PersistentValue& kept) {
+    return kept.value == value && kept.residency == residency;
+  });
+}
+
+class Model {
+ public:
+  Model(const SegmentFacts& facts, const Schedule& schedule)
+      : facts_(facts), schedule_(schedule), batches_(batch_count(facts, schedule)) {
+    for (const PersistentValue& kept : schedule.persistent) {
+      if (kept.residency == Residency::kRegister)
+        kept_words_ += batches_ * words_of(kept.value, schedule.vector_width);
+    }
+  }
+
+  double registers(const StageList& list) const {
+    double widest = 0.0;
+    for (const Stage& stage : list.stages) widest = std::max(widest, of_stage(stage));
+    double registers = kBase + static_cast<double>(kept_words_) + widest;
+    if (schedule_.rows_per_block > 1) registers += kSeveralRows;
+    if (schedule_.vector_width == 1) registers += kNoVectors;
+    if (schedule_.row_access == RowAccess::kShifted && facts_.has_reduction())
+      registers += kGuardedLane * static_cast<double>(schedule_.vector_width);
+    return registers;
+  }
+
+ private:
+  int64_t words_of(ValueId value, int64_t elements) const {
+    return register_words(elements, bytes_of(facts_.fusion.values[value].type));
+  }
+
+  /// Batches whose loads are issued before the first is used.
+  int64_t batches_at_once() const {
+    if (!facts_.has_reduction()) return schedule_.unroll;
+    int64_t longest = 1;
+    for (const BatchSpan& span : batch_spans(facts_, schedule_))
+      longest = std::max(longest, span.end - span.begin);
+    return std::min(schedule_.unroll, longest);
+  }
+
+  double of_stage(const Stage& stage) const {
+    const auto at_once = static_cast<double>(batches_at_once());
+    double registers =
+        kBatchAtOnce * at_once + kComputedValue * static_cast<double>(stage.computed.size());
+    for (const ValueId value : stage.loads) registers += of_load(value, at_once);
+    for (const size_t output : stage.outputs) {
+      const DType type = compute_type(facts_.fusion.values[facts_.fusion.outputs[output]].type);
+      registers += kCollectedWord *
+                   static_cast<double>(register_words(schedule_.vector_width, bytes_of(type)));
+    }
+    bool two_sweeps = false;
+    for (const OpId reduction : stage.reductions) {
+      const Op& op = facts_.fusion.ops[reduction];
+      two_sweeps = two_sweeps || !std::holds_alternative<ReduceOp>(op.kind);
+      for (const DType type : exchange_types(facts_.fusion, op))
+        registers += kAccumulatorWord * static_cast<double>(register_words(1, bytes_of(type)));
+    }
+    if (two_sweeps) registers += kTwoSweeps;
+    if (stage.special_functions > 0.0) registers += kSpecialFunctions;
+    return registers;
+  }
+
+  double of_load(ValueId value, double at_once) const {
+    if (is_kept(schedule_, value, Residency::kRegister)) return 0.0;
+    const auto words = static_cast<double>(words_of(value, schedule_.vector_width));
+    // Inputs in shared memory were copied there past the registers.
+    if (is_kept(schedule_, value, Residency::kShared)) return kHeldWord * words * at_once;
+    const AccessKind kind = access_kind(facts_, *facts_.space.find_input(value), schedule_);
+    if (kind == AccessKind::kUniform) return kUniformLoad;
+    double registers = kind == AccessKind::kElement
+                           ? kElementLane * static_cast<double>(schedule_.vector_width)
+                           : 0.0;
+    if (facts_.is_full(value)) return registers + kLoadedWord * words * at_once;
+    // A row in registers is unrolled whole.
+    const double batches = kept_words_ > 0 ? static_cast<double>(batches_) : at_once;
+    return registers + kColumnWord * words * batches;
+  }
+
+  const SegmentFacts& facts_;
+  const Schedule& schedule_;
+  const int64_t batches_;
+  int64_t kept_words_ = 0;
+};
+
+}  // namespace
+
+int64_t estimate_registers(const SegmentFacts& facts, const Schedule& schedule,
+                           const StageList& list) {
+  return static_cast<int64_t>(std::ceil(Model(facts, schedule).registers(list)));
+}
+
+}  // namespace sinter
