@@ -56,6 +56,14 @@ testing::AssertionResult computes_the_oracle(const Fusion& fusion, const Plan& p
   };
   auto lowered = lower(facts, schedule, builtin_families(), {.verify = true});
   if (!lowered) return testing::AssertionFailure() << context() << lowered.error().text();
+  const FamilySet families = builtin_families();
+  const auto estimate =
+      find_family(families, schedule.family)->estimate(facts, schedule, plan.limits);
+  if (!estimate) return testing::AssertionFailure() << context() << text_of(estimate.error());
+  if (const int64_t bytes = kir::shared_bytes(lowered->kernel); bytes != estimate->shared_bytes) {
+    return testing::AssertionFailure()
+           << context() << bytes << " shared bytes, predicted " << estimate->shared_bytes;
+  }
   const auto inputs = sample_inputs(fusion, plan.binding, seed);
   const auto check = check_on_host(fusion, plan.binding, facts, *lowered, inputs, {.seed = seed});
   if (!check) return testing::AssertionFailure() << context() << check.error().text();

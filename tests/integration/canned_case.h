@@ -24,8 +24,9 @@ ExtentValues extents_of_width(const CannedFusion& canned, int64_t columns, int64
 /// True if the innermost axis of the fusion is an extent at all.
 bool has_width(const CannedFusion& canned);
 
-/// Lowers a schedule of a planned segment, with every invariant of the kernel verified, and holds
-/// the interpreter against the oracle. A failure quotes the schedule.
+/// Lowers a schedule of a planned segment, with every invariant of the kernel verified, compares
+/// its shared bytes with the estimate, and holds the interpreter against the oracle. A failure
+/// quotes the schedule.
 testing::AssertionResult computes_the_oracle(const Fusion& fusion, const Plan& plan,
                                              const Schedule& schedule, uint64_t seed = 1);
 

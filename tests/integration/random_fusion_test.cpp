@@ -29,8 +29,9 @@ TEST(RandomFusions, ComputeTheOracle) {
     for (const Schedule& schedule : chosen_and_best_of_families(segment))
       EXPECT_TRUE(computes_the_oracle(fusion, *planned, schedule, seed));
     for (uint64_t draw = 0; draw < 2; ++draw) {
-      if (const auto drawn = random_schedule(segment.facts, limits, families, seed + draw))
-        EXPECT_TRUE(computes_the_oracle(fusion, *planned, drawn->schedule, seed));
+      const auto drawn = random_schedule(segment.facts, limits, families, seed + draw);
+      ASSERT_TRUE(drawn) << fusion.name;
+      EXPECT_TRUE(computes_the_oracle(fusion, *planned, drawn->schedule, seed));
     }
   }
   // Some put out values of different shapes, which one kernel does not store.

@@ -1,0 +1,91 @@
+#include <gmock/gmock.h>
+
+#include "tests/integration/canned_case.h"
+#include "tests/support/budget_truth.h"
+
+namespace sinter {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// One device of every architecture that kernels are compiled for here: sm_80, sm_90a, sm_100a and
+/// sm_120a.
+const std::vector<std::string>& devices() {
+  static const std::vector<std::string> names = {"A100", "H200", "B200", "RTX PRO 6000"};
+  return names;
+}
+
+class NvrtcSweep : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!compiler_) GTEST_SKIP() << "no NVRTC: " << compiler_.error().message;
+  }
+  Result<NvrtcCompiler> compiler_ = NvrtcCompiler::open();
+  KernelCache cache_{{}};
+};
+
+TEST_F(NvrtcSweep, CompilesEveryChosenScheduleForEveryArchitecture) {
+  const auto samples = measure_budgets(
+      {.fusions = supported_fusions(), .devices = devices(), .random_schedules = 0, .chosen = true},
+      *compiler_, cache_);
+  ASSERT_TRUE(samples) << samples.error().text();
+  ASSERT_EQ(samples->size(), supported_fusions().size() * devices().size());
+  std::vector<double> errors;
+  for (const BudgetSample& sample : *samples) {
+    SCOPED_TRACE(sample.fusion + " on " + sample.device + "\n" + print(sample.schedule));
+    EXPECT_THAT(sample.kernel->log, Not(HasSubstr("warning")));
+    EXPECT_EQ(sample.kernel->architecture, architecture_of(*find_device(sample.device)));
+    EXPECT_EQ(sample.shared_bytes(), sample.predicted.shared_bytes);
+    EXPECT_FALSE(sample.kernel->resources.launch_bounds_ignored);
+    EXPECT_LE(sample.kernel->resources.registers, sample.predicted.register_cap);
+    errors.push_back(sample.register_error());
+  }
+  EXPECT_LE(quantile(errors, 0.5), 0.15);
+}
+
+// Every tenth fusion or so on every device, and every device with every tenth fusion: random
+// schedules reach what no family offers.
+TEST_F(NvrtcSweep, PredictsTheBudgetsOfRandomSchedules) {
+  std::vector<CannedFusion> some;
+  const std::vector<CannedFusion> all = supported_fusions();
+  for (size_t i = 0; i < all.size(); i += 4) some.push_back(all[i]);
+  const auto samples = measure_budgets(
+      {.fusions = some, .devices = devices(), .random_schedules = 5, .chosen = false}, *compiler_,
+      cache_);
+  ASSERT_TRUE(samples) << samples.error().text();
+  ASSERT_GT(samples->size(), 200U);
+  std::vector<double> errors;
+  for (const BudgetSample& sample : *samples) {
+    EXPECT_EQ(sample.shared_bytes(), sample.predicted.shared_bytes)
+        << sample.fusion << " on " << sample.device << "\n"
+        << print(sample.schedule);
+    errors.push_back(sample.register_error());
+  }
+  EXPECT_LE(quantile(errors, 0.5), 0.15);
+}
+
+// Re-planning leaves a spill only where no candidate it compiled is predicted faster without.
+TEST_F(NvrtcSweep, RePlanningTakesTheBestOfWhatItCompiled) {
+  for (const CannedFusion& canned : supported_fusions()) {
+    SCOPED_TRACE(canned.name);
+    const auto compiled =
+        plan(canned.build(), canned.large, *find_device("H200"), {.families = builtin_families()})
+            .and_then(
+                [&](Plan planned) { return compile_plan(std::move(planned), *compiler_, cache_); });
+    ASSERT_TRUE(compiled) << compiled.error().text();
+    const CompiledSegment& segment = compiled->segments.front();
+    ASSERT_GE(segment.attempts.size(), 1U);
+    ASSERT_LE(segment.attempts.size(), 3U);
+    const auto best = std::ranges::min_element(
+        segment.attempts, {},
+        [](const CompileAttempt& attempt) { return attempt.predicted.total_us; });
+    EXPECT_EQ(best->proposed.schedule, segment.chosen.schedule);
+    EXPECT_EQ(best->resources, segment.kernel->resources);
+    // A memory-bound kernel gains nothing that would pay for traffic to local memory.
+    EXPECT_EQ(best->resources.spill_store_bytes, 0) << print(segment.chosen.schedule);
+  }
+}
+
+}  // namespace
+}  // namespace sinter

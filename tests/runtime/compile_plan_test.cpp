@@ -1,0 +1,155 @@
+#include "runtime/compile_plan.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/support/canned_fusions.h"
+
+namespace sinter {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+/// A plan with schedules of the test's choice, in the test's order.
+class CompilePlanTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!compiler_) GTEST_SKIP() << "no NVRTC: " << compiler_.error().message;
+  }
+
+  /// The candidates of softmax that `wanted` admits, cheapest prediction first, as an estimate that
+  /// says `lie` of the first makes them.
+  Plan plan_with(const std::function<bool(const Schedule&)>& wanted, size_t count) const {
+    Plan planned = plan(find_canned_fusion("softmax")->build(), {{"rows", 8192}, {"cols", 8192}},
+                        limits_, {.families = families_})
+                       .value();
+    std::vector<ProposedSchedule> kept;
+    for (const ProposedSchedule& candidate : planned.segments.front().candidates) {
+      if (kept.size() < count && wanted(candidate.schedule)) kept.push_back(candidate);
+    }
+    planned.segments.front().candidates = std::move(kept);
+    return planned;
+  }
+
+  /// The whole row in registers of 128 threads, under a promise that leaves each 32 of them.
+  Plan plan_that_spills() const {
+    Plan planned =
+        plan_with([](const Schedule& schedule) { return schedule.family == "looped"; }, 3);
+    Schedule schedule{.family = "multi_wave",
+                      .threads_per_row = 128,
+                      .rows_per_block = 1,
+                      .vector_width = 8,
+                      .unroll = 1,
+                      .min_blocks_per_sm = 16};
+    const SegmentFacts& facts = planned.segments.front().facts;
+    for (const ValueId value : facts.persistent)
+      schedule.persistent.push_back({value, Residency::kRegister});
+    ResourceEstimate estimate =
+        find_family(families_, "multi_wave")->estimate(facts, schedule, limits_).value();
+    // The lie: it fits, and is fastest.
+    estimate.registers = 30;
+    complete(estimate, limits_, schedule.min_blocks_per_sm);
+    auto& candidates = planned.segments.front().candidates;
+    candidates.insert(candidates.begin(), {schedule, estimate, {.total_us = 1.0}});
+    return planned;
+  }
+
+  Result<NvrtcCompiler> compiler_ = NvrtcCompiler::open();
+  KernelCache cache_{{}};
+  const DeviceLimits limits_ = *find_device("H200");
+  const FamilySet families_ = builtin_families();
+};
+
+TEST_F(CompilePlanTest, KeepsTheFirstCandidateThatHoldsItsEstimate) {
+  Plan planned = plan_with([](const Schedule&) { return true; }, 100);
+  const ProposedSchedule first = planned.segments.front().chosen();
+  const auto compiled = compile_plan(std::move(planned), *compiler_, cache_);
+  ASSERT_TRUE(compiled) << compiled.error().text();
+  const CompiledSegment& segment = compiled->segments.front();
+  EXPECT_EQ(segment.chosen, first);
+  EXPECT_THAT(segment.attempts, SizeIs(1));
+  const Decision& decision = compiled->plan.decisions.back();
+  EXPECT_EQ(decision.question, "does the compiled kernel keep to its estimate");
+  EXPECT_THAT(decision.candidates, SizeIs(1));
+  EXPECT_EQ(decision.chosen, decision.candidates.front().what);
+}
+
+TEST_F(CompilePlanTest, ReplacesACandidateThatSpills) {
+  const auto compiled = compile_plan(plan_that_spills(), *compiler_, cache_);
+  ASSERT_TRUE(compiled) << compiled.error().text();
+  const CompiledSegment& segment = compiled->segments.front();
+  ASSERT_GT(segment.attempts.front().resources.spill_store_bytes, 0);
+  EXPECT_GT(segment.attempts.size(), 1U);
+  EXPECT_LE(segment.attempts.size(), 3U);
+  EXPECT_EQ(segment.kernel->resources.spill_store_bytes, 0);
+  for (const CompileAttempt& attempt : segment.attempts) {
+    // Predictions are those with the compiler's figures, not the planner's.
+    EXPECT_GT(attempt.predicted.total_us, 10.0);
+  }
+  EXPECT_GT(segment.attempts.front().predicted.spill_us, 0.0);
+
+  const Decision& decision = compiled->plan.decisions.back();
+  ASSERT_EQ(decision.candidates.size(), segment.attempts.size());
+  EXPECT_THAT(decision.candidates.front().because, HasSubstr("(predicted 30)"));
+  EXPECT_THAT(decision.candidates.front().because, HasSubstr("bytes spilled"));
+  EXPECT_THAT(decision.because, HasSubstr("compiled candidates"));
+  EXPECT_NE(decision.chosen, decision.candidates.front().what);
+}
+
+TEST_F(CompilePlanTest, FirstRelaxesThePromiseOfACandidateThatSpills) {
+  const auto compiled = compile_plan(plan_that_spills(), *compiler_, cache_, {.max_replans = 1});
+  ASSERT_TRUE(compiled) << compiled.error().text();
+  const auto& attempts = compiled->segments.front().attempts;
+  ASSERT_THAT(attempts, SizeIs(2));
+  Schedule relaxed = attempts[1].proposed.schedule;
+  EXPECT_LT(relaxed.min_blocks_per_sm, attempts[0].proposed.schedule.min_blocks_per_sm);
+  relaxed.min_blocks_per_sm = attempts[0].proposed.schedule.min_blocks_per_sm;
+  EXPECT_EQ(relaxed, attempts[0].proposed.schedule);
+  EXPECT_LT(attempts[1].resources.spill_store_bytes, attempts[0].resources.spill_store_bytes);
+}
+
+TEST_F(CompilePlanTest, StrictnessCompilesNothingElse) {
+  const auto compiled = compile_plan(plan_that_spills(), *compiler_, cache_, {.max_replans = 0});
+  ASSERT_TRUE(compiled) << compiled.error().text();
+  const CompiledSegment& segment = compiled->segments.front();
+  EXPECT_THAT(segment.attempts, SizeIs(1));
+  EXPECT_GT(segment.kernel->resources.spill_store_bytes, 0);
+  EXPECT_EQ(cache_.statistics().misses, 1);
+}
+
+TEST_F(CompilePlanTest, TriesTheNextCandidateWhenTheFirstIsSlowerThanItsPrediction) {
+  Plan planned =
+      plan_with([](const Schedule& schedule) { return schedule.family == "multi_wave"; }, 3);
+  // Reads its rows twice and keeps no more than one block's loads in flight: said to be fast.
+  ProposedSchedule liar{.schedule = {.family = "looped",
+                                     .threads_per_row = 32,
+                                     .rows_per_block = 1,
+                                     .vector_width = 8},
+                        .estimate = {},
+                        .predicted = {.total_us = 1.0}};
+  liar.estimate = find_family(families_, "looped")
+                      ->estimate(planned.segments.front().facts, liar.schedule, limits_)
+                      .value();
+  auto& candidates = planned.segments.front().candidates;
+  candidates.insert(candidates.begin(), liar);
+  const auto compiled = compile_plan(std::move(planned), *compiler_, cache_);
+  ASSERT_TRUE(compiled) << compiled.error().text();
+  const CompiledSegment& segment = compiled->segments.front();
+  ASSERT_GE(segment.attempts.size(), 2U);
+  EXPECT_EQ(segment.attempts.front().proposed, liar);
+  EXPECT_EQ(segment.chosen.schedule.family, "multi_wave");
+}
+
+TEST_F(CompilePlanTest, TheResultDoesNotDependOnWhatTheCacheHolds) {
+  const auto cold = compile_plan(plan_that_spills(), *compiler_, cache_);
+  const auto warm = compile_plan(plan_that_spills(), *compiler_, cache_);
+  ASSERT_TRUE(cold);
+  ASSERT_TRUE(warm);
+  EXPECT_EQ(cold->plan.decisions, warm->plan.decisions);
+  EXPECT_EQ(cold->segments.front().chosen, warm->segments.front().chosen);
+  EXPECT_EQ(cold->segments.front().origin, KernelOrigin::kCompiled);
+  EXPECT_EQ(warm->segments.front().origin, KernelOrigin::kMemory);
+}
+
+}  // namespace
+}  // namespace sinter
