@@ -56,8 +56,12 @@ SINTER_DEVICE float sinter_min(float a, float b) {
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
   return y;
 }
-SINTER_DEVICE double sinter_max(double a, double b) { return a != a || b != b ? a + b : fmax(a, b); }
-SINTER_DEVICE double sinter_min(double a, double b) { return a != a || b != b ? a + b : fmin(a, b); }
+SINTER_DEVICE double sinter_max(double a, double b) {
+  return a != a || b != b ? a + b : fmax(a, b);
+}
+SINTER_DEVICE double sinter_min(double a, double b) {
+  return a != a || b != b ? a + b : fmin(a, b);
+}
 SINTER_DEVICE int sinter_max(int a, int b) { return a > b ? a : b; }
 SINTER_DEVICE int sinter_min(int a, int b) { return a < b ? a : b; }
 SINTER_DEVICE long long sinter_max(long long a, long long b) { return a > b ? a : b; }
@@ -131,8 +135,8 @@ SINTER_DEVICE float sinter_exp2(float x) {
 }
 SINTER_DEVICE double sinter_exp2(double x) { return exp2(x); }
 // Relative error 1.25 * 2^-24 * |x| + 2^-22: the product with log2(e) is rounded (2^-24), and the
-// constant itself is off by 0.22 * 2^-24; an absolute error d of the exponent of 2 scales the result
-// by 1 + d * ln(2). Subnormal results are flushed to 0.
+// constant itself is off by 0.22 * 2^-24; an absolute error d of the exponent of 2 scales the
+// result by 1 + d * ln(2). Subnormal results are flushed to 0.
 SINTER_DEVICE float sinter_exp(float x) { return sinter_exp2(x * 1.4426950408889634f); }
 SINTER_DEVICE double sinter_exp(double x) { return exp(x); }
 // 1 ulp.

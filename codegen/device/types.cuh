@@ -2,8 +2,8 @@
 
 // Element types that are stored but not computed in, and the conversions between all element types.
 // They mean what fusion_ir/op.h and fusion_ir/dtype.h say: to a narrower float rounds to nearest,
-// ties to even; to an 8-bit float and to an integer saturates; a float truncates towards zero on its
-// way to an integer, and NaN becomes 0; to bool is x != 0.
+// ties to even; to an 8-bit float and to an integer saturates; a float truncates towards zero on
+// its way to an integer, and NaN becomes 0; to bool is x != 0.
 
 #if __CUDA_ARCH__ < 800
 #error "Sinter needs compute capability 8.0 or newer"
@@ -120,8 +120,8 @@ SINTER_DEVICE unsigned short pack_f8e4m3(float low, float high) {
   return (unsigned short)(round_to_f8<3, 7>(low, 448.0f) | round_to_f8<3, 7>(high, 448.0f) << 8);
 }
 SINTER_DEVICE unsigned short pack_f8e5m2(float low, float high) {
-  return (unsigned short)(round_to_f8<2, 15>(low, 57344.0f) |
-                          round_to_f8<2, 15>(high, 57344.0f) << 8);
+  return (unsigned short)(round_to_f8<2, 15>(low, 57344.0f) | round_to_f8<2, 15>(high, 57344.0f)
+                                                                  << 8);
 }
 #endif
 

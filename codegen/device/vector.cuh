@@ -90,7 +90,7 @@ struct Packet {
 
 // Elements [lane, lane + W) of a tile from a packet. `lane` is a multiple of W.
 template <int W, class T, int N>
-SINTER_DEVICE void unpack(Vec<T, N>& tile, int lane, const Packet<W * (int)sizeof(T)>& packet) {
+SINTER_DEVICE void unpack(Vec<T, N>& tile, int lane, const Packet<W*(int)sizeof(T)>& packet) {
   constexpr int kBytes = W * (int)sizeof(T);
   if constexpr (sizeof(T) == 8) {
 #pragma unroll
@@ -118,7 +118,7 @@ SINTER_DEVICE void unpack(Vec<T, N>& tile, int lane, const Packet<W * (int)sizeo
 
 // The reverse.
 template <int W, class T, int N>
-SINTER_DEVICE Packet<W * (int)sizeof(T)> pack(const Vec<T, N>& tile, int lane) {
+SINTER_DEVICE Packet<W*(int)sizeof(T)> pack(const Vec<T, N>& tile, int lane) {
   constexpr int kBytes = W * (int)sizeof(T);
   Packet<kBytes> packet;
   if constexpr (sizeof(T) == 8) {
@@ -188,12 +188,12 @@ struct Round<u8> {
 };
 
 template <int W, class T, class S, int N>
-SINTER_DEVICE Packet<W * (int)sizeof(T)> pack_as(const Vec<S, N>& tile, int lane) {
+SINTER_DEVICE Packet<W*(int)sizeof(T)> pack_as(const Vec<S, N>& tile, int lane) {
   if constexpr (kIsSame<T, S>) {
     return pack<W>(tile, lane);
   } else {
     constexpr int kBits = 8 * (int)sizeof(T);
-    Packet<W * (int)sizeof(T)> packet = {};
+    Packet<W*(int)sizeof(T)> packet = {};
     if constexpr (Round<T>::kPairs && W > 1) {
 #pragma unroll
       for (int i = 0; i < W; i += 2) {
@@ -216,27 +216,27 @@ SINTER_DEVICE Packet<W * (int)sizeof(T)> pack_as(const Vec<S, N>& tile, int lane
 // Global loads are volatile only in that they stay in the order in which they were written, so that
 // all loads of a row are issued before the first is used.
 
-#define SINTER_DEFINE_LOAD(name, instruction, ...)                                         \
-  template <int kBytes>                                                                    \
-  SINTER_DEVICE Packet<kBytes> name(const void* address) {                                 \
-    Packet<kBytes> p;                                                                      \
-    if constexpr (kBytes == 16) {                                                          \
-      asm volatile(instruction ".v4.u32 {%0, %1, %2, %3}, [%4];"                           \
-                   : "=r"(p.words[0]), "=r"(p.words[1]), "=r"(p.words[2]), "=r"(p.words[3]) \
-                   : "l"(address)__VA_ARGS__);                                             \
-    } else if constexpr (kBytes == 8) {                                                    \
-      asm volatile(instruction ".v2.u32 {%0, %1}, [%2];"                                   \
-                   : "=r"(p.words[0]), "=r"(p.words[1])                                    \
-                   : "l"(address)__VA_ARGS__);                                             \
-    } else if constexpr (kBytes == 4) {                                                    \
+#define SINTER_DEFINE_LOAD(name, instruction, ...)                                             \
+  template <int kBytes>                                                                        \
+  SINTER_DEVICE Packet<kBytes> name(const void* address) {                                     \
+    Packet<kBytes> p;                                                                          \
+    if constexpr (kBytes == 16) {                                                              \
+      asm volatile(instruction ".v4.u32 {%0, %1, %2, %3}, [%4];"                               \
+                   : "=r"(p.words[0]), "=r"(p.words[1]), "=r"(p.words[2]), "=r"(p.words[3])    \
+                   : "l"(address)__VA_ARGS__);                                                 \
+    } else if constexpr (kBytes == 8) {                                                        \
+      asm volatile(instruction ".v2.u32 {%0, %1}, [%2];"                                       \
+                   : "=r"(p.words[0]), "=r"(p.words[1])                                        \
+                   : "l"(address)__VA_ARGS__);                                                 \
+    } else if constexpr (kBytes == 4) {                                                        \
       asm volatile(instruction ".u32 %0, [%1];" : "=r"(p.words[0]) : "l"(address)__VA_ARGS__); \
-    } else if constexpr (kBytes == 2) {                                                    \
+    } else if constexpr (kBytes == 2) {                                                        \
       asm volatile(instruction ".u16 %0, [%1];" : "=r"(p.words[0]) : "l"(address)__VA_ARGS__); \
-    } else {                                                                               \
-      static_assert(kBytes == 1, "an access moves 1, 2, 4, 8 or 16 bytes");                \
-      asm volatile(instruction ".u8 %0, [%1];" : "=r"(p.words[0]) : "l"(address)__VA_ARGS__); \
-    }                                                                                      \
-    return p;                                                                              \
+    } else {                                                                                   \
+      static_assert(kBytes == 1, "an access moves 1, 2, 4, 8 or 16 bytes");                    \
+      asm volatile(instruction ".u8 %0, [%1];" : "=r"(p.words[0]) : "l"(address)__VA_ARGS__);  \
+    }                                                                                          \
+    return p;                                                                                  \
   }
 
 // Data that no thread of the kernel writes goes through the read-only path.
@@ -319,16 +319,16 @@ SINTER_DEVICE void store_packet_shared(void* address, const Packet<kBytes>& p) {
 //   load_global_stream, store_global_stream   touched once
 //   load_written, load_written_stream         from a buffer that the kernel also writes
 
-#define SINTER_DEFINE_ACCESS(load, load_packet)                                \
-  template <int W, class T, int N>                                             \
-  SINTER_DEVICE void load(Vec<T, N>& tile, int lane, const T* address) {       \
-    unpack<W>(tile, lane, load_packet<W * (int)sizeof(T)>(address));           \
-  }                                                                            \
-  template <class T>                                                           \
-  SINTER_DEVICE T load(const T* address) {                                     \
-    Vec<T, 1> element;                                                         \
-    load<1>(element, 0, address);                                              \
-    return element.get(0);                                                     \
+#define SINTER_DEFINE_ACCESS(load, load_packet)                          \
+  template <int W, class T, int N>                                       \
+  SINTER_DEVICE void load(Vec<T, N>& tile, int lane, const T* address) { \
+    unpack<W>(tile, lane, load_packet<W*(int)sizeof(T)>(address));       \
+  }                                                                      \
+  template <class T>                                                     \
+  SINTER_DEVICE T load(const T* address) {                               \
+    Vec<T, 1> element;                                                   \
+    load<1>(element, 0, address);                                        \
+    return element.get(0);                                               \
   }
 SINTER_DEFINE_ACCESS(load_global, load_packet)
 SINTER_DEFINE_ACCESS(load_global_stream, load_packet_stream)
@@ -337,16 +337,16 @@ SINTER_DEFINE_ACCESS(load_written_stream, load_packet_written_stream)
 SINTER_DEFINE_ACCESS(load_shared, load_packet_shared)
 #undef SINTER_DEFINE_ACCESS
 
-#define SINTER_DEFINE_ACCESS(store, store_packet)                              \
-  template <int W, class T, class S, int N>                                    \
-  SINTER_DEVICE void store(T* address, const Vec<S, N>& tile, int lane) {      \
-    store_packet(address, pack_as<W, T>(tile, lane));                          \
-  }                                                                            \
-  template <class T, class S>                                                  \
-  SINTER_DEVICE void store(T* address, S value) {                              \
-    Vec<S, 1> element;                                                         \
-    element.set(0, value);                                                     \
-    store<1>(address, element, 0);                                             \
+#define SINTER_DEFINE_ACCESS(store, store_packet)                         \
+  template <int W, class T, class S, int N>                               \
+  SINTER_DEVICE void store(T* address, const Vec<S, N>& tile, int lane) { \
+    store_packet(address, pack_as<W, T>(tile, lane));                     \
+  }                                                                       \
+  template <class T, class S>                                             \
+  SINTER_DEVICE void store(T* address, S value) {                         \
+    Vec<S, 1> element;                                                    \
+    element.set(0, value);                                                \
+    store<1>(address, element, 0);                                        \
   }
 SINTER_DEFINE_ACCESS(store_global, store_packet)
 SINTER_DEFINE_ACCESS(store_global_stream, store_packet_stream)
