@@ -1,130 +1,113 @@
-#!/usr/bin/env python3
-"""Merges what one benchmark run wrote into one results file, and prints it as a table."""
+"""Joins what the programs of one run wrote into one file, and prints it as tables.
 
-import argparse
-import datetime
+usage: report.py DIR OUT.json [key=value ...]
+
+DIR holds sinter.json and, where those programs ran, torch.json, overhead.json and host.json. The
+key=value pairs describe the run (driver, date, commit).
+"""
+
 import json
+import math
 import pathlib
-import re
-import subprocess
 import sys
-
-HOST_ROWS = re.compile(r"^(\w+/layer_norm|nvrtc/.*|cache/.*|growth/.*)$")
 
 
 def read(path):
-    path = pathlib.Path(path)
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
-def output_of(*command):
-    """First line a command prints; "unknown" if it cannot run."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    lines = done.stdout.splitlines()
-    return lines[0].strip() if lines else "unknown"
-
-
-def commit():
-    here = pathlib.Path(__file__).parent
-    name = output_of("git", "-C", str(here), "rev-parse", "--short=12", "HEAD")
-    changes = output_of("git", "-C", str(here), "status", "--porcelain", "--untracked-files=no")
-    return name if name == "unknown" or changes == "unknown" else f"{name} with local changes"
-
-
-def kernel_rows(suite, peer):
-    """One row per case: the suite's first choice, and the peer where it ran the same case."""
-    peers = {row["case"]: row for row in peer["results"]} if peer else {}
+def kernel_rows(sinter, torch):
+    peers = {(r["fusion"], r["rows"], r["cols"]): r for r in torch.get("results", [])}
     rows = []
-    for ours in suite["results"]:
-        if ours["rank"] != 0:
+    for result in sinter["results"]:
+        if result["rank"] != 0:
             continue
-        case = f"{ours['fusion']}:{ours['rows']}:{ours['cols']}"
-        row = {"case": case, "checked": ours["checked"], "floor_us": ours["floor_us"]}
-        row["sinter"] = {key: ours[key] for key in ("us", "sol", "schedule", "registers")}
-        row["sinter"]["predicted_us"] = ours["predicted"]["total_us"]
-        theirs = peers.get(case)
-        if theirs and ours["checked"]:
-            row["torch_compile"] = {
-                "us": theirs["us"],
-                "sol": ours["floor_us"] / theirs["us"],
-                "way": theirs["way"],
-                "medians_us": theirs["medians_us"],
-            }
-            row["ratio"] = theirs["us"] / ours["us"]
+        row = dict(result)
+        peer = peers.get((result["fusion"], result["rows"], result["cols"]))
+        if peer and result["checked"]:
+            row["torch_us"] = peer["us"]
+            row["torch_mode"] = peer["mode"]
+            row["torch_sol"] = result["floor_us"] / peer["us"]
+            row["ratio"] = peer["us"] / result["us"]
         rows.append(row)
     return rows
 
 
 def host_rows(host):
+    """Times, and for the growing chains the complexity that was fitted to them."""
     rows = []
-    for row in host["benchmarks"]:
-        if not HOST_ROWS.match(row["run_name"].removesuffix("/real_time")):
+    for row in host.get("benchmarks", []):
+        if row["run_type"] == "iteration":
+            keys = ("name", "cpu_time", "real_time", "time_unit", "per_op", "nvrtc_calls")
+        elif row["aggregate_name"] == "BigO":
+            keys = ("name", "big_o", "cpu_coefficient")
+        else:
             continue
-        if row["run_type"] == "aggregate":  # Of growth: the complexity fitted to it.
-            if row["aggregate_name"] == "BigO":
-                rows.append({"name": row["name"], "big_o": row["big_o"]})
-            continue
-        kept = {key: row[key] for key in ("name", "cpu_time", "real_time", "time_unit")}
-        if "nvrtc_calls" in row:
-            kept["nvrtc_calls"] = row["nvrtc_calls"]
-        rows.append(kept)
+        rows.append({key: row[key] for key in keys if key in row})
     return rows
 
 
-def print_table(report):
-    if report["kernels"]:
-        print(f"\n{report['device']}, copy {report['copy_tb_per_s']:.2f} TB/s, driver {report['driver']}")
-        print(f"{'case':28} {'us':>9} {'SOL':>6} {'peer us':>9} {'SOL':>6} {'ratio':>6}")
-    for row in report["kernels"]:
-        ours = row["sinter"]
-        line = f"{row['case']:28} {ours['us']:9.1f} {ours['sol']:6.3f}"
-        if "torch_compile" in row:
-            peer = row["torch_compile"]
-            line += f" {peer['us']:9.1f} {peer['sol']:6.3f} {row['ratio']:6.2f}"
-        print(line if row["checked"] else f"{row['case']:28} WRONG: not timed")
-    for row in report["launch_overhead"]:
+def print_kernels(rows):
+    columns = "fusion | rows x columns | us | predicted | SOL | torch.compile us | its SOL | ratio"
+    print(f"| {columns} |")
+    print("| --- " * 8 + "|")
+    for r in rows:
+        size = f"{r['rows']} x {r['cols']}"
+        if not r["checked"]:
+            print(f"| {r['fusion']} | {size} | wrong, so not timed |" + " - |" * 5)
+            continue
+        peer = "- | - | -"
+        if "ratio" in r:
+            peer = f"{r['torch_us']:.1f} | {r['torch_sol']:.2f} | {r['ratio']:.2f}"
+        predicted = r["predicted"]["total_us"]
+        print(f"| {r['fusion']} | {size} | {r['us']:.1f} | {predicted:.1f} | {r['sol']:.3f} | {peer} |")
+    ratios = [r["ratio"] for r in rows if "ratio" in r]
+    if ratios:
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        print(f"\ngeometric mean of ratios: {mean:.2f}")
+
+
+def print_overhead(rows):
+    print("\n| fusion | execute us | bare cuLaunchKernelEx us | difference us |")
+    print("| --- " * 4 + "|")
+    for r in rows:
         print(
-            f"{row['fusion']:28} execute {row['execute_us']:.3f} us, "
-            f"bare launch {row['bare_us']:.3f} us, difference {row['difference_us']:.3f} us"
+            f"| {r['fusion']} | {r['execute_us']:.2f} | {r['bare_us']:.2f} | {r['difference_us']:.2f} |"
         )
-    for row in report["host"]:
-        if "cpu_time" in row:
-            print(f"{row['name']:28} {row['cpu_time']:9.1f} {row['time_unit']} of processor time")
+
+
+def print_host(rows):
+    print("\n| on the host | processor time |")
+    print("| --- " * 2 + "|")
+    for r in rows:
+        if "cpu_time" in r:
+            print(f"| {r['name']} | {r['cpu_time']:.1f} {r['time_unit']} |")
+        else:
+            print(f"| {r['name']} | {r['big_o']} |")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("raw", type=pathlib.Path, help="folder with what the run wrote")
-    parser.add_argument("out", type=pathlib.Path, help="folder for the results file")
-    options = parser.parse_args()
-    suite, overhead = read(options.raw / "suite.json"), read(options.raw / "overhead.json")
-    peer, host = read(options.raw / "torch.json"), read(options.raw / "host.json")
-    if suite is None:
-        sys.exit(f"{options.raw}/suite.json is missing: the GPU suite wrote nothing")
-
-    date = datetime.date.today().isoformat()
+    work, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    sinter, torch = read(work / "sinter.json"), read(work / "torch.json")
+    overhead, host = read(work / "overhead.json"), read(work / "host.json")
+    run = dict(pair.split("=", 1) for pair in sys.argv[3:])
+    run["device"] = sinter["device"]
+    run["copy_tb_per_s"] = sinter["copy_tb_per_s"]
+    run["nvrtc"] = overhead.get("nvrtc")
+    run["torch"] = torch.get("torch")
+    run["cuda"] = torch.get("cuda")
     report = {
-        "device": suite["device"],
-        "driver": output_of("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
-        "nvrtc": overhead["nvrtc"] if overhead else "unknown",
-        "torch": peer["torch"] if peer else "none",
-        "triton": peer["triton"] if peer else "none",
-        "date": date,
-        "commit": commit(),
-        "copy_tb_per_s": suite["copy_tb_per_s"],
-        "kernels": kernel_rows(suite, peer),
-        "launch_overhead": overhead["results"] if overhead else [],
-        "host": host_rows(host) if host else [],
+        "run": run,
+        "results": kernel_rows(sinter, torch),
+        "launch_overhead": overhead.get("results", []),
+        "host": host_rows(host),
     }
-    print_table(report)
-    options.out.mkdir(parents=True, exist_ok=True)
-    slug = re.sub(r"[^a-z0-9]+", "_", suite["device"].lower()).strip("_")
-    path = options.out / f"{slug}_{date}.json"
-    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    print(f"\nwrote {path}")
+    out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    print_kernels(report["results"])
+    if report["launch_overhead"]:
+        print_overhead(report["launch_overhead"])
+    if report["host"]:
+        print_host(report["host"])
 
 
 if __name__ == "__main__":
