@@ -61,6 +61,16 @@ class SegmentCompiler {
   [[nodiscard]] Decision decision() const { return decision_; }
 
  private:
+  /// Faster by prediction; of two that count as equal, the one that does not spill.
+  static bool is_better(const CompileAttempt& a, const CompileAttempt& b) {
+    const bool spills_a = a.resources.spill_store_bytes > 0;
+    const bool spills_b = b.resources.spill_store_bytes > 0;
+    const double ratio = a.predicted.total_us / b.predicted.total_us;
+    if (spills_a != spills_b && ratio <= 1.0 + kTieShare && ratio >= 1.0 - kTieShare)
+      return spills_b;
+    return ratio < 1.0;
+  }
+
   /// The same schedule with fewer promised blocks, so that the compiler gets the registers it
   /// lacked.
   std::optional<ProposedSchedule> relax(const CompileAttempt& best) const {
@@ -94,7 +104,7 @@ class SegmentCompiler {
                     proposed.estimate.shared_bytes, resources.spill_store_bytes);
     attempts_.push_back({proposed, resources, predicted, std::move(verdict)});
     compiled_.push_back({proposed, std::move(*source), found->kernel, found->origin, {}});
-    if (predicted.total_us < attempts_[best_].predicted.total_us) best_ = attempts_.size() - 1;
+    if (is_better(attempts_.back(), attempts_[best_])) best_ = attempts_.size() - 1;
     decision_.candidates.push_back(
         {.what = fmt::format("{} threads/row x {} rows/block, {} blocks/SM promised",
                              proposed.schedule.threads_per_row, proposed.schedule.rows_per_block,

@@ -44,8 +44,8 @@ TEST_F(NvrtcSweep, CompilesEveryChosenScheduleForEveryArchitecture) {
   EXPECT_LE(quantile(errors, 0.5), 0.15);
 }
 
-// Every tenth fusion or so on every device, and every device with every tenth fusion: random
-// schedules reach what no family offers.
+// Random schedules reach what no family offers. sinter_budget_truth looks at all fusions and
+// presets.
 TEST_F(NvrtcSweep, PredictsTheBudgetsOfRandomSchedules) {
   std::vector<CannedFusion> some;
   const std::vector<CannedFusion> all = supported_fusions();
@@ -65,7 +65,6 @@ TEST_F(NvrtcSweep, PredictsTheBudgetsOfRandomSchedules) {
   EXPECT_LE(quantile(errors, 0.5), 0.15);
 }
 
-// Re-planning leaves a spill only where no candidate it compiled is predicted faster without.
 TEST_F(NvrtcSweep, RePlanningTakesTheBestOfWhatItCompiled) {
   for (const CannedFusion& canned : supported_fusions()) {
     SCOPED_TRACE(canned.name);
@@ -77,13 +76,18 @@ TEST_F(NvrtcSweep, RePlanningTakesTheBestOfWhatItCompiled) {
     const CompiledSegment& segment = compiled->segments.front();
     ASSERT_GE(segment.attempts.size(), 1U);
     ASSERT_LE(segment.attempts.size(), 3U);
-    const auto best = std::ranges::min_element(
-        segment.attempts, {},
-        [](const CompileAttempt& attempt) { return attempt.predicted.total_us; });
-    EXPECT_EQ(best->proposed.schedule, segment.chosen.schedule);
-    EXPECT_EQ(best->resources, segment.kernel->resources);
-    // A memory-bound kernel gains nothing that would pay for traffic to local memory.
-    EXPECT_EQ(best->resources.spill_store_bytes, 0) << print(segment.chosen.schedule);
+    const auto chosen =
+        std::ranges::find(segment.attempts, segment.chosen.schedule,
+                          [](const CompileAttempt& attempt) { return attempt.proposed.schedule; });
+    ASSERT_NE(chosen, segment.attempts.end());
+    EXPECT_EQ(chosen->resources, segment.kernel->resources);
+    for (const CompileAttempt& attempt : segment.attempts) {
+      EXPECT_LE(chosen->predicted.total_us, attempt.predicted.total_us * (1.0 + kTieShare));
+      // Spilling is accepted only where not spilling is predicted slower by more than a tie.
+      if (chosen->resources.spill_store_bytes > 0 && attempt.resources.spill_store_bytes == 0) {
+        EXPECT_GT(attempt.predicted.total_us, chosen->predicted.total_us * (1.0 + kTieShare / 2));
+      }
+    }
   }
 }
 

@@ -91,10 +91,10 @@ TEST(CostModelTest, MemoryTimeIsBytesOverTheMixedBandwidth) {
   EXPECT_DOUBLE_EQ(mixed_bandwidth(h200, 0.0, 1e6),
                    h200.memory_bytes_per_us * h200.copy_efficiency);
   EXPECT_GT(mixed_bandwidth(h200, 0.0, 0.0), 0.0);
-  // 128 MiB in, 128 MiB out, at 0.89 of 4.8 TB/s.
+  // 128 MiB in, 128 MiB out, at 0.84 of 4.8 TB/s.
   const Prediction p =
       predict({.bytes_read = 134217728.0, .bytes_written = 134217728.0}, full_device(h200), h200);
-  EXPECT_THAT(p.memory_us, DoubleNear(2.0 * 134217728.0 / (4.8e6 * 0.89), 1e-9));
+  EXPECT_THAT(p.memory_us, DoubleNear(2.0 * 134217728.0 / (4.8e6 * 0.84), 1e-9));
 }
 
 TEST(CostModelTest, ThroughputTermsFollowTheirRates) {
@@ -142,8 +142,7 @@ TEST(CostModelTest, LaunchAndIssueEfficiencyMatter) {
   EXPECT_LT(predict(work, full_device(h200), h200, efficient).total_us, base);
 }
 
-/// Constants that the work of rows reads: each one raised makes some schedule dearer. The rows fit
-/// half of L2, so that they are read again from there.
+/// Constants that the work of looped rows reads: each one raised makes some schedule dearer.
 TEST(CostModelTest, EveryConstantOfRowsMatters) {
   const DeviceLimits h200 = *find_device("H200");
   const SegmentFacts facts =
@@ -165,10 +164,42 @@ TEST(CostModelTest, EveryConstantOfRowsMatters) {
   };
   for (const int64_t threads : {32, 128}) {
     EXPECT_TRUE(dearer(&CostConstants::block_start_ns, threads));
-    EXPECT_TRUE(dearer(&CostConstants::cache_latency_ns, threads));
+    EXPECT_TRUE(dearer(&CostConstants::first_load_ns, threads));
+    EXPECT_TRUE(dearer(&CostConstants::chunk_ns, threads));
+    EXPECT_TRUE(dearer(&CostConstants::own_issue_share, threads));
+    EXPECT_TRUE(dearer(&CostConstants::row_prologue_instructions, threads));
     EXPECT_TRUE(dearer(&CostConstants::instructions_per_access, threads));
     EXPECT_EQ(dearer(&CostConstants::warp_exchange_ns, threads), threads == 32);
     EXPECT_EQ(dearer(&CostConstants::block_exchange_ns, threads), threads == 128);
+  }
+}
+
+/// Constants that resident rows read: weights read late, chunks in shared memory, rows in
+/// registers.
+TEST(CostModelTest, EveryConstantOfResidentRowsMatters) {
+  const DeviceLimits h200 = *find_device("H200");
+  const SegmentFacts facts =
+      facts_of(find_canned_fusion("rms_norm")->build(), {{"rows", 1024}, {"cols", 4096}});
+  const auto cost = [&](Residency residency, const CostConstants& constants) {
+    Schedule schedule{.family = "multi_wave", .threads_per_row = 128, .vector_width = 8};
+    for (const ValueId value : facts.persistent) schedule.persistent.push_back({value, residency});
+    const StageList list = distribute(facts, schedule.persistent);
+    const ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, h200);
+    const WorkEstimate work = estimate_row_work(facts, schedule, list, estimate, h200, constants);
+    return predict(work, estimate, h200, constants).total_us;
+  };
+  const auto dearer = [&](double CostConstants::*member, Residency residency) {
+    CostConstants constants;
+    constants.*member *= 2.0;
+    return cost(residency, constants) > cost(residency, {});
+  };
+  for (const Residency residency : {Residency::kRegister, Residency::kShared}) {
+    const bool in_registers = residency == Residency::kRegister;
+    EXPECT_TRUE(dearer(&CostConstants::cache_latency_ns, residency));
+    EXPECT_EQ(dearer(&CostConstants::register_load_ns, residency), in_registers);
+    EXPECT_EQ(dearer(&CostConstants::shared_chunk_ns, residency), !in_registers);
+    EXPECT_FALSE(dearer(&CostConstants::hiding_exponent, residency));
+    EXPECT_FALSE(dearer(&CostConstants::chunk_ns, residency));
   }
 }
 

@@ -65,8 +65,7 @@ TEST(PlanTest, RowsBeyondEveryBudgetAreLooped) {
 
 TEST(PlanTest, ShortRowsShareABlock) {
   EXPECT_THAT(plan_canned("softmax", matrix(1 << 20, 64), "H200", resident()),
-              PlansAs("multi_wave", Keeps("x", Residency::kRegister), ThreadsPerRow(Le(32)),
-                      RowsPerBlock(Ge(4))));
+              PlansAs("multi_wave", Keeps("x"), ThreadsPerRow(Le(32)), RowsPerBlock(Ge(4))));
 }
 
 TEST(PlanTest, SixteenByteVectorsWhereRowsAreAligned) {
