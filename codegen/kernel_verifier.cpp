@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <utility>
 
 #include "codegen/kernel_traversal.h"
@@ -114,8 +115,11 @@ class StatementVerifier {
       return;
     }
     if (range.low < 0 || range.high > count - width) {
+      // Only a malformed kernel, whose index is no i32, comes near the end of i64.
+      const int64_t last =
+          std::min(range.high, std::numeric_limits<int64_t>::max() - width) + width - 1;
       report("{} of {} ({}) spans {} to {}, but there are {}", what, tile, var(tile).name,
-             range.low, range.high + width - 1, count);
+             range.low, last, count);
     }
     if (width > 1 && !range.is_multiple_of(width)) {
       report("lane of {} ({}) is not a multiple of the width {}", tile, var(tile).name, width);

@@ -189,7 +189,9 @@ TileIndexRange TileIndexRanges::of(ExprId index) const {
     const int64_t x = value(index, at);
     range.low = std::min(range.low, x);
     range.high = std::max(range.high, x);
-    range.common_divisor = std::gcd(range.common_divisor, x);
+    // Unsigned, because the lowest i64 has no counterpart.
+    const uint64_t magnitude = x < 0 ? 0 - static_cast<uint64_t>(x) : static_cast<uint64_t>(x);
+    range.common_divisor = std::gcd(range.common_divisor, magnitude);
     // Advance like an odometer.
     size_t digit = 0;
     for (; digit < loops.size(); ++digit) {

@@ -14,8 +14,11 @@ void verify_expressions(const kir::Kernel& kernel, std::vector<KernelViolation>*
 struct TileIndexRange {
   bool constant = true;  ///< False: it depends on more than unrolled loops.
   int64_t low = 0, high = 0;
-  int64_t common_divisor = 0;  ///< Of all values; 0 if all are 0.
-  [[nodiscard]] bool is_multiple_of(int64_t width) const { return common_divisor % width == 0; }
+  uint64_t common_divisor = 0;  ///< Of all values; 0 if all are 0.
+  /// For a positive width.
+  [[nodiscard]] bool is_multiple_of(int64_t width) const {
+    return common_divisor % static_cast<uint64_t>(width) == 0;
+  }
 };
 
 /// Finds those ranges by trying every iteration, up to 65536 of them per index.

@@ -2,6 +2,7 @@
 // position, or a kernel that the verifier judges without harm and, if it is right, that survives
 // its own text.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "codegen/kernel_parser.h"
@@ -143,6 +144,21 @@ TEST(KernelParserNeverCrashes, OnSeedsAndTheirPrefixes) {
   for (const std::string_view seed : kSeeds) {
     ASSERT_TRUE(parse_kernel(seed).has_value()) << parse_kernel(seed).error().text();
     for (size_t size = 0; size <= seed.size(); ++size) check_one(std::string(seed.substr(0, size)));
+  }
+}
+
+TEST(KernelParserNeverCrashes, OnTileIndicesAtTheEndsOfTheRange) {
+  for (const char* index : {"-9223372036854775808:i64", "9223372036854775807:i64"}) {
+    const std::string text = fmt::format(
+        "kernel @k threads 64 min_blocks 1 grid ceil(%p0 / 1) {{\n"
+        "  param %p0 n : i64\n"
+        "  buffer %b0 x : f32 global read align 16\n"
+        "  var %r0 t : f32[1][8]\n"
+        "  %r0[0, {}] = load %b0[0] width 4\n"
+        "}}\n",
+        index);
+    check_one(text);
+    EXPECT_FALSE(verify_kernel(parse_kernel(text).value(), KernelStage::kBuilt).empty());
   }
 }
 
