@@ -3,23 +3,26 @@
 // Semantics of the fusion IR.
 //
 // Rounding.      Arithmetic happens in f64, f32, i64, i32 or bool. f16, bf16 and the 8-bit floats
-// are storage types: a `cast` to
-//                one rounds to nearest even, a `cast` from one is exact. Nothing else rounds to 16
-//                bits, so every such rounding point is a visible op. f32 arithmetic may be
-//                contracted to fused multiply-add.
+//                are storage types: a `cast` to one rounds to nearest even, a `cast` from one is
+//                exact. Nothing else rounds to 16 bits, so every such rounding point is a visible
+//                op. f32 arithmetic may be contracted to fused multiply-add.
 // NaN.           max, min, clamp, reduce.max and reduce.min propagate NaN. Comparisons with NaN are
-// false, `ne` is true. Casts.         Float to integer truncates towards zero and saturates, NaN
-// gives 0; to f8 saturates to the largest finite
-//                value; to bool is x != 0; bool gives 0 or 1.
-// Integers.      Wrap around on overflow. Division truncates; division and remainder by zero give
-// 0. Broadcasting.  Only the `broadcast` op changes a shape; pointwise operands have equal shapes.
-// (The builder inserts broadcasts.) Reductions.    Order is unspecified but fixed for a given plan;
-// accumulation happens in the operand's type. A reduction over no
-//                elements gives its identity: sum 0, prod 1, max -inf (lowest integer), min +inf,
-//                any false, all true, argmax 0. welford gives (mean, m2) = (0, 0) and logsumexp
-//                gives (max, sum) = (-inf, 0).
+//                false, `ne` is true.
+// Casts.         Float to integer truncates towards zero and saturates, NaN gives 0. Integer to a
+//                narrower integer, or between signed and unsigned, saturates as well: 200 becomes
+//                127 in i8, -1 becomes 0 in u8. To f8 saturates to the largest finite value; to
+//                bool is x != 0; bool gives 0 or 1. Whatever becomes f16, bf16 or f8 passes through
+//                f32.
+// Integers.      Arithmetic wraps around on overflow. Division truncates; division and remainder by
+//                zero give 0.
+// Broadcasting.  Only the `broadcast` op changes a shape; pointwise operands have equal shapes.
+//                (The builder inserts broadcasts.)
+// Reductions.    Order is unspecified but fixed for a given plan; accumulation happens in the
+//                operand's type. A reduction over no elements gives its identity: sum 0, prod 1,
+//                max -inf (lowest integer), min +inf, any false, all true, argmax 0. welford gives
+//                (mean, m2) = (0, 0) and logsumexp gives (max, sum) = (-inf, 0).
 // Indices.       `take` reads x at an index along one axis; an index outside [0, n) gives 0 and
-// never reads out of bounds.
+//                never reads out of bounds.
 
 #include <array>
 #include <cstdint>
