@@ -100,7 +100,7 @@ std::string Error::text() const {
   } else if (measured) {
     out += fmt::format(" (got {})", *measured);
   }
-  if (!remedy.empty()) out += fmt::format(" Remedy: {}", remedy);
+  if (!remedy.empty()) out += fmt::format(". Remedy: {}", remedy);
   if (!log.empty()) out += "\n" + log;
   return out;
 }

@@ -37,7 +37,8 @@ struct Error {
   std::optional<int64_t> limit{};     ///< The limit itself.
   std::string log{};                  ///< Text of the compiler or driver, if it had any.
 
-  /// "InvalidFusion: message (%v3) Remedy: ..." on one line, then the log if there is one.
+  /// "InvalidFusion: message [%v3] (got 9, limit 8). Remedy: ..." on one line, then the log if
+  /// there is one.
   [[nodiscard]] std::string text() const;
   /// The same as a JSON object, for tools and the C ABI.
   [[nodiscard]] std::string json() const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "fusion_ir/pipeline.h"
 #include "fusion_ir/printer.h"
@@ -133,7 +134,11 @@ Error unsupported(const Fusion& fusion, const std::vector<Rejection>& rejections
     error.log += fmt::format("  {}\n", text_of(rejection));
     const bool is_new = std::ranges::find(error.values, rejection.at) == error.values.end();
     if (rejection.at.valid() && is_new) error.values.push_back(rejection.at);
-    if (error.remedy.empty()) error.remedy = rejection.remedy;
+    // To be sent to a family that refuses as well helps nobody.
+    const bool leads_on = std::ranges::none_of(rejections, [&](const Rejection& other) {
+      return rejection.remedy.find(other.subject) != std::string::npos;
+    });
+    if (error.remedy.empty() && leads_on) error.remedy = rejection.remedy;
   }
   if (error.remedy.empty())
     error.remedy = "`sinter explain` tells more; cut the fusion into others";
@@ -147,22 +152,58 @@ int64_t saturated(double value) {
   return value <= -0x1p63 ? std::numeric_limits<int64_t>::min() : std::llround(value);
 }
 
+Error unknown_family(std::string message, const FamilySet& families) {
+  std::vector<std::string_view> names;
+  for (const Family& family : families) names.push_back(family.name);
+  return {.kind = ErrorKind::kInvalidArgument,
+          .message = std::move(message),
+          .remedy = fmt::format("name one of the set ({}), or add yours to PlanOptions::families",
+                                fmt::join(names, ", "))};
+}
+
+/// "pin threads_per_row to one of 32, 64": what there is for every pinned number that no candidate
+/// has, whatever its other fields are.
+std::string offered_instead(const SchedulePin& pin,
+                            const std::vector<ProposedSchedule>& candidates) {
+  std::vector<std::string> out;
+  const auto add = [&](std::string_view name, const std::optional<int64_t>& pinned,
+                       int64_t Schedule::*field) {
+    if (!pinned) return;
+    std::set<int64_t> offered;
+    for (const ProposedSchedule& candidate : candidates) offered.insert(candidate.schedule.*field);
+    if (!offered.contains(*pinned))
+      out.push_back(fmt::format("pin {} to one of {}", name, fmt::join(offered, ", ")));
+  };
+  add("threads_per_row", pin.threads_per_row, &Schedule::threads_per_row);
+  add("rows_per_block", pin.rows_per_block, &Schedule::rows_per_block);
+  add("vector_width", pin.vector_width, &Schedule::vector_width);
+  add("unroll", pin.unroll, &Schedule::unroll);
+  if (out.empty()) return "loosen the pin; `sinter explain` lists the candidates";
+  return fmt::format("{}", fmt::join(out, ", "));
+}
+
 Result<ProposedSchedule> pinned_schedule(const SegmentFacts& facts, const DeviceLimits& limits,
                                          const PlanOptions& options) {
   const Schedule& schedule = *options.pin.schedule;
   const Family* family = find_family(options.families, schedule.family);
   if (family == nullptr) {
-    return fail(
-        {.kind = ErrorKind::kInvalidArgument,
-         .message = fmt::format(
-             "the pinned schedule names the family '{}', which is not in the set", schedule.family),
-         .remedy = "add the family to PlanOptions::families"});
+    return fail(unknown_family(
+        fmt::format("the pinned schedule names the family '{}', which is not in the set",
+                    schedule.family),
+        options.families));
+  }
+  if (!options.pin.matches(schedule)) {
+    return fail({.kind = ErrorKind::kInvalidArgument,
+                 .message = fmt::format("the pinned schedule does not have the {} pinned beside it",
+                                        options.pin.text()),
+                 .remedy = "pin a whole schedule or single fields, not both"});
   }
   const auto rejections = verify_schedule(facts, schedule, limits, options.families);
   if (!rejections.empty()) {
     const Rejection& first = rejections.front();
-    Error error = unsupported(facts.fusion, rejections,
-                              fmt::format("the pinned schedule is refused: {}", text_of(first)));
+    Error error = unsupported(
+        facts.fusion, rejections,
+        fmt::format("the pinned schedule is refused: {}: {}", first.subject, first.rule));
     error.kind = ErrorKind::kResourceExhausted;
     if (!first.unit.empty()) {
       error.measured = saturated(first.value);
@@ -183,9 +224,10 @@ bool SchedulePin::matches(const Schedule& candidate) const {
   if (vector_width && candidate.vector_width != *vector_width) return false;
   if (unroll && candidate.unroll != *unroll) return false;
   if (!residency) return true;
-  return std::ranges::all_of(candidate.persistent, [&](const PersistentValue& value) {
-    return value.residency == *residency;
-  });
+  return !candidate.persistent.empty() &&
+         std::ranges::all_of(candidate.persistent, [&](const PersistentValue& value) {
+           return value.residency == *residency;
+         });
 }
 
 std::string SchedulePin::text() const {
@@ -238,6 +280,11 @@ Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const Devic
     if (!pinned) return fail(pinned.error());
     segment.candidates.push_back(std::move(*pinned));
   } else {
+    const std::optional<std::string>& family_name = options.pin.family;
+    if (family_name && find_family(options.families, *family_name) == nullptr) {
+      return fail(unknown_family(
+          fmt::format("the pinned family '{}' is not in the set", *family_name), options.families));
+    }
     for (const Family& family : options.families) {
       Proposal proposal = family.propose(segment.facts, limits);
       for (ProposedSchedule& candidate : proposal.candidates)
@@ -250,18 +297,20 @@ Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const Devic
           unsupported(out.fusion, out.rejections,
                       fmt::format("no schedule family takes the fusion '{}'", fusion.name)));
     }
-    const size_t offered = segment.candidates.size();
+    const bool met = std::ranges::any_of(
+        segment.candidates,
+        [&](const ProposedSchedule& candidate) { return options.pin.matches(candidate.schedule); });
+    if (!met) {
+      Error error = unsupported(out.fusion, out.rejections,
+                                fmt::format("none of {} legal schedules has the pinned {}",
+                                            segment.candidates.size(), options.pin.text()));
+      error.remedy = offered_instead(options.pin, segment.candidates);
+      error.kind = ErrorKind::kResourceExhausted;
+      return fail(std::move(error));
+    }
     std::erase_if(segment.candidates, [&](const ProposedSchedule& candidate) {
       return !options.pin.matches(candidate.schedule);
     });
-    if (segment.candidates.empty()) {
-      Error error = unsupported(
-          out.fusion, out.rejections,
-          fmt::format("none of {} legal schedules has the pinned {}", offered, options.pin.text()));
-      error.kind = ErrorKind::kResourceExhausted;
-      error.remedy = "loosen the pin; `sinter explain` lists the candidates";
-      return fail(std::move(error));
-    }
     rank(segment.candidates, options.families);
   }
   out.decisions.push_back(persistence_decision(segment.facts));

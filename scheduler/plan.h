@@ -14,13 +14,13 @@ namespace sinter {
 /// Fields of a schedule a user insists on. What is left empty, the scheduler chooses. A pin that no
 /// legal schedule meets is an error, never a silent change.
 struct SchedulePin {
-  std::optional<Schedule> schedule{};  ///< The whole schedule; the other fields are then ignored.
+  std::optional<Schedule> schedule{};  ///< The whole schedule; fields beside it must agree.
   std::optional<std::string> family{};
   std::optional<int64_t> threads_per_row{};
   std::optional<int64_t> rows_per_block{};
   std::optional<int64_t> vector_width{};
   std::optional<int64_t> unroll{};
-  std::optional<Residency> residency{};  ///< Of every persistent value.
+  std::optional<Residency> residency{};  ///< Of all persistent values, at least one.
 
   [[nodiscard]] bool matches(const Schedule& candidate) const;
   [[nodiscard]] std::string text() const;

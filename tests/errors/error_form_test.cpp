@@ -64,13 +64,14 @@ TEST(ErrorForm, TextIsOneLineAndThenTheLog) {
                        .measured = 9,
                        .limit = 8,
                        .log = "more"};
-  EXPECT_EQ(error.text(),
-            "InvalidArgument: too many rows [%v3, %op1] (got 9, limit 8) Remedy: pass fewer\nmore");
+  EXPECT_EQ(
+      error.text(),
+      "InvalidArgument: too many rows [%v3, %op1] (got 9, limit 8). Remedy: pass fewer\nmore");
 }
 
 TEST(ErrorForm, AnExceptionSaysWhatItsErrorSays) {
   const Error error = {.kind = ErrorKind::kUnsupported, .message = "no", .remedy = "yes"};
-  EXPECT_STREQ(SinterException(error).what(), "Unsupported: no Remedy: yes");
+  EXPECT_STREQ(SinterException(error).what(), "Unsupported: no. Remedy: yes");
 }
 
 TEST(ErrorForm, ADefectOfSinterAsksForAReport) {

@@ -13,7 +13,9 @@
 namespace sinter {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const ExtentValues kMatrix = {{"rows", 64}, {"cols", 4096}};
 
@@ -64,6 +66,7 @@ TEST(PlanningError, AColumnReductionListsEveryFamilysReason) {
                          .values = {ValueId{0}}});
   for (const Family& family : scheduling_families()) {
     EXPECT_THAT(planned.error().log, HasSubstr("  " + family.name + ": "));
+    EXPECT_THAT(planned.error().remedy, Not(HasSubstr(family.name))) << "which refuses as well";
   }
 }
 
@@ -195,6 +198,53 @@ TEST(PlanningError, APartialPinThatNobodyMeets) {
   expect_error(planned, {.kind = ErrorKind::kResourceExhausted,
                          .text = "legal schedules has the pinned family looped, threads_per_row 3",
                          .values = planned ? std::vector<ValueId>{} : planned.error().values});
+}
+
+TEST(PlanningError, APartialPinSaysWhatThereIsInstead) {
+  const auto planned =
+      plan_canned("softmax", kMatrix, "H200", {.pin = {.threads_per_row = 3, .vector_width = 8}});
+  ASSERT_FALSE(planned);
+  EXPECT_THAT(planned.error().remedy, ContainsRegex("^pin threads_per_row to one of .*256, 512"));
+  EXPECT_THAT(planned.error().remedy, Not(HasSubstr("vector_width"))) << "some schedule has it";
+}
+
+TEST(PlanningError, APartialPinOfAFamilyThatDoesNotExist) {
+  const auto planned = plan_canned("softmax", kMatrix, "H200", {.pin = {.family = "spiral"}});
+  expect_error(planned, {.kind = ErrorKind::kInvalidArgument,
+                         .text = "the pinned family 'spiral' is not in the set"});
+  for (const Family& family : scheduling_families())
+    EXPECT_THAT(planned.error().remedy, HasSubstr(family.name));
+}
+
+TEST(PlanningError, AResidencyPinnedWhereNothingIsKept) {
+  expect_error(plan_canned("row_sum", kMatrix, "H200", {.pin = {.residency = Residency::kShared}}),
+               {.kind = ErrorKind::kResourceExhausted, .text = "has the pinned residency shared"});
+}
+
+TEST(PlanningError, AScheduleAndAFieldThatContradictEachOther) {
+  const Schedule schedule = looped();
+  const auto with = [&](SchedulePin pin) {
+    pin.schedule = schedule;
+    return plan_canned("softmax", kMatrix, "H200", {.pin = std::move(pin)});
+  };
+  EXPECT_TRUE(with({.family = "looped", .threads_per_row = 128}));
+  for (const SchedulePin& pin : {SchedulePin{.family = "multi_wave"},
+                                 {.threads_per_row = 64},
+                                 {.rows_per_block = 2},
+                                 {.vector_width = 8},
+                                 {.unroll = 4},
+                                 {.residency = Residency::kShared}}) {
+    expect_error(with(pin), {.kind = ErrorKind::kInvalidArgument,
+                             .text = "does not have the " + pin.text() + " pinned beside it"});
+  }
+}
+
+TEST(PlanningError, ARefusedPinStatesItsRemedyOnce) {
+  Schedule schedule = looped();
+  schedule.threads_per_row = 96;
+  const auto planned = plan_pinned("softmax", schedule);
+  ASSERT_FALSE(planned);
+  EXPECT_THAT(planned.error().message, Not(HasSubstr(planned.error().remedy)));
 }
 
 TEST(PlanningError, APartialPinOfAFamilyThatDoesNotTakeTheFusion) {
