@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <memory>
 #include <thread>
@@ -38,6 +40,28 @@ std::string traffic_text(const LoweredKernel& lowered, const InterpreterReport& 
              bytes_text(static_cast<double>(work.shared_bytes_read)),
              bytes_text(static_cast<double>(work.shared_bytes_written)), work.bank_conflicts,
              work.barriers, work.shuffles);
+}
+
+/// Refuses what cannot fit: every tensor lies in host memory, and beside every element of an output
+/// its expected value and bound.
+Result<void> check_memory(const Fusion& fusion, const Binding& binding) {
+  constexpr double kOracleBytes = 2 * sizeof(double);
+  double bytes = 0.0;
+  const auto add = [&](ValueId id, double extra) {
+    const Value& value = fusion.values[id];
+    double count = 1.0;
+    for (const int64_t size : binding.sizes_of(value.shape)) count *= static_cast<double>(size);
+    bytes += count * (static_cast<double>(bytes_of(value.type)) + extra);
+  };
+  for (const ValueId input : fusion.inputs) add(input, 0.0);
+  for (const ValueId output : fusion.outputs) add(output, kOracleBytes);
+  const double memory =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  if (bytes <= memory) return {};
+  return fail({.kind = ErrorKind::kResourceExhausted,
+               .message = fmt::format("the check takes {} of memory at least, this machine has {}",
+                                      bytes_text(bytes), bytes_text(memory)),
+               .remedy = "choose smaller extents"});
 }
 
 /// The interpreter's half of the report.
@@ -107,6 +131,7 @@ Result<Report> check_command(const Options& options) {
   if (!problem) return fail(problem.error());
   auto plan = plan_problem(*problem);
   if (!plan) return fail(plan.error());
+  if (auto fits = check_memory(problem->fusion, plan->binding); !fits) return fail(fits.error());
   auto host = check_in_interpreter(*problem, *plan, options.seed);
   if (!host) return fail(host.error());
   auto device = check_on_device(std::move(*problem), options.seed);

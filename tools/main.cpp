@@ -3,6 +3,8 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <exception>
+#include <new>
 #include <span>
 
 #include "tools/command.h"
@@ -55,6 +57,14 @@ Result<Report> run(const Command& command) {
     return command();
   } catch (const SinterException& exception) {
     return fail(exception.error());
+  } catch (const std::bad_alloc&) {
+    return fail({.kind = ErrorKind::kResourceExhausted,
+                 .message = "this machine's memory does not hold the problem",
+                 .remedy = "choose smaller extents"});
+  } catch (const std::exception& exception) {
+    return fail({.kind = ErrorKind::kInternalError,
+                 .message = exception.what(),
+                 .remedy = "this is a defect in Sinter: please report the command line"});
   }
 }
 

@@ -31,7 +31,12 @@ Result<void> add_extent(ExtentValues& extents, std::string_view text) {
     return fail(bad_argument(fmt::format("'{}' is no extent", text),
                              "write extents as name=size, for instance rows=8192"));
   }
-  extents[std::string(text.substr(0, equals))] = size;
+  const auto [given, is_new] = extents.emplace(text.substr(0, equals), size);
+  if (!is_new && given->second != size) {
+    return fail(
+        bad_argument(fmt::format("'{}' contradicts {}={}", text, given->first, given->second),
+                     "give every extent once"));
+  }
   return {};
 }
 
@@ -74,7 +79,8 @@ Result<Source> load_source(const std::string& name, DefaultSize default_size) {
     return Source{canned->build(),
                   default_size == DefaultSize::kLarge ? canned->large : canned->small};
   }
-  if (!std::filesystem::exists(name)) {
+  std::error_code unreadable;  // A name may be too long for a file, or lie where none may look.
+  if (!std::filesystem::exists(name, unreadable)) {
     return fail(bad_argument(fmt::format("'{}' is neither a file nor a canned fusion", name),
                              "`sinter list` shows the canned fusions"));
   }
@@ -107,15 +113,17 @@ void add_problem_options(CLI::App& command, ProblemOptions& options) {
 Result<Problem> load_problem(const ProblemOptions& options, DefaultSize default_size) {
   auto source = load_source(options.source, default_size);
   if (!source) return fail(source.error());
+  ExtentValues extents;
   for (const std::string& extent : options.extents) {
-    if (auto added = add_extent(source->extents, extent); !added) return fail(added.error());
+    if (auto added = add_extent(extents, extent); !added) return fail(added.error());
   }
+  extents.merge(source->extents);  // What is given beats the canned fusion's defaults.
   auto limits = find_limits(options.device);
   if (!limits) return fail(limits.error());
   auto pin = make_pin(options);
   if (!pin) return fail(pin.error());
   return Problem{.fusion = std::move(source->fusion),
-                 .extents = std::move(source->extents),
+                 .extents = std::move(extents),
                  .limits = std::move(*limits),
                  .plan_options = {.families = builtin_families(), .pin = std::move(*pin)}};
 }

@@ -207,6 +207,7 @@ TEST_F(Tool, MistakesAreTypedErrorsInBothForms) {
   const std::string bad_fir = write_file("bad.fir", "fusion @x {\n  return %v0\n}\n");
   const std::string bad_sched = write_file("bad.sched", "schedule looped { threads 1 }");
   const std::string file = "plan '" + bad_fir + "'";
+  const std::string long_name = "plan " + std::string(10000, 'x');
   const std::string sched = "plan softmax --schedule '" + bad_sched + "'";
   for (const Mistake& mistake : {
            Mistake{"plan no_such_fusion", 1, "InvalidArgument", "no_such_fusion"},
@@ -219,7 +220,10 @@ TEST_F(Tool, MistakesAreTypedErrorsInBothForms) {
            Mistake{"plan softmax depth=3", 1, "InvalidArgument", "depth"},
            Mistake{"plan softmax --device TPU", 1, "InvalidArgument", "no device 'TPU'"},
            Mistake{"plan softmax --residency disk", 1, "InvalidArgument", "no residency 'disk'"},
-           Mistake{"plan softmax --family fancy", 1, "ResourceExhausted", "fancy"},
+           Mistake{"plan softmax rows=4 rows=5", 1, "InvalidArgument", "contradicts rows=4"},
+           Mistake{long_name.c_str(), 1, "InvalidArgument", "neither a file nor a canned fusion"},
+           Mistake{"check softmax rows=1000000 cols=100000000", 1, "ResourceExhausted", "memory"},
+           Mistake{"plan softmax --family fancy", 1, "InvalidArgument", "fancy"},
            Mistake{"plan softmax --schedule /nonexistent.sched", 1, "InvalidArgument",
                    "cannot read"},
            Mistake{"plan /tmp", 1, "InvalidArgument", "cannot read"},
