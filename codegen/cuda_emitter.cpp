@@ -228,9 +228,8 @@ class CudaEmitter {
 
   void print(const kir::Store& stmt) {
     const kir::Buffer& buffer = kernel_.buffers[stmt.buffer];
-    const std::string_view function = buffer.space == kir::Space::kShared    ? "store_shared"
-                                      : stmt.hint == kir::CacheHint::kStream ? "store_global_stream"
-                                                                             : "store_global";
+    const std::string_view function =
+        buffer.space == kir::Space::kShared ? "store_shared" : "store_global";
     const std::string address = this->address(stmt.buffer, stmt.index);
     if (kernel_.vars[stmt.tile].is_scalar()) {
       line(fmt::format("{}({}, {});", function, address, names_.vars[stmt.tile]));
@@ -262,9 +261,8 @@ class CudaEmitter {
 
   static std::string_view load_function(const kir::Buffer& buffer, kir::CacheHint hint) {
     if (buffer.space == kir::Space::kShared) return "load_shared";
-    const bool stream = hint == kir::CacheHint::kStream;
-    if (buffer.access == kir::Access::kRead) return stream ? "load_global_stream" : "load_global";
-    return stream ? "load_written_stream" : "load_written";
+    if (buffer.access != kir::Access::kRead) return "load_written";
+    return hint == kir::CacheHint::kEvictLast ? "load_global_evict_last" : "load_global";
   }
 
   /// Prints an expression and notes what it needs.

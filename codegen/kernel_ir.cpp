@@ -23,8 +23,8 @@ std::string_view text_of(CacheHint hint) {
   switch (hint) {
     case CacheHint::kDefault:
       return "default";
-    case CacheHint::kStream:
-      return "stream";
+    case CacheHint::kEvictLast:
+      return "evict_last";
   }
   unreachable();
 }

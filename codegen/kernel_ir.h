@@ -141,11 +141,10 @@ struct Expr {
 
 using Block = std::vector<StmtId>;
 
-/// How a global access should treat the caches.
+/// How a global read should treat the caches.
 enum class CacheHint : uint8_t {
-  kDefault,  ///< Loads may be kept in L1 and L2. Right for weights, which every block reads again.
-  kStream,   ///< Touched once: loads do not enter L1; stores leave L2 first. Right for
-             ///< rows.
+  kDefault,
+  kEvictLast,  ///< What it brings to L2 leaves L2 last (ReadPriority::kEvictLast says when).
 };
 std::string_view text_of(CacheHint hint);
 
@@ -202,7 +201,6 @@ struct Store {
   int64_t width = 1;
   VarId tile;
   ExprId group, lane;
-  CacheHint hint = CacheHint::kDefault;
   friend bool operator==(const Store&, const Store&) = default;
 };
 /// Starts copying `width` elements (4, 8 or 16 bytes) from global to shared memory; they are there

@@ -341,7 +341,6 @@ class Parser {
     expect("[");
     std::tie(store.group, store.lane) = element_indices();
     store.width = width();
-    store.hint = hint();
     return store;
   }
 
@@ -404,7 +403,8 @@ class Parser {
   }
 
   CacheHint hint() {
-    return accept_word(text_of(CacheHint::kStream)) ? CacheHint::kStream : CacheHint::kDefault;
+    return accept_word(text_of(CacheHint::kEvictLast)) ? CacheHint::kEvictLast
+                                                       : CacheHint::kDefault;
   }
 
   // ---- Expressions

@@ -152,8 +152,8 @@ class Printer {
                      place(s.buffer, s.index), s.width, hint(s.hint)));
   }
   void print(const Store& s) {
-    line(fmt::format("store {} = {} width {}{}", place(s.buffer, s.index),
-                     element(s.tile, s.group, s.lane), s.width, hint(s.hint)));
+    line(fmt::format("store {} = {} width {}", place(s.buffer, s.index),
+                     element(s.tile, s.group, s.lane), s.width));
   }
   void print(const AsyncCopy& s) {
     line(fmt::format("async_copy {} = {} width {}", place(s.shared, s.shared_index),

@@ -270,8 +270,7 @@ class RowLowering {
         tiles_.unbind_tile(value);
         const auto store = [&] {
           builder_.append(kir::Store{shared_.at(value), shared_index(at), kernel_.vars[tile].lanes,
-                                     tile, builder_.integer(0), builder_.integer(0),
-                                     kir::CacheHint::kDefault});
+                                     tile, builder_.integer(0), builder_.integer(0)});
         };
         if (guard == Guard::kVector) {
           builder_.when(tiles_.vector_is_inside(at), store);
@@ -541,7 +540,7 @@ class RowLowering {
 
   void store_shared(ValueId value, const TilePosition& at, VarId tile) {
     builder_.append(kir::Store{shared_.at(value), shared_index(at), kernel_.vars[tile].lanes, tile,
-                               builder_.integer(0), builder_.integer(0), kir::CacheHint::kDefault});
+                               builder_.integer(0), builder_.integer(0)});
   }
 
   // ---- Accumulation

@@ -160,7 +160,9 @@ ExprId TileLowering::weighted_coordinate(const std::vector<int64_t>& weights, Ex
 }
 
 kir::CacheHint TileLowering::hint_of(const TensorAccess& access) const {
-  return facts_.is_full(access.value) ? kir::CacheHint::kStream : kir::CacheHint::kDefault;
+  const bool last =
+      schedule_.read_priority == ReadPriority::kEvictLast && facts_.is_full(access.value);
+  return last ? kir::CacheHint::kEvictLast : kir::CacheHint::kDefault;
 }
 
 // ---- Computation
@@ -292,7 +294,7 @@ void TileLowering::store_row_output(size_t index) {
   const VarId var = builder_.declare(name_of_value(output) + "_stored", row_value(source));
   const ExprId zero = builder_.integer(0);
   builder_.append(kir::Store{buffer_of(output), address(facts_.space.outputs[index], ExprId{}), 1,
-                             var, zero, zero, kir::CacheHint::kDefault});
+                             var, zero, zero});
 }
 
 // ---- Tiles
@@ -468,8 +470,7 @@ void TileLowering::store(size_t index, VarId tile, const TilePosition& position)
   const ExprId zero = builder_.integer(0);
 
   const auto store_at = [&](ExprId lane, int64_t count, ExprId column) {
-    builder_.append(kir::Store{buffer, address(access, column), count, tile, zero, lane,
-                               kir::CacheHint::kStream});
+    builder_.append(kir::Store{buffer, address(access, column), count, tile, zero, lane});
   };
   const auto store_lane = [&](ExprId lane) {
     store_at(lane, 1, builder_.add(position.first_column, builder_.cast(lane, column_type_)));

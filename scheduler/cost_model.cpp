@@ -10,16 +10,21 @@ constexpr double kWarp = 32.0;
 constexpr double kNsPerUs = 1000.0;
 constexpr double kRegisterBytes = 4.0;
 
+/// 0 for reads alone, 1 from an even mix on: turning the bus between reads and writes costs most
+/// there, and then the share of writes no longer matters.
+double evenness(double bytes_read, double bytes_written) {
+  const double all = bytes_read + bytes_written;
+  return all > 0.0 ? std::min(1.0, 2.0 * bytes_written / all) : 0.0;
+}
+
 }  // namespace
 
 double mixed_bandwidth(const DeviceLimits& limits, double bytes_read, double bytes_written) {
   const double all = bytes_read + bytes_written;
   if (all <= 0.0) return limits.memory_bytes_per_us * limits.read_efficiency;
-  // Turning the bus between reads and writes costs most at an even mix, from where the share of
-  // writes no longer matters.
-  const double mix = std::min(1.0, 2.0 * bytes_written / all);
   const double efficiency =
-      limits.read_efficiency + (limits.copy_efficiency - limits.read_efficiency) * mix;
+      limits.read_efficiency +
+      (limits.copy_efficiency - limits.read_efficiency) * evenness(bytes_read, bytes_written);
   return limits.memory_bytes_per_us * efficiency;
 }
 
@@ -27,9 +32,15 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
                    const DeviceLimits& limits, const CostConstants& constants) {
   Prediction out;
   const auto sms = static_cast<double>(limits.sm_count);
-  out.launch_us = constants.launch_us;
+  out.launch_us = constants.launch_us + constants.ramp_us;
   out.memory_us = (work.bytes_read + work.bytes_written) /
                   mixed_bandwidth(limits, work.bytes_read, work.bytes_written);
+  const bool outgrows_l2 =
+      work.bytes_read + work.bytes_written > static_cast<double>(limits.l2_bytes);
+  if (outgrows_l2 && !work.reads_evict_last) {
+    out.memory_us *=
+        1.0 + constants.normal_read_penalty * evenness(work.bytes_read, work.bytes_written);
+  }
   // A grid smaller than the device leaves SMs, and their share of issue slots, idle.
   const double busy = std::clamp(static_cast<double>(estimate.blocks), 1.0, sms);
   const double clocks_per_us = limits.clock_mhz;
@@ -53,8 +64,7 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
       std::clamp(static_cast<double>(estimate.blocks) / sms, 1.0,
                  static_cast<double>(std::max<int64_t>(estimate.blocks_per_sm, 1)));
   out.block_latency_us = work.block_latency_ns / kNsPerUs;
-  out.exposed_us = waves * out.block_latency_us / std::pow(resident, constants.hiding_exponent) +
-                   waves * work.unhidden_ns / kNsPerUs;
+  out.exposed_us = waves * out.block_latency_us / std::pow(resident, constants.hiding_exponent);
   out.total_us = out.launch_us + throughput + out.exposed_us + out.spill_us;
   return out;
 }

@@ -125,6 +125,11 @@ std::string architecture_of(const DeviceLimits& limits) {
                      has_variant ? "a" : "");
 }
 
+int64_t unified_l1_bytes(const DeviceLimits& limits) {
+  constexpr int64_t kNeverShared = 28 * 1024;
+  return limits.shared_bytes_per_sm + kNeverShared;
+}
+
 double little_bytes_per_sm(double bytes_per_us, double latency_ns, int64_t sm_count) {
   return bytes_per_us * (latency_ns * 1e-3) / static_cast<double>(sm_count);
 }

@@ -75,6 +75,41 @@ double split_sector_bytes(const SegmentFacts& facts, const Schedule& schedule) {
   return bytes;
 }
 
+/// Shares of second reads that find their line neither in L1, nor, having missed there, in L2.
+struct RereadMisses {
+  double l1 = 1.0;
+  double l2 = 0.0;
+};
+RereadMisses reread_misses(const SegmentFacts& facts, const Schedule& schedule, double again,
+                           const ResourceEstimate& estimate, const DeviceLimits& limits,
+                           const CostConstants& constants) {
+  if (again <= 0.0) return {};
+  const auto sms = static_cast<double>(limits.sm_count);
+  const double row_bytes = again / static_cast<double>(facts.space.rows);
+  const double rows_in_flight =
+      std::min(static_cast<double>(facts.space.rows),
+               static_cast<double>(estimate.blocks_per_sm * schedule.rows_per_block) * sms);
+  const auto shared_bytes = static_cast<double>(
+      estimate.blocks_per_sm * (estimate.shared_bytes + limits.shared_bytes_reserved));
+  const double l1_bytes =
+      std::max(0.0, static_cast<double>(unified_l1_bytes(limits)) - shared_bytes);
+  const double l1_footprint = rows_in_flight / sms * row_bytes;
+  const double l1_overflow = 1.0 - constants.l1_row_share * l1_bytes / l1_footprint;
+  const double l2_footprint = rows_in_flight * row_bytes;
+  const double l2_share = static_cast<double>(limits.l2_bytes) / 2.0;  // Half is what is written.
+  return {.l1 = std::clamp(constants.l1_thrash * l1_overflow, 0.0, 1.0),
+          .l2 = std::max(0.0, 1.0 - l2_share / l2_footprint)};
+}
+
+/// Copies to shared memory have no priority to ask for.
+bool reads_evict_last(const SegmentFacts& facts, const Schedule& schedule) {
+  return schedule.read_priority == ReadPriority::kEvictLast &&
+         std::ranges::none_of(schedule.persistent, [&](const PersistentValue& kept) {
+           return kept.residency == Residency::kShared && facts.is_read(kept.value) &&
+                  facts.is_full(kept.value);
+         });
+}
+
 bool is_power_of_two(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
 
 }  // namespace
@@ -100,22 +135,16 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
                                const StageList& list, const ResourceEstimate& estimate,
                                const DeviceLimits& limits, const CostConstants& constants) {
   const auto rows = static_cast<double>(facts.space.rows);
-  const auto columns = static_cast<double>(facts.space.columns);
   WorkEstimate work;
   work.bytes_read = static_cast<double>(facts.bytes_read);
   work.bytes_written = static_cast<double>(facts.bytes_written);
 
-  // A second read hits L2 when the rows in flight fit there; half of L2 is the other tensors'.
+  work.reads_evict_last = reads_evict_last(facts, schedule);
   const double again = reread_bytes(facts, list);
-  const double rows_in_flight = std::min(
-      rows,
-      static_cast<double>(estimate.blocks_per_sm * limits.sm_count * schedule.rows_per_block));
-  const double footprint = rows_in_flight * columns * static_cast<double>(facts.widest_tile_bytes);
-  const double l2_share = static_cast<double>(limits.l2_bytes) / 2.0;
-  const double missing = footprint <= l2_share ? 0.0 : 1.0 - l2_share / footprint;
-  work.l2_bytes =
-      work.bytes_read + work.bytes_written + again + split_sector_bytes(facts, schedule);
-  work.bytes_read += again * missing;
+  const RereadMisses misses = reread_misses(facts, schedule, again, estimate, limits, constants);
+  work.l2_bytes = work.bytes_read + work.bytes_written + again * misses.l1 +
+                  split_sector_bytes(facts, schedule);
+  work.bytes_read += again * misses.l1 * misses.l2;
 
   // Threads whose lanes lie past the row still issue.
   const auto reach = static_cast<double>(schedule.threads_per_row * schedule.vector_width);
@@ -128,19 +157,12 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   const bool in_shared = std::ranges::any_of(schedule.persistent, [](const PersistentValue& kept) {
     return kept.residency == Residency::kShared;
   });
-  for (const PersistentValue& kept : schedule.persistent) {
-    if (kept.residency != Residency::kRegister || !facts.is_full(kept.value) ||
-        !facts.is_read(kept.value))
-      continue;
-    const int64_t words =
-        register_words(schedule.vector_width, bytes_of(facts.fusion.values[kept.value].type));
-    work.unhidden_ns += constants.register_load_ns * batches * static_cast<double>(words);
-  }
   // A grid smaller than the device leaves resident slots empty.
   const double sharing =
       std::clamp(static_cast<double>(estimate.blocks) / static_cast<double>(limits.sm_count), 1.0,
                  static_cast<double>(std::max<int64_t>(estimate.blocks_per_sm, 1)));
   const auto unroll = static_cast<double>(schedule.unroll);
+  std::set<ValueId> read_before;
   for (size_t s = 0; s < list.stages.size(); ++s) {
     const Stage& stage = list.stages[s];
     double accesses = 0.0;
@@ -167,10 +189,19 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
 
     // Waits: a resident row arrives once and whole, a looped one chunk by chunk in every stage.
     const double chunks = std::ceil(batches / unroll);
-    const bool reads_full =
-        std::ranges::any_of(stage.loads, [&](ValueId value) { return facts.is_full(value); });
-    if (reads_full) work.block_latency_ns += constants.first_load_ns;
-    if (reads_full && !resident) work.block_latency_ns += (chunks - 1.0) * constants.chunk_ns;
+    bool reads_full = false;
+    bool from_memory = false;
+    for (const ValueId value : stage.loads) {
+      if (!facts.is_full(value)) continue;
+      reads_full = true;
+      from_memory |= read_before.insert(facts.space.find_input(value)->tensor).second;
+    }
+    const double missing = from_memory ? 1.0 : misses.l1;
+    if (reads_full) work.block_latency_ns += constants.first_load_ns * missing;
+    if (reads_full && !resident) {
+      work.block_latency_ns += missing * (chunks - 1.0) * constants.chunk_ns +
+                               (1.0 - missing) * chunks * constants.l1_chunk_ns;
+    }
     if (!reads_full) {
       work.block_latency_ns +=
           chunks * constants.cache_latency_ns * static_cast<double>(stage.loads.size());

@@ -178,6 +178,11 @@ std::vector<BatchSpan> batch_spans(const SegmentFacts& facts, const Schedule& sc
   return spans;
 }
 
+ReadPriority read_priority(const SegmentFacts& facts, const DeviceLimits& limits) {
+  return facts.bytes_read + facts.bytes_written > limits.l2_bytes ? ReadPriority::kEvictLast
+                                                                  : ReadPriority::kNormal;
+}
+
 std::vector<DType> exchange_types(const Fusion& fusion, const Op& reduction) {
   const DType type = compute_type(fusion.values[reduction.operands[0]].type);
   if (std::holds_alternative<WelfordOp>(reduction.kind)) return {type, type, type};

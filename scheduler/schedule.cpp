@@ -28,6 +28,7 @@ constexpr std::array kNumberFields = {
 };
 constexpr std::array kResidencies = {Residency::kRegister, Residency::kShared, Residency::kReload};
 constexpr std::array kRowAccesses = {RowAccess::kAligned, RowAccess::kShifted, RowAccess::kScalar};
+constexpr std::array kReadPriorities = {ReadPriority::kNormal, ReadPriority::kEvictLast};
 
 /// A name as it stands, or quoted where it is not an identifier.
 std::string name_text(std::string_view name) {
@@ -224,6 +225,12 @@ class Parser {
       seen.insert(keyword);
       return;
     }
+    if (keyword == "read_priority") {
+      take();
+      schedule.read_priority = one_of<ReadPriority>(kReadPriorities);
+      seen.insert(keyword);
+      return;
+    }
     for (const NumberField& number : kNumberFields) {
       if (keyword != number.name) continue;
       take();
@@ -264,6 +271,16 @@ std::string_view text_of(RowAccess access) {
   unreachable();
 }
 
+std::string_view text_of(ReadPriority priority) {
+  switch (priority) {
+    case ReadPriority::kNormal:
+      return "normal";
+    case ReadPriority::kEvictLast:
+      return "evict_last";
+  }
+  unreachable();
+}
+
 uint64_t hash_of(const Schedule& schedule) {
   // The text names every field, and no two schedules share one.
   const std::string text = print(schedule);
@@ -275,7 +292,8 @@ std::string print(const Schedule& schedule) {
   for (const NumberField& field : kNumberFields) {
     out += fmt::format("  {} {}", field.name, schedule.*field.member);
   }
-  out += fmt::format("\n  row_access {}\n", text_of(schedule.row_access));
+  out += fmt::format("\n  row_access {}  read_priority {}\n", text_of(schedule.row_access),
+                     text_of(schedule.read_priority));
   for (const PersistentValue& kept : schedule.persistent) {
     out += fmt::format("  persist {} in {}\n", kept.value, text_of(kept.residency));
   }

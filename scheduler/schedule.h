@@ -32,6 +32,13 @@ enum class RowAccess : uint8_t {
 };
 std::string_view text_of(RowAccess access);
 
+/// What reads of row-wide inputs ask of L2.
+enum class ReadPriority : uint8_t {
+  kNormal,
+  kEvictLast,  ///< Lines read leave L2 after lines written.
+};
+std::string_view text_of(ReadPriority priority);
+
 struct PersistentValue {
   ValueId value;
   Residency residency = Residency::kRegister;
@@ -49,6 +56,7 @@ struct Schedule {
       1;  ///< Batches loaded before the first is used. A resident row loads all of its batches.
   int64_t min_blocks_per_sm = 1;  ///< Promised to the compiler: bounds registers.
   RowAccess row_access = RowAccess::kAligned;
+  ReadPriority read_priority = ReadPriority::kNormal;
   std::vector<PersistentValue> persistent{};  ///< Ascending by value.
   std::map<std::string, int64_t, std::less<>>
       parameters{};  ///< Further parameters of families from outside.
@@ -63,7 +71,7 @@ uint64_t hash_of(const Schedule& schedule);
 ///
 ///     schedule multi_wave {
 ///       threads_per_row 256  rows_per_block 1  vector_width 8  unroll 2  min_blocks_per_sm 4
-///       row_access aligned
+///       row_access aligned  read_priority evict_last
 ///       persist %v0 in register
 ///       parameter name 7
 ///     }

@@ -241,10 +241,28 @@ SINTER_DEVICE Packet<W*(int)sizeof(T)> pack_as(const Vec<S, N>& tile, int lane) 
 
 // Data that no thread of the kernel writes goes through the read-only path.
 SINTER_DEFINE_LOAD(load_packet, "ld.global.nc")
-SINTER_DEFINE_LOAD(load_packet_stream, "ld.global.nc.L1::no_allocate")
 SINTER_DEFINE_LOAD(load_packet_written, "ld.global", : "memory")
-SINTER_DEFINE_LOAD(load_packet_written_stream, "ld.global.L1::no_allocate", : "memory")
 #undef SINTER_DEFINE_LOAD
+
+SINTER_DEVICE unsigned long long evict_last_policy() {
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
+// Only whole vectors carry the policy: narrower accesses are heads and tails.
+template <int kBytes>
+SINTER_DEVICE Packet<kBytes> load_packet_evict_last(const void* address) {
+  if constexpr (kBytes != 16) {
+    return load_packet<kBytes>(address);
+  } else {
+    Packet<kBytes> p;
+    asm volatile("ld.global.nc.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+                 : "=r"(p.words[0]), "=r"(p.words[1]), "=r"(p.words[2]), "=r"(p.words[3])
+                 : "l"(address), "l"(evict_last_policy()));
+    return p;
+  }
+}
 
 #define SINTER_DEFINE_STORE(name, instruction)                                                    \
   template <int kBytes>                                                                           \
@@ -269,7 +287,6 @@ SINTER_DEFINE_LOAD(load_packet_written_stream, "ld.global.L1::no_allocate", : "m
   }
 
 SINTER_DEFINE_STORE(store_packet, "st.global")
-SINTER_DEFINE_STORE(store_packet_stream, "st.global")
 #undef SINTER_DEFINE_STORE
 
 template <int kBytes>
@@ -315,9 +332,9 @@ SINTER_DEVICE void store_packet_shared(void* address, const Packet<kBytes>& p) {
 // ---- What kernels call: W elements from memory into a tile at `lane`, or one into a scalar, and
 // back. The address is a multiple of min(16, W * sizeof(T)).
 //
-//   load_global, store_global                 may be kept in L1 and L2
-//   load_global_stream, store_global_stream   touched once
-//   load_written, load_written_stream         from a buffer that the kernel also writes
+//   load_global              from a buffer that the kernel only reads
+//   load_global_evict_last   the same; what it brings to L2 leaves L2 last
+//   load_written             from a buffer that the kernel also writes
 
 #define SINTER_DEFINE_ACCESS(load, load_packet)                          \
   template <int W, class T, int N>                                       \
@@ -331,9 +348,8 @@ SINTER_DEVICE void store_packet_shared(void* address, const Packet<kBytes>& p) {
     return element.get(0);                                               \
   }
 SINTER_DEFINE_ACCESS(load_global, load_packet)
-SINTER_DEFINE_ACCESS(load_global_stream, load_packet_stream)
+SINTER_DEFINE_ACCESS(load_global_evict_last, load_packet_evict_last)
 SINTER_DEFINE_ACCESS(load_written, load_packet_written)
-SINTER_DEFINE_ACCESS(load_written_stream, load_packet_written_stream)
 SINTER_DEFINE_ACCESS(load_shared, load_packet_shared)
 #undef SINTER_DEFINE_ACCESS
 
@@ -349,6 +365,5 @@ SINTER_DEFINE_ACCESS(load_shared, load_packet_shared)
     store<1>(address, element, 0);                                        \
   }
 SINTER_DEFINE_ACCESS(store_global, store_packet)
-SINTER_DEFINE_ACCESS(store_global_stream, store_packet_stream)
 SINTER_DEFINE_ACCESS(store_shared, store_packet_shared)
 #undef SINTER_DEFINE_ACCESS

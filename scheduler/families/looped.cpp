@@ -67,7 +67,8 @@ Proposal propose_looped(const SegmentFacts& facts, const DeviceLimits& limits) {
                           .rows_per_block = std::max<int64_t>(128 / threads, 1),
                           .vector_width = vector.width,
                           .unroll = unroll,
-                          .row_access = vector.access};
+                          .row_access = vector.access,
+                          .read_priority = read_priority(facts, limits)};
         if (unroll > 1 && unroll > batch_count(facts, schedule)) break;
         for (const int64_t blocks : occupancies(facts, schedule, list, limits)) {
           schedule.min_blocks_per_sm = blocks;

@@ -140,7 +140,8 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
                           .rows_per_block = std::max<int64_t>(block / threads, 1),
                           .vector_width = vector.width,
                           .unroll = 1,
-                          .row_access = vector.access};
+                          .row_access = vector.access,
+                          .read_priority = read_priority(facts, limits)};
         for (const Kept& kept : choices) {
           schedule.persistent = kept.with_cut_in(Residency::kRegister);
           consider(schedule, kept.list);

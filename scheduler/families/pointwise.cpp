@@ -116,6 +116,7 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   WorkEstimate work;
   work.bytes_read = static_cast<double>(facts.bytes_read);
   work.bytes_written = static_cast<double>(facts.bytes_written);
+  work.reads_evict_last = schedule.read_priority == ReadPriority::kEvictLast;
   work.l2_bytes = work.bytes_read + work.bytes_written;
   work.issue_slots =
       elements * (stage.issue_slots + accesses * constants.instructions_per_access / width) +
@@ -159,7 +160,8 @@ Proposal propose_pointwise(const SegmentFacts& facts, const DeviceLimits& limits
                           .threads_per_row = threads,
                           .rows_per_block = 1,
                           .vector_width = width,
-                          .unroll = unroll};
+                          .unroll = unroll,
+                          .read_priority = read_priority(facts, limits)};
         schedule.min_blocks_per_sm = occupancies(facts, schedule, list, limits).front();
         auto estimate = estimate_stages(facts, schedule, list, limits);
         if (!estimate) {

@@ -35,7 +35,7 @@ kernel @scale.0 threads 128 min_blocks 2 grid ceil(%p0 / 4) {
     var %r1 held : bf16[2][8]
     var %r2 out : f32[1][8]
     for %r3 g : i32 = 0 to 2 step 1 unroll {
-      %r1[%r3, 0] = load %b0[add(mul(%r0, 512:i64), cast<i64>(mul(%r3, 8)))] width 8 stream
+      %r1[%r3, 0] = load %b0[add(mul(%r0, 512:i64), cast<i64>(mul(%r3, 8)))] width 8 evict_last
     }
     for %r4 l : i32 = 0 to 8 step 1 unroll {
       %r2[0, %r4] = mul(cast<f32>(%r1[1, %r4]), 0x1p-1)
@@ -62,7 +62,7 @@ scale_0(const bf16* __restrict__ x, f16* __restrict__ v_class, long long rows) {
     Vec<float, 8> out;
     #pragma unroll
     for (int g = 0; g < 2; ++g) {
-      load_global_stream<8>(held[g], 0, x + row * 512LL + to_i64(g * 8));
+      load_global_evict_last<8>(held[g], 0, x + row * 512LL + to_i64(g * 8));
     }
     #pragma unroll
     for (int l = 0; l < 8; ++l) {
@@ -167,11 +167,11 @@ kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
   buffer %b0 x : f32 global readwrite align 16
   var %r0 v : f32
   %r0[0, 0] = load %b0[thread_index] width 1
-  store %b0[thread_index] = %r0[0, 0] width 1 stream
+  store %b0[thread_index] = %r0[0, 0] width 1
 })"));
   EXPECT_THAT(text, HasSubstr("(float* __restrict__ x, long long n)"));
   EXPECT_THAT(text, HasSubstr("v = load_written(x + (int)threadIdx.x);"));
-  EXPECT_THAT(text, HasSubstr("store_global_stream(x + (int)threadIdx.x, v);"));
+  EXPECT_THAT(text, HasSubstr("store_global(x + (int)threadIdx.x, v);"));
 }
 
 TEST(CudaEmitterTest, UsesDynamicSharedMemoryBeyondTheStaticLimit) {

@@ -37,7 +37,7 @@ constexpr std::string_view kEverything =
   var %r0 "v w" : bf16[4][8]
   var %r2 sum : f32
   for %r4 g : i32 = 0 to 4 step 1 unroll {
-    %r0[%r4, 0] = load %b0[add(%r1, cast<i64>(%r4))] width 8 stream
+    %r0[%r4, 0] = load %b0[add(%r1, cast<i64>(%r4))] width 8 evict_last
     for %r5 l : i32 = 0 to 8 step 1 unroll {
       %r2 = fma(cast<f32>(%r0[%r4, %r5]), 0x1.8p+0, max(%r2, -inf))
     }
@@ -50,7 +50,7 @@ constexpr std::string_view kEverything =
   %r10 = shuffle_xor %r2 mask 16
   all_reduce "" threads 64 sum(%r2) welford(%r2, %r8, %r10) any(%r7) argmax(%r2, %r9)
   if %r7 {
-    store %b1[%r1] = %r2[0, 0] width 1 stream
+    store %b1[%r1] = %r2[0, 0] width 1
     %r0[0, 1] = cast<bf16>(select(%r7, %r2, -0x0p+0))
   } else {
     if not(%r7) {

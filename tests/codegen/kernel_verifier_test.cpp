@@ -36,7 +36,7 @@ TEST(KernelVerifierTest, AcceptsARightKernel) {
   var %r0 t : f32[2][8]
   for %r1 g : i32 = 0 to 2 step 1 unroll {
     for %r2 h : i32 = 0 to 8 step 4 unroll {
-      %r0[%r1, %r2] = load %b0[add(mul(thread_index, 16), %r2)] width 4 stream
+      %r0[%r1, %r2] = load %b0[add(mul(thread_index, 16), %r2)] width 4 evict_last
     }
     store %b1[thread_index] = %r0[sub(1, %r1), 0] width 8
   }

@@ -27,7 +27,7 @@ constexpr std::string_view kSeeds[] = {
   var %r0 "v w" : bf16[4][8]
   var %r2 sum : f32
   for %r4 g : i32 = 0 to 4 step 1 unroll {
-    %r0[%r4, 0] = load %b0[add(%r1, cast<i64>(%r4))] width 8 stream
+    %r0[%r4, 0] = load %b0[add(%r1, cast<i64>(%r4))] width 8 evict_last
     for %r5 l : i32 = 0 to 8 step 1 unroll {
       %r2 = fma(cast<f32>(%r0[%r4, %r5]), 0x1.8p+0, max(%r2, -inf))
     }
@@ -39,7 +39,7 @@ constexpr std::string_view kSeeds[] = {
   %r6 = shuffle_xor %r2 mask 16
   all_reduce "" threads 64 sum(%r2) argmax(%r2, %r9)
   if %r7 {
-    store %b1[%r1] = %r2[0, 0] width 1 stream
+    store %b1[%r1] = %r2[0, 0] width 1
   } else {
     %r2[0, 0] = load %b1[%p1] width 1
   }
@@ -57,7 +57,7 @@ constexpr std::string_view kSeeds[] = {
   var %r4 u : bf16[2][8]
   for %r1 g : i32 = 0 to 2 step 1 unroll {
     for %r2 h : i32 = 0 to 8 step 4 unroll {
-      %r0[%r1, %r2] = load %b0[add(mul(thread_index, 16), %r2)] width 4 stream
+      %r0[%r1, %r2] = load %b0[add(mul(thread_index, 16), %r2)] width 4 evict_last
     }
     store %b1[mul(thread_index, 8)] = %r4[sub(1, %r1), 0] width 8
   }

@@ -91,10 +91,60 @@ TEST(CostModelTest, MemoryTimeIsBytesOverTheMixedBandwidth) {
   EXPECT_DOUBLE_EQ(mixed_bandwidth(h200, 0.0, 1e6),
                    h200.memory_bytes_per_us * h200.copy_efficiency);
   EXPECT_GT(mixed_bandwidth(h200, 0.0, 0.0), 0.0);
-  // 128 MiB in, 128 MiB out, at 0.84 of 4.8 TB/s.
-  const Prediction p =
-      predict({.bytes_read = 134217728.0, .bytes_written = 134217728.0}, full_device(h200), h200);
-  EXPECT_THAT(p.memory_us, DoubleNear(2.0 * 134217728.0 / (4.8e6 * 0.84), 1e-9));
+  // 128 MiB in, 128 MiB out, at 0.895 of 4.8 TB/s; dearer by the penalty without the priority.
+  WorkEstimate work{
+      .bytes_read = 134217728.0, .bytes_written = 134217728.0, .reads_evict_last = true};
+  const double streamed = 2.0 * 134217728.0 / (4.8e6 * 0.895);
+  EXPECT_THAT(predict(work, full_device(h200), h200).memory_us, DoubleNear(streamed, 1e-9));
+  work.reads_evict_last = false;
+  EXPECT_THAT(predict(work, full_device(h200), h200).memory_us,
+              DoubleNear(streamed * (1.0 + CostConstants{}.normal_read_penalty), 1e-9));
+  // Reads alone make L2 write nothing back.
+  work.bytes_written = 0.0;
+  EXPECT_THAT(predict(work, full_device(h200), h200).memory_us,
+              DoubleNear(134217728.0 / (4.8e6 * 0.93), 1e-9));
+}
+
+/// An RMS norm that reads rows of 16 KiB twice, with `rows_per_block` of them in each of `blocks`
+/// blocks on an SM.
+WorkEstimate rereading_work(int64_t rows_per_block, int64_t blocks,
+                            const CostConstants& constants = {}) {
+  const DeviceLimits h200 = *find_device("H200");
+  const SegmentFacts facts =
+      facts_of(find_canned_fusion("rms_norm")->build(), {{"rows", 8192}, {"cols", 8192}});
+  const Schedule schedule{.family = "looped",
+                          .threads_per_row = 32,
+                          .rows_per_block = rows_per_block,
+                          .vector_width = 8,
+                          .unroll = 4,
+                          .min_blocks_per_sm = blocks};
+  const StageList list = distribute(facts, {});
+  ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, h200);
+  estimate.blocks_per_sm = blocks;
+  return estimate_row_work(facts, schedule, list, estimate, h200, constants);
+}
+
+TEST(CostModelTest, SecondReadsHitL1UntilTheResidentRowsOutgrowTheirPart) {
+  const double once = 2.0 * 8192 * 8192 * 2.0;
+  const double row_pass = 8192 * 8192 * 2.0;
+  EXPECT_LT(rereading_work(4, 1).l2_bytes, once * 1.001);  // 64 KiB
+  const double some = rereading_work(5, 2).l2_bytes;       // 160 KiB
+  EXPECT_GT(some, once + 0.1 * row_pass);
+  EXPECT_LT(some, once + 0.6 * row_pass);
+  EXPECT_GT(rereading_work(10, 4).l2_bytes, once + 0.99 * row_pass);  // 640 KiB
+}
+
+TEST(CostModelTest, EveryConstantOfSecondReadsMatters) {
+  CostConstants constants;
+  constants.l1_row_share *= 2.0;
+  EXPECT_LT(rereading_work(5, 2, constants).l2_bytes, rereading_work(5, 2).l2_bytes);
+  constants = {};
+  constants.l1_thrash *= 1.5;
+  EXPECT_GT(rereading_work(5, 2, constants).l2_bytes, rereading_work(5, 2).l2_bytes);
+  constants = {};
+  constants.l1_chunk_ns *= 2.0;
+  EXPECT_GT(rereading_work(4, 1, constants).block_latency_ns,
+            rereading_work(4, 1).block_latency_ns);
 }
 
 TEST(CostModelTest, ThroughputTermsFollowTheirRates) {
@@ -135,7 +185,8 @@ TEST(CostModelTest, LaunchAndIssueEfficiencyMatter) {
   const WorkEstimate work{.issue_slots = 1e9};
   const double base = predict(work, full_device(h200), h200).total_us;
   CostConstants launch;
-  launch.launch_us += 1.0;
+  launch.launch_us += 0.5;
+  launch.ramp_us += 0.5;
   EXPECT_DOUBLE_EQ(predict(work, full_device(h200), h200, launch).total_us, base + 1.0);
   CostConstants efficient;
   efficient.issue_efficiency = 1.0;
@@ -194,10 +245,8 @@ TEST(CostModelTest, EveryConstantOfResidentRowsMatters) {
     return cost(residency, constants) > cost(residency, {});
   };
   for (const Residency residency : {Residency::kRegister, Residency::kShared}) {
-    const bool in_registers = residency == Residency::kRegister;
     EXPECT_TRUE(dearer(&CostConstants::cache_latency_ns, residency));
-    EXPECT_EQ(dearer(&CostConstants::register_load_ns, residency), in_registers);
-    EXPECT_EQ(dearer(&CostConstants::shared_chunk_ns, residency), !in_registers);
+    EXPECT_EQ(dearer(&CostConstants::shared_chunk_ns, residency), residency == Residency::kShared);
     EXPECT_FALSE(dearer(&CostConstants::hiding_exponent, residency));
     EXPECT_FALSE(dearer(&CostConstants::chunk_ns, residency));
   }

@@ -42,6 +42,14 @@ TEST(DeviceLimitsTest, EveryPresetIsConsistent) {
   }
 }
 
+TEST(DeviceLimitsTest, L1AndSharedMemoryShareOneStore) {
+  EXPECT_EQ(unified_l1_bytes(*find_device("A100")), 192 * 1024);
+  EXPECT_EQ(unified_l1_bytes(*find_device("H200")), 256 * 1024);
+  EXPECT_EQ(unified_l1_bytes(*find_device("B200")), 256 * 1024);
+  EXPECT_EQ(unified_l1_bytes(*find_device("L4")), 128 * 1024);
+  EXPECT_EQ(unified_l1_bytes(*find_device("RTX PRO 6000")), 128 * 1024);
+}
+
 TEST(DeviceLimitsTest, EveryPresetIsFoundByItsNameInAnySpelling) {
   std::set<std::string> names;
   for (const DeviceLimits& limits : device_presets()) {

@@ -171,5 +171,14 @@ TEST(RowScheduleTest, ExchangesCarryTuples) {
   EXPECT_THAT(types("row_any"), ElementsAre(DType::kBool));
 }
 
+TEST(RowScheduleTest, ReadsLeaveL2LastWhenTheSegmentMovesMoreThanItHolds) {
+  DeviceLimits limits = *find_device("H200");
+  const SegmentFacts facts = canned_facts("copy", {{"rows", 64}, {"cols", 1024}});
+  limits.l2_bytes = facts.bytes_read + facts.bytes_written;
+  EXPECT_EQ(read_priority(facts, limits), ReadPriority::kNormal);
+  limits.l2_bytes -= 1;
+  EXPECT_EQ(read_priority(facts, limits), ReadPriority::kEvictLast);
+}
+
 }  // namespace
 }  // namespace sinter
