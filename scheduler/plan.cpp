@@ -38,8 +38,8 @@ std::string limiting_part(const Prediction& predicted) {
   return fmt::format("{} {:.1f} us", largest->second, largest->first);
 }
 
-/// Orders candidates: the best of the simplest family within kTieShare of the best comes first, the
-/// others by predicted time.
+/// Orders candidates: of those within kTieShare of the best, the one that waits least comes first,
+/// the others by predicted time.
 void rank(std::vector<ProposedSchedule>& candidates, const FamilySet& families) {
   const auto family_rank = [&](const ProposedSchedule& candidate) {
     for (size_t i = 0; i < families.size(); ++i) {
@@ -55,13 +55,12 @@ void rank(std::vector<ProposedSchedule>& candidates, const FamilySet& families) 
   // What the model knows least is how well waits hide, so of equals the one that waits least wins,
   // if the compiler need not squeeze its registers.
   const auto safer = [&](const ProposedSchedule& a, const ProposedSchedule& b) {
-    const size_t rank_a = family_rank(a);
-    const size_t rank_b = family_rank(b);
-    if (rank_a != rank_b) return rank_a < rank_b;
     const bool squeezed_a = a.estimate.registers > a.estimate.register_cap;
     const bool squeezed_b = b.estimate.registers > b.estimate.register_cap;
     if (squeezed_a != squeezed_b) return squeezed_b;
-    return a.predicted.block_latency_us < b.predicted.block_latency_us;
+    if (a.predicted.block_latency_us != b.predicted.block_latency_us)
+      return a.predicted.block_latency_us < b.predicted.block_latency_us;
+    return family_rank(a) < family_rank(b);
   };
   auto best = candidates.begin();
   for (auto it = candidates.begin(); it != candidates.end() && it->predicted.total_us <= tie;
@@ -98,10 +97,9 @@ Decision schedule_decision(const SegmentPlan& segment, const std::vector<Rejecti
                                  limiting_part(chosen.predicted));
   if (best->predicted.total_us < chosen.predicted.total_us) {
     decision.because += fmt::format(
-        "; {} at {:.1f} us is within {:.0f} %, which counts as equal: of equals the {} wins",
-        describe(best->schedule), best->predicted.total_us, kTieShare * 100.0,
-        best->schedule.family == chosen.schedule.family ? "one that waits least"
-                                                        : "simpler family");
+        "; {} at {:.1f} us is within {:.0f} %, which counts as equal: of equals the one that waits "
+        "least wins",
+        describe(best->schedule), best->predicted.total_us, kTieShare * 100.0);
   }
   return decision;
 }

@@ -61,8 +61,8 @@ struct Plan {
 Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const DeviceLimits& limits,
                   const PlanOptions& options = {});
 
-/// Candidates within this share of the best predicted time count as equal; the simpler family then
-/// wins, in the order of the set. The cost model's error is larger than this (benchmarks/results/),
+/// Candidates within this share of the best predicted time count as equal: of these the one whose
+/// blocks wait least wins, then the simpler family, in the order of the set. The cost model's error is larger than this (benchmarks/results/),
 /// so a smaller difference means nothing.
 inline constexpr double kTieShare = 0.03;
 
