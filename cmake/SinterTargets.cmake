@@ -84,6 +84,22 @@ function(sinter_add_program target)
   endif()
 endfunction()
 
+# Makes sinter_test_headers, which precompiles the frameworks' headers for all test programs. They
+# can share them only while it is compiled like them: an executable, unoptimised.
+function(sinter_make_test_headers)
+  if(TARGET sinter_test_headers)
+    return()
+  endif()
+  set(source "${PROJECT_BINARY_DIR}/test_headers.cpp")
+  file(CONFIGURE OUTPUT "${source}" CONTENT "int main() {}\n")
+  add_executable(sinter_test_headers EXCLUDE_FROM_ALL "${source}")
+  sinter_configure_target(sinter_test_headers)
+  target_link_libraries(sinter_test_headers PRIVATE fmt::fmt-header-only GTest::gmock)
+  target_compile_options(sinter_test_headers PRIVATE -O0)
+  target_precompile_headers(sinter_test_headers PRIVATE
+    <fmt/format.h> <gmock/gmock.h> <gtest/gtest.h> <string> <vector>)
+endfunction()
+
 # sinter_add_test(<folder> SOURCES ... [LINK ...] [LABELS ...] [TIMEOUT <seconds>])
 #
 # Makes executable sinter_<folder>_tests and registers each of its tests with CTest under the label
@@ -105,8 +121,8 @@ function(sinter_add_test folder)
   # Test code is built far more often than it is waited for: unoptimised, and with the frameworks'
   # headers parsed once, it builds in less than half the time.
   target_compile_options(${target} PRIVATE -O0)
-  target_precompile_headers(${target} PRIVATE
-    <fmt/format.h> <gmock/gmock.h> <gtest/gtest.h> <string> <vector>)
+  sinter_make_test_headers()
+  target_precompile_headers(${target} REUSE_FROM sinter_test_headers)
   gtest_discover_tests(${target}
     DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     TEST_PREFIX "${folder}." TEST_FILTER "-*Gpu*"
