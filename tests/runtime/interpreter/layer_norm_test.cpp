@@ -51,7 +51,7 @@ KernelRun layer_norm_kernel(const std::vector<uint16_t>& rows) {
                        .width = kLanesPerVector,
                        .buffer = xs,
                        .index = index(g),
-                       .hint = kir::CacheHint::kStream});
+                       .hint = kir::CacheHint::kEvictLast});
   });
   const auto for_each_element = [&](const auto& body) {
     b.unrolled("g", kGroups, [&](kir::ExprId g) {
