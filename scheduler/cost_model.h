@@ -16,8 +16,8 @@ namespace sinter {
 //
 // Memory time is bytes over the bandwidth that a mix of reads and writes reaches. A block's latency
 // is its chain of dependent waits: loads, row barriers, and its own instructions. While one block
-// waits, the others resident on its SM work, so each block exposes its share only. Fitted to 380
-// timed schedules of four kernels on an H200: 3.7 % mean error (benchmarks/README.md).
+// waits, the others resident on its SM work, so each block exposes its share only. Fitted to 326
+// timed schedules of 15 problems on an H200; benchmarks/README.md says how far off it is.
 
 /// Latencies and overheads of the model, in nanoseconds unless named otherwise, fitted to those
 /// timings.
