@@ -8,10 +8,25 @@
 namespace sinter {
 namespace {
 
-// Per-SM and per-block limits: CUDA C++ Programming Guide 13.0, table "Technical Specifications per
-// Compute Capability". Loaded memory latency near saturation: 32 KiB in flight per SM saturate an
-// H100 of 3.35 TB/s and 132 SMs (NVIDIA GTC 2025, "CUDA Techniques to Maximize Memory Bandwidth"),
-// that is 1.29 us; used for every device that was not measured.
+// Sources that all presets share.
+//
+// Per-SM and per-block limits, and what a block reserves: CUDA C++ Programming Guide 13.0, table
+// "Technical Specifications per Compute Capability"; allocation unit: the occupancy calculator of
+// the CUDA Toolkit (cuda_occupancy.h).
+//
+// Rates per SM and clock: four schedulers issue a warp instruction each, and 16 special-function
+// results are what the Programming Guide's table "Throughput of Native Arithmetic Instructions"
+// gives for 8.0 to 12.0; 128 bytes of shared memory are its 32 banks of 4 bytes.
+//
+// copy_efficiency, read_efficiency and l2_bytes_per_clock were measured on an H200 only
+// (device_limits.h) and are taken for every device.
+//
+// Clocks of devices other than the H200 are published boost clocks, or say what else they are. None
+// was measured.
+//
+// Loaded memory latency near saturation: 32 KiB in flight per SM saturate an H100 of 3.35 TB/s and
+// 132 SMs (NVIDIA GTC 2025, "CUDA Techniques to Maximize Memory Bandwidth"), that is 1.29 us; used
+// for every device that was not measured.
 constexpr double kLoadedLatencyNs = 1290.0;
 
 DeviceLimits ampere_data_center() {
@@ -69,29 +84,34 @@ DeviceLimits preset(DeviceLimits limits, const Rates& rates) {
 
 std::array<DeviceLimits, 8> make_presets() {
   return {
-      // NVIDIA A100 80GB SXM data sheet (2,039 GB/s); A100 whitepaper (108 SMs, 40 MB L2, boost
-      // 1410 MHz).
+      // 2,039 GB/s: A100 80GB SXM data sheet. 108 SMs, 40 MB L2, boost 1410 MHz: "NVIDIA A100
+      // Tensor Core GPU Architecture" whitepaper.
       preset(ampere_data_center(), {"A100", 108, 40, 2039.0, 1410.0}),
-      // NVIDIA H100 SXM data sheet (3.35 TB/s); H100 whitepaper (132 SMs, 50 MB L2). Clock:
-      // sustained value of H200 below.
+      // 3.35 TB/s: H100 SXM data sheet. 132 SMs, 50 MB L2: "NVIDIA H100 Tensor Core GPU
+      // Architecture" whitepaper. Clock: the H200's, which is the same chip.
       preset(hopper(), {"H100", 132, 50, 3350.0, 1755.0}),
-      // NVIDIA H200 data sheet (4.8 TB/s). 132 SMs and 60 MB L2 as the driver reports; long copies
-      // reach 4.29 TB/s (0.89), reads
-      // 4.57 TB/s (0.95), as benchmarks/README.md describes.
+      // 4.8 TB/s: H200 data sheet. 132 SMs, 60 MB L2: the driver's device query. The clock is an
+      // assumption below the card's maximum of 1980 MHz, which it does not hold under load; what
+      // the cost model counts in clocks was fitted together with it.
       preset(hopper(), {"H200", 132, 60, 4800.0, 1755.0}),
-      // NVIDIA HGX B200 data sheet (8 TB/s per GPU); 148 SMs and 126 MB L2 as reported by the
-      // driver's device query.
+      // 8 TB/s: HGX B200 data sheet. 148 SMs: a device query quoted in pytorch/ao pull request 4002
+      // (which derives 7.67 TB/s from bus width and clock). 126 MB L2: NVIDIA Blackwell Tuning
+      // Guide. Clock: assumed, 6 % below the maximum of 1965 MHz that ByteDance-Seed/VeOmni pull
+      // request 986 gives; not measured.
       preset(blackwell_data_center(), {"B200", 148, 126, 8000.0, 1850.0}),
-      // NVIDIA GB200 NVL72 data sheet (8 TB/s per GPU); 152 SMs and 126 MB L2 as reported by the
-      // driver's device query.
+      // 8 TB/s per GPU: GB200 NVL72 data sheet. 152 SMs: the same pull request, not
+      // confirmed by a device query. L2 and clock: those of the B200, the same chip.
       preset(blackwell_data_center(), {"GB200", 152, 126, 8000.0, 1850.0}),
-      // NVIDIA RTX PRO 6000 Blackwell data sheet (1,792 GB/s); RTX Blackwell PRO whitepaper (188
-      // SMs, 128 MB L2, boost 2617 MHz).
+      // 1,792 GB/s: RTX PRO 6000 Blackwell Workstation Edition data sheet. 188 SMs, 128 MB L2 (of
+      // the full GB202): RTX Blackwell PRO architecture whitepaper, which gives a boost clock of
+      // 2617 MHz. The clock is 8 % below that, because the Server and Max-Q editions share the name
+      // and run slower; not measured.
       preset(graphics(12, 0), {"RTX PRO 6000", 188, 128, 1792.0, 2400.0}),
-      // NVIDIA Ada whitepaper: RTX 4090 (128 SMs, 72 MB L2, 1,008 GB/s, boost 2520 MHz).
+      // 128 SMs, 72 MB L2, 1,008 GB/s, boost 2520 MHz: "NVIDIA Ada GPU Architecture" whitepaper,
+      // and the same in the device listing of NVIDIA/nvbench pull request 207.
       preset(graphics(8, 9), {"RTX 4090", 128, 72, 1008.0, 2520.0}),
-      // NVIDIA L4 data sheet (300 GB/s); Ada whitepaper for AD104 (58 SMs enabled, 48 MB L2, boost
-      // 2040 MHz).
+      // 300 GB/s: L4 data sheet, whose 30.3 TFLOPS of f32 are 58 SMs of 128 lanes at the boost
+      // clock of 2040 MHz (L4 product brief). 48 MB L2: Ada whitepaper, for the AD104.
       preset(graphics(8, 9), {"L4", 58, 48, 300.0, 2040.0}),
   };
 }
