@@ -43,6 +43,9 @@ struct DeviceLimits {
   /// its rows twice moves 402 MB in 106 us, 132 SMs at 1755 MHz (benchmarks/results/); taken for
   /// every device.
   double l2_bytes_per_clock = 18.5;
+  /// From an SM under moderate load: a round figure for families that know no better. Those built
+  /// in use the fitted CostConstants.
+  double memory_latency_ns = 800.0;
   double bytes_in_flight_per_sm = 0.0;  ///< Outstanding load bytes an SM needs to saturate memory.
 
   bool has_bulk_copy = false;  ///< cp.async.bulk and mbarrier transactions: 9.0 and later.
