@@ -260,6 +260,11 @@ struct AllReduce {
   std::vector<ReducePart> parts;
   int64_t threads = 32;
   std::string name;  ///< Names the shared scratch.
+  /// An i32 that is 0 or 1 and picks one of two copies of the scratch; invalid: one copy, or two if
+  /// lower_reductions sees that the reduction may follow itself. Executions one after the other
+  /// with different phases need no barrier in between, because a thread that has passed the barrier
+  /// of one knows that all others have left the one before.
+  ExprId phase{};
   friend bool operator==(const AllReduce&, const AllReduce&) = default;
 };
 

@@ -358,6 +358,7 @@ class Parser {
     AllReduce reduce{.parts = {}, .threads = 0, .name = name()};
     expect_word("threads");
     reduce.threads = integer();
+    if (accept_word("phase")) reduce.phase = expr();
     while (const auto combiner = combiner_here()) {
       take();
       ReducePart part{.combiner = *combiner, .vars = {}};

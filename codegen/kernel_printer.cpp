@@ -166,6 +166,7 @@ class Printer {
   }
   void print(const AllReduce& s) {
     std::string text = fmt::format("all_reduce {} threads {}", name_text(s.name), s.threads);
+    if (s.phase.valid()) text += fmt::format(" phase {}", this->text(s.phase));
     for (const ReducePart& part : s.parts) {
       text += fmt::format(" {}({})", kir::text_of(part.combiner), fmt::join(part.vars, ", "));
     }

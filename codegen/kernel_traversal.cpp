@@ -85,7 +85,9 @@ void for_each_expr(const StmtKind& stmt, const std::function<void(ExprId)>& visi
                  [](const AsyncWait&) {},
                  [](const Barrier&) {},
                  [&](const ShuffleXor& s) { visit(s.source); },
-                 [](const AllReduce&) {},
+                 [&](const AllReduce& s) {
+                   if (s.phase.valid()) visit(s.phase);
+                 },
              },
              stmt);
 }

@@ -266,6 +266,10 @@ class StatementVerifier {
       report("groups of {} threads in a block of {}", s.threads, kernel_.threads);
     }
     require(control, s.threads > 32 ? Uniformity::kBlock : Uniformity::kWarp, "reduction");
+    if (s.phase.valid()) {
+      if (type_of(s.phase) != DType::kI32) report("the phase is {}, not i32", type_of(s.phase));
+      if (uniformity_.of(s.phase) > Uniformity::kBlock) report("the phase differs between threads");
+    }
     for (const ReducePart& part : s.parts) check(part);
   }
 

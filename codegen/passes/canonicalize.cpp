@@ -64,7 +64,9 @@ class Renumbering {
                      [](kir::AsyncWait&) {},
                      [](kir::Barrier&) {},
                      [this](kir::ShuffleXor& s) { s.source = ids_[s.source]; },
-                     [](kir::AllReduce&) {},
+                     [this](kir::AllReduce& s) {
+                       if (s.phase.valid()) s.phase = ids_[s.phase];
+                     },
                  },
                  kind);
       to_->stmts[renumbered].kind = std::move(kind);

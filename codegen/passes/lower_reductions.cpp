@@ -69,7 +69,8 @@ class ReductionLowering {
     }
   }
 
-  /// `half` holds the offset of the scratch half in use; invalid if there is one only.
+  /// `half` holds the offset of the scratch half in use; invalid if the reduction's phase tells it
+  /// or there is one only.
   void lower(VarId half) {
     if (reduce_.threads == 1 || components_.empty()) return;
     b_.comment(fmt::format("Reduce {} over {} threads", reduce_.name, reduce_.threads));
@@ -82,14 +83,17 @@ class ReductionLowering {
 
     const int64_t warps = b_.kernel().threads / kWarp;
     const int64_t group_warps = reduce_.threads / kWarp;
-    const ExprId base = half.valid() ? b_.ref(half) : b_.integer(0);
+    const bool has_halves = half.valid() || reduce_.phase.valid();
+    ExprId base = b_.integer(0);
+    if (half.valid()) base = b_.ref(half);
+    if (reduce_.phase.valid()) base = b_.mul(reduce_.phase, b_.integer(warps));
     for (Component& component : components_) {
       component.scratch = b_.add_buffer({.name = name_of(component.var) + "_warps",
                                          .type = travel_type(component.var),
                                          .space = kir::Space::kShared,
                                          .access = kir::Access::kReadWrite,
                                          .value = {},
-                                         .count = half.valid() ? 2 * warps : warps});
+                                         .count = has_halves ? 2 * warps : warps});
     }
     b_.when(b_.equal(lane(), b_.integer(0)), [&] {
       for (const Component& component : components_) store_warp_value(component, base);
@@ -204,7 +208,7 @@ kir::Kernel lower_reductions(kir::Kernel kernel) {
     const auto* reduce = std::get_if<AllReduce>(&kind);
     if (reduce == nullptr) return false;
     VarId half;
-    if (repeated.contains(id)) {
+    if (repeated.contains(id) && !reduce->phase.valid()) {
       builder.into(&declarations,
                    [&] { half = builder.declare(reduce->name + "_half", builder.integer(0)); });
     }

@@ -10,7 +10,7 @@ namespace sinter {
 ///         scratch, wait at one barrier for all parts together, and every warp reads and combines
 ///         the tuples of its group. Each AllReduce has scratch of its own; one that a loop repeats
 ///         with no other barrier in between uses two halves in turn, so that a fast warp never
-///         overwrites what a slow one still reads.
+///         overwrites what a slow one still reads. A phase picks the half instead, if there is one.
 /// Before: AllReduce stands where all threads concerned arrive (verify_kernel checks it).
 /// Order:  after dead statements are gone, so that nothing is exchanged in vain; before
 ///         place_shared_buffers, which places the scratch.

@@ -48,7 +48,7 @@ constexpr std::string_view kEverything =
   let %r9 count : i64 = -9223372036854775808:i64
   var %r10 other : f32
   %r10 = shuffle_xor %r2 mask 16
-  all_reduce "" threads 64 sum(%r2) welford(%r2, %r8, %r10) any(%r7) argmax(%r2, %r9)
+  all_reduce "" threads 64 phase rem(block_index, 2) sum(%r2) welford(%r2, %r8, %r10) any(%r7) argmax(%r2, %r9)
   if %r7 {
     store %b1[%r1] = %r2[0, 0] width 1
     %r0[0, 1] = cast<bf16>(select(%r7, %r2, -0x0p+0))
