@@ -1,5 +1,4 @@
 #include <chrono>
-#include <memory>
 
 #include "runtime/cache_entry.h"
 #include "runtime/kernel_cache.h"
@@ -11,14 +10,9 @@
 namespace sinter::tool {
 namespace {
 
-struct Options {
-  std::string directory;
-  std::string action;
-};
-
-Result<KernelCacheOptions> cache_options(const Options& options) {
+Result<KernelCacheOptions> cache_options(const CacheArguments& arguments) {
   KernelCacheOptions out = KernelCacheOptions::from_environment();
-  if (!options.directory.empty()) out.directory = options.directory;
+  if (!arguments.directory.empty()) out.directory = arguments.directory;
   if (!out.directory.empty()) return out;
   return fail({.kind = ErrorKind::kInvalidArgument,
                .message = "there is no kernel cache on disk",
@@ -101,27 +95,16 @@ Result<Report> stats(const DiskCache& disk, int64_t max_bytes) {
                {"max_bytes", max_bytes}}};
 }
 
-Result<Report> cache_command(const Options& options) {
-  auto cache = cache_options(options);
-  if (!cache) return fail(cache.error());
-  const DiskCache disk(cache->directory, cache->max_disk_bytes);
-  if (options.action == "list") return list(disk);
-  if (options.action == "verify") return verify(disk);
-  if (options.action == "clear") return clear(disk);
-  return stats(disk, cache->max_disk_bytes);
-}
-
 }  // namespace
 
-Command add_cache(CLI::App& tool) {
-  auto options = std::make_shared<Options>();
-  CLI::App& command = *tool.add_subcommand("cache", "Look after the kernels kept on disk");
-  command.add_option("action", options->action, "What to do")
-      ->required()
-      ->check(CLI::IsMember({"list", "verify", "clear", "stats"}));
-  command.add_option("--directory", options->directory,
-                     "The cache; otherwise SINTER_CACHE_DIR, otherwise the user's");
-  return [options] { return cache_command(*options); };
+Result<Report> cache_command(const CacheArguments& arguments) {
+  auto cache = cache_options(arguments);
+  if (!cache) return fail(cache.error());
+  const DiskCache disk(cache->directory, cache->max_disk_bytes);
+  if (arguments.action == "list") return list(disk);
+  if (arguments.action == "verify") return verify(disk);
+  if (arguments.action == "clear") return clear(disk);
+  return stats(disk, cache->max_disk_bytes);
 }
 
 }  // namespace sinter::tool

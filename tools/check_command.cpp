@@ -1,7 +1,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <memory>
 #include <thread>
 
 #include "codegen/lower.h"
@@ -14,11 +13,6 @@
 
 namespace sinter::tool {
 namespace {
-
-struct Options {
-  ProblemOptions problem;
-  uint64_t seed = 1;
-};
 
 std::string traffic_text(const LoweredKernel& lowered, const InterpreterReport& interpreted) {
   TextTable table({"buffer", "read", "written", "load sectors", "store sectors"},
@@ -126,15 +120,17 @@ Result<Report> check_on_device(Problem problem, uint64_t seed) {
       .passed = check.passed()};
 }
 
-Result<Report> check_command(const Options& options) {
-  auto problem = load_problem(options.problem, DefaultSize::kSmall);
+}  // namespace
+
+Result<Report> check_command(const CheckArguments& arguments) {
+  auto problem = load_problem(arguments.problem, DefaultSize::kSmall);
   if (!problem) return fail(problem.error());
   auto plan = plan_problem(*problem);
   if (!plan) return fail(plan.error());
   if (auto fits = check_memory(problem->fusion, plan->binding); !fits) return fail(fits.error());
-  auto host = check_in_interpreter(*problem, *plan, options.seed);
+  auto host = check_in_interpreter(*problem, *plan, arguments.seed);
   if (!host) return fail(host.error());
-  auto device = check_on_device(std::move(*problem), options.seed);
+  auto device = check_on_device(std::move(*problem), arguments.seed);
   if (!device) return fail(device.error());
   const SegmentPlan& segment = plan->segments.front();
   Report report{.passed = host->passed && device->passed};
@@ -147,18 +143,6 @@ Result<Report> check_command(const Options& options) {
                  {"interpreter", std::move(host->json)},
                  {"device", std::move(device->json)}};
   return report;
-}
-
-}  // namespace
-
-Command add_check(CLI::App& tool) {
-  auto options = std::make_shared<Options>();
-  CLI::App& command = *tool.add_subcommand(
-      "check",
-      "Hold the kernel against the oracle: in the interpreter, and on a GPU if there is one");
-  add_problem_options(command, options->problem);
-  command.add_option("--seed", options->seed, "Of the random inputs")->capture_default_str();
-  return [options] { return check_command(*options); };
 }
 
 }  // namespace sinter::tool

@@ -1,11 +1,10 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "fusion_ir/result.h"
+#include "runtime/event_timer.h"
+#include "tools/problem.h"
 
 namespace sinter::tool {
 
@@ -16,17 +15,41 @@ struct Report {
   bool passed = true;  ///< False: the command worked and found something wrong.
 };
 
-/// Runs a command whose options have been parsed.
-using Command = std::function<Result<Report>()>;
+struct PlanArguments {
+  ProblemOptions problem{};
+  std::string form = "text";  ///< text, sched or fir.
+};
 
-// Each function adds one command to the tool and returns what runs it.
-Command add_list(CLI::App& tool);
-Command add_plan(CLI::App& tool);
-Command add_explain(CLI::App& tool);
-Command add_emit(CLI::App& tool);
-Command add_check(CLI::App& tool);
-Command add_run(CLI::App& tool);
-Command add_devices(CLI::App& tool);
-Command add_cache(CLI::App& tool);
+struct EmitArguments {
+  ProblemOptions problem{};
+  std::string form = "cuda";  ///< cuda or kir.
+};
+
+struct CheckArguments {
+  ProblemOptions problem{};
+  uint64_t seed = 1;
+};
+
+struct RunArguments {
+  ProblemOptions problem{.device = "live"};
+  uint64_t seed = 1;
+  int samples = TimingOptions{}.samples;
+};
+
+struct CacheArguments {
+  std::string action{};     ///< list, verify, clear or stats.
+  std::string directory{};  ///< Empty: as the environment says.
+};
+
+// The commands, each in a file of its own. main reads their arguments from the command line:
+// parsing is slow to compile, and nothing else needs it.
+Result<Report> list_command();
+Result<Report> plan_command(const PlanArguments& arguments);
+Result<Report> explain_command(const ProblemOptions& options);
+Result<Report> emit_command(const EmitArguments& arguments);
+Result<Report> check_command(const CheckArguments& arguments);
+Result<Report> run_command(const RunArguments& arguments);
+Result<Report> devices_command();
+Result<Report> cache_command(const CacheArguments& arguments);
 
 }  // namespace sinter::tool

@@ -25,7 +25,9 @@ void add_row(TextTable& table, const DeviceLimits& limits) {
              fmt::format("{:.0f}", limits.clock_mhz), bytes(limits.bytes_in_flight_per_sm)});
 }
 
-Result<Report> devices() {
+}  // namespace
+
+Result<Report> devices_command() {
   Report report{.json = {{"presets", Json::array()}, {"live", Json::array()}}};
   TextTable presets = make_table();
   for (const DeviceLimits& limits : device_presets()) {
@@ -47,13 +49,6 @@ Result<Report> devices() {
   }
   report.text += "live\n" + found.text();
   return report;
-}
-
-}  // namespace
-
-Command add_devices(CLI::App& tool) {
-  tool.add_subcommand("devices", "Show the device presets and the devices in this machine");
-  return devices;
 }
 
 }  // namespace sinter::tool

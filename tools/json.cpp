@@ -17,6 +17,7 @@ Json to_json(const Schedule& schedule) {
           {"vector_width", schedule.vector_width},
           {"unroll", schedule.unroll},
           {"min_blocks_per_sm", schedule.min_blocks_per_sm},
+          {"persistent_blocks", schedule.persistent_blocks},
           {"row_access", text_of(schedule.row_access)},
           {"read_priority", text_of(schedule.read_priority)},
           {"persistent", std::move(persistent)},

@@ -12,7 +12,9 @@ std::string extents_text(const ExtentValues& extents) {
   return out;
 }
 
-Result<Report> list() {
+}  // namespace
+
+Result<Report> list_command() {
   using enum TextTable::Align;
   TextTable table({"fusion", "large size", "small size", "covers"}, {kLeft, kLeft, kLeft, kLeft});
   Report report{.json = nlohmann::ordered_json::array()};
@@ -25,13 +27,6 @@ Result<Report> list() {
   }
   report.text = table.text(0);
   return report;
-}
-
-}  // namespace
-
-Command add_list(CLI::App& tool) {
-  tool.add_subcommand("list", "Show the canned fusions that can stand for a .fir file");
-  return list;
 }
 
 }  // namespace sinter::tool

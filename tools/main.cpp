@@ -1,9 +1,12 @@
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <array>
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <functional>
+#include <memory>
 #include <new>
 #include <span>
 
@@ -13,6 +16,102 @@ namespace sinter::tool {
 namespace {
 
 enum ExitCode { kDone = 0, kFailed = 1, kMisused = 2 };
+
+/// Runs a command whose options have been parsed.
+using Command = std::function<Result<Report>()>;
+
+/// Adds the positional input and the options every planning command has.
+void add_problem_options(CLI::App& command, ProblemOptions& options) {
+  command.add_option("fusion", options.source, "A .fir file, or a canned fusion (see `list`)")
+      ->required();
+  command.add_option("extents", options.extents, "Sizes, as name=size");
+  command.add_option("--device", options.device, "Preset to plan for, or `live`")
+      ->capture_default_str();
+  command.add_option("--schedule", options.schedule_file, "Pin all of a schedule: a .sched file")
+      ->group("Pins");
+  command.add_option("--family", options.family, "Pin the family")->group("Pins");
+  command.add_option("--threads-per-row", options.threads_per_row, "Pin a field")->group("Pins");
+  command.add_option("--rows-per-block", options.rows_per_block, "Pin a field")->group("Pins");
+  command.add_option("--vector-width", options.vector_width, "Pin a field")->group("Pins");
+  command.add_option("--unroll", options.unroll, "Pin a field")->group("Pins");
+  command.add_option("--residency", options.residency, "Pin it: register, shared or reload")
+      ->group("Pins");
+}
+
+// Each function adds one command to the tool and returns what runs it.
+
+Command add_list(CLI::App& tool) {
+  tool.add_subcommand("list", "Show the canned fusions that can stand for a .fir file");
+  return list_command;
+}
+
+Command add_plan(CLI::App& tool) {
+  auto arguments = std::make_shared<PlanArguments>();
+  CLI::App& command =
+      *tool.add_subcommand("plan", "Choose a schedule and show it with its estimate");
+  add_problem_options(command, arguments->problem);
+  command
+      .add_option("--form", arguments->form,
+                  "text: all; sched: only what --schedule reads; fir: only the simplified graph")
+      ->check(CLI::IsMember({"text", "sched", "fir"}))
+      ->capture_default_str();
+  return [arguments] { return plan_command(*arguments); };
+}
+
+Command add_explain(CLI::App& tool) {
+  auto options = std::make_shared<ProblemOptions>();
+  CLI::App& command = *tool.add_subcommand(
+      "explain", "Show what was decided, what was weighed, and what the choice takes");
+  add_problem_options(command, *options);
+  return [options] { return explain_command(*options); };
+}
+
+Command add_emit(CLI::App& tool) {
+  auto arguments = std::make_shared<EmitArguments>();
+  CLI::App& command = *tool.add_subcommand("emit", "Print the kernels");
+  add_problem_options(command, arguments->problem);
+  command.add_option("--form", arguments->form, "CUDA C++, or kernel IR")
+      ->check(CLI::IsMember({"cuda", "kir"}))
+      ->capture_default_str();
+  return [arguments] { return emit_command(*arguments); };
+}
+
+Command add_check(CLI::App& tool) {
+  auto arguments = std::make_shared<CheckArguments>();
+  CLI::App& command = *tool.add_subcommand(
+      "check",
+      "Hold the kernel against the oracle: in the interpreter, and on a GPU if there is one");
+  add_problem_options(command, arguments->problem);
+  command.add_option("--seed", arguments->seed, "Of the random inputs")->capture_default_str();
+  return [arguments] { return check_command(*arguments); };
+}
+
+Command add_run(CLI::App& tool) {
+  auto arguments = std::make_shared<RunArguments>();
+  CLI::App& command =
+      *tool.add_subcommand("run", "Check on a GPU, then time beside the copy floor");
+  add_problem_options(command, arguments->problem);
+  command.add_option("--seed", arguments->seed, "Of the random inputs")->capture_default_str();
+  command.add_option("--samples", arguments->samples, "Timed runs, at least 15")
+      ->capture_default_str();
+  return [arguments] { return run_command(*arguments); };
+}
+
+Command add_devices(CLI::App& tool) {
+  tool.add_subcommand("devices", "Show the device presets and the devices in this machine");
+  return devices_command;
+}
+
+Command add_cache(CLI::App& tool) {
+  auto arguments = std::make_shared<CacheArguments>();
+  CLI::App& command = *tool.add_subcommand("cache", "Look after the kernels kept on disk");
+  command.add_option("action", arguments->action, "What to do")
+      ->required()
+      ->check(CLI::IsMember({"list", "verify", "clear", "stats"}));
+  command.add_option("--directory", arguments->directory,
+                     "The cache; otherwise SINTER_CACHE_DIR, otherwise the user's");
+  return [arguments] { return cache_command(*arguments); };
+}
 
 struct NamedCommand {
   const char* name;

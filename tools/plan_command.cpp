@@ -1,5 +1,3 @@
-#include <memory>
-
 #include "fusion_ir/printer.h"
 #include "scheduler/text_table.h"
 #include "tools/command.h"
@@ -8,11 +6,6 @@
 
 namespace sinter::tool {
 namespace {
-
-struct Options {
-  ProblemOptions problem;
-  std::string form = "text";
-};
 
 std::string schedules_text(const Plan& plan) {
   std::string out;
@@ -33,16 +26,18 @@ std::string estimate_text(const SegmentPlan& segment) {
       bytes_text(static_cast<double>(segment.facts.bytes_written)));
 }
 
-Result<Report> plan_command(const Options& options) {
-  auto problem = load_problem(options.problem);
+}  // namespace
+
+Result<Report> plan_command(const PlanArguments& arguments) {
+  auto problem = load_problem(arguments.problem);
   if (!problem) return fail(problem.error());
   auto plan = plan_problem(*problem);
   if (!plan) return fail(plan.error());
   Report report{.json = to_json(*plan)};
   report.json["fir"] = print(plan->fusion);
-  if (options.form == "sched") {
+  if (arguments.form == "sched") {
     report.text = schedules_text(*plan);
-  } else if (options.form == "fir") {
+  } else if (arguments.form == "fir") {
     report.text = print(plan->fusion);
   } else {
     report.text = fmt::format("; as planned for {}\n{}\n{}", plan->limits.name, print(plan->fusion),
@@ -50,21 +45,6 @@ Result<Report> plan_command(const Options& options) {
     for (const SegmentPlan& segment : plan->segments) report.text += estimate_text(segment);
   }
   return report;
-}
-
-}  // namespace
-
-Command add_plan(CLI::App& tool) {
-  auto options = std::make_shared<Options>();
-  CLI::App& command =
-      *tool.add_subcommand("plan", "Choose a schedule and show it with its estimate");
-  add_problem_options(command, options->problem);
-  command
-      .add_option("--form", options->form,
-                  "text: all; sched: only what --schedule reads; fir: only the simplified graph")
-      ->check(CLI::IsMember({"text", "sched", "fir"}))
-      ->capture_default_str();
-  return [options] { return plan_command(*options); };
 }
 
 }  // namespace sinter::tool

@@ -93,23 +93,6 @@ Result<Source> load_source(const std::string& name, DefaultSize default_size) {
 
 }  // namespace
 
-void add_problem_options(CLI::App& command, ProblemOptions& options) {
-  command.add_option("fusion", options.source, "A .fir file, or a canned fusion (see `list`)")
-      ->required();
-  command.add_option("extents", options.extents, "Sizes, as name=size");
-  command.add_option("--device", options.device, "Preset to plan for, or `live`")
-      ->capture_default_str();
-  command.add_option("--schedule", options.schedule_file, "Pin all of a schedule: a .sched file")
-      ->group("Pins");
-  command.add_option("--family", options.family, "Pin the family")->group("Pins");
-  command.add_option("--threads-per-row", options.threads_per_row, "Pin a field")->group("Pins");
-  command.add_option("--rows-per-block", options.rows_per_block, "Pin a field")->group("Pins");
-  command.add_option("--vector-width", options.vector_width, "Pin a field")->group("Pins");
-  command.add_option("--unroll", options.unroll, "Pin a field")->group("Pins");
-  command.add_option("--residency", options.residency, "Pin it: register, shared or reload")
-      ->group("Pins");
-}
-
 Result<Problem> load_problem(const ProblemOptions& options, DefaultSize default_size) {
   auto source = load_source(options.source, default_size);
   if (!source) return fail(source.error());

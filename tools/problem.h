@@ -1,6 +1,5 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,9 +29,6 @@ struct Problem {
   DeviceLimits limits;
   PlanOptions plan_options;
 };
-
-/// Adds the positional input and the options every planning command has.
-void add_problem_options(CLI::App& command, ProblemOptions& options);
 
 /// Reads files and looks names up. Errors: InvalidArgument, InvalidFusion, DeviceError.
 Result<Problem> load_problem(const ProblemOptions& options,

@@ -1,5 +1,3 @@
-#include <memory>
-
 #include "runtime/device_run.h"
 #include "scheduler/text_table.h"
 #include "tools/command.h"
@@ -9,12 +7,6 @@
 
 namespace sinter::tool {
 namespace {
-
-struct Options {
-  ProblemOptions problem{.device = "live"};
-  uint64_t seed = 1;
-  int samples = TimingOptions{}.samples;
-};
 
 std::string origin_text(KernelOrigin origin, double compile_ms) {
   switch (origin) {
@@ -79,30 +71,19 @@ Report make_report(const CompiledPlan& compiled, const DeviceRun& run) {
   return report;
 }
 
-Result<Report> run_command(const Options& options) {
-  auto problem = load_problem(options.problem);
+}  // namespace
+
+Result<Report> run_command(const RunArguments& arguments) {
+  auto problem = load_problem(arguments.problem);
   if (!problem) return fail(problem.error());
   auto plan = plan_problem(*problem);
   if (!plan) return fail(plan.error());
   auto session = open_session(std::move(*plan), problem->plan_options.families);
   if (!session) return fail(session.error());
   auto run = run_on_device(problem->fusion, session->executable, *session->driver,
-                           {.seed = options.seed, .timing = {.samples = options.samples}});
+                           {.seed = arguments.seed, .timing = {.samples = arguments.samples}});
   if (!run) return fail(run.error());
   return make_report(session->executable.compiled(), *run);
-}
-
-}  // namespace
-
-Command add_run(CLI::App& tool) {
-  auto options = std::make_shared<Options>();
-  CLI::App& command =
-      *tool.add_subcommand("run", "Check on a GPU, then time beside the copy floor");
-  add_problem_options(command, options->problem);
-  command.add_option("--seed", options->seed, "Of the random inputs")->capture_default_str();
-  command.add_option("--samples", options->samples, "Timed runs, at least 15")
-      ->capture_default_str();
-  return [options] { return run_command(*options); };
 }
 
 }  // namespace sinter::tool
