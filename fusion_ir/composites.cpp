@@ -67,6 +67,40 @@ ValueId along(FusionBuilder& b, ValueId parameter, ValueId x, const std::vector<
   return b.broadcast(parameter, shape, from_front(b, x, axes));
 }
 
+/// x summed over all axes but `kept`; x itself where those are all.
+ValueId sum_over_others(FusionBuilder& b, ValueId x, const std::vector<int>& kept) {
+  const auto rank = static_cast<int>(b.fusion().values[x].shape.size());
+  const std::vector<int> front = from_front(b, x, kept);
+  std::vector<int> others;
+  for (int axis = 0; axis < rank; ++axis) {
+    if (!std::ranges::binary_search(front, axis)) others.push_back(axis);
+  }
+  // To a reduction, no axes mean all.
+  return others.empty() ? x : b.sum(x, std::move(others));
+}
+
+/// What the gradients of both norms share: the gradient by x of the norm alone, then its residual,
+/// its dropout and its parameters. `normal` is the normalised x.
+struct NormGradient {
+  ValueId dy, normal, dx;
+};
+NormBackward finish(FusionBuilder& b, const NormGradient& norm,
+                    const NormBackwardOptions& options) {
+  ValueId dx = norm.dx;
+  if (options.residual) dx = b.add(dx, to_float(b, *options.residual));
+  NormBackward out{.dx = finish(b, dx, options.output)};
+  if (options.dropout_mask) {
+    const ValueId passed = b.mul(dx, number(b, options.dropout_scale, dx));
+    const ValueId branch = b.select(*options.dropout_mask, passed, number(b, 0.0, dx));
+    out.dbranch = finish(b, branch, options.output);
+  }
+  if (options.weight) {
+    const ValueId product = b.mul(norm.dy, norm.normal);
+    out.dweight = finish(b, sum_over_others(b, product, options.axes), options.parameter_output);
+  }
+  return out;
+}
+
 }  // namespace
 
 ValueId softmax(FusionBuilder& b, ValueId x, int axis, std::optional<DType> output) {
@@ -121,6 +155,24 @@ RmsNorm rms_norm(FusionBuilder& b, ValueId x, const NormOptions& options) {
   ValueId y = b.mul(x, b.broadcast_over(rstd, x, options.axes));
   if (options.weight) y = b.mul(y, along(b, *options.weight, x, options.axes));
   return {.y = finish(b, y, options.output), .rstd = rstd};
+}
+
+MeanVariance batch_statistics(FusionBuilder& b, ValueId x, int channel_axis, double correction) {
+  const auto rank = static_cast<int>(b.fusion().values[x].shape.size());
+  const int channel = channel_axis < 0 ? channel_axis + rank : channel_axis;
+  std::vector<int> others;
+  for (int axis = 0; axis < rank; ++axis) {
+    if (axis != channel) others.push_back(axis);
+  }
+  return variance(b, x, std::move(others), correction);
+}
+
+ValueId dyt(FusionBuilder& b, ValueId x, ValueId alpha, const DytOptions& options) {
+  x = to_float(b, x);
+  ValueId y = b.pointwise(PointwiseFn::kTanh, {b.mul(x, alpha)});
+  if (options.weight) y = b.mul(y, along(b, *options.weight, x, {-1}));
+  if (options.bias) y = b.add(y, along(b, *options.bias, x, {-1}));
+  return finish(b, y, options.output);
 }
 
 ValueId gelu(FusionBuilder& b, ValueId x, std::optional<DType> output) {
@@ -185,6 +237,10 @@ ValueId kl_divergence(FusionBuilder& b, ValueId log_p, ValueId log_q) {
   return b.sum(b.mul(b.exp(log_p), ratio), {-1});
 }
 
+RowLoss with_total(FusionBuilder& b, ValueId row_loss) {
+  return {.rows = row_loss, .total = b.sum(row_loss, {})};
+}
+
 QuantizedRows dynamic_int8_quant(FusionBuilder& b, ValueId x) {
   constexpr double kLargest = 127.0;
   constexpr double kSmallestScale = 0x1p-126;
@@ -197,6 +253,70 @@ QuantizedRows dynamic_int8_quant(FusionBuilder& b, ValueId x) {
   const ValueId clamped =
       b.pointwise(PointwiseFn::kClamp, {rounded, number(b, -kLargest, x), number(b, kLargest, x)});
   return {.q = b.cast(clamped, DType::kI8), .scale = scale};
+}
+
+ValueId bias_gradient(FusionBuilder& b, ValueId dy, std::vector<int> axes,
+                      std::optional<DType> output) {
+  return finish(b, sum_over_others(b, to_float(b, dy), axes), output);
+}
+
+NormBackward layer_norm_backward(FusionBuilder& b, ValueId dy, ValueId x, ValueId mean,
+                                 ValueId rstd, const NormBackwardOptions& options) {
+  const std::vector<int>& axes = options.axes;
+  dy = to_float(b, dy);
+  x = to_float(b, x);
+  const ValueId row_rstd = b.broadcast_over(to_float(b, rstd), x, axes);
+  const ValueId centered = b.sub(x, b.broadcast_over(to_float(b, mean), x, axes));
+  const ValueId normal = b.mul(centered, row_rstd);
+  const ValueId g = options.weight ? b.mul(dy, along(b, *options.weight, x, axes)) : dy;
+  const ValueId mean_g = b.broadcast_over(sinter::mean(b, g, axes), x, axes);
+  const ValueId mean_product = b.broadcast_over(sinter::mean(b, b.mul(g, normal), axes), x, axes);
+  const ValueId along_normal = b.mul(normal, mean_product);
+  const ValueId dx = b.mul(b.sub(b.sub(g, mean_g), along_normal), row_rstd);
+  NormBackward out = finish(b, {.dy = dy, .normal = normal, .dx = dx}, options);
+  if (options.bias) out.dbias = bias_gradient(b, dy, axes, options.parameter_output);
+  return out;
+}
+
+NormBackward rms_norm_backward(FusionBuilder& b, ValueId dy, ValueId x, ValueId rstd,
+                               const NormBackwardOptions& options) {
+  const std::vector<int>& axes = options.axes;
+  dy = to_float(b, dy);
+  x = to_float(b, x);
+  const ValueId row_rstd = b.broadcast_over(to_float(b, rstd), x, axes);
+  const ValueId normal = b.mul(x, row_rstd);
+  const ValueId g = options.weight ? b.mul(dy, along(b, *options.weight, x, axes)) : dy;
+  const ValueId mean_product = b.broadcast_over(mean(b, b.mul(g, normal), axes), x, axes);
+  const ValueId along_normal = b.mul(normal, mean_product);
+  const ValueId dx = b.mul(b.sub(g, along_normal), row_rstd);
+  return finish(b, {.dy = dy, .normal = normal, .dx = dx}, options);
+}
+
+SoftmaxBackward softmax_backward(FusionBuilder& b, ValueId dy, ValueId y,
+                                 const SoftmaxBackwardOptions& options) {
+  y = to_float(b, y);
+  dy = to_float(b, dy);
+  const ValueId dot = b.sum(b.mul(y, dy), {options.axis});
+  const ValueId dx = b.mul(y, b.sub(dy, b.broadcast_over(dot, y, {options.axis})));
+  SoftmaxBackward out{.dx = finish(b, dx, options.output)};
+  if (options.bias) out.dbias = bias_gradient(b, dx, {options.axis}, options.parameter_output);
+  return out;
+}
+
+DytBackward dyt_backward(FusionBuilder& b, ValueId dy, ValueId x, ValueId alpha,
+                         const DytBackwardOptions& options) {
+  dy = to_float(b, dy);
+  x = to_float(b, x);
+  const ValueId t = b.pointwise(PointwiseFn::kTanh, {b.mul(x, alpha)});
+  const ValueId g = options.weight ? b.mul(dy, along(b, *options.weight, x, {-1})) : dy;
+  const ValueId slope = b.sub(number(b, 1.0, t), b.mul(t, t));
+  const ValueId s = b.mul(g, slope);
+  const ValueId dx = finish(b, b.mul(s, alpha), options.output);
+  const ValueId dalpha = b.sum(b.mul(s, x), {});
+  DytBackward out{.dx = dx, .dalpha = dalpha, .dbias = {}};
+  if (options.weight) out.dweight = bias_gradient(b, b.mul(dy, t), {-1}, options.parameter_output);
+  out.dbias = bias_gradient(b, dy, {-1}, options.parameter_output);
+  return out;
 }
 
 }  // namespace sinter

@@ -49,6 +49,20 @@ struct RmsNorm {
 /// rstd = 1 / sqrt(mean(x^2) + epsilon), y = x * rstd * weight.
 RmsNorm rms_norm(FusionBuilder& b, ValueId x, const NormOptions& options = {});
 
+/// Mean and variance of each channel, over all axes but `channel_axis`: what batch norm needs.
+/// Ioffe and Szegedy, arXiv 1502.03167.
+MeanVariance batch_statistics(FusionBuilder& b, ValueId x, int channel_axis = -1,
+                              double correction = 0.0);
+
+struct DytOptions {
+  std::optional<DType> output{};    ///< Of y.
+  std::optional<ValueId> weight{};  ///< Scales y; shape of the last axis.
+  std::optional<ValueId> bias{};    ///< Added last; shape of the last axis.
+};
+/// Dynamic tanh: y = tanh(alpha * x) * weight + bias, alpha a scalar. Shape of x. Zhu et al.,
+/// "Transformers without normalization", arXiv 2503.10622.
+ValueId dyt(FusionBuilder& b, ValueId x, ValueId alpha, const DytOptions& options = {});
+
 /// x / 2 * (1 + erf(x / sqrt(2))).
 ValueId gelu(FusionBuilder& b, ValueId x, std::optional<DType> output = {});
 /// x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))); Hendrycks and Gimpel, arXiv 1606.08415.
@@ -73,6 +87,12 @@ ValueId cross_entropy(FusionBuilder& b, ValueId logits, ValueId labels);
 /// sum over the last axis of exp(log_p) * (log_p - log_q): KL(p || q) of log probabilities.
 ValueId kl_divergence(FusionBuilder& b, ValueId log_p, ValueId log_q);
 
+struct RowLoss {
+  ValueId rows, total;
+};
+/// A loss per row together with the sum of all of them, a scalar; divide it to average.
+RowLoss with_total(FusionBuilder& b, ValueId row_loss);
+
 struct QuantizedRows {
   ValueId q, scale;
 };
@@ -80,5 +100,77 @@ struct QuantizedRows {
 /// 2^-126, the smallest normal f32, keeps rows of zeros from dividing by zero; q = i8 of
 /// round(x / scale) clamped to [-127, 127]. x is about q * scale.
 QuantizedRows dynamic_int8_quant(FusionBuilder& b, ValueId x);
+
+// Gradients. dy is the gradient of a scalar by the result y of the formula, dx that by its operand
+// x. Arithmetic is in f32 (f64) from the inputs to each result, which is rounded once. The gradient
+// of a parameter that broadcasts is a sum over the axes along which it was repeated.
+
+/// Sum of dy over all axes but `axes`, those of the bias: the gradient of what was added to every
+/// row. Shape of dy along `axes`; dy itself (cast) where those are all.
+ValueId bias_gradient(FusionBuilder& b, ValueId dy, std::vector<int> axes = {-1},
+                      std::optional<DType> output = {});
+
+/// For a norm of x = residual + dropout(branch), as transformer blocks compute it.
+struct NormBackwardOptions {
+  std::optional<DType> output{};            ///< Of dx and dbranch.
+  std::optional<DType> parameter_output{};  ///< Of dweight and dbias.
+  std::optional<ValueId> weight{};          ///< The forward's; shape of the normalised axes.
+  bool bias = false;                        ///< Asks for dbias; layer norm only.
+  /// A second gradient of x, from a path around the norm, added to dx. Shape of x.
+  std::optional<ValueId> residual{};
+  /// What dropout let pass: bool, shape of x. Asks for dbranch.
+  std::optional<ValueId> dropout_mask{};
+  double dropout_scale = 1.0;    ///< 1 / (1 - p) for dropout with probability p.
+  std::vector<int> axes = {-1};  ///< What the forward normalised over.
+};
+struct NormBackward {
+  ValueId dx;                        ///< Shape of x.
+  std::optional<ValueId> dbranch{};  ///< mask ? dx * dropout_scale : 0. Shape of x.
+  std::optional<ValueId> dweight{};  ///< Shape of the normalised axes; if there is a weight.
+  std::optional<ValueId> dbias{};    ///< Shape of the normalised axes; if asked for.
+};
+/// Of layer_norm, with the mean and rstd that it gave. With n = (x - mean) * rstd, g = dy * weight
+/// and means over the normalised axes,
+///   dx = rstd * (g - mean(g) - n * mean(g * n)) + residual,
+///   dweight = sum(dy * n) and dbias = sum(dy) over the other axes.
+/// Differentiates Ba et al., arXiv 1607.06450, equations 3 and 4; epsilon inside rstd changes
+/// nothing.
+NormBackward layer_norm_backward(FusionBuilder& b, ValueId dy, ValueId x, ValueId mean,
+                                 ValueId rstd, const NormBackwardOptions& options = {});
+/// Of rms_norm, with the rstd that it gave. With n = x * rstd and g = dy * weight,
+///   dx = rstd * (g - n * mean(g * n)) + residual, dweight = sum(dy * n) over the other axes.
+/// Differentiates Zhang and Sennrich, arXiv 1910.07467, equation 4.
+NormBackward rms_norm_backward(FusionBuilder& b, ValueId dy, ValueId x, ValueId rstd,
+                               const NormBackwardOptions& options = {});
+
+struct SoftmaxBackwardOptions {
+  int axis = -1;                            ///< The forward's.
+  std::optional<DType> output{};            ///< Of dx.
+  std::optional<DType> parameter_output{};  ///< Of dbias.
+  bool bias = false;  ///< Asks for the gradient of a bias along the axis, added before the softmax.
+};
+struct SoftmaxBackward {
+  ValueId dx;                      ///< Shape of y.
+  std::optional<ValueId> dbias{};  ///< bias_gradient of the unrounded dx; shape of the axis.
+};
+/// Of softmax, from its result y: dx = y * (dy - sum(y * dy)), the sum over the axis.
+SoftmaxBackward softmax_backward(FusionBuilder& b, ValueId dy, ValueId y,
+                                 const SoftmaxBackwardOptions& options = {});
+
+struct DytBackwardOptions {
+  std::optional<DType> output{};            ///< Of dx.
+  std::optional<DType> parameter_output{};  ///< Of dweight and dbias; dalpha stays f32.
+  std::optional<ValueId> weight{};          ///< The forward's; shape of the last axis.
+};
+struct DytBackward {
+  ValueId dx, dalpha;                ///< Shape of x; a scalar.
+  std::optional<ValueId> dweight{};  ///< Shape of the last axis; if there is a weight.
+  ValueId dbias;                     ///< Shape of the last axis.
+};
+/// Of dyt. With t = tanh(alpha * x) and s = dy * weight * (1 - t^2),
+///   dx = alpha * s, dalpha = sum(s * x) over all axes,
+///   dweight = sum(dy * t) and dbias = sum(dy) over all axes but the last.
+DytBackward dyt_backward(FusionBuilder& b, ValueId dy, ValueId x, ValueId alpha,
+                         const DytBackwardOptions& options = {});
 
 }  // namespace sinter

@@ -96,6 +96,52 @@ TEST(Composites, KlDivergenceReducesTheLastAxis) {
   EXPECT_EQ(output_value(fusion_of(make)).shape, Shape{8});
 }
 
+TEST(Composites, GradientsRoundEachResultOnce) {
+  FusionBuilder b;
+  const Shape shape = {4, 8, 16};
+  const ValueId x = b.input(DType::kBF16, shape);
+  const ValueId dy = b.input(DType::kBF16, shape);
+  const ValueId mask = b.input(DType::kBool, shape);
+  const ValueId weight = b.input(DType::kBF16, {16});
+  const ValueId center = b.input(DType::kF32, {4, 8});
+  const ValueId rstd = b.input(DType::kF32, {4, 8});
+  const NormBackward norm = layer_norm_backward(b, dy, x, center, rstd,
+                                                {.output = DType::kBF16,
+                                                 .parameter_output = DType::kF16,
+                                                 .weight = weight,
+                                                 .bias = true,
+                                                 .residual = dy,
+                                                 .dropout_mask = mask,
+                                                 .dropout_scale = 2.0});
+  for (const ValueId out : {norm.dx, *norm.dbranch, *norm.dweight, *norm.dbias}) b.output(out);
+  const Fusion fusion = b.build();
+  for (const size_t i : {0U, 1U}) {
+    EXPECT_EQ(output_value(fusion, i).type, DType::kBF16);
+    EXPECT_EQ(output_value(fusion, i).shape, shape);
+  }
+  for (const size_t i : {2U, 3U}) {
+    EXPECT_EQ(output_value(fusion, i).type, DType::kF16);
+    EXPECT_EQ(output_value(fusion, i).shape, Shape{16});
+  }
+  int roundings = 0;
+  for (const Op& op : fusion.ops) {
+    if (text_of(op.kind) != "cast") continue;
+    const DType type = fusion.values[op.results[0]].type;
+    roundings += static_cast<int>(type == DType::kBF16 || type == DType::kF16);
+  }
+  EXPECT_EQ(roundings, 4);
+}
+
+TEST(Composites, GradientsOfAbsentParametersAreAbsent) {
+  FusionBuilder b;
+  const ValueId x = b.input(DType::kF32, {8, 32});
+  const ValueId rstd = b.input(DType::kF32, {8});
+  const NormBackward norm = rms_norm_backward(b, x, x, rstd);
+  EXPECT_FALSE(norm.dweight || norm.dbias || norm.dbranch);
+  EXPECT_FALSE(softmax_backward(b, x, x).dbias);
+  EXPECT_FALSE(dyt_backward(b, x, x, b.constant(0.5)).dweight);
+}
+
 TEST(Composites, AMistakeIsReportedWithItsValues) {
   FusionBuilder b;
   const ValueId x = b.input(DType::kF32, {8, 32});

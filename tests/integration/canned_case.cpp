@@ -17,8 +17,22 @@ std::string_view width_symbol(const CannedFusion& canned) {
 }  // namespace
 
 const std::vector<std::string>& unsupported_fusions() {
-  static const std::vector<std::string> names = {"batch_norm_statistics", "column_sum",
-                                                 "layer_norm_backward", "two_independent_chains"};
+  static const std::vector<std::string> names = {
+      "batch_norm_statistics",
+      "bias_gradient",
+      "bias_gradient_f32",
+      "column_sum",
+      "dyt_backward",
+      "dyt_backward_f32",
+      "layer_norm_backward",
+      "layer_norm_backward_f32",
+      "layer_norm_backward_residual",
+      "rms_norm_backward",
+      "rms_norm_backward_f32",
+      "row_and_total_loss",
+      "softmax_backward_bias",
+      "two_independent_chains",
+  };
   return names;
 }
 

@@ -11,8 +11,8 @@
 
 namespace sinter {
 
-/// Canned fusions that no built-in family takes, for any extents: reductions over the outer axis,
-/// and outputs of different shapes that share no iteration space.
+/// Canned fusions that no built-in family takes, for any extents: reductions over the outer axis
+/// or in two directions, and outputs of different shapes that share no iteration space.
 const std::vector<std::string>& unsupported_fusions();
 bool is_unsupported(const CannedFusion& canned);
 /// All the others.

@@ -12,6 +12,7 @@ std::vector<CannedFusion> canned_moves();
 std::vector<CannedFusion> canned_reductions();
 std::vector<CannedFusion> canned_norms();
 std::vector<CannedFusion> canned_losses();
+std::vector<CannedFusion> canned_gradients();
 std::vector<CannedFusion> canned_structures();
 
 /// A builder with the two extents that most canned fusions have.

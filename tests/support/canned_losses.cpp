@@ -57,13 +57,13 @@ Fusion iota_mask() {
   return m.b.build();
 }
 
-Fusion softmax_backward() {
-  MatrixBuilder m("softmax_backward");
-  const ValueId y = m.b.cast(m.matrix(DType::kBF16, "y"), DType::kF32);
-  const ValueId dy = m.b.cast(m.matrix(DType::kBF16, "dy"), DType::kF32);
-  const ValueId dot = m.b.sum(m.b.mul(y, dy), {1});
-  const ValueId dx = m.b.mul(y, m.b.sub(dy, m.per_row(dot)));
-  m.b.output(m.b.cast(dx, DType::kBF16), "dx");
+Fusion row_and_total_loss() {
+  MatrixBuilder m("row_and_total_loss");
+  const ValueId log_p = m.matrix(DType::kBF16, "log_p");
+  const ValueId log_q = m.matrix(DType::kBF16, "log_q");
+  const RowLoss loss = with_total(m.b, kl_divergence(m.b, log_p, log_q));
+  m.b.output(loss.rows, "rows_loss");
+  m.b.output(loss.total, "total_loss");
   return m.b.build();
 }
 
@@ -117,8 +117,8 @@ std::vector<CannedFusion> canned_losses() {
       cross_entropy_of("cross_entropy_i32", DType::kI32, "32-bit labels"),
       {"dynamic_int8_quant", int8_rows, small_matrix(), large_matrix(),
        "a maximum, then an 8-bit integer output"},
-      {"softmax_backward", softmax_backward, small_matrix(), large_matrix(),
-       "two full inputs across one barrier"},
+      {"row_and_total_loss", row_and_total_loss, small_matrix(), large_matrix(),
+       "a sum over the rows of what was summed along each"},
       {"many_live_tiles", many_live_tiles, small_matrix(), matrix_extents(4096, 32768),
        "about seven row-wide values alive at once"},
   };

@@ -95,25 +95,6 @@ Fusion group_norm() {
   return b.build();
 }
 
-Fusion layer_norm_backward() {
-  MatrixBuilder m("layer_norm_backward");
-  const ValueId x = m.b.cast(m.matrix(DType::kBF16, "x"), DType::kF32);
-  const ValueId dy = m.b.cast(m.matrix(DType::kBF16, "dy"), DType::kF32);
-  const ValueId weight = m.row(DType::kBF16, "weight");
-  const ValueId center = m.per_row(m.column(DType::kF32, "mean"));
-  const ValueId rstd = m.per_row(m.column(DType::kF32, "rstd"));
-  const ValueId normal = m.b.mul(m.b.sub(x, center), rstd);
-  const ValueId scaled = m.b.mul(dy, weight);
-  const ValueId mean_scaled = m.per_row(mean(m.b, scaled));
-  const ValueId mean_product = m.per_row(mean(m.b, m.b.mul(scaled, normal)));
-  const ValueId along_normal = m.b.mul(normal, mean_product);
-  const ValueId inner = m.b.sub(m.b.sub(scaled, mean_scaled), along_normal);
-  m.b.output(m.b.cast(m.b.mul(inner, rstd), DType::kBF16), "dx");
-  m.b.output(m.b.sum(m.b.mul(dy, normal), {0}), "dweight");
-  m.b.output(m.b.sum(dy, {0}), "dbias");
-  return m.b.build();
-}
-
 }  // namespace
 
 std::vector<CannedFusion> canned_norms() {
@@ -140,8 +121,6 @@ std::vector<CannedFusion> canned_norms() {
        {{"batch", 2}, {"pixels", 25}},
        {{"batch", 64}, {"pixels", 1024}},
        "reshape, and two reduced axes"},
-      {"layer_norm_backward", layer_norm_backward, small_matrix(), large_matrix(),
-       "reductions along rows and columns"},
   };
 }
 

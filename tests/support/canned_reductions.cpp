@@ -34,7 +34,7 @@ Fusion multi_output_reduction() {
 
 Fusion batch_norm_statistics() {
   MatrixBuilder m("batch_norm_statistics");
-  const MeanVariance moments = variance(m.b, m.matrix(DType::kBF16, "x"), {0});
+  const MeanVariance moments = batch_statistics(m.b, m.matrix(DType::kBF16, "x"));
   m.b.output(moments.mean, "mean");
   m.b.output(moments.variance, "variance");
   return m.b.build();
