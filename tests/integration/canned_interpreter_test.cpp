@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <array>
+#include <ctime>
 
 #include "fusion_ir/verifier.h"
 #include "scheduler/random_scheduler.h"
@@ -131,6 +132,33 @@ TEST(CannedInterpreterSeeds, GiveTheSameBytes) {
     for (size_t i = 0; i < first.outputs.size(); ++i)
       EXPECT_TRUE(std::ranges::equal(again.outputs[i].storage(), first.outputs[i].storage()));
     EXPECT_EQ(again.report.work, first.report.work);
+  }
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
+constexpr bool kFullSpeed = false;
+#else
+constexpr bool kFullSpeed = true;
+#endif
+
+/// A check that takes longer than a build is not run. Processor time, so that a busy machine does
+/// not count.
+TEST(CannedInterpreterSpeed, RunsALayerNormOf64RowsOf4096InUnderTwoSeconds) {
+  if (!kFullSpeed) GTEST_SKIP() << "a debug or sanitizer build says nothing about speed";
+  const Fusion fusion = find_canned_fusion("layer_norm")->build();
+  const auto planned = plan(fusion, {{"rows", 64}, {"cols", 4096}}, *find_device("H200"),
+                            {.families = builtin_families()})
+                           .value();
+  const SegmentFacts& facts = planned.segments.front().facts;
+  const auto inputs = sample_inputs(fusion, planned.binding, 1);
+  for (const Schedule& schedule : chosen_and_best_of_families(planned.segments.front())) {
+    const auto lowered = lower(facts, schedule).value();
+    const std::clock_t begin = std::clock();
+    const auto run = execute_on_host(facts, lowered, inputs);
+    const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+    ASSERT_TRUE(run) << run.error().text();
+    EXPECT_TRUE(run->report.findings.empty());
+    EXPECT_LT(seconds, 2.0) << print(schedule);
   }
 }
 
