@@ -1,12 +1,15 @@
 """Times torch.compile on the work of the canned fusions: same outputs, precision and protocol.
 
-usage: torch_compile.py OUT.json fusion:rows:columns ...
-
 Both modes (default, max-autotune-no-cudagraphs) are timed in turns; the better one is the peer.
 Outputs are checked against float64 before timing. A time is the median of 15 replays of a CUDA
-graph, each after 256 MiB were written so that L2 is cold.
+graph, each after 256 MiB (or four times the L2, if that is more) were written so that L2 is cold.
+
+A case that fails is recorded with its error, and the others are timed all the same. Exit status:
+0 every case was timed, or there is no torch or no CUDA device and so no peer; 1 a case failed;
+2 a wrong command line.
 """
 
+import argparse
 import json
 import statistics
 import sys
@@ -15,15 +18,13 @@ import types
 try:
     import torch
 except ImportError:
-    print("torch is not installed: no peer to compare with")
-    raise SystemExit(0)
+    torch = None
 
 MODES = {"default": {}, "max-autotune-no-cudagraphs": {"mode": "max-autotune-no-cudagraphs"}}
 WARMUPS = 3
 SAMPLES = 15
 CHECKED_ROWS = 64
-# Largest error of rounding to a type, relative to the value.
-ROUNDOFF = {torch.bfloat16: 2.0**-8, torch.float32: 2.0**-24}
+FUSIONS = ("rms_norm", "layer_norm", "softmax", "cross_entropy")
 
 
 def rms_norm(x, weight):
@@ -61,9 +62,7 @@ def inputs_of(fusion, rows, columns):
         return layer_norm, (x, random(columns), random(columns))
     if fusion == "softmax":
         return softmax, (x,)
-    if fusion == "cross_entropy":
-        return cross_entropy, (x, torch.randint(0, columns, (rows,), device="cuda"))
-    return None
+    return cross_entropy, (x, torch.randint(0, columns, (rows,), device="cuda"))
 
 
 def check(function, arguments, outputs):
@@ -73,6 +72,8 @@ def check(function, arguments, outputs):
     magnitude at most, in whatever order it is formed (Higham, Accuracy and Stability of Numerical
     Algorithms, section 4.2).
     """
+    # Largest error of rounding to a type, relative to the value.
+    roundoff = {torch.bfloat16: 2.0**-8, torch.float32: 2.0**-24}
     columns = arguments[0].shape[1]
     rows = slice(0, CHECKED_ROWS)
     # Vectors of floats are weights along the columns; all else has a row axis.
@@ -81,7 +82,7 @@ def check(function, arguments, outputs):
     for got, want in zip(outputs, expected):
         error = (got[rows].double() - want).abs()
         magnitude = want.abs() + want.abs().mean(-1, keepdim=True)
-        allowed = ROUNDOFF[got.dtype] * want.abs() + columns * 2.0**-24 * magnitude
+        allowed = roundoff[got.dtype] * want.abs() + columns * 2.0**-24 * magnitude
         if not bool((error <= allowed).all()):  # A NaN is not below the bound.
             worst = (error / allowed).max().item()
             raise RuntimeError(f"an output is off by {worst:.2g} times what rounding explains")
@@ -114,7 +115,8 @@ def capture(function, arguments, options):
 def time_in_turns(graphs):
     """Median microseconds of each graph. Another one goes first each time, so that a clock that
     drifts favours none."""
-    scratch = torch.empty(256 << 20, dtype=torch.int8, device="cuda")
+    l2_bytes = getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0)
+    scratch = torch.empty(max(256 << 20, 4 * l2_bytes), dtype=torch.int8, device="cuda")
     names = list(graphs)
     pairs = {name: [] for name in names}
     for turn in range(SAMPLES):
@@ -133,39 +135,68 @@ def time_in_turns(graphs):
     }
 
 
-def main():
+def time_case(fusion, rows, columns):
+    """Microseconds of each mode."""
+    torch.cuda.empty_cache()  # Of the case before.
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    function, arguments = inputs_of(fusion, rows, columns)
+    return time_in_turns(
+        {mode: capture(function, arguments, options) for mode, options in MODES.items()}
+    )
+
+
+def time_cases(cases):
+    """One row a case: its times, or the error that it stopped with."""
+    results = []
+    for fusion, rows, columns in cases:
+        row = {"fusion": fusion, "rows": rows, "cols": columns}
+        label = f"{fusion:15} {rows:6}x{columns:<7} torch.compile"
+        try:
+            times = time_case(fusion, rows, columns)
+        except Exception as error:  # Whatever the compiler, the check or the device stops with.
+            row["error"] = f"{type(error).__name__}: {error}"
+            print(f"{label} failed: {row['error']}", file=sys.stderr, flush=True)
+        else:
+            best = min(times, key=times.get)
+            row.update(us=times[best], mode=best, modes=times)
+            print(f"{label} {times[best]:8.1f} us ({best})", flush=True)
+        results.append(row)
+    return results
+
+
+def parse_case(text):
+    fusion, *sizes = text.split(":")
+    if fusion not in FUSIONS:
+        raise argparse.ArgumentTypeError(f"{text}: the fusions are {', '.join(FUSIONS)}")
+    if len(sizes) != 2 or not all(size.isdecimal() and int(size) > 0 for size in sizes):
+        raise argparse.ArgumentTypeError(f"{text}: a case is fusion:rows:columns, both at least 1")
+    return fusion, int(sizes[0]), int(sizes[1])
+
+
+def main(argv):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("out", metavar="OUT.json", help="where to write the times")
+    parser.add_argument("cases", metavar="fusion:rows:columns", nargs="+", type=parse_case)
+    arguments = parser.parse_args(argv)
+    if torch is None:
+        print("torch is not installed: no peer to compare with")
+        return 0
     if not torch.cuda.is_available():
         print("torch finds no CUDA device: no peer to compare with")
-        return
-    out, cases = sys.argv[1], sys.argv[2:]
-    results = []
-    for case in cases:
-        fusion, rows, columns = case.split(":")[0], *map(int, case.split(":")[1:])
-        torch.manual_seed(0)
-        known = inputs_of(fusion, rows, columns)
-        if known is None:
-            continue
-        function, arguments = known
-        torch._dynamo.reset()
-        graphs = {mode: capture(function, arguments, options) for mode, options in MODES.items()}
-        times = time_in_turns(graphs)
-        best = min(times, key=times.get)
-        row = {"fusion": fusion, "rows": rows, "cols": columns}
-        results.append({**row, "us": times[best], "mode": best, "modes": times})
-        size = f"{rows:6}x{columns:<7}"
-        print(f"{fusion:15} {size} torch.compile {times[best]:8.1f} us ({best})", flush=True)
-        del arguments, known, graphs
-        torch.cuda.empty_cache()
+        return 0
+    results = time_cases(arguments.cases)
     run = {
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
         "device": torch.cuda.get_device_name(),
         "results": results,
     }
-    with open(out, "w", encoding="utf-8") as file:
+    with open(arguments.out, "w", encoding="utf-8") as file:
         json.dump(run, file, indent=1)
         file.write("\n")
+    return 1 if any("error" in row for row in results) else 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main(sys.argv[1:]))
