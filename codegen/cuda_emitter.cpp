@@ -19,7 +19,7 @@ constexpr size_t kLineWidth = 100;
 
 /// Which device headers a kernel needs, besides numeric.cuh.
 struct Includes {
-  bool types = false, vector = false, warp = false, async_copy = false;
+  bool types = false, vector = false, warp = false, async_copy = false, mbarrier = false;
 
   void visit(const kir::Expr& expr) {
     const bool is_constant = std::holds_alternative<kir::FloatConstant>(expr.kind);
@@ -31,6 +31,8 @@ struct Includes {
     warp |= std::holds_alternative<kir::ShuffleXor>(stmt);
     async_copy |= std::holds_alternative<kir::AsyncCopy>(stmt) ||
                   std::holds_alternative<kir::AsyncWait>(stmt);
+    mbarrier |= std::holds_alternative<kir::GroupBarrier>(stmt) ||
+                std::holds_alternative<kir::SetMaxRegisters>(stmt);
   }
 };
 
@@ -71,6 +73,7 @@ class CudaEmitter {
     includes_.types |=
         std::ranges::any_of(kernel_.buffers, stored) || std::ranges::any_of(kernel_.vars, stored);
     if (includes_.async_copy) line("#include \"async_copy.cuh\"");
+    if (includes_.mbarrier || kernel_.mbarriers.size() > 0) line("#include \"mbarrier.cuh\"");
     if (numeric) line("#include \"numeric.cuh\"");
     if (includes_.types && !includes_.vector) line("#include \"types.cuh\"");
     if (includes_.vector) line("#include \"vector.cuh\"");
@@ -133,6 +136,12 @@ class CudaEmitter {
       line(fmt::format("{0}* const {1} = reinterpret_cast<{0}*>(shared_memory + {2});  // {3}",
                        cuda_type(buffer.type), names_.buffers[kir::BufferId{i}], buffer.offset,
                        buffer.count));
+    }
+    for (uint32_t i = 0; i < kernel_.mbarriers.size(); ++i) {
+      const kir::Mbarrier& mbarrier = kernel_.mbarriers[kir::MbarrierId{i}];
+      line(fmt::format(
+          "Mbarrier* const {} = reinterpret_cast<Mbarrier*>(shared_memory + {});  // {}",
+          names_.mbarriers[kir::MbarrierId{i}], mbarrier.offset, mbarrier.count));
     }
   }
 
@@ -246,7 +255,54 @@ class CudaEmitter {
   }
 
   void print(const kir::AsyncWait&) { line("async_wait();"); }
+
+  void print(const kir::InitMbarriers&) {
+    if (kernel_.mbarriers.size() == 0) return;
+    line("if (threadIdx.x == 0) {");
+    ++depth_;
+    for (uint32_t i = 0; i < kernel_.mbarriers.size(); ++i) {
+      const kir::Mbarrier& mbarrier = kernel_.mbarriers[kir::MbarrierId{i}];
+      for (int64_t k = 0; k < mbarrier.count; ++k) {
+        line(fmt::format("mbarrier_init({} + {}, {});", names_.mbarriers[kir::MbarrierId{i}], k,
+                         mbarrier.arrivals));
+      }
+    }
+    line("mbarrier_fence_init();");
+    --depth_;
+    line("}");
+  }
+
+  void print(const kir::ExpectBytes& stmt) {
+    line(fmt::format("mbarrier_expect_bytes({}, {});", address(stmt.array, stmt.index),
+                     text(stmt.bytes)));
+  }
+
+  void print(const kir::BulkCopy& stmt) {
+    line(fmt::format("{}({}, {}, {}, {});",
+                     stmt.hint == kir::CacheHint::kEvictLast ? "bulk_copy_evict_last" : "bulk_copy",
+                     address(stmt.shared, stmt.shared_index),
+                     address(stmt.global, stmt.global_index), text(stmt.elements),
+                     address(stmt.array, stmt.index)));
+  }
+
+  void print(const kir::MbarrierArrive& stmt) {
+    line(fmt::format("mbarrier_arrive({});", address(stmt.array, stmt.index)));
+  }
+
+  void print(const kir::MbarrierWait& stmt) {
+    line(fmt::format("mbarrier_wait({}, {});", address(stmt.array, stmt.index), text(stmt.parity)));
+  }
+
   void print(const kir::Barrier&) { line("__syncthreads();"); }
+
+  void print(const kir::GroupBarrier& stmt) {
+    line(fmt::format("group_barrier({}, {});", text(stmt.id), stmt.threads));
+  }
+
+  void print(const kir::SetMaxRegisters& stmt) {
+    line(fmt::format("{}_max_registers<{}>();", stmt.increase ? "increase" : "decrease",
+                     stmt.registers));
+  }
 
   void print(const kir::ShuffleXor& stmt) {
     line(fmt::format("{} = shuffle_xor({}, {});", names_.vars[stmt.target], text(stmt.source),
@@ -271,9 +327,10 @@ class CudaEmitter {
     return expressions_.text(id, context);
   }
   std::string text(ExprId id) { return expression(id, Precedence::kConditional); }
-  std::string address(kir::BufferId buffer, ExprId index) {
+  template <class Id>
+  std::string address(Id of, ExprId index) {
     note(index);
-    return expressions_.address(buffer, index);
+    return expressions_.address(of, index);
   }
   std::string vec(kir::VarId tile, ExprId group) {
     note(group);

@@ -122,6 +122,9 @@ KernelNames::KernelNames(const kir::Kernel& kernel) {
   for (uint32_t i = 0; i < kernel.buffers.size(); ++i) {
     buffers[kir::BufferId{i}] = names.take(kernel.buffers[kir::BufferId{i}].name);
   }
+  for (uint32_t i = 0; i < kernel.mbarriers.size(); ++i) {
+    mbarriers[kir::MbarrierId{i}] = names.take(kernel.mbarriers[kir::MbarrierId{i}].name);
+  }
   for (uint32_t i = 0; i < kernel.params.size(); ++i) {
     params[kir::ParamId{i}] = names.take(kernel.params[kir::ParamId{i}].name);
   }
@@ -137,9 +140,17 @@ std::string CudaExpressions::text(ExprId expr, Precedence context) const {
 }
 
 std::string CudaExpressions::address(kir::BufferId buffer, ExprId index) const {
+  return address(names_.buffers[buffer], index);
+}
+
+std::string CudaExpressions::address(kir::MbarrierId array, ExprId index) const {
+  return address(names_.mbarriers[array], index);
+}
+
+std::string CudaExpressions::address(const std::string& base, ExprId index) const {
   const auto* constant = std::get_if<kir::IntegerConstant>(&kernel_.exprs[index].kind);
-  if (constant != nullptr && constant->value == 0) return names_.buffers[buffer];
-  return fmt::format("{} + {}", names_.buffers[buffer], text(index, Precedence::kAdditive));
+  if (constant != nullptr && constant->value == 0) return base;
+  return fmt::format("{} + {}", base, text(index, Precedence::kAdditive));
 }
 
 std::string CudaExpressions::vec(kir::VarId tile, ExprId group) const {

@@ -16,6 +16,7 @@ struct KernelNames {
   explicit KernelNames(const kir::Kernel& kernel);
   std::string entry;
   IdMap<kir::BufferId, std::string> buffers;
+  IdMap<kir::MbarrierId, std::string> mbarriers;
   IdMap<kir::ParamId, std::string> params;
   IdMap<kir::VarId, std::string> vars;
 };
@@ -47,10 +48,13 @@ class CudaExpressions {
                                  Precedence context = Precedence::kConditional) const;
   /// buffer + index.
   [[nodiscard]] std::string address(kir::BufferId buffer, kir::ExprId index) const;
+  /// mbarriers + index.
+  [[nodiscard]] std::string address(kir::MbarrierId array, kir::ExprId index) const;
   /// The Vec of one group: "x[g]", or "x" if there is only one.
   [[nodiscard]] std::string vec(kir::VarId tile, kir::ExprId group) const;
 
  private:
+  [[nodiscard]] std::string address(const std::string& base, kir::ExprId index) const;
   struct Printed {
     std::string text;
     Precedence precedence = Precedence::kPrimary;

@@ -75,6 +75,7 @@ KernelBuilder::KernelBuilder(Kernel* kernel) : kernel_(kernel), interner_(&kerne
   open_.push_back(&kernel->body);
   for (const Param& param : kernel->params) names_.emplace(param.name, 2);
   for (const Buffer& buffer : kernel->buffers) names_.emplace(buffer.name, 2);
+  for (const Mbarrier& mbarrier : kernel->mbarriers) names_.emplace(mbarrier.name, 2);
   for (const Var& var : kernel->vars) names_.emplace(var.name, 2);
 }
 
@@ -338,6 +339,12 @@ ParamId KernelBuilder::add_param(std::string name, DType type) {
 BufferId KernelBuilder::add_buffer(Buffer buffer) {
   buffer.name = unique_name(buffer.name);
   return kernel_->buffers.push_back(std::move(buffer));
+}
+
+MbarrierId KernelBuilder::add_mbarriers(std::string name, int64_t count, int64_t arrivals) {
+  SINTER_CHECK(count >= 1 && arrivals >= 1, "{}[{}] of {} arrivals", name, count, arrivals);
+  return kernel_->mbarriers.push_back(
+      {.name = unique_name(name), .count = count, .arrivals = arrivals});
 }
 
 VarId KernelBuilder::add_var(std::string name, DType type, int64_t groups, int64_t lanes) {

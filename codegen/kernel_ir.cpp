@@ -85,6 +85,10 @@ int64_t shared_bytes(const Kernel& kernel) {
     SINTER_CHECK(buffer.offset >= 0, "shared buffer {} is not placed", buffer.name);
     end = std::max(end, buffer.offset + buffer.count * bytes_of(buffer.type));
   }
+  for (const Mbarrier& mbarrier : kernel.mbarriers) {
+    SINTER_CHECK(mbarrier.offset >= 0, "mbarriers {} are not placed", mbarrier.name);
+    end = std::max(end, mbarrier.offset + mbarrier.count * kMbarrierBytes);
+  }
   return (end + kSharedUnit - 1) / kSharedUnit * kSharedUnit;
 }
 

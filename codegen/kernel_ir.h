@@ -14,8 +14,9 @@
 //               `width` elements needs its byte address to be a multiple of min(16, width * element
 //               bytes).
 // Barriers.     All threads of a block reach the same barrier; a barrier inside divergent control
-// flow is an error. Expressions.  Pointwise functions mean what fusion_ir/op.h says, in the
-// expression's type; casts likewise. Text.         kernel_printer.h has the .kir grammar;
+// flow is an error. Group barriers and mbarriers order parts of a block, whose warps may then
+// follow paths of their own. Expressions.  Pointwise functions mean what fusion_ir/op.h says, in
+// the expression's type; casts likewise. Text.         kernel_printer.h has the .kir grammar;
 // parse(print(k)) == k.
 
 #include <cstdint>
@@ -39,6 +40,9 @@ struct VarTag {
 struct ParamTag {
   static constexpr char kPrefix[] = "%p";
 };
+struct MbarrierTag {
+  static constexpr char kPrefix[] = "%m";
+};
 struct ExprTag {
   static constexpr char kPrefix[] = "%e";
 };
@@ -48,6 +52,7 @@ struct StmtTag {
 using BufferId = Id<BufferTag>;
 using VarId = Id<VarTag>;
 using ParamId = Id<ParamTag>;
+using MbarrierId = Id<MbarrierTag>;
 using ExprId = Id<ExprTag>;
 using StmtId = Id<StmtTag>;
 
@@ -68,6 +73,19 @@ struct Buffer {
   int64_t offset = -1;  ///< Byte offset of a shared buffer; -1 until place_shared_buffers has run.
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
+
+/// An array of mbarriers, which live in shared memory (PTX ISA, "mbarrier"). Each goes through
+/// phases 0, 1, ...: one is complete when `arrivals` arrivals have been made in it and the bytes
+/// that they announced have come; then the next begins. Threads wait for the parity of a phase.
+struct Mbarrier {
+  std::string name;
+  int64_t count = 1;
+  int64_t arrivals = 1;  ///< Per phase, from 1 to 2^20 - 1.
+  int64_t offset = -1;   ///< Byte offset in shared memory; -1 until place_shared_buffers has run.
+  friend bool operator==(const Mbarrier&, const Mbarrier&) = default;
+};
+/// Size and alignment of one mbarrier.
+inline constexpr int64_t kMbarrierBytes = 8;
 
 /// Registers of one thread: groups x lanes elements. `lanes` is the vector width of loads and
 /// stores on the tile.
@@ -217,6 +235,66 @@ struct AsyncCopy {
 struct AsyncWait {
   friend bool operator==(const AsyncWait&, const AsyncWait&) = default;
 };
+/// Thread 0 of the block initialises all mbarriers. Stands once, outside of control flow; a Barrier
+/// comes before their first use.
+struct InitMbarriers {
+  friend bool operator==(const InitMbarriers&, const InitMbarriers&) = default;
+};
+/// One arrival at array[index] that also makes its phase wait for `bytes` (i32) of bulk copies, a
+/// multiple of 16.
+struct ExpectBytes {
+  MbarrierId array;
+  ExprId index, bytes;
+  friend bool operator==(const ExpectBytes&, const ExpectBytes&) = default;
+};
+/// Starts copying `elements` (i32 or i64) elements from global to shared memory; their bytes and
+/// both addresses are multiples of 16. Every active thread starts a copy of its own, so it stands
+/// where one thread is. The bytes count towards the phase of array[index] that is under way; who
+/// has waited for it, or comes behind such a thread, may read them. Nothing orders the copy after
+/// plain stores to the same bytes: what it fills is not stored to. Shared memory and its mbarriers
+/// outlive the block's last copy only if some thread has waited for it.
+struct BulkCopy {
+  BufferId shared;
+  ExprId shared_index;
+  BufferId global;
+  ExprId global_index;
+  ExprId elements;
+  MbarrierId array;
+  ExprId index;
+  CacheHint hint = CacheHint::kDefault;
+  friend bool operator==(const BulkCopy&, const BulkCopy&) = default;
+};
+/// One arrival at array[index]; what the thread did before it comes before what a thread does that
+/// has waited for the phase.
+struct MbarrierArrive {
+  MbarrierId array;
+  ExprId index;
+  friend bool operator==(const MbarrierArrive&, const MbarrierArrive&) = default;
+};
+/// Waits until the phase of array[index] with this parity (i32, 0 or 1) is complete. The phase
+/// under way has the parity of its number, and the one before it is complete: so before anything
+/// has arrived, parity 1 does not wait.
+struct MbarrierWait {
+  MbarrierId array;
+  ExprId index, parity;
+  friend bool operator==(const MbarrierWait&, const MbarrierWait&) = default;
+};
+/// Barrier `id` (i32, 1 to 15) of `threads` threads of the block, in whole warps: orders their
+/// shared-memory accesses before it with those after it. Warps may be in different control flow.
+struct GroupBarrier {
+  ExprId id;
+  int64_t threads = 32;
+  friend bool operator==(const GroupBarrier&, const GroupBarrier&) = default;
+};
+/// From here on the warp has at most `registers` registers per thread, a multiple of 8 from 24 to
+/// 240. A decrease gives some up; an increase waits until other warps have given up enough. All
+/// four warps of a group of 128 threads do it. What registers beyond the old limit hold is
+/// undefined.
+struct SetMaxRegisters {
+  int64_t registers = 24;
+  bool increase = false;
+  friend bool operator==(const SetMaxRegisters&, const SetMaxRegisters&) = default;
+};
 /// Block-wide barrier; orders shared-memory accesses before it with those after it.
 struct Barrier {
   friend bool operator==(const Barrier&, const Barrier&) = default;
@@ -265,11 +343,22 @@ struct AllReduce {
   /// with different phases need no barrier in between, because a thread that has passed the barrier
   /// of one knows that all others have left the one before.
   ExprId phase{};
+  /// An i32, the same in a warp: the GroupBarrier over `threads` threads that a group of more than
+  /// 32 waits at, so that the other threads of the block need not take part; every group that may
+  /// be there at the same time has one of its own. Invalid: the barrier of the block, where all
+  /// groups take part. Groups are aligned either way.
+  ExprId barrier{};
+  /// An i32 from 0 to groups - 1, the same in a warp: which of `groups` scratches belongs to the
+  /// group. Only with `barrier`. Invalid: there is scratch for all warps of the block.
+  ExprId group{};
+  int64_t groups = 1;
   friend bool operator==(const AllReduce&, const AllReduce&) = default;
 };
 
-using StmtKind = std::variant<Comment, Declare, Assign, SetElement, For, If, Load, Store, AsyncCopy,
-                              AsyncWait, Barrier, ShuffleXor, AllReduce>;
+using StmtKind =
+    std::variant<Comment, Declare, Assign, SetElement, For, If, Load, Store, AsyncCopy, AsyncWait,
+                 InitMbarriers, ExpectBytes, BulkCopy, MbarrierArrive, MbarrierWait, Barrier,
+                 GroupBarrier, SetMaxRegisters, ShuffleXor, AllReduce>;
 struct Stmt {
   StmtKind kind;
   friend bool operator==(const Stmt&, const Stmt&) = default;
@@ -291,6 +380,7 @@ struct Kernel {
   Grid grid;
   IdVector<ParamId, Param> params;
   IdVector<BufferId, Buffer> buffers;
+  IdVector<MbarrierId, Mbarrier> mbarriers;
   IdVector<VarId, Var> vars;
   IdVector<ExprId, Expr> exprs;
   IdVector<StmtId, Stmt> stmts;
@@ -301,7 +391,8 @@ struct Kernel {
 
 /// Shared buffers are placed in units of this many bytes, the widest access.
 inline constexpr int64_t kSharedUnit = 16;
-/// Shared bytes of a kernel whose shared buffers are placed: end of the last one, in whole units.
+/// Shared bytes of a kernel whose shared buffers and mbarriers are placed: end of the last one, in
+/// whole units.
 int64_t shared_bytes(const Kernel& kernel);
 /// Static shared memory is limited to 48 KiB (CUDA programming guide, "Shared Memory"); a kernel
 /// that needs more uses dynamic shared memory for all of it.

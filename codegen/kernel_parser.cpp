@@ -145,6 +145,12 @@ class Parser {
     if (!kernel_.buffers.contains(id)) fail_at(at, "there is no such buffer");
     return id;
   }
+  MbarrierId mbarrier() {
+    const Token at = token_;
+    const auto id = new_id<MbarrierTag>();
+    if (!kernel_.mbarriers.contains(id)) fail_at(at, "there is no such mbarrier");
+    return id;
+  }
   ParamId param() {
     const Token at = token_;
     const auto id = new_id<ParamTag>();
@@ -187,6 +193,10 @@ class Parser {
       buffer_declaration();
       return true;
     }
+    if (accept_word("mbarrier")) {
+      mbarrier_declaration();
+      return true;
+    }
     if (accept_word("register")) {
       var_declaration();
       return true;
@@ -219,6 +229,19 @@ class Parser {
     if (accept_word("count")) buffer.count = integer();
     if (accept_word("offset")) buffer.offset = integer();
     kernel_.buffers.push_back(std::move(buffer));
+  }
+
+  void mbarrier_declaration() {
+    const Token at = token_;
+    const auto id = new_id<MbarrierTag>();
+    if (id.index != kernel_.mbarriers.size()) fail_at(at, "mbarriers are numbered in order");
+    Mbarrier mbarrier{.name = name()};
+    expect_word("count");
+    mbarrier.count = integer();
+    expect_word("arrivals");
+    mbarrier.arrivals = integer();
+    if (accept_word("offset")) mbarrier.offset = integer();
+    kernel_.mbarriers.push_back(std::move(mbarrier));
   }
 
   VarId var_declaration() {
@@ -280,7 +303,17 @@ class Parser {
     if (accept_word("store")) return store_statement();
     if (accept_word("async_copy")) return async_copy_statement();
     if (accept_word("async_wait")) return AsyncWait{};
+    if (accept_word("init_mbarriers")) return InitMbarriers{};
+    if (accept_word("expect_bytes")) return expect_bytes_statement();
+    if (accept_word("bulk_copy")) return bulk_copy_statement();
+    if (accept_word("mbarrier_arrive")) {
+      const MbarrierId array = mbarrier();
+      return MbarrierArrive{array, buffer_index()};
+    }
+    if (accept_word("mbarrier_wait")) return mbarrier_wait_statement();
     if (accept_word("barrier")) return Barrier{};
+    if (accept_word("group_barrier")) return group_barrier_statement();
+    if (accept_word("set_max_registers")) return set_max_registers_statement();
     if (accept_word("all_reduce")) return all_reduce_statement();
     fail_here("expected a statement");
   }
@@ -354,11 +387,68 @@ class Parser {
     return copy;
   }
 
+  StmtKind expect_bytes_statement() {
+    ExpectBytes expect{.array = mbarrier(), .index = {}, .bytes = {}};
+    expect.index = buffer_index();
+    expect.bytes = expr();
+    return expect;
+  }
+
+  StmtKind bulk_copy_statement() {
+    BulkCopy copy{.shared = buffer(),
+                  .shared_index = {},
+                  .global = {},
+                  .global_index = {},
+                  .elements = {},
+                  .array = {},
+                  .index = {}};
+    copy.shared_index = buffer_index();
+    expect("=");
+    copy.global = buffer();
+    copy.global_index = buffer_index();
+    expect_word("elements");
+    copy.elements = expr();
+    expect_word("mbarrier");
+    copy.array = mbarrier();
+    copy.index = buffer_index();
+    copy.hint = hint();
+    return copy;
+  }
+
+  StmtKind mbarrier_wait_statement() {
+    MbarrierWait wait{.array = mbarrier(), .index = {}, .parity = {}};
+    wait.index = buffer_index();
+    expect_word("parity");
+    wait.parity = expr();
+    return wait;
+  }
+
+  StmtKind group_barrier_statement() {
+    GroupBarrier barrier{.id = expr()};
+    expect_word("threads");
+    barrier.threads = integer();
+    return barrier;
+  }
+
+  StmtKind set_max_registers_statement() {
+    SetMaxRegisters set;
+    set.increase = accept_word("increase");
+    if (!set.increase) expect_word("decrease");
+    set.registers = integer();
+    return set;
+  }
+
   StmtKind all_reduce_statement() {
     AllReduce reduce{.parts = {}, .threads = 0, .name = name()};
     expect_word("threads");
     reduce.threads = integer();
     if (accept_word("phase")) reduce.phase = expr();
+    if (accept_word("barrier")) reduce.barrier = expr();
+    if (accept_word("group")) {
+      reduce.group = expr();
+      expect_word("of");
+      reduce.groups = integer();
+    }
     while (const auto combiner = combiner_here()) {
       take();
       ReducePart part{.combiner = *combiner, .vars = {}};

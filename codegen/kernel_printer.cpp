@@ -60,6 +60,7 @@ class Printer {
       line(fmt::format("param {} {} : {}", ParamId{i}, name_text(param.name), param.type));
     }
     for (uint32_t i = 0; i < kernel_.buffers.size(); ++i) print(BufferId{i});
+    for (uint32_t i = 0; i < kernel_.mbarriers.size(); ++i) print(MbarrierId{i});
     print_undeclared();
     print(kernel_.body);
     --depth_;
@@ -83,6 +84,14 @@ class Printer {
     if (buffer.value.valid()) text += fmt::format(" value {}", buffer.value);
     if (buffer.count != 0) text += fmt::format(" count {}", buffer.count);
     if (buffer.offset != -1) text += fmt::format(" offset {}", buffer.offset);
+    line(text);
+  }
+
+  void print(MbarrierId id) {
+    const Mbarrier& mbarrier = kernel_.mbarriers[id];
+    std::string text = fmt::format("mbarrier {} {} count {} arrivals {}", id,
+                                   name_text(mbarrier.name), mbarrier.count, mbarrier.arrivals);
+    if (mbarrier.offset != -1) text += fmt::format(" offset {}", mbarrier.offset);
     line(text);
   }
 
@@ -160,13 +169,36 @@ class Printer {
                      place(s.global, s.global_index), s.width));
   }
   void print(const AsyncWait&) { line("async_wait"); }
+  void print(const InitMbarriers&) { line("init_mbarriers"); }
+  void print(const ExpectBytes& s) {
+    line(fmt::format("expect_bytes {} {}", place(s.array, s.index), text(s.bytes)));
+  }
+  void print(const BulkCopy& s) {
+    line(fmt::format("bulk_copy {} = {} elements {} mbarrier {}{}", place(s.shared, s.shared_index),
+                     place(s.global, s.global_index), text(s.elements), place(s.array, s.index),
+                     hint(s.hint)));
+  }
+  void print(const MbarrierArrive& s) {
+    line(fmt::format("mbarrier_arrive {}", place(s.array, s.index)));
+  }
+  void print(const MbarrierWait& s) {
+    line(fmt::format("mbarrier_wait {} parity {}", place(s.array, s.index), text(s.parity)));
+  }
   void print(const Barrier&) { line("barrier"); }
+  void print(const GroupBarrier& s) {
+    line(fmt::format("group_barrier {} threads {}", text(s.id), s.threads));
+  }
+  void print(const SetMaxRegisters& s) {
+    line(fmt::format("set_max_registers {} {}", s.increase ? "increase" : "decrease", s.registers));
+  }
   void print(const ShuffleXor& s) {
     line(fmt::format("{} = shuffle_xor {} mask {}", s.target, text(s.source), s.mask));
   }
   void print(const AllReduce& s) {
     std::string text = fmt::format("all_reduce {} threads {}", name_text(s.name), s.threads);
     if (s.phase.valid()) text += fmt::format(" phase {}", this->text(s.phase));
+    if (s.barrier.valid()) text += fmt::format(" barrier {}", this->text(s.barrier));
+    if (s.group.valid()) text += fmt::format(" group {} of {}", this->text(s.group), s.groups);
     for (const ReducePart& part : s.parts) {
       text += fmt::format(" {}({})", kir::text_of(part.combiner), fmt::join(part.vars, ", "));
     }
@@ -182,8 +214,9 @@ class Printer {
   std::string element(VarId tile, ExprId group, ExprId lane) const {
     return fmt::format("{}[{}, {}]", tile, text(group), text(lane));
   }
-  std::string place(BufferId buffer, ExprId index) const {
-    return fmt::format("{}[{}]", buffer, text(index));
+  template <class Id>
+  std::string place(Id of, ExprId index) const {
+    return fmt::format("{}[{}]", of, text(index));
   }
 
   std::string text(ExprId id) const {

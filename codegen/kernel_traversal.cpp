@@ -83,10 +83,30 @@ void for_each_expr(const StmtKind& stmt, const std::function<void(ExprId)>& visi
                    visit(s.global_index);
                  },
                  [](const AsyncWait&) {},
+                 [](const InitMbarriers&) {},
+                 [&](const ExpectBytes& s) {
+                   visit(s.index);
+                   visit(s.bytes);
+                 },
+                 [&](const BulkCopy& s) {
+                   visit(s.shared_index);
+                   visit(s.global_index);
+                   visit(s.elements);
+                   visit(s.index);
+                 },
+                 [&](const MbarrierArrive& s) { visit(s.index); },
+                 [&](const MbarrierWait& s) {
+                   visit(s.index);
+                   visit(s.parity);
+                 },
                  [](const Barrier&) {},
+                 [&](const GroupBarrier& s) { visit(s.id); },
+                 [](const SetMaxRegisters&) {},
                  [&](const ShuffleXor& s) { visit(s.source); },
                  [&](const AllReduce& s) {
-                   if (s.phase.valid()) visit(s.phase);
+                   for (const ExprId expr : {s.phase, s.barrier, s.group}) {
+                     if (expr.valid()) visit(expr);
+                   }
                  },
              },
              stmt);

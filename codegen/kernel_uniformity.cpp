@@ -42,19 +42,25 @@ Uniformity UniformityAnalysis::of(ExprId id) const {
     result = std::max(result, vars_[element->tile]);
   } else if (const auto* special = std::get_if<SpecialRef>(&expr.kind)) {
     if (special->special == Special::kThreadIndex) result = Uniformity::kThread;
-  } else if (const auto* pointwise = std::get_if<PointwiseExpr>(&expr.kind);
-             pointwise != nullptr && pointwise->fn == PointwiseFn::kDiv) {
-    // thread_index / 32 is the number of the warp.
-    const auto* dividend = std::get_if<SpecialRef>(&kernel_.exprs[pointwise->arguments[0]].kind);
-    const auto* divisor =
-        std::get_if<IntegerConstant>(&kernel_.exprs[pointwise->arguments[1]].kind);
-    if (dividend != nullptr && divisor != nullptr && divisor->value > 0 &&
-        divisor->value % kWarp == 0) {
-      result = divisor->value >= kernel_.threads ? Uniformity::kBlock : Uniformity::kWarp;
-    }
+  } else if (const auto* pointwise = std::get_if<PointwiseExpr>(&expr.kind)) {
+    result = std::min(result, of_thread_index(*pointwise));
   }
   memo_[id] = static_cast<uint8_t>(static_cast<uint8_t>(result) + 1);
   return result;
+}
+
+/// thread_index / 32 is the number of the warp, and thread_index < 32 n a bound that no warp
+/// straddles; kThread for anything else.
+Uniformity UniformityAnalysis::of_thread_index(const PointwiseExpr& pointwise) const {
+  if (pointwise.arguments.size() != 2) return Uniformity::kThread;
+  const auto* thread = std::get_if<SpecialRef>(&kernel_.exprs[pointwise.arguments[0]].kind);
+  const auto* constant = std::get_if<IntegerConstant>(&kernel_.exprs[pointwise.arguments[1]].kind);
+  const bool fits = thread != nullptr && thread->special == Special::kThreadIndex &&
+                    constant != nullptr && constant->value > 0 && constant->value % kWarp == 0;
+  const bool of_warp = pointwise.fn == PointwiseFn::kDiv || pointwise.fn == PointwiseFn::kLt ||
+                       pointwise.fn == PointwiseFn::kGe;
+  if (!fits || !of_warp) return Uniformity::kThread;
+  return constant->value >= kernel_.threads ? Uniformity::kBlock : Uniformity::kWarp;
 }
 
 Uniformity UniformityAnalysis::of_control(const StmtKind& stmt) const {
@@ -95,7 +101,14 @@ void UniformityAnalysis::visit(const Block& block, Uniformity control) {
                    [](const Store&) {},
                    [](const AsyncCopy&) {},
                    [](const AsyncWait&) {},
+                   [](const InitMbarriers&) {},
+                   [](const ExpectBytes&) {},
+                   [](const BulkCopy&) {},
+                   [](const MbarrierArrive&) {},
+                   [](const MbarrierWait&) {},
                    [](const Barrier&) {},
+                   [](const GroupBarrier&) {},
+                   [](const SetMaxRegisters&) {},
                    [&](const ShuffleXor& s) { assign(s.target, s.source); },
                    // The result is uniform in the group, but the variable held a thread's share.
                    [](const AllReduce&) {},

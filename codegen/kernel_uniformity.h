@@ -23,6 +23,7 @@ class UniformityAnalysis {
   [[nodiscard]] Uniformity of_control(const StmtKind& stmt) const;
 
  private:
+  [[nodiscard]] Uniformity of_thread_index(const PointwiseExpr& pointwise) const;
   void visit(const Block& block, Uniformity control);
   void write(VarId var, Uniformity uniformity);
 

@@ -21,6 +21,11 @@ using namespace kir;  // NOLINT(google-build-using-namespace): this file is abou
 /// Far above what any access moves; keeps products of widths far from overflow.
 constexpr int64_t kMostElements = 1024;
 
+/// Unit of a bulk copy (PTX ISA, "cp.async.bulk"), and what one phase of an mbarrier can count
+/// (PTX ISA, "mbarrier", tx-count).
+constexpr int64_t kBulkUnit = 16;
+constexpr int64_t kMostBulkBytes = (1 << 20) - 1;
+
 bool is_power_of_two(int64_t x) { return x > 0 && std::has_single_bit(static_cast<uint64_t>(x)); }
 
 bool is_width(int64_t x) { return is_power_of_two(x) && x <= kMostElements; }
@@ -53,12 +58,14 @@ class StatementVerifier {
   void check(const Block& block, Uniformity control) {
     std::vector<VarId> declared_here;
     std::swap(declared_here, declared_);
+    ++depth_;
     for (const StmtId id : block) {
       current_ = id;
       const StmtKind& stmt = kernel_.stmts[id].kind;
       for_each_expr(stmt, [this](ExprId expr) { check_uses(expr); });
       std::visit([&](const auto& s) { check(s, control); }, stmt);
     }
+    --depth_;
     for (const VarId id : declared_) in_scope_[id] = false;
     std::swap(declared_here, declared_);
   }
@@ -229,14 +236,10 @@ class StatementVerifier {
   }
 
   void check(const AsyncCopy& s, Uniformity) {
-    const Buffer& shared = kernel_.buffers[s.shared];
-    const Buffer& global = kernel_.buffers[s.global];
     check_access(s.shared, s.shared_index, s.width);
     check_access(s.global, s.global_index, s.width);
-    if (shared.space != Space::kShared) report("{} ({}) is not shared", s.shared, shared.name);
-    if (global.space != Space::kGlobal) report("{} ({}) is not global", s.global, global.name);
-    if (shared.type != global.type) report("copies {} to {}", global.type, shared.type);
-    if (global.access == Access::kWrite) report("{} ({}) is read", s.global, global.name);
+    check_copy(s.shared, s.global);
+    const Buffer& shared = kernel_.buffers[s.shared];
     if (!is_width(s.width)) return;
     const int64_t bytes = s.width * bytes_of(shared.type);
     if (bytes != 4 && bytes != 8 && bytes != 16) {
@@ -244,10 +247,113 @@ class StatementVerifier {
     }
   }
 
+  /// The ends of a copy from global to shared memory.
+  void check_copy(BufferId to, BufferId from) {
+    const Buffer& shared = kernel_.buffers[to];
+    const Buffer& global = kernel_.buffers[from];
+    if (shared.space != Space::kShared) report("{} ({}) is not shared", to, shared.name);
+    if (global.space != Space::kGlobal) report("{} ({}) is not global", from, global.name);
+    if (shared.type != global.type) report("copies {} to {}", global.type, shared.type);
+    if (global.access == Access::kWrite) report("{} ({}) is read", from, global.name);
+  }
+
   void check(const AsyncWait&, Uniformity) {}
+
+  // ---- Mbarriers
+
+  void check(const InitMbarriers&, Uniformity) {
+    if (depth_ != 1) report("mbarriers are initialised inside of control flow");
+    if (std::exchange(are_mbarriers_init_, true)) report("mbarriers are initialised again");
+  }
+
+  void check_mbarrier(MbarrierId id, ExprId index) {
+    const Mbarrier& mbarrier = kernel_.mbarriers[id];
+    if (!are_mbarriers_init_) report("{} ({}) is not initialised yet", id, mbarrier.name);
+    if (!is_index(type_of(index))) report("index into {} is {}", id, type_of(index));
+    check_constant(index, "index into the mbarriers", 0, mbarrier.count - 1);
+  }
+
+  /// Reports an i32 or a constant beyond its limits.
+  void check_constant(ExprId id, std::string_view what, int64_t low, int64_t high) {
+    const auto* constant = std::get_if<IntegerConstant>(&kernel_.exprs[id].kind);
+    if (constant == nullptr || (constant->value >= low && constant->value <= high)) return;
+    report("the {} is {}, not from {} to {}", what, constant->value, low, high);
+  }
+  void check_i32(ExprId id, std::string_view what, int64_t low, int64_t high) {
+    if (type_of(id) != DType::kI32) report("the {} is {}, not i32", what, type_of(id));
+    check_constant(id, what, low, high);
+  }
+  void check_uniform(ExprId id, std::string_view what, Uniformity needed) {
+    if (uniformity_.of(id) <= needed) return;
+    report("the {} may differ within the {}", what, text_of(needed));
+  }
+
+  void check_bulk_bytes(ExprId id, int64_t element_bytes) {
+    const auto* constant = std::get_if<IntegerConstant>(&kernel_.exprs[id].kind);
+    if (constant == nullptr) return;
+    const bool is_small = constant->value >= 1 && constant->value <= kMostBulkBytes / element_bytes;
+    if (is_small && constant->value * element_bytes % kBulkUnit == 0) return;
+    report("{} elements of {} bytes; bulk copies move multiples of {} bytes up to {}",
+           constant->value, element_bytes, kBulkUnit, kMostBulkBytes);
+  }
+
+  void check(const ExpectBytes& s, Uniformity) {
+    check_mbarrier(s.array, s.index);
+    if (type_of(s.bytes) != DType::kI32) report("the bytes are {}, not i32", type_of(s.bytes));
+    check_bulk_bytes(s.bytes, 1);
+  }
+
+  void check(const BulkCopy& s, Uniformity) {
+    check_mbarrier(s.array, s.index);
+    check_copy(s.shared, s.global);
+    for (const ExprId index : {s.shared_index, s.global_index, s.elements}) {
+      if (!is_index(type_of(index))) report("{} of a bulk copy is {}", index, type_of(index));
+    }
+    const Buffer& global = kernel_.buffers[s.global];
+    if (global.alignment < kBulkUnit) {
+      report("a bulk copy from {} ({}), which is aligned to {}, not {}", s.global, global.name,
+             global.alignment, kBulkUnit);
+    }
+    check_bulk_bytes(s.elements, bytes_of(global.type));
+  }
+
+  void check(const MbarrierArrive& s, Uniformity) { check_mbarrier(s.array, s.index); }
+
+  void check(const MbarrierWait& s, Uniformity) {
+    check_mbarrier(s.array, s.index);
+    check_i32(s.parity, "parity", 0, 1);
+  }
+
+  // ---- Barriers and exchange
 
   void check(const Barrier&, Uniformity control) {
     require(control, Uniformity::kBlock, "barrier");
+  }
+
+  void check(const GroupBarrier& s, Uniformity control) {
+    require(control, Uniformity::kWarp, "group barrier");
+    check_barrier_id(s.id);
+    if (s.threads < 32 || s.threads > kernel_.threads || s.threads % 32 != 0) {
+      report("a group barrier of {} threads in a block of {}", s.threads, kernel_.threads);
+    }
+  }
+
+  void check_barrier_id(ExprId id) {
+    constexpr int64_t kLastBarrier = 15;  // PTX ISA, "bar"; 0 is the block's.
+    check_i32(id, "barrier", 1, kLastBarrier);
+    check_uniform(id, "barrier", Uniformity::kWarp);
+  }
+
+  void check(const SetMaxRegisters& s, Uniformity control) {
+    constexpr int64_t kWarpgroup = 128;
+    require(control, Uniformity::kWarp, "register limit");
+    if (s.registers < 24 || s.registers > 240 || s.registers % 8 != 0) {
+      report("{} registers; a limit is a multiple of 8 from 24 to 240", s.registers);
+    }
+    if (kernel_.threads % kWarpgroup != 0) {
+      report("register limits are of {} threads each, the block has {}", kWarpgroup,
+             kernel_.threads);
+    }
   }
 
   void check(const ShuffleXor& s, Uniformity control) {
@@ -262,13 +368,28 @@ class StatementVerifier {
 
   void check(const AllReduce& s, Uniformity control) {
     if (stage_ == KernelStage::kLowered) report("reduction {} is not lowered", s.name);
-    if (!is_power_of_two(s.threads) || kernel_.threads % s.threads != 0) {
+    const bool has_barrier = s.barrier.valid();
+    // With a barrier of its own, the threads beyond the last whole group do something else.
+    const bool fits = has_barrier ? s.threads <= kernel_.threads
+                                  : s.threads > 0 && kernel_.threads % s.threads == 0;
+    if (!is_power_of_two(s.threads) || !fits) {
       report("groups of {} threads in a block of {}", s.threads, kernel_.threads);
     }
-    require(control, s.threads > 32 ? Uniformity::kBlock : Uniformity::kWarp, "reduction");
+    const Uniformity needed =
+        s.threads > 32 && !has_barrier ? Uniformity::kBlock : Uniformity::kWarp;
+    require(control, needed, "reduction");
     if (s.phase.valid()) {
-      if (type_of(s.phase) != DType::kI32) report("the phase is {}, not i32", type_of(s.phase));
-      if (uniformity_.of(s.phase) > Uniformity::kBlock) report("the phase differs between threads");
+      check_i32(s.phase, "phase", 0, 1);
+      check_uniform(s.phase, "phase", needed);
+    }
+    if (has_barrier) check_barrier_id(s.barrier);
+    if (s.group.valid()) {
+      if (!has_barrier) report("the group of a reduction that the whole block waits in");
+      check_i32(s.group, "group", 0, s.groups - 1);
+      check_uniform(s.group, "group", Uniformity::kWarp);
+    }
+    if (s.groups < 1 || s.groups * s.threads > kernel_.threads) {
+      report("{} groups of {} threads in a block of {}", s.groups, s.threads, kernel_.threads);
     }
     for (const ReducePart& part : s.parts) check(part);
   }
@@ -309,6 +430,8 @@ class StatementVerifier {
   TileIndexRanges ranges_;
   std::vector<KernelViolation>* violations_;
   StmtId current_;
+  int depth_ = 0;  ///< Of the block at hand; the body's is 1.
+  bool are_mbarriers_init_ = false;
   std::vector<VarId> declared_;  ///< In the block at hand.
   IdMap<VarId, uint8_t> in_scope_, ever_declared_, is_loop_index_;
   IdMap<ExprId, uint32_t> seen_by_;  ///< 1 + the last statement that checked the expression.

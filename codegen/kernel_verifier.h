@@ -45,8 +45,12 @@ struct KernelViolation {
 /// alignment
 ///             for it; types match; reads and writes are those that the buffer's access allows.
 /// Exchange    barriers, and reductions wider than a warp, stand where the whole block arrives;
-///             shuffles and other reductions where the whole warp does. A reduction's group is a
-///             power of two that divides the block; none is left when lowered.
+///             shuffles, group barriers, register limits and other reductions where the whole warp
+///             does. A reduction's group is a power of two that divides the block, or one with a
+///             barrier of its own that fits into it; none is left when lowered.
+/// Mbarriers   are initialised once, outside of control flow, before they are named. Constant
+///             indices, parities, barrier numbers and byte counts are in range; bulk copies go from
+///             global to shared memory of one type, in units of 16 bytes.
 std::vector<KernelViolation> verify_kernel(const kir::Kernel& kernel, KernelStage stage);
 
 }  // namespace sinter

@@ -26,6 +26,7 @@ class TableVerifier {
     check_launch();
     check_declarations();
     for (uint32_t i = 0; i < kernel_.buffers.size(); ++i) check(BufferId{i});
+    for (uint32_t i = 0; i < kernel_.mbarriers.size(); ++i) check(MbarrierId{i});
     if (stage_ == KernelStage::kLowered) check_placement();
     for (uint32_t i = 0; i < kernel_.exprs.size(); ++i) check(ExprId{i});
     check(kernel_.body);
@@ -88,27 +89,51 @@ class TableVerifier {
     }
   }
 
+  void check(MbarrierId id) {
+    constexpr int64_t kMostArrivals = (1 << 20) - 1;  // PTX ISA, "mbarrier.init".
+    const Mbarrier& mbarrier = kernel_.mbarriers[id];
+    if (mbarrier.count < 1 || mbarrier.count > kMostSharedElements) {
+      report(fmt::format("{}", id), "there are {} mbarriers {}", mbarrier.count, mbarrier.name);
+    }
+    if (mbarrier.arrivals < 1 || mbarrier.arrivals > kMostArrivals) {
+      report(fmt::format("{}", id), "{} expects {} arrivals, which are 1 to {}", mbarrier.name,
+             mbarrier.arrivals, kMostArrivals);
+    }
+  }
+
+  /// Something that has a place in shared memory.
+  struct Placed {
+    std::string id, name;
+    int64_t begin = 0, end = 0;
+  };
+
   void check_placement() {
-    std::vector<BufferId> placed;
+    std::vector<Placed> placed;
+    const auto place = [&](std::string id, std::string_view name, int64_t offset, int64_t bytes,
+                           int64_t unit) {
+      if (offset < 0 || offset > 16 * kMostSharedElements || offset % unit != 0) {
+        report(std::move(id), "shared {} is at offset {}", name, offset);
+      } else {
+        placed.push_back({std::move(id), std::string(name), offset, offset + bytes});
+      }
+    };
     for (uint32_t i = 0; i < kernel_.buffers.size(); ++i) {
       const Buffer& buffer = kernel_.buffers[BufferId{i}];
       if (buffer.space != Space::kShared) continue;
-      if (buffer.offset < 0 || buffer.offset > 16 * kMostSharedElements ||
-          buffer.offset % 16 != 0) {
-        report(fmt::format("{}", BufferId{i}), "shared {} is at offset {}", buffer.name,
-               buffer.offset);
-      } else {
-        placed.push_back(BufferId{i});
-      }
+      place(fmt::format("{}", BufferId{i}), buffer.name, buffer.offset,
+            buffer.count * bytes_of(buffer.type), kSharedUnit);
     }
-    std::ranges::stable_sort(placed, {}, [&](BufferId id) { return kernel_.buffers[id].offset; });
+    for (uint32_t i = 0; i < kernel_.mbarriers.size(); ++i) {
+      const Mbarrier& mbarrier = kernel_.mbarriers[MbarrierId{i}];
+      place(fmt::format("{}", MbarrierId{i}), mbarrier.name, mbarrier.offset,
+            mbarrier.count * kMbarrierBytes, kMbarrierBytes);
+    }
+    std::ranges::stable_sort(placed, {}, &Placed::begin);
     for (size_t i = 1; i < placed.size(); ++i) {
-      const Buffer& before = kernel_.buffers[placed[i - 1]];
-      const Buffer& buffer = kernel_.buffers[placed[i]];
-      const int64_t end = before.offset + before.count * bytes_of(before.type);
-      if (end > buffer.offset) {
-        report(fmt::format("{}", placed[i]), "shared {} at {} overlaps {}, which ends at {}",
-               buffer.name, buffer.offset, before.name, end);
+      const Placed& before = placed[i - 1];
+      if (before.end > placed[i].begin) {
+        report(placed[i].id, "shared {} at {} overlaps {}, which ends at {}", placed[i].name,
+               placed[i].begin, before.name, before.end);
       }
     }
   }
@@ -156,6 +181,7 @@ class TableVerifier {
   void check_names(const std::string& where, const StmtKind& stmt) {
     const auto check_var = [&](VarId id) { check_id(where, kernel_.vars, id); };
     const auto check_buffer = [&](BufferId id) { check_id(where, kernel_.buffers, id); };
+    const auto check_mbarrier = [&](MbarrierId id) { check_id(where, kernel_.mbarriers, id); };
     std::visit(overloaded{
                    [](const Comment&) {},
                    [&](const Declare& s) { check_var(s.var); },
@@ -176,7 +202,18 @@ class TableVerifier {
                      check_buffer(s.global);
                    },
                    [](const AsyncWait&) {},
+                   [](const InitMbarriers&) {},
+                   [&](const ExpectBytes& s) { check_mbarrier(s.array); },
+                   [&](const BulkCopy& s) {
+                     check_buffer(s.shared);
+                     check_buffer(s.global);
+                     check_mbarrier(s.array);
+                   },
+                   [&](const MbarrierArrive& s) { check_mbarrier(s.array); },
+                   [&](const MbarrierWait& s) { check_mbarrier(s.array); },
                    [](const Barrier&) {},
+                   [](const GroupBarrier&) {},
+                   [](const SetMaxRegisters&) {},
                    [&](const ShuffleXor& s) { check_var(s.target); },
                    [&](const AllReduce& s) {
                      for (const ReducePart& part : s.parts) {

@@ -62,10 +62,30 @@ class Renumbering {
                        s.global_index = ids_[s.global_index];
                      },
                      [](kir::AsyncWait&) {},
+                     [](kir::InitMbarriers&) {},
+                     [this](kir::ExpectBytes& s) {
+                       s.index = ids_[s.index];
+                       s.bytes = ids_[s.bytes];
+                     },
+                     [this](kir::BulkCopy& s) {
+                       s.shared_index = ids_[s.shared_index];
+                       s.global_index = ids_[s.global_index];
+                       s.elements = ids_[s.elements];
+                       s.index = ids_[s.index];
+                     },
+                     [this](kir::MbarrierArrive& s) { s.index = ids_[s.index]; },
+                     [this](kir::MbarrierWait& s) {
+                       s.index = ids_[s.index];
+                       s.parity = ids_[s.parity];
+                     },
                      [](kir::Barrier&) {},
+                     [this](kir::GroupBarrier& s) { s.id = ids_[s.id]; },
+                     [](kir::SetMaxRegisters&) {},
                      [this](kir::ShuffleXor& s) { s.source = ids_[s.source]; },
                      [this](kir::AllReduce& s) {
-                       if (s.phase.valid()) s.phase = ids_[s.phase];
+                       for (ExprId* expr : {&s.phase, &s.barrier, &s.group}) {
+                         if (expr->valid()) *expr = ids_[*expr];
+                       }
                      },
                  },
                  kind);

@@ -21,10 +21,16 @@ using kir::VarId;
 
 constexpr int64_t kWarp = 32;
 
-bool is_barrier(const kir::StmtKind& stmt) {
-  if (std::holds_alternative<kir::Barrier>(stmt)) return true;
+/// Leaves partial results in shared memory.
+bool is_wide(const kir::StmtKind& stmt) {
   const auto* reduce = std::get_if<AllReduce>(&stmt);
   return reduce != nullptr && reduce->threads > kWarp;
+}
+
+/// Holds up the whole block.
+bool is_barrier(const kir::StmtKind& stmt) {
+  if (std::holds_alternative<kir::Barrier>(stmt)) return true;
+  return is_wide(stmt) && !std::get<AllReduce>(stmt).barrier.valid();
 }
 
 /// Finds the wide reductions that may follow themselves with no barrier in between: those in a loop
@@ -44,8 +50,7 @@ class RepeatedReductions {
         visit(loop->body, &loop->body);
       } else if (std::holds_alternative<kir::If>(kind)) {
         kir::for_each_block(kind, [&](const kir::Block& inner) { visit(inner, loop_body); });
-      } else if (std::holds_alternative<AllReduce>(kind) && is_barrier(kind) &&
-                 loop_body != nullptr) {
+      } else if (is_wide(kind) && loop_body != nullptr) {
         repeated_[id] = std::ranges::none_of(*loop_body, [&](StmtId other) {
           return other != id && is_barrier(kernel_.stmts[other].kind);
         });
@@ -81,12 +86,22 @@ class ReductionLowering {
     exchange(std::min(reduce_.threads, kWarp));
     if (reduce_.threads <= kWarp) return;
 
-    const int64_t warps = b_.kernel().threads / kWarp;
     const int64_t group_warps = reduce_.threads / kWarp;
+    const bool has_own_scratch = reduce_.group.valid();
+    const int64_t warps =
+        has_own_scratch ? reduce_.groups * group_warps : b_.kernel().threads / kWarp;
     const bool has_halves = half.valid() || reduce_.phase.valid();
     ExprId base = b_.integer(0);
     if (half.valid()) base = b_.ref(half);
     if (reduce_.phase.valid()) base = b_.mul(reduce_.phase, b_.integer(warps));
+    // Where the partial results of the thread's group begin, and that of its own warp.
+    ExprId first = b_.mul(b_.div(thread_, b_.integer(reduce_.threads)), b_.integer(group_warps));
+    if (group_warps == warps) first = b_.integer(0);
+    ExprId own = b_.div(thread_, b_.integer(kWarp));
+    if (has_own_scratch) {
+      first = b_.mul(reduce_.group, b_.integer(group_warps));
+      own = b_.add(first, b_.rem(own, b_.integer(group_warps)));
+    }
     for (Component& component : components_) {
       component.scratch = b_.add_buffer({.name = name_of(component.var) + "_warps",
                                          .type = travel_type(component.var),
@@ -96,13 +111,14 @@ class ReductionLowering {
                                          .count = has_halves ? 2 * warps : warps});
     }
     b_.when(b_.equal(lane(), b_.integer(0)), [&] {
-      for (const Component& component : components_) store_warp_value(component, base);
+      for (const Component& component : components_) store_warp_value(component, b_.add(base, own));
     });
-    b_.append(kir::Barrier{});
-    const ExprId group = b_.div(thread_, b_.integer(reduce_.threads));
-    const ExprId first_warp =
-        group_warps == warps ? b_.integer(0) : b_.mul(group, b_.integer(group_warps));
-    const ExprId index = b_.add(base, b_.add(first_warp, b_.rem(thread_, b_.integer(group_warps))));
+    if (reduce_.barrier.valid()) {
+      b_.append(kir::GroupBarrier{.id = reduce_.barrier, .threads = reduce_.threads});
+    } else {
+      b_.append(kir::Barrier{});
+    }
+    const ExprId index = b_.add(base, b_.add(first, b_.rem(thread_, b_.integer(group_warps))));
     for (const Component& component : components_) load_warp_value(component, index);
     exchange(group_warps);
     if (half.valid()) b_.assign(half, b_.sub(b_.integer(warps), b_.ref(half)));
@@ -167,13 +183,13 @@ class ReductionLowering {
     kir::emit_combine(b_, part.combiner, part.vars, others);
   }
 
-  void store_warp_value(const Component& component, ExprId base) {
+  void store_warp_value(const Component& component, ExprId index) {
     VarId source = component.var;
     if (is_flag(source)) {
       source = b_.declare(name_of(source) + "_flag", b_.cast(b_.ref(source), DType::kI32));
     }
     b_.append(kir::Store{.buffer = component.scratch,
-                         .index = b_.add(base, b_.div(thread_, b_.integer(kWarp))),
+                         .index = index,
                          .width = 1,
                          .tile = source,
                          .group = b_.integer(0),

@@ -12,6 +12,11 @@ kir::Kernel place_shared_buffers(kir::Kernel kernel) {
     buffer.offset = (end + alignment - 1) / alignment * alignment;
     end = buffer.offset + buffer.count * bytes_of(buffer.type);
   }
+  end = (end + kir::kMbarrierBytes - 1) / kir::kMbarrierBytes * kir::kMbarrierBytes;
+  for (kir::Mbarrier& mbarrier : kernel.mbarriers) {
+    mbarrier.offset = end;
+    end += mbarrier.count * kir::kMbarrierBytes;
+  }
   return kernel;
 }
 

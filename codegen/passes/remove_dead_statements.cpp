@@ -43,7 +43,14 @@ class Liveness {
                           [](const kir::Store&) { return true; },
                           [](const kir::AsyncCopy&) { return true; },
                           [](const kir::AsyncWait&) { return true; },
+                          [](const kir::InitMbarriers&) { return true; },
+                          [](const kir::ExpectBytes&) { return true; },
+                          [](const kir::BulkCopy&) { return true; },
+                          [](const kir::MbarrierArrive&) { return true; },
+                          [](const kir::MbarrierWait&) { return true; },
                           [](const kir::Barrier&) { return true; },
+                          [](const kir::GroupBarrier&) { return true; },
+                          [](const kir::SetMaxRegisters&) { return true; },
                           [&](const kir::ShuffleXor& s) { return is_read(s.target); },
                           [&](const kir::AllReduce& s) {
                             return std::ranges::any_of(

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <concepts>
 #include <limits>
 
 #include "fusion_ir/error.h"
 #include "runtime/interpreter/expression_compiler.h"
+#include "runtime/interpreter/report.h"
 
 namespace sinter::interpreter {
 namespace {
@@ -231,6 +233,17 @@ class Compiler {
   }
 
   void statement(kir::StmtId, const kir::AsyncWait&) { out_.emit({.opcode = Opcode::kAsyncWait}); }
+
+  template <class Statement>
+    requires std::same_as<Statement, kir::InitMbarriers> ||
+             std::same_as<Statement, kir::ExpectBytes> || std::same_as<Statement, kir::BulkCopy> ||
+             std::same_as<Statement, kir::MbarrierArrive> ||
+             std::same_as<Statement, kir::MbarrierWait> ||
+             std::same_as<Statement, kir::GroupBarrier> ||
+             std::same_as<Statement, kir::SetMaxRegisters>
+  void statement(kir::StmtId id, const Statement&) {
+    out_.malformed(fmt::format("{} is not interpreted", describe(kernel_, id)));
+  }
 
   void statement(kir::StmtId, const kir::Barrier&) { out_.emit({.opcode = Opcode::kBarrier}); }
 

@@ -48,6 +48,9 @@ std::string describe(const kir::Kernel& kernel, kir::StmtId stmt) {
   const auto buffer = [&](kir::BufferId id) -> const std::string& {
     return kernel.buffers[id].name;
   };
+  const auto mbarrier = [&](kir::MbarrierId id) -> const std::string& {
+    return kernel.mbarriers[id].name;
+  };
   const std::string what = std::visit(
       overloaded{
           [&](const kir::Comment&) -> std::string { return "comment"; },
@@ -73,7 +76,29 @@ std::string describe(const kir::Kernel& kernel, kir::StmtId stmt) {
                                s.shared_index, buffer(s.global), s.global_index, s.width);
           },
           [&](const kir::AsyncWait&) -> std::string { return "wait for asynchronous copies"; },
+          [&](const kir::InitMbarriers&) -> std::string { return "initialise mbarriers"; },
+          [&](const kir::ExpectBytes& s) {
+            return fmt::format("expect {} bytes at {}[{}]", s.bytes, mbarrier(s.array), s.index);
+          },
+          [&](const kir::BulkCopy& s) {
+            return fmt::format("bulk copy {}[{}] from {}[{}], {} elements, at {}[{}]",
+                               buffer(s.shared), s.shared_index, buffer(s.global), s.global_index,
+                               s.elements, mbarrier(s.array), s.index);
+          },
+          [&](const kir::MbarrierArrive& s) {
+            return fmt::format("arrive at {}[{}]", mbarrier(s.array), s.index);
+          },
+          [&](const kir::MbarrierWait& s) {
+            return fmt::format("wait for {}[{}], parity {}", mbarrier(s.array), s.index, s.parity);
+          },
           [&](const kir::Barrier&) -> std::string { return "barrier"; },
+          [&](const kir::GroupBarrier& s) {
+            return fmt::format("barrier {} of {} threads", s.id, s.threads);
+          },
+          [&](const kir::SetMaxRegisters& s) {
+            return fmt::format("{} registers to {}", s.increase ? "increase" : "decrease",
+                               s.registers);
+          },
           [&](const kir::ShuffleXor& s) {
             return fmt::format("{} = shuffle {} xor {}", var(s.target), s.source, s.mask);
           },

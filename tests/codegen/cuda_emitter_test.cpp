@@ -9,6 +9,8 @@
 #include "codegen/device_headers.h"
 #include "codegen/kernel_builder.h"
 #include "codegen/kernel_parser.h"
+#include "codegen/kernel_passes.h"
+#include "tests/codegen/specialised_kernel.h"
 
 namespace sinter {
 namespace {
@@ -186,6 +188,34 @@ kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {{
   EXPECT_THAT(text(24 * 1024), HasSubstr("unsigned char shared_memory[49152];"));
   EXPECT_THAT(text(24 * 1024 + 8), HasSubstr("extern __shared__ __align__(16) unsigned char "
                                              "shared_memory[];  // 49168 bytes"));
+}
+
+TEST(CudaEmitterTest, WritesMbarriersAndBulkCopies) {
+  const std::string text =
+      emit_cuda(run_kernel_passes(kernel_of(kSpecialisedKernel), {.verify = true}));
+  EXPECT_THAT(text, HasSubstr("#include \"mbarrier.cuh\"\n#include \"vector.cuh\"\n"));
+  EXPECT_THAT(text, HasSubstr(R"(
+  Mbarrier* const full = reinterpret_cast<Mbarrier*>(shared_memory + 6176);  // 3
+  Mbarrier* const empty = reinterpret_cast<Mbarrier*>(shared_memory + 6200);  // 3
+  if (threadIdx.x == 0) {
+    mbarrier_init(full + 0, 1);
+    mbarrier_init(full + 1, 1);
+    mbarrier_init(full + 2, 1);
+    mbarrier_init(empty + 0, 1);
+    mbarrier_init(empty + 1, 1);
+    mbarrier_init(empty + 2, 1);
+    mbarrier_fence_init();
+  }
+  __syncthreads();
+)"));
+  EXPECT_THAT(text, HasSubstr("decrease_max_registers<24>();"));
+  EXPECT_THAT(text, HasSubstr("increase_max_registers<200>();"));
+  EXPECT_THAT(text, HasSubstr("mbarrier_wait(empty + slot, (filled / 3 + 1) % 2);"));
+  EXPECT_THAT(text, HasSubstr("mbarrier_expect_bytes(full + slot, 2048);"));
+  EXPECT_THAT(text, HasSubstr("bulk_copy_evict_last(stage + slot * 512, x + row * 512LL, 512, full "
+                              "+ slot);"));
+  EXPECT_THAT(text, HasSubstr("group_barrier(1, 128);"));
+  EXPECT_THAT(text, HasSubstr("mbarrier_arrive(empty + slot_2);"));
 }
 
 TEST(CudaEmitterTest, EmbedsEveryHeaderThatAKernelCanInclude) {

@@ -30,6 +30,8 @@ constexpr std::string_view kEverything =
   buffer %b1 y : f32 global readwrite align 8
   buffer %b2 s : bf16 shared readwrite align 16 count 512 offset 0
   buffer %b3 t : f32 shared readwrite align 128 count 2
+  mbarrier %m0 full count 3 arrivals 1 offset 1040
+  mbarrier %m1 "not full" count 3 arrivals 64
   register %r3 unused : i8[2][4]
   // a comment; with \x0a and \\ and \"quotes\"
   //
@@ -59,7 +61,20 @@ constexpr std::string_view kEverything =
     async_copy %b2[0] = %b0[0:i64] width 8
   }
   async_wait
+  init_mbarriers
   barrier
+  if eq(thread_index, 0) {
+    mbarrier_wait %m1[2] parity 1
+    expect_bytes %m0[2] 1024
+    bulk_copy %b2[0] = %b0[%r1] elements 512:i64 mbarrier %m0[2]
+    bulk_copy %b2[0] = %b0[0] elements 8 mbarrier %m0[thread_index] evict_last
+    mbarrier_arrive %m1[0]
+  }
+  set_max_registers decrease 24
+  set_max_registers increase 240
+  group_barrier add(1, div(thread_index, 32)) threads 32
+  all_reduce x threads 32 barrier 3 max(%r2)
+  all_reduce y threads 32 phase 1 barrier 3 group div(thread_index, 32) of 2 max(%r2)
 }
 )";
 
@@ -173,7 +188,7 @@ TEST(KernelParserTest, TakesAnyBytes) {
     return std::uniform_int_distribution<size_t>(0, n - 1)(random);
   };
   int survived = 0;
-  for (int round = 0; round < 4000; ++round) {
+  for (int round = 0; round < 8000; ++round) {
     std::string text(kEverything);
     const size_t edits = 1 + below(4);
     for (size_t i = 0; i < edits; ++i) {
