@@ -51,7 +51,9 @@ BlockExecutor::BlockExecutor(const kir::Kernel& kernel, const Program& program,
       limits_(limits),
       global_(memory),
       log_(log),
-      shared_(kernel, limits.check_races, log),
+      order_(kernel.threads, Mbarriers::count_of(kernel)),
+      mbarriers_(kernel, &order_, log),
+      shared_(kernel, limits.check_races, &order_, log),
       warps_(static_cast<size_t>(kernel.threads / kLanes)) {
   for (size_t i = 0; i < warps_.size(); ++i) {
     warps_[i].first_thread = static_cast<int64_t>(i) * kLanes;
@@ -82,7 +84,10 @@ void BlockExecutor::prepare_registers(Warp* warp, const std::vector<int64_t>& pa
 }
 
 void BlockExecutor::start_block() {
+  order_.start_block();
+  mbarriers_.start_block();
   shared_.start_block();
+  bulk_copies_.clear();
   for (Warp& warp : warps_) {
     std::memset(warp.registers.data(), 0xff, static_cast<size_t>(program_.variable_bytes));
     warp.written.assign(program_.tracked.size(), 0);
@@ -91,6 +96,8 @@ void BlockExecutor::start_block() {
     warp.position = 0;
     warp.mask = kAllLanes;
     warp.state = State::kReady;
+    warp.passed = 0;
+    warp.limits = 0;
     warp.steps = 0;
     if (program_.block_index != Program::kUnused) {
       broadcast(warp.at(program_.block_index), static_cast<int32_t>(block_));
@@ -106,10 +113,11 @@ bool BlockExecutor::run_block(int64_t block) {
   std::vector<Warp*> ready;
   for (bool can_go_on = true; can_go_on;) {
     ready.clear();
+    has_woken_ = false;
     for (Warp& warp : warps_) {
       if (warp.state == State::kReady) ready.push_back(&warp);
     }
-    while (!ready.empty() && is_within_limit) {
+    while (!ready.empty() && !has_woken_ && is_within_limit) {
       const size_t chosen = random.below(ready.size());
       Warp* warp = ready[chosen];
       const auto turn = static_cast<int64_t>(1 + random.below(kLongestTurn));
@@ -121,8 +129,11 @@ bool BlockExecutor::run_block(int64_t block) {
         report_step_limit(*warp);
         is_within_limit = false;
       }
+      if (!bulk_copies_.empty() && random.below(2) == 0) land(random.below(bulk_copies_.size()));
     }
-    can_go_on = is_within_limit && pass_barrier();
+    if (!is_within_limit) break;
+    if (!has_woken_ && !bulk_copies_.empty()) land(random.below(bulk_copies_.size()));
+    can_go_on = has_woken_ || !bulk_copies_.empty() || pass_barrier();
   }
   end_block();
   return is_within_limit;
@@ -190,6 +201,29 @@ void BlockExecutor::advance(Warp* warp, int64_t turn) {
       case Opcode::kAsyncWait:
         finish_copies(warp);
         break;
+      case Opcode::kInitMbarriers:
+        mbarriers_.initialise(site_of(*warp, instruction, warp->mask));
+        break;
+      case Opcode::kArrive:
+        arrive(warp, instruction);
+        break;
+      case Opcode::kBulkCopy:
+        start_bulk_copy(warp, instruction);
+        break;
+      case Opcode::kMbarrierWait:
+        if (!wait_for_mbarrier(warp, instruction)) {
+          // It is executed again, and counted then.
+          --position;
+          ++left;
+          warp->state = State::kAtMbarrier;
+        }
+        break;
+      case Opcode::kGroupBarrier:
+        wait_at_group_barrier(warp, instruction);
+        break;
+      case Opcode::kLimitRegisters:
+        warp->limits = warp->limits * 31 + instruction.stmt.index + 1;
+        break;
       case Opcode::kBarrier:
         ++work_.barriers;
         if (warp->mask != kAllLanes) {
@@ -233,12 +267,15 @@ void BlockExecutor::shuffle(Warp* warp, const Instruction& instruction) {
   copy_active(warp->at(instruction.result), exchanged, warp->mask, size);
 }
 
+WarpSite BlockExecutor::site_of(const Warp& warp, const Instruction& instruction,
+                                uint32_t mask) const {
+  return {
+      .stmt = instruction.stmt, .block = block_, .first_thread = warp.first_thread, .mask = mask};
+}
+
 Access BlockExecutor::access_of(Warp* warp, const Instruction& instruction, kir::BufferId buffer,
                                 int32_t index) const {
-  return {.site = {.stmt = instruction.stmt,
-                   .block = block_,
-                   .first_thread = warp->first_thread,
-                   .mask = warp->mask},
+  return {.site = site_of(*warp, instruction, warp->mask),
           .buffer = buffer,
           .declaration = &kernel_.buffers[buffer],
           .index = warp->at(index),
@@ -304,6 +341,74 @@ void BlockExecutor::finish_copies(Warp* warp) {
   });
 }
 
+void BlockExecutor::arrive(Warp* warp, const Instruction& instruction) {
+  const WarpSite site = site_of(*warp, instruction, warp->mask);
+  for (uint32_t lanes = warp->mask; lanes != 0; lanes &= lanes - 1) {
+    const int lane = std::countr_zero(lanes);
+    const int64_t thread = warp->first_thread + lane;
+    const int64_t number = mbarriers_.find(site, thread, instruction.mbarrier,
+                                           value_of<int64_t>(warp->at(instruction.a), lane));
+    if (number < 0) continue;
+    const int64_t bytes =
+        instruction.width == 0 ? 0 : value_of<int32_t>(warp->at(instruction.b), lane);
+    if (mbarriers_.arrive(site, thread, number, bytes)) wake_waiting();
+  }
+}
+
+void BlockExecutor::start_bulk_copy(Warp* warp, const Instruction& instruction) {
+  constexpr int64_t kUnit = 16;  // PTX ISA, "cp.async.bulk".
+  for (uint32_t lanes = warp->mask; lanes != 0; lanes &= lanes - 1) {
+    const int lane = std::countr_zero(lanes);
+    const int64_t thread = warp->first_thread + lane;
+    const WarpSite site = site_of(*warp, instruction, 1U << lane);
+    const int64_t number = mbarriers_.find(site, thread, instruction.mbarrier,
+                                           value_of<int64_t>(warp->at(instruction.result), lane));
+    if (number < 0) continue;
+    const int64_t elements = value_of<int64_t>(warp->at(instruction.c), lane);
+    const auto most = static_cast<int64_t>(UINT32_MAX) / instruction.element_bytes;
+    const int64_t bytes = std::clamp<int64_t>(elements, 0, most) * instruction.element_bytes;
+    if (elements < 1 || elements > most || bytes % kUnit != 0) {
+      log_->add({.kind = FindingKind::kMisaligned,
+                 .stmt = instruction.stmt,
+                 .buffer = instruction.buffer,
+                 .block = block_,
+                 .thread = thread},
+                [&] {
+                  return fmt::format(
+                      "thread {} of block {} copies {} elements of {} bytes in bulk, "
+                      "which goes by multiples of {} bytes",
+                      thread, block_, elements, instruction.element_bytes, kUnit);
+                });
+      continue;
+    }
+    Access source = access_of(warp, instruction, instruction.source_buffer, instruction.b);
+    Access target = access_of(warp, instruction, instruction.buffer, instruction.a);
+    source.site = target.site = site;
+    source.bytes = target.bytes = bytes;
+    LaneAddresses from{};
+    if (global_->copy_from(source, &from) == 0) continue;
+    const uint32_t phase = mbarriers_.start_copy(site, number);
+    const int64_t to = shared_.start_bulk_copy(target, order_.actor_of_mbarrier(number),
+                                               order_.time_of_phase(phase));
+    if (to < 0) continue;
+    bulk_copies_.push_back(
+        {.mbarrier = number,
+         .phase = phase,
+         .bytes = bytes,
+         .to = to,
+         .from = global_->origin(instruction.source_buffer) + from[static_cast<size_t>(lane)]});
+  }
+}
+
+void BlockExecutor::land(size_t copy) {
+  const BulkCopy landed = bulk_copies_[copy];
+  bulk_copies_[copy] = bulk_copies_.back();
+  bulk_copies_.pop_back();
+  std::memcpy(shared_.data() + landed.to, landed.from, static_cast<size_t>(landed.bytes));
+  if (mbarriers_.land({.block = block_}, landed.mbarrier, landed.phase, landed.bytes))
+    wake_waiting();
+}
+
 void BlockExecutor::check_written(Warp* warp, const Instruction& instruction) {
   const auto number = static_cast<size_t>(instruction.a);
   const uint32_t missing = warp->mask & ~warp->written[number];
@@ -322,40 +427,12 @@ void BlockExecutor::check_written(Warp* warp, const Instruction& instruction) {
             });
 }
 
-bool BlockExecutor::pass_barrier() {
-  const auto waits = [](const Warp& warp) { return warp.state == State::kAtBarrier; };
-  const auto first = std::ranges::find_if(warps_, waits);
-  if (first == warps_.end()) return false;
-  if (!std::ranges::all_of(warps_, waits)) {
-    const kir::StmtId stmt = program_.code[first->position - 1].stmt;
-    log_->add({.kind = FindingKind::kDeadlock,
-               .stmt = stmt,
-               .block = block_,
-               .count = std::ranges::count_if(warps_, waits)},
-              [&] {
-                return fmt::format("block {} waits at a barrier that some warps never reach: {}",
-                                   block_, states_of_warps());
-              });
-    return false;
-  }
-  const auto elsewhere = std::ranges::find_if(
-      warps_, [&](const Warp& warp) { return warp.position != first->position; });
-  if (elsewhere != warps_.end()) {
-    log_->add({.kind = FindingKind::kDivergentBarrier,
-               .stmt = program_.code[elsewhere->position - 1].stmt,
-               .block = block_,
-               .thread = elsewhere->first_thread},
-              [&] {
-                return fmt::format("the warps of block {} wait at different barriers: {}", block_,
-                                   states_of_warps());
-              });
-  }
-  shared_.pass_barrier();
-  for (Warp& warp : warps_) warp.state = State::kReady;
-  return true;
-}
-
 void BlockExecutor::end_block() {
+  const auto has_ended = [](const Warp& warp) { return warp.state == State::kFinished; };
+  if (std::ranges::all_of(warps_, has_ended)) {
+    mbarriers_.end_block(block_);
+    check_limits();
+  }
   for (Warp& warp : warps_) {
     work_.instructions += warp.steps;
     work_.max_warp_instructions = std::max(work_.max_warp_instructions, warp.steps);
@@ -371,56 +448,6 @@ void BlockExecutor::end_block() {
       });
     }
   }
-}
-
-kir::StmtId BlockExecutor::next_stmt(const Warp& warp) const {
-  return program_.code[warp.position].stmt;
-}
-
-void BlockExecutor::report_divergence(FindingKind kind, const Warp& warp,
-                                      const Instruction& instruction) {
-  log_->add({.kind = kind,
-             .stmt = instruction.stmt,
-             .block = block_,
-             .thread = warp.first_thread + std::countr_zero(~warp.mask)},
-            [&] {
-              return fmt::format("only lanes {:#010x} of warp {} of block {} take part", warp.mask,
-                                 warp.first_thread / kLanes, block_);
-            });
-}
-
-void BlockExecutor::report_step_limit(const Warp& warp) {
-  log_->add({.kind = FindingKind::kStepLimit,
-             .stmt = next_stmt(warp),
-             .block = block_,
-             .thread = warp.first_thread},
-            [&] {
-              return fmt::format("warp {} of block {} has executed {} instructions: {}",
-                                 warp.first_thread / kLanes, block_, warp.steps, states_of_warps());
-            });
-}
-
-std::string BlockExecutor::states_of_warps() const {
-  std::string text;
-  for (const Warp& warp : warps_) {
-    if (!text.empty()) text += "; ";
-    const auto out = std::back_inserter(text);
-    const int64_t number = warp.first_thread / kLanes;
-    switch (warp.state) {
-      case State::kReady:
-        fmt::format_to(out, "warp {} runs, lanes {:#010x}, at {}", number, warp.mask,
-                       describe(kernel_, next_stmt(warp)));
-        break;
-      case State::kAtBarrier:
-        fmt::format_to(out, "warp {} waits, lanes {:#010x}, at {}", number, warp.mask,
-                       describe(kernel_, program_.code[warp.position - 1].stmt));
-        break;
-      case State::kFinished:
-        fmt::format_to(out, "warp {} has finished", number);
-        break;
-    }
-  }
-  return text;
 }
 
 WorkCounts BlockExecutor::work() const {

@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <concepts>
 #include <limits>
 
 #include "fusion_ir/error.h"
 #include "runtime/interpreter/expression_compiler.h"
-#include "runtime/interpreter/report.h"
 
 namespace sinter::interpreter {
 namespace {
@@ -216,8 +214,8 @@ class Compiler {
     const kir::Buffer& shared = accessed(stmt.shared, stmt.width, kir::Access::kWrite);
     const kir::Buffer& global = accessed(stmt.global, stmt.width, kir::Access::kRead);
     const int64_t bytes = stmt.width * bytes_of(global.type);
-    if (shared.space != kir::Space::kShared || global.space != kir::Space::kGlobal ||
-        shared.type != global.type || (bytes != 4 && bytes != 8 && bytes != 16)) {
+    check_copy(shared, global);
+    if (bytes != 4 && bytes != 8 && bytes != 16) {
       out_.malformed(fmt::format("no asynchronous copy of {} bytes from {} to {}", bytes,
                                  global.name, shared.name));
     }
@@ -234,18 +232,89 @@ class Compiler {
 
   void statement(kir::StmtId, const kir::AsyncWait&) { out_.emit({.opcode = Opcode::kAsyncWait}); }
 
-  template <class Statement>
-    requires std::same_as<Statement, kir::InitMbarriers> ||
-             std::same_as<Statement, kir::ExpectBytes> || std::same_as<Statement, kir::BulkCopy> ||
-             std::same_as<Statement, kir::MbarrierArrive> ||
-             std::same_as<Statement, kir::MbarrierWait> ||
-             std::same_as<Statement, kir::GroupBarrier> ||
-             std::same_as<Statement, kir::SetMaxRegisters>
-  void statement(kir::StmtId id, const Statement&) {
-    out_.malformed(fmt::format("{} is not interpreted", describe(kernel_, id)));
+  // ---- Mbarriers
+
+  void statement(kir::StmtId, const kir::InitMbarriers&) {
+    out_.emit({.opcode = Opcode::kInitMbarriers});
   }
 
+  void statement(kir::StmtId, const kir::ExpectBytes& stmt) {
+    const int32_t index = out_.index_register(stmt.index);
+    const int32_t bytes = i32_register(stmt.bytes, "the bytes");
+    out_.emit({.opcode = Opcode::kArrive, .a = index, .b = bytes, .mbarrier = checked(stmt.array)});
+  }
+
+  void statement(kir::StmtId, const kir::MbarrierArrive& stmt) {
+    const int32_t index = out_.index_register(stmt.index);
+    out_.emit({.opcode = Opcode::kArrive, .a = index, .width = 0, .mbarrier = checked(stmt.array)});
+  }
+
+  void statement(kir::StmtId, const kir::MbarrierWait& stmt) {
+    const int32_t index = out_.index_register(stmt.index);
+    const int32_t parity = i32_register(stmt.parity, "the parity");
+    out_.emit({.opcode = Opcode::kMbarrierWait,
+               .a = index,
+               .b = parity,
+               .mbarrier = checked(stmt.array)});
+  }
+
+  void statement(kir::StmtId, const kir::BulkCopy& stmt) {
+    const kir::Buffer& shared = accessed(stmt.shared, 1, kir::Access::kWrite);
+    const kir::Buffer& global = accessed(stmt.global, 1, kir::Access::kRead);
+    check_copy(shared, global);
+    const int32_t to = out_.index_register(stmt.shared_index);
+    const int32_t from = out_.index_register(stmt.global_index);
+    const int32_t elements = out_.index_register(stmt.elements);
+    const int32_t index = out_.index_register(stmt.index);
+    out_.emit({.opcode = Opcode::kBulkCopy,
+               .element_bytes = static_cast<uint8_t>(bytes_of(global.type)),
+               .result = index,
+               .a = to,
+               .b = from,
+               .c = elements,
+               .buffer = stmt.shared,
+               .source_buffer = stmt.global,
+               .mbarrier = checked(stmt.array)});
+  }
+
+  void check_copy(const kir::Buffer& shared, const kir::Buffer& global) {
+    if (shared.space == kir::Space::kShared && global.space == kir::Space::kGlobal &&
+        shared.type == global.type) {
+      return;
+    }
+    out_.malformed(fmt::format("no asynchronous copy from {} to {}", global.name, shared.name));
+  }
+
+  kir::MbarrierId checked(kir::MbarrierId id) {
+    if (!kernel_.mbarriers.contains(id)) out_.malformed(fmt::format("there is no {}", id));
+    return id;
+  }
+
+  int32_t i32_register(kir::ExprId id, std::string_view what) {
+    const Operand operand = out_.compile(id);
+    if (operand.type != DType::kI32) {
+      out_.malformed(fmt::format("{} are {}, not i32", what, operand.type));
+    }
+    return out_.register_of(operand);
+  }
+
+  // ---- Barriers and exchange
+
   void statement(kir::StmtId, const kir::Barrier&) { out_.emit({.opcode = Opcode::kBarrier}); }
+
+  void statement(kir::StmtId, const kir::GroupBarrier& stmt) {
+    if (stmt.threads < kLanes || stmt.threads > kernel_.threads || stmt.threads % kLanes != 0) {
+      out_.malformed(fmt::format("a group barrier of {} threads", stmt.threads));
+    }
+    const int32_t number = i32_register(stmt.id, "the numbers of barriers");
+    out_.emit({.opcode = Opcode::kGroupBarrier,
+               .a = number,
+               .width = static_cast<int32_t>(stmt.threads)});
+  }
+
+  void statement(kir::StmtId, const kir::SetMaxRegisters&) {
+    out_.emit({.opcode = Opcode::kLimitRegisters});
+  }
 
   void statement(kir::StmtId, const kir::ShuffleXor& stmt) {
     const Operand source = out_.compile(stmt.source);

@@ -36,7 +36,14 @@ enum class Opcode : uint8_t {
   kStore,      ///< buffer[a ...] = `width` registers from b on.
   kAsyncCopy,  ///< Shared `buffer`[a ...] from global `source_buffer`[b ...].
   kAsyncWait,
+  kInitMbarriers,
+  kArrive,        ///< At mbarrier[a]; expects as many bytes as the i32 b says, if `width` is not 0.
+  kBulkCopy,      ///< Shared `buffer`[a] from global `source_buffer`[b], c elements, all i64;
+                  ///< `result` holds the index of the mbarrier.
+  kMbarrierWait,  ///< For the parity b, i32, of mbarrier[a].
   kBarrier,
+  kGroupBarrier,  ///< With the number a, i32, of `width` threads.
+  kLimitRegisters,
   kShuffle,  ///< result = a of the lane whose number differs in the bits `width`.
   kEnd,
 };
@@ -50,6 +57,7 @@ struct Instruction {
   int32_t width = 1;
   uint32_t target = 0;
   kir::BufferId buffer{}, source_buffer{};
+  kir::MbarrierId mbarrier{};
   kir::StmtId stmt{};  ///< Where it comes from.
   LaneFunction function = nullptr;
 };

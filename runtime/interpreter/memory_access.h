@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "codegen/kernel_ir.h"
 #include "runtime/interpreter/bytecode.h"
@@ -14,6 +15,14 @@ namespace sinter::interpreter {
 using LaneAddresses = std::array<int64_t, kLanes>;
 
 inline constexpr uint32_t kAllLanes = 0xffff'ffffU;
+
+/// What one lane holds in a register.
+template <class T>
+[[nodiscard]] T value_of(const std::byte* reg, int lane) {
+  T value;
+  std::memcpy(&value, reg + static_cast<size_t>(lane) * sizeof value, sizeof value);
+  return value;
+}
 
 /// Which lanes of which warp execute a memory instruction.
 struct WarpSite {

@@ -32,6 +32,14 @@ std::string_view text_of(FindingKind kind) {
       return "asynchronous copy never awaited";
     case FindingKind::kDivergentBarrier:
       return "divergent barrier";
+    case FindingKind::kMbarrierUninitialised:
+      return "use of an mbarrier that is not initialised";
+    case FindingKind::kMbarrierArrivals:
+      return "more arrivals at an mbarrier than its phase expects";
+    case FindingKind::kMbarrierBytes:
+      return "more bytes of bulk copies than a phase expects";
+    case FindingKind::kDivergentLimit:
+      return "register limits that differ within four warps";
     case FindingKind::kDivergentShuffle:
       return "divergent shuffle";
     case FindingKind::kDeadlock:

@@ -18,14 +18,18 @@ enum class FindingKind : uint8_t {
   kMisaligned,         ///< The device would fault; the interpreter does the access.
   kUnwrittenShared,    ///< A read of shared memory no thread of the block has written.
   kUnwrittenRegister,  ///< A read of a register element the thread has not written.
-  kSharedRace,         ///< Two threads, the same bytes, no barrier between, at least one writes.
-  kGlobalRace,         ///< The same for global memory, where nothing orders two threads.
-  kAsyncPending,       ///< An access to shared memory a copy is still on its way to.
-  kAsyncNeverAwaited,  ///< A thread ended with copies under way; they never arrive.
-  kDivergentBarrier,   ///< Part of a warp, or warps at different barriers.
-  kDivergentShuffle,   ///< A shuffle in which part of the warp does not take part.
-  kDeadlock,           ///< Warps wait at a barrier that others never reach; the block is given up.
-  kStepLimit,          ///< A warp ran past InterpreterOptions::max_steps; the run is given up.
+  kSharedRace,    ///< Two threads, the same bytes, nothing that orders them, at least one writes.
+  kGlobalRace,    ///< The same for global memory, where nothing orders two threads.
+  kAsyncPending,  ///< An access to shared memory a copy is still on its way to.
+  kAsyncNeverAwaited,      ///< A thread ended with copies under way; they never arrive.
+  kDivergentBarrier,       ///< Part of a warp, or warps at different barriers.
+  kMbarrierUninitialised,  ///< Used with no barrier after thread 0 has initialised it.
+  kMbarrierArrivals,       ///< More arrivals than a phase expects, or ones that may fall into two.
+  kMbarrierBytes,          ///< A phase was complete before the bulk copies that began in it.
+  kDivergentLimit,         ///< The warps of a group of four set different register limits.
+  kDivergentShuffle,       ///< A shuffle in which part of the warp does not take part.
+  kDeadlock,               ///< Warps wait for what never happens; the block is given up.
+  kStepLimit,              ///< A warp ran past InterpreterOptions::max_steps; the run is given up.
 };
 std::string_view text_of(FindingKind kind);
 

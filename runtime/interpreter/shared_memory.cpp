@@ -31,17 +31,16 @@ void for_each_lane(uint32_t mask, Visit visit) {
 
 }  // namespace
 
-SharedMemory::SharedMemory(const kir::Kernel& kernel, bool check_races, FindingLog* log)
-    : log_(log),
+SharedMemory::SharedMemory(const kir::Kernel& kernel, bool check_races, const HappensBefore* order,
+                           FindingLog* log)
+    : order_(order),
+      log_(log),
       bytes_(static_cast<size_t>(kir::shared_bytes(kernel)), kUnwritten),
       granule_bytes_(granule_of(kernel)) {
   if (check_races) cells_.resize(bytes_.size() / static_cast<size_t>(granule_bytes_) + 1);
 }
 
-void SharedMemory::start_block() {
-  std::ranges::fill(bytes_, kUnwritten);
-  first_epoch_ = ++epoch_;
-}
+void SharedMemory::start_block() { std::ranges::fill(bytes_, kUnwritten); }
 
 uint32_t SharedMemory::locate_in_block(const Access& access, LaneAddresses* addresses) {
   const kir::Buffer& buffer = *access.declaration;
@@ -78,7 +77,7 @@ uint32_t SharedMemory::copy_to(const Access& access, LaneAddresses* addresses) {
   for_each_lane(mask, [&](size_t lane) {
     const int64_t thread = access.site.first_thread + static_cast<int64_t>(lane);
     for_each_cell((*addresses)[lane], access.bytes, [&](Cell& cell) {
-      cell.copying = static_cast<uint16_t>(thread + 1);
+      cell.copying = static_cast<uint32_t>(thread + 1);
       return true;
     });
   });
@@ -89,10 +88,40 @@ void SharedMemory::finish_copy(int64_t address, int64_t bytes, int64_t thread) {
   if (cells_.empty()) return;
   for_each_cell(address, bytes, [&](Cell& cell) {
     cell.copying = 0;
-    cell.write_epoch = epoch_;
-    cell.writer = static_cast<uint16_t>(thread);
+    note_writer(&cell, thread, order_->now(thread));
     return true;
   });
+}
+
+int64_t SharedMemory::start_bulk_copy(const Access& access, int64_t actor, Time time) {
+  const kir::Buffer& buffer = *access.declaration;
+  const Extent extent{0, buffer.count * access.element_bytes, buffer.offset % 16};
+  LaneAddresses addresses{};
+  const uint32_t mask = locate(access, extent, &addresses, log_);
+  if (mask == 0) return -1;
+  const auto lane = static_cast<size_t>(std::countr_zero(mask));
+  const int64_t address = addresses[lane] + buffer.offset;
+  bytes_written_ += access.bytes;
+  if (cells_.empty()) return address;
+  const int64_t thread = access.site.first_thread + static_cast<int64_t>(lane);
+  bool is_reported = false;
+  for_each_cell(address, access.bytes, [&](Cell& cell) {
+    // A store and a bulk copy take different ways to memory, which no barrier orders (PTX ISA,
+    // "Async proxy"). Copies that threads wait for have become theirs.
+    if (cell.write_time >= order_->first_time() && order_->is_thread(cell.writer) &&
+        cell.copying == 0) {
+      report(FindingKind::kSharedRace, access, address, thread, "copies in bulk to", cell.writer,
+             "has stored to it, which barriers do not order before a bulk copy");
+      is_reported = true;
+    }
+    return !is_reported;
+  });
+  if (!is_reported) follow_write(access, address, thread);
+  for_each_cell(address, access.bytes, [&](Cell& cell) {
+    note_writer(&cell, actor, time);
+    return true;
+  });
+  return address;
 }
 
 template <class Visit>
@@ -105,6 +134,47 @@ void SharedMemory::for_each_cell(int64_t address, int64_t bytes, Visit visit) {
 
 // One finding for each access of a thread is enough: the walk over its cells reports the first.
 
+void SharedMemory::note_writer(Cell* cell, int64_t actor, Time time) {
+  cell->write_time = time;
+  cell->writer = static_cast<uint32_t>(actor);
+  cell->read_time = 0;
+}
+
+void SharedMemory::note_reader(Cell* cell, uint32_t thread) {
+  const Time now = order_->now(thread);
+  const bool has_reader = cell->read_time >= order_->first_time();
+  if (!has_reader ||
+      (cell->reader != kSeveral && order_->knows(thread, cell->reader, cell->read_time))) {
+    cell->reader = thread;
+    cell->read_time = now;
+    return;
+  }
+  if (cell->readers == 0) {
+    readers_.emplace_back();
+    cell->readers = static_cast<uint32_t>(readers_.size());
+  }
+  std::vector<Time>& times = readers_[cell->readers - 1];
+  if (cell->reader != kSeveral) {
+    times.assign(static_cast<size_t>(order_->threads()), 0);
+    times[cell->reader] = cell->read_time;
+    cell->reader = kSeveral;
+  }
+  times[thread] = now;
+}
+
+int64_t SharedMemory::unordered_reader(const Cell& cell, int64_t thread) const {
+  if (cell.read_time < order_->first_time()) return -1;
+  if (cell.reader != kSeveral) {
+    return order_->knows(thread, cell.reader, cell.read_time) ? int64_t{-1} : cell.reader;
+  }
+  const std::vector<Time>& times = readers_[cell.readers - 1];
+  for (size_t i = 0; i < times.size(); ++i) {
+    const auto reader = static_cast<int64_t>(i);
+    if (!order_->knows(thread, reader, times[i])) return reader;
+  }
+  return -1;
+}
+
 void SharedMemory::follow_read(const Access& access, int64_t address, int64_t thread) {
   bool is_reported = false;
   const auto found = [&](FindingKind kind, int64_t other, const char* problem) {
@@ -114,14 +184,16 @@ void SharedMemory::follow_read(const Access& access, int64_t address, int64_t th
   for_each_cell(address, access.bytes, [&](Cell& cell) {
     if (cell.copying != 0) {
       found(FindingKind::kAsyncPending, cell.copying - 1, "has not yet awaited its copy to it");
-    } else if (cell.write_epoch < first_epoch_) {
+    } else if (cell.write_time < order_->first_time()) {
       found(FindingKind::kUnwrittenShared, -1, "no thread of the block has written it");
-    } else if (cell.write_epoch == epoch_ && cell.writer != thread) {
-      found(FindingKind::kSharedRace, cell.writer, "writes it, with no barrier between");
+    } else if (!order_->knows(thread, cell.writer, cell.write_time)) {
+      if (order_->is_thread(cell.writer)) {
+        found(FindingKind::kSharedRace, cell.writer, "writes it, with no barrier between");
+      } else {
+        found(FindingKind::kAsyncPending, thread, "has not awaited the bulk copy to it");
+      }
     }
-    const bool is_first = cell.read_epoch != epoch_ || cell.reader == thread;
-    cell.reader = is_first ? static_cast<uint16_t>(thread) : kSeveral;
-    cell.read_epoch = epoch_;
+    note_reader(&cell, static_cast<uint32_t>(thread));
     return true;
   });
 }
@@ -133,16 +205,19 @@ void SharedMemory::follow_write(const Access& access, int64_t address, int64_t t
     is_reported = true;
   };
   for_each_cell(address, access.bytes, [&](Cell& cell) {
+    const bool is_written = cell.write_time >= order_->first_time();
     if (cell.copying != 0) {
       found(FindingKind::kAsyncPending, cell.copying - 1, "has not yet awaited its copy to it");
-    } else if (cell.write_epoch == epoch_ && cell.writer != thread) {
-      found(FindingKind::kSharedRace, cell.writer, "writes it, with no barrier between");
-    } else if (cell.read_epoch == epoch_ && cell.reader != thread) {
-      found(FindingKind::kSharedRace, cell.reader == kSeveral ? -1 : cell.reader,
-            "reads it, with no barrier between");
+    } else if (is_written && !order_->knows(thread, cell.writer, cell.write_time)) {
+      if (order_->is_thread(cell.writer)) {
+        found(FindingKind::kSharedRace, cell.writer, "writes it, with no barrier between");
+      } else {
+        found(FindingKind::kAsyncPending, thread, "has not awaited the bulk copy to it");
+      }
+    } else if (const int64_t reader = unordered_reader(cell, thread); reader >= 0) {
+      found(FindingKind::kSharedRace, reader, "reads it, with no barrier between");
     }
-    cell.write_epoch = epoch_;
-    cell.writer = static_cast<uint16_t>(thread);
+    note_writer(&cell, thread, order_->now(thread));
     return true;
   });
 }

@@ -4,27 +4,33 @@
 #include <vector>
 
 #include "codegen/kernel_ir.h"
+#include "runtime/interpreter/happens_before.h"
 #include "runtime/interpreter/memory_access.h"
 #include "runtime/interpreter/report.h"
 
 namespace sinter::interpreter {
 
 /// The shared memory of one block at a time, with bounds, alignment, bank conflicts, and for every
-/// byte who touched it last. Barriers cut the block's time into epochs; two threads that touch the
-/// same byte within one epoch race if one of them writes.
+/// byte who wrote it last and who has read it since. Two that touch the same byte race if one of
+/// them writes and neither knows of the other's access. What is kept of readers follows Flanagan
+/// and Freund, "FastTrack", 2009: one while each reader knows of the one before, else all.
 class SharedMemory {
  public:
-  SharedMemory(const kir::Kernel& kernel, bool check_races, FindingLog* log);
+  /// `order` and `log` outlive this.
+  SharedMemory(const kir::Kernel& kernel, bool check_races, const HappensBefore* order,
+               FindingLog* log);
 
-  /// Forgets what the last block wrote.
+  /// Forgets what the last block wrote; `order` has started its block.
   void start_block();
-  /// All threads of the block have arrived at a barrier.
-  void pass_barrier() { ++epoch_; }
 
   /// Each returns the lanes that may touch memory, with their addresses from `data()`.
   uint32_t read(const Access& access, LaneAddresses* addresses);
   uint32_t write(const Access& access, LaneAddresses* addresses);
   uint32_t copy_to(const Access& access, LaneAddresses* addresses);  ///< An asynchronous copy.
+
+  /// Where a bulk copy of the only active thread goes: an address from `data()`, or -1 after
+  /// reporting that it leaves the buffer. It is the mbarrier `actor` that writes, at `time`.
+  int64_t start_bulk_copy(const Access& access, int64_t actor, HappensBefore::Time time);
 
   /// The bytes an asynchronous copy of `thread` wrote have arrived, or will never.
   void finish_copy(int64_t address, int64_t bytes, int64_t thread);
@@ -35,31 +41,37 @@ class SharedMemory {
   [[nodiscard]] int64_t conflicts() const { return conflicts_; }
 
  private:
-  static constexpr uint16_t kSeveral = 0xffff;
-  /// What is known about one granule. Thread numbers count within the block.
+  using Time = HappensBefore::Time;
+  static constexpr uint32_t kSeveral = UINT32_MAX;
+  /// What is known about one granule. Times before the block's first one are none.
   struct Cell {
-    uint32_t write_epoch = 0;
-    uint32_t read_epoch = 0;
-    uint16_t writer = 0;
-    uint16_t reader = 0;
-    uint16_t copying = 0;  ///< 1 + the thread whose asynchronous copy is under way; 0 for none.
+    Time write_time = 0;
+    Time read_time = 0;    ///< Of the only reader since the last write.
+    uint32_t writer = 0;   ///< An actor.
+    uint32_t reader = 0;   ///< A thread, or kSeveral.
+    uint32_t readers = 0;  ///< 1 + the place in readers_ that it has been given; 0 for none.
+    uint32_t copying = 0;  ///< 1 + the thread whose asynchronous copy is under way; 0 for none.
   };
 
   uint32_t locate_in_block(const Access& access, LaneAddresses* addresses);
   void follow_read(const Access& access, int64_t address, int64_t thread);
   void follow_write(const Access& access, int64_t address, int64_t thread);
+  void note_reader(Cell* cell, uint32_t thread);
+  /// A thread whose read since the last write the given one does not come after; -1 for none.
+  [[nodiscard]] int64_t unordered_reader(const Cell& cell, int64_t thread) const;
+  void note_writer(Cell* cell, int64_t actor, Time time);
   /// The cells of an access of one thread.
   template <class Visit>
   void for_each_cell(int64_t address, int64_t bytes, Visit visit);
   void report(FindingKind kind, const Access& access, int64_t address, int64_t thread,
               const char* does, int64_t other, const char* problem);
 
+  const HappensBefore* order_;
   FindingLog* log_;
   std::vector<std::byte> bytes_;
   int64_t granule_bytes_ = 1;
-  std::vector<Cell> cells_;  ///< Empty when nothing is followed.
-  uint32_t epoch_ = 1;
-  uint32_t first_epoch_ = 1;  ///< Of the current block.
+  std::vector<Cell> cells_;                 ///< Empty when nothing is followed.
+  std::vector<std::vector<Time>> readers_;  ///< Times of the last reads, by thread.
   int64_t bytes_read_ = 0, bytes_written_ = 0, conflicts_ = 0;
 };
 

@@ -183,6 +183,46 @@ TEST(LowerReductionsTest, PhasesThatAlternateNeedNoSecondBarrier) {
   }
 }
 
+/// Groups that run through a loop a different number of times, beside warps that do something else:
+/// each waits at a barrier of its own.
+TEST(LowerReductionsTest, GroupsWithBarriersOfTheirOwnDoNotMeet) {
+  for (const bool has_own_scratch : {false, true}) {
+    KernelRun run(192);
+    const kir::BufferId out = run.output("sums", DType::kI32, 128);
+    run.b.when(run.b.less(run.thread(), run.b.integer(128)), [&] {
+      const ExprId group =
+          run.b.ref(run.b.declare("group", run.b.div(run.thread(), run.b.integer(64))));
+      const VarId total = run.b.declare("total", run.b.integer(0));
+      run.b.loop("i", run.b.integer(0), run.b.add(run.b.integer(4), group), run.b.integer(1), false,
+                 [&](ExprId i) {
+                   const VarId sum = run.b.declare("sum", run.b.add(run.thread(), i));
+                   run.b.append(kir::AllReduce{.parts = {{Combiner::kSum, {sum}}},
+                                               .threads = 64,
+                                               .name = "row",
+                                               .phase = run.b.rem(i, run.b.integer(2)),
+                                               .barrier = run.b.add(group, run.b.integer(1)),
+                                               .group = has_own_scratch ? group : ExprId{},
+                                               .groups = has_own_scratch ? 2 : 1});
+                   run.b.assign(total, run.b.add(run.b.ref(total), run.b.ref(sum)));
+                 });
+      run.store(out, run.thread(), total);
+    });
+    run.kernel = run_kernel_passes(run.kernel, {.verify = true});
+    EXPECT_EQ(run.kernel.buffers[kir::BufferId{1}].count, has_own_scratch ? 8 : 12);
+    for (uint64_t seed = 0; seed < 8; ++seed) {
+      run.run_clean(1, {.seed = seed});
+      for (int32_t thread = 0; thread < 128; ++thread) {
+        // Sum over the rounds of (sum over the group of thread + round).
+        const int32_t group = thread / 64;
+        const int32_t rounds = 4 + group;
+        const int32_t of_threads = 63 * 64 / 2 + group * 64 * 64;
+        EXPECT_EQ(run.contents<int32_t>(0)[static_cast<size_t>(thread)],
+                  rounds * of_threads + 64 * (rounds * (rounds - 1) / 2));
+      }
+    }
+  }
+}
+
 TEST(LowerReductionsTest, AllPartsShareOneBarrier) {
   KernelRun run(256);
   const VarId a = run.b.declare("a", run.b.real(1.0));

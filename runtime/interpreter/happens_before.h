@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/interpreter/memory_access.h"
+
+namespace sinter::interpreter {
+
+/// Which events of a block come before which, whatever the order of the run: vector clocks
+/// (Mattern, "Virtual time and global states of distributed systems", 1989). Actors are the threads
+/// of the block, numbered within it, and after them the mbarriers. A thread's time moves on when it
+/// tells others what it has done; a mbarrier's time is that of its phase.
+class HappensBefore {
+ public:
+  /// 1 and more; times of a block are above those of the blocks before it.
+  using Time = uint32_t;
+  /// By actor, the last time that is known; empty: nothing is.
+  using Clock = std::vector<Time>;
+
+  HappensBefore(int64_t threads, int64_t mbarriers);
+
+  /// Everything before comes before everything in the block.
+  void start_block();
+  [[nodiscard]] Time first_time() const { return first_; }
+  [[nodiscard]] int64_t threads() const { return threads_; }
+  [[nodiscard]] bool is_thread(int64_t actor) const { return actor < threads_; }
+
+  [[nodiscard]] Time now(int64_t thread) const { return now_[static_cast<size_t>(thread)]; }
+  /// Whether what `actor` did at `time` comes before what `thread` does next.
+  [[nodiscard]] bool knows(int64_t thread, int64_t actor, Time time) const {
+    return actor == thread ||
+           time <= (*known_[static_cast<size_t>(thread)])[static_cast<size_t>(actor)];
+  }
+  [[nodiscard]] int64_t actor_of_mbarrier(int64_t mbarrier) const { return threads_ + mbarrier; }
+  /// When a mbarrier completes its phase.
+  Time time_of_phase(uint32_t phase);
+
+  /// The warps that begin at these threads meet.
+  void meet(std::span<const int64_t> first_threads);
+  /// Adds to a clock what the thread has done and knows.
+  void release(int64_t thread, Clock* clock);
+  /// The active threads of a warp learn what a clock holds.
+  void acquire(int64_t first_thread, uint32_t mask, const Clock& clock);
+
+ private:
+  using Shared = std::shared_ptr<const Clock>;
+
+  int64_t threads_;
+  size_t actors_;
+  Time first_ = 0;
+  Time latest_ = 0;            ///< Of all times there were.
+  std::vector<Shared> known_;  ///< By thread; its own entry is not kept up.
+  std::vector<Time> now_;      ///< By thread.
+};
+
+}  // namespace sinter::interpreter
