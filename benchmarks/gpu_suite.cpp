@@ -145,7 +145,7 @@ class Suite {
     if (!run) return fail(run.error());
     const auto& chosen = segment.chosen;
     const auto& schedule = chosen.schedule;
-    const auto& attempt = segment.attempts.front();
+    const sinter::CompiledResources& resources = segment.kernel->resources;
     const std::string residency =
         schedule.persistent.empty()
             ? "-"
@@ -155,8 +155,8 @@ class Suite {
         "{:6}sm {:8.1f} us pred {:8.1f} SOL {:.3f} {}\n",
         item.fusion, item.rows, item.columns, index, schedule.family, residency,
         schedule.threads_per_row, schedule.rows_per_block, schedule.vector_width, schedule.unroll,
-        schedule.min_blocks_per_sm, attempt.resources.registers, chosen.estimate.registers,
-        attempt.resources.spill_store_bytes, chosen.estimate.shared_bytes, run->timing.median_us,
+        schedule.min_blocks_per_sm, resources.registers, chosen.estimate.registers,
+        resources.spill_store_bytes, chosen.estimate.shared_bytes, run->timing.median_us,
         chosen.predicted.total_us, run->speed_of_light(),
         run->check.passed() ? "ok" : "WRONG " + run->check.text());
     std::fflush(stdout);
@@ -168,9 +168,9 @@ class Suite {
                      {"schedule", sinter::print(schedule)},
                      {"family", schedule.family},
                      {"residency", residency},
-                     {"registers", attempt.resources.registers},
+                     {"registers", resources.registers},
                      {"registers_predicted", chosen.estimate.registers},
-                     {"spill_bytes", attempt.resources.spill_store_bytes},
+                     {"spill_bytes", resources.spill_store_bytes},
                      {"shared_bytes", chosen.estimate.shared_bytes},
                      {"checked", run->check.passed()},
                      {"worst_error_over_bound", run->check.worst_ratio},
