@@ -12,8 +12,7 @@
 #include <utility>
 
 #include "codegen/expr_interner.h"
-#include "codegen/kernel_lexer.h"
-#include "fusion_ir/printer.h"
+#include "codegen/kernel_token_reader.h"
 
 namespace sinter {
 namespace {
@@ -26,10 +25,9 @@ using TokenKind = KernelTokenKind;
 /// Nesting beyond this would be taken for an attempt to exhaust the stack.
 constexpr int kDeepestNesting = 200;
 
-class Parser {
+class Parser : private KernelTokenReader {
  public:
-  explicit Parser(std::string_view text)
-      : lexer_(text), interner_(&kernel_.exprs), token_(lexer_.next()) {}
+  explicit Parser(std::string_view text) : KernelTokenReader(text), interner_(&kernel_.exprs) {}
 
   Kernel run() {
     header();
@@ -38,7 +36,7 @@ class Parser {
     }
     kernel_.body = statements();
     expect("}");
-    if (token_.kind != TokenKind::kEnd) fail_here("expected nothing after the kernel");
+    if (token().kind != TokenKind::kEnd) fail_here("expected nothing after the kernel");
     if (!vars_.empty() && vars_.rbegin()->first != vars_.size() - 1) {
       fail_here(fmt::format("the last register is {}, but there are {}",
                             VarId{vars_.rbegin()->first}, vars_.size()));
@@ -48,111 +46,28 @@ class Parser {
   }
 
  private:
-  // ---- Tokens
-
-  [[noreturn]] static void fail_at(const Token& token, std::string_view message) {
-    constexpr size_t kShownBytes = 40;
-    const std::string found = token.kind == TokenKind::kEnd
-                                  ? "end of text"
-                                  : fmt::format("'{}'", escaped(token.text.substr(0, kShownBytes)));
-    throw_error(
-        {.kind = ErrorKind::kInvalidArgument,
-         .message = fmt::format("{}:{}: {}, found {}", token.line, token.column, message, found),
-         .remedy = "compare with the grammar in codegen/README.md"});
-  }
-  [[noreturn]] void fail_here(std::string_view message) const { fail_at(token_, message); }
-
-  Token take() {
-    const Token token = token_;
-    token_ = lexer_.next();
-    return token;
-  }
-  [[nodiscard]] bool at_word(std::string_view word) const {
-    return token_.kind == TokenKind::kWord && token_.text == word;
-  }
-  bool accept_word(std::string_view word) {
-    if (!at_word(word)) return false;
-    take();
-    return true;
-  }
-  void expect_word(std::string_view word) {
-    if (!accept_word(word)) fail_here(fmt::format("expected '{}'", word));
-  }
-  bool accept(std::string_view text) {
-    if (token_.kind != TokenKind::kPunctuation || token_.text != text) return false;
-    take();
-    return true;
-  }
-  void expect(std::string_view text) {
-    if (!accept(text)) fail_here(fmt::format("expected '{}'", text));
-  }
-
-  std::string name() {
-    if (token_.kind == TokenKind::kWord) return std::string(take().text);
-    if (token_.kind != TokenKind::kString) fail_here("expected a name");
-    const std::string_view quoted = take().text;
-    return unescaped(quoted.substr(1, quoted.size() - 2));
-  }
-
-  template <class Int>
-  static bool read_integer(std::string_view text, Int* value, int base = 10) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value, base);
-    return error == std::errc{} && end == text.data() + text.size();
-  }
-
-  template <class Int = int64_t>
-  Int integer() {
-    Int value = 0;
-    if (token_.kind != TokenKind::kWord || !read_integer(token_.text, &value)) {
-      fail_here("expected an integer in range");
-    }
-    take();
-    return value;
-  }
-
-  DType type() {
-    const auto found =
-        token_.kind == TokenKind::kWord ? dtype_from_name(token_.text) : std::nullopt;
-    if (!found) fail_here("expected an element type");
-    take();
-    return *found;
-  }
-
-  /// Reads an id of a tag, which need not exist yet.
-  template <class Tag>
-  Id<Tag> new_id() {
-    const std::string_view prefix = Tag::kPrefix;
-    Id<Tag> id;
-    const bool matches = token_.kind == TokenKind::kId && token_.text.starts_with(prefix) &&
-                         read_integer(token_.text.substr(prefix.size()), &id.index) && id.valid();
-    if (!matches) fail_here(fmt::format("expected an id like {}0", prefix));
-    take();
-    return id;
-  }
-  [[nodiscard]] bool at_id(std::string_view prefix) const {
-    return token_.kind == TokenKind::kId && token_.text.starts_with(prefix);
-  }
+  // ---- Names
 
   VarId var() {
-    const Token at = token_;
+    const Token at = token();
     const auto id = new_id<VarTag>();
     if (!vars_.contains(id.index)) fail_at(at, "the register is not declared yet");
     return id;
   }
   BufferId buffer() {
-    const Token at = token_;
+    const Token at = token();
     const auto id = new_id<BufferTag>();
     if (!kernel_.buffers.contains(id)) fail_at(at, "there is no such buffer");
     return id;
   }
   MbarrierId mbarrier() {
-    const Token at = token_;
+    const Token at = token();
     const auto id = new_id<MbarrierTag>();
     if (!kernel_.mbarriers.contains(id)) fail_at(at, "there is no such mbarrier");
     return id;
   }
   ParamId param() {
-    const Token at = token_;
+    const Token at = token();
     const auto id = new_id<ParamTag>();
     if (!kernel_.params.contains(id)) fail_at(at, "there is no such parameter");
     return id;
@@ -180,7 +95,7 @@ class Parser {
   /// Reads a line that declares a parameter, a buffer or an unused register, if there is one.
   bool declaration() {
     if (accept_word("param")) {
-      const Token at = token_;
+      const Token at = token();
       const auto id = new_id<ParamTag>();
       if (id.index != kernel_.params.size()) fail_at(at, "parameters are numbered in order");
       Param param{.name = name()};
@@ -205,7 +120,7 @@ class Parser {
   }
 
   void buffer_declaration() {
-    const Token at = token_;
+    const Token at = token();
     const auto id = new_id<BufferTag>();
     if (id.index != kernel_.buffers.size()) fail_at(at, "buffers are numbered in order");
     Buffer buffer{.name = name(), .value = {}};
@@ -232,7 +147,7 @@ class Parser {
   }
 
   void mbarrier_declaration() {
-    const Token at = token_;
+    const Token at = token();
     const auto id = new_id<MbarrierTag>();
     if (id.index != kernel_.mbarriers.size()) fail_at(at, "mbarriers are numbered in order");
     Mbarrier mbarrier{.name = name()};
@@ -245,7 +160,7 @@ class Parser {
   }
 
   VarId var_declaration() {
-    const Token at = token_;
+    const Token at = token();
     const auto id = new_id<VarTag>();
     Var var{.name = name()};
     expect(":");
@@ -281,17 +196,17 @@ class Parser {
   }
 
   [[nodiscard]] bool starts_statement() const {
-    return token_.kind == TokenKind::kComment || token_.kind == TokenKind::kWord ||
-           token_.kind == TokenKind::kId;
+    return token().kind == TokenKind::kComment || token().kind == TokenKind::kWord ||
+           token().kind == TokenKind::kId;
   }
 
   StmtKind statement() {
-    if (token_.kind == TokenKind::kComment) {
+    if (token().kind == TokenKind::kComment) {
       std::string_view text = take().text.substr(2);
       if (text.starts_with(' ')) text.remove_prefix(1);
       return Comment{unescaped(text)};
     }
-    if (token_.kind == TokenKind::kId) return write_to_register();
+    if (token().kind == TokenKind::kId) return write_to_register();
     if (accept_word("let")) {
       const VarId id = var_declaration();
       expect("=");
@@ -512,14 +427,14 @@ class Parser {
       const ParamId id = param();
       return {.type = kernel_.params[id].type, .kind = ParamRef{id}};
     }
-    if (token_.kind == TokenKind::kId) {
+    if (token().kind == TokenKind::kId) {
       const VarId id = var();
       const DType type = vars_.at(id.index).type;
       if (!accept("[")) return {.type = type, .kind = VarRef{id}};
       const auto [group, lane] = element_indices();
       return {.type = type, .kind = ElementRef{id, group, lane}};
     }
-    if (token_.kind != TokenKind::kWord) fail_here("expected an expression");
+    if (token().kind != TokenKind::kWord) fail_here("expected an expression");
     for (const Special special :
          {Special::kThreadIndex, Special::kBlockIndex, Special::kGridSize}) {
       if (accept_word(text_of(special))) {
@@ -535,7 +450,7 @@ class Parser {
       expect(")");
       return {.type = to, .kind = CastExpr{argument}};
     }
-    if (const auto fn = pointwise_from_text(token_.text)) return call(*fn);
+    if (const auto fn = pointwise_from_text(token().text)) return call(*fn);
     return constant();
   }
 
@@ -560,14 +475,14 @@ class Parser {
     if (accept_word("true")) return {.type = DType::kBool, .kind = IntegerConstant{1}};
     if (accept_word("false")) return {.type = DType::kBool, .kind = IntegerConstant{0}};
     int64_t whole = 0;
-    if (read_integer(token_.text, &whole)) {
+    if (read_integer(token().text, &whole)) {
       take();
       return {.type = constant_type(DType::kI32), .kind = IntegerConstant{whole}};
     }
-    if (token_.text.find_first_not_of("-0123456789") == std::string_view::npos) {
+    if (token().text.find_first_not_of("-0123456789") == std::string_view::npos) {
       fail_here("the number is out of range");
     }
-    const Token at = token_;
+    const Token at = token();
     const double value = real();
     const DType type = constant_type(DType::kF32);
     if (!is_float(type)) fail_at(at, fmt::format("{} is no {}", at.text, type));
@@ -577,12 +492,12 @@ class Parser {
 
   /// 0x1.8p+1, 1.5, inf, nan(bits). Decimals are rounded to the type.
   double real() {
-    std::string_view text = token_.text;
+    std::string_view text = token().text;
     if (accept_word("nan")) {
       expect("(");
       uint64_t bits = 0;
-      const bool is_hex = token_.kind == TokenKind::kWord && token_.text.starts_with("0x") &&
-                          read_integer(token_.text.substr(2), &bits, 16);
+      const bool is_hex = token().kind == TokenKind::kWord && token().text.starts_with("0x") &&
+                          read_integer(token().text.substr(2), &bits, 16);
       const auto value = std::bit_cast<double>(bits);
       if (!is_hex || value == value) fail_here("expected the bits of a NaN");
       take();
@@ -615,10 +530,8 @@ class Parser {
   }
   void leave() { --depth_; }
 
-  KernelLexer lexer_;
   Kernel kernel_;
   ExprInterner interner_;
-  Token token_;
   std::map<uint32_t, Var> vars_;  ///< By number; they may be declared in any order.
   int depth_ = 0;
 };
