@@ -1,0 +1,12 @@
+#pragma once
+
+#include "codegen/async_protocol.h"
+
+namespace sinter {
+
+/// Runs a well-formed protocol over `items` items and checks that no interleaving breaks it; see
+/// `prove`. The fault's steps and states are filled in only if `explain` is set.
+std::optional<ProtocolFault> run_protocol(const AsyncProtocol& protocol, int64_t items,
+                                          bool explain);
+
+}  // namespace sinter

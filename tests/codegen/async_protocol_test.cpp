@@ -1,0 +1,495 @@
+#include "codegen/async_protocol.h"
+
+#include <gmock/gmock.h>
+#include <rapidcheck/gtest.h>
+
+#include <functional>
+#include <map>
+#include <set>
+
+namespace sinter {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using enum ProtocolVerb;
+using enum RingBarrier;
+using Kind = ProtocolFaultKind;
+
+/// All interleavings, breadth first, one state after the other and with no reduction: what `prove`
+/// must agree with. Steps and faults are those of the header's words, not of happened-before.
+class Explorer {
+ public:
+  Explorer(const AsyncProtocol& protocol, int64_t items) : protocol_(protocol), items_(items) {}
+
+  /// The fewest steps to each kind of fault that some interleaving shows.
+  std::map<Kind, size_t> faults() {
+    std::set<State> level = {start()};
+    for (size_t depth = 0; !level.empty(); ++depth) {
+      std::set<State> following;
+      for (const State& state : level) {
+        expand(state, depth, following);
+      }
+      level = std::move(following);
+    }
+    return faults_;
+  }
+
+ private:
+  struct Warp {
+    size_t role;
+    int number;
+    int64_t item;
+    size_t action;
+    friend auto operator<=>(const Warp&, const Warp&) = default;
+  };
+  struct Barrier {
+    int64_t complete = 0, pending = 0, bytes = 0;
+    friend auto operator<=>(const Barrier&, const Barrier&) = default;
+  };
+  struct Slot {
+    int64_t item = -1, landed = 0, reads = 0;
+    friend auto operator<=>(const Slot&, const Slot&) = default;
+  };
+  struct State {
+    std::vector<Warp> warps;
+    std::vector<Barrier> full, empty;
+    std::vector<Slot> slots;
+    std::multiset<std::pair<int64_t, int64_t>> flights;  ///< Item and bytes.
+    friend auto operator<=>(const State&, const State&) = default;
+  };
+
+  State start() {
+    const auto stages = static_cast<size_t>(protocol_.stages);
+    State state;
+    for (size_t role = 0; role < protocol_.roles.size(); ++role) {
+      for (int number = 0; number < protocol_.roles[role].warps; ++number) {
+        Warp warp{role, number, protocol_.roles[role].first, 0};
+        for (Warp at = warp; const ProtocolAction* action = next(at); ++at.action) {
+          copies_[at.item + action->item_offset] += int64_t{action->verb == kCopy};
+          reads_[at.item + action->item_offset] += int64_t{action->verb == kRead};
+        }
+        state.warps.push_back(warp);
+      }
+    }
+    for (Warp& warp : state.warps) next(warp);
+    state.full.assign(stages, {.pending = protocol_.full_arrivals});
+    state.empty.assign(stages, {.pending = protocol_.empty_arrivals});
+    state.slots.resize(stages);
+    return state;
+  }
+
+  const ProtocolAction* next(Warp& warp) const {
+    const ProtocolRole& role = protocol_.roles[warp.role];
+    for (; warp.item < items_; warp.item += role.step, warp.action = 0) {
+      for (; warp.action < role.actions.size(); ++warp.action) {
+        const ProtocolAction& action = role.actions[warp.action];
+        const int64_t item = warp.item + action.item_offset;
+        if (item >= 0 && item < items_ && !(action.first_warp_only && warp.number > 0))
+          return &action;
+      }
+    }
+    return nullptr;
+  }
+
+  void note(Kind kind, size_t steps) { faults_.try_emplace(kind, steps); }
+
+  bool add(State& state, Barrier& barrier, int64_t item, bool arrives, int64_t bytes,
+           size_t depth) {
+    if (barrier.complete != item / protocol_.stages || (arrives && barrier.pending == 0)) {
+      note(Kind::kArrivalOverflow, depth + 1);
+      return false;
+    }
+    barrier.pending -= int64_t{arrives};
+    barrier.bytes += bytes;
+    if (barrier.pending == 0 && barrier.bytes == 0) {
+      ++barrier.complete;
+      barrier.pending =
+          &barrier >= state.empty.data() && &barrier < state.empty.data() + state.empty.size()
+              ? protocol_.empty_arrivals
+              : protocol_.full_arrivals;
+    }
+    return true;
+  }
+
+  /// Does the next action of a warp. True if it led to another sound state.
+  bool act(State& state, size_t index, size_t depth, bool& moved) {
+    Warp& warp = state.warps[index];
+    const ProtocolAction* action = next(warp);
+    if (action == nullptr) return false;
+    const int64_t item = warp.item + action->item_offset;
+    const int64_t round = item / protocol_.stages;
+    const auto number = static_cast<size_t>(item % protocol_.stages);
+    Barrier& barrier =
+        (action->barrier == kFull || action->verb == kExpect ? state.full : state.empty)[number];
+    Slot& slot = state.slots[number];
+    moved = true;
+    switch (action->verb) {
+      case kWait: {
+        const int64_t wanted = action->barrier == kFull ? round : round - 1;
+        const bool passes = (barrier.complete & 1) != ((round & 1) ^ int64_t{action->other_parity});
+        const bool right = barrier.complete == wanted + 1;
+        if (passes != right || barrier.complete > wanted + 1) {
+          note(Kind::kWrongParity, depth + 1);
+          return false;
+        }
+        moved = passes;
+        if (!passes) return false;
+        break;
+      }
+      case kArrive:
+        if (!add(state, barrier, item, true, 0, depth)) return false;
+        break;
+      case kExpect:
+        if (!add(state, barrier, item, true, action->bytes, depth)) return false;
+        break;
+      case kCopy:
+        if (slot.item != item) {
+          if (slot.item > item || (slot.item >= 0 && (slot.reads != reads_[slot.item] ||
+                                                      slot.landed != copies_[slot.item]))) {
+            note(Kind::kOverwrite, depth + 1);
+            return false;
+          }
+          slot = {.item = item};
+        }
+        state.flights.emplace(item, action->bytes);
+        break;
+      case kRead:
+        if (slot.item != item || slot.landed == 0) {
+          note(Kind::kUnfilledRead, depth + 1);
+          return false;
+        }
+        if (slot.landed < copies_[item]) {
+          note(Kind::kHalfFilledRead, depth + 1);
+          return false;
+        }
+        ++slot.reads;
+        break;
+      case kMeet:
+        for (Warp& other : state.warps) {
+          moved = moved && (other.role != warp.role ||
+                            (other.item == warp.item && other.action == warp.action));
+        }
+        if (!moved) return false;
+        for (Warp& other : state.warps) {
+          if (other.role != warp.role || &other == &warp) continue;
+          ++other.action;
+          next(other);
+        }
+        break;
+    }
+    ++warp.action;
+    next(warp);
+    return true;
+  }
+
+  void expand(const State& state, size_t depth, std::set<State>& following) {
+    bool any = false;
+    bool all_done = true;
+    for (size_t i = 0; i < state.warps.size(); ++i) {
+      Warp warp = state.warps[i];
+      all_done = all_done && next(warp) == nullptr;
+      State after = state;
+      bool moved = false;
+      if (act(after, i, depth, moved)) following.insert(std::move(after));
+      any = any || moved;
+    }
+    for (auto flight = state.flights.begin(); flight != state.flights.end(); ++flight) {
+      State after = state;
+      const auto [item, bytes] = *flight;
+      after.flights.erase(after.flights.find(*flight));
+      const auto number = static_cast<size_t>(item % protocol_.stages);
+      ++after.slots[number].landed;
+      if (add(after, after.full[number], item, false, -bytes, depth))
+        following.insert(std::move(after));
+    }
+    if (all_done) {
+      bool whole = state.flights.empty();
+      for (const Barrier& full : state.full)
+        whole = whole && full.pending == protocol_.full_arrivals && full.bytes == 0;
+      for (const Barrier& empty : state.empty)
+        whole = whole && empty.pending == protocol_.empty_arrivals && empty.bytes == 0;
+      if (!whole) note(Kind::kLeftover, depth);
+    } else if (!any && state.flights.empty()) {
+      note(Kind::kDeadlock, depth);
+    }
+  }
+
+  const AsyncProtocol& protocol_;
+  int64_t items_;
+  std::map<int64_t, int64_t> copies_, reads_;
+  std::map<Kind, size_t> faults_;
+};
+
+std::vector<ProtocolAction>& producer(AsyncProtocol& protocol) {
+  return protocol.roles.front().actions;
+}
+std::vector<ProtocolAction>& group(AsyncProtocol& protocol, size_t g = 0) {
+  return protocol.roles[1 + g].actions;
+}
+void erase(std::vector<ProtocolAction>& actions, ProtocolVerb verb) {
+  std::erase_if(actions, [&](const ProtocolAction& action) { return action.verb == verb; });
+}
+ProtocolAction& find(std::vector<ProtocolAction>& actions, ProtocolVerb verb) {
+  return *std::ranges::find(actions, verb, &ProtocolAction::verb);
+}
+
+/// Two slots, two warps to a group, two copies of 64 bytes.
+AsyncProtocol sound(int groups = 1, SlotRelease release = SlotRelease::kLate) {
+  return ring_protocol(2, groups, 2, {64, 64}, release);
+}
+
+struct Fault {
+  std::string name;
+  Kind kind;
+  int64_t items;  ///< The fewest that show it.
+  std::function<AsyncProtocol()> plant;
+  friend void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
+};
+
+std::vector<Fault> planted_faults() {
+  const auto in = [](auto change) {
+    return [change] {
+      AsyncProtocol out = sound();
+      change(out);
+      return out;
+    };
+  };
+  return {
+      {"ProducerNeverWaits", Kind::kArrivalOverflow, 3,
+       in([](auto& p) { erase(producer(p), kWait); })},
+      {"ProducerWaitsForItsOwnItem", Kind::kOverwrite, 3, in([](auto& p) {
+         // The item before has arrived, but nobody says that it is read.
+         find(producer(p), kWait) = {.verb = kWait, .barrier = kFull, .item_offset = -2};
+       })},
+      {"ProducerWaitsForTheFirstRelease", Kind::kWrongParity, 1,
+       in([](auto& p) { find(producer(p), kWait).other_parity = false; })},
+      {"GroupWaitsForTheOtherParity", Kind::kWrongParity, 1,
+       in([](auto& p) { find(group(p), kWait).other_parity = true; })},
+      {"GroupNeverWaits", Kind::kUnfilledRead, 1, in([](auto& p) { erase(group(p), kWait); })},
+      {"FirstWarpWaitsForAll", Kind::kUnfilledRead, 1,
+       in([](auto& p) { find(group(p), kWait).first_warp_only = true; })},
+      {"TooFewBytesAnnounced", Kind::kHalfFilledRead, 1,
+       in([](auto& p) { find(producer(p), kExpect).bytes = 64; })},
+      {"TooManyBytesAnnounced", Kind::kDeadlock, 1,
+       in([](auto& p) { find(producer(p), kExpect).bytes = 192; })},
+      {"CopyAnnouncedByNobody", Kind::kDeadlock, 1,
+       in([](auto& p) { erase(producer(p), kExpect); })},
+      {"CopyOfTheNextSlotAnnounced", Kind::kDeadlock, 1,
+       in([](auto& p) { find(producer(p), kExpect).item_offset = 1; })},
+      {"GroupNeverReleases", Kind::kDeadlock, 3, in([](auto& p) { erase(group(p), kArrive); })},
+      {"FirstWarpReleasesForAll", Kind::kLeftover, 1,
+       in([](auto& p) { find(group(p), kArrive).first_warp_only = true; })},
+      {"OneArrivalFreesTheSlot", Kind::kArrivalOverflow, 1,
+       in([](auto& p) { p.empty_arrivals = 1; })},
+      {"OneArrivalTooManyFreesTheSlot", Kind::kLeftover, 1,
+       in([](auto& p) { p.empty_arrivals = 3; })},
+      {"ReleasedBeforeItIsReadAgain", Kind::kOverwrite, 3,
+       in([](auto& p) { std::swap(group(p)[3], group(p)[4]); })},
+      {"FirstWarpReleasesBeforeTheOthersRead", Kind::kOverwrite, 3, in([](auto& p) {
+         p.empty_arrivals = 1;
+         find(group(p), kArrive).first_warp_only = true;
+       })},
+      {"ReleasedTwice", Kind::kArrivalOverflow, 1,
+       in([](auto& p) { group(p).push_back(find(group(p), kArrive)); })},
+      {"GroupReleasesFull", Kind::kArrivalOverflow, 1,
+       in([](auto& p) { find(group(p), kArrive).barrier = kFull; })},
+      {"FullWantsTwoArrivals", Kind::kDeadlock, 1, in([](auto& p) { p.full_arrivals = 2; })},
+      {"ReadsTheNextItem", Kind::kUnfilledRead, 2,
+       in([](auto& p) { find(group(p), kRead).item_offset = 1; })},
+      {"ReleasesTwoItemsLateInARingOfTwo", Kind::kDeadlock, 3, in([](auto& p) {
+         // It holds as many slots as there are.
+         find(group(p), kArrive).item_offset = -2;
+       })},
+      {"TwoGroupsTakeTheSameItems", Kind::kArrivalOverflow, 1,
+       [] {
+         AsyncProtocol out = sound(2);
+         out.roles[2].first = 0;
+         return out;
+       }},
+      {"AGroupIsMissing", Kind::kLeftover, 2,
+       [] {
+         AsyncProtocol out = sound(2);
+         out.roles.pop_back();
+         return out;
+       }},
+      {"SlotsChangeGroups", Kind::kWrongParity, 4,
+       [] { return ring_protocol(3, 2, 1, {64}, SlotRelease::kEarly); }},
+      {"SecondProducerWaitsForNoRelease", Kind::kOverwrite, 2,
+       [] {
+         AsyncProtocol out = ring_protocol(1, 1, 1, {64}, SlotRelease::kEarly);
+         find(producer(out), kExpect).bytes = 128;
+         std::swap(out.roles[0], out.roles[1]);
+         out.roles.push_back({.name = "second producer",
+                              .actions = {{.verb = kWait, .barrier = kFull, .item_offset = -1},
+                                          {.verb = kCopy, .bytes = 64}}});
+         return out;
+       }},
+      {"CopyAndLeave", Kind::kLeftover, 1,
+       [] {
+         AsyncProtocol out = sound();
+         out.roles.pop_back();
+         return out;
+       }},
+      {"WarpsPartAtABarrier", Kind::kDeadlock, 1,
+       in([](auto& p) { find(group(p), kMeet).first_warp_only = true; })},
+  };
+}
+
+class PlantedFault : public testing::TestWithParam<Fault> {};
+
+TEST_P(PlantedFault, IsFoundWithItsShortestInterleaving) {
+  const AsyncProtocol protocol = GetParam().plant();
+  const auto fault = prove(protocol);
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind, GetParam().kind) << fault->text();
+  EXPECT_EQ(fault->items, GetParam().items) << fault->text();
+  EXPECT_EQ(fault->states.size(), protocol.roles.size());
+  const auto found = Explorer(protocol, fault->items).faults();
+  ASSERT_TRUE(found.contains(fault->kind)) << fault->text();
+  EXPECT_EQ(fault->interleaving.size(), found.at(fault->kind)) << fault->text();
+  for (int64_t items = 0; items < fault->items; ++items)
+    EXPECT_THAT(Explorer(protocol, items).faults(), IsEmpty()) << items << " items";
+}
+
+INSTANTIATE_TEST_SUITE_P(AsyncProtocol, PlantedFault, testing::ValuesIn(planted_faults()),
+                         [](const auto& test) { return test.param.name; });
+
+TEST(AsyncProtocol, AFaultIsAnErrorThatTellsTheInterleaving) {
+  AsyncProtocol protocol = sound();
+  erase(group(protocol), kWait);
+  const Error error = prove(protocol)->error();
+  EXPECT_EQ(error.kind, ErrorKind::kInternalError);
+  EXPECT_THAT(error.message, HasSubstr("read of an unfilled slot"));
+  EXPECT_THAT(error.remedy, Not(IsEmpty()));
+  EXPECT_EQ(error.measured, 1);
+  EXPECT_THAT(error.log, HasSubstr("1. group 0, warp 0: reads item 0 in slot 0"));
+  EXPECT_THAT(error.log, HasSubstr("producer: 1 of 1 warps next waits for parity 1 of empty[0]"));
+}
+
+TEST(AsyncProtocol, NumbersOutOfRangeAreMalformed) {
+  const auto message = [](auto change) {
+    AsyncProtocol protocol = sound();
+    change(protocol);
+    const auto fault = prove(protocol);
+    EXPECT_TRUE(fault && fault->kind == Kind::kMalformed);
+    EXPECT_EQ(proved_items(protocol), 0);
+    return fault ? fault->message : "";
+  };
+  EXPECT_THAT(message([](auto& p) { p.stages = 0; }), HasSubstr("stages is 0"));
+  EXPECT_THAT(message([](auto& p) { p.roles.clear(); }), HasSubstr("warps is 0"));
+  EXPECT_THAT(message([](auto& p) { p.full_arrivals = 0; }), HasSubstr("arrivals at full is 0"));
+  EXPECT_THAT(message([](auto& p) { p.empty_arrivals = 1 << 20; }), HasSubstr("1048576"));
+  EXPECT_THAT(message([](auto& p) { p.roles[1].step = 0; }), HasSubstr("step of group 0 is 0"));
+  EXPECT_THAT(message([](auto& p) { p.roles[1].first = -1; }), HasSubstr("is -1"));
+  EXPECT_THAT(message([](auto& p) { p.roles[1].warps = 32; }), HasSubstr("warps is 33"));
+  EXPECT_THAT(message([](auto& p) { find(producer(p), kCopy).bytes = 24; }),
+              HasSubstr("24, not a multiple of 16"));
+  EXPECT_THAT(message([](auto& p) { find(producer(p), kExpect).bytes = 1 << 20; }),
+              HasSubstr("1048576"));
+  EXPECT_THAT(message([](auto& p) { p.roles[1].step = 4001; }), HasSubstr("items to prove"));
+}
+
+TEST(AsyncProtocol, ARoleWithoutActionsIsSound) {
+  EXPECT_FALSE(prove({.roles = {{.name = "idle"}}}));
+}
+
+RC_GTEST_PROP(AsyncProtocol, EveryRingWhoseSlotsBelongToGroupsIsSound, ()) {
+  const int groups = *rc::gen::inRange(1, 5);
+  const auto stages = groups * *rc::gen::inRange<int64_t>(1, 12 / groups + 1);
+  const int warps = *rc::gen::inRange(1, 31 / groups + 1);
+  const auto copies = *rc::gen::container<std::vector<int64_t>>(
+      *rc::gen::inRange<size_t>(1, 5), rc::gen::element<int64_t>(16, 64, 4096));
+  const auto release = *rc::gen::element(SlotRelease::kEarly, SlotRelease::kLate);
+  const auto fault = prove(ring_protocol(stages, groups, warps, copies, release));
+  if (fault) RC_FAIL(fault->text());
+}
+
+// A group must know that its slot is a round further than the parity says.
+RC_GTEST_PROP(AsyncProtocol, EveryRingWhoseSlotsChangeGroupsIsRefused, ()) {
+  const int groups = *rc::gen::inRange(2, 5);
+  const auto stages = *rc::gen::inRange<int64_t>(1, 13);
+  RC_PRE(stages % groups != 0);
+  const auto fault = prove(ring_protocol(stages, groups, 2, {64}, SlotRelease::kEarly));
+  RC_ASSERT(fault.has_value());
+  RC_ASSERT(fault->kind == Kind::kWrongParity);
+}
+
+/// A small sound table with a few random changes.
+AsyncProtocol changed_protocol() {
+  const auto coin = [] { return *rc::gen::inRange(0, 2); };
+  const int groups = 1 + coin();
+  AsyncProtocol out = ring_protocol(
+      groups * *rc::gen::inRange<int64_t>(1, 4 - groups), groups, groups == 2 ? 1 : 1 + coin(),
+      coin() != 0 ? std::vector<int64_t>{64} : std::vector<int64_t>{16, 64},
+      coin() != 0 ? SlotRelease::kEarly : SlotRelease::kLate);
+  const int changes = *rc::gen::inRange(1, 3);
+  for (int i = 0; i < changes; ++i) {
+    const auto role = *rc::gen::inRange<size_t>(0, out.roles.size());
+    auto& actions = out.roles[role].actions;
+    if (actions.empty()) continue;
+    const auto at = *rc::gen::inRange<size_t>(0, actions.size());
+    const auto other = *rc::gen::inRange<size_t>(0, actions.size());
+    ProtocolAction& action = actions[at];
+    switch (*rc::gen::inRange(0, 11)) {
+      case 0:
+        actions.erase(actions.begin() + static_cast<std::ptrdiff_t>(at));
+        break;
+      case 1:
+        std::swap(action, actions[other]);
+        break;
+      case 2:
+        action.other_parity = !action.other_parity;
+        break;
+      case 3:
+        action.first_warp_only = !action.first_warp_only;
+        break;
+      case 4:
+        action.item_offset = *rc::gen::inRange<int64_t>(-3, 3);
+        break;
+      case 5:
+        action.bytes = *rc::gen::element<int64_t>(16, 32, 64, 80);
+        break;
+      case 6:
+        action.barrier = action.barrier == kFull ? kEmpty : kFull;
+        break;
+      case 7:
+        out.empty_arrivals = *rc::gen::inRange<int64_t>(1, 4);
+        break;
+      case 8:
+        out.full_arrivals = *rc::gen::inRange<int64_t>(1, 3);
+        break;
+      case 9:
+        out.roles[role].first = *rc::gen::inRange<int64_t>(0, 3);
+        break;
+      case 10:
+        actions.insert(actions.begin() + static_cast<std::ptrdiff_t>(other), action);
+        break;
+    }
+  }
+  return out;
+}
+
+RC_GTEST_PROP(AsyncProtocol, TheProofAgreesWithAllInterleavings, ()) {
+  const AsyncProtocol protocol = changed_protocol();
+  const auto fault = prove(protocol);
+  if (fault && fault->kind == Kind::kMalformed) RC_DISCARD("no table");
+  RC_CLASSIFY(!fault, "sound");
+  constexpr int64_t kMostExplored = 5;
+  for (int64_t items = 0; items <= kMostExplored; ++items) {
+    const auto found = Explorer(protocol, items).faults();
+    RC_LOG() << items << " items\n" << (fault ? fault->text() : "proved\n");
+    if (!fault || items < fault->items) {
+      RC_ASSERT(found.empty());
+    } else {
+      RC_ASSERT(found.contains(fault->kind));
+      RC_ASSERT(fault->interleaving.size() >= found.at(fault->kind));
+      break;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sinter
