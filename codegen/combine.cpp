@@ -5,6 +5,31 @@
 #include "fusion_ir/error.h"
 
 namespace sinter::kir {
+
+Combiner combiner_of(const OpKind& kind) {
+  if (std::holds_alternative<WelfordOp>(kind)) return Combiner::kWelford;
+  if (std::holds_alternative<LogSumExpOp>(kind)) return Combiner::kLogSumExp;
+  switch (std::get<ReduceOp>(kind).fn) {
+    case ReduceFn::kSum:
+      return Combiner::kSum;
+    case ReduceFn::kProd:
+      return Combiner::kProd;
+    case ReduceFn::kMax:
+      return Combiner::kMax;
+    case ReduceFn::kMin:
+      return Combiner::kMin;
+    case ReduceFn::kAny:
+      return Combiner::kAny;
+    case ReduceFn::kAll:
+      return Combiner::kAll;
+    case ReduceFn::kArgMax:
+      return Combiner::kArgMax;
+    case ReduceFn::kArgMin:
+      return Combiner::kArgMin;
+  }
+  unreachable();
+}
+
 namespace {
 
 ExprId lowest_of(KernelBuilder& b, DType type) {

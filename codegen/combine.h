@@ -6,6 +6,9 @@
 
 namespace sinter::kir {
 
+/// The combiner of a reduction's tuple, whose components are those of exchange_types().
+Combiner combiner_of(const OpKind& kind);
+
 /// The value of one component that leaves every tuple unchanged when combined with it. `type` is
 /// the component's. For argmax and argmin the index is the largest i64, so that an element equal to
 /// the identity's extreme still wins; what a reduction of nothing answers is the caller's matter.

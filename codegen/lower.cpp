@@ -1,6 +1,7 @@
 #include "codegen/lower.h"
 
 #include "codegen/cuda_emitter.h"
+#include "codegen/lower_columns.h"
 #include "codegen/lower_pointwise.h"
 #include "codegen/lower_rows.h"
 
@@ -9,7 +10,9 @@ namespace sinter {
 FamilySet builtin_families() {
   FamilySet families = scheduling_families();
   for (Family& family : families)
-    family.lower = family.name == "pointwise" ? lower_pointwise : lower_rows;
+    family.lower = family.name == "pointwise" ? lower_pointwise
+                   : family.name == "column"  ? lower_columns
+                                              : lower_rows;
   return families;
 }
 

@@ -24,7 +24,7 @@ class PointwiseLowering {
     kernel_.name = facts_.fusion.name;
     kernel_.threads = schedule_.threads_per_block();
     kernel_.min_blocks_per_sm = schedule_.min_blocks_per_sm;
-    tiles_.declare_buffers();
+    tiles_.declare_buffers(false);
     const kir::ParamId elements = builder_.add_param("elements");
     const int64_t reach = schedule_.threads_per_block() * schedule_.vector_width;
     const int64_t tile = reach * schedule_.unroll;

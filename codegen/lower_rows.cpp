@@ -8,6 +8,7 @@
 
 #include "codegen/combine.h"
 #include "codegen/kernel_builder.h"
+#include "codegen/outer_accumulators.h"
 #include "codegen/tile_lowering.h"
 #include "scheduler/row_schedule.h"
 
@@ -17,30 +18,6 @@ namespace {
 using kir::Combiner;
 using kir::ExprId;
 using kir::VarId;
-
-Combiner combiner_of(const OpKind& kind) {
-  if (std::holds_alternative<WelfordOp>(kind)) return Combiner::kWelford;
-  if (std::holds_alternative<LogSumExpOp>(kind)) return Combiner::kLogSumExp;
-  switch (std::get<ReduceOp>(kind).fn) {
-    case ReduceFn::kSum:
-      return Combiner::kSum;
-    case ReduceFn::kProd:
-      return Combiner::kProd;
-    case ReduceFn::kMax:
-      return Combiner::kMax;
-    case ReduceFn::kMin:
-      return Combiner::kMin;
-    case ReduceFn::kAny:
-      return Combiner::kAny;
-    case ReduceFn::kAll:
-      return Combiner::kAll;
-    case ReduceFn::kArgMax:
-      return Combiner::kArgMax;
-    case ReduceFn::kArgMin:
-      return Combiner::kArgMin;
-  }
-  unreachable();
-}
 
 /// Statistics that first need a summary of the elements at hand (their mean, their maximum) and
 /// then look at each again.
@@ -69,15 +46,28 @@ class RowLowering {
         list_(distribute(facts, schedule.persistent)),
         spans_(batch_spans(facts, schedule)),
         builder_(&kernel_),
-        tiles_(facts, schedule, builder_) {}
+        tiles_(facts, schedule, builder_),
+        outer_(facts, builder_, tiles_, batch_count(facts, schedule), schedule.vector_width) {}
 
-  kir::Kernel run() {
+  LoweredKernel run() {
     set_up();
-    for (const ValueId value : list_.row_values) tiles_.row_value(value);
-    store_row_outputs(0);
-    load_resident_inputs();
-    for (size_t s = 0; s < list_.stages.size(); ++s) emit_stage(s);
-    return std::move(kernel_);
+    if (schedule_.persistent_blocks == 0) {
+      kernel_.grid = {rows_, schedule_.rows_per_block};
+      one_row(block_row(builder_.special(kir::Special::kBlockIndex)));
+      return {std::move(kernel_), {facts_.space.rows}};
+    }
+    const kir::ParamId blocks = builder_.add_param("blocks");
+    kernel_.grid = {blocks, 1};
+    outer_.declare();
+    declare_residents();
+    load_residents(false);
+    const auto step = builder_.mul(builder_.cast(builder_.param(blocks), DType::kI64),
+                                   builder_.integer(schedule_.rows_per_block, DType::kI64));
+    builder_.loop("first_row", block_row(builder_.special(kir::Special::kBlockIndex)),
+                  builder_.param(rows_), step, false,
+                  [&](ExprId first_row) { one_row(first_row); });
+    store_partials();
+    return {std::move(kernel_), {facts_.space.rows, schedule_.persistent_blocks}};
   }
 
  private:
@@ -101,37 +91,57 @@ class RowLowering {
     kernel_.name = facts_.fusion.name;
     kernel_.threads = schedule_.threads_per_block();
     kernel_.min_blocks_per_sm = schedule_.min_blocks_per_sm;
-    tiles_.declare_buffers();
-    const kir::ParamId rows = builder_.add_param("rows");
-    kernel_.grid = {rows, schedule_.rows_per_block};
-
+    tiles_.declare_buffers(false);
+    rows_ = builder_.add_param("rows");
     builder_.comment(fmt::format("{} threads per row, {} rows per block, {} elements per vector",
                                  threads(), schedule_.rows_per_block, width()));
     const ExprId thread = builder_.special(kir::Special::kThreadIndex);
-    const ExprId block = builder_.cast(builder_.special(kir::Special::kBlockIndex), DType::kI64);
     if (schedule_.rows_per_block == 1) {
       lane_ = thread;
-      row_ = block;
     } else {
       lane_ =
           builder_.ref(builder_.declare("lane", builder_.rem(thread, builder_.integer(threads()))));
       slot_ =
           builder_.ref(builder_.declare("slot", builder_.div(thread, builder_.integer(threads()))));
-      const ExprId first =
-          builder_.mul(block, builder_.integer(schedule_.rows_per_block, DType::kI64));
-      const ExprId wanted = builder_.ref(
-          builder_.declare("wanted_row", builder_.add(first, builder_.cast(slot_, DType::kI64))));
+    }
+    if (schedule_.row_access != RowAccess::kShifted) declare_first_column();
+  }
+
+  /// First row of the block's n-th group of rows.
+  ExprId block_row(ExprId n) {
+    return builder_.mul(builder_.cast(n, DType::kI64),
+                        builder_.integer(schedule_.rows_per_block, DType::kI64));
+  }
+
+  /// Everything a block does with one row, or one row in every slot.
+  void one_row(ExprId first_row) {
+    row_ = first_row;
+    if (schedule_.rows_per_block > 1) {
+      const ExprId wanted = builder_.ref(builder_.declare(
+          "wanted_row", builder_.add(first_row, builder_.cast(slot_, DType::kI64))));
       // Threads beyond the last row repeat it, so that barriers and shuffles stay whole; they store
-      // nothing.
+      // and accumulate nothing.
       row_is_real_ = builder_.ref(
-          builder_.declare("row_is_real", builder_.less(wanted, builder_.param(rows))));
+          builder_.declare("row_is_real", builder_.less(wanted, builder_.param(rows_))));
       row_ = builder_.min(wanted,
-                          builder_.sub(builder_.param(rows), builder_.integer(1, DType::kI64)));
+                          builder_.sub(builder_.param(rows_), builder_.integer(1, DType::kI64)));
     }
     if (facts_.space.row_dimensions > 0) {
       row_ = builder_.ref(builder_.declare("row", row_));
       tiles_.set_row(row_);
     }
+    if (schedule_.row_access == RowAccess::kShifted) declare_first_column();
+    for (const ValueId value : list_.row_values) tiles_.row_value(value);
+    store_row_outputs(0);
+    if (schedule_.persistent_blocks == 0) {
+      declare_residents();
+      load_residents(false);
+    }
+    load_residents(true);
+    for (size_t s = 0; s < list_.stages.size(); ++s) emit_stage(s);
+  }
+
+  void declare_first_column() {
     ExprId first = builder_.mul(builder_.cast(lane_, tiles_.column_type()),
                                 builder_.integer(width(), tiles_.column_type()));
     if (schedule_.row_access == RowAccess::kShifted) {
@@ -139,6 +149,39 @@ class RowLowering {
       first = builder_.sub(first, builder_.cast(row_shift(), tiles_.column_type()));
     }
     first_ = builder_.ref(builder_.declare("first_column", first));
+  }
+
+  /// What the block accumulated, one row of partial results for every slot.
+  void store_partials() {
+    const ExprId block = block_row(builder_.special(kir::Special::kBlockIndex));
+    const ExprId slot =
+        slot_.valid() ? builder_.add(block, builder_.cast(slot_, DType::kI64)) : block;
+    const ExprId row = builder_.ref(builder_.declare("partial_row", slot));
+    const ExprId columns = builder_.integer(facts_.space.columns, DType::kI64);
+    for (const OuterAccumulators::Component& component : outer_.components()) {
+      const ValueId value = facts_.fusion.ops[component.op].results.front();
+      const kir::BufferId buffer =
+          builder_.add_buffer({.name = tiles_.name_of_value(value) + "_partials",
+                               .type = component.type,
+                               .space = kir::Space::kGlobal,
+                               .access = kir::Access::kWrite,
+                               .alignment = 16,
+                               .value = value});
+      for_chunks(1, [&](ExprId batch, int64_t, Guard guard) {
+        const TilePosition at = position(batch, builder_.integer(0), guard);
+        const auto store = [&] {
+          const ExprId index =
+              builder_.add(builder_.mul(row, columns), builder_.cast(at.first_column, DType::kI64));
+          builder_.append(
+              kir::Store{buffer, index, width(), component.tile, batch, builder_.integer(0)});
+        };
+        if (guard == Guard::kNone) {
+          store();
+        } else {
+          builder_.when(tiles_.vector_is_inside(at), store);
+        }
+      });
+    }
   }
 
   /// Elements between the vector boundary below the row's start and the start.
@@ -198,29 +241,25 @@ class RowLowering {
   }
 
   [[nodiscard]] bool needs_unrolling() const {
-    return std::ranges::any_of(schedule_.persistent, [](const PersistentValue& value) {
-      return value.residency == Residency::kRegister;
-    });
+    return facts_.has_outer() ||
+           std::ranges::any_of(schedule_.persistent, [](const PersistentValue& value) {
+             return value.residency == Residency::kRegister;
+           });
   }
 
   // ---- Residency
 
-  /// Registers or shared memory for everything kept; inputs held in registers are loaded whole, so
-  /// that all loads are in flight before the first is used.
-  void load_resident_inputs() {
+  /// Registers or shared memory for everything kept.
+  void declare_residents() {
     const int64_t batches = batch_count(facts_, schedule_);
     if (batches == 0) return;
-    std::vector<ValueId> loaded;
     for (const PersistentValue& value : schedule_.persistent) {
       if (value.residency == Residency::kRegister) {
         tiles_.bind_tile(value.value, tiles_.declare_tile(value.value, batches), true);
-        if (facts_.is_read(value.value)) loaded.push_back(value.value);
       } else if (value.residency == Residency::kShared) {
         const Value& info = facts_.fusion.values[value.value];
-        const std::string name =
-            info.name.empty() ? fmt::format("v{}", value.value.index) : info.name;
         shared_[value.value] = builder_.add_buffer(
-            {.name = name + "_row",
+            {.name = tiles_.name_of_value(value.value) + "_row",
              .type = info.type,
              .space = kir::Space::kShared,
              .access = kir::Access::kReadWrite,
@@ -229,7 +268,21 @@ class RowLowering {
              .count = batches * threads() * width() * schedule_.rows_per_block});
       }
     }
-    const bool copies = start_shared_copies();
+  }
+
+  /// Loads the inputs among the residents, those that vary with the row or the others: all loads of
+  /// a row are in flight before the first is used.
+  void load_residents(bool rows) {
+    if (batch_count(facts_, schedule_) == 0) return;
+    std::vector<ValueId> loaded;
+    std::vector<ValueId> copied;
+    for (const PersistentValue& value : schedule_.persistent) {
+      if (!facts_.is_read(value.value) || facts_.space.dependence[value.value].rows != rows)
+        continue;
+      if (value.residency == Residency::kRegister) loaded.push_back(value.value);
+      if (value.residency == Residency::kShared) copied.push_back(value.value);
+    }
+    start_shared_copies(copied);
     if (!loaded.empty()) {
       builder_.comment("held in registers, packed as loaded");
       for_chunks(1, [&](ExprId batch, int64_t, Guard guard) {
@@ -237,18 +290,14 @@ class RowLowering {
         for (const ValueId value : loaded) tiles_.load(value, at);
       });
     }
-    if (copies) builder_.append(kir::AsyncWait{});
+    if (!copied.empty()) builder_.append(kir::AsyncWait{});
   }
 
   /// Inputs that live in shared memory are copied there whole, without passing through registers,
   /// so that as much is in flight as shared memory holds. Each thread waits for its own copies only
   /// and reads nothing else.
-  bool start_shared_copies() {
-    std::vector<ValueId> copied;
-    for (const auto& [value, buffer] : shared_) {
-      if (facts_.is_read(value)) copied.push_back(value);
-    }
-    if (copied.empty()) return false;
+  void start_shared_copies(const std::vector<ValueId>& copied) {
+    if (copied.empty()) return;
     builder_.comment("the whole row, on its way to shared memory");
     for_chunks(1, [&](ExprId batch, int64_t, Guard guard) {
       const TilePosition at = position(batch, builder_.integer(0), guard);
@@ -279,7 +328,6 @@ class RowLowering {
         }
       }
     });
-    return true;
   }
 
   ExprId shared_index(const TilePosition& position) {
@@ -294,7 +342,8 @@ class RowLowering {
 
   void emit_stage(size_t s) {
     const Stage& stage = list_.stages[s];
-    if (!stage.reductions.empty() || !stage.outputs.empty() || !stage.kept.empty()) {
+    if (!stage.reductions.empty() || !stage.outer.empty() || !stage.outputs.empty() ||
+        !stage.kept.empty()) {
       builder_.comment(fmt::format("stage {}", s));
     }
     std::vector<Accumulator> accumulators;
@@ -397,6 +446,7 @@ class RowLowering {
       touch(value, s, needed);
     };
     for (const OpId op : stage.reductions) root(facts_.fusion.ops[op].operands[0]);
+    for (const OpId op : stage.outer) root(facts_.fusion.ops[op].operands[0]);
     for (const size_t output : stage.outputs) root(facts_.fusion.outputs[output]);
     for (const ValueId value : stage.kept) root(value);
     return needed;
@@ -484,8 +534,8 @@ class RowLowering {
       if (facts_.is_read(value)) continue;
       (is_shared(value) ? kept_shared : kept_computed).push_back(value);
     }
-    if (accumulators.empty() && stage.outputs.empty() && kept_computed.empty() &&
-        kept_shared.empty())
+    if (accumulators.empty() && stage.outer.empty() && stage.outputs.empty() &&
+        kept_computed.empty() && kept_shared.empty())
       return;
 
     std::map<size_t, VarId> output_tiles;
@@ -505,6 +555,7 @@ class RowLowering {
             builder_.set(tile, builder_.integer(0), lane, tiles_.element_value(value));
           }
           for (Accumulator& accumulator : accumulators) accumulate(accumulator, at, lane, inside);
+          accumulate_outer(stage, at, lane, inside);
           for (const auto& [output, tile] : output_tiles) {
             builder_.set(tile, builder_.integer(0), lane, tiles_.output_element(output));
           }
@@ -529,6 +580,21 @@ class RowLowering {
         });
   }
 
+  void accumulate_outer(const Stage& stage, const TilePosition& at, ExprId lane, ExprId inside) {
+    if (stage.outer.empty()) return;
+    // Operands are evaluated for whoever needs them later too, outside of the condition.
+    for (const OpId op : stage.outer) tiles_.element_value(facts_.fusion.ops[op].operands[0]);
+    const auto accumulate = [&] { outer_.accumulate(stage.outer, at.batch, lane); };
+    ExprId condition = inside;
+    if (row_is_real_.valid())
+      condition = condition.valid() ? builder_.both(condition, row_is_real_) : row_is_real_;
+    if (condition.valid()) {
+      builder_.when(condition, accumulate);
+    } else {
+      accumulate();
+    }
+  }
+
   /// Computes a kept value here, although its registers are already bound.
   void keep(ValueId value, const TilePosition& at, ExprId lane) {
     const VarId tile = tiles_.tile_of(value);
@@ -549,7 +615,7 @@ class RowLowering {
     const Op& op = facts_.fusion.ops[id];
     Accumulator accumulator{};
     accumulator.op = id;
-    accumulator.combiner = combiner_of(op.kind);
+    accumulator.combiner = kir::combiner_of(op.kind);
     const std::vector<DType> types = exchange_types(facts_.fusion, op);
     accumulator.type = types.front();
     const std::string name = name_of(op.results.back());
@@ -769,7 +835,8 @@ class RowLowering {
 
   void store_row_outputs(int level) {
     for (size_t i = 0; i < facts_.fusion.outputs.size(); ++i) {
-      if (facts_.space.output_coverage[i].columns ||
+      if (facts_.is_after_rows(facts_.fusion.outputs[i]) ||
+          facts_.space.output_coverage[i].columns ||
           facts_.level[facts_.fusion.outputs[i]] != level)
         continue;
       builder_.when(builder_.equal(lane_, builder_.integer(0)),
@@ -784,7 +851,10 @@ class RowLowering {
   kir::Kernel kernel_;
   kir::KernelBuilder builder_;
   TileLowering tiles_;
+  OuterAccumulators outer_;
   std::map<ValueId, kir::BufferId> shared_;
+
+  kir::ParamId rows_;
 
   ExprId lane_;  ///< The thread's number within its row.
   ExprId slot_;  ///< The row's number within its block.
@@ -796,7 +866,7 @@ class RowLowering {
 }  // namespace
 
 LoweredKernel lower_rows(const SegmentFacts& facts, const Schedule& schedule) {
-  return {RowLowering(facts, schedule).run(), {facts.space.rows}};
+  return RowLowering(facts, schedule).run();
 }
 
 }  // namespace sinter

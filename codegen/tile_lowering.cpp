@@ -21,7 +21,7 @@ TileLowering::TileLowering(const SegmentFacts& facts, const Schedule& schedule,
 
 // ---- Set-up
 
-void TileLowering::declare_buffers() {
+void TileLowering::declare_buffers(bool finishes) {
   const auto declare = [&](ValueId tensor, kir::Access access, int64_t alignment,
                            std::string name) {
     buffers_[tensor] = builder_.add_buffer({.name = std::move(name),
@@ -40,6 +40,7 @@ void TileLowering::declare_buffers() {
   }
   constexpr int64_t kOutputAlignment = 16;
   for (const ValueId output : facts_.fusion.outputs) {
+    if (!finishes && facts_.is_after_rows(output)) continue;
     declare(output, kir::Access::kWrite, kOutputAlignment, name_of_value(output) + "_out");
   }
 }
@@ -65,6 +66,12 @@ void TileLowering::set_row(ExprId row) {
     inner *= space.dimensions[i].size;
   }
   row_coordinates_ = std::move(coordinates);
+}
+
+void TileLowering::enter_row(ExprId row) {
+  std::erase_if(row_values_,
+                [&](const auto& entry) { return facts_.space.dependence[entry.first].rows; });
+  set_row(row);
 }
 
 std::string TileLowering::name_of_value(ValueId value) const {
@@ -414,7 +421,7 @@ void TileLowering::begin_element(const TilePosition& position, ExprId lane) {
 }
 
 ExprId TileLowering::element_value(ValueId value) {
-  if (!facts_.is_tile(value)) return row_value(value);
+  if (!is_element(value)) return row_value(value);
   if (const auto found = element_values_.find(value); found != element_values_.end())
     return found->second;
   ExprId result;

@@ -27,10 +27,15 @@ class TileLowering {
 
   // ---- Set-up
   /// Declares a buffer for every tensor read or written; reads first, in the order of the fusion's
-  /// inputs.
-  void declare_buffers();
+  /// inputs. `finishes`: outputs that follow from outer reductions too.
+  void declare_buffers(bool finishes);
   /// Coordinates of the row, from its number (i64). An invalid expression: there are no rows.
   void set_row(kir::ExprId row);
+  /// The same for one of several rows that a thread walks: forgets the row values of the row
+  /// before.
+  void enter_row(kir::ExprId row);
+  /// Its number, i64.
+  [[nodiscard]] kir::ExprId row() const { return row_; }
   /// Replaces the specialised number of columns by a run-time value of the column index type.
   void set_column_count(kir::ExprId count) { column_count_ = count; }
   /// Type of column indices: i32 unless the row is too long for it.
@@ -69,6 +74,8 @@ class TileLowering {
   /// Starts the evaluation of one element; values are computed once per element.
   void begin_element(const TilePosition& position, kir::ExprId lane);
   kir::ExprId element_value(ValueId value);
+  /// Gives the element at hand of an outer reduction's result its value, until the next element.
+  void define_element_value(ValueId value, kir::ExprId expr) { element_values_[value] = expr; }
 
   /// Registers that collect one vector of an output before it is stored: in the compute type when
   /// the output is a cast of it, so that the store rounds.
@@ -78,6 +85,7 @@ class TileLowering {
   /// Stores the collected vector.
   void store(size_t index, kir::VarId tile, const TilePosition& position);
 
+  std::string name_of_value(ValueId value) const;
   [[nodiscard]] kir::BufferId buffer_of(ValueId tensor) const { return buffers_.at(tensor); }
   [[nodiscard]] int64_t width() const { return schedule_.vector_width; }
 
@@ -87,7 +95,6 @@ class TileLowering {
     bool resident = false;
   };
 
-  std::string name_of_value(ValueId value) const;
   std::vector<kir::ExprId> column_coordinates(kir::ExprId column);
   kir::ExprId row_offset(const TensorAccess& access);
   kir::ExprId address(const TensorAccess& access, kir::ExprId column);
@@ -103,6 +110,10 @@ class TileLowering {
   kir::ExprId take(ValueId value);
   kir::CacheHint hint_of(const TensorAccess& access) const;
   ValueId stored_value(size_t index) const;
+  /// Computed for every element: along a row, or per column once all rows are done.
+  [[nodiscard]] bool is_element(ValueId value) const {
+    return facts_.space.dependence[value].columns;
+  }
   void describe(ValueId value);
 
   const SegmentFacts& facts_;

@@ -80,6 +80,8 @@ class SegmentCompiler {
     int64_t& blocks = relaxed.schedule.min_blocks_per_sm;
     while (blocks > 1 && register_cap(limits_, relaxed.estimate.threads, blocks) < wanted) --blocks;
     if (blocks == best.proposed.schedule.min_blocks_per_sm) --blocks;
+    int64_t& grid = relaxed.schedule.persistent_blocks;
+    grid = std::min(grid, blocks * limits_.sm_count);
     const Family* family = find_family(options_.families, relaxed.schedule.family);
     auto estimate = family->estimate(segment_.facts, relaxed.schedule, limits_);
     if (!estimate) return std::nullopt;
@@ -137,10 +139,17 @@ class SegmentCompiler {
 Result<CompiledPlan> compile_plan(Plan plan, const NvrtcCompiler& compiler, KernelCache& cache,
                                   const CompilePlanOptions& options) {
   CompiledPlan out{.plan = std::move(plan), .segments = {}};
-  for (const SegmentPlan& segment : out.plan.segments) {
-    SegmentCompiler segment_compiler(segment, out.plan.limits, compiler, cache, options);
+  for (size_t i = 0; i < out.plan.segments.size(); ++i) {
+    SegmentCompiler segment_compiler(out.plan.segments[i], out.plan.limits, compiler, cache,
+                                     options);
     auto compiled = segment_compiler.run();
     if (!compiled) return fail(compiled.error());
+    // Another grid leaves other partial results.
+    if (i == 0) {
+      if (auto finished = plan_finish(out.plan, compiled->chosen.schedule, options.families);
+          !finished)
+        return fail(finished.error());
+    }
     out.plan.decisions.push_back(segment_compiler.decision());
     out.segments.push_back(std::move(*compiled));
   }

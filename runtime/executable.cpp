@@ -6,6 +6,8 @@
 namespace sinter {
 namespace {
 
+constexpr int64_t kWorkspaceUnit = 256;
+
 int64_t reach(const Sizes& sizes, const Sizes& strides, int64_t element_bytes) {
   int64_t last = 0;
   for (size_t axis = 0; axis < sizes.size(); ++axis) {
@@ -55,7 +57,13 @@ Result<Executable> Executable::prepare(CompiledPlan compiled, DeviceDriver& driv
     out.outputs_.push_back(expect(
         output, dense_strides(binding.sizes_of(fusion.values[output].shape)), kOutputAlignment));
   }
-  for (const CompiledSegment& segment : out.compiled_->segments) {
+  const std::vector<WorkspaceTensor>& workspace = out.compiled_->plan.workspace;
+  for (const WorkspaceTensor& tensor : workspace) {
+    out.workspace_offsets_.push_back(out.workspace_bytes_);
+    out.workspace_bytes_ += (tensor.bytes + kWorkspaceUnit - 1) / kWorkspaceUnit * kWorkspaceUnit;
+  }
+  for (size_t i = 0; i < out.compiled_->segments.size(); ++i) {
+    const CompiledSegment& segment = out.compiled_->segments[i];
     auto kernel = LoadedKernel::load(
         driver, *segment.kernel, segment.source.dynamic_shared ? segment.source.shared_bytes : 0);
     if (!kernel) return fail(kernel.error());
@@ -63,15 +71,12 @@ Result<Executable> Executable::prepare(CompiledPlan compiled, DeviceDriver& driv
     if (!launch) return fail(launch.error());
     std::vector<uint32_t> arguments;
     for (const BufferArgument& buffer : segment.source.buffers) {
-      const auto input = std::ranges::find(fusion.inputs, buffer.value);
-      const auto output = std::ranges::find(fusion.outputs, buffer.value);
-      SINTER_CHECK(input != fusion.inputs.end() || output != fusion.outputs.end(),
-                   "{} is neither input nor output", buffer.value);
-      const auto index = input != fusion.inputs.end()
-                             ? input - fusion.inputs.begin()
-                             : static_cast<std::ptrdiff_t>(fusion.inputs.size()) +
-                                   (output - fusion.outputs.begin());
-      arguments.push_back(static_cast<uint32_t>(index));
+      const TensorSlot slot = slot_of(out.compiled_->plan, i, buffer.value, buffer.written);
+      const size_t first = slot.kind == TensorSlot::Kind::kInput ? 0
+                           : slot.kind == TensorSlot::Kind::kOutput
+                               ? fusion.inputs.size()
+                               : fusion.inputs.size() + fusion.outputs.size();
+      arguments.push_back(static_cast<uint32_t>(first + slot.index));
     }
     out.segments_.push_back({std::move(*kernel), *launch, std::move(arguments)});
   }
@@ -173,7 +178,7 @@ Result<void> Executable::check_overlaps(std::span<const Tensor> inputs,
 }
 
 Result<void> Executable::execute(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
-                                 DevicePointer /*workspace*/, int64_t workspace_size,
+                                 DevicePointer workspace, int64_t workspace_size,
                                  StreamHandle stream) const {
   if (inputs.size() != inputs_.size() || outputs.size() != outputs_.size()) {
     return fail(
@@ -189,6 +194,13 @@ Result<void> Executable::execute(std::span<const Tensor> inputs, std::span<const
                  .measured = workspace_size,
                  .limit = workspace_bytes()});
   }
+  if (workspace_bytes() > 0 && (workspace == 0 || workspace % kWorkspaceUnit != 0)) {
+    return fail({.kind = ErrorKind::kInvalidArgument,
+                 .message = fmt::format("the workspace at {:#x} is not aligned", workspace),
+                 .remedy = "pass device memory whose address is a multiple of 256",
+                 .measured = static_cast<int64_t>(workspace % kWorkspaceUnit),
+                 .limit = kWorkspaceUnit});
+  }
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (auto checked = check_tensor(inputs_[i], inputs[i]); !checked) return checked;
   }
@@ -201,8 +213,12 @@ Result<void> Executable::execute(std::span<const Tensor> inputs, std::span<const
     std::array<DevicePointer, kMaxKernelArguments> addresses;
     for (size_t i = 0; i < segment.arguments.size(); ++i) {
       const uint32_t index = segment.arguments[i];
+      const size_t tensors = inputs.size() + outputs.size();
       addresses[i] =
-          index < inputs.size() ? inputs[index].address : outputs[index - inputs.size()].address;
+          index < inputs.size() ? inputs[index].address
+          : index < tensors
+              ? outputs[index - inputs.size()].address
+              : workspace + static_cast<DevicePointer>(workspace_offsets_[index - tensors]);
     }
     if (auto launched = segment.launch.launch(stream, {addresses.data(), segment.arguments.size()});
         !launched)

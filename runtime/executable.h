@@ -30,7 +30,7 @@ class Executable {
                                     const PrepareOptions& options = {});
 
   /// Bytes of device memory execute() needs besides the tensors, aligned to 256.
-  [[nodiscard]] int64_t workspace_bytes() const { return 0; }
+  [[nodiscard]] int64_t workspace_bytes() const { return workspace_bytes_; }
 
   /// Enqueues the plan's kernels on `stream`. Tensors come in the order of the fusion's inputs and
   /// outputs, with the planned types, sizes and strides (outputs dense). Errors, found before
@@ -58,7 +58,7 @@ class Executable {
     int64_t first_byte = 0;  ///< Extent of the tensor around its first element.
     int64_t bytes = 0;
   };
-  /// Which tensor each kernel argument is: inputs first, then outputs.
+  /// Which tensor each kernel argument is: inputs first, then outputs, then those of the workspace.
   struct Segment {
     LoadedKernel kernel;
     PreparedLaunch launch;
@@ -79,6 +79,8 @@ class Executable {
   std::vector<Expected> inputs_;
   std::vector<Expected> outputs_;
   std::vector<Segment> segments_;
+  std::vector<int64_t> workspace_offsets_;  ///< Bytes, by workspace tensor.
+  int64_t workspace_bytes_ = 0;
 };
 
 }  // namespace sinter

@@ -91,6 +91,30 @@ std::vector<HostTensor> poisoned_outputs(const Fusion& fusion, const Binding& bi
   return out;
 }
 
+namespace {
+
+HostTensor& tensor_in(TensorSlot slot, std::vector<HostTensor>& inputs,
+                      std::vector<HostTensor>& outputs, std::vector<HostTensor>& workspace) {
+  switch (slot.kind) {
+    case TensorSlot::Kind::kInput:
+      return inputs[slot.index];
+    case TensorSlot::Kind::kOutput:
+      return outputs[slot.index];
+    case TensorSlot::Kind::kWorkspace:
+      return workspace[slot.index];
+  }
+  unreachable();
+}
+
+/// Adds what is wrong with a further kernel to the report of the first.
+void append_report(InterpreterReport& all, InterpreterReport more) {
+  all.findings.insert(all.findings.end(), std::make_move_iterator(more.findings.begin()),
+                      std::make_move_iterator(more.findings.end()));
+  all.findings_left_out += more.findings_left_out;
+}
+
+}  // namespace
+
 Result<HostRun> execute_on_host(const SegmentFacts& facts, const LoweredKernel& kernel,
                                 std::span<const HostTensor> inputs,
                                 const InterpreterOptions& options) {
@@ -116,6 +140,44 @@ Result<HostRun> execute_on_host(const SegmentFacts& facts, const LoweredKernel& 
   return run;
 }
 
+Result<HostRun> execute_on_host(const Plan& plan, const Schedule& schedule,
+                                std::span<const HostTensor> inputs, const FamilySet& families,
+                                const InterpreterOptions& options) {
+  if (auto checked = check_inputs(plan.fusion, inputs); !checked) return fail(checked.error());
+  Plan own = plan;
+  if (auto finished = plan_finish(own, schedule, families); !finished)
+    return fail(finished.error());
+  HostRun run{.outputs = poisoned_outputs(own.fusion, Binding{}), .report = {}};
+  std::vector<HostTensor> copies(inputs.begin(), inputs.end());
+  std::vector<HostTensor> workspace;
+  for (const WorkspaceTensor& tensor : own.workspace) {
+    const DType type = own.fusion.values[tensor.value].type;
+    workspace.push_back(HostTensor::poisoned(type, {tensor.bytes / bytes_of(type)}));
+  }
+  for (size_t i = 0; i < own.segments.size(); ++i) {
+    const SegmentPlan& segment = own.segments[i];
+    auto kernel = lower(segment.facts, i == 0 ? schedule : segment.chosen().schedule, families);
+    if (!kernel) return fail(kernel.error());
+    std::vector<LaunchMemory> memory;
+    for (const kir::Buffer& buffer : kernel->kernel.buffers) {
+      if (buffer.space != kir::Space::kGlobal) continue;
+      const bool written = buffer.access != kir::Access::kRead;
+      HostTensor& tensor =
+          tensor_in(slot_of(own, i, buffer.value, written), copies, run.outputs, workspace);
+      memory.push_back(
+          {.bytes = tensor.storage(), .origin = tensor.data() - tensor.storage().data()});
+    }
+    auto report = interpret(kernel->kernel, memory, kernel->param_values, options);
+    if (!report) return fail(report.error());
+    if (i == 0) {
+      run.report = std::move(*report);
+    } else {
+      append_report(run.report, std::move(*report));
+    }
+  }
+  return run;
+}
+
 bool HostCheck::passed() const { return mismatches.empty() && report.findings.empty(); }
 
 std::string HostCheck::text() const {
@@ -125,20 +187,36 @@ std::string HostCheck::text() const {
   return out;
 }
 
+namespace {
+
+HostCheck compared(const Fusion& fusion, const Binding& binding, std::span<const HostTensor> inputs,
+                   HostRun run) {
+  const OracleResult expected = evaluate(fusion, binding, inputs);
+  HostCheck check{.report = std::move(run.report), .mismatches = {}};
+  for (size_t i = 0; i < run.outputs.size(); ++i) {
+    check.worst_ratio = std::max(check.worst_ratio, worst_ratio(expected, i, run.outputs[i]));
+    if (auto mismatch = compare(expected, i, run.outputs[i])) check.mismatches.push_back(*mismatch);
+  }
+  return check;
+}
+
+}  // namespace
+
 Result<HostCheck> check_on_host(const Fusion& fusion, const Binding& binding,
                                 const SegmentFacts& facts, const LoweredKernel& kernel,
                                 std::span<const HostTensor> inputs,
                                 const InterpreterOptions& options) {
   auto run = execute_on_host(facts, kernel, inputs, options);
   if (!run) return fail(run.error());
-  const OracleResult expected = evaluate(fusion, binding, inputs);
-  HostCheck check{.report = std::move(run->report), .mismatches = {}};
-  for (size_t i = 0; i < run->outputs.size(); ++i) {
-    check.worst_ratio = std::max(check.worst_ratio, worst_ratio(expected, i, run->outputs[i]));
-    if (auto mismatch = compare(expected, i, run->outputs[i]))
-      check.mismatches.push_back(*mismatch);
-  }
-  return check;
+  return compared(fusion, binding, inputs, std::move(*run));
+}
+
+Result<HostCheck> check_on_host(const Fusion& fusion, const Binding& binding, const Plan& plan,
+                                const Schedule& schedule, std::span<const HostTensor> inputs,
+                                const FamilySet& families, const InterpreterOptions& options) {
+  auto run = execute_on_host(plan, schedule, inputs, families, options);
+  if (!run) return fail(run.error());
+  return compared(fusion, binding, inputs, std::move(*run));
 }
 
 }  // namespace sinter

@@ -21,7 +21,7 @@ std::vector<HostTensor> poisoned_outputs(const Fusion& fusion, const Binding& bi
 
 struct HostRun {
   std::vector<HostTensor> outputs;
-  InterpreterReport report;
+  InterpreterReport report;  ///< Of the first kernel, with the findings of all.
 };
 
 /// Runs a lowered kernel of a segment in the interpreter: what execute() does, without a GPU.
@@ -29,6 +29,12 @@ struct HostRun {
 /// InvalidArgument for tensors that do not fit.
 Result<HostRun> execute_on_host(const SegmentFacts& facts, const LoweredKernel& kernel,
                                 std::span<const HostTensor> inputs,
+                                const InterpreterOptions& options = {});
+
+/// Runs the kernels of a plan one after the other in the interpreter, with `schedule` in the place
+/// of the one chosen for the first segment. `inputs` stand in the order of the plan's fusion.
+Result<HostRun> execute_on_host(const Plan& plan, const Schedule& schedule,
+                                std::span<const HostTensor> inputs, const FamilySet& families,
                                 const InterpreterOptions& options = {});
 
 /// What the interpreter found when held against the oracle.
@@ -48,5 +54,9 @@ Result<HostCheck> check_on_host(const Fusion& fusion, const Binding& binding,
                                 const SegmentFacts& facts, const LoweredKernel& kernel,
                                 std::span<const HostTensor> inputs,
                                 const InterpreterOptions& options = {});
+/// The same for all kernels of a plan.
+Result<HostCheck> check_on_host(const Fusion& fusion, const Binding& binding, const Plan& plan,
+                                const Schedule& schedule, std::span<const HostTensor> inputs,
+                                const FamilySet& families, const InterpreterOptions& options = {});
 
 }  // namespace sinter

@@ -65,7 +65,12 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
                  static_cast<double>(std::max<int64_t>(estimate.blocks_per_sm, 1)));
   out.block_latency_us = work.block_latency_ns / kNsPerUs;
   out.exposed_us = waves * out.block_latency_us / std::pow(resident, constants.hiding_exponent);
-  out.total_us = out.launch_us + throughput + out.exposed_us + out.spill_us;
+  if (work.partial_bytes > 0.0) {
+    out.second_stage_us =
+        constants.second_launch_us +
+        2.0 * work.partial_bytes / (limits.memory_bytes_per_us * limits.read_efficiency);
+  }
+  out.total_us = out.launch_us + throughput + out.exposed_us + out.spill_us + out.second_stage_us;
   return out;
 }
 

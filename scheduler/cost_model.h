@@ -28,6 +28,7 @@ struct CostConstants {
   double block_start_ns = 300.0;  ///< From a free slot to the next block's first load, and drain.
   double first_load_ns = 190.0;   ///< What stays exposed of the row's arrival after that.
   double chunk_ns = 500.0;        ///< Each further chunk that a looped row waits for.
+  double second_launch_us = 3.5;  ///< A dependent kernel of little work, its drain and ramp.
   double l1_chunk_ns = 40.0;      ///< Each chunk of a row read again that is still in L1.
   /// Part of L1 that keeps rows for their second read; the rest goes to what is written, to weights
   /// and to the rows that follow.
@@ -69,6 +70,7 @@ struct WorkEstimate {
   double issue_slots = 0.0;       ///< Thread instructions in all.
   double special = 0.0;           ///< Special-function results in all.
   double shared_bytes = 0.0;      ///< Shared-memory traffic in all.
+  double partial_bytes = 0.0;     ///< Of outer reductions: written here, read by a second kernel.
   bool reads_evict_last = false;  ///< As ReadPriority::kEvictLast asks for, in all bulk reads.
   double block_latency_ns = 0.0;  ///< Chain of waits of one block.
   friend bool operator==(const WorkEstimate&, const WorkEstimate&) = default;

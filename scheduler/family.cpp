@@ -1,5 +1,6 @@
 #include "scheduler/family.h"
 
+#include "scheduler/families/column.h"
 #include "scheduler/families/looped.h"
 #include "scheduler/families/multi_wave.h"
 #include "scheduler/families/pointwise.h"
@@ -21,6 +22,11 @@ FamilySet scheduling_families() {
        .propose = propose_pointwise,
        .estimate = estimate_pointwise,
        .predict = predict_pointwise,
+       .lower = {}},
+      {.name = "column",
+       .propose = propose_column,
+       .estimate = estimate_column,
+       .predict = predict_column,
        .lower = {}},
       {.name = "looped",
        .propose = propose_looped,

@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 
 namespace sinter {
 namespace {
@@ -104,6 +105,7 @@ class Analysis {
     for (const OpId id : fusion_.op_ids()) {
       if (auto rejection = link(fusion_.ops[id])) return tl::make_unexpected(*rejection);
     }
+    join_parts();
     if (auto rejection = check_distinct()) return tl::make_unexpected(*rejection);
     for (const OpId id : fusion_.op_ids()) {
       if (auto rejection = find_views(fusion_.ops[id])) return tl::make_unexpected(*rejection);
@@ -222,6 +224,32 @@ class Analysis {
     return std::nullopt;
   }
 
+  /// Parts of the graph that share nothing but their shape walk the same loops: what the first
+  /// reduction reduces sets the pattern, or the first output.
+  void join_parts() {
+    const Op* pattern = nullptr;
+    for (const OpId id : fusion_.op_ids()) {
+      const Op& op = fusion_.ops[id];
+      if (!is_reduction(op.kind)) continue;
+      if (pattern == nullptr) pattern = &op;
+      if (reduced_axes(op.kind) == reduced_axes(pattern->kind))
+        join(pattern->operands[0], op.operands[0]);
+    }
+    if (pattern != nullptr) return;
+    for (const ValueId output : fusion_.outputs) join(fusion_.outputs.front(), output);
+  }
+
+  void join(ValueId a, ValueId b) {
+    if (fusion_.values[a].shape != fusion_.values[b].shape) return;
+    const auto all = [&](ValueId value) { return classes_.resolve(concatenated(axes_[value])); };
+    const AxisList mine = all(a);
+    for (const uint32_t node : all(b)) {
+      if (std::ranges::find(mine, node) != mine.end()) return;
+    }
+    for (size_t axis = 0; axis < axes_[a].size(); ++axis)
+      classes_.unify(axes_[a][axis], axes_[b][axis]);
+  }
+
   /// No op yields a diagonal, so a value whose axes walk as one needs two orders of one axis at
   /// once.
   [[nodiscard]] std::optional<Rejection> check_distinct() const {
@@ -305,22 +333,16 @@ class Analysis {
   // ---- Dimensions
 
   std::optional<Rejection> choose_dimensions() {
-    // Which classes every reduction removes: all must remove the same ones.
-    std::map<ValueId, std::vector<uint32_t>> reduced_by_op;
+    // Classes that each reduction removes.
     for (const auto& [result, axis] : reduced_lists_) {
-      std::vector<uint32_t>& nodes = reduced_by_op[result];  // Empty for an axis of one element.
+      std::vector<uint32_t>& nodes = reduced_by_[result];  // Empty for an axis of one element.
       for (const uint32_t node : classes_.resolve(axis)) nodes.push_back(node);
     }
     std::vector<uint32_t> reduced;
-    ValueId first;
-    for (auto& [result, nodes] : reduced_by_op) {
+    for (auto& [result, nodes] : reduced_by_) {
       std::ranges::sort(nodes);
-      if (!first.valid()) {
-        reduced = nodes;
-        first = result;
-      } else if (nodes != reduced) {
-        return reject(fmt::format("reductions {} and {} remove different axes", first, result),
-                      result, "put reductions over different axes into fusions of their own");
+      for (const uint32_t node : nodes) {
+        if (std::ranges::find(reduced, node) == reduced.end()) reduced.push_back(node);
       }
     }
 
@@ -368,21 +390,89 @@ class Analysis {
                                                         : found->second;
     };
     std::ranges::stable_sort(walked, [&](uint32_t a, uint32_t b) { return rank(a) > rank(b); });
-    const auto is_reduced = [&](uint32_t node) {
-      return std::ranges::find(reduced, node) != reduced.end();
+    std::vector<uint32_t> columns;
+    if (auto rejection = choose_columns(walked, columns)) return rejection;
+    const auto is_column = [&](uint32_t node) {
+      return std::ranges::find(columns, node) != columns.end();
     };
     for (const uint32_t node : walked) {
-      if (reduces && !is_reduced(node)) nodes_.push_back(node);
+      if (!is_column(node)) nodes_.push_back(node);
     }
     space_.row_dimensions = nodes_.size();
     for (const uint32_t node : walked) {
-      if (!reduces || is_reduced(node)) nodes_.push_back(node);
+      if (is_column(node)) nodes_.push_back(node);
     }
     for (size_t i = 0; i < nodes_.size(); ++i) {
-      space_.dimensions.push_back(
-          {classes_.size(nodes_[i]), reduces && i >= space_.row_dimensions});
+      space_.dimensions.push_back({classes_.size(nodes_[i]), inner_ && i >= space_.row_dimensions});
     }
     return std::nullopt;
+  }
+
+  /// Which of the classes walked, outermost first, are the columns. Reductions that remove the
+  /// innermost class are inner ones, and all remove the same; the others are outer ones, and all
+  /// remove the rest.
+  std::optional<Rejection> choose_columns(const std::vector<uint32_t>& walked,
+                                          std::vector<uint32_t>& columns) {
+    columns = walked;
+    if (reduced_by_.empty()) return std::nullopt;
+    const auto contains = [](const std::vector<uint32_t>& nodes, uint32_t node) {
+      return std::ranges::find(nodes, node) != nodes.end();
+    };
+    // Reductions over axes of one element remove nothing. They count as inner where there are no
+    // others, else as outer ones over a single row.
+    const bool all_empty =
+        std::ranges::all_of(reduced_by_, [](const auto& entry) { return entry.second.empty(); });
+    const uint32_t innermost = innermost_class(walked);
+    const auto is_inner = [&](const std::vector<uint32_t>& nodes) {
+      return nodes.empty() ? all_empty : contains(nodes, innermost);
+    };
+    ValueId first;
+    for (const auto& [result, nodes] : reduced_by_) {
+      const bool inner = is_inner(nodes);
+      if (!inner) continue;
+      if (!inner_) {
+        columns = nodes;
+        first = result;
+        inner_ = true;
+      } else if (nodes != columns) {
+        return reject(fmt::format("reductions {} and {} remove different axes", first, result),
+                      result, "put reductions over different axes into fusions of their own");
+      }
+    }
+    const auto is_outer_class = [&](uint32_t node) {
+      return std::ranges::any_of(reduced_by_,
+                                 [&](const auto& entry) { return contains(entry.second, node); });
+    };
+    std::vector<uint32_t> rows;
+    for (const uint32_t node : walked) {
+      if (inner_ ? !contains(columns, node) : is_outer_class(node)) rows.push_back(node);
+    }
+    std::ranges::sort(rows);
+    for (const auto& [result, nodes] : reduced_by_) {
+      if (is_inner(nodes)) continue;
+      if (nodes != rows) {
+        return reject(fmt::format("reduction {} removes neither all rows nor all columns", result),
+                      result, "put reductions over different axes into fusions of their own");
+      }
+      outer_.insert(result);
+    }
+    if (!inner_) std::erase_if(columns, [&](uint32_t node) { return contains(rows, node); });
+    return std::nullopt;
+  }
+
+  /// The class walked fastest. Strides say nothing where there are no elements: then it is the last
+  /// of what is reduced first.
+  uint32_t innermost_class(const std::vector<uint32_t>& walked) const {
+    const bool empty =
+        std::ranges::any_of(walked, [&](uint32_t node) { return classes_.size(node) == 0; });
+    if (!empty) return walked.back();
+    for (const OpId id : fusion_.op_ids()) {
+      const Op& op = fusion_.ops[id];
+      if (!is_reduction(op.kind)) continue;
+      const AxisList axes = classes_.resolve(concatenated(axes_[op.operands[0]]));
+      if (!axes.empty()) return axes.back();
+    }
+    return walked.back();
   }
 
   /// Times the threads of a block and the bytes of an element, sizes must stay within 63 bits.
@@ -478,7 +568,29 @@ class Analysis {
           dependence.columns |= space_.dependence[operand].columns;
         }
       }
-      if (is_reduction(op.kind)) dependence.columns = false;
+      bool after_rows = false;
+      if (!views_.contains(op.results.front())) {
+        for (const ValueId operand : op.operands) after_rows |= space_.after_rows[operand] != 0;
+      }
+      if (after_rows && dependence.rows) {
+        return reject("a row needs the result of a reduction over all rows", op.results.front(),
+                      "put what uses the reduced value into a fusion of its own");
+      }
+      if (outer_.contains(op.results.front())) {
+        if (after_rows) {
+          return reject("a reduction over the rows waits for another one", op.results.front(),
+                        "put the second reduction into a fusion of its own");
+        }
+        dependence.rows = false;
+        after_rows = true;
+      } else if (is_reduction(op.kind)) {
+        if (after_rows) {
+          return reject("a reduction along the columns waits for one over the rows",
+                        op.results.front(), "put the second reduction into a fusion of its own");
+        }
+        dependence.columns = false;
+      }
+      for (const ValueId result : op.results) space_.after_rows[result] = after_rows ? 1 : 0;
       if (const auto* take = std::get_if<TakeOp>(&op.kind)) {
         if (auto rejection = check_take(op, *take)) return rejection;
         dependence = space_.dependence[op.operands[1]];
@@ -554,6 +666,10 @@ class Analysis {
   AxisClasses classes_;
   IdMap<ValueId, std::vector<AxisList>> axes_;
   std::vector<std::pair<ValueId, AxisList>> reduced_lists_;
+  std::map<ValueId, std::vector<uint32_t>>
+      reduced_by_;           ///< Classes, by a reduction's first result.
+  std::set<ValueId> outer_;  ///< Reductions that remove the rows, by first result.
+  bool inner_ = false;       ///< Some reduction removes the columns.
   std::map<ValueId, View> views_;
   std::vector<uint32_t> nodes_;  ///< Class of each dimension.
   IterationSpace space_;

@@ -13,7 +13,7 @@ namespace sinter {
 /// adjacent classes that every tensor walks as one merge into one dimension.
 struct Dimension {
   int64_t size = 1;
-  bool reduced = false;
+  bool reduced = false;  ///< By inner reductions: one of the columns.
   friend bool operator==(const Dimension&, const Dimension&) = default;
 };
 
@@ -29,19 +29,20 @@ struct TensorAccess {
 
 /// Where a value varies.
 struct Dependence {
-  bool rows = false;     ///< Along a kept dimension.
-  bool columns = false;  ///< Along a reduced dimension.
+  bool rows = false;     ///< Along a dimension of the rows.
+  bool columns = false;  ///< Along a dimension of the columns.
   friend bool operator==(const Dependence&, const Dependence&) = default;
 };
 
-/// The loops of a segment and how its tensors are walked. Kept dimensions come first ("rows"),
-/// reduced ones after ("columns"), each from the outermost to the innermost. A segment without
-/// reductions has all its dimensions in `columns`, so that its elements are one row.
+/// The loops of a segment and how its tensors are walked: first the dimensions of the rows, then
+/// those of the columns, each from the outermost to the innermost. Inner reductions remove the
+/// columns, outer ones the rows; a segment may have both. Without inner reductions the columns are
+/// what outer ones keep; without any, all dimensions are columns, so that the elements are one row.
 struct IterationSpace {
   std::vector<Dimension> dimensions;
-  size_t row_dimensions = 0;          ///< The first so many are kept.
-  int64_t rows = 1;                   ///< Product of the kept sizes.
-  int64_t columns = 1;                ///< Product of the reduced sizes.
+  size_t row_dimensions = 0;          ///< The first so many are rows.
+  int64_t rows = 1;                   ///< Product of the rows' sizes.
+  int64_t columns = 1;                ///< Product of the columns' sizes.
   std::vector<TensorAccess> inputs;   ///< Values read from memory: inputs and views of them.
   std::vector<TensorAccess> outputs;  ///< In the order of the fusion's outputs.
   IdMap<ValueId, Dependence> dependence;
@@ -54,14 +55,17 @@ struct IterationSpace {
   /// For a `take` result: weights as above for the axis it indexes, so that a column coordinate can
   /// be replaced by the index.
   IdMap<ValueId, std::vector<int64_t>> take_weights;
+  /// Results of outer reductions, and values computed from them: known once all rows are done.
+  IdMap<ValueId, uint8_t> after_rows;
 
   [[nodiscard]] const TensorAccess* find_input(ValueId value) const;
   friend bool operator==(const IterationSpace&, const IterationSpace&) = default;
 };
 
 /// Derives the iteration space of a specialised fusion (all extents constant). The failing side
-/// says what no family can walk: a reshape that does not split evenly, reductions over different
-/// axes, a slice or gather of a computed value along the wrong axis.
+/// says what no family can walk: a reshape that does not split evenly, reductions over axes that
+/// are neither all rows nor all columns, a row that needs the result of an outer reduction, a slice
+/// or gather of a computed value along the wrong axis.
 tl::expected<IterationSpace, Rejection> iteration_space(const Fusion& fusion);
 
 }  // namespace sinter

@@ -8,6 +8,8 @@
 #include "fusion_ir/pipeline.h"
 #include "fusion_ir/printer.h"
 #include "fusion_ir/verifier.h"
+#include "scheduler/finish.h"
+#include "scheduler/row_schedule.h"
 #include "scheduler/schedule_verifier.h"
 
 namespace sinter {
@@ -314,7 +316,74 @@ Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const Devic
   out.decisions.push_back(persistence_decision(segment.facts));
   out.decisions.push_back(schedule_decision(segment, out.rejections));
   out.segments.push_back(std::move(segment));
+  const Schedule chosen = out.segments.front().chosen().schedule;
+  if (auto finished = plan_finish(out, chosen, options.families); !finished)
+    return fail(finished.error());
   return out;
+}
+
+Result<void> plan_finish(Plan& plan, const Schedule& schedule, const FamilySet& families) {
+  constexpr std::string_view kQuestion = "which schedule finishes the partial results";
+  plan.segments.resize(1);
+  plan.workspace.clear();
+  std::erase_if(plan.decisions,
+                [&](const Decision& decision) { return decision.question == kQuestion; });
+  const SegmentFacts& facts = plan.segments.front().facts;
+  if (!facts.has_outer() || schedule.persistent_blocks == 0) return {};
+
+  const int64_t rows = partial_rows(schedule);
+  for (const OpId id : facts.outer_reductions) {
+    const ValueId result = facts.fusion.ops[id].results.front();
+    plan.workspace.push_back(
+        {result, rows * facts.space.columns * bytes_of(facts.fusion.values[result].type)});
+  }
+  Finish finish = finish_of(facts, rows);
+  auto finish_facts = analyse(std::move(finish.fusion));
+  if (!finish_facts)
+    return fail(unsupported(facts.fusion, {finish_facts.error()},
+                            "the partial results cannot be finished"));
+  SegmentPlan segment{
+      .facts = std::move(*finish_facts), .in_plan = std::move(finish.in_plan), .candidates = {}};
+  std::vector<Rejection> rejections;
+  for (const Family& family : families) {
+    Proposal proposal = family.propose(segment.facts, plan.limits);
+    // What finishes must not leave partial results of its own.
+    for (ProposedSchedule& candidate : proposal.candidates) {
+      if (candidate.schedule.persistent_blocks == 0)
+        segment.candidates.push_back(std::move(candidate));
+    }
+    for (Rejection& rejection : proposal.rejections) rejections.push_back(std::move(rejection));
+  }
+  if (segment.candidates.empty()) {
+    return fail(unsupported(segment.facts.fusion, rejections,
+                            "no schedule family finishes the partial results"));
+  }
+  rank(segment.candidates, families);
+  Decision decision = schedule_decision(segment, rejections);
+  decision.question = kQuestion;
+  plan.decisions.push_back(std::move(decision));
+  plan.segments.push_back(std::move(segment));
+  return {};
+}
+
+TensorSlot slot_of(const Plan& plan, size_t segment, ValueId value, bool written) {
+  const std::map<ValueId, ValueId>& in_plan = plan.segments[segment].in_plan;
+  const ValueId id = in_plan.empty() ? value : in_plan.at(value);
+  // The first segment writes partial results under the name of what they are partial results of;
+  // the second reads them under it, and may write the finished ones as an output.
+  if (in_plan.empty() == written) {
+    for (size_t i = 0; i < plan.workspace.size(); ++i) {
+      if (plan.workspace[i].value == id) return {TensorSlot::Kind::kWorkspace, i};
+    }
+  }
+  const auto index_in = [&](const std::vector<ValueId>& values) {
+    return static_cast<size_t>(std::ranges::find(values, id) - values.begin());
+  };
+  if (const size_t input = index_in(plan.fusion.inputs); input < plan.fusion.inputs.size())
+    return {TensorSlot::Kind::kInput, input};
+  const size_t output = index_in(plan.fusion.outputs);
+  SINTER_CHECK(output < plan.fusion.outputs.size(), "{} is neither input nor output", id);
+  return {TensorSlot::Kind::kOutput, output};
 }
 
 }  // namespace sinter

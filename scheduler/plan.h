@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,9 +33,20 @@ struct PlanOptions {
   bool simplify = true;  ///< Run the simplification passes first.
 };
 
+/// A tensor that one kernel of a plan leaves for another: partial results of an outer reduction,
+/// [rows][columns] in the reduction's type.
+struct WorkspaceTensor {
+  ValueId value;  ///< The reduction's result in the plan's graph.
+  int64_t bytes = 0;
+  friend bool operator==(const WorkspaceTensor&, const WorkspaceTensor&) = default;
+};
+
 /// One kernel to be: the segment's facts and its candidates, best first.
 struct SegmentPlan {
   SegmentFacts facts;
+  /// What the inputs and outputs of `facts.fusion` are in the plan's graph; empty if they are its
+  /// own. A workspace tensor stands for its value where it is read.
+  std::map<ValueId, ValueId> in_plan;
   std::vector<ProposedSchedule>
       candidates;  ///< candidates[0] is chosen; the rest serve re-planning and `explain`.
   [[nodiscard]] const ProposedSchedule& chosen() const { return candidates.front(); }
@@ -46,10 +58,20 @@ struct Plan {
   Fusion fusion;
   Binding binding;  ///< Of the original graph's symbols.
   DeviceLimits limits;
-  std::vector<SegmentPlan> segments;
+  std::vector<SegmentPlan> segments;  ///< In the order they run.
+  std::vector<WorkspaceTensor> workspace;
   std::vector<Decision> decisions;
   std::vector<Rejection> rejections;  ///< Of families that offered nothing.
 };
+
+/// Where the tensor of a kernel's buffer comes from at execution.
+struct TensorSlot {
+  enum class Kind : uint8_t { kInput, kOutput, kWorkspace };
+  Kind kind = Kind::kInput;
+  size_t index = 0;  ///< Among the fusion's inputs or outputs, or the plan's workspace tensors.
+};
+/// `value` is the one that the buffer of a kernel of segment `segment` holds.
+TensorSlot slot_of(const Plan& plan, size_t segment, ValueId value, bool written);
 
 /// Plans a fusion for a device. A pure function: equal arguments give equal plans, in every
 /// process.
@@ -61,9 +83,14 @@ struct Plan {
 Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const DeviceLimits& limits,
                   const PlanOptions& options = {});
 
+/// Plans, after the first segment's schedule, the segment that finishes its partial results, and
+/// the workspace between them; drops those of an earlier choice. Nothing is left to do for a
+/// schedule without partial results. Errors: as plan().
+Result<void> plan_finish(Plan& plan, const Schedule& schedule, const FamilySet& families);
+
 /// Candidates within this share of the best predicted time count as equal: of these the one whose
-/// blocks wait least wins, then the simpler family, in the order of the set. The cost model's error is larger than this (benchmarks/results/),
-/// so a smaller difference means nothing.
+/// blocks wait least wins, then the simpler family, in the order of the set. The cost model's error
+/// is larger than this (benchmarks/results/), so a smaller difference means nothing.
 inline constexpr double kTieShare = 0.03;
 
 }  // namespace sinter

@@ -46,6 +46,9 @@ class Draw {
                  limits_.threads_per_sm / std::max<int64_t>(out.threads_per_block(), 1));
     out.min_blocks_per_sm = 1 + below(most_blocks);
     out.persistent = persistent();
+    constexpr int64_t kMostPersistent = 300;
+    if (facts_.has_outer() && family != "column")
+      out.persistent_blocks = 1 + below(kMostPersistent);
     return out;
   }
 

@@ -42,6 +42,7 @@ class Model {
       if (kept.residency == Residency::kRegister)
         kept_words_ += batches_ * words_of(kept.value, schedule.vector_width);
     }
+    if (facts.has_outer()) kept_words_ += accumulator_words(facts, schedule);
   }
 
   double registers(const StageList& list) const {

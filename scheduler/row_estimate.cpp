@@ -121,7 +121,13 @@ ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedul
   estimate.registers = estimate_registers(facts, schedule, list);
   estimate.shared_bytes = row_shared_bytes(facts, schedule, list);
   estimate.blocks = (facts.space.rows + schedule.rows_per_block - 1) / schedule.rows_per_block;
+  if (schedule.persistent_blocks > 0) estimate.blocks = schedule.persistent_blocks;
   complete(estimate, limits, schedule.min_blocks_per_sm);
+  if (schedule.persistent_blocks > 0) {
+    // What the blocks of a persistent grid do one after the other counts as their waves.
+    const int64_t reach = partial_rows(schedule);
+    estimate.waves *= static_cast<double>((facts.space.rows + reach - 1) / reach);
+  }
   // Loads a thread issues before it waits: its kept inputs all at once, else one chunk.
   const int64_t kept = kept_words(facts, schedule, Residency::kRegister);
   const int64_t chunk =
@@ -146,6 +152,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
                   split_sector_bytes(facts, schedule);
   work.bytes_read += again * misses.l1 * misses.l2;
 
+  const auto columns = static_cast<double>(facts.space.columns);
   // Threads whose lanes lie past the row still issue.
   const auto reach = static_cast<double>(schedule.threads_per_row * schedule.vector_width);
   const auto batches = static_cast<double>(batch_count(facts, schedule));
@@ -217,8 +224,18 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     const double clocks = block_instructions / limits.issue_per_clock * sharing;
     work.block_latency_ns += constants.own_issue_share * clocks / limits.clock_mhz * 1000.0;
   }
+  const int64_t prologues =
+      schedule.persistent_blocks > 0
+          ? (facts.space.rows + schedule.rows_per_block - 1) / schedule.rows_per_block
+          : estimate.blocks;
   work.issue_slots +=
-      static_cast<double>(estimate.blocks * estimate.threads) * constants.row_prologue_instructions;
+      static_cast<double>(prologues * estimate.threads) * constants.row_prologue_instructions;
+  if (facts.has_outer()) {
+    constexpr double kWordBytes = 4.0;
+    work.partial_bytes = static_cast<double>(partial_rows(schedule)) * columns * kWordBytes *
+                         static_cast<double>(facts.outer_reductions.size());
+    work.bytes_written += work.partial_bytes;
+  }
   return work;
 }
 
@@ -264,6 +281,20 @@ std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Sch
                   "promise fewer blocks, or make them smaller");
   }
   if (auto rejection = check_row_access(facts, schedule)) return rejection;
+  if (schedule.persistent_blocks < 0) {
+    return broken("a grid of less than no blocks", schedule.persistent_blocks, 0, "blocks",
+                  "use 0 for a block for every row");
+  }
+  if (facts.has_outer()) {
+    if (schedule.persistent_blocks == 0) {
+      return broken("outer reductions accumulate over the rows of a block, which walks none", 0, 1,
+                    "persistent blocks", "use as many as are resident at once");
+    }
+    if (schedule.row_access == RowAccess::kShifted) {
+      return broken("shifted rows give a thread other columns in every row", 0, 0, "",
+                    "use row_access scalar for rows that are no multiple of the vector");
+    }
+  }
   for (const PersistentValue& kept : schedule.persistent) {
     const bool known = kept.value.index < facts.fusion.values.size();
     // Column inputs may be held too: that is how they are read early, before the first barrier.
@@ -338,7 +369,10 @@ std::vector<int64_t> occupancies(const SegmentFacts& facts, const Schedule& sche
 }
 
 std::vector<ValueId> late_columns(const SegmentFacts& facts) {
-  const StageList list = distribute(facts, {});
+  // What the cut keeps may spare a later stage its weights.
+  std::vector<PersistentValue> kept;
+  for (const ValueId value : facts.persistent) kept.push_back({value, Residency::kRegister});
+  const StageList list = distribute(facts, kept);
   std::vector<ValueId> out;
   for (size_t s = 1; s < list.stages.size(); ++s) {
     for (const ValueId value : list.stages[s].loads) {
@@ -351,7 +385,7 @@ std::vector<ValueId> late_columns(const SegmentFacts& facts) {
 
 std::vector<Rejection> check_row_segment(const SegmentFacts& facts, std::string_view family) {
   std::vector<Rejection> rejections;
-  if (!facts.has_reduction()) {
+  if (!facts.has_reduction() && !facts.has_outer()) {
     rejections.push_back({.subject = std::string(family),
                           .rule = "the segment reduces nothing, so no row has to be held together",
                           .value = 0,
@@ -362,6 +396,7 @@ std::vector<Rejection> check_row_segment(const SegmentFacts& facts, std::string_
   }
   for (size_t i = 0; i < facts.space.outputs.size(); ++i) {
     if (facts.is_empty(facts.fusion.outputs[i])) continue;
+    if (facts.is_after_rows(facts.fusion.outputs[i])) continue;
     for (size_t dimension = 0; dimension < facts.space.row_dimensions; ++dimension) {
       if (facts.space.outputs[i].strides[dimension] != 0 ||
           facts.space.dimensions[dimension].size <= 1)

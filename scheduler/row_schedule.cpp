@@ -192,7 +192,8 @@ std::vector<DType> exchange_types(const Fusion& fusion, const Op& reduction) {
   return {type};
 }
 
-int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule) {
+int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
+                       int64_t copies) {
   if (stage.reductions.empty() || schedule.threads_per_row <= kWarp || facts.space.columns == 0)
     return 0;
   const int64_t slots = schedule.threads_per_block() / kWarp;
@@ -201,7 +202,7 @@ int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Sche
     for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[reduction])) {
       // Shuffles know no bool: it travels as i32 (codegen/passes/lower_reductions.h).
       const int64_t element = bytes_of(type == DType::kBool ? DType::kI32 : type);
-      bytes += (slots * element + 15) / 16 * 16;
+      bytes += (copies * slots * element + 15) / 16 * 16;
     }
   }
   return bytes;
@@ -221,8 +222,38 @@ int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
       bytes += (padded * bytes_of(facts.fusion.values[value.value].type) + 15) / 16 * 16;
     }
   }
-  for (const Stage& stage : list.stages) bytes += exchange_bytes(facts, stage, schedule);
+  // The only barrier of a loop over rows cannot keep a row's exchange apart from the next one's:
+  // they take turns with two halves.
+  const auto reducing = std::ranges::count_if(
+      list.stages, [](const Stage& stage) { return !stage.reductions.empty(); });
+  const int64_t copies = schedule.persistent_blocks > 0 && reducing == 1 ? 2 : 1;
+  for (const Stage& stage : list.stages) bytes += exchange_bytes(facts, stage, schedule, copies);
   return bytes;
+}
+
+int64_t column_shared_bytes(const SegmentFacts& facts, const Schedule& schedule) {
+  if (schedule.rows_per_block == 1) return 0;
+  const int64_t elements = schedule.threads_per_block() * schedule.vector_width;
+  int64_t bytes = 0;
+  for (const OpId id : facts.outer_reductions) {
+    for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[id]))
+      bytes += (elements * bytes_of(type) + 15) / 16 * 16;
+  }
+  return bytes;
+}
+
+int64_t accumulator_words(const SegmentFacts& facts, const Schedule& schedule) {
+  constexpr int64_t kRegisterBytes = 4;
+  int64_t words = 0;
+  for (const OpId id : facts.outer_reductions) {
+    for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[id]))
+      words += (bytes_of(type) + kRegisterBytes - 1) / kRegisterBytes;
+  }
+  return words * batch_count(facts, schedule) * schedule.vector_width;
+}
+
+int64_t partial_rows(const Schedule& schedule) {
+  return schedule.persistent_blocks * schedule.rows_per_block;
 }
 
 }  // namespace sinter

@@ -55,8 +55,9 @@ std::vector<BatchSpan> batch_spans(const SegmentFacts& facts, const Schedule& sc
 int64_t batch_count(const SegmentFacts& facts, const Schedule& schedule);
 
 /// Bytes of the exchange that one barrier's reductions need in shared memory; zero if a row fits a
-/// warp, or has no elements.
-int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule);
+/// warp, or has no elements. `copies` of it lie side by side.
+int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
+                       int64_t copies = 1);
 /// Shared bytes of a block: resident values and one exchange for every reducing stage, each aligned
 /// to 16 bytes.
 int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule);
@@ -72,6 +73,15 @@ int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
 /// either way; of 40 MB a part does not, which costs less than was won
 /// (benchmarks/README.md).
 ReadPriority read_priority(const SegmentFacts& facts, const DeviceLimits& limits);
+
+/// Shared bytes of a block of the column family: a tuple for every thread and element, in which the
+/// row slots combine. Zero for one slot.
+int64_t column_shared_bytes(const SegmentFacts& facts, const Schedule& schedule);
+
+/// 32-bit words of one thread's accumulators of outer reductions: a tuple for each of its columns.
+int64_t accumulator_words(const SegmentFacts& facts, const Schedule& schedule);
+/// Rows of partial results that a persistent schedule leaves: one for every row slot of its grid.
+int64_t partial_rows(const Schedule& schedule);
 
 /// Types of the tuple that a reduction carries through an exchange.
 std::vector<DType> exchange_types(const Fusion& fusion, const Op& reduction);

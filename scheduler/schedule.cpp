@@ -25,6 +25,7 @@ constexpr std::array kNumberFields = {
     NumberField{"vector_width", &Schedule::vector_width},
     NumberField{"unroll", &Schedule::unroll},
     NumberField{"min_blocks_per_sm", &Schedule::min_blocks_per_sm},
+    NumberField{"persistent_blocks", &Schedule::persistent_blocks},
 };
 constexpr std::array kResidencies = {Residency::kRegister, Residency::kShared, Residency::kReload};
 constexpr std::array kRowAccesses = {RowAccess::kAligned, RowAccess::kShifted, RowAccess::kScalar};
@@ -290,6 +291,7 @@ uint64_t hash_of(const Schedule& schedule) {
 std::string print(const Schedule& schedule) {
   std::string out = fmt::format("schedule {} {{\n", name_text(schedule.family));
   for (const NumberField& field : kNumberFields) {
+    if (field.member == &Schedule::persistent_blocks && schedule.persistent_blocks == 0) continue;
     out += fmt::format("  {} {}", field.name, schedule.*field.member);
   }
   out += fmt::format("\n  row_access {}  read_priority {}\n", text_of(schedule.row_access),

@@ -55,6 +55,9 @@ struct Schedule {
   int64_t unroll =
       1;  ///< Batches loaded before the first is used. A resident row loads all of its batches.
   int64_t min_blocks_per_sm = 1;  ///< Promised to the compiler: bounds registers.
+  /// Blocks of a persistent grid, each of which walks rows and keeps what outer reductions
+  /// accumulate; 0: a block for every rows_per_block rows.
+  int64_t persistent_blocks = 0;
   RowAccess row_access = RowAccess::kAligned;
   ReadPriority read_priority = ReadPriority::kNormal;
   std::vector<PersistentValue> persistent{};  ///< Ascending by value.

@@ -58,6 +58,14 @@ class Facts {
       if (!facts_.is_read(op.results.front())) {
         for (const ValueId operand : op.operands) level = std::max(level, facts_.level[operand]);
       }
+      const bool after_rows = facts_.is_after_rows(op.results.front());
+      const bool outer =
+          is_reduction(op.kind) && after_rows && !facts_.is_after_rows(op.operands.front());
+      if (outer) {
+        facts_.outer_reductions.push_back(id);
+        facts_.last_stage = std::max(facts_.last_stage, level);
+      }
+      if (after_rows) continue;
       if (is_reduction(op.kind)) {
         ++level;
         ++facts_.reduction_count;
@@ -70,7 +78,7 @@ class Facts {
     }
     // An output that covers the columns without varying along them is still stored per element.
     for (size_t i = 0; i < fusion().outputs.size(); ++i) {
-      if (facts_.space.output_coverage[i].columns) {
+      if (facts_.space.output_coverage[i].columns && !facts_.is_after_rows(fusion().outputs[i])) {
         facts_.last_stage = std::max(facts_.last_stage, facts_.level[fusion().outputs[i]]);
       }
     }
@@ -175,6 +183,8 @@ class Facts {
         }
       }
       if (facts_.is_read(result) || std::holds_alternative<TakeOp>(op.kind)) continue;
+      // Outer reductions take their operand where it is computed.
+      if (facts_.is_after_rows(result)) continue;
       for (const ValueId operand : op.operands) {
         if (!early(operand)) continue;
         if (is_reduction(op.kind)) {
@@ -236,7 +246,8 @@ class Distribution {
       const Op& op = fusion().ops[id];
       if (is_reduction(op.kind)) continue;
       for (const ValueId value : op.results) {
-        if (facts_.is_tile(value) || !used_.contains(value)) continue;
+        if (facts_.is_tile(value) || !used_.contains(value) || facts_.is_after_rows(value))
+          continue;
         const int level = facts_.level[value];
         auto& target =
             level == 0 ? list.row_values : list.stages[static_cast<size_t>(level) - 1].row_values;
@@ -250,6 +261,7 @@ class Distribution {
     const auto require = [&](ValueId value) { collect(value, s, needed); };
     for (const OpId id : fusion().op_ids()) {
       const Op& op = fusion().ops[id];
+      if (facts_.is_after_rows(op.results.front())) continue;
       if (is_reduction(op.kind) && facts_.level[op.results.front()] - 1 == s) {
         stage.reductions.push_back(id);
         require(op.operands[0]);
@@ -258,8 +270,18 @@ class Distribution {
         stage.special_functions += special;
       }
     }
+    for (const OpId id : facts_.outer_reductions) {
+      const Op& op = fusion().ops[id];
+      if (facts_.level[op.operands[0]] != s) continue;
+      stage.outer.push_back(id);
+      require(op.operands[0]);
+      const auto [issue, special] = accumulation_cost(op.kind);
+      stage.issue_slots += issue;
+      stage.special_functions += special;
+    }
     for (size_t i = 0; i < fusion().outputs.size(); ++i) {
       const ValueId output = fusion().outputs[i];
+      if (facts_.is_after_rows(output)) continue;
       if (facts_.space.output_coverage[i].columns && facts_.level[output] == s) {
         stage.outputs.push_back(i);
         require(output);
@@ -305,6 +327,8 @@ class Distribution {
       for (const ValueId operand : fusion().def_of(stage.computed[i]).operands)
         last_use[operand] = i + 1;
     }
+    for (const OpId id : stage.outer)
+      last_use[fusion().ops[id].operands[0]] = stage.computed.size() + 1;
     for (const OpId id : stage.reductions)
       last_use[fusion().ops[id].operands[0]] = stage.computed.size() + 1;
     for (const size_t output : stage.outputs)
@@ -333,6 +357,7 @@ std::set<ValueId> elements_read(const SegmentFacts& facts, const Stage& stage) {
   for (const ValueId value : stage.computed) {
     for (const ValueId operand : facts.fusion.def_of(value).operands) add(operand);
   }
+  for (const OpId outer : stage.outer) add(facts.fusion.ops[outer].operands[0]);
   for (const OpId reduction : stage.reductions) add(facts.fusion.ops[reduction].operands[0]);
   for (const size_t output : stage.outputs) add(facts.fusion.outputs[output]);
   return read;

@@ -30,9 +30,16 @@ struct SegmentFacts {
   int64_t persistent_bytes_per_column = 0;  ///< Bytes the cut keeps for each element of a row.
 
   [[nodiscard]] bool has_reduction() const { return reduction_count > 0; }
-  int64_t reduction_count = 0;
+  int64_t reduction_count = 0;  ///< Inner reductions.
 
-  [[nodiscard]] bool is_tile(ValueId value) const { return space.dependence[value].columns; }
+  [[nodiscard]] bool has_outer() const { return !outer_reductions.empty(); }
+  std::vector<OpId> outer_reductions;  ///< They accumulate over the rows, a tuple per column.
+  [[nodiscard]] bool is_after_rows(ValueId value) const { return space.after_rows[value] != 0; }
+
+  /// Varies along a row; not what is known only after all rows.
+  [[nodiscard]] bool is_tile(ValueId value) const {
+    return space.dependence[value].columns && !is_after_rows(value);
+  }
   /// Varies along both rows and columns, or along all there is when nothing is kept.
   [[nodiscard]] bool is_full(ValueId value) const {
     return is_tile(value) && (space.dependence[value].rows || space.row_dimensions == 0);
@@ -63,6 +70,7 @@ struct Stage {
   std::vector<ValueId>
       kept;  ///< Persistent values that become available here (loaded or computed).
   std::vector<OpId> reductions;  ///< Their operands are tile values of this stage.
+  std::vector<OpId> outer;       ///< Outer reductions that take their operand from this stage.
   std::vector<size_t> outputs;   ///< Indices of outputs stored per element here.
   std::vector<ValueId>
       row_values;            ///< Evaluated once per row after the reductions, in topological order.

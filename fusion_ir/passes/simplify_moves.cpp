@@ -95,6 +95,29 @@ Replacement simplify_slice(Rewriter& rewriter, const SliceOp& outer, ValueId ope
   return rewriter.append(std::move(both), {graph.def_of(operand).operands.front()}).front();
 }
 
+bool reduces_nothing(const Fusion& fusion, const Op& op) {
+  const Shape& shape = fusion.values[op.operands.front()].shape;
+  return std::ranges::all_of(reduced_axes(op.kind),
+                             [&](int axis) { return shape[static_cast<size_t>(axis)].is_one(); });
+}
+
+/// A reduction over axes of one element moves that element. Where all reductions are such, they
+/// stay: they say which axes are the columns.
+Replacement simplify_reduction(Rewriter& rewriter, const ReduceOp& reduce, ValueId operand,
+                               const Value& result) {
+  if (reduce.fn == ReduceFn::kArgMax || reduce.fn == ReduceFn::kArgMin) return std::nullopt;
+  const Fusion& graph = rewriter.graph();
+  const Value& source = graph.values[operand];
+  const bool alone = std::ranges::all_of(
+      reduce.axes, [&](int axis) { return source.shape[static_cast<size_t>(axis)].is_one(); });
+  if (!alone || source.type != result.type) return std::nullopt;
+  const Fusion& all = rewriter.source();
+  const bool others = std::ranges::any_of(
+      all.ops, [&](const Op& op) { return is_reduction(op.kind) && !reduces_nothing(all, op); });
+  if (!others) return std::nullopt;
+  return rewriter.append(ReshapeOp{}, {operand}, result.type, result.shape).front();
+}
+
 }  // namespace
 
 Replacement simplify_move(Rewriter& rewriter, const OpKind& kind, ValueId operand,
@@ -104,6 +127,9 @@ Replacement simplify_move(Rewriter& rewriter, const OpKind& kind, ValueId operan
   }
   if (const auto* permute = std::get_if<PermuteOp>(&kind)) {
     return simplify_permute(rewriter, *permute, operand);
+  }
+  if (const auto* reduce = std::get_if<ReduceOp>(&kind)) {
+    return simplify_reduction(rewriter, *reduce, operand, result);
   }
   if (std::holds_alternative<ReshapeOp>(kind)) return simplify_reshape(rewriter, operand, result);
   if (const auto* slice = std::get_if<SliceOp>(&kind)) {

@@ -11,12 +11,25 @@ constexpr std::string_view kName = "looped";
 constexpr int64_t kMostUnroll =
     16;  // 16 vectors of 16 bytes are 64 registers, all that a thread should have in flight.
 
+std::vector<Rejection> check_segment(const SegmentFacts& facts) {
+  std::vector<Rejection> rejections = check_row_segment(facts, kName);
+  if (rejections.empty() && facts.has_outer()) {
+    rejections.push_back(
+        {.subject = std::string(kName),
+         .rule = "a run-time loop over a row's chunks cannot keep accumulators of columns",
+         .value = static_cast<double>(facts.outer_reductions.size()),
+         .limit = 0,
+         .unit = "outer reductions",
+         .remedy = "the multi_wave family unrolls the row and keeps them in registers"});
+  }
+  return rejections;
+}
+
 tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& facts,
                                                           const Schedule& schedule,
                                                           const StageList& list,
                                                           const DeviceLimits& limits) {
-  for (const Rejection& rejection : check_row_segment(facts, kName))
-    return tl::make_unexpected(rejection);
+  for (const Rejection& rejection : check_segment(facts)) return tl::make_unexpected(rejection);
   if (auto rejection = check_row_schedule(facts, schedule, limits))
     return tl::make_unexpected(*rejection);
   for (const PersistentValue& kept : schedule.persistent) {
@@ -53,7 +66,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_looped(const SegmentFacts& fa
 
 Proposal propose_looped(const SegmentFacts& facts, const DeviceLimits& limits) {
   Proposal proposal;
-  proposal.rejections = check_row_segment(facts, kName);
+  proposal.rejections = check_segment(facts);
   if (!proposal.rejections.empty()) return proposal;
   std::optional<Rejection> nearest;
   const StageList list = distribute(facts, {});

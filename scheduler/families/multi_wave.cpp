@@ -39,17 +39,53 @@ struct Kept {
   StageList list;
 };
 
+std::vector<Rejection> check_segment(const SegmentFacts& facts) {
+  std::vector<Rejection> rejections = check_row_segment(facts, kName);
+  if (!rejections.empty() || !facts.has_outer()) return rejections;
+  const auto add = [&](std::string rule, size_t value, size_t limit, std::string unit,
+                       std::string remedy) {
+    rejections.push_back({.subject = std::string(kName),
+                          .rule = std::move(rule),
+                          .value = static_cast<double>(value),
+                          .limit = static_cast<double>(limit),
+                          .unit = std::move(unit),
+                          .at = facts.fusion.ops[facts.outer_reductions.front()].results.front(),
+                          .remedy = std::move(remedy)});
+  };
+  for (const OpId id : facts.outer_reductions) {
+    const size_t components = exchange_types(facts.fusion, facts.fusion.ops[id]).size();
+    if (components == 1) continue;
+    add("partial results of an outer reduction are single values, not tuples", components, 1,
+        "components", "the column family reduces tuples whole");
+    return rejections;
+  }
+  const size_t column_dimensions = facts.space.dimensions.size() - facts.space.row_dimensions;
+  if (column_dimensions > 1) {
+    add("partial results lie along one dimension of columns", column_dimensions, 1, "dimensions",
+        "make the tensors contiguous along the columns");
+  }
+  return rejections;
+}
+
+/// As many blocks as are resident at once, or as the rows fill.
+int64_t persistent_grid(const SegmentFacts& facts, const Schedule& schedule,
+                        const DeviceLimits& limits) {
+  const int64_t needed = (facts.space.rows + schedule.rows_per_block - 1) / schedule.rows_per_block;
+  return std::clamp<int64_t>(needed, 1, schedule.min_blocks_per_sm * limits.sm_count);
+}
+
 tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& facts,
                                                           const Schedule& schedule,
                                                           const StageList& list,
                                                           const DeviceLimits& limits) {
-  for (const Rejection& rejection : check_row_segment(facts, kName))
-    return tl::make_unexpected(rejection);
+  for (const Rejection& rejection : check_segment(facts)) return tl::make_unexpected(rejection);
   if (auto rejection = check_row_schedule(facts, schedule, limits))
     return tl::make_unexpected(*rejection);
-  const bool in_registers = std::ranges::any_of(
-      schedule.persistent,
-      [](const PersistentValue& kept) { return kept.residency == Residency::kRegister; });
+  const bool in_registers =
+      facts.has_outer() ||
+      std::ranges::any_of(schedule.persistent, [](const PersistentValue& kept) {
+        return kept.residency == Residency::kRegister;
+      });
   const int64_t batches = batch_count(facts, schedule);
   if (in_registers && batches > kMostBatches) {
     return tl::make_unexpected(
@@ -76,7 +112,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
         .value = static_cast<double>(estimate.registers),
         .limit = static_cast<double>(limits.registers_per_thread),
         .unit = "registers",
-        .at = schedule.persistent.front().value,
+        .at = schedule.persistent.empty() ? ValueId{} : schedule.persistent.front().value,
         .remedy = "use more threads per row, keep it in shared memory, or read it again"});
   }
   if (auto rejection = fits(estimate, limits)) {
@@ -96,9 +132,9 @@ tl::expected<ResourceEstimate, Rejection> estimate_multi_wave(const SegmentFacts
 
 Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limits) {
   Proposal proposal;
-  proposal.rejections = check_row_segment(facts, kName);
+  proposal.rejections = check_segment(facts);
   if (!proposal.rejections.empty()) return proposal;
-  if (facts.persistent.empty()) {
+  if (facts.persistent.empty() && !facts.has_outer()) {
     proposal.rejections.push_back(
         {.subject = std::string(kName),
          .rule = "no value crosses a row barrier, so nothing need be resident",
@@ -112,6 +148,7 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
   const auto consider = [&](Schedule schedule, const StageList& list) {
     for (const int64_t blocks : occupancies(facts, schedule, list, limits)) {
       schedule.min_blocks_per_sm = blocks;
+      if (facts.has_outer()) schedule.persistent_blocks = persistent_grid(facts, schedule, limits);
       auto estimate = estimate_stages(facts, schedule, list, limits);
       if (!estimate) {
         nearest = estimate.error();
@@ -126,7 +163,12 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
   std::vector<Kept> choices = {Kept(facts, {})};
   if (const std::vector<ValueId> columns = late_columns(facts); !columns.empty())
     choices.emplace_back(facts, columns);
-  for (const RowVector& vector : row_vectors(facts)) {
+  std::vector<RowVector> vectors = row_vectors(facts);
+  if (facts.has_outer()) {
+    std::erase_if(vectors, [](const RowVector& v) { return v.access == RowAccess::kShifted; });
+    if (vectors.empty()) vectors.push_back({1, RowAccess::kScalar});
+  }
+  for (const RowVector& vector : vectors) {
     for (int64_t threads = 1; threads <= limits.threads_per_block; threads *= 2) {
       // More threads than vectors leave lanes idle from the start.
       if (threads > 1 &&

@@ -12,13 +12,14 @@ constexpr std::string_view kName = "pointwise";
 constexpr int64_t kMostUnroll = 8;
 
 std::optional<Rejection> check_segment(const SegmentFacts& facts) {
-  if (facts.has_reduction()) {
+  if (facts.has_reduction() || facts.has_outer()) {
     return Rejection{.subject = std::string(kName),
                      .rule = "the segment reduces",
-                     .value = static_cast<double>(facts.reduction_count),
+                     .value = static_cast<double>(facts.reduction_count) +
+                              static_cast<double>(facts.outer_reductions.size()),
                      .limit = 0,
                      .unit = "reductions",
-                     .remedy = "the multi_wave and looped families take it"};
+                     .remedy = "the column, looped and multi_wave families take it"};
   }
   for (size_t i = 0; i < facts.space.outputs.size(); ++i) {
     if (!facts.space.output_coverage[i].columns || facts.is_empty(facts.fusion.outputs[i]))

@@ -55,15 +55,17 @@ TEST(PlanningError, AFusionWithAShapeOfNoSymbol) {
   EXPECT_THAT(planned.error().log, HasSubstr("extent $77 is not a symbol of this fusion"));
 }
 
-TEST(PlanningError, AColumnReductionListsEveryFamilysReason) {
-  FusionBuilder b("column_sum");
+TEST(PlanningError, WhatNoFamilyTakesListsEveryFamilysReason) {
+  FusionBuilder b("both_ways");
   const Extent rows = b.symbol("rows");
   const Extent cols = b.symbol("cols");
-  b.output(b.neg(b.sum(b.input(DType::kF32, {rows, cols}), {0})));
+  const ValueId x = b.input(DType::kF32, {rows, cols});
+  b.output(b.reduce(ReduceFn::kArgMax, x, {0}));
+  b.output(b.sum(x, {1}));
   const auto planned = plan(b.build(), kMatrix, *find_device("H200"));
   expect_error(planned, {.kind = ErrorKind::kUnsupported,
-                         .text = "no schedule family takes the fusion 'column_sum'",
-                         .values = {ValueId{0}}});
+                         .text = "no schedule family takes the fusion 'both_ways'",
+                         .values = {ValueId{1}}});
   for (const Family& family : scheduling_families()) {
     EXPECT_THAT(planned.error().log, HasSubstr("  " + family.name + ": "));
     EXPECT_THAT(planned.error().remedy, Not(HasSubstr(family.name))) << "which refuses as well";

@@ -11,10 +11,13 @@
 
 namespace sinter {
 
-/// Canned fusions that no built-in family takes, for any extents: reductions over the outer axis
-/// or in two directions, and outputs of different shapes that share no iteration space.
+/// Canned fusions that no built-in family takes, for any extents: total sums beside other
+/// reductions, and outputs of different shapes that share no iteration space.
 const std::vector<std::string>& unsupported_fusions();
 bool is_unsupported(const CannedFusion& canned);
+/// Statistics of no rows: a division by their number keeps the two passes from becoming one, and
+/// rows that wait for all rows have no schedule.
+bool is_mean_of_nothing(const CannedFusion& canned, const ExtentValues& extents);
 /// All the others.
 std::vector<CannedFusion> supported_fusions();
 

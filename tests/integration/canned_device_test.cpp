@@ -93,6 +93,7 @@ TEST_P(CannedGpu, IsRightAtAwkwardExtents) {
   uint64_t seed = 0;
   for (const ExtentValues& extents : awkward_extents(GetParam(), fusion)) {
     const auto planned = plan(fusion, extents, limits_, {.families = families});
+    if (!planned && is_mean_of_nothing(GetParam(), extents)) continue;
     ASSERT_TRUE(planned) << planned.error().text();
     const SegmentPlan& segment = planned->segments.front();
     for (const Schedule& schedule :
@@ -123,34 +124,52 @@ size_t reach_in_bytes(const Fusion& fusion, ValueId id) {
   return static_cast<size_t>(reach * bytes_of(value.type));
 }
 
-/// A compiled plan whose kernel the fake driver runs in the interpreter. `wrong` is what the kernel
-/// then does to its last buffer, an output.
+/// Bytes behind a buffer of a plan's kernel.
+size_t bytes_behind(const Plan& plan, size_t segment, const BufferArgument& buffer) {
+  const TensorSlot slot = slot_of(plan, segment, buffer.value, buffer.written);
+  switch (slot.kind) {
+    case TensorSlot::Kind::kInput:
+      return reach_in_bytes(plan.fusion, plan.fusion.inputs[slot.index]);
+    case TensorSlot::Kind::kOutput:
+      return reach_in_bytes(plan.fusion, plan.fusion.outputs[slot.index]);
+    case TensorSlot::Kind::kWorkspace:
+      return static_cast<size_t>(plan.workspace[slot.index].bytes);
+  }
+  unreachable();
+}
+
+/// A compiled plan whose kernels the fake driver runs in the interpreter. `wrong` is what each then
+/// does to its last buffer, which it writes.
 CompiledPlan interpreted(FakeDriver& driver, Plan plan,
                          const std::function<void(std::span<std::byte>)>& wrong = {}) {
-  const SegmentPlan& segment = plan.segments.front();
-  const ProposedSchedule chosen = segment.chosen();
-  LoweredKernel lowered = lower(segment.facts, chosen.schedule).value();
-  KernelSource source = emit(segment.facts, chosen.schedule).value();
-  auto kernel = std::make_shared<CompiledKernel>();
-  kernel->entry = source.entry;
-  kernel->cubin = "cubin";
-  std::vector<size_t> bytes;
-  for (const BufferArgument& buffer : source.buffers)
-    bytes.push_back(reach_in_bytes(plan.fusion, buffer.value));
-  driver.set_kernel(
-      source.entry, bytes.size() + source.params.size(),
-      [lowered, bytes, wrong](const LaunchConfig&, std::span<const uint64_t> arguments) {
-        std::vector<LaunchMemory> memory;
-        for (size_t i = 0; i < bytes.size(); ++i)
-          memory.push_back({.bytes = {std::bit_cast<std::byte*>(arguments[i]), bytes[i]}});
-        const auto report = interpret(lowered.kernel, memory, lowered.param_values);
-        ASSERT_TRUE(report) << report.error().text();
-        EXPECT_TRUE(report->findings.empty());
-        if (wrong) wrong(memory.back().bytes);
-      });
   CompiledPlan out{.plan = std::move(plan), .segments = {}};
-  out.segments.push_back(
-      {.chosen = chosen, .source = std::move(source), .kernel = std::move(kernel), .attempts = {}});
+  for (size_t i = 0; i < out.plan.segments.size(); ++i) {
+    const SegmentPlan& segment = out.plan.segments[i];
+    const ProposedSchedule chosen = segment.chosen();
+    LoweredKernel lowered = lower(segment.facts, chosen.schedule).value();
+    KernelSource source = emit(segment.facts, chosen.schedule).value();
+    auto kernel = std::make_shared<CompiledKernel>();
+    kernel->entry = source.entry;
+    kernel->cubin = "cubin";
+    std::vector<size_t> bytes;
+    for (const BufferArgument& buffer : source.buffers)
+      bytes.push_back(bytes_behind(out.plan, i, buffer));
+    driver.set_kernel(
+        source.entry, bytes.size() + source.params.size(),
+        [lowered, bytes, wrong](const LaunchConfig&, std::span<const uint64_t> arguments) {
+          std::vector<LaunchMemory> memory;
+          for (size_t b = 0; b < bytes.size(); ++b)
+            memory.push_back({.bytes = {std::bit_cast<std::byte*>(arguments[b]), bytes[b]}});
+          const auto report = interpret(lowered.kernel, memory, lowered.param_values);
+          ASSERT_TRUE(report) << report.error().text();
+          EXPECT_TRUE(report->findings.empty());
+          if (wrong) wrong(memory.back().bytes);
+        });
+    out.segments.push_back({.chosen = chosen,
+                            .source = std::move(source),
+                            .kernel = std::move(kernel),
+                            .attempts = {}});
+  }
   return out;
 }
 
@@ -164,6 +183,7 @@ TEST_P(CannedFakeDevice, IsRightAtAwkwardExtents) {
   uint64_t seed = 0;
   for (const ExtentValues& extents : awkward_extents(GetParam(), fusion)) {
     const auto planned = plan(fusion, extents, limits, {.families = families});
+    if (!planned && is_mean_of_nothing(GetParam(), extents)) continue;
     ASSERT_TRUE(planned) << planned.error().text();
     const SegmentPlan& segment = planned->segments.front();
     for (const Schedule& schedule :

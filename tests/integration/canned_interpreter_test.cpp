@@ -73,6 +73,7 @@ TEST_P(CannedInterpreter, HandlesZeroExtents) {
       EXPECT_EQ(bound.error().kind, ErrorKind::kInvalidArgument);
       continue;
     }
+    if (is_mean_of_nothing(GetParam(), extents)) continue;
     check(fusion_, extents);
   }
 }

@@ -33,7 +33,8 @@ TEST_P(CannedPlan, PlansOnEveryDeviceOrSaysWhyNot) {
         continue;
       }
       ASSERT_TRUE(planned) << limits.name << ": " << planned.error().text();
-      ASSERT_EQ(planned->segments.size(), 1U);
+      // One kernel, and perhaps one that finishes its partial results.
+      ASSERT_EQ(planned->segments.size(), planned->workspace.empty() ? 1U : 2U);
       const SegmentPlan& segment = planned->segments.front();
       for (const ProposedSchedule& candidate : segment.candidates) {
         ASSERT_THAT(verify_schedule(segment.facts, candidate.schedule, limits, families_),
@@ -96,6 +97,13 @@ TEST(CannedPipelineRows, AreNoPartOfTheText) {
     const Fusion fusion = canned.build();
     const auto base = plan(fusion, canned.large, limits, {.families = builtin_families()}).value();
     const SegmentFacts& facts = base.segments.front().facts;
+    // A mean over the rows divides by their number.
+    const bool counts = std::ranges::any_of(fusion.ops, [&](const Op& op) {
+      const auto* extent = std::get_if<ExtentOp>(&op.kind);
+      return extent != nullptr &&
+             std::ranges::count(extent->extents, Extent(fusion.find_symbol("rows"))) > 0;
+    });
+    if (counts) continue;
     // Where there are several kept axes, their sizes are in the index arithmetic.
     if (facts.space.row_dimensions != 1 || !canned.large.contains("rows")) continue;
     const Schedule& schedule = base.segments.front().chosen().schedule;

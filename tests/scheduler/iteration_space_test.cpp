@@ -189,12 +189,49 @@ TEST(IterationSpaceTest, TakeAlongTheColumnsHasTheirWeights) {
   EXPECT_EQ(takes, 1);
 }
 
-TEST(IterationSpaceTest, RejectsReductionsOverDifferentAxes) {
+TEST(IterationSpaceTest, ReductionsMayRemoveRowsAndColumns) {
   FusionBuilder b;
   const ValueId x = b.input(DType::kF32, {6, 10}, "x");
-  b.output(b.sum(x, {0}), "columns");
-  b.output(b.sum(x, {1}), "rows");
-  EXPECT_THAT(rejection_of(b.build()), HasSubstr("remove different axes"));
+  const ValueId columns = b.sum(x, {0});
+  const ValueId rows = b.sum(x, {1});
+  const ValueId scaled = b.mul(columns, columns);
+  b.output(scaled, "columns");
+  b.output(rows, "rows");
+  const Fusion fusion = b.build();
+  const auto space = iteration_space(fusion);
+  ASSERT_TRUE(space) << text_of(space.error());
+  EXPECT_EQ(space->rows, 6);
+  EXPECT_EQ(space->columns, 10);
+  EXPECT_EQ(space->dependence[columns], (Dependence{.rows = false, .columns = true}));
+  EXPECT_EQ(space->dependence[rows], (Dependence{.rows = true, .columns = false}));
+  EXPECT_TRUE(space->after_rows[columns]);
+  EXPECT_TRUE(space->after_rows[scaled]);
+  EXPECT_FALSE(space->after_rows[rows]);
+}
+
+TEST(IterationSpaceTest, ReductionsOfTheOuterAxisAloneMakeItTheRows) {
+  FusionBuilder b;
+  const ValueId x = b.input(DType::kF32, {6, 4, 10}, "x");
+  b.output(b.sum(x, {0}), "sums");
+  const auto space = iteration_space(b.build());
+  ASSERT_TRUE(space) << text_of(space.error());
+  EXPECT_EQ(space->rows, 6);
+  EXPECT_EQ(space->columns, 40);
+}
+
+TEST(IterationSpaceTest, RejectsReductionsOverPartsOfTheRows) {
+  FusionBuilder b;
+  const ValueId x = b.input(DType::kF32, {4, 6, 10}, "x");
+  b.output(b.sum(x, {0}), "first");
+  b.output(b.sum(x, {1}), "second");
+  EXPECT_THAT(rejection_of(b.build()), HasSubstr("neither all rows nor all columns"));
+}
+
+TEST(IterationSpaceTest, RejectsRowsThatNeedTheResultOfAllRows) {
+  FusionBuilder b;
+  const ValueId x = b.input(DType::kF32, {6, 10}, "x");
+  b.output(b.sub(x, b.broadcast(b.sum(x, {0}), {6, 10}, {1})), "centred");
+  EXPECT_THAT(rejection_of(b.build()), HasSubstr("needs the result of a reduction over all rows"));
 }
 
 TEST(IterationSpaceTest, RejectsReshapesThatDoNotDivide) {

@@ -7,6 +7,7 @@
 
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/printer.h"
+#include "scheduler/row_schedule.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/plan_matchers.h"
 
@@ -301,19 +302,38 @@ TEST(PlanTest, WholePinsRunOrAreRefusedWithNumbers) {
   EXPECT_THAT(with("H200"), FailsWith(ErrorKind::kInvalidArgument, HasSubstr("'none'")));
 }
 
-TEST(PlanTest, UnsupportedListsEveryRejection) {
-  const auto planned = plan_canned("column_sum", matrix(4096, 4096), "H200");
-  if (planned) GTEST_SKIP() << "a family for column reductions exists";
-  EXPECT_THAT(planned, FailsWith(ErrorKind::kUnsupported, HasSubstr("no schedule family")));
-  for (const Family& family : scheduling_families())
-    EXPECT_THAT(planned, RejectedBy(family.name, Not(testing::IsEmpty())));
+TEST(PlanTest, ColumnReductionsArePlanned) {
+  EXPECT_THAT(plan_canned("column_sum", matrix(4096, 4096), "H200"), PlansAs("column", NoSpill()));
+}
+
+TEST(PlanTest, InnerAndOuterReductionsShareOnePassAndASecondKernelFinishes) {
+  const auto planned = plan_canned("layer_norm_backward", matrix(8192, 4096), "H200");
+  ASSERT_TRUE(planned) << planned.error().text();
+  ASSERT_EQ(planned->segments.size(), 2U);
+  const Schedule& schedule = planned->segments[0].chosen().schedule;
+  EXPECT_EQ(schedule.family, "multi_wave");
+  EXPECT_GT(schedule.persistent_blocks, 0);
+  EXPECT_EQ(planned->segments[1].chosen().schedule.family, "column");
+  // A row of f32 for every row slot of the grid, for dweight and dbias.
+  ASSERT_EQ(planned->workspace.size(), 2U);
+  EXPECT_EQ(planned->workspace[0].bytes, partial_rows(schedule) * 4096 * 4);
+  EXPECT_GT(planned->segments[0].chosen().predicted.second_stage_us, 0.0);
+}
+
+TEST(PlanTest, AnotherGridGetsAnotherFinish) {
+  Plan planned = plan_canned("rms_norm_backward", matrix(512, 1024), "H200").value();
+  Schedule other = planned.segments[0].chosen().schedule;
+  other.persistent_blocks = 3;
+  ASSERT_TRUE(plan_finish(planned, other, scheduling_families()));
+  ASSERT_EQ(planned.segments.size(), 2U);
+  EXPECT_EQ(planned.workspace[0].bytes, 3 * other.rows_per_block * 1024 * 4);
+  EXPECT_EQ(planned.segments[1].facts.space.rows, 3 * other.rows_per_block);
 }
 
 TEST(PlanTest, OutputsOverUnrelatedAxesDoNotMultiplyTheRows) {
   const auto planned = plan_canned("two_independent_chains", matrix(64, 64), "H200");
   if (planned && planned->segments.size() > 1) GTEST_SKIP() << "the chains are cut apart";
   EXPECT_THAT(planned, FailsWith(ErrorKind::kUnsupported, testing::_));
-  EXPECT_THAT(planned, RejectedBy("multi_wave", HasSubstr("does not span the rows")));
 }
 
 TEST(PlanTest, NoFamiliesMeansUnsupported) {

@@ -1,0 +1,203 @@
+#include "scheduler/families/column.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "scheduler/register_estimate.h"
+#include "scheduler/row_estimate.h"
+
+namespace sinter {
+namespace {
+
+constexpr std::string_view kName = "column";
+constexpr int64_t kWarp = 32;
+constexpr int64_t kMostUnroll = 8;
+constexpr int64_t kSectorBytes = 32;
+/// Coordinates, the row at hand and the last row's test; from SASS.
+constexpr int64_t kBaseRegisters = 22;
+
+Rejection rejected(std::string rule, int64_t value, int64_t limit, std::string unit,
+                   std::string remedy) {
+  return {.subject = std::string(kName),
+          .rule = std::move(rule),
+          .value = static_cast<double>(value),
+          .limit = static_cast<double>(limit),
+          .unit = std::move(unit),
+          .remedy = std::move(remedy)};
+}
+
+std::optional<Rejection> check_segment(const SegmentFacts& facts) {
+  if (!facts.has_outer()) {
+    return rejected("the segment reduces nothing over its rows", 0, 1, "outer reductions",
+                    "the other families take it");
+  }
+  if (facts.has_reduction()) {
+    return rejected("the segment also reduces along the columns", facts.reduction_count, 0,
+                    "inner reductions", "the multi_wave family takes both at once");
+  }
+  for (size_t i = 0; i < facts.fusion.outputs.size(); ++i) {
+    if (facts.space.output_coverage[i].columns) continue;
+    Rejection rejection = rejected("an output does not vary along the columns", 0, 1, "columns",
+                                   "give it a fusion of its own");
+    rejection.at = facts.fusion.outputs[i];
+    return rejection;
+  }
+  return std::nullopt;
+}
+
+/// 32-bit words of one tuple of accumulators per element.
+int64_t tuple_words(const SegmentFacts& facts) {
+  int64_t words = 0;
+  for (const OpId id : facts.outer_reductions) {
+    for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[id]))
+      words += register_words(1, bytes_of(type));
+  }
+  return words;
+}
+
+std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedule& schedule,
+                                        const DeviceLimits& limits) {
+  if (auto rejection = check_vector_width(schedule)) return rejection;
+  if (schedule.threads_per_row < 1 || schedule.rows_per_block < 1 ||
+      !std::has_single_bit(static_cast<uint64_t>(schedule.rows_per_block)) ||
+      schedule.rows_per_block > limits.threads_per_block ||
+      schedule.threads_per_row > limits.threads_per_block ||
+      schedule.threads_per_block() > limits.threads_per_block ||
+      schedule.threads_per_block() % kWarp != 0) {
+    return rejected("a block is whole warps, with a power of two of row slots",
+                    schedule.threads_per_row * std::min<int64_t>(schedule.rows_per_block, 1 << 20),
+                    limits.threads_per_block, "threads", "use 32 threads x 8 rows, say");
+  }
+  if (facts.space.columns % schedule.vector_width != 0) {
+    return rejected("columns are no multiple of the vector", facts.space.columns,
+                    schedule.vector_width, "columns", "use a narrower vector");
+  }
+  if (schedule.unroll < 1 || schedule.unroll > kMostUnroll) {
+    return rejected("too many rows are loaded at once, or none", schedule.unroll, kMostUnroll,
+                    "rows", "use a smaller unroll");
+  }
+  if (schedule.persistent_blocks != 0) {
+    return rejected("column schedules have a block for every run of columns",
+                    schedule.persistent_blocks, 0, "persistent blocks", "use 0");
+  }
+  if (!schedule.persistent.empty()) {
+    return rejected("column schedules keep nothing",
+                    static_cast<int64_t>(schedule.persistent.size()), 0, "persistent values",
+                    "use no persist lines");
+  }
+  const int64_t most_blocks =
+      std::min(limits.blocks_per_sm, limits.threads_per_sm / schedule.threads_per_block());
+  if (schedule.min_blocks_per_sm < 1 || schedule.min_blocks_per_sm > most_blocks) {
+    return rejected("more blocks per multiprocessor are promised than its threads allow, or none",
+                    schedule.min_blocks_per_sm, most_blocks, "blocks",
+                    "promise fewer blocks, or make them smaller");
+  }
+  return std::nullopt;
+}
+
+int64_t loaded_words(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage) {
+  int64_t words = 0;
+  for (const ValueId value : stage.loads)
+    words += register_words(schedule.vector_width, bytes_of(facts.fusion.values[value].type));
+  return words * schedule.unroll;
+}
+
+}  // namespace
+
+tl::expected<ResourceEstimate, Rejection> estimate_column(const SegmentFacts& facts,
+                                                          const Schedule& schedule,
+                                                          const DeviceLimits& limits) {
+  if (auto rejection = check_segment(facts)) return tl::make_unexpected(*rejection);
+  if (auto rejection = check_schedule(facts, schedule, limits))
+    return tl::make_unexpected(*rejection);
+  const StageList list = distribute(facts, {});
+  ResourceEstimate estimate;
+  estimate.threads = schedule.threads_per_block();
+  const int64_t accumulators = tuple_words(facts) * schedule.vector_width;
+  estimate.registers = kBaseRegisters + accumulators +
+                       loaded_words(facts, schedule, list.stages[0]) + list.stages[0].live_values;
+  estimate.shared_bytes = column_shared_bytes(facts, schedule);
+  const int64_t reach = schedule.threads_per_row * schedule.vector_width;
+  estimate.blocks = (facts.space.columns + reach - 1) / reach;
+  complete(estimate, limits, schedule.min_blocks_per_sm);
+  constexpr int64_t kRegisterBytes = 4;
+  estimate.bytes_in_flight_per_sm =
+      static_cast<double>(loaded_words(facts, schedule, list.stages[0]) * kRegisterBytes *
+                          estimate.threads * estimate.blocks_per_sm);
+  if (auto rejection = fits(estimate, limits)) {
+    rejection->subject = kName;
+    return tl::make_unexpected(*rejection);
+  }
+  return estimate;
+}
+
+Prediction predict_column(const SegmentFacts& facts, const Schedule& schedule,
+                          const ResourceEstimate& estimate, const DeviceLimits& limits) {
+  const CostConstants constants;
+  const StageList list = distribute(facts, {});
+  const Stage& stage = list.stages[0];
+  const auto rows = static_cast<double>(facts.space.rows);
+  const auto columns = static_cast<double>(facts.space.columns);
+  WorkEstimate work;
+  work.bytes_read = static_cast<double>(facts.bytes_read);
+  work.bytes_written = static_cast<double>(facts.bytes_written);
+  work.reads_evict_last = schedule.read_priority == ReadPriority::kEvictLast;
+  work.l2_bytes = work.bytes_read + work.bytes_written;
+  const double accesses = static_cast<double>(stage.loads.size() + stage.outputs.size());
+  work.issue_slots =
+      rows * columns *
+          (stage.issue_slots + accesses * constants.instructions_per_access /
+                                   static_cast<double>(schedule.vector_width)) +
+      static_cast<double>(estimate.blocks * estimate.threads) * constants.row_prologue_instructions;
+  work.special = rows * columns * stage.special_functions;
+  // A thread waits once for every group of rows it has in flight, then for the tree.
+  const double walks =
+      std::ceil(rows / static_cast<double>(schedule.rows_per_block * schedule.unroll));
+  const bool from_l2 = facts.bytes_read <= limits.l2_bytes / 2;
+  const double levels = std::bit_width(static_cast<uint64_t>(schedule.rows_per_block)) - 1;
+  work.block_latency_ns = constants.block_start_ns +
+                          walks * (from_l2 ? constants.cache_latency_ns : constants.chunk_ns) +
+                          levels * constants.block_exchange_ns;
+  return predict(work, estimate, limits);
+}
+
+Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits) {
+  Proposal proposal;
+  if (auto rejection = check_segment(facts)) {
+    proposal.rejections.push_back(*rejection);
+    return proposal;
+  }
+  constexpr int64_t kVectorBytes = 16;
+  std::optional<Rejection> nearest;
+  const int64_t widest = std::max<int64_t>(kVectorBytes / facts.narrowest_tile_bytes, 1);
+  for (int64_t width = widest; width >= 1; width /= 2) {
+    if (facts.space.columns % width != 0) continue;
+    for (const int64_t across : {4, 8, 16, 32, 64}) {
+      // A block that takes part of a sector makes its neighbours read it again.
+      if (across * width * facts.widest_tile_bytes < kSectorBytes) continue;
+      for (const int64_t slots : {4, 8, 16, 32, 64, 128}) {
+        for (int64_t unroll = 1; unroll <= kMostUnroll; unroll *= 2) {
+          Schedule schedule{.family = std::string(kName),
+                            .threads_per_row = across,
+                            .rows_per_block = slots,
+                            .vector_width = width,
+                            .unroll = unroll,
+                            .min_blocks_per_sm = 1,
+                            .read_priority = read_priority(facts, limits)};
+          auto estimate = estimate_column(facts, schedule, limits);
+          if (!estimate) {
+            nearest = estimate.error();
+            continue;
+          }
+          if (estimate->registers > estimate->register_cap) continue;
+          proposal.candidates.push_back(
+              {schedule, *estimate, predict_column(facts, schedule, *estimate, limits)});
+        }
+      }
+    }
+  }
+  if (proposal.candidates.empty() && nearest) proposal.rejections.push_back(*nearest);
+  return proposal;
+}
+
+}  // namespace sinter

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "scheduler/family.h"
+
+namespace sinter {
+
+/// Column: reductions over the rows, whole in one kernel. A block owns threads_per_row vectors of
+/// columns; its rows_per_block rows of threads share the segment's rows, `unroll` at once, and
+/// combine their accumulators through shared memory in a fixed tree. No second kernel, but the card
+/// idles when there are few columns; it finishes the partial results that other families leave.
+///
+/// Rejects: no reduction over the rows; reductions along the columns; outputs of one value per row.
+Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits);
+
+tl::expected<ResourceEstimate, Rejection> estimate_column(const SegmentFacts& facts,
+                                                          const Schedule& schedule,
+                                                          const DeviceLimits& limits);
+
+Prediction predict_column(const SegmentFacts& facts, const Schedule& schedule,
+                          const ResourceEstimate& estimate, const DeviceLimits& limits);
+
+}  // namespace sinter
