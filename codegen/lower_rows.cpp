@@ -6,10 +6,12 @@
 #include <map>
 #include <set>
 
+#include "codegen/async_protocol.h"
 #include "codegen/combine.h"
 #include "codegen/kernel_builder.h"
 #include "codegen/outer_accumulators.h"
 #include "codegen/tile_lowering.h"
+#include "scheduler/ring.h"
 #include "scheduler/row_schedule.h"
 
 namespace sinter {
@@ -51,6 +53,7 @@ class RowLowering {
 
   LoweredKernel run() {
     set_up();
+    if (schedule_.family == kWarpSpecialised) return run_specialised();
     if (schedule_.persistent_blocks == 0) {
       kernel_.grid = {rows_, schedule_.rows_per_block};
       one_row(block_row(builder_.special(kir::Special::kBlockIndex)));
@@ -71,6 +74,175 @@ class RowLowering {
   }
 
  private:
+  // ---- Warp specialisation
+
+  /// A producer thread fills the ring; groups of threads take its rows in turns.
+  LoweredKernel run_specialised() {
+    const int64_t groups = schedule_.rows_per_block;
+    const int64_t stages = ring_stages(schedule_);
+    const int64_t compute = schedule_.threads_per_block();
+    prove_ring();
+    kernel_.threads = specialised_threads(schedule_);
+    const kir::ParamId blocks = builder_.add_param("blocks");
+    kernel_.grid = {blocks, 1};
+    for (const ValueId value : ring_inputs(facts_)) {
+      ring_[value] = builder_.add_buffer({.name = tiles_.name_of_value(value) + "_ring",
+                                          .type = facts_.fusion.values[value].type,
+                                          .space = kir::Space::kShared,
+                                          .access = kir::Access::kReadWrite,
+                                          .alignment = 16,
+                                          .value = value,
+                                          .count = stages * facts_.space.columns});
+    }
+    full_ = builder_.add_mbarriers("full", stages, 1);
+    empty_ = builder_.add_mbarriers("empty", stages, threads());
+    builder_.append(kir::InitMbarriers{});
+    builder_.append(kir::Barrier{});
+
+    block_ = builder_.ref(builder_.declare(
+        "block", builder_.cast(builder_.special(kir::Special::kBlockIndex), DType::kI64)));
+    step_ = builder_.cast(builder_.param(blocks), DType::kI64);
+    const ExprId one = builder_.integer(1, DType::kI64);
+    // This block's rows: those at its number and then at every grid size further.
+    const ExprId left =
+        builder_.add(builder_.sub(builder_.param(rows_), block_), builder_.sub(step_, one));
+    const ExprId items = builder_.ref(
+        builder_.declare("items", builder_.cast(builder_.div(left, step_), DType::kI32)));
+    const ExprId thread = builder_.special(kir::Special::kThreadIndex);
+    const int64_t raised = compute_registers(schedule_);
+    builder_.when(
+        builder_.less_equal(builder_.integer(compute), thread),
+        [&] {
+          builder_.comment("producer");
+          if (raised != 0) builder_.append(kir::SetMaxRegisters{kProducerRegisters, false});
+          builder_.when(builder_.equal(thread, builder_.integer(compute)), [&] { produce(items); });
+        },
+        [&] {
+          builder_.comment("compute groups");
+          if (raised != 0) builder_.append(kir::SetMaxRegisters{raised, true});
+          outer_.declare();
+          declare_residents();
+          load_residents(false);
+          const ExprId group = slot_.valid() ? slot_ : builder_.integer(0);
+          load_first_row_values(group, items);
+          builder_.loop("item", group, items, builder_.integer(groups), false,
+                        [&](ExprId item) { consume(item, group); });
+          if (facts_.has_outer()) store_partials();
+        });
+    return {std::move(kernel_), {facts_.space.rows, schedule_.persistent_blocks}};
+  }
+
+  /// Refuses a ring whose protocol breaks in some order of its warps, before anything is emitted.
+  void prove_ring() const {
+    std::vector<int64_t> copies;
+    for (const ValueId value : ring_inputs(facts_))
+      copies.push_back(facts_.space.columns * bytes_of(facts_.fusion.values[value].type));
+    const auto fault = prove(ring_protocol(
+        ring_stages(schedule_), static_cast<int>(schedule_.rows_per_block),
+        static_cast<int>(threads() / 32), copies,
+        releases_early(facts_, schedule_) ? SlotRelease::kEarly : SlotRelease::kLate));
+    if (fault) throw SinterException(fault->error());
+  }
+
+  /// Number of the ring's slot that an item takes, and how often the ring has gone round before.
+  ExprId slot_of(ExprId item) {
+    return builder_.rem(item, builder_.integer(ring_stages(schedule_)));
+  }
+  ExprId round_of(ExprId item) {
+    return builder_.div(item, builder_.integer(ring_stages(schedule_)));
+  }
+  ExprId row_of(ExprId item) {
+    return builder_.add(block_, builder_.mul(builder_.cast(item, DType::kI64), step_));
+  }
+
+  void produce(ExprId items) {
+    builder_.loop("item", builder_.integer(0), items, builder_.integer(1), false, [&](ExprId item) {
+      const ExprId slot = builder_.ref(builder_.declare("slot", slot_of(item)));
+      const ExprId two = builder_.integer(2);
+      builder_.append(kir::MbarrierWait{
+          empty_, slot, builder_.rem(builder_.add(round_of(item), builder_.integer(1)), two)});
+      builder_.append(
+          kir::ExpectBytes{full_, slot, builder_.integer(ring_row_bytes(facts_), DType::kI32)});
+      tiles_.enter_row(builder_.ref(builder_.declare("row", row_of(item))));
+      const ExprId columns = builder_.integer(facts_.space.columns);
+      for (const auto& [value, buffer] : ring_) {
+        builder_.append(kir::BulkCopy{buffer, builder_.mul(slot, columns),
+                                      tiles_.buffer_of(facts_.space.find_input(value)->tensor),
+                                      tiles_.row_start(value), columns, full_, slot,
+                                      tiles_.hint_of(value)});
+      }
+    });
+  }
+
+  void consume(ExprId item, ExprId group) {
+    const ExprId slot = builder_.ref(builder_.declare("slot", slot_of(item)));
+    ring_start_ = builder_.mul(slot, builder_.integer(facts_.space.columns));
+    row_ = builder_.ref(builder_.declare("row", row_of(item)));
+    tiles_.enter_row(row_);
+    const ExprId two = builder_.integer(2);
+    phase_ = builder_.rem(builder_.div(item, builder_.integer(schedule_.rows_per_block)), two);
+    group_ = group;
+    take_row_values(item);
+    for (const ValueId value : list_.row_values) tiles_.row_value(value);
+    store_row_outputs(0);
+    builder_.append(kir::MbarrierWait{full_, slot, builder_.rem(round_of(item), two)});
+    load_residents(true);
+    const bool early = releases_early(facts_, schedule_);
+    if (early) builder_.append(kir::MbarrierArrive{empty_, slot});
+    for (size_t s = 0; s < list_.stages.size(); ++s) emit_stage(s);
+    if (!early) builder_.append(kir::MbarrierArrive{empty_, slot});
+  }
+
+  /// Row values read from memory are loaded a row ahead: nothing else in a row's chain of waits is
+  /// as long as their way from memory.
+  void load_first_row_values(ExprId group, ExprId items) {
+    for (const TensorAccess& access : facts_.space.inputs) {
+      const Dependence dependence = facts_.space.dependence[access.value];
+      if (dependence.columns || !dependence.rows) continue;
+      next_values_[access.value] = builder_.declare_scalar(
+          tiles_.name_of_value(access.value) + "_next", facts_.fusion.values[access.value].type);
+    }
+    if (next_values_.empty()) return;
+    builder_.when(builder_.less(group, items), [&] { load_row_values(row_of(group)); });
+  }
+
+  void load_row_values(ExprId row) {
+    tiles_.enter_row(builder_.ref(builder_.declare("next_row", row)));
+    for (const auto& [value, next] : next_values_) builder_.assign(next, tiles_.row_value(value));
+    tiles_.enter_row(ExprId{});
+  }
+
+  /// What was loaded for the row at hand; starts loading for the group's next one, the last row
+  /// where there is none.
+  void take_row_values(ExprId item) {
+    if (next_values_.empty()) return;
+    std::map<ValueId, VarId> current;
+    for (const auto& [value, next] : next_values_)
+      current[value] = builder_.declare(tiles_.name_of_value(value), builder_.ref(next));
+    const ExprId next = row_of(builder_.add(item, builder_.integer(schedule_.rows_per_block)));
+    const ExprId last = builder_.sub(builder_.param(rows_), builder_.integer(1, DType::kI64));
+    load_row_values(builder_.min(next, last));
+    tiles_.enter_row(row_);
+    for (const auto& [value, var] : current) tiles_.define_row_value(value, builder_.ref(var));
+  }
+
+  /// Reads a vector of the row at hand from the ring into a value's tile.
+  void load_ring(ValueId value, const TilePosition& at, ExprId tile_group) {
+    const VarId tile = tiles_.tile_of(value);
+    const auto load = [&] {
+      const ExprId index = builder_.add(ring_start_, builder_.cast(at.first_column, DType::kI32));
+      builder_.append(kir::Load{tile, tile_group, builder_.integer(0), kernel_.vars[tile].lanes,
+                                ring_.at(value), index, kir::CacheHint::kDefault});
+    };
+    if (at.guard == Guard::kVector) {
+      builder_.when(tiles_.vector_is_inside(at), load);
+    } else {
+      load();
+    }
+  }
+
+  // ---- Rows
+
   [[nodiscard]] int64_t threads() const { return schedule_.threads_per_row; }
   [[nodiscard]] int64_t width() const { return schedule_.vector_width; }
 
@@ -287,7 +459,13 @@ class RowLowering {
       builder_.comment("held in registers, packed as loaded");
       for_chunks(1, [&](ExprId batch, int64_t, Guard guard) {
         const TilePosition at = position(batch, builder_.integer(0), guard);
-        for (const ValueId value : loaded) tiles_.load(value, at);
+        for (const ValueId value : loaded) {
+          if (ring_.contains(value)) {
+            load_ring(value, at, at.batch);
+          } else {
+            tiles_.load(value, at);
+          }
+        }
       });
     }
     if (!copied.empty()) builder_.append(kir::AsyncWait{});
@@ -471,7 +649,13 @@ class RowLowering {
     builder_.unrolled("u", reads.inputs.empty() && reads.shared.empty() ? 0 : count,
                       [&](ExprId group) {
                         const TilePosition at = position(builder_.add(batch, group), group, guard);
-                        for (const ValueId value : reads.inputs) tiles_.load(value, at);
+                        for (const ValueId value : reads.inputs) {
+                          if (ring_.contains(value)) {
+                            load_ring(value, at, at.group);
+                          } else {
+                            tiles_.load(value, at);
+                          }
+                        }
                         for (const ValueId value : reads.shared) load_shared(value, at);
                       });
     body();
@@ -776,6 +960,12 @@ class RowLowering {
       kir::AllReduce exchange{.parts = {}, .threads = threads(), .name = fmt::format("stage{}", s)};
       for (const Accumulator& accumulator : accumulators)
         exchange.parts.push_back({accumulator.combiner, accumulator.running});
+      if (!ring_.empty()) {
+        exchange.phase = phase_;
+        exchange.barrier = builder_.add(group_, builder_.integer(1));  // 0 is the block's.
+        exchange.group = group_;
+        exchange.groups = schedule_.rows_per_block;
+      }
       builder_.append(std::move(exchange));
     }
     for (const Accumulator& accumulator : accumulators) {
@@ -855,6 +1045,13 @@ class RowLowering {
   std::map<ValueId, kir::BufferId> shared_;
 
   kir::ParamId rows_;
+
+  std::map<ValueId, kir::BufferId> ring_;  ///< Empty: not warp-specialised.
+  kir::MbarrierId full_, empty_;
+  ExprId block_, step_;                   ///< Block number and grid size, i64.
+  ExprId ring_start_;                     ///< Element of the ring at which the row at hand starts.
+  std::map<ValueId, VarId> next_values_;  ///< Row values of the group's next row.
+  ExprId phase_, group_;                  ///< Of the exchanges of the row at hand.
 
   ExprId lane_;  ///< The thread's number within its row.
   ExprId slot_;  ///< The row's number within its block.

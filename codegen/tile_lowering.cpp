@@ -414,6 +414,14 @@ void TileLowering::copy_async(ValueId value, const TilePosition& position, kir::
   }
 }
 
+ExprId TileLowering::row_start(ValueId value) {
+  return address(*facts_.space.find_input(value), ExprId{});
+}
+
+kir::CacheHint TileLowering::hint_of(ValueId value) const {
+  return hint_of(*facts_.space.find_input(value));
+}
+
 void TileLowering::begin_element(const TilePosition& position, ExprId lane) {
   position_ = position;
   lane_ = lane;

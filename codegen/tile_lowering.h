@@ -64,6 +64,10 @@ class TileLowering {
   /// True if vectors of a value read from memory can be copied to shared memory by the copy engine
   /// of the SM.
   [[nodiscard]] bool copies_async(ValueId value) const;
+  /// Element of its tensor at which a value's current row starts.
+  kir::ExprId row_start(ValueId value);
+  /// What its reads ask of the caches.
+  kir::CacheHint hint_of(ValueId value) const;
   /// Starts copying one whole vector to element `index` of a shared buffer.
   void copy_async(ValueId value, const TilePosition& position, kir::BufferId shared,
                   kir::ExprId index);

@@ -29,6 +29,8 @@ struct CostConstants {
   double first_load_ns = 190.0;   ///< What stays exposed of the row's arrival after that.
   double chunk_ns = 500.0;        ///< Each further chunk that a looped row waits for.
   double second_launch_us = 3.5;  ///< A dependent kernel of little work, its drain and ramp.
+  double mbarrier_ns = 60.0;      ///< A wait for a row that is there, and giving its slot back.
+  double ring_fill_us = 1.5;      ///< Until the first rows of a ring are there.
   double l1_chunk_ns = 40.0;      ///< Each chunk of a row read again that is still in L1.
   /// Part of L1 that keeps rows for their second read; the rest goes to what is written, to weights
   /// and to the rows that follow.

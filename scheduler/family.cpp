@@ -4,6 +4,7 @@
 #include "scheduler/families/looped.h"
 #include "scheduler/families/multi_wave.h"
 #include "scheduler/families/pointwise.h"
+#include "scheduler/families/warp_specialised.h"
 #include "scheduler/row_estimate.h"
 
 namespace sinter {
@@ -37,6 +38,11 @@ FamilySet scheduling_families() {
        .propose = propose_multi_wave,
        .estimate = estimate_multi_wave,
        .predict = predict_rows,
+       .lower = {}},
+      {.name = "warp_specialised",
+       .propose = propose_warp_specialised,
+       .estimate = estimate_warp_specialised,
+       .predict = predict_warp_specialised,
        .lower = {}},
   };
 }

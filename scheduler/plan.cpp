@@ -265,6 +265,7 @@ Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const Devic
            .binding = *binding,
            .limits = limits,
            .segments = {},
+           .workspace = {},
            .decisions = {},
            .rejections = {}};
   if (options.simplify) out.fusion = simplify(out.fusion);
@@ -273,7 +274,7 @@ Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const Devic
   if (!facts)
     return fail(unsupported(out.fusion, {facts.error()},
                             fmt::format("no family can walk the fusion '{}'", fusion.name)));
-  SegmentPlan segment{.facts = std::move(*facts), .candidates = {}};
+  SegmentPlan segment{.facts = std::move(*facts), .in_plan = {}, .candidates = {}};
 
   if (options.pin.schedule) {
     auto pinned = pinned_schedule(segment.facts, limits, options);

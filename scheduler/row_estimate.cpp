@@ -383,6 +383,31 @@ std::vector<ValueId> late_columns(const SegmentFacts& facts) {
   return out;
 }
 
+std::optional<Rejection> check_outer_reductions(const SegmentFacts& facts,
+                                                std::string_view family) {
+  for (const OpId id : facts.outer_reductions) {
+    const Op& op = facts.fusion.ops[id];
+    const size_t components = exchange_types(facts.fusion, op).size();
+    if (components == 1) continue;
+    return Rejection{.subject = std::string(family),
+                     .rule = "partial results of an outer reduction are single values, not tuples",
+                     .value = static_cast<double>(components),
+                     .limit = 1,
+                     .unit = "components",
+                     .at = op.results.front(),
+                     .remedy = "the column family reduces tuples whole"};
+  }
+  const size_t dimensions = facts.space.dimensions.size() - facts.space.row_dimensions;
+  if (!facts.has_outer() || dimensions <= 1) return std::nullopt;
+  return Rejection{.subject = std::string(family),
+                   .rule = "partial results lie along one dimension of columns",
+                   .value = static_cast<double>(dimensions),
+                   .limit = 1,
+                   .unit = "dimensions",
+                   .at = facts.fusion.ops[facts.outer_reductions.front()].results.front(),
+                   .remedy = "make the tensors contiguous along the columns"};
+}
+
 std::vector<Rejection> check_row_segment(const SegmentFacts& facts, std::string_view family) {
   std::vector<Rejection> rejections;
   if (!facts.has_reduction() && !facts.has_outer()) {

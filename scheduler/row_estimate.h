@@ -43,6 +43,10 @@ std::vector<int64_t> occupancies(const SegmentFacts& facts, const Schedule& sche
 /// Column inputs (weights, biases) that stages after the first barrier read.
 std::vector<ValueId> late_columns(const SegmentFacts& facts);
 
+/// What keeps outer reductions from leaving partial results: tuples, or columns that several
+/// strides walk. Nothing: there are none, or they may.
+std::optional<Rejection> check_outer_reductions(const SegmentFacts& facts, std::string_view family);
+
 /// Rules that segments must meet before rows make sense at all; empty if they do.
 std::vector<Rejection> check_row_segment(const SegmentFacts& facts, std::string_view family);
 

@@ -154,7 +154,8 @@ Prediction predict_column(const SegmentFacts& facts, const Schedule& schedule,
   const double walks =
       std::ceil(rows / static_cast<double>(schedule.rows_per_block * schedule.unroll));
   const bool from_l2 = facts.bytes_read <= limits.l2_bytes / 2;
-  const double levels = std::bit_width(static_cast<uint64_t>(schedule.rows_per_block)) - 1;
+  const auto levels =
+      static_cast<double>(std::bit_width(static_cast<uint64_t>(schedule.rows_per_block)) - 1);
   work.block_latency_ns = constants.block_start_ns +
                           walks * (from_l2 ? constants.cache_latency_ns : constants.chunk_ns) +
                           levels * constants.block_exchange_ns;

@@ -41,29 +41,8 @@ struct Kept {
 
 std::vector<Rejection> check_segment(const SegmentFacts& facts) {
   std::vector<Rejection> rejections = check_row_segment(facts, kName);
-  if (!rejections.empty() || !facts.has_outer()) return rejections;
-  const auto add = [&](std::string rule, size_t value, size_t limit, std::string unit,
-                       std::string remedy) {
-    rejections.push_back({.subject = std::string(kName),
-                          .rule = std::move(rule),
-                          .value = static_cast<double>(value),
-                          .limit = static_cast<double>(limit),
-                          .unit = std::move(unit),
-                          .at = facts.fusion.ops[facts.outer_reductions.front()].results.front(),
-                          .remedy = std::move(remedy)});
-  };
-  for (const OpId id : facts.outer_reductions) {
-    const size_t components = exchange_types(facts.fusion, facts.fusion.ops[id]).size();
-    if (components == 1) continue;
-    add("partial results of an outer reduction are single values, not tuples", components, 1,
-        "components", "the column family reduces tuples whole");
-    return rejections;
-  }
-  const size_t column_dimensions = facts.space.dimensions.size() - facts.space.row_dimensions;
-  if (column_dimensions > 1) {
-    add("partial results lie along one dimension of columns", column_dimensions, 1, "dimensions",
-        "make the tensors contiguous along the columns");
-  }
+  if (!rejections.empty()) return rejections;
+  if (auto rejection = check_outer_reductions(facts, kName)) rejections.push_back(*rejection);
   return rejections;
 }
 

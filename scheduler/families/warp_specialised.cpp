@@ -1,0 +1,319 @@
+#include "scheduler/families/warp_specialised.h"
+
+#include <algorithm>
+
+#include "scheduler/register_estimate.h"
+#include "scheduler/ring.h"
+#include "scheduler/row_estimate.h"
+
+namespace sinter {
+namespace {
+
+constexpr std::string_view kName = kWarpSpecialised;
+constexpr int64_t kWarpGroup = 128;
+constexpr int64_t kMostStages = 16;
+constexpr int64_t kMostGroups = 4;
+constexpr int64_t kMostBatches = 16;
+constexpr int64_t kCopyBytes = 16;              // Unit of cp.async.bulk (PTX ISA).
+constexpr int64_t kMostComputeRegisters = 240;  // Of setmaxnreg (PTX ISA).
+constexpr int64_t kRegisterStep = 8;
+
+Rejection rejected(std::string rule, int64_t value, int64_t limit, std::string unit,
+                   std::string remedy, ValueId at = {}) {
+  return {.subject = std::string(kName),
+          .rule = std::move(rule),
+          .value = static_cast<double>(value),
+          .limit = static_cast<double>(limit),
+          .unit = std::move(unit),
+          .at = at,
+          .remedy = std::move(remedy)};
+}
+
+std::optional<Rejection> check_segment(const SegmentFacts& facts, const DeviceLimits& limits) {
+  if (!limits.has_bulk_copy) {
+    return rejected("the device has no bulk copies to shared memory", limits.compute_major, 9,
+                    "compute capability", "the multi_wave family needs none");
+  }
+  for (Rejection& rejection : check_row_segment(facts, kName)) return std::move(rejection);
+  if (auto rejection = check_outer_reductions(facts, kName)) return rejection;
+  const std::vector<ValueId> inputs = ring_inputs(facts);
+  if (inputs.empty() || facts.space.columns == 0) {
+    return rejected("no input spans rows and columns", 0, 1, "inputs",
+                    "the multi_wave family takes it");
+  }
+  for (const ValueId value : inputs) {
+    const TensorAccess& access = *facts.space.find_input(value);
+    const int64_t bytes = bytes_of(facts.fusion.values[value].type);
+    const Schedule probe{.vector_width = kCopyBytes / bytes};
+    const bool whole = facts.space.columns * bytes % kCopyBytes == 0 &&
+                       access_kind(facts, access, probe) == AccessKind::kVector &&
+                       access.strides.back() == 1 &&
+                       facts.space.dimensions.size() == facts.space.row_dimensions + 1;
+    if (whole) continue;
+    return rejected("a bulk copy takes contiguous rows of whole, aligned 16 bytes",
+                    facts.space.columns * bytes % kCopyBytes, 0, "bytes left over",
+                    "pad the rows, or promise their alignment", value);
+  }
+  return std::nullopt;
+}
+
+/// Registers per thread that the launch can give when `blocks` blocks share an SM.
+int64_t launch_registers(const DeviceLimits& limits, const Schedule& schedule, int64_t blocks) {
+  const int64_t cap = register_cap(limits, specialised_threads(schedule), blocks);
+  return cap / kRegisterStep * kRegisterStep;
+}
+
+/// What compute threads have after the producer gave up its own.
+int64_t raised_registers(const DeviceLimits& limits, const Schedule& schedule, int64_t blocks) {
+  const int64_t pool = launch_registers(limits, schedule, blocks) * specialised_threads(schedule);
+  const int64_t left = pool - kProducerRegisters * kProducerThreads;
+  return std::min(left / schedule.threads_per_block() / kRegisterStep * kRegisterStep,
+                  kMostComputeRegisters);
+}
+
+std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedule& schedule,
+                                        const DeviceLimits& limits) {
+  Schedule as_rows = schedule;
+  as_rows.min_blocks_per_sm = 1;
+  if (auto rejection = check_row_schedule(facts, as_rows, limits)) return rejection;
+  const int64_t groups = schedule.rows_per_block;
+  const int64_t stages = ring_stages(schedule);
+  if (schedule.threads_per_row < 32 || schedule.threads_per_block() % kWarpGroup != 0 ||
+      specialised_threads(schedule) > limits.threads_per_block) {
+    return rejected("compute groups are whole warps, and together whole groups of four warps",
+                    schedule.threads_per_block(), limits.threads_per_block - kProducerThreads,
+                    "threads", "use 128, 256 or 512 compute threads");
+  }
+  if (groups > kMostGroups)
+    return rejected("there are more groups than take turns", groups, kMostGroups, "groups",
+                    "use fewer groups of more threads");
+  if (stages < 2 || stages > kMostStages || stages % groups != 0) {
+    return rejected("the ring has a multiple of the groups as stages, two at least", stages,
+                    kMostStages, "stages", "give every group as many stages as the others");
+  }
+  if (schedule.persistent_blocks < 1) {
+    return rejected("the grid walks rows, and has no blocks", schedule.persistent_blocks, 1,
+                    "persistent blocks", "use as many as are resident at once");
+  }
+  if (schedule.row_access != RowAccess::kAligned) {
+    return rejected("rows in the ring are aligned", 0, 0, "", "use row_access aligned");
+  }
+  const int64_t most =
+      std::min(limits.blocks_per_sm, limits.threads_per_sm / specialised_threads(schedule));
+  if (schedule.min_blocks_per_sm < 1 || schedule.min_blocks_per_sm > most) {
+    return rejected("more blocks per multiprocessor are promised than its threads allow, or none",
+                    schedule.min_blocks_per_sm, most, "blocks", "promise fewer blocks");
+  }
+  if (batch_count(facts, schedule) > kMostBatches) {
+    return rejected("a row in registers has too many batches to unroll",
+                    batch_count(facts, schedule), kMostBatches, "batches",
+                    "use more threads per row");
+  }
+  for (const PersistentValue& kept : schedule.persistent) {
+    if (kept.residency == Residency::kShared)
+      return rejected("what is kept lies in registers or in the ring", 0, 0, "",
+                      "use residency register or reload", kept.value);
+  }
+  const int64_t raised = compute_registers(schedule);
+  if (raised != 0) {
+    const int64_t limit = raised_registers(limits, schedule, schedule.min_blocks_per_sm);
+    if (!limits.has_setmaxnreg || raised % kRegisterStep != 0 || raised > limit ||
+        raised < kProducerRegisters) {
+      return rejected("compute threads ask for more registers than the producer leaves", raised,
+                      limits.has_setmaxnreg ? limit : 0, "registers",
+                      "promise fewer blocks, or use more threads per row");
+    }
+  }
+  return std::nullopt;
+}
+
+tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& facts,
+                                                          const Schedule& schedule,
+                                                          const StageList& list,
+                                                          const DeviceLimits& limits) {
+  if (auto rejection = check_segment(facts, limits)) return tl::make_unexpected(*rejection);
+  if (auto rejection = check_schedule(facts, schedule, limits))
+    return tl::make_unexpected(*rejection);
+  ResourceEstimate estimate;
+  estimate.threads = specialised_threads(schedule);
+  estimate.shared_bytes = ring_shared_bytes(facts, schedule, list);
+  estimate.blocks = schedule.persistent_blocks;
+  const int64_t launch = launch_registers(limits, schedule, schedule.min_blocks_per_sm);
+  const int64_t needed = estimate_registers(facts, schedule, list);
+  estimate.registers = std::min(needed, launch);
+  complete(estimate, limits, schedule.min_blocks_per_sm);
+  // The compute warps' limit counts, not what all threads start with.
+  const int64_t raised = compute_registers(schedule);
+  estimate.registers = needed;
+  estimate.register_cap = raised != 0 ? raised : launch;
+  estimate.spilled_registers = std::max<int64_t>(0, needed - estimate.register_cap);
+  const int64_t reach = partial_rows(schedule);
+  estimate.waves = static_cast<double>((facts.space.rows + reach - 1) / reach);
+  estimate.bytes_in_flight_per_sm =
+      static_cast<double>(ring_row_bytes(facts) * ring_stages(schedule) * estimate.blocks_per_sm);
+  if (auto rejection = fits(estimate, limits)) {
+    rejection->subject = kName;
+    return tl::make_unexpected(*rejection);
+  }
+  return estimate;
+}
+
+Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
+                          const StageList& list, const ResourceEstimate& estimate,
+                          const DeviceLimits& limits) {
+  const CostConstants constants;
+  Schedule held = schedule;  // Rows never wait for memory: that is the producer's part.
+  held.unroll = 1;
+  WorkEstimate work = estimate_row_work(facts, held, list, estimate, limits);
+  // Reads again come from the ring.
+  work.reads_evict_last = schedule.read_priority == ReadPriority::kEvictLast;
+  work.bytes_read = static_cast<double>(facts.bytes_read);
+  work.l2_bytes = work.bytes_read + work.bytes_written;
+  double ring_reads = 0.0;
+  for (const Stage& stage : list.stages) {
+    for (const ValueId value : stage.loads) {
+      if (facts.is_full(value))
+        ring_reads += static_cast<double>(bytes_of(facts.fusion.values[value].type));
+    }
+  }
+  const double elements =
+      static_cast<double>(facts.space.rows) * static_cast<double>(facts.space.columns);
+  work.shared_bytes = elements * (ring_reads + static_cast<double>(ring_row_bytes(facts)) /
+                                                   static_cast<double>(facts.space.columns));
+  // One row's chain: its own instructions with the other groups beside it, and its exchanges.
+  double row_ns = constants.mbarrier_ns;
+  const double padded = static_cast<double>(batch_count(facts, schedule)) *
+                        static_cast<double>(schedule.threads_per_row * schedule.vector_width);
+  for (const Stage& stage : list.stages) {
+    row_ns += padded * stage.issue_slots / 32.0 / limits.issue_per_clock / limits.clock_mhz *
+              1000.0 / constants.issue_efficiency;
+    if (!stage.reductions.empty()) {
+      row_ns +=
+          schedule.threads_per_row > 32 ? constants.block_exchange_ns : constants.warp_exchange_ns;
+    }
+  }
+  work.block_latency_ns = 0.0;
+  Prediction out = predict(work, estimate, limits);
+  const double throughput =
+      std::max({out.memory_us, out.l2_us, out.issue_us, out.special_us, out.shared_us});
+  // Groups hide each other's waits as far as they and the SM's blocks take turns.
+  const double turns =
+      static_cast<double>(facts.space.rows) / static_cast<double>(schedule.persistent_blocks);
+  const double side_by_side = static_cast<double>(schedule.rows_per_block);
+  const double chain_us = turns * row_ns / side_by_side / 1000.0;
+  // The first rows arrive before anything overlaps; the last are stored after.
+  const double fill_us = constants.ring_fill_us;
+  out.block_latency_us = row_ns / 1000.0;
+  out.exposed_us = fill_us + std::max(0.0, chain_us - throughput);
+  out.total_us = out.launch_us + throughput + out.exposed_us + out.spill_us + out.second_stage_us;
+  return out;
+}
+
+}  // namespace
+
+tl::expected<ResourceEstimate, Rejection> estimate_warp_specialised(const SegmentFacts& facts,
+                                                                    const Schedule& schedule,
+                                                                    const DeviceLimits& limits) {
+  return estimate_stages(facts, schedule, distribute(facts, schedule.persistent), limits);
+}
+
+Prediction predict_warp_specialised(const SegmentFacts& facts, const Schedule& schedule,
+                                    const ResourceEstimate& estimate, const DeviceLimits& limits) {
+  return predict_stages(facts, schedule, distribute(facts, schedule.persistent), estimate, limits);
+}
+
+Proposal propose_warp_specialised(const SegmentFacts& facts, const DeviceLimits& limits) {
+  Proposal proposal;
+  if (auto rejection = check_segment(facts, limits)) {
+    proposal.rejections.push_back(*rejection);
+    return proposal;
+  }
+  if (!facts.has_outer()) {
+    proposal.rejections.push_back(
+        rejected("without outer reductions a block has nothing to keep from row to row", 0, 1,
+                 "outer reductions", "the multi_wave family runs a block for every row"));
+    return proposal;
+  }
+  // What is kept: everything in registers, or inputs read from the ring again; and the weights of
+  // all stages in registers, or read from cache.
+  std::vector<std::vector<PersistentValue>> choices;
+  std::vector<ValueId> weights;
+  for (const TensorAccess& access : facts.space.inputs) {
+    if (facts.is_tile(access.value) && !facts.is_full(access.value))
+      weights.push_back(access.value);
+  }
+  for (const bool in_registers : {false, true}) {
+    for (const bool with_weights : {true, false}) {
+      if (with_weights && weights.empty()) continue;
+      std::vector<PersistentValue> kept;
+      for (const ValueId value : facts.persistent) {
+        kept.push_back({value, in_registers || !facts.is_read(value) ? Residency::kRegister
+                                                                     : Residency::kReload});
+      }
+      if (with_weights) {
+        for (const ValueId value : weights) kept.push_back({value, Residency::kRegister});
+      }
+      std::ranges::sort(kept);
+      choices.push_back(std::move(kept));
+    }
+  }
+  std::optional<Rejection> nearest;
+  for (const RowVector& vector : row_vectors(facts)) {
+    if (vector.access != RowAccess::kAligned) continue;
+    for (const int64_t threads : {32, 64, 128, 256, 512}) {
+      if (threads > 32 && threads / 2 * vector.width >= facts.space.columns) break;
+      for (int64_t groups = 1; groups <= kMostGroups; ++groups) {
+        for (const int64_t blocks : {1, 2}) {
+          Schedule schedule{.family = std::string(kName),
+                            .threads_per_row = threads,
+                            .rows_per_block = groups,
+                            .vector_width = vector.width,
+                            .min_blocks_per_sm = blocks,
+                            .read_priority = read_priority(facts, limits)};
+          if (schedule.threads_per_block() % kWarpGroup != 0) continue;
+          if (specialised_threads(schedule) * blocks > limits.threads_per_sm ||
+              specialised_threads(schedule) > limits.threads_per_block)
+            continue;
+          const int64_t budget = limits.shared_bytes_per_sm / blocks - limits.shared_bytes_reserved;
+          constexpr int64_t kExchangeReserve = 1024;  // Exchanges and mbarriers, generously.
+          int64_t stages =
+              std::min((budget - kExchangeReserve) / ring_row_bytes(facts), kMostStages);
+          stages = stages / groups * groups;
+          if (stages < 2) {
+            nearest = rejected("shared memory holds too few rows for a ring", stages, 2, "stages",
+                               "the multi_wave family holds them in registers");
+            continue;
+          }
+          schedule.parameters["stages"] = stages;
+          const int64_t needed = (facts.space.rows + groups - 1) / groups;
+          schedule.persistent_blocks = std::clamp<int64_t>(needed, 1, blocks * limits.sm_count);
+          for (const auto& kept : choices) {
+            schedule.persistent = kept;
+            schedule.parameters["compute_registers"] = 0;
+            const StageList list = distribute(facts, kept);
+            const int64_t registers = estimate_registers(facts, schedule, list);
+            if (registers > launch_registers(limits, schedule, blocks) && limits.has_setmaxnreg)
+              schedule.parameters["compute_registers"] = raised_registers(limits, schedule, blocks);
+            auto estimate = estimate_stages(facts, schedule, list, limits);
+            if (!estimate) {
+              nearest = estimate.error();
+              continue;
+            }
+            if (estimate->spilled_registers > 0) {
+              nearest = rejected("the compute role needs more registers than its groups leave",
+                                 estimate->registers, estimate->register_cap, "registers",
+                                 "read values from the ring again, or use more threads per row");
+              continue;
+            }
+            proposal.candidates.push_back(
+                {schedule, *estimate, predict_stages(facts, schedule, list, *estimate, limits)});
+          }
+        }
+      }
+    }
+  }
+  if (proposal.candidates.empty() && nearest) proposal.rejections.push_back(*nearest);
+  return proposal;
+}
+
+}  // namespace sinter

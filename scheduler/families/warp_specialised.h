@@ -1,0 +1,28 @@
+#pragma once
+
+#include "scheduler/family.h"
+
+namespace sinter {
+
+/// Warp-specialised: one producer thread keeps a ring of `stages` rows filled by bulk copies, and
+/// rows_per_block groups of threads_per_row threads take the rows in turns, each behind mbarriers
+/// and a named barrier of its own. A persistent grid; outer reductions accumulate in registers.
+/// What a later stage needs again is held in registers (residency register) or read from the ring
+/// again (reload).
+///
+/// Parameters: `stages`, a multiple of the groups; `compute_registers`, the limit per thread that
+/// compute warps raise with setmaxnreg after the producer gave its share up, or 0.
+///
+/// Rejects: devices without bulk copies; rows that are no multiple of 16 bytes or not aligned to
+/// them; tuples or several column dimensions in outer reductions; no inner reduction and no outer
+/// one.
+Proposal propose_warp_specialised(const SegmentFacts& facts, const DeviceLimits& limits);
+
+tl::expected<ResourceEstimate, Rejection> estimate_warp_specialised(const SegmentFacts& facts,
+                                                                    const Schedule& schedule,
+                                                                    const DeviceLimits& limits);
+
+Prediction predict_warp_specialised(const SegmentFacts& facts, const Schedule& schedule,
+                                    const ResourceEstimate& estimate, const DeviceLimits& limits);
+
+}  // namespace sinter
