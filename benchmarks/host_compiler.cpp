@@ -25,7 +25,7 @@ Kernel layer_norm_kernel() {
 
 void compile_layer_norm(benchmark::State& state, const NvrtcCompiler& compiler) {
   const Kernel kernel = layer_norm_kernel();
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     auto compiled = compiler.compile(kernel.source, kernel.architecture);
     if (!compiled) {
       state.SkipWithError(compiled.error().text().c_str());
@@ -40,7 +40,7 @@ void memory_hit(benchmark::State& state, const NvrtcCompiler& compiler) {
   const Kernel kernel = layer_norm_kernel();
   KernelCache cache({});
   (void)compile_kernel(compiler, cache, kernel.source, kernel.architecture);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     auto found = compile_kernel(compiler, cache, kernel.source, kernel.architecture);
     benchmark::DoNotOptimize(found);
   }
@@ -57,7 +57,7 @@ void disk_hit(benchmark::State& state, const NvrtcCompiler& compiler) {
     KernelCache filled({.directory = directory});
     (void)compile_kernel(compiler, filled, kernel.source, kernel.architecture);
   }
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     KernelCache cache({.directory = directory});
     auto found = compile_kernel(compiler, cache, kernel.source, kernel.architecture);
     benchmark::DoNotOptimize(found);

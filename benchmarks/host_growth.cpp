@@ -23,7 +23,7 @@ const ExtentValues kExtents = {{"elements", int64_t{1} << 24}};
 void simplify_chain(benchmark::State& state) {
   const Fusion fusion = chain(state.range(0));
   const Fusion specialized = specialize(fusion, *bind_extents(fusion, kExtents));
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     Fusion result = simplify(specialized);
     benchmark::DoNotOptimize(result);
   }
@@ -32,7 +32,7 @@ void simplify_chain(benchmark::State& state) {
 
 void plan_chain(benchmark::State& state) {
   const Fusion fusion = chain(state.range(0));
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     auto result = plan(fusion, kExtents, planned_device());
     benchmark::DoNotOptimize(result);
   }
@@ -42,7 +42,7 @@ void plan_chain(benchmark::State& state) {
 void emit_chain(benchmark::State& state) {
   const auto planned_chain = plan(chain(state.range(0)), kExtents, planned_device());
   const SegmentPlan& segment = planned_chain->segments.front();
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     auto result = emit(segment.facts, segment.chosen().schedule);
     benchmark::DoNotOptimize(result);
   }

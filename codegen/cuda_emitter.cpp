@@ -73,7 +73,7 @@ class CudaEmitter {
     includes_.types |=
         std::ranges::any_of(kernel_.buffers, stored) || std::ranges::any_of(kernel_.vars, stored);
     if (includes_.async_copy) line("#include \"async_copy.cuh\"");
-    if (includes_.mbarrier || kernel_.mbarriers.size() > 0) line("#include \"mbarrier.cuh\"");
+    if (includes_.mbarrier || !kernel_.mbarriers.empty()) line("#include \"mbarrier.cuh\"");
     if (numeric) line("#include \"numeric.cuh\"");
     if (includes_.types && !includes_.vector) line("#include \"types.cuh\"");
     if (includes_.vector) line("#include \"vector.cuh\"");
@@ -87,7 +87,7 @@ class CudaEmitter {
     std::string row = names_.entry + "(";
     const std::string indent(row.size(), ' ');
     bool first = true;
-    const auto add = [&](std::string argument) {
+    const auto add = [&](const std::string& argument) {
       if (!first) {
         row += ",";
         if (row.size() + argument.size() + 4 > kLineWidth) {
@@ -257,7 +257,7 @@ class CudaEmitter {
   void print(const kir::AsyncWait&) { line("async_wait();"); }
 
   void print(const kir::InitMbarriers&) {
-    if (kernel_.mbarriers.size() == 0) return;
+    if (kernel_.mbarriers.empty()) return;
     line("if (threadIdx.x == 0) {");
     ++depth_;
     for (uint32_t i = 0; i < kernel_.mbarriers.size(); ++i) {

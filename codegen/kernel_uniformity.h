@@ -18,7 +18,7 @@ class UniformityAnalysis {
  public:
   explicit UniformityAnalysis(const Kernel& kernel);
 
-  [[nodiscard]] Uniformity of(ExprId expr) const;
+  [[nodiscard]] Uniformity of(ExprId id) const;
   /// Whether the threads that enter a loop or a condition do so together.
   [[nodiscard]] Uniformity of_control(const StmtKind& stmt) const;
 

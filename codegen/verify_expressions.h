@@ -34,8 +34,8 @@ class TileIndexRanges {
   struct Iterations {
     int64_t begin = 0, end = 0, step = 0;  ///< Step 0: not an unrolled loop's index.
   };
-  [[nodiscard]] bool collect(kir::ExprId expr, std::vector<kir::VarId>* indices) const;
-  [[nodiscard]] int64_t value(kir::ExprId expr, const IdMap<kir::VarId, int64_t>& indices) const;
+  [[nodiscard]] bool collect(kir::ExprId id, std::vector<kir::VarId>* indices) const;
+  [[nodiscard]] int64_t value(kir::ExprId id, const IdMap<kir::VarId, int64_t>& indices) const;
 
   const kir::Kernel& kernel_;
   IdMap<kir::VarId, Iterations> loops_;

@@ -217,7 +217,7 @@ class Analysis {
       if (std::ranges::find(reduced, static_cast<int>(axis)) == reduced.end()) {
         kept.push_back(in[axis]);
       } else {
-        reduced_lists_.push_back({op.results.front(), in[axis]});
+        reduced_lists_.emplace_back(op.results.front(), in[axis]);
       }
     }
     for (const ValueId result : op.results) axes_[result] = kept;

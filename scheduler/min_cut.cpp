@@ -20,7 +20,7 @@ using EdgeProperties =
                                     boost::property<boost::edge_reverse_t, Edge>>>;
 using VertexProperties =
     boost::property<boost::vertex_color_t, boost::default_color_type,
-                    boost::property<boost::vertex_distance_t, long,
+                    boost::property<boost::vertex_distance_t, int64_t,
                                     boost::property<boost::vertex_predecessor_t, Edge>>>;
 using Network = boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS, VertexProperties,
                                       EdgeProperties>;

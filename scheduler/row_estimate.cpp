@@ -170,8 +170,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
                  static_cast<double>(std::max<int64_t>(estimate.blocks_per_sm, 1)));
   const auto unroll = static_cast<double>(schedule.unroll);
   std::set<ValueId> read_before;
-  for (size_t s = 0; s < list.stages.size(); ++s) {
-    const Stage& stage = list.stages[s];
+  for (const Stage& stage : list.stages) {
     double accesses = 0.0;
     for (const ValueId value : stage.loads) {
       const bool vector =

@@ -118,6 +118,7 @@ class Renumbering {
 
 }  // namespace
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): the list of passes asks for it.
 kir::Kernel canonicalize(kir::Kernel kernel) {
   kir::Kernel result = kernel;
   result.exprs = {};
