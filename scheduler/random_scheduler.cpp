@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "scheduler/ring.h"
 #include "scheduler/schedule_verifier.h"
 
 namespace sinter {
@@ -45,6 +46,7 @@ class Draw {
         std::min(limits_.blocks_per_sm,
                  limits_.threads_per_sm / std::max<int64_t>(out.threads_per_block(), 1));
     out.min_blocks_per_sm = 1 + below(most_blocks);
+    if (family == kWarpSpecialised) return specialised(std::move(out));
     out.persistent = persistent();
     constexpr int64_t kMostPersistent = 300;
     if (facts_.has_outer() && family != "column")
@@ -53,6 +55,26 @@ class Draw {
   }
 
  private:
+  /// Mostly legal fields: a draw of all of them at random would hardly ever make a ring.
+  Schedule specialised(Schedule out) {
+    constexpr int64_t kMostGroups = 4;
+    constexpr int64_t kMostTurns = 4;
+    constexpr int64_t kMostPersistent = 300;
+    out.threads_per_row = int64_t{32} << below(5);
+    out.rows_per_block = 1 + below(kMostGroups);
+    out.row_access = RowAccess::kAligned;
+    out.unroll = 1;
+    out.min_blocks_per_sm = 1 + below(2);
+    out.parameters["stages"] = out.rows_per_block * (1 + below(kMostTurns));
+    out.parameters["compute_registers"] = 0;
+    out.persistent_blocks = 1 + below(kMostPersistent);
+    out.persistent = persistent();
+    for (PersistentValue& kept : out.persistent) {
+      if (kept.residency == Residency::kShared) kept.residency = Residency::kRegister;
+    }
+    return out;
+  }
+
   template <class T>
   T one_of(std::initializer_list<T> choices) {
     return choices.begin()[below(static_cast<int64_t>(choices.size()))];

@@ -1,6 +1,7 @@
 #include "scheduler/families/warp_specialised.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "scheduler/register_estimate.h"
 #include "scheduler/ring.h"
@@ -180,18 +181,12 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
       static_cast<double>(facts.space.rows) * static_cast<double>(facts.space.columns);
   work.shared_bytes = elements * (ring_reads + static_cast<double>(ring_row_bytes(facts)) /
                                                    static_cast<double>(facts.space.columns));
-  // One row's chain: its own instructions with the other groups beside it, and its exchanges.
-  double row_ns = constants.mbarrier_ns;
-  const double padded = static_cast<double>(batch_count(facts, schedule)) *
-                        static_cast<double>(schedule.threads_per_row * schedule.vector_width);
-  for (const Stage& stage : list.stages) {
-    row_ns += padded * stage.issue_slots / 32.0 / limits.issue_per_clock / limits.clock_mhz *
-              1000.0 / constants.issue_efficiency;
-    if (!stage.reductions.empty()) {
-      row_ns +=
-          schedule.threads_per_row > 32 ? constants.block_exchange_ns : constants.warp_exchange_ns;
-    }
-  }
+  constexpr double kWarp = 32.0;
+  const double elements_per_thread =
+      static_cast<double>(batch_count(facts, schedule) * schedule.vector_width);
+  const double row_ns =
+      constants.ring_row_ns + constants.ring_element_ns * elements_per_thread +
+      constants.ring_warp_ns * static_cast<double>(schedule.threads_per_row) / kWarp;
   work.block_latency_ns = 0.0;
   Prediction out = predict(work, estimate, limits);
   const double throughput =
@@ -201,10 +196,12 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
       static_cast<double>(facts.space.rows) / static_cast<double>(schedule.persistent_blocks);
   const double side_by_side = static_cast<double>(schedule.rows_per_block);
   const double chain_us = turns * row_ns / side_by_side / 1000.0;
-  // The first rows arrive before anything overlaps; the last are stored after.
-  const double fill_us = constants.ring_fill_us;
+  const double exponent = constants.ring_overlap_exponent;
+  const double together =
+      std::pow(std::pow(throughput, exponent) + std::pow(chain_us, exponent), 1.0 / exponent);
+  // The first rows arrive before anything overlaps.
   out.block_latency_us = row_ns / 1000.0;
-  out.exposed_us = fill_us + std::max(0.0, chain_us - throughput);
+  out.exposed_us = constants.ring_fill_us + together - throughput;
   out.total_us = out.launch_us + throughput + out.exposed_us + out.spill_us + out.second_stage_us;
   return out;
 }

@@ -39,7 +39,7 @@ TEST_F(ScheduleVerifierTest, AcceptsALegalSchedule) { EXPECT_THAT(reasons(legal(
 
 TEST_F(ScheduleVerifierTest, NamesTheFamilyThatIsMissing) {
   Schedule schedule = legal();
-  schedule.family = "warp_specialised";
+  schedule.family = "tensor_cores";
   EXPECT_THAT(reasons(schedule), ElementsAre(HasSubstr("no family of this name")));
 }
 
