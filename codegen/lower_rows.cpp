@@ -110,25 +110,24 @@ class RowLowering {
         builder_.declare("items", builder_.cast(builder_.div(left, step_), DType::kI32)));
     const ExprId thread = builder_.special(kir::Special::kThreadIndex);
     const int64_t raised = compute_registers(schedule_);
-    builder_.when(
-        builder_.less_equal(builder_.integer(compute), thread),
-        [&] {
-          builder_.comment("producer");
-          if (raised != 0) builder_.append(kir::SetMaxRegisters{kProducerRegisters, false});
-          builder_.when(builder_.equal(thread, builder_.integer(compute)), [&] { produce(items); });
-        },
-        [&] {
-          builder_.comment("compute groups");
-          if (raised != 0) builder_.append(kir::SetMaxRegisters{raised, true});
-          outer_.declare();
-          declare_residents();
-          load_residents(false);
-          const ExprId group = slot_.valid() ? slot_ : builder_.integer(0);
-          load_first_row_values(group, items);
-          builder_.loop("item", group, items, builder_.integer(groups), false,
-                        [&](ExprId item) { consume(item, group); });
-          if (facts_.has_outer()) store_partials();
-        });
+    const auto compute_groups = [&] {
+      builder_.comment("compute groups");
+      if (raised != 0) builder_.append(kir::SetMaxRegisters{raised, true});
+      outer_.declare();
+      declare_residents();
+      load_residents(false);
+      const ExprId group = slot_.valid() ? slot_ : builder_.integer(0);
+      load_first_row_values(group, items);
+      builder_.loop("item", group, items, builder_.integer(groups), false,
+                    [&](ExprId item) { consume(item, group); });
+      if (facts_.has_outer()) store_partials();
+    };
+    const auto producer = [&] {
+      builder_.comment("producer");
+      if (raised != 0) builder_.append(kir::SetMaxRegisters{kProducerRegisters, false});
+      builder_.when(builder_.equal(thread, builder_.integer(compute)), [&] { produce(items); });
+    };
+    builder_.when(builder_.less(thread, builder_.integer(compute)), compute_groups, producer);
     return {std::move(kernel_), {facts_.space.rows, schedule_.persistent_blocks}};
   }
 

@@ -415,6 +415,10 @@ class Analysis {
                                           std::vector<uint32_t>& columns) {
     columns = walked;
     if (reduced_by_.empty()) return std::nullopt;
+    if (walked.empty()) {  // One element in all; what is reduced over it counts as inner.
+      inner_ = true;
+      return std::nullopt;
+    }
     const auto contains = [](const std::vector<uint32_t>& nodes, uint32_t node) {
       return std::ranges::find(nodes, node) != nodes.end();
     };
