@@ -229,7 +229,7 @@ TEST_F(Tool, MistakesAreTypedErrorsInBothForms) {
            Mistake{"plan /tmp", 1, "InvalidArgument", "cannot read"},
            Mistake{file.c_str(), 1, "InvalidFusion", "2:"},
            Mistake{sched.c_str(), 1, "InvalidArgument", "1:"},
-           Mistake{"plan column_sum", 1, "Unsupported", "column_sum"},
+           Mistake{"plan two_independent_chains", 1, "Unsupported", "two_independent_chains"},
            Mistake{"", 2, "Usage", "subcommand"},
            Mistake{"plan", 2, "Usage", "required"},
            Mistake{"frobnicate", 2, "Usage", ""},
