@@ -24,7 +24,10 @@ MODES = {"default": {}, "max-autotune-no-cudagraphs": {"mode": "max-autotune-no-
 WARMUPS = 3
 SAMPLES = 15
 CHECKED_ROWS = 64
-FUSIONS = ("rms_norm", "layer_norm", "softmax", "cross_entropy")
+GRADIENTS = ("rms_norm_backward", "layer_norm_backward", "bias_gradient")
+FUSIONS = ("rms_norm", "layer_norm", "softmax", "cross_entropy") + tuple(
+    name + suffix for name in GRADIENTS for suffix in ("", "_f32")
+)
 
 
 def rms_norm(x, weight):
@@ -51,10 +54,50 @@ def cross_entropy(logits, labels):
     return (torch.logsumexp(a, -1) - a.gather(1, labels[:, None])[:, 0],)
 
 
+def rms_norm_backward(x, dy, weight, rstd):
+    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    xhat = x.to(wide) * rstd[:, None]
+    g = dy.to(wide) * weight.to(wide)
+    dx = (g - xhat * (g * xhat).mean(-1, keepdim=True)) * rstd[:, None]
+    return dx.to(x.dtype), (dy.to(wide) * xhat).sum(0).to(weight.dtype)
+
+
+def layer_norm_backward(x, dy, weight, mean, rstd):
+    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    xhat = (x.to(wide) - mean[:, None]) * rstd[:, None]
+    g = dy.to(wide) * weight.to(wide)
+    centred = g - g.mean(-1, keepdim=True) - xhat * (g * xhat).mean(-1, keepdim=True)
+    dweight = (dy.to(wide) * xhat).sum(0).to(weight.dtype)
+    return (centred * rstd[:, None]).to(x.dtype), dweight, dy.to(wide).sum(0).to(weight.dtype)
+
+
+def bias_gradient(dy):
+    wide = torch.float64 if dy.dtype == torch.float64 else torch.float32
+    return (dy.to(wide).sum(0).to(dy.dtype),)
+
+
+def gradient_inputs(fusion, rows, columns):
+    """A gradient's function and its inputs; the statistics are those of x."""
+    name = fusion.removesuffix("_f32")
+    dtype = torch.float32 if name != fusion else torch.bfloat16
+    x, dy = (torch.randn(rows, columns, device="cuda").to(dtype) for _ in range(2))
+    weight = torch.randn(columns, device="cuda").to(dtype)
+    wide = x.float()
+    if name == "bias_gradient":
+        return bias_gradient, (dy,)
+    if name == "rms_norm_backward":
+        rstd = torch.rsqrt(wide.pow(2).mean(-1) + 1e-5)
+        return rms_norm_backward, (x, dy, weight, rstd)
+    rstd = torch.rsqrt(wide.var(-1, correction=0) + 1e-5)
+    return layer_norm_backward, (x, dy, weight, wide.mean(-1), rstd)
+
+
 def inputs_of(fusion, rows, columns):
     def random(*shape):
         return torch.randn(*shape, device="cuda").to(torch.bfloat16)
 
+    if fusion.removesuffix("_f32") in GRADIENTS:
+        return gradient_inputs(fusion, rows, columns)
     x = random(rows, columns)
     if fusion == "rms_norm":
         return rms_norm, (x, random(columns))
@@ -63,6 +106,16 @@ def inputs_of(fusion, rows, columns):
     if fusion == "softmax":
         return softmax, (x,)
     return cross_entropy, (x, torch.randint(0, columns, (rows,), device="cuda"))
+
+
+def check_gradient(function, arguments, outputs):
+    """Compares whole gradients with float64 by norm: an output is rounded once from f32 sums."""
+    expected = function(*[a.double() for a in arguments])
+    roundoff = {torch.bfloat16: 2.0**-8, torch.float32: 2.0**-18}
+    for got, want in zip(outputs, expected):
+        error = (got.double() - want).norm() / want.norm()
+        if not bool(error <= roundoff[got.dtype]):  # A NaN is not below the bound.
+            raise RuntimeError(f"an output is off by {error.item():.2g} of its norm")
 
 
 def check(function, arguments, outputs):
@@ -108,7 +161,8 @@ def capture(function, arguments, options):
         output.fill_(float("nan"))
     graph.replay()
     torch.cuda.synchronize()
-    check(function, arguments, outputs)
+    is_gradient = function.__name__ in GRADIENTS
+    (check_gradient if is_gradient else check)(function, arguments, outputs)
     return graph
 
 
