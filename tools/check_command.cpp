@@ -65,8 +65,9 @@ Result<Report> check_in_interpreter(const Problem& problem, const Plan& plan, ui
   if (!lowered) return fail(lowered.error());
   const auto inputs = sample_inputs(problem.fusion, plan.binding, seed);
   const int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  auto checked = check_on_host(problem.fusion, plan.binding, plan, segment.chosen().schedule,
-                               inputs, problem.plan_options.families, {.seed = seed, .threads = threads});
+  auto checked =
+      check_on_host(problem.fusion, plan.binding, plan, segment.chosen().schedule, inputs,
+                    problem.plan_options.families, {.seed = seed, .threads = threads});
   if (!checked) return fail(checked.error());
   Json buffers = Json::object();
   for (uint32_t i = 0; i < lowered->kernel.buffers.size(); ++i) {

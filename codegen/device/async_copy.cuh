@@ -2,8 +2,8 @@
 
 // Copies from global to shared memory that do not pass through registers.
 
-// There is no form with an L2 policy: cp.async with L2::cache_hint ran into an illegal instruction on
-// an H200 in some kernels (NVRTC 13.0; the policy from createpolicy or a constant alike).
+// There is no form with an L2 policy: cp.async with L2::cache_hint ran into an illegal instruction
+// on an H200 in some kernels (NVRTC 13.0; the policy from createpolicy or a constant alike).
 
 // Starts a copy of 4, 8 or 16 bytes; both addresses are multiples of that. Copies of 16 bytes skip
 // L1.

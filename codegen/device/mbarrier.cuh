@@ -12,8 +12,8 @@ SINTER_DEVICE unsigned shared_address(const void* pointer) {
   return (unsigned)__cvta_generic_to_shared(pointer);
 }
 
-// One thread calls it for each mbarrier, then mbarrier_fence_init once; after a barrier of the block
-// all threads may use them.
+// One thread calls it for each mbarrier, then mbarrier_fence_init once; after a barrier of the
+// block all threads may use them.
 SINTER_DEVICE void mbarrier_init(Mbarrier* barrier, unsigned arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
                "r"(arrivals)
@@ -57,8 +57,8 @@ SINTER_DEVICE void mbarrier_wait(Mbarrier* barrier, int parity) {
   }
 }
 
-// Starts a copy of whole elements; both addresses and the bytes are multiples of 16. The bytes count
-// towards the current phase of the mbarrier when they have arrived.
+// Starts a copy of whole elements; both addresses and the bytes are multiples of 16. The bytes
+// count towards the current phase of the mbarrier when they have arrived.
 template <class T>
 SINTER_DEVICE void bulk_copy(T* shared, const T* global, long long elements, Mbarrier* barrier) {
   asm volatile(
