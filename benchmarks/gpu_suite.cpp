@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdio>
+#include <deque>
 #include <fstream>
+#include <future>
 #include <set>
 
 #include "runtime/device_query.h"
@@ -68,20 +70,40 @@ sinter::Result<sinter::SchedulePin> parse_pin(const std::string& text) {
   return pin;
 }
 
+/// One schedule of a case, compiled on a thread of its own.
+struct Variant {
+  size_t rank = 0;
+  std::future<sinter::Result<sinter::CompiledPlan>> compiled;
+};
+
+/// A case with everything that needs no device under way.
+struct Prepared {
+  Case item;
+  std::future<sinter::DeviceReference> reference;
+  std::vector<Variant> variants;
+};
+
+struct SuiteOptions {
+  std::vector<sinter::SchedulePin> pins;  ///< Each is planned for itself; none: one plan, unpinned.
+  int variants = 0;
+  int top = 1;
+};
+
 class Suite {
  public:
   Suite(sinter::DeviceDriver& driver, sinter::DeviceLimits limits, sinter::NvrtcCompiler compiler,
-        double copy_rate, sinter::SchedulePin pin, int variants, int top)
+        double copy_rate, SuiteOptions options)
       : driver_(driver),
         limits_(std::move(limits)),
         compiler_(std::move(compiler)),
         cache_({}),
         copy_rate_(copy_rate),
-        pin_(std::move(pin)),
-        variants_(variants),
-        top_(top) {}
+        options_(std::move(options)) {
+    if (options_.pins.empty()) options_.pins.emplace_back();
+  }
 
-  sinter::Result<void> run(const Case& item) {
+  /// Starts the oracle and the compiler.
+  sinter::Result<Prepared> prepare(const Case& item) {
     const sinter::CannedFusion* canned = sinter::find_canned_fusion(item.fusion);
     if (canned == nullptr) {
       return fail({.kind = sinter::ErrorKind::kInvalidArgument,
@@ -89,17 +111,43 @@ class Suite {
                    .remedy = "`sinter list` shows them"});
     }
     const sinter::Fusion fusion = canned->build();
-    sinter::PlanOptions options{.families = sinter::builtin_families(), .pin = pin_};
-    auto plan =
-        sinter::plan(fusion, {{"rows", item.rows}, {"cols", item.columns}}, limits_, options);
-    if (!plan) return fail(plan.error());
-    for (const size_t index : chosen_candidates(plan->segments.front())) {
-      sinter::Plan variant = *plan;
-      auto& candidates = variant.segments.front().candidates;
-      candidates = {plan->segments.front().candidates[index]};
-      if (auto done = time_one(item, fusion, std::move(variant), index); !done) return done;
+    Prepared out{.item = item, .reference = {}, .variants = {}};
+    std::optional<sinter::Binding> binding;
+    std::optional<sinter::Error> refused;
+    for (const sinter::SchedulePin& pin : options_.pins) {
+      const sinter::PlanOptions options{.families = sinter::builtin_families(), .pin = pin};
+      auto plan =
+          sinter::plan(fusion, {{"rows", item.rows}, {"cols", item.columns}}, limits_, options);
+      if (!plan) {
+        refused = plan.error();
+        continue;
+      }
+      binding = plan->binding;
+      for (const size_t index : chosen_candidates(plan->segments.front())) {
+        sinter::Plan variant = *plan;
+        auto& candidates = variant.segments.front().candidates;
+        candidates = {plan->segments.front().candidates[index]};
+        out.variants.push_back(
+            {index, std::async(std::launch::async, [this, variant = std::move(variant)]() mutable {
+               return sinter::compile_plan(std::move(variant), compiler_, cache_, {});
+             })});
+      }
     }
-    return {};
+    if (!binding) return fail(*refused);
+    out.reference = std::async(std::launch::async, [fusion, binding = *binding] {
+      return sinter::make_reference(fusion, binding);
+    });
+    return out;
+  }
+
+  void run(Prepared prepared) {
+    const sinter::DeviceReference reference = prepared.reference.get();
+    for (Variant& variant : prepared.variants) {
+      auto compiled = variant.compiled.get();
+      auto done = compiled ? time_one(prepared.item, reference, std::move(*compiled), variant.rank)
+                           : sinter::Result<void>(fail(compiled.error()));
+      if (!done) fmt::print(stderr, "{}: {}\n", prepared.item.fusion, done.error().text());
+    }
   }
 
   [[nodiscard]] const nlohmann::json& rows() const { return rows_; }
@@ -110,7 +158,7 @@ class Suite {
   [[nodiscard]] std::vector<size_t> chosen_candidates(const sinter::SegmentPlan& segment) const {
     std::vector<size_t> out;
     for (size_t i = 0;
-         i < std::min<size_t>(segment.candidates.size(), static_cast<size_t>(std::max(top_, 1)));
+         i < std::min<size_t>(segment.candidates.size(), static_cast<size_t>(std::max(options_.top, 1)));
          ++i)
       out.push_back(i);
     std::map<std::string, std::vector<size_t>> kinds;
@@ -123,24 +171,21 @@ class Suite {
     }
     for (const auto& [kind, indices] : kinds) {
       const size_t step =
-          std::max<size_t>(1, indices.size() / static_cast<size_t>(std::max(variants_, 1)));
+          std::max<size_t>(1, indices.size() / static_cast<size_t>(std::max(options_.variants, 1)));
       for (size_t i = 0;
-           i < indices.size() && variants_ > 0 && i < step * static_cast<size_t>(variants_);
+           i < indices.size() && options_.variants > 0 && i < step * static_cast<size_t>(options_.variants);
            i += step)
         out.push_back(indices[i]);
     }
     return out;
   }
 
-  sinter::Result<void> time_one(const Case& item, const sinter::Fusion& fusion, sinter::Plan plan,
-                                size_t index) {
-    sinter::CompilePlanOptions compile_options;
-    auto compiled = sinter::compile_plan(std::move(plan), compiler_, cache_, compile_options);
-    if (!compiled) return fail(compiled.error());
-    const sinter::CompiledSegment segment = compiled->segments.front();
-    auto executable = sinter::Executable::prepare(std::move(*compiled), driver_);
+  sinter::Result<void> time_one(const Case& item, const sinter::DeviceReference& reference,
+                                sinter::CompiledPlan compiled, size_t index) {
+    const sinter::CompiledSegment segment = compiled.segments.front();
+    auto executable = sinter::Executable::prepare(std::move(compiled), driver_);
     if (!executable) return fail(executable.error());
-    auto run = sinter::run_on_device(fusion, *executable, driver_,
+    auto run = sinter::run_on_device(reference, *executable, driver_,
                                      {.timing = {.graph = true}, .copy_bytes_per_us = copy_rate_});
     if (!run) return fail(run.error());
     const auto& chosen = segment.chosen;
@@ -194,9 +239,7 @@ class Suite {
   sinter::NvrtcCompiler compiler_;
   sinter::KernelCache cache_;
   double copy_rate_;
-  sinter::SchedulePin pin_;
-  int variants_;
-  int top_;
+  SuiteOptions options_;
   nlohmann::json rows_ = nlohmann::json::array();
 };
 
@@ -217,12 +260,29 @@ int main(int argc, char** argv) {
   app.add_option("--variants", variants, "further candidates of each kind to time");
   app.add_option("--top", top, "candidates to time, best predicted first");
   app.add_option("--json", json_path, "write results here");
-  std::string pin_text;
-  app.add_option("--pin", pin_text, "fields to pin, for example unroll=2,residency=shared");
+  std::vector<std::string> schedule_paths;
+  app.add_option("--schedule", schedule_paths, "a .sched file; each is timed")
+      ->check(CLI::ExistingFile)
+      ->allow_extra_args(false);
+  std::vector<std::string> pin_texts;
+  app.add_option("--pin", pin_texts,
+                 "fields to pin, for example unroll=2,residency=shared; each --pin is timed")
+      ->allow_extra_args(false);
   CLI11_PARSE(app, argc, argv);
 
-  auto pin = parse_pin(pin_text);
-  if (!pin) return report(pin.error());
+  SuiteOptions options{.pins = {}, .variants = variants, .top = top};
+  for (const std::string& path : schedule_paths) {
+    std::ifstream file(path);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    auto schedule = sinter::parse_schedule(text);
+    if (!schedule) return report(schedule.error());
+    options.pins.push_back({.schedule = std::move(*schedule)});
+  }
+  for (const std::string& text : pin_texts) {
+    auto pin = parse_pin(text);
+    if (!pin) return report(pin.error());
+    options.pins.push_back(std::move(*pin));
+  }
   auto driver = sinter::cuda_driver();
   if (!driver) return report(driver.error());
   auto limits = sinter::query_device(**driver, 0);
@@ -237,15 +297,29 @@ int main(int argc, char** argv) {
   if (!copy_rate) return report(copy_rate.error());
   fmt::print("{}: device-to-device copy {:.2f} TB/s\n", limits->name, *copy_rate * 1e-6);
 
-  Suite suite(**driver, *limits, std::move(*compiler), *copy_rate, std::move(*pin), variants, top);
+  std::vector<Case> items;
   for (const std::string& text : cases) {
     auto item = parse_case(text);
     if (!item) return report(item.error());
-    if (auto done = suite.run(*item); !done)
-      fmt::print(stderr, "{}: {}\n", text, done.error().text());
+    items.push_back(*item);
   }
-  if (!json_path.empty()) {
-    nlohmann::json out = {
+  Suite suite(**driver, *limits, std::move(*compiler), *copy_rate, std::move(options));
+  // The oracle of the cases to come works while the device runs this one.
+  constexpr size_t kCasesAhead = 3;
+  std::deque<sinter::Result<Prepared>> ahead;
+  for (size_t next = 0; next < items.size() || !ahead.empty();) {
+    while (next < items.size() && ahead.size() <= kCasesAhead)
+      ahead.push_back(suite.prepare(items[next++]));
+    auto prepared = std::move(ahead.front());
+    ahead.pop_front();
+    if (!prepared) {
+      fmt::print(stderr, "{}\n", prepared.error().text());
+      continue;
+    }
+    suite.run(std::move(*prepared));
+    if (json_path.empty()) continue;
+    // Written after every case, so that what ends a long run early loses nothing.
+    const nlohmann::json out = {
         {"device", limits->name}, {"copy_tb_per_s", *copy_rate * 1e-6}, {"results", suite.rows()}};
     std::ofstream(json_path) << out.dump(1) << "\n";
   }

@@ -11,21 +11,10 @@
 namespace sinter {
 namespace {
 
-/// A problem whose inputs repeat: `evaluated` binds one period, `full` all of it.
-struct Repetition {
-  Binding full;
-  Binding evaluated;
-  std::optional<SymbolId> symbol;  ///< Absent: evaluated is full.
-
-  [[nodiscard]] int64_t size() const { return symbol ? full.symbol_sizes[symbol->index] : 0; }
-  [[nodiscard]] int64_t period() const {
-    return symbol ? evaluated.symbol_sizes[symbol->index] : 0;
-  }
-  /// True if the value has the repeated axis, which then is its outermost one.
-  [[nodiscard]] bool repeats(const Value& value) const {
-    return symbol && !value.shape.empty() && value.shape.front() == Extent(*symbol);
-  }
-};
+/// True if the value has the repeated axis, which then is its outermost one.
+bool repeats(const std::optional<SymbolId>& symbol, const Value& value) {
+  return symbol && !value.shape.empty() && value.shape.front() == Extent(*symbol);
+}
 
 /// True if one slice of the input ends before the next one begins, or all are one.
 bool slices_are_apart(const Sizes& sizes, const Sizes& strides) {
@@ -35,19 +24,16 @@ bool slices_are_apart(const Sizes& sizes, const Sizes& strides) {
   return strides[0] == 0 || strides[0] >= reach;
 }
 
-Repetition choose_repetition(const Fusion& fusion, const Binding& binding, int64_t element_budget) {
-  Repetition out{.full = binding, .evaluated = binding, .symbol = slicewise_symbol(fusion)};
+/// The extent along which a fusion works slice by slice and its inputs may repeat.
+std::optional<SymbolId> repeated_symbol(const Fusion& fusion, const Binding& binding) {
+  const std::optional<SymbolId> symbol = slicewise_symbol(fusion);
   for (const ValueId input : fusion.inputs) {
-    if (!out.repeats(fusion.values[input])) continue;
+    if (!repeats(symbol, fusion.values[input])) continue;
     if (!slices_are_apart(binding.sizes_of(fusion.values[input].shape),
                           input_strides(fusion, binding, input)))
-      out.symbol.reset();
+      return std::nullopt;
   }
-  if (out.symbol) {
-    out.evaluated.symbol_sizes[out.symbol->index] =
-        repetition_period(fusion, binding, *out.symbol, element_budget);
-  }
-  return out;
+  return symbol;
 }
 
 Result<void> fill(DeviceDriver& driver, const DeviceBuffer& buffer, unsigned char byte) {
@@ -82,14 +68,9 @@ Mismatch merged(const Mismatch& a, const Mismatch& b) {
 
 class RunOnDevice {
  public:
-  RunOnDevice(const Fusion& fusion, const Executable& executable, DeviceDriver& driver,
+  RunOnDevice(const DeviceReference& reference, const Executable& executable, DeviceDriver& driver,
               const DeviceRunOptions& options)
-      : fusion_(fusion),
-        executable_(executable),
-        driver_(driver),
-        options_(options),
-        repetition_(choose_repetition(fusion, executable.compiled().plan.binding,
-                                      options.oracle_elements)) {}
+      : reference_(reference), executable_(executable), driver_(driver), options_(options) {}
 
   Result<DeviceRun> run() {
     auto context = DeviceContext::retain(driver_, options_.device);
@@ -98,10 +79,8 @@ class RunOnDevice {
     if (!current) return fail(current.error());
 
     DeviceRun out{.check = {}, .timing = {}, .minimum_bytes = plan_bytes()};
-    const std::vector<HostTensor> inputs =
-        sample_inputs(fusion_, repetition_.evaluated, options_.seed);
-    auto checked = make_tensors(inputs).and_then([&] { return execute(nullptr); }).and_then([&] {
-      return compare_outputs(inputs);
+    auto checked = make_tensors().and_then([&] { return execute(nullptr); }).and_then([&] {
+      return compare_outputs();
     });
     if (!checked) return fail(checked.error());
     out.check = std::move(*checked);
@@ -123,11 +102,19 @@ class RunOnDevice {
  private:
   [[nodiscard]] int64_t plan_bytes() const { return minimum_bytes(executable_.compiled().plan); }
 
-  Result<void> make_tensors(const std::vector<HostTensor>& inputs) {
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (auto made = make_input(fusion_.inputs[i], inputs[i]); !made) return made;
+  [[nodiscard]] const Fusion& fusion() const { return reference_.fusion; }
+  /// Slices in all, and those the oracle evaluated; 0 where there are none.
+  [[nodiscard]] int64_t slices() const { return slices_of(reference_.binding); }
+  [[nodiscard]] int64_t period() const { return slices_of(reference_.evaluated); }
+  [[nodiscard]] int64_t slices_of(const Binding& binding) const {
+    return reference_.repeated ? binding.symbol_sizes[reference_.repeated->index] : 0;
+  }
+
+  Result<void> make_tensors() {
+    for (size_t i = 0; i < reference_.inputs.size(); ++i) {
+      if (auto made = make_input(fusion().inputs[i], reference_.inputs[i]); !made) return made;
     }
-    for (const ValueId output : fusion_.outputs) {
+    for (const ValueId output : fusion().outputs) {
       if (auto made = make_output(output); !made) return made;
     }
     auto workspace =
@@ -139,17 +126,17 @@ class RunOnDevice {
 
   /// Uploads one period and repeats it on the device.
   Result<void> make_input(ValueId input, const HostTensor& period) {
-    const Value& value = fusion_.values[input];
+    const Value& value = fusion().values[input];
     const int64_t pitch =
-        repetition_.repeats(value) ? period.strides()[0] * bytes_of(value.type) : 0;
-    const int64_t added = (repetition_.size() - repetition_.period()) * pitch;
+        repeats(reference_.repeated, value) ? period.strides()[0] * bytes_of(value.type) : 0;
+    const int64_t added = (slices() - this->period()) * pitch;
     const std::span<const std::byte> bytes = period.storage();
     const int64_t origin = period.data() - bytes.data();
     auto buffer = DeviceBuffer::allocate(driver_, bytes.size() + static_cast<size_t>(added));
     if (!buffer) return fail(buffer.error());
     if (auto copied = buffer->upload(bytes); !copied) return copied;
     const int64_t end = static_cast<int64_t>(buffer->bytes());
-    const int64_t stride = repetition_.period() * pitch;
+    const int64_t stride = this->period() * pitch;
     for (int64_t to = origin + stride; added > 0 && to < end; to += stride) {
       const auto chunk =
           static_cast<size_t>(std::min(static_cast<int64_t>(bytes.size()) - origin, end - to));
@@ -163,15 +150,15 @@ class RunOnDevice {
     }
     inputs_.push_back({.address = buffer->pointer() + static_cast<DevicePointer>(origin),
                        .type = value.type,
-                       .sizes = repetition_.full.sizes_of(value.shape),
-                       .strides = input_strides(fusion_, repetition_.full, input)});
+                       .sizes = reference_.binding.sizes_of(value.shape),
+                       .strides = input_strides(fusion(), reference_.binding, input)});
     buffers_.push_back(std::move(*buffer));
     return {};
   }
 
   Result<void> make_output(ValueId output) {
-    const Value& value = fusion_.values[output];
-    Sizes sizes = repetition_.full.sizes_of(value.shape);
+    const Value& value = fusion().values[output];
+    Sizes sizes = reference_.binding.sizes_of(value.shape);
     auto buffer = DeviceBuffer::allocate(
         driver_, static_cast<size_t>(element_count(sizes) * bytes_of(value.type)));
     if (!buffer) return fail(buffer.error());
@@ -187,28 +174,25 @@ class RunOnDevice {
                                static_cast<int64_t>(workspace_->bytes()), stream);
   }
 
-  Result<DeviceCheck> compare_outputs(const std::vector<HostTensor>& inputs) {
-    // The oracle works while the device does.
-    const OracleResult expected = evaluate(fusion_, repetition_.evaluated, inputs);
+  Result<DeviceCheck> compare_outputs() {
     if (auto done = check(driver_, DriverCall::kContextSynchronize, driver_.context_synchronize(),
                           "waiting for the kernel being checked");
         !done)
       return fail(done.error());
-    DeviceCheck out{
-        .mismatches = {}, .slices_evaluated = repetition_.period(), .slices = repetition_.size()};
+    DeviceCheck out{.mismatches = {}, .slices_evaluated = period(), .slices = slices()};
     for (size_t i = 0; i < outputs_.size(); ++i) {
-      std::vector<std::byte> bytes(buffers_[inputs.size() + i].bytes());
-      if (auto copied = buffers_[inputs.size() + i].download(bytes); !copied)
-        return fail(copied.error());
-      compare_output(expected, i, bytes, out);
+      const DeviceBuffer& buffer = buffers_[reference_.inputs.size() + i];
+      std::vector<std::byte> bytes(buffer.bytes());
+      if (auto copied = buffer.download(bytes); !copied) return fail(copied.error());
+      compare_output(i, bytes, out);
     }
     return out;
   }
 
   /// Compares an output period by period. A period whose bytes are those of the first is judged as
   /// that was.
-  void compare_output(const OracleResult& expected, size_t index, std::span<const std::byte> bytes,
-                      DeviceCheck& out) const {
+  void compare_output(size_t index, std::span<const std::byte> bytes, DeviceCheck& out) const {
+    const OracleResult& expected = reference_.expected;
     const Tensor& tensor = outputs_[index];
     out.elements += element_count(tensor.sizes);
     const Sizes& period_sizes = expected.outputs[index].sizes;
@@ -218,9 +202,9 @@ class RunOnDevice {
     for (size_t begin = 0; begin < bytes.size(); begin += stride) {
       const size_t chunk = std::min(stride, bytes.size() - begin);
       if (begin > 0 && !first && std::memcmp(&bytes[begin], bytes.data(), chunk) == 0) continue;
-      const auto earlier = static_cast<int64_t>(begin / stride) * repetition_.period();
+      const auto earlier = static_cast<int64_t>(begin / stride) * period();
       Sizes sizes = period_sizes;
-      if (chunk < stride) sizes[0] = repetition_.size() - earlier;
+      if (chunk < stride) sizes[0] = slices() - earlier;
       HostTensor actual = HostTensor::poisoned(tensor.type, sizes);
       std::memcpy(actual.storage().data(), &bytes[begin], chunk);
       const OracleResult reference =
@@ -237,11 +221,10 @@ class RunOnDevice {
     out.mismatches.push_back(*worst);
   }
 
-  const Fusion& fusion_;
+  const DeviceReference& reference_;
   const Executable& executable_;
   DeviceDriver& driver_;
   const DeviceRunOptions& options_;
-  Repetition repetition_;
   std::vector<DeviceBuffer> buffers_;  ///< Of the inputs, then of the outputs.
   std::vector<Tensor> inputs_;
   std::vector<Tensor> outputs_;
@@ -258,14 +241,41 @@ std::string DeviceCheck::text() const {
 
 int64_t minimum_bytes(const Plan& plan) {
   int64_t bytes = 0;
-  for (const SegmentPlan& segment : plan.segments)
-    bytes += segment.facts.bytes_read + segment.facts.bytes_written;
+  for (const SegmentPlan& segment : plan.segments) {
+    // A segment that finishes another's reductions moves what the plan itself put between them, and
+    // outputs that the other's graph has too.
+    if (segment.in_plan.empty()) bytes += segment.facts.bytes_read + segment.facts.bytes_written;
+  }
   return bytes;
+}
+
+DeviceReference make_reference(const Fusion& fusion, const Binding& binding,
+                               const DeviceRunOptions& options) {
+  DeviceReference out{.fusion = fusion,
+                      .binding = binding,
+                      .evaluated = binding,
+                      .repeated = repeated_symbol(fusion, binding),
+                      .inputs = {},
+                      .expected = {}};
+  if (out.repeated) {
+    out.evaluated.symbol_sizes[out.repeated->index] =
+        repetition_period(fusion, binding, *out.repeated, options.oracle_elements);
+  }
+  out.inputs = sample_inputs(fusion, out.evaluated, options.seed);
+  out.expected = evaluate(fusion, out.evaluated, out.inputs);
+  return out;
+}
+
+Result<DeviceRun> run_on_device(const DeviceReference& reference, const Executable& executable,
+                                DeviceDriver& driver, const DeviceRunOptions& options) {
+  return RunOnDevice(reference, executable, driver, options).run();
 }
 
 Result<DeviceRun> run_on_device(const Fusion& fusion, const Executable& executable,
                                 DeviceDriver& driver, const DeviceRunOptions& options) {
-  return RunOnDevice(fusion, executable, driver, options).run();
+  const DeviceReference reference =
+      make_reference(fusion, executable.compiled().plan.binding, options);
+  return run_on_device(reference, executable, driver, options);
 }
 
 Result<double> measure_copy_rate(DeviceDriver& driver, DeviceOrdinal device, int64_t bytes) {

@@ -7,6 +7,7 @@
 #include "runtime/event_timer.h"
 #include "runtime/executable.h"
 #include "runtime/oracle/comparison.h"
+#include "runtime/oracle/oracle.h"
 
 namespace sinter {
 
@@ -50,11 +51,30 @@ struct DeviceRun {
   }
 };
 
-/// Allocates tensors on the device, fills the inputs with random values and the outputs with
+/// Random inputs of a problem and the oracle's outputs for them. The oracle takes far longer than a
+/// kernel, so one reference serves every plan of the problem; making it needs no device.
+struct DeviceReference {
+  Fusion fusion;
+  Binding binding;               ///< Of all elements.
+  Binding evaluated;             ///< Of those the oracle evaluated: inputs repeat with this period.
+  std::optional<SymbolId> repeated;  ///< Extent of the repeated axis; absent: nothing repeats.
+  std::vector<HostTensor> inputs;    ///< One period.
+  OracleResult expected;             ///< Likewise.
+};
+
+/// Evaluates the oracle for `fusion` at `binding`, with the options' seed and element budget.
+DeviceReference make_reference(const Fusion& fusion, const Binding& binding,
+                               const DeviceRunOptions& options = {});
+
+/// Allocates tensors on the device, fills the inputs with the reference's and the outputs with
 /// poison, executes once, compares with the oracle, and times with a cold L2.
 ///
-/// `fusion` is the graph as the caller wrote it, and `executable` its plan, prepared with `driver`.
-/// Wrong results are data in the check. Errors: those of execute() and of the driver.
+/// `executable` is a plan of the reference's fusion at its binding, prepared with `driver`. Wrong
+/// results are data in the check. Errors: those of execute() and of the driver.
+Result<DeviceRun> run_on_device(const DeviceReference& reference, const Executable& executable,
+                                DeviceDriver& driver, const DeviceRunOptions& options = {});
+
+/// The same with a reference of its own; `fusion` is the graph as the caller wrote it.
 Result<DeviceRun> run_on_device(const Fusion& fusion, const Executable& executable,
                                 DeviceDriver& driver, const DeviceRunOptions& options = {});
 
@@ -63,7 +83,7 @@ Result<DeviceRun> run_on_device(const Fusion& fusion, const Executable& executab
 Result<double> measure_copy_rate(DeviceDriver& driver, DeviceOrdinal device,
                                  int64_t bytes = int64_t{1} << 30);
 
-/// Bytes a plan has to move: in every segment each input read once and each output written once.
+/// Bytes a plan has to move: each input of its graph read once and each output written once.
 int64_t minimum_bytes(const Plan& plan);
 
 }  // namespace sinter

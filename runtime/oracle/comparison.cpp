@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <future>
 #include <limits>
+#include <thread>
 
 #include "fusion_ir/error.h"
 
@@ -64,6 +66,55 @@ const OracleOutput& output_for(const OracleResult& expected, size_t output,
   return reference;
 }
 
+/// What looking at a run of elements found: how many are outside their bound, the worst ratio and
+/// the first element that has it.
+struct Findings {
+  int64_t count = 0;
+  double worst = 0.0;
+  int64_t at = 0;
+};
+
+Findings look_at(const OracleOutput& reference, const HostTensor& actual, int64_t begin,
+                 int64_t end) {
+  Findings out{.count = 0, .worst = 0.0, .at = begin};
+  for (int64_t i = begin; i < end; ++i) {
+    const double ratio = ratio_at(reference, actual, i);
+    if (ratio > 1.0) ++out.count;
+    if (ratio > out.worst) {
+      out.worst = ratio;
+      out.at = i;
+    }
+  }
+  return out;
+}
+
+/// Large tensors are compared by all cores: beside a kernel, one core would take a thousand times
+/// as long.
+Findings look_at(const OracleOutput& reference, const HostTensor& actual) {
+  constexpr int64_t kElementsPerThread = int64_t{1} << 20;
+  const int64_t cores = std::max<int64_t>(std::thread::hardware_concurrency(), 1);
+  const int64_t parts = std::clamp<int64_t>(actual.count() / kElementsPerThread, 1, cores);
+  const auto begin_of = [&](int64_t part) { return actual.count() / parts * part; };
+  std::vector<std::future<Findings>> others;
+  for (int64_t part = 1; part < parts; ++part) {
+    const int64_t end = part + 1 == parts ? actual.count() : begin_of(part + 1);
+    others.push_back(std::async(std::launch::async, [&reference, &actual, begin = begin_of(part),
+                                                     end] {
+      return look_at(reference, actual, begin, end);
+    }));
+  }
+  Findings out = look_at(reference, actual, 0, parts == 1 ? actual.count() : begin_of(1));
+  for (std::future<Findings>& other : others) {
+    const Findings found = other.get();
+    out.count += found.count;
+    if (found.worst > out.worst) {
+      out.worst = found.worst;
+      out.at = found.at;
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string Mismatch::text() const {
@@ -76,18 +127,7 @@ std::string Mismatch::text() const {
 std::optional<Mismatch> compare(const OracleResult& expected, size_t output,
                                 const HostTensor& actual) {
   const OracleOutput& reference = output_for(expected, output, actual);
-  int64_t count = 0;
-  int64_t worst = 0;
-  double worst_so_far = 1.0;
-  for (int64_t i = 0; i < actual.count(); ++i) {
-    const double ratio = ratio_at(reference, actual, i);
-    if (ratio <= 1.0) continue;
-    ++count;
-    if (ratio > worst_so_far) {
-      worst_so_far = ratio;
-      worst = i;
-    }
-  }
+  const auto [count, ratio, worst] = look_at(reference, actual);
   if (count == 0) return std::nullopt;
   const auto at = static_cast<size_t>(worst);
   const double got = is_float(actual.type()) ? actual.get(worst)
@@ -103,12 +143,7 @@ std::optional<Mismatch> compare(const OracleResult& expected, size_t output,
 }
 
 double worst_ratio(const OracleResult& expected, size_t output, const HostTensor& actual) {
-  const OracleOutput& reference = output_for(expected, output, actual);
-  double worst = 0.0;
-  for (int64_t i = 0; i < actual.count(); ++i) {
-    worst = std::max(worst, ratio_at(reference, actual, i));
-  }
-  return worst;
+  return look_at(output_for(expected, output, actual), actual).worst;
 }
 
 }  // namespace sinter
