@@ -20,6 +20,7 @@ constexpr size_t kLineWidth = 100;
 /// Which device headers a kernel needs, besides numeric.cuh.
 struct Includes {
   bool types = false, vector = false, warp = false, async_copy = false, mbarrier = false;
+  bool dependent_launch = false;
 
   void visit(const kir::Expr& expr) {
     const bool is_constant = std::holds_alternative<kir::FloatConstant>(expr.kind);
@@ -33,6 +34,8 @@ struct Includes {
                   std::holds_alternative<kir::AsyncWait>(stmt);
     mbarrier |= std::holds_alternative<kir::GroupBarrier>(stmt) ||
                 std::holds_alternative<kir::SetMaxRegisters>(stmt);
+    dependent_launch |= std::holds_alternative<kir::LaunchDependents>(stmt) ||
+                        std::holds_alternative<kir::WaitForPrevious>(stmt);
   }
 };
 
@@ -73,6 +76,7 @@ class CudaEmitter {
     includes_.types |=
         std::ranges::any_of(kernel_.buffers, stored) || std::ranges::any_of(kernel_.vars, stored);
     if (includes_.async_copy) line("#include \"async_copy.cuh\"");
+    if (includes_.dependent_launch) line("#include \"dependent_launch.cuh\"");
     if (includes_.mbarrier || !kernel_.mbarriers.empty()) line("#include \"mbarrier.cuh\"");
     if (numeric) line("#include \"numeric.cuh\"");
     if (includes_.types && !includes_.vector) line("#include \"types.cuh\"");
@@ -225,7 +229,7 @@ class CudaEmitter {
 
   void print(const kir::Load& stmt) {
     const kir::Buffer& buffer = kernel_.buffers[stmt.buffer];
-    const std::string_view function = load_function(buffer, stmt.hint);
+    const std::string function = load_function(buffer, stmt.hint);
     const std::string address = this->address(stmt.buffer, stmt.index);
     if (kernel_.vars[stmt.tile].is_scalar()) {
       line(fmt::format("{} = {}({});", names_.vars[stmt.tile], function, address));
@@ -279,7 +283,7 @@ class CudaEmitter {
 
   void print(const kir::BulkCopy& stmt) {
     line(fmt::format("{}({}, {}, {}, {});",
-                     stmt.hint == kir::CacheHint::kEvictLast ? "bulk_copy_evict_last" : "bulk_copy",
+                     with_hint("bulk_copy", stmt.hint),
                      address(stmt.shared, stmt.shared_index),
                      address(stmt.global, stmt.global_index), text(stmt.elements),
                      address(stmt.array, stmt.index)));
@@ -304,6 +308,9 @@ class CudaEmitter {
                      stmt.registers));
   }
 
+  void print(const kir::LaunchDependents&) { line("launch_dependents();"); }
+  void print(const kir::WaitForPrevious&) { line("wait_for_previous();"); }
+
   void print(const kir::ShuffleXor& stmt) {
     line(fmt::format("{} = shuffle_xor({}, {});", names_.vars[stmt.target], text(stmt.source),
                      stmt.mask));
@@ -315,10 +322,16 @@ class CudaEmitter {
 
   // ---- Parts of statements
 
-  static std::string_view load_function(const kir::Buffer& buffer, kir::CacheHint hint) {
+  /// The function's form that asks this of L2.
+  static std::string with_hint(std::string_view function, kir::CacheHint hint) {
+    return hint == kir::CacheHint::kDefault ? std::string(function)
+                                            : fmt::format("{}_{}", function, text_of(hint));
+  }
+
+  static std::string load_function(const kir::Buffer& buffer, kir::CacheHint hint) {
     if (buffer.space == kir::Space::kShared) return "load_shared";
     if (buffer.access != kir::Access::kRead) return "load_written";
-    return hint == kir::CacheHint::kEvictLast ? "load_global_evict_last" : "load_global";
+    return with_hint("load_global", hint);
   }
 
   /// Prints an expression and notes what it needs.
@@ -381,6 +394,7 @@ KernelSource make_kernel_source(const kir::Kernel& kernel, std::vector<int64_t> 
       .min_blocks_per_sm = kernel.min_blocks_per_sm,
       .shared_bytes = kir::shared_bytes(kernel),
       .dynamic_shared = kir::uses_dynamic_shared(kernel),
+      .overlaps_previous = kir::waits_for_previous(kernel),
   };
   for (const kir::Buffer& buffer : kernel.buffers) {
     if (buffer.space != kir::Space::kGlobal) continue;

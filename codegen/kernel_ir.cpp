@@ -23,6 +23,8 @@ std::string_view text_of(CacheHint hint) {
   switch (hint) {
     case CacheHint::kDefault:
       return "default";
+    case CacheHint::kEvictFirst:
+      return "evict_first";
     case CacheHint::kEvictLast:
       return "evict_last";
   }
@@ -76,6 +78,12 @@ int64_t components_of(Combiner combiner) {
 
 bool operator==(const FloatConstant& a, const FloatConstant& b) {
   return std::bit_cast<uint64_t>(a.value) == std::bit_cast<uint64_t>(b.value);
+}
+
+bool waits_for_previous(const Kernel& kernel) {
+  return std::ranges::any_of(kernel.stmts, [](const Stmt& stmt) {
+    return std::holds_alternative<WaitForPrevious>(stmt.kind);
+  });
 }
 
 int64_t shared_bytes(const Kernel& kernel) {

@@ -162,7 +162,8 @@ using Block = std::vector<StmtId>;
 /// How a global read should treat the caches.
 enum class CacheHint : uint8_t {
   kDefault,
-  kEvictLast,  ///< What it brings to L2 leaves L2 last (ReadPriority::kEvictLast says when).
+  kEvictFirst,  ///< What it brings to L2 leaves L2 first; ReadPriority says when which is right.
+  kEvictLast,   ///< What it brings to L2 leaves L2 last.
 };
 std::string_view text_of(CacheHint hint);
 
@@ -295,6 +296,17 @@ struct SetMaxRegisters {
   bool increase = false;
   friend bool operator==(const SetMaxRegisters&, const SetMaxRegisters&) = default;
 };
+/// The kernel that follows on the stream may start its blocks once every block of this one has come
+/// here or has ended (programmatic dependent launch, from sm_90).
+struct LaunchDependents {
+  friend bool operator==(const LaunchDependents&, const LaunchDependents&) = default;
+};
+/// Waits until the kernel before this one on the stream has ended and its writes can be read. Stands
+/// once, as the kernel's first statement: nothing may be read or written before. A kernel that has
+/// one is launched so that it may start early.
+struct WaitForPrevious {
+  friend bool operator==(const WaitForPrevious&, const WaitForPrevious&) = default;
+};
 /// Block-wide barrier; orders shared-memory accesses before it with those after it.
 struct Barrier {
   friend bool operator==(const Barrier&, const Barrier&) = default;
@@ -358,7 +370,8 @@ struct AllReduce {
 using StmtKind =
     std::variant<Comment, Declare, Assign, SetElement, For, If, Load, Store, AsyncCopy, AsyncWait,
                  InitMbarriers, ExpectBytes, BulkCopy, MbarrierArrive, MbarrierWait, Barrier,
-                 GroupBarrier, SetMaxRegisters, ShuffleXor, AllReduce>;
+                 GroupBarrier, SetMaxRegisters, LaunchDependents, WaitForPrevious, ShuffleXor,
+                 AllReduce>;
 struct Stmt {
   StmtKind kind;
   friend bool operator==(const Stmt&, const Stmt&) = default;
@@ -394,6 +407,8 @@ inline constexpr int64_t kSharedUnit = 16;
 /// Shared bytes of a kernel whose shared buffers and mbarriers are placed: end of the last one, in
 /// whole units.
 int64_t shared_bytes(const Kernel& kernel);
+/// True if the kernel may be launched before the one ahead of it has ended: it waits by itself.
+bool waits_for_previous(const Kernel& kernel);
 /// Static shared memory is limited to 48 KiB (CUDA programming guide, "Shared Memory"); a kernel
 /// that needs more uses dynamic shared memory for all of it.
 inline constexpr int64_t kStaticSharedLimit = 48 * 1024;

@@ -229,6 +229,8 @@ class Parser : private KernelTokenReader {
     if (accept_word("barrier")) return Barrier{};
     if (accept_word("group_barrier")) return group_barrier_statement();
     if (accept_word("set_max_registers")) return set_max_registers_statement();
+    if (accept_word("launch_dependents")) return LaunchDependents{};
+    if (accept_word("wait_for_previous")) return WaitForPrevious{};
     if (accept_word("all_reduce")) return all_reduce_statement();
     fail_here("expected a statement");
   }
@@ -409,8 +411,10 @@ class Parser : private KernelTokenReader {
   }
 
   CacheHint hint() {
-    return accept_word(text_of(CacheHint::kEvictLast)) ? CacheHint::kEvictLast
-                                                       : CacheHint::kDefault;
+    for (const CacheHint hint : {CacheHint::kEvictFirst, CacheHint::kEvictLast}) {
+      if (accept_word(text_of(hint))) return hint;
+    }
+    return CacheHint::kDefault;
   }
 
   // ---- Expressions

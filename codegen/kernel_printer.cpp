@@ -188,6 +188,8 @@ class Printer {
   void print(const GroupBarrier& s) {
     line(fmt::format("group_barrier {} threads {}", text(s.id), s.threads));
   }
+  void print(const LaunchDependents&) { line("launch_dependents"); }
+  void print(const WaitForPrevious&) { line("wait_for_previous"); }
   void print(const SetMaxRegisters& s) {
     line(fmt::format("set_max_registers {} {}", s.increase ? "increase" : "decrease", s.registers));
   }

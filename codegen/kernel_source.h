@@ -35,6 +35,8 @@ struct KernelSource {
   int64_t shared_bytes = 0;  ///< Of one block, as planned.
   bool dynamic_shared =
       false;  ///< True: all of shared_bytes is given at launch; false: all of it is static.
+  bool overlaps_previous =
+      false;  ///< It waits for the kernel before it by itself, and may be launched early.
   friend bool operator==(const KernelSource&, const KernelSource&) = default;
 };
 

@@ -102,6 +102,8 @@ void for_each_expr(const StmtKind& stmt, const std::function<void(ExprId)>& visi
                  [](const Barrier&) {},
                  [&](const GroupBarrier& s) { visit(s.id); },
                  [](const SetMaxRegisters&) {},
+                 [](const LaunchDependents&) {},
+                 [](const WaitForPrevious&) {},
                  [&](const ShuffleXor& s) { visit(s.source); },
                  [&](const AllReduce& s) {
                    for (const ExprId expr : {s.phase, s.barrier, s.group}) {

@@ -109,6 +109,8 @@ void UniformityAnalysis::visit(const Block& block, Uniformity control) {
                    [](const Barrier&) {},
                    [](const GroupBarrier&) {},
                    [](const SetMaxRegisters&) {},
+                   [](const LaunchDependents&) {},
+                   [](const WaitForPrevious&) {},
                    [&](const ShuffleXor& s) { assign(s.target, s.source); },
                    // The result is uniform in the group, but the variable held a thread's share.
                    [](const AllReduce&) {},

@@ -356,6 +356,15 @@ class StatementVerifier {
     }
   }
 
+  void check(const LaunchDependents&, Uniformity) {}
+
+  void check(const WaitForPrevious&, Uniformity) {
+    const bool is_first = !kernel_.body.empty() && std::holds_alternative<WaitForPrevious>(
+                                                       kernel_.stmts[kernel_.body.front()].kind);
+    if (!is_first || waits_++ > 0)
+      report("the wait for the previous kernel stands once, as the first statement");
+  }
+
   void check(const ShuffleXor& s, Uniformity control) {
     require(control, Uniformity::kWarp, "shuffle");
     write_scalar(s.target);
@@ -430,6 +439,7 @@ class StatementVerifier {
   TileIndexRanges ranges_;
   std::vector<KernelViolation>* violations_;
   StmtId current_;
+  int waits_ = 0;  ///< For the previous kernel.
   int depth_ = 0;  ///< Of the block at hand; the body's is 1.
   bool are_mbarriers_init_ = false;
   std::vector<VarId> declared_;  ///< In the block at hand.

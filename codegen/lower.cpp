@@ -7,6 +7,19 @@
 
 namespace sinter {
 
+namespace {
+
+/// The start of a kernel that runs beside its neighbour in the plan.
+void order_launches(kir::Kernel& kernel, Overlap overlap) {
+  const auto first = [&](kir::StmtKind kind) {
+    kernel.body.insert(kernel.body.begin(), kernel.stmts.push_back({std::move(kind)}));
+  };
+  if (overlap == Overlap::kNext) first(kir::LaunchDependents{});
+  if (overlap == Overlap::kPrevious) first(kir::WaitForPrevious{});
+}
+
+}  // namespace
+
 FamilySet builtin_families() {
   FamilySet families = scheduling_families();
   for (Family& family : families)
@@ -28,6 +41,7 @@ Result<LoweredKernel> lower(const SegmentFacts& facts, const Schedule& schedule,
          .remedy = "pass builtin_families(), or a set that holds the family with its lowering"});
   }
   LoweredKernel lowered = family->lower(facts, schedule);
+  order_launches(lowered.kernel, schedule.overlap);
   lowered.kernel = run_kernel_passes(std::move(lowered.kernel), options);
   return lowered;
 }

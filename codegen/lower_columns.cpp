@@ -23,16 +23,19 @@ class ColumnLowering {
         tiles_(facts, schedule, builder_),
         accumulators_(facts, builder_, tiles_, 1, schedule.vector_width) {}
 
-  kir::Kernel run() {
+  LoweredKernel run() {
     set_up();
     accumulators_.declare();
+    if (is_split()) accumulators_.declare_partials();
     const auto whole = [&] { walk_rows(); };
     builder_.when(tiles_.vector_is_inside(at(0)), whole);
     if (schedule_.rows_per_block > 1) combine_slots();
     builder_.when(
         builder_.both(builder_.equal(slot_, builder_.integer(0)), tiles_.vector_is_inside(at(0))),
-        [&] { finish(); });
-    return std::move(kernel_);
+        [&] { is_split() ? store_partials() : finish(); });
+    std::vector<int64_t> values = {facts_.space.rows, facts_.space.columns};
+    if (is_split()) values = {facts_.space.rows, strips(), strips() * schedule_.persistent_blocks};
+    return {std::move(kernel_), std::move(values)};
   }
 
  private:
@@ -40,18 +43,25 @@ class ColumnLowering {
     kernel_.name = facts_.fusion.name;
     kernel_.threads = schedule_.threads_per_block();
     kernel_.min_blocks_per_sm = schedule_.min_blocks_per_sm;
-    tiles_.declare_buffers(true);
+    tiles_.declare_buffers(!is_split());
     rows_ = builder_.add_param("rows");
-    const kir::ParamId columns = builder_.add_param("columns");
     const int64_t across = schedule_.threads_per_row;
-    const int64_t reach = across * schedule_.vector_width;
-    kernel_.grid = {columns, reach};
-    builder_.comment(fmt::format("{} columns per block, shared by {} row slots", reach,
+    const DType index = tiles_.column_type();
+    builder_.comment(fmt::format("{} columns per block, shared by {} row slots", reach(),
                                  schedule_.rows_per_block));
+    ExprId block = builder_.cast(builder_.special(kir::Special::kBlockIndex), index);
+    if (is_split()) {
+      // Neighbouring blocks read neighbouring columns of the same rows.
+      const ExprId strips = builder_.cast(builder_.param(builder_.add_param("strips")), index);
+      kernel_.grid = {builder_.add_param("blocks"), 1};
+      split_ = builder_.ref(builder_.declare(
+          "split", builder_.cast(builder_.div(block, strips), DType::kI64)));
+      block = builder_.rem(block, strips);
+    } else {
+      kernel_.grid = {builder_.add_param("columns"), reach()};
+    }
     const ExprId thread = builder_.special(kir::Special::kThreadIndex);
     slot_ = builder_.ref(builder_.declare("slot", builder_.div(thread, builder_.integer(across))));
-    const DType index = tiles_.column_type();
-    const ExprId block = builder_.cast(builder_.special(kir::Special::kBlockIndex), index);
     const ExprId lane = builder_.cast(builder_.rem(thread, builder_.integer(across)), index);
     const ExprId vector = builder_.add(builder_.mul(block, builder_.integer(across, index)), lane);
     first_ = builder_.ref(builder_.declare(
@@ -74,9 +84,13 @@ class ColumnLowering {
   void walk_rows() {
     const Stage& stage = list_.stages[0];
     const int64_t slots = schedule_.rows_per_block;
+    const int64_t walk = slots * schedule_.unroll;
     const auto row_number = [&](int64_t value) { return builder_.integer(value, DType::kI64); };
-    builder_.loop("first_row", builder_.cast(slot_, DType::kI64), builder_.param(rows_),
-                  row_number(slots * schedule_.unroll), false, [&](ExprId first_row) {
+    ExprId begin = builder_.cast(slot_, DType::kI64);
+    if (is_split()) begin = builder_.add(begin, builder_.mul(split_, row_number(walk)));
+    const int64_t blocks = std::max<int64_t>(schedule_.persistent_blocks, 1);
+    builder_.loop("first_row", begin, builder_.param(rows_), row_number(walk * blocks), false,
+                  [&](ExprId first_row) {
                     for (const ValueId value : stage.loads)
                       tiles_.bind_tile(value, tiles_.declare_tile(value, schedule_.unroll), false);
                     std::vector<ExprId> rows;
@@ -142,6 +156,14 @@ class ColumnLowering {
     }
   }
 
+  /// What the block accumulated over its share of the rows.
+  void store_partials() {
+    const ExprId columns = builder_.integer(facts_.space.columns, DType::kI64);
+    const ExprId index =
+        builder_.add(builder_.mul(split_, columns), builder_.cast(first_, DType::kI64));
+    accumulators_.store_partials(builder_.integer(0), index);
+  }
+
   void finish() {
     const TilePosition position = inside(0);
     std::vector<ValueId> loads;
@@ -164,6 +186,13 @@ class ColumnLowering {
     for (const auto& [output, tile] : output_tiles) tiles_.store(output, tile, position);
   }
 
+  /// True if several blocks share a run of columns and leave partial results.
+  [[nodiscard]] bool is_split() const { return schedule_.persistent_blocks > 0; }
+  [[nodiscard]] int64_t reach() const {
+    return schedule_.threads_per_row * schedule_.vector_width;
+  }
+  [[nodiscard]] int64_t strips() const { return (facts_.space.columns + reach() - 1) / reach(); }
+
   const SegmentFacts& facts_;
   const Schedule& schedule_;
   const StageList list_;
@@ -172,6 +201,7 @@ class ColumnLowering {
   TileLowering tiles_;
   OuterAccumulators accumulators_;
   kir::ParamId rows_;
+  ExprId split_;  ///< Which of the blocks that share these columns, i64; only if split.
   ExprId slot_;   ///< The thread's row within its block.
   ExprId first_;  ///< Its first column.
 };
@@ -179,7 +209,7 @@ class ColumnLowering {
 }  // namespace
 
 LoweredKernel lower_columns(const SegmentFacts& facts, const Schedule& schedule) {
-  return {ColumnLowering(facts, schedule).run(), {facts.space.rows, facts.space.columns}};
+  return ColumnLowering(facts, schedule).run();
 }
 
 }  // namespace sinter

@@ -25,7 +25,7 @@ void OuterAccumulators::declare() {
     for (size_t i = 0; i < types.size(); ++i) {
       const std::string suffix = types.size() == 1 ? "" : fmt::format("_{}", i);
       const VarId tile = builder_.declare_tile(name + "_sum" + suffix, types[i], groups_, lanes_);
-      components_.push_back({.op = id, .index = i, .type = types[i], .tile = tile, .exchange = {}});
+      components_.push_back({.op = id, .index = i, .type = types[i], .tile = tile, .exchange = {}, .partials = {}});
       builder_.unrolled("b", groups_, [&](ExprId group) {
         builder_.unrolled("v", lanes_, [&](ExprId lane) {
           builder_.set(tile, group, lane,
@@ -104,6 +104,25 @@ void OuterAccumulators::define_results(ExprId group, ExprId lane) {
         break;
     }
     first += static_cast<size_t>(kir::components_of(combiner));
+  }
+}
+
+void OuterAccumulators::declare_partials() {
+  for (Component& component : components_) {
+    const ValueId value = facts_.fusion.ops[component.op].results.front();
+    component.partials = builder_.add_buffer({.name = tiles_.name_of_value(value) + "_partials",
+                                              .type = component.type,
+                                              .space = kir::Space::kGlobal,
+                                              .access = kir::Access::kWrite,
+                                              .alignment = 16,
+                                              .value = value});
+  }
+}
+
+void OuterAccumulators::store_partials(ExprId group, ExprId index) {
+  for (const Component& component : components_) {
+    builder_.append(kir::Store{component.partials, index, lanes_, component.tile, group,
+                               builder_.integer(0)});
   }
 }
 

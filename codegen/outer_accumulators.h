@@ -31,12 +31,19 @@ class OuterAccumulators {
   /// Combines the tuples at `slot` into the calling thread's.
   void receive(kir::ExprId slot);
 
+  // ---- Partial results
+  /// Declares a global buffer for each component.
+  void declare_partials();
+  /// Stores one group of the calling thread at element `index` (i64) of those.
+  void store_partials(kir::ExprId group, kir::ExprId index);
+
   struct Component {
     OpId op;
     size_t index = 0;  ///< Within the tuple.
     DType type = DType::kF32;
     kir::VarId tile;
     kir::BufferId exchange;
+    kir::BufferId partials;
   };
   [[nodiscard]] const std::vector<Component>& components() const { return components_; }
 

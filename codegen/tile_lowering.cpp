@@ -167,9 +167,16 @@ ExprId TileLowering::weighted_coordinate(const std::vector<int64_t>& weights, Ex
 }
 
 kir::CacheHint TileLowering::hint_of(const TensorAccess& access) const {
-  const bool last =
-      schedule_.read_priority == ReadPriority::kEvictLast && facts_.is_full(access.value);
-  return last ? kir::CacheHint::kEvictLast : kir::CacheHint::kDefault;
+  if (!facts_.is_full(access.value)) return kir::CacheHint::kDefault;
+  switch (schedule_.read_priority) {
+    case ReadPriority::kNormal:
+      return kir::CacheHint::kDefault;
+    case ReadPriority::kEvictFirst:
+      return kir::CacheHint::kEvictFirst;
+    case ReadPriority::kEvictLast:
+      return kir::CacheHint::kEvictLast;
+  }
+  unreachable();
 }
 
 // ---- Computation

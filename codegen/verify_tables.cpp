@@ -214,6 +214,8 @@ class TableVerifier {
                    [](const Barrier&) {},
                    [](const GroupBarrier&) {},
                    [](const SetMaxRegisters&) {},
+                   [](const LaunchDependents&) {},
+                   [](const WaitForPrevious&) {},
                    [&](const ShuffleXor& s) { check_var(s.target); },
                    [&](const AllReduce& s) {
                      for (const ReducePart& part : s.parts) {

@@ -12,6 +12,8 @@ static_assert(offsetof(LaunchConfig, dynamic_shared_bytes) == 24);
 static_assert(offsetof(LaunchConfig, stream) == 32);
 static_assert(offsetof(LaunchConfig, attributes) == 40);
 static_assert(offsetof(LaunchConfig, attribute_count) == 48);
+static_assert(sizeof(LaunchAttribute) == 72);
+static_assert(offsetof(LaunchAttribute, value) == 8);
 
 std::string remedy_for(DriverStatus status) {
   switch (status) {

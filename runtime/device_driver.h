@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -84,6 +85,17 @@ enum class PointerProperty : int {
 
 /// CUstreamCaptureMode.
 enum class CaptureMode : int { kGlobal = 0, kThreadLocal = 1, kRelaxed = 2 };
+
+/// CUlaunchAttribute, field for field, for attributes whose value is an int.
+struct LaunchAttribute {
+  int32_t id = 0;
+  int32_t padding = 0;
+  int32_t value = 0;
+  std::array<int32_t, 15> unused{};
+};
+/// CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: 1 lets the kernel start before the one
+/// ahead of it on the stream has ended.
+inline constexpr int32_t kProgrammaticStreamSerialization = 6;
 
 /// CUlaunchConfig, field for field.
 struct LaunchConfig {

@@ -131,6 +131,7 @@ Result<DeviceLimits> query_device(DeviceDriver& driver, DeviceOrdinal ordinal) {
   limits.l2_bytes = read.get(DeviceProperty::kL2Bytes);
   limits.has_clusters = read.get(DeviceProperty::kClusterLaunch) != 0;
   limits.has_bulk_copy = major >= 9;
+  limits.has_dependent_launch = major >= 9;
   limits.has_setmaxnreg = major >= 9;
   limits.has_wgmma = major == 9;
   if (!preset) derive_bytes_in_flight(limits);

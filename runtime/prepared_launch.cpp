@@ -55,6 +55,7 @@ Result<PreparedLaunch> PreparedLaunch::prepare(DeviceDriver& driver, FunctionHan
   out.config_.block_x = static_cast<uint32_t>(source.threads);
   out.config_.dynamic_shared_bytes =
       source.dynamic_shared ? static_cast<uint32_t>(source.shared_bytes) : 0;
+  out.overlaps_previous_ = source.overlaps_previous;
   out.buffer_count_ = source.buffers.size();
   out.scalar_count_ = source.params.size();
   for (size_t i = 0; i < source.params.size(); ++i) {
@@ -90,6 +91,11 @@ Result<void> PreparedLaunch::launch(StreamHandle stream,
   }
   LaunchConfig config = config_;
   config.stream = stream;
+  static constexpr LaunchAttribute kOverlap{.id = kProgrammaticStreamSerialization, .value = 1};
+  if (overlaps_previous_) {
+    config.attributes = &kOverlap;
+    config.attribute_count = 1;
+  }
   return check(*driver_, DriverCall::kLaunch,
                driver_->launch(&config, function_, arguments.data(), nullptr),
                "launching a kernel");

@@ -28,19 +28,27 @@ double mixed_bandwidth(const DeviceLimits& limits, double bytes_read, double byt
   return limits.memory_bytes_per_us * efficiency;
 }
 
+double memory_time(const DeviceLimits& limits, double bytes_read, double bytes_written,
+                   ReadPriority priority, const CostConstants& constants) {
+  const double bandwidth = mixed_bandwidth(limits, bytes_read, bytes_written);
+  const double streamed = (bytes_read + bytes_written) / bandwidth;
+  if (bytes_read + bytes_written <= static_cast<double>(limits.l2_bytes)) return streamed;
+  if (priority == ReadPriority::kEvictFirst)
+    return streamed * (1.0 + constants.evict_first_penalty);
+  // Where as much is written, that pushes out what is stale in any case.
+  const double even = evenness(bytes_read, bytes_written);
+  const double stale = (1.0 - even) * std::min(bytes_read, constants.stale_bytes) / bandwidth;
+  const double turns = priority == ReadPriority::kNormal ? constants.normal_read_penalty * even : 0;
+  return streamed * (1.0 + turns) + stale;
+}
+
 Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
                    const DeviceLimits& limits, const CostConstants& constants) {
   Prediction out;
   const auto sms = static_cast<double>(limits.sm_count);
   out.launch_us = constants.launch_us + constants.ramp_us;
-  out.memory_us = (work.bytes_read + work.bytes_written) /
-                  mixed_bandwidth(limits, work.bytes_read, work.bytes_written);
-  const bool outgrows_l2 =
-      work.bytes_read + work.bytes_written > static_cast<double>(limits.l2_bytes);
-  if (outgrows_l2 && !work.reads_evict_last) {
-    out.memory_us *=
-        1.0 + constants.normal_read_penalty * evenness(work.bytes_read, work.bytes_written);
-  }
+  out.memory_us = memory_time(limits, work.bytes_read, work.bytes_written, work.read_priority,
+                              constants);
   // A grid smaller than the device leaves SMs, and their share of issue slots, idle.
   const double busy = std::clamp(static_cast<double>(estimate.blocks), 1.0, sms);
   const double clocks_per_us = limits.clock_mhz;

@@ -40,7 +40,8 @@ DeviceLimits ampere_data_center() {
 
 DeviceLimits hopper() {
   DeviceLimits limits;  // The defaults of DeviceLimits are compute capability 9.0.
-  limits.has_bulk_copy = limits.has_clusters = limits.has_setmaxnreg = limits.has_wgmma = true;
+  limits.has_bulk_copy = limits.has_dependent_launch = limits.has_clusters = true;
+  limits.has_setmaxnreg = limits.has_wgmma = true;
   return limits;
 }
 
@@ -60,7 +61,8 @@ DeviceLimits graphics(int major, int minor) {
   limits.blocks_per_sm = 24;
   limits.shared_bytes_per_sm = 102400;     // 100 KiB
   limits.shared_bytes_per_block = 101376;  // 99 KiB
-  limits.has_bulk_copy = limits.has_clusters = limits.has_setmaxnreg = major >= 12;
+  limits.has_bulk_copy = limits.has_dependent_launch = major >= 12;
+  limits.has_clusters = limits.has_setmaxnreg = major >= 12;
   return limits;
 }
 

@@ -350,8 +350,9 @@ Result<void> plan_finish(Plan& plan, const Schedule& schedule, const FamilySet& 
     Proposal proposal = family.propose(segment.facts, plan.limits);
     // What finishes must not leave partial results of its own.
     for (ProposedSchedule& candidate : proposal.candidates) {
-      if (candidate.schedule.persistent_blocks == 0)
-        segment.candidates.push_back(std::move(candidate));
+      if (candidate.schedule.persistent_blocks != 0) continue;
+      if (schedule.overlap == Overlap::kNext) candidate.schedule.overlap = Overlap::kPrevious;
+      segment.candidates.push_back(std::move(candidate));
     }
     for (Rejection& rejection : proposal.rejections) rejections.push_back(std::move(rejection));
   }

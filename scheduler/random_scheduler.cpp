@@ -37,7 +37,8 @@ class Draw {
     out.threads_per_row = power_of_two(limits_.threads_per_block);
     out.rows_per_block = rows_per_block(out.threads_per_row);
     out.row_access = one_of({RowAccess::kAligned, RowAccess::kShifted, RowAccess::kScalar});
-    out.read_priority = one_of({ReadPriority::kNormal, ReadPriority::kEvictLast});
+    out.read_priority =
+        one_of({ReadPriority::kNormal, ReadPriority::kEvictFirst, ReadPriority::kEvictLast});
     constexpr int64_t kWidest = 16;
     out.vector_width = out.row_access == RowAccess::kScalar ? 1 : power_of_two(kWidest);
     constexpr int64_t kMostUnroll = 16;
@@ -49,8 +50,11 @@ class Draw {
     if (family == kWarpSpecialised) return specialised(std::move(out));
     out.persistent = persistent();
     constexpr int64_t kMostPersistent = 300;
-    if (facts_.has_outer() && family != "column")
+    // A column schedule may finish by itself.
+    if (facts_.has_outer() && (family != kColumn || below(2) == 0)) {
       out.persistent_blocks = 1 + below(kMostPersistent);
+      out.overlap = overlap();
+    }
     return out;
   }
 
@@ -68,11 +72,16 @@ class Draw {
     out.parameters["stages"] = out.rows_per_block * (1 + below(kMostTurns));
     out.parameters["compute_registers"] = 0;
     out.persistent_blocks = 1 + below(kMostPersistent);
+    out.overlap = overlap();
     out.persistent = persistent();
     for (PersistentValue& kept : out.persistent) {
       if (kept.residency == Residency::kShared) kept.residency = Residency::kRegister;
     }
     return out;
+  }
+
+  Overlap overlap() {
+    return limits_.has_dependent_launch ? one_of({Overlap::kNone, Overlap::kNext}) : Overlap::kNone;
   }
 
   template <class T>

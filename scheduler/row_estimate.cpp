@@ -102,12 +102,12 @@ RereadMisses reread_misses(const SegmentFacts& facts, const Schedule& schedule, 
 }
 
 /// Copies to shared memory have no priority to ask for.
-bool reads_evict_last(const SegmentFacts& facts, const Schedule& schedule) {
-  return schedule.read_priority == ReadPriority::kEvictLast &&
-         std::ranges::none_of(schedule.persistent, [&](const PersistentValue& kept) {
-           return kept.residency == Residency::kShared && facts.is_read(kept.value) &&
-                  facts.is_full(kept.value);
-         });
+ReadPriority bulk_priority(const SegmentFacts& facts, const Schedule& schedule) {
+  const bool copies = std::ranges::any_of(schedule.persistent, [&](const PersistentValue& kept) {
+    return kept.residency == Residency::kShared && facts.is_read(kept.value) &&
+           facts.is_full(kept.value);
+  });
+  return copies ? ReadPriority::kNormal : schedule.read_priority;
 }
 
 bool is_power_of_two(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
@@ -145,7 +145,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   work.bytes_read = static_cast<double>(facts.bytes_read);
   work.bytes_written = static_cast<double>(facts.bytes_written);
 
-  work.reads_evict_last = reads_evict_last(facts, schedule);
+  work.read_priority = bulk_priority(facts, schedule);
   const double again = reread_bytes(facts, list);
   const RereadMisses misses = reread_misses(facts, schedule, again, estimate, limits, constants);
   work.l2_bytes = work.bytes_read + work.bytes_written + again * misses.l1 +

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "scheduler/cost_model.h"
+
 namespace sinter {
 namespace {
 
@@ -178,9 +180,20 @@ std::vector<BatchSpan> batch_spans(const SegmentFacts& facts, const Schedule& sc
   return spans;
 }
 
-ReadPriority read_priority(const SegmentFacts& facts, const DeviceLimits& limits) {
-  return facts.bytes_read + facts.bytes_written > limits.l2_bytes ? ReadPriority::kEvictLast
-                                                                  : ReadPriority::kNormal;
+Overlap partials_overlap(const SegmentFacts& facts, const DeviceLimits& limits) {
+  return facts.has_outer() && limits.has_dependent_launch ? Overlap::kNext : Overlap::kNone;
+}
+
+ReadPriority read_priority(const SegmentFacts& facts, const DeviceLimits& limits,
+                           bool reads_again) {
+  if (facts.bytes_read + facts.bytes_written <= limits.l2_bytes) return ReadPriority::kNormal;
+  const auto time = [&](ReadPriority priority) {
+    return memory_time(limits, static_cast<double>(facts.bytes_read),
+                       static_cast<double>(facts.bytes_written), priority);
+  };
+  const bool first = !reads_again &&
+                     time(ReadPriority::kEvictFirst) < time(ReadPriority::kEvictLast);
+  return first ? ReadPriority::kEvictFirst : ReadPriority::kEvictLast;
 }
 
 std::vector<DType> exchange_types(const Fusion& fusion, const Op& reduction) {
@@ -253,7 +266,13 @@ int64_t accumulator_words(const SegmentFacts& facts, const Schedule& schedule) {
 }
 
 int64_t partial_rows(const Schedule& schedule) {
-  return schedule.persistent_blocks * schedule.rows_per_block;
+  return schedule.persistent_blocks * (schedule.family == kColumn ? 1 : schedule.rows_per_block);
+}
+
+int64_t balanced_blocks(int64_t items, int64_t most) {
+  if (items <= 0 || most <= 1) return 1;
+  const int64_t turns = (items + most - 1) / most;
+  return (items + turns - 1) / turns;
 }
 
 }  // namespace sinter

@@ -65,14 +65,20 @@ int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule);
 int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
                          const StageList& list);
 
-/// kEvictLast for segments that move more than L2 holds, none of which the next kernel would find
-/// there anyway. What is read is never read again, yet keeping it makes L2 write its dirty lines
-/// back steadily instead of in turns with reads: on an H200 an RMS norm of 8192 x 8192 bf16 takes
-/// 68 us instead of 71, a copy of 128 MiB 68 instead of 72. Where everything fits, normal priority
-/// leaves L2 to the outputs. Up to 24 MB that the next kernels write and read again stay in L2
-/// either way; of 40 MB a part does not, which costs less than was won
-/// (benchmarks/README.md).
-ReadPriority read_priority(const SegmentFacts& facts, const DeviceLimits& limits);
+/// The priority under which the segment's bytes move fastest (memory_time). Where everything fits L2
+/// none is asked for: that leaves L2 to the outputs, for the next kernel. Beyond, nothing that is
+/// read would be found again, and
+/// - kEvictLast makes L2 write its dirty lines back steadily instead of in turns with reads: on an
+///   H200 an RMS norm of 8192 x 8192 bf16 takes 68 us instead of 71, a copy of 128 MiB 68 instead
+///   of 72. Up to 24 MB that the next kernels write and read again stay in L2 either way; of 40 MB
+///   a part does not, which costs less than was won (benchmarks/README.md);
+/// - kEvictFirst, where hardly anything is written, leaves what other kernels wrote in L2, instead
+///   of waiting for it to be written back. Not for `reads_again`, which hopes to find its rows.
+ReadPriority read_priority(const SegmentFacts& facts, const DeviceLimits& limits,
+                           bool reads_again = false);
+/// A kernel that leaves partial results lets the one that finishes them start beside it, where the
+/// device can: its launch is then over when the last row is.
+Overlap partials_overlap(const SegmentFacts& facts, const DeviceLimits& limits);
 
 /// Shared bytes of a block of the column family: a tuple for every thread and element, in which the
 /// row slots combine. Zero for one slot.
@@ -81,7 +87,13 @@ int64_t column_shared_bytes(const SegmentFacts& facts, const Schedule& schedule)
 /// 32-bit words of one thread's accumulators of outer reductions: a tuple for each of its columns.
 int64_t accumulator_words(const SegmentFacts& facts, const Schedule& schedule);
 /// Rows of partial results that a persistent schedule leaves: one for every row slot of its grid.
+/// The slots of a column schedule combine theirs.
 int64_t partial_rows(const Schedule& schedule);
+/// Blocks of a persistent grid that deals `items` to at most `most` blocks: as few as take no more
+/// turns. A last turn in which a few blocks work alone would take as long as a whole one.
+int64_t balanced_blocks(int64_t items, int64_t most);
+/// The column family's name, by which the lowering knows its schedules.
+inline constexpr std::string_view kColumn = "column";
 
 /// Types of the tuple that a reduction carries through an exchange.
 std::vector<DType> exchange_types(const Fusion& fusion, const Op& reduction);

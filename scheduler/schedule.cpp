@@ -29,7 +29,9 @@ constexpr std::array kNumberFields = {
 };
 constexpr std::array kResidencies = {Residency::kRegister, Residency::kShared, Residency::kReload};
 constexpr std::array kRowAccesses = {RowAccess::kAligned, RowAccess::kShifted, RowAccess::kScalar};
-constexpr std::array kReadPriorities = {ReadPriority::kNormal, ReadPriority::kEvictLast};
+constexpr std::array kOverlaps = {Overlap::kNone, Overlap::kNext, Overlap::kPrevious};
+constexpr std::array kReadPriorities = {ReadPriority::kNormal, ReadPriority::kEvictFirst,
+                                        ReadPriority::kEvictLast};
 
 /// A name as it stands, or quoted where it is not an identifier.
 std::string name_text(std::string_view name) {
@@ -232,6 +234,12 @@ class Parser {
       seen.insert(keyword);
       return;
     }
+    if (keyword == "overlap") {
+      take();
+      schedule.overlap = one_of<Overlap>(kOverlaps);
+      seen.insert(keyword);
+      return;
+    }
     for (const NumberField& number : kNumberFields) {
       if (keyword != number.name) continue;
       take();
@@ -276,8 +284,22 @@ std::string_view text_of(ReadPriority priority) {
   switch (priority) {
     case ReadPriority::kNormal:
       return "normal";
+    case ReadPriority::kEvictFirst:
+      return "evict_first";
     case ReadPriority::kEvictLast:
       return "evict_last";
+  }
+  unreachable();
+}
+
+std::string_view text_of(Overlap overlap) {
+  switch (overlap) {
+    case Overlap::kNone:
+      return "none";
+    case Overlap::kNext:
+      return "next";
+    case Overlap::kPrevious:
+      return "previous";
   }
   unreachable();
 }
@@ -294,8 +316,11 @@ std::string print(const Schedule& schedule) {
     if (field.member == &Schedule::persistent_blocks && schedule.persistent_blocks == 0) continue;
     out += fmt::format("  {} {}", field.name, schedule.*field.member);
   }
-  out += fmt::format("\n  row_access {}  read_priority {}\n", text_of(schedule.row_access),
+  out += fmt::format("\n  row_access {}  read_priority {}", text_of(schedule.row_access),
                      text_of(schedule.read_priority));
+  if (schedule.overlap != Overlap::kNone)
+    out += fmt::format("  overlap {}", text_of(schedule.overlap));
+  out += "\n";
   for (const PersistentValue& kept : schedule.persistent) {
     out += fmt::format("  persist {} in {}\n", kept.value, text_of(kept.residency));
   }

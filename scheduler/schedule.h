@@ -35,9 +35,18 @@ std::string_view text_of(RowAccess access);
 /// What reads of row-wide inputs ask of L2.
 enum class ReadPriority : uint8_t {
   kNormal,
-  kEvictLast,  ///< Lines read leave L2 after lines written.
+  kEvictFirst,  ///< Lines read leave L2 before what it held.
+  kEvictLast,   ///< Lines read leave L2 after lines written.
 };
 std::string_view text_of(ReadPriority priority);
+
+/// Whether a kernel runs while its neighbour in the plan does (programmatic dependent launch).
+enum class Overlap : uint8_t {
+  kNone,
+  kNext,      ///< Lets the next kernel start as soon as all of its own blocks have.
+  kPrevious,  ///< Starts while the previous one runs, and waits for its end before it reads.
+};
+std::string_view text_of(Overlap overlap);
 
 struct PersistentValue {
   ValueId value;
@@ -56,10 +65,12 @@ struct Schedule {
       1;  ///< Batches loaded before the first is used. A resident row loads all of its batches.
   int64_t min_blocks_per_sm = 1;  ///< Promised to the compiler: bounds registers.
   /// Blocks of a persistent grid, each of which walks rows and keeps what outer reductions
-  /// accumulate; 0: a block for every rows_per_block rows.
+  /// accumulate; 0: a block for every rows_per_block rows. For column: blocks among which the rows
+  /// of each run of columns are dealt; 0: one block walks them all and finishes.
   int64_t persistent_blocks = 0;
   RowAccess row_access = RowAccess::kAligned;
   ReadPriority read_priority = ReadPriority::kNormal;
+  Overlap overlap = Overlap::kNone;
   std::vector<PersistentValue> persistent{};  ///< Ascending by value.
   std::map<std::string, int64_t, std::less<>>
       parameters{};  ///< Further parameters of families from outside.
@@ -74,7 +85,7 @@ uint64_t hash_of(const Schedule& schedule);
 ///
 ///     schedule multi_wave {
 ///       threads_per_row 256  rows_per_block 1  vector_width 8  unroll 2  min_blocks_per_sm 4
-///       row_access aligned  read_priority evict_last
+///       row_access aligned  read_priority evict_last  overlap next
 ///       persist %v0 in register
 ///       parameter name 7
 ///     }

@@ -20,6 +20,7 @@ Json to_json(const Schedule& schedule) {
           {"persistent_blocks", schedule.persistent_blocks},
           {"row_access", text_of(schedule.row_access)},
           {"read_priority", text_of(schedule.read_priority)},
+          {"overlap", text_of(schedule.overlap)},
           {"persistent", std::move(persistent)},
           {"parameters", std::move(parameters)},
           {"text", print(schedule)}};

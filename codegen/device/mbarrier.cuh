@@ -68,16 +68,27 @@ SINTER_DEVICE void bulk_copy(T* shared, const T* global, long long elements, Mba
       : "memory");
 }
 
-// The same; what it brings to L2 leaves L2 last.
+// The same with an L2 policy.
 template <class T>
-SINTER_DEVICE void bulk_copy_evict_last(T* shared, const T* global, long long elements,
-                                        Mbarrier* barrier) {
+SINTER_DEVICE void bulk_copy_with(unsigned long long policy, T* shared, const T* global,
+                                  long long elements, Mbarrier* barrier) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
       "[%0], [%1], %2, [%3], %4;" ::"r"(shared_address(shared)),
       "l"(global), "r"((unsigned)(elements * (int)sizeof(T))), "r"(shared_address(barrier)),
-      "l"(evict_last_policy())
+      "l"(policy)
       : "memory");
+}
+// What it brings to L2 leaves L2 first, or last.
+template <class T>
+SINTER_DEVICE void bulk_copy_evict_first(T* shared, const T* global, long long elements,
+                                         Mbarrier* barrier) {
+  bulk_copy_with(evict_first_policy(), shared, global, elements, barrier);
+}
+template <class T>
+SINTER_DEVICE void bulk_copy_evict_last(T* shared, const T* global, long long elements,
+                                        Mbarrier* barrier) {
+  bulk_copy_with(evict_last_policy(), shared, global, elements, barrier);
 }
 
 // Waits until `threads` threads, in whole warps, have come to barrier `id`, 1 to 15; 0 is that of

@@ -244,6 +244,11 @@ SINTER_DEFINE_LOAD(load_packet, "ld.global.nc")
 SINTER_DEFINE_LOAD(load_packet_written, "ld.global", : "memory")
 #undef SINTER_DEFINE_LOAD
 
+SINTER_DEVICE unsigned long long evict_first_policy() {
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
 SINTER_DEVICE unsigned long long evict_last_policy() {
   unsigned long long policy;
   asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
@@ -251,18 +256,23 @@ SINTER_DEVICE unsigned long long evict_last_policy() {
 }
 
 // Only whole vectors carry the policy: narrower accesses are heads and tails.
-template <int kBytes>
-SINTER_DEVICE Packet<kBytes> load_packet_evict_last(const void* address) {
-  if constexpr (kBytes != 16) {
-    return load_packet<kBytes>(address);
-  } else {
-    Packet<kBytes> p;
-    asm volatile("ld.global.nc.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
-                 : "=r"(p.words[0]), "=r"(p.words[1]), "=r"(p.words[2]), "=r"(p.words[3])
-                 : "l"(address), "l"(evict_last_policy()));
-    return p;
+#define SINTER_DEFINE_LOAD(name, policy)                                            \
+  template <int kBytes>                                                             \
+  SINTER_DEVICE Packet<kBytes> name(const void* address) {                          \
+    if constexpr (kBytes != 16) {                                                   \
+      return load_packet<kBytes>(address);                                          \
+    } else {                                                                        \
+      Packet<kBytes> p;                                                             \
+      asm volatile("ld.global.nc.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;" \
+                   : "=r"(p.words[0]), "=r"(p.words[1]), "=r"(p.words[2]),          \
+                     "=r"(p.words[3])                                               \
+                   : "l"(address), "l"(policy()));                                  \
+      return p;                                                                     \
+    }                                                                               \
   }
-}
+SINTER_DEFINE_LOAD(load_packet_evict_first, evict_first_policy)
+SINTER_DEFINE_LOAD(load_packet_evict_last, evict_last_policy)
+#undef SINTER_DEFINE_LOAD
 
 #define SINTER_DEFINE_STORE(name, instruction)                                                    \
   template <int kBytes>                                                                           \
@@ -333,6 +343,7 @@ SINTER_DEVICE void store_packet_shared(void* address, const Packet<kBytes>& p) {
 // back. The address is a multiple of min(16, W * sizeof(T)).
 //
 //   load_global              from a buffer that the kernel only reads
+//   load_global_evict_first  the same; what it brings to L2 leaves L2 first
 //   load_global_evict_last   the same; what it brings to L2 leaves L2 last
 //   load_written             from a buffer that the kernel also writes
 
@@ -348,6 +359,7 @@ SINTER_DEVICE void store_packet_shared(void* address, const Packet<kBytes>& p) {
     return element.get(0);                                               \
   }
 SINTER_DEFINE_ACCESS(load_global, load_packet)
+SINTER_DEFINE_ACCESS(load_global_evict_first, load_packet_evict_first)
 SINTER_DEFINE_ACCESS(load_global_evict_last, load_packet_evict_last)
 SINTER_DEFINE_ACCESS(load_written, load_packet_written)
 SINTER_DEFINE_ACCESS(load_shared, load_packet_shared)

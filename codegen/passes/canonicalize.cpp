@@ -81,6 +81,8 @@ class Renumbering {
                      [](kir::Barrier&) {},
                      [this](kir::GroupBarrier& s) { s.id = ids_[s.id]; },
                      [](kir::SetMaxRegisters&) {},
+                     [](kir::LaunchDependents&) {},
+                     [](kir::WaitForPrevious&) {},
                      [this](kir::ShuffleXor& s) { s.source = ids_[s.source]; },
                      [this](kir::AllReduce& s) {
                        for (ExprId* expr : {&s.phase, &s.barrier, &s.group}) {

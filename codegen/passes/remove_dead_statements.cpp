@@ -51,6 +51,8 @@ class Liveness {
                           [](const kir::Barrier&) { return true; },
                           [](const kir::GroupBarrier&) { return true; },
                           [](const kir::SetMaxRegisters&) { return true; },
+                          [](const kir::LaunchDependents&) { return true; },
+                          [](const kir::WaitForPrevious&) { return true; },
                           [&](const kir::ShuffleXor& s) { return is_read(s.target); },
                           [&](const kir::AllReduce& s) {
                             return std::ranges::any_of(

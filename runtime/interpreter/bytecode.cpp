@@ -316,6 +316,10 @@ class Compiler {
     out_.emit({.opcode = Opcode::kLimitRegisters});
   }
 
+  // Kernels are interpreted one after the other.
+  void statement(kir::StmtId, const kir::LaunchDependents&) {}
+  void statement(kir::StmtId, const kir::WaitForPrevious&) {}
+
   void statement(kir::StmtId, const kir::ShuffleXor& stmt) {
     const Operand source = out_.compile(stmt.source);
     const kir::Var& target = kernel_.vars[stmt.target];

@@ -107,6 +107,8 @@ std::string describe(const kir::Kernel& kernel, kir::StmtId stmt) {
             return fmt::format("{} registers to {}", s.increase ? "increase" : "decrease",
                                s.registers);
           },
+          [&](const kir::LaunchDependents&) -> std::string { return "launch dependents"; },
+          [&](const kir::WaitForPrevious&) -> std::string { return "wait for previous"; },
           [&](const kir::ShuffleXor& s) {
             return fmt::format("{} = shuffle {} xor {}", var(s.target), s.source, s.mask);
           },

@@ -9,9 +9,10 @@
 namespace sinter {
 namespace {
 
-constexpr std::string_view kName = "column";
+constexpr std::string_view kName = kColumn;
 constexpr int64_t kWarp = 32;
 constexpr int64_t kMostUnroll = 8;
+constexpr int64_t kMostSplits = 1024;  // Rows of partial results beyond it cost more than they win.
 constexpr int64_t kSectorBytes = 32;
 /// Coordinates, the row at hand and the last row's test; from SASS.
 constexpr int64_t kBaseRegisters = 22;
@@ -76,9 +77,12 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
     return rejected("too many rows are loaded at once, or none", schedule.unroll, kMostUnroll,
                     "rows", "use a smaller unroll");
   }
-  if (schedule.persistent_blocks != 0) {
-    return rejected("column schedules have a block for every run of columns",
-                    schedule.persistent_blocks, 0, "persistent blocks", "use 0");
+  if (schedule.persistent_blocks > 0) {
+    if (auto rejection = check_outer_reductions(facts, kName)) return rejection;
+  }
+  if (schedule.persistent_blocks < 0 || schedule.persistent_blocks > kMostSplits) {
+    return rejected("the rows are dealt to too many blocks, or to less than none",
+                    schedule.persistent_blocks, kMostSplits, "blocks", "use 0 for one block");
   }
   if (!schedule.persistent.empty()) {
     return rejected("column schedules keep nothing",
@@ -93,6 +97,12 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
                     "promise fewer blocks, or make them smaller");
   }
   return std::nullopt;
+}
+
+/// Runs of columns, each a block's or several blocks'.
+int64_t strips(const SegmentFacts& facts, const Schedule& schedule) {
+  const int64_t reach = schedule.threads_per_row * schedule.vector_width;
+  return (facts.space.columns + reach - 1) / reach;
 }
 
 int64_t loaded_words(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage) {
@@ -117,8 +127,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_column(const SegmentFacts& fa
   estimate.registers = kBaseRegisters + accumulators +
                        loaded_words(facts, schedule, list.stages[0]) + list.stages[0].live_values;
   estimate.shared_bytes = column_shared_bytes(facts, schedule);
-  const int64_t reach = schedule.threads_per_row * schedule.vector_width;
-  estimate.blocks = (facts.space.columns + reach - 1) / reach;
+  estimate.blocks = strips(facts, schedule) * std::max<int64_t>(schedule.persistent_blocks, 1);
   complete(estimate, limits, schedule.min_blocks_per_sm);
   constexpr int64_t kRegisterBytes = 4;
   estimate.bytes_in_flight_per_sm =
@@ -141,7 +150,7 @@ Prediction predict_column(const SegmentFacts& facts, const Schedule& schedule,
   WorkEstimate work;
   work.bytes_read = static_cast<double>(facts.bytes_read);
   work.bytes_written = static_cast<double>(facts.bytes_written);
-  work.reads_evict_last = schedule.read_priority == ReadPriority::kEvictLast;
+  work.read_priority = schedule.read_priority;
   work.l2_bytes = work.bytes_read + work.bytes_written;
   const double accesses = static_cast<double>(stage.loads.size() + stage.outputs.size());
   work.issue_slots =
@@ -151,14 +160,21 @@ Prediction predict_column(const SegmentFacts& facts, const Schedule& schedule,
       static_cast<double>(estimate.blocks * estimate.threads) * constants.row_prologue_instructions;
   work.special = rows * columns * stage.special_functions;
   // A thread waits once for every group of rows it has in flight, then for the tree.
+  const auto splits = static_cast<double>(std::max<int64_t>(schedule.persistent_blocks, 1));
   const double walks =
-      std::ceil(rows / static_cast<double>(schedule.rows_per_block * schedule.unroll));
+      std::ceil(rows / (splits * static_cast<double>(schedule.rows_per_block * schedule.unroll)));
   const bool from_l2 = facts.bytes_read <= limits.l2_bytes / 2;
   const auto levels =
       static_cast<double>(std::bit_width(static_cast<uint64_t>(schedule.rows_per_block)) - 1);
   work.block_latency_ns = constants.block_start_ns +
                           walks * (from_l2 ? constants.cache_latency_ns : constants.chunk_ns) +
                           levels * constants.block_exchange_ns;
+  if (schedule.persistent_blocks > 0) {
+    constexpr double kWordBytes = 4.0;
+    work.partial_bytes =
+        static_cast<double>(partial_rows(schedule) * tuple_words(facts)) * columns * kWordBytes;
+    work.bytes_written += work.partial_bytes;
+  }
   return predict(work, estimate, limits);
 }
 
@@ -170,6 +186,16 @@ Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits) {
   }
   constexpr int64_t kVectorBytes = 16;
   std::optional<Rejection> nearest;
+  const auto consider = [&](const Schedule& schedule) {
+    auto estimate = estimate_column(facts, schedule, limits);
+    if (!estimate) {
+      nearest = estimate.error();
+      return;
+    }
+    if (estimate->registers > estimate->register_cap) return;
+    proposal.candidates.push_back(
+        {schedule, *estimate, predict_column(facts, schedule, *estimate, limits)});
+  };
   const int64_t widest = std::max<int64_t>(kVectorBytes / facts.narrowest_tile_bytes, 1);
   for (int64_t width = widest; width >= 1; width /= 2) {
     if (facts.space.columns % width != 0) continue;
@@ -185,14 +211,18 @@ Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits) {
                             .unroll = unroll,
                             .min_blocks_per_sm = 1,
                             .read_priority = read_priority(facts, limits)};
-          auto estimate = estimate_column(facts, schedule, limits);
-          if (!estimate) {
-            nearest = estimate.error();
-            continue;
+          consider(schedule);
+          // Rows are worth dealing to several blocks where the runs of columns leave SMs idle.
+          const int64_t runs = strips(facts, schedule);
+          schedule.overlap = partials_overlap(facts, limits);
+          for (const int64_t blocks_per_sm : {1, 2, 4}) {
+            const int64_t walks = (facts.space.rows + slots * unroll - 1) / (slots * unroll);
+            const int64_t splits =
+                balanced_blocks(walks, blocks_per_sm * limits.sm_count / std::max<int64_t>(runs, 1));
+            if (splits < 2 || splits > kMostSplits) continue;
+            schedule.persistent_blocks = splits;
+            consider(schedule);
           }
-          if (estimate->registers > estimate->register_cap) continue;
-          proposal.candidates.push_back(
-              {schedule, *estimate, predict_column(facts, schedule, *estimate, limits)});
         }
       }
     }

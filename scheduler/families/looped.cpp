@@ -70,6 +70,11 @@ Proposal propose_looped(const SegmentFacts& facts, const DeviceLimits& limits) {
   if (!proposal.rejections.empty()) return proposal;
   std::optional<Rejection> nearest;
   const StageList list = distribute(facts, {});
+  const bool reads_again = std::ranges::count_if(list.stages, [&](const Stage& stage) {
+                             return std::ranges::any_of(stage.loads, [&](ValueId value) {
+                               return facts.is_full(value);
+                             });
+                           }) > 1;
   for (const RowVector& vector : row_vectors(facts)) {
     for (int64_t threads = 1; threads <= limits.threads_per_block; threads *= 2) {
       if (threads > 1 && (threads / 2) * vector.width >= std::max<int64_t>(facts.space.columns, 1))
@@ -81,7 +86,7 @@ Proposal propose_looped(const SegmentFacts& facts, const DeviceLimits& limits) {
                           .vector_width = vector.width,
                           .unroll = unroll,
                           .row_access = vector.access,
-                          .read_priority = read_priority(facts, limits)};
+                          .read_priority = read_priority(facts, limits, reads_again)};
         if (unroll > 1 && unroll > batch_count(facts, schedule)) break;
         for (const int64_t blocks : occupancies(facts, schedule, list, limits)) {
           schedule.min_blocks_per_sm = blocks;

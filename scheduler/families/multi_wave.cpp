@@ -50,7 +50,7 @@ std::vector<Rejection> check_segment(const SegmentFacts& facts) {
 int64_t persistent_grid(const SegmentFacts& facts, const Schedule& schedule,
                         const DeviceLimits& limits) {
   const int64_t needed = (facts.space.rows + schedule.rows_per_block - 1) / schedule.rows_per_block;
-  return std::clamp<int64_t>(needed, 1, schedule.min_blocks_per_sm * limits.sm_count);
+  return balanced_blocks(needed, schedule.min_blocks_per_sm * limits.sm_count);
 }
 
 tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& facts,
@@ -162,7 +162,8 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
                           .vector_width = vector.width,
                           .unroll = 1,
                           .row_access = vector.access,
-                          .read_priority = read_priority(facts, limits)};
+                          .read_priority = read_priority(facts, limits),
+                          .overlap = partials_overlap(facts, limits)};
         for (const Kept& kept : choices) {
           schedule.persistent = kept.with_cut_in(Residency::kRegister);
           consider(schedule, kept.list);

@@ -117,7 +117,7 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   WorkEstimate work;
   work.bytes_read = static_cast<double>(facts.bytes_read);
   work.bytes_written = static_cast<double>(facts.bytes_written);
-  work.reads_evict_last = schedule.read_priority == ReadPriority::kEvictLast;
+  work.read_priority = schedule.read_priority;
   work.l2_bytes = work.bytes_read + work.bytes_written;
   work.issue_slots =
       elements * (stage.issue_slots + accesses * constants.instructions_per_access / width) +

@@ -181,7 +181,7 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   held.unroll = 1;
   WorkEstimate work = estimate_row_work(facts, held, list, estimate, limits);
   // Reads again come from the ring.
-  work.reads_evict_last = schedule.read_priority == ReadPriority::kEvictLast;
+  work.read_priority = schedule.read_priority;
   work.bytes_read = static_cast<double>(facts.bytes_read);
   work.l2_bytes = work.bytes_read + work.bytes_written;
   double ring_reads = 0.0;
@@ -270,7 +270,8 @@ Proposal propose_warp_specialised(const SegmentFacts& facts, const DeviceLimits&
                             .rows_per_block = groups,
                             .vector_width = vector.width,
                             .min_blocks_per_sm = blocks,
-                            .read_priority = read_priority(facts, limits)};
+                            .read_priority = read_priority(facts, limits),
+                            .overlap = partials_overlap(facts, limits)};
           if (schedule.threads_per_block() % kWarpGroup != 0) continue;
           if (specialised_threads(schedule) * blocks > limits.threads_per_sm ||
               specialised_threads(schedule) > limits.threads_per_block)
@@ -286,8 +287,7 @@ Proposal propose_warp_specialised(const SegmentFacts& facts, const DeviceLimits&
             continue;
           }
           schedule.parameters["stages"] = stages;
-          const int64_t needed = (facts.space.rows + groups - 1) / groups;
-          schedule.persistent_blocks = std::clamp<int64_t>(needed, 1, blocks * limits.sm_count);
+          schedule.persistent_blocks = balanced_blocks(facts.space.rows, blocks * limits.sm_count);
           for (const auto& kept : choices) {
             schedule.persistent = kept;
             schedule.parameters["compute_registers"] = 0;

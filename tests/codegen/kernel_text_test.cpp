@@ -68,8 +68,11 @@ constexpr std::string_view kEverything =
     expect_bytes %m0[2] 1024
     bulk_copy %b2[0] = %b0[%r1] elements 512:i64 mbarrier %m0[2]
     bulk_copy %b2[0] = %b0[0] elements 8 mbarrier %m0[thread_index] evict_last
+    bulk_copy %b2[0] = %b0[0] elements 8 mbarrier %m0[thread_index] evict_first
     mbarrier_arrive %m1[0]
   }
+  launch_dependents
+  wait_for_previous
   set_max_registers decrease 24
   set_max_registers increase 240
   group_barrier add(1, div(thread_index, 32)) threads 32

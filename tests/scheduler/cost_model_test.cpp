@@ -92,17 +92,25 @@ TEST(CostModelTest, MemoryTimeIsBytesOverTheMixedBandwidth) {
                    h200.memory_bytes_per_us * h200.copy_efficiency);
   EXPECT_GT(mixed_bandwidth(h200, 0.0, 0.0), 0.0);
   // 128 MiB in, 128 MiB out, at 0.895 of 4.8 TB/s; dearer by the penalty without the priority.
-  WorkEstimate work{
-      .bytes_read = 134217728.0, .bytes_written = 134217728.0, .reads_evict_last = true};
+  WorkEstimate work{.bytes_read = 134217728.0,
+                    .bytes_written = 134217728.0,
+                    .read_priority = ReadPriority::kEvictLast};
   const double streamed = 2.0 * 134217728.0 / (4.8e6 * 0.895);
   EXPECT_THAT(predict(work, full_device(h200), h200).memory_us, DoubleNear(streamed, 1e-9));
-  work.reads_evict_last = false;
+  work.read_priority = ReadPriority::kNormal;
   EXPECT_THAT(predict(work, full_device(h200), h200).memory_us,
               DoubleNear(streamed * (1.0 + CostConstants{}.normal_read_penalty), 1e-9));
-  // Reads alone make L2 write nothing back.
+  // Reads alone push out what other kernels wrote, unless they leave first.
   work.bytes_written = 0.0;
   EXPECT_THAT(predict(work, full_device(h200), h200).memory_us,
-              DoubleNear(134217728.0 / (4.8e6 * 0.93), 1e-9));
+              DoubleNear((134217728.0 + 18e6) / (4.8e6 * 0.952), 1e-9));
+  work.read_priority = ReadPriority::kEvictFirst;
+  EXPECT_THAT(predict(work, full_device(h200), h200).memory_us,
+              DoubleNear(134217728.0 * 1.06 / (4.8e6 * 0.952), 1e-9));
+  // What L2 holds needs no priority.
+  work.bytes_read = 1e6;
+  EXPECT_THAT(predict(work, full_device(h200), h200).memory_us,
+              DoubleNear(1e6 / (4.8e6 * 0.952), 1e-9));
 }
 
 /// An RMS norm that reads rows of 16 KiB twice, with `rows_per_block` of them in each of `blocks`

@@ -38,6 +38,7 @@ TEST(DeviceLimitsTest, EveryPresetIsConsistent) {
     // Loads in flight that saturate memory must fit what an SM can hold.
     EXPECT_LT(limits.bytes_in_flight_per_sm, 4.0 * static_cast<double>(limits.registers_per_sm));
     EXPECT_EQ(limits.has_bulk_copy, limits.compute_major >= 9);
+    EXPECT_EQ(limits.has_dependent_launch, limits.compute_major >= 9);
     EXPECT_EQ(limits.has_wgmma, limits.compute_major == 9);
   }
 }

@@ -306,6 +306,25 @@ TEST(PlanTest, ColumnReductionsArePlanned) {
   EXPECT_THAT(plan_canned("column_sum", matrix(4096, 4096), "H200"), PlansAs("column", NoSpill()));
 }
 
+TEST(PlanTest, LongColumnSumsAreDealtToSeveralBlocks) {
+  const Plan planned = plan_canned("bias_gradient", matrix(8192, 4096), "H200").value();
+  const Schedule& schedule = planned.segments[0].chosen().schedule;
+  EXPECT_EQ(schedule.family, "column");
+  EXPECT_GT(schedule.persistent_blocks, 1);
+  ASSERT_EQ(planned.segments.size(), 2U);
+  EXPECT_EQ(planned.workspace[0].bytes, schedule.persistent_blocks * 4096 * 4);
+}
+
+TEST(PlanTest, TheKernelThatFinishesStartsEarlyWhereTheDeviceCan) {
+  const auto overlaps = [](const char* device) {
+    const Plan planned = plan_canned("layer_norm_backward", matrix(8192, 4096), device).value();
+    return std::pair(planned.segments[0].chosen().schedule.overlap,
+                     planned.segments[1].chosen().schedule.overlap);
+  };
+  EXPECT_EQ(overlaps("H200"), std::pair(Overlap::kNext, Overlap::kPrevious));
+  EXPECT_EQ(overlaps("A100"), std::pair(Overlap::kNone, Overlap::kNone));
+}
+
 TEST(PlanTest, InnerAndOuterReductionsShareOnePassAndASecondKernelFinishes) {
   const auto planned = plan_canned("layer_norm_backward", matrix(8192, 4096), "H200");
   ASSERT_TRUE(planned) << planned.error().text();

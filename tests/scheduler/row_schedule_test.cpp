@@ -171,6 +171,14 @@ TEST(RowScheduleTest, ExchangesCarryTuples) {
   EXPECT_THAT(types("row_any"), ElementsAre(DType::kBool));
 }
 
+TEST(RowScheduleTest, BalancedGridsTakeNoMoreTurns) {
+  EXPECT_EQ(balanced_blocks(8192, 132), 131);  // 63 turns either way.
+  EXPECT_EQ(balanced_blocks(2048, 264), 256);
+  EXPECT_EQ(balanced_blocks(5, 132), 5);
+  EXPECT_EQ(balanced_blocks(0, 132), 1);
+  EXPECT_EQ(balanced_blocks(7, 0), 1);
+}
+
 TEST(RowScheduleTest, ReadsLeaveL2LastWhenTheSegmentMovesMoreThanItHolds) {
   DeviceLimits limits = *find_device("H200");
   const SegmentFacts facts = canned_facts("copy", {{"rows", 64}, {"cols", 1024}});
@@ -178,6 +186,16 @@ TEST(RowScheduleTest, ReadsLeaveL2LastWhenTheSegmentMovesMoreThanItHolds) {
   EXPECT_EQ(read_priority(facts, limits), ReadPriority::kNormal);
   limits.l2_bytes -= 1;
   EXPECT_EQ(read_priority(facts, limits), ReadPriority::kEvictLast);
+}
+
+TEST(RowScheduleTest, ReadsOfAReductionLeaveL2FirstUnlessTheyAreManyOrComeAgain) {
+  const DeviceLimits h200 = *find_device("H200");
+  const auto facts = [](int64_t rows) {
+    return canned_facts("bias_gradient", {{"rows", rows}, {"cols", 4096}});
+  };
+  EXPECT_EQ(read_priority(facts(8192), h200), ReadPriority::kEvictFirst);
+  EXPECT_EQ(read_priority(facts(8192), h200, true), ReadPriority::kEvictLast);
+  EXPECT_EQ(read_priority(facts(65536), h200), ReadPriority::kEvictLast);
 }
 
 }  // namespace
