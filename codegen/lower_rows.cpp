@@ -10,6 +10,7 @@
 #include "codegen/combine.h"
 #include "codegen/kernel_builder.h"
 #include "codegen/outer_accumulators.h"
+#include "codegen/row_walk.h"
 #include "codegen/tile_lowering.h"
 #include "scheduler/ring.h"
 #include "scheduler/row_schedule.h"
@@ -46,9 +47,9 @@ class RowLowering {
       : facts_(facts),
         schedule_(schedule),
         list_(distribute(facts, schedule.persistent)),
-        spans_(batch_spans(facts, schedule)),
         builder_(&kernel_),
         tiles_(facts, schedule, builder_),
+        walk_(facts, schedule, builder_, tiles_),
         outer_(facts, builder_, tiles_, batch_count(facts, schedule), schedule.vector_width) {}
 
   LoweredKernel run() {
@@ -116,7 +117,7 @@ class RowLowering {
       outer_.declare();
       declare_residents();
       load_residents(false);
-      const ExprId group = slot_.valid() ? slot_ : builder_.integer(0);
+      const ExprId group = walk_.slot().valid() ? walk_.slot() : builder_.integer(0);
       load_first_row_values(group, items);
       builder_.loop("item", group, items, builder_.integer(groups), false,
                     [&](ExprId item) { consume(item, group); });
@@ -228,16 +229,11 @@ class RowLowering {
   /// Reads a vector of the row at hand from the ring into a value's tile.
   void load_ring(ValueId value, const TilePosition& at, ExprId tile_group) {
     const VarId tile = tiles_.tile_of(value);
-    const auto load = [&] {
+    walk_.when_inside(at, [&] {
       const ExprId index = builder_.add(ring_start_, builder_.cast(at.first_column, DType::kI32));
       builder_.append(kir::Load{tile, tile_group, builder_.integer(0), kernel_.vars[tile].lanes,
                                 ring_.at(value), index, kir::CacheHint::kDefault});
-    };
-    if (at.guard == Guard::kVector) {
-      builder_.when(tiles_.vector_is_inside(at), load);
-    } else {
-      load();
-    }
+    });
   }
 
   // ---- Rows
@@ -266,16 +262,7 @@ class RowLowering {
     rows_ = builder_.add_param("rows");
     builder_.comment(fmt::format("{} threads per row, {} rows per block, {} elements per vector",
                                  threads(), schedule_.rows_per_block, width()));
-    const ExprId thread = builder_.special(kir::Special::kThreadIndex);
-    if (schedule_.rows_per_block == 1) {
-      lane_ = thread;
-    } else {
-      lane_ =
-          builder_.ref(builder_.declare("lane", builder_.rem(thread, builder_.integer(threads()))));
-      slot_ =
-          builder_.ref(builder_.declare("slot", builder_.div(thread, builder_.integer(threads()))));
-    }
-    if (schedule_.row_access != RowAccess::kShifted) declare_first_column();
+    walk_.declare();
   }
 
   /// First row of the block's n-th group of rows.
@@ -289,7 +276,7 @@ class RowLowering {
     row_ = first_row;
     if (schedule_.rows_per_block > 1) {
       const ExprId wanted = builder_.ref(builder_.declare(
-          "wanted_row", builder_.add(first_row, builder_.cast(slot_, DType::kI64))));
+          "wanted_row", builder_.add(first_row, builder_.cast(walk_.slot(), DType::kI64))));
       // Threads beyond the last row repeat it, so that barriers and shuffles stay whole; they store
       // and accumulate nothing.
       row_is_real_ = builder_.ref(
@@ -301,7 +288,7 @@ class RowLowering {
       row_ = builder_.ref(builder_.declare("row", row_));
       tiles_.set_row(row_);
     }
-    if (schedule_.row_access == RowAccess::kShifted) declare_first_column();
+    walk_.enter_row();
     for (const ValueId value : list_.row_values) tiles_.row_value(value);
     store_row_outputs(0);
     if (schedule_.persistent_blocks == 0) {
@@ -312,21 +299,12 @@ class RowLowering {
     for (size_t s = 0; s < list_.stages.size(); ++s) emit_stage(s);
   }
 
-  void declare_first_column() {
-    ExprId first = builder_.mul(builder_.cast(lane_, tiles_.column_type()),
-                                builder_.integer(width(), tiles_.column_type()));
-    if (schedule_.row_access == RowAccess::kShifted) {
-      builder_.comment("vectors are aligned in memory: lane 0 may start before the row");
-      first = builder_.sub(first, builder_.cast(row_shift(), tiles_.column_type()));
-    }
-    first_ = builder_.ref(builder_.declare("first_column", first));
-  }
-
   /// What the block accumulated, one row of partial results for every slot.
   void store_partials() {
     const ExprId block = block_row(builder_.special(kir::Special::kBlockIndex));
-    const ExprId slot =
-        slot_.valid() ? builder_.add(block, builder_.cast(slot_, DType::kI64)) : block;
+    const ExprId slot = walk_.slot().valid()
+                            ? builder_.add(block, builder_.cast(walk_.slot(), DType::kI64))
+                            : block;
     const ExprId row = builder_.ref(builder_.declare("partial_row", slot));
     const ExprId columns = builder_.integer(facts_.space.columns, DType::kI64);
     for (const OuterAccumulators::Component& component : outer_.components()) {
@@ -338,84 +316,20 @@ class RowLowering {
                                .access = kir::Access::kWrite,
                                .alignment = 16,
                                .value = value});
-      for_chunks(1, [&](ExprId batch, int64_t, Guard guard) {
-        const TilePosition at = position(batch, builder_.integer(0), guard);
+      walk_.for_vectors([&](const TilePosition& at) {
         const auto store = [&] {
           const ExprId index =
               builder_.add(builder_.mul(row, columns), builder_.cast(at.first_column, DType::kI64));
           builder_.append(
-              kir::Store{buffer, index, width(), component.tile, batch, builder_.integer(0)});
+              kir::Store{buffer, index, width(), component.tile, at.batch, builder_.integer(0)});
         };
-        if (guard == Guard::kNone) {
+        if (at.guard == Guard::kNone) {
           store();
         } else {
           builder_.when(tiles_.vector_is_inside(at), store);
         }
       });
     }
-  }
-
-  /// Elements between the vector boundary below the row's start and the start.
-  ExprId row_shift() {
-    const TensorAccess& reference = *shift_reference(facts_);
-    ExprId start = builder_.integer(reference.offset, DType::kI64);
-    if (facts_.space.row_dimensions > 0) {
-      // Only what the strides leave over matters, so row * (stride mod width) serves.
-      int64_t inner = 1;
-      for (size_t i = facts_.space.row_dimensions; i-- > 0;) {
-        const int64_t left_over = reference.strides[i] % width();
-        ExprId coordinate = builder_.div(row_, builder_.integer(inner, DType::kI64));
-        if (i != 0)
-          coordinate = builder_.rem(coordinate,
-                                    builder_.integer(facts_.space.dimensions[i].size, DType::kI64));
-        start =
-            builder_.add(start, builder_.mul(coordinate, builder_.integer(left_over, DType::kI64)));
-        inner *= facts_.space.dimensions[i].size;
-      }
-    }
-    return builder_.rem(start, builder_.integer(width(), DType::kI64));
-  }
-
-  // ---- Positions
-
-  TilePosition position(ExprId batch, ExprId group, Guard guard) {
-    const ExprId start = builder_.mul(builder_.cast(batch, tiles_.column_type()),
-                                      builder_.integer(threads() * width(), tiles_.column_type()));
-    return {.group = group,
-            .batch = batch,
-            .first_column = builder_.add(first_, start),
-            .guard = guard};
-  }
-
-  /// Runs `body` for every chunk of the row: `unroll` batches at most, all under one guard.
-  /// Resident rows are unrolled, because their registers are indexed by batch; looped rows are
-  /// run-time loops.
-  void for_chunks(int64_t unroll,
-                  const std::function<void(ExprId first_batch, int64_t count, Guard)>& body) {
-    for (const BatchSpan& span : spans_) {
-      const int64_t length = span.end - span.begin;
-      const int64_t chunk = std::min(unroll, length);
-      const int64_t whole = length / chunk * chunk;
-      const auto run = [&](int64_t begin, int64_t end, int64_t step) {
-        if (begin == end) return;
-        if (end - begin == step) {
-          body(builder_.integer(begin), step, span.guard);
-          return;
-        }
-        builder_.loop("batch", builder_.integer(begin), builder_.integer(end),
-                      builder_.integer(step), needs_unrolling(),
-                      [&](ExprId batch) { body(batch, step, span.guard); });
-      };
-      run(span.begin, span.begin + whole, chunk);
-      run(span.begin + whole, span.end, 1);
-    }
-  }
-
-  [[nodiscard]] bool needs_unrolling() const {
-    return facts_.has_outer() ||
-           std::ranges::any_of(schedule_.persistent, [](const PersistentValue& value) {
-             return value.residency == Residency::kRegister;
-           });
   }
 
   // ---- Residency
@@ -456,8 +370,7 @@ class RowLowering {
     start_shared_copies(copied);
     if (!loaded.empty()) {
       builder_.comment("held in registers, packed as loaded");
-      for_chunks(1, [&](ExprId batch, int64_t, Guard guard) {
-        const TilePosition at = position(batch, builder_.integer(0), guard);
+      walk_.for_vectors([&](const TilePosition& at) {
         for (const ValueId value : loaded) {
           if (ring_.contains(value)) {
             load_ring(value, at, at.batch);
@@ -476,33 +389,18 @@ class RowLowering {
   void start_shared_copies(const std::vector<ValueId>& copied) {
     if (copied.empty()) return;
     builder_.comment("the whole row, on its way to shared memory");
-    for_chunks(1, [&](ExprId batch, int64_t, Guard guard) {
-      const TilePosition at = position(batch, builder_.integer(0), guard);
+    walk_.for_vectors([&](const TilePosition& at) {
       for (const ValueId value : copied) {
-        if (guard != Guard::kElement && tiles_.copies_async(value)) {
-          const auto copy = [&] {
-            tiles_.copy_async(value, at, shared_.at(value), shared_index(at));
-          };
-          if (guard == Guard::kVector) {
-            builder_.when(tiles_.vector_is_inside(at), copy);
-          } else {
-            copy();
-          }
+        if (at.guard != Guard::kElement && tiles_.copies_async(value)) {
+          walk_.when_inside(
+              at, [&] { tiles_.copy_async(value, at, shared_.at(value), shared_index(at)); });
           continue;
         }
         const VarId tile = tiles_.declare_tile(value, 1);
         tiles_.bind_tile(value, tile, false);
         tiles_.load(value, at);
         tiles_.unbind_tile(value);
-        const auto store = [&] {
-          builder_.append(kir::Store{shared_.at(value), shared_index(at), kernel_.vars[tile].lanes,
-                                     tile, builder_.integer(0), builder_.integer(0)});
-        };
-        if (guard == Guard::kVector) {
-          builder_.when(tiles_.vector_is_inside(at), store);
-        } else {
-          store();
-        }
+        walk_.when_inside(at, [&] { store_shared(value, at, tile); });
       }
     });
   }
@@ -530,23 +428,22 @@ class RowLowering {
 
     if (two_sweeps && second_sweep_is_held(s, accumulators)) {
       begin_chunk(accumulators);
-      for_chunks(chunk_batches(), [&](ExprId batch, int64_t count, Guard guard) {
-        with_chunk(s, batch, count, guard, [&] { sweep(s, accumulators, batch, count, guard); });
+      walk_.for_chunks(chunk_batches(), [&](const RowChunk& chunk) {
+        with_chunk(s, chunk, [&] { sweep(s, accumulators, chunk); });
       });
       between_sweeps(accumulators);
-      for_chunks(chunk_batches(), [&](ExprId batch, int64_t count, Guard guard) {
-        with_second_chunk(s, accumulators, batch, count, guard,
-                          [&] { second_sweep(accumulators, batch, count, guard); });
+      walk_.for_chunks(chunk_batches(), [&](const RowChunk& chunk) {
+        with_second_chunk(s, accumulators, chunk, [&] { second_sweep(accumulators, chunk); });
       });
       end_chunk(accumulators, true);
     } else {
-      for_chunks(chunk_batches(), [&](ExprId batch, int64_t count, Guard guard) {
+      walk_.for_chunks(chunk_batches(), [&](const RowChunk& chunk) {
         if (two_sweeps) begin_chunk(accumulators);
-        with_chunk(s, batch, count, guard, [&] {
-          sweep(s, accumulators, batch, count, guard);
+        with_chunk(s, chunk, [&] {
+          sweep(s, accumulators, chunk);
           if (!two_sweeps) return;
           between_sweeps(accumulators);
-          second_sweep(accumulators, batch, count, guard);
+          second_sweep(accumulators, chunk);
           end_chunk(accumulators, false);
         });
       });
@@ -630,33 +527,32 @@ class RowLowering {
   }
 
   /// Loads what a chunk needs into registers, runs the body, and forgets the registers.
-  void with_chunk(size_t s, ExprId batch, int64_t count, Guard guard,
+  void with_chunk(size_t s, const RowChunk& chunk, const std::function<void()>& body) {
+    with_reads(s, needed_in(s), chunk, body);
+  }
+  void with_second_chunk(size_t s, const std::vector<Accumulator>& accumulators,
+                         const RowChunk& chunk, const std::function<void()>& body) {
+    with_reads(s, second_sweep_needs(s, accumulators), chunk, body);
+  }
+  void with_reads(size_t s, const std::set<ValueId>& needed, const RowChunk& chunk,
                   const std::function<void()>& body) {
-    with_reads(s, needed_in(s), batch, count, guard, body);
-  }
-  void with_second_chunk(size_t s, const std::vector<Accumulator>& accumulators, ExprId batch,
-                         int64_t count, Guard guard, const std::function<void()>& body) {
-    with_reads(s, second_sweep_needs(s, accumulators), batch, count, guard, body);
-  }
-  void with_reads(size_t s, const std::set<ValueId>& needed, ExprId batch, int64_t count,
-                  Guard guard, const std::function<void()>& body) {
     const ChunkReads reads = reads_of(s, needed);
     for (const ValueId value : reads.inputs)
-      tiles_.bind_tile(value, tiles_.declare_tile(value, count), false);
+      tiles_.bind_tile(value, tiles_.declare_tile(value, chunk.batches), false);
     for (const ValueId value : reads.shared)
-      tiles_.bind_tile(value, tiles_.declare_tile(value, count), false);
-    builder_.unrolled("u", reads.inputs.empty() && reads.shared.empty() ? 0 : count,
-                      [&](ExprId group) {
-                        const TilePosition at = position(builder_.add(batch, group), group, guard);
-                        for (const ValueId value : reads.inputs) {
-                          if (ring_.contains(value)) {
-                            load_ring(value, at, at.group);
-                          } else {
-                            tiles_.load(value, at);
-                          }
-                        }
-                        for (const ValueId value : reads.shared) load_shared(value, at);
-                      });
+      tiles_.bind_tile(value, tiles_.declare_tile(value, chunk.batches), false);
+    if (!reads.inputs.empty() || !reads.shared.empty()) {
+      walk_.for_vectors(chunk, [&](const TilePosition& at) {
+        for (const ValueId value : reads.inputs) {
+          if (ring_.contains(value)) {
+            load_ring(value, at, at.group);
+          } else {
+            tiles_.load(value, at);
+          }
+        }
+        for (const ValueId value : reads.shared) load_shared(value, at);
+      });
+    }
     body();
     for (const ValueId value : reads.inputs) tiles_.unbind_tile(value);
     for (const ValueId value : reads.shared) tiles_.unbind_tile(value);
@@ -665,51 +561,16 @@ class RowLowering {
   void load_shared(ValueId value, const TilePosition& at) {
     const VarId tile = tiles_.tile_of(value);
     const int64_t lanes = kernel_.vars[tile].lanes;
-    const auto load = [&] {
+    walk_.when_inside(at, [&] {
       builder_.append(kir::Load{tile, at.group, builder_.integer(0), lanes, shared_.at(value),
                                 shared_index(at), kir::CacheHint::kDefault});
-    };
-    if (at.guard == Guard::kVector) {
-      builder_.when(tiles_.vector_is_inside(at), load);
-    } else {
-      load();
-    }
+    });
   }
 
   // ---- Sweeps
 
-  /// Runs `body` for every element of the chunk that may exist. Under a vector guard whole vectors
-  /// are skipped; under an element guard the body gets a condition.
-  void for_elements(
-      ExprId batch, int64_t count, Guard guard,
-      const std::function<void(const TilePosition&)>& before_vector,
-      const std::function<void(const TilePosition&, ExprId lane, ExprId inside)>& body,
-      const std::function<void(const TilePosition&)>& after_vector) {
-    builder_.unrolled("u", count, [&](ExprId group) {
-      const TilePosition at = position(builder_.add(batch, group), group, guard);
-      const auto vector = [&] {
-        before_vector(at);
-        builder_.unrolled("v", width(), [&](ExprId lane) {
-          tiles_.begin_element(at, lane);
-          ExprId inside;
-          if (guard == Guard::kElement) {
-            inside = builder_.ref(builder_.declare("inside", tiles_.lane_is_inside(at, lane)));
-          }
-          body(at, lane, inside);
-        });
-        after_vector(at);
-      };
-      if (guard == Guard::kVector) {
-        builder_.when(tiles_.vector_is_inside(at), vector);
-      } else {
-        vector();
-      }
-    });
-  }
-
   /// First look at the elements: accumulates, stores outputs, keeps what later stages need.
-  void sweep(size_t s, std::vector<Accumulator>& accumulators, ExprId batch, int64_t count,
-             Guard guard) {
+  void sweep(size_t s, std::vector<Accumulator>& accumulators, const RowChunk& chunk) {
     const Stage& stage = list_.stages[s];
     std::vector<ValueId> kept_computed;
     std::vector<ValueId> kept_shared;
@@ -721,47 +582,41 @@ class RowLowering {
         kept_computed.empty() && kept_shared.empty())
       return;
 
+    walk_.for_vectors(chunk, [&](const TilePosition& at) {
+      walk_.when_inside(at,
+                        [&] { sweep_vector(stage, accumulators, kept_computed, kept_shared, at); });
+    });
+  }
+
+  void sweep_vector(const Stage& stage, std::vector<Accumulator>& accumulators,
+                    const std::vector<ValueId>& kept_computed,
+                    const std::vector<ValueId>& kept_shared, const TilePosition& at) {
     std::map<size_t, VarId> output_tiles;
     std::map<ValueId, VarId> shared_tiles;
-    for_elements(
-        batch, count, guard,
-        [&](const TilePosition&) {
-          for (const size_t output : stage.outputs)
-            output_tiles[output] = tiles_.declare_output_tile(output);
-          for (const ValueId value : kept_shared) {
-            shared_tiles[value] = tiles_.declare_tile(value, 1);
-          }
-        },
-        [&](const TilePosition& at, ExprId lane, ExprId inside) {
-          for (const ValueId value : kept_computed) keep(value, at, lane);
-          for (const auto& [value, tile] : shared_tiles) {
-            builder_.set(tile, builder_.integer(0), lane, tiles_.element_value(value));
-          }
-          for (Accumulator& accumulator : accumulators) accumulate(accumulator, at, lane, inside);
-          accumulate_outer(stage, at, lane, inside);
-          for (const auto& [output, tile] : output_tiles) {
-            builder_.set(tile, builder_.integer(0), lane, tiles_.output_element(output));
-          }
-        },
-        [&](const TilePosition& at) {
-          // Whole vectors are counted at once; single elements were counted one by one.
-          for (const Accumulator& accumulator : accumulators) {
-            if (accumulator.combiner != Combiner::kWelford || guard == Guard::kElement) continue;
-            count_elements(accumulator,
-                           builder_.real(static_cast<double>(width()), accumulator.type));
-          }
-          for (const auto& [value, shared_tile] : shared_tiles)
-            store_shared(value, at, shared_tile);
-          for (const auto& [output, tile] : output_tiles) {
-            when_row_is_real(output, [&] {
-              TilePosition unguarded = at;
-              // A vector guard already encloses the whole vector.
-              if (at.guard == Guard::kVector) unguarded.guard = Guard::kNone;
-              // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): misses captured bindings.
-              tiles_.store(output, tile, unguarded);
-            });
-          }
-        });
+    for (const size_t output : stage.outputs)
+      output_tiles[output] = tiles_.declare_output_tile(output);
+    for (const ValueId value : kept_shared) shared_tiles[value] = tiles_.declare_tile(value, 1);
+    walk_.for_lanes(at, [&](ExprId lane, ExprId inside) {
+      for (const ValueId value : kept_computed) keep(value, at, lane);
+      for (const auto& [value, tile] : shared_tiles)
+        builder_.set(tile, builder_.integer(0), lane, tiles_.element_value(value));
+      for (Accumulator& accumulator : accumulators) accumulate(accumulator, at, lane, inside);
+      accumulate_outer(stage, at, lane, inside);
+      for (const auto& [output, tile] : output_tiles)
+        builder_.set(tile, builder_.integer(0), lane, tiles_.output_element(output));
+    });
+    // Whole vectors are counted at once; single elements were counted one by one.
+    for (const Accumulator& accumulator : accumulators) {
+      if (accumulator.combiner != Combiner::kWelford || at.guard == Guard::kElement) continue;
+      count_elements(accumulator, builder_.real(static_cast<double>(width()), accumulator.type));
+    }
+    for (const auto& [value, tile] : shared_tiles) store_shared(value, at, tile);
+    TilePosition unguarded = at;
+    // A vector guard already encloses the whole vector.
+    if (at.guard == Guard::kVector) unguarded.guard = Guard::kNone;
+    for (const auto& [output, tile] : output_tiles)
+      when_row_is_real(
+          output, [&, output = output, tile = tile] { tiles_.store(output, tile, unguarded); });
   }
 
   void accumulate_outer(const Stage& stage, const TilePosition& at, ExprId lane, ExprId inside) {
@@ -908,33 +763,35 @@ class RowLowering {
     }
   }
 
-  void second_sweep(std::vector<Accumulator>& accumulators, ExprId batch, int64_t count,
-                    Guard guard) {
-    const auto nothing = [](const TilePosition&) {};
-    for_elements(
-        batch, count, guard, nothing,
-        [&](const TilePosition&, ExprId, ExprId inside) {
-          for (Accumulator& accumulator : accumulators) {
-            if (!takes_two_sweeps(accumulator.combiner)) continue;
-            const ExprId x = tiles_.element_value(facts_.fusion.ops[accumulator.op].operands[0]);
-            const ExprId zero = builder_.real(0.0, accumulator.type);
-            if (accumulator.combiner == Combiner::kWelford) {
-              const ExprId deviation = builder_.ref(builder_.declare(
-                  "deviation", builder_.sub(x, builder_.ref(accumulator.chunk_mean))));
-              const ExprId square = builder_.mul(deviation, deviation);
-              const ExprId added = inside.valid() ? builder_.select(inside, square, zero) : square;
-              builder_.assign(accumulator.chunk_m2,
-                              builder_.add(builder_.ref(accumulator.chunk_m2), added));
-            } else {
-              const ExprId e = builder_.apply(
-                  PointwiseFn::kExp, {builder_.sub(x, builder_.ref(accumulator.safe_max))});
-              const ExprId added = inside.valid() ? builder_.select(inside, e, zero) : e;
-              builder_.assign(accumulator.running[1],
-                              builder_.add(builder_.ref(accumulator.running[1]), added));
-            }
-          }
-        },
-        nothing);
+  void second_sweep(std::vector<Accumulator>& accumulators, const RowChunk& chunk) {
+    walk_.for_vectors(chunk, [&](const TilePosition& at) {
+      walk_.when_inside(at, [&] {
+        walk_.for_lanes(at, [&](ExprId, ExprId inside) {
+          for (Accumulator& accumulator : accumulators) add_again(accumulator, inside);
+        });
+      });
+    });
+  }
+
+  /// Second-sweep contribution of one element.
+  void add_again(Accumulator& accumulator, ExprId inside) {
+    if (!takes_two_sweeps(accumulator.combiner)) return;
+    const ExprId x = tiles_.element_value(facts_.fusion.ops[accumulator.op].operands[0]);
+    const ExprId zero = builder_.real(0.0, accumulator.type);
+    if (accumulator.combiner == Combiner::kWelford) {
+      const ExprId deviation = builder_.ref(
+          builder_.declare("deviation", builder_.sub(x, builder_.ref(accumulator.chunk_mean))));
+      const ExprId square = builder_.mul(deviation, deviation);
+      const ExprId added = inside.valid() ? builder_.select(inside, square, zero) : square;
+      builder_.assign(accumulator.chunk_m2,
+                      builder_.add(builder_.ref(accumulator.chunk_m2), added));
+    } else {
+      const ExprId e =
+          builder_.apply(PointwiseFn::kExp, {builder_.sub(x, builder_.ref(accumulator.safe_max))});
+      const ExprId added = inside.valid() ? builder_.select(inside, e, zero) : e;
+      builder_.assign(accumulator.running[1],
+                      builder_.add(builder_.ref(accumulator.running[1]), added));
+    }
   }
 
   /// Merges the chunk into the running tuple; `only` says that there was one chunk, whose tuple is
@@ -1029,7 +886,7 @@ class RowLowering {
           facts_.space.output_coverage[i].columns ||
           facts_.level[facts_.fusion.outputs[i]] != level)
         continue;
-      builder_.when(builder_.equal(lane_, builder_.integer(0)),
+      builder_.when(builder_.equal(walk_.lane(), builder_.integer(0)),
                     [&] { when_row_is_real(i, [&] { tiles_.store_row_output(i); }); });
     }
   }
@@ -1037,10 +894,10 @@ class RowLowering {
   const SegmentFacts& facts_;
   const Schedule& schedule_;
   const StageList list_;
-  const std::vector<BatchSpan> spans_;
   kir::Kernel kernel_;
   kir::KernelBuilder builder_;
   TileLowering tiles_;
+  RowWalk walk_;
   OuterAccumulators outer_;
   std::map<ValueId, kir::BufferId> shared_;
 
@@ -1053,11 +910,8 @@ class RowLowering {
   std::map<ValueId, VarId> next_values_;  ///< Row values of the group's next row.
   ExprId phase_, group_;                  ///< Of the exchanges of the row at hand.
 
-  ExprId lane_;  ///< The thread's number within its row.
-  ExprId slot_;  ///< The row's number within its block.
   ExprId row_;
   ExprId row_is_real_;  ///< Invalid: always.
-  ExprId first_;        ///< Column of the thread's first element in batch 0.
 };
 
 }  // namespace

@@ -1,0 +1,135 @@
+#include "codegen/row_walk.h"
+
+#include <algorithm>
+
+namespace sinter {
+
+using kir::ExprId;
+
+RowWalk::RowWalk(const SegmentFacts& facts, const Schedule& schedule, kir::KernelBuilder& builder,
+                 TileLowering& tiles)
+    : facts_(facts),
+      schedule_(schedule),
+      builder_(builder),
+      tiles_(tiles),
+      spans_(batch_spans(facts, schedule)) {}
+
+// ---- The thread's place
+
+void RowWalk::declare() {
+  const ExprId thread = builder_.special(kir::Special::kThreadIndex);
+  if (schedule_.rows_per_block == 1) {
+    lane_ = thread;
+  } else {
+    lane_ =
+        builder_.ref(builder_.declare("lane", builder_.rem(thread, builder_.integer(threads()))));
+    slot_ =
+        builder_.ref(builder_.declare("slot", builder_.div(thread, builder_.integer(threads()))));
+  }
+  if (schedule_.row_access != RowAccess::kShifted) declare_first_column();
+}
+
+void RowWalk::enter_row() {
+  if (schedule_.row_access == RowAccess::kShifted) declare_first_column();
+}
+
+void RowWalk::declare_first_column() {
+  ExprId first = builder_.mul(builder_.cast(lane_, tiles_.column_type()),
+                              builder_.integer(tiles_.width(), tiles_.column_type()));
+  if (schedule_.row_access == RowAccess::kShifted) {
+    builder_.comment("vectors are aligned in memory: lane 0 may start before the row");
+    first = builder_.sub(first, builder_.cast(row_shift(), tiles_.column_type()));
+  }
+  first_ = builder_.ref(builder_.declare("first_column", first));
+}
+
+/// Elements between the vector boundary below the row's start and the start.
+ExprId RowWalk::row_shift() {
+  const TensorAccess& reference = *shift_reference(facts_);
+  const int64_t width = tiles_.width();
+  ExprId start = builder_.integer(reference.offset, DType::kI64);
+  if (facts_.space.row_dimensions > 0) {
+    // Only what the strides leave over matters, so row * (stride mod width) serves.
+    int64_t inner = 1;
+    for (size_t i = facts_.space.row_dimensions; i-- > 0;) {
+      const int64_t left_over = reference.strides[i] % width;
+      ExprId coordinate = builder_.div(tiles_.row(), builder_.integer(inner, DType::kI64));
+      if (i != 0)
+        coordinate = builder_.rem(coordinate,
+                                  builder_.integer(facts_.space.dimensions[i].size, DType::kI64));
+      start =
+          builder_.add(start, builder_.mul(coordinate, builder_.integer(left_over, DType::kI64)));
+      inner *= facts_.space.dimensions[i].size;
+    }
+  }
+  return builder_.rem(start, builder_.integer(width, DType::kI64));
+}
+
+// ---- Loops
+
+void RowWalk::for_chunks(int64_t unroll, const std::function<void(const RowChunk&)>& body) {
+  for (const BatchSpan& span : spans_) {
+    const int64_t length = span.end - span.begin;
+    const int64_t chunk = std::min(unroll, length);
+    const int64_t whole = length / chunk * chunk;
+    const auto run = [&](int64_t begin, int64_t end, int64_t step) {
+      if (begin == end) return;
+      if (end - begin == step) {
+        body({builder_.integer(begin), step, span.guard});
+        return;
+      }
+      builder_.loop("batch", builder_.integer(begin), builder_.integer(end), builder_.integer(step),
+                    needs_unrolling(), [&](ExprId batch) {
+                      body({batch, step, span.guard});
+                    });
+    };
+    run(span.begin, span.begin + whole, chunk);
+    run(span.begin + whole, span.end, 1);
+  }
+}
+
+bool RowWalk::needs_unrolling() const {
+  return facts_.has_outer() ||
+         std::ranges::any_of(schedule_.persistent, [](const PersistentValue& value) {
+           return value.residency == Residency::kRegister;
+         });
+}
+
+void RowWalk::for_vectors(const RowChunk& chunk,
+                          const std::function<void(const TilePosition&)>& body) {
+  const DType type = tiles_.column_type();
+  builder_.unrolled("u", chunk.batches, [&](ExprId group) {
+    const ExprId batch = builder_.add(chunk.first_batch, group);
+    const ExprId start = builder_.mul(builder_.cast(batch, type),
+                                      builder_.integer(threads() * tiles_.width(), type));
+    body({.group = group,
+          .batch = batch,
+          .first_column = builder_.add(first_, start),
+          .guard = chunk.guard});
+  });
+}
+
+void RowWalk::for_vectors(const std::function<void(const TilePosition&)>& body) {
+  for_chunks(1, [&](const RowChunk& batch) { for_vectors(batch, body); });
+}
+
+void RowWalk::for_lanes(const TilePosition& at,
+                        const std::function<void(ExprId lane, ExprId inside)>& body) {
+  builder_.unrolled("v", tiles_.width(), [&](ExprId lane) {
+    tiles_.begin_element(at, lane);
+    ExprId inside;
+    if (at.guard == Guard::kElement)
+      inside = builder_.ref(builder_.declare("inside", tiles_.lane_is_inside(at, lane)));
+    body(lane, inside);
+  });
+}
+
+void RowWalk::when_inside(const TilePosition& at, const std::function<void()>& body) {
+  if (at.guard == Guard::kVector) {
+    builder_.when(tiles_.vector_is_inside(at), body);
+  } else {
+    body();
+  }
+}
+
+}  // namespace sinter

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "codegen/kernel_builder.h"
+#include "codegen/tile_lowering.h"
+#include "scheduler/row_schedule.h"
+
+namespace sinter {
+
+/// Batches of a row that are loaded before the first of them is used, all under one guard.
+struct RowChunk {
+  kir::ExprId first_batch;
+  int64_t batches = 1;
+  Guard guard = Guard::kNone;
+};
+
+/// How the threads of a row share its columns and in which order each walks its own: by chunks, the
+/// vectors of a chunk, the lanes of a vector. It knows columns and guards only; what is done with
+/// an element, and what is loaded for it, is the caller's matter.
+class RowWalk {
+ public:
+  RowWalk(const SegmentFacts& facts, const Schedule& schedule, kir::KernelBuilder& builder,
+          TileLowering& tiles);
+
+  /// Finds the calling thread's place, once in a kernel.
+  void declare();
+  /// Finds its first column in the row that the tiles have entered, where that differs from row to
+  /// row.
+  void enter_row();
+
+  [[nodiscard]] int64_t threads() const { return schedule_.threads_per_row; }
+  /// The thread's number within its row.
+  [[nodiscard]] kir::ExprId lane() const { return lane_; }
+  /// The row's number within its block. Invalid: the block has one row at a time.
+  [[nodiscard]] kir::ExprId slot() const { return slot_; }
+
+  /// Runs `body` for every chunk of the row, of `unroll` batches at most. Rows that registers hold
+  /// are unrolled, because those are indexed by batch; others are run-time loops.
+  void for_chunks(int64_t unroll, const std::function<void(const RowChunk&)>& body);
+  /// Runs `body` for every vector of a chunk, outside of the row or not.
+  void for_vectors(const RowChunk& chunk, const std::function<void(const TilePosition&)>& body);
+  /// Runs `body` for every vector of the row, batch by batch.
+  void for_vectors(const std::function<void(const TilePosition&)>& body);
+  /// Runs `body` for every lane of a vector, each the element at hand of the tiles. Under an
+  /// element guard it gets a condition, else an invalid expression: the element exists.
+  void for_lanes(const TilePosition& at,
+                 const std::function<void(kir::ExprId lane, kir::ExprId inside)>& body);
+  /// Under a vector guard, lets only threads whose vector is inside the row run `body`.
+  void when_inside(const TilePosition& at, const std::function<void()>& body);
+
+ private:
+  void declare_first_column();
+  kir::ExprId row_shift();
+  [[nodiscard]] bool needs_unrolling() const;
+
+  const SegmentFacts& facts_;
+  const Schedule& schedule_;
+  kir::KernelBuilder& builder_;
+  TileLowering& tiles_;
+  const std::vector<BatchSpan> spans_;
+  kir::ExprId lane_;
+  kir::ExprId slot_;
+  kir::ExprId first_;  ///< Column of the thread's first element in batch 0.
+};
+
+}  // namespace sinter
