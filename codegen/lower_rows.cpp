@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <map>
 #include <set>
 
 #include "codegen/async_protocol.h"
-#include "codegen/combine.h"
 #include "codegen/kernel_builder.h"
 #include "codegen/outer_accumulators.h"
+#include "codegen/row_statistics.h"
 #include "codegen/row_walk.h"
 #include "codegen/tile_lowering.h"
 #include "scheduler/ring.h"
@@ -18,28 +17,8 @@
 namespace sinter {
 namespace {
 
-using kir::Combiner;
 using kir::ExprId;
 using kir::VarId;
-
-/// Statistics that first need a summary of the elements at hand (their mean, their maximum) and
-/// then look at each again.
-bool takes_two_sweeps(Combiner combiner) {
-  return combiner == Combiner::kWelford || combiner == Combiner::kLogSumExp;
-}
-
-/// One reduction on its way: the running tuple, and for two-sweep statistics the registers of the
-/// chunk at hand.
-struct Accumulator {
-  OpId op;
-  Combiner combiner = Combiner::kSum;
-  DType type = DType::kF32;
-  std::vector<VarId> running;
-  // Welford: sum and count, then mean and m2 of the chunk. Logsumexp: the maximum before the chunk
-  // and the one exponents subtract.
-  VarId chunk_sum, chunk_count, chunk_mean, chunk_m2;
-  VarId old_max, safe_max;
-};
 
 class RowLowering {
  public:
@@ -421,53 +400,52 @@ class RowLowering {
         !stage.kept.empty()) {
       builder_.comment(fmt::format("stage {}", s));
     }
-    std::vector<Accumulator> accumulators;
-    for (const OpId op : stage.reductions) accumulators.push_back(start_accumulator(op));
-    const bool two_sweeps = std::ranges::any_of(
-        accumulators, [](const Accumulator& a) { return takes_two_sweeps(a.combiner); });
-
-    if (two_sweeps && second_sweep_is_held(s, accumulators)) {
-      begin_chunk(accumulators);
+    RowStatistics statistics(facts_, builder_, tiles_, stage.reductions);
+    const std::vector<ValueId> second = statistics.second_operands();
+    if (!second.empty() && second_sweep_is_held(s, second)) {
+      statistics.begin_chunk();
       walk_.for_chunks(chunk_batches(), [&](const RowChunk& chunk) {
-        with_chunk(s, chunk, [&] { sweep(s, accumulators, chunk); });
+        with_reads(s, needed_in(s), chunk, [&] { sweep(s, statistics, chunk); });
       });
-      between_sweeps(accumulators);
+      statistics.between_sweeps();
       walk_.for_chunks(chunk_batches(), [&](const RowChunk& chunk) {
-        with_second_chunk(s, accumulators, chunk, [&] { second_sweep(accumulators, chunk); });
+        with_reads(s, needed_by(s, second), chunk, [&] { second_sweep(statistics, chunk); });
       });
-      end_chunk(accumulators, true);
+      statistics.end_chunk(true);
     } else {
       walk_.for_chunks(chunk_batches(), [&](const RowChunk& chunk) {
-        if (two_sweeps) begin_chunk(accumulators);
-        with_chunk(s, chunk, [&] {
-          sweep(s, accumulators, chunk);
-          if (!two_sweeps) return;
-          between_sweeps(accumulators);
-          second_sweep(accumulators, chunk);
-          end_chunk(accumulators, false);
+        statistics.begin_chunk();
+        with_reads(s, needed_in(s), chunk, [&] {
+          sweep(s, statistics, chunk);
+          if (second.empty()) return;
+          statistics.between_sweeps();
+          second_sweep(statistics, chunk);
+          statistics.end_chunk(false);
         });
       });
     }
-    finish_reductions(s, accumulators);
+    RowExchange exchange;
+    if (!ring_.empty()) {
+      exchange.phase = phase_;
+      exchange.barrier = builder_.add(group_, builder_.integer(1));  // 0 is the block's.
+      exchange.group = group_;
+      exchange.groups = schedule_.rows_per_block;
+    }
+    statistics.finish(threads(), fmt::format("stage{}", s), exchange);
     for (const ValueId value : stage.row_values) tiles_.row_value(value);
     store_row_outputs(static_cast<int>(s) + 1);
   }
 
   /// True if a second look at the row reads nothing but what is held, so that statistics may take
   /// the whole row as one chunk.
-  [[nodiscard]] bool second_sweep_is_held(size_t s,
-                                          const std::vector<Accumulator>& accumulators) const {
-    const ChunkReads reads = reads_of(s, second_sweep_needs(s, accumulators));
+  [[nodiscard]] bool second_sweep_is_held(size_t s, const std::vector<ValueId>& second) const {
+    const ChunkReads reads = reads_of(s, needed_by(s, second));
     return std::ranges::none_of(reads.inputs, [&](ValueId value) { return facts_.is_full(value); });
   }
 
-  [[nodiscard]] std::set<ValueId> second_sweep_needs(
-      size_t s, const std::vector<Accumulator>& accumulators) const {
+  [[nodiscard]] std::set<ValueId> needed_by(size_t s, const std::vector<ValueId>& values) const {
     std::set<ValueId> needed;
-    for (const Accumulator& accumulator : accumulators) {
-      if (takes_two_sweeps(accumulator.combiner))
-        touch(facts_.fusion.ops[accumulator.op].operands[0], s, needed);
-    }
+    for (const ValueId value : values) touch(value, s, needed);
     return needed;
   }
 
@@ -527,13 +505,6 @@ class RowLowering {
   }
 
   /// Loads what a chunk needs into registers, runs the body, and forgets the registers.
-  void with_chunk(size_t s, const RowChunk& chunk, const std::function<void()>& body) {
-    with_reads(s, needed_in(s), chunk, body);
-  }
-  void with_second_chunk(size_t s, const std::vector<Accumulator>& accumulators,
-                         const RowChunk& chunk, const std::function<void()>& body) {
-    with_reads(s, second_sweep_needs(s, accumulators), chunk, body);
-  }
   void with_reads(size_t s, const std::set<ValueId>& needed, const RowChunk& chunk,
                   const std::function<void()>& body) {
     const ChunkReads reads = reads_of(s, needed);
@@ -570,7 +541,7 @@ class RowLowering {
   // ---- Sweeps
 
   /// First look at the elements: accumulates, stores outputs, keeps what later stages need.
-  void sweep(size_t s, std::vector<Accumulator>& accumulators, const RowChunk& chunk) {
+  void sweep(size_t s, RowStatistics& statistics, const RowChunk& chunk) {
     const Stage& stage = list_.stages[s];
     std::vector<ValueId> kept_computed;
     std::vector<ValueId> kept_shared;
@@ -578,17 +549,17 @@ class RowLowering {
       if (facts_.is_read(value)) continue;
       (is_shared(value) ? kept_shared : kept_computed).push_back(value);
     }
-    if (accumulators.empty() && stage.outer.empty() && stage.outputs.empty() &&
+    if (statistics.empty() && stage.outer.empty() && stage.outputs.empty() &&
         kept_computed.empty() && kept_shared.empty())
       return;
 
     walk_.for_vectors(chunk, [&](const TilePosition& at) {
       walk_.when_inside(at,
-                        [&] { sweep_vector(stage, accumulators, kept_computed, kept_shared, at); });
+                        [&] { sweep_vector(stage, statistics, kept_computed, kept_shared, at); });
     });
   }
 
-  void sweep_vector(const Stage& stage, std::vector<Accumulator>& accumulators,
+  void sweep_vector(const Stage& stage, RowStatistics& statistics,
                     const std::vector<ValueId>& kept_computed,
                     const std::vector<ValueId>& kept_shared, const TilePosition& at) {
     std::map<size_t, VarId> output_tiles;
@@ -600,16 +571,12 @@ class RowLowering {
       for (const ValueId value : kept_computed) keep(value, at, lane);
       for (const auto& [value, tile] : shared_tiles)
         builder_.set(tile, builder_.integer(0), lane, tiles_.element_value(value));
-      for (Accumulator& accumulator : accumulators) accumulate(accumulator, at, lane, inside);
+      statistics.add(at, lane, inside);
       accumulate_outer(stage, at, lane, inside);
       for (const auto& [output, tile] : output_tiles)
         builder_.set(tile, builder_.integer(0), lane, tiles_.output_element(output));
     });
-    // Whole vectors are counted at once; single elements were counted one by one.
-    for (const Accumulator& accumulator : accumulators) {
-      if (accumulator.combiner != Combiner::kWelford || at.guard == Guard::kElement) continue;
-      count_elements(accumulator, builder_.real(static_cast<double>(width()), accumulator.type));
-    }
+    statistics.end_vector(at);
     for (const auto& [value, tile] : shared_tiles) store_shared(value, at, tile);
     TilePosition unguarded = at;
     // A vector guard already encloses the whole vector.
@@ -648,220 +615,13 @@ class RowLowering {
                                builder_.integer(0), builder_.integer(0)});
   }
 
-  // ---- Accumulation
-
-  Accumulator start_accumulator(OpId id) {
-    const Op& op = facts_.fusion.ops[id];
-    Accumulator accumulator{};
-    accumulator.op = id;
-    accumulator.combiner = kir::combiner_of(op.kind);
-    const std::vector<DType> types = exchange_types(facts_.fusion, op);
-    accumulator.type = types.front();
-    const std::string name = name_of(op.results.back());
-    for (size_t i = 0; i < types.size(); ++i) {
-      const std::string component =
-          types.size() == 1 ? name
-                            : fmt::format("{}_{}", name, component_name(accumulator.combiner, i));
-      accumulator.running.push_back(builder_.declare(
-          component,
-          kir::identity_of(builder_, accumulator.combiner, static_cast<int64_t>(i), types[i])));
-    }
-    return accumulator;
-  }
-
-  static std::string_view component_name(Combiner combiner, size_t i) {
-    if (combiner == Combiner::kWelford) return i == 0 ? "count" : i == 1 ? "mean" : "m2";
-    if (combiner == Combiner::kLogSumExp) return i == 0 ? "max" : "sum";
-    return i == 0 ? "extreme" : "index";
-  }
-
-  std::string name_of(ValueId value) const {
-    const std::string& name = facts_.fusion.values[value].name;
-    return name.empty() ? fmt::format("v{}", value.index) : name;
-  }
-
-  void begin_chunk(std::vector<Accumulator>& accumulators) {
-    for (Accumulator& accumulator : accumulators) {
-      const ExprId zero =
-          is_float(accumulator.type) ? builder_.real(0.0, accumulator.type) : builder_.integer(0);
-      if (accumulator.combiner == Combiner::kWelford) {
-        accumulator.chunk_sum = builder_.declare("chunk_sum", zero);
-        accumulator.chunk_count = builder_.declare("chunk_count", zero);
-      } else if (accumulator.combiner == Combiner::kLogSumExp) {
-        accumulator.old_max = builder_.declare("old_max", builder_.ref(accumulator.running[0]));
-      }
-    }
-  }
-
-  /// First-sweep contribution of one element.
-  void accumulate(Accumulator& accumulator, const TilePosition& at, ExprId lane, ExprId inside) {
-    const ValueId operand = facts_.fusion.ops[accumulator.op].operands[0];
-    const ExprId x = tiles_.element_value(operand);
-    const DType type = accumulator.type;
-    if (accumulator.combiner == Combiner::kWelford) {
-      const ExprId nothing = builder_.real(0.0, type);
-      const ExprId summed = inside.valid() ? builder_.select(inside, x, nothing) : x;
-      builder_.assign(accumulator.chunk_sum,
-                      builder_.add(builder_.ref(accumulator.chunk_sum), summed));
-      if (inside.valid()) {
-        count_elements(accumulator, builder_.select(inside, builder_.real(1.0, type), nothing));
-      }
-      return;
-    }
-    if (accumulator.combiner == Combiner::kLogSumExp) {
-      const ExprId seen =
-          inside.valid() ? builder_.select(
-                               inside, x, kir::identity_of(builder_, accumulator.combiner, 0, type))
-                         : x;
-      builder_.assign(accumulator.running[0],
-                      builder_.max(builder_.ref(accumulator.running[0]), seen));
-      return;
-    }
-    std::vector<ExprId> others = {x};
-    if (accumulator.running.size() == 2) {
-      const ExprId column =
-          builder_.add(at.first_column, builder_.cast(lane, tiles_.column_type()));
-      others.push_back(builder_.cast(column, DType::kI64));
-    }
-    if (!inside.valid()) {
-      kir::emit_combine(builder_, accumulator.combiner, accumulator.running, others);
-    } else {
-      builder_.when(inside, [&] {
-        kir::emit_combine(builder_, accumulator.combiner, accumulator.running, others);
-      });
-    }
-  }
-
-  void count_elements(const Accumulator& accumulator, ExprId count) {
-    builder_.assign(accumulator.chunk_count,
-                    builder_.add(builder_.ref(accumulator.chunk_count), count));
-  }
-
-  void between_sweeps(std::vector<Accumulator>& accumulators) {
-    for (Accumulator& accumulator : accumulators) {
-      const DType type = accumulator.type;
-      const ExprId zero = builder_.real(0.0, type);
-      if (accumulator.combiner == Combiner::kWelford) {
-        const ExprId count = builder_.ref(accumulator.chunk_count);
-        const ExprId mean = builder_.div(builder_.ref(accumulator.chunk_sum),
-                                         builder_.max(count, builder_.real(1.0, type)));
-        accumulator.chunk_mean = builder_.declare("chunk_mean", mean);
-        accumulator.chunk_m2 = builder_.declare("chunk_m2", zero);
-      } else if (accumulator.combiner == Combiner::kLogSumExp) {
-        // While only -inf was seen, exponents subtract 0, so that exp(-inf - 0) adds nothing; see
-        // emit_combine.
-        const ExprId max = builder_.ref(accumulator.running[0]);
-        const ExprId lowest = kir::identity_of(builder_, Combiner::kLogSumExp, 0, type);
-        accumulator.safe_max =
-            builder_.declare("safe_max", builder_.select(builder_.equal(max, lowest), zero, max));
-        const ExprId scale = builder_.apply(
-            PointwiseFn::kExp,
-            {builder_.sub(builder_.ref(accumulator.old_max), builder_.ref(accumulator.safe_max))});
-        builder_.assign(accumulator.running[1],
-                        builder_.mul(builder_.ref(accumulator.running[1]), scale));
-      }
-    }
-  }
-
-  void second_sweep(std::vector<Accumulator>& accumulators, const RowChunk& chunk) {
+  /// Second look at the elements, for statistics.
+  void second_sweep(RowStatistics& statistics, const RowChunk& chunk) {
     walk_.for_vectors(chunk, [&](const TilePosition& at) {
       walk_.when_inside(at, [&] {
-        walk_.for_lanes(at, [&](ExprId, ExprId inside) {
-          for (Accumulator& accumulator : accumulators) add_again(accumulator, inside);
-        });
+        walk_.for_lanes(at, [&](ExprId, ExprId inside) { statistics.add_again(inside); });
       });
     });
-  }
-
-  /// Second-sweep contribution of one element.
-  void add_again(Accumulator& accumulator, ExprId inside) {
-    if (!takes_two_sweeps(accumulator.combiner)) return;
-    const ExprId x = tiles_.element_value(facts_.fusion.ops[accumulator.op].operands[0]);
-    const ExprId zero = builder_.real(0.0, accumulator.type);
-    if (accumulator.combiner == Combiner::kWelford) {
-      const ExprId deviation = builder_.ref(
-          builder_.declare("deviation", builder_.sub(x, builder_.ref(accumulator.chunk_mean))));
-      const ExprId square = builder_.mul(deviation, deviation);
-      const ExprId added = inside.valid() ? builder_.select(inside, square, zero) : square;
-      builder_.assign(accumulator.chunk_m2,
-                      builder_.add(builder_.ref(accumulator.chunk_m2), added));
-    } else {
-      const ExprId e =
-          builder_.apply(PointwiseFn::kExp, {builder_.sub(x, builder_.ref(accumulator.safe_max))});
-      const ExprId added = inside.valid() ? builder_.select(inside, e, zero) : e;
-      builder_.assign(accumulator.running[1],
-                      builder_.add(builder_.ref(accumulator.running[1]), added));
-    }
-  }
-
-  /// Merges the chunk into the running tuple; `only` says that there was one chunk, whose tuple is
-  /// then the result.
-  void end_chunk(std::vector<Accumulator>& accumulators, bool only) {
-    for (Accumulator& accumulator : accumulators) {
-      if (accumulator.combiner != Combiner::kWelford) continue;
-      const std::vector<ExprId> chunk = {builder_.ref(accumulator.chunk_count),
-                                         builder_.ref(accumulator.chunk_mean),
-                                         builder_.ref(accumulator.chunk_m2)};
-      if (only) {
-        for (size_t i = 0; i < chunk.size(); ++i) builder_.assign(accumulator.running[i], chunk[i]);
-      } else {
-        kir::emit_combine(builder_, Combiner::kWelford, accumulator.running, chunk);
-      }
-    }
-  }
-
-  void finish_reductions(size_t s, const std::vector<Accumulator>& accumulators) {
-    if (accumulators.empty()) return;
-    // In a row of no elements every thread has the result already.
-    if (threads() > 1 && facts_.space.columns > 0) {
-      kir::AllReduce exchange{.parts = {}, .threads = threads(), .name = fmt::format("stage{}", s)};
-      for (const Accumulator& accumulator : accumulators)
-        exchange.parts.push_back({accumulator.combiner, accumulator.running});
-      if (!ring_.empty()) {
-        exchange.phase = phase_;
-        exchange.barrier = builder_.add(group_, builder_.integer(1));  // 0 is the block's.
-        exchange.group = group_;
-        exchange.groups = schedule_.rows_per_block;
-      }
-      builder_.append(std::move(exchange));
-    }
-    for (const Accumulator& accumulator : accumulators) {
-      const Op& op = facts_.fusion.ops[accumulator.op];
-      const auto& running = accumulator.running;
-      switch (accumulator.combiner) {
-        case Combiner::kWelford:
-          tiles_.define_row_value(op.results[0], builder_.ref(running[1]));
-          tiles_.define_row_value(op.results[1], builder_.ref(running[2]));
-          break;
-        case Combiner::kLogSumExp: {
-          const ExprId max = builder_.ref(running[0]);
-          ExprId sum = builder_.ref(running[1]);
-          if (facts_.space.columns > 0) {
-            // A row whose maximum is infinite sums exp(inf - inf).
-            builder_.comment(fmt::format("{} follows its formula where the maximum is not finite",
-                                         op.results[1]));
-            const ExprId finite = builder_.apply(PointwiseFn::kIsFinite, {max});
-            const ExprId nan =
-                builder_.real(std::numeric_limits<double>::quiet_NaN(), accumulator.type);
-            sum = builder_.ref(
-                builder_.declare(name_of(op.results[1]), builder_.select(finite, sum, nan)));
-          }
-          tiles_.define_row_value(op.results[0], max);
-          tiles_.define_row_value(op.results[1], sum);
-          break;
-        }
-        case Combiner::kArgMax:
-        case Combiner::kArgMin:
-          // The tuple starts with an index that every element beats; of no elements it is 0.
-          tiles_.define_row_value(op.results[0], facts_.space.columns > 0
-                                                     ? builder_.ref(running[1])
-                                                     : builder_.integer(0, DType::kI64));
-          break;
-        default:
-          tiles_.define_row_value(op.results[0], builder_.ref(running[0]));
-          break;
-      }
-    }
   }
 
   // ---- Outputs

@@ -1,0 +1,250 @@
+#include "codegen/row_statistics.h"
+
+#include <limits>
+
+#include "codegen/combine.h"
+#include "scheduler/row_schedule.h"
+
+namespace sinter {
+
+using kir::Combiner;
+using kir::ExprId;
+using kir::VarId;
+
+namespace {
+
+bool takes_two_sweeps(Combiner combiner) {
+  return combiner == Combiner::kWelford || combiner == Combiner::kLogSumExp;
+}
+
+std::string_view component_name(Combiner combiner, size_t i) {
+  if (combiner == Combiner::kWelford) return i == 0 ? "count" : i == 1 ? "mean" : "m2";
+  if (combiner == Combiner::kLogSumExp) return i == 0 ? "max" : "sum";
+  return i == 0 ? "extreme" : "index";
+}
+
+}  // namespace
+
+RowStatistics::RowStatistics(const SegmentFacts& facts, kir::KernelBuilder& builder,
+                             TileLowering& tiles, const std::vector<OpId>& reductions)
+    : facts_(facts), builder_(builder), tiles_(tiles) {
+  for (const OpId op : reductions) accumulators_.push_back(start(op));
+}
+
+RowStatistics::Accumulator RowStatistics::start(OpId id) {
+  const Op& op = facts_.fusion.ops[id];
+  Accumulator accumulator{};
+  accumulator.op = id;
+  accumulator.combiner = kir::combiner_of(op.kind);
+  const std::vector<DType> types = exchange_types(facts_.fusion, op);
+  accumulator.type = types.front();
+  const std::string name = tiles_.name_of_value(op.results.back());
+  for (size_t i = 0; i < types.size(); ++i) {
+    const std::string component =
+        types.size() == 1 ? name
+                          : fmt::format("{}_{}", name, component_name(accumulator.combiner, i));
+    accumulator.running.push_back(builder_.declare(
+        component,
+        kir::identity_of(builder_, accumulator.combiner, static_cast<int64_t>(i), types[i])));
+  }
+  return accumulator;
+}
+
+std::vector<ValueId> RowStatistics::second_operands() const {
+  std::vector<ValueId> operands;
+  for (const Accumulator& accumulator : accumulators_) {
+    if (takes_two_sweeps(accumulator.combiner))
+      operands.push_back(facts_.fusion.ops[accumulator.op].operands[0]);
+  }
+  return operands;
+}
+
+ExprId RowStatistics::operand(const Accumulator& accumulator) {
+  return tiles_.element_value(facts_.fusion.ops[accumulator.op].operands[0]);
+}
+
+void RowStatistics::increase(VarId var, ExprId by) {
+  builder_.assign(var, builder_.add(builder_.ref(var), by));
+}
+
+// ---- First sweep
+
+void RowStatistics::begin_chunk() {
+  for (Accumulator& accumulator : accumulators_) {
+    if (accumulator.combiner == Combiner::kWelford) {
+      const ExprId zero = builder_.real(0.0, accumulator.type);
+      accumulator.chunk_sum = builder_.declare("chunk_sum", zero);
+      accumulator.chunk_count = builder_.declare("chunk_count", zero);
+    } else if (accumulator.combiner == Combiner::kLogSumExp) {
+      accumulator.old_max = builder_.declare("old_max", builder_.ref(accumulator.running[0]));
+    }
+  }
+}
+
+void RowStatistics::add(const TilePosition& at, ExprId lane, ExprId inside) {
+  const auto or_else = [&](ExprId x, ExprId nothing) {
+    return inside.valid() ? builder_.select(inside, x, nothing) : x;
+  };
+  for (const Accumulator& accumulator : accumulators_) {
+    const DType type = accumulator.type;
+    if (accumulator.combiner == Combiner::kWelford) {
+      const ExprId nothing = builder_.real(0.0, type);
+      increase(accumulator.chunk_sum, or_else(operand(accumulator), nothing));
+      if (inside.valid())
+        increase(accumulator.chunk_count, or_else(builder_.real(1.0, type), nothing));
+    } else if (accumulator.combiner == Combiner::kLogSumExp) {
+      const ExprId lowest = kir::identity_of(builder_, Combiner::kLogSumExp, 0, type);
+      const ExprId seen = or_else(operand(accumulator), lowest);
+      const VarId max = accumulator.running[0];
+      builder_.assign(max, builder_.max(builder_.ref(max), seen));
+    } else {
+      combine(accumulator, at, lane, inside);
+    }
+  }
+}
+
+void RowStatistics::combine(const Accumulator& accumulator, const TilePosition& at, ExprId lane,
+                            ExprId inside) {
+  std::vector<ExprId> element = {operand(accumulator)};
+  if (accumulator.running.size() == 2) {
+    const ExprId column = builder_.add(at.first_column, builder_.cast(lane, tiles_.column_type()));
+    element.push_back(builder_.cast(column, DType::kI64));
+  }
+  const auto emit = [&] {
+    kir::emit_combine(builder_, accumulator.combiner, accumulator.running, element);
+  };
+  if (inside.valid()) {
+    builder_.when(inside, emit);
+  } else {
+    emit();
+  }
+}
+
+void RowStatistics::end_vector(const TilePosition& at) {
+  if (at.guard == Guard::kElement) return;  // Its elements were counted one by one.
+  for (const Accumulator& accumulator : accumulators_) {
+    if (accumulator.combiner != Combiner::kWelford) continue;
+    increase(accumulator.chunk_count,
+             builder_.real(static_cast<double>(tiles_.width()), accumulator.type));
+  }
+}
+
+// ---- Second sweep
+
+void RowStatistics::between_sweeps() {
+  for (Accumulator& accumulator : accumulators_) {
+    const DType type = accumulator.type;
+    if (accumulator.combiner == Combiner::kWelford) {
+      const ExprId count = builder_.ref(accumulator.chunk_count);
+      const ExprId mean = builder_.div(builder_.ref(accumulator.chunk_sum),
+                                       builder_.max(count, builder_.real(1.0, type)));
+      accumulator.chunk_mean = builder_.declare("chunk_mean", mean);
+      accumulator.chunk_m2 = builder_.declare("chunk_m2", builder_.real(0.0, type));
+    } else if (accumulator.combiner == Combiner::kLogSumExp) {
+      // While only -inf was seen, exponents subtract 0, so that exp(-inf - 0) adds nothing; see
+      // emit_combine.
+      const ExprId max = builder_.ref(accumulator.running[0]);
+      const ExprId lowest = kir::identity_of(builder_, Combiner::kLogSumExp, 0, type);
+      accumulator.safe_max = builder_.declare(
+          "safe_max", builder_.select(builder_.equal(max, lowest), builder_.real(0.0, type), max));
+      const ExprId scale = builder_.apply(
+          PointwiseFn::kExp,
+          {builder_.sub(builder_.ref(accumulator.old_max), builder_.ref(accumulator.safe_max))});
+      const VarId sum = accumulator.running[1];
+      builder_.assign(sum, builder_.mul(builder_.ref(sum), scale));
+    }
+  }
+}
+
+void RowStatistics::add_again(ExprId inside) {
+  for (const Accumulator& accumulator : accumulators_) {
+    if (!takes_two_sweeps(accumulator.combiner)) continue;
+    const ExprId x = operand(accumulator);
+    const bool welford = accumulator.combiner == Combiner::kWelford;
+    ExprId term;
+    if (welford) {
+      const ExprId deviation = builder_.ref(
+          builder_.declare("deviation", builder_.sub(x, builder_.ref(accumulator.chunk_mean))));
+      term = builder_.mul(deviation, deviation);
+    } else {
+      term =
+          builder_.apply(PointwiseFn::kExp, {builder_.sub(x, builder_.ref(accumulator.safe_max))});
+    }
+    if (inside.valid()) term = builder_.select(inside, term, builder_.real(0.0, accumulator.type));
+    increase(welford ? accumulator.chunk_m2 : accumulator.running[1], term);
+  }
+}
+
+void RowStatistics::end_chunk(bool only) {
+  for (const Accumulator& accumulator : accumulators_) {
+    if (accumulator.combiner != Combiner::kWelford) continue;
+    const std::vector<ExprId> chunk = {builder_.ref(accumulator.chunk_count),
+                                       builder_.ref(accumulator.chunk_mean),
+                                       builder_.ref(accumulator.chunk_m2)};
+    if (only) {
+      for (size_t i = 0; i < chunk.size(); ++i) builder_.assign(accumulator.running[i], chunk[i]);
+    } else {
+      kir::emit_combine(builder_, Combiner::kWelford, accumulator.running, chunk);
+    }
+  }
+}
+
+// ---- Results
+
+void RowStatistics::finish(int64_t threads, const std::string& name, const RowExchange& exchange) {
+  if (accumulators_.empty()) return;
+  // In a row of no elements every thread has the result already.
+  if (threads > 1 && facts_.space.columns > 0) {
+    kir::AllReduce all{.parts = {},
+                       .threads = threads,
+                       .name = name,
+                       .phase = exchange.phase,
+                       .barrier = exchange.barrier,
+                       .group = exchange.group,
+                       .groups = exchange.groups};
+    for (const Accumulator& accumulator : accumulators_)
+      all.parts.push_back({accumulator.combiner, accumulator.running});
+    builder_.append(std::move(all));
+  }
+  for (const Accumulator& accumulator : accumulators_) define_results(accumulator);
+}
+
+void RowStatistics::define_results(const Accumulator& accumulator) {
+  const Op& op = facts_.fusion.ops[accumulator.op];
+  const auto& running = accumulator.running;
+  switch (accumulator.combiner) {
+    case Combiner::kWelford:
+      tiles_.define_row_value(op.results[0], builder_.ref(running[1]));
+      tiles_.define_row_value(op.results[1], builder_.ref(running[2]));
+      break;
+    case Combiner::kLogSumExp: {
+      const ExprId max = builder_.ref(running[0]);
+      ExprId sum = builder_.ref(running[1]);
+      if (facts_.space.columns > 0) {
+        // A row whose maximum is infinite sums exp(inf - inf).
+        builder_.comment(
+            fmt::format("{} follows its formula where the maximum is not finite", op.results[1]));
+        const ExprId finite = builder_.apply(PointwiseFn::kIsFinite, {max});
+        const ExprId nan =
+            builder_.real(std::numeric_limits<double>::quiet_NaN(), accumulator.type);
+        sum = builder_.ref(builder_.declare(tiles_.name_of_value(op.results[1]),
+                                            builder_.select(finite, sum, nan)));
+      }
+      tiles_.define_row_value(op.results[0], max);
+      tiles_.define_row_value(op.results[1], sum);
+      break;
+    }
+    case Combiner::kArgMax:
+    case Combiner::kArgMin:
+      // The tuple starts with an index that every element beats; of no elements it is 0.
+      tiles_.define_row_value(op.results[0], facts_.space.columns > 0
+                                                 ? builder_.ref(running[1])
+                                                 : builder_.integer(0, DType::kI64));
+      break;
+    default:
+      tiles_.define_row_value(op.results[0], builder_.ref(running[0]));
+      break;
+  }
+}
+
+}  // namespace sinter

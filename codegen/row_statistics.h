@@ -1,0 +1,84 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "codegen/kernel_builder.h"
+#include "codegen/tile_lowering.h"
+
+namespace sinter {
+
+/// How the threads of a row meet to exchange their tuples; the fields are those of kir::AllReduce.
+/// As it stands, all threads of a block meet at its barrier.
+struct RowExchange {
+  kir::ExprId phase{};
+  kir::ExprId barrier{};
+  kir::ExprId group{};
+  int64_t groups = 1;
+};
+
+/// The inner reductions of one stage on their way along a row, in each thread a running tuple for
+/// every reduction.
+///
+/// Most take an element as it comes. Welford and logsumexp take a chunk in two sweeps: the first
+/// finds its mean or its maximum, and the second adds up what deviates from that. Divisions,
+/// exponentials of rescaled sums and the merge of two tuples are then paid once a chunk, not once
+/// an element.
+///
+///     begin_chunk  { add ... end_vector }  between_sweeps  { add_again ... }  end_chunk
+///
+/// The calls may be made for all reductions of a stage: they pass over those that need nothing.
+class RowStatistics {
+ public:
+  /// Declares the running tuples, of no elements yet.
+  RowStatistics(const SegmentFacts& facts, kir::KernelBuilder& builder, TileLowering& tiles,
+                const std::vector<OpId>& reductions);
+
+  [[nodiscard]] bool empty() const { return accumulators_.empty(); }
+  [[nodiscard]] bool take_two_sweeps() const { return !second_operands().empty(); }
+  /// What the second sweep looks at again.
+  [[nodiscard]] std::vector<ValueId> second_operands() const;
+
+  void begin_chunk();
+  /// Takes the element at hand of the tiles. `inside`: whether it exists; invalid: it does.
+  void add(const TilePosition& at, kir::ExprId lane, kir::ExprId inside);
+  /// All lanes of a vector were added.
+  void end_vector(const TilePosition& at);
+  void between_sweeps();
+  /// Takes the element at hand in the second sweep.
+  void add_again(kir::ExprId inside);
+  /// Merges the chunk into the running tuples; `only` says that there was one chunk, whose tuple is
+  /// then the result.
+  void end_chunk(bool only);
+
+  /// Combines the tuples of the `threads` threads of a row, and gives the row values of the
+  /// reductions to the tiles.
+  void finish(int64_t threads, const std::string& name, const RowExchange& exchange);
+
+ private:
+  /// One reduction: its running tuple, and registers of the chunk at hand if it takes two sweeps.
+  struct Accumulator {
+    OpId op;
+    kir::Combiner combiner = kir::Combiner::kSum;
+    DType type = DType::kF32;
+    std::vector<kir::VarId> running;
+    // Welford: sum and count, then mean and m2 of the chunk.
+    kir::VarId chunk_sum, chunk_count, chunk_mean, chunk_m2;
+    // Logsumexp: the maximum before the chunk, and the one that exponents subtract.
+    kir::VarId old_max, safe_max;
+  };
+
+  Accumulator start(OpId id);
+  kir::ExprId operand(const Accumulator& accumulator);
+  void increase(kir::VarId var, kir::ExprId by);
+  void combine(const Accumulator& accumulator, const TilePosition& at, kir::ExprId lane,
+               kir::ExprId inside);
+  void define_results(const Accumulator& accumulator);
+
+  const SegmentFacts& facts_;
+  kir::KernelBuilder& builder_;
+  TileLowering& tiles_;
+  std::vector<Accumulator> accumulators_;
+};
+
+}  // namespace sinter
