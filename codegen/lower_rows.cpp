@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <set>
 
 #include "codegen/async_protocol.h"
 #include "codegen/kernel_builder.h"
 #include "codegen/outer_accumulators.h"
+#include "codegen/row_inputs.h"
+#include "codegen/row_residents.h"
 #include "codegen/row_statistics.h"
 #include "codegen/row_walk.h"
+#include "codegen/stage_reads.h"
 #include "codegen/tile_lowering.h"
 #include "scheduler/ring.h"
 #include "scheduler/row_schedule.h"
@@ -29,6 +31,8 @@ class RowLowering {
         builder_(&kernel_),
         tiles_(facts, schedule, builder_),
         walk_(facts, schedule, builder_, tiles_),
+        residents_(facts, schedule, builder_, tiles_, walk_),
+        reads_(facts, tiles_, residents_),
         outer_(facts, builder_, tiles_, batch_count(facts, schedule), schedule.vector_width) {}
 
   LoweredKernel run() {
@@ -42,8 +46,8 @@ class RowLowering {
     const kir::ParamId blocks = builder_.add_param("blocks");
     kernel_.grid = {blocks, 1};
     outer_.declare();
-    declare_residents();
-    load_residents(false);
+    residents_.declare();
+    residents_.load_common();
     const auto step = builder_.mul(builder_.cast(builder_.param(blocks), DType::kI64),
                                    builder_.integer(schedule_.rows_per_block, DType::kI64));
     builder_.loop("first_row", block_row(builder_.special(kir::Special::kBlockIndex)),
@@ -66,13 +70,13 @@ class RowLowering {
     const kir::ParamId blocks = builder_.add_param("blocks");
     kernel_.grid = {blocks, 1};
     for (const ValueId value : ring_inputs(facts_)) {
-      ring_[value] = builder_.add_buffer({.name = tiles_.name_of_value(value) + "_ring",
-                                          .type = facts_.fusion.values[value].type,
-                                          .space = kir::Space::kShared,
-                                          .access = kir::Access::kReadWrite,
-                                          .alignment = 16,
-                                          .value = value,
-                                          .count = stages * facts_.space.columns});
+      inputs_.staged[value] = builder_.add_buffer({.name = tiles_.name_of_value(value) + "_ring",
+                                                   .type = facts_.fusion.values[value].type,
+                                                   .space = kir::Space::kShared,
+                                                   .access = kir::Access::kReadWrite,
+                                                   .alignment = 16,
+                                                   .value = value,
+                                                   .count = stages * facts_.space.columns});
     }
     full_ = builder_.add_mbarriers("full", stages, 1);
     empty_ = builder_.add_mbarriers("empty", stages, threads());
@@ -94,8 +98,8 @@ class RowLowering {
       builder_.comment("compute groups");
       if (raised != 0) builder_.append(kir::SetMaxRegisters{raised, true});
       outer_.declare();
-      declare_residents();
-      load_residents(false);
+      residents_.declare();
+      residents_.load_common();
       const ExprId group = walk_.slot().valid() ? walk_.slot() : builder_.integer(0);
       load_first_row_values(group, items);
       builder_.loop("item", group, items, builder_.integer(groups), false,
@@ -144,7 +148,7 @@ class RowLowering {
           kir::ExpectBytes{full_, slot, builder_.integer(ring_row_bytes(facts_), DType::kI32)});
       tiles_.enter_row(builder_.ref(builder_.declare("row", row_of(item))));
       const ExprId columns = builder_.integer(facts_.space.columns);
-      for (const auto& [value, buffer] : ring_) {
+      for (const auto& [value, buffer] : inputs_.staged) {
         builder_.append(kir::BulkCopy{buffer, builder_.mul(slot, columns),
                                       tiles_.buffer_of(facts_.space.find_input(value)->tensor),
                                       tiles_.row_start(value), columns, full_, slot,
@@ -155,7 +159,7 @@ class RowLowering {
 
   void consume(ExprId item, ExprId group) {
     const ExprId slot = builder_.ref(builder_.declare("slot", slot_of(item)));
-    ring_start_ = builder_.mul(slot, builder_.integer(facts_.space.columns));
+    inputs_.start = builder_.mul(slot, builder_.integer(facts_.space.columns));
     row_ = builder_.ref(builder_.declare("row", row_of(item)));
     tiles_.enter_row(row_);
     const ExprId two = builder_.integer(2);
@@ -165,7 +169,7 @@ class RowLowering {
     for (const ValueId value : list_.row_values) tiles_.row_value(value);
     store_row_outputs(0);
     builder_.append(kir::MbarrierWait{full_, slot, builder_.rem(round_of(item), two)});
-    load_residents(true);
+    residents_.load_row(inputs_);
     const bool early = releases_early(facts_, schedule_);
     if (early) builder_.append(kir::MbarrierArrive{empty_, slot});
     for (size_t s = 0; s < list_.stages.size(); ++s) emit_stage(s);
@@ -205,31 +209,10 @@ class RowLowering {
     for (const auto& [value, var] : current) tiles_.define_row_value(value, builder_.ref(var));
   }
 
-  /// Reads a vector of the row at hand from the ring into a value's tile.
-  void load_ring(ValueId value, const TilePosition& at, ExprId tile_group) {
-    const VarId tile = tiles_.tile_of(value);
-    walk_.when_inside(at, [&] {
-      const ExprId index = builder_.add(ring_start_, builder_.cast(at.first_column, DType::kI32));
-      builder_.append(kir::Load{tile, tile_group, builder_.integer(0), kernel_.vars[tile].lanes,
-                                ring_.at(value), index, kir::CacheHint::kDefault});
-    });
-  }
-
   // ---- Rows
 
   [[nodiscard]] int64_t threads() const { return schedule_.threads_per_row; }
   [[nodiscard]] int64_t width() const { return schedule_.vector_width; }
-
-  const PersistentValue* persistent(ValueId value) const {
-    for (const PersistentValue& candidate : schedule_.persistent) {
-      if (candidate.value == value && candidate.residency != Residency::kReload) return &candidate;
-    }
-    return nullptr;
-  }
-  bool is_shared(ValueId value) const {
-    const PersistentValue* found = persistent(value);
-    return found != nullptr && found->residency == Residency::kShared;
-  }
 
   // ---- Prologue
 
@@ -271,10 +254,10 @@ class RowLowering {
     for (const ValueId value : list_.row_values) tiles_.row_value(value);
     store_row_outputs(0);
     if (schedule_.persistent_blocks == 0) {
-      declare_residents();
-      load_residents(false);
+      residents_.declare();
+      residents_.load_common();
     }
-    load_residents(true);
+    residents_.load_row(inputs_);
     for (size_t s = 0; s < list_.stages.size(); ++s) emit_stage(s);
   }
 
@@ -311,87 +294,6 @@ class RowLowering {
     }
   }
 
-  // ---- Residency
-
-  /// Registers or shared memory for everything kept.
-  void declare_residents() {
-    const int64_t batches = batch_count(facts_, schedule_);
-    if (batches == 0) return;
-    for (const PersistentValue& value : schedule_.persistent) {
-      if (value.residency == Residency::kRegister) {
-        tiles_.bind_tile(value.value, tiles_.declare_tile(value.value, batches), true);
-      } else if (value.residency == Residency::kShared) {
-        const Value& info = facts_.fusion.values[value.value];
-        shared_[value.value] = builder_.add_buffer(
-            {.name = tiles_.name_of_value(value.value) + "_row",
-             .type = info.type,
-             .space = kir::Space::kShared,
-             .access = kir::Access::kReadWrite,
-             .alignment = 16,
-             .value = value.value,
-             .count = batches * threads() * width() * schedule_.rows_per_block});
-      }
-    }
-  }
-
-  /// Loads the inputs among the residents, those that vary with the row or the others: all loads of
-  /// a row are in flight before the first is used.
-  void load_residents(bool rows) {
-    if (batch_count(facts_, schedule_) == 0) return;
-    std::vector<ValueId> loaded;
-    std::vector<ValueId> copied;
-    for (const PersistentValue& value : schedule_.persistent) {
-      if (!facts_.is_read(value.value) || facts_.space.dependence[value.value].rows != rows)
-        continue;
-      if (value.residency == Residency::kRegister) loaded.push_back(value.value);
-      if (value.residency == Residency::kShared) copied.push_back(value.value);
-    }
-    start_shared_copies(copied);
-    if (!loaded.empty()) {
-      builder_.comment("held in registers, packed as loaded");
-      walk_.for_vectors([&](const TilePosition& at) {
-        for (const ValueId value : loaded) {
-          if (ring_.contains(value)) {
-            load_ring(value, at, at.batch);
-          } else {
-            tiles_.load(value, at);
-          }
-        }
-      });
-    }
-    if (!copied.empty()) builder_.append(kir::AsyncWait{});
-  }
-
-  /// Inputs that live in shared memory are copied there whole, without passing through registers,
-  /// so that as much is in flight as shared memory holds. Each thread waits for its own copies only
-  /// and reads nothing else.
-  void start_shared_copies(const std::vector<ValueId>& copied) {
-    if (copied.empty()) return;
-    builder_.comment("the whole row, on its way to shared memory");
-    walk_.for_vectors([&](const TilePosition& at) {
-      for (const ValueId value : copied) {
-        if (at.guard != Guard::kElement && tiles_.copies_async(value)) {
-          walk_.when_inside(
-              at, [&] { tiles_.copy_async(value, at, shared_.at(value), shared_index(at)); });
-          continue;
-        }
-        const VarId tile = tiles_.declare_tile(value, 1);
-        tiles_.bind_tile(value, tile, false);
-        tiles_.load(value, at);
-        tiles_.unbind_tile(value);
-        walk_.when_inside(at, [&] { store_shared(value, at, tile); });
-      }
-    });
-  }
-
-  ExprId shared_index(const TilePosition& position) {
-    // Each thread's own vectors, batch by batch; a thread reads only what it wrote.
-    const ExprId thread = builder_.special(kir::Special::kThreadIndex);
-    const ExprId vector = builder_.add(
-        builder_.mul(position.batch, builder_.integer(schedule_.threads_per_block())), thread);
-    return builder_.mul(vector, builder_.integer(width()));
-  }
-
   // ---- Stages
 
   void emit_stage(size_t s) {
@@ -401,23 +303,28 @@ class RowLowering {
       builder_.comment(fmt::format("stage {}", s));
     }
     RowStatistics statistics(facts_, builder_, tiles_, stage.reductions);
-    const std::vector<ValueId> second = statistics.second_operands();
-    if (!second.empty() && second_sweep_is_held(s, second)) {
+    const ChunkReads first = reads_.of_stage(s, stage);
+    const ChunkReads second = reads_.of_values(s, statistics.second_operands());
+    // Where a second look at the row reads nothing but what is held, statistics may take the whole
+    // row as one chunk.
+    const bool is_held =
+        std::ranges::none_of(second.inputs, [&](ValueId value) { return facts_.is_full(value); });
+    if (statistics.take_two_sweeps() && is_held) {
       statistics.begin_chunk();
       walk_.for_chunks(chunk_batches(), [&](const RowChunk& chunk) {
-        with_reads(s, needed_in(s), chunk, [&] { sweep(s, statistics, chunk); });
+        with_reads(first, chunk, [&] { sweep(s, statistics, chunk); });
       });
       statistics.between_sweeps();
       walk_.for_chunks(chunk_batches(), [&](const RowChunk& chunk) {
-        with_reads(s, needed_by(s, second), chunk, [&] { second_sweep(statistics, chunk); });
+        with_reads(second, chunk, [&] { second_sweep(statistics, chunk); });
       });
       statistics.end_chunk(true);
     } else {
       walk_.for_chunks(chunk_batches(), [&](const RowChunk& chunk) {
         statistics.begin_chunk();
-        with_reads(s, needed_in(s), chunk, [&] {
+        with_reads(first, chunk, [&] {
           sweep(s, statistics, chunk);
-          if (second.empty()) return;
+          if (!statistics.take_two_sweeps()) return;
           statistics.between_sweeps();
           second_sweep(statistics, chunk);
           statistics.end_chunk(false);
@@ -425,7 +332,7 @@ class RowLowering {
       });
     }
     RowExchange exchange;
-    if (!ring_.empty()) {
+    if (group_.valid()) {
       exchange.phase = phase_;
       exchange.barrier = builder_.add(group_, builder_.integer(1));  // 0 is the block's.
       exchange.group = group_;
@@ -436,106 +343,25 @@ class RowLowering {
     store_row_outputs(static_cast<int>(s) + 1);
   }
 
-  /// True if a second look at the row reads nothing but what is held, so that statistics may take
-  /// the whole row as one chunk.
-  [[nodiscard]] bool second_sweep_is_held(size_t s, const std::vector<ValueId>& second) const {
-    const ChunkReads reads = reads_of(s, needed_by(s, second));
-    return std::ranges::none_of(reads.inputs, [&](ValueId value) { return facts_.is_full(value); });
-  }
-
-  [[nodiscard]] std::set<ValueId> needed_by(size_t s, const std::vector<ValueId>& values) const {
-    std::set<ValueId> needed;
-    for (const ValueId value : values) touch(value, s, needed);
-    return needed;
-  }
-
   [[nodiscard]] int64_t chunk_batches() const { return std::max<int64_t>(schedule_.unroll, 1); }
 
-  /// Values a chunk of stage s reads from memory: inputs, and kept values that live in shared
-  /// memory.
-  struct ChunkReads {
-    std::vector<ValueId> inputs;
-    std::vector<ValueId> shared;
-  };
-  ChunkReads reads_of(size_t s, const std::set<ValueId>& needed) const {
-    ChunkReads reads;
-    for (const ValueId value : needed) {
-      if (tiles_.has_tile(value)) continue;
-      if (is_shared(value) && is_held(value, s)) {
-        reads.shared.push_back(value);
-      } else if (facts_.is_read(value)) {
-        reads.inputs.push_back(value);
-      }
-    }
-    return reads;
-  }
-
-  /// Kept since before stage s: inputs from the start, computed values from the stage that computes
-  /// them.
-  [[nodiscard]] bool is_held(ValueId value, size_t s) const {
-    return persistent(value) != nullptr &&
-           (facts_.is_read(value) || facts_.level[value] < static_cast<int>(s));
-  }
-
-  /// All tile values that evaluating `roots` in stage s touches, stopping at what is held or read.
-  void touch(ValueId value, size_t s, std::set<ValueId>& needed) const {
-    if (!facts_.is_tile(value) || !needed.insert(value).second) return;
-    if (tiles_.has_tile(value) || facts_.is_read(value)) return;
-    if (is_held(value, s)) return;
-    for (const ValueId operand : facts_.fusion.def_of(value).operands) touch(operand, s, needed);
-  }
-
-  std::set<ValueId> needed_in(size_t s) const {
-    const Stage& stage = list_.stages[s];
-    std::set<ValueId> needed(stage.loads.begin(), stage.loads.end());
-    const auto root = [&](ValueId value) {
-      // A computed value that is kept from this stage on is held already, yet computed here.
-      if (facts_.is_tile(value) && !facts_.is_read(value) && tiles_.has_tile(value) &&
-          facts_.level[value] == static_cast<int>(s)) {
-        for (const ValueId operand : facts_.fusion.def_of(value).operands)
-          touch(operand, s, needed);
-      }
-      touch(value, s, needed);
-    };
-    for (const OpId op : stage.reductions) root(facts_.fusion.ops[op].operands[0]);
-    for (const OpId op : stage.outer) root(facts_.fusion.ops[op].operands[0]);
-    for (const size_t output : stage.outputs) root(facts_.fusion.outputs[output]);
-    for (const ValueId value : stage.kept) root(value);
-    return needed;
-  }
-
   /// Loads what a chunk needs into registers, runs the body, and forgets the registers.
-  void with_reads(size_t s, const std::set<ValueId>& needed, const RowChunk& chunk,
+  void with_reads(const ChunkReads& reads, const RowChunk& chunk,
                   const std::function<void()>& body) {
-    const ChunkReads reads = reads_of(s, needed);
-    for (const ValueId value : reads.inputs)
-      tiles_.bind_tile(value, tiles_.declare_tile(value, chunk.batches), false);
-    for (const ValueId value : reads.shared)
-      tiles_.bind_tile(value, tiles_.declare_tile(value, chunk.batches), false);
-    if (!reads.inputs.empty() || !reads.shared.empty()) {
+    for (const auto* values : {&reads.inputs, &reads.shared}) {
+      for (const ValueId value : *values)
+        tiles_.bind_tile(value, tiles_.declare_tile(value, chunk.batches), false);
+    }
+    if (!reads.empty()) {
       walk_.for_vectors(chunk, [&](const TilePosition& at) {
-        for (const ValueId value : reads.inputs) {
-          if (ring_.contains(value)) {
-            load_ring(value, at, at.group);
-          } else {
-            tiles_.load(value, at);
-          }
-        }
-        for (const ValueId value : reads.shared) load_shared(value, at);
+        for (const ValueId value : reads.inputs) load_input(builder_, tiles_, inputs_, value, at);
+        for (const ValueId value : reads.shared) residents_.load_shared(value, at);
       });
     }
     body();
-    for (const ValueId value : reads.inputs) tiles_.unbind_tile(value);
-    for (const ValueId value : reads.shared) tiles_.unbind_tile(value);
-  }
-
-  void load_shared(ValueId value, const TilePosition& at) {
-    const VarId tile = tiles_.tile_of(value);
-    const int64_t lanes = kernel_.vars[tile].lanes;
-    walk_.when_inside(at, [&] {
-      builder_.append(kir::Load{tile, at.group, builder_.integer(0), lanes, shared_.at(value),
-                                shared_index(at), kir::CacheHint::kDefault});
-    });
+    for (const auto* values : {&reads.inputs, &reads.shared}) {
+      for (const ValueId value : *values) tiles_.unbind_tile(value);
+    }
   }
 
   // ---- Sweeps
@@ -547,7 +373,7 @@ class RowLowering {
     std::vector<ValueId> kept_shared;
     for (const ValueId value : stage.kept) {
       if (facts_.is_read(value)) continue;
-      (is_shared(value) ? kept_shared : kept_computed).push_back(value);
+      (residents_.is_shared(value) ? kept_shared : kept_computed).push_back(value);
     }
     if (statistics.empty() && stage.outer.empty() && stage.outputs.empty() &&
         kept_computed.empty() && kept_shared.empty())
@@ -577,7 +403,7 @@ class RowLowering {
         builder_.set(tile, builder_.integer(0), lane, tiles_.output_element(output));
     });
     statistics.end_vector(at);
-    for (const auto& [value, tile] : shared_tiles) store_shared(value, at, tile);
+    for (const auto& [value, tile] : shared_tiles) residents_.store_shared(value, at, tile);
     TilePosition unguarded = at;
     // A vector guard already encloses the whole vector.
     if (at.guard == Guard::kVector) unguarded.guard = Guard::kNone;
@@ -608,11 +434,6 @@ class RowLowering {
     const ExprId computed = tiles_.element_value(value);
     tiles_.bind_tile(value, tile, true);
     builder_.set(tile, at.batch, lane, computed);
-  }
-
-  void store_shared(ValueId value, const TilePosition& at, VarId tile) {
-    builder_.append(kir::Store{shared_.at(value), shared_index(at), kernel_.vars[tile].lanes, tile,
-                               builder_.integer(0), builder_.integer(0)});
   }
 
   /// Second look at the elements, for statistics.
@@ -658,17 +479,17 @@ class RowLowering {
   kir::KernelBuilder builder_;
   TileLowering tiles_;
   RowWalk walk_;
+  RowResidents residents_;
+  StageReads reads_;
   OuterAccumulators outer_;
-  std::map<ValueId, kir::BufferId> shared_;
 
   kir::ParamId rows_;
 
-  std::map<ValueId, kir::BufferId> ring_;  ///< Empty: not warp-specialised.
   kir::MbarrierId full_, empty_;
   ExprId block_, step_;                   ///< Block number and grid size, i64.
-  ExprId ring_start_;                     ///< Element of the ring at which the row at hand starts.
   std::map<ValueId, VarId> next_values_;  ///< Row values of the group's next row.
-  ExprId phase_, group_;                  ///< Of the exchanges of the row at hand.
+  RowInputs inputs_;
+  ExprId phase_, group_;  ///< Of the exchanges of the row at hand.
 
   ExprId row_;
   ExprId row_is_real_;  ///< Invalid: always.

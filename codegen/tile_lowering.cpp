@@ -421,6 +421,21 @@ void TileLowering::copy_async(ValueId value, const TilePosition& position, kir::
   }
 }
 
+void TileLowering::load_shared(ValueId value, const TilePosition& position, kir::BufferId shared,
+                               ExprId index) {
+  const BoundTile tile = tiles_.at(value);
+  const auto load = [&] {
+    builder_.append(kir::Load{tile.var, tile.resident ? position.batch : position.group,
+                              builder_.integer(0), builder_.kernel().vars[tile.var].lanes, shared,
+                              index, kir::CacheHint::kDefault});
+  };
+  if (position.guard == Guard::kVector) {
+    builder_.when(vector_is_inside(position), load);
+  } else {
+    load();
+  }
+}
+
 ExprId TileLowering::row_start(ValueId value) {
   return address(*facts_.space.find_input(value), ExprId{});
 }

@@ -71,6 +71,9 @@ class TileLowering {
   /// Starts copying one whole vector to element `index` of a shared buffer.
   void copy_async(ValueId value, const TilePosition& position, kir::BufferId shared,
                   kir::ExprId index);
+  /// Loads one whole vector of a value from element `index` of a shared buffer into its bound tile.
+  void load_shared(ValueId value, const TilePosition& position, kir::BufferId shared,
+                   kir::ExprId index);
   /// Columns inside the row: true for every lane, or per lane.
   kir::ExprId lane_is_inside(const TilePosition& position, kir::ExprId lane);
   kir::ExprId vector_is_inside(const TilePosition& position);

@@ -1,0 +1,112 @@
+#include "codegen/row_residents.h"
+
+#include <algorithm>
+
+namespace sinter {
+
+using kir::ExprId;
+using kir::VarId;
+
+RowResidents::RowResidents(const SegmentFacts& facts, const Schedule& schedule,
+                           kir::KernelBuilder& builder, TileLowering& tiles, RowWalk& walk)
+    : facts_(facts), schedule_(schedule), builder_(builder), tiles_(tiles), walk_(walk) {}
+
+const PersistentValue* RowResidents::find(ValueId value) const {
+  const auto found = std::ranges::find_if(schedule_.persistent, [&](const PersistentValue& kept) {
+    return kept.value == value && kept.residency != Residency::kReload;
+  });
+  return found == schedule_.persistent.end() ? nullptr : &*found;
+}
+
+bool RowResidents::is_held(ValueId value, size_t s) const {
+  return find(value) != nullptr &&
+         (facts_.is_read(value) || facts_.level[value] < static_cast<int>(s));
+}
+
+bool RowResidents::is_shared(ValueId value) const {
+  const PersistentValue* kept = find(value);
+  return kept != nullptr && kept->residency == Residency::kShared;
+}
+
+void RowResidents::declare() {
+  const int64_t batches = batch_count(facts_, schedule_);
+  if (batches == 0) return;
+  for (const PersistentValue& kept : schedule_.persistent) {
+    if (kept.residency == Residency::kRegister) {
+      tiles_.bind_tile(kept.value, tiles_.declare_tile(kept.value, batches), true);
+    } else if (kept.residency == Residency::kShared) {
+      shared_[kept.value] =
+          builder_.add_buffer({.name = tiles_.name_of_value(kept.value) + "_row",
+                               .type = facts_.fusion.values[kept.value].type,
+                               .space = kir::Space::kShared,
+                               .access = kir::Access::kReadWrite,
+                               .alignment = 16,
+                               .value = kept.value,
+                               .count = batches * schedule_.threads_per_block() * tiles_.width()});
+    }
+  }
+}
+
+// ---- Inputs
+
+void RowResidents::load(bool rows, const RowInputs& inputs) {
+  if (batch_count(facts_, schedule_) == 0) return;
+  std::vector<ValueId> loaded;
+  std::vector<ValueId> copied;
+  for (const PersistentValue& kept : schedule_.persistent) {
+    if (!facts_.is_read(kept.value) || facts_.space.dependence[kept.value].rows != rows) continue;
+    if (kept.residency == Residency::kRegister) loaded.push_back(kept.value);
+    if (kept.residency == Residency::kShared) copied.push_back(kept.value);
+  }
+  start_shared_copies(copied);
+  if (!loaded.empty()) {
+    builder_.comment("held in registers, packed as loaded");
+    walk_.for_vectors([&](const TilePosition& at) {
+      for (const ValueId value : loaded) load_input(builder_, tiles_, inputs, value, at);
+    });
+  }
+  if (!copied.empty()) builder_.append(kir::AsyncWait{});
+}
+
+/// Copies inputs to shared memory whole, past the registers where that can be, so that as much is
+/// in flight as shared memory holds. Each thread waits for its own copies only.
+void RowResidents::start_shared_copies(const std::vector<ValueId>& copied) {
+  if (copied.empty()) return;
+  builder_.comment("the whole row, on its way to shared memory");
+  walk_.for_vectors([&](const TilePosition& at) {
+    for (const ValueId value : copied) {
+      if (at.guard != Guard::kElement && tiles_.copies_async(value)) {
+        walk_.when_inside(
+            at, [&] { tiles_.copy_async(value, at, shared_.at(value), shared_index(at)); });
+        continue;
+      }
+      const VarId tile = tiles_.declare_tile(value, 1);
+      tiles_.bind_tile(value, tile, false);
+      tiles_.load(value, at);
+      tiles_.unbind_tile(value);
+      walk_.when_inside(at, [&] { store_shared(value, at, tile); });
+    }
+  });
+}
+
+// ---- Shared memory
+
+/// Each thread's own vectors, batch by batch.
+ExprId RowResidents::shared_index(const TilePosition& at) {
+  const ExprId thread = builder_.special(kir::Special::kThreadIndex);
+  const ExprId vector =
+      builder_.add(builder_.mul(at.batch, builder_.integer(schedule_.threads_per_block())), thread);
+  return builder_.mul(vector, builder_.integer(tiles_.width()));
+}
+
+void RowResidents::load_shared(ValueId value, const TilePosition& at) {
+  tiles_.load_shared(value, at, shared_.at(value), shared_index(at));
+}
+
+void RowResidents::store_shared(ValueId value, const TilePosition& at, VarId tile) {
+  const ExprId zero = builder_.integer(0);
+  builder_.append(kir::Store{shared_.at(value), shared_index(at),
+                             builder_.kernel().vars[tile].lanes, tile, zero, zero});
+}
+
+}  // namespace sinter

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "codegen/kernel_builder.h"
+#include "codegen/row_inputs.h"
+#include "codegen/row_walk.h"
+#include "codegen/tile_lowering.h"
+
+namespace sinter {
+
+/// What the threads of a row keep from stage to stage (schedule.persistent), in registers or in
+/// shared memory: where it lies, and how inputs get there. A thread keeps its own vectors and reads
+/// no others, so that nothing of this needs a barrier.
+class RowResidents {
+ public:
+  RowResidents(const SegmentFacts& facts, const Schedule& schedule, kir::KernelBuilder& builder,
+               TileLowering& tiles, RowWalk& walk);
+
+  /// Declares registers and shared memory for all of it.
+  void declare();
+  /// Loads the inputs among it that are the same in every row.
+  void load_common() { load(false, {}); }
+  /// Loads the others, of the row at hand: all its loads are in flight before the first is used.
+  void load_row(const RowInputs& inputs) { load(true, inputs); }
+
+  /// True for what is kept since before stage s: inputs from the start, computed values from the
+  /// stage that computes them.
+  [[nodiscard]] bool is_held(ValueId value, size_t s) const;
+  /// True for what is kept in shared memory; tiles then hold a chunk of it at a time.
+  [[nodiscard]] bool is_shared(ValueId value) const;
+  /// Loads one vector of what is kept in shared memory into the value's bound tile.
+  void load_shared(ValueId value, const TilePosition& at);
+  /// Keeps the one vector that a tile holds.
+  void store_shared(ValueId value, const TilePosition& at, kir::VarId tile);
+
+ private:
+  void load(bool rows, const RowInputs& inputs);
+  void start_shared_copies(const std::vector<ValueId>& copied);
+  kir::ExprId shared_index(const TilePosition& at);
+  [[nodiscard]] const PersistentValue* find(ValueId value) const;
+
+  const SegmentFacts& facts_;
+  const Schedule& schedule_;
+  kir::KernelBuilder& builder_;
+  TileLowering& tiles_;
+  RowWalk& walk_;
+  std::map<ValueId, kir::BufferId> shared_;
+};
+
+}  // namespace sinter
