@@ -7,11 +7,8 @@
 #include "codegen/async_protocol.h"
 #include "codegen/kernel_builder.h"
 #include "codegen/outer_accumulators.h"
-#include "codegen/row_inputs.h"
-#include "codegen/row_residents.h"
-#include "codegen/row_statistics.h"
+#include "codegen/row_body.h"
 #include "codegen/row_walk.h"
-#include "codegen/stage_reads.h"
 #include "codegen/tile_lowering.h"
 #include "scheduler/ring.h"
 #include "scheduler/row_schedule.h"
@@ -27,13 +24,11 @@ class RowLowering {
   RowLowering(const SegmentFacts& facts, const Schedule& schedule)
       : facts_(facts),
         schedule_(schedule),
-        list_(distribute(facts, schedule.persistent)),
         builder_(&kernel_),
         tiles_(facts, schedule, builder_),
         walk_(facts, schedule, builder_, tiles_),
-        residents_(facts, schedule, builder_, tiles_, walk_),
-        reads_(facts, tiles_, residents_),
-        outer_(facts, builder_, tiles_, batch_count(facts, schedule), schedule.vector_width) {}
+        outer_(facts, builder_, tiles_, batch_count(facts, schedule), schedule.vector_width),
+        body_(facts, schedule, builder_, tiles_, walk_, outer_) {}
 
   LoweredKernel run() {
     set_up();
@@ -46,14 +41,13 @@ class RowLowering {
     const kir::ParamId blocks = builder_.add_param("blocks");
     kernel_.grid = {blocks, 1};
     outer_.declare();
-    residents_.declare();
-    residents_.load_common();
+    body_.prepare();
     const auto step = builder_.mul(builder_.cast(builder_.param(blocks), DType::kI64),
                                    builder_.integer(schedule_.rows_per_block, DType::kI64));
     builder_.loop("first_row", block_row(builder_.special(kir::Special::kBlockIndex)),
                   builder_.param(rows_), step, false,
                   [&](ExprId first_row) { one_row(first_row); });
-    store_partials();
+    outer_.store_partials(walk_, partial_row());
     return {std::move(kernel_), {facts_.space.rows, schedule_.persistent_blocks}};
   }
 
@@ -70,13 +64,13 @@ class RowLowering {
     const kir::ParamId blocks = builder_.add_param("blocks");
     kernel_.grid = {blocks, 1};
     for (const ValueId value : ring_inputs(facts_)) {
-      inputs_.staged[value] = builder_.add_buffer({.name = tiles_.name_of_value(value) + "_ring",
-                                                   .type = facts_.fusion.values[value].type,
-                                                   .space = kir::Space::kShared,
-                                                   .access = kir::Access::kReadWrite,
-                                                   .alignment = 16,
-                                                   .value = value,
-                                                   .count = stages * facts_.space.columns});
+      ring_[value] = builder_.add_buffer({.name = tiles_.name_of_value(value) + "_ring",
+                                          .type = facts_.fusion.values[value].type,
+                                          .space = kir::Space::kShared,
+                                          .access = kir::Access::kReadWrite,
+                                          .alignment = 16,
+                                          .value = value,
+                                          .count = stages * facts_.space.columns});
     }
     full_ = builder_.add_mbarriers("full", stages, 1);
     empty_ = builder_.add_mbarriers("empty", stages, threads());
@@ -98,13 +92,12 @@ class RowLowering {
       builder_.comment("compute groups");
       if (raised != 0) builder_.append(kir::SetMaxRegisters{raised, true});
       outer_.declare();
-      residents_.declare();
-      residents_.load_common();
+      body_.prepare();
       const ExprId group = walk_.slot().valid() ? walk_.slot() : builder_.integer(0);
       load_first_row_values(group, items);
       builder_.loop("item", group, items, builder_.integer(groups), false,
                     [&](ExprId item) { consume(item, group); });
-      if (facts_.has_outer()) store_partials();
+      outer_.store_partials(walk_, partial_row());
     };
     const auto producer = [&] {
       builder_.comment("producer");
@@ -148,7 +141,7 @@ class RowLowering {
           kir::ExpectBytes{full_, slot, builder_.integer(ring_row_bytes(facts_), DType::kI32)});
       tiles_.enter_row(builder_.ref(builder_.declare("row", row_of(item))));
       const ExprId columns = builder_.integer(facts_.space.columns);
-      for (const auto& [value, buffer] : inputs_.staged) {
+      for (const auto& [value, buffer] : ring_) {
         builder_.append(kir::BulkCopy{buffer, builder_.mul(slot, columns),
                                       tiles_.buffer_of(facts_.space.find_input(value)->tensor),
                                       tiles_.row_start(value), columns, full_, slot,
@@ -159,20 +152,22 @@ class RowLowering {
 
   void consume(ExprId item, ExprId group) {
     const ExprId slot = builder_.ref(builder_.declare("slot", slot_of(item)));
-    inputs_.start = builder_.mul(slot, builder_.integer(facts_.space.columns));
     row_ = builder_.ref(builder_.declare("row", row_of(item)));
     tiles_.enter_row(row_);
     const ExprId two = builder_.integer(2);
-    phase_ = builder_.rem(builder_.div(item, builder_.integer(schedule_.rows_per_block)), two);
-    group_ = group;
     take_row_values(item);
-    for (const ValueId value : list_.row_values) tiles_.row_value(value);
-    store_row_outputs(0);
+    const ExprId round = builder_.div(item, builder_.integer(schedule_.rows_per_block));
+    body_.begin({.inputs = {.staged = ring_,
+                            .start = builder_.mul(slot, builder_.integer(facts_.space.columns))},
+                 .exchange = {.phase = builder_.rem(round, two),
+                              .barrier = builder_.add(group, builder_.integer(1)),  // 0: block's.
+                              .group = group,
+                              .groups = schedule_.rows_per_block}});
     builder_.append(kir::MbarrierWait{full_, slot, builder_.rem(round_of(item), two)});
-    residents_.load_row(inputs_);
+    body_.load();
     const bool early = releases_early(facts_, schedule_);
     if (early) builder_.append(kir::MbarrierArrive{empty_, slot});
-    for (size_t s = 0; s < list_.stages.size(); ++s) emit_stage(s);
+    body_.compute();
     if (!early) builder_.append(kir::MbarrierArrive{empty_, slot});
   }
 
@@ -235,264 +230,47 @@ class RowLowering {
 
   /// Everything a block does with one row, or one row in every slot.
   void one_row(ExprId first_row) {
-    row_ = first_row;
+    ExprId row = first_row;
+    Row at{};
     if (schedule_.rows_per_block > 1) {
       const ExprId wanted = builder_.ref(builder_.declare(
           "wanted_row", builder_.add(first_row, builder_.cast(walk_.slot(), DType::kI64))));
-      // Threads beyond the last row repeat it, so that barriers and shuffles stay whole; they store
-      // and accumulate nothing.
-      row_is_real_ = builder_.ref(
+      at.is_real = builder_.ref(
           builder_.declare("row_is_real", builder_.less(wanted, builder_.param(rows_))));
-      row_ = builder_.min(wanted,
-                          builder_.sub(builder_.param(rows_), builder_.integer(1, DType::kI64)));
+      row = builder_.min(wanted,
+                         builder_.sub(builder_.param(rows_), builder_.integer(1, DType::kI64)));
     }
-    if (facts_.space.row_dimensions > 0) {
-      row_ = builder_.ref(builder_.declare("row", row_));
-      tiles_.set_row(row_);
-    }
-    walk_.enter_row();
-    for (const ValueId value : list_.row_values) tiles_.row_value(value);
-    store_row_outputs(0);
-    if (schedule_.persistent_blocks == 0) {
-      residents_.declare();
-      residents_.load_common();
-    }
-    residents_.load_row(inputs_);
-    for (size_t s = 0; s < list_.stages.size(); ++s) emit_stage(s);
+    if (facts_.space.row_dimensions > 0)
+      tiles_.enter_row(builder_.ref(builder_.declare("row", row)));
+    body_.begin(at);
+    if (schedule_.persistent_blocks == 0) body_.prepare();
+    body_.load();
+    body_.compute();
   }
 
-  /// What the block accumulated, one row of partial results for every slot.
-  void store_partials() {
+  /// Row of the partial results that the thread's row slot leaves.
+  ExprId partial_row() {
     const ExprId block = block_row(builder_.special(kir::Special::kBlockIndex));
-    const ExprId slot = walk_.slot().valid()
-                            ? builder_.add(block, builder_.cast(walk_.slot(), DType::kI64))
-                            : block;
-    const ExprId row = builder_.ref(builder_.declare("partial_row", slot));
-    const ExprId columns = builder_.integer(facts_.space.columns, DType::kI64);
-    for (const OuterAccumulators::Component& component : outer_.components()) {
-      const ValueId value = facts_.fusion.ops[component.op].results.front();
-      const kir::BufferId buffer =
-          builder_.add_buffer({.name = tiles_.name_of_value(value) + "_partials",
-                               .type = component.type,
-                               .space = kir::Space::kGlobal,
-                               .access = kir::Access::kWrite,
-                               .alignment = 16,
-                               .value = value});
-      walk_.for_vectors([&](const TilePosition& at) {
-        const auto store = [&] {
-          const ExprId index =
-              builder_.add(builder_.mul(row, columns), builder_.cast(at.first_column, DType::kI64));
-          builder_.append(
-              kir::Store{buffer, index, width(), component.tile, at.batch, builder_.integer(0)});
-        };
-        if (at.guard == Guard::kNone) {
-          store();
-        } else {
-          builder_.when(tiles_.vector_is_inside(at), store);
-        }
-      });
-    }
-  }
-
-  // ---- Stages
-
-  void emit_stage(size_t s) {
-    const Stage& stage = list_.stages[s];
-    if (!stage.reductions.empty() || !stage.outer.empty() || !stage.outputs.empty() ||
-        !stage.kept.empty()) {
-      builder_.comment(fmt::format("stage {}", s));
-    }
-    RowStatistics statistics(facts_, builder_, tiles_, stage.reductions);
-    const ChunkReads first = reads_.of_stage(s, stage);
-    const ChunkReads second = reads_.of_values(s, statistics.second_operands());
-    // Where a second look at the row reads nothing but what is held, statistics may take the whole
-    // row as one chunk.
-    const bool is_held =
-        std::ranges::none_of(second.inputs, [&](ValueId value) { return facts_.is_full(value); });
-    if (statistics.take_two_sweeps() && is_held) {
-      statistics.begin_chunk();
-      walk_.for_chunks(chunk_batches(), [&](const RowChunk& chunk) {
-        with_reads(first, chunk, [&] { sweep(s, statistics, chunk); });
-      });
-      statistics.between_sweeps();
-      walk_.for_chunks(chunk_batches(), [&](const RowChunk& chunk) {
-        with_reads(second, chunk, [&] { second_sweep(statistics, chunk); });
-      });
-      statistics.end_chunk(true);
-    } else {
-      walk_.for_chunks(chunk_batches(), [&](const RowChunk& chunk) {
-        statistics.begin_chunk();
-        with_reads(first, chunk, [&] {
-          sweep(s, statistics, chunk);
-          if (!statistics.take_two_sweeps()) return;
-          statistics.between_sweeps();
-          second_sweep(statistics, chunk);
-          statistics.end_chunk(false);
-        });
-      });
-    }
-    RowExchange exchange;
-    if (group_.valid()) {
-      exchange.phase = phase_;
-      exchange.barrier = builder_.add(group_, builder_.integer(1));  // 0 is the block's.
-      exchange.group = group_;
-      exchange.groups = schedule_.rows_per_block;
-    }
-    statistics.finish(threads(), fmt::format("stage{}", s), exchange);
-    for (const ValueId value : stage.row_values) tiles_.row_value(value);
-    store_row_outputs(static_cast<int>(s) + 1);
-  }
-
-  [[nodiscard]] int64_t chunk_batches() const { return std::max<int64_t>(schedule_.unroll, 1); }
-
-  /// Loads what a chunk needs into registers, runs the body, and forgets the registers.
-  void with_reads(const ChunkReads& reads, const RowChunk& chunk,
-                  const std::function<void()>& body) {
-    for (const auto* values : {&reads.inputs, &reads.shared}) {
-      for (const ValueId value : *values)
-        tiles_.bind_tile(value, tiles_.declare_tile(value, chunk.batches), false);
-    }
-    if (!reads.empty()) {
-      walk_.for_vectors(chunk, [&](const TilePosition& at) {
-        for (const ValueId value : reads.inputs) load_input(builder_, tiles_, inputs_, value, at);
-        for (const ValueId value : reads.shared) residents_.load_shared(value, at);
-      });
-    }
-    body();
-    for (const auto* values : {&reads.inputs, &reads.shared}) {
-      for (const ValueId value : *values) tiles_.unbind_tile(value);
-    }
-  }
-
-  // ---- Sweeps
-
-  /// First look at the elements: accumulates, stores outputs, keeps what later stages need.
-  void sweep(size_t s, RowStatistics& statistics, const RowChunk& chunk) {
-    const Stage& stage = list_.stages[s];
-    std::vector<ValueId> kept_computed;
-    std::vector<ValueId> kept_shared;
-    for (const ValueId value : stage.kept) {
-      if (facts_.is_read(value)) continue;
-      (residents_.is_shared(value) ? kept_shared : kept_computed).push_back(value);
-    }
-    if (statistics.empty() && stage.outer.empty() && stage.outputs.empty() &&
-        kept_computed.empty() && kept_shared.empty())
-      return;
-
-    walk_.for_vectors(chunk, [&](const TilePosition& at) {
-      walk_.when_inside(at,
-                        [&] { sweep_vector(stage, statistics, kept_computed, kept_shared, at); });
-    });
-  }
-
-  void sweep_vector(const Stage& stage, RowStatistics& statistics,
-                    const std::vector<ValueId>& kept_computed,
-                    const std::vector<ValueId>& kept_shared, const TilePosition& at) {
-    std::map<size_t, VarId> output_tiles;
-    std::map<ValueId, VarId> shared_tiles;
-    for (const size_t output : stage.outputs)
-      output_tiles[output] = tiles_.declare_output_tile(output);
-    for (const ValueId value : kept_shared) shared_tiles[value] = tiles_.declare_tile(value, 1);
-    walk_.for_lanes(at, [&](ExprId lane, ExprId inside) {
-      for (const ValueId value : kept_computed) keep(value, at, lane);
-      for (const auto& [value, tile] : shared_tiles)
-        builder_.set(tile, builder_.integer(0), lane, tiles_.element_value(value));
-      statistics.add(at, lane, inside);
-      accumulate_outer(stage, at, lane, inside);
-      for (const auto& [output, tile] : output_tiles)
-        builder_.set(tile, builder_.integer(0), lane, tiles_.output_element(output));
-    });
-    statistics.end_vector(at);
-    for (const auto& [value, tile] : shared_tiles) residents_.store_shared(value, at, tile);
-    TilePosition unguarded = at;
-    // A vector guard already encloses the whole vector.
-    if (at.guard == Guard::kVector) unguarded.guard = Guard::kNone;
-    for (const auto& [output, tile] : output_tiles)
-      when_row_is_real(
-          output, [&, output = output, tile = tile] { tiles_.store(output, tile, unguarded); });
-  }
-
-  void accumulate_outer(const Stage& stage, const TilePosition& at, ExprId lane, ExprId inside) {
-    if (stage.outer.empty()) return;
-    // Operands are evaluated for whoever needs them later too, outside of the condition.
-    for (const OpId op : stage.outer) tiles_.element_value(facts_.fusion.ops[op].operands[0]);
-    const auto accumulate = [&] { outer_.accumulate(stage.outer, at.batch, lane); };
-    ExprId condition = inside;
-    if (row_is_real_.valid())
-      condition = condition.valid() ? builder_.both(condition, row_is_real_) : row_is_real_;
-    if (condition.valid()) {
-      builder_.when(condition, accumulate);
-    } else {
-      accumulate();
-    }
-  }
-
-  /// Computes a kept value here, although its registers are already bound.
-  void keep(ValueId value, const TilePosition& at, ExprId lane) {
-    const VarId tile = tiles_.tile_of(value);
-    tiles_.unbind_tile(value);
-    const ExprId computed = tiles_.element_value(value);
-    tiles_.bind_tile(value, tile, true);
-    builder_.set(tile, at.batch, lane, computed);
-  }
-
-  /// Second look at the elements, for statistics.
-  void second_sweep(RowStatistics& statistics, const RowChunk& chunk) {
-    walk_.for_vectors(chunk, [&](const TilePosition& at) {
-      walk_.when_inside(at, [&] {
-        walk_.for_lanes(at, [&](ExprId, ExprId inside) { statistics.add_again(inside); });
-      });
-    });
-  }
-
-  // ---- Outputs
-
-  /// Guards stores of threads that repeat the last row, and of outputs that the rows do not vary.
-  void when_row_is_real(size_t output, const std::function<void()>& body) {
-    ExprId condition = row_is_real_;
-    if (!facts_.space.output_coverage[output].rows && facts_.space.row_dimensions > 0) {
-      const ExprId first_row = builder_.equal(row_, builder_.integer(0, DType::kI64));
-      condition = condition.valid() ? builder_.both(condition, first_row) : first_row;
-    }
-    if (condition.valid()) {
-      builder_.when(condition, body);
-    } else {
-      body();
-    }
-  }
-
-  void store_row_outputs(int level) {
-    for (size_t i = 0; i < facts_.fusion.outputs.size(); ++i) {
-      if (facts_.is_after_rows(facts_.fusion.outputs[i]) ||
-          facts_.space.output_coverage[i].columns ||
-          facts_.level[facts_.fusion.outputs[i]] != level)
-        continue;
-      builder_.when(builder_.equal(walk_.lane(), builder_.integer(0)),
-                    [&] { when_row_is_real(i, [&] { tiles_.store_row_output(i); }); });
-    }
+    return walk_.slot().valid() ? builder_.add(block, builder_.cast(walk_.slot(), DType::kI64))
+                                : block;
   }
 
   const SegmentFacts& facts_;
   const Schedule& schedule_;
-  const StageList list_;
   kir::Kernel kernel_;
   kir::KernelBuilder builder_;
   TileLowering tiles_;
   RowWalk walk_;
-  RowResidents residents_;
-  StageReads reads_;
   OuterAccumulators outer_;
+  RowBody body_;
 
   kir::ParamId rows_;
 
   kir::MbarrierId full_, empty_;
   ExprId block_, step_;                   ///< Block number and grid size, i64.
   std::map<ValueId, VarId> next_values_;  ///< Row values of the group's next row.
-  RowInputs inputs_;
-  ExprId phase_, group_;  ///< Of the exchanges of the row at hand.
-
+  std::map<ValueId, kir::BufferId> ring_;
   ExprId row_;
-  ExprId row_is_real_;  ///< Invalid: always.
 };
 
 }  // namespace

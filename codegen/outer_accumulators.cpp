@@ -170,6 +170,35 @@ void OuterAccumulators::receive(ExprId slot) {
   });
 }
 
+void OuterAccumulators::store_partials(RowWalk& walk, ExprId row) {
+  if (components_.empty()) return;
+  const ExprId partial_row = builder_.ref(builder_.declare("partial_row", row));
+  const ExprId columns = builder_.integer(facts_.space.columns, DType::kI64);
+  const ExprId start = builder_.mul(partial_row, columns);
+  for (const Component& component : components_) {
+    const ValueId value = facts_.fusion.ops[component.op].results.front();
+    const kir::BufferId buffer =
+        builder_.add_buffer({.name = tiles_.name_of_value(value) + "_partials",
+                             .type = component.type,
+                             .space = kir::Space::kGlobal,
+                             .access = kir::Access::kWrite,
+                             .alignment = 16,
+                             .value = value});
+    walk.for_vectors([&](const TilePosition& at) {
+      const auto store = [&] {
+        const ExprId index = builder_.add(start, builder_.cast(at.first_column, DType::kI64));
+        builder_.append(
+            kir::Store{buffer, index, lanes_, component.tile, at.batch, builder_.integer(0)});
+      };
+      if (at.guard == Guard::kNone) {
+        store();
+      } else {
+        builder_.when(tiles_.vector_is_inside(at), store);
+      }
+    });
+  }
+}
+
 std::vector<ValueId> finish_loads(const SegmentFacts& facts) {
   std::vector<ValueId> loads;
   std::set<ValueId> seen;

@@ -5,6 +5,7 @@
 
 #include "codegen/kernel_builder.h"
 #include "codegen/kernel_ir.h"
+#include "codegen/row_walk.h"
 #include "codegen/tile_lowering.h"
 
 namespace sinter {
@@ -37,6 +38,11 @@ class OuterAccumulators {
   /// Stores one group of the calling thread at element `index` (i64) of those.
   void store_partials(kir::ExprId group, kir::ExprId index);
 
+  /// Leaves the calling thread's tuples in global memory, where its row of the partial results has
+  /// one for every column, for a kernel that combines these rows.
+  void store_partials(RowWalk& walk, kir::ExprId row);
+
+ private:
   struct Component {
     OpId op;
     size_t index = 0;  ///< Within the tuple.
@@ -45,9 +51,7 @@ class OuterAccumulators {
     kir::BufferId exchange;
     kir::BufferId partials;
   };
-  [[nodiscard]] const std::vector<Component>& components() const { return components_; }
 
- private:
   /// Reads a tuple into scalars, combines `others` into it, and writes it back.
   void combine(size_t first, kir::ExprId group, kir::ExprId lane,
                const std::vector<kir::ExprId>& others);

@@ -1,0 +1,213 @@
+#include "codegen/row_body.h"
+
+#include <algorithm>
+#include <map>
+
+namespace sinter {
+
+using kir::ExprId;
+using kir::VarId;
+
+RowBody::RowBody(const SegmentFacts& facts, const Schedule& schedule, kir::KernelBuilder& builder,
+                 TileLowering& tiles, RowWalk& walk, OuterAccumulators& outer)
+    : facts_(facts),
+      schedule_(schedule),
+      builder_(builder),
+      tiles_(tiles),
+      walk_(walk),
+      outer_(outer),
+      list_(distribute(facts, schedule.persistent)),
+      residents_(facts, schedule, builder, tiles, walk),
+      reads_(facts, tiles, residents_) {}
+
+void RowBody::prepare() {
+  residents_.declare();
+  residents_.load_common();
+}
+
+void RowBody::begin(const Row& row) {
+  row_ = row;
+  walk_.enter_row();
+  for (const ValueId value : list_.row_values) tiles_.row_value(value);
+  store_row_outputs(0);
+}
+
+void RowBody::load() { residents_.load_row(row_.inputs); }
+
+void RowBody::compute() {
+  for (size_t s = 0; s < list_.stages.size(); ++s) run_stage(s);
+}
+
+// ---- Stages
+
+void RowBody::run_stage(size_t s) {
+  const Stage& stage = list_.stages[s];
+  if (!stage.reductions.empty() || !stage.outer.empty() || !stage.outputs.empty() ||
+      !stage.kept.empty()) {
+    builder_.comment(fmt::format("stage {}", s));
+  }
+  RowStatistics statistics(facts_, builder_, tiles_, stage.reductions);
+  const ChunkReads first = reads_.of_stage(s, stage);
+  const ChunkReads second = reads_.of_values(s, statistics.second_operands());
+  const int64_t unroll = std::max<int64_t>(schedule_.unroll, 1);
+  // Where a second look at the row reads nothing but what is held, statistics take the whole row as
+  // one chunk.
+  const bool is_held =
+      std::ranges::none_of(second.inputs, [&](ValueId value) { return facts_.is_full(value); });
+  if (statistics.take_two_sweeps() && is_held) {
+    statistics.begin_chunk();
+    walk_.for_chunks(unroll, [&](const RowChunk& chunk) {
+      with_reads(first, chunk, [&] { sweep(stage, statistics, chunk); });
+    });
+    statistics.between_sweeps();
+    walk_.for_chunks(unroll, [&](const RowChunk& chunk) {
+      with_reads(second, chunk, [&] { sweep_again(statistics, chunk); });
+    });
+    statistics.end_chunk(true);
+  } else {
+    walk_.for_chunks(unroll, [&](const RowChunk& chunk) {
+      statistics.begin_chunk();
+      with_reads(first, chunk, [&] {
+        sweep(stage, statistics, chunk);
+        if (!statistics.take_two_sweeps()) return;
+        statistics.between_sweeps();
+        sweep_again(statistics, chunk);
+        statistics.end_chunk(false);
+      });
+    });
+  }
+  statistics.finish(walk_.threads(), fmt::format("stage{}", s), row_.exchange);
+  for (const ValueId value : stage.row_values) tiles_.row_value(value);
+  store_row_outputs(static_cast<int>(s) + 1);
+}
+
+/// Loads what a chunk needs into registers, runs the body, and forgets the registers.
+void RowBody::with_reads(const ChunkReads& reads, const RowChunk& chunk,
+                         const std::function<void()>& body) {
+  for (const auto* values : {&reads.inputs, &reads.shared}) {
+    for (const ValueId value : *values)
+      tiles_.bind_tile(value, tiles_.declare_tile(value, chunk.batches), false);
+  }
+  if (!reads.empty()) {
+    walk_.for_vectors(chunk, [&](const TilePosition& at) {
+      for (const ValueId value : reads.inputs) load_input(builder_, tiles_, row_.inputs, value, at);
+      for (const ValueId value : reads.shared) residents_.load_shared(value, at);
+    });
+  }
+  body();
+  for (const auto* values : {&reads.inputs, &reads.shared}) {
+    for (const ValueId value : *values) tiles_.unbind_tile(value);
+  }
+}
+
+// ---- Sweeps
+
+/// First look at the elements of a chunk, if the stage does anything with one.
+void RowBody::sweep(const Stage& stage, RowStatistics& statistics, const RowChunk& chunk) {
+  const bool keeps =
+      std::ranges::any_of(stage.kept, [&](ValueId value) { return !facts_.is_read(value); });
+  if (!keeps && statistics.empty() && stage.outer.empty() && stage.outputs.empty()) return;
+  walk_.for_vectors(chunk, [&](const TilePosition& at) {
+    walk_.when_inside(at, [&] { sweep_vector(stage, statistics, at); });
+  });
+}
+
+/// Accumulates, collects outputs and stores them, keeps what later stages need.
+void RowBody::sweep_vector(const Stage& stage, RowStatistics& statistics, const TilePosition& at) {
+  std::map<size_t, VarId> output_tiles;
+  std::map<ValueId, VarId> shared_tiles;
+  std::vector<ValueId> kept_in_registers;
+  for (const size_t output : stage.outputs)
+    output_tiles[output] = tiles_.declare_output_tile(output);
+  for (const ValueId value : stage.kept) {
+    if (facts_.is_read(value)) continue;
+    if (residents_.is_shared(value)) {
+      shared_tiles[value] = tiles_.declare_tile(value, 1);
+    } else {
+      kept_in_registers.push_back(value);
+    }
+  }
+  const ExprId zero = builder_.integer(0);
+  walk_.for_lanes(at, [&](ExprId lane, ExprId inside) {
+    for (const ValueId value : kept_in_registers) keep_in_register(value, at, lane);
+    for (const auto& [value, tile] : shared_tiles)
+      builder_.set(tile, zero, lane, tiles_.element_value(value));
+    statistics.add(at, lane, inside);
+    accumulate_outer(stage, at, lane, inside);
+    for (const auto& [output, tile] : output_tiles)
+      builder_.set(tile, zero, lane, tiles_.output_element(output));
+  });
+  statistics.end_vector(at);
+  for (const auto& [value, tile] : shared_tiles) residents_.store_shared(value, at, tile);
+  TilePosition unguarded = at;
+  // A vector guard already encloses the whole vector.
+  if (at.guard == Guard::kVector) unguarded.guard = Guard::kNone;
+  for (const auto& [output, tile] : output_tiles) {
+    when_stored(output,
+                [&, output = output, tile = tile] { tiles_.store(output, tile, unguarded); });
+  }
+}
+
+/// Second look at the elements of a chunk, for statistics.
+void RowBody::sweep_again(RowStatistics& statistics, const RowChunk& chunk) {
+  walk_.for_vectors(chunk, [&](const TilePosition& at) {
+    walk_.when_inside(at, [&] {
+      walk_.for_lanes(at, [&](ExprId, ExprId inside) { statistics.add_again(inside); });
+    });
+  });
+}
+
+/// Computes a kept value here, although its registers are already bound.
+void RowBody::keep_in_register(ValueId value, const TilePosition& at, ExprId lane) {
+  const VarId tile = tiles_.tile_of(value);
+  tiles_.unbind_tile(value);
+  const ExprId computed = tiles_.element_value(value);
+  tiles_.bind_tile(value, tile, true);
+  builder_.set(tile, at.batch, lane, computed);
+}
+
+void RowBody::accumulate_outer(const Stage& stage, const TilePosition& at, ExprId lane,
+                               ExprId inside) {
+  if (stage.outer.empty()) return;
+  // Operands are evaluated for whoever needs them later too, outside of the condition.
+  for (const OpId op : stage.outer) tiles_.element_value(facts_.fusion.ops[op].operands[0]);
+  const auto accumulate = [&] { outer_.accumulate(stage.outer, at.batch, lane); };
+  ExprId condition = inside;
+  if (row_.is_real.valid())
+    condition = condition.valid() ? builder_.both(condition, row_.is_real) : row_.is_real;
+  if (condition.valid()) {
+    builder_.when(condition, accumulate);
+  } else {
+    accumulate();
+  }
+}
+
+// ---- Outputs
+
+/// Stores the outputs that have one element a row and wait for `level` inner reductions.
+void RowBody::store_row_outputs(int level) {
+  for (size_t i = 0; i < facts_.fusion.outputs.size(); ++i) {
+    const ValueId output = facts_.fusion.outputs[i];
+    if (facts_.is_after_rows(output) || facts_.space.output_coverage[i].columns ||
+        facts_.level[output] != level)
+      continue;
+    builder_.when(builder_.equal(walk_.lane(), builder_.integer(0)),
+                  [&] { when_stored(i, [&] { tiles_.store_row_output(i); }); });
+  }
+}
+
+/// Lets threads that repeat a row store nothing, and the first row alone what is the same in all.
+void RowBody::when_stored(size_t output, const std::function<void()>& body) {
+  ExprId condition = row_.is_real;
+  if (!facts_.space.output_coverage[output].rows && facts_.space.row_dimensions > 0) {
+    const ExprId first = builder_.equal(tiles_.row(), builder_.integer(0, DType::kI64));
+    condition = condition.valid() ? builder_.both(condition, first) : first;
+  }
+  if (condition.valid()) {
+    builder_.when(condition, body);
+  } else {
+    body();
+  }
+}
+
+}  // namespace sinter
