@@ -3,7 +3,9 @@
 #include "codegen/cuda_emitter.h"
 #include "codegen/lower_columns.h"
 #include "codegen/lower_pointwise.h"
+#include "codegen/lower_ring.h"
 #include "codegen/lower_rows.h"
+#include "scheduler/ring.h"
 
 namespace sinter {
 
@@ -23,9 +25,10 @@ void order_launches(kir::Kernel& kernel, Overlap overlap) {
 FamilySet builtin_families() {
   FamilySet families = scheduling_families();
   for (Family& family : families)
-    family.lower = family.name == "pointwise" ? lower_pointwise
-                   : family.name == "column"  ? lower_columns
-                                              : lower_rows;
+    family.lower = family.name == "pointwise"        ? lower_pointwise
+                   : family.name == "column"         ? lower_columns
+                   : family.name == kWarpSpecialised ? lower_ring
+                                                     : lower_rows;
   return families;
 }
 

@@ -1,0 +1,192 @@
+#include "codegen/lower_ring.h"
+
+#include <map>
+
+#include "codegen/async_protocol.h"
+#include "codegen/row_kernel.h"
+#include "codegen/row_values_ahead.h"
+#include "scheduler/ring.h"
+
+namespace sinter {
+namespace {
+
+using kir::ExprId;
+
+/// Refuses a ring whose protocol breaks in some order of its warps.
+void prove_ring(const SegmentFacts& facts, const Schedule& schedule) {
+  std::vector<int64_t> copies;
+  for (const ValueId value : ring_inputs(facts))
+    copies.push_back(facts.space.columns * bytes_of(facts.fusion.values[value].type));
+  const auto fault = prove(
+      ring_protocol(ring_stages(schedule), static_cast<int>(schedule.rows_per_block),
+                    static_cast<int>(schedule.threads_per_row / 32), copies,
+                    releases_early(facts, schedule) ? SlotRelease::kEarly : SlotRelease::kLate));
+  if (fault) throw SinterException(fault->error());
+}
+
+/// A block takes the rows at its number and then at every grid size further, as items 0, 1, ...; an
+/// item has the slot of its number modulo the stages, and the group of its number modulo the
+/// groups.
+class RingLowering {
+ public:
+  RingLowering(const SegmentFacts& facts, const Schedule& schedule)
+      : facts_(facts),
+        schedule_(schedule),
+        kernel_(facts, schedule),
+        builder_(kernel_.builder),
+        ahead_(facts, builder_, kernel_.tiles) {}
+
+  LoweredKernel run() {
+    kernel_.kernel.threads = specialised_threads(schedule_);
+    const kir::ParamId blocks = builder_.add_param("blocks");
+    kernel_.kernel.grid = {blocks, 1};
+    declare_ring();
+    const ExprId items = declare_items(blocks);
+    const ExprId compute = builder_.integer(schedule_.threads_per_block());
+    const ExprId thread = builder_.special(kir::Special::kThreadIndex);
+    const int64_t raised = compute_registers(schedule_);
+    const auto compute_groups = [&] {
+      builder_.comment("compute groups");
+      if (raised != 0) builder_.append(kir::SetMaxRegisters{raised, true});
+      consume_items(items);
+    };
+    const auto producer = [&] {
+      builder_.comment("producer");
+      if (raised != 0) builder_.append(kir::SetMaxRegisters{kProducerRegisters, false});
+      builder_.when(builder_.equal(thread, compute), [&] { produce_items(items); });
+    };
+    builder_.when(builder_.less(thread, compute), compute_groups, producer);
+    return {std::move(kernel_.kernel), {facts_.space.rows, schedule_.persistent_blocks}};
+  }
+
+ private:
+  [[nodiscard]] int64_t groups() const { return schedule_.rows_per_block; }
+
+  // ---- Set-up
+
+  void declare_ring() {
+    const int64_t stages = ring_stages(schedule_);
+    for (const ValueId value : ring_inputs(facts_)) {
+      ring_[value] = builder_.add_buffer({.name = kernel_.tiles.name_of_value(value) + "_ring",
+                                          .type = facts_.fusion.values[value].type,
+                                          .space = kir::Space::kShared,
+                                          .access = kir::Access::kReadWrite,
+                                          .alignment = 16,
+                                          .value = value,
+                                          .count = stages * facts_.space.columns});
+    }
+    full_ = builder_.add_mbarriers("full", stages, 1);
+    empty_ = builder_.add_mbarriers("empty", stages, schedule_.threads_per_row);
+    builder_.append(kir::InitMbarriers{});
+    builder_.append(kir::Barrier{});
+  }
+
+  /// How many items the block takes.
+  ExprId declare_items(kir::ParamId blocks) {
+    block_ = builder_.ref(builder_.declare(
+        "block", builder_.cast(builder_.special(kir::Special::kBlockIndex), DType::kI64)));
+    step_ = builder_.cast(builder_.param(blocks), DType::kI64);
+    const ExprId one = builder_.integer(1, DType::kI64);
+    const ExprId left = builder_.add(builder_.sub(kernel_.rows, block_), builder_.sub(step_, one));
+    return builder_.ref(
+        builder_.declare("items", builder_.cast(builder_.div(left, step_), DType::kI32)));
+  }
+
+  // ---- Items
+
+  ExprId row_of(ExprId item) {
+    return builder_.add(block_, builder_.mul(builder_.cast(item, DType::kI64), step_));
+  }
+  ExprId slot_of(ExprId item) {
+    return builder_.rem(item, builder_.integer(ring_stages(schedule_)));
+  }
+  /// Parity of the phase in which the item fills its slot: of the times that the ring went round.
+  ExprId parity_of(ExprId item, int64_t later = 0) {
+    const ExprId round = builder_.div(item, builder_.integer(ring_stages(schedule_)));
+    return builder_.rem(builder_.add(round, builder_.integer(later)), builder_.integer(2));
+  }
+
+  // ---- Producer
+
+  void produce_items(ExprId items) {
+    builder_.loop("item", builder_.integer(0), items, builder_.integer(1), false,
+                  [&](ExprId item) { produce(item); });
+  }
+
+  void produce(ExprId item) {
+    const ExprId slot = builder_.ref(builder_.declare("slot", slot_of(item)));
+    // A slot is empty in the phase before the one that it is filled in; at first it was never full.
+    builder_.append(kir::MbarrierWait{empty_, slot, parity_of(item, 1)});
+    builder_.append(
+        kir::ExpectBytes{full_, slot, builder_.integer(ring_row_bytes(facts_), DType::kI32)});
+    kernel_.tiles.enter_row(builder_.ref(builder_.declare("row", row_of(item))));
+    const ExprId columns = builder_.integer(facts_.space.columns);
+    for (const auto& [value, buffer] : ring_) {
+      builder_.append(kir::BulkCopy{buffer, builder_.mul(slot, columns),
+                                    kernel_.tiles.buffer_of(facts_.space.find_input(value)->tensor),
+                                    kernel_.tiles.row_start(value), columns, full_, slot,
+                                    kernel_.tiles.hint_of(value)});
+    }
+  }
+
+  // ---- Compute groups
+
+  void consume_items(ExprId items) {
+    kernel_.outer.declare();
+    kernel_.body.prepare();
+    const ExprId slot = kernel_.walk.slot();
+    const ExprId group = slot.valid() ? slot : builder_.integer(0);
+    ahead_.declare();
+    if (!ahead_.empty())
+      builder_.when(builder_.less(group, items), [&] { ahead_.load(row_of(group)); });
+    builder_.loop("item", group, items, builder_.integer(groups()), false,
+                  [&](ExprId item) { consume(item, group); });
+    kernel_.store_partials();
+  }
+
+  void consume(ExprId item, ExprId group) {
+    const ExprId slot = builder_.ref(builder_.declare("slot", slot_of(item)));
+    const ExprId row = builder_.ref(builder_.declare("row", row_of(item)));
+    const ExprId next = row_of(builder_.add(item, builder_.integer(groups())));
+    const ExprId last = builder_.sub(kernel_.rows, builder_.integer(1, DType::kI64));
+    ahead_.advance(row, builder_.min(next, last));
+    const bool early = releases_early(facts_, schedule_);
+    kernel_.body.begin({.inputs = inputs_in(slot), .exchange = exchange_of(item, group)});
+    builder_.append(kir::MbarrierWait{full_, slot, parity_of(item)});
+    kernel_.body.load();
+    if (early) builder_.append(kir::MbarrierArrive{empty_, slot});
+    kernel_.body.compute();
+    if (!early) builder_.append(kir::MbarrierArrive{empty_, slot});
+  }
+
+  RowInputs inputs_in(ExprId slot) {
+    return {.staged = ring_, .start = builder_.mul(slot, builder_.integer(facts_.space.columns))};
+  }
+
+  /// Groups exchange apart from each other, and from row to row by turns in two copies.
+  RowExchange exchange_of(ExprId item, ExprId group) {
+    const ExprId turn = builder_.div(item, builder_.integer(groups()));
+    return {.phase = builder_.rem(turn, builder_.integer(2)),
+            .barrier = builder_.add(group, builder_.integer(1)),  // 0 is the block's.
+            .group = group,
+            .groups = groups()};
+  }
+
+  const SegmentFacts& facts_;
+  const Schedule& schedule_;
+  RowKernel kernel_;
+  kir::KernelBuilder& builder_;
+  RowValuesAhead ahead_;
+  std::map<ValueId, kir::BufferId> ring_;
+  kir::MbarrierId full_, empty_;
+  ExprId block_, step_;  ///< Block number and grid size, i64.
+};
+
+}  // namespace
+
+LoweredKernel lower_ring(const SegmentFacts& facts, const Schedule& schedule) {
+  prove_ring(facts, schedule);
+  return RingLowering(facts, schedule).run();
+}
+
+}  // namespace sinter

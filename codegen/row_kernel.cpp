@@ -1,0 +1,39 @@
+#include "codegen/row_kernel.h"
+
+namespace sinter {
+
+using kir::ExprId;
+
+RowKernel::RowKernel(const SegmentFacts& segment_facts, const Schedule& row_schedule)
+    : facts(segment_facts),
+      schedule(row_schedule),
+      builder(&kernel),
+      tiles(facts, schedule, builder),
+      walk(facts, schedule, builder, tiles),
+      outer(facts, builder, tiles, batch_count(facts, schedule), schedule.vector_width),
+      body(facts, schedule, builder, tiles, walk, outer) {
+  kernel.name = facts.fusion.name;
+  kernel.threads = schedule.threads_per_block();
+  kernel.min_blocks_per_sm = schedule.min_blocks_per_sm;
+  tiles.declare_buffers(false);
+  rows_param = builder.add_param("rows");
+  rows = builder.param(rows_param);
+  builder.comment(fmt::format("{} threads per row, {} rows per block, {} elements per vector",
+                              schedule.threads_per_row, schedule.rows_per_block,
+                              schedule.vector_width));
+  walk.declare();
+}
+
+ExprId RowKernel::first_row() {
+  const ExprId block = builder.cast(builder.special(kir::Special::kBlockIndex), DType::kI64);
+  return builder.mul(block, builder.integer(schedule.rows_per_block, DType::kI64));
+}
+
+void RowKernel::store_partials() {
+  const ExprId slot = walk.slot();
+  const ExprId first = first_row();
+  outer.store_partials(walk,
+                       slot.valid() ? builder.add(first, builder.cast(slot, DType::kI64)) : first);
+}
+
+}  // namespace sinter

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "codegen/kernel_builder.h"
+#include "codegen/outer_accumulators.h"
+#include "codegen/row_body.h"
+#include "codegen/row_walk.h"
+#include "codegen/tile_lowering.h"
+
+namespace sinter {
+
+/// A kernel that gives rows to groups of threads, up to where its drivers differ: its buffers, the
+/// number of rows and the calling thread's place are declared. A driver adds the grid and the way
+/// from rows to calls of `body`.
+struct RowKernel {
+  RowKernel(const SegmentFacts& facts, const Schedule& schedule);
+  RowKernel(const RowKernel&) = delete;  // The parts refer to each other.
+  RowKernel& operator=(const RowKernel&) = delete;
+
+  /// First row of the calling block, in a grid that has a block for every rows_per_block rows.
+  kir::ExprId first_row();
+  /// Leaves what the threads have accumulated over their rows, one row of partial results for every
+  /// row slot of the grid.
+  void store_partials();
+
+  const SegmentFacts& facts;
+  const Schedule& schedule;
+  kir::Kernel kernel;
+  kir::KernelBuilder builder;
+  TileLowering tiles;
+  RowWalk walk;
+  OuterAccumulators outer;
+  RowBody body;
+  kir::ExprId rows;  ///< How many there are, i64.
+  kir::ParamId rows_param;
+};
+
+}  // namespace sinter
