@@ -45,7 +45,9 @@ void TileLowering::declare_buffers(bool finishes) {
   }
 }
 
-void TileLowering::set_row(ExprId row) {
+void TileLowering::enter_row(ExprId row) {
+  std::erase_if(row_values_,
+                [&](const auto& entry) { return facts_.space.dependence[entry.first].rows; });
   row_ = row;
   row_coordinates_.clear();
   row_offsets_.clear();
@@ -66,12 +68,6 @@ void TileLowering::set_row(ExprId row) {
     inner *= space.dimensions[i].size;
   }
   row_coordinates_ = std::move(coordinates);
-}
-
-void TileLowering::enter_row(ExprId row) {
-  std::erase_if(row_values_,
-                [&](const auto& entry) { return facts_.space.dependence[entry.first].rows; });
-  set_row(row);
 }
 
 std::string TileLowering::name_of_value(ValueId value) const {

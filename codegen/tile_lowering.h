@@ -29,10 +29,8 @@ class TileLowering {
   /// Declares a buffer for every tensor read or written; reads first, in the order of the fusion's
   /// inputs. `finishes`: outputs that follow from outer reductions too.
   void declare_buffers(bool finishes);
-  /// Coordinates of the row, from its number (i64). An invalid expression: there are no rows.
-  void set_row(kir::ExprId row);
-  /// The same for one of several rows that a thread walks: forgets the row values of the row
-  /// before.
+  /// Finds the coordinates of a row from its number (i64), and forgets the row values of the row
+  /// before. An invalid expression: no row.
   void enter_row(kir::ExprId row);
   /// Its number, i64.
   [[nodiscard]] kir::ExprId row() const { return row_; }
