@@ -157,8 +157,8 @@ class Suite {
   /// on offer.
   [[nodiscard]] std::vector<size_t> chosen_candidates(const sinter::SegmentPlan& segment) const {
     std::vector<size_t> out;
-    for (size_t i = 0;
-         i < std::min<size_t>(segment.candidates.size(), static_cast<size_t>(std::max(options_.top, 1)));
+    for (size_t i = 0; i < std::min<size_t>(segment.candidates.size(),
+                                            static_cast<size_t>(std::max(options_.top, 1)));
          ++i)
       out.push_back(i);
     std::map<std::string, std::vector<size_t>> kinds;
@@ -172,8 +172,8 @@ class Suite {
     for (const auto& [kind, indices] : kinds) {
       const size_t step =
           std::max<size_t>(1, indices.size() / static_cast<size_t>(std::max(options_.variants, 1)));
-      for (size_t i = 0;
-           i < indices.size() && options_.variants > 0 && i < step * static_cast<size_t>(options_.variants);
+      for (size_t i = 0; i < indices.size() && options_.variants > 0 &&
+                         i < step * static_cast<size_t>(options_.variants);
            i += step)
         out.push_back(indices[i]);
     }
@@ -228,7 +228,9 @@ class Suite {
                        {"issue_us", p.issue_us},
                        {"special_us", p.special_us},
                        {"shared_us", p.shared_us},
+                       {"l2_us", p.l2_us},
                        {"exposed_us", p.exposed_us},
+                       {"second_stage_us", p.second_stage_us},
                        {"waves", chosen.estimate.waves},
                        {"blocks_per_sm", chosen.estimate.blocks_per_sm}}}});
     return {};

@@ -282,8 +282,7 @@ class CudaEmitter {
   }
 
   void print(const kir::BulkCopy& stmt) {
-    line(fmt::format("{}({}, {}, {}, {});",
-                     with_hint("bulk_copy", stmt.hint),
+    line(fmt::format("{}({}, {}, {}, {});", with_hint("bulk_copy", stmt.hint),
                      address(stmt.shared, stmt.shared_index),
                      address(stmt.global, stmt.global_index), text(stmt.elements),
                      address(stmt.array, stmt.index)));

@@ -301,9 +301,9 @@ struct SetMaxRegisters {
 struct LaunchDependents {
   friend bool operator==(const LaunchDependents&, const LaunchDependents&) = default;
 };
-/// Waits until the kernel before this one on the stream has ended and its writes can be read. Stands
-/// once, as the kernel's first statement: nothing may be read or written before. A kernel that has
-/// one is launched so that it may start early.
+/// Waits until the kernel before this one on the stream has ended and its writes can be read.
+/// Stands once, as the kernel's first statement: nothing may be read or written before. A kernel
+/// that has one is launched so that it may start early.
 struct WaitForPrevious {
   friend bool operator==(const WaitForPrevious&, const WaitForPrevious&) = default;
 };
@@ -367,11 +367,10 @@ struct AllReduce {
   friend bool operator==(const AllReduce&, const AllReduce&) = default;
 };
 
-using StmtKind =
-    std::variant<Comment, Declare, Assign, SetElement, For, If, Load, Store, AsyncCopy, AsyncWait,
-                 InitMbarriers, ExpectBytes, BulkCopy, MbarrierArrive, MbarrierWait, Barrier,
-                 GroupBarrier, SetMaxRegisters, LaunchDependents, WaitForPrevious, ShuffleXor,
-                 AllReduce>;
+using StmtKind = std::variant<Comment, Declare, Assign, SetElement, For, If, Load, Store, AsyncCopy,
+                              AsyncWait, InitMbarriers, ExpectBytes, BulkCopy, MbarrierArrive,
+                              MbarrierWait, Barrier, GroupBarrier, SetMaxRegisters,
+                              LaunchDependents, WaitForPrevious, ShuffleXor, AllReduce>;
 struct Stmt {
   StmtKind kind;
   friend bool operator==(const Stmt&, const Stmt&) = default;

@@ -29,7 +29,10 @@ class ColumnLowering {
     if (is_split()) accumulators_.declare_partials();
     const auto whole = [&] { walk_rows(); };
     builder_.when(tiles_.vector_is_inside(at(0)), whole);
-    if (schedule_.rows_per_block > 1) combine_slots();
+    if (schedule_.rows_per_block > 1) {
+      accumulators_.combine_slots(schedule_.rows_per_block, schedule_.threads_per_row, slot_, lane_,
+                                  [&] { builder_.append(kir::Barrier{}); });
+    }
     builder_.when(
         builder_.both(builder_.equal(slot_, builder_.integer(0)), tiles_.vector_is_inside(at(0))),
         [&] { is_split() ? store_partials() : finish(); });
@@ -54,16 +57,17 @@ class ColumnLowering {
       // Neighbouring blocks read neighbouring columns of the same rows.
       const ExprId strips = builder_.cast(builder_.param(builder_.add_param("strips")), index);
       kernel_.grid = {builder_.add_param("blocks"), 1};
-      split_ = builder_.ref(builder_.declare(
-          "split", builder_.cast(builder_.div(block, strips), DType::kI64)));
+      split_ = builder_.ref(
+          builder_.declare("split", builder_.cast(builder_.div(block, strips), DType::kI64)));
       block = builder_.rem(block, strips);
     } else {
       kernel_.grid = {builder_.add_param("columns"), reach()};
     }
     const ExprId thread = builder_.special(kir::Special::kThreadIndex);
     slot_ = builder_.ref(builder_.declare("slot", builder_.div(thread, builder_.integer(across))));
-    const ExprId lane = builder_.cast(builder_.rem(thread, builder_.integer(across)), index);
-    const ExprId vector = builder_.add(builder_.mul(block, builder_.integer(across, index)), lane);
+    lane_ = builder_.rem(thread, builder_.integer(across));
+    const ExprId vector = builder_.add(builder_.mul(block, builder_.integer(across, index)),
+                                       builder_.cast(lane_, index));
     first_ = builder_.ref(builder_.declare(
         "first_column", builder_.mul(vector, builder_.integer(schedule_.vector_width, index))));
   }
@@ -138,24 +142,6 @@ class ColumnLowering {
     for (const auto& [output, tile] : output_tiles) tiles_.store(output, tile, position);
   }
 
-  /// A tree over the slots: the upper half of those left hands its tuples to the lower half.
-  void combine_slots() {
-    builder_.comment(fmt::format("combine {} row slots", schedule_.rows_per_block));
-    accumulators_.declare_exchange(kernel_.threads);
-    const ExprId thread = builder_.special(kir::Special::kThreadIndex);
-    for (int64_t half = schedule_.rows_per_block / 2; half >= 1; half /= 2) {
-      const ExprId lower = builder_.less(slot_, builder_.integer(half));
-      const ExprId upper = builder_.both(builder_.less_equal(builder_.integer(half), slot_),
-                                         builder_.less(slot_, builder_.integer(2 * half)));
-      builder_.when(upper, [&] { accumulators_.send(thread); });
-      builder_.append(kir::Barrier{});
-      builder_.when(lower, [&] {
-        accumulators_.receive(
-            builder_.add(thread, builder_.integer(half * schedule_.threads_per_row)));
-      });
-    }
-  }
-
   /// What the block accumulated over its share of the rows.
   void store_partials() {
     const ExprId columns = builder_.integer(facts_.space.columns, DType::kI64);
@@ -188,9 +174,7 @@ class ColumnLowering {
 
   /// True if several blocks share a run of columns and leave partial results.
   [[nodiscard]] bool is_split() const { return schedule_.persistent_blocks > 0; }
-  [[nodiscard]] int64_t reach() const {
-    return schedule_.threads_per_row * schedule_.vector_width;
-  }
+  [[nodiscard]] int64_t reach() const { return schedule_.threads_per_row * schedule_.vector_width; }
   [[nodiscard]] int64_t strips() const { return (facts_.space.columns + reach() - 1) / reach(); }
 
   const SegmentFacts& facts_;
@@ -203,6 +187,7 @@ class ColumnLowering {
   kir::ParamId rows_;
   ExprId split_;  ///< Which of the blocks that share these columns, i64; only if split.
   ExprId slot_;   ///< The thread's row within its block.
+  ExprId lane_;   ///< Its number within the row.
   ExprId first_;  ///< Its first column.
 };
 

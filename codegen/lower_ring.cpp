@@ -141,7 +141,11 @@ class RingLowering {
       builder_.when(builder_.less(group, items), [&] { ahead_.load(row_of(group)); });
     builder_.loop("item", group, items, builder_.integer(groups()), false,
                   [&](ExprId item) { consume(item, group); });
-    kernel_.store_partials();
+    kernel_.store_partials([&] {
+      // The groups have barriers 1 to groups().
+      builder_.append(
+          kir::GroupBarrier{builder_.integer(groups() + 1), schedule_.threads_per_block()});
+    });
   }
 
   void consume(ExprId item, ExprId group) {

@@ -25,7 +25,8 @@ void OuterAccumulators::declare() {
     for (size_t i = 0; i < types.size(); ++i) {
       const std::string suffix = types.size() == 1 ? "" : fmt::format("_{}", i);
       const VarId tile = builder_.declare_tile(name + "_sum" + suffix, types[i], groups_, lanes_);
-      components_.push_back({.op = id, .index = i, .type = types[i], .tile = tile, .exchange = {}, .partials = {}});
+      components_.push_back(
+          {.op = id, .index = i, .type = types[i], .tile = tile, .exchange = {}, .partials = {}});
       builder_.unrolled("b", groups_, [&](ExprId group) {
         builder_.unrolled("v", lanes_, [&](ExprId lane) {
           builder_.set(tile, group, lane,
@@ -107,26 +108,10 @@ void OuterAccumulators::define_results(ExprId group, ExprId lane) {
   }
 }
 
-void OuterAccumulators::declare_partials() {
-  for (Component& component : components_) {
-    const ValueId value = facts_.fusion.ops[component.op].results.front();
-    component.partials = builder_.add_buffer({.name = tiles_.name_of_value(value) + "_partials",
-                                              .type = component.type,
-                                              .space = kir::Space::kGlobal,
-                                              .access = kir::Access::kWrite,
-                                              .alignment = 16,
-                                              .value = value});
-  }
-}
-
-void OuterAccumulators::store_partials(ExprId group, ExprId index) {
-  for (const Component& component : components_) {
-    builder_.append(kir::Store{component.partials, index, lanes_, component.tile, group,
-                               builder_.integer(0)});
-  }
-}
-
-void OuterAccumulators::declare_exchange(int64_t threads) {
+void OuterAccumulators::combine_slots(int64_t slots, int64_t threads, ExprId slot, ExprId thread,
+                                      const std::function<void()>& barrier) {
+  if (components_.empty() || facts_.space.columns == 0) return;
+  builder_.comment(fmt::format("combine {} row slots", slots));
   for (Component& component : components_) {
     component.exchange =
         builder_.add_buffer({.name = builder_.kernel().vars[component.tile].name + "_slots",
@@ -135,20 +120,39 @@ void OuterAccumulators::declare_exchange(int64_t threads) {
                              .access = kir::Access::kReadWrite,
                              .alignment = 16,
                              .value = {},
-                             .count = threads * lanes_});
+                             .count = (slots - 1) * threads * lanes_});
   }
+  // Slot s has its place at s - 1: the first one never sends.
+  const auto place = [&](int64_t later) {
+    const ExprId sender = builder_.add(slot, builder_.integer(later - 1));
+    return builder_.add(builder_.mul(sender, builder_.integer(threads)), thread);
+  };
+  builder_.unrolled("b", groups_, [&](ExprId group) {
+    for (int64_t left = slots; left > 1;) {
+      const int64_t half = (left + 1) / 2;
+      builder_.when(builder_.both(builder_.less_equal(builder_.integer(half), slot),
+                                  builder_.less(slot, builder_.integer(left))),
+                    [&] { send(group, place(0)); });
+      barrier();
+      builder_.when(builder_.less(slot, builder_.integer(left - half)),
+                    [&] { receive(group, place(half)); });
+      left = half;
+    }
+    // The next group takes the same places.
+    if (groups_ > 1) barrier();
+  });
 }
 
-void OuterAccumulators::send(ExprId slot) {
-  const ExprId index = builder_.mul(slot, builder_.integer(lanes_));
+void OuterAccumulators::send(ExprId group, ExprId place) {
+  const ExprId index = builder_.mul(place, builder_.integer(lanes_));
   for (const Component& component : components_) {
-    builder_.append(kir::Store{component.exchange, index, lanes_, component.tile,
-                               builder_.integer(0), builder_.integer(0)});
+    builder_.append(
+        kir::Store{component.exchange, index, lanes_, component.tile, group, builder_.integer(0)});
   }
 }
 
-void OuterAccumulators::receive(ExprId slot) {
-  const ExprId index = builder_.mul(slot, builder_.integer(lanes_));
+void OuterAccumulators::receive(ExprId group, ExprId place) {
+  const ExprId index = builder_.mul(place, builder_.integer(lanes_));
   std::vector<VarId> received;
   for (const Component& component : components_) {
     received.push_back(builder_.declare_tile(
@@ -164,39 +168,46 @@ void OuterAccumulators::receive(ExprId slot) {
       const auto count = static_cast<size_t>(kir::components_of(kir::combiner_of(op.kind)));
       for (size_t i = 0; i < count; ++i)
         others.push_back(builder_.element(received[first + i], zero, lane));
-      combine(first, zero, lane, others);
+      combine(first, group, lane, others);
       first += count;
     }
   });
 }
 
+void OuterAccumulators::declare_partials() {
+  for (Component& component : components_) {
+    const ValueId value = facts_.fusion.ops[component.op].results.front();
+    component.partials = builder_.add_buffer({.name = tiles_.name_of_value(value) + "_partials",
+                                              .type = component.type,
+                                              .space = kir::Space::kGlobal,
+                                              .access = kir::Access::kWrite,
+                                              .alignment = 16,
+                                              .value = value});
+  }
+}
+
+void OuterAccumulators::store_partials(ExprId group, ExprId index) {
+  for (const Component& component : components_) {
+    builder_.append(
+        kir::Store{component.partials, index, lanes_, component.tile, group, builder_.integer(0)});
+  }
+}
+
 void OuterAccumulators::store_partials(RowWalk& walk, ExprId row) {
   if (components_.empty()) return;
-  const ExprId partial_row = builder_.ref(builder_.declare("partial_row", row));
+  declare_partials();
   const ExprId columns = builder_.integer(facts_.space.columns, DType::kI64);
-  const ExprId start = builder_.mul(partial_row, columns);
-  for (const Component& component : components_) {
-    const ValueId value = facts_.fusion.ops[component.op].results.front();
-    const kir::BufferId buffer =
-        builder_.add_buffer({.name = tiles_.name_of_value(value) + "_partials",
-                             .type = component.type,
-                             .space = kir::Space::kGlobal,
-                             .access = kir::Access::kWrite,
-                             .alignment = 16,
-                             .value = value});
-    walk.for_vectors([&](const TilePosition& at) {
-      const auto store = [&] {
-        const ExprId index = builder_.add(start, builder_.cast(at.first_column, DType::kI64));
-        builder_.append(
-            kir::Store{buffer, index, lanes_, component.tile, at.batch, builder_.integer(0)});
-      };
-      if (at.guard == Guard::kNone) {
-        store();
-      } else {
-        builder_.when(tiles_.vector_is_inside(at), store);
-      }
-    });
-  }
+  const ExprId start = builder_.mul(builder_.ref(builder_.declare("partial_row", row)), columns);
+  walk.for_vectors([&](const TilePosition& at) {
+    const auto store = [&] {
+      store_partials(at.batch, builder_.add(start, builder_.cast(at.first_column, DType::kI64)));
+    };
+    if (at.guard == Guard::kNone) {
+      store();
+    } else {
+      builder_.when(tiles_.vector_is_inside(at), store);
+    }
+  });
 }
 
 std::vector<ValueId> finish_loads(const SegmentFacts& facts) {

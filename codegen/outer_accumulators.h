@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -24,22 +25,18 @@ class OuterAccumulators {
   /// Lets later evaluations of the element at hand read the results.
   void define_results(kir::ExprId group, kir::ExprId lane);
 
-  // ---- Exchange between the threads of a block, one group
-  /// Declares shared memory for one tuple of each element of `threads` threads.
-  void declare_exchange(int64_t threads);
-  /// Writes the calling thread's tuples at `slot`.
-  void send(kir::ExprId slot);
-  /// Combines the tuples at `slot` into the calling thread's.
-  void receive(kir::ExprId slot);
+  /// Combines the tuples of `slots` slots of `threads` threads, those of equal numbers in their
+  /// slots, into those of slot 0, by a tree through shared memory. All these threads come here;
+  /// `barrier` emits what they wait for each other at. Shared bytes: slot_exchange_bytes.
+  void combine_slots(int64_t slots, int64_t threads, kir::ExprId slot, kir::ExprId thread,
+                     const std::function<void()>& barrier);
 
-  // ---- Partial results
-  /// Declares a global buffer for each component.
+  // ---- Partial results, in global memory for a kernel that combines their rows
+  /// Declares a buffer for each component.
   void declare_partials();
-  /// Stores one group of the calling thread at element `index` (i64) of those.
+  /// Stores one group of the calling thread's tuples at element `index` (i64).
   void store_partials(kir::ExprId group, kir::ExprId index);
-
-  /// Leaves the calling thread's tuples in global memory, where its row of the partial results has
-  /// one for every column, for a kernel that combines these rows.
+  /// Stores all groups, each where `row` has its columns.
   void store_partials(RowWalk& walk, kir::ExprId row);
 
  private:
@@ -56,6 +53,10 @@ class OuterAccumulators {
   void combine(size_t first, kir::ExprId group, kir::ExprId lane,
                const std::vector<kir::ExprId>& others);
   std::vector<kir::ExprId> element_tuple(const Op& op);
+  /// Writes one group of the calling thread's tuples to the exchange, at a thread's place.
+  void send(kir::ExprId group, kir::ExprId place);
+  /// Combines the tuples at that place into it.
+  void receive(kir::ExprId group, kir::ExprId place);
 
   const SegmentFacts& facts_;
   kir::KernelBuilder& builder_;

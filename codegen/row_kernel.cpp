@@ -29,11 +29,16 @@ ExprId RowKernel::first_row() {
   return builder.mul(block, builder.integer(schedule.rows_per_block, DType::kI64));
 }
 
-void RowKernel::store_partials() {
+void RowKernel::store_partials(const std::function<void()>& barrier) {
+  const ExprId row = builder.cast(builder.special(kir::Special::kBlockIndex), DType::kI64);
   const ExprId slot = walk.slot();
-  const ExprId first = first_row();
-  outer.store_partials(walk,
-                       slot.valid() ? builder.add(first, builder.cast(slot, DType::kI64)) : first);
+  if (!slot.valid()) {
+    outer.store_partials(walk, row);
+    return;
+  }
+  outer.combine_slots(schedule.rows_per_block, schedule.threads_per_row, slot, walk.lane(),
+                      barrier);
+  builder.when(builder.equal(slot, builder.integer(0)), [&] { outer.store_partials(walk, row); });
 }
 
 }  // namespace sinter

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "codegen/kernel_builder.h"
 #include "codegen/outer_accumulators.h"
 #include "codegen/row_body.h"
@@ -19,8 +21,8 @@ struct RowKernel {
   /// First row of the calling block, in a grid that has a block for every rows_per_block rows.
   kir::ExprId first_row();
   /// Leaves what the threads have accumulated over their rows, one row of partial results for every
-  /// row slot of the grid.
-  void store_partials();
+  /// block; `barrier` emits what all threads with rows wait for each other at.
+  void store_partials(const std::function<void()>& barrier);
 
   const SegmentFacts& facts;
   const Schedule& schedule;

@@ -55,8 +55,8 @@ struct DeviceRun {
 /// kernel, so one reference serves every plan of the problem; making it needs no device.
 struct DeviceReference {
   Fusion fusion;
-  Binding binding;               ///< Of all elements.
-  Binding evaluated;             ///< Of those the oracle evaluated: inputs repeat with this period.
+  Binding binding;    ///< Of all elements.
+  Binding evaluated;  ///< Of those the oracle evaluated: inputs repeat with this period.
   std::optional<SymbolId> repeated;  ///< Extent of the repeated axis; absent: nothing repeats.
   std::vector<HostTensor> inputs;    ///< One period.
   OracleResult expected;             ///< Likewise.

@@ -47,8 +47,8 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
   Prediction out;
   const auto sms = static_cast<double>(limits.sm_count);
   out.launch_us = constants.launch_us + constants.ramp_us;
-  out.memory_us = memory_time(limits, work.bytes_read, work.bytes_written, work.read_priority,
-                              constants);
+  out.memory_us =
+      memory_time(limits, work.bytes_read, work.bytes_written, work.read_priority, constants);
   // A grid smaller than the device leaves SMs, and their share of issue slots, idle.
   const double busy = std::clamp(static_cast<double>(estimate.blocks), 1.0, sms);
   const double clocks_per_us = limits.clock_mhz;

@@ -48,7 +48,7 @@ struct DeviceLimits {
   double memory_latency_ns = 800.0;
   double bytes_in_flight_per_sm = 0.0;  ///< Outstanding load bytes an SM needs to saturate memory.
 
-  bool has_bulk_copy = false;  ///< cp.async.bulk and mbarrier transactions: 9.0 and later.
+  bool has_bulk_copy = false;         ///< cp.async.bulk and mbarrier transactions: 9.0 and later.
   bool has_dependent_launch = false;  ///< griddepcontrol: 9.0 and later (PTX ISA).
   bool has_clusters = false;
   bool has_setmaxnreg = false;

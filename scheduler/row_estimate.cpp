@@ -125,7 +125,7 @@ ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedul
   complete(estimate, limits, schedule.min_blocks_per_sm);
   if (schedule.persistent_blocks > 0) {
     // What the blocks of a persistent grid do one after the other counts as their waves.
-    const int64_t reach = partial_rows(schedule);
+    const int64_t reach = rows_at_once(schedule);
     estimate.waves *= static_cast<double>((facts.space.rows + reach - 1) / reach);
   }
   // Loads a thread issues before it waits: its kept inputs all at once, else one chunk.

@@ -191,8 +191,8 @@ ReadPriority read_priority(const SegmentFacts& facts, const DeviceLimits& limits
     return memory_time(limits, static_cast<double>(facts.bytes_read),
                        static_cast<double>(facts.bytes_written), priority);
   };
-  const bool first = !reads_again &&
-                     time(ReadPriority::kEvictFirst) < time(ReadPriority::kEvictLast);
+  const bool first =
+      !reads_again && time(ReadPriority::kEvictFirst) < time(ReadPriority::kEvictLast);
   return first ? ReadPriority::kEvictFirst : ReadPriority::kEvictLast;
 }
 
@@ -241,17 +241,7 @@ int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
       list.stages, [](const Stage& stage) { return !stage.reductions.empty(); });
   const int64_t copies = schedule.persistent_blocks > 0 && reducing == 1 ? 2 : 1;
   for (const Stage& stage : list.stages) bytes += exchange_bytes(facts, stage, schedule, copies);
-  return bytes;
-}
-
-int64_t column_shared_bytes(const SegmentFacts& facts, const Schedule& schedule) {
-  if (schedule.rows_per_block == 1) return 0;
-  const int64_t elements = schedule.threads_per_block() * schedule.vector_width;
-  int64_t bytes = 0;
-  for (const OpId id : facts.outer_reductions) {
-    for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[id]))
-      bytes += (elements * bytes_of(type) + 15) / 16 * 16;
-  }
+  if (schedule.persistent_blocks > 0) bytes += slot_exchange_bytes(facts, schedule);
   return bytes;
 }
 
@@ -265,8 +255,21 @@ int64_t accumulator_words(const SegmentFacts& facts, const Schedule& schedule) {
   return words * batch_count(facts, schedule) * schedule.vector_width;
 }
 
-int64_t partial_rows(const Schedule& schedule) {
-  return schedule.persistent_blocks * (schedule.family == kColumn ? 1 : schedule.rows_per_block);
+int64_t partial_rows(const Schedule& schedule) { return schedule.persistent_blocks; }
+
+int64_t rows_at_once(const Schedule& schedule) {
+  return schedule.persistent_blocks * schedule.rows_per_block;
+}
+
+int64_t slot_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule) {
+  const int64_t elements =
+      (schedule.rows_per_block - 1) * schedule.threads_per_row * schedule.vector_width;
+  int64_t bytes = 0;
+  for (const OpId id : facts.outer_reductions) {
+    for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[id]))
+      bytes += (elements * bytes_of(type) + 15) / 16 * 16;
+  }
+  return facts.space.columns > 0 ? bytes : 0;
 }
 
 int64_t balanced_blocks(int64_t items, int64_t most) {

@@ -65,9 +65,9 @@ int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule);
 int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
                          const StageList& list);
 
-/// The priority under which the segment's bytes move fastest (memory_time). Where everything fits L2
-/// none is asked for: that leaves L2 to the outputs, for the next kernel. Beyond, nothing that is
-/// read would be found again, and
+/// The priority under which the segment's bytes move fastest (memory_time). Where everything fits
+/// L2 none is asked for: that leaves L2 to the outputs, for the next kernel. Beyond, nothing that
+/// is read would be found again, and
 /// - kEvictLast makes L2 write its dirty lines back steadily instead of in turns with reads: on an
 ///   H200 an RMS norm of 8192 x 8192 bf16 takes 68 us instead of 71, a copy of 128 MiB 68 instead
 ///   of 72. Up to 24 MB that the next kernels write and read again stay in L2 either way; of 40 MB
@@ -80,17 +80,17 @@ ReadPriority read_priority(const SegmentFacts& facts, const DeviceLimits& limits
 /// device can: its launch is then over when the last row is.
 Overlap partials_overlap(const SegmentFacts& facts, const DeviceLimits& limits);
 
-/// Shared bytes of a block of the column family: a tuple for every thread and element, in which the
-/// row slots combine. Zero for one slot.
-int64_t column_shared_bytes(const SegmentFacts& facts, const Schedule& schedule);
-
 /// 32-bit words of one thread's accumulators of outer reductions: a tuple for each of its columns.
 int64_t accumulator_words(const SegmentFacts& facts, const Schedule& schedule);
-/// Rows of partial results that a persistent schedule leaves: one for every row slot of its grid.
-/// The slots of a column schedule combine theirs.
+/// Rows of partial results that a persistent schedule leaves: one for every block, whose row slots
+/// combine theirs.
 int64_t partial_rows(const Schedule& schedule);
-/// Blocks of a persistent grid that deals `items` to at most `most` blocks: as few as take no more
-/// turns. A last turn in which a few blocks work alone would take as long as a whole one.
+/// Rows that a persistent grid works on at once.
+int64_t rows_at_once(const Schedule& schedule);
+/// Shared bytes in which the row slots of a block combine what they accumulated, batch by batch: a
+/// tuple for each element of all slots but one.
+int64_t slot_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule);
+/// Blocks among which `items` are dealt, `most` at most: as few as take no more turns.
 int64_t balanced_blocks(int64_t items, int64_t most);
 /// The column family's name, by which the lowering knows its schedules.
 inline constexpr std::string_view kColumn = "column";

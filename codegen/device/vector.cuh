@@ -256,19 +256,18 @@ SINTER_DEVICE unsigned long long evict_last_policy() {
 }
 
 // Only whole vectors carry the policy: narrower accesses are heads and tails.
-#define SINTER_DEFINE_LOAD(name, policy)                                            \
-  template <int kBytes>                                                             \
-  SINTER_DEVICE Packet<kBytes> name(const void* address) {                          \
-    if constexpr (kBytes != 16) {                                                   \
-      return load_packet<kBytes>(address);                                          \
-    } else {                                                                        \
-      Packet<kBytes> p;                                                             \
-      asm volatile("ld.global.nc.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;" \
-                   : "=r"(p.words[0]), "=r"(p.words[1]), "=r"(p.words[2]),          \
-                     "=r"(p.words[3])                                               \
-                   : "l"(address), "l"(policy()));                                  \
-      return p;                                                                     \
-    }                                                                               \
+#define SINTER_DEFINE_LOAD(name, policy)                                                    \
+  template <int kBytes>                                                                     \
+  SINTER_DEVICE Packet<kBytes> name(const void* address) {                                  \
+    if constexpr (kBytes != 16) {                                                           \
+      return load_packet<kBytes>(address);                                                  \
+    } else {                                                                                \
+      Packet<kBytes> p;                                                                     \
+      asm volatile("ld.global.nc.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"         \
+                   : "=r"(p.words[0]), "=r"(p.words[1]), "=r"(p.words[2]), "=r"(p.words[3]) \
+                   : "l"(address), "l"(policy()));                                          \
+      return p;                                                                             \
+    }                                                                                       \
   }
 SINTER_DEFINE_LOAD(load_packet_evict_first, evict_first_policy)
 SINTER_DEFINE_LOAD(load_packet_evict_last, evict_last_policy)

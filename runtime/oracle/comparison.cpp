@@ -98,10 +98,10 @@ Findings look_at(const OracleOutput& reference, const HostTensor& actual) {
   std::vector<std::future<Findings>> others;
   for (int64_t part = 1; part < parts; ++part) {
     const int64_t end = part + 1 == parts ? actual.count() : begin_of(part + 1);
-    others.push_back(std::async(std::launch::async, [&reference, &actual, begin = begin_of(part),
-                                                     end] {
-      return look_at(reference, actual, begin, end);
-    }));
+    others.push_back(
+        std::async(std::launch::async, [&reference, &actual, begin = begin_of(part), end] {
+          return look_at(reference, actual, begin, end);
+        }));
   }
   Findings out = look_at(reference, actual, 0, parts == 1 ? actual.count() : begin_of(1));
   for (std::future<Findings>& other : others) {

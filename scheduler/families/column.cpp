@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "scheduler/register_estimate.h"
 #include "scheduler/row_estimate.h"
@@ -126,7 +127,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_column(const SegmentFacts& fa
   const int64_t accumulators = tuple_words(facts) * schedule.vector_width;
   estimate.registers = kBaseRegisters + accumulators +
                        loaded_words(facts, schedule, list.stages[0]) + list.stages[0].live_values;
-  estimate.shared_bytes = column_shared_bytes(facts, schedule);
+  estimate.shared_bytes = slot_exchange_bytes(facts, schedule);
   estimate.blocks = strips(facts, schedule) * std::max<int64_t>(schedule.persistent_blocks, 1);
   complete(estimate, limits, schedule.min_blocks_per_sm);
   constexpr int64_t kRegisterBytes = 4;
@@ -159,23 +160,49 @@ Prediction predict_column(const SegmentFacts& facts, const Schedule& schedule,
                                    static_cast<double>(schedule.vector_width)) +
       static_cast<double>(estimate.blocks * estimate.threads) * constants.row_prologue_instructions;
   work.special = rows * columns * stage.special_functions;
-  // A thread waits once for every group of rows it has in flight, then for the tree.
-  const auto splits = static_cast<double>(std::max<int64_t>(schedule.persistent_blocks, 1));
-  const double walks =
-      std::ceil(rows / (splits * static_cast<double>(schedule.rows_per_block * schedule.unroll)));
-  const bool from_l2 = facts.bytes_read <= limits.l2_bytes / 2;
-  const auto levels =
-      static_cast<double>(std::bit_width(static_cast<uint64_t>(schedule.rows_per_block)) - 1);
-  work.block_latency_ns = constants.block_start_ns +
-                          walks * (from_l2 ? constants.cache_latency_ns : constants.chunk_ns) +
-                          levels * constants.block_exchange_ns;
   if (schedule.persistent_blocks > 0) {
     constexpr double kWordBytes = 4.0;
     work.partial_bytes =
         static_cast<double>(partial_rows(schedule) * tuple_words(facts)) * columns * kWordBytes;
     work.bytes_written += work.partial_bytes;
   }
-  return predict(work, estimate, limits);
+  // Only whole vectors ask for a priority.
+  constexpr int64_t kVectorBytes = 16;
+  if (schedule.vector_width * facts.widest_tile_bytes < kVectorBytes)
+    work.read_priority = ReadPriority::kNormal;
+  work.block_latency_ns = 0.0;
+  Prediction out = predict(work, estimate, limits);
+
+  const bool from_l2 = facts.bytes_read <= limits.l2_bytes / 2;
+  if (!from_l2) {
+    constexpr double kTwoLines = 256.0;
+    const auto run = static_cast<double>(schedule.threads_per_row * schedule.vector_width *
+                                         facts.widest_tile_bytes);
+    out.memory_us *= 1.0 + constants.short_run_penalty * std::max(0.0, 1.0 - run / kTwoLines);
+  }
+  // A thread waits once for every group of rows it has in flight, then for the tree.
+  const auto splits = static_cast<double>(std::max<int64_t>(schedule.persistent_blocks, 1));
+  const double walks =
+      std::ceil(rows / (splits * static_cast<double>(schedule.rows_per_block * schedule.unroll)));
+  const auto levels =
+      static_cast<double>(std::bit_width(static_cast<uint64_t>(schedule.rows_per_block)) - 1);
+  const double wait_ns = from_l2 ? constants.cache_latency_ns : constants.memory_wait_ns;
+  const double turns = std::ceil(estimate.waves);
+  const double chain_us = turns * walks * wait_ns / 1000.0;
+  const double throughput =
+      std::max({out.memory_us, out.l2_us, out.issue_us, out.special_us, out.shared_us});
+  // What a block has in flight at its end arrives with nothing behind it.
+  const double drain_us =
+      from_l2 ? 0.0
+              : estimate.bytes_in_flight_per_sm * static_cast<double>(limits.sm_count) /
+                    mixed_bandwidth(limits, work.bytes_read, work.bytes_written);
+  out.block_latency_us =
+      (constants.block_start_ns + walks * wait_ns + levels * constants.block_exchange_ns) / 1000.0;
+  const double ends_us =
+      drain_us + (constants.block_start_ns + levels * constants.block_exchange_ns) / 1000.0;
+  out.exposed_us = std::hypot(throughput, chain_us) - throughput + turns * ends_us;
+  out.total_us = out.launch_us + throughput + out.exposed_us + out.spill_us + out.second_stage_us;
+  return out;
 }
 
 Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits) {
@@ -217,8 +244,8 @@ Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits) {
           schedule.overlap = partials_overlap(facts, limits);
           for (const int64_t blocks_per_sm : {1, 2, 4}) {
             const int64_t walks = (facts.space.rows + slots * unroll - 1) / (slots * unroll);
-            const int64_t splits =
-                balanced_blocks(walks, blocks_per_sm * limits.sm_count / std::max<int64_t>(runs, 1));
+            const int64_t splits = balanced_blocks(
+                walks, blocks_per_sm * limits.sm_count / std::max<int64_t>(runs, 1));
             if (splits < 2 || splits > kMostSplits) continue;
             schedule.persistent_blocks = splits;
             consider(schedule);

@@ -71,9 +71,8 @@ Proposal propose_looped(const SegmentFacts& facts, const DeviceLimits& limits) {
   std::optional<Rejection> nearest;
   const StageList list = distribute(facts, {});
   const bool reads_again = std::ranges::count_if(list.stages, [&](const Stage& stage) {
-                             return std::ranges::any_of(stage.loads, [&](ValueId value) {
-                               return facts.is_full(value);
-                             });
+                             return std::ranges::any_of(
+                                 stage.loads, [&](ValueId value) { return facts.is_full(value); });
                            }) > 1;
   for (const RowVector& vector : row_vectors(facts)) {
     for (int64_t threads = 1; threads <= limits.threads_per_block; threads *= 2) {

@@ -50,7 +50,7 @@ std::vector<Rejection> check_segment(const SegmentFacts& facts) {
 int64_t persistent_grid(const SegmentFacts& facts, const Schedule& schedule,
                         const DeviceLimits& limits) {
   const int64_t needed = (facts.space.rows + schedule.rows_per_block - 1) / schedule.rows_per_block;
-  return balanced_blocks(needed, schedule.min_blocks_per_sm * limits.sm_count);
+  return std::clamp<int64_t>(needed, 1, schedule.min_blocks_per_sm * limits.sm_count);
 }
 
 tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& facts,
@@ -164,6 +164,8 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
                           .row_access = vector.access,
                           .read_priority = read_priority(facts, limits),
                           .overlap = partials_overlap(facts, limits)};
+        // Its shared memory counts; the number of blocks follows when their occupancy is known.
+        if (facts.has_outer()) schedule.persistent_blocks = 1;
         for (const Kept& kept : choices) {
           schedule.persistent = kept.with_cut_in(Residency::kRegister);
           consider(schedule, kept.list);

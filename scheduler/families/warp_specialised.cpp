@@ -66,6 +66,12 @@ std::optional<Rejection> check_segment(const SegmentFacts& facts, const DeviceLi
   return std::nullopt;
 }
 
+bool held_in_registers(const Schedule& schedule, ValueId value) {
+  return std::ranges::any_of(schedule.persistent, [&](const PersistentValue& kept) {
+    return kept.value == value && kept.residency == Residency::kRegister;
+  });
+}
+
 int64_t needed_registers(const SegmentFacts& facts, const Schedule& schedule,
                          const StageList& list) {
   const auto rows = static_cast<double>(estimate_registers(facts, schedule, list));
@@ -162,7 +168,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
   estimate.registers = needed;
   estimate.register_cap = raised != 0 ? raised : launch;
   estimate.spilled_registers = std::max<int64_t>(0, needed - estimate.register_cap);
-  const int64_t reach = partial_rows(schedule);
+  const int64_t reach = rows_at_once(schedule);
   estimate.waves = static_cast<double>((facts.space.rows + reach - 1) / reach);
   estimate.bytes_in_flight_per_sm =
       static_cast<double>(ring_row_bytes(facts) * ring_stages(schedule) * estimate.blocks_per_sm);
@@ -171,6 +177,39 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
     return tl::make_unexpected(*rejection);
   }
   return estimate;
+}
+
+/// Vectors of weights that a thread reads from cache for each row.
+double weight_vectors(const SegmentFacts& facts, const Schedule& schedule, const StageList& list) {
+  double vectors = 0.0;
+  for (const Stage& stage : list.stages) {
+    vectors += static_cast<double>(std::ranges::count_if(stage.loads, [&](ValueId value) {
+      return !facts.is_full(value) && facts.space.dependence[value].columns &&
+             !held_in_registers(schedule, value);
+    }));
+  }
+  return vectors * static_cast<double>(batch_count(facts, schedule));
+}
+
+/// Bytes of weights that every row reads from L2, because the ring leaves L1 too small for them.
+double weight_bytes(const SegmentFacts& facts, const Schedule& schedule, const StageList& list,
+                    const ResourceEstimate& estimate, const DeviceLimits& limits,
+                    const CostConstants& constants) {
+  double bytes = 0.0;
+  for (const Stage& stage : list.stages) {
+    for (const ValueId value : stage.loads) {
+      if (facts.is_full(value) || !facts.space.dependence[value].columns ||
+          held_in_registers(schedule, value))
+        continue;
+      bytes += static_cast<double>(facts.space.columns * bytes_of(facts.fusion.values[value].type));
+    }
+  }
+  if (bytes == 0.0) return 0.0;
+  const auto shared = static_cast<double>(estimate.blocks_per_sm *
+                                          (estimate.shared_bytes + limits.shared_bytes_reserved));
+  const double l1 = std::max(0.0, static_cast<double>(unified_l1_bytes(limits)) - shared);
+  const double overflow = 1.0 - constants.l1_row_share * l1 / bytes;
+  return bytes * std::clamp(constants.l1_thrash * overflow, 0.0, 1.0);
 }
 
 Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
@@ -183,7 +222,9 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   // Reads again come from the ring.
   work.read_priority = schedule.read_priority;
   work.bytes_read = static_cast<double>(facts.bytes_read);
-  work.l2_bytes = work.bytes_read + work.bytes_written;
+  work.l2_bytes = work.bytes_read + work.bytes_written +
+                  static_cast<double>(facts.space.rows) *
+                      weight_bytes(facts, schedule, list, estimate, limits, constants);
   double ring_reads = 0.0;
   for (const Stage& stage : list.stages) {
     for (const ValueId value : stage.loads) {
@@ -196,25 +237,31 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   work.shared_bytes = elements * (ring_reads + static_cast<double>(ring_row_bytes(facts)) /
                                                    static_cast<double>(facts.space.columns));
   constexpr double kWarp = 32.0;
-  const double elements_per_thread =
-      static_cast<double>(batch_count(facts, schedule) * schedule.vector_width);
-  const double row_ns =
-      constants.ring_row_ns + constants.ring_element_ns * elements_per_thread +
-      constants.ring_warp_ns * static_cast<double>(schedule.threads_per_row) / kWarp;
+  const auto rows = static_cast<double>(facts.space.rows);
+  const auto threads = static_cast<double>(schedule.threads_per_row);
+  const double row_ns = constants.ring_row_ns +
+                        constants.ring_instruction_ns * work.issue_slots / (rows * threads) +
+                        constants.ring_warp_ns * threads / kWarp +
+                        constants.ring_weight_ns * weight_vectors(facts, schedule, list);
+  const auto launch =
+      static_cast<double>(launch_registers(limits, schedule, schedule.min_blocks_per_sm));
+  const double wanted =
+      constants.ring_wanted_registers * static_cast<double>(estimate.registers) / launch;
+  const double squeeze = 1.0 + constants.ring_squeeze * std::max(0.0, wanted - 1.0);
   work.block_latency_ns = 0.0;
   Prediction out = predict(work, estimate, limits);
+  out.memory_us *= constants.ring_memory_share;
+  out.l2_us *= constants.ring_memory_share;
   const double throughput =
       std::max({out.memory_us, out.l2_us, out.issue_us, out.special_us, out.shared_us});
-  // Groups hide each other's waits as far as they and the SM's blocks take turns.
-  const double turns =
-      static_cast<double>(facts.space.rows) / static_cast<double>(schedule.persistent_blocks);
-  const double side_by_side = static_cast<double>(schedule.rows_per_block);
-  const double chain_us = turns * row_ns / side_by_side / 1000.0;
+  // Groups take a block's rows in turns.
+  const double turns = std::ceil(rows / static_cast<double>(schedule.persistent_blocks));
+  const double chain_us =
+      turns * row_ns * squeeze / static_cast<double>(schedule.rows_per_block) / 1000.0;
   const double exponent = constants.ring_overlap_exponent;
   const double together =
       std::pow(std::pow(throughput, exponent) + std::pow(chain_us, exponent), 1.0 / exponent);
-  // The first rows arrive before anything overlaps.
-  out.block_latency_us = row_ns / 1000.0;
+  out.block_latency_us = row_ns * squeeze / 1000.0;
   out.exposed_us = constants.ring_fill_us + together - throughput;
   out.total_us = out.launch_us + throughput + out.exposed_us + out.spill_us + out.second_stage_us;
   return out;
@@ -278,8 +325,8 @@ Proposal propose_warp_specialised(const SegmentFacts& facts, const DeviceLimits&
             continue;
           const int64_t budget = limits.shared_bytes_per_sm / blocks - limits.shared_bytes_reserved;
           constexpr int64_t kExchangeReserve = 1024;  // Exchanges and mbarriers, generously.
-          int64_t stages =
-              std::min((budget - kExchangeReserve) / ring_row_bytes(facts), kMostStages);
+          const int64_t ring = budget - kExchangeReserve - slot_exchange_bytes(facts, schedule);
+          int64_t stages = std::min(ring / ring_row_bytes(facts), kMostStages);
           stages = stages / groups * groups;
           if (stages < 2) {
             nearest = rejected("shared memory holds too few rows for a ring", stages, 2, "stages",
@@ -287,7 +334,8 @@ Proposal propose_warp_specialised(const SegmentFacts& facts, const DeviceLimits&
             continue;
           }
           schedule.parameters["stages"] = stages;
-          schedule.persistent_blocks = balanced_blocks(facts.space.rows, blocks * limits.sm_count);
+          const int64_t needed = (facts.space.rows + groups - 1) / groups;
+          schedule.persistent_blocks = std::clamp<int64_t>(needed, 1, blocks * limits.sm_count);
           for (const auto& kept : choices) {
             schedule.persistent = kept;
             schedule.parameters["compute_registers"] = 0;

@@ -171,7 +171,7 @@ TEST(RowScheduleTest, ExchangesCarryTuples) {
   EXPECT_THAT(types("row_any"), ElementsAre(DType::kBool));
 }
 
-TEST(RowScheduleTest, BalancedGridsTakeNoMoreTurns) {
+TEST(RowScheduleTest, BalancedBlocksTakeNoMoreTurns) {
   EXPECT_EQ(balanced_blocks(8192, 132), 131);  // 63 turns either way.
   EXPECT_EQ(balanced_blocks(2048, 264), 256);
   EXPECT_EQ(balanced_blocks(5, 132), 5);

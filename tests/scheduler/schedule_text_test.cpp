@@ -18,7 +18,7 @@ rc::Gen<Schedule> any_schedule() {
     s.unroll = *rc::gen::arbitrary<int64_t>();
     s.min_blocks_per_sm = *rc::gen::arbitrary<int64_t>();
     s.read_priority = *rc::gen::element(ReadPriority::kNormal, ReadPriority::kEvictFirst,
-                                          ReadPriority::kEvictLast);
+                                        ReadPriority::kEvictLast);
     s.overlap = *rc::gen::element(Overlap::kNone, Overlap::kNext, Overlap::kPrevious);
     s.row_access = *rc::gen::element(RowAccess::kAligned, RowAccess::kShifted, RowAccess::kScalar);
     for (const uint32_t index : *rc::gen::arbitrary<std::vector<uint32_t>>()) {
