@@ -61,7 +61,7 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
   // memory.
   const double spilled = static_cast<double>(estimate.spilled_registers) * kRegisterBytes * 2.0 *
                          static_cast<double>(estimate.threads) *
-                         static_cast<double>(estimate.blocks);
+                         static_cast<double>(estimate.blocks) * work.turns;
   out.spill_us = spilled / (limits.memory_bytes_per_us * limits.read_efficiency);
 
   const double throughput =

@@ -103,6 +103,7 @@ struct WorkEstimate {
   double partial_bytes = 0.0;  ///< Of outer reductions: written here, read by a second kernel.
   ReadPriority read_priority = ReadPriority::kNormal;  ///< Of all bulk reads.
   double block_latency_ns = 0.0;                       ///< Chain of waits of one block.
+  double turns = 1.0;  ///< Rows that a block takes one after the other, spilling in each.
   friend bool operator==(const WorkEstimate&, const WorkEstimate&) = default;
 };
 

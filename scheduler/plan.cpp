@@ -8,9 +8,9 @@
 #include "fusion_ir/pipeline.h"
 #include "fusion_ir/printer.h"
 #include "fusion_ir/verifier.h"
-#include "scheduler/finish.h"
 #include "scheduler/row_schedule.h"
 #include "scheduler/schedule_verifier.h"
+#include "scheduler/subgraphs.h"
 
 namespace sinter {
 namespace {
@@ -215,6 +215,113 @@ Result<ProposedSchedule> pinned_schedule(const SegmentFacts& facts, const Device
   return ProposedSchedule{schedule, *estimate, family->predict(facts, schedule, *estimate, limits)};
 }
 
+/// Fills a segment's candidates with what the families offer and the pins let through, best first;
+/// adds why the others offer nothing. Errors: Unsupported, ResourceExhausted, InvalidArgument.
+Result<void> offer(SegmentPlan& segment, std::vector<Rejection>& rejections,
+                   const DeviceLimits& limits, const PlanOptions& options) {
+  if (options.pin.schedule) {
+    auto pinned = pinned_schedule(segment.facts, limits, options);
+    if (!pinned) return fail(pinned.error());
+    segment.candidates.push_back(std::move(*pinned));
+    return {};
+  }
+  const std::optional<std::string>& family_name = options.pin.family;
+  if (family_name && find_family(options.families, *family_name) == nullptr) {
+    return fail(unknown_family(
+        fmt::format("the pinned family '{}' is not in the set", *family_name), options.families));
+  }
+  for (const Family& family : options.families) {
+    Proposal proposal = family.propose(segment.facts, limits);
+    for (ProposedSchedule& candidate : proposal.candidates)
+      segment.candidates.push_back(std::move(candidate));
+    for (Rejection& rejection : proposal.rejections) rejections.push_back(std::move(rejection));
+  }
+  const Fusion& fusion = segment.facts.fusion;
+  if (segment.candidates.empty()) {
+    return fail(unsupported(fusion, rejections,
+                            fmt::format("no schedule family takes the fusion '{}'", fusion.name)));
+  }
+  const auto meets = [&](const ProposedSchedule& candidate) {
+    return options.pin.matches(candidate.schedule);
+  };
+  if (!std::ranges::any_of(segment.candidates, meets)) {
+    Error error = unsupported(fusion, rejections,
+                              fmt::format("none of {} legal schedules has the pinned {}",
+                                          segment.candidates.size(), options.pin.text()));
+    error.remedy = offered_instead(options.pin, segment.candidates);
+    error.kind = ErrorKind::kResourceExhausted;
+    return fail(std::move(error));
+  }
+  std::erase_if(segment.candidates, [&](const ProposedSchedule& c) { return !meets(c); });
+  rank(segment.candidates, options.families);
+  return {};
+}
+
+/// Rows and columns of a segment in a kernel each, and what passes from one to the other.
+struct SplitPlan {
+  SegmentPlan rows;
+  SegmentPlan columns;
+  std::vector<WorkspaceTensor> workspace;
+  [[nodiscard]] double predicted_us() const {
+    return rows.chosen().predicted.total_us + columns.chosen().predicted.total_us;
+  }
+};
+
+/// Absent where a segment has not both kinds of reductions, or a part has no schedule. Pins are for
+/// the rows.
+std::optional<SplitPlan> split_plan(const SegmentFacts& facts, const DeviceLimits& limits,
+                                    const PlanOptions& options) {
+  if (!facts.has_outer() || !facts.has_reduction()) return std::nullopt;
+  RowsAndColumns parts = split_rows_and_columns(facts);
+  std::vector<Rejection> rejections;
+  const auto planned = [&](Subgraph part, const PlanOptions& own) -> std::optional<SegmentPlan> {
+    if (part.fusion.outputs.empty()) return std::nullopt;
+    auto part_facts = analyse(std::move(part.fusion));
+    if (!part_facts) return std::nullopt;
+    SegmentPlan segment{
+        .facts = std::move(*part_facts), .in_plan = std::move(part.in_plan), .candidates = {}};
+    if (!offer(segment, rejections, limits, own)) return std::nullopt;
+    // Partial results would need a kernel more.
+    std::erase_if(segment.candidates, [](const ProposedSchedule& candidate) {
+      return candidate.schedule.persistent_blocks != 0;
+    });
+    if (segment.candidates.empty()) return std::nullopt;
+    rank(segment.candidates, own.families);
+    return segment;
+  };
+  auto rows = planned(std::move(parts.rows), options);
+  if (!rows) return std::nullopt;
+  auto columns = planned(std::move(parts.columns), {.families = options.families});
+  if (!columns) return std::nullopt;
+  SplitPlan out{.rows = std::move(*rows), .columns = std::move(*columns), .workspace = {}};
+  const Binding binding{};  // The planned fusion is specialised.
+  for (const ValueId value : parts.passed) {
+    const Value& info = facts.fusion.values[value];
+    out.workspace.push_back(
+        {value, element_count(binding.sizes_of(info.shape)) * bytes_of(info.type)});
+  }
+  return out;
+}
+
+/// `joint` is null where no schedule takes both.
+Decision pass_decision(const SegmentPlan* joint, const SplitPlan& split) {
+  Decision decision{.question = "do rows and columns share one pass over memory"};
+  const auto add = [&](std::string what, double us) {
+    decision.candidates.push_back(
+        {.what = std::move(what), .predicted = {.total_us = us}, .legal = true, .because = ""});
+  };
+  const double apart = split.predicted_us();
+  if (joint != nullptr) add("one pass", joint->chosen().predicted.total_us);
+  add("a kernel for the rows, then one for the columns", apart);
+  const bool together = joint != nullptr && joint->chosen().predicted.total_us <= apart;
+  decision.chosen = together ? "one pass" : "a kernel each";
+  decision.because =
+      joint == nullptr ? "no schedule keeps accumulators of all columns while it walks rows"
+                       : fmt::format("predicted {:.1f} us in one pass, {:.1f} us in a kernel each",
+                                     joint->chosen().predicted.total_us, apart);
+  return decision;
+}
+
 }  // namespace
 
 bool SchedulePin::matches(const Schedule& candidate) const {
@@ -275,44 +382,29 @@ Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const Devic
     return fail(unsupported(out.fusion, {facts.error()},
                             fmt::format("no family can walk the fusion '{}'", fusion.name)));
   SegmentPlan segment{.facts = std::move(*facts), .in_plan = {}, .candidates = {}};
+  const Result<void> offered = offer(segment, out.rejections, limits, options);
+  // A mistake in the options is not mended by other kernels.
+  if (!offered && offered.error().kind == ErrorKind::kInvalidArgument) return fail(offered.error());
 
-  if (options.pin.schedule) {
-    auto pinned = pinned_schedule(segment.facts, limits, options);
-    if (!pinned) return fail(pinned.error());
-    segment.candidates.push_back(std::move(*pinned));
-  } else {
-    const std::optional<std::string>& family_name = options.pin.family;
-    if (family_name && find_family(options.families, *family_name) == nullptr) {
-      return fail(unknown_family(
-          fmt::format("the pinned family '{}' is not in the set", *family_name), options.families));
+  std::optional<SplitPlan> split = split_plan(segment.facts, limits, options);
+  // Pins are met by the one kernel that they are meant for, where it can.
+  const bool pinned = !(options.pin == SchedulePin{});
+  if (split && offered &&
+      (pinned || split->predicted_us() >= segment.chosen().predicted.total_us)) {
+    out.decisions.push_back(pass_decision(&segment, *split));
+    split.reset();
+  } else if (split) {
+    out.decisions.push_back(pass_decision(offered ? &segment : nullptr, *split));
+  }
+  if (!split && !offered) return fail(offered.error());
+  if (split) {
+    for (SegmentPlan* part : {&split->rows, &split->columns}) {
+      out.decisions.push_back(persistence_decision(part->facts));
+      out.decisions.push_back(schedule_decision(*part, out.rejections));
+      out.segments.push_back(std::move(*part));
     }
-    for (const Family& family : options.families) {
-      Proposal proposal = family.propose(segment.facts, limits);
-      for (ProposedSchedule& candidate : proposal.candidates)
-        segment.candidates.push_back(std::move(candidate));
-      for (Rejection& rejection : proposal.rejections)
-        out.rejections.push_back(std::move(rejection));
-    }
-    if (segment.candidates.empty()) {
-      return fail(
-          unsupported(out.fusion, out.rejections,
-                      fmt::format("no schedule family takes the fusion '{}'", fusion.name)));
-    }
-    const bool met = std::ranges::any_of(
-        segment.candidates,
-        [&](const ProposedSchedule& candidate) { return options.pin.matches(candidate.schedule); });
-    if (!met) {
-      Error error = unsupported(out.fusion, out.rejections,
-                                fmt::format("none of {} legal schedules has the pinned {}",
-                                            segment.candidates.size(), options.pin.text()));
-      error.remedy = offered_instead(options.pin, segment.candidates);
-      error.kind = ErrorKind::kResourceExhausted;
-      return fail(std::move(error));
-    }
-    std::erase_if(segment.candidates, [&](const ProposedSchedule& candidate) {
-      return !options.pin.matches(candidate.schedule);
-    });
-    rank(segment.candidates, options.families);
+    out.workspace = std::move(split->workspace);
+    return out;
   }
   out.decisions.push_back(persistence_decision(segment.facts));
   out.decisions.push_back(schedule_decision(segment, out.rejections));
@@ -323,14 +415,24 @@ Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const Devic
   return out;
 }
 
+double Plan::predicted_us() const {
+  double us = 0.0;
+  for (const SegmentPlan& segment : segments) {
+    us += segment.chosen().predicted.total_us;
+    if (segment.chosen().predicted.second_stage_us > 0.0) break;
+  }
+  return us;
+}
+
 Result<void> plan_finish(Plan& plan, const Schedule& schedule, const FamilySet& families) {
   constexpr std::string_view kQuestion = "which schedule finishes the partial results";
+  if (!plan.segments.front().facts.has_outer()) return {};
   plan.segments.resize(1);
   plan.workspace.clear();
   std::erase_if(plan.decisions,
                 [&](const Decision& decision) { return decision.question == kQuestion; });
   const SegmentFacts& facts = plan.segments.front().facts;
-  if (!facts.has_outer() || schedule.persistent_blocks == 0) return {};
+  if (schedule.persistent_blocks == 0) return {};
 
   const int64_t rows = partial_rows(schedule);
   for (const OpId id : facts.outer_reductions) {
@@ -338,7 +440,7 @@ Result<void> plan_finish(Plan& plan, const Schedule& schedule, const FamilySet& 
     plan.workspace.push_back(
         {result, rows * facts.space.columns * bytes_of(facts.fusion.values[result].type)});
   }
-  Finish finish = finish_of(facts, rows);
+  Subgraph finish = finish_of(facts, rows);
   auto finish_facts = analyse(std::move(finish.fusion));
   if (!finish_facts)
     return fail(unsupported(facts.fusion, {finish_facts.error()},
@@ -371,12 +473,12 @@ Result<void> plan_finish(Plan& plan, const Schedule& schedule, const FamilySet& 
 TensorSlot slot_of(const Plan& plan, size_t segment, ValueId value, bool written) {
   const std::map<ValueId, ValueId>& in_plan = plan.segments[segment].in_plan;
   const ValueId id = in_plan.empty() ? value : in_plan.at(value);
-  // The first segment writes partial results under the name of what they are partial results of;
-  // the second reads them under it, and may write the finished ones as an output.
-  if (in_plan.empty() == written) {
-    for (size_t i = 0; i < plan.workspace.size(); ++i) {
-      if (plan.workspace[i].value == id) return {TensorSlot::Kind::kWorkspace, i};
-    }
+  // Partial results go by the name of what they are partial results of: a later segment that reads
+  // them may write the finished ones as an output.
+  for (size_t i = 0; i < plan.workspace.size(); ++i) {
+    const WorkspaceTensor& tensor = plan.workspace[i];
+    if (tensor.value == id && (written ? segment == tensor.writer : segment > tensor.writer))
+      return {TensorSlot::Kind::kWorkspace, i};
   }
   const auto index_in = [&](const std::vector<ValueId>& values) {
     return static_cast<size_t>(std::ranges::find(values, id) - values.begin());

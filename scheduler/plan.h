@@ -25,6 +25,7 @@ struct SchedulePin {
 
   [[nodiscard]] bool matches(const Schedule& candidate) const;
   [[nodiscard]] std::string text() const;
+  friend bool operator==(const SchedulePin&, const SchedulePin&) = default;
 };
 
 struct PlanOptions {
@@ -33,11 +34,12 @@ struct PlanOptions {
   bool simplify = true;  ///< Run the simplification passes first.
 };
 
-/// A tensor that one kernel of a plan leaves for another: partial results of an outer reduction,
-/// [rows][columns] in the reduction's type.
+/// A tensor that one kernel of a plan leaves for later ones: partial results of an outer reduction,
+/// [rows][columns] in the reduction's type, or a row value.
 struct WorkspaceTensor {
-  ValueId value;  ///< The reduction's result in the plan's graph.
+  ValueId value;  ///< In the plan's graph; for partial results, the reduction's result.
   int64_t bytes = 0;
+  size_t writer = 0;  ///< The segment that leaves it.
   friend bool operator==(const WorkspaceTensor&, const WorkspaceTensor&) = default;
 };
 
@@ -62,6 +64,9 @@ struct Plan {
   std::vector<WorkspaceTensor> workspace;
   std::vector<Decision> decisions;
   std::vector<Rejection> rejections;  ///< Of families that offered nothing.
+
+  /// Of all its kernels. The first one's prediction has the time of a kernel that finishes it.
+  [[nodiscard]] double predicted_us() const;
 };
 
 /// Where the tensor of a kernel's buffer comes from at execution.
@@ -85,7 +90,7 @@ Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const Devic
 
 /// Plans, after the first segment's schedule, the segment that finishes its partial results, and
 /// the workspace between them; drops those of an earlier choice. Nothing is left to do for a
-/// schedule without partial results. Errors: as plan().
+/// schedule without partial results, nor for a segment without outer reductions. Errors: as plan().
 Result<void> plan_finish(Plan& plan, const Schedule& schedule, const FamilySet& families);
 
 /// Candidates within this share of the best predicted time count as equal: of these the one whose

@@ -306,6 +306,31 @@ TEST(PlanTest, ColumnReductionsArePlanned) {
   EXPECT_THAT(plan_canned("column_sum", matrix(512, 1024), "H200"), PlansAs("column", NoSpill()));
 }
 
+TEST(PlanTest, RowsTooWideForAccumulatorsGetAKernelForTheColumns) {
+  for (const char* device : {"H200", "A100", "L4"}) {
+    const Plan planned = plan_canned("layer_norm_backward", matrix(16384, 65536), device).value();
+    ASSERT_EQ(planned.segments.size(), 2U) << device;
+    EXPECT_EQ(planned.segments[0].facts.fusion.name, "layer_norm_backward_rows");
+    EXPECT_FALSE(planned.segments[0].facts.has_outer());
+    EXPECT_EQ(planned.segments[1].chosen().schedule.family, "column");
+    // The two sums of each row that dx and nothing of the columns needs stay where they are.
+    EXPECT_TRUE(planned.workspace.empty());
+  }
+}
+
+// Its bias gradient adds up what the row's sum has gone into.
+TEST(PlanTest, RowValuesThatColumnsNeedPassThroughTheWorkspace) {
+  const Plan planned = plan_canned("softmax_backward_bias", matrix(4096, 131072), "H200").value();
+  ASSERT_EQ(planned.segments.size(), 2U);
+  ASSERT_FALSE(planned.workspace.empty());
+  EXPECT_EQ(planned.workspace[0].bytes, 4096 * 4);
+  EXPECT_EQ(planned.workspace[0].writer, 0U);
+  for (const auto& [mine, in_plan] : planned.segments[1].in_plan) {
+    if (in_plan != planned.workspace[0].value) continue;
+    EXPECT_EQ(slot_of(planned, 1, mine, false).kind, TensorSlot::Kind::kWorkspace);
+  }
+}
+
 TEST(PlanTest, LongColumnSumsAreDealtToSeveralBlocks) {
   const Plan planned = plan_canned("bias_gradient", matrix(8192, 4096), "H200").value();
   const Schedule& schedule = planned.segments[0].chosen().schedule;
