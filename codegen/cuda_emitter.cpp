@@ -307,6 +307,8 @@ class CudaEmitter {
                      stmt.registers));
   }
 
+  void print(const kir::WarpBarrier&) { line("__syncwarp();"); }
+
   void print(const kir::LaunchDependents&) { line("launch_dependents();"); }
   void print(const kir::WaitForPrevious&) { line("wait_for_previous();"); }
 

@@ -311,6 +311,11 @@ struct WaitForPrevious {
 struct Barrier {
   friend bool operator==(const Barrier&, const Barrier&) = default;
 };
+/// Barrier of a warp's 32 lanes, all of which come to it. What one of them has read from memory
+/// before it is read anew after it, not kept in registers.
+struct WarpBarrier {
+  friend bool operator==(const WarpBarrier&, const WarpBarrier&) = default;
+};
 /// target = `source` of the lane whose number differs in the bits of `mask`. The whole warp takes
 /// part. f32, f64, i32 or i64.
 struct ShuffleXor {
@@ -367,10 +372,11 @@ struct AllReduce {
   friend bool operator==(const AllReduce&, const AllReduce&) = default;
 };
 
-using StmtKind = std::variant<Comment, Declare, Assign, SetElement, For, If, Load, Store, AsyncCopy,
-                              AsyncWait, InitMbarriers, ExpectBytes, BulkCopy, MbarrierArrive,
-                              MbarrierWait, Barrier, GroupBarrier, SetMaxRegisters,
-                              LaunchDependents, WaitForPrevious, ShuffleXor, AllReduce>;
+using StmtKind =
+    std::variant<Comment, Declare, Assign, SetElement, For, If, Load, Store, AsyncCopy, AsyncWait,
+                 InitMbarriers, ExpectBytes, BulkCopy, MbarrierArrive, MbarrierWait, Barrier,
+                 GroupBarrier, SetMaxRegisters, LaunchDependents, WaitForPrevious, WarpBarrier,
+                 ShuffleXor, AllReduce>;
 struct Stmt {
   StmtKind kind;
   friend bool operator==(const Stmt&, const Stmt&) = default;

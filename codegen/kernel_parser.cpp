@@ -229,6 +229,7 @@ class Parser : private KernelTokenReader {
     if (accept_word("barrier")) return Barrier{};
     if (accept_word("group_barrier")) return group_barrier_statement();
     if (accept_word("set_max_registers")) return set_max_registers_statement();
+    if (accept_word("warp_barrier")) return WarpBarrier{};
     if (accept_word("launch_dependents")) return LaunchDependents{};
     if (accept_word("wait_for_previous")) return WaitForPrevious{};
     if (accept_word("all_reduce")) return all_reduce_statement();

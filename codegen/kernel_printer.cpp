@@ -188,6 +188,7 @@ class Printer {
   void print(const GroupBarrier& s) {
     line(fmt::format("group_barrier {} threads {}", text(s.id), s.threads));
   }
+  void print(const WarpBarrier&) { line("warp_barrier"); }
   void print(const LaunchDependents&) { line("launch_dependents"); }
   void print(const WaitForPrevious&) { line("wait_for_previous"); }
   void print(const SetMaxRegisters& s) {

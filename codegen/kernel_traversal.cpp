@@ -103,6 +103,7 @@ void for_each_expr(const StmtKind& stmt, const std::function<void(ExprId)>& visi
                  [&](const GroupBarrier& s) { visit(s.id); },
                  [](const SetMaxRegisters&) {},
                  [](const LaunchDependents&) {},
+                 [](const WarpBarrier&) {},
                  [](const WaitForPrevious&) {},
                  [&](const ShuffleXor& s) { visit(s.source); },
                  [&](const AllReduce& s) {

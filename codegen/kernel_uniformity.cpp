@@ -110,6 +110,7 @@ void UniformityAnalysis::visit(const Block& block, Uniformity control) {
                    [](const GroupBarrier&) {},
                    [](const SetMaxRegisters&) {},
                    [](const LaunchDependents&) {},
+                   [](const WarpBarrier&) {},
                    [](const WaitForPrevious&) {},
                    [&](const ShuffleXor& s) { assign(s.target, s.source); },
                    // The result is uniform in the group, but the variable held a thread's share.

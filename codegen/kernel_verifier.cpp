@@ -358,6 +358,10 @@ class StatementVerifier {
 
   void check(const LaunchDependents&, Uniformity) {}
 
+  void check(const WarpBarrier&, Uniformity control) {
+    require(control, Uniformity::kWarp, "warp barrier");
+  }
+
   void check(const WaitForPrevious&, Uniformity) {
     const bool is_first = !kernel_.body.empty() && std::holds_alternative<WaitForPrevious>(
                                                        kernel_.stmts[kernel_.body.front()].kind);

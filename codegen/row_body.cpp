@@ -76,9 +76,22 @@ void RowBody::run_stage(size_t s) {
       });
     });
   }
+  const bool exchanges = !statistics.empty();
   statistics.finish(walk_.threads(), fmt::format("stage{}", s), row_.exchange);
+  // Shuffles alone keep nothing that was read from shared memory from staying in registers until
+  // the next stage, which is there to read it again: rows of 1,600 in a ring then spill 480 bytes.
+  constexpr int64_t kWarp = 32;
+  if (exchanges && walk_.threads() <= kWarp && reads_shared()) builder_.append(kir::WarpBarrier{});
   for (const ValueId value : stage.row_values) tiles_.row_value(value);
   store_row_outputs(static_cast<int>(s) + 1);
+}
+
+/// True if the row's inputs, or what is kept of it, lie in shared memory.
+bool RowBody::reads_shared() const {
+  return !row_.inputs.staged.empty() ||
+         std::ranges::any_of(schedule_.persistent, [&](const PersistentValue& kept) {
+           return residents_.is_shared(kept.value);
+         });
 }
 
 /// Loads what a chunk needs into registers, runs the body, and forgets the registers.

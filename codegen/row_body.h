@@ -46,6 +46,7 @@ class RowBody {
 
  private:
   void run_stage(size_t s);
+  [[nodiscard]] bool reads_shared() const;
   void with_reads(const ChunkReads& reads, const RowChunk& chunk,
                   const std::function<void()>& body);
   void sweep(const Stage& stage, RowStatistics& statistics, const RowChunk& chunk);

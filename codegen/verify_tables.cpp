@@ -215,6 +215,7 @@ class TableVerifier {
                    [](const GroupBarrier&) {},
                    [](const SetMaxRegisters&) {},
                    [](const LaunchDependents&) {},
+                   [](const WarpBarrier&) {},
                    [](const WaitForPrevious&) {},
                    [&](const ShuffleXor& s) { check_var(s.target); },
                    [&](const AllReduce& s) {

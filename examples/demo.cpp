@@ -1,4 +1,4 @@
-// Two fusions of a language model from graph to checked kernel. With a GPU they run at full size;
+// Three fusions of language models from graph to checked kernels. With a GPU they run at full size;
 // without one they are planned and compiled at full size for an H200, and a few rows run in the
 // interpreter.
 
@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "examples/cross_entropy.h"
+#include "examples/gpt2_norm_gradient.h"
 #include "examples/llama_rms_norm.h"
 #include "fusion_ir/printer.h"
 #include "runtime/compile_plan.h"
@@ -21,8 +22,6 @@
 
 namespace sinter::examples {
 namespace {
-
-constexpr int64_t kTokens = 8192;
 
 /// What this machine has of what it takes to run on a GPU.
 struct Machine {
@@ -74,7 +73,7 @@ void print_resources(const CompiledSegment& segment) {
 }
 
 Result<void> run_at_full_size(const Machine& machine, const Fusion& fusion, CompiledPlan compiled) {
-  const double predicted = compiled.segments.front().chosen.predicted.total_us;
+  const double predicted = compiled.plan.predicted_us();
   auto executable = Executable::prepare(std::move(compiled), **machine.driver);
   if (!executable) return fail(executable.error());
   auto run = run_on_device(fusion, *executable, **machine.driver,
@@ -92,21 +91,26 @@ Result<void> run_at_full_size(const Machine& machine, const Fusion& fusion, Comp
   return {};
 }
 
+/// A fusion with as many tokens as it is planned for, and as the interpreter runs.
+struct Show {
+  Fusion fusion;
+  int64_t tokens = 0;
+  int64_t interpreted_tokens = 0;
+};
+
 /// Runs the same schedule on fewer tokens in the interpreter.
-Result<void> run_some_rows(const Fusion& fusion, const Schedule& schedule,
-                           const DeviceLimits& limits, int64_t tokens) {
-  fmt::print("no GPU: {} of {} tokens run in the interpreter\n", tokens, kTokens);
+Result<void> run_some_rows(const Show& shown, const Schedule& schedule,
+                           const DeviceLimits& limits) {
+  const auto& [fusion, all_tokens, tokens] = shown;
+  fmt::print("no GPU: {} of {} tokens run in the interpreter\n", tokens, all_tokens);
   const FamilySet families = builtin_families();
   auto reduced = plan(fusion, {{"tokens", tokens}}, limits,
                       {.families = families, .pin = {.schedule = schedule}});
   if (!reduced) return fail(reduced.error());
-  const SegmentFacts& facts = reduced->segments.front().facts;
-  auto lowered = lower(facts, schedule, families);
-  if (!lowered) return fail(lowered.error());
   const auto inputs = sample_inputs(fusion, reduced->binding, 1);
   const int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  auto check =
-      check_on_host(fusion, reduced->binding, facts, *lowered, inputs, {.threads = threads});
+  auto check = check_on_host(fusion, reduced->binding, *reduced, schedule, inputs, families,
+                             {.threads = threads});
   if (!check) return fail(check.error());
   const BufferTraffic traffic = check->report.total_traffic();
   fmt::print("checked against the oracle: worst error {:.3g} of its bound; {} read, {} written\n",
@@ -118,35 +122,38 @@ Result<void> run_some_rows(const Fusion& fusion, const Schedule& schedule,
                .log = check->text()});
 }
 
-Result<void> show(const Machine& machine, const Fusion& fusion, int64_t interpreted_tokens) {
-  fmt::print("\n=== {}, {} tokens ===\n\n{}\n", fusion.name, kTokens, print(fusion));
+Result<void> show(const Machine& machine, const Show& shown) {
+  const Fusion& fusion = shown.fusion;
+  fmt::print("\n=== {}, {} tokens ===\n\n{}\n", fusion.name, shown.tokens, print(fusion));
   auto planned =
-      plan(fusion, {{"tokens", kTokens}}, machine.limits, {.families = builtin_families()});
+      plan(fusion, {{"tokens", shown.tokens}}, machine.limits, {.families = builtin_families()});
   if (!planned) return fail(planned.error());
   fmt::print("{}\n{}\n", explain(*planned), print(planned->segments.front().chosen().schedule));
   if (!machine.compiler) {
     fmt::print("not compiled: {}\n", machine.compiler.error().message);
-    return run_some_rows(fusion, planned->segments.front().chosen().schedule, machine.limits,
-                         interpreted_tokens);
+    return run_some_rows(shown, planned->segments.front().chosen().schedule, machine.limits);
   }
   KernelCache cache(KernelCacheOptions::from_environment());
   auto compiled = compile_plan(std::move(*planned), *machine.compiler, cache);
   if (!compiled) return fail(compiled.error());
-  const CompiledSegment& segment = compiled->segments.front();
-  print_resources(segment);
+  for (const CompiledSegment& segment : compiled->segments) print_resources(segment);
   fmt::print("\n");
   if (machine.can_run()) return run_at_full_size(machine, fusion, std::move(*compiled));
-  return run_some_rows(fusion, segment.chosen.schedule, machine.limits, interpreted_tokens);
+  return run_some_rows(shown, compiled->segments.front().chosen.schedule, machine.limits);
 }
 
 Result<void> demo() {
   auto machine = look_around();
   if (!machine) return fail(machine.error());
-  constexpr int64_t kNormTokens = 64;
-  constexpr int64_t kLossTokens = 4;
-  return show(*machine, llama_rms_norm(), kNormTokens).and_then([&] {
-    return show(*machine, vocabulary_cross_entropy(), kLossTokens);
-  });
+  const Show shows[] = {
+      {.fusion = llama_rms_norm(), .tokens = 8192, .interpreted_tokens = 64},
+      {.fusion = vocabulary_cross_entropy(), .tokens = 8192, .interpreted_tokens = 4},
+      {.fusion = gpt2_norm_gradient(), .tokens = 16384, .interpreted_tokens = 300},
+  };
+  for (const Show& shown : shows) {
+    if (auto done = show(*machine, shown); !done) return done;
+  }
+  return {};
 }
 
 }  // namespace

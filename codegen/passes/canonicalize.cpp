@@ -82,6 +82,7 @@ class Renumbering {
                      [this](kir::GroupBarrier& s) { s.id = ids_[s.id]; },
                      [](kir::SetMaxRegisters&) {},
                      [](kir::LaunchDependents&) {},
+                     [](kir::WarpBarrier&) {},
                      [](kir::WaitForPrevious&) {},
                      [this](kir::ShuffleXor& s) { s.source = ids_[s.source]; },
                      [this](kir::AllReduce& s) {

@@ -52,6 +52,7 @@ class Liveness {
                           [](const kir::GroupBarrier&) { return true; },
                           [](const kir::SetMaxRegisters&) { return true; },
                           [](const kir::LaunchDependents&) { return true; },
+                          [](const kir::WarpBarrier&) { return true; },
                           [](const kir::WaitForPrevious&) { return true; },
                           [&](const kir::ShuffleXor& s) { return is_read(s.target); },
                           [&](const kir::AllReduce& s) {

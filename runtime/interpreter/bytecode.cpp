@@ -316,6 +316,8 @@ class Compiler {
     out_.emit({.opcode = Opcode::kLimitRegisters});
   }
 
+  // Lanes of a warp are interpreted in step.
+  void statement(kir::StmtId, const kir::WarpBarrier&) {}
   // Kernels are interpreted one after the other.
   void statement(kir::StmtId, const kir::LaunchDependents&) {}
   void statement(kir::StmtId, const kir::WaitForPrevious&) {}

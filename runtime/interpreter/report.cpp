@@ -107,6 +107,7 @@ std::string describe(const kir::Kernel& kernel, kir::StmtId stmt) {
             return fmt::format("{} registers to {}", s.increase ? "increase" : "decrease",
                                s.registers);
           },
+          [&](const kir::WarpBarrier&) -> std::string { return "warp barrier"; },
           [&](const kir::LaunchDependents&) -> std::string { return "launch dependents"; },
           [&](const kir::WaitForPrevious&) -> std::string { return "wait for previous"; },
           [&](const kir::ShuffleXor& s) {

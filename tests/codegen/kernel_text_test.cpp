@@ -72,6 +72,7 @@ constexpr std::string_view kEverything =
     mbarrier_arrive %m1[0]
   }
   launch_dependents
+  warp_barrier
   wait_for_previous
   set_max_registers decrease 24
   set_max_registers increase 240

@@ -236,6 +236,8 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{"group_barrier thread_index threads 32", "the barrier may differ within the warp"},
         Planted{"group_barrier 1 threads 48", "a group barrier of 48 threads in a block of 64"},
         Planted{"group_barrier 1 threads 96", "a group barrier of 96 threads in a block of 64"},
+        Planted{"if lt(thread_index, 3) { warp_barrier }",
+                "a warp barrier where control may differ within the warp"},
         Planted{"launch_dependents wait_for_previous",
                 "the wait for the previous kernel stands once, as the first statement"},
         Planted{"set_max_registers increase 28", "28 registers; a limit is a multiple of 8"},
