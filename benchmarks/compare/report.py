@@ -1,7 +1,8 @@
 """Joins what the programs of one run wrote into one file, and prints it as tables.
 
 WORK holds sinter.json and, where those programs ran, torch.json, overhead.json and host.json. The
-file is OUT_DIR/<device>_<date>.json. Exit status: 0 all went well; 1 the file was written, and a
+file is OUT_DIR/<device>_<date>.json, with the suite's name behind the date unless that is
+forward. Exit status: 0 all went well; 1 the file was written, and a
 case is missing, computes wrong values or failed in the peer; 2 a wrong command line, or no
 sinter.json to report.
 """
@@ -35,6 +36,7 @@ def kernel_rows(sinter, torch):
         elif peer and result["checked"]:
             row["torch_us"] = peer["us"]
             row["torch_mode"] = peer["mode"]
+            row["torch_modes"] = peer.get("modes", {})
             row["torch_sol"] = result["floor_us"] / peer["us"]
             row["ratio"] = peer["us"] / result["us"]
         rows.append(row)
@@ -137,6 +139,7 @@ def main(argv):
     parser.add_argument("work", metavar="WORK", type=pathlib.Path)
     parser.add_argument("out_dir", metavar="OUT_DIR", type=pathlib.Path)
     parser.add_argument("--date", required=True, help="of the run, as in 2026-01-31")
+    parser.add_argument("--suite", default="forward", help="names the file")
     parser.add_argument("--run", metavar="key=value", nargs="*", type=parse_pair, default=[],
                         help="what else describes the run: driver, commit")
     parser.add_argument("--cases", metavar="fusion:rows:columns", nargs="*", type=parse_case,
@@ -164,7 +167,8 @@ def main(argv):
         "host": host_rows(host),
     }
     arguments.out_dir.mkdir(parents=True, exist_ok=True)
-    out = arguments.out_dir / f"{file_stem(sinter['device'])}_{arguments.date}.json"
+    suite = "" if arguments.suite == "forward" else f"_{arguments.suite}"
+    out = arguments.out_dir / f"{file_stem(sinter['device'])}_{arguments.date}{suite}.json"
     out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     print_kernels(rows)
     if report["launch_overhead"]:
