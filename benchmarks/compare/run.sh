@@ -27,7 +27,7 @@ case "$suite" in
     done
     ;;
   *)
-    echo "$0: there is no suite '$suite', only forward and gradients" >&2
+    echo "usage: $0 OUT_DIR [BINARY_DIR [forward|gradients]]: there is no suite '$suite'" >&2
     exit 2
     ;;
 esac
