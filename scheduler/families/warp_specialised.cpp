@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "scheduler/register_estimate.h"
 #include "scheduler/ring.h"
@@ -182,31 +183,26 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
   return estimate;
 }
 
-/// Vectors of weights that a thread reads from cache for each row.
-double weight_vectors(const SegmentFacts& facts, const Schedule& schedule, const StageList& list) {
-  double vectors = 0.0;
+/// Weights that every row reads from cache, once for each stage that needs them.
+std::vector<ValueId> cached_weights(const SegmentFacts& facts, const Schedule& schedule,
+                                    const StageList& list) {
+  std::vector<ValueId> out;
   for (const Stage& stage : list.stages) {
-    vectors += static_cast<double>(std::ranges::count_if(stage.loads, [&](ValueId value) {
+    std::ranges::copy_if(stage.loads, std::back_inserter(out), [&](ValueId value) {
       return !facts.is_full(value) && facts.space.dependence[value].columns &&
              !held_in_registers(schedule, value);
-    }));
+    });
   }
-  return vectors * static_cast<double>(batch_count(facts, schedule));
+  return out;
 }
 
-/// Bytes of weights that every row reads from L2, because the ring leaves L1 too small for them.
-double weight_bytes(const SegmentFacts& facts, const Schedule& schedule, const StageList& list,
+/// Bytes of them that come from L2, because the ring leaves L1 too small.
+double weight_bytes(const SegmentFacts& facts, const std::vector<ValueId>& weights,
                     const ResourceEstimate& estimate, const DeviceLimits& limits,
                     const CostConstants& constants) {
   double bytes = 0.0;
-  for (const Stage& stage : list.stages) {
-    for (const ValueId value : stage.loads) {
-      if (facts.is_full(value) || !facts.space.dependence[value].columns ||
-          held_in_registers(schedule, value))
-        continue;
-      bytes += static_cast<double>(facts.space.columns * bytes_of(facts.fusion.values[value].type));
-    }
-  }
+  for (const ValueId value : weights)
+    bytes += static_cast<double>(facts.space.columns * bytes_of(facts.fusion.values[value].type));
   if (bytes == 0.0) return 0.0;
   const auto shared = static_cast<double>(estimate.blocks_per_sm *
                                           (estimate.shared_bytes + limits.shared_bytes_reserved));
@@ -225,9 +221,10 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   // Reads again come from the ring.
   work.read_priority = schedule.read_priority;
   work.bytes_read = static_cast<double>(facts.bytes_read);
+  const std::vector<ValueId> weights = cached_weights(facts, schedule, list);
   work.l2_bytes = work.bytes_read + work.bytes_written +
                   static_cast<double>(facts.space.rows) *
-                      weight_bytes(facts, schedule, list, estimate, limits, constants);
+                      weight_bytes(facts, weights, estimate, limits, constants);
   double ring_reads = 0.0;
   for (const Stage& stage : list.stages) {
     for (const ValueId value : stage.loads) {
@@ -245,7 +242,8 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   const double row_ns = constants.ring_row_ns +
                         constants.ring_instruction_ns * work.issue_slots / (rows * threads) +
                         constants.ring_warp_ns * threads / kWarp +
-                        constants.ring_weight_ns * weight_vectors(facts, schedule, list);
+                        constants.ring_weight_ns *
+                            static_cast<double>(std::ssize(weights) * batch_count(facts, schedule));
   const auto launch =
       static_cast<double>(launch_registers(limits, schedule, schedule.min_blocks_per_sm));
   const double wanted =
