@@ -117,6 +117,18 @@ INSTANTIATE_TEST_SUITE_P(Canned, WideRows,
                          ::testing::Values("softmax", "layer_norm", "cross_entropy", "row_argmax"));
 
 /// The interpreter's seed orders the warps. Nothing a right kernel does depends on it.
+// No block keeps accumulators for so many columns: rows and columns have a kernel each.
+TEST(WideGradients, AreRightInTwoKernels) {
+  for (const char* name : {"layer_norm_backward", "softmax_backward_bias"}) {
+    const Fusion fusion = find_canned_fusion(name)->build();
+    const auto planned = plan(fusion, {{"rows", 3}, {"cols", 65536}}, *find_device("H200"),
+                              {.families = builtin_families(), .pin = {.family = "looped"}});
+    ASSERT_TRUE(planned) << planned.error().text();
+    ASSERT_EQ(planned->segments.size(), 2U);
+    EXPECT_TRUE(computes_the_oracle(fusion, *planned, planned->segments[0].chosen().schedule));
+  }
+}
+
 TEST(CannedInterpreterSeeds, GiveTheSameBytes) {
   const CannedFusion& canned = *find_canned_fusion("softmax_of_layer_norm");
   const Fusion fusion = canned.build();

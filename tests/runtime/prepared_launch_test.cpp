@@ -42,6 +42,23 @@ class PreparedLaunchTest : public ::testing::Test {
   LoadedKernel kernel_ = LoadedKernel::load(driver_, sample_kernel(), 4096).value();
 };
 
+TEST_F(PreparedLaunchTest, MayStartBeforeThePreviousKernelEndsIfItWaitsForItself) {
+  std::vector<LaunchAttribute> attributes;
+  driver_.set_kernel("sample_0", 4, [&](const LaunchConfig& used, std::span<const uint64_t>) {
+    const auto* first = static_cast<const LaunchAttribute*>(used.attributes);
+    attributes.assign(first, first + used.attribute_count);
+  });
+  KernelSource source = sample_source();
+  const std::vector<DevicePointer> buffers = {0x1000, 0x2000};
+  ASSERT_TRUE(prepare(source)->launch(nullptr, buffers));
+  EXPECT_TRUE(attributes.empty());
+  source.overlaps_previous = true;
+  ASSERT_TRUE(prepare(source)->launch(nullptr, buffers));
+  ASSERT_EQ(attributes.size(), 1U);
+  EXPECT_EQ(attributes[0].id, kProgrammaticStreamSerialization);
+  EXPECT_EQ(attributes[0].value, 1);
+}
+
 TEST_F(PreparedLaunchTest, PassesAddressesThenScalars) {
   std::vector<uint64_t> seen;
   LaunchConfig config;

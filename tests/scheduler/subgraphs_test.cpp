@@ -1,0 +1,64 @@
+#include "scheduler/subgraphs.h"
+
+#include <gmock/gmock.h>
+
+#include "fusion_ir/printer.h"
+#include "fusion_ir/verifier.h"
+#include "tests/scheduler/facts_of.h"
+#include "tests/support/canned_fusions.h"
+
+namespace sinter {
+namespace {
+
+using testing::IsEmpty;
+using testing::SizeIs;
+
+SegmentFacts gradient_facts(const char* name) {
+  return facts_of(find_canned_fusion(name)->build(), {{"rows", 48}, {"cols", 64}});
+}
+
+/// Names of a graph's inputs and outputs stand for values of the segment's graph with equal names.
+void expect_names_kept(const Subgraph& part, const Fusion& segment) {
+  for (const auto& [mine, in_plan] : part.in_plan) {
+    const std::string& name = segment.values[in_plan].name;
+    if (!name.empty()) EXPECT_THAT(part.fusion.values[mine].name, testing::StartsWith(name));
+  }
+}
+
+TEST(SubgraphsTest, FinishingReadsARowOfPartialResultsForEveryBlock) {
+  const SegmentFacts facts = gradient_facts("layer_norm_backward");
+  const Subgraph finish = finish_of(facts, 5);
+  EXPECT_THAT(verify(finish.fusion), IsEmpty()) << print(finish.fusion);
+  ASSERT_THAT(finish.fusion.inputs, SizeIs(2));  // Of dweight and dbias.
+  EXPECT_EQ(finish.fusion.values[finish.fusion.inputs[0]].shape, (Shape{Extent(5), Extent(64)}));
+  EXPECT_THAT(finish.fusion.outputs, SizeIs(2));
+  expect_names_kept(finish, facts.fusion);
+}
+
+TEST(SubgraphsTest, RowsAndColumnsTogetherGiveAllOutputs) {
+  for (const char* name : {"layer_norm_backward", "layer_norm_backward_residual",
+                           "rms_norm_backward", "softmax_backward_bias"}) {
+    SCOPED_TRACE(name);
+    const SegmentFacts facts = gradient_facts(name);
+    const RowsAndColumns parts = split_rows_and_columns(facts);
+    EXPECT_THAT(verify(parts.rows.fusion), IsEmpty()) << print(parts.rows.fusion);
+    EXPECT_THAT(verify(parts.columns.fusion), IsEmpty()) << print(parts.columns.fusion);
+    EXPECT_EQ(parts.rows.fusion.outputs.size() + parts.columns.fusion.outputs.size(),
+              facts.fusion.outputs.size() + parts.passed.size());
+    EXPECT_FALSE(facts_of(parts.rows.fusion).has_outer());
+    EXPECT_FALSE(facts_of(parts.columns.fusion).has_reduction());
+    expect_names_kept(parts.columns, facts.fusion);
+  }
+}
+
+TEST(SubgraphsTest, WhatPassesHasAnElementForEachRow) {
+  const SegmentFacts softmax = gradient_facts("softmax_backward_bias");
+  const RowsAndColumns parts = split_rows_and_columns(softmax);
+  ASSERT_THAT(parts.passed, SizeIs(1));
+  EXPECT_EQ(softmax.fusion.values[parts.passed[0]].shape, Shape{Extent(48)});
+  // The columns of a layer norm need only what the forward gave.
+  EXPECT_THAT(split_rows_and_columns(gradient_facts("layer_norm_backward")).passed, IsEmpty());
+}
+
+}  // namespace
+}  // namespace sinter
