@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <set>
 #include <vector>
 
 #include "scheduler/text_table.h"
@@ -21,7 +22,7 @@ constexpr std::array kParts = {
     Part{"memory", &Prediction::memory_us}, Part{"L2", &Prediction::l2_us},
     Part{"issue", &Prediction::issue_us},   Part{"special", &Prediction::special_us},
     Part{"shared", &Prediction::shared_us}, Part{"waits", &Prediction::exposed_us},
-    Part{"spills", &Prediction::spill_us},
+    Part{"spills", &Prediction::spill_us},  Part{"2nd stage", &Prediction::second_stage_us},
 };
 
 /// The candidates that have a prediction, as a table. Parts that no candidate has are left out.
@@ -86,6 +87,97 @@ std::string kept_text(const SegmentPlan& segment) {
   return out.empty() ? "" : "kept by the chosen schedule\n" + out;
 }
 
+/// "2 in reload, 1 in register"
+std::string residencies_text(const Schedule& schedule) {
+  std::string out;
+  for (const Residency residency : {Residency::kRegister, Residency::kShared, Residency::kReload}) {
+    const auto count = std::ranges::count(
+        schedule.persistent, residency, [](const PersistentValue& kept) { return kept.residency; });
+    if (count > 0)
+      out += fmt::format("{}{} in {}", out.empty() ? "" : ", ", count, text_of(residency));
+  }
+  return out.empty() ? "nothing" : out;
+}
+
+/// The chosen candidate, and of every other family the one predicted fastest.
+std::vector<const ProposedSchedule*> best_of_families(const SegmentPlan& segment) {
+  std::vector<const ProposedSchedule*> out;
+  for (const ProposedSchedule& candidate : segment.candidates) {
+    const bool shown = std::ranges::any_of(out, [&](const ProposedSchedule* other) {
+      return other->schedule.family == candidate.schedule.family;
+    });
+    if (!shown) out.push_back(&candidate);
+  }
+  return out;
+}
+
+std::string numbers_text(const Schedule& schedule) {
+  std::string out = fmt::format("{} x {}, vector {}, unroll {}, keeps {}", schedule.threads_per_row,
+                                schedule.rows_per_block, schedule.vector_width, schedule.unroll,
+                                residencies_text(schedule));
+  for (const auto& [name, value] : schedule.parameters) out += fmt::format(", {} {}", name, value);
+  return out;
+}
+
+/// The candidates that come next, whatever their family, without those `shown` and those that
+/// differ from another in nothing that the table has.
+std::string runners_up_text(const SegmentPlan& segment,
+                            const std::vector<const ProposedSchedule*>& shown) {
+  using enum TextTable::Align;
+  constexpr size_t kRunnersUp = 2;
+  TextTable table({"runner-up", "threads/row x rows/block", "us", "memory", "waits"},
+                  {kLeft, kLeft, kRight, kRight, kRight});
+  const auto named = [](const ProposedSchedule& candidate) {
+    return std::pair(candidate.schedule.family, numbers_text(candidate.schedule));
+  };
+  std::set<std::pair<std::string, std::string>> seen;
+  for (const ProposedSchedule* candidate : shown) seen.insert(named(*candidate));
+  size_t rows = 0;
+  for (const ProposedSchedule& candidate : segment.candidates) {
+    const auto [name, is_new] = seen.insert(named(candidate));
+    if (!is_new) continue;
+    const Prediction& predicted = candidate.predicted;
+    table.row({name->first, name->second, fmt::format("{:.1f}", predicted.total_us),
+               fmt::format("{:.1f}", predicted.memory_us),
+               fmt::format("{:.1f}", predicted.exposed_us)});
+    if (++rows == kRunnersUp) break;
+  }
+  return table.empty() ? "" : table.text();
+}
+
+std::string refusals_text(const std::vector<Rejection>& rejections) {
+  std::string out;
+  for (Rejection rejection : rejections) {
+    rejection.remedy.clear();  // There is a schedule.
+    out += fmt::format("  refused {}\n", text_of(rejection));
+  }
+  return out;
+}
+
+/// The whole answer for a segment: the families side by side, refusals, runners-up, resources.
+std::string segment_text(const SegmentPlan& segment, const Decision& decision,
+                         const std::vector<Rejection>& rejections, const DeviceLimits& limits) {
+  std::string out =
+      fmt::format("{}: {}\n  because {}\n", decision.question, decision.chosen, decision.because);
+  out += families_text(segment, limits);
+  out += refusals_text(rejections);
+  out += runners_up_text(segment, best_of_families(segment));
+  if (const std::string kept = kept_text(segment); !kept.empty()) out += "\n" + kept;
+  out += "\nresources of the chosen schedule, as estimated\n";
+  return out + resources_text(segment.chosen().estimate, limits);
+}
+
+/// What two lines have room for.
+std::string brief_text(const SegmentPlan& segment, const Decision& decision) {
+  const ResourceEstimate& estimate = segment.chosen().estimate;
+  return fmt::format(
+      "{}: {}\n  predicted {:.1f} us; {} of {} registers, {} shared, {} block(s) per SM, {:.2f} "
+      "waves\n",
+      decision.question, decision.chosen, segment.chosen().predicted.total_us, estimate.registers,
+      estimate.register_cap, bytes_text(static_cast<double>(estimate.shared_bytes)),
+      estimate.blocks_per_sm, estimate.waves);
+}
+
 }  // namespace
 
 std::string decisions_text(const Plan& plan) {
@@ -128,6 +220,73 @@ std::string resources_text(const ResourceEstimate& estimate, const DeviceLimits&
   return table.text();
 }
 
+std::string families_text(const SegmentPlan& segment, const DeviceLimits& limits) {
+  using enum TextTable::Align;
+  const std::vector<const ProposedSchedule*> best = best_of_families(segment);
+  std::vector<std::string> headings = {""};
+  for (const ProposedSchedule* candidate : best)
+    headings.push_back((candidate == best.front() ? "* " : "") + candidate->schedule.family);
+  std::vector<TextTable::Align> aligns(headings.size(), kRight);
+  aligns.front() = kLeft;
+  TextTable table(std::move(headings), std::move(aligns));
+  const auto add = [&](std::string name, const auto& text) {
+    std::vector<std::string> cells = {std::move(name)};
+    for (const ProposedSchedule* candidate : best) cells.push_back(text(*candidate));
+    table.row(std::move(cells));
+  };
+  using P = const ProposedSchedule&;
+  add("threads/row x rows/block", [](P p) {
+    return fmt::format("{} x {}", p.schedule.threads_per_row, p.schedule.rows_per_block);
+  });
+  add("vector, unroll",
+      [](P p) { return fmt::format("{}, {}", p.schedule.vector_width, p.schedule.unroll); });
+  add("keeps", [](P p) { return residencies_text(p.schedule); });
+  std::set<std::string> parameters;
+  for (const ProposedSchedule* candidate : best) {
+    for (const auto& [name, value] : candidate->schedule.parameters) parameters.insert(name);
+  }
+  for (const std::string& name : parameters) {
+    add(name, [&](P p) {
+      const auto found = p.schedule.parameters.find(name);
+      return found == p.schedule.parameters.end() ? "" : fmt::format("{}", found->second);
+    });
+  }
+  constexpr double kShown = 0.05;  // Rounds to 0.1.
+  for (const Part& part : kParts) {
+    const bool somebody_has = std::ranges::any_of(best, [&](const ProposedSchedule* candidate) {
+      return candidate->predicted.*part.us >= kShown;
+    });
+    const bool is_total = part.us == &Prediction::total_us;
+    if (somebody_has)
+      add(is_total ? "predicted us" : std::string("  ") + part.name,
+          [&](P p) { return fmt::format("{:.1f}", p.predicted.*part.us); });
+  }
+  add("registers of cap",
+      [](P p) { return fmt::format("{} of {}", p.estimate.registers, p.estimate.register_cap); });
+  add("shared of " + bytes_text(static_cast<double>(limits.shared_bytes_per_block)),
+      [](P p) { return bytes_text(static_cast<double>(p.estimate.shared_bytes)); });
+  add("blocks per SM", [](P p) { return fmt::format("{}", p.estimate.blocks_per_sm); });
+  add("waves", [](P p) { return fmt::format("{:.2f}", p.estimate.waves); });
+  add("in flight of " + bytes_text(limits.bytes_in_flight_per_sm),
+      [](P p) { return bytes_text(p.estimate.bytes_in_flight_per_sm); });
+  return table.text();
+}
+
+std::string changes_text(std::span<const NearestChange> changes) {
+  if (changes.empty())
+    return fmt::format("no other kind found within a factor of {} of any extent\n", kChangeFactor);
+  std::string out;
+  std::string_view extent;
+  for (const NearestChange& change : changes) {
+    out += extent == change.extent
+               ? ", "
+               : fmt::format("{}{} ", out.empty() ? "another kind wins: " : "; ", change.extent);
+    out += fmt::format("{} ({})", change.size, change.kind.empty() ? "none" : change.kind);
+    extent = change.extent;
+  }
+  return out + "\n";
+}
+
 std::string explain(const Plan& plan) {
   std::string out = fmt::format("{} on {}\n", plan.fusion.name, plan.limits.name);
   for (const SegmentPlan& segment : plan.segments) {
@@ -137,11 +296,27 @@ std::string explain(const Plan& plan) {
                        bytes_text(static_cast<double>(facts.bytes_read)),
                        bytes_text(static_cast<double>(facts.bytes_written)));
   }
-  out += "\n" + decisions_text(plan);
-  for (const SegmentPlan& segment : plan.segments) {
-    if (const std::string kept = kept_text(segment); !kept.empty()) out += "\n" + kept;
-    out += "\nresources of the chosen schedule, as estimated\n";
-    out += resources_text(segment.chosen().estimate, plan.limits);
+  const SegmentPlan& first = plan.segments.front();
+  // Families were refused for all of the graph; a kernel of a part has a graph of its own.
+  const bool in_parts = !first.in_plan.empty();
+  const bool second_finishes = first.chosen().predicted.second_stage_us > 0.0;
+  // Decisions on schedules are about the segments, in their order.
+  size_t segment = 0;
+  for (const Decision& decision : plan.decisions) {
+    out += "\n";
+    if (segment == plan.segments.size() || !decision.question.starts_with("which schedule")) {
+      out += decision_text(decision);
+      if (in_parts && &decision == &plan.decisions.front()) out += refusals_text(plan.rejections);
+      continue;
+    }
+    const SegmentPlan& planned = plan.segments[segment];
+    if (segment++ == 0) {
+      out += segment_text(planned, decision, in_parts ? std::vector<Rejection>{} : plan.rejections,
+                          plan.limits);
+    } else {
+      out += brief_text(planned, decision);
+      if (!second_finishes) out += families_text(planned, plan.limits);
+    }
   }
   return out;
 }

@@ -49,6 +49,51 @@ TEST(Explain, SaysWhereKeptValuesLive) {
   EXPECT_THAT(explain(softmax), ContainsRegex("%v0 x : bf16.8192, 8192. lives in shared"));
 }
 
+TEST(Explain, FamiliesStandSideBySideTheChosenOneFirst) {
+  const Plan gradient = plan_of("layer_norm_backward");
+  const SegmentPlan& segment = gradient.segments.front();
+  const std::string text = families_text(segment, gradient.limits);
+  const std::string heading = text.substr(0, text.find('\n'));
+  EXPECT_THAT(heading, ContainsRegex("\\* " + segment.chosen().schedule.family));
+  for (const ProposedSchedule& candidate : segment.candidates)
+    EXPECT_THAT(heading, HasSubstr(candidate.schedule.family));
+  EXPECT_THAT(text, ContainsRegex(
+                        fmt::format("predicted us +{:.1f}", segment.chosen().predicted.total_us)));
+  for (const char* row : {"memory", "L2", "issue", "waits", "2nd stage", "registers of cap",
+                          "shared of 227.0 KiB", "blocks per SM", "waves", "in flight of"})
+    EXPECT_THAT(text, HasSubstr(row));
+}
+
+TEST(Explain, FitsOneScreen) {
+  for (const char* fusion : {"layer_norm_backward", "softmax", "bias_gradient"}) {
+    const std::string text = explain(plan_of(fusion));
+    EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 60) << fusion;
+  }
+}
+
+TEST(Explain, RefusesWhatDoesNotFitWithTheNumber) {
+  const CannedFusion& canned = *find_canned_fusion("layer_norm_backward");
+  const auto wide = plan(canned.build(), {{"rows", 64}, {"cols", 65536}}, *find_device("H200"));
+  EXPECT_THAT(explain(*wide), ContainsRegex("refused warp_specialised: .*limit"));
+}
+
+TEST(Explain, ShowsBothKernelsOfRowsAndColumns) {
+  const CannedFusion& canned = *find_canned_fusion("layer_norm_backward");
+  const auto apart =
+      plan(canned.build(), {{"rows", 8192}, {"cols", 1 << 18}}, *find_device("H200"));
+  ASSERT_EQ(apart->segments.size(), 2U);
+  for (const SegmentPlan& segment : apart->segments)
+    EXPECT_THAT(explain(*apart), HasSubstr("* " + segment.chosen().schedule.family));
+}
+
+TEST(Explain, ListsWhatWouldChangeTheAnswerByExtent) {
+  const std::vector<NearestChange> changes = {
+      {"rows", 384, "multi_wave"}, {"cols", 64, "looped"}, {"cols", 9216, ""}};
+  EXPECT_EQ(changes_text(changes),
+            "another kind wins: rows 384 (multi_wave); cols 64 (looped), 9216 (none)\n");
+  EXPECT_THAT(changes_text({}), HasSubstr("no other kind"));
+}
+
 TEST(Explain, ResourcesAreBarsAgainstTheirBudgets) {
   const DeviceLimits limits = *find_device("H200");
   const ResourceEstimate estimate{.registers = 128,

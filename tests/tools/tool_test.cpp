@@ -128,9 +128,10 @@ TEST_F(Tool, DevicesDifferInWhatTheyPlan) {
 TEST_F(Tool, ExplainsDecisionsRefusalsAndResources) {
   const Outcome text = run("explain softmax rows=8192 cols=8192");
   EXPECT_EQ(text.exit_code, 0);
-  EXPECT_THAT(text.output, AllOf(HasSubstr("which schedule runs the segment"), HasSubstr("*  "),
-                                 HasSubstr("refused pointwise"), HasSubstr("registers per thread"),
-                                 HasSubstr("waves"), HasSubstr("bytes in flight per SM")));
+  EXPECT_THAT(text.output,
+              AllOf(HasSubstr("which schedule runs the segment"), HasSubstr("* multi_wave"),
+                    HasSubstr("refused pointwise"), HasSubstr("registers per thread"),
+                    HasSubstr("waves"), HasSubstr("bytes in flight per SM")));
   const json explained = run_json("explain softmax rows=8192 cols=8192");
   ASSERT_GE(explained.at("decisions").size(), 2U);
   for (const json& decision : explained.at("decisions")) {
