@@ -20,6 +20,12 @@ struct PlanArguments {
   std::string form = "text";  ///< text, sched or fir.
 };
 
+struct ExplainArguments {
+  ProblemOptions problem{};
+  std::vector<std::string> sweeps{};  ///< "cols=1024..65536:x2"; none: one plan is explained.
+  std::string svg_file{};             ///< Where the map of a sweep goes; empty: nowhere.
+};
+
 struct EmitArguments {
   ProblemOptions problem{};
   std::string form = "cuda";  ///< cuda or kir.
@@ -45,7 +51,7 @@ struct CacheArguments {
 // parsing is slow to compile, and nothing else needs it.
 Result<Report> list_command();
 Result<Report> plan_command(const PlanArguments& arguments);
-Result<Report> explain_command(const ProblemOptions& options);
+Result<Report> explain_command(const ExplainArguments& arguments);
 Result<Report> emit_command(const EmitArguments& arguments);
 Result<Report> check_command(const CheckArguments& arguments);
 Result<Report> run_command(const RunArguments& arguments);

@@ -1,17 +1,153 @@
-#include "scheduler/explain.h"
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <limits>
+#include <optional>
 
+#include "scheduler/explain.h"
+#include "scheduler/sweep_map.h"
 #include "tools/command.h"
 #include "tools/json.h"
 #include "tools/problem.h"
 
 namespace sinter::tool {
+namespace {
 
-Result<Report> explain_command(const ProblemOptions& options) {
-  auto problem = load_problem(options);
+Error bad_range(std::string_view text, std::string_view reason) {
+  return {.kind = ErrorKind::kInvalidArgument,
+          .message = fmt::format("'{}' is no range to sweep: {}", text, reason),
+          .remedy =
+              "write name=from..to, name=from..to:step or name=from..to:xfactor, for instance "
+              "cols=1024..65536:x2"};
+}
+
+std::optional<int64_t> number(std::string_view digits) {
+  int64_t value = 0;
+  const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (code != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+  return value;
+}
+
+/// Sizes of an extent from one to another, both included if they are met.
+struct Range {
+  int64_t from = 0;
+  int64_t to = 0;
+  int64_t step = 2;
+  bool is_factor = true;
+
+  /// The sizes, or as many as are too many.
+  [[nodiscard]] std::vector<int64_t> sizes() const {
+    std::vector<int64_t> out;
+    for (int64_t size = from; static_cast<int64_t>(out.size()) <= kMaxSweepCells;) {
+      out.push_back(size);
+      if (is_factor ? size > to / step : step > to - size) break;
+      size = is_factor ? size * step : size + step;
+    }
+    return out;
+  }
+};
+
+/// "cols=1024..65536:x2"
+Result<SweepAxis> parse_axis(std::string_view text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string_view::npos || equals == 0)
+    return fail(bad_range(text, "it names no extent"));
+  std::string_view bounds = text.substr(equals + 1);
+  Range range;
+  if (const size_t colon = bounds.find(':'); colon != std::string_view::npos) {
+    std::string_view step = bounds.substr(colon + 1);
+    bounds = bounds.substr(0, colon);
+    range.is_factor = step.starts_with('x');
+    if (range.is_factor) step.remove_prefix(1);
+    const auto value = number(step);
+    if (!value || *value < (range.is_factor ? 2 : 1))
+      return fail(bad_range(text, "a step is at least 1, a factor at least x2"));
+    range.step = *value;
+  }
+  const size_t dots = bounds.find("..");
+  const auto from = number(bounds.substr(0, dots));
+  const auto to = dots == std::string_view::npos ? from : number(bounds.substr(dots + 2));
+  if (!from || !to || dots == std::string_view::npos)
+    return fail(bad_range(text, "it has no two sizes"));
+  if (*from < 1) return fail(bad_range(text, "sizes begin at 1"));
+  if (*to < *from) return fail(bad_range(text, "it ends before it begins"));
+  range.from = *from;
+  range.to = *to;
+  return SweepAxis{std::string(text.substr(0, equals)), range.sizes()};
+}
+
+/// Where a map lacks its second axis because the user left one extent open, that one: sizes about
+/// the one it has by default.
+std::optional<SweepAxis> open_axis(const Problem& problem, const ExplainArguments& arguments,
+                                   const SweepAxis& first) {
+  if (problem.fusion.symbols.size() != 2) return std::nullopt;
+  for (const Symbol& symbol : problem.fusion.symbols) {
+    if (symbol.name == first.extent) continue;
+    const bool given = std::ranges::any_of(arguments.problem.extents, [&](std::string_view extent) {
+      return extent.starts_with(symbol.name + "=");
+    });
+    const auto found = problem.extents.find(symbol.name);
+    const int64_t size = found == problem.extents.end() ? symbol.hint : found->second;
+    constexpr int64_t kBelow = 64;
+    constexpr int64_t kAbove = 4;
+    if (given || size < 1 || size > std::numeric_limits<int64_t>::max() / kAbove) break;
+    const Range range{.from = std::max<int64_t>(size / kBelow, 1), .to = size * kAbove};
+    return SweepAxis{symbol.name, range.sizes()};
+  }
+  return std::nullopt;
+}
+
+Result<void> write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) {
+    return fail({.kind = ErrorKind::kInvalidArgument,
+                 .message = fmt::format("cannot write '{}'", path),
+                 .remedy = "check that its folder exists and is writable"});
+  }
+  return {};
+}
+
+Result<Report> sweep_report(const Problem& problem, const ExplainArguments& arguments) {
+  std::vector<SweepAxis> axes;
+  for (const std::string& text : arguments.sweeps) {
+    auto axis = parse_axis(text);
+    if (!axis) return fail(axis.error());
+    axes.push_back(std::move(*axis));
+  }
+  if (axes.size() == 1) {
+    if (auto open = open_axis(problem, arguments, axes.front())) axes.push_back(std::move(*open));
+  }
+  const auto swept =
+      sweep(problem.fusion, problem.extents, problem.limits, std::move(axes), problem.plan_options);
+  if (!swept) return fail(swept.error());
+  Report report{.text = map_text(*swept), .json = to_json(*swept)};
+  if (arguments.svg_file.empty()) return report;
+  if (auto written = write_file(arguments.svg_file, map_svg(*swept)); !written)
+    return fail(written.error());
+  report.text += fmt::format("\nwritten to {}\n", arguments.svg_file);
+  report.json["svg"] = arguments.svg_file;
+  return report;
+}
+
+}  // namespace
+
+Result<Report> explain_command(const ExplainArguments& arguments) {
+  auto problem = load_problem(arguments.problem);
   if (!problem) return fail(problem.error());
+  if (!arguments.sweeps.empty()) return sweep_report(*problem, arguments);
   auto plan = plan_problem(*problem);
   if (!plan) return fail(plan.error());
-  return Report{.text = explain(*plan), .json = to_json(*plan)};
+  Report report{.text = explain(*plan), .json = to_json(*plan)};
+  // A pin is the answer, whatever the extents.
+  if (problem->plan_options.pin == SchedulePin{}) {
+    const auto changes =
+        nearest_changes(problem->fusion, problem->extents, problem->limits, problem->plan_options);
+    report.text += "\n" + changes_text(changes);
+    report.json["another_kind_wins"] = to_json_list(changes);
+  }
+  return report;
 }
 
 }  // namespace sinter::tool

@@ -43,7 +43,7 @@ Json to_json(const Prediction& prediction) {
           {"memory_us", prediction.memory_us}, {"l2_us", prediction.l2_us},
           {"issue_us", prediction.issue_us},   {"special_us", prediction.special_us},
           {"shared_us", prediction.shared_us}, {"exposed_us", prediction.exposed_us},
-          {"spill_us", prediction.spill_us}};
+          {"spill_us", prediction.spill_us},   {"second_stage_us", prediction.second_stage_us}};
 }
 
 Json to_json(const Rejection& rejection) {
@@ -144,6 +144,40 @@ Json to_json(const ProposedSchedule& proposed) {
           {"predicted", to_json(proposed.predicted)}};
 }
 
+Json to_json(const NearestChange& change) {
+  Json out = {{"extent", change.extent}, {"size", change.size}, {"kind", nullptr}};
+  if (!change.kind.empty()) out["kind"] = change.kind;
+  return out;
+}
+
+Json to_json(const Sweep& sweep) {
+  Json axes = Json::array();
+  for (const SweepAxis& axis : sweep.axes)
+    axes.push_back({{"extent", axis.extent}, {"sizes", axis.sizes}});
+  Json cells = Json::array();
+  for (size_t line = 0; line < sweep.lines(); ++line) {
+    for (size_t column = 0; column < sweep.axes[0].sizes.size(); ++column) {
+      const SweepCell& cell = sweep.at(column, line);
+      Json extents = {{sweep.axes[0].extent, sweep.axes[0].sizes[column]}};
+      if (sweep.axes.size() > 1) extents[sweep.axes[1].extent] = sweep.axes[1].sizes[line];
+      Json one = {{"extents", std::move(extents)}};
+      if (cell.kind.empty()) {
+        one["error"] = Json::parse(cell.refusal.json());
+      } else {
+        one["kind"] = cell.kind;
+        one["schedule"] = to_json(cell.schedule);
+        one["predicted_us"] = cell.predicted_us;
+        one["sol"] = cell.sol;
+      }
+      cells.push_back(std::move(one));
+    }
+  }
+  return {{"fusion", sweep.fusion},
+          {"device", sweep.device},
+          {"axes", std::move(axes)},
+          {"cells", std::move(cells)}};
+}
+
 Json to_json(const Plan& plan) {
   Json segments = Json::array();
   for (const SegmentPlan& segment : plan.segments) {
@@ -158,6 +192,8 @@ Json to_json(const Plan& plan) {
   }
   return {{"fusion", plan.fusion.name},
           {"device", plan.limits.name},
+          {"kind", kind_of(plan)},
+          {"predicted_us", plan.predicted_us()},
           {"segments", std::move(segments)},
           {"decisions", to_json_list(plan.decisions)},
           {"rejections", to_json_list(plan.rejections)}};

@@ -5,6 +5,7 @@
 #include "runtime/compile_plan.h"
 #include "runtime/device_run.h"
 #include "runtime/host_execution.h"
+#include "scheduler/sweep.h"
 
 namespace sinter::tool {
 
@@ -25,6 +26,10 @@ Json to_json(const Mismatch& mismatch);
 Json to_json(const Finding& finding);
 Json to_json(const BufferTraffic& traffic);
 Json to_json(const WorkCounts& work);
+/// `kind` is null where no family takes the fusion.
+Json to_json(const NearestChange& change);
+/// All cells, line by line, with a schedule or an error each.
+Json to_json(const Sweep& sweep);
 /// What was chosen, with its estimate and prediction.
 Json to_json(const ProposedSchedule& proposed);
 /// The problem, the chosen schedule of every segment, and all decisions.

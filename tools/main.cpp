@@ -59,11 +59,19 @@ Command add_plan(CLI::App& tool) {
 }
 
 Command add_explain(CLI::App& tool) {
-  auto options = std::make_shared<ProblemOptions>();
+  auto arguments = std::make_shared<ExplainArguments>();
   CLI::App& command = *tool.add_subcommand(
       "explain", "Show what was decided, what was weighed, and what the choice takes");
-  add_problem_options(command, *options);
-  return [options] { return explain_command(*options); };
+  add_problem_options(command, arguments->problem);
+  CLI::Option* sweep =
+      command
+          .add_option("--sweep", arguments->sweeps,
+                      "Map the kinds chosen over an extent instead: name=from..to[:step|:xfactor]; "
+                      "twice for two extents")
+          ->allow_extra_args(false);
+  command.add_option("--svg", arguments->svg_file, "Write the map to this file as well")
+      ->needs(sweep);
+  return [arguments] { return explain_command(*arguments); };
 }
 
 Command add_emit(CLI::App& tool) {

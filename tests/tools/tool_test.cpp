@@ -141,6 +141,60 @@ TEST_F(Tool, ExplainsDecisionsRefusalsAndResources) {
   EXPECT_EQ(explained.at("rejections").at(0).at("subject"), "pointwise");
 }
 
+TEST_F(Tool, ExplainsWhatWouldChangeTheAnswer) {
+  const std::string problem = "explain layer_norm_backward rows=8192 cols=4096";
+  EXPECT_THAT(run(problem).output, HasSubstr("another kind wins: rows "));
+  const json changes = run_json(problem).at("another_kind_wins");
+  ASSERT_FALSE(changes.empty());
+  const json& change = changes.at(0);
+  const json planned =
+      run_json(fmt::format("plan layer_norm_backward cols=4096 {}={}",
+                           change.at("extent").get<std::string>(), change.at("size").dump()));
+  EXPECT_EQ(change.at("extent"), "rows");
+  EXPECT_EQ(change.at("kind"), planned.at("kind"));
+  EXPECT_FALSE(run_json(problem + " --family multi_wave").contains("another_kind_wins"));
+}
+
+TEST_F(Tool, MapsTheKindsChosenOverTwoExtents) {
+  const std::string arguments =
+      "explain layer_norm_backward --sweep cols=1024..8192 --sweep rows=100..1000:300";
+  const json swept = run_json(arguments);
+  EXPECT_EQ(swept.at("axes").at(0).at("sizes"), json({1024, 2048, 4096, 8192}));
+  EXPECT_EQ(swept.at("axes").at(1).at("sizes"), json({100, 400, 700, 1000}));
+  ASSERT_EQ(swept.at("cells").size(), 16U);
+  const json& cell = swept.at("cells").at(6);
+  EXPECT_EQ(cell.at("extents"), json({{"cols", 4096}, {"rows", 400}}));
+  const json planned = run_json("plan layer_norm_backward cols=4096 rows=400");
+  EXPECT_EQ(cell.at("kind"), planned.at("kind"));
+  EXPECT_EQ(cell.at("schedule"), planned.at("segments").at(0).at("schedule"));
+  EXPECT_EQ(cell.at("predicted_us"), planned.at("predicted_us"));
+  const Outcome text = run(arguments);
+  EXPECT_EQ(text.exit_code, 0);
+  EXPECT_THAT(text.output, AllOf(HasSubstr("M multi_wave"), HasSubstr("rows \\ cols")));
+  EXPECT_EQ(text.output, run(arguments).output);
+}
+
+TEST_F(Tool, MapsTheOtherExtentToo) {
+  // Unless it is given.
+  EXPECT_EQ(run_json("explain softmax --sweep cols=64..128").at("axes").size(), 2U);
+  EXPECT_EQ(run_json("explain softmax rows=64 --sweep cols=64..128").at("axes").size(), 1U);
+  EXPECT_EQ(run_json("explain softmax --sweep cols=64..100:x3 rows=64").at("cells").size(), 1U);
+}
+
+TEST_F(Tool, WritesTheMapAsAnSvg) {
+  const std::string path = write_file("map.svg", "");
+  const Outcome out =
+      run("explain softmax --sweep cols=64..1024 --sweep rows=1..64:x8 --svg '" + path + "'");
+  EXPECT_EQ(out.exit_code, 0);
+  EXPECT_THAT(out.output, HasSubstr("written to " + path));
+  std::ifstream file(path);
+  const std::string svg{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_THAT(svg, AllOf(StartsWith("<svg"), HasSubstr("</svg>")));
+  size_t cells = 0;
+  for (size_t at = 0; (at = svg.find("class=\"cell\"", at)) != std::string::npos; ++at) ++cells;
+  EXPECT_EQ(cells, 5U * 3U);
+}
+
 TEST_F(Tool, EmitsCudaAndKernelIr) {
   const Outcome cuda = run("emit rms_norm rows=64 cols=1024");
   EXPECT_EQ(cuda.exit_code, 0);
@@ -231,6 +285,28 @@ TEST_F(Tool, MistakesAreTypedErrorsInBothForms) {
            Mistake{file.c_str(), 1, "InvalidFusion", "2:"},
            Mistake{sched.c_str(), 1, "InvalidArgument", "1:"},
            Mistake{"plan two_independent_chains", 1, "Unsupported", "two_independent_chains"},
+           Mistake{"explain softmax --sweep cols", 1, "InvalidArgument", "names no extent"},
+           Mistake{"explain softmax --sweep =1..2", 1, "InvalidArgument", "names no extent"},
+           Mistake{"explain softmax --sweep cols=64", 1, "InvalidArgument", "no two sizes"},
+           Mistake{"explain softmax --sweep cols=64..", 1, "InvalidArgument", "no two sizes"},
+           Mistake{"explain softmax --sweep cols=..64", 1, "InvalidArgument", "no two sizes"},
+           Mistake{"explain softmax --sweep cols=1..x", 1, "InvalidArgument", "no two sizes"},
+           Mistake{"explain softmax --sweep cols=0..8", 1, "InvalidArgument", "begin at 1"},
+           Mistake{"explain softmax --sweep cols=8..4", 1, "InvalidArgument", "before it begins"},
+           Mistake{"explain softmax --sweep cols=1..4:0", 1, "InvalidArgument", "at least 1"},
+           Mistake{"explain softmax --sweep cols=1..4:x1", 1, "InvalidArgument", "at least x2"},
+           Mistake{"explain softmax --sweep cols=1..4:", 1, "InvalidArgument", "at least"},
+           Mistake{"explain softmax --sweep depth=1..4", 1, "InvalidArgument",
+                   "no extent 'depth' to sweep"},
+           Mistake{"explain softmax --sweep cols=1..4 --sweep cols=1..4", 1, "InvalidArgument",
+                   "swept twice"},
+           Mistake{"explain softmax --sweep cols=1..9223372036854775807:1", 1, "ResourceExhausted",
+                   "at most 4096 cells"},
+           Mistake{"explain softmax rows=1 --sweep cols=8..16 --svg /nonexistent/map.svg", 1,
+                   "InvalidArgument", "cannot write '/nonexistent/map.svg'"},
+           Mistake{"explain softmax rows=1 --sweep cols=8..16 --svg /dev/full", 1,
+                   "InvalidArgument", "cannot write '/dev/full'"},
+           Mistake{"explain softmax --svg map.svg", 2, "Usage", "--sweep"},
            Mistake{"", 2, "Usage", "subcommand"},
            Mistake{"plan", 2, "Usage", "required"},
            Mistake{"frobnicate", 2, "Usage", ""},
