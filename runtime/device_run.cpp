@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "runtime/device_buffer.h"
 #include "runtime/host_execution.h"
@@ -240,11 +241,19 @@ std::string DeviceCheck::text() const {
 }
 
 int64_t minimum_bytes(const Plan& plan) {
+  const SegmentPlan& first = plan.segments.front();
+  if (first.in_plan.empty()) return first.facts.bytes_read + first.facts.bytes_written;
+  // A graph in parts: what they share counts once, and what they pass on not at all.
+  std::set<ValueId> counted;
+  for (const WorkspaceTensor& tensor : plan.workspace) counted.insert(tensor.value);
+  const Binding binding{};  // The planned fusion is specialised.
   int64_t bytes = 0;
   for (const SegmentPlan& segment : plan.segments) {
-    // A segment that finishes another's reductions moves what the plan itself put between them, and
-    // outputs that the other's graph has too.
-    if (segment.in_plan.empty()) bytes += segment.facts.bytes_read + segment.facts.bytes_written;
+    for (const auto& [mine, in_plan] : segment.in_plan) {
+      const Value& value = plan.fusion.values[in_plan];
+      if (counted.insert(in_plan).second)
+        bytes += element_count(binding.sizes_of(value.shape)) * bytes_of(value.type);
+    }
   }
   return bytes;
 }
