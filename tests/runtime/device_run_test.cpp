@@ -195,15 +195,15 @@ TEST(DeviceRunGpu, RunsANormFasterThanAQuarterOfTheCopyRate) {
 }
 
 TEST(MinimumBytes, CountWhatTheGraphReadsAndWritesHoweverManyKernelsDoIt) {
-  static constexpr int64_t kRows = 4096;
+  static constexpr int64_t kTokens = 4096;
   const auto bytes = [](int64_t columns) {
     return minimum_bytes(plan(find_canned_fusion("layer_norm_backward")->build(),
-                              {{"rows", kRows}, {"cols", columns}}, *find_device("H200"))
+                              {{"rows", kTokens}, {"cols", columns}}, *find_device("H200"))
                              .value());
   };
   // x, dy and dx; weight, dweight and dbias; mean and rstd.
   const auto expected = [](int64_t columns) {
-    return 3 * kRows * columns * 2 + 3 * columns * 2 + 2 * kRows * 4;
+    return 3 * kTokens * columns * 2 + 3 * columns * 2 + 2 * kTokens * 4;
   };
   EXPECT_EQ(bytes(4096), expected(4096));    // One pass, and a kernel that finishes it.
   EXPECT_EQ(bytes(65536), expected(65536));  // A kernel for the rows, one for the columns.
