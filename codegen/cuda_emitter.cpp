@@ -42,7 +42,10 @@ struct Includes {
 class CudaEmitter {
  public:
   explicit CudaEmitter(const kir::Kernel& kernel)
-      : kernel_(kernel), names_(kernel), expressions_(kernel, names_) {}
+      : kernel_(kernel),
+        names_(kernel),
+        expressions_(kernel, names_),
+        waits_(kir::waits_for_previous(kernel)) {}
 
   std::string emit() {
     // The body comes first because it shows what to include.
@@ -329,9 +332,11 @@ class CudaEmitter {
                                             : fmt::format("{}_{}", function, text_of(hint));
   }
 
-  static std::string load_function(const kir::Buffer& buffer, kir::CacheHint hint) {
+  /// The read-only path is for what nobody writes while the kernel lives, and one that starts
+  /// before the previous one has ended reads what that one writes.
+  std::string load_function(const kir::Buffer& buffer, kir::CacheHint hint) const {
     if (buffer.space == kir::Space::kShared) return "load_shared";
-    if (buffer.access != kir::Access::kRead) return "load_written";
+    if (buffer.access != kir::Access::kRead || waits_) return "load_written";
     return with_hint("load_global", hint);
   }
 
@@ -369,6 +374,7 @@ class CudaEmitter {
   const kir::Kernel& kernel_;
   KernelNames names_;
   CudaExpressions expressions_;
+  const bool waits_;  ///< For the previous kernel, beside which it starts.
   Includes includes_;
   IdMap<ExprId, uint8_t> noted_;
   std::string text_;

@@ -303,8 +303,22 @@ std::optional<SplitPlan> split_plan(const SegmentFacts& facts, const DeviceLimit
   return out;
 }
 
+/// The family that the pins ask for by name.
+std::optional<std::string> pinned_family(const SchedulePin& pin) {
+  return pin.schedule ? std::optional(pin.schedule->family) : pin.family;
+}
+
+/// A pin is for the one kernel of a segment. Two kernels meet it, with the rows, only if it names a
+/// family that no segment of both kinds of reductions has a schedule of.
+bool may_split(const SegmentFacts& facts, const DeviceLimits& limits, const PlanOptions& options) {
+  if (options.pin == SchedulePin{}) return true;
+  const auto name = pinned_family(options.pin);
+  const Family* family = name ? find_family(options.families, *name) : nullptr;
+  return family != nullptr && family->propose(facts, limits).candidates.empty();
+}
+
 /// `joint` is null where no schedule takes both.
-Decision pass_decision(const SegmentPlan* joint, const SplitPlan& split) {
+Decision pass_decision(const SegmentPlan* joint, const SplitPlan& split, bool pinned) {
   Decision decision{.question = "do rows and columns share one pass over memory"};
   const auto add = [&](std::string what, double us) {
     decision.candidates.push_back(
@@ -313,12 +327,17 @@ Decision pass_decision(const SegmentPlan* joint, const SplitPlan& split) {
   const double apart = split.predicted_us();
   if (joint != nullptr) add("one pass", joint->chosen().predicted.total_us);
   add("a kernel for the rows, then one for the columns", apart);
-  const bool together = joint != nullptr && joint->chosen().predicted.total_us <= apart;
+  const bool together = joint != nullptr && (pinned || joint->chosen().predicted.total_us <= apart);
   decision.chosen = together ? "one pass" : "a kernel each";
-  decision.because =
-      joint == nullptr ? "no schedule keeps accumulators of all columns while it walks rows"
-                       : fmt::format("predicted {:.1f} us in one pass, {:.1f} us in a kernel each",
-                                     joint->chosen().predicted.total_us, apart);
+  if (joint == nullptr) {
+    decision.because = pinned ? "the pinned family takes no segment with both kinds of reductions"
+                              : "no schedule keeps accumulators of all columns while it walks rows";
+  } else if (pinned) {
+    decision.because = "one kernel meets the pins";
+  } else {
+    decision.because = fmt::format("predicted {:.1f} us in one pass, {:.1f} us in a kernel each",
+                                   joint->chosen().predicted.total_us, apart);
+  }
   return decision;
 }
 
@@ -386,15 +405,15 @@ Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const Devic
   // A mistake in the options is not mended by other kernels.
   if (!offered && offered.error().kind == ErrorKind::kInvalidArgument) return fail(offered.error());
 
-  std::optional<SplitPlan> split = split_plan(segment.facts, limits, options);
-  // Pins are met by the one kernel that they are meant for, where it can.
   const bool pinned = !(options.pin == SchedulePin{});
+  std::optional<SplitPlan> split;
+  if (may_split(segment.facts, limits, options)) split = split_plan(segment.facts, limits, options);
   if (split && offered &&
       (pinned || split->predicted_us() >= segment.chosen().predicted.total_us)) {
-    out.decisions.push_back(pass_decision(&segment, *split));
+    out.decisions.push_back(pass_decision(&segment, *split, pinned));
     split.reset();
   } else if (split) {
-    out.decisions.push_back(pass_decision(offered ? &segment : nullptr, *split));
+    out.decisions.push_back(pass_decision(offered ? &segment : nullptr, *split, pinned));
   }
   if (!split && !offered) return fail(offered.error());
   if (split) {

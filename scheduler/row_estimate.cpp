@@ -384,8 +384,25 @@ std::vector<ValueId> late_columns(const SegmentFacts& facts) {
   return out;
 }
 
+std::optional<Rejection> check_outer_operands(const SegmentFacts& facts, std::string_view family) {
+  for (const OpId id : facts.outer_reductions) {
+    const Op& op = facts.fusion.ops[id];
+    if (facts.space.dependence[op.operands[0]].columns) continue;
+    return Rejection{
+        .subject = std::string(family),
+        .rule = "an outer reduction gives one value for every column, and not one of row values",
+        .value = 0,
+        .limit = 1,
+        .unit = "columns",
+        .at = op.results.front(),
+        .remedy = "reduce the row values in a fusion of their own"};
+  }
+  return std::nullopt;
+}
+
 std::optional<Rejection> check_outer_reductions(const SegmentFacts& facts,
                                                 std::string_view family) {
+  if (auto rejection = check_outer_operands(facts, family)) return rejection;
   for (const OpId id : facts.outer_reductions) {
     const Op& op = facts.fusion.ops[id];
     const size_t components = exchange_types(facts.fusion, op).size();

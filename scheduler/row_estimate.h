@@ -43,6 +43,10 @@ std::vector<int64_t> occupancies(const SegmentFacts& facts, const Schedule& sche
 /// Column inputs (weights, biases) that stages after the first barrier read.
 std::vector<ValueId> late_columns(const SegmentFacts& facts);
 
+/// Outer reductions accumulate per column: one of values that do not vary along the columns, a
+/// total of row values, is refused.
+std::optional<Rejection> check_outer_operands(const SegmentFacts& facts, std::string_view family);
+
 /// What keeps outer reductions from leaving partial results: tuples, or columns that several
 /// strides walk. Nothing: there are none, or they may.
 std::optional<Rejection> check_outer_reductions(const SegmentFacts& facts, std::string_view family);

@@ -108,7 +108,7 @@ void find_passed(const SegmentFacts& facts, ValueId value, std::set<ValueId>& se
   if (!seen.insert(value).second) return;
   const int64_t elements = element_count(Binding{}.sizes_of(facts.fusion.values[value].shape));
   if (!facts.space.dependence[value].columns && facts.level[value] > 0 &&
-      elements <= facts.space.rows) {
+      elements <= facts.space.rows && (elements > 0 || facts.space.rows == 0)) {
     passed.insert(value);
     return;
   }

@@ -37,6 +37,7 @@ std::optional<Rejection> check_segment(const SegmentFacts& facts) {
     return rejected("the segment also reduces along the columns", facts.reduction_count, 0,
                     "inner reductions", "the multi_wave family takes both at once");
   }
+  if (auto rejection = check_outer_operands(facts, kName)) return rejection;
   for (size_t i = 0; i < facts.fusion.outputs.size(); ++i) {
     if (facts.space.output_coverage[i].columns) continue;
     Rejection rejection = rejected("an output does not vary along the columns", 0, 1, "columns",

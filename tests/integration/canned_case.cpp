@@ -18,7 +18,7 @@ std::string_view width_symbol(const CannedFusion& canned) {
 
 const std::vector<std::string>& unsupported_fusions() {
   static const std::vector<std::string> names = {"dyt_backward", "dyt_backward_f32",
-                                                 "row_and_total_loss", "two_independent_chains"};
+                                                 "two_independent_chains"};
   return names;
 }
 

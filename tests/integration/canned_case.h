@@ -11,8 +11,8 @@
 
 namespace sinter {
 
-/// Canned fusions that no built-in family takes, for any extents: total sums beside other
-/// reductions, and outputs of different shapes that share no iteration space.
+/// Canned fusions that no built-in family takes, for any extents: total sums beside column
+/// sums, and outputs of different shapes that share no iteration space.
 const std::vector<std::string>& unsupported_fusions();
 bool is_unsupported(const CannedFusion& canned);
 /// Statistics of no rows: a division by their number keeps the two passes from becoming one, and

@@ -331,6 +331,36 @@ TEST(PlanTest, RowValuesThatColumnsNeedPassThroughTheWorkspace) {
   }
 }
 
+/// x / sum of w, summed over the rows: the total of w is no column's.
+Fusion weighted_column_mean() {
+  FusionBuilder b("weighted_column_mean");
+  const Extent rows = b.symbol("rows", 8);
+  const Extent cols = b.symbol("cols", 64);
+  const ValueId x = b.input(DType::kF32, {rows, cols}, "x");
+  const ValueId w = b.input(DType::kF32, {rows}, "w");
+  const ValueId total = b.reduce(ReduceFn::kSum, w, {0});
+  const ValueId sum = b.reduce(ReduceFn::kSum, b.mul(x, b.broadcast(w, {rows, cols}, {0})), {0});
+  b.output(b.div(sum, b.broadcast(total, {cols}, {})), "mean");
+  return b.build();
+}
+
+TEST(PlanTest, TotalsOfRowValuesAreRefusedBesideColumnSums) {
+  for (const int64_t rows : {6, 20000}) {
+    EXPECT_THAT(plan(weighted_column_mean(), {{"rows", rows}, {"cols", 64}}, *find_device("H200")),
+                FailsWith(ErrorKind::kUnsupported, HasSubstr("no schedule family")));
+    EXPECT_THAT(plan(weighted_column_mean(), {{"rows", rows}, {"cols", 64}}, *find_device("H200")),
+                RejectedBy("column", HasSubstr("one value for every column")));
+  }
+}
+
+TEST(PlanTest, ATotalOfRowLossesGetsAKernelOfItsOwn) {
+  for (const char* device : {"H200", "A100", "L4"}) {
+    const Plan planned = plan_canned("row_and_total_loss", matrix(4096, 32000), device).value();
+    ASSERT_EQ(planned.segments.size(), 2U) << device;
+    EXPECT_EQ(planned.segments[1].facts.space.rows, 1) << "the losses are one row";
+  }
+}
+
 TEST(PlanTest, LongColumnSumsAreDealtToSeveralBlocks) {
   const Plan planned = plan_canned("bias_gradient", matrix(8192, 4096), "H200").value();
   const Schedule& schedule = planned.segments[0].chosen().schedule;

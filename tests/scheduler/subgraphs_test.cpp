@@ -57,6 +57,13 @@ TEST(SubgraphsTest, WhatPassesHasAnElementForEachRow) {
   const RowsAndColumns parts = split_rows_and_columns(softmax);
   ASSERT_THAT(parts.passed, SizeIs(1));
   EXPECT_EQ(softmax.fusion.values[parts.passed[0]].shape, Shape{Extent(48)});
+  const SegmentFacts empty =
+      facts_of(find_canned_fusion("softmax_backward_bias")->build(), {{"rows", 3}, {"cols", 0}});
+  if (empty.has_outer()) {
+    const RowsAndColumns of_nothing = split_rows_and_columns(empty);
+    for (const ValueId value : of_nothing.passed)
+      EXPECT_EQ(empty.fusion.values[value].shape, Shape{Extent(3)});
+  }
   // The columns of a layer norm need only what the forward gave.
   EXPECT_THAT(split_rows_and_columns(gradient_facts("layer_norm_backward")).passed, IsEmpty());
 }
