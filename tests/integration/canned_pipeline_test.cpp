@@ -33,8 +33,9 @@ TEST_P(CannedPlan, PlansOnEveryDeviceOrSaysWhyNot) {
         continue;
       }
       ASSERT_TRUE(planned) << limits.name << ": " << planned.error().text();
-      // One kernel, and perhaps one that finishes its partial results.
-      ASSERT_EQ(planned->segments.size(), planned->workspace.empty() ? 1U : 2U);
+      // One kernel, and perhaps one that finishes its partial results or takes the columns.
+      ASSERT_LE(planned->segments.size(), 2U);
+      EXPECT_TRUE(planned->workspace.empty() || planned->segments.size() == 2U);
       const SegmentPlan& segment = planned->segments.front();
       for (const ProposedSchedule& candidate : segment.candidates) {
         ASSERT_THAT(verify_schedule(segment.facts, candidate.schedule, limits, families_),
