@@ -46,7 +46,7 @@ bool is_balanced(const std::string& document) {
       if (open.empty() || open.back() != match[2]) return false;
       open.pop_back();
     } else if (match[3].length() == 0) {
-      roots += open.empty() ? 1 : 0;
+      if (open.empty()) ++roots;
       open.push_back(match[2]);
     }
   }
