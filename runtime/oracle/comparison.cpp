@@ -13,10 +13,11 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Distance in units of the bound: at most 1 where the element is right.
+/// Distance in units of the bound: at most 1 where the element is right, never NaN.
 double ratio_of(double distance, double bound) {
   if (distance == 0.0 || std::isinf(bound)) return 0.0;
-  return bound == 0.0 || std::isnan(distance) ? kInfinity : distance / bound;
+  const bool unknown = std::isnan(distance) || std::isnan(bound);
+  return bound == 0.0 || unknown ? kInfinity : distance / bound;
 }
 
 double real_ratio(double expected, double actual, double bound) {

@@ -52,6 +52,19 @@ TEST(Comparison, ReportsTheWorstAndTheCount) {
             "bound 0.25");
 }
 
+TEST(Comparison, ReportsTheSameWhenSeveralCoresLook) {
+  constexpr size_t kElements = (size_t{1} << 21) + 5;
+  const OracleResult expected =
+      reals(std::vector<double>(kElements), std::vector<double>(kElements, 1.0));
+  std::vector<double> actual(kElements);
+  actual[3] = 2.0;
+  actual[kElements - 2] = actual[kElements - 1] = 4.0;
+  const auto mismatch = compare(expected, 0, floats(std::move(actual)));
+  ASSERT_TRUE(mismatch.has_value());
+  EXPECT_EQ(mismatch->count, 3);
+  EXPECT_EQ(mismatch->index, Sizes{kElements - 2});
+}
+
 TEST(Comparison, TreatsNanAndInfinityByRule) {
   const auto accepts = [](double value, double bound, double actual) {
     return !compare(reals({value}, {bound}), 0, floats({actual}));
@@ -64,6 +77,7 @@ TEST(Comparison, TreatsNanAndInfinityByRule) {
   EXPECT_FALSE(accepts(kInfinity, 0.0, -kInfinity));
   EXPECT_FALSE(accepts(kInfinity, 0.0, 3e38));
   EXPECT_FALSE(accepts(1.0, 1.0, kInfinity));
+  EXPECT_FALSE(accepts(1.0, kNan, 2.0));
   EXPECT_TRUE(accepts(1.0, kInfinity, kNan));
   EXPECT_TRUE(accepts(kNan, kInfinity, 1.0));
 }
