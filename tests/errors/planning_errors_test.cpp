@@ -56,16 +56,19 @@ TEST(PlanningError, AFusionWithAShapeOfNoSymbol) {
 }
 
 TEST(PlanningError, WhatNoFamilyTakesListsEveryFamilysReason) {
-  FusionBuilder b("both_ways");
+  // The total of the weights is no column's.
+  FusionBuilder b("weighted");
   const Extent rows = b.symbol("rows");
   const Extent cols = b.symbol("cols");
   const ValueId x = b.input(DType::kF32, {rows, cols});
-  b.output(b.reduce(ReduceFn::kArgMax, x, {0}));
-  b.output(b.sum(x, {1}));
+  const ValueId w = b.input(DType::kF32, {rows});
+  const ValueId total = b.sum(w, {0});
+  const ValueId weighted = b.mul(x, b.broadcast(w, {rows, cols}, {0}));
+  b.output(b.div(b.sum(weighted, {0}), b.broadcast(total, {cols}, {})));
   const auto planned = plan(b.build(), kMatrix, *find_device("H200"));
   expect_error(planned, {.kind = ErrorKind::kUnsupported,
-                         .text = "no schedule family takes the fusion 'both_ways'",
-                         .values = {ValueId{1}}});
+                         .text = "no schedule family takes the fusion 'weighted'",
+                         .values = {ValueId{2}}});
   for (const Family& family : scheduling_families()) {
     EXPECT_THAT(planned.error().log, HasSubstr("  " + family.name + ": "));
     EXPECT_THAT(planned.error().remedy, Not(HasSubstr(family.name))) << "which refuses as well";
