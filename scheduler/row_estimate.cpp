@@ -126,7 +126,8 @@ ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedul
   if (schedule.persistent_blocks > 0) {
     // What the blocks of a persistent grid do one after the other counts as their waves.
     const int64_t reach = rows_at_once(schedule);
-    estimate.waves *= static_cast<double>((facts.space.rows + reach - 1) / reach);
+    const int64_t turns = (facts.space.rows + reach - 1) / reach;
+    estimate.waves *= static_cast<double>(turns);
   }
   // Loads a thread issues before it waits: its kept inputs all at once, else one chunk.
   const int64_t kept = kept_words(facts, schedule, Residency::kRegister);

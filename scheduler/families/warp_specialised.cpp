@@ -173,7 +173,8 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
   estimate.register_cap = raised != 0 ? raised : launch;
   estimate.spilled_registers = std::max<int64_t>(0, needed - estimate.register_cap);
   const int64_t reach = rows_at_once(schedule);
-  estimate.waves = static_cast<double>((facts.space.rows + reach - 1) / reach);
+  const int64_t turns = (facts.space.rows + reach - 1) / reach;
+  estimate.waves = static_cast<double>(turns);
   estimate.bytes_in_flight_per_sm =
       static_cast<double>(ring_row_bytes(facts) * ring_stages(schedule) * estimate.blocks_per_sm);
   if (auto rejection = fits(estimate, limits)) {
