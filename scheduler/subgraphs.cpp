@@ -58,7 +58,8 @@ class SubgraphBuilder {
   std::vector<ValueId> append(OpKind kind, std::vector<ValueId> operands,
                               const std::vector<Value>& results) {
     Fusion& fusion = out_.fusion;
-    const OpId id = fusion.ops.push_back({.kind = std::move(kind), .operands = std::move(operands)});
+    const OpId id =
+        fusion.ops.push_back({.kind = std::move(kind), .operands = std::move(operands)});
     std::vector<ValueId> made;
     for (Value value : results) {
       value.def = id;
