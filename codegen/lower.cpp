@@ -6,6 +6,7 @@
 #include "codegen/lower_ring.h"
 #include "codegen/lower_rows.h"
 #include "scheduler/ring.h"
+#include "scheduler/row_schedule.h"
 
 namespace sinter {
 
@@ -26,7 +27,7 @@ FamilySet builtin_families() {
   FamilySet families = scheduling_families();
   for (Family& family : families)
     family.lower = family.name == "pointwise"        ? lower_pointwise
-                   : family.name == "column"         ? lower_columns
+                   : family.name == kColumn          ? lower_columns
                    : family.name == kWarpSpecialised ? lower_ring
                                                      : lower_rows;
   return families;

@@ -255,6 +255,12 @@ int64_t accumulator_words(const SegmentFacts& facts, const Schedule& schedule) {
   return words * batch_count(facts, schedule) * schedule.vector_width;
 }
 
+int64_t persistent_grid(const SegmentFacts& facts, const Schedule& schedule,
+                        const DeviceLimits& limits) {
+  const int64_t needed = (facts.space.rows + schedule.rows_per_block - 1) / schedule.rows_per_block;
+  return std::clamp<int64_t>(needed, 1, schedule.min_blocks_per_sm * limits.sm_count);
+}
+
 int64_t partial_rows(const Schedule& schedule) { return schedule.persistent_blocks; }
 
 int64_t rows_at_once(const Schedule& schedule) {

@@ -82,6 +82,9 @@ Overlap partials_overlap(const SegmentFacts& facts, const DeviceLimits& limits);
 
 /// 32-bit words of one thread's accumulators of outer reductions: a tuple for each of its columns.
 int64_t accumulator_words(const SegmentFacts& facts, const Schedule& schedule);
+/// Blocks of a persistent grid: as many as are resident at once, or as the rows fill.
+int64_t persistent_grid(const SegmentFacts& facts, const Schedule& schedule,
+                        const DeviceLimits& limits);
 /// Rows of partial results that a persistent schedule leaves: one for every block, whose row slots
 /// combine theirs.
 int64_t partial_rows(const Schedule& schedule);

@@ -114,27 +114,25 @@ int64_t loaded_words(const SegmentFacts& facts, const Schedule& schedule, const 
   return words * schedule.unroll;
 }
 
-}  // namespace
-
-tl::expected<ResourceEstimate, Rejection> estimate_column(const SegmentFacts& facts,
-                                                          const Schedule& schedule,
-                                                          const DeviceLimits& limits) {
-  if (auto rejection = check_segment(facts)) return tl::make_unexpected(*rejection);
+/// `stage` is the only one of a segment that the family takes.
+tl::expected<ResourceEstimate, Rejection> estimate_stage(const SegmentFacts& facts,
+                                                         const Schedule& schedule,
+                                                         const Stage& stage,
+                                                         const DeviceLimits& limits) {
   if (auto rejection = check_schedule(facts, schedule, limits))
     return tl::make_unexpected(*rejection);
-  const StageList list = distribute(facts, {});
   ResourceEstimate estimate;
   estimate.threads = schedule.threads_per_block();
   const int64_t accumulators = tuple_words(facts) * schedule.vector_width;
-  estimate.registers = kBaseRegisters + accumulators +
-                       loaded_words(facts, schedule, list.stages[0]) + list.stages[0].live_values;
+  estimate.registers =
+      kBaseRegisters + accumulators + loaded_words(facts, schedule, stage) + stage.live_values;
   estimate.shared_bytes = slot_exchange_bytes(facts, schedule);
   estimate.blocks = strips(facts, schedule) * std::max<int64_t>(schedule.persistent_blocks, 1);
   complete(estimate, limits, schedule.min_blocks_per_sm);
   constexpr int64_t kRegisterBytes = 4;
   estimate.bytes_in_flight_per_sm =
-      static_cast<double>(loaded_words(facts, schedule, list.stages[0]) * kRegisterBytes *
-                          estimate.threads * estimate.blocks_per_sm);
+      static_cast<double>(loaded_words(facts, schedule, stage) * kRegisterBytes * estimate.threads *
+                          estimate.blocks_per_sm);
   if (auto rejection = fits(estimate, limits)) {
     rejection->subject = kName;
     return tl::make_unexpected(*rejection);
@@ -142,11 +140,9 @@ tl::expected<ResourceEstimate, Rejection> estimate_column(const SegmentFacts& fa
   return estimate;
 }
 
-Prediction predict_column(const SegmentFacts& facts, const Schedule& schedule,
-                          const ResourceEstimate& estimate, const DeviceLimits& limits) {
+Prediction predict_stage(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage,
+                         const ResourceEstimate& estimate, const DeviceLimits& limits) {
   const CostConstants constants;
-  const StageList list = distribute(facts, {});
-  const Stage& stage = list.stages[0];
   const auto rows = static_cast<double>(facts.space.rows);
   const auto columns = static_cast<double>(facts.space.columns);
   WorkEstimate work;
@@ -206,6 +202,20 @@ Prediction predict_column(const SegmentFacts& facts, const Schedule& schedule,
   return out;
 }
 
+}  // namespace
+
+tl::expected<ResourceEstimate, Rejection> estimate_column(const SegmentFacts& facts,
+                                                          const Schedule& schedule,
+                                                          const DeviceLimits& limits) {
+  if (auto rejection = check_segment(facts)) return tl::make_unexpected(*rejection);
+  return estimate_stage(facts, schedule, distribute(facts, {}).stages[0], limits);
+}
+
+Prediction predict_column(const SegmentFacts& facts, const Schedule& schedule,
+                          const ResourceEstimate& estimate, const DeviceLimits& limits) {
+  return predict_stage(facts, schedule, distribute(facts, {}).stages[0], estimate, limits);
+}
+
 Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits) {
   Proposal proposal;
   if (auto rejection = check_segment(facts)) {
@@ -213,16 +223,20 @@ Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits) {
     return proposal;
   }
   constexpr int64_t kVectorBytes = 16;
+  const StageList list = distribute(facts, {});
+  const Stage& stage = list.stages[0];
+  const ReadPriority priority = read_priority(facts, limits);
+  const Overlap overlap = partials_overlap(facts, limits);
   std::optional<Rejection> nearest;
   const auto consider = [&](const Schedule& schedule) {
-    auto estimate = estimate_column(facts, schedule, limits);
+    auto estimate = estimate_stage(facts, schedule, stage, limits);
     if (!estimate) {
       nearest = estimate.error();
       return;
     }
     if (estimate->registers > estimate->register_cap) return;
     proposal.candidates.push_back(
-        {schedule, *estimate, predict_column(facts, schedule, *estimate, limits)});
+        {schedule, *estimate, predict_stage(facts, schedule, stage, *estimate, limits)});
   };
   const int64_t widest = std::max<int64_t>(kVectorBytes / facts.narrowest_tile_bytes, 1);
   for (int64_t width = widest; width >= 1; width /= 2) {
@@ -238,11 +252,11 @@ Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits) {
                             .vector_width = width,
                             .unroll = unroll,
                             .min_blocks_per_sm = 1,
-                            .read_priority = read_priority(facts, limits)};
+                            .read_priority = priority};
           consider(schedule);
           // Rows are worth dealing to several blocks where the runs of columns leave SMs idle.
           const int64_t runs = strips(facts, schedule);
-          schedule.overlap = partials_overlap(facts, limits);
+          schedule.overlap = overlap;
           for (const int64_t blocks_per_sm : {1, 2, 4}) {
             const int64_t walks = (facts.space.rows + slots * unroll - 1) / (slots * unroll);
             const int64_t splits = balanced_blocks(

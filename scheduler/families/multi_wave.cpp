@@ -46,13 +46,6 @@ std::vector<Rejection> check_segment(const SegmentFacts& facts) {
   return rejections;
 }
 
-/// As many blocks as are resident at once, or as the rows fill.
-int64_t persistent_grid(const SegmentFacts& facts, const Schedule& schedule,
-                        const DeviceLimits& limits) {
-  const int64_t needed = (facts.space.rows + schedule.rows_per_block - 1) / schedule.rows_per_block;
-  return std::clamp<int64_t>(needed, 1, schedule.min_blocks_per_sm * limits.sm_count);
-}
-
 tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& facts,
                                                           const Schedule& schedule,
                                                           const StageList& list,

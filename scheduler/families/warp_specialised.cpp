@@ -336,8 +336,7 @@ Proposal propose_warp_specialised(const SegmentFacts& facts, const DeviceLimits&
             continue;
           }
           schedule.parameters["stages"] = stages;
-          const int64_t needed = (facts.space.rows + groups - 1) / groups;
-          schedule.persistent_blocks = std::clamp<int64_t>(needed, 1, blocks * limits.sm_count);
+          schedule.persistent_blocks = persistent_grid(facts, schedule, limits);
           for (const auto& kept : choices) {
             schedule.persistent = kept;
             schedule.parameters["compute_registers"] = 0;
