@@ -96,7 +96,7 @@ function(sinter_make_test_headers)
   file(CONFIGURE OUTPUT "${source}" CONTENT "int main() {}\n")
   add_executable(sinter_test_headers EXCLUDE_FROM_ALL "${source}")
   sinter_configure_target(sinter_test_headers)
-  target_link_libraries(sinter_test_headers PRIVATE fmt::fmt-header-only GTest::gmock)
+  target_link_libraries(sinter_test_headers PRIVATE fmt::fmt GTest::gmock)
   target_compile_options(sinter_test_headers PRIVATE -O0)
   target_precompile_headers(sinter_test_headers PRIVATE
     <fmt/format.h> <gmock/gmock.h> <gtest/gtest.h> <string> <vector>)

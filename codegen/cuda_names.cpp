@@ -52,7 +52,7 @@ std::string identifier_from(std::string_view wish) {
     const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
     const bool digit = c >= '0' && c <= '9';
     if (letter || digit) {
-      if (digit && name.empty()) name = "v";
+      if (digit && name.empty()) name += 'v';
       name += c;
     } else if (!name.empty() && name.back() != '_') {
       name += '_';

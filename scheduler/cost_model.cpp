@@ -42,6 +42,18 @@ double memory_time(const DeviceLimits& limits, double bytes_read, double bytes_w
   return streamed * (1.0 + turns) + stale;
 }
 
+double least_time(const SegmentFacts& facts, const DeviceLimits& limits,
+                  const CostConstants& constants) {
+  const auto moved_under = [&](ReadPriority priority) {
+    return memory_time(limits, static_cast<double>(facts.bytes_read),
+                       static_cast<double>(facts.bytes_written), priority, constants);
+  };
+  return constants.launch_us +
+         std::min(1.0, constants.ring_memory_share) *
+             std::min({moved_under(ReadPriority::kNormal), moved_under(ReadPriority::kEvictFirst),
+                       moved_under(ReadPriority::kEvictLast)});
+}
+
 Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
                    const DeviceLimits& limits, const CostConstants& constants) {
   Prediction out;

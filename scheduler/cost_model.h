@@ -119,4 +119,9 @@ double mixed_bandwidth(const DeviceLimits& limits, double bytes_read, double byt
 double memory_time(const DeviceLimits& limits, double bytes_read, double bytes_written,
                    ReadPriority priority, const CostConstants& constants = {});
 
+/// Microseconds that no schedule of the segment is predicted to go below: its launch, and its bytes
+/// moved once in the fastest way there is.
+double least_time(const SegmentFacts& facts, const DeviceLimits& limits,
+                  const CostConstants& constants = {});
+
 }  // namespace sinter

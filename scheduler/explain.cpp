@@ -299,7 +299,7 @@ std::string explain(const Plan& plan) {
   const SegmentPlan& first = plan.segments.front();
   // Families were refused for all of the graph; a kernel of a part has a graph of its own.
   const bool in_parts = !first.in_plan.empty();
-  const bool second_finishes = first.chosen().predicted.second_stage_us > 0.0;
+  const size_t leading = plan.leading_segments().size();
   // Decisions on schedules are about the segments, in their order.
   size_t segment = 0;
   for (const Decision& decision : plan.decisions) {
@@ -315,7 +315,7 @@ std::string explain(const Plan& plan) {
                           plan.limits);
     } else {
       out += brief_text(planned, decision);
-      if (!second_finishes) out += families_text(planned, plan.limits);
+      if (segment <= leading) out += families_text(planned, plan.limits);
     }
   }
   return out;

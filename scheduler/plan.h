@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -65,8 +66,10 @@ struct Plan {
   std::vector<Decision> decisions;
   std::vector<Rejection> rejections;  ///< Of families that offered nothing.
 
-  /// Of all its kernels. The first one's prediction has the time of a kernel that finishes it.
-  [[nodiscard]] double predicted_us() const;
+  /// The segments without one that only finishes the partial results of the segment before it,
+  /// whose prediction has the time of both.
+  [[nodiscard]] std::span<const SegmentPlan> leading_segments() const;
+  [[nodiscard]] double predicted_us() const;  ///< Of all its kernels.
 };
 
 /// Where the tensor of a kernel's buffer comes from at execution.

@@ -221,11 +221,8 @@ Result<Sweep> sweep(const Fusion& fusion, const ExtentValues& extents, const Dev
 
 std::string kind_of(const Plan& plan) {
   std::string out;
-  for (const SegmentPlan& segment : plan.segments) {
-    const ProposedSchedule& chosen = segment.chosen();
-    out += (out.empty() ? "" : " + ") + chosen.schedule.family;
-    if (chosen.predicted.second_stage_us > 0.0) break;
-  }
+  for (const SegmentPlan& segment : plan.leading_segments())
+    out += (out.empty() ? "" : " + ") + segment.chosen().schedule.family;
   return out;
 }
 

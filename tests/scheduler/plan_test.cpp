@@ -7,6 +7,7 @@
 
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/printer.h"
+#include "scheduler/cost_model.h"
 #include "scheduler/row_schedule.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/plan_matchers.h"
@@ -91,8 +92,9 @@ TEST(PlanTest, EveryCannedFusionIsPlannedOrRefusedWithReasonsOnEveryDevice) {
           continue;
         }
         const SegmentPlan& segment = planned->segments.front();
+        const double least_us = least_time(segment.facts, limits);
         for (const ProposedSchedule& candidate : segment.candidates) {
-          EXPECT_GT(candidate.predicted.total_us, 0.0);
+          EXPECT_GT(candidate.predicted.total_us, least_us) << print(candidate.schedule);
           EXPECT_GE(candidate.estimate.blocks_per_sm, 1);
           EXPECT_GE(candidate.estimate.blocks_per_sm, candidate.schedule.min_blocks_per_sm);
         }
@@ -391,6 +393,15 @@ TEST(PlanTest, InnerAndOuterReductionsShareOnePassAndASecondKernelFinishes) {
   ASSERT_EQ(planned->workspace.size(), 2U);
   EXPECT_EQ(planned->workspace[0].bytes, partial_rows(schedule) * 4096 * 4);
   EXPECT_GT(planned->segments[0].chosen().predicted.second_stage_us, 0.0);
+}
+
+TEST(PlanTest, AKernelEachIsNotPlannedWhereItsBytesTakeLongerThanOnePass) {
+  const Plan wide = plan_canned("layer_norm_backward", matrix(16384, 8192), "H200").value();
+  EXPECT_EQ(wide.decisions.front().chosen, "one pass");
+  EXPECT_EQ(wide.decisions.front().candidates.back().because, "its launches and bytes alone");
+  // A few rows hardly cost bytes: both ways are planned and compared.
+  const Plan few = plan_canned("layer_norm_backward", matrix(17, 4096), "H200").value();
+  EXPECT_EQ(few.decisions.front().candidates.back().because, "");
 }
 
 // Measured on an H200: rings win for norm gradients at all of these, and an A100 has no bulk

@@ -1,0 +1,253 @@
+#include "scheduler/offers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "fusion_ir/printer.h"
+#include "scheduler/schedule_verifier.h"
+
+namespace sinter {
+namespace {
+
+std::string describe(const Schedule& schedule) {
+  std::string extras;
+  std::vector<std::string> kept;
+  for (const PersistentValue& value : schedule.persistent)
+    kept.push_back(fmt::format("{} in {}", value.value, text_of(value.residency)));
+  if (!kept.empty()) extras = fmt::format(", {}", fmt::join(kept, ", "));
+  for (const auto& [name, value] : schedule.parameters)
+    extras += fmt::format(", {} {}", name, value);
+  return fmt::format("{}: {} threads/row x {} rows/block, vector {}, unroll {}{}", schedule.family,
+                     schedule.threads_per_row, schedule.rows_per_block, schedule.vector_width,
+                     schedule.unroll, extras);
+}
+
+std::string limiting_part(const Prediction& predicted) {
+  const std::pair<double, const char*> parts[] = {{predicted.memory_us, "memory"},
+                                                  {predicted.l2_us, "L2"},
+                                                  {predicted.issue_us, "instruction issue"},
+                                                  {predicted.special_us, "special functions"},
+                                                  {predicted.shared_us, "shared memory"}};
+  const auto largest = std::ranges::max_element(parts);
+  if (predicted.exposed_us > largest->first)
+    return fmt::format("waits {:.1f} us", predicted.exposed_us + largest->first);
+  return fmt::format("{} {:.1f} us", largest->second, largest->first);
+}
+
+/// A number of a rejection, rounded; pins may hold numbers at the ends of the range.
+int64_t saturated(double value) {
+  if (value >= 0x1p63) return std::numeric_limits<int64_t>::max();
+  return value <= -0x1p63 ? std::numeric_limits<int64_t>::min() : std::llround(value);
+}
+
+Error unknown_family(std::string message, const FamilySet& families) {
+  std::vector<std::string_view> names;
+  for (const Family& family : families) names.push_back(family.name);
+  return {.kind = ErrorKind::kInvalidArgument,
+          .message = std::move(message),
+          .remedy = fmt::format("name one of the set ({}), or add yours to PlanOptions::families",
+                                fmt::join(names, ", "))};
+}
+
+/// "pin threads_per_row to one of 32, 64": what there is for every pinned number that no candidate
+/// has, whatever its other fields are.
+std::string offered_instead(const SchedulePin& pin,
+                            const std::vector<ProposedSchedule>& candidates) {
+  std::vector<std::string> out;
+  const auto add = [&](std::string_view name, const std::optional<int64_t>& pinned,
+                       int64_t Schedule::*field) {
+    if (!pinned) return;
+    std::set<int64_t> offered;
+    for (const ProposedSchedule& candidate : candidates) offered.insert(candidate.schedule.*field);
+    if (!offered.contains(*pinned))
+      out.push_back(fmt::format("pin {} to one of {}", name, fmt::join(offered, ", ")));
+  };
+  add("threads_per_row", pin.threads_per_row, &Schedule::threads_per_row);
+  add("rows_per_block", pin.rows_per_block, &Schedule::rows_per_block);
+  add("vector_width", pin.vector_width, &Schedule::vector_width);
+  add("unroll", pin.unroll, &Schedule::unroll);
+  if (out.empty()) return "loosen the pin; `sinter explain` lists the candidates";
+  return fmt::format("{}", fmt::join(out, ", "));
+}
+
+Result<ProposedSchedule> pinned_schedule(const SegmentFacts& facts, const DeviceLimits& limits,
+                                         const PlanOptions& options) {
+  const Schedule& schedule = *options.pin.schedule;
+  const Family* family = find_family(options.families, schedule.family);
+  if (family == nullptr) {
+    return fail(unknown_family(
+        fmt::format("the pinned schedule names the family '{}', which is not in the set",
+                    schedule.family),
+        options.families));
+  }
+  if (!options.pin.matches(schedule)) {
+    return fail({.kind = ErrorKind::kInvalidArgument,
+                 .message = fmt::format("the pinned schedule does not have the {} pinned beside it",
+                                        options.pin.text()),
+                 .remedy = "pin a whole schedule or single fields, not both"});
+  }
+  const auto rejections = verify_schedule(facts, schedule, limits, options.families);
+  if (!rejections.empty()) {
+    const Rejection& first = rejections.front();
+    Error error = unsupported(
+        facts.fusion, rejections,
+        fmt::format("the pinned schedule is refused: {}: {}", first.subject, first.rule));
+    error.kind = ErrorKind::kResourceExhausted;
+    if (!first.unit.empty()) {
+      error.measured = saturated(first.value);
+      error.limit = saturated(first.limit);
+    }
+    return fail(std::move(error));
+  }
+  const auto estimate = family->estimate(facts, schedule, limits);
+  return ProposedSchedule{schedule, *estimate, family->predict(facts, schedule, *estimate, limits)};
+}
+
+}  // namespace
+
+void rank_schedules(std::vector<ProposedSchedule>& candidates, const FamilySet& families) {
+  const auto family_rank = [&](const ProposedSchedule& candidate) {
+    for (size_t i = 0; i < families.size(); ++i) {
+      if (families[i].name == candidate.schedule.family) return i;
+    }
+    return families.size();
+  };
+  std::ranges::stable_sort(candidates, [](const ProposedSchedule& a, const ProposedSchedule& b) {
+    return a.predicted.total_us < b.predicted.total_us;
+  });
+  if (candidates.empty()) return;
+  const double tie = candidates.front().predicted.total_us * (1.0 + kTieShare);
+  // What the model knows least is how well waits hide, so of equals the one that waits least wins,
+  // if the compiler need not squeeze its registers.
+  const auto safer = [&](const ProposedSchedule& a, const ProposedSchedule& b) {
+    const bool squeezed_a = a.estimate.registers > a.estimate.register_cap;
+    const bool squeezed_b = b.estimate.registers > b.estimate.register_cap;
+    if (squeezed_a != squeezed_b) return squeezed_b;
+    if (a.predicted.block_latency_us != b.predicted.block_latency_us)
+      return a.predicted.block_latency_us < b.predicted.block_latency_us;
+    return family_rank(a) < family_rank(b);
+  };
+  auto best = candidates.begin();
+  for (auto it = candidates.begin(); it != candidates.end() && it->predicted.total_us <= tie;
+       ++it) {
+    if (safer(*it, *best)) best = it;
+  }
+  std::rotate(candidates.begin(), best, best + 1);
+}
+
+Decision schedule_decision(const SegmentPlan& segment, const std::vector<Rejection>& rejections) {
+  Decision decision{.question = "which schedule runs the segment"};
+  // The best of each family, and the runners-up of the chosen one.
+  std::vector<std::string> shown;
+  constexpr size_t kShownPerFamily = 3;
+  for (const ProposedSchedule& candidate : segment.candidates) {
+    const auto count = static_cast<size_t>(std::ranges::count(shown, candidate.schedule.family));
+    if (count >= kShownPerFamily) continue;
+    shown.push_back(candidate.schedule.family);
+    decision.candidates.push_back({.what = describe(candidate.schedule),
+                                   .predicted = candidate.predicted,
+                                   .legal = true,
+                                   .because = limiting_part(candidate.predicted)});
+  }
+  for (const Rejection& rejection : rejections) {
+    decision.candidates.push_back(
+        {.what = rejection.subject, .legal = false, .because = text_of(rejection)});
+  }
+  const ProposedSchedule& chosen = segment.chosen();
+  decision.chosen = describe(chosen.schedule);
+  const auto best = std::ranges::min_element(
+      segment.candidates, {},
+      [](const ProposedSchedule& candidate) { return candidate.predicted.total_us; });
+  decision.because = fmt::format("predicted {:.1f} us, bound by {}", chosen.predicted.total_us,
+                                 limiting_part(chosen.predicted));
+  if (best->predicted.total_us < chosen.predicted.total_us) {
+    decision.because += fmt::format(
+        "; {} at {:.1f} us is within {:.0f} %, which counts as equal: of equals the one that waits "
+        "least wins",
+        describe(best->schedule), best->predicted.total_us, kTieShare * 100.0);
+  }
+  return decision;
+}
+
+Decision persistence_decision(const SegmentFacts& facts) {
+  Decision decision{.question = "what is kept from one stage to the next"};
+  for (const ValueId value : facts.persistent) {
+    decision.candidates.push_back(
+        {.what = fmt::format("{}", value),
+         .because =
+             fmt::format("{} bytes per element", bytes_of(facts.fusion.values[value].type))});
+  }
+  decision.chosen =
+      facts.persistent.empty() ? "nothing" : fmt::format("{}", fmt::join(facts.persistent, ", "));
+  decision.because =
+      facts.persistent.empty()
+          ? "no value is needed on both sides of a row barrier"
+          : fmt::format(
+                "minimum cut: {} bytes per element, everything else is computed again from it",
+                facts.persistent_bytes_per_column);
+  return decision;
+}
+
+Error unsupported(const Fusion& fusion, const std::vector<Rejection>& rejections,
+                  std::string message) {
+  Error error{.kind = ErrorKind::kUnsupported, .message = std::move(message)};
+  for (const Rejection& rejection : rejections) {
+    error.log += fmt::format("  {}\n", text_of(rejection));
+    const bool is_new = std::ranges::find(error.values, rejection.at) == error.values.end();
+    if (rejection.at.valid() && is_new) error.values.push_back(rejection.at);
+    // To be sent to a family that refuses as well helps nobody.
+    const bool leads_on = std::ranges::none_of(rejections, [&](const Rejection& other) {
+      return rejection.remedy.find(other.subject) != std::string::npos;
+    });
+    if (error.remedy.empty() && leads_on) error.remedy = rejection.remedy;
+  }
+  if (error.remedy.empty())
+    error.remedy = "`sinter explain` tells more; cut the fusion into others";
+  error.log += fmt::format("in the simplified graph\n{}", print(fusion));
+  return error;
+}
+
+Result<void> offer_schedules(SegmentPlan& segment, std::vector<Rejection>& rejections,
+                             const DeviceLimits& limits, const PlanOptions& options) {
+  if (options.pin.schedule) {
+    auto pinned = pinned_schedule(segment.facts, limits, options);
+    if (!pinned) return fail(pinned.error());
+    segment.candidates.push_back(std::move(*pinned));
+    return {};
+  }
+  const std::optional<std::string>& family_name = options.pin.family;
+  if (family_name && find_family(options.families, *family_name) == nullptr) {
+    return fail(unknown_family(
+        fmt::format("the pinned family '{}' is not in the set", *family_name), options.families));
+  }
+  for (const Family& family : options.families) {
+    Proposal proposal = family.propose(segment.facts, limits);
+    for (ProposedSchedule& candidate : proposal.candidates)
+      segment.candidates.push_back(std::move(candidate));
+    for (Rejection& rejection : proposal.rejections) rejections.push_back(std::move(rejection));
+  }
+  const Fusion& fusion = segment.facts.fusion;
+  if (segment.candidates.empty()) {
+    return fail(unsupported(fusion, rejections,
+                            fmt::format("no schedule family takes the fusion '{}'", fusion.name)));
+  }
+  const auto meets = [&](const ProposedSchedule& candidate) {
+    return options.pin.matches(candidate.schedule);
+  };
+  if (!std::ranges::any_of(segment.candidates, meets)) {
+    Error error = unsupported(fusion, rejections,
+                              fmt::format("none of {} legal schedules has the pinned {}",
+                                          segment.candidates.size(), options.pin.text()));
+    error.remedy = offered_instead(options.pin, segment.candidates);
+    segment.candidates.clear();
+    error.kind = ErrorKind::kResourceExhausted;
+    return fail(std::move(error));
+  }
+  std::erase_if(segment.candidates, [&](const ProposedSchedule& c) { return !meets(c); });
+  rank_schedules(segment.candidates, options.families);
+  return {};
+}
+
+}  // namespace sinter

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "scheduler/plan.h"
+
+namespace sinter {
+
+/// Fills a segment's candidates with what the families offer and the pins let through, best first;
+/// adds why the others offer nothing. An error leaves it without candidates. Errors: Unsupported,
+/// ResourceExhausted, InvalidArgument.
+Result<void> offer_schedules(SegmentPlan& segment, std::vector<Rejection>& rejections,
+                             const DeviceLimits& limits, const PlanOptions& options);
+
+/// Orders candidates: of those within kTieShare of the best, the one that waits least comes first,
+/// the others by predicted time.
+void rank_schedules(std::vector<ProposedSchedule>& candidates, const FamilySet& families);
+
+/// Why the first candidate runs the segment.
+Decision schedule_decision(const SegmentPlan& segment, const std::vector<Rejection>& rejections);
+
+/// Which values the minimum cut keeps.
+Decision persistence_decision(const SegmentFacts& facts);
+
+/// The rejections as an error: all of them in its log, and below them the graph that their ids
+/// belong to, for the caller has only seen the graph before simplification.
+Error unsupported(const Fusion& fusion, const std::vector<Rejection>& rejections,
+                  std::string message);
+
+}  // namespace sinter
