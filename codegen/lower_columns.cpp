@@ -133,6 +133,8 @@ class ColumnLowering {
     std::map<size_t, VarId> output_tiles;
     for (const size_t output : stage.outputs)
       output_tiles[output] = tiles_.declare_output_tile(output);
+    // All threads of a slot have the same totals.
+    accumulators_.accumulate_row(list_.totals);
     builder_.unrolled("v", schedule_.vector_width, [&](ExprId lane) {
       tiles_.begin_element(position, lane);
       accumulators_.accumulate(stage.outer, builder_.integer(0), lane);
@@ -148,14 +150,29 @@ class ColumnLowering {
     const ExprId index =
         builder_.add(builder_.mul(split_, columns), builder_.cast(first_, DType::kI64));
     accumulators_.store_partials(builder_.integer(0), index);
+    if (accumulators_.has_totals()) when_first([&] { accumulators_.store_totals(split_); });
+  }
+
+  /// Runs `body` in the thread of the first column.
+  void when_first(const std::function<void()>& body) {
+    builder_.when(builder_.equal(first_, builder_.integer(0, tiles_.column_type())), body);
   }
 
   void finish() {
     const TilePosition position = inside(0);
-    std::vector<ValueId> loads;
+    accumulators_.define_totals();
     std::vector<size_t> outputs;
+    std::vector<size_t> totals;
     for (size_t i = 0; i < facts_.fusion.outputs.size(); ++i) {
-      if (facts_.is_after_rows(facts_.fusion.outputs[i])) outputs.push_back(i);
+      if (!facts_.is_after_rows(facts_.fusion.outputs[i])) continue;
+      (facts_.space.output_coverage[i].columns ? outputs : totals).push_back(i);
+    }
+    if (!totals.empty()) {
+      // Columns may need what follows from totals too.
+      for (const size_t output : totals) tiles_.row_value(facts_.fusion.outputs[output]);
+      when_first([&] {
+        for (const size_t output : totals) tiles_.store_row_output(output);
+      });
     }
     for (const ValueId value : finish_loads(facts_)) {
       tiles_.bind_tile(value, tiles_.declare_tile(value, 1), false);

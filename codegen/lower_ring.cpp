@@ -141,7 +141,7 @@ class RingLowering {
       builder_.when(builder_.less(group, items), [&] { ahead_.load(row_of(group)); });
     builder_.loop("item", group, items, builder_.integer(groups()), false,
                   [&](ExprId item) { consume(item, group); });
-    kernel_.store_partials([&] {
+    kernel_.store_partials(exchange_in(group), [&] {
       // The groups have barriers 1 to groups().
       builder_.append(
           kir::GroupBarrier{builder_.integer(groups() + 1), schedule_.threads_per_block()});
@@ -167,13 +167,20 @@ class RingLowering {
     return {.staged = ring_, .start = builder_.mul(slot, builder_.integer(facts_.space.columns))};
   }
 
-  /// Groups exchange apart from each other, and from row to row by turns in two copies.
-  RowExchange exchange_of(ExprId item, ExprId group) {
-    const ExprId turn = builder_.div(item, builder_.integer(groups()));
-    return {.phase = builder_.rem(turn, builder_.integer(2)),
+  /// Groups exchange apart from each other.
+  RowExchange exchange_in(ExprId group) {
+    return {.phase = {},
             .barrier = builder_.add(group, builder_.integer(1)),  // 0 is the block's.
             .group = group,
             .groups = groups()};
+  }
+
+  /// From row to row they take turns with two copies.
+  RowExchange exchange_of(ExprId item, ExprId group) {
+    RowExchange exchange = exchange_in(group);
+    const ExprId turn = builder_.div(item, builder_.integer(groups()));
+    exchange.phase = builder_.rem(turn, builder_.integer(2));
+    return exchange;
   }
 
   const SegmentFacts& facts_;

@@ -47,7 +47,7 @@ LoweredKernel lower_persistent_blocks(RowKernel& k) {
     k.body.load();
     k.body.compute();
   });
-  k.store_partials([&] { k.builder.append(kir::Barrier{}); });
+  k.store_partials({}, [&] { k.builder.append(kir::Barrier{}); });
   return {std::move(k.kernel), {k.facts.space.rows, k.schedule.persistent_blocks}};
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
 
 #include "codegen/combine.h"
@@ -17,18 +18,26 @@ OuterAccumulators::OuterAccumulators(const SegmentFacts& facts, kir::KernelBuild
     : facts_(facts), builder_(builder), tiles_(tiles), groups_(groups), lanes_(lanes) {}
 
 void OuterAccumulators::declare() {
-  if (groups_ == 0) return;  // No columns.
   for (const OpId id : facts_.outer_reductions) {
+    const bool total = facts_.is_total(id);
+    const int64_t groups = total ? 1 : groups_;
+    if (groups == 0) continue;  // No columns.
     const Op& op = facts_.fusion.ops[id];
     const std::vector<DType> types = exchange_types(facts_.fusion, op);
     const std::string name = tiles_.name_of_value(op.results.back());
     for (size_t i = 0; i < types.size(); ++i) {
       const std::string suffix = types.size() == 1 ? "" : fmt::format("_{}", i);
-      const VarId tile = builder_.declare_tile(name + "_sum" + suffix, types[i], groups_, lanes_);
-      components_.push_back(
-          {.op = id, .index = i, .type = types[i], .tile = tile, .exchange = {}, .partials = {}});
-      builder_.unrolled("b", groups_, [&](ExprId group) {
-        builder_.unrolled("v", lanes_, [&](ExprId lane) {
+      const VarId tile =
+          builder_.declare_tile(name + "_sum" + suffix, types[i], groups, total ? 1 : lanes_);
+      components_.push_back({.op = id,
+                             .index = i,
+                             .type = types[i],
+                             .total = total,
+                             .tile = tile,
+                             .exchange = {},
+                             .partials = {}});
+      builder_.unrolled("b", groups, [&](ExprId group) {
+        builder_.unrolled("v", total ? 1 : lanes_, [&](ExprId lane) {
           builder_.set(tile, group, lane,
                        kir::identity_of(builder_, kir::combiner_of(op.kind),
                                         static_cast<int64_t>(i), types[i]));
@@ -36,6 +45,18 @@ void OuterAccumulators::declare() {
       });
     }
   }
+}
+
+bool OuterAccumulators::has_totals() const {
+  return std::ranges::any_of(components_, &Component::total);
+}
+
+std::vector<OuterAccumulators::Component*> OuterAccumulators::components(Part part) {
+  std::vector<Component*> out;
+  for (Component& component : components_) {
+    if (component.total == (part == Part::kTotals)) out.push_back(&component);
+  }
+  return out;
 }
 
 std::vector<ExprId> OuterAccumulators::element_tuple(const Op& op) {
@@ -60,10 +81,17 @@ void OuterAccumulators::accumulate(const std::vector<OpId>& reductions, ExprId g
   for (size_t first = 0; first < components_.size();) {
     const Op& op = facts_.fusion.ops[components_[first].op];
     const auto count = static_cast<size_t>(kir::components_of(kir::combiner_of(op.kind)));
-    if (std::ranges::find(reductions, components_[first].op) != reductions.end())
-      combine(first, group, lane, element_tuple(op));
+    if (std::ranges::find(reductions, components_[first].op) != reductions.end()) {
+      const ExprId zero = builder_.integer(0);
+      const bool total = components_[first].total;
+      combine(first, total ? zero : group, total ? zero : lane, element_tuple(op));
+    }
     first += count;
   }
+}
+
+void OuterAccumulators::accumulate_row(const std::vector<OpId>& totals) {
+  accumulate(totals, builder_.integer(0), builder_.integer(0));
 }
 
 void OuterAccumulators::combine(size_t first, ExprId group, ExprId lane,
@@ -79,100 +107,159 @@ void OuterAccumulators::combine(size_t first, ExprId group, ExprId lane,
     builder_.set(components_[first + i].tile, group, lane, builder_.ref(running[i]));
 }
 
+void OuterAccumulators::define(size_t first, ExprId group, ExprId lane,
+                               const std::function<void(ValueId, ExprId)>& to) {
+  const Op& op = facts_.fusion.ops[components_[first].op];
+  const auto value = [&](size_t i) {
+    return builder_.element(components_[first + i].tile, group, lane);
+  };
+  switch (kir::combiner_of(op.kind)) {
+    case Combiner::kWelford:
+      to(op.results[0], value(1));
+      to(op.results[1], value(2));
+      break;
+    case Combiner::kLogSumExp:
+      to(op.results[0], value(0));
+      to(op.results[1], value(1));
+      break;
+    case Combiner::kArgMax:
+    case Combiner::kArgMin:
+      to(op.results[0], facts_.space.rows > 0 ? value(1) : builder_.integer(0, DType::kI64));
+      break;
+    default:
+      to(op.results[0], value(0));
+      break;
+  }
+}
+
 void OuterAccumulators::define_results(ExprId group, ExprId lane) {
-  for (size_t first = 0; first < components_.size();) {
-    const Op& op = facts_.fusion.ops[components_[first].op];
-    const Combiner combiner = kir::combiner_of(op.kind);
-    const auto value = [&](size_t i) {
-      return builder_.element(components_[first + i].tile, group, lane);
-    };
-    switch (combiner) {
-      case Combiner::kWelford:
-        tiles_.define_element_value(op.results[0], value(1));
-        tiles_.define_element_value(op.results[1], value(2));
-        break;
-      case Combiner::kLogSumExp:
-        tiles_.define_element_value(op.results[0], value(0));
-        tiles_.define_element_value(op.results[1], value(1));
-        break;
-      case Combiner::kArgMax:
-      case Combiner::kArgMin:
-        tiles_.define_element_value(
-            op.results[0], facts_.space.rows > 0 ? value(1) : builder_.integer(0, DType::kI64));
-        break;
-      default:
-        tiles_.define_element_value(op.results[0], value(0));
-        break;
-    }
-    first += static_cast<size_t>(kir::components_of(combiner));
+  for (size_t i = 0; i < components_.size(); ++i) {
+    if (components_[i].total || components_[i].index != 0) continue;
+    define(i, group, lane,
+           [&](ValueId value, ExprId expr) { tiles_.define_element_value(value, expr); });
+  }
+}
+
+void OuterAccumulators::define_totals() {
+  for (size_t i = 0; i < components_.size(); ++i) {
+    if (!components_[i].total || components_[i].index != 0) continue;
+    define(i, builder_.integer(0), builder_.integer(0),
+           [&](ValueId value, ExprId expr) { tiles_.define_row_value(value, expr); });
+  }
+}
+
+// ---- Exchange
+
+void OuterAccumulators::combine_threads(int64_t threads, const RowExchange& exchange) {
+  if (!has_totals() || threads == 1 || facts_.space.columns == 0) return;
+  builder_.comment("totals of the threads of a row");
+  const ExprId zero = builder_.integer(0);
+  kir::AllReduce all{.parts = {},
+                     .threads = threads,
+                     .name = "totals",
+                     .phase = {},
+                     .barrier = exchange.barrier,
+                     .group = exchange.group,
+                     .groups = exchange.groups};
+  for (const Component* component : components(Part::kTotals)) {
+    const VarId running =
+        builder_.declare("running", builder_.element(component->tile, zero, zero));
+    const Op& op = facts_.fusion.ops[component->op];
+    if (component->index == 0) all.parts.push_back({kir::combiner_of(op.kind), {}});
+    all.parts.back().vars.push_back(running);
+  }
+  const std::vector<kir::ReducePart> parts = all.parts;
+  builder_.append(std::move(all));
+  size_t next = 0;
+  const std::vector<Component*> totals = components(Part::kTotals);
+  for (const kir::ReducePart& part : parts) {
+    for (const VarId running : part.vars)
+      builder_.set(totals[next++]->tile, zero, zero, builder_.ref(running));
   }
 }
 
 void OuterAccumulators::combine_slots(int64_t slots, int64_t threads, ExprId slot, ExprId thread,
                                       const std::function<void()>& barrier) {
-  if (components_.empty() || facts_.space.columns == 0) return;
-  builder_.comment(fmt::format("combine {} row slots", slots));
-  for (Component& component : components_) {
-    component.exchange =
-        builder_.add_buffer({.name = builder_.kernel().vars[component.tile].name + "_slots",
-                             .type = component.type,
-                             .space = kir::Space::kShared,
-                             .access = kir::Access::kReadWrite,
-                             .alignment = 16,
-                             .value = {},
-                             .count = (slots - 1) * threads * lanes_});
+  for (const Part part : {Part::kColumns, Part::kTotals}) {
+    const std::vector<Component*> all = components(part);
+    const int64_t groups = part == Part::kTotals ? 1 : groups_;
+    if (all.empty() || (part == Part::kColumns && facts_.space.columns == 0)) continue;
+    builder_.comment(fmt::format("combine {} row slots", slots));
+    for (Component* component : all) {
+      component->exchange =
+          builder_.add_buffer({.name = builder_.kernel().vars[component->tile].name + "_slots",
+                               .type = component->type,
+                               .space = kir::Space::kShared,
+                               .access = kir::Access::kReadWrite,
+                               .alignment = 16,
+                               .value = {},
+                               .count = (slots - 1) * threads * lanes_of(part)});
+    }
+    builder_.unrolled("b", groups, [&](ExprId group) {
+      combine_slots_of(part, group, slots, threads, slot, thread, barrier);
+      // The next group takes the same places.
+      if (groups > 1) barrier();
+    });
   }
+}
+
+void OuterAccumulators::combine_slots_of(Part part, ExprId group, int64_t slots, int64_t threads,
+                                         ExprId slot, ExprId thread,
+                                         const std::function<void()>& barrier) {
   // Slot s has its place at s - 1: the first one never sends.
   const auto place = [&](int64_t later) {
     const ExprId sender = builder_.add(slot, builder_.integer(later - 1));
     return builder_.add(builder_.mul(sender, builder_.integer(threads)), thread);
   };
-  builder_.unrolled("b", groups_, [&](ExprId group) {
-    for (int64_t left = slots; left > 1;) {
-      const int64_t half = (left + 1) / 2;
-      builder_.when(builder_.both(builder_.less_equal(builder_.integer(half), slot),
-                                  builder_.less(slot, builder_.integer(left))),
-                    [&] { send(group, place(0)); });
-      barrier();
-      builder_.when(builder_.less(slot, builder_.integer(left - half)),
-                    [&] { receive(group, place(half)); });
-      left = half;
-    }
-    // The next group takes the same places.
-    if (groups_ > 1) barrier();
-  });
+  for (int64_t left = slots; left > 1;) {
+    const int64_t half = (left + 1) / 2;
+    builder_.when(builder_.both(builder_.less_equal(builder_.integer(half), slot),
+                                builder_.less(slot, builder_.integer(left))),
+                  [&] { send(part, group, place(0)); });
+    barrier();
+    builder_.when(builder_.less(slot, builder_.integer(left - half)),
+                  [&] { receive(part, group, place(half)); });
+    left = half;
+  }
 }
 
-void OuterAccumulators::send(ExprId group, ExprId place) {
-  const ExprId index = builder_.mul(place, builder_.integer(lanes_));
-  for (const Component& component : components_) {
+void OuterAccumulators::send(Part part, ExprId group, ExprId place) {
+  const int64_t lanes = lanes_of(part);
+  const ExprId index = builder_.mul(place, builder_.integer(lanes));
+  for (const Component* component : components(part)) {
     builder_.append(
-        kir::Store{component.exchange, index, lanes_, component.tile, group, builder_.integer(0)});
+        kir::Store{component->exchange, index, lanes, component->tile, group, builder_.integer(0)});
   }
 }
 
-void OuterAccumulators::receive(ExprId group, ExprId place) {
-  const ExprId index = builder_.mul(place, builder_.integer(lanes_));
-  std::vector<VarId> received;
-  for (const Component& component : components_) {
-    received.push_back(builder_.declare_tile(
-        builder_.kernel().vars[component.tile].name + "_received", component.type, 1, lanes_));
-    builder_.append(kir::Load{received.back(), builder_.integer(0), builder_.integer(0), lanes_,
-                              component.exchange, index, kir::CacheHint::kDefault});
-  }
+void OuterAccumulators::receive(Part part, ExprId group, ExprId place) {
+  const int64_t lanes = lanes_of(part);
+  const ExprId index = builder_.mul(place, builder_.integer(lanes));
   const ExprId zero = builder_.integer(0);
-  builder_.unrolled("v", lanes_, [&](ExprId lane) {
+  std::map<const Component*, VarId> received;
+  for (const Component* component : components(part)) {
+    const VarId tile = builder_.declare_tile(
+        builder_.kernel().vars[component->tile].name + "_received", component->type, 1, lanes);
+    builder_.append(
+        kir::Load{tile, zero, zero, lanes, component->exchange, index, kir::CacheHint::kDefault});
+    received[component] = tile;
+  }
+  builder_.unrolled("v", lanes, [&](ExprId lane) {
     for (size_t first = 0; first < components_.size();) {
       const Op& op = facts_.fusion.ops[components_[first].op];
-      std::vector<ExprId> others;
       const auto count = static_cast<size_t>(kir::components_of(kir::combiner_of(op.kind)));
-      for (size_t i = 0; i < count; ++i)
-        others.push_back(builder_.element(received[first + i], zero, lane));
-      combine(first, group, lane, others);
+      if (received.contains(&components_[first])) {
+        std::vector<ExprId> others;
+        for (size_t i = 0; i < count; ++i)
+          others.push_back(builder_.element(received.at(&components_[first + i]), zero, lane));
+        combine(first, group, lane, others);
+      }
       first += count;
     }
   });
 }
+
+// ---- Partial results
 
 void OuterAccumulators::declare_partials() {
   for (Component& component : components_) {
@@ -187,10 +274,16 @@ void OuterAccumulators::declare_partials() {
 }
 
 void OuterAccumulators::store_partials(ExprId group, ExprId index) {
-  for (const Component& component : components_) {
-    builder_.append(
-        kir::Store{component.partials, index, lanes_, component.tile, group, builder_.integer(0)});
+  for (const Component* component : components(Part::kColumns)) {
+    builder_.append(kir::Store{component->partials, index, lanes_, component->tile, group,
+                               builder_.integer(0)});
   }
+}
+
+void OuterAccumulators::store_totals(ExprId row) {
+  const ExprId zero = builder_.integer(0);
+  for (const Component* component : components(Part::kTotals))
+    builder_.append(kir::Store{component->partials, row, 1, component->tile, zero, zero});
 }
 
 void OuterAccumulators::store_partials(RowWalk& walk, ExprId row) {
@@ -208,6 +301,8 @@ void OuterAccumulators::store_partials(RowWalk& walk, ExprId row) {
       builder_.when(tiles_.vector_is_inside(at), store);
     }
   });
+  if (has_totals())
+    builder_.when(builder_.equal(walk.lane(), builder_.integer(0)), [&] { store_totals(row); });
 }
 
 std::vector<ValueId> finish_loads(const SegmentFacts& facts) {

@@ -29,6 +29,7 @@ void RowBody::begin(const Row& row) {
   row_ = row;
   walk_.enter_row();
   for (const ValueId value : list_.row_values) tiles_.row_value(value);
+  accumulate_totals(list_.totals);
   store_row_outputs(0);
 }
 
@@ -83,6 +84,7 @@ void RowBody::run_stage(size_t s) {
   constexpr int64_t kWarp = 32;
   if (exchanges && walk_.threads() <= kWarp && reads_shared()) builder_.append(kir::WarpBarrier{});
   for (const ValueId value : stage.row_values) tiles_.row_value(value);
+  accumulate_totals(stage.totals);
   store_row_outputs(static_cast<int>(s) + 1);
 }
 
@@ -193,6 +195,15 @@ void RowBody::accumulate_outer(const Stage& stage, const TilePosition& at, ExprI
   } else {
     accumulate();
   }
+}
+
+/// Every row counts once, so its first thread takes it.
+void RowBody::accumulate_totals(const std::vector<OpId>& totals) {
+  if (totals.empty()) return;
+  for (const OpId op : totals) tiles_.row_value(facts_.fusion.ops[op].operands[0]);
+  ExprId condition = builder_.equal(walk_.lane(), builder_.integer(0));
+  if (row_.is_real.valid()) condition = builder_.both(condition, row_.is_real);
+  builder_.when(condition, [&] { outer_.accumulate_row(totals); });
 }
 
 // ---- Outputs

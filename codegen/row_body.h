@@ -55,6 +55,7 @@ class RowBody {
   void keep_in_register(ValueId value, const TilePosition& at, kir::ExprId lane);
   void accumulate_outer(const Stage& stage, const TilePosition& at, kir::ExprId lane,
                         kir::ExprId inside);
+  void accumulate_totals(const std::vector<OpId>& totals);
   void store_row_outputs(int level);
   void when_stored(size_t output, const std::function<void()>& body);
 

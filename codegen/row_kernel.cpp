@@ -29,7 +29,8 @@ ExprId RowKernel::first_row() {
   return builder.mul(block, builder.integer(schedule.rows_per_block, DType::kI64));
 }
 
-void RowKernel::store_partials(const std::function<void()>& barrier) {
+void RowKernel::store_partials(const RowExchange& exchange, const std::function<void()>& barrier) {
+  outer.combine_threads(schedule.threads_per_row, exchange);
   const ExprId row = builder.cast(builder.special(kir::Special::kBlockIndex), DType::kI64);
   const ExprId slot = walk.slot();
   if (!slot.valid()) {

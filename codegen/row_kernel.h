@@ -22,7 +22,7 @@ struct RowKernel {
   kir::ExprId first_row();
   /// Leaves what the threads have accumulated over their rows, one row of partial results for every
   /// block; `barrier` emits what all threads with rows wait for each other at.
-  void store_partials(const std::function<void()>& barrier);
+  void store_partials(const RowExchange& exchange, const std::function<void()>& barrier);
 
   const SegmentFacts& facts;
   const Schedule& schedule;

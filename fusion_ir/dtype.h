@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -71,8 +72,9 @@ uint64_t encode(DType type, double value);
 }  // namespace sinter
 
 template <>
-struct fmt::formatter<sinter::DType> : fmt::formatter<std::string_view> {
+struct fmt::formatter<sinter::DType> {
+  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
   auto format(sinter::DType type, fmt::format_context& context) const {
-    return fmt::formatter<std::string_view>::format(sinter::name_of(type), context);
+    return std::ranges::copy(sinter::name_of(type), context.out()).out;
   }
 };

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -90,8 +92,10 @@ template <class Tag>
 struct fmt::formatter<sinter::Id<Tag>> {
   constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
   auto format(sinter::Id<Tag> id, fmt::format_context& context) const {
-    if (!id.valid()) return fmt::format_to(context.out(), "{}?", Tag::kPrefix);
-    return fmt::format_to(context.out(), "{}{}", Tag::kPrefix, id.index);
+    // fmt::format_to would compile the whole formatter again in every file.
+    const std::string text =
+        id.valid() ? fmt::format("{}{}", Tag::kPrefix, id.index) : fmt::format("{}?", Tag::kPrefix);
+    return std::ranges::copy(text, context.out()).out;
   }
 };
 

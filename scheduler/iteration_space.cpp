@@ -227,27 +227,49 @@ class Analysis {
   /// Parts of the graph that share nothing but their shape walk the same loops: what the first
   /// reduction reduces sets the pattern, or the first output.
   void join_parts() {
-    const Op* pattern = nullptr;
+    std::vector<const Op*> alike;  // The first reduction, and those that reduce the same axes.
     for (const OpId id : fusion_.op_ids()) {
       const Op& op = fusion_.ops[id];
       if (!is_reduction(op.kind)) continue;
-      if (pattern == nullptr) pattern = &op;
-      if (reduced_axes(op.kind) == reduced_axes(pattern->kind))
-        join(pattern->operands[0], op.operands[0]);
+      if (!alike.empty() && reduced_axes(op.kind) != reduced_axes(alike.front()->kind)) continue;
+      for (const Op* other : alike) join(other->operands[0], op.operands[0]);
+      for (const Op* other : alike) join_total(*other, op);
+      alike.push_back(&op);
     }
-    if (pattern != nullptr) return;
+    if (!alike.empty()) return;
     for (const ValueId output : fusion_.outputs) join(fusion_.outputs.front(), output);
   }
 
   void join(ValueId a, ValueId b) {
-    if (fusion_.values[a].shape != fusion_.values[b].shape) return;
-    const auto all = [&](ValueId value) { return classes_.resolve(concatenated(axes_[value])); };
-    const AxisList mine = all(a);
-    for (const uint32_t node : all(b)) {
-      if (std::ranges::find(mine, node) != mine.end()) return;
-    }
+    if (fusion_.values[a].shape != fusion_.values[b].shape || share_classes(a, b)) return;
     for (size_t axis = 0; axis < axes_[a].size(); ++axis)
       classes_.unify(axes_[a][axis], axes_[b][axis]);
+  }
+
+  /// A total of values that have no other axes than the reduced ones walks those of the other
+  /// reduction.
+  void join_total(const Op& a, const Op& b) {
+    const ValueId x = a.operands[0];
+    const ValueId y = b.operands[0];
+    if (share_classes(x, y)) return;
+    const std::vector<int>& reduced = reduced_axes(a.kind);
+    if (reduced.size() != axes_[x].size() && reduced.size() != axes_[y].size()) return;
+    const auto same_size = [&](int axis) {
+      const auto i = static_cast<size_t>(axis);
+      return fusion_.values[x].shape[i] == fusion_.values[y].shape[i];
+    };
+    if (!std::ranges::all_of(reduced, same_size)) return;
+    for (const int axis : reduced) {
+      const auto i = static_cast<size_t>(axis);
+      classes_.unify(axes_[x][i], axes_[y][i]);
+    }
+  }
+
+  [[nodiscard]] bool share_classes(ValueId a, ValueId b) const {
+    const auto all = [&](ValueId value) { return classes_.resolve(concatenated(axes_[value])); };
+    const AxisList mine = all(a);
+    return std::ranges::any_of(
+        all(b), [&](uint32_t node) { return std::ranges::find(mine, node) != mine.end(); });
   }
 
   /// No op yields a diagonal, so a value whose axes walk as one needs two orders of one axis at
@@ -410,7 +432,7 @@ class Analysis {
 
   /// Which of the classes walked, outermost first, are the columns. Reductions that remove the
   /// innermost class are inner ones, and all remove the same; the others are outer ones, and all
-  /// remove the rest.
+  /// remove the rest. Beside either, one that removes everything is an outer one too.
   std::optional<Rejection> choose_columns(const std::vector<uint32_t>& walked,
                                           std::vector<uint32_t>& columns) {
     columns = walked;
@@ -423,12 +445,21 @@ class Analysis {
       return std::ranges::find(nodes, node) != nodes.end();
     };
     // Reductions over axes of one element remove nothing. They count as inner where there are no
-    // others, else as outer ones over a single row.
-    const bool all_empty =
-        std::ranges::all_of(reduced_by_, [](const auto& entry) { return entry.second.empty(); });
+    // others, else as outer ones over a single row; so do they where one is a total of row values.
+    const bool all_empty = std::ranges::all_of(reduced_by_, [&](const auto& entry) {
+      const ValueId operand = fusion_.def_of(entry.first).operands[0];
+      return entry.second.empty() && !classes_.resolve(concatenated(axes_[operand])).empty();
+    });
     const uint32_t innermost = innermost_class(walked);
+    const auto removes_part = [&](const auto& entry) {
+      return !entry.second.empty() && entry.second.size() < walked.size();
+    };
+    const bool has_parts = std::ranges::any_of(reduced_by_, removes_part);
+    const auto is_total = [&](const std::vector<uint32_t>& nodes) {
+      return has_parts && nodes.size() == walked.size();
+    };
     const auto is_inner = [&](const std::vector<uint32_t>& nodes) {
-      return nodes.empty() ? all_empty : contains(nodes, innermost);
+      return nodes.empty() ? all_empty : contains(nodes, innermost) && !is_total(nodes);
     };
     ValueId first;
     for (const auto& [result, nodes] : reduced_by_) {
@@ -444,8 +475,9 @@ class Analysis {
       }
     }
     const auto is_outer_class = [&](uint32_t node) {
-      return std::ranges::any_of(reduced_by_,
-                                 [&](const auto& entry) { return contains(entry.second, node); });
+      return std::ranges::any_of(reduced_by_, [&](const auto& entry) {
+        return !is_total(entry.second) && contains(entry.second, node);
+      });
     };
     std::vector<uint32_t> rows;
     for (const uint32_t node : walked) {
@@ -454,7 +486,7 @@ class Analysis {
     std::ranges::sort(rows);
     for (const auto& [result, nodes] : reduced_by_) {
       if (is_inner(nodes)) continue;
-      if (nodes != rows) {
+      if (nodes != rows && !is_total(nodes)) {
         return reject(fmt::format("reduction {} removes neither all rows nor all columns", result),
                       result, "put reductions over different axes into fusions of their own");
       }
@@ -465,18 +497,19 @@ class Analysis {
   }
 
   /// The class walked fastest. Strides say nothing where there are no elements: then it is the last
-  /// of what is reduced first.
+  /// of the first reduced value that has the most axes.
   uint32_t innermost_class(const std::vector<uint32_t>& walked) const {
     const bool empty =
         std::ranges::any_of(walked, [&](uint32_t node) { return classes_.size(node) == 0; });
     if (!empty) return walked.back();
+    AxisList most;
     for (const OpId id : fusion_.op_ids()) {
       const Op& op = fusion_.ops[id];
       if (!is_reduction(op.kind)) continue;
       const AxisList axes = classes_.resolve(concatenated(axes_[op.operands[0]]));
-      if (!axes.empty()) return axes.back();
+      if (axes.size() > most.size()) most = axes;
     }
-    return walked.back();
+    return most.empty() ? walked.back() : most.back();
   }
 
   /// Times the threads of a block and the bytes of an element, sizes must stay within 63 bits.
@@ -587,6 +620,9 @@ class Analysis {
         }
         dependence.rows = false;
         after_rows = true;
+        OuterReduction& gives = space_.outer[op.results.front()];
+        gives = outer_kind(op);
+        if (gives != OuterReduction::kColumns) dependence.columns = false;
       } else if (is_reduction(op.kind)) {
         if (after_rows) {
           return reject("a reduction along the columns waits for one over the rows",
@@ -603,6 +639,20 @@ class Analysis {
       for (const ValueId result : op.results) space_.dependence[result] = dependence;
     }
     return std::nullopt;
+  }
+
+  [[nodiscard]] bool covers_columns(ValueId value) const {
+    Dependence covered;
+    for (const AxisList& axis : axes_[value]) {
+      for (const uint32_t node : classes_.resolve(axis)) mark(covered, node);
+    }
+    return covered.columns;
+  }
+
+  [[nodiscard]] OuterReduction outer_kind(const Op& op) const {
+    if (covers_columns(op.results.front())) return OuterReduction::kColumns;
+    return covers_columns(op.operands.front()) ? OuterReduction::kElements
+                                               : OuterReduction::kRowValues;
   }
 
   /// A gather is walked when the gathered axis is all of the columns (the index then replaces the

@@ -34,10 +34,19 @@ struct Dependence {
   friend bool operator==(const Dependence&, const Dependence&) = default;
 };
 
+/// What an outer reduction gives: a value for each column, or one total.
+enum class OuterReduction : uint8_t {
+  kNone,       ///< It is none.
+  kColumns,    ///< Removes the rows.
+  kElements,   ///< Removes the rows and the columns.
+  kRowValues,  ///< Removes the rows of values that have one element a row.
+};
+
 /// The loops of a segment and how its tensors are walked: first the dimensions of the rows, then
 /// those of the columns, each from the outermost to the innermost. Inner reductions remove the
-/// columns, outer ones the rows; a segment may have both. Without inner reductions the columns are
-/// what outer ones keep; without any, all dimensions are columns, so that the elements are one row.
+/// columns, outer ones the rows, or beside others everything; a segment may have both. Without
+/// inner reductions the columns are what outer ones keep; without any, all dimensions are columns,
+/// so that the elements are one row.
 struct IterationSpace {
   std::vector<Dimension> dimensions;
   size_t row_dimensions = 0;          ///< The first so many are rows.
@@ -57,6 +66,7 @@ struct IterationSpace {
   IdMap<ValueId, std::vector<int64_t>> take_weights;
   /// Results of outer reductions, and values computed from them: known once all rows are done.
   IdMap<ValueId, uint8_t> after_rows;
+  IdMap<ValueId, OuterReduction> outer;  ///< By an outer reduction's first result.
 
   [[nodiscard]] const TensorAccess* find_input(ValueId value) const;
   friend bool operator==(const IterationSpace&, const IterationSpace&) = default;
@@ -64,8 +74,8 @@ struct IterationSpace {
 
 /// Derives the iteration space of a specialised fusion (all extents constant). The failing side
 /// says what no family can walk: a reshape that does not split evenly, reductions over axes that
-/// are neither all rows nor all columns, a row that needs the result of an outer reduction, a slice
-/// or gather of a computed value along the wrong axis.
+/// are neither all rows, all columns nor everything, a row that needs the result of an outer
+/// reduction, a slice or gather of a computed value along the wrong axis.
 tl::expected<IterationSpace, Rejection> iteration_space(const Fusion& fusion);
 
 }  // namespace sinter

@@ -241,10 +241,12 @@ Result<void> plan_finish(Plan& plan, const Schedule& schedule, const FamilySet& 
   const int64_t rows = partial_rows(schedule);
   for (const OpId id : facts.outer_reductions) {
     const ValueId result = facts.fusion.ops[id].results.front();
+    const int64_t elements = facts.is_total(id) ? 1 : facts.space.columns;
     plan.workspace.push_back(
-        {result, rows * facts.space.columns * bytes_of(facts.fusion.values[result].type)});
+        {result, rows * elements * bytes_of(facts.fusion.values[result].type)});
   }
   Subgraph finish = finish_of(facts, rows);
+  if (finish.fusion.outputs.empty()) return {};  // They have no elements.
   auto finish_facts = analyse(std::move(finish.fusion));
   if (!finish_facts)
     return fail(unsupported(facts.fusion, {finish_facts.error()},

@@ -36,7 +36,7 @@ struct PlanOptions {
 };
 
 /// A tensor that one kernel of a plan leaves for later ones: partial results of an outer reduction,
-/// [rows][columns] in the reduction's type, or a row value.
+/// [rows][columns] in the reduction's type, of a total [rows], or a row value.
 struct WorkspaceTensor {
   ValueId value;  ///< In the plan's graph; for partial results, the reduction's result.
   int64_t bytes = 0;

@@ -48,7 +48,7 @@ class Model {
         kept_words_ += batches_ * words_of(kept.value, schedule.vector_width);
     }
     if (!facts.has_outer()) return;
-    kept_words_ += accumulator_words(facts, schedule);
+    kept_words_ += accumulator_words(facts, batches_ * schedule.vector_width);
     if (schedule.family == kWarpSpecialised) return;  // Its own factor covers that.
     for (const TensorAccess& access : facts.space.inputs) {
       if (!facts.is_full(access.value) || words_of(access.value, 2) == 2) continue;

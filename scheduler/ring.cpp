@@ -51,7 +51,7 @@ int64_t ring_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
     bytes += rounded(stages * facts.space.columns * bytes_of(facts.fusion.values[value].type));
   // Rows of one group take turns with two copies of the exchange.
   for (const Stage& stage : list.stages) bytes += exchange_bytes(facts, stage, schedule, 2);
-  bytes += slot_exchange_bytes(facts, schedule);
+  bytes += slot_exchange_bytes(facts, schedule) + total_exchange_bytes(facts, schedule);
   return rounded(bytes + 2 * stages * kMbarrierBytes);
 }
 

@@ -153,7 +153,6 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
                   split_sector_bytes(facts, schedule);
   work.bytes_read += again * misses.l1 * misses.l2;
 
-  const auto columns = static_cast<double>(facts.space.columns);
   // Threads whose lanes lie past the row still issue.
   const auto reach = static_cast<double>(schedule.threads_per_row * schedule.vector_width);
   const auto batches = static_cast<double>(batch_count(facts, schedule));
@@ -234,8 +233,8 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
       static_cast<double>(prologues * estimate.threads) * constants.row_prologue_instructions;
   if (facts.has_outer()) {
     constexpr double kWordBytes = 4.0;
-    work.partial_bytes = static_cast<double>(partial_rows(schedule)) * columns * kWordBytes *
-                         static_cast<double>(facts.outer_reductions.size());
+    work.partial_bytes =
+        static_cast<double>(partial_rows(schedule) * partial_elements(facts)) * kWordBytes;
     work.bytes_written += work.partial_bytes;
   }
   return work;
@@ -388,15 +387,14 @@ std::vector<ValueId> late_columns(const SegmentFacts& facts) {
 std::optional<Rejection> check_outer_operands(const SegmentFacts& facts, std::string_view family) {
   for (const OpId id : facts.outer_reductions) {
     const Op& op = facts.fusion.ops[id];
-    if (facts.space.dependence[op.operands[0]].columns) continue;
-    return Rejection{
-        .subject = std::string(family),
-        .rule = "an outer reduction gives one value for every column, and not one of row values",
-        .value = 0,
-        .limit = 1,
-        .unit = "columns",
-        .at = op.results.front(),
-        .remedy = "reduce the row values in a fusion of their own"};
+    if (facts.is_total(id) || facts.space.dependence[op.operands[0]].columns) continue;
+    return Rejection{.subject = std::string(family),
+                     .rule = "an outer reduction gives every column the same value",
+                     .value = 0,
+                     .limit = 1,
+                     .unit = "columns",
+                     .at = op.results.front(),
+                     .remedy = "reduce the row values before they are broadcast"};
   }
   return std::nullopt;
 }

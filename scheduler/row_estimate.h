@@ -43,8 +43,8 @@ std::vector<int64_t> occupancies(const SegmentFacts& facts, const Schedule& sche
 /// Column inputs (weights, biases) that stages after the first barrier read.
 std::vector<ValueId> late_columns(const SegmentFacts& facts);
 
-/// Outer reductions accumulate per column: one of values that do not vary along the columns, a
-/// total of row values, is refused.
+/// Outer reductions that keep the columns accumulate per column: one of values that do not vary
+/// along them is refused.
 std::optional<Rejection> check_outer_operands(const SegmentFacts& facts, std::string_view family);
 
 /// What keeps outer reductions from leaving partial results: tuples, or columns that several

@@ -61,6 +61,11 @@ bool aligned_everywhere(const SegmentFacts& facts, const TensorAccess& access, i
   return true;
 }
 
+/// Elements of an outer reduction's accumulators in a row of `columns`.
+int64_t accumulated(const SegmentFacts& facts, OpId id, int64_t columns) {
+  return facts.is_total(id) ? 1 : columns;
+}
+
 }  // namespace
 
 const TensorAccess* shift_reference(const SegmentFacts& facts) {
@@ -221,6 +226,14 @@ int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Sche
   return bytes;
 }
 
+int64_t total_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule) {
+  Stage totals;
+  for (const OpId id : facts.outer_reductions) {
+    if (facts.is_total(id)) totals.reductions.push_back(id);
+  }
+  return exchange_bytes(facts, totals, schedule, 1);
+}
+
 int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule) {
   return row_shared_bytes(facts, schedule, distribute(facts, schedule.persistent));
 }
@@ -241,18 +254,28 @@ int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
       list.stages, [](const Stage& stage) { return !stage.reductions.empty(); });
   const int64_t copies = schedule.persistent_blocks > 0 && reducing == 1 ? 2 : 1;
   for (const Stage& stage : list.stages) bytes += exchange_bytes(facts, stage, schedule, copies);
-  if (schedule.persistent_blocks > 0) bytes += slot_exchange_bytes(facts, schedule);
+  if (schedule.persistent_blocks > 0)
+    bytes += slot_exchange_bytes(facts, schedule) + total_exchange_bytes(facts, schedule);
   return bytes;
 }
 
-int64_t accumulator_words(const SegmentFacts& facts, const Schedule& schedule) {
+int64_t accumulator_words(const SegmentFacts& facts, int64_t columns) {
   constexpr int64_t kRegisterBytes = 4;
   int64_t words = 0;
   for (const OpId id : facts.outer_reductions) {
-    for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[id]))
-      words += (bytes_of(type) + kRegisterBytes - 1) / kRegisterBytes;
+    for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[id])) {
+      words +=
+          (bytes_of(type) + kRegisterBytes - 1) / kRegisterBytes * accumulated(facts, id, columns);
+    }
   }
-  return words * batch_count(facts, schedule) * schedule.vector_width;
+  return words;
+}
+
+int64_t partial_elements(const SegmentFacts& facts) {
+  int64_t elements = 0;
+  for (const OpId id : facts.outer_reductions)
+    elements += accumulated(facts, id, facts.space.columns);
+  return elements;
 }
 
 int64_t persistent_grid(const SegmentFacts& facts, const Schedule& schedule,
@@ -268,14 +291,15 @@ int64_t rows_at_once(const Schedule& schedule) {
 }
 
 int64_t slot_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule) {
-  const int64_t elements =
-      (schedule.rows_per_block - 1) * schedule.threads_per_row * schedule.vector_width;
+  const int64_t threads = (schedule.rows_per_block - 1) * schedule.threads_per_row;
   int64_t bytes = 0;
   for (const OpId id : facts.outer_reductions) {
+    if (facts.space.columns == 0 && !facts.is_total(id)) continue;
+    const int64_t elements = threads * accumulated(facts, id, schedule.vector_width);
     for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[id]))
       bytes += (elements * bytes_of(type) + 15) / 16 * 16;
   }
-  return facts.space.columns > 0 ? bytes : 0;
+  return bytes;
 }
 
 int64_t balanced_blocks(int64_t items, int64_t most) {

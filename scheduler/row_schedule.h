@@ -80,8 +80,11 @@ ReadPriority read_priority(const SegmentFacts& facts, const DeviceLimits& limits
 /// device can: its launch is then over when the last row is.
 Overlap partials_overlap(const SegmentFacts& facts, const DeviceLimits& limits);
 
-/// 32-bit words of one thread's accumulators of outer reductions: a tuple for each of its columns.
-int64_t accumulator_words(const SegmentFacts& facts, const Schedule& schedule);
+/// 32-bit words of the accumulators of outer reductions in a thread that has so many columns: a
+/// tuple for each of them, one for each total.
+int64_t accumulator_words(const SegmentFacts& facts, int64_t columns);
+/// Elements of one row of partial results: a value for each column, one for each total.
+int64_t partial_elements(const SegmentFacts& facts);
 /// Blocks of a persistent grid: as many as are resident at once, or as the rows fill.
 int64_t persistent_grid(const SegmentFacts& facts, const Schedule& schedule,
                         const DeviceLimits& limits);
@@ -93,6 +96,8 @@ int64_t rows_at_once(const Schedule& schedule);
 /// Shared bytes in which the row slots of a block combine what they accumulated, batch by batch: a
 /// tuple for each element of all slots but one.
 int64_t slot_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule);
+/// Shared bytes in which the threads of each row combine their totals.
+int64_t total_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule);
 /// Blocks among which `items` are dealt, `most` at most: as few as take no more turns.
 int64_t balanced_blocks(int64_t items, int64_t most);
 /// The column family's name, by which the lowering knows its schedules.

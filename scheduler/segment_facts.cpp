@@ -63,7 +63,9 @@ class Facts {
           is_reduction(op.kind) && after_rows && !facts_.is_after_rows(op.operands.front());
       if (outer) {
         facts_.outer_reductions.push_back(id);
-        facts_.last_stage = std::max(facts_.last_stage, level);
+        // Row values are there as soon as the stage before has reduced.
+        const bool of_rows = facts_.outer_kind(id) == OuterReduction::kRowValues;
+        facts_.last_stage = std::max(facts_.last_stage, of_rows ? level - 1 : level);
       }
       if (after_rows) continue;
       if (is_reduction(op.kind)) {
@@ -226,6 +228,7 @@ class Distribution {
     StageList list;
     list.stages.resize(static_cast<size_t>(facts_.last_stage) + 1);
     place_row_values(list);
+    place_totals(list);
     for (int s = 0; s <= facts_.last_stage; ++s) fill_stage(list.stages[static_cast<size_t>(s)], s);
     return list;
   }
@@ -256,6 +259,15 @@ class Distribution {
     }
   }
 
+  void place_totals(StageList& list) {
+    for (const OpId id : facts_.outer_reductions) {
+      if (facts_.outer_kind(id) != OuterReduction::kRowValues) continue;
+      const int level = facts_.level[fusion().ops[id].operands[0]];
+      auto& target = level == 0 ? list.totals : list.stages[static_cast<size_t>(level) - 1].totals;
+      target.push_back(id);
+    }
+  }
+
   void fill_stage(Stage& stage, int s) {
     std::set<ValueId> needed;
     const auto require = [&](ValueId value) { collect(value, s, needed); };
@@ -272,7 +284,8 @@ class Distribution {
     }
     for (const OpId id : facts_.outer_reductions) {
       const Op& op = fusion().ops[id];
-      if (facts_.level[op.operands[0]] != s) continue;
+      if (facts_.level[op.operands[0]] != s || facts_.outer_kind(id) == OuterReduction::kRowValues)
+        continue;
       stage.outer.push_back(id);
       require(op.operands[0]);
       const auto [issue, special] = accumulation_cost(op.kind);

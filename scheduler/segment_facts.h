@@ -33,7 +33,14 @@ struct SegmentFacts {
   int64_t reduction_count = 0;  ///< Inner reductions.
 
   [[nodiscard]] bool has_outer() const { return !outer_reductions.empty(); }
-  std::vector<OpId> outer_reductions;  ///< They accumulate over the rows, a tuple per column.
+  std::vector<OpId> outer_reductions;  ///< They accumulate over the rows, a tuple per column, or
+                                       ///< one in all.
+  [[nodiscard]] OuterReduction outer_kind(OpId reduction) const {
+    return space.outer[fusion.ops[reduction].results.front()];
+  }
+  [[nodiscard]] bool is_total(OpId reduction) const {
+    return outer_kind(reduction) != OuterReduction::kColumns;
+  }
   [[nodiscard]] bool is_after_rows(ValueId value) const { return space.after_rows[value] != 0; }
 
   /// Varies along a row; not what is known only after all rows.
@@ -70,10 +77,11 @@ struct Stage {
   std::vector<ValueId>
       kept;  ///< Persistent values that become available here (loaded or computed).
   std::vector<OpId> reductions;  ///< Their operands are tile values of this stage.
-  std::vector<OpId> outer;       ///< Outer reductions that take their operand from this stage.
+  std::vector<OpId> outer;       ///< Outer reductions that take elements of this stage.
   std::vector<size_t> outputs;   ///< Indices of outputs stored per element here.
   std::vector<ValueId>
       row_values;            ///< Evaluated once per row after the reductions, in topological order.
+  std::vector<OpId> totals;  ///< Outer reductions that take one of those, or a reduction's result.
   double issue_slots = 0.0;  ///< Instructions per element: casts, arithmetic, accumulation.
   double special_functions = 0.0;
   int64_t live_values = 0;  ///< Peak of computed values alive at once in one element's evaluation.
@@ -82,6 +90,7 @@ struct Stage {
 
 struct StageList {
   std::vector<ValueId> row_values;  ///< Row values that wait for no reduction, evaluated first.
+  std::vector<OpId> totals;         ///< Outer reductions that take one of those.
   std::vector<Stage> stages;
   friend bool operator==(const StageList&, const StageList&) = default;
 };

@@ -15,15 +15,18 @@ class SubgraphBuilder {
     out_.fusion.name = fmt::format("{}_{}", source().name, suffix);
   }
 
-  /// An input [rows, columns] of partial results of an outer reduction, and the reduction of those.
-  void reduce_partials(const Op& op, int64_t rows) {
+  /// An input [rows, columns] of partial results of an outer reduction, or [rows] of a total, and
+  /// the reduction of those.
+  void reduce_partials(OpId id, int64_t rows) {
+    const Op& op = source().ops[id];
     const ValueId result = op.results.front();
     const Value& value = source().values[result];
-    const Shape flat = {Extent(facts_.space.columns)};
-    const ValueId partials =
-        add_input(result, {.type = value.type,
-                           .shape = {Extent(rows), Extent(facts_.space.columns)},
-                           .name = name_of(result) + "_partials"});
+    const Shape flat = facts_.is_total(id) ? Shape{} : Shape{Extent(facts_.space.columns)};
+    Shape of_partials = {Extent(rows)};
+    of_partials.insert(of_partials.end(), flat.begin(), flat.end());
+    const ValueId partials = add_input(result, {.type = value.type,
+                                                .shape = std::move(of_partials),
+                                                .name = name_of(result) + "_partials"});
     const ValueId reduced =
         append(ReduceOp{.fn = std::get<ReduceOp>(op.kind).fn, .axes = {0}}, {partials},
                {{.type = value.type, .shape = flat, .name = value.name}})
@@ -121,9 +124,12 @@ void find_passed(const SegmentFacts& facts, ValueId value, std::set<ValueId>& se
 
 Subgraph finish_of(const SegmentFacts& facts, int64_t rows) {
   SubgraphBuilder builder(facts, "finish");
-  for (const OpId id : facts.outer_reductions) builder.reduce_partials(facts.fusion.ops[id], rows);
+  // What has no elements needs no finish.
+  for (const OpId id : facts.outer_reductions) {
+    if (!facts.is_empty(facts.fusion.ops[id].results.front())) builder.reduce_partials(id, rows);
+  }
   for (const ValueId output : facts.fusion.outputs) {
-    if (facts.is_after_rows(output)) builder.write(output);
+    if (facts.is_after_rows(output) && !facts.is_empty(output)) builder.write(output);
   }
   return builder.take();
 }

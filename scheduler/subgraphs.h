@@ -15,8 +15,8 @@ struct Subgraph {
 };
 
 /// What finishes a segment's outer reductions from partial results: for every one an input
-/// [rows, columns] of them and the same reduction over its rows, then what the segment's graph
-/// computes from the reductions up to its outputs.
+/// [rows, columns] of them, of a total [rows], and the same reduction over its rows, then what the
+/// segment's graph computes from the reductions up to its outputs.
 Subgraph finish_of(const SegmentFacts& facts, int64_t rows);
 
 /// A segment with inner and outer reductions as two that each have one kind. Both read the inputs;

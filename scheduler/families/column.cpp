@@ -38,24 +38,26 @@ std::optional<Rejection> check_segment(const SegmentFacts& facts) {
                     "inner reductions", "the multi_wave family takes both at once");
   }
   if (auto rejection = check_outer_operands(facts, kName)) return rejection;
+  for (const OpId id : facts.outer_reductions) {
+    if (facts.is_total(id) && facts.space.columns == 0)
+      return rejected("a total has no block where there are no columns", 0, 1, "columns",
+                      "the multi_wave family walks rows");
+    if (facts.outer_kind(id) != OuterReduction::kElements) continue;
+    Rejection rejection = rejected("a block has some of the columns, and a total takes all", 1, 0,
+                                   "totals of elements", "the multi_wave family gives rows whole");
+    rejection.at = facts.fusion.ops[id].results.front();
+    return rejection;
+  }
   for (size_t i = 0; i < facts.fusion.outputs.size(); ++i) {
-    if (facts.space.output_coverage[i].columns) continue;
+    // What follows from totals alone is stored once.
+    if (facts.space.output_coverage[i].columns || facts.is_after_rows(facts.fusion.outputs[i]))
+      continue;
     Rejection rejection = rejected("an output does not vary along the columns", 0, 1, "columns",
                                    "give it a fusion of its own");
     rejection.at = facts.fusion.outputs[i];
     return rejection;
   }
   return std::nullopt;
-}
-
-/// 32-bit words of one tuple of accumulators per element.
-int64_t tuple_words(const SegmentFacts& facts) {
-  int64_t words = 0;
-  for (const OpId id : facts.outer_reductions) {
-    for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[id]))
-      words += register_words(1, bytes_of(type));
-  }
-  return words;
 }
 
 std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedule& schedule,
@@ -123,7 +125,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_stage(const SegmentFacts& fac
     return tl::make_unexpected(*rejection);
   ResourceEstimate estimate;
   estimate.threads = schedule.threads_per_block();
-  const int64_t accumulators = tuple_words(facts) * schedule.vector_width;
+  const int64_t accumulators = accumulator_words(facts, schedule.vector_width);
   estimate.registers =
       kBaseRegisters + accumulators + loaded_words(facts, schedule, stage) + stage.live_values;
   estimate.shared_bytes = slot_exchange_bytes(facts, schedule);
@@ -160,7 +162,7 @@ Prediction predict_stage(const SegmentFacts& facts, const Schedule& schedule, co
   if (schedule.persistent_blocks > 0) {
     constexpr double kWordBytes = 4.0;
     work.partial_bytes =
-        static_cast<double>(partial_rows(schedule) * tuple_words(facts)) * columns * kWordBytes;
+        static_cast<double>(partial_rows(schedule) * partial_elements(facts)) * kWordBytes;
     work.bytes_written += work.partial_bytes;
   }
   // Only whole vectors ask for a priority.

@@ -56,19 +56,18 @@ TEST(PlanningError, AFusionWithAShapeOfNoSymbol) {
 }
 
 TEST(PlanningError, WhatNoFamilyTakesListsEveryFamilysReason) {
-  // The total of the weights is no column's.
-  FusionBuilder b("weighted");
+  // All columns of the second sum are the same.
+  FusionBuilder b("repeated");
   const Extent rows = b.symbol("rows");
   const Extent cols = b.symbol("cols");
   const ValueId x = b.input(DType::kF32, {rows, cols});
   const ValueId w = b.input(DType::kF32, {rows});
-  const ValueId total = b.sum(w, {0});
-  const ValueId weighted = b.mul(x, b.broadcast(w, {rows, cols}, {0}));
-  b.output(b.div(b.sum(weighted, {0}), b.broadcast(total, {cols}, {})));
+  b.output(b.sum(x, {0}));
+  b.output(b.sum(b.broadcast(w, {rows, cols}, {0}), {0}));
   const auto planned = plan(b.build(), kMatrix, *find_device("H200"));
   expect_error(planned, {.kind = ErrorKind::kUnsupported,
-                         .text = "no schedule family takes the fusion 'weighted'",
-                         .values = {ValueId{2}}});
+                         .text = "no schedule family takes the fusion 'repeated'",
+                         .values = {ValueId{4}}});
   for (const Family& family : scheduling_families()) {
     EXPECT_THAT(planned.error().log, HasSubstr("  " + family.name + ": "));
     EXPECT_THAT(planned.error().remedy, Not(HasSubstr(family.name))) << "which refuses as well";

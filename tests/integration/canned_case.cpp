@@ -17,8 +17,7 @@ std::string_view width_symbol(const CannedFusion& canned) {
 }  // namespace
 
 const std::vector<std::string>& unsupported_fusions() {
-  static const std::vector<std::string> names = {"dyt_backward", "dyt_backward_f32",
-                                                 "two_independent_chains"};
+  static const std::vector<std::string> names = {"two_independent_chains"};
   return names;
 }
 

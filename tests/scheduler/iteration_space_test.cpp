@@ -209,6 +209,36 @@ TEST(IterationSpaceTest, ReductionsMayRemoveRowsAndColumns) {
   EXPECT_FALSE(space->after_rows[rows]);
 }
 
+TEST(IterationSpaceTest, TotalsAreOuterReductionsBesideOthers) {
+  FusionBuilder b;
+  const ValueId x = b.input(DType::kF32, {6, 10}, "x");
+  const ValueId w = b.input(DType::kF32, {6}, "w");
+  const ValueId columns = b.sum(x, {0});
+  const ValueId everything = b.sum(x, {0, 1});
+  const ValueId weights = b.sum(w, {0});
+  b.output(columns, "columns");
+  b.output(everything, "everything");
+  b.output(weights, "weights");
+  const auto space = iteration_space(b.build());
+  ASSERT_TRUE(space) << text_of(space.error());
+  EXPECT_EQ(space->rows, 6);
+  EXPECT_EQ(space->columns, 10);
+  EXPECT_EQ(space->outer[columns], OuterReduction::kColumns);
+  EXPECT_EQ(space->outer[everything], OuterReduction::kElements);
+  EXPECT_EQ(space->outer[weights], OuterReduction::kRowValues);
+  EXPECT_EQ(space->dependence[everything], (Dependence{}));
+  EXPECT_TRUE(space->after_rows[everything]);
+}
+
+TEST(IterationSpaceTest, ATotalAloneIsOneRow) {
+  FusionBuilder b;
+  b.output(b.sum(b.input(DType::kF32, {6, 10}, "x"), {0, 1}), "everything");
+  const auto space = iteration_space(b.build());
+  ASSERT_TRUE(space) << text_of(space.error());
+  EXPECT_EQ(space->rows, 1);
+  EXPECT_EQ(space->columns, 60);
+}
+
 TEST(IterationSpaceTest, ReductionsOfTheOuterAxisAloneMakeItTheRows) {
   FusionBuilder b;
   const ValueId x = b.input(DType::kF32, {6, 4, 10}, "x");

@@ -333,33 +333,42 @@ TEST(PlanTest, RowValuesThatColumnsNeedPassThroughTheWorkspace) {
   }
 }
 
-/// x / sum of w, summed over the rows: the total of w is no column's.
-Fusion weighted_column_mean() {
-  FusionBuilder b("weighted_column_mean");
-  const Extent rows = b.symbol("rows", 8);
-  const Extent cols = b.symbol("cols", 64);
-  const ValueId x = b.input(DType::kF32, {rows, cols}, "x");
-  const ValueId w = b.input(DType::kF32, {rows}, "w");
-  const ValueId total = b.reduce(ReduceFn::kSum, w, {0});
-  const ValueId sum = b.reduce(ReduceFn::kSum, b.mul(x, b.broadcast(w, {rows, cols}, {0})), {0});
-  b.output(b.div(sum, b.broadcast(total, {cols}, {})), "mean");
-  return b.build();
+TEST(PlanTest, ATotalOfElementsIsOneMorePartialResult) {
+  const Plan planned = plan_canned("dyt_backward", matrix(8192, 4096), "H200").value();
+  ASSERT_EQ(planned.segments.size(), 2U);
+  const int64_t rows = partial_rows(planned.segments[0].chosen().schedule);
+  std::vector<int64_t> bytes;
+  for (const WorkspaceTensor& tensor : planned.workspace) bytes.push_back(tensor.bytes);
+  EXPECT_THAT(bytes, testing::UnorderedElementsAre(rows * 4, rows * 4096 * 4, rows * 4096 * 4));
+  EXPECT_THAT(plan_canned("dyt_backward", matrix(8192, 4096), "H200"),
+              RejectedBy("column", HasSubstr("a total takes all")));
+  EXPECT_EQ(planned.segments[1].chosen().schedule.family, "column") << "finishes all three";
 }
 
-TEST(PlanTest, TotalsOfRowValuesAreRefusedBesideColumnSums) {
-  for (const int64_t rows : {6, 20000}) {
-    EXPECT_THAT(plan(weighted_column_mean(), {{"rows", rows}, {"cols", 64}}, *find_device("H200")),
-                FailsWith(ErrorKind::kUnsupported, HasSubstr("no schedule family")));
-    EXPECT_THAT(plan(weighted_column_mean(), {{"rows", rows}, {"cols", 64}}, *find_device("H200")),
-                RejectedBy("column", HasSubstr("one value for every column")));
+TEST(PlanTest, TotalsOfRowValuesTakePartInColumnSums) {
+  for (const char* family : {"column", "multi_wave"}) {
+    const PlanOptions pinned{.pin = {.family = family}};
+    const Plan planned =
+        plan_canned("weighted_column_mean", matrix(20000, 64), "H200", pinned).value();
+    EXPECT_EQ(planned.segments[0].facts.outer_reductions.size(), 2U) << family;
   }
 }
 
-TEST(PlanTest, ATotalOfRowLossesGetsAKernelOfItsOwn) {
+TEST(PlanTest, ColumnsThatAllReduceToTheSameAreRefused) {
+  FusionBuilder b("sums_of_a_broadcast");
+  const ValueId x = b.input(DType::kF32, {6, 64}, "x");
+  const ValueId w = b.input(DType::kF32, {6}, "w");
+  b.output(b.sum(x, {0}), "sums");
+  b.output(b.sum(b.broadcast(w, {6, 64}, {0}), {0}), "repeated");
+  EXPECT_THAT(plan(b.build(), {}, *find_device("H200")),
+              RejectedBy("column", HasSubstr("gives every column the same value")));
+}
+
+TEST(PlanTest, ATotalOfRowLossesIsFinishedByAKernelOfItsOwn) {
   for (const char* device : {"H200", "A100", "L4"}) {
     const Plan planned = plan_canned("row_and_total_loss", matrix(4096, 32000), device).value();
     ASSERT_EQ(planned.segments.size(), 2U) << device;
-    EXPECT_EQ(planned.segments[1].facts.space.rows, 1) << "the losses are one row";
+    EXPECT_EQ(planned.segments[1].facts.space.rows, 1) << "what is left is one row";
   }
 }
 

@@ -36,6 +36,27 @@ TEST(SubgraphsTest, FinishingReadsARowOfPartialResultsForEveryBlock) {
   expect_names_kept(finish, facts.fusion);
 }
 
+TEST(SubgraphsTest, TotalsHaveOnePartialResultForEveryBlock) {
+  for (const int64_t rows : {1, 5}) {
+    const SegmentFacts facts = gradient_facts("dyt_backward");
+    const Subgraph finish = finish_of(facts, rows);
+    EXPECT_THAT(verify(finish.fusion), IsEmpty()) << print(finish.fusion);
+    std::vector<Shape> shapes;
+    for (const ValueId input : finish.fusion.inputs)
+      shapes.push_back(finish.fusion.values[input].shape);
+    EXPECT_THAT(shapes,
+                testing::UnorderedElementsAre(Shape{Extent(rows)}, Shape{Extent(rows), Extent(64)},
+                                              Shape{Extent(rows), Extent(64)}));
+    EXPECT_EQ(facts_of(finish.fusion).space.columns, 64) << "all are finished by one kernel";
+  }
+}
+
+TEST(SubgraphsTest, WhatHasNoElementsIsNotFinished) {
+  const SegmentFacts facts =
+      facts_of(find_canned_fusion("dyt_backward")->build(), {{"rows", 5}, {"cols", 0}});
+  EXPECT_THAT(finish_of(facts, 3).fusion.outputs, SizeIs(1)) << "the total";
+}
+
 TEST(SubgraphsTest, RowsAndColumnsTogetherGiveAllOutputs) {
   for (const char* name : {"layer_norm_backward", "layer_norm_backward_residual",
                            "rms_norm_backward", "softmax_backward_bias"}) {

@@ -40,6 +40,28 @@ Fusion batch_norm_statistics() {
   return m.b.build();
 }
 
+/// What every row, every column and all elements add up to.
+Fusion marginal_sums() {
+  MatrixBuilder m("marginal_sums");
+  const ValueId x = m.b.cast(m.matrix(DType::kBF16, "x"), DType::kF32);
+  m.b.output(m.b.sum(x, {1}), "rows");
+  m.b.output(m.b.sum(x, {0}), "columns");
+  m.b.output(m.b.sum(m.b.mul(x, x), {0, 1}), "squares");
+  return m.b.build();
+}
+
+/// x * w / sum of w, summed over the rows: the total of w is no column's.
+Fusion weighted_column_mean() {
+  MatrixBuilder m("weighted_column_mean");
+  const ValueId x = m.matrix(DType::kF32, "x");
+  const ValueId w = m.column(DType::kF32, "w");
+  const ValueId total = m.b.sum(w, {0});
+  m.b.output(m.b.div(m.b.sum(m.b.mul(x, m.per_row(w)), {0}), m.b.broadcast(total, {m.cols}, {})),
+             "mean");
+  m.b.output(m.b.sqrt(m.b.abs(total)), "scale");
+  return m.b.build();
+}
+
 Fusion zero_extent() {
   MatrixBuilder m("zero_extent");
   const ValueId x = m.matrix(DType::kF32, "x");
@@ -68,6 +90,10 @@ std::vector<CannedFusion> canned_reductions() {
        "two statistics and a row that share one read"},
       {"batch_norm_statistics", batch_norm_statistics, small_matrix(), large_matrix(),
        "Welford over the leading axis"},
+      {"marginal_sums", marginal_sums, small_matrix(), large_matrix(),
+       "sums of rows, of columns and of everything"},
+      {"weighted_column_mean", weighted_column_mean, small_matrix(), large_matrix(),
+       "a total of row values that every column needs"},
       {"zero_extent", zero_extent, matrix_extents(3, 0), matrix_extents(0, 4096),
        "reductions over nothing, outputs without elements"},
   };
