@@ -80,9 +80,12 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
       std::max({out.memory_us, out.l2_us, out.issue_us, out.special_us, out.shared_us});
   const double waves = std::max(estimate.waves, estimate.blocks > 0 ? 1.0 : 0.0);
   // A grid that does not fill the device leaves each SM fewer blocks to hide behind.
-  const double resident =
+  const double blocks =
       std::clamp(static_cast<double>(estimate.blocks) / sms, 1.0,
                  static_cast<double>(std::max<int64_t>(estimate.blocks_per_sm, 1)));
+  const double warps = blocks * static_cast<double>(estimate.threads) / kWarp;
+  const double resident =
+      work.has_barriers ? blocks : std::max(blocks, warps / constants.free_warps);
   out.block_latency_us = work.block_latency_ns / kNsPerUs;
   out.exposed_us = waves * out.block_latency_us / std::pow(resident, constants.hiding_exponent);
   if (work.partial_bytes > 0.0) {

@@ -13,7 +13,8 @@ namespace sinter {
 // Predicted microseconds of one kernel:
 //
 //   total = launch + max(memory, L2, issue, special, shared) + exposed + spill
-//   exposed = waves x latency of one block / (blocks resident on an SM ^ 1.2)
+//   exposed = waves x latency of one block / (blocks resident on an SM ^ 1.2), where blocks without
+//             barriers count by their warps
 //
 // Memory time is bytes over the bandwidth that a mix of reads and writes reaches. A block's latency
 // is its chain of dependent waits: loads, row barriers, and its own instructions. While one block
@@ -31,22 +32,28 @@ struct CostConstants {
   double chunk_ns = 500.0;        ///< Each further chunk that a looped row waits for.
   double second_launch_us = 3.5;  ///< A dependent kernel of little work, its drain and ramp.
   /// One row of a warp-specialised group: its waits and exchange, each of a thread's instructions,
-  /// what every warp of the group adds, and each vector of weights read from cache. All ring_*
-  /// constants are fitted to 122 timed rings of norm gradients on an H200 (benchmarks/results/),
-  /// which they miss by 4.5 % in the mean.
-  double ring_row_ns = 287.0;
-  double ring_instruction_ns = 0.242;
-  double ring_warp_ns = 20.6;
-  double ring_weight_ns = 29.0;
+  /// what every warp of the group adds to the exchange, and each vector of weights read from cache.
+  /// All ring_* constants are fitted to 220 timed rings of norm, tanh and bias gradients on an H200
+  /// (benchmarks/results/), which they miss by 3.6 % in the mean.
+  double ring_row_ns = 250.0;
+  double ring_instruction_ns = 0.211;
+  double ring_warp_ns = 17.9;
+  double ring_weight_ns = 25.2;
   /// What a row takes longer for each share by which its threads want more registers than the
   /// launch gives them: the compiler orders instructions for those, whatever setmaxnreg adds. They
   /// want more than they need, to have loads under way before the first is used.
   double ring_squeeze = 1.03;
   double ring_wanted_registers = 1.3;
   double ring_overlap_exponent = 3.0;  ///< Memory time and the rows' chain overlap in part.
-  double ring_memory_share = 0.924;    ///< Of the time that loads and stores by all threads take.
-  double ring_fill_us = 5.6;           ///< Until rings are full and, in the end, drained.
-  double l1_chunk_ns = 40.0;           ///< Each chunk of a row read again that is still in L1.
+  double ring_memory_share = 0.942;    ///< Of the time that loads and stores by all threads take.
+  /// Until rings are full and, in the end, drained; less as far as L2 holds what is moved, because
+  /// the last rows are not waited for in memory.
+  double ring_fill_us = 4.4;
+  /// Warps of an SM that reach issue_efficiency, and how issue time grows with fewer: gradients of
+  /// tanh, which issue bounds, take 68.8 us with 8 compute warps and 63.5 with 12 or 16.
+  double ring_busy_warps = 12.0;
+  double ring_warps_exponent = 0.22;
+  double l1_chunk_ns = 40.0;  ///< Each chunk of a row read again that is still in L1.
   /// Part of L1 that keeps rows for their second read; the rest goes to what is written, to weights
   /// and to the rows that follow.
   double l1_row_share = 0.5;
@@ -79,6 +86,9 @@ struct CostConstants {
   double warp_exchange_ns = 35.0;    ///< Five dependent shuffles and combinations.
   double block_exchange_ns = 100.0;  ///< Warp exchange, barrier, second shuffle round.
   double hiding_exponent = 1.2;      ///< Of the blocks that hide each other's waits.
+  /// Rows that are not reduced have no barrier: so many warps then hide waits as a block does.
+  /// Gradients of tanh at 4096 x 8192 with 8, 16 and 32 warps on an SM: 91.9, 74.2 and 64.5 us.
+  double free_warps = 4.0;
   double own_issue_share =
       0.35;  ///< Share of a block's issue time that its other warps do not hide.
   /// Share of issue slots that dependent code fills with enough warps resident.
@@ -103,7 +113,8 @@ struct WorkEstimate {
   double partial_bytes = 0.0;  ///< Of outer reductions: written here, read by a second kernel.
   ReadPriority read_priority = ReadPriority::kNormal;  ///< Of all bulk reads.
   double block_latency_ns = 0.0;                       ///< Chain of waits of one block.
-  double turns = 1.0;  ///< Rows that a block takes one after the other, spilling in each.
+  double turns = 1.0;        ///< Rows that a block takes one after the other, spilling in each.
+  bool has_barriers = true;  ///< The warps of a block wait for each other in every row.
   friend bool operator==(const WorkEstimate&, const WorkEstimate&) = default;
 };
 

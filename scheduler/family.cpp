@@ -42,7 +42,11 @@ FamilySet scheduling_families() {
       {.name = "warp_specialised",
        .propose = propose_warp_specialised,
        .estimate = estimate_warp_specialised,
-       .predict = predict_warp_specialised,
+       .predict =
+           [](const SegmentFacts& facts, const Schedule& schedule, const ResourceEstimate& estimate,
+              const DeviceLimits& limits) {
+             return predict_warp_specialised(facts, schedule, estimate, limits);
+           },
        .lower = {}},
   };
 }

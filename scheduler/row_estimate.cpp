@@ -223,6 +223,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     const double clocks = block_instructions / limits.issue_per_clock * sharing;
     work.block_latency_ns += constants.own_issue_share * clocks / limits.clock_mhz * 1000.0;
   }
+  work.has_barriers = facts.has_reduction() || !facts.has_outer();
   if (schedule.persistent_blocks > 0)
     work.turns = std::max(1.0, rows / static_cast<double>(rows_at_once(schedule)));
   const int64_t prologues =

@@ -19,7 +19,12 @@ case "$suite" in
     cases=(rms_norm:8192:8192 layer_norm:8192:8192 softmax:8192:8192 cross_entropy:8192:32768 cross_entropy:4096:151936)
     ;;
   gradients)
-    cases=(bias_gradient:2048:1024 bias_gradient:8192:4096 bias_gradient:4096:8192)
+    cases=()
+    for size in 2048:1024 8192:4096 4096:8192; do
+      for gradient in bias_gradient dyt_backward; do
+        cases+=("$gradient:$size" "${gradient}_f32:$size")
+      done
+    done
     for size in 2048:4096 8192:4096 4096:8192 16384:2048 16384:8192 8192:16384; do
       for norm in rms_norm layer_norm; do
         cases+=("${norm}_backward:$size" "${norm}_backward_f32:$size")

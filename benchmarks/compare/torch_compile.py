@@ -24,7 +24,7 @@ MODES = {"default": {}, "max-autotune-no-cudagraphs": {"mode": "max-autotune-no-
 WARMUPS = 3
 SAMPLES = 15
 CHECKED_ROWS = 64
-GRADIENTS = ("rms_norm_backward", "layer_norm_backward", "bias_gradient")
+GRADIENTS = ("rms_norm_backward", "layer_norm_backward", "dyt_backward", "bias_gradient")
 FUSIONS = ("rms_norm", "layer_norm", "softmax", "cross_entropy") + tuple(
     name + suffix for name in GRADIENTS for suffix in ("", "_f32")
 )
@@ -71,6 +71,15 @@ def layer_norm_backward(x, dy, weight, mean, rstd):
     return (centred * rstd[:, None]).to(x.dtype), dweight, dy.to(wide).sum(0).to(weight.dtype)
 
 
+def dyt_backward(x, dy, alpha, weight):
+    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    t = torch.tanh(x.to(wide) * alpha)
+    s = dy.to(wide) * weight.to(wide) * (1 - t * t)
+    dweight = (dy.to(wide) * t).sum(0).to(weight.dtype)
+    dalpha = (s * x.to(wide)).sum()
+    return (s * alpha).to(x.dtype), dalpha, dweight, dy.to(wide).sum(0).to(weight.dtype)
+
+
 def bias_gradient(dy):
     wide = torch.float64 if dy.dtype == torch.float64 else torch.float32
     return (dy.to(wide).sum(0).to(dy.dtype),)
@@ -85,6 +94,8 @@ def gradient_inputs(fusion, rows, columns):
     wide = x.float()
     if name == "bias_gradient":
         return bias_gradient, (dy,)
+    if name == "dyt_backward":
+        return dyt_backward, (x, dy, torch.tensor(0.7, device="cuda"), weight)
     if name == "rms_norm_backward":
         rstd = torch.rsqrt(wide.pow(2).mean(-1) + 1e-5)
         return rms_norm_backward, (x, dy, weight, rstd)

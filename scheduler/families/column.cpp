@@ -190,11 +190,12 @@ Prediction predict_stage(const SegmentFacts& facts, const Schedule& schedule, co
   const double chain_us = turns * walks * wait_ns / 1000.0;
   const double throughput =
       std::max({out.memory_us, out.l2_us, out.issue_us, out.special_us, out.shared_us});
-  // What a block has in flight at its end arrives with nothing behind it.
+  // What a block has in flight at its end arrives with nothing behind it, which is the ramp too.
   const double drain_us =
       from_l2 ? 0.0
               : estimate.bytes_in_flight_per_sm * static_cast<double>(limits.sm_count) /
                     mixed_bandwidth(limits, work.bytes_read, work.bytes_written);
+  if (!from_l2) out.launch_us = constants.launch_us;
   out.block_latency_us =
       (constants.block_start_ns + walks * wait_ns + levels * constants.block_exchange_ns) / 1000.0;
   const double ends_us =

@@ -214,11 +214,10 @@ double weight_bytes(const SegmentFacts& facts, const std::vector<ValueId>& weigh
 
 Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
                           const StageList& list, const ResourceEstimate& estimate,
-                          const DeviceLimits& limits) {
-  const CostConstants constants;
+                          const DeviceLimits& limits, const CostConstants& constants = {}) {
   Schedule held = schedule;  // Rows never wait for memory: that is the producer's part.
   held.unroll = 1;
-  WorkEstimate work = estimate_row_work(facts, held, list, estimate, limits);
+  WorkEstimate work = estimate_row_work(facts, held, list, estimate, limits, constants);
   // Reads again come from the ring.
   work.read_priority = schedule.read_priority;
   work.bytes_read = static_cast<double>(facts.bytes_read);
@@ -240,9 +239,12 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   constexpr double kWarp = 32.0;
   const auto rows = static_cast<double>(facts.space.rows);
   const auto threads = static_cast<double>(schedule.threads_per_row);
-  const double row_ns = constants.ring_row_ns +
+  // Rows that are not reduced wait for no exchange.
+  const double exchange_ns = facts.has_reduction()
+                                 ? constants.ring_row_ns + constants.ring_warp_ns * threads / kWarp
+                                 : 0.0;
+  const double row_ns = exchange_ns +
                         constants.ring_instruction_ns * work.issue_slots / (rows * threads) +
-                        constants.ring_warp_ns * threads / kWarp +
                         constants.ring_weight_ns *
                             static_cast<double>(std::ssize(weights) * batch_count(facts, schedule));
   const auto launch =
@@ -251,9 +253,11 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
       constants.ring_wanted_registers * static_cast<double>(estimate.registers) / launch;
   const double squeeze = 1.0 + constants.ring_squeeze * std::max(0.0, wanted - 1.0);
   work.block_latency_ns = 0.0;
-  Prediction out = predict(work, estimate, limits);
+  Prediction out = predict(work, estimate, limits, constants);
   out.memory_us *= constants.ring_memory_share;
   out.l2_us *= constants.ring_memory_share;
+  const double warps = static_cast<double>(estimate.threads * estimate.blocks_per_sm) / kWarp;
+  out.issue_us *= std::pow(constants.ring_busy_warps / warps, constants.ring_warps_exponent);
   const double throughput =
       std::max({out.memory_us, out.l2_us, out.issue_us, out.special_us, out.shared_us});
   // Groups take a block's rows in turns.
@@ -264,7 +268,10 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   const double together =
       std::pow(std::pow(throughput, exponent) + std::pow(chain_us, exponent), 1.0 / exponent);
   out.block_latency_us = row_ns * squeeze / 1000.0;
-  out.exposed_us = constants.ring_fill_us + together - throughput;
+  const double moved = work.bytes_read + work.bytes_written;
+  const double fill =
+      constants.ring_fill_us * std::min(1.0, moved / static_cast<double>(limits.l2_bytes));
+  out.exposed_us = fill + together - throughput;
   out.total_us = out.launch_us + throughput + out.exposed_us + out.spill_us + out.second_stage_us;
   return out;
 }
@@ -278,8 +285,10 @@ tl::expected<ResourceEstimate, Rejection> estimate_warp_specialised(const Segmen
 }
 
 Prediction predict_warp_specialised(const SegmentFacts& facts, const Schedule& schedule,
-                                    const ResourceEstimate& estimate, const DeviceLimits& limits) {
-  return predict_stages(facts, schedule, distribute(facts, schedule.persistent), estimate, limits);
+                                    const ResourceEstimate& estimate, const DeviceLimits& limits,
+                                    const CostConstants& constants) {
+  return predict_stages(facts, schedule, distribute(facts, schedule.persistent), estimate, limits,
+                        constants);
 }
 
 Proposal propose_warp_specialised(const SegmentFacts& facts, const DeviceLimits& limits) {

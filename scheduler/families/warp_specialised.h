@@ -1,5 +1,6 @@
 #pragma once
 
+#include "scheduler/cost_model.h"
 #include "scheduler/family.h"
 
 namespace sinter {
@@ -23,6 +24,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_warp_specialised(const Segmen
                                                                     const DeviceLimits& limits);
 
 Prediction predict_warp_specialised(const SegmentFacts& facts, const Schedule& schedule,
-                                    const ResourceEstimate& estimate, const DeviceLimits& limits);
+                                    const ResourceEstimate& estimate, const DeviceLimits& limits,
+                                    const CostConstants& constants = {});
 
 }  // namespace sinter

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
+#include "scheduler/families/warp_specialised.h"
 #include "scheduler/row_estimate.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
@@ -258,6 +259,60 @@ TEST(CostModelTest, EveryConstantOfResidentRowsMatters) {
     EXPECT_FALSE(dearer(&CostConstants::hiding_exponent, residency));
     EXPECT_FALSE(dearer(&CostConstants::chunk_ns, residency));
   }
+}
+
+/// Constants that rings read, in gradients with an exchange in every row and without.
+TEST(CostModelTest, EveryConstantOfRingsMatters) {
+  const DeviceLimits h200 = *find_device("H200");
+  const auto cost = [&](const char* fusion, int64_t groups, const CostConstants& constants) {
+    const SegmentFacts facts =
+        facts_of(find_canned_fusion(fusion)->build(), {{"rows", 8192}, {"cols", 4096}});
+    Schedule schedule{.family = "warp_specialised",
+                      .threads_per_row = 256,
+                      .rows_per_block = groups,
+                      .vector_width = 8,
+                      .persistent_blocks = h200.sm_count,
+                      .parameters = {{"stages", 2 * groups}, {"compute_registers", 0}}};
+    for (const ValueId value : facts.persistent)
+      schedule.persistent.push_back({value, Residency::kReload});
+    const ResourceEstimate estimate = estimate_warp_specialised(facts, schedule, h200).value();
+    return predict_warp_specialised(facts, schedule, estimate, h200, constants).total_us;
+  };
+  const auto dearer = [&](double CostConstants::*member, const char* fusion, int64_t groups = 2) {
+    CostConstants constants;
+    constants.*member *= 2.0;
+    return cost(fusion, groups, constants) > cost(fusion, groups, {});
+  };
+  for (const char* fusion : {"layer_norm_backward", "dyt_backward"}) {
+    EXPECT_TRUE(dearer(&CostConstants::ring_fill_us, fusion));
+    EXPECT_TRUE(dearer(&CostConstants::ring_memory_share, fusion));
+    EXPECT_TRUE(dearer(&CostConstants::ring_instruction_ns, fusion));
+    EXPECT_TRUE(dearer(&CostConstants::ring_weight_ns, fusion));
+    const bool exchanges = std::string_view(fusion) == "layer_norm_backward";
+    EXPECT_EQ(dearer(&CostConstants::ring_row_ns, fusion), exchanges);
+    EXPECT_EQ(dearer(&CostConstants::ring_warp_ns, fusion), exchanges);
+  }
+  // Three groups leave 72 registers to each thread, which wants more.
+  EXPECT_TRUE(dearer(&CostConstants::ring_squeeze, "layer_norm_backward", 3));
+  EXPECT_TRUE(dearer(&CostConstants::ring_wanted_registers, "layer_norm_backward", 3));
+  // What issue bounds.
+  EXPECT_TRUE(dearer(&CostConstants::ring_busy_warps, "dyt_backward"));
+  CostConstants steeper;
+  steeper.ring_warps_exponent = 1.0;
+  EXPECT_LT(cost("dyt_backward", 2, steeper), cost("dyt_backward", 2, {})) << "20 warps";
+}
+
+TEST(CostModelTest, WarpsHideWaitsOneByOneWhereNoBarrierTiesThem) {
+  const DeviceLimits h200 = *find_device("H200");
+  ResourceEstimate estimate{.registers = 32, .threads = 512, .blocks = h200.sm_count};
+  complete(estimate, h200, 1);
+  WorkEstimate work{.block_latency_ns = 1000.0};
+  const double together = predict(work, estimate, h200).exposed_us;
+  work.has_barriers = false;
+  CostConstants constants;
+  EXPECT_LT(predict(work, estimate, h200, constants).exposed_us, together);
+  constants.free_warps = 16.0;  // As many as the block has.
+  EXPECT_DOUBLE_EQ(predict(work, estimate, h200, constants).exposed_us, together);
 }
 
 }  // namespace
