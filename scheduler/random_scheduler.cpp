@@ -75,7 +75,8 @@ class Draw {
     out.overlap = overlap();
     out.persistent = persistent();
     for (PersistentValue& kept : out.persistent) {
-      if (kept.residency == Residency::kShared) kept.residency = Residency::kRegister;
+      if (kept.residency == Residency::kShared && facts_.space.dependence[kept.value].rows)
+        kept.residency = Residency::kRegister;
     }
     return out;
   }

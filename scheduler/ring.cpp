@@ -43,12 +43,24 @@ int64_t ring_row_bytes(const SegmentFacts& facts) {
   return bytes;
 }
 
+int64_t kept_shared_bytes(const SegmentFacts& facts, const Schedule& schedule) {
+  const int64_t elements =
+      batch_count(facts, schedule) * schedule.threads_per_block() * schedule.vector_width;
+  int64_t bytes = 0;
+  for (const PersistentValue& kept : schedule.persistent) {
+    if (kept.residency == Residency::kShared)
+      bytes += rounded(elements * bytes_of(facts.fusion.values[kept.value].type));
+  }
+  return bytes;
+}
+
 int64_t ring_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
                           const StageList& list) {
   const int64_t stages = ring_stages(schedule);
   int64_t bytes = 0;
   for (const ValueId value : ring_inputs(facts))
     bytes += rounded(stages * facts.space.columns * bytes_of(facts.fusion.values[value].type));
+  bytes += kept_shared_bytes(facts, schedule);
   // Rows of one group take turns with two copies of the exchange.
   for (const Stage& stage : list.stages) bytes += exchange_bytes(facts, stage, schedule, 2);
   bytes += slot_exchange_bytes(facts, schedule) + total_exchange_bytes(facts, schedule);

@@ -70,9 +70,9 @@ std::optional<Rejection> check_segment(const SegmentFacts& facts, const DeviceLi
   return std::nullopt;
 }
 
-bool held_in_registers(const Schedule& schedule, ValueId value) {
+bool is_held(const Schedule& schedule, ValueId value) {
   return std::ranges::any_of(schedule.persistent, [&](const PersistentValue& kept) {
-    return kept.value == value && kept.residency == Residency::kRegister;
+    return kept.value == value && kept.residency != Residency::kReload;
   });
 }
 
@@ -135,8 +135,8 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
                     "use more threads per row");
   }
   for (const PersistentValue& kept : schedule.persistent) {
-    if (kept.residency == Residency::kShared)
-      return rejected("what is kept lies in registers or in the ring", 0, 0, "",
+    if (kept.residency == Residency::kShared && facts.space.dependence[kept.value].rows)
+      return rejected("what is kept of a row lies in registers or in the ring", 0, 0, "",
                       "use residency register or reload", kept.value);
   }
   const int64_t raised = compute_registers(schedule);
@@ -191,7 +191,7 @@ std::vector<ValueId> cached_weights(const SegmentFacts& facts, const Schedule& s
   for (const Stage& stage : list.stages) {
     std::ranges::copy_if(stage.loads, std::back_inserter(out), [&](ValueId value) {
       return !facts.is_full(value) && facts.space.dependence[value].columns &&
-             !held_in_registers(schedule, value);
+             !is_held(schedule, value);
     });
   }
   return out;
@@ -298,19 +298,20 @@ Proposal propose_warp_specialised(const SegmentFacts& facts, const DeviceLimits&
     return proposal;
   }
   // What is kept: everything in registers, or inputs read from the ring again; and the weights of
-  // all stages in registers, or read from cache.
+  // all stages in registers, in shared memory, or read from cache.
   std::vector<std::vector<PersistentValue>> choices;
   const std::vector<ValueId> weights = late_columns(facts);
   for (const bool in_registers : {false, true}) {
-    for (const bool with_weights : {true, false}) {
-      if (with_weights && weights.empty()) continue;
+    for (const Residency weights_in :
+         {Residency::kRegister, Residency::kShared, Residency::kReload}) {
+      if (weights_in != Residency::kReload && weights.empty()) continue;
       std::vector<PersistentValue> kept;
       for (const ValueId value : facts.persistent) {
         kept.push_back({value, in_registers || !facts.is_read(value) ? Residency::kRegister
                                                                      : Residency::kReload});
       }
-      if (with_weights) {
-        for (const ValueId value : weights) kept.push_back({value, Residency::kRegister});
+      if (weights_in != Residency::kReload) {
+        for (const ValueId value : weights) kept.push_back({value, weights_in});
       }
       std::ranges::sort(kept);
       choices.push_back(std::move(kept));
@@ -337,17 +338,18 @@ Proposal propose_warp_specialised(const SegmentFacts& facts, const DeviceLimits&
           const int64_t budget = limits.shared_bytes_per_sm / blocks - limits.shared_bytes_reserved;
           constexpr int64_t kExchangeReserve = 1024;  // Exchanges and mbarriers, generously.
           const int64_t ring = budget - kExchangeReserve - slot_exchange_bytes(facts, schedule);
-          int64_t stages = std::min(ring / ring_row_bytes(facts), kMostStages);
-          stages = stages / groups * groups;
-          if (stages < 2) {
-            nearest = rejected("shared memory holds too few rows for a ring", stages, 2, "stages",
-                               "the multi_wave family holds them in registers");
-            continue;
-          }
-          schedule.parameters["stages"] = stages;
           schedule.persistent_blocks = persistent_grid(facts, schedule, limits);
           for (const auto& kept : choices) {
             schedule.persistent = kept;
+            const int64_t left = ring - kept_shared_bytes(facts, schedule);
+            int64_t stages = std::min(left / ring_row_bytes(facts), kMostStages);
+            stages = stages / groups * groups;
+            if (stages < 2) {
+              nearest = rejected("shared memory holds too few rows for a ring", stages, 2, "stages",
+                                 "the multi_wave family holds them in registers");
+              continue;
+            }
+            schedule.parameters["stages"] = stages;
             schedule.parameters["compute_registers"] = 0;
             const StageList list = distribute(facts, kept);
             // Long shares of a row get as many as the compiler wants: it reads ahead in them, and

@@ -9,7 +9,8 @@ namespace sinter {
 /// rows_per_block groups of threads_per_row threads take the rows in turns, each behind mbarriers
 /// and a named barrier of its own. A persistent grid; outer reductions accumulate in registers.
 /// What a later stage needs again is held in registers (residency register) or read from the ring
-/// again (reload).
+/// again (reload); weights of the columns may lie in shared memory instead (shared), each group
+/// with a copy of its own.
 ///
 /// Parameters: `stages`, a multiple of the groups; `compute_registers`, the limit per thread that
 /// compute warps raise with setmaxnreg after the producer gave its share up, or 0.
