@@ -125,8 +125,9 @@ class Suite {
       binding = plan->binding;
       for (const size_t index : chosen_candidates(plan->segments.front())) {
         sinter::Plan variant = *plan;
+        // The first is what an Executable would run, so the compiler may still change the choice.
         auto& candidates = variant.segments.front().candidates;
-        candidates = {plan->segments.front().candidates[index]};
+        if (index != 0) candidates = {plan->segments.front().candidates[index]};
         out.variants.push_back(
             {index, std::async(std::launch::async, [this, variant = std::move(variant)]() mutable {
                return sinter::compile_plan(std::move(variant), compiler_, cache_, {});
@@ -210,6 +211,7 @@ class Suite {
                      {"rows", item.rows},
                      {"cols", item.columns},
                      {"rank", index},
+                     {"chosen", index == 0},
                      {"schedule", sinter::print(schedule)},
                      {"family", schedule.family},
                      {"residency", residency},

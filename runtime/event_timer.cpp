@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/captured_launch.h"
 #include "runtime/device_buffer.h"
 
 namespace sinter {
@@ -35,73 +36,6 @@ class Event {
 
   DeviceDriver* driver_;
   EventHandle handle_;
-};
-
-/// A stream of its own: the legacy default stream cannot be captured.
-class OwnStream {
- public:
-  static Result<OwnStream> create(DeviceDriver& driver) {
-    constexpr unsigned int kNonBlocking = 1;
-    StreamHandle handle = nullptr;
-    return check(driver, DriverCall::kStreamCreate, driver.stream_create(&handle, kNonBlocking),
-                 kDoing)
-        .map([&] { return OwnStream(driver, handle); });
-  }
-  OwnStream(OwnStream&& other) noexcept
-      : driver_(other.driver_), handle_(std::exchange(other.handle_, nullptr)) {}
-  OwnStream& operator=(OwnStream&&) = delete;
-  ~OwnStream() {
-    if (handle_ != nullptr) (void)driver_->stream_destroy(handle_);
-  }
-  [[nodiscard]] StreamHandle handle() const { return handle_; }
-
- private:
-  OwnStream(DeviceDriver& driver, StreamHandle handle) : driver_(&driver), handle_(handle) {}
-
-  DeviceDriver* driver_;
-  StreamHandle handle_;
-};
-
-/// A launch captured into a graph that can be replayed.
-class CapturedLaunch {
- public:
-  static Result<CapturedLaunch> capture(DeviceDriver& driver, StreamHandle stream,
-                                        const std::function<Result<void>(StreamHandle)>& launch) {
-    CapturedLaunch out(driver);
-    auto begun = check(driver, DriverCall::kCaptureBegin,
-                       driver.capture_begin(stream, CaptureMode::kThreadLocal), kDoing);
-    if (!begun) return fail(std::move(begun.error()));
-    auto launched = launch(stream);
-    // The capture ends whether or not the launch could be made, or the stream would stay in it.
-    auto ended =
-        check(driver, DriverCall::kCaptureEnd, driver.capture_end(stream, &out.graph_), kDoing);
-    if (!launched) return fail(std::move(launched.error()));
-    if (!ended) return fail(std::move(ended.error()));
-    auto made = check(driver, DriverCall::kGraphInstantiate,
-                      driver.graph_instantiate(&out.executable_, out.graph_, 0), kDoing);
-    if (!made) return fail(std::move(made.error()));
-    return out;
-  }
-  CapturedLaunch(CapturedLaunch&& other) noexcept
-      : driver_(other.driver_),
-        graph_(std::exchange(other.graph_, nullptr)),
-        executable_(std::exchange(other.executable_, nullptr)) {}
-  CapturedLaunch& operator=(CapturedLaunch&&) = delete;
-  ~CapturedLaunch() {
-    if (executable_ != nullptr) (void)driver_->graph_exec_destroy(executable_);
-    if (graph_ != nullptr) (void)driver_->graph_destroy(graph_);
-  }
-  [[nodiscard]] Result<void> replay(StreamHandle stream) const {
-    return check(*driver_, DriverCall::kGraphLaunch, driver_->graph_launch(executable_, stream),
-                 kDoing);
-  }
-
- private:
-  explicit CapturedLaunch(DeviceDriver& driver) : driver_(&driver) {}
-
-  DeviceDriver* driver_;
-  GraphHandle graph_ = nullptr;
-  GraphExecHandle executable_ = nullptr;
 };
 
 Result<int64_t> scratch_bytes_for(DeviceDriver& driver, DeviceOrdinal device,
@@ -164,23 +98,24 @@ Result<Timing> time_launches(DeviceDriver& driver, DeviceOrdinal device, StreamH
     auto finished =
         check(driver, DriverCall::kStreamSynchronize, driver.stream_synchronize(stream), kDoing);
     if (!finished) return fail(std::move(finished.error()));
-    auto made = OwnStream::create(driver);
+    auto made = OwnStream::create(driver, kDoing);
     if (!made) return fail(std::move(made.error()));
     own.emplace(std::move(*made));
     stream = own->handle();
   }
   std::optional<CapturedLaunch> captured;
   if (options.graph) {
-    auto made = CapturedLaunch::capture(driver, stream, launch);
+    auto made = CapturedLaunch::capture(driver, stream, launch, kDoing);
     if (!made) return fail(std::move(made.error()));
     captured.emplace(std::move(*made));
   }
   unsigned char byte = 0;
   for (const auto& [start, end] : runs) {
-    auto done = chill(byte++)
-                    .and_then([&] { return record(start); })
-                    .and_then([&] { return captured ? captured->replay(stream) : launch(stream); })
-                    .and_then([&] { return record(end); });
+    auto done =
+        chill(byte++)
+            .and_then([&] { return record(start); })
+            .and_then([&] { return captured ? captured->replay(stream, kDoing) : launch(stream); })
+            .and_then([&] { return record(end); });
     if (!done) return fail(std::move(done.error()));
   }
   auto finished = check(driver, DriverCall::kStreamSynchronize, driver.stream_synchronize(stream),

@@ -1,0 +1,203 @@
+// Gradients, whose sums depend on the order they are formed in, give the same bits however often
+// and from wherever they are run.
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "runtime/captured_launch.h"
+#include "runtime/device_buffer.h"
+#include "runtime/device_context.h"
+#include "runtime/device_query.h"
+#include "runtime/device_run.h"
+#include "runtime/driver_api.h"
+#include "runtime/executable.h"
+#include "runtime/nvrtc_compiler.h"
+#include "tests/integration/canned_case.h"
+
+namespace sinter {
+namespace {
+
+constexpr std::string_view kDoing = "running a gradient again";
+
+template <class T>
+T take(Result<T> result) {
+  if (!result) throw std::runtime_error(result.error().text());
+  return std::move(*result);
+}
+void take(const Result<void>& result) {
+  if (!result) throw std::runtime_error(result.error().text());
+}
+
+using Bits = std::vector<std::vector<std::byte>>;
+
+/// Tensors of one problem on the device: inputs that all share, outputs and workspace of their own.
+class Tensors {
+ public:
+  Tensors(DeviceDriver& driver, const Executable& executable, const DeviceReference& reference)
+      : driver_(driver), executable_(executable) {
+    for (size_t i = 0; i < reference.inputs.size(); ++i) {
+      const HostTensor& input = reference.inputs[i];
+      DeviceBuffer buffer = take(DeviceBuffer::allocate(driver, input.storage().size()));
+      take(buffer.upload(input.storage()));
+      const auto origin = static_cast<DevicePointer>(input.data() - input.storage().data());
+      inputs_.push_back({.address = buffer.pointer() + origin,
+                         .type = input.type(),
+                         .sizes = input.sizes(),
+                         .strides = input.strides()});
+      buffers_.push_back(std::move(buffer));
+    }
+    for (const ValueId output : reference.fusion.outputs) {
+      const Value& value = reference.fusion.values[output];
+      Sizes sizes = reference.binding.sizes_of(value.shape);
+      written_.push_back(take(DeviceBuffer::allocate(
+          driver, static_cast<size_t>(element_count(sizes) * bytes_of(value.type)))));
+      outputs_.push_back(
+          {.address = written_.back().pointer(), .type = value.type, .sizes = std::move(sizes)});
+    }
+    workspace_.emplace(
+        take(DeviceBuffer::allocate(driver, static_cast<size_t>(executable.workspace_bytes()))));
+    poison();
+  }
+
+  /// What was computed before must not pass for what is computed next.
+  void poison() {
+    for (DeviceBuffer& buffer : written_)
+      take(buffer.upload(std::vector<std::byte>(buffer.bytes(), std::byte{0xff})));
+    take(workspace_->upload(std::vector<std::byte>(workspace_->bytes(), std::byte{0xff})));
+  }
+
+  Result<void> execute(StreamHandle stream) const {
+    return executable_.execute(inputs_, outputs_, workspace_->pointer(),
+                               static_cast<int64_t>(workspace_->bytes()), stream);
+  }
+
+  [[nodiscard]] Bits read() const {
+    take(check(driver_, DriverCall::kContextSynchronize, driver_.context_synchronize(), kDoing));
+    Bits out;
+    for (const DeviceBuffer& buffer : written_) {
+      out.emplace_back(buffer.bytes());
+      take(buffer.download(out.back()));
+    }
+    return out;
+  }
+
+ private:
+  DeviceDriver& driver_;
+  const Executable& executable_;
+  std::vector<DeviceBuffer> buffers_;
+  std::vector<DeviceBuffer> written_;
+  std::vector<Tensor> inputs_;
+  std::vector<Tensor> outputs_;
+  std::optional<DeviceBuffer> workspace_;
+};
+
+struct Problem {
+  std::string fusion;
+  int64_t rows = 0;
+  int64_t columns = 0;
+};
+
+class RepeatedGpu : public ::testing::TestWithParam<Problem> {
+ protected:
+  void SetUp() override {
+    auto driver = cuda_driver();
+    if (!driver) GTEST_SKIP() << "no GPU: " << driver.error().message;
+    auto compiler = NvrtcCompiler::open();
+    if (!compiler) GTEST_SKIP() << "no NVRTC: " << compiler.error().message;
+    driver_ = *driver;
+    compiler_.emplace(std::move(*compiler));
+    context_.emplace(take(DeviceContext::retain(*driver_, 0)));
+    current_.emplace(take(CurrentContext::enter(*driver_, *context_)));
+    const DeviceLimits limits = take(query_device(*driver_, 0));
+    const ExtentValues extents{{"rows", GetParam().rows}, {"cols", GetParam().columns}};
+    fusion_ = find_canned_fusion(GetParam().fusion)->build();
+    const Plan planned = take(plan(fusion_, extents, limits, {.families = builtin_families()}));
+    reference_.emplace(make_reference(fusion_, planned.binding));
+    ASSERT_FALSE(reference_->repeated) << "every input is uploaded whole";
+    KernelCache cache({});
+    for (const Schedule& schedule : chosen_and_best_of_families(planned.segments.front())) {
+      const PlanOptions options{.families = builtin_families(), .pin = {.schedule = schedule}};
+      auto pinned = plan(fusion_, extents, limits, options);
+      if (!pinned) continue;  // The part of a plan in two kernels.
+      executables_.push_back(take(Executable::prepare(
+          take(compile_plan(std::move(*pinned), *compiler_, cache)), *driver_)));
+    }
+    executables_.push_back(
+        take(Executable::prepare(take(compile_plan(planned, *compiler_, cache)), *driver_)));
+  }
+
+  /// The bits of one execution, which the oracle agrees with.
+  Bits checked(const Executable& executable, Tensors& tensors) {
+    const DeviceRun run = take(run_on_device(*reference_, executable, *driver_, {.time = false}));
+    EXPECT_TRUE(run.check.passed()) << run.check.text();
+    take(tensors.execute(nullptr));
+    return tensors.read();
+  }
+
+  DeviceDriver* driver_ = nullptr;
+  std::optional<NvrtcCompiler> compiler_;
+  std::optional<DeviceContext> context_;
+  std::optional<CurrentContext> current_;
+  Fusion fusion_;
+  std::optional<DeviceReference> reference_;
+  std::vector<Executable> executables_;
+};
+
+TEST_P(RepeatedGpu, AHundredRunsGiveTheSameBits) {
+  for (const Executable& executable : executables_) {
+    Tensors tensors(*driver_, executable, *reference_);
+    const Bits first = checked(executable, tensors);
+    for (int run = 1; run < 100; ++run) {
+      tensors.poison();
+      take(tensors.execute(nullptr));
+      ASSERT_EQ(tensors.read(), first) << "run " << run;
+    }
+  }
+}
+
+TEST_P(RepeatedGpu, AReplayedGraphGivesTheSameBits) {
+  const OwnStream stream = take(OwnStream::create(*driver_, kDoing));
+  for (const Executable& executable : executables_) {
+    Tensors tensors(*driver_, executable, *reference_);
+    const Bits first = checked(executable, tensors);
+    const CapturedLaunch graph = take(CapturedLaunch::capture(
+        *driver_, stream.handle(), [&](StreamHandle on) { return tensors.execute(on); }, kDoing));
+    for (int run = 0; run < 10; ++run) {
+      tensors.poison();
+      take(graph.replay(stream.handle(), kDoing));
+      ASSERT_EQ(tensors.read(), first) << "replay " << run;
+    }
+  }
+}
+
+TEST_P(RepeatedGpu, TwoStreamsAtOnceGiveTheSameBits) {
+  const OwnStream streams[] = {take(OwnStream::create(*driver_, kDoing)),
+                               take(OwnStream::create(*driver_, kDoing))};
+  for (const Executable& executable : executables_) {
+    Tensors tensors[] = {{*driver_, executable, *reference_}, {*driver_, executable, *reference_}};
+    const Bits first = checked(executable, tensors[0]);
+    for (int run = 0; run < 10; ++run) {
+      for (Tensors& of_stream : tensors) of_stream.poison();
+      for (int again = 0; again < 10; ++again) {
+        for (size_t i = 0; i < 2; ++i) take(tensors[i].execute(streams[i].handle()));
+      }
+      for (const Tensors& of_stream : tensors) ASSERT_EQ(of_stream.read(), first) << "run " << run;
+    }
+  }
+}
+
+// Rows that fill the device several times over, rows that do not fill it, and a width that takes a
+// kernel for the rows and one for the columns.
+INSTANTIATE_TEST_SUITE_P(
+    Gradients, RepeatedGpu,
+    ::testing::Values(Problem{"layer_norm_backward", 1000, 1600},
+                      Problem{"rms_norm_backward", 17, 4096},
+                      Problem{"layer_norm_backward", 24, 65536}, Problem{"dyt_backward", 700, 2048},
+                      Problem{"bias_gradient", 2000, 1000}, Problem{"marginal_sums", 1000, 1543}),
+    [](const auto& param) {
+      return fmt::format("{}_{}x{}", param.param.fusion, param.param.rows, param.param.columns);
+    });
+
+}  // namespace
+}  // namespace sinter
