@@ -87,7 +87,8 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
   const double resident =
       work.has_barriers ? blocks : std::max(blocks, warps / constants.free_warps);
   out.block_latency_us = work.block_latency_ns / kNsPerUs;
-  out.exposed_us = waves * out.block_latency_us / std::pow(resident, constants.hiding_exponent);
+  out.exposed_us = waves * out.block_latency_us / std::pow(resident, constants.hiding_exponent) +
+                   work.end_ns / kNsPerUs;
   if (work.partial_bytes > 0.0) {
     out.second_stage_us =
         constants.second_launch_us +

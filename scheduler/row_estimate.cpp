@@ -224,6 +224,11 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     work.block_latency_ns += constants.own_issue_share * clocks / limits.clock_mhz * 1000.0;
   }
   work.has_barriers = facts.has_reduction() || !facts.has_outer();
+  if (facts.has_outer()) {
+    // Row slots combine what they accumulated batch by batch, in a tree.
+    const auto levels = std::ceil(std::log2(static_cast<double>(schedule.rows_per_block)));
+    work.end_ns = levels * batches * constants.block_exchange_ns;
+  }
   if (schedule.persistent_blocks > 0)
     work.turns = std::max(1.0, rows / static_cast<double>(rows_at_once(schedule)));
   const int64_t prologues =

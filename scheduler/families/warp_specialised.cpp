@@ -184,6 +184,31 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
   return estimate;
 }
 
+/// Bytes that a block has to have under way beside the rows that its groups work on, by Little's
+/// law for its share of the bandwidth.
+double bytes_needed_under_way(const Schedule& schedule, const DeviceLimits& limits,
+                              const CostConstants& constants) {
+  const double per_block = constants.memory_wait_ns / 1000.0 * limits.memory_bytes_per_us /
+                           static_cast<double>(limits.sm_count * schedule.min_blocks_per_sm);
+  return constants.ring_bytes_in_flight * per_block;
+}
+
+/// Stages worth trying in that much shared memory: as many as fit, and as few as keep memory busy
+/// while every group has a row. Empty: not even two fit.
+std::vector<int64_t> stage_counts(const SegmentFacts& facts, const Schedule& schedule,
+                                  int64_t shared_bytes, const DeviceLimits& limits) {
+  const CostConstants constants;
+  const int64_t groups = schedule.rows_per_block;
+  const int64_t row = ring_row_bytes(facts);
+  const int64_t most = std::min(shared_bytes / row, kMostStages) / groups * groups;
+  if (most < 2) return {};
+  const double needed = bytes_needed_under_way(schedule, limits, constants);
+  const auto under_way = static_cast<int64_t>(std::ceil(needed / static_cast<double>(row)));
+  const int64_t enough = std::max<int64_t>((groups + under_way + groups - 1) / groups * groups, 2);
+  if (enough >= most) return {most};
+  return {most, enough};
+}
+
 /// Weights that every row reads from cache, once for each stage that needs them.
 std::vector<ValueId> cached_weights(const SegmentFacts& facts, const Schedule& schedule,
                                     const StageList& list) {
@@ -254,7 +279,11 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   const double squeeze = 1.0 + constants.ring_squeeze * std::max(0.0, wanted - 1.0);
   work.block_latency_ns = 0.0;
   Prediction out = predict(work, estimate, limits, constants);
-  out.memory_us *= constants.ring_memory_share;
+  const auto under_way = static_cast<double>(ring_row_bytes(facts) *
+                                             (ring_stages(schedule) - schedule.rows_per_block));
+  const double starved =
+      std::max(0.0, 1.0 - under_way / bytes_needed_under_way(schedule, limits, constants));
+  out.memory_us *= constants.ring_memory_share * (1.0 + constants.ring_starved_penalty * starved);
   out.l2_us *= constants.ring_memory_share;
   const double warps = static_cast<double>(estimate.threads * estimate.blocks_per_sm) / kWarp;
   out.issue_us *= std::pow(constants.ring_busy_warps / warps, constants.ring_warps_exponent);
@@ -268,9 +297,11 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   const double together =
       std::pow(std::pow(throughput, exponent) + std::pow(chain_us, exponent), 1.0 / exponent);
   out.block_latency_us = row_ns * squeeze / 1000.0;
-  const double moved = work.bytes_read + work.bytes_written;
-  const double fill =
-      constants.ring_fill_us * std::min(1.0, moved / static_cast<double>(limits.l2_bytes));
+  const double asked =
+      std::min(work.bytes_read, static_cast<double>(ring_row_bytes(facts) * ring_stages(schedule) *
+                                                    schedule.persistent_blocks));
+  const double fill = constants.ring_fill_share * asked /
+                      mixed_bandwidth(limits, work.bytes_read, work.bytes_written);
   out.exposed_us = fill + together - throughput;
   out.total_us = out.launch_us + throughput + out.exposed_us + out.spill_us + out.second_stage_us;
   return out;
@@ -341,15 +372,14 @@ Proposal propose_warp_specialised(const SegmentFacts& facts, const DeviceLimits&
           schedule.persistent_blocks = persistent_grid(facts, schedule, limits);
           for (const auto& kept : choices) {
             schedule.persistent = kept;
-            const int64_t left = ring - kept_shared_bytes(facts, schedule);
-            int64_t stages = std::min(left / ring_row_bytes(facts), kMostStages);
-            stages = stages / groups * groups;
-            if (stages < 2) {
-              nearest = rejected("shared memory holds too few rows for a ring", stages, 2, "stages",
+            const std::vector<int64_t> stages =
+                stage_counts(facts, schedule, ring - kept_shared_bytes(facts, schedule), limits);
+            if (stages.empty()) {
+              nearest = rejected("shared memory holds too few rows for a ring", 0, 2, "stages",
                                  "the multi_wave family holds them in registers");
               continue;
             }
-            schedule.parameters["stages"] = stages;
+            schedule.parameters["stages"] = stages.front();
             schedule.parameters["compute_registers"] = 0;
             const StageList list = distribute(facts, kept);
             // Long shares of a row get as many as the compiler wants: it reads ahead in them, and
@@ -374,6 +404,13 @@ Proposal propose_warp_specialised(const SegmentFacts& facts, const DeviceLimits&
             }
             proposal.candidates.push_back(
                 {schedule, *estimate, predict_stages(facts, schedule, list, *estimate, limits)});
+            for (size_t i = 1; i < stages.size(); ++i) {
+              schedule.parameters["stages"] = stages[i];
+              estimate = estimate_stages(facts, schedule, list, limits);
+              if (!estimate) continue;
+              proposal.candidates.push_back(
+                  {schedule, *estimate, predict_stages(facts, schedule, list, *estimate, limits)});
+            }
           }
         }
       }

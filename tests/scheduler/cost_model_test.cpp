@@ -264,15 +264,17 @@ TEST(CostModelTest, EveryConstantOfResidentRowsMatters) {
 /// Constants that rings read, in gradients with an exchange in every row and without.
 TEST(CostModelTest, EveryConstantOfRingsMatters) {
   const DeviceLimits h200 = *find_device("H200");
-  const auto cost = [&](const char* fusion, int64_t groups, const CostConstants& constants) {
+  const auto cost = [&](const char* fusion, int64_t groups, const CostConstants& constants,
+                        int64_t stages = 0) {
     const SegmentFacts facts =
         facts_of(find_canned_fusion(fusion)->build(), {{"rows", 8192}, {"cols", 4096}});
+    if (stages == 0) stages = 4 * groups;
     Schedule schedule{.family = "warp_specialised",
                       .threads_per_row = 256,
                       .rows_per_block = groups,
                       .vector_width = 8,
                       .persistent_blocks = h200.sm_count,
-                      .parameters = {{"stages", 2 * groups}, {"compute_registers", 0}}};
+                      .parameters = {{"stages", stages}, {"compute_registers", 0}}};
     for (const ValueId value : facts.persistent)
       schedule.persistent.push_back({value, Residency::kReload});
     const ResourceEstimate estimate = estimate_warp_specialised(facts, schedule, h200).value();
@@ -284,7 +286,7 @@ TEST(CostModelTest, EveryConstantOfRingsMatters) {
     return cost(fusion, groups, constants) > cost(fusion, groups, {});
   };
   for (const char* fusion : {"layer_norm_backward", "dyt_backward"}) {
-    EXPECT_TRUE(dearer(&CostConstants::ring_fill_us, fusion));
+    EXPECT_TRUE(dearer(&CostConstants::ring_fill_share, fusion));
     EXPECT_TRUE(dearer(&CostConstants::ring_memory_share, fusion));
     EXPECT_TRUE(dearer(&CostConstants::ring_instruction_ns, fusion));
     EXPECT_TRUE(dearer(&CostConstants::ring_weight_ns, fusion));
@@ -295,6 +297,13 @@ TEST(CostModelTest, EveryConstantOfRingsMatters) {
   // Three groups leave 72 registers to each thread, which wants more.
   EXPECT_TRUE(dearer(&CostConstants::ring_squeeze, "layer_norm_backward", 3));
   EXPECT_TRUE(dearer(&CostConstants::ring_wanted_registers, "layer_norm_backward", 3));
+  // Few stages leave memory idle.
+  for (double CostConstants::*member :
+       {&CostConstants::ring_starved_penalty, &CostConstants::ring_bytes_in_flight}) {
+    CostConstants constants;
+    constants.*member *= 2.0;
+    EXPECT_GT(cost("layer_norm_backward", 2, constants, 4), cost("layer_norm_backward", 2, {}, 4));
+  }
   // What issue bounds.
   EXPECT_TRUE(dearer(&CostConstants::ring_busy_warps, "dyt_backward"));
   CostConstants steeper;
