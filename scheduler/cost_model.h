@@ -33,8 +33,8 @@ struct CostConstants {
   double second_launch_us = 3.5;  ///< A dependent kernel of little work, its drain and ramp.
   /// One row of a warp-specialised group: its waits and exchange, each of a thread's instructions,
   /// what every warp of the group adds to the exchange, and each vector of weights read from cache.
-  /// All ring_* constants are fitted to 220 timed rings of norm, tanh and bias gradients on an H200
-  /// (benchmarks/results/), which they miss by 3.3 % in the mean.
+  /// All ring_* constants are fitted to 290 timed rings of norm, tanh and bias gradients on an H200
+  /// (benchmarks/results/), which they miss by 3.1 % in the mean.
   double ring_row_ns = 295.0;
   double ring_instruction_ns = 0.249;
   double ring_warp_ns = 21.1;
@@ -53,8 +53,10 @@ struct CostConstants {
   /// Bytes under way that keep memory busy, as a multiple of what arrives while one waits: slots
   /// are given back a row at a time. With none beside the rows that groups have, memory takes this
   /// share longer: RMS-norm gradients of 4096 x 8192 with 6, 2, 1 and 0 more take 58.9, 61.3, 61.2
-  /// and 62.2 to 64.1 us.
-  double ring_bytes_in_flight = 3.0;
+  /// and 62.2 to 64.1 us. Small problems gain more from rings with the fewest bytes under way than
+  /// memory loses.
+  double ring_bytes_in_flight = 4.0;
+  double ring_fewest_in_flight = 3.0;
   double ring_starved_penalty = 0.1;
   /// Warps of an SM that reach issue_efficiency, and how issue time grows with fewer: gradients of
   /// tanh, which issue bounds, take 68.8 us with 8 compute warps and 63.5 with 12 or 16.

@@ -184,13 +184,12 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
   return estimate;
 }
 
-/// Bytes that a block has to have under way beside the rows that its groups work on, by Little's
-/// law for its share of the bandwidth.
-double bytes_needed_under_way(const Schedule& schedule, const DeviceLimits& limits,
-                              const CostConstants& constants) {
-  const double per_block = constants.memory_wait_ns / 1000.0 * limits.memory_bytes_per_us /
+/// So many times what arrives at a block while one byte of it waits, by Little's law for its share
+/// of the bandwidth: what it has to have under way beside the rows that its groups work on.
+double bytes_needed_under_way(const Schedule& schedule, const DeviceLimits& limits, double times) {
+  const double per_block = CostConstants{}.memory_wait_ns / 1000.0 * limits.memory_bytes_per_us /
                            static_cast<double>(limits.sm_count * schedule.min_blocks_per_sm);
-  return constants.ring_bytes_in_flight * per_block;
+  return times * per_block;
 }
 
 /// Stages worth trying in that much shared memory: as many as fit, and as few as keep memory busy
@@ -202,7 +201,7 @@ std::vector<int64_t> stage_counts(const SegmentFacts& facts, const Schedule& sch
   const int64_t row = ring_row_bytes(facts);
   const int64_t most = std::min(shared_bytes / row, kMostStages) / groups * groups;
   if (most < 2) return {};
-  const double needed = bytes_needed_under_way(schedule, limits, constants);
+  const double needed = bytes_needed_under_way(schedule, limits, constants.ring_fewest_in_flight);
   const auto under_way = static_cast<int64_t>(std::ceil(needed / static_cast<double>(row)));
   const int64_t enough = std::max<int64_t>((groups + under_way + groups - 1) / groups * groups, 2);
   if (enough >= most) return {most};
@@ -281,8 +280,8 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   Prediction out = predict(work, estimate, limits, constants);
   const auto under_way = static_cast<double>(ring_row_bytes(facts) *
                                              (ring_stages(schedule) - schedule.rows_per_block));
-  const double starved =
-      std::max(0.0, 1.0 - under_way / bytes_needed_under_way(schedule, limits, constants));
+  const double needed = bytes_needed_under_way(schedule, limits, constants.ring_bytes_in_flight);
+  const double starved = std::max(0.0, 1.0 - under_way / needed);
   out.memory_us *= constants.ring_memory_share * (1.0 + constants.ring_starved_penalty * starved);
   out.l2_us *= constants.ring_memory_share;
   const double warps = static_cast<double>(estimate.threads * estimate.blocks_per_sm) / kWarp;
