@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <type_traits>
 
 #include "fusion_ir/error.h"
 
@@ -57,14 +58,48 @@ void report_misaligned(const Access& access, int64_t needed, int64_t index, size
 }
 
 template <size_t kBytes>
+using Bits = std::conditional_t<
+    kBytes == 1, uint8_t,
+    std::conditional_t<kBytes == 2, uint16_t, std::conditional_t<kBytes == 4, uint32_t, uint64_t>>>;
+
+// Blocks run on threads of their own, and a kernel with a race must not become a race of the
+// interpreter: elements of device memory are read and written whole, as the device does. What is
+// misaligned is reported before it comes here, and moved byte by byte.
+template <size_t kBytes>
+bool is_aligned(const std::byte* address) {
+  return std::bit_cast<uintptr_t>(address) % sizeof(Bits<kBytes>) == 0;
+}
+
+template <size_t kBytes>
+void load_element(std::byte* to, const std::byte* from) {
+  if (!is_aligned<kBytes>(from)) {
+    std::memcpy(to, from, kBytes);
+    return;
+  }
+  const Bits<kBytes> bits =
+      __atomic_load_n(reinterpret_cast<const Bits<kBytes>*>(from), __ATOMIC_RELAXED);
+  std::memcpy(to, &bits, kBytes);
+}
+
+template <size_t kBytes>
+void store_element(std::byte* to, const std::byte* from) {
+  if (!is_aligned<kBytes>(to)) {
+    std::memcpy(to, from, kBytes);
+    return;
+  }
+  Bits<kBytes> bits;
+  std::memcpy(&bits, from, kBytes);
+  __atomic_store_n(reinterpret_cast<Bits<kBytes>*>(to), bits, __ATOMIC_RELAXED);
+}
+
+template <size_t kBytes>
 void gather_elements(std::byte* registers, const std::byte* memory, const LaneAddresses& addresses,
                      uint32_t mask, size_t width) {
   for (size_t k = 0; k < width; ++k) {
     std::byte* to = registers + k * kLanes * kBytes;
     for (size_t lane = 0; lane < kLanes; ++lane) {
       if (mask == kAllLanes || is_active(mask, lane)) {
-        const auto* from = memory + addresses[lane] + k * kBytes;
-        std::memcpy(to + lane * kBytes, from, kBytes);
+        load_element<kBytes>(to + lane * kBytes, memory + addresses[lane] + k * kBytes);
       }
     }
   }
@@ -77,8 +112,7 @@ void scatter_elements(std::byte* memory, const std::byte* registers, const LaneA
     const std::byte* from = registers + k * kLanes * kBytes;
     for (size_t lane = 0; lane < kLanes; ++lane) {
       if (mask == kAllLanes || is_active(mask, lane)) {
-        auto* to = memory + addresses[lane] + k * kBytes;
-        std::memcpy(to, from + lane * kBytes, kBytes);
+        store_element<kBytes>(memory + addresses[lane] + k * kBytes, from + lane * kBytes);
       }
     }
   }
