@@ -119,7 +119,8 @@ function(sinter_add_test folder)
     SOURCES ${arg_SOURCES}
     LINK Sinter::testing GTest::gmock_main rapidcheck rapidcheck_gtest ${arg_LINK})
   target_compile_definitions(${target} PRIVATE
-    SINTER_TEST_DATA_DIR="${PROJECT_SOURCE_DIR}/tests")
+    SINTER_TEST_DATA_DIR="${PROJECT_SOURCE_DIR}/tests"
+    $<$<CONFIG:Release>:SINTER_OPTIMISED_LIBRARIES>)
   # Test code is built far more often than it is waited for: unoptimised, and with the frameworks'
   # headers parsed once, it builds in less than half the time.
   target_compile_options(${target} PRIVATE -O0)

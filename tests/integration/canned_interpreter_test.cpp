@@ -148,10 +148,11 @@ TEST(CannedInterpreterSeeds, GiveTheSameBytes) {
   }
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
-constexpr bool kFullSpeed = false;
-#else
+#if defined(SINTER_OPTIMISED_LIBRARIES) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
 constexpr bool kFullSpeed = true;
+#else
+constexpr bool kFullSpeed = false;
 #endif
 
 /// A check that takes longer than a build is not run. Processor time, so that a busy machine does
