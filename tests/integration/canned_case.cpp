@@ -17,8 +17,8 @@ std::string_view width_symbol(const CannedFusion& canned) {
 }  // namespace
 
 const std::vector<std::string>& unsupported_fusions() {
-  static const std::vector<std::string> names = {"two_independent_chains"};
-  return names;
+  static const std::vector<std::string> kNames = {"two_independent_chains"};
+  return kNames;
 }
 
 bool is_unsupported(const CannedFusion& canned) {

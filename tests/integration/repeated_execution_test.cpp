@@ -36,8 +36,7 @@ class Tensors {
  public:
   Tensors(DeviceDriver& driver, const Executable& executable, const DeviceReference& reference)
       : driver_(driver), executable_(executable) {
-    for (size_t i = 0; i < reference.inputs.size(); ++i) {
-      const HostTensor& input = reference.inputs[i];
+    for (const HostTensor& input : reference.inputs) {
       DeviceBuffer buffer = take(DeviceBuffer::allocate(driver, input.storage().size()));
       take(buffer.upload(input.storage()));
       const auto origin = static_cast<DevicePointer>(input.data() - input.storage().data());
@@ -103,6 +102,11 @@ struct Problem {
   int64_t rows = 0;
   int64_t columns = 0;
 };
+
+std::string text_of(const Problem& problem) {
+  return fmt::format("{}_{}x{}", problem.fusion, problem.rows, problem.columns);
+}
+void PrintTo(const Problem& problem, std::ostream* out) { *out << text_of(problem); }
 
 class RepeatedGpu : public ::testing::TestWithParam<Problem> {
  protected:
@@ -196,15 +200,14 @@ TEST_P(RepeatedGpu, TwoStreamsAtOnceGiveTheSameBits) {
 
 // Rows that fill the device several times over, rows that do not fill it, and a width that takes a
 // kernel for the rows and one for the columns.
-INSTANTIATE_TEST_SUITE_P(
-    Gradients, RepeatedGpu,
-    ::testing::Values(Problem{"layer_norm_backward", 1000, 1600},
-                      Problem{"rms_norm_backward", 17, 4096},
-                      Problem{"layer_norm_backward", 24, 65536}, Problem{"dyt_backward", 700, 2048},
-                      Problem{"bias_gradient", 2000, 1000}, Problem{"marginal_sums", 1000, 1543}),
-    [](const auto& param) {
-      return fmt::format("{}_{}x{}", param.param.fusion, param.param.rows, param.param.columns);
-    });
+INSTANTIATE_TEST_SUITE_P(Gradients, RepeatedGpu,
+                         ::testing::Values(Problem{"layer_norm_backward", 1000, 1600},
+                                           Problem{"rms_norm_backward", 17, 4096},
+                                           Problem{"layer_norm_backward", 24, 65536},
+                                           Problem{"dyt_backward", 700, 2048},
+                                           Problem{"bias_gradient", 2000, 1000},
+                                           Problem{"marginal_sums", 1000, 1543}),
+                         [](const auto& param) { return text_of(param.param); });
 
 }  // namespace
 }  // namespace sinter

@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kThreads = 128;
 
 const std::map<std::string, std::string>& bodies() {
-  static const std::map<std::string, std::string> out = {
+  static const std::map<std::string, std::string> kBodies = {
       {"memcheck", "y[n + threadIdx.x] = 1.0f;"},
       {"racecheck",
        "__shared__ float s[128];\n"
@@ -31,7 +31,7 @@ const std::map<std::string, std::string>& bodies() {
        "  y[threadIdx.x] = float(n);"},
       {"initcheck", "y[threadIdx.x] += float(n);"},
   };
-  return out;
+  return kBodies;
 }
 
 Result<void> run(const std::string& tool) {

@@ -19,7 +19,6 @@ using testing::AllOf;
 using testing::Ge;
 using testing::HasSubstr;
 using testing::Le;
-using testing::Not;
 
 ExtentValues matrix(int64_t rows, int64_t cols) { return {{"rows", rows}, {"cols", cols}}; }
 

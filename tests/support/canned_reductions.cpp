@@ -4,7 +4,7 @@ namespace sinter {
 namespace {
 
 /// One reduction of a matrix over `axes`.
-CannedFusion reduction(std::string name, ReduceFn fn, DType type, std::vector<int> axes,
+CannedFusion reduction(std::string name, ReduceFn fn, DType type, const std::vector<int>& axes,
                        std::string covers) {
   const auto build = [name, fn, type, axes] {
     MatrixBuilder m(name);

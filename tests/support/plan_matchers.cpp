@@ -45,7 +45,8 @@ std::string described(const Matcher<T>& matcher) {
   return out.str();
 }
 
-SegmentMatcher field(std::string name, int64_t Schedule::*member, const NumberMatcher& matcher) {
+SegmentMatcher field(const std::string& name, int64_t Schedule::*member,
+                     const NumberMatcher& matcher) {
   return segment_matcher(
       name + " " + described(matcher),
       [name, member, matcher](const SegmentPlan& segment, MatchResultListener* listener) {
@@ -104,7 +105,7 @@ Result<Plan> plan_canned(std::string_view name, const ExtentValues& extents,
   return plan(canned->build(), extents, *limits, options);
 }
 
-PlanMatcher plans_as(std::string family, std::vector<SegmentMatcher> parts) {
+PlanMatcher plans_as(const std::string& family, const std::vector<SegmentMatcher>& parts) {
   std::string description = "is planned as " + family;
   for (const SegmentMatcher& part : parts) description += ", " + described(part);
   return plan_matcher(description,
@@ -133,7 +134,7 @@ SegmentMatcher Keeps(std::string value_name, Residency residency) {
   return keeps(std::move(value_name), residency);
 }
 
-SegmentMatcher KeepsCount(Matcher<size_t> count) {
+SegmentMatcher KeepsCount(const Matcher<size_t>& count) {
   return segment_matcher(
       "number of kept values " + described(count),
       [count](const SegmentPlan& segment, MatchResultListener* listener) {
@@ -145,16 +146,18 @@ SegmentMatcher KeepsCount(Matcher<size_t> count) {
       });
 }
 
-SegmentMatcher ThreadsPerRow(NumberMatcher threads) {
+SegmentMatcher ThreadsPerRow(const NumberMatcher& threads) {
   return field("threads_per_row", &Schedule::threads_per_row, threads);
 }
-SegmentMatcher RowsPerBlock(NumberMatcher rows) {
+SegmentMatcher RowsPerBlock(const NumberMatcher& rows) {
   return field("rows_per_block", &Schedule::rows_per_block, rows);
 }
-SegmentMatcher VectorWidth(NumberMatcher elements) {
+SegmentMatcher VectorWidth(const NumberMatcher& elements) {
   return field("vector_width", &Schedule::vector_width, elements);
 }
-SegmentMatcher Unroll(NumberMatcher batches) { return field("unroll", &Schedule::unroll, batches); }
+SegmentMatcher Unroll(const NumberMatcher& batches) {
+  return field("unroll", &Schedule::unroll, batches);
+}
 
 SegmentMatcher AccessesRows(RowAccess access) {
   return segment_matcher(fmt::format("row_access {}", text_of(access)),
@@ -187,7 +190,7 @@ PlanMatcher RejectedBy(std::string family, Matcher<const std::string&> text) {
       });
 }
 
-PlanMatcher FailsWith(ErrorKind kind, Matcher<const std::string&> text) {
+PlanMatcher FailsWith(ErrorKind kind, const Matcher<const std::string&>& text) {
   return plan_matcher(fmt::format("fails with {} whose text {}", name_of(kind), described(text)),
                       [kind, text](const Result<Plan>& plan, MatchResultListener*) {
                         return !plan && plan.error().kind == kind &&

@@ -25,21 +25,21 @@ using SegmentMatcher = testing::Matcher<const SegmentPlan&>;
 using NumberMatcher = testing::Matcher<int64_t>;
 
 /// The plan is one segment, and its chosen schedule belongs to `family` and meets `parts`.
-PlanMatcher plans_as(std::string family, std::vector<SegmentMatcher> parts);
+PlanMatcher plans_as(const std::string& family, const std::vector<SegmentMatcher>& parts);
 template <class... Parts>
-PlanMatcher PlansAs(std::string family, Parts... parts) {
-  return plans_as(std::move(family), {SegmentMatcher(std::move(parts))...});
+PlanMatcher PlansAs(const std::string& family, Parts... parts) {
+  return plans_as(family, {SegmentMatcher(std::move(parts))...});
 }
 
 /// The chosen schedule keeps the value of this name, anywhere or at one place.
 SegmentMatcher Keeps(std::string value_name);
 SegmentMatcher Keeps(std::string value_name, Residency residency);
 /// The chosen schedule keeps so many values in registers or shared memory.
-SegmentMatcher KeepsCount(testing::Matcher<size_t> count);
-SegmentMatcher ThreadsPerRow(NumberMatcher threads);
-SegmentMatcher RowsPerBlock(NumberMatcher rows);
-SegmentMatcher VectorWidth(NumberMatcher elements);
-SegmentMatcher Unroll(NumberMatcher batches);
+SegmentMatcher KeepsCount(const testing::Matcher<size_t>& count);
+SegmentMatcher ThreadsPerRow(const NumberMatcher& threads);
+SegmentMatcher RowsPerBlock(const NumberMatcher& rows);
+SegmentMatcher VectorWidth(const NumberMatcher& elements);
+SegmentMatcher Unroll(const NumberMatcher& batches);
 SegmentMatcher AccessesRows(RowAccess access);
 /// The registers expected stay within what the launch bounds leave.
 SegmentMatcher NoSpill();
@@ -48,7 +48,7 @@ SegmentMatcher NoSpill();
 /// fusion that no family takes or of a refused pin.
 PlanMatcher RejectedBy(std::string family, testing::Matcher<const std::string&> text);
 /// Planning failed with an error of this kind whose text matches.
-PlanMatcher FailsWith(ErrorKind kind, testing::Matcher<const std::string&> text);
+PlanMatcher FailsWith(ErrorKind kind, const testing::Matcher<const std::string&>& text);
 
 /// Prints the chosen schedules and the rejections, or the error.
 void PrintTo(const Result<Plan>& plan, std::ostream* out);
