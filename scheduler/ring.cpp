@@ -43,17 +43,6 @@ int64_t ring_row_bytes(const SegmentFacts& facts) {
   return bytes;
 }
 
-int64_t kept_shared_bytes(const SegmentFacts& facts, const Schedule& schedule) {
-  const int64_t elements =
-      batch_count(facts, schedule) * schedule.threads_per_block() * schedule.vector_width;
-  int64_t bytes = 0;
-  for (const PersistentValue& kept : schedule.persistent) {
-    if (kept.residency == Residency::kShared)
-      bytes += rounded(elements * bytes_of(facts.fusion.values[kept.value].type));
-  }
-  return bytes;
-}
-
 int64_t ring_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
                           const StageList& list) {
   const int64_t stages = ring_stages(schedule);

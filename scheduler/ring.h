@@ -26,8 +26,6 @@ int64_t specialised_threads(const Schedule& schedule);
 std::vector<ValueId> ring_inputs(const SegmentFacts& facts);
 /// Bytes of one stage's rows.
 int64_t ring_row_bytes(const SegmentFacts& facts);
-/// Shared bytes of what the groups keep there besides rows: weights, a copy for each group.
-int64_t kept_shared_bytes(const SegmentFacts& facts, const Schedule& schedule);
 /// Shared bytes of a block: the ring, what is kept, the exchanges of every group, the mbarriers.
 int64_t ring_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
                           const StageList& list);

@@ -234,20 +234,24 @@ int64_t total_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule
   return exchange_bytes(facts, totals, schedule, 1);
 }
 
+int64_t kept_shared_bytes(const SegmentFacts& facts, const Schedule& schedule) {
+  const int64_t elements =
+      batch_count(facts, schedule) * schedule.threads_per_block() * schedule.vector_width;
+  int64_t bytes = 0;
+  for (const PersistentValue& kept : schedule.persistent) {
+    if (kept.residency == Residency::kShared)
+      bytes += (elements * bytes_of(facts.fusion.values[kept.value].type) + 15) / 16 * 16;
+  }
+  return bytes;
+}
+
 int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule) {
   return row_shared_bytes(facts, schedule, distribute(facts, schedule.persistent));
 }
 
 int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
                          const StageList& list) {
-  int64_t bytes = 0;
-  const int64_t padded = batch_count(facts, schedule) * schedule.threads_per_row *
-                         schedule.vector_width * schedule.rows_per_block;
-  for (const PersistentValue& value : schedule.persistent) {
-    if (value.residency == Residency::kShared) {
-      bytes += (padded * bytes_of(facts.fusion.values[value.value].type) + 15) / 16 * 16;
-    }
-  }
+  int64_t bytes = kept_shared_bytes(facts, schedule);
   // The only barrier of a loop over rows cannot keep a row's exchange apart from the next one's:
   // they take turns with two halves.
   const auto reducing = std::ranges::count_if(

@@ -93,6 +93,8 @@ int64_t persistent_grid(const SegmentFacts& facts, const Schedule& schedule,
 int64_t partial_rows(const Schedule& schedule);
 /// Rows that a persistent grid works on at once.
 int64_t rows_at_once(const Schedule& schedule);
+/// Shared bytes of what the threads of a block keep there, a place for each of their vectors.
+int64_t kept_shared_bytes(const SegmentFacts& facts, const Schedule& schedule);
 /// Shared bytes in which the row slots of a block combine what they accumulated, batch by batch: a
 /// tuple for each element of all slots but one.
 int64_t slot_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule);
