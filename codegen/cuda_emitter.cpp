@@ -20,7 +20,7 @@ constexpr size_t kLineWidth = 100;
 /// Which device headers a kernel needs, besides numeric.cuh.
 struct Includes {
   bool types = false, vector = false, warp = false, async_copy = false, mbarrier = false;
-  bool dependent_launch = false;
+  bool dependent_launch = false, cluster = false;
 
   void visit(const kir::Expr& expr) {
     const bool is_constant = std::holds_alternative<kir::FloatConstant>(expr.kind);
@@ -34,6 +34,8 @@ struct Includes {
                   std::holds_alternative<kir::AsyncWait>(stmt);
     mbarrier |= std::holds_alternative<kir::GroupBarrier>(stmt) ||
                 std::holds_alternative<kir::SetMaxRegisters>(stmt);
+    cluster |= std::holds_alternative<kir::ClusterStore>(stmt) ||
+               std::holds_alternative<kir::ClusterBarrier>(stmt);
     dependent_launch |= std::holds_alternative<kir::LaunchDependents>(stmt) ||
                         std::holds_alternative<kir::WaitForPrevious>(stmt);
   }
@@ -45,7 +47,12 @@ class CudaEmitter {
       : kernel_(kernel),
         names_(kernel),
         expressions_(kernel, names_),
-        waits_(kir::waits_for_previous(kernel)) {}
+        waits_(kir::waits_for_previous(kernel)) {
+    for (const kir::Stmt& stmt : kernel.stmts) {
+      const auto* store = std::get_if<kir::ClusterStore>(&stmt.kind);
+      if (store != nullptr) is_sent_to_[store->array] = true;
+    }
+  }
 
   std::string emit() {
     // The body comes first because it shows what to include.
@@ -80,6 +87,7 @@ class CudaEmitter {
         std::ranges::any_of(kernel_.buffers, stored) || std::ranges::any_of(kernel_.vars, stored);
     if (includes_.async_copy) line("#include \"async_copy.cuh\"");
     if (includes_.dependent_launch) line("#include \"dependent_launch.cuh\"");
+    if (includes_.cluster) line("#include \"cluster.cuh\"");
     if (includes_.mbarrier || !kernel_.mbarriers.empty()) line("#include \"mbarrier.cuh\"");
     if (numeric) line("#include \"numeric.cuh\"");
     if (includes_.types && !includes_.vector) line("#include \"types.cuh\"");
@@ -89,8 +97,10 @@ class CudaEmitter {
   }
 
   void print_signature() {
-    line(fmt::format("extern \"C\" __global__ void __launch_bounds__({}, {})", kernel_.threads,
-                     kernel_.min_blocks_per_sm));
+    const std::string cluster =
+        kernel_.cluster == 1 ? "" : fmt::format(" __cluster_dims__({}, 1, 1)", kernel_.cluster);
+    line(fmt::format("extern \"C\" __global__ void{} __launch_bounds__({}, {})", cluster,
+                     kernel_.threads, kernel_.min_blocks_per_sm));
     std::string row = names_.entry + "(";
     const std::string indent(row.size(), ' ');
     bool first = true;
@@ -295,9 +305,18 @@ class CudaEmitter {
     line(fmt::format("mbarrier_arrive({});", address(stmt.array, stmt.index)));
   }
 
-  void print(const kir::MbarrierWait& stmt) {
-    line(fmt::format("mbarrier_wait({}, {});", address(stmt.array, stmt.index), text(stmt.parity)));
+  void print(const kir::ClusterStore& stmt) {
+    line(fmt::format("cluster_store({}, {}, {}, {});", address(stmt.shared, stmt.index),
+                     text(stmt.block), names_.vars[stmt.source],
+                     address(stmt.array, stmt.mbarrier)));
   }
+
+  void print(const kir::MbarrierWait& stmt) {
+    line(fmt::format("mbarrier_wait{}({}, {});", is_sent_to_[stmt.array] ? "_cluster" : "",
+                     address(stmt.array, stmt.index), text(stmt.parity)));
+  }
+
+  void print(const kir::ClusterBarrier&) { line("cluster_barrier();"); }
 
   void print(const kir::Barrier&) { line("__syncthreads();"); }
 
@@ -375,6 +394,7 @@ class CudaEmitter {
   KernelNames names_;
   CudaExpressions expressions_;
   const bool waits_;  ///< For the previous kernel, beside which it starts.
+  IdMap<kir::MbarrierId, uint8_t> is_sent_to_;  ///< By other blocks of the cluster.
   Includes includes_;
   IdMap<ExprId, uint8_t> noted_;
   std::string text_;
@@ -397,6 +417,7 @@ KernelSource make_kernel_source(const kir::Kernel& kernel, std::vector<int64_t> 
       .param_values = std::move(param_values),
       .work_param = kernel.grid.work.index,
       .work_per_block = kernel.grid.per_block,
+      .cluster_blocks = kernel.cluster,
       .threads = kernel.threads,
       .min_blocks_per_sm = kernel.min_blocks_per_sm,
       .shared_bytes = kir::shared_bytes(kernel),

@@ -15,9 +15,11 @@
 //               bytes).
 // Barriers.     All threads of a block reach the same barrier; a barrier inside divergent control
 // flow is an error. Group barriers and mbarriers order parts of a block, whose warps may then
-// follow paths of their own. Expressions.  Pointwise functions mean what fusion_ir/op.h says, in
-// the expression's type; casts likewise. Text.         kernel_printer.h has the .kir grammar;
-// parse(print(k)) == k.
+// follow paths of their own.
+// Clusters.     `cluster` neighbouring blocks run at the same time. Each has its own shared
+// memory, and can store into that of the others. Expressions.  Pointwise functions mean what
+// fusion_ir/op.h says, in the expression's type; casts likewise. Text.         kernel_printer.h has
+// the .kir grammar; parse(print(k)) == k.
 
 #include <cstdint>
 #include <string>
@@ -272,6 +274,20 @@ struct MbarrierArrive {
   ExprId index;
   friend bool operator==(const MbarrierArrive&, const MbarrierArrive&) = default;
 };
+/// Stores a scalar to element `index` of a shared buffer in block number `block` (i32) of the
+/// cluster, and counts its bytes at array[mbarrier] there, towards the phase that is under way. Who
+/// has waited for that phase may read it, and comes behind everything that the storing thread did
+/// before. Nothing is stored to a block that has ended: every block waits for all that is sent to
+/// it.
+struct ClusterStore {
+  BufferId shared;
+  ExprId index;
+  ExprId block;
+  VarId source;  ///< i32, i64, f32 or f64.
+  MbarrierId array;
+  ExprId mbarrier;
+  friend bool operator==(const ClusterStore&, const ClusterStore&) = default;
+};
 /// Waits until the phase of array[index] with this parity (i32, 0 or 1) is complete. The phase
 /// under way has the parity of its number, and the one before it is complete: so before anything
 /// has arrived, parity 1 does not wait.
@@ -307,12 +323,18 @@ struct LaunchDependents {
 struct WaitForPrevious {
   friend bool operator==(const WaitForPrevious&, const WaitForPrevious&) = default;
 };
+/// Barrier of all threads of all blocks of a cluster; orders their shared-memory accesses and the
+/// initialisation of mbarriers before it with what any of them does after it.
+struct ClusterBarrier {
+  friend bool operator==(const ClusterBarrier&, const ClusterBarrier&) = default;
+};
 /// Block-wide barrier; orders shared-memory accesses before it with those after it.
 struct Barrier {
   friend bool operator==(const Barrier&, const Barrier&) = default;
 };
-/// Barrier of a warp's 32 lanes, all of which come to it. What one of them has read from memory
-/// before it is read anew after it, not kept in registers.
+/// Barrier of a warp's 32 lanes, all of which come to it; orders their memory accesses before it
+/// with those after it. What one of them has read from memory before it is read anew after it, not
+/// kept in registers.
 struct WarpBarrier {
   friend bool operator==(const WarpBarrier&, const WarpBarrier&) = default;
 };
@@ -369,20 +391,26 @@ struct AllReduce {
   /// group. Only with `barrier`. Invalid: there is scratch for all warps of the block.
   ExprId group{};
   int64_t groups = 1;
+  /// Only in a cluster: combines the groups of equal number in all its blocks, in one hop. Every
+  /// warp sends its tuple to every block, which waits for all of them here: an array of one
+  /// mbarrier for each group and phase, of one arrival. Invalid: each block combines its own.
+  MbarrierId arrived{};
+  /// With `arrived`: the parity of the mbarrier's phase, an i32, the same in a group.
+  ExprId parity{};
   friend bool operator==(const AllReduce&, const AllReduce&) = default;
 };
 
 using StmtKind =
     std::variant<Comment, Declare, Assign, SetElement, For, If, Load, Store, AsyncCopy, AsyncWait,
-                 InitMbarriers, ExpectBytes, BulkCopy, MbarrierArrive, MbarrierWait, Barrier,
-                 GroupBarrier, SetMaxRegisters, LaunchDependents, WaitForPrevious, WarpBarrier,
-                 ShuffleXor, AllReduce>;
+                 InitMbarriers, ExpectBytes, BulkCopy, MbarrierArrive, ClusterStore, MbarrierWait,
+                 ClusterBarrier, Barrier, GroupBarrier, SetMaxRegisters, LaunchDependents,
+                 WaitForPrevious, WarpBarrier, ShuffleXor, AllReduce>;
 struct Stmt {
   StmtKind kind;
   friend bool operator==(const Stmt&, const Stmt&) = default;
 };
 
-/// Blocks to launch: ceil(work / per_block), where `work` is the launch value of a parameter. No
+/// Clusters to launch: ceil(work / per_block), where `work` is the launch value of a parameter. No
 /// work, no launch.
 struct Grid {
   ParamId work;
@@ -395,6 +423,7 @@ struct Kernel {
   std::string name = "kernel";
   int64_t threads = 128;          ///< Per block, a multiple of 32, at most 1024.
   int64_t min_blocks_per_sm = 1;  ///< For __launch_bounds__.
+  int64_t cluster = 1;  ///< Blocks of a cluster, a power of two up to sinter::kMostClusterBlocks.
   Grid grid;
   IdVector<ParamId, Param> params;
   IdVector<BufferId, Buffer> buffers;

@@ -83,6 +83,7 @@ class Parser : private KernelTokenReader {
     kernel_.threads = integer();
     expect_word("min_blocks");
     kernel_.min_blocks_per_sm = integer();
+    if (accept_word("cluster")) kernel_.cluster = integer();
     expect_word("grid");
     expect_word("ceil");
     expect("(");
@@ -225,7 +226,9 @@ class Parser : private KernelTokenReader {
       const MbarrierId array = mbarrier();
       return MbarrierArrive{array, buffer_index()};
     }
+    if (accept_word("cluster_store")) return cluster_store_statement();
     if (accept_word("mbarrier_wait")) return mbarrier_wait_statement();
+    if (accept_word("cluster_barrier")) return ClusterBarrier{};
     if (accept_word("barrier")) return Barrier{};
     if (accept_word("group_barrier")) return group_barrier_statement();
     if (accept_word("set_max_registers")) return set_max_registers_statement();
@@ -333,6 +336,20 @@ class Parser : private KernelTokenReader {
     return copy;
   }
 
+  StmtKind cluster_store_statement() {
+    ClusterStore store{
+        .shared = buffer(), .index = {}, .block = {}, .source = {}, .array = {}, .mbarrier = {}};
+    store.index = buffer_index();
+    expect_word("of");
+    store.block = expr();
+    expect("=");
+    store.source = var();
+    expect_word("mbarrier");
+    store.array = mbarrier();
+    store.mbarrier = buffer_index();
+    return store;
+  }
+
   StmtKind mbarrier_wait_statement() {
     MbarrierWait wait{.array = mbarrier(), .index = {}, .parity = {}};
     wait.index = buffer_index();
@@ -366,6 +383,11 @@ class Parser : private KernelTokenReader {
       reduce.group = expr();
       expect_word("of");
       reduce.groups = integer();
+    }
+    if (accept_word("cluster")) {
+      reduce.arrived = mbarrier();
+      expect_word("parity");
+      reduce.parity = expr();
     }
     while (const auto combiner = combiner_here()) {
       take();

@@ -51,8 +51,10 @@ class Printer {
   explicit Printer(const Kernel& kernel) : kernel_(kernel) {}
 
   std::string run() {
-    line(fmt::format("kernel @{} threads {} min_blocks {} grid ceil({} / {}) {{",
-                     name_text(kernel_.name), kernel_.threads, kernel_.min_blocks_per_sm,
+    const std::string cluster =
+        kernel_.cluster == 1 ? "" : fmt::format("cluster {} ", kernel_.cluster);
+    line(fmt::format("kernel @{} threads {} min_blocks {} {}grid ceil({} / {}) {{",
+                     name_text(kernel_.name), kernel_.threads, kernel_.min_blocks_per_sm, cluster,
                      kernel_.grid.work, kernel_.grid.per_block));
     ++depth_;
     for (uint32_t i = 0; i < kernel_.params.size(); ++i) {
@@ -181,6 +183,11 @@ class Printer {
   void print(const MbarrierArrive& s) {
     line(fmt::format("mbarrier_arrive {}", place(s.array, s.index)));
   }
+  void print(const ClusterStore& s) {
+    line(fmt::format("cluster_store {} of {} = {} mbarrier {}", place(s.shared, s.index),
+                     text(s.block), s.source, place(s.array, s.mbarrier)));
+  }
+  void print(const ClusterBarrier&) { line("cluster_barrier"); }
   void print(const MbarrierWait& s) {
     line(fmt::format("mbarrier_wait {} parity {}", place(s.array, s.index), text(s.parity)));
   }
@@ -202,6 +209,8 @@ class Printer {
     if (s.phase.valid()) text += fmt::format(" phase {}", this->text(s.phase));
     if (s.barrier.valid()) text += fmt::format(" barrier {}", this->text(s.barrier));
     if (s.group.valid()) text += fmt::format(" group {} of {}", this->text(s.group), s.groups);
+    if (s.arrived.valid())
+      text += fmt::format(" cluster {} parity {}", s.arrived, this->text(s.parity));
     for (const ReducePart& part : s.parts) {
       text += fmt::format(" {}({})", kir::text_of(part.combiner), fmt::join(part.vars, ", "));
     }

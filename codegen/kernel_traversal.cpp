@@ -95,10 +95,16 @@ void for_each_expr(const StmtKind& stmt, const std::function<void(ExprId)>& visi
                    visit(s.index);
                  },
                  [&](const MbarrierArrive& s) { visit(s.index); },
+                 [&](const ClusterStore& s) {
+                   visit(s.index);
+                   visit(s.block);
+                   visit(s.mbarrier);
+                 },
                  [&](const MbarrierWait& s) {
                    visit(s.index);
                    visit(s.parity);
                  },
+                 [](const ClusterBarrier&) {},
                  [](const Barrier&) {},
                  [&](const GroupBarrier& s) { visit(s.id); },
                  [](const SetMaxRegisters&) {},
@@ -107,7 +113,7 @@ void for_each_expr(const StmtKind& stmt, const std::function<void(ExprId)>& visi
                  [](const WaitForPrevious&) {},
                  [&](const ShuffleXor& s) { visit(s.source); },
                  [&](const AllReduce& s) {
-                   for (const ExprId expr : {s.phase, s.barrier, s.group}) {
+                   for (const ExprId expr : {s.phase, s.barrier, s.group, s.parity}) {
                      if (expr.valid()) visit(expr);
                    }
                  },

@@ -24,6 +24,8 @@ constexpr int64_t kMostElements = 1024;
 /// Unit of a bulk copy (PTX ISA, "cp.async.bulk"), and what one phase of an mbarrier can count
 /// (PTX ISA, "mbarrier", tx-count).
 constexpr int64_t kBulkUnit = 16;
+/// Least that one block of a cluster stores to another (PTX ISA, "st.async").
+constexpr int64_t kWordBytes = 4;
 constexpr int64_t kMostBulkBytes = (1 << 20) - 1;
 
 bool is_power_of_two(int64_t x) { return x > 0 && std::has_single_bit(static_cast<uint64_t>(x)); }
@@ -266,9 +268,14 @@ class StatementVerifier {
     if (std::exchange(are_mbarriers_init_, true)) report("mbarriers are initialised again");
   }
 
+  void check_initialised(MbarrierId id) {
+    if (are_mbarriers_init_) return;
+    report("{} ({}) is not initialised yet", id, kernel_.mbarriers[id].name);
+  }
+
   void check_mbarrier(MbarrierId id, ExprId index) {
     const Mbarrier& mbarrier = kernel_.mbarriers[id];
-    if (!are_mbarriers_init_) report("{} ({}) is not initialised yet", id, mbarrier.name);
+    check_initialised(id);
     if (!is_index(type_of(index))) report("index into {} is {}", id, type_of(index));
     check_constant(index, "index into the mbarriers", 0, mbarrier.count - 1);
   }
@@ -300,7 +307,8 @@ class StatementVerifier {
   void check(const ExpectBytes& s, Uniformity) {
     check_mbarrier(s.array, s.index);
     if (type_of(s.bytes) != DType::kI32) report("the bytes are {}, not i32", type_of(s.bytes));
-    check_bulk_bytes(s.bytes, 1);
+    // What blocks of a cluster send each other comes in words.
+    if (kernel_.cluster == 1) check_bulk_bytes(s.bytes, 1);
   }
 
   void check(const BulkCopy& s, Uniformity) {
@@ -318,6 +326,29 @@ class StatementVerifier {
   }
 
   void check(const MbarrierArrive& s, Uniformity) { check_mbarrier(s.array, s.index); }
+
+  void check(const ClusterStore& s, Uniformity) {
+    check_in_cluster("store to another block");
+    check_mbarrier(s.array, s.mbarrier);
+    const Buffer& shared = kernel_.buffers[s.shared];
+    if (shared.space != Space::kShared) report("{} ({}) is not shared", s.shared, shared.name);
+    if (!is_index(type_of(s.index))) report("index into {} is {}", s.shared, type_of(s.index));
+    check_i32(s.block, "block of the cluster", 0, kernel_.cluster - 1);
+    use(s.source);
+    const Var& source = var(s.source);
+    if (!source.is_scalar()) report("{} ({}) is a tile, not a scalar", s.source, source.name);
+    if (source.type != shared.type) report("stores {} to {}", source.type, shared.type);
+    if (bytes_of(shared.type) < kWordBytes) report("sends a {} to another block", shared.type);
+  }
+
+  void check(const ClusterBarrier&, Uniformity) {
+    check_in_cluster("barrier of a cluster");
+    if (depth_ != 1) report("blocks of a cluster wait for each other inside of control flow");
+  }
+
+  void check_in_cluster(std::string_view what) {
+    if (kernel_.cluster == 1) report("a {} in a kernel without clusters", what);
+  }
 
   void check(const MbarrierWait& s, Uniformity) {
     check_mbarrier(s.array, s.index);
@@ -388,8 +419,9 @@ class StatementVerifier {
     if (!is_power_of_two(s.threads) || !fits) {
       report("groups of {} threads in a block of {}", s.threads, kernel_.threads);
     }
-    const Uniformity needed =
-        s.threads > 32 && !has_barrier ? Uniformity::kBlock : Uniformity::kWarp;
+    const bool in_cluster = s.arrived.valid();
+    const bool by_block = s.threads > 32 && !has_barrier && !in_cluster;
+    const Uniformity needed = by_block ? Uniformity::kBlock : Uniformity::kWarp;
     require(control, needed, "reduction");
     if (s.phase.valid()) {
       check_i32(s.phase, "phase", 0, 1);
@@ -397,12 +429,25 @@ class StatementVerifier {
     }
     if (has_barrier) check_barrier_id(s.barrier);
     if (s.group.valid()) {
-      if (!has_barrier) report("the group of a reduction that the whole block waits in");
+      if (!has_barrier && !in_cluster)
+        report("the group of a reduction that the whole block waits in");
       check_i32(s.group, "group", 0, s.groups - 1);
       check_uniform(s.group, "group", Uniformity::kWarp);
     }
     if (s.groups < 1 || s.groups * s.threads > kernel_.threads) {
       report("{} groups of {} threads in a block of {}", s.groups, s.threads, kernel_.threads);
+    }
+    if (s.arrived.valid() != s.parity.valid()) report("an arrival without a parity, or none");
+    if (in_cluster) {
+      check_in_cluster("reduction over its blocks");
+      check_initialised(s.arrived);
+      check_i32(s.parity, "parity", 0, 1);
+      const int64_t copies = s.groups * (s.phase.valid() ? 2 : 1);
+      const Mbarrier& arrived = kernel_.mbarriers[s.arrived];
+      if (arrived.count != copies || arrived.arrivals != 1) {
+        report("{} ({}) has {} mbarriers of {} arrivals, not {} of 1", s.arrived, arrived.name,
+               arrived.count, arrived.arrivals, copies);
+      }
     }
     for (const ReducePart& part : s.parts) check(part);
   }

@@ -8,6 +8,7 @@
 
 #include "codegen/kernel_traversal.h"
 #include "fusion_ir/result.h"
+#include "scheduler/device_limits.h"
 
 namespace sinter {
 namespace {
@@ -45,6 +46,11 @@ class TableVerifier {
     }
     if (kernel_.min_blocks_per_sm < 1) {
       report("kernel", "{} blocks per multiprocessor", kernel_.min_blocks_per_sm);
+    }
+    if (kernel_.cluster < 1 || kernel_.cluster > kMostClusterBlocks ||
+        !std::has_single_bit(static_cast<uint64_t>(kernel_.cluster))) {
+      report("kernel", "{} blocks in a cluster; they are a power of two up to {}", kernel_.cluster,
+             kMostClusterBlocks);
     }
     if (!kernel_.params.contains(kernel_.grid.work)) {
       report("kernel", "the grid counts {}, which does not exist", kernel_.grid.work);
@@ -210,7 +216,13 @@ class TableVerifier {
                      check_mbarrier(s.array);
                    },
                    [&](const MbarrierArrive& s) { check_mbarrier(s.array); },
+                   [&](const ClusterStore& s) {
+                     check_buffer(s.shared);
+                     check_var(s.source);
+                     check_mbarrier(s.array);
+                   },
                    [&](const MbarrierWait& s) { check_mbarrier(s.array); },
+                   [](const ClusterBarrier&) {},
                    [](const Barrier&) {},
                    [](const GroupBarrier&) {},
                    [](const SetMaxRegisters&) {},
@@ -219,6 +231,7 @@ class TableVerifier {
                    [](const WaitForPrevious&) {},
                    [&](const ShuffleXor& s) { check_var(s.target); },
                    [&](const AllReduce& s) {
+                     if (s.arrived.valid()) check_mbarrier(s.arrived);
                      for (const ReducePart& part : s.parts) {
                        for (const VarId id : part.vars) check_var(id);
                      }

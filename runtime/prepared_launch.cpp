@@ -28,7 +28,9 @@ int64_t blocks_of(const KernelSource& source) {
   SINTER_CHECK_OP(source.work_param, <, source.param_values.size());
   SINTER_CHECK_OP(source.work_per_block, >, 0);
   const int64_t work = source.param_values[source.work_param];
-  return work / source.work_per_block + (work % source.work_per_block != 0 ? 1 : 0);
+  const int64_t clusters =
+      work / source.work_per_block + (work % source.work_per_block != 0 ? 1 : 0);
+  return clusters * source.cluster_blocks;
 }
 
 Result<PreparedLaunch> PreparedLaunch::prepare(DeviceDriver& driver, FunctionHandle function,

@@ -12,7 +12,7 @@ namespace sinter {
 /// launch(); the driver's own limit is 4,096 bytes of arguments before CUDA 12.1, or 512 pointers.
 inline constexpr size_t kMaxKernelArguments = 128;
 
-/// Blocks the kernel needs for its planned work: ceil(work / work_per_block).
+/// Blocks the kernel needs for its planned work: those of ceil(work / work_per_block) clusters.
 int64_t blocks_of(const KernelSource& source);
 
 /// A launch with everything decided but the addresses: configuration and scalar arguments are laid

@@ -152,6 +152,16 @@ int64_t unified_l1_bytes(const DeviceLimits& limits) {
   return limits.shared_bytes_per_sm + kNeverShared;
 }
 
+int64_t cluster_capacity(const DeviceLimits& limits, int64_t cluster, int64_t blocks_per_sm) {
+  // Of 132 SMs of an H200, clusters of 4 and of 8 find 120 (cuOccupancyMaxActiveClusters with one
+  // block to an SM); which GPCs lack SMs differs from card to card.
+  constexpr double kWholeShare = 120.0 / 132.0;
+  constexpr int64_t kSmPair = 2;
+  double sms = static_cast<double>(limits.sm_count);
+  if (cluster > kSmPair) sms *= kWholeShare;
+  return static_cast<int64_t>(sms) / cluster * cluster * blocks_per_sm;
+}
+
 double little_bytes_per_sm(double bytes_per_us, double latency_ns, int64_t sm_count) {
   return bytes_per_us * (latency_ns * 1e-3) / static_cast<double>(sm_count);
 }

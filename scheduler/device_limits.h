@@ -50,12 +50,16 @@ struct DeviceLimits {
 
   bool has_bulk_copy = false;         ///< cp.async.bulk and mbarrier transactions: 9.0 and later.
   bool has_dependent_launch = false;  ///< griddepcontrol: 9.0 and later (PTX ISA).
-  bool has_clusters = false;
+  bool has_clusters = false;          ///< Thread-block clusters: 9.0 and later.
   bool has_setmaxnreg = false;
   bool has_wgmma = false;
 
   friend bool operator==(const DeviceLimits&, const DeviceLimits&) = default;
 };
+
+/// Blocks of a cluster that every device with clusters runs (CUDA programming guide, "Thread Block
+/// Clusters").
+inline constexpr int64_t kMostClusterBlocks = 8;
 
 /// A100, H100, H200, B200, GB200, RTX PRO 6000, RTX 4090, L4, in this order.
 std::span<const DeviceLimits> device_presets();
@@ -70,6 +74,11 @@ std::string architecture_of(const DeviceLimits& limits);
 /// 8.0 (192 KiB), 8.9 and 12.0 (128 KiB), 9.0 and 10.0 (256 KiB) alike. CUDA C++ Programming Guide,
 /// "Compute Capabilities".
 int64_t unified_l1_bytes(const DeviceLimits& limits);
+
+/// Blocks that are resident at once where `blocks_per_sm` fit an SM and `cluster` of them must lie
+/// in one graphics processing cluster (GPC). An SM pair is never split; larger clusters leave SMs
+/// over in GPCs whose SMs are no multiple.
+int64_t cluster_capacity(const DeviceLimits& limits, int64_t cluster, int64_t blocks_per_sm);
 
 /// Bytes that must be in flight per SM for a bandwidth (Little's law): latency times bandwidth over
 /// SMs.

@@ -74,10 +74,16 @@ class Renumbering {
                        s.index = ids_[s.index];
                      },
                      [this](kir::MbarrierArrive& s) { s.index = ids_[s.index]; },
+                     [this](kir::ClusterStore& s) {
+                       s.index = ids_[s.index];
+                       s.block = ids_[s.block];
+                       s.mbarrier = ids_[s.mbarrier];
+                     },
                      [this](kir::MbarrierWait& s) {
                        s.index = ids_[s.index];
                        s.parity = ids_[s.parity];
                      },
+                     [](kir::ClusterBarrier&) {},
                      [](kir::Barrier&) {},
                      [this](kir::GroupBarrier& s) { s.id = ids_[s.id]; },
                      [](kir::SetMaxRegisters&) {},
@@ -86,7 +92,7 @@ class Renumbering {
                      [](kir::WaitForPrevious&) {},
                      [this](kir::ShuffleXor& s) { s.source = ids_[s.source]; },
                      [this](kir::AllReduce& s) {
-                       for (ExprId* expr : {&s.phase, &s.barrier, &s.group}) {
+                       for (ExprId* expr : {&s.phase, &s.barrier, &s.group, &s.parity}) {
                          if (expr->valid()) *expr = ids_[*expr];
                        }
                      },

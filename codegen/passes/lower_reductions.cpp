@@ -21,10 +21,10 @@ using kir::VarId;
 
 constexpr int64_t kWarp = 32;
 
-/// Leaves partial results in shared memory.
+/// Leaves partial results in shared memory, where barriers keep them apart from the next ones.
 bool is_wide(const kir::StmtKind& stmt) {
   const auto* reduce = std::get_if<AllReduce>(&stmt);
-  return reduce != nullptr && reduce->threads > kWarp;
+  return reduce != nullptr && reduce->threads > kWarp && !reduce->arrived.valid();
 }
 
 /// Holds up the whole block.
@@ -77,13 +77,17 @@ class ReductionLowering {
   /// `half` holds the offset of the scratch half in use; invalid if the reduction's phase tells it
   /// or there is one only.
   void lower(VarId half) {
-    if (reduce_.threads == 1 || components_.empty()) return;
+    if (components_.empty() || (reduce_.threads == 1 && !reduce_.arrived.valid())) return;
     b_.comment(fmt::format("Reduce {} over {} threads", reduce_.name, reduce_.threads));
     for (Component& component : components_) {
       component.partner =
           b_.declare_scalar(name_of(component.var) + "_other", travel_type(component.var));
     }
     exchange(std::min(reduce_.threads, kWarp));
+    if (reduce_.arrived.valid()) {
+      exchange_in_cluster();
+      return;
+    }
     if (reduce_.threads <= kWarp) return;
 
     const int64_t group_warps = reduce_.threads / kWarp;
@@ -103,12 +107,7 @@ class ReductionLowering {
       own = b_.add(first, b_.rem(own, b_.integer(group_warps)));
     }
     for (Component& component : components_) {
-      component.scratch = b_.add_buffer({.name = name_of(component.var) + "_warps",
-                                         .type = travel_type(component.var),
-                                         .space = kir::Space::kShared,
-                                         .access = kir::Access::kReadWrite,
-                                         .value = {},
-                                         .count = has_halves ? 2 * warps : warps});
+      component.scratch = add_scratch(component, has_halves ? 2 * warps : warps);
     }
     b_.when(b_.equal(lane(), b_.integer(0)), [&] {
       for (const Component& component : components_) store_warp_value(component, b_.add(base, own));
@@ -136,6 +135,83 @@ class ReductionLowering {
     return is_flag(var) ? DType::kI32 : b_.kernel().vars[var].type;
   }
   ExprId lane() { return b_.rem(thread_, b_.integer(kWarp)); }
+
+  /// One hop over the blocks of a cluster: every warp sends its tuple to all of them, lane l to
+  /// block l, and combines what all warps of its group have sent to its own.
+  ///
+  /// A tuple's place is written again two turns later, when its reader has left it: the sender has
+  /// then waited for a turn in between, to which the reader's warp has sent after reading. So every
+  /// warp of the group must read what all have sent, and phases must alternate.
+  void exchange_in_cluster() {
+    const int64_t cluster = b_.kernel().cluster;
+    const int64_t group_warps = std::max<int64_t>(reduce_.threads / kWarp, 1);
+    const int64_t tuples = cluster * group_warps;
+    const ExprId group = reduce_.group.valid() ? reduce_.group : b_.integer(0);
+    const ExprId phase = reduce_.phase.valid() ? reduce_.phase : b_.integer(0);
+    const int64_t phases = reduce_.phase.valid() ? 2 : 1;
+    const ExprId place = b_.add(b_.mul(group, b_.integer(phases)), phase);
+    const ExprId base = b_.mul(place, b_.integer(tuples));
+    const ExprId block = b_.rem(b_.special(kir::Special::kBlockIndex), b_.integer(cluster));
+    const ExprId warp = b_.rem(b_.div(thread_, b_.integer(kWarp)), b_.integer(group_warps));
+    int64_t bytes = 0;
+    for (Component& component : components_) {
+      component.scratch = add_scratch(component, phases * reduce_.groups * tuples);
+      bytes += tuples * bytes_of(travel_type(component.var));
+    }
+    // A lane sends for all lanes of its warp, which have read what came two turns ago.
+    b_.append(kir::WarpBarrier{});
+    // The bytes of all tuples that come here; some may have come already.
+    b_.when(b_.equal(b_.rem(thread_, b_.integer(reduce_.threads)), b_.integer(0)), [&] {
+      b_.append(kir::ExpectBytes{reduce_.arrived, place, b_.integer(bytes)});
+    });
+    b_.when(b_.less(lane(), b_.integer(cluster)), [&] {
+      const ExprId own = b_.add(base, b_.add(b_.mul(block, b_.integer(group_warps)), warp));
+      for (const Component& component : components_) {
+        b_.append(kir::ClusterStore{.shared = component.scratch,
+                                    .index = own,
+                                    .block = lane(),
+                                    .source = travelling(component.var),
+                                    .array = reduce_.arrived,
+                                    .mbarrier = place});
+      }
+    });
+    b_.append(kir::MbarrierWait{reduce_.arrived, place, reduce_.parity});
+    const int64_t lanes = std::min(tuples, kWarp);
+    const ExprId first = b_.add(base, b_.rem(thread_, b_.integer(lanes)));
+    for (const Component& component : components_) load_warp_value(component, first);
+    for (int64_t more = lanes; more < tuples; more += lanes)
+      combine_loaded(b_.add(first, b_.integer(more)));
+    exchange(lanes);
+  }
+
+  /// Combines the tuples at `index` into those that the lanes hold.
+  void combine_loaded(ExprId index) {
+    for (const Component& component : components_) {
+      b_.append(kir::Load{.tile = component.partner,
+                          .group = b_.integer(0),
+                          .lane = b_.integer(0),
+                          .width = 1,
+                          .buffer = component.scratch,
+                          .index = index});
+    }
+    size_t first = 0;
+    for (const kir::ReducePart& part : reduce_.parts) {
+      std::vector<ExprId> others;
+      for (size_t i = 0; i < part.vars.size(); ++i)
+        others.push_back(partner_value(components_[first + i]));
+      kir::emit_combine(b_, part.combiner, part.vars, others);
+      first += part.vars.size();
+    }
+  }
+
+  BufferId add_scratch(const Component& component, int64_t count) {
+    return b_.add_buffer({.name = name_of(component.var) + "_warps",
+                          .type = travel_type(component.var),
+                          .space = kir::Space::kShared,
+                          .access = kir::Access::kReadWrite,
+                          .value = {},
+                          .count = count});
+  }
 
   ExprId partner_value(const Component& component) {
     const ExprId value = b_.ref(component.partner);
@@ -183,11 +259,14 @@ class ReductionLowering {
     kir::emit_combine(b_, part.combiner, part.vars, others);
   }
 
+  /// A variable that may travel, with the value of `var`.
+  VarId travelling(VarId var) {
+    if (!is_flag(var)) return var;
+    return b_.declare(name_of(var) + "_flag", b_.cast(b_.ref(var), DType::kI32));
+  }
+
   void store_warp_value(const Component& component, ExprId index) {
-    VarId source = component.var;
-    if (is_flag(source)) {
-      source = b_.declare(name_of(source) + "_flag", b_.cast(b_.ref(source), DType::kI32));
-    }
+    const VarId source = travelling(component.var);
     b_.append(kir::Store{.buffer = component.scratch,
                          .index = index,
                          .width = 1,

@@ -47,7 +47,9 @@ class Liveness {
                           [](const kir::ExpectBytes&) { return true; },
                           [](const kir::BulkCopy&) { return true; },
                           [](const kir::MbarrierArrive&) { return true; },
+                          [](const kir::ClusterStore&) { return true; },
                           [](const kir::MbarrierWait&) { return true; },
+                          [](const kir::ClusterBarrier&) { return true; },
                           [](const kir::Barrier&) { return true; },
                           [](const kir::GroupBarrier&) { return true; },
                           [](const kir::SetMaxRegisters&) { return true; },
@@ -82,6 +84,8 @@ class Liveness {
     kir::for_each_expr(stmt, [this](ExprId expr) { read(expr); });
     if (const auto* store = std::get_if<kir::Store>(&stmt)) {
       read(store->tile);
+    } else if (const auto* sent = std::get_if<kir::ClusterStore>(&stmt)) {
+      read(sent->source);
     } else if (const auto* loop = std::get_if<kir::For>(&stmt)) {
       read(loop->index);
     } else if (const auto* reduce = std::get_if<kir::AllReduce>(&stmt)) {

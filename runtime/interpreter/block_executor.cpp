@@ -51,13 +51,18 @@ BlockExecutor::BlockExecutor(const kir::Kernel& kernel, const Program& program,
       limits_(limits),
       global_(memory),
       log_(log),
-      order_(kernel.threads, Mbarriers::count_of(kernel)),
-      mbarriers_(kernel, &order_, log),
-      shared_(kernel, limits.check_races, &order_, log),
-      warps_(static_cast<size_t>(kernel.threads / kLanes)) {
+      order_(kernel.cluster * kernel.threads, kernel.cluster * Mbarriers::count_of(kernel)),
+      warps_(static_cast<size_t>(kernel.cluster * kernel.threads / kLanes)) {
+  for (int64_t rank = 0; rank < kernel.cluster; ++rank) {
+    mbarriers_.emplace_back(kernel, rank, &order_, log);
+    shared_.emplace_back(kernel, limits.check_races, &order_, log);
+  }
   for (size_t i = 0; i < warps_.size(); ++i) {
-    warps_[i].first_thread = static_cast<int64_t>(i) * kLanes;
-    prepare_registers(&warps_[i], params, blocks);
+    Warp& warp = warps_[i];
+    warp.first_actor = static_cast<int64_t>(i) * kLanes;
+    warp.first_thread = warp.first_actor % kernel.threads;
+    warp.rank = static_cast<size_t>(warp.first_actor / kernel.threads);
+    prepare_registers(&warp, params, blocks);
   }
 }
 
@@ -83,11 +88,11 @@ void BlockExecutor::prepare_registers(Warp* warp, const std::vector<int64_t>& pa
   }
 }
 
-void BlockExecutor::start_block() {
-  order_.start_block();
-  mbarriers_.start_block();
-  shared_.start_block();
-  bulk_copies_.clear();
+void BlockExecutor::start_cluster() {
+  order_.start_cluster();
+  for (Mbarriers& mbarriers : mbarriers_) mbarriers.start_block();
+  for (SharedMemory& shared : shared_) shared.start_block();
+  transfers_.clear();
   for (Warp& warp : warps_) {
     std::memset(warp.registers.data(), 0xff, static_cast<size_t>(program_.variable_bytes));
     warp.written.assign(program_.tracked.size(), 0);
@@ -100,15 +105,15 @@ void BlockExecutor::start_block() {
     warp.limits = 0;
     warp.steps = 0;
     if (program_.block_index != Program::kUnused) {
-      broadcast(warp.at(program_.block_index), static_cast<int32_t>(block_));
+      broadcast(warp.at(program_.block_index), static_cast<int32_t>(block_of(warp)));
     }
   }
 }
 
-bool BlockExecutor::run_block(int64_t block) {
-  block_ = block;
-  start_block();
-  RandomSequence random(limits_.seed, static_cast<uint64_t>(block));
+bool BlockExecutor::run_cluster(int64_t cluster) {
+  block_ = cluster * kernel_.cluster;
+  start_cluster();
+  RandomSequence random(limits_.seed, static_cast<uint64_t>(cluster));
   bool is_within_limit = true;
   std::vector<Warp*> ready;
   for (bool can_go_on = true; can_go_on;) {
@@ -129,13 +134,13 @@ bool BlockExecutor::run_block(int64_t block) {
         report_step_limit(*warp);
         is_within_limit = false;
       }
-      if (!bulk_copies_.empty() && random.below(2) == 0) land(random.below(bulk_copies_.size()));
+      if (!transfers_.empty() && random.below(2) == 0) land(random.below(transfers_.size()));
     }
     if (!is_within_limit) break;
-    if (!has_woken_ && !bulk_copies_.empty()) land(random.below(bulk_copies_.size()));
-    can_go_on = has_woken_ || !bulk_copies_.empty() || pass_barrier();
+    if (!has_woken_ && !transfers_.empty()) land(random.below(transfers_.size()));
+    can_go_on = has_woken_ || !transfers_.empty() || pass_barrier();
   }
-  end_block();
+  end_cluster();
   return is_within_limit;
 }
 
@@ -202,13 +207,16 @@ void BlockExecutor::advance(Warp* warp, int64_t turn) {
         finish_copies(warp);
         break;
       case Opcode::kInitMbarriers:
-        mbarriers_.initialise(site_of(*warp, instruction, warp->mask));
+        mbarriers_[warp->rank].initialise(site_of(*warp, instruction, warp->mask));
         break;
       case Opcode::kArrive:
         arrive(warp, instruction);
         break;
       case Opcode::kBulkCopy:
         start_bulk_copy(warp, instruction);
+        break;
+      case Opcode::kClusterStore:
+        store_in_cluster(warp, instruction);
         break;
       case Opcode::kMbarrierWait:
         if (!wait_for_mbarrier(warp, instruction)) {
@@ -230,6 +238,17 @@ void BlockExecutor::advance(Warp* warp, int64_t turn) {
           report_divergence(FindingKind::kDivergentBarrier, *warp, instruction);
         }
         warp->state = State::kAtBarrier;
+        break;
+      case Opcode::kWarpBarrier:
+        // Lanes are interpreted in step; what they know of each other is not.
+        if (limits_.check_races) order_.meet(std::span(&warp->first_actor, 1));
+        break;
+      case Opcode::kClusterBarrier:
+        ++work_.barriers;
+        if (warp->mask != kAllLanes) {
+          report_divergence(FindingKind::kDivergentBarrier, *warp, instruction);
+        }
+        warp->state = State::kAtClusterBarrier;
         break;
       case Opcode::kShuffle:
         shuffle(warp, instruction);
@@ -269,8 +288,11 @@ void BlockExecutor::shuffle(Warp* warp, const Instruction& instruction) {
 
 WarpSite BlockExecutor::site_of(const Warp& warp, const Instruction& instruction,
                                 uint32_t mask) const {
-  return {
-      .stmt = instruction.stmt, .block = block_, .first_thread = warp.first_thread, .mask = mask};
+  return {.stmt = instruction.stmt,
+          .block = block_of(warp),
+          .first_thread = warp.first_thread,
+          .first_actor = warp.first_actor,
+          .mask = mask};
 }
 
 Access BlockExecutor::access_of(Warp* warp, const Instruction& instruction, kir::BufferId buffer,
@@ -288,8 +310,9 @@ void BlockExecutor::load(Warp* warp, const Instruction& instruction) {
   LaneAddresses addresses{};
   const bool shared = instruction.shared;
   const uint32_t inside =
-      shared ? shared_.read(access, &addresses) : global_->read(access, &addresses);
-  const std::byte* memory = shared ? shared_.data() : global_->origin(instruction.buffer);
+      shared ? shared_[warp->rank].read(access, &addresses) : global_->read(access, &addresses);
+  const std::byte* memory =
+      shared ? shared_[warp->rank].data() : global_->origin(instruction.buffer);
   std::byte* registers = warp->at(instruction.result);
   gather(registers, memory, addresses, inside, instruction.element_bytes, instruction.width);
   // Lanes that left the buffer get zeros.
@@ -307,8 +330,8 @@ void BlockExecutor::store(Warp* warp, const Instruction& instruction) {
   LaneAddresses addresses{};
   const bool shared = instruction.shared;
   const uint32_t inside =
-      shared ? shared_.write(access, &addresses) : global_->write(access, &addresses);
-  std::byte* memory = shared ? shared_.data() : global_->origin(instruction.buffer);
+      shared ? shared_[warp->rank].write(access, &addresses) : global_->write(access, &addresses);
+  std::byte* memory = shared ? shared_[warp->rank].data() : global_->origin(instruction.buffer);
   scatter(memory, warp->at(instruction.b), addresses, inside, instruction.element_bytes,
           instruction.width);
 }
@@ -320,7 +343,7 @@ void BlockExecutor::start_copy(Warp* warp, const Instruction& instruction) {
       access_of(warp, instruction, instruction.source_buffer, instruction.b), &sources);
   Access target = access_of(warp, instruction, instruction.buffer, instruction.a);
   target.site.mask = readable;
-  const uint32_t active = shared_.copy_to(target, &targets);
+  const uint32_t active = shared_[warp->rank].copy_to(target, &targets);
   const std::byte* memory = global_->origin(instruction.source_buffer);
   for (uint32_t lanes = active; lanes != 0; lanes &= lanes - 1) {
     const auto lane = static_cast<size_t>(std::countr_zero(lanes));
@@ -335,8 +358,9 @@ void BlockExecutor::start_copy(Warp* warp, const Instruction& instruction) {
 void BlockExecutor::finish_copies(Warp* warp) {
   std::erase_if(warp->copies, [&](const PendingCopy& copy) {
     if (((warp->mask >> copy.lane) & 1U) == 0) return false;
-    std::memcpy(shared_.data() + copy.address, copy.data.data(), copy.bytes);
-    shared_.finish_copy(copy.address, copy.bytes, warp->first_thread + copy.lane);
+    SharedMemory& shared = shared_[warp->rank];
+    std::memcpy(shared.data() + copy.address, copy.data.data(), copy.bytes);
+    shared.finish_copy(copy.address, copy.bytes, warp->first_actor + copy.lane);
     return true;
   });
 }
@@ -345,13 +369,13 @@ void BlockExecutor::arrive(Warp* warp, const Instruction& instruction) {
   const WarpSite site = site_of(*warp, instruction, warp->mask);
   for (uint32_t lanes = warp->mask; lanes != 0; lanes &= lanes - 1) {
     const int lane = std::countr_zero(lanes);
-    const int64_t thread = warp->first_thread + lane;
-    const int64_t number = mbarriers_.find(site, thread, instruction.mbarrier,
-                                           value_of<int64_t>(warp->at(instruction.a), lane));
+    Mbarriers& mbarriers = mbarriers_[warp->rank];
+    const int64_t number = mbarriers.find(site, lane, instruction.mbarrier,
+                                          value_of<int64_t>(warp->at(instruction.a), lane));
     if (number < 0) continue;
     const int64_t bytes =
         instruction.width == 0 ? 0 : value_of<int32_t>(warp->at(instruction.b), lane);
-    if (mbarriers_.arrive(site, thread, number, bytes)) wake_waiting();
+    if (mbarriers.arrive(site, lane, number, bytes)) wake_waiting();
   }
 }
 
@@ -361,8 +385,9 @@ void BlockExecutor::start_bulk_copy(Warp* warp, const Instruction& instruction) 
     const int lane = std::countr_zero(lanes);
     const int64_t thread = warp->first_thread + lane;
     const WarpSite site = site_of(*warp, instruction, 1U << lane);
-    const int64_t number = mbarriers_.find(site, thread, instruction.mbarrier,
-                                           value_of<int64_t>(warp->at(instruction.result), lane));
+    Mbarriers& mbarriers = mbarriers_[warp->rank];
+    const int64_t number = mbarriers.find(site, lane, instruction.mbarrier,
+                                          value_of<int64_t>(warp->at(instruction.result), lane));
     if (number < 0) continue;
     const int64_t elements = value_of<int64_t>(warp->at(instruction.c), lane);
     const auto most = static_cast<int64_t>(UINT32_MAX) / instruction.element_bytes;
@@ -371,13 +396,13 @@ void BlockExecutor::start_bulk_copy(Warp* warp, const Instruction& instruction) 
       log_->add({.kind = FindingKind::kMisaligned,
                  .stmt = instruction.stmt,
                  .buffer = instruction.buffer,
-                 .block = block_,
+                 .block = site.block,
                  .thread = thread},
                 [&] {
                   return fmt::format(
                       "thread {} of block {} copies {} elements of {} bytes in bulk, "
                       "which goes by multiples of {} bytes",
-                      thread, block_, elements, instruction.element_bytes, kUnit);
+                      thread, site.block, elements, instruction.element_bytes, kUnit);
                 });
       continue;
     }
@@ -387,12 +412,13 @@ void BlockExecutor::start_bulk_copy(Warp* warp, const Instruction& instruction) 
     source.bytes = target.bytes = bytes;
     LaneAddresses from{};
     if (global_->copy_from(source, &from) == 0) continue;
-    const uint32_t phase = mbarriers_.start_copy(site, number);
-    const int64_t to = shared_.start_bulk_copy(target, order_.actor_of_mbarrier(number),
-                                               order_.time_of_phase(phase));
+    const uint32_t phase = mbarriers.start_copy(site, number);
+    const int64_t to = shared_[warp->rank].start_bulk_copy(target, mbarriers.actor_of(number),
+                                                           order_.time_of_phase(phase));
     if (to < 0) continue;
-    bulk_copies_.push_back(
-        {.mbarrier = number,
+    transfers_.push_back(
+        {.rank = warp->rank,
+         .mbarrier = number,
          .phase = phase,
          .bytes = bytes,
          .to = to,
@@ -400,12 +426,55 @@ void BlockExecutor::start_bulk_copy(Warp* warp, const Instruction& instruction) 
   }
 }
 
-void BlockExecutor::land(size_t copy) {
-  const BulkCopy landed = bulk_copies_[copy];
-  bulk_copies_[copy] = bulk_copies_.back();
-  bulk_copies_.pop_back();
-  std::memcpy(shared_.data() + landed.to, landed.from, static_cast<size_t>(landed.bytes));
-  if (mbarriers_.land({.block = block_}, landed.mbarrier, landed.phase, landed.bytes))
+void BlockExecutor::store_in_cluster(Warp* warp, const Instruction& instruction) {
+  for (uint32_t lanes = warp->mask; lanes != 0; lanes &= lanes - 1) {
+    const int lane = std::countr_zero(lanes);
+    const WarpSite site = site_of(*warp, instruction, 1U << lane);
+    const int64_t rank = value_of<int32_t>(warp->at(instruction.b), lane);
+    if (rank < 0 || rank >= kernel_.cluster) {
+      log_->add({.kind = FindingKind::kSharedOutOfBounds,
+                 .stmt = instruction.stmt,
+                 .buffer = instruction.buffer,
+                 .block = site.block,
+                 .thread = site.first_thread + lane},
+                [&] {
+                  return fmt::format("thread {} of block {} stores to block {} of a cluster of {}",
+                                     site.first_thread + lane, site.block, rank, kernel_.cluster);
+                });
+      continue;
+    }
+    const auto to_rank = static_cast<size_t>(rank);
+    Mbarriers& mbarriers = mbarriers_[to_rank];
+    const int64_t number = mbarriers.find(site, lane, instruction.mbarrier,
+                                          value_of<int64_t>(warp->at(instruction.result), lane));
+    if (number < 0) continue;
+    Access target = access_of(warp, instruction, instruction.buffer, instruction.a);
+    target.site = site;
+    const uint32_t phase = mbarriers.start_copy(site, number);
+    const int64_t to = shared_[to_rank].start_cluster_store(target, mbarriers.actor_of(number),
+                                                            order_.time_of_phase(phase));
+    if (to < 0) continue;
+    mbarriers.collect(number, site.first_actor + lane);
+    Transfer& transfer = transfers_.emplace_back();
+    transfer.rank = to_rank;
+    transfer.mbarrier = number;
+    transfer.phase = phase;
+    transfer.bytes = target.bytes;
+    transfer.to = to;
+    const auto size = static_cast<size_t>(target.bytes);
+    std::memcpy(transfer.value.data(), warp->at(instruction.c) + static_cast<size_t>(lane) * size,
+                size);
+  }
+}
+
+void BlockExecutor::land(size_t transfer) {
+  const Transfer landed = transfers_[transfer];
+  transfers_[transfer] = transfers_.back();
+  transfers_.pop_back();
+  const std::byte* from = landed.from != nullptr ? landed.from : landed.value.data();
+  std::memcpy(shared_[landed.rank].data() + landed.to, from, static_cast<size_t>(landed.bytes));
+  const WarpSite site{.block = block_ + static_cast<int64_t>(landed.rank)};
+  if (mbarriers_[landed.rank].land(site, landed.mbarrier, landed.phase, landed.bytes))
     wake_waiting();
 }
 
@@ -417,20 +486,21 @@ void BlockExecutor::check_written(Warp* warp, const Instruction& instruction) {
   const int64_t thread = warp->first_thread + std::countr_zero(missing);
   log_->add({.kind = FindingKind::kUnwrittenRegister,
              .stmt = instruction.stmt,
-             .block = block_,
+             .block = block_of(*warp),
              .thread = thread,
              .count = std::popcount(missing)},
             [&] {
               return fmt::format("thread {} of block {} reads {}[{}, {}] before writing it", thread,
-                                 block_, kernel_.vars[element.var].name, element.group,
+                                 block_of(*warp), kernel_.vars[element.var].name, element.group,
                                  element.lane);
             });
 }
 
-void BlockExecutor::end_block() {
+void BlockExecutor::end_cluster() {
   const auto has_ended = [](const Warp& warp) { return warp.state == State::kFinished; };
   if (std::ranges::all_of(warps_, has_ended)) {
-    mbarriers_.end_block(block_);
+    for (size_t rank = 0; rank < mbarriers_.size(); ++rank)
+      mbarriers_[rank].end_block(block_ + static_cast<int64_t>(rank));
     check_limits();
   }
   for (Warp& warp : warps_) {
@@ -439,12 +509,13 @@ void BlockExecutor::end_block() {
     const bool has_finished = warp.state == State::kFinished;
     for (const PendingCopy& copy : warp.copies) {
       const int64_t thread = warp.first_thread + copy.lane;
-      shared_.finish_copy(copy.address, copy.bytes, thread);
+      const int64_t block = block_of(warp);
+      shared_[warp.rank].finish_copy(copy.address, copy.bytes, warp.first_actor + copy.lane);
       if (!has_finished) continue;
-      log_->add({.kind = FindingKind::kAsyncNeverAwaited, .block = block_, .thread = thread}, [&] {
+      log_->add({.kind = FindingKind::kAsyncNeverAwaited, .block = block, .thread = thread}, [&] {
         return fmt::format(
             "thread {} of block {} ends with asynchronous copies that it never awaited", thread,
-            block_);
+            block);
       });
     }
   }
@@ -452,9 +523,11 @@ void BlockExecutor::end_block() {
 
 WorkCounts BlockExecutor::work() const {
   WorkCounts work = work_;
-  work.shared_bytes_read = shared_.bytes_read();
-  work.shared_bytes_written = shared_.bytes_written();
-  work.bank_conflicts = shared_.conflicts();
+  for (const SharedMemory& shared : shared_) {
+    work.shared_bytes_read += shared.bytes_read();
+    work.shared_bytes_written += shared.bytes_written();
+    work.bank_conflicts += shared.conflicts();
+  }
   return work;
 }
 

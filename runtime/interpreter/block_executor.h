@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,9 +17,9 @@
 
 namespace sinter::interpreter {
 
-/// Runs blocks one after another. The warps of a block are resumable tasks that advance in turns of
-/// random length and order, and bulk copies land in between, until all wait at a barrier or have
-/// finished.
+/// Runs clusters one after another, of one block or of several that run together. Their warps are
+/// resumable tasks that advance in turns of random length and order, and bulk copies and stores to
+/// other blocks land in between, until all wait at a barrier or have finished.
 class BlockExecutor {
  public:
   struct Limits {
@@ -31,14 +33,21 @@ class BlockExecutor {
                 const std::vector<int64_t>& params, int64_t blocks, const Limits& limits,
                 GlobalMemory* memory, FindingLog* log);
 
-  /// Runs one block to its end, or until it deadlocks. False when a warp has exceeded the step
-  /// limit: no block should follow.
-  [[nodiscard]] bool run_block(int64_t block);
+  /// Runs one cluster to its end, or until it deadlocks. False when a warp has exceeded the step
+  /// limit: none should follow.
+  [[nodiscard]] bool run_cluster(int64_t cluster);
 
   [[nodiscard]] WorkCounts work() const;
 
  private:
-  enum class State : uint8_t { kReady, kAtBarrier, kAtGroupBarrier, kAtMbarrier, kFinished };
+  enum class State : uint8_t {
+    kReady,
+    kAtBarrier,
+    kAtClusterBarrier,
+    kAtGroupBarrier,
+    kAtMbarrier,
+    kFinished
+  };
 
   /// What a control instruction that pushed will restore.
   struct Frame {
@@ -52,16 +61,20 @@ class BlockExecutor {
     int64_t address = 0;  ///< In shared memory.
     std::array<std::byte, 16> data{};
   };
-  /// A bulk copy under way.
-  struct BulkCopy {
-    int64_t mbarrier = 0;  ///< Number in mbarriers_.
+  /// A bulk copy, or a store to another block, under way.
+  struct Transfer {
+    size_t rank = 0;       ///< Of the block that it goes to.
+    int64_t mbarrier = 0;  ///< Number in the block's mbarriers.
     uint32_t phase = 0;
     int64_t bytes = 0;
-    int64_t to = 0;  ///< Address in shared memory.
-    const std::byte* from = nullptr;
+    int64_t to = 0;                   ///< Address in shared memory.
+    const std::byte* from = nullptr;  ///< Global memory; else what `value` holds.
+    std::array<std::byte, 8> value{};
   };
   struct Warp {
-    int64_t first_thread = 0;
+    size_t rank = 0;           ///< Of its block in the cluster.
+    int64_t first_thread = 0;  ///< Within its block.
+    int64_t first_actor = 0;   ///< Within the cluster.
     std::vector<std::byte> registers;
     std::vector<uint32_t> written;  ///< By tracked element: the lanes that hold a value.
     std::vector<Frame> frames;
@@ -78,7 +91,7 @@ class BlockExecutor {
   };
 
   void prepare_registers(Warp* warp, const std::vector<int64_t>& params, int64_t blocks);
-  void start_block();
+  void start_cluster();
   /// Runs a warp for at most `turn` instructions.
   void advance(Warp* warp, int64_t turn);
   void assign(Warp* warp, const Instruction& instruction);
@@ -90,18 +103,28 @@ class BlockExecutor {
   void check_written(Warp* warp, const Instruction& instruction);
   void arrive(Warp* warp, const Instruction& instruction);
   void start_bulk_copy(Warp* warp, const Instruction& instruction);
-  void land(size_t copy);
+  void store_in_cluster(Warp* warp, const Instruction& instruction);
+  void land(size_t transfer);
   /// False while a lane has to wait.
   bool wait_for_mbarrier(Warp* warp, const Instruction& instruction);
   void wake_waiting();
   void wait_at_group_barrier(Warp* warp, const Instruction& instruction);
+  [[nodiscard]] int64_t block_of(const Warp& warp) const {
+    return block_ + static_cast<int64_t>(warp.rank);
+  }
+  /// The warps of one block.
+  [[nodiscard]] std::span<Warp> warps_of(size_t rank) {
+    const size_t count = warps_.size() / shared_.size();
+    return std::span(warps_).subspan(rank * count, count);
+  }
   [[nodiscard]] WarpSite site_of(const Warp& warp, const Instruction& instruction,
                                  uint32_t mask) const;
 
-  /// All warps that have not finished wait: lets them pass, or reports why they never will. False
-  /// when the block cannot go on.
+  /// All warps that have not finished wait: lets blocks of which all warps are at a barrier pass,
+  /// or the cluster, or reports why they never will. False when nothing can go on.
   bool pass_barrier();
-  void end_block();
+  void pass(std::span<Warp> warps);
+  void end_cluster();
   void check_limits();
   void report_divergence(FindingKind kind, const Warp& warp, const Instruction& instruction);
   void report_step_limit(const Warp& warp);
@@ -117,12 +140,12 @@ class BlockExecutor {
   GlobalMemory* global_;
   FindingLog* log_;
   HappensBefore order_;
-  Mbarriers mbarriers_;
-  SharedMemory shared_;
-  std::vector<Warp> warps_;
-  std::vector<BulkCopy> bulk_copies_;
+  std::vector<Mbarriers> mbarriers_;  ///< By rank.
+  std::vector<SharedMemory> shared_;
+  std::vector<Warp> warps_;  ///< Block by block.
+  std::vector<Transfer> transfers_;
   bool has_woken_ = false;  ///< A warp has become ready since the ready ones were listed.
-  int64_t block_ = 0;
+  int64_t block_ = 0;       ///< The cluster's first.
   WorkCounts work_;
 };
 

@@ -1,5 +1,5 @@
-// How the warps of a block wait for each other, and what is said when they do not: the members of
-// BlockExecutor that concern barriers.
+// How the warps of a block or cluster wait for each other, and what is said when they do not: the
+// members of BlockExecutor that concern barriers.
 
 #include <fmt/format.h>
 
@@ -25,10 +25,10 @@ bool BlockExecutor::wait_for_mbarrier(Warp* warp, const Instruction& instruction
     }
     lanes &= ~alike;
     const WarpSite site = site_of(*warp, instruction, alike);
-    const int64_t number =
-        mbarriers_.find(site, warp->first_thread + first, instruction.mbarrier, index_of(first));
+    Mbarriers& mbarriers = mbarriers_[warp->rank];
+    const int64_t number = mbarriers.find(site, first, instruction.mbarrier, index_of(first));
     // Nothing can be waited for where nothing is; that has been reported.
-    if (number < 0 || mbarriers_.wait(site, number, parity_of(first))) {
+    if (number < 0 || mbarriers.wait(site, number, parity_of(first))) {
       warp->passed |= alike;
     } else {
       warp->waits_for = number;
@@ -55,20 +55,20 @@ void BlockExecutor::wait_at_group_barrier(Warp* warp, const Instruction& instruc
   warp->state = State::kAtGroupBarrier;
   warp->waits_for = value_of<int32_t>(warp->at(instruction.a), std::countr_zero(warp->mask));
   std::vector<int64_t> here;
-  for (const Warp& other : warps_) {
+  for (const Warp& other : warps_of(warp->rank)) {
     if (other.state != State::kAtGroupBarrier || other.waits_for != warp->waits_for) continue;
-    here.push_back(other.first_thread);
+    here.push_back(other.first_actor);
     // The warp itself has not stored its position yet.
     if (&other == warp) continue;
     const int32_t expected = program_.code[other.position - 1].width;
     if (expected == instruction.width) continue;
     log_->add({.kind = FindingKind::kDivergentBarrier,
                .stmt = instruction.stmt,
-               .block = block_,
+               .block = block_of(*warp),
                .thread = warp->first_thread},
               [&] {
                 return fmt::format("warps of block {} wait at barrier {} for {} threads and for {}",
-                                   block_, warp->waits_for, expected, instruction.width);
+                                   block_of(*warp), warp->waits_for, expected, instruction.width);
               });
   }
   if (std::ssize(here) * kLanes != instruction.width) return;
@@ -83,38 +83,52 @@ bool BlockExecutor::pass_barrier() {
   const auto waits = [](const Warp& warp) { return warp.state != State::kFinished; };
   const auto first = std::ranges::find_if(warps_, waits);
   if (first == warps_.end()) return false;
-  if (!std::ranges::all_of(warps_,
-                           [](const Warp& warp) { return warp.state == State::kAtBarrier; })) {
-    const kir::StmtId stmt = stmt_waited_at(*first);
-    log_->add({.kind = FindingKind::kDeadlock,
-               .stmt = stmt,
-               .block = block_,
-               .count = std::ranges::count_if(warps_, waits)},
-              [&] {
-                return fmt::format("block {} waits for what never happens: {}", block_,
-                                   states_of_warps());
-              });
-    return false;
+  const auto all_at = [](std::span<Warp> warps, State state) {
+    return std::ranges::all_of(warps, [&](const Warp& warp) { return warp.state == state; });
+  };
+  bool has_passed = false;
+  if (all_at(warps_, State::kAtClusterBarrier)) {
+    pass(warps_);
+    has_passed = true;
   }
+  for (size_t rank = 0; rank < shared_.size(); ++rank) {
+    if (!all_at(warps_of(rank), State::kAtBarrier)) continue;
+    pass(warps_of(rank));
+    has_passed = true;
+  }
+  if (has_passed) return true;
+  const kir::StmtId stmt = stmt_waited_at(*first);
+  log_->add({.kind = FindingKind::kDeadlock,
+             .stmt = stmt,
+             .block = block_of(*first),
+             .count = std::ranges::count_if(warps_, waits)},
+            [&] {
+              return fmt::format("block {} waits for what never happens: {}", block_of(*first),
+                                 states_of_warps());
+            });
+  return false;
+}
+
+void BlockExecutor::pass(std::span<Warp> warps) {
+  const Warp& first = warps.front();
   const auto elsewhere = std::ranges::find_if(
-      warps_, [&](const Warp& warp) { return warp.position != first->position; });
-  if (elsewhere != warps_.end()) {
+      warps, [&](const Warp& warp) { return warp.position != first.position; });
+  if (elsewhere != warps.end()) {
     log_->add({.kind = FindingKind::kDivergentBarrier,
                .stmt = program_.code[elsewhere->position - 1].stmt,
-               .block = block_,
+               .block = block_of(*elsewhere),
                .thread = elsewhere->first_thread},
               [&] {
-                return fmt::format("the warps of block {} wait at different barriers: {}", block_,
-                                   states_of_warps());
+                return fmt::format("the warps of block {} wait at different barriers: {}",
+                                   block_of(*elsewhere), states_of_warps());
               });
   }
-  std::vector<int64_t> first_threads;
-  for (Warp& warp : warps_) {
+  std::vector<int64_t> first_actors;
+  for (Warp& warp : warps) {
     warp.state = State::kReady;
-    first_threads.push_back(warp.first_thread);
+    first_actors.push_back(warp.first_actor);
   }
-  order_.meet(first_threads);
-  return true;
+  order_.meet(first_actors);
 }
 
 void BlockExecutor::check_limits() {
@@ -123,10 +137,11 @@ void BlockExecutor::check_limits() {
     const Warp& warp = warps_[i];
     const Warp& first = warps_[i / kWarps * kWarps];
     if (warp.limits == first.limits) continue;
-    log_->add({.kind = FindingKind::kDivergentLimit, .block = block_, .thread = warp.first_thread},
+    const int64_t block = block_of(warp);
+    log_->add({.kind = FindingKind::kDivergentLimit, .block = block, .thread = warp.first_thread},
               [&] {
                 return fmt::format("warp {} of block {} has set other register limits than warp {}",
-                                   warp.first_thread / kLanes, block_, first.first_thread / kLanes);
+                                   warp.first_thread / kLanes, block, first.first_thread / kLanes);
               });
   }
 }
@@ -145,22 +160,23 @@ void BlockExecutor::report_divergence(FindingKind kind, const Warp& warp,
                                       const Instruction& instruction) {
   log_->add({.kind = kind,
              .stmt = instruction.stmt,
-             .block = block_,
+             .block = block_of(warp),
              .thread = warp.first_thread + std::countr_zero(~warp.mask)},
             [&] {
               return fmt::format("only lanes {:#010x} of warp {} of block {} take part", warp.mask,
-                                 warp.first_thread / kLanes, block_);
+                                 warp.first_thread / kLanes, block_of(warp));
             });
 }
 
 void BlockExecutor::report_step_limit(const Warp& warp) {
   log_->add({.kind = FindingKind::kStepLimit,
              .stmt = next_stmt(warp),
-             .block = block_,
+             .block = block_of(warp),
              .thread = warp.first_thread},
             [&] {
               return fmt::format("warp {} of block {} has executed {} instructions: {}",
-                                 warp.first_thread / kLanes, block_, warp.steps, states_of_warps());
+                                 warp.first_thread / kLanes, block_of(warp), warp.steps,
+                                 states_of_warps());
             });
 }
 
@@ -169,13 +185,15 @@ std::string BlockExecutor::states_of_warps() const {
   for (const Warp& warp : warps_) {
     if (!text.empty()) text += "; ";
     const auto out = std::back_inserter(text);
-    const int64_t number = warp.first_thread / kLanes;
+    std::string number = fmt::format("{}", warp.first_thread / kLanes);
+    if (kernel_.cluster > 1) number += fmt::format(" of block {}", block_of(warp));
     switch (warp.state) {
       case State::kReady:
         fmt::format_to(out, "warp {} runs, lanes {:#010x}, at {}", number, warp.mask,
                        describe(kernel_, next_stmt(warp)));
         break;
       case State::kAtBarrier:
+      case State::kAtClusterBarrier:
       case State::kAtGroupBarrier:
         fmt::format_to(out, "warp {} waits, lanes {:#010x}, at {}", number, warp.mask,
                        describe(kernel_, stmt_waited_at(warp)));
@@ -183,7 +201,7 @@ std::string BlockExecutor::states_of_warps() const {
       case State::kAtMbarrier:
         fmt::format_to(out, "warp {} waits, lanes {:#010x}, at {}, and {}", number,
                        warp.mask & ~warp.passed, describe(kernel_, stmt_waited_at(warp)),
-                       mbarriers_.state_of(warp.waits_for));
+                       mbarriers_[warp.rank].state_of(warp.waits_for));
         break;
       case State::kFinished:
         fmt::format_to(out, "warp {} has finished", number);

@@ -277,6 +277,26 @@ class Compiler {
                .mbarrier = checked(stmt.array)});
   }
 
+  void statement(kir::StmtId, const kir::ClusterStore& stmt) {
+    const kir::Buffer& shared = accessed(stmt.shared, 1, kir::Access::kWrite);
+    const kir::Var& source = kernel_.vars[stmt.source];
+    if (shared.space != kir::Space::kShared || shared.type != source.type || !source.is_scalar()) {
+      out_.malformed(fmt::format("no store of {} to {}", source.name, shared.name));
+    }
+    const int32_t to = out_.index_register(stmt.index);
+    const int32_t block = i32_register(stmt.block, "blocks of a cluster");
+    const int32_t index = out_.index_register(stmt.mbarrier);
+    out_.note_read(out_.first_element(stmt.source));
+    out_.emit({.opcode = Opcode::kClusterStore,
+               .element_bytes = static_cast<uint8_t>(bytes_of(shared.type)),
+               .result = index,
+               .a = to,
+               .b = block,
+               .c = out_.scalar_register(stmt.source),
+               .buffer = stmt.shared,
+               .mbarrier = checked(stmt.array)});
+  }
+
   void check_copy(const kir::Buffer& shared, const kir::Buffer& global) {
     if (shared.space == kir::Space::kShared && global.space == kir::Space::kGlobal &&
         shared.type == global.type) {
@@ -301,6 +321,9 @@ class Compiler {
   // ---- Barriers and exchange
 
   void statement(kir::StmtId, const kir::Barrier&) { out_.emit({.opcode = Opcode::kBarrier}); }
+  void statement(kir::StmtId, const kir::ClusterBarrier&) {
+    out_.emit({.opcode = Opcode::kClusterBarrier});
+  }
 
   void statement(kir::StmtId, const kir::GroupBarrier& stmt) {
     if (stmt.threads < kLanes || stmt.threads > kernel_.threads || stmt.threads % kLanes != 0) {
@@ -316,8 +339,9 @@ class Compiler {
     out_.emit({.opcode = Opcode::kLimitRegisters});
   }
 
-  // Lanes of a warp are interpreted in step.
-  void statement(kir::StmtId, const kir::WarpBarrier&) {}
+  void statement(kir::StmtId, const kir::WarpBarrier&) {
+    out_.emit({.opcode = Opcode::kWarpBarrier});
+  }
   // Kernels are interpreted one after the other.
   void statement(kir::StmtId, const kir::LaunchDependents&) {}
   void statement(kir::StmtId, const kir::WaitForPrevious&) {}

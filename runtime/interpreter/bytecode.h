@@ -40,8 +40,12 @@ enum class Opcode : uint8_t {
   kArrive,        ///< At mbarrier[a]; expects as many bytes as the i32 b says, if `width` is not 0.
   kBulkCopy,      ///< Shared `buffer`[a] from global `source_buffer`[b], c elements, all i64;
                   ///< `result` holds the index of the mbarrier.
+  kClusterStore,  ///< Shared `buffer`[a], i64, in block b, i32, of the cluster = the register c;
+                  ///< `result` holds the index of the mbarrier there.
   kMbarrierWait,  ///< For the parity b, i32, of mbarrier[a].
   kBarrier,
+  kClusterBarrier,
+  kWarpBarrier,
   kGroupBarrier,  ///< With the number a, i32, of `width` threads.
   kLimitRegisters,
   kShuffle,  ///< result = a of the lane whose number differs in the bits `width`.

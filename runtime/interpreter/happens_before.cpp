@@ -16,10 +16,10 @@ HappensBefore::HappensBefore(int64_t threads, int64_t mbarriers)
       actors_(static_cast<size_t>(threads + mbarriers)),
       known_(static_cast<size_t>(threads)),
       now_(static_cast<size_t>(threads)) {
-  start_block();
+  start_cluster();
 }
 
-void HappensBefore::start_block() {
+void HappensBefore::start_cluster() {
   for (const Time time : now_) latest_ = std::max(latest_, time);
   first_ = latest_ + 1;
   std::ranges::fill(known_, std::make_shared<const Clock>(actors_, latest_));

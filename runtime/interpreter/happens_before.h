@@ -9,21 +9,21 @@
 
 namespace sinter::interpreter {
 
-/// Which events of a block come before which, whatever the order of the run: vector clocks
+/// Which events of a cluster come before which, whatever the order of the run: vector clocks
 /// (Mattern, "Virtual time and global states of distributed systems", 1989). Actors are the threads
-/// of the block, numbered within it, and after them the mbarriers. A thread's time moves on when it
+/// of its blocks, numbered through, and after them the mbarriers. A thread's time moves on when it
 /// tells others what it has done; a mbarrier's time is that of its phase.
 class HappensBefore {
  public:
-  /// 1 and more; times of a block are above those of the blocks before it.
+  /// 1 and more; times of a cluster are above those of the clusters before it.
   using Time = uint32_t;
   /// By actor, the last time that is known; empty: nothing is.
   using Clock = std::vector<Time>;
 
   HappensBefore(int64_t threads, int64_t mbarriers);
 
-  /// Everything before comes before everything in the block.
-  void start_block();
+  /// Everything before comes before everything in the cluster.
+  void start_cluster();
   [[nodiscard]] Time first_time() const { return first_; }
   [[nodiscard]] int64_t threads() const { return threads_; }
   [[nodiscard]] bool is_thread(int64_t actor) const { return actor < threads_; }

@@ -11,6 +11,7 @@
 #include "runtime/interpreter/block_executor.h"
 #include "runtime/interpreter/bytecode.h"
 #include "runtime/interpreter/global_memory.h"
+#include "scheduler/device_limits.h"
 
 namespace sinter {
 namespace {
@@ -37,6 +38,8 @@ Result<void> check_kernel(const kir::Kernel& kernel) {
       kernel.threads % interpreter::kLanes != 0) {
     return malformed(kernel, fmt::format("a block has {} threads", kernel.threads));
   }
+  if (kernel.cluster < 1 || kernel.cluster > kMostClusterBlocks)
+    return malformed(kernel, fmt::format("a cluster has {} blocks", kernel.cluster));
   if (!kernel.params.contains(kernel.grid.work) || kernel.grid.per_block < 1) {
     return malformed(kernel, "the grid has no work parameter, or no work per block");
   }
@@ -87,12 +90,12 @@ struct Share {
                   .check_races = options.check_races},
                  &global, &log) {}
 
-  /// Runs blocks [begin, end); keeps an exception for the thread that waits.
+  /// Runs clusters [begin, end); keeps an exception for the thread that waits.
   void run(int64_t begin, int64_t end) noexcept {
     try {
-      for (int64_t block = begin; block < end; ++block) {
-        ++blocks_run;
-        if (!executor.run_block(block)) break;
+      for (int64_t cluster = begin; cluster < end; ++cluster) {
+        ++clusters_run;
+        if (!executor.run_cluster(cluster)) break;
       }
     } catch (...) {
       failure = std::current_exception();
@@ -102,7 +105,7 @@ struct Share {
   FindingLog log;
   GlobalMemory global;
   BlockExecutor executor;
-  int64_t blocks_run = 0;
+  int64_t clusters_run = 0;
   std::exception_ptr failure;
 };
 
@@ -123,7 +126,7 @@ InterpreterReport joined(const kir::Kernel& kernel,
   InterpreterReport report;
   for (const auto& share : shares) {
     if (share->failure) std::rethrow_exception(share->failure);
-    report.blocks += share->blocks_run;
+    report.blocks += share->clusters_run * kernel.cluster;
     add_work(&report.work, share->executor.work());
     if (share.get() == &first) continue;
     first.log.absorb(share->log);
@@ -149,8 +152,11 @@ Result<InterpreterReport> interpret(const kir::Kernel& kernel, std::span<const L
   if (!program) return fail(program.error());
 
   const int64_t work = std::max<int64_t>(params[kernel.grid.work.index], 0);
-  const int64_t blocks = work / kernel.grid.per_block + (work % kernel.grid.per_block != 0 ? 1 : 0);
+  const int64_t clusters =
+      work / kernel.grid.per_block + (work % kernel.grid.per_block != 0 ? 1 : 0);
   const int64_t limit = interpreter::kMaxFollowedThreads / kernel.threads;
+  // What is over the limit anyway is not multiplied: it could overflow.
+  const int64_t blocks = clusters > limit ? clusters : clusters * kernel.cluster;
   if (blocks > limit) {
     return fail(
         {.kind = ErrorKind::kResourceExhausted,
@@ -163,13 +169,14 @@ Result<InterpreterReport> interpret(const kir::Kernel& kernel, std::span<const L
   }
 
   const std::vector<int64_t> values(params.begin(), params.end());
-  const int64_t share_count = std::clamp<int64_t>(options.threads, 1, std::max<int64_t>(blocks, 1));
+  const int64_t share_count =
+      std::clamp<int64_t>(options.threads, 1, std::max<int64_t>(clusters, 1));
   std::vector<std::unique_ptr<Share>> shares;
   for (int64_t i = 0; i < share_count; ++i) {
     shares.push_back(std::make_unique<Share>(kernel, *program, memory, values, blocks, options));
   }
   const auto begin_of = [&](int64_t share) {
-    return share * (blocks / share_count) + std::min(share, blocks % share_count);
+    return share * (clusters / share_count) + std::min(share, clusters % share_count);
   };
   {
     std::vector<std::jthread> threads;

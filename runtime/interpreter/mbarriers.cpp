@@ -6,8 +6,12 @@
 
 namespace sinter::interpreter {
 
-Mbarriers::Mbarriers(const kir::Kernel& kernel, HappensBefore* order, FindingLog* log)
-    : kernel_(kernel), order_(order), log_(log) {
+Mbarriers::Mbarriers(const kir::Kernel& kernel, int64_t rank, HappensBefore* order, FindingLog* log)
+    : kernel_(kernel),
+      first_thread_(rank * kernel.threads),
+      first_actor_(rank * count_of(kernel)),
+      order_(order),
+      log_(log) {
   for (uint32_t i = 0; i < kernel.mbarriers.size(); ++i) {
     const kir::MbarrierId array{i};
     first_.push_back(static_cast<int64_t>(states_.size()));
@@ -61,11 +65,11 @@ void Mbarriers::initialise(const WarpSite& site) {
   if (site.first_thread != 0 || (site.mask & 1U) == 0) return;
   start_block();
   is_initialised_ = true;
-  initialised_at_ = order_->now(0);
+  initialised_at_ = order_->now(first_thread_);
 }
 
-int64_t Mbarriers::find(const WarpSite& site, int64_t thread, kir::MbarrierId array,
-                        int64_t index) {
+int64_t Mbarriers::find(const WarpSite& site, int lane, kir::MbarrierId array, int64_t index) {
+  const int64_t thread = site.first_thread + lane;
   const kir::Mbarrier& mbarrier = kernel_.mbarriers[array];
   const auto report = [&](FindingKind kind, const char* problem) {
     log_->add(
@@ -79,20 +83,21 @@ int64_t Mbarriers::find(const WarpSite& site, int64_t thread, kir::MbarrierId ar
   if (index < 0 || index >= mbarrier.count) {
     return report(FindingKind::kSharedOutOfBounds, "which is not in the array");
   }
-  if (!is_initialised_ || !order_->knows(thread, 0, initialised_at_)) {
+  if (!is_initialised_ || !order_->knows(site.first_actor + lane, first_thread_, initialised_at_)) {
     return report(FindingKind::kMbarrierUninitialised,
                   "and no barrier follows its initialisation by thread 0");
   }
   return first_[array.index] + index;
 }
 
-bool Mbarriers::arrive(const WarpSite& site, int64_t thread, int64_t number, int64_t bytes) {
+bool Mbarriers::arrive(const WarpSite& site, int lane, int64_t number, int64_t bytes) {
   State& state = at(number);
-  const int64_t actor = order_->actor_of_mbarrier(number);
+  const int64_t thread = site.first_thread + lane;
+  const int64_t actor = actor_of(number);
   // An arrival that is too many completes the phase early and falls into the next one, in some
   // order of the run. In all of them its thread does not come after the phase that it missed.
-  const bool is_early =
-      state.phase > 0 && !order_->knows(thread, actor, order_->time_of_phase(state.phase - 1));
+  const bool is_early = state.phase > 0 && !order_->knows(site.first_actor + lane, actor,
+                                                          order_->time_of_phase(state.phase - 1));
   if (state.pending == 0 || is_early) {
     log_->add({.kind = FindingKind::kMbarrierArrivals,
                .stmt = site.stmt,
@@ -107,7 +112,7 @@ bool Mbarriers::arrive(const WarpSite& site, int64_t thread, int64_t number, int
                     state.pending == 0 ? state.phase : state.phase - 1);
               });
   }
-  order_->release(thread, &state.collected);
+  order_->release(site.first_actor + lane, &state.collected);
   if (state.pending == 0) return false;
   state.bytes += bytes;
   --state.pending;
@@ -149,8 +154,7 @@ bool Mbarriers::complete_if_done(int64_t number, const WarpSite& site) {
   if (!is_over) return false;
   state.complete = std::move(state.collected);
   state.collected.clear();
-  state.complete[static_cast<size_t>(order_->actor_of_mbarrier(number))] =
-      order_->time_of_phase(state.phase);
+  state.complete[static_cast<size_t>(actor_of(number))] = order_->time_of_phase(state.phase);
   ++state.phase;
   state.pending = state.expected;
   state.bytes = 0;
@@ -161,7 +165,7 @@ bool Mbarriers::complete_if_done(int64_t number, const WarpSite& site) {
 bool Mbarriers::wait(const WarpSite& site, int64_t number, int64_t parity) {
   State& state = at(number);
   if ((state.phase & 1U) == (static_cast<uint64_t>(parity) & 1U)) return false;
-  order_->acquire(site.first_thread, site.mask, state.complete);
+  order_->acquire(site.first_actor, site.mask, state.complete);
   state.awaited = std::max(state.awaited, state.phase);
   return true;
 }

@@ -11,12 +11,13 @@
 
 namespace sinter::interpreter {
 
-/// The mbarriers of one block at a time: their phases, what each still waits for, and what threads
-/// that wait for them learn. All arrays are numbered through.
+/// The mbarriers of one block of a cluster at a time: their phases, what each still waits for, and
+/// what threads that wait for them learn. All arrays are numbered through.
 class Mbarriers {
  public:
-  /// `order` counts as many mbarriers as count_of(kernel). Both outlive this.
-  Mbarriers(const kir::Kernel& kernel, HappensBefore* order, FindingLog* log);
+  /// `rank` is the block's number in its cluster; `order` counts as many mbarriers as
+  /// count_of(kernel) for each block. Both outlive this.
+  Mbarriers(const kir::Kernel& kernel, int64_t rank, HappensBefore* order, FindingLog* log);
   static int64_t count_of(const kir::Kernel& kernel);
 
   void start_block();
@@ -25,16 +26,22 @@ class Mbarriers {
 
   /// By thread 0, if it is active.
   void initialise(const WarpSite& site);
-  /// The number of array[index] for a thread that may use it; otherwise reports and returns -1.
-  int64_t find(const WarpSite& site, int64_t thread, kir::MbarrierId array, int64_t index);
+  /// The number of array[index] for a lane that may use it; otherwise reports and returns -1.
+  int64_t find(const WarpSite& site, int lane, kir::MbarrierId array, int64_t index);
+  /// The actor that a mbarrier is.
+  [[nodiscard]] int64_t actor_of(int64_t number) const {
+    return order_->actor_of_mbarrier(first_actor_ + number);
+  }
 
   /// Each returns whether a phase is complete thereby.
-  bool arrive(const WarpSite& site, int64_t thread, int64_t number, int64_t bytes);
+  bool arrive(const WarpSite& site, int lane, int64_t number, int64_t bytes);
   bool land(const WarpSite& site, int64_t number, uint32_t phase,
             int64_t bytes);  ///< Bytes of a bulk copy.
 
   /// Begins a bulk copy; the answer is the phase it counts towards.
   uint32_t start_copy(const WarpSite& site, int64_t number);
+  /// Tells whoever waits for the phase under way what a thread has done.
+  void collect(int64_t number, int64_t actor) { order_->release(actor, &at(number).collected); }
   /// Whether the phase of this parity is complete. If so, the threads have waited for it.
   bool wait(const WarpSite& site, int64_t number, int64_t parity);
   /// For a message: "full[1] in phase 2 lacks 1 arrivals and 512 bytes".
@@ -61,6 +68,8 @@ class Mbarriers {
   [[nodiscard]] std::string name_of(const State& state) const;
 
   const kir::Kernel& kernel_;
+  int64_t first_thread_;  ///< Thread 0 of the block as an actor.
+  int64_t first_actor_;   ///< The block's first mbarrier among those of the cluster.
   HappensBefore* order_;
   FindingLog* log_;
   std::vector<State> states_;

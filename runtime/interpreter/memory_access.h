@@ -29,6 +29,7 @@ struct WarpSite {
   kir::StmtId stmt{};
   int64_t block = 0;
   int64_t first_thread = 0;  ///< Thread number of lane 0 within its block.
+  int64_t first_actor = 0;   ///< The same within its cluster (happens_before.h).
   uint32_t mask = kAllLanes;
 };
 

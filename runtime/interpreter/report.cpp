@@ -96,9 +96,14 @@ std::string describe(const kir::Kernel& kernel, kir::StmtId stmt) {
           [&](const kir::MbarrierArrive& s) {
             return fmt::format("arrive at {}[{}]", mbarrier(s.array), s.index);
           },
+          [&](const kir::ClusterStore& s) {
+            return fmt::format("store to {}[{}] of block {} in the cluster", buffer(s.shared),
+                               s.index, s.block);
+          },
           [&](const kir::MbarrierWait& s) {
             return fmt::format("wait for {}[{}], parity {}", mbarrier(s.array), s.index, s.parity);
           },
+          [&](const kir::ClusterBarrier&) -> std::string { return "barrier of the cluster"; },
           [&](const kir::Barrier&) -> std::string { return "barrier"; },
           [&](const kir::GroupBarrier& s) {
             return fmt::format("barrier {} of {} threads", s.id, s.threads);

@@ -33,7 +33,8 @@ void for_each_lane(uint32_t mask, Visit visit) {
 
 SharedMemory::SharedMemory(const kir::Kernel& kernel, bool check_races, const HappensBefore* order,
                            FindingLog* log)
-    : order_(order),
+    : block_threads_(kernel.threads),
+      order_(order),
       log_(log),
       bytes_(static_cast<size_t>(kir::shared_bytes(kernel)), kUnwritten),
       granule_bytes_(granule_of(kernel)) {
@@ -56,7 +57,7 @@ uint32_t SharedMemory::read(const Access& access, LaneAddresses* addresses) {
   bytes_read_ += access.bytes * std::popcount(mask);
   if (cells_.empty()) return mask;
   for_each_lane(mask, [&](size_t lane) {
-    follow_read(access, (*addresses)[lane], access.site.first_thread + static_cast<int64_t>(lane));
+    follow_read(access, (*addresses)[lane], access.site.first_actor + static_cast<int64_t>(lane));
   });
   return mask;
 }
@@ -66,7 +67,7 @@ uint32_t SharedMemory::write(const Access& access, LaneAddresses* addresses) {
   bytes_written_ += access.bytes * std::popcount(mask);
   if (cells_.empty()) return mask;
   for_each_lane(mask, [&](size_t lane) {
-    follow_write(access, (*addresses)[lane], access.site.first_thread + static_cast<int64_t>(lane));
+    follow_write(access, (*addresses)[lane], access.site.first_actor + static_cast<int64_t>(lane));
   });
   return mask;
 }
@@ -75,7 +76,7 @@ uint32_t SharedMemory::copy_to(const Access& access, LaneAddresses* addresses) {
   const uint32_t mask = write(access, addresses);
   if (cells_.empty()) return mask;
   for_each_lane(mask, [&](size_t lane) {
-    const int64_t thread = access.site.first_thread + static_cast<int64_t>(lane);
+    const int64_t thread = access.site.first_actor + static_cast<int64_t>(lane);
     for_each_cell((*addresses)[lane], access.bytes, [&](Cell& cell) {
       cell.copying = static_cast<uint32_t>(thread + 1);
       return true;
@@ -94,16 +95,10 @@ void SharedMemory::finish_copy(int64_t address, int64_t bytes, int64_t thread) {
 }
 
 int64_t SharedMemory::start_bulk_copy(const Access& access, int64_t actor, Time time) {
-  const kir::Buffer& buffer = *access.declaration;
-  const Extent extent{0, buffer.count * access.element_bytes, buffer.offset % 16};
-  LaneAddresses addresses{};
-  const uint32_t mask = locate(access, extent, &addresses, log_);
-  if (mask == 0) return -1;
-  const auto lane = static_cast<size_t>(std::countr_zero(mask));
-  const int64_t address = addresses[lane] + buffer.offset;
-  bytes_written_ += access.bytes;
+  const auto target = locate_one(access);
+  if (!target) return -1;
+  const auto [address, thread] = *target;
   if (cells_.empty()) return address;
-  const int64_t thread = access.site.first_thread + static_cast<int64_t>(lane);
   bool is_reported = false;
   for_each_cell(address, access.bytes, [&](Cell& cell) {
     // A store and a bulk copy take different ways to memory, which no barrier orders (PTX ISA,
@@ -117,11 +112,36 @@ int64_t SharedMemory::start_bulk_copy(const Access& access, int64_t actor, Time 
     return !is_reported;
   });
   if (!is_reported) follow_write(access, address, thread);
-  for_each_cell(address, access.bytes, [&](Cell& cell) {
+  pass_to(actor, time, address, access.bytes);
+  return address;
+}
+
+int64_t SharedMemory::start_cluster_store(const Access& access, int64_t actor, Time time) {
+  const auto target = locate_one(access);
+  if (!target) return -1;
+  if (cells_.empty()) return target->address;
+  follow_write(access, target->address, target->thread);
+  pass_to(actor, time, target->address, access.bytes);
+  return target->address;
+}
+
+std::optional<SharedMemory::Target> SharedMemory::locate_one(const Access& access) {
+  const kir::Buffer& buffer = *access.declaration;
+  const Extent extent{0, buffer.count * access.element_bytes, buffer.offset % 16};
+  LaneAddresses addresses{};
+  const uint32_t mask = locate(access, extent, &addresses, log_);
+  if (mask == 0) return std::nullopt;
+  const auto lane = static_cast<size_t>(std::countr_zero(mask));
+  bytes_written_ += access.bytes;
+  return Target{addresses[lane] + buffer.offset,
+                access.site.first_actor + static_cast<int64_t>(lane)};
+}
+
+void SharedMemory::pass_to(int64_t actor, Time time, int64_t address, int64_t bytes) {
+  for_each_cell(address, bytes, [&](Cell& cell) {
     note_writer(&cell, actor, time);
     return true;
   });
-  return address;
 }
 
 template <class Visit>
@@ -222,6 +242,15 @@ void SharedMemory::follow_write(const Access& access, int64_t address, int64_t t
   });
 }
 
+std::string SharedMemory::name_of(int64_t actor, int64_t block) const {
+  if (actor < 0) return "another thread";
+  const int64_t other =
+      block / (order_->threads() / block_threads_) * (order_->threads() / block_threads_) +
+      actor / block_threads_;
+  std::string name = fmt::format("thread {}", actor % block_threads_);
+  return other == block ? name : name + fmt::format(" of block {}", other);
+}
+
 void SharedMemory::report(FindingKind kind, const Access& access, int64_t address, int64_t thread,
                           const char* does, int64_t other, const char* problem) {
   const kir::Buffer& buffer = *access.declaration;
@@ -231,14 +260,13 @@ void SharedMemory::report(FindingKind kind, const Access& access, int64_t addres
              .buffer = access.buffer,
              .index = index,
              .block = access.site.block,
-             .thread = thread},
+             .thread = thread % block_threads_},
             [&] {
               std::string who;
-              if (kind != FindingKind::kUnwrittenShared) {
-                who = other < 0 ? "another thread " : fmt::format("thread {} ", other);
-              }
-              return fmt::format("thread {} of block {} {} {}[{}], {}{}", thread, access.site.block,
-                                 does, buffer.name, index, who, problem);
+              if (kind != FindingKind::kUnwrittenShared)
+                who = name_of(other, access.site.block) + " ";
+              return fmt::format("thread {} of block {} {} {}[{}], {}{}", thread % block_threads_,
+                                 access.site.block, does, buffer.name, index, who, problem);
             });
 }
 

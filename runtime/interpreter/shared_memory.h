@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "codegen/kernel_ir.h"
@@ -10,17 +12,18 @@
 
 namespace sinter::interpreter {
 
-/// The shared memory of one block at a time, with bounds, alignment, bank conflicts, and for every
-/// byte who wrote it last and who has read it since. Two that touch the same byte race if one of
-/// them writes and neither knows of the other's access. What is kept of readers follows Flanagan
-/// and Freund, "FastTrack", 2009: one while each reader knows of the one before, else all.
+/// The shared memory of one block of a cluster at a time, which the others can store into, with
+/// bounds, alignment, bank conflicts, and for every byte who wrote it last and who has read it
+/// since. Two that touch the same byte race if one of them writes and neither knows of the other's
+/// access. What is kept of readers follows Flanagan and Freund, "FastTrack", 2009: one while each
+/// reader knows of the one before, else all. Threads are actors here (happens_before.h).
 class SharedMemory {
  public:
   /// `order` and `log` outlive this.
   SharedMemory(const kir::Kernel& kernel, bool check_races, const HappensBefore* order,
                FindingLog* log);
 
-  /// Forgets what the last block wrote; `order` has started its block.
+  /// Forgets what the last block wrote; `order` has started its cluster.
   void start_block();
 
   /// Each returns the lanes that may touch memory, with their addresses from `data()`.
@@ -31,6 +34,10 @@ class SharedMemory {
   /// Where a bulk copy of the only active thread goes: an address from `data()`, or -1 after
   /// reporting that it leaves the buffer. It is the mbarrier `actor` that writes, at `time`.
   int64_t start_bulk_copy(const Access& access, int64_t actor, HappensBefore::Time time);
+
+  /// Where a store of one lane of another block goes, which the mbarrier `actor` makes at `time`:
+  /// an address, or -1 after reporting.
+  int64_t start_cluster_store(const Access& access, int64_t actor, HappensBefore::Time time);
 
   /// The bytes an asynchronous copy of `thread` wrote have arrived, or will never.
   void finish_copy(int64_t address, int64_t bytes, int64_t thread);
@@ -63,9 +70,20 @@ class SharedMemory {
   /// The cells of an access of one thread.
   template <class Visit>
   void for_each_cell(int64_t address, int64_t bytes, Visit visit);
+  /// Where the only active lane goes, and as whom; nothing after reporting that it leaves the
+  /// buffer.
+  struct Target {
+    int64_t address = 0;
+    int64_t thread = 0;
+  };
+  std::optional<Target> locate_one(const Access& access);
+  /// What an access writes is the mbarrier's from now on.
+  void pass_to(int64_t actor, Time time, int64_t address, int64_t bytes);
+  [[nodiscard]] std::string name_of(int64_t actor, int64_t block) const;
   void report(FindingKind kind, const Access& access, int64_t address, int64_t thread,
               const char* does, int64_t other, const char* problem);
 
+  int64_t block_threads_;
   const HappensBefore* order_;
   FindingLog* log_;
   std::vector<std::byte> bytes_;

@@ -10,6 +10,7 @@
 #include "codegen/kernel_builder.h"
 #include "codegen/kernel_parser.h"
 #include "codegen/kernel_passes.h"
+#include "tests/codegen/cluster_kernel.h"
 #include "tests/codegen/specialised_kernel.h"
 
 namespace sinter {
@@ -188,6 +189,22 @@ kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {{
   EXPECT_THAT(text(24 * 1024), HasSubstr("unsigned char shared_memory[49152];"));
   EXPECT_THAT(text(24 * 1024 + 8), HasSubstr("extern __shared__ __align__(16) unsigned char "
                                              "shared_memory[];  // 49168 bytes"));
+}
+
+TEST(CudaEmitterTest, WritesClusters) {
+  const kir::Kernel kernel = run_kernel_passes(kernel_of(kClusterKernel), {.verify = true});
+  const std::string text = emit_cuda(kernel);
+  EXPECT_THAT(text, HasSubstr("#include \"cluster.cuh\""));
+  EXPECT_THAT(text,
+              HasSubstr("__global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(64, 1)"));
+  EXPECT_THAT(text, HasSubstr("  cluster_barrier();"));
+  EXPECT_THAT(text,
+              HasSubstr("if ((int)threadIdx.x % 32 < 2) {\n      cluster_store(sum_warps + "));
+  EXPECT_THAT(text, HasSubstr("mbarrier_wait_cluster(arrived + turn % 2, turn / 2 % 2);"));
+  const KernelSource source = make_kernel_source(kernel, {21, 3});
+  EXPECT_EQ(source.cluster_blocks, 2);
+  // Tuples of 2 x 2 warps for two turns, and two mbarriers.
+  EXPECT_EQ(source.shared_bytes, 2 * 4 * 4 + 2 * 8);
 }
 
 TEST(CudaEmitterTest, WritesMbarriersAndBulkCopies) {

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "codegen/kernel_parser.h"
+#include "codegen/kernel_passes.h"
+#include "tests/codegen/cluster_kernel.h"
 #include "tests/codegen/specialised_kernel.h"
 
 namespace sinter {
@@ -255,6 +257,33 @@ INSTANTIATE_TEST_SUITE_P(
                 "2 groups of 64 threads in a block of 64"},
         Planted{"let %r0 a : f32 = 0x0p+0 all_reduce r threads 64 phase 2 sum(%r0)",
                 "the phase is 2, not from 0 to 1"}));
+
+TEST(KernelVerifierTest, AcceptsBlocksThatShareARow) {
+  const kir::Kernel kernel = kernel_of(kClusterKernel);
+  EXPECT_EQ(all_of(verify_kernel(kernel, KernelStage::kBuilt)), "");
+  EXPECT_EQ(all_of(verify_kernel(run_kernel_passes(kernel), KernelStage::kLowered)), "");
+}
+
+TEST(KernelVerifierTest, FindsMistakesInClusters) {
+  const auto said = [](std::string_view from, std::string_view to) {
+    std::string text(kClusterKernel);
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    text.replace(at, from.size(), to);
+    return all_of(verify_kernel(kernel_of(text), KernelStage::kBuilt));
+  };
+  EXPECT_THAT(said("cluster 2 grid", "cluster 3 grid"), HasSubstr("3 blocks in a cluster"));
+  EXPECT_THAT(said("cluster 2 grid", "grid"), HasSubstr("in a kernel without clusters"));
+  EXPECT_THAT(said("count 2 arrivals 1", "count 1 arrivals 1"),
+              HasSubstr("has 1 mbarriers of 1 arrivals, not 2 of 1"));
+  EXPECT_THAT(said("init_mbarriers\n  cluster_barrier", "cluster_barrier"),
+              HasSubstr("%m0 (arrived) is not initialised yet"));
+  EXPECT_THAT(said("  cluster_barrier", "  if lt(block_index, 2) { cluster_barrier }"),
+              HasSubstr("inside of control flow"));
+  EXPECT_THAT(said("cluster %m0 parity rem(div(%r1, 2), 2) sum(%r4)",
+                   "sum(%r4) cluster_store %b0[0] of 2 = %r4 mbarrier %m0[0]"),
+              HasSubstr("%b0 (x) is not shared"));
+}
 
 TEST(KernelVerifierTest, AcceptsWarpsOnPathsOfTheirOwn) {
   const kir::Kernel kernel = kernel_of(kSpecialisedKernel);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <random>
 
 #include "codegen/combine.h"
@@ -83,6 +84,74 @@ INSTANTIATE_TEST_SUITE_P(Shapes, LowerReductionsTest,
                          testing::Values(Shape{32, 1}, Shape{32, 2}, Shape{64, 8}, Shape{64, 32},
                                          Shape{64, 64}, Shape{128, 64}, Shape{96, 32},
                                          Shape{1024, 1024}, Shape{512, 128}));
+
+struct ClusterShape {
+  int64_t cluster = 2, block = 64, group = 64;
+};
+
+class ClusterReductionsTest : public testing::TestWithParam<ClusterShape> {};
+
+/// Groups of equal number in the blocks of a cluster combine what all their threads bring.
+TEST_P(ClusterReductionsTest, EveryThreadOfTheClusterHoldsTheResult) {
+  const auto [cluster, block, group] = GetParam();
+  constexpr int64_t kClusters = 3;
+  KernelRun run(block);
+  run.kernel.cluster = cluster;
+  const int64_t threads = cluster * block;
+  std::vector<float> x(static_cast<size_t>(kClusters * threads));
+  std::mt19937 random(5);
+  for (float& value : x) value = static_cast<float>(std::uniform_int_distribution(-40, 40)(random));
+  const kir::BufferId in = run.global("x", DType::kF32, x);
+  const kir::BufferId sums = run.output("sums", DType::kF32, kClusters * threads);
+  const kir::BufferId indices = run.output("indices", DType::kI64, kClusters * threads);
+  const kir::BufferId flags = run.output("flags", DType::kBool, kClusters * threads);
+  const int64_t groups = block / group;
+  const kir::MbarrierId arrived = run.b.add_mbarriers("arrived", groups, 1);
+  run.b.append(kir::InitMbarriers{});
+  run.b.append(kir::ClusterBarrier{});
+  const VarId value = run.loaded("value", in, run.thread_of_launch());
+  const VarId sum = run.b.declare("sum", run.b.ref(value));
+  const VarId index = run.b.declare("index", run.thread_of_launch());
+  const VarId any =
+      run.b.declare("any", run.b.apply(PointwiseFn::kGt, {run.b.ref(value), run.b.real(39.0)}));
+  run.b.append(kir::AllReduce{.parts = {{Combiner::kSum, {sum}},
+                                        {Combiner::kArgMax, {value, index}},
+                                        {Combiner::kAny, {any}}},
+                              .threads = group,
+                              .name = "stats",
+                              .group = run.b.div(run.thread(), run.b.integer(group)),
+                              .groups = groups,
+                              .arrived = arrived,
+                              .parity = run.b.integer(0)});
+  run.store(sums, run.thread_of_launch(), sum);
+  run.store(indices, run.thread_of_launch(), index);
+  run.store(flags, run.thread_of_launch(), any);
+  run.kernel = run_kernel_passes(run.kernel, {.verify = true});
+  run.run_clean(kClusters);
+
+  const auto group_of = [&](int64_t i) { return std::pair(i / threads, i % block / group); };
+  const auto count = static_cast<int64_t>(x.size());
+  std::map<std::pair<int64_t, int64_t>, std::pair<float, int64_t>> expected;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto [at, is_first] = expected.try_emplace(group_of(i), 0.0F, i);
+    at->second.first += x[static_cast<size_t>(i)];
+    if (x[static_cast<size_t>(i)] > x[static_cast<size_t>(at->second.second)])
+      at->second.second = i;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    const auto& [total, best] = expected.at(group_of(i));
+    const auto at = static_cast<size_t>(i);
+    EXPECT_EQ(run.contents<float>(1)[at], total) << i;
+    EXPECT_EQ(run.contents<int64_t>(2)[at], best) << i;
+    EXPECT_EQ(run.contents<uint8_t>(3)[at], x[static_cast<size_t>(best)] > 39.0F ? 1 : 0) << i;
+  }
+}
+
+// 8 x 32 warps send more tuples than a warp has lanes.
+INSTANTIATE_TEST_SUITE_P(Shapes, ClusterReductionsTest,
+                         testing::Values(ClusterShape{2, 64, 64}, ClusterShape{4, 128, 64},
+                                         ClusterShape{8, 32, 32}, ClusterShape{8, 256, 256},
+                                         ClusterShape{2, 96, 32}, ClusterShape{8, 1024, 1024}));
 
 /// Threads of a group may not differ in the last bit, or control that depends on the result could
 /// part them.
