@@ -16,7 +16,8 @@ using kir::ExprId;
 void prove_ring(const SegmentFacts& facts, const Schedule& schedule) {
   std::vector<int64_t> copies;
   for (const ValueId value : ring_inputs(facts))
-    copies.push_back(facts.space.columns * bytes_of(facts.fusion.values[value].type));
+    copies.push_back(columns_per_block(facts, schedule) *
+                     bytes_of(facts.fusion.values[value].type));
   const auto fault = prove(
       ring_protocol(ring_stages(schedule), static_cast<int>(schedule.rows_per_block),
                     static_cast<int>(schedule.threads_per_row / 32), copies,
@@ -24,7 +25,8 @@ void prove_ring(const SegmentFacts& facts, const Schedule& schedule) {
   if (fault) throw SinterException(fault->error());
 }
 
-/// A block takes the rows at its number and then at every grid size further, as items 0, 1, ...; an
+/// A block, or the blocks of a cluster together, each its columns, takes the rows at its number and
+/// then at every number of blocks further, as items 0, 1, ...; an
 /// item has the slot of its number modulo the stages, and the group of its number modulo the
 /// groups.
 class RingLowering {
@@ -56,11 +58,13 @@ class RingLowering {
       builder_.when(builder_.equal(thread, compute), [&] { produce_items(items); });
     };
     builder_.when(builder_.less(thread, compute), compute_groups, producer);
-    return {std::move(kernel_.kernel), {facts_.space.rows, schedule_.persistent_blocks}};
+    return {std::move(kernel_.kernel), {facts_.space.rows, partial_rows(schedule_)}};
   }
 
  private:
   [[nodiscard]] int64_t groups() const { return schedule_.rows_per_block; }
+  [[nodiscard]] int64_t columns() const { return columns_per_block(facts_, schedule_); }
+  [[nodiscard]] bool in_cluster() const { return schedule_.cluster_blocks > 1; }
 
   // ---- Set-up
 
@@ -73,18 +77,16 @@ class RingLowering {
                                           .access = kir::Access::kReadWrite,
                                           .alignment = 16,
                                           .value = value,
-                                          .count = stages * facts_.space.columns});
+                                          .count = stages * columns()});
     }
     full_ = builder_.add_mbarriers("full", stages, 1);
     empty_ = builder_.add_mbarriers("empty", stages, schedule_.threads_per_row);
-    builder_.append(kir::InitMbarriers{});
-    builder_.append(kir::Barrier{});
+    kernel_.init_mbarriers();
   }
 
   /// How many items the block takes.
   ExprId declare_items(kir::ParamId blocks) {
-    block_ = builder_.ref(builder_.declare(
-        "block", builder_.cast(builder_.special(kir::Special::kBlockIndex), DType::kI64)));
+    block_ = builder_.ref(builder_.declare("block", kernel_.block_number()));
     step_ = builder_.cast(builder_.param(blocks), DType::kI64);
     const ExprId one = builder_.integer(1, DType::kI64);
     const ExprId left = builder_.add(builder_.sub(kernel_.rows, block_), builder_.sub(step_, one));
@@ -117,15 +119,16 @@ class RingLowering {
     const ExprId slot = builder_.ref(builder_.declare("slot", slot_of(item)));
     // A slot is empty in the phase before the one that it is filled in; at first it was never full.
     builder_.append(kir::MbarrierWait{empty_, slot, parity_of(item, 1)});
-    builder_.append(
-        kir::ExpectBytes{full_, slot, builder_.integer(ring_row_bytes(facts_), DType::kI32)});
+    builder_.append(kir::ExpectBytes{
+        full_, slot, builder_.integer(ring_row_bytes(facts_, schedule_), DType::kI32)});
     kernel_.tiles.enter_row(builder_.ref(builder_.declare("row", row_of(item))));
-    const ExprId columns = builder_.integer(facts_.space.columns);
+    const ExprId columns = builder_.integer(this->columns());
+    const ExprId first = builder_.cast(kernel_.walk.first_of_block(), DType::kI64);
     for (const auto& [value, buffer] : ring_) {
       builder_.append(kir::BulkCopy{buffer, builder_.mul(slot, columns),
                                     kernel_.tiles.buffer_of(facts_.space.find_input(value)->tensor),
-                                    kernel_.tiles.row_start(value), columns, full_, slot,
-                                    kernel_.tiles.hint_of(value)});
+                                    builder_.add(kernel_.tiles.row_start(value), first), columns,
+                                    full_, slot, kernel_.tiles.hint_of(value)});
     }
   }
 
@@ -164,7 +167,9 @@ class RingLowering {
   }
 
   RowInputs inputs_in(ExprId slot) {
-    return {.staged = ring_, .start = builder_.mul(slot, builder_.integer(facts_.space.columns))};
+    const ExprId first = builder_.cast(kernel_.walk.first_of_block(), DType::kI32);
+    return {.staged = ring_,
+            .start = builder_.sub(builder_.mul(slot, builder_.integer(columns())), first)};
   }
 
   /// Groups exchange apart from each other.
@@ -172,7 +177,8 @@ class RingLowering {
     return {.phase = {},
             .barrier = builder_.add(group, builder_.integer(1)),  // 0 is the block's.
             .group = group,
-            .groups = groups()};
+            .groups = groups(),
+            .parity = in_cluster() ? builder_.integer(0) : ExprId{}};
   }
 
   /// From row to row they take turns with two copies.
@@ -180,6 +186,8 @@ class RingLowering {
     RowExchange exchange = exchange_in(group);
     const ExprId turn = builder_.div(item, builder_.integer(groups()));
     exchange.phase = builder_.rem(turn, builder_.integer(2));
+    if (in_cluster())
+      exchange.parity = builder_.rem(builder_.div(turn, builder_.integer(2)), builder_.integer(2));
     return exchange;
   }
 
@@ -190,7 +198,7 @@ class RingLowering {
   RowValuesAhead ahead_;
   std::map<ValueId, kir::BufferId> ring_;
   kir::MbarrierId full_, empty_;
-  ExprId block_, step_;  ///< Block number and grid size, i64.
+  ExprId block_, step_;  ///< Number of the block or cluster, and how many there are, i64.
 };
 
 }  // namespace

@@ -7,6 +7,21 @@ namespace {
 
 using kir::ExprId;
 
+/// How the blocks of a cluster exchange what they know of a row, as the `turn`-th of theirs (i32):
+/// in turns with two copies, so that each needs no barrier of the block. Invalid: the only one.
+RowExchange cluster_exchange(RowKernel& k, ExprId turn) {
+  RowExchange exchange;
+  if (k.schedule.cluster_blocks == 1) return exchange;
+  exchange.group = k.walk.slot();
+  exchange.groups = k.schedule.rows_per_block;
+  exchange.parity = k.builder.integer(0);
+  if (!turn.valid()) return exchange;
+  const ExprId two = k.builder.integer(2);
+  exchange.phase = k.builder.rem(turn, two);
+  exchange.parity = k.builder.rem(k.builder.div(turn, two), two);
+  return exchange;
+}
+
 /// Enters a row of its own in every row slot of the block, `first` in the first.
 Row enter_rows(RowKernel& k, ExprId first) {
   Row row;
@@ -26,7 +41,10 @@ Row enter_rows(RowKernel& k, ExprId first) {
 /// A block for every rows_per_block rows.
 LoweredKernel lower_single_rows(RowKernel& k) {
   k.kernel.grid = {k.rows_param, k.schedule.rows_per_block};
-  k.body.begin(enter_rows(k, k.first_row()));
+  if (k.schedule.cluster_blocks > 1) k.init_mbarriers();
+  Row row = enter_rows(k, k.first_row());
+  row.exchange = cluster_exchange(k, {});
+  k.body.begin(row);
   k.body.prepare();
   k.body.load();
   k.body.compute();
@@ -38,17 +56,25 @@ LoweredKernel lower_single_rows(RowKernel& k) {
 LoweredKernel lower_persistent_blocks(RowKernel& k) {
   const kir::ParamId blocks = k.builder.add_param("blocks");
   k.kernel.grid = {blocks, 1};
+  const bool in_cluster = k.schedule.cluster_blocks > 1;
+  if (in_cluster) k.init_mbarriers();
   k.outer.declare();
   k.body.prepare();
   const ExprId step = k.builder.mul(k.builder.cast(k.builder.param(blocks), DType::kI64),
                                     k.builder.integer(k.schedule.rows_per_block, DType::kI64));
+  kir::VarId turn;
+  if (in_cluster) turn = k.builder.declare("turn", k.builder.integer(0));
   k.builder.loop("first_row", k.first_row(), k.rows, step, false, [&](ExprId first_row) {
-    k.body.begin(enter_rows(k, first_row));
+    Row row = enter_rows(k, first_row);
+    if (in_cluster) row.exchange = cluster_exchange(k, k.builder.ref(turn));
+    k.body.begin(row);
     k.body.load();
     k.body.compute();
+    if (in_cluster)
+      k.builder.assign(turn, k.builder.add(k.builder.ref(turn), k.builder.integer(1)));
   });
-  k.store_partials({}, [&] { k.builder.append(kir::Barrier{}); });
-  return {std::move(k.kernel), {k.facts.space.rows, k.schedule.persistent_blocks}};
+  k.store_partials(cluster_exchange(k, {}), [&] { k.builder.append(kir::Barrier{}); });
+  return {std::move(k.kernel), {k.facts.space.rows, partial_rows(k.schedule)}};
 }
 
 }  // namespace

@@ -154,13 +154,7 @@ void OuterAccumulators::combine_threads(int64_t threads, const RowExchange& exch
   if (!has_totals() || threads == 1 || facts_.space.columns == 0) return;
   builder_.comment("totals of the threads of a row");
   const ExprId zero = builder_.integer(0);
-  kir::AllReduce all{.parts = {},
-                     .threads = threads,
-                     .name = "totals",
-                     .phase = {},
-                     .barrier = exchange.barrier,
-                     .group = exchange.group,
-                     .groups = exchange.groups};
+  kir::AllReduce all = all_reduce(builder_, threads, "totals", exchange);
   for (const Component* component : components(Part::kTotals)) {
     const VarId running =
         builder_.declare("running", builder_.element(component->tile, zero, zero));
@@ -301,8 +295,7 @@ void OuterAccumulators::store_partials(RowWalk& walk, ExprId row) {
       builder_.when(tiles_.vector_is_inside(at), store);
     }
   });
-  if (has_totals())
-    builder_.when(builder_.equal(walk.lane(), builder_.integer(0)), [&] { store_totals(row); });
+  if (has_totals()) builder_.when(walk.is_first_thread(), [&] { store_totals(row); });
 }
 
 std::vector<ValueId> finish_loads(const SegmentFacts& facts) {

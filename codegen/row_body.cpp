@@ -201,7 +201,7 @@ void RowBody::accumulate_outer(const Stage& stage, const TilePosition& at, ExprI
 void RowBody::accumulate_totals(const std::vector<OpId>& totals) {
   if (totals.empty()) return;
   for (const OpId op : totals) tiles_.row_value(facts_.fusion.ops[op].operands[0]);
-  ExprId condition = builder_.equal(walk_.lane(), builder_.integer(0));
+  ExprId condition = walk_.is_first_thread();
   if (row_.is_real.valid()) condition = builder_.both(condition, row_.is_real);
   builder_.when(condition, [&] { outer_.accumulate_row(totals); });
 }
@@ -215,7 +215,7 @@ void RowBody::store_row_outputs(int level) {
     if (facts_.is_after_rows(output) || facts_.space.output_coverage[i].columns ||
         facts_.level[output] != level)
       continue;
-    builder_.when(builder_.equal(walk_.lane(), builder_.integer(0)),
+    builder_.when(walk_.is_first_thread(),
                   [&] { when_stored(i, [&] { tiles_.store_row_output(i); }); });
   }
 }

@@ -12,7 +12,7 @@ namespace sinter {
 /// place is free again; a reader need not know who it was.
 struct RowInputs {
   std::map<ValueId, kir::BufferId> staged{};
-  kir::ExprId start{};  ///< Element of each of these buffers at which the row starts, i32.
+  kir::ExprId start{};  ///< Element of each of these buffers at which column 0 is or would be, i32.
 };
 
 /// Loads one vector of an input into its bound tile, from where it is.

@@ -15,6 +15,7 @@ RowKernel::RowKernel(const SegmentFacts& segment_facts, const Schedule& row_sche
   kernel.name = facts.fusion.name;
   kernel.threads = schedule.threads_per_block();
   kernel.min_blocks_per_sm = schedule.min_blocks_per_sm;
+  kernel.cluster = schedule.cluster_blocks;
   tiles.declare_buffers(false);
   rows_param = builder.add_param("rows");
   rows = builder.param(rows_param);
@@ -24,14 +25,28 @@ RowKernel::RowKernel(const SegmentFacts& segment_facts, const Schedule& row_sche
   walk.declare();
 }
 
+ExprId RowKernel::block_number() {
+  const ExprId number = builder.div(builder.special(kir::Special::kBlockIndex),
+                                    builder.integer(schedule.cluster_blocks));
+  return builder.cast(number, DType::kI64);
+}
+
+void RowKernel::init_mbarriers() {
+  builder.append(kir::InitMbarriers{});
+  if (schedule.cluster_blocks > 1) {
+    builder.append(kir::ClusterBarrier{});
+  } else {
+    builder.append(kir::Barrier{});
+  }
+}
+
 ExprId RowKernel::first_row() {
-  const ExprId block = builder.cast(builder.special(kir::Special::kBlockIndex), DType::kI64);
-  return builder.mul(block, builder.integer(schedule.rows_per_block, DType::kI64));
+  return builder.mul(block_number(), builder.integer(schedule.rows_per_block, DType::kI64));
 }
 
 void RowKernel::store_partials(const RowExchange& exchange, const std::function<void()>& barrier) {
   outer.combine_threads(schedule.threads_per_row, exchange);
-  const ExprId row = builder.cast(builder.special(kir::Special::kBlockIndex), DType::kI64);
+  const ExprId row = block_number();
   const ExprId slot = walk.slot();
   if (!slot.valid()) {
     outer.store_partials(walk, row);

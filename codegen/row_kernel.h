@@ -18,10 +18,14 @@ struct RowKernel {
   RowKernel(const RowKernel&) = delete;  // The parts refer to each other.
   RowKernel& operator=(const RowKernel&) = delete;
 
+  /// Number of the calling block, i64; in a cluster, whose blocks share rows, that of the cluster.
+  kir::ExprId block_number();
+  /// Makes the mbarriers ready for use, for all blocks of a cluster.
+  void init_mbarriers();
   /// First row of the calling block, in a grid that has a block for every rows_per_block rows.
   kir::ExprId first_row();
   /// Leaves what the threads have accumulated over their rows, one row of partial results for every
-  /// block; `barrier` emits what all threads with rows wait for each other at.
+  /// block or cluster; `barrier` emits what all threads with rows wait for each other at.
   void store_partials(const RowExchange& exchange, const std::function<void()>& barrier);
 
   const SegmentFacts& facts;

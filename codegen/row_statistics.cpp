@@ -25,6 +25,24 @@ std::string_view component_name(Combiner combiner, size_t i) {
 
 }  // namespace
 
+kir::AllReduce all_reduce(kir::KernelBuilder& builder, int64_t threads, const std::string& name,
+                          const RowExchange& exchange) {
+  kir::AllReduce all{.parts = {},
+                     .threads = threads,
+                     .name = name,
+                     .phase = exchange.phase,
+                     .barrier = exchange.barrier,
+                     .group = exchange.group,
+                     .groups = exchange.groups,
+                     .arrived = {},
+                     .parity = exchange.parity};
+  if (exchange.parity.valid()) {
+    const int64_t phases = exchange.phase.valid() ? 2 : 1;
+    all.arrived = builder.add_mbarriers(name + "_arrived", exchange.groups * phases, 1);
+  }
+  return all;
+}
+
 RowStatistics::RowStatistics(const SegmentFacts& facts, kir::KernelBuilder& builder,
                              TileLowering& tiles, const std::vector<OpId>& reductions)
     : facts_(facts), builder_(builder), tiles_(tiles) {
@@ -195,13 +213,7 @@ void RowStatistics::finish(int64_t threads, const std::string& name, const RowEx
   if (accumulators_.empty()) return;
   // In a row of no elements every thread has the result already.
   if (threads > 1 && facts_.space.columns > 0) {
-    kir::AllReduce all{.parts = {},
-                       .threads = threads,
-                       .name = name,
-                       .phase = exchange.phase,
-                       .barrier = exchange.barrier,
-                       .group = exchange.group,
-                       .groups = exchange.groups};
+    kir::AllReduce all = all_reduce(builder_, threads, name, exchange);
     for (const Accumulator& accumulator : accumulators_)
       all.parts.push_back({accumulator.combiner, accumulator.running});
     builder_.append(std::move(all));

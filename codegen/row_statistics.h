@@ -15,7 +15,12 @@ struct RowExchange {
   kir::ExprId barrier{};
   kir::ExprId group{};
   int64_t groups = 1;
+  kir::ExprId parity{};  ///< In a cluster: of the mbarriers' phase, which are made here.
 };
+
+/// A reduction of nothing yet over the threads of a row, of which a block has `threads`.
+kir::AllReduce all_reduce(kir::KernelBuilder& builder, int64_t threads, const std::string& name,
+                          const RowExchange& exchange);
 
 /// The inner reductions of one stage on their way along a row, in each thread a running tuple for
 /// every reduction.

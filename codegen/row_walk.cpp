@@ -26,7 +26,28 @@ void RowWalk::declare() {
     slot_ =
         builder_.ref(builder_.declare("slot", builder_.div(thread, builder_.integer(threads()))));
   }
+  first_of_block_ = builder_.integer(0, tiles_.column_type());
+  if (schedule_.cluster_blocks > 1) declare_part_of_block();
   if (schedule_.row_access != RowAccess::kShifted) declare_first_column();
+}
+
+/// Blocks of a cluster have equal parts of a row, one after the other.
+void RowWalk::declare_part_of_block() {
+  const DType type = tiles_.column_type();
+  const ExprId columns = builder_.integer(columns_per_block(facts_, schedule_), type);
+  const ExprId rank = builder_.rem(builder_.special(kir::Special::kBlockIndex),
+                                   builder_.integer(schedule_.cluster_blocks));
+  first_of_block_ = builder_.ref(
+      builder_.declare("first_of_block", builder_.mul(builder_.cast(rank, type), columns)));
+  tiles_.set_column_count(builder_.add(first_of_block_, columns));
+}
+
+ExprId RowWalk::is_first_thread() {
+  const ExprId is_first = builder_.equal(lane_, builder_.integer(0));
+  if (schedule_.cluster_blocks == 1) return is_first;
+  const ExprId is_first_block =
+      builder_.equal(first_of_block_, builder_.integer(0, tiles_.column_type()));
+  return builder_.both(is_first, is_first_block);
 }
 
 void RowWalk::enter_row() {
@@ -36,6 +57,7 @@ void RowWalk::enter_row() {
 void RowWalk::declare_first_column() {
   ExprId first = builder_.mul(builder_.cast(lane_, tiles_.column_type()),
                               builder_.integer(tiles_.width(), tiles_.column_type()));
+  first = builder_.add(first_of_block_, first);
   if (schedule_.row_access == RowAccess::kShifted) {
     builder_.comment("vectors are aligned in memory: lane 0 may start before the row");
     first = builder_.sub(first, builder_.cast(row_shift(), tiles_.column_type()));

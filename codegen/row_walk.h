@@ -33,6 +33,10 @@ class RowWalk {
   [[nodiscard]] int64_t threads() const { return schedule_.threads_per_row; }
   /// The thread's number within its row.
   [[nodiscard]] kir::ExprId lane() const { return lane_; }
+  /// Whether it is the first of its row, in all blocks of a cluster.
+  [[nodiscard]] kir::ExprId is_first_thread();
+  /// The first column of the calling block, of the column index type; 0 where blocks share no rows.
+  [[nodiscard]] kir::ExprId first_of_block() const { return first_of_block_; }
   /// The row's number within its block. Invalid: the block has one row at a time.
   [[nodiscard]] kir::ExprId slot() const { return slot_; }
 
@@ -51,6 +55,7 @@ class RowWalk {
   void when_inside(const TilePosition& at, const std::function<void()>& body);
 
  private:
+  void declare_part_of_block();
   void declare_first_column();
   kir::ExprId row_shift();
   [[nodiscard]] bool needs_unrolling() const;
@@ -62,6 +67,7 @@ class RowWalk {
   const std::vector<BatchSpan> spans_;
   kir::ExprId lane_;
   kir::ExprId slot_;
+  kir::ExprId first_of_block_;
   kir::ExprId first_;  ///< Column of the thread's first element in batch 0.
 };
 

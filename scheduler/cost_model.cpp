@@ -28,6 +28,12 @@ double mixed_bandwidth(const DeviceLimits& limits, double bytes_read, double byt
   return limits.memory_bytes_per_us * efficiency;
 }
 
+double cluster_exchange_time(int64_t cluster_blocks, const CostConstants& constants) {
+  if (cluster_blocks <= 1) return 0.0;
+  return constants.cluster_exchange_ns +
+         constants.cluster_doubling_ns * std::log2(static_cast<double>(cluster_blocks));
+}
+
 double memory_time(const DeviceLimits& limits, double bytes_read, double bytes_written,
                    ReadPriority priority, const CostConstants& constants) {
   const double bandwidth = mixed_bandwidth(limits, bytes_read, bytes_written);

@@ -47,12 +47,14 @@ class Draw {
         std::min(limits_.blocks_per_sm,
                  limits_.threads_per_sm / std::max<int64_t>(out.threads_per_block(), 1));
     out.min_blocks_per_sm = 1 + below(most_blocks);
+    const bool has_rows = facts_.has_reduction() || facts_.has_outer();
+    if (has_rows && family != kColumn) out.cluster_blocks = cluster_blocks();
     if (family == kWarpSpecialised) return specialised(std::move(out));
     out.persistent = persistent();
     constexpr int64_t kMostPersistent = 300;
     // A column schedule may finish by itself.
     if (facts_.has_outer() && (family != kColumn || below(2) == 0)) {
-      out.persistent_blocks = 1 + below(kMostPersistent);
+      out.persistent_blocks = (1 + below(kMostPersistent)) * out.cluster_blocks;
       out.overlap = overlap();
     }
     return out;
@@ -71,7 +73,7 @@ class Draw {
     out.min_blocks_per_sm = 1 + below(2);
     out.parameters["stages"] = out.rows_per_block * (1 + below(kMostTurns));
     out.parameters["compute_registers"] = 0;
-    out.persistent_blocks = 1 + below(kMostPersistent);
+    out.persistent_blocks = (1 + below(kMostPersistent)) * out.cluster_blocks;
     out.overlap = overlap();
     out.persistent = persistent();
     for (PersistentValue& kept : out.persistent) {
@@ -79,6 +81,12 @@ class Draw {
         kept.residency = Residency::kRegister;
     }
     return out;
+  }
+
+  /// Half of the draws have clusters, where there are any.
+  int64_t cluster_blocks() {
+    if (!limits_.has_clusters || below(2) == 0) return 1;
+    return power_of_two(kMostClusterBlocks);
   }
 
   Overlap overlap() {

@@ -7,7 +7,6 @@
 namespace sinter {
 namespace {
 
-constexpr int64_t kMbarrierBytes = 8;
 constexpr int64_t kUnit = 16;
 
 int64_t rounded(int64_t bytes) { return (bytes + kUnit - 1) / kUnit * kUnit; }
@@ -36,10 +35,10 @@ std::vector<ValueId> ring_inputs(const SegmentFacts& facts) {
   return out;
 }
 
-int64_t ring_row_bytes(const SegmentFacts& facts) {
+int64_t ring_row_bytes(const SegmentFacts& facts, const Schedule& schedule) {
   int64_t bytes = 0;
   for (const ValueId value : ring_inputs(facts))
-    bytes += facts.space.columns * bytes_of(facts.fusion.values[value].type);
+    bytes += columns_per_block(facts, schedule) * bytes_of(facts.fusion.values[value].type);
   return bytes;
 }
 
@@ -48,7 +47,8 @@ int64_t ring_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
   const int64_t stages = ring_stages(schedule);
   int64_t bytes = 0;
   for (const ValueId value : ring_inputs(facts))
-    bytes += rounded(stages * facts.space.columns * bytes_of(facts.fusion.values[value].type));
+    bytes += rounded(stages * columns_per_block(facts, schedule) *
+                     bytes_of(facts.fusion.values[value].type));
   bytes += kept_shared_bytes(facts, schedule);
   // Rows of one group take turns with two copies of the exchange.
   for (const Stage& stage : list.stages) bytes += exchange_bytes(facts, stage, schedule, 2);

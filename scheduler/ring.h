@@ -14,6 +14,8 @@ namespace sinter {
 inline constexpr std::string_view kWarpSpecialised = "warp_specialised";
 /// Threads of the producer: setmaxnreg acts on groups of four warps.
 inline constexpr int64_t kProducerThreads = 128;
+/// Bytes of one mbarrier (PTX ISA); a stage has two.
+inline constexpr int64_t kMbarrierBytes = 8;
 /// Registers that the producer keeps: the least that setmaxnreg can leave (PTX ISA).
 inline constexpr int64_t kProducerRegisters = 24;
 
@@ -24,8 +26,8 @@ int64_t compute_registers(const Schedule& schedule);
 int64_t specialised_threads(const Schedule& schedule);
 /// Row-wide inputs, which arrive through the ring.
 std::vector<ValueId> ring_inputs(const SegmentFacts& facts);
-/// Bytes of one stage's rows.
-int64_t ring_row_bytes(const SegmentFacts& facts);
+/// Bytes that one stage holds: a block's columns of a row of every input.
+int64_t ring_row_bytes(const SegmentFacts& facts, const Schedule& schedule);
 /// Shared bytes of a block: the ring, what is kept, the exchanges of every group, the mbarriers.
 int64_t ring_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
                           const StageList& list);

@@ -120,7 +120,8 @@ ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedul
   estimate.threads = schedule.threads_per_block();
   estimate.registers = estimate_registers(facts, schedule, list);
   estimate.shared_bytes = row_shared_bytes(facts, schedule, list);
-  estimate.blocks = (facts.space.rows + schedule.rows_per_block - 1) / schedule.rows_per_block;
+  estimate.blocks = (facts.space.rows + schedule.rows_per_block - 1) / schedule.rows_per_block *
+                    schedule.cluster_blocks;
   if (schedule.persistent_blocks > 0) estimate.blocks = schedule.persistent_blocks;
   complete(estimate, limits, schedule.min_blocks_per_sm);
   if (schedule.persistent_blocks > 0) {
@@ -156,7 +157,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   // Threads whose lanes lie past the row still issue.
   const auto reach = static_cast<double>(schedule.threads_per_row * schedule.vector_width);
   const auto batches = static_cast<double>(batch_count(facts, schedule));
-  const double padded = rows * batches * reach;
+  const double padded = rows * batches * reach * static_cast<double>(schedule.cluster_blocks);
   work.block_latency_ns = constants.block_start_ns;
   const bool resident = std::ranges::any_of(schedule.persistent, [](const PersistentValue& kept) {
     return kept.residency != Residency::kReload;
@@ -216,6 +217,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     if (!stage.reductions.empty()) {
       work.block_latency_ns += schedule.threads_per_row > kWarp ? constants.block_exchange_ns
                                                                 : constants.warp_exchange_ns;
+      work.block_latency_ns += cluster_exchange_time(schedule.cluster_blocks, constants);
     }
     // The block's own instructions, when it has its share of the SM's issue slots.
     const double block_instructions =
@@ -231,10 +233,10 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   }
   if (schedule.persistent_blocks > 0)
     work.turns = std::max(1.0, rows / static_cast<double>(rows_at_once(schedule)));
-  const int64_t prologues =
-      schedule.persistent_blocks > 0
-          ? (facts.space.rows + schedule.rows_per_block - 1) / schedule.rows_per_block
-          : estimate.blocks;
+  const int64_t prologues = schedule.persistent_blocks > 0
+                                ? (facts.space.rows + schedule.rows_per_block - 1) /
+                                      schedule.rows_per_block * schedule.cluster_blocks
+                                : estimate.blocks;
   work.issue_slots +=
       static_cast<double>(prologues * estimate.threads) * constants.row_prologue_instructions;
   if (facts.has_outer()) {
@@ -251,6 +253,52 @@ Prediction predict_rows(const SegmentFacts& facts, const Schedule& schedule,
   const StageList list = distribute(facts, schedule.persistent);
   return predict(estimate_row_work(facts, schedule, list, estimate, limits), estimate, limits);
 }
+
+namespace {
+
+/// Rejects clusters that the device does not run, or that cannot share this segment's rows.
+std::optional<Rejection> check_cluster(const SegmentFacts& facts, const Schedule& schedule,
+                                       const DeviceLimits& limits) {
+  const int64_t cluster = schedule.cluster_blocks;
+  if (cluster == 1) return std::nullopt;
+  const auto broken = [&](std::string rule, int64_t value, int64_t limit, std::string unit,
+                          std::string remedy) {
+    return Rejection{.subject = schedule.family,
+                     .rule = std::move(rule),
+                     .value = static_cast<double>(value),
+                     .limit = static_cast<double>(limit),
+                     .unit = std::move(unit),
+                     .remedy = std::move(remedy)};
+  };
+  if (!limits.has_clusters) {
+    return broken("the device has no thread-block clusters", limits.compute_major, 9,
+                  "compute capability", "use cluster_blocks 1");
+  }
+  if (!is_power_of_two(cluster) || cluster > kMostClusterBlocks) {
+    return broken("the blocks of a cluster are no power of two, or more than devices promise",
+                  cluster, kMostClusterBlocks, "blocks", "use 1, 2, 4 or 8");
+  }
+  if (schedule.row_access != RowAccess::kAligned)
+    return broken("blocks of a cluster share rows of whole vectors", 0, 0, "",
+                  "use row_access aligned");
+  const int64_t unit = cluster * schedule.vector_width;
+  if (facts.space.columns == 0 || facts.space.columns % unit != 0) {
+    return broken("a row does not split into whole vectors for every block of the cluster",
+                  facts.space.columns % unit, 0, "elements left over",
+                  "split it over fewer blocks, or use a narrower vector");
+  }
+  if (schedule.threads_per_row < kWarp) {
+    return broken("a block of a cluster has whole warps for its part of a row",
+                  schedule.threads_per_row, kWarp, "threads", "use 32 threads per row or more");
+  }
+  if (schedule.persistent_blocks % cluster != 0) {
+    return broken("the grid is not made of whole clusters", schedule.persistent_blocks % cluster, 0,
+                  "blocks left over", "make persistent_blocks a multiple of cluster_blocks");
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Schedule& schedule,
                                             const DeviceLimits& limits) {
@@ -288,6 +336,7 @@ std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Sch
                   "promise fewer blocks, or make them smaller");
   }
   if (auto rejection = check_row_access(facts, schedule)) return rejection;
+  if (auto rejection = check_cluster(facts, schedule, limits)) return rejection;
   if (schedule.persistent_blocks < 0) {
     return broken("a grid of less than no blocks", schedule.persistent_blocks, 0, "blocks",
                   "use 0 for a block for every row");

@@ -121,6 +121,16 @@ std::optional<Rejection> check_vector_width(const Schedule& schedule) {
                    .remedy = "use 1, 2, 4, 8 or 16"};
 }
 
+std::optional<Rejection> check_no_cluster(const Schedule& schedule) {
+  if (schedule.cluster_blocks == 1) return std::nullopt;
+  return Rejection{.subject = schedule.family,
+                   .rule = "blocks that share no rows form no clusters",
+                   .value = static_cast<double>(schedule.cluster_blocks),
+                   .limit = 1,
+                   .unit = "blocks",
+                   .remedy = "use cluster_blocks 1"};
+}
+
 std::optional<Rejection> check_row_access(const SegmentFacts& facts, const Schedule& schedule) {
   if (auto rejection = check_vector_width(schedule)) return rejection;
   const int64_t width = schedule.vector_width;
@@ -156,20 +166,24 @@ std::optional<Rejection> check_row_access(const SegmentFacts& facts, const Sched
   unreachable();
 }
 
+int64_t columns_per_block(const SegmentFacts& facts, const Schedule& schedule) {
+  return facts.space.columns / schedule.cluster_blocks;
+}
+
 int64_t batch_count(const SegmentFacts& facts, const Schedule& schedule) {
   if (facts.space.columns == 0) return 0;
   const int64_t reach = schedule.threads_per_row * schedule.vector_width;
   // Shifted rows spread over up to one vector more.
   const int64_t slack = schedule.row_access == RowAccess::kShifted ? schedule.vector_width - 1 : 0;
-  return (facts.space.columns + slack + reach - 1) / reach;
+  return (columns_per_block(facts, schedule) + slack + reach - 1) / reach;
 }
 
 std::vector<BatchSpan> batch_spans(const SegmentFacts& facts, const Schedule& schedule) {
   std::vector<BatchSpan> spans;
   const int64_t count = batch_count(facts, schedule);
   const int64_t reach = schedule.threads_per_row * schedule.vector_width;
-  const int64_t full =
-      facts.space.columns / reach;  // Batches that end inside the row whatever the shift.
+  // Batches that end inside the row whatever the shift.
+  const int64_t full = columns_per_block(facts, schedule) / reach;
   const auto add = [&](int64_t begin, int64_t end, Guard guard) {
     if (begin < end) spans.push_back({begin, end, guard});
   };
@@ -212,10 +226,13 @@ std::vector<DType> exchange_types(const Fusion& fusion, const Op& reduction) {
 
 int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
                        int64_t copies) {
-  if (stage.reductions.empty() || schedule.threads_per_row <= kWarp || facts.space.columns == 0)
+  const bool in_cluster = schedule.cluster_blocks > 1;
+  if (stage.reductions.empty() || facts.space.columns == 0 ||
+      (schedule.threads_per_row <= kWarp && !in_cluster))
     return 0;
-  const int64_t slots = schedule.threads_per_block() / kWarp;
-  int64_t bytes = 0;
+  const int64_t slots = schedule.threads_per_block() / kWarp * schedule.cluster_blocks;
+  constexpr int64_t kMbarrierBytes = 8;
+  int64_t bytes = in_cluster ? copies * schedule.rows_per_block * kMbarrierBytes : 0;
   for (const OpId reduction : stage.reductions) {
     for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[reduction])) {
       // Shuffles know no bool: it travels as i32 (codegen/passes/lower_reductions.h).
@@ -253,14 +270,16 @@ int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
                          const StageList& list) {
   int64_t bytes = kept_shared_bytes(facts, schedule);
   // The only barrier of a loop over rows cannot keep a row's exchange apart from the next one's:
-  // they take turns with two halves.
+  // they take turns with two halves. So do all exchanges of a cluster, which has no barriers.
   const auto reducing = std::ranges::count_if(
       list.stages, [](const Stage& stage) { return !stage.reductions.empty(); });
-  const int64_t copies = schedule.persistent_blocks > 0 && reducing == 1 ? 2 : 1;
+  const bool alternates = reducing == 1 || schedule.cluster_blocks > 1;
+  const int64_t copies = schedule.persistent_blocks > 0 && alternates ? 2 : 1;
   for (const Stage& stage : list.stages) bytes += exchange_bytes(facts, stage, schedule, copies);
   if (schedule.persistent_blocks > 0)
     bytes += slot_exchange_bytes(facts, schedule) + total_exchange_bytes(facts, schedule);
-  return bytes;
+  constexpr int64_t kUnit = 16;  // The mbarriers of a cluster may leave half of one.
+  return (bytes + kUnit - 1) / kUnit * kUnit;
 }
 
 int64_t accumulator_words(const SegmentFacts& facts, int64_t columns) {
@@ -285,13 +304,20 @@ int64_t partial_elements(const SegmentFacts& facts) {
 int64_t persistent_grid(const SegmentFacts& facts, const Schedule& schedule,
                         const DeviceLimits& limits) {
   const int64_t needed = (facts.space.rows + schedule.rows_per_block - 1) / schedule.rows_per_block;
-  return std::clamp<int64_t>(needed, 1, schedule.min_blocks_per_sm * limits.sm_count);
+  if (schedule.cluster_blocks == 1)
+    return std::clamp<int64_t>(needed, 1, schedule.min_blocks_per_sm * limits.sm_count);
+  const int64_t most =
+      cluster_capacity(limits, schedule.cluster_blocks, schedule.min_blocks_per_sm);
+  return std::clamp(needed * schedule.cluster_blocks, schedule.cluster_blocks,
+                    std::max(most, schedule.cluster_blocks));
 }
 
-int64_t partial_rows(const Schedule& schedule) { return schedule.persistent_blocks; }
+int64_t partial_rows(const Schedule& schedule) {
+  return schedule.persistent_blocks / schedule.cluster_blocks;
+}
 
 int64_t rows_at_once(const Schedule& schedule) {
-  return schedule.persistent_blocks * schedule.rows_per_block;
+  return partial_rows(schedule) * schedule.rows_per_block;
 }
 
 int64_t slot_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule) {

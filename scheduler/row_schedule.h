@@ -30,8 +30,14 @@ const TensorAccess* shift_reference(const SegmentFacts& facts);
 /// Rejects vector widths no access can have.
 std::optional<Rejection> check_vector_width(const Schedule& schedule);
 
+/// Rejects clusters, for families whose blocks share no rows.
+std::optional<Rejection> check_no_cluster(const Schedule& schedule);
+
 /// Rejects row access modes and vector widths that are illegal for this segment.
 std::optional<Rejection> check_row_access(const SegmentFacts& facts, const Schedule& schedule);
+
+/// Columns of a row that each block of a cluster has.
+int64_t columns_per_block(const SegmentFacts& facts, const Schedule& schedule);
 
 /// How batches of a row are guarded. Batch b covers the columns [b * T * V, (b + 1) * T * V), less
 /// the shift.
@@ -48,14 +54,14 @@ struct BatchSpan {
   Guard guard = Guard::kNone;
   friend bool operator==(const BatchSpan&, const BatchSpan&) = default;
 };
-/// The batches of a row, in order: at most a head, a main part and a tail. Empty for a row of no
-/// columns.
+/// The batches of a block's columns, in order: at most a head, a main part and a tail. Empty for a
+/// row of no columns.
 std::vector<BatchSpan> batch_spans(const SegmentFacts& facts, const Schedule& schedule);
-/// Batches of a row in all.
+/// Batches of a block's columns in all.
 int64_t batch_count(const SegmentFacts& facts, const Schedule& schedule);
 
 /// Bytes of the exchange that one barrier's reductions need in shared memory; zero if a row fits a
-/// warp, or has no elements. `copies` of it lie side by side.
+/// warp, or has no elements. `copies` of it lie side by side. In a cluster with its mbarriers.
 int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
                        int64_t copies = 1);
 /// Shared bytes of a block: resident values and one exchange for every reducing stage, each aligned
@@ -89,7 +95,7 @@ int64_t partial_elements(const SegmentFacts& facts);
 int64_t persistent_grid(const SegmentFacts& facts, const Schedule& schedule,
                         const DeviceLimits& limits);
 /// Rows of partial results that a persistent schedule leaves: one for every block, whose row slots
-/// combine theirs.
+/// combine theirs, or one for every cluster.
 int64_t partial_rows(const Schedule& schedule);
 /// Rows that a persistent grid works on at once.
 int64_t rows_at_once(const Schedule& schedule);

@@ -26,6 +26,7 @@ constexpr std::array kNumberFields = {
     NumberField{"unroll", &Schedule::unroll},
     NumberField{"min_blocks_per_sm", &Schedule::min_blocks_per_sm},
     NumberField{"persistent_blocks", &Schedule::persistent_blocks},
+    NumberField{"cluster_blocks", &Schedule::cluster_blocks},
 };
 constexpr std::array kResidencies = {Residency::kRegister, Residency::kShared, Residency::kReload};
 constexpr std::array kRowAccesses = {RowAccess::kAligned, RowAccess::kShifted, RowAccess::kScalar};
@@ -314,6 +315,7 @@ std::string print(const Schedule& schedule) {
   std::string out = fmt::format("schedule {} {{\n", name_text(schedule.family));
   for (const NumberField& field : kNumberFields) {
     if (field.member == &Schedule::persistent_blocks && schedule.persistent_blocks == 0) continue;
+    if (field.member == &Schedule::cluster_blocks && schedule.cluster_blocks == 1) continue;
     out += fmt::format("  {} {}", field.name, schedule.*field.member);
   }
   out += fmt::format("\n  row_access {}  read_priority {}", text_of(schedule.row_access),

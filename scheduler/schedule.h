@@ -68,6 +68,9 @@ struct Schedule {
   /// accumulate; 0: a block for every rows_per_block rows. For column: blocks among which the rows
   /// of each run of columns are dealt; 0: one block walks them all and finishes.
   int64_t persistent_blocks = 0;
+  /// Blocks that share the columns of each row, a thread-block cluster: each has as many, and their
+  /// reductions go by distributed shared memory. threads_per_row are those of one block.
+  int64_t cluster_blocks = 1;
   RowAccess row_access = RowAccess::kAligned;
   ReadPriority read_priority = ReadPriority::kNormal;
   Overlap overlap = Overlap::kNone;
@@ -85,9 +88,8 @@ uint64_t hash_of(const Schedule& schedule);
 ///
 ///     schedule multi_wave {
 ///       threads_per_row 256  rows_per_block 1  vector_width 8  unroll 2  min_blocks_per_sm 4
-///       row_access aligned  read_priority evict_last  overlap next
-///       persist %v0 in register
-///       parameter name 7
+///       cluster_blocks 2 row_access aligned  read_priority evict_last  overlap next persist %v0 in
+///       register parameter name 7
 ///     }
 std::string print(const Schedule& schedule);
 /// Errors: InvalidArgument with line:column and the offending token.

@@ -120,7 +120,7 @@ std::optional<Rejection> check_batches(const SegmentFacts& facts, const Schedule
                      .unit = unit,
                      .remedy = "this is a defect of the row geometry; please report it"};
   };
-  const int64_t columns = facts.space.columns;
+  const int64_t columns = columns_per_block(facts, schedule);
   const int64_t reach = schedule.threads_per_row * schedule.vector_width;
   const int64_t most_shift =
       schedule.row_access == RowAccess::kShifted ? schedule.vector_width - 1 : 0;

@@ -16,6 +16,9 @@ constexpr int64_t kWarpGroup = 128;
 constexpr int64_t kMostStages = 16;
 constexpr int64_t kMostGroups = 4;
 constexpr int64_t kMostBatches = 16;
+/// Blocks share rows in a cluster where fewer of them hold less than so many stages. The gradient
+/// of a layer norm of 4096 x 16384 takes 116 us in rings of 3 rows, 108 in rings of 5 half rows.
+constexpr int64_t kStagesToShare = 6;
 constexpr int64_t kCopyBytes = 16;              // Unit of cp.async.bulk (PTX ISA).
 constexpr int64_t kMostComputeRegisters = 240;  // Of setmaxnreg (PTX ISA).
 constexpr int64_t kRegisterStep = 8;
@@ -123,6 +126,13 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   if (schedule.row_access != RowAccess::kAligned) {
     return rejected("rows in the ring are aligned", 0, 0, "", "use row_access aligned");
   }
+  for (const ValueId value : ring_inputs(facts)) {
+    const int64_t bytes =
+        columns_per_block(facts, schedule) * bytes_of(facts.fusion.values[value].type);
+    if (bytes % kCopyBytes == 0) continue;
+    return rejected("a block of the cluster copies whole, aligned 16 bytes", bytes % kCopyBytes, 0,
+                    "bytes left over", "split rows over fewer blocks", value);
+  }
   const int64_t most =
       std::min(limits.blocks_per_sm, limits.threads_per_sm / specialised_threads(schedule));
   if (schedule.min_blocks_per_sm < 1 || schedule.min_blocks_per_sm > most) {
@@ -175,8 +185,8 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
   const int64_t reach = rows_at_once(schedule);
   const int64_t turns = (facts.space.rows + reach - 1) / reach;
   estimate.waves = static_cast<double>(turns);
-  estimate.bytes_in_flight_per_sm =
-      static_cast<double>(ring_row_bytes(facts) * ring_stages(schedule) * estimate.blocks_per_sm);
+  estimate.bytes_in_flight_per_sm = static_cast<double>(
+      ring_row_bytes(facts, schedule) * ring_stages(schedule) * estimate.blocks_per_sm);
   if (auto rejection = fits(estimate, limits)) {
     rejection->subject = kName;
     return tl::make_unexpected(*rejection);
@@ -198,14 +208,27 @@ std::vector<int64_t> stage_counts(const SegmentFacts& facts, const Schedule& sch
                                   int64_t shared_bytes, const DeviceLimits& limits) {
   const CostConstants constants;
   const int64_t groups = schedule.rows_per_block;
-  const int64_t row = ring_row_bytes(facts);
-  const int64_t most = std::min(shared_bytes / row, kMostStages) / groups * groups;
+  const int64_t row = ring_row_bytes(facts, schedule);
+  const int64_t most =
+      std::min(shared_bytes / (row + 2 * kMbarrierBytes), kMostStages) / groups * groups;
   if (most < 2) return {};
   const double needed = bytes_needed_under_way(schedule, limits, constants.ring_fewest_in_flight);
   const auto under_way = static_cast<int64_t>(std::ceil(needed / static_cast<double>(row)));
   const int64_t enough = std::max<int64_t>((groups + under_way + groups - 1) / groups * groups, 2);
   if (enough >= most) return {most};
   return {most, enough};
+}
+
+/// Sizes of clusters worth trying: rows are split no further than rings need.
+std::vector<int64_t> cluster_sizes(const SegmentFacts& facts, const DeviceLimits& limits) {
+  std::vector<int64_t> sizes = {1};
+  if (!limits.has_clusters) return sizes;
+  for (int64_t size = 1; size < kMostClusterBlocks; size *= 2) {
+    const int64_t share = ring_row_bytes(facts, {.cluster_blocks = size});
+    if (limits.shared_bytes_per_block >= kStagesToShare * share) break;
+    sizes.push_back(2 * size);
+  }
+  return sizes;
 }
 
 /// Weights that every row reads from cache, once for each stage that needs them.
@@ -222,12 +245,14 @@ std::vector<ValueId> cached_weights(const SegmentFacts& facts, const Schedule& s
 }
 
 /// Bytes of them that come from L2, because the ring leaves L1 too small.
-double weight_bytes(const SegmentFacts& facts, const std::vector<ValueId>& weights,
-                    const ResourceEstimate& estimate, const DeviceLimits& limits,
-                    const CostConstants& constants) {
+double weight_bytes(const SegmentFacts& facts, const Schedule& schedule,
+                    const std::vector<ValueId>& weights, const ResourceEstimate& estimate,
+                    const DeviceLimits& limits, const CostConstants& constants) {
   double bytes = 0.0;
-  for (const ValueId value : weights)
-    bytes += static_cast<double>(facts.space.columns * bytes_of(facts.fusion.values[value].type));
+  for (const ValueId value : weights) {
+    bytes += static_cast<double>(columns_per_block(facts, schedule) *
+                                 bytes_of(facts.fusion.values[value].type));
+  }
   if (bytes == 0.0) return 0.0;
   const auto shared = static_cast<double>(estimate.blocks_per_sm *
                                           (estimate.shared_bytes + limits.shared_bytes_reserved));
@@ -247,8 +272,8 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   work.bytes_read = static_cast<double>(facts.bytes_read);
   const std::vector<ValueId> weights = cached_weights(facts, schedule, list);
   work.l2_bytes = work.bytes_read + work.bytes_written +
-                  static_cast<double>(facts.space.rows) *
-                      weight_bytes(facts, weights, estimate, limits, constants);
+                  static_cast<double>(facts.space.rows * schedule.cluster_blocks) *
+                      weight_bytes(facts, schedule, weights, estimate, limits, constants);
   double ring_reads = 0.0;
   for (const Stage& stage : list.stages) {
     for (const ValueId value : stage.loads) {
@@ -258,19 +283,26 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   }
   const double elements =
       static_cast<double>(facts.space.rows) * static_cast<double>(facts.space.columns);
-  work.shared_bytes = elements * (ring_reads + static_cast<double>(ring_row_bytes(facts)) /
-                                                   static_cast<double>(facts.space.columns));
+  const auto blocks = static_cast<double>(schedule.cluster_blocks);
+  work.shared_bytes =
+      elements * ring_reads +
+      static_cast<double>(facts.space.rows * ring_row_bytes(facts, schedule)) * blocks;
   constexpr double kWarp = 32.0;
   const auto rows = static_cast<double>(facts.space.rows);
   const auto threads = static_cast<double>(schedule.threads_per_row);
   // Rows that are not reduced wait for no exchange.
-  const double exchange_ns = facts.has_reduction()
-                                 ? constants.ring_row_ns + constants.ring_warp_ns * threads / kWarp
-                                 : 0.0;
-  const double row_ns = exchange_ns +
-                        constants.ring_instruction_ns * work.issue_slots / (rows * threads) +
-                        constants.ring_weight_ns *
-                            static_cast<double>(std::ssize(weights) * batch_count(facts, schedule));
+  double exchange_ns = 0.0;
+  if (facts.has_reduction()) {
+    // In a cluster all warps wait at a mbarrier for all, and the block's do not meet before.
+    exchange_ns =
+        constants.ring_row_ns + (schedule.cluster_blocks > 1
+                                     ? cluster_exchange_time(schedule.cluster_blocks, constants)
+                                     : constants.ring_warp_ns * threads / kWarp);
+  }
+  const double row_ns =
+      exchange_ns + constants.ring_instruction_ns * work.issue_slots / (rows * threads * blocks) +
+      constants.ring_weight_ns *
+          static_cast<double>(std::ssize(weights) * batch_count(facts, schedule));
   const auto launch =
       static_cast<double>(launch_registers(limits, schedule, schedule.min_blocks_per_sm));
   const double wanted =
@@ -278,7 +310,7 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   const double squeeze = 1.0 + constants.ring_squeeze * std::max(0.0, wanted - 1.0);
   work.block_latency_ns = 0.0;
   Prediction out = predict(work, estimate, limits, constants);
-  const auto under_way = static_cast<double>(ring_row_bytes(facts) *
+  const auto under_way = static_cast<double>(ring_row_bytes(facts, schedule) *
                                              (ring_stages(schedule) - schedule.rows_per_block));
   const double needed = bytes_needed_under_way(schedule, limits, constants.ring_bytes_in_flight);
   const double starved = std::max(0.0, 1.0 - under_way / needed);
@@ -289,22 +321,154 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   const double throughput =
       std::max({out.memory_us, out.l2_us, out.issue_us, out.special_us, out.shared_us});
   // Groups take a block's rows in turns.
-  const double turns = std::ceil(rows / static_cast<double>(schedule.persistent_blocks));
+  const double turns = std::ceil(rows / static_cast<double>(partial_rows(schedule)));
   const double chain_us =
       turns * row_ns * squeeze / static_cast<double>(schedule.rows_per_block) / 1000.0;
   const double exponent = constants.ring_overlap_exponent;
   const double together =
       std::pow(std::pow(throughput, exponent) + std::pow(chain_us, exponent), 1.0 / exponent);
   out.block_latency_us = row_ns * squeeze / 1000.0;
-  const double asked =
-      std::min(work.bytes_read, static_cast<double>(ring_row_bytes(facts) * ring_stages(schedule) *
-                                                    schedule.persistent_blocks));
+  const double asked = std::min(
+      work.bytes_read, static_cast<double>(ring_row_bytes(facts, schedule) * ring_stages(schedule) *
+                                           schedule.persistent_blocks));
   const double fill = constants.ring_fill_share * asked /
                       mixed_bandwidth(limits, work.bytes_read, work.bytes_written);
   out.exposed_us = fill + together - throughput;
   out.total_us = out.launch_us + throughput + out.exposed_us + out.spill_us + out.second_stage_us;
   return out;
 }
+
+/// A choice of what is kept, and the stages that follow from it.
+struct Kept {
+  std::vector<PersistentValue> values;
+  StageList list;
+};
+
+/// What may be kept: everything in registers, or inputs read from the ring again; and the weights
+/// of all stages in registers, in shared memory, or read from cache.
+std::vector<Kept> kept_choices(const SegmentFacts& facts) {
+  std::vector<Kept> choices;
+  const std::vector<ValueId> weights = late_columns(facts);
+  for (const bool in_registers : {false, true}) {
+    for (const Residency weights_in :
+         {Residency::kRegister, Residency::kShared, Residency::kReload}) {
+      if (weights_in != Residency::kReload && weights.empty()) continue;
+      std::vector<PersistentValue> kept;
+      for (const ValueId value : facts.persistent) {
+        kept.push_back({value, in_registers || !facts.is_read(value) ? Residency::kRegister
+                                                                     : Residency::kReload});
+      }
+      if (weights_in != Residency::kReload) {
+        for (const ValueId value : weights) kept.push_back({value, weights_in});
+      }
+      std::ranges::sort(kept);
+      StageList list = distribute(facts, kept);
+      choices.push_back({std::move(kept), std::move(list)});
+    }
+  }
+  return choices;
+}
+
+/// Tries rings one after the other, and offers those that fit without spilling.
+class RingSearch {
+ public:
+  RingSearch(const SegmentFacts& facts, const DeviceLimits& limits)
+      : facts_(facts), limits_(limits), choices_(kept_choices(facts)) {}
+
+  Proposal run() {
+    for (const RowVector& vector : row_vectors(facts_)) {
+      if (vector.access != RowAccess::kAligned) continue;
+      for (const int64_t cluster : cluster_sizes(facts_, limits_)) {
+        for (const int64_t threads : {32, 64, 128, 256, 512}) {
+          Schedule shape{.family = std::string(kName),
+                         .threads_per_row = threads,
+                         .vector_width = vector.width,
+                         .cluster_blocks = cluster,
+                         .read_priority = read_priority(facts_, limits_),
+                         .overlap = partials_overlap(facts_, limits_)};
+          // More threads than vectors would idle from the start.
+          if (threads > 32 && threads / 2 * vector.width >= columns_per_block(facts_, shape)) break;
+          try_groups(std::move(shape));
+        }
+      }
+    }
+    if (proposal_.candidates.empty() && nearest_) proposal_.rejections.push_back(*nearest_);
+    return std::move(proposal_);
+  }
+
+ private:
+  void try_groups(Schedule schedule) {
+    for (int64_t groups = 1; groups <= kMostGroups; ++groups) {
+      schedule.rows_per_block = groups;
+      if (schedule.threads_per_block() % kWarpGroup != 0 ||
+          specialised_threads(schedule) > limits_.threads_per_block)
+        continue;
+      for (const int64_t blocks : {1, 2}) {
+        if (specialised_threads(schedule) * blocks > limits_.threads_per_sm) continue;
+        schedule.min_blocks_per_sm = blocks;
+        schedule.persistent_blocks = persistent_grid(facts_, schedule, limits_);
+        for (const Kept& kept : choices_) try_stages(schedule, kept);
+      }
+    }
+  }
+
+  void try_stages(Schedule schedule, const Kept& kept) {
+    schedule.persistent = kept.values;
+    const int64_t budget =
+        limits_.shared_bytes_per_sm / schedule.min_blocks_per_sm - limits_.shared_bytes_reserved;
+    schedule.parameters["stages"] = 0;
+    const int64_t beside_ring = ring_shared_bytes(facts_, schedule, kept.list);
+    const std::vector<int64_t> counts =
+        stage_counts(facts_, schedule, budget - beside_ring, limits_);
+    if (counts.empty()) {
+      nearest_ = rejected("shared memory holds too few rows for a ring", 0, 2, "stages",
+                          "the multi_wave family holds them in registers");
+      return;
+    }
+    schedule.parameters["compute_registers"] = raised(schedule, kept.list);
+    for (const int64_t stages : counts) {
+      schedule.parameters["stages"] = stages;
+      if (!offer(schedule, kept.list)) return;
+    }
+  }
+
+  /// Registers that compute threads ask for; 0: the launch gives them enough. Long shares of a row
+  /// get as many as the compiler wants: it reads ahead in them, and spills what does not fit.
+  [[nodiscard]] int64_t raised(const Schedule& schedule, const StageList& list) const {
+    const int64_t elements = batch_count(facts_, schedule) * schedule.vector_width;
+    const double wanted =
+        elements > kElementsReadAhead ? CostConstants{}.ring_wanted_registers : 1.0;
+    const int64_t blocks = schedule.min_blocks_per_sm;
+    const bool enough = wanted * static_cast<double>(needed_registers(facts_, schedule, list)) <=
+                        static_cast<double>(launch_registers(limits_, schedule, blocks));
+    if (enough || !limits_.has_setmaxnreg) return 0;
+    return raised_registers(limits_, schedule, blocks);
+  }
+
+  /// False if it does not fit, nor would it with fewer stages.
+  bool offer(const Schedule& schedule, const StageList& list) {
+    const auto estimate = estimate_stages(facts_, schedule, list, limits_);
+    if (!estimate) {
+      nearest_ = estimate.error();
+      return false;
+    }
+    if (estimate->spilled_registers > 0) {
+      nearest_ = rejected("the compute role needs more registers than its groups leave",
+                          estimate->registers, estimate->register_cap, "registers",
+                          "read values from the ring again, or use more threads per row");
+      return false;
+    }
+    proposal_.candidates.push_back(
+        {schedule, *estimate, predict_stages(facts_, schedule, list, *estimate, limits_)});
+    return true;
+  }
+
+  const SegmentFacts& facts_;
+  const DeviceLimits& limits_;
+  const std::vector<Kept> choices_;
+  Proposal proposal_;
+  std::optional<Rejection> nearest_;
+};
 
 }  // namespace
 
@@ -322,101 +486,9 @@ Prediction predict_warp_specialised(const SegmentFacts& facts, const Schedule& s
 }
 
 Proposal propose_warp_specialised(const SegmentFacts& facts, const DeviceLimits& limits) {
-  Proposal proposal;
-  if (auto rejection = check_segment(facts, limits)) {
-    proposal.rejections.push_back(*rejection);
-    return proposal;
-  }
-  // What is kept: everything in registers, or inputs read from the ring again; and the weights of
-  // all stages in registers, in shared memory, or read from cache.
-  std::vector<std::vector<PersistentValue>> choices;
-  const std::vector<ValueId> weights = late_columns(facts);
-  for (const bool in_registers : {false, true}) {
-    for (const Residency weights_in :
-         {Residency::kRegister, Residency::kShared, Residency::kReload}) {
-      if (weights_in != Residency::kReload && weights.empty()) continue;
-      std::vector<PersistentValue> kept;
-      for (const ValueId value : facts.persistent) {
-        kept.push_back({value, in_registers || !facts.is_read(value) ? Residency::kRegister
-                                                                     : Residency::kReload});
-      }
-      if (weights_in != Residency::kReload) {
-        for (const ValueId value : weights) kept.push_back({value, weights_in});
-      }
-      std::ranges::sort(kept);
-      choices.push_back(std::move(kept));
-    }
-  }
-  std::optional<Rejection> nearest;
-  for (const RowVector& vector : row_vectors(facts)) {
-    if (vector.access != RowAccess::kAligned) continue;
-    for (const int64_t threads : {32, 64, 128, 256, 512}) {
-      if (threads > 32 && threads / 2 * vector.width >= facts.space.columns) break;
-      for (int64_t groups = 1; groups <= kMostGroups; ++groups) {
-        for (const int64_t blocks : {1, 2}) {
-          Schedule schedule{.family = std::string(kName),
-                            .threads_per_row = threads,
-                            .rows_per_block = groups,
-                            .vector_width = vector.width,
-                            .min_blocks_per_sm = blocks,
-                            .read_priority = read_priority(facts, limits),
-                            .overlap = partials_overlap(facts, limits)};
-          if (schedule.threads_per_block() % kWarpGroup != 0) continue;
-          if (specialised_threads(schedule) * blocks > limits.threads_per_sm ||
-              specialised_threads(schedule) > limits.threads_per_block)
-            continue;
-          const int64_t budget = limits.shared_bytes_per_sm / blocks - limits.shared_bytes_reserved;
-          constexpr int64_t kExchangeReserve = 1024;  // Exchanges and mbarriers, generously.
-          const int64_t ring = budget - kExchangeReserve - slot_exchange_bytes(facts, schedule);
-          schedule.persistent_blocks = persistent_grid(facts, schedule, limits);
-          for (const auto& kept : choices) {
-            schedule.persistent = kept;
-            const std::vector<int64_t> stages =
-                stage_counts(facts, schedule, ring - kept_shared_bytes(facts, schedule), limits);
-            if (stages.empty()) {
-              nearest = rejected("shared memory holds too few rows for a ring", 0, 2, "stages",
-                                 "the multi_wave family holds them in registers");
-              continue;
-            }
-            schedule.parameters["stages"] = stages.front();
-            schedule.parameters["compute_registers"] = 0;
-            const StageList list = distribute(facts, kept);
-            // Long shares of a row get as many as the compiler wants: it reads ahead in them, and
-            // spills what does not fit.
-            const int64_t elements = batch_count(facts, schedule) * schedule.vector_width;
-            const double wanted =
-                elements > kElementsReadAhead ? CostConstants{}.ring_wanted_registers : 1.0;
-            if (wanted * static_cast<double>(needed_registers(facts, schedule, list)) >
-                    static_cast<double>(launch_registers(limits, schedule, blocks)) &&
-                limits.has_setmaxnreg)
-              schedule.parameters["compute_registers"] = raised_registers(limits, schedule, blocks);
-            auto estimate = estimate_stages(facts, schedule, list, limits);
-            if (!estimate) {
-              nearest = estimate.error();
-              continue;
-            }
-            if (estimate->spilled_registers > 0) {
-              nearest = rejected("the compute role needs more registers than its groups leave",
-                                 estimate->registers, estimate->register_cap, "registers",
-                                 "read values from the ring again, or use more threads per row");
-              continue;
-            }
-            proposal.candidates.push_back(
-                {schedule, *estimate, predict_stages(facts, schedule, list, *estimate, limits)});
-            for (size_t i = 1; i < stages.size(); ++i) {
-              schedule.parameters["stages"] = stages[i];
-              estimate = estimate_stages(facts, schedule, list, limits);
-              if (!estimate) continue;
-              proposal.candidates.push_back(
-                  {schedule, *estimate, predict_stages(facts, schedule, list, *estimate, limits)});
-            }
-          }
-        }
-      }
-    }
-  }
-  if (proposal.candidates.empty() && nearest) proposal.rejections.push_back(*nearest);
-  return proposal;
+  if (auto rejection = check_segment(facts, limits))
+    return {.candidates = {}, .rejections = {*rejection}};
+  return RingSearch(facts, limits).run();
 }
 
 }  // namespace sinter

@@ -73,7 +73,7 @@ TEST(Explain, FitsOneScreen) {
 
 TEST(Explain, RefusesWhatDoesNotFitWithTheNumber) {
   const CannedFusion& canned = *find_canned_fusion("layer_norm_backward");
-  const auto wide = plan(canned.build(), {{"rows", 64}, {"cols", 65536}}, *find_device("H200"));
+  const auto wide = plan(canned.build(), {{"rows", 64}, {"cols", 1 << 20}}, *find_device("H200"));
   EXPECT_THAT(explain(*wide), ContainsRegex("refused warp_specialised: .*limit"));
 }
 

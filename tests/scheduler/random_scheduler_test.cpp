@@ -99,6 +99,18 @@ TEST(RandomSchedulerTest, DrawsTheWholeSpaceOfResidentRows) {
   EXPECT_GE(kept.size(), 4U) << "not only the minimum cut";
 }
 
+TEST(RandomSchedulerTest, DrawsClustersWhereTheDeviceHasThem) {
+  for (const char* family : {"multi_wave", "warp_specialised"}) {
+    const SegmentFacts facts = canned_facts("layer_norm_backward", 8, 1024);
+    EXPECT_EQ(seen(draws(facts, family), &Schedule::cluster_blocks),
+              (std::set<int64_t>{1, 2, 4, 8}))
+        << family;
+  }
+  const SegmentFacts facts = canned_facts("layer_norm_backward", 8, 1024);
+  EXPECT_EQ(seen(draws(facts, "multi_wave", *find_device("A100")), &Schedule::cluster_blocks),
+            (std::set<int64_t>{1}));
+}
+
 TEST(RandomSchedulerTest, DrawsLoopedAndPointwiseSchedules) {
   const auto looped = draws(canned_facts("layer_norm", 8, 1000), "looped");
   EXPECT_EQ(looped.size(), kSeeds);

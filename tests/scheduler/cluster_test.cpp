@@ -1,0 +1,148 @@
+// Rows that the blocks of a cluster share: which schedules may, what they take, and when they are
+// chosen.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "scheduler/cost_model.h"
+#include "scheduler/plan.h"
+#include "scheduler/ring.h"
+#include "scheduler/row_schedule.h"
+#include "scheduler/schedule_verifier.h"
+#include "tests/scheduler/facts_of.h"
+#include "tests/support/canned_fusions.h"
+#include "tests/support/plan_matchers.h"
+
+namespace sinter {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+ExtentValues matrix(int64_t rows, int64_t cols) { return {{"rows", rows}, {"cols", cols}}; }
+
+const Schedule& chosen(const Result<Plan>& plan) {
+  return plan.value().segments.front().chosen().schedule;
+}
+
+class ClusterScheduleTest : public testing::Test {
+ protected:
+  [[nodiscard]] std::vector<std::string> reasons(const Schedule& schedule,
+                                                 std::string_view device = "H200") const {
+    std::vector<std::string> out;
+    for (const Rejection& rejection :
+         verify_schedule(facts_, schedule, *find_device(device), scheduling_families()))
+      out.push_back(text_of(rejection));
+    return out;
+  }
+
+  SegmentFacts facts_ =
+      facts_of(find_canned_fusion("layer_norm_backward")->build(), matrix(64, 16384));
+  Schedule legal_{.family = "multi_wave",
+                  .threads_per_row = 256,
+                  .vector_width = 8,
+                  .persistent_blocks = 120,
+                  .cluster_blocks = 4};
+};
+
+TEST_F(ClusterScheduleTest, BlocksHaveEqualPartsOfARow) {
+  EXPECT_THAT(reasons(legal_), IsEmpty());
+  EXPECT_EQ(columns_per_block(facts_, legal_), 4096);
+  EXPECT_EQ(batch_count(facts_, legal_), 2);
+  EXPECT_EQ(partial_rows(legal_), 30);
+  EXPECT_EQ(rows_at_once(legal_), 30);
+}
+
+// A tuple from each of 4 x 8 warps, of two sums, for two turns, and a mbarrier for each.
+TEST_F(ClusterScheduleTest, ExchangesTakeWhatAllBlocksSend) {
+  EXPECT_EQ(row_shared_bytes(facts_, legal_), 2 * (4 * 8) * 2 * 4 + 2 * 8);
+}
+
+TEST_F(ClusterScheduleTest, WhatCannotBeSharedIsRefusedWithTheNumber) {
+  const auto with = [&](auto change) {
+    Schedule schedule = legal_;
+    change(schedule);
+    return schedule;
+  };
+  EXPECT_THAT(reasons(legal_, "A100"), ElementsAre(HasSubstr("no thread-block clusters")));
+  for (const int64_t blocks : {-4, 0, 3, 16}) {
+    EXPECT_THAT(reasons(with([&](Schedule& s) { s.cluster_blocks = blocks; })),
+                ElementsAre(HasSubstr("no power of two")))
+        << blocks;
+  }
+  EXPECT_THAT(reasons(with([](Schedule& s) {
+                s.threads_per_row = 16;
+                s.rows_per_block = 2;
+              })),
+              ElementsAre(HasSubstr("whole warps for its part")));
+  EXPECT_THAT(reasons(with([](Schedule& s) { s.persistent_blocks = 122; })),
+              ElementsAre(HasSubstr("not made of whole clusters")));
+}
+
+TEST(ClusterTest, BlocksThatShareNoRowsFormNone) {
+  for (const auto& [fusion, family] :
+       {std::pair("bias_gradient", "column"), {"swiglu", "pointwise"}}) {
+    const Schedule schedule{.family = family, .threads_per_row = 128, .cluster_blocks = 2};
+    const SegmentFacts facts = facts_of(find_canned_fusion(fusion)->build(), matrix(64, 1024));
+    const auto rejections =
+        verify_schedule(facts, schedule, *find_device("H200"), scheduling_families());
+    ASSERT_EQ(rejections.size(), 1U) << family;
+    EXPECT_THAT(text_of(rejections[0]), HasSubstr("share no rows form no clusters"));
+  }
+}
+
+TEST(ClusterTest, RowsThatDoNotSplitAreRefused) {
+  const SegmentFacts facts =
+      facts_of(find_canned_fusion("layer_norm_backward")->build(), matrix(64, 1000));
+  const Schedule schedule{.family = "multi_wave",
+                          .threads_per_row = 32,
+                          .vector_width = 8,
+                          .persistent_blocks = 8,
+                          .cluster_blocks = 2};
+  const auto rejections =
+      verify_schedule(facts, schedule, *find_device("H200"), scheduling_families());
+  ASSERT_EQ(rejections.size(), 1U);
+  EXPECT_EQ(rejections[0].value, 8) << "1000 is 62 times 16 and 8";
+}
+
+// Of 132 SMs, pairs lose none, and larger clusters the 12 that cuOccupancyMaxActiveClusters says.
+TEST(ClusterTest, LargerClustersLeaveSmsOver) {
+  const DeviceLimits limits = *find_device("H200");
+  EXPECT_EQ(cluster_capacity(limits, 2, 1), 132);
+  EXPECT_EQ(cluster_capacity(limits, 2, 2), 264);
+  EXPECT_EQ(cluster_capacity(limits, 4, 1), 120);
+  EXPECT_EQ(cluster_capacity(limits, 8, 2), 240);
+}
+
+TEST(ClusterTest, ExchangesOverMoreBlocksTakeLonger) {
+  EXPECT_EQ(cluster_exchange_time(1), 0.0);
+  EXPECT_GT(cluster_exchange_time(2), 0.0);
+  EXPECT_GT(cluster_exchange_time(8), cluster_exchange_time(4));
+}
+
+// Rings of whole rows of 16,384 hold three; of 4,096 they hold as many as they need.
+TEST(ClusterTest, WideGradientsShareTheirRowsWhereTheDeviceCan) {
+  for (const int64_t columns : {16384, 24576, 32768}) {
+    const Plan plan = plan_canned("layer_norm_backward", matrix(8192, columns), "H200").value();
+    const Schedule& schedule = plan.segments.front().chosen().schedule;
+    EXPECT_EQ(schedule.family, "warp_specialised") << columns;
+    EXPECT_GT(schedule.cluster_blocks, 1) << columns;
+    EXPECT_GE(ring_stages(schedule), 3) << columns;
+  }
+  EXPECT_EQ(chosen(plan_canned("layer_norm_backward", matrix(8192, 4096), "H200")).cluster_blocks,
+            1);
+  EXPECT_EQ(chosen(plan_canned("layer_norm_backward", matrix(8192, 32768), "A100")).cluster_blocks,
+            1);
+}
+
+TEST(ClusterTest, ScheduleTextNamesClustersOnly) {
+  Schedule schedule{.family = "multi_wave", .cluster_blocks = 4};
+  EXPECT_THAT(print(schedule), HasSubstr("cluster_blocks 4"));
+  EXPECT_EQ(parse_schedule(print(schedule)).value(), schedule);
+  schedule.cluster_blocks = 1;
+  EXPECT_THAT(print(schedule), testing::Not(HasSubstr("cluster")));
+}
+
+}  // namespace
+}  // namespace sinter
