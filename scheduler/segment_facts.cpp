@@ -399,7 +399,10 @@ std::vector<bool> needed_later(const SegmentFacts& facts,
     const std::set<ValueId> read = elements_read(facts, list.stages[s]);
     for (size_t i = 0; i < persistent.size(); ++i) {
       const ValueId value = persistent[i].value;
-      if (facts.level[value] < static_cast<int>(s) && read.contains(value)) needed[i] = true;
+      if (!read.contains(value)) continue;
+      // Where blocks walk rows, the rows that follow need what all have in common.
+      const bool is_common = facts.has_outer() && !facts.space.dependence[value].rows;
+      if (facts.level[value] < static_cast<int>(s) || is_common) needed[i] = true;
     }
   }
   return needed;

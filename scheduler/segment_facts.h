@@ -101,7 +101,8 @@ StageList distribute(const SegmentFacts& facts, const std::vector<PersistentValu
 
 /// For every persistent value kept in registers or shared memory, whether a stage after the one
 /// that makes it available reads it. A value that later stages compute again from other kept values
-/// is not needed.
+/// is not needed; what all rows have in common is needed by the rows that follow, where blocks walk
+/// rows.
 std::vector<bool> needed_later(const SegmentFacts& facts,
                                const std::vector<PersistentValue>& persistent);
 

@@ -344,11 +344,20 @@ struct Kept {
   StageList list;
 };
 
+/// Inputs along the columns, which every row reads in some stage.
+std::vector<ValueId> column_inputs(const SegmentFacts& facts) {
+  std::vector<ValueId> out;
+  for (const TensorAccess& access : facts.space.inputs) {
+    if (facts.is_tile(access.value) && !facts.is_full(access.value)) out.push_back(access.value);
+  }
+  return out;
+}
+
 /// What may be kept: everything in registers, or inputs read from the ring again; and the weights
 /// of all stages in registers, in shared memory, or read from cache.
 std::vector<Kept> kept_choices(const SegmentFacts& facts) {
   std::vector<Kept> choices;
-  const std::vector<ValueId> weights = late_columns(facts);
+  const std::vector<ValueId> weights = column_inputs(facts);
   for (const bool in_registers : {false, true}) {
     for (const Residency weights_in :
          {Residency::kRegister, Residency::kShared, Residency::kReload}) {

@@ -7,6 +7,7 @@
 #include "scheduler/schedule_verifier.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
+#include "tests/support/plan_matchers.h"
 #include "tests/support/random_fusion.h"
 
 namespace sinter {
@@ -182,6 +183,35 @@ RC_GTEST_PROP(SegmentFactsTest, StagesOfRandomFusionsAreSound, (uint64_t seed)) 
   RC_PRE(facts.has_value());
   expect_sound(*facts);
   RC_ASSERT(!testing::Test::HasFailure());
+}
+
+// The first stage alone multiplies with the weight, but every row does.
+TEST(SegmentFactsTest, RowsThatFollowNeedWhatAllHaveInCommon) {
+  const auto needed = [&](const char* fusion) {
+    const SegmentFacts facts =
+        facts_of(find_canned_fusion(fusion)->build(), {{"rows", 64}, {"cols", 1024}});
+    std::vector<PersistentValue> kept;
+    for (const TensorAccess& access : facts.space.inputs) {
+      if (facts.is_tile(access.value) && !facts.is_full(access.value))
+        kept.push_back({access.value, Residency::kShared});
+    }
+    EXPECT_EQ(kept.size(), 1U) << fusion;
+    return needed_later(facts, kept);
+  };
+  EXPECT_THAT(needed("dyt_backward"), testing::ElementsAre(true));
+  EXPECT_THAT(needed("rms_norm_backward_f32"), testing::ElementsAre(true));
+}
+
+// Gradients in f32 keep products of the weight, but multiply with it in every row.
+TEST(SegmentFactsTest, RingsKeepWeightsThatTheFirstStageReads) {
+  const Plan plan =
+      plan_canned("layer_norm_backward_f32", {{"rows", 8192}, {"cols", 4096}}, "H200").value();
+  const SegmentPlan& segment = plan.segments.front();
+  EXPECT_TRUE(
+      std::ranges::any_of(segment.chosen().schedule.persistent, [&](const PersistentValue& kept) {
+        return !segment.facts.space.dependence[kept.value].rows &&
+               kept.residency != Residency::kReload;
+      }));
 }
 
 }  // namespace
