@@ -314,7 +314,10 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
                                              (ring_stages(schedule) - schedule.rows_per_block));
   const double needed = bytes_needed_under_way(schedule, limits, constants.ring_bytes_in_flight);
   const double starved = std::max(0.0, 1.0 - under_way / needed);
-  out.memory_us *= constants.ring_memory_share * (1.0 + constants.ring_starved_penalty * starved);
+  const double overfull =
+      std::max(0.0, estimate.bytes_in_flight_per_sm / constants.ring_full_bytes - 1.0);
+  out.memory_us *= constants.ring_memory_share * (1.0 + constants.ring_starved_penalty * starved +
+                                                  constants.ring_overfull_penalty * overfull);
   out.l2_us *= constants.ring_memory_share;
   const double warps = static_cast<double>(estimate.threads * estimate.blocks_per_sm) / kWarp;
   out.issue_us *= std::pow(constants.ring_busy_warps / warps, constants.ring_warps_exponent);
