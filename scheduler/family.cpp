@@ -47,7 +47,8 @@ FamilySet scheduling_families() {
               const DeviceLimits& limits) {
              return predict_warp_specialised(facts, schedule, estimate, limits);
            },
-       .lower = {}},
+       .lower = {},
+       .knows_waits = true},
   };
 }
 

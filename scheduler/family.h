@@ -49,6 +49,9 @@ struct Family {
       predict;
   /// Lowers a legal schedule to kernel IR. Empty where only scheduling is wanted.
   std::function<LoweredKernel(const SegmentFacts&, const Schedule&)> lower;
+  /// Its predictions follow the waits of every row and were fitted to timed schedules that differ
+  /// in nothing else. If the best candidate is of such a family, others close to it are no equals.
+  bool knows_waits = false;
 };
 
 using FamilySet = std::vector<Family>;

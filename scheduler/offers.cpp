@@ -118,6 +118,8 @@ void rank_schedules(std::vector<ProposedSchedule>& candidates, const FamilySet& 
     return a.predicted.total_us < b.predicted.total_us;
   });
   if (candidates.empty()) return;
+  const Family* family = find_family(families, candidates.front().schedule.family);
+  if (family != nullptr && family->knows_waits) return;
   const double tie = candidates.front().predicted.total_us * (1.0 + kTieShare);
   // What the model knows least is how well waits hide, so of equals the one that waits least wins,
   // if the compiler need not squeeze its registers.

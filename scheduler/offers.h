@@ -14,7 +14,8 @@ Result<void> offer_schedules(SegmentPlan& segment, std::vector<Rejection>& rejec
                              const DeviceLimits& limits, const PlanOptions& options);
 
 /// Orders candidates: of those within kTieShare of the best, the one that waits least comes first,
-/// the others by predicted time.
+/// the others by predicted time. Where the best is of a family that knows its waits, all are
+/// ordered by predicted time.
 void rank_schedules(std::vector<ProposedSchedule>& candidates, const FamilySet& families);
 
 /// Why the first candidate runs the segment.

@@ -153,6 +153,17 @@ TEST(PlanTest, TheChosenScheduleIsWithinATieOfTheBest) {
   }
 }
 
+TEST(PlanTest, RingsAreTakenAsPredicted) {
+  for (const char* fusion : {"layer_norm_backward", "rms_norm_backward_f32", "dyt_backward"}) {
+    const auto planned = plan_canned(fusion, matrix(8192, 4096), "H200");
+    const auto& candidates = planned.value().segments.front().candidates;
+    ASSERT_EQ(candidates.front().schedule.family, "warp_specialised") << fusion;
+    EXPECT_TRUE(std::ranges::is_sorted(candidates, {}, [](const ProposedSchedule& candidate) {
+      return candidate.predicted.total_us;
+    })) << fusion;
+  }
+}
+
 struct PlanCase {
   const CannedFusion* canned;
   ExtentValues extents;
