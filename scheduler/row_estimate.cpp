@@ -256,20 +256,22 @@ Prediction predict_rows(const SegmentFacts& facts, const Schedule& schedule,
 
 namespace {
 
+Rejection rejected(const Schedule& schedule, std::string rule, int64_t value, int64_t limit,
+                   std::string unit, std::string remedy) {
+  return {.subject = schedule.family,
+          .rule = std::move(rule),
+          .value = static_cast<double>(value),
+          .limit = static_cast<double>(limit),
+          .unit = std::move(unit),
+          .remedy = std::move(remedy)};
+}
+
 /// Rejects clusters that the device does not run, or that cannot share this segment's rows.
 std::optional<Rejection> check_cluster(const SegmentFacts& facts, const Schedule& schedule,
                                        const DeviceLimits& limits) {
   const int64_t cluster = schedule.cluster_blocks;
   if (cluster == 1) return std::nullopt;
-  const auto broken = [&](std::string rule, int64_t value, int64_t limit, std::string unit,
-                          std::string remedy) {
-    return Rejection{.subject = schedule.family,
-                     .rule = std::move(rule),
-                     .value = static_cast<double>(value),
-                     .limit = static_cast<double>(limit),
-                     .unit = std::move(unit),
-                     .remedy = std::move(remedy)};
-  };
+  const auto broken = [&](auto... said) { return rejected(schedule, said...); };
   if (!limits.has_clusters) {
     return broken("the device has no thread-block clusters", limits.compute_major, 9,
                   "compute capability", "use cluster_blocks 1");
@@ -302,15 +304,7 @@ std::optional<Rejection> check_cluster(const SegmentFacts& facts, const Schedule
 
 std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Schedule& schedule,
                                             const DeviceLimits& limits) {
-  const auto broken = [&](std::string rule, int64_t value, int64_t limit, std::string unit,
-                          std::string remedy) {
-    return Rejection{.subject = schedule.family,
-                     .rule = std::move(rule),
-                     .value = static_cast<double>(value),
-                     .limit = static_cast<double>(limit),
-                     .unit = std::move(unit),
-                     .remedy = std::move(remedy)};
-  };
+  const auto broken = [&](auto... said) { return rejected(schedule, said...); };
   if (!is_power_of_two(schedule.threads_per_row) ||
       schedule.threads_per_row > limits.threads_per_block) {
     return broken("threads per row must be a power of two within the block limit",
