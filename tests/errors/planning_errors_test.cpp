@@ -115,6 +115,26 @@ TEST(PlanningError, APinnedScheduleOfHalfAWarp) {
                                                   .limit = 32});
 }
 
+TEST(PlanningError, APinnedClusterOfThreeBlocks) {
+  Schedule schedule = looped();
+  schedule.cluster_blocks = 3;
+  expect_error(plan_pinned("softmax", schedule),
+               {.kind = ErrorKind::kResourceExhausted,
+                .text = "the blocks of a cluster are no power of two, or more than devices promise",
+                .measured = 3,
+                .limit = kMostClusterBlocks});
+}
+
+TEST(PlanningError, APinnedClusterOnADeviceWithoutAny) {
+  Schedule schedule = looped();
+  schedule.cluster_blocks = 2;
+  expect_error(plan_canned("softmax", kMatrix, "A100", {.pin = {.schedule = schedule}}),
+               {.kind = ErrorKind::kResourceExhausted,
+                .text = "the device has no thread-block clusters",
+                .measured = 8,
+                .limit = 9});
+}
+
 TEST(PlanningError, APinnedThreadCountThatIsNoPowerOfTwo) {
   Schedule schedule = looped();
   schedule.threads_per_row = 96;
