@@ -262,7 +262,7 @@ void BlockExecutor::advance(Warp* warp, int64_t turn) {
   warp->steps += turn - left;
 }
 
-void BlockExecutor::assign(Warp* warp, const Instruction& instruction) {
+void BlockExecutor::assign(Warp* warp, const Instruction& instruction) const {
   const bool is_whole = warp->mask == kAllLanes;
   std::byte* result = warp->at(instruction.result);
   std::byte* computed = is_whole ? result : warp->at(program_.scratch);

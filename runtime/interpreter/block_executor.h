@@ -94,7 +94,7 @@ class BlockExecutor {
   void start_cluster();
   /// Runs a warp for at most `turn` instructions.
   void advance(Warp* warp, int64_t turn);
-  void assign(Warp* warp, const Instruction& instruction);
+  void assign(Warp* warp, const Instruction& instruction) const;
   void shuffle(Warp* warp, const Instruction& instruction);
   void load(Warp* warp, const Instruction& instruction);
   void store(Warp* warp, const Instruction& instruction);
