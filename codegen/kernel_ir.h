@@ -17,9 +17,10 @@
 // flow is an error. Group barriers and mbarriers order parts of a block, whose warps may then
 // follow paths of their own.
 // Clusters.     `cluster` neighbouring blocks run at the same time. Each has its own shared
-// memory, and can store into that of the others. Expressions.  Pointwise functions mean what
-// fusion_ir/op.h says, in the expression's type; casts likewise. Text.         kernel_printer.h has
-// the .kir grammar; parse(print(k)) == k.
+//               memory, and can store into that of the others.
+// Expressions.  Pointwise functions mean what fusion_ir/op.h says, in the expression's type; casts
+//               likewise.
+// Text.         kernel_printer.h has the .kir grammar; parse(print(k)) == k.
 
 #include <cstdint>
 #include <string>

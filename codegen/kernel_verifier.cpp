@@ -295,6 +295,20 @@ class StatementVerifier {
     report("the {} may differ within the {}", what, text_of(needed));
   }
 
+  /// What a phase expects: bulk copies, and in a cluster words from other blocks.
+  void check_expected_bytes(ExprId id) {
+    if (kernel_.cluster == 1) {
+      check_bulk_bytes(id, 1);
+      return;
+    }
+    const auto* constant = std::get_if<IntegerConstant>(&kernel_.exprs[id].kind);
+    if (constant == nullptr) return;
+    const bool fits = constant->value >= kWordBytes && constant->value <= kMostBulkBytes;
+    if (fits && constant->value % kWordBytes == 0) return;
+    report("{} bytes; a phase in a cluster expects multiples of {} up to {}", constant->value,
+           kWordBytes, kMostBulkBytes);
+  }
+
   void check_bulk_bytes(ExprId id, int64_t element_bytes) {
     const auto* constant = std::get_if<IntegerConstant>(&kernel_.exprs[id].kind);
     if (constant == nullptr) return;
@@ -307,8 +321,7 @@ class StatementVerifier {
   void check(const ExpectBytes& s, Uniformity) {
     check_mbarrier(s.array, s.index);
     if (type_of(s.bytes) != DType::kI32) report("the bytes are {}, not i32", type_of(s.bytes));
-    // What blocks of a cluster send each other comes in words.
-    if (kernel_.cluster == 1) check_bulk_bytes(s.bytes, 1);
+    check_expected_bytes(s.bytes);
   }
 
   void check(const BulkCopy& s, Uniformity) {
@@ -437,7 +450,8 @@ class StatementVerifier {
     if (s.groups < 1 || s.groups * s.threads > kernel_.threads) {
       report("{} groups of {} threads in a block of {}", s.groups, s.threads, kernel_.threads);
     }
-    if (s.arrived.valid() != s.parity.valid()) report("an arrival without a parity, or none");
+    if (s.arrived.valid() != s.parity.valid())
+      report("{} has its arrivals without a parity, or a parity alone", s.name);
     if (in_cluster) {
       check_in_cluster("reduction over its blocks");
       check_initialised(s.arrived);

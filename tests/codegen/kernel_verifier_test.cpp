@@ -276,6 +276,8 @@ TEST(KernelVerifierTest, FindsMistakesInClusters) {
   EXPECT_THAT(said("cluster 2 grid", "grid"), HasSubstr("in a kernel without clusters"));
   EXPECT_THAT(said("count 2 arrivals 1", "count 1 arrivals 1"),
               HasSubstr("has 1 mbarriers of 1 arrivals, not 2 of 1"));
+  EXPECT_THAT(said("  cluster_barrier", "  cluster_barrier expect_bytes %m0[0] 6"),
+              HasSubstr("6 bytes; a phase in a cluster expects multiples of 4"));
   EXPECT_THAT(said("init_mbarriers\n  cluster_barrier", "cluster_barrier"),
               HasSubstr("%m0 (arrived) is not initialised yet"));
   EXPECT_THAT(said("  cluster_barrier", "  if lt(block_index, 2) { cluster_barrier }"),
