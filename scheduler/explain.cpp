@@ -112,11 +112,9 @@ std::vector<const ProposedSchedule*> best_of_families(const SegmentPlan& segment
 }
 
 std::string numbers_text(const Schedule& schedule) {
-  std::string out = fmt::format("{} x {}, vector {}, unroll {}, keeps {}", schedule.threads_per_row,
-                                schedule.rows_per_block, schedule.vector_width, schedule.unroll,
-                                residencies_text(schedule));
-  for (const auto& [name, value] : schedule.parameters) out += fmt::format(", {} {}", name, value);
-  return out;
+  return fmt::format("{} x {}, vector {}, unroll {}, keeps {}{}", schedule.threads_per_row,
+                     schedule.rows_per_block, schedule.vector_width, schedule.unroll,
+                     residencies_text(schedule), further_numbers(schedule));
 }
 
 /// The candidates that come next, whatever their family, without those `shown` and those that
@@ -241,6 +239,8 @@ std::string families_text(const SegmentPlan& segment, const DeviceLimits& limits
   add("vector, unroll",
       [](P p) { return fmt::format("{}, {}", p.schedule.vector_width, p.schedule.unroll); });
   add("keeps", [](P p) { return residencies_text(p.schedule); });
+  if (std::ranges::any_of(best, [](const auto* p) { return p->schedule.cluster_blocks != 1; }))
+    add("cluster_blocks", [](P p) { return fmt::format("{}", p.schedule.cluster_blocks); });
   std::set<std::string> parameters;
   for (const ProposedSchedule* candidate : best) {
     for (const auto& [name, value] : candidate->schedule.parameters) parameters.insert(name);

@@ -17,8 +17,7 @@ std::string describe(const Schedule& schedule) {
   for (const PersistentValue& value : schedule.persistent)
     kept.push_back(fmt::format("{} in {}", value.value, text_of(value.residency)));
   if (!kept.empty()) extras = fmt::format(", {}", fmt::join(kept, ", "));
-  for (const auto& [name, value] : schedule.parameters)
-    extras += fmt::format(", {} {}", name, value);
+  extras += further_numbers(schedule);
   return fmt::format("{}: {} threads/row x {} rows/block, vector {}, unroll {}{}", schedule.family,
                      schedule.threads_per_row, schedule.rows_per_block, schedule.vector_width,
                      schedule.unroll, extras);

@@ -14,8 +14,6 @@ namespace sinter {
 inline constexpr std::string_view kWarpSpecialised = "warp_specialised";
 /// Threads of the producer: setmaxnreg acts on groups of four warps.
 inline constexpr int64_t kProducerThreads = 128;
-/// Bytes of one mbarrier (PTX ISA); a stage has two.
-inline constexpr int64_t kMbarrierBytes = 8;
 /// Registers that the producer keeps: the least that setmaxnreg can leave (PTX ISA).
 inline constexpr int64_t kProducerRegisters = 24;
 

@@ -14,6 +14,9 @@ namespace sinter {
 // Geometry of schedules that give a row to a group of threads: shared by the multi-wave and looped
 // families, by their estimates, and by the lowering.
 
+/// Bytes of one mbarrier in shared memory (PTX ISA).
+inline constexpr int64_t kMbarrierBytes = 8;
+
 /// How one tensor is accessed under a schedule.
 enum class AccessKind : uint8_t {
   kVector,   ///< Whole vectors, aligned.

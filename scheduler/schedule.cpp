@@ -311,6 +311,14 @@ uint64_t hash_of(const Schedule& schedule) {
   return XXH3_64bits(text.data(), text.size());
 }
 
+std::string further_numbers(const Schedule& schedule) {
+  std::string out;
+  if (schedule.cluster_blocks != 1)
+    out += fmt::format(", cluster_blocks {}", schedule.cluster_blocks);
+  for (const auto& [name, value] : schedule.parameters) out += fmt::format(", {} {}", name, value);
+  return out;
+}
+
 std::string print(const Schedule& schedule) {
   std::string out = fmt::format("schedule {} {{\n", name_text(schedule.family));
   for (const NumberField& field : kNumberFields) {

@@ -84,6 +84,9 @@ struct Schedule {
 
 uint64_t hash_of(const Schedule& schedule);
 
+/// The numbers that only some schedules have, for people: ", cluster_blocks 2, stages 4".
+std::string further_numbers(const Schedule& schedule);
+
 /// .sched text: one schedule on a few lines. parse_schedule(print(s)) == s.
 ///
 ///     schedule multi_wave {

@@ -40,10 +40,9 @@ std::string percent_text(double share) { return fmt::format("{:.0f}", share * 10
 
 /// "128 x 2, vector 8, unroll 1, stages 12"
 std::string numbers_text(const Schedule& schedule) {
-  std::string out = fmt::format("{} x {}, vector {}, unroll {}", schedule.threads_per_row,
-                                schedule.rows_per_block, schedule.vector_width, schedule.unroll);
-  for (const auto& [name, value] : schedule.parameters) out += fmt::format(", {} {}", name, value);
-  return out;
+  return fmt::format("{} x {}, vector {}, unroll {}{}", schedule.threads_per_row,
+                     schedule.rows_per_block, schedule.vector_width, schedule.unroll,
+                     further_numbers(schedule));
 }
 
 std::string sizes_text(const SweepAxis& axis) {

@@ -18,6 +18,7 @@ Json to_json(const Schedule& schedule) {
           {"unroll", schedule.unroll},
           {"min_blocks_per_sm", schedule.min_blocks_per_sm},
           {"persistent_blocks", schedule.persistent_blocks},
+          {"cluster_blocks", schedule.cluster_blocks},
           {"row_access", text_of(schedule.row_access)},
           {"read_priority", text_of(schedule.read_priority)},
           {"overlap", text_of(schedule.overlap)},
