@@ -53,7 +53,7 @@ int64_t ring_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
   // Rows of one group take turns with two copies of the exchange.
   for (const Stage& stage : list.stages) bytes += exchange_bytes(facts, stage, schedule, 2);
   bytes += slot_exchange_bytes(facts, schedule) + total_exchange_bytes(facts, schedule);
-  return rounded(bytes + 2 * stages * kMbarrierBytes);
+  return rounded(bytes + 2 * stages * kBytesPerMbarrier);
 }
 
 bool releases_early(const SegmentFacts& facts, const Schedule& schedule) {

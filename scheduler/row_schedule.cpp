@@ -231,7 +231,7 @@ int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Sche
       (schedule.threads_per_row <= kWarp && !in_cluster))
     return 0;
   const int64_t slots = schedule.threads_per_block() / kWarp * schedule.cluster_blocks;
-  int64_t bytes = in_cluster ? copies * schedule.rows_per_block * kMbarrierBytes : 0;
+  int64_t bytes = in_cluster ? copies * schedule.rows_per_block * kBytesPerMbarrier : 0;
   for (const OpId reduction : stage.reductions) {
     for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[reduction])) {
       // Shuffles know no bool: it travels as i32 (codegen/passes/lower_reductions.h).

@@ -15,7 +15,7 @@ namespace sinter {
 // families, by their estimates, and by the lowering.
 
 /// Bytes of one mbarrier in shared memory (PTX ISA).
-inline constexpr int64_t kMbarrierBytes = 8;
+inline constexpr int64_t kBytesPerMbarrier = 8;
 
 /// How one tensor is accessed under a schedule.
 enum class AccessKind : uint8_t {

@@ -210,7 +210,7 @@ std::vector<int64_t> stage_counts(const SegmentFacts& facts, const Schedule& sch
   const int64_t groups = schedule.rows_per_block;
   const int64_t row = ring_row_bytes(facts, schedule);
   const int64_t most =
-      std::min(shared_bytes / (row + 2 * kMbarrierBytes), kMostStages) / groups * groups;
+      std::min(shared_bytes / (row + 2 * kBytesPerMbarrier), kMostStages) / groups * groups;
   if (most < 2) return {};
   const double needed = bytes_needed_under_way(schedule, limits, constants.ring_fewest_in_flight);
   const auto under_way = static_cast<int64_t>(std::ceil(needed / static_cast<double>(row)));
