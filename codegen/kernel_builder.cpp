@@ -355,6 +355,15 @@ VarId KernelBuilder::add_var(std::string name, DType type, int64_t groups, int64
 
 // ---- Statements
 
+void KernelBuilder::init_mbarriers() {
+  append(InitMbarriers{});
+  if (kernel_->cluster > 1) {
+    append(ClusterBarrier{});
+  } else {
+    append(Barrier{});
+  }
+}
+
 void KernelBuilder::append(StmtKind kind) {
   open_.back()->push_back(kernel_->stmts.push_back({std::move(kind)}));
 }

@@ -58,6 +58,8 @@ class KernelBuilder {
   VarId add_var(std::string name, DType type, int64_t groups = 1, int64_t lanes = 1);
 
   // ---- Statements
+  /// Makes the mbarriers ready for use, for all blocks of a cluster.
+  void init_mbarriers();
   void comment(std::string text);
   VarId declare(std::string name, ExprId init);        ///< A scalar with a value.
   VarId declare_scalar(std::string name, DType type);  ///< A scalar without one.

@@ -33,11 +33,16 @@ class ColumnLowering {
       accumulators_.combine_slots(schedule_.rows_per_block, schedule_.threads_per_row, slot_, lane_,
                                   [&] { builder_.append(kir::Barrier{}); });
     }
-    builder_.when(
-        builder_.both(builder_.equal(slot_, builder_.integer(0)), tiles_.vector_is_inside(at(0))),
-        [&] { is_split() ? store_partials() : finish(); });
+    ExprId ends = builder_.equal(slot_, builder_.integer(0));
+    if (schedule_.cluster_blocks > 1) {
+      builder_.when(
+          ends, [&] { accumulators_.combine_blocks(schedule_.threads_per_row, lane_, arrived_); });
+      ends = builder_.both(ends, builder_.equal(member_, builder_.integer(0)));
+    }
+    builder_.when(builder_.both(ends, tiles_.vector_is_inside(at(0))),
+                  [&] { is_split() ? store_partials() : finish(); });
     std::vector<int64_t> values = {facts_.space.rows, facts_.space.columns};
-    if (is_split()) values = {facts_.space.rows, strips(), strips() * schedule_.persistent_blocks};
+    if (is_split()) values = {facts_.space.rows, strips(), strips() * partial_rows(schedule_)};
     return {std::move(kernel_), std::move(values)};
   }
 
@@ -46,13 +51,22 @@ class ColumnLowering {
     kernel_.name = facts_.fusion.name;
     kernel_.threads = schedule_.threads_per_block();
     kernel_.min_blocks_per_sm = schedule_.min_blocks_per_sm;
+    kernel_.cluster = schedule_.cluster_blocks;
     tiles_.declare_buffers(!is_split());
     rows_ = builder_.add_param("rows");
     const int64_t across = schedule_.threads_per_row;
     const DType index = tiles_.column_type();
     builder_.comment(fmt::format("{} columns per block, shared by {} row slots", reach(),
                                  schedule_.rows_per_block));
-    ExprId block = builder_.cast(builder_.special(kir::Special::kBlockIndex), index);
+    ExprId block = builder_.special(kir::Special::kBlockIndex);
+    if (schedule_.cluster_blocks > 1) {
+      const ExprId cluster = builder_.integer(schedule_.cluster_blocks);
+      member_ = builder_.ref(builder_.declare("member", builder_.rem(block, cluster)));
+      block = builder_.div(block, cluster);
+      arrived_ = builder_.add_mbarriers("arrived", 1, 1);
+      builder_.init_mbarriers();
+    }
+    block = builder_.cast(block, index);
     if (is_split()) {
       // Neighbouring blocks read neighbouring columns of the same rows.
       const ExprId strips = builder_.cast(builder_.param(builder_.add_param("strips")), index);
@@ -91,8 +105,8 @@ class ColumnLowering {
     const int64_t walk = slots * schedule_.unroll;
     const auto row_number = [&](int64_t value) { return builder_.integer(value, DType::kI64); };
     ExprId begin = builder_.cast(slot_, DType::kI64);
-    if (is_split()) begin = builder_.add(begin, builder_.mul(split_, row_number(walk)));
-    const int64_t blocks = std::max<int64_t>(schedule_.persistent_blocks, 1);
+    const int64_t blocks = std::max(schedule_.persistent_blocks, schedule_.cluster_blocks);
+    if (blocks > 1) begin = builder_.add(begin, builder_.mul(share(), row_number(walk)));
     builder_.loop("first_row", begin, builder_.param(rows_), row_number(walk * blocks), false,
                   [&](ExprId first_row) {
                     for (const ValueId value : stage.loads)
@@ -126,6 +140,15 @@ class ColumnLowering {
                     for (const ValueId value : stage.loads) tiles_.unbind_tile(value);
                   });
     tiles_.enter_row(ExprId{});
+  }
+
+  /// Which of the blocks that share the columns this one is, i64.
+  ExprId share() {
+    if (!member_.valid()) return split_;
+    const ExprId member = builder_.cast(member_, DType::kI64);
+    if (!is_split()) return member;
+    return builder_.add(
+        builder_.mul(split_, builder_.integer(schedule_.cluster_blocks, DType::kI64)), member);
   }
 
   void accumulate_row(const TilePosition& position) {
@@ -202,7 +225,9 @@ class ColumnLowering {
   TileLowering tiles_;
   OuterAccumulators accumulators_;
   kir::ParamId rows_;
-  ExprId split_;  ///< Which of the blocks that share these columns, i64; only if split.
+  kir::MbarrierId arrived_;  ///< What the other blocks of a cluster accumulated; only in clusters.
+  ExprId member_;            ///< Number of the block in its cluster, i32; only in clusters.
+  ExprId split_;  ///< Which of the blocks or clusters that share these columns, i64; only if split.
   ExprId slot_;   ///< The thread's row within its block.
   ExprId lane_;   ///< Its number within the row.
   ExprId first_;  ///< Its first column.

@@ -81,7 +81,7 @@ class RingLowering {
     }
     full_ = builder_.add_mbarriers("full", stages, 1);
     empty_ = builder_.add_mbarriers("empty", stages, schedule_.threads_per_row);
-    kernel_.init_mbarriers();
+    builder_.init_mbarriers();
   }
 
   /// How many items the block takes.

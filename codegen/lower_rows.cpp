@@ -41,7 +41,7 @@ Row enter_rows(RowKernel& k, ExprId first) {
 /// A block for every rows_per_block rows.
 LoweredKernel lower_single_rows(RowKernel& k) {
   k.kernel.grid = {k.rows_param, k.schedule.rows_per_block};
-  if (k.schedule.cluster_blocks > 1) k.init_mbarriers();
+  if (k.schedule.cluster_blocks > 1) k.builder.init_mbarriers();
   Row row = enter_rows(k, k.first_row());
   row.exchange = cluster_exchange(k, {});
   k.body.begin(row);
@@ -57,7 +57,7 @@ LoweredKernel lower_persistent_blocks(RowKernel& k) {
   const kir::ParamId blocks = k.builder.add_param("blocks");
   k.kernel.grid = {blocks, 1};
   const bool in_cluster = k.schedule.cluster_blocks > 1;
-  if (in_cluster) k.init_mbarriers();
+  if (in_cluster) k.builder.init_mbarriers();
   k.outer.declare();
   k.body.prepare();
   const ExprId step = k.builder.mul(k.builder.cast(k.builder.param(blocks), DType::kI64),

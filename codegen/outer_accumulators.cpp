@@ -197,6 +197,69 @@ void OuterAccumulators::combine_slots(int64_t slots, int64_t threads, ExprId slo
   }
 }
 
+void OuterAccumulators::combine_blocks(int64_t threads, ExprId thread, kir::MbarrierId arrived) {
+  const int64_t cluster = builder_.kernel().cluster;
+  builder_.comment(fmt::format("combine {} blocks", cluster));
+  int64_t bytes = 0;
+  for (Component& component : components_) {
+    const int64_t count =
+        (cluster - 1) * threads * lanes_of(component.total ? Part::kTotals : Part::kColumns);
+    // Words travel between blocks: bool as i32.
+    const DType type = component.type == DType::kBool ? DType::kI32 : component.type;
+    component.exchange =
+        builder_.add_buffer({.name = builder_.kernel().vars[component.tile].name + "_blocks",
+                             .type = type,
+                             .space = kir::Space::kShared,
+                             .access = kir::Access::kReadWrite,
+                             .alignment = 16,
+                             .value = {},
+                             .count = count});
+    bytes += count * bytes_of(type);
+  }
+  const ExprId zero = builder_.integer(0);
+  const ExprId block = builder_.ref(builder_.declare(
+      "block",
+      builder_.rem(builder_.special(kir::Special::kBlockIndex), builder_.integer(cluster))));
+  // Block b has its places at b - 1: the first one never sends.
+  const auto place = [&](ExprId before) {
+    return builder_.add(builder_.mul(before, builder_.integer(threads)), thread);
+  };
+  const auto send_all = [&] {
+    const ExprId own = place(builder_.sub(block, builder_.integer(1)));
+    for (const Part part : {Part::kColumns, Part::kTotals}) send_to_first_block(part, own, arrived);
+  };
+  const auto receive_all = [&] {
+    // Some may have come already.
+    builder_.when(builder_.equal(thread, zero), [&] {
+      builder_.append(kir::ExpectBytes{arrived, zero, builder_.integer(bytes)});
+    });
+    builder_.append(kir::MbarrierWait{arrived, zero, zero});
+    for (const Part part : {Part::kColumns, Part::kTotals}) {
+      for (int64_t b = 0; b + 1 < cluster; ++b) receive(part, zero, place(builder_.integer(b)));
+    }
+  };
+  builder_.when(builder_.equal(block, zero), receive_all, send_all);
+}
+
+void OuterAccumulators::send_to_first_block(Part part, ExprId place, kir::MbarrierId arrived) {
+  const int64_t lanes = lanes_of(part);
+  const ExprId zero = builder_.integer(0);
+  const ExprId first = builder_.mul(place, builder_.integer(lanes));
+  for (const Component* component : components(part)) {
+    const DType type = builder_.kernel().buffers[component->exchange].type;
+    builder_.unrolled("v", lanes, [&](ExprId lane) {
+      const ExprId value = builder_.element(component->tile, zero, lane);
+      builder_.append(
+          kir::ClusterStore{.shared = component->exchange,
+                            .index = builder_.add(first, lane),
+                            .block = zero,
+                            .source = builder_.declare("sent", builder_.cast(value, type)),
+                            .array = arrived,
+                            .mbarrier = zero});
+    });
+  }
+}
+
 void OuterAccumulators::combine_slots_of(Part part, ExprId group, int64_t slots, int64_t threads,
                                          ExprId slot, ExprId thread,
                                          const std::function<void()>& barrier) {
@@ -232,8 +295,9 @@ void OuterAccumulators::receive(Part part, ExprId group, ExprId place) {
   const ExprId zero = builder_.integer(0);
   std::map<const Component*, VarId> received;
   for (const Component* component : components(part)) {
-    const VarId tile = builder_.declare_tile(
-        builder_.kernel().vars[component->tile].name + "_received", component->type, 1, lanes);
+    const VarId tile =
+        builder_.declare_tile(builder_.kernel().vars[component->tile].name + "_received",
+                              builder_.kernel().buffers[component->exchange].type, 1, lanes);
     builder_.append(
         kir::Load{tile, zero, zero, lanes, component->exchange, index, kir::CacheHint::kDefault});
     received[component] = tile;
@@ -244,8 +308,10 @@ void OuterAccumulators::receive(Part part, ExprId group, ExprId place) {
       const auto count = static_cast<size_t>(kir::components_of(kir::combiner_of(op.kind)));
       if (received.contains(&components_[first])) {
         std::vector<ExprId> others;
-        for (size_t i = 0; i < count; ++i)
-          others.push_back(builder_.element(received.at(&components_[first + i]), zero, lane));
+        for (size_t i = 0; i < count; ++i) {
+          const ExprId other = builder_.element(received.at(&components_[first + i]), zero, lane);
+          others.push_back(builder_.cast(other, components_[first + i].type));
+        }
         combine(first, group, lane, others);
       }
       first += count;

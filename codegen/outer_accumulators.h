@@ -39,6 +39,11 @@ class OuterAccumulators {
   /// `barrier` emits what they wait for each other at. Shared bytes: slot_exchange_bytes.
   void combine_slots(int64_t slots, int64_t threads, kir::ExprId slot, kir::ExprId thread,
                      const std::function<void()>& barrier);
+  /// Combines the tuples of the blocks of a cluster into those of its first block, one after the
+  /// other in their order. `threads` threads of each block come here, those of equal `thread` have
+  /// the same columns. The first block waits at `arrived`, an mbarrier of one arrival. For one
+  /// group. Shared bytes: block_exchange_bytes.
+  void combine_blocks(int64_t threads, kir::ExprId thread, kir::MbarrierId arrived);
 
   // ---- Partial results, in global memory for a kernel that combines their rows
   /// Declares a buffer for each component.
@@ -78,6 +83,8 @@ class OuterAccumulators {
   void send(Part part, kir::ExprId group, kir::ExprId place);
   /// Combines the tuples at that place into it.
   void receive(Part part, kir::ExprId group, kir::ExprId place);
+  /// Sends the calling thread's tuples to that place in the cluster's first block.
+  void send_to_first_block(Part part, kir::ExprId place, kir::MbarrierId arrived);
   [[nodiscard]] int64_t lanes_of(Part part) const { return part == Part::kTotals ? 1 : lanes_; }
 
   const SegmentFacts& facts_;

@@ -31,15 +31,6 @@ ExprId RowKernel::block_number() {
   return builder.cast(number, DType::kI64);
 }
 
-void RowKernel::init_mbarriers() {
-  builder.append(kir::InitMbarriers{});
-  if (schedule.cluster_blocks > 1) {
-    builder.append(kir::ClusterBarrier{});
-  } else {
-    builder.append(kir::Barrier{});
-  }
-}
-
 ExprId RowKernel::first_row() {
   return builder.mul(block_number(), builder.integer(schedule.rows_per_block, DType::kI64));
 }

@@ -20,8 +20,6 @@ struct RowKernel {
 
   /// Number of the calling block, i64; in a cluster, whose blocks share rows, that of the cluster.
   kir::ExprId block_number();
-  /// Makes the mbarriers ready for use, for all blocks of a cluster.
-  void init_mbarriers();
   /// First row of the calling block, in a grid that has a block for every rows_per_block rows.
   kir::ExprId first_row();
   /// Leaves what the threads have accumulated over their rows, one row of partial results for every

@@ -48,7 +48,7 @@ class Draw {
                  limits_.threads_per_sm / std::max<int64_t>(out.threads_per_block(), 1));
     out.min_blocks_per_sm = 1 + below(most_blocks);
     const bool has_rows = facts_.has_reduction() || facts_.has_outer();
-    if (has_rows && family != kColumn) out.cluster_blocks = cluster_blocks();
+    if (has_rows) out.cluster_blocks = cluster_blocks();
     if (family == kWarpSpecialised) return specialised(std::move(out));
     out.persistent = persistent();
     constexpr int64_t kMostPersistent = 300;

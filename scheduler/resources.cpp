@@ -47,14 +47,17 @@ int64_t resident_blocks(const DeviceLimits& limits, int64_t threads, int64_t reg
   return std::min({by_threads, by_registers, by_shared, limits.blocks_per_sm});
 }
 
-void complete(ResourceEstimate& estimate, const DeviceLimits& limits, int64_t min_blocks_per_sm) {
+void complete(ResourceEstimate& estimate, const DeviceLimits& limits, int64_t min_blocks_per_sm,
+              int64_t cluster_blocks) {
   estimate.register_cap = register_cap(limits, estimate.threads, min_blocks_per_sm);
   const auto needed = static_cast<int64_t>(static_cast<double>(estimate.registers) * kSqueeze);
   estimate.spilled_registers = std::max<int64_t>(needed - estimate.register_cap, 0);
   const int64_t allocated = std::min(estimate.registers, estimate.register_cap);
   estimate.blocks_per_sm =
       resident_blocks(limits, estimate.threads, allocated, estimate.shared_bytes);
-  const int64_t at_once = estimate.blocks_per_sm * limits.sm_count;
+  const int64_t at_once = cluster_blocks == 1
+                              ? estimate.blocks_per_sm * limits.sm_count
+                              : cluster_capacity(limits, cluster_blocks, estimate.blocks_per_sm);
   estimate.waves =
       at_once == 0 ? 0.0 : static_cast<double>(estimate.blocks) / static_cast<double>(at_once);
 }

@@ -38,7 +38,8 @@ int64_t resident_blocks(const DeviceLimits& limits, int64_t threads, int64_t reg
                         int64_t shared_bytes);
 
 /// Completes blocks_per_sm, waves, register_cap and spills from the other fields.
-void complete(ResourceEstimate& estimate, const DeviceLimits& limits, int64_t min_blocks_per_sm);
+void complete(ResourceEstimate& estimate, const DeviceLimits& limits, int64_t min_blocks_per_sm,
+              int64_t cluster_blocks = 1);
 
 /// The one test of a budget. Nothing: it fits. Otherwise which limit breaks and by how much.
 /// Spilling is a cost, not a misfit.

@@ -123,7 +123,7 @@ ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedul
   estimate.blocks = (facts.space.rows + schedule.rows_per_block - 1) / schedule.rows_per_block *
                     schedule.cluster_blocks;
   if (schedule.persistent_blocks > 0) estimate.blocks = schedule.persistent_blocks;
-  complete(estimate, limits, schedule.min_blocks_per_sm);
+  complete(estimate, limits, schedule.min_blocks_per_sm, schedule.cluster_blocks);
   if (schedule.persistent_blocks > 0) {
     // What the blocks of a persistent grid do one after the other counts as their waves.
     const int64_t reach = rows_at_once(schedule);
@@ -272,14 +272,7 @@ std::optional<Rejection> check_cluster(const SegmentFacts& facts, const Schedule
   const int64_t cluster = schedule.cluster_blocks;
   if (cluster == 1) return std::nullopt;
   const auto broken = [&](auto... said) { return rejected(schedule, said...); };
-  if (!limits.has_clusters) {
-    return broken("the device has no thread-block clusters", limits.compute_major, 9,
-                  "compute capability", "use cluster_blocks 1");
-  }
-  if (!is_power_of_two(cluster) || cluster > kMostClusterBlocks) {
-    return broken("the blocks of a cluster are no power of two, or more than devices promise",
-                  cluster, kMostClusterBlocks, "blocks", "use 1, 2, 4 or 8");
-  }
+  if (auto rejection = check_cluster_size(schedule, limits)) return rejection;
   if (schedule.row_access != RowAccess::kAligned)
     return broken("blocks of a cluster share rows of whole vectors", 0, 0, "",
                   "use row_access aligned");
@@ -292,10 +285,6 @@ std::optional<Rejection> check_cluster(const SegmentFacts& facts, const Schedule
   if (schedule.threads_per_row < kWarp) {
     return broken("a block of a cluster has whole warps for its part of a row",
                   schedule.threads_per_row, kWarp, "threads", "use 32 threads per row or more");
-  }
-  if (schedule.persistent_blocks % cluster != 0) {
-    return broken("the grid is not made of whole clusters", schedule.persistent_blocks % cluster, 0,
-                  "blocks left over", "make persistent_blocks a multiple of cluster_blocks");
   }
   return std::nullopt;
 }

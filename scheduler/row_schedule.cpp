@@ -131,6 +131,34 @@ std::optional<Rejection> check_no_cluster(const Schedule& schedule) {
                    .remedy = "use cluster_blocks 1"};
 }
 
+std::optional<Rejection> check_cluster_size(const Schedule& schedule, const DeviceLimits& limits) {
+  const int64_t cluster = schedule.cluster_blocks;
+  if (cluster == 1) return std::nullopt;
+  const auto broken = [&](const char* rule, int64_t value, int64_t limit, const char* unit,
+                          const char* remedy) {
+    return Rejection{.subject = schedule.family,
+                     .rule = rule,
+                     .value = static_cast<double>(value),
+                     .limit = static_cast<double>(limit),
+                     .unit = unit,
+                     .remedy = remedy};
+  };
+  if (!limits.has_clusters) {
+    return broken("the device has no thread-block clusters", limits.compute_major, 9,
+                  "compute capability", "use cluster_blocks 1");
+  }
+  const bool is_power_of_two = cluster > 0 && (cluster & (cluster - 1)) == 0;
+  if (!is_power_of_two || cluster > kMostClusterBlocks) {
+    return broken("the blocks of a cluster are no power of two, or more than devices promise",
+                  cluster, kMostClusterBlocks, "blocks", "use 1, 2, 4 or 8");
+  }
+  if (schedule.persistent_blocks % cluster != 0) {
+    return broken("the grid is not made of whole clusters", schedule.persistent_blocks % cluster, 0,
+                  "blocks left over", "make persistent_blocks a multiple of cluster_blocks");
+  }
+  return std::nullopt;
+}
+
 std::optional<Rejection> check_row_access(const SegmentFacts& facts, const Schedule& schedule) {
   if (auto rejection = check_vector_width(schedule)) return rejection;
   const int64_t width = schedule.vector_width;
@@ -319,16 +347,37 @@ int64_t rows_at_once(const Schedule& schedule) {
   return partial_rows(schedule) * schedule.rows_per_block;
 }
 
-int64_t slot_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule) {
-  const int64_t threads = (schedule.rows_per_block - 1) * schedule.threads_per_row;
+namespace {
+
+/// Shared bytes of a tuple, in turns for each vector and total of `threads` threads. Those that
+/// travel between blocks carry bool as i32.
+int64_t tuple_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule, int64_t threads,
+                             bool travels) {
   int64_t bytes = 0;
   for (const OpId id : facts.outer_reductions) {
     if (facts.space.columns == 0 && !facts.is_total(id)) continue;
     const int64_t elements = threads * accumulated(facts, id, schedule.vector_width);
-    for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[id]))
-      bytes += (elements * bytes_of(type) + 15) / 16 * 16;
+    for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[id])) {
+      const bool as_word = travels && type == DType::kBool;
+      bytes += (elements * bytes_of(as_word ? DType::kI32 : type) + 15) / 16 * 16;
+    }
   }
   return bytes;
+}
+
+}  // namespace
+
+int64_t slot_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule) {
+  const int64_t threads = (schedule.rows_per_block - 1) * schedule.threads_per_row;
+  return tuple_exchange_bytes(facts, schedule, threads, false);
+}
+
+int64_t block_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule) {
+  if (schedule.cluster_blocks == 1) return 0;
+  const int64_t threads = (schedule.cluster_blocks - 1) * schedule.threads_per_row;
+  constexpr int64_t kUnit = 16;
+  return (tuple_exchange_bytes(facts, schedule, threads, true) + kBytesPerMbarrier + kUnit - 1) /
+         kUnit * kUnit;
 }
 
 int64_t balanced_blocks(int64_t items, int64_t most) {

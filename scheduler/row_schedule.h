@@ -36,6 +36,10 @@ std::optional<Rejection> check_vector_width(const Schedule& schedule);
 /// Rejects clusters, for families whose blocks share no rows.
 std::optional<Rejection> check_no_cluster(const Schedule& schedule);
 
+/// Rejects clusters of a size that the device does not run, and grids that are not made of whole
+/// ones.
+std::optional<Rejection> check_cluster_size(const Schedule& schedule, const DeviceLimits& limits);
+
 /// Rejects row access modes and vector widths that are illegal for this segment.
 std::optional<Rejection> check_row_access(const SegmentFacts& facts, const Schedule& schedule);
 
@@ -107,6 +111,9 @@ int64_t kept_shared_bytes(const SegmentFacts& facts, const Schedule& schedule);
 /// Shared bytes in which the row slots of a block combine what they accumulated, batch by batch: a
 /// tuple for each element of all slots but one.
 int64_t slot_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule);
+/// Shared bytes in which the first block of a cluster receives what the others accumulated: a tuple
+/// for each element of their first row slots, and an mbarrier. 0 without clusters.
+int64_t block_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule);
 /// Shared bytes in which the threads of each row combine their totals.
 int64_t total_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule);
 /// Blocks among which `items` are dealt, `most` at most: as few as take no more turns.

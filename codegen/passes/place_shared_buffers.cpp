@@ -12,7 +12,7 @@ kir::Kernel place_shared_buffers(kir::Kernel kernel) {
     buffer.offset = (end + alignment - 1) / alignment * alignment;
     end = buffer.offset + buffer.count * bytes_of(buffer.type);
   }
-  end = (end + kir::kMbarrierBytes - 1) / kir::kMbarrierBytes * kir::kMbarrierBytes;
+  end = (end + kir::kSharedUnit - 1) / kir::kSharedUnit * kir::kSharedUnit;
   for (kir::Mbarrier& mbarrier : kernel.mbarriers) {
     mbarrier.offset = end;
     end += mbarrier.count * kir::kMbarrierBytes;

@@ -14,6 +14,7 @@ constexpr std::string_view kName = kColumn;
 constexpr int64_t kWarp = 32;
 constexpr int64_t kMostUnroll = 8;
 constexpr int64_t kMostSplits = 1024;  // Rows of partial results beyond it cost more than they win.
+constexpr int64_t kMostBlocksPerSm = 4;  // Of those that share a run of columns.
 constexpr int64_t kSectorBytes = 32;
 /// Coordinates, the row at hand and the last row's test; from SASS.
 constexpr int64_t kBaseRegisters = 22;
@@ -63,7 +64,7 @@ std::optional<Rejection> check_segment(const SegmentFacts& facts) {
 std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedule& schedule,
                                         const DeviceLimits& limits) {
   if (auto rejection = check_vector_width(schedule)) return rejection;
-  if (auto rejection = check_no_cluster(schedule)) return rejection;
+  if (auto rejection = check_cluster_size(schedule, limits)) return rejection;
   if (schedule.threads_per_row < 1 || schedule.rows_per_block < 1 ||
       !std::has_single_bit(static_cast<uint64_t>(schedule.rows_per_block)) ||
       schedule.rows_per_block > limits.threads_per_block ||
@@ -110,6 +111,11 @@ int64_t strips(const SegmentFacts& facts, const Schedule& schedule) {
   return (facts.space.columns + reach - 1) / reach;
 }
 
+/// Blocks among which the rows of a strip are dealt.
+int64_t blocks_of_strip(const Schedule& schedule) {
+  return std::max(schedule.persistent_blocks, schedule.cluster_blocks);
+}
+
 int64_t loaded_words(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage) {
   int64_t words = 0;
   for (const ValueId value : stage.loads)
@@ -129,9 +135,10 @@ tl::expected<ResourceEstimate, Rejection> estimate_stage(const SegmentFacts& fac
   const int64_t accumulators = accumulator_words(facts, schedule.vector_width);
   estimate.registers =
       kBaseRegisters + accumulators + loaded_words(facts, schedule, stage) + stage.live_values;
-  estimate.shared_bytes = slot_exchange_bytes(facts, schedule);
-  estimate.blocks = strips(facts, schedule) * std::max<int64_t>(schedule.persistent_blocks, 1);
-  complete(estimate, limits, schedule.min_blocks_per_sm);
+  estimate.shared_bytes =
+      slot_exchange_bytes(facts, schedule) + block_exchange_bytes(facts, schedule);
+  estimate.blocks = strips(facts, schedule) * blocks_of_strip(schedule);
+  complete(estimate, limits, schedule.min_blocks_per_sm, schedule.cluster_blocks);
   constexpr int64_t kRegisterBytes = 4;
   estimate.bytes_in_flight_per_sm =
       static_cast<double>(loaded_words(facts, schedule, stage) * kRegisterBytes * estimate.threads *
@@ -181,7 +188,7 @@ Prediction predict_stage(const SegmentFacts& facts, const Schedule& schedule, co
     out.memory_us *= 1.0 + constants.short_run_penalty * std::max(0.0, 1.0 - run / kTwoLines);
   }
   // A thread waits once for every group of rows it has in flight, then for the tree.
-  const auto splits = static_cast<double>(std::max<int64_t>(schedule.persistent_blocks, 1));
+  const auto splits = static_cast<double>(blocks_of_strip(schedule));
   const double walks =
       std::ceil(rows / (splits * static_cast<double>(schedule.rows_per_block * schedule.unroll)));
   const auto levels =
@@ -197,10 +204,10 @@ Prediction predict_stage(const SegmentFacts& facts, const Schedule& schedule, co
               : estimate.bytes_in_flight_per_sm * static_cast<double>(limits.sm_count) /
                     mixed_bandwidth(limits, work.bytes_read, work.bytes_written);
   if (!from_l2) out.launch_us = constants.launch_us;
-  out.block_latency_us =
-      (constants.block_start_ns + walks * wait_ns + levels * constants.block_exchange_ns) / 1000.0;
-  const double ends_us =
-      drain_us + (constants.block_start_ns + levels * constants.block_exchange_ns) / 1000.0;
+  const double exchange_ns = levels * constants.block_exchange_ns +
+                             cluster_exchange_time(schedule.cluster_blocks, constants);
+  out.block_latency_us = (constants.block_start_ns + walks * wait_ns + exchange_ns) / 1000.0;
+  const double ends_us = drain_us + (constants.block_start_ns + exchange_ns) / 1000.0;
   out.exposed_us = std::hypot(throughput, chain_us) - throughput + turns * ends_us;
   out.total_us = out.launch_us + throughput + out.exposed_us + out.spill_us + out.second_stage_us;
   return out;
@@ -258,11 +265,19 @@ Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits) {
                             .min_blocks_per_sm = 1,
                             .read_priority = priority};
           consider(schedule);
-          // Rows are worth dealing to several blocks where the runs of columns leave SMs idle.
+          // Rows are worth dealing to several blocks where the runs of columns leave SMs idle: to
+          // those of a cluster, which finish, or to more, which leave partial results.
           const int64_t runs = strips(facts, schedule);
+          const int64_t walks = (facts.space.rows + slots * unroll - 1) / (slots * unroll);
+          for (int64_t cluster = 2; limits.has_clusters && cluster <= kMostClusterBlocks;
+               cluster *= 2) {
+            if (runs * cluster > kMostBlocksPerSm * limits.sm_count || cluster > walks) break;
+            schedule.cluster_blocks = cluster;
+            consider(schedule);
+          }
+          schedule.cluster_blocks = 1;
           schedule.overlap = overlap;
-          for (const int64_t blocks_per_sm : {1, 2, 4}) {
-            const int64_t walks = (facts.space.rows + slots * unroll - 1) / (slots * unroll);
+          for (const int64_t blocks_per_sm : {int64_t{1}, int64_t{2}, kMostBlocksPerSm}) {
             const int64_t splits = balanced_blocks(
                 walks, blocks_per_sm * limits.sm_count / std::max<int64_t>(runs, 1));
             if (splits < 2 || splits > kMostSplits) continue;

@@ -81,15 +81,43 @@ TEST_F(ClusterScheduleTest, WhatCannotBeSharedIsRefusedWithTheNumber) {
 }
 
 TEST(ClusterTest, BlocksThatShareNoRowsFormNone) {
-  for (const auto& [fusion, family] :
-       {std::pair("bias_gradient", "column"), {"swiglu", "pointwise"}}) {
-    const Schedule schedule{.family = family, .threads_per_row = 128, .cluster_blocks = 2};
-    const SegmentFacts facts = facts_of(find_canned_fusion(fusion)->build(), matrix(64, 1024));
+  const Schedule schedule{.family = "pointwise", .threads_per_row = 128, .cluster_blocks = 2};
+  const SegmentFacts facts = facts_of(find_canned_fusion("swiglu")->build(), matrix(64, 1024));
+  const auto rejections =
+      verify_schedule(facts, schedule, *find_device("H200"), scheduling_families());
+  ASSERT_EQ(rejections.size(), 1U);
+  EXPECT_THAT(text_of(rejections[0]), HasSubstr("share no rows form no clusters"));
+}
+
+TEST(ClusterTest, BlocksThatShareColumnsAreClustersThatTheDeviceRuns) {
+  const SegmentFacts facts =
+      facts_of(find_canned_fusion("bias_gradient")->build(), matrix(640, 1024));
+  const auto said = [&](int64_t cluster, int64_t blocks, const char* device) {
+    const Schedule schedule{.family = "column",
+                            .threads_per_row = 8,
+                            .rows_per_block = 32,
+                            .vector_width = 8,
+                            .persistent_blocks = blocks,
+                            .cluster_blocks = cluster};
     const auto rejections =
-        verify_schedule(facts, schedule, *find_device("H200"), scheduling_families());
-    ASSERT_EQ(rejections.size(), 1U) << family;
-    EXPECT_THAT(text_of(rejections[0]), HasSubstr("share no rows form no clusters"));
-  }
+        verify_schedule(facts, schedule, *find_device(device), scheduling_families());
+    return rejections.empty() ? std::string() : text_of(rejections[0]);
+  };
+  EXPECT_EQ(said(4, 0, "H200"), "");
+  EXPECT_EQ(said(4, 8, "H200"), "");
+  EXPECT_THAT(said(4, 0, "A100"), HasSubstr("the device has no thread-block clusters"));
+  EXPECT_THAT(said(3, 0, "H200"), HasSubstr("no power of two"));
+  EXPECT_THAT(said(4, 6, "H200"), HasSubstr("not made of whole clusters (value 2, limit 0"));
+}
+
+TEST(ClusterTest, TheFirstBlockReceivesWhatTheOthersAccumulated) {
+  const SegmentFacts facts =
+      facts_of(find_canned_fusion("bias_gradient")->build(), matrix(640, 1024));
+  Schedule schedule{.family = "column", .threads_per_row = 8, .vector_width = 8};
+  EXPECT_EQ(block_exchange_bytes(facts, schedule), 0);
+  schedule.cluster_blocks = 4;
+  // Three blocks send a float for each of 64 columns, and an mbarrier counts them.
+  EXPECT_EQ(block_exchange_bytes(facts, schedule), 3 * 64 * 4 + 16);
 }
 
 TEST(ClusterTest, RowsThatDoNotSplitAreRefused) {

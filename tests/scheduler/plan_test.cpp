@@ -18,6 +18,7 @@ namespace {
 using testing::AllOf;
 using testing::Ge;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::Le;
 
 ExtentValues matrix(int64_t rows, int64_t cols) { return {{"rows", rows}, {"cols", cols}}; }
@@ -382,8 +383,18 @@ TEST(PlanTest, ATotalOfRowLossesIsFinishedByAKernelOfItsOwn) {
   }
 }
 
-TEST(PlanTest, LongColumnSumsAreDealtToSeveralBlocks) {
+TEST(PlanTest, BlocksOfAClusterFinishLongColumnSums) {
   const Plan planned = plan_canned("bias_gradient", matrix(8192, 4096), "H200").value();
+  const Schedule& schedule = planned.segments[0].chosen().schedule;
+  EXPECT_EQ(schedule.family, "column");
+  EXPECT_GT(schedule.cluster_blocks, 1);
+  EXPECT_EQ(schedule.persistent_blocks, 0);
+  EXPECT_EQ(planned.segments.size(), 1U);
+  EXPECT_THAT(planned.workspace, IsEmpty());
+}
+
+TEST(PlanTest, WithoutClustersLongColumnSumsAreDealtToSeveralBlocks) {
+  const Plan planned = plan_canned("bias_gradient", matrix(8192, 4096), "A100").value();
   const Schedule& schedule = planned.segments[0].chosen().schedule;
   EXPECT_EQ(schedule.family, "column");
   EXPECT_GT(schedule.persistent_blocks, 1);
