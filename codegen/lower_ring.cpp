@@ -19,7 +19,7 @@ void prove_ring(const SegmentFacts& facts, const Schedule& schedule) {
     copies.push_back(columns_per_block(facts, schedule) *
                      bytes_of(facts.fusion.values[value].type));
   const auto fault = prove(
-      ring_protocol(ring_stages(schedule), static_cast<int>(schedule.rows_per_block),
+      ring_protocol(schedule.stages, static_cast<int>(schedule.rows_per_block),
                     static_cast<int>(schedule.threads_per_row / 32), copies,
                     releases_early(facts, schedule) ? SlotRelease::kEarly : SlotRelease::kLate));
   if (fault) throw SinterException(fault->error());
@@ -46,7 +46,7 @@ class RingLowering {
     const ExprId items = declare_items(blocks);
     const ExprId compute = builder_.integer(schedule_.threads_per_block());
     const ExprId thread = builder_.special(kir::Special::kThreadIndex);
-    const int64_t raised = compute_registers(schedule_);
+    const int64_t raised = schedule_.compute_registers;
     const auto compute_groups = [&] {
       builder_.comment("compute groups");
       if (raised != 0) builder_.append(kir::SetMaxRegisters{raised, true});
@@ -69,7 +69,7 @@ class RingLowering {
   // ---- Set-up
 
   void declare_ring() {
-    const int64_t stages = ring_stages(schedule_);
+    const int64_t stages = schedule_.stages;
     for (const ValueId value : ring_inputs(facts_)) {
       ring_[value] = builder_.add_buffer({.name = kernel_.tiles.name_of_value(value) + "_ring",
                                           .type = facts_.fusion.values[value].type,
@@ -99,12 +99,10 @@ class RingLowering {
   ExprId row_of(ExprId item) {
     return builder_.add(block_, builder_.mul(builder_.cast(item, DType::kI64), step_));
   }
-  ExprId slot_of(ExprId item) {
-    return builder_.rem(item, builder_.integer(ring_stages(schedule_)));
-  }
+  ExprId slot_of(ExprId item) { return builder_.rem(item, builder_.integer(schedule_.stages)); }
   /// Parity of the phase in which the item fills its slot: of the times that the ring went round.
   ExprId parity_of(ExprId item, int64_t later = 0) {
-    const ExprId round = builder_.div(item, builder_.integer(ring_stages(schedule_)));
+    const ExprId round = builder_.div(item, builder_.integer(schedule_.stages));
     return builder_.rem(builder_.add(round, builder_.integer(later)), builder_.integer(2));
   }
 

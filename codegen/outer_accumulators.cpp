@@ -23,7 +23,7 @@ void OuterAccumulators::declare() {
     const int64_t groups = total ? 1 : groups_;
     if (groups == 0) continue;  // No columns.
     const Op& op = facts_.fusion.ops[id];
-    const std::vector<DType> types = exchange_types(facts_.fusion, op);
+    const auto types = exchange_types(facts_.fusion, op);
     const std::string name = tiles_.name_of_value(op.results.back());
     for (size_t i = 0; i < types.size(); ++i) {
       const std::string suffix = types.size() == 1 ? "" : fmt::format("_{}", i);

@@ -54,7 +54,7 @@ RowStatistics::Accumulator RowStatistics::start(OpId id) {
   Accumulator accumulator{};
   accumulator.op = id;
   accumulator.combiner = kir::combiner_of(op.kind);
-  const std::vector<DType> types = exchange_types(facts_.fusion, op);
+  const auto types = exchange_types(facts_.fusion, op);
   accumulator.type = types.front();
   const std::string name = tiles_.name_of_value(op.results.back());
   for (size_t i = 0; i < types.size(); ++i) {

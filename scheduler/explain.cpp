@@ -239,8 +239,14 @@ std::string families_text(const SegmentPlan& segment, const DeviceLimits& limits
   add("vector, unroll",
       [](P p) { return fmt::format("{}, {}", p.schedule.vector_width, p.schedule.unroll); });
   add("keeps", [](P p) { return residencies_text(p.schedule); });
-  if (std::ranges::any_of(best, [](const auto* p) { return p->schedule.cluster_blocks != 1; }))
-    add("cluster_blocks", [](P p) { return fmt::format("{}", p.schedule.cluster_blocks); });
+  const auto add_number = [&](const char* name, int64_t Schedule::*field) {
+    if (std::ranges::any_of(best,
+                            [&](const auto* p) { return p->schedule.*field != Schedule{}.*field; }))
+      add(name, [&](P p) { return fmt::format("{}", p.schedule.*field); });
+  };
+  add_number("cluster_blocks", &Schedule::cluster_blocks);
+  add_number("stages", &Schedule::stages);
+  add_number("compute_registers", &Schedule::compute_registers);
   std::set<std::string> parameters;
   for (const ProposedSchedule* candidate : best) {
     for (const auto& [name, value] : candidate->schedule.parameters) parameters.insert(name);

@@ -71,8 +71,7 @@ class Draw {
     out.row_access = RowAccess::kAligned;
     out.unroll = 1;
     out.min_blocks_per_sm = 1 + below(2);
-    out.parameters["stages"] = out.rows_per_block * (1 + below(kMostTurns));
-    out.parameters["compute_registers"] = 0;
+    out.stages = out.rows_per_block * (1 + below(kMostTurns));
     out.persistent_blocks = (1 + below(kMostPersistent)) * out.cluster_blocks;
     out.overlap = overlap();
     out.persistent = persistent();

@@ -74,7 +74,7 @@ class Model {
 
   /// Batches whose loads are issued before the first is used.
   int64_t batches_at_once() const {
-    if (!facts_.has_reduction()) return schedule_.unroll;
+    if (!facts_.has_reduction() || schedule_.unroll == 1) return schedule_.unroll;
     int64_t longest = 1;
     for (const BatchSpan& span : batch_spans(facts_, schedule_))
       longest = std::max(longest, span.end - span.begin);

@@ -11,17 +11,14 @@ constexpr int64_t kUnit = 16;
 
 int64_t rounded(int64_t bytes) { return (bytes + kUnit - 1) / kUnit * kUnit; }
 
-int64_t parameter(const Schedule& schedule, std::string_view name) {
-  const auto found = schedule.parameters.find(name);
-  return found == schedule.parameters.end() ? 0 : found->second;
+/// Calls body(bytes) with the element size of every row-wide input.
+void for_ring_inputs(const SegmentFacts& facts, const auto& body) {
+  for (const TensorAccess& access : facts.space.inputs) {
+    if (facts.is_full(access.value)) body(bytes_of(facts.fusion.values[access.value].type));
+  }
 }
 
 }  // namespace
-
-int64_t ring_stages(const Schedule& schedule) { return parameter(schedule, "stages"); }
-int64_t compute_registers(const Schedule& schedule) {
-  return parameter(schedule, "compute_registers");
-}
 
 int64_t specialised_threads(const Schedule& schedule) {
   return schedule.threads_per_block() + kProducerThreads;
@@ -36,24 +33,22 @@ std::vector<ValueId> ring_inputs(const SegmentFacts& facts) {
 }
 
 int64_t ring_row_bytes(const SegmentFacts& facts, const Schedule& schedule) {
-  int64_t bytes = 0;
-  for (const ValueId value : ring_inputs(facts))
-    bytes += columns_per_block(facts, schedule) * bytes_of(facts.fusion.values[value].type);
-  return bytes;
+  int64_t column_bytes = 0;
+  for_ring_inputs(facts, [&](int64_t element_bytes) { column_bytes += element_bytes; });
+  return columns_per_block(facts, schedule) * column_bytes;
 }
 
 int64_t ring_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
                           const StageList& list) {
-  const int64_t stages = ring_stages(schedule);
+  const int64_t elements = schedule.stages * columns_per_block(facts, schedule);
   int64_t bytes = 0;
-  for (const ValueId value : ring_inputs(facts))
-    bytes += rounded(stages * columns_per_block(facts, schedule) *
-                     bytes_of(facts.fusion.values[value].type));
+  for_ring_inputs(facts,
+                  [&](int64_t element_bytes) { bytes += rounded(elements * element_bytes); });
   bytes += kept_shared_bytes(facts, schedule);
   // Rows of one group take turns with two copies of the exchange.
   for (const Stage& stage : list.stages) bytes += exchange_bytes(facts, stage, schedule, 2);
   bytes += slot_exchange_bytes(facts, schedule) + total_exchange_bytes(facts, schedule);
-  return rounded(bytes + 2 * stages * kBytesPerMbarrier);
+  return rounded(bytes + 2 * schedule.stages * kBytesPerMbarrier);
 }
 
 bool releases_early(const SegmentFacts& facts, const Schedule& schedule) {

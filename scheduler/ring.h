@@ -17,9 +17,6 @@ inline constexpr int64_t kProducerThreads = 128;
 /// Registers that the producer keeps: the least that setmaxnreg can leave (PTX ISA).
 inline constexpr int64_t kProducerRegisters = 24;
 
-int64_t ring_stages(const Schedule& schedule);
-/// 0: the launch gives every thread what it needs.
-int64_t compute_registers(const Schedule& schedule);
 /// Threads of a block: the compute groups and the producer.
 int64_t specialised_threads(const Schedule& schedule);
 /// Row-wide inputs, which arrive through the ring.

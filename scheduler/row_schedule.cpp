@@ -243,7 +243,8 @@ ReadPriority read_priority(const SegmentFacts& facts, const DeviceLimits& limits
   return first ? ReadPriority::kEvictFirst : ReadPriority::kEvictLast;
 }
 
-std::vector<DType> exchange_types(const Fusion& fusion, const Op& reduction) {
+boost::container::static_vector<DType, 3> exchange_types(const Fusion& fusion,
+                                                         const Op& reduction) {
   const DType type = compute_type(fusion.values[reduction.operands[0]].type);
   if (std::holds_alternative<WelfordOp>(reduction.kind)) return {type, type, type};
   if (std::holds_alternative<LogSumExpOp>(reduction.kind)) return {type, type};

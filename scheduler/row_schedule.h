@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/container/static_vector.hpp>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -122,6 +123,6 @@ int64_t balanced_blocks(int64_t items, int64_t most);
 inline constexpr std::string_view kColumn = "column";
 
 /// Types of the tuple that a reduction carries through an exchange.
-std::vector<DType> exchange_types(const Fusion& fusion, const Op& reduction);
+boost::container::static_vector<DType, 3> exchange_types(const Fusion& fusion, const Op& reduction);
 
 }  // namespace sinter

@@ -27,12 +27,26 @@ constexpr std::array kNumberFields = {
     NumberField{"min_blocks_per_sm", &Schedule::min_blocks_per_sm},
     NumberField{"persistent_blocks", &Schedule::persistent_blocks},
     NumberField{"cluster_blocks", &Schedule::cluster_blocks},
+    NumberField{"stages", &Schedule::stages},
+    NumberField{"compute_registers", &Schedule::compute_registers},
 };
+/// Fields that only some schedules have: left out of texts where they have their first value.
+constexpr std::array kFurtherFields = {&Schedule::persistent_blocks, &Schedule::cluster_blocks,
+                                       &Schedule::stages, &Schedule::compute_registers};
 constexpr std::array kResidencies = {Residency::kRegister, Residency::kShared, Residency::kReload};
 constexpr std::array kRowAccesses = {RowAccess::kAligned, RowAccess::kShifted, RowAccess::kScalar};
 constexpr std::array kOverlaps = {Overlap::kNone, Overlap::kNext, Overlap::kPrevious};
 constexpr std::array kReadPriorities = {ReadPriority::kNormal, ReadPriority::kEvictFirst,
                                         ReadPriority::kEvictLast};
+
+bool is_optional(const NumberField& field) {
+  return std::ranges::find(kFurtherFields, field.member) != kFurtherFields.end();
+}
+
+/// True if the schedule has another number there than those without the field.
+bool is_further(const NumberField& field, const Schedule& schedule) {
+  return is_optional(field) && schedule.*field.member != Schedule{}.*field.member;
+}
 
 /// A name as it stands, or quoted where it is not an identifier.
 std::string name_text(std::string_view name) {
@@ -313,8 +327,10 @@ uint64_t hash_of(const Schedule& schedule) {
 
 std::string further_numbers(const Schedule& schedule) {
   std::string out;
-  if (schedule.cluster_blocks != 1)
-    out += fmt::format(", cluster_blocks {}", schedule.cluster_blocks);
+  for (const NumberField& field : kNumberFields) {
+    if (field.member != &Schedule::persistent_blocks && is_further(field, schedule))
+      out += fmt::format(", {} {}", field.name, schedule.*field.member);
+  }
   for (const auto& [name, value] : schedule.parameters) out += fmt::format(", {} {}", name, value);
   return out;
 }
@@ -322,8 +338,7 @@ std::string further_numbers(const Schedule& schedule) {
 std::string print(const Schedule& schedule) {
   std::string out = fmt::format("schedule {} {{\n", name_text(schedule.family));
   for (const NumberField& field : kNumberFields) {
-    if (field.member == &Schedule::persistent_blocks && schedule.persistent_blocks == 0) continue;
-    if (field.member == &Schedule::cluster_blocks && schedule.cluster_blocks == 1) continue;
+    if (is_optional(field) && !is_further(field, schedule)) continue;
     out += fmt::format("  {} {}", field.name, schedule.*field.member);
   }
   out += fmt::format("\n  row_access {}  read_priority {}", text_of(schedule.row_access),

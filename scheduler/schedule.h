@@ -71,6 +71,11 @@ struct Schedule {
   /// Blocks that share the columns of each row, a thread-block cluster: each has as many, and their
   /// reductions go by distributed shared memory. threads_per_row are those of one block.
   int64_t cluster_blocks = 1;
+  /// Rows in the ring of a warp-specialised block, a multiple of rows_per_block; 0: no ring.
+  int64_t stages = 0;
+  /// What the compute warps of a ring raise their registers to, each thread's; 0: the launch gives
+  /// them enough.
+  int64_t compute_registers = 0;
   RowAccess row_access = RowAccess::kAligned;
   ReadPriority read_priority = ReadPriority::kNormal;
   Overlap overlap = Overlap::kNone;

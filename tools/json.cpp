@@ -19,6 +19,8 @@ Json to_json(const Schedule& schedule) {
           {"min_blocks_per_sm", schedule.min_blocks_per_sm},
           {"persistent_blocks", schedule.persistent_blocks},
           {"cluster_blocks", schedule.cluster_blocks},
+          {"stages", schedule.stages},
+          {"compute_registers", schedule.compute_registers},
           {"row_access", text_of(schedule.row_access)},
           {"read_priority", text_of(schedule.read_priority)},
           {"overlap", text_of(schedule.overlap)},

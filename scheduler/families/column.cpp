@@ -253,10 +253,16 @@ Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits) {
   for (int64_t width = widest; width >= 1; width /= 2) {
     if (facts.space.columns % width != 0) continue;
     for (const int64_t across : {4, 8, 16, 32, 64}) {
+      // Fewer columns to a thread are worth it where a block of the fewest threads has too many.
+      if (across > 4 && !proposal.candidates.empty() &&
+          proposal.candidates.front().schedule.vector_width > width)
+        break;
       // A block that takes part of a sector makes its neighbours read it again.
       if (across * width * facts.widest_tile_bytes < kSectorBytes) continue;
       for (const int64_t slots : {4, 8, 16, 32, 64, 128}) {
         for (int64_t unroll = 1; unroll <= kMostUnroll; unroll *= 2) {
+          // Beyond one turn for all rows nothing is left to load.
+          if (unroll > 1 && slots * unroll / 2 >= facts.space.rows) break;
           Schedule schedule{.family = std::string(kName),
                             .threads_per_row = across,
                             .rows_per_block = slots,

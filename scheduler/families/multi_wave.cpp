@@ -50,7 +50,6 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
                                                           const Schedule& schedule,
                                                           const StageList& list,
                                                           const DeviceLimits& limits) {
-  for (const Rejection& rejection : check_segment(facts)) return tl::make_unexpected(rejection);
   if (auto rejection = check_row_schedule(facts, schedule, limits))
     return tl::make_unexpected(*rejection);
   const bool in_registers =
@@ -99,6 +98,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
 tl::expected<ResourceEstimate, Rejection> estimate_multi_wave(const SegmentFacts& facts,
                                                               const Schedule& schedule,
                                                               const DeviceLimits& limits) {
+  for (const Rejection& rejection : check_segment(facts)) return tl::make_unexpected(rejection);
   return estimate_stages(facts, schedule, distribute(facts, schedule.persistent), limits);
 }
 

@@ -105,7 +105,7 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   as_rows.min_blocks_per_sm = 1;
   if (auto rejection = check_row_schedule(facts, as_rows, limits)) return rejection;
   const int64_t groups = schedule.rows_per_block;
-  const int64_t stages = ring_stages(schedule);
+  const int64_t stages = schedule.stages;
   if (schedule.threads_per_row < 32 || schedule.threads_per_block() % kWarpGroup != 0 ||
       specialised_threads(schedule) > limits.threads_per_block) {
     return rejected("compute groups are whole warps, and together whole groups of four warps",
@@ -149,7 +149,7 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
       return rejected("what is kept of a row lies in registers or in the ring", 0, 0, "",
                       "use residency register or reload", kept.value);
   }
-  const int64_t raised = compute_registers(schedule);
+  const int64_t raised = schedule.compute_registers;
   if (raised != 0) {
     const int64_t limit = raised_registers(limits, schedule, schedule.min_blocks_per_sm);
     if (!limits.has_setmaxnreg || raised % kRegisterStep != 0 || raised > limit ||
@@ -166,7 +166,6 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
                                                           const Schedule& schedule,
                                                           const StageList& list,
                                                           const DeviceLimits& limits) {
-  if (auto rejection = check_segment(facts, limits)) return tl::make_unexpected(*rejection);
   if (auto rejection = check_schedule(facts, schedule, limits))
     return tl::make_unexpected(*rejection);
   ResourceEstimate estimate;
@@ -178,15 +177,15 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
   estimate.registers = std::min(needed, launch);
   complete(estimate, limits, schedule.min_blocks_per_sm);
   // The compute warps' limit counts, not what all threads start with.
-  const int64_t raised = compute_registers(schedule);
+  const int64_t raised = schedule.compute_registers;
   estimate.registers = needed;
   estimate.register_cap = raised != 0 ? raised : launch;
   estimate.spilled_registers = std::max<int64_t>(0, needed - estimate.register_cap);
   const int64_t reach = rows_at_once(schedule);
   const int64_t turns = (facts.space.rows + reach - 1) / reach;
   estimate.waves = static_cast<double>(turns);
-  estimate.bytes_in_flight_per_sm = static_cast<double>(
-      ring_row_bytes(facts, schedule) * ring_stages(schedule) * estimate.blocks_per_sm);
+  estimate.bytes_in_flight_per_sm = static_cast<double>(ring_row_bytes(facts, schedule) *
+                                                        schedule.stages * estimate.blocks_per_sm);
   if (auto rejection = fits(estimate, limits)) {
     rejection->subject = kName;
     return tl::make_unexpected(*rejection);
@@ -311,7 +310,7 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   work.block_latency_ns = 0.0;
   Prediction out = predict(work, estimate, limits, constants);
   const auto under_way = static_cast<double>(ring_row_bytes(facts, schedule) *
-                                             (ring_stages(schedule) - schedule.rows_per_block));
+                                             (schedule.stages - schedule.rows_per_block));
   const double needed = bytes_needed_under_way(schedule, limits, constants.ring_bytes_in_flight);
   const double starved = std::max(0.0, 1.0 - under_way / needed);
   const double overfull =
@@ -331,9 +330,9 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   const double together =
       std::pow(std::pow(throughput, exponent) + std::pow(chain_us, exponent), 1.0 / exponent);
   out.block_latency_us = row_ns * squeeze / 1000.0;
-  const double asked = std::min(
-      work.bytes_read, static_cast<double>(ring_row_bytes(facts, schedule) * ring_stages(schedule) *
-                                           schedule.persistent_blocks));
+  const double asked =
+      std::min(work.bytes_read, static_cast<double>(ring_row_bytes(facts, schedule) *
+                                                    schedule.stages * schedule.persistent_blocks));
   const double fill = constants.ring_fill_share * asked /
                       mixed_bandwidth(limits, work.bytes_read, work.bytes_written);
   out.exposed_us = fill + together - throughput;
@@ -428,7 +427,7 @@ class RingSearch {
     schedule.persistent = kept.values;
     const int64_t budget =
         limits_.shared_bytes_per_sm / schedule.min_blocks_per_sm - limits_.shared_bytes_reserved;
-    schedule.parameters["stages"] = 0;
+    schedule.stages = 0;
     const int64_t beside_ring = ring_shared_bytes(facts_, schedule, kept.list);
     const std::vector<int64_t> counts =
         stage_counts(facts_, schedule, budget - beside_ring, limits_);
@@ -437,9 +436,9 @@ class RingSearch {
                           "the multi_wave family holds them in registers");
       return;
     }
-    schedule.parameters["compute_registers"] = raised(schedule, kept.list);
+    schedule.compute_registers = raised(schedule, kept.list);
     for (const int64_t stages : counts) {
-      schedule.parameters["stages"] = stages;
+      schedule.stages = stages;
       if (!offer(schedule, kept.list)) return;
     }
   }
@@ -487,6 +486,7 @@ class RingSearch {
 tl::expected<ResourceEstimate, Rejection> estimate_warp_specialised(const SegmentFacts& facts,
                                                                     const Schedule& schedule,
                                                                     const DeviceLimits& limits) {
+  if (auto rejection = check_segment(facts, limits)) return tl::make_unexpected(*rejection);
   return estimate_stages(facts, schedule, distribute(facts, schedule.persistent), limits);
 }
 

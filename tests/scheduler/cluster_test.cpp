@@ -156,7 +156,7 @@ TEST(ClusterTest, WideGradientsShareTheirRowsWhereTheDeviceCan) {
     const Schedule& schedule = plan.segments.front().chosen().schedule;
     EXPECT_EQ(schedule.family, "warp_specialised") << columns;
     EXPECT_GT(schedule.cluster_blocks, 1) << columns;
-    EXPECT_GE(ring_stages(schedule), 3) << columns;
+    EXPECT_GE(schedule.stages, 3) << columns;
   }
   EXPECT_EQ(chosen(plan_canned("layer_norm_backward", matrix(8192, 4096), "H200")).cluster_blocks,
             1);

@@ -274,7 +274,7 @@ TEST(CostModelTest, EveryConstantOfRingsMatters) {
                       .rows_per_block = groups,
                       .vector_width = 8,
                       .persistent_blocks = h200.sm_count,
-                      .parameters = {{"stages", stages}, {"compute_registers", 0}}};
+                      .stages = stages};
     for (const ValueId value : facts.persistent)
       schedule.persistent.push_back({value, Residency::kReload});
     const ResourceEstimate estimate = estimate_warp_specialised(facts, schedule, h200).value();

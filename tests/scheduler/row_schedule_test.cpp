@@ -157,12 +157,12 @@ TEST(RowScheduleTest, SharedBytesAreKeptRowsAndExchanges) {
 }
 
 TEST(RowScheduleTest, ExchangesCarryTuples) {
-  const auto types = [](std::string_view name) {
+  const auto types = [](std::string_view name) -> decltype(exchange_types({}, {})) {
     const SegmentFacts facts = canned_facts(name, {{"rows", 4}, {"cols", 64}});
     for (const Op& op : facts.fusion.ops) {
       if (is_reduction(op.kind)) return exchange_types(facts.fusion, op);
     }
-    return std::vector<DType>{};
+    return {};
   };
   EXPECT_THAT(types("row_sum"), ElementsAre(DType::kF32));
   EXPECT_THAT(types("layer_norm"), ElementsAre(DType::kF32, DType::kF32, DType::kF32));
