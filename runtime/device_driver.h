@@ -75,6 +75,7 @@ enum class FunctionProperty : int {
   kLocalBytes = 3,  ///< Per thread: stack and spills.
   kRegisters = 4,
   kMaxDynamicSharedBytes = 8,
+  kNonPortableClusters = 14,  ///< 1: clusters beyond what every device runs are allowed.
 };
 
 /// CUpointer_attribute.

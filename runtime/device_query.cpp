@@ -129,7 +129,9 @@ Result<DeviceLimits> query_device(DeviceDriver& driver, DeviceOrdinal ordinal) {
   limits.shared_bytes_per_block = read.get(DeviceProperty::kSharedBytesPerBlockOptIn);
   limits.shared_bytes_reserved = read.get(DeviceProperty::kSharedBytesReserved);
   limits.l2_bytes = read.get(DeviceProperty::kL2Bytes);
-  limits.has_clusters = read.get(DeviceProperty::kClusterLaunch) != 0;
+  limits.most_cluster_blocks = read.get(DeviceProperty::kClusterLaunch) != 0
+                                   ? std::max(limits.most_cluster_blocks, kPortableClusterBlocks)
+                                   : 1;
   limits.has_bulk_copy = major >= 9;
   limits.has_dependent_launch = major >= 9;
   limits.has_setmaxnreg = major >= 9;

@@ -65,7 +65,8 @@ Result<Executable> Executable::prepare(CompiledPlan compiled, DeviceDriver& driv
   for (size_t i = 0; i < out.compiled_->segments.size(); ++i) {
     const CompiledSegment& segment = out.compiled_->segments[i];
     auto kernel = LoadedKernel::load(
-        driver, *segment.kernel, segment.source.dynamic_shared ? segment.source.shared_bytes : 0);
+        driver, *segment.kernel, segment.source.dynamic_shared ? segment.source.shared_bytes : 0,
+        segment.source.cluster_blocks);
     if (!kernel) return fail(kernel.error());
     auto launch = PreparedLaunch::prepare(driver, kernel->function(), segment.source);
     if (!launch) return fail(launch.error());

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "scheduler/device_limits.h"
+
 namespace sinter {
 namespace {
 
@@ -12,7 +14,7 @@ constexpr int64_t kSharedBytesWithoutOptIn = 48 * 1024;
 }  // namespace
 
 Result<LoadedKernel> LoadedKernel::load(DeviceDriver& driver, const CompiledKernel& kernel,
-                                        int64_t dynamic_shared_bytes) {
+                                        int64_t dynamic_shared_bytes, int64_t cluster_blocks) {
   const std::string doing =
       fmt::format("loading kernel {} ({})", kernel.entry, kernel.architecture);
   ModuleHandle module = nullptr;
@@ -34,6 +36,13 @@ Result<LoadedKernel> LoadedKernel::load(DeviceDriver& driver, const CompiledKern
                         fmt::format("allowing kernel {} {} bytes of dynamic shared memory",
                                     kernel.entry, dynamic_shared_bytes));
     if (!raised) return fail(std::move(raised.error()));
+  }
+  if (cluster_blocks > kPortableClusterBlocks) {
+    auto allowed = check(
+        driver, DriverCall::kFunctionSet,
+        driver.function_set(out.function_, FunctionProperty::kNonPortableClusters, 1),
+        fmt::format("allowing kernel {} clusters of {} blocks", kernel.entry, cluster_blocks));
+    if (!allowed) return fail(std::move(allowed.error()));
   }
   return out;
 }

@@ -10,10 +10,11 @@ namespace sinter {
 class LoadedKernel {
  public:
   /// Loads the image, finds the kernel and, where the kernel wants more than the 48 KiB a launch
-  /// may take unasked, raises its limit. All that the driver does lazily happens here, so that
-  /// launches allocate and load nothing.
+  /// may take unasked, raises its limit; where its clusters are larger than every device runs,
+  /// allows them. All that the driver does lazily happens here, so that launches allocate and load
+  /// nothing.
   static Result<LoadedKernel> load(DeviceDriver& driver, const CompiledKernel& kernel,
-                                   int64_t dynamic_shared_bytes);
+                                   int64_t dynamic_shared_bytes, int64_t cluster_blocks = 1);
 
   LoadedKernel(LoadedKernel&& other) noexcept;
   LoadedKernel& operator=(LoadedKernel&& other) noexcept;

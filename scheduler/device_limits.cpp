@@ -40,7 +40,8 @@ DeviceLimits ampere_data_center() {
 
 DeviceLimits hopper() {
   DeviceLimits limits;  // The defaults of DeviceLimits are compute capability 9.0.
-  limits.has_bulk_copy = limits.has_dependent_launch = limits.has_clusters = true;
+  limits.has_bulk_copy = limits.has_dependent_launch = true;
+  limits.most_cluster_blocks = kMostClusterBlocks;
   limits.has_setmaxnreg = limits.has_wgmma = true;
   return limits;
 }
@@ -62,7 +63,8 @@ DeviceLimits graphics(int major, int minor) {
   limits.shared_bytes_per_sm = 102400;     // 100 KiB
   limits.shared_bytes_per_block = 101376;  // 99 KiB
   limits.has_bulk_copy = limits.has_dependent_launch = major >= 12;
-  limits.has_clusters = limits.has_setmaxnreg = major >= 12;
+  limits.has_setmaxnreg = major >= 12;
+  if (major >= 12) limits.most_cluster_blocks = kPortableClusterBlocks;
   return limits;
 }
 
@@ -156,9 +158,10 @@ int64_t cluster_capacity(const DeviceLimits& limits, int64_t cluster, int64_t bl
   // Of 132 SMs of an H200, clusters of 4 and of 8 find 120 (cuOccupancyMaxActiveClusters with one
   // block to an SM); which GPCs lack SMs differs from card to card.
   constexpr double kWholeShare = 120.0 / 132.0;
+  constexpr double kWidestShare = 112.0 / 132.0;  // Clusters of 16 find seven GPCs.
   constexpr int64_t kSmPair = 2;
   double sms = static_cast<double>(limits.sm_count);
-  if (cluster > kSmPair) sms *= kWholeShare;
+  if (cluster > kSmPair) sms *= cluster > kPortableClusterBlocks ? kWidestShare : kWholeShare;
   return static_cast<int64_t>(sms) / cluster * cluster * blocks_per_sm;
 }
 

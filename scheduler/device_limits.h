@@ -50,7 +50,7 @@ struct DeviceLimits {
 
   bool has_bulk_copy = false;         ///< cp.async.bulk and mbarrier transactions: 9.0 and later.
   bool has_dependent_launch = false;  ///< griddepcontrol: 9.0 and later (PTX ISA).
-  bool has_clusters = false;          ///< Thread-block clusters: 9.0 and later.
+  int64_t most_cluster_blocks = 1;  ///< Of a thread-block cluster: 9.0 and later have them.
   bool has_setmaxnreg = false;
   bool has_wgmma = false;
 
@@ -58,8 +58,11 @@ struct DeviceLimits {
 };
 
 /// Blocks of a cluster that every device with clusters runs (CUDA programming guide, "Thread Block
-/// Clusters").
-inline constexpr int64_t kMostClusterBlocks = 8;
+/// Clusters"). A kernel of larger ones has to allow them.
+inline constexpr int64_t kPortableClusterBlocks = 8;
+/// Blocks of a cluster that some devices run: 9.0 (Hopper tuning guide) and 10.0 (Blackwell tuning
+/// guide).
+inline constexpr int64_t kMostClusterBlocks = 16;
 
 /// A100, H100, H200, B200, GB200, RTX PRO 6000, RTX 4090, L4, in this order.
 std::span<const DeviceLimits> device_presets();

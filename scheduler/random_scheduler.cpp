@@ -84,8 +84,7 @@ class Draw {
 
   /// Half of the draws have clusters, where there are any.
   int64_t cluster_blocks() {
-    if (!limits_.has_clusters || below(2) == 0) return 1;
-    return power_of_two(kMostClusterBlocks);
+    return below(2) == 0 ? 1 : power_of_two(limits_.most_cluster_blocks);
   }
 
   Overlap overlap() {

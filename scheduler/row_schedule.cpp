@@ -143,14 +143,14 @@ std::optional<Rejection> check_cluster_size(const Schedule& schedule, const Devi
                      .unit = unit,
                      .remedy = remedy};
   };
-  if (!limits.has_clusters) {
+  if (limits.most_cluster_blocks == 1) {
     return broken("the device has no thread-block clusters", limits.compute_major, 9,
                   "compute capability", "use cluster_blocks 1");
   }
   const bool is_power_of_two = cluster > 0 && (cluster & (cluster - 1)) == 0;
-  if (!is_power_of_two || cluster > kMostClusterBlocks) {
-    return broken("the blocks of a cluster are no power of two, or more than devices promise",
-                  cluster, kMostClusterBlocks, "blocks", "use 1, 2, 4 or 8");
+  if (!is_power_of_two || cluster > limits.most_cluster_blocks) {
+    return broken("the blocks of a cluster are no power of two, or more than the device runs",
+                  cluster, limits.most_cluster_blocks, "blocks", "use 2, 4 or 8");
   }
   if (schedule.persistent_blocks % cluster != 0) {
     return broken("the grid is not made of whole clusters", schedule.persistent_blocks % cluster, 0,

@@ -249,6 +249,8 @@ Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits) {
     proposal.candidates.push_back(
         {schedule, *estimate, predict_stage(facts, schedule, stage, *estimate, limits)});
   };
+  // Larger ones find no place on many SMs.
+  const int64_t most_cluster = std::min(limits.most_cluster_blocks, kPortableClusterBlocks);
   const int64_t widest = std::max<int64_t>(kVectorBytes / facts.narrowest_tile_bytes, 1);
   for (int64_t width = widest; width >= 1; width /= 2) {
     if (facts.space.columns % width != 0) continue;
@@ -275,8 +277,7 @@ Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits) {
           // those of a cluster, which finish, or to more, which leave partial results.
           const int64_t runs = strips(facts, schedule);
           const int64_t walks = (facts.space.rows + slots * unroll - 1) / (slots * unroll);
-          for (int64_t cluster = 2; limits.has_clusters && cluster <= kMostClusterBlocks;
-               cluster *= 2) {
+          for (int64_t cluster = 2; cluster <= most_cluster; cluster *= 2) {
             if (runs * cluster > kMostBlocksPerSm * limits.sm_count || cluster > walks) break;
             schedule.cluster_blocks = cluster;
             consider(schedule);

@@ -221,8 +221,7 @@ std::vector<int64_t> stage_counts(const SegmentFacts& facts, const Schedule& sch
 /// Sizes of clusters worth trying: rows are split no further than rings need.
 std::vector<int64_t> cluster_sizes(const SegmentFacts& facts, const DeviceLimits& limits) {
   std::vector<int64_t> sizes = {1};
-  if (!limits.has_clusters) return sizes;
-  for (int64_t size = 1; size < kMostClusterBlocks; size *= 2) {
+  for (int64_t size = 1; size < limits.most_cluster_blocks; size *= 2) {
     const int64_t share = ring_row_bytes(facts, {.cluster_blocks = size});
     if (limits.shared_bytes_per_block >= kStagesToShare * share) break;
     sizes.push_back(2 * size);

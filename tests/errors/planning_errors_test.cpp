@@ -120,7 +120,7 @@ TEST(PlanningError, APinnedClusterOfThreeBlocks) {
   schedule.cluster_blocks = 3;
   expect_error(plan_pinned("softmax", schedule),
                {.kind = ErrorKind::kResourceExhausted,
-                .text = "the blocks of a cluster are no power of two, or more than devices promise",
+                .text = "the blocks of a cluster are no power of two, or more than the device runs",
                 .measured = 3,
                 .limit = kMostClusterBlocks});
 }

@@ -41,6 +41,15 @@ TEST_F(LoadedKernelTest, OptsInToMoreThan48KiBOnly) {
             48 * 1024 + 16);
 }
 
+TEST_F(LoadedKernelTest, AllowsClustersBeyondWhatEveryDeviceRunsOnly) {
+  CompiledKernel plain = sample_kernel();
+  plain.resources.shared_bytes = 0;
+  const auto portable = LoadedKernel::load(driver_, plain, 0, 8);
+  EXPECT_EQ(driver_.calls(DriverCall::kFunctionSet), 0);
+  const auto wide = LoadedKernel::load(driver_, plain, 0, 16);
+  EXPECT_EQ(driver_.function_property("sample_0", FunctionProperty::kNonPortableClusters), 1);
+}
+
 TEST_F(LoadedKernelTest, TooMuchSharedMemoryIsAnErrorAndLeaksNothing) {
   const auto kernel = LoadedKernel::load(driver_, sample_kernel(), 300'000);
   ASSERT_FALSE(kernel);

@@ -80,7 +80,7 @@ FakeDriver::FakeDriver(const DeviceLimits& limits, int device_count, int64_t mem
   set(DeviceProperty::kSharedBytesPerBlockOptIn, limits.shared_bytes_per_block);
   set(DeviceProperty::kMaxBlocksPerSm, limits.blocks_per_sm);
   set(DeviceProperty::kSharedBytesReserved, limits.shared_bytes_reserved);
-  set(DeviceProperty::kClusterLaunch, limits.has_clusters ? 1 : 0);
+  set(DeviceProperty::kClusterLaunch, limits.most_cluster_blocks > 1 ? 1 : 0);
 }
 
 FakeDriver::~FakeDriver() = default;
