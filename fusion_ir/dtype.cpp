@@ -59,15 +59,21 @@ FloatFormat format_of(DType type) {
 
 int bias_of(const FloatFormat& format) { return (1 << (format.exponent_bits - 1)) - 1; }
 
-/// Rounds to `mantissa_bits` with ties to even, honouring the format's subnormal range. Overflow is
-/// left to the caller.
+/// Rounds an f32 number to `mantissa_bits` with ties to even, honouring the format's subnormal
+/// range. Overflow is left to the caller.
 double round_mantissa(double value, const FloatFormat& format) {
   if (value == 0.0 || !std::isfinite(value)) return value;
-  int exponent = 0;
-  std::frexp(value, &exponent);  // value = m * 2^exponent, 0.5 <= |m| < 1
+  constexpr int kMantissaBits = 52;  // Of a double, in which no f32 number is subnormal.
+  constexpr int kBias = 1023;
+  const int exponent =
+      static_cast<int>(std::bit_cast<uint64_t>(std::fabs(value)) >> kMantissaBits) - kBias;
   const int lowest = 1 - bias_of(format) - format.mantissa_bits;
-  const int quantum = std::max(exponent - 1 - format.mantissa_bits, lowest);
-  return std::ldexp(std::nearbyint(std::ldexp(value, -quantum)), quantum);
+  const int quantum = std::max(exponent - format.mantissa_bits, lowest);
+  // Doubles between 2^(quantum + 52) and twice that are 2^quantum apart, so adding the lower one
+  // rounds to that distance, and taking it away again is exact.
+  const double shift = std::bit_cast<double>(static_cast<uint64_t>(quantum + kMantissaBits + kBias)
+                                             << kMantissaBits);
+  return std::copysign((std::fabs(value) + shift) - shift, value);
 }
 
 double round_float(DType type, double value) {
