@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/oracle/oracle.h"
+#include "runtime/oracle/parallel.h"
 
 namespace sinter {
 namespace {
@@ -66,8 +67,9 @@ Result<void> check_inputs(const Fusion& fusion, std::span<const HostTensor> inpu
 }  // namespace
 
 std::vector<HostTensor> sample_inputs(const Fusion& fusion, const Binding& binding, uint64_t seed) {
-  std::vector<HostTensor> out;
-  for (const ValueId input : fusion.inputs) {
+  std::vector<HostTensor> out(fusion.inputs.size());
+  const auto sample = [&](int64_t i) {
+    const ValueId input = fusion.inputs[static_cast<size_t>(i)];
     const Value& value = fusion.values[input];
     const auto& op = *fusion.def_as<InputOp>(input);
     RandomSpec spec{.seed = seed * 1000 + input.index};
@@ -75,10 +77,19 @@ std::vector<HostTensor> sample_inputs(const Fusion& fusion, const Binding& bindi
       spec.low = 0;
       spec.high = limit - 1;
     }
-    out.push_back(HostTensor::random(value.type, binding.sizes_of(value.shape), spec,
-                                     {.strides = input_strides(fusion, binding, input),
-                                      .byte_offset = offset_for_alignment(op.alignment)}));
-  }
+    out[static_cast<size_t>(i)] =
+        HostTensor::random(value.type, binding.sizes_of(value.shape), spec,
+                           {.strides = input_strides(fusion, binding, input),
+                            .byte_offset = offset_for_alignment(op.alignment)});
+  };
+  // Small tensors are drawn sooner than a thread starts.
+  constexpr int64_t kElementsPerThread = int64_t{1} << 16;
+  int64_t elements = 0;
+  for (const ValueId input : fusion.inputs)
+    elements += element_count(binding.sizes_of(fusion.values[input].shape));
+  const auto count = static_cast<int64_t>(out.size());
+  for_each_range(count, 1, elements < kElementsPerThread ? 1 : 0,
+                 [&](int64_t i, int64_t) { sample(i); });
   return out;
 }
 

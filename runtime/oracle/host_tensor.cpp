@@ -1,12 +1,15 @@
 #include "runtime/oracle/host_tensor.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <random>
 
 #include "fusion_ir/error.h"
 #include "runtime/oracle/integer_range.h"
+#include "runtime/oracle/parallel.h"
 
 namespace sinter {
 namespace {
@@ -42,15 +45,34 @@ size_t storage_bytes(DType type, const Sizes& sizes, const Sizes& strides, int64
 
 /// Uniform in [0, 1) from the top 53 bits; std::uniform_real_distribution differs between
 /// libraries.
-double unit_interval(std::mt19937_64& generator) {
-  return static_cast<double>(generator() >> 11U) * 0x1p-53;
-}
+double unit_interval(uint64_t draw) { return static_cast<double>(draw >> 11U) * 0x1p-53; }
 
 /// Sum of four uniforms (Irwin-Hall), scaled to variance 1: bell-shaped and bounded by 2 sqrt(3).
-double bell(std::mt19937_64& generator) {
+constexpr size_t kDrawsPerBell = 4;
+double bell(const uint64_t* draws) {
   double sum = 0.0;
-  for (int i = 0; i < 4; ++i) sum += unit_interval(generator);
+  for (size_t i = 0; i < kDrawsPerBell; ++i) sum += unit_interval(draws[i]);
   return (sum - 2.0) * std::sqrt(3.0);
+}
+
+/// Converts `values` to T and stores them from `to` on, which may be misaligned for T.
+template <class T, class Convert>
+void store_all(std::span<const double> values, std::byte* to, Convert convert) {
+  for (const double value : values) {
+    const T stored = convert(value);
+    std::memcpy(to, &stored, sizeof(T));
+    to += sizeof(T);
+  }
+}
+
+template <class T, class Convert>
+void load_all(const std::byte* from, std::span<double> out, Convert convert) {
+  for (double& value : out) {
+    T stored{};
+    std::memcpy(&stored, from, sizeof(T));
+    value = convert(stored);
+    from += sizeof(T);
+  }
 }
 
 }  // namespace
@@ -79,6 +101,10 @@ HostTensor::HostTensor(DType type, Sizes sizes, HostLayout layout)
 
 HostTensor HostTensor::zeros(DType type, Sizes sizes, HostLayout layout) {
   HostTensor tensor(type, std::move(sizes), std::move(layout));
+  if (tensor.dense_) {
+    std::fill(tensor.storage_.begin() + tensor.byte_offset_, tensor.storage_.end(), std::byte{0});
+    return tensor;
+  }
   for (int64_t i = 0; i < tensor.count_; ++i) tensor.set_bits(i, 0);
   return tensor;
 }
@@ -89,13 +115,11 @@ HostTensor HostTensor::poisoned(DType type, Sizes sizes, HostLayout layout) {
 
 HostTensor HostTensor::random(DType type, Sizes sizes, const RandomSpec& spec, HostLayout layout) {
   HostTensor tensor(type, std::move(sizes), std::move(layout));
-  std::mt19937_64 generator(spec.seed);
   if (is_float(type)) {
-    for (int64_t i = 0; i < tensor.count_; ++i) {
-      tensor.set(i, spec.mean + spec.deviation * bell(generator));
-    }
+    tensor.fill_with_bells(spec);
     return tensor;
   }
+  std::mt19937_64 generator(spec.seed);
   const int64_t low = std::max(spec.low, lowest_integer(type));
   const int64_t high = std::min(spec.high, highest_integer(type));
   if (low > high) {
@@ -119,8 +143,73 @@ HostTensor HostTensor::of(DType type, Sizes sizes, std::span<const double> value
                        tensor.count_),
            "give one value per element");
   }
-  for (int64_t i = 0; i < tensor.count_; ++i) tensor.set(i, values[static_cast<size_t>(i)]);
+  tensor.write(0, values);
   return tensor;
+}
+
+/// Draws are made one after the other, since each depends on those before; what becomes of them is
+/// worked out by several threads.
+void HostTensor::fill_with_bells(const RandomSpec& spec) {
+  std::mt19937_64 generator(spec.seed);
+  constexpr int64_t kElementsPerRound = int64_t{1} << 18;
+  constexpr int64_t kElementsPerRange = int64_t{1} << 14;
+  std::vector<uint64_t> draws(static_cast<size_t>(std::min(count_, kElementsPerRound)) *
+                              kDrawsPerBell);
+  for (int64_t first = 0; first < count_; first += kElementsPerRound) {
+    const int64_t count = std::min(kElementsPerRound, count_ - first);
+    const size_t needed = static_cast<size_t>(count) * kDrawsPerBell;
+    for (size_t i = 0; i < needed; ++i) draws[i] = generator();
+    // Strides may make elements overlap, and the last of those in one place must win.
+    for_each_range(count, kElementsPerRange, dense_ ? 0 : 1, [&](int64_t begin, int64_t end) {
+      std::array<double, 512> values;
+      while (begin < end) {
+        const auto size = std::min(values.size(), static_cast<size_t>(end - begin));
+        for (size_t i = 0; i < size; ++i) {
+          const uint64_t* own = &draws[(static_cast<size_t>(begin) + i) * kDrawsPerBell];
+          values[i] = spec.mean + spec.deviation * bell(own);
+        }
+        write(first + begin, std::span(values).first(size));
+        begin += static_cast<int64_t>(size);
+      }
+    });
+  }
+}
+
+void HostTensor::check_range(int64_t first, size_t count) const {
+  SINTER_CHECK(first >= 0 && first + static_cast<int64_t>(count) <= count_,
+               "elements {} to {} of {}", first, first + static_cast<int64_t>(count), count_);
+}
+
+void HostTensor::read(int64_t first, std::span<double> out) const {
+  check_range(first, out.size());
+  const std::byte* from = dense_ ? data() + first * bytes_of(type_) : nullptr;
+  if (dense_ && type_ == DType::kF64) {
+    load_all<double>(from, out, [](double stored) { return stored; });
+  } else if (dense_ && type_ == DType::kF32) {
+    load_all<float>(from, out, [](float stored) { return static_cast<double>(stored); });
+  } else if (dense_ && type_ == DType::kBF16) {
+    load_all<uint16_t>(from, out, [](uint16_t stored) {
+      return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(stored) << 16U));
+    });
+  } else {
+    for (double& value : out) value = get(first++);
+  }
+}
+
+void HostTensor::write(int64_t first, std::span<const double> values) {
+  check_range(first, values.size());
+  std::byte* to = dense_ ? data() + first * bytes_of(type_) : nullptr;
+  if (dense_ && type_ == DType::kF64) {
+    store_all<double>(values, to, [](double value) { return value; });
+  } else if (dense_ && type_ == DType::kF32) {
+    store_all<float>(values, to, [](double value) { return static_cast<float>(value); });
+  } else if (dense_ && type_ == DType::kBF16) {
+    store_all<uint16_t>(values, to, [](double value) {
+      return static_cast<uint16_t>(encode(DType::kBF16, value));
+    });
+  } else {
+    for (const double value : values) set(first++, value);
+  }
 }
 
 int64_t HostTensor::get_integer(int64_t element) const {

@@ -68,9 +68,14 @@ class HostTensor {
   [[nodiscard]] double get(int64_t element) const { return decode(type_, bits(element)); }
   /// Element of an integer or bool tensor, exactly; a float is truncated.
   [[nodiscard]] int64_t get_integer(int64_t element) const;
+  /// get() of as many elements as `out` has, from element `first` on, in less time.
+  void read(int64_t first, std::span<double> out) const;
   /// Stored bytes of an element in the low bytes of the result.
   [[nodiscard]] uint64_t bits(int64_t element) const;
   void set(int64_t element, double value) { set_bits(element, encode(type_, value)); }
+  /// set() of elements `first` and following, in less time. Calls for elements apart from each
+  /// other may run at once unless elements overlap in memory.
+  void write(int64_t first, std::span<const double> values);
   /// Stores an integer exactly, or saturated to the range of a narrower type.
   void set_integer(int64_t element, int64_t value);
   void set_bits(int64_t element, uint64_t bits);
@@ -99,6 +104,8 @@ class HostTensor {
 
   HostTensor(DType type, Sizes sizes, HostLayout layout);
   [[nodiscard]] size_t byte_position(int64_t element) const;
+  void check_range(int64_t first, size_t count) const;
+  void fill_with_bells(const RandomSpec& spec);
 
   DType type_ = DType::kF32;
   Sizes sizes_;

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "fusion_ir/error.h"
 
@@ -145,6 +147,54 @@ TEST(HostTensor, RejectsBadLayouts) {
                   "no i8 lies in [200, 300]");
   const std::array values = {1.0, 2.0};
   expect_rejected([&] { HostTensor::of(DType::kF32, {3}, values); }, "2 values");
+}
+
+constexpr int64_t kLarge = (int64_t{1} << 18) + 77;  // More than one round of draws.
+
+TEST(HostTensor, RandomElementsDependOnTheirNumberOnly) {
+  // The first elements of a tensor that several threads fill are those of a small one.
+  for (const DType type : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16, DType::kF8E4M3}) {
+    const HostTensor large = HostTensor::random(type, {kLarge}, {.seed = 5});
+    const HostTensor small = HostTensor::random(type, {600}, {.seed = 5});
+    // Any strides but dense ones are filled one by one.
+    const HostTensor spread =
+        HostTensor::random(type, {kLarge}, {.seed = 5}, HostLayout{.strides = {2}});
+    for (int64_t i = 0; i < small.count(); ++i) EXPECT_EQ(large.bits(i), small.bits(i));
+    int64_t different = 0;
+    for (int64_t i = 0; i < kLarge; ++i) different += large.bits(i) != spread.bits(i) ? 1 : 0;
+    EXPECT_EQ(different, 0) << name_of(type);
+  }
+}
+
+TEST(HostTensor, ReadAndWriteAreGetAndSet) {
+  const std::vector<double> values = {0.0,
+                                      -0.0,
+                                      1.0 / 3.0,
+                                      -1e-40,
+                                      3e38,
+                                      1e300,
+                                      std::numeric_limits<double>::infinity(),
+                                      std::numeric_limits<double>::quiet_NaN(),
+                                      65519.0,
+                                      449.0};
+  const auto count = static_cast<int64_t>(values.size());
+  for (const DType type : kAllDTypes) {
+    for (const HostLayout& layout :
+         {HostLayout{}, HostLayout{.byte_offset = 3}, HostLayout{.strides = {3}}}) {
+      HostTensor one_by_one = HostTensor::poisoned(type, {count + 2}, layout);
+      HostTensor at_once = one_by_one;
+      for (int64_t i = 0; i < count; ++i) one_by_one.set(i + 1, values[static_cast<size_t>(i)]);
+      at_once.write(1, values);
+      EXPECT_TRUE(std::ranges::equal(at_once.storage(), one_by_one.storage())) << name_of(type);
+      std::vector<double> read(values.size());
+      at_once.read(1, read);
+      for (int64_t i = 0; i < count; ++i) {
+        EXPECT_EQ(std::bit_cast<uint64_t>(read[static_cast<size_t>(i)]),
+                  std::bit_cast<uint64_t>(one_by_one.get(i + 1)))
+            << name_of(type) << " " << i;
+      }
+    }
+  }
 }
 
 }  // namespace
