@@ -208,10 +208,10 @@ class RunOnDevice {
       if (chunk < stride) sizes[0] = slices() - earlier;
       HostTensor actual = HostTensor::poisoned(tensor.type, sizes);
       std::memcpy(actual.storage().data(), &bytes[begin], chunk);
-      const OracleResult reference =
-          chunk < stride ? first_slices(expected, index, sizes[0]) : expected;
-      out.worst_ratio = std::max(out.worst_ratio, worst_ratio(reference, index, actual));
-      auto mismatch = compare(reference, index, actual);
+      auto [ratio, mismatch] = chunk < stride
+                                   ? judge(first_slices(expected, index, sizes[0]), index, actual)
+                                   : judge(expected, index, actual);
+      out.worst_ratio = std::max(out.worst_ratio, ratio);
       if (begin == 0) first = mismatch;
       if (!mismatch) continue;
       if (begin > 0) mismatch->index[0] += earlier;

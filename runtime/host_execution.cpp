@@ -205,8 +205,9 @@ HostCheck compared(const Fusion& fusion, const Binding& binding, std::span<const
   const OracleResult expected = evaluate(fusion, binding, inputs);
   HostCheck check{.report = std::move(run.report), .mismatches = {}};
   for (size_t i = 0; i < run.outputs.size(); ++i) {
-    check.worst_ratio = std::max(check.worst_ratio, worst_ratio(expected, i, run.outputs[i]));
-    if (auto mismatch = compare(expected, i, run.outputs[i])) check.mismatches.push_back(*mismatch);
+    const Comparison found = judge(expected, i, run.outputs[i]);
+    check.worst_ratio = std::max(check.worst_ratio, found.worst_ratio);
+    if (found.mismatch) check.mismatches.push_back(*found.mismatch);
   }
   return check;
 }

@@ -1,12 +1,13 @@
 #include "runtime/oracle/comparison.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <future>
 #include <limits>
-#include <thread>
+#include <mutex>
 
 #include "fusion_ir/error.h"
+#include "runtime/oracle/parallel.h"
 
 namespace sinter {
 namespace {
@@ -39,14 +40,6 @@ int64_t stored_integer(const HostTensor& tensor, int64_t element) {
                                        : tensor.get_integer(element);
 }
 
-double ratio_at(const OracleOutput& expected, const HostTensor& actual, int64_t element) {
-  const auto i = static_cast<size_t>(element);
-  if (is_float(expected.type)) {
-    return real_ratio(expected.real[i], actual.get(element), expected.bound[i]);
-  }
-  return integer_ratio(expected.integer[i], stored_integer(actual, element), expected.bound[i]);
-}
-
 const OracleOutput& output_for(const OracleResult& expected, size_t output,
                                const HostTensor& actual) {
   if (output >= expected.outputs.size()) {
@@ -75,44 +68,54 @@ struct Findings {
   int64_t at = 0;
 };
 
+/// Adds an element's ratio. Elements come in ascending order.
+void note(Findings& out, int64_t element, double ratio) {
+  if (ratio > 1.0) ++out.count;
+  if (ratio > out.worst) {
+    out.worst = ratio;
+    out.at = element;
+  }
+}
+
 Findings look_at(const OracleOutput& reference, const HostTensor& actual, int64_t begin,
                  int64_t end) {
   Findings out{.count = 0, .worst = 0.0, .at = begin};
-  for (int64_t i = begin; i < end; ++i) {
-    const double ratio = ratio_at(reference, actual, i);
-    if (ratio > 1.0) ++out.count;
-    if (ratio > out.worst) {
-      out.worst = ratio;
-      out.at = i;
+  if (!is_float(reference.type)) {
+    for (int64_t i = begin; i < end; ++i) {
+      const auto element = static_cast<size_t>(i);
+      note(out, i,
+           integer_ratio(reference.integer[element], stored_integer(actual, i),
+                         reference.bound[element]));
+    }
+    return out;
+  }
+  std::array<double, 512> decoded;
+  for (int64_t at = begin; at < end;) {
+    const auto count = std::min(decoded.size(), static_cast<size_t>(end - at));
+    actual.read(at, std::span(decoded).first(count));
+    for (size_t i = 0; i < count; ++i, ++at) {
+      const auto element = static_cast<size_t>(at);
+      note(out, at, real_ratio(reference.real[element], decoded[i], reference.bound[element]));
     }
   }
   return out;
 }
 
-/// Large tensors are compared by all cores: beside a kernel, one core would take a thousand times
-/// as long.
+/// Large tensors are compared by all idle cores: beside a kernel, one core would take a thousand
+/// times as long.
 Findings look_at(const OracleOutput& reference, const HostTensor& actual) {
-  constexpr int64_t kElementsPerThread = int64_t{1} << 20;
-  const int64_t cores = std::max<int64_t>(std::thread::hardware_concurrency(), 1);
-  const int64_t parts = std::clamp<int64_t>(actual.count() / kElementsPerThread, 1, cores);
-  const auto begin_of = [&](int64_t part) { return actual.count() / parts * part; };
-  std::vector<std::future<Findings>> others;
-  for (int64_t part = 1; part < parts; ++part) {
-    const int64_t end = part + 1 == parts ? actual.count() : begin_of(part + 1);
-    others.push_back(
-        std::async(std::launch::async, [&reference, &actual, begin = begin_of(part), end] {
-          return look_at(reference, actual, begin, end);
-        }));
-  }
-  Findings out = look_at(reference, actual, 0, parts == 1 ? actual.count() : begin_of(1));
-  for (std::future<Findings>& other : others) {
-    const Findings found = other.get();
+  constexpr int64_t kElementsPerRange = int64_t{1} << 16;
+  Findings out;
+  std::mutex mutex;
+  for_each_range(actual.count(), kElementsPerRange, 0, [&](int64_t begin, int64_t end) {
+    const Findings found = look_at(reference, actual, begin, end);
+    const std::lock_guard lock(mutex);
     out.count += found.count;
-    if (found.worst > out.worst) {
+    if (found.worst > out.worst || (found.worst == out.worst && found.at < out.at)) {
       out.worst = found.worst;
       out.at = found.at;
     }
-  }
+  });
   return out;
 }
 
@@ -125,26 +128,31 @@ std::string Mismatch::text() const {
       output, value, count, total, fmt::join(index, ", "), expected, actual, bound);
 }
 
-std::optional<Mismatch> compare(const OracleResult& expected, size_t output,
-                                const HostTensor& actual) {
+Comparison judge(const OracleResult& expected, size_t output, const HostTensor& actual) {
   const OracleOutput& reference = output_for(expected, output, actual);
   const auto [count, ratio, worst] = look_at(reference, actual);
-  if (count == 0) return std::nullopt;
+  if (count == 0) return {.worst_ratio = ratio, .mismatch = std::nullopt};
   const auto at = static_cast<size_t>(worst);
   const double got = is_float(actual.type()) ? actual.get(worst)
                                              : static_cast<double>(stored_integer(actual, worst));
-  return Mismatch{.output = output,
-                  .value = reference.value,
-                  .index = actual.index_of(worst),
-                  .expected = reference.expected(at),
-                  .actual = got,
-                  .bound = reference.bound[at],
-                  .count = count,
-                  .total = actual.count()};
+  return {.worst_ratio = ratio,
+          .mismatch = Mismatch{.output = output,
+                               .value = reference.value,
+                               .index = actual.index_of(worst),
+                               .expected = reference.expected(at),
+                               .actual = got,
+                               .bound = reference.bound[at],
+                               .count = count,
+                               .total = actual.count()}};
+}
+
+std::optional<Mismatch> compare(const OracleResult& expected, size_t output,
+                                const HostTensor& actual) {
+  return judge(expected, output, actual).mismatch;
 }
 
 double worst_ratio(const OracleResult& expected, size_t output, const HostTensor& actual) {
-  return look_at(output_for(expected, output, actual), actual).worst;
+  return judge(expected, output, actual).worst_ratio;
 }
 
 }  // namespace sinter

@@ -26,13 +26,21 @@ struct Mismatch {
   friend bool operator==(const Mismatch&, const Mismatch&) = default;
 };
 
+struct Comparison {
+  /// Largest |actual - expected| / bound over the elements, for reports: at most 1 where there is
+  /// no mismatch, infinite where an element that must be equal is not, 0 for no elements.
+  double worst_ratio = 0.0;
+  std::optional<Mismatch> mismatch{};
+};
+
 /// Compares a tensor with an output of the oracle. A bool byte other than 0 and 1 is a mismatch.
 /// Throws SinterException (InvalidArgument) when type or sizes differ or there is no such output.
+Comparison judge(const OracleResult& expected, size_t output, const HostTensor& actual);
+/// judge(), only the mismatch.
 std::optional<Mismatch> compare(const OracleResult& expected, size_t output,
                                 const HostTensor& actual);
 
-/// Largest |actual - expected| / bound over the elements, for reports: at most 1 where compare
-/// finds nothing, infinite where an element that must be equal is not, 0 for no elements.
+/// judge(), only the ratio.
 double worst_ratio(const OracleResult& expected, size_t output, const HostTensor& actual);
 
 }  // namespace sinter

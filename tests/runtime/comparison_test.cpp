@@ -122,5 +122,22 @@ TEST(Comparison, RejectsWhatCannotBeCompared) {
   }
 }
 
+TEST(Comparison, TheFirstOfEqualWorstElementsIsTold) {
+  constexpr int64_t kLarge = int64_t{1} << 18;  // Several threads compare it.
+  OracleResult expected;
+  expected.outputs.push_back({.type = DType::kF32, .sizes = {kLarge}});
+  expected.outputs[0].real.assign(static_cast<size_t>(kLarge), 1.0);
+  expected.outputs[0].bound.assign(static_cast<size_t>(kLarge), 0.25);
+  HostTensor actual = HostTensor::of(DType::kF32, {kLarge}, expected.outputs[0].real);
+  for (const int64_t wrong : {kLarge - 1, int64_t{200'000}, int64_t{70'001}})
+    actual.set(wrong, 2.0);
+  const Comparison found = judge(expected, 0, actual);
+  EXPECT_EQ(found.worst_ratio, 4.0);
+  ASSERT_TRUE(found.mismatch);
+  EXPECT_EQ(found.mismatch->count, 3);
+  EXPECT_EQ(found.mismatch->index, Sizes{70'001});
+  EXPECT_EQ(compare(expected, 0, actual), found.mismatch);
+}
+
 }  // namespace
 }  // namespace sinter
