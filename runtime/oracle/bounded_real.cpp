@@ -7,6 +7,10 @@
 #include "fusion_ir/error.h"
 #include "runtime/oracle/error_model.h"
 
+// Rules that a large part of a graph consists of are inlined into the loops of bounded_reals, where
+// function and type are constants.
+#define SINTER_INLINED [[gnu::always_inline]] inline
+
 namespace sinter {
 namespace {
 
@@ -18,23 +22,42 @@ double high_end(BoundedReal x) { return x.value + x.bound; }
 /// True if the sign of x is not known, or x may be zero though it is not known to be.
 bool may_change_sign(BoundedReal x) { return x.bound > 0.0 && std::fabs(x.value) <= x.bound; }
 
+/// Clips a result of the double function to the type's range, as the device's would be.
+SINTER_INLINED double in_range(DType type, double value) {
+  return std::fabs(value) >= overflow_threshold(type)
+             ? std::copysign(std::numeric_limits<double>::infinity(), value)
+             : value;
+}
+
+/// settle(), inlined.
+SINTER_INLINED BoundedReal settled(DType type, BoundedReal x) {
+  if (std::isnan(x.bound)) return {x.value, kUnknown};
+  if (!std::isfinite(x.value) || unknown(x)) return x;
+  const double limit = overflow_threshold(type);
+  const double magnitude = std::fabs(x.value);
+  if (magnitude - x.bound >= limit) return {in_range(type, x.value), 0.0};
+  return {x.value, magnitude + x.bound >= limit ? kUnknown : x.bound};
+}
+
 /// Result of a function that rounds once, given the error that its operands bring. Where they bring
 /// none, add, sub, mul and fma give the device this very number if the type can hold it, contracted
 /// or not.
-BoundedReal rounded(PointwiseFn fn, DType type, double value, double propagated) {
-  if (propagated == 0.0 && round_to(type, value) == value) return {value, 0.0};
-  const double local = function_error(fn, type, 0.0, std::fabs(value) + propagated);
-  return settle(type, {value, propagated + local});
+SINTER_INLINED BoundedReal rounded(DType type, double value, double propagated) {
+  const bool representable =
+      type == DType::kF64 || static_cast<double>(static_cast<float>(value)) == value;
+  if (propagated == 0.0 && representable && !std::isnan(value)) return {value, 0.0};
+  const double local = arithmetic_error(type, std::fabs(value) + propagated);
+  return settled(type, {value, propagated + local});
 }
 
-BoundedReal add(PointwiseFn fn, DType type, BoundedReal a, BoundedReal b) {
+SINTER_INLINED BoundedReal add(DType type, BoundedReal a, BoundedReal b) {
   const double value = a.value + b.value;
   if (!std::isfinite(a.value) || !std::isfinite(b.value)) return {value, 0.0};
-  return rounded(fn, type, value, a.bound + b.bound);
+  return rounded(type, value, a.bound + b.bound);
 }
 
 /// a * b before it is rounded.
-BoundedReal exact_product(BoundedReal a, BoundedReal b) {
+SINTER_INLINED BoundedReal exact_product(BoundedReal a, BoundedReal b) {
   const double value = a.value * b.value;
   if (std::isnan(a.value) || std::isnan(b.value)) return {value, 0.0};
   if (std::isinf(a.value) || std::isinf(b.value)) {
@@ -43,20 +66,20 @@ BoundedReal exact_product(BoundedReal a, BoundedReal b) {
   return {value, std::fabs(a.value) * b.bound + std::fabs(b.value) * a.bound + a.bound * b.bound};
 }
 
-BoundedReal multiply(DType type, BoundedReal a, BoundedReal b) {
+SINTER_INLINED BoundedReal multiply(DType type, BoundedReal a, BoundedReal b) {
   const BoundedReal product = exact_product(a, b);
   if (unknown(product) || !std::isfinite(a.value) || !std::isfinite(b.value)) return product;
-  return rounded(PointwiseFn::kMul, type, product.value, product.bound);
+  return rounded(type, product.value, product.bound);
 }
 
-BoundedReal multiply_add(DType type, BoundedReal a, BoundedReal b, BoundedReal c) {
+SINTER_INLINED BoundedReal multiply_add(DType type, BoundedReal a, BoundedReal b, BoundedReal c) {
   const BoundedReal product = exact_product(a, b);
   if (unknown(product)) return {product.value + c.value, kUnknown};
   if (!std::isfinite(product.value) || !std::isfinite(c.value)) {
     return {product.value + c.value, 0.0};
   }
   const double value = std::fma(a.value, b.value, c.value);
-  return rounded(PointwiseFn::kFma, type, value, product.bound + c.bound);
+  return rounded(type, value, product.bound + c.bound);
 }
 
 BoundedReal divide(PointwiseFn fn, DType type, BoundedReal a, BoundedReal b) {
@@ -93,13 +116,6 @@ BoundedReal extreme(PointwiseFn fn, BoundedReal a, BoundedReal b) {
   if (beaten_by(a, b)) return {value, b.bound};
   if (beaten_by(b, a)) return {value, a.bound};
   return {value, std::max(a.bound, b.bound)};
-}
-
-/// Clips a result of the double function to the type's range, as the device's would be.
-double in_range(DType type, double value) {
-  return std::fabs(value) >= overflow_threshold(type)
-             ? std::copysign(std::numeric_limits<double>::infinity(), value)
-             : value;
 }
 
 /// A function that rises or falls over its whole domain: its extremes lie at the interval's ends.
@@ -154,17 +170,12 @@ double spread(double a, double b) {
   return std::isnan(distance) ? kUnknown : distance;
 }
 
-BoundedReal settle(DType type, BoundedReal x) {
-  if (std::isnan(x.bound)) return {x.value, kUnknown};
-  if (!std::isfinite(x.value) || unknown(x)) return x;
-  const double limit = overflow_threshold(type);
-  const double magnitude = std::fabs(x.value);
-  if (magnitude - x.bound >= limit) return {in_range(type, x.value), 0.0};
-  return {x.value, magnitude + x.bound >= limit ? kUnknown : x.bound};
-}
+BoundedReal settle(DType type, BoundedReal x) { return settled(type, x); }
 
-BoundedReal bounded_real(PointwiseFn fn, DType type, BoundedReal a, BoundedReal b, BoundedReal c) {
-  const int arity = info_of(fn).arity;
+namespace {
+
+SINTER_INLINED BoundedReal compute(PointwiseFn fn, DType type, int arity, BoundedReal a,
+                                   BoundedReal b, BoundedReal c) {
   if (unknown(a) || (arity > 1 && unknown(b)) || (arity > 2 && unknown(c))) {
     return {evaluate(fn, a.value, b.value, c.value), kUnknown};
   }
@@ -193,9 +204,9 @@ BoundedReal bounded_real(PointwiseFn fn, DType type, BoundedReal a, BoundedReal 
     case PointwiseFn::kReciprocal:
       return divide(fn, type, {1.0, 0.0}, a);
     case PointwiseFn::kAdd:
-      return add(fn, type, a, b);
+      return add(type, a, b);
     case PointwiseFn::kSub:
-      return add(fn, type, a, {-b.value, b.bound});
+      return add(type, a, {-b.value, b.bound});
     case PointwiseFn::kMul:
       return multiply(type, a, b);
     case PointwiseFn::kFma:
@@ -227,6 +238,63 @@ BoundedReal bounded_real(PointwiseFn fn, DType type, BoundedReal a, BoundedReal 
       break;
   }
   unreachable();
+}
+
+template <PointwiseFn fn, DType type, int arity>
+bool compute_run(const std::array<RealRun, 3>& operands, int64_t count, double* values,
+                 double* bounds) {
+  bool inexact = false;
+  for (int64_t i = 0; i < count; ++i) {
+    const BoundedReal result =
+        compute(fn, type, arity, operands[0][i], arity > 1 ? operands[1][i] : BoundedReal{},
+                arity > 2 ? operands[2][i] : BoundedReal{});
+    values[i] = result.value;
+    if (result.bound == 0.0) continue;
+    bounds[i] = result.bound;
+    inexact = true;
+  }
+  return inexact;
+}
+
+using ComputeRun = bool (*)(const std::array<RealRun, 3>&, int64_t, double*, double*);
+
+/// The loop of a function that is worth one of its own; null for the others.
+template <DType type>
+ComputeRun loop_of(PointwiseFn fn) {
+  switch (fn) {
+    case PointwiseFn::kAdd:
+      return compute_run<PointwiseFn::kAdd, type, 2>;
+    case PointwiseFn::kSub:
+      return compute_run<PointwiseFn::kSub, type, 2>;
+    case PointwiseFn::kMul:
+      return compute_run<PointwiseFn::kMul, type, 2>;
+    case PointwiseFn::kFma:
+      return compute_run<PointwiseFn::kFma, type, 3>;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+BoundedReal bounded_real(PointwiseFn fn, DType type, BoundedReal a, BoundedReal b, BoundedReal c) {
+  return compute(fn, type, info_of(fn).arity, a, b, c);
+}
+
+bool bounded_reals(PointwiseFn fn, DType type, const std::array<RealRun, 3>& operands,
+                   int64_t count, double* values, double* bounds) {
+  const ComputeRun loop = type == DType::kF64 ? loop_of<DType::kF64>(fn) : loop_of<DType::kF32>(fn);
+  if (loop != nullptr) return loop(operands, count, values, bounds);
+  bool inexact = false;
+  for (int64_t i = 0; i < count; ++i) {
+    const BoundedReal result =
+        bounded_real(fn, type, operands[0][i], operands[1][i], operands[2][i]);
+    values[i] = result.value;
+    if (result.bound == 0.0) continue;
+    bounds[i] = result.bound;
+    inexact = true;
+  }
+  return inexact;
 }
 
 BoundedInteger evaluate_test(PointwiseFn fn, BoundedReal a, BoundedReal b) {

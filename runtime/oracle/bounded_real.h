@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+
 #include "fusion_ir/op.h"
 #include "runtime/oracle/bounded_integer.h"
 
@@ -14,6 +16,16 @@ struct BoundedReal {
   double bound = 0.0;
 };
 
+/// Reals at even distances in memory. `bounds` is null where all are exact.
+struct RealRun {
+  const double* values = nullptr;
+  const double* bounds = nullptr;
+  int64_t step = 1;
+  BoundedReal operator[](int64_t i) const {
+    return {values[i * step], bounds == nullptr ? 0.0 : bounds[i * step]};
+  }
+};
+
 /// Distance between two possible device values: zero when both are NaN or the same infinity,
 /// infinite when only one is.
 double spread(double a, double b);
@@ -25,6 +37,11 @@ BoundedReal settle(DType type, BoundedReal x);
 /// A pointwise function from reals to a real, computed in `type` (f64 or f32).
 BoundedReal bounded_real(PointwiseFn fn, DType type, BoundedReal a, BoundedReal b = {},
                          BoundedReal c = {});
+/// The same for `count` elements, in a fraction of the time of as many calls. Writes every value,
+/// but no bound of zero; returns true if there is another. Operands that the function does not have
+/// must be readable.
+bool bounded_reals(PointwiseFn fn, DType type, const std::array<RealRun, 3>& operands,
+                   int64_t count, double* values, double* bounds);
 /// A comparison or test of reals: a certain bool, or one of bound 1 where the intervals overlap.
 BoundedInteger evaluate_test(PointwiseFn fn, BoundedReal a, BoundedReal b = {});
 /// select(condition, a, b); any float type.

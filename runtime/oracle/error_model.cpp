@@ -52,24 +52,7 @@ double smallest_normal(DType type) {
   return smallest_subnormal(type) / (2.0 * unit_roundoff(type));
 }
 
-/// Gradual underflow: below the smallest normal number the rounding error is absolute, half the
-/// smallest subnormal.
-double underflow_error(DType type, double magnitude) {
-  return magnitude > 0.0 && magnitude < smallest_normal(type) ? smallest_subnormal(type) / 2.0
-                                                              : 0.0;
-}
-
 }  // namespace
-
-double rounding_unit(DType type) {
-  constexpr double kOracleUnit = 0x1p-53;
-  return unit_roundoff(type) + kOracleUnit;
-}
-
-double overflow_threshold(DType type) {
-  constexpr double kF32 = 0x1.ffffffp127;
-  return type == DType::kF64 ? std::numeric_limits<double>::infinity() : kF32;
-}
 
 double accumulation_error(DType type, int64_t n) {
   if (n <= 1) return 0.0;
@@ -121,7 +104,7 @@ double function_error(PointwiseFn fn, DType type, double x, double magnitude) {
     case PointwiseFn::kSub:
     case PointwiseFn::kMul:
     case PointwiseFn::kFma:
-      return rounding_unit(type) * magnitude + underflow_error(type, magnitude);
+      return arithmetic_error(type, magnitude);
     case PointwiseFn::kNeg:
     case PointwiseFn::kAbs:
     case PointwiseFn::kFloor:

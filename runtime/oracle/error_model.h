@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "fusion_ir/op.h"
 
@@ -12,12 +14,35 @@ namespace sinter {
 // contribute. Each bound also covers the oracle's own rounding in double, which matters for f64
 // graphs only.
 
+// What every element asks for is defined here, where it can be inlined.
+
 /// Relative error of one correctly rounded operation in `type` (f64 or f32).
-double rounding_unit(DType type);
+constexpr double rounding_unit(DType type) {
+  constexpr double kOracleUnit = 0x1p-53;
+  return (type == DType::kF64 ? 0x1p-53 : 0x1p-24) + kOracleUnit;
+}
 
 /// Smallest magnitude that rounds to infinity in a float type: the largest finite value plus half
 /// an ulp; infinity for f64.
-double overflow_threshold(DType type);
+constexpr double overflow_threshold(DType type) {
+  constexpr double kF32 = 0x1.ffffffp127;
+  return type == DType::kF64 ? std::numeric_limits<double>::infinity() : kF32;
+}
+
+/// Gradual underflow in `type` (f64 or f32): below the smallest normal number the rounding error is
+/// absolute, half the smallest subnormal.
+constexpr double underflow_error(DType type, double magnitude) {
+  const double smallest_normal = type == DType::kF64 ? 0x1p-1022 : 0x1p-126;
+  const double half_subnormal = type == DType::kF64 ? 0x1p-1074 / 2.0 : 0x1p-150;
+  return magnitude > 0.0 && magnitude < smallest_normal ? half_subnormal : 0.0;
+}
+
+/// Absolute error of add, sub, mul or fma in `type` (f64 or f32) whose result has magnitude at most
+/// `magnitude`.
+inline double arithmetic_error(DType type, double magnitude) {
+  if (!std::isfinite(magnitude)) return 0.0;
+  return rounding_unit(type) * magnitude + underflow_error(type, magnitude);
+}
 
 /// Bound on the error of summing n numbers in any order, relative to the sum of their magnitudes:
 /// the smaller of the worst case (n - 1) u and the probabilistic lambda sqrt(n - 1) u of Higham and

@@ -6,67 +6,19 @@
 
 #include "runtime/oracle/bounded_cast.h"
 #include "runtime/oracle/bounded_reduction.h"
+#include "runtime/oracle/element_runs.h"
+#include "runtime/oracle/element_writer.h"
+#include "runtime/oracle/row_gatherer.h"
 
 namespace sinter {
 namespace {
-
-/// Splits the axes of a reduction's operand into kept and reduced ones and hands out the elements
-/// of one reduction at a time, gathered.
-class RowGatherer {
- public:
-  RowGatherer(const TensorView& x, std::span<const int> reduced) : x_(x) {
-    Sizes kept_sizes;
-    Sizes kept_strides;
-    Sizes reduced_sizes;
-    Sizes reduced_strides;
-    for (size_t axis = 0; axis < x.sizes.size(); ++axis) {
-      const bool removed = std::ranges::find(reduced, static_cast<int>(axis)) != reduced.end();
-      (removed ? reduced_sizes : kept_sizes).push_back(x.sizes[axis]);
-      (removed ? reduced_strides : kept_strides).push_back(x.strides[axis]);
-    }
-    rows_ = offsets_of(kept_sizes, kept_strides);
-    inside_ = offsets_of(reduced_sizes, reduced_strides);
-    real_.resize(is_float(x.type) ? inside_.size() : 0);
-    integer_.resize(is_float(x.type) ? 0 : inside_.size());
-    bounds_.resize(x.elements->bound.empty() ? 0 : inside_.size());
-  }
-
-  [[nodiscard]] size_t row_count() const { return rows_.size(); }
-  /// Valid until the next call.
-  RealRow real_row(size_t row) {
-    gather(x_.elements->real, row, real_);
-    return {real_, gathered_bounds(row)};
-  }
-  IntegerRow integer_row(size_t row) {
-    gather(x_.elements->integer, row, integer_);
-    return {integer_, gathered_bounds(row)};
-  }
-
- private:
-  template <class T>
-  void gather(const std::vector<T>& from, size_t row, std::vector<T>& to) {
-    const int64_t start = x_.offset + rows_[row];
-    for (size_t i = 0; i < to.size(); ++i) to[i] = from[static_cast<size_t>(start + inside_[i])];
-  }
-  std::span<const double> gathered_bounds(size_t row) {
-    gather(x_.elements->bound, row, bounds_);
-    return bounds_;
-  }
-
-  const TensorView& x_;
-  std::vector<int64_t> rows_;    ///< Offset of each row's first element.
-  std::vector<int64_t> inside_;  ///< Offsets of a row's elements from its first.
-  std::vector<double> real_;
-  std::vector<int64_t> integer_;
-  std::vector<double> bounds_;
-};
 
 /// Bound of one op's result as a visitor of its kind.
 class OpEvaluator {
  public:
   OpEvaluator(const Fusion& fusion, const Binding& binding, const Op& op,
-              std::span<const TensorView> operands)
-      : fusion_(fusion), binding_(binding), op_(op), operands_(operands) {}
+              std::span<const TensorView> operands, int threads)
+      : fusion_(fusion), binding_(binding), op_(op), operands_(operands), threads_(threads) {}
 
   using Views = std::vector<TensorView>;
 
@@ -75,11 +27,11 @@ class OpEvaluator {
   Views operator()(const ConstantOp& op) const {
     ElementWriter out = writer();
     if (is_float(type())) {
-      out.push(BoundedReal{round_to(type(), op.real), 0.0});
+      ElementWriter::Sink(out).put(0, BoundedReal{round_to(type(), op.real), 0.0});
     } else {
-      out.push(BoundedInteger{op.integer, 0.0});
+      ElementWriter::Sink(out).put(0, BoundedInteger{op.integer, 0.0});
     }
-    return one(std::move(out));
+    return one(out);
   }
 
   Views operator()(const PointwiseOp& op) const {
@@ -87,30 +39,36 @@ class OpEvaluator {
     ElementWriter out = writer();
     const bool real = is_float(operands_[0].type);
     if (real && !is_float(type())) {
-      each(out, [&](auto x, auto y, auto) { return evaluate_test(op.fn, x, y); });
+      each<3>(out, three(), [&](const auto& at) {
+        return evaluate_test(op.fn, operand(0).real(at[0]), operand(1).real(at[1]));
+      });
     } else if (real) {
-      each(out, [&](auto x, auto y, auto z) { return bounded_real(op.fn, type(), x, y, z); });
+      each_real(out, op.fn);
     } else {
       const DType operand_type = operands_[0].type;
-      each_integer(out, [&](auto x, auto y, auto z) {
-        return bounded_integer(op.fn, operand_type, x, y, z);
+      each<3>(out, three(), [&](const auto& at) {
+        return bounded_integer(op.fn, operand_type, operand(0).integer(at[0]),
+                               operand(1).integer(at[1]), operand(2).integer(at[2]));
       });
     }
-    return one(std::move(out));
+    return one(out);
   }
 
   Views operator()(const CastOp&) const {
     const TensorView& x = operands_[0];
     if (x.type == type()) return {x};
+    if (keeps_elements(x)) {
+      TensorView result = x;
+      result.type = type();
+      return {std::move(result)};
+    }
     ElementWriter out = writer();
-    for_each_element<1>(x.sizes, {&x}, [&](const auto& at) {
-      if (is_float(x.type)) {
-        push_cast(out, x.real(at[0]));
-      } else {
-        push_cast(out, x.integer(at[0]));
-      }
-    });
-    return one(std::move(out));
+    if (is_float(x.type)) {
+      each_cast(out, x, [&x](int64_t position) { return x.real(position); });
+    } else {
+      each_cast(out, x, [&x](int64_t position) { return x.integer(position); });
+    }
+    return one(out);
   }
 
   Views operator()(const BroadcastOp& op) const {
@@ -126,21 +84,21 @@ class OpEvaluator {
 
   Views operator()(const ReduceOp& op) const {
     const TensorView& x = operands_[0];
-    RowGatherer rows(x, op.axes);
-    ElementWriter out = writer();
     const bool index = op.fn == ReduceFn::kArgMax || op.fn == ReduceFn::kArgMin;
-    for (size_t row = 0; row < rows.row_count(); ++row) {
+    ElementWriter out = writer();
+    each_row(op.axes, [&](const RowBlock& rows, int64_t loaded, int64_t row) {
+      ElementWriter::Sink sink(out);
       if (is_float(x.type) && index) {
-        out.push(index_of_extreme(op.fn, rows.real_row(row)));
+        sink.put(row, index_of_extreme(op.fn, rows.real_row(loaded)));
       } else if (is_float(x.type)) {
-        out.push(reduce_bounded(op.fn, x.type, rows.real_row(row)));
+        sink.put(row, reduce_bounded(op.fn, x.type, rows.real_row(loaded)));
       } else if (index) {
-        out.push(index_of_extreme(op.fn, rows.integer_row(row)));
+        sink.put(row, index_of_extreme(op.fn, rows.integer_row(loaded)));
       } else {
-        out.push(reduce_bounded(op.fn, x.type, rows.integer_row(row)));
+        sink.put(row, reduce_bounded(op.fn, x.type, rows.integer_row(loaded)));
       }
-    }
-    return one(std::move(out));
+    });
+    return one(out);
   }
 
   Views operator()(const WelfordOp& op) const { return pair(op.axes, welford_bounded); }
@@ -155,22 +113,19 @@ class OpEvaluator {
     rows.sizes.erase(rows.sizes.begin() + op.axis);
     rows.strides.erase(rows.strides.begin() + op.axis);
     ElementWriter out = writer();
-    for_each_element<2>(sizes(), {&rows, &operands_[1]}, [&](const auto& at) {
-      const BoundedInteger index = operands_[1].integer(at[1]);
-      const auto pick = [&](int64_t i, auto outside, auto element) {
-        return i >= 0 && i < extent ? element(at[0] + i * stride) : outside;
-      };
-      if (is_float(x.type)) {
-        out.push(any_of_picks(index, extent, [&](int64_t i) {
-          return pick(i, BoundedReal{}, [&](int64_t position) { return x.real(position); });
-        }));
-      } else {
-        out.push(any_of_picks(index, extent, [&](int64_t i) {
-          return pick(i, BoundedInteger{}, [&](int64_t position) { return x.integer(position); });
-        }));
-      }
-    });
-    return one(std::move(out));
+    const auto pick_with = [&](auto outside, auto element) {
+      each<2>(out, {&rows, &operands_[1]}, [&](const auto& at) {
+        return any_of_picks(operands_[1].integer(at[1]), extent, [&](int64_t i) {
+          return i >= 0 && i < extent ? element(at[0] + i * stride) : outside;
+        });
+      });
+    };
+    if (is_float(x.type)) {
+      pick_with(BoundedReal{}, [&](int64_t position) { return x.real(position); });
+    } else {
+      pick_with(BoundedInteger{}, [&](int64_t position) { return x.integer(position); });
+    }
+    return one(out);
   }
 
   Views operator()(const ExtentOp& op) const {
@@ -179,8 +134,8 @@ class OpEvaluator {
       product *= static_cast<uint64_t>(binding_.size_of(extent));
     }
     ElementWriter out = writer();
-    out.push(BoundedInteger{static_cast<int64_t>(product), 0.0});
-    return one(std::move(out));
+    ElementWriter::Sink(out).put(0, BoundedInteger{static_cast<int64_t>(product), 0.0});
+    return one(out);
   }
 
   Views operator()(const IotaOp& op) const {
@@ -188,10 +143,8 @@ class OpEvaluator {
     counter.strides.assign(counter.sizes.size(), 0);
     counter.strides[static_cast<size_t>(op.axis)] = 1;
     ElementWriter out = writer();
-    for_each_element<1>(counter.sizes, {&counter}, [&](const auto& at) {
-      push_cast(out, BoundedInteger{at[0], 0.0});
-    });
-    return one(std::move(out));
+    each_cast(out, counter, [](int64_t position) { return BoundedInteger{position, 0.0}; });
+    return one(out);
   }
 
   Views operator()(const PermuteOp& op) const {
@@ -206,14 +159,12 @@ class OpEvaluator {
   Views operator()(const ReshapeOp&) const {
     const TensorView& x = operands_[0];
     ElementWriter out = writer();
-    for_each_element<1>(x.sizes, {&x}, [&](const auto& at) {
-      if (is_float(x.type)) {
-        out.push(x.real(at[0]));
-      } else {
-        out.push(x.integer(at[0]));
-      }
-    });
-    return one(std::move(out));
+    if (is_float(x.type)) {
+      each<1>(x.sizes, out, {&x}, [&](const auto& at) { return x.real(at[0]); });
+    } else {
+      each<1>(x.sizes, out, {&x}, [&](const auto& at) { return x.integer(at[0]); });
+    }
+    return one(out);
   }
 
   Views operator()(const SliceOp& op) const {
@@ -235,14 +186,14 @@ class OpEvaluator {
   [[nodiscard]] ElementWriter writer(size_t result = 0) const {
     return {value(result).type, binding_.sizes_of(value(result).shape)};
   }
-  static Views one(ElementWriter out) { return {std::move(out).finish()}; }
+  static Views one(ElementWriter& out) { return {out.finish()}; }
 
-  void push_cast(ElementWriter& out, auto x) const {
-    if (is_float(type())) {
-      out.push(cast_to_real(type(), x));
-    } else {
-      out.push(cast_to_integer(type(), x));
-    }
+  /// True if a cast to this op's type changes no element and no bound. What is of a storage-only
+  /// type was rounded to it; doubles are never rounded.
+  [[nodiscard]] bool keeps_elements(const TensorView& x) const {
+    if (!is_float(x.type) || !is_float(type())) return false;
+    return type() == DType::kF64 ||
+           (is_storage_only(x.type) && x.exact() && casts_exactly(x.type, type()));
   }
 
   /// Operand i, or the first again where the op has fewer.
@@ -252,44 +203,97 @@ class OpEvaluator {
   [[nodiscard]] std::array<const TensorView*, 3> three() const {
     return {&operand(0), &operand(1), &operand(2)};
   }
-  template <class Rule>
-  void each(ElementWriter& out, Rule rule) const {
-    for_each_element<3>(sizes(), three(), [&](const auto& at) {
-      out.push(rule(operand(0).real(at[0]), operand(1).real(at[1]), operand(2).real(at[2])));
+
+  /// Puts rule(positions) for every element of `sizes`, where positions[i] is its place in
+  /// views[i].
+  template <size_t N, class Rule>
+  void each(std::span<const int64_t> sizes, ElementWriter& out,
+            const std::array<const TensorView*, N>& views, Rule rule) const {
+    const ElementRuns<N> runs(sizes, views);
+    out.fill(threads_, [&](ElementWriter::Sink& sink, int64_t begin, int64_t end) {
+      runs.for_each(begin, end, [&](const ElementRun<N>& run) {
+        std::array<int64_t, N> at = run.position;
+        for (int64_t element = run.first; element < run.first + run.count; ++element) {
+          sink.put(element, rule(at));
+          for (size_t i = 0; i < N; ++i) at[i] += run.step[i];
+        }
+      });
     });
   }
-  template <class Rule>
-  void each_integer(ElementWriter& out, Rule rule) const {
-    for_each_element<3>(sizes(), three(), [&](const auto& at) {
-      out.push(
-          rule(operand(0).integer(at[0]), operand(1).integer(at[1]), operand(2).integer(at[2])));
+  template <size_t N, class Rule>
+  void each(ElementWriter& out, const std::array<const TensorView*, N>& views, Rule rule) const {
+    each<N>(sizes(), out, views, rule);
+  }
+
+  /// A function from reals to a real, run by run.
+  void each_real(ElementWriter& out, PointwiseFn fn) const {
+    const ElementRuns<3> runs(sizes(), three());
+    out.fill(threads_, [&](ElementWriter::Sink& sink, int64_t begin, int64_t end) {
+      runs.for_each(begin, end, [&](const ElementRun<3>& run) {
+        std::array<RealRun, 3> operands{};
+        for (size_t i = 0; i < 3; ++i)
+          operands[i] = operand(i).real_run(run.position[i], run.step[i]);
+        sink.note_inexact(bounded_reals(fn, type(), operands, run.count, sink.reals() + run.first,
+                                        sink.bounds() + run.first));
+      });
     });
+  }
+
+  /// Casts element(position) for every element of x.
+  template <class Element>
+  void each_cast(ElementWriter& out, const TensorView& x, Element element) const {
+    const DType to = type();
+    if (is_float(to)) {
+      each<1>(out, {&x}, [&](const auto& at) { return cast_to_real(to, element(at[0])); });
+    } else {
+      each<1>(out, {&x}, [&](const auto& at) { return cast_to_integer(to, element(at[0])); });
+    }
   }
 
   [[nodiscard]] Views select() const {
     ElementWriter out = writer();
-    for_each_element<3>(sizes(), three(), [&](const auto& at) {
-      const BoundedInteger condition = operand(0).integer(at[0]);
-      if (is_float(type())) {
-        out.push(select_bounded(condition, operand(1).real(at[1]), operand(2).real(at[2])));
-      } else {
-        out.push(select_bounded(condition, operand(1).integer(at[1]), operand(2).integer(at[2])));
-      }
-    });
-    return one(std::move(out));
+    if (is_float(type())) {
+      each<3>(out, three(), [&](const auto& at) {
+        return select_bounded(operand(0).integer(at[0]), operand(1).real(at[1]),
+                              operand(2).real(at[2]));
+      });
+    } else {
+      each<3>(out, three(), [&](const auto& at) {
+        return select_bounded(operand(0).integer(at[0]), operand(1).integer(at[1]),
+                              operand(2).integer(at[2]));
+      });
+    }
+    return one(out);
+  }
+
+  /// Calls body(rows, loaded, row) for every row of a reduction over `axes` of the first operand:
+  /// `row` is its number among all, `loaded` that in the gathered `rows`.
+  template <class Body>
+  void each_row(std::span<const int> axes, Body body) const {
+    const ReductionRows rows(operands_[0], axes);
+    const int64_t blocks_per_range = std::max<int64_t>(
+        1, kElementsPerRange / std::max<int64_t>(rows.length() * rows.block(), 1));
+    for_each_range(rows.count(), blocks_per_range * rows.block(), threads_,
+                   [&](int64_t begin, int64_t end) {
+                     RowBlock block(rows);
+                     for (int64_t first = begin; first < end; first += rows.block()) {
+                       const int64_t count = std::min(rows.block(), end - first);
+                       block.load(first, count);
+                       for (int64_t i = 0; i < count; ++i) body(block, i, first + i);
+                     }
+                   });
   }
 
   template <class Rule>
   [[nodiscard]] Views pair(std::span<const int> axes, Rule rule) const {
-    RowGatherer rows(operands_[0], axes);
     ElementWriter first = writer(0);
     ElementWriter second = writer(1);
-    for (size_t row = 0; row < rows.row_count(); ++row) {
-      const BoundedPair result = rule(operands_[0].type, rows.real_row(row));
-      first.push(result.first);
-      second.push(result.second);
-    }
-    return {std::move(first).finish(), std::move(second).finish()};
+    each_row(axes, [&](const RowBlock& rows, int64_t loaded, int64_t row) {
+      const BoundedPair result = rule(operands_[0].type, rows.real_row(loaded));
+      ElementWriter::Sink(first).put(row, result.first);
+      ElementWriter::Sink(second).put(row, result.second);
+    });
+    return {first.finish(), second.finish()};
   }
 
   /// The element at an index; where the index is uncertain, a bound that covers every element it
@@ -312,13 +316,15 @@ class OpEvaluator {
   const Binding& binding_;
   const Op& op_;
   std::span<const TensorView> operands_;
+  int threads_;
 };
 
 }  // namespace
 
 std::vector<TensorView> evaluate_op(const Fusion& fusion, const Binding& binding, OpId op,
-                                    std::span<const TensorView> operands) {
-  return std::visit(OpEvaluator(fusion, binding, fusion.ops[op], operands), fusion.ops[op].kind);
+                                    std::span<const TensorView> operands, int threads) {
+  return std::visit(OpEvaluator(fusion, binding, fusion.ops[op], operands, threads),
+                    fusion.ops[op].kind);
 }
 
 }  // namespace sinter

@@ -1,10 +1,13 @@
 #include "runtime/oracle/oracle.h"
 
 #include <Eigen/Core>
+#include <algorithm>
 #include <cstring>
 
 #include "fusion_ir/error.h"
 #include "runtime/oracle/bounded_cast.h"
+#include "runtime/oracle/element_runs.h"
+#include "runtime/oracle/element_writer.h"
 #include "runtime/oracle/evaluator.h"
 
 namespace sinter {
@@ -33,58 +36,72 @@ void check_inputs(const Fusion& fusion, const Binding& binding,
   }
 }
 
-/// Decodes a dense tensor of a type that Eigen knows, a vector of elements at a time.
+/// Decodes elements of a dense tensor of a type that Eigen knows, a vector of them at a time.
 template <class T>
-void decode_dense(const HostTensor& tensor, std::vector<double>& out) {
+void decode_dense(const HostTensor& tensor, int64_t begin, int64_t end, double* out) {
+  constexpr int64_t kBlock = 1024;
   // The address may be misaligned for T; copying the bytes first keeps the map's reads defined.
-  Eigen::Array<T, Eigen::Dynamic, 1> stored(tensor.count());
-  std::memcpy(stored.data(), tensor.data(), static_cast<size_t>(tensor.count()) * sizeof(T));
-  Eigen::Map<Eigen::ArrayXd>(out.data(), tensor.count()) =
-      stored.template cast<float>().template cast<double>();
+  Eigen::Array<T, kBlock, 1> stored;
+  for (; begin < end; begin += kBlock) {
+    const int64_t count = std::min(kBlock, end - begin);
+    std::memcpy(stored.data(), tensor.data() + static_cast<size_t>(begin) * sizeof(T),
+                static_cast<size_t>(count) * sizeof(T));
+    Eigen::Map<Eigen::ArrayXd>(out + begin, count) =
+        stored.head(count).template cast<float>().template cast<double>();
+  }
 }
 
-TensorView view_of_input(const HostTensor& tensor) {
-  BoundedElements elements;
-  const bool dense = tensor.count() > 0 && tensor.strides() == dense_strides(tensor.sizes());
-  if (is_float(tensor.type())) {
-    elements.real.resize(static_cast<size_t>(tensor.count()));
-    if (dense && tensor.type() == DType::kF32) {
-      decode_dense<float>(tensor, elements.real);
-    } else if (dense && tensor.type() == DType::kBF16) {
-      decode_dense<Eigen::bfloat16>(tensor, elements.real);
-    } else if (dense && tensor.type() == DType::kF16) {
-      decode_dense<Eigen::half>(tensor, elements.real);
-    } else {
-      for (size_t i = 0; i < elements.real.size(); ++i) {
-        elements.real[i] = tensor.get(static_cast<int64_t>(i));
-      }
-    }
+void decode_reals(const HostTensor& tensor, int64_t begin, int64_t end, double* out) {
+  const bool dense = tensor.strides() == dense_strides(tensor.sizes());
+  if (dense && tensor.type() == DType::kF32) {
+    decode_dense<float>(tensor, begin, end, out);
+  } else if (dense && tensor.type() == DType::kBF16) {
+    decode_dense<Eigen::bfloat16>(tensor, begin, end, out);
+  } else if (dense && tensor.type() == DType::kF16) {
+    decode_dense<Eigen::half>(tensor, begin, end, out);
   } else {
-    elements.integer.resize(static_cast<size_t>(tensor.count()));
-    for (size_t i = 0; i < elements.integer.size(); ++i) {
-      elements.integer[i] = tensor.get_integer(static_cast<int64_t>(i));
-    }
+    for (int64_t i = begin; i < end; ++i) out[i] = tensor.get(i);
   }
-  return dense_view(tensor.type(), tensor.sizes(), std::move(elements));
+}
+
+TensorView view_of_input(const HostTensor& tensor, int threads) {
+  ElementWriter elements(tensor.type(), tensor.sizes());
+  elements.fill(threads, [&](ElementWriter::Sink& sink, int64_t begin, int64_t end) {
+    if (is_float(tensor.type())) {
+      decode_reals(tensor, begin, end, sink.reals());
+    } else {
+      for (int64_t i = begin; i < end; ++i) sink.put(i, BoundedInteger{tensor.get_integer(i), 0.0});
+    }
+  });
+  return elements.finish();
 }
 
 /// What the stored output must hold. Storing rounds to the output's type, which moves the bound
 /// only where the ends of the interval round differently.
-OracleOutput bounded_output(ValueId value, const TensorView& view) {
+OracleOutput bounded_output(ValueId value, const TensorView& view, int threads) {
   OracleOutput output{.value = value, .type = view.type, .sizes = view.sizes};
-  const auto count = static_cast<size_t>(element_count(view.sizes));
-  output.bound.reserve(count);
-  (is_float(view.type) ? output.real.reserve(count) : output.integer.reserve(count));
-  for_each_element<1>(view.sizes, {&view}, [&](const auto& at) {
-    if (is_float(view.type)) {
-      const BoundedReal stored = cast_to_real(view.type, view.real(at[0]));
-      output.real.push_back(stored.value);
-      output.bound.push_back(stored.bound);
-    } else {
-      const BoundedInteger stored = view.integer(at[0]);
-      output.integer.push_back(stored.value);
-      output.bound.push_back(stored.bound);
-    }
+  const ElementRuns<1> runs(view.sizes, {&view});
+  const auto count = static_cast<size_t>(runs.count());
+  const bool real = is_float(view.type);
+  output.bound.resize(count);
+  output.real.resize(real ? count : 0);
+  output.integer.resize(real ? 0 : count);
+  for_each_range(runs.count(), kElementsPerRange, threads, [&](int64_t begin, int64_t end) {
+    runs.for_each(begin, end, [&](const ElementRun<1>& run) {
+      int64_t position = run.position[0];
+      for (int64_t i = run.first; i < run.first + run.count; ++i, position += run.step[0]) {
+        const auto element = static_cast<size_t>(i);
+        if (real) {
+          const BoundedReal stored = cast_to_real(view.type, view.real(position));
+          output.real[element] = stored.value;
+          output.bound[element] = stored.bound;
+        } else {
+          const BoundedInteger stored = view.integer(position);
+          output.integer[element] = stored.value;
+          output.bound[element] = stored.bound;
+        }
+      }
+    });
   });
   return output;
 }
@@ -102,10 +119,11 @@ IdMap<ValueId, OpId> last_readers(const Fusion& fusion) {
 }  // namespace
 
 OracleResult evaluate(const Fusion& fusion, const Binding& binding,
-                      std::span<const HostTensor> inputs) {
+                      std::span<const HostTensor> inputs, const OracleOptions& options) {
   check_inputs(fusion, binding, inputs);
   IdMap<ValueId, TensorView> views(fusion.values.size());
-  for (size_t i = 0; i < inputs.size(); ++i) views[fusion.inputs[i]] = view_of_input(inputs[i]);
+  for (size_t i = 0; i < inputs.size(); ++i)
+    views[fusion.inputs[i]] = view_of_input(inputs[i], options.threads);
 
   const IdMap<ValueId, OpId> last = last_readers(fusion);
   for (const OpId id : fusion.op_ids()) {
@@ -113,7 +131,7 @@ OracleResult evaluate(const Fusion& fusion, const Binding& binding,
     if (std::holds_alternative<InputOp>(op.kind)) continue;
     std::vector<TensorView> operands;
     for (const ValueId operand : op.operands) operands.push_back(views[operand]);
-    std::vector<TensorView> results = evaluate_op(fusion, binding, id, operands);
+    std::vector<TensorView> results = evaluate_op(fusion, binding, id, operands, options.threads);
     for (size_t i = 0; i < results.size(); ++i) views[op.results[i]] = std::move(results[i]);
     for (const ValueId operand : op.operands) {
       if (last[operand] == id) views[operand] = {};
@@ -122,7 +140,7 @@ OracleResult evaluate(const Fusion& fusion, const Binding& binding,
 
   OracleResult result;
   for (const ValueId output : fusion.outputs) {
-    result.outputs.push_back(bounded_output(output, views[output]));
+    result.outputs.push_back(bounded_output(output, views[output], options.threads));
   }
   return result;
 }

@@ -32,6 +32,11 @@ struct OracleResult {
   std::vector<OracleOutput> outputs{};  ///< In the order of Fusion::outputs.
 };
 
+struct OracleOptions {
+  /// How many work on large tensors; 0: as many as there are idle cores. The result is the same.
+  int threads = 0;
+};
+
 /// Evaluates a verified fusion op by op: floats in double, rounded where the graph casts and where
 /// an output is stored, integers exactly with wrap-around. Beside every element it carries a bound
 /// on its distance from what a device may compute, which follows from the graph, the reduction
@@ -40,6 +45,6 @@ struct OracleResult {
 /// Inputs stand in the order of Fusion::inputs and must have its types and the bound sizes; strides
 /// are free. Throws SinterException (InvalidArgument) otherwise.
 OracleResult evaluate(const Fusion& fusion, const Binding& binding,
-                      std::span<const HostTensor> inputs);
+                      std::span<const HostTensor> inputs, const OracleOptions& options = {});
 
 }  // namespace sinter

@@ -1,10 +1,9 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
-#include <span>
-#include <vector>
+#include <new>
 
 #include "fusion_ir/dtype.h"
 #include "fusion_ir/shape.h"
@@ -13,12 +12,34 @@
 
 namespace sinter {
 
+/// A fixed number of elements, zero at first. Large ones come from the system as pages that take
+/// memory only once written, by the thread that writes them.
+template <class T>
+class ZeroedArray {
+ public:
+  ZeroedArray() = default;
+  explicit ZeroedArray(size_t size)
+      : size_(size), data_(static_cast<T*>(std::calloc(size, sizeof(T)))) {
+    if (size > 0 && data_ == nullptr) throw std::bad_alloc();
+  }
+  [[nodiscard]] T* data() const { return data_.get(); }
+  [[nodiscard]] bool empty() const { return size_ == 0; }
+  T& operator[](size_t i) const { return data_.get()[i]; }
+
+ private:
+  struct Free {
+    void operator()(T* data) const { std::free(data); }
+  };
+  size_t size_ = 0;
+  std::unique_ptr<T, Free> data_;
+};
+
 /// Elements and error bounds of one value of the graph: `real` for float types, `integer` for the
 /// others. `bound` is empty while every element is exact.
 struct BoundedElements {
-  std::vector<double> real{};
-  std::vector<int64_t> integer{};
-  std::vector<double> bound{};
+  ZeroedArray<double> real{};
+  ZeroedArray<int64_t> integer{};
+  ZeroedArray<double> bound{};
 };
 
 /// A value of the graph during evaluation: a strided window on elements that views may share, so
@@ -30,8 +51,9 @@ struct TensorView {
   int64_t offset = 0;
   std::shared_ptr<const BoundedElements> elements{};
 
+  [[nodiscard]] bool exact() const { return elements->bound.empty(); }
   [[nodiscard]] double bound(int64_t position) const {
-    return elements->bound.empty() ? 0.0 : elements->bound[static_cast<size_t>(position)];
+    return exact() ? 0.0 : elements->bound[static_cast<size_t>(position)];
   }
   [[nodiscard]] BoundedReal real(int64_t position) const {
     return {elements->real[static_cast<size_t>(position)], bound(position)};
@@ -39,64 +61,14 @@ struct TensorView {
   [[nodiscard]] BoundedInteger integer(int64_t position) const {
     return {elements->integer[static_cast<size_t>(position)], bound(position)};
   }
+  /// Every `step`-th real from `position` on.
+  [[nodiscard]] RealRun real_run(int64_t position, int64_t step) const {
+    return {elements->real.data() + position, exact() ? nullptr : elements->bound.data() + position,
+            step};
+  }
 };
 
 /// Dense view that owns `elements`.
 TensorView dense_view(DType type, Sizes sizes, BoundedElements elements);
-
-/// Sum of index times stride for every index of `sizes`, in row-major order.
-std::vector<int64_t> offsets_of(std::span<const int64_t> sizes, std::span<const int64_t> strides);
-
-/// Collects the results of one op in row-major order.
-class ElementWriter {
- public:
-  ElementWriter(DType type, Sizes sizes);
-  void push(BoundedReal x) {
-    elements_.real.push_back(x.value);
-    push_bound(x.bound);
-  }
-  void push(BoundedInteger x) {
-    elements_.integer.push_back(x.value);
-    push_bound(x.bound);
-  }
-  [[nodiscard]] TensorView finish() &&;
-
- private:
-  void push_bound(double bound) {
-    inexact_ |= bound != 0.0;
-    elements_.bound.push_back(bound);
-  }
-  DType type_;
-  Sizes sizes_;
-  BoundedElements elements_;
-  bool inexact_ = false;
-};
-
-/// Calls body(positions) for every element of `sizes` in row-major order, where positions[i] is the
-/// element's place in views[i], which must have these sizes.
-template <size_t N, class Body>
-void for_each_element(std::span<const int64_t> sizes, const std::array<const TensorView*, N>& views,
-                      Body body) {
-  if (element_count(sizes) == 0) return;
-  std::array<int64_t, N> positions{};
-  for (size_t i = 0; i < N; ++i) positions[i] = views[i]->offset;
-  const size_t rank = sizes.size();
-  if (rank == 0) {
-    body(positions);
-    return;
-  }
-  Sizes index(rank, 0);
-  for (;;) {
-    body(positions);
-    size_t axis = rank - 1;
-    for (;;) {
-      for (size_t i = 0; i < N; ++i) positions[i] += views[i]->strides[axis];
-      if (++index[axis] < sizes[axis]) break;
-      for (size_t i = 0; i < N; ++i) positions[i] -= views[i]->strides[axis] * sizes[axis];
-      index[axis] = 0;
-      if (axis-- == 0) return;
-    }
-  }
-}
 
 }  // namespace sinter
