@@ -1,5 +1,5 @@
-// What the host pays: planning, code generation, compilation, cache. `--benchmark_filter=plan/` and
-// Google Benchmark's other options choose among them.
+// What the host pays: planning, code generation, compilation, cache, checks.
+// `--benchmark_filter=plan/` and Google Benchmark's other options choose among them.
 
 #include <benchmark/benchmark.h>
 #include <fmt/core.h>
@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
   sinter::bench::register_stages();
   sinter::bench::register_growth();
   sinter::bench::register_compiler(compiler);
+  sinter::bench::register_oracle();
 #ifndef NDEBUG
   fmt::print(stderr, "This is a Debug build: its figures say nothing about a Release one.\n");
 #endif

@@ -22,5 +22,8 @@ void register_growth();
 /// NVRTC on the layer norm kernel, and the kernel cache in memory and on disk. Without a compiler
 /// these say so and are left out.
 void register_compiler(const Result<NvrtcCompiler>& compiler);
+/// Random inputs, evaluation and comparison of a gradient, on one thread and on all idle cores;
+/// each reported per element.
+void register_oracle();
 
 }  // namespace sinter::bench
