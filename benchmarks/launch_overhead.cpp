@@ -142,7 +142,8 @@ class OverheadTimer {
     const sinter::CompiledSegment& segment = executable.compiled().segments.front();
     const sinter::KernelSource& source = segment.source;
     const auto kernel = sinter::LoadedKernel::load(driver_, *segment.kernel,
-                                                   source.dynamic_shared ? source.shared_bytes : 0);
+                                                   source.dynamic_shared ? source.shared_bytes : 0,
+                                                   source.cluster_blocks);
     if (!kernel) return fail(kernel.error());
     std::vector<sinter::DevicePointer> addresses;
     for (const sinter::BufferArgument& buffer : source.buffers) {

@@ -50,7 +50,7 @@ struct DeviceLimits {
 
   bool has_bulk_copy = false;         ///< cp.async.bulk and mbarrier transactions: 9.0 and later.
   bool has_dependent_launch = false;  ///< griddepcontrol: 9.0 and later (PTX ISA).
-  int64_t most_cluster_blocks = 1;  ///< Of a thread-block cluster: 9.0 and later have them.
+  int64_t most_cluster_blocks = 1;    ///< Of a thread-block cluster: 9.0 and later have them.
   bool has_setmaxnreg = false;
   bool has_wgmma = false;
 

@@ -83,9 +83,7 @@ class Draw {
   }
 
   /// Half of the draws have clusters, where there are any.
-  int64_t cluster_blocks() {
-    return below(2) == 0 ? 1 : power_of_two(limits_.most_cluster_blocks);
-  }
+  int64_t cluster_blocks() { return below(2) == 0 ? 1 : power_of_two(limits_.most_cluster_blocks); }
 
   Overlap overlap() {
     return limits_.has_dependent_launch ? one_of({Overlap::kNone, Overlap::kNext}) : Overlap::kNone;

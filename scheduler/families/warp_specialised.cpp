@@ -218,12 +218,13 @@ std::vector<int64_t> stage_counts(const SegmentFacts& facts, const Schedule& sch
   return {most, enough};
 }
 
-/// Sizes of clusters worth trying: rows are split no further than rings need.
+/// Sizes of clusters worth trying: pairs, which leave no SM over and half the partial results, and
+/// more where rings need them.
 std::vector<int64_t> cluster_sizes(const SegmentFacts& facts, const DeviceLimits& limits) {
   std::vector<int64_t> sizes = {1};
   for (int64_t size = 1; size < limits.most_cluster_blocks; size *= 2) {
     const int64_t share = ring_row_bytes(facts, {.cluster_blocks = size});
-    if (limits.shared_bytes_per_block >= kStagesToShare * share) break;
+    if (size > 1 && limits.shared_bytes_per_block >= kStagesToShare * share) break;
     sizes.push_back(2 * size);
   }
   return sizes;
