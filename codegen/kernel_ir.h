@@ -269,7 +269,7 @@ struct BulkCopy {
   friend bool operator==(const BulkCopy&, const BulkCopy&) = default;
 };
 /// One arrival at array[index]; what the thread did before it comes before what a thread does that
-/// has waited for the phase.
+/// has waited for the phase, bulk copies that it starts among them.
 struct MbarrierArrive {
   MbarrierId array;
   ExprId index;
