@@ -201,13 +201,14 @@ class Suite {
             ? "-"
             : std::string(sinter::text_of(schedule.persistent.front().residency));
     fmt::print(
-        "{:20} {:6}x{:<6} #{:<3} {:10} {:8} T{:<4} R{:<3} V{:<2} U{:<2} B{:<2} C{:<2} {:3}r/{:<3}p "
+        "{:20} {:6}x{:<6} #{:<3} {:10} {:8} T{:<4} R{:<3} V{:<2} U{:<2} B{:<2} C{:<2} A{:<1} "
+        "{:3}r/{:<3}p "
         "{:3}sp {:6}sm {:8.1f} us pred {:8.1f} SOL {:.3f} {}\n",
         item.fusion, item.rows, item.columns, index, schedule.family, residency,
         schedule.threads_per_row, schedule.rows_per_block, schedule.vector_width, schedule.unroll,
-        schedule.min_blocks_per_sm, schedule.cluster_blocks, resources.registers,
-        chosen.estimate.registers, resources.spill_store_bytes, chosen.estimate.shared_bytes,
-        run->timing.median_us, predicted_us, run->speed_of_light(),
+        schedule.min_blocks_per_sm, schedule.cluster_blocks, schedule.rows_ahead,
+        resources.registers, chosen.estimate.registers, resources.spill_store_bytes,
+        chosen.estimate.shared_bytes, run->timing.median_us, predicted_us, run->speed_of_light(),
         run->check.passed() ? "ok" : "WRONG " + run->check.text());
     std::fflush(stdout);
     const auto& p = chosen.predicted;

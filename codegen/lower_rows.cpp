@@ -1,6 +1,7 @@
 #include "codegen/lower_rows.h"
 
 #include "codegen/row_kernel.h"
+#include "codegen/row_values_ahead.h"
 
 namespace sinter {
 namespace {
@@ -38,6 +39,59 @@ Row enter_rows(RowKernel& k, ExprId first) {
   return row;
 }
 
+/// Has a block's next rows under way while it works on those before, where the schedule asks for
+/// it. The driver tells the first rows of each turn, those of the row slots follow them.
+class RowsAhead {
+ public:
+  explicit RowsAhead(RowKernel& k) : k_(k), values_(k.facts, k.builder, k.tiles) {}
+
+  /// Starts on the rows of the first turn, if there are any.
+  void start(ExprId first) {
+    if (!is_used()) return;
+    values_.declare();
+    k_.builder.comment("the first row");
+    k_.builder.when(k_.builder.less(first, k_.rows), [&] {
+      const ExprId row = row_of_slot(first);
+      load(row);
+      if (!values_.empty()) values_.load(row);
+    });
+  }
+
+  /// Takes the rows that the tiles have entered, and starts on those of the turn that begins with
+  /// `next`, if there is one.
+  void advance(ExprId next) {
+    if (!is_used()) return;
+    const ExprId row = k_.tiles.row();
+    k_.builder.comment("the row that came ahead, and the one after it");
+    k_.body.take_ahead();
+    const ExprId after = row_of_slot(next);
+    const ExprId exists = k_.builder.less(next, k_.rows);
+    k_.builder.when(exists, [&] { load(after); });
+    values_.advance(row, after, exists);
+  }
+
+  [[nodiscard]] bool is_used() const { return k_.schedule.rows_ahead > 0; }
+
+ private:
+  /// The row that the thread's slot has in the turn that begins with `first`. Slots beyond the last
+  /// row repeat it.
+  ExprId row_of_slot(ExprId first) {
+    if (k_.walk.slot().valid())
+      first = k_.builder.add(first, k_.builder.cast(k_.walk.slot(), DType::kI64));
+    const ExprId last = k_.builder.sub(k_.rows, k_.builder.integer(1, DType::kI64));
+    return k_.builder.ref(k_.builder.declare("row_ahead", k_.builder.min(first, last)));
+  }
+
+  void load(ExprId row) {
+    k_.tiles.enter_row(row);
+    k_.body.load_ahead();
+    k_.tiles.enter_row(ExprId{});
+  }
+
+  RowKernel& k_;
+  RowValuesAhead values_;
+};
+
 /// A block for every rows_per_block rows.
 LoweredKernel lower_single_rows(RowKernel& k) {
   k.kernel.grid = {k.rows_param, k.schedule.rows_per_block};
@@ -64,12 +118,26 @@ LoweredKernel lower_persistent_blocks(RowKernel& k) {
                                     k.builder.integer(k.schedule.rows_per_block, DType::kI64));
   kir::VarId turn;
   if (in_cluster) turn = k.builder.declare("turn", k.builder.integer(0));
+  RowsAhead ahead(k);
+  ahead.start(k.first_row());
   k.builder.loop("first_row", k.first_row(), k.rows, step, false, [&](ExprId first_row) {
     Row row = enter_rows(k, first_row);
+    ahead.advance(k.builder.add(first_row, step));
     if (in_cluster) row.exchange = cluster_exchange(k, k.builder.ref(turn));
-    k.body.begin(row);
-    k.body.load();
-    k.body.compute();
+    const auto work = [&] {
+      k.body.begin(row);
+      k.body.load();
+      k.body.compute();
+    };
+    if (ahead.is_used()) {
+      // Always true, which ptxas does not know. Else it moves the first stage to before the loads,
+      // so that the next row needs no registers until then, nor is on its way; and norm gradients
+      // of 1543 columns spill 88 bytes.
+      k.builder.when(k.builder.less(k.builder.integer(0, DType::kI64), k.builder.param(blocks)),
+                     work);
+    } else {
+      work();
+    }
     if (in_cluster)
       k.builder.assign(turn, k.builder.add(k.builder.ref(turn), k.builder.integer(1)));
   });

@@ -25,6 +25,16 @@ void RowBody::prepare() {
   residents_.load_common();
 }
 
+void RowBody::load_ahead() {
+  walk_.enter_row();
+  residents_.load_ahead();
+}
+
+void RowBody::take_ahead() {
+  walk_.enter_row();
+  residents_.take_ahead();
+}
+
 void RowBody::begin(const Row& row) {
   row_ = row;
   walk_.enter_row();

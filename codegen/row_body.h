@@ -29,6 +29,9 @@ struct Row {
 ///
 ///     prepare, once for all rows that the threads take
 ///     begin(row)  load  compute
+///
+/// Where rows come ahead (Schedule::rows_ahead), load_ahead in the first row, then before each
+/// begin take_ahead, and load_ahead in the row after it.
 class RowBody {
  public:
   RowBody(const SegmentFacts& facts, const Schedule& schedule, kir::KernelBuilder& builder,
@@ -36,6 +39,10 @@ class RowBody {
 
   /// Declares what a row keeps from stage to stage, and loads what is the same in every row.
   void prepare();
+  /// Starts loading the inputs that come ahead, of the row that the tiles have entered.
+  void load_ahead();
+  /// Makes those inputs, loaded last, the ones of the row that the tiles have entered.
+  void take_ahead();
   /// Starts on the row that the tiles have entered, with what waits for none of its elements: row
   /// values, and outputs that have one element a row.
   void begin(const Row& row);

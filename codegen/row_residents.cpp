@@ -45,6 +45,8 @@ void RowResidents::declare() {
                                .count = batches * schedule_.threads_per_block() * tiles_.width()});
     }
   }
+  for (const ValueId value : inputs_ahead(facts_, schedule_))
+    next_[value] = tiles_.declare_tile(value, batches, "_next");
 }
 
 // ---- Inputs
@@ -55,7 +57,8 @@ void RowResidents::load(bool rows, const RowInputs& inputs) {
   std::vector<ValueId> copied;
   for (const PersistentValue& kept : schedule_.persistent) {
     if (!facts_.is_read(kept.value) || facts_.space.dependence[kept.value].rows != rows) continue;
-    if (kept.residency == Residency::kRegister) loaded.push_back(kept.value);
+    if (kept.residency == Residency::kRegister && !next_.contains(kept.value))
+      loaded.push_back(kept.value);
     if (kept.residency == Residency::kShared) copied.push_back(kept.value);
   }
   start_shared_copies(copied);
@@ -66,6 +69,34 @@ void RowResidents::load(bool rows, const RowInputs& inputs) {
     });
   }
   if (!copied.empty()) builder_.append(kir::AsyncWait{});
+}
+
+void RowResidents::load_ahead() {
+  if (next_.empty()) return;
+  std::map<ValueId, VarId> current;
+  for (const auto& [value, next] : next_) {
+    current[value] = tiles_.tile_of(value);
+    tiles_.bind_tile(value, next, true);
+  }
+  walk_.for_vectors([&](const TilePosition& at) {
+    for (const auto& [value, next] : next_) tiles_.load(value, at);
+  });
+  for (const auto& [value, tile] : current) tiles_.bind_tile(value, tile, true);
+}
+
+/// Element by element, which is a move for each word of packed ones.
+void RowResidents::take_ahead() {
+  if (next_.empty()) return;
+  const auto take = [&](const TilePosition& at) {
+    for (const auto& [value, next] : next_) {
+      const VarId tile = tiles_.tile_of(value);
+      builder_.unrolled(
+          "v", builder_.kernel().vars[tile].lanes, [&, next = next, tile = tile](ExprId lane) {
+            builder_.set(tile, at.batch, lane, builder_.element(next, at.batch, lane));
+          });
+    }
+  };
+  walk_.for_vectors([&](const TilePosition& at) { walk_.when_inside(at, [&] { take(at); }); });
 }
 
 /// Copies inputs to shared memory whole, past the registers where that can be, so that as much is

@@ -24,6 +24,10 @@ class RowResidents {
   void load_common() { load(false, {}); }
   /// Loads the others, of the row at hand: all its loads are in flight before the first is used.
   void load_row(const RowInputs& inputs) { load(true, inputs); }
+  /// Starts loading what comes a row ahead (inputs_ahead), of the row that the tiles have entered.
+  void load_ahead();
+  /// Makes what was loaded ahead that of the row at hand, once it has arrived.
+  void take_ahead();
 
   /// True for what is kept since before stage s: inputs from the start, computed values from the
   /// stage that computes them.
@@ -47,6 +51,7 @@ class RowResidents {
   TileLowering& tiles_;
   RowWalk& walk_;
   std::map<ValueId, kir::BufferId> shared_;
+  std::map<ValueId, kir::VarId> next_;  ///< Registers of what comes a row ahead.
 };
 
 }  // namespace sinter

@@ -20,13 +20,17 @@ void RowValuesAhead::load(ExprId row) {
   tiles_.enter_row(ExprId{});
 }
 
-void RowValuesAhead::advance(ExprId row, ExprId next) {
+void RowValuesAhead::advance(ExprId row, ExprId next, ExprId exists) {
   tiles_.enter_row(row);
   if (next_.empty()) return;
   std::map<ValueId, VarId> current;
   for (const auto& [value, var] : next_)
     current[value] = builder_.declare(tiles_.name_of_value(value), builder_.ref(var));
-  load(next);
+  if (exists.valid()) {
+    builder_.when(exists, [&] { load(next); });
+  } else {
+    load(next);
+  }
   tiles_.enter_row(row);
   for (const auto& [value, var] : current) tiles_.define_row_value(value, builder_.ref(var));
 }

@@ -20,8 +20,8 @@ class RowValuesAhead {
   /// Starts loading those of a row, which must exist. Leaves the tiles in no row.
   void load(kir::ExprId row);
   /// Makes what was loaded that of `row`, which the tiles then have entered, and starts loading for
-  /// `next`.
-  void advance(kir::ExprId row, kir::ExprId next);
+  /// `next`, if that `exists`; invalid: it does.
+  void advance(kir::ExprId row, kir::ExprId next, kir::ExprId exists = {});
 
  private:
   const SegmentFacts& facts_;

@@ -309,13 +309,13 @@ void TileLowering::store_row_output(size_t index) {
 
 // ---- Tiles
 
-VarId TileLowering::declare_tile(ValueId value, int64_t groups) {
+VarId TileLowering::declare_tile(ValueId value, int64_t groups, std::string_view suffix) {
   int64_t lanes = width();
   if (const TensorAccess* access = facts_.space.find_input(value)) {
     if (access_kind(facts_, *access, schedule_) == AccessKind::kUniform) lanes = 1;
   }
-  return builder_.declare_tile(name_of_value(value), facts_.fusion.values[value].type, groups,
-                               lanes);
+  return builder_.declare_tile(name_of_value(value) + std::string(suffix),
+                               facts_.fusion.values[value].type, groups, lanes);
 }
 
 void TileLowering::bind_tile(ValueId value, VarId tile, bool resident) {

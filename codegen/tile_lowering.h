@@ -49,8 +49,8 @@ class TileLowering {
 
   // ---- Values along the row
   /// Declares registers for `groups` vectors of a value; `lanes` is 1 if the value is uniform
-  /// inside a vector.
-  kir::VarId declare_tile(ValueId value, int64_t groups);
+  /// inside a vector. `suffix` goes to their name.
+  kir::VarId declare_tile(ValueId value, int64_t groups, std::string_view suffix = {});
   /// Makes later evaluations read the value from this tile at the position's group (chunk tiles) or
   /// batch (resident tiles).
   void bind_tile(ValueId value, kir::VarId tile, bool resident);

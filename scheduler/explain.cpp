@@ -238,7 +238,10 @@ std::string families_text(const SegmentPlan& segment, const DeviceLimits& limits
   });
   add("vector, unroll",
       [](P p) { return fmt::format("{}, {}", p.schedule.vector_width, p.schedule.unroll); });
-  add("keeps", [](P p) { return residencies_text(p.schedule); });
+  add("keeps", [](P p) {
+    const int64_t ahead = p.schedule.rows_ahead;
+    return residencies_text(p.schedule) + (ahead == 0 ? "" : fmt::format(", {} row ahead", ahead));
+  });
   const auto add_number = [&](const char* name, int64_t Schedule::*field) {
     if (std::ranges::any_of(best,
                             [&](const auto* p) { return p->schedule.*field != Schedule{}.*field; }))

@@ -47,6 +47,7 @@ class Model {
       if (kept.residency == Residency::kRegister)
         kept_words_ += batches_ * words_of(kept.value, schedule.vector_width);
     }
+    kept_words_ += ahead_words(facts, schedule);
     if (!facts.has_outer()) return;
     kept_words_ += accumulator_words(facts, batches_ * schedule.vector_width);
     if (schedule.family == kWarpSpecialised) return;  // Its own factor covers that.

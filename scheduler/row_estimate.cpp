@@ -11,6 +11,7 @@ namespace {
 
 constexpr int64_t kWarp = 32;
 constexpr int64_t kRegisterBytes = 4;
+constexpr int64_t kMostRowsAhead = 1;
 
 /// 32-bit words of one thread's loads that are not kept, per batch of a stage.
 int64_t loaded_words(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule) {
@@ -170,6 +171,8 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
       std::clamp(static_cast<double>(estimate.blocks) / static_cast<double>(limits.sm_count), 1.0,
                  static_cast<double>(std::max<int64_t>(estimate.blocks_per_sm, 1)));
   const auto unroll = static_cast<double>(schedule.unroll);
+  const std::vector<ValueId> ahead = inputs_ahead(facts, schedule);
+  double arrival_ns = constants.block_start_ns;  // Of a row that comes ahead.
   std::set<ValueId> read_before;
   for (const Stage& stage : list.stages) {
     double accesses = 0.0;
@@ -198,13 +201,16 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     const double chunks = std::ceil(batches / unroll);
     bool reads_full = false;
     bool from_memory = false;
+    bool comes_ahead = true;
     for (const ValueId value : stage.loads) {
       if (!facts.is_full(value)) continue;
       reads_full = true;
+      comes_ahead = comes_ahead && std::ranges::find(ahead, value) != ahead.end();
       from_memory |= read_before.insert(facts.space.find_input(value)->tensor).second;
     }
     const double missing = from_memory ? 1.0 : misses.l1;
-    if (reads_full) work.block_latency_ns += constants.first_load_ns * missing;
+    if (reads_full)
+      (comes_ahead ? arrival_ns : work.block_latency_ns) += constants.first_load_ns * missing;
     if (reads_full && !resident) {
       work.block_latency_ns += missing * (chunks - 1.0) * constants.chunk_ns +
                                (1.0 - missing) * chunks * constants.l1_chunk_ns;
@@ -225,6 +231,9 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     const double clocks = block_instructions / limits.issue_per_clock * sharing;
     work.block_latency_ns += constants.own_issue_share * clocks / limits.clock_mhz * 1000.0;
   }
+  // While one row is worked on the next one arrives: the longer of the two counts, not their sum.
+  if (!ahead.empty())
+    work.block_latency_ns = std::max(arrival_ns, work.block_latency_ns - constants.block_start_ns);
   work.has_barriers = facts.has_reduction() || !facts.has_outer();
   if (facts.has_outer()) {
     // Row slots combine what they accumulated batch by batch, in a tree.
@@ -289,6 +298,25 @@ std::optional<Rejection> check_cluster(const SegmentFacts& facts, const Schedule
   return std::nullopt;
 }
 
+/// Rejects rows ahead where blocks walk no rows, or keep no input of theirs in registers.
+std::optional<Rejection> check_rows_ahead(const SegmentFacts& facts, const Schedule& schedule) {
+  if (schedule.rows_ahead == 0) return std::nullopt;
+  const auto broken = [&](auto... said) { return rejected(schedule, said...); };
+  if (schedule.rows_ahead < 0 || schedule.rows_ahead > kMostRowsAhead) {
+    return broken("registers hold the row at hand and the one after it", schedule.rows_ahead,
+                  kMostRowsAhead, "rows ahead", "use 0 or 1");
+  }
+  if (schedule.persistent_blocks == 0) {
+    return broken("no row comes after the one that a block has", 0, 1, "persistent blocks",
+                  "use rows_ahead 0, or as many persistent blocks as are resident at once");
+  }
+  if (inputs_ahead(facts, schedule).empty()) {
+    return broken("no input of the row is kept in registers, so none can arrive ahead", 0, 1,
+                  "inputs", "use rows_ahead 0, or keep an input of rows and columns in register");
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Schedule& schedule,
@@ -347,6 +375,14 @@ std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Sch
       rejection.at = kept.value;
       return rejection;
     }
+    if (schedule.persistent_blocks > 0 && schedule.row_access == RowAccess::kShifted &&
+        kept.residency != Residency::kReload && !facts.space.dependence[kept.value].rows) {
+      Rejection rejection =
+          broken("shifted rows give a thread other columns in every row, which it cannot keep", 0,
+                 0, "", "use residency reload, or persistent_blocks 0");
+      rejection.at = kept.value;
+      return rejection;
+    }
     if (kept.residency == Residency::kReload && !facts.is_read(kept.value)) {
       Rejection rejection =
           broken("only inputs can be read again", 0, 0, "", "keep the value, or leave it out");
@@ -354,7 +390,7 @@ std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Sch
       return rejection;
     }
   }
-  return std::nullopt;
+  return check_rows_ahead(facts, schedule);
 }
 
 std::vector<RowVector> row_vectors(const SegmentFacts& facts) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "scheduler/cost_model.h"
+#include "scheduler/register_estimate.h"
 
 namespace sinter {
 namespace {
@@ -157,6 +158,42 @@ std::optional<Rejection> check_cluster_size(const Schedule& schedule, const Devi
                   "blocks left over", "make persistent_blocks a multiple of cluster_blocks");
   }
   return std::nullopt;
+}
+
+std::optional<Rejection> check_no_rows_ahead(const Schedule& schedule) {
+  if (schedule.rows_ahead == 0) return std::nullopt;
+  return Rejection{.subject = schedule.family,
+                   .rule = "no thread loads one row after the other into registers",
+                   .value = static_cast<double>(schedule.rows_ahead),
+                   .limit = 0,
+                   .unit = "rows ahead",
+                   .remedy = "use rows_ahead 0, or persistent blocks of the multi_wave family"};
+}
+
+std::vector<ValueId> inputs_ahead(const SegmentFacts& facts, const Schedule& schedule) {
+  std::vector<ValueId> inputs;
+  if (schedule.rows_ahead == 0) return inputs;
+  for (const PersistentValue& kept : schedule.persistent) {
+    if (kept.residency == Residency::kRegister && facts.is_read(kept.value) &&
+        facts.space.dependence[kept.value].rows)
+      inputs.push_back(kept.value);
+  }
+  return inputs;
+}
+
+int64_t ahead_words(const SegmentFacts& facts, const Schedule& schedule) {
+  if (schedule.rows_ahead == 0) return 0;
+  const auto words_of = [&](ValueId value, int64_t elements) {
+    return register_words(elements, bytes_of(facts.fusion.values[value].type));
+  };
+  int64_t words = 0;
+  for (const ValueId value : inputs_ahead(facts, schedule))
+    words += batch_count(facts, schedule) * words_of(value, schedule.vector_width);
+  for (const TensorAccess& access : facts.space.inputs) {
+    const Dependence dependence = facts.space.dependence[access.value];
+    if (dependence.rows && !dependence.columns) words += words_of(access.value, 1);
+  }
+  return words;
 }
 
 std::optional<Rejection> check_row_access(const SegmentFacts& facts, const Schedule& schedule) {

@@ -41,6 +41,15 @@ std::optional<Rejection> check_no_cluster(const Schedule& schedule);
 /// ones.
 std::optional<Rejection> check_cluster_size(const Schedule& schedule, const DeviceLimits& limits);
 
+/// Rejects rows ahead, for families whose threads load no rows into registers one after the other.
+std::optional<Rejection> check_no_rows_ahead(const Schedule& schedule);
+
+/// Inputs that a schedule keeps in registers and loads a row ahead, into registers of their own.
+/// None where no row is ahead.
+std::vector<ValueId> inputs_ahead(const SegmentFacts& facts, const Schedule& schedule);
+/// 32-bit words per thread of those registers, and of row values that are read a row ahead.
+int64_t ahead_words(const SegmentFacts& facts, const Schedule& schedule);
+
 /// Rejects row access modes and vector widths that are illegal for this segment.
 std::optional<Rejection> check_row_access(const SegmentFacts& facts, const Schedule& schedule);
 

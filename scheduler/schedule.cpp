@@ -29,10 +29,12 @@ constexpr std::array kNumberFields = {
     NumberField{"cluster_blocks", &Schedule::cluster_blocks},
     NumberField{"stages", &Schedule::stages},
     NumberField{"compute_registers", &Schedule::compute_registers},
+    NumberField{"rows_ahead", &Schedule::rows_ahead},
 };
 /// Fields that only some schedules have: left out of texts where they have their first value.
 constexpr std::array kFurtherFields = {&Schedule::persistent_blocks, &Schedule::cluster_blocks,
-                                       &Schedule::stages, &Schedule::compute_registers};
+                                       &Schedule::stages, &Schedule::compute_registers,
+                                       &Schedule::rows_ahead};
 constexpr std::array kResidencies = {Residency::kRegister, Residency::kShared, Residency::kReload};
 constexpr std::array kRowAccesses = {RowAccess::kAligned, RowAccess::kShifted, RowAccess::kScalar};
 constexpr std::array kOverlaps = {Overlap::kNone, Overlap::kNext, Overlap::kPrevious};

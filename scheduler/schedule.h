@@ -76,6 +76,9 @@ struct Schedule {
   /// What the compute warps of a ring raise their registers to, each thread's; 0: the launch gives
   /// them enough.
   int64_t compute_registers = 0;
+  /// Rows that the threads of a persistent block have on their way into registers while they work
+  /// on the one before: 0 or 1. Costs the registers of a second row, of inputs kept in registers.
+  int64_t rows_ahead = 0;
   RowAccess row_access = RowAccess::kAligned;
   ReadPriority read_priority = ReadPriority::kNormal;
   Overlap overlap = Overlap::kNone;
@@ -89,15 +92,15 @@ struct Schedule {
 
 uint64_t hash_of(const Schedule& schedule);
 
-/// The numbers that only some schedules have, for people: ", cluster_blocks 2, stages 4".
+/// The numbers that only some schedules have, for people: ", cluster_blocks 2, rows_ahead 1".
 std::string further_numbers(const Schedule& schedule);
 
 /// .sched text: one schedule on a few lines. parse_schedule(print(s)) == s.
 ///
 ///     schedule multi_wave {
 ///       threads_per_row 256  rows_per_block 1  vector_width 8  unroll 2  min_blocks_per_sm 4
-///       cluster_blocks 2 row_access aligned  read_priority evict_last  overlap next persist %v0 in
-///       register parameter name 7
+///       cluster_blocks 2 rows_ahead 1 row_access aligned  read_priority evict_last  overlap next
+///       persist %v0 in register parameter name 7
 ///     }
 std::string print(const Schedule& schedule);
 /// Errors: InvalidArgument with line:column and the offending token.

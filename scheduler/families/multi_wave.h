@@ -1,13 +1,19 @@
 #pragma once
 
+#include <string_view>
+
 #include "scheduler/family.h"
 
 namespace sinter {
 
+/// The name by which its schedules are known.
+inline constexpr std::string_view kMultiWave = "multi_wave";
+
 /// Multi-wave: the row is resident. One read from memory, one write; between them every value that
 /// several stages need is kept, as the minimum cut says, packed in registers or in shared memory.
 /// One block per row, or several short rows per block; other resident blocks hide the wait at each
-/// row barrier.
+/// row barrier. A persistent block that walks rows may have the next one on its way into registers
+/// while it works on the one before (rows_ahead).
 ///
 /// When it is the answer: a stage after a row barrier needs the row again, and a thread's share of
 /// it fits its registers, or the row fits shared memory. Segments without a second stage are

@@ -17,6 +17,7 @@ rc::Gen<Schedule> any_schedule() {
     s.vector_width = *rc::gen::arbitrary<int64_t>();
     s.unroll = *rc::gen::arbitrary<int64_t>();
     s.min_blocks_per_sm = *rc::gen::arbitrary<int64_t>();
+    s.rows_ahead = *rc::gen::arbitrary<int64_t>();
     s.read_priority = *rc::gen::element(ReadPriority::kNormal, ReadPriority::kEvictFirst,
                                         ReadPriority::kEvictLast);
     s.overlap = *rc::gen::element(Overlap::kNone, Overlap::kNext, Overlap::kPrevious);
