@@ -7,13 +7,17 @@
 namespace sinter {
 namespace {
 
-constexpr std::string_view kName = "multi_wave";
+constexpr std::string_view kName = kMultiWave;
 // A resident row unrolls its batches; past this many the text and the compile time grow without a
 // gain.
 constexpr int64_t kMostBatches = 32;
 // Short rows share a block of about this many threads, so that barriers and block starts are shared
 // too.
 constexpr int64_t kShortRowBlockThreads[] = {128, 256};
+
+// So many of the best ways to keep a row in registers are offered with the next one ahead too. More
+// would lengthen planning for schedules that are not chosen.
+constexpr size_t kOffersAhead = 4;
 
 /// A choice of what is kept, and the stages that follow from it wherever it is kept.
 struct Kept {
@@ -117,6 +121,11 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
     return proposal;
   }
   std::optional<Rejection> nearest;
+  struct Offer {
+    size_t candidate = 0;  ///< The first of those that differ in promised blocks alone.
+    const StageList* list = nullptr;
+  };
+  std::vector<Offer> in_registers;
   const auto consider = [&](Schedule schedule, const StageList& list) {
     for (const int64_t blocks : occupancies(facts, schedule, list, limits)) {
       schedule.min_blocks_per_sm = blocks;
@@ -130,6 +139,17 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
       const Prediction predicted = predict(work, *estimate, limits);
       proposal.candidates.push_back({schedule, *estimate, predicted});
     }
+  };
+  // Registers for a second row, without a squeeze that would spill them.
+  const auto consider_ahead = [&](Schedule schedule, const StageList& list) {
+    schedule.rows_ahead = 1;
+    if (inputs_ahead(facts, schedule).empty()) return;
+    schedule.min_blocks_per_sm = occupancies(facts, schedule, list, limits).front();
+    schedule.persistent_blocks = persistent_grid(facts, schedule, limits);
+    const auto estimate = estimate_stages(facts, schedule, list, limits);
+    if (!estimate) return;
+    const WorkEstimate work = estimate_row_work(facts, schedule, list, *estimate, limits);
+    proposal.candidates.push_back({schedule, *estimate, predict(work, *estimate, limits)});
   };
   // What is kept, and the same with the weights of later stages read early.
   std::vector<Kept> choices = {Kept(facts, {})};
@@ -161,7 +181,9 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
         if (facts.has_outer()) schedule.persistent_blocks = 1;
         for (const Kept& kept : choices) {
           schedule.persistent = kept.with_cut_in(Residency::kRegister);
+          const size_t first = proposal.candidates.size();
           consider(schedule, kept.list);
+          if (first < proposal.candidates.size()) in_registers.push_back({first, &kept.list});
         }
         for (const int64_t unroll : {1, 2, 4}) {
           if (unroll > 1 && unroll > batch_count(facts, schedule)) break;
@@ -172,6 +194,17 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
           }
         }
       }
+    }
+  }
+  if (facts.has_outer()) {
+    const size_t count = std::min(kOffersAhead, in_registers.size());
+    std::ranges::partial_sort(in_registers, in_registers.begin() + static_cast<ptrdiff_t>(count),
+                              {}, [&](const Offer& offer) {
+                                return proposal.candidates[offer.candidate].predicted.total_us;
+                              });
+    for (size_t i = 0; i < count; ++i) {
+      const Offer& offer = in_registers[i];
+      consider_ahead(proposal.candidates[offer.candidate].schedule, *offer.list);
     }
   }
   if (proposal.candidates.empty() && nearest) proposal.rejections.push_back(*nearest);

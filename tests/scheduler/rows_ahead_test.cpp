@@ -160,6 +160,24 @@ TEST_F(RowsAheadTest, ARowIsWaitedForBesideTheOneBeforeIt) {
   EXPECT_DOUBLE_EQ(latency(legal_), std::max(arrival, latency(without) - arrival));
 }
 
+TEST_F(RowsAheadTest, AreOfferedForGradientsWithoutASqueeze) {
+  for (const int64_t columns : {1543, 2048, 4095, 8191}) {
+    const SegmentFacts facts = canned_facts("rms_norm_backward", 8192, columns);
+    int64_t offered = 0;
+    for (const ProposedSchedule& candidate : propose_multi_wave(facts, limits_).candidates) {
+      if (candidate.schedule.rows_ahead == 0) continue;
+      ++offered;
+      EXPECT_THAT(verify_schedule(facts, candidate.schedule, limits_, families_), IsEmpty());
+      EXPECT_EQ(candidate.estimate.spilled_registers, 0);
+    }
+    EXPECT_GT(offered, 0) << columns;
+    EXPECT_LE(offered, 4) << columns;
+  }
+  const SegmentFacts forward = canned_facts("rms_norm", 8192, 4096);
+  for (const ProposedSchedule& candidate : propose_multi_wave(forward, limits_).candidates)
+    EXPECT_EQ(candidate.schedule.rows_ahead, 0);
+}
+
 TEST_F(RowsAheadTest, ExplainSaysSo) {
   const Plan plan = plan_canned("layer_norm_backward", matrix(8192, 4096), "H200",
                                 {.families = families_, .pin = {.schedule = legal_}})
