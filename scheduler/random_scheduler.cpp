@@ -5,7 +5,9 @@
 #include <random>
 #include <vector>
 
+#include "scheduler/families/multi_wave.h"
 #include "scheduler/ring.h"
+#include "scheduler/row_schedule.h"
 #include "scheduler/schedule_verifier.h"
 
 namespace sinter {
@@ -57,10 +59,24 @@ class Draw {
       out.persistent_blocks = (1 + below(kMostPersistent)) * out.cluster_blocks;
       out.overlap = overlap();
     }
+    if (family == kMultiWave) {
+      // Where nothing accumulates over rows, blocks may walk them all the same.
+      if (!facts_.has_outer() && below(8) == 0)
+        out.persistent_blocks = (1 + below(kMostPersistent)) * out.cluster_blocks;
+      draw_rows_ahead(out);
+    }
     return out;
   }
 
  private:
+  /// Half of the schedules that load rows into registers one after the other have the next one
+  /// ahead.
+  void draw_rows_ahead(Schedule& out) {
+    if (out.persistent_blocks == 0 || below(2) != 0) return;
+    out.rows_ahead = 1;
+    if (inputs_ahead(facts_, out).empty()) out.rows_ahead = 0;
+  }
+
   /// Mostly legal fields: a draw of all of them at random would hardly ever make a ring.
   Schedule specialised(Schedule out) {
     constexpr int64_t kMostGroups = 4;

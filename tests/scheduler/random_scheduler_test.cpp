@@ -111,6 +111,15 @@ TEST(RandomSchedulerTest, DrawsClustersWhereTheDeviceHasThem) {
             (std::set<int64_t>{1}));
 }
 
+TEST(RandomSchedulerTest, DrawsRowsAheadWhereBlocksWalkThem) {
+  for (const char* fusion : {"layer_norm_backward", "softmax"}) {
+    const auto schedules = draws(canned_facts(fusion, 8, 1024), "multi_wave");
+    EXPECT_EQ(seen(schedules, &Schedule::rows_ahead), (std::set<int64_t>{0, 1})) << fusion;
+  }
+  EXPECT_EQ(seen(draws(canned_facts("softmax", 8, 1024), "looped"), &Schedule::rows_ahead),
+            (std::set<int64_t>{0}));
+}
+
 TEST(RandomSchedulerTest, DrawsLoopedAndPointwiseSchedules) {
   const auto looped = draws(canned_facts("layer_norm", 8, 1000), "looped");
   EXPECT_EQ(looped.size(), kSeeds);
