@@ -5,6 +5,8 @@
 
 #include "codegen/kernel_traversal.h"
 #include "codegen/lower_rows.h"
+#include "runtime/compile_kernel.h"
+#include "scheduler/families/multi_wave.h"
 #include "tests/integration/canned_case.h"
 
 namespace sinter {
@@ -122,6 +124,31 @@ TEST_P(RowsAheadAt, BlocksThatAccumulateNothingMayWalkRowsToo) {
                                                                          .persistent_blocks = 7,
                                                                          .row_access = access});
         EXPECT_TRUE(computes_the_oracle(fusion, plan, schedule));
+      }
+    }
+  }
+}
+
+// What is offered leaves registers for both rows.
+TEST(RowsAhead, WhatIsOfferedSpillsNothing) {
+  const auto compiler = NvrtcCompiler::open();
+  if (!compiler) GTEST_SKIP() << "no NVRTC: " << compiler.error().message;
+  KernelCache cache{{}};
+  const DeviceLimits& limits = *find_device("H200");
+  for (const char* name : {"layer_norm_backward", "rms_norm_backward", "softmax_backward_bias"}) {
+    for (const int64_t columns : {1543, 4095, 4096}) {
+      const Plan plan = plan_of(name, 8192, columns);
+      const SegmentFacts& facts = plan.segments.front().facts;
+      for (const ProposedSchedule& candidate : propose_multi_wave(facts, limits).candidates) {
+        if (candidate.schedule.rows_ahead == 0) continue;
+        const auto source = emit(facts, candidate.schedule);
+        ASSERT_TRUE(source) << source.error().text();
+        const auto compiled = compile_kernel(*compiler, cache, *source,
+                                             Architecture::parse(architecture_of(limits)).value());
+        ASSERT_TRUE(compiled) << compiled.error().text();
+        EXPECT_EQ(compiled->kernel->resources.spill_store_bytes, 0)
+            << name << " of " << columns << " columns\n"
+            << print(candidate.schedule);
       }
     }
   }
