@@ -34,7 +34,8 @@ bool is_barrier(const kir::StmtKind& stmt) {
 }
 
 /// Finds the wide reductions that may follow themselves with no barrier in between: those in a loop
-/// whose body, outside of further conditions and loops, has no other one.
+/// where neither its body, outside of further conditions and loops, nor their own block has another
+/// one. Whoever comes to a reduction comes to the barriers of its block.
 class RepeatedReductions {
  public:
   explicit RepeatedReductions(const kir::Kernel& kernel) : kernel_(kernel) {
@@ -51,9 +52,11 @@ class RepeatedReductions {
       } else if (std::holds_alternative<kir::If>(kind)) {
         kir::for_each_block(kind, [&](const kir::Block& inner) { visit(inner, loop_body); });
       } else if (is_wide(kind) && loop_body != nullptr) {
-        repeated_[id] = std::ranges::none_of(*loop_body, [&](StmtId other) {
+        const auto is_other_barrier = [&](StmtId other) {
           return other != id && is_barrier(kernel_.stmts[other].kind);
-        });
+        };
+        repeated_[id] = std::ranges::none_of(*loop_body, is_other_barrier) &&
+                        std::ranges::none_of(block, is_other_barrier);
       }
     }
   }
