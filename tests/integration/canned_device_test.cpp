@@ -4,15 +4,13 @@
 
 #include <gtest/gtest.h>
 
-#include <bit>
-
 #include "fusion_ir/fusion.h"
 #include "runtime/device_query.h"
 #include "runtime/device_run.h"
 #include "runtime/driver_api.h"
-#include "runtime/interpreter/interpreter.h"
 #include "scheduler/random_scheduler.h"
 #include "tests/integration/canned_case.h"
+#include "tests/integration/interpreted_plan.h"
 #include "tests/support/fake_driver.h"
 
 namespace sinter {
@@ -109,69 +107,6 @@ TEST_P(CannedGpu, IsRightAtAwkwardExtents) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Canned, CannedGpu, ::testing::ValuesIn(supported_fusions()), name_of_case);
-
-/// Bytes from the first element of a dense or strided tensor to the end of its last.
-size_t reach_in_bytes(const Fusion& fusion, ValueId id) {
-  const Value& value = fusion.values[id];
-  const Sizes sizes = Binding{}.sizes_of(value.shape);
-  if (element_count(sizes) == 0) return 0;
-  int64_t reach = element_count(sizes);
-  if (std::ranges::count(fusion.inputs, id) > 0) {
-    const Sizes strides = input_strides(fusion, Binding{}, id);
-    reach = 1;
-    for (size_t axis = 0; axis < sizes.size(); ++axis) reach += (sizes[axis] - 1) * strides[axis];
-  }
-  return static_cast<size_t>(reach * bytes_of(value.type));
-}
-
-/// Bytes behind a buffer of a plan's kernel.
-size_t bytes_behind(const Plan& plan, size_t segment, const BufferArgument& buffer) {
-  const TensorSlot slot = slot_of(plan, segment, buffer.value, buffer.written);
-  switch (slot.kind) {
-    case TensorSlot::Kind::kInput:
-      return reach_in_bytes(plan.fusion, plan.fusion.inputs[slot.index]);
-    case TensorSlot::Kind::kOutput:
-      return reach_in_bytes(plan.fusion, plan.fusion.outputs[slot.index]);
-    case TensorSlot::Kind::kWorkspace:
-      return static_cast<size_t>(plan.workspace[slot.index].bytes);
-  }
-  unreachable();
-}
-
-/// A compiled plan whose kernels the fake driver runs in the interpreter. `wrong` is what each then
-/// does to its last buffer, which it writes.
-CompiledPlan interpreted(FakeDriver& driver, Plan plan,
-                         const std::function<void(std::span<std::byte>)>& wrong = {}) {
-  CompiledPlan out{.plan = std::move(plan), .segments = {}};
-  for (size_t i = 0; i < out.plan.segments.size(); ++i) {
-    const SegmentPlan& segment = out.plan.segments[i];
-    const ProposedSchedule chosen = segment.chosen();
-    LoweredKernel lowered = lower(segment.facts, chosen.schedule).value();
-    KernelSource source = emit(segment.facts, chosen.schedule).value();
-    auto kernel = std::make_shared<CompiledKernel>();
-    kernel->entry = source.entry;
-    kernel->cubin = "cubin";
-    std::vector<size_t> bytes;
-    for (const BufferArgument& buffer : source.buffers)
-      bytes.push_back(bytes_behind(out.plan, i, buffer));
-    driver.set_kernel(
-        source.entry, bytes.size() + source.params.size(),
-        [lowered, bytes, wrong](const LaunchConfig&, std::span<const uint64_t> arguments) {
-          std::vector<LaunchMemory> memory;
-          for (size_t b = 0; b < bytes.size(); ++b)
-            memory.push_back({.bytes = {std::bit_cast<std::byte*>(arguments[b]), bytes[b]}});
-          const auto report = interpret(lowered.kernel, memory, lowered.param_values);
-          ASSERT_TRUE(report) << report.error().text();
-          EXPECT_TRUE(report->findings.empty());
-          if (wrong) wrong(memory.back().bytes);
-        });
-    out.segments.push_back({.chosen = chosen,
-                            .source = std::move(source),
-                            .kernel = std::move(kernel),
-                            .attempts = {}});
-  }
-  return out;
-}
 
 class CannedFakeDevice : public ::testing::TestWithParam<CannedFusion> {};
 

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+
+#include "runtime/compile_plan.h"
+#include "tests/support/fake_driver.h"
+
+namespace sinter {
+
+/// A compiled plan whose kernels the fake driver runs in the interpreter; a finding fails the test
+/// that launches them. `wrong` is what each then does to its last buffer, which it writes.
+CompiledPlan interpreted(FakeDriver& driver, Plan plan,
+                         const std::function<void(std::span<std::byte>)>& wrong = {});
+
+}  // namespace sinter
