@@ -9,6 +9,7 @@
 #include "fusion_ir/printer.h"
 #include "scheduler/cost_model.h"
 #include "scheduler/row_schedule.h"
+#include "scheduler/sweep.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/plan_matchers.h"
 
@@ -444,6 +445,36 @@ TEST(PlanTest, NormGradientsSpecialiseWarpsWhereTheDeviceCan) {
     EXPECT_EQ(a100.segments[0].chosen().schedule.family, "multi_wave");
     EXPECT_THAT(a100.rejections,
                 testing::Contains(testing::Field(&Rejection::rule, HasSubstr("no bulk copies"))));
+  }
+}
+
+// A ring's group takes one row of 128 bytes at a time, and waits for each.
+TEST(PlanTest, GradientsOfNarrowRowsGoInBlocksOfManyRows) {
+  for (const DeviceLimits& device : device_presets()) {
+    const Plan planned = plan_canned("layer_norm_backward", matrix(16384, 64), device.name).value();
+    EXPECT_EQ(kind_of(planned), "multi_wave") << device.name;
+    EXPECT_GE(planned.segments[0].chosen().schedule.rows_per_block, 8) << device.name;
+  }
+}
+
+// One pass takes a second kernel as well, and so few rows are soon read again.
+TEST(PlanTest, GradientsOfFewWideRowsRunRowsAndColumnsApart) {
+  for (const DeviceLimits& device : device_presets()) {
+    const Plan planned =
+        plan_canned("layer_norm_backward", matrix(131, 16384), device.name).value();
+    EXPECT_EQ(kind_of(planned), "multi_wave + column") << device.name;
+    EXPECT_EQ(planned.decisions.front().chosen, "a kernel each") << device.name;
+  }
+}
+
+// Its column sums are the row itself.
+TEST(PlanTest, AGradientOfOneRowIsOneKernel) {
+  for (const DeviceLimits& device : device_presets()) {
+    const Plan planned = plan_canned("layer_norm_backward", matrix(1, 4096), device.name).value();
+    ASSERT_EQ(planned.segments.size(), 1U) << device.name;
+    EXPECT_EQ(planned.segments[0].chosen().schedule.family, "multi_wave") << device.name;
+    EXPECT_EQ(planned.segments[0].chosen().schedule.persistent_blocks, 0) << device.name;
+    EXPECT_THAT(planned.workspace, IsEmpty()) << device.name;
   }
 }
 
