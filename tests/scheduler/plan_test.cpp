@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
+#include <array>
+#include <limits>
+#include <span>
 #include <thread>
 
 #include "fusion_ir/fusion_builder.h"
@@ -200,6 +203,53 @@ const ProposedSchedule& fastest(const Plan& planned) {
   return *std::ranges::min_element(
       planned.segments.front().candidates, {},
       [](const ProposedSchedule& candidate) { return candidate.predicted.total_us; });
+}
+
+/// Of all kernels, with the fastest candidate of each.
+double fastest_us(const Plan& planned) {
+  double us = 0.0;
+  for (const SegmentPlan& segment : planned.leading_segments()) {
+    us += std::ranges::min(segment.candidates, {}, [](const ProposedSchedule& candidate) {
+            return candidate.predicted.total_us;
+          }).predicted.total_us;
+  }
+  return us;
+}
+
+/// Plans gradients with ever more shared memory on the device: none may be predicted slower than
+/// with less.
+void expect_no_slower_with_more_shared_memory(std::span<const char* const> devices) {
+  for (const char* fusion : {"layer_norm_backward", "rms_norm_backward_f32", "dyt_backward",
+                             "softmax_backward_bias", "bias_gradient"}) {
+    for (const ExtentValues& extents : {matrix(17, 4096), matrix(2048, 1543), matrix(2048, 8192),
+                                        matrix(8192, 4096), matrix(4096, 16384)}) {
+      for (const char* device : devices) {
+        double with_less_us = std::numeric_limits<double>::infinity();
+        for (const int64_t percent : {100, 125, 150, 200, 300, 400}) {
+          DeviceLimits limits = *find_device(device);
+          constexpr int64_t kUnit = 1024;
+          limits.shared_bytes_per_sm = limits.shared_bytes_per_sm * percent / 100 / kUnit * kUnit;
+          limits.shared_bytes_per_block = limits.shared_bytes_per_sm - limits.shared_bytes_reserved;
+          const double us =
+              fastest_us(plan(find_canned_fusion(fusion)->build(), extents, limits).value());
+          EXPECT_LE(us, with_less_us * (1.0 + 1e-12))
+              << fusion << " " << extents.at("rows") << " x " << extents.at("cols") << " on "
+              << device << " with " << percent << " % of its shared memory";
+          with_less_us = us;
+        }
+      }
+    }
+  }
+}
+
+TEST(PlanTest, MoreSharedMemoryNeverPredictsASlowerGradient) {
+  expect_no_slower_with_more_shared_memory(std::array{"A100", "L4"});
+}
+
+// Rings are tried with the most stages that fit and the fewest that keep memory busy, and in
+// clusters only where a block's own ring is short: with more shared memory fewer kinds are tried.
+TEST(PlanTest, DISABLED_MoreSharedMemoryNeverPredictsASlowerRing) {
+  expect_no_slower_with_more_shared_memory(std::array{"H200", "B200"});
 }
 
 bool is_no_slower(const Plan& larger, const Plan& smaller) {
