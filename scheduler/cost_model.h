@@ -27,47 +27,48 @@ struct CostConstants {
   double launch_us = 2.0;  ///< Empty kernel between two events.
   double ramp_us = 2.4;    ///< Until all SMs stream, and from the last load to the last store:
                            ///< where DeviceLimits::copy_efficiency's line begins.
-  double block_start_ns = 300.0;  ///< From a free slot to the next block's first load, and drain.
-  double first_load_ns = 190.0;   ///< What stays exposed of the row's arrival after that.
-  double chunk_ns = 500.0;        ///< Each further chunk that a looped row waits for.
-  double second_launch_us = 3.5;  ///< A dependent kernel of little work, its drain and ramp.
+  double block_start_ns = 300.0;   ///< From a free slot to the next block's first load, and drain.
+  double first_load_ns = 190.0;    ///< What stays exposed of the row's arrival after that.
+  double chunk_ns = 500.0;         ///< Each further chunk that a looped row waits for.
+  double second_launch_us = 2.77;  ///< A dependent kernel of little work, its drain and ramp.
   /// One row of a warp-specialised group: its waits and exchange, each of a thread's instructions,
   /// what every warp of the group adds to the exchange, and each vector of weights read from cache.
-  /// All ring_* constants are fitted to 532 timed rings of norm, tanh and bias gradients on an H200
-  /// (benchmarks/results/), which they miss by 4.6 % in the mean.
-  double ring_row_ns = 295.0;
-  double ring_instruction_ns = 0.249;
-  double ring_warp_ns = 21.1;
-  double ring_weight_ns = 29.7;
+  /// All ring_* constants, and those of clusters and of the second kernel's launch, are fitted
+  /// together to 1,158 timed rings of norm, tanh and bias gradients on an H200
+  /// (benchmarks/results/), 610 of them in clusters, which they miss by 4.6 % in the mean.
+  double ring_row_ns = 206.0;
+  double ring_instruction_ns = 0.199;
+  double ring_warp_ns = 19.1;
+  double ring_weight_ns = 39.0;
   /// What a row takes longer for each share by which its threads want more registers than the
   /// launch gives them: the compiler orders instructions for those, whatever setmaxnreg adds. They
   /// want more than they need, to have loads under way before the first is used.
-  double ring_squeeze = 1.03;
-  double ring_wanted_registers = 1.3;
-  double ring_overlap_exponent = 3.0;  ///< Memory time and the rows' chain overlap in part.
+  double ring_squeeze = 0.615;
+  double ring_wanted_registers = 1.235;
+  double ring_overlap_exponent = 3.3;  ///< Memory time and the rows' chain overlap in part.
   double ring_memory_share = 0.942;    ///< Of the time that loads and stores by all threads take.
   /// All rings ask for all their stages at once, and memory serves them in turns: a group waits for
   /// its first row this share of the time in which everything arrives. RMS-norm gradients of 2048 x
   /// 4096 take 25.9 us with 14 stages and 23.2 with 7.
-  double ring_fill_share = 0.63;
+  double ring_fill_share = 0.693;
   /// Bytes under way that keep memory busy, as a multiple of what arrives while one waits: slots
   /// are given back a row at a time. With none beside the rows that groups have, memory takes this
   /// share longer: RMS-norm gradients of 4096 x 8192 with 6, 2, 1 and 0 more take 58.9, 61.3, 61.2
   /// and 62.2 to 64.1 us. Small problems gain more from rings with the fewest bytes under way than
   /// memory loses.
-  double ring_bytes_in_flight = 4.0;
+  double ring_bytes_in_flight = 5.2;
   double ring_fewest_in_flight = 3.0;
-  double ring_starved_penalty = 0.1;
+  double ring_starved_penalty = 0.12;
   /// Bytes under way on an SM from which more of them slow memory down, and the share of memory
   /// time that as many again add: layer-norm gradients of 16384 x 2048 in f32 take 100.9, 106.8 and
   /// 108.8 us with 128, 144 and 192 KiB in the rings, those of 8192 x 4096 101.5 with 128 and 107.6
   /// with 192.
   double ring_full_bytes = 131072.0;
-  double ring_overfull_penalty = 0.1;
+  double ring_overfull_penalty = 0.06;
   /// Warps of an SM that reach issue_efficiency, and how issue time grows with fewer: gradients of
   /// tanh, which issue bounds, take 68.8 us with 8 compute warps and 63.5 with 12 or 16.
-  double ring_busy_warps = 12.0;
-  double ring_warps_exponent = 0.22;
+  double ring_busy_warps = 9.6;
+  double ring_warps_exponent = 0.308;
   double l1_chunk_ns = 40.0;  ///< Each chunk of a row read again that is still in L1.
   /// Part of L1 that keeps rows for their second read; the rest goes to what is written, to weights
   /// and to the rows that follow.
@@ -91,8 +92,8 @@ struct CostConstants {
   /// each turn. Column sums of 64 MiB with 4, 8, 16, 32 and 64 KiB in flight per SM of an H200 take
   /// 111, 62, 37, 27 and 25 us.
   double memory_wait_ns = 830.0;
-  /// Memory time added where a block's runs of columns are short, at none of two lines: memory
-  /// opens a page for each. The same sums take 32 us with runs of 32 or 64 bytes.
+  /// Memory time added where a block's runs of columns are short, at none of a line: memory opens a
+  /// page for each. The same sums take 24.6 us with runs of 128 bytes, 26.7 with runs of 64.
   double short_run_penalty = 0.4;
   double tile_vector_ns =
       200.0;  ///< Each vector that a thread of a pointwise tile loads and stores.
@@ -102,10 +103,12 @@ struct CostConstants {
   double block_exchange_ns = 100.0;  ///< Warp exchange, barrier, second shuffle round.
   /// What an exchange over the blocks of a cluster takes: a store's way to another SM and the
   /// mbarrier's phase, and what each doubling of the cluster adds, because the last of its blocks
-  /// counts. Fitted to 153 timed rings of two, four and eight blocks on an H200, which are missed
-  /// by 6 % in the mean.
-  double cluster_exchange_ns = 350.0;
-  double cluster_doubling_ns = 100.0;
+  /// counts.
+  double cluster_exchange_ns = 262.0;
+  double cluster_doubling_ns = 90.0;
+  /// What a kernel of clusters takes longer to begin: its blocks start together, and wait for each
+  /// other before the first sends.
+  double cluster_start_us = 0.88;
   double hiding_exponent = 1.2;  ///< Of the blocks that hide each other's waits.
   /// Rows that are not reduced have no barrier: so many warps then hide waits as a block does.
   /// Gradients of tanh at 4096 x 8192 with 8, 16 and 32 warps on an SM: 91.9, 74.2 and 64.5 us.

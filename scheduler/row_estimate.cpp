@@ -231,17 +231,21 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     const double clocks = block_instructions / limits.issue_per_clock * sharing;
     work.block_latency_ns += constants.own_issue_share * clocks / limits.clock_mhz * 1000.0;
   }
-  // While one row is worked on the next one arrives: the longer of the two counts, not their sum.
-  if (!ahead.empty())
-    work.block_latency_ns = std::max(arrival_ns, work.block_latency_ns - constants.block_start_ns);
+  if (schedule.persistent_blocks > 0)
+    work.turns = std::max(1.0, rows / static_cast<double>(rows_at_once(schedule)));
+  if (!ahead.empty()) {
+    // While one row is worked on the next one arrives: the longer of the two counts, not their sum.
+    // Nothing hides the way of the first.
+    const double rest_ns = work.block_latency_ns - constants.block_start_ns;
+    work.block_latency_ns =
+        (arrival_ns + rest_ns + (work.turns - 1.0) * std::max(arrival_ns, rest_ns)) / work.turns;
+  }
   work.has_barriers = facts.has_reduction() || !facts.has_outer();
   if (facts.has_outer()) {
     // Row slots combine what they accumulated batch by batch, in a tree.
     const auto levels = std::ceil(std::log2(static_cast<double>(schedule.rows_per_block)));
     work.end_ns = levels * batches * constants.block_exchange_ns;
   }
-  if (schedule.persistent_blocks > 0)
-    work.turns = std::max(1.0, rows / static_cast<double>(rows_at_once(schedule)));
   const int64_t prologues = schedule.persistent_blocks > 0
                                 ? (facts.space.rows + schedule.rows_per_block - 1) /
                                       schedule.rows_per_block * schedule.cluster_blocks

@@ -146,7 +146,8 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
   // Registers for a second row, without a squeeze that would spill them.
   const auto consider_ahead = [&](Schedule schedule, const StageList& list) {
     schedule.rows_ahead = 1;
-    if (inputs_ahead(facts, schedule).empty()) return;
+    const bool walks = facts.space.rows > rows_at_once(schedule);
+    if (!walks || inputs_ahead(facts, schedule).empty()) return;
     schedule.min_blocks_per_sm = occupancies(facts, schedule, list, limits).front();
     schedule.persistent_blocks = persistent_grid(facts, schedule, limits);
     const auto estimate = estimate_stages(facts, schedule, list, limits);

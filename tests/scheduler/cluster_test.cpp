@@ -66,7 +66,7 @@ TEST_F(ClusterScheduleTest, WhatCannotBeSharedIsRefusedWithTheNumber) {
     return schedule;
   };
   EXPECT_THAT(reasons(legal_, "A100"), ElementsAre(HasSubstr("no thread-block clusters")));
-  for (const int64_t blocks : {-4, 0, 3, 16}) {
+  for (const int64_t blocks : {-4, 0, 3, 32}) {
     EXPECT_THAT(reasons(with([&](Schedule& s) { s.cluster_blocks = blocks; })),
                 ElementsAre(HasSubstr("no power of two")))
         << blocks;

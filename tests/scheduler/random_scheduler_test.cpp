@@ -103,7 +103,7 @@ TEST(RandomSchedulerTest, DrawsClustersWhereTheDeviceHasThem) {
   for (const char* family : {"multi_wave", "warp_specialised"}) {
     const SegmentFacts facts = canned_facts("layer_norm_backward", 8, 1024);
     EXPECT_EQ(seen(draws(facts, family), &Schedule::cluster_blocks),
-              (std::set<int64_t>{1, 2, 4, 8}))
+              (std::set<int64_t>{1, 2, 4, 8, 16}))
         << family;
   }
   const SegmentFacts facts = canned_facts("layer_norm_backward", 8, 1024);
