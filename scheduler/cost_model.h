@@ -54,10 +54,8 @@ struct CostConstants {
   /// Bytes under way that keep memory busy, as a multiple of what arrives while one waits: slots
   /// are given back a row at a time. With none beside the rows that groups have, memory takes this
   /// share longer: RMS-norm gradients of 4096 x 8192 with 6, 2, 1 and 0 more take 58.9, 61.3, 61.2
-  /// and 62.2 to 64.1 us. Small problems gain more from rings with the fewest bytes under way than
-  /// memory loses.
+  /// and 62.2 to 64.1 us.
   double ring_bytes_in_flight = 5.2;
-  double ring_fewest_in_flight = 3.0;
   double ring_starved_penalty = 0.12;
   /// Bytes under way on an SM from which more of them slow memory down, and the share of memory
   /// time that as many again add: layer-norm gradients of 16384 x 2048 in f32 take 100.9, 106.8 and

@@ -38,7 +38,8 @@ FamilySet scheduling_families() {
        .propose = propose_multi_wave,
        .estimate = estimate_multi_wave,
        .predict = predict_rows,
-       .lower = {}},
+       .lower = {},
+       .leaves_partials = true},
       {.name = "warp_specialised",
        .propose = propose_warp_specialised,
        .estimate = estimate_warp_specialised,
@@ -48,7 +49,8 @@ FamilySet scheduling_families() {
              return predict_warp_specialised(facts, schedule, estimate, limits);
            },
        .lower = {},
-       .knows_waits = true},
+       .knows_waits = true,
+       .leaves_partials = true},
   };
 }
 

@@ -52,6 +52,8 @@ struct Family {
   /// Its predictions follow the waits of every row and were fitted to timed schedules that differ
   /// in nothing else. If the best candidate is of such a family, others close to it are no equals.
   bool knows_waits = false;
+  /// All its schedules of outer reductions leave partial results, which it so cannot finish.
+  bool leaves_partials = false;
 };
 
 using FamilySet = std::vector<Family>;

@@ -64,7 +64,9 @@ bool schedule_split(SplitPlan& split, const DeviceLimits& limits, const PlanOpti
     rank_schedules(segment.candidates, own.families);
     return !segment.candidates.empty();
   };
-  return scheduled(split.rows, options) && scheduled(split.columns, {.families = options.families});
+  PlanOptions finishing{.families = options.families};
+  std::erase_if(finishing.families, [](const Family& family) { return family.leaves_partials; });
+  return scheduled(split.rows, options) && scheduled(split.columns, finishing);
 }
 
 /// The family that the pins ask for by name.
@@ -255,6 +257,7 @@ Result<void> plan_finish(Plan& plan, const Schedule& schedule, const FamilySet& 
       .facts = std::move(*finish_facts), .in_plan = std::move(finish.in_plan), .candidates = {}};
   std::vector<Rejection> rejections;
   for (const Family& family : families) {
+    if (family.leaves_partials && segment.facts.has_outer()) continue;
     Proposal proposal = family.propose(segment.facts, plan.limits);
     // What finishes must not leave partial results of its own.
     for (ProposedSchedule& candidate : proposal.candidates) {

@@ -16,9 +16,12 @@ constexpr int64_t kWarpGroup = 128;
 constexpr int64_t kMostStages = 16;
 constexpr int64_t kMostGroups = 4;
 constexpr int64_t kMostBatches = 16;
-/// Blocks share rows in a cluster where fewer of them hold less than so many stages. The gradient
-/// of a layer norm of 4096 x 16384 takes 116 us in rings of 3 rows, 108 in rings of 5 half rows.
-constexpr int64_t kStagesToShare = 6;
+/// Rows are split over larger clusters until a block's part of one is no longer than this. The
+/// gradient of a layer norm of 4096 x 16384 takes 116 us in rings of 3 rows of 64 KiB, 108 in rings
+/// of 5 half rows. Not a share of what the device has, or more of it would leave sizes untried.
+constexpr int64_t kLongestPart = 32768;
+/// Depths of rings that are tried, up to what fits: more memory adds to them.
+constexpr int64_t kStageCounts[] = {2, 3, 4, 6, 8, 12, 16};
 constexpr int64_t kCopyBytes = 16;              // Unit of cp.async.bulk (PTX ISA).
 constexpr int64_t kMostComputeRegisters = 240;  // Of setmaxnreg (PTX ISA).
 constexpr int64_t kRegisterStep = 8;
@@ -163,9 +166,10 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   return std::nullopt;
 }
 
+/// `needed`: needed_registers().
 tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& facts,
                                                           const Schedule& schedule,
-                                                          const StageList& list,
+                                                          const StageList& list, int64_t needed,
                                                           const DeviceLimits& limits) {
   if (auto rejection = check_schedule(facts, schedule, limits))
     return tl::make_unexpected(*rejection);
@@ -174,7 +178,6 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
   estimate.shared_bytes = ring_shared_bytes(facts, schedule, list);
   estimate.blocks = schedule.persistent_blocks;
   const int64_t launch = launch_registers(limits, schedule, schedule.min_blocks_per_sm);
-  const int64_t needed = needed_registers(facts, schedule, list);
   estimate.registers = std::min(needed, launch);
   complete(estimate, limits, schedule.min_blocks_per_sm);
   // The compute warps' limit counts, not what all threads start with.
@@ -202,30 +205,30 @@ double bytes_needed_under_way(const Schedule& schedule, const DeviceLimits& limi
   return times * per_block;
 }
 
-/// Stages worth trying in that much shared memory: as many as fit, and as few as keep memory busy
-/// while every group has a row. Empty: not even two fit.
+/// Stages to try in that much shared memory. Empty: not even two fit.
 std::vector<int64_t> stage_counts(const SegmentFacts& facts, const Schedule& schedule,
-                                  int64_t shared_bytes, const DeviceLimits& limits) {
-  const CostConstants constants;
+                                  int64_t shared_bytes) {
   const int64_t groups = schedule.rows_per_block;
   const int64_t row = ring_row_bytes(facts, schedule);
   const int64_t most =
       std::min(shared_bytes / (row + 2 * kBytesPerMbarrier), kMostStages) / groups * groups;
   if (most < 2) return {};
-  const double needed = bytes_needed_under_way(schedule, limits, constants.ring_fewest_in_flight);
-  const auto under_way = static_cast<int64_t>(std::ceil(needed / static_cast<double>(row)));
-  const int64_t enough = std::max<int64_t>((groups + under_way + groups - 1) / groups * groups, 2);
-  if (enough >= most) return {most};
-  return {most, enough};
+  std::vector<int64_t> counts;
+  for (const int64_t count : kStageCounts) {
+    const int64_t stages = std::max<int64_t>((count + groups - 1) / groups * groups, 2);
+    if (stages > most) break;
+    if (counts.empty() || counts.back() != stages) counts.push_back(stages);
+  }
+  return counts;
 }
 
 /// Sizes of clusters worth trying: pairs, which leave no SM over and half the partial results, and
-/// more where rings need them.
+/// more for long rows.
 std::vector<int64_t> cluster_sizes(const SegmentFacts& facts, const DeviceLimits& limits) {
   std::vector<int64_t> sizes = {1};
   for (int64_t size = 1; size < limits.most_cluster_blocks; size *= 2) {
     const int64_t share = ring_row_bytes(facts, {.cluster_blocks = size});
-    if (size > 1 && limits.shared_bytes_per_block >= kStagesToShare * share) break;
+    if (size > 1 && share <= kLongestPart) break;
     sizes.push_back(2 * size);
   }
   return sizes;
@@ -431,49 +434,58 @@ class RingSearch {
         limits_.shared_bytes_per_sm / schedule.min_blocks_per_sm - limits_.shared_bytes_reserved;
     schedule.stages = 0;
     const int64_t beside_ring = ring_shared_bytes(facts_, schedule, kept.list);
-    const std::vector<int64_t> counts =
-        stage_counts(facts_, schedule, budget - beside_ring, limits_);
+    const std::vector<int64_t> counts = stage_counts(facts_, schedule, budget - beside_ring);
     if (counts.empty()) {
       nearest_ = rejected("shared memory holds too few rows for a ring", 0, 2, "stages",
                           "the multi_wave family holds them in registers");
       return;
     }
-    schedule.compute_registers = raised(schedule, kept.list);
+    const int64_t needed = needed_registers(facts_, schedule, kept.list);
+    schedule.compute_registers = raised(schedule, needed);
+    // Of rings that differ in nothing but their depth the best is offered. Once more of it costs
+    // more than it wins, so does all beyond.
+    std::optional<ProposedSchedule> best;
     for (const int64_t stages : counts) {
       schedule.stages = stages;
-      if (!offer(schedule, kept.list)) return;
+      const auto estimate = estimated(schedule, kept.list, needed);
+      if (!estimate) break;
+      const Prediction predicted = predict_stages(facts_, schedule, kept.list, *estimate, limits_);
+      if (best && predicted.total_us > best->predicted.total_us) break;
+      if (best && predicted.total_us == best->predicted.total_us) continue;
+      best = {best ? std::move(best->schedule) : schedule, *estimate, predicted};
+      best->schedule.stages = stages;
     }
+    if (best) proposal_.candidates.push_back(std::move(*best));
   }
 
   /// Registers that compute threads ask for; 0: the launch gives them enough. Long shares of a row
   /// get as many as the compiler wants: it reads ahead in them, and spills what does not fit.
-  [[nodiscard]] int64_t raised(const Schedule& schedule, const StageList& list) const {
+  [[nodiscard]] int64_t raised(const Schedule& schedule, int64_t needed) const {
     const int64_t elements = batch_count(facts_, schedule) * schedule.vector_width;
     const double wanted =
         elements > kElementsReadAhead ? CostConstants{}.ring_wanted_registers : 1.0;
     const int64_t blocks = schedule.min_blocks_per_sm;
-    const bool enough = wanted * static_cast<double>(needed_registers(facts_, schedule, list)) <=
+    const bool enough = wanted * static_cast<double>(needed) <=
                         static_cast<double>(launch_registers(limits_, schedule, blocks));
     if (enough || !limits_.has_setmaxnreg) return 0;
     return raised_registers(limits_, schedule, blocks);
   }
 
-  /// False if it does not fit, nor would it with fewer stages.
-  bool offer(const Schedule& schedule, const StageList& list) {
-    const auto estimate = estimate_stages(facts_, schedule, list, limits_);
+  /// Absent if it does not fit, nor would it with more stages, or spills; notes why.
+  std::optional<ResourceEstimate> estimated(const Schedule& schedule, const StageList& list,
+                                            int64_t needed) {
+    const auto estimate = estimate_stages(facts_, schedule, list, needed, limits_);
     if (!estimate) {
       nearest_ = estimate.error();
-      return false;
+      return std::nullopt;
     }
     if (estimate->spilled_registers > 0) {
       nearest_ = rejected("the compute role needs more registers than its groups leave",
                           estimate->registers, estimate->register_cap, "registers",
                           "read values from the ring again, or use more threads per row");
-      return false;
+      return std::nullopt;
     }
-    proposal_.candidates.push_back(
-        {schedule, *estimate, predict_stages(facts_, schedule, list, *estimate, limits_)});
-    return true;
+    return *estimate;
   }
 
   const SegmentFacts& facts_;
@@ -489,7 +501,8 @@ tl::expected<ResourceEstimate, Rejection> estimate_warp_specialised(const Segmen
                                                                     const Schedule& schedule,
                                                                     const DeviceLimits& limits) {
   if (auto rejection = check_segment(facts, limits)) return tl::make_unexpected(*rejection);
-  return estimate_stages(facts, schedule, distribute(facts, schedule.persistent), limits);
+  const StageList list = distribute(facts, schedule.persistent);
+  return estimate_stages(facts, schedule, list, needed_registers(facts, schedule, list), limits);
 }
 
 Prediction predict_warp_specialised(const SegmentFacts& facts, const Schedule& schedule,
