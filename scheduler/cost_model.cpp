@@ -64,7 +64,7 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
                    const DeviceLimits& limits, const CostConstants& constants) {
   Prediction out;
   const auto sms = static_cast<double>(limits.sm_count);
-  out.launch_us = constants.launch_us + constants.ramp_us;
+  out.launch_us = constants.launch_us + constants.ramp_us + work.start_us;
   out.memory_us =
       memory_time(limits, work.bytes_read, work.bytes_written, work.read_priority, constants);
   // A grid smaller than the device leaves SMs, and their share of issue slots, idle.

@@ -135,6 +135,7 @@ struct WorkEstimate {
   double partial_bytes = 0.0;  ///< Of outer reductions: written here, read by a second kernel.
   ReadPriority read_priority = ReadPriority::kNormal;  ///< Of all bulk reads.
   double block_latency_ns = 0.0;                       ///< Chain of waits of one block.
+  double start_us = 0.0;     ///< Beyond a launch, until the first block begins.
   double turns = 1.0;        ///< Rows that a block takes one after the other, spilling in each.
   double end_ns = 0.0;       ///< Once in every block, after its last row.
   bool has_barriers = true;  ///< The warps of a block wait for each other in every row.

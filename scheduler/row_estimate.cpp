@@ -240,6 +240,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     work.block_latency_ns =
         (arrival_ns + rest_ns + (work.turns - 1.0) * std::max(arrival_ns, rest_ns)) / work.turns;
   }
+  if (schedule.cluster_blocks > 1) work.start_us = constants.cluster_start_us;
   work.has_barriers = facts.has_reduction() || !facts.has_outer();
   if (facts.has_outer()) {
     // Row slots combine what they accumulated batch by batch, in a tree.

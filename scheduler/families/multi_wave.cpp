@@ -46,6 +46,20 @@ struct Kept {
   StageList list;
 };
 
+/// Sizes of clusters worth trying: larger ones while rows leave SMs idle, or while a block's part
+/// of a row is longer than it can keep.
+std::vector<int64_t> cluster_sizes(const SegmentFacts& facts, const DeviceLimits& limits) {
+  std::vector<int64_t> sizes = {1};
+  for (int64_t size = 1; size < limits.most_cluster_blocks; size *= 2) {
+    const int64_t part =
+        columns_per_block(facts, {.cluster_blocks = size}) * facts.persistent_bytes_per_column;
+    const bool idles = facts.space.rows * size < limits.sm_count;
+    if (!idles && part <= limits.shared_bytes_per_block) break;
+    sizes.push_back(2 * size);
+  }
+  return sizes;
+}
+
 std::vector<Rejection> check_segment(const SegmentFacts& facts) {
   std::vector<Rejection> rejections = check_row_segment(facts, kName);
   if (!rejections.empty()) return rejections;
@@ -164,13 +178,11 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
     std::erase_if(vectors, [](const RowVector& v) { return v.access == RowAccess::kShifted; });
     if (vectors.empty()) vectors.push_back({1, RowAccess::kScalar});
   }
-  for (const RowVector& vector : vectors) {
+  const auto try_shapes = [&](const RowVector& vector, int64_t cluster) {
+    const int64_t columns = columns_per_block(facts, {.cluster_blocks = cluster});
     for (int64_t threads = 1; threads <= limits.threads_per_block; threads *= 2) {
       // More threads than vectors leave lanes idle from the start.
-      if (threads > 1 &&
-          (threads / 2) * vector.width >= std::max<int64_t>(facts.space.columns, 1)) {
-        break;
-      }
+      if (threads > 1 && (threads / 2) * vector.width >= std::max<int64_t>(columns, 1)) break;
       for (const int64_t block : kShortRowBlockThreads) {
         if (threads >= block && block != kShortRowBlockThreads[0]) continue;
         Schedule schedule{.family = std::string(kName),
@@ -178,11 +190,12 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
                           .rows_per_block = std::max<int64_t>(block / threads, 1),
                           .vector_width = vector.width,
                           .unroll = 1,
+                          .cluster_blocks = cluster,
                           .row_access = vector.access,
                           .read_priority = read_priority(facts, limits),
                           .overlap = partials_overlap(facts, limits)};
         // Its shared memory counts; the number of blocks follows when their occupancy is known.
-        if (facts.has_outer()) schedule.persistent_blocks = 1;
+        if (facts.has_outer()) schedule.persistent_blocks = cluster;
         for (const Kept& kept : choices) {
           schedule.persistent = kept.with_cut_in(Residency::kRegister);
           const size_t first = proposal.candidates.size();
@@ -200,6 +213,11 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
           }
         }
       }
+    }
+  };
+  for (const int64_t cluster : cluster_sizes(facts, limits)) {
+    for (const RowVector& vector : vectors) {
+      if (cluster == 1 || vector.access == RowAccess::kAligned) try_shapes(vector, cluster);
     }
   }
   if (facts.has_outer()) {

@@ -340,7 +340,6 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   const double fill = constants.ring_fill_share * asked /
                       mixed_bandwidth(limits, work.bytes_read, work.bytes_written);
   out.exposed_us = fill + together - throughput;
-  if (schedule.cluster_blocks > 1) out.launch_us += constants.cluster_start_us;
   out.total_us = out.launch_us + throughput + out.exposed_us + out.spill_us + out.second_stage_us;
   return out;
 }

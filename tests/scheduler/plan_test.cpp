@@ -64,9 +64,31 @@ TEST(PlanTest, FusionsWithoutReductionsArePointwise) {
 
 TEST(PlanTest, RowsBeyondEveryBudgetAreLooped) {
   // 2 MiB a row: 256 batches of 1024 threads, nine times the shared memory.
-  const auto planned = plan_canned("rms_norm", matrix(64, 1 << 20), "H200");
+  const auto planned = plan_canned("rms_norm", matrix(64, 1 << 20), "A100");
   EXPECT_THAT(planned, PlansAs("looped", KeepsCount(0)));
   EXPECT_THAT(planned, RejectedBy("multi_wave", HasSubstr("limit")));
+}
+
+TEST(PlanTest, BlocksOfAClusterKeepRowsThatOneCannot) {
+  EXPECT_EQ(plan_canned("rms_norm", matrix(8192, 1 << 15), "H200")
+                ->segments[0]
+                .chosen()
+                .schedule.cluster_blocks,
+            1);
+  for (const int64_t columns : {1 << 18, 1 << 20}) {
+    const Plan planned = plan_canned("rms_norm", matrix(8192, columns), "H200").value();
+    EXPECT_EQ(kind_of(planned), "multi_wave") << columns;
+    EXPECT_GT(planned.segments[0].chosen().schedule.cluster_blocks, 1) << columns;
+  }
+  EXPECT_THAT(plan_canned("rms_norm", matrix(64, 1 << 24), "H200"), PlansAs("looped"));
+}
+
+TEST(PlanTest, BlocksOfAClusterShareFewRowsThatLeaveSmsIdle) {
+  for (const int64_t rows : {1, 4, 16, 40}) {
+    const Plan planned = plan_canned("softmax", matrix(rows, 1 << 16), "H200").value();
+    const Schedule& schedule = planned.segments[0].chosen().schedule;
+    EXPECT_GE(rows * schedule.cluster_blocks, std::min<int64_t>(16 * rows, 66)) << rows;
+  }
 }
 
 TEST(PlanTest, ShortRowsShareABlock) {

@@ -74,7 +74,7 @@ TEST(Sweep, APinHoldsForEveryCell) {
 
 TEST(Sweep, CellsWithoutAScheduleSayWhy) {
   const auto swept =
-      sweep_canned("softmax", {{"cols", {64, 1 << 20}}},
+      sweep_canned("softmax", {{"cols", {64, 1 << 24}}},
                    {.pin = {.family = "multi_wave", .residency = Residency::kRegister}});
   EXPECT_EQ(swept->at(0, 0).kind, "multi_wave");
   EXPECT_EQ(swept->at(1, 0).kind, "");
