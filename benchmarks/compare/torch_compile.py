@@ -211,8 +211,8 @@ def time_case(fusion, rows, columns):
     )
 
 
-def time_cases(cases):
-    """One row a case: its times, or the error that it stopped with."""
+def time_cases(cases, after_each=lambda rows: None):
+    """One row a case: its times, or the error that it stopped with. `after_each` gets all so far."""
     results = []
     for fusion, rows, columns in cases:
         row = {"fusion": fusion, "rows": rows, "cols": columns}
@@ -227,6 +227,7 @@ def time_cases(cases):
             row.update(us=times[best], mode=best, modes=times)
             print(f"{label} {times[best]:8.1f} us ({best})", flush=True)
         results.append(row)
+        after_each(results)
     return results
 
 
@@ -250,16 +251,21 @@ def main(argv):
     if not torch.cuda.is_available():
         print("torch finds no CUDA device: no peer to compare with")
         return 0
-    results = time_cases(arguments.cases)
     run = {
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
         "device": torch.cuda.get_device_name(),
-        "results": results,
+        "results": [],
     }
-    with open(arguments.out, "w", encoding="utf-8") as file:
-        json.dump(run, file, indent=1)
-        file.write("\n")
+
+    # After every case, so that what ends a long run early loses nothing.
+    def write(results):
+        run["results"] = results
+        with open(arguments.out, "w", encoding="utf-8") as file:
+            json.dump(run, file, indent=1)
+            file.write("\n")
+
+    results = time_cases(arguments.cases, write)
     return 1 if any("error" in row for row in results) else 0
 
 

@@ -47,10 +47,12 @@ struct Kept {
 };
 
 /// Sizes of clusters worth trying: larger ones while rows leave SMs idle, or while a block's part
-/// of a row is longer than it can keep.
+/// of a row is longer than it can keep. Beyond what every device runs they leave a sixth of the SMs
+/// over.
 std::vector<int64_t> cluster_sizes(const SegmentFacts& facts, const DeviceLimits& limits) {
   std::vector<int64_t> sizes = {1};
-  for (int64_t size = 1; size < limits.most_cluster_blocks; size *= 2) {
+  for (int64_t size = 1; size < std::min(limits.most_cluster_blocks, kPortableClusterBlocks);
+       size *= 2) {
     const int64_t part =
         columns_per_block(facts, {.cluster_blocks = size}) * facts.persistent_bytes_per_column;
     const bool idles = facts.space.rows * size < limits.sm_count;

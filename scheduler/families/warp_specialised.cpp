@@ -223,10 +223,11 @@ std::vector<int64_t> stage_counts(const SegmentFacts& facts, const Schedule& sch
 }
 
 /// Sizes of clusters worth trying: pairs, which leave no SM over and half the partial results, and
-/// more for long rows.
+/// more for long rows, unless they leave a sixth of the SMs over.
 std::vector<int64_t> cluster_sizes(const SegmentFacts& facts, const DeviceLimits& limits) {
   std::vector<int64_t> sizes = {1};
-  for (int64_t size = 1; size < limits.most_cluster_blocks; size *= 2) {
+  for (int64_t size = 1; size < std::min(limits.most_cluster_blocks, kPortableClusterBlocks);
+       size *= 2) {
     const int64_t share = ring_row_bytes(facts, {.cluster_blocks = size});
     if (size > 1 && share <= kLongestPart) break;
     sizes.push_back(2 * size);
@@ -328,8 +329,11 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
       std::max({out.memory_us, out.l2_us, out.issue_us, out.special_us, out.shared_us});
   // Groups take a block's rows in turns.
   const double turns = std::ceil(rows / static_cast<double>(partial_rows(schedule)));
-  const double chain_us =
-      turns * row_ns * squeeze / static_cast<double>(schedule.rows_per_block) / 1000.0;
+  // A slot is a row's while it is worked on, and then the next one's on its way from memory.
+  const double group_ns = row_ns * squeeze / static_cast<double>(schedule.rows_per_block);
+  const double slot_ns =
+      (row_ns * squeeze + constants.ring_refill_ns) / static_cast<double>(schedule.stages);
+  const double chain_us = turns * std::max(group_ns, slot_ns) / 1000.0;
   const double exponent = constants.ring_overlap_exponent;
   const double together =
       std::pow(std::pow(throughput, exponent) + std::pow(chain_us, exponent), 1.0 / exponent);

@@ -149,7 +149,7 @@ TEST(ClusterTest, ExchangesOverMoreBlocksTakeLonger) {
   EXPECT_GT(cluster_exchange_time(8), cluster_exchange_time(4));
 }
 
-// Rings of whole rows of 16,384 hold three; of 4,096 they hold as many as they need.
+// Rings of whole rows of 16,384 hold three.
 TEST(ClusterTest, WideGradientsShareTheirRowsWhereTheDeviceCan) {
   for (const int64_t columns : {16384, 24576, 32768}) {
     const Plan plan = plan_canned("layer_norm_backward", matrix(8192, columns), "H200").value();
@@ -158,8 +158,6 @@ TEST(ClusterTest, WideGradientsShareTheirRowsWhereTheDeviceCan) {
     EXPECT_GT(schedule.cluster_blocks, 1) << columns;
     EXPECT_GE(schedule.stages, 3) << columns;
   }
-  EXPECT_EQ(chosen(plan_canned("layer_norm_backward", matrix(8192, 4096), "H200")).cluster_blocks,
-            1);
   EXPECT_EQ(chosen(plan_canned("layer_norm_backward", matrix(8192, 32768), "A100")).cluster_blocks,
             1);
 }

@@ -170,7 +170,7 @@ TEST_F(Tool, MapsTheKindsChosenOverTwoExtents) {
   EXPECT_EQ(cell.at("predicted_us"), planned.at("predicted_us"));
   const Outcome text = run(arguments);
   EXPECT_EQ(text.exit_code, 0);
-  EXPECT_THAT(text.output, AllOf(HasSubstr("M multi_wave + column"), HasSubstr("rows \\ cols")));
+  EXPECT_THAT(text.output, AllOf(HasSubstr("W warp_specialised"), HasSubstr("rows \\ cols")));
   EXPECT_EQ(text.output, run(arguments).output);
 }
 
