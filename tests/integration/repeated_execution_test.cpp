@@ -229,6 +229,19 @@ constexpr const char* kReleasesEarly = R"(schedule warp_specialised {
   persist %v1 in register
   persist %v2 in shared
 })";
+/// A cluster of more blocks than every device runs, which loading the kernel has to allow.
+constexpr const char* kWidestCluster = R"(schedule warp_specialised {
+  threads_per_row 512  rows_per_block 1  vector_width 8  unroll 1  min_blocks_per_sm 1
+  persistent_blocks 112  cluster_blocks 16  stages 4
+  row_access aligned  read_priority evict_last  overlap next
+  persist %v0 in reload
+  persist %v1 in reload
+  persist %v2 in shared
+})";
+INSTANTIATE_TEST_SUITE_P(WidestCluster, RepeatedGpu,
+                         ::testing::Values(Problem{"layer_norm_backward", 40, 131072,
+                                                   kWidestCluster}),
+                         [](const auto& param) { return text_of(param.param); });
 INSTANTIATE_TEST_SUITE_P(EarlyRelease, RepeatedGpu,
                          ::testing::Values(Problem{"layer_norm_backward", 16384, 8192,
                                                    kReleasesEarly}),
