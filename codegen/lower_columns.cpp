@@ -35,8 +35,9 @@ class ColumnLowering {
     }
     ExprId ends = builder_.equal(slot_, builder_.integer(0));
     if (schedule_.cluster_blocks > 1) {
-      builder_.when(
-          ends, [&] { accumulators_.combine_blocks(schedule_.threads_per_row, lane_, arrived_); });
+      builder_.when(ends, [&] {
+        accumulators_.combine_blocks(member_, schedule_.threads_per_row, lane_, arrived_);
+      });
       ends = builder_.both(ends, builder_.equal(member_, builder_.integer(0)));
     }
     builder_.when(builder_.both(ends, tiles_.vector_is_inside(at(0))),

@@ -197,7 +197,8 @@ void OuterAccumulators::combine_slots(int64_t slots, int64_t threads, ExprId slo
   }
 }
 
-void OuterAccumulators::combine_blocks(int64_t threads, ExprId thread, kir::MbarrierId arrived) {
+void OuterAccumulators::combine_blocks(ExprId block, int64_t threads, ExprId thread,
+                                       kir::MbarrierId arrived) {
   const int64_t cluster = builder_.kernel().cluster;
   builder_.comment(fmt::format("combine {} blocks", cluster));
   int64_t bytes = 0;
@@ -217,9 +218,6 @@ void OuterAccumulators::combine_blocks(int64_t threads, ExprId thread, kir::Mbar
     bytes += count * bytes_of(type);
   }
   const ExprId zero = builder_.integer(0);
-  const ExprId block = builder_.ref(builder_.declare(
-      "block",
-      builder_.rem(builder_.special(kir::Special::kBlockIndex), builder_.integer(cluster))));
   // Block b has its places at b - 1: the first one never sends.
   const auto place = [&](ExprId before) {
     return builder_.add(builder_.mul(before, builder_.integer(threads)), thread);

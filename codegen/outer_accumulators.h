@@ -40,10 +40,11 @@ class OuterAccumulators {
   void combine_slots(int64_t slots, int64_t threads, kir::ExprId slot, kir::ExprId thread,
                      const std::function<void()>& barrier);
   /// Combines the tuples of the blocks of a cluster into those of its first block, one after the
-  /// other in their order. `threads` threads of each block come here, those of equal `thread` have
-  /// the same columns. The first block waits at `arrived`, an mbarrier of one arrival. For one
-  /// group. Shared bytes: block_exchange_bytes.
-  void combine_blocks(int64_t threads, kir::ExprId thread, kir::MbarrierId arrived);
+  /// other in their order. `block` is the calling one's number in it. `threads` threads of each
+  /// block come here, those of equal `thread` have the same columns. The first block waits at
+  /// `arrived`, an mbarrier of one arrival. For one group. Shared bytes: block_exchange_bytes.
+  void combine_blocks(kir::ExprId block, int64_t threads, kir::ExprId thread,
+                      kir::MbarrierId arrived);
 
   // ---- Partial results, in global memory for a kernel that combines their rows
   /// Declares a buffer for each component.

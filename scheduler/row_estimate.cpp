@@ -352,6 +352,8 @@ std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Sch
                   "promise fewer blocks, or make them smaller");
   }
   if (auto rejection = check_row_access(facts, schedule)) return rejection;
+  if (auto rejection = check_no_ring(schedule)) return rejection;
+  if (auto rejection = check_no_parameters(schedule)) return rejection;
   if (auto rejection = check_cluster(facts, schedule, limits)) return rejection;
   if (schedule.persistent_blocks < 0) {
     return broken("a grid of less than no blocks", schedule.persistent_blocks, 0, "blocks",

@@ -67,6 +67,16 @@ int64_t accumulated(const SegmentFacts& facts, OpId id, int64_t columns) {
   return facts.is_total(id) ? 1 : columns;
 }
 
+Rejection rejected(const Schedule& schedule, const char* rule, int64_t value, int64_t limit,
+                   const char* unit, const char* remedy) {
+  return {.subject = schedule.family,
+          .rule = rule,
+          .value = static_cast<double>(value),
+          .limit = static_cast<double>(limit),
+          .unit = unit,
+          .remedy = remedy};
+}
+
 }  // namespace
 
 const TensorAccess* shift_reference(const SegmentFacts& facts) {
@@ -114,36 +124,20 @@ std::optional<Rejection> check_vector_width(const Schedule& schedule) {
   constexpr int64_t kWidest = 16;  // 16 one-byte elements fill one access.
   const int64_t width = schedule.vector_width;
   if (width >= 1 && width <= kWidest && (width & (width - 1)) == 0) return std::nullopt;
-  return Rejection{.subject = schedule.family,
-                   .rule = "the vector width is not a power of two up to 16",
-                   .value = static_cast<double>(width),
-                   .limit = static_cast<double>(kWidest),
-                   .unit = "elements",
-                   .remedy = "use 1, 2, 4, 8 or 16"};
+  return rejected(schedule, "the vector width is not a power of two up to 16", width, kWidest,
+                  "elements", "use 1, 2, 4, 8 or 16");
 }
 
 std::optional<Rejection> check_no_cluster(const Schedule& schedule) {
   if (schedule.cluster_blocks == 1) return std::nullopt;
-  return Rejection{.subject = schedule.family,
-                   .rule = "blocks that share no rows form no clusters",
-                   .value = static_cast<double>(schedule.cluster_blocks),
-                   .limit = 1,
-                   .unit = "blocks",
-                   .remedy = "use cluster_blocks 1"};
+  return rejected(schedule, "blocks that share no rows form no clusters", schedule.cluster_blocks,
+                  1, "blocks", "use cluster_blocks 1");
 }
 
 std::optional<Rejection> check_cluster_size(const Schedule& schedule, const DeviceLimits& limits) {
   const int64_t cluster = schedule.cluster_blocks;
   if (cluster == 1) return std::nullopt;
-  const auto broken = [&](const char* rule, int64_t value, int64_t limit, const char* unit,
-                          const char* remedy) {
-    return Rejection{.subject = schedule.family,
-                     .rule = rule,
-                     .value = static_cast<double>(value),
-                     .limit = static_cast<double>(limit),
-                     .unit = unit,
-                     .remedy = remedy};
-  };
+  const auto broken = [&](auto... said) { return rejected(schedule, said...); };
   if (limits.most_cluster_blocks == 1) {
     return broken("the device has no thread-block clusters", limits.compute_major, 9,
                   "compute capability", "use cluster_blocks 1");
@@ -151,7 +145,11 @@ std::optional<Rejection> check_cluster_size(const Schedule& schedule, const Devi
   const bool is_power_of_two = cluster > 0 && (cluster & (cluster - 1)) == 0;
   if (!is_power_of_two || cluster > limits.most_cluster_blocks) {
     return broken("the blocks of a cluster are no power of two, or more than the device runs",
-                  cluster, limits.most_cluster_blocks, "blocks", "use 2, 4 or 8");
+                  cluster, limits.most_cluster_blocks, "blocks", "use a smaller power of two");
+  }
+  if (cluster_capacity(limits, cluster, 1) < cluster) {
+    return broken("no cluster of so many blocks finds a place on the device's SMs", cluster,
+                  limits.sm_count, "SMs", "use smaller clusters");
   }
   if (schedule.persistent_blocks % cluster != 0) {
     return broken("the grid is not made of whole clusters", schedule.persistent_blocks % cluster, 0,
@@ -162,12 +160,30 @@ std::optional<Rejection> check_cluster_size(const Schedule& schedule, const Devi
 
 std::optional<Rejection> check_no_rows_ahead(const Schedule& schedule) {
   if (schedule.rows_ahead == 0) return std::nullopt;
-  return Rejection{.subject = schedule.family,
-                   .rule = "no thread loads one row after the other into registers",
-                   .value = static_cast<double>(schedule.rows_ahead),
-                   .limit = 0,
-                   .unit = "rows ahead",
-                   .remedy = "use rows_ahead 0, or persistent blocks of the multi_wave family"};
+  return rejected(schedule, "no thread loads one row after the other into registers",
+                  schedule.rows_ahead, 0, "rows ahead",
+                  "use rows_ahead 0, or persistent blocks of the multi_wave family");
+}
+
+std::optional<Rejection> check_no_parameters(const Schedule& schedule) {
+  if (schedule.parameters.empty()) return std::nullopt;
+  Rejection rejection =
+      rejected(schedule, "", static_cast<int64_t>(schedule.parameters.size()), 0, "parameters",
+               "leave it out; stages and compute_registers are fields");
+  rejection.rule =
+      fmt::format("the family has no parameter '{}'", schedule.parameters.begin()->first);
+  return rejection;
+}
+
+std::optional<Rejection> check_no_ring(const Schedule& schedule) {
+  if (schedule.stages != 0) {
+    return rejected(schedule, "only blocks with a producer keep a ring of rows", schedule.stages, 0,
+                    "stages", "leave stages out, or use the warp_specialised family");
+  }
+  if (schedule.compute_registers == 0) return std::nullopt;
+  return rejected(schedule, "only a producer leaves registers to other warps",
+                  schedule.compute_registers, 0, "registers",
+                  "leave compute_registers out, or use the warp_specialised family");
 }
 
 std::vector<ValueId> inputs_ahead(const SegmentFacts& facts, const Schedule& schedule) {
@@ -199,15 +215,7 @@ int64_t ahead_words(const SegmentFacts& facts, const Schedule& schedule) {
 std::optional<Rejection> check_row_access(const SegmentFacts& facts, const Schedule& schedule) {
   if (auto rejection = check_vector_width(schedule)) return rejection;
   const int64_t width = schedule.vector_width;
-  const auto broken = [&](const char* rule, int64_t value, int64_t limit, const char* unit,
-                          const char* remedy) {
-    return Rejection{.subject = schedule.family,
-                     .rule = rule,
-                     .value = static_cast<double>(value),
-                     .limit = static_cast<double>(limit),
-                     .unit = unit,
-                     .remedy = remedy};
-  };
+  const auto broken = [&](auto... said) { return rejected(schedule, said...); };
   switch (schedule.row_access) {
     case RowAccess::kScalar:
       if (width != 1)

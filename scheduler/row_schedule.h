@@ -41,6 +41,12 @@ std::optional<Rejection> check_no_cluster(const Schedule& schedule);
 /// ones.
 std::optional<Rejection> check_cluster_size(const Schedule& schedule, const DeviceLimits& limits);
 
+/// Rejects parameters, for families without any.
+std::optional<Rejection> check_no_parameters(const Schedule& schedule);
+
+/// Rejects numbers of a ring, for families without one.
+std::optional<Rejection> check_no_ring(const Schedule& schedule);
+
 /// Rejects rows ahead, for families whose threads load no rows into registers one after the other.
 std::optional<Rejection> check_no_rows_ahead(const Schedule& schedule);
 

@@ -66,10 +66,12 @@ struct Schedule {
   int64_t min_blocks_per_sm = 1;  ///< Promised to the compiler: bounds registers.
   /// Blocks of a persistent grid, each of which walks rows and keeps what outer reductions
   /// accumulate; 0: a block for every rows_per_block rows. For column: blocks among which the rows
-  /// of each run of columns are dealt; 0: one block walks them all and finishes.
+  /// of each run of columns are dealt, those of all clusters; 0: one block or cluster walks them
+  /// all and finishes.
   int64_t persistent_blocks = 0;
-  /// Blocks that share the columns of each row, a thread-block cluster: each has as many, and their
-  /// reductions go by distributed shared memory. threads_per_row are those of one block.
+  /// Blocks of a thread-block cluster. They share the columns of each row: each has as many, and
+  /// their reductions go by distributed shared memory; threads_per_row are those of one block. For
+  /// column they share the rows of a run of columns, and the first one combines what all have.
   int64_t cluster_blocks = 1;
   /// Rows in the ring of a warp-specialised block, a multiple of rows_per_block; 0: no ring.
   int64_t stages = 0;

@@ -7,8 +7,8 @@ namespace sinter {
 
 /// Calls body(begin, end) for consecutive ranges of `range_size` elements (the last may be shorter)
 /// that together are [0, count), on several threads and in no order. Where the ranges begin and end
-/// depends on `count` and `range_size` alone, never on the number of threads; one range runs on
-/// the calling thread.
+/// depends on `count` and `range_size` alone, never on the number of threads. A single range runs
+/// on the calling thread.
 ///
 /// `threads` is how many run ranges, the caller among them. 0: as many as the machine has cores,
 /// less those that other loops hold at that time. Loops that run at once share the cores between

@@ -22,7 +22,7 @@ constexpr int64_t kBaseRegisters = 22;
 /// address. Sums of bf16 with 4 and 8 rows at hand take 46 and 70 registers.
 constexpr double kBaseOfRows = 14.0;
 constexpr double kAddressOfRow = 1.9;
-/// Beside the tuples that a cluster's first block receives, all of which are under way at once: its
+/// Beside the tuples that a cluster's first block receives, whose loads ptxas starts all at once:
 /// sums of bf16 from eight blocks take 64 registers.
 constexpr int64_t kBaseOfReceiver = 8;
 
@@ -72,6 +72,8 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
                                         const DeviceLimits& limits) {
   if (auto rejection = check_vector_width(schedule)) return rejection;
   if (auto rejection = check_cluster_size(schedule, limits)) return rejection;
+  if (auto rejection = check_no_ring(schedule)) return rejection;
+  if (auto rejection = check_no_parameters(schedule)) return rejection;
   if (auto rejection = check_no_rows_ahead(schedule)) return rejection;
   if (schedule.threads_per_row < 1 || schedule.rows_per_block < 1 ||
       !std::has_single_bit(static_cast<uint64_t>(schedule.rows_per_block)) ||

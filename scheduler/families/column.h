@@ -6,8 +6,10 @@ namespace sinter {
 
 /// Column: reductions over the rows, whole in one kernel. A block owns threads_per_row vectors of
 /// columns; its rows_per_block rows of threads share the segment's rows, `unroll` at once, and
-/// combine their accumulators through shared memory in a fixed tree. No second kernel, but the card
-/// idles when there are few columns; it finishes the partial results that other families leave.
+/// combine their accumulators through shared memory in a fixed tree. Where columns are few, rows
+/// are dealt to the blocks of a cluster, whose first one receives what the others have and
+/// finishes, or to more blocks, which leave partial results. It also finishes those of other
+/// families.
 ///
 /// Rejects: no reduction over the rows; reductions along the columns; outputs of one value per row.
 Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits);

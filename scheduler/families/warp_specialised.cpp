@@ -21,7 +21,7 @@ constexpr int64_t kMostBatches = 16;
 /// of 5 half rows. Not a share of what the device has, or more of it would leave sizes untried.
 constexpr int64_t kLongestPart = 32768;
 /// Depths of rings that are tried, up to what fits: more memory adds to them.
-constexpr int64_t kStageCounts[] = {2, 3, 4, 6, 8, 12, 16};
+constexpr int64_t kStageCounts[] = {2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 15, 16};
 constexpr int64_t kCopyBytes = 16;              // Unit of cp.async.bulk (PTX ISA).
 constexpr int64_t kMostComputeRegisters = 240;  // Of setmaxnreg (PTX ISA).
 constexpr int64_t kRegisterStep = 8;
@@ -107,6 +107,7 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   if (auto rejection = check_no_rows_ahead(schedule)) return rejection;
   Schedule as_rows = schedule;
   as_rows.min_blocks_per_sm = 1;
+  as_rows.stages = as_rows.compute_registers = 0;
   if (auto rejection = check_row_schedule(facts, as_rows, limits)) return rejection;
   const int64_t groups = schedule.rows_per_block;
   const int64_t stages = schedule.stages;

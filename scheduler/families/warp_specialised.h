@@ -12,8 +12,8 @@ namespace sinter {
 /// again (reload); weights of the columns may lie in shared memory instead (shared), each group
 /// with a copy of its own.
 ///
-/// Parameters: `stages`, a multiple of the groups; `compute_registers`, the limit per thread that
-/// compute warps raise with setmaxnreg after the producer gave its share up, or 0.
+/// Fields of its own: `stages`, a multiple of the groups; `compute_registers`, the limit per thread
+/// that compute warps raise with setmaxnreg after the producer gave its share up, or 0.
 ///
 /// Rejects: devices without bulk copies; rows that are no multiple of 16 bytes or not aligned to
 /// them; tuples or several column dimensions in outer reductions; no inner reduction and no outer

@@ -125,6 +125,40 @@ TEST(PlanningError, APinnedClusterOfThreeBlocks) {
                 .limit = kMostClusterBlocks});
 }
 
+TEST(PlanningError, APinnedScheduleWithNumbersOfARingThatItHasNot) {
+  Schedule schedule = looped();
+  schedule.stages = 4;
+  expect_error(plan_pinned("softmax", schedule),
+               {.kind = ErrorKind::kResourceExhausted,
+                .text = "only blocks with a producer keep a ring of rows",
+                .measured = 4,
+                .limit = 0});
+  schedule.stages = 0;
+  schedule.compute_registers = 96;
+  expect_error(plan_pinned("softmax", schedule),
+               {.kind = ErrorKind::kResourceExhausted,
+                .text = "only a producer leaves registers to other warps",
+                .measured = 96,
+                .limit = 0});
+  for (const char* family : {"pointwise", "column"}) {
+    const Schedule other{.family = family, .threads_per_row = 32, .rows_per_block = 4, .stages = 2};
+    const char* fusion = std::string_view(family) == "column" ? "bias_gradient" : "swiglu";
+    expect_error(plan_pinned(fusion, other), {.kind = ErrorKind::kResourceExhausted,
+                                              .text = "only blocks with a producer",
+                                              .measured = 2,
+                                              .limit = 0});
+  }
+}
+
+TEST(PlanningError, APinnedScheduleWithAParameterThatItsFamilyHasNot) {
+  Schedule schedule = looped();
+  schedule.parameters = {{"stages", 4}};
+  expect_error(plan_pinned("softmax", schedule), {.kind = ErrorKind::kResourceExhausted,
+                                                  .text = "the family has no parameter 'stages'",
+                                                  .measured = 1,
+                                                  .limit = 0});
+}
+
 TEST(PlanningError, APinnedClusterOnADeviceWithoutAny) {
   Schedule schedule = looped();
   schedule.cluster_blocks = 2;

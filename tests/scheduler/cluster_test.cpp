@@ -110,6 +110,21 @@ TEST(ClusterTest, BlocksThatShareColumnsAreClustersThatTheDeviceRuns) {
   EXPECT_THAT(said(4, 6, "H200"), HasSubstr("not made of whole clusters (value 2, limit 0"));
 }
 
+TEST(ClusterTest, NoneIsLargerThanWhatFindsAPlace) {
+  const SegmentFacts facts =
+      facts_of(find_canned_fusion("bias_gradient")->build(), matrix(640, 1024));
+  DeviceLimits slice = *find_device("H200");
+  slice.sm_count = 16;
+  const auto said = [&](int64_t cluster) {
+    const Schedule schedule{
+        .family = "column", .threads_per_row = 32, .vector_width = 8, .cluster_blocks = cluster};
+    return verify_schedule(facts, schedule, slice, scheduling_families());
+  };
+  EXPECT_TRUE(said(8).empty());
+  ASSERT_EQ(said(16).size(), 1U);
+  EXPECT_THAT(text_of(said(16)[0]), HasSubstr("finds a place on the device's SMs (value 16"));
+}
+
 TEST(ClusterTest, TheFirstBlockReceivesWhatTheOthersAccumulated) {
   const SegmentFacts facts =
       facts_of(find_canned_fusion("bias_gradient")->build(), matrix(640, 1024));

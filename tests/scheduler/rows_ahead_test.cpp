@@ -96,7 +96,7 @@ TEST_F(RowsAheadTest, OtherSchedulesAreRefusedWithTheNumber) {
   EXPECT_THAT(reasons_with([](Schedule& s) {
                 s.family = "warp_specialised";
                 s.persistent.clear();
-                s.parameters["stages"] = 4;
+                s.stages = 4;
               }),
               ElementsAre(HasSubstr("one row after the other into registers")));
 }
