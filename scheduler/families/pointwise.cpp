@@ -49,8 +49,6 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
   if (auto rejection = check_vector_width(schedule)) return tl::make_unexpected(*rejection);
   if (auto rejection = check_no_cluster(schedule)) return tl::make_unexpected(*rejection);
   if (auto rejection = check_no_rows_ahead(schedule)) return tl::make_unexpected(*rejection);
-  if (auto rejection = check_no_ring(schedule)) return tl::make_unexpected(*rejection);
-  if (auto rejection = check_no_parameters(schedule)) return tl::make_unexpected(*rejection);
   Schedule as_row = schedule;
   // A run of elements may end anywhere: its last vector is guarded, so the row access mode does not
   // apply.
@@ -67,6 +65,14 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
                   .limit = 1,
                   .unit = "rows per block",
                   .remedy = "use rows_per_block 1 and no persist lines"});
+  }
+  if (schedule.persistent_blocks != 0) {
+    return tl::make_unexpected(Rejection{.subject = std::string(kName),
+                                         .rule = "pointwise blocks do not stay",
+                                         .value = static_cast<double>(schedule.persistent_blocks),
+                                         .limit = 0,
+                                         .unit = "persistent blocks",
+                                         .remedy = "use persistent_blocks 0"});
   }
   if (schedule.unroll > kMostUnroll) {
     return tl::make_unexpected(Rejection{.subject = std::string(kName),

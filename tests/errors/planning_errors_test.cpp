@@ -150,6 +150,15 @@ TEST(PlanningError, APinnedScheduleWithNumbersOfARingThatItHasNot) {
   }
 }
 
+TEST(PlanningError, APinnedPointwiseScheduleOfBlocksThatStay) {
+  const Schedule schedule{
+      .family = "pointwise", .threads_per_row = 128, .vector_width = 8, .persistent_blocks = 264};
+  expect_error(plan_pinned("swiglu", schedule), {.kind = ErrorKind::kResourceExhausted,
+                                                 .text = "pointwise blocks do not stay",
+                                                 .measured = 264,
+                                                 .limit = 0});
+}
+
 TEST(PlanningError, APinnedScheduleWithAParameterThatItsFamilyHasNot) {
   Schedule schedule = looped();
   schedule.parameters = {{"stages", 4}};
