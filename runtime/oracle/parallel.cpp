@@ -58,7 +58,8 @@ class Loop {
   /// Starts threads for ranges that wait: as many as are asked for, or as there are idle cores.
   /// Called again between ranges, since other loops may have ended.
   void add_helpers() {
-    const int64_t ranges_left = (count_ - std::min(next_.load(), count_)) / range_size_;
+    // Beside the one that the caller runs next.
+    const int64_t ranges_left = (count_ - 1 - std::min(next_.load(), count_)) / range_size_;
     const int64_t limit = threads_ > 0 ? threads_ - 1 : int64_t{kMostHelpers};
     const int64_t wanted = std::min(ranges_left, limit - static_cast<int64_t>(helpers_.size()));
     if (wanted <= 0) return;
