@@ -43,7 +43,8 @@ class ColumnLowering {
     builder_.when(builder_.both(ends, tiles_.vector_is_inside(at(0))),
                   [&] { is_split() ? store_partials() : finish(); });
     std::vector<int64_t> values = {facts_.space.rows, facts_.space.columns};
-    if (is_split()) values = {facts_.space.rows, strips(), strips() * partial_rows(schedule_)};
+    const int64_t strips = column_strips(facts_, schedule_);
+    if (is_split()) values = {facts_.space.rows, strips, strips * partial_rows(schedule_)};
     return {std::move(kernel_), std::move(values)};
   }
 
@@ -106,7 +107,7 @@ class ColumnLowering {
     const int64_t walk = slots * schedule_.unroll;
     const auto row_number = [&](int64_t value) { return builder_.integer(value, DType::kI64); };
     ExprId begin = builder_.cast(slot_, DType::kI64);
-    const int64_t blocks = std::max(schedule_.persistent_blocks, schedule_.cluster_blocks);
+    const int64_t blocks = blocks_per_strip(schedule_);
     if (blocks > 1) begin = builder_.add(begin, builder_.mul(share(), row_number(walk)));
     builder_.loop("first_row", begin, builder_.param(rows_), row_number(walk * blocks), false,
                   [&](ExprId first_row) {
@@ -216,7 +217,6 @@ class ColumnLowering {
   /// True if several blocks share a run of columns and leave partial results.
   [[nodiscard]] bool is_split() const { return schedule_.persistent_blocks > 0; }
   [[nodiscard]] int64_t reach() const { return schedule_.threads_per_row * schedule_.vector_width; }
-  [[nodiscard]] int64_t strips() const { return (facts_.space.columns + reach() - 1) / reach(); }
 
   const SegmentFacts& facts_;
   const Schedule& schedule_;

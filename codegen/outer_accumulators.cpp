@@ -205,8 +205,7 @@ void OuterAccumulators::combine_blocks(ExprId block, int64_t threads, ExprId thr
   for (Component& component : components_) {
     const int64_t count =
         (cluster - 1) * threads * lanes_of(component.total ? Part::kTotals : Part::kColumns);
-    // Words travel between blocks: bool as i32.
-    const DType type = component.type == DType::kBool ? DType::kI32 : component.type;
+    const DType type = travel_type(component.type);
     component.exchange =
         builder_.add_buffer({.name = builder_.kernel().vars[component.tile].name + "_blocks",
                              .type = type,

@@ -111,8 +111,6 @@ ReadPriority bulk_priority(const SegmentFacts& facts, const Schedule& schedule) 
   return copies ? ReadPriority::kNormal : schedule.read_priority;
 }
 
-bool is_power_of_two(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
-
 }  // namespace
 
 ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedule& schedule,
@@ -269,16 +267,6 @@ Prediction predict_rows(const SegmentFacts& facts, const Schedule& schedule,
 }
 
 namespace {
-
-Rejection rejected(const Schedule& schedule, std::string rule, int64_t value, int64_t limit,
-                   std::string unit, std::string remedy) {
-  return {.subject = schedule.family,
-          .rule = std::move(rule),
-          .value = static_cast<double>(value),
-          .limit = static_cast<double>(limit),
-          .unit = std::move(unit),
-          .remedy = std::move(remedy)};
-}
 
 /// Rejects clusters that the device does not run, or that cannot share this segment's rows.
 std::optional<Rejection> check_cluster(const SegmentFacts& facts, const Schedule& schedule,

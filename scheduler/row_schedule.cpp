@@ -1,6 +1,7 @@
 #include "scheduler/row_schedule.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "scheduler/cost_model.h"
 #include "scheduler/register_estimate.h"
@@ -67,17 +68,17 @@ int64_t accumulated(const SegmentFacts& facts, OpId id, int64_t columns) {
   return facts.is_total(id) ? 1 : columns;
 }
 
-Rejection rejected(const Schedule& schedule, const char* rule, int64_t value, int64_t limit,
-                   const char* unit, const char* remedy) {
+}  // namespace
+
+Rejection rejected(const Schedule& schedule, std::string rule, int64_t value, int64_t limit,
+                   std::string unit, std::string remedy) {
   return {.subject = schedule.family,
-          .rule = rule,
+          .rule = std::move(rule),
           .value = static_cast<double>(value),
           .limit = static_cast<double>(limit),
-          .unit = unit,
-          .remedy = remedy};
+          .unit = std::move(unit),
+          .remedy = std::move(remedy)};
 }
-
-}  // namespace
 
 const TensorAccess* shift_reference(const SegmentFacts& facts) {
   const auto suits = [&](const TensorAccess& access) {
@@ -123,7 +124,7 @@ AccessKind access_kind(const SegmentFacts& facts, const TensorAccess& access,
 std::optional<Rejection> check_vector_width(const Schedule& schedule) {
   constexpr int64_t kWidest = 16;  // 16 one-byte elements fill one access.
   const int64_t width = schedule.vector_width;
-  if (width >= 1 && width <= kWidest && (width & (width - 1)) == 0) return std::nullopt;
+  if (is_power_of_two(width) && width <= kWidest) return std::nullopt;
   return rejected(schedule, "the vector width is not a power of two up to 16", width, kWidest,
                   "elements", "use 1, 2, 4, 8 or 16");
 }
@@ -142,8 +143,7 @@ std::optional<Rejection> check_cluster_size(const Schedule& schedule, const Devi
     return broken("the device has no thread-block clusters", limits.compute_major, 9,
                   "compute capability", "use cluster_blocks 1");
   }
-  const bool is_power_of_two = cluster > 0 && (cluster & (cluster - 1)) == 0;
-  if (!is_power_of_two || cluster > limits.most_cluster_blocks) {
+  if (!is_power_of_two(cluster) || cluster > limits.most_cluster_blocks) {
     return broken("the blocks of a cluster are no power of two, or more than the device runs",
                   cluster, limits.most_cluster_blocks, "blocks", "use a smaller power of two");
   }
@@ -158,6 +158,18 @@ std::optional<Rejection> check_cluster_size(const Schedule& schedule, const Devi
   return std::nullopt;
 }
 
+int64_t largest_offered_cluster(const DeviceLimits& limits) {
+  return std::min(limits.most_cluster_blocks, kPortableClusterBlocks);
+}
+
+std::vector<int64_t> cluster_sizes(const DeviceLimits& limits,
+                                   const std::function<bool(int64_t)>& worth_doubling) {
+  std::vector<int64_t> sizes = {1};
+  while (sizes.back() < largest_offered_cluster(limits) && worth_doubling(sizes.back()))
+    sizes.push_back(2 * sizes.back());
+  return sizes;
+}
+
 std::optional<Rejection> check_no_rows_ahead(const Schedule& schedule) {
   if (schedule.rows_ahead == 0) return std::nullopt;
   return rejected(schedule, "no thread loads one row after the other into registers",
@@ -167,12 +179,10 @@ std::optional<Rejection> check_no_rows_ahead(const Schedule& schedule) {
 
 std::optional<Rejection> check_no_parameters(const Schedule& schedule) {
   if (schedule.parameters.empty()) return std::nullopt;
-  Rejection rejection =
-      rejected(schedule, "", static_cast<int64_t>(schedule.parameters.size()), 0, "parameters",
-               "leave it out; stages and compute_registers are fields");
-  rejection.rule =
-      fmt::format("the family has no parameter '{}'", schedule.parameters.begin()->first);
-  return rejection;
+  return rejected(
+      schedule, fmt::format("the family has no parameter '{}'", schedule.parameters.begin()->first),
+      std::ssize(schedule.parameters), 0, "parameters",
+      "leave it out; stages and compute_registers are fields");
 }
 
 std::optional<Rejection> check_no_ring(const Schedule& schedule) {
@@ -288,6 +298,8 @@ ReadPriority read_priority(const SegmentFacts& facts, const DeviceLimits& limits
   return first ? ReadPriority::kEvictFirst : ReadPriority::kEvictLast;
 }
 
+DType travel_type(DType type) { return type == DType::kBool ? DType::kI32 : type; }
+
 boost::container::static_vector<DType, 3> exchange_types(const Fusion& fusion,
                                                          const Op& reduction) {
   const DType type = compute_type(fusion.values[reduction.operands[0]].type);
@@ -308,9 +320,7 @@ int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Sche
   int64_t bytes = in_cluster ? copies * schedule.rows_per_block * kBytesPerMbarrier : 0;
   for (const OpId reduction : stage.reductions) {
     for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[reduction])) {
-      // Shuffles know no bool: it travels as i32 (codegen/passes/lower_reductions.h).
-      const int64_t element = bytes_of(type == DType::kBool ? DType::kI32 : type);
-      bytes += (copies * slots * element + 15) / 16 * 16;
+      bytes += (copies * slots * bytes_of(travel_type(type)) + 15) / 16 * 16;
     }
   }
   return bytes;
@@ -389,14 +399,23 @@ int64_t partial_rows(const Schedule& schedule) {
   return schedule.persistent_blocks / schedule.cluster_blocks;
 }
 
+int64_t column_strips(const SegmentFacts& facts, const Schedule& schedule) {
+  const int64_t reach = schedule.threads_per_row * schedule.vector_width;
+  return (facts.space.columns + reach - 1) / reach;
+}
+
+int64_t blocks_per_strip(const Schedule& schedule) {
+  return std::max(schedule.persistent_blocks, schedule.cluster_blocks);
+}
+
 int64_t rows_at_once(const Schedule& schedule) {
   return partial_rows(schedule) * schedule.rows_per_block;
 }
 
 namespace {
 
-/// Shared bytes of a tuple, in turns for each vector and total of `threads` threads. Those that
-/// travel between blocks carry bool as i32.
+/// Shared bytes of a tuple for each vector and total of `threads` threads, which may travel between
+/// blocks.
 int64_t tuple_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule, int64_t threads,
                              bool travels) {
   int64_t bytes = 0;
@@ -404,8 +423,7 @@ int64_t tuple_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule
     if (facts.space.columns == 0 && !facts.is_total(id)) continue;
     const int64_t elements = threads * accumulated(facts, id, schedule.vector_width);
     for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[id])) {
-      const bool as_word = travels && type == DType::kBool;
-      bytes += (elements * bytes_of(as_word ? DType::kI32 : type) + 15) / 16 * 16;
+      bytes += (elements * bytes_of(travels ? travel_type(type) : type) + 15) / 16 * 16;
     }
   }
   return bytes;

@@ -2,6 +2,7 @@
 
 #include <boost/container/static_vector.hpp>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -17,6 +18,12 @@ namespace sinter {
 
 /// Bytes of one mbarrier in shared memory (PTX ISA).
 inline constexpr int64_t kBytesPerMbarrier = 8;
+
+inline bool is_power_of_two(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
+
+/// A rejection of a schedule in the name of its family.
+Rejection rejected(const Schedule& schedule, std::string rule, int64_t value, int64_t limit,
+                   std::string unit, std::string remedy);
 
 /// How one tensor is accessed under a schedule.
 enum class AccessKind : uint8_t {
@@ -40,6 +47,13 @@ std::optional<Rejection> check_no_cluster(const Schedule& schedule);
 /// Rejects clusters of a size that the device does not run, and grids that are not made of whole
 /// ones.
 std::optional<Rejection> check_cluster_size(const Schedule& schedule, const DeviceLimits& limits);
+
+/// Blocks of the largest cluster that finds a place on most SMs: larger ones leave a sixth of them
+/// over, and are left to pins.
+int64_t largest_offered_cluster(const DeviceLimits& limits);
+/// 1, and its doubles up to that as long as `worth_doubling` says so of the one before.
+std::vector<int64_t> cluster_sizes(const DeviceLimits& limits,
+                                   const std::function<bool(int64_t)>& worth_doubling);
 
 /// Rejects parameters, for families without any.
 std::optional<Rejection> check_no_parameters(const Schedule& schedule);
@@ -120,6 +134,10 @@ int64_t persistent_grid(const SegmentFacts& facts, const Schedule& schedule,
 /// Rows of partial results that a persistent schedule leaves: one for every block, whose row slots
 /// combine theirs, or one for every cluster.
 int64_t partial_rows(const Schedule& schedule);
+/// Runs of columns of a column schedule, each a block's or several blocks'.
+int64_t column_strips(const SegmentFacts& facts, const Schedule& schedule);
+/// Blocks among which it deals the rows of one.
+int64_t blocks_per_strip(const Schedule& schedule);
 /// Rows that a persistent grid works on at once.
 int64_t rows_at_once(const Schedule& schedule);
 /// Shared bytes of what the threads of a block keep there, a place for each of their vectors.
@@ -137,6 +155,9 @@ int64_t balanced_blocks(int64_t items, int64_t most);
 /// The column family's name, by which the lowering knows its schedules.
 inline constexpr std::string_view kColumn = "column";
 
+/// The type in which a value of `type` goes to another thread or block: shuffles and stores between
+/// blocks know no bool.
+DType travel_type(DType type);
 /// Types of the tuple that a reduction carries through an exchange.
 boost::container::static_vector<DType, 3> exchange_types(const Fusion& fusion, const Op& reduction);
 

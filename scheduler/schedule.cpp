@@ -18,6 +18,7 @@ namespace {
 struct NumberField {
   std::string_view name;
   int64_t Schedule::*member;
+  bool is_optional = false;  ///< Left out of texts where it has its first value.
 };
 constexpr std::array kNumberFields = {
     NumberField{"threads_per_row", &Schedule::threads_per_row},
@@ -25,29 +26,21 @@ constexpr std::array kNumberFields = {
     NumberField{"vector_width", &Schedule::vector_width},
     NumberField{"unroll", &Schedule::unroll},
     NumberField{"min_blocks_per_sm", &Schedule::min_blocks_per_sm},
-    NumberField{"persistent_blocks", &Schedule::persistent_blocks},
-    NumberField{"cluster_blocks", &Schedule::cluster_blocks},
-    NumberField{"stages", &Schedule::stages},
-    NumberField{"compute_registers", &Schedule::compute_registers},
-    NumberField{"rows_ahead", &Schedule::rows_ahead},
+    NumberField{"persistent_blocks", &Schedule::persistent_blocks, true},
+    NumberField{"cluster_blocks", &Schedule::cluster_blocks, true},
+    NumberField{"stages", &Schedule::stages, true},
+    NumberField{"compute_registers", &Schedule::compute_registers, true},
+    NumberField{"rows_ahead", &Schedule::rows_ahead, true},
 };
-/// Fields that only some schedules have: left out of texts where they have their first value.
-constexpr std::array kFurtherFields = {&Schedule::persistent_blocks, &Schedule::cluster_blocks,
-                                       &Schedule::stages, &Schedule::compute_registers,
-                                       &Schedule::rows_ahead};
 constexpr std::array kResidencies = {Residency::kRegister, Residency::kShared, Residency::kReload};
 constexpr std::array kRowAccesses = {RowAccess::kAligned, RowAccess::kShifted, RowAccess::kScalar};
 constexpr std::array kOverlaps = {Overlap::kNone, Overlap::kNext, Overlap::kPrevious};
 constexpr std::array kReadPriorities = {ReadPriority::kNormal, ReadPriority::kEvictFirst,
                                         ReadPriority::kEvictLast};
 
-bool is_optional(const NumberField& field) {
-  return std::ranges::find(kFurtherFields, field.member) != kFurtherFields.end();
-}
-
-/// True if the schedule has another number there than those without the field.
-bool is_further(const NumberField& field, const Schedule& schedule) {
-  return is_optional(field) && schedule.*field.member != Schedule{}.*field.member;
+/// True if texts name the field.
+bool is_named(const NumberField& field, const Schedule& schedule) {
+  return !field.is_optional || schedule.*field.member != Schedule{}.*field.member;
 }
 
 /// A name as it stands, or quoted where it is not an identifier.
@@ -330,7 +323,8 @@ uint64_t hash_of(const Schedule& schedule) {
 std::string further_numbers(const Schedule& schedule) {
   std::string out;
   for (const NumberField& field : kNumberFields) {
-    if (field.member != &Schedule::persistent_blocks && is_further(field, schedule))
+    if (field.is_optional && field.member != &Schedule::persistent_blocks &&
+        is_named(field, schedule))
       out += fmt::format(", {} {}", field.name, schedule.*field.member);
   }
   for (const auto& [name, value] : schedule.parameters) out += fmt::format(", {} {}", name, value);
@@ -340,7 +334,7 @@ std::string further_numbers(const Schedule& schedule) {
 std::string print(const Schedule& schedule) {
   std::string out = fmt::format("schedule {} {{\n", name_text(schedule.family));
   for (const NumberField& field : kNumberFields) {
-    if (is_optional(field) && !is_further(field, schedule)) continue;
+    if (!is_named(field, schedule)) continue;
     out += fmt::format("  {} {}", field.name, schedule.*field.member);
   }
   out += fmt::format("\n  row_access {}  read_priority {}", text_of(schedule.row_access),

@@ -115,17 +115,6 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   return std::nullopt;
 }
 
-/// Runs of columns, each a block's or several blocks'.
-int64_t strips(const SegmentFacts& facts, const Schedule& schedule) {
-  const int64_t reach = schedule.threads_per_row * schedule.vector_width;
-  return (facts.space.columns + reach - 1) / reach;
-}
-
-/// Blocks among which the rows of a strip are dealt.
-int64_t blocks_of_strip(const Schedule& schedule) {
-  return std::max(schedule.persistent_blocks, schedule.cluster_blocks);
-}
-
 int64_t loaded_words(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage) {
   int64_t words = 0;
   for (const ValueId value : stage.loads)
@@ -153,7 +142,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_stage(const SegmentFacts& fac
   estimate.registers = needed_registers(facts, schedule, stage);
   estimate.shared_bytes =
       slot_exchange_bytes(facts, schedule) + block_exchange_bytes(facts, schedule);
-  estimate.blocks = strips(facts, schedule) * blocks_of_strip(schedule);
+  estimate.blocks = column_strips(facts, schedule) * blocks_per_strip(schedule);
   complete(estimate, limits, schedule.min_blocks_per_sm, schedule.cluster_blocks);
   constexpr int64_t kRegisterBytes = 4;
   estimate.bytes_in_flight_per_sm =
@@ -194,6 +183,7 @@ Prediction predict_stage(const SegmentFacts& facts, const Schedule& schedule, co
   if (schedule.vector_width * facts.widest_tile_bytes < kVectorBytes)
     work.read_priority = ReadPriority::kNormal;
   work.block_latency_ns = 0.0;
+  if (schedule.cluster_blocks > 1) work.start_us = constants.cluster_start_us;
   Prediction out = predict(work, estimate, limits);
 
   const bool from_l2 = facts.bytes_read <= limits.l2_bytes / 2;
@@ -204,7 +194,7 @@ Prediction predict_stage(const SegmentFacts& facts, const Schedule& schedule, co
     out.memory_us *= 1.0 + constants.short_run_penalty * std::max(0.0, 1.0 - run / kLine);
   }
   // A thread waits once for every group of rows it has in flight, then for the tree.
-  const auto splits = static_cast<double>(blocks_of_strip(schedule));
+  const auto splits = static_cast<double>(blocks_per_strip(schedule));
   const double walks =
       std::ceil(rows / (splits * static_cast<double>(schedule.rows_per_block * schedule.unroll)));
   const auto levels =
@@ -219,12 +209,11 @@ Prediction predict_stage(const SegmentFacts& facts, const Schedule& schedule, co
       from_l2 ? 0.0
               : estimate.bytes_in_flight_per_sm * static_cast<double>(limits.sm_count) /
                     mixed_bandwidth(limits, work.bytes_read, work.bytes_written);
-  if (!from_l2) out.launch_us = constants.launch_us;
+  if (!from_l2) out.launch_us = constants.launch_us + work.start_us;
   const double exchange_ns = levels * constants.block_exchange_ns +
                              cluster_exchange_time(schedule.cluster_blocks, constants);
   out.block_latency_us = (constants.block_start_ns + walks * wait_ns + exchange_ns) / 1000.0;
   const double ends_us = drain_us + (constants.block_start_ns + exchange_ns) / 1000.0;
-  if (schedule.cluster_blocks > 1) out.launch_us += constants.cluster_start_us;
   out.exposed_us = std::hypot(throughput, chain_us) - throughput + turns * ends_us;
   out.total_us = out.launch_us + throughput + out.exposed_us + out.spill_us + out.second_stage_us;
   return out;
@@ -266,8 +255,6 @@ Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits) {
     proposal.candidates.push_back(
         {schedule, *estimate, predict_stage(facts, schedule, stage, *estimate, limits)});
   };
-  // Larger ones find no place on many SMs.
-  const int64_t most_cluster = std::min(limits.most_cluster_blocks, kPortableClusterBlocks);
   const int64_t widest = std::max<int64_t>(kVectorBytes / facts.narrowest_tile_bytes, 1);
   for (int64_t width = widest; width >= 1; width /= 2) {
     if (facts.space.columns % width != 0) continue;
@@ -292,9 +279,9 @@ Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits) {
           consider(schedule);
           // Rows are worth dealing to several blocks where the runs of columns leave SMs idle: to
           // those of a cluster, which finish, or to more, which leave partial results.
-          const int64_t runs = strips(facts, schedule);
+          const int64_t runs = column_strips(facts, schedule);
           const int64_t walks = (facts.space.rows + slots * unroll - 1) / (slots * unroll);
-          for (int64_t cluster = 2; cluster <= most_cluster; cluster *= 2) {
+          for (int64_t cluster = 2; cluster <= largest_offered_cluster(limits); cluster *= 2) {
             if (runs * cluster > kMostBlocksPerSm * limits.sm_count || cluster > walks) break;
             schedule.cluster_blocks = cluster;
             consider(schedule);

@@ -46,20 +46,15 @@ struct Kept {
   StageList list;
 };
 
-/// Sizes of clusters worth trying: larger ones while rows leave SMs idle, or while a block's part
-/// of a row is longer than it can keep. Beyond what every device runs they leave a sixth of the SMs
-/// over.
+/// Larger clusters while rows leave SMs idle, or while a block's part of a row is longer than it
+/// can keep.
 std::vector<int64_t> cluster_sizes(const SegmentFacts& facts, const DeviceLimits& limits) {
-  std::vector<int64_t> sizes = {1};
-  for (int64_t size = 1; size < std::min(limits.most_cluster_blocks, kPortableClusterBlocks);
-       size *= 2) {
+  return cluster_sizes(limits, [&](int64_t size) {
     const int64_t part =
         columns_per_block(facts, {.cluster_blocks = size}) * facts.persistent_bytes_per_column;
     const bool idles = facts.space.rows * size < limits.sm_count;
-    if (!idles && part <= limits.shared_bytes_per_block) break;
-    sizes.push_back(2 * size);
-  }
-  return sizes;
+    return idles || part > limits.shared_bytes_per_block;
+  });
 }
 
 std::vector<Rejection> check_segment(const SegmentFacts& facts) {
@@ -145,31 +140,30 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
     const StageList* list = nullptr;
   };
   std::vector<Offer> in_registers;
+  // False if it is illegal; notes why.
+  const auto add_candidate = [&](Schedule& schedule, const StageList& list, int64_t blocks) {
+    schedule.min_blocks_per_sm = blocks;
+    if (facts.has_outer()) schedule.persistent_blocks = persistent_grid(facts, schedule, limits);
+    const auto estimate = estimate_stages(facts, schedule, list, limits);
+    if (!estimate) {
+      nearest = estimate.error();
+      return false;
+    }
+    const WorkEstimate work = estimate_row_work(facts, schedule, list, *estimate, limits);
+    proposal.candidates.push_back({schedule, *estimate, predict(work, *estimate, limits)});
+    return true;
+  };
   const auto consider = [&](Schedule schedule, const StageList& list) {
     for (const int64_t blocks : occupancies(facts, schedule, list, limits)) {
-      schedule.min_blocks_per_sm = blocks;
-      if (facts.has_outer()) schedule.persistent_blocks = persistent_grid(facts, schedule, limits);
-      auto estimate = estimate_stages(facts, schedule, list, limits);
-      if (!estimate) {
-        nearest = estimate.error();
-        return;
-      }
-      const WorkEstimate work = estimate_row_work(facts, schedule, list, *estimate, limits);
-      const Prediction predicted = predict(work, *estimate, limits);
-      proposal.candidates.push_back({schedule, *estimate, predicted});
+      if (!add_candidate(schedule, list, blocks)) return;
     }
   };
   // Registers for a second row, without a squeeze that would spill them.
   const auto consider_ahead = [&](Schedule schedule, const StageList& list) {
     schedule.rows_ahead = 1;
     const bool walks = facts.space.rows > rows_at_once(schedule);
-    if (!walks || inputs_ahead(facts, schedule).empty()) return;
-    schedule.min_blocks_per_sm = occupancies(facts, schedule, list, limits).front();
-    schedule.persistent_blocks = persistent_grid(facts, schedule, limits);
-    const auto estimate = estimate_stages(facts, schedule, list, limits);
-    if (!estimate) return;
-    const WorkEstimate work = estimate_row_work(facts, schedule, list, *estimate, limits);
-    proposal.candidates.push_back({schedule, *estimate, predict(work, *estimate, limits)});
+    if (walks && !inputs_ahead(facts, schedule).empty())
+      add_candidate(schedule, list, occupancies(facts, schedule, list, limits).front());
   };
   // What is kept, and the same with the weights of later stages read early.
   std::vector<Kept> choices = {Kept(facts, {})};

@@ -67,12 +67,9 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
                   .remedy = "use rows_per_block 1 and no persist lines"});
   }
   if (schedule.persistent_blocks != 0) {
-    return tl::make_unexpected(Rejection{.subject = std::string(kName),
-                                         .rule = "pointwise blocks do not stay",
-                                         .value = static_cast<double>(schedule.persistent_blocks),
-                                         .limit = 0,
-                                         .unit = "persistent blocks",
-                                         .remedy = "use persistent_blocks 0"});
+    return tl::make_unexpected(rejected(schedule, "pointwise blocks do not stay",
+                                        schedule.persistent_blocks, 0, "persistent blocks",
+                                        "use persistent_blocks 0"));
   }
   if (schedule.unroll > kMostUnroll) {
     return tl::make_unexpected(Rejection{.subject = std::string(kName),

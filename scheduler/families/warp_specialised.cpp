@@ -213,27 +213,20 @@ std::vector<int64_t> stage_counts(const SegmentFacts& facts, const Schedule& sch
   const int64_t row = ring_row_bytes(facts, schedule);
   const int64_t most =
       std::min(shared_bytes / (row + 2 * kBytesPerMbarrier), kMostStages) / groups * groups;
-  if (most < 2) return {};
   std::vector<int64_t> counts;
   for (const int64_t count : kStageCounts) {
-    const int64_t stages = std::max<int64_t>((count + groups - 1) / groups * groups, 2);
+    const int64_t stages = (count + groups - 1) / groups * groups;
     if (stages > most) break;
     if (counts.empty() || counts.back() != stages) counts.push_back(stages);
   }
   return counts;
 }
 
-/// Sizes of clusters worth trying: pairs, which leave no SM over and half the partial results, and
-/// more for long rows, unless they leave a sixth of the SMs over.
+/// Pairs, which leave no SM over and half the partial results, and larger clusters for long rows.
 std::vector<int64_t> cluster_sizes(const SegmentFacts& facts, const DeviceLimits& limits) {
-  std::vector<int64_t> sizes = {1};
-  for (int64_t size = 1; size < std::min(limits.most_cluster_blocks, kPortableClusterBlocks);
-       size *= 2) {
-    const int64_t share = ring_row_bytes(facts, {.cluster_blocks = size});
-    if (size > 1 && share <= kLongestPart) break;
-    sizes.push_back(2 * size);
-  }
-  return sizes;
+  return cluster_sizes(limits, [&](int64_t size) {
+    return size == 1 || ring_row_bytes(facts, {.cluster_blocks = size}) > kLongestPart;
+  });
 }
 
 /// Weights that every row reads from cache, once for each stage that needs them.
@@ -448,18 +441,23 @@ class RingSearch {
     schedule.compute_registers = raised(schedule, needed);
     // Of rings that differ in nothing but their depth the best is offered. Once more of it costs
     // more than it wins, so does all beyond.
-    std::optional<ProposedSchedule> best;
+    int64_t depth = 0;
+    ResourceEstimate needs;
+    Prediction fastest;
     for (const int64_t stages : counts) {
       schedule.stages = stages;
       const auto estimate = estimated(schedule, kept.list, needed);
       if (!estimate) break;
       const Prediction predicted = predict_stages(facts_, schedule, kept.list, *estimate, limits_);
-      if (best && predicted.total_us > best->predicted.total_us) break;
-      if (best && predicted.total_us == best->predicted.total_us) continue;
-      best = {best ? std::move(best->schedule) : schedule, *estimate, predicted};
-      best->schedule.stages = stages;
+      if (depth != 0 && predicted.total_us > fastest.total_us) break;
+      if (depth != 0 && predicted.total_us == fastest.total_us) continue;
+      depth = stages;
+      needs = *estimate;
+      fastest = predicted;
     }
-    if (best) proposal_.candidates.push_back(std::move(*best));
+    if (depth == 0) return;
+    schedule.stages = depth;
+    proposal_.candidates.push_back({std::move(schedule), needs, fastest});
   }
 
   /// Registers that compute threads ask for; 0: the launch gives them enough. Long shares of a row
