@@ -13,6 +13,7 @@
 #include "scheduler/random_scheduler.h"
 #include "tests/integration/canned_case.h"
 #include "tests/integration/interpreted_plan.h"
+#include "tests/integration/live_device.h"
 #include "tests/support/fake_driver.h"
 
 namespace sinter {
@@ -67,24 +68,7 @@ testing::AssertionResult computes_the_oracle_on(DeviceDriver& driver, const Fusi
   return testing::AssertionSuccess();
 }
 
-class CannedGpu : public ::testing::TestWithParam<CannedFusion> {
- protected:
-  void SetUp() override {
-    auto driver = cuda_driver();
-    if (!driver) GTEST_SKIP() << "no GPU: " << driver.error().message;
-    auto compiler = NvrtcCompiler::open();
-    if (!compiler) GTEST_SKIP() << "no NVRTC: " << compiler.error().message;
-    auto limits = query_device(**driver, 0);
-    ASSERT_TRUE(limits) << limits.error().text();
-    driver_ = *driver;
-    compiler_.emplace(std::move(*compiler));
-    limits_ = std::move(*limits);
-  }
-
-  DeviceDriver* driver_ = nullptr;
-  std::optional<NvrtcCompiler> compiler_;
-  DeviceLimits limits_;
-};
+class CannedGpu : public LiveDeviceTest<CannedFusion> {};
 
 TEST_P(CannedGpu, IsRightAtAwkwardExtents) {
   const Fusion fusion = GetParam().build();

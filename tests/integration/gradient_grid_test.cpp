@@ -23,6 +23,7 @@
 #include "runtime/oracle/error_model.h"
 #include "tests/integration/canned_case.h"
 #include "tests/integration/interpreted_plan.h"
+#include "tests/integration/live_device.h"
 #include "tests/support/canned_groups.h"
 #include "tests/support/plan_matchers.h"
 
@@ -258,24 +259,7 @@ DeviceReference reference_of(const Width& width, int64_t rows) {
 constexpr int64_t kOracleElements = int64_t{1} << 27;
 constexpr int64_t kPeriod = 2048;
 
-class GradientGridGpu : public ::testing::TestWithParam<Width> {
- protected:
-  void SetUp() override {
-    auto driver = cuda_driver();
-    if (!driver) GTEST_SKIP() << "no GPU: " << driver.error().message;
-    auto compiler = NvrtcCompiler::open();
-    if (!compiler) GTEST_SKIP() << "no NVRTC: " << compiler.error().message;
-    auto limits = query_device(**driver, 0);
-    ASSERT_TRUE(limits) << limits.error().text();
-    driver_ = *driver;
-    compiler_.emplace(std::move(*compiler));
-    limits_ = std::move(*limits);
-  }
-
-  DeviceDriver* driver_ = nullptr;
-  std::optional<NvrtcCompiler> compiler_;
-  DeviceLimits limits_;
-};
+class GradientGridGpu : public LiveDeviceTest<Width> {};
 
 TEST_P(GradientGridGpu, IsRightInEveryKind) {
   KernelCache cache({});

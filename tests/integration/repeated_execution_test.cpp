@@ -14,6 +14,7 @@
 #include "runtime/executable.h"
 #include "runtime/nvrtc_compiler.h"
 #include "tests/integration/canned_case.h"
+#include "tests/integration/live_device.h"
 
 namespace sinter {
 namespace {
@@ -110,21 +111,16 @@ std::string text_of(const Problem& problem) {
 }
 void PrintTo(const Problem& problem, std::ostream* out) { *out << text_of(problem); }
 
-class RepeatedGpu : public ::testing::TestWithParam<Problem> {
+class RepeatedGpu : public LiveDeviceTest<Problem> {
  protected:
   void SetUp() override {
-    auto driver = cuda_driver();
-    if (!driver) GTEST_SKIP() << "no GPU: " << driver.error().message;
-    auto compiler = NvrtcCompiler::open();
-    if (!compiler) GTEST_SKIP() << "no NVRTC: " << compiler.error().message;
-    driver_ = *driver;
-    compiler_.emplace(std::move(*compiler));
+    LiveDeviceTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
     context_.emplace(take(DeviceContext::retain(*driver_, 0)));
     current_.emplace(take(CurrentContext::enter(*driver_, *context_)));
-    const DeviceLimits limits = take(query_device(*driver_, 0));
     const ExtentValues extents{{"rows", GetParam().rows}, {"cols", GetParam().columns}};
     fusion_ = find_canned_fusion(GetParam().fusion)->build();
-    const Plan planned = take(plan(fusion_, extents, limits, {.families = builtin_families()}));
+    const Plan planned = take(plan(fusion_, extents, limits_, {.families = builtin_families()}));
     reference_.emplace(make_reference(fusion_, planned.binding));
     ASSERT_FALSE(reference_->repeated) << "every input is uploaded whole";
     KernelCache cache({});
@@ -132,13 +128,13 @@ class RepeatedGpu : public ::testing::TestWithParam<Problem> {
       const PlanOptions options{.families = builtin_families(),
                                 .pin = {.schedule = take(parse_schedule(GetParam().schedule))}};
       executables_.push_back(take(Executable::prepare(
-          take(compile_plan(take(plan(fusion_, extents, limits, options)), *compiler_, cache)),
+          take(compile_plan(take(plan(fusion_, extents, limits_, options)), *compiler_, cache)),
           *driver_)));
       return;
     }
     for (const Schedule& schedule : chosen_and_best_of_families(planned.segments.front())) {
       const PlanOptions options{.families = builtin_families(), .pin = {.schedule = schedule}};
-      auto pinned = plan(fusion_, extents, limits, options);
+      auto pinned = plan(fusion_, extents, limits_, options);
       if (!pinned) continue;  // The part of a plan in two kernels.
       executables_.push_back(take(Executable::prepare(
           take(compile_plan(std::move(*pinned), *compiler_, cache)), *driver_)));
@@ -155,8 +151,6 @@ class RepeatedGpu : public ::testing::TestWithParam<Problem> {
     return tensors.read();
   }
 
-  DeviceDriver* driver_ = nullptr;
-  std::optional<NvrtcCompiler> compiler_;
   std::optional<DeviceContext> context_;
   std::optional<CurrentContext> current_;
   Fusion fusion_;
