@@ -34,7 +34,8 @@ class SegmentCompiler {
     if (auto compiled = attempt(segment_.candidates.front()); !compiled)
       return fail(compiled.error());
     size_t next = 1;
-    for (int replan = 0; replan < options_.max_replans; ++replan) {
+    const int replans = segment_.is_required ? 0 : options_.max_replans;
+    for (int replan = 0; replan < replans; ++replan) {
       const CompileAttempt& best = attempts_[best_];
       const ProposedSchedule* challenger = nullptr;
       std::optional<ProposedSchedule> relaxed;

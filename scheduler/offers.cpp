@@ -216,6 +216,7 @@ Result<void> offer_schedules(SegmentPlan& segment, std::vector<Rejection>& rejec
     auto pinned = pinned_schedule(segment.facts, limits, options);
     if (!pinned) return fail(pinned.error());
     segment.candidates.push_back(std::move(*pinned));
+    segment.is_required = true;
     return {};
   }
   const std::optional<std::string>& family_name = options.pin.family;

@@ -52,6 +52,8 @@ struct SegmentPlan {
   std::map<ValueId, ValueId> in_plan;
   std::vector<ProposedSchedule>
       candidates;  ///< candidates[0] is chosen; the rest serve re-planning and `explain`.
+  /// The caller pinned the whole schedule: nothing replaces it, not even one that spills less.
+  bool is_required = false;
   [[nodiscard]] const ProposedSchedule& chosen() const { return candidates.front(); }
 };
 

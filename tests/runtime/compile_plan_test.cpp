@@ -117,6 +117,20 @@ TEST_F(CompilePlanTest, StrictnessCompilesNothingElse) {
   EXPECT_EQ(cache_.statistics().misses, 1);
 }
 
+TEST_F(CompilePlanTest, KeepsAPinnedScheduleThatSpills) {
+  const Plan spills = plan_that_spills();
+  const Schedule pinned = spills.segments.front().chosen().schedule;
+  Plan planned =
+      plan(spills.fusion, {}, limits_, {.families = families_, .pin = {.schedule = pinned}})
+          .value();
+  const auto compiled = compile_plan(std::move(planned), *compiler_, cache_);
+  ASSERT_TRUE(compiled) << compiled.error().text();
+  const CompiledSegment& segment = compiled->segments.front();
+  EXPECT_EQ(segment.chosen.schedule, pinned);
+  EXPECT_THAT(segment.attempts, SizeIs(1));
+  EXPECT_GT(segment.kernel->resources.spill_store_bytes, 0);
+}
+
 TEST_F(CompilePlanTest, TriesTheNextCandidateWhenTheFirstIsSlowerThanItsPrediction) {
   Plan planned =
       plan_with([](const Schedule& schedule) { return schedule.family == "multi_wave"; }, 3);
