@@ -46,14 +46,17 @@ struct Kept {
   StageList list;
 };
 
-/// Larger clusters while rows leave SMs idle, or while a block's part of a row is longer than it
-/// can keep.
+/// Larger clusters while rows leave SMs idle, or while a block's part of a row is longer than
+/// registers keep well: two blocks on an SM, so that one works while the other waits, and half of
+/// their registers for what they work with.
 std::vector<int64_t> cluster_sizes(const SegmentFacts& facts, const DeviceLimits& limits) {
+  constexpr int64_t kRegisterBytes = 4;
+  const int64_t kept_well = limits.registers_per_sm * kRegisterBytes / 4;
   return cluster_sizes(limits, [&](int64_t size) {
     const int64_t part =
         columns_per_block(facts, {.cluster_blocks = size}) * facts.persistent_bytes_per_column;
     const bool idles = facts.space.rows * size < limits.sm_count;
-    return idles || part > limits.shared_bytes_per_block;
+    return idles || part > kept_well;
   });
 }
 

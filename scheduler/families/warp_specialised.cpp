@@ -25,9 +25,6 @@ constexpr int64_t kStageCounts[] = {2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 15, 16};
 constexpr int64_t kCopyBytes = 16;              // Unit of cp.async.bulk (PTX ISA).
 constexpr int64_t kMostComputeRegisters = 240;  // Of setmaxnreg (PTX ISA).
 constexpr int64_t kRegisterStep = 8;
-/// Shares of up to this many elements per thread keep to the estimate; RMS-norm gradients with 64
-/// spilled 160 bytes under a cap of 168 that was estimated to do with 147.
-constexpr int64_t kElementsReadAhead = 32;
 /// What ptxas takes of a ring kernel beyond the estimate of its rows: mbarrier addresses, parities
 /// and the next row's values. An estimate of 73 spilled under a cap of 80, one of 83 did not
 /// under 96.

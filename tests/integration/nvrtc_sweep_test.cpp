@@ -65,6 +65,29 @@ TEST_F(NvrtcSweep, PredictsTheBudgetsOfRandomSchedules) {
   EXPECT_LE(quantile(errors, 0.5), 0.15);
 }
 
+// Many elements a thread: 64 and more of a row whose statistics look at each twice, or of which
+// registers are squeezed.
+TEST_F(NvrtcSweep, NoChosenScheduleOfLongRowsSpills) {
+  for (const auto& [fusion, rows, columns] :
+       std::initializer_list<std::tuple<const char*, int64_t, int64_t>>{
+           {"softmax", 1024, 262144},
+           {"softmax", 4096, 65536},
+           {"softmax_f32", 2048, 65536},
+           {"log_softmax", 2048, 131072},
+           {"layer_norm", 2048, 131072},
+           {"rms_norm", 16, 131072},
+           {"softmax_backward", 1024, 65536}}) {
+    SCOPED_TRACE(fmt::format("{} {} x {}", fusion, rows, columns));
+    auto planned = plan(find_canned_fusion(fusion)->build(), {{"rows", rows}, {"cols", columns}},
+                        *find_device("H200"), {.families = builtin_families()});
+    ASSERT_TRUE(planned) << planned.error().text();
+    const auto compiled = compile_plan(std::move(*planned), *compiler_, cache_);
+    ASSERT_TRUE(compiled) << compiled.error().text();
+    const CompiledSegment& segment = compiled->segments.front();
+    EXPECT_EQ(segment.kernel->resources.spill_store_bytes, 0) << print(segment.chosen.schedule);
+  }
+}
+
 TEST_F(NvrtcSweep, RePlanningTakesTheBestOfWhatItCompiled) {
   for (const CannedFusion& canned : supported_fusions()) {
     SCOPED_TRACE(canned.name);
