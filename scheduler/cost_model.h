@@ -30,46 +30,46 @@ struct CostConstants {
   double block_start_ns = 300.0;   ///< From a free slot to the next block's first load, and drain.
   double first_load_ns = 190.0;    ///< What stays exposed of the row's arrival after that.
   double chunk_ns = 500.0;         ///< Each further chunk that a looped row waits for.
-  double second_launch_us = 2.54;  ///< A dependent kernel of little work, its drain and ramp.
+  double second_launch_us = 2.49;  ///< A dependent kernel of little work, its drain and ramp.
   /// One row of a warp-specialised group: its waits and exchange, each of a thread's instructions,
   /// what every warp of the group adds to the exchange, and each vector of weights read from cache.
   /// All ring_* constants, and those of clusters and of the second kernel's launch, are fitted
-  /// together to 1,188 timed rings of norm, tanh and bias gradients on an H200
-  /// (benchmarks/results/), 626 of them in clusters, which they miss by 4.4 % in the mean.
-  double ring_row_ns = 193.0;
-  double ring_instruction_ns = 0.174;
+  /// together to 1,332 timed rings of norm, tanh and bias gradients on an H200
+  /// (benchmarks/results/), 730 of them in clusters, which they miss by 4.5 % in the mean.
+  double ring_row_ns = 228.0;
+  double ring_instruction_ns = 0.218;
   double ring_warp_ns = 27.7;
-  double ring_weight_ns = 47.8;
+  double ring_weight_ns = 47.6;
   /// What a row takes longer for each share by which its threads want more registers than the
   /// launch gives them: the compiler orders instructions for those, whatever setmaxnreg adds. They
   /// want more than they need, to have loads under way before the first is used.
-  double ring_squeeze = 0.477;
-  double ring_wanted_registers = 1.11;
-  double ring_overlap_exponent = 3.3;  ///< Memory time and the rows' chain overlap in part.
-  double ring_memory_share = 0.942;    ///< Of the time that loads and stores by all threads take.
+  double ring_squeeze = 0.388;
+  double ring_wanted_registers = 1.53;
+  double ring_overlap_exponent = 3.0;  ///< Memory time and the rows' chain overlap in part.
+  double ring_memory_share = 0.928;    ///< Of the time that loads and stores by all threads take.
   /// All rings ask for all their stages at once, and memory serves them in turns: a group waits for
   /// its first row this share of the time in which everything arrives. RMS-norm gradients of 2048 x
   /// 4096 take 25.9 us with 14 stages and 23.2 with 7.
-  double ring_fill_share = 0.819;
+  double ring_fill_share = 0.813;
   /// Bytes under way that keep memory busy, as a multiple of what arrives while one waits: slots
   /// are given back a row at a time. With none beside the rows that groups have, memory takes this
   /// share longer: RMS-norm gradients of 4096 x 8192 with 6, 2, 1 and 0 more take 58.9, 61.3, 61.2
   /// and 62.2 to 64.1 us.
-  double ring_bytes_in_flight = 6.3;
-  double ring_starved_penalty = 0.106;
+  double ring_bytes_in_flight = 6.51;
+  double ring_starved_penalty = 0.086;
   /// From a slot that is given back to the next row in it. Gradients of layer norms of 2048 x 4096
   /// with 4, and so no, slots beside those of the groups take 29.8 us, with 8 24.5.
-  double ring_refill_ns = 1190.0;
+  double ring_refill_ns = 1360.0;
   /// Bytes under way on an SM from which more of them slow memory down, and the share of memory
   /// time that as many again add: layer-norm gradients of 16384 x 2048 in f32 take 100.9, 106.8 and
   /// 108.8 us with 128, 144 and 192 KiB in the rings, those of 8192 x 4096 101.5 with 128 and 107.6
   /// with 192.
-  double ring_full_bytes = 131072.0;
-  double ring_overfull_penalty = 0.04;
+  double ring_full_bytes = 116736.0;
+  double ring_overfull_penalty = 0.0561;
   /// Warps of an SM that reach issue_efficiency, and how issue time grows with fewer: gradients of
   /// tanh, which issue bounds, take 68.8 us with 8 compute warps and 63.5 with 12 or 16.
-  double ring_busy_warps = 7.9;
-  double ring_warps_exponent = 0.329;
+  double ring_busy_warps = 8.08;
+  double ring_warps_exponent = 0.359;
   double l1_chunk_ns = 40.0;  ///< Each chunk of a row read again that is still in L1.
   /// Part of L1 that keeps rows for their second read; the rest goes to what is written, to weights
   /// and to the rows that follow.
@@ -105,11 +105,11 @@ struct CostConstants {
   /// What an exchange over the blocks of a cluster takes: a store's way to another SM and the
   /// mbarrier's phase, and what each doubling of the cluster adds, because the last of its blocks
   /// counts.
-  double cluster_exchange_ns = 262.0;
-  double cluster_doubling_ns = 70.0;
+  double cluster_exchange_ns = 257.0;
+  double cluster_doubling_ns = 96.4;
   /// What a kernel of clusters takes longer to begin: its blocks start together, and wait for each
   /// other before the first sends.
-  double cluster_start_us = 0.7;
+  double cluster_start_us = 0.54;
   double hiding_exponent = 1.2;  ///< Of the blocks that hide each other's waits.
   /// Rows that are not reduced have no barrier: so many warps then hide waits as a block does.
   /// Gradients of tanh at 4096 x 8192 with 8, 16 and 32 warps on an SM: 91.9, 74.2 and 64.5 us.
