@@ -15,8 +15,17 @@ constexpr int64_t kMostBatches = 32;
 // too.
 constexpr int64_t kShortRowBlockThreads[] = {128, 256};
 
-// So many of the best ways to keep a row in registers are offered with the next one ahead too. More
-// would lengthen planning for schedules that are not chosen.
+/// Bytes of a row that a block keeps well in registers: an SM has 256 KiB, half of them for what
+/// two blocks work with, one of which waits while the other works. Not a share of what the device
+/// has, or more of it would leave sizes untried. A softmax of 1024 x 262144 takes 325 us in
+/// clusters of 8, 427 in a loop.
+constexpr int64_t kKeptWell = 65536;
+
+// So many of the best ways to keep a row in registers are offered with the next one ahead too, if
+// vectors load it: elements that come one by one take a register each until they are packed. Layer
+// norms' gradients of 8192 x 4096 take 64.2 us with rows ahead and 73.2 without, those of 16384 x
+// 1543, whose rows no vector divides, 84.0 and 70.4. More of them would lengthen planning for
+// schedules that are not chosen.
 constexpr size_t kOffersAhead = 4;
 // Batches of a row up to which registers for two rows are estimated well enough to promise that
 // none spill: a softmax gradient of 4095 columns in 32 batches took 12 % more (ptxas 13.0, sm_90a).
@@ -47,16 +56,13 @@ struct Kept {
 };
 
 /// Larger clusters while rows leave SMs idle, or while a block's part of a row is longer than
-/// registers keep well: two blocks on an SM, so that one works while the other waits, and half of
-/// their registers for what they work with.
+/// registers keep well.
 std::vector<int64_t> cluster_sizes(const SegmentFacts& facts, const DeviceLimits& limits) {
-  constexpr int64_t kRegisterBytes = 4;
-  const int64_t kept_well = limits.registers_per_sm * kRegisterBytes / 4;
   return cluster_sizes(limits, [&](int64_t size) {
     const int64_t part =
         columns_per_block(facts, {.cluster_blocks = size}) * facts.persistent_bytes_per_column;
     const bool idles = facts.space.rows * size < limits.sm_count;
-    return idles || part > kept_well;
+    return idles || part > kKeptWell;
   });
 }
 
@@ -200,7 +206,8 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
           const size_t first = proposal.candidates.size();
           consider(schedule, kept.list);
           const bool is_legal = first < proposal.candidates.size();
-          if (is_legal && batch_count(facts, schedule) <= kMostBatchesAhead)
+          if (is_legal && vector.access != RowAccess::kScalar &&
+              batch_count(facts, schedule) <= kMostBatchesAhead)
             in_registers.push_back({first, &kept.list});
         }
         for (const int64_t unroll : {1, 2, 4}) {

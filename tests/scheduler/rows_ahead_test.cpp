@@ -167,7 +167,7 @@ TEST_F(RowsAheadTest, ARowIsWaitedForBesideTheOneBeforeIt) {
 }
 
 TEST_F(RowsAheadTest, AreOfferedForGradientsWithoutASqueeze) {
-  for (const int64_t columns : {1543, 2048, 4095, 8191}) {
+  for (const int64_t columns : {1544, 2048, 4096, 8184}) {
     const SegmentFacts facts = canned_facts("rms_norm_backward", 8192, columns);
     int64_t offered = 0;
     for (const ProposedSchedule& candidate : propose_multi_wave(facts, limits_).candidates) {
@@ -179,9 +179,14 @@ TEST_F(RowsAheadTest, AreOfferedForGradientsWithoutASqueeze) {
     EXPECT_GT(offered, 0) << columns;
     EXPECT_LE(offered, 4) << columns;
   }
-  const SegmentFacts forward = canned_facts("rms_norm", 8192, 4096);
-  for (const ProposedSchedule& candidate : propose_multi_wave(forward, limits_).candidates)
-    EXPECT_EQ(candidate.schedule.rows_ahead, 0);
+}
+
+TEST_F(RowsAheadTest, AreNotOfferedWhereElementsComeOneByOneOrRowsAreNotWalked) {
+  for (const SegmentFacts& facts :
+       {canned_facts("rms_norm_backward", 8192, 4095), canned_facts("rms_norm", 8192, 4096)}) {
+    for (const ProposedSchedule& candidate : propose_multi_wave(facts, limits_).candidates)
+      EXPECT_EQ(candidate.schedule.rows_ahead, 0) << facts.fusion.name;
+  }
 }
 
 TEST_F(RowsAheadTest, ExplainSaysSo) {
