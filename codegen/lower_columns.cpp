@@ -21,7 +21,7 @@ class ColumnLowering {
         list_(distribute(facts, {})),
         builder_(&kernel_),
         tiles_(facts, schedule, builder_),
-        accumulators_(facts, builder_, tiles_, 1, schedule.vector_width) {}
+        accumulators_(facts, schedule, builder_, tiles_, 1) {}
 
   LoweredKernel run() {
     set_up();

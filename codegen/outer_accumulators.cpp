@@ -13,15 +13,22 @@ using kir::Combiner;
 using kir::ExprId;
 using kir::VarId;
 
-OuterAccumulators::OuterAccumulators(const SegmentFacts& facts, kir::KernelBuilder& builder,
-                                     TileLowering& tiles, int64_t groups, int64_t lanes)
-    : facts_(facts), builder_(builder), tiles_(tiles), groups_(groups), lanes_(lanes) {}
+OuterAccumulators::OuterAccumulators(const SegmentFacts& facts, const Schedule& schedule,
+                                     kir::KernelBuilder& builder, TileLowering& tiles,
+                                     int64_t groups)
+    : facts_(facts),
+      schedule_(schedule),
+      builder_(builder),
+      tiles_(tiles),
+      groups_(groups),
+      lanes_(schedule.vector_width) {}
 
 void OuterAccumulators::declare() {
   for (const OpId id : facts_.outer_reductions) {
     const bool total = facts_.is_total(id);
-    const int64_t groups = total ? 1 : groups_;
-    if (groups == 0) continue;  // No columns.
+    if (!total && groups_ == 0) continue;  // No columns.
+    const bool kept = in_shared() && !total;
+    const int64_t groups = total || kept ? 1 : groups_;
     const Op& op = facts_.fusion.ops[id];
     const auto types = exchange_types(facts_.fusion, op);
     const std::string name = tiles_.name_of_value(op.results.back());
@@ -34,6 +41,7 @@ void OuterAccumulators::declare() {
                              .type = types[i],
                              .total = total,
                              .tile = tile,
+                             .kept = {},
                              .exchange = {},
                              .partials = {}});
       builder_.unrolled("b", groups, [&](ExprId group) {
@@ -43,8 +51,44 @@ void OuterAccumulators::declare() {
                                         static_cast<int64_t>(i), types[i]));
         });
       });
+      if (!kept) continue;
+      const ThreadVectors& vectors =
+          components_.back().kept.emplace(builder_, name + "_sums" + suffix, types[i], groups_,
+                                          schedule_.threads_per_block(), lanes_);
+      for_groups([&](ExprId group) { vectors.store(tile, group, own_thread()); });
     }
   }
+}
+
+void OuterAccumulators::for_groups(const std::function<void(ExprId group)>& body) {
+  builder_.loop("b", builder_.integer(0), builder_.integer(groups_), builder_.integer(1), false,
+                body);
+}
+
+ExprId OuterAccumulators::own_thread() { return builder_.special(kir::Special::kThreadIndex); }
+
+ExprId OuterAccumulators::group_of(const Component& component, ExprId group) {
+  return component.total || component.kept ? builder_.integer(0) : group;
+}
+
+void OuterAccumulators::for_kept(const std::vector<OpId>& reductions,
+                                 const std::function<void(const Component&)>& body) {
+  for (const Component& component : components_) {
+    if (component.kept && std::ranges::find(reductions, component.op) != reductions.end())
+      body(component);
+  }
+}
+
+void OuterAccumulators::fetch(const std::vector<OpId>& reductions, ExprId group) {
+  for_kept(reductions, [&](const Component& component) {
+    component.kept->load(component.tile, group, own_thread());
+  });
+}
+
+void OuterAccumulators::put_back(const std::vector<OpId>& reductions, ExprId group) {
+  for_kept(reductions, [&](const Component& component) {
+    component.kept->store(component.tile, group, own_thread());
+  });
 }
 
 bool OuterAccumulators::has_totals() const {
@@ -82,9 +126,8 @@ void OuterAccumulators::accumulate(const std::vector<OpId>& reductions, ExprId g
     const Op& op = facts_.fusion.ops[components_[first].op];
     const auto count = static_cast<size_t>(kir::components_of(kir::combiner_of(op.kind)));
     if (std::ranges::find(reductions, components_[first].op) != reductions.end()) {
-      const ExprId zero = builder_.integer(0);
-      const bool total = components_[first].total;
-      combine(first, total ? zero : group, total ? zero : lane, element_tuple(op));
+      const ExprId of_lane = components_[first].total ? builder_.integer(0) : lane;
+      combine(first, group_of(components_[first], group), of_lane, element_tuple(op));
     }
     first += count;
   }
@@ -179,6 +222,10 @@ void OuterAccumulators::combine_slots(int64_t slots, int64_t threads, ExprId slo
     const int64_t groups = part == Part::kTotals ? 1 : groups_;
     if (all.empty() || (part == Part::kColumns && facts_.space.columns == 0)) continue;
     builder_.comment(fmt::format("combine {} row slots", slots));
+    if (part == Part::kColumns && in_shared()) {
+      combine_slots_in_place(slots, threads, slot, barrier);
+      continue;
+    }
     for (Component* component : all) {
       component->exchange =
           builder_.add_buffer({.name = builder_.kernel().vars[component->tile].name + "_slots",
@@ -299,7 +346,13 @@ void OuterAccumulators::receive(Part part, ExprId group, ExprId place) {
         kir::Load{tile, zero, zero, lanes, component->exchange, index, kir::CacheHint::kDefault});
     received[component] = tile;
   }
-  builder_.unrolled("v", lanes, [&](ExprId lane) {
+  combine_received(part, group, received);
+}
+
+void OuterAccumulators::combine_received(Part part, ExprId group,
+                                         const std::map<const Component*, VarId>& received) {
+  const ExprId zero = builder_.integer(0);
+  builder_.unrolled("v", lanes_of(part), [&](ExprId lane) {
     for (size_t first = 0; first < components_.size();) {
       const Op& op = facts_.fusion.ops[components_[first].op];
       const auto count = static_cast<size_t>(kir::components_of(kir::combiner_of(op.kind)));
@@ -313,6 +366,35 @@ void OuterAccumulators::receive(Part part, ExprId group, ExprId place) {
       }
       first += count;
     }
+  });
+}
+
+void OuterAccumulators::combine_slots_in_place(int64_t slots, int64_t threads, ExprId slot,
+                                               const std::function<void()>& barrier) {
+  for (int64_t left = slots; left > 1;) {
+    const int64_t half = (left + 1) / 2;
+    // The slot that is read has its rows, or what it received, behind it.
+    barrier();
+    builder_.when(builder_.less(slot, builder_.integer(left - half)), [&] {
+      combine_with(builder_.add(own_thread(), builder_.integer(half * threads)));
+    });
+    left = half;
+  }
+}
+
+void OuterAccumulators::combine_with(ExprId other) {
+  const ExprId zero = builder_.integer(0);
+  for_groups([&](ExprId group) {
+    fetch(facts_.outer_reductions, group);
+    std::map<const Component*, VarId> received;
+    for (const Component* component : components(Part::kColumns)) {
+      const VarId tile = builder_.declare_tile(
+          builder_.kernel().vars[component->tile].name + "_received", component->type, 1, lanes_);
+      component->kept->load(tile, group, other);
+      received[component] = tile;
+    }
+    combine_received(Part::kColumns, zero, received);
+    put_back(facts_.outer_reductions, group);
   });
 }
 
@@ -331,9 +413,10 @@ void OuterAccumulators::declare_partials() {
 }
 
 void OuterAccumulators::store_partials(ExprId group, ExprId index) {
+  fetch(facts_.outer_reductions, group);
   for (const Component* component : components(Part::kColumns)) {
-    builder_.append(kir::Store{component->partials, index, lanes_, component->tile, group,
-                               builder_.integer(0)});
+    builder_.append(kir::Store{component->partials, index, lanes_, component->tile,
+                               group_of(*component, group), builder_.integer(0)});
   }
 }
 

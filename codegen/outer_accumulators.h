@@ -1,6 +1,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,20 +10,26 @@
 #include "codegen/kernel_ir.h"
 #include "codegen/row_statistics.h"
 #include "codegen/row_walk.h"
+#include "codegen/thread_vectors.h"
 #include "codegen/tile_lowering.h"
 
 namespace sinter {
 
-/// Registers in which a thread accumulates the outer reductions of a segment over its rows: for
-/// each component of each tuple a tile of groups x lanes elements, or one register if it is a
-/// total.
+/// Where a thread accumulates the outer reductions of a segment over its rows: for each component
+/// of each tuple groups x lanes elements, or one register if it is a total. The former are
+/// registers too, or lie in shared memory (Schedule::accumulators); then registers hold one group
+/// of them at a time, between fetch and put_back.
 class OuterAccumulators {
  public:
-  OuterAccumulators(const SegmentFacts& facts, kir::KernelBuilder& builder, TileLowering& tiles,
-                    int64_t groups, int64_t lanes);
+  OuterAccumulators(const SegmentFacts& facts, const Schedule& schedule,
+                    kir::KernelBuilder& builder, TileLowering& tiles, int64_t groups);
 
-  /// Declares the registers and gives them the identity.
+  /// Declares the accumulators and gives them the identity.
   void declare();
+  /// Makes one group of the columns of `reductions` the one at hand for accumulate().
+  void fetch(const std::vector<OpId>& reductions, kir::ExprId group);
+  /// Keeps what that group has become.
+  void put_back(const std::vector<OpId>& reductions, kir::ExprId group);
   /// Combines the operands of `reductions` at the element at hand into their tuples.
   void accumulate(const std::vector<OpId>& reductions, kir::ExprId group, kir::ExprId lane);
   /// Combines row values of the row at hand into totals.
@@ -35,14 +43,16 @@ class OuterAccumulators {
   /// Combines the totals of the `threads` threads of a row into one that all of them have.
   void combine_threads(int64_t threads, const RowExchange& exchange);
   /// Combines the tuples of `slots` slots of `threads` threads, those of equal numbers in their
-  /// slots, into those of slot 0, by a tree through shared memory. All these threads come here;
-  /// `barrier` emits what they wait for each other at. Shared bytes: slot_exchange_bytes.
+  /// slots, into those of slot 0, by a tree through shared memory, where that is in the
+  /// accumulators themselves if they lie there. All these threads come here; `barrier` emits what
+  /// they wait for each other at. Shared bytes: slot_exchange_bytes.
   void combine_slots(int64_t slots, int64_t threads, kir::ExprId slot, kir::ExprId thread,
                      const std::function<void()>& barrier);
   /// Combines the tuples of the blocks of a cluster into those of its first block, one after the
   /// other in their order. `block` is the calling one's number in it. `threads` threads of each
   /// block come here, those of equal `thread` have the same columns. The first block waits at
-  /// `arrived`, an mbarrier of one arrival. For one group. Shared bytes: block_exchange_bytes.
+  /// `arrived`, an mbarrier of one arrival. For one group, in registers. Shared bytes:
+  /// block_exchange_bytes.
   void combine_blocks(kir::ExprId block, int64_t threads, kir::ExprId thread,
                       kir::MbarrierId arrived);
 
@@ -62,7 +72,8 @@ class OuterAccumulators {
     size_t index = 0;  ///< Within the tuple.
     DType type = DType::kF32;
     bool total = false;
-    kir::VarId tile;
+    kir::VarId tile;  ///< All groups, or the one at hand of those in `kept`.
+    std::optional<ThreadVectors> kept{};
     kir::BufferId exchange;
     kir::BufferId partials;
   };
@@ -84,11 +95,29 @@ class OuterAccumulators {
   void send(Part part, kir::ExprId group, kir::ExprId place);
   /// Combines the tuples at that place into it.
   void receive(Part part, kir::ExprId group, kir::ExprId place);
+  /// Combines what tiles of one group hold, by component, into one group of a part.
+  void combine_received(Part part, kir::ExprId group,
+                        const std::map<const Component*, kir::VarId>& received);
+  /// The columns, where shared memory holds those of all slots.
+  void combine_slots_in_place(int64_t slots, int64_t threads, kir::ExprId slot,
+                              const std::function<void()>& barrier);
+  /// Combines the columns of another thread (i32) into the calling one's.
+  void combine_with(kir::ExprId other);
+  /// A run-time loop over all groups.
+  void for_groups(const std::function<void(kir::ExprId group)>& body);
+  /// Runs `body` for those components of `reductions` that shared memory keeps.
+  void for_kept(const std::vector<OpId>& reductions,
+                const std::function<void(const Component&)>& body);
+  /// Group of a component's registers that holds a group of columns.
+  kir::ExprId group_of(const Component& component, kir::ExprId group);
+  [[nodiscard]] bool in_shared() const { return schedule_.accumulators == Residency::kShared; }
+  [[nodiscard]] kir::ExprId own_thread();
   /// Sends the calling thread's tuples to that place in the cluster's first block.
   void send_to_first_block(Part part, kir::ExprId place, kir::MbarrierId arrived);
   [[nodiscard]] int64_t lanes_of(Part part) const { return part == Part::kTotals ? 1 : lanes_; }
 
   const SegmentFacts& facts_;
+  const Schedule& schedule_;
   kir::KernelBuilder& builder_;
   TileLowering& tiles_;
   int64_t groups_;

@@ -166,6 +166,7 @@ void RowBody::sweep_vector(const Stage& stage, RowStatistics& statistics, const 
     }
   }
   const ExprId zero = builder_.integer(0);
+  outer_.fetch(stage.outer, at.batch);
   walk_.for_lanes(at, [&](ExprId lane, ExprId inside) {
     for (const ValueId value : kept_in_registers) keep_in_register(value, at, lane);
     for (const auto& [value, tile] : shared_tiles)
@@ -175,6 +176,7 @@ void RowBody::sweep_vector(const Stage& stage, RowStatistics& statistics, const 
     for (const auto& [output, tile] : output_tiles)
       builder_.set(tile, zero, lane, tiles_.output_element(output));
   });
+  outer_.put_back(stage.outer, at.batch);
   statistics.end_vector(at);
   for (const auto& [value, tile] : shared_tiles) residents_.store_shared(value, at, tile);
   TilePosition unguarded = at;

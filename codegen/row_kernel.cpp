@@ -10,7 +10,7 @@ RowKernel::RowKernel(const SegmentFacts& segment_facts, const Schedule& row_sche
       builder(&kernel),
       tiles(facts, schedule, builder),
       walk(facts, schedule, builder, tiles),
-      outer(facts, builder, tiles, batch_count(facts, schedule), schedule.vector_width),
+      outer(facts, schedule, builder, tiles, batch_count(facts, schedule)),
       body(facts, schedule, builder, tiles, walk, outer) {
   kernel.name = facts.fusion.name;
   kernel.threads = schedule.threads_per_block();

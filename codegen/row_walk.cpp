@@ -101,20 +101,13 @@ void RowWalk::for_chunks(int64_t unroll, const std::function<void(const RowChunk
         return;
       }
       builder_.loop("batch", builder_.integer(begin), builder_.integer(end), builder_.integer(step),
-                    needs_unrolling(), [&](ExprId batch) {
+                    unrolls_batches(facts_, schedule_), [&](ExprId batch) {
                       body({batch, step, span.guard});
                     });
     };
     run(span.begin, span.begin + whole, chunk);
     run(span.begin + whole, span.end, 1);
   }
-}
-
-bool RowWalk::needs_unrolling() const {
-  return facts_.has_outer() ||
-         std::ranges::any_of(schedule_.persistent, [](const PersistentValue& value) {
-           return value.residency == Residency::kRegister;
-         });
 }
 
 void RowWalk::for_vectors(const RowChunk& chunk,

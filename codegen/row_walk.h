@@ -58,7 +58,6 @@ class RowWalk {
   void declare_part_of_block();
   void declare_first_column();
   kir::ExprId row_shift();
-  [[nodiscard]] bool needs_unrolling() const;
 
   const SegmentFacts& facts_;
   const Schedule& schedule_;

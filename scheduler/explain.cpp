@@ -240,7 +240,11 @@ std::string families_text(const SegmentPlan& segment, const DeviceLimits& limits
       [](P p) { return fmt::format("{}, {}", p.schedule.vector_width, p.schedule.unroll); });
   add("keeps", [](P p) {
     const int64_t ahead = p.schedule.rows_ahead;
-    return residencies_text(p.schedule) + (ahead == 0 ? "" : fmt::format(", {} row ahead", ahead));
+    std::string text = residencies_text(p.schedule);
+    if (ahead != 0) text += fmt::format(", {} row ahead", ahead);
+    if (p.schedule.accumulators != Residency::kRegister)
+      text += fmt::format(", accumulators in {}", text_of(p.schedule.accumulators));
+    return text;
   });
   const auto add_number = [&](const char* name, int64_t Schedule::*field) {
     if (std::ranges::any_of(best,

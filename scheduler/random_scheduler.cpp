@@ -64,6 +64,7 @@ class Draw {
       if (!facts_.has_outer() && below(8) == 0)
         out.persistent_blocks = (1 + below(kMostPersistent)) * out.cluster_blocks;
       draw_rows_ahead(out);
+      draw_accumulators(out);
     }
     return out;
   }
@@ -75,6 +76,11 @@ class Draw {
     if (out.persistent_blocks == 0 || below(2) != 0) return;
     out.rows_ahead = 1;
     if (inputs_ahead(facts_, out).empty()) out.rows_ahead = 0;
+  }
+
+  /// A third of the schedules that accumulate columns do so in shared memory.
+  void draw_accumulators(Schedule& out) {
+    if (accumulates_columns(facts_) && below(3) == 0) out.accumulators = Residency::kShared;
   }
 
   /// Mostly legal fields: a draw of all of them at random would hardly ever make a ring.
@@ -95,6 +101,7 @@ class Draw {
       if (kept.residency == Residency::kShared && facts_.space.dependence[kept.value].rows)
         kept.residency = Residency::kRegister;
     }
+    draw_accumulators(out);
     return out;
   }
 

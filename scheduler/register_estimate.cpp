@@ -32,6 +32,22 @@ constexpr double kCollectedWord = 1.0;  ///< Of an output vector before its stor
 /// keeps it converted. Norm gradients on sm_90a with 8, 16 and 32 elements per thread took 9, 30
 /// and 60 registers more than without it, f32 ones none.
 constexpr double kConvertedElement = 0.95;
+// Accumulators in shared memory: fitted to 635 kernels of norm and softmax gradients for sm_80,
+// sm_89 and sm_90a, of 256 to 1024 threads with 1 to 16 batches, which they miss by 4 % in the
+// median where the row is unrolled and by 8 % where it is a run-time loop; and to what 252 offered
+// kernels spill.
+/// In an unrolled row: their address, and the vector at hand.
+constexpr double kUnrolledShared = 11.2;
+/// Of values narrower than a register, some of which ptxas keeps converted.
+constexpr double kKeptElementBesideShared = 0.4;
+constexpr double kReadAheadWord = 0.68;  ///< Of further vectors, which may wait.
+/// In a run-time loop: its counter and their address, further vectors of a chunk, and each lane of
+/// rows of narrow elements and of others.
+constexpr double kLoopedShared = 7.3;
+constexpr double kChunkWord = 0.61;
+constexpr double kNarrowLane = 1.4;
+constexpr double kWideLane = 2.7;
+constexpr int64_t kRegisterBytes = 4;
 
 bool is_kept(const Schedule& schedule, ValueId value, Residency residency) {
   return std::ranges::any_of(schedule.persistent, [&](const PersistentValue& kept) {
@@ -49,6 +65,10 @@ class Model {
     }
     kept_words_ += ahead_words(facts, schedule);
     if (!facts.has_outer()) return;
+    if (schedule.accumulators == Residency::kShared) {
+      accumulating_ = beside_shared();
+      return;
+    }
     kept_words_ += accumulator_words(facts, batches_ * schedule.vector_width);
     if (schedule.family == kWarpSpecialised) return;  // Its own factor covers that.
     for (const TensorAccess& access : facts.space.inputs) {
@@ -57,10 +77,18 @@ class Model {
     }
   }
 
+  /// Registers for accumulators of further batches, where ptxas is free to read them ahead.
+  double read_ahead() const {
+    if (schedule_.accumulators != Residency::kShared || !unrolls_batches(facts_, schedule_))
+      return 0.0;
+    return kReadAheadWord * static_cast<double>(batch_words() * std::max<int64_t>(batches_ - 1, 0));
+  }
+
   double registers(const StageList& list) const {
     double widest = 0.0;
     for (const Stage& stage : list.stages) widest = std::max(widest, of_stage(stage));
-    double registers = kBase + static_cast<double>(kept_words_) + converted_ + widest;
+    double registers =
+        kBase + static_cast<double>(kept_words_) + converted_ + accumulating_ + widest;
     if (schedule_.rows_per_block > 1) registers += kSeveralRows;
     if (schedule_.vector_width == 1) registers += kNoVectors;
     if (schedule_.row_access == RowAccess::kShifted && facts_.has_reduction())
@@ -71,6 +99,29 @@ class Model {
  private:
   int64_t words_of(ValueId value, int64_t elements) const {
     return register_words(elements, bytes_of(facts_.fusion.values[value].type));
+  }
+
+  /// Words of the accumulators of one of a thread's vectors.
+  int64_t batch_words() const {
+    return accumulator_column_bytes(facts_) * schedule_.vector_width / kRegisterBytes;
+  }
+
+  /// What accumulators in shared memory take of registers.
+  double beside_shared() const {
+    const auto width = static_cast<double>(schedule_.vector_width);
+    if (!unrolls_batches(facts_, schedule_)) {
+      const bool narrow = facts_.narrowest_tile_bytes < kRegisterBytes;
+      return kLoopedShared +
+             kChunkWord * static_cast<double>(batch_words() * (batches_at_once() - 1)) +
+             (narrow ? kNarrowLane : kWideLane) * width;
+    }
+    double converted = 0.0;
+    for (const PersistentValue& kept : schedule_.persistent) {
+      if (kept.residency == Residency::kRegister &&
+          bytes_of(facts_.fusion.values[kept.value].type) < kRegisterBytes)
+        converted += kKeptElementBesideShared * static_cast<double>(batches_) * width;
+    }
+    return kUnrolledShared + converted + read_ahead();
   }
 
   /// Batches whose loads are issued before the first is used.
@@ -125,6 +176,7 @@ class Model {
   const int64_t batches_;
   int64_t kept_words_ = 0;
   double converted_ = 0.0;
+  double accumulating_ = 0.0;
 };
 
 }  // namespace
@@ -132,6 +184,10 @@ class Model {
 int64_t estimate_registers(const SegmentFacts& facts, const Schedule& schedule,
                            const StageList& list) {
   return static_cast<int64_t>(std::ceil(Model(facts, schedule).registers(list)));
+}
+
+int64_t estimate_read_ahead(const SegmentFacts& facts, const Schedule& schedule) {
+  return static_cast<int64_t>(Model(facts, schedule).read_ahead());
 }
 
 }  // namespace sinter

@@ -17,6 +17,10 @@ namespace sinter {
 int64_t estimate_registers(const SegmentFacts& facts, const Schedule& schedule,
                            const StageList& list);
 
+/// Those of them that ptxas takes only where the cap leaves them: an unrolled row reads
+/// accumulators in shared memory ahead of their turn. 0 for other schedules.
+int64_t estimate_read_ahead(const SegmentFacts& facts, const Schedule& schedule);
+
 /// 32-bit registers that hold `elements` packed elements of `bytes` bytes.
 constexpr int64_t register_words(int64_t elements, int64_t bytes) {
   constexpr int64_t kRegisterBytes = 4;

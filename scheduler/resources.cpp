@@ -47,6 +47,10 @@ int64_t resident_blocks(const DeviceLimits& limits, int64_t threads, int64_t reg
   return std::min({by_threads, by_registers, by_shared, limits.blocks_per_sm});
 }
 
+int64_t registers_under_cap(int64_t registers, int64_t elastic, int64_t cap) {
+  return std::max(registers - elastic, std::min(registers, cap));
+}
+
 void complete(ResourceEstimate& estimate, const DeviceLimits& limits, int64_t min_blocks_per_sm,
               int64_t cluster_blocks) {
   estimate.register_cap = register_cap(limits, estimate.threads, min_blocks_per_sm);

@@ -41,6 +41,10 @@ int64_t resident_blocks(const DeviceLimits& limits, int64_t threads, int64_t reg
 void complete(ResourceEstimate& estimate, const DeviceLimits& limits, int64_t min_blocks_per_sm,
               int64_t cluster_blocks = 1);
 
+/// Registers that ptxas takes under a cap, of so many without one, the last `elastic` of which it
+/// takes only where the cap leaves them.
+int64_t registers_under_cap(int64_t registers, int64_t elastic, int64_t cap);
+
 /// The one test of a budget. Nothing: it fits. Otherwise which limit breaks and by how much.
 /// Spilling is a cost, not a misfit.
 std::optional<Rejection> fits(const ResourceEstimate& estimate, const DeviceLimits& limits);

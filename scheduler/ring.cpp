@@ -47,7 +47,8 @@ int64_t ring_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
   bytes += kept_shared_bytes(facts, schedule);
   // Rows of one group take turns with two copies of the exchange.
   for (const Stage& stage : list.stages) bytes += exchange_bytes(facts, stage, schedule, 2);
-  bytes += slot_exchange_bytes(facts, schedule) + total_exchange_bytes(facts, schedule);
+  bytes += accumulator_shared_bytes(facts, schedule) + slot_exchange_bytes(facts, schedule) +
+           total_exchange_bytes(facts, schedule);
   return rounded(bytes + 2 * schedule.stages * kBytesPerMbarrier);
 }
 

@@ -177,6 +177,14 @@ std::optional<Rejection> check_no_rows_ahead(const Schedule& schedule) {
                   "use rows_ahead 0, or persistent blocks of the multi_wave family");
 }
 
+std::optional<Rejection> check_accumulators_in_registers(const Schedule& schedule) {
+  if (schedule.accumulators == Residency::kRegister) return std::nullopt;
+  return rejected(
+      schedule,
+      fmt::format("the family accumulates in registers, not in {}", text_of(schedule.accumulators)),
+      0, 0, "", "leave accumulators out, or use the multi_wave or warp_specialised family");
+}
+
 std::optional<Rejection> check_no_parameters(const Schedule& schedule) {
   if (schedule.parameters.empty()) return std::nullopt;
   return rejected(
@@ -310,6 +318,13 @@ boost::container::static_vector<DType, 3> exchange_types(const Fusion& fusion,
   return {type};
 }
 
+bool unrolls_batches(const SegmentFacts& facts, const Schedule& schedule) {
+  if (facts.has_outer() && schedule.accumulators == Residency::kRegister) return true;
+  return std::ranges::any_of(schedule.persistent, [](const PersistentValue& kept) {
+    return kept.residency == Residency::kRegister;
+  });
+}
+
 int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
                        int64_t copies) {
   const bool in_cluster = schedule.cluster_blocks > 1;
@@ -359,8 +374,10 @@ int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
   const bool alternates = reducing == 1 || schedule.cluster_blocks > 1;
   const int64_t copies = schedule.persistent_blocks > 0 && alternates ? 2 : 1;
   for (const Stage& stage : list.stages) bytes += exchange_bytes(facts, stage, schedule, copies);
-  if (schedule.persistent_blocks > 0)
-    bytes += slot_exchange_bytes(facts, schedule) + total_exchange_bytes(facts, schedule);
+  if (schedule.persistent_blocks > 0) {
+    bytes += accumulator_shared_bytes(facts, schedule) + slot_exchange_bytes(facts, schedule) +
+             total_exchange_bytes(facts, schedule);
+  }
   constexpr int64_t kUnit = 16;  // The mbarriers of a cluster may leave half of one.
   return (bytes + kUnit - 1) / kUnit * kUnit;
 }
@@ -375,6 +392,43 @@ int64_t accumulator_words(const SegmentFacts& facts, int64_t columns) {
     }
   }
   return words;
+}
+
+bool accumulates_columns(const SegmentFacts& facts) {
+  return std::ranges::any_of(facts.outer_reductions, [&](OpId id) { return !facts.is_total(id); });
+}
+
+int64_t accumulator_column_bytes(const SegmentFacts& facts) {
+  int64_t bytes = 0;
+  for (const OpId id : facts.outer_reductions) {
+    if (facts.is_total(id)) continue;
+    for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[id]))
+      bytes += bytes_of(type);
+  }
+  return bytes;
+}
+
+AccumulatorTraffic accumulator_traffic(const SegmentFacts& facts, const Stage& stage,
+                                       const Schedule& schedule) {
+  constexpr int64_t kDirections = 2;  // A load and a store.
+  AccumulatorTraffic traffic;
+  if (schedule.accumulators != Residency::kShared) return traffic;
+  for (const OpId id : stage.outer) {
+    if (facts.is_total(id)) continue;
+    for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[id])) {
+      const int64_t vector_bytes = schedule.vector_width * bytes_of(type);
+      traffic.column_bytes += kDirections * bytes_of(type);
+      traffic.vector_accesses += kDirections * ((vector_bytes + kVectorBytes - 1) / kVectorBytes);
+    }
+  }
+  return traffic;
+}
+
+int64_t accumulator_shared_bytes(const SegmentFacts& facts, const Schedule& schedule) {
+  if (schedule.accumulators != Residency::kShared) return 0;
+  // Blocks are whole warps: each component ends on 16 bytes.
+  return accumulator_column_bytes(facts) * batch_count(facts, schedule) *
+         schedule.threads_per_block() * schedule.vector_width;
 }
 
 int64_t partial_elements(const SegmentFacts& facts) {
@@ -421,6 +475,7 @@ int64_t tuple_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule
   int64_t bytes = 0;
   for (const OpId id : facts.outer_reductions) {
     if (facts.space.columns == 0 && !facts.is_total(id)) continue;
+    if (schedule.accumulators == Residency::kShared && !facts.is_total(id)) continue;
     const int64_t elements = threads * accumulated(facts, id, schedule.vector_width);
     for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[id])) {
       bytes += (elements * bytes_of(travels ? travel_type(type) : type) + 15) / 16 * 16;

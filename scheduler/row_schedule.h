@@ -64,6 +64,9 @@ std::optional<Rejection> check_no_ring(const Schedule& schedule);
 /// Rejects rows ahead, for families whose threads load no rows into registers one after the other.
 std::optional<Rejection> check_no_rows_ahead(const Schedule& schedule);
 
+/// Rejects accumulators elsewhere than in registers, for families that keep them there.
+std::optional<Rejection> check_accumulators_in_registers(const Schedule& schedule);
+
 /// Inputs that a schedule keeps in registers and loads a row ahead, into registers of their own.
 /// None where no row is ahead.
 std::vector<ValueId> inputs_ahead(const SegmentFacts& facts, const Schedule& schedule);
@@ -97,6 +100,10 @@ std::vector<BatchSpan> batch_spans(const SegmentFacts& facts, const Schedule& sc
 /// Batches of a block's columns in all.
 int64_t batch_count(const SegmentFacts& facts, const Schedule& schedule);
 
+/// True if the batches of a row are unrolled, because registers that are indexed by batch hold
+/// something of each: a kept value, or accumulators.
+bool unrolls_batches(const SegmentFacts& facts, const Schedule& schedule);
+
 /// Bytes of the exchange that one barrier's reductions need in shared memory; zero if a row fits a
 /// warp, or has no elements. `copies` of it lie side by side. In a cluster with its mbarriers.
 int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
@@ -126,6 +133,21 @@ Overlap partials_overlap(const SegmentFacts& facts, const DeviceLimits& limits);
 /// 32-bit words of the accumulators of outer reductions in a thread that has so many columns: a
 /// tuple for each of them, one for each total.
 int64_t accumulator_words(const SegmentFacts& facts, int64_t columns);
+/// True if some outer reduction accumulates per column, not a total alone.
+bool accumulates_columns(const SegmentFacts& facts);
+/// Bytes of the accumulators of one column.
+int64_t accumulator_column_bytes(const SegmentFacts& facts);
+/// What the accumulators of a stage's outer reductions move in shared memory in every row.
+struct AccumulatorTraffic {
+  int64_t column_bytes = 0;     ///< Read and written, for each column.
+  int64_t vector_accesses = 0;  ///< Loads and stores, for each of a thread's vectors.
+};
+/// None where registers hold them.
+AccumulatorTraffic accumulator_traffic(const SegmentFacts& facts, const Stage& stage,
+                                       const Schedule& schedule);
+/// Shared bytes of the accumulators that a schedule keeps there: a tuple for each column that the
+/// vectors of a block's threads reach, in every row slot.
+int64_t accumulator_shared_bytes(const SegmentFacts& facts, const Schedule& schedule);
 /// Elements of one row of partial results: a value for each column, one for each total.
 int64_t partial_elements(const SegmentFacts& facts);
 /// Blocks of a persistent grid: as many as are resident at once, or as the rows fill.
@@ -143,7 +165,7 @@ int64_t rows_at_once(const Schedule& schedule);
 /// Shared bytes of what the threads of a block keep there, a place for each of their vectors.
 int64_t kept_shared_bytes(const SegmentFacts& facts, const Schedule& schedule);
 /// Shared bytes in which the row slots of a block combine what they accumulated, batch by batch: a
-/// tuple for each element of all slots but one.
+/// tuple for each element of all slots but one. What lies in shared memory anyway needs none.
 int64_t slot_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule);
 /// Shared bytes in which the first block of a cluster receives what the others accumulated: a tuple
 /// for each element of their first row slots, and an mbarrier. 0 without clusters.

@@ -250,6 +250,12 @@ class Parser {
       seen.insert(keyword);
       return;
     }
+    if (keyword == "accumulators") {
+      take();
+      schedule.accumulators = one_of<Residency>(kResidencies);
+      seen.insert(keyword);
+      return;
+    }
     for (const NumberField& number : kNumberFields) {
       if (keyword != number.name) continue;
       take();
@@ -327,6 +333,8 @@ std::string further_numbers(const Schedule& schedule) {
         is_named(field, schedule))
       out += fmt::format(", {} {}", field.name, schedule.*field.member);
   }
+  if (schedule.accumulators != Residency::kRegister)
+    out += fmt::format(", accumulators {}", text_of(schedule.accumulators));
   for (const auto& [name, value] : schedule.parameters) out += fmt::format(", {} {}", name, value);
   return out;
 }
@@ -341,6 +349,8 @@ std::string print(const Schedule& schedule) {
                      text_of(schedule.read_priority));
   if (schedule.overlap != Overlap::kNone)
     out += fmt::format("  overlap {}", text_of(schedule.overlap));
+  if (schedule.accumulators != Residency::kRegister)
+    out += fmt::format("  accumulators {}", text_of(schedule.accumulators));
   out += "\n";
   for (const PersistentValue& kept : schedule.persistent) {
     out += fmt::format("  persist {} in {}\n", kept.value, text_of(kept.residency));

@@ -81,6 +81,10 @@ struct Schedule {
   /// Rows that the threads of a persistent block have on their way into registers while they work
   /// on the one before: 0 or 1. Costs the registers of a second row, of inputs kept in registers.
   int64_t rows_ahead = 0;
+  /// Where outer reductions accumulate their columns while a block walks rows: in registers, or in
+  /// shared memory, where every thread reads and writes its own in each row. Totals are a register
+  /// each wherever columns are.
+  Residency accumulators = Residency::kRegister;
   RowAccess row_access = RowAccess::kAligned;
   ReadPriority read_priority = ReadPriority::kNormal;
   Overlap overlap = Overlap::kNone;
@@ -94,7 +98,7 @@ struct Schedule {
 
 uint64_t hash_of(const Schedule& schedule);
 
-/// The numbers that only some schedules have, for people: ", cluster_blocks 2, rows_ahead 1".
+/// What only some schedules have, for people: ", cluster_blocks 2, rows_ahead 1".
 std::string further_numbers(const Schedule& schedule);
 
 /// .sched text: one schedule on a few lines. parse_schedule(print(s)) == s.
@@ -102,6 +106,7 @@ std::string further_numbers(const Schedule& schedule);
 ///     schedule multi_wave {
 ///       threads_per_row 256  rows_per_block 1  vector_width 8  unroll 2  min_blocks_per_sm 4
 ///       cluster_blocks 2 rows_ahead 1 row_access aligned  read_priority evict_last  overlap next
+///       accumulators shared
 ///       persist %v0 in register parameter name 7
 ///     }
 std::string print(const Schedule& schedule);

@@ -22,6 +22,7 @@ Json to_json(const Schedule& schedule) {
           {"stages", schedule.stages},
           {"compute_registers", schedule.compute_registers},
           {"rows_ahead", schedule.rows_ahead},
+          {"accumulators", text_of(schedule.accumulators)},
           {"row_access", text_of(schedule.row_access)},
           {"read_priority", text_of(schedule.read_priority)},
           {"overlap", text_of(schedule.overlap)},

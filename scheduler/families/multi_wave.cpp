@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "scheduler/register_estimate.h"
 #include "scheduler/row_estimate.h"
 
 namespace sinter {
@@ -30,6 +31,9 @@ constexpr size_t kOffersAhead = 4;
 // Batches of a row up to which registers for two rows are estimated well enough to promise that
 // none spill: a softmax gradient of 4095 columns in 32 batches took 12 % more (ptxas 13.0, sm_90a).
 constexpr int64_t kMostBatchesAhead = 16;
+
+/// Rows whose accumulators registers do not hold have a block of so many threads at least.
+constexpr int64_t kFewestThreadsOfLongRows = kShortRowBlockThreads[0];
 
 /// A choice of what is kept, and the stages that follow from it wherever it is kept.
 struct Kept {
@@ -66,6 +70,42 @@ std::vector<int64_t> cluster_sizes(const SegmentFacts& facts, const DeviceLimits
   });
 }
 
+/// True if a thread of some block has registers for its part of a row and what it accumulates, none
+/// of which spill. Whatever shared memory there is, so that more of it changes nothing.
+bool registers_hold(const SegmentFacts& facts, const Kept& kept,
+                    const std::vector<RowVector>& vectors, int64_t cluster,
+                    const DeviceLimits& limits) {
+  for (const RowVector& vector : vectors) {
+    for (int64_t threads = limits.threads_per_block; threads >= kFewestThreadsOfLongRows;
+         threads /= 2) {
+      const Schedule schedule{.threads_per_row = threads,
+                              .vector_width = vector.width,
+                              .cluster_blocks = cluster,
+                              .row_access = vector.access,
+                              .persistent = kept.with_cut_in(Residency::kRegister)};
+      ResourceEstimate estimate{.registers = estimate_registers(facts, schedule, kept.list),
+                                .threads = threads};
+      complete(estimate, limits, 1);
+      if (estimate.spilled_registers == 0 && batch_count(facts, schedule) <= kMostBatches)
+        return true;
+    }
+  }
+  return false;
+}
+
+/// Clusters whose blocks keep accumulators in shared memory, because registers do not hold them.
+std::vector<int64_t> crowded_clusters(const SegmentFacts& facts, const Kept& kept,
+                                      const std::vector<RowVector>& vectors,
+                                      const DeviceLimits& limits) {
+  if (!accumulates_columns(facts)) return {};
+  const auto is_crowded = [&](int64_t size) {
+    return !registers_hold(facts, kept, vectors, size, limits);
+  };
+  std::vector<int64_t> sizes = cluster_sizes(limits, is_crowded);
+  if (!is_crowded(sizes.back())) sizes.pop_back();
+  return sizes;
+}
+
 std::vector<Rejection> check_segment(const SegmentFacts& facts) {
   std::vector<Rejection> rejections = check_row_segment(facts, kName);
   if (!rejections.empty()) return rejections;
@@ -79,11 +119,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
                                                           const DeviceLimits& limits) {
   if (auto rejection = check_row_schedule(facts, schedule, limits))
     return tl::make_unexpected(*rejection);
-  const bool in_registers =
-      facts.has_outer() ||
-      std::ranges::any_of(schedule.persistent, [](const PersistentValue& kept) {
-        return kept.residency == Residency::kRegister;
-      });
+  const bool in_registers = unrolls_batches(facts, schedule);
   const int64_t batches = batch_count(facts, schedule);
   if (in_registers && batches > kMostBatches) {
     return tl::make_unexpected(
@@ -178,24 +214,29 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
   std::vector<Kept> choices = {Kept(facts, {})};
   if (const std::vector<ValueId> columns = late_columns(facts); !columns.empty())
     choices.emplace_back(facts, columns);
+  StageList read_again;  // Of rows that every stage reads again.
   std::vector<RowVector> vectors = row_vectors(facts);
   if (facts.has_outer()) {
     std::erase_if(vectors, [](const RowVector& v) { return v.access == RowAccess::kShifted; });
     if (vectors.empty()) vectors.push_back({1, RowAccess::kScalar});
   }
-  const auto try_shapes = [&](const RowVector& vector, int64_t cluster) {
+  const auto try_shapes = [&](const RowVector& vector, int64_t cluster, Residency accumulators) {
     const int64_t columns = columns_per_block(facts, {.cluster_blocks = cluster});
-    for (int64_t threads = 1; threads <= limits.threads_per_block; threads *= 2) {
+    const bool is_long = accumulators == Residency::kShared;
+    for (int64_t threads = is_long ? kFewestThreadsOfLongRows : 1;
+         threads <= limits.threads_per_block; threads *= 2) {
       // More threads than vectors leave lanes idle from the start.
       if (threads > 1 && (threads / 2) * vector.width >= std::max<int64_t>(columns, 1)) break;
       for (const int64_t block : kShortRowBlockThreads) {
         if (threads >= block && block != kShortRowBlockThreads[0]) continue;
+        if (is_long && threads < block) continue;
         Schedule schedule{.family = std::string(kName),
                           .threads_per_row = threads,
                           .rows_per_block = std::max<int64_t>(block / threads, 1),
                           .vector_width = vector.width,
                           .unroll = 1,
                           .cluster_blocks = cluster,
+                          .accumulators = accumulators,
                           .row_access = vector.access,
                           .read_priority = read_priority(facts, limits),
                           .overlap = partials_overlap(facts, limits)};
@@ -217,13 +258,25 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
             schedule.persistent = kept.with_cut_in(Residency::kShared);
             consider(schedule, kept.list);
           }
+          if (!is_long) continue;
+          schedule.persistent.clear();
+          consider(schedule, read_again);
         }
       }
     }
   };
   for (const int64_t cluster : cluster_sizes(facts, limits)) {
     for (const RowVector& vector : vectors) {
-      if (cluster == 1 || vector.access == RowAccess::kAligned) try_shapes(vector, cluster);
+      if (cluster == 1 || vector.access == RowAccess::kAligned)
+        try_shapes(vector, cluster, Residency::kRegister);
+    }
+  }
+  const std::vector<int64_t> crowded = crowded_clusters(facts, choices.front(), vectors, limits);
+  if (!crowded.empty()) read_again = distribute(facts, {});
+  for (const int64_t cluster : crowded) {
+    for (const RowVector& vector : vectors) {
+      if (cluster == 1 || vector.access == RowAccess::kAligned)
+        try_shapes(vector, cluster, Residency::kShared);
     }
   }
   if (facts.has_outer()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <set>
 
 #include "scheduler/register_estimate.h"
 #include "scheduler/ring.h"
@@ -29,6 +30,9 @@ constexpr int64_t kRegisterStep = 8;
 /// and the next row's values. An estimate of 73 spilled under a cap of 80, one of 83 did not
 /// under 96.
 constexpr double kRingRegisters = 1.15;
+/// What a ring kernel reads ahead of accumulators in shared memory, as a share of what another
+/// does: gradients of norms with 4 to 16 batches in 128 to 512 threads.
+constexpr double kRingReadAhead = 0.15;
 
 Rejection rejected(std::string rule, int64_t value, int64_t limit, std::string unit,
                    std::string remedy, ValueId at = {}) {
@@ -79,9 +83,11 @@ bool is_held(const Schedule& schedule, ValueId value) {
   });
 }
 
+/// Without what ptxas takes only where the cap leaves it.
 int64_t needed_registers(const SegmentFacts& facts, const Schedule& schedule,
                          const StageList& list) {
-  const auto rows = static_cast<double>(estimate_registers(facts, schedule, list));
+  const auto rows = static_cast<double>(estimate_registers(facts, schedule, list) -
+                                        estimate_read_ahead(facts, schedule));
   return static_cast<int64_t>(std::ceil(rows * kRingRegisters));
 }
 
@@ -141,7 +147,7 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
     return rejected("more blocks per multiprocessor are promised than its threads allow, or none",
                     schedule.min_blocks_per_sm, most, "blocks", "promise fewer blocks");
   }
-  if (batch_count(facts, schedule) > kMostBatches) {
+  if (unrolls_batches(facts, schedule) && batch_count(facts, schedule) > kMostBatches) {
     return rejected("a row in registers has too many batches to unroll",
                     batch_count(facts, schedule), kMostBatches, "batches",
                     "use more threads per row");
@@ -180,8 +186,10 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
   complete(estimate, limits, schedule.min_blocks_per_sm);
   // The compute warps' limit counts, not what all threads start with.
   const int64_t raised = schedule.compute_registers;
-  estimate.registers = needed;
   estimate.register_cap = raised != 0 ? raised : launch;
+  const auto ahead = static_cast<int64_t>(
+      kRingReadAhead * static_cast<double>(estimate_read_ahead(facts, schedule)));
+  estimate.registers = registers_under_cap(needed + ahead, ahead, estimate.register_cap);
   estimate.spilled_registers = std::max<int64_t>(0, needed - estimate.register_cap);
   const int64_t reach = rows_at_once(schedule);
   const int64_t turns = (facts.space.rows + reach - 1) / reach;
@@ -270,7 +278,15 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
                   static_cast<double>(facts.space.rows * schedule.cluster_blocks) *
                       weight_bytes(facts, schedule, weights, estimate, limits, constants);
   double ring_reads = 0.0;
+  double accumulated = 0.0;
+  double accumulator_waits_ns = 0.0;
   for (const Stage& stage : list.stages) {
+    const AccumulatorTraffic traffic = accumulator_traffic(facts, stage, schedule);
+    accumulated += static_cast<double>(traffic.column_bytes);
+    if (traffic.vector_accesses > 0) {
+      accumulator_waits_ns +=
+          constants.shared_chunk_ns * static_cast<double>(batch_count(facts, schedule));
+    }
     for (const ValueId value : stage.loads) {
       if (facts.is_full(value))
         ring_reads += static_cast<double>(bytes_of(facts.fusion.values[value].type));
@@ -280,7 +296,7 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
       static_cast<double>(facts.space.rows) * static_cast<double>(facts.space.columns);
   const auto blocks = static_cast<double>(schedule.cluster_blocks);
   work.shared_bytes =
-      elements * ring_reads +
+      elements * (ring_reads + accumulated) +
       static_cast<double>(facts.space.rows * ring_row_bytes(facts, schedule)) * blocks;
   constexpr double kWarp = 32.0;
   const auto rows = static_cast<double>(facts.space.rows);
@@ -297,7 +313,8 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   const double row_ns =
       exchange_ns + constants.ring_instruction_ns * work.issue_slots / (rows * threads * blocks) +
       constants.ring_weight_ns *
-          static_cast<double>(std::ssize(weights) * batch_count(facts, schedule));
+          static_cast<double>(std::ssize(weights) * batch_count(facts, schedule)) +
+      accumulator_waits_ns;
   const auto launch =
       static_cast<double>(launch_registers(limits, schedule, schedule.min_blocks_per_sm));
   const double wanted =
@@ -383,23 +400,22 @@ std::vector<Kept> kept_choices(const SegmentFacts& facts) {
 class RingSearch {
  public:
   RingSearch(const SegmentFacts& facts, const DeviceLimits& limits)
-      : facts_(facts), limits_(limits), choices_(kept_choices(facts)) {}
+      : facts_(facts),
+        limits_(limits),
+        vectors_(row_vectors(facts)),
+        choices_(kept_choices(facts)) {
+    std::erase_if(vectors_, [](const RowVector& v) { return v.access != RowAccess::kAligned; });
+  }
 
   Proposal run() {
-    for (const RowVector& vector : row_vectors(facts_)) {
-      if (vector.access != RowAccess::kAligned) continue;
+    for (const RowVector& vector : vectors_) {
+      for (const int64_t cluster : cluster_sizes(facts_, limits_))
+        try_threads(vector, cluster, Residency::kRegister);
+    }
+    if (accumulates_columns(facts_)) {
       for (const int64_t cluster : cluster_sizes(facts_, limits_)) {
-        for (const int64_t threads : {32, 64, 128, 256, 512}) {
-          Schedule shape{.family = std::string(kName),
-                         .threads_per_row = threads,
-                         .vector_width = vector.width,
-                         .cluster_blocks = cluster,
-                         .read_priority = read_priority(facts_, limits_),
-                         .overlap = partials_overlap(facts_, limits_)};
-          // More threads than vectors would idle from the start.
-          if (threads > 32 && threads / 2 * vector.width >= columns_per_block(facts_, shape)) break;
-          try_groups(std::move(shape));
-        }
+        if (roomy_clusters_.contains(cluster)) continue;
+        for (const RowVector& vector : vectors_) try_threads(vector, cluster, Residency::kShared);
       }
     }
     if (proposal_.candidates.empty() && nearest_) proposal_.rejections.push_back(*nearest_);
@@ -407,6 +423,21 @@ class RingSearch {
   }
 
  private:
+  void try_threads(const RowVector& vector, int64_t cluster, Residency accumulators) {
+    for (const int64_t threads : {32, 64, 128, 256, 512}) {
+      Schedule shape{.family = std::string(kName),
+                     .threads_per_row = threads,
+                     .vector_width = vector.width,
+                     .cluster_blocks = cluster,
+                     .accumulators = accumulators,
+                     .read_priority = read_priority(facts_, limits_),
+                     .overlap = partials_overlap(facts_, limits_)};
+      // More threads than vectors would idle from the start.
+      if (threads > 32 && threads / 2 * vector.width >= columns_per_block(facts_, shape)) break;
+      try_groups(std::move(shape));
+    }
+  }
+
   void try_groups(Schedule schedule) {
     for (int64_t groups = 1; groups <= kMostGroups; ++groups) {
       schedule.rows_per_block = groups;
@@ -417,13 +448,24 @@ class RingSearch {
         if (specialised_threads(schedule) * blocks > limits_.threads_per_sm) continue;
         schedule.min_blocks_per_sm = blocks;
         schedule.persistent_blocks = persistent_grid(facts_, schedule, limits_);
+        if (!has_room_for_ring(schedule)) continue;
         for (const Kept& kept : choices_) try_stages(schedule, kept);
       }
     }
   }
 
+  /// False where accumulators in shared memory leave none for the smallest ring, whatever is kept.
+  [[nodiscard]] bool has_room_for_ring(const Schedule& schedule) const {
+    if (schedule.accumulators != Residency::kShared) return true;
+    const int64_t rows = std::max<int64_t>(schedule.rows_per_block, 2);
+    return accumulator_shared_bytes(facts_, schedule) + rows * ring_row_bytes(facts_, schedule) <=
+           limits_.shared_bytes_per_sm / schedule.min_blocks_per_sm;
+  }
+
   void try_stages(Schedule schedule, const Kept& kept) {
     schedule.persistent = kept.values;
+    const int64_t needed = needed_registers(facts_, schedule, kept.list);
+    if (launch_suffices(schedule, needed)) roomy_clusters_.insert(schedule.cluster_blocks);
     const int64_t budget =
         limits_.shared_bytes_per_sm / schedule.min_blocks_per_sm - limits_.shared_bytes_reserved;
     schedule.stages = 0;
@@ -434,7 +476,6 @@ class RingSearch {
                           "the multi_wave family holds them in registers");
       return;
     }
-    const int64_t needed = needed_registers(facts_, schedule, kept.list);
     schedule.compute_registers = raised(schedule, needed);
     // Of rings that differ in nothing but their depth the best is offered. Once more of it costs
     // more than it wins, so does all beyond.
@@ -457,17 +498,20 @@ class RingSearch {
     proposal_.candidates.push_back({std::move(schedule), needs, fastest});
   }
 
-  /// Registers that compute threads ask for; 0: the launch gives them enough. Long shares of a row
+  /// Whether compute threads have enough registers without asking for more. Long shares of a row
   /// get as many as the compiler wants: it reads ahead in them, and spills what does not fit.
-  [[nodiscard]] int64_t raised(const Schedule& schedule, int64_t needed) const {
+  [[nodiscard]] bool launch_suffices(const Schedule& schedule, int64_t needed) const {
     const int64_t elements = batch_count(facts_, schedule) * schedule.vector_width;
     const double wanted =
         elements > kElementsReadAhead ? CostConstants{}.ring_wanted_registers : 1.0;
-    const int64_t blocks = schedule.min_blocks_per_sm;
-    const bool enough = wanted * static_cast<double>(needed) <=
-                        static_cast<double>(launch_registers(limits_, schedule, blocks));
-    if (enough || !limits_.has_setmaxnreg) return 0;
-    return raised_registers(limits_, schedule, blocks);
+    return wanted * static_cast<double>(needed) <=
+           static_cast<double>(launch_registers(limits_, schedule, schedule.min_blocks_per_sm));
+  }
+
+  /// Registers that compute threads ask for; 0: the launch gives them enough.
+  [[nodiscard]] int64_t raised(const Schedule& schedule, int64_t needed) const {
+    if (launch_suffices(schedule, needed) || !limits_.has_setmaxnreg) return 0;
+    return raised_registers(limits_, schedule, schedule.min_blocks_per_sm);
   }
 
   /// Absent if it does not fit, nor would it with more stages, or spills; notes why.
@@ -489,7 +533,11 @@ class RingSearch {
 
   const SegmentFacts& facts_;
   const DeviceLimits& limits_;
+  std::vector<RowVector> vectors_;
   const std::vector<Kept> choices_;
+  /// Clusters of a size in which some ring has registers for its accumulators. Whatever shared
+  /// memory there is, so that more of it changes nothing.
+  std::set<int64_t> roomy_clusters_;
   Proposal proposal_;
   std::optional<Rejection> nearest_;
 };

@@ -7,10 +7,10 @@ namespace sinter {
 
 /// Warp-specialised: one producer thread keeps a ring of `stages` rows filled by bulk copies, and
 /// rows_per_block groups of threads_per_row threads take the rows in turns, each behind mbarriers
-/// and a named barrier of its own. A persistent grid; outer reductions accumulate in registers.
-/// What a later stage needs again is held in registers (residency register) or read from the ring
-/// again (reload); weights of the columns may lie in shared memory instead (shared), each group
-/// with a copy of its own.
+/// and a named barrier of its own. A persistent grid; outer reductions accumulate in registers, or
+/// in shared memory beside the ring where those do not suffice. What a later stage needs again is
+/// held in registers (residency register) or read from the ring again (reload); weights of the
+/// columns may lie in shared memory instead (shared), each group with a copy of its own.
 ///
 /// Fields of its own: `stages`, a multiple of the groups; `compute_registers`, the limit per thread
 /// that compute warps raise with setmaxnreg after the producer gave its share up, or 0.

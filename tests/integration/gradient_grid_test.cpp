@@ -1,7 +1,7 @@
 // Gradients of norms over a grid of rows, columns and types, in every kind of schedule that may run
-// them: those that keep rows (multi_wave), rings (warp_specialised), rows and columns in a kernel
-// each (looped), and what is chosen. Every cell is computed right, or refused with the reason that
-// it must be refused for.
+// them: those that keep rows (multi_wave), rings (warp_specialised), both with their accumulators
+// in shared memory too, rows and columns in a kernel each (looped), and what is chosen. Every cell
+// is computed right, or refused with the reason that it must be refused for.
 //
 // A GPU runs all cells, the interpreter those that are small enough; refusals need neither. One
 // width and type is one test, so that CTest runs them beside each other.
@@ -21,6 +21,7 @@
 #include "runtime/nvrtc_compiler.h"
 #include "runtime/oracle/bounded_cast.h"
 #include "runtime/oracle/error_model.h"
+#include "scheduler/schedule_verifier.h"
 #include "tests/integration/canned_case.h"
 #include "tests/integration/interpreted_plan.h"
 #include "tests/integration/live_device.h"
@@ -146,6 +147,35 @@ std::optional<Plan> plan_cell(const Width& width, const Fusion& fusion, int64_t 
   return std::nullopt;
 }
 
+/// The plan with its accumulators in shared memory, beside a ring of as many stages as then fit.
+/// Nothing where it accumulates no columns, or shared memory does not hold them.
+std::optional<Plan> in_shared(const Fusion& fusion, const ExtentValues& extents,
+                              const Plan& planned) {
+  const SegmentPlan& segment = planned.segments.front();
+  Schedule schedule = segment.chosen().schedule;
+  if (schedule.persistent_blocks == 0 || schedule.accumulators == Residency::kShared)
+    return std::nullopt;
+  schedule.accumulators = Residency::kShared;
+  schedule.compute_registers = 0;
+  const FamilySet families = builtin_families();
+  const auto rejections = [&] {
+    return verify_schedule(segment.facts, schedule, planned.limits, families);
+  };
+  const int64_t groups = schedule.rows_per_block;
+  while (schedule.stages > std::max<int64_t>(groups, 2) && !rejections().empty())
+    schedule.stages -= groups;
+  if (const auto said = rejections(); !said.empty()) {
+    EXPECT_EQ(said.size(), 1U);
+    EXPECT_THAT(said.front().rule, AnyOf(HasSubstr("more shared memory"), HasSubstr("as stages")));
+    return std::nullopt;
+  }
+  PlanOptions options{.families = families};
+  options.pin.schedule = std::move(schedule);
+  Result<Plan> pinned = plan(fusion, extents, planned.limits, options);
+  EXPECT_TRUE(pinned) << pinned.error().text();
+  return pinned ? std::optional(std::move(*pinned)) : std::nullopt;
+}
+
 /// Where plans run: a GPU with NVRTC, or the interpreter behind a fake driver.
 struct Machine {
   DeviceDriver& driver;
@@ -172,7 +202,8 @@ void check_plan(const Machine& machine, const DeviceReference& reference, Compil
   EXPECT_TRUE(run->check.passed()) << context << run->check.text();
 }
 
-/// All kinds of one cell, on the same inputs. The chosen plan, which most often is one of those
+/// All kinds of one cell, with accumulators where they are chosen and in shared memory, on the same
+/// inputs. The chosen plan, which most often is one of those
 /// before it, does not run again.
 void check_cell(const Machine& machine, const Width& width, const DeviceReference& reference,
                 int64_t rows) {
@@ -181,14 +212,22 @@ void check_cell(const Machine& machine, const Width& width, const DeviceReferenc
     SCOPED_TRACE(fmt::format("{} rows, {}", rows, kind == kChosen ? "chosen" : kind));
     std::optional<Plan> planned = plan_cell(width, reference.fusion, rows, kind, machine.limits);
     if (!planned) continue;
-    Result<CompiledPlan> compiled = machine.compile(std::move(*planned));
-    if (!compiled) {
-      ADD_FAILURE() << compiled.error().text();
-      continue;
+    std::vector<Plan> plans;
+    if (kind != kChosen && rows > 1) {
+      auto shared = in_shared(reference.fusion, extents_of(rows, width.columns), *planned);
+      if (shared) plans.push_back(std::move(*shared));
     }
-    if (std::ranges::count(done, schedules_of(*compiled)) > 0) continue;
-    done.push_back(schedules_of(*compiled));
-    ASSERT_NO_FATAL_FAILURE(check_plan(machine, reference, std::move(*compiled)));
+    plans.push_back(std::move(*planned));
+    for (Plan& each : plans) {
+      Result<CompiledPlan> compiled = machine.compile(std::move(each));
+      if (!compiled) {
+        ADD_FAILURE() << compiled.error().text();
+        continue;
+      }
+      if (std::ranges::count(done, schedules_of(*compiled)) > 0) continue;
+      done.push_back(schedules_of(*compiled));
+      ASSERT_NO_FATAL_FAILURE(check_plan(machine, reference, std::move(*compiled)));
+    }
   }
 }
 

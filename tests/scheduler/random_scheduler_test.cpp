@@ -120,6 +120,19 @@ TEST(RandomSchedulerTest, DrawsRowsAheadWhereBlocksWalkThem) {
             (std::set<int64_t>{0}));
 }
 
+TEST(RandomSchedulerTest, DrawsAccumulatorsInSharedMemoryWhereColumnsAccumulate) {
+  const auto in_shared = [](const std::vector<Schedule>& schedules) {
+    return std::ranges::count(schedules, Residency::kShared, &Schedule::accumulators);
+  };
+  for (const char* family : {"multi_wave", "warp_specialised"}) {
+    const auto drawn = draws(canned_facts("layer_norm_backward", 8, 1024), family);
+    EXPECT_GT(in_shared(drawn), 0) << family;
+    EXPECT_LT(in_shared(drawn), std::ssize(drawn)) << family;
+  }
+  EXPECT_EQ(in_shared(draws(canned_facts("softmax", 8, 1024), "multi_wave")), 0);
+  EXPECT_EQ(in_shared(draws(canned_facts("bias_gradient", 8, 1024), "column")), 0);
+}
+
 TEST(RandomSchedulerTest, DrawsLoopedAndPointwiseSchedules) {
   const auto looped = draws(canned_facts("layer_norm", 8, 1000), "looped");
   EXPECT_EQ(looped.size(), kSeeds);

@@ -20,6 +20,8 @@ rc::Gen<Schedule> any_schedule() {
     s.rows_ahead = *rc::gen::arbitrary<int64_t>();
     s.read_priority = *rc::gen::element(ReadPriority::kNormal, ReadPriority::kEvictFirst,
                                         ReadPriority::kEvictLast);
+    s.accumulators =
+        *rc::gen::element(Residency::kRegister, Residency::kShared, Residency::kReload);
     s.overlap = *rc::gen::element(Overlap::kNone, Overlap::kNext, Overlap::kPrevious);
     s.row_access = *rc::gen::element(RowAccess::kAligned, RowAccess::kShifted, RowAccess::kScalar);
     for (const uint32_t index : *rc::gen::arbitrary<std::vector<uint32_t>>()) {
