@@ -20,7 +20,7 @@ constexpr size_t kLineWidth = 100;
 /// Which device headers a kernel needs, besides numeric.cuh.
 struct Includes {
   bool types = false, vector = false, warp = false, async_copy = false, mbarrier = false;
-  bool dependent_launch = false, cluster = false;
+  bool dependent_launch = false, cluster = false, device_order = false;
 
   void visit(const kir::Expr& expr) {
     const bool is_constant = std::holds_alternative<kir::FloatConstant>(expr.kind);
@@ -36,6 +36,8 @@ struct Includes {
                 std::holds_alternative<kir::SetMaxRegisters>(stmt);
     cluster |= std::holds_alternative<kir::ClusterStore>(stmt) ||
                std::holds_alternative<kir::ClusterBarrier>(stmt);
+    device_order |= std::holds_alternative<kir::DeviceFence>(stmt) ||
+                    std::holds_alternative<kir::AtomicCount>(stmt);
     dependent_launch |= std::holds_alternative<kir::LaunchDependents>(stmt) ||
                         std::holds_alternative<kir::WaitForPrevious>(stmt);
   }
@@ -87,6 +89,7 @@ class CudaEmitter {
         std::ranges::any_of(kernel_.buffers, stored) || std::ranges::any_of(kernel_.vars, stored);
     if (includes_.async_copy) line("#include \"async_copy.cuh\"");
     if (includes_.dependent_launch) line("#include \"dependent_launch.cuh\"");
+    if (includes_.device_order) line("#include \"device_order.cuh\"");
     if (includes_.cluster) line("#include \"cluster.cuh\"");
     if (includes_.mbarrier || !kernel_.mbarriers.empty()) line("#include \"mbarrier.cuh\"");
     if (numeric) line("#include \"numeric.cuh\"");
@@ -330,6 +333,13 @@ class CudaEmitter {
   }
 
   void print(const kir::WarpBarrier&) { line("__syncwarp();"); }
+
+  void print(const kir::DeviceFence&) { line("device_fence();"); }
+
+  void print(const kir::AtomicCount& stmt) {
+    line(fmt::format("{} = atomic_count({}, {});", names_.vars[stmt.target],
+                     address(stmt.buffer, stmt.index), text(stmt.last)));
+  }
 
   void print(const kir::LaunchDependents&) { line("launch_dependents();"); }
   void print(const kir::WaitForPrevious&) { line("wait_for_previous();"); }

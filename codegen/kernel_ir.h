@@ -16,6 +16,8 @@
 // Barriers.     All threads of a block reach the same barrier; a barrier inside divergent control
 // flow is an error. Group barriers and mbarriers order parts of a block, whose warps may then
 // follow paths of their own.
+// Device.       Blocks run in any order, and not all at the same time. Only fences and atomics on
+// global memory tell one what another has done.
 // Clusters.     `cluster` neighbouring blocks run at the same time. Each has its own shared
 //               memory, and can store into that of the others.
 // Expressions.  Pointwise functions mean what fusion_ir/op.h says, in the expression's type; casts
@@ -339,6 +341,22 @@ struct Barrier {
 struct WarpBarrier {
   friend bool operator==(const WarpBarrier&, const WarpBarrier&) = default;
 };
+/// Orders the thread's memory accesses before it with those after it, for the whole device: what it
+/// knows before a fence and an atomic of its own, a thread knows behind a fence that it comes to
+/// after an atomic of its own on the same element, which found what the first one left.
+struct DeviceFence {
+  friend bool operator==(const DeviceFence&, const DeviceFence&) = default;
+};
+/// target = buffer[index]; buffer[index] = target < last ? target + 1 : 0; without another thread's
+/// access in between, but ordering no other accesses. All are i32, the values not negative. The
+/// buffer is global, and nothing else accesses it. Who counts from 0 to `last` leaves 0.
+struct AtomicCount {
+  VarId target;
+  BufferId buffer;
+  ExprId index;
+  ExprId last;
+  friend bool operator==(const AtomicCount&, const AtomicCount&) = default;
+};
 /// target = `source` of the lane whose number differs in the bits of `mask`. The whole warp takes
 /// part. f32, f64, i32 or i64.
 struct ShuffleXor {
@@ -405,7 +423,7 @@ using StmtKind =
     std::variant<Comment, Declare, Assign, SetElement, For, If, Load, Store, AsyncCopy, AsyncWait,
                  InitMbarriers, ExpectBytes, BulkCopy, MbarrierArrive, ClusterStore, MbarrierWait,
                  ClusterBarrier, Barrier, GroupBarrier, SetMaxRegisters, LaunchDependents,
-                 WaitForPrevious, WarpBarrier, ShuffleXor, AllReduce>;
+                 WaitForPrevious, WarpBarrier, DeviceFence, AtomicCount, ShuffleXor, AllReduce>;
 struct Stmt {
   StmtKind kind;
   friend bool operator==(const Stmt&, const Stmt&) = default;

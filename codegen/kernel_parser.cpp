@@ -235,6 +235,7 @@ class Parser : private KernelTokenReader {
     if (accept_word("warp_barrier")) return WarpBarrier{};
     if (accept_word("launch_dependents")) return LaunchDependents{};
     if (accept_word("wait_for_previous")) return WaitForPrevious{};
+    if (accept_word("device_fence")) return DeviceFence{};
     if (accept_word("all_reduce")) return all_reduce_statement();
     fail_here("expected a statement");
   }
@@ -252,6 +253,13 @@ class Parser : private KernelTokenReader {
       return load;
     }
     expect("=");
+    if (accept_word("atomic_count")) {
+      AtomicCount count{.target = target, .buffer = buffer(), .index = {}, .last = {}};
+      count.index = buffer_index();
+      expect_word("last");
+      count.last = expr();
+      return count;
+    }
     if (!accept_word("shuffle_xor")) return Assign{target, expr()};
     ShuffleXor shuffle{.target = target, .source = expr()};
     expect_word("mask");

@@ -201,6 +201,11 @@ class Printer {
   void print(const SetMaxRegisters& s) {
     line(fmt::format("set_max_registers {} {}", s.increase ? "increase" : "decrease", s.registers));
   }
+  void print(const DeviceFence&) { line("device_fence"); }
+  void print(const AtomicCount& s) {
+    line(fmt::format("{} = atomic_count {} last {}", s.target, place(s.buffer, s.index),
+                     text(s.last)));
+  }
   void print(const ShuffleXor& s) {
     line(fmt::format("{} = shuffle_xor {} mask {}", s.target, text(s.source), s.mask));
   }

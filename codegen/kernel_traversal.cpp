@@ -111,6 +111,11 @@ void for_each_expr(const StmtKind& stmt, const std::function<void(ExprId)>& visi
                  [](const LaunchDependents&) {},
                  [](const WarpBarrier&) {},
                  [](const WaitForPrevious&) {},
+                 [](const DeviceFence&) {},
+                 [&](const AtomicCount& s) {
+                   visit(s.index);
+                   visit(s.last);
+                 },
                  [&](const ShuffleXor& s) { visit(s.source); },
                  [&](const AllReduce& s) {
                    for (const ExprId expr : {s.phase, s.barrier, s.group, s.parity}) {

@@ -114,6 +114,8 @@ void UniformityAnalysis::visit(const Block& block, Uniformity control) {
                    [](const LaunchDependents&) {},
                    [](const WarpBarrier&) {},
                    [](const WaitForPrevious&) {},
+                   [](const DeviceFence&) {},
+                   [&](const AtomicCount& s) { write(s.target, Uniformity::kThread); },
                    [&](const ShuffleXor& s) { assign(s.target, s.source); },
                    // The result is uniform in the group, but the variable held a thread's share.
                    [](const AllReduce&) {},

@@ -45,7 +45,15 @@ class StatementVerifier {
         ranges_(kernel),
         violations_(violations) {}
 
-  void run() { check(kernel_.body, Uniformity::kBlock); }
+  void run() {
+    check(kernel_.body, Uniformity::kBlock);
+    for (const auto& [stmt, buffer] : plain_accesses_) {
+      current_ = stmt;
+      if (is_counter_[buffer])
+        report("{} ({}) holds counters, which atomics alone access", buffer,
+               kernel_.buffers[buffer].name);
+    }
+  }
 
  private:
   template <class... Args>
@@ -221,6 +229,7 @@ class StatementVerifier {
   void check_access(BufferId id, ExprId index, int64_t width) {
     constexpr int64_t kWidestAccess = 16;
     const Buffer& buffer = kernel_.buffers[id];
+    plain_accesses_.emplace_back(current_, id);
     if (!is_index(type_of(index))) report("index into {} is {}", id, type_of(index));
     if (!is_width(width)) {
       report("width {} is not a power of two up to {}", width, kMostElements);
@@ -413,6 +422,22 @@ class StatementVerifier {
       report("the wait for the previous kernel stands once, as the first statement");
   }
 
+  void check(const DeviceFence&, Uniformity) {}
+
+  void check(const AtomicCount& s, Uniformity) {
+    write_scalar(s.target);
+    if (var(s.target).type != DType::kI32)
+      report("{} is {}, not i32", s.target, var(s.target).type);
+    if (type_of(s.last) != DType::kI32) report("the last count is {}, not i32", type_of(s.last));
+    check_constant(s.last, "last count", 0, std::numeric_limits<int32_t>::max());
+    if (!is_index(type_of(s.index))) report("index into {} is {}", s.buffer, type_of(s.index));
+    const Buffer& buffer = kernel_.buffers[s.buffer];
+    if (buffer.space != Space::kGlobal || buffer.type != DType::kI32 ||
+        buffer.access != Access::kReadWrite)
+      report("{} ({}) is no global buffer of i32 counters", s.buffer, buffer.name);
+    is_counter_[s.buffer] = true;
+  }
+
   void check(const ShuffleXor& s, Uniformity control) {
     require(control, Uniformity::kWarp, "shuffle");
     write_scalar(s.target);
@@ -502,6 +527,8 @@ class StatementVerifier {
   TileIndexRanges ranges_;
   std::vector<KernelViolation>* violations_;
   StmtId current_;
+  IdMap<BufferId, uint8_t> is_counter_;
+  std::vector<std::pair<StmtId, BufferId>> plain_accesses_;
   int waits_ = 0;  ///< For the previous kernel.
   int depth_ = 0;  ///< Of the block at hand; the body's is 1.
   bool are_mbarriers_init_ = false;

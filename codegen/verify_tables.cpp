@@ -229,6 +229,11 @@ class TableVerifier {
                    [](const LaunchDependents&) {},
                    [](const WarpBarrier&) {},
                    [](const WaitForPrevious&) {},
+                   [](const DeviceFence&) {},
+                   [&](const AtomicCount& s) {
+                     check_buffer(s.buffer);
+                     check_var(s.target);
+                   },
                    [&](const ShuffleXor& s) { check_var(s.target); },
                    [&](const AllReduce& s) {
                      if (s.arrived.valid()) check_mbarrier(s.arrived);

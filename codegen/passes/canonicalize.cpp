@@ -90,6 +90,11 @@ class Renumbering {
                      [](kir::LaunchDependents&) {},
                      [](kir::WarpBarrier&) {},
                      [](kir::WaitForPrevious&) {},
+                     [](kir::DeviceFence&) {},
+                     [this](kir::AtomicCount& s) {
+                       s.index = ids_[s.index];
+                       s.last = ids_[s.last];
+                     },
                      [this](kir::ShuffleXor& s) { s.source = ids_[s.source]; },
                      [this](kir::AllReduce& s) {
                        for (ExprId* expr : {&s.phase, &s.barrier, &s.group, &s.parity}) {

@@ -56,6 +56,8 @@ class Liveness {
                           [](const kir::LaunchDependents&) { return true; },
                           [](const kir::WarpBarrier&) { return true; },
                           [](const kir::WaitForPrevious&) { return true; },
+                          [](const kir::DeviceFence&) { return true; },
+                          [](const kir::AtomicCount&) { return true; },
                           [&](const kir::ShuffleXor& s) { return is_read(s.target); },
                           [&](const kir::AllReduce& s) {
                             return std::ranges::any_of(
@@ -86,6 +88,8 @@ class Liveness {
       read(store->tile);
     } else if (const auto* sent = std::get_if<kir::ClusterStore>(&stmt)) {
       read(sent->source);
+    } else if (const auto* count = std::get_if<kir::AtomicCount>(&stmt)) {
+      read(count->target);  // It counts whether or not anyone asks, and has to put it somewhere.
     } else if (const auto* loop = std::get_if<kir::For>(&stmt)) {
       read(loop->index);
     } else if (const auto* reduce = std::get_if<kir::AllReduce>(&stmt)) {

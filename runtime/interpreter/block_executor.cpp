@@ -52,7 +52,9 @@ BlockExecutor::BlockExecutor(const kir::Kernel& kernel, const Program& program,
       global_(memory),
       log_(log),
       order_(kernel.cluster * kernel.threads, kernel.cluster * Mbarriers::count_of(kernel)),
+      device_order_(&order_),
       warps_(static_cast<size_t>(kernel.cluster * kernel.threads / kLanes)) {
+  global_->ordered_by(&device_order_);
   for (int64_t rank = 0; rank < kernel.cluster; ++rank) {
     mbarriers_.emplace_back(kernel, rank, &order_, log);
     shared_.emplace_back(kernel, limits.check_races, &order_, log);
@@ -90,6 +92,7 @@ void BlockExecutor::prepare_registers(Warp* warp, const std::vector<int64_t>& pa
 
 void BlockExecutor::start_cluster() {
   order_.start_cluster();
+  device_order_.start_cluster(block_ / kernel_.cluster);
   for (Mbarriers& mbarriers : mbarriers_) mbarriers.start_block();
   for (SharedMemory& shared : shared_) shared.start_block();
   transfers_.clear();
@@ -239,6 +242,14 @@ void BlockExecutor::advance(Warp* warp, int64_t turn) {
         }
         warp->state = State::kAtBarrier;
         break;
+      case Opcode::kDeviceFence:
+        if (!limits_.check_races) break;
+        for (uint32_t lanes = warp->mask; lanes != 0; lanes &= lanes - 1)
+          device_order_.fence(warp->first_actor + std::countr_zero(lanes));
+        break;
+      case Opcode::kAtomicCount:
+        count(warp, instruction);
+        break;
       case Opcode::kWarpBarrier:
         // Lanes are interpreted in step; what they know of each other is not.
         if (limits_.check_races) order_.meet(std::span(&warp->first_actor, 1));
@@ -334,6 +345,28 @@ void BlockExecutor::store(Warp* warp, const Instruction& instruction) {
   std::byte* memory = shared ? shared_[warp->rank].data() : global_->origin(instruction.buffer);
   scatter(memory, warp->at(instruction.b), addresses, inside, instruction.element_bytes,
           instruction.width);
+}
+
+void BlockExecutor::count(Warp* warp, const Instruction& instruction) {
+  const Access access = access_of(warp, instruction, instruction.buffer, instruction.a);
+  LaneAddresses addresses{};
+  const uint32_t inside = global_->count(access, &addresses);
+  std::byte* memory = global_->origin(instruction.buffer);
+  // Lanes come one after the other.
+  for (uint32_t lanes = inside; lanes != 0; lanes &= lanes - 1) {
+    const auto lane = static_cast<size_t>(std::countr_zero(lanes));
+    std::byte* counter = memory + addresses[lane];
+    int32_t before = 0;
+    std::memcpy(&before, counter, sizeof before);
+    const auto last = value_of<int32_t>(warp->at(instruction.b), static_cast<int>(lane));
+    const int32_t after = before < last ? before + 1 : 0;
+    std::memcpy(counter, &after, sizeof after);
+    std::memcpy(warp->at(instruction.result) + lane * sizeof before, &before, sizeof before);
+    if (limits_.check_races) {
+      device_order_.count(warp->first_actor + static_cast<int64_t>(lane), instruction.buffer,
+                          addresses[lane]);
+    }
+  }
 }
 
 void BlockExecutor::start_copy(Warp* warp, const Instruction& instruction) {

@@ -8,6 +8,7 @@
 
 #include "codegen/kernel_ir.h"
 #include "runtime/interpreter/bytecode.h"
+#include "runtime/interpreter/device_order.h"
 #include "runtime/interpreter/global_memory.h"
 #include "runtime/interpreter/happens_before.h"
 #include "runtime/interpreter/mbarriers.h"
@@ -98,6 +99,7 @@ class BlockExecutor {
   void shuffle(Warp* warp, const Instruction& instruction);
   void load(Warp* warp, const Instruction& instruction);
   void store(Warp* warp, const Instruction& instruction);
+  void count(Warp* warp, const Instruction& instruction);
   void start_copy(Warp* warp, const Instruction& instruction);
   void finish_copies(Warp* warp);
   void check_written(Warp* warp, const Instruction& instruction);
@@ -140,6 +142,7 @@ class BlockExecutor {
   GlobalMemory* global_;
   FindingLog* log_;
   HappensBefore order_;
+  DeviceOrder device_order_;
   std::vector<Mbarriers> mbarriers_;  ///< By rank.
   std::vector<SharedMemory> shared_;
   std::vector<Warp> warps_;  ///< Block by block.

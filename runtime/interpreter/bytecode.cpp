@@ -342,6 +342,27 @@ class Compiler {
   void statement(kir::StmtId, const kir::WarpBarrier&) {
     out_.emit({.opcode = Opcode::kWarpBarrier});
   }
+  void statement(kir::StmtId, const kir::DeviceFence&) {
+    out_.emit({.opcode = Opcode::kDeviceFence});
+  }
+  void statement(kir::StmtId, const kir::AtomicCount& stmt) {
+    const kir::Buffer& counters = accessed(stmt.buffer, 1, kir::Access::kReadWrite);
+    const kir::Var& target = kernel_.vars[stmt.target];
+    if (counters.space != kir::Space::kGlobal || counters.type != DType::kI32 ||
+        target.type != DType::kI32 || !target.is_scalar()) {
+      out_.malformed(fmt::format("{} does not count into {}", counters.name, target.name));
+    }
+    const int32_t index = out_.index_register(stmt.index);
+    const int32_t last = i32_register(stmt.last, "counts");
+    out_.emit({.opcode = Opcode::kAtomicCount,
+               .element_bytes = static_cast<uint8_t>(bytes_of(DType::kI32)),
+               .result = out_.scalar_register(stmt.target),
+               .a = index,
+               .b = last,
+               .buffer = stmt.buffer});
+    out_.note_written(out_.first_element(stmt.target));
+  }
+
   // Kernels are interpreted one after the other.
   void statement(kir::StmtId, const kir::LaunchDependents&) {}
   void statement(kir::StmtId, const kir::WaitForPrevious&) {}

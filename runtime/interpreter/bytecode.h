@@ -46,6 +46,8 @@ enum class Opcode : uint8_t {
   kBarrier,
   kClusterBarrier,
   kWarpBarrier,
+  kDeviceFence,
+  kAtomicCount,   ///< result = buffer[a]; buffer[a] goes on by one, or from the i32 b on to 0.
   kGroupBarrier,  ///< With the number a, i32, of `width` threads.
   kLimitRegisters,
   kShuffle,  ///< result = a of the lane whose number differs in the bits `width`.

@@ -30,7 +30,10 @@ GlobalMemory::GlobalMemory(const kir::Kernel& kernel, std::span<const LaunchMemo
     if (!check_races || buffer.access == kir::Access::kRead) continue;
     const auto elements = static_cast<size_t>(size / bytes_of(buffer.type) + 1);
     window.shadow.writer.assign(elements, kNobody);
-    if (buffer.access == kir::Access::kReadWrite) window.shadow.reader.assign(elements, kNobody);
+    window.shadow.written_at.assign(elements, 0);
+    if (buffer.access != kir::Access::kReadWrite) continue;
+    window.shadow.reader.assign(elements, kNobody);
+    window.shadow.read_at.assign(elements, 0);
   }
 }
 
@@ -66,6 +69,29 @@ uint32_t GlobalMemory::write(const Access& access, LaneAddresses* addresses) {
   return mask;
 }
 
+uint32_t GlobalMemory::count(const Access& access, LaneAddresses* addresses) {
+  BufferTraffic& traffic = traffic_[access.buffer];
+  const uint32_t mask =
+      locate_and_count(access, addresses, &traffic.load_sectors, &traffic.bytes_read);
+  traffic.bytes_written += access.bytes * std::popcount(mask);
+  traffic.store_sectors += sectors_touched(*addresses, mask, access.bytes);
+  return mask;
+}
+
+bool GlobalMemory::is_race(ThreadNumber thread, ThreadNumber other, DeviceOrder::Time time) const {
+  if (other == kNobody || other == thread) return false;
+  if (other == kSeveral || order_ == nullptr) return true;
+  const int64_t threads = order_->threads();
+  const int64_t number = static_cast<int64_t>(other) - 1;
+  const int64_t actor = (static_cast<int64_t>(thread) - 1) % threads;
+  return !order_->knows(actor, number / threads, number % threads, time);
+}
+
+DeviceOrder::Time GlobalMemory::now(ThreadNumber thread) const {
+  if (order_ == nullptr) return 0;
+  return order_->now((static_cast<int64_t>(thread) - 1) % order_->threads());
+}
+
 void GlobalMemory::follow_read(const Access& access, const LaneAddresses& addresses,
                                uint32_t mask) {
   Window& window = windows_[access.buffer.index];
@@ -78,13 +104,15 @@ void GlobalMemory::follow_read(const Access& access, const LaneAddresses& addres
     const size_t count = static_cast<size_t>(access.bytes / access.element_bytes);
     for (size_t cell = first; cell < first + count; ++cell) {
       const ThreadNumber writer = window.shadow.writer[cell];
-      if (writer != kNobody && writer != thread) {
+      if (is_race(thread, writer, window.shadow.written_at[cell])) {
         report_race(access.buffer, access.site.stmt,
                     addresses[lane] / access.element_bytes + static_cast<int64_t>(cell - first),
                     thread, "reads", writer, "writes");
       }
       ThreadNumber& reader = window.shadow.reader[cell];
-      reader = reader == kNobody || reader == thread ? thread : kSeveral;
+      DeviceOrder::Time& read_at = window.shadow.read_at[cell];
+      reader = is_race(thread, reader, read_at) ? kSeveral : thread;
+      read_at = now(thread);
     }
   }
 }
@@ -103,13 +131,15 @@ void GlobalMemory::follow_write(const Access& access, const LaneAddresses& addre
       const int64_t index =
           addresses[lane] / access.element_bytes + static_cast<int64_t>(cell - first);
       ThreadNumber& writer = window.shadow.writer[cell];
-      if (writer != kNobody && writer != thread) {
+      DeviceOrder::Time& written_at = window.shadow.written_at[cell];
+      if (is_race(thread, writer, written_at)) {
         report_race(access.buffer, access.site.stmt, index, thread, "writes", writer, "writes");
       }
       writer = thread;
+      written_at = now(thread);
       if (window.shadow.reader.empty()) continue;
       const ThreadNumber reader = window.shadow.reader[cell];
-      if (reader != kNobody && reader != thread) {
+      if (is_race(thread, reader, window.shadow.read_at[cell])) {
         report_race(access.buffer, access.site.stmt, index, thread, "writes", reader, "reads");
       }
     }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "codegen/kernel_ir.h"
+#include "runtime/interpreter/device_order.h"
 #include "runtime/interpreter/interpreter.h"
 #include "runtime/interpreter/memory_access.h"
 #include "runtime/interpreter/report.h"
@@ -12,16 +13,23 @@
 namespace sinter::interpreter {
 
 /// The global buffers as the blocks of one host thread see them: bounds, alignment, traffic, and
-/// for buffers that are written, which thread of the launch wrote and read each element.
+/// for buffers that are written, which thread of the launch wrote and read each element, and when.
+/// Two that touch the same element race if one of them writes and the later one does not know of
+/// it.
 class GlobalMemory {
  public:
   GlobalMemory(const kir::Kernel& kernel, std::span<const LaunchMemory> memory, bool check_races,
                FindingLog* log);
 
+  /// Whom accesses are ordered by; outlives this. Without one nothing is ordered.
+  void ordered_by(const DeviceOrder* order) { order_ = order; }
+
   /// Each returns the lanes that may touch memory, with their addresses from element 0.
   uint32_t read(const Access& access, LaneAddresses* addresses);
   uint32_t copy_from(const Access& access, LaneAddresses* addresses);  ///< An asynchronous copy.
   uint32_t write(const Access& access, LaneAddresses* addresses);
+  /// Lanes whose counters may be touched. Atomics race with nothing: nothing else touches them.
+  uint32_t count(const Access& access, LaneAddresses* addresses);
   /// Element 0 of a buffer.
   [[nodiscard]] std::byte* origin(kir::BufferId buffer) const {
     return windows_[buffer.index].origin;
@@ -41,7 +49,9 @@ class GlobalMemory {
   /// What is known about each element of a written buffer, counted from the lowest valid byte.
   struct Shadow {
     std::vector<ThreadNumber> writer;
+    std::vector<DeviceOrder::Time> written_at;
     std::vector<ThreadNumber> reader;  ///< Empty when the kernel never reads the buffer.
+    std::vector<DeviceOrder::Time> read_at;
   };
   struct Window {
     std::byte* origin = nullptr;
@@ -51,6 +61,9 @@ class GlobalMemory {
 
   uint32_t locate_and_count(const Access& access, LaneAddresses* addresses, int64_t* sectors,
                             int64_t* bytes);
+  /// Whether `thread`, of the cluster at hand, does not know what `other` did at `time`.
+  [[nodiscard]] bool is_race(ThreadNumber thread, ThreadNumber other, DeviceOrder::Time time) const;
+  [[nodiscard]] DeviceOrder::Time now(ThreadNumber thread) const;
   void follow_read(const Access& access, const LaneAddresses& addresses, uint32_t mask);
   void follow_write(const Access& access, const LaneAddresses& addresses, uint32_t mask);
   void report_race(kir::BufferId buffer, kir::StmtId stmt, int64_t index, ThreadNumber one,
@@ -61,6 +74,7 @@ class GlobalMemory {
   std::vector<Window> windows_;  ///< By buffer id; shared buffers have empty ones.
   IdMap<kir::BufferId, BufferTraffic> traffic_;
   FindingLog* log_;
+  const DeviceOrder* order_ = nullptr;
 };
 
 /// Threads a launch may have for races to be followed.

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
+#include <numeric>
 #include <thread>
 #include <utility>
 
 #include "runtime/interpreter/block_executor.h"
 #include "runtime/interpreter/bytecode.h"
 #include "runtime/interpreter/global_memory.h"
+#include "runtime/interpreter/random_sequence.h"
 #include "scheduler/device_limits.h"
 
 namespace sinter {
@@ -90,10 +92,12 @@ struct Share {
                   .check_races = options.check_races},
                  &global, &log) {}
 
-  /// Runs clusters [begin, end); keeps an exception for the thread that waits.
-  void run(int64_t begin, int64_t end) noexcept {
+  /// Runs the clusters at [begin, end) of an order, of their numbers if it is empty; keeps an
+  /// exception for the thread that waits.
+  void run(int64_t begin, int64_t end, std::span<const int64_t> order) noexcept {
     try {
-      for (int64_t cluster = begin; cluster < end; ++cluster) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t cluster = order.empty() ? i : order[static_cast<size_t>(i)];
         ++clusters_run;
         if (!executor.run_cluster(cluster)) break;
       }
@@ -108,6 +112,18 @@ struct Share {
   int64_t clusters_run = 0;
   std::exception_ptr failure;
 };
+
+/// An order of clusters drawn from the seed, for kernels whose last cluster does more than others:
+/// each is the last for some.
+std::vector<int64_t> drawn_order(int64_t clusters, uint64_t seed) {
+  std::vector<int64_t> order(static_cast<size_t>(clusters));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  // No cluster has this number, so that its own sequence is another one.
+  interpreter::RandomSequence random(seed, UINT64_MAX);
+  for (size_t left = order.size(); left > 1; --left)
+    std::swap(order[left - 1], order[random.below(left)]);
+  return order;
+}
 
 void add_work(WorkCounts* sum, const WorkCounts& more) {
   sum->instructions += more.instructions;
@@ -169,8 +185,13 @@ Result<InterpreterReport> interpret(const kir::Kernel& kernel, std::span<const L
   }
 
   const std::vector<int64_t> values(params.begin(), params.end());
+  const bool counts = std::ranges::any_of(kernel.stmts, [](const kir::Stmt& stmt) {
+    return std::holds_alternative<kir::AtomicCount>(stmt.kind);
+  });
+  const std::vector<int64_t> order =
+      counts ? drawn_order(clusters, options.seed) : std::vector<int64_t>{};
   const int64_t share_count =
-      std::clamp<int64_t>(options.threads, 1, std::max<int64_t>(clusters, 1));
+      counts ? 1 : std::clamp<int64_t>(options.threads, 1, std::max<int64_t>(clusters, 1));
   std::vector<std::unique_ptr<Share>> shares;
   for (int64_t i = 0; i < share_count; ++i) {
     shares.push_back(std::make_unique<Share>(kernel, *program, memory, values, blocks, options));
@@ -182,9 +203,9 @@ Result<InterpreterReport> interpret(const kir::Kernel& kernel, std::span<const L
     std::vector<std::jthread> threads;
     for (int64_t i = 1; i < share_count; ++i) {
       threads.emplace_back(
-          [&, i] { shares[static_cast<size_t>(i)]->run(begin_of(i), begin_of(i + 1)); });
+          [&, i] { shares[static_cast<size_t>(i)]->run(begin_of(i), begin_of(i + 1), order); });
     }
-    shares.front()->run(begin_of(0), begin_of(1));
+    shares.front()->run(begin_of(0), begin_of(1), order);
   }
   return joined(kernel, shares);
 }

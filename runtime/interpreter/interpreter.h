@@ -12,15 +12,17 @@
 namespace sinter {
 
 struct InterpreterOptions {
-  /// Draws the order in which the warps of a block advance. A kernel without findings gives the
-  /// same memory and the same counts for every seed.
+  /// Draws the order in which the warps of a block advance, and where blocks count in memory also
+  /// the order in which clusters run. A kernel without findings gives the same memory and the same
+  /// counts for every seed; of blocks that count, only the busiest warp may be another.
   uint64_t seed = 0;
   /// Instructions a warp may execute in one block before the run is given up as endless.
   int64_t max_steps = int64_t{1} << 26;
   /// Follow every byte of shared memory and every element of written global memory, to find races
   /// and reads of unwritten shared memory. Off: faster, and only the other findings are made.
   bool check_races = true;
-  /// Host threads that share the blocks. Memory and counts do not depend on it.
+  /// Host threads that share the blocks; one where blocks count in memory. Memory and counts do not
+  /// depend on it.
   int threads = 1;
   /// Different findings kept.
   int64_t max_findings = 64;

@@ -115,6 +115,11 @@ std::string describe(const kir::Kernel& kernel, kir::StmtId stmt) {
           [&](const kir::WarpBarrier&) -> std::string { return "warp barrier"; },
           [&](const kir::LaunchDependents&) -> std::string { return "launch dependents"; },
           [&](const kir::WaitForPrevious&) -> std::string { return "wait for previous"; },
+          [&](const kir::DeviceFence&) -> std::string { return "fence of the device"; },
+          [&](const kir::AtomicCount& s) {
+            return fmt::format("{} = count {}[{}] up to {}", var(s.target), buffer(s.buffer),
+                               s.index, s.last);
+          },
           [&](const kir::ShuffleXor& s) {
             return fmt::format("{} = shuffle {} xor {}", var(s.target), s.source, s.mask);
           },

@@ -71,7 +71,8 @@ struct WorkCounts {
   friend bool operator==(const WorkCounts&, const WorkCounts&) = default;
 };
 
-/// Everything one run showed. Equal for every seed when the kernel has no findings.
+/// Everything one run showed. Equal for every seed when the kernel has no findings, but for the
+/// busiest warp where one block is the last.
 struct InterpreterReport {
   int64_t blocks = 0;
   int64_t warps = 0;

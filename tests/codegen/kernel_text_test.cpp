@@ -30,6 +30,7 @@ constexpr std::string_view kEverything =
   buffer %b1 y : f32 global readwrite align 8
   buffer %b2 s : bf16 shared readwrite align 16 count 512 offset 0
   buffer %b3 t : f32 shared readwrite align 128 count 2
+  buffer %b4 counters : i32 global readwrite align 4
   mbarrier %m0 full count 3 arrivals 1 offset 1040
   mbarrier %m1 "not full" count 3 arrivals 64
   register %r3 unused : i8[2][4]
@@ -77,6 +78,9 @@ constexpr std::string_view kEverything =
   set_max_registers decrease 24
   set_max_registers increase 240
   group_barrier add(1, div(thread_index, 32)) threads 32
+  var %r11 ticket : i32
+  device_fence
+  %r11 = atomic_count %b4[add(thread_index, 1)] last sub(%p1, 1)
   all_reduce x threads 32 barrier 3 max(%r2)
   all_reduce y threads 32 phase 1 barrier 3 group div(thread_index, 32) of 2 max(%r2)
 }

@@ -167,6 +167,20 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{"let %r0 a : i32 = 0 all_reduce r threads 64 logsumexp(%r0, %r0)", "logsumexp of"},
         Planted{"let %r0 a : f32 = 0x0p+0 all_reduce r threads 64 argmax(%r0, %r0)",
                 "component 1 of argmax is f32, not i64"},
+        Planted{"let %r0 a : i32 = 0 %r0 = atomic_count %b0[0] last 3",
+                "%b0 (x) is no global buffer of i32 counters"},
+        Planted{"buffer %b3 c : i32 global readwrite align 16 let %r0 a : i64 = 0:i64\n"
+                "%r0 = atomic_count %b3[0] last 3",
+                "%r0 is i64, not i32"},
+        Planted{"buffer %b3 c : i32 global readwrite align 16 let %r0 a : i32 = 0\n"
+                "%r0 = atomic_count %b3[0] last 3:i64",
+                "the last count is i64, not i32"},
+        Planted{"buffer %b3 c : i32 global readwrite align 16 let %r0 a : i32 = 0\n"
+                "%r0[0, 0] = load %b3[0] width 1 %r0 = atomic_count %b3[0] last 3",
+                "%b3 (c) holds counters, which atomics alone access"},
+        Planted{"buffer %b3 c : i32 global readwrite align 16 let %r0 a : i32 = 0\n"
+                "%r0 = atomic_count %b3[0] last 3 if eq(%r0, 3) { barrier }",
+                "barrier where control may differ"},
         Planted{"let %r0 a : f32 = 0x0p+0 %r0 = shuffle_xor %r0 mask 32", "mask 32 is not from"},
         Planted{"let %r0 a : bool = true %r0 = shuffle_xor %r0 mask 1", "shuffles bool"}));
 
