@@ -415,6 +415,18 @@ class CudaEmitter {
 
 std::string emit_cuda(const kir::Kernel& kernel) { return CudaEmitter(kernel).emit(); }
 
+BufferUse use_of(const kir::Buffer& buffer) {
+  switch (buffer.access) {
+    case kir::Access::kRead:
+      return BufferUse::kRead;
+    case kir::Access::kWrite:
+      return BufferUse::kWrite;
+    case kir::Access::kReadWrite:
+      return BufferUse::kReadWrite;
+  }
+  unreachable();
+}
+
 KernelSource make_kernel_source(const kir::Kernel& kernel, std::vector<int64_t> param_values) {
   SINTER_CHECK_OP(param_values.size(), ==, kernel.params.size());
   SINTER_CHECK(kernel.params.contains(kernel.grid.work), "{}", kernel.grid.work);
@@ -438,7 +450,7 @@ KernelSource make_kernel_source(const kir::Kernel& kernel, std::vector<int64_t> 
     if (buffer.space != kir::Space::kGlobal) continue;
     source.buffers.push_back({.value = buffer.value,
                               .type = buffer.type,
-                              .written = buffer.access != kir::Access::kRead,
+                              .use = use_of(buffer),
                               .alignment = buffer.alignment});
   }
   for (const kir::Param& param : kernel.params) source.params.push_back(param.type);

@@ -18,6 +18,9 @@ namespace sinter {
 /// arguments, in the order of the kernel's global buffers, then the parameters in their order.
 std::string emit_cuda(const kir::Kernel& kernel);
 
+/// What the kernel does with one of its buffers.
+BufferUse use_of(const kir::Buffer& buffer);
+
 /// The text with all that a launch needs. `param_values` are the parameters at the planned extents,
 /// in the kernel's order.
 KernelSource make_kernel_source(const kir::Kernel& kernel, std::vector<int64_t> param_values);

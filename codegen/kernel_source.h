@@ -6,14 +6,15 @@
 
 #include "fusion_ir/dtype.h"
 #include "fusion_ir/id.h"
+#include "scheduler/plan.h"
 
 namespace sinter {
 
 /// A pointer argument of an emitted kernel.
 struct BufferArgument {
-  ValueId value;  ///< The graph value whose tensor is passed.
+  ValueId value;  ///< The graph value whose tensor is passed; none: counters that start at 0.
   DType type = DType::kF32;
-  bool written = false;
+  BufferUse use = BufferUse::kRead;
   int64_t alignment = 16;  ///< Bytes the address of the first element must be a multiple of.
   friend bool operator==(const BufferArgument&, const BufferArgument&) = default;
 };

@@ -2,9 +2,11 @@
 
 #include <map>
 
+#include "codegen/column_finish.h"
 #include "codegen/combine.h"
 #include "codegen/kernel_builder.h"
 #include "codegen/outer_accumulators.h"
+#include "codegen/ticket_finish.h"
 #include "codegen/tile_lowering.h"
 
 namespace sinter {
@@ -26,7 +28,10 @@ class ColumnLowering {
   LoweredKernel run() {
     set_up();
     accumulators_.declare();
-    if (is_split()) accumulators_.declare_partials();
+    if (is_split()) {
+      accumulators_.declare_partials(draws_tickets() ? kir::Access::kReadWrite
+                                                     : kir::Access::kWrite);
+    }
     const auto whole = [&] { walk_rows(); };
     builder_.when(tiles_.vector_is_inside(at(0)), whole);
     if (schedule_.rows_per_block > 1) {
@@ -42,6 +47,7 @@ class ColumnLowering {
     }
     builder_.when(builder_.both(ends, tiles_.vector_is_inside(at(0))),
                   [&] { is_split() ? store_partials() : finish(); });
+    if (draws_tickets()) finish_by_ticket();
     std::vector<int64_t> values = {facts_.space.rows, facts_.space.columns};
     const int64_t strips = column_strips(facts_, schedule_);
     if (is_split()) values = {facts_.space.rows, strips, strips * partial_rows(schedule_)};
@@ -54,7 +60,7 @@ class ColumnLowering {
     kernel_.threads = schedule_.threads_per_block();
     kernel_.min_blocks_per_sm = schedule_.min_blocks_per_sm;
     kernel_.cluster = schedule_.cluster_blocks;
-    tiles_.declare_buffers(!is_split());
+    tiles_.declare_buffers(!is_split() || draws_tickets());
     rows_ = builder_.add_param("rows");
     const int64_t across = schedule_.threads_per_row;
     const DType index = tiles_.column_type();
@@ -71,11 +77,12 @@ class ColumnLowering {
     block = builder_.cast(block, index);
     if (is_split()) {
       // Neighbouring blocks read neighbouring columns of the same rows.
-      const ExprId strips = builder_.cast(builder_.param(builder_.add_param("strips")), index);
+      strips_ = builder_.add_param("strips");
+      const ExprId strips = builder_.cast(builder_.param(strips_), index);
       kernel_.grid = {builder_.add_param("blocks"), 1};
       split_ = builder_.ref(
           builder_.declare("split", builder_.cast(builder_.div(block, strips), DType::kI64)));
-      block = builder_.rem(block, strips);
+      block = strip_ = builder_.rem(block, strips);
     } else {
       kernel_.grid = {builder_.add_param("columns"), reach()};
     }
@@ -186,36 +193,38 @@ class ColumnLowering {
   void finish() {
     const TilePosition position = inside(0);
     accumulators_.define_totals();
-    std::vector<size_t> outputs;
-    std::vector<size_t> totals;
-    for (size_t i = 0; i < facts_.fusion.outputs.size(); ++i) {
-      if (!facts_.is_after_rows(facts_.fusion.outputs[i])) continue;
-      (facts_.space.output_coverage[i].columns ? outputs : totals).push_back(i);
+    store_finished_totals(facts_, tiles_,
+                          [&](const std::function<void()>& body) { when_first(body); });
+    store_finished_columns(facts_, builder_, tiles_, accumulators_, position);
+  }
+
+  /// By the last of the blocks, or first blocks of clusters, that share these columns, or all do.
+  void finish_by_ticket() {
+    const auto finish = [&] {
+      const DType index = tiles_.column_type();
+      const ExprId clusters = builder_.param(kernel_.grid.work);
+      const ExprId rows = builder_.ref(
+          builder_.declare("partial_rows", builder_.div(clusters, builder_.param(strips_))));
+      const bool apart = !accumulators_.has_totals();
+      TicketFinish(facts_, schedule_, builder_, tiles_, accumulators_)
+          .run({.thread = builder_.special(kir::Special::kThreadIndex),
+                .strip = apart ? builder_.cast(strip_, DType::kI32) : builder_.integer(0),
+                .first_column = apart ? builder_.mul(strip_, builder_.integer(reach(), index))
+                                      : builder_.integer(0, index),
+                .blocks = builder_.cast(apart ? rows : clusters, DType::kI32),
+                .rows = rows,
+                .barrier = [&] { builder_.append(kir::Barrier{}); }});
+    };
+    if (schedule_.cluster_blocks == 1) {
+      finish();
+    } else {
+      builder_.when(builder_.equal(member_, builder_.integer(0)), finish);
     }
-    if (!totals.empty()) {
-      // Columns may need what follows from totals too.
-      for (const size_t output : totals) tiles_.row_value(facts_.fusion.outputs[output]);
-      when_first([&] {
-        for (const size_t output : totals) tiles_.store_row_output(output);
-      });
-    }
-    for (const ValueId value : finish_loads(facts_)) {
-      tiles_.bind_tile(value, tiles_.declare_tile(value, 1), false);
-      tiles_.load(value, position);
-    }
-    std::map<size_t, VarId> output_tiles;
-    for (const size_t output : outputs) output_tiles[output] = tiles_.declare_output_tile(output);
-    builder_.unrolled("v", schedule_.vector_width, [&](ExprId lane) {
-      tiles_.begin_element(position, lane);
-      accumulators_.define_results(builder_.integer(0), lane);
-      for (const auto& [output, tile] : output_tiles)
-        builder_.set(tile, builder_.integer(0), lane, tiles_.output_element(output));
-    });
-    for (const auto& [output, tile] : output_tiles) tiles_.store(output, tile, position);
   }
 
   /// True if several blocks share a run of columns and leave partial results.
   [[nodiscard]] bool is_split() const { return schedule_.persistent_blocks > 0; }
+  [[nodiscard]] bool draws_tickets() const { return schedule_.finish == Finish::kTicket; }
   [[nodiscard]] int64_t reach() const { return schedule_.threads_per_row * schedule_.vector_width; }
 
   const SegmentFacts& facts_;
@@ -226,9 +235,11 @@ class ColumnLowering {
   TileLowering tiles_;
   OuterAccumulators accumulators_;
   kir::ParamId rows_;
+  kir::ParamId strips_;      ///< Runs of columns; only if split.
   kir::MbarrierId arrived_;  ///< What the other blocks of a cluster accumulated; only in clusters.
   ExprId member_;            ///< Number of the block in its cluster, i32; only in clusters.
   ExprId split_;  ///< Which of the blocks or clusters that share these columns, i64; only if split.
+  ExprId strip_;  ///< Number of the run of columns; only if split.
   ExprId slot_;   ///< The thread's row within its block.
   ExprId lane_;   ///< Its number within the row.
   ExprId first_;  ///< Its first column.

@@ -400,13 +400,13 @@ void OuterAccumulators::combine_with(ExprId other) {
 
 // ---- Partial results
 
-void OuterAccumulators::declare_partials() {
+void OuterAccumulators::declare_partials(kir::Access access) {
   for (Component& component : components_) {
     const ValueId value = facts_.fusion.ops[component.op].results.front();
     component.partials = builder_.add_buffer({.name = tiles_.name_of_value(value) + "_partials",
                                               .type = component.type,
                                               .space = kir::Space::kGlobal,
-                                              .access = kir::Access::kWrite,
+                                              .access = access,
                                               .alignment = 16,
                                               .value = value});
   }
@@ -426,9 +426,9 @@ void OuterAccumulators::store_totals(ExprId row) {
     builder_.append(kir::Store{component->partials, row, 1, component->tile, zero, zero});
 }
 
-void OuterAccumulators::store_partials(RowWalk& walk, ExprId row) {
+void OuterAccumulators::store_partials(RowWalk& walk, ExprId row, kir::Access access) {
   if (components_.empty()) return;
-  declare_partials();
+  declare_partials(access);
   const ExprId columns = builder_.integer(facts_.space.columns, DType::kI64);
   const ExprId start = builder_.mul(builder_.ref(builder_.declare("partial_row", row)), columns);
   walk.for_vectors([&](const TilePosition& at) {
@@ -442,6 +442,61 @@ void OuterAccumulators::store_partials(RowWalk& walk, ExprId row) {
     }
   });
   if (has_totals()) builder_.when(walk.is_first_thread(), [&] { store_totals(row); });
+}
+
+void OuterAccumulators::accumulate_partials(const OuterAccumulators& writer, ExprId first,
+                                            ExprId rows, int64_t step, int64_t unroll,
+                                            ExprId column) {
+  const ExprId zero = builder_.integer(0);
+  const auto number = [&](int64_t value) { return builder_.integer(value, DType::kI64); };
+  const auto load_row = [&](const std::vector<VarId>& tiles, int64_t u, ExprId row) {
+    for (size_t i = 0; i < components_.size(); ++i) {
+      const bool total = components_[i].total;
+      const ExprId start = builder_.mul(row, number(facts_.space.columns));
+      builder_.append(kir::Load{.tile = tiles[i],
+                                .group = builder_.integer(u),
+                                .lane = zero,
+                                .width = total ? 1 : lanes_,
+                                .buffer = writer.components_[i].partials,
+                                .index = total ? row : builder_.add(start, column)});
+    }
+  };
+  const auto combine_row = [&](const std::vector<VarId>& tiles, int64_t u) {
+    for (size_t i = 0; i < components_.size();) {
+      const Op& op = facts_.fusion.ops[components_[i].op];
+      const auto count = static_cast<size_t>(kir::components_of(kir::combiner_of(op.kind)));
+      builder_.unrolled("v", components_[i].total ? 1 : lanes_, [&](ExprId lane) {
+        std::vector<ExprId> others;
+        for (size_t k = i; k < i + count; ++k)
+          others.push_back(builder_.element(tiles[k], builder_.integer(u), lane));
+        combine(i, zero, lane, others);
+      });
+      i += count;
+    }
+  };
+  const ExprId last = builder_.sub(rows, number(1));
+  builder_.loop("partial_row", first, rows, number(step * unroll), false, [&](ExprId row) {
+    std::vector<VarId> tiles;
+    for (const Component& component : components_) {
+      tiles.push_back(builder_.declare_tile(builder_.kernel().vars[component.tile].name + "_rows",
+                                            component.type, unroll, component.total ? 1 : lanes_));
+    }
+    const auto later = [&](int64_t u) { return builder_.add(row, number(u * step)); };
+    // Past the end the last row is read again, and not used.
+    for (int64_t u = 0; u < unroll; ++u) {
+      load_row(tiles, u,
+               u == 0 ? row
+                      : builder_.ref(builder_.declare(fmt::format("partial_row_{}", u),
+                                                      builder_.min(later(u), last))));
+    }
+    for (int64_t u = 0; u < unroll; ++u) {
+      if (u == 0) {
+        combine_row(tiles, u);
+      } else {
+        builder_.when(builder_.less(later(u), rows), [&] { combine_row(tiles, u); });
+      }
+    }
+  });
 }
 
 std::vector<ValueId> finish_loads(const SegmentFacts& facts) {

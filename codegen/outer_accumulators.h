@@ -57,14 +57,20 @@ class OuterAccumulators {
                       kir::MbarrierId arrived);
 
   // ---- Partial results, in global memory for a kernel that combines their rows
-  /// Declares a buffer for each component.
-  void declare_partials();
+  /// Declares a buffer for each component, which the kernel may read as well if `access` says so.
+  void declare_partials(kir::Access access);
   /// Stores one group of the calling thread's tuples at element `index` (i64).
   void store_partials(kir::ExprId group, kir::ExprId index);
   /// Stores the calling thread's totals at element `row` (i64).
   void store_totals(kir::ExprId row);
-  /// Stores all groups, each where `row` has its columns, and from the first thread the totals.
-  void store_partials(RowWalk& walk, kir::ExprId row);
+  /// Stores all groups, each where `row` has its columns, and from the first thread the totals, to
+  /// buffers that it declares.
+  void store_partials(RowWalk& walk, kir::ExprId row, kir::Access access);
+  /// Combines rows `first`, `first` + `step`, ... of the `rows` (all i64) that `writer` and its
+  /// like in other blocks left into the tuples of group 0, in that order; of columns the vector at
+  /// `column` (i64). So many as `unroll` are loaded before the first is used.
+  void accumulate_partials(const OuterAccumulators& writer, kir::ExprId first, kir::ExprId rows,
+                           int64_t step, int64_t unroll, kir::ExprId column);
 
  private:
   struct Component {

@@ -1,5 +1,7 @@
 #include "codegen/row_kernel.h"
 
+#include "codegen/ticket_finish.h"
+
 namespace sinter {
 
 using kir::ExprId;
@@ -16,7 +18,7 @@ RowKernel::RowKernel(const SegmentFacts& segment_facts, const Schedule& row_sche
   kernel.threads = schedule.threads_per_block();
   kernel.min_blocks_per_sm = schedule.min_blocks_per_sm;
   kernel.cluster = schedule.cluster_blocks;
-  tiles.declare_buffers(false);
+  tiles.declare_buffers(schedule.finish == Finish::kTicket);
   rows_param = builder.add_param("rows");
   rows = builder.param(rows_param);
   builder.comment(fmt::format("{} threads per row, {} rows per block, {} elements per vector",
@@ -37,15 +39,34 @@ ExprId RowKernel::first_row() {
 
 void RowKernel::store_partials(const RowExchange& exchange, const std::function<void()>& barrier) {
   outer.combine_threads(schedule.threads_per_row, exchange);
+  const bool by_ticket = schedule.finish == Finish::kTicket;
+  const kir::Access access = by_ticket ? kir::Access::kReadWrite : kir::Access::kWrite;
   const ExprId row = block_number();
   const ExprId slot = walk.slot();
   if (!slot.valid()) {
-    outer.store_partials(walk, row);
-    return;
+    outer.store_partials(walk, row, access);
+  } else {
+    outer.combine_slots(schedule.rows_per_block, schedule.threads_per_row, slot, walk.lane(),
+                        barrier);
+    builder.when(builder.equal(slot, builder.integer(0)),
+                 [&] { outer.store_partials(walk, row, access); });
   }
-  outer.combine_slots(schedule.rows_per_block, schedule.threads_per_row, slot, walk.lane(),
-                      barrier);
-  builder.when(builder.equal(slot, builder.integer(0)), [&] { outer.store_partials(walk, row); });
+  if (by_ticket) finish_by_ticket(barrier);
+}
+
+void RowKernel::finish_by_ticket(const std::function<void()>& barrier) {
+  const ExprId clusters = builder.param(kernel.grid.work);
+  const ExprId cluster = builder.integer(schedule.cluster_blocks);
+  const ExprId drawing = builder.cast(clusters, DType::kI32);
+  const bool apart = ticket_geometry(facts, schedule).strips > 1;
+  TicketFinish(facts, schedule, builder, tiles, outer)
+      .run({.thread = builder.special(kir::Special::kThreadIndex),
+            .strip = apart ? builder.rem(builder.special(kir::Special::kBlockIndex), cluster)
+                           : builder.integer(0),
+            .first_column = apart ? walk.first_of_block() : builder.integer(0, tiles.column_type()),
+            .blocks = apart ? drawing : builder.mul(drawing, cluster),
+            .rows = clusters,
+            .barrier = barrier});
 }
 
 }  // namespace sinter

@@ -23,7 +23,8 @@ struct RowKernel {
   /// First row of the calling block, in a grid that has a block for every rows_per_block rows.
   kir::ExprId first_row();
   /// Leaves what the threads have accumulated over their rows, one row of partial results for every
-  /// block or cluster; `barrier` emits what all threads with rows wait for each other at.
+  /// block or cluster; `barrier` emits what all threads with rows wait for each other at. The last
+  /// block finishes them where the schedule has tickets.
   void store_partials(const RowExchange& exchange, const std::function<void()>& barrier);
 
   const SegmentFacts& facts;
@@ -36,6 +37,9 @@ struct RowKernel {
   RowBody body;
   kir::ExprId rows;  ///< How many there are, i64.
   kir::ParamId rows_param;
+
+ private:
+  void finish_by_ticket(const std::function<void()>& barrier);
 };
 
 }  // namespace sinter

@@ -29,6 +29,8 @@ class TileLowering {
   /// Declares a buffer for every tensor read or written; reads first, in the order of the fusion's
   /// inputs. `finishes`: outputs that follow from outer reductions too.
   void declare_buffers(bool finishes);
+  /// Takes the buffers that another one of the same kernel has declared.
+  void share_buffers(const TileLowering& other) { buffers_ = other.buffers_; }
   /// Finds the coordinates of a row from its number (i64), and forgets the row values of the row
   /// before. An invalid expression: no row.
   void enter_row(kir::ExprId row);

@@ -59,8 +59,18 @@ Result<Executable> Executable::prepare(CompiledPlan compiled, DeviceDriver& driv
   }
   const std::vector<WorkspaceTensor>& workspace = out.compiled_->plan.workspace;
   for (const WorkspaceTensor& tensor : workspace) {
+    if (!tensor.value.valid()) {
+      out.counter_bytes_ = tensor.bytes;
+      out.counter_argument_ = static_cast<uint32_t>(fusion.inputs.size() + fusion.outputs.size() +
+                                                    out.workspace_offsets_.size());
+    }
     out.workspace_offsets_.push_back(out.workspace_bytes_);
     out.workspace_bytes_ += (tensor.bytes + kWorkspaceUnit - 1) / kWorkspaceUnit * kWorkspaceUnit;
+  }
+  if (out.counter_bytes_ > 0) {
+    auto counters = TicketCounters::create(driver, out.counter_bytes_);
+    if (!counters) return fail(counters.error());
+    out.counters_.emplace(std::move(*counters));
   }
   for (size_t i = 0; i < out.compiled_->segments.size(); ++i) {
     const CompiledSegment& segment = out.compiled_->segments[i];
@@ -72,7 +82,7 @@ Result<Executable> Executable::prepare(CompiledPlan compiled, DeviceDriver& driv
     if (!launch) return fail(launch.error());
     std::vector<uint32_t> arguments;
     for (const BufferArgument& buffer : segment.source.buffers) {
-      const TensorSlot slot = slot_of(out.compiled_->plan, i, buffer.value, buffer.written);
+      const TensorSlot slot = slot_of(out.compiled_->plan, i, buffer.value, buffer.use);
       const size_t first = slot.kind == TensorSlot::Kind::kInput ? 0
                            : slot.kind == TensorSlot::Kind::kOutput
                                ? fusion.inputs.size()
@@ -178,6 +188,17 @@ Result<void> Executable::check_overlaps(std::span<const Tensor> inputs,
   return {};
 }
 
+Result<DevicePointer> Executable::counters_of(DevicePointer workspace, StreamHandle stream) const {
+  if (const DevicePointer own = counters_->of(workspace); own != 0) return own;
+  const size_t tensor = counter_argument_ - inputs_.size() - outputs_.size();
+  const DevicePointer in_workspace =
+      workspace + static_cast<DevicePointer>(workspace_offsets_[tensor]);
+  return check(*driver_, DriverCall::kFillAsync,
+               driver_->fill_async(in_workspace, 0, static_cast<size_t>(counter_bytes_), stream),
+               "zeroing the counters of blocks")
+      .map([&] { return in_workspace; });
+}
+
 Result<void> Executable::execute(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
                                  DevicePointer workspace, int64_t workspace_size,
                                  StreamHandle stream) const {
@@ -210,6 +231,12 @@ Result<void> Executable::execute(std::span<const Tensor> inputs, std::span<const
   }
   if (auto checked = check_overlaps(inputs, outputs); !checked) return checked;
 
+  DevicePointer counters = 0;
+  if (counters_) {
+    auto found = counters_of(workspace, stream);
+    if (!found) return fail(found.error());
+    counters = *found;
+  }
   for (const Segment& segment : segments_) {
     std::array<DevicePointer, kMaxKernelArguments> addresses;
     for (size_t i = 0; i < segment.arguments.size(); ++i) {
@@ -217,8 +244,9 @@ Result<void> Executable::execute(std::span<const Tensor> inputs, std::span<const
       const size_t tensors = inputs.size() + outputs.size();
       addresses[i] =
           index < inputs.size() ? inputs[index].address
-          : index < tensors
-              ? outputs[index - inputs.size()].address
+          : index < tensors     ? outputs[index - inputs.size()].address
+          : counters != 0 && index == counter_argument_
+              ? counters
               : workspace + static_cast<DevicePointer>(workspace_offsets_[index - tensors]);
     }
     if (auto launched = segment.launch.launch(stream, {addresses.data(), segment.arguments.size()});

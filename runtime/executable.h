@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "runtime/loaded_kernel.h"
 #include "runtime/prepared_launch.h"
 #include "runtime/tensor.h"
+#include "runtime/ticket_counters.h"
 
 namespace sinter {
 
@@ -22,14 +24,16 @@ struct PrepareOptions {
 
 /// A plan made ready on one device: modules loaded, launches laid out. execute() only launches: it
 /// allocates nothing, synchronises nothing and takes no lock, so it may run under stream capture
-/// and from any number of threads at once.
+/// and from any number of threads at once. Executions that may run at once, or replay at once what
+/// was captured of them, have workspaces that share no byte.
 class Executable {
  public:
   /// Loads the kernels. Errors: DeviceError, ResourceExhausted.
   static Result<Executable> prepare(CompiledPlan compiled, DeviceDriver& driver,
                                     const PrepareOptions& options = {});
 
-  /// Bytes of device memory execute() needs besides the tensors, aligned to 256.
+  /// Bytes of device memory execute() needs besides the tensors, aligned to 256. What they hold
+  /// before an execution does not matter.
   [[nodiscard]] int64_t workspace_bytes() const { return workspace_bytes_; }
 
   /// Enqueues the plan's kernels on `stream`. Tensors come in the order of the fusion's inputs and
@@ -69,6 +73,9 @@ class Executable {
       : driver_(&driver), context_(std::move(context)), options_(options) {}
 
   [[nodiscard]] Result<void> check_tensor(const Expected& expected, const Tensor& tensor) const;
+  /// The counters of an execution in this workspace, which are 0 when its kernel starts.
+  [[nodiscard]] Result<DevicePointer> counters_of(DevicePointer workspace,
+                                                  StreamHandle stream) const;
   [[nodiscard]] Result<void> check_overlaps(std::span<const Tensor> inputs,
                                             std::span<const Tensor> outputs) const;
 
@@ -80,6 +87,11 @@ class Executable {
   std::vector<Expected> outputs_;
   std::vector<Segment> segments_;
   std::vector<int64_t> workspace_offsets_;  ///< Bytes, by workspace tensor.
+  /// Of blocks that count themselves; where a kernel has them, also their bytes and which argument
+  /// they are, counted as in `arguments`.
+  std::optional<TicketCounters> counters_;
+  int64_t counter_bytes_ = 0;
+  uint32_t counter_argument_ = 0;
   int64_t workspace_bytes_ = 0;
 };
 

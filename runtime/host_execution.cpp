@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "codegen/cuda_emitter.h"
 #include "runtime/oracle/oracle.h"
 #include "runtime/oracle/parallel.h"
 
@@ -162,6 +163,10 @@ Result<HostRun> execute_on_host(const Plan& plan, const Schedule& schedule,
   std::vector<HostTensor> copies(inputs.begin(), inputs.end());
   std::vector<HostTensor> workspace;
   for (const WorkspaceTensor& tensor : own.workspace) {
+    if (!tensor.value.valid()) {
+      workspace.push_back(HostTensor::zeros(DType::kI32, {tensor.bytes / bytes_of(DType::kI32)}));
+      continue;
+    }
     const DType type = own.fusion.values[tensor.value].type;
     workspace.push_back(HostTensor::poisoned(type, {tensor.bytes / bytes_of(type)}));
   }
@@ -172,9 +177,8 @@ Result<HostRun> execute_on_host(const Plan& plan, const Schedule& schedule,
     std::vector<LaunchMemory> memory;
     for (const kir::Buffer& buffer : kernel->kernel.buffers) {
       if (buffer.space != kir::Space::kGlobal) continue;
-      const bool written = buffer.access != kir::Access::kRead;
       HostTensor& tensor =
-          tensor_in(slot_of(own, i, buffer.value, written), copies, run.outputs, workspace);
+          tensor_in(slot_of(own, i, buffer.value, use_of(buffer)), copies, run.outputs, workspace);
       memory.push_back(
           {.bytes = tensor.storage(), .origin = tensor.data() - tensor.storage().data()});
     }

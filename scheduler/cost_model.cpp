@@ -48,6 +48,12 @@ double memory_time(const DeviceLimits& limits, double bytes_read, double bytes_w
   return streamed * (1.0 + turns) + stale;
 }
 
+double second_kernel_time(double partial_bytes, const DeviceLimits& limits,
+                          const CostConstants& constants) {
+  return constants.second_launch_us +
+         2.0 * partial_bytes / (limits.memory_bytes_per_us * limits.read_efficiency);
+}
+
 double least_time(const SegmentFacts& facts, const DeviceLimits& limits,
                   const CostConstants& constants) {
   const auto moved_under = [&](ReadPriority priority) {
@@ -95,10 +101,10 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
   out.block_latency_us = work.block_latency_ns / kNsPerUs;
   out.exposed_us = waves * out.block_latency_us / std::pow(resident, constants.hiding_exponent) +
                    work.end_ns / kNsPerUs;
-  if (work.partial_bytes > 0.0) {
-    out.second_stage_us =
-        constants.second_launch_us +
-        2.0 * work.partial_bytes / (limits.memory_bytes_per_us * limits.read_efficiency);
+  if (work.ticket_us > 0.0) {
+    out.second_stage_us = work.ticket_us;
+  } else if (work.partial_bytes > 0.0) {
+    out.second_stage_us = second_kernel_time(work.partial_bytes, limits, constants);
   }
   out.total_us = out.launch_us + throughput + out.exposed_us + out.spill_us + out.second_stage_us;
   return out;

@@ -31,6 +31,13 @@ struct CostConstants {
   double first_load_ns = 190.0;    ///< What stays exposed of the row's arrival after that.
   double chunk_ns = 500.0;         ///< Each further chunk that a looped row waits for.
   double second_launch_us = 2.49;  ///< A dependent kernel of little work, its drain and ramp.
+  /// From a block's last partial results to the branch of the block that is the last: two barriers,
+  /// the fence that waits for the stores' way to L2 and back, and the atomic's. Not timed yet:
+  /// three ways of cache_latency_ns under the load that all blocks' ends are, and two barriers.
+  double ticket_ns = 1000.0;
+  /// What one SM alone reads from L2: a 108th of the 5,120 bytes per clock of NVIDIA's A100
+  /// whitepaper, "A100 L2 Cache".
+  double ticket_bytes_per_clock = 47.0;
   /// One row of a warp-specialised group: its waits and exchange, each of a thread's instructions,
   /// what every warp of the group adds to the exchange, and each vector of weights read from cache.
   /// All ring_* constants, and those of clusters and of the second kernel's launch, are fitted
@@ -135,7 +142,8 @@ struct WorkEstimate {
   double issue_slots = 0.0;    ///< Thread instructions in all.
   double special = 0.0;        ///< Special-function results in all.
   double shared_bytes = 0.0;   ///< Shared-memory traffic in all.
-  double partial_bytes = 0.0;  ///< Of outer reductions: written here, read by a second kernel.
+  double partial_bytes = 0.0;  ///< Of outer reductions: written here, read by what finishes them.
+  double ticket_us = 0.0;      ///< Of the last block finishing them; 0: a second kernel does.
   ReadPriority read_priority = ReadPriority::kNormal;  ///< Of all bulk reads.
   double block_latency_ns = 0.0;                       ///< Chain of waits of one block.
   double start_us = 0.0;     ///< Beyond a launch, until the first block begins.
@@ -159,6 +167,10 @@ double cluster_exchange_time(int64_t cluster_blocks, const CostConstants& consta
 /// to what L2 does not hold.
 double memory_time(const DeviceLimits& limits, double bytes_read, double bytes_written,
                    ReadPriority priority, const CostConstants& constants = {});
+
+/// Microseconds of a second kernel that finishes partial results.
+double second_kernel_time(double partial_bytes, const DeviceLimits& limits,
+                          const CostConstants& constants = {});
 
 /// Microseconds that no schedule of the segment is predicted to go below: its launch, and its bytes
 /// moved once in the fastest way there is.

@@ -37,7 +37,7 @@ struct Prediction {
   double shared_us = 0.0;
   double exposed_us = 0.0;  ///< Latency that neither other blocks nor bytes in flight hide.
   double spill_us = 0.0;
-  double second_stage_us = 0.0;   ///< Of the kernel that finishes partial results.
+  double second_stage_us = 0.0;   ///< Of what finishes partial results.
   double block_latency_us = 0.0;  ///< Chain of dependent waits of one block; not part of the sum.
   friend bool operator==(const Prediction&, const Prediction&) = default;
 };

@@ -165,15 +165,16 @@ std::string segment_text(const SegmentPlan& segment, const Decision& decision,
   return out + resources_text(segment.chosen().estimate, limits);
 }
 
-/// What two lines have room for.
-std::string brief_text(const SegmentPlan& segment, const Decision& decision) {
+/// What two lines have room for; `more` is said at their end.
+std::string brief_text(const SegmentPlan& segment, const Decision& decision,
+                       const std::string& more) {
   const ResourceEstimate& estimate = segment.chosen().estimate;
   return fmt::format(
       "{}: {}\n  predicted {:.1f} us; {} of {} registers, {} shared, {} block(s) per SM, {:.2f} "
-      "waves\n",
+      "waves{}{}\n",
       decision.question, decision.chosen, segment.chosen().predicted.total_us, estimate.registers,
       estimate.register_cap, bytes_text(static_cast<double>(estimate.shared_bytes)),
-      estimate.blocks_per_sm, estimate.waves);
+      estimate.blocks_per_sm, estimate.waves, more.empty() ? "" : "; ", more);
 }
 
 }  // namespace
@@ -315,7 +316,12 @@ std::string explain(const Plan& plan) {
   const size_t leading = plan.leading_segments().size();
   // Decisions on schedules are about the segments, in their order.
   size_t segment = 0;
+  std::string why_finished_apart;
   for (const Decision& decision : plan.decisions) {
+    if (decision.question == kWhatFinishes && plan.segments.size() > 1) {
+      why_finished_apart = decision.because;
+      continue;
+    }
     out += "\n";
     if (segment == plan.segments.size() || !decision.question.starts_with("which schedule")) {
       out += decision_text(decision);
@@ -327,7 +333,7 @@ std::string explain(const Plan& plan) {
       out += segment_text(planned, decision, in_parts ? std::vector<Rejection>{} : plan.rejections,
                           plan.limits);
     } else {
-      out += brief_text(planned, decision);
+      out += brief_text(planned, decision, why_finished_apart);
       if (segment <= leading) out += families_text(planned, plan.limits);
     }
   }

@@ -28,7 +28,8 @@ FamilySet scheduling_families() {
        .propose = propose_column,
        .estimate = estimate_column,
        .predict = predict_column,
-       .lower = {}},
+       .lower = {},
+       .draws_tickets = true},
       {.name = "looped",
        .propose = propose_looped,
        .estimate = estimate_looped,
@@ -39,7 +40,8 @@ FamilySet scheduling_families() {
        .estimate = estimate_multi_wave,
        .predict = predict_rows,
        .lower = {},
-       .leaves_partials = true},
+       .leaves_partials = true,
+       .draws_tickets = true},
       {.name = "warp_specialised",
        .propose = propose_warp_specialised,
        .estimate = estimate_warp_specialised,
@@ -50,7 +52,8 @@ FamilySet scheduling_families() {
            },
        .lower = {},
        .knows_waits = true,
-       .leaves_partials = true},
+       .leaves_partials = true,
+       .draws_tickets = true},
   };
 }
 

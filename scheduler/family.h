@@ -54,6 +54,8 @@ struct Family {
   bool knows_waits = false;
   /// All its schedules of outer reductions leave partial results, which it so cannot finish.
   bool leaves_partials = false;
+  /// Lowers schedules with `finish ticket`.
+  bool draws_tickets = false;
 };
 
 using FamilySet = std::vector<Family>;

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <set>
 
 #include "fusion_ir/printer.h"
 #include "scheduler/schedule_verifier.h"
+#include "scheduler/ticket.h"
 
 namespace sinter {
 namespace {
@@ -104,6 +106,51 @@ Result<ProposedSchedule> pinned_schedule(const SegmentFacts& facts, const Device
   return ProposedSchedule{schedule, *estimate, family->predict(facts, schedule, *estimate, limits)};
 }
 
+/// So many schedules that leave partial results are offered with tickets: those that would be the
+/// fastest if tickets took nothing but their own time. More would lengthen planning.
+constexpr size_t kTicketOffers = 4;
+
+/// Offers schedules again with tickets, where the last block is predicted to finish sooner.
+void offer_tickets(SegmentPlan& segment, const DeviceLimits& limits, const FamilySet& families) {
+  if (!segment.facts.has_outer()) return;
+  struct Offer {
+    const ProposedSchedule* candidate = nullptr;
+    const Family* family = nullptr;
+    double us = 0.0;  ///< In all, if what the tickets need changes nothing else.
+  };
+  std::vector<Offer> worth;
+  const auto total = [](const ProposedSchedule& candidate) { return candidate.predicted.total_us; };
+  const double best_us = total(*std::ranges::min_element(segment.candidates, {}, total));
+  const double least_us = CostConstants{}.ticket_ns / 1000.0;
+  for (const ProposedSchedule& candidate : segment.candidates) {
+    // Most would not be the fastest if tickets took the least they can.
+    const double most_saved = candidate.predicted.second_stage_us - least_us;
+    if (candidate.schedule.persistent_blocks == 0 || total(candidate) - most_saved >= best_us)
+      continue;
+    const Family* family = find_family(families, candidate.schedule.family);
+    if (!family->draws_tickets) continue;
+    const double saved = candidate.predicted.second_stage_us -
+                         ticket_time(segment.facts, candidate.schedule, limits);
+    if (saved > 0.0) worth.push_back({&candidate, family, total(candidate) - saved});
+  }
+  const size_t count = std::min(kTicketOffers, worth.size());
+  std::ranges::partial_sort(worth, worth.begin() + static_cast<ptrdiff_t>(count), {}, &Offer::us);
+  std::vector<ProposedSchedule> offers;
+  for (size_t i = 0; i < count; ++i) {
+    const ProposedSchedule& leaves = *worth[i].candidate;
+    Schedule schedule = leaves.schedule;
+    schedule.finish = Finish::kTicket;
+    schedule.overlap = Overlap::kNone;
+    if (check_ticket(segment.facts, schedule)) return;
+    const auto estimate = worth[i].family->estimate(segment.facts, schedule, limits);
+    if (!estimate || estimate->spilled_registers > leaves.estimate.spilled_registers) continue;
+    const Prediction predicted =
+        worth[i].family->predict(segment.facts, schedule, *estimate, limits);
+    offers.push_back({std::move(schedule), *estimate, predicted});
+  }
+  std::ranges::move(offers, std::back_inserter(segment.candidates));
+}
+
 }  // namespace
 
 void rank_schedules(std::vector<ProposedSchedule>& candidates, const FamilySet& families) {
@@ -131,8 +178,12 @@ void rank_schedules(std::vector<ProposedSchedule>& candidates, const FamilySet& 
     return family_rank(a) < family_rank(b);
   };
   auto best = candidates.begin();
+  // What tickets save is no wait of a block, and a launch that others have not: they are taken only
+  // where they are fastest.
+  const bool by_ticket = candidates.front().schedule.finish == Finish::kTicket;
   for (auto it = candidates.begin(); it != candidates.end() && it->predicted.total_us <= tie;
        ++it) {
+    if (it->schedule.finish == Finish::kTicket && !by_ticket) continue;
     if (safer(*it, *best)) best = it;
   }
   std::rotate(candidates.begin(), best, best + 1);
@@ -248,6 +299,7 @@ Result<void> offer_schedules(SegmentPlan& segment, std::vector<Rejection>& rejec
     return fail(std::move(error));
   }
   std::erase_if(segment.candidates, [&](const ProposedSchedule& c) { return !meets(c); });
+  offer_tickets(segment, limits, options.families);
   rank_schedules(segment.candidates, options.families);
   return {};
 }

@@ -9,6 +9,7 @@
 #include "scheduler/offers.h"
 #include "scheduler/row_schedule.h"
 #include "scheduler/subgraphs.h"
+#include "scheduler/ticket.h"
 
 namespace sinter {
 namespace {
@@ -230,25 +231,66 @@ double Plan::predicted_us() const {
   return us;
 }
 
+namespace {
+
+/// Both ways to finish what a schedule leaves, the last block's only where its family knows it.
+Decision finish_decision(const SegmentFacts& facts, const Schedule& schedule,
+                         const DeviceLimits& limits, const FamilySet& families) {
+  Decision decision{.question = std::string(kWhatFinishes)};
+  constexpr const char* kByKernel = "a second kernel";
+  constexpr const char* kByTicket = "the last block, by ticket";
+  const auto add = [&](const char* what, double us) {
+    decision.candidates.push_back(
+        {.what = what, .predicted = {.total_us = us}, .legal = true, .because = ""});
+  };
+  WorkEstimate work;
+  add_finish(facts, schedule, limits, {}, work);
+  const double kernel_us = second_kernel_time(work.partial_bytes, limits);
+  add(kByKernel, kernel_us);
+  const bool by_ticket = schedule.finish == Finish::kTicket;
+  decision.chosen = by_ticket ? kByTicket : kByKernel;
+  const Family* family = find_family(families, schedule.family);
+  if (family == nullptr || !family->draws_tickets) {
+    decision.because = "the family's blocks draw no tickets";
+    return decision;
+  }
+  const double ticket_us = ticket_time(facts, schedule, limits);
+  add(kByTicket, ticket_us);
+  decision.because = fmt::format(
+      "predicted {:.2f} us by a second kernel, {:.2f} us by the last block", kernel_us, ticket_us);
+  return decision;
+}
+
+}  // namespace
+
 Result<void> plan_finish(Plan& plan, const Schedule& schedule, const FamilySet& families) {
   constexpr std::string_view kQuestion = "which schedule finishes the partial results";
   if (!plan.segments.front().facts.has_outer()) return {};
   plan.segments.resize(1);
   plan.workspace.clear();
-  std::erase_if(plan.decisions,
-                [&](const Decision& decision) { return decision.question == kQuestion; });
+  std::erase_if(plan.decisions, [&](const Decision& decision) {
+    return decision.question == kQuestion || decision.question == kWhatFinishes;
+  });
   const SegmentFacts& facts = plan.segments.front().facts;
   if (schedule.persistent_blocks == 0) return {};
 
+  const bool by_ticket = schedule.finish == Finish::kTicket;
   const int64_t rows = partial_rows(schedule);
   for (const OpId id : facts.outer_reductions) {
     const ValueId result = facts.fusion.ops[id].results.front();
     const int64_t elements = facts.is_total(id) ? 1 : facts.space.columns;
-    plan.workspace.push_back(
-        {result, rows * elements * bytes_of(facts.fusion.values[result].type)});
+    plan.workspace.push_back({.value = result,
+                              .bytes = rows * elements * bytes_of(facts.fusion.values[result].type),
+                              .own = by_ticket});
+  }
+  if (by_ticket) {
+    plan.workspace.push_back({.value = {}, .bytes = ticket_bytes(facts, schedule), .own = true});
+    plan.decisions.push_back(finish_decision(facts, schedule, plan.limits, families));
+    return {};
   }
   Subgraph finish = finish_of(facts, rows);
   if (finish.fusion.outputs.empty()) return {};  // They have no elements.
+  plan.decisions.push_back(finish_decision(facts, schedule, plan.limits, families));
   auto finish_facts = analyse(std::move(finish.fusion));
   if (!finish_facts)
     return fail(unsupported(facts.fusion, {finish_facts.error()},
@@ -279,14 +321,17 @@ Result<void> plan_finish(Plan& plan, const Schedule& schedule, const FamilySet& 
   return {};
 }
 
-TensorSlot slot_of(const Plan& plan, size_t segment, ValueId value, bool written) {
+TensorSlot slot_of(const Plan& plan, size_t segment, ValueId value, BufferUse use) {
   const std::map<ValueId, ValueId>& in_plan = plan.segments[segment].in_plan;
   const ValueId id = in_plan.empty() ? value : in_plan.at(value);
   // Partial results go by the name of what they are partial results of: a later segment that reads
   // them may write the finished ones as an output.
   for (size_t i = 0; i < plan.workspace.size(); ++i) {
     const WorkspaceTensor& tensor = plan.workspace[i];
-    if (tensor.value == id && (written ? segment == tensor.writer : segment > tensor.writer))
+    const bool is_own = use == BufferUse::kReadWrite;
+    const bool in_segment =
+        use == BufferUse::kRead ? segment > tensor.writer : segment == tensor.writer;
+    if (tensor.value == id && tensor.own == is_own && in_segment)
       return {TensorSlot::Kind::kWorkspace, i};
   }
   const auto index_in = [&](const std::vector<ValueId>& values) {

@@ -41,6 +41,9 @@ struct WorkspaceTensor {
   ValueId value;  ///< In the plan's graph; for partial results, the reduction's result.
   int64_t bytes = 0;
   size_t writer = 0;  ///< The segment that leaves it.
+  /// The writer alone reads it: partial results that its last block finishes, and the counters by
+  /// which a block knows that it is the last, which belong to no value.
+  bool own = false;
   friend bool operator==(const WorkspaceTensor&, const WorkspaceTensor&) = default;
 };
 
@@ -80,8 +83,14 @@ struct TensorSlot {
   Kind kind = Kind::kInput;
   size_t index = 0;  ///< Among the fusion's inputs or outputs, or the plan's workspace tensors.
 };
-/// `value` is the one that the buffer of a kernel of segment `segment` holds.
-TensorSlot slot_of(const Plan& plan, size_t segment, ValueId value, bool written);
+/// What a kernel does with a buffer.
+enum class BufferUse : uint8_t {
+  kRead,
+  kWrite,
+  kReadWrite,  ///< Reads what it wrote itself: workspace of its own.
+};
+/// `value` is the one that the buffer of a kernel of segment `segment` holds; none for counters.
+TensorSlot slot_of(const Plan& plan, size_t segment, ValueId value, BufferUse use);
 
 /// Plans a fusion for a device. A pure function: equal arguments give equal plans, in every
 /// process.
@@ -93,8 +102,12 @@ TensorSlot slot_of(const Plan& plan, size_t segment, ValueId value, bool written
 Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const DeviceLimits& limits,
                   const PlanOptions& options = {});
 
+/// The question that plan_finish answers with the times of both ways, `finish` of a schedule.
+inline constexpr std::string_view kWhatFinishes = "what finishes the partial results";
+
 /// Plans, after the first segment's schedule, the segment that finishes its partial results, and
-/// the workspace between them; drops those of an earlier choice. Nothing is left to do for a
+/// the workspace between them; drops those of an earlier choice. A schedule whose last block
+/// finishes has a workspace of its own and no second segment. Nothing is left to do for a
 /// schedule without partial results, nor for a segment without outer reductions. Errors: as plan().
 Result<void> plan_finish(Plan& plan, const Schedule& schedule, const FamilySet& families);
 

@@ -51,7 +51,7 @@ class Draw {
     out.min_blocks_per_sm = 1 + below(most_blocks);
     const bool has_rows = facts_.has_reduction() || facts_.has_outer();
     if (has_rows) out.cluster_blocks = cluster_blocks();
-    if (family == kWarpSpecialised) return specialised(std::move(out));
+    if (family == kWarpSpecialised) return with_finish(specialised(std::move(out)));
     out.persistent = persistent();
     constexpr int64_t kMostPersistent = 300;
     // A column schedule may finish by itself.
@@ -66,10 +66,18 @@ class Draw {
       draw_rows_ahead(out);
       draw_accumulators(out);
     }
-    return out;
+    return with_finish(std::move(out));
   }
 
  private:
+  /// A third of the schedules that leave partial results finish them too.
+  Schedule with_finish(Schedule out) {
+    if (!facts_.has_outer() || out.persistent_blocks == 0 || below(3) != 0) return out;
+    out.finish = Finish::kTicket;
+    out.overlap = Overlap::kNone;
+    return out;
+  }
+
   /// Half of the schedules that load rows into registers one after the other have the next one
   /// ahead.
   void draw_rows_ahead(Schedule& out) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "scheduler/row_schedule.h"
+#include "scheduler/ticket.h"
 
 namespace sinter {
 namespace {
@@ -48,7 +49,7 @@ int64_t ring_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
   // Rows of one group take turns with two copies of the exchange.
   for (const Stage& stage : list.stages) bytes += exchange_bytes(facts, stage, schedule, 2);
   bytes += accumulator_shared_bytes(facts, schedule) + slot_exchange_bytes(facts, schedule) +
-           total_exchange_bytes(facts, schedule);
+           total_exchange_bytes(facts, schedule) + ticket_shared_bytes(facts, schedule);
   return rounded(bytes + 2 * schedule.stages * kBytesPerMbarrier);
 }
 

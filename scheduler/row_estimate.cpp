@@ -5,6 +5,7 @@
 #include <set>
 
 #include "scheduler/register_estimate.h"
+#include "scheduler/ticket.h"
 
 namespace sinter {
 namespace {
@@ -117,9 +118,11 @@ ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedul
                                         const StageList& list, const DeviceLimits& limits) {
   ResourceEstimate estimate;
   estimate.threads = schedule.threads_per_block();
-  estimate.registers = registers_under_cap(
-      estimate_registers(facts, schedule, list), estimate_read_ahead(facts, schedule),
-      register_cap(limits, estimate.threads, schedule.min_blocks_per_sm));
+  estimate.registers =
+      std::max(registers_under_cap(
+                   estimate_registers(facts, schedule, list), estimate_read_ahead(facts, schedule),
+                   register_cap(limits, estimate.threads, schedule.min_blocks_per_sm)),
+               ticket_registers(facts, schedule));
   estimate.shared_bytes = row_shared_bytes(facts, schedule, list);
   estimate.blocks = (facts.space.rows + schedule.rows_per_block - 1) / schedule.rows_per_block *
                     schedule.cluster_blocks;
@@ -270,12 +273,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
                                 : estimate.blocks;
   work.issue_slots +=
       static_cast<double>(prologues * estimate.threads) * constants.row_prologue_instructions;
-  if (facts.has_outer()) {
-    constexpr double kWordBytes = 4.0;
-    work.partial_bytes =
-        static_cast<double>(partial_rows(schedule) * partial_elements(facts)) * kWordBytes;
-    work.bytes_written += work.partial_bytes;
-  }
+  if (facts.has_outer()) add_finish(facts, schedule, limits, constants, work);
   return work;
 }
 

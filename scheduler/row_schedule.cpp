@@ -5,6 +5,7 @@
 
 #include "scheduler/cost_model.h"
 #include "scheduler/register_estimate.h"
+#include "scheduler/ticket.h"
 
 namespace sinter {
 namespace {
@@ -376,7 +377,7 @@ int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
   for (const Stage& stage : list.stages) bytes += exchange_bytes(facts, stage, schedule, copies);
   if (schedule.persistent_blocks > 0) {
     bytes += accumulator_shared_bytes(facts, schedule) + slot_exchange_bytes(facts, schedule) +
-             total_exchange_bytes(facts, schedule);
+             total_exchange_bytes(facts, schedule) + ticket_shared_bytes(facts, schedule);
   }
   constexpr int64_t kUnit = 16;  // The mbarriers of a cluster may leave half of one.
   return (bytes + kUnit - 1) / kUnit * kUnit;

@@ -35,6 +35,7 @@ constexpr std::array kNumberFields = {
 constexpr std::array kResidencies = {Residency::kRegister, Residency::kShared, Residency::kReload};
 constexpr std::array kRowAccesses = {RowAccess::kAligned, RowAccess::kShifted, RowAccess::kScalar};
 constexpr std::array kOverlaps = {Overlap::kNone, Overlap::kNext, Overlap::kPrevious};
+constexpr std::array kFinishes = {Finish::kKernel, Finish::kTicket};
 constexpr std::array kReadPriorities = {ReadPriority::kNormal, ReadPriority::kEvictFirst,
                                         ReadPriority::kEvictLast};
 
@@ -256,6 +257,12 @@ class Parser {
       seen.insert(keyword);
       return;
     }
+    if (keyword == "finish") {
+      take();
+      schedule.finish = one_of<Finish>(kFinishes);
+      seen.insert(keyword);
+      return;
+    }
     for (const NumberField& number : kNumberFields) {
       if (keyword != number.name) continue;
       take();
@@ -320,6 +327,16 @@ std::string_view text_of(Overlap overlap) {
   unreachable();
 }
 
+std::string_view text_of(Finish finish) {
+  switch (finish) {
+    case Finish::kKernel:
+      return "kernel";
+    case Finish::kTicket:
+      return "ticket";
+  }
+  unreachable();
+}
+
 uint64_t hash_of(const Schedule& schedule) {
   // The text names every field, and no two schedules share one.
   const std::string text = print(schedule);
@@ -335,6 +352,8 @@ std::string further_numbers(const Schedule& schedule) {
   }
   if (schedule.accumulators != Residency::kRegister)
     out += fmt::format(", accumulators {}", text_of(schedule.accumulators));
+  if (schedule.finish != Finish::kKernel)
+    out += fmt::format(", finish {}", text_of(schedule.finish));
   for (const auto& [name, value] : schedule.parameters) out += fmt::format(", {} {}", name, value);
   return out;
 }
@@ -351,6 +370,8 @@ std::string print(const Schedule& schedule) {
     out += fmt::format("  overlap {}", text_of(schedule.overlap));
   if (schedule.accumulators != Residency::kRegister)
     out += fmt::format("  accumulators {}", text_of(schedule.accumulators));
+  if (schedule.finish != Finish::kKernel)
+    out += fmt::format("  finish {}", text_of(schedule.finish));
   out += "\n";
   for (const PersistentValue& kept : schedule.persistent) {
     out += fmt::format("  persist {} in {}\n", kept.value, text_of(kept.residency));

@@ -48,6 +48,14 @@ enum class Overlap : uint8_t {
 };
 std::string_view text_of(Overlap overlap);
 
+/// What combines the partial results of outer reductions, a row for every block or cluster.
+enum class Finish : uint8_t {
+  kKernel,  ///< A second kernel, with blocks for all columns. Costs its launch.
+  kTicket,  ///< The block that is last to leave its partial results, as a counter in memory tells
+            ///< it. Costs a fence, an atomic, and one block's way through what all of them left.
+};
+std::string_view text_of(Finish finish);
+
 struct PersistentValue {
   ValueId value;
   Residency residency = Residency::kRegister;
@@ -88,6 +96,7 @@ struct Schedule {
   RowAccess row_access = RowAccess::kAligned;
   ReadPriority read_priority = ReadPriority::kNormal;
   Overlap overlap = Overlap::kNone;
+  Finish finish = Finish::kKernel;  ///< Only where persistent blocks leave partial results.
   std::vector<PersistentValue> persistent{};  ///< Ascending by value.
   std::map<std::string, int64_t, std::less<>>
       parameters{};  ///< Further parameters of families from outside.
@@ -106,7 +115,7 @@ std::string further_numbers(const Schedule& schedule);
 ///     schedule multi_wave {
 ///       threads_per_row 256  rows_per_block 1  vector_width 8  unroll 2  min_blocks_per_sm 4
 ///       cluster_blocks 2 rows_ahead 1 row_access aligned  read_priority evict_last  overlap next
-///       accumulators shared
+///       accumulators shared  finish kernel
 ///       persist %v0 in register parameter name 7
 ///     }
 std::string print(const Schedule& schedule);

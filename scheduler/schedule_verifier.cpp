@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "scheduler/ticket.h"
+
 namespace sinter {
 namespace {
 
@@ -61,6 +63,14 @@ std::optional<Rejection> check_overlap(const SegmentFacts& facts, const Schedule
   if (!facts.has_outer() || schedule.persistent_blocks == 0)
     return refused("no kernel follows one that leaves no partial results", "use overlap none");
   return std::nullopt;
+}
+
+/// A family that knows nothing of tickets would leave its partial results to nobody.
+std::optional<Rejection> check_finish(const SegmentFacts& facts, const Schedule& schedule,
+                                      const Family& family) {
+  if (schedule.finish == Finish::kTicket && !family.draws_tickets)
+    return broken(schedule, "the family's blocks draw no tickets", {}, "use finish kernel");
+  return check_ticket(facts, schedule);
 }
 
 }  // namespace
@@ -166,6 +176,7 @@ std::vector<Rejection> verify_schedule(const SegmentFacts& facts, const Schedule
   if (const auto estimate = family->estimate(facts, schedule, limits); !estimate)
     rejections.push_back(estimate.error());
   if (auto rejection = check_overlap(facts, schedule, limits)) rejections.push_back(*rejection);
+  if (auto rejection = check_finish(facts, schedule, *family)) rejections.push_back(*rejection);
   if (!rejections.empty()) return rejections;
 
   if (auto rejection = check_stages(facts, schedule, distribute(facts, schedule.persistent)))

@@ -26,6 +26,7 @@ Json to_json(const Schedule& schedule) {
           {"row_access", text_of(schedule.row_access)},
           {"read_priority", text_of(schedule.read_priority)},
           {"overlap", text_of(schedule.overlap)},
+          {"finish", text_of(schedule.finish)},
           {"persistent", std::move(persistent)},
           {"parameters", std::move(parameters)},
           {"text", print(schedule)}};

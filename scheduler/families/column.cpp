@@ -6,6 +6,7 @@
 
 #include "scheduler/register_estimate.h"
 #include "scheduler/row_estimate.h"
+#include "scheduler/ticket.h"
 
 namespace sinter {
 namespace {
@@ -140,9 +141,11 @@ tl::expected<ResourceEstimate, Rejection> estimate_stage(const SegmentFacts& fac
     return tl::make_unexpected(*rejection);
   ResourceEstimate estimate;
   estimate.threads = schedule.threads_per_block();
-  estimate.registers = needed_registers(facts, schedule, stage);
-  estimate.shared_bytes =
-      slot_exchange_bytes(facts, schedule) + block_exchange_bytes(facts, schedule);
+  estimate.registers =
+      std::max(needed_registers(facts, schedule, stage), ticket_registers(facts, schedule));
+  estimate.shared_bytes = slot_exchange_bytes(facts, schedule) +
+                          block_exchange_bytes(facts, schedule) +
+                          ticket_shared_bytes(facts, schedule);
   estimate.blocks = column_strips(facts, schedule) * blocks_per_strip(schedule);
   complete(estimate, limits, schedule.min_blocks_per_sm, schedule.cluster_blocks);
   constexpr int64_t kRegisterBytes = 4;
@@ -173,12 +176,7 @@ Prediction predict_stage(const SegmentFacts& facts, const Schedule& schedule, co
                                    static_cast<double>(schedule.vector_width)) +
       static_cast<double>(estimate.blocks * estimate.threads) * constants.row_prologue_instructions;
   work.special = rows * columns * stage.special_functions;
-  if (schedule.persistent_blocks > 0) {
-    constexpr double kWordBytes = 4.0;
-    work.partial_bytes =
-        static_cast<double>(partial_rows(schedule) * partial_elements(facts)) * kWordBytes;
-    work.bytes_written += work.partial_bytes;
-  }
+  if (schedule.persistent_blocks > 0) add_finish(facts, schedule, limits, constants, work);
   // Only whole vectors ask for a priority.
   constexpr int64_t kVectorBytes = 16;
   if (schedule.vector_width * facts.widest_tile_bytes < kVectorBytes)

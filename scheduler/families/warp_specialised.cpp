@@ -8,6 +8,7 @@
 #include "scheduler/register_estimate.h"
 #include "scheduler/ring.h"
 #include "scheduler/row_estimate.h"
+#include "scheduler/ticket.h"
 
 namespace sinter {
 namespace {
@@ -88,7 +89,8 @@ int64_t needed_registers(const SegmentFacts& facts, const Schedule& schedule,
                          const StageList& list) {
   const auto rows = static_cast<double>(estimate_registers(facts, schedule, list) -
                                         estimate_read_ahead(facts, schedule));
-  return static_cast<int64_t>(std::ceil(rows * kRingRegisters));
+  return std::max(static_cast<int64_t>(std::ceil(rows * kRingRegisters)),
+                  ticket_registers(facts, schedule));
 }
 
 /// Registers per thread that the launch can give when `blocks` blocks share an SM.

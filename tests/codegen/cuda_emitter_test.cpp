@@ -283,18 +283,18 @@ kernel @k threads 64 min_blocks 3 grid ceil(%p1 / 8) {
   buffer %b2 y : f32 global write align 16 value %v7
 })");
   const KernelSource source = make_kernel_source(kernel, {1024, 77});
-  const KernelSource expected{
-      .entry = "k",
-      .text = emit_cuda(kernel),
-      .buffers = {{ValueId{3}, DType::kBF16, false, 8}, {ValueId{7}, DType::kF32, true, 16}},
-      .params = {DType::kI32, DType::kI64},
-      .param_values = {1024, 77},
-      .work_param = 1,
-      .work_per_block = 8,
-      .threads = 64,
-      .min_blocks_per_sm = 3,
-      .shared_bytes = 80000,
-      .dynamic_shared = true};
+  const KernelSource expected{.entry = "k",
+                              .text = emit_cuda(kernel),
+                              .buffers = {{ValueId{3}, DType::kBF16, BufferUse::kRead, 8},
+                                          {ValueId{7}, DType::kF32, BufferUse::kWrite, 16}},
+                              .params = {DType::kI32, DType::kI64},
+                              .param_values = {1024, 77},
+                              .work_param = 1,
+                              .work_per_block = 8,
+                              .threads = 64,
+                              .min_blocks_per_sm = 3,
+                              .shared_bytes = 80000,
+                              .dynamic_shared = true};
   EXPECT_EQ(source, expected);
 }
 

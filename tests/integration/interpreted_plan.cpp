@@ -26,7 +26,7 @@ size_t reach_in_bytes(const Fusion& fusion, ValueId id) {
 
 /// Bytes behind a buffer of a plan's kernel.
 size_t bytes_behind(const Plan& plan, size_t segment, const BufferArgument& buffer) {
-  const TensorSlot slot = slot_of(plan, segment, buffer.value, buffer.written);
+  const TensorSlot slot = slot_of(plan, segment, buffer.value, buffer.use);
   switch (slot.kind) {
     case TensorSlot::Kind::kInput:
       return reach_in_bytes(plan.fusion, plan.fusion.inputs[slot.index]);

@@ -236,6 +236,29 @@ INSTANTIATE_TEST_SUITE_P(WidestCluster, RepeatedGpu,
                          ::testing::Values(Problem{"layer_norm_backward", 40, 131072,
                                                    kWidestCluster}),
                          [](const auto& param) { return text_of(param.param); });
+/// The last block finishes, whichever that is: of all blocks beside totals, of those of each run of
+/// columns, and of those of equal rank in their clusters.
+constexpr const char* kTicketOfAll = R"(schedule multi_wave {
+  threads_per_row 128  rows_per_block 2  vector_width 4  unroll 1  min_blocks_per_sm 4
+  persistent_blocks 500
+  row_access aligned  read_priority normal  finish ticket
+})";
+constexpr const char* kTicketsOfRuns = R"(schedule column {
+  threads_per_row 16  rows_per_block 16  vector_width 8  unroll 4  min_blocks_per_sm 1
+  persistent_blocks 60
+  row_access aligned  read_priority normal  finish ticket
+})";
+constexpr const char* kTicketsOfRanks = R"(schedule multi_wave {
+  threads_per_row 64  rows_per_block 2  vector_width 8  unroll 1  min_blocks_per_sm 2
+  persistent_blocks 240  cluster_blocks 4
+  row_access aligned  read_priority normal  finish ticket
+})";
+INSTANTIATE_TEST_SUITE_P(Tickets, RepeatedGpu,
+                         ::testing::Values(Problem{"dyt_backward", 4000, 512, kTicketOfAll},
+                                           Problem{"bias_gradient", 30000, 512, kTicketsOfRuns},
+                                           Problem{"layer_norm_backward", 900, 2048,
+                                                   kTicketsOfRanks}),
+                         [](const auto& param) { return text_of(param.param); });
 INSTANTIATE_TEST_SUITE_P(EarlyRelease, RepeatedGpu,
                          ::testing::Values(Problem{"layer_norm_backward", 16384, 8192,
                                                    kReleasesEarly}),

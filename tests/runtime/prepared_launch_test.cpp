@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 KernelSource sample_source() {
   KernelSource source;
   source.entry = "sample_0";
-  source.buffers = {{.value = ValueId{0}}, {.value = ValueId{1}, .written = true}};
+  source.buffers = {{.value = ValueId{0}}, {.value = ValueId{1}, .use = BufferUse::kWrite}};
   source.params = {DType::kI64, DType::kI32};
   source.param_values = {1000, 7};
   source.work_param = 0;

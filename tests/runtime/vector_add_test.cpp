@@ -29,8 +29,9 @@ extern "C" __global__ void __launch_bounds__(128) vector_add(const float* a, con
   if (i < count) sum[i] = tile[threadIdx.x];
 }
 )";
-  source.buffers = {
-      {.value = ValueId{0}}, {.value = ValueId{1}}, {.value = ValueId{2}, .written = true}};
+  source.buffers = {{.value = ValueId{0}},
+                    {.value = ValueId{1}},
+                    {.value = ValueId{2}, .use = BufferUse::kWrite}};
   source.params = {DType::kI64};
   source.param_values = {kElements};
   source.work_per_block = 128;

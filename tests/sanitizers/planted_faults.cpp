@@ -50,7 +50,7 @@ Result<void> run(const std::string& tool) {
   source.entry = tool + "_fault";
   source.text = fmt::format("extern \"C\" __global__ void {}(float* y, int n) {{\n  {}\n}}\n",
                             source.entry, bodies().at(tool));
-  source.buffers = {{.value = ValueId{0}, .written = true}};
+  source.buffers = {{.value = ValueId{0}, .use = BufferUse::kWrite}};
   source.params = {DType::kI32};
   source.param_values = {kThreads};
   source.work_per_block = kThreads;

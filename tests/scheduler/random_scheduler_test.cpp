@@ -133,6 +133,21 @@ TEST(RandomSchedulerTest, DrawsAccumulatorsInSharedMemoryWhereColumnsAccumulate)
   EXPECT_EQ(in_shared(draws(canned_facts("bias_gradient", 8, 1024), "column")), 0);
 }
 
+TEST(RandomSchedulerTest, DrawsTicketsWherePartialResultsAreLeft) {
+  const auto finishes = [](const std::vector<Schedule>& schedules) {
+    std::set<Finish> out;
+    for (const Schedule& schedule : schedules) out.insert(schedule.finish);
+    return out;
+  };
+  const std::set<Finish> both = {Finish::kKernel, Finish::kTicket};
+  const SegmentFacts gradient = canned_facts("layer_norm_backward", 8, 1024);
+  EXPECT_EQ(finishes(draws(gradient, "multi_wave")), both);
+  EXPECT_EQ(finishes(draws(gradient, "warp_specialised")), both);
+  EXPECT_EQ(finishes(draws(canned_facts("bias_gradient", 64, 1024), "column")), both);
+  EXPECT_EQ(finishes(draws(canned_facts("softmax", 8, 1024), "multi_wave")),
+            (std::set<Finish>{Finish::kKernel}));
+}
+
 TEST(RandomSchedulerTest, DrawsLoopedAndPointwiseSchedules) {
   const auto looped = draws(canned_facts("layer_norm", 8, 1000), "looped");
   EXPECT_EQ(looped.size(), kSeeds);

@@ -37,6 +37,8 @@ struct FakeDriver::Function {
 };
 
 struct FakeDriver::Node {
+  std::span<std::byte> filled;  // Not empty: it fills these bytes, and launches nothing.
+  unsigned char byte = 0;
   LaunchConfig config;
   const Function* function = nullptr;
   std::array<uint64_t, kMaxKernelArguments> arguments;
@@ -170,6 +172,11 @@ std::byte* FakeDriver::memory_at(DevicePointer pointer, size_t bytes) {
 }
 
 void FakeDriver::run(const Node& node) {
+  if (!node.filled.empty()) {
+    std::memset(node.filled.data(), node.byte, node.filled.size());
+    clock_us_ += kFillUs;
+    return;
+  }
   clock_us_ += launch_us_(launches_++);
   if (node.function->body) {
     node.function->body(node.config, {node.arguments.data(), node.function->argument_count});
@@ -393,12 +400,18 @@ DriverStatus FakeDriver::copy_on_device_async(DevicePointer to, DevicePointer fr
 }
 
 DriverStatus FakeDriver::fill_async(DevicePointer to, unsigned char byte, size_t bytes,
-                                    StreamHandle) {
+                                    StreamHandle stream) {
   SINTER_ENTER(DriverCall::kFillAsync);
   std::byte* memory = memory_at(to, bytes);
   if (memory == nullptr) return DriverStatus::kInvalidValue;
-  std::memset(memory, byte, bytes);
-  clock_us_ += kFillUs;
+  Node node;
+  node.filled = {memory, bytes};
+  node.byte = byte;
+  if (capture_ && stream == capturing_) {
+    capture_->nodes.push_back(node);
+  } else {
+    run(node);
+  }
   return DriverStatus::kSuccess;
 }
 

@@ -1,0 +1,157 @@
+#include "scheduler/ticket.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "scheduler/row_schedule.h"
+
+namespace sinter {
+namespace {
+
+constexpr int64_t kAccessBytes = 16;
+constexpr int64_t kRegisterBytes = 4;
+/// Registers that loads on their way may fill: four accesses of 16 bytes hide L2 as well as more,
+/// and leave what the rows needed.
+constexpr int64_t kWordsUnderWay = 32;
+constexpr int64_t kMostUnroll = 8;
+/// Coordinates, the row at hand and its test, addresses of partial results and outputs; from SASS.
+constexpr int64_t kBaseRegisters = 34;
+constexpr int64_t kCounterBytes = 4;
+constexpr int64_t kSharedUnit = 16;
+
+int64_t power_of_two_from(int64_t count) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(count, 1))));
+}
+
+int64_t power_of_two_within(int64_t most) {
+  return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(most, 1))));
+}
+
+int64_t divided_up(int64_t count, int64_t by) { return (count + by - 1) / by; }
+
+bool has_totals(const SegmentFacts& facts) {
+  return std::ranges::any_of(facts.outer_reductions, [&](OpId id) { return facts.is_total(id); });
+}
+
+/// True if what is finished has an element for each column.
+bool has_columns(const SegmentFacts& facts) {
+  if (facts.space.columns == 0) return false;
+  const bool outputs = std::ranges::any_of(facts.fusion.outputs, [&](ValueId output) {
+    return facts.is_after_rows(output) && facts.space.dependence[output].columns;
+  });
+  return outputs ||
+         std::ranges::any_of(facts.outer_reductions, [&](OpId id) { return !facts.is_total(id); });
+}
+
+/// Elements of one 16-byte access to the widest partial results.
+int64_t widest_vector(const SegmentFacts& facts) {
+  int64_t bytes = 1;
+  for (const OpId id : facts.outer_reductions) {
+    for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[id]))
+      bytes = std::max(bytes, bytes_of(type));
+  }
+  return kAccessBytes / bytes;
+}
+
+/// The shape of the tree of slots, as the exchange of row slots has it.
+Schedule tree_of(const TicketGeometry& geometry) {
+  return {.threads_per_row = geometry.across,
+          .rows_per_block = geometry.slots,
+          .vector_width = geometry.vector_width};
+}
+
+}  // namespace
+
+int64_t TicketGeometry::rounds() const {
+  return std::max<int64_t>(divided_up(columns, across * vector_width), 1);
+}
+
+TicketGeometry ticket_geometry(const SegmentFacts& facts, const Schedule& schedule) {
+  TicketGeometry out;
+  out.rows = partial_rows(schedule);
+  const bool of_columns = schedule.family == kColumn;
+  const bool apart = !has_totals(facts);
+  if (apart) out.strips = of_columns ? column_strips(facts, schedule) : schedule.cluster_blocks;
+  if (has_columns(facts)) {
+    const int64_t reach = schedule.threads_per_row * schedule.vector_width;
+    const int64_t of_strip = of_columns ? reach : columns_per_block(facts, schedule);
+    out.columns = apart ? std::min(of_strip, facts.space.columns) : facts.space.columns;
+  }
+  out.vector_width = std::min(schedule.vector_width, widest_vector(facts));
+  const int64_t threads = schedule.threads_per_block();
+  const int64_t vectors = divided_up(out.columns, out.vector_width);
+  out.across = std::min(power_of_two_from(vectors), power_of_two_within(threads));
+  const int64_t words = std::max<int64_t>(accumulator_words(facts, out.vector_width), 1);
+  out.unroll = std::clamp<int64_t>(power_of_two_within(kWordsUnderWay / words), 1, kMostUnroll);
+  const int64_t needed = power_of_two_from(divided_up(out.rows, out.unroll));
+  out.slots = std::min(needed, power_of_two_within(threads / out.across));
+  out.unroll = std::min(out.unroll, power_of_two_from(divided_up(out.rows, out.slots)));
+  return out;
+}
+
+std::optional<Rejection> check_ticket(const SegmentFacts& facts, const Schedule& schedule) {
+  if (schedule.finish == Finish::kKernel) return std::nullopt;
+  const auto broken = [&](auto... said) { return rejected(schedule, said...); };
+  if (!facts.has_outer() || schedule.persistent_blocks <= 0) {
+    return broken("no block leaves partial results that the last one could finish",
+                  schedule.persistent_blocks, 1, "persistent blocks", "use finish kernel");
+  }
+  const bool finishes = std::ranges::any_of(facts.fusion.outputs, [&](ValueId output) {
+    return facts.is_after_rows(output) && !facts.is_empty(output);
+  });
+  if (!finishes) {
+    return broken("what the last block would finish has no elements", 0, 1, "elements",
+                  "use finish kernel");
+  }
+  if (schedule.overlap != Overlap::kNone) {
+    return broken("no kernel follows one that finishes its own partial results", 0, 0, "",
+                  "use overlap none");
+  }
+  return std::nullopt;
+}
+
+int64_t ticket_bytes(const SegmentFacts& facts, const Schedule& schedule) {
+  if (schedule.finish != Finish::kTicket) return 0;
+  return ticket_geometry(facts, schedule).strips * kCounterBytes;
+}
+
+int64_t ticket_shared_bytes(const SegmentFacts& facts, const Schedule& schedule) {
+  if (schedule.finish != Finish::kTicket) return 0;
+  return kSharedUnit + slot_exchange_bytes(facts, tree_of(ticket_geometry(facts, schedule)));
+}
+
+int64_t ticket_registers(const SegmentFacts& facts, const Schedule& schedule) {
+  if (schedule.finish != Finish::kTicket) return 0;
+  const TicketGeometry geometry = ticket_geometry(facts, schedule);
+  return kBaseRegisters + accumulator_words(facts, geometry.vector_width) * (1 + geometry.unroll);
+}
+
+double ticket_time(const SegmentFacts& facts, const Schedule& schedule, const DeviceLimits& limits,
+                   const CostConstants& constants) {
+  constexpr double kNsPerUs = 1000.0;
+  const TicketGeometry geometry = ticket_geometry(facts, schedule);
+  const auto turns = static_cast<double>(
+      geometry.rounds() * divided_up(geometry.rows, geometry.slots * geometry.unroll));
+  const auto loaded =
+      static_cast<double>(geometry.across * geometry.slots * geometry.unroll * kRegisterBytes *
+                          accumulator_words(facts, geometry.vector_width));
+  const double turn_ns =
+      std::max(constants.cache_latency_ns,
+               loaded / (constants.ticket_bytes_per_clock * limits.clock_mhz) * kNsPerUs);
+  const double levels = std::log2(static_cast<double>(geometry.slots));
+  const double tree_ns =
+      static_cast<double>(geometry.rounds()) * levels * constants.block_exchange_ns;
+  return (constants.ticket_ns + turns * turn_ns + tree_ns) / kNsPerUs;
+}
+
+void add_finish(const SegmentFacts& facts, const Schedule& schedule, const DeviceLimits& limits,
+                const CostConstants& constants, WorkEstimate& work) {
+  work.partial_bytes =
+      static_cast<double>(partial_rows(schedule) * partial_elements(facts) * kRegisterBytes);
+  work.bytes_written += work.partial_bytes;
+  if (schedule.finish == Finish::kTicket)
+    work.ticket_us = ticket_time(facts, schedule, limits, constants);
+}
+
+}  // namespace sinter
