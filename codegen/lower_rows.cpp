@@ -1,5 +1,6 @@
 #include "codegen/lower_rows.h"
 
+#include "codegen/lower_turns.h"
 #include "codegen/row_kernel.h"
 #include "codegen/row_values_ahead.h"
 
@@ -7,21 +8,6 @@ namespace sinter {
 namespace {
 
 using kir::ExprId;
-
-/// How the blocks of a cluster exchange what they know of a row, as the `turn`-th of theirs (i32):
-/// in turns with two copies, so that each needs no barrier of the block. Invalid: the only one.
-RowExchange cluster_exchange(RowKernel& k, ExprId turn) {
-  RowExchange exchange;
-  if (k.schedule.cluster_blocks == 1) return exchange;
-  exchange.group = k.walk.slot();
-  exchange.groups = k.schedule.rows_per_block;
-  exchange.parity = k.builder.integer(0);
-  if (!turn.valid()) return exchange;
-  const ExprId two = k.builder.integer(2);
-  exchange.phase = k.builder.rem(turn, two);
-  exchange.parity = k.builder.rem(k.builder.div(turn, two), two);
-  return exchange;
-}
 
 /// Enters a row of its own in every row slot of the block, `first` in the first.
 Row enter_rows(RowKernel& k, ExprId first) {
@@ -97,7 +83,7 @@ LoweredKernel lower_single_rows(RowKernel& k) {
   k.kernel.grid = {k.rows_param, k.schedule.rows_per_block};
   if (k.schedule.cluster_blocks > 1) k.builder.init_mbarriers();
   Row row = enter_rows(k, k.first_row());
-  row.exchange = cluster_exchange(k, {});
+  row.exchange = k.cluster_exchange({});
   k.body.begin(row);
   k.body.prepare();
   k.body.load();
@@ -123,7 +109,7 @@ LoweredKernel lower_persistent_blocks(RowKernel& k) {
   k.builder.loop("first_row", k.first_row(), k.rows, step, false, [&](ExprId first_row) {
     Row row = enter_rows(k, first_row);
     ahead.advance(k.builder.add(first_row, step));
-    if (in_cluster) row.exchange = cluster_exchange(k, k.builder.ref(turn));
+    if (in_cluster) row.exchange = k.cluster_exchange(k.builder.ref(turn));
     const auto work = [&] {
       k.body.begin(row);
       k.body.load();
@@ -141,7 +127,7 @@ LoweredKernel lower_persistent_blocks(RowKernel& k) {
     if (in_cluster)
       k.builder.assign(turn, k.builder.add(k.builder.ref(turn), k.builder.integer(1)));
   });
-  k.store_partials(cluster_exchange(k, {}), [&] { k.builder.append(kir::Barrier{}); });
+  k.store_partials(k.cluster_exchange({}), [&] { k.builder.append(kir::Barrier{}); });
   return {std::move(k.kernel), {k.facts.space.rows, partial_rows(k.schedule)}};
 }
 
@@ -149,6 +135,7 @@ LoweredKernel lower_persistent_blocks(RowKernel& k) {
 
 LoweredKernel lower_rows(const SegmentFacts& facts, const Schedule& schedule) {
   RowKernel k(facts, schedule);
+  if (schedule.rows_per_turn > 0) return lower_turns(k);
   return schedule.persistent_blocks == 0 ? lower_single_rows(k) : lower_persistent_blocks(k);
 }
 

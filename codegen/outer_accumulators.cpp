@@ -23,7 +23,11 @@ OuterAccumulators::OuterAccumulators(const SegmentFacts& facts, const Schedule& 
       groups_(groups),
       lanes_(schedule.vector_width) {}
 
-void OuterAccumulators::declare() {
+void OuterAccumulators::declare() { declare(true); }
+
+void OuterAccumulators::declare_for_chunks() { declare(false); }
+
+void OuterAccumulators::declare(bool clears_columns) {
   for (const OpId id : facts_.outer_reductions) {
     const bool total = facts_.is_total(id);
     if (!total && groups_ == 0) continue;  // No columns.
@@ -44,13 +48,9 @@ void OuterAccumulators::declare() {
                              .kept = {},
                              .exchange = {},
                              .partials = {}});
-      builder_.unrolled("b", groups, [&](ExprId group) {
-        builder_.unrolled("v", total ? 1 : lanes_, [&](ExprId lane) {
-          builder_.set(tile, group, lane,
-                       kir::identity_of(builder_, kir::combiner_of(op.kind),
-                                        static_cast<int64_t>(i), types[i]));
-        });
-      });
+      if (!total && !clears_columns) continue;
+      builder_.unrolled(
+          "b", groups, [&](ExprId group) { clear(components_.back(), group, total ? 1 : lanes_); });
       if (!kept) continue;
       const ThreadVectors& vectors =
           components_.back().kept.emplace(builder_, name + "_sums" + suffix, types[i], groups_,
@@ -89,6 +89,19 @@ void OuterAccumulators::put_back(const std::vector<OpId>& reductions, ExprId gro
   for_kept(reductions, [&](const Component& component) {
     component.kept->store(component.tile, group, own_thread());
   });
+}
+
+void OuterAccumulators::clear(const Component& component, ExprId group, int64_t lanes) {
+  const Combiner combiner = kir::combiner_of(facts_.fusion.ops[component.op].kind);
+  builder_.unrolled("v", lanes, [&](ExprId lane) {
+    builder_.set(component.tile, group, lane,
+                 kir::identity_of(builder_, combiner, static_cast<int64_t>(component.index),
+                                  component.type));
+  });
+}
+
+void OuterAccumulators::clear(ExprId group) {
+  for (const Component* component : components(Part::kColumns)) clear(*component, group, lanes_);
 }
 
 bool OuterAccumulators::has_totals() const {
@@ -417,6 +430,13 @@ void OuterAccumulators::store_partials(ExprId group, ExprId index) {
   for (const Component* component : components(Part::kColumns)) {
     builder_.append(kir::Store{component->partials, index, lanes_, component->tile,
                                group_of(*component, group), builder_.integer(0)});
+  }
+}
+
+void OuterAccumulators::load_partials(ExprId group, ExprId index) {
+  for (const Component* component : components(Part::kColumns)) {
+    builder_.append(kir::Load{component->tile, group, builder_.integer(0), lanes_,
+                              component->partials, index, kir::CacheHint::kDefault});
   }
 }
 

@@ -30,6 +30,11 @@ class OuterAccumulators {
   void fetch(const std::vector<OpId>& reductions, kir::ExprId group);
   /// Keeps what that group has become.
   void put_back(const std::vector<OpId>& reductions, kir::ExprId group);
+  /// Declares them where they hold one chunk of columns after the other, and gives the identity to
+  /// totals alone.
+  void declare_for_chunks();
+  /// Gives one group of the tuples the identity.
+  void clear(kir::ExprId group);
   /// Combines the operands of `reductions` at the element at hand into their tuples.
   void accumulate(const std::vector<OpId>& reductions, kir::ExprId group, kir::ExprId lane);
   /// Combines row values of the row at hand into totals.
@@ -58,9 +63,11 @@ class OuterAccumulators {
 
   // ---- Partial results, in global memory for a kernel that combines their rows
   /// Declares a buffer for each component, which the kernel may read as well if `access` says so.
-  void declare_partials(kir::Access access);
+  void declare_partials(kir::Access access = kir::Access::kWrite);
   /// Stores one group of the calling thread's tuples at element `index` (i64).
   void store_partials(kir::ExprId group, kir::ExprId index);
+  /// Takes one group back from where it was stored.
+  void load_partials(kir::ExprId group, kir::ExprId index);
   /// Stores the calling thread's totals at element `row` (i64).
   void store_totals(kir::ExprId row);
   /// Stores all groups, each where `row` has its columns, and from the first thread the totals, to
@@ -73,6 +80,7 @@ class OuterAccumulators {
                            int64_t step, int64_t unroll, kir::ExprId column);
 
  private:
+  void declare(bool clears_columns);
   struct Component {
     OpId op;
     size_t index = 0;  ///< Within the tuple.
@@ -85,6 +93,8 @@ class OuterAccumulators {
   };
   enum class Part : uint8_t { kColumns, kTotals };
 
+  /// Gives `lanes` elements of a component the identity.
+  void clear(const Component& component, kir::ExprId group, int64_t lanes);
   /// Reads a tuple into scalars, combines `others` into it, and writes it back.
   void combine(size_t first, kir::ExprId group, kir::ExprId lane,
                const std::vector<kir::ExprId>& others);

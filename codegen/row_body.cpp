@@ -23,7 +23,7 @@ RowBody::RowBody(const SegmentFacts& facts, const Schedule& schedule, kir::Kerne
       tiles_(tiles),
       walk_(walk),
       outer_(outer),
-      list_(distribute(facts, schedule.persistent)),
+      list_(stages_of(facts, schedule)),
       residents_(facts, schedule, builder, tiles, walk),
       reads_(facts, tiles, residents_) {}
 
@@ -53,7 +53,79 @@ void RowBody::begin(const Row& row) {
 void RowBody::load() { residents_.load_row(row_.inputs); }
 
 void RowBody::compute() {
-  for (size_t s = 0; s < list_.stages.size(); ++s) run_stage(s);
+  const size_t count = takes_turns() ? last_stage() : list_.stages.size();
+  for (size_t s = 0; s < count; ++s) run_stage(s);
+}
+
+// ---- Turns
+
+void RowBody::evaluate_common() {
+  for (const ValueId value : list_.row_values) {
+    if (!facts_.space.dependence[value].rows) tiles_.row_value(value);
+  }
+}
+
+bool RowBody::has_first_part() const {
+  if (last_stage() > 0 || !list_.turn_values.empty() || !list_.totals.empty()) return true;
+  for (size_t i = 0; i < facts_.fusion.outputs.size(); ++i) {
+    if (is_row_output(i)) return true;
+  }
+  return false;
+}
+
+bool RowBody::has_second_part() const {
+  const Stage& stage = list_.stages.back();
+  return !stage.outer.empty() || !stage.outputs.empty();
+}
+
+void RowBody::with_common_reads(const RowChunk& chunk, const std::function<void()>& rows) {
+  ChunkReads reads = reads_.of_stage(last_stage(), list_.stages.back());
+  std::erase_if(reads.inputs, [&](ValueId value) { return facts_.space.dependence[value].rows; });
+  with_reads(reads, chunk, rows);
+}
+
+void RowBody::apply(const RowChunk& chunk) {
+  const Stage& stage = list_.stages.back();
+  RowStatistics none(facts_, builder_, tiles_, {});
+  with_reads(reads_.of_stage(last_stage(), stage), chunk, [&] { sweep(stage, none, chunk); });
+}
+
+void RowBody::with_rows_ahead(const RowChunk& chunk, const std::function<void()>& rows) {
+  const ChunkReads reads = reads_.of_stage(last_stage(), list_.stages.back());
+  for (const ValueId value : reads.inputs) {
+    tiles_.bind_tile(value, tiles_.declare_tile(value, chunk.batches), false);
+    next_[value] = tiles_.declare_tile(value, chunk.batches, "_next");
+  }
+  rows();
+  for (const ValueId value : reads.inputs) tiles_.unbind_tile(value);
+  next_.clear();
+}
+
+void RowBody::load_next(const RowChunk& chunk) {
+  std::map<ValueId, VarId> current;
+  for (const auto& [value, next] : next_) {
+    current[value] = tiles_.tile_of(value);
+    tiles_.bind_tile(value, next, false);
+  }
+  walk_.for_vectors(chunk, [&](const TilePosition& at) {
+    for (const auto& [value, next] : next_) tiles_.load(value, at);
+  });
+  for (const auto& [value, tile] : current) tiles_.bind_tile(value, tile, false);
+}
+
+/// Element by element, which is a move for each word of packed ones.
+void RowBody::take_next(const RowChunk& chunk) {
+  const auto take = [&](const TilePosition& at) {
+    for (const auto& [value, next] : next_) {
+      const VarId tile = tiles_.tile_of(value);
+      builder_.unrolled(
+          "v", builder_.kernel().vars[tile].lanes, [&, next = next, tile = tile](ExprId lane) {
+            builder_.set(tile, at.group, lane, builder_.element(next, at.group, lane));
+          });
+    }
+  };
+  walk_.for_vectors(chunk,
+                    [&](const TilePosition& at) { walk_.when_inside(at, [&] { take(at); }); });
 }
 
 // ---- Stages
@@ -211,7 +283,9 @@ void RowBody::accumulate_outer(const Stage& stage, const TilePosition& at, ExprI
   if (stage.outer.empty()) return;
   // Operands are evaluated for whoever needs them later too, outside of the condition.
   for (const OpId op : stage.outer) tiles_.element_value(facts_.fusion.ops[op].operands[0]);
-  const auto accumulate = [&] { outer_.accumulate(stage.outer, at.batch, lane); };
+  // Registers hold accumulators of a chunk at a time, or of the row.
+  const ExprId group = takes_turns() ? at.group : at.batch;
+  const auto accumulate = [&] { outer_.accumulate(stage.outer, group, lane); };
   ExprId condition = inside;
   if (row_.is_real.valid())
     condition = condition.valid() ? builder_.both(condition, row_.is_real) : row_.is_real;
@@ -222,26 +296,31 @@ void RowBody::accumulate_outer(const Stage& stage, const TilePosition& at, ExprI
   }
 }
 
-/// Every row counts once, so its first thread takes it.
+ExprId RowBody::is_speaker() {
+  return row_.is_speaker.valid() ? row_.is_speaker : walk_.is_first_thread();
+}
+
+/// Every row counts once, so one thread takes it.
 void RowBody::accumulate_totals(const std::vector<OpId>& totals) {
   if (totals.empty()) return;
   for (const OpId op : totals) tiles_.row_value(facts_.fusion.ops[op].operands[0]);
-  ExprId condition = walk_.is_first_thread();
+  ExprId condition = is_speaker();
   if (row_.is_real.valid()) condition = builder_.both(condition, row_.is_real);
   builder_.when(condition, [&] { outer_.accumulate_row(totals); });
 }
 
 // ---- Outputs
 
+bool RowBody::is_row_output(size_t output) const {
+  return !facts_.is_after_rows(facts_.fusion.outputs[output]) &&
+         !facts_.space.output_coverage[output].columns;
+}
+
 /// Stores the outputs that have one element a row and wait for `level` inner reductions.
 void RowBody::store_row_outputs(int level) {
   for (size_t i = 0; i < facts_.fusion.outputs.size(); ++i) {
-    const ValueId output = facts_.fusion.outputs[i];
-    if (facts_.is_after_rows(output) || facts_.space.output_coverage[i].columns ||
-        facts_.level[output] != level)
-      continue;
-    builder_.when(walk_.is_first_thread(),
-                  [&] { when_stored(i, [&] { tiles_.store_row_output(i); }); });
+    if (!is_row_output(i) || facts_.level[facts_.fusion.outputs[i]] != level) continue;
+    builder_.when(is_speaker(), [&] { when_stored(i, [&] { tiles_.store_row_output(i); }); });
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 
 #include "codegen/kernel_builder.h"
 #include "codegen/outer_accumulators.h"
@@ -19,6 +20,9 @@ struct Row {
   /// False in threads that only repeat a row, so that barriers and shuffles stay whole: they store
   /// and accumulate nothing. Invalid: true in all.
   kir::ExprId is_real{};
+  /// True in the one thread that stores and accumulates what there is once a row. Invalid: the
+  /// row's first.
+  kir::ExprId is_speaker{};
   RowInputs inputs{};
   RowExchange exchange{};
 };
@@ -32,6 +36,13 @@ struct Row {
 ///
 /// Where rows come ahead (Schedule::rows_ahead), load_ahead in the first row, then before each
 /// begin take_ahead, and load_ahead in the row after it.
+///
+/// Where rows come in turns (Schedule::rows_per_turn), begin and compute reduce a row, and do no
+/// more. When that is done for all rows of a turn
+///
+///     with_common_reads(chunk)  { apply(chunk) for each of them }
+///
+/// does what is left for a chunk of their columns.
 class RowBody {
  public:
   RowBody(const SegmentFacts& facts, const Schedule& schedule, kir::KernelBuilder& builder,
@@ -51,7 +62,29 @@ class RowBody {
   /// Runs the stages one after the other; chunk by chunk they load what is not kept.
   void compute();
 
+  /// Row values that apply takes from begin and compute, in any row.
+  [[nodiscard]] const std::vector<ValueId>& turn_values() const { return list_.turn_values; }
+  /// Evaluates the row values that all rows have from the start.
+  void evaluate_common();
+  /// True if begin and compute have anything to do.
+  [[nodiscard]] bool has_first_part() const;
+  /// True if apply has.
+  [[nodiscard]] bool has_second_part() const;
+  /// Runs `rows` with what a chunk reads that is the same in every row.
+  void with_common_reads(const RowChunk& chunk, const std::function<void()>& rows);
+  /// Goes through a chunk of the row that the tiles have entered: stores and accumulates.
+  void apply(const RowChunk& chunk);
+  /// Where a row comes ahead, runs `rows` with registers for what a chunk reads of two rows: it
+  /// calls load_next in the first of them, and then in every row take_next, load_next in the row
+  /// after it, and apply.
+  void with_rows_ahead(const RowChunk& chunk, const std::function<void()>& rows);
+  void load_next(const RowChunk& chunk);
+  void take_next(const RowChunk& chunk);
+
  private:
+  [[nodiscard]] bool takes_turns() const { return schedule_.rows_per_turn > 0; }
+  [[nodiscard]] kir::ExprId is_speaker();
+  [[nodiscard]] size_t last_stage() const { return list_.stages.size() - 1; }
   void run_stage(size_t s);
   [[nodiscard]] bool reads_shared() const;
   void with_reads(const ChunkReads& reads, const RowChunk& chunk,
@@ -63,6 +96,8 @@ class RowBody {
   void accumulate_outer(const Stage& stage, const TilePosition& at, kir::ExprId lane,
                         kir::ExprId inside);
   void accumulate_totals(const std::vector<OpId>& totals);
+  /// True for outputs that have one element a row.
+  [[nodiscard]] bool is_row_output(size_t output) const;
   void store_row_outputs(int level);
   void when_stored(size_t output, const std::function<void()>& body);
 
@@ -73,6 +108,7 @@ class RowBody {
   RowWalk& walk_;
   OuterAccumulators& outer_;
   const StageList list_;
+  std::map<ValueId, kir::VarId> next_;  ///< Registers of what apply reads of the row after.
   RowResidents residents_;
   StageReads reads_;
   Row row_;

@@ -12,7 +12,7 @@ RowKernel::RowKernel(const SegmentFacts& segment_facts, const Schedule& row_sche
       builder(&kernel),
       tiles(facts, schedule, builder),
       walk(facts, schedule, builder, tiles),
-      outer(facts, schedule, builder, tiles, batch_count(facts, schedule)),
+      outer(facts, schedule, builder, tiles, held_batches(facts, schedule)),
       body(facts, schedule, builder, tiles, walk, outer) {
   kernel.name = facts.fusion.name;
   kernel.threads = schedule.threads_per_block();
@@ -35,6 +35,19 @@ ExprId RowKernel::block_number() {
 
 ExprId RowKernel::first_row() {
   return builder.mul(block_number(), builder.integer(schedule.rows_per_block, DType::kI64));
+}
+
+RowExchange RowKernel::cluster_exchange(ExprId turn) {
+  RowExchange exchange;
+  if (schedule.cluster_blocks == 1) return exchange;
+  exchange.group = walk.slot();
+  exchange.groups = schedule.rows_per_block;
+  exchange.parity = builder.integer(0);
+  if (!turn.valid()) return exchange;
+  const ExprId two = builder.integer(2);
+  exchange.phase = builder.rem(turn, two);
+  exchange.parity = builder.rem(builder.div(turn, two), two);
+  return exchange;
 }
 
 void RowKernel::store_partials(const RowExchange& exchange, const std::function<void()>& barrier) {

@@ -22,6 +22,10 @@ struct RowKernel {
   kir::ExprId block_number();
   /// First row of the calling block, in a grid that has a block for every rows_per_block rows.
   kir::ExprId first_row();
+  /// How the blocks of a cluster exchange what they know of a row, as the `turn`-th of theirs
+  /// (i32): in turns with two copies, so that each needs no barrier of the block. Invalid: the only
+  /// one.
+  RowExchange cluster_exchange(kir::ExprId turn);
   /// Leaves what the threads have accumulated over their rows, one row of partial results for every
   /// block or cluster; `barrier` emits what all threads with rows wait for each other at. The last
   /// block finishes them where the schedule has tickets.

@@ -96,10 +96,13 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
       std::clamp(static_cast<double>(estimate.blocks) / sms, 1.0,
                  static_cast<double>(std::max<int64_t>(estimate.blocks_per_sm, 1)));
   const double warps = blocks * static_cast<double>(estimate.threads) / kWarp;
-  const double resident =
-      work.has_barriers ? blocks : std::max(blocks, warps / constants.free_warps);
-  out.block_latency_us = work.block_latency_ns / kNsPerUs;
-  out.exposed_us = waves * out.block_latency_us / std::pow(resident, constants.hiding_exponent) +
+  const double free = std::max(blocks, warps / constants.free_warps);
+  const double resident = work.has_barriers ? blocks : free;
+  const auto exposed = [&](double latency_ns, double beside) {
+    return waves * (latency_ns / kNsPerUs) / std::pow(beside, constants.hiding_exponent);
+  };
+  out.block_latency_us = (work.block_latency_ns + work.free_latency_ns) / kNsPerUs;
+  out.exposed_us = exposed(work.block_latency_ns, resident) + exposed(work.free_latency_ns, free) +
                    work.end_ns / kNsPerUs;
   if (work.ticket_us > 0.0) {
     out.second_stage_us = work.ticket_us;

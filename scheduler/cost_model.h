@@ -146,6 +146,9 @@ struct WorkEstimate {
   double ticket_us = 0.0;      ///< Of the last block finishing them; 0: a second kernel does.
   ReadPriority read_priority = ReadPriority::kNormal;  ///< Of all bulk reads.
   double block_latency_ns = 0.0;                       ///< Chain of waits of one block.
+  /// Waits beyond those, in a loop without barriers: warps hide them as they do where rows are not
+  /// reduced (CostConstants::free_warps).
+  double free_latency_ns = 0.0;
   double start_us = 0.0;     ///< Beyond a launch, until the first block begins.
   double turns = 1.0;        ///< Rows that a block takes one after the other, spilling in each.
   double end_ns = 0.0;       ///< Once in every block, after its last row.

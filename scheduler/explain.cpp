@@ -255,6 +255,7 @@ std::string families_text(const SegmentPlan& segment, const DeviceLimits& limits
   add_number("cluster_blocks", &Schedule::cluster_blocks);
   add_number("stages", &Schedule::stages);
   add_number("compute_registers", &Schedule::compute_registers);
+  add_number("rows_per_turn", &Schedule::rows_per_turn);
   std::set<std::string> parameters;
   for (const ProposedSchedule* candidate : best) {
     for (const auto& [name, value] : candidate->schedule.parameters) parameters.insert(name);

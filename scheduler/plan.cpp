@@ -328,11 +328,11 @@ TensorSlot slot_of(const Plan& plan, size_t segment, ValueId value, BufferUse us
   // them may write the finished ones as an output.
   for (size_t i = 0; i < plan.workspace.size(); ++i) {
     const WorkspaceTensor& tensor = plan.workspace[i];
-    const bool is_own = use == BufferUse::kReadWrite;
     const bool in_segment =
         use == BufferUse::kRead ? segment > tensor.writer : segment == tensor.writer;
-    if (tensor.value == id && tensor.own == is_own && in_segment)
-      return {TensorSlot::Kind::kWorkspace, i};
+    // What a block writes of a value whose partial results it finishes itself is the output.
+    const bool is_meant = use == BufferUse::kReadWrite || !tensor.own;
+    if (tensor.value == id && is_meant && in_segment) return {TensorSlot::Kind::kWorkspace, i};
   }
   const auto index_in = [&](const std::vector<ValueId>& values) {
     return static_cast<size_t>(std::ranges::find(values, id) - values.begin());

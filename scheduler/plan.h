@@ -87,7 +87,7 @@ struct TensorSlot {
 enum class BufferUse : uint8_t {
   kRead,
   kWrite,
-  kReadWrite,  ///< Reads what it wrote itself: workspace of its own.
+  kReadWrite,  ///< Reads what it wrote itself: workspace.
 };
 /// `value` is the one that the buffer of a kernel of segment `segment` holds; none for counters.
 TensorSlot slot_of(const Plan& plan, size_t segment, ValueId value, BufferUse use);

@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "scheduler/families/looped.h"
 #include "scheduler/families/multi_wave.h"
 #include "scheduler/ring.h"
 #include "scheduler/row_schedule.h"
@@ -53,6 +54,8 @@ class Draw {
     if (has_rows) out.cluster_blocks = cluster_blocks();
     if (family == kWarpSpecialised) return with_finish(specialised(std::move(out)));
     out.persistent = persistent();
+    const bool turns = family == kLooped && facts_.has_outer();
+    if (turns) take_turns(out);
     constexpr int64_t kMostPersistent = 300;
     // A column schedule may finish by itself.
     if (facts_.has_outer() && (family != kColumn || below(2) == 0)) {
@@ -63,19 +66,30 @@ class Draw {
       // Where nothing accumulates over rows, blocks may walk them all the same.
       if (!facts_.has_outer() && below(8) == 0)
         out.persistent_blocks = (1 + below(kMostPersistent)) * out.cluster_blocks;
-      draw_rows_ahead(out);
       draw_accumulators(out);
     }
+    if (family == kMultiWave || turns) draw_rows_ahead(out);
     return with_finish(std::move(out));
   }
 
  private:
-  /// A third of the schedules that leave partial results finish them too.
+  /// A third of the schedules that leave partial results finish them too, where their family can.
   Schedule with_finish(Schedule out) {
-    if (!facts_.has_outer() || out.persistent_blocks == 0 || below(3) != 0) return out;
+    const bool leaves_partials = facts_.has_outer() && out.persistent_blocks > 0;
+    if (!leaves_partials || out.rows_per_turn > 0 || below(3) != 0) return out;
     out.finish = Finish::kTicket;
     out.overlap = Overlap::kNone;
     return out;
+  }
+
+  /// Few rows a turn as often as any number.
+  void take_turns(Schedule& out) {
+    constexpr int64_t kFew = 4;
+    const int64_t most = std::max<int64_t>(facts_.space.rows, 1);
+    out.rows_per_turn = 1 + below(below(2) == 0 ? std::min(kFew, most) : most);
+    out.rows_per_block = 1;
+    out.persistent.clear();
+    if (out.row_access == RowAccess::kShifted) out.row_access = RowAccess::kAligned;
   }
 
   /// Half of the schedules that load rows into registers one after the other have the next one

@@ -58,7 +58,7 @@ bool is_kept(const Schedule& schedule, ValueId value, Residency residency) {
 class Model {
  public:
   Model(const SegmentFacts& facts, const Schedule& schedule)
-      : facts_(facts), schedule_(schedule), batches_(batch_count(facts, schedule)) {
+      : facts_(facts), schedule_(schedule), batches_(held_batches(facts, schedule)) {
     for (const PersistentValue& kept : schedule.persistent) {
       if (kept.residency == Residency::kRegister)
         kept_words_ += batches_ * words_of(kept.value, schedule.vector_width);
@@ -71,6 +71,7 @@ class Model {
     }
     kept_words_ += accumulator_words(facts, batches_ * schedule.vector_width);
     if (schedule.family == kWarpSpecialised) return;  // Its own factor covers that.
+    if (schedule.rows_per_turn > 0) return;           // A run-time loop converts what it takes.
     for (const TensorAccess& access : facts.space.inputs) {
       if (!facts.is_full(access.value) || words_of(access.value, 2) == 2) continue;
       converted_ += kConvertedElement * static_cast<double>(batches_ * schedule.vector_width);

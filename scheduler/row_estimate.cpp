@@ -57,8 +57,31 @@ double reread_bytes(const SegmentFacts& facts, const StageList& list) {
   return bytes;
 }
 
-/// Extra traffic of full tensors whose vector is wider than one access: a thread's accesses then
-/// lie side by side, and each access of a warp takes half of every sector it touches.
+/// Of second reads of rows, of which every row slot has one at a time.
+RereadMisses row_misses(const SegmentFacts& facts, const Schedule& schedule, double again,
+                        const ResourceEstimate& estimate, const DeviceLimits& limits,
+                        const CostConstants& constants) {
+  if (again <= 0.0) return {};
+  const double row_bytes = again / static_cast<double>(facts.space.rows);
+  const double rows_in_flight = std::min(
+      static_cast<double>(facts.space.rows),
+      static_cast<double>(estimate.blocks_per_sm * schedule.rows_per_block * limits.sm_count));
+  const double all_bytes = rows_in_flight * row_bytes;
+  return reread_misses(all_bytes / static_cast<double>(limits.sm_count), all_bytes, estimate,
+                       limits, constants);
+}
+
+/// Copies to shared memory have no priority to ask for.
+ReadPriority bulk_priority(const SegmentFacts& facts, const Schedule& schedule) {
+  const bool copies = std::ranges::any_of(schedule.persistent, [&](const PersistentValue& kept) {
+    return kept.residency == Residency::kShared && facts.is_read(kept.value) &&
+           facts.is_full(kept.value);
+  });
+  return copies ? ReadPriority::kNormal : schedule.read_priority;
+}
+
+}  // namespace
+
 double split_sector_bytes(const SegmentFacts& facts, const Schedule& schedule) {
   constexpr int64_t kAccessBytes = 16;
   double bytes = 0.0;
@@ -77,42 +100,38 @@ double split_sector_bytes(const SegmentFacts& facts, const Schedule& schedule) {
   return bytes;
 }
 
-/// Shares of second reads that find their line neither in L1, nor, having missed there, in L2.
-struct RereadMisses {
-  double l1 = 1.0;
-  double l2 = 0.0;
-};
-RereadMisses reread_misses(const SegmentFacts& facts, const Schedule& schedule, double again,
-                           const ResourceEstimate& estimate, const DeviceLimits& limits,
-                           const CostConstants& constants) {
-  if (again <= 0.0) return {};
-  const auto sms = static_cast<double>(limits.sm_count);
-  const double row_bytes = again / static_cast<double>(facts.space.rows);
-  const double rows_in_flight =
-      std::min(static_cast<double>(facts.space.rows),
-               static_cast<double>(estimate.blocks_per_sm * schedule.rows_per_block) * sms);
+RereadMisses reread_misses(double sm_bytes, double all_bytes, const ResourceEstimate& estimate,
+                           const DeviceLimits& limits, const CostConstants& constants) {
   const auto shared_bytes = static_cast<double>(
       estimate.blocks_per_sm * (estimate.shared_bytes + limits.shared_bytes_reserved));
   const double l1_bytes =
       std::max(0.0, static_cast<double>(unified_l1_bytes(limits)) - shared_bytes);
-  const double l1_footprint = rows_in_flight / sms * row_bytes;
-  const double l1_overflow = 1.0 - constants.l1_row_share * l1_bytes / l1_footprint;
-  const double l2_footprint = rows_in_flight * row_bytes;
+  const double l1_overflow = 1.0 - constants.l1_row_share * l1_bytes / sm_bytes;
   const double l2_share = static_cast<double>(limits.l2_bytes) / 2.0;  // Half is what is written.
   return {.l1 = std::clamp(constants.l1_thrash * l1_overflow, 0.0, 1.0),
-          .l2 = std::max(0.0, 1.0 - l2_share / l2_footprint)};
+          .l2 = std::max(0.0, 1.0 - l2_share / all_bytes)};
 }
 
-/// Copies to shared memory have no priority to ask for.
-ReadPriority bulk_priority(const SegmentFacts& facts, const Schedule& schedule) {
-  const bool copies = std::ranges::any_of(schedule.persistent, [&](const PersistentValue& kept) {
-    return kept.residency == Residency::kShared && facts.is_read(kept.value) &&
-           facts.is_full(kept.value);
-  });
-  return copies ? ReadPriority::kNormal : schedule.read_priority;
+double element_issue_slots(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
+                           const CostConstants& constants) {
+  double accesses = 0.0;
+  for (const ValueId value : stage.loads) {
+    const bool vector =
+        access_kind(facts, *facts.space.find_input(value), schedule) != AccessKind::kElement;
+    accesses += vector ? 1.0 : static_cast<double>(schedule.vector_width);
+  }
+  for (const size_t output : stage.outputs) {
+    const bool vector =
+        access_kind(facts, facts.space.outputs[output], schedule) == AccessKind::kVector;
+    accesses += vector ? 1.0 : static_cast<double>(schedule.vector_width);
+  }
+  // A thread's accumulators lie at fixed distances from one address, so each access is one
+  // instruction.
+  const AccumulatorTraffic accumulators = accumulator_traffic(facts, stage, schedule);
+  const double per_vector = accesses * constants.instructions_per_access +
+                            static_cast<double>(accumulators.vector_accesses);
+  return stage.issue_slots + per_vector / static_cast<double>(schedule.vector_width);
 }
-
-}  // namespace
 
 ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedule& schedule,
                                         const StageList& list, const DeviceLimits& limits) {
@@ -159,7 +178,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
 
   work.read_priority = bulk_priority(facts, schedule);
   const double again = reread_bytes(facts, list);
-  const RereadMisses misses = reread_misses(facts, schedule, again, estimate, limits, constants);
+  const RereadMisses misses = row_misses(facts, schedule, again, estimate, limits, constants);
   work.l2_bytes = work.bytes_read + work.bytes_written + again * misses.l1 +
                   split_sector_bytes(facts, schedule);
   work.bytes_read += again * misses.l1 * misses.l2;
@@ -184,24 +203,8 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   double arrival_ns = constants.block_start_ns;  // Of a row that comes ahead.
   std::set<ValueId> read_before;
   for (const Stage& stage : list.stages) {
-    double accesses = 0.0;
-    for (const ValueId value : stage.loads) {
-      const bool vector =
-          access_kind(facts, *facts.space.find_input(value), schedule) != AccessKind::kElement;
-      accesses += vector ? 1.0 : static_cast<double>(schedule.vector_width);
-    }
-    for (const size_t output : stage.outputs) {
-      const bool vector =
-          access_kind(facts, facts.space.outputs[output], schedule) == AccessKind::kVector;
-      accesses += vector ? 1.0 : static_cast<double>(schedule.vector_width);
-    }
-    // A thread's accumulators lie at fixed distances from one address, so each access is one
-    // instruction.
+    const double per_element = element_issue_slots(facts, stage, schedule, constants);
     const AccumulatorTraffic accumulators = accumulator_traffic(facts, stage, schedule);
-    const double per_vector = accesses * constants.instructions_per_access +
-                              static_cast<double>(accumulators.vector_accesses);
-    const double per_element =
-        stage.issue_slots + per_vector / static_cast<double>(schedule.vector_width);
     work.shared_bytes += padded * static_cast<double>(accumulators.column_bytes);
     work.issue_slots += padded * per_element;
     work.special += padded * stage.special_functions;
@@ -321,6 +324,10 @@ std::optional<Rejection> check_rows_ahead(const SegmentFacts& facts, const Sched
                   "use rows_ahead 0, or as many persistent blocks as are resident at once");
   }
   if (inputs_ahead(facts, schedule).empty()) {
+    if (schedule.rows_per_turn > 0) {
+      return broken("the second part of a turn reads no rows, so none can arrive ahead", 0, 1,
+                    "inputs", "use rows_ahead 0");
+    }
     return broken("no input of the row is kept in registers, so none can arrive ahead", 0, 1,
                   "inputs", "use rows_ahead 0, or keep an input of rows and columns in register");
   }

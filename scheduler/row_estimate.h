@@ -12,6 +12,24 @@ namespace sinter {
 ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedule& schedule,
                                         const StageList& list, const DeviceLimits& limits);
 
+/// Shares of second reads that find their line neither in L1, nor, having missed there, in L2.
+struct RereadMisses {
+  double l1 = 1.0;
+  double l2 = 0.0;
+};
+/// Of second reads of what the rows in flight have read since: `sm_bytes` on each SM, beside the
+/// shared memory of its blocks, and `all_bytes` on the device.
+RereadMisses reread_misses(double sm_bytes, double all_bytes, const ResourceEstimate& estimate,
+                           const DeviceLimits& limits, const CostConstants& constants = {});
+
+/// Thread instructions that a stage takes for each of a row's elements, accesses among them.
+double element_issue_slots(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
+                           const CostConstants& constants = {});
+
+/// Extra traffic of full tensors whose vector is wider than one access: a thread's accesses then
+/// lie side by side, and each access of a warp takes half of every sector it touches.
+double split_sector_bytes(const SegmentFacts& facts, const Schedule& schedule);
+
 /// Work of a row schedule, for the cost model.
 WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedule,
                                const StageList& list, const ResourceEstimate& estimate,

@@ -186,6 +186,13 @@ std::optional<Rejection> check_accumulators_in_registers(const Schedule& schedul
       0, 0, "", "leave accumulators out, or use the multi_wave or warp_specialised family");
 }
 
+std::optional<Rejection> check_no_turns(const Schedule& schedule) {
+  if (schedule.rows_per_turn == 0) return std::nullopt;
+  return rejected(schedule, "no block takes rows in turns and goes through them twice",
+                  schedule.rows_per_turn, 0, "rows per turn",
+                  "leave rows_per_turn out, or use the looped family for rows and columns");
+}
+
 std::optional<Rejection> check_no_parameters(const Schedule& schedule) {
   if (schedule.parameters.empty()) return std::nullopt;
   return rejected(
@@ -208,6 +215,13 @@ std::optional<Rejection> check_no_ring(const Schedule& schedule) {
 std::vector<ValueId> inputs_ahead(const SegmentFacts& facts, const Schedule& schedule) {
   std::vector<ValueId> inputs;
   if (schedule.rows_ahead == 0) return inputs;
+  if (schedule.rows_per_turn > 0) {
+    const StageList list = distribute_turns(facts);
+    for (const ValueId value : list.stages.back().loads) {
+      if (facts.is_full(value)) inputs.push_back(value);
+    }
+    return inputs;
+  }
   for (const PersistentValue& kept : schedule.persistent) {
     if (kept.residency == Residency::kRegister && facts.is_read(kept.value) &&
         facts.space.dependence[kept.value].rows)
@@ -223,7 +237,8 @@ int64_t ahead_words(const SegmentFacts& facts, const Schedule& schedule) {
   };
   int64_t words = 0;
   for (const ValueId value : inputs_ahead(facts, schedule))
-    words += batch_count(facts, schedule) * words_of(value, schedule.vector_width);
+    words += held_batches(facts, schedule) * words_of(value, schedule.vector_width);
+  if (schedule.rows_per_turn > 0) return words;  // Row values are in shared memory by then.
   for (const TensorAccess& access : facts.space.inputs) {
     const Dependence dependence = facts.space.dependence[access.value];
     if (dependence.rows && !dependence.columns) words += words_of(access.value, 1);
@@ -291,6 +306,15 @@ std::vector<BatchSpan> batch_spans(const SegmentFacts& facts, const Schedule& sc
   return spans;
 }
 
+int64_t held_batches(const SegmentFacts& facts, const Schedule& schedule) {
+  const int64_t batches = batch_count(facts, schedule);
+  if (schedule.rows_per_turn == 0) return batches;
+  int64_t longest = 0;
+  for (const BatchSpan& span : batch_spans(facts, schedule))
+    longest = std::max(longest, span.end - span.begin);
+  return std::min(schedule.unroll, longest);
+}
+
 Overlap partials_overlap(const SegmentFacts& facts, const DeviceLimits& limits) {
   return facts.has_outer() && limits.has_dependent_launch ? Overlap::kNext : Overlap::kNone;
 }
@@ -320,7 +344,8 @@ boost::container::static_vector<DType, 3> exchange_types(const Fusion& fusion,
 }
 
 bool unrolls_batches(const SegmentFacts& facts, const Schedule& schedule) {
-  if (facts.has_outer() && schedule.accumulators == Residency::kRegister) return true;
+  const bool holds_row = facts.has_outer() && schedule.rows_per_turn == 0;
+  if (holds_row && schedule.accumulators == Residency::kRegister) return true;
   return std::ranges::any_of(schedule.persistent, [](const PersistentValue& kept) {
     return kept.residency == Residency::kRegister;
   });
@@ -361,13 +386,23 @@ int64_t kept_shared_bytes(const SegmentFacts& facts, const Schedule& schedule) {
   return bytes;
 }
 
+int64_t turn_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
+                          const StageList& list) {
+  int64_t bytes = 0;
+  for (const ValueId value : list.turn_values)
+    bytes +=
+        (schedule.rows_per_turn * bytes_of(travel_type(facts.fusion.values[value].type)) + 15) /
+        16 * 16;
+  return bytes;
+}
+
 int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule) {
-  return row_shared_bytes(facts, schedule, distribute(facts, schedule.persistent));
+  return row_shared_bytes(facts, schedule, stages_of(facts, schedule));
 }
 
 int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
                          const StageList& list) {
-  int64_t bytes = kept_shared_bytes(facts, schedule);
+  int64_t bytes = kept_shared_bytes(facts, schedule) + turn_shared_bytes(facts, schedule, list);
   // The only barrier of a loop over rows cannot keep a row's exchange apart from the next one's:
   // they take turns with two halves. So do all exchanges of a cluster, which has no barriers.
   const auto reducing = std::ranges::count_if(

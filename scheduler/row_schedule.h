@@ -67,8 +67,11 @@ std::optional<Rejection> check_no_rows_ahead(const Schedule& schedule);
 /// Rejects accumulators elsewhere than in registers, for families that keep them there.
 std::optional<Rejection> check_accumulators_in_registers(const Schedule& schedule);
 
-/// Inputs that a schedule keeps in registers and loads a row ahead, into registers of their own.
-/// None where no row is ahead.
+/// Rejects turns, for families whose blocks go through each row as soon as it is reduced.
+std::optional<Rejection> check_no_turns(const Schedule& schedule);
+
+/// Inputs that a schedule keeps in registers and loads a row ahead, into registers of their own; in
+/// turns those that the second part reads. None where no row is ahead.
 std::vector<ValueId> inputs_ahead(const SegmentFacts& facts, const Schedule& schedule);
 /// 32-bit words per thread of those registers, and of row values that are read a row ahead.
 int64_t ahead_words(const SegmentFacts& facts, const Schedule& schedule);
@@ -103,15 +106,21 @@ int64_t batch_count(const SegmentFacts& facts, const Schedule& schedule);
 /// True if the batches of a row are unrolled, because registers that are indexed by batch hold
 /// something of each: a kept value, or accumulators.
 bool unrolls_batches(const SegmentFacts& facts, const Schedule& schedule);
+/// Batches whose columns a thread has accumulators for, and unrolls where it has any: all of its
+/// row, or one chunk of those that turns go through.
+int64_t held_batches(const SegmentFacts& facts, const Schedule& schedule);
 
 /// Bytes of the exchange that one barrier's reductions need in shared memory; zero if a row fits a
 /// warp, or has no elements. `copies` of it lie side by side. In a cluster with its mbarriers.
 int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
                        int64_t copies = 1);
+/// Shared bytes of the row values that wait for the end of a turn: a place for each of its rows.
+int64_t turn_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
+                          const StageList& list);
 /// Shared bytes of a block: resident values and one exchange for every reducing stage, each aligned
 /// to 16 bytes.
 int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule);
-/// The same with the stages at hand, as distribute() gives them for what the schedule keeps.
+/// The same with the stages at hand, as stages_of() gives them.
 int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
                          const StageList& list);
 

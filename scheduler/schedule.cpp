@@ -31,6 +31,7 @@ constexpr std::array kNumberFields = {
     NumberField{"stages", &Schedule::stages, true},
     NumberField{"compute_registers", &Schedule::compute_registers, true},
     NumberField{"rows_ahead", &Schedule::rows_ahead, true},
+    NumberField{"rows_per_turn", &Schedule::rows_per_turn, true},
 };
 constexpr std::array kResidencies = {Residency::kRegister, Residency::kShared, Residency::kReload};
 constexpr std::array kRowAccesses = {RowAccess::kAligned, RowAccess::kShifted, RowAccess::kScalar};

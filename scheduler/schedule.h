@@ -87,12 +87,17 @@ struct Schedule {
   /// them enough.
   int64_t compute_registers = 0;
   /// Rows that the threads of a persistent block have on their way into registers while they work
-  /// on the one before: 0 or 1. Costs the registers of a second row, of inputs kept in registers.
+  /// on the one before: 0 or 1. Costs the registers of a second row, of inputs kept in registers;
+  /// of a second chunk where rows come in turns.
   int64_t rows_ahead = 0;
   /// Where outer reductions accumulate their columns while a block walks rows: in registers, or in
   /// shared memory, where every thread reads and writes its own in each row. Totals are a register
   /// each wherever columns are.
   Residency accumulators = Residency::kRegister;
+  /// Rows that a looped block which accumulates columns takes in one turn: it reduces each of them,
+  /// then goes through all of them once more, a chunk of columns at a time. What it accumulated of
+  /// a chunk waits in its partial results for the next turn. 0: nothing is accumulated over rows.
+  int64_t rows_per_turn = 0;
   RowAccess row_access = RowAccess::kAligned;
   ReadPriority read_priority = ReadPriority::kNormal;
   Overlap overlap = Overlap::kNone;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -233,8 +234,75 @@ class Distribution {
     return list;
   }
 
+  StageList run_turns() {
+    for (const ValueId output : fusion().outputs) mark_used(output);
+    StageList list;
+    list.stages.resize(static_cast<size_t>(facts_.last_stage) + 1);
+    place_row_values(list);
+    place_totals(list);
+    const bool goes_again = needs_elements_again();
+    for (int s = 0; s <= facts_.last_stage; ++s) {
+      Stage& stage = list.stages[static_cast<size_t>(s)];
+      std::set<ValueId> reduced;
+      add_reductions(stage, s, reduced);
+      if (!goes_again && !stage.reductions.empty()) add_outer(stage, s, reduced);
+      finish_stage(stage, s, reduced);
+    }
+    // What waits for the last reduction reduces no further.
+    while (!list.stages.empty() && list.stages.back().reductions.empty()) list.stages.pop_back();
+    Stage apply;
+    std::set<ValueId> applied;
+    for (int s = 0; s <= facts_.last_stage; ++s) {
+      if (goes_again || s >= std::ssize(list.stages)) add_outer(apply, s, applied);
+      add_outputs(apply, s, applied);
+    }
+    finish_stage(apply, facts_.last_stage, applied);
+    list.turn_values = row_values_of(apply);
+    list.stages.push_back(std::move(apply));
+    return list;
+  }
+
  private:
   const Fusion& fusion() const { return facts_.fusion; }
+
+  /// True if something has an element a column, accumulated or stored: totals are then taken in
+  /// passing, else where their elements are reduced.
+  [[nodiscard]] bool needs_elements_again() const {
+    const bool stores = std::ranges::any_of(fusion().outputs,
+                                            [&](ValueId output) { return facts_.is_tile(output); });
+    return stores || std::ranges::any_of(facts_.outer_reductions,
+                                         [&](OpId id) { return !facts_.is_total(id); });
+  }
+
+  /// Row values that the elements of a stage are computed from, or that it stores for each of them.
+  /// Not those that all rows have from the start.
+  [[nodiscard]] std::vector<ValueId> row_values_of(const Stage& stage) const {
+    std::set<ValueId> values;
+    const auto add = [&](ValueId value) {
+      while (!facts_.is_tile(value) && !facts_.is_read(value) && renames(value))
+        value = fusion().def_of(value).operands[0];
+      if (!facts_.is_tile(value) && facts_.space.dependence[value].rows) values.insert(value);
+    };
+    for (const ValueId value : stage.computed) {
+      for (const ValueId operand : fusion().def_of(value).operands) add(operand);
+    }
+    for (const OpId outer : stage.outer) add(fusion().ops[outer].operands[0]);
+    for (const size_t index : stage.outputs) {
+      const ValueId output = fusion().outputs[index];
+      add(output);
+      // A store may round instead of the cast.
+      if (!facts_.is_tile(output) && std::holds_alternative<CastOp>(fusion().def_of(output).kind))
+        add(fusion().def_of(output).operands[0]);
+    }
+    return {values.begin(), values.end()};
+  }
+
+  /// True for ops whose result is their operand by other coordinates.
+  [[nodiscard]] bool renames(ValueId value) const {
+    const OpKind& kind = fusion().def_of(value).kind;
+    return std::holds_alternative<BroadcastOp>(kind) || std::holds_alternative<PermuteOp>(kind) ||
+           std::holds_alternative<ReshapeOp>(kind);
+  }
 
   /// Marks what the outputs are computed from; the inputs behind a view are only addresses.
   void mark_used(ValueId value) {
@@ -270,42 +338,58 @@ class Distribution {
 
   void fill_stage(Stage& stage, int s) {
     std::set<ValueId> needed;
-    const auto require = [&](ValueId value) { collect(value, s, needed); };
+    add_reductions(stage, s, needed);
+    add_outer(stage, s, needed);
+    add_outputs(stage, s, needed);
+    for (const ValueId value : persistent_) {
+      if (facts_.level[value] == s) {
+        stage.kept.push_back(value);
+        collect(value, s, needed);
+      }
+    }
+    finish_stage(stage, s, needed);
+  }
+
+  void add_reductions(Stage& stage, int s, std::set<ValueId>& needed) {
     for (const OpId id : fusion().op_ids()) {
       const Op& op = fusion().ops[id];
       if (facts_.is_after_rows(op.results.front())) continue;
-      if (is_reduction(op.kind) && facts_.level[op.results.front()] - 1 == s) {
-        stage.reductions.push_back(id);
-        require(op.operands[0]);
-        const auto [issue, special] = accumulation_cost(op.kind);
-        stage.issue_slots += issue;
-        stage.special_functions += special;
-      }
+      if (!is_reduction(op.kind) || facts_.level[op.results.front()] - 1 != s) continue;
+      stage.reductions.push_back(id);
+      accumulate(stage, op, s, needed);
     }
+  }
+
+  void add_outer(Stage& stage, int s, std::set<ValueId>& needed) {
     for (const OpId id : facts_.outer_reductions) {
       const Op& op = fusion().ops[id];
       if (facts_.level[op.operands[0]] != s || facts_.outer_kind(id) == OuterReduction::kRowValues)
         continue;
       stage.outer.push_back(id);
-      require(op.operands[0]);
-      const auto [issue, special] = accumulation_cost(op.kind);
-      stage.issue_slots += issue;
-      stage.special_functions += special;
+      accumulate(stage, op, s, needed);
     }
+  }
+
+  void accumulate(Stage& stage, const Op& op, int s, std::set<ValueId>& needed) {
+    collect(op.operands[0], s, needed);
+    const auto [issue, special] = accumulation_cost(op.kind);
+    stage.issue_slots += issue;
+    stage.special_functions += special;
+  }
+
+  void add_outputs(Stage& stage, int s, std::set<ValueId>& needed) {
     for (size_t i = 0; i < fusion().outputs.size(); ++i) {
       const ValueId output = fusion().outputs[i];
       if (facts_.is_after_rows(output)) continue;
       if (facts_.space.output_coverage[i].columns && facts_.level[output] == s) {
         stage.outputs.push_back(i);
-        require(output);
+        collect(output, s, needed);
       }
     }
-    for (const ValueId value : persistent_) {
-      if (facts_.level[value] == s) {
-        stage.kept.push_back(value);
-        require(value);
-      }
-    }
+  }
+
+  /// Loads and evaluates what the stage's results need.
+  void finish_stage(Stage& stage, int s, const std::set<ValueId>& needed) {
     for (const ValueId value : needed) {
       if (available(value, s)) continue;
       if (facts_.is_read(value)) {
@@ -389,6 +473,15 @@ tl::expected<SegmentFacts, Rejection> analyse(Fusion fusion) {
 
 StageList distribute(const SegmentFacts& facts, const std::vector<PersistentValue>& persistent) {
   return Distribution(facts, persistent).run();
+}
+
+StageList distribute_turns(const SegmentFacts& facts) {
+  return Distribution(facts, {}).run_turns();
+}
+
+StageList stages_of(const SegmentFacts& facts, const Schedule& schedule) {
+  return schedule.rows_per_turn > 0 ? distribute_turns(facts)
+                                    : distribute(facts, schedule.persistent);
 }
 
 std::vector<bool> needed_later(const SegmentFacts& facts,

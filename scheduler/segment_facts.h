@@ -92,12 +92,24 @@ struct StageList {
   std::vector<ValueId> row_values;  ///< Row values that wait for no reduction, evaluated first.
   std::vector<OpId> totals;         ///< Outer reductions that take one of those.
   std::vector<Stage> stages;
+  /// Row values that the last stage takes from those before it, of all rows of a turn; ascending.
+  std::vector<ValueId> turn_values;
   friend bool operator==(const StageList&, const StageList&) = default;
 };
 
 /// Distributes the segment's work over its stages when the values in `persistent` with residency
 /// register or shared are kept. The estimates and the lowering both follow this list.
 StageList distribute(const SegmentFacts& facts, const std::vector<PersistentValue>& persistent);
+
+/// Distributes the segment's work over the turns of a schedule that keeps no elements
+/// (Schedule::rows_per_turn). All stages but the last reduce the rows of a turn, one row after the
+/// other, and have what is there once a row. The last one goes through the elements of all these
+/// rows once more: it has every outer reduction and every output of elements. Where only totals
+/// are left of those, they are taken while rows are reduced.
+StageList distribute_turns(const SegmentFacts& facts);
+
+/// The one of the two that the schedule asks for.
+StageList stages_of(const SegmentFacts& facts, const Schedule& schedule);
 
 /// For every persistent value kept in registers or shared memory, whether a stage after the one
 /// that makes it available reads it. A value that later stages compute again from other kept values

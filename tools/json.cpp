@@ -23,6 +23,7 @@ Json to_json(const Schedule& schedule) {
           {"compute_registers", schedule.compute_registers},
           {"rows_ahead", schedule.rows_ahead},
           {"accumulators", text_of(schedule.accumulators)},
+          {"rows_per_turn", schedule.rows_per_turn},
           {"row_access", text_of(schedule.row_access)},
           {"read_priority", text_of(schedule.read_priority)},
           {"overlap", text_of(schedule.overlap)},

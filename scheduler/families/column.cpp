@@ -77,6 +77,7 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   if (auto rejection = check_no_parameters(schedule)) return rejection;
   if (auto rejection = check_no_rows_ahead(schedule)) return rejection;
   if (auto rejection = check_accumulators_in_registers(schedule)) return rejection;
+  if (auto rejection = check_no_turns(schedule)) return rejection;
   if (schedule.threads_per_row < 1 || schedule.rows_per_block < 1 ||
       !std::has_single_bit(static_cast<uint64_t>(schedule.rows_per_block)) ||
       schedule.rows_per_block > limits.threads_per_block ||

@@ -1,28 +1,40 @@
 #include "scheduler/families/looped.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "scheduler/row_estimate.h"
+#include "scheduler/turns.h"
 
 namespace sinter {
 namespace {
 
-constexpr std::string_view kName = "looped";
+constexpr std::string_view kName = kLooped;
 constexpr int64_t kMostUnroll =
     16;  // 16 vectors of 16 bytes are 64 registers, all that a thread should have in flight.
 
+// A thread of a turn has so many elements of a row at once: two rounds of loads of 16 bytes in
+// bf16. More of them need registers that other warps would hide waits with.
+constexpr int64_t kTurnElements[] = {8, 16};
+// So many of the best are offered with the next row ahead too: more would lengthen planning.
+constexpr size_t kOffersAhead = 2;
+constexpr int64_t kLeastTurnThreads = 256;  // Of a block whose row has so many vectors.
+
 std::vector<Rejection> check_segment(const SegmentFacts& facts) {
   std::vector<Rejection> rejections = check_row_segment(facts, kName);
-  if (rejections.empty() && facts.has_outer()) {
-    rejections.push_back(
-        {.subject = std::string(kName),
-         .rule = "a run-time loop over a row's chunks cannot keep accumulators of columns",
-         .value = static_cast<double>(facts.outer_reductions.size()),
-         .limit = 0,
-         .unit = "outer reductions",
-         .remedy = "the multi_wave family unrolls the row and keeps them in registers"});
-  }
+  if (!rejections.empty()) return rejections;
+  if (auto rejection = check_outer_reductions(facts, kName)) rejections.push_back(*rejection);
   return rejections;
+}
+
+/// Larger clusters while rows leave SMs idle, or while the threads of a smaller block still have a
+/// vector each: they leave fewer partial results, and fewer rows under way in L2.
+std::vector<int64_t> turn_clusters(const SegmentFacts& facts, const DeviceLimits& limits,
+                                   int64_t width) {
+  return cluster_sizes(limits, [&](int64_t size) {
+    const int64_t vectors = columns_per_block(facts, {.cluster_blocks = 2 * size}) / width;
+    return facts.space.rows * size < limits.sm_count || vectors >= kLeastTurnThreads;
+  });
 }
 
 tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& facts,
@@ -31,6 +43,10 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
                                                           const DeviceLimits& limits) {
   for (const Rejection& rejection : check_segment(facts)) return tl::make_unexpected(rejection);
   if (auto rejection = check_row_schedule(facts, schedule, limits))
+    return tl::make_unexpected(*rejection);
+  if (auto rejection = facts.has_outer() ? check_turns(facts, schedule) : check_no_turns(schedule))
+    return tl::make_unexpected(*rejection);
+  if (auto rejection = check_accumulators_in_registers(schedule))
     return tl::make_unexpected(*rejection);
   for (const PersistentValue& kept : schedule.persistent) {
     if (kept.residency == Residency::kReload) continue;
@@ -49,6 +65,15 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
                                          .remedy = "use a smaller unroll"});
   }
   ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, limits);
+  if (facts.has_outer() && estimate.registers > limits.registers_per_thread) {
+    return tl::make_unexpected(
+        Rejection{.subject = std::string(kName),
+                  .rule = "what a thread accumulates of a chunk exceeds its registers",
+                  .value = static_cast<double>(estimate.registers),
+                  .limit = static_cast<double>(limits.registers_per_thread),
+                  .unit = "registers",
+                  .remedy = "use a smaller unroll, or narrower vectors"});
+  }
   if (auto rejection = fits(estimate, limits)) {
     rejection->subject = kName;
     return tl::make_unexpected(*rejection);
@@ -61,13 +86,116 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
 tl::expected<ResourceEstimate, Rejection> estimate_looped(const SegmentFacts& facts,
                                                           const Schedule& schedule,
                                                           const DeviceLimits& limits) {
-  return estimate_stages(facts, schedule, distribute(facts, schedule.persistent), limits);
+  return estimate_stages(facts, schedule, stages_of(facts, schedule), limits);
 }
+
+Prediction predict_looped(const SegmentFacts& facts, const Schedule& schedule,
+                          const ResourceEstimate& estimate, const DeviceLimits& limits) {
+  if (schedule.rows_per_turn == 0) return predict_rows(facts, schedule, estimate, limits);
+  const StageList list = distribute_turns(facts);
+  return predict(estimate_turn_work(facts, schedule, list, estimate, limits), estimate, limits);
+}
+
+namespace {
+
+/// Schedules that take rows in turns.
+class TurnOffers {
+ public:
+  TurnOffers(const SegmentFacts& facts, const DeviceLimits& limits)
+      : facts_(facts),
+        limits_(limits),
+        list_(distribute_turns(facts)),
+        goes_through_(!list_.stages.back().loads.empty()),
+        reads_again_(facts.has_reduction() && goes_through_) {}
+
+  Proposal run() {
+    std::vector<RowVector> vectors = row_vectors(facts_);
+    std::erase_if(vectors, [](const RowVector& v) { return v.access == RowAccess::kShifted; });
+    if (vectors.empty()) vectors.push_back({1, RowAccess::kScalar});
+    for (const RowVector& vector : vectors) {
+      for (const int64_t cluster : turn_clusters(facts_, limits_, vector.width)) {
+        if (cluster == 1 || vector.access == RowAccess::kAligned) try_blocks(vector, cluster);
+      }
+    }
+    try_rows_ahead();
+    if (proposal_.candidates.empty() && nearest_) proposal_.rejections.push_back(*nearest_);
+    return std::move(proposal_);
+  }
+
+ private:
+  void try_blocks(const RowVector& vector, int64_t cluster) {
+    const int64_t vectors =
+        std::max<int64_t>(columns_per_block(facts_, {.cluster_blocks = cluster}) / vector.width, 1);
+    // More threads than vectors leave lanes idle from the start.
+    const auto filled = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(vectors)));
+    const int64_t widest = std::clamp<int64_t>(filled, 32, limits_.threads_per_block);
+    for (int64_t threads = std::min(widest, kLeastTurnThreads); threads <= widest; threads *= 2) {
+      for (const int64_t elements : kTurnElements) {
+        Schedule schedule{.family = std::string(kName),
+                          .threads_per_row = threads,
+                          .vector_width = vector.width,
+                          .unroll = std::max<int64_t>(elements / vector.width, 1),
+                          .persistent_blocks = cluster,
+                          .cluster_blocks = cluster,
+                          .rows_per_turn = 1,
+                          .row_access = vector.access,
+                          .read_priority = read_priority(facts_, limits_, reads_again_),
+                          .overlap = partials_overlap(facts_, limits_)};
+        if (elements != kTurnElements[0] && schedule.unroll > batch_count(facts_, schedule)) break;
+        try_turns(schedule);
+      }
+    }
+  }
+
+  /// The best schedules with the next row on its way, where a turn has one.
+  void try_rows_ahead() {
+    std::vector<ProposedSchedule>& all = proposal_.candidates;
+    const size_t count = std::min(kOffersAhead, all.size());
+    std::vector<ProposedSchedule> best(count);
+    std::ranges::partial_sort_copy(
+        all, best, {}, [](const ProposedSchedule& p) { return p.predicted.total_us; },
+        [](const ProposedSchedule& p) { return p.predicted.total_us; });
+    for (ProposedSchedule& candidate : best) {
+      candidate.schedule.rows_ahead = 1;
+      // Elements that come one by one take a register each until they are packed.
+      const bool packed = candidate.schedule.row_access != RowAccess::kScalar;
+      if (packed && goes_through_ && candidate.schedule.rows_per_turn > 1)
+        try_turns(candidate.schedule);
+    }
+  }
+
+  void try_turns(Schedule& schedule) {
+    const int64_t blocks = occupancies(facts_, schedule, list_, limits_).front();
+    schedule.min_blocks_per_sm = blocks;
+    schedule.persistent_blocks = persistent_grid(facts_, schedule, limits_);
+    for (const int64_t rows : turn_lengths(facts_, schedule, list_, limits_, blocks)) {
+      schedule.rows_per_turn = rows;
+      const auto estimate = estimate_stages(facts_, schedule, list_, limits_);
+      if (!estimate) {
+        nearest_ = estimate.error();
+        return;
+      }
+      const WorkEstimate work = estimate_turn_work(facts_, schedule, list_, *estimate, limits_);
+      proposal_.candidates.push_back({schedule, *estimate, predict(work, *estimate, limits_)});
+    }
+  }
+
+  const SegmentFacts& facts_;
+  const DeviceLimits& limits_;
+  const StageList list_;
+  const bool goes_through_;  ///< The second part of a turn reads.
+  const bool reads_again_;   ///< What the first part has read.
+  Proposal proposal_;
+  std::optional<Rejection> nearest_;
+};
+
+}  // namespace
 
 Proposal propose_looped(const SegmentFacts& facts, const DeviceLimits& limits) {
   Proposal proposal;
   proposal.rejections = check_segment(facts);
   if (!proposal.rejections.empty()) return proposal;
+  if (facts.has_outer()) return TurnOffers(facts, limits).run();
   std::optional<Rejection> nearest;
   const StageList list = distribute(facts, {});
   const bool reads_again = std::ranges::count_if(list.stages, [&](const Stage& stage) {

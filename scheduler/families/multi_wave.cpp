@@ -119,6 +119,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
                                                           const DeviceLimits& limits) {
   if (auto rejection = check_row_schedule(facts, schedule, limits))
     return tl::make_unexpected(*rejection);
+  if (auto rejection = check_no_turns(schedule)) return tl::make_unexpected(*rejection);
   const bool in_registers = unrolls_batches(facts, schedule);
   const int64_t batches = batch_count(facts, schedule);
   if (in_registers && batches > kMostBatches) {

@@ -51,6 +51,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
   if (auto rejection = check_no_rows_ahead(schedule)) return tl::make_unexpected(*rejection);
   if (auto rejection = check_accumulators_in_registers(schedule))
     return tl::make_unexpected(*rejection);
+  if (auto rejection = check_no_turns(schedule)) return tl::make_unexpected(*rejection);
   Schedule as_row = schedule;
   // A run of elements may end anywhere: its last vector is guarded, so the row access mode does not
   // apply.

@@ -110,6 +110,7 @@ int64_t raised_registers(const DeviceLimits& limits, const Schedule& schedule, i
 std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedule& schedule,
                                         const DeviceLimits& limits) {
   if (auto rejection = check_no_rows_ahead(schedule)) return rejection;
+  if (auto rejection = check_no_turns(schedule)) return rejection;
   Schedule as_rows = schedule;
   as_rows.min_blocks_per_sm = 1;
   as_rows.stages = as_rows.compute_registers = 0;

@@ -1,6 +1,6 @@
 // Gradients of norms over a grid of rows, columns and types, in every kind of schedule that may run
 // them: those that keep rows (multi_wave), rings (warp_specialised), both with their accumulators
-// in shared memory too, rows and columns in a kernel each (looped), and what is chosen. Every cell
+// in shared memory too, rows that are read twice in turns (looped), and what is chosen. Every cell
 // is computed right, or refused with the reason that it must be refused for.
 //
 // A GPU runs all cells, the interpreter those that are small enough; refusals need neither. One

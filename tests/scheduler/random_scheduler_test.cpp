@@ -148,6 +148,16 @@ TEST(RandomSchedulerTest, DrawsTicketsWherePartialResultsAreLeft) {
             (std::set<Finish>{Finish::kKernel}));
 }
 
+TEST(RandomSchedulerTest, DrawsTurnsWhereLoopedBlocksAccumulate) {
+  const auto schedules = draws(canned_facts("layer_norm_backward", 8, 1024), "looped");
+  EXPECT_EQ(schedules.size(), kSeeds);
+  EXPECT_EQ(seen(schedules, &Schedule::rows_per_turn), (std::set<int64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(seen(schedules, &Schedule::rows_ahead), (std::set<int64_t>{0, 1}));
+  EXPECT_GT(seen(schedules, &Schedule::cluster_blocks).size(), 3U);
+  EXPECT_EQ(seen(draws(canned_facts("layer_norm", 8, 1024), "looped"), &Schedule::rows_per_turn),
+            (std::set<int64_t>{0}));
+}
+
 TEST(RandomSchedulerTest, DrawsLoopedAndPointwiseSchedules) {
   const auto looped = draws(canned_facts("layer_norm", 8, 1000), "looped");
   EXPECT_EQ(looped.size(), kSeeds);

@@ -18,6 +18,7 @@ rc::Gen<Schedule> any_schedule() {
     s.unroll = *rc::gen::arbitrary<int64_t>();
     s.min_blocks_per_sm = *rc::gen::arbitrary<int64_t>();
     s.rows_ahead = *rc::gen::arbitrary<int64_t>();
+    s.rows_per_turn = *rc::gen::arbitrary<int64_t>();
     s.read_priority = *rc::gen::element(ReadPriority::kNormal, ReadPriority::kEvictFirst,
                                         ReadPriority::kEvictLast);
     s.accumulators =

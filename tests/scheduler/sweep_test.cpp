@@ -50,13 +50,13 @@ TEST(Sweep, CellsAreThePlansAtTheirExtents) {
 }
 
 TEST(Sweep, KindsNameEveryKernelButTheOneThatFinishes) {
-  const auto kinds = [](int64_t cols) {
+  const auto kinds = [](int64_t rows, int64_t cols) {
     const auto planned =
-        plan_canned("layer_norm_backward", {{"rows", 8192}, {"cols", cols}}, "H200");
+        plan_canned("layer_norm_backward", {{"rows", rows}, {"cols", cols}}, "H200");
     return std::pair(kind_of(*planned), planned->segments.size());
   };
-  EXPECT_EQ(kinds(4096), std::pair(std::string("warp_specialised"), size_t{2}));
-  EXPECT_THAT(kinds(1 << 18).first, EndsWith(" + column"));
+  EXPECT_EQ(kinds(8192, 4096), std::pair(std::string("warp_specialised"), size_t{2}));
+  EXPECT_THAT(kinds(16, 1 << 18).first, EndsWith(" + column"));
 }
 
 TEST(Sweep, KeepsTheExtentsThatItDoesNotSweep) {
