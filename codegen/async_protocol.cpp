@@ -20,14 +20,18 @@ constexpr int64_t kCopyUnitBytes = 16;
 constexpr int64_t kMaxWarps = 32;
 /// Keeps the proof short; rings and numbers of groups in use stay far below.
 constexpr int64_t kMaxProvedItems = 4096;
+/// Each adds as many runs as there are items.
+constexpr int64_t kMaxItemRows = 16;
 
 int64_t items_to_prove(const AsyncProtocol& protocol) {
   int64_t period = 2 * protocol.stages;
   int64_t offset = 0;
   for (const ProtocolRole& role : protocol.roles) {
     period = std::min(std::lcm(period, role.step), kMaxProvedItems + 1);
-    for (const ProtocolAction& action : role.actions)
-      offset = std::max(offset, std::abs(action.item_offset));
+    for (const auto* actions : {&role.actions, &role.short_actions}) {
+      for (const ProtocolAction& action : *actions)
+        offset = std::max(offset, std::abs(action.item_offset));
+    }
   }
   return period + 3 * protocol.stages + offset;
 }
@@ -44,6 +48,7 @@ std::optional<std::string> malformation(const AsyncProtocol& protocol) {
     if (!wrong) wrong = outside(arguments...);
   };
   check("the number of stages", protocol.stages, 1, kMaxProvedItems);
+  check("the number of rows of an item", protocol.item_rows, 1, kMaxItemRows);
   check("the number of arrivals at full", protocol.full_arrivals, 1, kMbarrierLimit);
   check("the number of arrivals at empty", protocol.empty_arrivals, 1, kMbarrierLimit);
   int64_t warps = 0;
@@ -52,19 +57,23 @@ std::optional<std::string> malformation(const AsyncProtocol& protocol) {
     check("the step of " + role.name, role.step, 1, kMaxProvedItems);
     check("the number of warps of " + role.name, role.warps, 1, kMaxWarps);
     warps += role.warps;
-    int64_t expected = 0;
-    for (const ProtocolAction& action : role.actions) {
-      check("an item offset of " + role.name, action.item_offset, -kMaxProvedItems,
-            kMaxProvedItems);
-      if (action.verb != ProtocolVerb::kExpect && action.verb != ProtocolVerb::kCopy) continue;
-      check("a number of bytes of " + role.name, action.bytes, kCopyUnitBytes, kMbarrierLimit);
-      if (!wrong && action.bytes % kCopyUnitBytes != 0) {
-        wrong = fmt::format("a number of bytes of {} is {}, not a multiple of {}", role.name,
-                            action.bytes, kCopyUnitBytes);
+    for (const auto* actions : {&role.actions, &role.short_actions}) {
+      int64_t expected = 0;
+      for (const ProtocolAction& action : *actions) {
+        check("an item offset of " + role.name, action.item_offset, -kMaxProvedItems,
+              kMaxProvedItems);
+        check("a row of an item of " + role.name, action.row, 0, protocol.item_rows - 1);
+        if (action.verb != ProtocolVerb::kExpect && action.verb != ProtocolVerb::kCopy) continue;
+        check("a number of bytes of " + role.name, action.bytes, kCopyUnitBytes, kMbarrierLimit);
+        if (!wrong && action.bytes % kCopyUnitBytes != 0) {
+          wrong = fmt::format("a number of bytes of {} is {}, not a multiple of {}", role.name,
+                              action.bytes, kCopyUnitBytes);
+        }
+        if (action.verb == ProtocolVerb::kExpect)
+          expected += action.bytes * (action.of_each_row ? protocol.item_rows : 1);
       }
-      if (action.verb == ProtocolVerb::kExpect) expected += action.bytes;
+      check("the number of bytes that a phase waits for", expected, 0, kMbarrierLimit);
     }
-    check("the number of bytes that a phase waits for", expected, 0, kMbarrierLimit);
   }
   check("the number of warps", warps, 1, kMaxWarps);
   if (!wrong) check("the number of items to prove", items_to_prove(protocol), 1, kMaxProvedItems);
@@ -73,34 +82,70 @@ std::optional<std::string> malformation(const AsyncProtocol& protocol) {
 
 }  // namespace
 
-AsyncProtocol ring_protocol(int64_t stages, int groups, int warps_per_group,
-                            const std::vector<int64_t>& copies, SlotRelease release) {
+namespace {
+
+/// What the producer does for an item of up to `rows` rows.
+std::vector<ProtocolAction> producer_actions(const std::vector<int64_t>& copies, int64_t rows) {
   using enum ProtocolVerb;
-  using enum RingBarrier;
-  AsyncProtocol out{.stages = stages, .empty_arrivals = warps_per_group};
-  ProtocolRole producer{.name = "producer"};
-  producer.actions = {
-      {.verb = kWait, .barrier = kEmpty, .other_parity = true},
-      {.verb = kExpect, .bytes = std::accumulate(copies.begin(), copies.end(), int64_t{0})}};
-  for (const int64_t bytes : copies) producer.actions.push_back({.verb = kCopy, .bytes = bytes});
-  out.roles.push_back(std::move(producer));
-  const ProtocolAction wait = {.verb = kWait, .barrier = kFull};
-  const ProtocolAction read = {.verb = kRead};
-  const ProtocolAction free = {.verb = kArrive, .barrier = kEmpty};
-  const ProtocolAction meet = {.verb = kMeet};
+  std::vector<ProtocolAction> out = {
+      {.verb = kWait, .barrier = RingBarrier::kEmpty, .other_parity = true},
+      {.verb = kExpect,
+       .bytes = std::accumulate(copies.begin(), copies.end(), int64_t{0}),
+       .of_each_row = true}};
+  for (int64_t row = 0; row < rows; ++row) {
+    for (const int64_t bytes : copies)
+      out.push_back({.verb = kCopy, .bytes = bytes, .row = row, .where_row_exists = row > 0});
+  }
+  return out;
+}
+
+constexpr ProtocolAction kWaitForItem = {.verb = ProtocolVerb::kWait,
+                                         .barrier = RingBarrier::kFull};
+constexpr ProtocolAction kReleaseItem = {.verb = ProtocolVerb::kArrive,
+                                         .barrier = RingBarrier::kEmpty};
+
+/// What a group does for an item of that many rows.
+std::vector<ProtocolAction> group_actions(SlotRelease release, int64_t rows) {
+  std::vector<ProtocolAction> out = {kWaitForItem};
+  const auto read_rows = [&] {
+    for (int64_t row = 0; row < rows; ++row)
+      out.push_back({.verb = ProtocolVerb::kRead, .row = row});
+  };
+  read_rows();
+  if (release == SlotRelease::kEarly) out.push_back(kReleaseItem);
+  out.push_back({.verb = ProtocolVerb::kMeet});
+  if (release == SlotRelease::kEarly) return out;
+  read_rows();
+  out.push_back(kReleaseItem);
+  return out;
+}
+
+/// What it does for an item of fewer than that.
+std::vector<ProtocolAction> short_group_actions(int64_t rows) {
+  using enum ProtocolVerb;
+  std::vector<ProtocolAction> out = {kWaitForItem};
+  for (int64_t row = 0; row + 1 < rows; ++row) {
+    for (const ProtocolVerb verb : {kRead, kMeet, kRead})
+      out.push_back({.verb = verb, .row = row, .where_row_exists = row > 0});
+  }
+  out.push_back(kReleaseItem);
+  return out;
+}
+
+}  // namespace
+
+AsyncProtocol ring_protocol(int64_t stages, int groups, int warps_per_group,
+                            const std::vector<int64_t>& copies, SlotRelease release,
+                            int64_t item_rows) {
+  AsyncProtocol out{.stages = stages, .item_rows = item_rows, .empty_arrivals = warps_per_group};
+  out.roles.push_back({.name = "producer", .actions = producer_actions(copies, item_rows)});
   for (int group = 0; group < groups; ++group) {
     ProtocolRole role{.name = fmt::format("group {}", group),
                       .first = group,
                       .step = groups,
-                      .warps = warps_per_group};
-    switch (release) {
-      case SlotRelease::kEarly:
-        role.actions = {wait, read, free, meet};
-        break;
-      case SlotRelease::kLate:
-        role.actions = {wait, read, meet, read, free};
-        break;
-    }
+                      .warps = warps_per_group,
+                      .actions = group_actions(release, item_rows)};
+    if (item_rows > 1) role.short_actions = short_group_actions(item_rows);
     out.roles.push_back(std::move(role));
   }
   return out;
@@ -129,7 +174,8 @@ std::string_view name_of(ProtocolFaultKind kind) {
 }
 
 std::string ProtocolFault::text() const {
-  std::string out = fmt::format("{} with {} items: {}\n", name_of(kind), items, message);
+  const std::string of_rows = rows == items ? "" : fmt::format(" of {} rows", rows);
+  std::string out = fmt::format("{} with {} items{}: {}\n", name_of(kind), items, of_rows, message);
   for (size_t i = 0; i < interleaving.size(); ++i)
     out += fmt::format("  {:>3}. {}\n", i + 1, interleaving[i]);
   for (const std::string& state : states) out += fmt::format("  {}\n", state);
@@ -152,10 +198,10 @@ int64_t proved_items(const AsyncProtocol& protocol) {
 std::optional<ProtocolFault> prove(const AsyncProtocol& protocol) {
   if (auto wrong = malformation(protocol))
     return ProtocolFault{.kind = ProtocolFaultKind::kMalformed, .message = *wrong};
-  const int64_t last = items_to_prove(protocol);
-  for (int64_t items = 0; items <= last; ++items) {
-    if (run_protocol(protocol, items, /*explain=*/false))
-      return run_protocol(protocol, items, /*explain=*/true);
+  const int64_t last = items_to_prove(protocol) * protocol.item_rows;
+  for (int64_t rows = 0; rows <= last; ++rows) {
+    if (run_protocol(protocol, rows, /*explain=*/false))
+      return run_protocol(protocol, rows, /*explain=*/true);
   }
   return std::nullopt;
 }

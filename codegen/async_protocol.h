@@ -18,6 +18,9 @@ namespace sinter {
 // both belongs to item k. Roles run side by side, each warp of a role on its own, and take items
 // first, first + step, ... below n, which only the launch knows. For every item a warp does the
 // role's actions in order.
+//
+// An item is one row, or `item_rows` of them, for groups that work on so many side by side. Only
+// the launch knows how many rows there are; the last item may have fewer, and actions of its own.
 
 enum class RingBarrier : uint8_t { kFull, kEmpty };
 
@@ -42,6 +45,9 @@ struct ProtocolAction {
   /// to release late: -step is the item that the role had before.
   int64_t item_offset = 0;
   int64_t bytes = 0;  ///< Of kExpect and kCopy; a multiple of 16.
+  int64_t row = 0;    ///< Which row of the item is copied or read, or what others do for it.
+  bool where_row_exists = false;  ///< The action is left out where the item has no such row.
+  bool of_each_row = false;       ///< Of kExpect: `bytes` are those of each row that the item has.
   friend bool operator==(const ProtocolAction&, const ProtocolAction&) = default;
 };
 
@@ -51,11 +57,14 @@ struct ProtocolRole {
   int64_t step = 1;
   int warps = 1;
   std::vector<ProtocolAction> actions{};
+  /// Those for an item of fewer rows than others; empty: the same.
+  std::vector<ProtocolAction> short_actions{};
   friend bool operator==(const ProtocolRole&, const ProtocolRole&) = default;
 };
 
 struct AsyncProtocol {
-  int64_t stages = 1;          ///< Slots of the ring.
+  int64_t stages = 1;          ///< Slots of the ring, each for an item.
+  int64_t item_rows = 1;       ///< Rows of an item.
   int64_t full_arrivals = 1;   ///< Per phase, besides the announced bytes.
   int64_t empty_arrivals = 1;  ///< Per phase.
   std::vector<ProtocolRole> roles{};
@@ -71,21 +80,26 @@ enum class SlotRelease : uint8_t {
 };
 
 /// One producer and `groups` compute groups: item k goes to group k % groups. The producer waits
-/// for the slot, announces the bytes of all `copies` and starts them; the warps of a group wait for
-/// them, read, reduce over the group, and each arrives once at `empty`.
+/// for the slot, announces the bytes of all `copies` of each row and starts them; the warps of a
+/// group wait for them, read, reduce over the group, and each arrives once at `empty`.
+///
+/// Groups take the rows of an item side by side: all are read before the group reduces, once. A
+/// short item they take row by row, and release it when they are done with the last.
 ///
 /// `stages` must be a multiple of `groups`, so that a slot has one group for its readers; `prove`
 /// refuses other tables. Else a group may come to a slot whose last phase it has not seen: copies
 /// of later items may have landed before the first item in that slot, and the parity of the phase
 /// that the group wants is then that of the phase before the last, for which a wait passes.
 AsyncProtocol ring_protocol(int64_t stages, int groups, int warps_per_group,
-                            const std::vector<int64_t>& copies, SlotRelease release);
+                            const std::vector<int64_t>& copies, SlotRelease release,
+                            int64_t item_rows = 1);
 
 enum class ProtocolFaultKind : uint8_t {
   kMalformed,        ///< A number is out of range; nothing was run.
   kDeadlock,         ///< No warp can move, and not all have finished.
   kOverwrite,        ///< A slot is filled while what it holds is not read by all who should.
-  kUnfilledRead,     ///< A slot is read before any of the item has arrived.
+  kUnfilledRead,     ///< A slot is read before any of the item has arrived, or for a row that
+                     ///< the item does not have.
   kHalfFilledRead,   ///< A slot is read before all of the item has arrived.
   kArrivalOverflow,  ///< An arrival or bytes count towards another phase than the item's, or one
                      ///< arrival too many comes while the phase waits for bytes.
@@ -97,7 +111,8 @@ std::string_view name_of(ProtocolFaultKind kind);
 struct ProtocolFault {
   ProtocolFaultKind kind = ProtocolFaultKind::kMalformed;
   std::string message{};                    ///< What the last step does wrong.
-  int64_t items = 0;                        ///< The fewest that show a fault.
+  int64_t items = 0;                        ///< The fewest that show a fault,
+  int64_t rows = 0;                         ///< of so many rows in all.
   std::vector<std::string> interleaving{};  ///< Steps, all of them needed, up to the faulty one.
   std::vector<std::string> states{};        ///< Where each role stands then.
 
@@ -121,9 +136,11 @@ struct ProtocolFault {
 /// The checks hold phases to those of the items, so nothing drifts from round to round, and what
 /// happens around item k depends on k modulo the period P = lcm(2 * stages, steps) only. So numbers
 /// of items from 0 to P + 3 * stages plus the largest item offset are all: the round that fills the
-/// ring, one period, and the two rounds after an item that its checks look at.
+/// ring, one period, and the two rounds after an item that its checks look at. Each number is run
+/// with every number of rows that its last item may have.
 std::optional<ProtocolFault> prove(const AsyncProtocol& protocol);
-/// The largest number of items that `prove` runs; 0 for a malformed protocol.
+/// The largest number of items that `prove` runs, with up to item_rows rows in each; 0 for a
+/// malformed protocol.
 int64_t proved_items(const AsyncProtocol& protocol);
 
 }  // namespace sinter

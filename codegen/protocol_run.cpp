@@ -54,7 +54,7 @@ using Row = Clocks::Row;
 /// slot may hold: its landings.
 class ProtocolRun {
  public:
-  ProtocolRun(const AsyncProtocol& protocol, int64_t items, bool explain);
+  ProtocolRun(const AsyncProtocol& protocol, int64_t rows, bool explain);
   std::optional<ProtocolFault> run();
 
  private:
@@ -99,6 +99,14 @@ class ProtocolRun {
   };
 
   [[nodiscard]] const ProtocolAction* next(Warp& warp) const;
+  [[nodiscard]] const std::vector<ProtocolAction>& actions_of(const Warp& warp) const;
+  [[nodiscard]] int64_t rows_of(int64_t item) const {
+    return std::min(protocol_.item_rows, rows_ - item * protocol_.item_rows);
+  }
+  /// Bytes that an announcement for an item means.
+  [[nodiscard]] int64_t announced(const ProtocolAction& action, int64_t item) const {
+    return action.bytes * (action.of_each_row ? rows_of(item) : 1);
+  }
   [[nodiscard]] Slot& slot_of(int64_t item) { return slots_[slot_number(item)]; }
   [[nodiscard]] Barrier& barrier_of(RingBarrier barrier, int64_t item) {
     return (barrier == RingBarrier::kFull ? full_ : empty_)[slot_number(item)];
@@ -117,7 +125,7 @@ class ProtocolRun {
                   int64_t bytes, const std::string& text);
   bool complete_phase(Barrier& barrier);
   bool start_copy(size_t index, const ProtocolAction& action, int64_t item);
-  bool read(size_t index, int64_t item);
+  bool read(size_t index, const ProtocolAction& action, int64_t item);
   bool meet(size_t index);
   bool land();
   void check_end();
@@ -125,6 +133,7 @@ class ProtocolRun {
   /// Counts a step of a process whose clock is `clock`, and notes it if it is to be explained.
   void tick(size_t process, Row clock, const std::string& text);
   [[nodiscard]] std::string who(const Warp& warp) const;
+  [[nodiscard]] std::string row_text(const ProtocolAction& action) const;
   [[nodiscard]] std::string what(const Warp& warp, const ProtocolAction& action) const;
   /// The next action of a warp in words, if they are wanted.
   [[nodiscard]] std::string line(const Warp& warp, const ProtocolAction& action) const;
@@ -133,7 +142,7 @@ class ProtocolRun {
   [[nodiscard]] std::vector<std::string> states(Row at);
 
   const AsyncProtocol& protocol_;
-  int64_t items_;
+  int64_t rows_, items_;
   bool explain_;
   size_t copies_per_slot_ = 0;
   std::vector<int64_t> copies_, reads_;  ///< Of each item, by all warps.
@@ -147,10 +156,13 @@ class ProtocolRun {
   std::optional<ProtocolFault> fault_;
 };
 
-ProtocolRun::ProtocolRun(const AsyncProtocol& protocol, int64_t items, bool explain)
-    : protocol_(protocol), items_(items), explain_(explain) {
-  copies_.resize(static_cast<size_t>(items));
-  reads_.resize(static_cast<size_t>(items));
+ProtocolRun::ProtocolRun(const AsyncProtocol& protocol, int64_t rows, bool explain)
+    : protocol_(protocol),
+      rows_(rows),
+      items_((rows + protocol.item_rows - 1) / protocol.item_rows),
+      explain_(explain) {
+  copies_.resize(static_cast<size_t>(items_));
+  reads_.resize(static_cast<size_t>(items_));
   for (size_t role = 0; role < protocol.roles.size(); ++role) {
     for (int number = 0; number < protocol.roles[role].warps; ++number) {
       Warp warp{.role = role, .number = number, .item = protocol.roles[role].first};
@@ -162,7 +174,7 @@ ProtocolRun::ProtocolRun(const AsyncProtocol& protocol, int64_t items, bool expl
       }
     }
   }
-  if (items > 0) copies_per_slot_ = static_cast<size_t>(std::ranges::max(copies_));
+  if (items_ > 0) copies_per_slot_ = static_cast<size_t>(std::ranges::max(copies_));
   counts_.resize(warps_.size() + static_cast<size_t>(protocol.stages) * copies_per_slot_);
   clocks_ = Clocks(counts_.size());
   for (Warp& warp : warps_) warp.clock = clocks_.add();
@@ -184,20 +196,34 @@ ProtocolRun::ProtocolRun(const AsyncProtocol& protocol, int64_t items, bool expl
 const ProtocolAction* ProtocolRun::next(Warp& warp) const {
   const ProtocolRole& role = protocol_.roles[warp.role];
   for (; warp.item < items_; warp.item += role.step, warp.action = 0) {
-    for (; warp.action < role.actions.size(); ++warp.action) {
-      const ProtocolAction& action = role.actions[warp.action];
+    const std::vector<ProtocolAction>& actions = actions_of(warp);
+    for (; warp.action < actions.size(); ++warp.action) {
+      const ProtocolAction& action = actions[warp.action];
       const int64_t item = warp.item + action.item_offset;
       if (item < 0 || item >= items_) continue;
       if (action.first_warp_only && warp.number > 0) continue;
+      if (action.where_row_exists && action.row >= rows_of(item)) continue;
       return &action;
     }
   }
   return nullptr;
 }
 
+/// What a warp does for the item it is at.
+const std::vector<ProtocolAction>& ProtocolRun::actions_of(const Warp& warp) const {
+  const ProtocolRole& role = protocol_.roles[warp.role];
+  const bool is_short = rows_of(warp.item) < protocol_.item_rows && !role.short_actions.empty();
+  return is_short ? role.short_actions : role.actions;
+}
+
 std::string ProtocolRun::who(const Warp& warp) const {
   const ProtocolRole& role = protocol_.roles[warp.role];
   return role.warps == 1 ? role.name : fmt::format("{}, warp {}", role.name, warp.number);
+}
+
+/// Which row of an item, where that is not plain.
+std::string ProtocolRun::row_text(const ProtocolAction& action) const {
+  return protocol_.item_rows == 1 ? "" : fmt::format("row {} of ", action.row);
 }
 
 std::string ProtocolRun::what(const Warp& warp, const ProtocolAction& action) const {
@@ -211,12 +237,13 @@ std::string ProtocolRun::what(const Warp& warp, const ProtocolAction& action) co
     case ProtocolVerb::kArrive:
       return fmt::format("arrives at {}[{}] (item {})", barrier, slot, item);
     case ProtocolVerb::kExpect:
-      return fmt::format("announces {} bytes at full[{}] (item {})", action.bytes, slot, item);
+      return fmt::format("announces {} bytes at full[{}] (item {})", announced(action, item), slot,
+                         item);
     case ProtocolVerb::kCopy:
-      return fmt::format("starts a copy of {} bytes of item {} into slot {}", action.bytes, item,
-                         slot);
+      return fmt::format("starts a copy of {} bytes of {}item {} into slot {}", action.bytes,
+                         row_text(action), item, slot);
     case ProtocolVerb::kRead:
-      return fmt::format("reads item {} in slot {}", item, slot);
+      return fmt::format("reads {}item {} in slot {}", row_text(action), item, slot);
     case ProtocolVerb::kMeet:
       return fmt::format("meets the others (item {})", warp.item);
   }
@@ -233,7 +260,7 @@ void ProtocolRun::tick(size_t process, Row clock, const std::string& text) {
 }
 
 bool ProtocolRun::fail(ProtocolFaultKind kind, std::string message, Row before, std::string last) {
-  fault_ = {.kind = kind, .message = std::move(message), .items = items_};
+  fault_ = {.kind = kind, .message = std::move(message), .items = items_, .rows = rows_};
   if (!explain_) return false;
   const auto clock = clocks_[before];
   for (const Step& step : steps_) {
@@ -410,7 +437,7 @@ bool ProtocolRun::start_copy(size_t index, const ProtocolAction& action, int64_t
   return true;
 }
 
-bool ProtocolRun::read(size_t index, int64_t item) {
+bool ProtocolRun::read(size_t index, const ProtocolAction& action, int64_t item) {
   Warp& warp = warps_[index];
   Slot& slot = slot_of(item);
   const int64_t copies = copies_[static_cast<size_t>(item)];
@@ -421,7 +448,13 @@ bool ProtocolRun::read(size_t index, int64_t item) {
       seen += int64_t{clocks_[warp.clock][process] == counts_[process]};
     }
   }
-  const std::string text = line(warp, *next(warp));
+  const std::string text = line(warp, action);
+  if (action.row >= rows_of(item)) {
+    return fail(
+        ProtocolFaultKind::kUnfilledRead,
+        fmt::format("item {} has {} rows, and row {} is read", item, rows_of(item), action.row),
+        warp.clock, text);
+  }
   if (seen == 0 || seen < copies) {
     return fail(seen == 0 ? ProtocolFaultKind::kUnfilledRead : ProtocolFaultKind::kHalfFilledRead,
                 fmt::format("{} of {} copies of item {} are in slot {} for certain when it is read",
@@ -477,11 +510,11 @@ bool ProtocolRun::step(size_t index) {
       case ProtocolVerb::kArrive:
         return arrive(action->barrier, 0);
       case ProtocolVerb::kExpect:
-        return arrive(RingBarrier::kFull, action->bytes);
+        return arrive(RingBarrier::kFull, announced(*action, item));
       case ProtocolVerb::kCopy:
         return start_copy(index, *action, item);
       case ProtocolVerb::kRead:
-        return read(index, item);
+        return read(index, *action, item);
       case ProtocolVerb::kMeet:
         return meet(index);
     }
@@ -552,9 +585,9 @@ std::optional<ProtocolFault> ProtocolRun::run() {
 
 }  // namespace
 
-std::optional<ProtocolFault> run_protocol(const AsyncProtocol& protocol, int64_t items,
+std::optional<ProtocolFault> run_protocol(const AsyncProtocol& protocol, int64_t rows,
                                           bool explain) {
-  return ProtocolRun(protocol, items, explain).run();
+  return ProtocolRun(protocol, rows, explain).run();
 }
 
 }  // namespace sinter

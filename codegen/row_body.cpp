@@ -27,9 +27,29 @@ RowBody::RowBody(const SegmentFacts& facts, const Schedule& schedule, kir::Kerne
       residents_(facts, schedule, builder, tiles, walk),
       reads_(facts, tiles, residents_) {}
 
-void RowBody::prepare() {
+void RowBody::prepare(size_t rows) {
   residents_.declare();
   residents_.load_common();
+  prepared_ = {tiles_.view()};
+  while (prepared_.size() < rows) {
+    residents_.declare_another_row();
+    prepared_.push_back(tiles_.view());
+  }
+  tiles_.set_view(prepared_.front());
+}
+
+void RowBody::begin_turn(size_t rows) {
+  rows_.clear();
+  for (size_t i = 0; i < rows; ++i) rows_.emplace_back().view = prepared_[i];
+  current_ = 0;
+  tiles_.set_view(prepared_.front());
+}
+
+void RowBody::turn_to(size_t row) {
+  if (row == current_) return;
+  rows_[current_].view = tiles_.view();
+  tiles_.set_view(rows_[row].view);
+  current_ = row;
 }
 
 void RowBody::load_ahead() {
@@ -43,14 +63,14 @@ void RowBody::take_ahead() {
 }
 
 void RowBody::begin(const Row& row) {
-  row_ = row;
+  rows_[current_].row = row;
   walk_.enter_row();
   for (const ValueId value : list_.row_values) tiles_.row_value(value);
   accumulate_totals(list_.totals);
   store_row_outputs(0);
 }
 
-void RowBody::load() { residents_.load_row(row_.inputs); }
+void RowBody::load() { residents_.load_row(row().inputs); }
 
 void RowBody::compute() {
   const size_t count = takes_turns() ? last_stage() : list_.stages.size();
@@ -136,7 +156,33 @@ void RowBody::run_stage(size_t s) {
       !stage.kept.empty()) {
     builder_.comment(fmt::format("stage {}", s));
   }
-  RowStatistics statistics(facts_, builder_, tiles_, stage.reductions);
+  std::vector<RowStatistics> statistics;
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    turn_to(i);
+    statistics.emplace_back(facts_, builder_, tiles_, stage.reductions);
+    sweep_row(s, statistics.back());
+  }
+  const bool exchanges = !stage.reductions.empty();
+  RowStatistics::combine(statistics, walk_.threads(), fmt::format("stage{}", s), row().exchange);
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    turn_to(i);
+    statistics[i].define_results();
+  }
+  // Shuffles alone keep nothing that was read from shared memory from staying in registers until
+  // the next stage, which is there to read it again: rows of 1,600 in a ring then spill 480 bytes.
+  constexpr int64_t kWarp = 32;
+  if (exchanges && walk_.threads() <= kWarp && reads_shared()) builder_.append(kir::WarpBarrier{});
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    turn_to(i);
+    for (const ValueId value : stage.row_values) tiles_.row_value(value);
+    accumulate_totals(stage.totals);
+    store_row_outputs(static_cast<int>(s) + 1);
+  }
+}
+
+/// Looks at all elements of the row at hand for stage s.
+void RowBody::sweep_row(size_t s, RowStatistics& statistics) {
+  const Stage& stage = list_.stages[s];
   const ChunkReads first = reads_.of_stage(s, stage);
   const ChunkReads second = reads_.of_values(s, statistics.second_operands());
   int64_t unroll = std::max<int64_t>(schedule_.unroll, 1);
@@ -172,20 +218,11 @@ void RowBody::run_stage(size_t s) {
       });
     });
   }
-  const bool exchanges = !statistics.empty();
-  statistics.finish(walk_.threads(), fmt::format("stage{}", s), row_.exchange);
-  // Shuffles alone keep nothing that was read from shared memory from staying in registers until
-  // the next stage, which is there to read it again: rows of 1,600 in a ring then spill 480 bytes.
-  constexpr int64_t kWarp = 32;
-  if (exchanges && walk_.threads() <= kWarp && reads_shared()) builder_.append(kir::WarpBarrier{});
-  for (const ValueId value : stage.row_values) tiles_.row_value(value);
-  accumulate_totals(stage.totals);
-  store_row_outputs(static_cast<int>(s) + 1);
 }
 
 /// True if the row's inputs, or what is kept of it, lie in shared memory.
 bool RowBody::reads_shared() const {
-  return !row_.inputs.staged.empty() ||
+  return !row().inputs.staged.empty() ||
          std::ranges::any_of(schedule_.persistent, [&](const PersistentValue& kept) {
            return residents_.is_shared(kept.value);
          });
@@ -200,7 +237,8 @@ void RowBody::with_reads(const ChunkReads& reads, const RowChunk& chunk,
   }
   if (!reads.empty()) {
     walk_.for_vectors(chunk, [&](const TilePosition& at) {
-      for (const ValueId value : reads.inputs) load_input(builder_, tiles_, row_.inputs, value, at);
+      for (const ValueId value : reads.inputs)
+        load_input(builder_, tiles_, row().inputs, value, at);
       for (const ValueId value : reads.shared) residents_.load_shared(value, at);
     });
   }
@@ -287,8 +325,8 @@ void RowBody::accumulate_outer(const Stage& stage, const TilePosition& at, ExprI
   const ExprId group = takes_turns() ? at.group : at.batch;
   const auto accumulate = [&] { outer_.accumulate(stage.outer, group, lane); };
   ExprId condition = inside;
-  if (row_.is_real.valid())
-    condition = condition.valid() ? builder_.both(condition, row_.is_real) : row_.is_real;
+  if (row().is_real.valid())
+    condition = condition.valid() ? builder_.both(condition, row().is_real) : row().is_real;
   if (condition.valid()) {
     builder_.when(condition, accumulate);
   } else {
@@ -297,7 +335,7 @@ void RowBody::accumulate_outer(const Stage& stage, const TilePosition& at, ExprI
 }
 
 ExprId RowBody::is_speaker() {
-  return row_.is_speaker.valid() ? row_.is_speaker : walk_.is_first_thread();
+  return row().is_speaker.valid() ? row().is_speaker : walk_.is_first_thread();
 }
 
 /// Every row counts once, so one thread takes it.
@@ -305,7 +343,7 @@ void RowBody::accumulate_totals(const std::vector<OpId>& totals) {
   if (totals.empty()) return;
   for (const OpId op : totals) tiles_.row_value(facts_.fusion.ops[op].operands[0]);
   ExprId condition = is_speaker();
-  if (row_.is_real.valid()) condition = builder_.both(condition, row_.is_real);
+  if (row().is_real.valid()) condition = builder_.both(condition, row().is_real);
   builder_.when(condition, [&] { outer_.accumulate_row(totals); });
 }
 
@@ -326,7 +364,7 @@ void RowBody::store_row_outputs(int level) {
 
 /// Lets threads that repeat a row store nothing, and the first row alone what is the same in all.
 void RowBody::when_stored(size_t output, const std::function<void()>& body) {
-  ExprId condition = row_.is_real;
+  ExprId condition = row().is_real;
   if (!facts_.space.output_coverage[output].rows && facts_.space.row_dimensions > 0) {
     const ExprId first = builder_.equal(tiles_.row(), builder_.integer(0, DType::kI64));
     condition = condition.valid() ? builder_.both(condition, first) : first;

@@ -34,6 +34,12 @@ struct Row {
 ///     prepare, once for all rows that the threads take
 ///     begin(row)  load  compute
 ///
+/// Several rows may be worked on side by side: their stages alternate, and one exchange carries the
+/// statistics of all of them.
+///
+///     prepare(rows), once
+///     begin_turn(rows)  { turn_to(0)  begin  load  turn_to(1)  begin  load ... }  compute
+///
 /// Where rows come ahead (Schedule::rows_ahead), load_ahead in the first row, then before each
 /// begin take_ahead, and load_ahead in the row after it.
 ///
@@ -48,8 +54,14 @@ class RowBody {
   RowBody(const SegmentFacts& facts, const Schedule& schedule, kir::KernelBuilder& builder,
           TileLowering& tiles, RowWalk& walk, OuterAccumulators& outer);
 
-  /// Declares what a row keeps from stage to stage, and loads what is the same in every row.
-  void prepare();
+  /// Declares what `rows` rows at a time keep from stage to stage, and loads what is the same in
+  /// every row.
+  void prepare(size_t rows = 1);
+  /// Begins with so many rows side by side, and forgets those of the turn before. The tiles stand
+  /// where they stood when the first row was prepared.
+  void begin_turn(size_t rows);
+  /// Takes the tiles to another row of the turn.
+  void turn_to(size_t row);
   /// Starts loading the inputs that come ahead, of the row that the tiles have entered.
   void load_ahead();
   /// Makes those inputs, loaded last, the ones of the row that the tiles have entered.
@@ -59,7 +71,8 @@ class RowBody {
   void begin(const Row& row);
   /// Loads the inputs that the row keeps.
   void load();
-  /// Runs the stages one after the other; chunk by chunk they load what is not kept.
+  /// Runs the stages of all rows of the turn one after the other; chunk by chunk they load what is
+  /// not kept.
   void compute();
 
   /// Row values that apply takes from begin and compute, in any row.
@@ -85,7 +98,14 @@ class RowBody {
   [[nodiscard]] bool takes_turns() const { return schedule_.rows_per_turn > 0; }
   [[nodiscard]] kir::ExprId is_speaker();
   [[nodiscard]] size_t last_stage() const { return list_.stages.size() - 1; }
+  struct SideRow {
+    Row row{};
+    TileLowering::RowView view{};  ///< While the tiles stand in another row.
+  };
+
+  [[nodiscard]] const Row& row() const { return rows_[current_].row; }
   void run_stage(size_t s);
+  void sweep_row(size_t s, RowStatistics& statistics);
   [[nodiscard]] bool reads_shared() const;
   void with_reads(const ChunkReads& reads, const RowChunk& chunk,
                   const std::function<void()>& body);
@@ -111,7 +131,9 @@ class RowBody {
   std::map<ValueId, kir::VarId> next_;  ///< Registers of what apply reads of the row after.
   RowResidents residents_;
   StageReads reads_;
-  Row row_;
+  std::vector<TileLowering::RowView> prepared_;  ///< Of every row that may be worked on at once.
+  std::vector<SideRow> rows_ = std::vector<SideRow>(1);  ///< Of the turn.
+  size_t current_ = 0;
 };
 
 }  // namespace sinter

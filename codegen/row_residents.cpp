@@ -49,6 +49,17 @@ void RowResidents::declare() {
     next_[value] = tiles_.declare_tile(value, batches, "_next");
 }
 
+void RowResidents::declare_another_row() {
+  const int64_t batches = batch_count(facts_, schedule_);
+  if (batches == 0) return;
+  for (const PersistentValue& kept : schedule_.persistent) {
+    if (!facts_.space.dependence[kept.value].rows) continue;
+    SINTER_CHECK(kept.residency != Residency::kShared, "{} has one place for all rows", kept.value);
+    if (kept.residency == Residency::kRegister)
+      tiles_.bind_tile(kept.value, tiles_.declare_tile(kept.value, batches), true);
+  }
+}
+
 // ---- Inputs
 
 void RowResidents::load(bool rows, const RowInputs& inputs) {

@@ -20,6 +20,9 @@ class RowResidents {
 
   /// Declares registers and shared memory for all of it.
   void declare();
+  /// Declares registers for one more row to be worked on beside the others: the tiles then have
+  /// those of its own for what differs from row to row. What is kept in shared memory must not.
+  void declare_another_row();
   /// Loads the inputs among it that are the same in every row.
   void load_common() { load(false, {}); }
   /// Loads the others, of the row at hand: all its loads are in flight before the first is used.

@@ -209,15 +209,20 @@ void RowStatistics::end_chunk(bool only) {
 
 // ---- Results
 
-void RowStatistics::finish(int64_t threads, const std::string& name, const RowExchange& exchange) {
-  if (accumulators_.empty()) return;
+void RowStatistics::combine(const std::vector<RowStatistics>& rows, int64_t threads,
+                            const std::string& name, const RowExchange& exchange) {
+  const RowStatistics& first = rows.front();
   // In a row of no elements every thread has the result already.
-  if (threads > 1 && facts_.space.columns > 0) {
-    kir::AllReduce all = all_reduce(builder_, threads, name, exchange);
-    for (const Accumulator& accumulator : accumulators_)
+  if (first.empty() || threads == 1 || first.facts_.space.columns == 0) return;
+  kir::AllReduce all = all_reduce(first.builder_, threads, name, exchange);
+  for (const RowStatistics& row : rows) {
+    for (const Accumulator& accumulator : row.accumulators_)
       all.parts.push_back({accumulator.combiner, accumulator.running});
-    builder_.append(std::move(all));
   }
+  first.builder_.append(std::move(all));
+}
+
+void RowStatistics::define_results() {
   for (const Accumulator& accumulator : accumulators_) define_results(accumulator);
 }
 

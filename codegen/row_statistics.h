@@ -56,9 +56,12 @@ class RowStatistics {
   /// then the result.
   void end_chunk(bool only);
 
-  /// Combines the tuples of the `threads` threads of a row, and gives the row values of the
-  /// reductions to the tiles.
-  void finish(int64_t threads, const std::string& name, const RowExchange& exchange);
+  /// Combines the tuples of the `threads` threads of a row. Those of several rows, with the same
+  /// reductions, travel in one exchange.
+  static void combine(const std::vector<RowStatistics>& rows, int64_t threads,
+                      const std::string& name, const RowExchange& exchange);
+  /// Gives the row values of the reductions to the tiles, which must stand in the row.
+  void define_results();
 
  private:
   /// One reduction: its running tuple, and registers of the chunk at hand if it takes two sweeps.

@@ -46,11 +46,11 @@ void TileLowering::declare_buffers(bool finishes) {
 }
 
 void TileLowering::enter_row(ExprId row) {
-  std::erase_if(row_values_,
+  std::erase_if(view_.values,
                 [&](const auto& entry) { return facts_.space.dependence[entry.first].rows; });
-  row_ = row;
-  row_coordinates_.clear();
-  row_offsets_.clear();
+  view_.row = row;
+  view_.coordinates.clear();
+  view_.offsets.clear();
   const auto& space = facts_.space;
   if (!row.valid()) return;
   // Dimension k's coordinate is (row / product of inner sizes) mod its size; the outermost needs no
@@ -67,7 +67,7 @@ void TileLowering::enter_row(ExprId row) {
                          : builder_.ref(builder_.declare(fmt::format("row{}", i), coordinate));
     inner *= space.dimensions[i].size;
   }
-  row_coordinates_ = std::move(coordinates);
+  view_.coordinates = std::move(coordinates);
 }
 
 std::string TileLowering::name_of_value(ValueId value) const {
@@ -106,15 +106,16 @@ std::vector<ExprId> TileLowering::column_coordinates(ExprId column) {
 
 ExprId TileLowering::row_offset(const TensorAccess& access) {
   const auto key = std::pair(access.tensor, access.value);
-  if (const auto found = row_offsets_.find(key); found != row_offsets_.end()) return found->second;
+  if (const auto found = view_.offsets.find(key); found != view_.offsets.end())
+    return found->second;
   ExprId offset = builder_.integer(access.offset, DType::kI64);
-  for (size_t i = 0; i < row_coordinates_.size(); ++i) {
+  for (size_t i = 0; i < view_.coordinates.size(); ++i) {
     if (access.strides[i] == 0) continue;
     offset = builder_.add(
-        builder_.mul(row_coordinates_[i], builder_.integer(access.strides[i], DType::kI64)),
+        builder_.mul(view_.coordinates[i], builder_.integer(access.strides[i], DType::kI64)),
         offset);
   }
-  return row_offsets_[key] = offset;
+  return view_.offsets[key] = offset;
 }
 
 ExprId TileLowering::address(const TensorAccess& access, ExprId column) {
@@ -147,10 +148,10 @@ ExprId TileLowering::address(const TensorAccess& access, ExprId column) {
 ExprId TileLowering::weighted_coordinate(const std::vector<int64_t>& weights, ExprId column) {
   ExprId sum = builder_.integer(0, DType::kI64);
   const size_t first = facts_.space.row_dimensions;
-  for (size_t i = 0; i < row_coordinates_.size(); ++i) {
+  for (size_t i = 0; i < view_.coordinates.size(); ++i) {
     if (weights[i] == 0) continue;
     sum = builder_.add(
-        sum, builder_.mul(row_coordinates_[i], builder_.integer(weights[i], DType::kI64)));
+        sum, builder_.mul(view_.coordinates[i], builder_.integer(weights[i], DType::kI64)));
   }
   if (!column.valid()) return sum;
   const std::vector<ExprId> coordinates = column_coordinates(column);
@@ -215,7 +216,8 @@ bool is_transparent(const OpKind& kind) {
 }  // namespace
 
 ExprId TileLowering::row_value(ValueId value) {
-  if (const auto found = row_values_.find(value); found != row_values_.end()) return found->second;
+  if (const auto found = view_.values.find(value); found != view_.values.end())
+    return found->second;
   const Op& op = facts_.fusion.def_of(value);
   ExprId result;
   if (const TensorAccess* access = facts_.space.find_input(value)) {
@@ -238,7 +240,7 @@ ExprId TileLowering::row_value(ValueId value) {
       result = builder_.ref(builder_.declare(name_of_value(value), expr));
     }
   }
-  return row_values_[value] = result;
+  return view_.values[value] = result;
 }
 
 ExprId TileLowering::take(ValueId value) {
@@ -319,7 +321,7 @@ VarId TileLowering::declare_tile(ValueId value, int64_t groups, std::string_view
 }
 
 void TileLowering::bind_tile(ValueId value, VarId tile, bool resident) {
-  tiles_[value] = {tile, resident};
+  view_.tiles[value] = {tile, resident};
 }
 
 ExprId TileLowering::lane_is_inside(const TilePosition& position, ExprId lane) {
@@ -338,7 +340,7 @@ ExprId TileLowering::vector_is_inside(const TilePosition& position) {
 
 void TileLowering::load(ValueId value, const TilePosition& position) {
   const TensorAccess& access = *facts_.space.find_input(value);
-  const BoundTile tile = tiles_.at(value);
+  const BoundTile tile = view_.tiles.at(value);
   const ExprId group = tile.resident ? position.batch : position.group;
   const kir::BufferId buffer = buffer_of(access.tensor);
   const kir::CacheHint hint = hint_of(access);
@@ -419,7 +421,7 @@ void TileLowering::copy_async(ValueId value, const TilePosition& position, kir::
 
 void TileLowering::load_shared(ValueId value, const TilePosition& position, kir::BufferId shared,
                                ExprId index) {
-  const BoundTile tile = tiles_.at(value);
+  const BoundTile tile = view_.tiles.at(value);
   const auto load = [&] {
     builder_.append(kir::Load{tile.var, tile.resident ? position.batch : position.group,
                               builder_.integer(0), builder_.kernel().vars[tile.var].lanes, shared,
@@ -451,7 +453,7 @@ ExprId TileLowering::element_value(ValueId value) {
   if (const auto found = element_values_.find(value); found != element_values_.end())
     return found->second;
   ExprId result;
-  if (const auto tile = tiles_.find(value); tile != tiles_.end()) {
+  if (const auto tile = view_.tiles.find(value); tile != view_.tiles.end()) {
     const bool uniform = builder_.kernel().vars[tile->second.var].lanes == 1;
     result = builder_.element(tile->second.var,
                               tile->second.resident ? position_.batch : position_.group,

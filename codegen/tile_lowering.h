@@ -23,6 +23,20 @@ struct TilePosition {
 /// stages and barriers.
 class TileLowering {
  public:
+  struct BoundTile {
+    kir::VarId var;
+    bool resident = false;
+  };
+  /// The row that was entered last, what is known of it, and the registers that are bound.
+  struct RowView {
+    kir::ExprId row{};  ///< Its number, i64.
+    std::vector<kir::ExprId> coordinates{};
+    /// By (tensor, value): element offset of the row, i64.
+    std::map<std::pair<ValueId, ValueId>, kir::ExprId> offsets{};
+    std::map<ValueId, kir::ExprId> values{};  ///< Values that do not vary along the row.
+    std::map<ValueId, BoundTile> tiles{};
+  };
+
   TileLowering(const SegmentFacts& facts, const Schedule& schedule, kir::KernelBuilder& builder);
 
   // ---- Set-up
@@ -35,7 +49,11 @@ class TileLowering {
   /// before. An invalid expression: no row.
   void enter_row(kir::ExprId row);
   /// Its number, i64.
-  [[nodiscard]] kir::ExprId row() const { return row_; }
+  [[nodiscard]] kir::ExprId row() const { return view_.row; }
+  /// For callers that work on several rows side by side: taken when they turn from one to another,
+  /// and given back when they return. What a view names must be in scope then.
+  [[nodiscard]] const RowView& view() const { return view_; }
+  void set_view(RowView view) { view_ = std::move(view); }
   /// Replaces the specialised number of columns by a run-time value of the column index type.
   void set_column_count(kir::ExprId count) { column_count_ = count; }
   /// Type of column indices: i32 unless the row is too long for it.
@@ -45,7 +63,7 @@ class TileLowering {
   /// Evaluates a row value once; later uses refer to it.
   kir::ExprId row_value(ValueId value);
   /// Gives a reduction's result its register.
-  void define_row_value(ValueId value, kir::ExprId expr) { row_values_[value] = expr; }
+  void define_row_value(ValueId value, kir::ExprId expr) { view_.values[value] = expr; }
   /// Stores outputs[index], which does not cover the columns, from the calling thread.
   void store_row_output(size_t index);
 
@@ -56,9 +74,9 @@ class TileLowering {
   /// Makes later evaluations read the value from this tile at the position's group (chunk tiles) or
   /// batch (resident tiles).
   void bind_tile(ValueId value, kir::VarId tile, bool resident);
-  void unbind_tile(ValueId value) { tiles_.erase(value); }
-  [[nodiscard]] bool has_tile(ValueId value) const { return tiles_.contains(value); }
-  [[nodiscard]] kir::VarId tile_of(ValueId value) const { return tiles_.at(value).var; }
+  void unbind_tile(ValueId value) { view_.tiles.erase(value); }
+  [[nodiscard]] bool has_tile(ValueId value) const { return view_.tiles.contains(value); }
+  [[nodiscard]] kir::VarId tile_of(ValueId value) const { return view_.tiles.at(value).var; }
   /// Loads one vector of a value read from memory into its bound tile.
   void load(ValueId value, const TilePosition& position);
   /// True if vectors of a value read from memory can be copied to shared memory by the copy engine
@@ -97,11 +115,6 @@ class TileLowering {
   [[nodiscard]] int64_t width() const { return schedule_.vector_width; }
 
  private:
-  struct BoundTile {
-    kir::VarId var;
-    bool resident = false;
-  };
-
   std::vector<kir::ExprId> column_coordinates(kir::ExprId column);
   kir::ExprId row_offset(const TensorAccess& access);
   kir::ExprId address(const TensorAccess& access, kir::ExprId column);
@@ -130,12 +143,7 @@ class TileLowering {
   kir::ExprId column_count_;
 
   std::map<ValueId, kir::BufferId> buffers_;
-  kir::ExprId row_;
-  std::vector<kir::ExprId> row_coordinates_;
-  std::map<std::pair<ValueId, ValueId>, kir::ExprId>
-      row_offsets_;  ///< By (tensor, value): element offset of the row, i64.
-  std::map<ValueId, kir::ExprId> row_values_;
-  std::map<ValueId, BoundTile> tiles_;
+  RowView view_;
 
   TilePosition position_;
   kir::ExprId lane_;

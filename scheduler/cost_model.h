@@ -77,6 +77,10 @@ struct CostConstants {
   /// tanh, which issue bounds, take 68.8 us with 8 compute warps and 63.5 with 12 or 16.
   double ring_busy_warps = 8.08;
   double ring_warps_exponent = 0.359;
+  /// Share of its time that a ring of several rows side by side is predicted to take beyond what is
+  /// calculated. No such ring was among those that the other constants were fitted to, so it is to
+  /// win only where it wins more than these leave open between two similar ones.
+  double ring_side_rows_doubt = 0.01;
   double l1_chunk_ns = 40.0;  ///< Each chunk of a row read again that is still in L1.
   /// Part of L1 that keeps rows for their second read; the rest goes to what is written, to weights
   /// and to the rows that follow.

@@ -254,6 +254,7 @@ std::string families_text(const SegmentPlan& segment, const DeviceLimits& limits
   };
   add_number("cluster_blocks", &Schedule::cluster_blocks);
   add_number("stages", &Schedule::stages);
+  add_number("rows_per_iteration", &Schedule::rows_per_iteration);
   add_number("compute_registers", &Schedule::compute_registers);
   add_number("rows_per_turn", &Schedule::rows_per_turn);
   std::set<std::string> parameters;

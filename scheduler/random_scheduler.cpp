@@ -115,7 +115,8 @@ class Draw {
     out.row_access = RowAccess::kAligned;
     out.unroll = 1;
     out.min_blocks_per_sm = 1 + below(2);
-    out.stages = out.rows_per_block * (1 + below(kMostTurns));
+    out.rows_per_iteration = one_of({int64_t{1}, int64_t{1}, int64_t{2}, int64_t{4}});
+    out.stages = out.rows_per_block * out.rows_per_iteration * (1 + below(kMostTurns));
     out.persistent_blocks = (1 + below(kMostPersistent)) * out.cluster_blocks;
     out.overlap = overlap();
     out.persistent = persistent();

@@ -33,6 +33,10 @@ std::vector<ValueId> ring_inputs(const SegmentFacts& facts) {
   return out;
 }
 
+int64_t ring_slots(const Schedule& schedule) {
+  return schedule.stages / schedule.rows_per_iteration;
+}
+
 int64_t ring_row_bytes(const SegmentFacts& facts, const Schedule& schedule) {
   int64_t column_bytes = 0;
   for_ring_inputs(facts, [&](int64_t element_bytes) { column_bytes += element_bytes; });
@@ -46,11 +50,16 @@ int64_t ring_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
   for_ring_inputs(facts,
                   [&](int64_t element_bytes) { bytes += rounded(elements * element_bytes); });
   bytes += kept_shared_bytes(facts, schedule);
-  // Rows of one group take turns with two copies of the exchange.
-  for (const Stage& stage : list.stages) bytes += exchange_bytes(facts, stage, schedule, 2);
+  // Turns of one group take turns with two copies of the exchange. Rows that are left over at the
+  // end go one by one through exchanges of their own.
+  for (const Stage& stage : list.stages) {
+    bytes += exchange_bytes(facts, stage, schedule, 2);
+    if (schedule.rows_per_iteration > 1)
+      bytes += exchange_bytes(facts, stage, schedule, 2, schedule.rows_per_iteration);
+  }
   bytes += accumulator_shared_bytes(facts, schedule) + slot_exchange_bytes(facts, schedule) +
            total_exchange_bytes(facts, schedule) + ticket_shared_bytes(facts, schedule);
-  return rounded(bytes + 2 * schedule.stages * kBytesPerMbarrier);
+  return rounded(bytes + 2 * ring_slots(schedule) * kBytesPerMbarrier);
 }
 
 bool releases_early(const SegmentFacts& facts, const Schedule& schedule) {

@@ -21,6 +21,8 @@ inline constexpr int64_t kProducerRegisters = 24;
 int64_t specialised_threads(const Schedule& schedule);
 /// Row-wide inputs, which arrive through the ring.
 std::vector<ValueId> ring_inputs(const SegmentFacts& facts);
+/// Slots of the ring, each for as many rows as a group works on side by side.
+int64_t ring_slots(const Schedule& schedule);
 /// Bytes that one stage holds: a block's columns of a row of every input.
 int64_t ring_row_bytes(const SegmentFacts& facts, const Schedule& schedule);
 /// Shared bytes of a block: the ring, what is kept, the exchanges of every group, the mbarriers.

@@ -206,6 +206,11 @@ std::optional<Rejection> check_no_ring(const Schedule& schedule) {
     return rejected(schedule, "only blocks with a producer keep a ring of rows", schedule.stages, 0,
                     "stages", "leave stages out, or use the warp_specialised family");
   }
+  if (schedule.rows_per_iteration != 1) {
+    return rejected(schedule, "only groups that take rows from a ring work on several side by side",
+                    schedule.rows_per_iteration, 1, "rows",
+                    "leave rows_per_iteration out, or use the warp_specialised family");
+  }
   if (schedule.compute_registers == 0) return std::nullopt;
   return rejected(schedule, "only a producer leaves registers to other warps",
                   schedule.compute_registers, 0, "registers",
@@ -352,7 +357,7 @@ bool unrolls_batches(const SegmentFacts& facts, const Schedule& schedule) {
 }
 
 int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
-                       int64_t copies) {
+                       int64_t copies, int64_t rows) {
   const bool in_cluster = schedule.cluster_blocks > 1;
   if (stage.reductions.empty() || facts.space.columns == 0 ||
       (schedule.threads_per_row <= kWarp && !in_cluster))
@@ -361,7 +366,7 @@ int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Sche
   int64_t bytes = in_cluster ? copies * schedule.rows_per_block * kBytesPerMbarrier : 0;
   for (const OpId reduction : stage.reductions) {
     for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[reduction])) {
-      bytes += (copies * slots * bytes_of(travel_type(type)) + 15) / 16 * 16;
+      bytes += rows * ((copies * slots * bytes_of(travel_type(type)) + 15) / 16 * 16);
     }
   }
   return bytes;

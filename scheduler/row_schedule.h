@@ -111,9 +111,10 @@ bool unrolls_batches(const SegmentFacts& facts, const Schedule& schedule);
 int64_t held_batches(const SegmentFacts& facts, const Schedule& schedule);
 
 /// Bytes of the exchange that one barrier's reductions need in shared memory; zero if a row fits a
-/// warp, or has no elements. `copies` of it lie side by side. In a cluster with its mbarriers.
+/// warp, or has no elements. `copies` of it lie side by side, each for `rows` rows of a group. In a
+/// cluster with its mbarriers.
 int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
-                       int64_t copies = 1);
+                       int64_t copies = 1, int64_t rows = 1);
 /// Shared bytes of the row values that wait for the end of a turn: a place for each of its rows.
 int64_t turn_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
                           const StageList& list);

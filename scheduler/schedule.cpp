@@ -29,6 +29,7 @@ constexpr std::array kNumberFields = {
     NumberField{"persistent_blocks", &Schedule::persistent_blocks, true},
     NumberField{"cluster_blocks", &Schedule::cluster_blocks, true},
     NumberField{"stages", &Schedule::stages, true},
+    NumberField{"rows_per_iteration", &Schedule::rows_per_iteration, true},
     NumberField{"compute_registers", &Schedule::compute_registers, true},
     NumberField{"rows_ahead", &Schedule::rows_ahead, true},
     NumberField{"rows_per_turn", &Schedule::rows_per_turn, true},

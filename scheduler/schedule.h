@@ -81,8 +81,13 @@ struct Schedule {
   /// their reductions go by distributed shared memory; threads_per_row are those of one block. For
   /// column they share the rows of a run of columns, and the first one combines what all have.
   int64_t cluster_blocks = 1;
-  /// Rows in the ring of a warp-specialised block, a multiple of rows_per_block; 0: no ring.
+  /// Rows in the ring of a warp-specialised block, a multiple of rows_per_block times
+  /// rows_per_iteration; 0: no ring.
   int64_t stages = 0;
+  /// Rows that a group of a ring works on side by side: 1, 2 or 4. They wait for one exchange of
+  /// statistics in each stage, not for one each. Costs the registers of what is kept of every row,
+  /// and slots that hold all rows until they are done.
+  int64_t rows_per_iteration = 1;
   /// What the compute warps of a ring raise their registers to, each thread's; 0: the launch gives
   /// them enough.
   int64_t compute_registers = 0;

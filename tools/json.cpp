@@ -20,6 +20,7 @@ Json to_json(const Schedule& schedule) {
           {"persistent_blocks", schedule.persistent_blocks},
           {"cluster_blocks", schedule.cluster_blocks},
           {"stages", schedule.stages},
+          {"rows_per_iteration", schedule.rows_per_iteration},
           {"compute_registers", schedule.compute_registers},
           {"rows_ahead", schedule.rows_ahead},
           {"accumulators", text_of(schedule.accumulators)},

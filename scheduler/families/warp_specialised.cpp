@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <set>
 
 #include "scheduler/register_estimate.h"
@@ -17,6 +18,11 @@ constexpr std::string_view kName = kWarpSpecialised;
 constexpr int64_t kWarpGroup = 128;
 constexpr int64_t kMostStages = 16;
 constexpr int64_t kMostGroups = 4;
+/// Rows that a group works on side by side: beyond, what is kept of them leaves no registers.
+constexpr int64_t kMostSideRows = 4;
+/// Rows of a ring in slots of several: the proof of its protocol takes 70 ms with 32 in slots of
+/// two, 300 with 64 in slots of four.
+constexpr int64_t kMostSideStages = 32;
 constexpr int64_t kMostBatches = 16;
 /// Rows are split over larger clusters until a block's part of one is no longer than this. The
 /// gradient of a layer norm of 4096 x 16384 takes 116 us in rings of 3 rows of 64 KiB, 108 in rings
@@ -24,6 +30,9 @@ constexpr int64_t kMostBatches = 16;
 constexpr int64_t kLongestPart = 32768;
 /// Depths of rings that are tried, up to what fits: more memory adds to them.
 constexpr int64_t kStageCounts[] = {2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 15, 16};
+/// Slots for each group that are tried with several rows in each: one at least is filled while
+/// another is worked on.
+constexpr int64_t kSideSlotCounts[] = {2, 3, 4, 6, 8};
 constexpr int64_t kCopyBytes = 16;              // Unit of cp.async.bulk (PTX ISA).
 constexpr int64_t kMostComputeRegisters = 240;  // Of setmaxnreg (PTX ISA).
 constexpr int64_t kRegisterStep = 8;
@@ -34,6 +43,10 @@ constexpr double kRingRegisters = 1.15;
 /// What a ring kernel reads ahead of accumulators in shared memory, as a share of what another
 /// does: gradients of norms with 4 to 16 batches in 128 to 512 threads.
 constexpr double kRingReadAhead = 0.15;
+
+int64_t most_stages(const Schedule& schedule) {
+  return schedule.rows_per_iteration == 1 ? kMostStages : kMostSideStages;
+}
 
 Rejection rejected(std::string rule, int64_t value, int64_t limit, std::string unit,
                    std::string remedy, ValueId at = {}) {
@@ -111,9 +124,14 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
                                         const DeviceLimits& limits) {
   if (auto rejection = check_no_rows_ahead(schedule)) return rejection;
   if (auto rejection = check_no_turns(schedule)) return rejection;
+  if (schedule.rows_per_iteration > 1 && schedule.accumulators != Residency::kRegister) {
+    return rejected("rows side by side accumulate in registers", schedule.rows_per_iteration, 1,
+                    "rows per iteration", "use rows_per_iteration 1, or accumulators register");
+  }
   Schedule as_rows = schedule;
   as_rows.min_blocks_per_sm = 1;
   as_rows.stages = as_rows.compute_registers = 0;
+  as_rows.rows_per_iteration = 1;
   if (auto rejection = check_row_schedule(facts, as_rows, limits)) return rejection;
   const int64_t groups = schedule.rows_per_block;
   const int64_t stages = schedule.stages;
@@ -126,9 +144,21 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   if (groups > kMostGroups)
     return rejected("there are more groups than take turns", groups, kMostGroups, "groups",
                     "use fewer groups of more threads");
-  if (stages < 2 || stages > kMostStages || stages % groups != 0) {
+  const int64_t side_rows = schedule.rows_per_iteration;
+  if (!is_power_of_two(side_rows) || side_rows > kMostSideRows) {
+    return rejected("a group works on 1, 2 or 4 rows side by side", side_rows, kMostSideRows,
+                    "rows", "use rows_per_iteration 1, 2 or 4");
+  }
+  if (stages < 2 || stages > most_stages(schedule) || stages % groups != 0) {
     return rejected("the ring has a multiple of the groups as stages, two at least", stages,
-                    kMostStages, "stages", "give every group as many stages as the others");
+                    most_stages(schedule), "stages",
+                    "give every group as many stages as the others");
+  }
+  if (stages % (groups * side_rows) != 0) {
+    return rejected("a group waits for more rows side by side than its stages hold",
+                    stages % (groups * side_rows), 0, "stages left over",
+                    fmt::format("use a multiple of {} stages, or fewer rows per iteration",
+                                groups * side_rows));
   }
   if (schedule.persistent_blocks < 1) {
     return rejected("the grid walks rows, and has no blocks", schedule.persistent_blocks, 1,
@@ -173,6 +203,13 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   return std::nullopt;
 }
 
+/// Of all rings of an SM.
+double bytes_in_flight(const SegmentFacts& facts, const Schedule& schedule,
+                       const ResourceEstimate& estimate) {
+  return static_cast<double>(ring_row_bytes(facts, schedule) * schedule.stages *
+                             estimate.blocks_per_sm);
+}
+
 /// `needed`: needed_registers().
 tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& facts,
                                                           const Schedule& schedule,
@@ -197,8 +234,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
   const int64_t reach = rows_at_once(schedule);
   const int64_t turns = (facts.space.rows + reach - 1) / reach;
   estimate.waves = static_cast<double>(turns);
-  estimate.bytes_in_flight_per_sm = static_cast<double>(ring_row_bytes(facts, schedule) *
-                                                        schedule.stages * estimate.blocks_per_sm);
+  estimate.bytes_in_flight_per_sm = bytes_in_flight(facts, schedule, estimate);
   if (auto rejection = fits(estimate, limits)) {
     rejection->subject = kName;
     return tl::make_unexpected(*rejection);
@@ -214,16 +250,116 @@ double bytes_needed_under_way(const Schedule& schedule, const DeviceLimits& limi
   return times * per_block;
 }
 
+/// Nanoseconds for which a row, or all that are side by side, wait for their threads to meet. Rows
+/// that are not reduced wait for no exchange.
+double exchange_time(const SegmentFacts& facts, const Schedule& schedule,
+                     const CostConstants& constants) {
+  if (!facts.has_reduction()) return 0.0;
+  // In a cluster all warps wait at a mbarrier for all, and the block's do not meet before.
+  if (schedule.cluster_blocks > 1)
+    return constants.ring_row_ns + cluster_exchange_time(schedule.cluster_blocks, constants);
+  constexpr double kWarp = 32.0;
+  return constants.ring_row_ns +
+         constants.ring_warp_ns * static_cast<double>(schedule.threads_per_row) / kWarp;
+}
+
+/// What rings that keep too little under way, or too much, multiply memory time with.
+double depth_penalty(const SegmentFacts& facts, const Schedule& schedule,
+                     const ResourceEstimate& estimate, const DeviceLimits& limits,
+                     const CostConstants& constants) {
+  const int64_t held_rows = schedule.rows_per_block * schedule.rows_per_iteration;
+  const auto under_way =
+      static_cast<double>(ring_row_bytes(facts, schedule) * (schedule.stages - held_rows));
+  const double needed = bytes_needed_under_way(schedule, limits, constants.ring_bytes_in_flight);
+  const double starved = std::max(0.0, 1.0 - under_way / needed);
+  const double overfull =
+      std::max(0.0, estimate.bytes_in_flight_per_sm / constants.ring_full_bytes - 1.0);
+  return 1.0 + constants.ring_starved_penalty * starved +
+         constants.ring_overfull_penalty * overfull;
+}
+
+/// Microseconds of a group's wait for its first row.
+double fill_time(const SegmentFacts& facts, const Schedule& schedule, double bytes_read,
+                 double bytes_written, const DeviceLimits& limits, const CostConstants& constants) {
+  const auto rings = static_cast<double>(ring_row_bytes(facts, schedule) * schedule.stages *
+                                         schedule.persistent_blocks);
+  return constants.ring_fill_share * std::min(bytes_read, rings) /
+         mixed_bandwidth(limits, bytes_read, bytes_written);
+}
+
+/// Microseconds of throughput and of the rows' chain, which overlap in part.
+double overlapped_time(double throughput_us, double chain_us, const CostConstants& constants) {
+  const double exponent = constants.ring_overlap_exponent;
+  return std::pow(std::pow(throughput_us, exponent) + std::pow(chain_us, exponent), 1.0 / exponent);
+}
+
+/// Microseconds that a ring takes at least, in whatever depth, if its groups work on that many rows
+/// side by side: the further rows take nothing but their throughput.
+double least_with_side_rows(const SegmentFacts& facts, const ProposedSchedule& ring, int64_t rows,
+                            const DeviceLimits& limits) {
+  const CostConstants constants;
+  const Prediction& alone = ring.predicted;
+  const double memory_us =
+      alone.memory_us / depth_penalty(facts, ring.schedule, ring.estimate, limits, constants);
+  Schedule schedule = ring.schedule;
+  schedule.rows_per_iteration = rows;
+  const int64_t side = schedule.rows_per_block * rows;
+  const auto block_rows = static_cast<double>(facts.space.rows / partial_rows(schedule));
+  const double chain_us = block_rows * alone.block_latency_us / static_cast<double>(side);
+  double least_us = std::numeric_limits<double>::infinity();
+  for (const int64_t slots : kSideSlotCounts) {
+    schedule.stages = slots * side;
+    ResourceEstimate estimate = ring.estimate;
+    estimate.bytes_in_flight_per_sm = bytes_in_flight(facts, schedule, estimate);
+    const double throughput_us =
+        std::max({memory_us * depth_penalty(facts, schedule, estimate, limits, constants),
+                  alone.issue_us, alone.special_us, alone.shared_us});
+    const double fill_us = fill_time(facts, schedule, static_cast<double>(facts.bytes_read),
+                                     static_cast<double>(facts.bytes_written), limits, constants);
+    least_us = std::min(least_us, overlapped_time(throughput_us, chain_us, constants) + fill_us);
+  }
+  return (1.0 + constants.ring_side_rows_doubt) *
+         (alone.launch_us + least_us + alone.second_stage_us);
+}
+
+/// Microseconds in which the groups of a block have done its rows. `turn_ns`: what a group takes
+/// for those that it has side by side; `row_ns`: for one alone.
+double chain_time(const Schedule& schedule, double rows, double turn_ns, double row_ns,
+                  const CostConstants& constants) {
+  const auto groups = static_cast<double>(schedule.rows_per_block);
+  const auto side_rows = static_cast<double>(schedule.rows_per_iteration);
+  // Groups take a block's rows in turns.
+  const double group_ns = turn_ns / (groups * side_rows);
+  // A slot is a turn's while its rows are worked on, and then those of the next one's on their way
+  // from memory.
+  const double slot_ns =
+      (turn_ns + constants.ring_refill_ns) / static_cast<double>(schedule.stages);
+  const double steady_us = rows * std::max(group_ns, slot_ns) / 1000.0;
+  if (schedule.rows_per_iteration == 1) return steady_us;
+  // The last turns keep some of the groups only, and rows that fill none go one by one.
+  const double items = std::floor(rows / side_rows);
+  const double left = rows - items * side_rows;
+  const double longest_ns = std::max(std::ceil(items / groups) * turn_ns,
+                                     std::floor(items / groups) * turn_ns + left * row_ns);
+  return std::max(steady_us, longest_ns / 1000.0);
+}
+
 /// Stages to try in that much shared memory. Empty: not even two fit.
 std::vector<int64_t> stage_counts(const SegmentFacts& facts, const Schedule& schedule,
                                   int64_t shared_bytes) {
-  const int64_t groups = schedule.rows_per_block;
+  const int64_t turn = schedule.rows_per_block * schedule.rows_per_iteration;
   const int64_t row = ring_row_bytes(facts, schedule);
   const int64_t most =
-      std::min(shared_bytes / (row + 2 * kBytesPerMbarrier), kMostStages) / groups * groups;
+      std::min(shared_bytes / (row + 2 * kBytesPerMbarrier), most_stages(schedule)) / turn * turn;
   std::vector<int64_t> counts;
+  if (schedule.rows_per_iteration > 1) {
+    for (const int64_t slots : kSideSlotCounts) {
+      if (slots * turn <= most) counts.push_back(slots * turn);
+    }
+    return counts;
+  }
   for (const int64_t count : kStageCounts) {
-    const int64_t stages = (count + groups - 1) / groups * groups;
+    const int64_t stages = (count + turn - 1) / turn * turn;
     if (stages > most) break;
     if (counts.empty() || counts.back() != stages) counts.push_back(stages);
   }
@@ -304,20 +440,14 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   constexpr double kWarp = 32.0;
   const auto rows = static_cast<double>(facts.space.rows);
   const auto threads = static_cast<double>(schedule.threads_per_row);
-  // Rows that are not reduced wait for no exchange.
-  double exchange_ns = 0.0;
-  if (facts.has_reduction()) {
-    // In a cluster all warps wait at a mbarrier for all, and the block's do not meet before.
-    exchange_ns =
-        constants.ring_row_ns + (schedule.cluster_blocks > 1
-                                     ? cluster_exchange_time(schedule.cluster_blocks, constants)
-                                     : constants.ring_warp_ns * threads / kWarp);
-  }
-  const double row_ns =
-      exchange_ns + constants.ring_instruction_ns * work.issue_slots / (rows * threads * blocks) +
+  const double exchange_ns = exchange_time(facts, schedule, constants);
+  const double own_ns =
+      constants.ring_instruction_ns * work.issue_slots / (rows * threads * blocks) +
       constants.ring_weight_ns *
           static_cast<double>(std::ssize(weights) * batch_count(facts, schedule)) +
       accumulator_waits_ns;
+  // Rows side by side wait for one exchange.
+  const double turn_ns = exchange_ns + static_cast<double>(schedule.rows_per_iteration) * own_ns;
   const auto launch =
       static_cast<double>(launch_registers(limits, schedule, schedule.min_blocks_per_sm));
   const double wanted =
@@ -325,37 +455,25 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   const double squeeze = 1.0 + constants.ring_squeeze * std::max(0.0, wanted - 1.0);
   work.block_latency_ns = 0.0;
   Prediction out = predict(work, estimate, limits, constants);
-  const auto under_way = static_cast<double>(ring_row_bytes(facts, schedule) *
-                                             (schedule.stages - schedule.rows_per_block));
-  const double needed = bytes_needed_under_way(schedule, limits, constants.ring_bytes_in_flight);
-  const double starved = std::max(0.0, 1.0 - under_way / needed);
-  const double overfull =
-      std::max(0.0, estimate.bytes_in_flight_per_sm / constants.ring_full_bytes - 1.0);
-  out.memory_us *= constants.ring_memory_share * (1.0 + constants.ring_starved_penalty * starved +
-                                                  constants.ring_overfull_penalty * overfull);
+  out.memory_us *=
+      constants.ring_memory_share * depth_penalty(facts, schedule, estimate, limits, constants);
   out.l2_us *= constants.ring_memory_share;
   const double warps = static_cast<double>(estimate.threads * estimate.blocks_per_sm) / kWarp;
   out.issue_us *= std::pow(constants.ring_busy_warps / warps, constants.ring_warps_exponent);
   const double throughput =
       std::max({out.memory_us, out.l2_us, out.issue_us, out.special_us, out.shared_us});
-  // Groups take a block's rows in turns.
-  const double turns = std::ceil(rows / static_cast<double>(partial_rows(schedule)));
-  // A slot is a row's while it is worked on, and then the next one's on its way from memory.
-  const double group_ns = row_ns * squeeze / static_cast<double>(schedule.rows_per_block);
-  const double slot_ns =
-      (row_ns * squeeze + constants.ring_refill_ns) / static_cast<double>(schedule.stages);
-  const double chain_us = turns * std::max(group_ns, slot_ns) / 1000.0;
-  const double exponent = constants.ring_overlap_exponent;
-  const double together =
-      std::pow(std::pow(throughput, exponent) + std::pow(chain_us, exponent), 1.0 / exponent);
-  out.block_latency_us = row_ns * squeeze / 1000.0;
-  const double asked =
-      std::min(work.bytes_read, static_cast<double>(ring_row_bytes(facts, schedule) *
-                                                    schedule.stages * schedule.persistent_blocks));
-  const double fill = constants.ring_fill_share * asked /
-                      mixed_bandwidth(limits, work.bytes_read, work.bytes_written);
+  const double block_rows = std::ceil(rows / static_cast<double>(partial_rows(schedule)));
+  const double chain_us = chain_time(schedule, block_rows, turn_ns * squeeze,
+                                     (exchange_ns + own_ns) * squeeze, constants);
+  const double together = overlapped_time(throughput, chain_us, constants);
+  out.block_latency_us = turn_ns * squeeze / 1000.0;
+  const double fill =
+      fill_time(facts, schedule, work.bytes_read, work.bytes_written, limits, constants);
   out.exposed_us = fill + together - throughput;
-  out.total_us = out.launch_us + throughput + out.exposed_us + out.spill_us + out.second_stage_us;
+  const double rest_us = out.launch_us + throughput + out.spill_us + out.second_stage_us;
+  if (schedule.rows_per_iteration > 1)
+    out.exposed_us += constants.ring_side_rows_doubt * (rest_us + out.exposed_us);
+  out.total_us = rest_us + out.exposed_us;
   return out;
 }
 
@@ -422,6 +540,7 @@ class RingSearch {
       }
     }
     if (proposal_.candidates.empty() && nearest_) proposal_.rejections.push_back(*nearest_);
+    if (facts_.has_reduction()) try_side_rows();
     return std::move(proposal_);
   }
 
@@ -452,7 +571,9 @@ class RingSearch {
         schedule.min_blocks_per_sm = blocks;
         schedule.persistent_blocks = persistent_grid(facts_, schedule, limits_);
         if (!has_room_for_ring(schedule)) continue;
-        for (const Kept& kept : choices_) try_stages(schedule, kept);
+        for (const Kept& kept : choices_) {
+          if (auto ring = best_depth(schedule, kept)) proposal_.candidates.push_back(*ring);
+        }
       }
     }
   }
@@ -465,7 +586,53 @@ class RingSearch {
            limits_.shared_bytes_per_sm / schedule.min_blocks_per_sm;
   }
 
-  void try_stages(Schedule schedule, const Kept& kept) {
+  /// Offers rings whose groups work on several rows side by side, where that is faster than the
+  /// best of one at a time.
+  void try_side_rows() {
+    std::vector<ProposedSchedule>& rings = proposal_.candidates;
+    const auto time = [](const ProposedSchedule& ring) { return ring.predicted.total_us; };
+    double best_us = rings.empty() ? 0.0 : time(*std::ranges::min_element(rings, {}, time));
+    const size_t alone = rings.size();
+    for (size_t i = 0; i < alone; ++i) {
+      for (int64_t rows = 2; rows <= kMostSideRows; rows *= 2) {
+        if (!may_gain_by_side_rows(rings[i], rows)) break;
+        if (least_with_side_rows(facts_, rings[i], rows, limits_) >= best_us) continue;
+        Schedule schedule = rings[i].schedule;
+        schedule.rows_per_iteration = rows;
+        auto side = best_depth(std::move(schedule), kept_by(rings[i].schedule));
+        if (!side || time(*side) >= best_us) continue;
+        best_us = time(*side);
+        rings.push_back(std::move(*side));
+      }
+    }
+  }
+
+  /// Rows side by side save exchanges: where a row's share of that of half as many is less than the
+  /// rest of its time, groups hide it better. They take registers for each row: rings that read
+  /// their rows again do best, and a second block on an SM leaves few. None of this depends on how
+  /// much of anything the device has, or more of it might leave out what was the best.
+  [[nodiscard]] bool may_gain_by_side_rows(const ProposedSchedule& ring, int64_t rows) const {
+    const Schedule& schedule = ring.schedule;
+    const bool keeps_rows =
+        std::ranges::any_of(schedule.persistent, [&](const PersistentValue& kept) {
+          return kept.residency == Residency::kRegister && facts_.is_read(kept.value) &&
+                 facts_.is_full(kept.value);
+        });
+    if (keeps_rows || schedule.min_blocks_per_sm > 1 ||
+        schedule.accumulators != Residency::kRegister ||
+        elements_per_thread(schedule) > kElementsReadAhead)
+      return false;
+    const double exchange_ns = exchange_time(facts_, schedule, {});
+    const double own_ns = ring.predicted.block_latency_us * 1000.0 - exchange_ns;
+    return exchange_ns / static_cast<double>(rows / 2) >= own_ns;
+  }
+
+  [[nodiscard]] const Kept& kept_by(const Schedule& schedule) const {
+    return *std::ranges::find(choices_, schedule.persistent, &Kept::values);
+  }
+
+  /// Of rings that differ in nothing but their depth the best. Absent if none fits; notes why.
+  std::optional<ProposedSchedule> best_depth(Schedule schedule, const Kept& kept) {
     schedule.persistent = kept.values;
     const int64_t needed = needed_registers(facts_, schedule, kept.list);
     if (launch_suffices(schedule, needed)) roomy_clusters_.insert(schedule.cluster_blocks);
@@ -477,11 +644,10 @@ class RingSearch {
     if (counts.empty()) {
       nearest_ = rejected("shared memory holds too few rows for a ring", 0, 2, "stages",
                           "the multi_wave family holds them in registers");
-      return;
+      return std::nullopt;
     }
     schedule.compute_registers = raised(schedule, needed);
-    // Of rings that differ in nothing but their depth the best is offered. Once more of it costs
-    // more than it wins, so does all beyond.
+    // Once more depth costs more than it wins, so does all beyond.
     int64_t depth = 0;
     ResourceEstimate needs;
     Prediction fastest;
@@ -496,17 +662,21 @@ class RingSearch {
       needs = *estimate;
       fastest = predicted;
     }
-    if (depth == 0) return;
+    if (depth == 0) return std::nullopt;
     schedule.stages = depth;
-    proposal_.candidates.push_back({std::move(schedule), needs, fastest});
+    return ProposedSchedule{std::move(schedule), needs, fastest};
+  }
+
+  [[nodiscard]] int64_t elements_per_thread(const Schedule& schedule) const {
+    return batch_count(facts_, schedule) * schedule.vector_width;
   }
 
   /// Whether compute threads have enough registers without asking for more. Long shares of a row
   /// get as many as the compiler wants: it reads ahead in them, and spills what does not fit.
   [[nodiscard]] bool launch_suffices(const Schedule& schedule, int64_t needed) const {
-    const int64_t elements = batch_count(facts_, schedule) * schedule.vector_width;
-    const double wanted =
-        elements > kElementsReadAhead ? CostConstants{}.ring_wanted_registers : 1.0;
+    const double wanted = elements_per_thread(schedule) > kElementsReadAhead
+                              ? CostConstants{}.ring_wanted_registers
+                              : 1.0;
     return wanted * static_cast<double>(needed) <=
            static_cast<double>(launch_registers(limits_, schedule, schedule.min_blocks_per_sm));
   }

@@ -12,7 +12,11 @@ namespace sinter {
 /// held in registers (residency register) or read from the ring again (reload); weights of the
 /// columns may lie in shared memory instead (shared), each group with a copy of its own.
 ///
-/// Fields of its own: `stages`, a multiple of the groups; `compute_registers`, the limit per thread
+/// A group may work on several rows side by side, in a slot of the ring for all of them: in each
+/// stage they wait for one exchange.
+///
+/// Fields of its own: `stages`, a multiple of the groups times the rows that each works on;
+/// `rows_per_iteration`, those rows: 1, 2 or 4; `compute_registers`, the limit per thread
 /// that compute warps raise with setmaxnreg after the producer gave its share up, or 0.
 ///
 /// Rejects: devices without bulk copies; rows that are no multiple of 16 bytes or not aligned to

@@ -22,7 +22,10 @@ using Kind = ProtocolFaultKind;
 /// must agree with. Steps and faults are those of the header's words, not of happened-before.
 class Explorer {
  public:
-  Explorer(const AsyncProtocol& protocol, int64_t items) : protocol_(protocol), items_(items) {}
+  Explorer(const AsyncProtocol& protocol, int64_t rows)
+      : protocol_(protocol),
+        rows_(rows),
+        items_((rows + protocol.item_rows - 1) / protocol.item_rows) {}
 
   /// The fewest steps to each kind of fault that some interleaving shows.
   std::map<Kind, size_t> faults() {
@@ -84,14 +87,20 @@ class Explorer {
   const ProtocolAction* next(Warp& warp) const {
     const ProtocolRole& role = protocol_.roles[warp.role];
     for (; warp.item < items_; warp.item += role.step, warp.action = 0) {
-      for (; warp.action < role.actions.size(); ++warp.action) {
-        const ProtocolAction& action = role.actions[warp.action];
+      const bool whole = rows_of(warp.item) == protocol_.item_rows || role.short_actions.empty();
+      const auto& actions = whole ? role.actions : role.short_actions;
+      for (; warp.action < actions.size(); ++warp.action) {
+        const ProtocolAction& action = actions[warp.action];
         const int64_t item = warp.item + action.item_offset;
-        if (item >= 0 && item < items_ && !(action.first_warp_only && warp.number > 0))
-          return &action;
+        if (item < 0 || item >= items_ || (action.first_warp_only && warp.number > 0)) continue;
+        if (!action.where_row_exists || action.row < rows_of(item)) return &action;
       }
     }
     return nullptr;
+  }
+
+  int64_t rows_of(int64_t item) const {
+    return std::min(protocol_.item_rows, rows_ - item * protocol_.item_rows);
   }
 
   void note(Kind kind, size_t steps) { faults_.try_emplace(kind, steps); }
@@ -143,7 +152,9 @@ class Explorer {
         if (!add(state, barrier, item, true, 0, depth)) return false;
         break;
       case kExpect:
-        if (!add(state, barrier, item, true, action->bytes, depth)) return false;
+        if (!add(state, barrier, item, true,
+                 action->bytes * (action->of_each_row ? rows_of(item) : 1), depth))
+          return false;
         break;
       case kCopy:
         if (slot.item != item) {
@@ -157,7 +168,7 @@ class Explorer {
         state.flights.emplace(item, action->bytes);
         break;
       case kRead:
-        if (slot.item != item || slot.landed == 0) {
+        if (slot.item != item || slot.landed == 0 || action->row >= rows_of(item)) {
           note(Kind::kUnfilledRead, depth + 1);
           return false;
         }
@@ -218,7 +229,7 @@ class Explorer {
   }
 
   const AsyncProtocol& protocol_;
-  int64_t items_;
+  int64_t rows_, items_;
   std::map<int64_t, int64_t> copies_, reads_;
   std::map<Kind, size_t> faults_;
 };
@@ -228,6 +239,9 @@ std::vector<ProtocolAction>& producer(AsyncProtocol& protocol) {
 }
 std::vector<ProtocolAction>& group(AsyncProtocol& protocol, size_t g = 0) {
   return protocol.roles[1 + g].actions;
+}
+std::vector<ProtocolAction>& short_group(AsyncProtocol& protocol) {
+  return protocol.roles[1].short_actions;
 }
 void erase(std::vector<ProtocolAction>& actions, ProtocolVerb verb) {
   std::erase_if(actions, [&](const ProtocolAction& action) { return action.verb == verb; });
@@ -241,11 +255,17 @@ AsyncProtocol sound(int groups = 1, SlotRelease release = SlotRelease::kLate) {
   return ring_protocol(2, groups, 2, {64, 64}, release);
 }
 
+/// The same with rows side by side.
+AsyncProtocol sound_side_rows(int64_t rows, SlotRelease release = SlotRelease::kLate) {
+  return ring_protocol(2, 1, 2, {64}, release, rows);
+}
+
 struct Fault {
   std::string name;
   Kind kind;
   int64_t items;  ///< The fewest that show it.
   std::function<AsyncProtocol()> plant;
+  int64_t rows = items;  ///< Of those items.
   friend void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
 };
 
@@ -346,16 +366,104 @@ TEST_P(PlantedFault, IsFoundWithItsShortestInterleaving) {
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind, GetParam().kind) << fault->text();
   EXPECT_EQ(fault->items, GetParam().items) << fault->text();
+  EXPECT_EQ(fault->rows, GetParam().rows) << fault->text();
   EXPECT_EQ(fault->states.size(), protocol.roles.size());
-  const auto found = Explorer(protocol, fault->items).faults();
+  const auto found = Explorer(protocol, fault->rows).faults();
   ASSERT_TRUE(found.contains(fault->kind)) << fault->text();
   EXPECT_EQ(fault->interleaving.size(), found.at(fault->kind)) << fault->text();
-  for (int64_t items = 0; items < fault->items; ++items)
-    EXPECT_THAT(Explorer(protocol, items).faults(), IsEmpty()) << items << " items";
+  for (int64_t rows = 0; rows < fault->rows; ++rows)
+    EXPECT_THAT(Explorer(protocol, rows).faults(), IsEmpty()) << rows << " rows";
 }
 
 INSTANTIATE_TEST_SUITE_P(AsyncProtocol, PlantedFault, testing::ValuesIn(planted_faults()),
                          [](const auto& test) { return test.param.name; });
+
+/// Those that only items of several rows can have.
+std::vector<Fault> faults_of_side_rows() {
+  const auto in = [](int64_t rows, auto change) {
+    return [rows, change] {
+      AsyncProtocol out = sound_side_rows(rows);
+      change(out);
+      return out;
+    };
+  };
+  const auto before_the_last_row = [](auto& actions, auto verb) {
+    const auto free = find(actions, kArrive);
+    erase(actions, kArrive);
+    const auto last = std::ranges::find_if(
+        actions, [&](const ProtocolAction& a) { return a.verb == verb && a.row == 1; });
+    actions.insert(last, free);
+  };
+  return {
+      {"TheNextSlotIsReleased", Kind::kWrongParity, 2,
+       in(2, [](auto& p) { find(group(p), kArrive).item_offset = 1; }), 3},
+      {"TheSlotBeforeIsReleased", Kind::kDeadlock, 3,
+       in(2,
+          [](auto& p) {
+            // The last one of a ring of two is held while the next one is waited for.
+            find(group(p), kArrive).item_offset = -2;
+          }),
+       5},
+      {"ReleasedBetweenTheRows", Kind::kOverwrite, 3,
+       [before_the_last_row] {
+         AsyncProtocol out = sound_side_rows(2, SlotRelease::kEarly);
+         before_the_last_row(group(out), kRead);
+         return out;
+       },
+       5},
+      {"EachRowIsReleased", Kind::kArrivalOverflow, 1,
+       in(2, [](auto& p) { group(p).push_back(find(group(p), kArrive)); }), 2},
+      {"ShortItemIsReadWhole", Kind::kUnfilledRead, 1,
+       in(2, [](auto& p) { short_group(p).clear(); }), 1},
+      {"ShortItemIsNotWaitedFor", Kind::kUnfilledRead, 1,
+       in(2, [](auto& p) { erase(short_group(p), kWait); }), 1},
+      {"OneTailReadsARowTooMany", Kind::kUnfilledRead, 1,
+       in(4,
+          [](auto& p) {
+            for (ProtocolAction& action : short_group(p)) {
+              if (action.verb == kRead && action.row == 2) action = {.verb = kRead, .row = 3};
+            }
+          }),
+       1},
+      {"OneTailIsReleasedTwice", Kind::kArrivalOverflow, 1,
+       in(4,
+          [](auto& p) {
+            ProtocolAction free = find(short_group(p), kArrive);
+            free.row = 2;
+            free.where_row_exists = true;
+            short_group(p).push_back(free);
+          }),
+       3},
+      {"RowsThatAreNotThereAreAnnounced", Kind::kDeadlock, 1,
+       in(2,
+          [](auto& p) {
+            auto& expect = find(producer(p), kExpect);
+            expect.of_each_row = false;
+            expect.bytes = 128;
+          }),
+       1},
+      {"OneRowIsAnnounced", Kind::kHalfFilledRead, 1,
+       in(2, [](auto& p) { find(producer(p), kExpect).of_each_row = false; }), 2},
+      {"OneRowIsCopied", Kind::kDeadlock, 1,
+       in(2, [](auto& p) { std::erase_if(producer(p), [](auto& a) { return a.row == 1; }); }), 2},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(SideRows, PlantedFault, testing::ValuesIn(faults_of_side_rows()),
+                         [](const auto& test) { return test.param.name; });
+
+TEST(AsyncProtocol, AFaultOfSideRowsTellsTheRows) {
+  AsyncProtocol protocol = sound_side_rows(2);
+  protocol.roles[1].short_actions.clear();
+  const auto fault = prove(protocol);
+  ASSERT_TRUE(fault);
+  EXPECT_THAT(fault->text(), HasSubstr("with 1 items: item 0 has 1 rows, and row 1 is"));
+  AsyncProtocol half = sound_side_rows(2);
+  find(producer(half), kExpect).of_each_row = false;
+  EXPECT_THAT(prove(half)->text(), HasSubstr("with 1 items of 2 rows"));
+  EXPECT_THAT(prove(ring_protocol(2, 1, 1, {64}, SlotRelease::kEarly, 17))->message,
+              HasSubstr("rows of an item is 17"));
+}
 
 TEST(AsyncProtocol, AFaultIsAnErrorThatTellsTheInterleaving) {
   AsyncProtocol protocol = sound();
@@ -403,7 +511,8 @@ RC_GTEST_PROP(AsyncProtocol, EveryRingWhoseSlotsBelongToGroupsIsSound, ()) {
   const auto copies = *rc::gen::container<std::vector<int64_t>>(
       *rc::gen::inRange<size_t>(1, 5), rc::gen::element<int64_t>(16, 64, 4096));
   const auto release = *rc::gen::element(SlotRelease::kEarly, SlotRelease::kLate);
-  const auto fault = prove(ring_protocol(stages, groups, warps, copies, release));
+  const auto rows = *rc::gen::element<int64_t>(1, 2, 4);
+  const auto fault = prove(ring_protocol(stages, groups, warps, copies, release, rows));
   if (fault) RC_FAIL(fault->text());
 }
 
@@ -412,7 +521,8 @@ RC_GTEST_PROP(AsyncProtocol, EveryRingWhoseSlotsChangeGroupsIsRefused, ()) {
   const int groups = *rc::gen::inRange(2, 5);
   const auto stages = *rc::gen::inRange<int64_t>(1, 13);
   RC_PRE(stages % groups != 0);
-  const auto fault = prove(ring_protocol(stages, groups, 2, {64}, SlotRelease::kEarly));
+  const auto rows = *rc::gen::element<int64_t>(1, 2, 4);
+  const auto fault = prove(ring_protocol(stages, groups, 2, {64}, SlotRelease::kEarly, rows));
   RC_ASSERT(fault.has_value());
   RC_ASSERT(fault->kind == Kind::kWrongParity);
 }
@@ -424,16 +534,16 @@ AsyncProtocol changed_protocol() {
   AsyncProtocol out = ring_protocol(
       groups * *rc::gen::inRange<int64_t>(1, 4 - groups), groups, groups == 2 ? 1 : 1 + coin(),
       coin() != 0 ? std::vector<int64_t>{64} : std::vector<int64_t>{16, 64},
-      coin() != 0 ? SlotRelease::kEarly : SlotRelease::kLate);
+      coin() != 0 ? SlotRelease::kEarly : SlotRelease::kLate, 1 + coin());
   const int changes = *rc::gen::inRange(1, 3);
   for (int i = 0; i < changes; ++i) {
     const auto role = *rc::gen::inRange<size_t>(0, out.roles.size());
-    auto& actions = out.roles[role].actions;
+    auto& actions = coin() != 0 ? out.roles[role].actions : out.roles[role].short_actions;
     if (actions.empty()) continue;
     const auto at = *rc::gen::inRange<size_t>(0, actions.size());
     const auto other = *rc::gen::inRange<size_t>(0, actions.size());
     ProtocolAction& action = actions[at];
-    switch (*rc::gen::inRange(0, 11)) {
+    switch (*rc::gen::inRange(0, 14)) {
       case 0:
         actions.erase(actions.begin() + static_cast<std::ptrdiff_t>(at));
         break;
@@ -467,6 +577,15 @@ AsyncProtocol changed_protocol() {
       case 10:
         actions.insert(actions.begin() + static_cast<std::ptrdiff_t>(other), action);
         break;
+      case 11:
+        action.row = *rc::gen::inRange<int64_t>(0, out.item_rows);
+        break;
+      case 12:
+        action.where_row_exists = !action.where_row_exists;
+        break;
+      case 13:
+        action.of_each_row = !action.of_each_row;
+        break;
     }
   }
   return out;
@@ -478,10 +597,10 @@ RC_GTEST_PROP(AsyncProtocol, TheProofAgreesWithAllInterleavings, ()) {
   if (fault && fault->kind == Kind::kMalformed) RC_DISCARD("no table");
   RC_CLASSIFY(!fault, "sound");
   constexpr int64_t kMostExplored = 5;
-  for (int64_t items = 0; items <= kMostExplored; ++items) {
-    const auto found = Explorer(protocol, items).faults();
-    RC_LOG() << items << " items\n" << (fault ? fault->text() : "proved\n");
-    if (!fault || items < fault->items) {
+  for (int64_t rows = 0; rows <= kMostExplored; ++rows) {
+    const auto found = Explorer(protocol, rows).faults();
+    RC_LOG() << rows << " rows\n" << (fault ? fault->text() : "proved\n");
+    if (!fault || rows < fault->rows) {
       RC_ASSERT(found.empty());
     } else {
       RC_ASSERT(found.contains(fault->kind));

@@ -140,6 +140,13 @@ TEST(PlanningError, APinnedScheduleWithNumbersOfARingThatItHasNot) {
                 .text = "only a producer leaves registers to other warps",
                 .measured = 96,
                 .limit = 0});
+  schedule.compute_registers = 0;
+  schedule.rows_per_iteration = 2;
+  expect_error(plan_pinned("softmax", schedule),
+               {.kind = ErrorKind::kResourceExhausted,
+                .text = "only groups that take rows from a ring work on several side by side",
+                .measured = 2,
+                .limit = 1});
   for (const char* family : {"pointwise", "column"}) {
     const Schedule other{.family = family, .threads_per_row = 32, .rows_per_block = 4, .stages = 2};
     const char* fusion = std::string_view(family) == "column" ? "bias_gradient" : "swiglu";

@@ -21,6 +21,7 @@
 #include "runtime/nvrtc_compiler.h"
 #include "runtime/oracle/bounded_cast.h"
 #include "runtime/oracle/error_model.h"
+#include "scheduler/ring.h"
 #include "scheduler/schedule_verifier.h"
 #include "tests/integration/canned_case.h"
 #include "tests/integration/interpreted_plan.h"
@@ -176,6 +177,23 @@ std::optional<Plan> in_shared(const Fusion& fusion, const ExtentValues& extents,
   return pinned ? std::optional(std::move(*pinned)) : std::nullopt;
 }
 
+/// The ring of a plan with that many rows side by side, and stages for them; nothing if it is too
+/// large for the device then.
+std::optional<Plan> with_side_rows(const Plan& ring, const Width& width, const Fusion& fusion,
+                                   int64_t rows, int64_t side_rows, const DeviceLimits& limits) {
+  Schedule schedule = ring.segments.front().chosen().schedule;
+  const int64_t turn = schedule.rows_per_block * side_rows;
+  schedule.rows_per_iteration = side_rows;
+  schedule.stages = std::max(schedule.stages / turn, int64_t{1}) * turn;
+  const FamilySet families = builtin_families();
+  if (!verify_schedule(ring.segments.front().facts, schedule, limits, families).empty())
+    return std::nullopt;
+  Result<Plan> planned = plan(fusion, extents_of(rows, width.columns), limits,
+                              {.families = families, .pin = {.schedule = schedule}});
+  EXPECT_TRUE(planned) << planned.error().text();
+  return planned ? std::optional(std::move(*planned)) : std::nullopt;
+}
+
 /// Where plans run: a GPU with NVRTC, or the interpreter behind a fake driver.
 struct Machine {
   DeviceDriver& driver;
@@ -202,32 +220,41 @@ void check_plan(const Machine& machine, const DeviceReference& reference, Compil
   EXPECT_TRUE(run->check.passed()) << context << run->check.text();
 }
 
-/// All kinds of one cell, with accumulators where they are chosen and in shared memory, on the same
-/// inputs. The chosen plan, which most often is one of those
+/// All kinds of one cell, with accumulators where they are chosen and in shared memory, rings also
+/// with several rows side by side, on the same inputs. The chosen plan, which most often is one of
+/// those
 /// before it, does not run again.
 void check_cell(const Machine& machine, const Width& width, const DeviceReference& reference,
                 int64_t rows) {
   std::vector<std::vector<Schedule>> done;
+  const auto check = [&](Plan planned) {
+    Result<CompiledPlan> compiled = machine.compile(std::move(planned));
+    if (!compiled) {
+      ADD_FAILURE() << compiled.error().text();
+      return;
+    }
+    if (std::ranges::count(done, schedules_of(*compiled)) > 0) return;
+    done.push_back(schedules_of(*compiled));
+    check_plan(machine, reference, std::move(*compiled));
+  };
   for (const std::string_view kind : kKinds) {
     SCOPED_TRACE(fmt::format("{} rows, {}", rows, kind == kChosen ? "chosen" : kind));
     std::optional<Plan> planned = plan_cell(width, reference.fusion, rows, kind, machine.limits);
     if (!planned) continue;
-    std::vector<Plan> plans;
     if (kind != kChosen && rows > 1) {
       auto shared = in_shared(reference.fusion, extents_of(rows, width.columns), *planned);
-      if (shared) plans.push_back(std::move(*shared));
-    }
-    plans.push_back(std::move(*planned));
-    for (Plan& each : plans) {
-      Result<CompiledPlan> compiled = machine.compile(std::move(each));
-      if (!compiled) {
-        ADD_FAILURE() << compiled.error().text();
-        continue;
+      if (shared) {
+        ASSERT_NO_FATAL_FAILURE(check(std::move(*shared)));
       }
-      if (std::ranges::count(done, schedules_of(*compiled)) > 0) continue;
-      done.push_back(schedules_of(*compiled));
-      ASSERT_NO_FATAL_FAILURE(check_plan(machine, reference, std::move(*compiled)));
     }
+    for (const int64_t side_rows : {2, 4}) {
+      if (kind != kWarpSpecialised) break;
+      std::optional<Plan> side =
+          with_side_rows(*planned, width, reference.fusion, rows, side_rows, machine.limits);
+      if (!side) continue;
+      ASSERT_NO_FATAL_FAILURE(check(std::move(*side)));
+    }
+    ASSERT_NO_FATAL_FAILURE(check(std::move(*planned)));
   }
 }
 

@@ -223,6 +223,24 @@ constexpr const char* kReleasesEarly = R"(schedule warp_specialised {
   persist %v1 in register
   persist %v2 in shared
 })";
+/// The same with two rows in each slot. Every block has a row left over.
+constexpr const char* kReleasesTwoRowsEarly = R"(schedule warp_specialised {
+  threads_per_row 128  rows_per_block 2  vector_width 8  unroll 1  min_blocks_per_sm 1
+  persistent_blocks 132  stages 12  rows_per_iteration 2
+  row_access aligned  read_priority evict_last  overlap next
+  persist %v0 in register
+  persist %v1 in register
+  persist %v2 in shared
+})";
+/// Blocks of a cluster exchange the statistics of four rows at once, and of the two left over.
+constexpr const char* kFourRowsOfPairs = R"(schedule warp_specialised {
+  threads_per_row 128  rows_per_block 2  vector_width 8  unroll 1  min_blocks_per_sm 1
+  persistent_blocks 132  cluster_blocks 2  stages 16  rows_per_iteration 4
+  row_access aligned  read_priority evict_last  overlap next
+  persist %v0 in reload
+  persist %v1 in reload
+  persist %v2 in shared
+})";
 /// A cluster of more blocks than every device runs, which loading the kernel has to allow.
 constexpr const char* kWidestCluster = R"(schedule warp_specialised {
   threads_per_row 512  rows_per_block 1  vector_width 8  unroll 1  min_blocks_per_sm 1
@@ -259,9 +277,14 @@ INSTANTIATE_TEST_SUITE_P(Tickets, RepeatedGpu,
                                            Problem{"layer_norm_backward", 900, 2048,
                                                    kTicketsOfRanks}),
                          [](const auto& param) { return text_of(param.param); });
-INSTANTIATE_TEST_SUITE_P(EarlyRelease, RepeatedGpu,
-                         ::testing::Values(Problem{"layer_norm_backward", 16384, 8192,
-                                                   kReleasesEarly}),
+INSTANTIATE_TEST_SUITE_P(
+    EarlyRelease, RepeatedGpu,
+    ::testing::Values(Problem{"layer_norm_backward", 16384, 8192, kReleasesEarly},
+                      Problem{"layer_norm_backward", 16500, 2048, kReleasesTwoRowsEarly}),
+    [](const auto& param) { return text_of(param.param); });
+INSTANTIATE_TEST_SUITE_P(SideRows, RepeatedGpu,
+                         ::testing::Values(Problem{"layer_norm_backward", 8316, 4096,
+                                                   kFourRowsOfPairs}),
                          [](const auto& param) { return text_of(param.param); });
 
 }  // namespace

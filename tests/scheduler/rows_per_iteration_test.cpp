@@ -1,0 +1,238 @@
+// Several rows side by side in the groups of a ring: which schedules may have them, what they take,
+// and when they are offered.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "scheduler/explain.h"
+#include "scheduler/families/warp_specialised.h"
+#include "scheduler/plan.h"
+#include "scheduler/ring.h"
+#include "scheduler/schedule_verifier.h"
+#include "tests/scheduler/facts_of.h"
+#include "tests/support/canned_fusions.h"
+#include "tests/support/plan_matchers.h"
+
+namespace sinter {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+ExtentValues matrix(int64_t rows, int64_t cols) { return {{"rows", rows}, {"cols", cols}}; }
+
+SegmentFacts canned_facts(std::string_view name, int64_t rows, int64_t cols) {
+  return facts_of(find_canned_fusion(name)->build(), matrix(rows, cols));
+}
+
+class RowsPerIterationTest : public testing::Test {
+ protected:
+  RowsPerIterationTest() {
+    for (const ValueId value : facts_.persistent)
+      legal_.persistent.push_back({value, Residency::kReload});
+  }
+
+  [[nodiscard]] std::vector<std::string> reasons(const Schedule& schedule) const {
+    std::vector<std::string> out;
+    for (const Rejection& rejection : verify_schedule(facts_, schedule, limits_, families_))
+      out.push_back(text_of(rejection));
+    return out;
+  }
+  /// What is said about the legal schedule with a change.
+  template <class Change>
+  [[nodiscard]] std::vector<std::string> reasons_with(const Change& change) const {
+    Schedule schedule = legal_;
+    change(schedule);
+    return reasons(schedule);
+  }
+  [[nodiscard]] ResourceEstimate estimated(const Schedule& schedule) const {
+    return estimate_warp_specialised(facts_, schedule, limits_).value();
+  }
+  [[nodiscard]] Prediction predicted(const Schedule& schedule) const {
+    return predict_warp_specialised(facts_, schedule, estimated(schedule), limits_);
+  }
+  [[nodiscard]] Schedule one_at_a_time() const {
+    Schedule out = legal_;
+    out.rows_per_iteration = 1;
+    return out;
+  }
+
+  const DeviceLimits limits_ = *find_device("H200");
+  const FamilySet families_ = scheduling_families();
+  const SegmentFacts facts_ = canned_facts("layer_norm_backward", 8192, 1024);
+  Schedule legal_{.family = "warp_specialised",
+                  .threads_per_row = 64,
+                  .rows_per_block = 2,
+                  .vector_width = 8,
+                  .persistent_blocks = 132,
+                  .stages = 12,
+                  .rows_per_iteration = 2};
+};
+
+TEST_F(RowsPerIterationTest, TextNamesThemWhereThereAreSeveral) {
+  EXPECT_THAT(print(legal_), HasSubstr("rows_per_iteration 2"));
+  EXPECT_EQ(parse_schedule(print(legal_)).value(), legal_);
+  EXPECT_EQ(further_numbers(legal_), ", stages 12, rows_per_iteration 2");
+  EXPECT_THAT(print(one_at_a_time()), Not(HasSubstr("rows_per_iteration")));
+  EXPECT_NE(hash_of(one_at_a_time()), hash_of(legal_));
+}
+
+TEST_F(RowsPerIterationTest, OneTwoAndFourAreLegal) {
+  EXPECT_THAT(reasons(legal_), IsEmpty());
+  EXPECT_THAT(reasons(one_at_a_time()), IsEmpty());
+  EXPECT_THAT(reasons_with([](Schedule& s) {
+                s.rows_per_iteration = 4;
+                s.stages = 8;
+              }),
+              IsEmpty());
+  EXPECT_THAT(reasons_with([](Schedule& s) {
+                s.cluster_blocks = 2;
+                s.persistent_blocks = 264;
+              }),
+              IsEmpty());
+  for (const int64_t rows : {-1, 0, 3, 8}) {
+    EXPECT_THAT(reasons_with([&](Schedule& s) { s.rows_per_iteration = rows; }),
+                ElementsAre(AllOf(HasSubstr("1, 2 or 4 rows side by side"),
+                                  HasSubstr(fmt::format("{}", rows)))));
+  }
+}
+
+// A group that waits for two rows with one slot waits for ever.
+TEST_F(RowsPerIterationTest, StagesHoldAsManyRowsForEveryGroup) {
+  for (const int64_t stages : {2, 6, 10, 14}) {
+    EXPECT_THAT(reasons_with([&](Schedule& s) { s.stages = stages; }),
+                ElementsAre(AllOf(HasSubstr("more rows side by side than its stages hold"),
+                                  HasSubstr("value 2"), HasSubstr("a multiple of 4 stages"))))
+        << stages;
+  }
+  // The proof takes its time.
+  EXPECT_THAT(reasons_with([&](Schedule& s) { s.stages = 32; }), IsEmpty());
+  EXPECT_THAT(reasons_with([&](Schedule& s) { s.stages = 36; }),
+              ElementsAre(HasSubstr("limit 32 stages")));
+  EXPECT_EQ(ring_slots(legal_), 6);
+}
+
+TEST_F(RowsPerIterationTest, OtherFamiliesRefuseThem) {
+  for (const auto& [fusion, family] : {std::pair("layer_norm_backward", "multi_wave"),
+                                       {"row_sum", "looped"},
+                                       {"bias_gradient", "column"},
+                                       {"swiglu", "pointwise"}}) {
+    const Schedule schedule{.family = family, .threads_per_row = 128, .rows_per_iteration = 2};
+    const SegmentFacts facts = canned_facts(fusion, 64, 1024);
+    const auto rejections = verify_schedule(facts, schedule, limits_, families_);
+    ASSERT_EQ(rejections.size(), 1U) << family;
+    EXPECT_THAT(text_of(rejections[0]),
+                AllOf(HasSubstr("groups that take rows from a ring"), HasSubstr("value 2")))
+        << family;
+  }
+}
+
+// Two sums of f32 in two turns by 4 warps: 2 * 2 * 4 * 4 bytes for each row, of two rows and of the
+// row that is left over. A pair of mbarriers for each slot.
+TEST_F(RowsPerIterationTest, TakeAnExchangeForEachRowAndFewerMbarriers) {
+  const int64_t exchange = 2 * 2 * 4 * 4;
+  EXPECT_EQ(estimated(legal_).shared_bytes - estimated(one_at_a_time()).shared_bytes,
+            2 * exchange - 2 * 6 * 8);
+}
+
+TEST_F(RowsPerIterationTest, TakeRegistersForEachRow) {
+  const auto registers = [&](int64_t rows, Residency residency) {
+    Schedule schedule = legal_;
+    schedule.rows_per_iteration = rows;
+    schedule.stages = 8;
+    for (PersistentValue& kept : schedule.persistent) kept.residency = residency;
+    return estimated(schedule).registers;
+  };
+  const auto grows = [&](Residency residency) {
+    const int64_t second = registers(2, residency) - registers(1, residency);
+    const int64_t both = registers(4, residency) - registers(2, residency);
+    EXPECT_GT(second, 0);
+    EXPECT_GT(both, 0);
+    return both / 2;
+  };
+  // Two inputs of 16 packed elements.
+  EXPECT_GE(grows(Residency::kRegister) - grows(Residency::kReload), 16);
+}
+
+TEST_F(RowsPerIterationTest, WaitForOneExchange) {
+  const CostConstants constants;
+  const double exchange_us = (constants.ring_row_ns + 2 * constants.ring_warp_ns) / 1000.0;
+  const double alone_us = predicted(one_at_a_time()).block_latency_us;
+  // Neither is squeezed.
+  EXPECT_NEAR(predicted(legal_).block_latency_us, 2 * alone_us - exchange_us, 1e-9);
+}
+
+TEST_F(RowsPerIterationTest, AreDoubtedUntilTheyAreTimed) {
+  CostConstants sure;
+  sure.ring_side_rows_doubt = 0.0;
+  const auto total_us = [&](const Schedule& schedule, const CostConstants& constants) {
+    return predict_warp_specialised(facts_, schedule, estimated(schedule), limits_, constants)
+        .total_us;
+  };
+  EXPECT_NEAR(total_us(legal_, {}),
+              (1.0 + CostConstants{}.ring_side_rows_doubt) * total_us(legal_, sure), 1e-9);
+  EXPECT_EQ(total_us(one_at_a_time(), {}), total_us(one_at_a_time(), sure));
+}
+
+TEST_F(RowsPerIterationTest, HoldSlotsThatAreNotUnderWayMeanwhile) {
+  Schedule tight = legal_;
+  tight.stages = 4;
+  Schedule alone = tight;
+  alone.rows_per_iteration = 1;
+  EXPECT_GT(predicted(tight).memory_us, predicted(alone).memory_us);
+}
+
+// Rows that make no whole turn of all groups take the time of one that does, or follow each other.
+TEST_F(RowsPerIterationTest, TheLastTurnIsNoShorter) {
+  const auto time = [&](int64_t rows) {
+    const SegmentFacts facts = canned_facts("layer_norm_backward", rows, 1024);
+    Schedule schedule = legal_;
+    schedule.rows_per_iteration = 4;
+    schedule.stages = 32;
+    schedule.persistent_blocks = 1;
+    const auto estimate = estimate_warp_specialised(facts, schedule, limits_).value();
+    const Prediction p = predict_warp_specialised(facts, schedule, estimate, limits_);
+    return p.exposed_us;
+  };
+  // One more item keeps one of two groups, at the price of a turn of both.
+  EXPECT_GT(time(44) - time(40), 2.0 * (time(48) - time(44)));
+}
+
+TEST_F(RowsPerIterationTest, AreOfferedWhereWaitsAreTheBound) {
+  const auto offered = [&](const SegmentFacts& facts) {
+    int64_t count = 0;
+    double alone = 1e9;
+    double together = 1e9;
+    for (const ProposedSchedule& ring : propose_warp_specialised(facts, limits_).candidates) {
+      const bool side = ring.schedule.rows_per_iteration > 1;
+      double& best = side ? together : alone;
+      best = std::min(best, ring.predicted.total_us);
+      if (!side) continue;
+      ++count;
+      EXPECT_THAT(verify_schedule(facts, ring.schedule, limits_, families_), IsEmpty());
+      EXPECT_EQ(ring.estimate.spilled_registers, 0);
+    }
+    if (count > 0) {
+      EXPECT_LT(together, alone);
+    }
+    return count;
+  };
+  EXPECT_GT(offered(canned_facts("layer_norm_backward", 2048, 512)), 0);
+  // Memory is the bound.
+  EXPECT_EQ(offered(canned_facts("layer_norm_backward", 16384, 8192)), 0);
+  // Rows wait for no exchange.
+  EXPECT_EQ(offered(canned_facts("dyt_backward", 2048, 512)), 0);
+}
+
+TEST_F(RowsPerIterationTest, ExplainSaysSo) {
+  const Plan plan = plan_canned("layer_norm_backward", matrix(8192, 1024), "H200",
+                                {.families = families_, .pin = {.schedule = legal_}})
+                        .value();
+  EXPECT_THAT(explain(plan), HasSubstr("rows_per_iteration"));
+}
+
+}  // namespace
+}  // namespace sinter
