@@ -147,8 +147,8 @@ class OverheadTimer {
     if (!kernel) return fail(kernel.error());
     std::vector<sinter::DevicePointer> addresses;
     for (const sinter::BufferArgument& buffer : source.buffers) {
-      const auto& values = buffer.use != BufferUse::kRead ? fusion.outputs : fusion.inputs;
-      const auto& tensors = buffer.use != BufferUse::kRead ? *outputs : *inputs;
+      const auto& values = buffer.use != sinter::BufferUse::kRead ? fusion.outputs : fusion.inputs;
+      const auto& tensors = buffer.use != sinter::BufferUse::kRead ? *outputs : *inputs;
       const auto index = std::ranges::find(values, buffer.value) - values.begin();
       addresses.push_back(tensors[static_cast<size_t>(index)].address);
     }
