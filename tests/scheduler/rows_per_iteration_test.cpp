@@ -165,18 +165,6 @@ TEST_F(RowsPerIterationTest, WaitForOneExchange) {
   EXPECT_NEAR(predicted(legal_).block_latency_us, 2 * alone_us - exchange_us, 1e-9);
 }
 
-TEST_F(RowsPerIterationTest, AreDoubtedUntilTheyAreTimed) {
-  CostConstants sure;
-  sure.ring_side_rows_doubt = 0.0;
-  const auto total_us = [&](const Schedule& schedule, const CostConstants& constants) {
-    return predict_warp_specialised(facts_, schedule, estimated(schedule), limits_, constants)
-        .total_us;
-  };
-  EXPECT_NEAR(total_us(legal_, {}),
-              (1.0 + CostConstants{}.ring_side_rows_doubt) * total_us(legal_, sure), 1e-9);
-  EXPECT_EQ(total_us(one_at_a_time(), {}), total_us(one_at_a_time(), sure));
-}
-
 TEST_F(RowsPerIterationTest, HoldSlotsThatAreNotUnderWayMeanwhile) {
   Schedule tight = legal_;
   tight.stages = 4;

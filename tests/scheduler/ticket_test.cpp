@@ -59,6 +59,17 @@ TEST(TicketTest, TextNamesItWhereThereIsOne) {
   EXPECT_THAT(wrong.error().message, HasSubstr("'kernel', 'ticket'"));
 }
 
+/// The best schedule of rows that are kept, with a ticket in place of its second kernel.
+Plan plan_with_ticket(std::string_view fusion, int64_t rows, int64_t columns) {
+  const auto planned = [&](SchedulePin pin) {
+    return plan_canned(fusion, matrix(rows, columns), "H200", {.pin = std::move(pin)}).value();
+  };
+  Schedule schedule = planned({.family = "multi_wave"}).segments[0].chosen().schedule;
+  schedule.finish = Finish::kTicket;
+  schedule.overlap = Overlap::kNone;
+  return planned({.schedule = std::move(schedule)});
+}
+
 TEST(TicketTest, OnlySchedulesThatLeavePartialResultsHaveOne) {
   const SegmentFacts facts = canned_facts("dyt_backward", 512, 512);
   EXPECT_THAT(reasons(facts, rows_with_ticket()), IsEmpty());
@@ -116,7 +127,7 @@ TEST(TicketTest, BlocksOfAClusterFinishTheirColumnsApartUnlessThereAreTotals) {
 }
 
 TEST(TicketTest, NarrowColumnsAreFinishedByTheLastBlockAndWideOnesByAKernel) {
-  const auto narrow = plan_canned("row_and_total_loss", matrix(2048, 4096), "H200");
+  const auto narrow = plan_canned("row_and_total_loss", matrix(17, 4096), "H200");
   ASSERT_TRUE(narrow);
   EXPECT_EQ(narrow->segments.size(), 1U);
   const Schedule& chosen = narrow->segments[0].chosen().schedule;
@@ -139,7 +150,7 @@ TEST(TicketTest, NarrowColumnsAreFinishedByTheLastBlockAndWideOnesByAKernel) {
 }
 
 TEST(TicketTest, TheWorkspaceHoldsPartialResultsAndCounters) {
-  const Plan planned = plan_canned("dyt_backward", matrix(40, 128), "H200").value();
+  const Plan planned = plan_with_ticket("dyt_backward", 40, 128);
   const Schedule& chosen = planned.segments[0].chosen().schedule;
   ASSERT_EQ(chosen.finish, Finish::kTicket);
   const int64_t rows = partial_rows(chosen);
@@ -152,7 +163,7 @@ TEST(TicketTest, TheWorkspaceHoldsPartialResultsAndCounters) {
   EXPECT_FALSE(planned.workspace.back().value.valid());
 
   // A reduction whose result is an output has two buffers in one kernel.
-  const Plan sums = plan_canned("marginal_sums", matrix(64, 64), "H200").value();
+  const Plan sums = plan_with_ticket("marginal_sums", 64, 64);
   ASSERT_EQ(sums.segments[0].chosen().schedule.finish, Finish::kTicket);
   const ValueId columns = named_value(sums.fusion, "columns");
   EXPECT_EQ(slot_of(sums, 0, columns, BufferUse::kReadWrite).kind, TensorSlot::Kind::kWorkspace);
@@ -160,7 +171,7 @@ TEST(TicketTest, TheWorkspaceHoldsPartialResultsAndCounters) {
 }
 
 TEST(TicketTest, AnotherChoiceReplansWhatFinishes) {
-  Plan planned = plan_canned("dyt_backward", matrix(40, 128), "H200").value();
+  Plan planned = plan_with_ticket("dyt_backward", 40, 128);
   Schedule schedule = planned.segments[0].chosen().schedule;
   ASSERT_EQ(schedule.finish, Finish::kTicket);
   const size_t decisions = planned.decisions.size();
@@ -191,7 +202,7 @@ TEST(TicketTest, TakesLongerTheMoreColumnsOneBlockHas) {
   const double total =
       ticket_time(canned_facts("marginal_sums", 132, 8), rows_with_ticket(), limits);
   EXPECT_GT(total, constants.ticket_ns / 1000.0);
-  EXPECT_LT(total, constants.second_launch_us);
+  EXPECT_LT(total, 1.5 * constants.ticket_ns / 1000.0);
 }
 
 }  // namespace
