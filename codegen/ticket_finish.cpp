@@ -34,13 +34,14 @@ ExprId TicketFinish::draw(const Place& place) {
                                                      .access = kir::Access::kReadWrite,
                                                      .alignment = 16,
                                                      .value = {}});
-  const kir::BufferId shared = builder_.add_buffer({.name = "drawn_ticket",
-                                                    .type = DType::kI32,
-                                                    .space = kir::Space::kShared,
-                                                    .access = kir::Access::kReadWrite,
-                                                    .alignment = 16,
-                                                    .value = {},
-                                                    .count = 1});
+  const kir::BufferId shared =
+      builder_.add_buffer({.name = "drawn_ticket",
+                           .type = DType::kI32,
+                           .space = kir::Space::kShared,
+                           .access = kir::Access::kReadWrite,
+                           .alignment = 16,
+                           .value = {},
+                           .count = kDrawnTicketBytes / bytes_of(DType::kI32)});
   const ExprId zero = builder_.integer(0);
   const ExprId last = builder_.ref(
       builder_.declare("last_ticket", builder_.sub(place.blocks, builder_.integer(1))));

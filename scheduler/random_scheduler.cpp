@@ -77,6 +77,14 @@ class Draw {
   Schedule with_finish(Schedule out) {
     const bool leaves_partials = facts_.has_outer() && out.persistent_blocks > 0;
     if (!leaves_partials || out.rows_per_turn > 0 || below(3) != 0) return out;
+    // What each block knows of those before it grows with them in the interpreter: few clusters, of
+    // which each run of columns has its own.
+    constexpr int64_t kMostWithTickets = 16;
+    constexpr int64_t kMostRuns = 128;
+    const int64_t run = out.family == kColumn ? out.threads_per_row * out.vector_width
+                                              : std::max<int64_t>(facts_.space.columns, 1);
+    if ((facts_.space.columns + run - 1) / run > kMostRuns) return out;
+    out.persistent_blocks = std::min(out.persistent_blocks, kMostWithTickets * out.cluster_blocks);
     out.finish = Finish::kTicket;
     out.overlap = Overlap::kNone;
     return out;

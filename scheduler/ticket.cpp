@@ -18,7 +18,6 @@ constexpr int64_t kMostUnroll = 8;
 /// Coordinates, the row at hand and its test, addresses of partial results and outputs; from SASS.
 constexpr int64_t kBaseRegisters = 34;
 constexpr int64_t kCounterBytes = 4;
-constexpr int64_t kSharedUnit = 16;
 
 int64_t power_of_two_from(int64_t count) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(count, 1))));
@@ -118,7 +117,7 @@ int64_t ticket_bytes(const SegmentFacts& facts, const Schedule& schedule) {
 
 int64_t ticket_shared_bytes(const SegmentFacts& facts, const Schedule& schedule) {
   if (schedule.finish != Finish::kTicket) return 0;
-  return kSharedUnit + slot_exchange_bytes(facts, tree_of(ticket_geometry(facts, schedule)));
+  return kDrawnTicketBytes + slot_exchange_bytes(facts, tree_of(ticket_geometry(facts, schedule)));
 }
 
 int64_t ticket_registers(const SegmentFacts& facts, const Schedule& schedule) {

@@ -39,6 +39,9 @@ std::optional<Rejection> check_ticket(const SegmentFacts& facts, const Schedule&
 
 /// Bytes of the counters in global memory; 0 without tickets.
 int64_t ticket_bytes(const SegmentFacts& facts, const Schedule& schedule);
+/// Shared bytes in which a block's threads learn which ticket one of them drew: one number, padded
+/// so that what lies behind it is aligned.
+inline constexpr int64_t kDrawnTicketBytes = 16;
 /// Shared bytes of a block for what it draws and for the tree of slots; 0 without tickets.
 int64_t ticket_shared_bytes(const SegmentFacts& facts, const Schedule& schedule);
 /// Registers that a thread needs to combine partial results; 0 without tickets.

@@ -62,7 +62,10 @@ double BudgetSample::register_error() const {
 }
 
 int64_t BudgetSample::shared_bytes() const {
-  return source.dynamic_shared ? source.shared_bytes : kernel->resources.shared_bytes;
+  constexpr int64_t kUnit =
+      16;  // Of the layout; ptxas drops what no one reads behind the last byte.
+  const int64_t fixed = (kernel->resources.shared_bytes + kUnit - 1) / kUnit * kUnit;
+  return source.dynamic_shared ? source.shared_bytes : fixed;
 }
 
 Result<std::vector<BudgetSample>> measure_budgets(const BudgetPopulation& population,

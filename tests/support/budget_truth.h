@@ -24,7 +24,8 @@ struct BudgetSample {
   [[nodiscard]] int64_t predicted_registers() const;
   /// |predicted - compiled| / compiled.
   [[nodiscard]] double register_error() const;
-  /// Shared bytes of a block: as ptxas reports them if static, as the launch asks for them if not.
+  /// Shared bytes of a block: as ptxas reports them if static, in whole units of 16, and as the
+  /// launch asks for them if not.
   [[nodiscard]] int64_t shared_bytes() const;
   [[nodiscard]] bool shared_is_exact() const { return shared_bytes() == predicted.shared_bytes; }
 };
