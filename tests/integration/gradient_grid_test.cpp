@@ -159,6 +159,7 @@ std::optional<Plan> in_shared(const Fusion& fusion, const ExtentValues& extents,
     return std::nullopt;
   schedule.accumulators = Residency::kShared;
   schedule.compute_registers = 0;
+  schedule.rows_per_iteration = 1;
   const FamilySet families = builtin_families();
   const auto rejections = [&] {
     return verify_schedule(segment.facts, schedule, planned.limits, families);

@@ -29,10 +29,16 @@ struct Lane {
 class TicketExecutionTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    Plan planned = plan(find_canned_fusion("dyt_backward")->build(), {{"rows", 40}, {"cols", 128}},
-                        *find_device("H200"), {.families = builtin_families()})
-                       .value();
-    ASSERT_EQ(planned.segments.front().chosen().schedule.finish, Finish::kTicket);
+    const Schedule schedule{.family = "multi_wave",
+                            .threads_per_row = 64,
+                            .rows_per_block = 2,
+                            .vector_width = 2,
+                            .persistent_blocks = 10,
+                            .finish = Finish::kTicket};
+    Plan planned =
+        plan(find_canned_fusion("dyt_backward")->build(), {{"rows", 40}, {"cols", 128}},
+             *find_device("H200"), {.families = builtin_families(), .pin = {.schedule = schedule}})
+            .value();
     for (const HostTensor& input : sample_inputs(planned.fusion, Binding{}, 1)) {
       inputs_memory_.push_back(DeviceBuffer::allocate(driver_, input.storage().size()).value());
       ASSERT_TRUE(inputs_memory_.back().upload(input.storage()));
