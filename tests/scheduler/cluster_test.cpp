@@ -20,8 +20,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-ExtentValues matrix(int64_t rows, int64_t cols) { return {{"rows", rows}, {"cols", cols}}; }
-
 const Schedule& chosen(const Result<Plan>& plan) {
   return plan.value().segments.front().chosen().schedule;
 }
@@ -30,11 +28,7 @@ class ClusterScheduleTest : public testing::Test {
  protected:
   [[nodiscard]] std::vector<std::string> reasons(const Schedule& schedule,
                                                  std::string_view device = "H200") const {
-    std::vector<std::string> out;
-    for (const Rejection& rejection :
-         verify_schedule(facts_, schedule, *find_device(device), scheduling_families()))
-      out.push_back(text_of(rejection));
-    return out;
+    return reasons_against(schedule, facts_, *find_device(device));
   }
 
   SegmentFacts facts_ =

@@ -1,7 +1,13 @@
 #pragma once
 
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "fusion_ir/pipeline.h"
+#include "scheduler/schedule_verifier.h"
 #include "scheduler/segment_facts.h"
+#include "tests/support/canned_fusions.h"
 
 namespace sinter {
 
@@ -12,6 +18,23 @@ inline SegmentFacts facts_of(const Fusion& fusion, const ExtentValues& extents =
   auto facts = analyse(simplify(specialize(fusion, *binding)));
   if (!facts) throw_error({.kind = ErrorKind::kUnsupported, .message = text_of(facts.error())});
   return std::move(*facts);
+}
+
+/// Extents of a canned fusion of rows and columns.
+inline ExtentValues matrix(int64_t rows, int64_t cols) { return {{"rows", rows}, {"cols", cols}}; }
+
+/// Those of a canned fusion.
+inline SegmentFacts canned_facts(std::string_view name, int64_t rows, int64_t cols) {
+  return facts_of(find_canned_fusion(name)->build(), matrix(rows, cols));
+}
+
+/// What verify_schedule says against a schedule, as text.
+inline std::vector<std::string> reasons_against(const Schedule& schedule, const SegmentFacts& facts,
+                                                const DeviceLimits& limits) {
+  std::vector<std::string> out;
+  for (const Rejection& rejection : verify_schedule(facts, schedule, limits, scheduling_families()))
+    out.push_back(text_of(rejection));
+  return out;
 }
 
 /// The value of this name; an invalid id if there is none.

@@ -24,10 +24,6 @@ std::vector<Schedule> draws(const SegmentFacts& facts, std::string_view family,
   return out;
 }
 
-SegmentFacts canned_facts(std::string_view name, int64_t rows, int64_t cols) {
-  return facts_of(find_canned_fusion(name)->build(), {{"rows", rows}, {"cols", cols}});
-}
-
 /// Values a field takes over many draws.
 std::set<int64_t> seen(const std::vector<Schedule>& schedules, int64_t Schedule::*member) {
   std::set<int64_t> values;

@@ -16,10 +16,7 @@ using testing::IsEmpty;
 class ScheduleVerifierTest : public testing::Test {
  protected:
   [[nodiscard]] std::vector<std::string> reasons(const Schedule& schedule) const {
-    std::vector<std::string> out;
-    for (const Rejection& rejection : verify_schedule(facts_, schedule, limits_, families_))
-      out.push_back(text_of(rejection));
-    return out;
+    return reasons_against(schedule, facts_, limits_);
   }
   [[nodiscard]] Schedule legal() const {
     return {.family = "multi_wave",

@@ -25,12 +25,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-ExtentValues matrix(int64_t rows, int64_t cols) { return {{"rows", rows}, {"cols", cols}}; }
-
-SegmentFacts canned_facts(std::string_view name, int64_t rows, int64_t cols) {
-  return facts_of(find_canned_fusion(name)->build(), matrix(rows, cols));
-}
-
 class SharedAccumulatorsTest : public testing::Test {
  protected:
   SharedAccumulatorsTest() {
@@ -39,10 +33,7 @@ class SharedAccumulatorsTest : public testing::Test {
 
   [[nodiscard]] std::vector<std::string> reasons(const Schedule& schedule,
                                                  const SegmentFacts& facts) const {
-    std::vector<std::string> out;
-    for (const Rejection& rejection : verify_schedule(facts, schedule, limits_, families_))
-      out.push_back(text_of(rejection));
-    return out;
+    return reasons_against(schedule, facts, limits_);
   }
   /// What is said about the legal schedule with a change.
   template <class Change>

@@ -22,18 +22,8 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-ExtentValues matrix(int64_t rows, int64_t cols) { return {{"rows", rows}, {"cols", cols}}; }
-
-SegmentFacts canned_facts(std::string_view name, int64_t rows, int64_t cols) {
-  return facts_of(find_canned_fusion(name)->build(), matrix(rows, cols));
-}
-
 std::vector<std::string> reasons(const SegmentFacts& facts, const Schedule& schedule) {
-  std::vector<std::string> out;
-  for (const Rejection& rejection :
-       verify_schedule(facts, schedule, *find_device("H200"), scheduling_families()))
-    out.push_back(text_of(rejection));
-  return out;
+  return reasons_against(schedule, facts, *find_device("H200"));
 }
 
 Schedule rows_with_ticket() {

@@ -27,12 +27,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-ExtentValues matrix(int64_t rows, int64_t cols) { return {{"rows", rows}, {"cols", cols}}; }
-
-SegmentFacts canned_facts(std::string_view name, int64_t rows, int64_t cols) {
-  return facts_of(find_canned_fusion(name)->build(), matrix(rows, cols));
-}
-
 class TurnsTest : public testing::Test {
  protected:
   [[nodiscard]] std::vector<std::string> reasons(const Schedule& schedule) const {
@@ -40,10 +34,7 @@ class TurnsTest : public testing::Test {
   }
   [[nodiscard]] std::vector<std::string> reasons(const SegmentFacts& facts,
                                                  const Schedule& schedule) const {
-    std::vector<std::string> out;
-    for (const Rejection& rejection : verify_schedule(facts, schedule, limits_, families_))
-      out.push_back(text_of(rejection));
-    return out;
+    return reasons_against(schedule, facts, limits_);
   }
   /// What is said about the legal schedule with a change.
   template <class Change>
@@ -63,7 +54,6 @@ class TurnsTest : public testing::Test {
   }
 
   const DeviceLimits limits_ = *find_device("H200");
-  const FamilySet families_ = scheduling_families();
   const SegmentFacts facts_ = canned_facts("layer_norm_backward", 8192, 32768);
   Schedule legal_{.family = "looped",
                   .threads_per_row = 256,
