@@ -80,10 +80,6 @@ std::optional<std::string> malformation(const AsyncProtocol& protocol) {
   return wrong;
 }
 
-}  // namespace
-
-namespace {
-
 /// What the producer does for an item of up to `rows` rows.
 std::vector<ProtocolAction> producer_actions(const std::vector<int64_t>& copies, int64_t rows) {
   using enum ProtocolVerb;
