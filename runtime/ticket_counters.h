@@ -20,12 +20,10 @@ namespace sinter {
 /// and a handle comes back after its stream is gone. Nor would a number that each launch gets: all
 /// replays of a graph have the same one.
 ///
-/// - The same graph replayed: replays of one executable graph follow each other, and others
-/// captured
-///   with the same workspace must, for the workspace's sake.
+/// - The same graph replayed: replays of one executable graph follow each other, and others that
+///   were captured with the same workspace must, for the workspace's sake.
 /// - A launch that the driver refuses has counted nothing. A kernel that faults takes its context
-/// with
-///   it, and the counters.
+///   with it, and the counters.
 /// - Another executable has counters of its own, and takes these with it when it goes; then none of
 ///   its launches is pending, nor a graph of them to be replayed, as for its modules.
 /// - Workspaces are never forgotten, since a graph may be replayed at any time. A caller who brings
