@@ -13,6 +13,15 @@
 namespace sinter {
 namespace {
 
+/// Load bytes outstanding at once on an SM that has its share of the blocks, of which a small grid
+/// gives it fewer than fit.
+double bytes_in_flight(const ResourceEstimate& estimate, const DeviceLimits& limits) {
+  const int64_t share = (estimate.blocks + limits.sm_count - 1) / limits.sm_count;
+  if (share >= estimate.blocks_per_sm) return estimate.bytes_in_flight_per_sm;
+  return estimate.bytes_in_flight_per_sm * static_cast<double>(share) /
+         static_cast<double>(estimate.blocks_per_sm);
+}
+
 struct Part {
   const char* name;
   double Prediction::*us;
@@ -214,7 +223,7 @@ std::string resources_text(const ResourceEstimate& estimate, const DeviceLimits&
       fmt::format("{} per block", estimate.threads));
   add("blocks per SM", blocks, static_cast<double>(limits.blocks_per_sm), count,
       fmt::format("{} in the grid, {:.2f} waves", estimate.blocks, estimate.waves));
-  add("bytes in flight per SM", estimate.bytes_in_flight_per_sm, limits.bytes_in_flight_per_sm,
+  add("bytes in flight per SM", bytes_in_flight(estimate, limits), limits.bytes_in_flight_per_sm,
       bytes, "the budget is what saturates memory; more is good");
   return table.text();
 }
@@ -284,7 +293,7 @@ std::string families_text(const SegmentPlan& segment, const DeviceLimits& limits
   add("blocks per SM", [](P p) { return fmt::format("{}", p.estimate.blocks_per_sm); });
   add("waves", [](P p) { return fmt::format("{:.2f}", p.estimate.waves); });
   add("in flight of " + bytes_text(limits.bytes_in_flight_per_sm),
-      [](P p) { return bytes_text(p.estimate.bytes_in_flight_per_sm); });
+      [&](P p) { return bytes_text(bytes_in_flight(p.estimate, limits)); });
   return table.text();
 }
 

@@ -49,6 +49,19 @@ TEST(Explain, SaysWhereKeptValuesLive) {
   EXPECT_THAT(explain(softmax), ContainsRegex("%v0 x : bf16.8192, 8192. lives in shared"));
 }
 
+TEST(Explain, AnSmHasInFlightWhatItsShareOfASmallGridLoads) {
+  const CannedFusion& softmax = *find_canned_fusion("softmax");
+  const Plan few =
+      plan(softmax.build(), {{"rows", 16}, {"cols", 65536}}, *find_device("H200")).value();
+  const ResourceEstimate& estimate = few.segments.front().chosen().estimate;
+  ASSERT_LE(estimate.blocks, few.limits.sm_count);
+  ASSERT_GT(estimate.blocks_per_sm, 1);
+  const double of_block =
+      estimate.bytes_in_flight_per_sm / static_cast<double>(estimate.blocks_per_sm);
+  EXPECT_THAT(explain(few),
+              ContainsRegex(fmt::format("bytes in flight per SM +{:.1f} KiB", of_block / 1024.0)));
+}
+
 TEST(Explain, FamiliesStandSideBySideTheChosenOneFirst) {
   const Plan gradient = plan_of("layer_norm_backward");
   const SegmentPlan& segment = gradient.segments.front();
