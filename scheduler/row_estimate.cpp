@@ -466,10 +466,8 @@ std::vector<int64_t> occupancies(const SegmentFacts& facts, const Schedule& sche
   const int64_t threads = schedule.threads_per_block();
   std::vector<int64_t> out;
   out.push_back(std::max<int64_t>(1, resident_blocks(limits, threads, registers, shared)));
-  const bool keeps = std::ranges::any_of(schedule.persistent, [](const PersistentValue& kept) {
-    return kept.residency == Residency::kRegister;
-  });
-  if (keeps && batch_count(facts, schedule) * schedule.vector_width > kElementsReadAhead)
+  if (keeps_in_registers(schedule) &&
+      batch_count(facts, schedule) * schedule.vector_width > kElementsReadAhead)
     return out;
   constexpr int64_t kMore = 2;
   for (int64_t blocks = out.front() + 1; blocks <= out.front() + kMore; ++blocks) {

@@ -348,12 +348,16 @@ boost::container::static_vector<DType, 3> exchange_types(const Fusion& fusion,
   return {type};
 }
 
-bool unrolls_batches(const SegmentFacts& facts, const Schedule& schedule) {
-  const bool holds_row = facts.has_outer() && schedule.rows_per_turn == 0;
-  if (holds_row && schedule.accumulators == Residency::kRegister) return true;
+bool keeps_in_registers(const Schedule& schedule) {
   return std::ranges::any_of(schedule.persistent, [](const PersistentValue& kept) {
     return kept.residency == Residency::kRegister;
   });
+}
+
+bool unrolls_batches(const SegmentFacts& facts, const Schedule& schedule) {
+  const bool holds_row = facts.has_outer() && schedule.rows_per_turn == 0;
+  return (holds_row && schedule.accumulators == Residency::kRegister) ||
+         keeps_in_registers(schedule);
 }
 
 int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,

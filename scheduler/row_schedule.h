@@ -103,6 +103,8 @@ std::vector<BatchSpan> batch_spans(const SegmentFacts& facts, const Schedule& sc
 /// Batches of a block's columns in all.
 int64_t batch_count(const SegmentFacts& facts, const Schedule& schedule);
 
+/// True if registers hold a value of the row from stage to stage.
+bool keeps_in_registers(const Schedule& schedule);
 /// True if the batches of a row are unrolled, because registers that are indexed by batch hold
 /// something of each: a kept value, or accumulators.
 bool unrolls_batches(const SegmentFacts& facts, const Schedule& schedule);

@@ -225,21 +225,13 @@ class Distribution {
   }
 
   StageList run() {
-    for (const ValueId output : fusion().outputs) mark_used(output);
-    StageList list;
-    list.stages.resize(static_cast<size_t>(facts_.last_stage) + 1);
-    place_row_values(list);
-    place_totals(list);
+    StageList list = begin();
     for (int s = 0; s <= facts_.last_stage; ++s) fill_stage(list.stages[static_cast<size_t>(s)], s);
     return list;
   }
 
   StageList run_turns() {
-    for (const ValueId output : fusion().outputs) mark_used(output);
-    StageList list;
-    list.stages.resize(static_cast<size_t>(facts_.last_stage) + 1);
-    place_row_values(list);
-    place_totals(list);
+    StageList list = begin();
     const bool goes_again = needs_elements_again();
     for (int s = 0; s <= facts_.last_stage; ++s) {
       Stage& stage = list.stages[static_cast<size_t>(s)];
@@ -264,6 +256,16 @@ class Distribution {
 
  private:
   const Fusion& fusion() const { return facts_.fusion; }
+
+  /// The stages with what has one element a row in its place.
+  StageList begin() {
+    for (const ValueId output : fusion().outputs) mark_used(output);
+    StageList list;
+    list.stages.resize(static_cast<size_t>(facts_.last_stage) + 1);
+    place_row_values(list);
+    place_totals(list);
+    return list;
+  }
 
   /// True if something has an element a column, accumulated or stored: totals are then taken in
   /// passing, else where their elements are reduced.

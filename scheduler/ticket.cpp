@@ -39,8 +39,7 @@ bool has_columns(const SegmentFacts& facts) {
   const bool outputs = std::ranges::any_of(facts.fusion.outputs, [&](ValueId output) {
     return facts.is_after_rows(output) && facts.space.dependence[output].columns;
   });
-  return outputs ||
-         std::ranges::any_of(facts.outer_reductions, [&](OpId id) { return !facts.is_total(id); });
+  return outputs || accumulates_columns(facts);
 }
 
 /// Elements of one 16-byte access to the widest partial results.
