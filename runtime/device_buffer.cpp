@@ -52,11 +52,11 @@ Result<void> DeviceBuffer::upload(std::span<const std::byte> bytes) {
   });
 }
 
-Result<void> DeviceBuffer::download(std::span<std::byte> bytes) const {
+Result<void> DeviceBuffer::download(std::span<std::byte> bytes, size_t offset) const {
   if (bytes.empty()) return {};
-  return check_size(bytes.size()).and_then([&] {
+  return check_size(offset + bytes.size()).and_then([&] {
     return check(*driver_, DriverCall::kCopyToHost,
-                 driver_->copy_to_host(bytes.data(), pointer_, bytes.size()),
+                 driver_->copy_to_host(bytes.data(), pointer_ + offset, bytes.size()),
                  "copying from the device");
   });
 }

@@ -18,10 +18,10 @@ class DeviceBuffer {
   DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
   ~DeviceBuffer();
 
-  /// Copies from host memory, and back; return when the bytes have arrived. Fail with
-  /// kInvalidArgument if there are more bytes than the buffer holds.
+  /// Copies from host memory, and back from `offset` bytes into the buffer; return when the bytes
+  /// have arrived. Fail with kInvalidArgument if there are more bytes than the buffer holds.
   [[nodiscard]] Result<void> upload(std::span<const std::byte> bytes);
-  [[nodiscard]] Result<void> download(std::span<std::byte> bytes) const;
+  [[nodiscard]] Result<void> download(std::span<std::byte> bytes, size_t offset = 0) const;
 
   /// Aligned to 256 bytes at least, as the driver promises; 0 if empty.
   [[nodiscard]] DevicePointer pointer() const { return pointer_; }

@@ -182,44 +182,48 @@ class RunOnDevice {
       return fail(done.error());
     DeviceCheck out{.mismatches = {}, .slices_evaluated = period(), .slices = slices()};
     for (size_t i = 0; i < outputs_.size(); ++i) {
-      const DeviceBuffer& buffer = buffers_[reference_.inputs.size() + i];
-      std::vector<std::byte> bytes(buffer.bytes());
-      if (auto copied = buffer.download(bytes); !copied) return fail(copied.error());
-      compare_output(i, bytes, out);
+      if (auto compared = compare_output(i, out); !compared) return fail(compared.error());
     }
     return out;
   }
 
-  /// Compares an output period by period. A period whose bytes are those of the first is judged as
-  /// that was.
-  void compare_output(size_t index, std::span<const std::byte> bytes, DeviceCheck& out) const {
+  /// Downloads and compares an output period by period, so that the host never holds more than two
+  /// of them. A period whose bytes are those of the first is judged as that was.
+  Result<void> compare_output(size_t index, DeviceCheck& out) const {
+    const DeviceBuffer& buffer = buffers_[reference_.inputs.size() + index];
     const OracleResult& expected = reference_.expected;
     const Tensor& tensor = outputs_[index];
     out.elements += element_count(tensor.sizes);
     const Sizes& period_sizes = expected.outputs[index].sizes;
     const auto stride = static_cast<size_t>(element_count(period_sizes) * bytes_of(tensor.type));
+    std::vector<std::byte> first(std::min(stride, buffer.bytes()));
+    std::vector<std::byte> later(buffer.bytes() > stride ? stride : 0);
     std::optional<Mismatch> worst;
-    std::optional<Mismatch> first;
-    for (size_t begin = 0; begin < bytes.size(); begin += stride) {
-      const size_t chunk = std::min(stride, bytes.size() - begin);
-      if (begin > 0 && !first && std::memcmp(&bytes[begin], bytes.data(), chunk) == 0) continue;
+    bool first_is_right = true;
+    for (size_t begin = 0; begin < buffer.bytes(); begin += stride) {
+      const size_t chunk = std::min(stride, buffer.bytes() - begin);
+      const std::span bytes = std::span(begin == 0 ? first : later).first(chunk);
+      if (auto copied = buffer.download(bytes, begin); !copied) return copied;
+      if (begin > 0 && first_is_right && std::memcmp(bytes.data(), first.data(), chunk) == 0)
+        continue;
       const auto earlier = static_cast<int64_t>(begin / stride) * period();
       Sizes sizes = period_sizes;
       if (chunk < stride) sizes[0] = slices() - earlier;
       HostTensor actual = HostTensor::poisoned(tensor.type, sizes);
-      std::memcpy(actual.storage().data(), &bytes[begin], chunk);
+      std::ranges::copy(bytes, actual.storage().begin());
       auto [ratio, mismatch] = chunk < stride
                                    ? judge(first_slices(expected, index, sizes[0]), index, actual)
                                    : judge(expected, index, actual);
       out.worst_ratio = std::max(out.worst_ratio, ratio);
-      if (begin == 0) first = mismatch;
+      if (begin == 0) first_is_right = !mismatch;
       if (!mismatch) continue;
       if (begin > 0) mismatch->index[0] += earlier;
       worst = worst ? merged(*worst, *mismatch) : *mismatch;
     }
-    if (!worst) return;
+    if (!worst) return {};
     worst->total = element_count(tensor.sizes);
     out.mismatches.push_back(*worst);
+    return {};
   }
 
   const DeviceReference& reference_;

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <vector>
 
 #include "runtime/device_context.h"
@@ -54,11 +55,22 @@ TEST_F(DeviceBufferTest, OutOfMemoryIsResourceExhausted) {
   EXPECT_THAT(buffer.error().remedy, ::testing::HasSubstr("free device memory"));
 }
 
+TEST_F(DeviceBufferTest, DownloadsFromAnOffset) {
+  auto buffer = DeviceBuffer::allocate(driver_, 4 * sizeof(int)).value();
+  const std::array<int, 4> sent = {1, 2, 3, 4};
+  ASSERT_TRUE(buffer.upload(std::as_bytes(std::span(sent))));
+  std::array<int, 2> received{};
+  ASSERT_TRUE(buffer.download(std::as_writable_bytes(std::span(received)), sizeof(int)));
+  EXPECT_THAT(received, ::testing::ElementsAre(2, 3));
+}
+
 TEST_F(DeviceBufferTest, CopiesThatDoNotFitAreRejected) {
   auto buffer = DeviceBuffer::allocate(driver_, 15).value();
   std::vector<int> four(4);
-  for (const auto& copied : {buffer.upload(std::as_bytes(std::span(four))),
-                             buffer.download(std::as_writable_bytes(std::span(four)))}) {
+  for (const auto& copied :
+       {buffer.upload(std::as_bytes(std::span(four))),
+        buffer.download(std::as_writable_bytes(std::span(four))),
+        buffer.download(std::as_writable_bytes(std::span(four)).first(8), 8)}) {
     ASSERT_FALSE(copied);
     EXPECT_EQ(copied.error().kind, ErrorKind::kInvalidArgument);
     EXPECT_EQ(copied.error().measured, 16);
