@@ -197,6 +197,22 @@ std::optional<Plan> with_side_rows(const Plan& ring, const Width& width, const F
   return planned ? std::optional(std::move(*planned)) : std::nullopt;
 }
 
+/// The plan with its partial results reduced by the last block; nothing where they are not reduced
+/// by a kernel of their own, or its family draws no tickets.
+std::optional<Plan> with_ticket(const Plan& planned, const Width& width, const Fusion& fusion,
+                                int64_t rows, const DeviceLimits& limits) {
+  Schedule schedule = planned.segments.front().chosen().schedule;
+  if (schedule.finish == Finish::kTicket) return std::nullopt;
+  schedule.finish = Finish::kTicket;
+  const FamilySet families = builtin_families();
+  if (!verify_schedule(planned.segments.front().facts, schedule, limits, families).empty())
+    return std::nullopt;
+  Result<Plan> pinned = plan(fusion, extents_of(rows, width.columns), limits,
+                             {.families = families, .pin = {.schedule = schedule}});
+  EXPECT_TRUE(pinned) << pinned.error().text();
+  return pinned ? std::optional(std::move(*pinned)) : std::nullopt;
+}
+
 /// Where plans run: a GPU with NVRTC, or the interpreter behind a fake driver.
 struct Machine {
   DeviceDriver& driver;
@@ -223,10 +239,9 @@ void check_plan(const Machine& machine, const DeviceReference& reference, Compil
   EXPECT_TRUE(run->check.passed()) << context << run->check.text();
 }
 
-/// All kinds of one cell, with accumulators where they are chosen and in shared memory, rings also
-/// with several rows side by side, on the same inputs. The chosen plan, which most often is one of
-/// those
-/// before it, does not run again.
+/// All kinds of one cell on the same inputs: with accumulators where they are chosen and in shared
+/// memory, with a second kernel and with a ticket, rings also with several rows side by side. The
+/// chosen plan, which most often is one of those before it, does not run again.
 void check_cell(const Machine& machine, const Width& width, const DeviceReference& reference,
                 int64_t rows) {
   std::vector<std::vector<Schedule>> done;
@@ -248,6 +263,10 @@ void check_cell(const Machine& machine, const Width& width, const DeviceReferenc
       auto shared = in_shared(reference.fusion, extents_of(rows, width.columns), *planned);
       if (shared) {
         ASSERT_NO_FATAL_FAILURE(check(std::move(*shared)));
+      }
+      auto ticket = with_ticket(*planned, width, reference.fusion, rows, machine.limits);
+      if (ticket) {
+        ASSERT_NO_FATAL_FAILURE(check(std::move(*ticket)));
       }
     }
     for (const int64_t side_rows : {2, 4}) {
@@ -325,16 +344,25 @@ DeviceReference reference_of(const Width& width, int64_t rows) {
 }
 
 /// Larger problems repeat rows: the oracle takes its time, and 20 bytes an element for dx alone.
-constexpr int64_t kOracleElements = int64_t{1} << 27;
+constexpr int64_t kOracleElements = int64_t{1} << 22;
 constexpr int64_t kPeriod = 2048;
 
-class GradientGridGpu : public LiveDeviceTest<Width> {};
+class GradientsGpu : public LiveDeviceTest<Width> {
+ protected:
+  [[nodiscard]] Machine machine() {
+    return {.driver = *driver_, .limits = limits_, .compile = [this](Plan planned) {
+              return compile_plan(std::move(planned), *compiler_, cache_);
+            }};
+  }
+
+ private:
+  KernelCache cache_{{}};
+};
+
+class GradientGridGpu : public GradientsGpu {};
 
 TEST_P(GradientGridGpu, IsRightInEveryKind) {
-  KernelCache cache({});
-  const Machine machine{.driver = *driver_, .limits = limits_, .compile = [&](Plan planned) {
-                          return compile_plan(std::move(planned), *compiler_, cache);
-                        }};
+  const Machine machine = this->machine();
   const Width& width = GetParam();
   const bool repeats = kRows.back() * width.columns > kOracleElements;
   std::optional<RepeatedRows> repeated;
@@ -351,6 +379,21 @@ TEST_P(GradientGridGpu, IsRightInEveryKind) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Norms, GradientGridGpu, ::testing::ValuesIn(all_widths()),
+                         [](const auto& param) { return text_of(param.param); });
+
+/// Every kind of kernel in little time, for tools under which a kernel takes a thousand times as
+/// long: few rows, and so many narrow ones that every ring wraps around and has a tail.
+class SmallGradientsGpu : public GradientsGpu {};
+
+TEST_P(SmallGradientsGpu, AreRightInEveryKind) {
+  for (const int64_t rows : {17, 1701})
+    check_cell(machine(), GetParam(), reference_of(GetParam(), rows), rows);
+}
+
+INSTANTIATE_TEST_SUITE_P(Norms, SmallGradientsGpu,
+                         ::testing::Values(Width{"layer_norm_backward", DType::kBF16, 256},
+                                           Width{"layer_norm_backward", DType::kF32, 1000},
+                                           Width{"rms_norm_backward", DType::kF16, 1543}),
                          [](const auto& param) { return text_of(param.param); });
 
 /// A fake H200 whose kernels the interpreter runs.
