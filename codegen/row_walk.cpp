@@ -39,7 +39,7 @@ void RowWalk::declare_part_of_block() {
                                    builder_.integer(schedule_.cluster_blocks));
   first_of_block_ = builder_.ref(
       builder_.declare("first_of_block", builder_.mul(builder_.cast(rank, type), columns)));
-  tiles_.set_column_count(builder_.add(first_of_block_, columns));
+  tiles_.set_column_count(columns);
 }
 
 ExprId RowWalk::is_first_thread() {
@@ -55,14 +55,18 @@ void RowWalk::enter_row() {
 }
 
 void RowWalk::declare_first_column() {
-  ExprId first = builder_.mul(builder_.cast(lane_, tiles_.column_type()),
-                              builder_.integer(tiles_.width(), tiles_.column_type()));
-  first = builder_.add(first_of_block_, first);
+  ExprId first = builder_.add(first_of_block_, first_in_part());
   if (schedule_.row_access == RowAccess::kShifted) {
     builder_.comment("vectors are aligned in memory: lane 0 may start before the row");
     first = builder_.sub(first, builder_.cast(row_shift(), tiles_.column_type()));
   }
   first_ = builder_.ref(builder_.declare("first_column", first));
+}
+
+/// Column of the thread's first element within the block's part of a row.
+ExprId RowWalk::first_in_part() {
+  return builder_.mul(builder_.cast(lane_, tiles_.column_type()),
+                      builder_.integer(tiles_.width(), tiles_.column_type()));
 }
 
 /// Elements between the vector boundary below the row's start and the start.
@@ -120,6 +124,8 @@ void RowWalk::for_vectors(const RowChunk& chunk,
     body({.group = group,
           .batch = batch,
           .first_column = builder_.add(first_, start),
+          .column_in_part =
+              schedule_.cluster_blocks > 1 ? builder_.add(first_in_part(), start) : ExprId{},
           .guard = chunk.guard});
   });
 }

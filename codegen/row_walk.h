@@ -57,6 +57,7 @@ class RowWalk {
  private:
   void declare_part_of_block();
   void declare_first_column();
+  kir::ExprId first_in_part();
   kir::ExprId row_shift();
 
   const SegmentFacts& facts_;

@@ -324,18 +324,27 @@ void TileLowering::bind_tile(ValueId value, VarId tile, bool resident) {
   view_.tiles[value] = {tile, resident};
 }
 
+namespace {
+
+/// The column that guards compare with the end.
+ExprId guarded_column(const TilePosition& position) {
+  return position.column_in_part.valid() ? position.column_in_part : position.first_column;
+}
+
+}  // namespace
+
 ExprId TileLowering::lane_is_inside(const TilePosition& position, ExprId lane) {
-  const ExprId column = builder_.add(position.first_column, builder_.cast(lane, column_type_));
+  const ExprId column = builder_.add(guarded_column(position), builder_.cast(lane, column_type_));
   return builder_.both(builder_.less_equal(builder_.integer(0, column_type_), column),
                        builder_.less(column, column_count_));
 }
 
 ExprId TileLowering::vector_is_inside(const TilePosition& position) {
-  if (position.guard == Guard::kVector) return builder_.less(position.first_column, column_count_);
-  const ExprId end = builder_.add(position.first_column, builder_.integer(width(), column_type_));
-  return builder_.both(
-      builder_.less_equal(builder_.integer(0, column_type_), position.first_column),
-      builder_.less_equal(end, column_count_));
+  const ExprId first = guarded_column(position);
+  if (position.guard == Guard::kVector) return builder_.less(first, column_count_);
+  const ExprId end = builder_.add(first, builder_.integer(width(), column_type_));
+  return builder_.both(builder_.less_equal(builder_.integer(0, column_type_), first),
+                       builder_.less_equal(end, column_count_));
 }
 
 void TileLowering::load(ValueId value, const TilePosition& position) {

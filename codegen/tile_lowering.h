@@ -15,6 +15,9 @@ struct TilePosition {
   kir::ExprId group;         ///< Group of the register tiles that hold this batch's loads.
   kir::ExprId batch;         ///< Batch of the row: group of the resident tiles.
   kir::ExprId first_column;  ///< Column of lane 0, in the column index type.
+  /// The same within the block's part of the row, where it has only a part: what guards compare. A
+  /// thread's place alone makes it, so no register has to hold where the part begins.
+  kir::ExprId column_in_part{};
   Guard guard = Guard::kNone;
 };
 
