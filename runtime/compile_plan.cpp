@@ -45,8 +45,7 @@ class SegmentCompiler {
       if (relaxed) {
         challenger = &*relaxed;
       } else if (next < segment_.candidates.size() &&
-                 segment_.candidates[next].predicted.total_us <
-                     best.predicted.total_us * (1.0 - kTieShare)) {
+                 could_replace(segment_.candidates[next], best)) {
         challenger = &segment_.candidates[next++];
       }
       if (challenger == nullptr) break;
@@ -70,6 +69,14 @@ class SegmentCompiler {
     if (spills_a != spills_b && ratio <= 1.0 + kTieShare && ratio >= 1.0 - kTieShare)
       return spills_b;
     return ratio < 1.0;
+  }
+
+  /// True if a candidate may turn out better once compiled: faster by more than counts as equal, or
+  /// as fast as one that spills.
+  static bool could_replace(const ProposedSchedule& candidate, const CompileAttempt& best) {
+    const bool spills = best.resources.spill_store_bytes > 0;
+    return candidate.predicted.total_us <
+           best.predicted.total_us * (spills ? 1.0 + kTieShare : 1.0 - kTieShare);
   }
 
   /// The same schedule with fewer promised blocks, so that the compiler gets the registers it

@@ -66,7 +66,8 @@ TEST_F(NvrtcSweep, PredictsTheBudgetsOfRandomSchedules) {
 }
 
 // Many elements a thread: 64 and more of a row whose statistics look at each twice, or of which
-// registers are squeezed.
+// registers are squeezed. And rings whose last batch is a part, which ptxas gives a register or two
+// too few of: their next best is as fast.
 TEST_F(NvrtcSweep, NoChosenScheduleOfLongRowsSpills) {
   for (const auto& [fusion, rows, columns] :
        std::initializer_list<std::tuple<const char*, int64_t, int64_t>>{
@@ -76,7 +77,10 @@ TEST_F(NvrtcSweep, NoChosenScheduleOfLongRowsSpills) {
            {"log_softmax", 2048, 131072},
            {"layer_norm", 2048, 131072},
            {"rms_norm", 16, 131072},
-           {"softmax_backward", 1024, 65536}}) {
+           {"softmax_backward", 1024, 65536},
+           {"layer_norm_backward", 16384, 17408},
+           {"layer_norm_backward", 2048, 17408},
+           {"layer_norm_backward", 2048, 19456}}) {
     SCOPED_TRACE(fmt::format("{} {} x {}", fusion, rows, columns));
     auto planned = plan(find_canned_fusion(fusion)->build(), {{"rows", rows}, {"cols", columns}},
                         *find_device("H200"), {.families = builtin_families()});
