@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "runtime/device_context.h"
 #include "runtime/device_query.h"
 #include "runtime/driver_api.h"
 #include "runtime/nvrtc_compiler.h"
@@ -22,6 +23,9 @@ class LiveDeviceTest : public ::testing::TestWithParam<Param> {
     auto limits = query_device(**driver, 0);
     ASSERT_TRUE(limits) << limits.error().text();
     driver_ = *driver;
+    // Making a context takes longer than most tests: it stays until the process ends.
+    static const auto kept = DeviceContext::retain(*driver_, 0);
+    ASSERT_TRUE(kept) << kept.error().text();
     compiler_.emplace(std::move(*compiler));
     limits_ = std::move(*limits);
   }
