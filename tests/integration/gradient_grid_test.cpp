@@ -382,12 +382,23 @@ INSTANTIATE_TEST_SUITE_P(Norms, GradientGridGpu, ::testing::ValuesIn(all_widths(
                          [](const auto& param) { return text_of(param.param); });
 
 /// Every kind of kernel in little time, for tools under which a kernel takes a thousand times as
-/// long: few rows, and so many narrow ones that every ring wraps around and has a tail.
-class SmallGradientsGpu : public GradientsGpu {};
-
-TEST_P(SmallGradientsGpu, AreRightInEveryKind) {
-  for (const int64_t rows : {17, 1701})
+/// long: few rows, and so many narrow ones that every ring wraps around.
+class SmallGradientsGpu : public GradientsGpu {
+ protected:
+  void check_rows(int64_t rows) {
     check_cell(machine(), GetParam(), reference_of(GetParam(), rows), rows);
+  }
+};
+
+TEST_P(SmallGradientsGpu, WithTailsAreRightInEveryKind) {
+  for (const int64_t rows : {17, 1701}) check_rows(rows);
+}
+
+// All groups of a block take as many turns of 1, 2 or 4 rows each.
+TEST_P(SmallGradientsGpu, InWholeTurnsAreRightInEveryKind) {
+  constexpr int64_t kMostGroups = 4;
+  constexpr int64_t kMostSideRows = 4;
+  check_rows(limits_.sm_count * kMostGroups * kMostSideRows);
 }
 
 INSTANTIATE_TEST_SUITE_P(Norms, SmallGradientsGpu,

@@ -5,7 +5,12 @@
 set -uo pipefail
 here=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 build=${1:-"$here/../../build/release"}
-filter=${2:-'Canned/CannedGpu.*/layer_norm_backward:Canned/CannedGpu.*/rms_norm:Canned/CannedGpu.*/dyt_backward:Canned/CannedGpu.*/weighted_column_mean'}
+filter=${2:-'Canned/CannedGpu.*/layer_norm_backward:Canned/CannedGpu.*/rms_norm:Canned/CannedGpu.*/dyt_backward:Canned/CannedGpu.*/weighted_column_mean:*/SmallGradientsGpu.*'}
+# racecheck takes threads that have met at barriers a different number of times for unordered, also where a barrier
+# that all of them meet at comes between: it reports a hand-written kernel of 132 blocks, in which one group of 64
+# threads met 3 times at a barrier of its own and another 2 times, before they exchange values across __syncthreads().
+# It does not where both met 3 times. Groups of a ring differ so where one has a row more than the next.
+not_for_racecheck='*/SmallGradientsGpu.WithTails*'
 faults=$(find "$build" -name sinter_planted_faults -type f | head -1)
 tests=$(find "$build" -name sinter_integration_tests -type f | head -1)
 command -v compute-sanitizer >/dev/null || { echo "compute-sanitizer is not installed" >&2; exit 2; }
@@ -19,9 +24,11 @@ for tool in memcheck racecheck synccheck initcheck; do
     status=1
     continue
   fi
+  seen=$filter
+  [ "$tool" = racecheck ] && seen="$filter-$not_for_racecheck"
   log=$(mktemp)
   if compute-sanitizer --tool "$tool" --error-exitcode "$found" "$tests" --gtest_brief=1 \
-    --gtest_filter="$filter" >"$log" 2>&1; then
+    --gtest_filter="$seen" >"$log" 2>&1; then
     echo "$tool: finds its planted fault, and nothing else ($(grep -c '' <"$log") lines of output)"
     grep -E 'PASSED|ERROR SUMMARY|RACECHECK SUMMARY' "$log"
   else
