@@ -65,6 +65,37 @@ TEST_F(NvrtcSweep, PredictsTheBudgetsOfRandomSchedules) {
   EXPECT_LE(quantile(errors, 0.5), 0.15);
 }
 
+// Where compute warps ask for more than the launch gives, ptxas reports what the launch does.
+TEST_F(NvrtcSweep, RegistersOfChosenGradientsAreWithinAQuarterOfTheirEstimates) {
+  std::vector<double> errors;
+  for (const char* fusion :
+       {"layer_norm_backward", "rms_norm_backward", "layer_norm_backward_residual",
+        "layer_norm_backward_f32", "dyt_backward", "softmax_backward_bias"}) {
+    for (const int64_t rows : {2048, 16384}) {
+      for (const int64_t columns : {1024, 1600, 4096, 8192}) {
+        SCOPED_TRACE(fmt::format("{} {} x {}", fusion, rows, columns));
+        auto planned =
+            plan(find_canned_fusion(fusion)->build(), {{"rows", rows}, {"cols", columns}},
+                 *find_device("H200"), {.families = builtin_families()});
+        ASSERT_TRUE(planned) << planned.error().text();
+        const auto compiled =
+            compile_plan(std::move(*planned), *compiler_, cache_, {.max_replans = 0});
+        ASSERT_TRUE(compiled) << compiled.error().text();
+        const CompiledSegment& segment = compiled->segments.front();
+        if (segment.chosen.schedule.compute_registers != 0) continue;
+        const ResourceEstimate& estimate = segment.chosen.estimate;
+        const auto taken = static_cast<double>(segment.kernel->resources.registers);
+        const auto predicted =
+            static_cast<double>(std::min(estimate.registers, estimate.register_cap));
+        EXPECT_NEAR(predicted, taken, 0.25 * taken) << print(segment.chosen.schedule);
+        errors.push_back(std::abs(predicted - taken) / taken);
+      }
+    }
+  }
+  ASSERT_GE(errors.size(), 40U);
+  EXPECT_LE(quantile(errors, 0.5), 0.12);
+}
+
 // Many elements a thread: 64 and more of a row whose statistics look at each twice, or of which
 // registers are squeezed. And rings whose last batch is a part, which ptxas gives a register or two
 // too few of: their next best is as fast.
