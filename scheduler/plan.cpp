@@ -22,10 +22,6 @@ struct SplitPlan {
   [[nodiscard]] double predicted_us() const {
     return rows.chosen().predicted.total_us + columns.chosen().predicted.total_us;
   }
-  /// What no schedules of the two go below.
-  [[nodiscard]] double least_us(const DeviceLimits& limits) const {
-    return least_time(rows.facts, limits) + least_time(columns.facts, limits);
-  }
 };
 
 /// The two segments without candidates. Absent where a segment has not both kinds of reductions, or
@@ -53,21 +49,23 @@ std::optional<SplitPlan> split_segment(const SegmentFacts& facts) {
   return out;
 }
 
-/// Whether both parts have schedules. Pins are for the rows.
-bool schedule_split(SplitPlan& split, const DeviceLimits& limits, const PlanOptions& options) {
+/// Gives a part of a split its candidates; false if there is none.
+bool schedule_part(SegmentPlan& segment, const DeviceLimits& limits, const PlanOptions& options) {
   std::vector<Rejection> rejections;
-  const auto scheduled = [&](SegmentPlan& segment, const PlanOptions& own) {
-    if (!offer_schedules(segment, rejections, limits, own)) return false;
-    // Partial results would need a kernel more.
-    std::erase_if(segment.candidates, [](const ProposedSchedule& candidate) {
-      return candidate.schedule.persistent_blocks != 0;
-    });
-    rank_schedules(segment.candidates, own.families);
-    return !segment.candidates.empty();
-  };
+  if (!offer_schedules(segment, rejections, limits, options)) return false;
+  // Partial results would need a kernel more.
+  std::erase_if(segment.candidates, [](const ProposedSchedule& candidate) {
+    return candidate.schedule.persistent_blocks != 0;
+  });
+  rank_schedules(segment.candidates, options.families);
+  return !segment.candidates.empty();
+}
+
+/// The families that may walk the columns.
+PlanOptions column_options(const PlanOptions& options) {
   PlanOptions finishing{.families = options.families};
   std::erase_if(finishing.families, [](const Family& family) { return family.leaves_partials; });
-  return scheduled(split.rows, options) && scheduled(split.columns, finishing);
+  return finishing;
 }
 
 /// The family that the pins ask for by name.
@@ -106,17 +104,26 @@ std::optional<SplitPlan> faster_split(const SegmentPlan& joint, const DeviceLimi
   constexpr const char* kApart = "a kernel for the rows, then one for the columns";
   const double together_us = shared_pass ? joint.chosen().predicted.total_us : 0.0;
   if (shared_pass) add("one pass", together_us, "");
-  const double least_us = split->least_us(limits);
-  if (shared_pass && least_us >= together_us) {
-    add(kApart, least_us, "its launches and bytes alone");
+  const auto takes_longer = [&](double least_us, const std::string& because) {
+    if (!shared_pass || least_us < together_us) return false;
+    add(kApart, least_us, because);
     decision.chosen = "one pass";
-    decision.because = fmt::format(
-        "predicted {:.1f} us in one pass; launches and bytes of a kernel each take {:.1f} us",
-        together_us, least_us);
+    decision.because =
+        fmt::format("predicted {:.1f} us in one pass; a kernel each: {} take {:.1f} us",
+                    together_us, because, least_us);
     decisions.push_back(std::move(decision));
+    return true;
+  };
+  const double columns_us = least_time(split->columns.facts, limits);
+  if (takes_longer(least_time(split->rows.facts, limits) + columns_us,
+                   "its launches and bytes alone"))
     return std::nullopt;
-  }
-  if (!schedule_split(*split, limits, options)) return std::nullopt;
+  // Pins are for the rows.
+  if (!schedule_part(split->rows, limits, options)) return std::nullopt;
+  if (takes_longer(split->rows.chosen().predicted.total_us + columns_us,
+                   "the rows, with the launch and bytes of the columns,"))
+    return std::nullopt;
+  if (!schedule_part(split->columns, limits, column_options(options))) return std::nullopt;
 
   const double apart_us = split->predicted_us();
   add(kApart, apart_us, "");

@@ -423,20 +423,29 @@ double weight_bytes(const SegmentFacts& facts, const Schedule& schedule,
   return bytes * std::clamp(constants.l1_thrash * overflow, 0.0, 1.0);
 }
 
+/// What the rows of a ring take, however many stages it has.
+struct RingWork {
+  WorkEstimate work;             ///< Without the weights that come from L2.
+  std::vector<ValueId> weights;  ///< cached_weights().
+  double exchange_ns = 0.0;      ///< Of a row, or of all that are side by side.
+  double own_ns = 0.0;           ///< Of each row beside that.
+  double squeeze = 1.0;          ///< What both take longer for want of registers.
+};
+
 /// `needed`: needed_registers().
-Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
-                          const StageList& list, int64_t needed, const ResourceEstimate& estimate,
-                          const DeviceLimits& limits, const CostConstants& constants = {}) {
+RingWork ring_work(const SegmentFacts& facts, const Schedule& schedule, const StageList& list,
+                   int64_t needed, const ResourceEstimate& estimate, const DeviceLimits& limits,
+                   const CostConstants& constants) {
   Schedule held = schedule;  // Rows never wait for memory: that is the producer's part.
   held.unroll = 1;
-  WorkEstimate work = estimate_row_work(facts, held, list, estimate, limits, constants);
+  RingWork out{.work = estimate_row_work(facts, held, list, estimate, limits, constants),
+               .weights = cached_weights(facts, schedule, list)};
+  WorkEstimate& work = out.work;
   // Reads again come from the ring.
   work.read_priority = schedule.read_priority;
   work.bytes_read = static_cast<double>(facts.bytes_read);
-  const std::vector<ValueId> weights = cached_weights(facts, schedule, list);
-  work.l2_bytes = work.bytes_read + work.bytes_written +
-                  static_cast<double>(facts.space.rows * schedule.cluster_blocks) *
-                      weight_bytes(facts, schedule, weights, estimate, limits, constants);
+  work.l2_bytes = work.bytes_read + work.bytes_written;
+  work.block_latency_ns = 0.0;
   double ring_reads = 0.0;
   double accumulated = 0.0;
   double accumulator_waits_ns = 0.0;
@@ -458,35 +467,44 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   work.shared_bytes =
       elements * (ring_reads + accumulated) +
       static_cast<double>(facts.space.rows * ring_row_bytes(facts, schedule)) * blocks;
-  constexpr double kWarp = 32.0;
   const auto rows = static_cast<double>(facts.space.rows);
   const auto threads = static_cast<double>(schedule.threads_per_row);
-  const double exchange_ns = exchange_time(facts, schedule, constants);
-  const double own_ns =
-      constants.ring_instruction_ns * work.issue_slots / (rows * threads * blocks) +
-      constants.ring_weight_ns *
-          static_cast<double>(std::ssize(weights) * batch_count(facts, schedule)) +
-      accumulator_waits_ns;
-  // Rows side by side wait for one exchange.
-  const double turn_ns = exchange_ns + static_cast<double>(schedule.rows_per_iteration) * own_ns;
+  out.exchange_ns = exchange_time(facts, schedule, constants);
+  out.own_ns = constants.ring_instruction_ns * work.issue_slots / (rows * threads * blocks) +
+               constants.ring_weight_ns *
+                   static_cast<double>(std::ssize(out.weights) * batch_count(facts, schedule)) +
+               accumulator_waits_ns;
   const auto launch =
       static_cast<double>(launch_registers(limits, schedule, schedule.min_blocks_per_sm));
   const double wanted = constants.ring_wanted_registers * static_cast<double>(needed) / launch;
-  const double squeeze = 1.0 + constants.ring_squeeze * std::max(0.0, wanted - 1.0);
-  work.block_latency_ns = 0.0;
+  out.squeeze = 1.0 + constants.ring_squeeze * std::max(0.0, wanted - 1.0);
+  return out;
+}
+
+Prediction predict_ring(const SegmentFacts& facts, const Schedule& schedule, const RingWork& ring,
+                        const ResourceEstimate& estimate, const DeviceLimits& limits,
+                        const CostConstants& constants) {
+  WorkEstimate work = ring.work;
+  work.l2_bytes += static_cast<double>(facts.space.rows * schedule.cluster_blocks) *
+                   weight_bytes(facts, schedule, ring.weights, estimate, limits, constants);
   Prediction out = predict(work, estimate, limits, constants);
   out.memory_us *=
       constants.ring_memory_share * depth_penalty(facts, schedule, estimate, limits, constants);
   out.l2_us *= constants.ring_memory_share;
+  constexpr double kWarp = 32.0;
   const double warps = static_cast<double>(estimate.threads * estimate.blocks_per_sm) / kWarp;
   out.issue_us *= std::pow(constants.ring_busy_warps / warps, constants.ring_warps_exponent);
   const double throughput =
       std::max({out.memory_us, out.l2_us, out.issue_us, out.special_us, out.shared_us});
-  const double block_rows = std::ceil(rows / static_cast<double>(partial_rows(schedule)));
-  const double chain_us = chain_time(schedule, block_rows, turn_ns * squeeze,
-                                     (exchange_ns + own_ns) * squeeze, constants);
+  // Rows side by side wait for one exchange.
+  const double turn_ns =
+      ring.exchange_ns + static_cast<double>(schedule.rows_per_iteration) * ring.own_ns;
+  const double block_rows = std::ceil(static_cast<double>(facts.space.rows) /
+                                      static_cast<double>(partial_rows(schedule)));
+  const double chain_us = chain_time(schedule, block_rows, turn_ns * ring.squeeze,
+                                     (ring.exchange_ns + ring.own_ns) * ring.squeeze, constants);
   const double together = overlapped_time(throughput, chain_us, constants);
-  out.block_latency_us = turn_ns * squeeze / 1000.0;
+  out.block_latency_us = turn_ns * ring.squeeze / 1000.0;
   const double fill =
       fill_time(facts, schedule, work.bytes_read, work.bytes_written, limits, constants);
   out.exposed_us = fill + together - throughput;
@@ -670,12 +688,15 @@ class RingSearch {
     int64_t depth = 0;
     ResourceEstimate needs;
     Prediction fastest;
+    std::optional<RingWork> work;
     for (const int64_t stages : counts) {
       schedule.stages = stages;
       const auto estimate = estimated(schedule, kept.list, needed);
       if (!estimate) break;
+      if (!work)
+        work = ring_work(facts_, schedule, kept.list, needed, *estimate, limits_, constants_);
       const Prediction predicted =
-          predict_stages(facts_, schedule, kept.list, needed, *estimate, limits_);
+          predict_ring(facts_, schedule, *work, *estimate, limits_, constants_);
       if (depth != 0 && predicted.total_us > fastest.total_us) break;
       if (depth != 0 && predicted.total_us == fastest.total_us) continue;
       depth = stages;
@@ -726,6 +747,7 @@ class RingSearch {
 
   const SegmentFacts& facts_;
   const DeviceLimits& limits_;
+  const CostConstants constants_{};
   std::vector<RowVector> vectors_;
   const std::vector<Kept> choices_;
   /// Clusters of a size in which some ring has registers for its accumulators. Whatever shared
@@ -749,8 +771,9 @@ Prediction predict_warp_specialised(const SegmentFacts& facts, const Schedule& s
                                     const ResourceEstimate& estimate, const DeviceLimits& limits,
                                     const CostConstants& constants) {
   const StageList list = distribute(facts, schedule.persistent);
-  return predict_stages(facts, schedule, list, needed_registers(facts, schedule, list), estimate,
-                        limits, constants);
+  const int64_t needed = needed_registers(facts, schedule, list);
+  const RingWork work = ring_work(facts, schedule, list, needed, estimate, limits, constants);
+  return predict_ring(facts, schedule, work, estimate, limits, constants);
 }
 
 Proposal propose_warp_specialised(const SegmentFacts& facts, const DeviceLimits& limits) {
