@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <numeric>
 #include <set>
 
 #include "fusion_ir/printer.h"
@@ -151,6 +152,17 @@ void offer_tickets(SegmentPlan& segment, const DeviceLimits& limits, const Famil
   std::ranges::move(offers, std::back_inserter(segment.candidates));
 }
 
+/// Fastest first, equals as they were. Moves each candidate once: they are large.
+void sort_by_prediction(std::vector<ProposedSchedule>& candidates) {
+  std::vector<size_t> order(candidates.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return candidates[i].predicted.total_us; });
+  std::vector<ProposedSchedule> sorted;
+  sorted.reserve(candidates.size());
+  for (const size_t i : order) sorted.push_back(std::move(candidates[i]));
+  candidates = std::move(sorted);
+}
+
 }  // namespace
 
 void rank_schedules(std::vector<ProposedSchedule>& candidates, const FamilySet& families) {
@@ -160,9 +172,7 @@ void rank_schedules(std::vector<ProposedSchedule>& candidates, const FamilySet& 
     }
     return families.size();
   };
-  std::ranges::stable_sort(candidates, [](const ProposedSchedule& a, const ProposedSchedule& b) {
-    return a.predicted.total_us < b.predicted.total_us;
-  });
+  sort_by_prediction(candidates);
   if (candidates.empty()) return;
   const Family* family = find_family(families, candidates.front().schedule.family);
   if (family != nullptr && family->knows_waits) return;
@@ -277,8 +287,11 @@ Result<void> offer_schedules(SegmentPlan& segment, std::vector<Rejection>& rejec
   }
   for (const Family& family : options.families) {
     Proposal proposal = family.propose(segment.facts, limits);
-    for (ProposedSchedule& candidate : proposal.candidates)
-      segment.candidates.push_back(std::move(candidate));
+    if (segment.candidates.empty()) {
+      segment.candidates = std::move(proposal.candidates);
+    } else {
+      std::ranges::move(proposal.candidates, std::back_inserter(segment.candidates));
+    }
     for (Rejection& rejection : proposal.rejections) rejections.push_back(std::move(rejection));
   }
   const Fusion& fusion = segment.facts.fusion;

@@ -200,8 +200,13 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
     return true;
   };
   const auto consider = [&](Schedule schedule, const StageList& list) {
+    int64_t fewer = 0;
     for (const int64_t blocks : occupancies(facts, schedule, list, limits)) {
+      // Where there are no rows for more blocks, room for more is no use.
+      schedule.min_blocks_per_sm = blocks;
+      if (facts.has_outer() && persistent_grid(facts, schedule, limits) == fewer) return;
       if (!add_candidate(schedule, list, blocks)) return;
+      fewer = schedule.persistent_blocks;
     }
   };
   // Registers for a second row, without a squeeze that would spill them.

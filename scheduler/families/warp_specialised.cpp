@@ -601,10 +601,14 @@ class RingSearch {
       if (schedule.threads_per_block() % kWarpGroup != 0 ||
           specialised_threads(schedule) > limits_.threads_per_block)
         continue;
+      schedule.persistent_blocks = 0;
       for (const int64_t blocks : {1, 2}) {
         if (specialised_threads(schedule) * blocks > limits_.threads_per_sm) continue;
+        const int64_t fewer = schedule.persistent_blocks;
         schedule.min_blocks_per_sm = blocks;
         schedule.persistent_blocks = persistent_grid(facts_, schedule, limits_);
+        // There are no rows for more blocks than these: room for them is no use.
+        if (schedule.persistent_blocks == fewer) break;
         if (!has_room_for_ring(schedule)) continue;
         for (const Kept& kept : choices_) {
           if (auto ring = best_depth(schedule, kept)) proposal_.candidates.push_back(*ring);
