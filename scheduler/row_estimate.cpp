@@ -133,16 +133,27 @@ double element_issue_slots(const SegmentFacts& facts, const Stage& stage, const 
   return stage.issue_slots + per_vector / static_cast<double>(schedule.vector_width);
 }
 
+RowNeeds row_needs(const SegmentFacts& facts, const Schedule& schedule, const StageList& list) {
+  return {.registers = estimate_registers(facts, schedule, list),
+          .read_ahead = estimate_read_ahead(facts, schedule),
+          .shared_bytes = row_shared_bytes(facts, schedule, list)};
+}
+
 ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedule& schedule,
                                         const StageList& list, const DeviceLimits& limits) {
+  return estimate_row_resources(facts, schedule, list, row_needs(facts, schedule, list), limits);
+}
+
+ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedule& schedule,
+                                        const StageList& list, const RowNeeds& needs,
+                                        const DeviceLimits& limits) {
   ResourceEstimate estimate;
   estimate.threads = schedule.threads_per_block();
-  estimate.registers =
-      std::max(registers_under_cap(
-                   estimate_registers(facts, schedule, list), estimate_read_ahead(facts, schedule),
-                   register_cap(limits, estimate.threads, schedule.min_blocks_per_sm)),
-               ticket_registers(facts, schedule));
-  estimate.shared_bytes = row_shared_bytes(facts, schedule, list);
+  estimate.registers = std::max(
+      registers_under_cap(needs.registers, needs.read_ahead,
+                          register_cap(limits, estimate.threads, schedule.min_blocks_per_sm)),
+      ticket_registers(facts, schedule));
+  estimate.shared_bytes = needs.shared_bytes;
   estimate.blocks = (facts.space.rows + schedule.rows_per_block - 1) / schedule.rows_per_block *
                     schedule.cluster_blocks;
   if (schedule.persistent_blocks > 0) estimate.blocks = schedule.persistent_blocks;
@@ -458,11 +469,10 @@ std::vector<RowVector> row_vectors(const SegmentFacts& facts) {
 }
 
 std::vector<int64_t> occupancies(const SegmentFacts& facts, const Schedule& schedule,
-                                 const StageList& list, const DeviceLimits& limits) {
-  const int64_t least =
-      estimate_registers(facts, schedule, list) - estimate_read_ahead(facts, schedule);
-  const int64_t registers = std::min(least, limits.registers_per_thread);
-  const int64_t shared = row_shared_bytes(facts, schedule, list);
+                                 const RowNeeds& needs, const DeviceLimits& limits) {
+  const int64_t registers =
+      std::min(needs.registers - needs.read_ahead, limits.registers_per_thread);
+  const int64_t shared = needs.shared_bytes;
   const int64_t threads = schedule.threads_per_block();
   std::vector<int64_t> out;
   out.push_back(std::max<int64_t>(1, resident_blocks(limits, threads, registers, shared)));

@@ -8,7 +8,18 @@ namespace sinter {
 // Where a function takes a StageList it is distribute(facts, schedule.persistent): the same for
 // every schedule that keeps the same values, so whoever tries many computes it once.
 
-/// Resources of a row schedule whose fields are legal.
+/// What the threads and blocks of a row schedule need, however many blocks are promised or run.
+struct RowNeeds {
+  int64_t registers = 0;   ///< Per thread, as ptxas is expected to allocate without a cap.
+  int64_t read_ahead = 0;  ///< Of them, those that it takes only where the cap leaves them.
+  int64_t shared_bytes = 0;
+};
+RowNeeds row_needs(const SegmentFacts& facts, const Schedule& schedule, const StageList& list);
+
+/// Resources of a row schedule whose fields are legal. `needs` are row_needs().
+ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedule& schedule,
+                                        const StageList& list, const RowNeeds& needs,
+                                        const DeviceLimits& limits);
 ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedule& schedule,
                                         const StageList& list, const DeviceLimits& limits);
 
@@ -61,7 +72,7 @@ inline constexpr int64_t kElementsReadAhead = 32;
 /// shared memory allow, and one and two more as long as the compiler can squeeze the registers that
 /// far.
 std::vector<int64_t> occupancies(const SegmentFacts& facts, const Schedule& schedule,
-                                 const StageList& list, const DeviceLimits& limits);
+                                 const RowNeeds& needs, const DeviceLimits& limits);
 
 /// Column inputs (weights, biases) that stages after the first barrier read.
 std::vector<ValueId> late_columns(const SegmentFacts& facts);

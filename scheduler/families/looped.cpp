@@ -165,7 +165,8 @@ class TurnOffers {
   }
 
   void try_turns(Schedule& schedule) {
-    const int64_t blocks = occupancies(facts_, schedule, list_, limits_).front();
+    const int64_t blocks =
+        occupancies(facts_, schedule, row_needs(facts_, schedule, list_), limits_).front();
     schedule.min_blocks_per_sm = blocks;
     schedule.persistent_blocks = persistent_grid(facts_, schedule, limits_);
     for (const int64_t rows : turn_lengths(facts_, schedule, list_, limits_, blocks)) {
@@ -215,7 +216,8 @@ Proposal propose_looped(const SegmentFacts& facts, const DeviceLimits& limits) {
                           .row_access = vector.access,
                           .read_priority = read_priority(facts, limits, reads_again)};
         if (unroll > 1 && unroll > batch_count(facts, schedule)) break;
-        for (const int64_t blocks : occupancies(facts, schedule, list, limits)) {
+        for (const int64_t blocks :
+             occupancies(facts, schedule, row_needs(facts, schedule, list), limits)) {
           schedule.min_blocks_per_sm = blocks;
           auto estimate = estimate_stages(facts, schedule, list, limits);
           if (!estimate) {

@@ -116,6 +116,7 @@ std::vector<Rejection> check_segment(const SegmentFacts& facts) {
 tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& facts,
                                                           const Schedule& schedule,
                                                           const StageList& list,
+                                                          const RowNeeds& needs,
                                                           const DeviceLimits& limits) {
   if (auto rejection = check_row_schedule(facts, schedule, limits))
     return tl::make_unexpected(*rejection);
@@ -139,7 +140,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
                                          .unit = "batches",
                                          .remedy = "use a smaller unroll"});
   }
-  ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, limits);
+  ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, needs, limits);
   if (in_registers && estimate.registers > limits.registers_per_thread) {
     return tl::make_unexpected(Rejection{
         .subject = std::string(kName),
@@ -163,7 +164,11 @@ tl::expected<ResourceEstimate, Rejection> estimate_multi_wave(const SegmentFacts
                                                               const Schedule& schedule,
                                                               const DeviceLimits& limits) {
   for (const Rejection& rejection : check_segment(facts)) return tl::make_unexpected(rejection);
-  return estimate_stages(facts, schedule, distribute(facts, schedule.persistent), limits);
+  // Only legal schedules have needs.
+  if (auto rejection = check_row_schedule(facts, schedule, limits))
+    return tl::make_unexpected(*rejection);
+  const StageList list = distribute(facts, schedule.persistent);
+  return estimate_stages(facts, schedule, list, row_needs(facts, schedule, list), limits);
 }
 
 Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limits) {
@@ -187,10 +192,11 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
   };
   std::vector<Offer> in_registers;
   // False if it is illegal; notes why.
-  const auto add_candidate = [&](Schedule& schedule, const StageList& list, int64_t blocks) {
+  const auto add_candidate = [&](Schedule& schedule, const StageList& list, const RowNeeds& needs,
+                                 int64_t blocks) {
     schedule.min_blocks_per_sm = blocks;
     if (facts.has_outer()) schedule.persistent_blocks = persistent_grid(facts, schedule, limits);
-    const auto estimate = estimate_stages(facts, schedule, list, limits);
+    const auto estimate = estimate_stages(facts, schedule, list, needs, limits);
     if (!estimate) {
       nearest = estimate.error();
       return false;
@@ -200,12 +206,13 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
     return true;
   };
   const auto consider = [&](Schedule schedule, const StageList& list) {
+    const RowNeeds needs = row_needs(facts, schedule, list);
     int64_t fewer = 0;
-    for (const int64_t blocks : occupancies(facts, schedule, list, limits)) {
+    for (const int64_t blocks : occupancies(facts, schedule, needs, limits)) {
       // Where there are no rows for more blocks, room for more is no use.
       schedule.min_blocks_per_sm = blocks;
       if (facts.has_outer() && persistent_grid(facts, schedule, limits) == fewer) return;
-      if (!add_candidate(schedule, list, blocks)) return;
+      if (!add_candidate(schedule, list, needs, blocks)) return;
       fewer = schedule.persistent_blocks;
     }
   };
@@ -213,8 +220,9 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
   const auto consider_ahead = [&](Schedule schedule, const StageList& list) {
     schedule.rows_ahead = 1;
     const bool walks = facts.space.rows > rows_at_once(schedule);
-    if (walks && !inputs_ahead(facts, schedule).empty())
-      add_candidate(schedule, list, occupancies(facts, schedule, list, limits).front());
+    if (!walks || inputs_ahead(facts, schedule).empty()) return;
+    const RowNeeds needs = row_needs(facts, schedule, list);
+    add_candidate(schedule, list, needs, occupancies(facts, schedule, needs, limits).front());
   };
   // What is kept, and the same with the weights of later stages read early.
   std::vector<Kept> choices = {Kept(facts, {})};

@@ -173,7 +173,8 @@ Proposal propose_pointwise(const SegmentFacts& facts, const DeviceLimits& limits
                           .vector_width = width,
                           .unroll = unroll,
                           .read_priority = read_priority(facts, limits)};
-        schedule.min_blocks_per_sm = occupancies(facts, schedule, list, limits).front();
+        schedule.min_blocks_per_sm =
+            occupancies(facts, schedule, row_needs(facts, schedule, list), limits).front();
         auto estimate = estimate_stages(facts, schedule, list, limits);
         if (!estimate) {
           nearest = estimate.error();
