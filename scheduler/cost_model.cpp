@@ -54,16 +54,24 @@ double second_kernel_time(double partial_bytes, const DeviceLimits& limits,
          2.0 * partial_bytes / (limits.memory_bytes_per_us * limits.read_efficiency);
 }
 
+bool columns_come_from_l2(const SegmentFacts& facts, const DeviceLimits& limits) {
+  return facts.bytes_read <= limits.l2_bytes / 2;
+}
+
 double least_time(const SegmentFacts& facts, const DeviceLimits& limits,
                   const CostConstants& constants) {
   const auto moved_under = [&](ReadPriority priority) {
     return memory_time(limits, static_cast<double>(facts.bytes_read),
                        static_cast<double>(facts.bytes_written), priority, constants);
   };
-  return constants.launch_us +
-         std::min(1.0, constants.ring_memory_share) *
-             std::min({moved_under(ReadPriority::kNormal), moved_under(ReadPriority::kEvictFirst),
-                       moved_under(ReadPriority::kEvictLast)});
+  const double fastest_us =
+      std::min({moved_under(ReadPriority::kNormal), moved_under(ReadPriority::kEvictFirst),
+                moved_under(ReadPriority::kEvictLast)});
+  // Only walks down columns that come from memory have their ramp while they stream.
+  const bool hides_ramp = !facts.has_reduction() && !columns_come_from_l2(facts, limits);
+  const bool may_be_ring = facts.has_outer();
+  return constants.launch_us + (hides_ramp ? 0.0 : constants.ramp_us) +
+         (may_be_ring ? std::min(1.0, constants.ring_memory_share) : 1.0) * fastest_us;
 }
 
 Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,

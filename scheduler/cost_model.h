@@ -178,8 +178,11 @@ double memory_time(const DeviceLimits& limits, double bytes_read, double bytes_w
 double second_kernel_time(double partial_bytes, const DeviceLimits& limits,
                           const CostConstants& constants = {});
 
-/// Microseconds that no schedule of the segment is predicted to go below: its launch, and its bytes
-/// moved once in the fastest way there is.
+/// True if inputs of a walk down columns are taken to lie in L2, where the kernel before left them.
+bool columns_come_from_l2(const SegmentFacts& facts, const DeviceLimits& limits);
+
+/// Microseconds that no schedule of the segment is predicted to go below: its launch, the ramp
+/// where nothing hides it, and its bytes moved once in the fastest way there is.
 double least_time(const SegmentFacts& facts, const DeviceLimits& limits,
                   const CostConstants& constants = {});
 

@@ -186,7 +186,7 @@ Prediction predict_stage(const SegmentFacts& facts, const Schedule& schedule, co
   if (schedule.cluster_blocks > 1) work.start_us = constants.cluster_start_us;
   Prediction out = predict(work, estimate, limits);
 
-  const bool from_l2 = facts.bytes_read <= limits.l2_bytes / 2;
+  const bool from_l2 = columns_come_from_l2(facts, limits);
   if (!from_l2) {
     constexpr double kLine = 128.0;
     const auto run = static_cast<double>(schedule.threads_per_row * schedule.vector_width *

@@ -113,35 +113,39 @@ std::vector<Rejection> check_segment(const SegmentFacts& facts) {
   return rejections;
 }
 
+/// What a schedule breaks whatever it needs.
+std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedule& schedule,
+                                        const DeviceLimits& limits) {
+  if (auto rejection = check_row_schedule(facts, schedule, limits)) return rejection;
+  if (auto rejection = check_no_turns(schedule)) return rejection;
+  const int64_t batches = batch_count(facts, schedule);
+  if (unrolls_batches(facts, schedule) && batches > kMostBatches) {
+    return Rejection{.subject = std::string(kName),
+                     .rule = "a row in registers has too many batches to unroll",
+                     .value = static_cast<double>(batches),
+                     .limit = static_cast<double>(kMostBatches),
+                     .unit = "batches",
+                     .remedy = "use more threads per row, or shared memory"};
+  }
+  if (schedule.unroll > kMostBatches) {
+    return Rejection{.subject = std::string(kName),
+                     .rule = "too many batches are loaded at once",
+                     .value = static_cast<double>(schedule.unroll),
+                     .limit = static_cast<double>(kMostBatches),
+                     .unit = "batches",
+                     .remedy = "use a smaller unroll"};
+  }
+  return std::nullopt;
+}
+
+/// Of a schedule that check_schedule() lets pass.
 tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& facts,
                                                           const Schedule& schedule,
                                                           const StageList& list,
                                                           const RowNeeds& needs,
                                                           const DeviceLimits& limits) {
-  if (auto rejection = check_row_schedule(facts, schedule, limits))
-    return tl::make_unexpected(*rejection);
-  if (auto rejection = check_no_turns(schedule)) return tl::make_unexpected(*rejection);
-  const bool in_registers = unrolls_batches(facts, schedule);
-  const int64_t batches = batch_count(facts, schedule);
-  if (in_registers && batches > kMostBatches) {
-    return tl::make_unexpected(
-        Rejection{.subject = std::string(kName),
-                  .rule = "a row in registers has too many batches to unroll",
-                  .value = static_cast<double>(batches),
-                  .limit = static_cast<double>(kMostBatches),
-                  .unit = "batches",
-                  .remedy = "use more threads per row, or shared memory"});
-  }
-  if (schedule.unroll > kMostBatches) {
-    return tl::make_unexpected(Rejection{.subject = std::string(kName),
-                                         .rule = "too many batches are loaded at once",
-                                         .value = static_cast<double>(schedule.unroll),
-                                         .limit = static_cast<double>(kMostBatches),
-                                         .unit = "batches",
-                                         .remedy = "use a smaller unroll"});
-  }
   ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, needs, limits);
-  if (in_registers && estimate.registers > limits.registers_per_thread) {
+  if (unrolls_batches(facts, schedule) && estimate.registers > limits.registers_per_thread) {
     return tl::make_unexpected(Rejection{
         .subject = std::string(kName),
         .rule = "a thread's share of the row exceeds its registers",
@@ -164,8 +168,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_multi_wave(const SegmentFacts
                                                               const Schedule& schedule,
                                                               const DeviceLimits& limits) {
   for (const Rejection& rejection : check_segment(facts)) return tl::make_unexpected(rejection);
-  // Only legal schedules have needs.
-  if (auto rejection = check_row_schedule(facts, schedule, limits))
+  if (auto rejection = check_schedule(facts, schedule, limits))
     return tl::make_unexpected(*rejection);
   const StageList list = distribute(facts, schedule.persistent);
   return estimate_stages(facts, schedule, list, row_needs(facts, schedule, list), limits);
@@ -196,6 +199,10 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
                                  int64_t blocks) {
     schedule.min_blocks_per_sm = blocks;
     if (facts.has_outer()) schedule.persistent_blocks = persistent_grid(facts, schedule, limits);
+    if (auto rejection = check_schedule(facts, schedule, limits)) {
+      nearest = std::move(rejection);
+      return false;
+    }
     const auto estimate = estimate_stages(facts, schedule, list, needs, limits);
     if (!estimate) {
       nearest = estimate.error();
@@ -206,6 +213,11 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
     return true;
   };
   const auto consider = [&](Schedule schedule, const StageList& list) {
+    schedule.min_blocks_per_sm = 1;
+    if (auto rejection = check_schedule(facts, schedule, limits)) {
+      nearest = std::move(rejection);
+      return;
+    }
     const RowNeeds needs = row_needs(facts, schedule, list);
     int64_t fewer = 0;
     for (const int64_t blocks : occupancies(facts, schedule, needs, limits)) {

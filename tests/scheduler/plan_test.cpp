@@ -120,7 +120,7 @@ TEST(PlanTest, EveryCannedFusionIsPlannedOrRefusedWithReasonsOnEveryDevice) {
         const SegmentPlan& segment = planned->segments.front();
         const double least_us = least_time(segment.facts, limits);
         for (const ProposedSchedule& candidate : segment.candidates) {
-          EXPECT_GT(candidate.predicted.total_us, least_us) << print(candidate.schedule);
+          EXPECT_GE(candidate.predicted.total_us, least_us) << print(candidate.schedule);
           EXPECT_GE(candidate.estimate.blocks_per_sm, 1);
           EXPECT_GE(candidate.estimate.blocks_per_sm, candidate.schedule.min_blocks_per_sm);
         }
@@ -507,8 +507,8 @@ TEST(PlanTest, AKernelEachIsNotPlannedWhereItsBytesTakeLongerThanOnePass) {
   const Plan wide = plan_canned("layer_norm_backward", matrix(16384, 8192), "H200").value();
   EXPECT_EQ(wide.decisions.front().chosen, "one pass");
   EXPECT_EQ(wide.decisions.front().candidates.back().because, "its launches and bytes alone");
-  // A few rows hardly cost bytes: both ways are planned and compared.
-  const Plan few = plan_canned("layer_norm_backward", matrix(17, 4096), "H200").value();
+  // A few long rows hardly cost bytes, and leave SMs idle: both ways are planned and compared.
+  const Plan few = plan_canned("layer_norm_backward", matrix(131, 16384), "H200").value();
   EXPECT_EQ(few.decisions.front().candidates.back().because, "");
 }
 
