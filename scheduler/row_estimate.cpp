@@ -1,6 +1,7 @@
 #include "scheduler/row_estimate.h"
 
 #include <algorithm>
+#include <boost/container/small_vector.hpp>
 #include <cmath>
 #include <set>
 
@@ -212,7 +213,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   const auto unroll = static_cast<double>(schedule.unroll);
   const std::vector<ValueId> ahead = inputs_ahead(facts, schedule);
   double arrival_ns = constants.block_start_ns;  // Of a row that comes ahead.
-  std::set<ValueId> read_before;
+  boost::container::small_vector<ValueId, 8> read_before;
   for (const Stage& stage : list.stages) {
     const double per_element = element_issue_slots(facts, stage, schedule, constants);
     const AccumulatorTraffic accumulators = accumulator_traffic(facts, stage, schedule);
@@ -235,7 +236,10 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
       if (!facts.is_full(value)) continue;
       reads_full = true;
       comes_ahead = comes_ahead && std::ranges::find(ahead, value) != ahead.end();
-      from_memory |= read_before.insert(facts.space.find_input(value)->tensor).second;
+      const ValueId tensor = facts.space.find_input(value)->tensor;
+      if (std::ranges::find(read_before, tensor) != read_before.end()) continue;
+      read_before.push_back(tensor);
+      from_memory = true;
     }
     const double missing = from_memory ? 1.0 : misses.l1;
     if (reads_full)

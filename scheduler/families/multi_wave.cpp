@@ -218,6 +218,13 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
       nearest = std::move(rejection);
       return;
     }
+    // Most of what is refused for long rows.
+    if (auto rejection = fits(
+            {.shared_bytes = kept_shared_bytes(facts, schedule), .blocks_per_sm = 1}, limits)) {
+      rejection->subject = kName;
+      nearest = std::move(rejection);
+      return;
+    }
     const RowNeeds needs = row_needs(facts, schedule, list);
     int64_t fewer = 0;
     for (const int64_t blocks : occupancies(facts, schedule, needs, limits)) {

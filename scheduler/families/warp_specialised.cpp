@@ -232,13 +232,11 @@ double bytes_in_flight(const SegmentFacts& facts, const Schedule& schedule,
                              estimate.blocks_per_sm);
 }
 
-/// `needed`: needed_registers().
+/// Of a schedule that check_schedule() lets pass. `needed`: needed_registers().
 tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& facts,
                                                           const Schedule& schedule,
                                                           const StageList& list, int64_t needed,
                                                           const DeviceLimits& limits) {
-  if (auto rejection = check_schedule(facts, schedule, limits))
-    return tl::make_unexpected(*rejection);
   ResourceEstimate estimate;
   estimate.threads = specialised_threads(schedule);
   estimate.shared_bytes = ring_shared_bytes(facts, schedule, list);
@@ -688,6 +686,12 @@ class RingSearch {
       return std::nullopt;
     }
     schedule.compute_registers = raised(schedule, needed);
+    // All depths that are tried are legal if one is.
+    schedule.stages = counts.front();
+    if (auto rejection = check_schedule(facts_, schedule, limits_)) {
+      nearest_ = std::move(rejection);
+      return std::nullopt;
+    }
     // Once more depth costs more than it wins, so does all beyond.
     int64_t depth = 0;
     ResourceEstimate needs;
@@ -767,6 +771,8 @@ tl::expected<ResourceEstimate, Rejection> estimate_warp_specialised(const Segmen
                                                                     const Schedule& schedule,
                                                                     const DeviceLimits& limits) {
   if (auto rejection = check_segment(facts, limits)) return tl::make_unexpected(*rejection);
+  if (auto rejection = check_schedule(facts, schedule, limits))
+    return tl::make_unexpected(*rejection);
   const StageList list = distribute(facts, schedule.persistent);
   return estimate_stages(facts, schedule, list, needed_registers(facts, schedule, list), limits);
 }
