@@ -204,9 +204,15 @@ std::optional<Plan> with_ticket(const Plan& planned, const Width& width, const F
   Schedule schedule = planned.segments.front().chosen().schedule;
   if (schedule.finish == Finish::kTicket) return std::nullopt;
   schedule.finish = Finish::kTicket;
+  schedule.overlap = Overlap::kNone;
   const FamilySet families = builtin_families();
-  if (!verify_schedule(planned.segments.front().facts, schedule, limits, families).empty())
+  const auto rejections =
+      verify_schedule(planned.segments.front().facts, schedule, limits, families);
+  if (!rejections.empty()) {
+    EXPECT_THAT(rejections.front().rule, AnyOf(HasSubstr("ticket"), HasSubstr("more shared memory"),
+                                               HasSubstr("partial results")));
     return std::nullopt;
+  }
   Result<Plan> pinned = plan(fusion, extents_of(rows, width.columns), limits,
                              {.families = families, .pin = {.schedule = schedule}});
   EXPECT_TRUE(pinned) << pinned.error().text();
