@@ -9,12 +9,17 @@ namespace {
 
 constexpr int64_t kRegisterBytes = 4;
 
-/// The estimate with the compiler's figures in place of the predicted ones.
+/// The estimate with the compiler's figures in place of the predicted ones. What else a family
+/// counts as waves, the rows that a block takes one after the other, stays as it is.
 ResourceEstimate with_compiled(const ResourceEstimate& estimate, const CompiledResources& resources,
                                const Schedule& schedule, const DeviceLimits& limits) {
+  ResourceEstimate planned = estimate;
+  complete(planned, limits, schedule.min_blocks_per_sm, schedule.cluster_blocks);
   ResourceEstimate out = estimate;
   out.registers = resources.registers;
-  complete(out, limits, schedule.min_blocks_per_sm);
+  complete(out, limits, schedule.min_blocks_per_sm, schedule.cluster_blocks);
+  if (planned.waves > 0.0) out.waves *= estimate.waves / planned.waves;
+  out.register_cap = estimate.register_cap;
   out.spilled_registers = (resources.spill_store_bytes + kRegisterBytes - 1) / kRegisterBytes;
   return out;
 }
@@ -41,6 +46,8 @@ class SegmentCompiler {
       std::optional<ProposedSchedule> relaxed;
       if (best.resources.spill_store_bytes > 0 && best.proposed.schedule.min_blocks_per_sm > 1) {
         relaxed = relax(best);
+        // It lost already.
+        if (relaxed && was_attempted(relaxed->schedule)) relaxed.reset();
       }
       if (relaxed) {
         challenger = &*relaxed;
@@ -61,6 +68,12 @@ class SegmentCompiler {
   [[nodiscard]] Decision decision() const { return decision_; }
 
  private:
+  [[nodiscard]] bool was_attempted(const Schedule& schedule) const {
+    return std::ranges::any_of(attempts_, [&](const CompileAttempt& attempt) {
+      return attempt.proposed.schedule == schedule;
+    });
+  }
+
   /// Faster by prediction; of two that count as equal, the one that does not spill.
   static bool is_better(const CompileAttempt& a, const CompileAttempt& b) {
     const bool spills_a = a.resources.spill_store_bytes > 0;

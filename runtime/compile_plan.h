@@ -43,7 +43,8 @@ struct CompiledPlan {
 
 /// Compiles a plan's kernels for its device, without a GPU. Where the compiler spills, or takes so
 /// many registers that another candidate is now predicted faster, up to `max_replans` further
-/// candidates are compiled and the best compiled one is taken; a Decision keeps all attempts. A
+/// candidates are compiled and the best compiled one is taken; a Decision keeps all attempts. Of
+/// rings only spills count: what ptxas takes beyond their needs it takes because there is room. A
 /// schedule that was pinned whole is compiled as it is.
 /// Nothing is timed, so the result depends on the arguments and the compiler's version alone.
 ///
