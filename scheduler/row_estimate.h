@@ -8,7 +8,8 @@ namespace sinter {
 // Where a function takes a StageList it is distribute(facts, schedule.persistent): the same for
 // every schedule that keeps the same values, so whoever tries many computes it once.
 
-/// What the threads and blocks of a row schedule need, however many blocks are promised or run.
+/// What the threads and blocks of a row schedule need, however many blocks are promised, or run if
+/// it has a persistent grid.
 struct RowNeeds {
   int64_t registers = 0;   ///< Per thread, as ptxas is expected to allocate without a cap.
   int64_t read_ahead = 0;  ///< Of them, those that it takes only where the cap leaves them.

@@ -222,6 +222,7 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
     if (auto rejection = fits(
             {.shared_bytes = kept_shared_bytes(facts, schedule), .blocks_per_sm = 1}, limits)) {
       rejection->subject = kName;
+      rejection->value = static_cast<double>(row_shared_bytes(facts, schedule, list));
       nearest = std::move(rejection);
       return;
     }

@@ -114,6 +114,10 @@ int64_t needed_registers(const SegmentFacts& facts, const Schedule& schedule,
 /// What ptxas takes beyond them where the cap leaves it.
 int64_t elastic_registers(const SegmentFacts& facts, const Schedule& schedule,
                           const StageList& list) {
+  if (schedule.accumulators == Residency::kShared) {
+    return static_cast<int64_t>(kRingReadAhead *
+                                static_cast<double>(estimate_read_ahead(facts, schedule)));
+  }
   constexpr int64_t kRegisterBytes = 4;
   int64_t narrow = 0;
   for (const Stage& stage : list.stages) {
@@ -123,9 +127,7 @@ int64_t elastic_registers(const SegmentFacts& facts, const Schedule& schedule,
     });
   }
   const int64_t later = (batch_count(facts, schedule) - 1) * schedule.vector_width;
-  return static_cast<int64_t>(kRingReadAhead *
-                                  static_cast<double>(estimate_read_ahead(facts, schedule)) +
-                              kRingEarlyElement * static_cast<double>(narrow * later));
+  return static_cast<int64_t>(kRingEarlyElement * static_cast<double>(narrow * later));
 }
 
 /// Registers per thread that the launch can give when `blocks` blocks share an SM.
@@ -421,7 +423,8 @@ double weight_bytes(const SegmentFacts& facts, const Schedule& schedule,
   return bytes * std::clamp(constants.l1_thrash * overflow, 0.0, 1.0);
 }
 
-/// What the rows of a ring take, however many stages it has.
+/// What the rows of a ring take, however many stages it has: parts of the estimate that follow from
+/// its depth are left out.
 struct RingWork {
   WorkEstimate work;             ///< Without the weights that come from L2.
   std::vector<ValueId> weights;  ///< cached_weights().
