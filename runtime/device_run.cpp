@@ -187,8 +187,8 @@ class RunOnDevice {
     return out;
   }
 
-  /// Downloads and compares an output period by period, so that the host never holds more than two
-  /// of them. A period whose bytes are those of the first is judged as that was.
+  /// Downloads and compares an output period by period, so that the host never holds more than
+  /// three of them. A period whose bytes are those of the first is judged as that was.
   Result<void> compare_output(size_t index, DeviceCheck& out) const {
     const DeviceBuffer& buffer = buffers_[reference_.inputs.size() + index];
     const OracleResult& expected = reference_.expected;

@@ -23,7 +23,8 @@ class LiveDeviceTest : public ::testing::TestWithParam<Param> {
     auto limits = query_device(**driver, 0);
     ASSERT_TRUE(limits) << limits.error().text();
     driver_ = *driver;
-    // Making a context takes longer than most tests: it stays until the process ends.
+    // Making a context takes longer than most tests: it stays until the process ends. A kernel that
+    // breaks it fails the tests that follow too: the first to fail is the one to look at.
     static const auto kept = DeviceContext::retain(*driver_, 0);
     ASSERT_TRUE(kept) << kept.error().text();
     compiler_.emplace(std::move(*compiler));

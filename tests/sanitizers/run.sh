@@ -25,10 +25,12 @@ for tool in memcheck racecheck synccheck initcheck; do
     continue
   fi
   seen=$filter
-  [ "$tool" = racecheck ] && seen="$filter-$not_for_racecheck"
+  if [ "$tool" = racecheck ]; then
+    case $filter in *-*) seen="$filter:$not_for_racecheck" ;; *) seen="$filter-$not_for_racecheck" ;; esac
+  fi
   log=$(mktemp)
   if compute-sanitizer --tool "$tool" --error-exitcode "$found" "$tests" --gtest_brief=1 \
-    --gtest_filter="$seen" >"$log" 2>&1; then
+    --gtest_filter="$seen" >"$log" 2>&1 && grep -qE 'PASSED  \] [1-9]' "$log"; then
     echo "$tool: finds its planted fault, and nothing else ($(grep -c '' <"$log") lines of output)"
     grep -E 'PASSED|ERROR SUMMARY|RACECHECK SUMMARY' "$log"
   else
