@@ -60,6 +60,31 @@ class CompilePlanTest : public ::testing::Test {
   const FamilySet families_ = builtin_families();
 };
 
+// What the blocks of a persistent grid do one after the other counts for compiled kernels too.
+TEST_F(CompilePlanTest, PersistentKernelsAreComparedAsTheyWerePlanned) {
+  Plan planned =
+      plan(find_canned_fusion("layer_norm_backward")->build(), {{"rows", 8192}, {"cols", 4096}},
+           *find_device("A100"), {.families = families_, .pin = {.family = "multi_wave"}})
+          .value();
+  ASSERT_GT(planned.segments.front().chosen().estimate.waves, 10.0);
+  const auto compiled = compile_plan(std::move(planned), *compiler_, cache_, {.max_replans = 0});
+  ASSERT_TRUE(compiled) << compiled.error().text();
+  const CompileAttempt& attempt = compiled->segments.front().attempts.front();
+  ASSERT_EQ(attempt.resources.spill_store_bytes, 0);
+  EXPECT_NEAR(attempt.predicted.total_us, attempt.proposed.predicted.total_us,
+              0.05 * attempt.proposed.predicted.total_us);
+}
+
+TEST_F(CompilePlanTest, ARelaxedScheduleThatLostIsNotCompiledAgain) {
+  const auto compiled = compile_plan(plan_that_spills(), *compiler_, cache_, {.max_replans = 5});
+  ASSERT_TRUE(compiled) << compiled.error().text();
+  const std::vector<CompileAttempt>& attempts = compiled->segments.front().attempts;
+  for (size_t i = 0; i < attempts.size(); ++i) {
+    for (size_t j = 0; j < i; ++j)
+      EXPECT_NE(attempts[i].proposed.schedule, attempts[j].proposed.schedule) << i << " and " << j;
+  }
+}
+
 TEST_F(CompilePlanTest, KeepsTheFirstCandidateThatHoldsItsEstimate) {
   Plan planned = plan_with([](const Schedule&) { return true; }, 100);
   const ProposedSchedule first = planned.segments.front().chosen();
