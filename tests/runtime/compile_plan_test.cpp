@@ -76,9 +76,21 @@ TEST_F(CompilePlanTest, PersistentKernelsAreComparedAsTheyWerePlanned) {
 }
 
 TEST_F(CompilePlanTest, ARelaxedScheduleThatLostIsNotCompiledAgain) {
-  const auto compiled = compile_plan(plan_that_spills(), *compiler_, cache_, {.max_replans = 5});
+  FamilySet families = families_;
+  // Fewer blocks are always slower, spilled or not.
+  for (Family& family : families) {
+    family.predict = [](const SegmentFacts&, const Schedule& schedule, const ResourceEstimate&,
+                        const DeviceLimits&) {
+      return Prediction{.total_us = 1000.0 / static_cast<double>(schedule.min_blocks_per_sm)};
+    };
+  }
+  const auto compiled = compile_plan(plan_that_spills(), *compiler_, cache_,
+                                     {.families = families, .max_replans = 5});
   ASSERT_TRUE(compiled) << compiled.error().text();
   const std::vector<CompileAttempt>& attempts = compiled->segments.front().attempts;
+  ASSERT_GE(attempts.size(), 2U);
+  EXPECT_LT(attempts[1].proposed.schedule.min_blocks_per_sm,
+            attempts[0].proposed.schedule.min_blocks_per_sm);
   for (size_t i = 0; i < attempts.size(); ++i) {
     for (size_t j = 0; j < i; ++j)
       EXPECT_NE(attempts[i].proposed.schedule, attempts[j].proposed.schedule) << i << " and " << j;
