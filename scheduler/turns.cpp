@@ -49,7 +49,8 @@ double rows_under_way(const Schedule& schedule, const ResourceEstimate& estimate
       schedule.cluster_blocks == 1
           ? estimate.blocks_per_sm * limits.sm_count
           : cluster_capacity(limits, schedule.cluster_blocks, estimate.blocks_per_sm);
-  return static_cast<double>(std::min(at_once, estimate.blocks) / schedule.cluster_blocks);
+  const int64_t clusters = std::min(at_once, estimate.blocks) / schedule.cluster_blocks;
+  return static_cast<double>(clusters);
 }
 
 bool reads_full(const SegmentFacts& facts, const Stage& stage) {
@@ -84,21 +85,21 @@ class TurnWork {
       }
     }
     // A row's way from memory begins when the one before it is reduced.
-    const double starts = facts_.has_reduction() ? 1.0 : 1.0 / rows_of_block_();
+    const double starts = facts_.has_reduction() ? 1.0 : 1.0 / own_rows();
     work_.block_latency_ns += constants_.block_start_ns * starts;
     work_.has_barriers = facts_.has_reduction();
-    work_.turns = std::max(1.0, rows_of_block_());
+    work_.turns = std::max(1.0, own_rows());
     if (schedule_.cluster_blocks > 1) work_.start_us = constants_.cluster_start_us;
     return work_;
   }
 
  private:
-  [[nodiscard]] double rows_of_block_() const {
+  [[nodiscard]] double own_rows() const {
     return static_cast<double>(std::max<int64_t>(rows_of_block(facts_, schedule_), 1));
   }
   /// Rows of most turns.
   [[nodiscard]] double turn_rows() const {
-    return std::min(static_cast<double>(schedule_.rows_per_turn), rows_of_block_());
+    return std::min(static_cast<double>(schedule_.rows_per_turn), own_rows());
   }
 
   void count_bytes() {
@@ -200,7 +201,7 @@ class TurnWork {
     const auto common = static_cast<double>(
         std::ranges::count_if(stage.loads, [&](ValueId value) { return !facts_.is_full(value); }));
     latency += chunks_ * constants_.cache_latency_ns * common / turn_rows();
-    latency += chunks_ * constants_.chunk_ns * (turns_ - 1.0) / rows_of_block_();
+    latency += chunks_ * constants_.chunk_ns * (turns_ - 1.0) / own_rows();
     if (!facts_.has_reduction()) return;
     work_.block_latency_ns += constants_.block_exchange_ns / turn_rows();
     // In their first turn all blocks are at this point at about the same time.

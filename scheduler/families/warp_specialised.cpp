@@ -325,7 +325,8 @@ double least_with_side_rows(const SegmentFacts& facts, const ProposedSchedule& r
   Schedule schedule = ring.schedule;
   schedule.rows_per_iteration = rows;
   const int64_t side = schedule.rows_per_block * rows;
-  const auto block_rows = static_cast<double>(facts.space.rows / partial_rows(schedule));
+  const int64_t least_rows = facts.space.rows / partial_rows(schedule);
+  const auto block_rows = static_cast<double>(least_rows);
   const double chain_us = block_rows * alone.block_latency_us / static_cast<double>(side);
   double least_us = std::numeric_limits<double>::infinity();
   for (const int64_t slots : kSideSlotCounts) {
@@ -666,7 +667,8 @@ class RingSearch {
       return false;
     const double exchange_ns = exchange_time(facts_, schedule, {});
     const double own_ns = ring.predicted.block_latency_us * 1000.0 - exchange_ns;
-    return exchange_ns / static_cast<double>(rows / 2) >= own_ns;
+    const int64_t half = rows / 2;
+    return exchange_ns / static_cast<double>(half) >= own_ns;
   }
 
   [[nodiscard]] const Kept& kept_by(const Schedule& schedule) const {
