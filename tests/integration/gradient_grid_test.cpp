@@ -148,6 +148,16 @@ std::optional<Plan> plan_cell(const Width& width, const Fusion& fusion, int64_t 
   return std::nullopt;
 }
 
+/// The plan of a schedule that verify_schedule() lets pass.
+std::optional<Plan> pinned_plan(const Fusion& fusion, const ExtentValues& extents,
+                                const DeviceLimits& limits, Schedule schedule) {
+  Result<Plan> pinned =
+      plan(fusion, extents, limits,
+           {.families = builtin_families(), .pin = {.schedule = std::move(schedule)}});
+  EXPECT_TRUE(pinned) << pinned.error().text();
+  return pinned ? std::optional(std::move(*pinned)) : std::nullopt;
+}
+
 /// The plan with its accumulators in shared memory, beside a ring of as many stages as then fit.
 /// Nothing where it accumulates no columns, its family does so in registers alone, or shared memory
 /// does not hold them.
@@ -173,11 +183,7 @@ std::optional<Plan> in_shared(const Fusion& fusion, const ExtentValues& extents,
                                          HasSubstr("the family accumulates in registers")));
     return std::nullopt;
   }
-  PlanOptions options{.families = families};
-  options.pin.schedule = std::move(schedule);
-  Result<Plan> pinned = plan(fusion, extents, planned.limits, options);
-  EXPECT_TRUE(pinned) << pinned.error().text();
-  return pinned ? std::optional(std::move(*pinned)) : std::nullopt;
+  return pinned_plan(fusion, extents, planned.limits, std::move(schedule));
 }
 
 /// The ring of a plan with that many rows side by side, and stages for them; nothing if it is too
@@ -191,10 +197,7 @@ std::optional<Plan> with_side_rows(const Plan& ring, const Width& width, const F
   const FamilySet families = builtin_families();
   if (!verify_schedule(ring.segments.front().facts, schedule, limits, families).empty())
     return std::nullopt;
-  Result<Plan> planned = plan(fusion, extents_of(rows, width.columns), limits,
-                              {.families = families, .pin = {.schedule = schedule}});
-  EXPECT_TRUE(planned) << planned.error().text();
-  return planned ? std::optional(std::move(*planned)) : std::nullopt;
+  return pinned_plan(fusion, extents_of(rows, width.columns), limits, std::move(schedule));
 }
 
 /// The plan with its partial results reduced by the last block; nothing where they are not reduced
@@ -213,10 +216,7 @@ std::optional<Plan> with_ticket(const Plan& planned, const Width& width, const F
                                                HasSubstr("partial results")));
     return std::nullopt;
   }
-  Result<Plan> pinned = plan(fusion, extents_of(rows, width.columns), limits,
-                             {.families = families, .pin = {.schedule = schedule}});
-  EXPECT_TRUE(pinned) << pinned.error().text();
-  return pinned ? std::optional(std::move(*pinned)) : std::nullopt;
+  return pinned_plan(fusion, extents_of(rows, width.columns), limits, std::move(schedule));
 }
 
 /// Where plans run: a GPU with NVRTC, or the interpreter behind a fake driver.
