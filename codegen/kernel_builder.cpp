@@ -54,21 +54,6 @@ int64_t highest_of(DType type) {
   return type == DType::kI8 ? 127 : 255;
 }
 
-DType result_type(PointwiseFn fn, const std::vector<DType>& types) {
-  switch (info_of(fn).typing) {
-    case Typing::kSame:
-    case Typing::kFloat:
-    case Typing::kLogic:
-      return types[0];
-    case Typing::kCompare:
-    case Typing::kTest:
-      return DType::kBool;
-    case Typing::kSelect:
-      return types[1];
-  }
-  unreachable();
-}
-
 }  // namespace
 
 KernelBuilder::KernelBuilder(Kernel* kernel) : kernel_(kernel), interner_(&kernel->exprs) {
@@ -139,14 +124,17 @@ ExprId KernelBuilder::apply(PointwiseFn fn, std::vector<ExprId> arguments) {
                  types[i]);
   }
   ExprId folded;
-  if (is_float(types[first_alike])) {
+  if (info.typing == Typing::kRandom) {
+    folded = fold_random(fn, arguments);
+  } else if (is_float(types[first_alike])) {
     folded = fold_floats(fn, arguments);
   } else {
     folded = fold_integers(fn, arguments);
   }
   if (!folded.valid()) folded = fold_identity(fn, arguments);
   if (folded.valid()) return folded;
-  return intern({.type = result_type(fn, types), .kind = PointwiseExpr{fn, std::move(arguments)}});
+  return intern({.type = result_type(fn, types[first_alike]),
+                 .kind = PointwiseExpr{fn, std::move(arguments)}});
 }
 
 /// Folds constants, moves a constant operand of a commutative function to the right, and applies
@@ -155,8 +143,7 @@ ExprId KernelBuilder::fold_integers(PointwiseFn fn, std::vector<ExprId>& argumen
   const bool all_constant =
       std::ranges::all_of(arguments, [&](ExprId x) { return as_integer(x) != nullptr; });
   const DType type = type_of(arguments.back());
-  const Typing typing = info_of(fn).typing;
-  const DType result = typing == Typing::kCompare || typing == Typing::kTest ? DType::kBool : type;
+  const DType result = result_type(fn, type);
   if (all_constant) {
     const auto value = [&](size_t i) {
       return i < arguments.size() ? as_integer(arguments[i])->value : 0;
@@ -222,6 +209,14 @@ ExprId KernelBuilder::fold_integers(PointwiseFn fn, std::vector<ExprId>& argumen
   return {};
 }
 
+/// The number, where seed and counter are constants.
+ExprId KernelBuilder::fold_random(PointwiseFn fn, const std::vector<ExprId>& arguments) {
+  const IntegerConstant* a = as_integer(arguments[0]);
+  const IntegerConstant* b = as_integer(arguments[1]);
+  if (a == nullptr || b == nullptr) return {};
+  return real(evaluate_random(fn, a->value, b->value), DType::kF32);
+}
+
 /// Folds only what leaves the value the same in every bit; a NaN may lose its payload.
 ExprId KernelBuilder::fold_floats(PointwiseFn fn, const std::vector<ExprId>& arguments) {
   const size_t first = info_of(fn).typing == Typing::kSelect ? 1 : 0;
@@ -234,8 +229,7 @@ ExprId KernelBuilder::fold_floats(PointwiseFn fn, const std::vector<ExprId>& arg
       return i < arguments.size() ? as_real(arguments[i])->value : 0.0;
     };
     const double exact = evaluate(fn, value(0), value(1), value(2));
-    const Typing typing = info_of(fn).typing;
-    if (typing == Typing::kCompare || typing == Typing::kTest) return boolean(exact != 0.0);
+    if (result_type(fn, type) == DType::kBool) return boolean(exact != 0.0);
     if (folds_exactly(fn)) return real(exact, type);
     return {};
   }

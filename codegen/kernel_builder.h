@@ -82,6 +82,7 @@ class KernelBuilder {
   std::string unique_name(std::string_view wish);
   ExprId intern(Expr expr);
   ExprId fold_integers(PointwiseFn fn, std::vector<ExprId>& arguments);
+  ExprId fold_random(PointwiseFn fn, const std::vector<ExprId>& arguments);
   ExprId fold_floats(PointwiseFn fn, const std::vector<ExprId>& arguments);
   ExprId fold_identity(PointwiseFn fn, const std::vector<ExprId>& arguments);
   [[nodiscard]] const FloatConstant* as_real(ExprId expr) const;

@@ -499,9 +499,8 @@ class Parser : private KernelTokenReader {
       result.arguments.push_back(expr());
     }
     expect(")");
-    const bool is_test = info.typing == Typing::kCompare || info.typing == Typing::kTest;
     const ExprId alike = result.arguments[info.typing == Typing::kSelect ? 1 : 0];
-    return {.type = is_test ? DType::kBool : kernel_.exprs[alike].type, .kind = std::move(result)};
+    return {.type = result_type(fn, kernel_.exprs[alike].type), .kind = std::move(result)};
   }
 
   DType constant_type(DType usual) { return accept(":") ? type() : usual; }

@@ -31,6 +31,8 @@ bool admits(Typing typing, DType type) {
       return type == DType::kBool || type == DType::kI32 || type == DType::kI64;
     case Typing::kSelect:
       return true;
+    case Typing::kRandom:
+      return type == DType::kI64;
   }
   unreachable();
 }
@@ -111,8 +113,7 @@ class ExpressionVerifier {
         report("{} of {} and {}", info.text, operand(first), operand(i));
       }
     }
-    const bool is_test = info.typing == Typing::kCompare || info.typing == Typing::kTest;
-    expect(type, is_test ? DType::kBool : operand(first));
+    expect(type, result_type(x.fn, operand(first)));
   }
 
   const Kernel& kernel_;

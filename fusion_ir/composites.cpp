@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numbers>
 
+#include "fusion_ir/composite_parts.h"
+
 namespace sinter {
 
 // Calls that append ops never stand side by side in one argument list: the order in which those are
@@ -10,22 +12,10 @@ namespace sinter {
 
 namespace {
 
-/// x in the type arithmetic happens in; integers and bool in f32.
-ValueId to_float(FusionBuilder& b, ValueId x) {
-  const DType type = b.fusion().values[x].type;
-  return b.cast(x, type == DType::kF64 ? DType::kF64 : DType::kF32);
-}
-
-DType type_of(const FusionBuilder& b, ValueId x) { return b.fusion().values[x].type; }
-
-ValueId finish(FusionBuilder& b, ValueId x, std::optional<DType> output) {
-  return output ? b.cast(x, *output) : x;
-}
-
-/// A scalar of x's type.
-ValueId number(FusionBuilder& b, double value, ValueId x) {
-  return b.constant(value, type_of(b, x));
-}
+using composite::finish;
+using composite::number;
+using composite::to_float;
+using composite::type_of;
 
 /// The number of elements of x along the axes, in x's type; f64 keeps counts that f32 would round.
 ValueId count(FusionBuilder& b, ValueId x, const std::vector<int>& axes) {
@@ -99,6 +89,45 @@ NormBackward finish(FusionBuilder& b, const NormGradient& norm,
     out.dweight = finish(b, sum_over_others(b, product, options.axes), options.parameter_output);
   }
   return out;
+}
+
+/// The row-major number of each element, plus an offset. The innermost axis is added last, so that
+/// all but one addition are done once per row.
+ValueId element_numbers(FusionBuilder& b, const Shape& shape, ValueId offset) {
+  ValueId number = offset;
+  for (size_t axis = 0; axis < shape.size(); ++axis) {
+    if (shape[axis].is_one()) continue;
+    const ValueId index = b.iota(shape, static_cast<int>(axis));
+    const Shape inner(shape.begin() + static_cast<ptrdiff_t>(axis) + 1, shape.end());
+    if (inner.empty()) {
+      number = b.add(number, index);
+    } else {
+      const ValueId stride = b.append(ExtentOp{inner}, {}, DType::kI64, {}).front();
+      number = b.add(number, b.mul(index, stride));
+    }
+  }
+  return b.fusion().values[number].shape == shape ? number : b.broadcast(number, shape, {});
+}
+
+/// Throws unless p is a probability below 1.
+void check_dropout(double p) {
+  if (p >= 0.0 && p < 1.0) return;
+  throw_error({.kind = ErrorKind::kInvalidFusion,
+               .message = fmt::format("dropout with probability {}", p),
+               .remedy = "give a probability of at least 0 and below 1"});
+}
+
+/// x * (1 / (1 - p)) where kept, else 0; both of dropout's directions.
+ValueId drop(FusionBuilder& b, ValueId x, double p, ValueId keep, std::optional<DType> output) {
+  x = to_float(b, x);
+  const ValueId scaled = b.mul(x, number(b, 1.0 / (1.0 - p), x));
+  return finish(b, b.select(keep, scaled, number(b, 0.0, x)), output);
+}
+
+ValueId dropout_mask(FusionBuilder& b, const Shape& shape, double p, ValueId seed, ValueId offset) {
+  check_dropout(p);
+  const ValueId random = uniform(b, shape, seed, offset);
+  return b.pointwise(PointwiseFn::kGe, {random, number(b, p, random)});
 }
 
 }  // namespace
@@ -226,6 +255,17 @@ ValueId residual_add(FusionBuilder& b, ValueId x, ValueId residual, std::optiona
   return finish(b, b.add(x, to_float(b, residual)), output);
 }
 
+ValueId uniform(FusionBuilder& b, const Shape& shape, ValueId seed, ValueId offset) {
+  return b.pointwise(PointwiseFn::kPhiloxUniform, {seed, element_numbers(b, shape, offset)});
+}
+
+Dropout dropout(FusionBuilder& b, ValueId x, double p, ValueId seed, ValueId offset,
+                std::optional<DType> output) {
+  const Shape shape = b.fusion().values[x].shape;
+  const ValueId keep = dropout_mask(b, shape, p, seed, offset);
+  return {.y = drop(b, x, p, keep, output), .keep = keep};
+}
+
 ValueId cross_entropy(FusionBuilder& b, ValueId logits, ValueId labels) {
   const ValueId picked = to_float(b, b.take(logits, labels, -1));
   return b.sub(logsumexp(b, logits), picked);
@@ -290,6 +330,12 @@ NormBackward rms_norm_backward(FusionBuilder& b, ValueId dy, ValueId x, ValueId 
   const ValueId along_normal = b.mul(normal, mean_product);
   const ValueId dx = b.mul(b.sub(g, along_normal), row_rstd);
   return finish(b, {.dy = dy, .normal = normal, .dx = dx}, options);
+}
+
+ValueId dropout_backward(FusionBuilder& b, ValueId dy, double p, ValueId seed, ValueId offset,
+                         std::optional<DType> output) {
+  const Shape shape = b.fusion().values[dy].shape;
+  return drop(b, dy, p, dropout_mask(b, shape, p, seed, offset), output);
 }
 
 SoftmaxBackward softmax_backward(FusionBuilder& b, ValueId dy, ValueId y,

@@ -81,6 +81,19 @@ ValueId swiglu(FusionBuilder& b, ValueId gate, ValueId up, std::optional<DType> 
 ValueId residual_add(FusionBuilder& b, ValueId x, ValueId residual,
                      std::optional<DType> output = {});
 
+/// Random numbers in [0, 1), multiples of 2^-24 as f32: philox_uniform of the seed, an i64 scalar,
+/// and of the element's row-major number plus `offset`, another one. Calls whose numbers shall be
+/// independent take offsets apart by at least the number of elements, or other seeds.
+ValueId uniform(FusionBuilder& b, const Shape& shape, ValueId seed, ValueId offset);
+struct Dropout {
+  ValueId y;     ///< keep ? x * (1 / (1 - p)) : 0. Shape of x.
+  ValueId keep;  ///< bool: uniform(shape of x, seed, offset) >= p.
+};
+/// Zeroes each element with probability p, 0 <= p < 1, and scales the others so that the mean
+/// stays. Srivastava et al., JMLR 15, 2014. Throws an InvalidFusion error for another p.
+Dropout dropout(FusionBuilder& b, ValueId x, double p, ValueId seed, ValueId offset,
+                std::optional<DType> output = {});
+
 /// logsumexp(logits) - logits[label] over the last axis. `labels` is i32 or i64, shaped like logits
 /// without that axis; a label outside it picks 0.
 ValueId cross_entropy(FusionBuilder& b, ValueId logits, ValueId labels);
@@ -142,6 +155,10 @@ NormBackward layer_norm_backward(FusionBuilder& b, ValueId dy, ValueId x, ValueI
 /// Differentiates Zhang and Sennrich, arXiv 1910.07467, equation 4.
 NormBackward rms_norm_backward(FusionBuilder& b, ValueId dy, ValueId x, ValueId rstd,
                                const NormBackwardOptions& options = {});
+
+/// Of dropout, with its p, seed and offset: keep ? dy * (1 / (1 - p)) : 0, the mask made again.
+ValueId dropout_backward(FusionBuilder& b, ValueId dy, double p, ValueId seed, ValueId offset,
+                         std::optional<DType> output = {});
 
 struct SoftmaxBackwardOptions {
   int axis = -1;                            ///< The forward's.

@@ -45,6 +45,14 @@ class HashInput {
     for (const T& item : list) add(item);
   }
 
+  void add(const ConstantOp& constant) {
+    add(constant.real);
+    add(constant.integer);
+  }
+  void add(const ResultType& result) {
+    add(name_of(result.type));
+    add(result.shape);
+  }
   void add(const OpKind& kind) {
     add(text_of(kind));
     std::visit(overloaded{
@@ -52,10 +60,7 @@ class HashInput {
                      add(op.strides);
                      add(op.alignment);
                    },
-                   [&](const ConstantOp& op) {
-                     add(op.real);
-                     add(op.integer);
-                   },
+                   [&](const ConstantOp& op) { add(op); },
                    [&](const PointwiseOp&) {},
                    [&](const CastOp&) {},
                    [&](const BroadcastOp& op) { add(op.axes); },
@@ -71,6 +76,16 @@ class HashInput {
                      add(op.start);
                      add(op.stop);
                      add(op.step);
+                   },
+                   [&](const ConcatenateOp& op) { add(op.axis); },
+                   [&](const PadOp& op) {
+                     add(op.low);
+                     add(op.high);
+                     add(op.value);
+                   },
+                   [&](const ExternalOp& op) {
+                     add(std::string_view(op.name));
+                     add(op.results);
                    },
                },
                kind);
@@ -317,6 +332,9 @@ Fusion specialize(const Fusion& fusion, const Binding& binding) {
   for (Value& value : out.values) bind_all(value.shape);
   for (Op& op : out.ops) {
     if (auto* input = std::get_if<InputOp>(&op.kind)) bind_all(input->strides);
+    if (auto* external = std::get_if<ExternalOp>(&op.kind)) {
+      for (ResultType& result : external->results) bind_all(result.shape);
+    }
     if (auto* extent = std::get_if<ExtentOp>(&op.kind)) {
       const Sizes sizes = binding.sizes_of(extent->extents);
       op.kind = ConstantOp{.integer = element_count(sizes)};

@@ -55,6 +55,16 @@ std::vector<int> normalize_axes(const Fusion& fusion, ValueId x, std::vector<int
   return axes;
 }
 
+/// A number as a constant of a type: rounded for floats, which others must hold exactly.
+ConstantOp constant_of(double value, DType type) {
+  if (is_float(type)) return {.real = round_to(type, value)};
+  if (value != std::trunc(value) || std::fabs(value) > 0x1p53) {
+    invalid(fmt::format("{} is not an exact value of {}", value, type),
+            "round it, or use constant_integer beyond 2^53");
+  }
+  return {.integer = static_cast<int64_t>(value)};
+}
+
 /// The stronger of two compute types: f64 > f32 > i64 > i32 > bool.
 DType common_type(DType a, DType b) {
   // The enumeration lists the compute types in that order.
@@ -120,12 +130,7 @@ ValueId FusionBuilder::input(DType type, const Shape& shape, std::string name,
 }
 
 ValueId FusionBuilder::constant(double value, DType type) {
-  if (is_float(type)) return append(ConstantOp{.real = round_to(type, value)}, {}, type, {})[0];
-  if (value != std::trunc(value) || std::fabs(value) > 0x1p53) {
-    invalid(fmt::format("{} is not an exact value of {}", value, type),
-            "round it, or use constant_integer beyond 2^53");
-  }
-  return constant_integer(static_cast<int64_t>(value), type);
+  return append(constant_of(value, type), {}, type, {})[0];
 }
 
 ValueId FusionBuilder::constant_integer(int64_t value, DType type) {
@@ -148,6 +153,8 @@ ValueId FusionBuilder::pointwise(PointwiseFn fn, std::vector<ValueId> operands, 
   DType type = DType::kBool;
   for (const ValueId id : operands) value_of(fusion_, id);
   for (const ValueId id : typed) type = common_type(type, compute_type(fusion_.values[id].type));
+  // Seeds and counters widen without loss; floats are refused below.
+  if (info_of(fn).typing == Typing::kRandom && !is_float(type)) type = DType::kI64;
   for (ValueId& id : typed) id = cast(id, type);
   const Shape shape = common_shape(fusion_, operands);
   for (ValueId& id : operands) {
@@ -228,6 +235,24 @@ ValueId FusionBuilder::slice(ValueId x, std::vector<int64_t> start, std::vector<
   const DType type = value_of(fusion_, x).type;
   if (step.empty()) step.assign(start.size(), 1);
   return append(SliceOp{std::move(start), std::move(stop), std::move(step)}, {x}, type, {})[0];
+}
+
+ValueId FusionBuilder::concatenate(std::vector<ValueId> operands, int axis) {
+  if (!operands.empty()) axis = normalize_axis(fusion_, operands.front(), axis);
+  return append(ConcatenateOp{axis}, std::move(operands), DType::kF32, {})[0];
+}
+
+ValueId FusionBuilder::pad(ValueId x, std::vector<int64_t> low, std::vector<int64_t> high,
+                           double value) {
+  const DType type = value_of(fusion_, x).type;
+  return append(PadOp{std::move(low), std::move(high), constant_of(value, type)}, {x}, type, {})[0];
+}
+
+std::vector<ValueId> FusionBuilder::external(std::string name, std::vector<ValueId> operands,
+                                             std::vector<ResultType> results,
+                                             std::vector<std::string> names) {
+  return append(ExternalOp{std::move(name), std::move(results)}, std::move(operands), DType::kF32,
+                {}, std::move(names));
 }
 
 ValueId FusionBuilder::named(ValueId x, std::string name) {

@@ -57,6 +57,14 @@ class FusionBuilder {
   ValueId reshape(ValueId x, const Shape& shape);
   ValueId slice(ValueId x, std::vector<int64_t> start, std::vector<int64_t> stop,
                 std::vector<int64_t> step = {});
+  /// One type, equal extents beside the axis, constant ones along it. Inserts no casts.
+  ValueId concatenate(std::vector<ValueId> operands, int axis);
+  /// Elements before and behind x along each axis; `value` is rounded to x's type.
+  ValueId pad(ValueId x, std::vector<int64_t> low, std::vector<int64_t> high, double value = 0.0);
+  /// A call that the embedder runs; results as declared. Operands are passed as they are.
+  std::vector<ValueId> external(std::string name, std::vector<ValueId> operands,
+                                std::vector<ResultType> results,
+                                std::vector<std::string> names = {});
 
   ValueId neg(ValueId x) { return pointwise(PointwiseFn::kNeg, {x}); }
   ValueId exp(ValueId x) { return pointwise(PointwiseFn::kExp, {x}); }

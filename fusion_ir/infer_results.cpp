@@ -32,6 +32,8 @@ bool admits(Typing typing, DType type) {
     case Typing::kCompare:
     case Typing::kSelect:
       return compute_type(type) == type;
+    case Typing::kRandom:
+      return type == DType::kI64;
   }
   unreachable();
 }
@@ -48,27 +50,34 @@ std::string_view admitted_text(Typing typing) {
     case Typing::kCompare:
     case Typing::kSelect:
       return "f64, f32, i64, i32 or bool";
+    case Typing::kRandom:
+      return "i64";
   }
   unreachable();
 }
 
-size_t operand_count(const OpKind& kind) {
+/// How many operands an op takes; nothing where any number will do.
+std::optional<size_t> operand_count(const OpKind& kind) {
+  using Count = std::optional<size_t>;
   return std::visit(
       overloaded{
-          [](const InputOp&) -> size_t { return 0; },
-          [](const ConstantOp&) -> size_t { return 0; },
-          [](const ExtentOp&) -> size_t { return 0; },
-          [](const IotaOp&) -> size_t { return 0; },
-          [](const PointwiseOp& op) { return static_cast<size_t>(info_of(op.fn).arity); },
-          [](const TakeOp&) -> size_t { return 2; },
-          [](const CastOp&) -> size_t { return 1; },
-          [](const BroadcastOp&) -> size_t { return 1; },
-          [](const ReduceOp&) -> size_t { return 1; },
-          [](const WelfordOp&) -> size_t { return 1; },
-          [](const LogSumExpOp&) -> size_t { return 1; },
-          [](const PermuteOp&) -> size_t { return 1; },
-          [](const ReshapeOp&) -> size_t { return 1; },
-          [](const SliceOp&) -> size_t { return 1; },
+          [](const InputOp&) -> Count { return 0; },
+          [](const ConstantOp&) -> Count { return 0; },
+          [](const ExtentOp&) -> Count { return 0; },
+          [](const IotaOp&) -> Count { return 0; },
+          [](const PointwiseOp& op) -> Count { return static_cast<size_t>(info_of(op.fn).arity); },
+          [](const TakeOp&) -> Count { return 2; },
+          [](const CastOp&) -> Count { return 1; },
+          [](const BroadcastOp&) -> Count { return 1; },
+          [](const ReduceOp&) -> Count { return 1; },
+          [](const WelfordOp&) -> Count { return 1; },
+          [](const LogSumExpOp&) -> Count { return 1; },
+          [](const PermuteOp&) -> Count { return 1; },
+          [](const ReshapeOp&) -> Count { return 1; },
+          [](const SliceOp&) -> Count { return 1; },
+          [](const PadOp&) -> Count { return 1; },
+          [](const ConcatenateOp&) -> Count { return std::nullopt; },
+          [](const ExternalOp&) -> Count { return std::nullopt; },
       },
       kind);
 }
@@ -129,21 +138,7 @@ class Inference {
   }
 
   Inferred operator()(const ConstantOp& op) const {
-    if (is_float(type_hint_)) {
-      const bool exact =
-          std::isnan(op.real) || std::bit_cast<uint64_t>(round_to(type_hint_, op.real)) ==
-                                     std::bit_cast<uint64_t>(op.real);
-      if (!exact || op.integer != 0) {
-        return fail(error(fmt::format("{} is not a value of {}", op.real, type_hint_),
-                          "round the constant with round_to"));
-      }
-    } else if (op.real != 0.0 || std::signbit(op.real) || !holds(type_hint_, op.integer)) {
-      return fail(error(
-          fmt::format("{} is not a value of {}",
-                      op.real != 0.0 ? fmt::format("{}", op.real) : fmt::format("{}", op.integer),
-                      type_hint_),
-          "give an integer within the type's range"));
-    }
+    if (Check error = check_constant(op, type_hint_)) return fail(*error);
     return one(type_hint_, {});
   }
 
@@ -174,8 +169,7 @@ class Inference {
             "broadcast them to one shape"));
       }
     }
-    const bool to_bool = info.typing == Typing::kCompare || info.typing == Typing::kTest;
-    return one(to_bool ? DType::kBool : shared, shape(0));
+    return one(result_type(op.fn, shared), shape(0));
   }
 
   Inferred operator()(const CastOp&) const { return one(type_hint_, shape(0)); }
@@ -341,6 +335,100 @@ class Inference {
     return one(type(0), result);
   }
 
+  Inferred operator()(const ConcatenateOp& op) const {
+    if (operands_.empty()) {
+      Error out = error("concatenate takes at least 1 operand, not 0",
+                        "pass the values to stand one behind the other");
+      out.measured = 0;
+      out.limit = 1;
+      return fail(out);
+    }
+    if (Check error = check_axes({op.axis}, shape(0).size())) return fail(*error);
+    if (operands_.size() == 1) return one(type(0), shape(0));
+    const auto axis = static_cast<size_t>(op.axis);
+    int64_t total = 0;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      if (type(i) != type(0)) {
+        return fail(error(
+            fmt::format("operands of {} have different types: {} and {}", op_, type(0), type(i)),
+            "cast them to one type"));
+      }
+      const bool same_rank = shape(i).size() == shape(0).size();
+      if (!same_rank || without(shape(i), {op.axis}) != without(shape(0), {op.axis})) {
+        return fail(
+            error(fmt::format("operands of {} have different shapes beside axis {}: {} and {}", op_,
+                              op.axis, text(0), text(i)),
+                  "make all extents but those of the axis equal"));
+      }
+      const Extent& extent = shape(i)[axis];
+      if (extent.is_symbol()) {
+        return fail(
+            error(fmt::format("concatenate of {} leaves an extent that has no name on axis {}",
+                              text(i), op.axis),
+                  "concatenate along an axis of constant extents"));
+      }
+      if (__builtin_add_overflow(total, extent.constant(), &total)) {
+        return fail(error(
+            fmt::format("the extents along axis {} of a concatenate do not fit 63 bits", op.axis),
+            "concatenate smaller values"));
+      }
+    }
+    Shape result = shape(0);
+    result[axis] = total;
+    return one(type(0), result);
+  }
+
+  Inferred operator()(const PadOp& op) const {
+    const size_t rank = shape(0).size();
+    if (op.low.size() != rank || op.high.size() != rank) {
+      return fail(error(
+          fmt::format("pad of {} has {} lows and {} highs", text(0), op.low.size(), op.high.size()),
+          "give one of each per axis"));
+    }
+    if (Check error = check_constant(op.value, type(0))) return fail(*error);
+    Shape result = shape(0);
+    for (size_t axis = 0; axis < rank; ++axis) {
+      const int64_t low = op.low[axis];
+      const int64_t high = op.high[axis];
+      if (low < 0 || high < 0) {
+        Error out = error(fmt::format("pad of {} adds {} and {} elements along axis {}", text(0),
+                                      low, high, axis),
+                          "add none or more; a slice takes elements away");
+        out.measured = std::min(low, high);
+        out.limit = 0;
+        return fail(out);
+      }
+      if (low == 0 && high == 0) continue;
+      if (result[axis].is_symbol()) {
+        return fail(error(
+            fmt::format("pad of {} leaves an extent that has no name on axis {}", text(0), axis),
+            "pad axes of constant extent only"));
+      }
+      int64_t length = 0;
+      if (__builtin_add_overflow(result[axis].constant(), low, &length) ||
+          __builtin_add_overflow(length, high, &length)) {
+        return fail(error(fmt::format("the padded extent of axis {} does not fit 63 bits", axis),
+                          "add fewer elements"));
+      }
+      result[axis] = length;
+    }
+    return one(type(0), result);
+  }
+
+  Inferred operator()(const ExternalOp& op) const {
+    if (op.name.empty()) {
+      return fail(error("an external call has no name", "name what the embedder shall run"));
+    }
+    if (op.results.empty()) {
+      return fail(error(fmt::format("external call '{}' declares no results", op.name),
+                        "declare the type and shape of at least one result"));
+    }
+    for (const ResultType& result : op.results) {
+      if (Check error = check_shape(result.shape)) return fail(*error);
+    }
+    return op.results;
+  }
+
  private:
   [[nodiscard]] DType type(size_t i) const { return fusion_.values[operands_[i]].type; }
   [[nodiscard]] const Shape& shape(size_t i) const { return fusion_.values[operands_[i]].shape; }
@@ -385,6 +473,24 @@ class Inference {
         return value == 0;
     }
     unreachable();
+  }
+
+  [[nodiscard]] Check check_constant(const ConstantOp& constant, DType type) const {
+    if (is_float(type)) {
+      const bool exact =
+          std::isnan(constant.real) || std::bit_cast<uint64_t>(round_to(type, constant.real)) ==
+                                           std::bit_cast<uint64_t>(constant.real);
+      if (exact && constant.integer == 0) return std::nullopt;
+      return error(fmt::format("{} is not a value of {}", constant.real, type),
+                   "round the constant with round_to");
+    }
+    if (constant.real == 0.0 && !std::signbit(constant.real) && holds(type, constant.integer)) {
+      return std::nullopt;
+    }
+    const std::string given = constant.real != 0.0 ? fmt::format("{}", constant.real)
+                                                   : fmt::format("{}", constant.integer);
+    return error(fmt::format("{} is not a value of {}", given, type),
+                 "give an integer within the type's range");
   }
 
   static Shape without(const Shape& shape, const std::vector<int>& axes) {
@@ -477,15 +583,15 @@ Result<std::vector<ResultType>> infer_results(const Fusion& fusion, const OpKind
                    .values = {operand}});
     }
   }
-  const size_t expected = operand_count(kind);
-  if (operands.size() != expected) {
+  const std::optional<size_t> expected = operand_count(kind);
+  if (expected && operands.size() != *expected) {
     return fail({.kind = ErrorKind::kInvalidFusion,
-                 .message = fmt::format("{} takes {} operand{}, not {}", op, expected,
-                                        expected == 1 ? "" : "s", operands.size()),
+                 .message = fmt::format("{} takes {} operand{}, not {}", op, *expected,
+                                        *expected == 1 ? "" : "s", operands.size()),
                  .remedy = "pass as many operands as the op takes",
                  .values = {operands.begin(), operands.end()},
                  .measured = static_cast<int64_t>(operands.size()),
-                 .limit = static_cast<int64_t>(expected)});
+                 .limit = static_cast<int64_t>(*expected)});
   }
   return std::visit(Inference(fusion, op, operands, type_hint, shape_hint), kind);
 }

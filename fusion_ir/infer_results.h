@@ -7,13 +7,6 @@
 
 namespace sinter {
 
-/// Type and shape of one result of an op.
-struct ResultType {
-  DType type = DType::kF32;
-  Shape shape{};
-  friend bool operator==(const ResultType&, const ResultType&) = default;
-};
-
 /// Result types and shapes of an op over existing values: the one place where the typing and shape
 /// rules stand. `type_hint` and `shape_hint` supply what operands cannot: input, constant, cast
 /// (type), iota, broadcast, reshape. Errors (InvalidFusion): an operand that does not exist, a

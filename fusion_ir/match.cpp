@@ -104,6 +104,7 @@ bool is_commutative(PointwiseFn fn) {
     case PointwiseFn::kGe:
     case PointwiseFn::kSelect:
     case PointwiseFn::kClamp:
+    case PointwiseFn::kPhiloxUniform:
       return false;
   }
   unreachable();

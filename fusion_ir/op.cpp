@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "fusion_ir/philox.h"
 #include "fusion_ir/result.h"
 
 namespace sinter {
@@ -24,6 +25,8 @@ double sinter_ref_not(double a) { return a != 0.0 ? 0.0 : 1.0; }
 double sinter_ref_and(double a, double b) { return a != 0.0 && b != 0.0 ? 1.0 : 0.0; }
 double sinter_ref_or(double a, double b) { return a != 0.0 || b != 0.0 ? 1.0 : 0.0; }
 double sinter_ref_xor(double a, double b) { return (a != 0.0) != (b != 0.0) ? 1.0 : 0.0; }
+// Random functions go through evaluate_random: a double does not hold every i64.
+double sinter_ref_philox_uniform(double, double) { unreachable(); }
 
 constexpr std::array kPointwise = {
 #define SINTER_POINTWISE(enumerator, text, arity, typing, issue, special, reference, cuda) \
@@ -46,6 +49,22 @@ int64_t wrap(DType type, uint64_t bits) {
 }  // namespace
 
 const PointwiseInfo& info_of(PointwiseFn fn) { return kPointwise[static_cast<size_t>(fn)]; }
+
+DType result_type(PointwiseFn fn, DType operand) {
+  switch (info_of(fn).typing) {
+    case Typing::kSame:
+    case Typing::kFloat:
+    case Typing::kLogic:
+    case Typing::kSelect:
+      return operand;
+    case Typing::kCompare:
+    case Typing::kTest:
+      return DType::kBool;
+    case Typing::kRandom:
+      return DType::kF32;
+  }
+  unreachable();
+}
 
 std::optional<PointwiseFn> pointwise_from_text(std::string_view text) {
   for (size_t i = 0; i < kPointwise.size(); ++i) {
@@ -130,6 +149,11 @@ int64_t evaluate_integer(PointwiseFn fn, DType type, int64_t a, int64_t b, int64
   unreachable();
 }
 
+double evaluate_random(PointwiseFn fn, int64_t a, int64_t b) {
+  SINTER_CHECK(fn == PointwiseFn::kPhiloxUniform, "{}", info_of(fn).text);
+  return philox_uniform(a, b);
+}
+
 bool operator==(const ConstantOp& a, const ConstantOp& b) {
   const bool same_real = (std::isnan(a.real) && std::isnan(b.real)) ||
                          std::bit_cast<uint64_t>(a.real) == std::bit_cast<uint64_t>(b.real);
@@ -160,6 +184,9 @@ std::string_view text_of(const OpKind& kind) {
           [](const PermuteOp&) -> std::string_view { return "permute"; },
           [](const ReshapeOp&) -> std::string_view { return "reshape"; },
           [](const SliceOp&) -> std::string_view { return "slice"; },
+          [](const ConcatenateOp&) -> std::string_view { return "concatenate"; },
+          [](const PadOp&) -> std::string_view { return "pad"; },
+          [](const ExternalOp&) -> std::string_view { return "external"; },
       },
       kind);
 }

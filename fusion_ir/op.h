@@ -23,10 +23,17 @@
 //                (mean, m2) = (0, 0) and logsumexp gives (max, sum) = (-inf, 0).
 // Indices.       `take` reads x at an index along one axis; an index outside [0, n) gives 0 and
 //                never reads out of bounds.
+// Random.        `philox_uniform` is a function of its seed and index alone: wherever and however
+//                often it is computed, it gives the same number (philox.h).
+// Calls.         `external` is run by the embedder. Its operands and results live in memory. Sinter
+//                takes it for a pure function of its operands, so it is dropped where nothing
+//                needs a result; but two calls are never merged, and nothing is folded or moved
+//                through one.
 
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -49,7 +56,7 @@ enum class ReduceFn : uint8_t {
 };
 
 /// How operand and result types of a pointwise function relate; op_list.def describes each.
-enum class Typing : uint8_t { kSame, kFloat, kCompare, kLogic, kTest, kSelect };
+enum class Typing : uint8_t { kSame, kFloat, kCompare, kLogic, kTest, kSelect, kRandom };
 
 struct PointwiseInfo {
   std::string_view text;
@@ -61,15 +68,28 @@ struct PointwiseInfo {
 };
 
 const PointwiseInfo& info_of(PointwiseFn fn);
+/// Result type of a pointwise function whose operands, but for the condition of a select, are
+/// `operand`.
+DType result_type(PointwiseFn fn, DType operand);
 std::optional<PointwiseFn> pointwise_from_text(std::string_view text);
 std::string_view text_of(ReduceFn fn);
 std::optional<ReduceFn> reduce_from_text(std::string_view text);
 
-/// Value of a pointwise function in double; operands beyond its arity are ignored.
+/// Value of a pointwise function in double; operands beyond its arity are ignored. Not for kRandom
+/// functions.
 double evaluate(PointwiseFn fn, double a, double b = 0.0, double c = 0.0);
 /// Integer value with the wrap-around and division rules above; for the functions whose typing
 /// admits integers. Shapes i32 results by truncating to 32 bits.
 int64_t evaluate_integer(PointwiseFn fn, DType type, int64_t a, int64_t b = 0, int64_t c = 0);
+/// Value of a kRandom function; exact in f32.
+double evaluate_random(PointwiseFn fn, int64_t a, int64_t b);
+
+/// Type and shape of one result of an op.
+struct ResultType {
+  DType type = DType::kF32;
+  Shape shape{};
+  friend bool operator==(const ResultType&, const ResultType&) = default;
+};
 
 /// A tensor the caller passes in. Strides in elements; empty means dense row-major. `alignment` is
 /// promised for the address of the first element, in bytes.
@@ -165,11 +185,33 @@ struct SliceOp {
   friend bool operator==(const SliceOp&, const SliceOp&) = default;
 };
 
-/// The closed set of operations. Operands and results are held beside it, in Op. Contraction,
-/// concatenate, pad, philox and external calls will join here.
-using OpKind =
-    std::variant<InputOp, ConstantOp, PointwiseOp, CastOp, BroadcastOp, ReduceOp, WelfordOp,
-                 LogSumExpOp, TakeOp, ExtentOp, IotaOp, PermuteOp, ReshapeOp, SliceOp>;
+/// The operands, at least one, one behind the other along `axis`. They have one type, and equal
+/// shapes but for that axis, whose extents are constants unless there is but one operand.
+struct ConcatenateOp {
+  int axis = 0;
+  friend bool operator==(const ConcatenateOp&, const ConcatenateOp&) = default;
+};
+
+/// The operand with low[i] elements before it along axis i and high[i] behind it, all of them
+/// `value`. Both are >= 0, and 0 for an extent that is a symbol.
+struct PadOp {
+  std::vector<int64_t> low, high;
+  ConstantOp value{};  ///< Of the operand's type.
+  friend bool operator==(const PadOp&, const PadOp&) = default;
+};
+
+/// A call that the embedder runs itself: any number of operands, at least one result.
+struct ExternalOp {
+  std::string name;  ///< Tells the embedder what to run; not empty.
+  std::vector<ResultType> results;
+  friend bool operator==(const ExternalOp&, const ExternalOp&) = default;
+};
+
+/// The closed set of operations. Operands and results are held beside it, in Op. Contraction will
+/// join here.
+using OpKind = std::variant<InputOp, ConstantOp, PointwiseOp, CastOp, BroadcastOp, ReduceOp,
+                            WelfordOp, LogSumExpOp, TakeOp, ExtentOp, IotaOp, PermuteOp, ReshapeOp,
+                            SliceOp, ConcatenateOp, PadOp, ExternalOp>;
 
 /// Text name as it stands in .fir: "add", "reduce.sum", "cast".
 std::string_view text_of(const OpKind& kind);

@@ -317,6 +317,11 @@ class Parser {
     return out;
   }
 
+  ConstantOp constant(DType type) {
+    if (is_float(type)) return {.real = real(type)};
+    return {.integer = integer<int64_t>()};
+  }
+
   OpKind input() {
     InputOp op;
     if (accept_word("strides")) op.strides = extents("(", ")");
@@ -332,8 +337,7 @@ class Parser {
   OpKind attributes(const Token& op, DType type) {
     const std::string_view text = op.text;
     if (text == "input") return input();
-    if (text == "constant" && is_float(type)) return ConstantOp{.real = real(type)};
-    if (text == "constant") return ConstantOp{.integer = integer<int64_t>()};
+    if (text == "constant") return constant(type);
     if (text == "cast") return CastOp{};
     if (text == "broadcast") return BroadcastOp{integers("axes")};
     if (text == "welford") return WelfordOp{integers("over")};
@@ -348,6 +352,13 @@ class Parser {
       auto stop = integers<int64_t>("stop");
       return SliceOp{std::move(start), std::move(stop), integers<int64_t>("step")};
     }
+    if (text == "concatenate") return ConcatenateOp{axis()};
+    if (text == "pad") {
+      auto low = integers<int64_t>("low");
+      auto high = integers<int64_t>("high");
+      expect_word("value");
+      return PadOp{std::move(low), std::move(high), constant(type)};
+    }
     constexpr std::string_view kReduce = "reduce.";
     if (text.starts_with(kReduce)) {
       const auto fn = reduce_from_text(text.substr(kReduce.size()));
@@ -355,6 +366,14 @@ class Parser {
     }
     if (const auto fn = pointwise_from_text(text)) return PointwiseOp{*fn};
     fail_at(op, "unknown op");
+  }
+
+  /// True if operands of `op` follow. Where none can, a value begins the next statement; a call
+  /// with any number of them has none if the value is the one that the next statement defines.
+  bool has_operands(const Token& op, ValueId next) {
+    if (token_.kind != TokenKind::kValue) return false;
+    if (op.text == "external") return value_id() != next;
+    return op.text != "input" && op.text != "constant" && op.text != "extent" && op.text != "iota";
   }
 
   /// %v4 mean, %v5 : f32[rows], f32[rows] = welford %v2 over(1)
@@ -378,16 +397,16 @@ class Parser {
     expect("=");
     if (token_.kind != TokenKind::kWord) fail_here("expected an op");
     const Token op = take();
+    const bool external = op.text == "external";
+    std::string call = external ? name() : "";
     std::vector<ValueId> operands;
-    // Where no operands can follow, a value begins the next statement.
-    const bool leaf =
-        op.text == "input" || op.text == "constant" || op.text == "extent" || op.text == "iota";
-    if (!leaf && token_.kind == TokenKind::kValue) {
+    if (has_operands(op, ValueId{static_cast<uint32_t>(first + names.size())})) {
       do {
         operands.push_back(operand());
       } while (accept(","));
     }
-    OpKind kind = attributes(op, types[0].type);
+    OpKind kind =
+        external ? OpKind(ExternalOp{std::move(call), types}) : attributes(op, types[0].type);
     const auto results = located(op, [&] {
       return builder_->append(std::move(kind), std::move(operands), types[0].type, types[0].shape,
                               names);

@@ -49,6 +49,9 @@ class Printer {
       types += fmt::format("{}{}", i == 0 ? "" : ", ", text_of(fusion_, value.type, value.shape));
     }
     out_ += fmt::format(" : {} = {}", types, text_of(op.kind));
+    if (const auto* external = std::get_if<ExternalOp>(&op.kind)) {
+      out_ += " " + name_text(external->name);
+    }
     for (size_t i = 0; i < op.operands.size(); ++i) {
       out_ += fmt::format("{}{}", i == 0 ? " " : ", ", op.operands[i]);
     }
@@ -81,6 +84,14 @@ class Printer {
                      print_list(" stop", slice.stop);
                      print_list(" step", slice.step);
                    },
+                   [&](const ConcatenateOp& join) { out_ += fmt::format(" axis({})", join.axis); },
+                   [&](const PadOp& pad) {
+                     print_list(" low", pad.low);
+                     print_list(" high", pad.high);
+                     out_ += " value";
+                     print_constant(op, pad.value);
+                   },
+                   [&](const ExternalOp&) {},
                },
                op.kind);
   }

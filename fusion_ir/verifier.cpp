@@ -32,6 +32,13 @@ bool is_known(const OpKind& kind) {
   return true;
 }
 
+bool declares_known_types(const OpKind& kind) {
+  const auto* external = std::get_if<ExternalOp>(&kind);
+  return external == nullptr ||
+         std::ranges::all_of(external->results,
+                             [](const ResultType& result) { return is_known(result.type); });
+}
+
 class Verifier {
  public:
   explicit Verifier(const Fusion& fusion) : fusion_(fusion) {}
@@ -75,6 +82,10 @@ class Verifier {
     const bool results_sound = check_results(id, op);
     if (!is_known(op.kind)) {
       report(id, {}, "the op's function is none that Sinter knows");
+      return;
+    }
+    if (!declares_known_types(op.kind)) {
+      report(id, {}, "an element type that the call declares is none that Sinter knows");
       return;
     }
     if (!operands_sound || !results_sound) return;

@@ -165,3 +165,35 @@ SINTER_DEVICE float sinter_tanh(float x) { return tanhf(x); }
 SINTER_DEVICE double sinter_tanh(double x) { return tanh(x); }
 SINTER_DEVICE float sinter_erf(float x) { return erff(x); }
 SINTER_DEVICE double sinter_erf(double x) { return erf(x); }
+
+// ---- Random numbers
+
+// Philox4x32-10 of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11, as
+// fusion_ir/philox.h says. Exact: 24 bits fit the mantissa of an f32.
+SINTER_DEVICE float sinter_philox_uniform(long long seed, long long index) {
+  const unsigned long long block = (unsigned long long)index >> 2;
+  unsigned x = (unsigned)block;
+  unsigned y = (unsigned)(block >> 32);
+  unsigned z = 0u;
+  unsigned w = 0u;
+  unsigned key_low = (unsigned)seed;
+  unsigned key_high = (unsigned)((unsigned long long)seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    // A product of 64 bits would be added a high word of zeros each time.
+    const unsigned first_high = __umulhi(0xd2511f53u, x);
+    const unsigned first_low = 0xd2511f53u * x;
+    const unsigned second_high = __umulhi(0xcd9e8d57u, z);
+    const unsigned second_low = 0xcd9e8d57u * z;
+    x = second_high ^ y ^ key_low;
+    y = second_low;
+    z = first_high ^ w ^ key_high;
+    w = first_low;
+    key_low += 0x9e3779b9u;
+    key_high += 0xbb67ae85u;
+  }
+  const unsigned place = (unsigned)index;
+  const unsigned low_pair = (place & 1u) != 0u ? y : x;
+  const unsigned high_pair = (place & 1u) != 0u ? w : z;
+  const unsigned word = (place & 2u) != 0u ? high_pair : low_pair;
+  return (float)(word >> 8) * 5.9604644775390625e-08f;  // 2^-24
+}

@@ -1,5 +1,6 @@
 #include "fusion_ir/passes/fold_constants.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "fusion_ir/match.h"
@@ -42,6 +43,9 @@ ConstantOp fold_pointwise(PointwiseFn fn, DType operand_type, DType result_type,
   std::vector<ConstantOp> args = operands;
   args.resize(3);
   if (fn == PointwiseFn::kSelect) return args[0].integer != 0 ? args[1] : args[2];
+  if (info_of(fn).typing == Typing::kRandom) {
+    return {.real = evaluate_random(fn, args[0].integer, args[1].integer)};
+  }
   if (!is_float(operand_type)) {
     return {.integer = evaluate_integer(fn, operand_type, args[0].integer, args[1].integer,
                                         args[2].integer)};
@@ -49,6 +53,13 @@ ConstantOp fold_pointwise(PointwiseFn fn, DType operand_type, DType result_type,
   const double value = evaluate(fn, args[0].real, args[1].real, args[2].real);
   if (result_type == DType::kBool) return {.integer = static_cast<int64_t>(value != 0.0)};
   return {.real = round_to(result_type, value)};
+}
+
+/// The number that all of at least one constants are.
+std::optional<ConstantOp> common_number(const std::vector<ConstantOp>& constants) {
+  const bool equal = std::ranges::all_of(
+      constants, [&](const ConstantOp& constant) { return constant == constants.front(); });
+  return equal ? std::optional(constants.front()) : std::nullopt;
 }
 
 std::optional<ConstantOp> fold(const Rewriter& rewriter, OpId id,
@@ -74,6 +85,11 @@ std::optional<ConstantOp> fold(const Rewriter& rewriter, OpId id,
           [&](const PermuteOp&) -> std::optional<ConstantOp> { return constants.front(); },
           [&](const ReshapeOp&) -> std::optional<ConstantOp> { return constants.front(); },
           [&](const SliceOp&) -> std::optional<ConstantOp> { return constants.front(); },
+          [&](const ConcatenateOp&) { return common_number(constants); },
+          [&](const PadOp& pad) {
+            constants.push_back(pad.value);
+            return common_number(constants);
+          },
           [&](const ExtentOp& extent) -> std::optional<ConstantOp> {
             Sizes sizes;
             for (const Extent& factor : extent.extents) {

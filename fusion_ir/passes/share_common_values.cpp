@@ -44,7 +44,8 @@ size_t hash_of(const OpKind& kind, const Value& result, std::span<const ValueId>
 }
 
 bool may_share(const Fusion& source, const Op& op) {
-  return !std::holds_alternative<InputOp>(op.kind) && !is_copy(source, op.results.front());
+  return !std::holds_alternative<InputOp>(op.kind) &&
+         !std::holds_alternative<ExternalOp>(op.kind) && !is_copy(source, op.results.front());
 }
 
 /// `op` stands in the source with `operands` in the new graph, `made` is an op of the new graph.

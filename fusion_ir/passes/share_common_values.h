@@ -5,9 +5,9 @@
 namespace sinter {
 
 /// Merges ops that compute the same value: equal kind, operands, types and shapes. Operands of
-/// commutative functions match in either order. Inputs stay apart, and so do outputs that copy one
-/// value.
-/// After: no two ops but inputs and copies are equal.
+/// commutative functions match in either order. Inputs and external calls stay apart, and so do
+/// outputs that copy one value.
+/// After: no two ops but inputs, external calls and copies are equal.
 /// Needs: a verified graph.
 /// Stands before the recognitions, which compare values by id.
 Fusion share_common_values(const Fusion& fusion);

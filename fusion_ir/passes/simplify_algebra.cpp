@@ -196,6 +196,7 @@ Replacement simplify_pointwise(Rewriter& rewriter, PointwiseFn fn, Operands oper
     case PointwiseFn::kGe:
     case PointwiseFn::kFma:
     case PointwiseFn::kClamp:
+    case PointwiseFn::kPhiloxUniform:
       return std::nullopt;
   }
   unreachable();

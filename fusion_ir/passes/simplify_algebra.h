@@ -17,7 +17,7 @@ namespace sinter {
 ///   cast of a cast, where the inner one loses nothing -> one cast or none
 ///   broadcast of broadcast, permute of permute, reshape of reshape, slice of slice -> one
 ///   broadcast of a reshape that only inserts unit axes -> broadcast
-///   permute, reshape, slice and broadcast that change nothing -> x
+///   permute, reshape, slice, pad and broadcast that change nothing, concatenate of x alone -> x
 /// Equal up to the rounding of the last bits, never less exact in kind:
 ///   pow(x, 2) -> x * x, pow(x, 3) -> x * x * x, pow(x, -1) -> reciprocal(x)
 ///   reciprocal(sqrt(x)), 1 / sqrt(x) -> rsqrt(x); 1 / x -> reciprocal(x)

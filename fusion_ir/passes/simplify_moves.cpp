@@ -132,6 +132,12 @@ Replacement simplify_move(Rewriter& rewriter, const OpKind& kind, ValueId operan
     return simplify_reduction(rewriter, *reduce, operand, result);
   }
   if (std::holds_alternative<ReshapeOp>(kind)) return simplify_reshape(rewriter, operand, result);
+  if (std::holds_alternative<ConcatenateOp>(kind)) return operand;
+  // Equal shapes: nothing is added on any side.
+  if (std::holds_alternative<PadOp>(kind) &&
+      rewriter.graph().values[operand].shape == result.shape) {
+    return operand;
+  }
   if (const auto* slice = std::get_if<SliceOp>(&kind)) {
     return simplify_slice(rewriter, *slice, operand, result.shape);
   }

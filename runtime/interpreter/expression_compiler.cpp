@@ -45,6 +45,8 @@ bool types_fit(const PointwiseInfo& info, DType result, const std::vector<DType>
       return result == DType::kBool && all_are(0, operands.front());
     case Typing::kSelect:
       return operands.front() == DType::kBool && all_are(1, result);
+    case Typing::kRandom:
+      return result == DType::kF32 && all_are(0, DType::kI64);
   }
   unreachable();
 }

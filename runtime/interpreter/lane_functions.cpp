@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "fusion_ir/error.h"
+#include "fusion_ir/philox.h"
 #include "runtime/interpreter/float_bits.h"
 
 namespace sinter::interpreter {
@@ -34,7 +35,8 @@ template <class T>
 T sinter_ref_rem(T a, T b) {
   return std::fmod(a, b);
 }
-// Never called: no logic function is defined on floats. They keep the table's formulas well formed.
+// Never called: no logic or random function is defined on floats. They keep the table's formulas
+// well formed.
 template <class T>
 T sinter_ref_not(T a) {
   return a;
@@ -49,6 +51,10 @@ T sinter_ref_or(T a, T) {
 }
 template <class T>
 T sinter_ref_xor(T a, T) {
+  return a;
+}
+template <class T>
+T sinter_ref_philox_uniform(T a, T) {
   return a;
 }
 
@@ -132,6 +138,14 @@ void pointwise(std::byte* result, const std::byte* a, const std::byte* b, const 
   });
 }
 
+template <PointwiseFn kFn>
+void random(std::byte* result, const std::byte* a, const std::byte* b, const std::byte*) {
+  static_assert(kFn == PointwiseFn::kPhiloxUniform);
+  for_each_lane<float, int64_t, 2>(result, a, b, nullptr, [](int64_t x, int64_t y, int64_t) {
+    return static_cast<float>(philox_uniform(x, y));
+  });
+}
+
 template <class Bits>
 void select(std::byte* result, const std::byte* condition, const std::byte* a, const std::byte* b) {
   std::array<Bits, kLanes> x;
@@ -175,6 +189,9 @@ LaneFunction instance_for(DType operand) {
   }
   if constexpr (kOnBools) {
     if (operand == DType::kBool) return &pointwise<kFn, uint8_t, uint8_t, kArity, true>;
+  }
+  if constexpr (kTyping == Typing::kRandom) {
+    if (operand == DType::kI64) return &random<kFn>;
   }
   if constexpr (kTyping == Typing::kSelect) {
     switch (bytes_of(operand)) {

@@ -235,6 +235,7 @@ SINTER_INLINED BoundedReal compute(PointwiseFn fn, DType type, int arity, Bounde
     case PointwiseFn::kGt:
     case PointwiseFn::kGe:
     case PointwiseFn::kSelect:
+    case PointwiseFn::kPhiloxUniform:
       break;
   }
   unreachable();
@@ -320,6 +321,12 @@ BoundedInteger evaluate_test(PointwiseFn fn, BoundedReal a, BoundedReal b) {
       break;
   }
   unreachable();
+}
+
+BoundedReal random_bounded(PointwiseFn fn, BoundedInteger a, BoundedInteger b) {
+  const double value = evaluate_random(fn, a.value, b.value);
+  if (a.bound == 0.0 && b.bound == 0.0) return {value, 0.0};
+  return {value, std::max(value, 1.0 - value)};  // Anywhere in [0, 1).
 }
 
 BoundedReal select_bounded(BoundedInteger condition, BoundedReal a, BoundedReal b) {

@@ -44,6 +44,8 @@ bool bounded_reals(PointwiseFn fn, DType type, const std::array<RealRun, 3>& ope
                    int64_t count, double* values, double* bounds);
 /// A comparison or test of reals: a certain bool, or one of bound 1 where the intervals overlap.
 BoundedInteger evaluate_test(PointwiseFn fn, BoundedReal a, BoundedReal b = {});
+/// A kRandom function of integers: certain where both are, since nothing rounds.
+BoundedReal random_bounded(PointwiseFn fn, BoundedInteger a, BoundedInteger b);
 /// select(condition, a, b); any float type.
 BoundedReal select_bounded(BoundedInteger condition, BoundedReal a, BoundedReal b);
 

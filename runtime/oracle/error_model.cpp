@@ -128,6 +128,7 @@ double function_error(PointwiseFn fn, DType type, double x, double magnitude) {
     case PointwiseFn::kLe:
     case PointwiseFn::kGt:
     case PointwiseFn::kGe:
+    case PointwiseFn::kPhiloxUniform:
       return 0.0;
   }
   unreachable();

@@ -38,7 +38,11 @@ class OpEvaluator {
     if (op.fn == PointwiseFn::kSelect) return select();
     ElementWriter out = writer();
     const bool real = is_float(operands_[0].type);
-    if (real && !is_float(type())) {
+    if (info_of(op.fn).typing == Typing::kRandom) {
+      each<2>(out, {&operands_[0], &operands_[1]}, [&](const auto& at) {
+        return random_bounded(op.fn, operand(0).integer(at[0]), operand(1).integer(at[1]));
+      });
+    } else if (real && !is_float(type())) {
       each<3>(out, three(), [&](const auto& at) {
         return evaluate_test(op.fn, operand(0).real(at[0]), operand(1).real(at[1]));
       });
@@ -177,6 +181,34 @@ class OpEvaluator {
     return {std::move(result)};
   }
 
+  Views operator()(const ConcatenateOp& op) const {
+    const auto axis = static_cast<size_t>(op.axis);
+    ElementWriter out = writer();
+    std::vector<int64_t> low(operands_[0].sizes.size(), 0);
+    for (const TensorView& x : operands_) {
+      put_block(out, x, low);
+      low[axis] += x.sizes[axis];
+    }
+    return one(out);
+  }
+
+  Views operator()(const PadOp& op) const {
+    ElementWriter out = writer();
+    out.fill(threads_, [&](ElementWriter::Sink& sink, int64_t begin, int64_t end) {
+      for (int64_t element = begin; element < end; ++element) {
+        if (is_float(type())) {
+          sink.put(element, BoundedReal{op.value.real, 0.0});
+        } else {
+          sink.put(element, BoundedInteger{op.value.integer, 0.0});
+        }
+      }
+    });
+    put_block(out, operands_[0], op.low);
+    return one(out);
+  }
+
+  Views operator()(const ExternalOp&) const { unreachable(); }
+
  private:
   [[nodiscard]] const Value& value(size_t result = 0) const {
     return fusion_.values[op_.results[result]];
@@ -223,6 +255,27 @@ class OpEvaluator {
   template <size_t N, class Rule>
   void each(ElementWriter& out, const std::array<const TensorView*, N>& views, Rule rule) const {
     each<N>(sizes(), out, views, rule);
+  }
+
+  /// Puts the elements of x where they stand in a result of which x is a part that begins at `low`.
+  void put_block(ElementWriter& out, const TensorView& x, const std::vector<int64_t>& low) const {
+    TensorView place{.type = type(), .sizes = x.sizes, .strides = dense_strides(sizes())};
+    for (size_t axis = 0; axis < low.size(); ++axis)
+      place.offset += low[axis] * place.strides[axis];
+    const ElementRuns<2> runs(x.sizes, {&x, &place});
+    for_each_range(runs.count(), kElementsPerRange, threads_, [&](int64_t begin, int64_t end) {
+      ElementWriter::Sink sink(out);
+      runs.for_each(begin, end, [&](const ElementRun<2>& run) {
+        std::array<int64_t, 2> at = run.position;
+        for (int64_t i = 0; i < run.count; ++i, at[0] += run.step[0], at[1] += run.step[1]) {
+          if (is_float(type())) {
+            sink.put(at[1], x.real(at[0]));
+          } else {
+            sink.put(at[1], x.integer(at[0]));
+          }
+        }
+      });
+    });
   }
 
   /// A function from reals to a real, run by run.

@@ -6,8 +6,8 @@
 namespace sinter {
 
 /// Results of one op of a fusion under a binding, given views of its operands; for every op but
-/// input. The fusion is verified and its symbols are bound. `threads` as for for_each_range
-/// (parallel.h).
+/// input and external. The fusion is verified and its symbols are bound. `threads` as for
+/// for_each_range (parallel.h).
 std::vector<TensorView> evaluate_op(const Fusion& fusion, const Binding& binding, OpId op,
                                     std::span<const TensorView> operands, int threads);
 

@@ -106,6 +106,90 @@ OracleOutput bounded_output(ValueId value, const TensorView& view, int threads) 
   return output;
 }
 
+[[noreturn]] void reject_call(const Fusion& fusion, OpId id, std::string_view what,
+                              std::string remedy) {
+  const Op& op = fusion.ops[id];
+  throw_error({.kind = ErrorKind::kInvalidArgument,
+               .message = fmt::format("external call '{}' of {} {}",
+                                      std::get<ExternalOp>(op.kind).name, id, what),
+               .remedy = std::move(remedy),
+               .values = op.results,
+               .ops = {id}});
+}
+
+/// Checks one result of an external call against what the call declares.
+void check_external_result(const Fusion& fusion, const Binding& binding, OpId id, size_t i,
+                           const OracleOutput& result) {
+  const Value& declared = fusion.values[fusion.ops[id].results[i]];
+  const Sizes sizes = binding.sizes_of(declared.shape);
+  if (result.type != declared.type || result.sizes != sizes) {
+    reject_call(
+        fusion, id,
+        fmt::format("gave {}[{}] as result {}, which is {}[{}]", result.type,
+                    fmt::join(result.sizes, ", "), i, declared.type, fmt::join(sizes, ", ")),
+        "return results of the declared types and bound sizes");
+  }
+  const auto count = static_cast<size_t>(element_count(sizes));
+  const size_t given = is_float(result.type) ? result.real.size() : result.integer.size();
+  if (given != count || result.bound.size() != count) {
+    reject_call(fusion, id,
+                fmt::format("gave {} elements and {} bounds as result {}, which has {}", given,
+                            result.bound.size(), i, count),
+                "return one element and one bound for each element");
+  }
+  if (!std::ranges::all_of(result.bound, [](double bound) { return bound >= 0.0; })) {
+    reject_call(fusion, id, fmt::format("gave a bound of result {} that is not >= 0", i),
+                "return a bound of 0 for what is exact, infinity for what is unknown");
+  }
+}
+
+/// An external call's result as a value of the graph: what memory holds of it.
+TensorView view_of_result(const OracleOutput& result, int threads) {
+  ElementWriter elements(result.type, result.sizes);
+  elements.fill(threads, [&](ElementWriter::Sink& sink, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const auto element = static_cast<size_t>(i);
+      const double bound = result.bound[element];
+      if (is_float(result.type)) {
+        sink.put(i, cast_to_real(result.type, BoundedReal{result.real[element], bound}));
+      } else {
+        sink.put(i, cast_to_integer(result.type, BoundedInteger{result.integer[element], bound}));
+      }
+    }
+  });
+  return elements.finish();
+}
+
+std::vector<TensorView> call_external(const Fusion& fusion, const Binding& binding, OpId id,
+                                      std::span<const TensorView> operands,
+                                      const OracleOptions& options) {
+  const Op& op = fusion.ops[id];
+  if (!options.external) {
+    reject_call(fusion, id, "has no function that evaluates it",
+                "pass one in OracleOptions::external");
+  }
+  auto call = std::get<ExternalOp>(op.kind);
+  for (ResultType& result : call.results) {
+    for (Extent& extent : result.shape) extent = binding.size_of(extent);
+  }
+  std::vector<OracleOutput> passed;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    passed.push_back(bounded_output(op.operands[i], operands[i], options.threads));
+  }
+  const std::vector<OracleOutput> results = options.external(call, passed);
+  if (results.size() != op.results.size()) {
+    reject_call(fusion, id,
+                fmt::format("gave {} results, not {}", results.size(), op.results.size()),
+                "return as many results as the call declares");
+  }
+  std::vector<TensorView> views;
+  for (size_t i = 0; i < results.size(); ++i) {
+    check_external_result(fusion, binding, id, i, results[i]);
+    views.push_back(view_of_result(results[i], options.threads));
+  }
+  return views;
+}
+
 /// For every value, the last op that reads it; outputs are kept to the end.
 IdMap<ValueId, OpId> last_readers(const Fusion& fusion) {
   IdMap<ValueId, OpId> last(fusion.values.size());
@@ -131,7 +215,10 @@ OracleResult evaluate(const Fusion& fusion, const Binding& binding,
     if (std::holds_alternative<InputOp>(op.kind)) continue;
     std::vector<TensorView> operands;
     for (const ValueId operand : op.operands) operands.push_back(views[operand]);
-    std::vector<TensorView> results = evaluate_op(fusion, binding, id, operands, options.threads);
+    std::vector<TensorView> results =
+        std::holds_alternative<ExternalOp>(op.kind)
+            ? call_external(fusion, binding, id, operands, options)
+            : evaluate_op(fusion, binding, id, operands, options.threads);
     for (size_t i = 0; i < results.size(); ++i) views[op.results[i]] = std::move(results[i]);
     for (const ValueId operand : op.operands) {
       if (last[operand] == id) views[operand] = {};

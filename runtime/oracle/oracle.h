@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -32,9 +33,18 @@ struct OracleResult {
   std::vector<OracleOutput> outputs{};  ///< In the order of Fusion::outputs.
 };
 
+/// Evaluates an external call as a device would: from operands as they lie in memory, with how far
+/// a device's may lie from them, to results with how far a right device's may lie from those. `op`
+/// is the call with the bound sizes in the extents of its declared results; OracleOutput::value of
+/// the results is not looked at.
+using ExternalFunction = std::function<std::vector<OracleOutput>(
+    const ExternalOp& op, std::span<const OracleOutput> operands)>;
+
 struct OracleOptions {
   /// How many work on large tensors; 0: as many as there are idle cores. The result is the same.
   int threads = 0;
+  /// For fusions that have external calls.
+  ExternalFunction external{};
 };
 
 /// Evaluates a verified fusion op by op: floats in double, rounded where the graph casts and where
@@ -43,7 +53,8 @@ struct OracleOptions {
 /// lengths, the types and the accuracy figures in error_model.h; no tolerance enters from outside.
 ///
 /// Inputs stand in the order of Fusion::inputs and must have its types and the bound sizes; strides
-/// are free. Throws SinterException (InvalidArgument) otherwise.
+/// are free. Throws SinterException (InvalidArgument) otherwise, and where an external call has no
+/// function or one that returns other results than the call declares.
 OracleResult evaluate(const Fusion& fusion, const Binding& binding,
                       std::span<const HostTensor> inputs, const OracleOptions& options = {});
 

@@ -44,6 +44,20 @@ TEST_F(KernelBuilderTest, FoldsConstantsWithTheArithmeticOfTheType) {
   EXPECT_EQ(constant(b.apply(PointwiseFn::kClamp, {b.integer(9), b.integer(0), b.integer(7)})), 7);
 }
 
+TEST_F(KernelBuilderTest, RandomNumbersAreF32AndFoldWhereSeedAndIndexAreKnown) {
+  const ExprId seed = b.integer(7, DType::kI64);
+  const ExprId known = b.apply(PointwiseFn::kPhiloxUniform, {seed, b.integer(3, DType::kI64)});
+  const auto real = [&](ExprId expr) {
+    return std::get_if<FloatConstant>(&kernel.exprs[expr].kind);
+  };
+  ASSERT_NE(real(known), nullptr);
+  EXPECT_EQ(real(known)->value, evaluate_random(PointwiseFn::kPhiloxUniform, 7, 3));
+  const ExprId index = b.cast(x, DType::kI64);
+  const ExprId unknown = b.apply(PointwiseFn::kPhiloxUniform, {seed, index});
+  EXPECT_EQ(b.type_of(unknown), DType::kF32);
+  EXPECT_EQ(real(unknown), nullptr);
+}
+
 TEST_F(KernelBuilderTest, AppliesIntegerIdentities) {
   const ExprId zero = b.integer(0);
   const ExprId one = b.integer(1);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
 #include "tests/errors/error_expectations.h"
 
@@ -154,6 +155,75 @@ TEST_F(BuilderErrorTest, ASliceThatStartsBehindItsEnd) {
   const ValueId fixed = b_.input(DType::kF32, {8});
   expect_invalid([&] { b_.slice(fixed, {6}, {2}); },
                  {.text = "slice of f32[8] takes 6:2:1 along axis 0", .values = {fixed}});
+}
+
+TEST_F(BuilderErrorTest, AConcatenateOfNothing) {
+  expect_invalid(
+      [&] { b_.concatenate({}, 0); },
+      {.text = "concatenate takes at least 1 operand, not 0", .measured = 0, .limit = 1});
+}
+
+TEST_F(BuilderErrorTest, AConcatenateAlongASymbol) {
+  expect_invalid(
+      [&] {
+        b_.concatenate({x_, x_}, 1);
+      },
+      {.text = "concatenate of f32[rows, cols] leaves an extent that has no name on axis 1",
+       .values = {x_, x_}});
+}
+
+TEST_F(BuilderErrorTest, APadWithAValueOfAnotherType) {
+  const ValueId fixed = b_.input(DType::kI32, {8});
+  expect_invalid([&] { b_.pad(fixed, {0}, {1}, 0.5); },
+                 {.text = "0.5 is not an exact value of i32"});
+}
+
+TEST_F(BuilderErrorTest, APadOfFewerThanNoElements) {
+  const ValueId fixed = b_.input(DType::kF32, {8});
+  expect_invalid([&] { b_.pad(fixed, {0}, {-2}); },
+                 {.text = "pad of f32[8] adds 0 and -2 elements along axis 0",
+                  .values = {fixed},
+                  .measured = -2,
+                  .limit = 0});
+}
+
+TEST_F(BuilderErrorTest, AnExternalCallWithoutAName) {
+  expect_invalid(
+      [&] {
+        b_.external("", {x_}, {{DType::kF32, {rows_}}});
+      },
+      {.text = "an external call has no name", .values = {x_}});
+}
+
+TEST_F(BuilderErrorTest, AnExternalCallWithoutResults) {
+  expect_invalid([&] { b_.external("gemm", {x_}, {}); },
+                 {.text = "external call 'gemm' declares no results", .values = {x_}});
+}
+
+TEST_F(BuilderErrorTest, AnExternalCallOfAnUnknownSymbol) {
+  expect_invalid(
+      [&] {
+        b_.external("gemm", {}, {{DType::kF32, {Extent(SymbolId{9})}}});
+      },
+      {.text = "extent $9 is not a symbol of this fusion"});
+}
+
+TEST_F(BuilderErrorTest, AnExternalCallOfNineAxes) {
+  expect_invalid(
+      [&] {
+        b_.external("gemm", {}, {{DType::kF32, Shape(9, cols_)}});
+      },
+      {.text = "a shape of rank 9 is beyond the limit", .measured = 9, .limit = 8});
+}
+
+TEST_F(BuilderErrorTest, DropoutOfEverything) {
+  const ValueId seed = b_.input(DType::kI64, {});
+  expect_invalid([&] { dropout(b_, x_, 1.0, seed, seed); }, {.text = "dropout with probability 1"});
+  expect_invalid([&] { dropout_backward(b_, x_, -0.25, seed, seed); },
+                 {.text = "dropout with probability -0.25"});
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  expect_invalid([&] { dropout(b_, x_, nan, seed, seed); },
+                 {.text = "dropout with probability nan"});
 }
 
 TEST_F(BuilderErrorTest, ABroadcastBackOverTheWrongAxes) {

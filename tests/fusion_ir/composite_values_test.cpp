@@ -2,105 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <limits>
 
 #include "fusion_ir/composites.h"
-#include "runtime/oracle/oracle.h"
-
-// The gradient composites against differences of the forward ones, all evaluated in f64: with
-// cotangent dy, the gradient of sum(y * dy) by every element of every differentiated input.
+#include "tests/fusion_ir/gradient_check.h"
 
 namespace sinter {
 namespace {
-
-using Values = std::vector<ValueId>;
-
-/// A forward formula and its gradient as functions of the same inputs.
-struct Formula {
-  std::vector<Shape> shapes;  ///< Of the inputs, all differentiated, f64.
-  std::function<ValueId(FusionBuilder&, const Values&)> forward;
-  /// Gradients of the inputs in their order; takes dy after them.
-  std::function<Values(FusionBuilder&, const Values&)> backward;
-};
-
-std::vector<OracleOutput> run(const std::function<void(FusionBuilder&, const Values&)>& build,
-                              const std::vector<HostTensor>& inputs) {
-  FusionBuilder b;
-  Values values;
-  for (const HostTensor& tensor : inputs) {
-    Shape shape;
-    for (const int64_t size : tensor.sizes()) shape.emplace_back(size);
-    values.push_back(b.input(tensor.type(), shape));
-  }
-  build(b, values);
-  const Fusion fusion = b.build();
-  return evaluate(fusion, *bind_extents(fusion, {}), inputs).outputs;
-}
-
-Sizes sizes_of(const Shape& shape) {
-  Sizes sizes;
-  for (const Extent& extent : shape) sizes.push_back(extent.constant());
-  return sizes;
-}
-
-/// sum(y * dy), summed in f64.
-double weighted_sum(const Formula& formula, const std::vector<HostTensor>& inputs,
-                    const HostTensor& dy) {
-  const auto y = run([&](auto& b, const Values& x) { b.output(formula.forward(b, x)); }, inputs);
-  double sum = 0.0;
-  for (size_t i = 0; i < y.front().real.size(); ++i)
-    sum += y.front().real[i] * dy.get(static_cast<int64_t>(i));
-  return sum;
-}
-
-/// Central differences at steps h and h / 2, extrapolated: the error falls from h^2 to h^4, and the
-/// distance between the two estimates bounds it with room to spare.
-struct Difference {
-  double value, bound;
-};
-Difference difference(const std::function<double(double)>& f) {
-  const auto central = [&](double h) { return (f(h) - f(-h)) / (2.0 * h); };
-  // Rounding costs eps / h and truncation h^4 after extrapolation: balanced at the fifth root.
-  const double h = std::pow(std::numeric_limits<double>::epsilon(), 0.2);
-  const double wide = central(h);
-  const double narrow = central(h / 2.0);
-  const double rounding = 16.0 * std::numeric_limits<double>::epsilon() *
-                          (std::fabs(f(h)) + std::fabs(f(-h)) + 1.0) / h;
-  return {.value = (4.0 * narrow - wide) / 3.0, .bound = std::fabs(narrow - wide) + rounding};
-}
-
-void expect_gradients(const Formula& formula, uint64_t seed = 1) {
-  std::vector<HostTensor> inputs;
-  for (const Shape& shape : formula.shapes)
-    inputs.push_back(HostTensor::random(DType::kF64, sizes_of(shape), {.seed = seed++}));
-  const auto y = run([&](auto& b, const Values& x) { b.output(formula.forward(b, x)); }, inputs);
-  const HostTensor dy = HostTensor::random(DType::kF64, y.front().sizes, {.seed = seed});
-
-  std::vector<HostTensor> with_dy = inputs;
-  with_dy.push_back(dy);
-  const auto gradients = run(
-      [&](auto& b, const Values& x) {
-        // A gradient may be dy itself, and an input cannot be an output.
-        for (const ValueId gradient : formula.backward(b, x))
-          b.output(b.mul(gradient, b.constant(1.0, DType::kF64)));
-      },
-      with_dy);
-  ASSERT_EQ(gradients.size(), inputs.size());
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    ASSERT_EQ(gradients[i].sizes, inputs[i].sizes()) << "input " << i;
-    for (int64_t k = 0; k < inputs[i].count(); ++k) {
-      const double at = inputs[i].get(k);
-      const Difference expected = difference([&](double h) {
-        std::vector<HostTensor> moved = inputs;
-        moved[i].set(k, at + h);
-        return weighted_sum(formula, moved, dy);
-      });
-      EXPECT_NEAR(gradients[i].real[static_cast<size_t>(k)], expected.value, expected.bound)
-          << "input " << i << ", element " << k;
-    }
-  }
-}
 
 /// Inputs x, weight, bias; the statistics are recomputed from x, so that their dependence on it is
 /// part of what is differentiated.
@@ -266,6 +173,61 @@ TEST(CompositeValues, BatchStatisticsAreThoseOfTheChannelsAsRows) {
       }
     }
   }
+}
+
+TEST(CompositeValues, UniformNumbersAreThoseOfTheElementsNumber) {
+  FusionBuilder b;
+  const Extent rows = b.symbol("rows");
+  const ValueId seed = b.input(DType::kI64, {});
+  const ValueId offset = b.input(DType::kI64, {});
+  b.output(uniform(b, {rows, 1, 3, 4}, seed, offset));
+  const Fusion fusion = b.build();
+  const std::vector<HostTensor> inputs = {HostTensor::of(DType::kI64, {}, std::vector{11.0}),
+                                          HostTensor::of(DType::kI64, {}, std::vector{100.0})};
+  const auto out = evaluate(fusion, *bind_extents(fusion, {{"rows", 2}}), inputs).outputs.front();
+  ASSERT_EQ(out.real.size(), 24U);
+  for (size_t i = 0; i < out.real.size(); ++i) {
+    EXPECT_EQ(out.real[i],
+              evaluate_random(PointwiseFn::kPhiloxUniform, 11, 100 + static_cast<int64_t>(i)));
+  }
+}
+
+TEST(CompositeValues, DropoutScalesWhatItKeepsInBothDirections) {
+  constexpr double kDropped = 0.25;
+  constexpr int64_t kCount = 4096;
+  FusionBuilder b;
+  const ValueId x = b.input(DType::kF64, {64, kCount / 64});
+  const ValueId seed = b.constant_integer(5);
+  const ValueId offset = b.constant_integer(1000);
+  const Dropout forward = dropout(b, x, kDropped, seed, offset);
+  b.output(forward.y);
+  b.output(forward.keep);
+  b.output(dropout_backward(b, x, kDropped, seed, offset));
+  const HostTensor input = HostTensor::random(DType::kF64, {64, kCount / 64});
+  const Fusion fusion = b.build();
+  const auto out = evaluate(fusion, *bind_extents(fusion, {}), std::vector{input}).outputs;
+  int64_t kept = 0;
+  for (int64_t i = 0; i < kCount; ++i) {
+    const auto element = static_cast<size_t>(i);
+    const bool keep = evaluate_random(PointwiseFn::kPhiloxUniform, 5, 1000 + i) >= kDropped;
+    EXPECT_EQ(out[1].integer[element], keep ? 1 : 0);
+    EXPECT_EQ(out[0].real[element], keep ? input.get(i) * (1.0 / (1.0 - kDropped)) : 0.0);
+    EXPECT_EQ(out[2].real[element], out[0].real[element]);
+    kept += keep ? 1 : 0;
+  }
+  // Six standard deviations of a binomial distribution.
+  const double deviation = std::sqrt(kDropped * (1.0 - kDropped) / kCount);
+  EXPECT_NEAR(static_cast<double>(kept) / kCount, 1.0 - kDropped, 6.0 * deviation);
+}
+
+TEST(CompositeValues, NothingIsDroppedWithProbabilityZero) {
+  const auto out = run(
+      [](FusionBuilder& b, const Values& in) {
+        const ValueId seed = b.constant_integer(1);
+        b.output(dropout(b, in[0], 0.0, seed, seed).y);
+      },
+      {HostTensor::of(DType::kF32, {4}, std::vector{1.0, -2.0, 3.0, 4.0})});
+  EXPECT_EQ(out.front().real, (std::vector{1.0, -2.0, 3.0, 4.0}));
 }
 
 TEST(CompositeValues, ATotalIsTheSumOfItsRows) {

@@ -142,6 +142,29 @@ TEST(Composites, GradientsOfAbsentParametersAreAbsent) {
   EXPECT_FALSE(dyt_backward(b, x, x, b.constant(0.5)).dweight);
 }
 
+TEST(Composites, DropoutKeepsShapeAndGivesItsMask) {
+  FusionBuilder b;
+  const Extent rows = b.symbol("rows");
+  const ValueId x = b.input(DType::kBF16, {rows, 4, 1});
+  const ValueId seed = b.input(DType::kI64, {});
+  const ValueId offset = b.input(DType::kI32, {});
+  const Dropout out = dropout(b, x, 0.25, seed, offset, DType::kBF16);
+  b.output(out.y);
+  b.output(out.keep);
+  b.output(dropout_backward(b, b.input(DType::kF64, {rows, 4, 1}), 0.25, seed, offset));
+  b.output(uniform(b, {}, seed, offset));
+  b.output(uniform(b, {1, 1}, seed, offset));
+  const Fusion fusion = b.build();
+  const auto text = [&](size_t i) {
+    return text_of(fusion, output_value(fusion, i).type, output_value(fusion, i).shape);
+  };
+  EXPECT_EQ(text(0), "bf16[rows, 4, 1]");
+  EXPECT_EQ(text(1), "bool[rows, 4, 1]");
+  EXPECT_EQ(text(2), "f64[rows, 4, 1]");
+  EXPECT_EQ(text(3), "f32");
+  EXPECT_EQ(text(4), "f32[1, 1]");
+}
+
 TEST(Composites, AMistakeIsReportedWithItsValues) {
   FusionBuilder b;
   const ValueId x = b.input(DType::kF32, {8, 32});

@@ -76,6 +76,36 @@ TEST(FoldConstants, ExtentsOfConstantShapesBecomeNumbers) {
   EXPECT_EQ(count_ops(fold_constants(b.build()), "extent"), 1);
 }
 
+TEST(FoldConstants, RandomNumbersOfConstantsAreConstant) {
+  const double random = folded([](FusionBuilder& b) {
+                          const ValueId seed = b.constant_integer(-7);
+                          return b.pointwise(PointwiseFn::kPhiloxUniform,
+                                             {seed, b.constant_integer(int64_t{1} << 60)});
+                        }).real;
+  EXPECT_EQ(random, evaluate_random(PointwiseFn::kPhiloxUniform, -7, int64_t{1} << 60));
+}
+
+TEST(FoldConstants, ConcatenationsAndPadsOfOneNumberAreThatNumber) {
+  EXPECT_EQ(folded([](FusionBuilder& b) {
+              const ValueId twos = b.broadcast(b.constant(2.0), {4}, {});
+              return b.pad(b.concatenate({twos, twos}, 0), {1}, {0}, 2.0);
+            }).real,
+            2.0);
+  FusionBuilder b;
+  const ValueId twos = b.broadcast(b.constant(2.0), {4}, {});
+  b.output(b.pad(twos, {1}, {0}, -2.0));
+  b.output(b.concatenate({twos, b.broadcast(b.constant(3.0), {4}, {})}, 0));
+  EXPECT_EQ(fold_constants(b.build()), b.build());
+}
+
+TEST(FoldConstants, NothingIsFoldedThroughAnExternalCall) {
+  FusionBuilder b;
+  const ValueId two = b.constant(2.0);
+  b.output(b.external("f", {two}, {{DType::kF32, {}}})[0]);
+  b.output(b.external("f", {}, {{DType::kF32, {}}})[0]);
+  EXPECT_EQ(fold_constants(b.build()), b.build());
+}
+
 TEST(FoldConstants, LeavesWhatDependsOnInputs) {
   const Fusion before =
       fusion_of([](FusionBuilder& b, ValueId x) { return b.mul(x, b.constant(2.0)); });

@@ -213,6 +213,89 @@ TEST_F(FusionBuilderTest, SlicesRoundTheirLengthUp) {
   EXPECT_EQ(text(b_.slice(x, {0, 0}, {huge, 10}, {huge, huge})), "f32[1, 1]");
 }
 
+TEST_F(FusionBuilderTest, ConcatenateJoinsConstantExtents) {
+  const ValueId x = b_.input(DType::kBF16, {rows_, 4});
+  const ValueId y = b_.input(DType::kBF16, {rows_, 6});
+  EXPECT_EQ(text(b_.concatenate({x, y, x}, -1)), "bf16[rows, 14]");
+  EXPECT_EQ(b_.fusion().def_as<ConcatenateOp>(b_.concatenate({x, y}, -1))->axis, 1);
+  EXPECT_EQ(text(b_.concatenate({x}, 0)), "bf16[rows, 4]");  // Alone, it may be of any extent.
+  EXPECT_EQ(error_of([&] { b_.concatenate({}, 0); }).limit, 1);
+  EXPECT_THAT(error_of([&] {
+                b_.concatenate({x, x}, 0);
+              }).message,
+              HasSubstr("leaves an extent that has no name on axis 0"));
+  EXPECT_THAT(error_of([&] {
+                const ValueId fixed = b_.input(DType::kBF16, {2, 4});
+                b_.concatenate({fixed, y}, 0);
+              }).message,
+              HasSubstr("different shapes beside axis 0"));
+  EXPECT_THAT(error_of([&] {
+                b_.concatenate({x, b_.cast(y, DType::kF32)}, 1);
+              }).message,
+              HasSubstr("different types: bf16 and f32"));
+  error_of([&] { b_.concatenate({x}, 2); });
+  const ValueId huge = b_.input(DType::kI8, {std::numeric_limits<int64_t>::max()});
+  EXPECT_THAT(error_of([&] {
+                b_.concatenate({huge, huge}, 0);
+              }).message,
+              HasSubstr("do not fit 63 bits"));
+}
+
+TEST_F(FusionBuilderTest, PadGrowsConstantExtents) {
+  const ValueId x = b_.input(DType::kBF16, {rows_, 4});
+  const ValueId padded = b_.pad(x, {0, 1}, {0, 2}, 1.0 + 0x1p-9);
+  EXPECT_EQ(text(padded), "bf16[rows, 7]");
+  EXPECT_EQ(b_.fusion().def_as<PadOp>(padded)->value.real, 1.0);  // Rounded to the type.
+  EXPECT_THAT(error_of([&] {
+                b_.pad(x, {1, 0}, {0, 0});
+              }).message,
+              HasSubstr("leaves an extent that has no name on axis 0"));
+  EXPECT_EQ(error_of([&] { b_.pad(x, {0, -1}, {0, 2}); }).measured, -1);
+  EXPECT_THAT(error_of([&] { b_.pad(x, {0}, {0}); }).message, HasSubstr("1 lows and 1 highs"));
+  EXPECT_THAT(error_of([&] {
+                b_.pad(x, {0, std::numeric_limits<int64_t>::max()}, {0, 0});
+              }).message,
+              HasSubstr("does not fit 63 bits"));
+  const ValueId bytes = b_.input(DType::kU8, {4});
+  error_of([&] { b_.pad(bytes, {1}, {1}, -1.0); });
+  error_of([&] { b_.pad(bytes, {1}, {1}, 0.5); });
+}
+
+TEST_F(FusionBuilderTest, ExternalCallsHaveTheirDeclaredResults) {
+  const ValueId x = b_.input(DType::kBF16, {rows_, 4});
+  const auto results =
+      b_.external("gemm", {x, x}, {{DType::kBF16, {rows_, cols_}}, {DType::kI8, {}}}, {"y"});
+  ASSERT_EQ(results.size(), 2U);
+  EXPECT_EQ(text(results[0]), "bf16[rows, cols]");
+  EXPECT_EQ(text(results[1]), "i8");
+  EXPECT_EQ(value(results[0]).name, "y");
+  EXPECT_EQ(value(results[1]).result, 1U);
+  EXPECT_EQ(b_.external("none", {}, {{DType::kF32, {}}}).size(), 1U);
+  EXPECT_THAT(error_of([&] {
+                b_.external("", {x}, {{DType::kF32, {}}});
+              }).message,
+              HasSubstr("has no name"));
+  EXPECT_THAT(error_of([&] { b_.external("f", {x}, {}); }).message, HasSubstr("no results"));
+  error_of([&] { b_.external("f", {ValueId{77}}, {{DType::kF32, {}}}); });
+  error_of([&] { b_.external("f", {}, {{DType::kF32, {SymbolId{99}}}}); });
+  EXPECT_EQ(error_of([&] {
+              b_.external("f", {}, {{DType::kF32, Shape(kMaxRank + 1, Extent(1))}});
+            }).limit,
+            static_cast<int64_t>(kMaxRank));
+}
+
+TEST_F(FusionBuilderTest, RandomFunctionsTakeIntegersAndGiveF32) {
+  const ValueId seed = b_.input(DType::kI32, {});
+  const ValueId index = b_.input(DType::kI64, {rows_, 4});
+  const ValueId random = b_.pointwise(PointwiseFn::kPhiloxUniform, {seed, index});
+  EXPECT_EQ(text(random), "f32[rows, 4]");
+  const ValueId real = b_.input(DType::kF32, {});
+  EXPECT_THAT(error_of([&] {
+                b_.pointwise(PointwiseFn::kPhiloxUniform, {real, index});
+              }).message,
+              HasSubstr("philox_uniform does not take f32; it takes i64"));
+}
+
 TEST_F(FusionBuilderTest, ConstantsAreValuesOfTheirType) {
   const auto real = [&](ValueId id) { return b_.fusion().def_as<ConstantOp>(id)->real; };
   EXPECT_EQ(real(b_.constant(0.1)), static_cast<double>(0.1F));

@@ -106,6 +106,39 @@ TEST(FusionHashTest, StructureMatters) {
   }
 }
 
+TEST(FusionHashTest, AttributesOfJoinsAndCallsMatter) {
+  FusionBuilder b;
+  const ValueId x = b.input(DType::kF32, {4, 4});
+  const ValueId joined = b.concatenate({x, x}, 0);
+  const ValueId padded = b.pad(x, {1, 0}, {0, 2}, 0.5);
+  b.output(b.external("f", {joined, padded}, {{DType::kF32, {4}}})[0]);
+  const Fusion base = b.build();
+  const auto kind = [](Fusion& f, uint32_t op) -> OpKind& { return f.ops[OpId{op}].kind; };
+  const std::vector<std::pair<std::string, std::function<void(Fusion&)>>> changes = {
+      {"axis", [&](Fusion& f) { std::get<ConcatenateOp>(kind(f, 1)).axis = 1; }},
+      {"low",
+       [&](Fusion& f) {
+         std::get<PadOp>(kind(f, 2)).low = {0, 0};
+       }},
+      {"high",
+       [&](Fusion& f) {
+         std::get<PadOp>(kind(f, 2)).high = {0, 1};
+       }},
+      {"value", [&](Fusion& f) { std::get<PadOp>(kind(f, 2)).value.real = 0.25; }},
+      {"name", [&](Fusion& f) { std::get<ExternalOp>(kind(f, 3)).name = "g"; }},
+      {"declared type",
+       [&](Fusion& f) { std::get<ExternalOp>(kind(f, 3)).results[0].type = DType::kF16; }},
+      {"declared shape",
+       [&](Fusion& f) { std::get<ExternalOp>(kind(f, 3)).results[0].shape = {5}; }},
+  };
+  for (const auto& [what, change] : changes) {
+    Fusion changed = base;
+    change(changed);
+    EXPECT_FALSE(structurally_equal(base, changed)) << what;
+    EXPECT_NE(structural_hash(base), structural_hash(changed)) << what;
+  }
+}
+
 TEST(FusionHashTest, ConstantsMatterByValue) {
   const auto with = [](ConstantOp op, DType type) {
     FusionBuilder b;
@@ -215,6 +248,17 @@ TEST(SpecializeTest, KeepsIdsAndNamesAndTurnsExtentsIntoConstants) {
               binding.sizes_of(fusion.values[id].shape));
   }
   EXPECT_THAT(input_strides(bound, {}, bound.inputs[1]), ElementsAre(4096));
+}
+
+TEST(SpecializeTest, BindsTheDeclaredResultsOfExternalCalls) {
+  FusionBuilder b;
+  const Extent n = b.symbol("n");
+  b.output(b.external("f", {}, {{DType::kF32, {n, 3}}})[0]);
+  const Fusion fusion = b.build();
+  const Fusion bound = specialize(fusion, bind_extents(fusion, {{"n", 5}}).value());
+  EXPECT_TRUE(verify(bound).empty()) << text_of(verify(bound));
+  EXPECT_EQ(std::get<ExternalOp>(bound.ops[OpId{0}].kind).results[0].shape, (Shape{5, 3}));
+  EXPECT_THAT(bind_extents(fusion, {{"n", kHuge}}).error().message, HasSubstr("2^63 bytes"));
 }
 
 TEST(FusionTest, StridesOfAnIntermediateAreADefect) {

@@ -46,6 +46,12 @@ constexpr std::string_view kEveryOp =
   %v22 : i32[rows, 4, 4] = reshape %v20
   %v23 : bf16[rows, 3] = slice %v0 start(0, 1) stop(-1, 9) step(1, 3)
   %v24 : f32[rows, cols] = broadcast %v3 axes()
+  %v25 : bf16[rows, 6] = concatenate %v23, %v23 axis(1)
+  %v26 : bf16[rows, 9] = pad %v25 low(0, 1) high(0, 2) value -0x1.8p+0  ; -1.5
+  %v27 : i32[rows, 4, 5] = pad %v22 low(0, 0, 0) high(0, 0, 1) value -7
+  %v28 : bf16[rows, cols] = external matmul %v0, %v21
+  %v29 seeds, %v30 : i64, f32[2] = external "two seeds"
+  %v31 : f32 = philox_uniform %v29, %v19
   return %v12, %v9
 }
 )fir";
@@ -88,10 +94,13 @@ TEST(PrinterParserTest, EveryFunctionRoundTrips) {
   FusionBuilder b("functions");
   const ValueId x = b.input(DType::kF32, {4, 4});
   const ValueId flag = b.input(DType::kBool, {4, 4});
+  const ValueId number = b.input(DType::kI64, {4, 4});
   const auto pointwise = [&](PointwiseFn fn) {
     const PointwiseInfo& info = info_of(fn);
-    std::vector<ValueId> operands(static_cast<size_t>(info.arity),
-                                  info.typing == Typing::kLogic ? flag : x);
+    const ValueId operand = info.typing == Typing::kLogic    ? flag
+                            : info.typing == Typing::kRandom ? number
+                                                             : x;
+    std::vector<ValueId> operands(static_cast<size_t>(info.arity), operand);
     if (info.typing == Typing::kSelect) operands[0] = flag;
     b.output(b.pointwise(fn, operands));
   };
@@ -112,6 +121,16 @@ TEST(PrinterParserTest, AnyNameRoundTrips) {
     b.output(b.neg(b.input(DType::kF32, {2}, name)), name);
     expect_round_trip(b.build());
   }
+}
+
+/// Where a call has no operands, the value that follows defines the next one's result.
+TEST(PrinterParserTest, ExternalCallsTakeAnyNumberOfOperands) {
+  FusionBuilder b("calls");
+  const ValueId a = b.external("none", {}, {{DType::kF32, {2}}})[0];
+  const ValueId c = b.external("a \"quoted\" name", {}, {{DType::kI8, {}}})[0];
+  b.output(b.external("return", {a, c, a}, {{DType::kF32, {2}}})[0]);
+  b.output(b.external("input", {}, {{DType::kF32, {}}})[0]);
+  expect_round_trip(b.build());
 }
 
 RC_GTEST_PROP(PrinterParserTest, AnyConstantRoundTrips, (uint64_t bits)) {
@@ -195,6 +214,15 @@ TEST(PrinterParserTest, ErrorsSayWhereAndWhat) {
        "1:52: a shape of rank 9 is beyond the limit, found 'input'"},
       {"fusion @f { %v0 : f32[-4] = input return %v0 }", "1:29: extent -4 is negative"},
       {"fusion @f { %v99999999999 : f32 = input }", "1:13: expected a value such as %v0"},
+      {"fusion @f { %v0 : f32 = external }", "1:34: expected a name, found '}'"},
+      {"fusion @f { %v0 : f32 = external f %v0 return %v0 }",
+       "1:36: the value is not defined above, found '%v0'"},
+      {"fusion @f { %v0 : f32 = external f %v2 return %v0 }",
+       "1:36: the value is not defined above, found '%v2'"},
+      {"fusion @f { %v0, %v1 : f32 = external f return %v0 }",
+       "1:30: the op has 1 results, not 2 with 1 types, found 'external'"},
+      {"fusion @f { %v0 : f32[2] = input %v1 : f32[3] = pad %v0 low(0) high(1) 0 return %v1 }",
+       "1:72: expected 'value', found '0'"},
       {"fusion @f {\n\t\x01 }", "2:2: expected a value or 'return', found '\\x01'"},
   };
   for (const auto& [text, message] : cases) {

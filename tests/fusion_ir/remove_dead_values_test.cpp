@@ -16,6 +16,17 @@ TEST(RemoveDeadValues, DropsChainsNoOutputNeeds) {
             fusion_of([](FusionBuilder& b, ValueId x) { return b.neg(x); }));
 }
 
+TEST(RemoveDeadValues, DropsACallThatNothingNeeds) {
+  const std::vector<ResultType> results = {{DType::kF32, {8, 32}}, {DType::kI64, {}}};
+  const Fusion before = fusion_of([&](FusionBuilder& b, ValueId x) {
+    b.external("unused", {x}, results);
+    return b.external("used", {x}, results)[0];
+  });
+  EXPECT_EQ(remove_dead_values(before), fusion_of([&](FusionBuilder& b, ValueId x) {
+              return b.external("used", {x}, results)[0];
+            }));
+}
+
 TEST(RemoveDeadValues, KeepsAnOpOfWhichOneResultIsUsed) {
   const Fusion before = fusion_of([](FusionBuilder& b, ValueId x) { return b.welford(x, {1}).m2; });
   EXPECT_EQ(remove_dead_values(before), before);

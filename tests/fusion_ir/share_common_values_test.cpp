@@ -51,6 +51,25 @@ TEST(ShareCommonValues, EqualInputsStayApart) {
   EXPECT_EQ(share_common_values(b.build()), b.build());
 }
 
+TEST(ShareCommonValues, ExternalCallsStayApart) {
+  const Fusion before = fusion_of([](FusionBuilder& b, ValueId x) {
+    const auto call = [&] { return b.external("f", {x}, {{DType::kF32, {8, 32}}})[0]; };
+    const ValueId first = call();
+    return b.add(first, call());
+  });
+  EXPECT_EQ(share_common_values(before), before);
+}
+
+TEST(ShareCommonValues, PadsAndConcatenationsAreSharedByTheirAttributes) {
+  const Fusion after = share_common_values(fusion_of([](FusionBuilder& b, ValueId x) {
+    const ValueId a = b.pad(x, {0, 0}, {0, 1}, 1.0);
+    const ValueId c = b.pad(x, {0, 0}, {0, 1}, 1.0);
+    const ValueId d = b.pad(x, {0, 0}, {0, 1}, 2.0);
+    return b.concatenate({a, c, d}, 0);
+  }));
+  EXPECT_EQ(count_ops(after, "pad"), 2);
+}
+
 TEST(ShareCommonValues, EqualOutputsStayTwoAndSettle) {
   FusionBuilder b;
   const ValueId x = b.input(DType::kF32, {4});

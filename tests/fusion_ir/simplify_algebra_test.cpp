@@ -147,6 +147,15 @@ TEST(SimplifyAlgebra, ChainsOfMovesBecomeOne) {
       });
 }
 
+TEST(SimplifyAlgebra, JoinsThatAddNothingVanish) {
+  expect_identity([](auto& b, ValueId x) { return b.concatenate({x}, 1); });
+  expect_identity([](auto& b, ValueId x) { return b.pad(x, {0, 0}, {0, 0}, 1.0); });
+  expect_unchanged([](auto& b, ValueId x) { return b.pad(x, {0, 0}, {0, 1}, 1.0); });
+  expect_unchanged([](auto& b, ValueId x) {
+    return b.external("f", {x}, {{DType::kF32, {8, 32}}})[0];
+  });
+}
+
 TEST(SimplifyAlgebra, AKeptUnitAxisIsNoObstacleToABroadcast) {
   expect_same(
       [](auto& b, ValueId x) {

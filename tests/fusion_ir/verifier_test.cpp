@@ -135,6 +135,37 @@ TEST(VerifierReportTest, NamesOpsAndValues) {
   EXPECT_EQ(text_of(verify(fusion)), "%op6 %v7: add gives f32[rows], but the value is i32[rows]\n");
 }
 
+TEST(VerifierReportTest, FindsDamageInJoinsAndCalls) {
+  FusionBuilder b;
+  const ValueId x = b.input(DType::kF32, {4});
+  const ValueId padded = b.pad(b.concatenate({x, x}, 0), {1}, {1});
+  b.output(b.external("f", {padded}, {{DType::kF32, {4}}})[0]);
+  const Fusion sound = b.build();
+  ASSERT_TRUE(verify(sound).empty());
+  const auto report = [&](uint32_t id, const std::function<void(OpKind&)>& damage) {
+    Fusion fusion = sound;
+    damage(op(fusion, id).kind);
+    return text_of(verify(fusion));
+  };
+  EXPECT_THAT(report(1, [](OpKind& k) { std::get<ConcatenateOp>(k).axis = -1; }),
+              HasSubstr("names axis -1"));
+  EXPECT_THAT(report(2, [](OpKind& k) { std::get<PadOp>(k).low = {}; }), HasSubstr("0 lows"));
+  EXPECT_THAT(report(2, [](OpKind& k) { std::get<PadOp>(k).value.real = 0.1; }),
+              HasSubstr("0.1 is not a value of f32"));
+  EXPECT_THAT(report(2, [](OpKind& k) { std::get<PadOp>(k).high = {2}; }),
+              HasSubstr("pad gives f32[11], but the value is f32[10]"));
+  EXPECT_THAT(report(3, [](OpKind& k) { std::get<ExternalOp>(k).name = ""; }),
+              HasSubstr("has no name"));
+  EXPECT_THAT(report(3, [](OpKind& k) { std::get<ExternalOp>(k).results = {}; }),
+              HasSubstr("declares no results"));
+  EXPECT_THAT(
+      report(3,
+             [](OpKind& k) { std::get<ExternalOp>(k).results[0].type = static_cast<DType>(99); }),
+      HasSubstr("none that Sinter knows"));
+  EXPECT_THAT(report(3, [](OpKind& k) { std::get<ExternalOp>(k).results[0].shape = {5}; }),
+              HasSubstr("external gives f32[5], but the value is f32[4]"));
+}
+
 TEST(VerifierReportTest, ReportsAllDamageAtOnce) {
   Fusion fusion = sample();
   fusion.outputs.clear();

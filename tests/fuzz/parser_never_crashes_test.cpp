@@ -42,7 +42,12 @@ constexpr std::string_view kSeeds[] = {
   %v11 : f64 = constant -0x1.8p+3  ; -12
   %v12 : f32 = constant nan
   %v13 : bool = constant 1
-  return %v2, %v3, %v6, %v7, %v8, %v9, %v10, %v11
+  %v14 : f32[n, 8] = concatenate %v9, %v9 axis(1)
+  %v15 : f32[n, 12] = pad %v14 low(0, 1) high(0, 3) value 0x1p-1  ; 0.5
+  %v16, %v17 : f32[n], i64 = external "a call" %v2, %v10
+  %v18 : i64[n] = external seeds
+  %v19 : f32[n] = philox_uniform %v1, %v18
+  return %v2, %v3, %v6, %v7, %v8, %v9, %v10, %v11, %v15, %v16, %v19
 }
 )fir"};
 

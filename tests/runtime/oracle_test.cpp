@@ -377,6 +377,128 @@ TEST(Oracle, MovesDataWithoutRounding) {
   }
 }
 
+TEST(Oracle, ConcatenatesAlongAnyAxis) {
+  FusionBuilder b;
+  const ValueId x = b.input(DType::kF32, {2, 2});
+  const ValueId y = b.input(DType::kF32, {2, 1});
+  b.output(b.concatenate({x, y, x}, 1));
+  b.output(b.concatenate({b.permute(x, {1, 0}), x}, 0));
+  const OracleResult result =
+      evaluate(b, {tensor(DType::kF32, {2, 2}, {1, 2, 3, 4}), tensor(DType::kF32, {2, 1}, {5, 6})});
+  EXPECT_EQ(result.outputs[0].real, (std::vector<double>{1, 2, 5, 1, 2, 3, 4, 6, 3, 4}));
+  EXPECT_EQ(result.outputs[1].real, (std::vector<double>{1, 3, 2, 4, 1, 2, 3, 4}));
+  EXPECT_TRUE(
+      std::ranges::all_of(result.outputs[0].bound, [](double bound) { return bound == 0.0; }));
+}
+
+TEST(Oracle, ConcatenationsAndPadsKeepBounds) {
+  FusionBuilder b;
+  const ValueId x = b.input(DType::kF32, {1});
+  b.output(b.pad(b.concatenate({b.exp(x), x}, 0), {1}, {0}, -1.0));
+  const OracleOutput y = evaluate(b, {tensor(DType::kF32, {1}, {1.0})}).outputs[0];
+  EXPECT_EQ(y.real[0], -1.0);
+  EXPECT_EQ(y.real[2], 1.0);
+  EXPECT_EQ(y.bound[0], 0.0);
+  EXPECT_GT(y.bound[1], 0.0);
+  EXPECT_EQ(y.bound[2], 0.0);
+}
+
+TEST(Oracle, PadsEverySideOfEveryAxis) {
+  FusionBuilder b;
+  const ValueId x = b.input(DType::kI32, {2, 2});
+  b.output(b.pad(x, {1, 0}, {0, 2}, 9.0));
+  b.output(b.pad(b.slice(x, {0, 0}, {0, 2}), {1, 1}, {1, 0}, 7.0));  // Of no elements.
+  const OracleResult result = evaluate(b, {tensor(DType::kI32, {2, 2}, {1, 2, 3, 4})});
+  EXPECT_EQ(result.outputs[0].integer, (std::vector<int64_t>{9, 9, 9, 9, 1, 2, 9, 9, 3, 4, 9, 9}));
+  EXPECT_EQ(result.outputs[1].integer, (std::vector<int64_t>(6, 7)));
+}
+
+TEST(Oracle, JoinsOfManyElementsAreTheSameOnManyThreads) {
+  FusionBuilder b;
+  const ValueId x = b.input(DType::kF32, {300, 200});
+  const ValueId y = b.exp(x);
+  b.output(
+      b.pad(b.concatenate({y, b.permute(b.reshape(y, {200, 300}), {1, 0})}, 1), {3, 0}, {0, 5}));
+  const Fusion fusion = b.build();
+  const std::vector<HostTensor> inputs = {HostTensor::random(DType::kF32, {300, 200})};
+  const OracleResult one = sinter::evaluate(fusion, bind(fusion), inputs, {.threads = 1});
+  const OracleResult many = sinter::evaluate(fusion, bind(fusion), inputs, {.threads = 4});
+  EXPECT_EQ(one.outputs[0].real, many.outputs[0].real);
+  EXPECT_EQ(one.outputs[0].bound, many.outputs[0].bound);
+}
+
+TEST(Oracle, RandomNumbersAreExactWhereSeedAndIndexAre) {
+  FusionBuilder b;
+  const ValueId seed = b.input(DType::kI64, {});
+  b.output(b.pointwise(PointwiseFn::kPhiloxUniform, {seed, b.iota({9}, 0)}));
+  const ValueId maybe = b.cast(b.exp(b.input(DType::kF32, {})), DType::kI64);
+  b.output(b.pointwise(PointwiseFn::kPhiloxUniform, {seed, maybe}));
+  HostTensor key = HostTensor::zeros(DType::kI64, {});
+  key.set_integer(0, std::numeric_limits<int64_t>::min() + 5);
+  const OracleResult result = evaluate(b, {key, tensor(DType::kF32, {}, {0.0})});
+  for (size_t i = 0; i < 9; ++i) {
+    EXPECT_EQ(
+        result.outputs[0].real[i],
+        evaluate_random(PointwiseFn::kPhiloxUniform, key.get_integer(0), static_cast<int64_t>(i)));
+    EXPECT_EQ(result.outputs[0].bound[i], 0.0);
+  }
+  // exp(0) truncates to 0 or 1: the number may be any in [0, 1).
+  EXPECT_GE(result.outputs[1].bound[0], 0.5);
+  EXPECT_LE(result.outputs[1].bound[0], 1.0);
+}
+
+/// y = 2 x beside the number of elements, for a call that declares both.
+std::vector<OracleOutput> twice(const ExternalOp& op, std::span<const OracleOutput> operands) {
+  EXPECT_EQ(op.name, "twice");
+  EXPECT_EQ(op.results[0].shape, (Shape{3}));  // Bound.
+  EXPECT_EQ(operands.size(), 1U);
+  OracleOutput y{.type = DType::kF32, .sizes = {3}};
+  for (size_t i = 0; i < operands[0].real.size(); ++i) {
+    y.real.push_back(2.0 * operands[0].real[i]);
+    y.bound.push_back(2.0 * operands[0].bound[i]);
+  }
+  OracleOutput count{.type = DType::kI64, .integer = {3}, .bound = {0.0}};
+  return {y, count};
+}
+
+TEST(Oracle, ExternalCallsPassElementsAndBounds) {
+  FusionBuilder b;
+  const Extent n = b.symbol("n");
+  const ValueId x = b.input(DType::kF32, {n});
+  const auto results =
+      b.external("twice", {b.exp(x)}, {{DType::kF32, {n}}, {DType::kI64, {}}}, {"y", "count"});
+  b.output(b.neg(results[0]));
+  b.output(results[1]);
+  const Fusion fusion = b.build();
+  const OracleResult result =
+      sinter::evaluate(fusion, bind(fusion, {{"n", 3}}),
+                       std::vector{tensor(DType::kF32, {3}, {0, 1, 2})}, {.external = twice});
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(result.outputs[0].real[i], -2.0 * std::exp(static_cast<double>(i)), 1e-6);
+    EXPECT_GT(result.outputs[0].bound[i], 0.0);
+  }
+  EXPECT_EQ(result.outputs[1].integer, std::vector<int64_t>{3});
+}
+
+/// What a call takes and gives lies in memory, rounded to its type.
+TEST(Oracle, ExternalCallsReadAndWriteMemory) {
+  FusionBuilder b;
+  const ValueId x = b.cast(b.input(DType::kF32, {1}), DType::kBF16);
+  b.output(b.external("f", {x}, {{DType::kBF16, {1}}})[0]);
+  const Fusion fusion = b.build();
+  double seen = 0.0;
+  const ExternalFunction third = [&](const ExternalOp&, std::span<const OracleOutput> operands) {
+    seen = operands[0].real[0];
+    return std::vector{
+        OracleOutput{.type = DType::kBF16, .sizes = {1}, .real = {1.0 / 3.0}, .bound = {0.0}}};
+  };
+  const OracleResult result =
+      sinter::evaluate(fusion, bind(fusion), std::vector{tensor(DType::kF32, {1}, {1.0 + 0x1p-9})},
+                       {.external = third});
+  EXPECT_EQ(seen, 1.0);
+  EXPECT_EQ(result.outputs[0].real[0], round_to(DType::kBF16, 1.0 / 3.0));
+}
+
 TEST(Oracle, ReducesAnyAxesOfAStridedInput) {
   FusionBuilder b;
   const ValueId x = b.input(DType::kF32, {2, 3, 2});

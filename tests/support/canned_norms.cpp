@@ -53,6 +53,28 @@ Fusion fused_add_layer_norm() {
   return m.b.build();
 }
 
+/// What a transformer block does behind attention, as training runs it.
+Fusion dropout_add_layer_norm() {
+  constexpr double kDropped = 0.1;
+  MatrixBuilder m("dropout_add_layer_norm");
+  const ValueId x = m.matrix(DType::kBF16, "x");
+  const ValueId residual = m.matrix(DType::kBF16, "residual");
+  const ValueId weight = m.row(DType::kBF16, "weight");
+  const ValueId bias = m.row(DType::kBF16, "bias");
+  const ValueId seed = m.b.input(DType::kI64, {}, "seed");
+  const ValueId offset = m.b.input(DType::kI64, {}, "offset");
+  const Dropout dropped = dropout(m.b, x, kDropped, seed, offset);
+  const ValueId h = residual_add(m.b, dropped.y, residual);
+  const LayerNorm norm =
+      layer_norm(m.b, h, {.output = DType::kBF16, .weight = weight, .bias = bias});
+  m.b.output(m.b.cast(h, DType::kBF16), "h");
+  m.b.output(dropped.keep, "mask");
+  m.b.output(norm.y, "y");
+  m.b.output(norm.mean, "mean");
+  m.b.output(norm.rstd, "rstd");
+  return m.b.build();
+}
+
 Fusion gated_rms_norm() {
   MatrixBuilder m("gated_rms_norm");
   const ValueId x = m.matrix(DType::kBF16, "x");
@@ -109,6 +131,8 @@ std::vector<CannedFusion> canned_norms() {
        "Llama's norm: the rounded sum is an output and what is normalised"},
       {"fused_add_layer_norm", fused_add_layer_norm, small_matrix(), large_matrix(),
        "the unrounded sum is normalised"},
+      {"dropout_add_layer_norm", dropout_add_layer_norm, small_matrix(), large_matrix(),
+       "random numbers per element, and a mask"},
       {"gated_rms_norm", gated_rms_norm, small_matrix(), large_matrix(),
        "costly recomputation before the statistic"},
       {"three_d_layer_norm",

@@ -26,8 +26,9 @@ struct Bounded {
 
 class Generator {
  public:
-  Generator(uint64_t seed, int size)
-      : random_(seed),
+  Generator(uint64_t seed, int size, const RandomFusionOptions& options)
+      : options_(options),
+        random_(seed),
         b_(fmt::format("random_{}_{}", seed, size)),
         rows_(b_.symbol("rows")),
         cols_(b_.symbol("cols")) {
@@ -146,8 +147,29 @@ class Generator {
     return {b_.broadcast(x, {rows_, cols_}, {1}), kRandomInputBound};
   }
 
+  void drop_some() {
+    constexpr double kDropped = 0.25;
+    if (!seed_) seed_ = b_.input(DType::kI64, {}, "seed");
+    const ValueId offset = b_.constant_integer(static_cast<int64_t>(below(1000)));
+    const Bounded x = pick(full_);
+    push(full_, dropout(b_, x.id, kDropped, *seed_, offset).y, x.bound / (1.0 - kDropped));
+  }
+
+  /// Two values and a number side by side along an axis of their own, and summed over it.
+  void join() {
+    const Bounded x = pick(full_);
+    const Bounded y = pick(full_);
+    const Shape shape = {rows_, cols_, 1};
+    const ValueId left = b_.reshape(x.id, shape);
+    const ValueId both = b_.concatenate({left, b_.reshape(y.id, shape)}, 2);
+    const double number = static_cast<double>(below(4)) / 2.0;
+    const ValueId padded = b_.pad(both, {0, 0, 1}, {0, 0, 0}, number);
+    push(full_, b_.sum(padded, {2}), x.bound + y.bound + number);
+  }
+
   void step() {
-    switch (below(8)) {
+    if (options_.joins && one_in(6)) return join();
+    switch (below(9)) {
       case 0:
       case 1:
         return unary(full_);
@@ -166,6 +188,8 @@ class Generator {
         if (per_row_.empty()) return reduce();
         return unary(per_row_);
       }
+      case 7:
+        return drop_some();
       default: {
         const Bounded x = pick(full_);
         push(full_, softmax(b_, x.id), 1.0);
@@ -200,15 +224,19 @@ class Generator {
     if (one_in(4)) b_.output(b_.amax(pick(full_).id, {1}), "max");
   }
 
+  RandomFusionOptions options_;
   std::mt19937_64 random_;
   FusionBuilder b_;
   Extent rows_, cols_;
+  std::optional<ValueId> seed_;  ///< Of random numbers.
   std::vector<Bounded> full_;
   std::vector<Bounded> per_row_;
 };
 
 }  // namespace
 
-Fusion random_fusion(uint64_t seed, int size) { return Generator(seed, size).build(); }
+Fusion random_fusion(uint64_t seed, int size, const RandomFusionOptions& options) {
+  return Generator(seed, size, options).build();
+}
 
 }  // namespace sinter
