@@ -5,6 +5,8 @@
 #include "codegen/lower_pointwise.h"
 #include "codegen/lower_ring.h"
 #include "codegen/lower_rows.h"
+#include "codegen/lower_transpose.h"
+#include "scheduler/families/transpose.h"
 #include "scheduler/ring.h"
 #include "scheduler/row_schedule.h"
 
@@ -27,6 +29,7 @@ FamilySet builtin_families() {
   FamilySet families = scheduling_families();
   for (Family& family : families)
     family.lower = family.name == "pointwise"        ? lower_pointwise
+                   : family.name == kTranspose       ? lower_transpose
                    : family.name == kColumn          ? lower_columns
                    : family.name == kWarpSpecialised ? lower_ring
                                                      : lower_rows;

@@ -45,12 +45,25 @@ void TileLowering::declare_buffers(bool finishes) {
   }
 }
 
-void TileLowering::enter_row(ExprId row) {
-  std::erase_if(view_.values,
-                [&](const auto& entry) { return facts_.space.dependence[entry.first].rows; });
-  view_.row = row;
+void TileLowering::leave_row(bool ends) {
+  // What all rows have in common lives as long as the loop over them: nothing is left of it
+  // outside.
+  std::erase_if(view_.values, [&](const auto& entry) {
+    return ends || facts_.space.dependence[entry.first].rows;
+  });
+  view_.row = ExprId{};
   view_.coordinates.clear();
   view_.offsets.clear();
+}
+
+void TileLowering::enter_row_at(std::vector<ExprId> coordinates) {
+  leave_row(false);
+  view_.coordinates = std::move(coordinates);
+}
+
+void TileLowering::enter_row(ExprId row) {
+  leave_row(!row.valid());
+  view_.row = row;
   const auto& space = facts_.space;
   if (!row.valid()) return;
   // Dimension k's coordinate is (row / product of inner sizes) mod its size; the outermost needs no

@@ -51,6 +51,8 @@ class TileLowering {
   /// Finds the coordinates of a row from its number (i64), and forgets the row values of the row
   /// before. An invalid expression: no row.
   void enter_row(kir::ExprId row);
+  /// The same from its coordinates (i64), one for each dimension of the rows.
+  void enter_row_at(std::vector<kir::ExprId> coordinates);
   /// Its number, i64.
   [[nodiscard]] kir::ExprId row() const { return view_.row; }
   /// For callers that work on several rows side by side: taken when they turn from one to another,
@@ -118,6 +120,7 @@ class TileLowering {
   [[nodiscard]] int64_t width() const { return schedule_.vector_width; }
 
  private:
+  void leave_row(bool ends);
   std::vector<kir::ExprId> column_coordinates(kir::ExprId column);
   kir::ExprId row_offset(const TensorAccess& access);
   kir::ExprId address(const TensorAccess& access, kir::ExprId column);

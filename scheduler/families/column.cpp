@@ -37,38 +37,6 @@ Rejection rejected(std::string rule, int64_t value, int64_t limit, std::string u
           .remedy = std::move(remedy)};
 }
 
-std::optional<Rejection> check_segment(const SegmentFacts& facts) {
-  if (!facts.has_outer()) {
-    return rejected("the segment reduces nothing over its rows", 0, 1, "outer reductions",
-                    "the other families take it");
-  }
-  if (facts.has_reduction()) {
-    return rejected("the segment also reduces along the columns", facts.reduction_count, 0,
-                    "inner reductions", "the multi_wave family takes both at once");
-  }
-  if (auto rejection = check_outer_operands(facts, kName)) return rejection;
-  for (const OpId id : facts.outer_reductions) {
-    if (facts.is_total(id) && facts.space.columns == 0)
-      return rejected("a total has no block where there are no columns", 0, 1, "columns",
-                      "the multi_wave family walks rows");
-    if (facts.outer_kind(id) != OuterReduction::kElements) continue;
-    Rejection rejection = rejected("a block has some of the columns, and a total takes all", 1, 0,
-                                   "totals of elements", "the multi_wave family gives rows whole");
-    rejection.at = facts.fusion.ops[id].results.front();
-    return rejection;
-  }
-  for (size_t i = 0; i < facts.fusion.outputs.size(); ++i) {
-    // What follows from totals alone is stored once.
-    if (facts.space.output_coverage[i].columns || facts.is_after_rows(facts.fusion.outputs[i]))
-      continue;
-    Rejection rejection = rejected("an output does not vary along the columns", 0, 1, "columns",
-                                   "give it a fusion of its own");
-    rejection.at = facts.fusion.outputs[i];
-    return rejection;
-  }
-  return std::nullopt;
-}
-
 std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedule& schedule,
                                         const DeviceLimits& limits) {
   if (auto rejection = check_vector_width(schedule)) return rejection;
@@ -221,10 +189,43 @@ Prediction predict_stage(const SegmentFacts& facts, const Schedule& schedule, co
 
 }  // namespace
 
+std::optional<Rejection> refuse_column(const SegmentFacts& facts) {
+  if (!facts.has_outer()) {
+    return rejected("the segment reduces nothing over its rows", 0, 1, "outer reductions",
+                    "the other families take it");
+  }
+  if (facts.has_reduction()) {
+    return rejected("the segment also reduces along the columns", facts.reduction_count, 0,
+                    "inner reductions", "the multi_wave family takes both at once");
+  }
+  if (auto rejection = check_outer_operands(facts, kName)) return rejection;
+  if (auto rejection = check_row_outputs(facts, kName)) return rejection;
+  for (const OpId id : facts.outer_reductions) {
+    if (facts.is_total(id) && facts.space.columns == 0)
+      return rejected("a total has no block where there are no columns", 0, 1, "columns",
+                      "the multi_wave family walks rows");
+    if (facts.outer_kind(id) != OuterReduction::kElements) continue;
+    Rejection rejection = rejected("a block has some of the columns, and a total takes all", 1, 0,
+                                   "totals of elements", "the multi_wave family gives rows whole");
+    rejection.at = facts.fusion.ops[id].results.front();
+    return rejection;
+  }
+  for (size_t i = 0; i < facts.fusion.outputs.size(); ++i) {
+    // What follows from totals alone is stored once.
+    if (facts.space.output_coverage[i].columns || facts.is_after_rows(facts.fusion.outputs[i]))
+      continue;
+    Rejection rejection = rejected("an output does not vary along the columns", 0, 1, "columns",
+                                   "give it a fusion of its own");
+    rejection.at = facts.fusion.outputs[i];
+    return rejection;
+  }
+  return std::nullopt;
+}
+
 tl::expected<ResourceEstimate, Rejection> estimate_column(const SegmentFacts& facts,
                                                           const Schedule& schedule,
                                                           const DeviceLimits& limits) {
-  if (auto rejection = check_segment(facts)) return tl::make_unexpected(*rejection);
+  if (auto rejection = refuse_column(facts)) return tl::make_unexpected(*rejection);
   return estimate_stage(facts, schedule, distribute(facts, {}).stages[0], limits);
 }
 
@@ -235,7 +236,7 @@ Prediction predict_column(const SegmentFacts& facts, const Schedule& schedule,
 
 Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits) {
   Proposal proposal;
-  if (auto rejection = check_segment(facts)) {
+  if (auto rejection = refuse_column(facts)) {
     proposal.rejections.push_back(*rejection);
     return proposal;
   }

@@ -12,6 +12,8 @@ namespace sinter {
 /// families.
 ///
 /// Rejects: no reduction over the rows; reductions along the columns; outputs of one value per row.
+std::optional<Rejection> refuse_column(const SegmentFacts& facts);
+
 Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits);
 
 tl::expected<ResourceEstimate, Rejection> estimate_column(const SegmentFacts& facts,

@@ -4,6 +4,7 @@
 
 #include "scheduler/register_estimate.h"
 #include "scheduler/row_estimate.h"
+#include "scheduler/sectors.h"
 
 namespace sinter {
 namespace {
@@ -11,41 +12,11 @@ namespace {
 constexpr std::string_view kName = "pointwise";
 constexpr int64_t kMostUnroll = 8;
 
-std::optional<Rejection> check_segment(const SegmentFacts& facts) {
-  if (facts.has_reduction() || facts.has_outer()) {
-    return Rejection{.subject = std::string(kName),
-                     .rule = "the segment reduces",
-                     .value = static_cast<double>(facts.reduction_count) +
-                              static_cast<double>(facts.outer_reductions.size()),
-                     .limit = 0,
-                     .unit = "reductions",
-                     .remedy = "the column, looped and multi_wave families take it"};
-  }
-  for (size_t i = 0; i < facts.space.outputs.size(); ++i) {
-    if (!facts.space.output_coverage[i].columns || facts.is_empty(facts.fusion.outputs[i]))
-      continue;
-    for (size_t dimension = 0; dimension < facts.space.dimensions.size(); ++dimension) {
-      if (facts.space.outputs[i].strides[dimension] != 0 ||
-          facts.space.dimensions[dimension].size <= 1)
-        continue;
-      return Rejection{.subject = std::string(kName),
-                       .rule = fmt::format("output {} spans only part of the iteration space",
-                                           facts.fusion.outputs[i]),
-                       .value = static_cast<double>(dimension),
-                       .limit = static_cast<double>(facts.space.dimensions.size()),
-                       .unit = "dimensions",
-                       .at = facts.fusion.outputs[i],
-                       .remedy = "give outputs of different shapes fusions of their own"};
-    }
-  }
-  return std::nullopt;
-}
-
 tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& facts,
                                                           const Schedule& schedule,
                                                           const StageList& list,
                                                           const DeviceLimits& limits) {
-  if (auto rejection = check_segment(facts)) return tl::make_unexpected(*rejection);
+  if (auto rejection = refuse_pointwise(facts)) return tl::make_unexpected(*rejection);
   if (auto rejection = check_vector_width(schedule)) return tl::make_unexpected(*rejection);
   if (auto rejection = check_no_cluster(schedule)) return tl::make_unexpected(*rejection);
   if (auto rejection = check_no_rows_ahead(schedule)) return tl::make_unexpected(*rejection);
@@ -105,42 +76,84 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
 Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
                           const StageList& list, const ResourceEstimate& estimate,
                           const DeviceLimits& limits) {
-  constexpr double kSectorBytes = 32.0;
   const CostConstants constants;
   const Stage& stage = list.stages[0];
   const auto width = static_cast<double>(schedule.vector_width);
   const auto elements = static_cast<double>(facts.space.columns);
-  double accesses = 0.0;
-  double scattered = 0.0;
-  for (const ValueId value : stage.loads) {
-    const bool element =
-        access_kind(facts, *facts.space.find_input(value), schedule) == AccessKind::kElement;
-    accesses += element ? width : 1.0;
-    // A strided element drags a sector through L1, of which neighbours may use the rest later.
-    if (element && facts.is_full(value)) scattered += elements;
-  }
-  for (const size_t output : stage.outputs) {
-    const bool element =
-        access_kind(facts, facts.space.outputs[output], schedule) != AccessKind::kVector;
-    accesses += element ? width : 1.0;
-  }
+  ElementWalk walk{.width = schedule.vector_width,
+                   .block_elements = estimate.threads * schedule.vector_width * schedule.unroll,
+                   .blocks_per_sm = estimate.blocks_per_sm};
   WorkEstimate work;
   work.bytes_read = static_cast<double>(facts.bytes_read);
   work.bytes_written = static_cast<double>(facts.bytes_written);
+  double accesses = 0.0;
+  const auto one_by_one = [&](const TensorAccess& access, double& moved) {
+    accesses += width;
+    const SectorWaste waste = sector_waste(facts, access, walk, limits);
+    work.shared_bytes += waste.l1_bytes;  // L1 and shared memory are one data path.
+    work.l2_bytes += waste.l2_bytes - waste.memory_bytes;
+    moved += waste.memory_bytes;
+  };
+  for (const ValueId value : stage.loads) {
+    const TensorAccess& access = *facts.space.find_input(value);
+    if (access_kind(facts, access, schedule) == AccessKind::kElement) {
+      one_by_one(access, work.bytes_read);
+    } else {
+      accesses += 1.0;
+    }
+  }
+  walk.stores = true;
+  for (const size_t output : stage.outputs) {
+    const TensorAccess& access = facts.space.outputs[output];
+    if (access_kind(facts, access, schedule) == AccessKind::kVector) {
+      accesses += 1.0;
+    } else {
+      one_by_one(access, work.bytes_written);
+    }
+  }
   work.read_priority = schedule.read_priority;
-  work.l2_bytes = work.bytes_read + work.bytes_written;
+  work.l2_bytes += work.bytes_read + work.bytes_written;
   work.issue_slots =
       elements * (stage.issue_slots + accesses * constants.instructions_per_access / width) +
       static_cast<double>(estimate.blocks * estimate.threads) *
           constants.tile_prologue_instructions;
   work.special = elements * stage.special_functions;
-  work.shared_bytes = scattered * kSectorBytes;  // L1 and shared memory are one data path.
   work.block_latency_ns =
       constants.block_start_ns + constants.tile_vector_ns * static_cast<double>(schedule.unroll);
   return predict(work, estimate, limits);
 }
 
 }  // namespace
+
+std::optional<Rejection> refuse_pointwise(const SegmentFacts& facts) {
+  if (facts.has_reduction() || facts.has_outer()) {
+    return Rejection{.subject = std::string(kName),
+                     .rule = "the segment reduces",
+                     .value = static_cast<double>(facts.reduction_count) +
+                              static_cast<double>(facts.outer_reductions.size()),
+                     .limit = 0,
+                     .unit = "reductions",
+                     .remedy = "the column, looped and multi_wave families take it"};
+  }
+  for (size_t i = 0; i < facts.space.outputs.size(); ++i) {
+    if (!facts.space.output_coverage[i].columns || facts.is_empty(facts.fusion.outputs[i]))
+      continue;
+    for (size_t dimension = 0; dimension < facts.space.dimensions.size(); ++dimension) {
+      if (facts.space.outputs[i].strides[dimension] != 0 ||
+          facts.space.dimensions[dimension].size <= 1)
+        continue;
+      return Rejection{.subject = std::string(kName),
+                       .rule = fmt::format("output {} spans only part of the iteration space",
+                                           facts.fusion.outputs[i]),
+                       .value = static_cast<double>(dimension),
+                       .limit = static_cast<double>(facts.space.dimensions.size()),
+                       .unit = "dimensions",
+                       .at = facts.fusion.outputs[i],
+                       .remedy = "give outputs of different shapes fusions of their own"};
+    }
+  }
+  return std::nullopt;
+}
 
 tl::expected<ResourceEstimate, Rejection> estimate_pointwise(const SegmentFacts& facts,
                                                              const Schedule& schedule,
@@ -155,7 +168,7 @@ Prediction predict_pointwise(const SegmentFacts& facts, const Schedule& schedule
 
 Proposal propose_pointwise(const SegmentFacts& facts, const DeviceLimits& limits) {
   Proposal proposal;
-  if (auto rejection = check_segment(facts)) {
+  if (auto rejection = refuse_pointwise(facts)) {
     proposal.rejections.push_back(*rejection);
     return proposal;
   }

@@ -10,6 +10,8 @@ namespace sinter {
 ///
 /// Rejects: a reduction; an output that spans only part of the iteration space (other than a
 /// scalar).
+std::optional<Rejection> refuse_pointwise(const SegmentFacts& facts);
+
 Proposal propose_pointwise(const SegmentFacts& facts, const DeviceLimits& limits);
 
 tl::expected<ResourceEstimate, Rejection> estimate_pointwise(const SegmentFacts& facts,

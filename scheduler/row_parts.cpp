@@ -1,0 +1,328 @@
+#include "scheduler/row_parts.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "fusion_ir/fusion_builder.h"
+#include "scheduler/row_estimate.h"
+
+namespace sinter {
+namespace {
+
+/// A row of fewer elements is read by a block before the next kernel could start.
+constexpr int64_t kShortestPart = 1024;
+/// The same of rows that columns are reduced over, and columns that a block of few threads takes.
+constexpr int64_t kFewestRows = 64;
+constexpr int64_t kColumnsOfBlock = 64;
+/// Rows of parts for each SM: enough to fill it, and enough to even out the last wave.
+constexpr std::array<int64_t, 3> kPartsPerSm = {2, 8, 32};
+/// Lengths that vectors of any type divide.
+constexpr int64_t kWholeVector = 16;
+
+int64_t size_of(const Extent& extent) { return extent.constant(); }
+
+/// Builds a graph from parts of the segment's.
+class PartsBuilder {
+ public:
+  PartsBuilder(const SegmentFacts& facts, std::string_view suffix)
+      : source_(facts.fusion), builder_(fmt::format("{}_{}", facts.fusion.name, suffix)) {}
+
+  FusionBuilder& builder() { return builder_; }
+
+  /// Takes `made` for a value of the segment's graph.
+  void define(ValueId value, ValueId made) { copies_[value] = made; }
+
+  /// The same computation of the same inputs.
+  ValueId copy(ValueId value) {
+    if (const auto found = copies_.find(value); found != copies_.end()) return found->second;
+    const Op& op = source_.def_of(value);
+    std::vector<ValueId> operands;
+    for (const ValueId operand : op.operands) operands.push_back(copy(operand));
+    std::vector<std::string> names;
+    for (const ValueId result : op.results) names.push_back(source_.values[result].name);
+    const Value& like = source_.values[op.results.front()];
+    const std::vector<ValueId> made =
+        builder_.append(op.kind, std::move(operands), like.type, like.shape, std::move(names));
+    for (size_t i = 0; i < made.size(); ++i) copies_[op.results[i]] = made[i];
+    if (std::holds_alternative<InputOp>(op.kind)) in_plan_[made.front()] = value;
+    return copies_.at(value);
+  }
+
+  /// An input that holds partial results of a value.
+  ValueId read(ValueId value, DType type, Shape shape) {
+    const ValueId made = builder_.input(type, shape, name_of(value) + "_parts");
+    in_plan_[made] = value;
+    return made;
+  }
+
+  void write(ValueId made, ValueId value) {
+    builder_.output(made);
+    in_plan_[made] = value;
+  }
+
+  Subgraph take() { return {.fusion = builder_.build(), .in_plan = std::move(in_plan_)}; }
+
+ private:
+  [[nodiscard]] std::string name_of(ValueId value) const {
+    const std::string& name = source_.values[value].name;
+    return name.empty() ? fmt::format("v{}", value.index) : name;
+  }
+
+  const Fusion& source_;
+  FusionBuilder builder_;
+  std::map<ValueId, ValueId> copies_;
+  std::map<ValueId, ValueId> in_plan_;
+};
+
+/// Axes of a reduction's operand that stay.
+std::vector<int> kept_axes(const Fusion& fusion, const Op& op) {
+  const std::vector<int>& reduced = reduced_axes(op.kind);
+  std::vector<int> kept;
+  for (int axis = 0; axis < std::ssize(fusion.values[op.operands[0]].shape); ++axis) {
+    if (std::ranges::find(reduced, axis) == reduced.end()) kept.push_back(axis);
+  }
+  return kept;
+}
+
+/// Elements that a reduction makes one of.
+int64_t reduced_elements(const Fusion& fusion, const Op& op) {
+  int64_t elements = 1;
+  for (const int axis : reduced_axes(op.kind))
+    elements *= size_of(fusion.values[op.operands[0]].shape[static_cast<size_t>(axis)]);
+  return elements;
+}
+
+/// Numbers into which the reduced axes split: all of the first ones, and a divisor of the next.
+std::set<int64_t> divisors(const Fusion& fusion, const Op& op) {
+  std::set<int64_t> out;
+  int64_t before = 1;
+  for (const int axis : reduced_axes(op.kind)) {
+    const int64_t size = size_of(fusion.values[op.operands[0]].shape[static_cast<size_t>(axis)]);
+    for (int64_t divisor = 1; divisor * divisor <= size; ++divisor) {
+      if (size % divisor != 0) continue;
+      out.insert(before * divisor);
+      out.insert(before * (size / divisor));
+    }
+    before *= size;
+  }
+  return out;
+}
+
+bool is_argument(ReduceFn fn) { return fn == ReduceFn::kArgMax || fn == ReduceFn::kArgMin; }
+
+class Splitting {
+ public:
+  Splitting(const SegmentFacts& facts, int64_t parts)
+      : facts_(facts),
+        parts_(parts),
+        parts_lead_(facts.has_outer()),
+        first_(facts, "parts"),
+        second_(facts, "finish") {}
+
+  std::optional<RowParts> run() {
+    for (const OpId id : facts_.fusion.op_ids()) {
+      const Op& op = facts_.fusion.ops[id];
+      if (!is_reduction(op.kind)) continue;
+      if (!split(op) || !has_types_of(op)) return std::nullopt;
+    }
+    for (const ValueId output : facts_.fusion.outputs) second_.write(second_.copy(output), output);
+    out_.parts = first_.take();
+    out_.finish = second_.take();
+    return std::move(out_);
+  }
+
+ private:
+  /// A reduction's operand as [kept axes, parts, elements of a part], or, where rows are reduced,
+  /// [parts, elements of a part, kept axes]: either leaves partial results in runs.
+  ValueId in_parts(const Op& op) {
+    const std::vector<int> kept = kept_axes(facts_.fusion, op);
+    const std::vector<int>& reduced = reduced_axes(op.kind);
+    const Shape& kept_shape = facts_.fusion.values[op.results.front()].shape;
+    const Shape of_parts = {Extent(parts_), Extent(reduced_elements(facts_.fusion, op) / parts_)};
+    const auto joined = [&](const auto& first, const auto& second) {
+      auto all = first;
+      all.insert(all.end(), second.begin(), second.end());
+      return all;
+    };
+    const std::vector<int> order = parts_lead_ ? joined(reduced, kept) : joined(kept, reduced);
+    FusionBuilder& b = first_.builder();
+    ValueId made = first_.copy(op.operands[0]);
+    if (!std::ranges::is_sorted(order)) made = b.permute(made, order);
+    return b.reshape(made,
+                     parts_lead_ ? joined(of_parts, kept_shape) : joined(kept_shape, of_parts));
+  }
+
+  /// Makes `made`, of the first graph, known to the second by the name of `value`.
+  std::optional<ValueId> pass(ValueId made, ValueId value) {
+    if (!names_.insert(value).second) return std::nullopt;
+    const Value& info = first_.builder().fusion().values[made];
+    first_.write(made, value);
+    out_.passed.push_back(
+        {value, element_count(Binding{}.sizes_of(info.shape)) * bytes_of(info.type)});
+    return second_.read(value, info.type, info.shape);
+  }
+
+  /// What follows computes on in the types of the whole reduction.
+  bool has_types_of(const Op& op) {
+    return std::ranges::all_of(op.results, [&](ValueId result) {
+      return second_.builder().fusion().values[second_.copy(result)].type ==
+             facts_.fusion.values[result].type;
+    });
+  }
+
+  bool split(const Op& op) {
+    const int64_t elements = reduced_elements(facts_.fusion, op);
+    if (elements == 0 || elements % parts_ != 0) return false;
+    FusionBuilder& a = first_.builder();
+    FusionBuilder& b = second_.builder();
+    const ValueId x = in_parts(op);
+    const auto kept = static_cast<int>(facts_.fusion.values[op.results.front()].shape.size());
+    const int inner = parts_lead_ ? 1 : kept + 1;
+    const int outer = inner - 1;
+    const int64_t length = elements / parts_;
+    if (const auto* reduce = std::get_if<ReduceOp>(&op.kind)) {
+      if (is_argument(reduce->fn)) return split_argument(op, reduce->fn, x, inner, length);
+      const auto read = pass(a.reduce(reduce->fn, x, {inner}), op.results[0]);
+      if (!read) return false;
+      second_.define(op.results[0], b.reduce(reduce->fn, *read, {outer}));
+      return true;
+    }
+    if (std::holds_alternative<WelfordOp>(op.kind)) {
+      const FusionBuilder::MeanM2 moments = a.welford(x, {inner});
+      const auto means = pass(moments.mean, op.results[0]);
+      const auto m2s = pass(moments.m2, op.results[1]);
+      if (!means || !m2s) return false;
+      // Parts are of one length: the mean of their means, and what they differ among each other. A
+      // choice between equals has both partial results walked as one.
+      const DType type = b.fusion().values[*means].type;
+      const ValueId is_sum = b.pointwise(PointwiseFn::kLe, {b.constant(0.0, type), *m2s});
+      const auto [mean, m2] = b.welford(b.select(is_sum, *means, *means), {outer});
+      const ValueId each = b.constant(static_cast<double>(length), type);
+      second_.define(op.results[0], mean);
+      second_.define(op.results[1], b.add(b.sum(*m2s, {outer}), b.mul(m2, each)));
+      return true;
+    }
+    const FusionBuilder::MaxSum pair = a.logsumexp_pair(x, {inner});
+    const auto maxima = pass(pair.max, op.results[0]);
+    const auto sums = pass(pair.sum, op.results[1]);
+    if (!maxima || !sums) return false;
+    const ValueId most = b.amax(*maxima, {outer});
+    const ValueId of_all = b.broadcast_over(most, *maxima, {outer});
+    const DType type = b.fusion().values[*maxima].type;
+    // A part of -inf alone has no sum, and none to add where another part has more.
+    const ValueId nothing = b.constant(-std::numeric_limits<double>::infinity(), type);
+    const ValueId is_nothing =
+        b.pointwise(PointwiseFn::kAnd, {b.pointwise(PointwiseFn::kEq, {*maxima, nothing}),
+                                        b.pointwise(PointwiseFn::kLt, {*maxima, of_all})});
+    const ValueId share = b.mul(*sums, b.exp(b.sub(*maxima, of_all)));
+    second_.define(op.results[0], most);
+    second_.define(op.results[1],
+                   b.sum(b.select(is_nothing, b.constant(0.0, type), share), {outer}));
+    return true;
+  }
+
+  /// The part with the extreme, and the place that it has there. Parts in order of the elements and
+  /// the first of equal ones: as in one pass.
+  bool split_argument(const Op& op, ReduceFn fn, ValueId x, int inner, int64_t length) {
+    FusionBuilder& a = first_.builder();
+    FusionBuilder& b = second_.builder();
+    const int outer = inner - 1;
+    const ReduceFn extreme = fn == ReduceFn::kArgMax ? ReduceFn::kMax : ReduceFn::kMin;
+    const auto places = pass(a.reduce(fn, x, {inner}), op.results[0]);
+    const auto extremes = pass(a.reduce(extreme, x, {inner}), op.operands[0]);
+    if (!places || !extremes) return false;
+    const DType type = b.fusion().values[*places].type;
+    // Places are never negative: the choice is there so that both are walked as one.
+    const ValueId is_place = b.pointwise(PointwiseFn::kLe, {b.constant_integer(0, type), *places});
+    const DType compared = b.fusion().values[*extremes].type;
+    const ValueId zero =
+        is_float(compared) ? b.constant(0.0, compared) : b.constant_integer(0, compared);
+    const ValueId part = b.reduce(fn, b.select(is_place, *extremes, zero), {outer});
+    const ValueId place = b.take(*places, part, outer);
+    const ValueId before = b.mul(b.cast(part, type), b.constant_integer(length, type));
+    second_.define(op.results[0], b.add(before, place));
+    return true;
+  }
+
+  const SegmentFacts& facts_;
+  const int64_t parts_;
+  const bool parts_lead_;  ///< The axis of the parts is the first one, not the last.
+  PartsBuilder first_;
+  PartsBuilder second_;
+  RowParts out_;
+  std::set<ValueId> names_;  ///< That partial results go by.
+};
+
+bool gathers(const Fusion& fusion) {
+  return std::ranges::any_of(fusion.ops,
+                             [](const Op& op) { return std::holds_alternative<TakeOp>(op.kind); });
+}
+
+/// Every reduction takes elements that wait for none, and no output has elements. Reductions over
+/// the rows only where blocks leave no partial results of them.
+bool splits(const SegmentFacts& facts) {
+  if (gathers(facts.fusion) || facts.last_stage > 0) return false;
+  if (facts.has_outer()) {
+    const bool follow = std::ranges::all_of(
+        facts.fusion.outputs, [&](ValueId output) { return facts.is_after_rows(output); });
+    const bool totals =
+        std::ranges::any_of(facts.outer_reductions, [&](OpId id) { return facts.is_total(id); });
+    return !facts.has_reduction() && follow && !totals &&
+           check_outer_reductions(facts, "parts").has_value();
+  }
+  return facts.has_reduction() &&
+         std::ranges::none_of(facts.space.output_coverage,
+                              [](const Dependence& coverage) { return coverage.columns; });
+}
+
+}  // namespace
+
+std::optional<RowParts> rows_in_parts(const SegmentFacts& facts, int64_t parts) {
+  if (parts < 2 || !splits(facts)) return std::nullopt;
+  return Splitting(facts, parts).run();
+}
+
+std::vector<int64_t> part_counts(const SegmentFacts& facts, const DeviceLimits& limits) {
+  const bool over_rows = facts.has_outer();
+  const int64_t length = over_rows ? facts.space.rows : facts.space.columns;
+  const int64_t shortest = over_rows ? kFewestRows : kShortestPart;
+  // Rows of their own, or what a block takes of the columns.
+  const int64_t apart =
+      over_rows ? (facts.space.columns + kColumnsOfBlock - 1) / kColumnsOfBlock : facts.space.rows;
+  if (!splits(facts) || apart < 1 || length < 2 * shortest) return {};
+  std::set<int64_t> possible;
+  bool is_first = true;
+  for (const Op& op : facts.fusion.ops) {
+    if (!is_reduction(op.kind)) continue;
+    const std::set<int64_t> of_op = divisors(facts.fusion, op);
+    if (is_first) possible = of_op;
+    std::erase_if(possible, [&](int64_t parts) {
+      return !of_op.contains(parts) || parts < 2 || length / parts < shortest;
+    });
+    is_first = false;
+  }
+  std::set<int64_t> out;
+  for (const int64_t per_sm : kPartsPerSm) {
+    const double wanted =
+        static_cast<double>(per_sm * limits.sm_count) / static_cast<double>(apart);
+    if (wanted < 2.0) continue;
+    const auto farther = [&](int64_t parts) {
+      return std::abs(std::log(static_cast<double>(parts) / wanted));
+    };
+    std::optional<int64_t> nearest;
+    std::optional<int64_t> nearest_whole;
+    for (const int64_t parts : possible) {
+      if (!nearest || farther(parts) < farther(*nearest)) nearest = parts;
+      if (!over_rows && length / parts % kWholeVector != 0) continue;
+      if (!nearest_whole || farther(parts) < farther(*nearest_whole)) nearest_whole = parts;
+    }
+    if (nearest) out.insert(*nearest);
+    if (nearest_whole) out.insert(*nearest_whole);
+  }
+  return {out.begin(), out.end()};
+}
+
+}  // namespace sinter

@@ -1,0 +1,56 @@
+#include "scheduler/sectors.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "scheduler/cost_model.h"
+#include "scheduler/tile_space.h"
+
+namespace sinter {
+
+SectorWaste sector_waste(const SegmentFacts& facts, const TensorAccess& access,
+                         const ElementWalk& walk, const DeviceLimits& limits) {
+  const IterationSpace& space = facts.space;
+  const auto bytes = static_cast<double>(bytes_of(facts.fusion.values[access.tensor].type));
+  const auto fastest = fastest_dimension(space, access);
+  const auto innermost = space.dimensions.size() - 1;
+  const double elements = static_cast<double>(space.rows) * static_cast<double>(space.columns);
+  SectorWaste out;
+  // A warp whose threads all have the same element touches one sector.
+  constexpr double kWarp = 32.0;
+  if (!fastest || access.strides[innermost] == 0) {
+    out.l1_bytes = elements * kSectorBytes / kWarp;
+    return out;
+  }
+  const double step = static_cast<double>(std::abs(access.strides[innermost])) * bytes;
+  const double touched = std::min(kSectorBytes, step);  // Bytes of sectors for each element.
+  // One by one, an access of a warp takes every width-th element.
+  const double accessed = std::min(kSectorBytes, step * static_cast<double>(walk.width));
+  out.l1_bytes = elements * accessed;
+  if (touched <= bytes) return out;
+
+  // What the walk takes until it comes to a neighbour, and how many of a sector it has in a block.
+  double inner = 1.0;
+  for (size_t i = *fastest + 1; i < space.dimensions.size(); ++i)
+    inner *= static_cast<double>(space.dimensions[i].size);
+  const double between = inner * touched;
+  const double apart = static_cast<double>(std::abs(access.strides[*fastest])) * bytes;
+  const double neighbours = *fastest == innermost
+                                ? 1.0
+                                : std::clamp(kSectorBytes / apart, 1.0,
+                                             static_cast<double>(space.dimensions[*fastest].size));
+  const double l1_bytes = CostConstants{}.l1_row_share *
+                          static_cast<double>(unified_l1_bytes(limits)) /
+                          static_cast<double>(std::max<int64_t>(walk.blocks_per_sm, 1));
+  const double in_block =
+      between > l1_bytes
+          ? 1.0
+          : std::clamp(static_cast<double>(walk.block_elements) / inner, 1.0, neighbours);
+  const double missed = elements * std::max(touched / in_block - bytes, 0.0);
+  out.l2_bytes = walk.stores ? elements * (accessed - bytes) : missed;
+  if (neighbours == 1.0 || between > static_cast<double>(limits.l2_bytes) / 2.0)
+    out.memory_bytes = missed;
+  return out;
+}
+
+}  // namespace sinter

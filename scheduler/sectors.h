@@ -1,0 +1,37 @@
+#pragma once
+
+#include "scheduler/device_limits.h"
+#include "scheduler/segment_facts.h"
+
+namespace sinter {
+
+/// Memory moves in sectors: an access to one element brings all of its sector (CUDA programming
+/// guide, "Device Memory Accesses"). L1 looks up four lines in a clock, of which such accesses use
+/// one sector each, and so no more than its 128 bytes a clock.
+inline constexpr double kSectorBytes = 32.0;
+
+/// Bytes that one tensor moves beyond its elements where neighbouring threads do not have
+/// neighbouring elements, in sectors of which an access uses a part.
+struct SectorWaste {
+  double l1_bytes = 0.0;      ///< Sectors that accesses touch in L1, in all; counted in full.
+  double l2_bytes = 0.0;      ///< Between L1 and L2, beyond the elements.
+  double memory_bytes = 0.0;  ///< Between L2 and memory, beyond the elements.
+  friend bool operator==(const SectorWaste&, const SectorWaste&) = default;
+};
+
+/// How blocks walk the elements of a segment, in the order of the space's dimensions.
+struct ElementWalk {
+  int64_t width = 1;           ///< Elements in a row that a thread has.
+  int64_t block_elements = 1;  ///< Elements in a row that a block has.
+  int64_t blocks_per_sm = 1;   ///< That share L1.
+  bool stores = false;         ///< L1 writes through: nothing gathers there.
+};
+
+/// Waste of a tensor whose elements are accessed one by one. The rest of a sector is used when the
+/// walk comes to the next coordinate of the dimension that the tensor is fastest along. Until then
+/// it waits in L1, where that is in the same block and the sectors in between fit its share of half
+/// of it; for other blocks in L2, where they fit half of that; else it comes from memory again.
+SectorWaste sector_waste(const SegmentFacts& facts, const TensorAccess& access,
+                         const ElementWalk& walk, const DeviceLimits& limits);
+
+}  // namespace sinter

@@ -1,0 +1,134 @@
+// Few long rows, reduced in parts: every reduction that has parts is the oracle's.
+
+#include <gmock/gmock.h>
+
+#include "fusion_ir/fusion_builder.h"
+#include "tests/integration/canned_case.h"
+
+namespace sinter {
+namespace {
+
+/// One reduction of a matrix over its last axis, and what follows from it.
+Fusion reduction(ReduceFn fn, DType type) {
+  FusionBuilder b("reduction");
+  const Extent rows = b.symbol("rows");
+  const Extent cols = b.symbol("cols");
+  b.output(b.reduce(fn, b.input(type, {rows, cols}, "x"), {1}), "y");
+  return b.build();
+}
+
+Fusion moments() {
+  FusionBuilder b("moments");
+  const Extent rows = b.symbol("rows");
+  const Extent cols = b.symbol("cols");
+  const auto [mean, m2] = b.welford(b.input(DType::kBF16, {rows, cols}, "x"), {1});
+  b.output(mean, "mean");
+  b.output(b.sqrt(m2), "deviation");
+  return b.build();
+}
+
+/// `masked`: most of a row is -inf, and so are whole parts of it.
+Fusion log_sum_exp(bool masked) {
+  FusionBuilder b("log_sum_exp");
+  const Extent rows = b.symbol("rows");
+  const Extent cols = b.symbol("cols");
+  ValueId x = b.cast(b.input(DType::kBF16, {rows, cols}, "x"), DType::kF32);
+  if (masked) {
+    const ValueId place = b.iota({rows, cols}, 1, DType::kI32);
+    const ValueId nothing = b.constant(-std::numeric_limits<double>::infinity());
+    x = b.select(b.pointwise(PointwiseFn::kLt, {place, b.constant_integer(5, DType::kI32)}), x,
+                 nothing);
+  }
+  const auto [max, sum] = b.logsumexp_pair(x, {1});
+  b.output(b.add(max, b.log(sum)), "y");
+  return b.build();
+}
+
+Fusion norm_of_all(const std::vector<int>& axes) {
+  FusionBuilder b("norm_of_all");
+  const Extent rows = b.symbol("rows");
+  const Extent cols = b.symbol("cols");
+  const ValueId x = b.cast(b.input(DType::kBF16, {rows, cols}, "x"), DType::kF32);
+  b.output(b.sqrt(b.sum(b.mul(x, x), axes)), "norm");
+  return b.build();
+}
+
+/// Plans for the device, checks that rows are in parts, and holds all kernels against the oracle.
+void expect_in_parts(const Fusion& fusion, int64_t rows, int64_t columns) {
+  const Plan planned = plan(fusion, {{"rows", rows}, {"cols", columns}}, *find_device("H200"),
+                            {.families = builtin_families()})
+                           .value();
+  ASSERT_EQ(planned.segments.size(), 2U) << fusion.name << " " << rows << " x " << columns;
+  EXPECT_TRUE(computes_the_oracle(fusion, planned, planned.segments.front().chosen().schedule));
+}
+
+class RowPartsAt : public ::testing::TestWithParam<std::pair<int64_t, int64_t>> {};
+
+TEST_P(RowPartsAt, AreTheOracles) {
+  const auto [rows, columns] = GetParam();
+  using enum ReduceFn;
+  for (const ReduceFn fn : {kSum, kProd, kMax, kMin, kArgMax, kArgMin})
+    expect_in_parts(reduction(fn, DType::kF32), rows, columns);
+  for (const ReduceFn fn : {kAny, kAll})
+    expect_in_parts(reduction(fn, DType::kBool), rows, columns);
+  expect_in_parts(reduction(kMax, DType::kI32), rows, columns);
+  expect_in_parts(moments(), rows, columns);
+  expect_in_parts(log_sum_exp(false), rows, columns);
+  expect_in_parts(log_sum_exp(true), rows, columns);
+  expect_in_parts(norm_of_all({0, 1}), rows, columns);
+  expect_in_parts(norm_of_all({1}), rows, columns);
+}
+
+INSTANTIATE_TEST_SUITE_P(Extents, RowPartsAt,
+                         testing::Values(std::pair(1, 524288), std::pair(3, 400000),
+                                         std::pair(2, 333333)),
+                         [](const auto& at) {
+                           return fmt::format("{}x{}", at.param.first, at.param.second);
+                         });
+
+TEST(RowParts, OfTheMiddleAxisAreTheOracles) {
+  for (const bool tuples : {false, true}) {
+    FusionBuilder b("middle");
+    const Extent rows = b.symbol("rows");
+    const Extent cols = b.symbol("cols");
+    const ValueId x = b.input(DType::kF32, {Extent(2), rows, cols}, "x");
+    const auto [mean, m2] = b.welford(x, {1});
+    tuples ? b.output(b.add(mean, m2), "y") : b.output(b.exp(b.sum(x, {1})), "y");
+    expect_in_parts(b.build(), tuples ? 60000 : 200000, 3);
+  }
+}
+
+/// Single reductions over any axes, odd sizes among them.
+TEST(Reductions, OverAnyAxesAreTheOracles) {
+  const std::vector<std::pair<Shape, std::vector<int>>> cases = {
+      {{Extent(37), Extent(1)}, {0}},
+      {{Extent(37), Extent(3)}, {0}},
+      {{Extent(37), Extent(8)}, {0}},
+      {{Extent(37), Extent(100)}, {0}},
+      {{Extent(5), Extent(65537)}, {0}},
+      {{Extent(2), Extent(37), Extent(100)}, {1}},
+      {{Extent(5), Extent(3), Extent(1)}, {1}},
+      {{Extent(3), Extent(17), Extent(8)}, {0, 2}},
+      {{Extent(3), Extent(17), Extent(129)}, {0, 2}},
+      {{Extent(3), Extent(5), Extent(7), Extent(9)}, {0, 2}},
+      {{Extent(3), Extent(5), Extent(7), Extent(9)}, {1, 3}},
+      {{Extent(4), Extent(8), Extent(16), Extent(32)}, {0, 2}},
+      {{Extent(4), Extent(8), Extent(16), Extent(32)}, {1, 3}},
+      {{Extent(4), Extent(8), Extent(16), Extent(32)}, {1, 2}},
+      {{Extent(1), Extent(7), Extent(1), Extent(5)}, {0, 2}},
+  };
+  for (const auto& [shape, axes] : cases) {
+    for (const ReduceFn fn : {ReduceFn::kSum, ReduceFn::kMax}) {
+      FusionBuilder b("reduction");
+      b.output(b.reduce(fn, b.input(DType::kBF16, shape, "x"), axes), "y");
+      const Fusion fusion = b.build();
+      const Plan planned =
+          plan(fusion, {}, *find_device("H200"), {.families = builtin_families()}).value();
+      for (const Schedule& schedule : chosen_and_best_of_families(planned.segments.front()))
+        EXPECT_TRUE(computes_the_oracle(fusion, planned, schedule));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sinter

@@ -1,0 +1,112 @@
+// Few long rows as two kernels: which segments split, into how many parts, and when that is
+// planned.
+
+#include "scheduler/row_parts.h"
+
+#include <gmock/gmock.h>
+
+#include "fusion_ir/fusion_builder.h"
+#include "fusion_ir/printer.h"
+#include "fusion_ir/verifier.h"
+#include "tests/scheduler/facts_of.h"
+#include "tests/support/plan_matchers.h"
+
+namespace sinter {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+DeviceLimits h200() { return *find_device("H200"); }
+
+Fusion total(const Shape& shape) {
+  FusionBuilder b("total");
+  b.output(b.sqrt(b.sum(b.input(DType::kF32, shape, "x"), {})), "y");
+  return b.build();
+}
+
+SegmentFacts facts_of_total(const Shape& shape) { return facts_of(total(shape)); }
+
+TEST(RowParts, AreTwoVerifiedGraphs) {
+  for (const char* name : {"row_sum", "row_argmax", "mean_variance", "full_sum"}) {
+    const auto split = rows_in_parts(canned_facts(name, 8, 4096), 8);
+    ASSERT_TRUE(split) << name;
+    for (const Subgraph* part : {&split->parts, &split->finish})
+      EXPECT_THAT(verify(part->fusion), IsEmpty()) << print(part->fusion);
+    EXPECT_EQ(split->passed.size(), split->parts.fusion.outputs.size());
+    const auto parts = analyse(split->parts.fusion);
+    const auto finish = analyse(split->finish.fusion);
+    ASSERT_TRUE(parts && finish) << name;
+    EXPECT_EQ(parts->space.rows * parts->space.columns, 8 * 4096) << name;
+    EXPECT_EQ(finish->space.columns, 8) << name;
+  }
+}
+
+TEST(RowParts, PassOnlyWhatIsCombined) {
+  const auto split = rows_in_parts(facts_of_total({Extent(64), Extent(4096)}), 16);
+  ASSERT_TRUE(split);
+  ASSERT_THAT(split->passed, SizeIs(1));
+  EXPECT_EQ(split->passed.front().bytes, 16 * 4);
+}
+
+TEST(RowParts, ArePlannedWhereRowsLeaveSmsIdle) {
+  for (const auto& [rows, columns] :
+       {std::pair<int64_t, int64_t>{1, 1 << 26}, {8, 1 << 22}, {64, 1 << 20}}) {
+    const auto planned = plan_canned("row_sum", matrix(rows, columns), "H200");
+    ASSERT_TRUE(planned);
+    ASSERT_THAT(planned->segments, SizeIs(2));
+    ASSERT_THAT(planned->workspace, SizeIs(1));
+    EXPECT_GE(planned->segments.front().facts.space.rows, h200().sm_count);
+    EXPECT_EQ(planned->workspace.front().writer, 0U);
+    EXPECT_THAT(planned->decisions, Contains(testing::Field(&Decision::chosen, "in parts")));
+    // All of it, at 4.6 TB/s with two launches: nothing near a block for each row.
+    EXPECT_LT(planned->predicted_us(),
+              static_cast<double>(rows * columns) * 2.0 / h200().memory_bytes_per_us * 1.1 + 12.0);
+  }
+  const auto full = plan_canned("row_sum", matrix(8192, 8192), "H200");
+  EXPECT_THAT(full->segments, SizeIs(1));
+}
+
+TEST(RowParts, LeaveWhatIsNeededAgainAlone) {
+  EXPECT_EQ(rows_in_parts(canned_facts("softmax", 4, 4096), 8), std::nullopt);
+  EXPECT_EQ(rows_in_parts(canned_facts("cross_entropy", 4, 4096), 8), std::nullopt);
+  EXPECT_EQ(rows_in_parts(canned_facts("bias_gradient", 4, 4096), 8), std::nullopt);
+  EXPECT_EQ(rows_in_parts(canned_facts("copy", 4, 4096), 8), std::nullopt);
+  EXPECT_EQ(rows_in_parts(canned_facts("row_sum", 4, 4096), 7), std::nullopt) << "uneven";
+}
+
+TEST(RowParts, FollowTheReducedAxes) {
+  // 8191 is prime: its rows are parts, and those of both axes.
+  for (const int64_t parts : part_counts(facts_of_total({Extent(8191), Extent(8192)}), h200()))
+    EXPECT_EQ(parts % 8191, 0);
+  EXPECT_THAT(part_counts(facts_of_total({Extent(8192), Extent(8192)}), h200()),
+              ElementsAre(256, 1024, 4096));
+  EXPECT_THAT(part_counts(facts_of_total({Extent(1 << 10)}), h200()), IsEmpty()) << "short";
+}
+
+TEST(RowParts, AreOfColumnsWhereBlocksLeaveNoPartialResults) {
+  FusionBuilder b("middle");
+  const ValueId x = b.input(DType::kF32, {Extent(2), Extent(1'000'000), Extent(64)}, "x");
+  b.output(b.sum(x, {1}), "y");
+  const auto planned = plan(b.build(), {}, h200());
+  ASSERT_TRUE(planned);
+  ASSERT_THAT(planned->segments, SizeIs(2));
+  for (const SegmentPlan& segment : planned->segments)
+    EXPECT_EQ(segment.chosen().schedule.family, "column");
+  EXPECT_EQ(planned->segments.back().facts.space.columns, 128);
+  // Sums of one run of columns are dealt to blocks as they are.
+  EXPECT_EQ(rows_in_parts(canned_facts("column_sum", 4096, 64), 16), std::nullopt);
+  EXPECT_TRUE(rows_in_parts(canned_facts("batch_norm_statistics", 4096, 64), 16));
+}
+
+TEST(RowParts, ArePinnedAway) {
+  const auto planned =
+      plan_canned("row_sum", matrix(1, 1 << 22), "H200", {.pin = {.family = "looped"}});
+  ASSERT_TRUE(planned);
+  EXPECT_THAT(planned->segments, SizeIs(1));
+}
+
+}  // namespace
+}  // namespace sinter
