@@ -1,6 +1,7 @@
 #include "scheduler/explain.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -152,12 +153,24 @@ std::string runners_up_text(const SegmentPlan& segment,
   return table.empty() ? "" : table.text();
 }
 
+/// One line for all families that refuse for the same reason.
 std::string refusals_text(const std::vector<Rejection>& rejections) {
-  std::string out;
+  std::vector<Rejection> different;
   for (Rejection rejection : rejections) {
     rejection.remedy.clear();  // There is a schedule.
-    out += fmt::format("  refused {}\n", text_of(rejection));
+    const auto same = std::ranges::find_if(different, [&](Rejection other) {
+      other.subject = rejection.subject;
+      return other == rejection;
+    });
+    if (same == different.end()) {
+      different.push_back(std::move(rejection));
+    } else {
+      same->subject += ", " + rejection.subject;
+    }
   }
+  std::string out;
+  for (const Rejection& rejection : different)
+    out += fmt::format("  refused {}\n", text_of(rejection));
   return out;
 }
 
@@ -312,7 +325,83 @@ std::string changes_text(std::span<const NearestChange> changes) {
   return out + "\n";
 }
 
+namespace {
+
+std::string value_text(const Fusion& fusion, ValueId value) {
+  const std::string& name = fusion.values[value].name;
+  return fmt::format("{}{}{}", value, name.empty() ? "" : " ", name);
+}
+
+/// Kernels and calls in the order they run, with what they move.
+std::string steps_text(const Plan& plan) {
+  using enum TextTable::Align;
+  TextTable table({"", "runs", "rows x columns", "reads", "writes", "us", "for"},
+                  {kLeft, kLeft, kRight, kRight, kRight, kRight, kLeft});
+  for (const PlanStep& step : plan.steps()) {
+    if (step.kind == PlanStep::Kind::kExternal) {
+      const Op& op = plan.fusion.ops[plan.externals[step.index].op];
+      std::vector<std::string> made;
+      for (const ValueId result : op.results) made.push_back(value_text(plan.fusion, result));
+      table.row({"call", std::get<ExternalOp>(op.kind).name, "", "", "", "",
+                 fmt::format("{}", fmt::join(made, ", "))});
+      continue;
+    }
+    const SegmentPlan& segment = plan.segments[step.index];
+    const SegmentFacts& facts = segment.facts;
+    std::vector<std::string> made;
+    for (const ValueId output : facts.fusion.outputs) {
+      const ValueId value = segment.in_plan.empty() ? output : segment.in_plan.at(output);
+      made.push_back(value_text(plan.fusion, value));
+    }
+    std::string what = segment.chosen().schedule.family;
+    if (segment.same_as) what += fmt::format(" of {}", *segment.same_as);
+    table.row({fmt::format("{}", step.index), std::move(what),
+               fmt::format("{} x {}", facts.space.rows, facts.space.columns),
+               bytes_text(static_cast<double>(facts.bytes_read)),
+               bytes_text(static_cast<double>(facts.bytes_written)),
+               segment.finishes ? "" : fmt::format("{:.1f}", segment.chosen().predicted.total_us),
+               fmt::format("{}", fmt::join(made, ", "))});
+  }
+  return table.text();
+}
+
+/// What passes from kernel to kernel, and why it has to.
+std::string cuts_text(const Plan& plan) {
+  using enum TextTable::Align;
+  if (plan.cuts.empty()) return "";
+  TextTable table({"from", "to", "bytes", "value", "read by", "because"},
+                  {kRight, kRight, kRight, kLeft, kLeft, kLeft});
+  for (const Cut& cut : plan.cuts) {
+    const Op& consumer = plan.fusion.ops[cut.consumer];
+    table.row({fmt::format("{}", cut.from), fmt::format("{}", cut.to),
+               bytes_text(static_cast<double>(cut.bytes)), value_text(plan.fusion, cut.value),
+               fmt::format("{} {}", text_of(consumer.kind),
+                           value_text(plan.fusion, consumer.results.front())),
+               text_of(cut)});
+  }
+  return "\nwhat passes through memory from kernel to kernel\n" + table.text();
+}
+
+std::string explain_segments(const Plan& plan) {
+  std::string out =
+      fmt::format("{} on {}\n{} kernels, predicted {:.1f} us; {} external calls; workspace {}\n",
+                  plan.fusion.name, plan.limits.name, plan.segments.size(), plan.predicted_us(),
+                  plan.externals.size(), bytes_text(static_cast<double>(plan.workspace_bytes)));
+  out += steps_text(plan) + cuts_text(plan);
+  for (size_t i = 0; i < plan.segments.size(); ++i) {
+    const SegmentPlan& segment = plan.segments[i];
+    for (const Decision& decision : segment.decisions) {
+      if (decision.question.starts_with("which schedule"))
+        out += fmt::format("\nkernel {}\n{}", i, brief_text(segment, decision, ""));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
 std::string explain(const Plan& plan) {
+  if (plan.is_segmented) return explain_segments(plan);
   std::string out = fmt::format("{} on {}\n", plan.fusion.name, plan.limits.name);
   for (const SegmentPlan& segment : plan.segments) {
     const SegmentFacts& facts = segment.facts;

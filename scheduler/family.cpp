@@ -4,10 +4,20 @@
 #include "scheduler/families/looped.h"
 #include "scheduler/families/multi_wave.h"
 #include "scheduler/families/pointwise.h"
+#include "scheduler/families/transpose.h"
 #include "scheduler/families/warp_specialised.h"
 #include "scheduler/row_estimate.h"
 
 namespace sinter {
+namespace {
+
+/// What families that walk rows refuse.
+std::optional<Rejection> refuse_rows(const SegmentFacts& facts, std::string_view family) {
+  for (Rejection& rejection : check_row_segment(facts, family)) return std::move(rejection);
+  return check_outer_reductions(facts, family);
+}
+
+}  // namespace
 
 const Family* find_family(const FamilySet& families, std::string_view name) {
   for (const Family& family : families) {
@@ -23,26 +33,36 @@ FamilySet scheduling_families() {
        .propose = propose_pointwise,
        .estimate = estimate_pointwise,
        .predict = predict_pointwise,
-       .lower = {}},
+       .lower = {},
+       .refuses = refuse_pointwise},
+      {.name = std::string(kTranspose),
+       .propose = propose_transpose,
+       .estimate = estimate_transpose,
+       .predict = predict_transpose,
+       .lower = {},
+       .refuses = refuse_pointwise},  // What it takes beyond that, pointwise takes too.
       {.name = "column",
        .propose = propose_column,
        .estimate = estimate_column,
        .predict = predict_column,
        .lower = {},
-       .draws_tickets = true},
+       .draws_tickets = true,
+       .refuses = refuse_column},
       {.name = "looped",
        .propose = propose_looped,
        .estimate = estimate_looped,
        .predict = predict_looped,
        .lower = {},
-       .leaves_partials = true},
+       .leaves_partials = true,
+       .refuses = [](const SegmentFacts& facts) { return refuse_rows(facts, "looped"); }},
       {.name = "multi_wave",
        .propose = propose_multi_wave,
        .estimate = estimate_multi_wave,
        .predict = predict_rows,
        .lower = {},
        .leaves_partials = true,
-       .draws_tickets = true},
+       .draws_tickets = true,
+       .refuses = [](const SegmentFacts& facts) { return refuse_rows(facts, "multi_wave"); }},
       {.name = "warp_specialised",
        .propose = propose_warp_specialised,
        .estimate = estimate_warp_specialised,
@@ -54,7 +74,8 @@ FamilySet scheduling_families() {
        .lower = {},
        .knows_waits = true,
        .leaves_partials = true,
-       .draws_tickets = true},
+       .draws_tickets = true,
+       .refuses = [](const SegmentFacts& facts) { return refuse_rows(facts, "warp_specialised"); }},
   };
 }
 

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +57,9 @@ struct Family {
   bool leaves_partials = false;
   /// Lowers schedules with `finish ticket`.
   bool draws_tickets = false;
+  /// Why no schedule of the family can run a segment, whatever the device: asked of every group
+  /// that the segmenter considers, so without trying any. Empty: nothing is known beforehand.
+  std::function<std::optional<Rejection>(const SegmentFacts&)> refuses{};
 };
 
 using FamilySet = std::vector<Family>;

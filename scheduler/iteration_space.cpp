@@ -115,6 +115,7 @@ class Analysis {
     fill_accesses();
     if (auto rejection = find_dependences()) return tl::make_unexpected(*rejection);
     merge_dimensions();
+    if (auto rejection = check_outputs()) return tl::make_unexpected(*rejection);
     return std::move(space_);
   }
 
@@ -203,6 +204,18 @@ class Analysis {
                 if (size != constant_size(fusion_.values[op.operands[0]].shape[axis]))
                   out[axis] = classes_.fresh_axis(size);
               }
+            },
+            [&](const ConcatenateOp&) {
+              rejection = reject("a concatenate joins tensors along an axis", result,
+                                 "end the fusion before it, and join the tensors in memory");
+            },
+            [&](const PadOp&) {
+              rejection = reject("a pad adds elements around a tensor", result,
+                                 "end the fusion before it, or select by an iota");
+            },
+            [&](const ExternalOp&) {
+              rejection = reject("an external call runs outside of any kernel", result,
+                                 "end the fusion before the call, and begin another behind it");
             },
         },
         op.kind);
@@ -493,6 +506,27 @@ class Analysis {
       outer_.insert(result);
     }
     if (!inner_) std::erase_if(columns, [&](uint32_t node) { return contains(rows, node); });
+    return check_outer_columns(columns);
+  }
+
+  /// A reduction over the rows that keeps only some of the columns would be done again for each of
+  /// the others.
+  [[nodiscard]] std::optional<Rejection> check_outer_columns(
+      const std::vector<uint32_t>& columns) const {
+    for (const ValueId result : outer_) {
+      const AxisList kept = classes_.resolve(concatenated(axes_[result]));
+      const auto is_kept = [&](uint32_t node) {
+        return std::ranges::find(kept, node) != kept.end();
+      };
+      if (kept.empty() || std::ranges::all_of(columns, is_kept)) continue;
+      Rejection rejection =
+          reject(fmt::format("reduction {} over the rows keeps only some of the columns", result),
+                 result, "put what has further axes into a fusion of its own");
+      rejection.value = static_cast<double>(kept.size());
+      rejection.limit = static_cast<double>(columns.size());
+      rejection.unit = "axes";
+      return rejection;
+    }
     return std::nullopt;
   }
 
@@ -672,6 +706,25 @@ class Analysis {
     }
     space_.take_weights[op.results.front()] =
         axis_weights(axes_[op.operands[0]][static_cast<size_t>(take.axis)]);
+    return std::nullopt;
+  }
+
+  /// An output that varies along some of the columns only would be stored by several threads.
+  [[nodiscard]] std::optional<Rejection> check_outputs() const {
+    for (size_t i = 0; i < fusion_.outputs.size(); ++i) {
+      const std::vector<int64_t>& strides = space_.outputs[i].strides;
+      if (!space_.output_coverage[i].columns || space_.columns == 0) continue;
+      for (size_t dimension = space_.row_dimensions; dimension < strides.size(); ++dimension) {
+        if (strides[dimension] != 0 || space_.dimensions[dimension].size == 1) continue;
+        Rejection rejection =
+            reject(fmt::format("output {} spans only part of the columns", fusion_.outputs[i]),
+                   fusion_.outputs[i], "give outputs of different shapes fusions of their own");
+        rejection.value = static_cast<double>(dimension - space_.row_dimensions);
+        rejection.limit = static_cast<double>(strides.size() - space_.row_dimensions);
+        rejection.unit = "dimensions";
+        return rejection;
+      }
+    }
     return std::nullopt;
   }
 

@@ -2,7 +2,6 @@
 
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -29,36 +28,101 @@ struct SchedulePin {
   friend bool operator==(const SchedulePin&, const SchedulePin&) = default;
 };
 
+/// When a graph becomes several segments.
+enum class Cutting : uint8_t {
+  kFaster,  ///< Also where that is predicted to be faster than what runs it whole.
+  kNeeded,  ///< Only if nothing runs it whole.
+};
+
 struct PlanOptions {
   FamilySet families = scheduling_families();
   SchedulePin pin{};
   bool simplify = true;  ///< Run the simplification passes first.
+  Cutting cutting = Cutting::kFaster;
 };
 
-/// A tensor that one kernel of a plan leaves for later ones: partial results of an outer reduction,
-/// [rows][columns] in the reduction's type, of a total [rows], or a row value.
+/// A tensor that one kernel of a plan leaves for later ones, or needs for itself.
 struct WorkspaceTensor {
+  enum class Holds : uint8_t {
+    kValue,        ///< A value that later steps read, dense.
+    kPartials,     ///< Partial results of an outer reduction, [rows][columns] in its type, of a
+                   ///< total [rows], for the segment that follows the writer.
+    kOwnPartials,  ///< Those that the writer's last block finishes.
+    kCounters,     ///< By which a block knows that it is the last; they belong to no value.
+  };
   ValueId value;  ///< In the plan's graph; for partial results, the reduction's result.
   int64_t bytes = 0;
-  size_t writer = 0;  ///< The segment that leaves it.
-  /// The writer alone reads it: partial results that its last block finishes, and the counters by
-  /// which a block knows that it is the last, which belong to no value.
-  bool own = false;
+  size_t writer = 0;  ///< The segment that leaves it, or, of what an external call makes, the call.
+  Holds holds = Holds::kValue;
+  bool by_external = false;  ///< `writer` counts external calls.
+  int64_t offset = 0;        ///< Bytes from the start of the workspace.
+  /// The writer alone reads it.
+  [[nodiscard]] bool own() const {
+    return holds == Holds::kOwnPartials || holds == Holds::kCounters;
+  }
   friend bool operator==(const WorkspaceTensor&, const WorkspaceTensor&) = default;
 };
 
 /// One kernel to be: the segment's facts and its candidates, best first.
 struct SegmentPlan {
   SegmentFacts facts;
-  /// What the inputs and outputs of `facts.fusion` are in the plan's graph; empty if they are its
-  /// own. A workspace tensor stands for its value where it is read.
+  /// What values of `facts.fusion` are in the plan's graph, its inputs, outputs and reductions
+  /// among them; empty if they are its own. A workspace tensor stands for its value where it is
+  /// read.
   std::map<ValueId, ValueId> in_plan;
   std::vector<ProposedSchedule>
       candidates;  ///< candidates[0] is chosen; the rest serve re-planning and `explain`.
   /// The caller pinned the whole schedule: nothing replaces it, not even one that spills less.
   bool is_required = false;
+  bool finishes = false;  ///< Only finishes what the segment before it leaves.
+  /// One of two kernels that a segment was split into: it leaves no partial results beyond those
+  /// that its twin reads.
+  bool is_part = false;
+  /// The first segment that has the same graph but for names, whose kernel it runs; absent for that
+  /// one itself. It then has one candidate.
+  std::optional<size_t> same_as{};
+  std::vector<Decision> decisions{};    ///< Where the plan has several segments: its own.
+  std::vector<Rejection> rejections{};  ///< Likewise.
   [[nodiscard]] const ProposedSchedule& chosen() const { return candidates.front(); }
 };
+
+/// A call that the embedder runs between kernels.
+struct ExternalCall {
+  OpId op;            ///< In the plan's graph.
+  size_t before = 0;  ///< It runs before this segment and after the one before; calls before the
+                      ///< same segment run in their order.
+  friend bool operator==(const ExternalCall&, const ExternalCall&) = default;
+};
+
+/// What runs next: a segment's kernel or an external call.
+struct PlanStep {
+  enum class Kind : uint8_t { kKernel, kExternal };
+  Kind kind = Kind::kKernel;
+  size_t index = 0;  ///< Into the plan's segments or external calls.
+  friend bool operator==(const PlanStep&, const PlanStep&) = default;
+};
+
+/// Why an op and one that reads its result run in different kernels.
+struct Cut {
+  enum class Rule : uint8_t {
+    kCycle,     ///< Something between them runs elsewhere, and would wait for itself.
+    kRefused,   ///< No kernel runs both.
+    kSlower,    ///< One takes longer than two.
+    kNotFound,  ///< One would be faster, and was not found; or might be, and was not tried.
+  };
+  Rule rule = Rule::kCycle;
+  ValueId value{};           ///< What passes through memory.
+  OpId consumer{};           ///< The op that reads it.
+  size_t from = 0;           ///< Leading segment that writes it.
+  size_t to = 0;             ///< Leading segment that reads it.
+  int64_t bytes = 0;         ///< Of the value.
+  Rejection why{};           ///< Of kRefused; its ids are those of a graph of both.
+  double together_us = 0.0;  ///< Predicted for one kernel, or the least it could take.
+  double apart_us = 0.0;     ///< Predicted for the two.
+  friend bool operator==(const Cut&, const Cut&) = default;
+};
+/// The rule with its numbers: "one kernel takes 12.0 us, two take 9.8 us".
+std::string text_of(const Cut& cut);
 
 /// What will run, and why. Values ids in it are those of `fusion`, the simplified and specialised
 /// graph.
@@ -66,14 +130,21 @@ struct Plan {
   Fusion fusion;
   Binding binding;  ///< Of the original graph's symbols.
   DeviceLimits limits;
-  std::vector<SegmentPlan> segments;  ///< In the order they run.
+  std::vector<SegmentPlan> segments;      ///< In the order they run.
+  std::vector<ExternalCall> externals{};  ///< In the order they run.
   std::vector<WorkspaceTensor> workspace;
+  int64_t workspace_bytes = 0;  ///< That hold all of them, each while it is needed.
   std::vector<Decision> decisions;
   std::vector<Rejection> rejections;  ///< Of families that offered nothing.
+  /// The graph was cut: every segment that leads has decisions and rejections of its own.
+  bool is_segmented = false;
+  std::vector<Cut> cuts{};  ///< Where it was.
 
-  /// The segments without one that only finishes the partial results of the segment before it,
-  /// whose prediction has the time of both.
-  [[nodiscard]] std::span<const SegmentPlan> leading_segments() const;
+  /// Kernels and calls in the order they run.
+  [[nodiscard]] std::vector<PlanStep> steps() const;
+  /// The segments without those that only finish the partial results of the one before them, whose
+  /// prediction has the time of both.
+  [[nodiscard]] std::vector<const SegmentPlan*> leading_segments() const;
   [[nodiscard]] double predicted_us() const;  ///< Of all its kernels.
 };
 
@@ -91,6 +162,9 @@ enum class BufferUse : uint8_t {
 };
 /// `value` is the one that the buffer of a kernel of segment `segment` holds; none for counters.
 TensorSlot slot_of(const Plan& plan, size_t segment, ValueId value, BufferUse use);
+/// Where a value of the plan's graph lies that is an input, an output, or left by a step for
+/// others.
+TensorSlot slot_of(const Plan& plan, ValueId value);
 
 /// Plans a fusion for a device. A pure function: equal arguments give equal plans, in every
 /// process.
@@ -102,14 +176,25 @@ TensorSlot slot_of(const Plan& plan, size_t segment, ValueId value, BufferUse us
 Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const DeviceLimits& limits,
                   const PlanOptions& options = {});
 
-/// The question that plan_finish answers with the times of both ways, `finish` of a schedule.
+/// The question that finishes answer with the times of both ways, `finish` of a schedule.
 inline constexpr std::string_view kWhatFinishes = "what finishes the partial results";
 
-/// Plans, after the first segment's schedule, the segment that finishes its partial results, and
-/// the workspace between them; drops those of an earlier choice. A schedule whose last block
-/// finishes has a workspace of its own and no second segment. Nothing is left to do for a
-/// schedule without partial results, nor for a segment without outer reductions. Errors: as plan().
-Result<void> plan_finish(Plan& plan, const Schedule& schedule, const FamilySet& families);
+/// Plans, after the schedule of a segment, the segment that finishes its partial results, and the
+/// workspace between them; drops those of an earlier choice. A schedule whose last block finishes
+/// has a workspace of its own and no second segment. Nothing is left to do for a schedule without
+/// partial results, nor for a segment without outer reductions. Errors: as plan().
+Result<void> plan_finish(Plan& plan, size_t segment, const Schedule& schedule,
+                         const FamilySet& families);
+
+/// Where the kernels of a whole graph take no longer than this multiple of what its bytes take, and
+/// the launch of another one, it is not tried whether cutting it would be faster: no cut could save
+/// more than the rest, which is about what the model is off by, and trying takes as long as
+/// planning the whole.
+inline constexpr double kWorthCutting = 1.25;
+
+/// Nor is it tried for graphs of more ops that reduce nothing: their parts would only move more,
+/// unless they walk tensors in different orders, and a thousand ops take seconds.
+inline constexpr size_t kMostPointwiseOpsCut = 128;
 
 /// Candidates within this share of the best predicted time count as equal: of these the one whose
 /// blocks wait least wins, then the simpler family, in the order of the set. The cost model's error

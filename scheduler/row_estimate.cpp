@@ -549,6 +549,26 @@ std::optional<Rejection> check_outer_reductions(const SegmentFacts& facts,
                    .remedy = "make the tensors contiguous along the columns"};
 }
 
+std::optional<Rejection> check_row_outputs(const SegmentFacts& facts, std::string_view family) {
+  for (size_t i = 0; i < facts.space.outputs.size(); ++i) {
+    if (facts.is_empty(facts.fusion.outputs[i])) continue;
+    if (facts.is_after_rows(facts.fusion.outputs[i])) continue;
+    for (size_t dimension = 0; dimension < facts.space.row_dimensions; ++dimension) {
+      if (facts.space.outputs[i].strides[dimension] != 0 ||
+          facts.space.dimensions[dimension].size <= 1)
+        continue;
+      return Rejection{.subject = std::string(family),
+                       .rule = "an output does not span the rows, so every row would store it",
+                       .value = static_cast<double>(facts.space.dimensions[dimension].size),
+                       .limit = 1,
+                       .unit = "rows",
+                       .at = facts.fusion.outputs[i],
+                       .remedy = "give outputs of other axes fusions of their own"};
+    }
+  }
+  return std::nullopt;
+}
+
 std::vector<Rejection> check_row_segment(const SegmentFacts& facts, std::string_view family) {
   std::vector<Rejection> rejections;
   if (!facts.has_reduction() && !facts.has_outer()) {
@@ -560,22 +580,9 @@ std::vector<Rejection> check_row_segment(const SegmentFacts& facts, std::string_
                           .remedy = "the pointwise family takes it"});
     return rejections;
   }
-  for (size_t i = 0; i < facts.space.outputs.size(); ++i) {
-    if (facts.is_empty(facts.fusion.outputs[i])) continue;
-    if (facts.is_after_rows(facts.fusion.outputs[i])) continue;
-    for (size_t dimension = 0; dimension < facts.space.row_dimensions; ++dimension) {
-      if (facts.space.outputs[i].strides[dimension] != 0 ||
-          facts.space.dimensions[dimension].size <= 1)
-        continue;
-      rejections.push_back({.subject = std::string(family),
-                            .rule = "an output does not span the rows, so every row would store it",
-                            .value = static_cast<double>(facts.space.dimensions[dimension].size),
-                            .limit = 1,
-                            .unit = "rows",
-                            .at = facts.fusion.outputs[i],
-                            .remedy = "give outputs of other axes fusions of their own"});
-      return rejections;
-    }
+  if (auto rejection = check_row_outputs(facts, family)) {
+    rejections.push_back(std::move(*rejection));
+    return rejections;
   }
   for (const TensorAccess& access : facts.space.inputs) {
     if (!facts.is_full(access.value)) continue;

@@ -86,6 +86,9 @@ std::optional<Rejection> check_outer_operands(const SegmentFacts& facts, std::st
 /// strides walk. Nothing: there are none, or they may.
 std::optional<Rejection> check_outer_reductions(const SegmentFacts& facts, std::string_view family);
 
+/// An output that is neither stored once in every row nor after all of them.
+std::optional<Rejection> check_row_outputs(const SegmentFacts& facts, std::string_view family);
+
 /// Rules that segments must meet before rows make sense at all; empty if they do.
 std::vector<Rejection> check_row_segment(const SegmentFacts& facts, std::string_view family);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "scheduler/families/transpose.h"
 #include "scheduler/ticket.h"
 
 namespace sinter {
@@ -182,8 +183,10 @@ std::vector<Rejection> verify_schedule(const SegmentFacts& facts, const Schedule
   if (auto rejection = check_stages(facts, schedule, distribute(facts, schedule.persistent)))
     rejections.push_back(*rejection);
   // Families that lay elements out otherwise need not meet the rules of rows. Blocks of a cluster
-  // share the columns of a row, or its rows where each has a run of columns.
-  if (schedule.family != kColumn && !check_row_access(facts, schedule)) {
+  // share the columns of a row, or its rows where each has a run of columns. Tiles are powers of
+  // two, and a grid of them covers everything.
+  if (schedule.family != kColumn && schedule.family != kTranspose &&
+      !check_row_access(facts, schedule)) {
     if (auto rejection = check_batches(facts, schedule, batch_spans(facts, schedule)))
       rejections.push_back(*rejection);
   }

@@ -68,6 +68,12 @@ double bytes_of(const Fusion& fusion, const std::vector<ValueId>& tensors) {
 
 SweepCell cell_of(const Result<Plan>& planned) {
   if (!planned) return {.refusal = planned.error()};
+  if (planned->segments.empty()) {
+    return {.refusal = {.kind = ErrorKind::kUnsupported,
+                        .message = fmt::format("no kernel takes part in the fusion '{}'",
+                                               planned->fusion.name),
+                        .remedy = "sweep a graph that is more than external calls"}};
+  }
   const double read = bytes_of(planned->fusion, planned->fusion.inputs);
   const double written = bytes_of(planned->fusion, planned->fusion.outputs);
   const double streamed = (read + written) / mixed_bandwidth(planned->limits, read, written);
@@ -221,8 +227,8 @@ Result<Sweep> sweep(const Fusion& fusion, const ExtentValues& extents, const Dev
 
 std::string kind_of(const Plan& plan) {
   std::string out;
-  for (const SegmentPlan& segment : plan.leading_segments())
-    out += (out.empty() ? "" : " + ") + segment.chosen().schedule.family;
+  for (const SegmentPlan* segment : plan.leading_segments())
+    out += (out.empty() ? "" : " + ") + segment->chosen().schedule.family;
   return out;
 }
 

@@ -132,8 +132,9 @@ constexpr std::string_view kNoneColour = "#d9d9d9";
 /// Colours that stay apart for the colour-blind (Okabe and Ito's). Kinds built in have theirs, so
 /// that maps compare; others take what is left.
 std::map<std::string, std::string_view> colours_of(const Sweep& sweep) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kBuiltIn = {{
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kBuiltIn = {{
       {"pointwise", "#cc79a7"},
+      {"transpose", "#0072b2"},
       {"looped", "#009e73"},
       {"multi_wave", "#56b4e9"},
       {"column", "#f0e442"},
@@ -141,7 +142,7 @@ std::map<std::string, std::string_view> colours_of(const Sweep& sweep) {
       {"multi_wave + column", "#5e3c99"},
       {"looped + column", "#117733"},
   }};
-  constexpr std::array<std::string_view, 3> kOthers = {"#999999", "#d55e00", "#0072b2"};
+  constexpr std::array<std::string_view, 2> kOthers = {"#999999", "#d55e00"};
   std::map<std::string, std::string_view> out;
   size_t others = 0;
   for (const std::string& kind : sweep.kinds) {

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 /// A graph that once went wrong, and how to try it. Directives are comments of the .fir text:
 ///
-///     ; extents: rows=5 cols=1     one line for every size to try
+///     ; extents: rows=5 cols=1     one line for every size to try; no names if there are none
 ///     ; device: H200               one line for every device; H200 if there is none
 ///     ; error: some words          no family takes it, and says so in these words
 struct Regression {
@@ -47,13 +47,13 @@ Regression read(const std::filesystem::path& path) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line); out.text += line + "\n") {
     const auto value = [&](const std::string& key) -> std::optional<std::string> {
-      const std::string prefix = "; " + key + ": ";
+      const std::string prefix = "; " + key + ":";
       if (!line.starts_with(prefix)) return std::nullopt;
       return line.substr(prefix.size());
     };
     if (const auto extents = value("extents")) out.extents.push_back(parse_extents(*extents));
-    if (const auto device = value("device")) out.devices.push_back(*device);
-    if (const auto error = value("error")) out.error = *error;
+    if (const auto device = value("device")) out.devices.push_back(device->substr(1));
+    if (const auto error = value("error")) out.error = error->substr(1);
   }
   if (out.devices.empty()) out.devices.push_back("H200");
   return out;

@@ -45,6 +45,27 @@ TEST(IterationSpaceTest, LayerNormHasRowsAndColumns) {
   EXPECT_EQ(space.dependence[named_value(facts.fusion, "mean")], (Dependence{true, false}));
 }
 
+TEST(IterationSpaceTest, WhatNoLoopWalksIsRejectedByItsValue) {
+  const auto rejection = [](const std::function<ValueId(FusionBuilder&, ValueId)>& make) {
+    FusionBuilder b;
+    const ValueId x = b.input(DType::kF32, {4, 8}, "x");
+    b.output(b.neg(make(b, x)));
+    const auto space = iteration_space(b.build());
+    return space ? Rejection{} : space.error();
+  };
+  const Rejection joined = rejection([](auto& b, ValueId x) { return b.concatenate({x, x}, 1); });
+  EXPECT_EQ(joined.rule, "a concatenate joins tensors along an axis");
+  EXPECT_EQ(joined.at, ValueId{1});
+  EXPECT_FALSE(joined.remedy.empty());
+  const Rejection padded = rejection([](auto& b, ValueId x) { return b.pad(x, {0, 1}, {0, 0}); });
+  EXPECT_EQ(padded.rule, "a pad adds elements around a tensor");
+  const Rejection called = rejection([](auto& b, ValueId x) {
+    return b.external("f", {x}, {{DType::kF32, {4, 8}}})[0];
+  });
+  EXPECT_EQ(called.rule, "an external call runs outside of any kernel");
+  EXPECT_EQ(called.at, ValueId{1});
+}
+
 TEST(IterationSpaceTest, VectorsOverTheColumnsDoNotVaryAlongRows) {
   FusionBuilder b;
   const ValueId x = b.input(DType::kF32, {4, 8}, "x");

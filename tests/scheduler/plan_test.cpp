@@ -55,7 +55,7 @@ TEST(PlanTest, ReductionsWithoutASecondStageAreLooped) {
 }
 
 TEST(PlanTest, FusionsWithoutReductionsArePointwise) {
-  for (const char* name : {"swiglu", "bias_gelu", "copy", "transpose_2d", "cast_chain"}) {
+  for (const char* name : {"swiglu", "bias_gelu", "copy", "cast_chain"}) {
     const auto planned = plan_canned(name, matrix(8192, 8192), "H200");
     EXPECT_THAT(planned, PlansAs("pointwise", RowsPerBlock(1), KeepsCount(0), NoSpill()));
     EXPECT_THAT(planned, RejectedBy("looped", HasSubstr("the segment reduces nothing")));
@@ -64,9 +64,13 @@ TEST(PlanTest, FusionsWithoutReductionsArePointwise) {
 
 TEST(PlanTest, RowsBeyondEveryBudgetAreLooped) {
   // 2 MiB a row: 256 batches of 1024 threads, nine times the shared memory.
-  const auto planned = plan_canned("rms_norm", matrix(64, 1 << 20), "A100");
+  const auto planned =
+      plan_canned("rms_norm", matrix(64, 1 << 20), "A100", {.cutting = Cutting::kNeeded});
   EXPECT_THAT(planned, PlansAs("looped", KeepsCount(0)));
   EXPECT_THAT(planned, RejectedBy("multi_wave", HasSubstr("limit")));
+  // Too few of them for the device are reduced in parts, and read again by a kernel of their own.
+  EXPECT_EQ(kind_of(*plan_canned("rms_norm", matrix(64, 1 << 20), "A100")),
+            "looped + looped + pointwise");
 }
 
 TEST(PlanTest, BlocksOfAClusterKeepRowsThatOneCannot) {
@@ -80,7 +84,8 @@ TEST(PlanTest, BlocksOfAClusterKeepRowsThatOneCannot) {
     EXPECT_EQ(kind_of(planned), "multi_wave") << columns;
     EXPECT_GT(planned.segments[0].chosen().schedule.cluster_blocks, 1) << columns;
   }
-  EXPECT_THAT(plan_canned("rms_norm", matrix(64, 1 << 24), "H200"), PlansAs("looped"));
+  EXPECT_THAT(plan_canned("rms_norm", matrix(64, 1 << 24), "H200", {.cutting = Cutting::kNeeded}),
+              PlansAs("looped"));
 }
 
 TEST(PlanTest, BlocksOfAClusterShareFewRowsThatLeaveSmsIdle) {
@@ -124,8 +129,10 @@ TEST(PlanTest, EveryCannedFusionIsPlannedOrRefusedWithReasonsOnEveryDevice) {
           EXPECT_GE(candidate.estimate.blocks_per_sm, 1);
           EXPECT_GE(candidate.estimate.blocks_per_sm, candidate.schedule.min_blocks_per_sm);
         }
-        EXPECT_EQ(planned->decisions.back().candidates.empty(), false);
-        EXPECT_FALSE(planned->decisions.back().because.empty());
+        const std::vector<Decision>& decisions =
+            planned->is_segmented ? segment.decisions : planned->decisions;
+        EXPECT_FALSE(decisions.back().candidates.empty());
+        EXPECT_FALSE(decisions.back().because.empty());
       }
     }
   }
@@ -215,7 +222,8 @@ PlanCase any_plan_case() {
 }
 
 Plan planned_case(const PlanCase& c) {
-  auto planned = plan(c.canned->build(), c.extents, c.limits);
+  // What a cut is worth is asked only of plans that are slow, so it may come and go with budgets.
+  auto planned = plan(c.canned->build(), c.extents, c.limits, {.cutting = Cutting::kNeeded});
   RC_ASSERT(planned.has_value());
   return std::move(*planned);
 }
@@ -230,8 +238,8 @@ const ProposedSchedule& fastest(const Plan& planned) {
 /// Of all kernels, with the fastest candidate of each.
 double fastest_us(const Plan& planned) {
   double us = 0.0;
-  for (const SegmentPlan& segment : planned.leading_segments()) {
-    us += std::ranges::min(segment.candidates, {}, [](const ProposedSchedule& candidate) {
+  for (const SegmentPlan* segment : planned.leading_segments()) {
+    us += std::ranges::min(segment->candidates, {}, [](const ProposedSchedule& candidate) {
             return candidate.predicted.total_us;
           }).predicted.total_us;
   }
@@ -389,7 +397,9 @@ TEST(PlanTest, ColumnReductionsArePlanned) {
 // So few leave partial results as long as the rows, in however few blocks.
 TEST(PlanTest, FewRowsTooWideForAccumulatorsGetAKernelForTheColumns) {
   for (const char* device : {"H200", "A100", "L4"}) {
-    const Plan planned = plan_canned("layer_norm_backward", matrix(16, 1 << 20), device).value();
+    const Plan planned = plan_canned("layer_norm_backward", matrix(16, 1 << 20), device,
+                                     {.cutting = Cutting::kNeeded})
+                             .value();
     ASSERT_EQ(planned.segments.size(), 2U) << device;
     EXPECT_EQ(planned.segments[0].facts.fusion.name, "layer_norm_backward_rows");
     EXPECT_FALSE(planned.segments[0].facts.has_outer());
@@ -401,7 +411,9 @@ TEST(PlanTest, FewRowsTooWideForAccumulatorsGetAKernelForTheColumns) {
 
 // Its bias gradient adds up what the row's sum has gone into.
 TEST(PlanTest, RowValuesThatColumnsNeedPassThroughTheWorkspace) {
-  const Plan planned = plan_canned("softmax_backward_bias", matrix(16, 1 << 20), "H200").value();
+  const Plan planned = plan_canned("softmax_backward_bias", matrix(16, 1 << 20), "H200",
+                                   {.cutting = Cutting::kNeeded})
+                           .value();
   ASSERT_EQ(planned.segments.size(), 2U);
   ASSERT_FALSE(planned.workspace.empty());
   EXPECT_EQ(planned.workspace[0].bytes, 16 * 4);
@@ -439,8 +451,12 @@ TEST(PlanTest, ColumnsThatAllReduceToTheSameAreRefused) {
   const ValueId w = b.input(DType::kF32, {6}, "w");
   b.output(b.sum(x, {0}), "sums");
   b.output(b.sum(b.broadcast(w, {6, 64}, {0}), {0}), "repeated");
-  EXPECT_THAT(plan(b.build(), {}, *find_device("H200")),
+  EXPECT_THAT(plan(b.build(), {}, *find_device("H200"), {.pin = {.family = "column"}}),
               RejectedBy("column", HasSubstr("gives every column the same value")));
+  // Unless the copies are written out first.
+  const auto planned = plan(b.build(), {}, *find_device("H200"));
+  ASSERT_TRUE(planned) << planned.error().text();
+  EXPECT_TRUE(planned->is_segmented);
 }
 
 TEST(PlanTest, ATotalOfRowLossesIsFinishedByTheLastBlockOrAKernelOfItsOwn) {
@@ -566,16 +582,18 @@ TEST(PlanTest, AnotherGridGetsAnotherFinish) {
   Plan planned = plan_canned("rms_norm_backward", matrix(512, 1024), "H200").value();
   Schedule other = planned.segments[0].chosen().schedule;
   other.persistent_blocks = 3;
-  ASSERT_TRUE(plan_finish(planned, other, scheduling_families()));
+  ASSERT_TRUE(plan_finish(planned, 0, other, scheduling_families()));
   ASSERT_EQ(planned.segments.size(), 2U);
   EXPECT_EQ(planned.workspace[0].bytes, 3 * 1024 * 4);
   EXPECT_EQ(planned.segments[1].facts.space.rows, 3);
 }
 
 TEST(PlanTest, OutputsOverUnrelatedAxesDoNotMultiplyTheRows) {
-  const auto planned = plan_canned("two_independent_chains", matrix(64, 64), "H200");
-  if (planned && planned->segments.size() > 1) GTEST_SKIP() << "the chains are cut apart";
-  EXPECT_THAT(planned, FailsWith(ErrorKind::kUnsupported, testing::_));
+  const Plan planned = plan_canned("two_independent_chains", matrix(64, 64), "H200").value();
+  for (const SegmentPlan& segment : planned.segments) EXPECT_LE(segment.facts.space.rows, 64);
+  EXPECT_THAT(plan_canned("two_independent_chains", matrix(64, 64), "H200", {.pin = {.unroll = 1}}),
+              FailsWith(ErrorKind::kUnsupported, testing::_))
+      << "a pin is for one kernel";
 }
 
 TEST(PlanTest, NoFamiliesMeansUnsupported) {

@@ -146,7 +146,7 @@ TEST(TicketTest, TheWorkspaceHoldsPartialResultsAndCounters) {
   const int64_t rows = partial_rows(chosen);
   std::vector<int64_t> bytes;
   for (const WorkspaceTensor& tensor : planned.workspace) {
-    EXPECT_TRUE(tensor.own);
+    EXPECT_TRUE(tensor.own());
     bytes.push_back(tensor.bytes);
   }
   EXPECT_THAT(bytes, testing::UnorderedElementsAre(rows * 4, rows * 128 * 4, rows * 128 * 4, 4));
@@ -166,12 +166,12 @@ TEST(TicketTest, AnotherChoiceReplansWhatFinishes) {
   ASSERT_EQ(schedule.finish, Finish::kTicket);
   const size_t decisions = planned.decisions.size();
   schedule.finish = Finish::kKernel;
-  ASSERT_TRUE(plan_finish(planned, schedule, scheduling_families()));
+  ASSERT_TRUE(plan_finish(planned, 0, schedule, scheduling_families()));
   EXPECT_EQ(planned.segments.size(), 2U);
   EXPECT_EQ(planned.workspace.size(), 3U);
   EXPECT_EQ(planned.decisions.size(), decisions + 1) << "how the second kernel runs";
   schedule.finish = Finish::kTicket;
-  ASSERT_TRUE(plan_finish(planned, schedule, scheduling_families()));
+  ASSERT_TRUE(plan_finish(planned, 0, schedule, scheduling_families()));
   EXPECT_EQ(planned.segments.size(), 1U);
   EXPECT_EQ(planned.workspace.size(), 4U);
   EXPECT_EQ(planned.decisions.size(), decisions);

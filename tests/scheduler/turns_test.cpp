@@ -304,13 +304,17 @@ TEST_F(TurnsTest, RowsThatLeaveSMsIdleAreShared) {
 TEST_F(TurnsTest, WideGradientsOfTanhHaveAPlanEverywhere) {
   for (const DeviceLimits& device : device_presets()) {
     for (const int64_t columns : {65536, 65537, 1 << 20}) {
-      const auto planned = plan_canned("dyt_backward", matrix(512, columns), device.name);
+      const auto planned = plan_canned("dyt_backward", matrix(512, columns), device.name,
+                                       {.cutting = Cutting::kNeeded});
       ASSERT_TRUE(planned) << device.name << planned.error().text();
       EXPECT_EQ(planned->segments.size(), 2U);
     }
   }
-  EXPECT_EQ(kind_of(*plan_canned("dyt_backward", matrix(512, 65536), "A100")), "looped");
-  EXPECT_EQ(kind_of(*plan_canned("dyt_backward", matrix(512, 65536), "L4")), "looped");
+  for (const char* device : {"A100", "L4"}) {
+    EXPECT_EQ(kind_of(*plan_canned("dyt_backward", matrix(512, 65536), device,
+                                   {.cutting = Cutting::kNeeded})),
+              "looped");
+  }
 }
 
 TEST_F(TurnsTest, OnePassIsWeighedAgainstAKernelEach) {

@@ -1,0 +1,112 @@
+#include "scheduler/segmentation/group_judge.h"
+
+#include <algorithm>
+
+#include "scheduler/cost_model.h"
+#include "scheduler/row_parts.h"
+
+namespace sinter {
+namespace {
+
+double instructions_of(const Fusion& fusion) {
+  double out = 0.0;
+  for (const Op& op : fusion.ops) {
+    if (const auto* pointwise = std::get_if<PointwiseOp>(&op.kind))
+      out += info_of(pointwise->fn).issue_slots;
+    else if (!std::holds_alternative<InputOp>(op.kind))
+      out += 1.0;
+  }
+  return out;
+}
+
+/// What a group takes at least. Beyond launch and bytes: rows too few to fill the device are read
+/// no faster than the SMs that have them can, unless they are reduced in parts, by two kernels.
+double least_time_of_rows(const SegmentFacts& facts, const DeviceLimits& limits) {
+  const double least_us = least_time(facts, limits);
+  if (!facts.has_reduction()) return least_us;
+  const auto blocks = static_cast<double>(facts.space.rows * limits.most_cluster_blocks);
+  const double busy = std::clamp(blocks, 1.0, static_cast<double>(limits.sm_count));
+  const double moved_us = static_cast<double>(facts.bytes_read + facts.bytes_written) /
+                          (limits.l2_bytes_per_clock * limits.clock_mhz * busy);
+  const CostConstants constants;
+  const double by_few_us = constants.launch_us + constants.ramp_us + moved_us;
+  if (by_few_us <= least_us + constants.launch_us) return std::max(least_us, by_few_us);
+  const std::vector<int64_t> parts = part_counts(facts, limits);
+  if (!parts.empty() && rows_in_parts(facts, parts.front())) return least_us + constants.launch_us;
+  return by_few_us;
+}
+
+/// The first of the families' refusals, if all refuse.
+std::optional<Rejection> refusal_of_all(const SegmentFacts& facts, const FamilySet& families) {
+  // Rows and columns may get a kernel each.
+  if (facts.has_reduction() && facts.has_outer()) return std::nullopt;
+  std::optional<Rejection> first;
+  for (const Family& family : families) {
+    auto refusal = family.refuses ? family.refuses(facts) : std::nullopt;
+    if (!refusal) return std::nullopt;
+    // That a family is for another kind of segment says nothing about this one.
+    const bool tells = refusal->at.valid();
+    if (!first || (tells && !first->at.valid())) first = std::move(refusal);
+  }
+  return first;
+}
+
+}  // namespace
+
+GroupVerdict GroupJudge::analysed(Subgraph subgraph, WorkGraph::LeafViews views) const {
+  GroupVerdict verdict{.views = views};
+  const double instructions = instructions_of(subgraph.fusion);
+  for (const Op& op : subgraph.fusion.ops) verdict.reduces |= is_reduction(op.kind);
+  auto facts = analyse(std::move(subgraph.fusion));
+  if (!facts) {
+    verdict.rejection = facts.error();
+    return verdict;
+  }
+  if (instructions > kMostInstructions) {
+    verdict.rejection = {.subject = "segmentation",
+                         .rule = "the instructions of an element fill the instruction cache",
+                         .value = instructions,
+                         .limit = kMostInstructions,
+                         .unit = "instructions",
+                         .remedy = "none needed: the parts run one after the other"};
+    return verdict;
+  }
+  if (auto refusal = refusal_of_all(*facts, families_)) {
+    verdict.rejection = std::move(*refusal);
+    return verdict;
+  }
+  verdict.legal = true;
+  verdict.least_us = least_time_of_rows(*facts, limits_);
+  return verdict;
+}
+
+const GroupVerdict& GroupJudge::judge(std::span<const NodeId> group) {
+  const auto [known, is_new] = known_.try_emplace({group.begin(), group.end()}, nullptr);
+  if (is_new) known->second = &judge_anew(group);
+  return *known->second;
+}
+
+const GroupVerdict& GroupJudge::judge_anew(std::span<const NodeId> group) {
+  Subgraph subgraph = graph_.extract(group);
+  const uint64_t hash = structural_hash(subgraph.fusion);
+  if (const auto found = verdicts_.find(hash); found != verdicts_.end()) {
+    ++counts_.repeated;
+    return found->second;
+  }
+  ++counts_.analysed;
+  GroupVerdict verdict = analysed(std::move(subgraph), WorkGraph::LeafViews::kOps);
+  if (!verdict.legal) {
+    GroupVerdict reshaped = analysed(graph_.extract(group, WorkGraph::LeafViews::kInputs),
+                                     WorkGraph::LeafViews::kInputs);
+    if (reshaped.legal) verdict = std::move(reshaped);
+  }
+  return verdicts_.emplace(hash, std::move(verdict)).first->second;
+}
+
+void GroupJudge::refuse(std::span<const NodeId> group, Rejection why) {
+  GroupVerdict& verdict = verdicts_[structural_hash(graph_.extract(group).fusion)];
+  verdict.legal = false;
+  verdict.rejection = std::move(why);
+}
+
+}  // namespace sinter

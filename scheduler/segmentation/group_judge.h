@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "scheduler/family.h"
+#include "scheduler/segment_facts.h"
+#include "scheduler/segmentation/work_graph.h"
+
+namespace sinter {
+
+/// Whether one kernel can run a group, and what it takes at least.
+struct GroupVerdict {
+  bool legal = false;
+  Rejection rejection{};  ///< Why not. Its ids are those of the group's graph.
+  double least_us = 0.0;  ///< No schedule takes less, as far as is known without trying any.
+  bool reduces = false;   ///< It has a reduction.
+  WorkGraph::LeafViews views = WorkGraph::LeafViews::kOps;  ///< How its graph has to be made.
+};
+
+/// Instructions that a kernel may have for each element. A thread's vector of 8 elements then has
+/// 8,192 in its unrolled body, which is what the 128 KiB of instruction cache between an SM and L2
+/// hold at 16 bytes each (Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via
+/// Microbenchmarking", arXiv 1804.06826, section 3.6).
+inline constexpr double kMostInstructions = 1024.0;
+
+/// Judges groups of a graph, each kind once: groups with equal graphs get the same verdict, which
+/// is found by the graph's structural hash. Schedules are not tried. `graph` does not change.
+class GroupJudge {
+ public:
+  /// All three outlive it.
+  GroupJudge(const WorkGraph& graph, const DeviceLimits& limits, const FamilySet& families)
+      : graph_(graph), limits_(limits), families_(families) {}
+
+  /// `group` is ascending. The reference stays valid.
+  const GroupVerdict& judge(std::span<const NodeId> group);
+
+  /// Refuses a group, and all of its structure, from now on.
+  void refuse(std::span<const NodeId> group, Rejection why);
+
+  /// Groups analysed, and answers given for others of the same structure.
+  struct Counts {
+    int64_t analysed = 0;
+    int64_t repeated = 0;
+  };
+  [[nodiscard]] const Counts& counts() const { return counts_; }
+
+ private:
+  const GroupVerdict& judge_anew(std::span<const NodeId> group);
+  [[nodiscard]] GroupVerdict analysed(Subgraph subgraph, WorkGraph::LeafViews views) const;
+
+  const WorkGraph& graph_;
+  const DeviceLimits& limits_;
+  const FamilySet& families_;
+  std::unordered_map<uint64_t, GroupVerdict> verdicts_;       ///< By structural hash.
+  std::map<std::vector<NodeId>, const GroupVerdict*> known_;  ///< Groups asked for before.
+  Counts counts_;
+};
+
+}  // namespace sinter

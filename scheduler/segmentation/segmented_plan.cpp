@@ -1,0 +1,325 @@
+#include "scheduler/segmentation/segmented_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <optional>
+#include <queue>
+#include <set>
+
+#include "scheduler/offers.h"
+#include "scheduler/segmentation/cuts.h"
+#include "scheduler/segmentation/node_moves.h"
+
+namespace sinter {
+namespace {
+
+/// Candidates that a segment keeps beside the chosen one, for re-planning; a plan of thousands of
+/// segments would otherwise be gigabytes.
+constexpr size_t kKeptCandidates = 8;
+
+/// Times that groups are made anew without what turned out slow; what is slow then falls into the
+/// parts it was merged from. Graphs settle in two or three.
+constexpr int kMostRounds = 12;
+
+/// Nodes of a graph that is grouped in every order of merges: more would lengthen planning.
+constexpr size_t kMostNodesInAllOrders = 64;
+
+/// Nodes of a graph in which single nodes are moved from group to group: likewise.
+constexpr size_t kMostNodesMoved = 16;
+
+class SegmentedPlanner {
+ public:
+  SegmentedPlanner(Plan& plan, const PlanOptions& options) : plan_(plan), options_(options) {}
+
+  Result<void> run() {
+    plan_.is_segmented = true;
+    if (auto made = make_graph(); !made) return made;
+    choose_groups();
+    Partition in_order;
+    std::vector<size_t> segment_of;
+    for (const size_t group : running_order()) {
+      in_order.push_back(groups_[group].nodes);
+      segment_of.push_back(plan_.segments.size());
+      if (groups_[group].scheduled == nullptr) {
+        place_external(graph().nodes()[groups_[group].nodes.front()].op);
+      } else if (auto placed = place(groups_[group]); !placed) {
+        return placed;
+      }
+    }
+    GroupJudge judge(graph(), plan_.limits, options_.families);
+    plan_.cuts = find_cuts(graph(), judge, *schedules_, in_order, segment_of,
+                           graph().size() <= kMostNodesInAllOrders);
+    return {};
+  }
+
+ private:
+  struct Group {
+    std::vector<NodeId> nodes;
+    WorkGraph::LeafViews views = WorkGraph::LeafViews::kOps;
+    ScheduledGroup* scheduled = nullptr;  ///< Null: an external call.
+  };
+
+  [[nodiscard]] const WorkGraph& graph() const { return *graph_; }
+  [[nodiscard]] bool is_external(NodeId node) const { return graph().nodes()[node].is_external; }
+
+  /// The graph's nodes. Where one cannot run alone, what it is computed from for free gets an owner
+  /// and goes to memory: a broadcast that a reduction undoes, say.
+  Result<void> make_graph() {
+    std::set<OpId> kept;
+    while (true) {
+      graph_.emplace(plan_.fusion, plan_.limits, kept);
+      GroupJudge judge(graph(), plan_.limits, options_.families);
+      const size_t before = kept.size();
+      std::optional<NodeId> stuck;
+      for (NodeId node = 0; node < graph().size(); ++node) {
+        if (is_external(node) || judge.judge(std::span(&node, 1)).legal) continue;
+        stuck = node;
+        for (const ValueId operand : plan_.fusion.ops[graph().nodes()[node].op].operands) {
+          if (graph().is_free(operand) && plan_.fusion.def_as<InputOp>(operand) == nullptr)
+            kept.insert(plan_.fusion.values[operand].def);
+        }
+      }
+      if (!stuck) return {};
+      if (kept.size() > before) continue;
+      const std::span<const NodeId> alone(&*stuck, 1);
+      return fail(
+          unsupported(graph().extract(alone).fusion, {judge.judge(alone).rejection},
+                      fmt::format("no kernel runs {} of the fusion '{}', even alone",
+                                  text_of(plan_.fusion.ops[graph().nodes()[*stuck].op].kind),
+                                  plan_.fusion.name)));
+    }
+  }
+
+  /// Takes the order of merges that gives the least time; large graphs get one order.
+  void choose_groups() {
+    GroupSchedules& schedules = schedules_.emplace(graph(), plan_.limits, options_);
+    std::vector<MergeOrder> orders = {{}};
+    if (graph().size() <= kMostNodesInAllOrders) {
+      using enum MergeOrder::First;
+      orders.push_back({.backwards = true});
+      for (const MergeOrder::First first : {kNothing, kReductions, kReady, kLargeReady}) {
+        for (const bool backwards : {false, true})
+          orders.push_back({.backwards = backwards, .first = first});
+      }
+    }
+    for (const MergeOrder order : orders) {
+      GroupJudge judge(graph(), plan_.limits, options_.families);
+      std::vector<Group> groups = settled(judge, schedules, order);
+      if (groups_.empty() || predicted_us(groups) < predicted_us(groups_))
+        groups_ = std::move(groups);
+    }
+    if (graph().size() > kMostNodesMoved) return;
+    Partition partition;
+    for (const Group& group : groups_) partition.push_back(group.nodes);
+    GroupJudge judge(graph(), plan_.limits, options_.families);
+    groups_.clear();
+    for (std::vector<NodeId>& nodes : move_nodes(graph(), judge, schedules, std::move(partition)))
+      groups_.push_back(group_of(nodes, judge, schedules));
+  }
+
+  Group group_of(const std::vector<NodeId>& nodes, GroupJudge& judge, GroupSchedules& schedules) {
+    if (is_external(nodes.front())) return {.nodes = nodes};
+    const WorkGraph::LeafViews views = judge.judge(nodes).views;
+    return {.nodes = nodes, .views = views, .scheduled = &schedules.of(nodes, views)};
+  }
+
+  static double predicted_us(const std::vector<Group>& groups) {
+    double us = 0.0;
+    for (const Group& group : groups) us += group.scheduled ? group.scheduled->predicted_us() : 0.0;
+    return us;
+  }
+
+  /// Groups nodes, and again those of merges whose kernels turn out slower than two would be.
+  std::vector<Group> settled(GroupJudge& judge, GroupSchedules& schedules, MergeOrder order) {
+    std::vector<MergeTree> trees = group_greedily(graph(), judge, order).groups;
+    for (int round = 0; round < kMostRounds; ++round) {
+      bool refused = false;
+      for (const MergeTree& tree : trees) {
+        if (!is_external(tree.nodes.front())) refused |= refuse_slow(tree, judge, schedules);
+      }
+      if (!refused) break;
+      std::vector<MergeTree> intact;
+      for (MergeTree& tree : trees) dissolve(std::move(tree), judge, intact);
+      trees = group_greedily(graph(), judge, order, std::move(intact)).groups;
+    }
+    std::vector<Group> out;
+    for (const MergeTree& tree : trees) settle(tree, judge, schedules, out);
+    return out;
+  }
+
+  /// Refuses the smallest groups in a tree that take longer than their parts; true if there are
+  /// any.
+  bool refuse_slow(const MergeTree& tree, GroupJudge& judge, GroupSchedules& schedules) {
+    if (!schedules.is_slower_than_parts(tree)) return false;
+    // Or else a part did it.
+    const bool first = refuse_slow(tree.parts[0], judge, schedules);
+    const bool second = refuse_slow(tree.parts[1], judge, schedules);
+    if (first || second) return true;
+    const double us = schedules.of(tree).predicted_us();
+    judge.refuse(
+        tree.nodes,
+        {.subject = "segmentation",
+         .rule = std::isinf(us) ? "no schedule runs both" : "one kernel takes longer than two",
+         .value = std::isinf(us) ? 0.0 : us,
+         .limit = schedules.best_us(tree.parts[0]) + schedules.best_us(tree.parts[1]),
+         .unit = "us",
+         .remedy = "none needed: the parts run one after the other"});
+    return true;
+  }
+
+  /// The largest parts of a tree in which nothing is refused.
+  void dissolve(MergeTree tree, GroupJudge& judge, std::vector<MergeTree>& out) const {
+    if (tree.parts.empty() || is_intact(tree, judge)) {
+      out.push_back(std::move(tree));
+      return;
+    }
+    for (MergeTree& part : tree.parts) dissolve(std::move(part), judge, out);
+  }
+  static bool is_intact(const MergeTree& tree, GroupJudge& judge) {
+    if (tree.parts.empty()) return true;
+    return judge.judge(tree.nodes).legal && is_intact(tree.parts[0], judge) &&
+           is_intact(tree.parts[1], judge);
+  }
+
+  /// Takes a group as it is, or its parts where these take less time.
+  void settle(const MergeTree& tree, GroupJudge& judge, GroupSchedules& schedules,
+              std::vector<Group>& out) {
+    if (is_external(tree.nodes.front()) || !schedules.is_slower_than_parts(tree)) {
+      out.push_back(group_of(tree.nodes, judge, schedules));
+      return;
+    }
+    for (const MergeTree& part : tree.parts) settle(part, judge, schedules, out);
+  }
+
+  /// Groups, each after all it reads from. Of those that may run, the one that the walk from the
+  /// outputs finishes first: what it makes is soon used up.
+  [[nodiscard]] std::vector<size_t> running_order() const {
+    std::vector<size_t> group_of(graph().size());
+    for (size_t group = 0; group < groups_.size(); ++group) {
+      for (const NodeId node : groups_[group].nodes) group_of[node] = group;
+    }
+    std::vector<std::vector<size_t>> next(groups_.size());
+    std::vector<size_t> waits(groups_.size());
+    for (size_t group = 0; group < groups_.size(); ++group) {
+      std::vector<size_t> before;
+      for (const NodeId node : groups_[group].nodes) {
+        for (const NodeId producer : graph().nodes()[node].producers) {
+          if (group_of[producer] != group) before.push_back(group_of[producer]);
+        }
+      }
+      std::ranges::sort(before);
+      before.erase(std::ranges::unique(before).begin(), before.end());
+      waits[group] = before.size();
+      for (const size_t earlier : before) next[earlier].push_back(group);
+    }
+    using Ready = std::pair<NodeId, size_t>;
+    std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
+    for (size_t group = 0; group < groups_.size(); ++group) {
+      if (waits[group] == 0) ready.emplace(groups_[group].nodes.back(), group);
+    }
+    std::vector<size_t> order;
+    while (!ready.empty()) {
+      const size_t group = ready.top().second;
+      ready.pop();
+      order.push_back(group);
+      for (const size_t later : next[group]) {
+        if (--waits[later] == 0) ready.emplace(groups_[later].nodes.back(), later);
+      }
+    }
+    SINTER_CHECK_OP(order.size(), ==, groups_.size());
+    return order;
+  }
+
+  void place_external(OpId op) {
+    for (const ValueId result : plan_.fusion.ops[op].results) {
+      // A call writes all of its results, whoever needs them.
+      if (graph().is_output(result)) continue;
+      plan_.workspace.push_back({.value = result,
+                                 .bytes = graph().bytes(result),
+                                 .writer = plan_.externals.size(),
+                                 .by_external = true});
+    }
+    plan_.externals.push_back({.op = op, .before = plan_.segments.size()});
+  }
+
+  /// Appends a group's kernels and the tensors it leaves.
+  Result<void> place(const Group& group) {
+    if (!group.scheduled->segment) return fail(group.scheduled->segment.error());
+    const ScheduledSegment& segment = *group.scheduled->segment;
+    const size_t first = plan_.segments.size();
+    const std::map<ValueId, ValueId> to_plan = graph().extract(group.nodes, group.views).in_plan;
+    for (size_t i = 0; i < segment.kernels.size(); ++i) {
+      const SegmentPlan& kernel = segment.kernels[i];
+      SegmentPlan made{.facts = kernel.facts,
+                       .in_plan = composed(kernel.in_plan, to_plan),
+                       .candidates = {},
+                       .is_required = kernel.is_required,
+                       .finishes = kernel.finishes,
+                       .is_part = kernel.is_part};
+      const bool repeats = group.scheduled->first_kernel.has_value();
+      if (repeats) made.same_as = *group.scheduled->first_kernel + i;
+      const size_t kept = std::min(kernel.candidates.size(), repeats ? 1 : 1 + kKeptCandidates);
+      made.candidates.assign(kernel.candidates.begin(),
+                             kernel.candidates.begin() + static_cast<ptrdiff_t>(kept));
+      if (i == 0 && !repeats) {
+        made.decisions = segment.decisions;
+        made.rejections = segment.rejections;
+      }
+      leave_outputs(made, group.scheduled->fusion, kernel.in_plan, plan_.segments.size());
+      plan_.segments.push_back(std::move(made));
+    }
+    for (WorkspaceTensor tensor : segment.workspace) {
+      if (tensor.value.valid()) tensor.value = to_plan.at(tensor.value);
+      tensor.writer += first;
+      plan_.workspace.push_back(tensor);
+    }
+    if (!group.scheduled->first_kernel) group.scheduled->first_kernel = first;
+    return {};
+  }
+
+  static std::map<ValueId, ValueId> composed(const std::map<ValueId, ValueId>& inner,
+                                             const std::map<ValueId, ValueId>& outer) {
+    if (inner.empty()) return outer;
+    std::map<ValueId, ValueId> out;
+    for (const auto& [mine, in_segment] : inner) {
+      if (const auto found = outer.find(in_segment); found != outer.end())
+        out[mine] = found->second;
+    }
+    return out;
+  }
+
+  /// What a kernel writes for other groups lies in the workspace, unless it is an output.
+  void leave_outputs(const SegmentPlan& kernel, const Fusion& segment,
+                     const std::map<ValueId, ValueId>& in_segment, size_t writer) {
+    for (const ValueId output : kernel.facts.fusion.outputs) {
+      const ValueId mine = in_segment.empty() ? output : in_segment.at(output);
+      if (std::ranges::find(segment.outputs, mine) == segment.outputs.end()) continue;
+      const ValueId value = kernel.in_plan.at(output);
+      if (graph().is_output(value)) continue;
+      // What follows from partial results is written by the kernel that finishes them.
+      if (const auto known = left_.find(value); known != left_.end()) {
+        plan_.workspace[known->second].writer = writer;
+        continue;
+      }
+      left_[value] = plan_.workspace.size();
+      plan_.workspace.push_back({.value = value, .bytes = graph().bytes(value), .writer = writer});
+    }
+  }
+
+  Plan& plan_;
+  const PlanOptions& options_;
+  std::optional<WorkGraph> graph_;
+  std::optional<GroupSchedules> schedules_;
+  std::vector<Group> groups_;
+  std::map<ValueId, size_t> left_;  ///< Values in the workspace, and where in its list.
+};
+
+}  // namespace
+
+Result<void> plan_segments(Plan& plan, const PlanOptions& options) {
+  return SegmentedPlanner(plan, options).run();
+}
+
+}  // namespace sinter

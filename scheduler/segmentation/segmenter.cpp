@@ -1,0 +1,277 @@
+#include "scheduler/segmentation/segmenter.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+
+#include "scheduler/segmentation/reachability.h"
+
+namespace sinter {
+namespace {
+
+/// Readers of one tensor that are looked at to either side of a group: a tensor that everything
+/// reads would otherwise pair everything with everything.
+constexpr size_t kSiblingsNear = 4;
+
+std::vector<std::vector<NodeId>> consumers_of(const WorkGraph& graph) {
+  std::vector<std::vector<NodeId>> out;
+  for (const WorkNode& node : graph.nodes()) out.push_back(node.consumers);
+  return out;
+}
+
+class Greedy {
+ public:
+  Greedy(const WorkGraph& graph, GroupJudge& judge, MergeOrder order)
+      : graph_(graph),
+        judge_(judge),
+        order_(order),
+        reach_(consumers_of(graph)),
+        group_of_(graph.size()) {}
+
+  Grouping run(std::vector<MergeTree> groups) {
+    for (NodeId node = 0; node < graph_.size(); ++node) {
+      group_of_[node] = node;
+      trees_.push_back({.nodes = {node}, .verdict = {}});
+      if (!is_external(node)) trees_.back().verdict = judge_.judge(std::span(&node, 1));
+    }
+    const bool is_anew = groups.empty();
+    for (MergeTree& tree : groups) {
+      const NodeId kept = tree.nodes.front();
+      for (const NodeId node : std::span(tree.nodes).subspan(1)) {
+        reach_.merge(kept, node);
+        group_of_[node] = kept;
+        trees_[node] = {};
+      }
+      trees_[kept] = std::move(tree);
+    }
+    merge_first(is_anew ? order_.first : MergeOrder::First::kNothing);
+    while (merge_neighbours(Neighbours::kAll) || merge_alike(Alike::kAll)) {
+    }
+    Grouping out{.groups = {}, .judged = judge_.counts()};
+    for (NodeId node = 0; node < graph_.size(); ++node) {
+      if (group_of_[node] == node) out.groups.push_back(std::move(trees_[node]));
+    }
+    return out;
+  }
+
+ private:
+  void merge_first(MergeOrder::First first) {
+    switch (first) {
+      case MergeOrder::First::kReductions:
+        merge_alike(Alike::kReductions);
+        [[fallthrough]];
+      case MergeOrder::First::kProducers:
+        merge_neighbours(Neighbours::kProducers);
+        break;
+      case MergeOrder::First::kReady:
+      case MergeOrder::First::kLargeReady:
+        merge_ready();
+        break;
+      case MergeOrder::First::kNothing:
+        break;
+    }
+  }
+
+  [[nodiscard]] bool is_external(NodeId node) const { return graph_.nodes()[node].is_external; }
+
+  struct Offer {
+    NodeId other = 0;
+    MergeKind kind = MergeKind::kProducer;
+    int64_t bytes = 0;  ///< That one kernel would not move.
+  };
+
+  enum class Neighbours : uint8_t { kProducers, kAll };
+  enum class Alike : uint8_t { kReductions, kAll };
+
+  /// Lets every group take in the neighbours that save most, until none saves anything.
+  bool merge_neighbours(Neighbours which) {
+    bool merged = false;
+    const auto count = static_cast<NodeId>(graph_.size());
+    for (NodeId i = 0; i < count; ++i) {
+      const NodeId node = order_.backwards ? count - 1 - i : i;
+      if (group_of_[node] != node) continue;
+      for (NodeId group = node; take_best(group, neighbours(group, which));
+           group = group_of_[group])
+        merged = true;
+    }
+    return merged;
+  }
+
+  /// Makes groups one after the other, in the order they run or against it, each as large as it
+  /// gets.
+  void merge_ready() {
+    const auto count = static_cast<NodeId>(graph_.size());
+    std::vector<NodeId> order(count);
+    std::iota(order.begin(), order.end(), NodeId{0});
+    if (order_.backwards) std::ranges::reverse(order);
+    if (order_.first == MergeOrder::First::kLargeReady)
+      std::ranges::stable_sort(order, std::ranges::greater{},
+                               [&](NodeId node) { return elements_of(node); });
+    std::vector<uint8_t> done(count);
+    const auto is_ready = [&](NodeId node) {
+      const WorkNode& work = graph_.nodes()[node];
+      return done[node] == 0 &&
+             std::ranges::all_of(order_.backwards ? work.consumers : work.producers,
+                                 [&](NodeId other) { return done[other] != 0; });
+    };
+    for (auto first = std::ranges::find_if(order, is_ready); first != order.end();
+         first = std::ranges::find_if(order, is_ready)) {
+      done[*first] = 1;
+      // What joins makes others ready.
+      for (bool joined = true; joined;) {
+        joined = false;
+        for (const NodeId node : order) {
+          if (!is_ready(node)) continue;
+          if (!take_best(group_of_[*first], {{.other = node, .kind = MergeKind::kHorizontal}}))
+            continue;
+          done[node] = 1;
+          joined = true;
+        }
+      }
+    }
+  }
+
+  /// Lets groups that share nothing take in others of as many elements.
+  bool merge_alike(Alike which) {
+    std::map<std::pair<bool, int64_t>, std::vector<NodeId>> alike;
+    for (NodeId node = 0; node < graph_.size(); ++node) {
+      if (group_of_[node] != node || is_external(node)) continue;
+      if (which == Alike::kReductions && !trees_[node].verdict.reduces) continue;
+      alike[{trees_[node].verdict.reduces, elements_of(node)}].push_back(node);
+    }
+    bool merged = false;
+    for (const auto& [kind, groups] : alike) {
+      for (size_t i = 0; i < groups.size(); ++i) {
+        for (size_t j = i + 1; j < std::min(groups.size(), i + 1 + kSiblingsNear); ++j) {
+          if (group_of_[groups[i]] != groups[i] || group_of_[groups[j]] != groups[j]) continue;
+          merged |= take_best(groups[i], {{.other = groups[j], .kind = MergeKind::kHorizontal}});
+        }
+      }
+    }
+    return merged;
+  }
+
+  /// Of what a group reduces first, or else of what it makes last.
+  [[nodiscard]] int64_t elements_of(NodeId group) const {
+    const Fusion& fusion = graph_.fusion();
+    const auto elements = [&](ValueId value) {
+      return element_count(Binding{}.sizes_of(fusion.values[value].shape));
+    };
+    for (const NodeId node : trees_[group].nodes) {
+      const Op& op = fusion.ops[graph_.nodes()[node].op];
+      if (is_reduction(op.kind)) return elements(op.operands.front());
+    }
+    return elements(fusion.ops[graph_.nodes()[trees_[group].nodes.back()].op].results.front());
+  }
+
+  /// What each group beside this one would save, most first.
+  std::vector<Offer> neighbours(NodeId group, Neighbours which) const {
+    std::map<NodeId, Offer> offers;
+    const auto offer = [&](NodeId other, MergeKind kind, int64_t bytes) {
+      if (other == group) return;
+      Offer& made = offers.try_emplace(other, Offer{.other = other, .kind = kind}).first->second;
+      made.bytes += bytes;
+      if (kind == MergeKind::kProducer) made.kind = kind;
+    };
+    std::set<ValueId> read;
+    for (const NodeId node : trees_[group].nodes) {
+      const WorkNode& work = graph_.nodes()[node];
+      read.insert(work.leaves.begin(), work.leaves.end());
+      for (const ValueId result : graph_.fusion().ops[work.op].results) {
+        std::set<NodeId> readers;
+        for (const NodeId reader : graph_.readers(result)) readers.insert(group_of_[reader]);
+        // The last reader to join saves the writing too.
+        readers.erase(group);
+        const int64_t saved =
+            graph_.bytes(result) * (readers.size() == 1 && !graph_.is_output(result) ? 2 : 1);
+        for (const NodeId other : readers) offer(other, MergeKind::kProducer, saved);
+      }
+    }
+    for (const ValueId value : read) {
+      const NodeId producer = graph_.node_of(graph_.fusion().values[value].def);
+      if (producer != WorkGraph::kNone) {
+        if (group_of_[producer] == group) continue;
+        std::set<NodeId> readers;
+        for (const NodeId reader : graph_.readers(value)) readers.insert(group_of_[reader]);
+        readers.erase(group_of_[producer]);
+        offer(group_of_[producer], MergeKind::kProducer,
+              graph_.bytes(value) * (readers.size() == 1 && !graph_.is_output(value) ? 2 : 1));
+      }
+      if (which == Neighbours::kProducers) continue;
+      for (const NodeId sibling : siblings(group, value))
+        offer(sibling, MergeKind::kSiblings, graph_.bytes(value));
+    }
+    std::vector<Offer> out;
+    for (const auto& [other, made] : offers) out.push_back(made);
+    std::ranges::stable_sort(out, std::ranges::greater{}, &Offer::bytes);
+    return out;
+  }
+
+  /// Other groups that read a value, the nearest in the order of nodes.
+  [[nodiscard]] std::vector<NodeId> siblings(NodeId group, ValueId value) const {
+    const std::vector<NodeId>& readers = graph_.readers(value);
+    const auto here = std::ranges::lower_bound(readers, trees_[group].nodes.front());
+    std::vector<NodeId> out;
+    const auto add = [&](NodeId reader) {
+      const NodeId other = group_of_[reader];
+      if (other != group && std::ranges::find(out, other) == out.end()) out.push_back(other);
+    };
+    for (auto it = here; it != readers.end() && out.size() < kSiblingsNear; ++it) add(*it);
+    const size_t after = out.size();
+    for (auto it = here; it != readers.begin() && out.size() < after + kSiblingsNear;) add(*--it);
+    return out;
+  }
+
+  /// Merges with the first of the offers that is legal and saves time.
+  bool take_best(NodeId group, const std::vector<Offer>& offers) {
+    if (is_external(group)) return false;
+    for (const Offer& offer : offers) {
+      if (is_external(offer.other) || reach_.has_between(group, offer.other)) continue;
+      std::vector<NodeId> nodes;
+      std::ranges::merge(trees_[group].nodes, trees_[offer.other].nodes, std::back_inserter(nodes));
+      const GroupVerdict& verdict = judge_.judge(nodes);
+      const double apart_us = trees_[group].verdict.least_us + trees_[offer.other].verdict.least_us;
+      if (!verdict.legal || verdict.least_us >= apart_us) continue;
+      unite(group, offer, std::move(nodes), verdict);
+      return true;
+    }
+    return false;
+  }
+
+  /// The group goes on under the smaller number.
+  void unite(NodeId group, const Offer& offer, std::vector<NodeId> nodes,
+             const GroupVerdict& verdict) {
+    const NodeId kept = std::min(group, offer.other);
+    const NodeId gone = std::max(group, offer.other);
+    reach_.merge(kept, gone);
+    for (const NodeId node : trees_[gone].nodes) group_of_[node] = kept;
+    MergeTree tree{.nodes = std::move(nodes), .verdict = verdict, .kind = offer.kind};
+    tree.parts.push_back(std::move(trees_[kept]));
+    tree.parts.push_back(std::move(trees_[gone]));
+    trees_[gone] = {};
+    trees_[kept] = std::move(tree);
+  }
+
+  const WorkGraph& graph_;
+  GroupJudge& judge_;
+  MergeOrder order_;
+  Reachability reach_;
+  std::vector<NodeId> group_of_;  ///< By node: the number its group goes by.
+  std::vector<MergeTree> trees_;  ///< By that number.
+};
+
+}  // namespace
+
+Grouping group_greedily(const WorkGraph& graph, GroupJudge& judge, MergeOrder order) {
+  return Greedy(graph, judge, order).run({});
+}
+
+Grouping group_greedily(const WorkGraph& graph, GroupJudge& judge, MergeOrder order,
+                        std::vector<MergeTree> groups) {
+  return Greedy(graph, judge, order).run(std::move(groups));
+}
+
+}  // namespace sinter

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "fusion_ir/fusion.h"
+#include "scheduler/device_limits.h"
+#include "scheduler/subgraphs.h"
+
+namespace sinter {
+
+/// Number of an op that a kernel, or the embedder, has to run: its place in WorkGraph::nodes.
+using NodeId = uint32_t;
+
+/// An op that belongs to one group. All others are free: whoever needs their result computes it.
+struct WorkNode {
+  OpId op;
+  bool is_external = false;  ///< The embedder runs it; it shares a group with nothing.
+  /// What it reads from memory if nothing else is in its group: values that other nodes own and
+  /// inputs, found through free ops. In canonical order, none twice.
+  std::vector<ValueId> leaves;
+  std::vector<NodeId> producers;  ///< Owners of the leaves; ascending.
+  std::vector<NodeId> consumers;  ///< Nodes that have a result of it among their leaves; ascending.
+  friend bool operator==(const WorkNode&, const WorkNode&) = default;
+};
+
+/// A graph as the segmenter sees it: the ops that have to be run somewhere, and what each of them
+/// reads. Inputs, constants, and changes of shape are free. So is a cast or a pointwise function
+/// whose leaves have no more bytes than its result, its instructions counted as bytes: an edge that
+/// would carry the result carries the leaves instead, as the bf16 tensor in the place of its cast
+/// to f32. What is an output, or an operand of an external call, has an owner however cheap it is.
+///
+/// The order of nodes is that of a walk from the outputs, operands first. It does not depend on the
+/// order in which the ops were inserted.
+class WorkGraph {
+ public:
+  /// `fusion` is specialised and outlives the graph. Ops `kept` have an owner although they would
+  /// be free.
+  WorkGraph(const Fusion& fusion, const DeviceLimits& limits, const std::set<OpId>& kept = {});
+
+  [[nodiscard]] const Fusion& fusion() const { return *fusion_; }
+  [[nodiscard]] const std::vector<WorkNode>& nodes() const { return nodes_; }
+  [[nodiscard]] size_t size() const { return nodes_.size(); }
+  /// The node that owns an op; kNone if it is free, or nothing needs it.
+  [[nodiscard]] NodeId node_of(OpId op) const { return node_of_[op]; }
+  static constexpr NodeId kNone = 0xffff'ffffU;
+
+  [[nodiscard]] bool is_output(ValueId value) const { return is_output_[value] != 0; }
+  /// True if groups that need a value compute it, though one may have to write it too.
+  [[nodiscard]] bool is_free(ValueId value) const { return is_free_[value] != 0; }
+  [[nodiscard]] int64_t bytes(ValueId value) const;
+  /// Nodes that have a value among their leaves; ascending.
+  [[nodiscard]] const std::vector<NodeId>& readers(ValueId value) const { return readers_[value]; }
+  /// True if others than `group`, ascending, need a value that a node of it owns.
+  [[nodiscard]] bool leaves_group(ValueId value, std::span<const NodeId> group) const;
+
+  /// What a change of shape between memory and its user is in the group's graph.
+  enum class LeafViews : uint8_t {
+    kOps,     ///< An op, so that all views of a tensor are known to be of one.
+    kInputs,  ///< Part of the input: a dense tensor is read under any shape.
+  };
+  /// The graph of a group of nodes, ascending, named after its first output: its inputs are leaves,
+  /// its outputs what others or the caller need. `in_plan` has what all its values are in this
+  /// graph.
+  [[nodiscard]] Subgraph extract(std::span<const NodeId> group,
+                                 LeafViews views = LeafViews::kOps) const;
+
+ private:
+  void order_ops();
+  void find_free(const DeviceLimits& limits, const std::set<OpId>& kept);
+  void connect();
+
+  const Fusion* fusion_;
+  std::vector<OpId> order_;     ///< Ops that outputs need, operands first.
+  IdMap<OpId, uint32_t> rank_;  ///< Place in `order_`.
+  IdMap<ValueId, uint8_t> is_output_;
+  IdMap<OpId, NodeId> node_of_;
+  /// Of every result of a free op: what it is computed from.
+  IdMap<ValueId, std::vector<ValueId>> free_leaves_;
+  IdMap<ValueId, uint8_t> is_free_;
+  std::vector<WorkNode> nodes_;
+  IdMap<ValueId, std::vector<NodeId>> readers_;
+};
+
+}  // namespace sinter

@@ -1,0 +1,81 @@
+#include "scheduler/workspace.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+namespace sinter {
+namespace {
+
+/// Steps from the one that writes a tensor to the last that reads it.
+struct Lifetime {
+  size_t first = 0;
+  size_t last = 0;
+};
+
+int64_t aligned(int64_t bytes) {
+  return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+}
+
+std::vector<Lifetime> lifetimes(const Plan& plan) {
+  const std::vector<PlanStep> steps = plan.steps();
+  std::vector<size_t> step_of_segment(plan.segments.size());
+  std::vector<size_t> step_of_call(plan.externals.size());
+  std::map<ValueId, size_t> last_read;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].kind == PlanStep::Kind::kExternal) {
+      step_of_call[steps[i].index] = i;
+      for (const ValueId operand : plan.fusion.ops[plan.externals[steps[i].index].op].operands)
+        last_read[operand] = i;
+      continue;
+    }
+    step_of_segment[steps[i].index] = i;
+    const SegmentPlan& segment = plan.segments[steps[i].index];
+    for (const ValueId input : segment.facts.fusion.inputs)
+      last_read[segment.in_plan.empty() ? input : segment.in_plan.at(input)] = i;
+  }
+  std::vector<Lifetime> out;
+  for (const WorkspaceTensor& tensor : plan.workspace) {
+    const size_t written =
+        tensor.by_external ? step_of_call[tensor.writer] : step_of_segment[tensor.writer];
+    size_t last = written;
+    if (tensor.holds == WorkspaceTensor::Holds::kPartials) {
+      last = std::min(step_of_segment[tensor.writer] + 1, steps.size() - 1);
+    } else if (const auto read = last_read.find(tensor.value);
+               !tensor.own() && read != last_read.end()) {
+      last = std::max(written, read->second);
+    }
+    out.push_back({written, last});
+  }
+  return out;
+}
+
+}  // namespace
+
+void place_workspace(Plan& plan) {
+  const std::vector<Lifetime> lives = lifetimes(plan);
+  std::vector<size_t> order(plan.workspace.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, std::ranges::greater{},
+                           [&](size_t i) { return plan.workspace[i].bytes; });
+  plan.workspace_bytes = 0;
+  std::vector<size_t> placed;  // By offset.
+  for (const size_t i : order) {
+    WorkspaceTensor& tensor = plan.workspace[i];
+    const int64_t bytes = aligned(tensor.bytes);
+    int64_t offset = 0;
+    for (const size_t other : placed) {
+      if (lives[other].last < lives[i].first || lives[i].last < lives[other].first) continue;
+      const WorkspaceTensor& beside = plan.workspace[other];
+      if (beside.offset >= offset + bytes) break;
+      offset = std::max(offset, beside.offset + aligned(beside.bytes));
+    }
+    tensor.offset = offset;
+    placed.insert(std::ranges::upper_bound(placed, offset, {},
+                                           [&](size_t p) { return plan.workspace[p].offset; }),
+                  i);
+    plan.workspace_bytes = std::max(plan.workspace_bytes, offset + bytes);
+  }
+}
+
+}  // namespace sinter

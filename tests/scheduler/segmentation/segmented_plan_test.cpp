@@ -1,0 +1,299 @@
+#include "scheduler/segmentation/segmented_plan.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <set>
+
+#include "fusion_ir/composites.h"
+#include "fusion_ir/fusion_builder.h"
+#include "fusion_ir/pipeline.h"
+#include "scheduler/segment_scheduler.h"
+#include "scheduler/segmentation/exhaustive.h"
+#include "scheduler/segmentation/group_schedules.h"
+#include "scheduler/workspace.h"
+#include "tests/support/plan_matchers.h"
+#include "tests/support/random_graph.h"
+#include "tests/support/training_layers.h"
+
+namespace sinter {
+namespace {
+
+using ::testing::HasSubstr;
+
+const DeviceLimits kLimits = *find_device("H200");
+
+/// What each segment writes, as text; "call NAME" for external calls.
+std::vector<std::string> outline(const Plan& plan) {
+  std::vector<std::string> out;
+  for (const PlanStep& step : plan.steps()) {
+    std::string text;
+    if (step.kind == PlanStep::Kind::kExternal) {
+      const Op& op = plan.fusion.ops[plan.externals[step.index].op];
+      text = "call " + std::get<ExternalOp>(op.kind).name;
+    } else {
+      const SegmentPlan& segment = plan.segments[step.index];
+      text = segment.chosen().schedule.family;
+      for (const ValueId output : segment.facts.fusion.outputs) {
+        const ValueId value = segment.in_plan.empty() ? output : segment.in_plan.at(output);
+        text += fmt::format(
+            " {}{}", text_of(plan.fusion.def_of(value).kind),
+            text_of(plan.fusion, plan.fusion.values[value].type, plan.fusion.values[value].shape));
+      }
+    }
+    out.push_back(std::move(text));
+  }
+  return out;
+}
+
+// ---- What ends up in one kernel
+
+TEST(SegmentedPlanTest, AGpt2LayerForwardTakesNineKernels) {
+  const Plan planned = plan(gpt2_layer_forward(kGpt2), {}, kLimits).value();
+  EXPECT_EQ(planned.segments.size(), 9U);
+  EXPECT_EQ(planned.externals.size(), 5U);
+}
+
+TEST(SegmentedPlanTest, ABertLayerForwardTakesEightKernels) {
+  const Plan planned = plan(bert_layer_forward(kBertBase), {}, kLimits).value();
+  EXPECT_EQ(planned.segments.size(), 8U);
+}
+
+TEST(SegmentedPlanTest, ResidualAndNormBetweenCallsAreOneKernel) {
+  FusionBuilder b("between");
+  const ValueId x = b.input(DType::kBF16, {512, 1024}, "x");
+  const ValueId made = b.external("matmul", {x}, {{DType::kBF16, {512, 1024}}})[0];
+  const ValueId sum = b.add(x, made);
+  const ValueId stored = b.cast(sum, DType::kBF16);
+  b.output(stored, "h");
+  const ValueId norm = b.cast(rms_norm(b, stored).y, DType::kBF16);
+  b.output(b.external("matmul", {norm}, {{DType::kBF16, {512, 1024}}})[0], "y");
+  const Plan planned = plan(b.build(), {}, kLimits).value();
+  EXPECT_EQ(planned.segments.size(), 1U);
+  EXPECT_EQ(planned.externals.size(), 2U);
+}
+
+TEST(SegmentedPlanTest, ReadersOfOneTensorShareAKernel) {
+  FusionBuilder b("siblings");
+  const ValueId x = b.input(DType::kF32, {2048, 4096}, "x");
+  b.output(b.pointwise(PointwiseFn::kTanh, {x}));
+  b.output(b.sum(x, {1}));
+  b.output(b.sum(x, {0}));
+  EXPECT_LE(plan(b.build(), {}, kLimits)->segments.size(), 2U) << "one pass over x, and a finish";
+}
+
+TEST(SegmentedPlanTest, PartsThatShareOnlyTheirShapeShareALaunch) {
+  FusionBuilder b("horizontal");
+  for (int i = 0; i < 3; ++i)
+    b.output(b.neg(b.external("source", {}, {{DType::kF32, {64, 64}}})[0]));
+  const Plan planned = plan(b.build(), {}, kLimits).value();
+  EXPECT_EQ(planned.segments.size(), 1U);
+  EXPECT_EQ(planned.externals.size(), 3U);
+}
+
+TEST(SegmentedPlanTest, LayersWithEqualGraphsShareTheirKernels) {
+  FusionBuilder b("layers");
+  ValueId x = b.input(DType::kBF16, {64, 256}, "x");
+  constexpr int kLayers = 4;
+  for (int i = 0; i < kLayers; ++i) {
+    const ValueId y = b.cast(rms_norm(b, x).y, DType::kBF16);
+    x = b.external("matmul", {y}, {{DType::kBF16, {64, 256}}})[0];
+  }
+  b.output(x);
+  const Plan planned = plan(b.build(), {}, kLimits).value();
+  ASSERT_EQ(planned.segments.size(), static_cast<size_t>(kLayers));
+  EXPECT_FALSE(planned.segments[0].same_as);
+  for (size_t i = 1; i < planned.segments.size(); ++i) EXPECT_EQ(planned.segments[i].same_as, 0U);
+}
+
+TEST(SegmentedPlanTest, FewLongRowsDoNotTakeOthersAlong) {
+  FusionBuilder b("total");
+  const ValueId x = b.input(DType::kF16, {1024, 2048}, "x");
+  const ValueId flat = b.reshape(b.cast(x, DType::kF32), {1024 * 2048});
+  const ValueId most = b.amax(b.abs(flat), {0});
+  b.output(b.cast(b.div(x, b.broadcast(most, {1024, 2048}, {})), DType::kF16));
+  const Plan planned = plan(b.build(), {}, kLimits).value();
+  EXPECT_LT(planned.predicted_us(), 30.0) << "a block alone would take a millisecond";
+}
+
+TEST(SegmentedPlanTest, WhatNoKernelRunsAloneIsNamed) {
+  FusionBuilder b("joined");
+  const ValueId x = b.input(DType::kF32, {4, 8}, "x");
+  b.output(b.concatenate({b.neg(x), x}, 1));
+  EXPECT_THAT(plan(b.build(), {}, kLimits),
+              FailsWith(ErrorKind::kUnsupported, HasSubstr("no kernel runs concatenate")));
+}
+
+TEST(SegmentedPlanTest, APinIsForGraphsOfOneKernel) {
+  FusionBuilder b("called");
+  const ValueId x = b.input(DType::kF32, {4, 8}, "x");
+  b.output(b.neg(b.external("f", {x}, {{DType::kF32, {4, 8}}})[0]));
+  EXPECT_THAT(plan(b.build(), {}, kLimits, {.pin = {.unroll = 1}}),
+              FailsWith(ErrorKind::kInvalidArgument, HasSubstr("external calls")));
+}
+
+// ---- Laws
+
+/// Every step reads what an earlier one wrote, and every output is written once.
+void expect_runnable(const Plan& planned) {
+  std::set<ValueId> there(planned.fusion.inputs.begin(), planned.fusion.inputs.end());
+  std::set<ValueId> left_to_finish;
+  for (const PlanStep& step : planned.steps()) {
+    if (step.kind == PlanStep::Kind::kExternal) {
+      const Op& op = planned.fusion.ops[planned.externals[step.index].op];
+      for (const ValueId operand : op.operands)
+        EXPECT_TRUE(there.contains(operand)) << operand.index;
+      there.insert(op.results.begin(), op.results.end());
+      continue;
+    }
+    const SegmentPlan& segment = planned.segments[step.index];
+    if (segment.in_plan.empty()) continue;  // A graph of its own, with its finish.
+    for (const ValueId input : segment.facts.fusion.inputs) {
+      const ValueId value = segment.in_plan.at(input);
+      EXPECT_TRUE(there.contains(value) || segment.finishes || segment.is_part) << value.index;
+    }
+    for (const ValueId output : segment.facts.fusion.outputs)
+      there.insert(segment.in_plan.at(output));
+  }
+  for (const ValueId output : planned.fusion.outputs) EXPECT_TRUE(there.contains(output));
+}
+
+TEST(SegmentedPlanTest, RandomGraphsAreCutLegally) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const int ops = 5 + static_cast<int>(seed * 3);
+    const Fusion fusion = random_graph(seed, {.ops = ops, .calls = seed % 2 == 0});
+    SCOPED_TRACE(fusion.name);
+    const auto planned = plan(fusion, {}, kLimits);
+    ASSERT_TRUE(planned) << planned.error().text();
+    if (planned->is_segmented) expect_runnable(*planned);
+  }
+}
+
+TEST(SegmentedPlanTest, DoesNotDependOnTheOrderOfInsertion) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    const Fusion fusion = random_graph(seed, {.ops = 25, .calls = true});
+    const Plan a = plan(fusion, {}, kLimits).value();
+    const Plan b = plan(shuffled(fusion, seed), {}, kLimits).value();
+    EXPECT_EQ(outline(a), outline(b)) << fusion.name;
+    EXPECT_EQ(a.predicted_us(), b.predicted_us()) << fusion.name;
+    EXPECT_EQ(a.workspace_bytes, b.workspace_bytes) << fusion.name;
+  }
+}
+
+// ---- How far from the best
+
+/// Predicted time over that of the best grouping of its nodes; nothing for graphs of other sizes.
+std::optional<double> gap(const Fusion& graph) {
+  constexpr size_t kMostNodes = 12;
+  const Fusion fusion = simplify(graph);
+  const WorkGraph work(fusion, kLimits);
+  if (work.size() < 2 || work.size() > kMostNodes) return std::nullopt;
+  const FamilySet families = scheduling_families();
+  const PlanOptions options{.simplify = false};
+  GroupJudge judge(work, kLimits, families);
+  GroupSchedules schedules(work, kLimits, options);
+  const auto least = [&](std::span<const NodeId> group) -> std::optional<double> {
+    const GroupVerdict& verdict = judge.judge(group);
+    if (!verdict.legal) return std::nullopt;
+    return verdict.least_us;
+  };
+  const auto cost = [&](std::span<const NodeId> group) -> std::optional<double> {
+    const double us =
+        schedules.of({group.begin(), group.end()}, judge.judge(group).views).predicted_us();
+    if (std::isinf(us)) return std::nullopt;
+    return us;
+  };
+  const auto best = group_exhaustively(work, least, cost);
+  if (!best) return std::nullopt;
+  return plan(fusion, {}, kLimits, options)->predicted_us() / best->us;
+}
+
+/// A thousand graphs in four parts.
+class BestGrouping : public ::testing::TestWithParam<uint64_t> {};
+
+TEST_P(BestGrouping, IsNear) {
+  constexpr int kGraphs = 250;
+  int counted = 0;
+  double logarithms = 0.0;
+  double worst = 0.0;
+  for (uint64_t seed = GetParam(); counted < kGraphs; ++seed) {
+    RandomGraphOptions options{.ops = 10};
+    // Launches bound small tensors, bytes large ones.
+    if (seed % 2 == 1) {
+      options.batch = 4;
+      options.rows = 1024;
+      options.columns = 2048;
+    }
+    const auto found = gap(random_graph(seed, options));
+    if (!found) continue;
+    ++counted;
+    logarithms += std::log(*found);
+    worst = std::max(worst, *found);
+  }
+  const double mean = std::exp(logarithms / kGraphs);
+  RecordProperty("geometric_mean", std::to_string(mean));
+  RecordProperty("worst", std::to_string(worst));
+  EXPECT_LE(mean, 1.03);
+  EXPECT_LE(worst, 1.25);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, BestGrouping, ::testing::Values(0, 1000, 2000, 3000));
+
+// ---- Workspace
+
+TEST(WorkspaceTest, TensorsShareBytesOnlyIfTheyDoNotMeet) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    const Plan planned = plan(random_graph(seed, {.ops = 40, .calls = true}), {}, kLimits).value();
+    for (const WorkspaceTensor& tensor : planned.workspace) {
+      EXPECT_EQ(tensor.offset % kWorkspaceAlignment, 0);
+      EXPECT_LE(tensor.offset + tensor.bytes, planned.workspace_bytes);
+    }
+  }
+}
+
+/// Bytes of intermediate results if every op ran alone: each result lies in memory from its op to
+/// its last reader, views and constants excepted.
+int64_t peak_of_ops_one_by_one(const Fusion& fusion) {
+  const auto is_stored = [&](ValueId value) {
+    const OpKind& kind = fusion.def_of(value).kind;
+    return !std::holds_alternative<InputOp>(kind) && !std::holds_alternative<ConstantOp>(kind) &&
+           !std::holds_alternative<BroadcastOp>(kind) && !std::holds_alternative<PermuteOp>(kind) &&
+           !std::holds_alternative<ReshapeOp>(kind) && !std::holds_alternative<SliceOp>(kind);
+  };
+  const std::set<ValueId> outputs(fusion.outputs.begin(), fusion.outputs.end());
+  std::map<ValueId, uint32_t> last;
+  for (const OpId id : fusion.op_ids()) {
+    for (ValueId operand : fusion.ops[id].operands) {
+      while (!is_stored(operand) && !fusion.def_of(operand).operands.empty())
+        operand = fusion.def_of(operand).operands.front();
+      last[operand] = id.index;
+    }
+  }
+  int64_t live = 0;
+  int64_t peak = 0;
+  const auto bytes = [&](ValueId value) {
+    const int64_t exact = element_count(Binding{}.sizes_of(fusion.values[value].shape)) *
+                          bytes_of(fusion.values[value].type);
+    return (exact + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+  };
+  for (const OpId id : fusion.op_ids()) {
+    for (const ValueId result : fusion.ops[id].results) {
+      if (is_stored(result) && !outputs.contains(result)) live += bytes(result);
+    }
+    peak = std::max(peak, live);
+    for (const auto& [value, reader] : last) {
+      if (reader == id.index && is_stored(value) && !outputs.contains(value)) live -= bytes(value);
+    }
+  }
+  return peak;
+}
+
+TEST(WorkspaceTest, IsNoLargerThanThatOfOpsOneByOne) {
+  for (const Fusion& fusion : {gpt2_layer_forward(kGpt2), bert_layer_forward(kBertBase)}) {
+    const Plan planned = plan(fusion, {}, kLimits).value();
+    EXPECT_LE(planned.workspace_bytes, peak_of_ops_one_by_one(planned.fusion)) << fusion.name;
+  }
+}
+
+}  // namespace
+}  // namespace sinter
