@@ -1,6 +1,9 @@
 #include "runtime/compile_plan.h"
 
 #include <algorithm>
+#include <atomic>
+#include <optional>
+#include <thread>
 
 #include "runtime/compile_kernel.h"
 
@@ -78,10 +81,11 @@ class SegmentCompiler {
   static bool is_better(const CompileAttempt& a, const CompileAttempt& b) {
     const bool spills_a = a.resources.spill_store_bytes > 0;
     const bool spills_b = b.resources.spill_store_bytes > 0;
-    const double ratio = a.predicted.total_us / b.predicted.total_us;
-    if (spills_a != spills_b && ratio <= 1.0 + kTieShare && ratio >= 1.0 - kTieShare)
-      return spills_b;
-    return ratio < 1.0;
+    const double a_us = a.predicted.total_us;
+    const double b_us = b.predicted.total_us;
+    const bool equal = std::max(a_us, b_us) <= std::min(a_us, b_us) * (1.0 + kTieShare);
+    if (spills_a != spills_b && equal) return spills_b;
+    return a_us < b_us;
   }
 
   /// True if a candidate may turn out better once compiled: faster by more than counts as equal, or
@@ -157,24 +161,104 @@ class SegmentCompiler {
 
 }  // namespace
 
+namespace {
+
+/// Compiles the segments of a plan, several at once, each kind of them once.
+class PlanCompiler {
+ public:
+  PlanCompiler(Plan plan, const NvrtcCompiler& compiler, KernelCache& cache,
+               const CompilePlanOptions& options)
+      : plan_(std::move(plan)), compiler_(compiler), cache_(cache), options_(options) {}
+
+  Result<CompiledPlan> run() {
+    compiled_.resize(plan_.segments.size());
+    // What finishes partial results waits for the grid that leaves them.
+    if (auto done = compile([](const SegmentPlan& segment) { return !segment.finishes; }); !done)
+      return fail(done.error());
+    if (auto done = follow_grids(); !done) return fail(done.error());
+    if (auto done = compile([](const SegmentPlan& segment) { return segment.finishes; }); !done)
+      return fail(done.error());
+    CompiledPlan out{.plan = std::move(plan_), .segments = {}};
+    for (size_t i = 0; i < compiled_.size(); ++i) {
+      if (const auto same = out.plan.segments[i].same_as) compiled_[i] = compiled_[*same];
+      out.segments.push_back(std::move(*compiled_[i]));
+    }
+    return out;
+  }
+
+ private:
+  /// Compiles the segments that `wanted` names and that are not like an earlier one. The first
+  /// error in their order counts.
+  template <class Wanted>
+  Result<void> compile(Wanted wanted) {
+    std::vector<size_t> work;
+    for (size_t i = 0; i < plan_.segments.size(); ++i) {
+      const SegmentPlan& segment = plan_.segments[i];
+      if (wanted(segment) && !segment.same_as && !compiled_[i]) work.push_back(i);
+    }
+    std::vector<Decision> decisions(work.size());
+    std::vector<std::optional<Error>> errors(work.size());
+    std::atomic<size_t> next = 0;
+    const auto take_work = [&] {
+      for (size_t w = next++; w < work.size(); w = next++) {
+        SegmentCompiler segment(plan_.segments[work[w]], plan_.limits, compiler_, cache_, options_);
+        auto compiled = segment.run();
+        if (!compiled) {
+          errors[w] = compiled.error();
+          next = work.size();  // Nothing is begun once something has failed.
+          return;
+        }
+        compiled_[work[w]] = std::move(*compiled);
+        decisions[w] = segment.decision();
+      }
+    };
+    const size_t threads =
+        std::min(work.size(), static_cast<size_t>(std::max(options_.threads, 1)));
+    {
+      std::vector<std::jthread> helpers;
+      for (size_t i = 1; i < threads; ++i) helpers.emplace_back(take_work);
+      take_work();
+    }
+    for (std::optional<Error>& error : errors) {
+      if (error) return fail(std::move(*error));
+    }
+    for (size_t w = 0; w < work.size(); ++w) {
+      std::vector<Decision>& kept =
+          plan_.is_segmented ? plan_.segments[work[w]].decisions : plan_.decisions;
+      kept.push_back(std::move(decisions[w]));
+    }
+    return {};
+  }
+
+  /// Another grid than the planned one leaves other partial results.
+  Result<void> follow_grids() {
+    for (size_t i = 0; i < plan_.segments.size(); ++i) {
+      const SegmentPlan& segment = plan_.segments[i];
+      if (segment.finishes) continue;
+      const Schedule& schedule = compiled_[segment.same_as.value_or(i)]->chosen.schedule;
+      if (schedule == segment.chosen().schedule) continue;
+      const size_t before = plan_.segments.size();
+      if (auto finished = plan_finish(plan_, i, schedule, options_.families); !finished)
+        return finished;
+      const auto behind = compiled_.begin() + static_cast<ptrdiff_t>(i + 1);
+      if (plan_.segments.size() > before) compiled_.emplace(behind);
+      if (plan_.segments.size() < before) compiled_.erase(behind);
+    }
+    return {};
+  }
+
+  Plan plan_;
+  const NvrtcCompiler& compiler_;
+  KernelCache& cache_;
+  const CompilePlanOptions& options_;
+  std::vector<std::optional<CompiledSegment>> compiled_;  ///< By segment.
+};
+
+}  // namespace
+
 Result<CompiledPlan> compile_plan(Plan plan, const NvrtcCompiler& compiler, KernelCache& cache,
                                   const CompilePlanOptions& options) {
-  CompiledPlan out{.plan = std::move(plan), .segments = {}};
-  for (size_t i = 0; i < out.plan.segments.size(); ++i) {
-    SegmentCompiler segment_compiler(out.plan.segments[i], out.plan.limits, compiler, cache,
-                                     options);
-    auto compiled = segment_compiler.run();
-    if (!compiled) return fail(compiled.error());
-    // Another grid leaves other partial results.
-    if (i == 0) {
-      if (auto finished = plan_finish(out.plan, compiled->chosen.schedule, options.families);
-          !finished)
-        return fail(finished.error());
-    }
-    out.plan.decisions.push_back(segment_compiler.decision());
-    out.segments.push_back(std::move(*compiled));
-  }
-  return out;
+  return PlanCompiler(std::move(plan), compiler, cache, options).run();
 }
 
 }  // namespace sinter

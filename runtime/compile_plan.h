@@ -17,6 +17,8 @@ struct CompilePlanOptions {
   /// Candidates compiled after the first when the compiler's truth changes the predicted order; 0
   /// forbids re-planning.
   int max_replans = 2;
+  /// Segments compiled at once. Each takes a core, and NVRTC some 100 MB.
+  int threads = 1;
   CompileOptions compiler{};
 };
 

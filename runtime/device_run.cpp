@@ -245,19 +245,22 @@ std::string DeviceCheck::text() const {
 }
 
 int64_t minimum_bytes(const Plan& plan) {
-  const SegmentPlan& first = plan.segments.front();
-  if (first.in_plan.empty()) return first.facts.bytes_read + first.facts.bytes_written;
+  if (!plan.segments.empty() && plan.segments.front().in_plan.empty()) {
+    const SegmentFacts& facts = plan.segments.front().facts;
+    return facts.bytes_read + facts.bytes_written;
+  }
   // A graph in parts: what they share counts once, and what they pass on not at all.
-  std::set<ValueId> counted;
-  for (const WorkspaceTensor& tensor : plan.workspace) counted.insert(tensor.value);
-  const Binding binding{};  // The planned fusion is specialised.
-  int64_t bytes = 0;
+  std::set<ValueId> moved(plan.fusion.outputs.begin(), plan.fusion.outputs.end());
   for (const SegmentPlan& segment : plan.segments) {
-    for (const auto& [mine, in_plan] : segment.in_plan) {
-      const Value& value = plan.fusion.values[in_plan];
-      if (counted.insert(in_plan).second)
-        bytes += element_count(binding.sizes_of(value.shape)) * bytes_of(value.type);
+    for (const ValueId input : segment.facts.fusion.inputs) {
+      const ValueId value = segment.in_plan.at(input);
+      if (plan.fusion.def_as<InputOp>(value) != nullptr) moved.insert(value);
     }
+  }
+  int64_t bytes = 0;
+  for (const ValueId id : moved) {
+    const Value& value = plan.fusion.values[id];
+    bytes += element_count(Binding{}.sizes_of(value.shape)) * bytes_of(value.type);
   }
   return bytes;
 }
@@ -275,7 +278,7 @@ DeviceReference make_reference(const Fusion& fusion, const Binding& binding,
         repetition_period(fusion, binding, *out.repeated, options.oracle_elements);
   }
   out.inputs = sample_inputs(fusion, out.evaluated, options.seed);
-  out.expected = evaluate(fusion, out.evaluated, out.inputs);
+  out.expected = evaluate(fusion, out.evaluated, out.inputs, {.external = options.external});
   return out;
 }
 

@@ -23,6 +23,7 @@ struct DeviceRunOptions {
   /// Device-to-device copy rate to hold the time against, from measure_copy_rate() in the same
   /// session; absent: measured.
   std::optional<double> copy_bytes_per_us{};
+  ExternalFunction external{};  ///< What the oracle takes for external calls.
 };
 
 /// What a device computed, held against the oracle.

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+
+#include "scheduler/workspace.h"
 
 namespace sinter {
 namespace {
-
-constexpr int64_t kWorkspaceUnit = 256;
 
 int64_t reach(const Sizes& sizes, const Sizes& strides, int64_t element_bytes) {
   int64_t last = 0;
@@ -57,41 +58,109 @@ Result<Executable> Executable::prepare(CompiledPlan compiled, DeviceDriver& driv
     out.outputs_.push_back(expect(
         output, dense_strides(binding.sizes_of(fusion.values[output].shape)), kOutputAlignment));
   }
-  const std::vector<WorkspaceTensor>& workspace = out.compiled_->plan.workspace;
-  for (const WorkspaceTensor& tensor : workspace) {
-    if (!tensor.value.valid()) {
-      out.counter_bytes_ = tensor.bytes;
-      out.counter_argument_ = static_cast<uint32_t>(fusion.inputs.size() + fusion.outputs.size() +
-                                                    out.workspace_offsets_.size());
-    }
-    out.workspace_offsets_.push_back(out.workspace_bytes_);
-    out.workspace_bytes_ += (tensor.bytes + kWorkspaceUnit - 1) / kWorkspaceUnit * kWorkspaceUnit;
-  }
-  if (out.counter_bytes_ > 0) {
-    auto counters = TicketCounters::create(driver, out.counter_bytes_);
-    if (!counters) return fail(counters.error());
-    out.counters_.emplace(std::move(*counters));
-  }
-  for (size_t i = 0; i < out.compiled_->segments.size(); ++i) {
-    const CompiledSegment& segment = out.compiled_->segments[i];
-    auto kernel = LoadedKernel::load(
-        driver, *segment.kernel, segment.source.dynamic_shared ? segment.source.shared_bytes : 0,
-        segment.source.cluster_blocks);
-    if (!kernel) return fail(kernel.error());
-    auto launch = PreparedLaunch::prepare(driver, kernel->function(), segment.source);
-    if (!launch) return fail(launch.error());
-    std::vector<uint32_t> arguments;
-    for (const BufferArgument& buffer : segment.source.buffers) {
-      const TensorSlot slot = slot_of(out.compiled_->plan, i, buffer.value, buffer.use);
-      const size_t first = slot.kind == TensorSlot::Kind::kInput ? 0
-                           : slot.kind == TensorSlot::Kind::kOutput
-                               ? fusion.inputs.size()
-                               : fusion.inputs.size() + fusion.outputs.size();
-      arguments.push_back(static_cast<uint32_t>(first + slot.index));
-    }
-    out.segments_.push_back({std::move(*kernel), *launch, std::move(arguments)});
-  }
+  if (auto loaded = out.load_segments(); !loaded) return fail(loaded.error());
+  if (auto prepared = out.prepare_calls(); !prepared) return fail(prepared.error());
+  out.steps_ = out.compiled_->plan.steps();
   return out;
+}
+
+Result<void> Executable::load_segments() {
+  const Plan& plan = compiled_->plan;
+  std::map<const CompiledKernel*, std::shared_ptr<const LoadedKernel>> loaded;
+  int64_t counter_bytes = 0;
+  for (size_t i = 0; i < compiled_->segments.size(); ++i) {
+    const CompiledSegment& segment = compiled_->segments[i];
+    std::shared_ptr<const LoadedKernel>& kernel = loaded[segment.kernel.get()];
+    if (kernel == nullptr) {
+      auto made =
+          LoadedKernel::load(*driver_, *segment.kernel,
+                             segment.source.dynamic_shared ? segment.source.shared_bytes : 0,
+                             segment.source.cluster_blocks);
+      if (!made) return fail(made.error());
+      kernel = std::make_shared<const LoadedKernel>(std::move(*made));
+    }
+    auto launch = PreparedLaunch::prepare(*driver_, kernel->function(), segment.source);
+    if (!launch) return fail(launch.error());
+    Segment prepared{.kernel = kernel, .launch = *launch, .arguments = {}};
+    for (const BufferArgument& buffer : segment.source.buffers) {
+      const TensorSlot slot = slot_of(plan, i, buffer.value, buffer.use);
+      const bool counts = slot.kind == TensorSlot::Kind::kWorkspace &&
+                          plan.workspace[slot.index].holds == WorkspaceTensor::Holds::kCounters;
+      if (!counts) {
+        prepared.arguments.push_back(argument_of(slot));
+        continue;
+      }
+      prepared.counter_bytes = plan.workspace[slot.index].bytes;
+      prepared.counters_in_workspace = static_cast<uint64_t>(plan.workspace[slot.index].offset);
+      prepared.counters_at = static_cast<uint64_t>(counter_bytes);
+      prepared.arguments.push_back({Argument::Base::kCounters, 0});
+      counter_bytes += (prepared.counter_bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment *
+                       kWorkspaceAlignment;
+    }
+    segments_.push_back(std::move(prepared));
+  }
+  if (counter_bytes > 0) {
+    auto counters = TicketCounters::create(*driver_, counter_bytes);
+    if (!counters) return fail(counters.error());
+    counters_.emplace(std::move(*counters));
+  }
+  return {};
+}
+
+Executable::Argument Executable::argument_of(TensorSlot slot) const {
+  switch (slot.kind) {
+    case TensorSlot::Kind::kInput:
+      return {Argument::Base::kInput, slot.index};
+    case TensorSlot::Kind::kOutput:
+      return {Argument::Base::kOutput, slot.index};
+    case TensorSlot::Kind::kWorkspace:
+      return {Argument::Base::kWorkspace,
+              static_cast<uint64_t>(compiled_->plan.workspace[slot.index].offset)};
+  }
+  unreachable();
+}
+
+Result<void> Executable::prepare_calls() {
+  const Plan& plan = compiled_->plan;
+  for (const ExternalCall& external : plan.externals) {
+    const Op& op = plan.fusion.ops[external.op];
+    Call call{.op = &std::get<ExternalOp>(op.kind),
+              .id = external.op,
+              .operands = op.operands.size(),
+              .arguments = {},
+              .types = {},
+              .sizes = {},
+              .strides = {}};
+    const size_t tensors = op.operands.size() + op.results.size();
+    if (!options_.external || tensors > kMaxKernelArguments) {
+      Error error{.kind = ErrorKind::kInvalidArgument,
+                  .message = !options_.external
+                                 ? fmt::format("nothing runs the external call '{}'", call.op->name)
+                                 : fmt::format("the external call '{}' has too many tensors",
+                                               call.op->name),
+                  .remedy = !options_.external ? "pass PrepareOptions::external"
+                                               : "pass them in several calls",
+                  .ops = {call.id}};
+      if (options_.external) {
+        error.measured = static_cast<int64_t>(tensors);
+        error.limit = static_cast<int64_t>(kMaxKernelArguments);
+      }
+      return fail(std::move(error));
+    }
+    const auto add = [&](ValueId value) {
+      const Value& info = plan.fusion.values[value];
+      call.arguments.push_back(argument_of(slot_of(plan, value)));
+      call.types.push_back(info.type);
+      call.sizes.push_back(Binding{}.sizes_of(info.shape));
+      call.strides.push_back(plan.fusion.def_as<InputOp>(value) != nullptr
+                                 ? input_strides(plan.fusion, Binding{}, value)
+                                 : dense_strides(call.sizes.back()));
+    };
+    for (const ValueId operand : op.operands) add(operand);
+    for (const ValueId result : op.results) add(result);
+    calls_.push_back(std::move(call));
+  }
+  return {};
 }
 
 Result<void> Executable::check_tensor(const Expected& expected, const Tensor& tensor) const {
@@ -188,17 +257,6 @@ Result<void> Executable::check_overlaps(std::span<const Tensor> inputs,
   return {};
 }
 
-Result<DevicePointer> Executable::counters_of(DevicePointer workspace, StreamHandle stream) const {
-  if (const DevicePointer own = counters_->of(workspace); own != 0) return own;
-  const size_t tensor = counter_argument_ - inputs_.size() - outputs_.size();
-  const DevicePointer in_workspace =
-      workspace + static_cast<DevicePointer>(workspace_offsets_[tensor]);
-  return check(*driver_, DriverCall::kFillAsync,
-               driver_->fill_async(in_workspace, 0, static_cast<size_t>(counter_bytes_), stream),
-               "zeroing the counters of blocks")
-      .map([&] { return in_workspace; });
-}
-
 Result<void> Executable::execute(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
                                  DevicePointer workspace, int64_t workspace_size,
                                  StreamHandle stream) const {
@@ -216,12 +274,12 @@ Result<void> Executable::execute(std::span<const Tensor> inputs, std::span<const
                  .measured = workspace_size,
                  .limit = workspace_bytes()});
   }
-  if (workspace_bytes() > 0 && (workspace == 0 || workspace % kWorkspaceUnit != 0)) {
+  if (workspace_bytes() > 0 && (workspace == 0 || workspace % kWorkspaceAlignment != 0)) {
     return fail({.kind = ErrorKind::kInvalidArgument,
                  .message = fmt::format("the workspace at {:#x} is not aligned", workspace),
                  .remedy = "pass device memory whose address is a multiple of 256",
-                 .measured = static_cast<int64_t>(workspace % kWorkspaceUnit),
-                 .limit = kWorkspaceUnit});
+                 .measured = static_cast<int64_t>(workspace % kWorkspaceAlignment),
+                 .limit = kWorkspaceAlignment});
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (auto checked = check_tensor(inputs_[i], inputs[i]); !checked) return checked;
@@ -231,29 +289,63 @@ Result<void> Executable::execute(std::span<const Tensor> inputs, std::span<const
   }
   if (auto checked = check_overlaps(inputs, outputs); !checked) return checked;
 
-  DevicePointer counters = 0;
-  if (counters_) {
-    auto found = counters_of(workspace, stream);
-    if (!found) return fail(found.error());
-    counters = *found;
-  }
-  for (const Segment& segment : segments_) {
-    std::array<DevicePointer, kMaxKernelArguments> addresses;
-    for (size_t i = 0; i < segment.arguments.size(); ++i) {
-      const uint32_t index = segment.arguments[i];
-      const size_t tensors = inputs.size() + outputs.size();
-      addresses[i] =
-          index < inputs.size() ? inputs[index].address
-          : index < tensors     ? outputs[index - inputs.size()].address
-          : counters != 0 && index == counter_argument_
-              ? counters
-              : workspace + static_cast<DevicePointer>(workspace_offsets_[index - tensors]);
-    }
-    if (auto launched = segment.launch.launch(stream, {addresses.data(), segment.arguments.size()});
-        !launched)
-      return launched;
+  const Addresses addresses{inputs, outputs, workspace, 0};
+  // None where more workspaces are in use than there are counters.
+  const DevicePointer own_counters = counters_ ? counters_->of(workspace) : 0;
+  for (const PlanStep& step : steps_) {
+    auto done = step.kind == PlanStep::Kind::kExternal
+                    ? run_call(calls_[step.index], addresses, stream)
+                    : launch_segment(segments_[step.index], addresses, own_counters, stream);
+    if (!done) return done;
   }
   return {};
+}
+
+DevicePointer Executable::Addresses::of(const Argument& argument) const {
+  switch (argument.base) {
+    case Argument::Base::kInput:
+      return inputs[argument.at].address;
+    case Argument::Base::kOutput:
+      return outputs[argument.at].address;
+    case Argument::Base::kWorkspace:
+      return workspace + argument.at;
+    case Argument::Base::kCounters:
+      return counters;
+  }
+  unreachable();
+}
+
+Result<void> Executable::launch_segment(const Segment& segment, Addresses addresses,
+                                        DevicePointer own_counters, StreamHandle stream) const {
+  addresses.counters = own_counters + segment.counters_at;
+  if (segment.counter_bytes > 0 && own_counters == 0) {
+    addresses.counters = addresses.workspace + segment.counters_in_workspace;
+    const DriverStatus status = driver_->fill_async(
+        addresses.counters, 0, static_cast<size_t>(segment.counter_bytes), stream);
+    auto zeroed = check(*driver_, DriverCall::kFillAsync, status, "zeroing the counters of blocks");
+    if (!zeroed) return zeroed;
+  }
+  std::array<DevicePointer, kMaxKernelArguments> arguments;
+  for (size_t i = 0; i < segment.arguments.size(); ++i)
+    arguments[i] = addresses.of(segment.arguments[i]);
+  return segment.launch.launch(stream, {arguments.data(), segment.arguments.size()});
+}
+
+Result<void> Executable::run_call(const Call& call, const Addresses& addresses,
+                                  StreamHandle stream) const {
+  std::array<ExternalTensor, kMaxKernelArguments> tensors;
+  for (size_t i = 0; i < call.arguments.size(); ++i)
+    tensors[i] = {addresses.of(call.arguments[i]), call.types[i], call.sizes[i], call.strides[i]};
+  const std::span<const ExternalTensor> all(tensors.data(), call.arguments.size());
+  auto ran = options_.external({.op = call.op,
+                                .id = call.id,
+                                .inputs = all.first(call.operands),
+                                .outputs = all.subspan(call.operands),
+                                .stream = stream});
+  if (ran) return {};
+  Error error = ran.error();
+  error.ops.push_back(call.id);
+  return fail(std::move(error));
 }
 
 }  // namespace sinter

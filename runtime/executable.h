@@ -8,6 +8,7 @@
 
 #include "runtime/compile_plan.h"
 #include "runtime/device_context.h"
+#include "runtime/external_call.h"
 #include "runtime/loaded_kernel.h"
 #include "runtime/prepared_launch.h"
 #include "runtime/tensor.h"
@@ -20,6 +21,8 @@ struct PrepareOptions {
   /// Ask the driver at every execute whether each address belongs to the device. Costs a driver
   /// call per tensor.
   bool check_addresses = false;
+  /// Runs the graph's external calls; needed if it has some.
+  ExternalCallback external{};
 };
 
 /// A plan made ready on one device: modules loaded, launches laid out. execute() only launches: it
@@ -28,19 +31,22 @@ struct PrepareOptions {
 /// was captured of them, have workspaces that share no byte.
 class Executable {
  public:
-  /// Loads the kernels. Errors: DeviceError, ResourceExhausted.
+  /// Loads the kernels. Errors: DeviceError, ResourceExhausted, InvalidArgument (external calls and
+  /// no callback, or one with more tensors than kMaxKernelArguments).
   static Result<Executable> prepare(CompiledPlan compiled, DeviceDriver& driver,
                                     const PrepareOptions& options = {});
 
   /// Bytes of device memory execute() needs besides the tensors, aligned to 256. What they hold
   /// before an execution does not matter.
-  [[nodiscard]] int64_t workspace_bytes() const { return workspace_bytes_; }
+  [[nodiscard]] int64_t workspace_bytes() const { return compiled_->plan.workspace_bytes; }
 
-  /// Enqueues the plan's kernels on `stream`. Tensors come in the order of the fusion's inputs and
-  /// outputs, with the planned types, sizes and strides (outputs dense). Errors, found before
-  /// anything is launched: InvalidArgument (count, type, size, stride, alignment, an output that
-  /// overlaps another tensor, an address of another device), ResourceExhausted (workspace too
-  /// small), DeviceError (launch).
+  /// Enqueues the plan's kernels and external calls on `stream`, in their order. Tensors come in
+  /// the order of the fusion's inputs and outputs, with the planned types, sizes and strides
+  /// (outputs dense). Errors, found before anything is launched: InvalidArgument (count, type,
+  /// size, stride, alignment, an output that overlaps another tensor, an address of another
+  /// device), ResourceExhausted (workspace too small), DeviceError (launch). The error of an
+  /// external call comes back as it is, with the op's id; nothing is enqueued behind the call, and
+  /// the executable can be used again.
   [[nodiscard]] Result<void> execute(std::span<const Tensor> inputs,
                                      std::span<const Tensor> outputs, DevicePointer workspace,
                                      int64_t workspace_bytes, StreamHandle stream) const;
@@ -62,20 +68,51 @@ class Executable {
     int64_t first_byte = 0;  ///< Extent of the tensor around its first element.
     int64_t bytes = 0;
   };
-  /// Which tensor each kernel argument is: inputs first, then outputs, then those of the workspace.
+  /// Where a kernel argument lies.
+  struct Argument {
+    enum class Base : uint8_t { kInput, kOutput, kWorkspace, kCounters };
+    Base base = Base::kInput;
+    uint64_t at = 0;  ///< Which input or output, or how many bytes into the workspace or counters.
+  };
+  /// An external call, with one entry for each operand and then each result.
+  struct Call {
+    const ExternalOp* op = nullptr;
+    OpId id;
+    size_t operands = 0;
+    std::vector<Argument> arguments;
+    std::vector<DType> types;
+    std::vector<Sizes> sizes;
+    std::vector<Sizes> strides;
+  };
   struct Segment {
-    LoadedKernel kernel;
+    std::shared_ptr<const LoadedKernel> kernel;  ///< One for all segments that run it.
     PreparedLaunch launch;
-    std::vector<uint32_t> arguments;
+    std::vector<Argument> arguments;
+    int64_t counter_bytes = 0;  ///< Of counters, by which its blocks find the last of them.
+    uint64_t counters_in_workspace = 0;  ///< Where they lie if not in memory of their own.
+    uint64_t counters_at = 0;            ///< Where they lie there.
   };
 
   Executable(DeviceDriver& driver, DeviceContext context, const PrepareOptions& options)
       : driver_(&driver), context_(std::move(context)), options_(options) {}
 
   [[nodiscard]] Result<void> check_tensor(const Expected& expected, const Tensor& tensor) const;
-  /// The counters of an execution in this workspace, which are 0 when its kernel starts.
-  [[nodiscard]] Result<DevicePointer> counters_of(DevicePointer workspace,
-                                                  StreamHandle stream) const;
+  /// Loads what the segments run and lays out their arguments.
+  Result<void> load_segments();
+  Result<void> prepare_calls();
+  /// Where things lie in one execution.
+  struct Addresses {
+    std::span<const Tensor> inputs;
+    std::span<const Tensor> outputs;
+    DevicePointer workspace = 0;
+    DevicePointer counters = 0;  ///< Of the segment at hand.
+    [[nodiscard]] DevicePointer of(const Argument& argument) const;
+  };
+  [[nodiscard]] Argument argument_of(TensorSlot slot) const;
+  [[nodiscard]] Result<void> launch_segment(const Segment& segment, Addresses addresses,
+                                            DevicePointer own_counters, StreamHandle stream) const;
+  [[nodiscard]] Result<void> run_call(const Call& call, const Addresses& addresses,
+                                      StreamHandle stream) const;
   [[nodiscard]] Result<void> check_overlaps(std::span<const Tensor> inputs,
                                             std::span<const Tensor> outputs) const;
 
@@ -86,13 +123,9 @@ class Executable {
   std::vector<Expected> inputs_;
   std::vector<Expected> outputs_;
   std::vector<Segment> segments_;
-  std::vector<int64_t> workspace_offsets_;  ///< Bytes, by workspace tensor.
-  /// Of blocks that count themselves; where a kernel has them, also their bytes and which argument
-  /// they are, counted as in `arguments`.
-  std::optional<TicketCounters> counters_;
-  int64_t counter_bytes_ = 0;
-  uint32_t counter_argument_ = 0;
-  int64_t workspace_bytes_ = 0;
+  std::vector<Call> calls_;
+  std::vector<PlanStep> steps_;
+  std::optional<TicketCounters> counters_;  ///< Of all segments that count their blocks.
 };
 
 }  // namespace sinter

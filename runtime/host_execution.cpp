@@ -105,19 +105,6 @@ std::vector<HostTensor> poisoned_outputs(const Fusion& fusion, const Binding& bi
 
 namespace {
 
-HostTensor& tensor_in(TensorSlot slot, std::vector<HostTensor>& inputs,
-                      std::vector<HostTensor>& outputs, std::vector<HostTensor>& workspace) {
-  switch (slot.kind) {
-    case TensorSlot::Kind::kInput:
-      return inputs[slot.index];
-    case TensorSlot::Kind::kOutput:
-      return outputs[slot.index];
-    case TensorSlot::Kind::kWorkspace:
-      return workspace[slot.index];
-  }
-  unreachable();
-}
-
 /// Adds what is wrong with a further kernel to the report of the first.
 void append_report(InterpreterReport& all, InterpreterReport more) {
   all.findings.insert(all.findings.end(), std::make_move_iterator(more.findings.begin()),
@@ -152,44 +139,119 @@ Result<HostRun> execute_on_host(const SegmentFacts& facts, const LoweredKernel& 
   return run;
 }
 
+namespace {
+
+/// Tensors of a plan's execution on the host.
+class HostMemory {
+ public:
+  HostMemory(const Plan& plan, std::span<const HostTensor> inputs)
+      : plan_(plan),
+        inputs_(inputs.begin(), inputs.end()),
+        outputs_(poisoned_outputs(plan.fusion, Binding{})),
+        workspace_(HostTensor::poisoned(DType::kI8, {plan.workspace_bytes})) {}
+
+  /// Of a kernel's buffer. Counters are 0 when it starts.
+  LaunchMemory of(TensorSlot slot) {
+    if (slot.kind != TensorSlot::Kind::kWorkspace) {
+      HostTensor& tensor =
+          slot.kind == TensorSlot::Kind::kInput ? inputs_[slot.index] : outputs_[slot.index];
+      return {.bytes = tensor.storage(), .origin = tensor.data() - tensor.storage().data()};
+    }
+    const WorkspaceTensor& tensor = plan_.workspace[slot.index];
+    const std::span<std::byte> bytes = workspace_.storage().subspan(
+        static_cast<size_t>(tensor.offset), static_cast<size_t>(tensor.bytes));
+    if (tensor.holds == WorkspaceTensor::Holds::kCounters) std::ranges::fill(bytes, std::byte{0});
+    return {.bytes = bytes, .origin = 0};
+  }
+
+  /// A copy of what a value of the plan holds, or poison.
+  enum class Content : uint8_t { kKept, kPoison };
+  HostTensor tensor(ValueId id, Content content) {
+    const Value& value = plan_.fusion.values[id];
+    const TensorSlot slot = slot_of(plan_, id);
+    if (content == Content::kKept && slot.kind == TensorSlot::Kind::kInput)
+      return inputs_[slot.index];
+    HostTensor out = HostTensor::poisoned(value.type, Binding{}.sizes_of(value.shape));
+    if (content == Content::kKept) std::ranges::copy(of(slot).bytes, out.storage().begin());
+    return out;
+  }
+  void store(ValueId id, const HostTensor& tensor) {
+    std::ranges::copy(tensor.storage(), of(slot_of(plan_, id)).bytes.begin());
+  }
+
+  std::vector<HostTensor> take_outputs() { return std::move(outputs_); }
+
+ private:
+  const Plan& plan_;
+  std::vector<HostTensor> inputs_;
+  std::vector<HostTensor> outputs_;
+  HostTensor workspace_;
+};
+
+Result<void> run_call(const Plan& plan, const ExternalCall& call, const HostCall& run,
+                      HostMemory& memory) {
+  const Op& op = plan.fusion.ops[call.op];
+  const auto& external = std::get<ExternalOp>(op.kind);
+  if (!run) {
+    return fail({.kind = ErrorKind::kInvalidArgument,
+                 .message = fmt::format("nothing runs the external call '{}'", external.name),
+                 .remedy = "pass a function for external calls",
+                 .ops = {call.op}});
+  }
+  std::vector<HostTensor> inputs;
+  std::vector<HostTensor> outputs;
+  for (const ValueId id : op.operands)
+    inputs.push_back(memory.tensor(id, HostMemory::Content::kKept));
+  for (const ValueId id : op.results)
+    outputs.push_back(memory.tensor(id, HostMemory::Content::kPoison));
+  run(external, inputs, outputs);
+  for (size_t i = 0; i < outputs.size(); ++i) memory.store(op.results[i], outputs[i]);
+  return {};
+}
+
+}  // namespace
+
 Result<HostRun> execute_on_host(const Plan& plan, const Schedule& schedule,
                                 std::span<const HostTensor> inputs, const FamilySet& families,
                                 const InterpreterOptions& options) {
-  if (auto checked = check_inputs(plan.fusion, inputs); !checked) return fail(checked.error());
   Plan own = plan;
-  if (auto finished = plan_finish(own, schedule, families); !finished)
+  if (auto finished = plan_finish(own, 0, schedule, families); !finished)
     return fail(finished.error());
-  HostRun run{.outputs = poisoned_outputs(own.fusion, Binding{}), .report = {}};
-  std::vector<HostTensor> copies(inputs.begin(), inputs.end());
-  std::vector<HostTensor> workspace;
-  for (const WorkspaceTensor& tensor : own.workspace) {
-    if (!tensor.value.valid()) {
-      workspace.push_back(HostTensor::zeros(DType::kI32, {tensor.bytes / bytes_of(DType::kI32)}));
+  own.segments.front().candidates.front().schedule = schedule;
+  return execute_on_host(own, inputs, families, options);
+}
+
+Result<HostRun> execute_on_host(const Plan& plan, std::span<const HostTensor> inputs,
+                                const FamilySet& families, const InterpreterOptions& options,
+                                const HostCalls& calls) {
+  if (auto checked = check_inputs(plan.fusion, inputs); !checked) return fail(checked.error());
+  HostMemory memory(plan, inputs);
+  HostRun run;
+  bool is_first = true;
+  for (const PlanStep& step : plan.steps()) {
+    if (step.kind == PlanStep::Kind::kExternal) {
+      if (auto ran = run_call(plan, plan.externals[step.index], calls.run, memory); !ran)
+        return fail(ran.error());
       continue;
     }
-    const DType type = own.fusion.values[tensor.value].type;
-    workspace.push_back(HostTensor::poisoned(type, {tensor.bytes / bytes_of(type)}));
-  }
-  for (size_t i = 0; i < own.segments.size(); ++i) {
-    const SegmentPlan& segment = own.segments[i];
-    auto kernel = lower(segment.facts, i == 0 ? schedule : segment.chosen().schedule, families);
+    const SegmentPlan& segment = plan.segments[step.index];
+    auto kernel = lower(segment.facts, segment.chosen().schedule, families);
     if (!kernel) return fail(kernel.error());
-    std::vector<LaunchMemory> memory;
+    std::vector<LaunchMemory> buffers;
     for (const kir::Buffer& buffer : kernel->kernel.buffers) {
-      if (buffer.space != kir::Space::kGlobal) continue;
-      HostTensor& tensor =
-          tensor_in(slot_of(own, i, buffer.value, use_of(buffer)), copies, run.outputs, workspace);
-      memory.push_back(
-          {.bytes = tensor.storage(), .origin = tensor.data() - tensor.storage().data()});
+      if (buffer.space == kir::Space::kGlobal)
+        buffers.push_back(memory.of(slot_of(plan, step.index, buffer.value, use_of(buffer))));
     }
-    auto report = interpret(kernel->kernel, memory, kernel->param_values, options);
+    auto report = interpret(kernel->kernel, buffers, kernel->param_values, options);
     if (!report) return fail(report.error());
-    if (i == 0) {
+    if (is_first) {
       run.report = std::move(*report);
     } else {
       append_report(run.report, std::move(*report));
     }
+    is_first = false;
   }
+  run.outputs = memory.take_outputs();
   return run;
 }
 
@@ -205,8 +267,8 @@ std::string HostCheck::text() const {
 namespace {
 
 HostCheck compared(const Fusion& fusion, const Binding& binding, std::span<const HostTensor> inputs,
-                   HostRun run) {
-  const OracleResult expected = evaluate(fusion, binding, inputs);
+                   HostRun run, const ExternalFunction& external) {
+  const OracleResult expected = evaluate(fusion, binding, inputs, {.external = external});
   HostCheck check{.report = std::move(run.report), .mismatches = {}};
   for (size_t i = 0; i < run.outputs.size(); ++i) {
     const Comparison found = judge(expected, i, run.outputs[i]);
@@ -224,7 +286,15 @@ Result<HostCheck> check_on_host(const Fusion& fusion, const Binding& binding,
                                 const InterpreterOptions& options) {
   auto run = execute_on_host(facts, kernel, inputs, options);
   if (!run) return fail(run.error());
-  return compared(fusion, binding, inputs, std::move(*run));
+  return compared(fusion, binding, inputs, std::move(*run), {});
+}
+
+Result<HostCheck> check_on_host(const Fusion& fusion, const Binding& binding, const Plan& plan,
+                                std::span<const HostTensor> inputs, const FamilySet& families,
+                                const InterpreterOptions& options, const HostCalls& calls) {
+  auto run = execute_on_host(plan, inputs, families, options, calls);
+  if (!run) return fail(run.error());
+  return compared(fusion, binding, inputs, std::move(*run), calls.evaluate);
 }
 
 Result<HostCheck> check_on_host(const Fusion& fusion, const Binding& binding, const Plan& plan,
@@ -232,7 +302,7 @@ Result<HostCheck> check_on_host(const Fusion& fusion, const Binding& binding, co
                                 const FamilySet& families, const InterpreterOptions& options) {
   auto run = execute_on_host(plan, schedule, inputs, families, options);
   if (!run) return fail(run.error());
-  return compared(fusion, binding, inputs, std::move(*run));
+  return compared(fusion, binding, inputs, std::move(*run), {});
 }
 
 }  // namespace sinter

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "runtime/interpreter/interpreter.h"
 #include "runtime/oracle/comparison.h"
 #include "runtime/oracle/host_tensor.h"
+#include "runtime/oracle/oracle.h"
 
 namespace sinter {
 
@@ -18,6 +20,17 @@ std::vector<HostTensor> sample_inputs(const Fusion& fusion, const Binding& bindi
 
 /// Poisoned dense tensors for a fusion's outputs.
 std::vector<HostTensor> poisoned_outputs(const Fusion& fusion, const Binding& binding);
+
+/// Runs an external call on the CPU: fills `outputs`, which are dense and poisoned. Extents of `op`
+/// are constants.
+using HostCall = std::function<void(const ExternalOp& op, std::span<const HostTensor> inputs,
+                                    std::span<HostTensor> outputs)>;
+
+/// What stands in for the embedder where a graph has external calls.
+struct HostCalls {
+  HostCall run{};               ///< Between kernels.
+  ExternalFunction evaluate{};  ///< In the oracle.
+};
 
 struct HostRun {
   std::vector<HostTensor> outputs;
@@ -31,8 +44,13 @@ Result<HostRun> execute_on_host(const SegmentFacts& facts, const LoweredKernel& 
                                 std::span<const HostTensor> inputs,
                                 const InterpreterOptions& options = {});
 
-/// Runs the kernels of a plan one after the other in the interpreter, with `schedule` in the place
-/// of the one chosen for the first segment. `inputs` stand in the order of the plan's fusion.
+/// Runs the kernels and external calls of a plan one after the other, kernels in the interpreter,
+/// all of them in one workspace of the planned size. `inputs` stand in the order of the plan's
+/// fusion. Errors: as above; InvalidArgument where there is no function for a call.
+Result<HostRun> execute_on_host(const Plan& plan, std::span<const HostTensor> inputs,
+                                const FamilySet& families, const InterpreterOptions& options = {},
+                                const HostCalls& calls = {});
+/// The same with `schedule` in the place of the one chosen for the first segment.
 Result<HostRun> execute_on_host(const Plan& plan, const Schedule& schedule,
                                 std::span<const HostTensor> inputs, const FamilySet& families,
                                 const InterpreterOptions& options = {});
@@ -54,7 +72,12 @@ Result<HostCheck> check_on_host(const Fusion& fusion, const Binding& binding,
                                 const SegmentFacts& facts, const LoweredKernel& kernel,
                                 std::span<const HostTensor> inputs,
                                 const InterpreterOptions& options = {});
-/// The same for all kernels of a plan.
+/// The same for all of a plan.
+Result<HostCheck> check_on_host(const Fusion& fusion, const Binding& binding, const Plan& plan,
+                                std::span<const HostTensor> inputs, const FamilySet& families,
+                                const InterpreterOptions& options = {},
+                                const HostCalls& calls = {});
+/// With `schedule` in the place of the one chosen for the first segment.
 Result<HostCheck> check_on_host(const Fusion& fusion, const Binding& binding, const Plan& plan,
                                 const Schedule& schedule, std::span<const HostTensor> inputs,
                                 const FamilySet& families, const InterpreterOptions& options = {});

@@ -32,8 +32,7 @@ bool is_slicewise(const Fusion& fusion, const Op& op, SymbolId symbol) {
           [&](const InputOp& input) {
             return std::ranges::find(input.strides, Extent(symbol)) == input.strides.end();
           },
-          [](const ConstantOp&) { return true; },
-          [](const PointwiseOp&) { return true; },
+          [](const ConstantOp&) { return true; }, [](const PointwiseOp&) { return true; },
           [](const CastOp&) { return true; },
           [&](const BroadcastOp& broadcast) { return keeps_axis(broadcast.axes); },
           [&](const ReduceOp& reduce) { return reduces_others(reduce.axes); },
@@ -45,8 +44,10 @@ bool is_slicewise(const Fusion& fusion, const Op& op, SymbolId symbol) {
           },
           [&](const IotaOp& iota) { return !out || iota.axis != 0; },
           [&](const PermuteOp& permute) { return keeps_axis(permute.order); },
-          [&](const ReshapeOp&) { return in == out; },
-          [&](const SliceOp&) { return in == out; },
+          [&](const ReshapeOp&) { return in == out; }, [&](const SliceOp&) { return in == out; },
+          [&](const ConcatenateOp& join) { return !in || join.axis != 0; },
+          [](const PadOp&) { return true; },        // Adds nothing along a symbol.
+          [](const ExternalOp&) { return false; },  // Does what it likes.
       },
       op.kind);
 }

@@ -128,6 +128,13 @@ Result<Report> check_command(const CheckArguments& arguments) {
   if (!problem) return fail(problem.error());
   auto plan = plan_problem(*problem);
   if (!plan) return fail(plan.error());
+  if (!plan->externals.empty()) {
+    return fail({.kind = ErrorKind::kUnsupported,
+                 .message = fmt::format("'{}' has external calls, which this tool cannot run",
+                                        plan->fusion.name),
+                 .remedy = "check the graph with check_on_host() and functions for its calls",
+                 .ops = {plan->externals.front().op}});
+  }
   if (auto fits = check_memory(problem->fusion, plan->binding); !fits) return fail(fits.error());
   auto host = check_in_interpreter(*problem, *plan, arguments.seed);
   if (!host) return fail(host.error());

@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "fusion_ir/fusion_builder.h"
 #include "runtime/device_buffer.h"
 #include "runtime/executable.h"
 #include "runtime/host_execution.h"
@@ -284,6 +285,53 @@ TEST_F(HostExecutionErrorTest, WrongStrides) {
                            .text = "with strides [1, 8], planned was bf16[8, 64] with strides "
                                    "[64, 1]",
                            .values = {x_id_}});
+}
+
+/// The oracle's error for a call of f32[2, n] with n = 2, evaluated by `external`.
+Error call_error(const ExternalFunction& external) {
+  FusionBuilder b("f");
+  const Extent n = b.symbol("n");
+  b.output(b.external("gemm", {}, {{DType::kF32, {2, n}}})[0]);
+  const Fusion fusion = b.build();
+  const Binding binding = bind_extents(fusion, {{"n", 2}}).value();
+  return thrown_by([&] { (void)evaluate(fusion, binding, {}, {.external = external}); });
+}
+
+ExpectedError call_refused(std::string text) {
+  return {.kind = ErrorKind::kInvalidArgument,
+          .text = "external call 'gemm' of %op0 " + std::move(text),
+          .values = {ValueId{0}},
+          .ops = {OpId{0}}};
+}
+
+TEST(ExternalCallError, NoFunctionEvaluatesIt) {
+  expect_error(call_error({}), call_refused("has no function that evaluates it"));
+}
+
+TEST(ExternalCallError, ItsFunctionReturnsAnythingElse) {
+  const OracleOutput right{
+      .type = DType::kF32, .sizes = {2, 2}, .real = {1, 2, 3, 4}, .bound = {0, 0, 0, 0}};
+  const auto error_of = [](std::vector<OracleOutput> results) {
+    return call_error([=](const ExternalOp&, std::span<const OracleOutput>) { return results; });
+  };
+  const auto with = [&](auto change) {
+    OracleOutput wrong = right;
+    change(wrong);
+    return error_of({wrong});
+  };
+  EXPECT_EQ(error_of({right}).message, "(nothing was thrown)");
+  expect_error(error_of({}), call_refused("gave 0 results, not 1"));
+  expect_error(error_of({right, right}), call_refused("gave 2 results, not 1"));
+  expect_error(with([](OracleOutput& x) { x.type = DType::kF16; }),
+               call_refused("gave f16[2, 2] as result 0, which is f32[2, 2]"));
+  expect_error(with([](OracleOutput& x) { x.sizes = {4}; }),
+               call_refused("gave f32[4] as result 0, which is f32[2, 2]"));
+  expect_error(with([](OracleOutput& x) { x.real.pop_back(); }),
+               call_refused("gave 3 elements and 4 bounds as result 0, which has 4"));
+  expect_error(with([](OracleOutput& x) { x.bound.clear(); }),
+               call_refused("gave 4 elements and 0 bounds as result 0, which has 4"));
+  expect_error(with([](OracleOutput& x) { x.bound[1] = -1.0; }),
+               call_refused("gave a bound of result 0 that is not >= 0"));
 }
 
 TEST_F(HostExecutionErrorTest, AnOracleInputOfAWrongSize) {

@@ -16,13 +16,13 @@ std::string_view width_symbol(const CannedFusion& canned) {
 
 }  // namespace
 
-const std::vector<std::string>& unsupported_fusions() {
+const std::vector<std::string>& fusions_in_parts() {
   static const std::vector<std::string> kNames = {"two_independent_chains"};
   return kNames;
 }
 
-bool is_unsupported(const CannedFusion& canned) {
-  return std::ranges::count(unsupported_fusions(), canned.name) > 0;
+bool runs_in_parts(const CannedFusion& canned) {
+  return std::ranges::count(fusions_in_parts(), canned.name) > 0;
 }
 
 bool is_mean_of_nothing(const CannedFusion& canned, const ExtentValues& extents) {
@@ -32,7 +32,7 @@ bool is_mean_of_nothing(const CannedFusion& canned, const ExtentValues& extents)
 std::vector<CannedFusion> supported_fusions() {
   std::vector<CannedFusion> out;
   for (const CannedFusion& canned : canned_fusions()) {
-    if (!is_unsupported(canned)) out.push_back(canned);
+    if (!runs_in_parts(canned)) out.push_back(canned);
   }
   return out;
 }

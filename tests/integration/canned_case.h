@@ -11,12 +11,12 @@
 
 namespace sinter {
 
-/// Canned fusions that no built-in family takes, for any extents: total sums beside column
-/// sums, and outputs of different shapes that share no iteration space.
-const std::vector<std::string>& unsupported_fusions();
-bool is_unsupported(const CannedFusion& canned);
+/// Canned fusions that are several kernels at any extents: outputs of different shapes that share
+/// no iteration space.
+const std::vector<std::string>& fusions_in_parts();
+bool runs_in_parts(const CannedFusion& canned);
 /// Statistics of no rows: a division by their number keeps the two passes from becoming one, and
-/// rows that wait for all rows have no schedule.
+/// rows wait for all rows, which takes several kernels.
 bool is_mean_of_nothing(const CannedFusion& canned, const ExtentValues& extents);
 /// All the others.
 std::vector<CannedFusion> supported_fusions();

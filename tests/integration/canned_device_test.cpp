@@ -83,7 +83,8 @@ TEST_P(CannedGpu, IsRightAtAwkwardExtents) {
   uint64_t seed = 0;
   for (const ExtentValues& extents : awkward_extents(GetParam(), fusion)) {
     const auto planned = plan(fusion, extents, limits_, {.families = families});
-    if (!planned && is_mean_of_nothing(GetParam(), extents)) continue;
+    // Several kernels, of which none can be pinned.
+    if (is_mean_of_nothing(GetParam(), extents)) continue;
     ASSERT_TRUE(planned) << planned.error().text();
     const SegmentPlan& segment = planned->segments.front();
     for (Schedule& schedule : schedules_to_run(segment.facts, segment, limits_, families, ++seed)) {
@@ -115,7 +116,8 @@ TEST_P(CannedFakeDevice, IsRightAtAwkwardExtents) {
   uint64_t seed = 0;
   for (const ExtentValues& extents : awkward_extents(GetParam(), fusion)) {
     const auto planned = plan(fusion, extents, limits, {.families = families});
-    if (!planned && is_mean_of_nothing(GetParam(), extents)) continue;
+    // Several kernels, of which none can be pinned.
+    if (is_mean_of_nothing(GetParam(), extents)) continue;
     ASSERT_TRUE(planned) << planned.error().text();
     const SegmentPlan& segment = planned->segments.front();
     for (const Schedule& schedule :

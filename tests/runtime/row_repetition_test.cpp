@@ -47,6 +47,17 @@ TEST(RowRepetition, AGatherAlongTheRowsDoesNotRepeat) {
   EXPECT_NE(slicewise_name(b.build()), "rows");
 }
 
+TEST(RowRepetition, JoinsWithinARowRepeatButCallsMayDoAnything) {
+  FusionBuilder b;
+  const Extent rows = b.symbol("rows");
+  const ValueId x = b.input(DType::kF32, {rows, 4});
+  const ValueId joined = b.pad(b.concatenate({x, b.exp(x)}, 1), {0, 1}, {0, 0});
+  b.output(joined);
+  EXPECT_EQ(slicewise_name(b.build()), "rows");
+  b.output(b.external("sort", {x}, {{DType::kF32, {rows, 4}}})[0]);
+  EXPECT_EQ(slicewise_name(b.build()), "");
+}
+
 struct Period {
   int64_t rows, divisible_by, budget, expected;
 };

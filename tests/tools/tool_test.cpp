@@ -262,6 +262,10 @@ TEST_F(Tool, MistakesAreTypedErrorsInBothForms) {
   const std::string bad_fir = write_file("bad.fir", "fusion @x {\n  return %v0\n}\n");
   const std::string bad_sched = write_file("bad.sched", "schedule looped { threads 1 }");
   const std::string file = "plan '" + bad_fir + "'";
+  const std::string calls = write_file("calls.fir",
+                                       "fusion @calls {\n  %v0 : f32[4] = input\n"
+                                       "  %v1 : f32[4] = external f %v0\n  return %v1\n}\n");
+  const std::string check_calls = "check '" + calls + "'";
   const std::string long_name = "plan " + std::string(10000, 'x');
   const std::string sched = "plan softmax --schedule '" + bad_sched + "'";
   for (const Mistake& mistake : {
@@ -283,8 +287,10 @@ TEST_F(Tool, MistakesAreTypedErrorsInBothForms) {
                    "cannot read"},
            Mistake{"plan /tmp", 1, "InvalidArgument", "cannot read"},
            Mistake{file.c_str(), 1, "InvalidFusion", "2:"},
+           Mistake{check_calls.c_str(), 1, "Unsupported", "external calls"},
            Mistake{sched.c_str(), 1, "InvalidArgument", "1:"},
-           Mistake{"plan two_independent_chains", 1, "Unsupported", "two_independent_chains"},
+           Mistake{"plan two_independent_chains --unroll 1", 1, "Unsupported",
+                   "two_independent_chains"},
            Mistake{"explain softmax --sweep cols", 1, "InvalidArgument", "names no extent"},
            Mistake{"explain softmax --sweep =1..2", 1, "InvalidArgument", "names no extent"},
            Mistake{"explain softmax --sweep cols=64", 1, "InvalidArgument", "no two sizes"},
