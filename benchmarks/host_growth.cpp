@@ -1,6 +1,7 @@
 #include <benchmark/benchmark.h>
 
 #include "benchmarks/host_stages.h"
+#include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/pipeline.h"
 
@@ -16,6 +17,42 @@ Fusion chain(int64_t n) {
   for (int64_t i = 0; i < n; ++i) value = i % 2 == 0 ? b.add(value, x) : b.mul(value, x);
   b.output(value, "y");
   return b.build();
+}
+
+/// Decoder layers around external calls; their widths differ where `alike` is false, so that each
+/// has graphs of its own.
+Fusion layers(int64_t count, bool alike) {
+  constexpr int64_t kTokens = 8192;
+  constexpr int64_t kHidden = 1024;
+  FusionBuilder b("layers");
+  ValueId x = b.input(DType::kBF16, {kTokens, kHidden}, "x");
+  const auto call = [&](const char* name, ValueId operand, int64_t width) {
+    return b.external(name, {operand}, {{DType::kBF16, {kTokens, width}}})[0];
+  };
+  const auto weight = [&] { return b.input(DType::kBF16, {kHidden}); };
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t width = 4 * kHidden + (alike ? 0 : 8 * i);
+    const ValueId first = b.cast(rms_norm(b, x, {.weight = weight()}).y, DType::kBF16);
+    const ValueId attended = call("attention", call("qkv", first, kHidden), kHidden);
+    const ValueId h = b.cast(b.add(x, attended), DType::kBF16);
+    const LayerNorm second = layer_norm(b, h, {.weight = weight(), .bias = weight()});
+    const ValueId normed = b.cast(second.y, DType::kBF16);
+    const ValueId gated = swiglu(b, call("gate", normed, width), call("up", normed, width));
+    x = b.cast(b.add(h, call("down", b.cast(gated, DType::kBF16), kHidden)), DType::kBF16);
+  }
+  b.output(x, "y");
+  return b.build();
+}
+
+template <bool kAlike>
+void plan_layers(benchmark::State& state) {
+  const Fusion fusion = layers(state.range(0), kAlike);
+  for ([[maybe_unused]] auto _ : state) {
+    auto result = plan(fusion, {}, planned_device());
+    benchmark::DoNotOptimize(result);
+  }
+  state.counters["ops"] = static_cast<double>(fusion.ops.size());
+  state.SetComplexityN(static_cast<int64_t>(fusion.ops.size()));
 }
 
 const ExtentValues kExtents = {{"elements", int64_t{1} << 24}};
@@ -57,9 +94,21 @@ void register_chain(const char* name, void (*run)(benchmark::State&)) {
       ->Complexity();
 }
 
+/// 100, 1,000 and 10,000 ops.
+void register_layers(const char* name, void (*run)(benchmark::State&)) {
+  benchmark::RegisterBenchmark(name, run)
+      ->Arg(1)
+      ->Arg(14)
+      ->Arg(137)
+      ->Unit(benchmark::kMillisecond)
+      ->Complexity();
+}
+
 }  // namespace
 
 void register_growth() {
+  register_layers("growth/plan_layers_alike", plan_layers<true>);
+  register_layers("growth/plan_layers_apart", plan_layers<false>);
   register_chain("growth/simplify", simplify_chain);
   register_chain("growth/plan", plan_chain);
   register_chain("growth/emit", emit_chain);
