@@ -71,7 +71,7 @@ Result<void> plan_kernels(Plan& plan, const PlanOptions& options) {
   const bool may_cut = is_worth_trying && !pinned && options.cutting == Cutting::kFaster;
   if (may_cut && whole_us > kWorthCutting * least_us + CostConstants{}.launch_us) {
     Plan cut = plan;
-    if (plan_segments(cut, options) && cut.predicted_us() < whole_us) {
+    if (plan_segments(cut, options, whole_us) && cut.is_segmented) {
       plan = std::move(cut);
       return {};
     }

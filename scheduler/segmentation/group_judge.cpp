@@ -81,12 +81,16 @@ GroupVerdict GroupJudge::analysed(Subgraph subgraph, WorkGraph::LeafViews views)
 }
 
 const GroupVerdict& GroupJudge::judge(std::span<const NodeId> group) {
+  return verdict_of(group);
+}
+
+GroupVerdict& GroupJudge::verdict_of(std::span<const NodeId> group) {
   const auto [known, is_new] = known_.try_emplace({group.begin(), group.end()}, nullptr);
   if (is_new) known->second = &judge_anew(group);
   return *known->second;
 }
 
-const GroupVerdict& GroupJudge::judge_anew(std::span<const NodeId> group) {
+GroupVerdict& GroupJudge::judge_anew(std::span<const NodeId> group) {
   Subgraph subgraph = graph_.extract(group);
   const uint64_t hash = structural_hash(subgraph.fusion);
   if (const auto found = verdicts_.find(hash); found != verdicts_.end()) {
@@ -104,9 +108,19 @@ const GroupVerdict& GroupJudge::judge_anew(std::span<const NodeId> group) {
 }
 
 void GroupJudge::refuse(std::span<const NodeId> group, Rejection why) {
-  GroupVerdict& verdict = verdicts_[structural_hash(graph_.extract(group).fusion)];
+  GroupVerdict& verdict = verdict_of(group);
+  if (!verdict.legal) return;
   verdict.legal = false;
   verdict.rejection = std::move(why);
+  refused_.push_back(&verdict);
+}
+
+void GroupJudge::allow_all() {
+  for (GroupVerdict* verdict : refused_) {
+    verdict->legal = true;
+    verdict->rejection = {};
+  }
+  refused_.clear();
 }
 
 }  // namespace sinter

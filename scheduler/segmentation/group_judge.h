@@ -38,8 +38,10 @@ class GroupJudge {
   /// `group` is ascending. The reference stays valid.
   const GroupVerdict& judge(std::span<const NodeId> group);
 
-  /// Refuses a group, and all of its structure, from now on.
+  /// Refuses a group, and all of its structure, until all are allowed again.
   void refuse(std::span<const NodeId> group, Rejection why);
+  /// Takes back what refuse() did: what was analysed stays known.
+  void allow_all();
 
   /// Groups analysed, and answers given for others of the same structure.
   struct Counts {
@@ -49,14 +51,16 @@ class GroupJudge {
   [[nodiscard]] const Counts& counts() const { return counts_; }
 
  private:
-  const GroupVerdict& judge_anew(std::span<const NodeId> group);
+  GroupVerdict& verdict_of(std::span<const NodeId> group);
+  GroupVerdict& judge_anew(std::span<const NodeId> group);
   [[nodiscard]] GroupVerdict analysed(Subgraph subgraph, WorkGraph::LeafViews views) const;
 
   const WorkGraph& graph_;
   const DeviceLimits& limits_;
   const FamilySet& families_;
-  std::unordered_map<uint64_t, GroupVerdict> verdicts_;       ///< By structural hash.
-  std::map<std::vector<NodeId>, const GroupVerdict*> known_;  ///< Groups asked for before.
+  std::unordered_map<uint64_t, GroupVerdict> verdicts_;  ///< By structural hash.
+  std::map<std::vector<NodeId>, GroupVerdict*> known_;   ///< Groups asked for before.
+  std::vector<GroupVerdict*> refused_;  ///< Legal ones that refuse() has made illegal.
   Counts counts_;
 };
 

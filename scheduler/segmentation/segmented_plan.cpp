@@ -31,12 +31,14 @@ constexpr size_t kMostNodesMoved = 16;
 
 class SegmentedPlanner {
  public:
-  SegmentedPlanner(Plan& plan, const PlanOptions& options) : plan_(plan), options_(options) {}
+  SegmentedPlanner(Plan& plan, const PlanOptions& options, std::optional<double> bar_us)
+      : plan_(plan), options_(options), bar_us_(bar_us) {}
 
   Result<void> run() {
-    plan_.is_segmented = true;
     if (auto made = make_graph(); !made) return made;
     choose_groups();
+    if (bar_us_ && predicted_us(groups_) >= *bar_us_) return {};
+    plan_.is_segmented = true;
     Partition in_order;
     std::vector<size_t> segment_of;
     for (const size_t group : running_order()) {
@@ -48,8 +50,7 @@ class SegmentedPlanner {
         return placed;
       }
     }
-    GroupJudge judge(graph(), plan_.limits, options_.families);
-    plan_.cuts = find_cuts(graph(), judge, *schedules_, in_order, segment_of,
+    plan_.cuts = find_cuts(graph(), *judge_, *schedules_, in_order, segment_of,
                            graph().size() <= kMostNodesInAllOrders);
     return {};
   }
@@ -70,7 +71,7 @@ class SegmentedPlanner {
     std::set<OpId> kept;
     while (true) {
       graph_.emplace(plan_.fusion, plan_.limits, kept);
-      GroupJudge judge(graph(), plan_.limits, options_.families);
+      GroupJudge& judge = judge_.emplace(graph(), plan_.limits, options_.families);
       const size_t before = kept.size();
       std::optional<NodeId> stuck;
       for (NodeId node = 0; node < graph().size(); ++node) {
@@ -105,18 +106,18 @@ class SegmentedPlanner {
       }
     }
     for (const MergeOrder order : orders) {
-      GroupJudge judge(graph(), plan_.limits, options_.families);
-      std::vector<Group> groups = settled(judge, schedules, order);
+      std::vector<Group> groups = settled(*judge_, schedules, order);
+      judge_->allow_all();
       if (groups_.empty() || predicted_us(groups) < predicted_us(groups_))
         groups_ = std::move(groups);
+      if (bar_us_ && predicted_us(groups_) >= *bar_us_) return;
     }
     if (graph().size() > kMostNodesMoved) return;
     Partition partition;
     for (const Group& group : groups_) partition.push_back(group.nodes);
-    GroupJudge judge(graph(), plan_.limits, options_.families);
     groups_.clear();
-    for (std::vector<NodeId>& nodes : move_nodes(graph(), judge, schedules, std::move(partition)))
-      groups_.push_back(group_of(nodes, judge, schedules));
+    for (std::vector<NodeId>& nodes : move_nodes(graph(), *judge_, schedules, std::move(partition)))
+      groups_.push_back(group_of(nodes, *judge_, schedules));
   }
 
   Group group_of(const std::vector<NodeId>& nodes, GroupJudge& judge, GroupSchedules& schedules) {
@@ -310,7 +311,9 @@ class SegmentedPlanner {
 
   Plan& plan_;
   const PlanOptions& options_;
+  std::optional<double> bar_us_;
   std::optional<WorkGraph> graph_;
+  std::optional<GroupJudge> judge_;
   std::optional<GroupSchedules> schedules_;
   std::vector<Group> groups_;
   std::map<ValueId, size_t> left_;  ///< Values in the workspace, and where in its list.
@@ -318,8 +321,9 @@ class SegmentedPlanner {
 
 }  // namespace
 
-Result<void> plan_segments(Plan& plan, const PlanOptions& options) {
-  return SegmentedPlanner(plan, options).run();
+Result<void> plan_segments(Plan& plan, const PlanOptions& options,
+                           std::optional<double> bar_us) {
+  return SegmentedPlanner(plan, options, bar_us).run();
 }
 
 }  // namespace sinter

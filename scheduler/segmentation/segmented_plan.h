@@ -1,12 +1,17 @@
 #pragma once
 
+#include <optional>
+
 #include "scheduler/plan.h"
 
 namespace sinter {
 
 /// Cuts the plan's graph into segments and schedules each, equal ones once. Fills segments,
-/// workspace (without offsets), externals and cuts. Errors: Unsupported, if an op cannot run even
-/// alone.
-Result<void> plan_segments(Plan& plan, const PlanOptions& options);
+/// workspace (without offsets), externals and cuts. Kernels that take no less than `bar_us`, which
+/// is what the caller has already, are not placed: the plan is left as it is; where those of the
+/// first order of merges do, no other order is tried. Errors: Unsupported, if an op cannot
+/// run even alone.
+Result<void> plan_segments(Plan& plan, const PlanOptions& options,
+                           std::optional<double> bar_us = std::nullopt);
 
 }  // namespace sinter
