@@ -6,6 +6,7 @@
 #include "fusion_ir/passes/hoist_divisions.h"
 #include "fusion_ir/passes/place_broadcasts.h"
 #include "fusion_ir/passes/place_casts.h"
+#include "fusion_ir/passes/place_parts.h"
 #include "fusion_ir/passes/recognize_logsumexp.h"
 #include "fusion_ir/passes/recognize_welford.h"
 #include "fusion_ir/passes/remove_dead_values.h"
@@ -26,6 +27,8 @@ constexpr size_t kMaxRounds = 32;
 // - casts before algebra: a cast that moved beside another cast may cancel against it.
 // - broadcasts before algebra for the same reason, and before sharing: equal small tensors become
 //   visible only when no broadcast stands between them.
+// - parts after algebra, which drops slices and concatenates that do nothing, and before sharing:
+//   parts of one tensor that several slices ask for are computed once.
 // - sharing before recognition, which compares values by id: the x under a max and the x under the
 //   exp have to be one value.
 // - recognition before divisions: a softmax denominator is known to be safe to invert only when it
@@ -36,6 +39,7 @@ constexpr std::array kPipeline = {
     Pass{"place_casts", place_casts},
     Pass{"place_broadcasts", place_broadcasts},
     Pass{"simplify_algebra", simplify_algebra},
+    Pass{"place_parts", place_parts},
     Pass{"share_common_values", share_common_values},
     Pass{"recognize_logsumexp", recognize_logsumexp},
     Pass{"recognize_welford", recognize_welford},
