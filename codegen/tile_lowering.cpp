@@ -38,10 +38,10 @@ void TileLowering::declare_buffers(bool finishes) {
       declare(input, kir::Access::kRead, facts_.fusion.def_as<InputOp>(input)->alignment,
               name_of_value(input));
   }
-  constexpr int64_t kOutputAlignment = 16;
   for (const ValueId output : facts_.fusion.outputs) {
     if (!finishes && facts_.is_after_rows(output)) continue;
-    declare(output, kir::Access::kWrite, kOutputAlignment, name_of_value(output) + "_out");
+    declare(output, kir::Access::kWrite, facts_.fusion.layout_of(output).alignment,
+            name_of_value(output) + "_out");
   }
 }
 

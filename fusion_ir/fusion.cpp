@@ -212,7 +212,49 @@ std::optional<Error> check_bound_op(const Fusion& fusion, const Binding& binding
   return std::nullopt;
 }
 
+/// The strides of an output, which no two of its elements may share an address by: each axis, from
+/// the smallest stride on, has to step over all that those before it reach.
+std::optional<Error> check_bound_output(const Fusion& fusion, const Binding& binding, ValueId id) {
+  const Sizes sizes = binding.sizes_of(fusion.values[id].shape);
+  const Sizes strides = output_strides(fusion, binding, id);
+  if (!checked_span_bytes(sizes, strides, bytes_of(fusion.values[id].type)))
+    return too_large(id, sizes);
+  if (std::ranges::find(sizes, 0) != sizes.end()) return std::nullopt;
+  std::vector<std::pair<int64_t, int64_t>> axes;  // (stride, size) of those that are walked.
+  for (size_t axis = 0; axis < sizes.size(); ++axis) {
+    if (sizes[axis] > 1) axes.emplace_back(strides[axis], sizes[axis]);
+  }
+  std::ranges::sort(axes);
+  int64_t reached = 1;
+  for (const auto& [stride, size] : axes) {
+    if (stride < reached) {
+      Error error = argument_error(
+          fmt::format("elements of the output {} share addresses: sizes [{}], strides [{}]", id,
+                      fmt::join(sizes, ", "), fmt::join(strides, ", ")),
+          "give strides that step over the axes inside");
+      error.values = {id};
+      error.measured = stride;
+      error.limit = reached;
+      return error;
+    }
+    reached = stride * (size - 1) + reached;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
+
+void Fusion::add_output(ValueId value, const OutputLayout& layout) {
+  if (layouts.empty() && layout != OutputLayout{}) layouts.resize(outputs.size());
+  outputs.push_back(value);
+  if (!layouts.empty() || layout != OutputLayout{}) layouts.push_back(layout);
+}
+
+OutputLayout Fusion::layout_of(ValueId output) const {
+  const auto index = static_cast<size_t>(std::ranges::find(outputs, output) - outputs.begin());
+  SINTER_CHECK(index < outputs.size(), "{} is not an output", output);
+  return layouts.empty() ? OutputLayout{} : layouts[index];
+}
 
 SymbolId Fusion::find_symbol(std::string_view symbol_name) const {
   for (uint32_t i = 0; i < symbols.size(); ++i) {
@@ -255,7 +297,7 @@ bool structurally_equal(const Fusion& a, const Fusion& b) {
   };
   return std::ranges::equal(a.symbols, b.symbols, same_symbol) &&
          std::ranges::equal(a.values, b.values, same_value) && a.ops == b.ops &&
-         a.inputs == b.inputs && a.outputs == b.outputs;
+         a.inputs == b.inputs && a.outputs == b.outputs && a.layouts == b.layouts;
 }
 
 uint64_t structural_hash(const Fusion& fusion) {
@@ -280,6 +322,11 @@ uint64_t structural_hash(const Fusion& fusion) {
   }
   input.add(fusion.inputs);
   input.add(fusion.outputs);
+  // Nothing where all are dense, so that hashes of graphs without layouts are what they were.
+  for (const OutputLayout& layout : fusion.layouts) {
+    input.add(layout.strides);
+    input.add(layout.alignment);
+  }
   return input.hash();
 }
 
@@ -317,6 +364,11 @@ Result<Binding> bind_extents(const Fusion& fusion, const ExtentValues& extents) 
       return fail(too_large(id, sizes));
     }
   }
+  if (!fusion.layouts.empty()) {
+    for (const ValueId id : fusion.outputs) {
+      if (auto error = check_bound_output(fusion, binding, id)) return fail(std::move(*error));
+    }
+  }
   for (const OpId id : fusion.op_ids()) {
     if (auto error = check_bound_op(fusion, binding, id)) return fail(std::move(*error));
   }
@@ -329,6 +381,7 @@ Fusion specialize(const Fusion& fusion, const Binding& binding) {
     for (Extent& extent : extents) extent = binding.size_of(extent);
   };
   out.symbols = {};
+  for (OutputLayout& layout : out.layouts) bind_all(layout.strides);
   for (Value& value : out.values) bind_all(value.shape);
   for (Op& op : out.ops) {
     if (auto* input = std::get_if<InputOp>(&op.kind)) bind_all(input->strides);
@@ -348,6 +401,12 @@ Sizes input_strides(const Fusion& fusion, const Binding& binding, ValueId input)
   SINTER_CHECK(op != nullptr, "{} is not an input", input);
   if (!op->strides.empty()) return binding.sizes_of(op->strides);
   return dense_strides(binding.sizes_of(fusion.values[input].shape));
+}
+
+Sizes output_strides(const Fusion& fusion, const Binding& binding, ValueId output) {
+  const OutputLayout layout = fusion.layout_of(output);
+  if (!layout.strides.empty()) return binding.sizes_of(layout.strides);
+  return dense_strides(binding.sizes_of(fusion.values[output].shape));
 }
 
 }  // namespace sinter

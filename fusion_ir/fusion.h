@@ -31,6 +31,15 @@ struct Op {
   friend bool operator==(const Op&, const Op&) = default;
 };
 
+/// How an output lies in the caller's memory. Strides in elements, no two elements at one address;
+/// empty means dense row-major. `alignment` is promised for the address of the first element, in
+/// bytes.
+struct OutputLayout {
+  std::vector<Extent> strides{};
+  int64_t alignment = 16;
+  friend bool operator==(const OutputLayout&, const OutputLayout&) = default;
+};
+
 /// A graph of tensor operations as a value: copyable, comparable, printable. Ops stand in
 /// topological order, because an op can only name values that already exist. Made with
 /// FusionBuilder or parse_fusion; edited by rewriting into a new one.
@@ -42,6 +51,13 @@ struct Fusion {
   std::vector<ValueId> inputs;   ///< In the order tensors are passed.
   std::vector<ValueId> outputs;  ///< In the order tensors are passed; a value may be listed once.
 
+  /// One for each output, or none at all if all of them are dense and promise 16 bytes.
+  std::vector<OutputLayout> layouts{};
+
+  /// Appends an output.
+  void add_output(ValueId value, const OutputLayout& layout = {});
+  /// Of an output.
+  [[nodiscard]] OutputLayout layout_of(ValueId output) const;
   [[nodiscard]] const Op& def_of(ValueId value) const { return ops[values[value].def]; }
   template <class Kind>
   [[nodiscard]] const Kind* def_as(ValueId value) const {
@@ -102,5 +118,7 @@ Fusion specialize(const Fusion& fusion, const Binding& binding);
 
 /// Strides in elements of an input under a binding: those it declares, or dense ones.
 Sizes input_strides(const Fusion& fusion, const Binding& binding, ValueId input);
+/// Likewise of an output.
+Sizes output_strides(const Fusion& fusion, const Binding& binding, ValueId output);
 
 }  // namespace sinter

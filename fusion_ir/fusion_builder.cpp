@@ -261,7 +261,7 @@ ValueId FusionBuilder::named(ValueId x, std::string name) {
   return x;
 }
 
-void FusionBuilder::output(ValueId x, std::string name) {
+void FusionBuilder::output(ValueId x, std::string name, const OutputOptions& options) {
   value_of(fusion_, x);
   if (fusion_.def_as<InputOp>(x) != nullptr) {
     invalid(fmt::format("input {} cannot be an output", x), "read the caller's tensor instead",
@@ -271,7 +271,8 @@ void FusionBuilder::output(ValueId x, std::string name) {
     invalid(fmt::format("{} is already an output", x), "declare each output once", {x});
   }
   if (!name.empty()) fusion_.values[x].name = std::move(name);
-  fusion_.outputs.push_back(x);
+  if (auto checked = check_layout(fusion_, x, options); !checked) throw_error(checked.error());
+  fusion_.add_output(x, options);
 }
 
 ValueId FusionBuilder::element_count(ValueId like, const std::vector<int>& axes) {

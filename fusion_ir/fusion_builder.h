@@ -15,6 +15,8 @@ struct InputOptions {
   int64_t alignment = 16;  ///< Promised alignment of the first element, in bytes: a power of two.
 };
 
+using OutputOptions = OutputLayout;
+
 /// Builds a Fusion op by op, inferring types and shapes. A mistake throws SinterException with an
 /// InvalidFusion error that names the values, types and extents concerned.
 ///
@@ -91,7 +93,7 @@ class FusionBuilder {
   /// Names a value for printed text and emitted code.
   ValueId named(ValueId x, std::string name);
   /// Declares an output. A value can be an output once; an input cannot.
-  void output(ValueId x, std::string name = "");
+  void output(ValueId x, std::string name = "", const OutputOptions& options = {});
 
   /// Number of elements along `axes` of `like` as an f32 scalar (an `extent` op and a cast); used
   /// by means and variances.

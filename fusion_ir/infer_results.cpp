@@ -118,23 +118,29 @@ class Inference {
 
   Inferred operator()(const InputOp& op) const {
     if (Check error = check_shape(shape_hint_)) return fail(*error);
-    if (!op.strides.empty() && op.strides.size() != shape_hint_.size()) {
-      return fail(error(
-          fmt::format("an input of rank {} has {} strides", shape_hint_.size(), op.strides.size()),
-          "give one stride per axis, or none for a dense tensor"));
-    }
-    if (Check error = check_extents(op.strides, "stride")) return fail(*error);
-    const int64_t bytes = bytes_of(type_hint_);
-    if (op.alignment <= 0 || !std::has_single_bit(static_cast<uint64_t>(op.alignment)) ||
-        op.alignment < bytes) {
-      Error out =
-          error(fmt::format("an alignment of {} bytes does not suit {}", op.alignment, type_hint_),
-                fmt::format("promise a power of two of at least {} bytes", bytes));
-      out.measured = op.alignment;
-      out.limit = bytes;
-      return fail(out);
-    }
+    if (Check error = layout("input", op.strides, op.alignment)) return fail(*error);
     return one(type_hint_, shape_hint_);
+  }
+
+  /// How an input or output of the hinted type and shape lies in memory.
+  [[nodiscard]] Check layout(std::string_view what, const std::vector<Extent>& strides,
+                             int64_t alignment) const {
+    if (!strides.empty() && strides.size() != shape_hint_.size()) {
+      return error(
+          fmt::format("an {} of rank {} has {} strides", what, shape_hint_.size(), strides.size()),
+          "give one stride per axis, or none for a dense tensor");
+    }
+    if (Check error = check_extents(strides, "stride")) return error;
+    const int64_t bytes = bytes_of(type_hint_);
+    if (alignment > 0 && std::has_single_bit(static_cast<uint64_t>(alignment)) &&
+        alignment >= bytes)
+      return std::nullopt;
+    Error out =
+        error(fmt::format("an alignment of {} bytes does not suit {}", alignment, type_hint_),
+              fmt::format("promise a power of two of at least {} bytes", bytes));
+    out.measured = alignment;
+    out.limit = bytes;
+    return out;
   }
 
   Inferred operator()(const ConstantOp& op) const {
@@ -594,6 +600,16 @@ Result<std::vector<ResultType>> infer_results(const Fusion& fusion, const OpKind
                  .limit = static_cast<int64_t>(*expected)});
   }
   return std::visit(Inference(fusion, op, operands, type_hint, shape_hint), kind);
+}
+
+Result<void> check_layout(const Fusion& fusion, ValueId output, const OutputLayout& layout) {
+  const Value& value = fusion.values[output];
+  const Inference rules(fusion, "output", {}, value.type, value.shape);
+  if (auto error = rules.layout("output", layout.strides, layout.alignment)) {
+    error->values = {output};
+    return fail(*error);
+  }
+  return {};
 }
 
 }  // namespace sinter

@@ -322,7 +322,8 @@ class Parser {
     return {.integer = integer<int64_t>()};
   }
 
-  OpKind input() {
+  /// How an input or output lies in memory.
+  InputOp layout() {
     InputOp op;
     if (accept_word("strides")) op.strides = extents("(", ")");
     if (accept_word("align")) {
@@ -336,7 +337,7 @@ class Parser {
   /// The attributes that follow the operands.
   OpKind attributes(const Token& op, DType type) {
     const std::string_view text = op.text;
-    if (text == "input") return input();
+    if (text == "input") return layout();
     if (text == "constant") return constant(type);
     if (text == "cast") return CastOp{};
     if (text == "broadcast") return BroadcastOp{integers("axes")};
@@ -434,7 +435,8 @@ class Parser {
     do {
       const Token at_output = token_;
       const ValueId id = operand();
-      located(at_output, [&] { builder_->output(id); });
+      const InputOp lies = layout();
+      located(at_output, [&] { builder_->output(id, "", {lies.strides, lies.alignment}); });
     } while (accept(","));
   }
 

@@ -32,7 +32,9 @@ class Printer {
     }
     out_ += " {\n";
     for (const Op& op : fusion_.ops) print_op(op);
-    out_ += fmt::format("  return {}\n}}\n", fmt::join(fusion_.outputs, ", "));
+    out_ += "  return ";
+    for (size_t i = 0; i < fusion_.outputs.size(); ++i) print_output(i);
+    out_ += "\n}\n";
     return std::move(out_);
   }
 
@@ -59,14 +61,21 @@ class Printer {
     out_ += "\n";
   }
 
+  void print_output(size_t i) {
+    out_ += fmt::format("{}{}", i == 0 ? "" : ", ", fusion_.outputs[i]);
+    if (i >= fusion_.layouts.size()) return;
+    const OutputLayout& layout = fusion_.layouts[i];
+    print_layout(layout.strides, layout.alignment);
+  }
+
+  void print_layout(const std::vector<Extent>& strides, int64_t alignment) {
+    if (!strides.empty()) print_extents(" strides", strides);
+    if (alignment != InputOp{}.alignment) out_ += fmt::format(" align({})", alignment);
+  }
+
   void print_attributes(const Op& op) {
     std::visit(overloaded{
-                   [&](const InputOp& input) {
-                     if (!input.strides.empty()) print_extents(" strides", input.strides);
-                     if (input.alignment != InputOp{}.alignment) {
-                       out_ += fmt::format(" align({})", input.alignment);
-                     }
-                   },
+                   [&](const InputOp& input) { print_layout(input.strides, input.alignment); },
                    [&](const ConstantOp& constant) { print_constant(op, constant); },
                    [&](const PointwiseOp&) {},
                    [&](const CastOp&) {},

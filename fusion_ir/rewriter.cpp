@@ -89,6 +89,7 @@ void Rewriter::start_copy() {
   changed_ = true;
   made_.name = source_.name;
   made_.symbols = source_.symbols;
+  made_.layouts = source_.layouts;  // Outputs keep their number and order.
   for (uint32_t i = 0; i < visited_; ++i) {
     const Op& op = source_.ops[OpId{i}];
     made_.ops.push_back(op);

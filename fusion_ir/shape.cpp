@@ -25,6 +25,15 @@ Sizes dense_strides(std::span<const int64_t> sizes) {
   return strides;
 }
 
+int64_t reach_of(std::span<const int64_t> sizes, std::span<const int64_t> strides) {
+  int64_t last = 0;
+  for (size_t axis = 0; axis < sizes.size(); ++axis) {
+    if (sizes[axis] == 0) return 0;
+    last += (sizes[axis] - 1) * strides[axis];
+  }
+  return last + 1;
+}
+
 int64_t element_count(std::span<const int64_t> sizes) {
   int64_t count = 1;
   for (const int64_t size : sizes) {

@@ -59,6 +59,8 @@ using Sizes = std::vector<int64_t>;
 
 /// Row-major strides in elements of a dense tensor of these sizes.
 Sizes dense_strides(std::span<const int64_t> sizes);
+/// Elements from the first to past the last one of a strided tensor; 0 if it has none.
+int64_t reach_of(std::span<const int64_t> sizes, std::span<const int64_t> strides);
 /// Product of all sizes; 1 for a scalar. Throws an InvalidArgument error when the product does not
 /// fit 63 bits.
 int64_t element_count(std::span<const int64_t> sizes);

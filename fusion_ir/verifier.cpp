@@ -189,6 +189,22 @@ class Verifier {
         report(def, output, "an input is an output");
       }
     }
+    if (!fusion_.layouts.empty() && violations_.empty()) check_layouts();
+  }
+
+  void check_layouts() {
+    if (fusion_.layouts.size() != fusion_.outputs.size()) {
+      report({}, {},
+             fmt::format("{} outputs have {} layouts", fusion_.outputs.size(),
+                         fusion_.layouts.size()));
+      return;
+    }
+    for (size_t i = 0; i < fusion_.outputs.size(); ++i) {
+      const ValueId output = fusion_.outputs[i];
+      if (!fusion_.values.contains(output)) continue;
+      if (auto checked = check_layout(fusion_, output, fusion_.layouts[i]); !checked)
+        report({}, output, checked.error().message);
+    }
   }
 
   const Fusion& fusion_;

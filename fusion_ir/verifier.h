@@ -33,6 +33,7 @@ struct Violation {
 /// Inputs and outputs
 ///   - `inputs` lists the results of the input ops, in op order
 ///   - there is at least one output; each exists, is not an input and is listed once
+///   - there are no layouts, or one for each output that check_layout admits
 std::vector<Violation> verify(const Fusion& fusion);
 
 /// "%op3 %v4: message", one violation a line.

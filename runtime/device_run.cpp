@@ -17,7 +17,7 @@ bool repeats(const std::optional<SymbolId>& symbol, const Value& value) {
   return symbol && !value.shape.empty() && value.shape.front() == Extent(*symbol);
 }
 
-/// True if one slice of the input ends before the next one begins, or all are one.
+/// True if one slice of a tensor ends before the next one begins, or, of an input, all are one.
 bool slices_are_apart(const Sizes& sizes, const Sizes& strides) {
   int64_t reach = 1;
   for (size_t axis = 1; axis < sizes.size(); ++axis)
@@ -32,6 +32,12 @@ std::optional<SymbolId> repeated_symbol(const Fusion& fusion, const Binding& bin
     if (!repeats(symbol, fusion.values[input])) continue;
     if (!slices_are_apart(binding.sizes_of(fusion.values[input].shape),
                           input_strides(fusion, binding, input)))
+      return std::nullopt;
+  }
+  for (const ValueId output : fusion.outputs) {
+    if (!repeats(symbol, fusion.values[output])) continue;
+    if (!slices_are_apart(binding.sizes_of(fusion.values[output].shape),
+                          output_strides(fusion, binding, output)))
       return std::nullopt;
   }
   return symbol;
@@ -160,12 +166,15 @@ class RunOnDevice {
   Result<void> make_output(ValueId output) {
     const Value& value = fusion().values[output];
     Sizes sizes = reference_.binding.sizes_of(value.shape);
+    Sizes strides = output_strides(fusion(), reference_.binding, output);
     auto buffer = DeviceBuffer::allocate(
-        driver_, static_cast<size_t>(element_count(sizes) * bytes_of(value.type)));
+        driver_, static_cast<size_t>(reach_of(sizes, strides) * bytes_of(value.type)));
     if (!buffer) return fail(buffer.error());
     if (auto filled = fill(driver_, *buffer, 0xff); !filled) return filled;
-    outputs_.push_back(
-        {.address = buffer->pointer(), .type = value.type, .sizes = std::move(sizes)});
+    outputs_.push_back({.address = buffer->pointer(),
+                        .type = value.type,
+                        .sizes = std::move(sizes),
+                        .strides = std::move(strides)});
     buffers_.push_back(std::move(*buffer));
     return {};
   }
@@ -195,23 +204,29 @@ class RunOnDevice {
     const Tensor& tensor = outputs_[index];
     out.elements += element_count(tensor.sizes);
     const Sizes& period_sizes = expected.outputs[index].sizes;
-    const auto stride = static_cast<size_t>(element_count(period_sizes) * bytes_of(tensor.type));
-    std::vector<std::byte> first(std::min(stride, buffer.bytes()));
-    std::vector<std::byte> later(buffer.bytes() > stride ? stride : 0);
+    const auto bytes_of_slices = [&](const Sizes& sizes) {
+      return static_cast<size_t>(reach_of(sizes, tensor.strides) * bytes_of(tensor.type));
+    };
+    const bool is_whole = period_sizes == tensor.sizes;
+    const size_t stride =
+        is_whole ? std::max<size_t>(buffer.bytes(), 1)
+                 : static_cast<size_t>(period() * tensor.strides[0] * bytes_of(tensor.type));
+    std::vector<std::byte> first(bytes_of_slices(period_sizes));
+    std::vector<std::byte> later(is_whole ? 0 : first.size());
     std::optional<Mismatch> worst;
     bool first_is_right = true;
     for (size_t begin = 0; begin < buffer.bytes(); begin += stride) {
-      const size_t chunk = std::min(stride, buffer.bytes() - begin);
+      Sizes sizes = period_sizes;
+      const auto earlier = static_cast<int64_t>(begin / stride) * period();
+      if (!is_whole) sizes[0] = std::min(sizes[0], slices() - earlier);
+      const size_t chunk = bytes_of_slices(sizes);
       const std::span bytes = std::span(begin == 0 ? first : later).first(chunk);
       if (auto copied = buffer.download(bytes, begin); !copied) return copied;
       if (begin > 0 && first_is_right && std::memcmp(bytes.data(), first.data(), chunk) == 0)
         continue;
-      const auto earlier = static_cast<int64_t>(begin / stride) * period();
-      Sizes sizes = period_sizes;
-      if (chunk < stride) sizes[0] = slices() - earlier;
-      HostTensor actual = HostTensor::poisoned(tensor.type, sizes);
+      HostTensor actual = HostTensor::poisoned(tensor.type, sizes, {.strides = tensor.strides});
       std::ranges::copy(bytes, actual.storage().begin());
-      auto [ratio, mismatch] = chunk < stride
+      auto [ratio, mismatch] = sizes != period_sizes
                                    ? judge(first_slices(expected, index, sizes[0]), index, actual)
                                    : judge(expected, index, actual);
       out.worst_ratio = std::max(out.worst_ratio, ratio);

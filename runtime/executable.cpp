@@ -9,15 +9,6 @@
 namespace sinter {
 namespace {
 
-int64_t reach(const Sizes& sizes, const Sizes& strides, int64_t element_bytes) {
-  int64_t last = 0;
-  for (size_t axis = 0; axis < sizes.size(); ++axis) {
-    if (sizes[axis] == 0) return 0;
-    last += (sizes[axis] - 1) * strides[axis];
-  }
-  return (last + 1) * element_bytes;
-}
-
 Error bad_tensor(ValueId value, std::string message, std::string remedy) {
   return {.kind = ErrorKind::kInvalidArgument,
           .message = std::move(message),
@@ -46,17 +37,16 @@ Result<Executable> Executable::prepare(CompiledPlan compiled, DeviceDriver& driv
                       .dense = {},
                       .alignment = alignment};
     expected.dense = dense_strides(expected.sizes);
-    expected.bytes = reach(expected.sizes, expected.strides, bytes_of(expected.type));
+    expected.bytes = reach_of(expected.sizes, expected.strides) * bytes_of(expected.type);
     return expected;
   };
   for (const ValueId input : fusion.inputs) {
     out.inputs_.push_back(expect(input, input_strides(fusion, binding, input),
                                  fusion.def_as<InputOp>(input)->alignment));
   }
-  constexpr int64_t kOutputAlignment = 16;
   for (const ValueId output : fusion.outputs) {
-    out.outputs_.push_back(expect(
-        output, dense_strides(binding.sizes_of(fusion.values[output].shape)), kOutputAlignment));
+    out.outputs_.push_back(expect(output, output_strides(fusion, binding, output),
+                                  fusion.layout_of(output).alignment));
   }
   if (auto loaded = out.load_segments(); !loaded) return fail(loaded.error());
   if (auto prepared = out.prepare_calls(); !prepared) return fail(prepared.error());
@@ -93,7 +83,7 @@ Result<void> Executable::load_segments() {
       prepared.counter_bytes = plan.workspace[slot.index].bytes;
       prepared.counters_in_workspace = static_cast<uint64_t>(plan.workspace[slot.index].offset);
       prepared.counters_at = static_cast<uint64_t>(counter_bytes);
-      prepared.arguments.push_back({Argument::Base::kCounters, 0});
+      prepared.arguments.push_back({Argument::Base::kCounters, slot.index, 0});
       counter_bytes += (prepared.counter_bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment *
                        kWorkspaceAlignment;
     }
@@ -110,12 +100,13 @@ Result<void> Executable::load_segments() {
 Executable::Argument Executable::argument_of(TensorSlot slot) const {
   switch (slot.kind) {
     case TensorSlot::Kind::kInput:
-      return {Argument::Base::kInput, slot.index};
+      return {Argument::Base::kInput, slot.index, static_cast<uint64_t>(slot.offset)};
     case TensorSlot::Kind::kOutput:
-      return {Argument::Base::kOutput, slot.index};
-    case TensorSlot::Kind::kWorkspace:
-      return {Argument::Base::kWorkspace,
-              static_cast<uint64_t>(compiled_->plan.workspace[slot.index].offset)};
+      return {Argument::Base::kOutput, slot.index, static_cast<uint64_t>(slot.offset)};
+    case TensorSlot::Kind::kWorkspace: {
+      const int64_t start = compiled_->plan.workspace[slot.index].offset;
+      return {Argument::Base::kWorkspace, slot.index, static_cast<uint64_t>(start + slot.offset)};
+    }
   }
   unreachable();
 }
@@ -152,9 +143,7 @@ Result<void> Executable::prepare_calls() {
       call.arguments.push_back(argument_of(slot_of(plan, value)));
       call.types.push_back(info.type);
       call.sizes.push_back(Binding{}.sizes_of(info.shape));
-      call.strides.push_back(plan.fusion.def_as<InputOp>(value) != nullptr
-                                 ? input_strides(plan.fusion, Binding{}, value)
-                                 : dense_strides(call.sizes.back()));
+      call.strides.push_back(strides_of(plan, value));
     };
     for (const ValueId operand : op.operands) add(operand);
     for (const ValueId result : op.results) add(result);
@@ -304,11 +293,11 @@ Result<void> Executable::execute(std::span<const Tensor> inputs, std::span<const
 DevicePointer Executable::Addresses::of(const Argument& argument) const {
   switch (argument.base) {
     case Argument::Base::kInput:
-      return inputs[argument.at].address;
+      return inputs[argument.index].address + argument.offset;
     case Argument::Base::kOutput:
-      return outputs[argument.at].address;
+      return outputs[argument.index].address + argument.offset;
     case Argument::Base::kWorkspace:
-      return workspace + argument.at;
+      return workspace + argument.offset;
     case Argument::Base::kCounters:
       return counters;
   }

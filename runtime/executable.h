@@ -72,7 +72,8 @@ class Executable {
   struct Argument {
     enum class Base : uint8_t { kInput, kOutput, kWorkspace, kCounters };
     Base base = Base::kInput;
-    uint64_t at = 0;  ///< Which input or output, or how many bytes into the workspace or counters.
+    size_t index = 0;     ///< Which input or output.
+    uint64_t offset = 0;  ///< Bytes into it, or into the workspace or counters.
   };
   /// An external call, with one entry for each operand and then each result.
   struct Call {

@@ -13,7 +13,8 @@ struct ExternalTensor {
   DevicePointer address = 0;  ///< Of element [0, ..., 0].
   DType type = DType::kF32;
   std::span<const int64_t> sizes{};
-  std::span<const int64_t> strides{};  ///< In elements. Dense but of inputs that declare others.
+  std::span<const int64_t>
+      strides{};  ///< In elements. Dense, but of inputs and outputs that declare others.
 };
 
 /// What an execution asks of the embedder. All of it is valid until the callback returns.

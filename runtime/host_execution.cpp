@@ -98,7 +98,10 @@ std::vector<HostTensor> poisoned_outputs(const Fusion& fusion, const Binding& bi
   std::vector<HostTensor> out;
   for (const ValueId output : fusion.outputs) {
     const Value& value = fusion.values[output];
-    out.push_back(HostTensor::poisoned(value.type, binding.sizes_of(value.shape)));
+    out.push_back(HostTensor::poisoned(
+        value.type, binding.sizes_of(value.shape),
+        {.strides = output_strides(fusion, binding, output),
+         .byte_offset = offset_for_alignment(fusion.layout_of(output).alignment)}));
   }
   return out;
 }
@@ -155,33 +158,43 @@ class HostMemory {
     if (slot.kind != TensorSlot::Kind::kWorkspace) {
       HostTensor& tensor =
           slot.kind == TensorSlot::Kind::kInput ? inputs_[slot.index] : outputs_[slot.index];
-      return {.bytes = tensor.storage(), .origin = tensor.data() - tensor.storage().data()};
+      return {.bytes = tensor.storage(),
+              .origin = tensor.data() - tensor.storage().data() + slot.offset};
     }
     const WorkspaceTensor& tensor = plan_.workspace[slot.index];
     const std::span<std::byte> bytes = workspace_.storage().subspan(
         static_cast<size_t>(tensor.offset), static_cast<size_t>(tensor.bytes));
     if (tensor.holds == WorkspaceTensor::Holds::kCounters) std::ranges::fill(bytes, std::byte{0});
-    return {.bytes = bytes, .origin = 0};
+    return {.bytes = bytes, .origin = slot.offset};
   }
 
   /// A copy of what a value of the plan holds, or poison.
   enum class Content : uint8_t { kKept, kPoison };
   HostTensor tensor(ValueId id, Content content) {
     const Value& value = plan_.fusion.values[id];
-    const TensorSlot slot = slot_of(plan_, id);
-    if (content == Content::kKept && slot.kind == TensorSlot::Kind::kInput)
-      return inputs_[slot.index];
-    HostTensor out = HostTensor::poisoned(value.type, Binding{}.sizes_of(value.shape));
-    if (content == Content::kKept) std::ranges::copy(of(slot).bytes, out.storage().begin());
+    HostTensor out = HostTensor::poisoned(value.type, Binding{}.sizes_of(value.shape),
+                                          {.strides = strides_of(plan_, id)});
+    if (content == Content::kKept) std::ranges::copy(bytes_of_tensor(id, out), out.data());
     return out;
   }
+  /// Nothing but the elements: between them may lie those of other values.
   void store(ValueId id, const HostTensor& tensor) {
-    std::ranges::copy(tensor.storage(), of(slot_of(plan_, id)).bytes.begin());
+    HostTensor whole = tensor;
+    const std::span<std::byte> bytes = bytes_of_tensor(id, tensor);
+    std::ranges::copy(bytes, whole.data());
+    for (int64_t i = 0; i < tensor.count(); ++i) whole.set_bits(i, tensor.bits(i));
+    std::ranges::copy(whole.storage(), bytes.begin());
   }
 
   std::vector<HostTensor> take_outputs() { return std::move(outputs_); }
 
  private:
+  /// From the first to the last element of a value that lies like `tensor`.
+  std::span<std::byte> bytes_of_tensor(ValueId id, const HostTensor& tensor) {
+    const LaunchMemory memory = of(slot_of(plan_, id));
+    return memory.bytes.subspan(static_cast<size_t>(memory.origin), tensor.storage().size());
+  }
+
   const Plan& plan_;
   std::vector<HostTensor> inputs_;
   std::vector<HostTensor> outputs_;
@@ -274,6 +287,10 @@ HostCheck compared(const Fusion& fusion, const Binding& binding, std::span<const
     const Comparison found = judge(expected, i, run.outputs[i]);
     check.worst_ratio = std::max(check.worst_ratio, found.worst_ratio);
     if (found.mismatch) check.mismatches.push_back(*found.mismatch);
+    if (!run.outputs[i].padding_intact())
+      check.report.findings.push_back(
+          {.kind = FindingKind::kGlobalOutOfBounds,
+           .message = fmt::format("a kernel writes between the elements of output {}", i)});
   }
   return check;
 }

@@ -254,7 +254,7 @@ class Analysis {
   }
 
   void join(ValueId a, ValueId b) {
-    if (fusion_.values[a].shape != fusion_.values[b].shape || share_classes(a, b)) return;
+    if (fusion_.values[a].shape != fusion_.values[b].shape || !may_join(a, b)) return;
     for (size_t axis = 0; axis < axes_[a].size(); ++axis)
       classes_.unify(axes_[a][axis], axes_[b][axis]);
   }
@@ -276,6 +276,21 @@ class Analysis {
       const auto i = static_cast<size_t>(axis);
       classes_.unify(axes_[x][i], axes_[y][i]);
     }
+  }
+
+  /// True if no axis of one is walked as another axis of the other.
+  [[nodiscard]] bool may_join(ValueId a, ValueId b) const {
+    const auto meets = [&](const AxisList& axis, ValueId value) {
+      const AxisList all = classes_.resolve(concatenated(axes_[value]));
+      return std::ranges::any_of(
+          axis, [&](uint32_t node) { return std::ranges::find(all, node) != all.end(); });
+    };
+    for (size_t axis = 0; axis < axes_[a].size(); ++axis) {
+      const AxisList mine = classes_.resolve(axes_[a][axis]);
+      const AxisList other = classes_.resolve(axes_[b][axis]);
+      if (mine != other && (meets(mine, b) || meets(other, a))) return false;
+    }
+    return true;
   }
 
   [[nodiscard]] bool share_classes(ValueId a, ValueId b) const {
@@ -412,7 +427,7 @@ class Analysis {
       }
     };
     const auto consider_outputs = [&] {
-      for (const ValueId output : fusion_.outputs) consider(dense_view(output).strides);
+      for (const ValueId output : fusion_.outputs) consider(output_view(output).strides);
     };
     const bool reduces = !reduced_lists_.empty();  // Perhaps along axes of one element only.
     if (!reduces) consider_outputs();
@@ -562,11 +577,12 @@ class Analysis {
     return rejection;
   }
 
-  /// An output's own dense memory, as strides by class.
-  [[nodiscard]] View dense_view(ValueId value) const {
+  /// An output's own memory, as strides by class.
+  [[nodiscard]] View output_view(ValueId value) const {
     View view{.tensor = value, .offset = 0, .strides = {}};
-    int64_t stride = 1;
+    const Sizes strides = output_strides(fusion_, Binding{}, value);
     for (size_t axis = axes_[value].size(); axis-- > 0;) {
+      int64_t stride = strides[axis];
       const AxisList resolved = classes_.resolve(axes_[value][axis]);
       for (size_t i = resolved.size(); i-- > 0;) {
         view.strides[resolved[i]] = stride;
@@ -605,7 +621,7 @@ class Analysis {
       if (computed_with || is_output) space_.inputs.push_back(access_of(value, view));
     }
     for (const ValueId output : fusion_.outputs) {
-      space_.outputs.push_back(access_of(output, dense_view(output)));
+      space_.outputs.push_back(access_of(output, output_view(output)));
       Dependence coverage;
       for (const AxisList& axis : axes_[output]) {
         for (const uint32_t node : classes_.resolve(axis)) mark(coverage, node);

@@ -225,7 +225,9 @@ TensorSlot slot_of(const Plan& plan, size_t segment, ValueId value, BufferUse us
   // may write the finished ones under that name.
   const auto is_meant = [&](const WorkspaceTensor& tensor) {
     if (tensor.value != id || tensor.by_external) return false;
-    if (use == BufferUse::kReadWrite) return tensor.own() && tensor.writer == segment;
+    // Blocks that add to their partial results in memory leave them for the next segment too.
+    if (use == BufferUse::kReadWrite)
+      return tensor.holds != Holds::kValue && tensor.writer == segment;
     if (tensor.holds != Holds::kPartials) return false;
     return tensor.writer + (use == BufferUse::kWrite ? 0 : 1) == segment;
   };
@@ -235,7 +237,27 @@ TensorSlot slot_of(const Plan& plan, size_t segment, ValueId value, BufferUse us
   return slot_of(plan, id);
 }
 
+ValueId tensor_of(const Plan& plan, ValueId value) {
+  const auto placed = plan.placements.find(value);
+  return placed == plan.placements.end() ? value : placed->second.in;
+}
+
+Sizes strides_of(const Plan& plan, ValueId value) {
+  if (const auto placed = plan.placements.find(value); placed != plan.placements.end())
+    return placed->second.strides;
+  const Fusion& fusion = plan.fusion;
+  if (fusion.def_as<InputOp>(value) != nullptr) return input_strides(fusion, Binding{}, value);
+  if (std::ranges::find(fusion.outputs, value) != fusion.outputs.end())
+    return output_strides(fusion, Binding{}, value);
+  return dense_strides(Binding{}.sizes_of(fusion.values[value].shape));
+}
+
 TensorSlot slot_of(const Plan& plan, ValueId value) {
+  if (const auto placed = plan.placements.find(value); placed != plan.placements.end()) {
+    TensorSlot slot = slot_of(plan, placed->second.in);
+    slot.offset += placed->second.offset;
+    return slot;
+  }
   const auto index_in = [&](const std::vector<ValueId>& values) {
     return static_cast<size_t>(std::ranges::find(values, value) - values.begin());
   };

@@ -9,6 +9,7 @@
 #include "scheduler/decision.h"
 #include "scheduler/device_limits.h"
 #include "scheduler/family.h"
+#include "scheduler/placement.h"
 
 namespace sinter {
 
@@ -53,6 +54,7 @@ struct WorkspaceTensor {
   ValueId value;  ///< In the plan's graph; for partial results, the reduction's result.
   int64_t bytes = 0;
   size_t writer = 0;  ///< The segment that leaves it, or, of what an external call makes, the call.
+                      ///< Of what several leave in parts, the first of them.
   Holds holds = Holds::kValue;
   bool by_external = false;  ///< `writer` counts external calls.
   int64_t offset = 0;        ///< Bytes from the start of the workspace.
@@ -132,6 +134,8 @@ struct Plan {
   DeviceLimits limits;
   std::vector<SegmentPlan> segments;      ///< In the order they run.
   std::vector<ExternalCall> externals{};  ///< In the order they run.
+  /// Values that steps leave in part of another one's tensor.
+  std::map<ValueId, Placement> placements{};
   std::vector<WorkspaceTensor> workspace;
   int64_t workspace_bytes = 0;  ///< That hold all of them, each while it is needed.
   std::vector<Decision> decisions;
@@ -152,7 +156,8 @@ struct Plan {
 struct TensorSlot {
   enum class Kind : uint8_t { kInput, kOutput, kWorkspace };
   Kind kind = Kind::kInput;
-  size_t index = 0;  ///< Among the fusion's inputs or outputs, or the plan's workspace tensors.
+  size_t index = 0;    ///< Among the fusion's inputs or outputs, or the plan's workspace tensors.
+  int64_t offset = 0;  ///< Bytes from the tensor's first element.
 };
 /// What a kernel does with a buffer.
 enum class BufferUse : uint8_t {
@@ -165,6 +170,10 @@ TensorSlot slot_of(const Plan& plan, size_t segment, ValueId value, BufferUse us
 /// Where a value of the plan's graph lies that is an input, an output, or left by a step for
 /// others.
 TensorSlot slot_of(const Plan& plan, ValueId value);
+/// Strides in elements of such a value.
+Sizes strides_of(const Plan& plan, ValueId value);
+/// The value whose tensor such a value lies in: itself, but for those placed in another one.
+ValueId tensor_of(const Plan& plan, ValueId value);
 
 /// Plans a fusion for a device. A pure function: equal arguments give equal plans, in every
 /// process.

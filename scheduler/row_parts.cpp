@@ -58,8 +58,8 @@ class PartsBuilder {
     return made;
   }
 
-  void write(ValueId made, ValueId value) {
-    builder_.output(made);
+  void write(ValueId made, ValueId value, const OutputLayout& layout = {}) {
+    builder_.output(made, "", layout);
     in_plan_[made] = value;
   }
 
@@ -128,7 +128,8 @@ class Splitting {
       if (!is_reduction(op.kind)) continue;
       if (!split(op) || !has_types_of(op)) return std::nullopt;
     }
-    for (const ValueId output : facts_.fusion.outputs) second_.write(second_.copy(output), output);
+    for (const ValueId output : facts_.fusion.outputs)
+      second_.write(second_.copy(output), output, facts_.fusion.layout_of(output));
     out_.parts = first_.take();
     out_.finish = second_.take();
     return std::move(out_);

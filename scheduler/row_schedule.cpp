@@ -43,7 +43,7 @@ bool contiguous(const IterationSpace& space, const TensorAccess& access, int64_t
 
 int64_t promised_alignment(const SegmentFacts& facts, const TensorAccess& access) {
   const auto* input = facts.fusion.def_as<InputOp>(access.tensor);
-  return input == nullptr ? kVectorBytes : input->alignment;
+  return input == nullptr ? facts.fusion.layout_of(access.tensor).alignment : input->alignment;
 }
 
 int64_t access_bytes(const SegmentFacts& facts, const TensorAccess& access, int64_t width) {

@@ -48,7 +48,8 @@ class SubgraphBuilder {
   /// Computes a value and makes it an output.
   void write(ValueId value) {
     const ValueId made = copy(value);
-    out_.fusion.outputs.push_back(made);
+    const bool is_output = std::ranges::find(source().outputs, value) != source().outputs.end();
+    out_.fusion.add_output(made, is_output ? source().layout_of(value) : OutputLayout{});
     out_.in_plan[made] = value;
   }
 

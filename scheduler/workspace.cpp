@@ -21,18 +21,25 @@ std::vector<Lifetime> lifetimes(const Plan& plan) {
   const std::vector<PlanStep> steps = plan.steps();
   std::vector<size_t> step_of_segment(plan.segments.size());
   std::vector<size_t> step_of_call(plan.externals.size());
-  std::map<ValueId, size_t> last_read;
+  std::map<ValueId, Lifetime> used;  // By tensor; several steps may write parts of one.
+  const auto use = [&](ValueId value, size_t step) {
+    used.try_emplace(tensor_of(plan, value), Lifetime{step, step}).first->second.last = step;
+  };
   for (size_t i = 0; i < steps.size(); ++i) {
     if (steps[i].kind == PlanStep::Kind::kExternal) {
       step_of_call[steps[i].index] = i;
-      for (const ValueId operand : plan.fusion.ops[plan.externals[steps[i].index].op].operands)
-        last_read[operand] = i;
+      const Op& op = plan.fusion.ops[plan.externals[steps[i].index].op];
+      for (const ValueId operand : op.operands) use(operand, i);
+      for (const ValueId result : op.results) use(result, i);
       continue;
     }
     step_of_segment[steps[i].index] = i;
     const SegmentPlan& segment = plan.segments[steps[i].index];
-    for (const ValueId input : segment.facts.fusion.inputs)
-      last_read[segment.in_plan.empty() ? input : segment.in_plan.at(input)] = i;
+    const auto in_plan = [&](ValueId value) {
+      return segment.in_plan.empty() ? value : segment.in_plan.at(value);
+    };
+    for (const ValueId input : segment.facts.fusion.inputs) use(in_plan(input), i);
+    for (const ValueId output : segment.facts.fusion.outputs) use(in_plan(output), i);
   }
   std::vector<Lifetime> out;
   for (const WorkspaceTensor& tensor : plan.workspace) {
@@ -41,9 +48,9 @@ std::vector<Lifetime> lifetimes(const Plan& plan) {
     size_t last = written;
     if (tensor.holds == WorkspaceTensor::Holds::kPartials) {
       last = std::min(step_of_segment[tensor.writer] + 1, steps.size() - 1);
-    } else if (const auto read = last_read.find(tensor.value);
-               !tensor.own() && read != last_read.end()) {
-      last = std::max(written, read->second);
+    } else if (!tensor.own()) {
+      out.push_back(used.at(tensor.value));
+      continue;
     }
     out.push_back({written, last});
   }

@@ -29,7 +29,7 @@ class Cuts {
       for (const NodeId node : groups_[from]) {
         const Op& op = graph_.fusion().ops[graph_.nodes()[node].op];
         for (const ValueId value : op.results) {
-          for (const NodeId reader : graph_.readers(value)) {
+          for (const NodeId reader : graph_.readers_in_memory(value)) {
             const uint32_t to = group_of_[reader];
             if (to == from || is_external(to)) continue;
             Cut cut = reason(from, to);

@@ -80,9 +80,7 @@ GroupVerdict GroupJudge::analysed(Subgraph subgraph, WorkGraph::LeafViews views)
   return verdict;
 }
 
-const GroupVerdict& GroupJudge::judge(std::span<const NodeId> group) {
-  return verdict_of(group);
-}
+const GroupVerdict& GroupJudge::judge(std::span<const NodeId> group) { return verdict_of(group); }
 
 GroupVerdict& GroupJudge::verdict_of(std::span<const NodeId> group) {
   const auto [known, is_new] = known_.try_emplace({group.begin(), group.end()}, nullptr);
@@ -91,6 +89,7 @@ GroupVerdict& GroupJudge::verdict_of(std::span<const NodeId> group) {
 }
 
 GroupVerdict& GroupJudge::judge_anew(std::span<const NodeId> group) {
+  if (graph_.reads_unfinished(group)) return unfinished_;
   Subgraph subgraph = graph_.extract(group);
   const uint64_t hash = structural_hash(subgraph.fusion);
   if (const auto found = verdicts_.find(hash); found != verdicts_.end()) {

@@ -61,6 +61,10 @@ class GroupJudge {
   std::unordered_map<uint64_t, GroupVerdict> verdicts_;  ///< By structural hash.
   std::map<std::vector<NodeId>, GroupVerdict*> known_;   ///< Groups asked for before.
   std::vector<GroupVerdict*> refused_;  ///< Legal ones that refuse() has made illegal.
+  /// Of groups that read what another of their nodes joins.
+  GroupVerdict unfinished_{.rejection = {.subject = "segmentation",
+                                         .rule = "a kernel would read what it joins of parts",
+                                         .remedy = "none needed: one part waits for the other"}};
   Counts counts_;
 };
 

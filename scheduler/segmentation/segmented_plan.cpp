@@ -10,6 +10,7 @@
 
 #include "scheduler/offers.h"
 #include "scheduler/segmentation/cuts.h"
+#include "scheduler/segmentation/joins.h"
 #include "scheduler/segmentation/node_moves.h"
 
 namespace sinter {
@@ -39,6 +40,7 @@ class SegmentedPlanner {
     choose_groups();
     if (bar_us_ && predicted_us(groups_) >= *bar_us_) return {};
     plan_.is_segmented = true;
+    plan_.placements = graph().placements();
     Partition in_order;
     std::vector<size_t> segment_of;
     for (const size_t group : running_order()) {
@@ -68,6 +70,7 @@ class SegmentedPlanner {
   /// The graph's nodes. Where one cannot run alone, what it is computed from for free gets an owner
   /// and goes to memory: a broadcast that a reduction undoes, say.
   Result<void> make_graph() {
+    plan_.fusion = with_places_for_joins(plan_.fusion);
     std::set<OpId> kept;
     while (true) {
       graph_.emplace(plan_.fusion, plan_.limits, kept);
@@ -234,14 +237,9 @@ class SegmentedPlanner {
   }
 
   void place_external(OpId op) {
-    for (const ValueId result : plan_.fusion.ops[op].results) {
-      // A call writes all of its results, whoever needs them.
-      if (graph().is_output(result)) continue;
-      plan_.workspace.push_back({.value = result,
-                                 .bytes = graph().bytes(result),
-                                 .writer = plan_.externals.size(),
-                                 .by_external = true});
-    }
+    // A call writes all of its results, whoever needs them.
+    for (const ValueId result : plan_.fusion.ops[op].results)
+      leave(result, plan_.externals.size(), Writer::kExternal);
     plan_.externals.push_back({.op = op, .before = plan_.segments.size()});
   }
 
@@ -297,15 +295,24 @@ class SegmentedPlanner {
     for (const ValueId output : kernel.facts.fusion.outputs) {
       const ValueId mine = in_segment.empty() ? output : in_segment.at(output);
       if (std::ranges::find(segment.outputs, mine) == segment.outputs.end()) continue;
-      const ValueId value = kernel.in_plan.at(output);
-      if (graph().is_output(value)) continue;
+      leave(kernel.in_plan.at(output), writer, Writer::kSegment);
+    }
+  }
+
+  /// The value's tensor lies in the workspace, unless it is the caller's.
+  enum class Writer : uint8_t { kSegment, kExternal };
+  void leave(ValueId value, size_t writer, Writer by) {
+    const ValueId tensor = tensor_of(plan_, value);
+    if (graph().is_output(tensor)) return;
+    const auto [known, is_new] = left_.try_emplace(tensor, plan_.workspace.size());
+    if (is_new) {
+      plan_.workspace.push_back({.value = tensor,
+                                 .bytes = graph().bytes(tensor),
+                                 .writer = writer,
+                                 .by_external = by == Writer::kExternal});
+    } else if (tensor == value) {
       // What follows from partial results is written by the kernel that finishes them.
-      if (const auto known = left_.find(value); known != left_.end()) {
-        plan_.workspace[known->second].writer = writer;
-        continue;
-      }
-      left_[value] = plan_.workspace.size();
-      plan_.workspace.push_back({.value = value, .bytes = graph().bytes(value), .writer = writer});
+      plan_.workspace[known->second].writer = writer;
     }
   }
 
@@ -321,8 +328,7 @@ class SegmentedPlanner {
 
 }  // namespace
 
-Result<void> plan_segments(Plan& plan, const PlanOptions& options,
-                           std::optional<double> bar_us) {
+Result<void> plan_segments(Plan& plan, const PlanOptions& options, std::optional<double> bar_us) {
   return SegmentedPlanner(plan, options, bar_us).run();
 }
 

@@ -186,7 +186,7 @@ class Greedy {
         // The last reader to join saves the writing too.
         readers.erase(group);
         const int64_t saved =
-            graph_.bytes(result) * (readers.size() == 1 && !graph_.is_output(result) ? 2 : 1);
+            graph_.bytes(result) * (readers.size() == 1 && !graph_.is_kept(result) ? 2 : 1);
         for (const NodeId other : readers) offer(other, MergeKind::kProducer, saved);
       }
     }
@@ -198,7 +198,7 @@ class Greedy {
         for (const NodeId reader : graph_.readers(value)) readers.insert(group_of_[reader]);
         readers.erase(group_of_[producer]);
         offer(group_of_[producer], MergeKind::kProducer,
-              graph_.bytes(value) * (readers.size() == 1 && !graph_.is_output(value) ? 2 : 1));
+              graph_.bytes(value) * (readers.size() == 1 && !graph_.is_kept(value) ? 2 : 1));
       }
       if (which == Neighbours::kProducers) continue;
       for (const NodeId sibling : siblings(group, value))

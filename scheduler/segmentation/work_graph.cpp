@@ -54,7 +54,9 @@ WorkGraph::WorkGraph(const Fusion& fusion, const DeviceLimits& limits, const std
       readers_(fusion.values.size()) {
   for (const ValueId output : fusion.outputs) is_output_[output] = 1;
   order_ops();
+  place_operands();
   find_free(limits, kept);
+  for (const auto& [value, host] : hosts_) placements_[value] = place_of(value);
   connect();
 }
 
@@ -91,6 +93,80 @@ int64_t WorkGraph::bytes(ValueId value) const {
   return elements * bytes_of(info.type);
 }
 
+/// Operands of concatenates lie in the result.
+void WorkGraph::place_operands() {
+  for (const OpId id : order_) {
+    const Op& op = fusion_->ops[id];
+    const auto* join = std::get_if<ConcatenateOp>(&op.kind);
+    if (join == nullptr) continue;
+    const auto axis = static_cast<size_t>(join->axis);
+    int64_t at = 0;
+    for (const ValueId operand : op.operands) {
+      const bool is_new = hosts_.try_emplace(operand, Host{op.results.front(), axis, at}).second;
+      SINTER_CHECK(is_new, "{} would lie in two places", operand);
+      at += fusion_->values[operand].shape[axis].constant();
+    }
+  }
+}
+
+Placement WorkGraph::place_of(ValueId value) const {
+  const auto found = hosts_.find(value);
+  const Sizes sizes = Binding{}.sizes_of(fusion_->values[value].shape);
+  if (found == hosts_.end()) {
+    if (fusion_->def_as<InputOp>(value) != nullptr)
+      return {value, 0, input_strides(*fusion_, Binding{}, value)};
+    return {value, 0,
+            is_output(value) ? output_strides(*fusion_, Binding{}, value) : dense_strides(sizes)};
+  }
+  const Host& host = found->second;
+  Placement place = place_of(host.value);
+  if (!host.axis) {
+    place.strides = dense_strides(sizes);
+    return place;
+  }
+  place.offset += host.at * place.strides[*host.axis] * bytes_of(fusion_->values[value].type);
+  return place;
+}
+
+bool WorkGraph::is_dense(ValueId value) const {
+  const Sizes sizes = Binding{}.sizes_of(fusion_->values[value].shape);
+  const Sizes strides = place_of(value).strides;
+  const Sizes dense = dense_strides(sizes);
+  for (size_t axis = 0; axis < sizes.size(); ++axis) {
+    if (sizes[axis] > 1 && strides[axis] != dense[axis]) return false;
+  }
+  return true;
+}
+
+OutputLayout WorkGraph::layout_of(ValueId value) const {
+  const Placement place = place_of(value);
+  OutputLayout out;
+  if (const auto* input = fusion_->def_as<InputOp>(place.in)) {
+    out.alignment = input->alignment;
+  } else if (is_output(place.in)) {
+    out.alignment = fusion_->layout_of(place.in).alignment;
+  }
+  if (place.offset != 0)
+    out.alignment = std::min(out.alignment, place.offset & -place.offset);  // Its lowest bit.
+  if (!is_dense(value)) out.strides = {place.strides.begin(), place.strides.end()};
+  return out;
+}
+
+/// What a reshape that has to be in memory is one tensor with.
+std::optional<ValueId> WorkGraph::renames(const Op& op, bool is_passed) const {
+  const ValueId result = op.results.front();
+  if (!std::holds_alternative<ReshapeOp>(op.kind) || hosts_.contains(result)) return std::nullopt;
+  ValueId base = op.operands.front();
+  while (std::holds_alternative<ReshapeOp>(fusion_->def_of(base).kind))
+    base = fusion_->def_of(base).operands.front();
+  const bool is_input = fusion_->def_as<InputOp>(base) != nullptr;
+  if ((is_free(base) && !is_input) || !is_dense(base)) return std::nullopt;
+  if (!is_output(result)) return is_passed ? std::optional(base) : std::nullopt;
+  // The caller's tensor is the one that both lie in.
+  const bool has_own = is_input || is_output(base) || hosts_.contains(base);
+  return has_own || !is_dense(result) ? std::nullopt : std::optional(base);
+}
+
 void WorkGraph::find_free(const DeviceLimits& limits, const std::set<OpId>& kept) {
   const double instruction_bytes = bytes_per_instruction(limits);
   IdMap<ValueId, uint8_t> is_passed(fusion_->values.size());  // To an external call.
@@ -117,7 +193,10 @@ void WorkGraph::find_free(const DeviceLimits& limits, const std::set<OpId>& kept
     const bool is_external = std::holds_alternative<ExternalOp>(op.kind);
     if (is_external) {
       leaves.clear();
-      unite(leaves, op.operands);
+      for (const ValueId operand : op.operands) {
+        const auto renamed = renamed_.find(operand);
+        unite(leaves, std::span(renamed == renamed_.end() ? &operand : &renamed->second, 1));
+      }
     }
     if (std::holds_alternative<InputOp>(op.kind)) leaves = {result};
     if (std::holds_alternative<PointwiseOp>(op.kind) || std::holds_alternative<CastOp>(op.kind)) {
@@ -133,10 +212,21 @@ void WorkGraph::find_free(const DeviceLimits& limits, const std::set<OpId>& kept
       instructions[result] = issued;
       free_leaves_[result] = leaves;
     }
-    const bool is_source = std::holds_alternative<InputOp>(op.kind);
-    const bool is_needed = std::ranges::any_of(
-        op.results, [&](ValueId value) { return is_output_[value] != 0 || is_passed[value] != 0; });
-    if ((is_free && !is_needed) || is_source) continue;
+    const bool has_no_owner =
+        std::holds_alternative<InputOp>(op.kind) || std::holds_alternative<ConcatenateOp>(op.kind);
+    const bool is_needed = std::ranges::any_of(op.results, [&](ValueId value) {
+      return is_output(value) || is_passed[value] != 0 || hosts_.contains(value);
+    });
+    if ((is_free && !is_needed) || has_no_owner) continue;
+    if (const auto base = is_free ? renames(op, is_passed[result] != 0) : std::nullopt) {
+      renamed_[result] = *base;
+      if (is_output(result)) {
+        hosts_[*base] = {.value = result};
+      } else {
+        hosts_[result] = {.value = *base};
+      }
+      continue;
+    }
     node_of_[id] = static_cast<NodeId>(nodes_.size());
     nodes_.push_back({.op = id,
                       .is_external = is_external,
@@ -150,11 +240,9 @@ void WorkGraph::connect() {
   for (NodeId node = 0; node < nodes_.size(); ++node) {
     for (const ValueId leaf : nodes_[node].leaves) {
       readers_[leaf].push_back(node);
-      const NodeId producer = node_of_[fusion_->values[leaf].def];
-      if (producer == kNone) continue;
-      nodes_[node].producers.push_back(producer);
-      nodes_[producer].consumers.push_back(node);
+      add_owners(leaf, nodes_[node].producers);
     }
+    for (const NodeId producer : nodes_[node].producers) nodes_[producer].consumers.push_back(node);
   }
   for (WorkNode& node : nodes_) {
     std::ranges::sort(node.producers);
@@ -163,8 +251,41 @@ void WorkGraph::connect() {
   }
 }
 
+/// The nodes that write a value: of a concatenate, those of all its operands.
+void WorkGraph::add_owners(ValueId value, std::vector<NodeId>& out) const {
+  const Op& op = fusion_->def_of(value);
+  if (std::holds_alternative<ConcatenateOp>(op.kind)) {
+    for (const ValueId operand : op.operands) add_owners(operand, out);
+  } else if (const NodeId owner = node_of_[fusion_->values[value].def]; owner != kNone) {
+    out.push_back(owner);
+  } else if (const auto renamed = renamed_.find(value); renamed != renamed_.end()) {
+    add_owners(renamed->second, out);
+  }
+}
+
+std::vector<NodeId> WorkGraph::readers_in_memory(ValueId value) const {
+  std::vector<NodeId> out = readers_[value];
+  for (auto host = hosts_.find(value); host != hosts_.end(); host = hosts_.find(host->second.value))
+    out.insert(out.end(), readers_[host->second.value].begin(), readers_[host->second.value].end());
+  return out;
+}
+
+std::optional<ValueId> WorkGraph::reads_unfinished(std::span<const NodeId> group) const {
+  if (hosts_.empty()) return std::nullopt;
+  for (const NodeId node : group) {
+    for (const ValueId leaf : nodes_[node].leaves) {
+      if (!std::holds_alternative<ConcatenateOp>(fusion_->def_of(leaf).kind)) continue;
+      std::vector<NodeId> owners;
+      add_owners(leaf, owners);
+      const auto is_here = [&](NodeId owner) { return std::ranges::binary_search(group, owner); };
+      if (std::ranges::any_of(owners, is_here)) return leaf;
+    }
+  }
+  return std::nullopt;
+}
+
 bool WorkGraph::leaves_group(ValueId value, std::span<const NodeId> group) const {
-  return is_output(value) || std::ranges::any_of(readers_[value], [&](NodeId reader) {
+  return is_kept(value) || std::ranges::any_of(readers_[value], [&](NodeId reader) {
            return !std::ranges::binary_search(group, reader);
          });
 }
@@ -182,7 +303,7 @@ class Extraction {
     for (const NodeId node : group_) {
       for (const ValueId result : source().ops[graph_.nodes()[node].op].results) {
         if (!graph_.leaves_group(result, group_)) continue;
-        out_.fusion.outputs.push_back(owned_.at(result));
+        out_.fusion.add_output(owned_.at(result), graph_.layout_of(result));
       }
     }
     if (!out_.fusion.outputs.empty()) {
@@ -236,15 +357,19 @@ class Extraction {
            !owned_.contains(value))
       value = source().def_of(value).operands.front();
     if (owned_.contains(value)) return std::nullopt;
-    const auto* input = source().def_as<InputOp>(value);
-    if (input != nullptr ? !input->strides.empty() : graph_.is_free(value)) return std::nullopt;
+    const bool is_input = source().def_as<InputOp>(value) != nullptr;
+    if ((graph_.is_free(value) && !is_input) || !graph_.layout_of(value).strides.empty())
+      return std::nullopt;
     return value;
   }
 
   /// An input that holds `leaf` in the shape of `like`.
   ValueId read(ValueId leaf, ValueId like) {
-    const auto* input = source().def_as<InputOp>(leaf);
-    const ValueId made = append(input != nullptr ? *input : InputOp{}, {}, {&like, 1}).front();
+    OutputLayout layout = graph_.layout_of(leaf);
+    const ValueId made =
+        append(InputOp{.strides = std::move(layout.strides), .alignment = layout.alignment}, {},
+               {&like, 1})
+            .front();
     out_.fusion.inputs.push_back(made);
     out_.in_plan[made] = leaf;
     return made;

@@ -1,12 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <vector>
 
 #include "fusion_ir/fusion.h"
 #include "scheduler/device_limits.h"
+#include "scheduler/placement.h"
 #include "scheduler/subgraphs.h"
 
 namespace sinter {
@@ -30,13 +33,19 @@ struct WorkNode {
 /// reads. Inputs, constants, and changes of shape are free. So is a cast or a pointwise function
 /// whose leaves have no more bytes than its result, its instructions counted as bytes: an edge that
 /// would carry the result carries the leaves instead, as the bf16 tensor in the place of its cast
-/// to f32. What is an output, or an operand of an external call, has an owner however cheap it is.
+/// to f32. What is an output, or an operand of an external call or a concatenate, has an owner
+/// however cheap it is.
+///
+/// A concatenate has none, for nothing is left to do: what its operands are made by writes them
+/// into their places in the result. Nor has a reshape that is an output or passed to a call, of a
+/// value that lies dense in memory: both are one tensor.
 ///
 /// The order of nodes is that of a walk from the outputs, operands first. It does not depend on the
 /// order in which the ops were inserted.
 class WorkGraph {
  public:
-  /// `fusion` is specialised and outlives the graph. Ops `kept` have an owner although they would
+  /// `fusion` is specialised, has no pads, and its concatenates can be written in place (joins.h);
+  /// it outlives the graph. Ops `kept` have an owner although they would
   /// be free.
   WorkGraph(const Fusion& fusion, const DeviceLimits& limits, const std::set<OpId>& kept = {});
 
@@ -48,11 +57,23 @@ class WorkGraph {
   static constexpr NodeId kNone = 0xffff'ffffU;
 
   [[nodiscard]] bool is_output(ValueId value) const { return is_output_[value] != 0; }
+  /// Values that lie in the tensor of another one.
+  [[nodiscard]] const std::map<ValueId, Placement>& placements() const { return placements_; }
+  /// True if a value has to be in memory whoever reads it.
+  [[nodiscard]] bool is_kept(ValueId value) const {
+    return is_output(value) || placements_.contains(value);
+  }
+  /// How the memory of a value lies that a node owns or that is an input.
+  [[nodiscard]] OutputLayout layout_of(ValueId value) const;
+  /// A concatenate's result that a node of the group reads while another one writes part of it.
+  [[nodiscard]] std::optional<ValueId> reads_unfinished(std::span<const NodeId> group) const;
   /// True if groups that need a value compute it, though one may have to write it too.
   [[nodiscard]] bool is_free(ValueId value) const { return is_free_[value] != 0; }
   [[nodiscard]] int64_t bytes(ValueId value) const;
   /// Nodes that have a value among their leaves; ascending.
   [[nodiscard]] const std::vector<NodeId>& readers(ValueId value) const { return readers_[value]; }
+  /// These, and those that read it as part of what a concatenate makes; no longer ascending.
+  [[nodiscard]] std::vector<NodeId> readers_in_memory(ValueId value) const;
   /// True if others than `group`, ascending, need a value that a node of it owns.
   [[nodiscard]] bool leaves_group(ValueId value, std::span<const NodeId> group) const;
 
@@ -69,6 +90,11 @@ class WorkGraph {
 
  private:
   void order_ops();
+  void place_operands();
+  [[nodiscard]] std::optional<ValueId> renames(const Op& op, bool is_passed) const;
+  [[nodiscard]] Placement place_of(ValueId value) const;
+  [[nodiscard]] bool is_dense(ValueId value) const;
+  void add_owners(ValueId value, std::vector<NodeId>& out) const;
   void find_free(const DeviceLimits& limits, const std::set<OpId>& kept);
   void connect();
 
@@ -82,6 +108,15 @@ class WorkGraph {
   IdMap<ValueId, uint8_t> is_free_;
   std::vector<WorkNode> nodes_;
   IdMap<ValueId, std::vector<NodeId>> readers_;
+  /// What a value lies in, one step on; `axis` and `at` of a concatenate's operand.
+  struct Host {
+    ValueId value;
+    std::optional<size_t> axis{};  ///< Nothing where both are the same elements.
+    int64_t at = 0;
+  };
+  std::map<ValueId, Host> hosts_;
+  std::map<ValueId, ValueId> renamed_;  ///< What a reshape without an owner is one tensor with.
+  std::map<ValueId, Placement> placements_;
 };
 
 }  // namespace sinter

@@ -11,29 +11,23 @@ namespace sinter {
 namespace {
 
 /// Bytes from the first element of a dense or strided tensor to the end of its last.
-size_t reach_in_bytes(const Fusion& fusion, ValueId id) {
-  const Value& value = fusion.values[id];
-  const Sizes sizes = Binding{}.sizes_of(value.shape);
-  if (element_count(sizes) == 0) return 0;
-  int64_t reach = element_count(sizes);
-  if (std::ranges::count(fusion.inputs, id) > 0) {
-    const Sizes strides = input_strides(fusion, Binding{}, id);
-    reach = 1;
-    for (size_t axis = 0; axis < sizes.size(); ++axis) reach += (sizes[axis] - 1) * strides[axis];
-  }
-  return static_cast<size_t>(reach * bytes_of(value.type));
+size_t reach_in_bytes(const Plan& plan, ValueId id) {
+  const Value& value = plan.fusion.values[id];
+  return static_cast<size_t>(reach_of(Binding{}.sizes_of(value.shape), strides_of(plan, id)) *
+                             bytes_of(value.type));
 }
 
 /// Bytes behind a buffer of a plan's kernel.
 size_t bytes_behind(const Plan& plan, size_t segment, const BufferArgument& buffer) {
   const TensorSlot slot = slot_of(plan, segment, buffer.value, buffer.use);
+  const auto offset = static_cast<size_t>(slot.offset);
   switch (slot.kind) {
     case TensorSlot::Kind::kInput:
-      return reach_in_bytes(plan.fusion, plan.fusion.inputs[slot.index]);
+      return reach_in_bytes(plan, plan.fusion.inputs[slot.index]) - offset;
     case TensorSlot::Kind::kOutput:
-      return reach_in_bytes(plan.fusion, plan.fusion.outputs[slot.index]);
+      return reach_in_bytes(plan, plan.fusion.outputs[slot.index]) - offset;
     case TensorSlot::Kind::kWorkspace:
-      return static_cast<size_t>(plan.workspace[slot.index].bytes);
+      return static_cast<size_t>(plan.workspace[slot.index].bytes) - offset;
   }
   unreachable();
 }

@@ -46,6 +46,16 @@ TEST_P(RandomGraphs, ComputeTheOracle) {
   }
 }
 
+TEST_P(RandomGraphs, JoinedInPlaceComputeTheOracle) {
+  const int ops = GetParam();
+  const uint64_t graphs = ops > 50 ? 4 : 25;
+  for (uint64_t seed = 0; seed < graphs; ++seed) {
+    const RandomGraphOptions options{.ops = ops, .joins = true, .calls = seed % 2 == 1};
+    expect_right(random_graph(seed * 100 + static_cast<uint64_t>(ops), options), {}, seed,
+                 random_graph_calls());
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Sizes, RandomGraphs, ::testing::Values(5, 10, 20, 40, 80, 200));
 
 TEST(TrainingLayers, ForwardComputesTheOracle) {
@@ -53,6 +63,22 @@ TEST(TrainingLayers, ForwardComputesTheOracle) {
   for (const int64_t tokens : {16, 5}) {
     expect_right(gpt2_layer_forward(), {{"tokens", tokens}}, 1, calls);
     expect_right(bert_layer_forward(), {{"tokens", tokens}}, 2, calls);
+  }
+}
+
+TEST(TrainingLayers, OfRotaryEmbeddingsComputeTheOracle) {
+  const HostCalls calls{.run = run_reference_call, .evaluate = reference_call};
+  for (const int64_t tokens : {16, 5}) {
+    expect_right(llama_layer_forward(), {{"tokens", tokens}}, 1, calls);
+    expect_right(llama_layer_backward(), {{"tokens", tokens}}, 2, calls);
+  }
+}
+
+TEST(TrainingLayers, BackwardComputesTheOracle) {
+  const HostCalls calls{.run = run_reference_call, .evaluate = reference_call};
+  for (const int64_t tokens : {16, 5}) {
+    expect_right(gpt2_layer_backward(), {{"tokens", tokens}}, 1, calls);
+    expect_right(bert_layer_backward(), {{"tokens", tokens}}, 2, calls);
   }
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 Plan plan_of(const Fusion& fusion, int64_t rows, int64_t columns) {
   return plan(fusion, {{"rows", rows}, {"cols", columns}}, *find_device("H200"),
-              {.families = builtin_families(), .pin = {.family = "looped"}, .cutting = Cutting::kNeeded})
+              {.families = builtin_families(), .pin = {.family = "looped"}})
       .value();
 }
 

@@ -34,7 +34,7 @@ class Generator {
     bool any = false;
     for (const Bounded& value : values_) {
       if (value.is_read || is_input(value.id)) continue;
-      b_.output(value.id);
+      b_.output(value.id, "", layout(value.id));
       any = true;
     }
     if (!any) b_.output(b_.neg(values_.back().id));
@@ -79,6 +79,7 @@ class Generator {
 
   void step() {
     if (options_.calls && one_in(8)) return call();
+    if (options_.joins && one_in(5)) return join();
     switch (below(10)) {
       case 0:
       case 1:
@@ -97,6 +98,34 @@ class Generator {
       default:
         return regrouping();
     }
+  }
+
+  /// Gaps behind rows, for some.
+  OutputLayout layout(ValueId id) {
+    if (!options_.joins || shape(id).empty() || !one_in(3)) return {};
+    Sizes reaches = Binding{}.sizes_of(shape(id));
+    reaches.back() += static_cast<int64_t>(8 * below(2) + below(3));
+    const Sizes strides = dense_strides(reaches);
+    return {.strides = {strides.begin(), strides.end()}};
+  }
+
+  /// Two values of one shape, or twice the same, one behind the other; else a frame around one.
+  void join() {
+    constexpr int64_t kMostElements = 1 << 15;
+    const Bounded x = pick();
+    const Bounded y = one_in(3) ? x : pick();
+    const Shape from = shape(x.id);
+    if (from.empty() || element_count(Binding{}.sizes_of(from)) > kMostElements) return unary();
+    const bool fits = b_.fusion().values[x.id].type == b_.fusion().values[y.id].type;
+    const auto axis = below(from.size());
+    if (fits && from == shape(y.id)) {
+      return add(b_.concatenate({x.id, y.id}, static_cast<int>(axis)), std::max(x.bound, y.bound));
+    }
+    std::vector<int64_t> low(from.size());
+    std::vector<int64_t> high(from.size());
+    low[axis] = static_cast<int64_t>(below(3));
+    high[below(from.size())] = static_cast<int64_t>(below(9));
+    add(b_.pad(x.id, low, high, 0.5), std::max(x.bound, 0.5));
   }
 
   void call() {
@@ -304,7 +333,8 @@ Fusion shuffled(const Fusion& fusion, uint64_t seed) {
     place(next);
     done[next.index] = 1;
   }
-  for (const ValueId output : fusion.outputs) out.outputs.push_back(made[output]);
+  for (const ValueId output : fusion.outputs)
+    out.add_output(made[output], fusion.layout_of(output));
   return out;
 }
 

@@ -12,6 +12,7 @@ struct RandomGraphOptions {
   int64_t batch = 2;
   int64_t rows = 6;
   int64_t columns = 40;
+  bool joins = false;  ///< Concatenates and pads among the ops, and outputs with strides.
   bool calls = false;  ///< External calls among the ops: "swap", of two tensors of any shapes.
 };
 

@@ -1,0 +1,123 @@
+#include "scheduler/segmentation/joins.h"
+
+#include <algorithm>
+
+#include "fusion_ir/match.h"
+#include "fusion_ir/rewriter.h"
+
+namespace sinter {
+namespace {
+
+bool has(const Fusion& fusion, auto&& is_meant) {
+  return std::ranges::any_of(fusion.ops, [&](const Op& op) { return is_meant(op.kind); });
+}
+
+/// A pad as concatenates, one for each axis that grows.
+ValueId joined_pad(Rewriter& rewriter, const PadOp& pad, ValueId operand) {
+  const DType type = rewriter.graph().values[operand].type;
+  ValueId out = operand;
+  // Along the first axis at last: what is joined along it lies dense.
+  for (size_t axis = pad.low.size(); axis-- > 0;) {
+    std::vector<ValueId> parts;
+    const auto add = [&](int64_t size) {
+      if (size == 0) return;
+      Shape shape = rewriter.graph().values[out].shape;
+      shape[axis] = size;
+      parts.push_back(rewriter.splat(pad.value, type, shape));
+    };
+    add(pad.low[axis]);
+    parts.push_back(out);
+    add(pad.high[axis]);
+    if (parts.size() > 1)
+      out =
+          rewriter.append(ConcatenateOp{.axis = static_cast<int>(axis)}, std::move(parts)).front();
+  }
+  return out;
+}
+
+Fusion without_pads(const Fusion& fusion) {
+  return rewrite(fusion,
+                 [&](Rewriter& rewriter, OpId id,
+                     std::span<const ValueId> operands) -> std::optional<std::vector<ValueId>> {
+                   const Op& op = fusion.ops[id];
+                   const auto* pad = std::get_if<PadOp>(&op.kind);
+                   if (pad == nullptr) return std::nullopt;
+                   return {{joined_pad(rewriter, *pad, operands.front())}};
+                 });
+}
+
+/// Which values have memory of their own, so that they cannot lie in a concatenate's result.
+class OwnMemory {
+ public:
+  explicit OwnMemory(const Fusion& fusion)
+      : fusion_(fusion),
+        is_output_(fusion.values.size()),
+        joins_(fusion.values.size()),
+        is_passed_(fusion.values.size()) {
+    for (const ValueId output : fusion.outputs) is_output_[output] = 1;
+    for (const Op& op : fusion.ops) {
+      const bool joins = std::holds_alternative<ConcatenateOp>(op.kind);
+      const bool calls = std::holds_alternative<ExternalOp>(op.kind);
+      for (const ValueId operand : op.operands) {
+        if (joins) ++joins_[operand];
+        if (calls) is_passed_[operand] = 1;
+      }
+    }
+  }
+
+  [[nodiscard]] bool of(ValueId value, const Op& concatenate) const {
+    if (fusion_.def_as<InputOp>(value) != nullptr || is_output_[value] != 0) return true;
+    if (joins_[value] > 1) return true;
+    const bool is_dense =
+        joins_densely(fusion_, concatenate) && joins_[concatenate.results.front()] == 0;
+    const bool needs_dense = is_passed_[value] != 0 || fusion_.def_as<ExternalOp>(value) != nullptr;
+    return needs_dense && !is_dense;
+  }
+
+ private:
+  const Fusion& fusion_;
+  IdMap<ValueId, uint8_t> is_output_;
+  IdMap<ValueId, uint32_t> joins_;  ///< Places in concatenates.
+  IdMap<ValueId, uint8_t> is_passed_;
+};
+
+}  // namespace
+
+bool joins_densely(const Fusion& fusion, const Op& concatenate) {
+  const Shape& shape = fusion.values[concatenate.results.front()].shape;
+  const auto axis = static_cast<size_t>(std::get<ConcatenateOp>(concatenate.kind).axis);
+  return std::ranges::all_of(std::span(shape).first(axis),
+                             [](const Extent& extent) { return extent.is_one(); });
+}
+
+Fusion with_places_for_joins(const Fusion& fusion) {
+  const auto pads = [](const OpKind& kind) { return std::holds_alternative<PadOp>(kind); };
+  const auto joins = [](const OpKind& kind) { return std::holds_alternative<ConcatenateOp>(kind); };
+  if (has(fusion, pads)) return with_places_for_joins(without_pads(fusion));
+  if (!has(fusion, joins)) return fusion;
+  const OwnMemory own(fusion);
+  return rewrite(
+      fusion,
+      [&](Rewriter& rewriter, OpId id,
+          std::span<const ValueId> operands) -> std::optional<std::vector<ValueId>> {
+        const Op& op = fusion.ops[id];
+        if (!joins(op.kind)) return std::nullopt;
+        std::vector<ValueId> places;
+        bool copies = false;
+        for (size_t i = 0; i < operands.size(); ++i) {
+          places.push_back(operands[i]);
+          if (!own.of(op.operands[i], op)) continue;
+          copies = true;
+          const Value& like = rewriter.graph().values[operands[i]];
+          const DType type = like.type;
+          const Shape shape = like.shape;
+          places.back() =
+              rewriter.append(BroadcastOp{all_axes(shape.size())}, {operands[i]}, type, shape)
+                  .front();
+        }
+        if (!copies) return std::nullopt;
+        return rewriter.append(op.kind, std::move(places));
+      });
+}
+
+}  // namespace sinter
