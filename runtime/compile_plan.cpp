@@ -180,8 +180,8 @@ class PlanCompiler {
       return fail(done.error());
     CompiledPlan out{.plan = std::move(plan_), .segments = {}};
     for (size_t i = 0; i < compiled_.size(); ++i) {
-      if (const auto same = out.plan.segments[i].same_as) compiled_[i] = compiled_[*same];
-      out.segments.push_back(std::move(*compiled_[i]));
+      const auto same = out.plan.segments[i].same_as;
+      out.segments.push_back(same ? out.segments[*same] : std::move(*compiled_[i]));
     }
     return out;
   }

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "fusion_ir/fusion_builder.h"
 #include "tests/support/canned_fusions.h"
 
 namespace sinter {
@@ -189,6 +190,22 @@ TEST_F(CompilePlanTest, TriesTheNextCandidateWhenTheFirstIsSlowerThanItsPredicti
   ASSERT_GE(segment.attempts.size(), 2U);
   EXPECT_EQ(segment.attempts.front().proposed, liar);
   EXPECT_EQ(segment.chosen.schedule.family, "multi_wave");
+}
+
+TEST_F(CompilePlanTest, EqualSegmentsShareOneKernel) {
+  FusionBuilder b("layers");
+  ValueId x = b.input(DType::kF32, {64, 256}, "x");
+  for (int i = 0; i < 3; ++i) x = b.external("f", {b.exp(x)}, {{DType::kF32, {64, 256}}})[0];
+  b.output(x);
+  Plan planned = plan(b.build(), {}, limits_, {.families = families_}).value();
+  ASSERT_THAT(planned.segments, SizeIs(3));
+  ASSERT_TRUE(planned.segments[2].same_as);
+  const auto compiled = compile_plan(std::move(planned), *compiler_, cache_, {.threads = 4});
+  ASSERT_TRUE(compiled) << compiled.error().text();
+  ASSERT_NE(compiled->segments[0].kernel, nullptr);
+  EXPECT_EQ(compiled->segments[1].kernel, compiled->segments[0].kernel);
+  EXPECT_EQ(compiled->segments[2].kernel, compiled->segments[0].kernel);
+  EXPECT_EQ(compiled->segments[2].source, compiled->segments[0].source);
 }
 
 TEST_F(CompilePlanTest, TheResultDoesNotDependOnWhatTheCacheHolds) {
