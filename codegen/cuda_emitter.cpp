@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "codegen/cuda_expression.h"
+#include "codegen/kernel_traversal.h"
 #include "fusion_ir/result.h"
 
 namespace sinter {
@@ -223,6 +224,7 @@ class CudaEmitter {
     const std::string advance = step != nullptr && step->value == 1
                                     ? "++" + index
                                     : fmt::format("{} += {}", index, text(stmt.step));
+    if (stmt.unroll) declare_random_blocks(stmt.body);
     // A loop the schedule did not unroll stays one: unrolling it again would take registers the
     // schedule has not counted.
     line(stmt.unroll ? "#pragma unroll" : "#pragma unroll 1");
@@ -231,6 +233,27 @@ class CudaEmitter {
                      advance));
     print_nested(stmt.body);
     line("}");
+  }
+
+  /// Four numbers in a row have all but the last step of philox in common. Each call in a loop
+  /// over elements gets a variable for what it had from the element before; whether that is the
+  /// same four is asked as the kernel runs, for indices may be anything.
+  void declare_random_blocks(const kir::Block& body) {
+    for (const kir::StmtId id : body) {
+      const kir::StmtKind& stmt = kernel_.stmts[id].kind;
+      kir::for_each_expr(stmt, [&](ExprId expr) { declare_random_blocks(expr); });
+      if (std::holds_alternative<kir::For>(stmt)) continue;  // Has variables of its own.
+      kir::for_each_block(stmt, [&](const kir::Block& block) { declare_random_blocks(block); });
+    }
+  }
+  void declare_random_blocks(ExprId id) {
+    const kir::Expr& expr = kernel_.exprs[id];
+    const auto* call = std::get_if<kir::PointwiseExpr>(&expr.kind);
+    kir::for_each_operand(expr, [&](ExprId operand) { declare_random_blocks(operand); });
+    if (call == nullptr || call->fn != PointwiseFn::kPhiloxUniform) return;
+    const std::string name = fmt::format("sinter_random_{}", ++random_blocks_);
+    line(fmt::format("SinterRandomBlock {};", name));
+    expressions_.use_block(id, name);
   }
 
   void print(const kir::If& stmt) {
@@ -409,6 +432,7 @@ class CudaEmitter {
   IdMap<ExprId, uint8_t> noted_;
   std::string text_;
   int depth_ = 0;
+  int random_blocks_ = 0;  ///< Declared so far.
 };
 
 }  // namespace

@@ -160,6 +160,11 @@ std::string CudaExpressions::vec(kir::VarId tile, ExprId group) const {
 
 CudaExpressions::Printed CudaExpressions::print(ExprId id) const {
   const kir::Expr& expr = kernel_.exprs[id];
+  if (const auto block = blocks_.find(id); block != blocks_.end()) {
+    const auto& arguments = std::get<kir::PointwiseExpr>(expr.kind).arguments;
+    return {fmt::format("sinter_philox_uniform({}, {}, {})", block->second, text(arguments[0]),
+                        text(arguments[1]))};
+  }
   const auto signed_literal = [](std::string literal) {
     const Precedence precedence =
         literal.starts_with('-') ? Precedence::kUnary : Precedence::kPrimary;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -50,6 +51,9 @@ class CudaExpressions {
   [[nodiscard]] std::string address(kir::BufferId buffer, kir::ExprId index) const;
   /// mbarriers + index.
   [[nodiscard]] std::string address(kir::MbarrierId array, kir::ExprId index) const;
+  /// Lets a call of philox_uniform use the words that the variable `block` has from the call
+  /// before.
+  void use_block(kir::ExprId call, std::string block) { blocks_[call] = std::move(block); }
   /// The Vec of one group: "x[g]", or "x" if there is only one.
   [[nodiscard]] std::string vec(kir::VarId tile, kir::ExprId group) const;
 
@@ -64,6 +68,7 @@ class CudaExpressions {
 
   const kir::Kernel& kernel_;
   const KernelNames& names_;
+  std::map<kir::ExprId, std::string> blocks_;
 };
 
 }  // namespace sinter

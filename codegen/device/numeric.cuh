@@ -169,9 +169,14 @@ SINTER_DEVICE double sinter_erf(double x) { return erf(x); }
 // ---- Random numbers
 
 // Philox4x32-10 of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11, as
-// fusion_ir/philox.h says. Exact: 24 bits fit the mantissa of an f32.
-SINTER_DEVICE float sinter_philox_uniform(long long seed, long long index) {
-  const unsigned long long block = (unsigned long long)index >> 2;
+// fusion_ir/philox.h says: the four words of the numbers 4 block ... 4 block + 3.
+struct SinterRandomBlock {
+  unsigned long long block = ~0ull;  // No index has it: it would be one of 66 bits.
+  long long seed = 0;
+  unsigned x, y, z, w;
+};
+
+SINTER_DEVICE void sinter_philox(SinterRandomBlock& out, long long seed, unsigned long long block) {
   unsigned x = (unsigned)block;
   unsigned y = (unsigned)(block >> 32);
   unsigned z = 0u;
@@ -191,9 +196,27 @@ SINTER_DEVICE float sinter_philox_uniform(long long seed, long long index) {
     key_low += 0x9e3779b9u;
     key_high += 0xbb67ae85u;
   }
+  out.block = block;
+  out.seed = seed;
+  out.x = x;
+  out.y = y;
+  out.z = z;
+  out.w = w;
+}
+
+// Computes the words only if `last` has others. Exact: 24 bits fit the mantissa of an f32.
+SINTER_DEVICE float sinter_philox_uniform(SinterRandomBlock& last, long long seed,
+                                          long long index) {
+  const unsigned long long block = (unsigned long long)index >> 2;
+  if (block != last.block || seed != last.seed) sinter_philox(last, seed, block);
   const unsigned place = (unsigned)index;
-  const unsigned low_pair = (place & 1u) != 0u ? y : x;
-  const unsigned high_pair = (place & 1u) != 0u ? w : z;
+  const unsigned low_pair = (place & 1u) != 0u ? last.y : last.x;
+  const unsigned high_pair = (place & 1u) != 0u ? last.w : last.z;
   const unsigned word = (place & 2u) != 0u ? high_pair : low_pair;
   return (float)(word >> 8) * 5.9604644775390625e-08f;  // 2^-24
+}
+
+SINTER_DEVICE float sinter_philox_uniform(long long seed, long long index) {
+  SinterRandomBlock block;
+  return sinter_philox_uniform(block, seed, index);
 }

@@ -54,6 +54,20 @@ TEST(DeviceNumeric, RandomNumbersAreThoseOfTheHost) {
   }
 }
 
+TEST(DeviceNumeric, RandomNumbersDoNotDependOnThoseBefore) {
+  std::mt19937_64 bits(18);
+  device::SinterRandomBlock block;
+  int64_t seed = 1;
+  int64_t index = -5;  // Through zero, where the block's number wraps around.
+  for (int i = 0; i < 10'000; ++i) {
+    ASSERT_EQ(static_cast<double>(device::sinter_philox_uniform(block, seed, index)),
+              philox_uniform(seed, index))
+        << seed << ", " << index;
+    index += static_cast<int64_t>(bits() % 3);
+    if (bits() % 16 == 0) seed = static_cast<int64_t>(bits());
+  }
+}
+
 TEST(DeviceNumeric, IntegerDivisionSurvivesZeroAndTheLowestInteger) {
   constexpr int kLowest = std::numeric_limits<int>::min();
   EXPECT_EQ(device::sinter_div(7, 0), 0);
