@@ -74,7 +74,9 @@ class CallShape {
 
   void check_matmul(Call which) {
     call = which;
-    require(operands_.size() == 2 && operands_[0].size() == 2 && operands_[1].size() == 2);
+    const bool adds = which == Call::kNt && operands_.size() == 3;
+    require((operands_.size() == 2 || adds) && operands_[0].size() == 2 &&
+            operands_[1].size() == 2);
     const size_t a_depth = which == Call::kTn ? 0 : 1;
     const size_t b_depth = which == Call::kNt ? 1 : 0;
     require(operands_[0][a_depth] == operands_[1][b_depth]);
@@ -82,6 +84,7 @@ class CallShape {
               .depth = operands_[0][a_depth],
               .columns = operands_[1][1 - b_depth]};
     require_results({{matrix.rows, matrix.columns}});
+    if (adds) require(operands_[2] == Sizes{matrix.rows, matrix.columns});
   }
 
   void check_attention(Call which) {
@@ -223,8 +226,16 @@ std::vector<OracleOutput> bounded_matmul(const ExternalOp& op, const CallShape& 
       for (int64_t column = 0; column < sizes.columns; ++column) {
         const Accumulator sum = dot(a, static_cast<size_t>(row * sizes.depth), b,
                                     static_cast<size_t>(column * sizes.depth), sizes.depth);
-        out.put(static_cast<size_t>(row * sizes.columns + column), sum.value,
-                sum.error(sizes.depth, unit));
+        const auto at = static_cast<size_t>(row * sizes.columns + column);
+        if (operands.size() == 2) {
+          out.put(at, sum.value, sum.error(sizes.depth, unit));
+          continue;
+        }
+        // One sum more, rounded like the others.
+        const double added = operands[2].real[at];
+        const double error = operands[2].bound[at] + sum.error(sizes.depth + 1, unit);
+        out.put(at, sum.value + added,
+                error + unit * (std::fabs(sum.value) + std::fabs(added) + error));
       }
     }
   });
@@ -489,10 +500,11 @@ void device_matmul(const CallShape& shape, std::span<const HostTensor> inputs,
   if (shape.call == Call::kTn) a = transposed<Real>(a, sizes.depth, sizes.rows);
   if (shape.call != Call::kNt) b = transposed<Real>(b, sizes.depth, sizes.columns);
   std::vector<Real> out(static_cast<size_t>(sizes.rows * sizes.columns));
+  if (inputs.size() == 3) out = read<Real>(inputs[2]);
   for_each_range(sizes.rows, 1, 0, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       for (int64_t column = 0; column < sizes.columns; ++column) {
-        out[static_cast<size_t>(row * sizes.columns + column)] =
+        out[static_cast<size_t>(row * sizes.columns + column)] +=
             product_sum(a.data() + row * sizes.depth, b.data() + column * sizes.depth, sizes.depth);
       }
     }

@@ -34,6 +34,9 @@ class LayerBuilder {
   ValueId matmul_nt(ValueId x, ValueId y) {
     return matmul("matmul_nt", {x, y}, {shape_of(x)[0], shape_of(y)[0]});
   }
+  ValueId matmul_nt(ValueId x, ValueId y, ValueId added) {
+    return matmul("matmul_nt", {x, y, added}, shape_of(added));
+  }
   ValueId matmul_nn(ValueId x, ValueId y) {
     return matmul("matmul_nn", {x, y}, {shape_of(x)[0], shape_of(y)[1]});
   }
@@ -102,13 +105,6 @@ LlamaInputs llama_inputs(LayerBuilder& layer, const LlamaSizes& sizes) {
   return in;
 }
 
-/// rms_norm's y from its rstd.
-ValueId scaled_rows(LayerBuilder& layer, ValueId x, ValueId rstd, ValueId weight) {
-  FusionBuilder& b = layer.b;
-  const ValueId normal = b.mul(x, b.broadcast_over(rstd, x, {-1}));
-  return b.cast(b.mul(normal, weight), layer.type);
-}
-
 // GPT-2 and BERT.
 
 struct EncoderInputs {
@@ -141,8 +137,8 @@ class EncoderBuilder : public LayerBuilder {
     in.o_weight = weight({sizes.hidden, width}, "o_weight");
     in.fc_weight = weight({sizes.ffn, sizes.hidden}, "fc_weight");
     in.proj_weight = weight({sizes.hidden, sizes.ffn}, "proj_weight");
-    in.attention_norm_bias = weight({sizes.hidden}, "attention_norm_bias");
     if (pass == Pass::kBackward) return;
+    in.attention_norm_bias = weight({sizes.hidden}, "attention_norm_bias");
     in.mlp_norm_bias = weight({sizes.hidden}, "mlp_norm_bias");
     in.qkv_bias = weight({3 * width}, "qkv_bias");
     in.o_bias = weight({sizes.hidden}, "o_bias");
@@ -174,12 +170,6 @@ class EncoderBuilder : public LayerBuilder {
   LayerNorm norm(ValueId x, ValueId weight, ValueId bias) {
     return layer_norm(b, x,
                       {.epsilon = sizes.epsilon, .output = type, .weight = weight, .bias = bias});
-  }
-  /// layer_norm's y from its statistics.
-  ValueId normalised(ValueId x, ValueId mean, ValueId rstd, ValueId weight, ValueId bias) {
-    const ValueId centered = b.sub(x, b.broadcast_over(mean, x, {-1}));
-    const ValueId normal = b.mul(centered, b.broadcast_over(rstd, x, {-1}));
-    return b.cast(b.add(b.mul(normal, weight), bias), type);
   }
   /// Declares the gradients of weight and bias and gives that of x.
   ValueId norm_backward(ValueId dy, ValueId x, ValueId mean, ValueId rstd, std::string_view name,
@@ -263,9 +253,10 @@ Fusion llama_layer_forward(const LlamaSizes& sizes) {
       rms_norm(b, h, {.epsilon = sizes.epsilon, .output = type, .weight = in.ffn_norm});
   const ValueId gate = layer.matmul_nt(second.y, in.gate);
   const ValueId up = layer.matmul_nt(second.y, in.up);
-  const ValueId down = layer.matmul_nt(swiglu(b, gate, up, type), in.down);
+  const ValueId activated = swiglu(b, gate, up, type);
 
-  b.output(residual_add(b, down, h, type), "y");
+  b.output(layer.matmul_nt(activated, in.down, h), "y");
+  b.output(first.y, "attention_normal");
   b.output(first.rstd, "attention_rstd");
   b.output(q, "q");
   b.output(k, "k");
@@ -273,9 +264,11 @@ Fusion llama_layer_forward(const LlamaSizes& sizes) {
   b.output(attended[0], "o");
   b.output(attended[1], "lse");
   b.output(h, "h");
+  b.output(second.y, "ffn_normal");
   b.output(second.rstd, "ffn_rstd");
   b.output(gate, "gate");
   b.output(up, "up");
+  b.output(activated, "activated");
   return b.build();
 }
 
@@ -286,6 +279,7 @@ Fusion llama_layer_backward(const LlamaSizes& sizes) {
   const LlamaInputs in = llama_inputs(layer, sizes);
   const Shape heads = {sizes.heads, sizes.head_dim};
   const Shape kv_heads = {sizes.kv_heads, sizes.head_dim};
+  const ValueId normal = layer.activation({sizes.hidden}, "attention_normal");
   const ValueId attention_rstd = layer.per_token("attention_rstd");
   const ValueId q = layer.activation(heads, "q");
   const ValueId k = layer.activation(kv_heads, "k");
@@ -293,16 +287,16 @@ Fusion llama_layer_backward(const LlamaSizes& sizes) {
   const ValueId o = layer.activation(heads, "o");
   const ValueId lse = b.input(layer.statistics(), {sizes.heads, layer.tokens}, "lse");
   const ValueId h = layer.activation({sizes.hidden}, "h");
+  const ValueId ffn_normal = layer.activation({sizes.hidden}, "ffn_normal");
   const ValueId ffn_rstd = layer.per_token("ffn_rstd");
   const ValueId gate = layer.activation({sizes.ffn}, "gate");
   const ValueId up = layer.activation({sizes.ffn}, "up");
+  const ValueId activated = layer.activation({sizes.ffn}, "activated");
   const ValueId dy = layer.activation({sizes.hidden}, "dy");
 
-  const ValueId activated = swiglu(b, gate, up, type);
   layer.gradient(layer.matmul_tn(dy, activated), "down_weight");
   const ValueId dactivated = layer.matmul_nn(dy, in.down);
   const GatedBackward gated = swiglu_backward(b, dactivated, gate, up, type);
-  const ValueId ffn_normal = scaled_rows(layer, h, ffn_rstd, in.ffn_norm);
   layer.gradient(layer.matmul_tn(gated.dgate, ffn_normal), "gate_weight");
   layer.gradient(layer.matmul_tn(gated.dup, ffn_normal), "up_weight");
   const ValueId from_gate = layer.matmul_nn(gated.dgate, in.gate);
@@ -321,7 +315,6 @@ Fusion llama_layer_backward(const LlamaSizes& sizes) {
   const ValueId dq = layer.join_heads(dq_heads);
   const ValueId dk = layer.join_heads(dk_heads);
   const ValueId dv = layer.join_heads(turned[2]);
-  const ValueId normal = scaled_rows(layer, in.x, attention_rstd, in.attention_norm);
   layer.gradient(layer.matmul_tn(dq, normal), "q_weight");
   layer.gradient(layer.matmul_tn(dk, normal), "k_weight");
   layer.gradient(layer.matmul_tn(dv, normal), "v_weight");
@@ -352,12 +345,15 @@ Fusion gpt2_layer_forward(const Gpt2Sizes& sizes) {
   const ValueId activated = gelu_tanh(b, fc, layer.type);
   const ValueId projected = layer.linear(activated, in.proj_weight, in.proj_bias);
   b.output(layer.add_dropped(h, projected, in.mlp_offset), "y");
+  b.output(first.y, "attention_normal");
   b.output(first.mean, "attention_mean");
   b.output(first.rstd, "attention_rstd");
   b.output(h, "h");
+  b.output(second.y, "mlp_normal");
   b.output(second.mean, "mlp_mean");
   b.output(second.rstd, "mlp_rstd");
   b.output(fc, "fc");
+  b.output(activated, "activated");
   return b.build();
 }
 
@@ -365,29 +361,26 @@ Fusion gpt2_layer_backward(const Gpt2Sizes& sizes) {
   EncoderBuilder layer("gpt2_layer_backward", sizes);
   layer.declare_inputs(Pass::kBackward);
   FusionBuilder& b = layer.b;
-  EncoderInputs& in = layer.in;
-  in.mlp_norm_bias = layer.weight({sizes.hidden}, "mlp_norm_bias");
+  const EncoderInputs& in = layer.in;
+  const ValueId normal = layer.activation({sizes.hidden}, "attention_normal");
   const ValueId attention_mean = layer.per_token("attention_mean");
   const ValueId attention_rstd = layer.per_token("attention_rstd");
   const ValueId h = layer.activation({sizes.hidden}, "h");
+  const ValueId mlp_normal = layer.activation({sizes.hidden}, "mlp_normal");
   const ValueId mlp_mean = layer.per_token("mlp_mean");
   const ValueId mlp_rstd = layer.per_token("mlp_rstd");
   const ValueId fc = layer.activation({sizes.ffn}, "fc");
+  const ValueId activated = layer.activation({sizes.ffn}, "activated");
   const ValueId dy = layer.activation({sizes.hidden}, "dy");
 
   const ValueId dprojected = layer.dropped_backward(dy, in.mlp_offset);
-  const ValueId activated = gelu_tanh(b, fc, layer.type);
   const ValueId dactivated = layer.linear_backward(dprojected, activated, in.proj_weight, "proj");
   const ValueId dfc = gelu_tanh_backward(b, dactivated, fc, layer.type);
-  const ValueId mlp_normal =
-      layer.normalised(h, mlp_mean, mlp_rstd, in.mlp_norm_weight, in.mlp_norm_bias);
   const ValueId dmlp_normal = layer.linear_backward(dfc, mlp_normal, in.fc_weight, "fc");
   const ValueId dh = layer.norm_backward(dmlp_normal, h, mlp_mean, mlp_rstd, "mlp_norm",
                                          {.weight = in.mlp_norm_weight, .residual = dy});
 
   const ValueId dattended = layer.dropped_backward(dh, in.attention_offset);
-  const ValueId normal = layer.normalised(in.x, attention_mean, attention_rstd,
-                                          in.attention_norm_weight, in.attention_norm_bias);
   const ValueId dnormal = layer.attend_backward(dattended, normal);
   const ValueId dx =
       layer.norm_backward(dnormal, in.x, attention_mean, attention_rstd, "attention_norm",
@@ -414,7 +407,9 @@ Fusion bert_layer_forward(const BertSizes& sizes) {
   b.output(attention_sum, "attention_sum");
   b.output(first.mean, "attention_mean");
   b.output(first.rstd, "attention_rstd");
+  b.output(first.y, "h");
   b.output(fc, "fc");
+  b.output(activated, "activated");
   b.output(mlp_sum, "mlp_sum");
   b.output(second.mean, "mlp_mean");
   b.output(second.rstd, "mlp_rstd");
@@ -429,7 +424,9 @@ Fusion bert_layer_backward(const BertSizes& sizes) {
   const ValueId attention_sum = layer.activation({sizes.hidden}, "attention_sum");
   const ValueId attention_mean = layer.per_token("attention_mean");
   const ValueId attention_rstd = layer.per_token("attention_rstd");
+  const ValueId h = layer.activation({sizes.hidden}, "h");
   const ValueId fc = layer.activation({sizes.ffn}, "fc");
+  const ValueId activated = layer.activation({sizes.ffn}, "activated");
   const ValueId mlp_sum = layer.activation({sizes.hidden}, "mlp_sum");
   const ValueId mlp_mean = layer.per_token("mlp_mean");
   const ValueId mlp_rstd = layer.per_token("mlp_rstd");
@@ -438,11 +435,8 @@ Fusion bert_layer_backward(const BertSizes& sizes) {
   const ValueId dmlp_sum = layer.norm_backward(dy, mlp_sum, mlp_mean, mlp_rstd, "mlp_norm",
                                                {.weight = in.mlp_norm_weight});
   const ValueId dprojected = layer.dropped_backward(dmlp_sum, in.mlp_offset);
-  const ValueId activated = gelu(b, fc, layer.type);
   const ValueId dactivated = layer.linear_backward(dprojected, activated, in.proj_weight, "proj");
   const ValueId dfc = gelu_backward(b, dactivated, fc, layer.type);
-  const ValueId h = layer.normalised(attention_sum, attention_mean, attention_rstd,
-                                     in.attention_norm_weight, in.attention_norm_bias);
   const ValueId from_fc = layer.linear_backward(dfc, h, in.fc_weight, "fc");
   const ValueId dh = layer.sum_of(std::array{from_fc, dmlp_sum});
   const ValueId dattention_sum =

@@ -16,12 +16,14 @@ namespace sinter {
 //
 // Inputs and outputs have names. A backward graph takes what its forward graph was given (but for
 // biases that nothing needs), what that one left for it, under the same names, and dy; the gradient
-// of `n` is its output `dn`. Normalised rows and activations are not kept, but made again.
+// of `n` is its output `dn`. What calls of the forward were given is kept, for the calls of the
+// backward need it; dropout's choices are made again.
 //
 // The calls, whose operands have the activations' type. Sums are accumulated in f32 (f64 for f64)
 // and rounded once, to the declared type of the result:
 //
-//   matmul_nt (a [M, K], b [N, K]) -> [M, N], sum of a[m, k] * b[n, k];
+//   matmul_nt (a [M, K], b [N, K]) -> [M, N], sum of a[m, k] * b[n, k]; with a third operand c
+//       [M, N], that sum plus c;
 //   matmul_nn (a [M, K], b [K, N]) -> [M, N], sum of a[m, k] * b[k, n];
 //   matmul_tn (a [K, M], b [K, N]) -> [M, N], sum of a[k, m] * b[k, n];
 //   attention (q [tokens, heads, dim], k, v [tokens, kv_heads, dim])
@@ -57,9 +59,9 @@ inline constexpr LlamaSizes kLlama3With8B{
 /// [kv_heads * head_dim, hidden], o_weight [hidden, heads * head_dim], gate_weight and up_weight
 /// [ffn, hidden], down_weight [hidden, ffn].
 ///
-/// Outputs y; for the backward attention_rstd [tokens], q (rotated), k (rotated), v, o [tokens,
-/// heads or kv_heads, head_dim], lse [heads, tokens], h [tokens, hidden], ffn_rstd [tokens], gate,
-/// up [tokens, ffn].
+/// Outputs y; for the backward attention_normal [tokens, hidden] (x normalised), attention_rstd
+/// [tokens], q (rotated), k (rotated), v, o [tokens, heads or kv_heads, head_dim], lse [heads,
+/// tokens], h, ffn_normal [tokens, hidden], ffn_rstd [tokens], gate, up, activated [tokens, ffn].
 Fusion llama_layer_forward(const LlamaSizes& sizes = kSmallLlama);
 /// Outputs dx and the gradients of all weights.
 Fusion llama_layer_backward(const LlamaSizes& sizes = kSmallLlama);
@@ -86,9 +88,9 @@ inline constexpr Gpt2Sizes kGpt2{
 /// qkv_weight [3 * heads * head_dim, hidden], o_weight [hidden, heads * head_dim], fc_weight [ffn,
 /// hidden], proj_weight [hidden, ffn], and qkv_bias, o_bias, fc_bias, proj_bias.
 ///
-/// Outputs y; for the backward attention_mean, attention_rstd [tokens], q, k, v, o [tokens, heads,
-/// head_dim], lse [heads, tokens], h [tokens, hidden], mlp_mean, mlp_rstd [tokens], fc [tokens,
-/// ffn] (before gelu_tanh).
+/// Outputs y; for the backward attention_normal [tokens, hidden], attention_mean, attention_rstd
+/// [tokens], q, k, v, o [tokens, heads, head_dim], lse [heads, tokens], h, mlp_normal [tokens,
+/// hidden], mlp_mean, mlp_rstd [tokens], fc (before gelu_tanh), activated [tokens, ffn].
 Fusion gpt2_layer_forward(const Gpt2Sizes& sizes = kSmallGpt2);
 /// Outputs dx and the gradients of all weights and biases.
 Fusion gpt2_layer_backward(const Gpt2Sizes& sizes = kSmallGpt2);
@@ -105,7 +107,8 @@ inline constexpr BertSizes kBertBase{
 ///
 /// Outputs y; for the backward q, k, v, o [tokens, heads, head_dim], lse [heads, tokens],
 /// attention_sum [tokens, hidden] (what is normalised to h), attention_mean, attention_rstd
-/// [tokens], fc [tokens, ffn], mlp_sum [tokens, hidden], mlp_mean, mlp_rstd [tokens].
+/// [tokens], h [tokens, hidden], fc, activated [tokens, ffn], mlp_sum [tokens, hidden], mlp_mean,
+/// mlp_rstd [tokens].
 Fusion bert_layer_forward(const BertSizes& sizes = kSmallBert);
 /// Outputs dx and the gradients of all weights and biases.
 Fusion bert_layer_backward(const BertSizes& sizes = kSmallBert);

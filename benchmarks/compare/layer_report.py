@@ -1,0 +1,65 @@
+"""Joins what ncu saw of Sinter's layers and of torch.compile's: kernels and device time of each.
+
+usage: layer_report.py SINTER.csv SINTER.json TORCH.csv OUT.json
+
+Both .csv are of `ncu --csv --page raw --metrics gpu__time_duration.sum`. Sections begin with a
+marker kernel. Matrix products, attention and stand-ins for calls are left out: they are the calls
+of the graph, and the same for both.
+"""
+
+import csv
+import json
+import math
+import re
+import sys
+
+MARKERS = ("layer_marker", "spin_kernel")
+CALLS = re.compile(r"layer_stand_in|gemm|nvjet|cutlass|xmma|splitK|cublas|flash|fmha|cudnn|attention", re.I)
+
+
+def sections_of(path):
+    """Lists of (kernel, us), one for each marker."""
+    with open(path, newline="") as file:
+        lines = [line for line in file if line.startswith('"')]
+    out = []
+    for row in csv.DictReader(lines):
+        name, time = row["Kernel Name"], row["gpu__time_duration.sum"]
+        if not name:  # The line of units.
+            unit = time
+            continue
+        if any(marker in name for marker in MARKERS):
+            out.append([])
+        elif not CALLS.search(name):
+            scale = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "nsecond": 1e-3, "usecond": 1.0}[unit]
+            out[-1].append((name, float(time.replace(",", "")) * scale))
+    return out
+
+
+def main(ours_csv, ours_json, peer_csv, out_path):
+    with open(ours_json) as file:
+        planned = json.load(file)
+    rows = []
+    for plan, ours, peer in zip(planned, sections_of(ours_csv), sections_of(peer_csv), strict=True):
+        us, peer_us = (sum(time for _, time in kernels) for kernels in (ours, peer))
+        rows.append(
+            {
+                **plan,
+                "measured": [{"kernel": name, "us": round(time, 2)} for name, time in ours],
+                "us": round(us, 1),
+                "torch": [{"kernel": name, "us": round(time, 2)} for name, time in peer],
+                "torch_us": round(peer_us, 1),
+                "ratio": round(peer_us / us, 3),
+            }
+        )
+        print(
+            f"{plan['layer']:15} kernels {len(ours):3} torch {len(peer):3}   {us:8.1f} us "
+            f"predicted {plan['predicted_us']:8.1f}   torch {peer_us:8.1f} us   ratio {peer_us / us:.3f}"
+        )
+    mean = math.exp(sum(math.log(row["ratio"]) for row in rows) / len(rows))
+    print(f"geometric mean of ratios {mean:.3f}, least {min(row['ratio'] for row in rows):.3f}")
+    with open(out_path, "w") as file:
+        json.dump({"rows": rows, "geometric_mean": round(mean, 3)}, file, indent=1)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,326 @@
+// Whole layers of transformers on the current GPU, forward and backward, with stand-ins for their
+// external calls: what their kernels compute is checked against the oracle, and how many there are
+// and what the model predicts for each is written down. How long each takes is for a profiler to
+// say, which sees the kernels of a peer in the same way: with --profile every layer runs once
+// between cuProfilerStart and cuProfilerStop.
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <random>
+
+#include "runtime/device_buffer.h"
+#include "runtime/device_query.h"
+#include "runtime/device_run.h"
+#include "runtime/driver_api.h"
+#include "runtime/shared_library.h"
+#include "tests/support/stand_in_calls.h"
+#include "tests/support/training_layers.h"
+
+namespace {
+
+using sinter::check;
+using sinter::DriverCall;
+using sinter::fail;
+using sinter::Result;
+
+/// Profiles are read from their first kernels on: a call of this name begins each layer.
+constexpr const char* kStandIn = "layer_stand_in";
+constexpr const char* kMarker = "layer_marker";
+
+struct Layer {
+  std::string name;
+  std::function<sinter::Fusion()> build;
+};
+
+std::vector<Layer> layers() {
+  return {
+      {"llama_forward", [] { return sinter::llama_layer_forward(sinter::kLlama3With8B); }},
+      {"llama_backward", [] { return sinter::llama_layer_backward(sinter::kLlama3With8B); }},
+      {"gpt2_forward", [] { return sinter::gpt2_layer_forward(sinter::kGpt2); }},
+      {"gpt2_backward", [] { return sinter::gpt2_layer_backward(sinter::kGpt2); }},
+      {"bert_forward", [] { return sinter::bert_layer_forward(sinter::kBertBase); }},
+      {"bert_backward", [] { return sinter::bert_layer_backward(sinter::kBertBase); }},
+  };
+}
+
+/// A kernel of this program's own, from source.
+class OwnKernel {
+ public:
+  static Result<OwnKernel> make(sinter::DeviceDriver& driver, const sinter::NvrtcCompiler& compiler,
+                                const sinter::DeviceLimits& limits, const std::string& entry) {
+    sinter::KernelSource source;
+    source.entry = entry;
+    source.text = sinter::stand_in_source(entry);
+    auto architecture = sinter::Architecture::parse(sinter::architecture_of(limits));
+    if (!architecture) return fail(architecture.error());
+    auto compiled = compiler.compile(source, *architecture);
+    if (!compiled) return fail(compiled.error());
+    auto loaded = sinter::LoadedKernel::load(driver, *compiled, 0);
+    if (!loaded) return fail(loaded.error());
+    return OwnKernel(std::move(*loaded));
+  }
+
+  /// Result `r` of a call.
+  [[nodiscard]] Result<void> launch(const sinter::ExternalRequest& request, size_t r) const {
+    constexpr unsigned int kThreads = 256;
+    constexpr int64_t kMostBlocks = 4096;
+    const sinter::ExternalTensor& result = request.outputs[r];
+    sinter::DevicePointer address = result.address;
+    int type = sinter::stand_in_type(result.type);
+    int64_t count = sinter::element_count(result.sizes);
+    int shift = static_cast<int>(7 * r);
+    auto operands = static_cast<int>(request.inputs.size());
+    struct Operand {
+      sinter::DevicePointer address = 0;
+      int type = 0;
+      int64_t count = 1;
+    };
+    std::array<Operand, sinter::kMostStandInOperands> all;
+    if (request.inputs.size() > all.size() || type < 0)
+      return fail({.kind = sinter::ErrorKind::kUnsupported,
+                   .message = fmt::format("no stand-in for the call '{}'", request.op->name),
+                   .remedy = "raise kMostStandInOperands, or pass f32 or bf16"});
+    std::vector<void*> arguments = {&address, &type, &count, &shift, &operands};
+    for (size_t k = 0; k < all.size(); ++k) {
+      if (k < request.inputs.size())
+        all[k] = {request.inputs[k].address, sinter::stand_in_type(request.inputs[k].type),
+                  sinter::element_count(request.inputs[k].sizes)};
+      arguments.insert(arguments.end(), {&all[k].address, &all[k].type, &all[k].count});
+    }
+    const int64_t blocks = std::min((count + kThreads - 1) / kThreads, kMostBlocks);
+    sinter::LaunchConfig config{};
+    config.grid_x = static_cast<unsigned int>(std::max<int64_t>(blocks, 1));
+    config.block_x = kThreads;
+    config.stream = request.stream;
+    return check(kernel_.driver(), DriverCall::kLaunch,
+                 kernel_.driver().launch(&config, kernel_.function(), arguments.data(), nullptr),
+                 "launching a stand-in");
+  }
+
+ private:
+  explicit OwnKernel(sinter::LoadedKernel kernel) : kernel_(std::move(kernel)) {}
+  sinter::LoadedKernel kernel_;
+};
+
+/// cuProfilerStart and cuProfilerStop, which the library itself has no use for.
+class Profiler {
+ public:
+  static Result<Profiler> open() {
+    const std::vector<std::string> names = {"libcuda.so.1"};
+    auto library = sinter::SharedLibrary::open(names, "the CUDA driver", "install the driver");
+    if (!library) return fail(library.error());
+    Profiler out(std::move(*library));
+    std::string missing;
+    out.library_.resolve("cuProfilerStart", out.start_, missing);
+    out.library_.resolve("cuProfilerStop", out.stop_, missing);
+    return out;
+  }
+  void start() const {
+    if (start_ != nullptr) start_();
+  }
+  void stop() const {
+    if (stop_ != nullptr) stop_();
+  }
+
+ private:
+  explicit Profiler(sinter::SharedLibrary library) : library_(std::move(library)) {}
+  sinter::SharedLibrary library_;
+  int (*start_)() = nullptr;
+  int (*stop_)() = nullptr;
+};
+
+class Suite {
+ public:
+  Suite(sinter::DeviceDriver& driver, sinter::DeviceLimits limits, sinter::NvrtcCompiler compiler,
+        OwnKernel stand_in, OwnKernel marker)
+      : driver_(driver),
+        limits_(std::move(limits)),
+        compiler_(std::move(compiler)),
+        stand_in_(std::move(stand_in)),
+        marker_(std::move(marker)),
+        cache_({}) {}
+
+  Result<sinter::Executable> prepare(const Layer& layer, int64_t tokens) {
+    auto plan = sinter::plan(layer.build(), {{"tokens", tokens}}, limits_,
+                             {.families = sinter::builtin_families()});
+    if (!plan) return fail(plan.error());
+    auto compiled = sinter::compile_plan(std::move(*plan), compiler_, cache_, {.threads = 8});
+    if (!compiled) return fail(compiled.error());
+    return sinter::Executable::prepare(
+        std::move(*compiled), driver_,
+        {.external = [this](const sinter::ExternalRequest& request) -> Result<void> {
+          for (size_t r = 0; r < request.outputs.size(); ++r) {
+            if (auto launched = stand_in_.launch(request, r); !launched) return launched;
+          }
+          return {};
+        }});
+  }
+
+  /// Against the oracle, every element.
+  Result<bool> check_layer(const Layer& layer, int64_t tokens) {
+    auto executable = prepare(layer, tokens);
+    if (!executable) return fail(executable.error());
+    const sinter::DeviceRunOptions options{.time = false,
+                                           .external = sinter::stand_in_calls().evaluate};
+    const auto run = sinter::run_on_device(layer.build(), *executable, driver_, options);
+    if (!run) return fail(run.error());
+    fmt::print("{:16} {:6} tokens {:3} kernels  {}\n", layer.name, tokens,
+               executable->compiled().segments.size(),
+               run->check.passed()
+                   ? fmt::format("right, worst error over bound {:.2f}", run->check.worst_ratio)
+                   : "WRONG " + run->check.text());
+    std::fflush(stdout);
+    return run->check.passed();
+  }
+
+  Result<nlohmann::json> profile(const Layer& layer, int64_t tokens, const Profiler& profiler) {
+    auto executable = prepare(layer, tokens);
+    if (!executable) return fail(executable.error());
+    const sinter::Plan& plan = executable->compiled().plan;
+    std::vector<sinter::DeviceBuffer> buffers;
+    auto inputs = random_tensors(plan.fusion, plan.fusion.inputs, buffers);
+    if (!inputs) return fail(inputs.error());
+    auto outputs = random_tensors(plan.fusion, plan.fusion.outputs, buffers);
+    if (!outputs) return fail(outputs.error());
+    auto workspace =
+        sinter::DeviceBuffer::allocate(driver_, static_cast<size_t>(executable->workspace_bytes()));
+    if (!workspace) return fail(workspace.error());
+    const auto execute = [&] {
+      return executable->execute(*inputs, *outputs, workspace->pointer(),
+                                 executable->workspace_bytes(), nullptr);
+    };
+    if (auto warm = execute(); !warm) return fail(warm.error());
+    if (auto drained = drain(); !drained) return fail(drained.error());
+    profiler.start();
+    sinter::ExternalOp none;
+    const sinter::ExternalTensor scratch{
+        .address = workspace->pointer(), .type = sinter::DType::kF32, .sizes = {}};
+    const Result<void> marked = marker_.launch({.op = &none, .outputs = std::span(&scratch, 1)}, 0);
+    const Result<void> done = execute();
+    const Result<void> drained = drain();
+    profiler.stop();
+    for (const Result<void>& step : {marked, done, drained}) {
+      if (!step) return fail(step.error());
+    }
+    nlohmann::json kernels = nlohmann::json::array();
+    for (size_t i = 0; i < plan.segments.size(); ++i) {
+      const sinter::CompiledSegment& segment = executable->compiled().segments[i];
+      const auto& facts = plan.segments[i].facts;
+      kernels.push_back({{"entry", segment.source.entry},
+                         {"schedule", sinter::print(segment.chosen.schedule)},
+                         {"finishes", plan.segments[i].finishes},
+                         {"predicted_us", segment.chosen.predicted.total_us},
+                         {"bytes", facts.bytes_read + facts.bytes_written}});
+    }
+    return nlohmann::json{{"layer", layer.name},
+                          {"tokens", tokens},
+                          {"kernels", kernels},
+                          {"predicted_us", plan.predicted_us()},
+                          {"workspace_bytes", plan.workspace_bytes}};
+  }
+
+ private:
+  [[nodiscard]] Result<void> drain() const {
+    return check(driver_, DriverCall::kContextSynchronize, driver_.context_synchronize(),
+                 "waiting for a layer");
+  }
+
+  /// A megabyte of random numbers, over and over.
+  Result<std::vector<sinter::Tensor>> random_tensors(const sinter::Fusion& fusion,
+                                                     const std::vector<sinter::ValueId>& values,
+                                                     std::vector<sinter::DeviceBuffer>& buffers) {
+    std::vector<sinter::Tensor> out;
+    for (const sinter::ValueId id : values) {
+      const sinter::Value& value = fusion.values[id];
+      sinter::Tensor tensor{.type = value.type, .sizes = sinter::Binding{}.sizes_of(value.shape)};
+      const auto bytes =
+          static_cast<size_t>(sinter::element_count(tensor.sizes) * sinter::bytes_of(value.type));
+      auto buffer = sinter::DeviceBuffer::allocate(driver_, bytes);
+      if (!buffer) return fail(buffer.error());
+      const size_t chunk = std::min<size_t>(bytes, 1 << 20);
+      const auto random = sinter::HostTensor::random(
+          value.type, {static_cast<int64_t>(chunk) / sinter::bytes_of(value.type)},
+          {.seed = id.index + 1});
+      if (auto copied = buffer->upload(random.storage()); !copied) return fail(copied.error());
+      for (size_t at = chunk; at < bytes; at += chunk) {
+        const sinter::DriverStatus status = driver_.copy_on_device_async(
+            buffer->pointer() + at, buffer->pointer(), std::min(chunk, bytes - at), nullptr);
+        if (auto copied = check(driver_, DriverCall::kCopyOnDeviceAsync, status, "filling");
+            !copied)
+          return fail(copied.error());
+      }
+      tensor.address = buffer->pointer();
+      buffers.push_back(std::move(*buffer));
+      out.push_back(std::move(tensor));
+    }
+    return out;
+  }
+
+  sinter::DeviceDriver& driver_;
+  sinter::DeviceLimits limits_;
+  sinter::NvrtcCompiler compiler_;
+  OwnKernel stand_in_;
+  OwnKernel marker_;
+  sinter::KernelCache cache_;
+};
+
+int report(const sinter::Error& error) {
+  fmt::print(stderr, "{}\n", error.text());
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Checks and profiles whole layers on the current GPU");
+  std::vector<std::string> names;
+  std::vector<int64_t> checked;
+  int64_t tokens = 8192;
+  bool profiles = false;
+  std::string json_path;
+  app.add_option("layers", names, "names; none: all");
+  app.add_option("--check", checked, "numbers of tokens to hold against the oracle");
+  app.add_option("--tokens", tokens, "tokens of the profiled run");
+  app.add_flag("--profile", profiles, "run every layer once between the profiler's start and stop");
+  app.add_option("--json", json_path, "write what is profiled here");
+  CLI11_PARSE(app, argc, argv);
+
+  auto driver = sinter::cuda_driver();
+  if (!driver) return report(driver.error());
+  auto limits = sinter::query_device(**driver, 0);
+  if (!limits) return report(limits.error());
+  auto compiler = sinter::NvrtcCompiler::open();
+  if (!compiler) return report(compiler.error());
+  auto context = sinter::DeviceContext::retain(**driver, 0);
+  if (!context) return report(context.error());
+  auto current = sinter::CurrentContext::enter(**driver, *context);
+  if (!current) return report(current.error());
+  auto stand_in = OwnKernel::make(**driver, *compiler, *limits, kStandIn);
+  if (!stand_in) return report(stand_in.error());
+  auto marker = OwnKernel::make(**driver, *compiler, *limits, kMarker);
+  if (!marker) return report(marker.error());
+  auto profiler = Profiler::open();
+  if (!profiler) return report(profiler.error());
+
+  Suite suite(**driver, *limits, std::move(*compiler), std::move(*stand_in), std::move(*marker));
+  nlohmann::json rows = nlohmann::json::array();
+  int status = 0;
+  for (const Layer& layer : layers()) {
+    if (!names.empty() && std::ranges::find(names, layer.name) == names.end()) continue;
+    for (const int64_t count : checked) {
+      const auto right = suite.check_layer(layer, count);
+      if (!right) return report(right.error());
+      if (!*right) status = 1;
+    }
+    if (!profiles || status != 0) continue;
+    auto row = suite.profile(layer, tokens, *profiler);
+    if (!row) return report(row.error());
+    rows.push_back(std::move(*row));
+  }
+  if (!json_path.empty()) std::ofstream(json_path) << rows.dump(1) << '\n';
+  return status;
+}
