@@ -178,9 +178,9 @@ Result<void> plan_finish(Plan& plan, size_t segment, const Schedule& schedule,
   for (SegmentPlan& kernel : finish->kernels) {
     for (auto& [mine, value] : kernel.in_plan) value = plan_value(value);
   }
-  const auto renumber = [&](size_t& writer) {
-    if (had && !has && writer > segment) --writer;
-    if (has && !had && writer > segment) ++writer;
+  const auto renumber = [&](size_t& number) {
+    if (had && !has && number > segment) --number;
+    if (has && !had && number > segment) ++number;
   };
   for (WorkspaceTensor& tensor : plan.workspace) {
     if (!tensor.by_external) renumber(tensor.writer);
@@ -188,6 +188,10 @@ Result<void> plan_finish(Plan& plan, size_t segment, const Schedule& schedule,
   for (ExternalCall& call : plan.externals) renumber(call.before);
   for (SegmentPlan& other : plan.segments) {
     if (other.same_as) renumber(*other.same_as);
+  }
+  for (Cut& cut : plan.cuts) {
+    renumber(cut.from);
+    renumber(cut.to);
   }
   const auto at = plan.segments.begin() + static_cast<ptrdiff_t>(next);
   if (had) plan.segments.erase(at);
