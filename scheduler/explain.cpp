@@ -7,6 +7,7 @@
 #include <array>
 #include <iterator>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "scheduler/text_table.h"
@@ -382,18 +383,46 @@ std::string cuts_text(const Plan& plan) {
   return "\nwhat passes through memory from kernel to kernel\n" + table.text();
 }
 
+std::string short_text(const Decision& decision) {
+  return fmt::format("{}: {}\n{}", decision.question, decision.chosen,
+                     decision.because.empty() ? "" : "  because " + decision.because + "\n");
+}
+
+/// By kernel, what was decided about it. Of a segment's decisions on schedules the k-th is about
+/// the k-th kernel from the one that leads; those before it lead to it, and those after the last
+/// are about the kernel that leads.
+std::vector<std::string> kernel_texts(const Plan& plan) {
+  std::vector<std::string> out(plan.segments.size());
+  for (size_t leading = 0; leading < plan.segments.size(); ++leading) {
+    const SegmentPlan& segment = plan.segments[leading];
+    std::string pending;
+    size_t kernel = leading;
+    for (const Decision& decision : segment.decisions) {
+      if (kernel == plan.segments.size() || !decision.question.starts_with("which schedule")) {
+        pending += short_text(decision);
+        continue;
+      }
+      out[kernel] += std::exchange(pending, "") + brief_text(plan.segments[kernel], decision, "");
+      ++kernel;
+    }
+    out[leading] += pending;
+    std::vector<Rejection> refusals = segment.rejections;
+    for (Rejection& refusal : refusals) refusal.remedy.clear();
+    out[leading] += refusals_text(refusals);
+  }
+  return out;
+}
+
 std::string explain_segments(const Plan& plan) {
   std::string out =
       fmt::format("{} on {}\n{} kernels, predicted {:.1f} us; {} external calls; workspace {}\n",
                   plan.fusion.name, plan.limits.name, plan.segments.size(), plan.predicted_us(),
                   plan.externals.size(), bytes_text(static_cast<double>(plan.workspace_bytes)));
   out += steps_text(plan) + cuts_text(plan);
-  for (size_t i = 0; i < plan.segments.size(); ++i) {
-    const SegmentPlan& segment = plan.segments[i];
-    for (const Decision& decision : segment.decisions) {
-      if (decision.question.starts_with("which schedule"))
-        out += fmt::format("\nkernel {}\n{}", i, brief_text(segment, decision, ""));
-    }
+  if (!plan.decisions.empty()) out += "\n" + decisions_text(plan);
+  const std::vector<std::string> texts = kernel_texts(plan);
+  for (size_t kernel = 0; kernel < texts.size(); ++kernel) {
+    if (!texts[kernel].empty()) out += fmt::format("\nkernel {}\n{}", kernel, texts[kernel]);
   }
   return out;
 }

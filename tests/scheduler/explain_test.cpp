@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "fusion_ir/fusion_builder.h"
 #include "tests/support/canned_fusions.h"
 
 namespace sinter {
@@ -105,6 +106,56 @@ TEST(Explain, ShowsBothKernelsOfRowsAndColumns) {
   ASSERT_EQ(apart->segments.size(), 2U);
   for (const SegmentPlan& segment : apart->segments)
     EXPECT_THAT(explain(*apart), HasSubstr("* " + segment.chosen().schedule.family));
+}
+
+/// What `explain` says under the number of a kernel.
+std::string text_of_kernel(const std::string& text, size_t kernel) {
+  const std::string heading = fmt::format("\nkernel {}\n", kernel);
+  const size_t begin = text.find(heading);
+  if (begin == std::string::npos) return "";
+  return text.substr(begin, text.find("\nkernel ", begin + 1) - begin);
+}
+
+/// A gradient of two kernels, a call before it.
+Plan gradient_after_a_call(int64_t rows, int64_t columns) {
+  FusionBuilder b("called");
+  const ValueId dy = b.input(DType::kF32, {rows, columns}, "dy");
+  const ValueId x = b.external("f", {dy}, {{DType::kF32, {rows, columns}}})[0];
+  b.output(b.mul(x, b.broadcast(b.sum(b.mul(x, dy), {1}), {rows, columns}, {0})));
+  b.output(b.sum(dy, {0}));
+  return plan(b.build(), {}, *find_device("H200")).value();
+}
+
+TEST(Explain, SaysOfEveryKernelOfASegmentWhatWasDecidedAboutIt) {
+  for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{8192, 4096}, {16, 1 << 18}}) {
+    const Plan called = gradient_after_a_call(rows, columns);
+    ASSERT_TRUE(called.is_segmented);
+    ASSERT_EQ(called.segments.size(), 2U);
+    const std::string text = explain(called);
+    std::vector<Decision> on_schedules = called.segments.front().decisions;
+    std::erase_if(on_schedules, [](const Decision& decision) {
+      return !decision.question.starts_with("which schedule");
+    });
+    ASSERT_EQ(on_schedules.size(), 2U) << text;
+    for (size_t kernel = 0; kernel < 2; ++kernel) {
+      const ProposedSchedule& chosen = called.segments[kernel].chosen();
+      EXPECT_THAT(text_of_kernel(text, kernel),
+                  AllOf(HasSubstr(on_schedules[kernel].chosen),
+                        HasSubstr(fmt::format("predicted {:.1f} us", chosen.predicted.total_us)),
+                        HasSubstr(fmt::format("{} of {} registers", chosen.estimate.registers,
+                                              chosen.estimate.register_cap))));
+    }
+  }
+}
+
+TEST(Explain, ShowsTheOtherDecisionsAndTheRefusalsOfSegments) {
+  const Plan called = gradient_after_a_call(8192, 4096);
+  const std::string text = explain(called);
+  for (const Decision& decision : called.segments.front().decisions)
+    EXPECT_THAT(text, HasSubstr(decision.question + ": " + decision.chosen));
+  ASSERT_FALSE(called.segments.front().rejections.empty());
+  for (const Rejection& rejection : called.segments.front().rejections)
+    EXPECT_THAT(text_of_kernel(text, 0), HasSubstr(rejection.rule));
 }
 
 TEST(Explain, ListsWhatWouldChangeTheAnswerByExtent) {
