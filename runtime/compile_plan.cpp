@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <atomic>
 #include <optional>
-#include <thread>
 
 #include "runtime/compile_kernel.h"
+#include "runtime/parallel.h"
 
 namespace sinter {
 namespace {
@@ -198,27 +198,22 @@ class PlanCompiler {
     }
     std::vector<Decision> decisions(work.size());
     std::vector<std::optional<Error>> errors(work.size());
-    std::atomic<size_t> next = 0;
-    const auto take_work = [&] {
-      for (size_t w = next++; w < work.size(); w = next++) {
-        SegmentCompiler segment(plan_.segments[work[w]], plan_.limits, compiler_, cache_, options_);
-        auto compiled = segment.run();
-        if (!compiled) {
-          errors[w] = compiled.error();
-          next = work.size();  // Nothing is begun once something has failed.
-          return;
-        }
-        compiled_[work[w]] = std::move(*compiled);
-        decisions[w] = segment.decision();
+    std::atomic<bool> failed = false;
+    const auto compile_one = [&](int64_t w, int64_t) {
+      if (failed) return;  // Nothing is begun once something has failed.
+      const auto at = static_cast<size_t>(w);
+      SegmentCompiler segment(plan_.segments[work[at]], plan_.limits, compiler_, cache_, options_);
+      auto compiled = segment.run();
+      if (compiled) {
+        compiled_[work[at]] = std::move(*compiled);
+        decisions[at] = segment.decision();
+      } else {
+        errors[at] = compiled.error();
+        failed = true;
       }
     };
-    const size_t threads =
-        std::min(work.size(), static_cast<size_t>(std::max(options_.threads, 1)));
-    {
-      std::vector<std::jthread> helpers;
-      for (size_t i = 1; i < threads; ++i) helpers.emplace_back(take_work);
-      take_work();
-    }
+    for_each_range(static_cast<int64_t>(work.size()), 1, std::max(options_.threads, 1),
+                   compile_one);
     for (std::optional<Error>& error : errors) {
       if (error) return fail(std::move(*error));
     }

@@ -50,7 +50,8 @@ struct CompiledPlan {
 /// schedule that was pinned whole is compiled as it is.
 /// Nothing is timed, so the result depends on the arguments and the compiler's version alone.
 ///
-/// Errors: those of lowering and of compile_kernel.
+/// Errors: those of lowering and of compile_kernel. What a family's functions throw on any thread
+/// is thrown on.
 Result<CompiledPlan> compile_plan(Plan plan, const NvrtcCompiler& compiler, KernelCache& cache,
                                   const CompilePlanOptions& options = {});
 

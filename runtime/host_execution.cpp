@@ -4,7 +4,7 @@
 
 #include "codegen/cuda_emitter.h"
 #include "runtime/oracle/oracle.h"
-#include "runtime/oracle/parallel.h"
+#include "runtime/parallel.h"
 
 namespace sinter {
 namespace {

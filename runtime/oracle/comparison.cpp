@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "fusion_ir/error.h"
-#include "runtime/oracle/parallel.h"
+#include "runtime/parallel.h"
 
 namespace sinter {
 namespace {

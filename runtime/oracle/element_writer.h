@@ -2,8 +2,8 @@
 
 #include <atomic>
 
-#include "runtime/oracle/parallel.h"
 #include "runtime/oracle/tensor_view.h"
+#include "runtime/parallel.h"
 
 namespace sinter {
 

@@ -9,7 +9,7 @@
 
 #include "fusion_ir/error.h"
 #include "runtime/oracle/integer_range.h"
-#include "runtime/oracle/parallel.h"
+#include "runtime/parallel.h"
 
 namespace sinter {
 namespace {

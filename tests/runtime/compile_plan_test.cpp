@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <future>
+#include <thread>
+
 #include "fusion_ir/fusion_builder.h"
 #include "tests/support/canned_fusions.h"
 
@@ -217,6 +220,34 @@ TEST_F(CompilePlanTest, TheResultDoesNotDependOnWhatTheCacheHolds) {
   EXPECT_EQ(cold->segments.front().chosen, warm->segments.front().chosen);
   EXPECT_EQ(cold->segments.front().origin, KernelOrigin::kCompiled);
   EXPECT_EQ(warm->segments.front().origin, KernelOrigin::kMemory);
+}
+
+// A defect that shows on a helper's thread must not end the process.
+TEST_F(CompilePlanTest, WhatAHelperThrowsReachesTheCaller) {
+  FusionBuilder b("two_kernels");
+  const ValueId x = b.input(DType::kF32, {64, 256}, "x");
+  const ValueId called = b.external("f", {b.sum(x, {1})}, {{DType::kF32, {64}}})[0];
+  b.output(b.exp(called));
+  Plan planned = plan(b.build(), {}, limits_, {.families = families_}).value();
+  ASSERT_THAT(planned.segments, SizeIs(2));
+
+  std::promise<void> helper_began;
+  const std::shared_future<void> began = helper_began.get_future().share();
+  const std::thread::id caller = std::this_thread::get_id();
+  FamilySet families = families_;
+  for (Family& family : families) {
+    family.lower = [&, lower = family.lower](const SegmentFacts& facts, const Schedule& schedule) {
+      if (std::this_thread::get_id() != caller) {
+        helper_began.set_value();
+        throw_error({.message = "a defect"});
+      }
+      began.wait_for(std::chrono::seconds(10));
+      return lower(facts, schedule);
+    };
+  }
+  EXPECT_THROW(static_cast<void>(compile_plan(std::move(planned), *compiler_, cache_,
+                                              {.families = families, .threads = 2})),
+               SinterException);
 }
 
 }  // namespace

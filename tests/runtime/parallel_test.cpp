@@ -1,4 +1,4 @@
-#include "runtime/oracle/parallel.h"
+#include "runtime/parallel.h"
 
 #include <gmock/gmock.h>
 

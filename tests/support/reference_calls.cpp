@@ -10,7 +10,7 @@
 #include "fusion_ir/error.h"
 #include "runtime/oracle/bounded_cast.h"
 #include "runtime/oracle/error_model.h"
-#include "runtime/oracle/parallel.h"
+#include "runtime/parallel.h"
 
 namespace sinter {
 namespace {
