@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 
+#include "scheduler/markup.h"
 #include "scheduler/text_table.h"
 
 namespace sinter {
@@ -104,29 +105,6 @@ std::string grid_text(const Sweep& sweep, bool shares) {
 
 // ---- SVG
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
-    }
-  }
-  return out;
-}
-
 constexpr std::string_view kNoneColour = "#d9d9d9";
 
 /// Colours that stay apart for the colour-blind (Okabe and Ito's). Kinds built in have theirs, so
@@ -179,7 +157,7 @@ struct Layout {
 
 std::string text_element(int64_t x, int64_t y, std::string_view anchor, std::string_view text) {
   return fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"{}\">{}</text>\n", x, y, anchor,
-                     escaped(text));
+                     xml_escaped(text));
 }
 
 std::string title_of(const Sweep& sweep, size_t column, size_t line) {
@@ -209,7 +187,7 @@ std::string cells_svg(const Sweep& sweep, const Layout& layout) {
           "fill-opacity=\"{:.2f}\"><title>{}</title></rect>\n",
           x, y, layout.cell_width, layout.cell_height,
           refused ? kNoneColour : colours.at(cell.kind), refused ? 1.0 : shade,
-          escaped(title_of(sweep, column, line)));
+          xml_escaped(title_of(sweep, column, line)));
       if (!layout.has_numbers() || refused) continue;
       numbers += text_element(x + layout.cell_width / 2, y + layout.cell_height / 2 + 4, "middle",
                               percent_text(cell.sol));

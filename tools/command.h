@@ -23,7 +23,9 @@ struct PlanArguments {
 struct ExplainArguments {
   ProblemOptions problem{};
   std::vector<std::string> sweeps{};  ///< "cols=1024..65536:x2"; none: one plan is explained.
-  std::string svg_file{};             ///< Where the map of a sweep goes; empty: nowhere.
+  std::string
+      svg_file{};  ///< Where the drawing of the plan, or the map, goes; "-": it is the text.
+  std::string dot_file{};  ///< The same for the plan's drawing for Graphviz.
 };
 
 struct EmitArguments {

@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 
+#include "scheduler/drawing.h"
 #include "scheduler/explain.h"
 #include "scheduler/sweep_map.h"
 #include "tools/command.h"
@@ -109,6 +110,21 @@ Result<void> write_file(const std::string& path, const std::string& text) {
   return {};
 }
 
+/// Writes a drawing to its file, or makes it all that the report prints.
+Result<void> add_drawing(Report& report, const char* form, const std::string& path,
+                         const std::string& drawing) {
+  if (path.empty()) return {};
+  if (path == "-") {
+    report.text = drawing;
+    report.json[form] = drawing;
+    return {};
+  }
+  if (auto written = write_file(path, drawing); !written) return written;
+  report.text += fmt::format("\nwritten to {}\n", path);
+  report.json[form] = path;
+  return {};
+}
+
 Result<Report> sweep_report(const Problem& problem, const ExplainArguments& arguments) {
   std::vector<SweepAxis> axes;
   for (const std::string& text : arguments.sweeps) {
@@ -123,11 +139,26 @@ Result<Report> sweep_report(const Problem& problem, const ExplainArguments& argu
       sweep(problem.fusion, problem.extents, problem.limits, std::move(axes), problem.plan_options);
   if (!swept) return fail(swept.error());
   Report report{.text = map_text(*swept), .json = to_json(*swept)};
-  if (arguments.svg_file.empty()) return report;
-  if (auto written = write_file(arguments.svg_file, map_svg(*swept)); !written)
-    return fail(written.error());
-  report.text += fmt::format("\nwritten to {}\n", arguments.svg_file);
-  report.json["svg"] = arguments.svg_file;
+  if (auto added = add_drawing(report, "svg", arguments.svg_file, map_svg(*swept)); !added)
+    return fail(added.error());
+  return report;
+}
+
+Result<Report> plan_report(const Problem& problem, const ExplainArguments& arguments) {
+  auto plan = plan_problem(problem);
+  if (!plan) return fail(plan.error());
+  Report report{.text = explain(*plan), .json = to_json(*plan)};
+  // A pin is the answer, whatever the extents.
+  if (problem.plan_options.pin == SchedulePin{}) {
+    const auto changes =
+        nearest_changes(problem.fusion, problem.extents, problem.limits, problem.plan_options);
+    report.text += "\n" + changes_text(changes);
+    report.json["another_kind_wins"] = to_json_list(changes);
+  }
+  if (auto added = add_drawing(report, "dot", arguments.dot_file, to_dot(*plan)); !added)
+    return fail(added.error());
+  if (auto added = add_drawing(report, "svg", arguments.svg_file, to_svg(*plan)); !added)
+    return fail(added.error());
   return report;
 }
 
@@ -137,17 +168,7 @@ Result<Report> explain_command(const ExplainArguments& arguments) {
   auto problem = load_problem(arguments.problem);
   if (!problem) return fail(problem.error());
   if (!arguments.sweeps.empty()) return sweep_report(*problem, arguments);
-  auto plan = plan_problem(*problem);
-  if (!plan) return fail(plan.error());
-  Report report{.text = explain(*plan), .json = to_json(*plan)};
-  // A pin is the answer, whatever the extents.
-  if (problem->plan_options.pin == SchedulePin{}) {
-    const auto changes =
-        nearest_changes(problem->fusion, problem->extents, problem->limits, problem->plan_options);
-    report.text += "\n" + changes_text(changes);
-    report.json["another_kind_wins"] = to_json_list(changes);
-  }
-  return report;
+  return plan_report(*problem, arguments);
 }
 
 }  // namespace sinter::tool

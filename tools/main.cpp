@@ -69,8 +69,11 @@ Command add_explain(CLI::App& tool) {
                       "Map the kinds chosen over an extent instead: name=from..to[:step|:xfactor]; "
                       "twice for two extents")
           ->allow_extra_args(false);
-  command.add_option("--svg", arguments->svg_file, "Write the map to this file as well")
-      ->needs(sweep);
+  command.add_option("--svg", arguments->svg_file,
+                     "Draw the kernels and what passes between them, or the map, into this file; "
+                     "-: print only that");
+  command.add_option("--dot", arguments->dot_file, "Draw the kernels for Graphviz likewise")
+      ->excludes(sweep);
   return [arguments] { return explain_command(*arguments); };
 }
 

@@ -195,6 +195,19 @@ TEST_F(Tool, WritesTheMapAsAnSvg) {
   EXPECT_EQ(cells, 5U * 3U);
 }
 
+TEST_F(Tool, DrawsAPlan) {
+  const std::string problem = "explain layer_norm_backward rows=8192 cols=4096";
+  EXPECT_THAT(run(problem + " --svg -").output, AllOf(StartsWith("<svg"), HasSubstr("</svg>")));
+  const std::string dot = run(problem + " --dot -").output;
+  EXPECT_THAT(dot, AllOf(StartsWith("digraph"), HasSubstr("step0 -> step1")));
+  EXPECT_EQ(run_json(problem + " --dot -").at("dot"), dot);
+  const std::string path = write_file("plan.dot", "");
+  EXPECT_THAT(run(problem + " --dot '" + path + "'").output,
+              AllOf(HasSubstr("which schedule"), HasSubstr("written to " + path)));
+  std::ifstream file(path);
+  EXPECT_EQ((std::string{std::istreambuf_iterator<char>(file), {}}), dot);
+}
+
 TEST_F(Tool, EmitsCudaAndKernelIr) {
   const Outcome cuda = run("emit rms_norm rows=64 cols=1024");
   EXPECT_EQ(cuda.exit_code, 0);
@@ -312,7 +325,11 @@ TEST_F(Tool, MistakesAreTypedErrorsInBothForms) {
                    "InvalidArgument", "cannot write '/nonexistent/map.svg'"},
            Mistake{"explain softmax rows=1 --sweep cols=8..16 --svg /dev/full", 1,
                    "InvalidArgument", "cannot write '/dev/full'"},
-           Mistake{"explain softmax --svg map.svg", 2, "Usage", "--sweep"},
+           Mistake{"explain softmax --svg /nonexistent/plan.svg", 1, "InvalidArgument",
+                   "cannot write '/nonexistent/plan.svg'"},
+           Mistake{"explain softmax --dot /nonexistent/plan.dot", 1, "InvalidArgument",
+                   "cannot write '/nonexistent/plan.dot'"},
+           Mistake{"explain softmax --sweep cols=8..16 --dot -", 2, "Usage", "--dot"},
            Mistake{"", 2, "Usage", "subcommand"},
            Mistake{"plan", 2, "Usage", "required"},
            Mistake{"frobnicate", 2, "Usage", ""},

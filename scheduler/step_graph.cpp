@@ -1,0 +1,128 @@
+#include "scheduler/step_graph.h"
+
+#include <algorithm>
+#include <map>
+
+namespace sinter {
+namespace {
+
+int64_t bytes_of_value(const Fusion& fusion, ValueId value) {
+  const Value& info = fusion.values[value];
+  return element_count(Binding{}.sizes_of(info.shape)) * bytes_of(info.type);
+}
+
+class Steps {
+ public:
+  explicit Steps(const Plan& plan) : plan_(plan) {}
+
+  StepGraph run() {
+    out_.steps = plan_.steps();
+    add_tensors();
+    for (size_t step = 0; step < out_.steps.size(); ++step) {
+      if (out_.steps[step].kind == PlanStep::Kind::kExternal) {
+        add_call(step, plan_.fusion.ops[plan_.externals[out_.steps[step].index].op]);
+      } else {
+        add_kernel(step, out_.steps[step].index);
+      }
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void add_tensors() {
+    const Fusion& fusion = plan_.fusion;
+    for (const ValueId value : fusion.inputs)
+      add({TensorSlot::Kind::kInput, inputs_++},
+          {.value = value, .bytes = bytes_of_value(fusion, value), .is_input = true});
+    for (size_t i = 0; i < fusion.outputs.size(); ++i) {
+      const ValueId value = fusion.outputs[i];
+      const TensorSlot slot = slot_of(plan_, value);
+      if (const auto known = at_.find(key(slot)); known != at_.end()) {
+        out_.tensors[known->second].is_output = true;
+        continue;
+      }
+      add(slot, {.value = value, .bytes = bytes_of_value(fusion, value), .is_output = true});
+    }
+    for (size_t i = 0; i < plan_.workspace.size(); ++i) {
+      const WorkspaceTensor& tensor = plan_.workspace[i];
+      if (tensor.own()) continue;
+      const bool is_value = tensor.holds == WorkspaceTensor::Holds::kValue;
+      add({TensorSlot::Kind::kWorkspace, i},
+          {.value = tensor.value,
+           .holds = is_value ? PassedTensor::Holds::kValue : PassedTensor::Holds::kPartials,
+           .bytes = tensor.bytes});
+    }
+  }
+
+  using Key = std::pair<TensorSlot::Kind, size_t>;
+  static Key key(const TensorSlot& slot) { return {slot.kind, slot.index}; }
+  void add(const TensorSlot& slot, PassedTensor tensor) {
+    at_[key(slot)] = out_.tensors.size();
+    out_.tensors.push_back(std::move(tensor));
+  }
+
+  void add_call(size_t step, const Op& op) {
+    for (const ValueId operand : op.operands) read(step, slot_of(plan_, operand));
+    for (const ValueId result : op.results) write(step, slot_of(plan_, result));
+  }
+
+  void add_kernel(size_t step, size_t segment) {
+    const Fusion& fusion = plan_.segments[segment].facts.fusion;
+    for (const ValueId input : fusion.inputs)
+      read(step, slot_of(plan_, segment, input, BufferUse::kRead));
+    for (const ValueId output : fusion.outputs)
+      write(step, slot_of(plan_, segment, output, BufferUse::kWrite));
+    // Partial results have no value of their own among the outputs, where what is computed from
+    // them is the output.
+    for (size_t i = 0; i < plan_.workspace.size(); ++i) {
+      const WorkspaceTensor& tensor = plan_.workspace[i];
+      if (tensor.holds == WorkspaceTensor::Holds::kPartials && tensor.writer == segment)
+        write(step, {TensorSlot::Kind::kWorkspace, i});
+    }
+  }
+
+  void read(size_t step, const TensorSlot& slot) {
+    std::vector<size_t>& readers = out_.tensors[at_.at(key(slot))].readers;
+    if (readers.empty() || readers.back() != step) readers.push_back(step);
+  }
+  /// The last writer counts: what follows from partial results is among the outputs of the kernel
+  /// that leaves those too.
+  void write(size_t step, const TensorSlot& slot) {
+    const auto known = at_.find(key(slot));
+    if (known == at_.end() || out_.tensors[known->second].is_input) return;
+    out_.tensors[known->second].writer = step;
+  }
+
+  const Plan& plan_;
+  StepGraph out_;
+  size_t inputs_ = 0;
+  std::map<Key, size_t> at_;
+};
+
+}  // namespace
+
+StepGraph step_graph(const Plan& plan) { return Steps(plan).run(); }
+
+std::string name_of(const Plan& plan, const PassedTensor& tensor) {
+  const std::string& given = plan.fusion.values[tensor.value].name;
+  const std::string name = given.empty() ? fmt::format("{}", tensor.value) : given;
+  return tensor.holds == PassedTensor::Holds::kPartials ? "partials of " + name : name;
+}
+
+std::string ops_text(const SegmentPlan& segment) {
+  std::map<std::string, int> counts;
+  for (const Op& op : segment.facts.fusion.ops) {
+    const bool is_left_out = std::holds_alternative<InputOp>(op.kind) ||
+                             std::holds_alternative<ConstantOp>(op.kind) ||
+                             std::holds_alternative<BroadcastOp>(op.kind);
+    if (!is_left_out) ++counts[std::string(text_of(op.kind))];
+  }
+  std::string out;
+  for (const auto& [name, count] : counts) {
+    out += fmt::format("{}{}", out.empty() ? "" : ", ", name);
+    if (count > 1) out += fmt::format(" x{}", count);
+  }
+  return out;
+}
+
+}  // namespace sinter

@@ -1,0 +1,468 @@
+#include "scheduler/drawing.h"
+
+#include <gmock/gmock.h>
+
+#include <map>
+#include <regex>
+#include <set>
+
+#include "fusion_ir/composites.h"
+#include "fusion_ir/fusion_builder.h"
+#include "scheduler/step_graph.h"
+#include "scheduler/text_table.h"
+#include "tests/support/canned_fusions.h"
+#include "tests/support/random_graph.h"
+
+namespace sinter {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const DeviceLimits kLimits = *find_device("H200");
+
+Plan planned(const Fusion& fusion) { return plan(fusion, {}, kLimits).value(); }
+
+/// A kernel, a call, and a kernel that reads both of their results.
+Plan small_plan() {
+  FusionBuilder b("small");
+  const ValueId x = b.input(DType::kF32, {64, 1024}, "x");
+  const ValueId h = b.named(b.exp(x), "h");
+  const ValueId called = b.external("matmul", {h}, {{DType::kF32, {64, 1024}}}, {"m"})[0];
+  b.output(b.add(h, called), "y");
+  return planned(b.build());
+}
+
+/// Layers of a transformer between calls.
+Plan transformer(int layers) {
+  constexpr int64_t kTokens = 8192;
+  constexpr int64_t kHidden = 4096;
+  constexpr int64_t kFfn = 14336;
+  FusionBuilder b("transformer");
+  const auto matmul = [&](ValueId x, int64_t columns, const std::string& name) {
+    const int64_t rows = kHidden == columns || columns == kFfn ? kHidden : kFfn;
+    const ValueId weight = b.input(DType::kBF16, {columns, rows}, name + "_weight");
+    return b.external("matmul_nt", {x, weight}, {{DType::kBF16, {kTokens, columns}}}, {name})[0];
+  };
+  const auto sum = [&](ValueId x, ValueId y, const std::string& name) {
+    return b.named(b.cast(b.add(b.cast(x, DType::kF32), b.cast(y, DType::kF32)), DType::kBF16),
+                   name);
+  };
+  ValueId x = b.input(DType::kBF16, {kTokens, kHidden}, "x");
+  for (int i = 0; i < layers; ++i) {
+    const auto named = [&](const char* name) { return fmt::format("{}.{}", name, i); };
+    const auto norm = [&](ValueId of, const char* name) {
+      const ValueId weight = b.input(DType::kBF16, {kHidden}, named(name) + "_weight");
+      return b.named(rms_norm(b, of, {.output = DType::kBF16, .weight = weight}).y, named(name));
+    };
+    const ValueId attention_in = norm(x, "attention_norm");
+    const ValueId q = matmul(attention_in, kHidden, named("q"));
+    const ValueId k = matmul(attention_in, kHidden, named("k"));
+    const ValueId v = matmul(attention_in, kHidden, named("v"));
+    const ValueId o =
+        b.external("attention", {q, k, v}, {{DType::kBF16, {kTokens, kHidden}}}, {named("o")})[0];
+    const ValueId h = sum(x, matmul(o, kHidden, named("attention")), named("h"));
+    const ValueId mlp_in = norm(h, "mlp_norm");
+    const ValueId gate = b.cast(matmul(mlp_in, kFfn, named("gate")), DType::kF32);
+    const ValueId up = b.cast(matmul(mlp_in, kFfn, named("up")), DType::kF32);
+    const ValueId act = b.named(b.cast(b.mul(silu(b, gate), up), DType::kBF16), named("act"));
+    const ValueId weight = b.input(DType::kBF16, {kHidden, kFfn}, named("down") + "_weight");
+    const ValueId down = b.external("matmul_nt", {act, weight},
+                                    {{DType::kBF16, {kTokens, kHidden}}}, {named("down")})[0];
+    x = sum(h, down, named("y"));
+  }
+  b.output(x, "y");
+  return planned(b.build());
+}
+
+Plan odd_names() {
+  FusionBuilder b("a \"graph\" <&> \\ \xFF");
+  const ValueId x = b.input(DType::kF32, {64, 64}, "x \"<script>\" & \\n\n\x01");
+  const std::string name = "f\\\"<g>&";
+  b.output(b.neg(b.external(name, {b.exp(x)}, {{DType::kF32, {64, 64}}}, {"\xC3\xA4 \xC0"})[0]),
+           std::string(1000, '"'));
+  return planned(b.build());
+}
+
+Plan hundreds_of_steps() { return transformer(20); }
+
+std::vector<Plan> some_plans() {
+  std::vector<Plan> out;
+  for (const char* name : {"rms_norm", "layer_norm_backward", "two_independent_chains"}) {
+    const CannedFusion& canned = *find_canned_fusion(name);
+    out.push_back(plan(canned.build(), canned.large, kLimits).value());
+  }
+  out.push_back(small_plan());
+  out.push_back(transformer(3));
+  out.push_back(odd_names());
+  for (uint64_t seed = 0; seed < 6; ++seed)
+    out.push_back(planned(random_graph(seed, {.ops = 60, .calls = true})));
+  return out;
+}
+
+// ---- What passes between steps
+
+TEST(StepGraphTest, EveryTensorOfThePlanIsWrittenOnceAndRead) {
+  for (const Plan& plan : some_plans()) {
+    SCOPED_TRACE(plan.fusion.name);
+    const StepGraph graph = step_graph(plan);
+    EXPECT_EQ(graph.steps, plan.steps());
+    size_t in_workspace = 0;
+    for (const PassedTensor& tensor : graph.tensors) {
+      EXPECT_NE(tensor.is_input, tensor.writer.has_value());
+      for (const size_t reader : tensor.readers) {
+        EXPECT_LT(reader, graph.steps.size());
+        EXPECT_LT(tensor.writer.value_or(0), reader + (tensor.writer ? 0 : 1));
+      }
+      if (tensor.is_input || tensor.is_output) continue;
+      ++in_workspace;
+      const auto stored = std::ranges::count_if(plan.workspace, [&](const WorkspaceTensor& other) {
+        return other.value == tensor.value && other.bytes == tensor.bytes && !other.own();
+      });
+      EXPECT_GE(stored, 1);
+    }
+    EXPECT_EQ(in_workspace, static_cast<size_t>(std::ranges::count_if(
+                                plan.workspace, [](const auto& other) { return !other.own(); })));
+  }
+}
+
+TEST(StepGraphTest, PartialResultsPassFromAKernelToTheOneThatFinishesThem) {
+  const CannedFusion& canned = *find_canned_fusion("layer_norm_backward");
+  const Plan gradient = plan(canned.build(), {{"rows", 8192}, {"cols", 4096}}, kLimits).value();
+  ASSERT_EQ(gradient.segments.size(), 2U);
+  size_t partials = 0;
+  for (const PassedTensor& tensor : step_graph(gradient).tensors) {
+    if (tensor.holds != PassedTensor::Holds::kPartials) continue;
+    ++partials;
+    EXPECT_EQ(tensor.writer, 0U);
+    EXPECT_EQ(tensor.readers, std::vector<size_t>{1});
+    EXPECT_THAT(name_of(gradient, tensor), testing::StartsWith("partials of "));
+  }
+  EXPECT_EQ(partials, 2U) << "of both weights' gradients";
+}
+
+TEST(StepGraphTest, NamesOpsWithTheirCount) {
+  EXPECT_EQ(ops_text(small_plan().segments[0]), "exp");
+  const CannedFusion& canned = *find_canned_fusion("rms_norm");
+  EXPECT_EQ(ops_text(plan(canned.build(), canned.large, kLimits)->segments[0]),
+            "add, cast x3, mul x4, reduce.sum, rsqrt");
+}
+
+// ---- Graphviz
+
+struct Dot {
+  std::map<std::string, std::string> nodes{};  ///< Label by name.
+  struct Edge {
+    std::string from, to, label;
+    int64_t bytes = 0;
+  };
+  std::vector<Edge> edges{};
+};
+
+/// Reads what to_dot prints, line by line; every line but the frame's has to be a node or an edge.
+Dot parse_dot(const std::string& text) {
+  static const std::regex kNode(
+      R"re(  (\w+) \[label="((?:[^"\\]|\\.)*)"[^"]*(?:"[^"]*"[^"]*)*\])re");
+  static const std::regex kEdge(
+      R"re(  (\w+) -> (\w+) \[label="((?:[^"\\]|\\.)*)", bytes=(\d+)\])re");
+  static const std::regex kFrame(
+      R"re((digraph "(?:[^"\\]|\\.)*" \{|  (node|edge) \[[^"]*\]|\}))re");
+  Dot out;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch match;
+    if (std::regex_match(line, match, kEdge)) {
+      out.edges.push_back({match[1], match[2], match[3], std::stoll(match[4])});
+    } else if (std::regex_match(line, kFrame)) {
+      continue;
+    } else if (std::regex_match(line, match, kNode)) {
+      EXPECT_TRUE(out.nodes.emplace(match[1], match[2]).second) << line;
+    } else {
+      ADD_FAILURE() << "neither a node nor an edge: " << line;
+    }
+  }
+  return out;
+}
+
+TEST(Drawing, DotOfASmallPlan) {
+  Plan plan = small_plan();
+  plan.segments[0].candidates[0].predicted.total_us = 2.8;
+  plan.segments[1].candidates[0].predicted.total_us = 2.9;
+  EXPECT_EQ(to_dot(plan),
+            R"(digraph "small" {
+  node [shape=box, fontname=monospace]
+  edge [fontname=monospace, fontsize=10]
+  step0 [label="0 pointwise\n1 x 65536\n2.8 us", style=filled, fillcolor="#cfe3f7"]
+  step1 [label="call matmul", style="filled,rounded", fillcolor="#e6e6e6"]
+  step2 [label="1 pointwise\n1 x 65536\n2.9 us", style=filled, fillcolor="#cfe3f7"]
+  input0 [label="x", shape=ellipse, fontsize=10]
+  output1 [label="y", shape=ellipse, fontsize=10, penwidth=2]
+  input0 -> step0 [label="x\n256.0 KiB", bytes=262144]
+  step2 -> output1 [label="y\n256.0 KiB", bytes=262144]
+  step0 -> step1 [label="h\n256.0 KiB", bytes=262144]
+  step0 -> step2 [label="h\n256.0 KiB", bytes=262144]
+  step1 -> step2 [label="m\n256.0 KiB", bytes=262144]
+}
+)");
+}
+
+TEST(Drawing, DotHasEveryStepAndEveryTensorWithItsBytes) {
+  for (const Plan& plan : some_plans()) {
+    SCOPED_TRACE(plan.fusion.name);
+    const StepGraph graph = step_graph(plan);
+    const Dot dot = parse_dot(to_dot(plan));
+    std::multiset<std::tuple<std::string, std::string, int64_t>> expected;
+    size_t ends = 0;
+    for (size_t i = 0; i < graph.tensors.size(); ++i) {
+      const PassedTensor& tensor = graph.tensors[i];
+      ends += (tensor.is_input ? 1U : 0U) + (tensor.is_output ? 1U : 0U);
+      const std::string from =
+          tensor.writer ? fmt::format("step{}", *tensor.writer) : fmt::format("input{}", i);
+      for (const size_t reader : tensor.readers)
+        expected.emplace(from, fmt::format("step{}", reader), tensor.bytes);
+      if (tensor.is_output) expected.emplace(from, fmt::format("output{}", i), tensor.bytes);
+    }
+    std::multiset<std::tuple<std::string, std::string, int64_t>> found;
+    for (const Dot::Edge& edge : dot.edges) {
+      EXPECT_TRUE(dot.nodes.contains(edge.from) && dot.nodes.contains(edge.to));
+      EXPECT_THAT(edge.label, testing::EndsWith(bytes_text(static_cast<double>(edge.bytes))));
+      found.emplace(edge.from, edge.to, edge.bytes);
+    }
+    EXPECT_EQ(found, expected);
+    EXPECT_EQ(dot.nodes.size(), graph.steps.size() + ends);
+    for (size_t step = 0; step < graph.steps.size(); ++step) {
+      ASSERT_TRUE(dot.nodes.contains(fmt::format("step{}", step)));
+      if (graph.steps[step].kind == PlanStep::Kind::kExternal) continue;
+      const SegmentPlan& segment = plan.segments[graph.steps[step].index];
+      const std::string& label = dot.nodes.at(fmt::format("step{}", step));
+      EXPECT_THAT(label, HasSubstr(segment.chosen().schedule.family));
+      if (segment.finishes) continue;
+      EXPECT_THAT(label, HasSubstr(fmt::format("{:.1f} us", segment.chosen().predicted.total_us)));
+    }
+  }
+}
+
+// ---- SVG
+
+/// An element of a document, its text and what is in it.
+struct Element {
+  std::string name;
+  std::map<std::string, std::string> attributes{};
+  std::string text{};
+  std::vector<Element> children{};
+
+  [[nodiscard]] double number(const std::string& attribute) const {
+    return std::stod(attributes.at(attribute));
+  }
+};
+
+/// Reads the part of XML that drawings use; everything else is a failure.
+class XmlReader {
+ public:
+  explicit XmlReader(std::string_view text) : text_(text) {}
+
+  Element run() {
+    Element root = element();
+    skip_blanks();
+    EXPECT_TRUE(text_.empty()) << text_.substr(0, 80);
+    return root;
+  }
+
+ private:
+  void skip_blanks() {
+    while (!text_.empty() && (text_.front() == ' ' || text_.front() == '\n'))
+      text_.remove_prefix(1);
+  }
+  [[nodiscard]] bool take(std::string_view token) {
+    if (!text_.starts_with(token)) return false;
+    text_.remove_prefix(token.size());
+    return true;
+  }
+  void expect(std::string_view token) {
+    if (!take(token))
+      throw std::runtime_error(fmt::format("no {} at {}", token, text_.substr(0, 80)));
+  }
+  std::string word() {
+    const size_t end =
+        text_.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-:");
+    std::string out(text_.substr(0, end));
+    text_.remove_prefix(out.size());
+    return out;
+  }
+  /// Up to a character, with what was escaped.
+  std::string content(char until) {
+    std::string out;
+    while (!text_.empty() && text_.front() != until) {
+      const char c = text_.front();
+      if (c == '<' || c == '>' || static_cast<unsigned char>(c) < ' ')
+        if (c != '\n') throw std::runtime_error("a character that is not escaped");
+      if (c == '&') {
+        const bool known = replace("&amp;", '&', out) || replace("&lt;", '<', out) ||
+                           replace("&gt;", '>', out) || replace("&quot;", '"', out);
+        if (!known) throw std::runtime_error("an unknown entity");
+        continue;
+      }
+      out += c;
+      text_.remove_prefix(1);
+    }
+    return out;
+  }
+  bool replace(std::string_view entity, char by, std::string& out) {
+    if (!take(entity)) return false;
+    out += by;
+    return true;
+  }
+
+  Element element() {
+    expect("<");
+    Element out{.name = word()};
+    for (skip_blanks(); !take(">"); skip_blanks()) {
+      if (take("/>")) return out;
+      std::string name = word();
+      expect("=\"");
+      out.attributes[std::move(name)] = content('"');
+      expect("\"");
+    }
+    while (true) {
+      out.text += content('<');
+      if (take("</")) {
+        EXPECT_EQ(word(), out.name);
+        expect(">");
+        return out;
+      }
+      out.children.push_back(element());
+    }
+  }
+
+  std::string_view text_;
+};
+
+/// All elements of a document.
+void collect(const Element& from, std::vector<const Element*>& out) {
+  out.push_back(&from);
+  for (const Element& child : from.children) collect(child, out);
+}
+
+struct Picture {
+  Element root;
+  std::vector<const Element*> boxes{};  ///< Groups of a box and its texts.
+  size_t lines = 0;
+
+  explicit Picture(const Plan& plan) : root(XmlReader(to_svg(plan)).run()) {
+    std::vector<const Element*> all;
+    collect(root, all);
+    for (const Element* element : all) {
+      if (element->name == "path") ++lines;
+      if (element->name == "g" && element->attributes.contains("class")) boxes.push_back(element);
+    }
+  }
+  [[nodiscard]] static const Element& rect(const Element& box) {
+    return *std::ranges::find(box.children, "rect", &Element::name);
+  }
+};
+
+TEST(Drawing, SvgHasEveryStepAndTheBytesOfEveryTensor) {
+  for (const Plan& plan : some_plans()) {
+    SCOPED_TRACE(plan.fusion.name);
+    const StepGraph graph = step_graph(plan);
+    const Picture picture(plan);
+    std::set<size_t> steps;
+    std::map<std::string, std::multiset<int64_t>> bytes;
+    for (const Element* box : picture.boxes) {
+      const std::string& kind = box->attributes.at("class");
+      if (kind == "kernel" || kind == "call") {
+        const size_t step = std::stoul(box->attributes.at("data-step"));
+        EXPECT_TRUE(steps.insert(step).second);
+        EXPECT_EQ(kind == "call", graph.steps[step].kind == PlanStep::Kind::kExternal);
+        continue;
+      }
+      for (const Element& child : box->children) {
+        if (child.name == "text") bytes[kind].insert(std::stoll(child.attributes.at("data-bytes")));
+      }
+    }
+    EXPECT_EQ(steps.size(), graph.steps.size());
+    std::multiset<int64_t> outputs;
+    std::multiset<int64_t> between;
+    std::set<int64_t> inputs;
+    for (const PassedTensor& tensor : graph.tensors) {
+      if (tensor.is_input) inputs.insert(tensor.bytes);
+      if (tensor.is_output) outputs.insert(tensor.bytes);
+      if (!tensor.is_input && !tensor.is_output) between.insert(tensor.bytes);
+    }
+    EXPECT_EQ(bytes["output"], outputs);
+    EXPECT_EQ(bytes["between"], between);
+    // Inputs stand beside each layer that reads them.
+    EXPECT_EQ(std::set<int64_t>(bytes["input"].begin(), bytes["input"].end()), inputs);
+    EXPECT_GT(picture.lines, 0U);
+  }
+}
+
+TEST(Drawing, BoxesOfAnSvgDoNotOverlapAndHoldTheirText) {
+  std::vector<Plan> plans = some_plans();
+  plans.push_back(hundreds_of_steps());
+  ASSERT_GE(plans.back().steps().size(), 200U);
+  for (const Plan& plan : plans) {
+    SCOPED_TRACE(plan.fusion.name);
+    const Picture picture(plan);
+    const double width = picture.root.number("width");
+    const double height = picture.root.number("height");
+    for (size_t a = 0; a < picture.boxes.size(); ++a) {
+      const Element& rect = Picture::rect(*picture.boxes[a]);
+      const double right = rect.number("x") + rect.number("width");
+      const double bottom = rect.number("y") + rect.number("height");
+      EXPECT_LE(right, width);
+      EXPECT_LE(bottom, height);
+      for (const Element& child : picture.boxes[a]->children) {
+        if (child.name != "text") continue;
+        EXPECT_GT(child.number("x"), rect.number("x"));
+        EXPECT_LT(child.number("y"), bottom);
+      }
+      for (size_t b = 0; b < a; ++b) {
+        const Element& other = Picture::rect(*picture.boxes[b]);
+        EXPECT_TRUE(right <= other.number("x") ||
+                    other.number("x") + other.number("width") <= rect.number("x") ||
+                    bottom <= other.number("y") ||
+                    other.number("y") + other.number("height") <= rect.number("y"))
+            << a << " and " << b;
+      }
+    }
+  }
+}
+
+TEST(Drawing, IsTheSameEveryTime) {
+  for (const Plan& plan : some_plans()) {
+    EXPECT_EQ(to_svg(plan), to_svg(Plan(plan)));
+    EXPECT_EQ(to_dot(plan), to_dot(Plan(plan)));
+  }
+}
+
+TEST(Drawing, OddNamesAreShownAndNotRead) {
+  const Plan plan = odd_names();
+  const std::string svg = to_svg(plan);
+  EXPECT_THAT(svg, AllOf(HasSubstr("call f\\&quot;&lt;g&gt;&amp;"), Not(HasSubstr("<script>")),
+                         HasSubstr("\xC3\xA4 \xEF\xBF\xBD")));
+  const Dot dot = parse_dot(to_dot(plan));
+  EXPECT_EQ(dot.nodes.at("step1"), "call f\\\\\\\"<g>&");
+  EXPECT_EQ(dot.nodes.at("output1").size(), 2000U) << "a backslash each";
+}
+
+TEST(Drawing, RepeatedKernelsNameTheFirstOfTheirKind) {
+  EXPECT_THAT(to_dot(transformer(2)), HasSubstr(" as "));
+}
+
+TEST(Drawing, AnInputThatIsHandedBackIsBoth) {
+  FusionBuilder b("same");
+  const ValueId x = b.input(DType::kF32, {64}, "x");
+  b.output(b.exp(x), "y");
+  Plan plan = planned(b.build());
+  plan.fusion.outputs.push_back(plan.fusion.inputs.front());
+  EXPECT_THAT(to_dot(plan), HasSubstr("input0 -> output0"));
+  size_t shown = 0;
+  for (const Element* box : Picture(plan).boxes)
+    shown += box->attributes.at("class") == "output" ? 1U : 0U;
+  EXPECT_EQ(shown, 2U);
+}
+
+}  // namespace
+}  // namespace sinter
