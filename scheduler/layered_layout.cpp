@@ -16,7 +16,7 @@ constexpr double kLineWidth = 6.0;  // Room of a line that passes a layer.
 
 /// Sweeps up and down; orders settle in fewer.
 constexpr int kOrderSweeps = 12;
-constexpr int kPlaceSweeps = 8;
+constexpr int kPlaceSweeps = 16;
 
 /// A place in a layer: a box, or where a line passes.
 struct Slot {
@@ -157,11 +157,11 @@ class Placing {
     for (int sweep = 0; sweep < kPlaceSweeps; ++sweep) {
       for (size_t i = 0; i < layers_.size(); ++i) {
         const bool downwards = sweep % 2 == 0;
-        const bool is_last = sweep + 1 == kPlaceSweeps;
+        const bool looks_both_ways = sweep > 1;
         place_layer(layers_[downwards ? i : layers_.size() - 1 - i], [&](const Slot& slot) {
           std::vector<size_t> out = downwards ? slot.above : slot.below;
           const std::vector<size_t>& others = downwards ? slot.below : slot.above;
-          if (out.empty() || is_last) out.insert(out.end(), others.begin(), others.end());
+          if (out.empty() || looks_both_ways) out.insert(out.end(), others.begin(), others.end());
           return out;
         });
       }
@@ -215,11 +215,12 @@ class Placing {
                            double offset) const {
     constexpr double kStay = 0.1;      // Of what has no neighbours there: out of others' way.
     constexpr double kStraight = 4.0;  // Of lines between two layers: long ones should not wind.
+    constexpr double kPull = 0.04;     // To the middle: long graphs would lean to one side.
     if (neighbours.empty()) return {.weight = kStay, .offset = slot.centre - offset, .count = 1};
     double sum = 0.0;
     for (const size_t other : neighbours) sum += slots_[other].centre;
     return {.weight = slot.is_line ? kStraight : 1.0,
-            .offset = sum / static_cast<double>(neighbours.size()) - offset,
+            .offset = (1.0 - kPull) * sum / static_cast<double>(neighbours.size()) - offset,
             .count = 1};
   }
 

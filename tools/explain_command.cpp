@@ -148,8 +148,9 @@ Result<Report> plan_report(const Problem& problem, const ExplainArguments& argum
   auto plan = plan_problem(problem);
   if (!plan) return fail(plan.error());
   Report report{.text = explain(*plan), .json = to_json(*plan)};
-  // A pin is the answer, whatever the extents.
-  if (problem.plan_options.pin == SchedulePin{}) {
+  // A pin is the answer, whatever the extents; and who asks for a drawing alone need not wait.
+  const bool draws_only = arguments.dot_file == "-" || arguments.svg_file == "-";
+  if (problem.plan_options.pin == SchedulePin{} && !draws_only) {
     const auto changes =
         nearest_changes(problem.fusion, problem.extents, problem.limits, problem.plan_options);
     report.text += "\n" + changes_text(changes);
