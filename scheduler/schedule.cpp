@@ -360,6 +360,40 @@ std::string further_numbers(const Schedule& schedule) {
   return out;
 }
 
+std::vector<FieldChange> changes_between(const Schedule& before, const Schedule& after) {
+  std::vector<FieldChange> out;
+  const auto add = [&](std::string field, const auto& a, const auto& b) {
+    if (a != b) out.push_back({std::move(field), fmt::format("{}", a), fmt::format("{}", b)});
+  };
+  add("family", before.family, after.family);
+  for (const NumberField& field : kNumberFields)
+    add(std::string(field.name), before.*field.member, after.*field.member);
+  add("row_access", text_of(before.row_access), text_of(after.row_access));
+  add("read_priority", text_of(before.read_priority), text_of(after.read_priority));
+  add("overlap", text_of(before.overlap), text_of(after.overlap));
+  add("accumulators", text_of(before.accumulators), text_of(after.accumulators));
+  add("finish", text_of(before.finish), text_of(after.finish));
+  using Texts = std::map<std::string, std::pair<std::string, std::string>>;
+  const auto add_listed = [&](const Texts& texts) {
+    for (const auto& [field, both] : texts)
+      add(field, both.first.empty() ? "none" : both.first,
+          both.second.empty() ? "none" : both.second);
+  };
+  std::map<ValueId, std::pair<std::string, std::string>> kept;
+  for (const PersistentValue& value : before.persistent)
+    kept[value.value].first = text_of(value.residency);
+  for (const PersistentValue& value : after.persistent)
+    kept[value.value].second = text_of(value.residency);
+  for (const auto& [value, both] : kept) add_listed({{fmt::format("persist {}", value), both}});
+  Texts parameters;
+  for (const auto& [name, value] : before.parameters)
+    parameters["parameter " + name].first = fmt::format("{}", value);
+  for (const auto& [name, value] : after.parameters)
+    parameters["parameter " + name].second = fmt::format("{}", value);
+  add_listed(parameters);
+  return out;
+}
+
 std::string print(const Schedule& schedule) {
   std::string out = fmt::format("schedule {} {{\n", name_text(schedule.family));
   for (const NumberField& field : kNumberFields) {

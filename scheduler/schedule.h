@@ -120,6 +120,18 @@ uint64_t hash_of(const Schedule& schedule);
 /// What only some schedules have, for people: ", cluster_blocks 2, rows_ahead 1".
 std::string further_numbers(const Schedule& schedule);
 
+/// A field that has another value, as text.
+struct FieldChange {
+  std::string field{};
+  std::string before{};
+  std::string after{};
+  friend bool operator==(const FieldChange&, const FieldChange&) = default;
+};
+
+/// The fields in which two schedules differ, in the order of the .sched text: what that names.
+/// Values that only one keeps, and parameters that only one has, are "none" in the other.
+std::vector<FieldChange> changes_between(const Schedule& before, const Schedule& after);
+
 /// .sched text: one schedule on a few lines. parse_schedule(print(s)) == s.
 ///
 ///     schedule multi_wave {

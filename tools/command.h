@@ -28,6 +28,14 @@ struct ExplainArguments {
   std::string dot_file{};  ///< The same for the plan's drawing for Graphviz.
 };
 
+struct DiffArguments {
+  ProblemOptions problem{};  ///< Of a; b has the same options but for those below.
+  std::string source_b{};
+  std::vector<std::string> extents_b{};
+  std::string device_b{};  ///< Empty: that of a.
+  std::string schedule_file_b{};
+};
+
 struct EmitArguments {
   ProblemOptions problem{};
   std::string form = "cuda";  ///< cuda or kir.
@@ -54,6 +62,7 @@ struct CacheArguments {
 Result<Report> list_command();
 Result<Report> plan_command(const PlanArguments& arguments);
 Result<Report> explain_command(const ExplainArguments& arguments);
+Result<Report> diff_command(const DiffArguments& arguments);
 Result<Report> emit_command(const EmitArguments& arguments);
 Result<Report> check_command(const CheckArguments& arguments);
 Result<Report> run_command(const RunArguments& arguments);

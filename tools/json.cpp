@@ -207,4 +207,65 @@ Json to_json(const Plan& plan) {
           {"rejections", to_json_list(plan.rejections)}};
 }
 
+namespace {
+
+template <class T>
+Json both(const Both<T>& numbers) {
+  return {{"a", numbers.a}, {"b", numbers.b}};
+}
+
+Json changes(const std::vector<FieldChange>& fields) {
+  Json out = Json::object();
+  for (const FieldChange& change : fields)
+    out[change.field] = {{"a", change.before}, {"b", change.after}};
+  return out;
+}
+
+/// The kernels and calls that only one plan has.
+Json left(const Plan& plan, const std::vector<size_t>& kernels, const std::vector<size_t>& calls) {
+  Json out = {{"kernels", Json::array()}, {"calls", Json::array()}};
+  for (const size_t kernel : kernels) {
+    const SegmentPlan& segment = plan.segments[kernel];
+    out["kernels"].push_back({{"segment", kernel},
+                              {"text", kernel_text(plan, kernel)},
+                              {"predicted_us", segment.chosen().predicted.total_us},
+                              {"bytes_read", segment.facts.bytes_read},
+                              {"bytes_written", segment.facts.bytes_written}});
+  }
+  for (const size_t call : calls) out["calls"].push_back(call_text(plan, call));
+  return out;
+}
+
+}  // namespace
+
+Json to_json(const PlanDiff& diff, const Plan& a, const Plan& b) {
+  Json same = Json::array();
+  Json changed = Json::array();
+  for (const KernelDiff& kernel : diff.kernels) {
+    if (kernel.equal()) {
+      same.push_back(both(kernel.segment));
+      continue;
+    }
+    changed.push_back({{"segment", both(kernel.segment)},
+                       {"same_graph", kernel.same_graph},
+                       {"rows", both(kernel.rows)},
+                       {"columns", both(kernel.columns)},
+                       {"bytes_read", both(kernel.bytes_read)},
+                       {"bytes_written", both(kernel.bytes_written)},
+                       {"predicted_us", both(kernel.predicted_us)},
+                       {"schedule", changes(kernel.schedule)}});
+  }
+  return {{"equal", diff.equal()},
+          {"problem", changes(diff.problem)},
+          {"same_graph", diff.same_graph},
+          {"same_order", diff.same_order},
+          {"predicted_us", both(diff.predicted_us)},
+          {"bytes", both(diff.bytes)},
+          {"workspace_bytes", both(diff.workspace_bytes)},
+          {"same", std::move(same)},
+          {"changed", std::move(changed)},
+          {"only_in_a", left(a, diff.only_in_a, diff.calls_only_in_a)},
+          {"only_in_b", left(b, diff.only_in_b, diff.calls_only_in_b)}};
+}
+
 }  // namespace sinter::tool

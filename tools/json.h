@@ -5,6 +5,7 @@
 #include "runtime/compile_plan.h"
 #include "runtime/device_run.h"
 #include "runtime/host_execution.h"
+#include "scheduler/plan_diff.h"
 #include "scheduler/sweep.h"
 
 namespace sinter::tool {
@@ -34,6 +35,8 @@ Json to_json(const Sweep& sweep);
 Json to_json(const ProposedSchedule& proposed);
 /// The problem, the chosen schedule of every segment, and all decisions.
 Json to_json(const Plan& plan);
+/// Numbers as {"a": ..., "b": ...}; kernels that are the same in both by their numbers alone.
+Json to_json(const PlanDiff& diff, const Plan& a, const Plan& b);
 
 template <class T>
 Json to_json_list(const std::vector<T>& items) {

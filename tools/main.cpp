@@ -20,10 +20,10 @@ enum ExitCode { kDone = 0, kFailed = 1, kMisused = 2 };
 /// Runs a command whose options have been parsed.
 using Command = std::function<Result<Report>()>;
 
-/// Adds the positional input and the options every planning command has.
-void add_problem_options(CLI::App& command, ProblemOptions& options) {
-  command.add_option("fusion", options.source, "A .fir file, or a canned fusion (see `list`)")
-      ->required();
+constexpr const char* kSource = "A .fir file, or a canned fusion (see `list`)";
+
+/// Adds the options every planning command has, and the sizes.
+void add_planning_options(CLI::App& command, ProblemOptions& options) {
   command.add_option("extents", options.extents, "Sizes, as name=size");
   command.add_option("--device", options.device, "Preset to plan for, or `live`")
       ->capture_default_str();
@@ -36,6 +36,12 @@ void add_problem_options(CLI::App& command, ProblemOptions& options) {
   command.add_option("--unroll", options.unroll, "Pin a field")->group("Pins");
   command.add_option("--residency", options.residency, "Pin it: register, shared or reload")
       ->group("Pins");
+}
+
+/// Adds the positional input too.
+void add_problem_options(CLI::App& command, ProblemOptions& options) {
+  command.add_option("fusion", options.source, kSource)->required();
+  add_planning_options(command, options);
 }
 
 // Each function adds one command to the tool and returns what runs it.
@@ -75,6 +81,21 @@ Command add_explain(CLI::App& tool) {
   command.add_option("--dot", arguments->dot_file, "Draw the kernels for Graphviz likewise")
       ->excludes(sweep);
   return [arguments] { return explain_command(*arguments); };
+}
+
+Command add_diff(CLI::App& tool) {
+  auto arguments = std::make_shared<DiffArguments>();
+  CLI::App& command = *tool.add_subcommand("diff", "Show what differs between two plans");
+  command.add_option("a", arguments->problem.source, kSource)->required();
+  command.add_option("b", arguments->source_b, "The one to compare with; may be the same")
+      ->required();
+  add_planning_options(command, arguments->problem);
+  command.add_option("--extent-b", arguments->extents_b, "A size for b alone, as name=size")
+      ->allow_extra_args(false);
+  command.add_option("--device-b", arguments->device_b, "The device of b, if it is another");
+  command.add_option("--schedule-b", arguments->schedule_file_b, "Pin all of b's schedule")
+      ->group("Pins");
+  return [arguments] { return diff_command(*arguments); };
 }
 
 Command add_emit(CLI::App& tool) {
@@ -131,9 +152,10 @@ struct NamedCommand {
 
 constexpr std::array kCommands = {
     NamedCommand{"list", add_list},       NamedCommand{"plan", add_plan},
-    NamedCommand{"explain", add_explain}, NamedCommand{"emit", add_emit},
-    NamedCommand{"check", add_check},     NamedCommand{"run", add_run},
-    NamedCommand{"devices", add_devices}, NamedCommand{"cache", add_cache},
+    NamedCommand{"explain", add_explain}, NamedCommand{"diff", add_diff},
+    NamedCommand{"emit", add_emit},       NamedCommand{"check", add_check},
+    NamedCommand{"run", add_run},         NamedCommand{"devices", add_devices},
+    NamedCommand{"cache", add_cache},
 };
 
 void print_json(const nlohmann::ordered_json& json) {

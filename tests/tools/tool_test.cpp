@@ -208,6 +208,38 @@ TEST_F(Tool, DrawsAPlan) {
   EXPECT_EQ((std::string{std::istreambuf_iterator<char>(file), {}}), dot);
 }
 
+TEST_F(Tool, ComparesPlans) {
+  const json same = run_json("diff softmax softmax rows=64 cols=1000");
+  EXPECT_EQ(same.at("equal"), true);
+  EXPECT_EQ(same.at("same").size(), 1U);
+  EXPECT_EQ(run("diff softmax softmax rows=64 cols=1000").output, "the plans are equal\n");
+
+  const std::string extents = "diff softmax softmax rows=64 cols=1000 --extent-b cols=4096";
+  const json narrow = run_json(extents, 1);
+  const json& kernel = narrow.at("changed").at(0);
+  EXPECT_EQ(kernel.at("columns"), json({{"a", 1000}, {"b", 4096}}));
+  EXPECT_EQ(kernel.at("bytes_written").at("b"), 64 * 4096 * 2);
+  const Outcome text = run(extents);
+  EXPECT_EQ(text.exit_code, 1);
+  EXPECT_THAT(text.output, AllOf(HasSubstr("columns: 1000 -> 4096"), HasSubstr("predicted us")));
+
+  const json devices = run_json("diff softmax softmax --device H200 --device-b A100", 1);
+  EXPECT_EQ(devices.at("problem").at("device"), json({{"a", "H200"}, {"b", "A100"}}));
+
+  const std::string calls = write_file("calls.fir",
+                                       "fusion @softmax {\n  %v0 x : f32[64, 64] = input\n"
+                                       "  %v1 y : f32[64, 64] = external f %v0\n"
+                                       "  %v2 : f32[64, 64] = neg %v1\n  return %v2\n}\n");
+  const json called = run_json("diff softmax '" + calls + "' rows=64 cols=64", 1);
+  EXPECT_EQ(called.at("only_in_b").at("calls").at(0), "f (y)");
+
+  const std::string pinned = write_file(
+      "pinned.sched", run("plan softmax rows=64 cols=1000 --family looped --form sched").output);
+  const json schedules =
+      run_json("diff softmax softmax rows=64 cols=1000 --schedule-b '" + pinned + "'", 1);
+  EXPECT_EQ(schedules.at("changed").at(0).at("schedule").at("family").at("b"), "looped");
+}
+
 TEST_F(Tool, EmitsCudaAndKernelIr) {
   const Outcome cuda = run("emit rms_norm rows=64 cols=1024");
   EXPECT_EQ(cuda.exit_code, 0);
@@ -336,6 +368,11 @@ TEST_F(Tool, MistakesAreTypedErrorsInBothForms) {
            Mistake{"plan softmax --no-such-option", 2, "Usage", "--no-such-option"},
            Mistake{"plan softmax --unroll many", 2, "Usage", "unroll"},
            Mistake{"emit softmax --form ptx", 2, "Usage", "ptx"},
+           Mistake{"diff softmax", 2, "Usage", "required"},
+           Mistake{"diff softmax no_such_fusion", 1, "InvalidArgument", "no_such_fusion"},
+           Mistake{"diff softmax softmax depth=3", 1, "InvalidArgument", "depth"},
+           Mistake{"diff softmax softmax --extent-b rows", 1, "InvalidArgument", "is no extent"},
+           Mistake{"diff softmax softmax --device-b TPU", 1, "InvalidArgument", "no device 'TPU'"},
            Mistake{"cache burn", 2, "Usage", "burn"},
        }) {
     SCOPED_TRACE(mistake.arguments);
