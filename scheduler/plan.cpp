@@ -45,6 +45,13 @@ namespace {
 /// One segment if its kernels take the whole graph, else as many as it needs.
 Result<void> plan_kernels(Plan& plan, const PlanOptions& options) {
   const Fusion& fusion = plan.fusion;
+  const bool is_cut = !options.cuts.empty() || !options.joins.empty();
+  if (is_cut && !(options.pin == SchedulePin{}))
+    return fail(
+        {.kind = ErrorKind::kInvalidArgument,
+         .message = fmt::format("a schedule is pinned for '{}', and how it is cut", fusion.name),
+         .remedy = "pin one of both"});
+  if (is_cut) return plan_segments(plan, options);
   const bool calls = std::ranges::any_of(
       fusion.ops, [](const Op& op) { return std::holds_alternative<ExternalOp>(op.kind); });
   if (calls && !(options.pin == SchedulePin{}))
@@ -128,6 +135,8 @@ std::string text_of(const Cut& cut) {
     case Cut::Rule::kNotFound:
       return fmt::format("not found: one kernel may take {:.1f} us, two take {:.1f} us",
                          cut.together_us, cut.apart_us);
+    case Cut::Rule::kPinned:
+      return "pinned to go through memory";
   }
   unreachable();
 }

@@ -29,6 +29,20 @@ struct SchedulePin {
   friend bool operator==(const SchedulePin&, const SchedulePin&) = default;
 };
 
+/// A value that goes through memory: no kernel that reads it makes it too. It is named, or given by
+/// its id in the simplified graph, "%v12"; a name comes first.
+struct CutPin {
+  std::string value{};
+  friend bool operator==(const CutPin&, const CutPin&) = default;
+};
+
+/// Values, by name or id as above, whose ops run together in one kernel, with all that lies between
+/// them; in two where a segment's rows and columns take one each, or its partial results another.
+struct GroupPin {
+  std::vector<std::string> values{};
+  friend bool operator==(const GroupPin&, const GroupPin&) = default;
+};
+
 /// When a graph becomes several segments.
 enum class Cutting : uint8_t {
   kFaster,  ///< Also where that is predicted to be faster than what runs it whole.
@@ -40,6 +54,11 @@ struct PlanOptions {
   SchedulePin pin{};
   bool simplify = true;  ///< Run the simplification passes first.
   Cutting cutting = Cutting::kFaster;
+  /// How the graph is cut, whatever takes least time. Pins that contradict each other, or that
+  /// nothing can obey, are errors. A graph with such pins is planned in segments, whose schedules
+  /// cannot be pinned.
+  std::vector<CutPin> cuts{};
+  std::vector<GroupPin> joins{};
 };
 
 /// A tensor that one kernel of a plan leaves for later ones, or needs for itself.
@@ -111,6 +130,7 @@ struct Cut {
     kRefused,   ///< No kernel runs both.
     kSlower,    ///< One takes longer than two.
     kNotFound,  ///< One would be faster, and was not found; or might be, and was not tried.
+    kPinned,    ///< The caller pinned it, or another value between the two kernels.
   };
   Rule rule = Rule::kCycle;
   ValueId value{};           ///< What passes through memory.
@@ -180,8 +200,9 @@ ValueId tensor_of(const Plan& plan, ValueId value);
 ///
 /// Errors: InvalidFusion (the verifier's findings), InvalidArgument (extents), Unsupported (no
 /// family takes the graph; every rejection is listed), ResourceExhausted (a pinned schedule that
-/// breaks a budget or rule). Value ids of the last two are those of the simplified graph, which
-/// stands in the error's log.
+/// breaks a budget or rule); for pinned cuts and joins InvalidArgument (names, contradictions) and
+/// Unsupported (no kernel runs what is joined). Value ids of all but the first two are those of the
+/// simplified graph, which stands in the error's log.
 Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const DeviceLimits& limits,
                   const PlanOptions& options = {});
 

@@ -198,11 +198,23 @@ Json to_json(const Plan& plan) {
     one["candidates"] = segment.candidates.size();
     segments.push_back(std::move(one));
   }
+  Json cuts = Json::array();
+  for (const Cut& cut : plan.cuts) {
+    cuts.push_back({{"value", fmt::format("{}", cut.value)},
+                    {"name", plan.fusion.values[cut.value].name},
+                    {"from", cut.from},
+                    {"to", cut.to},
+                    {"bytes", cut.bytes},
+                    {"because", text_of(cut)}});
+  }
   return {{"fusion", plan.fusion.name},
           {"device", plan.limits.name},
           {"kind", kind_of(plan)},
           {"predicted_us", plan.predicted_us()},
           {"segments", std::move(segments)},
+          {"external_calls", plan.externals.size()},
+          {"workspace_bytes", plan.workspace_bytes},
+          {"cuts", std::move(cuts)},
           {"decisions", to_json_list(plan.decisions)},
           {"rejections", to_json_list(plan.rejections)}};
 }

@@ -36,6 +36,16 @@ void add_planning_options(CLI::App& command, ProblemOptions& options) {
   command.add_option("--unroll", options.unroll, "Pin a field")->group("Pins");
   command.add_option("--residency", options.residency, "Pin it: register, shared or reload")
       ->group("Pins");
+  command
+      .add_option("--cut", options.cuts,
+                  "Let a value, by its name or as %v3, go through memory; may be repeated")
+      ->allow_extra_args(false)
+      ->group("Pins");
+  command
+      .add_option("--join", options.joins,
+                  "Let one kernel make values, as q,k,v, with all between them; may be repeated")
+      ->allow_extra_args(false)
+      ->group("Pins");
 }
 
 /// Adds the positional input too.

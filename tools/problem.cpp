@@ -69,6 +69,17 @@ Result<SchedulePin> make_pin(const ProblemOptions& options) {
   return pin;
 }
 
+/// "q,k,v" in three.
+GroupPin make_join(std::string_view text) {
+  GroupPin out;
+  while (true) {
+    const size_t comma = text.find(',');
+    out.values.emplace_back(text.substr(0, comma));
+    if (comma == std::string_view::npos) return out;
+    text.remove_prefix(comma + 1);
+  }
+}
+
 struct Source {
   Fusion fusion;
   ExtentValues extents;
@@ -105,10 +116,13 @@ Result<Problem> load_problem(const ProblemOptions& options, DefaultSize default_
   if (!limits) return fail(limits.error());
   auto pin = make_pin(options);
   if (!pin) return fail(pin.error());
-  return Problem{.fusion = std::move(source->fusion),
-                 .extents = std::move(extents),
-                 .limits = std::move(*limits),
-                 .plan_options = {.families = builtin_families(), .pin = std::move(*pin)}};
+  Problem out{.fusion = std::move(source->fusion),
+              .extents = std::move(extents),
+              .limits = std::move(*limits),
+              .plan_options = {.families = builtin_families(), .pin = std::move(*pin)}};
+  for (const std::string& cut : options.cuts) out.plan_options.cuts.push_back({cut});
+  for (const std::string& join : options.joins) out.plan_options.joins.push_back(make_join(join));
+  return out;
 }
 
 Result<DeviceLimits> find_limits(const std::string& name) {

@@ -19,6 +19,8 @@ struct ProblemOptions {
   std::string schedule_file{};
   std::string family{};
   std::string residency{};
+  std::vector<std::string> cuts{};   ///< Values that go through memory.
+  std::vector<std::string> joins{};  ///< "q,k,v": made by one kernel.
   std::optional<int64_t> threads_per_row{}, rows_per_block{}, vector_width{}, unroll{};
 };
 

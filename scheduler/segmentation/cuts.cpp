@@ -13,11 +13,12 @@ namespace {
 class Cuts {
  public:
   Cuts(const WorkGraph& graph, GroupJudge& judge, GroupSchedules& schedules,
-       const Partition& groups, bool tries)
+       const Partition& groups, const SegmentPins& pins, bool tries)
       : graph_(graph),
         judge_(judge),
         schedules_(schedules),
         groups_(groups),
+        pins_(pins),
         tries_(tries),
         group_of_(numbered(graph, groups)),
         reach_(successors()) {}
@@ -32,7 +33,7 @@ class Cuts {
           for (const NodeId reader : graph_.readers_in_memory(value)) {
             const uint32_t to = group_of_[reader];
             if (to == from || is_external(to)) continue;
-            Cut cut = reason(from, to);
+            Cut cut = pins_.is_cut(value) ? Cut{.rule = Cut::Rule::kPinned} : reason(from, to);
             cut.value = value;
             cut.consumer = graph_.nodes()[reader].op;
             cut.from = segment_of[from];
@@ -81,7 +82,11 @@ class Cuts {
     std::vector<NodeId> both;
     std::ranges::merge(groups_[from], groups_[to], std::back_inserter(both));
     const GroupVerdict& verdict = judge_.judge(both);
-    if (!verdict.legal) return {.rule = Cut::Rule::kRefused, .why = verdict.rejection};
+    if (!verdict.legal) {
+      const bool is_pinned = verdict.rejection.rule == kPinnedCutRule;
+      return {.rule = is_pinned ? Cut::Rule::kPinned : Cut::Rule::kRefused,
+              .why = verdict.rejection};
+    }
     Cut cut{.rule = Cut::Rule::kSlower};
     for (const uint32_t group : {from, to}) {
       const WorkGraph::LeafViews views = judge_.judge(groups_[group]).views;
@@ -101,6 +106,7 @@ class Cuts {
   GroupJudge& judge_;
   GroupSchedules& schedules_;
   const Partition& groups_;
+  const SegmentPins& pins_;
   bool tries_;
   std::vector<uint32_t> group_of_;  ///< By node.
   Reachability reach_;
@@ -111,8 +117,8 @@ class Cuts {
 
 std::vector<Cut> find_cuts(const WorkGraph& graph, GroupJudge& judge, GroupSchedules& schedules,
                            const Partition& groups, const std::vector<size_t>& segment_of,
-                           bool tries) {
-  return Cuts(graph, judge, schedules, groups, tries).run(segment_of);
+                           const SegmentPins& pins, bool tries) {
+  return Cuts(graph, judge, schedules, groups, pins, tries).run(segment_of);
 }
 
 }  // namespace sinter

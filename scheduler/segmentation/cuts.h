@@ -10,9 +10,10 @@ namespace sinter {
 
 /// Why neighbours run in different kernels: one cut for every value and node that reads it in
 /// another group. `groups` stand in the order they run; `segment_of` has the segment that leads
-/// each. Whether one kernel would be slower is found by scheduling it if `tries`, else left open.
+/// each; values `pins` cuts at are pinned, and so is what passes beside them. Whether one kernel
+/// would be slower is found by scheduling it if `tries`, else left open.
 std::vector<Cut> find_cuts(const WorkGraph& graph, GroupJudge& judge, GroupSchedules& schedules,
                            const Partition& groups, const std::vector<size_t>& segment_of,
-                           bool tries);
+                           const SegmentPins& pins, bool tries);
 
 }  // namespace sinter

@@ -90,6 +90,11 @@ GroupVerdict& GroupJudge::verdict_of(std::span<const NodeId> group) {
 
 GroupVerdict& GroupJudge::judge_anew(std::span<const NodeId> group) {
   if (graph_.reads_unfinished(group)) return unfinished_;
+  if (auto refusal = pins_ == nullptr ? std::nullopt : pins_->forbids(group)) {
+    GroupVerdict& verdict = forbidden_[{group.begin(), group.end()}];
+    verdict.rejection = std::move(*refusal);
+    return verdict;
+  }
   Subgraph subgraph = graph_.extract(group);
   const uint64_t hash = structural_hash(subgraph.fusion);
   if (const auto found = verdicts_.find(hash); found != verdicts_.end()) {

@@ -8,6 +8,7 @@
 
 #include "scheduler/family.h"
 #include "scheduler/segment_facts.h"
+#include "scheduler/segmentation/segment_pins.h"
 #include "scheduler/segmentation/work_graph.h"
 
 namespace sinter {
@@ -31,9 +32,10 @@ inline constexpr double kMostInstructions = 1024.0;
 /// is found by the graph's structural hash. Schedules are not tried. `graph` does not change.
 class GroupJudge {
  public:
-  /// All three outlive it.
-  GroupJudge(const WorkGraph& graph, const DeviceLimits& limits, const FamilySet& families)
-      : graph_(graph), limits_(limits), families_(families) {}
+  /// All of them outlive it. Without pins nothing is pinned.
+  GroupJudge(const WorkGraph& graph, const DeviceLimits& limits, const FamilySet& families,
+             const SegmentPins* pins = nullptr)
+      : graph_(graph), limits_(limits), families_(families), pins_(pins) {}
 
   /// `group` is ascending. The reference stays valid.
   const GroupVerdict& judge(std::span<const NodeId> group);
@@ -58,8 +60,10 @@ class GroupJudge {
   const WorkGraph& graph_;
   const DeviceLimits& limits_;
   const FamilySet& families_;
-  std::unordered_map<uint64_t, GroupVerdict> verdicts_;  ///< By structural hash.
-  std::map<std::vector<NodeId>, GroupVerdict*> known_;   ///< Groups asked for before.
+  const SegmentPins* pins_;
+  std::map<std::vector<NodeId>, GroupVerdict> forbidden_;  ///< By the pins, whatever the structure.
+  std::unordered_map<uint64_t, GroupVerdict> verdicts_;    ///< By structural hash.
+  std::map<std::vector<NodeId>, GroupVerdict*> known_;     ///< Groups asked for before.
   std::vector<GroupVerdict*> refused_;  ///< Legal ones that refuse() has made illegal.
   /// Of groups that read what another of their nodes joins.
   GroupVerdict unfinished_{.rejection = {.subject = "segmentation",

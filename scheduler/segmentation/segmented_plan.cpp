@@ -1,5 +1,7 @@
 #include "scheduler/segmentation/segmented_plan.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -37,6 +39,7 @@ class SegmentedPlanner {
 
   Result<void> run() {
     if (auto made = make_graph(); !made) return made;
+    if (auto pinned = pin_groups(); !pinned) return pinned;
     choose_groups();
     if (bar_us_ && predicted_us(groups_) >= *bar_us_) return {};
     plan_.is_segmented = true;
@@ -52,8 +55,13 @@ class SegmentedPlanner {
         return placed;
       }
     }
-    plan_.cuts = find_cuts(graph(), *judge_, *schedules_, in_order, segment_of,
+    plan_.cuts = find_cuts(graph(), *judge_, *schedules_, in_order, segment_of, pins_,
                            graph().size() <= kMostNodesInAllOrders);
+    std::vector<size_t> segment_of_node(graph().size());
+    for (size_t group = 0; group < in_order.size(); ++group) {
+      for (const NodeId node : in_order[group]) segment_of_node[node] = segment_of[group];
+    }
+    plan_.decisions = pin_decisions(graph(), options_, segment_of_node);
     return {};
   }
 
@@ -96,9 +104,48 @@ class SegmentedPlanner {
     }
   }
 
+  /// Looks pins up, and refuses groups that no kernel runs.
+  Result<void> pin_groups() {
+    schedules_.emplace(graph(), plan_.limits, options_);
+    auto pins = SegmentPins::resolve(graph(), options_);
+    if (!pins) return fail(pins.error());
+    pins_ = std::move(*pins);
+    if (pins_.empty()) return {};
+    GroupJudge& judge = judge_.emplace(graph(), plan_.limits, options_.families, &pins_);
+    for (const std::vector<NodeId>& group : pins_.groups()) {
+      const GroupVerdict& verdict = judge.judge(group);
+      ScheduledGroup* scheduled = verdict.legal ? &schedules_->of(group, verdict.views) : nullptr;
+      if (scheduled != nullptr && scheduled->segment) continue;
+      std::vector<std::string> joined;
+      std::vector<OpId> ops;
+      for (const NodeId node : group) {
+        ops.push_back(graph().nodes()[node].op);
+        joined.push_back(pinned_text(plan_.fusion, plan_.fusion.ops[ops.back()].results.front()));
+      }
+      Error error = scheduled != nullptr ? scheduled->segment.error()
+                                         : unsupported(graph().extract(group).fusion,
+                                                       {verdict.rejection}, std::string());
+      error.message =
+          fmt::format("no kernel makes what is pinned to one: {}{}", fmt::join(joined, ", "),
+                      error.message.empty() ? "" : ": " + error.message);
+      error.ops = std::move(ops);
+      return fail(std::move(error));
+    }
+    return {};
+  }
+
+  /// The pinned groups, which nothing takes apart.
+  [[nodiscard]] std::vector<MergeTree> pinned_trees(GroupJudge& judge) const {
+    std::vector<MergeTree> out;
+    for (const std::vector<NodeId>& group : pins_.groups()) {
+      if (group.size() > 1) out.push_back({.nodes = group, .verdict = judge.judge(group)});
+    }
+    return out;
+  }
+
   /// Takes the order of merges that gives the least time; large graphs get one order.
   void choose_groups() {
-    GroupSchedules& schedules = schedules_.emplace(graph(), plan_.limits, options_);
+    GroupSchedules& schedules = *schedules_;
     std::vector<MergeOrder> orders = {{}};
     if (graph().size() <= kMostNodesInAllOrders) {
       using enum MergeOrder::First;
@@ -137,7 +184,8 @@ class SegmentedPlanner {
 
   /// Groups nodes, and again those of merges whose kernels turn out slower than two would be.
   std::vector<Group> settled(GroupJudge& judge, GroupSchedules& schedules, MergeOrder order) {
-    std::vector<MergeTree> trees = group_greedily(graph(), judge, order).groups;
+    std::vector<MergeTree> trees =
+        group_greedily(graph(), judge, order, pinned_trees(judge)).groups;
     for (int round = 0; round < kMostRounds; ++round) {
       bool refused = false;
       for (const MergeTree& tree : trees) {
@@ -322,6 +370,7 @@ class SegmentedPlanner {
   std::optional<WorkGraph> graph_;
   std::optional<GroupJudge> judge_;
   std::optional<GroupSchedules> schedules_;
+  SegmentPins pins_;
   std::vector<Group> groups_;
   std::map<ValueId, size_t> left_;  ///< Values in the workspace, and where in its list.
 };

@@ -37,7 +37,9 @@ class Greedy {
       trees_.push_back({.nodes = {node}, .verdict = {}});
       if (!is_external(node)) trees_.back().verdict = judge_.judge(std::span(&node, 1));
     }
-    const bool is_anew = groups.empty();
+    // Pinned groups are whole from the beginning.
+    const bool is_anew = std::ranges::all_of(
+        groups, [](const MergeTree& tree) { return tree.parts.empty() && tree.nodes.size() > 1; });
     for (MergeTree& tree : groups) {
       const NodeId kept = tree.nodes.front();
       for (const NodeId node : std::span(tree.nodes).subspan(1)) {
@@ -109,7 +111,7 @@ class Greedy {
     if (order_.backwards) std::ranges::reverse(order);
     if (order_.first == MergeOrder::First::kLargeReady)
       std::ranges::stable_sort(order, std::ranges::greater{},
-                               [&](NodeId node) { return elements_of(node); });
+                               [&](NodeId node) { return elements_of(group_of_[node]); });
     std::vector<uint8_t> done(count);
     const auto is_ready = [&](NodeId node) {
       const WorkNode& work = graph_.nodes()[node];
@@ -229,6 +231,7 @@ class Greedy {
   bool take_best(NodeId group, const std::vector<Offer>& offers) {
     if (is_external(group)) return false;
     for (const Offer& offer : offers) {
+      if (offer.other == group || group_of_[offer.other] != offer.other) continue;
       if (is_external(offer.other) || reach_.has_between(group, offer.other)) continue;
       std::vector<NodeId> nodes;
       std::ranges::merge(trees_[group].nodes, trees_[offer.other].nodes, std::back_inserter(nodes));

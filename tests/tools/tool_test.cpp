@@ -240,6 +240,27 @@ TEST_F(Tool, ComparesPlans) {
   EXPECT_EQ(schedules.at("changed").at(0).at("schedule").at("family").at("b"), "looped");
 }
 
+TEST_F(Tool, PinsHowAGraphIsCut) {
+  const std::string path = write_file("pinned.fir",
+                                      "fusion @pinned {\n  %v0 x : f32[64, 128] = input\n"
+                                      "  %v1 e : f32[64, 128] = exp %v0\n"
+                                      "  %v2 total : f32[64] = reduce.sum %v1 over(1)\n"
+                                      "  %v3 : f32[64, 128] = broadcast %v2 axes(0)\n"
+                                      "  %v4 y : f32[64, 128] = div %v1, %v3\n"
+                                      "  return %v4, %v2\n}\n");
+  EXPECT_EQ(run_json("plan '" + path + "'").at("segments").size(), 1U);
+  const json cut = run_json("plan '" + path + "' --cut e");
+  EXPECT_EQ(cut.at("segments").size(), 2U);
+  EXPECT_EQ(cut.at("cuts").at(0).at("name"), "e");
+  EXPECT_EQ(cut.at("cuts").at(0).at("because"), "pinned to go through memory");
+  EXPECT_THAT(run("explain '" + path + "' --cut e --join total,y").output,
+              AllOf(HasSubstr("pinned to go through memory"), HasSubstr("pinned to run together")));
+  EXPECT_EQ(run_json("check '" + path + "' --cut e --cut total").at("passed"), true);
+  const json refused = run_json("plan '" + path + "' --cut e --join e,y", 1).at("error");
+  EXPECT_EQ(refused.at("kind"), "InvalidArgument");
+  EXPECT_NE(refused.at("remedy"), "");
+}
+
 TEST_F(Tool, EmitsCudaAndKernelIr) {
   const Outcome cuda = run("emit rms_norm rows=64 cols=1024");
   EXPECT_EQ(cuda.exit_code, 0);
@@ -368,6 +389,9 @@ TEST_F(Tool, MistakesAreTypedErrorsInBothForms) {
            Mistake{"plan softmax --no-such-option", 2, "Usage", "--no-such-option"},
            Mistake{"plan softmax --unroll many", 2, "Usage", "unroll"},
            Mistake{"emit softmax --form ptx", 2, "Usage", "ptx"},
+           Mistake{"plan softmax --cut nowhere", 1, "InvalidArgument", "nowhere"},
+           Mistake{"plan softmax --join x,y", 1, "InvalidArgument", "it is an input"},
+           Mistake{"check softmax --join y,", 1, "InvalidArgument", "is named ''"},
            Mistake{"diff softmax", 2, "Usage", "required"},
            Mistake{"diff softmax no_such_fusion", 1, "InvalidArgument", "no_such_fusion"},
            Mistake{"diff softmax softmax depth=3", 1, "InvalidArgument", "depth"},
