@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "scheduler/step_graph.h"
 #include "scheduler/text_table.h"
 
 namespace sinter {
@@ -333,27 +334,35 @@ std::string value_text(const Fusion& fusion, ValueId value) {
   return fmt::format("{}{}{}", value, name.empty() ? "" : " ", name);
 }
 
+/// What each step leaves in memory: "%v3 h, partials of %v5".
+std::vector<std::string> written_texts(const Plan& plan, const StepGraph& graph) {
+  std::vector<std::string> out(graph.steps.size());
+  for (const PassedTensor& tensor : graph.tensors) {
+    if (!tensor.writer) continue;
+    std::string& text = out[*tensor.writer];
+    const bool is_value = tensor.holds == PassedTensor::Holds::kValue;
+    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", is_value ? "" : "partials of ",
+                        value_text(plan.fusion, tensor.value));
+  }
+  return out;
+}
+
 /// Kernels and calls in the order they run, with what they move.
 std::string steps_text(const Plan& plan) {
   using enum TextTable::Align;
   TextTable table({"", "runs", "rows x columns", "reads", "writes", "us", "for"},
                   {kLeft, kLeft, kRight, kRight, kRight, kRight, kLeft});
-  for (const PlanStep& step : plan.steps()) {
+  const StepGraph graph = step_graph(plan);
+  std::vector<std::string> written = written_texts(plan, graph);
+  for (size_t i = 0; i < graph.steps.size(); ++i) {
+    const PlanStep& step = graph.steps[i];
     if (step.kind == PlanStep::Kind::kExternal) {
       const Op& op = plan.fusion.ops[plan.externals[step.index].op];
-      std::vector<std::string> made;
-      for (const ValueId result : op.results) made.push_back(value_text(plan.fusion, result));
-      table.row({"call", std::get<ExternalOp>(op.kind).name, "", "", "", "",
-                 fmt::format("{}", fmt::join(made, ", "))});
+      table.row({"call", std::get<ExternalOp>(op.kind).name, "", "", "", "", written[i]});
       continue;
     }
     const SegmentPlan& segment = plan.segments[step.index];
     const SegmentFacts& facts = segment.facts;
-    std::vector<std::string> made;
-    for (const ValueId output : facts.fusion.outputs) {
-      const ValueId value = segment.in_plan.empty() ? output : segment.in_plan.at(output);
-      made.push_back(value_text(plan.fusion, value));
-    }
     std::string what = segment.chosen().schedule.family;
     if (segment.same_as) what += fmt::format(" of {}", *segment.same_as);
     table.row({fmt::format("{}", step.index), std::move(what),
@@ -361,7 +370,7 @@ std::string steps_text(const Plan& plan) {
                bytes_text(static_cast<double>(facts.bytes_read)),
                bytes_text(static_cast<double>(facts.bytes_written)),
                segment.finishes ? "" : fmt::format("{:.1f}", segment.chosen().predicted.total_us),
-               fmt::format("{}", fmt::join(made, ", "))});
+               written[i]});
   }
   return table.text();
 }

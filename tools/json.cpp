@@ -196,6 +196,12 @@ Json to_json(const Plan& plan) {
     one["bytes_read"] = segment.facts.bytes_read;
     one["bytes_written"] = segment.facts.bytes_written;
     one["candidates"] = segment.candidates.size();
+    one["finishes"] = segment.finishes;
+    if (segment.same_as) one["same_as"] = *segment.same_as;
+    if (plan.is_segmented) {
+      one["decisions"] = to_json_list(segment.decisions);
+      one["rejections"] = to_json_list(segment.rejections);
+    }
     segments.push_back(std::move(one));
   }
   Json cuts = Json::array();

@@ -148,6 +148,13 @@ TEST(Explain, SaysOfEveryKernelOfASegmentWhatWasDecidedAboutIt) {
   }
 }
 
+TEST(Explain, SaysOfEachKernelWhatItLeavesItself) {
+  const Plan called = gradient_after_a_call(8192, 4096);
+  const std::string text = explain(called);
+  EXPECT_THAT(text, ContainsRegex("\n  0  [^\n]*, partials of %v[0-9]+\n"));
+  EXPECT_THAT(text, ContainsRegex("\n  1  [^\n]* KiB +%v[0-9]+\n"));
+}
+
 TEST(Explain, ShowsTheOtherDecisionsAndTheRefusalsOfSegments) {
   const Plan called = gradient_after_a_call(8192, 4096);
   const std::string text = explain(called);
