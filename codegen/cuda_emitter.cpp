@@ -65,6 +65,7 @@ class CudaEmitter {
     std::string body = std::exchange(text_, {});
     depth_ = 0;
     print_includes(body);
+    print_table();
     print_signature();
     text_ += body;
     text_ += "}\n";
@@ -100,6 +101,28 @@ class CudaEmitter {
     if (!text_.empty()) text_ += '\n';
   }
 
+  /// The struct of all tables of tensors and integers among the arguments, in the order of
+  /// kir::argument_layout.
+  void print_table() {
+    const kir::ArgumentLayout layout = kir::argument_layout(kernel_);
+    if (layout.bytes == 0) return;
+    std::vector<kir::BufferId> members;
+    for (uint32_t i = 0; i < kernel_.buffers.size(); ++i) {
+      if (layout.offsets[kir::BufferId{i}] >= 0) members.push_back(kir::BufferId{i});
+    }
+    std::ranges::sort(members, {}, [&](kir::BufferId id) { return layout.offsets[id]; });
+    line("struct KernelTable {");
+    for (const kir::BufferId id : members) {
+      const kir::Buffer& buffer = kernel_.buffers[id];
+      const bool reads = buffer.is_table() && buffer.access == kir::Access::kRead;
+      line(fmt::format("  {}{}{} {}[{}];", reads ? "const " : "", cuda_type(buffer.type),
+                       buffer.is_table() ? "*" : "", names_.buffers[id],
+                       buffer.is_table() ? buffer.tensors : buffer.count));
+    }
+    line("};");
+    text_ += '\n';
+  }
+
   void print_signature() {
     const std::string cluster =
         kernel_.cluster == 1 ? "" : fmt::format(" __cluster_dims__({}, 1, 1)", kernel_.cluster);
@@ -123,7 +146,7 @@ class CudaEmitter {
     };
     for (uint32_t i = 0; i < kernel_.buffers.size(); ++i) {
       const kir::Buffer& buffer = kernel_.buffers[kir::BufferId{i}];
-      if (buffer.space != kir::Space::kGlobal) continue;
+      if (buffer.space != kir::Space::kGlobal || buffer.is_table()) continue;
       add(fmt::format("{}{}* __restrict__ {}", buffer.access == kir::Access::kRead ? "const " : "",
                       cuda_type(buffer.type), names_.buffers[kir::BufferId{i}]));
     }
@@ -131,6 +154,8 @@ class CudaEmitter {
       add(fmt::format("{} {}", cuda_type(kernel_.params[kir::ParamId{i}].type),
                       names_.params[kir::ParamId{i}]));
     }
+    if (kir::argument_layout(kernel_).bytes > 0)
+      add(fmt::format("const __grid_constant__ KernelTable {}", names_.table));
     line(row + ") {");
   }
 
@@ -266,10 +291,25 @@ class CudaEmitter {
     line("}");
   }
 
+  /// One of the integers among the arguments.
+  void print_argument(const kir::Load& stmt) {
+    const std::string element =
+        fmt::format("{}.{}[{}]", names_.table, names_.buffers[stmt.buffer], text(stmt.index));
+    if (kernel_.vars[stmt.tile].is_scalar()) {
+      line(fmt::format("{} = {};", names_.vars[stmt.tile], element));
+    } else {
+      line(fmt::format("{}.set({}, {});", vec(stmt.tile, stmt.group), text(stmt.lane), element));
+    }
+  }
+
   void print(const kir::Load& stmt) {
     const kir::Buffer& buffer = kernel_.buffers[stmt.buffer];
+    if (buffer.space == kir::Space::kArgument) {
+      print_argument(stmt);
+      return;
+    }
     const std::string function = load_function(buffer, stmt.hint);
-    const std::string address = this->address(stmt.buffer, stmt.index);
+    const std::string address = this->address(stmt.buffer, stmt.tensor, stmt.index);
     if (kernel_.vars[stmt.tile].is_scalar()) {
       line(fmt::format("{} = {}({});", names_.vars[stmt.tile], function, address));
       return;
@@ -282,7 +322,7 @@ class CudaEmitter {
     const kir::Buffer& buffer = kernel_.buffers[stmt.buffer];
     const std::string_view function =
         buffer.space == kir::Space::kShared ? "store_shared" : "store_global";
-    const std::string address = this->address(stmt.buffer, stmt.index);
+    const std::string address = this->address(stmt.buffer, stmt.tensor, stmt.index);
     if (kernel_.vars[stmt.tile].is_scalar()) {
       line(fmt::format("{}({}, {});", function, address, names_.vars[stmt.tile]));
       return;
@@ -403,6 +443,12 @@ class CudaEmitter {
     note(index);
     return expressions_.address(of, index);
   }
+  std::string address(kir::BufferId buffer, ExprId tensor, ExprId index) {
+    if (!tensor.valid()) return address(buffer, index);
+    note(tensor);
+    note(index);
+    return expressions_.address(buffer, tensor, index);
+  }
   std::string vec(kir::VarId tile, ExprId group) {
     note(group);
     return expressions_.vec(tile, group);
@@ -451,6 +497,27 @@ BufferUse use_of(const kir::Buffer& buffer) {
   unreachable();
 }
 
+namespace {
+
+/// Says where the addresses of tables lie.
+void add_table_entries(const kir::Kernel& kernel, KernelSource& source) {
+  constexpr int64_t kAddressBytes = 8;
+  const kir::ArgumentLayout layout = kir::argument_layout(kernel);
+  for (uint32_t i = 0; i < kernel.buffers.size(); ++i) {
+    const kir::Buffer& buffer = kernel.buffers[kir::BufferId{i}];
+    for (size_t k = 0; k < buffer.values.size(); ++k) {
+      source.table_entries.push_back(
+          {.tensor = {.value = buffer.values[k],
+                      .type = buffer.type,
+                      .use = use_of(buffer),
+                      .alignment = buffer.alignment},
+           .offset = layout.offsets[kir::BufferId{i}] + static_cast<int64_t>(k) * kAddressBytes});
+    }
+  }
+}
+
+}  // namespace
+
 KernelSource make_kernel_source(const kir::Kernel& kernel, std::vector<int64_t> param_values) {
   SINTER_CHECK_OP(param_values.size(), ==, kernel.params.size());
   SINTER_CHECK(kernel.params.contains(kernel.grid.work), "{}", kernel.grid.work);
@@ -461,6 +528,7 @@ KernelSource make_kernel_source(const kir::Kernel& kernel, std::vector<int64_t> 
       .buffers = {},
       .params = {},
       .param_values = std::move(param_values),
+      .table = std::vector<std::byte>(static_cast<size_t>(kir::argument_layout(kernel).bytes)),
       .work_param = kernel.grid.work.index,
       .work_per_block = kernel.grid.per_block,
       .cluster_blocks = kernel.cluster,
@@ -471,13 +539,29 @@ KernelSource make_kernel_source(const kir::Kernel& kernel, std::vector<int64_t> 
       .overlaps_previous = kir::waits_for_previous(kernel),
   };
   for (const kir::Buffer& buffer : kernel.buffers) {
-    if (buffer.space != kir::Space::kGlobal) continue;
+    if (buffer.space != kir::Space::kGlobal || buffer.is_table()) continue;
     source.buffers.push_back({.value = buffer.value,
                               .type = buffer.type,
                               .use = use_of(buffer),
                               .alignment = buffer.alignment});
   }
   for (const kir::Param& param : kernel.params) source.params.push_back(param.type);
+  add_table_entries(kernel, source);
+  return source;
+}
+
+KernelSource make_kernel_source(const LoweredKernel& lowered) {
+  const kir::Kernel& kernel = lowered.kernel;
+  KernelSource source = make_kernel_source(kernel, lowered.param_values);
+  const kir::ArgumentLayout layout = kir::argument_layout(kernel);
+  size_t next = 0;
+  for (uint32_t i = 0; i < kernel.buffers.size(); ++i) {
+    const kir::Buffer& buffer = kernel.buffers[kir::BufferId{i}];
+    if (buffer.space != kir::Space::kArgument) continue;
+    SINTER_CHECK_OP(next, <, lowered.argument_values.size());
+    const std::vector<std::byte> bytes = argument_bytes(buffer, lowered.argument_values[next++]);
+    std::ranges::copy(bytes, source.table.begin() + layout.offsets[kir::BufferId{i}]);
+  }
   return source;
 }
 

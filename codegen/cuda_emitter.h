@@ -6,6 +6,7 @@
 
 #include "codegen/kernel_ir.h"
 #include "codegen/kernel_source.h"
+#include "codegen/lower.h"
 
 namespace sinter {
 
@@ -15,7 +16,8 @@ namespace sinter {
 /// equal text.
 ///
 /// The text includes those headers of codegen/device/ that it needs. Pointers are the first
-/// arguments, in the order of the kernel's global buffers, then the parameters in their order.
+/// arguments, in the order of the kernel's global buffers, then the parameters in their order, and
+/// at last the table, if there is one (kir::argument_layout).
 std::string emit_cuda(const kir::Kernel& kernel);
 
 /// What the kernel does with one of its buffers.
@@ -24,5 +26,7 @@ BufferUse use_of(const kir::Buffer& buffer);
 /// The text with all that a launch needs. `param_values` are the parameters at the planned extents,
 /// in the kernel's order.
 KernelSource make_kernel_source(const kir::Kernel& kernel, std::vector<int64_t> param_values);
+/// The same with what its table holds.
+KernelSource make_kernel_source(const LoweredKernel& lowered);
 
 }  // namespace sinter

@@ -119,6 +119,7 @@ std::string_view cuda_type(DType type) {
 KernelNames::KernelNames(const kir::Kernel& kernel) {
   CudaNames names;
   entry = names.take(kernel.name);
+  table = kir::argument_layout(kernel).bytes > 0 ? names.take("table") : "";
   for (uint32_t i = 0; i < kernel.buffers.size(); ++i) {
     buffers[kir::BufferId{i}] = names.take(kernel.buffers[kir::BufferId{i}].name);
   }
@@ -141,6 +142,11 @@ std::string CudaExpressions::text(ExprId expr, Precedence context) const {
 
 std::string CudaExpressions::address(kir::BufferId buffer, ExprId index) const {
   return address(names_.buffers[buffer], index);
+}
+
+std::string CudaExpressions::address(kir::BufferId buffer, ExprId tensor, ExprId index) const {
+  return address(fmt::format("{}.{}[{}]", names_.table, names_.buffers[buffer], text(tensor)),
+                 index);
 }
 
 std::string CudaExpressions::address(kir::MbarrierId array, ExprId index) const {

@@ -16,6 +16,7 @@ std::string_view cuda_type(DType type);
 struct KernelNames {
   explicit KernelNames(const kir::Kernel& kernel);
   std::string entry;
+  std::string table;  ///< The argument that holds all tables.
   IdMap<kir::BufferId, std::string> buffers;
   IdMap<kir::MbarrierId, std::string> mbarriers;
   IdMap<kir::ParamId, std::string> params;
@@ -49,6 +50,9 @@ class CudaExpressions {
                                  Precedence context = Precedence::kConditional) const;
   /// buffer + index.
   [[nodiscard]] std::string address(kir::BufferId buffer, kir::ExprId index) const;
+  /// table.buffer[tensor] + index.
+  [[nodiscard]] std::string address(kir::BufferId buffer, kir::ExprId tensor,
+                                    kir::ExprId index) const;
   /// mbarriers + index.
   [[nodiscard]] std::string address(kir::MbarrierId array, kir::ExprId index) const;
   /// Lets a call of philox_uniform use the words that the variable `block` has from the call

@@ -11,10 +11,10 @@ namespace {
 // Sorted. Keywords of C++20 and of CUDA, built-in variables and types, and what codegen/device/
 // declares. Functions that NVRTC declares itself (exp, min, abs, ...) are here because a variable
 // of that name would hide them from an inlined header only by bad luck, but would puzzle a reader.
-constexpr std::array<std::string_view, 181> kReserved = {
+constexpr std::array<std::string_view, 182> kReserved = {
     // clang-format off
-    "Bits", "Mbarrier", "Packet", "Round", "Vec", "abs", "alignas", "alignof", "and", "and_eq",
-    "asm", "async_copy", "async_wait", "auto", "bf16", "bitand", "bitor", "blockDim", "blockIdx",
+    "Bits", "KernelTable", "Mbarrier", "Packet", "Round", "Vec", "abs", "alignas", "alignof", "and",
+    "and_eq", "asm", "async_copy", "async_wait", "auto", "bf16", "bitand", "bitor", "blockDim", "blockIdx",
     "bool", "break", "bulk_copy", "bulk_copy_evict_first", "bulk_copy_evict_last", "bulk_copy_with",
     "case", "catch", "ceil", "char", "char16_t", "char32_t", "char8_t", "class", "co_await",
     "co_return", "co_yield", "compl", "concept", "const", "const_cast", "consteval", "constexpr",

@@ -86,6 +86,31 @@ bool waits_for_previous(const Kernel& kernel) {
   });
 }
 
+ArgumentLayout argument_layout(const Kernel& kernel) {
+  constexpr int64_t kAddressBytes = 8;
+  ArgumentLayout layout{.offsets = IdMap<BufferId, int64_t>(kernel.buffers.size(), -1)};
+  const auto place = [&](const auto& is_next, const auto& bytes_of_buffer) {
+    for (uint32_t i = 0; i < kernel.buffers.size(); ++i) {
+      const Buffer& buffer = kernel.buffers[BufferId{i}];
+      if (!is_next(buffer)) continue;
+      layout.offsets[BufferId{i}] = layout.bytes;
+      layout.bytes += bytes_of_buffer(buffer);
+    }
+  };
+  place([](const Buffer& buffer) { return buffer.is_table(); },
+        [](const Buffer& buffer) { return buffer.tensors * kAddressBytes; });
+  for (const DType type : {DType::kI64, DType::kI32}) {
+    place(
+        [&](const Buffer& buffer) {
+          return buffer.space == Space::kArgument && buffer.type == type;
+        },
+        [&](const Buffer& buffer) { return buffer.count * bytes_of(type); });
+  }
+  // The struct ends where its alignment lets it.
+  layout.bytes = (layout.bytes + kAddressBytes - 1) / kAddressBytes * kAddressBytes;
+  return layout;
+}
+
 int64_t shared_bytes(const Kernel& kernel) {
   int64_t end = 0;
   for (const Buffer& buffer : kernel.buffers) {

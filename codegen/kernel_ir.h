@@ -9,8 +9,8 @@
 // Reading an element never
 //               written is an error. Elements of storage types (16- and 8-bit floats, 8-bit
 //               integers) can only be moved or cast.
-// Memory.       Global buffers are kernel arguments; shared buffers belong to a block. Indices
-// count elements. An access of
+// Memory.       Global buffers are kernel arguments; shared buffers belong to a block. A global
+// buffer may be a table of tensors, of which each access names one. Indices count elements. An access of
 //               `width` elements needs its byte address to be a multiple of min(16, width * element
 //               bytes).
 // Barriers.     All threads of a block reach the same barrier; a barrier inside divergent control
@@ -63,7 +63,11 @@ using StmtId = Id<StmtTag>;
 
 // ---- Declarations
 
-enum class Space : uint8_t { kGlobal, kShared };
+enum class Space : uint8_t {
+  kGlobal,
+  kShared,
+  kArgument,  ///< Integers among the kernel's arguments, which its blocks only read.
+};
 enum class Access : uint8_t { kRead, kWrite, kReadWrite };
 
 struct Buffer {
@@ -72,10 +76,13 @@ struct Buffer {
   Space space = Space::kGlobal;
   Access access = Access::kRead;
   int64_t alignment = 16;  ///< Promised byte alignment of element 0.
-  ValueId value;           ///< The graph value a global buffer holds.
-  int64_t count =
-      0;  ///< Elements of a shared buffer; 0 for global ones, whose size arrives at launch.
+  ValueId value;           ///< The graph value a global buffer holds; a table has `values`.
+  int64_t count = 0;   ///< Elements of a shared buffer, or of one among the arguments; 0 for global
+                       ///< ones, whose size arrives at launch.
+  int64_t tensors = 0;  ///< Places in a global table of tensors; 0 for a single tensor.
+  std::vector<ValueId> values{};  ///< What a table holds, at most as many: all have the alignment.
   int64_t offset = -1;  ///< Byte offset of a shared buffer; -1 until place_shared_buffers has run.
+  [[nodiscard]] bool is_table() const { return tensors > 0; }
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
 
@@ -215,6 +222,7 @@ struct Load {
   BufferId buffer;
   ExprId index;
   CacheHint hint = CacheHint::kDefault;
+  ExprId tensor{};  ///< Which tensor of a table, an i32; invalid for other buffers.
   friend bool operator==(const Load&, const Load&) = default;
 };
 /// buffer[index ... index + width) = tile[group, lane ... lane + width), rounded to the buffer's
@@ -225,6 +233,7 @@ struct Store {
   int64_t width = 1;
   VarId tile;
   ExprId group, lane;
+  ExprId tensor{};  ///< Which tensor of a table, an i32; invalid for other buffers.
   friend bool operator==(const Store&, const Store&) = default;
 };
 /// Starts copying `width` elements (4, 8 or 16 bytes) from global to shared memory; they are there
@@ -460,6 +469,14 @@ inline constexpr int64_t kSharedUnit = 16;
 /// Shared bytes of a kernel whose shared buffers and mbarriers are placed: end of the last one, in
 /// whole units.
 int64_t shared_bytes(const Kernel& kernel);
+/// One argument that holds all tables of tensors and all integers in argument space, as a struct:
+/// the addresses first, then integers of 8 bytes, then of 4, each in the order of the buffers, so
+/// that nothing lies between them. Byte offsets by buffer; -1 for those that are not in it.
+struct ArgumentLayout {
+  IdMap<BufferId, int64_t> offsets;
+  int64_t bytes = 0;  ///< 0: the kernel has no such argument.
+};
+ArgumentLayout argument_layout(const Kernel& kernel);
 /// True if the kernel may be launched before the one ahead of it has ended: it waits by itself.
 bool waits_for_previous(const Kernel& kernel);
 /// Static shared memory is limited to 48 KiB (CUDA programming guide, "Shared Memory"); a kernel

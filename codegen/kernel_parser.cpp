@@ -129,6 +129,8 @@ class Parser : private KernelTokenReader {
     buffer.type = type();
     if (accept_word("shared")) {
       buffer.space = Space::kShared;
+    } else if (accept_word("argument")) {
+      buffer.space = Space::kArgument;
     } else {
       expect_word("global");
     }
@@ -142,6 +144,12 @@ class Parser : private KernelTokenReader {
     expect_word("align");
     buffer.alignment = integer();
     if (accept_word("value")) buffer.value = new_id<ValueTag>();
+    if (accept_word("tensors")) buffer.tensors = integer();
+    if (accept_word("values")) {
+      do {
+        buffer.values.push_back(new_id<ValueTag>());
+      } while (at_id(ValueTag::kPrefix));
+    }
     if (accept_word("count")) buffer.count = integer();
     if (accept_word("offset")) buffer.offset = integer();
     kernel_.buffers.push_back(std::move(buffer));
@@ -247,7 +255,7 @@ class Parser : private KernelTokenReader {
       expect("=");
       if (!accept_word("load")) return SetElement{target, group, lane, expr()};
       Load load{.tile = target, .group = group, .lane = lane, .buffer = buffer(), .index = {}};
-      load.index = buffer_index();
+      std::tie(load.tensor, load.index) = tensor_and_index();
       load.width = width();
       load.hint = hint();
       return load;
@@ -297,7 +305,7 @@ class Parser : private KernelTokenReader {
 
   StmtKind store_statement() {
     Store store{.buffer = buffer(), .index = {}, .tile = {}, .group = {}, .lane = {}};
-    store.index = buffer_index();
+    std::tie(store.tensor, store.index) = tensor_and_index();
     expect("=");
     store.tile = var();
     expect("[");
@@ -427,6 +435,15 @@ class Parser : private KernelTokenReader {
     const ExprId lane = expr();
     expect("]");
     return {group, lane};
+  }
+
+  /// [index], or [tensor][index] into a table.
+  std::pair<ExprId, ExprId> tensor_and_index() {
+    const ExprId first = buffer_index();
+    if (!accept("[")) return {ExprId{}, first};
+    const ExprId index = expr();
+    expect("]");
+    return {first, index};
   }
 
   ExprId buffer_index() {

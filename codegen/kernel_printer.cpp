@@ -36,6 +36,18 @@ std::string_view text_of(Access access) {
   unreachable();
 }
 
+std::string_view text_of(Space space) {
+  switch (space) {
+    case Space::kGlobal:
+      return "global";
+    case Space::kShared:
+      return "shared";
+    case Space::kArgument:
+      return "argument";
+  }
+  unreachable();
+}
+
 std::string type_suffix(DType type, DType usual) {
   return type == usual ? "" : fmt::format(":{}", type);
 }
@@ -81,9 +93,10 @@ class Printer {
     const Buffer& buffer = kernel_.buffers[id];
     std::string text =
         fmt::format("buffer {} {} : {} {} {} align {}", id, name_text(buffer.name), buffer.type,
-                    buffer.space == Space::kGlobal ? "global" : "shared", text_of(buffer.access),
-                    buffer.alignment);
+                    text_of(buffer.space), text_of(buffer.access), buffer.alignment);
     if (buffer.value.valid()) text += fmt::format(" value {}", buffer.value);
+    if (buffer.tensors != 0) text += fmt::format(" tensors {}", buffer.tensors);
+    if (!buffer.values.empty()) text += fmt::format(" values {}", fmt::join(buffer.values, " "));
     if (buffer.count != 0) text += fmt::format(" count {}", buffer.count);
     if (buffer.offset != -1) text += fmt::format(" offset {}", buffer.offset);
     line(text);
@@ -160,10 +173,10 @@ class Printer {
   }
   void print(const Load& s) {
     line(fmt::format("{} = load {} width {}{}", element(s.tile, s.group, s.lane),
-                     place(s.buffer, s.index), s.width, hint(s.hint)));
+                     place(s.buffer, s.tensor, s.index), s.width, hint(s.hint)));
   }
   void print(const Store& s) {
-    line(fmt::format("store {} = {} width {}", place(s.buffer, s.index),
+    line(fmt::format("store {} = {} width {}", place(s.buffer, s.tensor, s.index),
                      element(s.tile, s.group, s.lane), s.width));
   }
   void print(const AsyncCopy& s) {
@@ -230,6 +243,10 @@ class Printer {
 
   std::string element(VarId tile, ExprId group, ExprId lane) const {
     return fmt::format("{}[{}, {}]", tile, text(group), text(lane));
+  }
+  std::string place(BufferId buffer, ExprId tensor, ExprId index) const {
+    if (!tensor.valid()) return place(buffer, index);
+    return fmt::format("{}[{}][{}]", buffer, text(tensor), text(index));
   }
   template <class Id>
   std::string place(Id of, ExprId index) const {

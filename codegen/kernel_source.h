@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,15 +20,26 @@ struct BufferArgument {
   friend bool operator==(const BufferArgument&, const BufferArgument&) = default;
 };
 
+/// A tensor whose address lies in a kernel's argument table.
+struct TableEntry {
+  BufferArgument tensor;
+  int64_t offset = 0;  ///< Of the address, in bytes from the start of the table.
+  friend bool operator==(const TableEntry&, const TableEntry&) = default;
+};
+
 /// Everything needed to compile and launch one kernel. The text depends on the graph and the
 /// schedule only, not on the number of rows, so that problems that differ in rows share a compiled
-/// kernel.
+/// kernel. Of a list of tensors it depends on the capacity of its tables, not on their sizes.
 struct KernelSource {
   std::string entry;                    ///< extern "C" name.
   std::string text;                     ///< CUDA C++; includes embedded device headers by name.
   std::vector<BufferArgument> buffers;  ///< Pointer arguments, first in the kernel's argument list.
   std::vector<DType> params;            ///< Scalar arguments (i32 or i64), after the pointers.
   std::vector<int64_t> param_values;    ///< Their values at the planned extents.
+  /// The last argument, a struct: addresses, which are 0 until a launch, and integers as they are at
+  /// the planned extents. Empty where the kernel has none.
+  std::vector<std::byte> table{};
+  std::vector<TableEntry> table_entries{};
   uint32_t work_param = 0;              ///< Index of the parameter that counts work items.
   int64_t work_per_block =
       1;  ///< Clusters = ceil(param_values[work_param] / work_per_block); none for no work.

@@ -71,9 +71,11 @@ void for_each_expr(const StmtKind& stmt, const std::function<void(ExprId)>& visi
                  [&](const Load& s) {
                    visit(s.group);
                    visit(s.lane);
+                   if (s.tensor.valid()) visit(s.tensor);
                    visit(s.index);
                  },
                  [&](const Store& s) {
+                   if (s.tensor.valid()) visit(s.tensor);
                    visit(s.index);
                    visit(s.group);
                    visit(s.lane);

@@ -97,7 +97,10 @@ void UniformityAnalysis::visit(const Block& block, Uniformity control) {
                      visit(s.then_body, inside);
                      visit(s.else_body, inside);
                    },
-                   [&](const Load& s) { assign(s.tile, s.index); },
+                   [&](const Load& s) {
+                     assign(s.tile, s.index);
+                     if (s.tensor.valid()) assign(s.tile, s.tensor);
+                   },
                    [](const Store&) {},
                    [](const AsyncCopy&) {},
                    [](const AsyncWait&) {},

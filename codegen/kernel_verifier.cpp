@@ -209,7 +209,10 @@ class StatementVerifier {
     write(s.tile);
     check_element(s.tile, s.group, s.lane, s.width);
     check_access(s.buffer, s.index, s.width);
+    check_tensor(s.buffer, s.tensor);
     const Buffer& buffer = kernel_.buffers[s.buffer];
+    if (buffer.space == Space::kArgument && s.width != 1)
+      report("{} elements of argument {} at once", s.width, buffer.name);
     if (buffer.access == Access::kWrite) report("{} ({}) is read", s.buffer, buffer.name);
     if (var(s.tile).type != buffer.type) {
       report("{} is {}, {} is {}", s.tile, var(s.tile).type, s.buffer, buffer.type);
@@ -219,11 +222,29 @@ class StatementVerifier {
   void check(const Store& s, Uniformity) {
     check_element(s.tile, s.group, s.lane, s.width);
     check_access(s.buffer, s.index, s.width);
+    check_tensor(s.buffer, s.tensor);
     const Buffer& buffer = kernel_.buffers[s.buffer];
     if (buffer.access == Access::kRead) report("{} ({}) is written", s.buffer, buffer.name);
     if (var(s.tile).type != buffer.type && var(s.tile).type != compute_type(buffer.type)) {
       report("{} is {}, {} is {}", s.tile, var(s.tile).type, s.buffer, buffer.type);
     }
+  }
+
+  /// Which tensor of a table an access is to.
+  void check_tensor(BufferId id, ExprId tensor) {
+    const Buffer& buffer = kernel_.buffers[id];
+    if (buffer.is_table() != tensor.valid()) {
+      report("an access to {} ({}), which is {} table, {} a tensor", id, buffer.name,
+             buffer.is_table() ? "a" : "no", tensor.valid() ? "names" : "does not name");
+    }
+    if (!tensor.valid()) return;
+    check_i32(tensor, "number of a tensor", 0, buffer.tensors - 1);
+  }
+
+  /// An access that can name no tensor is to a single one.
+  void check_single(BufferId id) {
+    const Buffer& buffer = kernel_.buffers[id];
+    if (buffer.is_table()) report("a copy from or count in the table {} ({})", id, buffer.name);
   }
 
   void check_access(BufferId id, ExprId index, int64_t width) {
@@ -264,6 +285,7 @@ class StatementVerifier {
     const Buffer& global = kernel_.buffers[from];
     if (shared.space != Space::kShared) report("{} ({}) is not shared", to, shared.name);
     if (global.space != Space::kGlobal) report("{} ({}) is not global", from, global.name);
+    check_single(from);
     if (shared.type != global.type) report("copies {} to {}", global.type, shared.type);
     if (global.access == Access::kWrite) report("{} ({}) is read", from, global.name);
   }
@@ -435,6 +457,7 @@ class StatementVerifier {
     if (buffer.space != Space::kGlobal || buffer.type != DType::kI32 ||
         buffer.access != Access::kReadWrite)
       report("{} ({}) is no global buffer of i32 counters", s.buffer, buffer.name);
+    check_single(s.buffer);
     is_counter_[s.buffer] = true;
   }
 

@@ -29,7 +29,9 @@ struct KernelViolation {
 /// in
 ///             one place.
 /// Buffers     alignment is a power of two; shared ones have a count and serve reading and writing;
-///             when lowered they have offsets that are multiples of 16 and do not overlap.
+///             when lowered they have offsets that are multiples of 16 and do not overlap. Tables
+///             are global and hold no more tensors than they have places; what is among the
+///             arguments are integers, read one by one.
 /// Types       operands fit their function (op_list.def); storage types are only moved, selected or
 ///             cast; constants fit their type; conditions are bool; indices are i32 or i64.
 /// Scopes      a variable is declared once and used between its declaration and the end of its
@@ -41,7 +43,8 @@ struct KernelViolation {
 /// vector
 ///             access starts at a multiple of its width. (Ranges are checked up to 65536
 ///             iterations.)
-/// Accesses    width is a power of two, at most 16 bytes when lowered; the buffer promises
+/// Accesses    name a tensor exactly of tables, as i32;
+///             width is a power of two, at most 16 bytes when lowered; the buffer promises
 /// alignment
 ///             for it; types match; reads and writes are those that the buffer's access allows.
 /// Exchange    barriers, and reductions wider than a warp, stand where the whole block arrives;

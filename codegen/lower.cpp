@@ -1,16 +1,23 @@
 #include "codegen/lower.h"
 
+#include <bit>
+#include <cstring>
+
 #include "codegen/cuda_emitter.h"
 #include "codegen/lower_columns.h"
+#include "codegen/lower_multi_tensor.h"
 #include "codegen/lower_pointwise.h"
 #include "codegen/lower_ring.h"
 #include "codegen/lower_rows.h"
 #include "codegen/lower_transpose.h"
+#include "scheduler/families/multi_tensor.h"
 #include "scheduler/families/transpose.h"
 #include "scheduler/ring.h"
 #include "scheduler/row_schedule.h"
 
 namespace sinter {
+
+static_assert(std::endian::native == std::endian::little);
 
 namespace {
 
@@ -25,11 +32,23 @@ void order_launches(kir::Kernel& kernel, Overlap overlap) {
 
 }  // namespace
 
+std::vector<std::byte> argument_bytes(const kir::Buffer& buffer, std::span<const int64_t> values) {
+  SINTER_CHECK_OP(static_cast<int64_t>(values.size()), ==, buffer.count);
+  const auto size = static_cast<size_t>(bytes_of(buffer.type));
+  std::vector<std::byte> out(values.size() * size);
+  for (size_t i = 0; i < values.size(); ++i) {
+    // Little-endian: an i32 is the low half.
+    std::memcpy(out.data() + i * size, &values[i], size);
+  }
+  return out;
+}
+
 FamilySet builtin_families() {
   FamilySet families = scheduling_families();
   for (Family& family : families)
     family.lower = family.name == "pointwise"        ? lower_pointwise
                    : family.name == kTranspose       ? lower_transpose
+                   : family.name == kMultiTensor     ? lower_multi_tensor
                    : family.name == kColumn          ? lower_columns
                    : family.name == kWarpSpecialised ? lower_ring
                                                      : lower_rows;
@@ -57,7 +76,7 @@ Result<KernelSource> emit(const SegmentFacts& facts, const Schedule& schedule,
                           const FamilySet& families) {
   auto lowered = lower(facts, schedule, families);
   if (!lowered) return fail(lowered.error());
-  return make_kernel_source(lowered->kernel, lowered->param_values);
+  return make_kernel_source(*lowered);
 }
 
 }  // namespace sinter

@@ -45,6 +45,27 @@ void TileLowering::declare_buffers(bool finishes) {
   }
 }
 
+void TileLowering::declare_buffers_of(const TensorList& list, int64_t capacity) {
+  const auto declare = [&](ValueId tensor, kir::Buffer buffer) {
+    const bool writes = std::ranges::find(facts_.fusion.inputs, tensor) == facts_.fusion.inputs.end();
+    buffer.name = name_of_value(tensor) + (writes ? "_out" : "");
+    buffer.type = facts_.fusion.values[tensor].type;
+    buffer.access = writes ? kir::Access::kWrite : kir::Access::kRead;
+    if (!writes) buffer.alignment = facts_.fusion.def_as<InputOp>(tensor)->alignment;
+    buffers_[tensor] = builder_.add_buffer(std::move(buffer));
+  };
+  for (const auto& [input, value] : list.shared) declare(input, {.name = {}, .value = value});
+  for (size_t slot = 0; slot < list.slots.size(); ++slot) {
+    kir::Buffer table{.name = {}, .value = {}, .tensors = capacity};
+    for (const ListMember& member : list.members) table.values.push_back(member.tensors[slot]);
+    declare(list.slots[slot], std::move(table));
+  }
+}
+
+ExprId TileLowering::tensor_of(kir::BufferId buffer) const {
+  return builder_.kernel().buffers[buffer].is_table() ? tensor_ : ExprId{};
+}
+
 void TileLowering::leave_row(bool ends) {
   // What all rows have in common lives as long as the loop over them: nothing is left of it
   // outside.
@@ -238,8 +259,9 @@ ExprId TileLowering::row_value(ValueId value) {
     const VarId var =
         builder_.declare_scalar(name_of_value(access->tensor), facts_.fusion.values[value].type);
     const ExprId zero = builder_.integer(0);
-    builder_.append(
-        kir::Load{var, zero, zero, 1, buffer_of(access->tensor), index, kir::CacheHint::kDefault});
+    const kir::BufferId buffer = buffer_of(access->tensor);
+    builder_.append(kir::Load{var, zero, zero, 1, buffer, index, kir::CacheHint::kDefault,
+                              tensor_of(buffer)});
     result = builder_.ref(var);
   } else if (std::holds_alternative<TakeOp>(op.kind)) {
     result = take(value);
@@ -370,7 +392,8 @@ void TileLowering::load(ValueId value, const TilePosition& position) {
   const DType type = facts_.fusion.values[value].type;
 
   const auto load_at = [&](ExprId lane, int64_t count, ExprId column) {
-    builder_.append(kir::Load{tile.var, group, lane, count, buffer, address(access, column), hint});
+    builder_.append(kir::Load{tile.var, group, lane, count, buffer, address(access, column), hint,
+                              tensor_of(buffer)});
   };
   const auto load_whole = [&] {
     if (kind == AccessKind::kVector) {
@@ -527,7 +550,8 @@ void TileLowering::store(size_t index, VarId tile, const TilePosition& position)
   const ExprId zero = builder_.integer(0);
 
   const auto store_at = [&](ExprId lane, int64_t count, ExprId column) {
-    builder_.append(kir::Store{buffer, address(access, column), count, tile, zero, lane});
+    builder_.append(kir::Store{buffer, address(access, column), count, tile, zero, lane,
+                               tensor_of(buffer)});
   };
   const auto store_lane = [&](ExprId lane) {
     store_at(lane, 1, builder_.add(position.first_column, builder_.cast(lane, column_type_)));

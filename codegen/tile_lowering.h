@@ -7,6 +7,7 @@
 
 #include "codegen/kernel_builder.h"
 #include "scheduler/row_schedule.h"
+#include "scheduler/tensor_list.h"
 
 namespace sinter {
 
@@ -46,6 +47,12 @@ class TileLowering {
   /// Declares a buffer for every tensor read or written; reads first, in the order of the fusion's
   /// inputs. `finishes`: outputs that follow from outer reductions too.
   void declare_buffers(bool finishes);
+  /// For the member of a list of tensors, which the segment is then: a table with `capacity` places
+  /// for every slot, and buffers of the scalars that all members share.
+  void declare_buffers_of(const TensorList& list, int64_t capacity);
+  /// Which tensor of the tables accesses are to, an i32.
+  void set_tensor(kir::ExprId tensor) { tensor_ = tensor; }
+  [[nodiscard]] kir::ExprId tensor() const { return tensor_; }
   /// Takes the buffers that another one of the same kernel has declared.
   void share_buffers(const TileLowering& other) { buffers_ = other.buffers_; }
   /// Finds the coordinates of a row from its number (i64), and forgets the row values of the row
@@ -120,6 +127,8 @@ class TileLowering {
   [[nodiscard]] int64_t width() const { return schedule_.vector_width; }
 
  private:
+  /// The tensor that an access to this buffer names: none unless it is a table.
+  [[nodiscard]] kir::ExprId tensor_of(kir::BufferId buffer) const;
   void leave_row(bool ends);
   std::vector<kir::ExprId> column_coordinates(kir::ExprId column);
   kir::ExprId row_offset(const TensorAccess& access);
@@ -149,6 +158,7 @@ class TileLowering {
   kir::ExprId column_count_;
 
   std::map<ValueId, kir::BufferId> buffers_;
+  kir::ExprId tensor_;
   RowView view_;
 
   TilePosition position_;

@@ -18,6 +18,9 @@ using namespace kir;  // NOLINT(google-build-using-namespace): this file is abou
 /// More than any device has bytes of shared memory; keeps sums of offsets far from overflow.
 constexpr int64_t kMostSharedElements = 1 << 20;
 
+/// More addresses or integers than any kernel has bytes of arguments.
+constexpr int64_t kMostPlaces = 1 << 16;
+
 class TableVerifier {
  public:
   TableVerifier(const Kernel& kernel, KernelStage stage, std::vector<KernelViolation>* violations)
@@ -81,6 +84,11 @@ class TableVerifier {
                          std::has_single_bit(static_cast<uint64_t>(buffer.alignment));
     if (!aligned)
       report(where, "{} of {} is aligned to {}", buffer.name, buffer.type, buffer.alignment);
+    if (buffer.space == Space::kArgument) {
+      check_argument(where, buffer);
+      return;
+    }
+    check_places(where, buffer);
     if (buffer.space == Space::kGlobal) {
       if (buffer.count != 0 || buffer.offset != -1) {
         report(where, "global {} has a count or an offset", buffer.name);
@@ -93,6 +101,28 @@ class TableVerifier {
     if (buffer.access != Access::kReadWrite) {
       report(where, "shared {} is not both read and written", buffer.name);
     }
+  }
+
+  /// Integers among the arguments.
+  void check_argument(const std::string& where, const Buffer& buffer) {
+    if (buffer.type != DType::kI32 && buffer.type != DType::kI64)
+      report(where, "argument {} is {}, not i32 or i64", buffer.name, buffer.type);
+    if (buffer.access != Access::kRead) report(where, "argument {} is written", buffer.name);
+    if (buffer.count < 1 || buffer.count > kMostPlaces)
+      report(where, "argument {} has {} elements", buffer.name, buffer.count);
+    if (buffer.offset != -1 || buffer.value.valid() || buffer.tensors != 0)
+      report(where, "argument {} has an offset, a value or tensors", buffer.name);
+  }
+
+  /// The places of a table of tensors; other buffers have none.
+  void check_places(const std::string& where, const Buffer& buffer) {
+    const auto held = static_cast<int64_t>(buffer.values.size());
+    if (buffer.tensors < 0 || buffer.tensors > kMostPlaces || held > buffer.tensors)
+      report(where, "{} holds {} tensors in {} places", buffer.name, held, buffer.tensors);
+    if (!buffer.is_table()) return;
+    if (buffer.space != Space::kGlobal)
+      report(where, "shared {} is a table of tensors", buffer.name);
+    if (buffer.value.valid()) report(where, "the table {} holds a single value", buffer.name);
   }
 
   void check(MbarrierId id) {

@@ -72,7 +72,9 @@ Result<void> Executable::load_segments() {
     auto launch = PreparedLaunch::prepare(*driver_, kernel->function(), segment.source);
     if (!launch) return fail(launch.error());
     Segment prepared{.kernel = kernel, .launch = *launch, .arguments = {}};
-    for (const BufferArgument& buffer : segment.source.buffers) {
+    std::vector<BufferArgument> tensors = segment.source.buffers;
+    for (const TableEntry& entry : segment.source.table_entries) tensors.push_back(entry.tensor);
+    for (const BufferArgument& buffer : tensors) {
       const TensorSlot slot = slot_of(plan, i, buffer.value, buffer.use);
       const bool counts = slot.kind == TensorSlot::Kind::kWorkspace &&
                           plan.workspace[slot.index].holds == WorkspaceTensor::Holds::kCounters;
@@ -314,7 +316,7 @@ Result<void> Executable::launch_segment(const Segment& segment, Addresses addres
     auto zeroed = check(*driver_, DriverCall::kFillAsync, status, "zeroing the counters of blocks");
     if (!zeroed) return zeroed;
   }
-  std::array<DevicePointer, kMaxKernelArguments> arguments;
+  std::array<DevicePointer, kMostLaunchTensors> arguments;
   for (size_t i = 0; i < segment.arguments.size(); ++i)
     arguments[i] = addresses.of(segment.arguments[i]);
   return segment.launch.launch(stream, {arguments.data(), segment.arguments.size()});

@@ -1,6 +1,7 @@
 #include "runtime/host_execution.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "codegen/cuda_emitter.h"
 #include "runtime/oracle/oracle.h"
@@ -108,6 +109,36 @@ std::vector<HostTensor> poisoned_outputs(const Fusion& fusion, const Binding& bi
 
 namespace {
 
+/// What the buffers of a kernel hold in an execution on the host.
+class HostArguments {
+ public:
+  /// `lowered` outlives it.
+  explicit HostArguments(const LoweredKernel& lowered) : lowered_(lowered) {}
+
+  /// For every tensor what `memory_of` says; integers among the arguments lie here.
+  std::vector<LaunchMemory> memory(
+      const std::function<LaunchMemory(ValueId, const kir::Buffer&)>& memory_of) {
+    std::vector<LaunchMemory> out;
+    size_t next = 0;
+    for (const kir::Buffer& buffer : lowered_.kernel.buffers) {
+      if (buffer.space == kir::Space::kShared) continue;
+      if (buffer.space == kir::Space::kArgument) {
+        integers_.push_back(argument_bytes(buffer, lowered_.argument_values.at(next++)));
+        out.push_back({.bytes = integers_.back(), .origin = 0});
+      } else if (buffer.is_table()) {
+        for (const ValueId value : buffer.values) out.push_back(memory_of(value, buffer));
+      } else {
+        out.push_back(memory_of(buffer.value, buffer));
+      }
+    }
+    return out;
+  }
+
+ private:
+  const LoweredKernel& lowered_;
+  std::vector<std::vector<std::byte>> integers_;
+};
+
 /// Adds what is wrong with a further kernel to the report of the first.
 void append_report(InterpreterReport& all, InterpreterReport more) {
   all.findings.insert(all.findings.end(), std::make_move_iterator(more.findings.begin()),
@@ -124,18 +155,17 @@ Result<HostRun> execute_on_host(const SegmentFacts& facts, const LoweredKernel& 
   if (auto checked = check_inputs(fusion, inputs); !checked) return fail(checked.error());
   HostRun run{.outputs = poisoned_outputs(fusion, Binding{}), .report = {}};
   std::vector<HostTensor> copies(inputs.begin(), inputs.end());
-  std::vector<LaunchMemory> memory;
-  for (const kir::Buffer& buffer : kernel.kernel.buffers) {
-    if (buffer.space != kir::Space::kGlobal) continue;
-    const auto input = std::ranges::find(fusion.inputs, buffer.value);
+  HostArguments arguments(kernel);
+  const auto memory_of = [&](ValueId value, const kir::Buffer&) -> LaunchMemory {
+    const auto input = std::ranges::find(fusion.inputs, value);
     HostTensor& tensor =
         input != fusion.inputs.end()
             ? copies[static_cast<size_t>(input - fusion.inputs.begin())]
-            : run.outputs[static_cast<size_t>(std::ranges::find(fusion.outputs, buffer.value) -
+            : run.outputs[static_cast<size_t>(std::ranges::find(fusion.outputs, value) -
                                               fusion.outputs.begin())];
-    memory.push_back(
-        {.bytes = tensor.storage(), .origin = tensor.data() - tensor.storage().data()});
-  }
+    return {.bytes = tensor.storage(), .origin = tensor.data() - tensor.storage().data()};
+  };
+  const std::vector<LaunchMemory> memory = arguments.memory(memory_of);
   auto report = interpret(kernel.kernel, memory, kernel.param_values, options);
   if (!report) return fail(report.error());
   run.report = std::move(*report);
@@ -250,11 +280,11 @@ Result<HostRun> execute_on_host(const Plan& plan, std::span<const HostTensor> in
     const SegmentPlan& segment = plan.segments[step.index];
     auto kernel = lower(segment.facts, segment.chosen().schedule, families);
     if (!kernel) return fail(kernel.error());
-    std::vector<LaunchMemory> buffers;
-    for (const kir::Buffer& buffer : kernel->kernel.buffers) {
-      if (buffer.space == kir::Space::kGlobal)
-        buffers.push_back(memory.of(slot_of(plan, step.index, buffer.value, use_of(buffer))));
-    }
+    HostArguments arguments(*kernel);
+    const std::vector<LaunchMemory> buffers =
+        arguments.memory([&](ValueId value, const kir::Buffer& buffer) {
+          return memory.of(slot_of(plan, step.index, value, use_of(buffer)));
+        });
     auto report = interpret(kernel->kernel, buffers, kernel->param_values, options);
     if (!report) return fail(report.error());
     if (is_first) {

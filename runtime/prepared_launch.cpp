@@ -1,6 +1,8 @@
 #include "runtime/prepared_launch.h"
 
+#include <algorithm>
 #include <bit>
+#include <cstring>
 #include <limits>
 
 namespace sinter {
@@ -36,11 +38,19 @@ int64_t blocks_of(const KernelSource& source) {
 Result<PreparedLaunch> PreparedLaunch::prepare(DeviceDriver& driver, FunctionHandle function,
                                                const KernelSource& source) {
   SINTER_CHECK_OP(source.params.size(), ==, source.param_values.size());
-  const size_t arguments = source.buffers.size() + source.params.size();
+  const size_t arguments =
+      source.buffers.size() + source.params.size() + (source.table.empty() ? 0 : 1);
   if (arguments > kMaxKernelArguments) {
     return fail(out_of_range(source, "the number of arguments", static_cast<int64_t>(arguments),
                              static_cast<int64_t>(kMaxKernelArguments),
                              "cut the fusion into smaller ones"));
+  }
+  constexpr size_t kArgumentBytes = 8;
+  const auto bytes = static_cast<int64_t>(
+      (source.buffers.size() + source.params.size()) * kArgumentBytes + source.table.size());
+  if (bytes > kMostArgumentBytes) {
+    return fail(out_of_range(source, "the size of the arguments", bytes, kMostArgumentBytes,
+                             "update lists of fewer tensors"));
   }
   const int64_t blocks = blocks_of(source);
   if (blocks < 0 || blocks > kMaxGridX) {
@@ -60,6 +70,12 @@ Result<PreparedLaunch> PreparedLaunch::prepare(DeviceDriver& driver, FunctionHan
   out.overlaps_previous_ = source.overlaps_previous;
   out.buffer_count_ = source.buffers.size();
   out.scalar_count_ = source.params.size();
+  out.table_ = source.table;
+  for (const TableEntry& entry : source.table_entries) {
+    SINTER_CHECK_OP(entry.offset + static_cast<int64_t>(sizeof(DevicePointer)), <=,
+                    static_cast<int64_t>(source.table.size()));
+    out.table_offsets_.push_back(static_cast<uint32_t>(entry.offset));
+  }
   for (size_t i = 0; i < source.params.size(); ++i) {
     const int64_t value = source.param_values[i];
     if (source.params[i] == DType::kI32 && value != static_cast<int32_t>(value)) {
@@ -73,23 +89,30 @@ Result<PreparedLaunch> PreparedLaunch::prepare(DeviceDriver& driver, FunctionHan
 
 Result<void> PreparedLaunch::launch(StreamHandle stream,
                                     std::span<const DevicePointer> buffers) const {
-  if (buffers.size() != buffer_count_) [[unlikely]] {
+  if (buffers.size() != buffer_count()) [[unlikely]] {
     return fail({.kind = ErrorKind::kInvalidArgument,
                  .message = "a launch got the wrong number of buffers",
                  .remedy = "pass one address per buffer of the kernel source",
                  .measured = static_cast<int64_t>(buffers.size()),
-                 .limit = static_cast<int64_t>(buffer_count_)});
+                 .limit = static_cast<int64_t>(buffer_count())});
   }
   if (config_.grid_x == 0) return {};  // No work; the driver rejects an empty grid.
 
   // The driver copies what these point at before it returns, and writes through none of them.
   std::array<void*, kMaxKernelArguments> arguments;
   size_t count = 0;
-  for (const DevicePointer& buffer : buffers) {
+  for (const DevicePointer& buffer : buffers.first(buffer_count_)) {
     arguments[count++] = const_cast<DevicePointer*>(&buffer);
   }
   for (size_t i = 0; i < scalar_count_; ++i) {
     arguments[count++] = const_cast<int64_t*>(&scalars_[i]);
+  }
+  alignas(DevicePointer) std::array<std::byte, kMostArgumentBytes> table;  // Of this launch.
+  if (!table_.empty()) {
+    std::ranges::copy(table_, table.begin());
+    for (size_t i = 0; i < table_offsets_.size(); ++i)
+      std::memcpy(&table[table_offsets_[i]], &buffers[buffer_count_ + i], sizeof(DevicePointer));
+    arguments[count++] = table.data();
   }
   LaunchConfig config = config_;
   config.stream = stream;

@@ -2,6 +2,7 @@
 
 #include "scheduler/families/column.h"
 #include "scheduler/families/looped.h"
+#include "scheduler/families/multi_tensor.h"
 #include "scheduler/families/multi_wave.h"
 #include "scheduler/families/pointwise.h"
 #include "scheduler/families/transpose.h"
@@ -41,6 +42,12 @@ FamilySet scheduling_families() {
        .predict = predict_transpose,
        .lower = {},
        .refuses = refuse_pointwise},  // What it takes beyond that, pointwise takes too.
+      {.name = std::string(kMultiTensor),
+       .propose = propose_multi_tensor,
+       .estimate = estimate_multi_tensor,
+       .predict = predict_multi_tensor,
+       .lower = {},
+       .refuses = refuse_multi_tensor},
       {.name = "column",
        .propose = propose_column,
        .estimate = estimate_column,

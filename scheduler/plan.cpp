@@ -6,9 +6,12 @@
 #include "fusion_ir/pipeline.h"
 #include "fusion_ir/verifier.h"
 #include "scheduler/cost_model.h"
+#include "scheduler/families/multi_tensor.h"
 #include "scheduler/offers.h"
 #include "scheduler/segment_scheduler.h"
+#include "scheduler/segmentation/joins.h"
 #include "scheduler/segmentation/segmented_plan.h"
+#include "scheduler/tensor_list.h"
 #include "scheduler/workspace.h"
 
 namespace sinter {
@@ -42,6 +45,19 @@ std::string SchedulePin::text() const {
 
 namespace {
 
+/// The family that the pins ask for by name; empty: any.
+std::string_view pinned_family(const SchedulePin& pin) {
+  if (pin.schedule) return pin.schedule->family;
+  return pin.family ? std::string_view(*pin.family) : std::string_view();
+}
+
+/// The graph as one segment: as a list of tensors where the pins want that.
+tl::expected<SegmentFacts, Rejection> analyse_segment(const Fusion& fusion,
+                                                      const PlanOptions& options) {
+  if (pinned_family(options.pin) == kMultiTensor) return analyse_list(fusion);
+  return analyse(fusion);
+}
+
 /// One segment if its kernels take the whole graph, else as many as it needs.
 Result<void> plan_kernels(Plan& plan, const PlanOptions& options) {
   const Fusion& fusion = plan.fusion;
@@ -59,9 +75,13 @@ Result<void> plan_kernels(Plan& plan, const PlanOptions& options) {
                  .message = fmt::format("a schedule is pinned for '{}', which has external calls",
                                         fusion.name),
                  .remedy = "pin schedules of graphs that one kernel runs"});
-  if (calls) return plan_segments(plan, options);
-  auto facts = analyse(fusion);
   const bool pinned = !(options.pin == SchedulePin{});
+  if (!pinned) {
+    ListGroups lists = choose_lists(fusion, plan.limits, options);
+    if (!lists.groups.empty()) return plan_segments(plan, options, std::move(lists));
+  }
+  if (calls) return plan_segments(plan, options);
+  auto facts = analyse_segment(fusion, options);
   if (!facts && pinned)
     return fail(unsupported(fusion, {facts.error()},
                             fmt::format("no family can walk the fusion '{}'", fusion.name)));
@@ -78,7 +98,7 @@ Result<void> plan_kernels(Plan& plan, const PlanOptions& options) {
   const bool may_cut = is_worth_trying && !pinned && options.cutting == Cutting::kFaster;
   if (may_cut && whole_us > kWorthCutting * least_us + CostConstants{}.launch_us) {
     Plan cut = plan;
-    if (plan_segments(cut, options, whole_us) && cut.is_segmented) {
+    if (plan_segments(cut, options, {}, whole_us) && cut.is_segmented) {
       plan = std::move(cut);
       return {};
     }
@@ -117,6 +137,7 @@ Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const Devic
            .decisions = {},
            .rejections = {}};
   if (options.simplify) out.fusion = simplify(out.fusion);
+  out.fusion = with_places_for_joins(out.fusion);
 
   if (auto planned = plan_kernels(out, options); !planned) return fail(planned.error());
   place_workspace(out);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "scheduler/families/transpose.h"
+#include "scheduler/tensor_list.h"
 #include "scheduler/ticket.h"
 
 namespace sinter {
@@ -180,12 +181,13 @@ std::vector<Rejection> verify_schedule(const SegmentFacts& facts, const Schedule
   if (auto rejection = check_finish(facts, schedule, *family)) rejections.push_back(*rejection);
   if (!rejections.empty()) return rejections;
 
-  if (auto rejection = check_stages(facts, schedule, distribute(facts, schedule.persistent)))
+  const SegmentFacts& walked = facts.list ? facts.list->member : facts;
+  if (auto rejection = check_stages(walked, schedule, distribute(walked, schedule.persistent)))
     rejections.push_back(*rejection);
   // Families that lay elements out otherwise need not meet the rules of rows. Blocks of a cluster
   // share the columns of a row, or its rows where each has a run of columns. Tiles are powers of
-  // two, and a grid of them covers everything.
-  if (schedule.family != kColumn && schedule.family != kTranspose &&
+  // two, and a grid of them covers everything, as one of each member's tiles covers a list.
+  if (schedule.family != kColumn && schedule.family != kTranspose && !facts.list &&
       !check_row_access(facts, schedule)) {
     if (auto rejection = check_batches(facts, schedule, batch_spans(facts, schedule)))
       rejections.push_back(*rejection);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "fusion_ir/fusion.h"
@@ -9,11 +10,16 @@
 
 namespace sinter {
 
+struct TensorList;  // scheduler/tensor_list.h
+
 /// What the scheduler knows about one segment before it looks at a device: computed once, shared by
 /// all families.
 struct SegmentFacts {
   Fusion fusion;  ///< Specialised: every extent is constant.
   IterationSpace space;
+  /// The segment does the same to many tensors, found by analyse_list(). `space` then is one run of
+  /// all their elements, without accesses; families that do not look here take no list.
+  std::shared_ptr<const TensorList> list{};
 
   /// How many inner reductions a value waits for. Stage s evaluates tile values of level s and
   /// reduces them; values of level s + 1 start from its results.

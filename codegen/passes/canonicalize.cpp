@@ -50,9 +50,11 @@ class Renumbering {
                      [this](kir::Load& s) {
                        s.group = ids_[s.group];
                        s.lane = ids_[s.lane];
+                       if (s.tensor.valid()) s.tensor = ids_[s.tensor];
                        s.index = ids_[s.index];
                      },
                      [this](kir::Store& s) {
+                       if (s.tensor.valid()) s.tensor = ids_[s.tensor];
                        s.index = ids_[s.index];
                        s.group = ids_[s.group];
                        s.lane = ids_[s.lane];

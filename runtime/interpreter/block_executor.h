@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -98,7 +99,16 @@ class BlockExecutor {
   void assign(Warp* warp, const Instruction& instruction) const;
   void shuffle(Warp* warp, const Instruction& instruction);
   void load(Warp* warp, const Instruction& instruction);
+  void load(Warp* warp, const Instruction& instruction, const Access& access);
   void store(Warp* warp, const Instruction& instruction);
+  void store(Warp* warp, const Instruction& instruction, const Access& access);
+  /// Runs an access to a table for each of its tensors, with the lanes that name it. What names
+  /// none is reported.
+  void for_each_tensor(Warp* warp, const Instruction& instruction,
+                       const std::function<void(const Access&)>& run);
+  void report_tensor(const Access& access);
+  /// Puts zeros where lanes would have loaded.
+  static void clear(Warp* warp, const Instruction& instruction, uint32_t lanes);
   void count(Warp* warp, const Instruction& instruction);
   void start_copy(Warp* warp, const Instruction& instruction);
   void finish_copies(Warp* warp);

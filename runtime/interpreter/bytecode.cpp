@@ -165,11 +165,14 @@ class Compiler {
     const int32_t result =
         out_.element_register(stmt.tile, stmt.group, stmt.lane, stmt.width, &element);
     const int32_t index = out_.index_register(stmt.index);
+    const int32_t tensor = tensor_register(buffer, stmt.tensor);
     out_.emit({.opcode = Opcode::kLoad,
                .element_bytes = static_cast<uint8_t>(bytes_of(buffer.type)),
                .shared = buffer.space == kir::Space::kShared,
+               .of_table = buffer.is_table(),
                .result = result,
                .a = index,
+               .c = tensor,
                .width = static_cast<int32_t>(stmt.width),
                .buffer = stmt.buffer});
     for (size_t i = 0; i < static_cast<size_t>(stmt.width); ++i) out_.note_written(element + i);
@@ -181,6 +184,7 @@ class Compiler {
     size_t element = 0;
     int32_t source = out_.element_register(stmt.tile, stmt.group, stmt.lane, stmt.width, &element);
     const int32_t index = out_.index_register(stmt.index);
+    const int32_t tensor = tensor_register(buffer, stmt.tensor);
     for (size_t i = 0; i < static_cast<size_t>(stmt.width); ++i) out_.note_read(element + i);
     if (type != buffer.type) {
       if (type != compute_type(buffer.type)) {
@@ -191,10 +195,19 @@ class Compiler {
     out_.emit({.opcode = Opcode::kStore,
                .element_bytes = static_cast<uint8_t>(bytes_of(buffer.type)),
                .shared = buffer.space == kir::Space::kShared,
+               .of_table = buffer.is_table(),
                .a = index,
                .b = source,
+               .c = tensor,
                .width = static_cast<int32_t>(stmt.width),
                .buffer = stmt.buffer});
+  }
+
+  /// The register with the number of a table's tensor; none for other buffers.
+  int32_t tensor_register(const kir::Buffer& buffer, kir::ExprId tensor) {
+    if (buffer.is_table() != tensor.valid())
+      out_.malformed(fmt::format("an access to {} names the wrong number of tensors", buffer.name));
+    return tensor.valid() ? out_.index_register(tensor) : 0;
   }
 
   /// Consecutive temporaries with the elements converted to a storage type.

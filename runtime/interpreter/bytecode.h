@@ -58,6 +58,7 @@ struct Instruction {
   Opcode opcode = Opcode::kEnd;
   uint8_t element_bytes = 0;  ///< Of `result`, or of the memory accessed.
   bool shared = false;        ///< kLoad, kStore: the buffer is shared memory.
+  bool of_table = false;      ///< kLoad, kStore: c is the number of the tensor, an i64.
   int32_t result = 0;
   int32_t a = 0, b = 0, c = 0;
   int32_t width = 1;

@@ -16,36 +16,52 @@ size_t cell_of(const Extent& extent, int64_t address, int64_t element_bytes) {
 
 GlobalMemory::GlobalMemory(const kir::Kernel& kernel, std::span<const LaunchMemory> memory,
                            bool check_races, FindingLog* log)
-    : kernel_(kernel), windows_(kernel.buffers.size()), traffic_(kernel.buffers.size()), log_(log) {
-  size_t next = 0;
+    : kernel_(kernel), traffic_(kernel.buffers.size()), log_(log) {
   for (uint32_t i = 0; i < kernel.buffers.size(); ++i) {
     const kir::Buffer& buffer = kernel.buffers[kir::BufferId{i}];
-    if (buffer.space != kir::Space::kGlobal) continue;
-    const LaunchMemory& bytes = memory[next++];
-    const auto size = static_cast<int64_t>(bytes.bytes.size());
-    Window& window = windows_[i];
-    window.origin = bytes.bytes.data() + bytes.origin;
-    // An odd multiple of the promised alignment is the worst address that keeps the promise.
-    window.extent = {-bytes.origin, size - bytes.origin, buffer.alignment % 16};
-    if (!check_races || buffer.access == kir::Access::kRead) continue;
-    const auto elements = static_cast<size_t>(size / bytes_of(buffer.type) + 1);
-    window.shadow.writer.assign(elements, kNobody);
-    window.shadow.written_at.assign(elements, 0);
-    if (buffer.access != kir::Access::kReadWrite) continue;
-    window.shadow.reader.assign(elements, kNobody);
-    window.shadow.read_at.assign(elements, 0);
+    first_window_[kir::BufferId{i}] = windows_.size();
+    if (buffer.space == kir::Space::kShared) continue;
+    const int64_t held = tensors(kir::BufferId{i});
+    for (int64_t k = 0; k < held; ++k) {
+      windows_.push_back(window_on(buffer, memory[windows_.size()], check_races));
+    }
   }
+}
+
+GlobalMemory::Window GlobalMemory::window_on(const kir::Buffer& buffer, const LaunchMemory& memory,
+                                             bool check_races) {
+  const auto size = static_cast<int64_t>(memory.bytes.size());
+  Window window;
+  window.origin = memory.bytes.data() + memory.origin;
+  // An odd multiple of the promised alignment is the worst address that keeps the promise.
+  window.extent = {-memory.origin, size - memory.origin, buffer.alignment % 16};
+  if (!check_races || buffer.access == kir::Access::kRead) return window;
+  const auto elements = static_cast<size_t>(size / bytes_of(buffer.type) + 1);
+  window.shadow.writer.assign(elements, kNobody);
+  window.shadow.written_at.assign(elements, 0);
+  if (buffer.access != kir::Access::kReadWrite) return window;
+  window.shadow.reader.assign(elements, kNobody);
+  window.shadow.read_at.assign(elements, 0);
+  return window;
+}
+
+int64_t GlobalMemory::tensors(kir::BufferId buffer) const {
+  const kir::Buffer& declared = kernel_.buffers[buffer];
+  return declared.is_table() ? static_cast<int64_t>(declared.values.size()) : 1;
 }
 
 uint32_t GlobalMemory::locate_and_count(const Access& access, LaneAddresses* addresses,
                                         int64_t* sectors, int64_t* bytes) {
-  const uint32_t mask = locate(access, windows_[access.buffer.index].extent, addresses, log_);
+  const uint32_t mask = locate(access, windows_[window_of(access)].extent, addresses, log_);
   *sectors += sectors_touched(*addresses, mask, access.bytes);
   *bytes += access.bytes * std::popcount(mask);
   return mask;
 }
 
 uint32_t GlobalMemory::read(const Access& access, LaneAddresses* addresses) {
+  // Arguments are no traffic.
+  if (access.declaration->space == kir::Space::kArgument)
+    return locate(access, windows_[window_of(access)].extent, addresses, log_);
   BufferTraffic& traffic = traffic_[access.buffer];
   const uint32_t mask =
       locate_and_count(access, addresses, &traffic.load_sectors, &traffic.bytes_read);
@@ -94,7 +110,7 @@ DeviceOrder::Time GlobalMemory::now(ThreadNumber thread) const {
 
 void GlobalMemory::follow_read(const Access& access, const LaneAddresses& addresses,
                                uint32_t mask) {
-  Window& window = windows_[access.buffer.index];
+  Window& window = windows_[window_of(access)];
   if (window.shadow.reader.empty()) return;
   const int64_t first_number = access.site.block * kernel_.threads + access.site.first_thread + 1;
   for (size_t lane = 0; lane < kLanes; ++lane) {
@@ -119,7 +135,7 @@ void GlobalMemory::follow_read(const Access& access, const LaneAddresses& addres
 
 void GlobalMemory::follow_write(const Access& access, const LaneAddresses& addresses,
                                 uint32_t mask) {
-  Window& window = windows_[access.buffer.index];
+  Window& window = windows_[window_of(access)];
   if (window.shadow.writer.empty()) return;
   const int64_t first_number = access.site.block * kernel_.threads + access.site.first_thread + 1;
   for (size_t lane = 0; lane < kLanes; ++lane) {
@@ -171,7 +187,7 @@ void GlobalMemory::report_race(kir::BufferId buffer, kir::StmtId stmt, int64_t i
 }
 
 void GlobalMemory::absorb(const GlobalMemory& other) {
-  for (uint32_t i = 0; i < windows_.size(); ++i) {
+  for (uint32_t i = 0; i < kernel_.buffers.size(); ++i) {
     const kir::BufferId id{i};
     BufferTraffic& sum = traffic_[id];
     const BufferTraffic& more = other.traffic_[id];
@@ -180,11 +196,18 @@ void GlobalMemory::absorb(const GlobalMemory& other) {
     sum.load_sectors += more.load_sectors;
     sum.store_sectors += more.store_sectors;
     sum.async_sectors += more.async_sectors;
+    const size_t first = first_window_[id];
+    const size_t end = i + 1 < kernel_.buffers.size() ? first_window_[kir::BufferId{i + 1}]
+                                                      : windows_.size();
+    for (size_t window = first; window < end; ++window) absorb(id, window, other);
+  }
+}
 
-    // The blocks of the two are different, so any two threads that meet here are too.
-    Shadow& mine = windows_[i].shadow;
-    const Shadow& theirs = other.windows_[i].shadow;
-    const int64_t lowest = windows_[i].extent.low / bytes_of(kernel_.buffers[id].type);
+void GlobalMemory::absorb(kir::BufferId id, size_t window, const GlobalMemory& other) {
+  // The blocks of the two are different, so any two threads that meet here are too.
+  Shadow& mine = windows_[window].shadow;
+  const Shadow& theirs = other.windows_[window].shadow;
+  const int64_t lowest = windows_[window].extent.low / bytes_of(kernel_.buffers[id].type);
     for (size_t cell = 0; cell < mine.writer.size(); ++cell) {
       const int64_t index = lowest + static_cast<int64_t>(cell);
       const ThreadNumber before = mine.writer[cell];
@@ -203,7 +226,6 @@ void GlobalMemory::absorb(const GlobalMemory& other) {
         report_race(id, {}, index, later_reader, "reads", before, "writes");
       }
       if (later_reader != kNobody) reader = reader == kNobody ? later_reader : kSeveral;
-    }
   }
 }
 

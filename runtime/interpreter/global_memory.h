@@ -12,7 +12,8 @@
 
 namespace sinter::interpreter {
 
-/// The global buffers as the blocks of one host thread see them: bounds, alignment, traffic, and
+/// The global buffers, and integers among the arguments, as the blocks of one host thread see them:
+/// bounds, alignment, traffic, and
 /// for buffers that are written, which thread of the launch wrote and read each element, and when.
 /// Two that touch the same element race if one of them writes and the later one does not know of
 /// it.
@@ -30,10 +31,16 @@ class GlobalMemory {
   uint32_t write(const Access& access, LaneAddresses* addresses);
   /// Lanes whose counters may be touched. Atomics race with nothing: nothing else touches them.
   uint32_t count(const Access& access, LaneAddresses* addresses);
-  /// Element 0 of a buffer.
+  /// Element 0 of a buffer, of a table's first tensor.
   [[nodiscard]] std::byte* origin(kir::BufferId buffer) const {
-    return windows_[buffer.index].origin;
+    return windows_[first_window_[buffer]].origin;
   }
+  /// Element 0 of the tensor that an access is to.
+  [[nodiscard]] std::byte* origin(const Access& access) const {
+    return windows_[window_of(access)].origin;
+  }
+  /// Tensors that a table holds; 1 for other buffers.
+  [[nodiscard]] int64_t tensors(kir::BufferId buffer) const;
 
   /// Adds the traffic of another host thread's blocks, and finds the races between its blocks and
   /// those of this one.
@@ -59,6 +66,12 @@ class GlobalMemory {
     Shadow shadow{};
   };
 
+  static Window window_on(const kir::Buffer& buffer, const LaunchMemory& memory, bool check_races);
+  /// Finds the races of one tensor's elements.
+  void absorb(kir::BufferId id, size_t window, const GlobalMemory& other);
+  [[nodiscard]] size_t window_of(const Access& access) const {
+    return first_window_[access.buffer] + static_cast<size_t>(access.tensor);
+  }
   uint32_t locate_and_count(const Access& access, LaneAddresses* addresses, int64_t* sectors,
                             int64_t* bytes);
   /// Whether `thread`, of the cluster at hand, does not know what `other` did at `time`.
@@ -71,7 +84,8 @@ class GlobalMemory {
   [[nodiscard]] std::string name_of(ThreadNumber thread) const;
 
   const kir::Kernel& kernel_;
-  std::vector<Window> windows_;  ///< By buffer id; shared buffers have empty ones.
+  std::vector<Window> windows_;  ///< One for each tensor of each buffer that is not shared.
+  IdMap<kir::BufferId, size_t> first_window_;
   IdMap<kir::BufferId, BufferTraffic> traffic_;
   FindingLog* log_;
   const DeviceOrder* order_ = nullptr;

@@ -55,8 +55,11 @@ Result<void> check_kernel(const kir::Kernel& kernel) {
 
 Result<void> check_arguments(const kir::Kernel& kernel, std::span<const LaunchMemory> memory,
                              std::span<const int64_t> params) {
-  const auto globals = std::ranges::count(kernel.buffers, kir::Space::kGlobal, &kir::Buffer::space);
-  if (std::cmp_not_equal(memory.size(), globals)) {
+  size_t globals = 0;
+  for (const kir::Buffer& buffer : kernel.buffers) {
+    if (buffer.space != kir::Space::kShared) globals += buffer.is_table() ? buffer.values.size() : 1;
+  }
+  if (memory.size() != globals) {
     return invalid(kernel, fmt::format("got memory for {} global buffers, which are {}",
                                        memory.size(), globals));
   }

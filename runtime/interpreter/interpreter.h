@@ -28,7 +28,7 @@ struct InterpreterOptions {
   int64_t max_findings = 64;
 };
 
-/// The memory of one global buffer: all bytes from the lowest to the highest that may be touched.
+/// The memory of one global buffer, of one tensor of a table, or of integers among the arguments: all bytes from the lowest to the highest that may be touched.
 struct LaunchMemory {
   std::span<std::byte> bytes{};
   int64_t origin = 0;  ///< Byte offset of element 0 in `bytes`.
@@ -37,10 +37,11 @@ struct LaunchMemory {
 /// Runs a kernel on the CPU: every block, 32 lanes at a time, warps in a seeded order. The kernel
 /// must have passed all passes: shared buffers placed, AllReduce lowered.
 ///
-/// `memory` has one entry for each global buffer, in the order of kernel.buffers; no element
-/// of one is an element of another. `params` has one value for each parameter. Element 0 of a
-/// buffer is taken to lie at an address that is a multiple of the buffer's promised alignment and
-/// of no larger power of two, so that a vector access the promise does not cover is found.
+/// `memory` has one entry for each buffer that is not shared, in the order of kernel.buffers, and
+/// for a table one for each of its `values`; no element of one is an element of another. `params`
+/// has one value for each parameter. Element 0 of a buffer is taken to lie at an address that is a
+/// multiple of the buffer's promised alignment and of no larger power of two, so that a vector
+/// access the promise does not cover is found.
 ///
 /// Defects the kernel shows while it runs are data in the report. Errors: kInvalidArgument when
 /// memory or params do not fit the kernel; kInternalError when the kernel is malformed;

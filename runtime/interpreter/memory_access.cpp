@@ -22,7 +22,7 @@ bool is_active(uint32_t mask, size_t lane) { return ((mask >> lane) & 1U) != 0; 
 
 void report_bounds(const Access& access, const Extent& extent, int64_t index, size_t lane,
                    FindingLog* log) {
-  const bool is_global = access.declaration->space == kir::Space::kGlobal;
+  const bool is_global = access.declaration->space != kir::Space::kShared;
   const int64_t thread = access.site.first_thread + static_cast<int64_t>(lane);
   log->add({.kind = is_global ? FindingKind::kGlobalOutOfBounds : FindingKind::kSharedOutOfBounds,
             .stmt = access.site.stmt,

@@ -154,7 +154,7 @@ std::string InterpreterReport::text(const kir::Kernel& kernel) const {
                  work.barriers, work.shuffles);
   for (uint32_t i = 0; i < kernel.buffers.size(); ++i) {
     const kir::BufferId id{i};
-    if (kernel.buffers[id].space != kir::Space::kGlobal) continue;
+    if (kernel.buffers[id].space == kir::Space::kShared) continue;
     const BufferTraffic& traffic = buffers[id];
     fmt::format_to(line,
                    "  {}: {} bytes read, {} written; sectors: {} loaded, {} stored, {} copied\n",

@@ -126,6 +126,11 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
 }  // namespace
 
 std::optional<Rejection> refuse_pointwise(const SegmentFacts& facts) {
+  if (facts.list) {
+    return Rejection{.subject = std::string(kName),
+                     .rule = "the segment is a list of tensors",
+                     .remedy = "the multi_tensor family takes it"};
+  }
   if (facts.has_reduction() || facts.has_outer()) {
     return Rejection{.subject = std::string(kName),
                      .rule = "the segment reduces",

@@ -8,7 +8,7 @@ namespace sinter {
 /// threads x vector x unroll of them, one block per tile (measured faster than a grid-stride loop
 /// for copy-like work: benchmarks/README.md).
 ///
-/// Rejects: a reduction; an output that spans only part of the iteration space (other than a
+/// Rejects: a list of tensors; a reduction; an output that spans only part of the iteration space (other than a
 /// scalar).
 std::optional<Rejection> refuse_pointwise(const SegmentFacts& facts);
 

@@ -12,7 +12,6 @@
 
 #include "scheduler/offers.h"
 #include "scheduler/segmentation/cuts.h"
-#include "scheduler/segmentation/joins.h"
 #include "scheduler/segmentation/node_moves.h"
 
 namespace sinter {
@@ -34,8 +33,11 @@ constexpr size_t kMostNodesMoved = 16;
 
 class SegmentedPlanner {
  public:
-  SegmentedPlanner(Plan& plan, const PlanOptions& options, std::optional<double> bar_us)
-      : plan_(plan), options_(options), bar_us_(bar_us) {}
+  SegmentedPlanner(Plan& plan, const PlanOptions& options, ListGroups lists,
+                   std::optional<double> bar_us)
+      : plan_(plan), options_(options), lists_(std::move(lists)), bar_us_(bar_us) {
+    for (const ValueId output : plan_.fusion.outputs) is_plan_output_[output] = 1;
+  }
 
   Result<void> run() {
     if (auto made = make_graph(); !made) return made;
@@ -62,6 +64,11 @@ class SegmentedPlanner {
       for (const NodeId node : in_order[group]) segment_of_node[node] = segment_of[group];
     }
     plan_.decisions = pin_decisions(graph(), options_, segment_of_node);
+    for (ListGroup& list : lists_.groups) {
+      ScheduledGroup scheduled{.fusion = std::move(list.subgraph.fusion),
+                               .segment = std::move(list.segment)};
+      if (auto placed = place(scheduled, list.subgraph.in_plan); !placed) return placed;
+    }
     return {};
   }
 
@@ -78,10 +85,10 @@ class SegmentedPlanner {
   /// The graph's nodes. Where one cannot run alone, what it is computed from for free gets an owner
   /// and goes to memory: a broadcast that a reduction undoes, say.
   Result<void> make_graph() {
-    plan_.fusion = with_places_for_joins(plan_.fusion);
     std::set<OpId> kept;
     while (true) {
-      graph_.emplace(plan_.fusion, plan_.limits, kept);
+      graph_.emplace(plan_.fusion, plan_.limits, kept,
+                     lists_.groups.empty() ? plan_.fusion.outputs : lists_.rest);
       GroupJudge& judge = judge_.emplace(graph(), plan_.limits, options_.families);
       const size_t before = kept.size();
       std::optional<NodeId> stuck;
@@ -293,10 +300,12 @@ class SegmentedPlanner {
 
   /// Appends a group's kernels and the tensors it leaves.
   Result<void> place(const Group& group) {
-    if (!group.scheduled->segment) return fail(group.scheduled->segment.error());
-    const ScheduledSegment& segment = *group.scheduled->segment;
+    return place(*group.scheduled, graph().extract(group.nodes, group.views).in_plan);
+  }
+  Result<void> place(ScheduledGroup& group, const std::map<ValueId, ValueId>& to_plan) {
+    if (!group.segment) return fail(group.segment.error());
+    const ScheduledSegment& segment = *group.segment;
     const size_t first = plan_.segments.size();
-    const std::map<ValueId, ValueId> to_plan = graph().extract(group.nodes, group.views).in_plan;
     for (size_t i = 0; i < segment.kernels.size(); ++i) {
       const SegmentPlan& kernel = segment.kernels[i];
       SegmentPlan made{.facts = kernel.facts,
@@ -305,8 +314,8 @@ class SegmentedPlanner {
                        .is_required = kernel.is_required,
                        .finishes = kernel.finishes,
                        .is_part = kernel.is_part};
-      const bool repeats = group.scheduled->first_kernel.has_value();
-      if (repeats) made.same_as = *group.scheduled->first_kernel + i;
+      const bool repeats = group.first_kernel.has_value();
+      if (repeats) made.same_as = *group.first_kernel + i;
       const size_t kept = std::min(kernel.candidates.size(), repeats ? 1 : 1 + kKeptCandidates);
       made.candidates.assign(kernel.candidates.begin(),
                              kernel.candidates.begin() + static_cast<ptrdiff_t>(kept));
@@ -314,7 +323,7 @@ class SegmentedPlanner {
         made.decisions = segment.decisions;
         made.rejections = segment.rejections;
       }
-      leave_outputs(made, group.scheduled->fusion, kernel.in_plan, plan_.segments.size());
+      leave_outputs(made, group.fusion, kernel.in_plan, plan_.segments.size());
       plan_.segments.push_back(std::move(made));
     }
     for (WorkspaceTensor tensor : segment.workspace) {
@@ -322,7 +331,7 @@ class SegmentedPlanner {
       tensor.writer += first;
       plan_.workspace.push_back(tensor);
     }
-    if (!group.scheduled->first_kernel) group.scheduled->first_kernel = first;
+    if (!group.first_kernel) group.first_kernel = first;
     return {};
   }
 
@@ -351,7 +360,7 @@ class SegmentedPlanner {
   enum class Writer : uint8_t { kSegment, kExternal };
   void leave(ValueId value, size_t writer, Writer by) {
     const ValueId tensor = tensor_of(plan_, value);
-    if (graph().is_output(tensor)) return;
+    if (is_plan_output_[tensor] != 0) return;
     const auto [known, is_new] = left_.try_emplace(tensor, plan_.workspace.size());
     if (is_new) {
       plan_.workspace.push_back({.value = tensor,
@@ -366,6 +375,8 @@ class SegmentedPlanner {
 
   Plan& plan_;
   const PlanOptions& options_;
+  ListGroups lists_;
+  IdMap<ValueId, uint8_t> is_plan_output_;
   std::optional<double> bar_us_;
   std::optional<WorkGraph> graph_;
   std::optional<GroupJudge> judge_;
@@ -377,8 +388,9 @@ class SegmentedPlanner {
 
 }  // namespace
 
-Result<void> plan_segments(Plan& plan, const PlanOptions& options, std::optional<double> bar_us) {
-  return SegmentedPlanner(plan, options, bar_us).run();
+Result<void> plan_segments(Plan& plan, const PlanOptions& options, ListGroups lists,
+                           std::optional<double> bar_us) {
+  return SegmentedPlanner(plan, options, std::move(lists), bar_us).run();
 }
 
 }  // namespace sinter

@@ -45,6 +45,10 @@ void unite(std::vector<ValueId>& into, std::span<const ValueId> values) {
 }  // namespace
 
 WorkGraph::WorkGraph(const Fusion& fusion, const DeviceLimits& limits, const std::set<OpId>& kept)
+    : WorkGraph(fusion, limits, kept, fusion.outputs) {}
+
+WorkGraph::WorkGraph(const Fusion& fusion, const DeviceLimits& limits, const std::set<OpId>& kept,
+                     const std::vector<ValueId>& wanted)
     : fusion_(&fusion),
       rank_(fusion.ops.size()),
       is_output_(fusion.values.size()),
@@ -52,22 +56,23 @@ WorkGraph::WorkGraph(const Fusion& fusion, const DeviceLimits& limits, const std
       free_leaves_(fusion.values.size()),
       is_free_(fusion.values.size()),
       readers_(fusion.values.size()) {
-  for (const ValueId output : fusion.outputs) is_output_[output] = 1;
-  order_ops();
+  for (const ValueId output : wanted) is_output_[output] = 1;
+  for (size_t i = 0; i < fusion.layouts.size(); ++i) layouts_[fusion.outputs[i]] = fusion.layouts[i];
+  order_ops(wanted);
   place_operands();
   find_free(limits, kept);
   for (const auto& [value, host] : hosts_) placements_[value] = place_of(value);
   connect();
 }
 
-void WorkGraph::order_ops() {
+void WorkGraph::order_ops(const std::vector<ValueId>& wanted) {
   IdMap<OpId, uint8_t> seen(fusion_->ops.size());
   struct Visit {
     OpId op;
     size_t next = 0;  ///< Operand to go on with.
   };
   std::vector<Visit> stack;
-  for (const ValueId output : fusion_->outputs) {
+  for (const ValueId output : wanted) {
     stack.push_back({fusion_->values[output].def});
     while (!stack.empty()) {
       Visit& visit = stack.back();
@@ -115,8 +120,10 @@ Placement WorkGraph::place_of(ValueId value) const {
   if (found == hosts_.end()) {
     if (fusion_->def_as<InputOp>(value) != nullptr)
       return {value, 0, input_strides(*fusion_, Binding{}, value)};
+    const auto layout = layouts_.find(value);
+    const bool is_dense = layout == layouts_.end() || layout->second.strides.empty();
     return {value, 0,
-            is_output(value) ? output_strides(*fusion_, Binding{}, value) : dense_strides(sizes)};
+            is_dense ? dense_strides(sizes) : Binding{}.sizes_of(layout->second.strides)};
   }
   const Host& host = found->second;
   Placement place = place_of(host.value);
@@ -143,8 +150,8 @@ OutputLayout WorkGraph::layout_of(ValueId value) const {
   OutputLayout out;
   if (const auto* input = fusion_->def_as<InputOp>(place.in)) {
     out.alignment = input->alignment;
-  } else if (is_output(place.in)) {
-    out.alignment = fusion_->layout_of(place.in).alignment;
+  } else if (const auto layout = layouts_.find(place.in); layout != layouts_.end()) {
+    out.alignment = layout->second.alignment;
   }
   if (place.offset != 0)
     out.alignment = std::min(out.alignment, place.offset & -place.offset);  // Its lowest bit.

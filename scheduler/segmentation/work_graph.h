@@ -48,6 +48,9 @@ class WorkGraph {
   /// it outlives the graph. Ops `kept` have an owner although they would
   /// be free.
   WorkGraph(const Fusion& fusion, const DeviceLimits& limits, const std::set<OpId>& kept = {});
+  /// Only what `wanted` values need; these count as the graph's outputs.
+  WorkGraph(const Fusion& fusion, const DeviceLimits& limits, const std::set<OpId>& kept,
+            const std::vector<ValueId>& wanted);
 
   [[nodiscard]] const Fusion& fusion() const { return *fusion_; }
   [[nodiscard]] const std::vector<WorkNode>& nodes() const { return nodes_; }
@@ -89,7 +92,7 @@ class WorkGraph {
                                  LeafViews views = LeafViews::kOps) const;
 
  private:
-  void order_ops();
+  void order_ops(const std::vector<ValueId>& wanted);
   void place_operands();
   [[nodiscard]] std::optional<ValueId> renames(const Op& op, bool is_passed) const;
   [[nodiscard]] Placement place_of(ValueId value) const;
@@ -114,6 +117,7 @@ class WorkGraph {
     std::optional<size_t> axis{};  ///< Nothing where both are the same elements.
     int64_t at = 0;
   };
+  std::map<ValueId, OutputLayout> layouts_;  ///< Of outputs, where any is not dense.
   std::map<ValueId, Host> hosts_;
   std::map<ValueId, ValueId> renamed_;  ///< What a reshape without an owner is one tensor with.
   std::map<ValueId, Placement> placements_;

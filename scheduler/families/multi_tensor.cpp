@@ -1,0 +1,181 @@
+#include "scheduler/families/multi_tensor.h"
+
+#include <algorithm>
+
+#include "scheduler/register_estimate.h"
+#include "scheduler/row_estimate.h"
+#include "scheduler/tensor_list.h"
+
+namespace sinter {
+namespace {
+
+constexpr int64_t kMostUnroll = 8;
+
+Rejection refused(std::string rule, int64_t value, int64_t limit, std::string unit,
+                  std::string remedy) {
+  return {.subject = std::string(kMultiTensor),
+          .rule = std::move(rule),
+          .value = static_cast<double>(value),
+          .limit = static_cast<double>(limit),
+          .unit = std::move(unit),
+          .remedy = std::move(remedy)};
+}
+
+/// Rules for the fields of a schedule beside those that all families share.
+std::optional<Rejection> check_fields(const Schedule& schedule) {
+  if (auto rejection = check_vector_width(schedule)) return rejection;
+  if (auto rejection = check_no_cluster(schedule)) return rejection;
+  if (auto rejection = check_no_rows_ahead(schedule)) return rejection;
+  if (auto rejection = check_accumulators_in_registers(schedule)) return rejection;
+  if (auto rejection = check_no_turns(schedule)) return rejection;
+  if (schedule.rows_per_block != 1 || !schedule.persistent.empty())
+    return refused("a list's schedules have one row per block and keep nothing",
+                   schedule.rows_per_block, 1, "rows per block",
+                   "use rows_per_block 1 and no persist lines");
+  if (schedule.persistent_blocks != 0)
+    return refused("a list's blocks do not stay", schedule.persistent_blocks, 0,
+                   "persistent blocks", "use persistent_blocks 0");
+  if (schedule.unroll > kMostUnroll)
+    return refused("too many vectors are loaded at once", schedule.unroll, kMostUnroll, "vectors",
+                   "use a smaller unroll");
+  return std::nullopt;
+}
+
+int64_t tile_of(const Schedule& schedule) {
+  return schedule.threads_per_block() * schedule.vector_width * schedule.unroll;
+}
+
+tl::expected<ResourceEstimate, Rejection> estimate_tiles(const SegmentFacts& facts,
+                                                         const Schedule& schedule,
+                                                         const StageList& stages,
+                                                         const DeviceLimits& limits) {
+  if (auto rejection = refuse_multi_tensor(facts)) return tl::make_unexpected(*rejection);
+  if (auto rejection = check_fields(schedule)) return tl::make_unexpected(*rejection);
+  const TensorList& list = *facts.list;
+  Schedule as_row = schedule;
+  // A member may end anywhere: its last vector is guarded, so the row access mode does not apply.
+  as_row.row_access = RowAccess::kScalar;
+  as_row.vector_width = 1;
+  if (auto rejection = check_row_schedule(list.member, as_row, limits))
+    return tl::make_unexpected(*rejection);
+  ResourceEstimate estimate;
+  estimate.threads = schedule.threads_per_block();
+  estimate.registers = estimate_registers(list.member, schedule, stages);
+  estimate.blocks = list.blocks(tile_of(schedule));
+  complete(estimate, limits, schedule.min_blocks_per_sm);
+  double loaded = 0.0;
+  for (const ValueId value : stages.stages[0].loads) {
+    loaded += static_cast<double>(schedule.vector_width * schedule.unroll *
+                                  bytes_of(list.member.fusion.values[value].type));
+  }
+  estimate.bytes_in_flight_per_sm =
+      loaded * static_cast<double>(estimate.threads * estimate.blocks_per_sm);
+  if (auto rejection = fits(estimate, limits)) {
+    rejection->subject = kMultiTensor;
+    return tl::make_unexpected(*rejection);
+  }
+  return estimate;
+}
+
+/// Accesses of a vector: one each where it is aligned, else one for each element.
+double accesses_of(const SegmentFacts& member, const Stage& stage, const Schedule& schedule) {
+  double accesses = 0.0;
+  const auto add = [&](const TensorAccess& access) {
+    const bool whole = access_kind(member, access, schedule) == AccessKind::kVector;
+    accesses += whole ? 1.0 : static_cast<double>(schedule.vector_width);
+  };
+  for (const ValueId value : stage.loads) add(*member.space.find_input(value));
+  for (const size_t output : stage.outputs) add(member.space.outputs[output]);
+  return accesses;
+}
+
+Prediction predict_tiles(const SegmentFacts& facts, const Schedule& schedule,
+                         const StageList& stages, const ResourceEstimate& estimate,
+                         const DeviceLimits& limits) {
+  const CostConstants constants;
+  const TensorList& list = *facts.list;
+  const Stage& stage = stages.stages[0];
+  const auto elements = static_cast<double>(list.elements());
+  const auto steps =
+      static_cast<double>(list_search_steps(list_capacity(std::ssize(list.members))));
+  WorkEstimate work;
+  work.bytes_read = static_cast<double>(facts.bytes_read);
+  work.bytes_written = static_cast<double>(facts.bytes_written);
+  work.read_priority = schedule.read_priority;
+  work.l2_bytes = work.bytes_read + work.bytes_written;
+  const double accesses = accesses_of(list.member, stage, schedule);
+  work.issue_slots = elements * (stage.issue_slots +
+                                 accesses * constants.instructions_per_access /
+                                     static_cast<double>(schedule.vector_width)) +
+                     static_cast<double>(estimate.blocks * estimate.threads) *
+                         (constants.tile_prologue_instructions +
+                          steps * constants.search_step_instructions);
+  work.special = elements * stage.special_functions;
+  work.block_latency_ns = constants.block_start_ns + steps * constants.search_step_ns +
+                          constants.tile_vector_ns * static_cast<double>(schedule.unroll);
+  return predict(work, estimate, limits);
+}
+
+}  // namespace
+
+std::optional<Rejection> refuse_multi_tensor(const SegmentFacts& facts) {
+  if (!facts.list)
+    return refused("the segment is no list of tensors", 0, 1, "lists", "the other families take it");
+  const TensorList& list = *facts.list;
+  const int64_t bytes = list_argument_bytes(std::ssize(list.members), std::ssize(list.slots),
+                                            std::ssize(list.shared));
+  if (bytes <= kMostArgumentBytes) return std::nullopt;
+  return refused("the tables of a list exceed the arguments of a kernel", bytes, kMostArgumentBytes,
+                 "bytes", "cut the list into shorter ones");
+}
+
+tl::expected<ResourceEstimate, Rejection> estimate_multi_tensor(const SegmentFacts& facts,
+                                                                const Schedule& schedule,
+                                                                const DeviceLimits& limits) {
+  if (auto rejection = refuse_multi_tensor(facts)) return tl::make_unexpected(*rejection);
+  return estimate_tiles(facts, schedule, distribute(facts.list->member, {}), limits);
+}
+
+Prediction predict_multi_tensor(const SegmentFacts& facts, const Schedule& schedule,
+                                const ResourceEstimate& estimate, const DeviceLimits& limits) {
+  return predict_tiles(facts, schedule, distribute(facts.list->member, {}), estimate, limits);
+}
+
+Proposal propose_multi_tensor(const SegmentFacts& facts, const DeviceLimits& limits) {
+  Proposal proposal;
+  if (auto rejection = refuse_multi_tensor(facts)) {
+    proposal.rejections.push_back(*rejection);
+    return proposal;
+  }
+  constexpr int64_t kVectorBytes = 16;
+  const SegmentFacts& member = facts.list->member;
+  const int64_t widest = std::max<int64_t>(kVectorBytes / member.narrowest_tile_bytes, 1);
+  const int64_t narrowest = std::max<int64_t>(kVectorBytes / member.widest_tile_bytes, 1);
+  const StageList stages = distribute(member, {});
+  std::optional<Rejection> nearest;
+  for (int64_t width = widest; width >= narrowest; width /= 2) {
+    for (const int64_t threads : {128, 256, 512}) {
+      for (int64_t unroll = 1; unroll <= kMostUnroll; unroll *= 2) {
+        Schedule schedule{.family = std::string(kMultiTensor),
+                          .threads_per_row = threads,
+                          .rows_per_block = 1,
+                          .vector_width = width,
+                          .unroll = unroll,
+                          .read_priority = read_priority(facts, limits)};
+        schedule.min_blocks_per_sm =
+            occupancies(member, schedule, row_needs(member, schedule, stages), limits).front();
+        auto estimate = estimate_tiles(facts, schedule, stages, limits);
+        if (!estimate) {
+          nearest = estimate.error();
+          continue;
+        }
+        const Prediction predicted = predict_tiles(facts, schedule, stages, *estimate, limits);
+        proposal.candidates.push_back({std::move(schedule), *estimate, predicted});
+      }
+    }
+  }
+  if (proposal.candidates.empty() && nearest) proposal.rejections.push_back(*nearest);
+  return proposal;
+}
+
+}  // namespace sinter

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <vector>
+
+#include "scheduler/plan.h"
+#include "scheduler/segment_scheduler.h"
+#include "scheduler/subgraphs.h"
+
+namespace sinter {
+
+/// A list of tensors that one kernel takes, as a part of a plan's graph.
+struct ListGroup {
+  Subgraph subgraph;
+  ScheduledSegment segment;  ///< Its kernel; the first one of several has the decision for all.
+};
+
+/// Lists of a graph, and what is left of it.
+struct ListGroups {
+  std::vector<ListGroup> groups;
+  /// What the other kernels and calls have to make, ascending: outputs of the graph that are in no
+  /// list, and what the lists read beside inputs.
+  std::vector<ValueId> rest;
+};
+
+/// Takes the members of a specialised graph's lists (find_lists) out of it, where one kernel for
+/// all of them is predicted to take less than a kernel for those of each size could at the least:
+/// their launches, ramps and bytes, and the bytes that they read together with other ops. A list
+/// that exceeds the arguments of a kernel is cut evenly. Takes time linear in the graph, however
+/// many members there are. No groups: nothing to be saved.
+ListGroups choose_lists(const Fusion& fusion, const DeviceLimits& limits,
+                        const PlanOptions& options);
+
+}  // namespace sinter
