@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string_view>
+
 #include "scheduler/family.h"
 
 namespace sinter {
@@ -20,5 +22,8 @@ tl::expected<ResourceEstimate, Rejection> estimate_pointwise(const SegmentFacts&
 
 Prediction predict_pointwise(const SegmentFacts& facts, const Schedule& schedule,
                              const ResourceEstimate& estimate, const DeviceLimits& limits);
+
+/// The family's name.
+inline constexpr std::string_view kPointwise = "pointwise";
 
 }  // namespace sinter

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "scheduler/cost_model.h"
+#include "scheduler/families/pointwise.h"
 #include "scheduler/tensor_list.h"
 
 namespace sinter {
@@ -66,33 +67,47 @@ class Extraction {
   IdMap<ValueId, ValueId> made_;
 };
 
-/// Kernels for the members of each size, and what they take at least.
-struct Apart {
-  int64_t kernels = 0;
-  double us = 0.0;
-};
-
-Apart apart(const ListFound& list, const DeviceLimits& limits) {
-  std::map<int64_t, int64_t> sizes;  // How many members have so many elements.
-  int64_t elements = 0;
+/// Kernels for the members of each size, as few as their arguments allow.
+std::map<int64_t, int64_t> kernels_by_size(const ListFound& list) {
+  std::map<int64_t, int64_t> members;  // That have so many elements.
   for (const ListFound::Member& member : list.members) {
-    if (member.elements > 0) ++sizes[member.elements];
-    elements += member.elements;
+    if (member.elements > 0) ++members[member.elements];
   }
-  Apart out;
-  for (const auto& [size, count] : sizes) {
-    const int64_t tensors = count * list.slots + list.shared;
+  for (auto& [size, count] : members) {
     const auto most = static_cast<int64_t>(kMaxKernelArguments);
-    const int64_t kernels = (tensors + most - 1) / most;
-    const double share = static_cast<double>(size * count) / static_cast<double>(elements) /
-                         static_cast<double>(kernels);
-    SegmentFacts part;
+    count = (count * list.slots + list.shared + most - 1) / most;
+  }
+  return members;
+}
+
+/// What those kernels take: each a run of elements under the schedule of the list's own, so that
+/// they differ in nothing but launches, ramps and the search.
+double apart_us(const ListFound& list, const std::map<int64_t, int64_t>& kernels,
+                const SegmentFacts& member, const Schedule& of_list, const DeviceLimits& limits) {
+  std::map<int64_t, int64_t> elements;
+  int64_t all = 0;
+  for (const ListFound::Member& one : list.members) {
+    elements[one.elements] += one.elements;
+    all += one.elements;
+  }
+  Schedule schedule = of_list;
+  schedule.family = kPointwise;
+  SegmentFacts part = member;
+  double us = 0.0;
+  for (const auto& [size, count] : kernels) {
+    const double share =
+        static_cast<double>(elements[size]) / static_cast<double>(all * count);
+    part.space.columns = elements[size] / count;
+    part.space.dimensions = {{.size = part.space.columns, .reduced = false}};
     part.bytes_read = static_cast<int64_t>(share * static_cast<double>(list.bytes_read));
     part.bytes_written = static_cast<int64_t>(share * static_cast<double>(list.bytes_written));
-    out.kernels += kernels;
-    out.us += static_cast<double>(kernels) * least_time(part, limits);
+    const auto estimate = estimate_pointwise(part, schedule, limits);
+    const double one_us = estimate
+                              ? predict_pointwise(part, schedule, *estimate, limits).total_us
+                              : least_time(part, limits);
+    us += static_cast<double>(count) * one_us;
   }
-  return out;
+  return us;
 }
 
 class Chooser {
@@ -114,11 +129,12 @@ class Chooser {
  private:
   void consider(const ListFound& list) {
     const int64_t most = most_list_members(list.slots, list.shared);
-    const Apart alone = apart(list, limits_);
-    // A launch at least, with all bytes moved.
+    const std::map<int64_t, int64_t> by_size = kernels_by_size(list);
+    int64_t apart = 0;
+    for (const auto& [size, count] : by_size) apart += count;
     const auto members = std::ssize(list.members);
     const int64_t kernels = most < 2 ? members : (members + most - 1) / most;
-    if (alone.kernels <= kernels) return;
+    if (apart <= kernels) return;
     std::vector<ListGroup> groups;
     double us = static_cast<double>(list.shared_bytes) /
                 mixed_bandwidth(limits_, static_cast<double>(list.shared_bytes), 0.0);
@@ -131,8 +147,12 @@ class Chooser {
       us += made->segment.predicted_us();
       groups.push_back(std::move(*made));
     }
-    if (us >= alone.us) return;
-    groups.front().segment.decisions.push_back(decision(list, alone, kernels, us));
+    const SegmentPlan& first = groups.front().segment.kernels.front();
+    const double us_apart =
+        apart_us(list, by_size, first.facts.list->member, first.chosen().schedule, limits_);
+    if (us >= us_apart) return;
+    groups.front().segment.decisions.push_back(
+        decision(list, {.kernels = kernels, .us = us}, {.kernels = apart, .us = us_apart}));
     std::ranges::move(groups, std::back_inserter(out_.groups));
     for (const ListFound::Member& member : list.members) {
       taken_.insert(member.outputs.begin(), member.outputs.end());
@@ -152,24 +172,25 @@ class Chooser {
     return out;
   }
 
-  static Decision decision(const ListFound& list, const Apart& alone, int64_t kernels, double us) {
-    const auto candidate = [](std::string what, double total_us, std::string because) {
+  struct Way {
+    int64_t kernels = 0;
+    double us = 0.0;
+  };
+  static Decision decision(const ListFound& list, const Way& together, const Way& apart) {
+    const auto candidate = [](std::string what, double total_us) {
       return Candidate{.what = std::move(what),
                        .predicted = {.total_us = total_us},
                        .legal = true,
-                       .because = std::move(because)};
+                       .because = {}};
     };
-    const std::string together =
-        fmt::format("{} for all {} tensors", kernels == 1 ? "one kernel" : "a few kernels",
-                    list.members.size());
     Decision out{.question = "do tensors of different sizes share a kernel"};
-    out.candidates.push_back(candidate(together, us, ""));
-    out.candidates.push_back(candidate(fmt::format("{} kernels, by size", alone.kernels), alone.us,
-                                       "their launches and bytes alone"));
-    out.chosen = together;
+    out.chosen = fmt::format("{} tensors in {} kernel(s)", list.members.size(), together.kernels);
+    out.candidates.push_back(candidate(out.chosen, together.us));
+    out.candidates.push_back(
+        candidate(fmt::format("{} kernels, by size", apart.kernels), apart.us));
     out.because =
-        fmt::format("predicted {:.1f} us in {} launches, at least {:.1f} us in {}", us, kernels,
-                    alone.us, alone.kernels);
+        fmt::format("predicted {:.1f} us in {} launch(es), {:.1f} us in {}", together.us,
+                    together.kernels, apart.us, apart.kernels);
     return out;
   }
 

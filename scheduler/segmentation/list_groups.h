@@ -23,8 +23,8 @@ struct ListGroups {
 };
 
 /// Takes the members of a specialised graph's lists (find_lists) out of it, where one kernel for
-/// all of them is predicted to take less than a kernel for those of each size could at the least:
-/// their launches, ramps and bytes, and the bytes that they read together with other ops. A list
+/// all of them is predicted to take less than kernels for those of each size, as few as arguments
+/// allow, that spare reading what other ops of the graph read too. A list
 /// that exceeds the arguments of a kernel is cut evenly. Takes time linear in the graph, however
 /// many members there are. No groups: nothing to be saved.
 ListGroups choose_lists(const Fusion& fusion, const DeviceLimits& limits,

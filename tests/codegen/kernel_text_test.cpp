@@ -31,6 +31,9 @@ constexpr std::string_view kEverything =
   buffer %b2 s : bf16 shared readwrite align 16 count 512 offset 0
   buffer %b3 t : f32 shared readwrite align 128 count 2
   buffer %b4 counters : i32 global readwrite align 4
+  buffer %b5 many : f32 global read align 16 tensors 4 values %v5 %v9
+  buffer %b6 none : bf16 global write align 2 tensors 1
+  buffer %b7 sizes : i64 argument read align 8 count 4
   mbarrier %m0 full count 3 arrivals 1 offset 1040
   mbarrier %m1 "not full" count 3 arrivals 64
   register %r3 unused : i8[2][4]
@@ -61,6 +64,10 @@ constexpr std::string_view kEverything =
     }
     async_copy %b2[0] = %b0[0:i64] width 8
   }
+  var %r12 size : i64
+  %r12[0, 0] = load %b7[rem(block_index, 4)] width 1
+  %r2[0, 0] = load %b5[rem(block_index, 4)][%r12] width 1 evict_last
+  store %b6[0][add(%r12, 1:i64)] = %r0[0, 1] width 1
   async_wait
   init_mbarriers
   barrier

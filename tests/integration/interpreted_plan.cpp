@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include "runtime/interpreter/interpreter.h"
 
@@ -32,6 +33,40 @@ size_t bytes_behind(const Plan& plan, size_t segment, const BufferArgument& buff
   unreachable();
 }
 
+/// Where a launch says that a kernel's buffers lie. `bytes` are those of its arguments and then of
+/// the tensors in its tables.
+std::vector<LaunchMemory> memory_of(const kir::Kernel& kernel, std::span<const size_t> bytes,
+                                    std::span<const uint64_t> arguments) {
+  const kir::ArgumentLayout layout = kir::argument_layout(kernel);
+  const auto at = [](uint64_t address, size_t size) {
+    return LaunchMemory{.bytes = {std::bit_cast<std::byte*>(address), size}};
+  };
+  const auto tables = std::ranges::count_if(
+      kernel.buffers, [](const kir::Buffer& buffer) { return buffer.is_table(); });
+  const auto globals = std::ranges::count(kernel.buffers, kir::Space::kGlobal, &kir::Buffer::space);
+  size_t next = 0;
+  auto next_in_tables = static_cast<size_t>(globals - tables);
+  std::vector<LaunchMemory> out;
+  for (uint32_t i = 0; i < kernel.buffers.size(); ++i) {
+    const kir::Buffer& buffer = kernel.buffers[kir::BufferId{i}];
+    const uint64_t table = arguments.back() + static_cast<uint64_t>(layout.offsets[kir::BufferId{i}]);
+    if (buffer.space == kir::Space::kArgument) {
+      out.push_back(at(table, static_cast<size_t>(buffer.count * bytes_of(buffer.type))));
+    } else if (buffer.is_table()) {
+      for (size_t k = 0; k < buffer.values.size(); ++k) {
+        uint64_t address = 0;
+        std::memcpy(&address, std::bit_cast<const std::byte*>(table) + k * sizeof address,
+                    sizeof address);
+        out.push_back(at(address, bytes[next_in_tables++]));
+      }
+    } else if (buffer.space == kir::Space::kGlobal) {
+      out.push_back(at(arguments[next], bytes[next]));
+      ++next;
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 CompiledPlan interpreted(FakeDriver& driver, Plan plan,
@@ -48,17 +83,18 @@ CompiledPlan interpreted(FakeDriver& driver, Plan plan,
     std::vector<size_t> bytes;
     for (const BufferArgument& buffer : source.buffers)
       bytes.push_back(bytes_behind(out.plan, i, buffer));
+    for (const TableEntry& entry : source.table_entries)
+      bytes.push_back(bytes_behind(out.plan, i, entry.tensor));
     driver.set_kernel(
-        source.entry, bytes.size() + source.params.size(),
+        source.entry, source.buffers.size() + source.params.size(),
         [lowered, bytes, wrong](const LaunchConfig&, std::span<const uint64_t> arguments) {
-          std::vector<LaunchMemory> memory;
-          for (size_t b = 0; b < bytes.size(); ++b)
-            memory.push_back({.bytes = {std::bit_cast<std::byte*>(arguments[b]), bytes[b]}});
+          std::vector<LaunchMemory> memory = memory_of(lowered.kernel, bytes, arguments);
           const auto report = interpret(lowered.kernel, memory, lowered.param_values);
           ASSERT_TRUE(report) << report.error().text();
-          EXPECT_TRUE(report->findings.empty());
+          EXPECT_TRUE(report->findings.empty()) << report->text(lowered.kernel);
           if (wrong) wrong(memory.back().bytes);
-        });
+        },
+        source.table.size());
     out.segments.push_back({.chosen = chosen,
                             .source = std::move(source),
                             .kernel = std::move(kernel),

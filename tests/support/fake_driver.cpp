@@ -32,6 +32,7 @@ constexpr std::array kAllowedInCapture = {
 
 struct FakeDriver::Function {
   size_t argument_count = 0;
+  size_t table_bytes = 0;  // Of a further argument.
   Kernel body;
   std::map<FunctionProperty, int> properties;
 };
@@ -42,6 +43,7 @@ struct FakeDriver::Node {
   LaunchConfig config;
   const Function* function = nullptr;
   std::array<uint64_t, kMaxKernelArguments> arguments;
+  std::vector<std::byte> table;
 };
 
 struct FakeDriver::Graph {
@@ -87,11 +89,13 @@ FakeDriver::FakeDriver(const DeviceLimits& limits, int device_count, int64_t mem
 
 FakeDriver::~FakeDriver() = default;
 
-void FakeDriver::set_kernel(const std::string& name, size_t argument_count, Kernel body) {
+void FakeDriver::set_kernel(const std::string& name, size_t argument_count, Kernel body,
+                            size_t table_bytes) {
   const std::lock_guard lock(mutex_);
   auto& function = functions_[name];
   if (!function) function = std::make_unique<Function>();
   function->argument_count = argument_count;
+  function->table_bytes = table_bytes;
   function->body = std::move(body);
 }
 
@@ -178,9 +182,12 @@ void FakeDriver::run(const Node& node) {
     return;
   }
   clock_us_ += launch_us_(launches_++);
-  if (node.function->body) {
-    node.function->body(node.config, {node.arguments.data(), node.function->argument_count});
-  }
+  if (!node.function->body) return;
+  std::vector<uint64_t> arguments(
+      node.arguments.begin(),
+      node.arguments.begin() + static_cast<ptrdiff_t>(node.function->argument_count));
+  if (!node.table.empty()) arguments.push_back(reinterpret_cast<uintptr_t>(node.table.data()));
+  node.function->body(node.config, arguments);
 }
 
 // Opens the body of a call: takes the lock, counts, and returns early where the call must fail.
@@ -319,12 +326,16 @@ DriverStatus FakeDriver::launch(const LaunchConfig* config, FunctionHandle funct
   node.function = reinterpret_cast<const Function*>(function);
   const bool grid_is_empty = config->grid_x == 0 || config->grid_y == 0 || config->grid_z == 0;
   if (grid_is_empty || config->block_x == 0 ||
-      node.function->argument_count > kMaxKernelArguments) {
+      node.function->argument_count > kMaxKernelArguments ||
+      node.function->table_bytes > static_cast<size_t>(kMostArgumentBytes)) {
     return DriverStatus::kInvalidValue;
   }
   for (size_t i = 0; i < node.function->argument_count; ++i) {
     std::memcpy(&node.arguments[i], arguments[i], sizeof(uint64_t));
   }
+  const auto* table = static_cast<const std::byte*>(
+      node.function->table_bytes > 0 ? arguments[node.function->argument_count] : nullptr);
+  node.table.assign(table, table + node.function->table_bytes);
   if (capture_ && config->stream == capturing_) {
     capture_->nodes.push_back(node);
   } else {

@@ -24,7 +24,7 @@ namespace sinter {
 class FakeDriver final : public DeviceDriver {
  public:
   /// What a kernel does. Gets eight bytes for every argument: an address, or a scalar as
-  /// PreparedLaunch lays it out.
+  /// PreparedLaunch lays it out; behind them, where it has a table, the address of a copy of it.
   using Kernel = std::function<void(const LaunchConfig&, std::span<const uint64_t> arguments)>;
 
   /// A machine with `device_count` devices of one kind; memory_bytes is what each can allocate.
@@ -33,7 +33,8 @@ class FakeDriver final : public DeviceDriver {
   ~FakeDriver() override;
 
   /// Gives a kernel a body, for all modules. Kernels without one do nothing when launched.
-  void set_kernel(const std::string& name, size_t argument_count, Kernel body);
+  void set_kernel(const std::string& name, size_t argument_count, Kernel body,
+                  size_t table_bytes = 0);
   /// Lets the call after the next `skip` ones fail, once.
   void fail_next(DriverCall call, DriverStatus status, int64_t skip = 0);
   /// Overrides what a device reports; a status other than success makes the query fail.
