@@ -20,7 +20,6 @@ class MultiTensorLowering {
         schedule_(schedule),
         stages_(distribute(list_.member, {})),
         capacity_(list_capacity(std::ssize(list_.members))),
-        steps_(list_search_steps(capacity_)),
         builder_(&kernel_),
         tiles_(list_.member, schedule, builder_),
         tile_(list_.member, schedule, stages_, builder_, tiles_) {}
@@ -35,7 +34,8 @@ class MultiTensorLowering {
     kernel_.grid = {builder_.add_param("blocks"), 1};
 
     tile_.describe();
-    builder_.comment(fmt::format("up to {} members, found in {} steps", capacity_, steps_));
+    builder_.comment(fmt::format("up to {} members, found in {} steps", capacity_,
+                                 list_search_steps(capacity_)));
     find_member(first_blocks);
     const DType index = tiles_.column_type();
     const ExprId count = builder_.cast(read(elements, "count", tiles_.tensor()), index);
@@ -52,7 +52,7 @@ class MultiTensorLowering {
   }
 
  private:
-  [[nodiscard]] int64_t search_places() const { return int64_t{1} << steps_; }
+  [[nodiscard]] int64_t search_places() const { return list_search_places(capacity_); }
 
   BufferId declare_integers(std::string name, DType type, int64_t count) {
     return builder_.add_buffer({.name = std::move(name),
@@ -82,11 +82,19 @@ class MultiTensorLowering {
   void find_member(BufferId first_blocks) {
     const ExprId block = builder_.special(kir::Special::kBlockIndex);
     ExprId member = builder_.integer(0);
-    for (int64_t step = search_places() / 2; step > 0; step /= 2) {
-      const ExprId middle = builder_.add(member, builder_.integer(step));
-      const ExprId first = read(first_blocks, "first_block", middle);
-      member = builder_.ref(builder_.declare(
-          "member", builder_.select(builder_.less_equal(first, block), middle, member)));
+    for (int64_t left = search_places(); left > 1;) {
+      const int64_t parts = std::min(left, kListSearchParts);
+      left /= parts;
+      std::vector<ExprId> begins;
+      std::vector<ExprId> firsts;
+      for (int64_t part = 1; part < parts; ++part) {
+        begins.push_back(builder_.add(member, builder_.integer(part * left)));
+        firsts.push_back(read(first_blocks, "first_block", begins.back()));
+      }
+      for (size_t i = 0; i < begins.size(); ++i) {
+        member = builder_.ref(builder_.declare(
+            "member", builder_.select(builder_.less_equal(firsts[i], block), begins[i], member)));
+      }
     }
     tiles_.set_tensor(member);
   }
@@ -113,7 +121,6 @@ class MultiTensorLowering {
   const Schedule& schedule_;
   const StageList stages_;
   const int64_t capacity_;
-  const int64_t steps_;
   kir::Kernel kernel_;
   kir::KernelBuilder builder_;
   TileLowering tiles_;

@@ -7,7 +7,7 @@
 namespace sinter {
 
 /// Lowers a schedule of a list of tensors: each block finds the member whose elements it has by
-/// halving a table of first blocks, then takes one tile of it as a pointwise block does. Tables
+/// searching a table of first blocks, then takes one tile of it as a pointwise block does. Tables
 /// have places for list_capacity() members; addresses, sizes and first blocks are arguments, so the
 /// kernel depends on the members only by how many they are, whether all of them end with a vector,
 /// and whether one is too long for 32-bit indices.

@@ -25,9 +25,12 @@ struct PrepareOptions {
   ExternalCallback external{};
 };
 
+/// Tensors that execute() compares on the stack; with more it allocates host memory.
+inline constexpr size_t kTensorsOnStack = 1024;
+
 /// A plan made ready on one device: modules loaded, launches laid out. execute() only launches: it
-/// allocates nothing, synchronises nothing and takes no lock, so it may run under stream capture
-/// and from any number of threads at once. Executions that may run at once, or replay at once what
+/// allocates nothing (but for kTensorsOnStack), synchronises nothing and takes no lock, so it may
+/// run under stream capture and from any number of threads at once. Executions that may run at once, or replay at once what
 /// was captured of them, have workspaces that share no byte.
 class Executable {
  public:
@@ -114,6 +117,9 @@ class Executable {
                                             DevicePointer own_counters, StreamHandle stream) const;
   [[nodiscard]] Result<void> run_call(const Call& call, const Addresses& addresses,
                                       StreamHandle stream) const;
+  /// True if an output shares a byte with another tensor; takes n log n.
+  [[nodiscard]] bool has_overlaps(std::span<const Tensor> inputs,
+                                  std::span<const Tensor> outputs) const;
   [[nodiscard]] Result<void> check_overlaps(std::span<const Tensor> inputs,
                                             std::span<const Tensor> outputs) const;
 

@@ -134,12 +134,12 @@ struct CostConstants {
   double row_prologue_instructions = 60.0;
   /// Coordinates and bounds of one thread of a pointwise kernel; from SASS.
   double tile_prologue_instructions = 30.0;
-  /// Each step in which a block of a list halves the members that it may have: a read among the
-  /// kernel's arguments, whose address follows from the step before. 89 cycles where L1.5 has the
-  /// constant (Jia et al., arXiv 1804.06826, table 3.1) at 1,755 MHz; from SASS, an address, the
-  /// read, a comparison and a selection.
-  double search_step_ns = 50.0;
-  double search_step_instructions = 4.0;
+  /// Each step of a block's search for its member of a list (kListSearchParts): reads among the
+  /// kernel's arguments, whose addresses follow from the step before. Not timed: 89 cycles where
+  /// L1.5 has a constant (Jia et al., arXiv 1804.06826, table 3.1), and a selection for each of the
+  /// seven, at 1,755 MHz. A read, a comparison and a selection each.
+  double search_step_ns = 70.0;
+  double search_step_instructions = 21.0;
   friend bool operator==(const CostConstants&, const CostConstants&) = default;
 };
 

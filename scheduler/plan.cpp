@@ -55,7 +55,10 @@ std::string_view pinned_family(const SchedulePin& pin) {
 tl::expected<SegmentFacts, Rejection> analyse_segment(const Fusion& fusion,
                                                       const PlanOptions& options) {
   if (pinned_family(options.pin) == kMultiTensor) return analyse_list(fusion);
-  return analyse(fusion);
+  auto facts = analyse(fusion);
+  if (!facts) return facts;
+  if (auto rejection = check_arguments(*facts)) return tl::make_unexpected(std::move(*rejection));
+  return facts;
 }
 
 /// One segment if its kernels take the whole graph, else as many as it needs.

@@ -473,6 +473,19 @@ tl::expected<SegmentFacts, Rejection> analyse(Fusion fusion) {
   return Facts(std::move(facts)).run();
 }
 
+std::optional<Rejection> check_arguments(const SegmentFacts& facts) {
+  if (facts.list) return std::nullopt;
+  std::set<ValueId> tensors(facts.fusion.outputs.begin(), facts.fusion.outputs.end());
+  for (const TensorAccess& access : facts.space.inputs) tensors.insert(access.tensor);
+  if (std::ssize(tensors) <= kMostArgumentTensors) return std::nullopt;
+  return Rejection{.subject = "segment",
+                   .rule = "a kernel has not so many arguments",
+                   .value = static_cast<double>(tensors.size()),
+                   .limit = static_cast<double>(kMostArgumentTensors),
+                   .unit = "tensors",
+                   .remedy = "none needed: its parts run one after the other"};
+}
+
 StageList distribute(const SegmentFacts& facts, const std::vector<PersistentValue>& persistent) {
   return Distribution(facts, persistent).run();
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "fusion_ir/fusion.h"
@@ -75,6 +76,14 @@ inline constexpr double kBytesPerIssueSlot = 0.5;
 
 /// Analyses a specialised fusion. The failing side is what iteration_space() rejects.
 tl::expected<SegmentFacts, Rejection> analyse(Fusion fusion);
+
+/// Tensors that a kernel has as arguments of its own at most: the rest of kMaxKernelArguments is for
+/// sizes, partial results and counters.
+inline constexpr int64_t kMostArgumentTensors = 112;
+
+/// Why a kernel of the segment could not be launched: more tensors than it has arguments for.
+/// Nothing: it has. Lists keep theirs in tables.
+std::optional<Rejection> check_arguments(const SegmentFacts& facts);
 
 /// What one stage does for each element of a row, under a choice of what is kept.
 struct Stage {

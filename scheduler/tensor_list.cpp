@@ -362,8 +362,7 @@ class MemberGraph {
   Fusion build(const Member& member) {
     for (const ValueId leaf : member.leaves) add_leaf(leaf);
     for (const ValueId output : member.outputs) out_.outputs.push_back(as_tensor(use(output)));
-    const std::string name = name_of_all(fusion_.values[member.outputs.front()].name);
-    out_.name = name.empty() ? fusion_.name : fmt::format("{}_{}", fusion_.name, name);
+    out_.name = name_of_all(fusion_.name);
     return std::move(out_);
   }
 
@@ -417,8 +416,8 @@ class MemberGraph {
                  bool is_scalar) {
     const OpId id = out_.ops.push_back({.kind = std::move(kind), .operands = std::move(operands)});
     const Shape shape = is_scalar ? Shape{} : Shape{elements_};
-    const ValueId made =
-        out_.values.push_back({.type = type, .shape = shape, .def = id, .name = name_of_all(name)});
+    const ValueId made = out_.values.push_back(
+        {.type = type, .shape = shape, .def = id, .name = is_scalar ? name : name_of_all(name)});
     out_.ops[id].results = {made};
     return made;
   }
@@ -510,16 +509,22 @@ int64_t list_capacity(int64_t members) {
   return (members + kListCapacityUnit - 1) / kListCapacityUnit * kListCapacityUnit;
 }
 
+int64_t list_search_places(int64_t capacity) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(capacity)));
+}
+
 int64_t list_search_steps(int64_t capacity) {
-  return static_cast<int64_t>(std::bit_width(std::bit_ceil(static_cast<uint64_t>(capacity)))) - 1;
+  int64_t steps = 0;
+  for (int64_t left = list_search_places(capacity); left > 1; left /= kListSearchParts) ++steps;
+  return steps;
 }
 
 int64_t list_argument_bytes(int64_t members, int64_t slots, int64_t shared) {
   constexpr int64_t kWide = 8;    // An address, a number of elements or of blocks.
   constexpr int64_t kNarrow = 4;  // A first block; their number is even.
   const int64_t capacity = list_capacity(members);
-  const int64_t firsts = int64_t{1} << list_search_steps(capacity);
-  return capacity * (slots + 1) * kWide + firsts * kNarrow + (shared + 1) * kWide;
+  return capacity * (slots + 1) * kWide + list_search_places(capacity) * kNarrow +
+         (shared + 1) * kWide;
 }
 
 int64_t most_list_members(int64_t slots, int64_t shared) {

@@ -20,7 +20,7 @@ struct ListMember {
 /// elements it has, so one kernel does them all.
 struct TensorList {
   /// What is done to one of them: the graph of a member whose tensors have one axis, of the largest
-  /// member's size. Scalars have none. Inputs promise the least that any member's do.
+  /// member's size. Scalars have none.
   SegmentFacts member;
   /// Inputs and outputs of that graph that differ from member to member, in their order. A scalar
   /// is among them where members read different ones.
@@ -47,11 +47,16 @@ struct TensorList {
 inline constexpr int64_t kListCapacityUnit = 16;
 /// Places in the tables of a list of so many members.
 int64_t list_capacity(int64_t members);
-/// Steps in which a block finds its member: bits of the capacity.
+/// First blocks that its table has: a power of two.
+int64_t list_search_places(int64_t capacity);
+/// Parts into which a block cuts the members that it may have, in one step of its search: their
+/// first blocks are read at once, so that few reads wait for each other.
+inline constexpr int64_t kListSearchParts = 8;
+/// Steps until one is left.
 int64_t list_search_steps(int64_t capacity);
 /// Bytes of the arguments of a list's kernel: for each place an address by slot, the number of
-/// elements and the first block, the latter for a power of two of places; the shared scalars; the
-/// number of blocks.
+/// elements and the first block, the latter for list_search_places(); the shared scalars; the number
+/// of blocks.
 int64_t list_argument_bytes(int64_t members, int64_t slots, int64_t shared);
 /// Members that the arguments of one kernel have room for (kMostArgumentBytes); less than 2: lists
 /// of these slots have no kernel.
@@ -81,7 +86,8 @@ inline constexpr size_t kMostMemberOps = 512;
 /// casts and changes of shape that move nothing. They read inputs, which are dense, results of
 /// external calls, and scalars; nothing but the caller reads what they make, so that they can all
 /// run at the end. Two that read one tensor are one. Members of one structure are one list; a
-/// structure that occurs once is none. Takes time linear in the graph.
+/// structure that occurs once is none; promised alignments and constants are part of it. Takes time
+/// linear in the graph.
 std::vector<ListFound> find_lists(const Fusion& fusion);
 
 /// Analyses a specialised graph that is one list and nothing else. The failing side says why it is

@@ -143,6 +143,8 @@ Prediction predict_multi_tensor(const SegmentFacts& facts, const Schedule& sched
 
 Proposal propose_multi_tensor(const SegmentFacts& facts, const DeviceLimits& limits) {
   Proposal proposal;
+  // Other segments have reasons enough, of families that are for them.
+  if (!facts.list) return proposal;
   if (auto rejection = refuse_multi_tensor(facts)) {
     proposal.rejections.push_back(*rejection);
     return proposal;

@@ -8,7 +8,7 @@ namespace sinter {
 
 /// Multi-tensor: one pointwise computation over many tensors of different sizes, an optimizer's
 /// update of all parameters say (tensor_list.h). A block takes a tile of threads x vector x unroll
-/// elements of one member, which it finds by halving a table of the members' first blocks;
+/// elements of one member, which it finds by searching a table of the members' first blocks;
 /// addresses, sizes and first blocks are arguments, so that lists of about the same length run one
 /// compiled kernel. Each member's last tile is guarded, by element unless all members end with a
 /// vector.

@@ -71,6 +71,10 @@ GroupVerdict GroupJudge::analysed(Subgraph subgraph, WorkGraph::LeafViews views)
                          .remedy = "none needed: the parts run one after the other"};
     return verdict;
   }
+  if (auto refusal = check_arguments(*facts)) {
+    verdict.rejection = std::move(*refusal);
+    return verdict;
+  }
   if (auto refusal = refusal_of_all(*facts, families_)) {
     verdict.rejection = std::move(*refusal);
     return verdict;

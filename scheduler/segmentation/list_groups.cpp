@@ -74,8 +74,7 @@ std::map<int64_t, int64_t> kernels_by_size(const ListFound& list) {
     if (member.elements > 0) ++members[member.elements];
   }
   for (auto& [size, count] : members) {
-    const auto most = static_cast<int64_t>(kMaxKernelArguments);
-    count = (count * list.slots + list.shared + most - 1) / most;
+    count = (count * list.slots + list.shared + kMostArgumentTensors - 1) / kMostArgumentTensors;
   }
   return members;
 }
@@ -150,7 +149,8 @@ class Chooser {
     const SegmentPlan& first = groups.front().segment.kernels.front();
     const double us_apart =
         apart_us(list, by_size, first.facts.list->member, first.chosen().schedule, limits_);
-    if (us >= us_apart) return;
+    // Of equals fewer kernels win: what the host takes to launch them is not in their times.
+    if (us >= us_apart * (1.0 + kTieShare)) return;
     groups.front().segment.decisions.push_back(
         decision(list, {.kernels = kernels, .us = us}, {.kernels = apart, .us = us_apart}));
     std::ranges::move(groups, std::back_inserter(out_.groups));

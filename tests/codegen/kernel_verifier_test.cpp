@@ -55,6 +55,50 @@ TEST(KernelVerifierTest, AcceptsARightKernel) {
   EXPECT_EQ(all_of(verify_kernel(kernel, KernelStage::kLowered)), "");
 }
 
+constexpr std::string_view kTables = R"(kernel @k threads 64 min_blocks 1 grid ceil(%p0 / 1) {
+  param %p0 n : i64
+  buffer %b0 x : f32 global read align 16 tensors 2 values %v0 %v1
+  buffer %b1 y : f32 global read align 16
+  buffer %b2 sizes : i32 argument read align 4 count 2
+  var %r0 t : f32
+  var %r1 size : i32
+)";
+
+TEST(KernelVerifierTest, AcceptsTables) {
+  const kir::Kernel kernel = kernel_of(std::string(kTables) + R"(
+  %r1[0, 0] = load %b2[rem(block_index, 2)] width 1
+  %r0[0, 0] = load %b0[rem(block_index, 2)][%r1] width 1
+})");
+  EXPECT_EQ(all_of(verify_kernel(kernel, KernelStage::kLowered)), "");
+}
+
+TEST(KernelVerifierTest, FindsWrongTables) {
+  for (const auto& [body, message] : std::vector<std::pair<std::string, std::string>>{
+           {"%r0[0, 0] = load %b0[0] width 1", "which is a table, does not name a tensor"},
+           {"%r0[0, 0] = load %b1[0][0] width 1", "which is no table, names a tensor"},
+           {"%r0[0, 0] = load %b0[2][0] width 1", "the number of a tensor is 2, not from 0 to 1"},
+           {"%r0[0, 0] = load %b0[1:i64][0] width 1", "the number of a tensor is i64, not i32"},
+           {"%r1[0, 0] = load %b2[0] width 2", "2 elements of argument sizes at once"},
+           {"store %b2[0] = %r1[0, 0] width 1", "%b2 (sizes) is written"},
+       }) {
+    const kir::Kernel kernel = kernel_of(std::string(kTables) + body + "\n}");
+    EXPECT_THAT(all_of(verify_kernel(kernel, KernelStage::kLowered)), HasSubstr(message));
+  }
+  for (const auto& [buffer, message] : std::vector<std::pair<std::string, std::string>>{
+           {"f32 argument read align 4 count 2", "argument b is f32, not i32 or i64"},
+           {"i32 argument readwrite align 4 count 2", "argument b is written"},
+           {"i32 argument read align 4", "argument b has 0 elements"},
+           {"f32 global read align 4 tensors 1 values %v0 %v1", "b holds 2 tensors in 1 places"},
+           {"f32 global read align 4 value %v0 tensors 1", "the table b holds a single value"},
+           {"f32 shared readwrite align 16 tensors 1 count 4 offset 0", "shared b is a table"},
+       }) {
+    const kir::Kernel kernel =
+        kernel_of("kernel @k threads 64 min_blocks 1 grid ceil(%p0 / 1) {\n  param %p0 n : i64\n"
+                  "  buffer %b0 b : " + buffer + "\n}");
+    EXPECT_THAT(all_of(verify_kernel(kernel, KernelStage::kLowered)), HasSubstr(message));
+  }
+}
+
 struct Planted {
   std::string_view body;
   std::string_view message;

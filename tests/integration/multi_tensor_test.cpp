@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <random>
+#include <set>
 
 #include "codegen/kernel_parser.h"
 #include "codegen/kernel_printer.h"
@@ -95,8 +96,13 @@ TEST(MultiTensorPlan, IsAsManyKernelsAsArgumentsAllow) {
   const int64_t most = most_list_members(7, 3);
   EXPECT_EQ(std::ssize(planned.segments), (static_cast<int64_t>(count) + most - 1) / most);
   size_t members = 0;
-  for (const SegmentPlan& segment : planned.segments) members += segment.facts.list->members.size();
+  std::set<std::string> texts;
+  for (const SegmentPlan& segment : planned.segments) {
+    members += segment.facts.list->members.size();
+    texts.insert(emit(segment.facts, segment.chosen().schedule).value().text);
+  }
   EXPECT_EQ(members, count);
+  EXPECT_THAT(texts, SizeIs(1)) << "they are compiled once";
 }
 
 TEST(MultiTensorPlan, TakesTimeInProportionToTheTensors) {
@@ -117,6 +123,22 @@ TEST(MultiTensorPlan, LeavesEqualTensorsThatOneKernelTakesAlone) {
   const Plan planned = plan_of(adam_over(shapes));
   ASSERT_THAT(planned.segments, SizeIs(1));
   EXPECT_EQ(planned.segments[0].chosen().schedule.family, "pointwise");
+}
+
+TEST(MultiTensorPlan, CutsWhatHasMoreTensorsThanArguments) {
+  // 130 sums that share their shape and nothing else: no list, and not one launch either.
+  FusionBuilder b("sums");
+  for (int64_t i = 0; i < 130; ++i)
+    b.output(b.reduce(ReduceFn::kSum, b.input(DType::kF32, {64}, fmt::format("x{}", i)), {0}),
+             fmt::format("sum{}", i));
+  const Plan planned = plan_of(b.build());
+  EXPECT_GE(planned.segments.size(), 3U);
+  for (const SegmentPlan& segment : planned.segments)
+    EXPECT_LE(std::ssize(segment.facts.fusion.inputs) + std::ssize(segment.facts.fusion.outputs),
+              kMostArgumentTensors);
+  const KernelSource source =
+      emit(planned.segments[0].facts, planned.segments[0].chosen().schedule).value();
+  EXPECT_LE(source.buffers.size() + source.params.size(), kMaxKernelArguments);
 }
 
 TEST(MultiTensorPlan, TakesEqualTensorsThatAreTooManyForArguments) {
@@ -317,8 +339,8 @@ TEST_P(MultiTensorNvrtc, Compiles) {
   const CompiledSegment& segment = compiled->segments.front();
   EXPECT_THAT(segment.kernel->log, testing::Not(HasSubstr("warning")));
   EXPECT_EQ(segment.kernel->resources.spill_store_bytes, 0);
-  const auto taken = static_cast<double>(segment.kernel->resources.registers);
-  EXPECT_NEAR(static_cast<double>(segment.chosen.estimate.registers), taken, 0.35 * taken);
+  // The estimate counts no more blocks than the compiler makes room for.
+  EXPECT_LE(segment.kernel->resources.registers, segment.chosen.estimate.registers);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, MultiTensorNvrtc,

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <bit>
+#include <cstring>
 #include <thread>
 
 #include "runtime/device_context.h"
@@ -192,6 +194,46 @@ TEST_F(PreparedLaunchTest, RejectsWhatALaunchCannotCarry) {
   source = sample_source();
   source.buffers.resize(kMaxKernelArguments - 1, source.buffers[0]);
   expect_rejected(source, "number of arguments", kMaxKernelArguments + 1);
+}
+
+/// The sample with a table of two addresses around an integer.
+KernelSource source_with_table() {
+  KernelSource source = sample_source();
+  source.table = std::vector<std::byte>(24, std::byte{7});
+  source.table_entries = {{.tensor = source.buffers[0], .offset = 0},
+                          {.tensor = source.buffers[1], .offset = 16}};
+  return source;
+}
+
+TEST_F(PreparedLaunchTest, PutsAddressesIntoTheTable) {
+  const KernelSource source = source_with_table();
+  std::vector<uint64_t> table;
+  driver_.set_kernel(
+      source.entry, source.buffers.size() + source.params.size(),
+      [&](const LaunchConfig&, std::span<const uint64_t> arguments) {
+        table.resize(3);
+        std::memcpy(table.data(), std::bit_cast<const std::byte*>(arguments.back()), 24);
+      },
+      source.table.size());
+  const auto launch = prepare(source).value();
+  EXPECT_EQ(launch.buffer_count(), 4U);
+  ASSERT_TRUE(launch.launch(nullptr, std::vector<DevicePointer>{1, 2, 3, 4}));
+  EXPECT_THAT(table, testing::ElementsAre(3, 0x0707070707070707U, 4));
+  // What one launch put there is not in the way of the next.
+  ASSERT_TRUE(launch.launch(nullptr, std::vector<DevicePointer>{1, 2, 5, 6}));
+  EXPECT_THAT(table, testing::ElementsAre(5, 0x0707070707070707U, 6));
+  EXPECT_FALSE(launch.launch(nullptr, std::vector<DevicePointer>{1, 2}));
+}
+
+TEST_F(PreparedLaunchTest, RejectsTablesBeyondTheArguments) {
+  KernelSource source = source_with_table();
+  source.table.resize(32752);
+  const auto launch = prepare(source);
+  ASSERT_FALSE(launch);
+  EXPECT_EQ(launch.error().kind, ErrorKind::kInvalidArgument);
+  EXPECT_THAT(launch.error().message, HasSubstr("size of the arguments"));
+  EXPECT_EQ(launch.error().limit, 32764);
+  EXPECT_GT(launch.error().measured, 32764);
 }
 
 TEST_F(PreparedLaunchTest, BlocksDoNotOverflowAtTheLargestWork) {
