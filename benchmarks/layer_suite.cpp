@@ -34,7 +34,30 @@ constexpr const char* kMarker = "layer_marker";
 struct Layer {
   std::string name;
   std::function<sinter::Fusion()> build;
+  std::function<sinter::Fusion()> build_checked = build;  ///< What is held against the oracle.
 };
+
+/// An Adam step over the parameters of 25 layers like GPT-2's, 300 tensors in f32.
+sinter::Fusion adam(int64_t hidden) {
+  const int64_t ffn = 4 * hidden;
+  std::vector<sinter::Sizes> shapes;
+  for (int layer = 0; layer < 25; ++layer) {
+    for (const sinter::Sizes& shape : std::initializer_list<sinter::Sizes>{{hidden},
+                                                                           {hidden},
+                                                                           {3 * hidden, hidden},
+                                                                           {3 * hidden},
+                                                                           {hidden, hidden},
+                                                                           {hidden},
+                                                                           {hidden},
+                                                                           {hidden},
+                                                                           {ffn, hidden},
+                                                                           {ffn},
+                                                                           {hidden, ffn},
+                                                                           {hidden}})
+      shapes.push_back(shape);
+  }
+  return sinter::adam_over(shapes, {}, sinter::DType::kF32);
+}
 
 std::vector<Layer> layers() {
   return {
@@ -44,6 +67,7 @@ std::vector<Layer> layers() {
       {"gpt2_backward", [] { return sinter::gpt2_layer_backward(sinter::kGpt2); }},
       {"bert_forward", [] { return sinter::bert_layer_forward(sinter::kBertBase); }},
       {"bert_backward", [] { return sinter::bert_layer_backward(sinter::kBertBase); }},
+      {"adam", [] { return adam(768); }, [] { return adam(56); }},
   };
 }
 
@@ -144,9 +168,10 @@ class Suite {
         marker_(std::move(marker)),
         cache_({}) {}
 
-  Result<sinter::Executable> prepare(const Layer& layer, int64_t tokens) {
-    auto plan = sinter::plan(layer.build(), {{"tokens", tokens}}, limits_,
-                             {.families = sinter::builtin_families()});
+  Result<sinter::Executable> prepare(const sinter::Fusion& fusion, int64_t tokens) {
+    sinter::ExtentValues extents;
+    if (fusion.find_symbol("tokens").valid()) extents["tokens"] = tokens;
+    auto plan = sinter::plan(fusion, extents, limits_, {.families = sinter::builtin_families()});
     if (!plan) return fail(plan.error());
     auto compiled = sinter::compile_plan(std::move(*plan), compiler_, cache_, {.threads = 8});
     if (!compiled) return fail(compiled.error());
@@ -162,11 +187,12 @@ class Suite {
 
   /// Against the oracle, every element.
   Result<bool> check_layer(const Layer& layer, int64_t tokens) {
-    auto executable = prepare(layer, tokens);
+    const sinter::Fusion fusion = layer.build_checked();
+    auto executable = prepare(fusion, tokens);
     if (!executable) return fail(executable.error());
     const sinter::DeviceRunOptions options{.time = false,
                                            .external = sinter::stand_in_calls().evaluate};
-    const auto run = sinter::run_on_device(layer.build(), *executable, driver_, options);
+    const auto run = sinter::run_on_device(fusion, *executable, driver_, options);
     if (!run) return fail(run.error());
     fmt::print("{:16} {:6} tokens {:3} kernels  {}\n", layer.name, tokens,
                executable->compiled().segments.size(),
@@ -178,7 +204,7 @@ class Suite {
   }
 
   Result<nlohmann::json> profile(const Layer& layer, int64_t tokens, const Profiler& profiler) {
-    auto executable = prepare(layer, tokens);
+    auto executable = prepare(layer.build(), tokens);
     if (!executable) return fail(executable.error());
     const sinter::Plan& plan = executable->compiled().plan;
     std::vector<sinter::DeviceBuffer> buffers;

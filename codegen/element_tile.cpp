@@ -19,8 +19,8 @@ void ElementTile::begin(ExprId tile) {
   begin_ = builder_.ref(
       builder_.declare("tile_begin", builder_.mul(tile, builder_.integer(size(), index))));
   const ExprId width = builder_.integer(schedule_.vector_width, index);
-  first_ = builder_.ref(
-      builder_.declare("first", builder_.add(begin_, builder_.mul(thread, width))));
+  first_ =
+      builder_.ref(builder_.declare("first", builder_.add(begin_, builder_.mul(thread, width))));
 }
 
 void ElementTile::evaluate(ExprId count, Guard tail) {
@@ -36,10 +36,8 @@ void ElementTile::evaluate(ExprId count, Guard tail) {
 TilePosition ElementTile::position(ExprId group, Guard guard) {
   const DType index = tiles_.column_type();
   const ExprId offset = builder_.mul(builder_.cast(group, index), builder_.integer(reach(), index));
-  return {.group = group,
-          .batch = group,
-          .first_column = builder_.add(first_, offset),
-          .guard = guard};
+  return {
+      .group = group, .batch = group, .first_column = builder_.add(first_, offset), .guard = guard};
 }
 
 void ElementTile::body(Guard guard) {

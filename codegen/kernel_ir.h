@@ -10,7 +10,8 @@
 //               written is an error. Elements of storage types (16- and 8-bit floats, 8-bit
 //               integers) can only be moved or cast.
 // Memory.       Global buffers are kernel arguments; shared buffers belong to a block. A global
-// buffer may be a table of tensors, of which each access names one. Indices count elements. An access of
+// buffer may be a table of tensors, of which each access names one. Indices count elements. An
+// access of
 //               `width` elements needs its byte address to be a multiple of min(16, width * element
 //               bytes).
 // Barriers.     All threads of a block reach the same barrier; a barrier inside divergent control
@@ -77,9 +78,9 @@ struct Buffer {
   Access access = Access::kRead;
   int64_t alignment = 16;  ///< Promised byte alignment of element 0.
   ValueId value;           ///< The graph value a global buffer holds; a table has `values`.
-  int64_t count = 0;   ///< Elements of a shared buffer, or of one among the arguments; 0 for global
-                       ///< ones, whose size arrives at launch.
-  int64_t tensors = 0;  ///< Places in a global table of tensors; 0 for a single tensor.
+  int64_t count = 0;  ///< Elements of a shared buffer, or of one among the arguments; 0 for global
+                      ///< ones, whose size arrives at launch.
+  int64_t tensors = 0;            ///< Places in a global table of tensors; 0 for a single tensor.
   std::vector<ValueId> values{};  ///< What a table holds, at most as many: all have the alignment.
   int64_t offset = -1;  ///< Byte offset of a shared buffer; -1 until place_shared_buffers has run.
   [[nodiscard]] bool is_table() const { return tensors > 0; }

@@ -36,11 +36,11 @@ struct KernelSource {
   std::vector<BufferArgument> buffers;  ///< Pointer arguments, first in the kernel's argument list.
   std::vector<DType> params;            ///< Scalar arguments (i32 or i64), after the pointers.
   std::vector<int64_t> param_values;    ///< Their values at the planned extents.
-  /// The last argument, a struct: addresses, which are 0 until a launch, and integers as they are at
-  /// the planned extents. Empty where the kernel has none.
+  /// The last argument, a struct: addresses, which are 0 until a launch, and integers as they are
+  /// at the planned extents. Empty where the kernel has none.
   std::vector<std::byte> table{};
   std::vector<TableEntry> table_entries{};
-  uint32_t work_param = 0;              ///< Index of the parameter that counts work items.
+  uint32_t work_param = 0;  ///< Index of the parameter that counts work items.
   int64_t work_per_block =
       1;  ///< Clusters = ceil(param_values[work_param] / work_per_block); none for no work.
   int64_t cluster_blocks = 1;  ///< Blocks of a cluster, which the text asks for.

@@ -44,8 +44,7 @@ class MultiTensorLowering {
     tiles_.set_column_count(count);
     tile_.begin(builder_.cast(builder_.sub(block, first_block), index));
     for (const ValueId value : stages_.row_values) tiles_.row_value(value);
-    tile_.evaluate(count,
-                   list_.divides(schedule_.vector_width) ? Guard::kVector : Guard::kElement);
+    tile_.evaluate(count, list_.divides(schedule_.vector_width) ? Guard::kVector : Guard::kElement);
     return {.kernel = std::move(kernel_),
             .param_values = {list_.blocks(tile_.size())},
             .argument_values = {element_counts(), first_block_numbers()}};
@@ -68,12 +67,8 @@ class MultiTensorLowering {
     const kir::VarId var =
         builder_.declare_scalar(std::move(name), builder_.kernel().buffers[buffer].type);
     const ExprId zero = builder_.integer(0);
-    builder_.append(kir::Load{.tile = var,
-                              .group = zero,
-                              .lane = zero,
-                              .width = 1,
-                              .buffer = buffer,
-                              .index = index});
+    builder_.append(kir::Load{
+        .tile = var, .group = zero, .lane = zero, .width = 1, .buffer = buffer, .index = index});
     return builder_.ref(var);
   }
 

@@ -47,7 +47,8 @@ void TileLowering::declare_buffers(bool finishes) {
 
 void TileLowering::declare_buffers_of(const TensorList& list, int64_t capacity) {
   const auto declare = [&](ValueId tensor, kir::Buffer buffer) {
-    const bool writes = std::ranges::find(facts_.fusion.inputs, tensor) == facts_.fusion.inputs.end();
+    const bool writes =
+        std::ranges::find(facts_.fusion.inputs, tensor) == facts_.fusion.inputs.end();
     buffer.name = name_of_value(tensor) + (writes ? "_out" : "");
     buffer.type = facts_.fusion.values[tensor].type;
     buffer.access = writes ? kir::Access::kWrite : kir::Access::kRead;
@@ -260,8 +261,8 @@ ExprId TileLowering::row_value(ValueId value) {
         builder_.declare_scalar(name_of_value(access->tensor), facts_.fusion.values[value].type);
     const ExprId zero = builder_.integer(0);
     const kir::BufferId buffer = buffer_of(access->tensor);
-    builder_.append(kir::Load{var, zero, zero, 1, buffer, index, kir::CacheHint::kDefault,
-                              tensor_of(buffer)});
+    builder_.append(
+        kir::Load{var, zero, zero, 1, buffer, index, kir::CacheHint::kDefault, tensor_of(buffer)});
     result = builder_.ref(var);
   } else if (std::holds_alternative<TakeOp>(op.kind)) {
     result = take(value);
@@ -550,8 +551,8 @@ void TileLowering::store(size_t index, VarId tile, const TilePosition& position)
   const ExprId zero = builder_.integer(0);
 
   const auto store_at = [&](ExprId lane, int64_t count, ExprId column) {
-    builder_.append(kir::Store{buffer, address(access, column), count, tile, zero, lane,
-                               tensor_of(buffer)});
+    builder_.append(
+        kir::Store{buffer, address(access, column), count, tile, zero, lane, tensor_of(buffer)});
   };
   const auto store_lane = [&](ExprId lane) {
     store_at(lane, 1, builder_.add(position.first_column, builder_.cast(lane, column_type_)));

@@ -30,8 +30,8 @@ inline constexpr size_t kTensorsOnStack = 1024;
 
 /// A plan made ready on one device: modules loaded, launches laid out. execute() only launches: it
 /// allocates nothing (but for kTensorsOnStack), synchronises nothing and takes no lock, so it may
-/// run under stream capture and from any number of threads at once. Executions that may run at once, or replay at once what
-/// was captured of them, have workspaces that share no byte.
+/// run under stream capture and from any number of threads at once. Executions that may run at
+/// once, or replay at once what was captured of them, have workspaces that share no byte.
 class Executable {
  public:
   /// Loads the kernels. Errors: DeviceError, ResourceExhausted, InvalidArgument (external calls and

@@ -1,7 +1,6 @@
 #include "scheduler/explain.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>

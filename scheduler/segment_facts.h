@@ -77,8 +77,8 @@ inline constexpr double kBytesPerIssueSlot = 0.5;
 /// Analyses a specialised fusion. The failing side is what iteration_space() rejects.
 tl::expected<SegmentFacts, Rejection> analyse(Fusion fusion);
 
-/// Tensors that a kernel has as arguments of its own at most: the rest of kMaxKernelArguments is for
-/// sizes, partial results and counters.
+/// Tensors that a kernel has as arguments of its own at most: the rest of kMaxKernelArguments is
+/// for sizes, partial results and counters.
 inline constexpr int64_t kMostArgumentTensors = 112;
 
 /// Why a kernel of the segment could not be launched: more tensors than it has arguments for.

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <map>
-#include <numeric>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <span>
@@ -146,7 +146,8 @@ class Finder {
       if (!is_inner(id)) continue;
       ++ops_[parts_.find(id.index)];
       for (const ValueId operand : fusion_.ops[id].operands) {
-        if (!is_scalar(operand) && is_inner(def(operand))) parts_.join(id.index, def(operand).index);
+        if (!is_scalar(operand) && is_inner(def(operand)))
+          parts_.join(id.index, def(operand).index);
       }
     }
     for (const OpId id : fusion_.op_ids()) {
@@ -273,8 +274,9 @@ class Finder {
     member.code.clear();
     if (!why_)
       why_ = Rejection{.subject = "list of tensors",
-                       .rule = "a member has tensors of several sizes, one output twice, or too many "
-                               "ops",
+                       .rule =
+                           "a member has tensors of several sizes, one output twice, or too many "
+                           "ops",
                        .at = member.outputs.front(),
                        .remedy = "give it a fusion of its own"};
   }
@@ -331,7 +333,7 @@ class Finder {
   IdMap<ValueId, uint8_t> is_scalar_;
   std::vector<size_t> ops_;       ///< By part.
   std::vector<uint8_t> refused_;  ///< Likewise.
-  std::set<ValueId> layouts_;  ///< Outputs with one of their own.
+  std::set<ValueId> layouts_;     ///< Outputs with one of their own.
   std::optional<Rejection> why_;
   IdMap<ValueId, Local> local_;
   uint32_t member_at_hand_ = 0;

@@ -55,8 +55,8 @@ inline constexpr int64_t kListSearchParts = 8;
 /// Steps until one is left.
 int64_t list_search_steps(int64_t capacity);
 /// Bytes of the arguments of a list's kernel: for each place an address by slot, the number of
-/// elements and the first block, the latter for list_search_places(); the shared scalars; the number
-/// of blocks.
+/// elements and the first block, the latter for list_search_places(); the shared scalars; the
+/// number of blocks.
 int64_t list_argument_bytes(int64_t members, int64_t slots, int64_t shared);
 /// Members that the arguments of one kernel have room for (kMostArgumentBytes); less than 2: lists
 /// of these slots have no kernel.
@@ -65,8 +65,8 @@ int64_t most_list_members(int64_t slots, int64_t shared);
 /// Outputs of members of one kind, in a graph that may do other things too.
 struct ListFound {
   struct Member {
-    std::vector<ValueId> outputs;   ///< In the order of the graph's.
-    std::vector<ValueId> tensors;   ///< What it reads, scalars of its own too.
+    std::vector<ValueId> outputs;  ///< In the order of the graph's.
+    std::vector<ValueId> tensors;  ///< What it reads, scalars of its own too.
     int64_t elements = 0;
   };
   std::vector<Member> members;

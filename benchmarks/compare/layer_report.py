@@ -1,8 +1,8 @@
 """Joins what ncu saw of Sinter's layers and of torch.compile's: kernels and device time of each.
 
-usage: layer_report.py SINTER.csv SINTER.json TORCH.csv OUT.json
+usage: layer_report.py SINTER.csv SINTER.json OUT.json TORCH.csv [TORCH.csv of another mode ...]
 
-Both .csv are of `ncu --csv --page raw --metrics gpu__time_duration.sum`. Sections begin with a
+Of the peer's modes the faster one counts, layer by layer. All .csv are of `ncu --csv --page raw --metrics gpu__time_duration.sum`. Sections begin with a
 marker kernel. Matrix products, attention and stand-ins for calls are left out: they are the calls
 of the graph, and the same for both.
 """
@@ -14,11 +14,12 @@ import re
 import sys
 
 MARKERS = ("layer_marker", "spin_kernel")
-CALLS = re.compile(r"layer_stand_in|gemm|nvjet|cutlass|xmma|splitK|cublas|flash|fmha|cudnn|attention", re.I)
+STAND_INS = re.compile(r"layer_stand_in")
+CALLS = re.compile(r"gemm|nvjet|cutlass|xmma|splitK|cublas|flash|fmha|cudnn|attention", re.I)
 
 
-def sections_of(path):
-    """Lists of (kernel, us), one for each marker."""
+def sections_of(path, calls):
+    """Lists of (kernel, us), one for each marker, without those whose names match `calls`."""
     with open(path, newline="") as file:
         lines = [line for line in file if line.startswith('"')]
     out = []
@@ -29,17 +30,20 @@ def sections_of(path):
             continue
         if any(marker in name for marker in MARKERS):
             out.append([])
-        elif not CALLS.search(name):
+        elif not calls.search(name):
             scale = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "nsecond": 1e-3, "usecond": 1.0}[unit]
             out[-1].append((name, float(time.replace(",", "")) * scale))
     return out
 
 
-def main(ours_csv, ours_json, peer_csv, out_path):
+def main(ours_csv, ours_json, out_path, *peer_csvs):
     with open(ours_json) as file:
         planned = json.load(file)
     rows = []
-    for plan, ours, peer in zip(planned, sections_of(ours_csv), sections_of(peer_csv), strict=True):
+    ours_sections = sections_of(ours_csv, STAND_INS)
+    peer_sections = [sections_of(path, CALLS) for path in peer_csvs]
+    for plan, ours, *peers in zip(planned, ours_sections, *peer_sections, strict=True):
+        peer = min(peers, key=lambda kernels: sum(time for _, time in kernels))
         us, peer_us = (sum(time for _, time in kernels) for kernels in (ours, peer))
         rows.append(
             {

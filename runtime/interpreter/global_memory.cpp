@@ -197,8 +197,8 @@ void GlobalMemory::absorb(const GlobalMemory& other) {
     sum.store_sectors += more.store_sectors;
     sum.async_sectors += more.async_sectors;
     const size_t first = first_window_[id];
-    const size_t end = i + 1 < kernel_.buffers.size() ? first_window_[kir::BufferId{i + 1}]
-                                                      : windows_.size();
+    const size_t end =
+        i + 1 < kernel_.buffers.size() ? first_window_[kir::BufferId{i + 1}] : windows_.size();
     for (size_t window = first; window < end; ++window) absorb(id, window, other);
   }
 }
@@ -208,24 +208,24 @@ void GlobalMemory::absorb(kir::BufferId id, size_t window, const GlobalMemory& o
   Shadow& mine = windows_[window].shadow;
   const Shadow& theirs = other.windows_[window].shadow;
   const int64_t lowest = windows_[window].extent.low / bytes_of(kernel_.buffers[id].type);
-    for (size_t cell = 0; cell < mine.writer.size(); ++cell) {
-      const int64_t index = lowest + static_cast<int64_t>(cell);
-      const ThreadNumber before = mine.writer[cell];
-      const ThreadNumber after = theirs.writer[cell];
-      if (before != kNobody && after != kNobody) {
-        report_race(id, {}, index, after, "writes", before, "writes");
-      }
-      if (after != kNobody) mine.writer[cell] = after;
-      if (mine.reader.empty()) continue;
-      ThreadNumber& reader = mine.reader[cell];
-      const ThreadNumber later_reader = theirs.reader[cell];
-      if (reader != kNobody && after != kNobody) {
-        report_race(id, {}, index, after, "writes", reader, "reads");
-      }
-      if (before != kNobody && later_reader != kNobody) {
-        report_race(id, {}, index, later_reader, "reads", before, "writes");
-      }
-      if (later_reader != kNobody) reader = reader == kNobody ? later_reader : kSeveral;
+  for (size_t cell = 0; cell < mine.writer.size(); ++cell) {
+    const int64_t index = lowest + static_cast<int64_t>(cell);
+    const ThreadNumber before = mine.writer[cell];
+    const ThreadNumber after = theirs.writer[cell];
+    if (before != kNobody && after != kNobody) {
+      report_race(id, {}, index, after, "writes", before, "writes");
+    }
+    if (after != kNobody) mine.writer[cell] = after;
+    if (mine.reader.empty()) continue;
+    ThreadNumber& reader = mine.reader[cell];
+    const ThreadNumber later_reader = theirs.reader[cell];
+    if (reader != kNobody && after != kNobody) {
+      report_race(id, {}, index, after, "writes", reader, "reads");
+    }
+    if (before != kNobody && later_reader != kNobody) {
+      report_race(id, {}, index, later_reader, "reads", before, "writes");
+    }
+    if (later_reader != kNobody) reader = reader == kNobody ? later_reader : kSeveral;
   }
 }
 

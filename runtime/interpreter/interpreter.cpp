@@ -57,7 +57,8 @@ Result<void> check_arguments(const kir::Kernel& kernel, std::span<const LaunchMe
                              std::span<const int64_t> params) {
   size_t globals = 0;
   for (const kir::Buffer& buffer : kernel.buffers) {
-    if (buffer.space != kir::Space::kShared) globals += buffer.is_table() ? buffer.values.size() : 1;
+    if (buffer.space != kir::Space::kShared)
+      globals += buffer.is_table() ? buffer.values.size() : 1;
   }
   if (memory.size() != globals) {
     return invalid(kernel, fmt::format("got memory for {} global buffers, which are {}",

@@ -28,7 +28,8 @@ struct InterpreterOptions {
   int64_t max_findings = 64;
 };
 
-/// The memory of one global buffer, of one tensor of a table, or of integers among the arguments: all bytes from the lowest to the highest that may be touched.
+/// The memory of one global buffer, of one tensor of a table, or of integers among the arguments:
+/// all bytes from the lowest to the highest that may be touched.
 struct LaunchMemory {
   std::span<std::byte> bytes{};
   int64_t origin = 0;  ///< Byte offset of element 0 in `bytes`.

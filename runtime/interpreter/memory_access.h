@@ -38,7 +38,7 @@ struct Access {
   WarpSite site{};
   kir::BufferId buffer{};
   const kir::Buffer* declaration = nullptr;
-  int64_t tensor = 0;  ///< Of a table; the same for all lanes.
+  int64_t tensor = 0;                ///< Of a table; the same for all lanes.
   const std::byte* index = nullptr;  ///< A register of i64.
   int64_t element_bytes = 4;
   int64_t bytes = 4;

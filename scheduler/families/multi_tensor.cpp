@@ -104,12 +104,11 @@ Prediction predict_tiles(const SegmentFacts& facts, const Schedule& schedule,
   work.read_priority = schedule.read_priority;
   work.l2_bytes = work.bytes_read + work.bytes_written;
   const double accesses = accesses_of(list.member, stage, schedule);
-  work.issue_slots = elements * (stage.issue_slots +
-                                 accesses * constants.instructions_per_access /
-                                     static_cast<double>(schedule.vector_width)) +
-                     static_cast<double>(estimate.blocks * estimate.threads) *
-                         (constants.tile_prologue_instructions +
-                          steps * constants.search_step_instructions);
+  work.issue_slots =
+      elements * (stage.issue_slots + accesses * constants.instructions_per_access /
+                                          static_cast<double>(schedule.vector_width)) +
+      static_cast<double>(estimate.blocks * estimate.threads) *
+          (constants.tile_prologue_instructions + steps * constants.search_step_instructions);
   work.special = elements * stage.special_functions;
   work.block_latency_ns = constants.block_start_ns + steps * constants.search_step_ns +
                           constants.tile_vector_ns * static_cast<double>(schedule.unroll);
@@ -120,7 +119,8 @@ Prediction predict_tiles(const SegmentFacts& facts, const Schedule& schedule,
 
 std::optional<Rejection> refuse_multi_tensor(const SegmentFacts& facts) {
   if (!facts.list)
-    return refused("the segment is no list of tensors", 0, 1, "lists", "the other families take it");
+    return refused("the segment is no list of tensors", 0, 1, "lists",
+                   "the other families take it");
   const TensorList& list = *facts.list;
   const int64_t bytes = list_argument_bytes(std::ssize(list.members), std::ssize(list.slots),
                                             std::ssize(list.shared));

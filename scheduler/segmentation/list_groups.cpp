@@ -94,16 +94,14 @@ double apart_us(const ListFound& list, const std::map<int64_t, int64_t>& kernels
   SegmentFacts part = member;
   double us = 0.0;
   for (const auto& [size, count] : kernels) {
-    const double share =
-        static_cast<double>(elements[size]) / static_cast<double>(all * count);
+    const double share = static_cast<double>(elements[size]) / static_cast<double>(all * count);
     part.space.columns = elements[size] / count;
     part.space.dimensions = {{.size = part.space.columns, .reduced = false}};
     part.bytes_read = static_cast<int64_t>(share * static_cast<double>(list.bytes_read));
     part.bytes_written = static_cast<int64_t>(share * static_cast<double>(list.bytes_written));
     const auto estimate = estimate_pointwise(part, schedule, limits);
-    const double one_us = estimate
-                              ? predict_pointwise(part, schedule, *estimate, limits).total_us
-                              : least_time(part, limits);
+    const double one_us = estimate ? predict_pointwise(part, schedule, *estimate, limits).total_us
+                                   : least_time(part, limits);
     us += static_cast<double>(count) * one_us;
   }
   return us;
@@ -140,8 +138,9 @@ class Chooser {
     for (int64_t i = 0; i < kernels; ++i) {
       const int64_t begin = i * members / kernels;
       const int64_t end = (i + 1) * members / kernels;
-      auto made = schedule(Members(list.members).subspan(static_cast<size_t>(begin),
-                                                         static_cast<size_t>(end - begin)));
+      auto made =
+          schedule(Members(list.members)
+                       .subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
       if (!made) return;
       us += made->segment.predicted_us();
       groups.push_back(std::move(*made));
@@ -188,9 +187,8 @@ class Chooser {
     out.candidates.push_back(candidate(out.chosen, together.us));
     out.candidates.push_back(
         candidate(fmt::format("{} kernels, by size", apart.kernels), apart.us));
-    out.because =
-        fmt::format("predicted {:.1f} us in {} launch(es), {:.1f} us in {}", together.us,
-                    together.kernels, apart.us, apart.kernels);
+    out.because = fmt::format("predicted {:.1f} us in {} launch(es), {:.1f} us in {}", together.us,
+                              together.kernels, apart.us, apart.kernels);
     return out;
   }
 

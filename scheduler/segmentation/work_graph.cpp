@@ -57,7 +57,8 @@ WorkGraph::WorkGraph(const Fusion& fusion, const DeviceLimits& limits, const std
       is_free_(fusion.values.size()),
       readers_(fusion.values.size()) {
   for (const ValueId output : wanted) is_output_[output] = 1;
-  for (size_t i = 0; i < fusion.layouts.size(); ++i) layouts_[fusion.outputs[i]] = fusion.layouts[i];
+  for (size_t i = 0; i < fusion.layouts.size(); ++i)
+    layouts_[fusion.outputs[i]] = fusion.layouts[i];
   order_ops(wanted);
   place_operands();
   find_free(limits, kept);
@@ -122,8 +123,7 @@ Placement WorkGraph::place_of(ValueId value) const {
       return {value, 0, input_strides(*fusion_, Binding{}, value)};
     const auto layout = layouts_.find(value);
     const bool is_dense = layout == layouts_.end() || layout->second.strides.empty();
-    return {value, 0,
-            is_dense ? dense_strides(sizes) : Binding{}.sizes_of(layout->second.strides)};
+    return {value, 0, is_dense ? dense_strides(sizes) : Binding{}.sizes_of(layout->second.strides)};
   }
   const Host& host = found->second;
   Placement place = place_of(host.value);

@@ -92,9 +92,10 @@ TEST(KernelVerifierTest, FindsWrongTables) {
            {"f32 global read align 4 value %v0 tensors 1", "the table b holds a single value"},
            {"f32 shared readwrite align 16 tensors 1 count 4 offset 0", "shared b is a table"},
        }) {
-    const kir::Kernel kernel =
-        kernel_of("kernel @k threads 64 min_blocks 1 grid ceil(%p0 / 1) {\n  param %p0 n : i64\n"
-                  "  buffer %b0 b : " + buffer + "\n}");
+    const kir::Kernel kernel = kernel_of(
+        "kernel @k threads 64 min_blocks 1 grid ceil(%p0 / 1) {\n  param %p0 n : i64\n"
+        "  buffer %b0 b : " +
+        buffer + "\n}");
     EXPECT_THAT(all_of(verify_kernel(kernel, KernelStage::kLowered)), HasSubstr(message));
   }
 }

@@ -49,7 +49,8 @@ std::vector<LaunchMemory> memory_of(const kir::Kernel& kernel, std::span<const s
   std::vector<LaunchMemory> out;
   for (uint32_t i = 0; i < kernel.buffers.size(); ++i) {
     const kir::Buffer& buffer = kernel.buffers[kir::BufferId{i}];
-    const uint64_t table = arguments.back() + static_cast<uint64_t>(layout.offsets[kir::BufferId{i}]);
+    const uint64_t table =
+        arguments.back() + static_cast<uint64_t>(layout.offsets[kir::BufferId{i}]);
     if (buffer.space == kir::Space::kArgument) {
       out.push_back(at(table, static_cast<size_t>(buffer.count * bytes_of(buffer.type))));
     } else if (buffer.is_table()) {

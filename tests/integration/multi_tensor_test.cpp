@@ -46,8 +46,9 @@ std::vector<Sizes> awkward_shapes() {
 /// So many tensors of a transformer's shapes, scaled down by 2^shift along their axes.
 std::vector<Sizes> model_shapes(size_t count, int shift) {
   const int64_t hidden = 4096 >> shift;
-  const std::vector<Sizes> layer = {{hidden},     {3 * hidden, hidden}, {3 * hidden}, {hidden, hidden},
-                                    {hidden + 3}, {4 * hidden, hidden}, {4 * hidden}, {hidden, 7}};
+  const std::vector<Sizes> layer = {{hidden},         {3 * hidden, hidden}, {3 * hidden},
+                                    {hidden, hidden}, {hidden + 3},         {4 * hidden, hidden},
+                                    {4 * hidden},     {hidden, 7}};
   std::vector<Sizes> out;
   for (size_t i = 0; i < count; ++i) out.push_back(layer[i % layer.size()]);
   return out;
@@ -58,8 +59,8 @@ Fusion scaled(std::span<const Sizes> shapes, DType type, int64_t alignment) {
   FusionBuilder b("scaled");
   const ValueId rate = b.input(DType::kF32, {}, "rate");
   for (size_t i = 0; i < shapes.size(); ++i) {
-    const ValueId x = b.input(type, Shape(shapes[i].begin(), shapes[i].end()), fmt::format("x{}", i),
-                              {.alignment = alignment});
+    const ValueId x = b.input(type, Shape(shapes[i].begin(), shapes[i].end()),
+                              fmt::format("x{}", i), {.alignment = alignment});
     b.output(b.cast(b.mul(x, rate), type), fmt::format("y{}", i));
   }
   return b.build();
@@ -241,12 +242,12 @@ TEST(MultiTensorKernel, ComputesTheOracleUnderAnySchedule) {
     for (size_t i = 0; i < count; ++i)
       shapes.push_back({static_cast<int64_t>(bits() % (seed % 3 == 0 ? 9 : 3000))});
     const Fusion fusion = seed % 2 == 0 ? adam_over(shapes) : scaled(shapes, DType::kF16, 16);
-    const auto planned = plan(fusion, {}, kLimits,
-                              {.families = builtin_families(),
-                               .pin = {.family = std::string(kMultiTensor)}});
+    const auto planned =
+        plan(fusion, {}, kLimits,
+             {.families = builtin_families(), .pin = {.family = std::string(kMultiTensor)}});
     ASSERT_TRUE(planned) << planned.error().text();
-    const auto drawn = random_schedule(planned->segments[0].facts, kLimits, builtin_families(), seed,
-                                       kMultiTensor);
+    const auto drawn = random_schedule(planned->segments[0].facts, kLimits, builtin_families(),
+                                       seed, kMultiTensor);
     ASSERT_TRUE(drawn);
     EXPECT_TRUE(computes_the_oracle(fusion, *planned, drawn->schedule, seed));
   }
@@ -289,9 +290,9 @@ TEST(MultiTensorKernel, IsOneForListsOfAboutTheSameLength) {
 
 TEST(MultiTensorKernel, HasTheArgumentsThatWerePlanned) {
   for (const size_t count : {2U, 17U, 300U, 464U}) {
-    const auto planned = plan(adam_over(model_shapes(count, 5)), {}, kLimits,
-                              {.families = builtin_families(),
-                               .pin = {.family = std::string(kMultiTensor)}});
+    const auto planned =
+        plan(adam_over(model_shapes(count, 5)), {}, kLimits,
+             {.families = builtin_families(), .pin = {.family = std::string(kMultiTensor)}});
     ASSERT_TRUE(planned) << planned.error().text();
     const SegmentPlan& segment = planned->segments[0];
     const KernelSource source = emit(segment.facts, segment.chosen().schedule).value();

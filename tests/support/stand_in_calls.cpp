@@ -4,7 +4,7 @@
 
 #include "fusion_ir/error.h"
 #include "runtime/oracle/bounded_cast.h"
-#include "runtime/oracle/parallel.h"
+#include "runtime/parallel.h"
 
 namespace sinter {
 namespace {
