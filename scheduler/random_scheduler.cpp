@@ -198,6 +198,8 @@ std::optional<ProposedSchedule> random_schedule(const SegmentFacts& facts,
                                                 std::string_view family) {
   std::vector<const Family*> choices;
   for (const Family& candidate : families) {
+    // Draws of a family that takes no such segment would all be lost.
+    if (candidate.refuses && candidate.refuses(facts)) continue;
     if (family.empty() || candidate.name == family) choices.push_back(&candidate);
   }
   if (choices.empty()) return std::nullopt;

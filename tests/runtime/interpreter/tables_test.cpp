@@ -83,9 +83,9 @@ TEST_F(InterpreterTables, MayNameATensorForEachLane) {
   buffer %b0 which : i32 argument read align 4 count 4
   buffer %b1 x : f32 global read align 4 tensors 4 values %v0 %v1
   buffer %b2 y : f32 global write align 4 tensors 4 values %v2 %v3
-  var %r1 element : f32
-  %r1[0, 0] = load %b1[rem(thread_index, 2)][thread_index] width 1
-  store %b2[0][thread_index] = %r1[0, 0] width 1
+  var %r0 element : f32
+  %r0[0, 0] = load %b1[rem(thread_index, 2)][thread_index] width 1
+  store %b2[0][thread_index] = %r0[0, 0] width 1
 }
 )";
   EXPECT_TRUE(run(kMixed, {0, 0, 0, 0}, 1).findings.empty());
