@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "scheduler/families/pointwise.h"
 #include "scheduler/register_estimate.h"
 #include "scheduler/row_estimate.h"
 #include "scheduler/tensor_list.h"
@@ -118,6 +119,12 @@ Prediction predict_tiles(const SegmentFacts& facts, const Schedule& schedule,
 }  // namespace
 
 std::optional<Rejection> refuse_multi_tensor(const SegmentFacts& facts) {
+  // What reduces is refused as by the pointwise family, in one line with it.
+  if (facts.has_reduction() || facts.has_outer()) {
+    auto rejection = refuse_pointwise(facts);
+    rejection->subject = kMultiTensor;
+    return rejection;
+  }
   if (!facts.list)
     return refused("the segment is no list of tensors", 0, 1, "lists",
                    "the other families take it");
@@ -143,8 +150,6 @@ Prediction predict_multi_tensor(const SegmentFacts& facts, const Schedule& sched
 
 Proposal propose_multi_tensor(const SegmentFacts& facts, const DeviceLimits& limits) {
   Proposal proposal;
-  // Other segments have reasons enough, of families that are for them.
-  if (!facts.list) return proposal;
   if (auto rejection = refuse_multi_tensor(facts)) {
     proposal.rejections.push_back(*rejection);
     return proposal;
