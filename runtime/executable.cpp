@@ -5,6 +5,7 @@
 #include <boost/container/small_vector.hpp>
 #include <map>
 
+#include "fusion_ir/integers.h"
 #include "scheduler/workspace.h"
 
 namespace sinter {
@@ -87,8 +88,7 @@ Result<void> Executable::load_segments() {
       prepared.counters_in_workspace = static_cast<uint64_t>(plan.workspace[slot.index].offset);
       prepared.counters_at = static_cast<uint64_t>(counter_bytes);
       prepared.arguments.push_back({Argument::Base::kCounters, slot.index, 0});
-      counter_bytes += (prepared.counter_bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment *
-                       kWorkspaceAlignment;
+      counter_bytes += rounded_up(prepared.counter_bytes, kWorkspaceAlignment);
     }
     segments_.push_back(std::move(prepared));
   }

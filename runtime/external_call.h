@@ -10,7 +10,8 @@ namespace sinter {
 
 /// A tensor as an external call sees it.
 struct ExternalTensor {
-  DevicePointer address = 0;  ///< Of element [0, ..., 0].
+  /// Of element [0, ..., 0]; a multiple of 16, but for inputs and outputs that promise less.
+  DevicePointer address = 0;
   DType type = DType::kF32;
   std::span<const int64_t> sizes{};
   std::span<const int64_t>

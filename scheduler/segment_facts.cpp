@@ -17,11 +17,7 @@ constexpr double kUnitsPerByte = 16.0;
 constexpr double kCastIssueSlots = 1.0;
 
 double issue_slots_of(const Fusion& fusion, ValueId value) {
-  const Op& op = fusion.def_of(value);
-  if (const auto* pointwise = std::get_if<PointwiseOp>(&op.kind))
-    return info_of(pointwise->fn).issue_slots;
-  if (std::holds_alternative<CastOp>(op.kind)) return kCastIssueSlots;
-  return 0.0;
+  return issue_slots_of(fusion.def_of(value).kind);
 }
 
 double special_functions_of(const Fusion& fusion, ValueId value) {
@@ -463,6 +459,12 @@ std::set<ValueId> elements_read(const SegmentFacts& facts, const Stage& stage) {
 }
 
 }  // namespace
+
+double issue_slots_of(const OpKind& kind) {
+  if (const auto* pointwise = std::get_if<PointwiseOp>(&kind))
+    return info_of(pointwise->fn).issue_slots;
+  return std::holds_alternative<CastOp>(kind) ? kCastIssueSlots : 0.0;
+}
 
 tl::expected<SegmentFacts, Rejection> analyse(Fusion fusion) {
   auto space = iteration_space(fusion);

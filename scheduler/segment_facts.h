@@ -74,6 +74,10 @@ struct SegmentFacts {
 /// instructions per element (4 warps of 32): half a byte per instruction.
 inline constexpr double kBytesPerIssueSlot = 0.5;
 
+/// Instructions for each element that an op computes: of pointwise functions and casts; reductions
+/// and what only moves elements have none.
+double issue_slots_of(const OpKind& kind);
+
 /// Analyses a specialised fusion. The failing side is what iteration_space() rejects.
 tl::expected<SegmentFacts, Rejection> analyse(Fusion fusion);
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "fusion_ir/integers.h"
 #include "scheduler/row_schedule.h"
 
 namespace sinter {
@@ -26,8 +27,6 @@ int64_t power_of_two_from(int64_t count) {
 int64_t power_of_two_within(int64_t most) {
   return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(most, 1))));
 }
-
-int64_t divided_up(int64_t count, int64_t by) { return (count + by - 1) / by; }
 
 bool has_totals(const SegmentFacts& facts) {
   return std::ranges::any_of(facts.outer_reductions, [&](OpId id) { return facts.is_total(id); });

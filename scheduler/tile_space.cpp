@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "fusion_ir/integers.h"
 #include "scheduler/row_schedule.h"
 
 namespace sinter {
@@ -12,8 +13,6 @@ constexpr int64_t kWarp = 32;
 constexpr int64_t kBankBytes = 4;  // Shared memory has 32 banks of it (CUDA programming guide).
 constexpr int64_t kAllBanksBytes = kWarp * kBankBytes;
 constexpr int64_t kVectorBytes = 16;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// Elements that an access reaches, each once.
 double elements_of(const IterationSpace& space, const TensorAccess& access) {
@@ -169,7 +168,7 @@ std::vector<StagedTensor> staged_tensors(const SegmentFacts& facts, TileAxes axe
     if (!passes_through_shared(facts.space, access, axes)) return;
     const int64_t bytes = bytes_of(facts.fusion.values[access.tensor].type);
     staged.value = access.value;
-    const int64_t line_bytes = ceil_div(shape.along * bytes, kAllBanksBytes) * kAllBanksBytes;
+    const int64_t line_bytes = rounded_up(shape.along * bytes, kAllBanksBytes);
     const int64_t step_bytes = std::max(bytes, kBankBytes);
     staged.pitch = (line_bytes + step_bytes) / bytes;
     staged.bytes = shape.across * staged.pitch * bytes;
@@ -195,8 +194,8 @@ std::vector<StagedTensor> staged_tensors(const SegmentFacts& facts, TileAxes axe
 
 TileGrid tile_grid(const SegmentFacts& facts, TileAxes axes, const Schedule& schedule) {
   const TileShape shape = tile_shape(schedule);
-  TileGrid grid{.along = ceil_div(facts.space.dimensions[axes.along].size, shape.along),
-                .across = ceil_div(facts.space.dimensions[axes.across].size, shape.across)};
+  TileGrid grid{.along = divided_up(facts.space.dimensions[axes.along].size, shape.along),
+                .across = divided_up(facts.space.dimensions[axes.across].size, shape.across)};
   for (size_t i = 0; i < facts.space.dimensions.size(); ++i) {
     if (i != axes.along && i != axes.across) grid.others *= facts.space.dimensions[i].size;
   }

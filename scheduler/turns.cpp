@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "fusion_ir/integers.h"
 #include "scheduler/row_estimate.h"
 
 namespace sinter {
@@ -11,8 +12,6 @@ namespace {
 
 constexpr int64_t kWarp = 32;
 constexpr double kWordBytes = 4.0;
-
-int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// Bytes of a row that stages read.
 struct RowBytes {

@@ -4,6 +4,8 @@
 #include <map>
 #include <numeric>
 
+#include "fusion_ir/integers.h"
+
 namespace sinter {
 namespace {
 
@@ -12,10 +14,6 @@ struct Lifetime {
   size_t first = 0;
   size_t last = 0;
 };
-
-int64_t aligned(int64_t bytes) {
-  return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
-}
 
 std::vector<Lifetime> lifetimes(const Plan& plan) {
   const std::vector<PlanStep> steps = plan.steps();
@@ -69,13 +67,13 @@ void place_workspace(Plan& plan) {
   std::vector<size_t> placed;  // By offset.
   for (const size_t i : order) {
     WorkspaceTensor& tensor = plan.workspace[i];
-    const int64_t bytes = aligned(tensor.bytes);
+    const int64_t bytes = rounded_up(tensor.bytes, kWorkspaceAlignment);
     int64_t offset = 0;
     for (const size_t other : placed) {
       if (lives[other].last < lives[i].first || lives[i].last < lives[other].first) continue;
       const WorkspaceTensor& beside = plan.workspace[other];
       if (beside.offset >= offset + bytes) break;
-      offset = std::max(offset, beside.offset + aligned(beside.bytes));
+      offset = std::max(offset, beside.offset + rounded_up(beside.bytes, kWorkspaceAlignment));
     }
     tensor.offset = offset;
     placed.insert(std::ranges::upper_bound(placed, offset, {},

@@ -11,10 +11,7 @@ namespace {
 double instructions_of(const Fusion& fusion) {
   double out = 0.0;
   for (const Op& op : fusion.ops) {
-    if (const auto* pointwise = std::get_if<PointwiseOp>(&op.kind))
-      out += info_of(pointwise->fn).issue_slots;
-    else if (!std::holds_alternative<InputOp>(op.kind))
-      out += 1.0;
+    if (!std::holds_alternative<InputOp>(op.kind)) out += std::max(1.0, issue_slots_of(op.kind));
   }
   return out;
 }

@@ -25,7 +25,7 @@ struct GroupVerdict {
 /// Instructions that a kernel may have for each element. A thread's vector of 8 elements then has
 /// 8,192 in its unrolled body, which is what the 128 KiB of instruction cache between an SM and L2
 /// hold at 16 bytes each (Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via
-/// Microbenchmarking", arXiv 1804.06826, section 3.6).
+/// Microbenchmarking", arXiv 1804.06826).
 inline constexpr double kMostInstructions = 1024.0;
 
 /// Judges groups of a graph, each kind once: groups with equal graphs get the same verdict, which

@@ -46,6 +46,23 @@ Fusion without_pads(const Fusion& fusion) {
                  });
 }
 
+/// True if a concatenate's operand lies dense in the result, at an address that calls may expect.
+bool lies_dense(const Fusion& fusion, const Op& concatenate, ValueId operand) {
+  constexpr int64_t kCallAlignment = 16;
+  const Value& result = fusion.values[concatenate.results.front()];
+  const auto axis = static_cast<size_t>(std::get<ConcatenateOp>(concatenate.kind).axis);
+  int64_t before = bytes_of(result.type);
+  for (size_t i = axis + 1; i < result.shape.size(); ++i) before *= result.shape[i].constant();
+  int64_t at = 0;
+  for (const ValueId other : concatenate.operands) {
+    if (other == operand) break;
+    at += fusion.values[other].shape[axis].constant();
+  }
+  return at * before % kCallAlignment == 0 &&
+         std::ranges::all_of(std::span(result.shape).first(axis),
+                             [](const Extent& extent) { return extent.is_one(); });
+}
+
 /// Which values have memory of their own, so that they cannot lie in a concatenate's result.
 class OwnMemory {
  public:
@@ -69,7 +86,7 @@ class OwnMemory {
     if (fusion_.def_as<InputOp>(value) != nullptr || is_output_[value] != 0) return true;
     if (joins_[value] > 1) return true;
     const bool is_dense =
-        joins_densely(fusion_, concatenate) && joins_[concatenate.results.front()] == 0;
+        lies_dense(fusion_, concatenate, value) && joins_[concatenate.results.front()] == 0;
     const bool needs_dense = is_passed_[value] != 0 || fusion_.def_as<ExternalOp>(value) != nullptr;
     return needs_dense && !is_dense;
   }
@@ -82,13 +99,6 @@ class OwnMemory {
 };
 
 }  // namespace
-
-bool joins_densely(const Fusion& fusion, const Op& concatenate) {
-  const Shape& shape = fusion.values[concatenate.results.front()].shape;
-  const auto axis = static_cast<size_t>(std::get<ConcatenateOp>(concatenate.kind).axis);
-  return std::ranges::all_of(std::span(shape).first(axis),
-                             [](const Extent& extent) { return extent.is_one(); });
-}
 
 Fusion with_places_for_joins(const Fusion& fusion) {
   const auto pads = [](const OpKind& kind) { return std::holds_alternative<PadOp>(kind); };

@@ -29,12 +29,6 @@ double bytes_per_instruction(const DeviceLimits& limits) {
   return limits.memory_bytes_per_us * limits.copy_efficiency / instructions_per_us;
 }
 
-double instructions_of(const OpKind& kind) {
-  if (const auto* pointwise = std::get_if<PointwiseOp>(&kind))
-    return info_of(pointwise->fn).issue_slots;
-  return std::holds_alternative<CastOp>(kind) ? 1.0 : 0.0;
-}
-
 /// Adds what is not yet there; lists are short.
 void unite(std::vector<ValueId>& into, std::span<const ValueId> values) {
   for (const ValueId value : values) {
@@ -187,7 +181,7 @@ void WorkGraph::find_free(const DeviceLimits& limits, const std::set<OpId>& kept
     const Op& op = fusion_->ops[id];
     const ValueId result = op.results.front();
     std::vector<ValueId> leaves;
-    double issued = instructions_of(op.kind);
+    double issued = issue_slots_of(op.kind);
     for (const ValueId operand : op.operands) {
       if (is_free_[operand] != 0) {
         unite(leaves, free_leaves_[operand]);

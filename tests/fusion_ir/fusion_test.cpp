@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "fusion_ir/fusion_builder.h"
+#include "fusion_ir/integers.h"
 #include "fusion_ir/verifier.h"
 
 namespace sinter {
@@ -259,6 +260,21 @@ TEST(SpecializeTest, BindsTheDeclaredResultsOfExternalCalls) {
   EXPECT_TRUE(verify(bound).empty()) << text_of(verify(bound));
   EXPECT_EQ(std::get<ExternalOp>(bound.ops[OpId{0}].kind).results[0].shape, (Shape{5, 3}));
   EXPECT_THAT(bind_extents(fusion, {{"n", kHuge}}).error().message, HasSubstr("2^63 bytes"));
+}
+
+TEST(ShapeTest, ReachIsFromTheFirstToPastTheLastElement) {
+  EXPECT_EQ(reach_of(Sizes{2, 3}, Sizes{3, 1}), 6);
+  EXPECT_EQ(reach_of(Sizes{2, 3}, Sizes{8, 2}), 13);
+  EXPECT_EQ(reach_of(Sizes{2, 0}, Sizes{8, 2}), 0);
+  EXPECT_EQ(reach_of(Sizes{}, Sizes{}), 1);
+}
+
+TEST(IntegersTest, RoundUp) {
+  EXPECT_EQ(divided_up(0, 4), 0);
+  EXPECT_EQ(divided_up(7, 4), 2);
+  EXPECT_EQ(divided_up(8, 4), 2);
+  EXPECT_EQ(rounded_up(1, 256), 256);
+  EXPECT_EQ(rounded_up(512, 256), 512);
 }
 
 TEST(FusionTest, StridesOfAnIntermediateAreADefect) {

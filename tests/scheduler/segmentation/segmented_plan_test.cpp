@@ -191,6 +191,16 @@ TEST(SegmentedPlanTest, CallsWriteIntoAConcatenateWhereTheirResultsLieDense) {
   }
 }
 
+TEST(SegmentedPlanTest, CallsGetAlignedAddresses) {
+  FusionBuilder b("odd");
+  const ValueId x = b.input(DType::kF32, {3}, "x");
+  const auto made = b.external("f", {x}, {{DType::kF32, {3}}, {DType::kF32, {4}}});
+  b.output(b.concatenate(made, 0));
+  const Plan planned = plan(b.build(), {}, kLimits).value();
+  EXPECT_EQ(planned.segments.size(), 1U) << "12 bytes into the output, the second is copied";
+  EXPECT_EQ(planned.placements.size(), 2U);
+}
+
 TEST(SegmentedPlanTest, AReshapeBetweenCallsIsNoKernel) {
   FusionBuilder b("reshaped");
   const ValueId x = b.input(DType::kF32, {64, 128}, "x");
