@@ -4,6 +4,7 @@
 #include <array>
 #include <boost/container/small_vector.hpp>
 #include <map>
+#include <utility>
 
 #include "fusion_ir/integers.h"
 #include "scheduler/workspace.h"
@@ -17,6 +18,48 @@ Error bad_tensor(ValueId value, std::string message, std::string remedy) {
           .remedy = std::move(remedy),
           .values = {value}};
 }
+
+Result<void> check_workspace(DevicePointer workspace) {
+  if (workspace != 0 && workspace % kWorkspaceAlignment == 0) return {};
+  return fail({.kind = ErrorKind::kInvalidArgument,
+               .message = workspace == 0
+                              ? "the workspace has a null address"
+                              : fmt::format("the workspace at {:#x} is not aligned", workspace),
+               .remedy = "pass device memory whose address is a multiple of 256",
+               .measured = static_cast<int64_t>(workspace % kWorkspaceAlignment),
+               .limit = kWorkspaceAlignment});
+}
+
+/// What an allocator gave for one execution; goes back to it also when a callback throws.
+class ScopedWorkspace {
+ public:
+  static Result<ScopedWorkspace> allocate(const WorkspaceAllocator& allocator, int64_t bytes,
+                                          StreamHandle stream) {
+    auto address = allocator.allocate(bytes, stream);
+    if (address) return ScopedWorkspace(allocator, *address, stream);
+    Error error = std::move(address.error());
+    if (error.kind == ErrorKind::kResourceExhausted && !error.measured) error.measured = bytes;
+    return fail(std::move(error));
+  }
+  ScopedWorkspace(ScopedWorkspace&& other) noexcept
+      : allocator_(other.allocator_),
+        address_(std::exchange(other.address_, 0)),
+        stream_(other.stream_) {}
+  ScopedWorkspace& operator=(ScopedWorkspace&&) = delete;
+  ~ScopedWorkspace() {
+    if (address_ != 0) allocator_->release(address_, stream_);
+  }
+
+  [[nodiscard]] DevicePointer address() const { return address_; }
+
+ private:
+  ScopedWorkspace(const WorkspaceAllocator& allocator, DevicePointer address, StreamHandle stream)
+      : allocator_(&allocator), address_(address), stream_(stream) {}
+
+  const WorkspaceAllocator* allocator_;
+  DevicePointer address_;  // 0 once moved from.
+  StreamHandle stream_;
+};
 
 }  // namespace
 
@@ -277,9 +320,8 @@ Result<void> Executable::check_overlaps(std::span<const Tensor> inputs,
   return {};
 }
 
-Result<void> Executable::execute(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
-                                 DevicePointer workspace, int64_t workspace_size,
-                                 StreamHandle stream) const {
+Result<void> Executable::check_tensors(std::span<const Tensor> inputs,
+                                       std::span<const Tensor> outputs) const {
   if (inputs.size() != inputs_.size() || outputs.size() != outputs_.size()) {
     return fail(
         {.kind = ErrorKind::kInvalidArgument,
@@ -287,6 +329,18 @@ Result<void> Executable::execute(std::span<const Tensor> inputs, std::span<const
                                 inputs.size(), outputs.size(), inputs_.size(), outputs_.size()),
          .remedy = "pass tensors in the order of the fusion's inputs and outputs"});
   }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (auto checked = check_tensor(inputs_[i], inputs[i]); !checked) return checked;
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (auto checked = check_tensor(outputs_[i], outputs[i]); !checked) return checked;
+  }
+  return check_overlaps(inputs, outputs);
+}
+
+Result<void> Executable::execute(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+                                 DevicePointer workspace, int64_t workspace_size,
+                                 StreamHandle stream) const {
   if (workspace_size < workspace_bytes()) {
     return fail({.kind = ErrorKind::kResourceExhausted,
                  .message = "the workspace is too small",
@@ -294,21 +348,30 @@ Result<void> Executable::execute(std::span<const Tensor> inputs, std::span<const
                  .measured = workspace_size,
                  .limit = workspace_bytes()});
   }
-  if (workspace_bytes() > 0 && (workspace == 0 || workspace % kWorkspaceAlignment != 0)) {
-    return fail({.kind = ErrorKind::kInvalidArgument,
-                 .message = fmt::format("the workspace at {:#x} is not aligned", workspace),
-                 .remedy = "pass device memory whose address is a multiple of 256",
-                 .measured = static_cast<int64_t>(workspace % kWorkspaceAlignment),
-                 .limit = kWorkspaceAlignment});
+  if (workspace_bytes() > 0) {
+    if (auto checked = check_workspace(workspace); !checked) return checked;
   }
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (auto checked = check_tensor(inputs_[i], inputs[i]); !checked) return checked;
-  }
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (auto checked = check_tensor(outputs_[i], outputs[i]); !checked) return checked;
-  }
-  if (auto checked = check_overlaps(inputs, outputs); !checked) return checked;
+  if (auto checked = check_tensors(inputs, outputs); !checked) return checked;
+  return enqueue(inputs, outputs, workspace, stream);
+}
 
+Result<void> Executable::execute(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+                                 const WorkspaceAllocator& allocator, StreamHandle stream) const {
+  if (!allocator.allocate || !allocator.release) {
+    return fail({.kind = ErrorKind::kInvalidArgument,
+                 .message = "the workspace allocator lacks a function",
+                 .remedy = "set both WorkspaceAllocator::allocate and release"});
+  }
+  if (auto checked = check_tensors(inputs, outputs); !checked) return checked;
+  if (workspace_bytes() == 0) return enqueue(inputs, outputs, 0, stream);
+  auto workspace = ScopedWorkspace::allocate(allocator, workspace_bytes(), stream);
+  if (!workspace) return fail(std::move(workspace.error()));
+  if (auto checked = check_workspace(workspace->address()); !checked) return checked;
+  return enqueue(inputs, outputs, workspace->address(), stream);
+}
+
+Result<void> Executable::enqueue(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+                                 DevicePointer workspace, StreamHandle stream) const {
   const Addresses addresses{inputs, outputs, workspace, 0};
   // None where more workspaces are in use than there are counters.
   const DevicePointer own_counters = counters_ ? counters_->of(workspace) : 0;

@@ -13,6 +13,7 @@
 #include "runtime/prepared_launch.h"
 #include "runtime/tensor.h"
 #include "runtime/ticket_counters.h"
+#include "runtime/workspace_allocator.h"
 
 namespace sinter {
 
@@ -53,6 +54,17 @@ class Executable {
   [[nodiscard]] Result<void> execute(std::span<const Tensor> inputs,
                                      std::span<const Tensor> outputs, DevicePointer workspace,
                                      int64_t workspace_bytes, StreamHandle stream) const;
+
+  /// The same in a workspace that it asks the allocator for, workspace_bytes() of it and never 0,
+  /// once the tensors are found right, and releases when all is enqueued or something failed.
+  /// Errors, beside those above: InvalidArgument (a function that is missing, an address that is
+  /// null or no multiple of 256); that of allocate() as it is, ResourceExhausted with `measured`,
+  /// the bytes asked for, if it says nothing. Nothing is enqueued then, and the executable can be
+  /// used again.
+  [[nodiscard]] Result<void> execute(std::span<const Tensor> inputs,
+                                     std::span<const Tensor> outputs,
+                                     const WorkspaceAllocator& allocator,
+                                     StreamHandle stream) const;
 
   [[nodiscard]] const CompiledPlan& compiled() const { return *compiled_; }
   [[nodiscard]] const PreparedLaunch& launch(size_t segment) const {
@@ -101,6 +113,12 @@ class Executable {
       : driver_(&driver), context_(std::move(context)), options_(options) {}
 
   [[nodiscard]] Result<void> check_tensor(const Expected& expected, const Tensor& tensor) const;
+  [[nodiscard]] Result<void> check_tensors(std::span<const Tensor> inputs,
+                                           std::span<const Tensor> outputs) const;
+  /// Launches and calls everything; nothing is checked.
+  [[nodiscard]] Result<void> enqueue(std::span<const Tensor> inputs,
+                                     std::span<const Tensor> outputs, DevicePointer workspace,
+                                     StreamHandle stream) const;
   /// Loads what the segments run and lays out their arguments.
   Result<void> load_segments();
   Result<void> prepare_calls();
