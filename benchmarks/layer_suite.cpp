@@ -18,6 +18,7 @@
 #include "runtime/driver_api.h"
 #include "runtime/shared_library.h"
 #include "tests/support/stand_in_calls.h"
+#include "tests/support/stand_in_kernel.h"
 #include "tests/support/training_layers.h"
 
 namespace {
@@ -71,65 +72,6 @@ std::vector<Layer> layers() {
   };
 }
 
-/// A kernel of this program's own, from source.
-class OwnKernel {
- public:
-  static Result<OwnKernel> make(sinter::DeviceDriver& driver, const sinter::NvrtcCompiler& compiler,
-                                const sinter::DeviceLimits& limits, const std::string& entry) {
-    sinter::KernelSource source;
-    source.entry = entry;
-    source.text = sinter::stand_in_source(entry);
-    auto architecture = sinter::Architecture::parse(sinter::architecture_of(limits));
-    if (!architecture) return fail(architecture.error());
-    auto compiled = compiler.compile(source, *architecture);
-    if (!compiled) return fail(compiled.error());
-    auto loaded = sinter::LoadedKernel::load(driver, *compiled, 0);
-    if (!loaded) return fail(loaded.error());
-    return OwnKernel(std::move(*loaded));
-  }
-
-  /// Result `r` of a call.
-  [[nodiscard]] Result<void> launch(const sinter::ExternalRequest& request, size_t r) const {
-    constexpr unsigned int kThreads = 256;
-    constexpr int64_t kMostBlocks = 4096;
-    const sinter::ExternalTensor& result = request.outputs[r];
-    sinter::DevicePointer address = result.address;
-    int type = sinter::stand_in_type(result.type);
-    int64_t count = sinter::element_count(result.sizes);
-    int shift = static_cast<int>(7 * r);
-    auto operands = static_cast<int>(request.inputs.size());
-    struct Operand {
-      sinter::DevicePointer address = 0;
-      int type = 0;
-      int64_t count = 1;
-    };
-    std::array<Operand, sinter::kMostStandInOperands> all;
-    if (request.inputs.size() > all.size() || type < 0)
-      return fail({.kind = sinter::ErrorKind::kUnsupported,
-                   .message = fmt::format("no stand-in for the call '{}'", request.op->name),
-                   .remedy = "raise kMostStandInOperands, or pass f32 or bf16"});
-    std::vector<void*> arguments = {&address, &type, &count, &shift, &operands};
-    for (size_t k = 0; k < all.size(); ++k) {
-      if (k < request.inputs.size())
-        all[k] = {request.inputs[k].address, sinter::stand_in_type(request.inputs[k].type),
-                  sinter::element_count(request.inputs[k].sizes)};
-      arguments.insert(arguments.end(), {&all[k].address, &all[k].type, &all[k].count});
-    }
-    const int64_t blocks = std::min((count + kThreads - 1) / kThreads, kMostBlocks);
-    sinter::LaunchConfig config{};
-    config.grid_x = static_cast<unsigned int>(std::max<int64_t>(blocks, 1));
-    config.block_x = kThreads;
-    config.stream = request.stream;
-    return check(kernel_.driver(), DriverCall::kLaunch,
-                 kernel_.driver().launch(&config, kernel_.function(), arguments.data(), nullptr),
-                 "launching a stand-in");
-  }
-
- private:
-  explicit OwnKernel(sinter::LoadedKernel kernel) : kernel_(std::move(kernel)) {}
-  sinter::LoadedKernel kernel_;
-};
-
 /// cuProfilerStart and cuProfilerStop, which the library itself has no use for.
 class Profiler {
  public:
@@ -160,7 +102,7 @@ class Profiler {
 class Suite {
  public:
   Suite(sinter::DeviceDriver& driver, sinter::DeviceLimits limits, sinter::NvrtcCompiler compiler,
-        OwnKernel stand_in, OwnKernel marker)
+        sinter::StandInKernel stand_in, sinter::StandInKernel marker)
       : driver_(driver),
         limits_(std::move(limits)),
         compiler_(std::move(compiler)),
@@ -178,10 +120,7 @@ class Suite {
     return sinter::Executable::prepare(
         std::move(*compiled), driver_,
         {.external = [this](const sinter::ExternalRequest& request) -> Result<void> {
-          for (size_t r = 0; r < request.outputs.size(); ++r) {
-            if (auto launched = stand_in_.launch(request, r); !launched) return launched;
-          }
-          return {};
+          return stand_in_.run(request);
         }});
   }
 
@@ -289,8 +228,8 @@ class Suite {
   sinter::DeviceDriver& driver_;
   sinter::DeviceLimits limits_;
   sinter::NvrtcCompiler compiler_;
-  OwnKernel stand_in_;
-  OwnKernel marker_;
+  sinter::StandInKernel stand_in_;
+  sinter::StandInKernel marker_;
   sinter::KernelCache cache_;
 };
 
@@ -325,9 +264,9 @@ int main(int argc, char** argv) {
   if (!context) return report(context.error());
   auto current = sinter::CurrentContext::enter(**driver, *context);
   if (!current) return report(current.error());
-  auto stand_in = OwnKernel::make(**driver, *compiler, *limits, kStandIn);
+  auto stand_in = sinter::StandInKernel::make(**driver, *compiler, *limits, kStandIn);
   if (!stand_in) return report(stand_in.error());
-  auto marker = OwnKernel::make(**driver, *compiler, *limits, kMarker);
+  auto marker = sinter::StandInKernel::make(**driver, *compiler, *limits, kMarker);
   if (!marker) return report(marker.error());
   auto profiler = Profiler::open();
   if (!profiler) return report(profiler.error());

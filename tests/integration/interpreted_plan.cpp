@@ -104,4 +104,29 @@ CompiledPlan interpreted(FakeDriver& driver, Plan plan,
   return out;
 }
 
+ExternalCallback on_host_memory(HostCall call) {
+  return [call = std::move(call)](const ExternalRequest& request) -> Result<void> {
+    const auto bytes = [](const ExternalTensor& tensor) {
+      int64_t elements = 1;
+      for (const int64_t size : tensor.sizes) elements *= size;
+      return std::span(std::bit_cast<std::byte*>(tensor.address),
+                       static_cast<size_t>(elements * bytes_of(tensor.type)));
+    };
+    const auto poisoned = [](const ExternalTensor& tensor) {
+      return HostTensor::poisoned(tensor.type, {tensor.sizes.begin(), tensor.sizes.end()});
+    };
+    std::vector<HostTensor> inputs;
+    std::vector<HostTensor> outputs;
+    for (const ExternalTensor& tensor : request.inputs) {
+      inputs.push_back(poisoned(tensor));
+      std::ranges::copy(bytes(tensor), inputs.back().storage().begin());
+    }
+    for (const ExternalTensor& tensor : request.outputs) outputs.push_back(poisoned(tensor));
+    call(*request.op, inputs, outputs);
+    for (size_t i = 0; i < outputs.size(); ++i)
+      std::ranges::copy(outputs[i].storage(), bytes(request.outputs[i]).begin());
+    return {};
+  };
+}
+
 }  // namespace sinter

@@ -5,6 +5,8 @@
 #include <span>
 
 #include "runtime/compile_plan.h"
+#include "runtime/external_call.h"
+#include "runtime/host_execution.h"
 #include "tests/support/fake_driver.h"
 
 namespace sinter {
@@ -13,5 +15,8 @@ namespace sinter {
 /// that launches them. `wrong` is what each then does to its last buffer, which it writes.
 CompiledPlan interpreted(FakeDriver& driver, Plan plan,
                          const std::function<void(std::span<std::byte>)>& wrong = {});
+
+/// A call on memory that the host can address, as the fake driver's is. It runs at once.
+ExternalCallback on_host_memory(HostCall call);
 
 }  // namespace sinter

@@ -3,9 +3,6 @@
 
 #include <gmock/gmock.h>
 
-#include <algorithm>
-#include <bit>
-
 #include "codegen/lower.h"
 #include "runtime/device_run.h"
 #include "runtime/host_execution.h"
@@ -100,32 +97,6 @@ TEST(ExternalCalls, NeedAFunction) {
 }
 
 // ---- Through an executable
-
-/// A call on memory that the host can address, as the fake driver's is.
-ExternalCallback on_host_memory(HostCall call) {
-  return [call = std::move(call)](const ExternalRequest& request) -> Result<void> {
-    const auto bytes = [](const ExternalTensor& tensor) {
-      int64_t elements = 1;
-      for (const int64_t size : tensor.sizes) elements *= size;
-      return std::span(std::bit_cast<std::byte*>(tensor.address),
-                       static_cast<size_t>(elements * bytes_of(tensor.type)));
-    };
-    const auto poisoned = [](const ExternalTensor& tensor) {
-      return HostTensor::poisoned(tensor.type, {tensor.sizes.begin(), tensor.sizes.end()});
-    };
-    std::vector<HostTensor> inputs;
-    std::vector<HostTensor> outputs;
-    for (const ExternalTensor& tensor : request.inputs) {
-      inputs.push_back(poisoned(tensor));
-      std::ranges::copy(bytes(tensor), inputs.back().storage().begin());
-    }
-    for (const ExternalTensor& tensor : request.outputs) outputs.push_back(poisoned(tensor));
-    call(*request.op, inputs, outputs);
-    for (size_t i = 0; i < outputs.size(); ++i)
-      std::ranges::copy(outputs[i].storage(), bytes(request.outputs[i]).begin());
-    return {};
-  };
-}
 
 TEST(SegmentedExecutable, ComputesTheOracleWithExternalCallsInOrder) {
   for (uint64_t seed = 0; seed < 12; ++seed) {
