@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
   sinter::bench::register_stages();
   sinter::bench::register_growth();
   sinter::bench::register_compiler(compiler);
+  sinter::bench::register_cold_start(compiler);
   sinter::bench::register_oracle();
 #ifndef NDEBUG
   fmt::print(stderr, "This is a Debug build: its figures say nothing about a Release one.\n");

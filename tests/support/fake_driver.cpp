@@ -183,12 +183,11 @@ void FakeDriver::run(const Node& node) {
   }
   clock_us_ += launch_us_(launches_++);
   if (!node.function->body) return;
-  // On the stack: tests count what an execution allocates.
   std::array<uint64_t, kMaxKernelArguments + 1> arguments;
   size_t count = node.function->argument_count;
   std::copy_n(node.arguments.begin(), count, arguments.begin());
   if (!node.table.empty()) arguments[count++] = reinterpret_cast<uintptr_t>(node.table.data());
-  node.function->body(node.config, std::span(arguments).first(count));
+  node.function->body(node.config, {arguments.data(), count});
 }
 
 // Opens the body of a call: takes the lock, counts, and returns early where the call must fail.
