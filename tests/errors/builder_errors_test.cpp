@@ -216,6 +216,14 @@ TEST_F(BuilderErrorTest, AnExternalCallOfNineAxes) {
       {.text = "a shape of rank 9 is beyond the limit", .measured = 9, .limit = 8});
 }
 
+TEST_F(BuilderErrorTest, AnExternalCallOfANegativeExtent) {
+  expect_invalid(
+      [&] {
+        b_.external("gemm", {x_}, {{DType::kF32, {rows_, Extent(-4)}}});
+      },
+      {.text = "is negative", .values = {x_}, .measured = -4, .limit = 0});
+}
+
 TEST_F(BuilderErrorTest, DropoutOfEverything) {
   const ValueId seed = b_.input(DType::kI64, {});
   expect_invalid([&] { dropout(b_, x_, 1.0, seed, seed); }, {.text = "dropout with probability 1"});

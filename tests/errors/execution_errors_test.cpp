@@ -297,6 +297,57 @@ Error call_error(const ExternalFunction& external) {
   return thrown_by([&] { (void)evaluate(fusion, binding, {}, {.external = external}); });
 }
 
+/// What a callback saw of a tensor.
+struct Seen {
+  DType type = DType::kF32;
+  Sizes sizes;
+  Sizes strides;
+  friend bool operator==(const Seen&, const Seen&) = default;
+};
+
+// A call's results are what the graph declares, whatever the function behind its name computes: the
+// builder checks that they are shapes, and a callback is given exactly those, so it can refuse.
+TEST(ExternalCallError, ACallbackSeesWhatIsDeclaredAndMayRefuseIt) {
+  FusionBuilder b("declared");
+  const Extent n = b.symbol("n");
+  const ValueId x = b.input(DType::kBF16, {n, 64}, "x", {.strides = {128, 1}});
+  const auto results =
+      b.external("gemm", {x}, {{DType::kF32, {n, 48}}, {DType::kI32, {Extent(3), n}}});
+  b.output(results[0], "y", {.strides = {96, 1}});
+  b.output(results[1], "z");
+  FakeDriver driver;
+  const auto context = DeviceContext::retain(driver, 0).value();
+  const auto current = CurrentContext::enter(driver, context).value();
+  std::vector<Seen> seen;
+  const auto callback = [&](const ExternalRequest& request) -> Result<void> {
+    for (const auto& tensors : {request.inputs, request.outputs}) {
+      for (const ExternalTensor& tensor : tensors)
+        seen.push_back({tensor.type,
+                        {tensor.sizes.begin(), tensor.sizes.end()},
+                        {tensor.strides.begin(), tensor.strides.end()}});
+    }
+    return fail({.kind = ErrorKind::kUnsupported,
+                 .message = "no gemm of these shapes",
+                 .remedy = "declare f32[n, 64]"});
+  };
+  CompiledPlan compiled{
+      .plan = plan(b.build(), {{"n", 8}}, *find_device("H200"), {.families = builtin_families()})
+                  .value(),
+      .segments = {}};
+  const auto executable =
+      Executable::prepare(std::move(compiled), driver, {.external = callback}).value();
+  const DeviceBuffer memory = DeviceBuffer::allocate(driver, 8192).value();
+  const Tensor input{memory.pointer(), DType::kBF16, {8, 64}, {128, 1}};
+  const std::array outputs = {Tensor{memory.pointer() + 2048, DType::kF32, {8, 48}, {96, 1}},
+                              Tensor{memory.pointer() + 6144, DType::kI32, {3, 8}}};
+  expect_error(
+      executable.execute({&input, 1}, outputs, 0, 0, nullptr),
+      {.kind = ErrorKind::kUnsupported, .text = "no gemm of these shapes", .ops = {OpId{1}}});
+  EXPECT_EQ(seen, (std::vector<Seen>{{DType::kBF16, {8, 64}, {128, 1}},
+                                     {DType::kF32, {8, 48}, {96, 1}},
+                                     {DType::kI32, {3, 8}, {8, 1}}}));
+}
+
 ExpectedError call_refused(std::string text) {
   return {.kind = ErrorKind::kInvalidArgument,
           .text = "external call 'gemm' of %op0 " + std::move(text),

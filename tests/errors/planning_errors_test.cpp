@@ -45,6 +45,41 @@ TEST(PlanningError, AFusionEditedIntoNonsense) {
   EXPECT_THAT(planned.error().log, HasSubstr("but the value is bf16[7]"));
 }
 
+// The builder and the parser name only values that exist, so what they make has no cycles. A graph
+// that was edited by hand can have one, and is refused like any other nonsense.
+TEST(PlanningError, AFusionEditedIntoACycle) {
+  FusionBuilder b("cycle");
+  const ValueId x = b.input(DType::kF32, {8, 64}, "x");
+  const ValueId first = b.exp(x);
+  const ValueId called = b.external("call", {first}, {{DType::kF32, {8, 64}}})[0];
+  const ValueId last = b.neg(called);
+  b.output(last);
+  Fusion fusion = b.build();
+  fusion.ops[fusion.values[first].def].operands = {last};
+  const auto planned = plan(fusion, {}, *find_device("H200"));
+  ASSERT_FALSE(planned);
+  EXPECT_EQ(planned.error().kind, ErrorKind::kInvalidFusion);
+  EXPECT_THAT(planned.error().log, HasSubstr("is not the result of an earlier op"));
+}
+
+TEST(PlanningError, ACallWhoseResultsAreTooLargeForAnySize) {
+  FusionBuilder b("large");
+  const Extent n = b.symbol("n");
+  const Extent m = b.symbol("m");
+  const ValueId y = b.external("call", {}, {{DType::kF32, {n, m}}})[0];
+  b.output(y);
+  const int64_t many = int64_t{1} << 32;
+  expect_error(plan(b.build(), {{"n", many}, {"m", many}}, *find_device("H200")),
+               {.kind = ErrorKind::kInvalidArgument,
+                .text = "a tensor of sizes [4294967296, 4294967296] reaches over more than 2^63",
+                .values = {y}});
+  expect_error(plan(b.build(), {{"n", -1}, {"m", 1}}, *find_device("H200")),
+               {.kind = ErrorKind::kInvalidArgument,
+                .text = "the size of symbol 'n' is negative",
+                .measured = -1,
+                .limit = 0});
+}
+
 TEST(PlanningError, AFusionWithAShapeOfNoSymbol) {
   Fusion fusion = find_canned_fusion("softmax")->build();
   const ValueId input = fusion.inputs.front();
