@@ -51,15 +51,11 @@ extern "C" __global__ void attention(const bf16* q, const bf16* k, const bf16* v
 }
 )";
 
-Result<LoadedKernel> compile(DeviceDriver& driver, const NvrtcCompiler& compiler,
-                             const Architecture& architecture, const char* entry,
-                             const char* text) {
+KernelSource source_of(const char* entry, const char* text) {
   KernelSource source;
   source.entry = entry;
   source.text = text;
-  return compiler.compile(source, architecture).and_then([&](const CompiledKernel& kernel) {
-    return LoadedKernel::load(driver, kernel, 0);
-  });
+  return source;
 }
 
 Result<void> launch(const LoadedKernel& kernel, const LaunchConfig& config,
@@ -71,13 +67,21 @@ Result<void> launch(const LoadedKernel& kernel, const LaunchConfig& config,
 
 }  // namespace
 
-Result<DecoderCalls> DecoderCalls::make(DeviceDriver& driver, const NvrtcCompiler& compiler,
-                                        const DeviceLimits& limits) {
+Result<DecoderCalls::Compiled> DecoderCalls::compile(const NvrtcCompiler& compiler,
+                                                     const DeviceLimits& limits) {
   auto architecture = Architecture::parse(architecture_of(limits));
   if (!architecture) return fail(architecture.error());
-  auto matmul = compile(driver, compiler, *architecture, "matmul_nt", kMatmul);
+  auto matmul = compiler.compile(source_of("matmul_nt", kMatmul), *architecture);
   if (!matmul) return fail(matmul.error());
-  auto attention = compile(driver, compiler, *architecture, "attention", kAttention);
+  auto attention = compiler.compile(source_of("attention", kAttention), *architecture);
+  if (!attention) return fail(attention.error());
+  return Compiled{std::move(*matmul), std::move(*attention)};
+}
+
+Result<DecoderCalls> DecoderCalls::load(DeviceDriver& driver, const Compiled& kernels) {
+  auto matmul = LoadedKernel::load(driver, kernels.matmul, 0);
+  if (!matmul) return fail(matmul.error());
+  auto attention = LoadedKernel::load(driver, kernels.attention, 0);
   if (!attention) return fail(attention.error());
   return DecoderCalls(std::move(*matmul), std::move(*attention));
 }

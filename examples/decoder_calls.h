@@ -16,13 +16,17 @@ namespace sinter::examples {
 ///       tokens]): causal, grouped queries; keys may lie with strides.
 class DecoderCalls {
  public:
-  /// Compiles and loads the kernels in the current context. Errors: those of NVRTC and the driver.
-  static Result<DecoderCalls> make(DeviceDriver& driver, const NvrtcCompiler& compiler,
-                                   const DeviceLimits& limits);
+  struct Compiled {
+    CompiledKernel matmul, attention;
+  };
+  /// Needs no device. Errors: those of NVRTC.
+  static Result<Compiled> compile(const NvrtcCompiler& compiler, const DeviceLimits& limits);
+  /// Loads the kernels in the current context. Errors: those of the driver.
+  static Result<DecoderCalls> load(DeviceDriver& driver, const Compiled& kernels);
 
   /// Enqueues a call on its stream: an ExternalCallback. It allocates nothing and waits for
   /// nothing, so it may be captured. Unsupported for a call of another name or head size.
-  Result<void> run(const ExternalRequest& request) const;
+  [[nodiscard]] Result<void> run(const ExternalRequest& request) const;
 
  private:
   DecoderCalls(LoadedKernel matmul, LoadedKernel attention)

@@ -171,13 +171,13 @@ Result<void> compare(const Fusion& layer, const Binding& binding,
   return {};
 }
 
-Result<void> run_on_gpu(DeviceDriver& driver, const NvrtcCompiler& compiler, const Fusion& layer,
-                        CompiledPlan compiled) {
+Result<void> run_on_gpu(DeviceDriver& driver, const DecoderCalls::Compiled& kernels,
+                        const Fusion& layer, CompiledPlan compiled) {
   auto context = DeviceContext::retain(driver, 0);
   if (!context) return fail(context.error());
   auto current = CurrentContext::enter(driver, *context);
   if (!current) return fail(current.error());
-  auto calls = DecoderCalls::make(driver, compiler, compiled.plan.limits);
+  auto calls = DecoderCalls::load(driver, kernels);
   if (!calls) return fail(calls.error());
 
   const Binding binding = compiled.plan.binding;
@@ -212,11 +212,13 @@ Result<void> show() {
   KernelCache cache(KernelCacheOptions::from_environment());
   auto compiled = kernels_of(layer, limits, *compiler, cache);
   if (!compiled) return fail(compiled.error());
+  const auto calls = DecoderCalls::compile(*compiler, limits);
+  if (!calls) return fail(calls.error());
   for (const CompiledSegment& kernel : compiled->segments) {
     fmt::print("{}: {} registers, {} bytes spilled\n", kernel.kernel->entry,
                kernel.kernel->resources.registers, kernel.kernel->resources.spill_store_bytes);
   }
-  if (driver) return run_on_gpu(**driver, *compiler, layer, std::move(*compiled));
+  if (driver) return run_on_gpu(**driver, *calls, layer, std::move(*compiled));
   fmt::print("planned and compiled for {}, not run: {}\n", limits.name, driver.error().message);
   return {};
 }
