@@ -1,7 +1,7 @@
 // Sinter inside a compiler or framework: a decoder layer like Llama's is handed over whole, comes
 // back as kernels or with the reasons why not, and runs on the embedder's stream between the
 // embedder's own products of matrices and attention. With a GPU the layer is held against the
-// oracle; without one its plan and kernels are shown.
+// oracle; without one its plan and kernels are shown, and the interpreter runs it.
 
 #include <fmt/format.h>
 
@@ -192,6 +192,19 @@ Result<void> run_on_gpu(DeviceDriver& driver, const DecoderCalls::Compiled& kern
   return compare(layer, binding, values, *outputs);
 }
 
+/// Runs the same plan in the interpreter, with the test kit's calls.
+Result<void> run_in_interpreter(const Fusion& layer, const Plan& plan) {
+  const auto check = check_on_host(layer, plan.binding, plan, sample_inputs(layer, plan.binding, 1),
+                                   builtin_families(), {},
+                                   {.run = run_reference_call, .evaluate = reference_call});
+  if (!check) return fail(check.error());
+  fmt::print("in the interpreter: worst error {:.3g} of its bound\n", check->worst_ratio);
+  if (check->passed()) return {};
+  return fail({.kind = ErrorKind::kInternalError,
+               .message = "the layer computes wrong values",
+               .log = check->text()});
+}
+
 Result<void> show() {
   const auto driver = cuda_driver();
   DeviceLimits limits = *find_device("H200");
@@ -220,7 +233,7 @@ Result<void> show() {
   }
   if (driver) return run_on_gpu(**driver, *calls, layer, std::move(*compiled));
   fmt::print("planned and compiled for {}, not run: {}\n", limits.name, driver.error().message);
-  return {};
+  return run_in_interpreter(layer, compiled->plan);
 }
 
 }  // namespace
