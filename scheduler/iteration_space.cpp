@@ -725,11 +725,27 @@ class Analysis {
     return std::nullopt;
   }
 
-  /// An output that varies along some of the columns only would be stored by several threads.
+  [[nodiscard]] bool is_empty(ValueId value) const {
+    return element_count(Binding{}.sizes_of(fusion_.values[value].shape)) == 0;
+  }
+
+  /// An output that varies along some of the columns only would be stored by several threads, and
+  /// one beside loops without elements by none.
   [[nodiscard]] std::optional<Rejection> check_outputs() const {
     for (size_t i = 0; i < fusion_.outputs.size(); ++i) {
+      const ValueId output = fusion_.outputs[i];
+      if (is_empty(output)) continue;
+      const bool is_after_rows = space_.after_rows[output] != 0;
+      if (is_after_rows && space_.output_coverage[i].rows) {
+        return reject("a row needs the result of a reduction over all rows", output,
+                      "put what uses the reduced value into a fusion of its own");
+      }
+      if (space_.rows == 0 && !is_after_rows) {
+        return reject(fmt::format("output {} has elements, and there are no rows", output), output,
+                      "give empty tensors fusions of their own");
+      }
       const std::vector<int64_t>& strides = space_.outputs[i].strides;
-      if (!space_.output_coverage[i].columns || space_.columns == 0) continue;
+      if (!space_.output_coverage[i].columns) continue;
       for (size_t dimension = space_.row_dimensions; dimension < strides.size(); ++dimension) {
         if (strides[dimension] != 0 || space_.dimensions[dimension].size == 1) continue;
         Rejection rejection =

@@ -201,6 +201,9 @@ class Finder {
     if (std::holds_alternative<InputOp>(kind)) {
       if (!is_dense(fusion_, operand))
         refuse(part, "a tensor is not dense", operand, "pass contiguous tensors");
+    } else if (layouts_.contains(operand)) {
+      refuse(part, "a tensor declares how it lies in memory", operand,
+             "none needed: the member runs alone");
     } else if (is_joined(operand)) {
       refuse(part, "a tensor lies within another one", operand,
              "none needed: the member runs alone");
@@ -257,6 +260,12 @@ class Finder {
                      .remedy = "give it a fusion of its own"};
   }
 
+  /// True if nothing is computed on the way from what a member reads.
+  [[nodiscard]] bool is_leaf(ValueId value) const {
+    while (is_renamed(value)) value = fusion_.def_of(value).operands[0];
+    return !is_inner(def(value));
+  }
+
   /// Writes down a member from its outputs on; leaves no code if its tensors differ in size.
   void encode(Member& member) {
     ++member_at_hand_;
@@ -268,15 +277,15 @@ class Finder {
       const int64_t local = visit(output, member);
       member.code.insert(member.code.end(), {kOutput, local});
       // Two names for one value would be stored twice.
-      fits_ &= stored.insert(local).second;
+      fits_ &= stored.insert(local).second && !is_leaf(output);
     }
     if (fits_) return;
     member.code.clear();
     if (!why_)
       why_ = Rejection{.subject = "list of tensors",
                        .rule =
-                           "a member has tensors of several sizes, one output twice, or too many "
-                           "ops",
+                           "a member has tensors of several sizes, an output that is another one "
+                           "or an input, or too many ops",
                        .at = member.outputs.front(),
                        .remedy = "give it a fusion of its own"};
   }

@@ -1,12 +1,18 @@
 #include "fusion_ir/passes/place_parts.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "fusion_ir/match.h"
 #include "fusion_ir/rewriter.h"
 
 namespace sinter {
 namespace {
+
+/// Operands of a concatenate that functions of the result are computed on: rotary embeddings have
+/// two, projections of attention three. Graphs grow by as much.
+constexpr size_t kMostParts = 8;
 
 using Replacements = std::optional<std::vector<ValueId>>;
 
@@ -117,8 +123,36 @@ class Parts {
   Parts(const Fusion& source, const Parted& parted) : source_(source), parted_(parted) {}
 
   /// True if a part of the value can be had without making all of it.
-  [[nodiscard]] bool can(ValueId value, const SliceOp& slice) const {
+  [[nodiscard]] bool can(ValueId value, const SliceOp& slice) {
     if (takes_all(slice)) return true;
+    const Key key{value, slice.start, slice.stop, slice.step};
+    if (const auto known = can_.find(key); known != can_.end()) return known->second;
+    return can_[key] = can_anew(value, slice);
+  }
+
+  ValueId make(Rewriter& rewriter, ValueId value, const SliceOp& slice) {
+    if (takes_all(slice)) return rewriter.mapped(value);
+    const Key key{value, slice.start, slice.stop, slice.step};
+    if (const auto known = made_.find(key); known != made_.end()) return known->second;
+    return made_[key] = make_anew(rewriter, value, slice);
+  }
+
+  /// An input, what a call or a concatenate leaves, and other shapes of these.
+  [[nodiscard]] bool lies_in_memory(ValueId value) const {
+    const OpKind& kind = source_.def_of(value).kind;
+    if (std::holds_alternative<InputOp>(kind) || std::holds_alternative<ExternalOp>(kind) ||
+        std::holds_alternative<ConcatenateOp>(kind))
+      return true;
+    const bool is_view = std::holds_alternative<PermuteOp>(kind) ||
+                         std::holds_alternative<ReshapeOp>(kind) ||
+                         std::holds_alternative<SliceOp>(kind);
+    return is_view && lies_in_memory(source_.def_of(value).operands.front());
+  }
+
+ private:
+  using Key = std::tuple<ValueId, std::vector<int64_t>, std::vector<int64_t>, std::vector<int64_t>>;
+
+  [[nodiscard]] bool can_anew(ValueId value, const SliceOp& slice) {
     const Op& op = source_.def_of(value);
     if (std::holds_alternative<BroadcastOp>(op.kind))
       return can(op.operands.front(), before_broadcast(op, slice));
@@ -126,11 +160,11 @@ class Parts {
       return parted_.is(value) &&
              std::ranges::all_of(op.operands, [&](ValueId operand) { return can(operand, slice); });
     }
-    return std::holds_alternative<IotaOp>(op.kind) || lies_in_memory(value);
+    if (const auto* iota = std::get_if<IotaOp>(&op.kind)) return can_count(value, *iota);
+    return lies_in_memory(value);
   }
 
-  ValueId make(Rewriter& rewriter, ValueId value, const SliceOp& slice) const {
-    if (takes_all(slice)) return rewriter.mapped(value);
+  ValueId make_anew(Rewriter& rewriter, ValueId value, const SliceOp& slice) {
     const Op& op = source_.def_of(value);
     if (std::holds_alternative<BroadcastOp>(op.kind)) {
       const ValueId part = make(rewriter, op.operands.front(), before_broadcast(op, slice));
@@ -144,7 +178,6 @@ class Parts {
     return rewriter.append(op.kind, std::move(operands), source_.values[value].type).front();
   }
 
- private:
   static bool takes_all(const SliceOp& slice) {
     for (size_t axis = 0; axis < slice.start.size(); ++axis) {
       if (!is_whole(slice, axis)) return false;
@@ -152,16 +185,15 @@ class Parts {
     return true;
   }
 
-  /// An input, what a call or a concatenate leaves, and other shapes of these.
-  [[nodiscard]] bool lies_in_memory(ValueId value) const {
-    const OpKind& kind = source_.def_of(value).kind;
-    if (std::holds_alternative<InputOp>(kind) || std::holds_alternative<ExternalOp>(kind) ||
-        std::holds_alternative<ConcatenateOp>(kind))
+  /// Counting in steps from further on is exact in integers, and in f32 and f64 as far as all
+  /// numbers are.
+  [[nodiscard]] bool can_count(ValueId value, const IotaOp& iota) const {
+    constexpr int64_t kExactInF32 = int64_t{1} << 24;
+    const Value& info = source_.values[value];
+    const Extent extent = info.shape[static_cast<size_t>(iota.axis)];
+    if (info.type == DType::kI32 || info.type == DType::kI64 || info.type == DType::kF64)
       return true;
-    const bool is_view = std::holds_alternative<PermuteOp>(kind) ||
-                         std::holds_alternative<ReshapeOp>(kind) ||
-                         std::holds_alternative<SliceOp>(kind);
-    return is_view && lies_in_memory(source_.def_of(value).operands.front());
+    return info.type == DType::kF32 && extent.is_constant() && extent.constant() <= kExactInF32;
   }
 
   /// The part of a broadcast's operand that a part of the result repeats.
@@ -211,13 +243,16 @@ class Parts {
 
   const Fusion& source_;
   const Parted& parted_;
+  std::map<Key, bool> can_;
+  std::map<Key, ValueId> made_;  ///< In the new graph.
 };
 
 class Placement {
  public:
-  explicit Placement(const Fusion& fusion) : fusion_(fusion), parted_(fusion) {}
+  explicit Placement(const Fusion& fusion)
+      : fusion_(fusion), parted_(fusion), parts_(fusion, parted_) {}
 
-  Replacements decide(Rewriter& rewriter, OpId id, std::span<const ValueId> operands) const {
+  Replacements decide(Rewriter& rewriter, OpId id, std::span<const ValueId> operands) {
     const Op& op = fusion_.ops[id];
     if (const auto* slice = std::get_if<SliceOp>(&op.kind))
       return slice_of(rewriter, op, *slice, operands.front());
@@ -229,18 +264,16 @@ class Placement {
   }
 
  private:
-  Replacements slice_of(Rewriter& rewriter, const Op& op, const SliceOp& slice,
-                        ValueId operand) const {
+  Replacements slice_of(Rewriter& rewriter, const Op& op, const SliceOp& slice, ValueId operand) {
     const ValueId source = op.operands.front();
     if (fusion_.def_as<ConcatenateOp>(source) != nullptr)
       return slice_of_joined(rewriter, slice, operand);
-    const Parts parts(fusion_, parted_);
     const OpKind& kind = fusion_.def_of(source).kind;
     const bool moves = is_elementwise(kind) ||
                        (std::holds_alternative<BroadcastOp>(kind) && parted_.is(source)) ||
                        std::holds_alternative<IotaOp>(kind);
-    if (!moves || !parts.can(source, slice)) return std::nullopt;
-    return {{parts.make(rewriter, source, slice)}};
+    if (!moves || !parts_.can(source, slice)) return std::nullopt;
+    return {{parts_.make(rewriter, source, slice)}};
   }
 
   /// A slice of the one operand of a concatenate that it lies in.
@@ -274,6 +307,7 @@ class Placement {
     const auto before = std::ranges::count_if(reduced, [&](int axis) { return axis < join->axis; });
     const ConcatenateOp after{.axis = join->axis - static_cast<int>(before)};
     const std::vector<ValueId> operands = graph.def_of(joined).operands;
+    if (operands.size() > kMostParts) return std::nullopt;
     std::vector<std::vector<ValueId>> parts(op.results.size());
     for (const ValueId operand : operands) {
       const std::vector<ValueId> made = rewriter.append(op.kind, {operand});
@@ -286,16 +320,16 @@ class Placement {
   }
 
   /// An elementwise op on each operand of a concatenate.
-  Replacements computed_joined(Rewriter& rewriter, const Op& op, ValueId joined) const {
+  Replacements computed_joined(Rewriter& rewriter, const Op& op, ValueId joined) {
     const Op& join = fusion_.def_of(joined);
+    if (join.operands.size() > kMostParts) return std::nullopt;
     const ConcatenateOp after = std::get<ConcatenateOp>(join.kind);
     const auto axis = static_cast<size_t>(after.axis);
-    const Parts parts(fusion_, parted_);
     const std::vector<SliceOp> slices = places(join, axis);
     for (const ValueId operand : op.operands) {
       if (operand == joined || is_joined_alike(operand, join)) continue;
       if (!std::ranges::all_of(slices,
-                               [&](const SliceOp& slice) { return parts.can(operand, slice); }))
+                               [&](const SliceOp& slice) { return parts_.can(operand, slice); }))
         return std::nullopt;
     }
     std::vector<ValueId> made;
@@ -304,7 +338,7 @@ class Placement {
       for (const ValueId operand : op.operands) {
         operands.push_back(operand == joined || is_joined_alike(operand, join)
                                ? rewriter.mapped(fusion_.def_of(operand).operands[i])
-                               : parts.make(rewriter, operand, slices[i]));
+                               : parts_.make(rewriter, operand, slices[i]));
       }
       const DType type = fusion_.values[op.results.front()].type;
       made.push_back(rewriter.append(op.kind, std::move(operands), type).front());
@@ -337,6 +371,7 @@ class Placement {
 
   const Fusion& fusion_;
   Parted parted_;
+  Parts parts_;
 };
 
 }  // namespace
@@ -347,7 +382,7 @@ Fusion place_parts(const Fusion& fusion) {
            std::holds_alternative<ConcatenateOp>(op.kind);
   });
   if (!has_parts) return fusion;
-  const Placement placement(fusion);
+  Placement placement(fusion);
   return rewrite(fusion, [&](Rewriter& rewriter, OpId id, std::span<const ValueId> operands) {
     return placement.decide(rewriter, id, operands);
   });

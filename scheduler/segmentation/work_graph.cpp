@@ -125,7 +125,9 @@ Placement WorkGraph::place_of(ValueId value) const {
     place.strides = dense_strides(sizes);
     return place;
   }
-  place.offset += host.at * place.strides[*host.axis] * bytes_of(fusion_->values[value].type);
+  // What has no elements has no addresses either.
+  if (bytes(place.in) != 0)
+    place.offset += host.at * place.strides[*host.axis] * bytes_of(fusion_->values[value].type);
   return place;
 }
 
@@ -322,8 +324,16 @@ class Extraction {
   void own(OpId id) {
     const Op& op = source().ops[id];
     std::vector<ValueId> operands;
-    for (const ValueId operand : op.operands) operands.push_back(use(operand));
-    const std::vector<ValueId> made = append(op.kind, std::move(operands), op.results);
+    std::vector<ValueId> made;
+    if (const auto leaf = dense_leaf(op.results.front())) {
+      // Elements in the same order: a copy, whatever their shape was.
+      const ValueId same = read(*leaf, op.results.front());
+      made = append(BroadcastOp{all_axes(source().values[op.results.front()].shape.size())}, {same},
+                    op.results);
+    } else {
+      for (const ValueId operand : op.operands) operands.push_back(use(operand));
+      made = append(op.kind, std::move(operands), op.results);
+    }
     for (size_t i = 0; i < made.size(); ++i) {
       owned_[op.results[i]] = made[i];
       out_.in_plan[made[i]] = op.results[i];

@@ -168,6 +168,34 @@ TEST(PlaceParts, ReducesPartsOfWhatACallTakesWhole) {
   EXPECT_EQ(count_ops(fusion, "concatenate"), 2);
 }
 
+TEST(PlaceParts, ManyJoinedOperandsStayJoined) {
+  expect_kept([](auto& b, ValueId x, ValueId y) {
+    const ValueId joined = b.concatenate({x, y, x, y, x, y, x, y, x}, 1);
+    b.output(b.exp(joined));
+  });
+}
+
+TEST(PlaceParts, PartsOfSquaresOfSquaresAreMadeOnce) {
+  constexpr int kSquares = 60;  // 2^60 ways from the slice to x.
+  const Fusion fusion = simplify(graph([](auto& b, ValueId x, ValueId) {
+    for (int i = 0; i < kSquares; ++i) x = b.mul(x, x);
+    b.output(b.slice(x, {0, 0}, {1, -1}));
+  }));
+  EXPECT_EQ(count_ops(fusion, "mul"), kSquares);
+  EXPECT_EQ(count_ops(fusion, "slice"), 1);
+}
+
+TEST(PlaceParts, CountsThatWouldRoundStay) {
+  const auto sliced = [](DType type, int64_t extent) {
+    FusionBuilder b("count");
+    b.output(b.slice(b.iota({extent}, 0, type), {extent - 8}, {extent}));
+    return count_ops(place_parts(b.build()), "slice");
+  };
+  EXPECT_EQ(sliced(DType::kF32, int64_t{1} << 24), 0);
+  EXPECT_EQ(sliced(DType::kF32, (int64_t{1} << 24) + 1), 1);
+  EXPECT_EQ(sliced(DType::kI64, int64_t{1} << 40), 0);
+}
+
 TEST(PlaceParts, ASliceOfOneOperandIsOneOfThatOperand) {
   expect_same(
       [](auto& b, ValueId x, ValueId y) {

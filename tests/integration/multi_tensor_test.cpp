@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include <chrono>
+#include <ctime>
 #include <random>
 #include <set>
 
@@ -106,17 +106,17 @@ TEST(MultiTensorPlan, IsAsManyKernelsAsArgumentsAllow) {
   EXPECT_THAT(texts, SizeIs(1)) << "they are compiled once";
 }
 
+// Time of this process alone, so that others on the machine do not count. Ten times the tensors
+// take ten times as long; what looks at pairs of them would take a hundred times as long.
 TEST(MultiTensorPlan, TakesTimeInProportionToTheTensors) {
-  // 73 and 742 ms on two cores, of which simplification takes 55 and 737; the bounds are far above.
-  for (const auto& [count, most_ms] : {std::pair<size_t, int64_t>(300, 500), {3000, 5000}}) {
+  const auto clocks_of = [](size_t count) {
     const Fusion fusion = adam_over(model_shapes(count, 4));
-    const auto begin = std::chrono::steady_clock::now();
-    const Plan planned = plan_of(fusion);
-    const auto taken = std::chrono::steady_clock::now() - begin;
-    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(taken).count();
-    RecordProperty(fmt::format("plan_{}_ms", count), fmt::format("{}", ms));
-    EXPECT_LT(ms, most_ms) << count;
-  }
+    const std::clock_t begin = std::clock();
+    plan_of(fusion);
+    return static_cast<double>(std::clock() - begin);
+  };
+  const double few = std::min(clocks_of(300), clocks_of(300));
+  EXPECT_LT(clocks_of(3000), 30.0 * few);
 }
 
 TEST(MultiTensorPlan, LeavesEqualTensorsThatOneKernelTakesAlone) {

@@ -174,6 +174,31 @@ TEST(TensorList, IsNoneOfStridedTensors) {
               HasSubstr("a tensor is not dense"));
 }
 
+TEST(TensorList, IsNoneOfTensorsThatDeclareHowTheyLie) {
+  EXPECT_THAT(why_none(pair_of([](FusionBuilder& b, ValueId scale) {
+                add_scaled(b, scale, {4}, "a");
+                const ValueId x = b.input(DType::kF32, {9}, "x");
+                b.output(b.mul(x, scale), "y", {.strides = {2}});
+              })),
+              HasSubstr("declares how it lies in memory"));
+  // What a call writes into an output is read where it lies.
+  EXPECT_THAT(why_none(pair_of([](FusionBuilder& b, ValueId scale) {
+                add_scaled(b, scale, {4}, "a");
+                const ValueId x = b.external("f", {}, {{DType::kF32, {9}}})[0];
+                b.output(b.mul(x, scale), "y");
+                b.output(x, "x", {.alignment = 4});
+              })),
+              HasSubstr("declares how it lies in memory"));
+}
+
+TEST(TensorList, IsNoneOfOutputsThatAreInputs) {
+  EXPECT_THAT(why_none(pair_of([](FusionBuilder& b, ValueId) {
+                b.output(b.reshape(b.input(DType::kF32, {4, 6}), {24}));
+                b.output(b.reshape(b.input(DType::kF32, {8, 8}), {64}));
+              })),
+              HasSubstr("or an input"));
+}
+
 TEST(TensorList, IsNoneOfRowsAndTheirVectors) {
   EXPECT_THAT(why_none(pair_of([](FusionBuilder& b, ValueId scale) {
                 add_scaled(b, scale, {4}, "a");
