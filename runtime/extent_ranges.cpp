@@ -79,21 +79,21 @@ Result<ExtentRange> fixed_size(const Symbol& symbol, const ExtentValues& fixed) 
       size, size < 0 ? 0 : symbol.divisible_by));
 }
 
-/// `where` says whose size it is, " (axis 0 of %v1)", or nothing.
-Result<void> check_served(const Symbol& symbol, const ExtentRange& range, int64_t size,
-                          const std::function<std::string()>& where) {
-  if (range.has(size)) return {};
+/// The error for a size outside its range. `where` says whose it is, " (axis 0 of %v1)", or
+/// nothing.
+Error not_served(const Symbol& symbol, const ExtentRange& range, int64_t size,
+                 std::string_view where = {}) {
   const bool is_fixed = range.least == range.most;
   Error error = argument_error(
-      is_fixed ? fmt::format("'{}' is {}{}, which was fixed at {}", symbol.name, size, where(),
+      is_fixed ? fmt::format("'{}' is {}{}, which was fixed at {}", symbol.name, size, where,
                              range.least)
                : fmt::format("'{}' is {}{}, outside the served range {} to {}", symbol.name, size,
-                             where(), range.least, range.most),
+                             where, range.least, range.most),
       is_fixed ? fmt::format("pass {}, or prepare with a range for '{}'", range.least, symbol.name)
       : size < range.least
           ? fmt::format("pass at least {}, or prepare with a wider range", range.least)
           : fmt::format("pass at most {}, or prepare with a wider range", range.most));
-  return fail(with_limit(std::move(error), size, size < range.least ? range.least : range.most));
+  return with_limit(std::move(error), size, size < range.least ? range.least : range.most);
 }
 
 /// "%v3 'weight'".
@@ -159,9 +159,9 @@ class TensorSizes {
 
   Result<void> read_symbol(ValueId value, size_t axis, SymbolId symbol, int64_t size) {
     int64_t& known = sizes_[symbol.index];
-    if (known == size) return {};
     const Symbol& named = fusion_.symbols[symbol];
     if (known != kUnknown) {
+      if (known == size) return {};
       return refuse(
           value, with_limit(argument_error(
                                 fmt::format("'{}' is {} along axis {} of {}, but {} along {}",
@@ -170,10 +170,12 @@ class TensorSizes {
                                 "pass tensors that agree on the size"),
                             size, known));
     }
-    auto served = check_served(named, ranges_[symbol.index], size, [&] {
-      return fmt::format(" (axis {} of {})", axis, text_of_value(fusion_, value));
-    });
-    if (!served) return refuse(value, std::move(served.error()));
+    const ExtentRange& range = ranges_[symbol.index];
+    if (!range.has(size)) {
+      return refuse(
+          value, not_served(named, range, size,
+                            fmt::format(" (axis {} of {})", axis, text_of_value(fusion_, value))));
+    }
     known = size;
     return {};
   }
@@ -226,8 +228,7 @@ Result<Sizes> sizes_in_ranges(const Fusion& fusion, std::span<const ExtentRange>
                          fmt::format("pass one from {} to {}", ranges[i].least, ranges[i].most)));
     }
     const int64_t size = given == extents.end() ? ranges[i].least : given->second;
-    auto served = check_served(symbol, ranges[i], size, [] { return std::string(); });
-    if (!served) return fail(served.error());
+    if (!ranges[i].has(size)) return fail(not_served(symbol, ranges[i], size));
     out.push_back(size);
   }
   return out;
