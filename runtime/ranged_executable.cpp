@@ -1,7 +1,6 @@
 #include "runtime/ranged_executable.h"
 
 #include <algorithm>
-#include <atomic>
 #include <boost/container/small_vector.hpp>
 #include <future>
 #include <map>
@@ -162,7 +161,8 @@ class RangedExecutable::State {
   [[nodiscard]] Slots::iterator oldest_idle() {
     auto oldest = slots_.end();
     for (auto it = slots_.begin(); it != slots_.end(); ++it) {
-      // Copies are made under the lock, so that a count of one stays one.
+      // Copies are made under the lock, so that a count of one stays one. Whoever let go has handed
+      // its launches to the driver before.
       if (!it->second.executable || it->second.executable.use_count() > 1) continue;
       if (oldest == slots_.end() || it->second.last_use < oldest->second.last_use) oldest = it;
     }
@@ -190,8 +190,6 @@ class RangedExecutable::State {
       gone.swap(retired_);
     }
     if (gone.empty()) return;
-    // The launches of those who held them come before the wait.
-    std::atomic_thread_fence(std::memory_order_acquire);
     const auto current = CurrentContext::enter(driver_, context_);
     if (current && driver_.context_synchronize() == DriverStatus::kSuccess) {
       gone.clear();  // While the context is current, for the modules.
