@@ -21,8 +21,8 @@ struct RangedOptions {
   /// Where prepare() plans at once. A symbol with a range that is not named takes its most, where
   /// budgets are tightest.
   ExtentValues first{};
-  /// Executables kept besides those that somebody holds; at least 1. Each holds its modules, and
-  /// counters if its blocks count, on the device.
+  /// Executables kept at most, at least 1; more only while all of them are held by somebody. Each
+  /// holds its modules, and counters if its blocks count, on the device.
   size_t kept = 16;
   PlanOptions plan{.families = builtin_families()};
   CompilePlanOptions compile{};
