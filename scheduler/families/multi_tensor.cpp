@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "scheduler/families/element_tiles.h"
 #include "scheduler/families/pointwise.h"
 #include "scheduler/register_estimate.h"
 #include "scheduler/row_estimate.h"
@@ -154,34 +155,16 @@ Proposal propose_multi_tensor(const SegmentFacts& facts, const DeviceLimits& lim
     proposal.rejections.push_back(*rejection);
     return proposal;
   }
-  constexpr int64_t kVectorBytes = 16;
   const SegmentFacts& member = facts.list->member;
-  const int64_t widest = std::max<int64_t>(kVectorBytes / member.narrowest_tile_bytes, 1);
-  const int64_t narrowest = std::max<int64_t>(kVectorBytes / member.widest_tile_bytes, 1);
   const StageList stages = distribute(member, {});
-  std::optional<Rejection> nearest;
-  for (int64_t width = widest; width >= narrowest; width /= 2) {
-    for (const int64_t threads : {128, 256, 512}) {
-      for (int64_t unroll = 1; unroll <= kMostUnroll; unroll *= 2) {
-        Schedule schedule{.family = std::string(kMultiTensor),
-                          .threads_per_row = threads,
-                          .rows_per_block = 1,
-                          .vector_width = width,
-                          .unroll = unroll,
-                          .read_priority = read_priority(facts, limits)};
-        schedule.min_blocks_per_sm =
-            occupancies(member, schedule, row_needs(member, schedule, stages), limits).front();
-        auto estimate = estimate_tiles(facts, schedule, stages, limits);
-        if (!estimate) {
-          nearest = estimate.error();
-          continue;
-        }
-        const Prediction predicted = predict_tiles(facts, schedule, stages, *estimate, limits);
-        proposal.candidates.push_back({std::move(schedule), *estimate, predicted});
-      }
-    }
-  }
-  if (proposal.candidates.empty() && nearest) proposal.rejections.push_back(*nearest);
+  offer_tiles(
+      proposal, member, stages,
+      {.family = std::string(kMultiTensor), .read_priority = read_priority(facts, limits)},
+      kMostUnroll, limits,
+      [&](const Schedule& schedule) { return estimate_tiles(facts, schedule, stages, limits); },
+      [&](const Schedule& schedule, const ResourceEstimate& estimate) {
+        return predict_tiles(facts, schedule, stages, estimate, limits);
+      });
   return proposal;
 }
 

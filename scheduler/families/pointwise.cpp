@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "scheduler/families/element_tiles.h"
 #include "scheduler/register_estimate.h"
 #include "scheduler/row_estimate.h"
 #include "scheduler/sectors.h"
@@ -177,34 +178,15 @@ Proposal propose_pointwise(const SegmentFacts& facts, const DeviceLimits& limits
     proposal.rejections.push_back(*rejection);
     return proposal;
   }
-  constexpr int64_t kVectorBytes = 16;
-  const int64_t widest = std::max<int64_t>(kVectorBytes / facts.narrowest_tile_bytes, 1);
-  const int64_t narrowest = std::max<int64_t>(kVectorBytes / facts.widest_tile_bytes, 1);
-  std::optional<Rejection> nearest;
-  const StageList list = distribute(facts, {});
-  for (int64_t width = widest; width >= narrowest; width /= 2) {
-    for (const int64_t threads : {128, 256, 512}) {
-      for (int64_t unroll = 1; unroll <= kMostUnroll; unroll *= 2) {
-        Schedule schedule{.family = std::string(kName),
-                          .threads_per_row = threads,
-                          .rows_per_block = 1,
-                          .vector_width = width,
-                          .unroll = unroll,
-                          .read_priority = read_priority(facts, limits)};
-        schedule.min_blocks_per_sm =
-            occupancies(facts, schedule, row_needs(facts, schedule, list), limits).front();
-        auto estimate = estimate_stages(facts, schedule, list, limits);
-        if (!estimate) {
-          nearest = estimate.error();
-          continue;
-        }
-        const Prediction predicted = predict_stages(facts, schedule, list, *estimate, limits);
-        proposal.candidates.push_back({std::move(schedule), *estimate, predicted});
-      }
-    }
-    if (width == 1) break;
-  }
-  if (proposal.candidates.empty() && nearest) proposal.rejections.push_back(*nearest);
+  const StageList stages = distribute(facts, {});
+  offer_tiles(
+      proposal, facts, stages,
+      {.family = std::string(kName), .read_priority = read_priority(facts, limits)}, kMostUnroll,
+      limits,
+      [&](const Schedule& schedule) { return estimate_stages(facts, schedule, stages, limits); },
+      [&](const Schedule& schedule, const ResourceEstimate& estimate) {
+        return predict_stages(facts, schedule, stages, estimate, limits);
+      });
   return proposal;
 }
 

@@ -142,6 +142,12 @@ bool WorkGraph::is_dense(ValueId value) const {
 }
 
 OutputLayout WorkGraph::layout_of(ValueId value) const {
+  // Asked for every tensor of every group that is looked at, most of which are dense.
+  if (!hosts_.contains(value)) {
+    const auto* input = fusion_->def_as<InputOp>(value);
+    if (input != nullptr && input->strides.empty()) return {.alignment = input->alignment};
+    if (input == nullptr && !layouts_.contains(value)) return {};
+  }
   const Placement place = place_of(value);
   OutputLayout out;
   if (const auto* input = fusion_->def_as<InputOp>(place.in)) {
