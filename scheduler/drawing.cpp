@@ -75,10 +75,14 @@ std::string to_dot(const Plan& plan) {
     const std::vector<std::string> name = {name_of(plan, tensor)};
     if (tensor.is_input) out += dot_node(input, name, ", shape=ellipse, fontsize=10");
     if (tensor.is_output) out += dot_node(output, name, ", shape=ellipse, fontsize=10, penwidth=2");
-    const std::string from = tensor.writer ? fmt::format("step{}", *tensor.writer) : input;
-    for (const size_t reader : tensor.readers)
-      edges += dot_edge(plan, tensor, from, fmt::format("step{}", reader));
-    if (tensor.is_output) edges += dot_edge(plan, tensor, from, output);
+    std::vector<std::string> sources;
+    for (const size_t writer : tensor.writers) sources.push_back(fmt::format("step{}", writer));
+    if (sources.empty()) sources.push_back(input);
+    for (const std::string& from : sources) {
+      for (const size_t reader : tensor.readers)
+        edges += dot_edge(plan, tensor, from, fmt::format("step{}", reader));
+      if (tensor.is_output) edges += dot_edge(plan, tensor, from, output);
+    }
   }
   return out + edges + "}\n";
 }
@@ -136,8 +140,8 @@ class Drawing {
     // Steps stand in an order in which writers come first.
     for (size_t step = 0; step < graph_.steps.size(); ++step) {
       for (const size_t tensor : read[step]) {
-        if (const auto writer = graph_.tensors[tensor].writer)
-          layers_[step] = std::max(layers_[step], layers_[*writer] + 2);
+        for (const size_t writer : graph_.tensors[tensor].writers)
+          layers_[step] = std::max(layers_[step], layers_[writer] + 2);
       }
     }
   }
@@ -162,11 +166,11 @@ class Drawing {
     boxes_.push_back(std::move(box));
   }
 
-  /// Tensors that stand together: of one kind, from one step to the same ones.
+  /// Tensors that stand together: of one kind, from the same steps to the same ones.
   struct Group {
     std::string kind;
     size_t layer = 0;
-    std::optional<size_t> writer{};
+    std::vector<size_t> writers;
     std::vector<size_t> readers;
     friend auto operator<=>(const Group&, const Group&) = default;
   };
@@ -175,9 +179,10 @@ class Drawing {
     std::map<Group, std::vector<size_t>> groups;
     for (size_t i = 0; i < graph_.tensors.size(); ++i) {
       const PassedTensor& tensor = graph_.tensors[i];
-      if (tensor.writer) {
-        groups[{tensor.is_output ? "output" : "between", layers_[*tensor.writer] + 1, tensor.writer,
-                tensor.readers}]
+      if (!tensor.writers.empty()) {
+        size_t layer = 0;
+        for (const size_t writer : tensor.writers) layer = std::max(layer, layers_[writer] + 1);
+        groups[{tensor.is_output ? "output" : "between", layer, tensor.writers, tensor.readers}]
             .push_back(i);
         continue;
       }
@@ -185,9 +190,9 @@ class Drawing {
       for (const size_t reader : tensor.readers) by_layer[layers_[reader] - 1].push_back(reader);
       if (by_layer.empty()) by_layer[0] = {};
       for (const auto& [layer, readers] : by_layer)
-        groups[{"input", layer, std::nullopt, readers}].push_back(i);
+        groups[{"input", layer, {}, readers}].push_back(i);
       // An input that is handed back.
-      if (tensor.is_output) groups[{"output", 0, std::nullopt, {}}].push_back(i);
+      if (tensor.is_output) groups[{"output", 0, {}, {}}].push_back(i);
     }
     for (const auto& [group, tensors] : groups) {
       for (size_t first = 0; first < tensors.size(); first += kMostTensors)
@@ -216,7 +221,7 @@ class Drawing {
     }
     const size_t id = boxes_.size();
     boxes_.push_back(std::move(box));
-    if (group.writer) lines_.push_back({*group.writer, id});
+    for (const size_t writer : group.writers) lines_.push_back({writer, id});
     for (const size_t reader : group.readers) lines_.push_back({id, reader});
   }
 

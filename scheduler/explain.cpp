@@ -333,15 +333,17 @@ std::string value_text(const Fusion& fusion, ValueId value) {
   return fmt::format("{}{}{}", value, name.empty() ? "" : " ", name);
 }
 
-/// What each step leaves in memory: "%v3 h, partials of %v5".
+/// What each step leaves in memory: "%v3 h, partials of %v5, part of %v7".
 std::vector<std::string> written_texts(const Plan& plan, const StepGraph& graph) {
   std::vector<std::string> out(graph.steps.size());
   for (const PassedTensor& tensor : graph.tensors) {
-    if (!tensor.writer) continue;
-    std::string& text = out[*tensor.writer];
     const bool is_value = tensor.holds == PassedTensor::Holds::kValue;
-    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", is_value ? "" : "partials of ",
-                        value_text(plan.fusion, tensor.value));
+    const char* what = !is_value ? "partials of " : tensor.writers.size() > 1 ? "part of " : "";
+    for (const size_t writer : tensor.writers) {
+      std::string& text = out[writer];
+      text += fmt::format("{}{}{}", text.empty() ? "" : ", ", what,
+                          value_text(plan.fusion, tensor.value));
+    }
   }
   return out;
 }

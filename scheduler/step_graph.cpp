@@ -63,21 +63,28 @@ class Steps {
 
   void add_call(size_t step, const Op& op) {
     for (const ValueId operand : op.operands) read(step, slot_of(plan_, operand));
-    for (const ValueId result : op.results) write(step, slot_of(plan_, result));
+    for (const ValueId result : op.results) write(step, slot_of(plan_, result), writes_of(result));
   }
 
   void add_kernel(size_t step, size_t segment) {
-    const Fusion& fusion = plan_.segments[segment].facts.fusion;
+    const SegmentPlan& kernel = plan_.segments[segment];
+    const Fusion& fusion = kernel.facts.fusion;
+    // What follows from partial results is written by the kernel that finishes them.
+    const bool is_finished =
+        segment + 1 < plan_.segments.size() && plan_.segments[segment + 1].finishes;
     for (const ValueId input : fusion.inputs)
       read(step, slot_of(plan_, segment, input, BufferUse::kRead));
-    for (const ValueId output : fusion.outputs)
-      write(step, slot_of(plan_, segment, output, BufferUse::kWrite));
+    for (const ValueId output : fusion.outputs) {
+      if (is_finished && kernel.facts.is_after_rows(output)) continue;
+      const ValueId value = kernel.in_plan.empty() ? output : kernel.in_plan.at(output);
+      write(step, slot_of(plan_, segment, output, BufferUse::kWrite), writes_of(value));
+    }
     // Partial results have no value of their own among the outputs, where what is computed from
     // them is the output.
     for (size_t i = 0; i < plan_.workspace.size(); ++i) {
       const WorkspaceTensor& tensor = plan_.workspace[i];
       if (tensor.holds == WorkspaceTensor::Holds::kPartials && tensor.writer == segment)
-        write(step, {TensorSlot::Kind::kWorkspace, i});
+        write(step, {TensorSlot::Kind::kWorkspace, i}, Writes::kAll);
     }
   }
 
@@ -85,12 +92,17 @@ class Steps {
     std::vector<size_t>& readers = out_.tensors[at_.at(key(slot))].readers;
     if (readers.empty() || readers.back() != step) readers.push_back(step);
   }
-  /// The last writer counts: what follows from partial results is among the outputs of the kernel
-  /// that leaves those too.
-  void write(size_t step, const TensorSlot& slot) {
+  enum class Writes : uint8_t { kAll, kPart };
+  [[nodiscard]] Writes writes_of(ValueId value) const {
+    return plan_.placements.contains(value) ? Writes::kPart : Writes::kAll;
+  }
+  /// Of those that write all of a tensor the last one counts.
+  void write(size_t step, const TensorSlot& slot, Writes what) {
     const auto known = at_.find(key(slot));
     if (known == at_.end() || out_.tensors[known->second].is_input) return;
-    out_.tensors[known->second].writer = step;
+    std::vector<size_t>& writers = out_.tensors[known->second].writers;
+    if (what == Writes::kAll) writers.clear();
+    if (writers.empty() || writers.back() != step) writers.push_back(step);
   }
 
   const Plan& plan_;

@@ -20,10 +20,12 @@ struct PassedTensor {
   ValueId value;  ///< In the plan's graph.
   Holds holds = Holds::kValue;
   int64_t bytes = 0;
-  bool is_input = false;           ///< Of the graph.
-  bool is_output = false;          ///< Likewise; may be read by steps too.
-  std::optional<size_t> writer{};  ///< Step; none for inputs.
-  std::vector<size_t> readers{};   ///< Steps; ascending.
+  bool is_input = false;   ///< Of the graph.
+  bool is_output = false;  ///< Likewise; may be read by steps too.
+  /// Steps, ascending: none for inputs, several where each writes a part of what a concatenate
+  /// makes.
+  std::vector<size_t> writers{};
+  std::vector<size_t> readers{};  ///< Steps; ascending.
   friend bool operator==(const PassedTensor&, const PassedTensor&) = default;
 };
 

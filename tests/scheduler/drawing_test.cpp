@@ -110,10 +110,10 @@ TEST(StepGraphTest, EveryTensorOfThePlanIsWrittenOnceAndRead) {
     EXPECT_EQ(graph.steps, plan.steps());
     size_t in_workspace = 0;
     for (const PassedTensor& tensor : graph.tensors) {
-      EXPECT_NE(tensor.is_input, tensor.writer.has_value());
+      EXPECT_EQ(tensor.is_input, tensor.writers.empty());
       for (const size_t reader : tensor.readers) {
         EXPECT_LT(reader, graph.steps.size());
-        EXPECT_LT(tensor.writer.value_or(0), reader + (tensor.writer ? 0 : 1));
+        for (const size_t writer : tensor.writers) EXPECT_LT(writer, reader);
       }
       if (tensor.is_input || tensor.is_output) continue;
       ++in_workspace;
@@ -127,6 +127,29 @@ TEST(StepGraphTest, EveryTensorOfThePlanIsWrittenOnceAndRead) {
   }
 }
 
+TEST(StepGraphTest, WhatIsJoinedHasAllWhoWriteAPartOfIt) {
+  FusionBuilder b("joined");
+  const ValueId x = b.input(DType::kF32, {64, 128}, "x");
+  const ValueId first = b.sum(b.exp(x), {1});
+  const ValueId made = b.external("f", {first}, {{DType::kF32, {64}}})[0];
+  const ValueId twice = b.broadcast_over(made, x, {-1});
+  b.output(b.concatenate({b.exp(x), b.mul(x, twice)}, 1), "y");
+  const Plan joined = plan(b.build(), {}, kLimits).value();
+  const StepGraph graph = step_graph(joined);
+  const auto y = std::ranges::find_if(graph.tensors, &PassedTensor::is_output);
+  ASSERT_NE(y, graph.tensors.end());
+  EXPECT_GE(y->writers.size(), 1U);
+  for (size_t i = 0; i < joined.segments.size(); ++i) {
+    const auto step = static_cast<size_t>(
+        std::ranges::find(graph.steps, PlanStep{PlanStep::Kind::kKernel, i}) - graph.steps.begin());
+    const auto& outputs = joined.segments[i].facts.fusion.outputs;
+    const bool writes = std::ranges::any_of(outputs, [&](ValueId output) {
+      return tensor_of(joined, joined.segments[i].in_plan.at(output)) == y->value;
+    });
+    EXPECT_EQ(std::ranges::count(y->writers, step), writes ? 1 : 0) << i;
+  }
+}
+
 TEST(StepGraphTest, PartialResultsPassFromAKernelToTheOneThatFinishesThem) {
   const CannedFusion& canned = *find_canned_fusion("layer_norm_backward");
   const Plan gradient = plan(canned.build(), {{"rows", 8192}, {"cols", 4096}}, kLimits).value();
@@ -135,7 +158,7 @@ TEST(StepGraphTest, PartialResultsPassFromAKernelToTheOneThatFinishesThem) {
   for (const PassedTensor& tensor : step_graph(gradient).tensors) {
     if (tensor.holds != PassedTensor::Holds::kPartials) continue;
     ++partials;
-    EXPECT_EQ(tensor.writer, 0U);
+    EXPECT_THAT(tensor.writers, testing::ElementsAre(0U));
     EXPECT_EQ(tensor.readers, std::vector<size_t>{1});
     EXPECT_THAT(name_of(gradient, tensor), testing::StartsWith("partials of "));
   }
@@ -217,11 +240,14 @@ TEST(Drawing, DotHasEveryStepAndEveryTensorWithItsBytes) {
     for (size_t i = 0; i < graph.tensors.size(); ++i) {
       const PassedTensor& tensor = graph.tensors[i];
       ends += (tensor.is_input ? 1U : 0U) + (tensor.is_output ? 1U : 0U);
-      const std::string from =
-          tensor.writer ? fmt::format("step{}", *tensor.writer) : fmt::format("input{}", i);
-      for (const size_t reader : tensor.readers)
-        expected.emplace(from, fmt::format("step{}", reader), tensor.bytes);
-      if (tensor.is_output) expected.emplace(from, fmt::format("output{}", i), tensor.bytes);
+      std::vector<std::string> sources;
+      for (const size_t writer : tensor.writers) sources.push_back(fmt::format("step{}", writer));
+      if (sources.empty()) sources.push_back(fmt::format("input{}", i));
+      for (const std::string& from : sources) {
+        for (const size_t reader : tensor.readers)
+          expected.emplace(from, fmt::format("step{}", reader), tensor.bytes);
+        if (tensor.is_output) expected.emplace(from, fmt::format("output{}", i), tensor.bytes);
+      }
     }
     std::multiset<std::tuple<std::string, std::string, int64_t>> found;
     for (const Dot::Edge& edge : dot.edges) {
