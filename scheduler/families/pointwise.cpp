@@ -141,23 +141,6 @@ std::optional<Rejection> refuse_pointwise(const SegmentFacts& facts) {
                      .unit = "reductions",
                      .remedy = "the column, looped and multi_wave families take it"};
   }
-  for (size_t i = 0; i < facts.space.outputs.size(); ++i) {
-    if (!facts.space.output_coverage[i].columns || facts.is_empty(facts.fusion.outputs[i]))
-      continue;
-    for (size_t dimension = 0; dimension < facts.space.dimensions.size(); ++dimension) {
-      if (facts.space.outputs[i].strides[dimension] != 0 ||
-          facts.space.dimensions[dimension].size <= 1)
-        continue;
-      return Rejection{.subject = std::string(kName),
-                       .rule = fmt::format("output {} spans only part of the iteration space",
-                                           facts.fusion.outputs[i]),
-                       .value = static_cast<double>(dimension),
-                       .limit = static_cast<double>(facts.space.dimensions.size()),
-                       .unit = "dimensions",
-                       .at = facts.fusion.outputs[i],
-                       .remedy = "give outputs of different shapes fusions of their own"};
-    }
-  }
   return std::nullopt;
 }
 

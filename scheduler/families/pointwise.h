@@ -10,8 +10,7 @@ namespace sinter {
 /// threads x vector x unroll of them, one block per tile (measured faster than a grid-stride loop
 /// for copy-like work: benchmarks/README.md).
 ///
-/// Rejects: a list of tensors; a reduction; an output that spans only part of the iteration space
-/// (other than a scalar).
+/// Rejects: a list of tensors; a reduction.
 std::optional<Rejection> refuse_pointwise(const SegmentFacts& facts);
 
 Proposal propose_pointwise(const SegmentFacts& facts, const DeviceLimits& limits);
