@@ -326,6 +326,9 @@ uint64_t structural_hash(const Fusion& fusion) {
   for (const OutputLayout& layout : fusion.layouts) {
     input.add(layout.strides);
     input.add(layout.alignment);
+    if (!layout.alias.valid()) continue;
+    input.add(std::string_view("alias"));
+    input.add(layout.alias);
   }
   return input.hash();
 }

@@ -37,6 +37,10 @@ struct Op {
 struct OutputLayout {
   std::vector<Extent> strides{};
   int64_t alignment = 16;
+  /// An input of the same type, shape, strides and alignment, whose memory the output takes over
+  /// once everything has read it: the caller passes one tensor as both. Invalid: the output has
+  /// memory of its own.
+  ValueId alias{};
   friend bool operator==(const OutputLayout&, const OutputLayout&) = default;
 };
 

@@ -261,7 +261,7 @@ ValueId FusionBuilder::named(ValueId x, std::string name) {
   return x;
 }
 
-void FusionBuilder::output(ValueId x, std::string name, const OutputOptions& options) {
+void FusionBuilder::output(ValueId x, std::string name, OutputOptions options) {
   value_of(fusion_, x);
   if (fusion_.def_as<InputOp>(x) != nullptr) {
     invalid(fmt::format("input {} cannot be an output", x), "read the caller's tensor instead",
@@ -270,8 +270,21 @@ void FusionBuilder::output(ValueId x, std::string name, const OutputOptions& opt
   if (!outputs_.insert(x).second) {
     invalid(fmt::format("{} is already an output", x), "declare each output once", {x});
   }
+  if (options.alias.valid()) {
+    value_of(fusion_, options.alias);
+    const auto* input = fusion_.def_as<InputOp>(options.alias);
+    const bool has_own = !options.strides.empty() || options.alignment != OutputOptions{}.alignment;
+    if (input != nullptr && !has_own) {
+      options.strides = input->strides;
+      options.alignment = input->alignment;
+    }
+  }
   if (!name.empty()) fusion_.values[x].name = std::move(name);
   if (auto checked = check_layout(fusion_, x, options); !checked) throw_error(checked.error());
+  if (options.alias.valid() && !aliased_.insert(options.alias).second) {
+    invalid(fmt::format("an output lies in the memory of input {} already", options.alias),
+            "let one output alias an input", {x, options.alias});
+  }
   fusion_.add_output(x, options);
 }
 

@@ -15,6 +15,7 @@ struct InputOptions {
   int64_t alignment = 16;  ///< Promised alignment of the first element, in bytes: a power of two.
 };
 
+/// With an `alias` and neither strides nor an alignment of its own, the output gets the input's.
 using OutputOptions = OutputLayout;
 
 /// Builds a Fusion op by op, inferring types and shapes. A mistake throws SinterException with an
@@ -93,7 +94,7 @@ class FusionBuilder {
   /// Names a value for printed text and emitted code.
   ValueId named(ValueId x, std::string name);
   /// Declares an output. A value can be an output once; an input cannot.
-  void output(ValueId x, std::string name = "", const OutputOptions& options = {});
+  void output(ValueId x, std::string name = "", OutputOptions options = {});
 
   /// Number of elements along `axes` of `like` as an f32 scalar (an `extent` op and a cast); used
   /// by means and variances.
@@ -112,6 +113,7 @@ class FusionBuilder {
   Fusion fusion_;
   std::set<std::string, std::less<>> symbol_names_;
   std::set<ValueId> outputs_;
+  std::set<ValueId> aliased_;  ///< Inputs in which outputs lie.
 };
 
 }  // namespace sinter

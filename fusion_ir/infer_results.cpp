@@ -609,6 +609,32 @@ Result<void> check_layout(const Fusion& fusion, ValueId output, const OutputLayo
     error->values = {output};
     return fail(*error);
   }
+  if (!layout.alias.valid()) return {};
+  const auto refuse = [&](std::string message, std::string remedy) {
+    return fail({.kind = ErrorKind::kInvalidFusion,
+                 .message = std::move(message),
+                 .remedy = std::move(remedy),
+                 .values = {output, layout.alias}});
+  };
+  const bool exists = fusion.values.contains(layout.alias);
+  const auto* input = exists ? fusion.def_as<InputOp>(layout.alias) : nullptr;
+  if (input == nullptr) {
+    return refuse(fmt::format("the output {} aliases {}, which is no input", output, layout.alias),
+                  "name an input, whose memory the caller owns");
+  }
+  const Value& memory = fusion.values[layout.alias];
+  if (memory.type != value.type || memory.shape != value.shape) {
+    return refuse(fmt::format("the output {}, {}, aliases the input {}, {}", output,
+                              text_of(fusion, value.type, value.shape), layout.alias,
+                              text_of(fusion, memory.type, memory.shape)),
+                  "alias an input of the same type and shape");
+  }
+  if (input->strides != layout.strides || input->alignment != layout.alignment) {
+    return refuse(fmt::format("the output {} aliases the input {} with other strides or another "
+                              "alignment",
+                              output, layout.alias),
+                  "give the output neither: it gets the input's");
+  }
   return {};
 }
 

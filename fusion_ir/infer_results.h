@@ -16,7 +16,8 @@ Result<std::vector<ResultType>> infer_results(const Fusion& fusion, const OpKind
                                               const Shape& shape_hint);
 
 /// Nothing if an output may lie so. Errors (InvalidFusion): strides that are not one per axis or
-/// not extents of this fusion, an alignment that is no power of two or less than an element.
+/// not extents of this fusion, an alignment that is no power of two or less than an element, an
+/// alias that is no input or differs from the output in type, shape, strides or alignment.
 Result<void> check_layout(const Fusion& fusion, ValueId output, const OutputLayout& layout);
 
 }  // namespace sinter

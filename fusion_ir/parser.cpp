@@ -436,7 +436,13 @@ class Parser {
       const Token at_output = token_;
       const ValueId id = operand();
       const InputOp lies = layout();
-      located(at_output, [&] { builder_->output(id, "", {lies.strides, lies.alignment}); });
+      OutputOptions options{.strides = lies.strides, .alignment = lies.alignment};
+      if (accept_word("alias")) {
+        expect("(");
+        options.alias = operand();
+        expect(")");
+      }
+      located(at_output, [&] { builder_->output(id, "", options); });
     } while (accept(","));
   }
 

@@ -66,6 +66,7 @@ class Printer {
     if (i >= fusion_.layouts.size()) return;
     const OutputLayout& layout = fusion_.layouts[i];
     print_layout(layout.strides, layout.alignment);
+    if (layout.alias.valid()) out_ += fmt::format(" alias({})", layout.alias);
   }
 
   void print_layout(const std::vector<Extent>& strides, int64_t alignment) {

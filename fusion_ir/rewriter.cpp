@@ -66,6 +66,9 @@ Fusion compact(Fusion fusion, const Liveness& live) {
   }
   remap(fusion.inputs, map);
   remap(fusion.outputs, map);
+  for (OutputLayout& layout : fusion.layouts) {
+    if (layout.alias.valid()) layout.alias = map[layout.alias];
+  }
   fusion.ops = std::move(ops);
   fusion.values = std::move(values);
   return fusion;
@@ -184,6 +187,9 @@ Fusion Rewriter::finish() {
       made_.values[value].name = source_.values[output].name;
     }
     made_.outputs.push_back(value);
+  }
+  for (OutputLayout& layout : made_.layouts) {
+    if (layout.alias.valid()) layout.alias = mapped(layout.alias);
   }
   const Liveness live = find_live_ops(made_);
   return live.all ? std::move(made_) : compact(std::move(made_), live);

@@ -199,9 +199,13 @@ class Verifier {
                          fusion_.layouts.size()));
       return;
     }
+    std::set<ValueId> taken;
     for (size_t i = 0; i < fusion_.outputs.size(); ++i) {
       const ValueId output = fusion_.outputs[i];
       if (!fusion_.values.contains(output)) continue;
+      const ValueId alias = fusion_.layouts[i].alias;
+      if (alias.valid() && !taken.insert(alias).second)
+        report({}, output, fmt::format("another output lies in {} too", alias));
       if (auto checked = check_layout(fusion_, output, fusion_.layouts[i]); !checked)
         report({}, output, checked.error().message);
     }
