@@ -73,7 +73,9 @@ uint32_t GlobalMemory::copy_from(const Access& access, LaneAddresses* addresses)
   BufferTraffic& traffic = traffic_[access.buffer];
   const uint32_t mask =
       locate_and_count(access, addresses, &traffic.async_sectors, &traffic.bytes_read);
-  follow_read(access, *addresses, mask);
+  // Who overwrites what is copied has waited for the copy, or shared memory tells: it reads there
+  // what it makes the new elements of.
+  follow_read(access, *addresses, mask, Later::kForget);
   return mask;
 }
 
@@ -108,8 +110,8 @@ DeviceOrder::Time GlobalMemory::now(ThreadNumber thread) const {
   return order_->now((static_cast<int64_t>(thread) - 1) % order_->threads());
 }
 
-void GlobalMemory::follow_read(const Access& access, const LaneAddresses& addresses,
-                               uint32_t mask) {
+void GlobalMemory::follow_read(const Access& access, const LaneAddresses& addresses, uint32_t mask,
+                               Later later) {
   Window& window = windows_[window_of(access)];
   if (window.shadow.reader.empty()) return;
   const int64_t first_number = access.site.block * kernel_.threads + access.site.first_thread + 1;
@@ -125,6 +127,7 @@ void GlobalMemory::follow_read(const Access& access, const LaneAddresses& addres
                     addresses[lane] / access.element_bytes + static_cast<int64_t>(cell - first),
                     thread, "reads", writer, "writes");
       }
+      if (later == Later::kForget) continue;
       ThreadNumber& reader = window.shadow.reader[cell];
       DeviceOrder::Time& read_at = window.shadow.read_at[cell];
       reader = is_race(thread, reader, read_at) ? kSeveral : thread;

@@ -77,7 +77,10 @@ class GlobalMemory {
   /// Whether `thread`, of the cluster at hand, does not know what `other` did at `time`.
   [[nodiscard]] bool is_race(ThreadNumber thread, ThreadNumber other, DeviceOrder::Time time) const;
   [[nodiscard]] DeviceOrder::Time now(ThreadNumber thread) const;
-  void follow_read(const Access& access, const LaneAddresses& addresses, uint32_t mask);
+  /// Whether later writes race with a read.
+  enum class Later : uint8_t { kRemember, kForget };
+  void follow_read(const Access& access, const LaneAddresses& addresses, uint32_t mask,
+                   Later later = Later::kRemember);
   void follow_write(const Access& access, const LaneAddresses& addresses, uint32_t mask);
   void report_race(kir::BufferId buffer, kir::StmtId stmt, int64_t index, ThreadNumber one,
                    const char* one_does, ThreadNumber other, const char* other_does);
