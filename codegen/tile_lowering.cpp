@@ -38,11 +38,18 @@ void TileLowering::declare_buffers(bool finishes) {
       declare(input, kir::Access::kRead, facts_.fusion.def_as<InputOp>(input)->alignment,
               name_of_value(input));
   }
+  for (const InPlace& pair : facts_.in_place) write_in_place(pair);
   for (const ValueId output : facts_.fusion.outputs) {
-    if (!finishes && facts_.is_after_rows(output)) continue;
+    if (buffers_.contains(output) || (!finishes && facts_.is_after_rows(output))) continue;
     declare(output, kir::Access::kWrite, facts_.fusion.layout_of(output).alignment,
             name_of_value(output) + "_out");
   }
+}
+
+void TileLowering::write_in_place(const InPlace& pair) {
+  const kir::BufferId buffer = buffers_.at(pair.input);
+  builder_.kernel().buffers[buffer].access = kir::Access::kReadWrite;
+  buffers_[facts_.fusion.outputs[pair.output]] = buffer;
 }
 
 void TileLowering::declare_buffers_of(const TensorList& list, int64_t capacity) {
@@ -61,6 +68,7 @@ void TileLowering::declare_buffers_of(const TensorList& list, int64_t capacity) 
     for (const ListMember& member : list.members) table.values.push_back(member.tensors[slot]);
     declare(list.slots[slot], std::move(table));
   }
+  for (const InPlace& pair : facts_.in_place) write_in_place(pair);
 }
 
 ExprId TileLowering::tensor_of(kir::BufferId buffer) const {

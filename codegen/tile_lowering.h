@@ -129,6 +129,8 @@ class TileLowering {
  private:
   /// The tensor that an access to this buffer names: none unless it is a table.
   [[nodiscard]] kir::ExprId tensor_of(kir::BufferId buffer) const;
+  /// Gives an output the buffer of the input whose memory it takes over.
+  void write_in_place(const InPlace& pair);
   void leave_row(bool ends);
   std::vector<kir::ExprId> column_coordinates(kir::ExprId column);
   kir::ExprId row_offset(const TensorAccess& access);

@@ -165,6 +165,14 @@ class RunOnDevice {
 
   Result<void> make_output(ValueId output) {
     const Value& value = fusion().values[output];
+    const ValueId alias = fusion().layout_of(output).alias;
+    if (alias.valid()) {
+      const auto input = std::ranges::find(fusion().inputs, alias) - fusion().inputs.begin();
+      outputs_.push_back(inputs_[static_cast<size_t>(input)]);
+      memory_.push_back(static_cast<size_t>(input));
+      return {};
+    }
+    memory_.push_back(buffers_.size());
     Sizes sizes = reference_.binding.sizes_of(value.shape);
     Sizes strides = output_strides(fusion(), reference_.binding, output);
     auto buffer = DeviceBuffer::allocate(
@@ -199,7 +207,7 @@ class RunOnDevice {
   /// Downloads and compares an output period by period, so that the host never holds more than
   /// three of them. A period whose bytes are those of the first is judged as that was.
   Result<void> compare_output(size_t index, DeviceCheck& out) const {
-    const DeviceBuffer& buffer = buffers_[reference_.inputs.size() + index];
+    const DeviceBuffer& buffer = buffers_[memory_[index]];
     const OracleResult& expected = reference_.expected;
     const Tensor& tensor = outputs_[index];
     out.elements += element_count(tensor.sizes);
@@ -208,20 +216,22 @@ class RunOnDevice {
       return static_cast<size_t>(reach_of(sizes, tensor.strides) * bytes_of(tensor.type));
     };
     const bool is_whole = period_sizes == tensor.sizes;
+    const size_t origin = tensor.address - buffer.pointer();
+    const size_t size = buffer.bytes() - origin;
     const size_t stride =
-        is_whole ? std::max<size_t>(buffer.bytes(), 1)
+        is_whole ? std::max<size_t>(size, 1)
                  : static_cast<size_t>(period() * tensor.strides[0] * bytes_of(tensor.type));
     std::vector<std::byte> first(bytes_of_slices(period_sizes));
     std::vector<std::byte> later(is_whole ? 0 : first.size());
     std::optional<Mismatch> worst;
     bool first_is_right = true;
-    for (size_t begin = 0; begin < buffer.bytes(); begin += stride) {
+    for (size_t begin = 0; begin < size; begin += stride) {
       Sizes sizes = period_sizes;
       const auto earlier = static_cast<int64_t>(begin / stride) * period();
       if (!is_whole) sizes[0] = std::min(sizes[0], slices() - earlier);
       const size_t chunk = bytes_of_slices(sizes);
       const std::span bytes = std::span(begin == 0 ? first : later).first(chunk);
-      if (auto copied = buffer.download(bytes, begin); !copied) return copied;
+      if (auto copied = buffer.download(bytes, origin + begin); !copied) return copied;
       if (begin > 0 && first_is_right && std::memcmp(bytes.data(), first.data(), chunk) == 0)
         continue;
       HostTensor actual = HostTensor::poisoned(tensor.type, sizes, {.strides = tensor.strides});
@@ -245,7 +255,8 @@ class RunOnDevice {
   const Executable& executable_;
   DeviceDriver& driver_;
   const DeviceRunOptions& options_;
-  std::vector<DeviceBuffer> buffers_;  ///< Of the inputs, then of the outputs.
+  std::vector<DeviceBuffer> buffers_;  ///< Of the inputs, then of outputs with memory of their own.
+  std::vector<size_t> memory_;         ///< By output: its buffer.
   std::vector<Tensor> inputs_;
   std::vector<Tensor> outputs_;
   std::optional<DeviceBuffer> workspace_;

@@ -93,6 +93,12 @@ Result<Executable> Executable::prepare(CompiledPlan compiled, DeviceDriver& driv
     out.outputs_.push_back(expect(output, output_strides(fusion, binding, output),
                                   fusion.layout_of(output).alignment));
   }
+  for (size_t i = 0; i < fusion.layouts.size(); ++i) {
+    const auto input = std::ranges::find(fusion.inputs, fusion.layouts[i].alias);
+    if (input == fusion.inputs.end()) continue;
+    out.outputs_[i].alias = static_cast<size_t>(input - fusion.inputs.begin());
+    out.inputs_[*out.outputs_[i].alias].is_overwritten = true;
+  }
   if (auto loaded = out.load_segments(); !loaded) return fail(loaded.error());
   if (auto prepared = out.prepare_calls(); !prepared) return fail(prepared.error());
   out.steps_ = out.compiled_->plan.steps();
@@ -276,8 +282,11 @@ bool Executable::has_overlaps(std::span<const Tensor> inputs,
     occupied.push_back(
         {tensor.address, tensor.address + static_cast<uint64_t>(expected.bytes), is_output});
   };
-  for (size_t i = 0; i < inputs.size(); ++i) add(inputs[i], inputs_[i], false);
-  for (size_t i = 0; i < outputs.size(); ++i) add(outputs[i], outputs_[i], true);
+  // An output in an input's memory is that tensor, which then is written like an output.
+  for (size_t i = 0; i < inputs.size(); ++i) add(inputs[i], inputs_[i], inputs_[i].is_overwritten);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs_[i].alias) add(outputs[i], outputs_[i], true);
+  }
   std::ranges::sort(occupied, {}, &Occupied::begin);
   DevicePointer end_of_outputs = 0;
   DevicePointer end_of_all = 0;
@@ -307,9 +316,12 @@ Result<void> Executable::check_overlaps(std::span<const Tensor> inputs,
     error.values.push_back(other.value);
     return fail(std::move(error));
   };
+  const auto is_alias = [&](size_t output, size_t input) {
+    return outputs_[output].alias == input;
+  };
   for (size_t i = 0; i < outputs.size(); ++i) {
     for (size_t j = 0; j < inputs.size(); ++j) {
-      if (overlap(outputs[i], outputs_[i], inputs[j], inputs_[j]))
+      if (!is_alias(i, j) && overlap(outputs[i], outputs_[i], inputs[j], inputs_[j]))
         return report(outputs_[i], inputs_[j]);
     }
     for (size_t j = 0; j < i; ++j) {
@@ -335,7 +347,25 @@ Result<void> Executable::check_tensors(std::span<const Tensor> inputs,
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (auto checked = check_tensor(outputs_[i], outputs[i]); !checked) return checked;
   }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (auto checked = check_alias(outputs_[i], inputs, outputs[i]); !checked) return checked;
+  }
   return check_overlaps(inputs, outputs);
+}
+
+Result<void> Executable::check_alias(const Expected& expected, std::span<const Tensor> inputs,
+                                     const Tensor& output) const {
+  if (!expected.alias || expected.bytes == 0) return {};
+  const DevicePointer address = inputs[*expected.alias].address;
+  if (output.address == address) return {};
+  const ValueId input = inputs_[*expected.alias].value;
+  Error error = bad_tensor(
+      expected.value,
+      fmt::format("the output {} takes over the memory of the input {} at {:#x}, and lies at {:#x}",
+                  expected.value, input, address, output.address),
+      "pass one tensor as both");
+  error.values.push_back(input);
+  return fail(std::move(error));
 }
 
 Result<void> Executable::execute(std::span<const Tensor> inputs, std::span<const Tensor> outputs,

@@ -46,11 +46,12 @@ class Executable {
 
   /// Enqueues the plan's kernels and external calls on `stream`, in their order. Tensors come in
   /// the order of the fusion's inputs and outputs, with the planned types, sizes and strides
-  /// (outputs dense). Errors, found before anything is launched: InvalidArgument (count, type,
-  /// size, stride, alignment, an output that overlaps another tensor, an address of another
-  /// device), ResourceExhausted (workspace too small), DeviceError (launch). The error of an
-  /// external call comes back as it is, with the op's id; nothing is enqueued behind the call, and
-  /// the executable can be used again.
+  /// (outputs dense, but for those with a layout); an output that takes over the memory of an input
+  /// has its address. Errors, found before anything is launched: InvalidArgument (count, type,
+  /// size, stride, alignment, an output that overlaps another tensor or does not lie in its input,
+  /// an address of another device), ResourceExhausted (workspace too small), DeviceError (launch).
+  /// The error of an external call comes back as it is, with the op's id; nothing is enqueued
+  /// behind the call, and the executable can be used again.
   [[nodiscard]] Result<void> execute(std::span<const Tensor> inputs,
                                      std::span<const Tensor> outputs, DevicePointer workspace,
                                      int64_t workspace_bytes, StreamHandle stream) const;
@@ -82,6 +83,8 @@ class Executable {
     int64_t alignment = 16;
     int64_t first_byte = 0;  ///< Extent of the tensor around its first element.
     int64_t bytes = 0;
+    std::optional<size_t> alias{};  ///< Of an output: the input whose memory it takes over.
+    bool is_overwritten = false;    ///< Of an input: an output takes over its memory.
   };
   /// Where a kernel argument lies.
   struct Argument {
@@ -113,6 +116,9 @@ class Executable {
       : driver_(&driver), context_(std::move(context)), options_(options) {}
 
   [[nodiscard]] Result<void> check_tensor(const Expected& expected, const Tensor& tensor) const;
+  /// Refuses an output that does not lie in the input whose memory it takes over.
+  [[nodiscard]] Result<void> check_alias(const Expected& expected, std::span<const Tensor> inputs,
+                                         const Tensor& output) const;
   [[nodiscard]] Result<void> check_tensors(std::span<const Tensor> inputs,
                                            std::span<const Tensor> outputs) const;
   /// Launches and calls everything; nothing is checked.

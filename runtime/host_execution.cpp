@@ -156,6 +156,7 @@ Result<HostRun> execute_on_host(const SegmentFacts& facts, const LoweredKernel& 
   HostRun run{.outputs = poisoned_outputs(fusion, Binding{}), .report = {}};
   std::vector<HostTensor> copies(inputs.begin(), inputs.end());
   HostArguments arguments(kernel);
+  SINTER_CHECK(facts.in_place.empty(), "outputs in place of inputs need a plan");
   const auto memory_of = [&](ValueId value, const kir::Buffer&) -> LaunchMemory {
     const auto input = std::ranges::find(fusion.inputs, value);
     HostTensor& tensor =
@@ -181,7 +182,17 @@ class HostMemory {
       : plan_(plan),
         inputs_(inputs.begin(), inputs.end()),
         outputs_(poisoned_outputs(plan.fusion, Binding{})),
-        workspace_(HostTensor::poisoned(DType::kI8, {plan.workspace_bytes})) {}
+        workspace_(HostTensor::poisoned(DType::kI8, {plan.workspace_bytes})) {
+    // Between the elements of what is overwritten there is what tells of writes there.
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      const TensorSlot slot = slot_of(plan_, plan_.fusion.outputs[i]);
+      if (slot.kind != TensorSlot::Kind::kInput) continue;
+      HostTensor& input = inputs_[slot.index];
+      HostTensor copy = outputs_[i];
+      for (int64_t at = 0; at < input.count(); ++at) copy.set_bits(at, input.bits(at));
+      input = std::move(copy);
+    }
+  }
 
   /// Of a kernel's buffer. Counters are 0 when it starts.
   LaunchMemory of(TensorSlot slot) {
@@ -216,7 +227,14 @@ class HostMemory {
     std::ranges::copy(whole.storage(), bytes.begin());
   }
 
-  std::vector<HostTensor> take_outputs() { return std::move(outputs_); }
+  /// What lies in an input comes from there.
+  std::vector<HostTensor> take_outputs() {
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      const TensorSlot slot = slot_of(plan_, plan_.fusion.outputs[i]);
+      if (slot.kind == TensorSlot::Kind::kInput) outputs_[i] = inputs_[slot.index];
+    }
+    return std::move(outputs_);
+  }
 
  private:
   /// From the first to the last element of a value that lies like `tensor`.

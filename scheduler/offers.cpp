@@ -8,6 +8,7 @@
 #include <set>
 
 #include "fusion_ir/printer.h"
+#include "scheduler/in_place.h"
 #include "scheduler/schedule_verifier.h"
 #include "scheduler/ticket.h"
 
@@ -271,6 +272,34 @@ Error unsupported(const Fusion& fusion, const std::vector<Rejection>& rejections
   return error;
 }
 
+namespace {
+
+/// Drops schedules that would read what they have overwritten, and says so once. Those that would
+/// do so behind the last row alone get fewer rows per block.
+void drop_overwriting(const SegmentFacts& facts, const Family& family, const DeviceLimits& limits,
+                      Proposal& proposal) {
+  if (facts.in_place.empty()) return;
+  for (ProposedSchedule& candidate : proposal.candidates) {
+    Schedule& schedule = candidate.schedule;
+    const int64_t divisor = std::gcd(schedule.rows_per_block, facts.space.rows);
+    if (divisor == schedule.rows_per_block || schedule.rows_per_iteration > 1) continue;
+    Schedule divided = schedule;
+    divided.rows_per_block = divisor;
+    const auto estimate = family.estimate(facts, divided, limits);
+    if (!estimate) continue;
+    candidate = {divided, *estimate, family.predict(facts, divided, *estimate, limits)};
+  }
+  std::optional<Rejection> why;
+  std::erase_if(proposal.candidates, [&](const ProposedSchedule& candidate) {
+    auto rejection = check_in_place(facts, candidate.schedule);
+    if (rejection && !why) why = rejection;
+    return rejection.has_value();
+  });
+  if (why) proposal.rejections.push_back(std::move(*why));
+}
+
+}  // namespace
+
 Result<void> offer_schedules(SegmentPlan& segment, std::vector<Rejection>& rejections,
                              const DeviceLimits& limits, const PlanOptions& options) {
   if (options.pin.schedule) {
@@ -287,6 +316,7 @@ Result<void> offer_schedules(SegmentPlan& segment, std::vector<Rejection>& rejec
   }
   for (const Family& family : options.families) {
     Proposal proposal = family.propose(segment.facts, limits);
+    drop_overwriting(segment.facts, family, limits, proposal);
     if (segment.candidates.empty()) {
       segment.candidates = std::move(proposal.candidates);
     } else {

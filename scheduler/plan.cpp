@@ -113,6 +113,38 @@ Result<void> plan_kernels(Plan& plan, const PlanOptions& options) {
   return {};
 }
 
+/// Nothing reads an input behind the step that begins to overwrite it.
+void check_overwriting(const Plan& plan) {
+  std::set<ValueId> overwritten;
+  for (const OutputLayout& layout : plan.fusion.layouts) {
+    if (layout.alias.valid()) overwritten.insert(layout.alias);
+  }
+  if (overwritten.empty()) return;
+  std::set<ValueId> begun;
+  for (const PlanStep& step : plan.steps()) {
+    std::vector<ValueId> read;
+    std::vector<ValueId> written;
+    if (step.kind == PlanStep::Kind::kExternal) {
+      const Op& op = plan.fusion.ops[plan.externals[step.index].op];
+      read = op.operands;
+      written = op.results;
+    } else {
+      const SegmentPlan& segment = plan.segments[step.index];
+      const auto in_plan = [&](ValueId value) {
+        return segment.in_plan.empty() ? value : segment.in_plan.at(value);
+      };
+      for (const ValueId input : segment.facts.fusion.inputs) read.push_back(in_plan(input));
+      for (const ValueId output : segment.facts.fusion.outputs) written.push_back(in_plan(output));
+    }
+    for (const ValueId value : read)
+      SINTER_CHECK(!begun.contains(value), "{} is read after it was overwritten", value);
+    for (const ValueId value : written) {
+      const ValueId tensor = tensor_of(plan, value);
+      if (tensor != value && overwritten.contains(tensor)) begun.insert(tensor);
+    }
+  }
+}
+
 }  // namespace
 
 Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const DeviceLimits& limits,
@@ -142,7 +174,22 @@ Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const Devic
   if (options.simplify) out.fusion = simplify(out.fusion);
   out.fusion = with_places_for_joins(out.fusion);
 
-  if (auto planned = plan_kernels(out, options); !planned) return fail(planned.error());
+  for (size_t i = 0; i < out.fusion.layouts.size(); ++i) {
+    const ValueId alias = out.fusion.layouts[i].alias;
+    if (alias.valid())
+      out.placements[out.fusion.outputs[i]] = {alias, 0, input_strides(out.fusion, {}, alias)};
+  }
+
+  if (auto planned = plan_kernels(out, options); !planned) {
+    Error error = planned.error();
+    if (error.kind == ErrorKind::kUnsupported && !out.placements.empty()) {
+      const auto& [output, placement] = *out.placements.begin();
+      error.remedy +=
+          fmt::format(", or give {} memory of its own instead of that of {}", output, placement.in);
+    }
+    return fail(std::move(error));
+  }
+  check_overwriting(out);
   place_workspace(out);
   return out;
 }

@@ -154,7 +154,7 @@ struct Plan {
   DeviceLimits limits;
   std::vector<SegmentPlan> segments;      ///< In the order they run.
   std::vector<ExternalCall> externals{};  ///< In the order they run.
-  /// Values that steps leave in part of another one's tensor.
+  /// Values that steps leave in part of another one's tensor, and outputs in that of an input.
   std::map<ValueId, Placement> placements{};
   std::vector<WorkspaceTensor> workspace;
   int64_t workspace_bytes = 0;  ///< That hold all of them, each while it is needed.

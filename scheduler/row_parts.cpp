@@ -58,7 +58,8 @@ class PartsBuilder {
     return made;
   }
 
-  void write(ValueId made, ValueId value, const OutputLayout& layout = {}) {
+  void write(ValueId made, ValueId value, OutputLayout layout = {}) {
+    layout.alias = {};  // Rows that are overwritten are not reduced in parts.
     builder_.output(made, "", layout);
     in_plan_[made] = value;
   }

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "scheduler/families/transpose.h"
+#include "scheduler/in_place.h"
 #include "scheduler/tensor_list.h"
 #include "scheduler/ticket.h"
 
@@ -184,6 +185,7 @@ std::vector<Rejection> verify_schedule(const SegmentFacts& facts, const Schedule
   const SegmentFacts& walked = facts.list ? facts.list->member : facts;
   if (auto rejection = check_stages(walked, schedule, distribute(walked, schedule.persistent)))
     rejections.push_back(*rejection);
+  if (auto rejection = check_in_place(facts, schedule)) rejections.push_back(*rejection);
   // Families that lay elements out otherwise need not meet the rules of rows. Blocks of a cluster
   // share the columns of a row, or its rows where each has a run of columns. Tiles are powers of
   // two, and a grid of them covers everything, as one of each member's tiles covers a list.

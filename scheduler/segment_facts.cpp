@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "scheduler/in_place.h"
 #include "scheduler/min_cut.h"
 
 namespace sinter {
@@ -472,7 +473,12 @@ tl::expected<SegmentFacts, Rejection> analyse(Fusion fusion) {
   SegmentFacts facts;
   facts.fusion = std::move(fusion);
   facts.space = std::move(*space);
-  return Facts(std::move(facts)).run();
+  facts = Facts(std::move(facts)).run();
+  if (facts.fusion.layouts.empty()) return facts;
+  auto in_place = find_in_place(facts);
+  if (!in_place) return tl::make_unexpected(in_place.error());
+  facts.in_place = std::move(*in_place);
+  return facts;
 }
 
 std::optional<Rejection> check_arguments(const SegmentFacts& facts) {

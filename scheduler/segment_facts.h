@@ -13,6 +13,13 @@ namespace sinter {
 
 struct TensorList;  // scheduler/tensor_list.h
 
+/// An output that takes over the memory of an input.
+struct InPlace {
+  size_t output = 0;  ///< Among the fusion's.
+  ValueId input;
+  friend bool operator==(const InPlace&, const InPlace&) = default;
+};
+
 /// What the scheduler knows about one segment before it looks at a device: computed once, shared by
 /// all families.
 struct SegmentFacts {
@@ -21,6 +28,9 @@ struct SegmentFacts {
   /// The segment does the same to many tensors, found by analyse_list(). `space` then is one run of
   /// all their elements, without accesses; families that do not look here take no list.
   std::shared_ptr<const TensorList> list{};
+
+  /// Outputs in the memory of inputs that the segment reads (scheduler/in_place.h).
+  std::vector<InPlace> in_place{};
 
   /// How many inner reductions a value waits for. Stage s evaluates tile values of level s and
   /// reduces them; values of level s + 1 start from its results.
@@ -78,7 +88,8 @@ inline constexpr double kBytesPerIssueSlot = 0.5;
 /// and what only moves elements have none.
 double issue_slots_of(const OpKind& kind);
 
-/// Analyses a specialised fusion. The failing side is what iteration_space() rejects.
+/// Analyses a specialised fusion. The failing side is what iteration_space() or find_in_place()
+/// rejects.
 tl::expected<SegmentFacts, Rejection> analyse(Fusion fusion);
 
 /// Tensors that a kernel has as arguments of its own at most: the rest of kMaxKernelArguments is

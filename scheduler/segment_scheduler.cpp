@@ -29,6 +29,8 @@ struct SplitPlan {
 /// a part cannot be walked.
 std::optional<SplitPlan> split_segment(const SegmentFacts& facts) {
   if (!facts.has_outer() || !facts.has_reduction()) return std::nullopt;
+  // The columns would read what the rows have overwritten.
+  if (!facts.in_place.empty()) return std::nullopt;
   RowsAndColumns parts = split_rows_and_columns(facts);
   const auto analysed = [](Subgraph part) -> std::optional<SegmentPlan> {
     if (part.fusion.outputs.empty()) return std::nullopt;
@@ -148,7 +150,7 @@ std::optional<SplitPlan> faster_split(const SegmentPlan& joint, const DeviceLimi
 std::optional<SplitPlan> faster_parts(const SegmentPlan& whole, const DeviceLimits& limits,
                                       const PlanOptions& options,
                                       std::vector<Decision>& decisions) {
-  if (!(options.pin == SchedulePin{})) return std::nullopt;
+  if (!(options.pin == SchedulePin{}) || !whole.facts.in_place.empty()) return std::nullopt;
   const bool has_whole = !whole.candidates.empty();
   const double whole_us =
       has_whole ? whole.chosen().predicted.total_us : std::numeric_limits<double>::infinity();

@@ -36,7 +36,7 @@ class Steps {
           {.value = value, .bytes = bytes_of_value(fusion, value), .is_input = true});
     for (size_t i = 0; i < fusion.outputs.size(); ++i) {
       const ValueId value = fusion.outputs[i];
-      const TensorSlot slot = slot_of(plan_, value);
+      const TensorSlot slot = own_slot(value, slot_of(plan_, value));
       if (const auto known = at_.find(key(slot)); known != at_.end()) {
         out_.tensors[known->second].is_output = true;
         continue;
@@ -61,9 +61,21 @@ class Steps {
     out_.tensors.push_back(std::move(tensor));
   }
 
+  /// An output that takes over an input's memory is a tensor of its own here.
+  [[nodiscard]] TensorSlot own_slot(ValueId value, const TensorSlot& slot) const {
+    if (slot.kind != TensorSlot::Kind::kInput || !plan_.placements.contains(value)) return slot;
+    const Fusion& fusion = plan_.fusion;
+    const ValueId input = fusion.inputs[slot.index];
+    const auto layout = std::ranges::find(fusion.layouts, input, &OutputLayout::alias);
+    SINTER_CHECK(layout != fusion.layouts.end(), "{} lies in the input {}", value, input);
+    return {TensorSlot::Kind::kOutput, static_cast<size_t>(layout - fusion.layouts.begin())};
+  }
+
   void add_call(size_t step, const Op& op) {
-    for (const ValueId operand : op.operands) read(step, slot_of(plan_, operand));
-    for (const ValueId result : op.results) write(step, slot_of(plan_, result), writes_of(result));
+    for (const ValueId operand : op.operands)
+      read(step, own_slot(operand, slot_of(plan_, operand)));
+    for (const ValueId result : op.results)
+      write(step, own_slot(result, slot_of(plan_, result)), writes_of(result));
   }
 
   void add_kernel(size_t step, size_t segment) {
@@ -72,12 +84,16 @@ class Steps {
     // What follows from partial results is written by the kernel that finishes them.
     const bool is_finished =
         segment + 1 < plan_.segments.size() && plan_.segments[segment + 1].finishes;
+    const auto in_plan = [&](ValueId value) {
+      return kernel.in_plan.empty() ? value : kernel.in_plan.at(value);
+    };
     for (const ValueId input : fusion.inputs)
-      read(step, slot_of(plan_, segment, input, BufferUse::kRead));
+      read(step, own_slot(in_plan(input), slot_of(plan_, segment, input, BufferUse::kRead)));
     for (const ValueId output : fusion.outputs) {
       if (is_finished && kernel.facts.is_after_rows(output)) continue;
-      const ValueId value = kernel.in_plan.empty() ? output : kernel.in_plan.at(output);
-      write(step, slot_of(plan_, segment, output, BufferUse::kWrite), writes_of(value));
+      const ValueId value = in_plan(output);
+      write(step, own_slot(value, slot_of(plan_, segment, output, BufferUse::kWrite)),
+            writes_of(value));
     }
     // Partial results have no value of their own among the outputs, where what is computed from
     // them is the output.
@@ -94,7 +110,9 @@ class Steps {
   }
   enum class Writes : uint8_t { kAll, kPart };
   [[nodiscard]] Writes writes_of(ValueId value) const {
-    return plan_.placements.contains(value) ? Writes::kPart : Writes::kAll;
+    const bool is_output =
+        std::ranges::find(plan_.fusion.outputs, value) != plan_.fusion.outputs.end();
+    return plan_.placements.contains(value) && !is_output ? Writes::kPart : Writes::kAll;
   }
   /// Of those that write all of a tensor the last one counts.
   void write(size_t step, const TensorSlot& slot, Writes what) {

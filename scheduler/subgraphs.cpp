@@ -49,7 +49,9 @@ class SubgraphBuilder {
   void write(ValueId value) {
     const ValueId made = copy(value);
     const bool is_output = std::ranges::find(source().outputs, value) != source().outputs.end();
-    out_.fusion.add_output(made, is_output ? source().layout_of(value) : OutputLayout{});
+    OutputLayout layout = is_output ? source().layout_of(value) : OutputLayout{};
+    layout.alias = {};  // Segments that write in place are not taken apart.
+    out_.fusion.add_output(made, layout);
     out_.in_plan[made] = value;
   }
 

@@ -75,7 +75,10 @@ class Finder {
         ops_(fusion.ops.size()),
         refused_(fusion.ops.size()) {
     for (size_t i = 0; i < fusion.layouts.size(); ++i) {
-      if (fusion.layouts[i] != OutputLayout{}) layouts_.insert(fusion.outputs[i]);
+      OutputLayout layout = fusion.layouts[i];
+      if (layout.alias.valid()) aliases_[fusion.outputs[i]] = layout.alias;
+      layout.alias = {};
+      if (layout != OutputLayout{}) layouts_.insert(fusion.outputs[i]);
     }
   }
 
@@ -101,6 +104,11 @@ class Finder {
     const Op& op = fusion_.def_of(value);
     return keeps_order(fusion_, op) ||
            (is_scalar(value) && std::holds_alternative<BroadcastOp>(op.kind));
+  }
+  /// The input whose memory an output takes over; invalid if it has its own.
+  [[nodiscard]] ValueId alias_of(ValueId output) const {
+    const auto found = aliases_.find(output);
+    return found == aliases_.end() ? ValueId{} : found->second;
   }
   /// True if something else than members and calls reads a tensor.
   [[nodiscard]] bool is_read_elsewhere(ValueId tensor) const {
@@ -279,15 +287,29 @@ class Finder {
       // Two names for one value would be stored twice.
       fits_ &= stored.insert(local).second && !is_leaf(output);
     }
+    for (const ValueId output : member.outputs) {
+      if (aliases_.empty()) break;
+      member.code.push_back(alias_number(output, member));
+    }
     if (fits_) return;
     member.code.clear();
     if (!why_)
       why_ = Rejection{.subject = "list of tensors",
                        .rule =
                            "a member has tensors of several sizes, an output that is another one "
-                           "or an input, or too many ops",
+                           "or an input or overwrites what it does not read, or too many ops",
                        .at = member.outputs.front(),
                        .remedy = "give it a fusion of its own"};
+  }
+
+  /// Which of a member's leaves an output overwrites; -1: none. A member does not overwrite what it
+  /// does not read, for another one may.
+  int64_t alias_number(ValueId output, const Member& member) {
+    const ValueId alias = alias_of(output);
+    if (!alias.valid()) return -1;
+    const auto leaf = std::ranges::find(member.leaves, alias);
+    fits_ &= leaf != member.leaves.end() && !is_scalar(alias);
+    return leaf - member.leaves.begin();
   }
 
   /// The number of a value within the member at hand.
@@ -340,9 +362,10 @@ class Finder {
   Parts parts_;
   IdMap<ValueId, std::vector<OpId>> users_;
   IdMap<ValueId, uint8_t> is_scalar_;
-  std::vector<size_t> ops_;       ///< By part.
-  std::vector<uint8_t> refused_;  ///< Likewise.
-  std::set<ValueId> layouts_;     ///< Outputs with one of their own.
+  std::vector<size_t> ops_;             ///< By part.
+  std::vector<uint8_t> refused_;        ///< Likewise.
+  std::set<ValueId> layouts_;           ///< Outputs with one of their own.
+  std::map<ValueId, ValueId> aliases_;  ///< Inputs by the outputs that take over their memory.
   std::optional<Rejection> why_;
   IdMap<ValueId, Local> local_;
   uint32_t member_at_hand_ = 0;
@@ -372,7 +395,14 @@ class MemberGraph {
 
   Fusion build(const Member& member) {
     for (const ValueId leaf : member.leaves) add_leaf(leaf);
-    for (const ValueId output : member.outputs) out_.outputs.push_back(as_tensor(use(output)));
+    for (const ValueId output : member.outputs) {
+      const ValueId alias = finder_.alias_of(output);
+      const ValueId made = as_tensor(use(output));
+      OutputLayout layout;
+      if (alias.valid())
+        layout = {.alignment = alignment_of(made_.at(alias)), .alias = made_.at(alias)};
+      out_.add_output(made, layout);
+    }
     out_.name = name_of_all(fusion_.name);
     return std::move(out_);
   }
@@ -407,6 +437,10 @@ class MemberGraph {
       operands.push_back(is_scalar ? made : as_tensor(made));
     }
     return made_[value] = append(op.kind, std::move(operands), value, is_scalar);
+  }
+
+  [[nodiscard]] int64_t alignment_of(ValueId input) const {
+    return out_.def_as<InputOp>(input)->alignment;
   }
 
   /// A scalar, repeated; a tensor as it is.
@@ -449,8 +483,10 @@ ListFound found_list(const Fusion& fusion, const Finder& finder, std::vector<Mem
   const std::vector<bool> shared = shared_leaves(finder, members);
   ListFound out;
   out.shared = std::ranges::count(shared, true);
+  // What is written in place has the input's.
+  const auto has_own = [&](ValueId output) { return !finder.alias_of(output).valid(); };
   out.slots = static_cast<int64_t>(shared.size()) - out.shared +
-              static_cast<int64_t>(members.front().outputs.size());
+              std::ranges::count_if(members.front().outputs, has_own);
   for (Member& member : members) {
     for (const ValueId leaf : member.leaves) {
       if (finder.is_scalar(leaf)) {
@@ -590,14 +626,20 @@ tl::expected<SegmentFacts, Rejection> analyse_list(Fusion fusion) {
       list->slots.push_back(graph.inputs[i]);
     }
   }
-  list->slots.insert(list->slots.end(), graph.outputs.begin(), graph.outputs.end());
+  std::vector<bool> has_own(graph.outputs.size(), true);
+  for (const InPlace& pair : list->member.in_place) has_own[pair.output] = false;
+  for (size_t i = 0; i < has_own.size(); ++i) {
+    if (has_own[i]) list->slots.push_back(graph.outputs[i]);
+  }
   for (const Member& one : members) {
     ListMember& made = list->members.emplace_back();
     made.elements = one.elements;
     for (size_t i = 0; i < is_shared.size(); ++i) {
       if (!is_shared[i]) made.tensors.push_back(one.leaves[i]);
     }
-    made.tensors.insert(made.tensors.end(), one.outputs.begin(), one.outputs.end());
+    for (size_t i = 0; i < has_own.size(); ++i) {
+      if (has_own[i]) made.tensors.push_back(one.outputs[i]);
+    }
   }
   SegmentFacts facts;
   facts.fusion = std::move(fusion);

@@ -23,7 +23,8 @@ struct TensorList {
   /// member's size. Scalars have none.
   SegmentFacts member;
   /// Inputs and outputs of that graph that differ from member to member, in their order. A scalar
-  /// is among them where members read different ones.
+  /// is among them where members read different ones. An output written in place of an input has
+  /// that one's.
   std::vector<ValueId> slots;
   /// Inputs of that graph that all members share, which are scalars, and what they are in the
   /// graph.

@@ -48,6 +48,17 @@ std::optional<Rejection> refusal_of_all(const SegmentFacts& facts, const FamilyS
   return first;
 }
 
+/// True if a tensor that an output takes over is read as several inputs, which one kernel would not
+/// know to be one.
+bool overwrites_a_view(const Subgraph& group) {
+  return std::ranges::any_of(group.fusion.layouts, [&](const OutputLayout& layout) {
+    return layout.alias.valid() && std::ranges::any_of(group.fusion.inputs, [&](ValueId input) {
+             return input != layout.alias &&
+                    group.in_plan.at(input) == group.in_plan.at(layout.alias);
+           });
+  });
+}
+
 }  // namespace
 
 GroupVerdict GroupJudge::analysed(Subgraph subgraph, WorkGraph::LeafViews views) const {
@@ -91,6 +102,7 @@ GroupVerdict& GroupJudge::verdict_of(std::span<const NodeId> group) {
 
 GroupVerdict& GroupJudge::judge_anew(std::span<const NodeId> group) {
   if (graph_.reads_unfinished(group)) return unfinished_;
+  if (graph_.reads_overwritten(group)) return overwritten_;
   if (auto refusal = pins_ == nullptr ? std::nullopt : pins_->forbids(group)) {
     GroupVerdict& verdict = forbidden_[{group.begin(), group.end()}];
     verdict.rejection = std::move(*refusal);
@@ -105,9 +117,11 @@ GroupVerdict& GroupJudge::judge_anew(std::span<const NodeId> group) {
   ++counts_.analysed;
   GroupVerdict verdict = analysed(std::move(subgraph), WorkGraph::LeafViews::kOps);
   if (!verdict.legal) {
-    GroupVerdict reshaped = analysed(graph_.extract(group, WorkGraph::LeafViews::kInputs),
-                                     WorkGraph::LeafViews::kInputs);
-    if (reshaped.legal) verdict = std::move(reshaped);
+    Subgraph reshaped_graph = graph_.extract(group, WorkGraph::LeafViews::kInputs);
+    if (!overwrites_a_view(reshaped_graph)) {
+      GroupVerdict reshaped = analysed(std::move(reshaped_graph), WorkGraph::LeafViews::kInputs);
+      if (reshaped.legal) verdict = std::move(reshaped);
+    }
   }
   return verdicts_.emplace(hash, std::move(verdict)).first->second;
 }

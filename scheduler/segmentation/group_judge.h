@@ -69,6 +69,11 @@ class GroupJudge {
   GroupVerdict unfinished_{.rejection = {.subject = "segmentation",
                                          .rule = "a kernel would read what it joins of parts",
                                          .remedy = "none needed: one part waits for the other"}};
+  /// Of groups that read a tensor in which parts of an output are joined.
+  GroupVerdict overwritten_{
+      .rejection = {.subject = "segmentation",
+                    .rule = "a kernel would read an input in whose memory it joins parts",
+                    .remedy = "none needed: the parts wait for those that read"}};
   Counts counts_;
 };
 

@@ -19,14 +19,24 @@ using Members = std::span<const ListFound::Member>;
 /// Copies members into a graph of their own.
 class Extraction {
  public:
-  explicit Extraction(const Fusion& fusion) : fusion_(fusion) {}
+  explicit Extraction(const Fusion& fusion) : fusion_(fusion) {
+    for (size_t i = 0; i < fusion.layouts.size(); ++i) {
+      if (fusion.layouts[i].alias.valid()) aliases_[fusion.outputs[i]] = fusion.layouts[i].alias;
+    }
+  }
 
   Subgraph run(Members members) {
     for (const ListFound::Member& member : members) {
       for (const ValueId leaf : member.tensors) read(leaf);
     }
     for (const ListFound::Member& member : members) {
-      for (const ValueId output : member.outputs) out_.fusion.outputs.push_back(use(output));
+      for (const ValueId output : member.outputs) {
+        OutputLayout layout;
+        if (const auto alias = aliases_.find(output); alias != aliases_.end())
+          layout = {.alignment = fusion_.def_as<InputOp>(alias->second)->alignment,
+                    .alias = made_[alias->second]};
+        out_.fusion.add_output(use(output), layout);
+      }
     }
     const ValueId first = members.front().outputs.front();
     const std::string& name = fusion_.values[first].name;
@@ -65,6 +75,7 @@ class Extraction {
   const Fusion& fusion_;
   Subgraph out_;
   IdMap<ValueId, ValueId> made_;
+  std::map<ValueId, ValueId> aliases_;  ///< Inputs by the outputs that take over their memory.
 };
 
 /// Kernels for the members of each size, as few as their arguments allow.

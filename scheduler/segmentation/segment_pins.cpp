@@ -90,6 +90,7 @@ class PinResolver {
     for (const GroupPin& join : options_.joins) {
       if (auto added = add_join(join); !added) return fail(added.error());
     }
+    for (const WorkGraph::Bound& bound : graph_.bound()) out_.groups_.push_back(bound.nodes);
     unite_shared();
     for (const std::vector<NodeId>& group : out_.groups_) {
       if (auto checked = check(group); !checked) return fail(checked.error());
@@ -322,11 +323,11 @@ std::optional<Rejection> SegmentPins::forbids(std::span<const NodeId> group) con
     const auto count = static_cast<size_t>(std::ranges::count_if(pinned, has));
     if (count == 0 || count == pinned.size()) continue;
     return Rejection{.subject = "segmentation",
-                     .rule = "it has a part of what is pinned to one kernel",
+                     .rule = "it has a part of what has to be one kernel",
                      .value = static_cast<double>(count),
                      .limit = static_cast<double>(pinned.size()),
                      .unit = "ops",
-                     .remedy = "leave the pin out"};
+                     .remedy = "leave the pin or the alias of an output out"};
   }
   return std::nullopt;
 }

@@ -16,7 +16,8 @@ class SegmentPins {
   SegmentPins() = default;  ///< Nothing.
 
   /// Looks the pinned values up. Joined nodes come with all that lies between them; joins that
-  /// share a node become one. `graph` outlives the pins.
+  /// share a node become one. What the graph binds together counts as joined. `graph` outlives the
+  /// pins.
   ///
   /// Errors (InvalidArgument): a name that no value has or several have; a value that no kernel
   /// makes, with what to name instead; a join with an external call or a pinned cut in it; joins

@@ -10,6 +10,7 @@
 #include <queue>
 #include <set>
 
+#include "fusion_ir/match.h"
 #include "scheduler/offers.h"
 #include "scheduler/segmentation/cuts.h"
 #include "scheduler/segmentation/node_moves.h"
@@ -36,27 +37,50 @@ class SegmentedPlanner {
   SegmentedPlanner(Plan& plan, const PlanOptions& options, ListGroups lists,
                    std::optional<double> bar_us)
       : plan_(plan), options_(options), lists_(std::move(lists)), bar_us_(bar_us) {
-    for (const ValueId output : plan_.fusion.outputs) is_plan_output_[output] = 1;
+    for (const ValueId output : plan_.fusion.outputs) is_callers_[output] = 1;
+    for (const ValueId input : plan_.fusion.inputs) is_callers_[input] = 1;
   }
 
   Result<void> run() {
-    if (auto made = make_graph(); !made) return made;
+    do {
+      if (auto made = make_graph(); !made) return made;
+      schedules_.emplace(graph(), plan_.limits, options_);
+    } while (copy_bound());
     if (auto pinned = pin_groups(); !pinned) return pinned;
     choose_groups();
     if (bar_us_ && predicted_us(groups_) >= *bar_us_) return {};
+    const std::vector<size_t> order = running_order();
+    const std::set<size_t> behind_lists = overwriting_lists(order);
+    if (lists_wait(behind_lists)) {
+      // Without lists there is an order.
+      lists_ = {};
+      groups_.clear();
+      return run();
+    }
     plan_.is_segmented = true;
-    plan_.placements = graph().placements();
+    for (const auto& [value, placement] : graph().placements()) plan_.placements[value] = placement;
     Partition in_order;
     std::vector<size_t> segment_of;
-    for (const size_t group : running_order()) {
-      in_order.push_back(groups_[group].nodes);
-      segment_of.push_back(plan_.segments.size());
-      if (groups_[group].scheduled == nullptr) {
-        place_external(graph().nodes()[groups_[group].nodes.front()].op);
-      } else if (auto placed = place(groups_[group]); !placed) {
-        return placed;
+    const auto place_groups = [&](bool behind) -> Result<void> {
+      for (const size_t group : order) {
+        if (behind_lists.contains(group) != behind) continue;
+        in_order.push_back(groups_[group].nodes);
+        segment_of.push_back(plan_.segments.size());
+        if (groups_[group].scheduled == nullptr) {
+          place_external(graph().nodes()[groups_[group].nodes.front()].op);
+        } else if (auto placed = place(groups_[group]); !placed) {
+          return placed;
+        }
       }
+      return {};
+    };
+    if (auto placed = place_groups(false); !placed) return placed;
+    for (ListGroup& list : lists_.groups) {
+      ScheduledGroup scheduled{.fusion = std::move(list.subgraph.fusion),
+                               .segment = std::move(list.segment)};
+      if (auto placed = place(scheduled, list.subgraph.in_plan); !placed) return placed;
     }
+    if (auto placed = place_groups(true); !placed) return placed;
     plan_.cuts = find_cuts(graph(), *judge_, *schedules_, in_order, segment_of, pins_,
                            graph().size() <= kMostNodesInAllOrders);
     std::vector<size_t> segment_of_node(graph().size());
@@ -64,11 +88,7 @@ class SegmentedPlanner {
       for (const NodeId node : in_order[group]) segment_of_node[node] = segment_of[group];
     }
     plan_.decisions = pin_decisions(graph(), options_, segment_of_node);
-    for (ListGroup& list : lists_.groups) {
-      ScheduledGroup scheduled{.fusion = std::move(list.subgraph.fusion),
-                               .segment = std::move(list.segment)};
-      if (auto placed = place(scheduled, list.subgraph.in_plan); !placed) return placed;
-    }
+    std::ranges::move(copies_, std::back_inserter(plan_.decisions));
     return {};
   }
 
@@ -85,24 +105,27 @@ class SegmentedPlanner {
   /// The graph's nodes. Where one cannot run alone, what it is computed from for free gets an owner
   /// and goes to memory: a broadcast that a reduction undoes, say.
   Result<void> make_graph() {
-    std::set<OpId> kept;
     while (true) {
-      graph_.emplace(plan_.fusion, plan_.limits, kept,
+      graph_.emplace(plan_.fusion, plan_.limits, kept_,
                      lists_.groups.empty() ? plan_.fusion.outputs : lists_.rest);
       GroupJudge& judge = judge_.emplace(graph(), plan_.limits, options_.families);
-      const size_t before = kept.size();
+      const size_t before = kept_.size();
       std::optional<NodeId> stuck;
       for (NodeId node = 0; node < graph().size(); ++node) {
         if (is_external(node) || judge.judge(std::span(&node, 1)).legal) continue;
         stuck = node;
         for (const ValueId operand : plan_.fusion.ops[graph().nodes()[node].op].operands) {
           if (graph().is_free(operand) && plan_.fusion.def_as<InputOp>(operand) == nullptr)
-            kept.insert(plan_.fusion.values[operand].def);
+            kept_.insert(plan_.fusion.values[operand].def);
         }
       }
       if (!stuck) return {};
-      if (kept.size() > before) continue;
+      if (kept_.size() > before) continue;
       const std::span<const NodeId> alone(&*stuck, 1);
+      if (const ValueId output = overwriting_output(*stuck); output.valid()) {
+        copy_behind_readers(output, judge.judge(alone).rejection);
+        continue;
+      }
       return fail(
           unsupported(graph().extract(alone).fusion, {judge.judge(alone).rejection},
                       fmt::format("no kernel runs {} of the fusion '{}', even alone",
@@ -111,9 +134,61 @@ class SegmentedPlanner {
     }
   }
 
+  /// The output with which a node overwrites an input that it reads; invalid if there is none.
+  [[nodiscard]] ValueId overwriting_output(NodeId node) const {
+    for (const ValueId result : plan_.fusion.ops[graph().nodes()[node].op].results) {
+      if (graph().alias_of(result).valid()) return result;
+    }
+    const auto input = graph().reads_overwritten(std::span(&node, 1));
+    if (!input) return {};
+    const auto joined = std::ranges::find(plan_.fusion.outputs, *input,
+                                          [&](ValueId output) { return graph().alias_of(output); });
+    return *joined;
+  }
+
+  /// Leaves the value of an output in the workspace, and has a kernel copy it to the input whose
+  /// memory the output takes over, when everything has read that.
+  void copy_behind_readers(ValueId output, const Rejection& why) {
+    Fusion& fusion = plan_.fusion;
+    const Value value = fusion.values[output];
+    fusion.values[output].name.clear();  // Two of one name could not be pinned.
+    const OpId id = fusion.ops.push_back(
+        {.kind = BroadcastOp{all_axes(value.shape.size())}, .operands = {output}});
+    const ValueId copy = fusion.values.push_back(
+        {.type = value.type, .shape = value.shape, .def = id, .name = value.name});
+    fusion.ops[id].results = {copy};
+    kept_.insert(fusion.values[output].def);
+    std::ranges::replace(fusion.outputs, output, copy);
+    std::ranges::replace(lists_.rest, output, copy);
+    plan_.placements[copy] = plan_.placements.extract(output).mapped();
+    is_callers_[output] = 0;
+    is_callers_[copy] = 1;
+    copies_.push_back(
+        {.question = fmt::format("is {} computed in the memory of {}", pinned_text(fusion, copy),
+                                 pinned_text(fusion, plan_.placements[copy].in)),
+         .chosen = "no, copied there at last",
+         .because = why.rule});
+  }
+
+  /// Outputs that no kernel writes into the memory of an input that it, or one behind it, reads,
+  /// get a copy. True if there are any.
+  bool copy_bound() {
+    for (const WorkGraph::Bound& bound : graph().bound()) {
+      Rejection why{.rule = "a call lies between what reads the input and what overwrites it"};
+      if (std::ranges::none_of(bound.nodes, [&](NodeId node) { return is_external(node); })) {
+        const GroupVerdict& verdict = judge_->judge(bound.nodes);
+        if (verdict.legal && schedules_->of(bound.nodes, verdict.views).segment) continue;
+        why.rule = verdict.legal ? "no schedule runs what reads the input and what overwrites it"
+                                 : verdict.rejection.rule;
+      }
+      copy_behind_readers(bound.output, why);
+      return true;
+    }
+    return false;
+  }
+
   /// Looks pins up, and refuses groups that no kernel runs.
   Result<void> pin_groups() {
-    schedules_.emplace(graph(), plan_.limits, options_);
     auto pins = SegmentPins::resolve(graph(), options_);
     if (!pins) return fail(pins.error());
     pins_ = std::move(*pins);
@@ -291,6 +366,54 @@ class SegmentedPlanner {
     return order;
   }
 
+  /// Groups, in the order they run, that overwrite what a list of tensors reads, and all behind
+  /// them.
+  [[nodiscard]] std::set<size_t> overwriting_lists(const std::vector<size_t>& order) const {
+    std::set<ValueId> read;
+    for (const ListGroup& list : lists_.groups) {
+      for (const ValueId input : list.subgraph.fusion.inputs)
+        read.insert(list.subgraph.in_plan.at(input));
+    }
+    std::set<size_t> out;
+    std::set<NodeId> late;
+    for (const size_t group : order) {
+      const bool is_late = std::ranges::any_of(groups_[group].nodes, [&](NodeId node) {
+        const WorkNode& work = graph().nodes()[node];
+        return std::ranges::any_of(work.producers, [&](NodeId p) { return late.contains(p); }) ||
+               std::ranges::any_of(plan_.fusion.ops[work.op].results, [&](ValueId result) {
+                 const ValueId tensor = tensor_of(plan_, result);
+                 return tensor != result && read.contains(tensor);
+               });
+      });
+      if (!is_late) continue;
+      out.insert(group);
+      late.insert(groups_[group].nodes.begin(), groups_[group].nodes.end());
+    }
+    return out;
+  }
+
+  /// True if lists read what groups behind them make, or overwrite what those read.
+  [[nodiscard]] bool lists_wait(const std::set<size_t>& behind) const {
+    if (behind.empty()) return false;
+    std::set<NodeId> late;
+    for (const size_t group : behind)
+      late.insert(groups_[group].nodes.begin(), groups_[group].nodes.end());
+    for (const ListGroup& list : lists_.groups) {
+      const Fusion& fusion = list.subgraph.fusion;
+      for (const ValueId input : fusion.inputs) {
+        const ValueId value = list.subgraph.in_plan.at(input);
+        if (late.contains(graph().node_of(plan_.fusion.values[value].def))) return true;
+      }
+      for (const OutputLayout& layout : fusion.layouts) {
+        if (!layout.alias.valid()) continue;
+        const auto& readers = graph().readers(list.subgraph.in_plan.at(layout.alias));
+        if (std::ranges::any_of(readers, [&](NodeId reader) { return late.contains(reader); }))
+          return true;
+      }
+    }
+    return false;
+  }
+
   void place_external(OpId op) {
     // A call writes all of its results, whoever needs them.
     for (const ValueId result : plan_.fusion.ops[op].results)
@@ -360,7 +483,7 @@ class SegmentedPlanner {
   enum class Writer : uint8_t { kSegment, kExternal };
   void leave(ValueId value, size_t writer, Writer by) {
     const ValueId tensor = tensor_of(plan_, value);
-    if (is_plan_output_[tensor] != 0) return;
+    if (is_callers_[tensor] != 0) return;
     const auto [known, is_new] = left_.try_emplace(tensor, plan_.workspace.size());
     if (is_new) {
       plan_.workspace.push_back({.value = tensor,
@@ -376,12 +499,14 @@ class SegmentedPlanner {
   Plan& plan_;
   const PlanOptions& options_;
   ListGroups lists_;
-  IdMap<ValueId, uint8_t> is_plan_output_;
+  IdMap<ValueId, uint8_t> is_callers_;  ///< Inputs and outputs.
   std::optional<double> bar_us_;
   std::optional<WorkGraph> graph_;
   std::optional<GroupJudge> judge_;
   std::optional<GroupSchedules> schedules_;
   SegmentPins pins_;
+  std::set<OpId> kept_;             ///< Ops that have an owner although they would be free.
+  std::vector<Decision> copies_{};  ///< About outputs that are copied into an input's memory.
   std::vector<Group> groups_;
   std::map<ValueId, size_t> left_;  ///< Values in the workspace, and where in its list.
 };

@@ -1,7 +1,11 @@
 #include "scheduler/segmentation/work_graph.h"
 
 #include <algorithm>
+#include <boost/graph/adjacency_list.hpp>
+#include <boost/graph/strong_components.hpp>
+#include <functional>
 #include <map>
+#include <queue>
 
 #include "fusion_ir/match.h"
 
@@ -51,13 +55,18 @@ WorkGraph::WorkGraph(const Fusion& fusion, const DeviceLimits& limits, const std
       is_free_(fusion.values.size()),
       readers_(fusion.values.size()) {
   for (const ValueId output : wanted) is_output_[output] = 1;
-  for (size_t i = 0; i < fusion.layouts.size(); ++i)
+  for (size_t i = 0; i < fusion.layouts.size(); ++i) {
     layouts_[fusion.outputs[i]] = fusion.layouts[i];
+    const ValueId alias = fusion.layouts[i].alias;
+    if (alias.valid() && is_output(fusion.outputs[i])) aliases_[fusion.outputs[i]] = alias;
+  }
   order_ops(wanted);
   place_operands();
   find_free(limits, kept);
   for (const auto& [value, host] : hosts_) placements_[value] = place_of(value);
+  for (const auto& [output, input] : aliases_) placements_[output] = place_of(output);
   connect();
+  if (!aliases_.empty()) order_overwriting();
 }
 
 void WorkGraph::order_ops(const std::vector<ValueId>& wanted) {
@@ -113,6 +122,8 @@ Placement WorkGraph::place_of(ValueId value) const {
   const auto found = hosts_.find(value);
   const Sizes sizes = Binding{}.sizes_of(fusion_->values[value].shape);
   if (found == hosts_.end()) {
+    if (const auto alias = aliases_.find(value); alias != aliases_.end())
+      return place_of(alias->second);
     if (fusion_->def_as<InputOp>(value) != nullptr)
       return {value, 0, input_strides(*fusion_, Binding{}, value)};
     const auto layout = layouts_.find(value);
@@ -164,7 +175,9 @@ OutputLayout WorkGraph::layout_of(ValueId value) const {
 /// What a reshape that has to be in memory is one tensor with.
 std::optional<ValueId> WorkGraph::renames(const Op& op, bool is_passed) const {
   const ValueId result = op.results.front();
-  if (!std::holds_alternative<ReshapeOp>(op.kind) || hosts_.contains(result)) return std::nullopt;
+  if (!std::holds_alternative<ReshapeOp>(op.kind) || hosts_.contains(result) ||
+      aliases_.contains(result))
+    return std::nullopt;
   ValueId base = op.operands.front();
   while (std::holds_alternative<ReshapeOp>(fusion_->def_of(base).kind))
     base = fusion_->def_of(base).operands.front();
@@ -293,6 +306,119 @@ std::optional<ValueId> WorkGraph::reads_unfinished(std::span<const NodeId> group
   return std::nullopt;
 }
 
+ValueId WorkGraph::alias_of(ValueId output) const {
+  const auto found = aliases_.find(output);
+  return found == aliases_.end() ? ValueId{} : found->second;
+}
+
+std::optional<ValueId> WorkGraph::reads_overwritten(std::span<const NodeId> group) const {
+  const auto is_here = [&](NodeId node) { return std::ranges::binary_search(group, node); };
+  for (const auto& [output, input] : aliases_) {
+    const NodeId owner = node_of_[fusion_->values[output].def];
+    if (owner != kNone) continue;  // One node writes all of it.
+    std::vector<NodeId> writers;
+    add_owners(output, writers);
+    if (std::ranges::any_of(writers, is_here) && std::ranges::any_of(readers_[input], is_here))
+      return input;
+  }
+  return std::nullopt;
+}
+
+/// Lets the writers of outputs wait for the readers of the inputs that they overwrite. What would
+/// then wait for itself is bound together, and nodes are numbered anew so that all come behind what
+/// they wait for.
+void WorkGraph::order_overwriting() {
+  struct Wait {
+    NodeId reader;
+    NodeId writer;
+    ValueId output;
+    ValueId input;
+  };
+  std::vector<Wait> waits;
+  for (const auto& [output, input] : aliases_) {
+    std::vector<NodeId> writers;
+    add_owners(output, writers);
+    for (const NodeId reader : readers_[input]) {
+      for (const NodeId writer : writers) {
+        if (reader != writer) waits.push_back({reader, writer, output, input});
+      }
+    }
+  }
+  if (waits.empty()) return;
+  boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS> graph(nodes_.size());
+  for (NodeId node = 0; node < nodes_.size(); ++node) {
+    for (const NodeId consumer : nodes_[node].consumers) boost::add_edge(node, consumer, graph);
+  }
+  for (const Wait& wait : waits) boost::add_edge(wait.reader, wait.writer, graph);
+  std::vector<NodeId> component(nodes_.size());
+  const auto components = static_cast<NodeId>(boost::strong_components(
+      graph,
+      boost::make_iterator_property_map(component.begin(), get(boost::vertex_index, graph))));
+  for (const Wait& wait : waits) {
+    if (component[wait.reader] == component[wait.writer]) continue;
+    nodes_[wait.reader].consumers.push_back(wait.writer);
+    nodes_[wait.writer].producers.push_back(wait.reader);
+  }
+  std::vector<NodeId> in_component(components);
+  for (const NodeId of : component) ++in_component[of];
+  std::map<NodeId, size_t> bound_of;
+  for (const Wait& wait : waits) {
+    if (component[wait.reader] != component[wait.writer]) continue;
+    if (!bound_of.try_emplace(component[wait.reader], bound_.size()).second) continue;
+    bound_.push_back(
+        {.nodes = {}, .output = wait.output, .input = wait.input, .reader = wait.reader});
+  }
+  for (NodeId node = 0; node < nodes_.size(); ++node) {
+    if (const auto found = bound_of.find(component[node]); found != bound_of.end())
+      bound_[found->second].nodes.push_back(node);
+  }
+  // Of nodes that wait for nothing more the one that came first, so that most keep their place.
+  std::vector<size_t> waiting(nodes_.size());
+  std::priority_queue<NodeId, std::vector<NodeId>, std::greater<>> ready;
+  for (NodeId node = 0; node < nodes_.size(); ++node) {
+    std::vector<NodeId>& producers = nodes_[node].producers;
+    std::ranges::sort(producers);
+    producers.erase(std::ranges::unique(producers).begin(), producers.end());
+    std::vector<NodeId>& consumers = nodes_[node].consumers;
+    std::ranges::sort(consumers);
+    consumers.erase(std::ranges::unique(consumers).begin(), consumers.end());
+    waiting[node] = producers.size();
+    if (producers.empty()) ready.push(node);
+  }
+  std::vector<NodeId> number(nodes_.size());
+  NodeId next = 0;
+  while (!ready.empty()) {
+    const NodeId node = ready.top();
+    ready.pop();
+    number[node] = next++;
+    for (const NodeId consumer : nodes_[node].consumers) {
+      if (--waiting[consumer] == 0) ready.push(consumer);
+    }
+  }
+  SINTER_CHECK_OP(next, ==, nodes_.size());
+  renumber(number);
+}
+
+void WorkGraph::renumber(const std::vector<NodeId>& number) {
+  const auto renamed = [&](std::vector<NodeId>& list) {
+    for (NodeId& node : list) node = number[node];
+    std::ranges::sort(list);
+  };
+  std::vector<WorkNode> nodes(nodes_.size());
+  for (NodeId node = 0; node < nodes_.size(); ++node) {
+    renamed(nodes_[node].producers);
+    renamed(nodes_[node].consumers);
+    nodes[number[node]] = std::move(nodes_[node]);
+  }
+  nodes_ = std::move(nodes);
+  for (NodeId node = 0; node < nodes_.size(); ++node) node_of_[nodes_[node].op] = node;
+  for (const ValueId value : fusion_->value_ids()) renamed(readers_[value]);
+  for (Bound& bound : bound_) {
+    renamed(bound.nodes);
+    bound.reader = number[bound.reader];
+  }
+}
+
 bool WorkGraph::leaves_group(ValueId value, std::span<const NodeId> group) const {
   return is_kept(value) || std::ranges::any_of(readers_[value], [&](NodeId reader) {
            return !std::ranges::binary_search(group, reader);
@@ -312,7 +438,9 @@ class Extraction {
     for (const NodeId node : group_) {
       for (const ValueId result : source().ops[graph_.nodes()[node].op].results) {
         if (!graph_.leaves_group(result, group_)) continue;
-        out_.fusion.add_output(owned_.at(result), graph_.layout_of(result));
+        OutputLayout layout = graph_.layout_of(result);
+        layout.alias = input_of(graph_.alias_of(result));
+        out_.fusion.add_output(owned_.at(result), layout);
       }
     }
     if (!out_.fusion.outputs.empty()) {
@@ -344,6 +472,14 @@ class Extraction {
       owned_[op.results[i]] = made[i];
       out_.in_plan[made[i]] = op.results[i];
     }
+  }
+
+  /// The input that holds a leaf; invalid if the group does not read it.
+  [[nodiscard]] ValueId input_of(ValueId leaf) const {
+    if (!leaf.valid()) return {};
+    const auto found = std::ranges::find_if(
+        out_.fusion.inputs, [&](ValueId input) { return out_.in_plan.at(input) == leaf; });
+    return found == out_.fusion.inputs.end() ? ValueId{} : *found;
   }
 
   /// The value as an operand: computed in the group, computed again, or read.

@@ -25,7 +25,8 @@ struct WorkNode {
   /// inputs, found through free ops. In canonical order, none twice.
   std::vector<ValueId> leaves;
   std::vector<NodeId> producers;  ///< Owners of the leaves; ascending.
-  std::vector<NodeId> consumers;  ///< Nodes that have a result of it among their leaves; ascending.
+  std::vector<NodeId> consumers;  ///< Nodes that have a result of it among their leaves, or
+                                  ///< overwrite one of these; ascending.
   friend bool operator==(const WorkNode&, const WorkNode&) = default;
 };
 
@@ -40,8 +41,12 @@ struct WorkNode {
 /// into their places in the result. Nor has a reshape that is an output or passed to a call, of a
 /// value that lies dense in memory: both are one tensor.
 ///
-/// The order of nodes is that of a walk from the outputs, operands first. It does not depend on the
-/// order in which the ops were inserted.
+/// An output that takes over the memory of an input is written when everything has read the input:
+/// its writer counts as a consumer of those readers.
+///
+/// The order of nodes is that of a walk from the outputs, operands first, as far as readers of
+/// inputs that are overwritten leave it. It does not depend on the order in which the ops were
+/// inserted.
 class WorkGraph {
  public:
   /// `fusion` is specialised, has no pads, and its concatenates can be written in place (joins.h);
@@ -70,6 +75,20 @@ class WorkGraph {
   [[nodiscard]] OutputLayout layout_of(ValueId value) const;
   /// A concatenate's result that a node of the group reads while another one writes part of it.
   [[nodiscard]] std::optional<ValueId> reads_unfinished(std::span<const NodeId> group) const;
+  /// An input that a node of the group reads while another one, or the same, writes into its memory
+  /// part of an output that is joined there.
+  [[nodiscard]] std::optional<ValueId> reads_overwritten(std::span<const NodeId> group) const;
+  /// The input whose memory an output takes over; invalid if it has its own.
+  [[nodiscard]] ValueId alias_of(ValueId output) const;
+  /// What has to be one kernel, ascending: an input's reader that also waits for the output which
+  /// takes over the input's memory, that output's writer, and all between them.
+  struct Bound {
+    std::vector<NodeId> nodes;
+    ValueId output;
+    ValueId input;
+    NodeId reader = 0;
+  };
+  [[nodiscard]] const std::vector<Bound>& bound() const { return bound_; }
   /// True if groups that need a value compute it, though one may have to write it too.
   [[nodiscard]] bool is_free(ValueId value) const { return is_free_[value] != 0; }
   [[nodiscard]] int64_t bytes(ValueId value) const;
@@ -100,6 +119,8 @@ class WorkGraph {
   void add_owners(ValueId value, std::vector<NodeId>& out) const;
   void find_free(const DeviceLimits& limits, const std::set<OpId>& kept);
   void connect();
+  void order_overwriting();
+  void renumber(const std::vector<NodeId>& number);
 
   const Fusion* fusion_;
   std::vector<OpId> order_;     ///< Ops that outputs need, operands first.
@@ -121,6 +142,8 @@ class WorkGraph {
   std::map<ValueId, Host> hosts_;
   std::map<ValueId, ValueId> renamed_;  ///< What a reshape without an owner is one tensor with.
   std::map<ValueId, Placement> placements_;
+  std::map<ValueId, ValueId> aliases_;  ///< Inputs by the outputs that take over their memory.
+  std::vector<Bound> bound_;
 };
 
 }  // namespace sinter

@@ -449,7 +449,8 @@ Fusion bert_layer_backward(const BertSizes& sizes) {
   return b.build();
 }
 
-Fusion adam_over(std::span<const Sizes> shapes, const AdamOptions& options, DType type) {
+Fusion adam_over(std::span<const Sizes> shapes, const AdamOptions& options, DType type,
+                 Updates updates) {
   FusionBuilder b("adam");
   AdamScalars scalars{};
   scalars.learning_rate = b.input(DType::kF32, {}, "learning_rate");
@@ -462,9 +463,14 @@ Fusion adam_over(std::span<const Sizes> shapes, const AdamOptions& options, DTyp
     const ValueId m = b.input(DType::kF32, shape, fmt::format("m{}", i));
     const ValueId v = b.input(DType::kF32, shape, fmt::format("v{}", i));
     const AdamStep step = adam_step(b, p, g, m, v, scalars, options);
-    b.output(step.p, fmt::format("next_p{}", i));
-    b.output(step.m, fmt::format("next_m{}", i));
-    b.output(step.v, fmt::format("next_v{}", i));
+    const auto update = [&](ValueId next, const char* name, ValueId memory) {
+      OutputOptions in_place;
+      if (updates == Updates::kInPlace) in_place.alias = memory;
+      b.output(next, fmt::format("next_{}{}", name, i), in_place);
+    };
+    update(step.p, "p", p);
+    update(step.m, "m", m);
+    update(step.v, "v", v);
   }
   return b.build();
 }

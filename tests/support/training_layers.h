@@ -116,8 +116,12 @@ Fusion bert_layer_backward(const BertSizes& sizes = kSmallBert);
 /// One step of Adam for tensors of these shapes, each with inputs p0, g0 of `type` and m0, v0 in
 /// f32 (p1, ... for the next), and outputs next_p0, next_m0, next_v0. Scalars in f32:
 /// learning_rate, correction1, correction2, as adam_step takes them.
+enum class Updates : uint8_t {
+  kApart,    ///< Outputs have memory of their own.
+  kInPlace,  ///< They take over that of p, m and v.
+};
 Fusion adam_over(std::span<const Sizes> shapes, const AdamOptions& options = {},
-                 DType type = DType::kBF16);
+                 DType type = DType::kBF16, Updates updates = Updates::kApart);
 
 /// Position among Fusion::inputs or Fusion::outputs of the value with that name. Throws
 /// SinterException (InvalidArgument) if there is none.

@@ -1,0 +1,104 @@
+#include "scheduler/in_place.h"
+
+#include <algorithm>
+
+#include "scheduler/families/transpose.h"
+#include "scheduler/tensor_list.h"
+
+namespace sinter {
+namespace {
+
+Rejection refused(std::string_view subject, std::string rule, ValueId at, std::string remedy) {
+  return {.subject = std::string(subject),
+          .rule = std::move(rule),
+          .at = at,
+          .remedy = std::move(remedy)};
+}
+
+constexpr std::string_view kApart = "none needed: what reads the input runs in a kernel before";
+
+/// A gather reads where its indices say.
+bool is_gathered(const Fusion& fusion, ValueId value) {
+  return std::ranges::any_of(fusion.ops, [&](const Op& op) {
+    return std::holds_alternative<TakeOp>(op.kind) && op.operands.front() == value;
+  });
+}
+
+/// Both walk the same elements at the same coordinates, each of them once.
+bool is_same_walk(const IterationSpace& space, const TensorAccess& read,
+                  const TensorAccess& written) {
+  if (read.offset != written.offset) return false;
+  for (size_t i = 0; i < space.dimensions.size(); ++i) {
+    if (space.dimensions[i].size <= 1) continue;
+    if (written.strides[i] == 0 || read.strides[i] != written.strides[i]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+tl::expected<std::vector<InPlace>, Rejection> find_in_place(const SegmentFacts& facts) {
+  const Fusion& fusion = facts.fusion;
+  std::vector<InPlace> out;
+  for (size_t i = 0; i < fusion.layouts.size(); ++i) {
+    const ValueId input = fusion.layouts[i].alias;
+    if (!input.valid()) continue;
+    const ValueId output = fusion.outputs[i];
+    bool is_read = false;
+    for (const TensorAccess& access : facts.space.inputs) {
+      if (access.tensor != input) continue;
+      is_read = true;
+      // All threads of a row, or of a block, read what is stored once, at any time.
+      if (facts.is_after_rows(output) || !facts.is_full(access.value)) {
+        return tl::make_unexpected(refused(
+            "in place", "an output in the memory of an input is not stored with its elements",
+            output, std::string(kApart)));
+      }
+      if (is_gathered(fusion, access.value) ||
+          !is_same_walk(facts.space, access, facts.space.outputs[i])) {
+        return tl::make_unexpected(
+            refused("in place", "an input is read at other elements than an output overwrites",
+                    access.value, std::string(kApart)));
+      }
+    }
+    if (is_read) out.push_back({.output = i, .input = input});
+  }
+  return out;
+}
+
+std::optional<Rejection> check_in_place(const SegmentFacts& facts, const Schedule& schedule) {
+  // Elements of a list are taken one by one, in one stage.
+  if (facts.list || facts.in_place.empty()) return std::nullopt;
+  if (schedule.family == kTranspose) {
+    return refused(schedule.family, "threads store elements that others have read",
+                   facts.in_place.front().input, "none needed: other families take the segment");
+  }
+  // Slots behind the last row read that one, while the thread that has it may have written it.
+  const int64_t rows = schedule.rows_per_block * std::max<int64_t>(schedule.rows_per_iteration, 1);
+  if (facts.space.rows % rows != 0) {
+    Rejection out =
+        refused(schedule.family, "the last block reads a row again that it overwrites",
+                facts.in_place.front().input, "use rows per block that divide the rows");
+    out.value = static_cast<double>(rows);
+    out.limit = static_cast<double>(facts.space.rows);
+    out.unit = "rows";
+    return out;
+  }
+  const StageList list = stages_of(facts, schedule);
+  for (const InPlace& pair : facts.in_place) {
+    bool is_stored = false;
+    for (const Stage& stage : list.stages) {
+      for (const ValueId value : stage.loads) {
+        if (is_stored && facts.space.find_input(value)->tensor == pair.input) {
+          return refused(schedule.family,
+                         "a stage reads an input again whose memory an output took over before",
+                         pair.input, "keep the elements of the row");
+        }
+      }
+      is_stored |= std::ranges::find(stage.outputs, pair.output) != stage.outputs.end();
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace sinter
