@@ -1,5 +1,7 @@
 #include <benchmark/benchmark.h>
 
+#include <random>
+
 #include "benchmarks/host_stages.h"
 #include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
@@ -47,6 +49,40 @@ Fusion layers(int64_t count, bool alike) {
 template <bool kAlike>
 void plan_layers(benchmark::State& state) {
   const Fusion fusion = layers(state.range(0), kAlike);
+  for ([[maybe_unused]] auto _ : state) {
+    auto result = plan(fusion, {}, planned_device());
+    benchmark::DoNotOptimize(result);
+  }
+  state.counters["ops"] = static_cast<double>(fusion.ops.size());
+  state.SetComplexityN(static_cast<int64_t>(fusion.ops.size()));
+}
+
+/// n pointwise functions and row sums without a call between them: each reads two of the last six
+/// values, or one and an input. The same for the same n.
+Fusion connected(int64_t n) {
+  constexpr size_t kWindow = 6;
+  constexpr uint32_t kOpsPerSum = 20;
+  std::mt19937 random(static_cast<uint32_t>(n));
+  FusionBuilder b("connected");
+  std::vector<ValueId> inputs;
+  for (size_t i = 0; i < 2 * kWindow; ++i) inputs.push_back(b.input(DType::kBF16, {4096, 1024}));
+  std::vector<ValueId> values(inputs.begin(), inputs.begin() + kWindow);
+  const auto recent = [&] { return values[values.size() - 1 - random() % kWindow]; };
+  for (int64_t i = 0; i < n; ++i) {
+    const ValueId x = recent();
+    if (random() % kOpsPerSum == 0) {
+      values.push_back(b.mul(x, b.broadcast_over(b.sum(x, {1}), x, {1})));
+    } else {
+      const ValueId y = random() % 3 == 0 ? inputs[random() % inputs.size()] : recent();
+      values.push_back(random() % 2 == 0 ? b.add(x, y) : b.mul(x, y));
+    }
+  }
+  for (size_t i = 1; i <= kWindow; ++i) b.output(b.exp(values[values.size() - i]));
+  return b.build();
+}
+
+void plan_connected(benchmark::State& state) {
+  const Fusion fusion = connected(state.range(0));
   for ([[maybe_unused]] auto _ : state) {
     auto result = plan(fusion, {}, planned_device());
     benchmark::DoNotOptimize(result);
@@ -109,6 +145,11 @@ void register_layers(const char* name, void (*run)(benchmark::State&)) {
 void register_growth() {
   register_layers("growth/plan_layers_alike", plan_layers<true>);
   register_layers("growth/plan_layers_apart", plan_layers<false>);
+  benchmark::RegisterBenchmark("growth/plan_connected", plan_connected)
+      ->RangeMultiplier(10)
+      ->Range(100, 10000)
+      ->Unit(benchmark::kMillisecond)
+      ->Complexity();
   register_chain("growth/simplify", simplify_chain);
   register_chain("growth/plan", plan_chain);
   register_chain("growth/emit", emit_chain);

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <iterator>
 
+#include "fusion_ir/match.h"
 #include "fusion_ir/pipeline.h"
 #include "fusion_ir/verifier.h"
 #include "scheduler/cost_model.h"
 #include "scheduler/families/multi_tensor.h"
 #include "scheduler/offers.h"
 #include "scheduler/segment_scheduler.h"
+#include "scheduler/segmentation/group_judge.h"
 #include "scheduler/segmentation/joins.h"
 #include "scheduler/segmentation/segmented_plan.h"
 #include "scheduler/tensor_list.h"
@@ -84,6 +86,17 @@ Result<void> plan_kernels(Plan& plan, const PlanOptions& options) {
     if (!lists.groups.empty()) return plan_segments(plan, options, std::move(lists));
   }
   if (calls) return plan_segments(plan, options);
+  // To analyse rows with so many stages as one kernel takes longer than to cut them.
+  const bool reduces =
+      std::ranges::any_of(fusion.ops, [](const Op& op) { return is_reduction(op.kind); });
+  if (!pinned && reduces && options.cutting == Cutting::kFaster &&
+      instructions_of(fusion) > kMostInstructions) {
+    Plan cut = plan;
+    if (plan_segments(cut, options)) {
+      plan = std::move(cut);
+      return {};
+    }
+  }
   auto facts = analyse_segment(fusion, options);
   if (!facts && pinned)
     return fail(unsupported(fusion, {facts.error()},

@@ -39,10 +39,10 @@ class Facts {
  public:
   explicit Facts(SegmentFacts facts) : facts_(std::move(facts)) {}
 
-  SegmentFacts run() {
+  SegmentFacts run(bool with_persistent) {
     find_levels();
     count_bytes();
-    find_persistent();
+    if (with_persistent) find_persistent();
     return std::move(facts_);
   }
 
@@ -467,18 +467,30 @@ double issue_slots_of(const OpKind& kind) {
   return std::holds_alternative<CastOp>(kind) ? kCastIssueSlots : 0.0;
 }
 
-tl::expected<SegmentFacts, Rejection> analyse(Fusion fusion) {
+namespace {
+
+tl::expected<SegmentFacts, Rejection> analysed(Fusion fusion, bool with_persistent) {
   auto space = iteration_space(fusion);
   if (!space) return tl::make_unexpected(space.error());
   SegmentFacts facts;
   facts.fusion = std::move(fusion);
   facts.space = std::move(*space);
-  facts = Facts(std::move(facts)).run();
+  facts = Facts(std::move(facts)).run(with_persistent);
   if (facts.fusion.layouts.empty()) return facts;
   auto in_place = find_in_place(facts);
   if (!in_place) return tl::make_unexpected(in_place.error());
   facts.in_place = std::move(*in_place);
   return facts;
+}
+
+}  // namespace
+
+tl::expected<SegmentFacts, Rejection> analyse(Fusion fusion) {
+  return analysed(std::move(fusion), true);
+}
+
+tl::expected<SegmentFacts, Rejection> analyse_walk(Fusion fusion) {
+  return analysed(std::move(fusion), false);
 }
 
 std::optional<Rejection> check_arguments(const SegmentFacts& facts) {

@@ -91,6 +91,9 @@ double issue_slots_of(const OpKind& kind);
 /// Analyses a specialised fusion. The failing side is what iteration_space() or find_in_place()
 /// rejects.
 tl::expected<SegmentFacts, Rejection> analyse(Fusion fusion);
+/// The same but for the minimum cut, which takes most of the time: enough to tell whether families
+/// take the segment, and what it takes at least.
+tl::expected<SegmentFacts, Rejection> analyse_walk(Fusion fusion);
 
 /// Tensors that a kernel has as arguments of its own at most: the rest of kMaxKernelArguments is
 /// for sizes, partial results and counters.

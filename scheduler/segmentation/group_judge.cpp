@@ -6,7 +6,6 @@
 #include "scheduler/row_parts.h"
 
 namespace sinter {
-namespace {
 
 double instructions_of(const Fusion& fusion) {
   double out = 0.0;
@@ -15,6 +14,8 @@ double instructions_of(const Fusion& fusion) {
   }
   return out;
 }
+
+namespace {
 
 /// What a group takes at least. Beyond launch and bytes: rows too few to fill the device are read
 /// no faster than the SMs that have them can, unless they are reduced in parts, by two kernels.
@@ -65,7 +66,7 @@ GroupVerdict GroupJudge::analysed(Subgraph subgraph, WorkGraph::LeafViews views)
   GroupVerdict verdict{.views = views};
   const double instructions = instructions_of(subgraph.fusion);
   for (const Op& op : subgraph.fusion.ops) verdict.reduces |= is_reduction(op.kind);
-  auto facts = analyse(std::move(subgraph.fusion));
+  auto facts = analyse_walk(std::move(subgraph.fusion));
   if (!facts) {
     verdict.rejection = facts.error();
     return verdict;

@@ -27,6 +27,8 @@ struct GroupVerdict {
 /// hold at 16 bytes each (Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via
 /// Microbenchmarking", arXiv 1804.06826).
 inline constexpr double kMostInstructions = 1024.0;
+/// Of one kernel that ran a whole graph, for each element: one at least for each op.
+double instructions_of(const Fusion& fusion);
 
 /// Judges groups of a graph, each kind once: groups with equal graphs get the same verdict, which
 /// is found by the graph's structural hash. Schedules are not tried. `graph` does not change.

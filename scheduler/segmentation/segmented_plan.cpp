@@ -29,6 +29,10 @@ constexpr int kMostRounds = 12;
 /// Nodes of a graph that is grouped in every order of merges: more would lengthen planning.
 constexpr size_t kMostNodesInAllOrders = 64;
 
+/// Nodes of a graph whose groups also grow one by one; in larger ones they only grow in rounds,
+/// which of random graphs of 300 ops and more makes the faster plans too.
+constexpr size_t kMostNodesOneByOne = 192;
+
 /// Nodes of a graph in which single nodes are moved from group to group: likewise.
 constexpr size_t kMostNodesMoved = 16;
 
@@ -228,7 +232,9 @@ class SegmentedPlanner {
   /// Takes the order of merges that gives the least time; large graphs get one order.
   void choose_groups() {
     GroupSchedules& schedules = *schedules_;
-    std::vector<MergeOrder> orders = {{}};
+    std::vector<MergeOrder> orders;
+    if (graph().size() <= kMostNodesOneByOne) orders.push_back({});
+    if (graph().size() > kMostNodesInAllOrders) orders.push_back({.in_rounds = true});
     if (graph().size() <= kMostNodesInAllOrders) {
       using enum MergeOrder::First;
       orders.push_back({.backwards = true});

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <unordered_map>
 
 #include "scheduler/segmentation/reachability.h"
 
@@ -29,7 +30,8 @@ class Greedy {
         judge_(judge),
         order_(order),
         reach_(consumers_of(graph)),
-        group_of_(graph.size()) {}
+        group_of_(graph.size()),
+        is_settled_(graph.size()) {}
 
   Grouping run(std::vector<MergeTree> groups) {
     for (NodeId node = 0; node < graph_.size(); ++node) {
@@ -50,7 +52,11 @@ class Greedy {
       trees_[kept] = std::move(tree);
     }
     merge_first(is_anew ? order_.first : MergeOrder::First::kNothing);
-    while (merge_neighbours(Neighbours::kAll) || merge_alike(Alike::kAll)) {
+    merge_all();
+    if (!refused_.empty()) {
+      // What was refused as a part of something may fit now that all is there.
+      refused_.clear();
+      merge_all();
     }
     Grouping out{.groups = {}, .judged = judge_.counts()};
     for (NodeId node = 0; node < graph_.size(); ++node) {
@@ -60,6 +66,11 @@ class Greedy {
   }
 
  private:
+  void merge_all() {
+    while (merge_neighbours(Neighbours::kAll) || merge_alike(Alike::kAll)) {
+    }
+  }
+
   void merge_first(MergeOrder::First first) {
     switch (first) {
       case MergeOrder::First::kReductions:
@@ -90,6 +101,12 @@ class Greedy {
 
   /// Lets every group take in the neighbours that save most, until none saves anything.
   bool merge_neighbours(Neighbours which) {
+    if (order_.in_rounds) {
+      bool merged = false;
+      is_settled_.assign(graph_.size(), 0);
+      while (merge_round(which)) merged = true;
+      return merged;
+    }
     bool merged = false;
     const auto count = static_cast<NodeId>(graph_.size());
     for (NodeId i = 0; i < count; ++i) {
@@ -99,6 +116,27 @@ class Greedy {
            group = group_of_[group])
         merged = true;
     }
+    return merged;
+  }
+
+  /// Lets every group merge once at most, with the neighbour that saves most, or wait while that
+  /// one has merged already.
+  bool merge_round(Neighbours which) {
+    bool merged = false;
+    has_merged_.assign(graph_.size(), 0);
+    const auto count = static_cast<NodeId>(graph_.size());
+    for (NodeId i = 0; i < count; ++i) {
+      const NodeId group = order_.backwards ? count - 1 - i : i;
+      if (group_of_[group] != group || has_merged_[group] != 0 || is_settled_[group] != 0) continue;
+      waits_ = false;
+      if (!take_best(group, neighbours(group, which))) {
+        is_settled_[group] = static_cast<uint8_t>(!waits_);
+        continue;
+      }
+      has_merged_[group_of_[group]] = 1;
+      merged = true;
+    }
+    has_merged_.clear();
     return merged;
   }
 
@@ -232,16 +270,36 @@ class Greedy {
     if (is_external(group)) return false;
     for (const Offer& offer : offers) {
       if (offer.other == group || group_of_[offer.other] != offer.other) continue;
-      if (is_external(offer.other) || reach_.has_between(group, offer.other)) continue;
+      if (is_external(offer.other) || was_refused(group, offer.other)) continue;
+      if (!has_merged_.empty() && has_merged_[offer.other] != 0) {
+        waits_ = true;
+        return false;
+      }
+      if (reach_.has_between(group, offer.other)) continue;
       std::vector<NodeId> nodes;
       std::ranges::merge(trees_[group].nodes, trees_[offer.other].nodes, std::back_inserter(nodes));
       const GroupVerdict& verdict = judge_.judge(nodes);
       const double apart_us = trees_[group].verdict.least_us + trees_[offer.other].verdict.least_us;
-      if (!verdict.legal || verdict.least_us >= apart_us) continue;
+      if (!verdict.legal || verdict.least_us >= apart_us) {
+        if (order_.in_rounds) refuse(group, offer.other);
+        continue;
+      }
       unite(group, offer, std::move(nodes), verdict);
       return true;
     }
     return false;
+  }
+
+  /// True if the two, or smaller groups that they contain, were not to be merged.
+  [[nodiscard]] bool was_refused(NodeId group, NodeId other) const {
+    const auto found = refused_.find(group);
+    return found != refused_.end() && std::ranges::any_of(found->second, [&](NodeId node) {
+             return group_of_[node] == other;
+           });
+  }
+  void refuse(NodeId group, NodeId other) {
+    refused_[group].push_back(other);
+    refused_[other].push_back(group);
   }
 
   /// The group goes on under the smaller number.
@@ -256,6 +314,11 @@ class Greedy {
     tree.parts.push_back(std::move(trees_[gone]));
     trees_[gone] = {};
     trees_[kept] = std::move(tree);
+    if (order_.in_rounds) is_settled_[kept] = 0;
+    if (auto refused = refused_.extract(gone)) {
+      std::vector<NodeId>& all = refused_[kept];
+      all.insert(all.end(), refused.mapped().begin(), refused.mapped().end());
+    }
   }
 
   const WorkGraph& graph_;
@@ -264,6 +327,12 @@ class Greedy {
   Reachability reach_;
   std::vector<NodeId> group_of_;  ///< By node: the number its group goes by.
   std::vector<MergeTree> trees_;  ///< By that number.
+  // Of rounds, by group:
+  std::vector<uint8_t> has_merged_;  ///< In this one; empty between rounds.
+  std::vector<uint8_t> is_settled_;  ///< Found nothing to merge with, and has not merged since.
+  bool waits_ = false;               ///< The group at hand, for one that has merged already.
+  std::unordered_map<NodeId, std::vector<NodeId>>
+      refused_;  ///< By group: what it was not merged with.
 };
 
 }  // namespace

@@ -321,6 +321,52 @@ TEST(SegmentedPlanTest, CutsFollowTheirSegmentsWhenAFinishComesOrGoes) {
   EXPECT_EQ(planned.cuts[0].to, 2U);
 }
 
+// ---- Large graphs
+
+/// Groups that are analysed to group the nodes of a chain of sums and what they scale, for each of
+/// them.
+double analysed_per_node(int64_t sums, MergeOrder order) {
+  FusionBuilder b("long");
+  ValueId x = b.input(DType::kF32, {4096, 1024}, "x");
+  for (int64_t i = 0; i < sums; ++i) {
+    x = b.mul(x, b.broadcast_over(b.sum(x, {1}), x, {1}));
+    b.output(x);
+  }
+  const Fusion fusion = b.build();
+  const WorkGraph graph(fusion, kLimits);
+  const FamilySet families = scheduling_families();
+  GroupJudge judge(graph, kLimits, families);
+  const Grouping grouped = group_greedily(graph, judge, order);
+  // Groups of equal structure are analysed once; the sizes that they are analysed at tell.
+  EXPECT_LT(grouped.groups.size(), graph.size());
+  return static_cast<double>(grouped.judged.analysed) / static_cast<double>(graph.size());
+}
+
+TEST(SegmentedPlanTest, GroupsOfLargeGraphsDouble) {
+  const double few = analysed_per_node(64, {.in_rounds = true});
+  const double many = analysed_per_node(512, {.in_rounds = true});
+  EXPECT_LE(many, few) << "a node more is not analysed more often";
+}
+
+TEST(SegmentedPlanTest, RoundsMakeNoSlowerPlansOfLargeGraphs) {
+  double one_by_one_us = 0.0;
+  double in_rounds_us = 0.0;
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    const Fusion fusion = simplify(random_graph(seed, {.ops = 120, .rows = 64, .columns = 512}));
+    const WorkGraph graph(fusion, kLimits);
+    const FamilySet families = scheduling_families();
+    const PlanOptions options{.simplify = false};
+    for (const bool in_rounds : {false, true}) {
+      GroupJudge judge(graph, kLimits, families);
+      GroupSchedules schedules(graph, kLimits, options);
+      double& us = in_rounds ? in_rounds_us : one_by_one_us;
+      for (const MergeTree& tree : group_greedily(graph, judge, {.in_rounds = in_rounds}).groups)
+        us += std::min(schedules.best_us(tree), 1e3);
+    }
+  }
+  EXPECT_LE(in_rounds_us, 1.02 * one_by_one_us);
+}
+
 // ---- How far from the best
 
 /// Predicted time over that of the best grouping of its nodes; nothing for graphs of other sizes.
