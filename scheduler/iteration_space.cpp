@@ -638,6 +638,7 @@ class Analysis {
   }
 
   std::optional<Rejection> find_dependences() {
+    IdMap<ValueId, uint8_t> after_columns;  // Computed from inner reductions.
     for (const OpId id : fusion_.op_ids()) {
       const Op& op = fusion_.ops[id];
       Dependence dependence;
@@ -663,6 +664,14 @@ class Analysis {
         return reject("a row needs the result of a reduction over all rows", op.results.front(),
                       "put what uses the reduced value into a fusion of its own");
       }
+      bool needs_columns = false;
+      for (const ValueId operand : op.operands) needs_columns |= after_columns[operand] != 0;
+      if (after_rows && needs_columns) {
+        // What finishes outer reductions walks no rows, and so reduces none.
+        return reject(
+            "what follows from all rows needs the result of a reduction along the columns",
+            op.results.front(), "put what uses both into a fusion of its own");
+      }
       if (outer_.contains(op.results.front())) {
         if (after_rows) {
           return reject("a reduction over the rows waits for another one", op.results.front(),
@@ -670,6 +679,7 @@ class Analysis {
         }
         dependence.rows = false;
         after_rows = true;
+        needs_columns = false;  // Every row has given its part.
         OuterReduction& gives = space_.outer[op.results.front()];
         gives = outer_kind(op);
         if (gives != OuterReduction::kColumns) dependence.columns = false;
@@ -679,8 +689,12 @@ class Analysis {
                         op.results.front(), "put the second reduction into a fusion of its own");
         }
         dependence.columns = false;
+        needs_columns = true;
       }
-      for (const ValueId result : op.results) space_.after_rows[result] = after_rows ? 1 : 0;
+      for (const ValueId result : op.results) {
+        space_.after_rows[result] = after_rows ? 1 : 0;
+        after_columns[result] = needs_columns ? 1 : 0;
+      }
       if (const auto* take = std::get_if<TakeOp>(&op.kind)) {
         if (auto rejection = check_take(op, *take)) return rejection;
         dependence = space_.dependence[op.operands[1]];

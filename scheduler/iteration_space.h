@@ -75,7 +75,8 @@ struct IterationSpace {
 /// Derives the iteration space of a specialised fusion (all extents constant). The failing side
 /// says what no family can walk: a reshape that does not split evenly, reductions over axes that
 /// are neither all rows, all columns nor everything, a row that needs the result of an outer
-/// reduction, a slice or gather of a computed value along the wrong axis.
+/// reduction, what follows from one and needs that of an inner one too, a slice or gather of a
+/// computed value along the wrong axis.
 tl::expected<IterationSpace, Rejection> iteration_space(const Fusion& fusion);
 
 }  // namespace sinter
