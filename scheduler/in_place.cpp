@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "scheduler/families/transpose.h"
+#include "scheduler/row_schedule.h"
 #include "scheduler/tensor_list.h"
 
 namespace sinter {
@@ -66,6 +67,12 @@ tl::expected<std::vector<InPlace>, Rejection> find_in_place(const SegmentFacts& 
   return out;
 }
 
+int64_t rows_of_slots(const Schedule& schedule) {
+  const int64_t of_slot =
+      schedule.family == kColumn ? schedule.unroll : schedule.rows_per_iteration;
+  return schedule.rows_per_block * std::max<int64_t>(of_slot, 1);
+}
+
 std::optional<Rejection> check_in_place(const SegmentFacts& facts, const Schedule& schedule) {
   // Elements of a list are taken one by one, in one stage.
   if (facts.list || facts.in_place.empty()) return std::nullopt;
@@ -74,7 +81,7 @@ std::optional<Rejection> check_in_place(const SegmentFacts& facts, const Schedul
                    facts.in_place.front().input, "none needed: other families take the segment");
   }
   // Slots behind the last row read that one, while the thread that has it may have written it.
-  const int64_t rows = schedule.rows_per_block * std::max<int64_t>(schedule.rows_per_iteration, 1);
+  const int64_t rows = rows_of_slots(schedule);
   if (facts.space.rows % rows != 0) {
     Rejection out =
         refused(schedule.family, "the last block reads a row again that it overwrites",

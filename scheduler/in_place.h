@@ -14,6 +14,9 @@ namespace sinter {
 /// than those written. Of lists the member's facts are asked.
 tl::expected<std::vector<InPlace>, Rejection> find_in_place(const SegmentFacts& facts);
 
+/// Rows that the slots of a block take together; behind the last row they read that one again.
+int64_t rows_of_slots(const Schedule& schedule);
+
 /// Why a schedule would overwrite what it still has to read. Nothing: it does not.
 std::optional<Rejection> check_in_place(const SegmentFacts& facts, const Schedule& schedule);
 

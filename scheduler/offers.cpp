@@ -281,10 +281,11 @@ void drop_overwriting(const SegmentFacts& facts, const Family& family, const Dev
   if (facts.in_place.empty()) return;
   for (ProposedSchedule& candidate : proposal.candidates) {
     Schedule& schedule = candidate.schedule;
-    const int64_t divisor = std::gcd(schedule.rows_per_block, facts.space.rows);
-    if (divisor == schedule.rows_per_block || schedule.rows_per_iteration > 1) continue;
+    if (facts.space.rows % rows_of_slots(schedule) == 0 || schedule.rows_per_iteration > 1)
+      continue;
     Schedule divided = schedule;
-    divided.rows_per_block = divisor;
+    divided.rows_per_block = std::gcd(schedule.rows_per_block, facts.space.rows);
+    if (facts.space.rows % rows_of_slots(divided) != 0) divided.unroll = 1;
     const auto estimate = family.estimate(facts, divided, limits);
     if (!estimate) continue;
     candidate = {divided, *estimate, family.predict(facts, divided, *estimate, limits)};

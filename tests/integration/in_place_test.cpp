@@ -4,8 +4,14 @@
 
 #include <gmock/gmock.h>
 
+#include <random>
+#include <set>
+
 #include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
+#include "fusion_ir/infer_results.h"
+#include "fusion_ir/printer.h"
+#include "fusion_ir/verifier.h"
 #include "runtime/device_run.h"
 #include "scheduler/families/multi_tensor.h"
 #include "scheduler/in_place.h"
@@ -16,6 +22,7 @@
 #include "tests/integration/interpreted_plan.h"
 #include "tests/integration/live_device.h"
 #include "tests/support/fake_driver.h"
+#include "tests/support/random_graph.h"
 #include "tests/support/reference_calls.h"
 #include "tests/support/training_layers.h"
 
@@ -283,6 +290,60 @@ TEST(InPlace, PartsAreJoinedInTheInput) {
   const Fusion fusion = b.build();
   expect_right(fusion, plan_of(fusion));
 }
+
+// ---- Random graphs
+
+/// The graph with outputs in the memory of inputs that suit them, as a coin says.
+Fusion with_aliases(Fusion fusion, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  if (fusion.layouts.empty()) fusion.layouts.resize(fusion.outputs.size());
+  std::set<ValueId> taken;
+  for (size_t i = 0; i < fusion.outputs.size(); ++i) {
+    for (const ValueId input : fusion.inputs) {
+      const auto& op = *fusion.def_as<InputOp>(input);
+      const OutputLayout lies{.strides = op.strides, .alignment = op.alignment, .alias = input};
+      if (taken.contains(input) || !check_layout(fusion, fusion.outputs[i], lies)) continue;
+      if (random() % 4 == 0) continue;
+      fusion.layouts[i] = lies;
+      taken.insert(input);
+      break;
+    }
+  }
+  return fusion;
+}
+
+class InPlaceRandomGraphs : public ::testing::TestWithParam<uint64_t> {};
+
+TEST_P(InPlaceRandomGraphs, ComputeTheOracle) {
+  constexpr uint64_t kGraphs = 60;
+  int aliases = 0;
+  int refused = 0;
+  for (uint64_t seed = GetParam() * kGraphs; seed < (GetParam() + 1) * kGraphs; ++seed) {
+    const RandomGraphOptions options{.ops = static_cast<int>(5 + seed % 30),
+                                     .rows = static_cast<int64_t>(1 + seed % 9),
+                                     .columns = static_cast<int64_t>(8 + seed % 41),
+                                     .joins = seed % 3 == 0,
+                                     .calls = seed % 4 == 1};
+    const Fusion fusion = with_aliases(random_graph(seed, options), seed);
+    ASSERT_THAT(verify(fusion), IsEmpty());
+    const auto plan = planned(fusion);
+    if (!plan) {
+      EXPECT_EQ(plan.error().kind, ErrorKind::kUnsupported) << plan.error().text();
+      ++refused;
+      continue;
+    }
+    for (const OutputLayout& layout : fusion.layouts) aliases += layout.alias.valid() ? 1 : 0;
+    const auto inputs = sample_inputs(fusion, plan->binding, seed);
+    const auto check = check_on_host(fusion, plan->binding, *plan, inputs, builtin_families(),
+                                     {.seed = seed}, random_graph_calls());
+    ASSERT_TRUE(check) << check.error().text();
+    EXPECT_TRUE(check->passed()) << "seed " << seed << "\n" << check->text() << print(fusion);
+  }
+  EXPECT_GT(aliases, 15);
+  EXPECT_EQ(refused, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, InPlaceRandomGraphs, ::testing::Range(uint64_t{0}, uint64_t{4}));
 
 // ---- Lists of tensors
 
