@@ -428,7 +428,8 @@ class CudaEmitter {
   /// before the previous one has ended reads what that one writes.
   std::string load_function(const kir::Buffer& buffer, kir::CacheHint hint) const {
     if (buffer.space == kir::Space::kShared) return "load_shared";
-    if (buffer.access != kir::Access::kRead || waits_) return "load_written";
+    if (waits_) return "load_written";
+    if (buffer.access != kir::Access::kRead) return with_hint("load_written", hint);
     return with_hint("load_global", hint);
   }
 

@@ -256,21 +256,27 @@ SINTER_DEVICE unsigned long long evict_last_policy() {
 }
 
 // Only whole vectors carry the policy: narrower accesses are heads and tails.
-#define SINTER_DEFINE_LOAD(name, policy)                                                    \
+#define SINTER_DEFINE_LOAD(name, plain, instruction, policy, ...)                           \
   template <int kBytes>                                                                     \
   SINTER_DEVICE Packet<kBytes> name(const void* address) {                                  \
     if constexpr (kBytes != 16) {                                                           \
-      return load_packet<kBytes>(address);                                                  \
+      return plain<kBytes>(address);                                                        \
     } else {                                                                                \
       Packet<kBytes> p;                                                                     \
-      asm volatile("ld.global.nc.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"         \
+      asm volatile(instruction ".L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"         \
                    : "=r"(p.words[0]), "=r"(p.words[1]), "=r"(p.words[2]), "=r"(p.words[3]) \
-                   : "l"(address), "l"(policy()));                                          \
+                   : "l"(address), "l"(policy())__VA_ARGS__);                               \
       return p;                                                                             \
     }                                                                                       \
   }
-SINTER_DEFINE_LOAD(load_packet_evict_first, evict_first_policy)
-SINTER_DEFINE_LOAD(load_packet_evict_last, evict_last_policy)
+SINTER_DEFINE_LOAD(load_packet_evict_first, load_packet, "ld.global.nc", evict_first_policy)
+SINTER_DEFINE_LOAD(load_packet_evict_last, load_packet, "ld.global.nc", evict_last_policy)
+SINTER_DEFINE_LOAD(load_packet_written_evict_first, load_packet_written, "ld.global",
+                   evict_first_policy,
+                   : "memory")
+SINTER_DEFINE_LOAD(load_packet_written_evict_last, load_packet_written, "ld.global",
+                   evict_last_policy,
+                   : "memory")
 #undef SINTER_DEFINE_LOAD
 
 #define SINTER_DEFINE_STORE(name, instruction)                                                    \
@@ -345,6 +351,7 @@ SINTER_DEVICE void store_packet_shared(void* address, const Packet<kBytes>& p) {
 //   load_global_evict_first  the same; what it brings to L2 leaves L2 first
 //   load_global_evict_last   the same; what it brings to L2 leaves L2 last
 //   load_written             from a buffer that the kernel also writes
+//   load_written_evict_*     the same, with those hints
 
 #define SINTER_DEFINE_ACCESS(load, load_packet)                          \
   template <int W, class T, int N>                                       \
@@ -361,6 +368,8 @@ SINTER_DEFINE_ACCESS(load_global, load_packet)
 SINTER_DEFINE_ACCESS(load_global_evict_first, load_packet_evict_first)
 SINTER_DEFINE_ACCESS(load_global_evict_last, load_packet_evict_last)
 SINTER_DEFINE_ACCESS(load_written, load_packet_written)
+SINTER_DEFINE_ACCESS(load_written_evict_first, load_packet_written_evict_first)
+SINTER_DEFINE_ACCESS(load_written_evict_last, load_packet_written_evict_last)
 SINTER_DEFINE_ACCESS(load_shared, load_packet_shared)
 #undef SINTER_DEFINE_ACCESS
 

@@ -177,6 +177,18 @@ kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
   EXPECT_THAT(text, HasSubstr("store_global(x + (int)threadIdx.x, v);"));
 }
 
+TEST(CudaEmitterTest, ReadsThemWithTheirHints) {
+  const std::string text = emit_cuda(kernel_of(R"(
+kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
+  param %p0 n : i64
+  buffer %b0 x : f32 global readwrite align 16
+  var %r0 v : f32
+  %r0[0, 0] = load %b0[thread_index] width 1 evict_last
+  store %b0[thread_index] = %r0[0, 0] width 1
+})"));
+  EXPECT_THAT(text, HasSubstr("v = load_written_evict_last(x + (int)threadIdx.x);"));
+}
+
 TEST(CudaEmitterTest, UsesDynamicSharedMemoryBeyondTheStaticLimit) {
   const auto text = [](int64_t count) {
     return emit_cuda(kernel_of(fmt::format(R"(
