@@ -51,9 +51,9 @@ tl::expected<std::vector<InPlace>, Rejection> find_in_place(const SegmentFacts& 
       is_read = true;
       // All threads of a row, or of a block, read what is stored once, at any time.
       if (facts.is_after_rows(output) || !facts.is_full(access.value)) {
-        return tl::make_unexpected(refused(
-            "in place", "an output in the memory of an input is not stored with its elements",
-            output, std::string(kApart)));
+        return tl::make_unexpected(refused("in place",
+                                           "threads read an element that another one overwrites",
+                                           output, std::string(kApart)));
       }
       if (is_gathered(fusion, access.value) ||
           !is_same_walk(facts.space, access, facts.space.outputs[i])) {

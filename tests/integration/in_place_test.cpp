@@ -442,19 +442,7 @@ TEST(InPlaceExecutable, TakesOneTensorAsBoth) {
 
 class InPlaceGpu : public LiveDeviceTest<Fusion> {};
 
-TEST_P(InPlaceGpu, ComputesTheOracle) {
-  const Fusion& fusion = GetParam();
-  auto plan = sinter::plan(fusion, {}, limits_, {.families = builtin_families()});
-  ASSERT_TRUE(plan) << plan.error().text();
-  KernelCache cache({});
-  auto compiled = compile_plan(std::move(*plan), *compiler_, cache, {.threads = 8});
-  ASSERT_TRUE(compiled) << compiled.error().text();
-  auto executable = Executable::prepare(std::move(*compiled), *driver_);
-  ASSERT_TRUE(executable) << executable.error().text();
-  const auto run = run_on_device(fusion, *executable, *driver_, {.time = false});
-  ASSERT_TRUE(run) << run.error().text();
-  EXPECT_TRUE(run->check.passed()) << run->check.text();
-}
+TEST_P(InPlaceGpu, ComputesTheOracle) { expect_right_on_device(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(
     Graphs, InPlaceGpu,

@@ -4,8 +4,11 @@
 
 #include <optional>
 
+#include "codegen/lower.h"
+#include "runtime/compile_plan.h"
 #include "runtime/device_context.h"
 #include "runtime/device_query.h"
+#include "runtime/device_run.h"
 #include "runtime/driver_api.h"
 #include "runtime/nvrtc_compiler.h"
 
@@ -29,6 +32,20 @@ class LiveDeviceTest : public ::testing::TestWithParam<Param> {
     ASSERT_TRUE(kept) << kept.error().text();
     compiler_.emplace(std::move(*compiler));
     limits_ = std::move(*limits);
+  }
+
+  /// Plans a fusion of constant extents, runs it once and holds every output to the oracle.
+  void expect_right_on_device(const Fusion& fusion) {
+    auto planned = plan(fusion, {}, limits_, {.families = builtin_families()});
+    ASSERT_TRUE(planned) << planned.error().text();
+    KernelCache cache({});
+    auto compiled = compile_plan(std::move(*planned), *compiler_, cache, {.threads = 8});
+    ASSERT_TRUE(compiled) << compiled.error().text();
+    auto executable = Executable::prepare(std::move(*compiled), *driver_);
+    ASSERT_TRUE(executable) << executable.error().text();
+    const auto run = run_on_device(fusion, *executable, *driver_, {.time = false});
+    ASSERT_TRUE(run) << run.error().text();
+    EXPECT_TRUE(run->check.passed()) << run->check.text();
   }
 
   DeviceDriver* driver_ = nullptr;

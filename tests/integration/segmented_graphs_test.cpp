@@ -157,16 +157,7 @@ TEST_P(SegmentedGpu, ComputesTheOracle) {
   }
   const Fusion fusion = random_graph(seed, options);
   SCOPED_TRACE(fusion.name);
-  auto planned = plan(fusion, {}, limits_, {.families = builtin_families()});
-  ASSERT_TRUE(planned) << planned.error().text();
-  KernelCache cache({});
-  auto compiled = compile_plan(std::move(*planned), *compiler_, cache, {.threads = 8});
-  ASSERT_TRUE(compiled) << compiled.error().text();
-  auto executable = Executable::prepare(std::move(*compiled), *driver_);
-  ASSERT_TRUE(executable) << executable.error().text();
-  const auto run = run_on_device(fusion, *executable, *driver_, {.time = false});
-  ASSERT_TRUE(run) << run.error().text();
-  EXPECT_TRUE(run->check.passed()) << run->check.text();
+  expect_right_on_device(fusion);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, SegmentedGpu, ::testing::Range<uint64_t>(0, 64));
