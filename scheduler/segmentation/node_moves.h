@@ -5,9 +5,6 @@
 
 namespace sinter {
 
-/// Groups of nodes, each ascending.
-using Partition = std::vector<std::vector<NodeId>>;
-
 /// Moves nodes of a grouping from group to group, and merges what then merges, as long as that
 /// saves predicted time: single nodes, or those with all of their group that they read from, or
 /// that read from them. What merging alone does not find; takes time with the square of the nodes

@@ -7,6 +7,9 @@
 
 namespace sinter {
 
+/// Groups of nodes, each ascending.
+using Partition = std::vector<std::vector<NodeId>>;
+
 /// Why two groups may become one.
 enum class MergeKind : uint8_t {
   kProducer,    ///< One reads what the other one writes.

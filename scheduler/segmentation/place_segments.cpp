@@ -1,0 +1,237 @@
+#include "scheduler/segmentation/place_segments.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <queue>
+#include <set>
+
+namespace sinter {
+namespace {
+
+/// Candidates that a segment keeps beside the chosen one, for re-planning; a plan of thousands of
+/// segments would otherwise be gigabytes.
+constexpr size_t kKeptCandidates = 8;
+
+/// Groups, each after all it reads from.
+std::vector<size_t> running_order(const WorkGraph& graph, std::span<const ChosenGroup> groups) {
+  std::vector<size_t> group_of(graph.size());
+  for (size_t group = 0; group < groups.size(); ++group) {
+    for (const NodeId node : groups[group].nodes) group_of[node] = group;
+  }
+  std::vector<std::vector<size_t>> next(groups.size());
+  std::vector<size_t> waits(groups.size());
+  for (size_t group = 0; group < groups.size(); ++group) {
+    std::vector<size_t> before;
+    for (const NodeId node : groups[group].nodes) {
+      for (const NodeId producer : graph.nodes()[node].producers) {
+        if (group_of[producer] != group) before.push_back(group_of[producer]);
+      }
+    }
+    std::ranges::sort(before);
+    before.erase(std::ranges::unique(before).begin(), before.end());
+    waits[group] = before.size();
+    for (const size_t earlier : before) next[earlier].push_back(group);
+  }
+  using Ready = std::pair<NodeId, size_t>;
+  std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
+  for (size_t group = 0; group < groups.size(); ++group) {
+    if (waits[group] == 0) ready.emplace(groups[group].nodes.back(), group);
+  }
+  std::vector<size_t> order;
+  while (!ready.empty()) {
+    const size_t group = ready.top().second;
+    ready.pop();
+    order.push_back(group);
+    for (const size_t later : next[group]) {
+      if (--waits[later] == 0) ready.emplace(groups[later].nodes.back(), later);
+    }
+  }
+  SINTER_CHECK_OP(order.size(), ==, groups.size());
+  return order;
+}
+
+/// Groups, in the order they run, that overwrite what a list of tensors reads, and all behind
+/// them.
+std::set<size_t> overwriting_lists(const Plan& plan, const WorkGraph& graph,
+                                   std::span<const ChosenGroup> groups, const ListGroups& lists,
+                                   const std::vector<size_t>& order) {
+  std::set<ValueId> read;
+  for (const ListGroup& list : lists.groups) {
+    for (const ValueId input : list.subgraph.fusion.inputs)
+      read.insert(list.subgraph.in_plan.at(input));
+  }
+  std::set<size_t> out;
+  std::set<NodeId> late;
+  for (const size_t group : order) {
+    const bool is_late = std::ranges::any_of(groups[group].nodes, [&](NodeId node) {
+      const WorkNode& work = graph.nodes()[node];
+      return std::ranges::any_of(work.producers, [&](NodeId p) { return late.contains(p); }) ||
+             std::ranges::any_of(plan.fusion.ops[work.op].results, [&](ValueId result) {
+               const ValueId tensor = tensor_of(plan, result);
+               return tensor != result && read.contains(tensor);
+             });
+    });
+    if (!is_late) continue;
+    out.insert(group);
+    late.insert(groups[group].nodes.begin(), groups[group].nodes.end());
+  }
+  return out;
+}
+
+class Placer {
+ public:
+  Placer(Plan& plan, const WorkGraph& graph)
+      : plan_(plan), graph_(graph), is_callers_(plan.fusion.values.size()) {
+    for (const ValueId output : plan_.fusion.outputs) is_callers_[output] = 1;
+    for (const ValueId input : plan_.fusion.inputs) is_callers_[input] = 1;
+    for (const auto& [value, placement] : graph.placements()) plan_.placements[value] = placement;
+  }
+
+  void place_external(OpId op) {
+    // A call writes all of its results, whoever needs them.
+    for (const ValueId result : plan_.fusion.ops[op].results)
+      leave(result, plan_.externals.size(), Writer::kExternal);
+    plan_.externals.push_back({.op = op, .before = plan_.segments.size()});
+  }
+
+  /// Appends a group's kernels and the tensors it leaves.
+  Result<void> place(const ChosenGroup& group) {
+    return place(*group.scheduled, graph_.extract(group.nodes, group.views).in_plan);
+  }
+  Result<void> place(ScheduledGroup& group, const std::map<ValueId, ValueId>& to_plan) {
+    if (!group.segment) return fail(group.segment.error());
+    const ScheduledSegment& segment = *group.segment;
+    const size_t first = plan_.segments.size();
+    for (size_t i = 0; i < segment.kernels.size(); ++i) {
+      const SegmentPlan& kernel = segment.kernels[i];
+      SegmentPlan made{.facts = kernel.facts,
+                       .in_plan = composed(kernel.in_plan, to_plan),
+                       .candidates = {},
+                       .is_required = kernel.is_required,
+                       .finishes = kernel.finishes,
+                       .is_part = kernel.is_part};
+      const bool repeats = group.first_kernel.has_value();
+      if (repeats) made.same_as = *group.first_kernel + i;
+      const size_t kept = std::min(kernel.candidates.size(), repeats ? 1 : 1 + kKeptCandidates);
+      made.candidates.assign(kernel.candidates.begin(),
+                             kernel.candidates.begin() + static_cast<ptrdiff_t>(kept));
+      if (i == 0 && !repeats) {
+        made.decisions = segment.decisions;
+        made.rejections = segment.rejections;
+      }
+      leave_outputs(made, group.fusion, kernel.in_plan, plan_.segments.size());
+      plan_.segments.push_back(std::move(made));
+    }
+    for (WorkspaceTensor tensor : segment.workspace) {
+      if (tensor.value.valid()) tensor.value = to_plan.at(tensor.value);
+      tensor.writer += first;
+      plan_.workspace.push_back(tensor);
+    }
+    if (!group.first_kernel) group.first_kernel = first;
+    return {};
+  }
+
+  static std::map<ValueId, ValueId> composed(const std::map<ValueId, ValueId>& inner,
+                                             const std::map<ValueId, ValueId>& outer) {
+    if (inner.empty()) return outer;
+    std::map<ValueId, ValueId> out;
+    for (const auto& [mine, in_segment] : inner) {
+      if (const auto found = outer.find(in_segment); found != outer.end())
+        out[mine] = found->second;
+    }
+    return out;
+  }
+
+  /// What a kernel writes for other groups lies in the workspace, unless it is an output.
+  void leave_outputs(const SegmentPlan& kernel, const Fusion& segment,
+                     const std::map<ValueId, ValueId>& in_segment, size_t writer) {
+    for (const ValueId output : kernel.facts.fusion.outputs) {
+      const ValueId mine = in_segment.empty() ? output : in_segment.at(output);
+      if (std::ranges::find(segment.outputs, mine) == segment.outputs.end()) continue;
+      leave(kernel.in_plan.at(output), writer, Writer::kSegment);
+    }
+  }
+
+  /// The value's tensor lies in the workspace, unless it is the caller's.
+  enum class Writer : uint8_t { kSegment, kExternal };
+  void leave(ValueId value, size_t writer, Writer by) {
+    const ValueId tensor = tensor_of(plan_, value);
+    if (is_callers_[tensor] != 0) return;
+    const auto [known, is_new] = left_.try_emplace(tensor, plan_.workspace.size());
+    if (is_new) {
+      plan_.workspace.push_back({.value = tensor,
+                                 .bytes = graph_.bytes(tensor),
+                                 .writer = writer,
+                                 .by_external = by == Writer::kExternal});
+    } else if (tensor == value) {
+      // What follows from partial results is written by the kernel that finishes them.
+      plan_.workspace[known->second].writer = writer;
+    }
+  }
+
+ private:
+  Plan& plan_;
+  const WorkGraph& graph_;
+  IdMap<ValueId, uint8_t> is_callers_;  ///< Inputs and outputs.
+  std::map<ValueId, size_t> left_;      ///< Values in the workspace, and where in its list.
+};
+
+}  // namespace
+
+bool lists_wait(const Plan& plan, const WorkGraph& graph, std::span<const ChosenGroup> groups,
+                const ListGroups& lists) {
+  if (lists.groups.empty()) return false;
+  const std::set<size_t> behind =
+      overwriting_lists(plan, graph, groups, lists, running_order(graph, groups));
+  if (behind.empty()) return false;
+  std::set<NodeId> late;
+  for (const size_t group : behind)
+    late.insert(groups[group].nodes.begin(), groups[group].nodes.end());
+  for (const ListGroup& list : lists.groups) {
+    const Fusion& fusion = list.subgraph.fusion;
+    for (const ValueId input : fusion.inputs) {
+      const ValueId value = list.subgraph.in_plan.at(input);
+      if (late.contains(graph.node_of(plan.fusion.values[value].def))) return true;
+    }
+    for (const OutputLayout& layout : fusion.layouts) {
+      if (!layout.alias.valid()) continue;
+      const auto& readers = graph.readers(list.subgraph.in_plan.at(layout.alias));
+      if (std::ranges::any_of(readers, [&](NodeId reader) { return late.contains(reader); }))
+        return true;
+    }
+  }
+  return false;
+}
+
+Result<PlacedGroups> place_segments(Plan& plan, const WorkGraph& graph,
+                                    std::span<const ChosenGroup> groups, ListGroups lists) {
+  const std::vector<size_t> order = running_order(graph, groups);
+  const std::set<size_t> behind_lists = overwriting_lists(plan, graph, groups, lists, order);
+  Placer placer(plan, graph);
+  PlacedGroups out;
+  const auto place_groups = [&](bool behind) -> Result<void> {
+    for (const size_t group : order) {
+      if (behind_lists.contains(group) != behind) continue;
+      out.groups.push_back(groups[group].nodes);
+      out.first_segment.push_back(plan.segments.size());
+      if (groups[group].scheduled == nullptr) {
+        placer.place_external(graph.nodes()[groups[group].nodes.front()].op);
+      } else if (auto placed = placer.place(groups[group]); !placed) {
+        return placed;
+      }
+    }
+    return {};
+  };
+  if (auto placed = place_groups(false); !placed) return fail(placed.error());
+  for (ListGroup& list : lists.groups) {
+    ScheduledGroup scheduled{.fusion = std::move(list.subgraph.fusion),
+                             .segment = std::move(list.segment)};
+    if (auto placed = placer.place(scheduled, list.subgraph.in_plan); !placed)
+      return fail(placed.error());
+  }
+  if (auto placed = place_groups(true); !placed) return fail(placed.error());
+  return out;
+}
+
+}  // namespace sinter
