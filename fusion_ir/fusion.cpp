@@ -35,6 +35,7 @@ class HashInput {
       add(extent.symbol());
     } else {
       add(extent.constant());
+      if (extent.is_bound()) add(std::string_view("bound"));
     }
   }
   /// Text rather than an enumerator's number, so that adding a function leaves old hashes alone.
@@ -300,6 +301,36 @@ bool structurally_equal(const Fusion& a, const Fusion& b) {
          a.inputs == b.inputs && a.outputs == b.outputs && a.layouts == b.layouts;
 }
 
+bool equal_but_for_sizes(const Fusion& a, const Fusion& b) {
+  const auto same_rank = [](const Value& x, const Value& y) {
+    return x.type == y.type && x.shape.size() == y.shape.size() && x.def == y.def &&
+           x.result == y.result;
+  };
+  const auto forget = [](std::vector<Extent>& extents) {
+    std::ranges::fill(extents, Extent(int64_t{0}));
+  };
+  const auto without_sizes = [&](OpKind kind) {
+    if (auto* input = std::get_if<InputOp>(&kind)) forget(input->strides);
+    if (auto* slice = std::get_if<SliceOp>(&kind)) std::ranges::fill(slice->stop, 0);
+    if (std::holds_alternative<ConstantOp>(kind)) kind = ConstantOp{};
+    if (auto* external = std::get_if<ExternalOp>(&kind)) {
+      for (ResultType& result : external->results) forget(result.shape);
+    }
+    return kind;
+  };
+  const auto same_op = [&](const Op& x, const Op& y) {
+    return x.operands == y.operands && x.results == y.results && x.kind.index() == y.kind.index() &&
+           (x.kind == y.kind || without_sizes(x.kind) == without_sizes(y.kind));
+  };
+  const auto same_layout = [](const OutputLayout& x, const OutputLayout& y) {
+    return x.strides.size() == y.strides.size() && x.alignment == y.alignment && x.alias == y.alias;
+  };
+  return a.symbols.size() == b.symbols.size() &&
+         std::ranges::equal(a.values, b.values, same_rank) &&
+         std::ranges::equal(a.ops, b.ops, same_op) && a.inputs == b.inputs &&
+         a.outputs == b.outputs && std::ranges::equal(a.layouts, b.layouts, same_layout);
+}
+
 uint64_t structural_hash(const Fusion& fusion) {
   HashInput input;
   input.add(fusion.symbols.size());
@@ -378,10 +409,14 @@ Result<Binding> bind_extents(const Fusion& fusion, const ExtentValues& extents) 
   return binding;
 }
 
-Fusion specialize(const Fusion& fusion, const Binding& binding) {
+namespace {
+
+/// With every extent as `bind` makes it.
+template <class Bind>
+Fusion specialize_by(const Fusion& fusion, const Binding& binding, const Bind& bind) {
   Fusion out = fusion;
   const auto bind_all = [&](std::vector<Extent>& extents) {
-    for (Extent& extent : extents) extent = binding.size_of(extent);
+    for (Extent& extent : extents) extent = bind(extent);
   };
   out.symbols = {};
   for (OutputLayout& layout : out.layouts) bind_all(layout.strides);
@@ -397,6 +432,19 @@ Fusion specialize(const Fusion& fusion, const Binding& binding) {
     }
   }
   return out;
+}
+
+}  // namespace
+
+Fusion specialize(const Fusion& fusion, const Binding& binding) {
+  return specialize_by(fusion, binding,
+                       [&](const Extent& extent) { return Extent(binding.size_of(extent)); });
+}
+
+Fusion specialize_alike(const Fusion& fusion, const Binding& binding) {
+  return specialize_by(fusion, binding, [&](const Extent& extent) {
+    return extent.is_symbol() ? Extent::bound(binding.size_of(extent)) : extent;
+  });
 }
 
 Sizes input_strides(const Fusion& fusion, const Binding& binding, ValueId input) {

@@ -93,6 +93,9 @@ IdMap<ValueId, std::vector<OpId>> users_of(const Fusion& fusion);
 
 /// True if the two graphs are equal but for names of the fusion, its symbols and its values.
 bool structurally_equal(const Fusion& a, const Fusion& b);
+/// True if they are equal but for names and sizes: extents, strides, where slices stop, and values
+/// of constants, which may have been computed from extents. Ranks, types and promises are equal.
+bool equal_but_for_sizes(const Fusion& a, const Fusion& b);
 /// 64-bit hash of what structurally_equal compares. Stable across processes and versions of the C++
 /// library.
 uint64_t structural_hash(const Fusion& fusion);
@@ -119,6 +122,8 @@ Result<Binding> bind_extents(const Fusion& fusion, const ExtentValues& extents);
 /// The same graph with every symbol replaced by its size and every `extent` op by a constant: what
 /// the scheduler works on.
 Fusion specialize(const Fusion& fusion, const Binding& binding);
+/// The same with sizes as Extent::bound(): a graph that is simplified as for any other sizes.
+Fusion specialize_alike(const Fusion& fusion, const Binding& binding);
 
 /// Strides in elements of an input under a binding: those it declares, or dense ones.
 Sizes input_strides(const Fusion& fusion, const Binding& binding, ValueId input);

@@ -314,14 +314,14 @@ class Inference {
       const Extent& extent = shape(0)[axis];
       const int64_t start = op.start[axis];
       const int64_t step = op.step[axis];
-      if (extent.is_symbol() && op.stop[axis] < 0) {
-        if (start != 0 || step != 1) {
-          return fail(error(fmt::format("slice of {} leaves an extent that has no name on axis {}",
-                                        text(0), axis),
-                            "give a constant stop, or take the whole axis"));
-        }
+      if (op.stop[axis] < 0 && start == 0 && step == 1) {
         result.push_back(extent);
         continue;
+      }
+      if (extent.is_symbol() && op.stop[axis] < 0) {
+        return fail(error(
+            fmt::format("slice of {} leaves an extent that has no name on axis {}", text(0), axis),
+            "give a constant stop, or take the whole axis"));
       }
       const int64_t stop = op.stop[axis] < 0 ? extent.constant() : op.stop[axis];
       const bool fits = extent.is_symbol() || stop <= extent.constant();

@@ -21,18 +21,31 @@ class Extent {
   constexpr Extent(int64_t constant) : constant_(constant) {}
   // NOLINTNEXTLINE(google-explicit-constructor)
   constexpr Extent(SymbolId symbol) : symbol_(symbol) {}
+  /// The size that a symbol is bound to. If it is 1 or 0 it is no constant 1 or 0: nothing
+  /// broadcasts along it or leaves it out that would not do so for any other size.
+  static constexpr Extent bound(int64_t size) {
+    Extent out(size);
+    out.is_bound_ = size < 2;
+    return out;
+  }
 
   [[nodiscard]] constexpr bool is_constant() const { return !symbol_.valid(); }
   [[nodiscard]] constexpr bool is_symbol() const { return symbol_.valid(); }
   /// The constant; meaningful only if is_constant().
   [[nodiscard]] constexpr int64_t constant() const { return constant_; }
   [[nodiscard]] constexpr SymbolId symbol() const { return symbol_; }
-  [[nodiscard]] constexpr bool is_one() const { return is_constant() && constant_ == 1; }
+  /// A constant 1, which axes of other extents may stand beside.
+  [[nodiscard]] constexpr bool is_one() const {
+    return is_constant() && constant_ == 1 && !is_bound_;
+  }
+  /// A 1 or 0 of bound().
+  [[nodiscard]] constexpr bool is_bound() const { return is_bound_; }
   friend constexpr bool operator==(const Extent&, const Extent&) = default;
 
  private:
   int64_t constant_ = 0;
   SymbolId symbol_;
+  bool is_bound_ = false;
 };
 
 /// Most axes a tensor can have. Schedules and index arithmetic are per axis, so a bound keeps both

@@ -251,6 +251,13 @@ class PlanCompiler {
 
 }  // namespace
 
+Plan plan_as_compiled(const CompiledPlan& compiled) {
+  Plan out = compiled.plan;
+  for (size_t i = 0; i < out.segments.size(); ++i)
+    out.segments[i].candidates = {compiled.segments[i].chosen};
+  return out;
+}
+
 Result<CompiledPlan> compile_plan(Plan plan, const NvrtcCompiler& compiler, KernelCache& cache,
                                   const CompilePlanOptions& options) {
   return PlanCompiler(std::move(plan), compiler, cache, options).run();

@@ -43,6 +43,9 @@ struct CompiledPlan {
   std::vector<CompiledSegment> segments;
 };
 
+/// The plan with the schedules that were compiled as its chosen ones, and no others.
+Plan plan_as_compiled(const CompiledPlan& compiled);
+
 /// Compiles a plan's kernels for its device, without a GPU. Where the compiler spills, or takes so
 /// many registers that another candidate is now predicted faster, up to `max_replans` further
 /// candidates are compiled and the best compiled one is taken; a Decision keeps all attempts. Of

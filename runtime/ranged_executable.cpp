@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/container/small_vector.hpp>
+#include <cmath>
 #include <future>
 #include <map>
 #include <mutex>
@@ -31,6 +32,16 @@ Result<Sizes> first_sizes(const Fusion& fusion, std::span<const ExtentRange> ran
   return sizes_in_ranges(fusion, ranges, extents);
 }
 
+/// What sizes are taken instead, where those outside the ranges get plans of their own: any of a
+/// symbol that has a range.
+std::vector<ExtentRange> taken_ranges(std::vector<ExtentRange> ranges, OutsideRange outside) {
+  if (outside == OutsideRange::kRefuse) return ranges;
+  for (ExtentRange& range : ranges) {
+    if (range.least != range.most) range = {0, std::numeric_limits<int64_t>::max()};
+  }
+  return ranges;
+}
+
 PreparedExtents summary_of(const CompiledPlan& compiled) {
   PreparedExtents out{.extents = {},
                       .workspace_bytes = compiled.plan.workspace_bytes,
@@ -52,6 +63,7 @@ class RangedExecutable::State {
         PlanCompiler compile, DeviceDriver& driver, DeviceContext context, RangedOptions options)
       : fusion_(std::move(fusion)),
         ranges_(std::move(ranges)),
+        taken_(taken_ranges(ranges_, options.outside)),
         limits_(limits),
         compile_(std::move(compile)),
         driver_(driver),
@@ -60,6 +72,17 @@ class RangedExecutable::State {
 
   [[nodiscard]] const Fusion& fusion() const { return fusion_; }
   [[nodiscard]] std::span<const ExtentRange> ranges() const { return ranges_; }
+  /// Sizes that at() is asked for.
+  [[nodiscard]] std::span<const ExtentRange> taken() const { return taken_; }
+
+  /// Prepares the sizes whose plan the others follow.
+  Result<void> prepare_first(std::span<const int64_t> sizes) {
+    auto first = at(sizes);
+    if (!first) return fail(first.error());
+    if (options_.plans == RangePlans::kOne)
+      model_ = std::make_shared<const Plan>(plan_as_compiled((*first)->compiled()));
+    return {};
+  }
 
   Result<ExecutablePtr> at(std::span<const int64_t> sizes) {
     std::optional<std::promise<Result<ExecutablePtr>>> promise;
@@ -78,6 +101,7 @@ class RangedExecutable::State {
         slots_.emplace(Sizes(sizes.begin(), sizes.end()),
                        Slot{.under_way = promise->get_future().share(),
                             .executable = {},
+                            .own_plan = {},
                             .uses = 1,
                             .last_use = uses_});
       }
@@ -91,12 +115,18 @@ class RangedExecutable::State {
   [[nodiscard]] RangedReport report() const {
     const std::lock_guard lock(mutex_);
     RangedReport out{
-        .uses = uses_, .plans = plans_, .failures = failures_, .dropped = dropped_, .kept = {}};
+        .uses = uses_,
+        .plans = plans_,
+        .shared = shared_,
+        .failures = failures_,
+        .dropped = dropped_,
+        .kept = {}};
     std::vector<std::pair<int64_t, PreparedExtents>> kept;
     for (const auto& [sizes, slot] : slots_) {
       if (!slot.executable) continue;
       PreparedExtents prepared = summary_of(slot.executable->compiled());
       prepared.extents = named_sizes(fusion_, sizes);
+      prepared.own_plan = slot.own_plan;
       prepared.uses = slot.uses;
       kept.emplace_back(-slot.last_use, std::move(prepared));
     }
@@ -109,8 +139,20 @@ class RangedExecutable::State {
   struct Slot {
     std::shared_future<Result<ExecutablePtr>> under_way;  // Until the executable is there.
     ExecutablePtr executable;
+    std::string own_plan;
     int64_t uses = 0;
     int64_t last_use = 0;
+  };
+  /// An executable, and why it does not run the one plan; empty if it does, or there is none.
+  struct Prepared {
+    ExecutablePtr executable;
+    std::string own_plan;
+    bool is_shared = false;
+  };
+  struct Planned {
+    Plan plan;
+    std::string own_plan;
+    bool is_shared = false;
   };
   using Slots = std::map<Sizes, Slot, SizesOrder>;
 
@@ -118,8 +160,10 @@ class RangedExecutable::State {
   Result<ExecutablePtr> make(std::span<const int64_t> sizes,
                              std::promise<Result<ExecutablePtr>>& promise) {
     try {
-      Result<ExecutablePtr> made = prepare_at(sizes);
-      settle(sizes, made);
+      const Result<Prepared> prepared = prepare_at(sizes);
+      settle(sizes, prepared);
+      auto made =
+          prepared.map([](const Prepared& p) { return p.executable; });
       promise.set_value(made);
       return made;
     } catch (...) {
@@ -129,28 +173,80 @@ class RangedExecutable::State {
     }
   }
 
-  [[nodiscard]] Result<ExecutablePtr> prepare_at(std::span<const int64_t> sizes) const {
+  /// Which size is outside the ranges; empty if none is.
+  [[nodiscard]] std::string outside(std::span<const int64_t> sizes) const {
+    for (uint32_t i = 0; i < ranges_.size(); ++i) {
+      if (!ranges_[i].has(sizes[i]))
+        return fmt::format("{} is {}, outside the served range {} to {}",
+                           fusion_.symbols[SymbolId{i}].name, sizes[i], ranges_[i].least,
+                           ranges_[i].most);
+    }
+    return {};
+  }
+
+  /// The one plan at these sizes, or their own and why.
+  [[nodiscard]] Result<Planned> plan_at(std::span<const int64_t> sizes) const {
+    const ExtentValues extents = named_sizes(fusion_, sizes);
+    const auto own = [&](std::string why) {
+      return plan(fusion_, extents, limits_, options_.plan).map([&](Plan planned) {
+        return Planned{.plan = std::move(planned), .own_plan = std::move(why)};
+      });
+    };
+    std::string why = outside(sizes);
+    if (!model_ || !why.empty()) return own(std::move(why));
+    PlanOptions like = options_.plan;
+    like.cuts.clear();  // The plan that is followed obeys them.
+    like.joins.clear();
+    like.pin = {};
+    like.like = model_;
+    auto followed = plan(fusion_, extents, limits_, like);
+    if (!followed) return own(followed.error().message);
+    if (std::isfinite(options_.slower_at_most)) {
+      auto planned = own({});
+      const double one_us = followed->predicted_us();
+      if (planned && one_us > options_.slower_at_most * planned->plan.predicted_us()) {
+        planned->own_plan = fmt::format("the one plan is predicted to take {:.1f} us, its own {:.1f}",
+                                        one_us, planned->plan.predicted_us());
+        return planned;
+      }
+    }
+    return Planned{.plan = std::move(*followed), .own_plan = {}, .is_shared = true};
+  }
+
+  [[nodiscard]] Result<Prepared> prepare_at(std::span<const int64_t> sizes) const {
+    auto planned = plan_at(sizes);
+    Prepared out;
+    if (planned) {
+      out.own_plan = std::move(planned->own_plan);
+      out.is_shared = planned->is_shared;
+    }
     auto prepared =
-        plan(fusion_, named_sizes(fusion_, sizes), limits_, options_.plan)
+        std::move(planned)
+            .map([](Planned made) { return std::move(made.plan); })
             .and_then(compile_)
             .and_then([&](CompiledPlan compiled) {
               return Executable::prepare(std::move(compiled), driver_, options_.prepare);
             });
-    if (prepared) return std::make_shared<const Executable>(std::move(*prepared));
+    if (prepared) {
+      out.executable = std::make_shared<const Executable>(std::move(*prepared));
+      return out;
+    }
     Error error = std::move(prepared.error());
     error.message = fmt::format("for {}: {}", text_of_sizes(fusion_, sizes), error.message);
     return fail(std::move(error));
   }
 
   /// Keeps what was made, or forgets that it was tried.
-  void settle(std::span<const int64_t> sizes, const Result<ExecutablePtr>& made) {
+  void settle(std::span<const int64_t> sizes, const Result<Prepared>& made) {
     const std::lock_guard lock(mutex_);
     const auto slot = slots_.find(sizes);
     SINTER_CHECK(slot != slots_.end(), "the slot for {} vanished while it was made",
                  text_of_sizes(fusion_, sizes));
     if (made) {
-      slot->second.executable = *made;
+      slot->second.executable = made->executable;
+      slot->second.own_plan = made->own_plan;
       slot->second.under_way = {};
+      shared_ += static_cast<int64_t>(made->is_shared);
     } else {
       ++failures_;
       slots_.erase(slot);
@@ -201,17 +297,20 @@ class RangedExecutable::State {
 
   const Fusion fusion_;
   const std::vector<ExtentRange> ranges_;
+  const std::vector<ExtentRange> taken_;
   const DeviceLimits limits_;
   const PlanCompiler compile_;
   DeviceDriver& driver_;
   DeviceContext context_;
   const RangedOptions options_;
+  std::shared_ptr<const Plan> model_;  // What others follow; set before there are others.
 
   mutable std::mutex mutex_;  // Guards all below; never held while planning or waiting.
   Slots slots_;
   std::vector<ExecutablePtr> retired_;  // To go when the device has finished.
   int64_t uses_ = 0;
   int64_t plans_ = 0;
+  int64_t shared_ = 0;
   int64_t failures_ = 0;
   int64_t dropped_ = 0;
 };
@@ -224,6 +323,19 @@ RangedExecutable::~RangedExecutable() = default;
 Result<RangedExecutable> RangedExecutable::prepare(Fusion fusion, const ExtentRanges& ranges,
                                                    const DeviceLimits& limits, PlanCompiler compile,
                                                    DeviceDriver& driver, RangedOptions options) {
+  const auto refuse = [](std::string message, std::string remedy) {
+    return fail({.kind = ErrorKind::kInvalidArgument,
+                 .message = std::move(message),
+                 .remedy = std::move(remedy)});
+  };
+  if (!compile) return refuse("a ranged executable has nothing to compile plans with", "pass one");
+  if (options.plan.like)
+    return refuse("a plan to follow is given for sizes that follow the first ones' plan",
+                  "leave it out, or name the sizes to plan first");
+  if (!(options.slower_at_most >= 1.0))
+    return refuse(fmt::format("the one plan cannot be held to {} times what another takes",
+                              options.slower_at_most),
+                  "pass at least 1");
   if (options.kept == 0) {
     return fail({.kind = ErrorKind::kInvalidArgument,
                  .message = "a ranged executable that keeps nothing prepares at every execution",
@@ -240,7 +352,7 @@ Result<RangedExecutable> RangedExecutable::prepare(Fusion fusion, const ExtentRa
   RangedExecutable out(std::make_unique<State>(std::move(fusion), std::move(*resolved), limits,
                                                std::move(compile), driver, std::move(*context),
                                                std::move(options)));
-  if (auto prepared = out.state_->at(*first); !prepared) return fail(prepared.error());
+  if (auto prepared = out.state_->prepare_first(*first); !prepared) return fail(prepared.error());
   return out;
 }
 
@@ -257,7 +369,7 @@ Result<RangedExecutable> RangedExecutable::prepare(Fusion fusion, const ExtentRa
 }
 
 Result<ExecutablePtr> RangedExecutable::at(const ExtentValues& extents) {
-  const auto sizes = sizes_in_ranges(state_->fusion(), state_->ranges(), extents);
+  const auto sizes = sizes_in_ranges(state_->fusion(), state_->taken(), extents);
   if (!sizes) return fail(sizes.error());
   return state_->at(*sizes);
 }
@@ -266,7 +378,7 @@ Result<void> RangedExecutable::execute(std::span<const Tensor> inputs,
                                        std::span<const Tensor> outputs, DevicePointer workspace,
                                        int64_t workspace_bytes, StreamHandle stream) {
   boost::container::small_vector<int64_t, kSymbolsOnStack> sizes(state_->ranges().size());
-  auto read = sizes_of_tensors(state_->fusion(), state_->ranges(), inputs, outputs,
+  auto read = sizes_of_tensors(state_->fusion(), state_->taken(), inputs, outputs,
                                {sizes.data(), sizes.size()});
   if (!read) return read;
   const auto executable = state_->at({sizes.data(), sizes.size()});
@@ -284,15 +396,17 @@ std::span<const ExtentRange> RangedExecutable::ranges() const { return state_->r
 
 std::string RangedReport::text() const {
   std::string out =
-      fmt::format("{} uses, {} plans, {} failures, {} dropped\n", uses, plans, failures, dropped);
+      fmt::format("{} uses, {} plans, {} of them like the first, {} failures, {} dropped\n", uses,
+                  plans, shared, failures, dropped);
   for (const PreparedExtents& prepared : kept) {
     std::string sizes;
     for (const auto& [name, size] : prepared.extents)
       sizes += fmt::format("{}{}={}", sizes.empty() ? "" : " ", name, size);
     out += fmt::format(
-        "{}: {} kernels, {} of them compiled, {:.1f} us predicted, {} B of workspace, {} uses\n",
+        "{}: {} kernels, {} of them compiled, {:.1f} us predicted, {} B of workspace, {} uses{}\n",
         sizes.empty() ? "constant" : sizes, prepared.kernels, prepared.compiled,
-        prepared.predicted_us, prepared.workspace_bytes, prepared.uses);
+        prepared.predicted_us, prepared.workspace_bytes, prepared.uses,
+        prepared.own_plan.empty() ? "" : "; a plan of its own: " + prepared.own_plan);
   }
   return out;
 }

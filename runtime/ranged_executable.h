@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,12 +16,30 @@
 
 namespace sinter {
 
+/// Which plans the sizes of a range get.
+enum class RangePlans : uint8_t {
+  kOne,   ///< That of the first sizes, wherever it fits (follow_plan): kernels that differ in
+          ///< numbers given at launch alone are compiled once.
+  kEach,  ///< Each set of sizes its own, the fastest for it.
+};
+
+/// What becomes of sizes outside the ranges.
+enum class OutsideRange : uint8_t {
+  kRefuse,  ///< An error that names the size.
+  kPlan,    ///< A plan of their own; the report names the size.
+};
+
 struct RangedOptions {
   /// Sizes of symbols without a range; those not named take their hint.
   ExtentValues fixed{};
   /// Where prepare() plans at once. A symbol with a range that is not named takes its most, where
   /// budgets are tightest.
   ExtentValues first{};
+  RangePlans plans = RangePlans::kOne;
+  /// Sizes for which the one plan is predicted to take longer than this multiple of what a plan of
+  /// their own would get that one; where it is finite both are made. At least 1.
+  double slower_at_most = std::numeric_limits<double>::infinity();
+  OutsideRange outside = OutsideRange::kRefuse;
   /// Executables kept at most, at least 1; more only while all of them are held by somebody. Each
   /// holds its modules, and counters if its blocks count, on the device.
   size_t kept = 16;
@@ -41,6 +60,9 @@ struct PreparedExtents {
   int64_t workspace_bytes = 0;
   size_t kernels = 0;
   size_t compiled = 0;  ///< Kernels that were in no cache.
+  /// Why these sizes have a plan of their own; empty for the first, and for those that share its
+  /// plan.
+  std::string own_plan{};
   double predicted_us = 0.0;
   int64_t uses = 0;  ///< Since it was prepared.
   friend bool operator==(const PreparedExtents&, const PreparedExtents&) = default;
@@ -50,6 +72,7 @@ struct PreparedExtents {
 struct RangedReport {
   int64_t uses = 0;                   ///< Times that sizes in the ranges were asked for.
   int64_t plans = 0;                  ///< Times that they had to be planned, failures included.
+  int64_t shared = 0;                 ///< Of these, followed the plan of the first sizes.
   int64_t failures = 0;               ///< Plans that could not be made, compiled or prepared.
   int64_t dropped = 0;                ///< Executables that made room for others.
   std::vector<PreparedExtents> kept;  ///< Those at hand, the last used first.
@@ -57,10 +80,12 @@ struct RangedReport {
   [[nodiscard]] std::string text() const;
 };
 
-/// A fusion whose symbols take any sizes of given ranges. Each set of sizes is planned and prepared
-/// when it is first asked for, and kept: plans depend on all sizes, so no schedule is stretched to
-/// sizes it was not made for. Kernels come from the cache where only numbers given at launch
-/// differ.
+/// A fusion whose symbols take any sizes of given ranges, which one plan serves: the cuts and
+/// schedules of the first sizes. Each set of sizes is prepared when it is first asked for, and kept.
+/// Kernels whose sizes differ in the outermost axes alone differ in numbers given at launch, so that
+/// they are compiled once for all of the range; other sizes get the same schedules, and kernels of
+/// their own. Sizes that the plan does not fit, such as 0, have a plan of their own, and the report
+/// says why.
 ///
 /// Any thread may call, several at once; threads that ask for the same new sizes share one
 /// preparation. Sizes at hand cost a lock and a lookup more than Executable::execute, and no
@@ -75,7 +100,8 @@ class RangedExecutable {
   /// device or the largest sizes is known at once. Other sizes may still fail, each for itself.
   /// `cache` and `driver` must outlive the result and what at() returns.
   ///
-  /// Errors: InvalidArgument (resolve_ranges, `first` outside the ranges, nothing kept), those of
+  /// Errors: InvalidArgument (resolve_ranges, `first` outside the ranges, nothing kept, a multiple
+  /// below 1, no compiler, a plan to follow beside those of the ranges), those of
   /// plan(), compile_plan() and Executable::prepare() with the sizes in front of the message. What
   /// a family's functions throw is thrown on, here and by at().
   static Result<RangedExecutable> prepare(Fusion fusion, const ExtentRanges& ranges,
@@ -104,8 +130,8 @@ class RangedExecutable {
                        DevicePointer workspace, int64_t workspace_bytes, StreamHandle stream);
 
   /// Bytes of workspace that execute() needs at these sizes; prepares them if need be. The same
-  /// whenever it is asked, but no bound for other sizes, larger or smaller: each has a plan of its
-  /// own. Errors: as at().
+  /// whenever it is asked, but no bound for other sizes, larger or smaller: they may have a plan of
+  /// their own. Errors: as at().
   Result<int64_t> workspace_bytes(const ExtentValues& extents);
 
   [[nodiscard]] RangedReport report() const;

@@ -14,19 +14,30 @@ namespace {
 struct AxisNode {
   int64_t size = 1;
   uint32_t parent = 0;
-  std::optional<std::pair<uint32_t, uint32_t>> split;  ///< (outer, inner)
+  std::optional<std::pair<uint32_t, uint32_t>> split{};  ///< (outer, inner)
+  bool is_bound = false;  ///< It counts even where its size is 1 (Extent::bound).
 };
 
 using AxisList =
     std::vector<uint32_t>;  ///< Classes of one axis from the outermost to the innermost.
 
+int64_t constant_size(const Extent& extent) {
+  SINTER_CHECK(extent.is_constant(), "the scheduler works on specialised fusions");
+  return extent.constant();
+}
+
 class AxisClasses {
  public:
   uint32_t fresh(int64_t size) {
-    nodes_.push_back({size, static_cast<uint32_t>(nodes_.size()), std::nullopt});
+    nodes_.push_back({.size = size, .parent = static_cast<uint32_t>(nodes_.size())});
     return static_cast<uint32_t>(nodes_.size() - 1);
   }
-  AxisList fresh_axis(int64_t size) { return size == 1 ? AxisList{} : AxisList{fresh(size)}; }
+  AxisList fresh_axis(const Extent& extent) {
+    if (extent.is_one()) return {};
+    const uint32_t node = fresh(constant_size(extent));
+    nodes_[node].is_bound = extent.is_bound();
+    return {node};
+  }
 
   /// Replaces every class by its representative and every split class by its parts.
   [[nodiscard]] AxisList resolve(const AxisList& axis) const {
@@ -47,6 +58,7 @@ class AxisClasses {
       if (x == y) continue;
       if (nodes_[x].size == nodes_[y].size) {
         nodes_[std::max(x, y)].parent = std::min(x, y);
+        nodes_[std::min(x, y)].is_bound |= nodes_[std::max(x, y)].is_bound;
         continue;
       }
       const bool x_is_larger = nodes_[x].size > nodes_[y].size;
@@ -57,7 +69,8 @@ class AxisClasses {
       nodes_[large].split = {outer, small};
       (x_is_larger ? left : right).push_back(outer);
     }
-    return left.empty() && right.empty();
+    const auto is_one = [&](uint32_t node) { return nodes_[node].size == 1; };
+    return std::ranges::all_of(left, is_one) && std::ranges::all_of(right, is_one);
   }
 
   [[nodiscard]] int64_t size(uint32_t node) const { return nodes_[node].size; }
@@ -70,7 +83,7 @@ class AxisClasses {
   void append(uint32_t node, AxisList& out) const {
     const AxisNode& representative = nodes_[find(node)];
     if (!representative.split) {
-      if (representative.size != 1) out.push_back(find(node));
+      if (representative.size != 1 || representative.is_bound) out.push_back(find(node));
       return;
     }
     append(representative.split->first, out);
@@ -90,11 +103,6 @@ struct View {
 Rejection reject(std::string rule, ValueId at, std::string remedy) {
   return {
       .subject = "iteration space", .rule = std::move(rule), .at = at, .remedy = std::move(remedy)};
-}
-
-int64_t constant_size(const Extent& extent) {
-  SINTER_CHECK(extent.is_constant(), "the scheduler works on specialised fusions");
-  return extent.constant();
 }
 
 class Analysis {
@@ -125,7 +133,7 @@ class Analysis {
   std::vector<AxisList> fresh_axes(ValueId value) {
     std::vector<AxisList> out;
     for (const Extent& extent : fusion_.values[value].shape)
-      out.push_back(classes_.fresh_axis(constant_size(extent)));
+      out.push_back(classes_.fresh_axis(extent));
     return out;
   }
 
@@ -200,9 +208,9 @@ class Analysis {
             [&](const SliceOp&) {
               out = operand_axes(0);
               for (size_t axis = 0; axis < out.size(); ++axis) {
-                const int64_t size = constant_size(fusion_.values[result].shape[axis]);
-                if (size != constant_size(fusion_.values[op.operands[0]].shape[axis]))
-                  out[axis] = classes_.fresh_axis(size);
+                const Extent& extent = fusion_.values[result].shape[axis];
+                if (extent != fusion_.values[op.operands[0]].shape[axis])
+                  out[axis] = classes_.fresh_axis(extent);
               }
             },
             [&](const ConcatenateOp&) {

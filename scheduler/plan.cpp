@@ -8,6 +8,7 @@
 #include "fusion_ir/verifier.h"
 #include "scheduler/cost_model.h"
 #include "scheduler/families/multi_tensor.h"
+#include "scheduler/follow_plan.h"
 #include "scheduler/offers.h"
 #include "scheduler/segment_scheduler.h"
 #include "scheduler/segmentation/group_judge.h"
@@ -126,6 +127,17 @@ Result<void> plan_kernels(Plan& plan, const PlanOptions& options) {
   return {};
 }
 
+Decision following_decision(const Fusion& fusion, const Plan& model) {
+  std::string sizes;
+  for (uint32_t i = 0; i < model.binding.symbol_sizes.size() && i < fusion.symbols.size(); ++i)
+    sizes += fmt::format("{}{}={}", sizes.empty() ? "" : ", ", fusion.symbols[SymbolId{i}].name,
+                         model.binding.symbol_sizes[i]);
+  return {.question = "whose cuts and schedules are these",
+          .chosen = sizes.empty() ? "those of a plan that is followed"
+                                  : fmt::format("those of the plan for {}", sizes),
+          .because = "the caller asked for a plan like it, whatever takes least time"};
+}
+
 /// Nothing reads an input behind the step that begins to overwrite it.
 void check_overwriting(const Plan& plan) {
   std::set<ValueId> overwritten;
@@ -177,7 +189,8 @@ Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const Devic
   auto binding = bind_extents(fusion, extents);
   if (!binding) return fail(binding.error());
 
-  Plan out{.fusion = specialize(fusion, *binding),
+  Plan out{.fusion = options.like ? specialize_alike(fusion, *binding)
+                                  : specialize(fusion, *binding),
            .binding = *binding,
            .limits = limits,
            .segments = {},
@@ -193,7 +206,9 @@ Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const Devic
       out.placements[out.fusion.outputs[i]] = {alias, 0, input_strides(out.fusion, {}, alias)};
   }
 
-  if (auto planned = plan_kernels(out, options); !planned) {
+  const auto planned =
+      options.like ? follow_plan(out, *options.like, options) : plan_kernels(out, options);
+  if (!planned) {
     Error error = planned.error();
     if (error.kind == ErrorKind::kUnsupported && !out.placements.empty()) {
       const auto& [output, placement] = *out.placements.begin();
@@ -202,6 +217,7 @@ Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const Devic
     }
     return fail(std::move(error));
   }
+  if (options.like) out.decisions.push_back(following_decision(fusion, *options.like));
   check_overwriting(out);
   place_workspace(out);
   return out;

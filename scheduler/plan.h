@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -49,6 +50,8 @@ enum class Cutting : uint8_t {
   kNeeded,  ///< Only if nothing runs it whole.
 };
 
+struct Plan;
+
 struct PlanOptions {
   FamilySet families = scheduling_families();
   SchedulePin pin{};
@@ -59,6 +62,9 @@ struct PlanOptions {
   /// cannot be pinned.
   std::vector<CutPin> cuts{};
   std::vector<GroupPin> joins{};
+  /// A plan of the same graph for the same device at other sizes, whose cuts and schedules are
+  /// taken over instead of chosen (scheduler/follow_plan.h). Not beside pins.
+  std::shared_ptr<const Plan> like{};
 };
 
 /// A tensor that one kernel of a plan leaves for later ones, or needs for itself.
@@ -99,6 +105,11 @@ struct SegmentPlan {
   /// One of two kernels that a segment was split into: it leaves no partial results beyond those
   /// that its twin reads.
   bool is_part = false;
+  /// Parts into which each row was cut, for one kernel to take and its twin to combine; 0: whole.
+  int64_t row_parts = 0;
+  /// Ops of the plan's graph that the segment was cut out for. Empty where it runs the whole graph
+  /// or a list of tensors, and for all but the first of a segment's kernels.
+  std::vector<OpId> ops{};
   /// The first segment that has the same graph but for names, whose kernel it runs; absent for that
   /// one itself. It then has one candidate.
   std::optional<size_t> same_as{};
@@ -163,6 +174,8 @@ struct Plan {
   /// The graph was cut: every segment that leads has decisions and rejections of its own.
   bool is_segmented = false;
   std::vector<Cut> cuts{};  ///< Where it was.
+  /// Ops of a graph that was cut whose results each kernel computes that needs them, ascending.
+  std::vector<OpId> free_ops{};
 
   /// Kernels and calls in the order they run.
   [[nodiscard]] std::vector<PlanStep> steps() const;
@@ -201,7 +214,7 @@ ValueId tensor_of(const Plan& plan, ValueId value);
 /// Errors: InvalidFusion (the verifier's findings), InvalidArgument (extents), Unsupported (no
 /// family takes the graph; every rejection is listed), ResourceExhausted (a pinned schedule that
 /// breaks a budget or rule); for pinned cuts and joins InvalidArgument (names, contradictions) and
-/// Unsupported (no kernel runs what is joined). Value ids of all but the first two are those of the
+/// Unsupported (no kernel runs what is joined); for a plan to follow those of follow_plan(). Value ids of all but the first two are those of the
 /// simplified graph, which stands in the error's log.
 Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const DeviceLimits& limits,
                   const PlanOptions& options = {});

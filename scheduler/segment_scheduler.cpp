@@ -144,6 +144,30 @@ std::optional<SplitPlan> faster_split(const SegmentPlan& joint, const DeviceLimi
   return split;
 }
 
+/// Rows in so many parts, and what combines them, without candidates. Absent where they do not
+/// split like that.
+std::optional<SplitPlan> split_rows(const SegmentFacts& facts, int64_t parts) {
+  std::optional<RowParts> split = rows_in_parts(facts, parts);
+  if (!split) return std::nullopt;
+  auto first = analyse(std::move(split->parts.fusion));
+  auto second = analyse(std::move(split->finish.fusion));
+  if (!first || !second) return std::nullopt;
+  SplitPlan out{.rows = {.facts = std::move(*first),
+                         .in_plan = std::move(split->parts.in_plan),
+                         .candidates = {},
+                         .row_parts = parts},
+                .columns = {.facts = std::move(*second),
+                            .in_plan = std::move(split->finish.in_plan),
+                            .candidates = {},
+                            .row_parts = parts},
+                .workspace = {}};
+  for (const RowParts::Passed& passed : split->passed)
+    out.workspace.push_back({.value = passed.value,
+                             .bytes = passed.bytes,
+                             .holds = WorkspaceTensor::Holds::kPartials});
+  return out;
+}
+
 /// Long rows in parts, a kernel for those and one that combines their results, where that is
 /// predicted to be faster than one kernel or has the only schedule. Records the choice where there
 /// was one. A pin is for one kernel.
@@ -164,27 +188,13 @@ std::optional<SplitPlan> faster_parts(const SegmentPlan& whole, const DeviceLimi
   if (has_whole) add("whole rows", whole_us);
   std::optional<SplitPlan> best;
   for (const int64_t parts : part_counts(whole.facts, limits)) {
-    std::optional<RowParts> split = rows_in_parts(whole.facts, parts);
-    if (!split) continue;
-    auto first = analyse(std::move(split->parts.fusion));
-    auto second = analyse(std::move(split->finish.fusion));
-    if (!first || !second) continue;
-    SplitPlan plan{.rows = {.facts = std::move(*first),
-                            .in_plan = std::move(split->parts.in_plan),
-                            .candidates = {}},
-                   .columns = {.facts = std::move(*second),
-                               .in_plan = std::move(split->finish.in_plan),
-                               .candidates = {}},
-                   .workspace = {}};
-    if (!schedule_part(plan.rows, limits, options) || !schedule_part(plan.columns, limits, options))
+    std::optional<SplitPlan> plan = split_rows(whole.facts, parts);
+    if (!plan || !schedule_part(plan->rows, limits, options) ||
+        !schedule_part(plan->columns, limits, options))
       continue;
-    for (const RowParts::Passed& passed : split->passed)
-      plan.workspace.push_back({.value = passed.value,
-                                .bytes = passed.bytes,
-                                .holds = WorkspaceTensor::Holds::kPartials});
     add(fmt::format("{} parts a row, then a kernel that combines them", parts),
-        plan.predicted_us());
-    if (!best || plan.predicted_us() < best->predicted_us()) best = std::move(plan);
+        plan->predicted_us());
+    if (!best || plan->predicted_us() < best->predicted_us()) best = std::move(plan);
   }
   if (!best) return std::nullopt;
   const bool in_parts = best->predicted_us() < whole_us;
@@ -225,6 +235,23 @@ Decision finish_decision(const SegmentFacts& facts, const Schedule& schedule,
   return decision;
 }
 
+void add_parts(SplitPlan split, ScheduledSegment& out) {
+  for (SegmentPlan* part : {&split.rows, &split.columns}) {
+    part->is_part = true;
+    out.decisions.push_back(persistence_decision(part->facts));
+    out.decisions.push_back(schedule_decision(*part, out.rejections));
+    out.kernels.push_back(std::move(*part));
+  }
+  out.workspace = std::move(split.workspace);
+}
+
+/// Adds what ends the only kernel of a segment.
+void add_finish(FinishPlan finish, ScheduledSegment& out) {
+  std::ranges::move(finish.kernels, std::back_inserter(out.kernels));
+  std::ranges::move(finish.decisions, std::back_inserter(out.decisions));
+  out.workspace = std::move(finish.workspace);
+}
+
 constexpr std::string_view kWhichFinishes = "which schedule finishes the partial results";
 
 }  // namespace
@@ -248,13 +275,7 @@ Result<ScheduledSegment> schedule_segment(SegmentFacts facts, const DeviceLimits
   if (!split) split = faster_parts(segment, limits, options, out.decisions);
   if (!split && !offered) return fail(offered.error());
   if (split) {
-    for (SegmentPlan* part : {&split->rows, &split->columns}) {
-      part->is_part = true;
-      out.decisions.push_back(persistence_decision(part->facts));
-      out.decisions.push_back(schedule_decision(*part, out.rejections));
-      out.kernels.push_back(std::move(*part));
-    }
-    out.workspace = std::move(split->workspace);
+    add_parts(std::move(*split), out);
     return out;
   }
   out.decisions.push_back(persistence_decision(segment.facts));
@@ -262,9 +283,51 @@ Result<ScheduledSegment> schedule_segment(SegmentFacts facts, const DeviceLimits
   auto finish = finish_segment(segment.facts, segment.chosen().schedule, limits, options.families);
   if (!finish) return fail(finish.error());
   out.kernels.push_back(std::move(segment));
-  std::ranges::move(finish->kernels, std::back_inserter(out.kernels));
-  std::ranges::move(finish->decisions, std::back_inserter(out.decisions));
-  out.workspace = std::move(finish->workspace);
+  add_finish(std::move(*finish), out);
+  return out;
+}
+
+Result<ScheduledSegment> schedule_like(SegmentFacts facts, std::span<const SegmentPlan> model,
+                                       const DeviceLimits& limits, const FamilySet& families) {
+  ScheduledSegment out;
+  const auto schedule = [&](SegmentPlan& kernel, const SegmentPlan& like) {
+    return offer_schedules(kernel, out.rejections, limits,
+                           {.families = families, .pin = {.schedule = like.chosen().schedule}});
+  };
+  const SegmentPlan& first = model.front();
+  if (first.is_part) {
+    std::optional<SplitPlan> split =
+        first.row_parts > 0 ? split_rows(facts, first.row_parts) : split_segment(facts);
+    if (!split)
+      return fail(unsupported(facts.fusion, {},
+                              first.row_parts > 0
+                                  ? fmt::format("rows do not split into {} parts", first.row_parts)
+                                  : "rows and columns do not get a kernel each"));
+    if (auto scheduled = schedule(split->rows, first); !scheduled) return fail(scheduled.error());
+    if (auto scheduled = schedule(split->columns, model[1]); !scheduled)
+      return fail(scheduled.error());
+    add_parts(std::move(*split), out);
+    return out;
+  }
+  SegmentPlan segment{.facts = std::move(facts), .in_plan = {}, .candidates = {}};
+  if (auto scheduled = schedule(segment, first); !scheduled) return fail(scheduled.error());
+  out.decisions.push_back(persistence_decision(segment.facts));
+  out.decisions.push_back(schedule_decision(segment, out.rejections));
+  auto finish = finish_segment(segment.facts, segment.chosen().schedule, limits, families);
+  if (!finish) return fail(finish.error());
+  if (1 + finish->kernels.size() != model.size())
+    return fail(unsupported(segment.facts.fusion, {}, "partial results are finished otherwise"));
+  // Their number does not depend on the rows, so what finishes them has the same candidates.
+  for (SegmentPlan& kernel : finish->kernels) {
+    std::erase_if(kernel.candidates, [&](const ProposedSchedule& candidate) {
+      return candidate.schedule != model[1].chosen().schedule;
+    });
+    if (kernel.candidates.empty())
+      return fail(unsupported(kernel.facts.fusion, {}, "partial results are finished otherwise"));
+    kernel.is_required = true;
+  }
+  out.kernels.push_back(std::move(segment));
+  add_finish(std::move(*finish), out);
   return out;
 }
 

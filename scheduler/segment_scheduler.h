@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -20,6 +21,13 @@ struct ScheduledSegment {
 /// pinned schedule that does not fit), InvalidArgument (options).
 Result<ScheduledSegment> schedule_segment(SegmentFacts facts, const DeviceLimits& limits,
                                           const PlanOptions& options);
+
+/// The kernels of a segment with the schedules of `model`, the kernels of a segment with the same
+/// graph at other sizes: one, rows and columns, parts of rows, or one and what finishes it. Errors:
+/// Unsupported (it does not divide like that here), ResourceExhausted (a schedule is not legal
+/// here).
+Result<ScheduledSegment> schedule_like(SegmentFacts facts, std::span<const SegmentPlan> model,
+                                       const DeviceLimits& limits, const FamilySet& families);
 
 /// What ends a kernel that leaves partial results: where they lie, and the kernel that reads them.
 struct FinishPlan {

@@ -29,7 +29,8 @@ std::optional<ValueId> match_mean(const Fusion& fusion, ValueId mean) {
   // The mean of one element is its sum; algebra has dropped the division by 1.
   if (const auto* sum = as_sum(fusion, mean)) {
     const Shape& shape = fusion.values[fusion.def_of(mean).operands.front()].shape;
-    if (known_count(shape, sum->axes) == 1) return mean;
+    const auto is_one = [&](int axis) { return shape[static_cast<size_t>(axis)].is_one(); };
+    if (std::ranges::all_of(sum->axes, is_one)) return mean;
   }
   const auto quotient = operands_of(fusion, mean, PointwiseFn::kDiv);
   const auto product = operands_of(fusion, mean, PointwiseFn::kMul);

@@ -469,7 +469,7 @@ RingWork ring_work(const SegmentFacts& facts, const Schedule& schedule, const St
   work.shared_bytes =
       elements * (ring_reads + accumulated) +
       static_cast<double>(facts.space.rows * ring_row_bytes(facts, schedule)) * blocks;
-  const auto rows = static_cast<double>(facts.space.rows);
+  const auto rows = static_cast<double>(std::max<int64_t>(facts.space.rows, 1));
   const auto threads = static_cast<double>(schedule.threads_per_row);
   out.exchange_ns = exchange_time(facts, schedule, constants);
   out.own_ns = constants.ring_instruction_ns * work.issue_slots / (rows * threads * blocks) +

@@ -97,7 +97,12 @@ class Placer {
 
   /// Appends a group's kernels and the tensors it leaves.
   Result<void> place(const ChosenGroup& group) {
-    return place(*group.scheduled, graph_.extract(group.nodes, group.views).in_plan);
+    const size_t first = plan_.segments.size();
+    auto placed = place(*group.scheduled, graph_.extract(group.nodes, group.views).in_plan);
+    if (!placed) return placed;
+    for (const NodeId node : group.nodes)
+      plan_.segments[first].ops.push_back(graph_.nodes()[node].op);
+    return {};
   }
   Result<void> place(ScheduledGroup& group, const std::map<ValueId, ValueId>& to_plan) {
     if (!group.segment) return fail(group.segment.error());
@@ -110,7 +115,8 @@ class Placer {
                        .candidates = {},
                        .is_required = kernel.is_required,
                        .finishes = kernel.finishes,
-                       .is_part = kernel.is_part};
+                       .is_part = kernel.is_part,
+                       .row_parts = kernel.row_parts};
       const bool repeats = group.first_kernel.has_value();
       if (repeats) made.same_as = *group.first_kernel + i;
       const size_t kept = std::min(kernel.candidates.size(), repeats ? 1 : 1 + kKeptCandidates);
@@ -208,6 +214,8 @@ Result<PlacedGroups> place_segments(Plan& plan, const WorkGraph& graph,
                                     std::span<const ChosenGroup> groups, ListGroups lists) {
   const std::vector<size_t> order = running_order(graph, groups);
   const std::set<size_t> behind_lists = overwriting_lists(plan, graph, groups, lists, order);
+  plan.is_segmented = true;
+  plan.free_ops = graph.free_ops();
   Placer placer(plan, graph);
   PlacedGroups out;
   const auto place_groups = [&](bool behind) -> Result<void> {

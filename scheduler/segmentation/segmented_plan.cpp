@@ -13,6 +13,7 @@
 #include "scheduler/offers.h"
 #include "scheduler/segmentation/cuts.h"
 #include "scheduler/segmentation/node_moves.h"
+#include "scheduler/segmentation/output_copies.h"
 #include "scheduler/segmentation/place_segments.h"
 
 namespace sinter {
@@ -52,7 +53,6 @@ class SegmentedPlanner {
       groups_.clear();
       return run();
     }
-    plan_.is_segmented = true;
     auto placed = place_segments(plan_, graph(), groups_, std::move(lists_));
     if (!placed) return fail(placed.error());
     plan_.cuts = find_cuts(graph(), *judge_, *schedules_, placed->groups, placed->first_segment,
@@ -118,23 +118,14 @@ class SegmentedPlanner {
   /// Leaves the value of an output in the workspace, and has a kernel copy it to the input whose
   /// memory the output takes over, when everything has read that.
   void copy_behind_readers(ValueId output, const Rejection& why) {
-    Fusion& fusion = plan_.fusion;
-    const Value value = fusion.values[output];
-    fusion.values[output].name.clear();  // Two of one name could not be pinned.
-    const OpId id = fusion.ops.push_back(
-        {.kind = BroadcastOp{all_axes(value.shape.size())}, .operands = {output}});
-    const ValueId copy = fusion.values.push_back(
-        {.type = value.type, .shape = value.shape, .def = id, .name = value.name});
-    fusion.ops[id].results = {copy};
-    kept_.insert(fusion.values[output].def);
-    std::ranges::replace(fusion.outputs, output, copy);
+    const ValueId copy = copy_output(plan_, output);
+    kept_.insert(plan_.fusion.values[output].def);
     std::ranges::replace(lists_.rest, output, copy);
-    plan_.placements[copy] = plan_.placements.extract(output).mapped();
-    copies_.push_back(
-        {.question = fmt::format("is {} computed in the memory of {}", pinned_text(fusion, copy),
-                                 pinned_text(fusion, plan_.placements[copy].in)),
-         .chosen = "no, copied there at last",
-         .because = why.rule});
+    copies_.push_back({.question = fmt::format("is {} computed in the memory of {}",
+                                               pinned_text(plan_.fusion, copy),
+                                               pinned_text(plan_.fusion, plan_.placements[copy].in)),
+                       .chosen = "no, copied there at last",
+                       .because = why.rule});
   }
 
   /// Outputs that no kernel writes into the memory of an input that it, or one behind it, reads,

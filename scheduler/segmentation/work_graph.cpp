@@ -33,6 +33,28 @@ double bytes_per_instruction(const DeviceLimits& limits) {
   return limits.memory_bytes_per_us * limits.copy_efficiency / instructions_per_us;
 }
 
+int64_t tensor_bytes(const Fusion& fusion, ValueId value) {
+  const Value& info = fusion.values[value];
+  int64_t elements = 1;
+  for (const Extent& extent : info.shape) elements *= extent.constant();
+  return elements * bytes_of(info.type);
+}
+
+/// True if computing an op's result from `leaves`, with instructions that cost so many bytes an
+/// element, takes no more than reading it.
+bool costs_no_more_than_memory(const Fusion& fusion, OpId id, const std::vector<ValueId>& leaves,
+                               double instruction_bytes) {
+  const Op& op = fusion.ops[id];
+  if (!std::holds_alternative<PointwiseOp>(op.kind) && !std::holds_alternative<CastOp>(op.kind))
+    return has_no_cost(op.kind);
+  const ValueId result = op.results.front();
+  const auto written = static_cast<double>(tensor_bytes(fusion, result));
+  double read =
+      written / static_cast<double>(bytes_of(fusion.values[result].type)) * instruction_bytes;
+  for (const ValueId leaf : leaves) read += static_cast<double>(tensor_bytes(fusion, leaf));
+  return read <= written;
+}
+
 /// Adds what is not yet there; lists are short.
 void unite(std::vector<ValueId>& into, std::span<const ValueId> values) {
   for (const ValueId value : values) {
@@ -46,6 +68,24 @@ WorkGraph::WorkGraph(const Fusion& fusion, const DeviceLimits& limits, const std
     : WorkGraph(fusion, limits, kept, fusion.outputs) {}
 
 WorkGraph::WorkGraph(const Fusion& fusion, const DeviceLimits& limits, const std::set<OpId>& kept,
+                     const std::vector<ValueId>& wanted)
+    : WorkGraph(
+          fusion,
+          [&, instruction_bytes = bytes_per_instruction(limits)](
+              OpId id, const std::vector<ValueId>& leaves, double instructions) {
+            return !kept.contains(id) &&
+                   costs_no_more_than_memory(fusion, id, leaves, instructions * instruction_bytes);
+          },
+          wanted) {}
+
+WorkGraph::WorkGraph(const Fusion& fusion, const std::set<OpId>& free_ops,
+                     const std::vector<ValueId>& wanted)
+    : WorkGraph(
+          fusion,
+          [&](OpId id, const std::vector<ValueId>&, double) { return free_ops.contains(id); },
+          wanted) {}
+
+WorkGraph::WorkGraph(const Fusion& fusion, const IsFree& is_free,
                      const std::vector<ValueId>& wanted)
     : fusion_(&fusion),
       rank_(fusion.ops.size()),
@@ -62,7 +102,7 @@ WorkGraph::WorkGraph(const Fusion& fusion, const DeviceLimits& limits, const std
   }
   order_ops(wanted);
   place_operands();
-  find_free(limits, kept);
+  find_free(is_free);
   for (const auto& [value, host] : hosts_) placements_[value] = place_of(value);
   for (const auto& [output, input] : aliases_) placements_[output] = place_of(output);
   connect();
@@ -95,11 +135,15 @@ void WorkGraph::order_ops(const std::vector<ValueId>& wanted) {
   }
 }
 
-int64_t WorkGraph::bytes(ValueId value) const {
-  const Value& info = fusion_->values[value];
-  int64_t elements = 1;
-  for (const Extent& extent : info.shape) elements *= extent.constant();
-  return elements * bytes_of(info.type);
+int64_t WorkGraph::bytes(ValueId value) const { return tensor_bytes(*fusion_, value); }
+
+std::vector<OpId> WorkGraph::free_ops() const {
+  std::vector<OpId> out;
+  for (const OpId id : order_) {
+    if (is_free_[fusion_->ops[id].results.front()] != 0) out.push_back(id);
+  }
+  std::ranges::sort(out);
+  return out;
 }
 
 /// Operands of concatenates lie in the result.
@@ -143,11 +187,12 @@ Placement WorkGraph::place_of(ValueId value) const {
 }
 
 bool WorkGraph::is_dense(ValueId value) const {
-  const Sizes sizes = Binding{}.sizes_of(fusion_->values[value].shape);
+  const Shape& shape = fusion_->values[value].shape;
   const Sizes strides = place_of(value).strides;
-  const Sizes dense = dense_strides(sizes);
-  for (size_t axis = 0; axis < sizes.size(); ++axis) {
-    if (sizes[axis] > 1 && strides[axis] != dense[axis]) return false;
+  const Sizes dense = dense_strides(Binding{}.sizes_of(shape));
+  for (size_t axis = 0; axis < shape.size(); ++axis) {
+    const bool is_walked = shape[axis].constant() > 1 || shape[axis].is_bound();
+    if (is_walked && strides[axis] != dense[axis]) return false;
   }
   return true;
 }
@@ -189,8 +234,7 @@ std::optional<ValueId> WorkGraph::renames(const Op& op, bool is_passed) const {
   return has_own || !is_dense(result) ? std::nullopt : std::optional(base);
 }
 
-void WorkGraph::find_free(const DeviceLimits& limits, const std::set<OpId>& kept) {
-  const double instruction_bytes = bytes_per_instruction(limits);
+void WorkGraph::find_free(const IsFree& may_be_free) {
   IdMap<ValueId, uint8_t> is_passed(fusion_->values.size());  // To an external call.
   for (const OpId id : order_) {
     const Op& op = fusion_->ops[id];
@@ -211,7 +255,6 @@ void WorkGraph::find_free(const DeviceLimits& limits, const std::set<OpId>& kept
         unite(leaves, std::span(&operand, 1));
       }
     }
-    bool is_free = has_no_cost(op.kind);
     const bool is_external = std::holds_alternative<ExternalOp>(op.kind);
     if (is_external) {
       leaves.clear();
@@ -221,14 +264,7 @@ void WorkGraph::find_free(const DeviceLimits& limits, const std::set<OpId>& kept
       }
     }
     if (std::holds_alternative<InputOp>(op.kind)) leaves = {result};
-    if (std::holds_alternative<PointwiseOp>(op.kind) || std::holds_alternative<CastOp>(op.kind)) {
-      const Value& info = fusion_->values[result];
-      const auto written = static_cast<double>(bytes(result));
-      double read = written / static_cast<double>(bytes_of(info.type)) * issued * instruction_bytes;
-      for (const ValueId leaf : leaves) read += static_cast<double>(bytes(leaf));
-      is_free = read <= written;
-    }
-    is_free = is_free && !kept.contains(id);
+    const bool is_free = may_be_free(id, leaves, issued);
     if (is_free) {
       is_free_[result] = 1;
       instructions[result] = issued;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -56,6 +57,9 @@ class WorkGraph {
   /// Only what `wanted` values need; these count as the graph's outputs.
   WorkGraph(const Fusion& fusion, const DeviceLimits& limits, const std::set<OpId>& kept,
             const std::vector<ValueId>& wanted);
+  /// With just these ops free, whatever bytes they spare: as free_ops() of a graph of other sizes.
+  WorkGraph(const Fusion& fusion, const std::set<OpId>& free_ops,
+            const std::vector<ValueId>& wanted);
 
   [[nodiscard]] const Fusion& fusion() const { return *fusion_; }
   [[nodiscard]] const std::vector<WorkNode>& nodes() const { return nodes_; }
@@ -91,6 +95,8 @@ class WorkGraph {
   [[nodiscard]] const std::vector<Bound>& bound() const { return bound_; }
   /// True if groups that need a value compute it, though one may have to write it too.
   [[nodiscard]] bool is_free(ValueId value) const { return is_free_[value] != 0; }
+  /// Ops whose results are free; ascending.
+  [[nodiscard]] std::vector<OpId> free_ops() const;
   [[nodiscard]] int64_t bytes(ValueId value) const;
   /// Nodes that have a value among their leaves; ascending.
   [[nodiscard]] const std::vector<NodeId>& readers(ValueId value) const { return readers_[value]; }
@@ -117,7 +123,10 @@ class WorkGraph {
   [[nodiscard]] Placement place_of(ValueId value) const;
   [[nodiscard]] bool is_dense(ValueId value) const;
   void add_owners(ValueId value, std::vector<NodeId>& out) const;
-  void find_free(const DeviceLimits& limits, const std::set<OpId>& kept);
+  /// Whether an op's result is free, read from these leaves with so many instructions an element.
+  using IsFree = std::function<bool(OpId, const std::vector<ValueId>& leaves, double instructions)>;
+  WorkGraph(const Fusion& fusion, const IsFree& is_free, const std::vector<ValueId>& wanted);
+  void find_free(const IsFree& is_free);
   void connect();
   void order_overwriting();
   void renumber(const std::vector<NodeId>& number);

@@ -8,6 +8,7 @@
 
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/integers.h"
+#include "fusion_ir/pipeline.h"
 #include "fusion_ir/verifier.h"
 
 namespace sinter {
@@ -249,6 +250,62 @@ TEST(SpecializeTest, KeepsIdsAndNamesAndTurnsExtentsIntoConstants) {
               binding.sizes_of(fusion.values[id].shape));
   }
   EXPECT_THAT(input_strides(bound, {}, bound.inputs[1]), ElementsAre(4096));
+}
+
+/// Softmax's maximum with a slice, a pad and a size among its ops.
+Fusion with_sizes(int64_t columns, int64_t stop) {
+  FusionBuilder b("with_sizes");
+  const Extent n = b.symbol("n", 4);
+  const ValueId x = b.input(DType::kF32, {n, columns});
+  const ValueId part = b.slice(x, {0, 2}, {-1, stop}, {1, 1});
+  b.output(b.div(b.sum(part, {1}), b.cast(b.element_count(x, {0}), DType::kF32)));
+  return b.build();
+}
+
+TEST(FusionTest, SizesDoNotMakeGraphsDiffer) {
+  const auto at = [](const Fusion& fusion, int64_t n) {
+    return specialize_alike(fusion, bind_extents(fusion, {{"n", n}}).value());
+  };
+  const Fusion base = at(with_sizes(64, 10), 7);
+  EXPECT_TRUE(equal_but_for_sizes(base, at(with_sizes(64, 10), 1)));
+  EXPECT_TRUE(equal_but_for_sizes(base, at(with_sizes(32, 9), 0)));
+  EXPECT_FALSE(structurally_equal(base, at(with_sizes(32, 9), 7)));
+  const auto differs = [&](const char* what, const std::function<void(Fusion&)>& change) {
+    Fusion changed = base;
+    change(changed);
+    EXPECT_FALSE(equal_but_for_sizes(base, changed)) << what;
+  };
+  differs("type", [](Fusion& f) { f.values[f.inputs[0]].type = DType::kF16; });
+  differs("rank", [](Fusion& f) { f.values[f.inputs[0]].shape.push_back(1); });
+  differs("output", [](Fusion& f) { f.outputs[0] = f.inputs[0]; });
+  differs("alignment", [](Fusion& f) {
+    std::get<InputOp>(f.ops[f.values[f.inputs[0]].def].kind).alignment = 4;
+  });
+  differs("step", [](Fusion& f) {
+    for (Op& op : f.ops) {
+      if (auto* slice = std::get_if<SliceOp>(&op.kind)) slice->step[1] = 2;
+    }
+  });
+  differs("function", [](Fusion& f) {
+    for (Op& op : f.ops) {
+      if (auto* pointwise = std::get_if<PointwiseOp>(&op.kind)) pointwise->fn = PointwiseFn::kMul;
+    }
+  });
+}
+
+TEST(FusionTest, AlikeSpecializedGraphsSimplifyAlike) {
+  FusionBuilder b("alike");
+  const Extent n = b.symbol("n", 4);
+  const ValueId x = b.input(DType::kF32, {n, 1, 8});
+  b.output(b.sum(b.sub(x, b.broadcast(b.sum(x, {1, 2}), {n, 1, 8}, {0})), {0, 1}));
+  const Fusion fusion = b.build();
+  const auto at = [&](int64_t size, auto specialized) {
+    return simplify(specialized(fusion, bind_extents(fusion, {{"n", size}}).value()));
+  };
+  const Fusion many = at(5, specialize);
+  EXPECT_TRUE(equal_but_for_sizes(many, at(1, specialize_alike)));
+  EXPECT_TRUE(equal_but_for_sizes(many, at(0, specialize_alike)));
+  EXPECT_FALSE(equal_but_for_sizes(many, at(1, specialize))) << "a sum of one row is the row";
 }
 
 TEST(SpecializeTest, BindsTheDeclaredResultsOfExternalCalls) {

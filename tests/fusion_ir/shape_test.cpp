@@ -24,6 +24,19 @@ TEST(ShapeTest, ExtentsKnowWhatTheyAre) {
   EXPECT_NE(Extent(0), Extent(SymbolId{0}));
 }
 
+TEST(ShapeTest, TheOneOfASymbolIsNoConstantOne) {
+  for (const int64_t size : {0, 1}) {
+    EXPECT_EQ(Extent::bound(size).constant(), size);
+    EXPECT_TRUE(Extent::bound(size).is_constant());
+    EXPECT_TRUE(Extent::bound(size).is_bound());
+    EXPECT_NE(Extent::bound(size), Extent(size));
+    EXPECT_EQ(Extent::bound(size), Extent::bound(size));
+  }
+  EXPECT_FALSE(Extent::bound(1).is_one());
+  // Any other size means nothing by itself.
+  EXPECT_EQ(Extent::bound(2), Extent(2));
+}
+
 TEST(ShapeTest, DenseStridesAreRowMajor) {
   EXPECT_THAT(dense_strides(Sizes{2, 3, 4}), ElementsAre(12, 4, 1));
   EXPECT_THAT(dense_strides(Sizes{}), IsEmpty());

@@ -1,0 +1,30 @@
+#include "scheduler/segmentation/output_copies.h"
+
+#include <algorithm>
+
+#include "fusion_ir/match.h"
+
+namespace sinter {
+
+ValueId copy_output(Plan& plan, ValueId output) {
+  Fusion& fusion = plan.fusion;
+  const Value value = fusion.values[output];
+  fusion.values[output].name.clear();  // Two of one name could not be pinned.
+  const OpId id = fusion.ops.push_back(
+      {.kind = BroadcastOp{all_axes(value.shape.size())}, .operands = {output}});
+  const ValueId copy = fusion.values.push_back(
+      {.type = value.type, .shape = value.shape, .def = id, .name = value.name});
+  fusion.ops[id].results = {copy};
+  std::ranges::replace(fusion.outputs, output, copy);
+  plan.placements[copy] = plan.placements.extract(output).mapped();
+  return copy;
+}
+
+std::vector<ValueId> copied_outputs(const Plan& plan, size_t ops) {
+  std::vector<ValueId> out;
+  for (size_t i = ops; i < plan.fusion.ops.size(); ++i)
+    out.push_back(plan.fusion.ops[OpId{static_cast<uint32_t>(i)}].operands.front());
+  return out;
+}
+
+}  // namespace sinter
