@@ -26,8 +26,8 @@ Error differs(std::string what) {
 
 /// An error of one of the model's segments, which counts them.
 Error of_segment(size_t segment, Error error) {
-  error.message = fmt::format("the plan to follow does not fit: its segment {}: {}", segment,
-                              error.message);
+  error.message =
+      fmt::format("the plan to follow does not fit: its segment {}: {}", segment, error.message);
   error.remedy = kRemedy;
   return error;
 }
@@ -86,7 +86,8 @@ class Follower {
                           lists->groups.empty() ? plan_.fusion.outputs : lists->rest);
     auto groups = follow_groups(graph);
     if (!groups) return fail(groups.error());
-    if (lists_wait(plan_, graph, *groups, *lists)) return fail(differs("its lists of tensors wait"));
+    if (lists_wait(plan_, graph, *groups, *lists))
+      return fail(differs("its lists of tensors wait"));
     auto placed = place_segments(plan_, graph, *groups, std::move(*lists));
     if (!placed) return fail(placed.error());
     if (plan_.segments.size() != model_.segments.size())
@@ -143,9 +144,9 @@ class Follower {
       ChosenGroup& group = out.back();
       const GroupVerdict& verdict = judge.judge(group.nodes);
       if (!verdict.legal)
-        return fail(
-            of_segment(i, unsupported(graph.extract(group.nodes).fusion, {verdict.rejection},
-                                      fmt::format("no kernel runs it: {}", verdict.rejection.rule))));
+        return fail(of_segment(
+            i, unsupported(graph.extract(group.nodes).fusion, {verdict.rejection},
+                           fmt::format("no kernel runs it: {}", verdict.rejection.rule))));
       group.views = verdict.views;
       auto scheduled = follow_group(graph, group, i);
       if (!scheduled) return fail(scheduled.error());

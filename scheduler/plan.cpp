@@ -189,14 +189,14 @@ Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const Devic
   auto binding = bind_extents(fusion, extents);
   if (!binding) return fail(binding.error());
 
-  Plan out{.fusion = options.like ? specialize_alike(fusion, *binding)
-                                  : specialize(fusion, *binding),
-           .binding = *binding,
-           .limits = limits,
-           .segments = {},
-           .workspace = {},
-           .decisions = {},
-           .rejections = {}};
+  Plan out{
+      .fusion = options.like ? specialize_alike(fusion, *binding) : specialize(fusion, *binding),
+      .binding = *binding,
+      .limits = limits,
+      .segments = {},
+      .workspace = {},
+      .decisions = {},
+      .rejections = {}};
   if (options.simplify) out.fusion = simplify(out.fusion);
   out.fusion = with_places_for_joins(out.fusion);
 

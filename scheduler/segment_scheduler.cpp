@@ -162,9 +162,8 @@ std::optional<SplitPlan> split_rows(const SegmentFacts& facts, int64_t parts) {
                             .row_parts = parts},
                 .workspace = {}};
   for (const RowParts::Passed& passed : split->passed)
-    out.workspace.push_back({.value = passed.value,
-                             .bytes = passed.bytes,
-                             .holds = WorkspaceTensor::Holds::kPartials});
+    out.workspace.push_back(
+        {.value = passed.value, .bytes = passed.bytes, .holds = WorkspaceTensor::Holds::kPartials});
   return out;
 }
 

@@ -121,9 +121,9 @@ class SegmentedPlanner {
     const ValueId copy = copy_output(plan_, output);
     kept_.insert(plan_.fusion.values[output].def);
     std::ranges::replace(lists_.rest, output, copy);
-    copies_.push_back({.question = fmt::format("is {} computed in the memory of {}",
-                                               pinned_text(plan_.fusion, copy),
-                                               pinned_text(plan_.fusion, plan_.placements[copy].in)),
+    copies_.push_back({.question = fmt::format(
+                           "is {} computed in the memory of {}", pinned_text(plan_.fusion, copy),
+                           pinned_text(plan_.fusion, plan_.placements[copy].in)),
                        .chosen = "no, copied there at last",
                        .because = why.rule});
   }
