@@ -107,22 +107,18 @@ Result<Executable> Executable::prepare(CompiledPlan compiled, DeviceDriver& driv
 
 Result<void> Executable::load_segments() {
   const Plan& plan = compiled_->plan;
-  std::map<const CompiledKernel*, std::shared_ptr<const LoadedKernel>> loaded;
+  LoadedKernels own;
+  LoadedKernels& kernels = options_.loaded ? *options_.loaded : own;
   int64_t counter_bytes = 0;
   for (size_t i = 0; i < compiled_->segments.size(); ++i) {
     const CompiledSegment& segment = compiled_->segments[i];
-    std::shared_ptr<const LoadedKernel>& kernel = loaded[segment.kernel.get()];
-    if (kernel == nullptr) {
-      auto made =
-          LoadedKernel::load(*driver_, *segment.kernel,
-                             segment.source.dynamic_shared ? segment.source.shared_bytes : 0,
-                             segment.source.cluster_blocks);
-      if (!made) return fail(made.error());
-      kernel = std::make_shared<const LoadedKernel>(std::move(*made));
-    }
-    auto launch = PreparedLaunch::prepare(*driver_, kernel->function(), segment.source);
+    const auto kernel = kernels.load(
+        *driver_, segment.kernel, segment.source.dynamic_shared ? segment.source.shared_bytes : 0,
+        segment.source.cluster_blocks);
+    if (!kernel) return fail(kernel.error());
+    auto launch = PreparedLaunch::prepare(*driver_, (*kernel)->function(), segment.source);
     if (!launch) return fail(launch.error());
-    Segment prepared{.kernel = kernel, .launch = *launch, .arguments = {}};
+    Segment prepared{.kernel = *kernel, .launch = *launch, .arguments = {}};
     std::vector<BufferArgument> tensors = segment.source.buffers;
     for (const TableEntry& entry : segment.source.table_entries) tensors.push_back(entry.tensor);
     for (const BufferArgument& buffer : tensors) {

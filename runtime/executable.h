@@ -24,6 +24,8 @@ struct PrepareOptions {
   bool check_addresses = false;
   /// Runs the graph's external calls; needed if it has some.
   ExternalCallback external{};
+  /// Shares what is loaded with other executables of the same device; null: with none.
+  std::shared_ptr<LoadedKernels> loaded{};
 };
 
 /// Tensors that execute() compares on the stack; with more it allocates host memory.
@@ -104,7 +106,7 @@ class Executable {
     std::vector<Sizes> strides;
   };
   struct Segment {
-    std::shared_ptr<const LoadedKernel> kernel;  ///< One for all segments that run it.
+    LoadedKernelPtr kernel;  ///< One for all segments that run it.
     PreparedLaunch launch;
     std::vector<Argument> arguments;
     int64_t counter_bytes = 0;  ///< Of counters, by which its blocks find the last of them.

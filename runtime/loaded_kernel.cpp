@@ -72,4 +72,19 @@ Result<int64_t> LoadedKernel::blocks_per_sm(int64_t threads, int64_t dynamic_sha
   });
 }
 
+Result<LoadedKernelPtr> LoadedKernels::load(DeviceDriver& driver, const CompiledKernelPtr& kernel,
+                                            int64_t dynamic_shared_bytes, int64_t cluster_blocks) {
+  const std::lock_guard lock(mutex_);
+  if (const auto known = entries_.find(kernel.get());
+      known != entries_.end() && known->second.kernel.lock() == kernel) {
+    if (LoadedKernelPtr loaded = known->second.loaded.lock()) return loaded;
+  }
+  std::erase_if(entries_, [](const auto& entry) { return entry.second.loaded.expired(); });
+  auto made = LoadedKernel::load(driver, *kernel, dynamic_shared_bytes, cluster_blocks);
+  if (!made) return fail(made.error());
+  auto loaded = std::make_shared<const LoadedKernel>(std::move(*made));
+  entries_[kernel.get()] = {.kernel = kernel, .loaded = loaded};
+  return loaded;
+}
+
 }  // namespace sinter

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <map>
+#include <memory>
+#include <mutex>
+
 #include "runtime/compiled_kernel.h"
 #include "runtime/device_driver.h"
 
@@ -32,6 +36,26 @@ class LoadedKernel {
   DeviceDriver* driver_;
   ModuleHandle module_;  // Null once moved from.
   FunctionHandle function_ = nullptr;
+};
+
+using LoadedKernelPtr = std::shared_ptr<const LoadedKernel>;
+
+/// Kernels loaded in one context that executables share: what one of them has loaded is not loaded
+/// again as long as any of them lives. Any thread may call.
+class LoadedKernels {
+ public:
+  /// As LoadedKernel::load(), in the current context, which is the same for all.
+  Result<LoadedKernelPtr> load(DeviceDriver& driver, const CompiledKernelPtr& kernel,
+                               int64_t dynamic_shared_bytes, int64_t cluster_blocks = 1);
+
+ private:
+  /// A kernel's text settles its shared memory and clusters, so the kernel tells them apart.
+  struct Entry {
+    std::weak_ptr<const CompiledKernel> kernel;  ///< Another may come to lie at its address.
+    std::weak_ptr<const LoadedKernel> loaded;
+  };
+  std::mutex mutex_;
+  std::map<const CompiledKernel*, Entry> entries_;
 };
 
 }  // namespace sinter

@@ -68,7 +68,9 @@ class RangedExecutable::State {
         compile_(std::move(compile)),
         driver_(driver),
         context_(std::move(context)),
-        options_(std::move(options)) {}
+        options_(std::move(options)) {
+    if (!options_.prepare.loaded) options_.prepare.loaded = std::make_shared<LoadedKernels>();
+  }
 
   [[nodiscard]] const Fusion& fusion() const { return fusion_; }
   [[nodiscard]] std::span<const ExtentRange> ranges() const { return ranges_; }
@@ -114,13 +116,12 @@ class RangedExecutable::State {
 
   [[nodiscard]] RangedReport report() const {
     const std::lock_guard lock(mutex_);
-    RangedReport out{
-        .uses = uses_,
-        .plans = plans_,
-        .shared = shared_,
-        .failures = failures_,
-        .dropped = dropped_,
-        .kept = {}};
+    RangedReport out{.uses = uses_,
+                     .plans = plans_,
+                     .shared = shared_,
+                     .failures = failures_,
+                     .dropped = dropped_,
+                     .kept = {}};
     std::vector<std::pair<int64_t, PreparedExtents>> kept;
     for (const auto& [sizes, slot] : slots_) {
       if (!slot.executable) continue;
@@ -162,8 +163,7 @@ class RangedExecutable::State {
     try {
       const Result<Prepared> prepared = prepare_at(sizes);
       settle(sizes, prepared);
-      auto made =
-          prepared.map([](const Prepared& p) { return p.executable; });
+      auto made = prepared.map([](const Prepared& p) { return p.executable; });
       promise.set_value(made);
       return made;
     } catch (...) {
@@ -205,8 +205,9 @@ class RangedExecutable::State {
       auto planned = own({});
       const double one_us = followed->predicted_us();
       if (planned && one_us > options_.slower_at_most * planned->plan.predicted_us()) {
-        planned->own_plan = fmt::format("the one plan is predicted to take {:.1f} us, its own {:.1f}",
-                                        one_us, planned->plan.predicted_us());
+        planned->own_plan =
+            fmt::format("the one plan is predicted to take {:.1f} us, its own {:.1f}", one_us,
+                        planned->plan.predicted_us());
         return planned;
       }
     }
@@ -302,7 +303,7 @@ class RangedExecutable::State {
   const PlanCompiler compile_;
   DeviceDriver& driver_;
   DeviceContext context_;
-  const RangedOptions options_;
+  RangedOptions options_;
   std::shared_ptr<const Plan> model_;  // What others follow; set before there are others.
 
   mutable std::mutex mutex_;  // Guards all below; never held while planning or waiting.

@@ -81,11 +81,11 @@ struct RangedReport {
 };
 
 /// A fusion whose symbols take any sizes of given ranges, which one plan serves: the cuts and
-/// schedules of the first sizes. Each set of sizes is prepared when it is first asked for, and kept.
-/// Kernels whose sizes differ in the outermost axes alone differ in numbers given at launch, so that
-/// they are compiled once for all of the range; other sizes get the same schedules, and kernels of
-/// their own. Sizes that the plan does not fit, such as 0, have a plan of their own, and the report
-/// says why.
+/// schedules of the first sizes. Each set of sizes is prepared when it is first asked for, and
+/// kept. Kernels whose sizes differ in the outermost axes alone differ in numbers given at launch,
+/// so that they are compiled once for all of the range; other sizes get the same schedules, and
+/// kernels of their own. Sizes that the plan does not fit, such as 0, have a plan of their own, and
+/// the report says why.
 ///
 /// Any thread may call, several at once; threads that ask for the same new sizes share one
 /// preparation. Sizes at hand cost a lock and a lookup more than Executable::execute, and no

@@ -30,6 +30,29 @@ TEST_F(LoadedKernelTest, UnloadsOnceWhoeverOwnsItLast) {
   EXPECT_EQ(driver_.calls(DriverCall::kModuleUnload), 2);
 }
 
+TEST_F(LoadedKernelTest, IsSharedAsLongAsItLives) {
+  LoadedKernels kernels;
+  const auto compiled = std::make_shared<const CompiledKernel>(sample_kernel());
+  const auto twin = std::make_shared<const CompiledKernel>(sample_kernel());
+  LoadedKernelPtr first = kernels.load(driver_, compiled, 0).value();
+  EXPECT_EQ(kernels.load(driver_, compiled, 0).value(), first);
+  EXPECT_NE(kernels.load(driver_, twin, 0).value(), first);
+  EXPECT_EQ(driver_.calls(DriverCall::kModuleLoad), 2);
+  EXPECT_EQ(driver_.calls(DriverCall::kModuleUnload), 1) << "nobody holds the twin";
+  first.reset();
+  EXPECT_EQ(driver_.calls(DriverCall::kModuleUnload), 2);
+  ASSERT_TRUE(kernels.load(driver_, compiled, 0));
+  EXPECT_EQ(driver_.calls(DriverCall::kModuleLoad), 3);
+}
+
+TEST_F(LoadedKernelTest, WhatCouldNotBeLoadedIsTriedAgain) {
+  LoadedKernels kernels;
+  const auto compiled = std::make_shared<const CompiledKernel>(sample_kernel());
+  driver_.fail_next(DriverCall::kModuleLoad, DriverStatus::kInvalidValue);
+  EXPECT_FALSE(kernels.load(driver_, compiled, 0));
+  EXPECT_TRUE(kernels.load(driver_, compiled, 0));
+}
+
 TEST_F(LoadedKernelTest, OptsInToMoreThan48KiBOnly) {
   CompiledKernel plain = sample_kernel();
   plain.resources.shared_bytes = 0;
