@@ -11,6 +11,7 @@
 
 #include "fusion_ir/match.h"
 #include "scheduler/offers.h"
+#include "scheduler/segmentation/boundaries.h"
 #include "scheduler/segmentation/cuts.h"
 #include "scheduler/segmentation/node_moves.h"
 #include "scheduler/segmentation/output_copies.h"
@@ -204,11 +205,13 @@ class SegmentedPlanner {
         groups_ = std::move(groups);
       if (bar_us_ && predicted_us(groups_) >= *bar_us_) return;
     }
-    if (graph().size() > kMostNodesMoved) return;
     Partition partition;
     for (const ChosenGroup& group : groups_) partition.push_back(group.nodes);
     groups_.clear();
-    for (std::vector<NodeId>& nodes : move_nodes(graph(), *judge_, schedules, std::move(partition)))
+    partition = move_boundaries(graph(), *judge_, schedules, std::move(partition));
+    if (graph().size() <= kMostNodesMoved)
+      partition = move_nodes(graph(), *judge_, schedules, std::move(partition));
+    for (std::vector<NodeId>& nodes : partition)
       groups_.push_back(group_of(nodes, *judge_, schedules));
   }
 

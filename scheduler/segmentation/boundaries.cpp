@@ -1,0 +1,336 @@
+#include "scheduler/segmentation/boundaries.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "fusion_ir/match.h"
+#include "scheduler/min_cut.h"
+
+namespace sinter {
+namespace {
+
+/// What all finite capacities of a network may be together, so that none is as good as unlimited:
+/// bytes of larger tensors are counted in coarser units.
+constexpr int64_t kMostCapacity = FlowEdge::kUnlimited / 2;
+
+bool has(std::span<const NodeId> nodes, NodeId node) {
+  return std::ranges::binary_search(nodes, node);
+}
+
+/// Of a tensor that a node makes and a later group reads: what that costs beyond what others cost.
+int64_t passed_bytes(const WorkGraph& graph, ValueId value, bool others_read) {
+  return graph.bytes(value) * (others_read || graph.is_kept(value) ? 1 : 2);
+}
+
+/// The flow network over some nodes of a graph.
+class CutNetwork {
+ public:
+  CutNetwork(const WorkGraph& graph, std::span<const NodeId> nodes) : graph_(graph), nodes_(nodes) {
+    for (const NodeId node : nodes_) add_producer(node);
+    add_shared_leaves();
+  }
+
+  std::vector<NodeId> cut(std::span<const NodeId> first, std::span<const NodeId> last,
+                          CutNearest nearest) {
+    const uint32_t source = count_++;
+    const uint32_t sink = count_++;
+    for (const NodeId node : first) add(source, vertex(node), FlowEdge::kUnlimited);
+    for (const NodeId node : last) add(vertex(node), sink, FlowEdge::kUnlimited);
+    const int64_t unit = finite_ / kMostCapacity + 1;
+    for (FlowEdge& edge : edges_) {
+      if (edge.capacity != FlowEdge::kUnlimited) edge.capacity /= unit;
+    }
+    // The cut nearest to the source; that of the reversed network is nearest to the sink.
+    const bool reversed = nearest == CutNearest::kLast;
+    for (FlowEdge& edge : edges_) {
+      if (reversed) std::swap(edge.from, edge.to);
+    }
+    const std::vector<bool> reached = reversed ? minimum_cut(count_, edges_, sink, source)
+                                               : minimum_cut(count_, edges_, source, sink);
+    std::vector<NodeId> out;
+    for (const NodeId node : nodes_) {
+      if (reached[vertex(node)] != reversed) out.push_back(node);
+    }
+    return out;
+  }
+
+ private:
+  [[nodiscard]] uint32_t vertex(NodeId node) const {
+    return static_cast<uint32_t>(std::ranges::lower_bound(nodes_, node) - nodes_.begin());
+  }
+  void add(uint32_t from, uint32_t to, int64_t capacity) {
+    edges_.push_back({.from = from, .to = to, .capacity = capacity});
+  }
+  void add_bytes(uint32_t from, uint32_t to, int64_t bytes) {
+    finite_ += bytes;
+    add(from, to, bytes);
+  }
+
+  /// A vertex that lies behind the cut if one of the readers does, and costs so much then.
+  void add_producer(NodeId node) {
+    for (const NodeId producer : graph_.nodes()[node].producers) {
+      if (has(nodes_, producer)) add(vertex(node), vertex(producer), FlowEdge::kUnlimited);
+    }
+    for (const ValueId result : graph_.fusion().ops[graph_.nodes()[node].op].results) {
+      std::vector<NodeId> readers;
+      bool others_read = false;
+      for (const NodeId reader : graph_.readers(result)) {
+        if (has(nodes_, reader)) {
+          readers.push_back(reader);
+        } else {
+          others_read = true;
+        }
+      }
+      if (readers.empty()) continue;
+      const uint32_t read = count_++;
+      add_bytes(vertex(node), read, passed_bytes(graph_, result, others_read));
+      for (const NodeId reader : readers) add(read, vertex(reader), FlowEdge::kUnlimited);
+    }
+  }
+
+  /// Tensors of others that several nodes read: once more if on both sides.
+  void add_shared_leaves() {
+    std::map<ValueId, std::vector<NodeId>> readers;
+    for (const NodeId node : nodes_) {
+      for (const ValueId leaf : graph_.nodes()[node].leaves) {
+        const NodeId owner = graph_.node_of(graph_.fusion().values[leaf].def);
+        if (owner == WorkGraph::kNone || !has(nodes_, owner)) readers[leaf].push_back(node);
+      }
+    }
+    for (const auto& [leaf, nodes] : readers) {
+      if (nodes.size() < 2) continue;
+      const uint32_t first_reads = count_++;
+      const uint32_t last_reads = count_++;
+      for (const NodeId node : nodes) {
+        add(vertex(node), first_reads, FlowEdge::kUnlimited);
+        add(last_reads, vertex(node), FlowEdge::kUnlimited);
+      }
+      add_bytes(first_reads, last_reads, graph_.bytes(leaf));
+    }
+  }
+
+  const WorkGraph& graph_;
+  std::span<const NodeId> nodes_;
+  uint32_t count_ = static_cast<uint32_t>(nodes_.size());
+  std::vector<FlowEdge> edges_;
+  int64_t finite_ = 0;  ///< Bytes of all edges.
+};
+
+/// Groups under change.
+class Boundaries {
+ public:
+  Boundaries(const WorkGraph& graph, GroupJudge& judge, GroupSchedules& schedules, Partition groups)
+      : graph_(graph),
+        judge_(judge),
+        schedules_(schedules),
+        groups_(std::move(groups)),
+        group_of_(graph.size()) {
+    for (size_t group = 0; group < groups_.size(); ++group) number(group);
+    SINTER_CHECK(order(), "groups wait for each other");
+  }
+
+  Partition run() {
+    // A group that changed has new boundaries; each change takes predicted time away.
+    std::set<size_t> changed;
+    for (size_t group = 0; group < groups_.size(); ++group) changed.insert(group);
+    while (!changed.empty()) {
+      const size_t group = *changed.begin();
+      changed.erase(changed.begin());
+      for (const size_t later : readers_of(group)) {
+        if (move_boundary(group, later)) changed.insert({group, later});
+      }
+    }
+    return std::move(groups_);
+  }
+
+ private:
+  void number(size_t group) {
+    for (const NodeId node : groups_[group]) group_of_[node] = group;
+  }
+
+  [[nodiscard]] bool is_external(size_t group) const {
+    return graph_.nodes()[groups_[group].front()].is_external;
+  }
+
+  /// Groups with kernels that read from one.
+  [[nodiscard]] std::set<size_t> readers_of(size_t group) const {
+    std::set<size_t> out;
+    if (is_external(group)) return out;
+    for (const NodeId node : groups_[group]) {
+      for (const NodeId consumer : graph_.nodes()[node].consumers) {
+        const size_t later = group_of_[consumer];
+        if (later != group && !is_external(later)) out.insert(later);
+      }
+    }
+    return out;
+  }
+
+  /// Nodes of a group that stay: its reductions; without any, those that need nothing of it, or
+  /// that nothing of it needs.
+  enum class End : uint8_t { kFirst, kLast };
+  [[nodiscard]] std::vector<NodeId> anchors(size_t group, End end) const {
+    const std::vector<NodeId>& nodes = groups_[group];
+    std::vector<NodeId> out;
+    std::ranges::copy_if(nodes, std::back_inserter(out), [&](NodeId node) {
+      return is_reduction(graph_.fusion().ops[graph_.nodes()[node].op].kind);
+    });
+    if (!out.empty()) return out;
+    std::ranges::copy_if(nodes, std::back_inserter(out), [&](NodeId node) {
+      const WorkNode& work = graph_.nodes()[node];
+      return std::ranges::none_of(end == End::kFirst ? work.producers : work.consumers,
+                                  [&](NodeId other) { return has(nodes, other); });
+    });
+    return out;
+  }
+
+  /// True if fewer bytes cross elsewhere, and that saves time.
+  bool move_boundary(size_t first, size_t second) {
+    std::vector<NodeId> nodes;
+    std::ranges::merge(groups_[first], groups_[second], std::back_inserter(nodes));
+    const std::vector<NodeId> stays = anchors(first, End::kFirst);
+    const std::vector<NodeId> follows = anchors(second, End::kLast);
+    if (stays.size() + follows.size() == nodes.size()) return false;
+    const int64_t bytes = bytes_between(graph_, groups_[first], groups_[second]);
+    for (const CutNearest nearest : {CutNearest::kFirst, CutNearest::kLast}) {
+      std::vector<NodeId> before = cut_of_fewest_bytes(graph_, nodes, stays, follows, nearest);
+      if (before.empty() || before == groups_[first]) return false;
+      std::vector<NodeId> after;
+      std::ranges::set_difference(nodes, before, std::back_inserter(after));
+      if (bytes_between(graph_, before, after) >= bytes) return false;
+      if (replace(first, second, std::move(before), std::move(after))) return true;
+    }
+    return false;
+  }
+
+  /// Lets two groups be these, if that saves time and they can still run.
+  bool replace(size_t first, size_t second, std::vector<NodeId> before, std::vector<NodeId> after) {
+    if (cost_us(before) + cost_us(after) >= cost_us(groups_[first]) + cost_us(groups_[second]))
+      return false;
+    const auto exchange = [&] {
+      std::swap(groups_[first], before);
+      std::swap(groups_[second], after);
+      number(first);
+      number(second);
+    };
+    exchange();
+    if (still_runs(first, second)) return true;
+    exchange();
+    return false;
+  }
+
+  double cost_us(const std::vector<NodeId>& group) {
+    const GroupVerdict& verdict = judge_.judge(group);
+    if (!verdict.legal) return std::numeric_limits<double>::infinity();
+    return schedules_.of(group, verdict.views).predicted_us();
+  }
+
+  /// True if groups can still run one after the other when nodes have moved between two.
+  bool still_runs(size_t first, size_t second) {
+    const auto all = [&](size_t group, std::vector<NodeId> WorkNode::*others,
+                         const auto& is_right) {
+      return std::ranges::all_of(groups_[group], [&](NodeId node) {
+        return std::ranges::all_of(graph_.nodes()[node].*others, [&](NodeId other) {
+          return group_of_[other] == group || is_right(place_[group_of_[other]]);
+        });
+      });
+    };
+    // Else what moved is as far from the others as before.
+    const bool in_order =
+        all(first, &WorkNode::producers, [&](size_t at) { return at < place_[first]; }) &&
+        all(second, &WorkNode::consumers, [&](size_t at) { return at > place_[second]; });
+    return in_order || order();
+  }
+
+  /// Finds places in which groups can run; false, and places stay, if there are none.
+  bool order() {
+    std::vector<std::set<size_t>> readers(groups_.size());
+    std::vector<size_t> waits(groups_.size());
+    for (NodeId node = 0; node < graph_.size(); ++node) {
+      for (const NodeId consumer : graph_.nodes()[node].consumers) {
+        const size_t later = group_of_[consumer];
+        if (later != group_of_[node] && readers[group_of_[node]].insert(later).second)
+          ++waits[later];
+      }
+    }
+    std::vector<size_t> ready;
+    for (size_t group = 0; group < groups_.size(); ++group) {
+      if (waits[group] == 0) ready.push_back(group);
+    }
+    std::vector<size_t> place(groups_.size());
+    size_t next = 0;
+    while (!ready.empty()) {
+      const size_t group = ready.back();
+      ready.pop_back();
+      place[group] = next++;
+      for (const size_t later : readers[group]) {
+        if (--waits[later] == 0) ready.push_back(later);
+      }
+    }
+    if (next < groups_.size()) return false;
+    place_ = std::move(place);
+    return true;
+  }
+
+  const WorkGraph& graph_;
+  GroupJudge& judge_;
+  GroupSchedules& schedules_;
+  Partition groups_;
+  std::vector<size_t> group_of_;  ///< By node.
+  std::vector<size_t> place_;     ///< Of each group, in an order in which they can run.
+};
+
+}  // namespace
+
+int64_t bytes_between(const WorkGraph& graph, std::span<const NodeId> first,
+                      std::span<const NodeId> second) {
+  int64_t bytes = 0;
+  for (const NodeId node : first) {
+    for (const ValueId result : graph.fusion().ops[graph.nodes()[node].op].results) {
+      const auto& readers = graph.readers(result);
+      const auto is_passed = [&](NodeId reader) { return has(second, reader); };
+      if (std::ranges::none_of(readers, is_passed)) continue;
+      const bool others_read = std::ranges::any_of(
+          readers, [&](NodeId reader) { return !has(first, reader) && !has(second, reader); });
+      bytes += passed_bytes(graph, result, others_read);
+    }
+  }
+  std::set<ValueId> read;
+  for (const NodeId node : first)
+    read.insert(graph.nodes()[node].leaves.begin(), graph.nodes()[node].leaves.end());
+  std::set<ValueId> read_again;
+  for (const NodeId node : second) {
+    for (const ValueId leaf : graph.nodes()[node].leaves) {
+      const NodeId owner = graph.node_of(graph.fusion().values[leaf].def);
+      const bool is_made_here =
+          owner != WorkGraph::kNone && (has(first, owner) || has(second, owner));
+      if (!is_made_here && read.contains(leaf)) read_again.insert(leaf);
+    }
+  }
+  for (const ValueId leaf : read_again) bytes += graph.bytes(leaf);
+  return bytes;
+}
+
+std::vector<NodeId> cut_of_fewest_bytes(const WorkGraph& graph, std::span<const NodeId> nodes,
+                                        std::span<const NodeId> first, std::span<const NodeId> last,
+                                        CutNearest nearest) {
+  std::vector<NodeId> out = CutNetwork(graph, nodes).cut(first, last, nearest);
+  const bool needs_last =
+      std::ranges::any_of(last, [&](NodeId node) { return has(out, node); }) ||
+      std::ranges::any_of(out, [&](NodeId node) {
+        return std::ranges::any_of(graph.nodes()[node].producers, [&](NodeId producer) {
+          return has(nodes, producer) && !has(out, producer);
+        });
+      });
+  if (needs_last) return {};
+  return out;
+}
+
+Partition move_boundaries(const WorkGraph& graph, GroupJudge& judge, GroupSchedules& schedules,
+                          Partition groups) {
+  return Boundaries(graph, judge, schedules, std::move(groups)).run();
+}
+
+}  // namespace sinter
