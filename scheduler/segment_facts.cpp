@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <set>
@@ -126,8 +127,10 @@ class Facts {
   /// (level below s).
   void find_persistent() {
     std::set<ValueId> kept;
+    const std::vector<std::vector<ValueId>> crossing = find_crossing();
     for (int barrier = 1; barrier <= facts_.last_stage; ++barrier) {
-      for (const ValueId value : cut_at(barrier)) kept.insert(value);
+      const std::vector<ValueId> cut = cut_at(barrier, crossing[static_cast<size_t>(barrier)]);
+      kept.insert(cut.begin(), cut.end());
     }
     // What a later barrier's cut keeps may spare a value of an earlier one.
     std::vector<PersistentValue> united;
@@ -153,57 +156,101 @@ class Facts {
     return true;
   }
 
-  std::vector<ValueId> cut_at(int barrier) {
-    const auto count = static_cast<uint32_t>(fusion().values.size());
-    const uint32_t source = 2 * count;
-    const uint32_t sink = source + 1;
-    const auto in = [](ValueId value) { return 2 * value.index; };
-    const auto out = [](ValueId value) { return 2 * value.index + 1; };
-    const auto early = [&](ValueId value) {
-      return facts_.is_tile(value) && facts_.level[value] < barrier;
-    };
-    std::vector<FlowEdge> edges;
-    bool crosses = false;
-    const auto needed_late = [&](ValueId value) {
-      edges.push_back({out(value), sink, FlowEdge::kUnlimited});
-      crosses = true;
-    };
+  [[nodiscard]] bool is_early(ValueId value, int barrier) const {
+    return facts_.is_tile(value) && facts_.level[value] < barrier;
+  }
+  /// Units of an element of what is kept, and of what is computed from its operands.
+  [[nodiscard]] int64_t units_to_keep(ValueId value) const {
+    const int64_t bytes = worth_keeping(value) ? bytes_of(fusion().values[value].type) : 0;
+    return std::lround(static_cast<double>(bytes) * kUnitsPerByte);
+  }
+  [[nodiscard]] int64_t units_to_compute(ValueId value) const {
+    if (facts_.is_read(value)) return FlowEdge::kUnlimited;
+    return std::lround(issue_slots_of(fusion(), value) * kBytesPerIssueSlot * kUnitsPerByte);
+  }
+
+  /// By barrier: what is there before it and needed behind it, ascending.
+  [[nodiscard]] std::vector<std::vector<ValueId>> find_crossing() const {
+    std::vector<std::vector<ValueId>> out(static_cast<size_t>(facts_.last_stage) + 1);
     for (const OpId id : fusion().op_ids()) {
       const Op& op = fusion().ops[id];
       const ValueId result = op.results.front();
-      if (facts_.is_tile(result) && early(result)) {
-        const bool full = worth_keeping(result);
-        const auto bytes = static_cast<double>(full ? bytes_of(fusion().values[result].type) : 0);
-        edges.push_back({in(result), out(result), std::lround(bytes * kUnitsPerByte)});
-        if (facts_.is_read(result)) {
-          edges.push_back({source, in(result), FlowEdge::kUnlimited});
-        } else {
-          const double again = issue_slots_of(fusion(), result) * kBytesPerIssueSlot;
-          edges.push_back({source, in(result), std::lround(again * kUnitsPerByte)});
-        }
-      }
       if (facts_.is_read(result) || std::holds_alternative<TakeOp>(op.kind)) continue;
       // Outer reductions take their operand where it is computed.
       if (facts_.is_after_rows(result)) continue;
+      const bool reduces = is_reduction(op.kind);
+      if (!reduces && !facts_.is_tile(result)) continue;
+      // The operand of a late reduction may itself be early.
+      const int needed = facts_.level[result] - (reduces ? 1 : 0);
       for (const ValueId operand : op.operands) {
-        if (!early(operand)) continue;
-        if (is_reduction(op.kind)) {
-          if (facts_.level[result] - 1 >= barrier) needed_late(operand);
-        } else if (facts_.level[result] >= barrier) {
-          if (facts_.is_tile(result)) needed_late(operand);
-        } else if (facts_.is_tile(result)) {
-          edges.push_back({out(operand), in(result), FlowEdge::kUnlimited});
-        }
+        if (!facts_.is_tile(operand)) continue;
+        for (int barrier = facts_.level[operand] + 1; barrier <= needed; ++barrier)
+          out[static_cast<size_t>(barrier)].push_back(operand);
       }
     }
-    // A tile value reduced together with later ones: the operand of a late reduction may itself be
-    // early.
+    for (std::vector<ValueId>& values : out) {
+      std::ranges::sort(values);
+      values.erase(std::ranges::unique(values).begin(), values.end());
+    }
+    return out;
+  }
+
+  /// A value in the network of a barrier's cut.
+  struct CutVertex {
+    ValueId value;
+    uint32_t in = 0;  ///< The vertex of what computes it; that of what is kept follows.
+    int64_t units = FlowEdge::kUnlimited;  ///< The least that computing from it what crosses takes.
+  };
+
+  /// What to keep across a barrier: the minimum cut between inputs and what crosses it. The network
+  /// goes back no further than the cut can lie: keeping all that crosses is one, so that nothing is
+  /// computed along a way that takes more, and what begins such a way counts as read.
+  [[nodiscard]] std::vector<ValueId> cut_at(int barrier,
+                                            const std::vector<ValueId>& crossing) const {
+    if (crossing.empty()) return {};
+    constexpr uint32_t kSource = 0;
+    constexpr uint32_t kSink = 1;
+    uint32_t count = 2;
+    std::vector<FlowEdge> edges;
+    // By op, of which the last is next: operands come before what is computed from them.
+    std::map<OpId, CutVertex, std::greater<>> waiting;
+    const auto reach = [&](ValueId value, int64_t units) {
+      CutVertex& vertex = waiting[fusion().values[value].def];
+      if (!vertex.value.valid()) {
+        vertex.value = value;
+        vertex.in = count;
+        count += 2;
+      }
+      vertex.units = std::min(vertex.units, units);
+      return vertex.in;
+    };
+    int64_t most = 0;
+    for (const ValueId value : crossing) {
+      edges.push_back({reach(value, 0) + 1, kSink, FlowEdge::kUnlimited});
+      most += units_to_keep(value);
+    }
+    std::vector<CutVertex> vertices;
+    while (!waiting.empty()) {
+      const auto [id, vertex] = *waiting.begin();
+      waiting.erase(waiting.begin());
+      vertices.push_back(vertex);
+      const int64_t again = units_to_compute(vertex.value);
+      const bool is_source = again == FlowEdge::kUnlimited || vertex.units + again > most;
+      edges.push_back({vertex.in, vertex.in + 1, units_to_keep(vertex.value)});
+      edges.push_back({kSource, vertex.in, is_source ? FlowEdge::kUnlimited : again});
+      const Op& op = fusion().ops[id];
+      if (is_source || std::holds_alternative<TakeOp>(op.kind)) continue;
+      for (const ValueId operand : op.operands) {
+        if (is_early(operand, barrier))
+          edges.push_back(
+              {reach(operand, vertex.units + again) + 1, vertex.in, FlowEdge::kUnlimited});
+      }
+    }
+    const std::vector<bool> near = minimum_cut(count, edges, kSource, kSink);
     std::vector<ValueId> cut;
-    if (!crosses) return cut;
-    const std::vector<bool> near = minimum_cut(sink + 1, edges, source, sink);
-    for (const ValueId value : fusion().value_ids()) {
-      if (early(value) && worth_keeping(value) && near[in(value)] && !near[out(value)])
-        cut.push_back(value);
+    for (const CutVertex& vertex : vertices) {
+      if (worth_keeping(vertex.value) && near[vertex.in] && !near[vertex.in + 1])
+        cut.push_back(vertex.value);
     }
     return cut;
   }
