@@ -128,8 +128,12 @@ class Boundaries {
         schedules_(schedules),
         groups_(std::move(groups)),
         group_of_(graph.size()) {
-    for (size_t group = 0; group < groups_.size(); ++group) number(group);
-    SINTER_CHECK(order(), "groups wait for each other");
+    for (size_t group = 0; group < groups_.size(); ++group) {
+      number(group);
+      place_.push_back(group);
+      at_place_.push_back(group);
+    }
+    SINTER_CHECK(order(0, groups_.size()), "groups wait for each other");
   }
 
   Partition run() {
@@ -229,48 +233,61 @@ class Boundaries {
 
   /// True if groups can still run one after the other when nodes have moved between two.
   bool still_runs(size_t first, size_t second) {
-    const auto all = [&](size_t group, std::vector<NodeId> WorkNode::*others,
-                         const auto& is_right) {
-      return std::ranges::all_of(groups_[group], [&](NodeId node) {
-        return std::ranges::all_of(graph_.nodes()[node].*others, [&](NodeId other) {
-          return group_of_[other] == group || is_right(place_[group_of_[other]]);
-        });
-      });
+    // A cycle would lie within the places over which something new waits for what comes later;
+    // what moved is as far from all others as before.
+    size_t begin = groups_.size();
+    size_t end = 0;
+    const auto must_be_before = [&](size_t earlier, size_t later) {
+      if (earlier == later || place_[earlier] < place_[later]) return;
+      begin = std::min(begin, place_[later]);
+      end = std::max(end, place_[earlier] + 1);
     };
-    // Else what moved is as far from the others as before.
-    const bool in_order =
-        all(first, &WorkNode::producers, [&](size_t at) { return at < place_[first]; }) &&
-        all(second, &WorkNode::consumers, [&](size_t at) { return at > place_[second]; });
-    return in_order || order();
+    for (const NodeId node : groups_[first]) {
+      for (const NodeId producer : graph_.nodes()[node].producers)
+        must_be_before(group_of_[producer], first);
+    }
+    for (const NodeId node : groups_[second]) {
+      for (const NodeId consumer : graph_.nodes()[node].consumers)
+        must_be_before(second, group_of_[consumer]);
+    }
+    return begin >= end || order(begin, end);
   }
 
-  /// Finds places in which groups can run; false, and places stay, if there are none.
-  bool order() {
-    std::vector<std::set<size_t>> readers(groups_.size());
-    std::vector<size_t> waits(groups_.size());
-    for (NodeId node = 0; node < graph_.size(); ++node) {
-      for (const NodeId consumer : graph_.nodes()[node].consumers) {
-        const size_t later = group_of_[consumer];
-        if (later != group_of_[node] && readers[group_of_[node]].insert(later).second)
-          ++waits[later];
+  /// Exchanges places in a range so that groups there can run in this order; false, and places
+  /// stay, if there is no way to.
+  bool order(size_t begin, size_t end) {
+    const size_t count = end - begin;
+    const auto place_in_range = [&](size_t group) { return place_[group] - begin; };
+    std::vector<std::set<size_t>> readers(count);
+    std::vector<size_t> waits(count);
+    for (size_t at = 0; at < count; ++at) {
+      const size_t group = at_place_[begin + at];
+      for (const NodeId node : groups_[group]) {
+        for (const NodeId consumer : graph_.nodes()[node].consumers) {
+          const size_t later = group_of_[consumer];
+          if (later == group || place_[later] < begin || place_[later] >= end) continue;
+          if (readers[at].insert(later).second) ++waits[place_in_range(later)];
+        }
       }
     }
     std::vector<size_t> ready;
-    for (size_t group = 0; group < groups_.size(); ++group) {
-      if (waits[group] == 0) ready.push_back(group);
+    for (size_t at = 0; at < count; ++at) {
+      if (waits[at] == 0) ready.push_back(at_place_[begin + at]);
     }
-    std::vector<size_t> place(groups_.size());
-    size_t next = 0;
+    std::vector<size_t> ordered;
     while (!ready.empty()) {
       const size_t group = ready.back();
       ready.pop_back();
-      place[group] = next++;
-      for (const size_t later : readers[group]) {
-        if (--waits[later] == 0) ready.push_back(later);
+      ordered.push_back(group);
+      for (const size_t later : readers[place_in_range(group)]) {
+        if (--waits[place_in_range(later)] == 0) ready.push_back(later);
       }
     }
-    if (next < groups_.size()) return false;
-    place_ = std::move(place);
+    if (ordered.size() < count) return false;
+    for (size_t at = 0; at < count; ++at) {
+      at_place_[begin + at] = ordered[at];
+      place_[ordered[at]] = begin + at;
+    }
     return true;
   }
 
@@ -280,6 +297,7 @@ class Boundaries {
   Partition groups_;
   std::vector<size_t> group_of_;  ///< By node.
   std::vector<size_t> place_;     ///< Of each group, in an order in which they can run.
+  std::vector<size_t> at_place_;  ///< The group at each place.
 };
 
 }  // namespace
