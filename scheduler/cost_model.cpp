@@ -48,6 +48,12 @@ double memory_time(const DeviceLimits& limits, double bytes_read, double bytes_w
   return streamed * (1.0 + turns) + stale;
 }
 
+double issue_time(double issue_slots, const DeviceLimits& limits, double busy_sms,
+                  const CostConstants& constants) {
+  return issue_slots / kWarp /
+         (limits.issue_per_clock * constants.issue_efficiency * limits.clock_mhz * busy_sms);
+}
+
 double second_kernel_time(double partial_bytes, const DeviceLimits& limits,
                           const CostConstants& constants) {
   return constants.second_launch_us +
@@ -84,8 +90,7 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
   // A grid smaller than the device leaves SMs, and their share of issue slots, idle.
   const double busy = std::clamp(static_cast<double>(estimate.blocks), 1.0, sms);
   const double clocks_per_us = limits.clock_mhz;
-  out.issue_us = work.issue_slots / kWarp /
-                 (limits.issue_per_clock * constants.issue_efficiency * clocks_per_us * busy);
+  out.issue_us = issue_time(work.issue_slots, limits, busy, constants);
   out.special_us = work.special / (limits.special_per_clock * clocks_per_us * busy);
   out.shared_us = work.shared_bytes / (limits.shared_bytes_per_clock * clocks_per_us * busy);
   out.l2_us = work.l2_bytes / (limits.l2_bytes_per_clock * clocks_per_us * busy);

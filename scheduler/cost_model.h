@@ -180,6 +180,10 @@ double cluster_exchange_time(int64_t cluster_blocks, const CostConstants& consta
 double memory_time(const DeviceLimits& limits, double bytes_read, double bytes_written,
                    ReadPriority priority, const CostConstants& constants = {});
 
+/// Microseconds in which busy SMs with enough warps issue that many thread instructions.
+double issue_time(double issue_slots, const DeviceLimits& limits, double busy_sms,
+                  const CostConstants& constants = {});
+
 /// Microseconds of a second kernel that finishes partial results.
 double second_kernel_time(double partial_bytes, const DeviceLimits& limits,
                           const CostConstants& constants = {});

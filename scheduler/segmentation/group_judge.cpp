@@ -17,6 +17,17 @@ double instructions_of(const Fusion& fusion) {
 
 namespace {
 
+/// Instructions of all elements, each computed once.
+double slots_of_all(const Fusion& fusion) {
+  double slots = 0.0;
+  for (const Op& op : fusion.ops) {
+    const Shape& shape = fusion.values[op.results.front()].shape;
+    slots +=
+        issue_slots_of(op.kind) * static_cast<double>(element_count(Binding{}.sizes_of(shape)));
+  }
+  return slots;
+}
+
 /// What a group takes at least. Beyond launch and bytes: rows too few to fill the device are read
 /// no faster than the SMs that have them can, unless they are reduced in parts, by two kernels.
 double least_time_of_rows(const SegmentFacts& facts, const DeviceLimits& limits) {
@@ -65,6 +76,7 @@ bool overwrites_a_view(const Subgraph& group) {
 GroupVerdict GroupJudge::analysed(Subgraph subgraph, WorkGraph::LeafViews views) const {
   GroupVerdict verdict{.views = views};
   const double instructions = instructions_of(subgraph.fusion);
+  const double issue_slots = slots_of_all(subgraph.fusion);
   for (const Op& op : subgraph.fusion.ops) verdict.reduces |= is_reduction(op.kind);
   auto facts = analyse_walk(std::move(subgraph.fusion));
   if (!facts) {
@@ -90,6 +102,7 @@ GroupVerdict GroupJudge::analysed(Subgraph subgraph, WorkGraph::LeafViews views)
   }
   verdict.legal = true;
   verdict.least_us = least_time_of_rows(*facts, limits_);
+  verdict.issue_us = issue_time(issue_slots, limits_, static_cast<double>(limits_.sm_count));
   return verdict;
 }
 

@@ -18,6 +18,7 @@ struct GroupVerdict {
   bool legal = false;
   Rejection rejection{};  ///< Why not. Its ids are those of the group's graph.
   double least_us = 0.0;  ///< No schedule takes less, as far as is known without trying any.
+  double issue_us = 0.0;  ///< What issuing its instructions takes, each once for an element.
   bool reduces = false;   ///< It has a reduction.
   WorkGraph::LeafViews views = WorkGraph::LeafViews::kOps;  ///< How its graph has to be made.
 };

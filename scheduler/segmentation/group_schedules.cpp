@@ -39,19 +39,46 @@ ScheduledGroup& GroupSchedules::of(const std::vector<NodeId>& nodes, WorkGraph::
   return *known->second;
 }
 
-bool GroupSchedules::is_slower_than_parts(const MergeTree& tree) {
-  if (tree.parts.empty()) return false;
+const GroupSchedules::Outcome& GroupSchedules::outcome_of(const MergeTree& tree) {
+  if (const auto known = outcomes_.find(tree.nodes); known != outcomes_.end()) return known->second;
+  const Outcome outcome = outcome_anew(tree);
+  return outcomes_.emplace(tree.nodes, outcome).first->second;
+}
+
+GroupSchedules::Outcome GroupSchedules::outcome_anew(const MergeTree& tree) {
+  if (tree.parts.empty()) return {.best_us = of(tree).predicted_us()};
+  // Merging saves launches and bytes, but no instruction: where those take longest, the whole is
+  // most likely slower, and dearer to schedule than a part that shows it.
+  if (tree.verdict.issue_us > tree.verdict.least_us) {
+    for (const MergeTree& part : tree.parts) {
+      if (!is_slower_than_parts(part)) continue;
+      if (const double us = best_of_parts(tree); least_with(part) > us) return {true, us};
+    }
+  }
   const double us = of(tree).predicted_us();
   double least_us = 0.0;
   for (const MergeTree& part : tree.parts) least_us += part.verdict.least_us;
-  return us > least_us && us > best_us(tree.parts[0]) + best_us(tree.parts[1]);
+  if (us <= least_us) return {.best_us = us};
+  const double parts_us = best_of_parts(tree);
+  return {.is_slower = us > parts_us, .best_us = std::min(us, parts_us)};
 }
 
-double GroupSchedules::best_us(const MergeTree& tree) {
-  if (const auto known = best_us_.find(tree.nodes); known != best_us_.end()) return known->second;
-  const double us = is_slower_than_parts(tree) ? best_us(tree.parts[0]) + best_us(tree.parts[1])
-                                               : of(tree).predicted_us();
-  best_us_.emplace(tree.nodes, us);
+double GroupSchedules::best_of_parts(const MergeTree& tree) {
+  double us = 0.0;
+  for (const MergeTree& part : tree.parts) us += best_us(part);
+  return us;
+}
+
+/// What a kernel takes at least that runs a group and more: what the group's own takes but for its
+/// bytes, which may pass within the kernel.
+double GroupSchedules::least_with(const MergeTree& part) {
+  const ScheduledGroup& scheduled = of(part);
+  if (!scheduled.segment) return 0.0;  // More may be what a kernel runs.
+  double us = 0.0;
+  for (const SegmentPlan& kernel : scheduled.segment->kernels) {
+    const Prediction& predicted = kernel.chosen().predicted;
+    us += std::max(0.0, predicted.total_us - predicted.memory_us - predicted.l2_us);
+  }
   return us;
 }
 

@@ -32,20 +32,33 @@ class GroupSchedules {
   ScheduledGroup& of(const std::vector<NodeId>& nodes, WorkGraph::LeafViews views);
   ScheduledGroup& of(const MergeTree& tree) { return of(tree.nodes, tree.verdict.views); }
 
+  /// Graphs that were scheduled.
+  [[nodiscard]] size_t size() const { return made_.size(); }
+
   /// What a tree takes as one group or, if that is less, in parts. A group is asked for with one
   /// tree.
-  double best_us(const MergeTree& tree);
-  /// True if its parts take less. They are scheduled only where they could.
-  bool is_slower_than_parts(const MergeTree& tree);
+  double best_us(const MergeTree& tree) { return outcome_of(tree).best_us; }
+  /// True if its parts take less. They are scheduled only where they could. Of a tree in which
+  /// instructions take longer than memory, the whole is scheduled only where no part tells.
+  bool is_slower_than_parts(const MergeTree& tree) { return outcome_of(tree).is_slower; }
 
  private:
+  struct Outcome {
+    bool is_slower = false;  ///< Than its parts.
+    double best_us = 0.0;
+  };
+  const Outcome& outcome_of(const MergeTree& tree);
+  Outcome outcome_anew(const MergeTree& tree);
+  double best_of_parts(const MergeTree& tree);
+  double least_with(const MergeTree& part);
+
   const WorkGraph& graph_;
   const DeviceLimits& limits_;
   const PlanOptions& options_;
   std::map<std::vector<NodeId>, ScheduledGroup*> known_;
   std::unordered_multimap<uint64_t, std::unique_ptr<ScheduledGroup>>
       made_;  ///< By structural hash.
-  std::map<std::vector<NodeId>, double> best_us_;
+  std::map<std::vector<NodeId>, Outcome> outcomes_;
 };
 
 }  // namespace sinter

@@ -1,0 +1,90 @@
+#include "scheduler/segmentation/group_schedules.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "fusion_ir/fusion_builder.h"
+#include "scheduler/offers.h"
+#include "scheduler/subgraphs.h"
+
+namespace sinter {
+namespace {
+
+const DeviceLimits kLimits = *find_device("H200");
+
+/// Sums of rows among four times as many functions, all of recent values: more than one kernel can
+/// keep.
+Fusion long_chain(size_t sums, uint32_t seed) {
+  constexpr size_t kWindow = 6;
+  constexpr size_t kFunctions = 4;
+  std::mt19937 random(seed);
+  FusionBuilder b("chain");
+  std::vector<ValueId> values;
+  for (size_t i = 0; i < kWindow; ++i) values.push_back(b.input(DType::kBF16, {4096, 1024}));
+  const auto recent = [&] { return values[values.size() - 1 - random() % kWindow]; };
+  for (size_t i = 0; i < sums; ++i) {
+    for (size_t j = 0; j < kFunctions; ++j) {
+      const ValueId x = recent();
+      values.push_back(b.add(b.exp(x), recent()));
+    }
+    const ValueId x = recent();
+    values.push_back(b.mul(x, b.broadcast_over(b.sum(x, {1}), x, {1})));
+  }
+  for (size_t i = 1; i <= kWindow; ++i) b.output(values[values.size() - i]);
+  return b.build();
+}
+
+struct Trees {
+  explicit Trees(Fusion graph_of) : fusion(std::move(graph_of)) {
+    all = group_greedily(graph, judge, {.in_rounds = true}).groups;
+  }
+  Fusion fusion;
+  FamilySet families = scheduling_families();
+  PlanOptions options{.simplify = false};
+  WorkGraph graph{fusion, kLimits};
+  GroupJudge judge{graph, kLimits, families};
+  std::vector<MergeTree> all;
+};
+
+/// Asks for a tree and all that it is made of; the wholes that are faster than their parts.
+size_t check_outcomes(const MergeTree& tree, GroupSchedules& schedules, GroupSchedules& whole) {
+  if (tree.parts.empty()) return 0;
+  size_t faster = 0;
+  double parts_us = 0.0;
+  for (const MergeTree& part : tree.parts) {
+    faster += check_outcomes(part, schedules, whole);
+    parts_us += schedules.best_us(part);
+  }
+  const double us = whole.of(tree).predicted_us();
+  EXPECT_EQ(schedules.is_slower_than_parts(tree), us > parts_us) << tree.nodes.size() << " nodes";
+  EXPECT_DOUBLE_EQ(schedules.best_us(tree), std::min(us, parts_us));
+  return faster + (us <= parts_us ? 1 : 0);
+}
+
+TEST(GroupSchedulesTest, PartsTellOnlyWhatTheWholeWould) {
+  for (const uint32_t seed : {0U, 1U, 2U}) {
+    const Trees trees(long_chain(48, seed));
+    GroupSchedules schedules(trees.graph, kLimits, trees.options);
+    GroupSchedules whole(trees.graph, kLimits, trees.options);
+    size_t faster = 0;
+    for (const MergeTree& tree : trees.all) faster += check_outcomes(tree, schedules, whole);
+    EXPECT_GT(faster, 0U);
+  }
+}
+
+TEST(GroupSchedulesTest, WholesThatPartsCondemnAreNotScheduled) {
+  const Trees trees(long_chain(48, 0));
+  GroupSchedules schedules(trees.graph, kLimits, trees.options);
+  const auto largest = std::ranges::max_element(
+      trees.all, {}, [](const MergeTree& tree) { return tree.nodes.size(); });
+  ASSERT_TRUE(schedules.is_slower_than_parts(*largest));
+  const size_t asked = schedules.size();
+  schedules.of(*largest);
+  EXPECT_EQ(schedules.size(), asked + 1);
+}
+
+}  // namespace
+}  // namespace sinter
