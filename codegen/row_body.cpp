@@ -8,11 +8,8 @@ namespace sinter {
 using kir::ExprId;
 using kir::VarId;
 
-/// Elements of a row in a thread's registers up to which statistics look twice at all of them at
-/// once, and how many they take at a time where there are more: ptxas converts those of the second
-/// look together with those of the first. A softmax with 128 of them took 220 registers instead of
-/// 106, and spilled 452 bytes under a cap of 128 (ptxas 13.0, sm_90a).
-constexpr int64_t kMostLookedAtTwice = 32;
+/// How many elements of a row in a thread's registers statistics take at a time where they do not
+/// look twice at all of them at once (kMostConvertedTwice).
 constexpr int64_t kLookedAtTogether = 8;
 
 RowBody::RowBody(const SegmentFacts& facts, const Schedule& schedule, kir::KernelBuilder& builder,
@@ -157,10 +154,25 @@ void RowBody::run_stage(size_t s) {
     builder_.comment(fmt::format("stage {}", s));
   }
   std::vector<RowStatistics> statistics;
-  for (size_t i = 0; i < rows_.size(); ++i) {
-    turn_to(i);
-    statistics.emplace_back(facts_, builder_, tiles_, stage.reductions);
-    sweep_row(s, statistics.back());
+  if (meets_between_sweeps(facts_, schedule_, stage, s)) {
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      turn_to(i);
+      statistics.emplace_back(facts_, builder_, tiles_, stage.reductions);
+      statistics.back().meet_between_sweeps();
+      begin_sweeps(s, statistics.back());
+    }
+    RowStatistics::meet(statistics, walk_.threads(), fmt::format("stage{}_first", s),
+                        row().exchange);
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      turn_to(i);
+      end_sweeps(s, statistics[i]);
+    }
+  } else {
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      turn_to(i);
+      statistics.emplace_back(facts_, builder_, tiles_, stage.reductions);
+      sweep_row(s, statistics.back());
+    }
   }
   const bool exchanges = !stage.reductions.empty();
   RowStatistics::combine(statistics, walk_.threads(), fmt::format("stage{}", s), row().exchange);
@@ -183,41 +195,45 @@ void RowBody::run_stage(size_t s) {
 /// Looks at all elements of the row at hand for stage s.
 void RowBody::sweep_row(size_t s, RowStatistics& statistics) {
   const Stage& stage = list_.stages[s];
+  if (sweeps_whole_row(facts_, schedule_, stage, s)) {
+    begin_sweeps(s, statistics);
+    end_sweeps(s, statistics);
+    return;
+  }
   const ChunkReads first = reads_.of_stage(s, stage);
-  const ChunkReads second = reads_.of_values(s, statistics.second_operands());
   int64_t unroll = std::max<int64_t>(schedule_.unroll, 1);
-  // Where a second look at the row reads nothing but what is held, statistics take the whole row as
-  // one chunk.
-  bool takes_row =
-      statistics.take_two_sweeps() &&
-      std::ranges::none_of(second.inputs, [&](ValueId value) { return facts_.is_full(value); });
-  const int64_t elements = batch_count(facts_, schedule_) * schedule_.vector_width;
-  if (takes_row && second.empty() && elements > kMostLookedAtTwice) {
-    takes_row = false;
+  if (statistics.take_two_sweeps() && reads_.of_values(s, statistics.second_operands()).empty())
     unroll = std::max(unroll, kLookedAtTogether / schedule_.vector_width);
-  }
-  if (takes_row) {
+  walk_.for_chunks(unroll, [&](const RowChunk& chunk) {
     statistics.begin_chunk();
-    walk_.for_chunks(unroll, [&](const RowChunk& chunk) {
-      with_reads(first, chunk, [&] { sweep(stage, statistics, chunk); });
+    with_reads(first, chunk, [&] {
+      sweep(stage, statistics, chunk);
+      if (!statistics.take_two_sweeps()) return;
+      statistics.between_sweeps();
+      sweep_again(statistics, chunk);
+      statistics.end_chunk(false);
     });
-    statistics.between_sweeps();
-    walk_.for_chunks(unroll, [&](const RowChunk& chunk) {
-      with_reads(second, chunk, [&] { sweep_again(statistics, chunk); });
-    });
-    statistics.end_chunk(true);
-  } else {
-    walk_.for_chunks(unroll, [&](const RowChunk& chunk) {
-      statistics.begin_chunk();
-      with_reads(first, chunk, [&] {
-        sweep(stage, statistics, chunk);
-        if (!statistics.take_two_sweeps()) return;
-        statistics.between_sweeps();
-        sweep_again(statistics, chunk);
-        statistics.end_chunk(false);
-      });
-    });
-  }
+  });
+}
+
+/// The first of two sweeps over the whole row.
+void RowBody::begin_sweeps(size_t s, RowStatistics& statistics) {
+  const Stage& stage = list_.stages[s];
+  const ChunkReads reads = reads_.of_stage(s, stage);
+  statistics.begin_chunk();
+  walk_.for_chunks(std::max<int64_t>(schedule_.unroll, 1), [&](const RowChunk& chunk) {
+    with_reads(reads, chunk, [&] { sweep(stage, statistics, chunk); });
+  });
+}
+
+/// The second one.
+void RowBody::end_sweeps(size_t s, RowStatistics& statistics) {
+  const ChunkReads reads = reads_.of_values(s, statistics.second_operands());
+  statistics.between_sweeps();
+  walk_.for_chunks(std::max<int64_t>(schedule_.unroll, 1), [&](const RowChunk& chunk) {
+    with_reads(reads, chunk, [&] { sweep_again(statistics, chunk); });
+  });
+  statistics.end_chunk(true);
 }
 
 /// True if the row's inputs, or what is kept of it, lie in shared memory.

@@ -106,6 +106,8 @@ class RowBody {
   [[nodiscard]] const Row& row() const { return rows_[current_].row; }
   void run_stage(size_t s);
   void sweep_row(size_t s, RowStatistics& statistics);
+  void begin_sweeps(size_t s, RowStatistics& statistics);
+  void end_sweeps(size_t s, RowStatistics& statistics);
   [[nodiscard]] bool reads_shared() const;
   void with_reads(const ChunkReads& reads, const RowChunk& chunk,
                   const std::function<void()>& body);

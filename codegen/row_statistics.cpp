@@ -13,7 +13,7 @@ using kir::VarId;
 
 namespace {
 
-bool takes_two_sweeps(Combiner combiner) {
+bool has_two_sweeps(Combiner combiner) {
   return combiner == Combiner::kWelford || combiner == Combiner::kLogSumExp;
 }
 
@@ -71,7 +71,7 @@ RowStatistics::Accumulator RowStatistics::start(OpId id) {
 std::vector<ValueId> RowStatistics::second_operands() const {
   std::vector<ValueId> operands;
   for (const Accumulator& accumulator : accumulators_) {
-    if (takes_two_sweeps(accumulator.combiner))
+    if (has_two_sweeps(accumulator.combiner))
       operands.push_back(facts_.fusion.ops[accumulator.op].operands[0]);
   }
   return operands;
@@ -91,9 +91,9 @@ void RowStatistics::begin_chunk() {
   for (Accumulator& accumulator : accumulators_) {
     if (accumulator.combiner == Combiner::kWelford) {
       const ExprId zero = builder_.real(0.0, accumulator.type);
-      accumulator.chunk_sum = builder_.declare("chunk_sum", zero);
-      accumulator.chunk_count = builder_.declare("chunk_count", zero);
-    } else if (accumulator.combiner == Combiner::kLogSumExp) {
+      accumulator.chunk_sum = builder_.declare(meets_ ? "row_sum" : "chunk_sum", zero);
+      if (!meets_) accumulator.chunk_count = builder_.declare("chunk_count", zero);
+    } else if (accumulator.combiner == Combiner::kLogSumExp && !meets_) {
       accumulator.old_max = builder_.declare("old_max", builder_.ref(accumulator.running[0]));
     }
   }
@@ -108,7 +108,7 @@ void RowStatistics::add(const TilePosition& at, ExprId lane, ExprId inside) {
     if (accumulator.combiner == Combiner::kWelford) {
       const ExprId nothing = builder_.real(0.0, type);
       increase(accumulator.chunk_sum, or_else(operand(accumulator), nothing));
-      if (inside.valid())
+      if (inside.valid() && !meets_)
         increase(accumulator.chunk_count, or_else(builder_.real(1.0, type), nothing));
     } else if (accumulator.combiner == Combiner::kLogSumExp) {
       const ExprId lowest = kir::identity_of(builder_, Combiner::kLogSumExp, 0, type);
@@ -139,7 +139,8 @@ void RowStatistics::combine(const Accumulator& accumulator, const TilePosition& 
 }
 
 void RowStatistics::end_vector(const TilePosition& at) {
-  if (at.guard == Guard::kElement) return;  // Its elements were counted one by one.
+  // Those of the row are known, and single ones were counted one by one.
+  if (meets_ || at.guard == Guard::kElement) return;
   for (const Accumulator& accumulator : accumulators_) {
     if (accumulator.combiner != Combiner::kWelford) continue;
     increase(accumulator.chunk_count,
@@ -153,11 +154,13 @@ void RowStatistics::between_sweeps() {
   for (Accumulator& accumulator : accumulators_) {
     const DType type = accumulator.type;
     if (accumulator.combiner == Combiner::kWelford) {
-      const ExprId count = builder_.ref(accumulator.chunk_count);
-      const ExprId mean = builder_.div(builder_.ref(accumulator.chunk_sum),
-                                       builder_.max(count, builder_.real(1.0, type)));
-      accumulator.chunk_mean = builder_.declare("chunk_mean", mean);
-      accumulator.chunk_m2 = builder_.declare("chunk_m2", builder_.real(0.0, type));
+      const ExprId count =
+          meets_ ? builder_.real(static_cast<double>(facts_.space.columns), type)
+                 : builder_.max(builder_.ref(accumulator.chunk_count), builder_.real(1.0, type));
+      const ExprId mean = builder_.div(builder_.ref(accumulator.chunk_sum), count);
+      accumulator.chunk_mean = builder_.declare(meets_ ? "row_mean" : "chunk_mean", mean);
+      accumulator.chunk_m2 =
+          builder_.declare(meets_ ? "row_m2" : "chunk_m2", builder_.real(0.0, type));
     } else if (accumulator.combiner == Combiner::kLogSumExp) {
       // While only -inf was seen, exponents subtract 0, so that exp(-inf - 0) adds nothing; see
       // emit_combine.
@@ -165,6 +168,7 @@ void RowStatistics::between_sweeps() {
       const ExprId lowest = kir::identity_of(builder_, Combiner::kLogSumExp, 0, type);
       accumulator.safe_max = builder_.declare(
           "safe_max", builder_.select(builder_.equal(max, lowest), builder_.real(0.0, type), max));
+      if (meets_) continue;  // Nothing is added up yet.
       const ExprId scale = builder_.apply(
           PointwiseFn::kExp,
           {builder_.sub(builder_.ref(accumulator.old_max), builder_.ref(accumulator.safe_max))});
@@ -176,7 +180,7 @@ void RowStatistics::between_sweeps() {
 
 void RowStatistics::add_again(ExprId inside) {
   for (const Accumulator& accumulator : accumulators_) {
-    if (!takes_two_sweeps(accumulator.combiner)) continue;
+    if (!has_two_sweeps(accumulator.combiner)) continue;
     const ExprId x = operand(accumulator);
     const bool welford = accumulator.combiner == Combiner::kWelford;
     ExprId term;
@@ -196,6 +200,11 @@ void RowStatistics::add_again(ExprId inside) {
 void RowStatistics::end_chunk(bool only) {
   for (const Accumulator& accumulator : accumulators_) {
     if (accumulator.combiner != Combiner::kWelford) continue;
+    if (meets_) {
+      builder_.assign(accumulator.running[1], builder_.ref(accumulator.chunk_mean));
+      builder_.assign(accumulator.running[2], builder_.ref(accumulator.chunk_m2));
+      continue;
+    }
     const std::vector<ExprId> chunk = {builder_.ref(accumulator.chunk_count),
                                        builder_.ref(accumulator.chunk_mean),
                                        builder_.ref(accumulator.chunk_m2)};
@@ -209,6 +218,21 @@ void RowStatistics::end_chunk(bool only) {
 
 // ---- Results
 
+void RowStatistics::meet(const std::vector<RowStatistics>& rows, int64_t threads,
+                         const std::string& name, const RowExchange& exchange) {
+  const RowStatistics& first = rows.front();
+  kir::AllReduce all = all_reduce(first.builder_, threads, name, exchange);
+  for (const RowStatistics& row : rows) {
+    for (const Accumulator& accumulator : row.accumulators_) {
+      if (accumulator.combiner == Combiner::kWelford)
+        all.parts.push_back({Combiner::kSum, {accumulator.chunk_sum}});
+      if (accumulator.combiner == Combiner::kLogSumExp)
+        all.parts.push_back({Combiner::kMax, {accumulator.running[0]}});
+    }
+  }
+  first.builder_.append(std::move(all));
+}
+
 void RowStatistics::combine(const std::vector<RowStatistics>& rows, int64_t threads,
                             const std::string& name, const RowExchange& exchange) {
   const RowStatistics& first = rows.front();
@@ -216,8 +240,13 @@ void RowStatistics::combine(const std::vector<RowStatistics>& rows, int64_t thre
   if (first.empty() || threads == 1 || first.facts_.space.columns == 0) return;
   kir::AllReduce all = all_reduce(first.builder_, threads, name, exchange);
   for (const RowStatistics& row : rows) {
-    for (const Accumulator& accumulator : row.accumulators_)
-      all.parts.push_back({accumulator.combiner, accumulator.running});
+    for (const Accumulator& accumulator : row.accumulators_) {
+      if (row.meets_ && has_two_sweeps(accumulator.combiner)) {
+        all.parts.push_back({Combiner::kSum, {accumulator.running.back()}});
+      } else {
+        all.parts.push_back({accumulator.combiner, accumulator.running});
+      }
+    }
   }
   first.builder_.append(std::move(all));
 }

@@ -32,6 +32,11 @@ kir::AllReduce all_reduce(kir::KernelBuilder& builder, int64_t threads, const st
 ///
 ///     begin_chunk  { add ... end_vector }  between_sweeps  { add_again ... }  end_chunk
 ///
+/// Where a row is one chunk, its threads may meet between the sweeps: the second then deviates from
+/// the row's own mean or maximum, and nothing is merged.
+///
+///     meet_between_sweeps  begin_chunk  { ... }  meet  between_sweeps  { ... }  end_chunk
+///
 /// The calls may be made for all reductions of a stage: they pass over those that need nothing.
 class RowStatistics {
  public:
@@ -44,6 +49,8 @@ class RowStatistics {
   /// What the second sweep looks at again.
   [[nodiscard]] std::vector<ValueId> second_operands() const;
 
+  /// Says that meet() is called between the sweeps.
+  void meet_between_sweeps() { meets_ = true; }
   void begin_chunk();
   /// Takes the element at hand of the tiles. `inside`: whether it exists; invalid: it does.
   void add(const TilePosition& at, kir::ExprId lane, kir::ExprId inside);
@@ -56,6 +63,9 @@ class RowStatistics {
   /// then the result.
   void end_chunk(bool only);
 
+  /// Combines what the first sweep found of the `threads` threads of a row, as combine() does.
+  static void meet(const std::vector<RowStatistics>& rows, int64_t threads, const std::string& name,
+                   const RowExchange& exchange);
   /// Combines the tuples of the `threads` threads of a row. Those of several rows, with the same
   /// reductions, travel in one exchange.
   static void combine(const std::vector<RowStatistics>& rows, int64_t threads,
@@ -87,6 +97,7 @@ class RowStatistics {
   kir::KernelBuilder& builder_;
   TileLowering& tiles_;
   std::vector<Accumulator> accumulators_;
+  bool meets_ = false;  ///< The threads of the row, between the sweeps.
 };
 
 }  // namespace sinter

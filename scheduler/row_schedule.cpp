@@ -360,6 +360,82 @@ bool unrolls_batches(const SegmentFacts& facts, const Schedule& schedule) {
          keeps_in_registers(schedule);
 }
 
+bool takes_two_sweeps(const OpKind& kind) {
+  return std::holds_alternative<WelfordOp>(kind) || std::holds_alternative<LogSumExpOp>(kind);
+}
+
+namespace {
+
+/// Of what evaluating a value for a second time takes.
+struct SecondLook {
+  bool reads_row = false;     ///< Inputs as large as the row, from memory or a ring.
+  bool reads_shared = false;  ///< What is kept in shared memory, or inputs along the columns.
+  bool converts = false;      ///< Elements that registers hold in a type too narrow to compute in.
+};
+
+void look_again(const SegmentFacts& facts, const Schedule& schedule, ValueId value, size_t s,
+                SecondLook& out) {
+  if (!facts.is_tile(value)) return;
+  const DType type = facts.fusion.values[value].type;
+  const auto kept = std::ranges::find(schedule.persistent, value, &PersistentValue::value);
+  const bool is_kept = kept != schedule.persistent.end() && kept->residency != Residency::kReload;
+  const int level = facts.is_read(value) ? -1 : facts.level[value];
+  if (is_kept && kept->residency == Residency::kRegister && level <= static_cast<int>(s)) {
+    out.converts |= compute_type(type) != type;
+    return;
+  }
+  if (is_kept && level < static_cast<int>(s)) {
+    out.reads_shared = true;
+    return;
+  }
+  if (facts.is_read(value)) {
+    (facts.is_full(value) ? out.reads_row : out.reads_shared) = true;
+    return;
+  }
+  for (const ValueId operand : facts.fusion.def_of(value).operands)
+    look_again(facts, schedule, operand, s, out);
+}
+
+}  // namespace
+
+bool sweeps_whole_row(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage,
+                      size_t s) {
+  SecondLook look;
+  bool has_any = false;
+  for (const OpId id : stage.reductions) {
+    const Op& op = facts.fusion.ops[id];
+    if (!takes_two_sweeps(op.kind)) continue;
+    has_any = true;
+    look_again(facts, schedule, op.operands[0], s, look);
+  }
+  if (!has_any || look.reads_row) return false;
+  const int64_t elements = batch_count(facts, schedule) * schedule.vector_width;
+  return look.reads_shared || !look.converts || elements <= kMostConvertedTwice;
+}
+
+bool meets_between_sweeps(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage,
+                          size_t s) {
+  // To meet takes the blocks of a cluster longer than to merge.
+  return schedule.threads_per_row > 1 && schedule.cluster_blocks == 1 && schedule.stages == 0 &&
+         facts.space.columns > 0 && sweeps_whole_row(facts, schedule, stage, s);
+}
+
+int64_t exchange_bytes_meeting(const SegmentFacts& facts, const Stage& stage,
+                               const Schedule& schedule) {
+  const int64_t bytes = exchange_bytes(facts, stage, schedule);
+  if (bytes == 0) return 0;
+  // A Welford's count is known, and so does not travel.
+  int64_t counts = 0;
+  for (const OpId id : stage.reductions) {
+    const Op& op = facts.fusion.ops[id];
+    if (!std::holds_alternative<WelfordOp>(op.kind)) continue;
+    Stage alone;
+    alone.reductions.push_back(id);
+    counts += exchange_bytes(facts, alone, schedule) / 3;
+  }
+  return bytes - counts;
+}
+
 int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
                        int64_t copies, int64_t rows) {
   const bool in_cluster = schedule.cluster_blocks > 1;
@@ -418,7 +494,12 @@ int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
       list.stages, [](const Stage& stage) { return !stage.reductions.empty(); });
   const bool alternates = reducing == 1 || schedule.cluster_blocks > 1;
   const int64_t copies = schedule.persistent_blocks > 0 && alternates ? 2 : 1;
-  for (const Stage& stage : list.stages) bytes += exchange_bytes(facts, stage, schedule, copies);
+  for (size_t i = 0; i < list.stages.size(); ++i) {
+    const Stage& stage = list.stages[i];
+    bytes += meets_between_sweeps(facts, schedule, stage, i)
+                 ? exchange_bytes_meeting(facts, stage, schedule)
+                 : exchange_bytes(facts, stage, schedule, copies);
+  }
   if (schedule.persistent_blocks > 0) {
     bytes += accumulator_shared_bytes(facts, schedule) + slot_exchange_bytes(facts, schedule) +
              total_exchange_bytes(facts, schedule) + ticket_shared_bytes(facts, schedule);

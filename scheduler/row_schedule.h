@@ -112,11 +112,33 @@ bool unrolls_batches(const SegmentFacts& facts, const Schedule& schedule);
 /// row, or one chunk of those that turns go through.
 int64_t held_batches(const SegmentFacts& facts, const Schedule& schedule);
 
+/// Elements of a row in a thread's registers up to which statistics look twice at all of them at
+/// once where they are converted first: ptxas converts those of the second look together with those
+/// of the first. A softmax with 128 of them took 220 registers instead of 106, and spilled 452
+/// bytes under a cap of 128 (ptxas 13.0, sm_90a).
+inline constexpr int64_t kMostConvertedTwice = 32;
+
+/// True if a reduction looks at elements twice: for their mean or maximum, and then for what
+/// deviates from it.
+bool takes_two_sweeps(const OpKind& kind);
+/// True if the statistics of stage s take the whole row in each of their two sweeps, because the
+/// second reads nothing but what is held. Else they take a chunk after the other.
+bool sweeps_whole_row(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage,
+                      size_t s);
+/// True if, beyond that, the threads of a row meet between the two sweeps: what deviates is then
+/// added up for the mean or maximum of the row, where else tuples are merged in every step of their
+/// exchange. One step of merging Welford's takes 25 instructions, two of sums take 4.
+bool meets_between_sweeps(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage,
+                          size_t s);
+
 /// Bytes of the exchange that one barrier's reductions need in shared memory; zero if a row fits a
 /// warp, or has no elements. `copies` of it lie side by side, each for `rows` rows of a group. In a
 /// cluster with its mbarriers.
 int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
                        int64_t copies = 1, int64_t rows = 1);
+/// The same where the threads of a row meet twice (meets_between_sweeps).
+int64_t exchange_bytes_meeting(const SegmentFacts& facts, const Stage& stage,
+                               const Schedule& schedule);
 /// Shared bytes of the row values that wait for the end of a turn: a place for each of its rows.
 int64_t turn_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
                           const StageList& list);
