@@ -28,6 +28,7 @@ namespace device {
 namespace {
 unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned>(uint64_t{a} * b >> 32U); }
 float __int_as_float(int x) { return std::bit_cast<float>(x); }
+unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 double __longlong_as_double(long long x) { return std::bit_cast<double>(x); }
 float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
