@@ -1,5 +1,8 @@
 #include "fusion_ir/passes/hoist_divisions.h"
 
+#include <cmath>
+#include <limits>
+
 #include "fusion_ir/match.h"
 #include "fusion_ir/rewriter.h"
 
@@ -22,6 +25,19 @@ std::optional<SafeReciprocal> safe_reciprocal(const Fusion& graph, ValueId divis
   return std::nullopt;
 }
 
+/// What to multiply an f32 by instead of dividing it by a constant, if both are normal numbers.
+std::optional<double> factor_of_division(const Fusion& graph, ValueId divisor) {
+  if (graph.values[divisor].type != DType::kF32) return std::nullopt;
+  const auto constant = splat_constant(graph, divisor);
+  if (!constant) return std::nullopt;
+  const double factor = round_to(DType::kF32, 1.0 / constant->real);
+  const auto is_normal = [](double x) {
+    return std::fabs(x) >= std::numeric_limits<float>::min() && std::isfinite(x);
+  };
+  if (!is_normal(constant->real) || !is_normal(factor)) return std::nullopt;
+  return factor;
+}
+
 }  // namespace
 
 Fusion hoist_divisions(const Fusion& fusion) {
@@ -33,6 +49,11 @@ Fusion hoist_divisions(const Fusion& fusion) {
         if (op == nullptr || op->fn != PointwiseFn::kDiv) return std::nullopt;
         const Fusion& graph = rewriter.graph();
         const ValueId divisor = operands[1];
+        if (const auto factor = factor_of_division(graph, divisor)) {
+          const Shape like = graph.values[divisor].shape;
+          const ValueId splat = rewriter.splat({.real = *factor}, DType::kF32, like);
+          return std::vector{rewriter.pointwise(PointwiseFn::kMul, {operands[0], splat})};
+        }
         const auto* broadcast = graph.def_as<BroadcastOp>(divisor);
         const ValueId small =
             broadcast != nullptr ? graph.def_of(divisor).operands.front() : divisor;

@@ -28,6 +28,18 @@ TEST(HoistDivisions, ARootBecomesItsReciprocal) {
   EXPECT_EQ(count_ops(after, "rsqrt"), 1);
 }
 
+TEST(HoistDivisions, AConstantBecomesItsReciprocal) {
+  const auto divided_by = [](double c) {
+    return hoist_divisions(fusion_of(
+        [&](FusionBuilder& b, ValueId x) { return b.div(b.cast(x, DType::kF32), b.constant(c)); }));
+  };
+  const Fusion after = divided_by(0.9);
+  EXPECT_EQ(count_ops(after, "div"), 0);
+  EXPECT_EQ(count_ops(after, "mul"), 1);
+  for (const double c : {0.0, 0x1p-127, 0x1p127})
+    EXPECT_EQ(count_ops(divided_by(c), "div"), 1) << c << " or its reciprocal is not normal";
+}
+
 TEST(HoistDivisions, DivisorsWithoutASafeReciprocalStay) {
   const Fusion by_sum = fusion_of([](FusionBuilder& b, ValueId x) {
     return b.div(x, b.broadcast_over(b.sum(x, {1}), x, {1}));
