@@ -101,8 +101,8 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
                          static_cast<double>(estimate.blocks) * work.turns;
   out.spill_us = spilled / (limits.memory_bytes_per_us * limits.read_efficiency);
 
-  const double throughput =
-      std::max({out.memory_us, out.l2_us, out.issue_us, out.special_us, out.shared_us});
+  const double rest = std::max({out.memory_us, out.l2_us, out.special_us, out.shared_us});
+  const double throughput = std::max(rest, out.issue_us);
   const double waves = std::max(estimate.waves, estimate.blocks > 0 ? 1.0 : 0.0);
   // A grid that does not fill the device leaves each SM fewer blocks to hide behind.
   const double blocks =
@@ -114,14 +114,32 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
   const auto exposed = [&](double latency_ns, double beside) {
     return waves * (latency_ns / kNsPerUs) / std::pow(beside, constants.hiding_exponent);
   };
+  if (work.partial_bytes > 0.0 && work.ticket_us <= 0.0) {
+    out.second_stage_us = second_kernel_time(work.partial_bytes, limits, constants);
+  } else {
+    out.second_stage_us = work.ticket_us;
+  }
+  if (work.thread_instructions > 0.0) {
+    const PassingBlocks& passing = constants.passing;
+    const double own_us = passing.clocks_per_instruction * work.thread_instructions / clocks_per_us;
+    out.block_latency_us = work.block_latency_ns / kNsPerUs + own_us;
+    out.issue_us *= std::pow(std::max(1.0, passing.busy_warps / warps), passing.warps_exponent);
+    const double bound_us = std::max(rest, out.issue_us);
+    const double exponent =
+        std::min(passing.most_overlap,
+                 1.0 + passing.overlap * std::pow(blocks - 1.0, passing.overlap_growth));
+    const double both_us =
+        std::pow(std::pow(bound_us, exponent) +
+                     std::pow((std::ceil(waves) - 1.0) * out.block_latency_us, exponent),
+                 1.0 / exponent);
+    out.exposed_us = both_us - bound_us +
+                     passing.last_share * std::min(1.0, estimate.waves) * out.block_latency_us;
+    out.total_us = out.launch_us + bound_us + out.exposed_us + out.spill_us + out.second_stage_us;
+    return out;
+  }
   out.block_latency_us = (work.block_latency_ns + work.free_latency_ns) / kNsPerUs;
   out.exposed_us = exposed(work.block_latency_ns, resident) + exposed(work.free_latency_ns, free) +
                    work.end_ns / kNsPerUs;
-  if (work.ticket_us > 0.0) {
-    out.second_stage_us = work.ticket_us;
-  } else if (work.partial_bytes > 0.0) {
-    out.second_stage_us = second_kernel_time(work.partial_bytes, limits, constants);
-  }
   out.total_us = out.launch_us + throughput + out.exposed_us + out.spill_us + out.second_stage_us;
   return out;
 }

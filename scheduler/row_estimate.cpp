@@ -81,6 +81,54 @@ ReadPriority bulk_priority(const SegmentFacts& facts, const Schedule& schedule) 
   return copies ? ReadPriority::kNormal : schedule.read_priority;
 }
 
+/// What one step of an exchange takes: a thread combines its tuple with another lane's.
+struct CombineStep {
+  double instructions = 0.0;  ///< A shuffle for each component and the combination; from SASS.
+  double latency = 1.0;       ///< As a multiple of a sum's, which is a shuffle and an addition.
+};
+
+CombineStep combine_step(const OpKind& kind) {
+  if (std::holds_alternative<WelfordOp>(kind)) return {.instructions = 25.0, .latency = 3.0};
+  if (std::holds_alternative<LogSumExpOp>(kind)) return {.instructions = 14.0, .latency = 2.4};
+  const auto* reduce = std::get_if<ReduceOp>(&kind);
+  const bool has_index =
+      reduce != nullptr && (reduce->fn == ReduceFn::kArgMax || reduce->fn == ReduceFn::kArgMin);
+  if (has_index) return {.instructions = 14.0, .latency = 2.0};
+  return {.instructions = 2.0, .latency = 1.0};
+}
+
+/// What the threads of a row do to combine what they found in a stage.
+struct Exchange {
+  double instructions = 0.0;  ///< Of each thread.
+  double latency_ns = 0.0;
+};
+
+Exchange estimate_exchange(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage,
+                           size_t s, const RowConstants& row, const CostConstants& constants) {
+  Exchange out;
+  if (stage.reductions.empty() || schedule.threads_per_row == 1) return out;
+  const bool meets = meets_between_sweeps(facts, schedule, stage, s);
+  const auto log2 = [](int64_t n) { return std::log2(static_cast<double>(n)); };
+  const int64_t warps = std::max<int64_t>(schedule.threads_per_row / kWarp, 1);
+  const int64_t clustered = schedule.cluster_blocks > 1 ? schedule.cluster_blocks : 1;
+  const double steps = log2(std::min(schedule.threads_per_row, kWarp)) + log2(warps * clustered);
+  double latency = 1.0;  // Parts travel beside each other.
+  for (const OpId id : stage.reductions) {
+    const OpKind& kind = facts.fusion.ops[id].kind;
+    const bool twice = meets && takes_two_sweeps(kind);
+    const CombineStep step = twice ? CombineStep{.instructions = 4.0} : combine_step(kind);
+    out.instructions += step.instructions * steps;
+    latency = std::max(latency, step.latency);
+  }
+  const double rounds = meets ? 2.0 : 1.0;
+  if (schedule.threads_per_row > kWarp) out.instructions += rounds * row.exchange_instructions;
+  const double one_ns =
+      schedule.threads_per_row > kWarp ? row.block_exchange_ns : row.warp_exchange_ns;
+  out.latency_ns =
+      rounds * latency * one_ns + cluster_exchange_time(schedule.cluster_blocks, constants);
+  return out;
+}
+
 }  // namespace
 
 double split_sector_bytes(const SegmentFacts& facts, const Schedule& schedule) {
@@ -184,6 +232,8 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
                                const StageList& list, const ResourceEstimate& estimate,
                                const DeviceLimits& limits, const CostConstants& constants) {
   const auto rows = static_cast<double>(facts.space.rows);
+  const bool passes = schedule.persistent_blocks == 0;
+  const RowConstants& row = passes ? constants.passing.row : constants.row;
   WorkEstimate work;
   work.bytes_read = static_cast<double>(facts.bytes_read);
   work.bytes_written = static_cast<double>(facts.bytes_written);
@@ -199,7 +249,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   const auto reach = static_cast<double>(schedule.threads_per_row * schedule.vector_width);
   const auto batches = static_cast<double>(batch_count(facts, schedule));
   const double padded = rows * batches * reach * static_cast<double>(schedule.cluster_blocks);
-  work.block_latency_ns = constants.block_start_ns;
+  work.block_latency_ns = row.block_start_ns;
   const bool resident = std::ranges::any_of(schedule.persistent, [](const PersistentValue& kept) {
     return kept.residency != Residency::kReload;
   });
@@ -212,9 +262,10 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
                  static_cast<double>(std::max<int64_t>(estimate.blocks_per_sm, 1)));
   const auto unroll = static_cast<double>(schedule.unroll);
   const std::vector<ValueId> ahead = inputs_ahead(facts, schedule);
-  double arrival_ns = constants.block_start_ns;  // Of a row that comes ahead.
+  double arrival_ns = row.block_start_ns;  // Of a row that comes ahead.
   boost::container::small_vector<ValueId, 8> read_before;
-  for (const Stage& stage : list.stages) {
+  for (size_t s = 0; s < list.stages.size(); ++s) {
+    const Stage& stage = list.stages[s];
     const double per_element = element_issue_slots(facts, stage, schedule, constants);
     const AccumulatorTraffic accumulators = accumulator_traffic(facts, stage, schedule);
     work.shared_bytes += padded * static_cast<double>(accumulators.column_bytes);
@@ -243,35 +294,34 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     }
     const double missing = from_memory ? 1.0 : misses.l1;
     if (reads_full)
-      (comes_ahead ? arrival_ns : work.block_latency_ns) += constants.first_load_ns * missing;
+      (comes_ahead ? arrival_ns : work.block_latency_ns) += row.first_load_ns * missing;
     if (reads_full && !resident) {
-      work.block_latency_ns += missing * (chunks - 1.0) * constants.chunk_ns +
-                               (1.0 - missing) * chunks * constants.l1_chunk_ns;
+      work.block_latency_ns +=
+          missing * (chunks - 1.0) * row.chunk_ns + (1.0 - missing) * chunks * row.l1_chunk_ns;
     }
     if (!reads_full) {
       work.block_latency_ns +=
-          chunks * constants.cache_latency_ns * static_cast<double>(stage.loads.size());
+          chunks * row.cache_latency_ns * static_cast<double>(stage.loads.size());
     }
-    if (in_shared) work.block_latency_ns += chunks * constants.shared_chunk_ns;
-    if (accumulators.vector_accesses > 0)
-      work.block_latency_ns += chunks * constants.shared_chunk_ns;
-    if (!stage.reductions.empty()) {
-      work.block_latency_ns += schedule.threads_per_row > kWarp ? constants.block_exchange_ns
-                                                                : constants.warp_exchange_ns;
-      work.block_latency_ns += cluster_exchange_time(schedule.cluster_blocks, constants);
-    }
+    if (in_shared) work.block_latency_ns += chunks * row.shared_chunk_ns;
+    if (accumulators.vector_accesses > 0) work.block_latency_ns += chunks * row.shared_chunk_ns;
+    const Exchange exchange = estimate_exchange(facts, schedule, stage, s, row, constants);
+    work.issue_slots += rows * static_cast<double>(schedule.threads_per_row) *
+                        static_cast<double>(schedule.cluster_blocks) * exchange.instructions;
+    work.block_latency_ns += exchange.latency_ns;
     // The block's own instructions, when it has its share of the SM's issue slots.
     const double block_instructions =
         static_cast<double>(schedule.rows_per_block) * batches * reach * per_element / kWarp;
     const double clocks = block_instructions / limits.issue_per_clock * sharing;
-    work.block_latency_ns += constants.own_issue_share * clocks / limits.clock_mhz * 1000.0;
+    if (!passes)
+      work.block_latency_ns += constants.own_issue_share * clocks / limits.clock_mhz * 1000.0;
   }
   if (schedule.persistent_blocks > 0)
     work.turns = std::max(1.0, rows / static_cast<double>(rows_at_once(schedule)));
   if (!ahead.empty()) {
     // While one row is worked on the next one arrives: the longer of the two counts, not their sum.
     // Nothing hides the way of the first.
-    const double rest_ns = work.block_latency_ns - constants.block_start_ns;
+    const double rest_ns = work.block_latency_ns - row.block_start_ns;
     work.block_latency_ns =
         (arrival_ns + rest_ns + (work.turns - 1.0) * std::max(arrival_ns, rest_ns)) / work.turns;
   }
@@ -281,16 +331,18 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     // Row slots combine what they accumulated batch by batch, in a tree.
     const auto levels = std::ceil(std::log2(static_cast<double>(schedule.rows_per_block)));
     const bool in_place = schedule.accumulators == Residency::kShared;
-    work.end_ns = in_place
-                      ? levels * (constants.block_exchange_ns + batches * constants.shared_chunk_ns)
-                      : levels * batches * constants.block_exchange_ns;
+    work.end_ns = in_place ? levels * (row.block_exchange_ns + batches * row.shared_chunk_ns)
+                           : levels * batches * row.block_exchange_ns;
   }
   const int64_t prologues = schedule.persistent_blocks > 0
                                 ? (facts.space.rows + schedule.rows_per_block - 1) /
                                       schedule.rows_per_block * schedule.cluster_blocks
                                 : estimate.blocks;
-  work.issue_slots +=
-      static_cast<double>(prologues * estimate.threads) * constants.row_prologue_instructions;
+  work.issue_slots += static_cast<double>(prologues * estimate.threads) * row.prologue_instructions;
+  if (passes && estimate.blocks > 0) {
+    work.thread_instructions =
+        work.issue_slots / static_cast<double>(estimate.blocks * estimate.threads);
+  }
   if (facts.has_outer()) add_finish(facts, schedule, limits, constants, work);
   return work;
 }
@@ -403,7 +455,8 @@ std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Sch
       return broken("outer reductions accumulate over the rows of a block, which walks none", 0, 1,
                     "persistent blocks", "use as many as are resident at once");
     }
-    if (schedule.row_access == RowAccess::kShifted) {
+    const bool needs_columns = accumulates_columns(facts) || schedule.rows_per_turn > 0;
+    if (schedule.row_access == RowAccess::kShifted && needs_columns) {
       return broken("shifted rows give a thread other columns in every row", 0, 0, "",
                     "use row_access scalar for rows that are no multiple of the vector");
     }

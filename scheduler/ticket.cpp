@@ -134,11 +134,11 @@ double ticket_time(const SegmentFacts& facts, const Schedule& schedule, const De
       static_cast<double>(geometry.across * geometry.slots * geometry.unroll * kRegisterBytes *
                           accumulator_words(facts, geometry.vector_width));
   const double turn_ns =
-      std::max(constants.cache_latency_ns,
+      std::max(constants.row.cache_latency_ns,
                loaded / (constants.ticket_bytes_per_clock * limits.clock_mhz) * kNsPerUs);
   const double levels = std::log2(static_cast<double>(geometry.slots));
   const double tree_ns =
-      static_cast<double>(geometry.rounds()) * levels * constants.block_exchange_ns;
+      static_cast<double>(geometry.rounds()) * levels * constants.row.block_exchange_ns;
   return (constants.ticket_ns + turns * turn_ns + tree_ns) / kNsPerUs;
 }
 

@@ -85,7 +85,7 @@ class TurnWork {
     }
     // A row's way from memory begins when the one before it is reduced.
     const double starts = facts_.has_reduction() ? 1.0 : 1.0 / own_rows();
-    work_.block_latency_ns += constants_.block_start_ns * starts;
+    work_.block_latency_ns += constants_.row.block_start_ns * starts;
     work_.has_barriers = facts_.has_reduction();
     work_.turns = std::max(1.0, own_rows());
     if (schedule_.cluster_blocks > 1) work_.start_us = constants_.cluster_start_us;
@@ -139,7 +139,7 @@ class TurnWork {
       work_.issue_slots += elements * element_issue_slots(facts_, stage, schedule_, constants_);
       work_.special += elements * stage.special_functions;
     }
-    work_.issue_slots += rows_ * threads * constants_.row_prologue_instructions;
+    work_.issue_slots += rows_ * threads * constants_.row.prologue_instructions;
     // Row values come from shared memory for every chunk that is gone through again.
     if (const Stage& last = list_.stages.back(); !last.outer.empty() || !last.outputs.empty()) {
       work_.issue_slots +=
@@ -172,13 +172,15 @@ class TurnWork {
     const bool is_first = &stage == &list_.stages.front();
     const double missing = is_first ? 1.0 : row_misses_.l1;
     if (reads_full(facts_, stage)) {
-      latency += missing * (constants_.first_load_ns + (chunks_ - 1.0) * constants_.chunk_ns) +
-                 (1.0 - missing) * chunks_ * constants_.l1_chunk_ns;
+      latency +=
+          missing * (constants_.row.first_load_ns + (chunks_ - 1.0) * constants_.row.chunk_ns) +
+          (1.0 - missing) * chunks_ * constants_.row.l1_chunk_ns;
     } else {
-      latency += chunks_ * constants_.cache_latency_ns * static_cast<double>(stage.loads.size());
+      latency +=
+          chunks_ * constants_.row.cache_latency_ns * static_cast<double>(stage.loads.size());
     }
-    latency += schedule_.threads_per_row > kWarp ? constants_.block_exchange_ns
-                                                 : constants_.warp_exchange_ns;
+    latency += schedule_.threads_per_row > kWarp ? constants_.row.block_exchange_ns
+                                                 : constants_.row.warp_exchange_ns;
     latency += cluster_exchange_time(schedule_.cluster_blocks, constants_) + own_issue_ns(stage);
   }
 
@@ -191,18 +193,18 @@ class TurnWork {
     double arrival = 0.0;
     if (reads_full(facts_, stage)) {
       const double missing = row_bytes(facts_, list_).again > 0.0 ? turn_misses_.l1 : 1.0;
-      arrival =
-          chunks_ * (missing * constants_.chunk_ns + (1.0 - missing) * constants_.l1_chunk_ns);
+      arrival = chunks_ *
+                (missing * constants_.row.chunk_ns + (1.0 - missing) * constants_.row.l1_chunk_ns);
     }
     // A row that comes ahead arrives while the one before it is worked on.
     latency +=
         schedule_.rows_ahead > 0 ? arrival / turn_rows() + std::max(arrival, own) : arrival + own;
     const auto common = static_cast<double>(
         std::ranges::count_if(stage.loads, [&](ValueId value) { return !facts_.is_full(value); }));
-    latency += chunks_ * constants_.cache_latency_ns * common / turn_rows();
-    latency += chunks_ * constants_.chunk_ns * (turns_ - 1.0) / own_rows();
+    latency += chunks_ * constants_.row.cache_latency_ns * common / turn_rows();
+    latency += chunks_ * constants_.row.chunk_ns * (turns_ - 1.0) / own_rows();
     if (!facts_.has_reduction()) return;
-    work_.block_latency_ns += constants_.block_exchange_ns / turn_rows();
+    work_.block_latency_ns += constants_.row.block_exchange_ns / turn_rows();
     // In their first turn all blocks are at this point at about the same time.
     work_.end_ns += constants_.memory_wait_ns;
   }

@@ -143,7 +143,7 @@ Prediction predict_stage(const SegmentFacts& facts, const Schedule& schedule, co
       rows * columns *
           (stage.issue_slots + accesses * constants.instructions_per_access /
                                    static_cast<double>(schedule.vector_width)) +
-      static_cast<double>(estimate.blocks * estimate.threads) * constants.row_prologue_instructions;
+      static_cast<double>(estimate.blocks * estimate.threads) * constants.row.prologue_instructions;
   work.special = rows * columns * stage.special_functions;
   if (schedule.persistent_blocks > 0) add_finish(facts, schedule, limits, constants, work);
   // Only whole vectors ask for a priority.
@@ -167,7 +167,7 @@ Prediction predict_stage(const SegmentFacts& facts, const Schedule& schedule, co
       std::ceil(rows / (splits * static_cast<double>(schedule.rows_per_block * schedule.unroll)));
   const auto levels =
       static_cast<double>(std::bit_width(static_cast<uint64_t>(schedule.rows_per_block)) - 1);
-  const double wait_ns = from_l2 ? constants.cache_latency_ns : constants.memory_wait_ns;
+  const double wait_ns = from_l2 ? constants.row.cache_latency_ns : constants.memory_wait_ns;
   const double turns = std::ceil(estimate.waves);
   const double chain_us = turns * walks * wait_ns / 1000.0;
   const double throughput =
@@ -178,10 +178,10 @@ Prediction predict_stage(const SegmentFacts& facts, const Schedule& schedule, co
               : estimate.bytes_in_flight_per_sm * static_cast<double>(limits.sm_count) /
                     mixed_bandwidth(limits, work.bytes_read, work.bytes_written);
   if (!from_l2) out.launch_us = constants.launch_us + work.start_us;
-  const double exchange_ns = levels * constants.block_exchange_ns +
+  const double exchange_ns = levels * constants.row.block_exchange_ns +
                              cluster_exchange_time(schedule.cluster_blocks, constants);
-  out.block_latency_us = (constants.block_start_ns + walks * wait_ns + exchange_ns) / 1000.0;
-  const double ends_us = drain_us + (constants.block_start_ns + exchange_ns) / 1000.0;
+  out.block_latency_us = (constants.row.block_start_ns + walks * wait_ns + exchange_ns) / 1000.0;
+  const double ends_us = drain_us + (constants.row.block_start_ns + exchange_ns) / 1000.0;
   out.exposed_us = std::hypot(throughput, chain_us) - throughput + turns * ends_us;
   out.total_us = out.launch_us + throughput + out.exposed_us + out.spill_us + out.second_stage_us;
   return out;

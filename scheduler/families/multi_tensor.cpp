@@ -112,7 +112,7 @@ Prediction predict_tiles(const SegmentFacts& facts, const Schedule& schedule,
       static_cast<double>(estimate.blocks * estimate.threads) *
           (constants.tile_prologue_instructions + steps * constants.search_step_instructions);
   work.special = elements * stage.special_functions;
-  work.block_latency_ns = constants.block_start_ns + steps * constants.search_step_ns +
+  work.block_latency_ns = constants.row.block_start_ns + steps * constants.search_step_ns +
                           constants.tile_vector_ns * static_cast<double>(schedule.unroll);
   return predict(work, estimate, limits);
 }

@@ -250,7 +250,7 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
     choices.emplace_back(facts, columns);
   StageList read_again;  // Of rows that every stage reads again.
   std::vector<RowVector> vectors = row_vectors(facts);
-  if (facts.has_outer()) {
+  if (accumulates_columns(facts)) {
     std::erase_if(vectors, [](const RowVector& v) { return v.access == RowAccess::kShifted; });
     if (vectors.empty()) vectors.push_back({1, RowAccess::kScalar});
   }

@@ -119,8 +119,8 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
       static_cast<double>(estimate.blocks * estimate.threads) *
           constants.tile_prologue_instructions;
   work.special = elements * stage.special_functions;
-  work.block_latency_ns =
-      constants.block_start_ns + constants.tile_vector_ns * static_cast<double>(schedule.unroll);
+  work.block_latency_ns = constants.row.block_start_ns +
+                          constants.tile_vector_ns * static_cast<double>(schedule.unroll);
   return predict(work, estimate, limits);
 }
 

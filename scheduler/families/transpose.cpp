@@ -262,9 +262,9 @@ Prediction predict_tile(const SegmentFacts& facts, const Tiled& tile, const Sche
           constants.tile_prologue_instructions;
   work.special = elements * stage.special_functions;
   // Half of a block waits for its loads, half is behind the barrier.
-  work.block_latency_ns = constants.block_start_ns +
+  work.block_latency_ns = constants.row.block_start_ns +
                           constants.tile_vector_ns * static_cast<double>(schedule.unroll) +
-                          constants.block_exchange_ns;
+                          constants.row.block_exchange_ns;
   Prediction out = predict(work, estimate, limits);
   constexpr double kLine = 128.0;
   const double longer =

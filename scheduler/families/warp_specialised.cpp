@@ -456,7 +456,7 @@ RingWork ring_work(const SegmentFacts& facts, const Schedule& schedule, const St
     accumulated += static_cast<double>(traffic.column_bytes);
     if (traffic.vector_accesses > 0) {
       accumulator_waits_ns +=
-          constants.shared_chunk_ns * static_cast<double>(batch_count(facts, schedule));
+          constants.row.shared_chunk_ns * static_cast<double>(batch_count(facts, schedule));
     }
     for (const ValueId value : stage.loads) {
       if (facts.is_full(value))

@@ -151,7 +151,7 @@ TEST(CostModelTest, EveryConstantOfSecondReadsMatters) {
   constants.l1_thrash *= 1.5;
   EXPECT_GT(rereading_work(5, 2, constants).l2_bytes, rereading_work(5, 2).l2_bytes);
   constants = {};
-  constants.l1_chunk_ns *= 2.0;
+  constants.passing.row.l1_chunk_ns *= 2.0;
   EXPECT_GT(rereading_work(4, 1, constants).block_latency_ns,
             rereading_work(4, 1).block_latency_ns);
 }
@@ -202,63 +202,107 @@ TEST(CostModelTest, LaunchAndIssueEfficiencyMatter) {
   EXPECT_LT(predict(work, full_device(h200), h200, efficient).total_us, base);
 }
 
-/// Constants that the work of looped rows reads: each one raised makes some schedule dearer.
-TEST(CostModelTest, EveryConstantOfRowsMatters) {
+/// Time of a kernel of RMS norms under other constants.
+double rms_norm_us(const Schedule& schedule, const CostConstants& constants) {
   const DeviceLimits h200 = *find_device("H200");
   const SegmentFacts facts =
-      facts_of(find_canned_fusion("rms_norm")->build(), {{"rows", 1024}, {"cols", 4096}});
-  const StageList list = distribute(facts, {});
-  const auto cost = [&](int64_t threads, const CostConstants& constants) {
+      facts_of(find_canned_fusion("rms_norm")->build(), {{"rows", 8192}, {"cols", 4096}});
+  const StageList list = stages_of(facts, schedule);
+  const ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, h200);
+  const WorkEstimate work = estimate_row_work(facts, schedule, list, estimate, h200, constants);
+  return predict(work, estimate, h200, constants).total_us;
+}
+
+/// True if that constant of blocks that pass, doubled, makes a schedule dearer.
+bool is_dearer(double RowConstants::*member, const Schedule& schedule) {
+  CostConstants constants;
+  constants.passing.row.*member *= 2.0;
+  return rms_norm_us(schedule, constants) > rms_norm_us(schedule, {});
+}
+bool is_dearer(double PassingBlocks::*member, const Schedule& schedule) {
+  CostConstants constants;
+  constants.passing.*member *= 2.0;
+  return rms_norm_us(schedule, constants) > rms_norm_us(schedule, {});
+}
+
+TEST(CostModelTest, EveryConstantOfLoopedRowsMatters) {
+  for (const int64_t threads : {32, 128}) {
     const Schedule schedule{.family = "looped",
                             .threads_per_row = threads,
                             .rows_per_block = 128 / threads,
                             .vector_width = 8};
-    const ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, h200);
-    const WorkEstimate work = estimate_row_work(facts, schedule, list, estimate, h200, constants);
-    return work.block_latency_ns + work.issue_slots;
-  };
-  const auto dearer = [&](double CostConstants::*member, int64_t threads) {
-    CostConstants constants;
-    constants.*member *= 2.0;
-    return cost(threads, constants) > cost(threads, {});
-  };
-  for (const int64_t threads : {32, 128}) {
-    EXPECT_TRUE(dearer(&CostConstants::block_start_ns, threads));
-    EXPECT_TRUE(dearer(&CostConstants::first_load_ns, threads));
-    EXPECT_TRUE(dearer(&CostConstants::chunk_ns, threads));
-    EXPECT_TRUE(dearer(&CostConstants::own_issue_share, threads));
-    EXPECT_TRUE(dearer(&CostConstants::row_prologue_instructions, threads));
-    EXPECT_TRUE(dearer(&CostConstants::instructions_per_access, threads));
-    EXPECT_EQ(dearer(&CostConstants::warp_exchange_ns, threads), threads == 32);
-    EXPECT_EQ(dearer(&CostConstants::block_exchange_ns, threads), threads == 128);
+    for (double RowConstants::*member :
+         {&RowConstants::block_start_ns, &RowConstants::first_load_ns, &RowConstants::chunk_ns,
+          &RowConstants::prologue_instructions})
+      EXPECT_TRUE(is_dearer(member, schedule));
+    EXPECT_EQ(is_dearer(&RowConstants::warp_exchange_ns, schedule), threads == 32);
+    EXPECT_EQ(is_dearer(&RowConstants::block_exchange_ns, schedule), threads == 128);
+    EXPECT_EQ(is_dearer(&RowConstants::exchange_instructions, schedule), threads == 128);
+    EXPECT_TRUE(is_dearer(&PassingBlocks::clocks_per_instruction, schedule));
+    EXPECT_TRUE(is_dearer(&PassingBlocks::last_share, schedule));
   }
 }
 
-/// Constants that resident rows read: weights read late, chunks in shared memory, rows in
-/// registers.
+/// Weights read late, chunks in shared memory, rows in registers.
 TEST(CostModelTest, EveryConstantOfResidentRowsMatters) {
-  const DeviceLimits h200 = *find_device("H200");
   const SegmentFacts facts =
-      facts_of(find_canned_fusion("rms_norm")->build(), {{"rows", 1024}, {"cols", 4096}});
-  const auto cost = [&](Residency residency, const CostConstants& constants) {
+      facts_of(find_canned_fusion("rms_norm")->build(), {{"rows", 8192}, {"cols", 4096}});
+  for (const Residency residency : {Residency::kRegister, Residency::kShared}) {
     Schedule schedule{.family = "multi_wave", .threads_per_row = 128, .vector_width = 8};
     for (const ValueId value : facts.persistent) schedule.persistent.push_back({value, residency});
-    const StageList list = distribute(facts, schedule.persistent);
-    const ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, h200);
-    const WorkEstimate work = estimate_row_work(facts, schedule, list, estimate, h200, constants);
-    return predict(work, estimate, h200, constants).total_us;
-  };
-  const auto dearer = [&](double CostConstants::*member, Residency residency) {
-    CostConstants constants;
-    constants.*member *= 2.0;
-    return cost(residency, constants) > cost(residency, {});
-  };
-  for (const Residency residency : {Residency::kRegister, Residency::kShared}) {
-    EXPECT_TRUE(dearer(&CostConstants::cache_latency_ns, residency));
-    EXPECT_EQ(dearer(&CostConstants::shared_chunk_ns, residency), residency == Residency::kShared);
-    EXPECT_FALSE(dearer(&CostConstants::hiding_exponent, residency));
-    EXPECT_FALSE(dearer(&CostConstants::chunk_ns, residency));
+    EXPECT_TRUE(is_dearer(&RowConstants::cache_latency_ns, schedule));
+    EXPECT_EQ(is_dearer(&RowConstants::shared_chunk_ns, schedule), residency == Residency::kShared);
+    EXPECT_FALSE(is_dearer(&RowConstants::chunk_ns, schedule));
   }
+}
+
+/// A single block on each multiprocessor waits and computes in turns; more of them overlap.
+TEST(CostModelTest, PassingBlocksOverlapWithThoseBesideThem) {
+  const DeviceLimits h200 = *find_device("H200");
+  const WorkEstimate work{.bytes_read = 4e8,
+                          .issue_slots = 1e9,
+                          .block_latency_ns = 3000.0,
+                          .thread_instructions = 100.0};
+  const auto exposed = [&](int64_t blocks_per_sm, const PassingBlocks& passing) {
+    ResourceEstimate estimate{.registers = 32,
+                              .threads = 1024 / blocks_per_sm,
+                              .blocks = h200.sm_count * blocks_per_sm * 32};
+    complete(estimate, h200, blocks_per_sm);
+    estimate.blocks_per_sm = blocks_per_sm;
+    estimate.waves = 32.0;
+    CostConstants constants;
+    constants.passing = passing;
+    return predict(work, estimate, h200, constants).exposed_us;
+  };
+  const PassingBlocks passing;
+  EXPECT_NEAR(exposed(1, passing) / 32.0, 3.0 + 0.11, 0.05) << "the chain of each of 32 waves";
+  EXPECT_LT(exposed(8, passing), 0.7 * exposed(1, passing));
+  PassingBlocks tighter;
+  tighter.overlap *= 2.0;
+  EXPECT_LT(exposed(8, tighter), exposed(8, passing));
+  PassingBlocks faster;
+  faster.overlap_growth *= 1.2;
+  EXPECT_LT(exposed(8, faster), exposed(8, passing));
+  PassingBlocks loose;
+  loose.most_overlap = 1.5;
+  EXPECT_GT(exposed(8, loose), exposed(8, passing));
+}
+
+/// Few warps leave issue slots empty.
+TEST(CostModelTest, IssueTakesBusyWarps) {
+  const DeviceLimits h200 = *find_device("H200");
+  const WorkEstimate work{.issue_slots = 1e11, .thread_instructions = 100.0};
+  const auto issue = [&](int64_t blocks_per_sm, const CostConstants& constants) {
+    ResourceEstimate estimate{.registers = 32, .threads = 128, .blocks = h200.sm_count * 160};
+    complete(estimate, h200, blocks_per_sm);
+    estimate.blocks_per_sm = blocks_per_sm;
+    return predict(work, estimate, h200, constants).issue_us;
+  };
+  EXPECT_GT(issue(4, {}), 1.2 * issue(10, {}));
+  EXPECT_DOUBLE_EQ(issue(16, {}), issue(10, {})) << "40 warps are enough";
+  CostConstants steep;
+  steep.passing.warps_exponent *= 2.0;
+  EXPECT_GT(issue(4, steep), issue(4, {}));
 }
 
 /// Constants that rings read, in gradients with an exchange in every row and without.

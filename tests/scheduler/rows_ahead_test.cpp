@@ -147,7 +147,7 @@ TEST_F(RowsAheadTest, ARowIsWaitedForBesideTheOneBeforeIt) {
     return predict_rows(facts_, schedule, estimated(schedule), limits_).block_latency_us * 1000.0;
   };
   const CostConstants constants;
-  const double arrival = constants.block_start_ns + constants.first_load_ns;
+  const double arrival = constants.row.block_start_ns + constants.row.first_load_ns;
   const double rest = latency(without) - arrival;
   const double turns =
       static_cast<double>(facts_.space.rows) / static_cast<double>(rows_at_once(legal_));
