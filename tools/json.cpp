@@ -2,117 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace sinter::tool {
-
-Json to_json(const Schedule& schedule) {
-  Json persistent = Json::array();
-  for (const PersistentValue& kept : schedule.persistent)
-    persistent.push_back(
-        {{"value", fmt::format("{}", kept.value)}, {"residency", text_of(kept.residency)}});
-  Json parameters = Json::object();
-  for (const auto& [name, value] : schedule.parameters) parameters[name] = value;
-  return {{"family", schedule.family},
-          {"threads_per_row", schedule.threads_per_row},
-          {"rows_per_block", schedule.rows_per_block},
-          {"vector_width", schedule.vector_width},
-          {"unroll", schedule.unroll},
-          {"min_blocks_per_sm", schedule.min_blocks_per_sm},
-          {"persistent_blocks", schedule.persistent_blocks},
-          {"cluster_blocks", schedule.cluster_blocks},
-          {"stages", schedule.stages},
-          {"rows_per_iteration", schedule.rows_per_iteration},
-          {"compute_registers", schedule.compute_registers},
-          {"rows_ahead", schedule.rows_ahead},
-          {"accumulators", text_of(schedule.accumulators)},
-          {"rows_per_turn", schedule.rows_per_turn},
-          {"row_access", text_of(schedule.row_access)},
-          {"read_priority", text_of(schedule.read_priority)},
-          {"overlap", text_of(schedule.overlap)},
-          {"finish", text_of(schedule.finish)},
-          {"persistent", std::move(persistent)},
-          {"parameters", std::move(parameters)},
-          {"text", print(schedule)}};
-}
-
-Json to_json(const ResourceEstimate& estimate) {
-  return {{"registers", estimate.registers},
-          {"register_cap", estimate.register_cap},
-          {"shared_bytes", estimate.shared_bytes},
-          {"threads", estimate.threads},
-          {"blocks_per_sm", estimate.blocks_per_sm},
-          {"blocks", estimate.blocks},
-          {"waves", estimate.waves},
-          {"bytes_in_flight_per_sm", estimate.bytes_in_flight_per_sm},
-          {"spilled_registers", estimate.spilled_registers}};
-}
-
-Json to_json(const Prediction& prediction) {
-  return {{"total_us", prediction.total_us},   {"launch_us", prediction.launch_us},
-          {"memory_us", prediction.memory_us}, {"l2_us", prediction.l2_us},
-          {"issue_us", prediction.issue_us},   {"special_us", prediction.special_us},
-          {"shared_us", prediction.shared_us}, {"exposed_us", prediction.exposed_us},
-          {"spill_us", prediction.spill_us},   {"second_stage_us", prediction.second_stage_us}};
-}
-
-Json to_json(const Rejection& rejection) {
-  Json out = {{"subject", rejection.subject}, {"rule", rejection.rule}};
-  if (!rejection.unit.empty()) {
-    out["value"] = rejection.value;
-    out["limit"] = rejection.limit;
-    out["unit"] = rejection.unit;
-  }
-  if (rejection.at.valid()) out["at"] = fmt::format("{}", rejection.at);
-  out["remedy"] = rejection.remedy;
-  return out;
-}
-
-Json to_json(const Decision& decision) {
-  Json candidates = Json::array();
-  for (const Candidate& candidate : decision.candidates) {
-    candidates.push_back({{"what", candidate.what},
-                          {"legal", candidate.legal},
-                          {"predicted", to_json(candidate.predicted)},
-                          {"because", candidate.because}});
-  }
-  return {{"question", decision.question},
-          {"chosen", decision.chosen},
-          {"because", decision.because},
-          {"candidates", std::move(candidates)}};
-}
-
-Json to_json(const DeviceLimits& limits) {
-  return {{"name", limits.name},
-          {"architecture", architecture_of(limits)},
-          {"sm_count", limits.sm_count},
-          {"registers_per_sm", limits.registers_per_sm},
-          {"threads_per_sm", limits.threads_per_sm},
-          {"blocks_per_sm", limits.blocks_per_sm},
-          {"shared_bytes_per_sm", limits.shared_bytes_per_sm},
-          {"shared_bytes_per_block", limits.shared_bytes_per_block},
-          {"l2_bytes", limits.l2_bytes},
-          {"memory_bytes_per_us", limits.memory_bytes_per_us},
-          {"copy_efficiency", limits.copy_efficiency},
-          {"clock_mhz", limits.clock_mhz},
-          {"memory_latency_ns", limits.memory_latency_ns},
-          {"bytes_in_flight_per_sm", limits.bytes_in_flight_per_sm}};
-}
-
-Json to_json(const CompiledResources& resources) {
-  return {{"registers", resources.registers},
-          {"spill_store_bytes", resources.spill_store_bytes},
-          {"spill_load_bytes", resources.spill_load_bytes},
-          {"stack_bytes", resources.stack_bytes},
-          {"shared_bytes", resources.shared_bytes},
-          {"barriers", resources.barriers}};
-}
-
-Json to_json(const CompileAttempt& attempt) {
-  return {{"schedule", to_json(attempt.proposed.schedule)},
-          {"estimate", to_json(attempt.proposed.estimate)},
-          {"compiled", to_json(attempt.resources)},
-          {"predicted", to_json(attempt.predicted)},
-          {"verdict", attempt.verdict}};
-}
+namespace sinter {
 
 Json to_json(const Mismatch& mismatch) {
   return {{"output", mismatch.output}, {"value", fmt::format("{}", mismatch.value)},
@@ -144,12 +34,6 @@ Json to_json(const WorkCounts& work) {
           {"bank_conflicts", work.bank_conflicts},
           {"barriers", work.barriers},
           {"shuffles", work.shuffles}};
-}
-
-Json to_json(const ProposedSchedule& proposed) {
-  return {{"schedule", to_json(proposed.schedule)},
-          {"estimate", to_json(proposed.estimate)},
-          {"predicted", to_json(proposed.predicted)}};
 }
 
 Json to_json(const NearestChange& change) {
@@ -184,45 +68,6 @@ Json to_json(const Sweep& sweep) {
           {"device", sweep.device},
           {"axes", std::move(axes)},
           {"cells", std::move(cells)}};
-}
-
-Json to_json(const Plan& plan) {
-  Json segments = Json::array();
-  for (const SegmentPlan& segment : plan.segments) {
-    Json one = to_json(segment.chosen());
-    one["rows"] = segment.facts.space.rows;
-    one["columns"] = segment.facts.space.columns;
-    one["stages"] = segment.facts.last_stage + 1;
-    one["bytes_read"] = segment.facts.bytes_read;
-    one["bytes_written"] = segment.facts.bytes_written;
-    one["candidates"] = segment.candidates.size();
-    one["finishes"] = segment.finishes;
-    if (segment.same_as) one["same_as"] = *segment.same_as;
-    if (plan.is_segmented) {
-      one["decisions"] = to_json_list(segment.decisions);
-      one["rejections"] = to_json_list(segment.rejections);
-    }
-    segments.push_back(std::move(one));
-  }
-  Json cuts = Json::array();
-  for (const Cut& cut : plan.cuts) {
-    cuts.push_back({{"value", fmt::format("{}", cut.value)},
-                    {"name", plan.fusion.values[cut.value].name},
-                    {"from", cut.from},
-                    {"to", cut.to},
-                    {"bytes", cut.bytes},
-                    {"because", text_of(cut)}});
-  }
-  return {{"fusion", plan.fusion.name},
-          {"device", plan.limits.name},
-          {"kind", kind_of(plan)},
-          {"predicted_us", plan.predicted_us()},
-          {"segments", std::move(segments)},
-          {"external_calls", plan.externals.size()},
-          {"workspace_bytes", plan.workspace_bytes},
-          {"cuts", std::move(cuts)},
-          {"decisions", to_json_list(plan.decisions)},
-          {"rejections", to_json_list(plan.rejections)}};
 }
 
 namespace {
@@ -286,4 +131,4 @@ Json to_json(const PlanDiff& diff, const Plan& a, const Plan& b) {
           {"only_in_b", left(b, diff.only_in_b, diff.calls_only_in_b)}};
 }
 
-}  // namespace sinter::tool
+}  // namespace sinter
