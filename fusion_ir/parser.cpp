@@ -125,6 +125,13 @@ class Lexer {
 class Parser {
  public:
   explicit Parser(std::string_view text) : lexer_(text), token_(lexer_.next()) {}
+  /// Reads a piece of text for a builder at work.
+  Parser(std::string_view text, FusionBuilder& builder) : Parser(text) {
+    builder_ = &builder;
+    const auto& symbols = builder.fusion().symbols;
+    for (uint32_t i = 0; i < symbols.size(); ++i)
+      symbols_.emplace(symbols[SymbolId{i}].name, SymbolId{i});
+  }
 
   Fusion run() {
     expect_word("fusion");
@@ -143,7 +150,82 @@ class Parser {
     return located(at_return, [&] { return builder.build(); });
   }
 
+  std::vector<ResultType> only_types() {
+    std::vector<ResultType> out = types();
+    expect_end("the type");
+    return out;
+  }
+
+  OutputOptions only_layout() {
+    OutputOptions out = output_layout();
+    expect_end("the layout");
+    return out;
+  }
+
+  std::vector<ValueId> only_op(std::vector<ValueId> operands, const std::vector<ResultType>& types,
+                               std::vector<std::string> names) {
+    if (token_.kind != TokenKind::kWord) fail_here("expected an op");
+    const Token op = take();
+    if (types.empty() && needs_type(op.text)) fail_at(op, "the op needs the type of its result");
+    std::string call = op.text == "external" ? name() : "";
+    DType type = DType::kF32;
+    if (!types.empty()) {
+      type = types[0].type;
+    } else if (!operands.empty() && builder_->fusion().values.contains(operands[0])) {
+      type = builder_->fusion().values[operands[0]].type;  // The value of a pad has it.
+    }
+    OpKind kind =
+        op.text == "external" ? OpKind(ExternalOp{std::move(call), types}) : attributes(op, type);
+    expect_end("the op");
+    const bool is_pair =
+        std::holds_alternative<WelfordOp>(kind) || std::holds_alternative<LogSumExpOp>(kind);
+    const size_t count = op.text == "external" ? types.size() : is_pair ? 2 : 1;
+    if (!names.empty() && names.size() != count)
+      fail_at(op, fmt::format("the op has {} results, not {}", count, names.size()));
+    const auto results = located(op, [&] {
+      return append_converted(std::move(kind), std::move(operands),
+                              types.empty() ? ResultType{.type = type} : types[0]);
+    });
+    if (!types.empty()) check_declared(op, op, results, count, types);
+    for (size_t i = 0; i < names.size(); ++i)
+      if (!names[i].empty()) builder_->named(results[i], std::move(names[i]));
+    return results;
+  }
+
  private:
+  static bool needs_type(std::string_view op) {
+    return op == "input" || op == "constant" || op == "cast" || op == "broadcast" ||
+           op == "reshape" || op == "iota" || op == "external";
+  }
+
+  /// By the builder's calls where they make operands alike, else as it is.
+  std::vector<ValueId> append_converted(OpKind kind, std::vector<ValueId> operands,
+                                        const ResultType& hint) {
+    if (const auto* op = std::get_if<PointwiseOp>(&kind))
+      return {builder_->pointwise(op->fn, std::move(operands))};
+    if (operands.size() == 1) {
+      const ValueId x = operands[0];
+      if (const auto* op = std::get_if<ReduceOp>(&kind))
+        return {builder_->reduce(op->fn, x, op->axes)};
+      if (const auto* op = std::get_if<WelfordOp>(&kind)) {
+        const auto [mean, m2] = builder_->welford(x, op->axes);
+        return {mean, m2};
+      }
+      if (const auto* op = std::get_if<LogSumExpOp>(&kind)) {
+        const auto [max, sum] = builder_->logsumexp_pair(x, op->axes);
+        return {max, sum};
+      }
+    }
+    const auto* take_op = std::get_if<TakeOp>(&kind);
+    if (take_op != nullptr && operands.size() == 2)
+      return {builder_->take(operands[0], operands[1], take_op->axis)};
+    return builder_->append(std::move(kind), std::move(operands), hint.type, hint.shape);
+  }
+
+  void expect_end(std::string_view what) const {
+    if (token_.kind != TokenKind::kEnd) fail_here(fmt::format("expected nothing behind {}", what));
+  }
+
   [[noreturn]] void fail_here(std::string message) const { fail_at(token_, std::move(message)); }
 
   Token take() {
@@ -284,6 +366,14 @@ class Parser {
     return {*found, at("[") ? extents("[", "]") : Shape{}};
   }
 
+  std::vector<ResultType> types() {
+    std::vector<ResultType> out;
+    do {
+      out.push_back(type());
+    } while (accept(","));
+    return out;
+  }
+
   ValueId value_id() {
     const std::string_view text = token_.kind == TokenKind::kValue ? token_.text : "";
     uint32_t index = 0;
@@ -391,10 +481,7 @@ class Parser {
     } while (accept(","));
     expect(":");
     const Token at_type = token_;
-    std::vector<ResultType> types;
-    do {
-      types.push_back(type());
-    } while (accept(","));
+    const std::vector<ResultType> types = this->types();
     expect("=");
     if (token_.kind != TokenKind::kWord) fail_here("expected an op");
     const Token op = take();
@@ -431,17 +518,22 @@ class Parser {
     }
   }
 
+  OutputOptions output_layout() {
+    const InputOp lies = layout();
+    OutputOptions options{.strides = lies.strides, .alignment = lies.alignment};
+    if (accept_word("alias")) {
+      expect("(");
+      options.alias = operand();
+      expect(")");
+    }
+    return options;
+  }
+
   void outputs() {
     do {
       const Token at_output = token_;
       const ValueId id = operand();
-      const InputOp lies = layout();
-      OutputOptions options{.strides = lies.strides, .alignment = lies.alignment};
-      if (accept_word("alias")) {
-        expect("(");
-        options.alias = operand();
-        expect(")");
-      }
+      const OutputOptions options = output_layout();
       located(at_output, [&] { builder_->output(id, "", options); });
     } while (accept(","));
   }
@@ -452,14 +544,34 @@ class Parser {
   std::map<std::string, Extent, std::less<>> symbols_;
 };
 
-}  // namespace
-
-Result<Fusion> parse_fusion(std::string_view text) {
+/// What a call gives, or the error that it throws.
+template <class Call>
+auto caught(Call call) -> Result<decltype(call())> {
   try {
-    return Parser(text).run();
+    return call();
   } catch (const SinterException& exception) {
     return fail(exception.error());
   }
+}
+
+}  // namespace
+
+Result<Fusion> parse_fusion(std::string_view text) {
+  return caught([&] { return Parser(text).run(); });
+}
+
+Result<OutputOptions> parse_layout(FusionBuilder& builder, std::string_view text) {
+  return caught([&] { return Parser(text, builder).only_layout(); });
+}
+
+Result<std::vector<ValueId>> append_op(FusionBuilder& builder, std::string_view op,
+                                       std::vector<ValueId> operands, std::string_view types,
+                                       std::vector<std::string> names) {
+  return caught([&] {
+    std::vector<ResultType> declared;
+    if (!types.empty()) declared = Parser(types, builder).only_types();
+    return Parser(op, builder).only_op(std::move(operands), declared, std::move(names));
+  });
 }
 
 }  // namespace sinter

@@ -72,6 +72,96 @@ TEST(PrinterParserTest, CanonicalTextIsAFixedPoint) {
   expect_round_trip(*fusion);
 }
 
+/// What a line of .fir says about an op, without its values: "reduce.sum over(1)".
+struct OpText {
+  std::string op;
+  std::string types;
+  std::vector<std::string> names;
+};
+
+OpText op_text(const Fusion& fusion, const Op& op) {
+  Fusion alone = fusion;
+  OpText out;
+  for (const ValueId result : op.results) {
+    const Value& value = fusion.values[result];
+    out.names.push_back(value.name);
+    out.types += (out.types.empty() ? "" : ", ") + text_of(fusion, value.type, value.shape);
+    alone.values[result].name.clear();
+  }
+  const std::string text = print(alone);
+  const std::string start = fmt::format("  {}", op.results[0]);
+  const size_t line = text.find("\n" + start) + 1;
+  const size_t from = text.find(" = ", line) + 3;
+  out.op = text.substr(from, text.find_first_of(";\n", from) - from);
+  for (size_t at = out.op.find('%'); at != std::string::npos; at = out.op.find('%')) {
+    size_t end = out.op.find_first_of(", \n", at);
+    if (end != std::string::npos && out.op[end] == ',') ++end;
+    out.op.erase(at, end == std::string::npos ? end : end - at);
+  }
+  return out;
+}
+
+TEST(PrinterParserTest, EveryOpCanBeAppendedFromItsText) {
+  const Fusion fusion = parse_fusion(kEveryOp).value();
+  FusionBuilder b(fusion.name);
+  for (const Symbol& symbol : fusion.symbols)
+    b.symbol(symbol.name, symbol.hint, symbol.divisible_by);
+  for (const Op& op : fusion.ops) {
+    const OpText text = op_text(fusion, op);
+    const auto results = append_op(b, text.op, op.operands, text.types, text.names);
+    ASSERT_TRUE(results) << text.op << ": " << results.error().text();
+    EXPECT_EQ(*results, op.results) << text.op;
+  }
+  for (const ValueId output : fusion.outputs) b.output(output);
+  EXPECT_EQ(print(b.build()), kEveryOp);
+}
+
+TEST(PrinterParserTest, AppendedOpsMakeTheirOperandsAlike) {
+  FusionBuilder b("f");
+  b.symbol("rows");
+  const ValueId x = append_op(b, "input", {}, "bf16[rows, 8]").value()[0];
+  const ValueId one = append_op(b, "constant 1", {}, "f32").value()[0];
+  const ValueId y = append_op(b, "add", {x, one}).value()[0];
+  EXPECT_EQ(text_of(b.fusion(), b.fusion().values[y].type, b.fusion().values[y].shape),
+            "f32[rows, 8]");
+  const auto mean = append_op(b, "welford over(-1)", {x}, "f32[rows], f32[rows]");
+  ASSERT_TRUE(mean) << mean.error().text();
+  EXPECT_EQ(append_op(b, "reduce.max over()", {x}, "f32").value().size(), 1U) << "over all axes";
+  EXPECT_EQ(append_op(b, "pad low(0, 1) high(0, 0) value 0x1p-1", {x}, "").value().size(), 1U);
+}
+
+TEST(PrinterParserTest, AppendedOpsAreRefusedWithAReason) {
+  FusionBuilder b("f");
+  const ValueId x = b.input(DType::kF32, {4, 8});
+  const auto expect_error = [&](std::string_view op, std::string_view types,
+                                std::string_view message, std::vector<std::string> names = {}) {
+    const auto made = append_op(b, op, {x}, types, std::move(names));
+    ASSERT_FALSE(made) << op;
+    EXPECT_EQ(made.error().kind, ErrorKind::kInvalidFusion);
+    EXPECT_EQ(made.error().message, message);
+  };
+  expect_error("cast", "", "1:1: the op needs the type of its result, found 'cast'");
+  expect_error("exp", "f32[8, 4]", "1:1: %v1 is f32[4, 8], not f32[8, 4], found 'exp'");
+  expect_error("exp over(1)", "", "1:5: expected nothing behind the op, found 'over'");
+  expect_error("soar", "", "1:1: unknown op, found 'soar'");
+  expect_error("welford over(1)", "", "1:1: the op has 2 results, not 1, found 'welford'", {"m"});
+  expect_error("exp", "f31", "1:1: expected an element type, found 'f31'");
+  expect_error("", "", "1:1: expected an op, found end of text");
+  expect_error("cast", "f32[rows]", "1:5: the symbol is not declared in extents(), found 'rows'");
+}
+
+TEST(PrinterParserTest, LayoutsCanBeReadAlone) {
+  FusionBuilder b("f");
+  b.symbol("rows");
+  const ValueId x = append_op(b, "input", {}, "f32[rows, 8]").value()[0];
+  EXPECT_EQ(parse_layout(b, "").value(), OutputOptions{});
+  const auto layout = parse_layout(b, "strides(16, 1) align(8) alias(%v0)");
+  ASSERT_TRUE(layout) << layout.error().text();
+  EXPECT_EQ(*layout, (OutputOptions{.strides = {16, 1}, .alignment = 8, .alias = x}));
+  EXPECT_EQ(parse_layout(b, "alias(%v9)").error().message,
+            "1:7: the value is not defined above, found '%v9'");
+}
+
 TEST(PrinterParserTest, TheReadmesExampleIsCanonical) {
   std::ifstream file(SINTER_TEST_DATA_DIR "/../fusion_ir/README.md");
   const std::string readme{std::istreambuf_iterator<char>(file), {}};
