@@ -1,0 +1,17 @@
+#pragma once
+
+#include "runtime/external_call.h"
+#include "runtime/sinter_c.h"
+#include "runtime/workspace_allocator.h"
+
+namespace sinter::c_api {
+
+// A caller's C functions as the library's. A status that a function gives comes back as an error
+// of that kind.
+
+/// Tensors of a request lie on `device`. Empty for a null function.
+ExternalCallback external_callback(sinter_external_function function, void* user_data,
+                                   DeviceOrdinal device);
+WorkspaceAllocator workspace_allocator(const sinter_execute_args& args);
+
+}  // namespace sinter::c_api

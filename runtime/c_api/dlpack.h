@@ -1,0 +1,23 @@
+#pragma once
+
+#include <optional>
+
+#include "fusion_ir/dtype.h"
+#include "runtime/c_api/tensor_info.h"
+#include "runtime/tensor.h"
+
+namespace sinter::c_api {
+
+/// An element type as DLPack says it.
+sinter_dtype dlpack_type(DType type);
+/// The other way; nothing for a type that Sinter does not have.
+std::optional<DType> type_of(sinter_dtype type);
+
+/// Checks a caller's tensor against the planned one and gives the address of its first element:
+/// version, device, type, rank, shape, strides, and that nothing read-only is written. Whether the
+/// address suits is for Executable to say. Throws InvalidArgument that names the tensor, what it
+/// has and what was planned.
+DevicePointer address_of(const sinter_tensor& tensor, const Tensor& planned, const Plan& plan,
+                         TensorRole role, DeviceOrdinal device);
+
+}  // namespace sinter::c_api

@@ -1,0 +1,145 @@
+#include "runtime/executable.h"
+
+#include "runtime/c_api/callbacks.h"
+#include "runtime/c_api/errors.h"
+#include "runtime/c_api/runtime_object.h"
+#include "runtime/c_api/structs.h"
+#include "runtime/c_api/tensor_info.h"
+#include "runtime/c_api/text.h"
+#include "runtime/plan_json.h"
+
+using namespace sinter::c_api;
+
+namespace {
+
+using sinter::CompiledPlan;
+using sinter::CompiledSegment;
+using sinter::Json;
+
+sinter::CompilePlanOptions compile_options(const sinter_prepare_options& options) {
+  if (options.compile_threads < 0)
+    bad_argument("a negative number of threads", "leave it at 0 for one");
+  sinter::CompilePlanOptions out;
+  if (options.compile_threads > 0) out.threads = options.compile_threads;
+  if (options.forbid_replanning != 0) out.max_replans = 0;
+  return out;
+}
+
+std::string_view text_of(sinter::KernelOrigin origin) {
+  switch (origin) {
+    case sinter::KernelOrigin::kMemory:
+      return "memory";
+    case sinter::KernelOrigin::kDisk:
+      return "disk";
+    case sinter::KernelOrigin::kCompiled:
+      return "compiled";
+  }
+  sinter::unreachable();
+}
+
+Json compiled_json(const CompiledPlan& compiled) {
+  Json out = to_json(plan_as_compiled(compiled));
+  Json kernels = Json::array();
+  for (const CompiledSegment& segment : compiled.segments) {
+    kernels.push_back({{"entry", segment.source.entry},
+                       {"origin", text_of(segment.origin)},
+                       {"compile_ms", segment.kernel->compile_ms},
+                       {"resources", to_json(segment.kernel->resources)},
+                       {"attempts", sinter::to_json_list(segment.attempts)}});
+  }
+  out["compiled"] = std::move(kernels);
+  return out;
+}
+
+}  // namespace
+
+extern "C" {
+
+sinter_status sinter_executable_prepare(sinter_runtime* runtime, const sinter_plan* plan,
+                                        const sinter_prepare_options* options,
+                                        sinter_executable** executable, sinter_error** error) {
+  return guarded(error, [&] {
+    require(executable, "executable");
+    *executable = nullptr;
+    const auto on = object_of<RuntimeObject>(runtime);
+    const auto planned = object_of<PlanObject>(plan);
+    const auto given = read_struct(options, "options");
+    const auto compiling = compile_options(given);
+    sinter::DeviceDriver& driver = *taken(on->driver());
+    auto context = taken(sinter::DeviceContext::retain(driver, given.device));
+    auto compiled = taken(on->compile(planned->plan, compiling));
+    auto ready = taken(sinter::Executable::prepare(
+        std::move(compiled), driver,
+        {.device = given.device,
+         .check_addresses = given.check_addresses != 0,
+         .external = external_callback(given.external, given.external_data, given.device)}));
+    *executable = handle_of(
+        std::make_shared<ExecutableObject>(on, driver, std::move(context), std::move(ready)));
+  });
+}
+
+sinter_status sinter_executable_describe(const sinter_executable* executable,
+                                         sinter_executable_info* info, sinter_error** error) {
+  return guarded(error, [&] {
+    const auto object = object_of<ExecutableObject>(executable);
+    const CompiledPlan& compiled = object->executable().compiled();
+    const auto is_new = [](const CompiledSegment& segment) {
+      return segment.origin == sinter::KernelOrigin::kCompiled;
+    };
+    fill_struct(
+        info, "info",
+        {.struct_size = sizeof(sinter_executable_info),
+         .input_count = object->plan().fusion.inputs.size(),
+         .output_count = object->plan().fusion.outputs.size(),
+         .kernel_count = compiled.segments.size(),
+         .compiled_count = static_cast<size_t>(std::ranges::count_if(compiled.segments, is_new)),
+         .workspace_bytes = object->executable().workspace_bytes(),
+         .predicted_us = plan_as_compiled(compiled).predicted_us(),
+         .device = object->context().device(),
+         .reserved = 0});
+  });
+}
+
+sinter_status sinter_executable_input(const sinter_executable* executable, size_t index,
+                                      sinter_tensor_info* info, sinter_error** error) {
+  return guarded(error, [&] {
+    const auto object = object_of<ExecutableObject>(executable);
+    fill_struct(info, "info", info_of(object->plan(), {.is_output = false, .index = index}));
+  });
+}
+
+sinter_status sinter_executable_output(const sinter_executable* executable, size_t index,
+                                       sinter_tensor_info* info, sinter_error** error) {
+  return guarded(error, [&] {
+    const auto object = object_of<ExecutableObject>(executable);
+    fill_struct(info, "info", info_of(object->plan(), {.is_output = true, .index = index}));
+  });
+}
+
+sinter_status sinter_executable_explain_json(const sinter_executable* executable,
+                                             sinter_text** json, sinter_error** error) {
+  return guarded(error, [&] {
+    require(json, "json");
+    *json = nullptr;
+    const auto object = object_of<ExecutableObject>(executable);
+    *json = text_handle(sinter::text_of(compiled_json(object->executable().compiled())));
+  });
+}
+
+sinter_status sinter_executable_kernel_cuda(const sinter_executable* executable, size_t index,
+                                            sinter_text** cuda, sinter_error** error) {
+  return guarded(error, [&] {
+    require(cuda, "cuda");
+    *cuda = nullptr;
+    const auto object = object_of<ExecutableObject>(executable);
+    const auto& segments = object->executable().compiled().segments;
+    require_index(index, segments.size(), "kernel");
+    *cuda = text_handle(segments[index].source.text);
+  });
+}
+
+sinter_status sinter_executable_release(sinter_executable* executable, sinter_error** error) {
+  return guarded(error, [&] { release<ExecutableObject>(executable); });
+}
+
+}  // extern "C"

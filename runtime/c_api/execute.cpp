@@ -1,0 +1,113 @@
+#include <optional>
+
+#include "runtime/c_api/callbacks.h"
+#include "runtime/c_api/dlpack.h"
+#include "runtime/c_api/errors.h"
+#include "runtime/c_api/runtime_object.h"
+#include "runtime/c_api/structs.h"
+
+using namespace sinter::c_api;
+
+namespace {
+
+using sinter::Error;
+using sinter::ErrorKind;
+using sinter::Tensor;
+
+/// Tensors of an execution, given back when it is over, also by an exception.
+class BorrowedTensors {
+ public:
+  explicit BorrowedTensors(const ExecutableObject& owner)
+      : owner_(owner), tensors_(owner.borrow_tensors()) {}
+  BorrowedTensors(const BorrowedTensors&) = delete;
+  BorrowedTensors& operator=(const BorrowedTensors&) = delete;
+  ~BorrowedTensors() { owner_.give_back(std::move(tensors_)); }
+  ExecutableObject::Tensors& operator*() { return *tensors_; }
+
+ private:
+  const ExecutableObject& owner_;
+  std::unique_ptr<ExecutableObject::Tensors> tensors_;
+};
+
+/// Makes a context current for a scope. Where it is so already, as in a framework's threads, one
+/// question to the driver is all.
+std::optional<sinter::CurrentContext> enter(sinter::DeviceDriver& driver,
+                                            const sinter::DeviceContext& context) {
+  sinter::ContextHandle current = nullptr;
+  taken(sinter::check(driver, sinter::DriverCall::kContextGetCurrent,
+                      driver.context_get_current(&current), "asking for the current context"));
+  if (current == context.handle()) return std::nullopt;
+  return taken(sinter::CurrentContext::enter(driver, context));
+}
+
+void set_addresses(const sinter_tensor* given, size_t count, std::vector<Tensor>& tensors,
+                   const ExecutableObject& object, bool is_output) {
+  const std::string_view what = is_output ? "outputs" : "inputs";
+  require(given, count, what);
+  if (count != tensors.size()) {
+    sinter::throw_error({.kind = ErrorKind::kInvalidArgument,
+                         .message = fmt::format("{} {} were passed, the fusion has {}", count, what,
+                                                tensors.size()),
+                         .remedy = "pass tensors in the order of the fusion's inputs and outputs",
+                         .measured = static_cast<int64_t>(count),
+                         .limit = static_cast<int64_t>(tensors.size())});
+  }
+  for (size_t i = 0; i < count; ++i) {
+    tensors[i].address =
+        address_of(given[i], tensors[i], object.plan(), {is_output, i}, object.context().device());
+  }
+}
+
+/// The library names a tensor by its value; callers count inputs and outputs.
+Error with_tensor(Error error, const sinter::Plan& plan) {
+  if (error.kind != ErrorKind::kInvalidArgument || error.values.empty()) return error;
+  for (const bool is_output : {false, true}) {
+    const auto& values = is_output ? plan.fusion.outputs : plan.fusion.inputs;
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (values[i] != error.values.front()) continue;
+      error.message = fmt::format("{}: {}", name_of(plan, {is_output, i}), error.message);
+      return error;
+    }
+  }
+  return error;
+}
+
+sinter_execute_args checked(const sinter_execute_args* args) {
+  require(args, "args");
+  sinter_execute_args given = read_struct(args, "args");
+  if ((given.allocate == nullptr) != (given.release == nullptr)) {
+    bad_argument("the workspace allocator lacks a function",
+                 "set both `allocate` and `release`, or neither");
+  }
+  if (given.allocate != nullptr && (given.workspace != nullptr || given.workspace_bytes != 0)) {
+    bad_argument("both a workspace and an allocator were passed", "pass one of them");
+  }
+  return given;
+}
+
+}  // namespace
+
+extern "C" {
+
+sinter_status sinter_executable_execute(const sinter_executable* executable,
+                                        const sinter_execute_args* args, sinter_error** error) {
+  return guarded(error, [&] {
+    const auto object = object_of<ExecutableObject>(executable);
+    const sinter_execute_args given = checked(args);
+    BorrowedTensors borrowed(*object);
+    auto& [inputs, outputs] = *borrowed;
+    set_addresses(given.inputs, given.input_count, inputs, *object, false);
+    set_addresses(given.outputs, given.output_count, outputs, *object, true);
+    const auto current = enter(object->driver(), object->context());
+    auto* const stream = static_cast<sinter::StreamHandle>(given.stream);
+    auto done =
+        given.allocate != nullptr
+            ? object->executable().execute(inputs, outputs, workspace_allocator(given), stream)
+            : object->executable().execute(inputs, outputs,
+                                           std::bit_cast<sinter::DevicePointer>(given.workspace),
+                                           given.workspace_bytes, stream);
+    if (!done) sinter::throw_error(with_tensor(std::move(done).error(), object->plan()));
+  });
+}
+
+}  // extern "C"

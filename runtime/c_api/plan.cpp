@@ -1,0 +1,143 @@
+#include "codegen/lower.h"
+#include "fusion_ir/printer.h"
+#include "runtime/c_api/errors.h"
+#include "runtime/c_api/objects.h"
+#include "runtime/c_api/plan_options.h"
+#include "runtime/c_api/structs.h"
+#include "runtime/c_api/tensor_info.h"
+#include "runtime/c_api/text.h"
+#include "runtime/plan_json.h"
+#include "scheduler/explain.h"
+
+using namespace sinter::c_api;
+
+namespace {
+
+/// The plan of a call, whose handle is checked before anything else.
+std::shared_ptr<PlanObject> plan_of(const sinter_plan* plan) { return object_of<PlanObject>(plan); }
+
+const sinter::SegmentPlan& kernel_of(const sinter::Plan& plan, size_t index) {
+  require_index(index, plan.segments.size(), "kernel");
+  return plan.segments[index];
+}
+
+}  // namespace
+
+extern "C" {
+
+sinter_status sinter_plan_create(const sinter_fusion* fusion, const sinter_device* device,
+                                 const sinter_extent* extents, size_t extent_count,
+                                 const sinter_plan_options* options, sinter_plan** plan,
+                                 sinter_error** error) {
+  return guarded(error, [&] {
+    require(plan, "plan");
+    *plan = nullptr;
+    const auto graph = object_of<FusionObject>(fusion);
+    const auto on = object_of<DeviceObject>(device);
+    const auto sizes = extents_from(extents, extent_count);
+    const auto with = plan_options_from(options);
+    *plan = make_handle(PlanObject{taken(sinter::plan(graph->fusion, sizes, on->limits, with))});
+  });
+}
+
+sinter_status sinter_plan_describe(const sinter_plan* plan, sinter_plan_info* info,
+                                   sinter_error** error) {
+  return guarded(error, [&] {
+    const auto object = plan_of(plan);
+    fill_struct(info, "info",
+                {.struct_size = sizeof(sinter_plan_info),
+                 .input_count = object->plan.fusion.inputs.size(),
+                 .output_count = object->plan.fusion.outputs.size(),
+                 .kernel_count = object->plan.segments.size(),
+                 .external_count = object->plan.externals.size(),
+                 .workspace_bytes = object->plan.workspace_bytes,
+                 .predicted_us = object->plan.predicted_us()});
+  });
+}
+
+sinter_status sinter_plan_input(const sinter_plan* plan, size_t index, sinter_tensor_info* info,
+                                sinter_error** error) {
+  return guarded(error, [&] {
+    const auto object = plan_of(plan);
+    fill_struct(info, "info", info_of(object->plan, {.is_output = false, .index = index}));
+  });
+}
+
+sinter_status sinter_plan_output(const sinter_plan* plan, size_t index, sinter_tensor_info* info,
+                                 sinter_error** error) {
+  return guarded(error, [&] {
+    const auto object = plan_of(plan);
+    fill_struct(info, "info", info_of(object->plan, {.is_output = true, .index = index}));
+  });
+}
+
+sinter_status sinter_plan_kernel(const sinter_plan* plan, size_t index, sinter_kernel_info* info,
+                                 sinter_error** error) {
+  return guarded(error, [&] {
+    const auto object = plan_of(plan);
+    const sinter::SegmentPlan& kernel = kernel_of(object->plan, index);
+    const sinter::ResourceEstimate& estimate = kernel.chosen().estimate;
+    fill_struct(info, "info",
+                {.struct_size = sizeof(sinter_kernel_info),
+                 .predicted_us = kernel.chosen().predicted.total_us,
+                 .threads = estimate.threads,
+                 .blocks = estimate.blocks,
+                 .registers = estimate.registers,
+                 .shared_bytes = estimate.shared_bytes,
+                 .bytes_read = kernel.facts.bytes_read,
+                 .bytes_written = kernel.facts.bytes_written});
+  });
+}
+
+sinter_status sinter_plan_kernel_cuda(const sinter_plan* plan, size_t index, sinter_text** cuda,
+                                      sinter_error** error) {
+  return guarded(error, [&] {
+    require(cuda, "cuda");
+    *cuda = nullptr;
+    const auto object = plan_of(plan);
+    const sinter::SegmentPlan& kernel = kernel_of(object->plan, index);
+    *cuda = text_handle(taken(sinter::emit(kernel.facts, kernel.chosen().schedule)).text);
+  });
+}
+
+sinter_status sinter_plan_kernel_schedule(const sinter_plan* plan, size_t index,
+                                          sinter_text** schedule, sinter_error** error) {
+  return guarded(error, [&] {
+    require(schedule, "schedule");
+    *schedule = nullptr;
+    const auto object = plan_of(plan);
+    *schedule = text_handle(print(kernel_of(object->plan, index).chosen().schedule));
+  });
+}
+
+sinter_status sinter_plan_print(const sinter_plan* plan, sinter_text** text, sinter_error** error) {
+  return guarded(error, [&] {
+    require(text, "text");
+    *text = nullptr;
+    *text = text_handle(print(plan_of(plan)->plan.fusion));
+  });
+}
+
+sinter_status sinter_plan_explain(const sinter_plan* plan, sinter_text** text,
+                                  sinter_error** error) {
+  return guarded(error, [&] {
+    require(text, "text");
+    *text = nullptr;
+    *text = text_handle(sinter::explain(plan_of(plan)->plan));
+  });
+}
+
+sinter_status sinter_plan_explain_json(const sinter_plan* plan, sinter_text** json,
+                                       sinter_error** error) {
+  return guarded(error, [&] {
+    require(json, "json");
+    *json = nullptr;
+    *json = text_handle(sinter::text_of(to_json(plan_of(plan)->plan)));
+  });
+}
+
+sinter_status sinter_plan_release(sinter_plan* plan, sinter_error** error) {
+  return guarded(error, [&] { release<PlanObject>(plan); });
+}
+
+}  // extern "C"

@@ -1,0 +1,83 @@
+#include "runtime/c_api/plan_options.h"
+
+#include "codegen/lower.h"
+#include "runtime/c_api/errors.h"
+#include "runtime/c_api/structs.h"
+
+namespace sinter::c_api {
+namespace {
+
+Residency residency_from(std::string_view name) {
+  for (const Residency residency : {Residency::kRegister, Residency::kShared, Residency::kReload})
+    if (text_of(residency) == name) return residency;
+  bad_argument(fmt::format("there is no residency '{}'", name), "use register, shared or reload");
+}
+
+Cutting cutting_from(int32_t number) {
+  switch (number) {
+    case SINTER_CUT_FASTER:
+      return Cutting::kFaster;
+    case SINTER_CUT_NEEDED:
+      return Cutting::kNeeded;
+    default:
+      bad_argument(fmt::format("there is no way of cutting {}", number), "use SINTER_CUT_*");
+  }
+}
+
+/// Zero leaves the number to the planner.
+std::optional<int64_t> pinned(int64_t number) {
+  return number == 0 ? std::nullopt : std::optional(number);
+}
+
+SchedulePin pin_from(const sinter_plan_options& options) {
+  SchedulePin pin{.threads_per_row = pinned(options.threads_per_row),
+                  .rows_per_block = pinned(options.rows_per_block),
+                  .vector_width = pinned(options.vector_width),
+                  .unroll = pinned(options.unroll)};
+  if (options.schedule != nullptr) pin.schedule = taken(parse_schedule(options.schedule));
+  if (options.family != nullptr) pin.family = options.family;
+  if (options.residency != nullptr) pin.residency = residency_from(options.residency);
+  return pin;
+}
+
+std::vector<std::string> names_from(const char* const* names, size_t count, std::string_view what) {
+  require(names, count, what);
+  std::vector<std::string> out;
+  for (size_t i = 0; i < count; ++i) {
+    require(names[i], fmt::format("{}[{}]", what, i));
+    out.emplace_back(names[i]);
+  }
+  return out;
+}
+
+}  // namespace
+
+ExtentValues extents_from(const sinter_extent* extents, size_t count) {
+  require(extents, count, "extents");
+  ExtentValues out;
+  for (size_t i = 0; i < count; ++i) {
+    require(extents[i].name, fmt::format("extents[{}].name", i));
+    if (out.emplace(extents[i].name, extents[i].size).second) continue;
+    bad_argument(fmt::format("extent '{}' is given twice", extents[i].name),
+                 "give every extent once");
+  }
+  return out;
+}
+
+PlanOptions plan_options_from(const sinter_plan_options* options) {
+  const auto given = read_struct(options, "options");
+  PlanOptions out{.families = builtin_families(),
+                  .pin = pin_from(given),
+                  .simplify = given.keep_graph == 0,
+                  .cutting = cutting_from(given.cutting)};
+  for (std::string& value : names_from(given.cuts, given.cut_count, "options.cuts"))
+    out.cuts.push_back({std::move(value)});
+  require(given.joins, given.join_count, "options.joins");
+  for (size_t i = 0; i < given.join_count; ++i) {
+    const sinter_value_group& join = given.joins[i];
+    out.joins.push_back({names_from(join.values, join.count, fmt::format("options.joins[{}]", i))});
+  }
+  return out;
+}
+
+}  // namespace sinter::c_api

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+#include "runtime/sinter_c.h"
+#include "scheduler/plan.h"
+
+namespace sinter::c_api {
+
+/// Which tensor of an execution is meant.
+struct TensorRole {
+  bool is_output = false;
+  size_t index = 0;
+};
+
+/// The value of the planned graph that it holds. The index must be one.
+ValueId value_of(const Plan& plan, TensorRole role);
+/// "output 1 'y' (%v17)"
+std::string name_of(const Plan& plan, TensorRole role);
+/// Refuses an index that is none.
+sinter_tensor_info info_of(const Plan& plan, TensorRole role);
+
+}  // namespace sinter::c_api

@@ -1,0 +1,505 @@
+#ifndef SINTER_RUNTIME_SINTER_C_H_
+#define SINTER_RUNTIME_SINTER_C_H_
+
+/*
+ * Sinter for C and for whatever calls C: graph, plan, kernels, execution.
+ *
+ * Handles.   Objects are known by opaque handles, which are no addresses: they may be copied and
+ *            compared, not looked into. A handle that was released, belongs to another kind of
+ *            object or is no handle at all gives SINTER_INVALID_HANDLE wherever it is passed; no
+ *            number is given out twice in a process. Release what a call gave you; the release
+ *            of a null handle does nothing. An object lives on while a call or another object
+ *            needs it.
+ * Errors.    Calls return a status and take a last parameter `error`, null or the address of a
+ *            handle: it is set to null, or where the call failed to an error that says more. There
+ *            is no last error of a thread or of the process. A null handle beside a status other
+ *            than SINTER_OK means that there was no memory left even for the error.
+ * Results.   Where a call fails, the handles that it would have given are null.
+ * Threads.   Every call may be made by any thread, by several at once, with the same handles. A
+ *            builder's calls take turns.
+ * Structs.   A struct that begins with `struct_size` has it set to sizeof by the caller, and all
+ *            that the caller does not know or care for to zero, which means the default. Callers
+ *            built with an older, smaller struct get the defaults of what they do not have; with a
+ *            newer, larger one they are refused only where something unknown is not zero. What is
+ *            filled in for the caller is filled in as far as the caller's size reaches. Sizes are
+ *            multiples of 8, and at most 4096. Other structs never change.
+ * Text.      Strings that are passed end with a zero byte, but for those with a size beside them.
+ *            They are copied; nothing is kept of any pointer that is passed, unless said.
+ * Units.     Sizes and offsets in bytes, shapes and strides in elements, times in microseconds.
+ *
+ * Null pointers are refused with SINTER_INVALID_ARGUMENT (null handles: SINTER_INVALID_HANDLE)
+ * unless the parameter may be null by what is said of it.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define SINTER_API __attribute__((visibility("default")))
+#else
+#define SINTER_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Changes where a caller of the older interface would no longer work; the library's SOVERSION. */
+#define SINTER_ABI_VERSION 1
+
+/* Most axes a tensor has. */
+#define SINTER_MAX_RANK 8
+
+/* One of the SINTER_* statuses below; values never change. */
+typedef int32_t sinter_status;
+enum {
+  SINTER_OK = 0,
+  SINTER_INVALID_FUSION = 1,     /* The graph, or text that describes one, is wrong. */
+  SINTER_INVALID_ARGUMENT = 2,   /* An argument contradicts the graph, the plan or this header. */
+  SINTER_UNSUPPORTED = 3,        /* The graph is right, but Sinter does not handle it. */
+  SINTER_RESOURCE_EXHAUSTED = 4, /* Registers, shared memory, workspace, or memory of any kind. */
+  SINTER_DEVICE_ERROR = 5,       /* The driver or NVRTC failed or is missing. */
+  SINTER_INTERNAL_ERROR = 6,     /* A defect in Sinter. */
+  SINTER_INVALID_HANDLE = 7      /* A handle that names no live object of the kind asked for. */
+};
+
+typedef struct sinter_error sinter_error;     /* Why a call failed. */
+typedef struct sinter_text sinter_text;       /* A string. */
+typedef struct sinter_builder sinter_builder; /* A fusion in the making. */
+typedef struct sinter_fusion sinter_fusion;   /* A graph. */
+typedef struct sinter_device sinter_device;   /* What a device offers, live or from a preset. */
+typedef struct sinter_runtime sinter_runtime; /* Driver, compiler and kernel cache. */
+typedef struct sinter_plan sinter_plan;       /* Which kernels run a graph, and why. */
+typedef struct sinter_executable sinter_executable; /* A plan compiled and loaded on a device. */
+
+/* ---- Version -------------------------------------------------------------------------------- */
+
+/* "0.1.0". Lives as long as the library. */
+SINTER_API const char* sinter_version(void);
+/* SINTER_ABI_VERSION of the library; compare it with the header's where the library was opened at
+ * run time. */
+SINTER_API uint32_t sinter_abi_version(void);
+/* "InvalidFusion"; "unknown" for a number that is no status. Lives as long as the library. */
+SINTER_API const char* sinter_status_name(sinter_status status);
+
+/* ---- Errors and text ------------------------------------------------------------------------ */
+
+/* Strings are never null, and live until the error is released. */
+typedef struct sinter_error_info {
+  size_t struct_size;
+  sinter_status status;
+  int32_t has_measured; /* Whether `measured` and `limit` mean something: 0 or 1. */
+  int32_t has_limit;
+  int32_t reserved;
+  int64_t measured;    /* The value that broke the limit, in the limit's unit. */
+  int64_t limit;       /* The limit itself. */
+  const char* kind;    /* sinter_status_name(status). */
+  const char* message; /* One sentence. */
+  const char* remedy;  /* What the caller can do; empty if nothing is known. */
+  const char* log;     /* Text of the compiler or driver, refusals of a planner; often empty. */
+  const char* text;    /* All of it for people. */
+  const char* json; /* {"kind", "message", "remedy", "values", "ops", "measured", "limit", "log"};
+                       the last three where there are such. */
+} sinter_error_info;
+
+/* Describes an error. These two calls give no errors of their own. */
+SINTER_API sinter_status sinter_error_describe(const sinter_error* error, sinter_error_info* info);
+SINTER_API sinter_status sinter_error_release(sinter_error* error);
+
+/* The bytes of a text and how many they are, without the zero byte behind them; `size` may be null.
+ * They live until the text is released. */
+SINTER_API sinter_status sinter_text_view(const sinter_text* text, const char** data, size_t* size,
+                                          sinter_error** error);
+SINTER_API sinter_status sinter_text_release(sinter_text* text, sinter_error** error);
+
+/* ---- Graphs --------------------------------------------------------------------------------- */
+
+/* Reads `size` bytes of .fir text (grammar in fusion_ir/README.md). */
+SINTER_API sinter_status sinter_fusion_parse(const char* text, size_t size, sinter_fusion** fusion,
+                                             sinter_error** error);
+/* The graph as .fir text. */
+SINTER_API sinter_status sinter_fusion_print(const sinter_fusion* fusion, sinter_text** text,
+                                             sinter_error** error);
+
+typedef struct sinter_fusion_info {
+  size_t struct_size;
+  size_t input_count;
+  size_t output_count;
+  size_t symbol_count;
+  size_t op_count;
+  size_t value_count;
+  const char* name; /* Lives until the fusion is released. */
+} sinter_fusion_info;
+SINTER_API sinter_status sinter_fusion_describe(const sinter_fusion* fusion,
+                                                sinter_fusion_info* info, sinter_error** error);
+
+/* A named extent, which gets its size when a plan is made. */
+typedef struct sinter_symbol_info {
+  size_t struct_size;
+  const char* name;     /* Lives until the fusion is released. */
+  int64_t hint;         /* Size where none is given; 0: none. */
+  int64_t divisible_by; /* What sizes promise to be multiples of. */
+} sinter_symbol_info;
+SINTER_API sinter_status sinter_fusion_symbol(const sinter_fusion* fusion, size_t index,
+                                              sinter_symbol_info* info, sinter_error** error);
+SINTER_API sinter_status sinter_fusion_release(sinter_fusion* fusion, sinter_error** error);
+
+/* Number of a value of a graph: what .fir writes as %v3. */
+typedef uint32_t sinter_value;
+
+/* Begins a graph. */
+SINTER_API sinter_status sinter_builder_create(const char* name, sinter_builder** builder,
+                                               sinter_error** error);
+/* Declares a named extent. `hint` 0: none; `divisible_by` 0 is 1. */
+SINTER_API sinter_status sinter_builder_symbol(sinter_builder* builder, const char* name,
+                                               int64_t hint, int64_t divisible_by,
+                                               sinter_error** error);
+/*
+ * Appends an op, which is anything that .fir can say. `op` is its text there without the values:
+ * "input align(4)", "constant 0x1p-3", "cast", "add", "broadcast axes(0)", "reduce.sum over(1)",
+ * "slice start(0) stop(8) step(2)", "external matmul".
+ *
+ * types     Of the results: "bf16[rows, 4096]", "f32[rows], f32[rows]". Needed for input, constant,
+ *           cast, broadcast, reshape, iota and external; may be null or empty for others, and is
+ *           checked where it is not.
+ * operands  Numbers that earlier calls gave; may be null if there are none.
+ * name      Of the first result, for printed text and messages; may be null.
+ * results   Gets the numbers of the results; `result_count` says how many it has room for, which
+ *           must be as many as the op has: 2 for welford and logsumexp, those of `types` for
+ *           external, else 1.
+ *
+ * Operands of pointwise functions and reductions are made alike with visible ops: storage types are
+ * cast to the type they are computed in, operands to their common type, shapes broadcast as in
+ * NumPy. A failure may leave such casts behind, which nothing reads.
+ */
+SINTER_API sinter_status sinter_builder_op(sinter_builder* builder, const char* op,
+                                           const char* types, const sinter_value* operands,
+                                           size_t operand_count, const char* name,
+                                           sinter_value* results, size_t result_count,
+                                           sinter_error** error);
+/* Declares a value as the next output. `layout` as behind a returned value in .fir: "strides(cols,
+ * 1) align(4) alias(%v0)", each part optional; null: dense, 16 bytes, memory of its own. `name` may
+ * be null. */
+SINTER_API sinter_status sinter_builder_output(sinter_builder* builder, sinter_value value,
+                                               const char* name, const char* layout,
+                                               sinter_error** error);
+/* Names a value, for printed text and messages, in place of the name it has. */
+SINTER_API sinter_status sinter_builder_name(sinter_builder* builder, sinter_value value,
+                                             const char* name, sinter_error** error);
+/* Type and shape of a value: "f32[rows, 4096]". */
+SINTER_API sinter_status sinter_builder_type(const sinter_builder* builder, sinter_value value,
+                                             sinter_text** type, sinter_error** error);
+/* The graph so far. The builder stays as it is and can go on. */
+SINTER_API sinter_status sinter_builder_finish(const sinter_builder* builder,
+                                               sinter_fusion** fusion, sinter_error** error);
+SINTER_API sinter_status sinter_builder_release(sinter_builder* builder, sinter_error** error);
+
+/* ---- Devices and what runs them ------------------------------------------------------------- */
+
+/* All of it may be left at zero. */
+typedef struct sinter_runtime_options {
+  size_t struct_size;
+  const char* driver_library;  /* Null: $SINTER_LIBCUDA, or libcuda.so.1. */
+  const char* nvrtc_library;   /* Null: $SINTER_NVRTC, or libnvrtc.so.13, .12, a CUDA Toolkit's. */
+  const char* cache_directory; /* Of compiled kernels. Null: $SINTER_CACHE_DIR, or ~/.cache/sinter,
+                                  unless $SINTER_CACHE_DISABLE; empty: in memory only. */
+  int64_t max_disk_bytes;      /* 0: 1 GiB. */
+  int64_t max_memory_bytes;    /* 0: 256 MiB. */
+} sinter_runtime_options;
+
+/* A kernel cache, with driver and compiler to be opened when first asked for, so that it works, and
+ * plans can be made, without a GPU. One of them serves a process; `options` may be null. */
+SINTER_API sinter_status sinter_runtime_create(const sinter_runtime_options* options,
+                                               sinter_runtime** runtime, sinter_error** error);
+/* How many devices the driver shows. SINTER_DEVICE_ERROR where there is no driver. */
+SINTER_API sinter_status sinter_runtime_device_count(sinter_runtime* runtime, int32_t* count,
+                                                     sinter_error** error);
+/* What executables of the runtime hold lives on until they are released. */
+SINTER_API sinter_status sinter_runtime_release(sinter_runtime* runtime, sinter_error** error);
+
+/* A device by the name of its preset, ignoring case, spaces, '-' and '_': A100, H100, H200, B200,
+ * GB200, RTX PRO 6000, RTX 4090, L4. Needs no GPU. */
+SINTER_API sinter_status sinter_device_preset(const char* name, sinter_device** device,
+                                              sinter_error** error);
+/* A device of this machine, by its number. */
+SINTER_API sinter_status sinter_device_query(sinter_runtime* runtime, int32_t ordinal,
+                                             sinter_device** device, sinter_error** error);
+/* Name, architecture, budgets and rates as a JSON object. */
+SINTER_API sinter_status sinter_device_json(const sinter_device* device, sinter_text** json,
+                                            sinter_error** error);
+SINTER_API sinter_status sinter_device_release(sinter_device* device, sinter_error** error);
+
+/* ---- Plans ---------------------------------------------------------------------------------- */
+
+/* A symbol's size. */
+typedef struct sinter_extent {
+  const char* name;
+  int64_t size;
+} sinter_extent;
+
+/* Values by name, or by number in the simplified graph ("%v12"). */
+typedef struct sinter_value_group {
+  const char* const* values;
+  size_t count;
+} sinter_value_group;
+
+/* When a graph becomes several kernels. */
+enum {
+  SINTER_CUT_FASTER =
+      0,                /* Also where that is predicted to be faster than one that runs it whole. */
+  SINTER_CUT_NEEDED = 1 /* Only if nothing runs it whole. */
+};
+
+/* Pins are obeyed or refused, never changed. Numbers that are 0 are left to the planner. */
+typedef struct sinter_plan_options {
+  size_t struct_size;
+  const char* schedule; /* The whole schedule as .sched text; null: none. */
+  const char* family;   /* "multi_wave"; null: any. */
+  int64_t threads_per_row;
+  int64_t rows_per_block;
+  int64_t vector_width;
+  int64_t unroll;
+  const char* residency;   /* Of kept values: "register", "shared", "reload"; null: any. */
+  int32_t cutting;         /* SINTER_CUT_*. */
+  int32_t keep_graph;      /* 1: plan the graph as it is, without simplification. */
+  const char* const* cuts; /* Values that go through memory. */
+  size_t cut_count;
+  const sinter_value_group* joins; /* Each: values that one kernel makes. */
+  size_t join_count;
+} sinter_plan_options;
+
+/* Plans a graph for a device: a pure function of its arguments, which measures nothing. Symbols
+ * without an extent take their hints; `extents` may be null if there are none, `options` null. */
+SINTER_API sinter_status sinter_plan_create(const sinter_fusion* fusion,
+                                            const sinter_device* device,
+                                            const sinter_extent* extents, size_t extent_count,
+                                            const sinter_plan_options* options, sinter_plan** plan,
+                                            sinter_error** error);
+
+typedef struct sinter_plan_info {
+  size_t struct_size;
+  size_t input_count;
+  size_t output_count;
+  size_t kernel_count;
+  size_t external_count;   /* Calls that the embedder runs between kernels. */
+  int64_t workspace_bytes; /* Device memory that an execution needs besides its tensors. */
+  double predicted_us;     /* Of all kernels. */
+} sinter_plan_info;
+SINTER_API sinter_status sinter_plan_describe(const sinter_plan* plan, sinter_plan_info* info,
+                                              sinter_error** error);
+
+/* DLDataType, field for field. */
+typedef struct sinter_dtype {
+  uint8_t code;
+  uint8_t bits;
+  uint16_t lanes;
+} sinter_dtype;
+
+/* A tensor that an execution takes: inputs, then outputs, in the order of the graph's. */
+typedef struct sinter_tensor_info {
+  size_t struct_size;
+  const char*
+      name; /* May be empty. Lives until the plan or executable that was asked is released. */
+  const char* type;   /* Name of the element type: "bf16". Lives as long as the library. */
+  sinter_dtype dtype; /* The same as in DLPack. */
+  sinter_value value; /* Its number in the planned graph, as messages name it. */
+  int32_t rank;
+  int32_t alias;     /* Of an output: the input whose memory it takes over; else -1. */
+  int64_t alignment; /* Of the address of the first element. */
+  int64_t shape[SINTER_MAX_RANK];
+  int64_t strides[SINTER_MAX_RANK];
+} sinter_tensor_info;
+SINTER_API sinter_status sinter_plan_input(const sinter_plan* plan, size_t index,
+                                           sinter_tensor_info* info, sinter_error** error);
+SINTER_API sinter_status sinter_plan_output(const sinter_plan* plan, size_t index,
+                                            sinter_tensor_info* info, sinter_error** error);
+
+/* One kernel of a plan, as estimated. */
+typedef struct sinter_kernel_info {
+  size_t struct_size;
+  double predicted_us;
+  int64_t threads; /* Of a block. */
+  int64_t blocks;
+  int64_t registers;    /* Of a thread. */
+  int64_t shared_bytes; /* Of a block. */
+  int64_t bytes_read;
+  int64_t bytes_written;
+} sinter_kernel_info;
+SINTER_API sinter_status sinter_plan_kernel(const sinter_plan* plan, size_t index,
+                                            sinter_kernel_info* info, sinter_error** error);
+/* CUDA C++ of a kernel; it includes device headers of Sinter by name. */
+SINTER_API sinter_status sinter_plan_kernel_cuda(const sinter_plan* plan, size_t index,
+                                                 sinter_text** cuda, sinter_error** error);
+/* Its schedule as .sched text, which sinter_plan_options::schedule takes. */
+SINTER_API sinter_status sinter_plan_kernel_schedule(const sinter_plan* plan, size_t index,
+                                                     sinter_text** schedule, sinter_error** error);
+/* The simplified graph, as planned, as .fir text. */
+SINTER_API sinter_status sinter_plan_print(const sinter_plan* plan, sinter_text** text,
+                                           sinter_error** error);
+/* What was chosen and why, on one screen. */
+SINTER_API sinter_status sinter_plan_explain(const sinter_plan* plan, sinter_text** text,
+                                             sinter_error** error);
+/* The same as a JSON object: kernels with schedules, estimates and predictions, decisions with all
+ * that was weighed, rejections with their numbers, cuts. */
+SINTER_API sinter_status sinter_plan_explain_json(const sinter_plan* plan, sinter_text** json,
+                                                  sinter_error** error);
+SINTER_API sinter_status sinter_plan_release(sinter_plan* plan, sinter_error** error);
+
+/* ---- Tensors -------------------------------------------------------------------------------- */
+
+/*
+ * DLPack 1.x. Where dlpack/dlpack.h was included before this header its own types are used, so that
+ * they pass without a cast; else these, which are the same field for field.
+ */
+#ifdef DLPACK_DLPACK_H_
+typedef DLTensor sinter_dl_tensor;
+#else
+typedef struct sinter_dl_device {
+  int32_t device_type; /* 2: CUDA, 13: CUDA managed memory. */
+  int32_t device_id;
+} sinter_dl_device;
+typedef struct sinter_dl_tensor {
+  void* data; /* Device address. */
+  sinter_dl_device device;
+  int32_t ndim;
+  sinter_dtype dtype; /* code 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 10 float8_e4m3fn, 12
+                         float8_e5m2. */
+  int64_t* shape;
+  int64_t* strides;     /* Null: dense row-major. */
+  uint64_t byte_offset; /* From `data` to the first element. */
+} sinter_dl_tensor;
+#endif
+
+#if defined(DLPACK_DLPACK_H_) && defined(DLPACK_MAJOR_VERSION)
+typedef DLManagedTensorVersioned sinter_dl_managed_tensor;
+#else
+typedef struct sinter_dl_version {
+  uint32_t major;
+  uint32_t minor;
+} sinter_dl_version;
+typedef struct sinter_dl_managed_tensor {
+  sinter_dl_version version;
+  void* manager_ctx;
+  void (*deleter)(struct sinter_dl_managed_tensor* self);
+  uint64_t flags; /* Bit 0: read-only. */
+  sinter_dl_tensor dl_tensor;
+} sinter_dl_managed_tensor;
+#endif
+
+/* A tensor of the caller, as exactly one of two pointers; the other is null. It is borrowed: its
+ * deleter is never called, and the caller keeps its memory until the work on the stream is over. */
+typedef struct sinter_tensor {
+  const sinter_dl_tensor* plain; /* Also that within a DLManagedTensor. */
+  const sinter_dl_managed_tensor* versioned;
+} sinter_tensor;
+
+/* ---- Execution ------------------------------------------------------------------------------ */
+
+/* An `external` op of the graph, to be run by the embedder. All of it is valid until the callback
+ * returns. */
+typedef struct sinter_external_request {
+  size_t struct_size;
+  const char* name;
+  const sinter_dl_tensor* inputs;
+  size_t input_count;
+  const sinter_dl_tensor* outputs; /* To be written, all of each. */
+  size_t output_count;
+  void* stream;        /* CUstream. */
+  char* message;       /* The callback may write why it failed here, */
+  size_t message_size; /* with the zero byte in as many bytes. */
+} sinter_external_request;
+
+/* Enqueues an external call on the request's stream. May be called by any thread that executes, by
+ * several at once, and while the stream is captured: it then must not allocate or synchronise. A
+ * status other than SINTER_OK ends the execution. */
+typedef sinter_status (*sinter_external_function)(void* user_data,
+                                                  const sinter_external_request* request);
+
+typedef struct sinter_prepare_options {
+  size_t struct_size;
+  int32_t device;            /* Number of the device to load on. */
+  int32_t check_addresses;   /* 1: ask the driver at every execution whether each address belongs to
+                                the device. */
+  int32_t compile_threads;   /* Kernels compiled at once; 0: 1. */
+  int32_t forbid_replanning; /* 1: where compiled kernels spill or take more registers than planned,
+                                do not try other schedules. */
+  sinter_external_function external; /* Needed where the graph has external calls. */
+  void* external_data;               /* Its `user_data`; must live as long as the executable. */
+} sinter_prepare_options;
+
+/* Compiles a plan's kernels with NVRTC, or takes them from the cache, and loads them. `options` may
+ * be null: the first device. */
+SINTER_API sinter_status sinter_executable_prepare(sinter_runtime* runtime, const sinter_plan* plan,
+                                                   const sinter_prepare_options* options,
+                                                   sinter_executable** executable,
+                                                   sinter_error** error);
+
+typedef struct sinter_executable_info {
+  size_t struct_size;
+  size_t input_count;
+  size_t output_count;
+  size_t kernel_count;
+  size_t compiled_count;   /* Kernels that were in no cache. */
+  int64_t workspace_bytes; /* Device memory that an execution needs besides its tensors. */
+  double predicted_us;     /* Of all kernels, with the compiled resources. */
+  int32_t device;
+  int32_t reserved;
+} sinter_executable_info;
+SINTER_API sinter_status sinter_executable_describe(const sinter_executable* executable,
+                                                    sinter_executable_info* info,
+                                                    sinter_error** error);
+SINTER_API sinter_status sinter_executable_input(const sinter_executable* executable, size_t index,
+                                                 sinter_tensor_info* info, sinter_error** error);
+SINTER_API sinter_status sinter_executable_output(const sinter_executable* executable, size_t index,
+                                                  sinter_tensor_info* info, sinter_error** error);
+/* The plan as compiled, in the form of sinter_plan_explain_json, with "compiled": registers, spills
+ * and what else was tried, of every kernel. */
+SINTER_API sinter_status sinter_executable_explain_json(const sinter_executable* executable,
+                                                        sinter_text** json, sinter_error** error);
+/* CUDA C++ of a kernel, as compiled. */
+SINTER_API sinter_status sinter_executable_kernel_cuda(const sinter_executable* executable,
+                                                       size_t index, sinter_text** cuda,
+                                                       sinter_error** error);
+
+/* Gives `bytes` > 0 of device memory, at a multiple of 256, for work that is enqueued on `stream`
+ * from here on. Any status but SINTER_OK ends the execution before anything is enqueued. */
+typedef sinter_status (*sinter_allocate_function)(void* user_data, int64_t bytes, void* stream,
+                                                  void** address);
+/* Takes it back: it is free for others behind what was enqueued on `stream`. */
+typedef void (*sinter_free_function)(void* user_data, void* address, void* stream);
+
+typedef struct sinter_execute_args {
+  size_t struct_size;
+  const sinter_tensor* inputs; /* In the order of the graph's. */
+  size_t input_count;
+  const sinter_tensor* outputs;
+  size_t output_count;
+  void* stream;    /* CUstream; null: the legacy default stream. */
+  void* workspace; /* Device address, a multiple of 256; may be null where none is needed. */
+  int64_t workspace_bytes;           /* At least those of sinter_executable_info. */
+  sinter_allocate_function allocate; /* With `release`, in place of a workspace; else null. */
+  sinter_free_function release;
+  void* allocator_data; /* Their `user_data`. */
+} sinter_execute_args;
+
+/*
+ * Enqueues the kernels on the stream and returns. Tensors are checked before anything is enqueued:
+ * their number, DLPack version, device, type, rank, shape, strides, address, read-only flags of
+ * outputs, overlaps. Allocates no device memory and waits for nothing, so the stream may be
+ * captured. The device's primary context need not be current. Executions that may run at once have
+ * workspaces that share no byte.
+ */
+SINTER_API sinter_status sinter_executable_execute(const sinter_executable* executable,
+                                                   const sinter_execute_args* args,
+                                                   sinter_error** error);
+/* When no call uses it any more the executable waits for its device, since its kernels may still
+ * run, and unloads them. A graph captured of an execution needs it for as long as it is replayed;
+ * do not release under stream capture. */
+SINTER_API sinter_status sinter_executable_release(sinter_executable* executable,
+                                                   sinter_error** error);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* SINTER_RUNTIME_SINTER_C_H_ */
