@@ -1,0 +1,75 @@
+// What callers were compiled against: sizes, offsets and numbers that must stay. A new field goes
+// to the end of its struct and makes it larger; SINTER_ABI_VERSION changes only where something
+// here does that an older caller relies on.
+
+#include <gtest/gtest.h>
+
+#include "runtime/sinter_c.h"
+
+namespace sinter {
+namespace {
+
+static_assert(SINTER_ABI_VERSION == 1);
+static_assert(SINTER_MAX_RANK == 8);
+
+static_assert(SINTER_OK == 0 && SINTER_INVALID_FUSION == 1 && SINTER_INVALID_ARGUMENT == 2 &&
+              SINTER_UNSUPPORTED == 3 && SINTER_RESOURCE_EXHAUSTED == 4 &&
+              SINTER_DEVICE_ERROR == 5 && SINTER_INTERNAL_ERROR == 6 && SINTER_INVALID_HANDLE == 7);
+static_assert(SINTER_CUT_FASTER == 0 && SINTER_CUT_NEEDED == 1);
+static_assert(sizeof(sinter_status) == 4 && sizeof(sinter_value) == 4);
+
+static_assert(sizeof(sinter_error_info) == 88 && offsetof(sinter_error_info, status) == 8 &&
+              offsetof(sinter_error_info, measured) == 24 &&
+              offsetof(sinter_error_info, kind) == 40 && offsetof(sinter_error_info, json) == 80);
+static_assert(sizeof(sinter_fusion_info) == 56 && offsetof(sinter_fusion_info, name) == 48);
+static_assert(sizeof(sinter_symbol_info) == 32 && offsetof(sinter_symbol_info, divisible_by) == 24);
+static_assert(sizeof(sinter_runtime_options) == 48 &&
+              offsetof(sinter_runtime_options, cache_directory) == 24 &&
+              offsetof(sinter_runtime_options, max_memory_bytes) == 40);
+static_assert(sizeof(sinter_extent) == 16 && offsetof(sinter_extent, size) == 8);
+static_assert(sizeof(sinter_value_group) == 16 && offsetof(sinter_value_group, count) == 8);
+static_assert(sizeof(sinter_plan_options) == 104 && offsetof(sinter_plan_options, unroll) == 48 &&
+              offsetof(sinter_plan_options, cutting) == 64 &&
+              offsetof(sinter_plan_options, join_count) == 96);
+static_assert(sizeof(sinter_plan_info) == 56 && offsetof(sinter_plan_info, predicted_us) == 48);
+static_assert(sizeof(sinter_dtype) == 4);
+static_assert(sizeof(sinter_tensor_info) == 176 && offsetof(sinter_tensor_info, dtype) == 24 &&
+              offsetof(sinter_tensor_info, alignment) == 40 &&
+              offsetof(sinter_tensor_info, shape) == 48 &&
+              offsetof(sinter_tensor_info, strides) == 112);
+static_assert(sizeof(sinter_kernel_info) == 64 &&
+              offsetof(sinter_kernel_info, bytes_written) == 56);
+static_assert(sizeof(sinter_dl_tensor) == 48 && offsetof(sinter_dl_tensor, byte_offset) == 40);
+static_assert(sizeof(sinter_dl_managed_tensor) == 80 &&
+              offsetof(sinter_dl_managed_tensor, dl_tensor) == 32);
+static_assert(sizeof(sinter_tensor) == 16 && offsetof(sinter_tensor, versioned) == 8);
+static_assert(sizeof(sinter_external_request) == 72 &&
+              offsetof(sinter_external_request, stream) == 48 &&
+              offsetof(sinter_external_request, message_size) == 64);
+static_assert(sizeof(sinter_prepare_options) == 40 &&
+              offsetof(sinter_prepare_options, external_data) == 32);
+static_assert(sizeof(sinter_executable_info) == 64 &&
+              offsetof(sinter_executable_info, predicted_us) == 48);
+static_assert(sizeof(sinter_execute_args) == 88 && offsetof(sinter_execute_args, stream) == 40 &&
+              offsetof(sinter_execute_args, allocator_data) == 80);
+
+TEST(CAbi, SaysItsVersion) {
+  EXPECT_EQ(sinter_abi_version(), static_cast<uint32_t>(SINTER_ABI_VERSION));
+  EXPECT_STREQ(sinter_version(), SINTER_TEST_VERSION);
+}
+
+TEST(CAbi, NamesEveryStatus) {
+  EXPECT_STREQ(sinter_status_name(SINTER_OK), "OK");
+  EXPECT_STREQ(sinter_status_name(SINTER_INVALID_FUSION), "InvalidFusion");
+  EXPECT_STREQ(sinter_status_name(SINTER_INVALID_ARGUMENT), "InvalidArgument");
+  EXPECT_STREQ(sinter_status_name(SINTER_UNSUPPORTED), "Unsupported");
+  EXPECT_STREQ(sinter_status_name(SINTER_RESOURCE_EXHAUSTED), "ResourceExhausted");
+  EXPECT_STREQ(sinter_status_name(SINTER_DEVICE_ERROR), "DeviceError");
+  EXPECT_STREQ(sinter_status_name(SINTER_INTERNAL_ERROR), "InternalError");
+  EXPECT_STREQ(sinter_status_name(SINTER_INVALID_HANDLE), "InvalidHandle");
+  EXPECT_STREQ(sinter_status_name(-1), "unknown");
+  EXPECT_STREQ(sinter_status_name(8), "unknown");
+}
+
+}  // namespace
+}  // namespace sinter

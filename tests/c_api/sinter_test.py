@@ -1,0 +1,97 @@
+"""Opens libsinter.so with nothing but ctypes: python3 sinter_test.py LIBRARY FIR_FILE"""
+
+import ctypes as c
+import json
+import sys
+import threading
+import unittest
+
+from sinter_ctypes import (
+    Extent, FusionInfo, PlanInfo, Sinter, SinterError, TensorInfo)
+
+LIBRARY, FIR_FILE = sys.argv[1:3]
+
+
+class SinterTest(unittest.TestCase):
+    def setUp(self):
+        self.sinter = Sinter(LIBRARY)
+        with open(FIR_FILE, "rb") as file:
+            text = file.read()
+        self.fusion = self.sinter.handle("fusion_parse", text, c.c_size_t(len(text)))
+        self.device = self.sinter.handle("device_preset", b"H200")
+
+    def tearDown(self):
+        self.sinter.device_release(self.device)
+        self.sinter.fusion_release(self.fusion)
+
+    def plan(self, **sizes):
+        extents = (Extent * len(sizes))(
+            *(Extent(name.encode(), size) for name, size in sizes.items()))
+        return self.sinter.handle(
+            "plan_create", self.fusion, self.device, extents, c.c_size_t(len(sizes)), None)
+
+    def refused(self, call, *arguments, **named):
+        with self.assertRaises(SinterError) as raised:
+            call(*arguments, **named)
+        return raised.exception.detail
+
+    def test_describes_a_fusion(self):
+        info = FusionInfo()
+        self.sinter.fusion_describe(self.fusion, c.byref(info))
+        self.assertEqual(info.name, b"softmax")
+        self.assertEqual((info.input_count, info.output_count, info.symbol_count), (1, 1, 2))
+
+    def test_plans_and_explains(self):
+        plan = self.plan(rows=8192, cols=8192)
+        info = PlanInfo()
+        self.sinter.plan_describe(plan, c.byref(info))
+        self.assertEqual(info.kernel_count, 1)
+        report = json.loads(self.sinter.text("plan_explain_json", plan))
+        self.assertEqual(report["device"], "H200")
+        self.assertEqual(report["predicted_us"], info.predicted_us)
+        self.assertIn("family", report["segments"][0]["schedule"])
+        tensor = TensorInfo()
+        self.sinter.plan_input(plan, c.c_size_t(0), c.byref(tensor))
+        self.assertEqual((tensor.name, tensor.type), (b"x", b"bf16"))
+        self.assertEqual(tensor.shape[: tensor.rank], [8192, 8192])
+        cuda = self.sinter.text("plan_kernel_cuda", plan, c.c_size_t(0))
+        self.assertIn("__global__", cuda)
+        self.sinter.plan_release(plan)
+
+    def test_errors_are_typed(self):
+        self.assertEqual(self.refused(self.plan, rows=8)["kind"], "InvalidArgument")
+        bad = b"fusion @f { %v0 : f32[4] = input return %v0 }"
+        detail = self.refused(self.sinter.handle, "fusion_parse", bad, c.c_size_t(len(bad)))
+        self.assertEqual(detail["kind"], "InvalidFusion")
+        self.assertEqual(detail["values"], ["%v0"])
+        self.assertEqual(
+            self.refused(self.sinter.text, "plan_explain", self.fusion)["kind"], "InvalidHandle")
+
+    def test_released_handles_are_refused(self):
+        plan = self.plan(rows=64, cols=1000)
+        self.sinter.plan_release(plan)
+        self.assertEqual(self.refused(self.sinter.plan_release, plan)["kind"], "InvalidHandle")
+
+    def test_threads_share_handles(self):
+        texts = []
+
+        def work():
+            plan = self.plan(rows=64, cols=1000)
+            texts.append(self.sinter.text("plan_explain_json", plan))
+            self.sinter.plan_release(plan)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(texts), 4)
+        self.assertEqual(len(set(texts)), 1)
+
+    def test_a_runtime_needs_no_gpu(self):
+        runtime = self.sinter.handle("runtime_create", None)
+        self.sinter.runtime_release(runtime)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
