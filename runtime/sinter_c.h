@@ -243,12 +243,9 @@ typedef struct sinter_value_group {
   size_t count;
 } sinter_value_group;
 
-/* When a graph becomes several kernels. */
-enum {
-  SINTER_CUT_FASTER =
-      0,                /* Also where that is predicted to be faster than one that runs it whole. */
-  SINTER_CUT_NEEDED = 1 /* Only if nothing runs it whole. */
-};
+/* When a graph becomes several kernels: also where that is predicted to be faster than one that
+ * runs it whole, or only if nothing does. */
+enum { SINTER_CUT_FASTER = 0, SINTER_CUT_NEEDED = 1 };
 
 /* Pins are obeyed or refused, never changed. Numbers that are 0 are left to the planner. */
 typedef struct sinter_plan_options {

@@ -12,10 +12,7 @@ RuntimeObject::RuntimeObject(std::string driver_library, std::string nvrtc_libra
                              KernelCacheOptions cache)
     : driver_library_(std::move(driver_library)),
       nvrtc_library_(std::move(nvrtc_library)),
-      cache_(std::move(cache)),
-      compile_([this](Plan plan, const CompilePlanOptions& options) {
-        return compile_with_nvrtc(std::move(plan), options);
-      }) {}
+      cache_(std::move(cache)) {}
 
 RuntimeObject::RuntimeObject(DeviceDriver& driver, Compile compile)
     : cache_({}), compile_(std::move(compile)), driver_(&driver) {}
@@ -44,7 +41,8 @@ Result<DeviceDriver*> RuntimeObject::driver() {
 }
 
 Result<CompiledPlan> RuntimeObject::compile(Plan plan, const CompilePlanOptions& options) {
-  return compile_(std::move(plan), options);
+  return compile_ ? compile_(std::move(plan), options)
+                  : compile_with_nvrtc(std::move(plan), options);
 }
 
 Result<CompiledPlan> RuntimeObject::compile_with_nvrtc(Plan plan,

@@ -26,7 +26,7 @@ class RuntimeObject {
   /// Opens driver and compiler when first asked for, and again while that fails; empty names are
   /// the default libraries.
   RuntimeObject(std::string driver_library, std::string nvrtc_library, KernelCacheOptions cache);
-  /// For tests: with a driver, which must outlive it, and a compiler of theirs.
+  /// For tests: with a driver, which must outlive it, and a compiler of theirs; null: NVRTC.
   RuntimeObject(DeviceDriver& driver, Compile compile);
   RuntimeObject(const RuntimeObject&) = delete;
   RuntimeObject& operator=(const RuntimeObject&) = delete;

@@ -63,9 +63,9 @@ Result<CompiledPlan> uncompiled(Plan plan, const CompilePlanOptions&) {
   return out;
 }
 
-OwnedRuntime runtime_with(DeviceDriver& driver) {
+OwnedRuntime runtime_with(DeviceDriver& driver, c_api::RuntimeObject::Compile compile) {
   return OwnedRuntime(
-      c_api::handle_of(std::make_shared<c_api::RuntimeObject>(driver, &uncompiled)));
+      c_api::handle_of(std::make_shared<c_api::RuntimeObject>(driver, std::move(compile))));
 }
 
 }  // namespace sinter

@@ -107,7 +107,8 @@ class CApiTest : public ::testing::Test {
 /// A plan whose kernels are not compiled: a fake driver takes any image.
 Result<CompiledPlan> uncompiled(Plan plan, const CompilePlanOptions& options);
 
-/// A runtime with a driver of the test.
-OwnedRuntime runtime_with(DeviceDriver& driver);
+/// A runtime with a driver of the test; a null compiler is NVRTC, without a cache on disk.
+OwnedRuntime runtime_with(DeviceDriver& driver,
+                          c_api::RuntimeObject::Compile compile = &uncompiled);
 
 }  // namespace sinter

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tests/c_api/execution_fixture.h"
+#include "tests/runtime/allocation_counter.h"
 
 namespace sinter {
 namespace {
@@ -61,6 +62,17 @@ TEST_F(ExecutionTest, NeedsNoCurrentContextAndLeavesNone) {
   ContextHandle current = nullptr;
   ASSERT_EQ(driver_.context_get_current(&current), DriverStatus::kSuccess);
   EXPECT_EQ(current, nullptr);
+}
+
+TEST_F(ExecutionTest, AllocatesNothingAndOnlyLaunches) {
+  succeeds([&](sinter_error** error) { return execute(error); });
+  const int64_t launches = driver_.calls(DriverCall::kLaunch);
+  const int64_t allocations = allocation_count();
+  for (int i = 0; i < 100; ++i) {
+    if (sinter_executable_execute(executable_.get(), &args_, nullptr) != SINTER_OK) FAIL();
+  }
+  EXPECT_EQ(allocation_count(), allocations);
+  EXPECT_EQ(driver_.calls(DriverCall::kLaunch), launches + 100);
 }
 
 TEST_F(ExecutionTest, MayBeCaptured) {

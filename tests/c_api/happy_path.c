@@ -31,29 +31,48 @@ static const char* const kSoftmax =
     "}\n";
 
 static int plan_softmax(void) {
-  const sinter_extent extents[] = {{"rows", 8192}, {"cols", 8192}};
   sinter_fusion* fusion = NULL;
   sinter_device* device = NULL;
   sinter_plan* plan = NULL;
-  sinter_text* cuda = NULL;
+  sinter_text* report = NULL;
   sinter_error* error = NULL;
-  sinter_plan_info info = {0};
-  const char* text = NULL;
-  info.struct_size = sizeof info;
+  const char* json = NULL;
+
+  const sinter_extent extents[] = {{"rows", 8192}, {"cols", 8192}};
   if (sinter_fusion_parse(kSoftmax, strlen(kSoftmax), &fusion, &error) ||
       sinter_device_preset("H200", &device, &error) ||
       sinter_plan_create(fusion, device, extents, 2, NULL, &plan, &error) ||
-      sinter_plan_describe(plan, &info, &error) ||
-      sinter_plan_kernel_cuda(plan, 0, &cuda, &error) ||
-      sinter_text_view(cuda, &text, NULL, &error))
-    return failed(error);
-  printf("%zu kernels, %.1f us predicted, %zu bytes of CUDA\n", info.kernel_count,
-         info.predicted_us, strlen(text));
-  sinter_text_release(cuda, NULL);
+      sinter_plan_explain_json(plan, &report, &error) ||
+      sinter_text_view(report, &json, NULL, &error))
+    return failed(error); /* Prints what sinter_error_describe says, and releases the error. */
+  puts(json);
+
+  sinter_text_release(report, NULL);
   sinter_plan_release(plan, NULL);
   sinter_device_release(device, NULL);
   sinter_fusion_release(fusion, NULL);
-  return info.kernel_count != 1;
+  return 0;
+}
+
+/* Compiles a plan and runs it once. Called where there is a GPU and its memory. */
+int run_plan(sinter_runtime* runtime, const sinter_plan* plan, const sinter_tensor* x,
+             const sinter_tensor* y, void* workspace, int64_t workspace_bytes, void* stream) {
+  sinter_executable* executable = NULL;
+  sinter_error* error = NULL;
+  sinter_execute_args args = {0};
+
+  if (sinter_executable_prepare(runtime, plan, NULL, &executable, &error)) return failed(error);
+  args.struct_size = sizeof args;
+  args.inputs = x; /* DLPack tensors of the caller, in the order of the graph's inputs. */
+  args.input_count = 1;
+  args.outputs = y;
+  args.output_count = 1;
+  args.workspace = workspace;
+  args.workspace_bytes = workspace_bytes;
+  args.stream = stream;
+  if (sinter_executable_execute(executable, &args, &error)) return failed(error);
+
+  return sinter_executable_release(executable, NULL) != SINTER_OK;
 }
 
 /* y = x * 0.5, in f16. */
@@ -95,6 +114,8 @@ static int refuse_a_mistake(void) {
 }
 
 int main(void) {
+  sinter_tensor none = {0};
   if (sinter_abi_version() != SINTER_ABI_VERSION) return 1;
+  if (run_plan(NULL, NULL, &none, &none, NULL, 0, NULL) == 0) return 1; /* No runtime. */
   return plan_softmax() || build_scale() || refuse_a_mistake();
 }

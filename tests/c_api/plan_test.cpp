@@ -3,6 +3,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "runtime/nvrtc_compiler.h"
 #include "tests/c_api/c_api_support.h"
 #include "tests/support/fake_driver.h"
 
@@ -215,6 +216,30 @@ TEST_F(PlanTest, DevicesAreKnownByNameOrNumber) {
   EXPECT_EQ(json["sm_count"], 108);
   device = nullptr;
   EXPECT_EQ(sinter_device_query(runtime.get(), 2, &device, nullptr), SINTER_DEVICE_ERROR);
+}
+
+TEST_F(PlanTest, KernelsAreCompiledOnce) {
+  if (const auto compiler = NvrtcCompiler::open(); !compiler)
+    GTEST_SKIP() << "no NVRTC: " << compiler.error().message;
+  FakeDriver driver;
+  const OwnedRuntime runtime = runtime_with(driver, nullptr);
+  for (const size_t expected : {size_t{1}, size_t{0}}) {
+    sinter_executable* executable = nullptr;
+    succeeds([&](sinter_error** error) {
+      return sinter_executable_prepare(runtime.get(), plan_.get(), nullptr, &executable, error);
+    });
+    const OwnedExecutable owned(executable);
+    auto info = sized<sinter_executable_info>();
+    succeeds(
+        [&](sinter_error** error) { return sinter_executable_describe(executable, &info, error); });
+    EXPECT_EQ(info.compiled_count, expected);
+    const auto json = nlohmann::json::parse(text_from([&](sinter_text** out, sinter_error** error) {
+      return sinter_executable_explain_json(executable, out, error);
+    }));
+    EXPECT_EQ(json["compiled"][0]["origin"], expected == 1 ? "compiled" : "memory");
+    EXPECT_GT(json["compiled"][0]["resources"]["registers"], 0);
+    EXPECT_EQ(json["compiled"][0]["attempts"].size(), 1U);
+  }
 }
 
 TEST_F(PlanTest, ARuntimeWithoutLibrariesSaysWhatIsMissing) {
