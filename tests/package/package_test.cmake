@@ -24,7 +24,11 @@ run_step("${CMAKE_COMMAND}" --install "${BUILD_DIR}" --prefix "${prefix}")
 run_step("${CMAKE_COMMAND}" -S "${CONSUMER}" -B "${build}" -G "${GENERATOR}"
          "-DCMAKE_PREFIX_PATH=${prefix}" "-DCMAKE_CXX_COMPILER=${CXX}"
          "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}" "-DCMAKE_CXX_FLAGS=${flags}"
+         "-DCMAKE_C_FLAGS=${flags}"
          "-DSINTER_VERSION=${VERSION}")
 run_step("${CMAKE_COMMAND}" --build "${build}")
 run_step("${build}/consumer")
 run_step("${build}/testing_consumer")
+if(EXISTS "${build}/c_consumer")
+  run_step("${build}/c_consumer")
+endif()
