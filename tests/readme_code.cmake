@@ -1,4 +1,4 @@
-# Code that README.md takes from the examples must stand there, line for line but for the
+# Code that README.md takes from examples and tests must stand there, line for line but for the
 # indentation: a line "<!-- from FILE -->" before a block of code names the file.
 #
 #   cmake -DROOT=<repository> -P readme_code.cmake
@@ -17,7 +17,7 @@ set(fence "```")
 string(FIND "${rest}" "<!-- from " at)
 while(NOT at EQUAL -1)
   string(SUBSTRING "${rest}" ${at} -1 rest)
-  if(NOT rest MATCHES "^<!-- from ([^ \n]+) -->\n${fence}cpp\n")
+  if(NOT rest MATCHES "^<!-- from ([^ \n]+) -->\n${fence}(cpp|c)\n")
     string(SUBSTRING "${rest}" 0 80 head)
     message(FATAL_ERROR "README.md: no block of code behind: ${head}")
   endif()
