@@ -3,15 +3,14 @@
 #include "runtime/c_api/objects.h"
 #include "runtime/c_api/text.h"
 
-using namespace sinter::c_api;
-
+namespace sinter::c_api {
 namespace {
 
 std::string text_or_empty(const char* text) { return text == nullptr ? "" : text; }
 
-const sinter::Value& value_of(const sinter::Fusion& fusion, sinter_value value) {
+const Value& value_of(const Fusion& fusion, sinter_value value) {
   require_index(value, fusion.values.size(), "value");
-  return fusion.values[sinter::ValueId{value}];
+  return fusion.values[ValueId{value}];
 }
 
 }  // namespace
@@ -48,14 +47,14 @@ sinter_status sinter_builder_op(sinter_builder* builder, const char* op, const c
     require(operands, operand_count, "operands");
     require(results, "results");
     if (result_count == 0) bad_argument("there is no room for results", "every op has one");
-    std::vector<sinter::ValueId> values;
-    for (size_t i = 0; i < operand_count; ++i) values.push_back(sinter::ValueId{operands[i]});
+    std::vector<ValueId> values;
+    for (size_t i = 0; i < operand_count; ++i) values.push_back(ValueId{operands[i]});
     std::vector<std::string> names(result_count);
     names[0] = text_or_empty(name);
     const std::lock_guard lock(object->mutex);
-    for (const sinter::ValueId id : values) value_of(object->builder.fusion(), id.index);
-    const auto made = taken(sinter::append_op(object->builder, op, std::move(values),
-                                              text_or_empty(types), std::move(names)));
+    for (const ValueId id : values) value_of(object->builder.fusion(), id.index);
+    const auto made = taken(
+        append_op(object->builder, op, std::move(values), text_or_empty(types), std::move(names)));
     for (size_t i = 0; i < result_count; ++i) results[i] = made[i].index;
   });
 }
@@ -66,8 +65,8 @@ sinter_status sinter_builder_output(sinter_builder* builder, sinter_value value,
     const auto object = object_of<BuilderObject>(builder);
     const std::lock_guard lock(object->mutex);
     value_of(object->builder.fusion(), value);
-    auto options = taken(sinter::parse_layout(object->builder, text_or_empty(layout)));
-    object->builder.output(sinter::ValueId{value}, text_or_empty(name), std::move(options));
+    auto options = taken(parse_layout(object->builder, text_or_empty(layout)));
+    object->builder.output(ValueId{value}, text_or_empty(name), std::move(options));
   });
 }
 
@@ -78,7 +77,7 @@ sinter_status sinter_builder_name(sinter_builder* builder, sinter_value value, c
     require(name, "name");
     const std::lock_guard lock(object->mutex);
     value_of(object->builder.fusion(), value);
-    object->builder.named(sinter::ValueId{value}, name);
+    object->builder.named(ValueId{value}, name);
   });
 }
 
@@ -89,8 +88,8 @@ sinter_status sinter_builder_type(const sinter_builder* builder, sinter_value va
     *type = nullptr;
     const auto object = object_of<BuilderObject>(builder);
     const std::lock_guard lock(object->mutex);
-    const sinter::Fusion& fusion = object->builder.fusion();
-    const sinter::Value& info = value_of(fusion, value);
+    const Fusion& fusion = object->builder.fusion();
+    const Value& info = value_of(fusion, value);
     *type = text_handle(text_of(fusion, info.type, info.shape));
   });
 }
@@ -111,3 +110,5 @@ sinter_status sinter_builder_release(sinter_builder* builder, sinter_error** err
 }
 
 }  // extern "C"
+
+}  // namespace sinter::c_api

@@ -6,12 +6,11 @@
 #include "runtime/device_query.h"
 #include "runtime/plan_json.h"
 
-using namespace sinter::c_api;
-
+namespace sinter::c_api {
 namespace {
 
-sinter::KernelCacheOptions cache_options(const sinter_runtime_options& options) {
-  auto out = sinter::KernelCacheOptions::from_environment();
+KernelCacheOptions cache_options(const sinter_runtime_options& options) {
+  auto out = KernelCacheOptions::from_environment();
   if (options.cache_directory != nullptr) out.directory = options.cache_directory;
   if (options.max_disk_bytes < 0 || options.max_memory_bytes < 0)
     bad_argument("a cache of negative size", "give bytes, or 0 for the default");
@@ -43,10 +42,10 @@ sinter_status sinter_runtime_device_count(sinter_runtime* runtime, int32_t* coun
     require(count, "count");
     *count = 0;
     const auto object = object_of<RuntimeObject>(runtime);
-    sinter::DeviceDriver& driver = *taken(object->driver());
+    DeviceDriver& driver = *taken(object->driver());
     int devices = 0;
-    taken(sinter::check(driver, sinter::DriverCall::kDeviceCount, driver.device_count(&devices),
-                        "counting devices"));
+    taken(
+        check(driver, DriverCall::kDeviceCount, driver.device_count(&devices), "counting devices"));
     *count = devices;
   });
 }
@@ -60,10 +59,10 @@ sinter_status sinter_device_preset(const char* name, sinter_device** device, sin
     require(device, "device");
     *device = nullptr;
     require(name, "name");
-    auto limits = sinter::find_device(name);
+    auto limits = find_device(name);
     if (!limits) {
       std::string known;
-      for (const sinter::DeviceLimits& preset : sinter::device_presets())
+      for (const DeviceLimits& preset : device_presets())
         known += fmt::format("{}{}", known.empty() ? "" : ", ", preset.name);
       bad_argument(fmt::format("there is no device '{}'", name), "use one of " + known);
     }
@@ -77,8 +76,8 @@ sinter_status sinter_device_query(sinter_runtime* runtime, int32_t ordinal, sint
     require(device, "device");
     *device = nullptr;
     const auto object = object_of<RuntimeObject>(runtime);
-    sinter::DeviceDriver& driver = *taken(object->driver());
-    *device = make_handle(DeviceObject{taken(sinter::query_device(driver, ordinal))});
+    DeviceDriver& driver = *taken(object->driver());
+    *device = make_handle(DeviceObject{taken(query_device(driver, ordinal))});
   });
 }
 
@@ -96,3 +95,5 @@ sinter_status sinter_device_release(sinter_device* device, sinter_error** error)
 }
 
 }  // extern "C"
+
+}  // namespace sinter::c_api

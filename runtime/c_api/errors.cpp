@@ -134,10 +134,6 @@ void require_index(size_t index, size_t count, std::string_view what) {
                .limit = static_cast<int64_t>(count) - 1});
 }
 
-}  // namespace sinter::c_api
-
-using namespace sinter::c_api;
-
 extern "C" {
 
 const char* sinter_status_name(sinter_status status) {
@@ -150,7 +146,7 @@ const char* sinter_status_name(sinter_status status) {
 sinter_status sinter_error_describe(const sinter_error* error, sinter_error_info* info) {
   return guarded(nullptr, [&] {
     const auto object = object_of<ErrorObject>(error);
-    const sinter::Error& detail = object->error;
+    const Error& detail = object->error;
     fill_struct(info, "info",
                 {.struct_size = sizeof(sinter_error_info),
                  .status = object->status,
@@ -173,3 +169,5 @@ sinter_status sinter_error_release(sinter_error* error) {
 }
 
 }  // extern "C"
+
+}  // namespace sinter::c_api

@@ -8,33 +8,28 @@
 #include "runtime/c_api/text.h"
 #include "runtime/plan_json.h"
 
-using namespace sinter::c_api;
-
+namespace sinter::c_api {
 namespace {
 
-using sinter::CompiledPlan;
-using sinter::CompiledSegment;
-using sinter::Json;
-
-sinter::CompilePlanOptions compile_options(const sinter_prepare_options& options) {
+CompilePlanOptions compile_options(const sinter_prepare_options& options) {
   if (options.compile_threads < 0)
     bad_argument("a negative number of threads", "leave it at 0 for one");
-  sinter::CompilePlanOptions out;
+  CompilePlanOptions out;
   if (options.compile_threads > 0) out.threads = options.compile_threads;
   if (options.forbid_replanning != 0) out.max_replans = 0;
   return out;
 }
 
-std::string_view text_of(sinter::KernelOrigin origin) {
+std::string_view text_of(KernelOrigin origin) {
   switch (origin) {
-    case sinter::KernelOrigin::kMemory:
+    case KernelOrigin::kMemory:
       return "memory";
-    case sinter::KernelOrigin::kDisk:
+    case KernelOrigin::kDisk:
       return "disk";
-    case sinter::KernelOrigin::kCompiled:
+    case KernelOrigin::kCompiled:
       return "compiled";
   }
-  sinter::unreachable();
+  unreachable();
 }
 
 Json compiled_json(const CompiledPlan& compiled) {
@@ -45,7 +40,7 @@ Json compiled_json(const CompiledPlan& compiled) {
                        {"origin", text_of(segment.origin)},
                        {"compile_ms", segment.kernel->compile_ms},
                        {"resources", to_json(segment.kernel->resources)},
-                       {"attempts", sinter::to_json_list(segment.attempts)}});
+                       {"attempts", to_json_list(segment.attempts)}});
   }
   out["compiled"] = std::move(kernels);
   return out;
@@ -65,10 +60,10 @@ sinter_status sinter_executable_prepare(sinter_runtime* runtime, const sinter_pl
     const auto planned = object_of<PlanObject>(plan);
     const auto given = read_struct(options, "options");
     const auto compiling = compile_options(given);
-    sinter::DeviceDriver& driver = *taken(on->driver());
-    auto context = taken(sinter::DeviceContext::retain(driver, given.device));
+    DeviceDriver& driver = *taken(on->driver());
+    auto context = taken(DeviceContext::retain(driver, given.device));
     auto compiled = taken(on->compile(planned->plan, compiling));
-    auto ready = taken(sinter::Executable::prepare(
+    auto ready = taken(Executable::prepare(
         std::move(compiled), driver,
         {.device = given.device,
          .check_addresses = given.check_addresses != 0,
@@ -84,7 +79,7 @@ sinter_status sinter_executable_describe(const sinter_executable* executable,
     const auto object = object_of<ExecutableObject>(executable);
     const CompiledPlan& compiled = object->executable().compiled();
     const auto is_new = [](const CompiledSegment& segment) {
-      return segment.origin == sinter::KernelOrigin::kCompiled;
+      return segment.origin == KernelOrigin::kCompiled;
     };
     fill_struct(
         info, "info",
@@ -143,3 +138,5 @@ sinter_status sinter_executable_release(sinter_executable* executable, sinter_er
 }
 
 }  // extern "C"
+
+}  // namespace sinter::c_api

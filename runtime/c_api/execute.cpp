@@ -6,13 +6,8 @@
 #include "runtime/c_api/runtime_object.h"
 #include "runtime/c_api/structs.h"
 
-using namespace sinter::c_api;
-
+namespace sinter::c_api {
 namespace {
-
-using sinter::Error;
-using sinter::ErrorKind;
-using sinter::Tensor;
 
 /// Tensors of an execution, given back when it is over, also by an exception.
 class BorrowedTensors {
@@ -31,13 +26,12 @@ class BorrowedTensors {
 
 /// Makes a context current for a scope. Where it is so already, as in a framework's threads, one
 /// question to the driver is all.
-std::optional<sinter::CurrentContext> enter(sinter::DeviceDriver& driver,
-                                            const sinter::DeviceContext& context) {
-  sinter::ContextHandle current = nullptr;
-  taken(sinter::check(driver, sinter::DriverCall::kContextGetCurrent,
-                      driver.context_get_current(&current), "asking for the current context"));
+std::optional<CurrentContext> enter(DeviceDriver& driver, const DeviceContext& context) {
+  ContextHandle current = nullptr;
+  taken(check(driver, DriverCall::kContextGetCurrent, driver.context_get_current(&current),
+              "asking for the current context"));
   if (current == context.handle()) return std::nullopt;
-  return taken(sinter::CurrentContext::enter(driver, context));
+  return taken(CurrentContext::enter(driver, context));
 }
 
 void set_addresses(const sinter_tensor* given, size_t count, std::vector<Tensor>& tensors,
@@ -45,12 +39,12 @@ void set_addresses(const sinter_tensor* given, size_t count, std::vector<Tensor>
   const std::string_view what = is_output ? "outputs" : "inputs";
   require(given, count, what);
   if (count != tensors.size()) {
-    sinter::throw_error({.kind = ErrorKind::kInvalidArgument,
-                         .message = fmt::format("{} {} were passed, the fusion has {}", count, what,
-                                                tensors.size()),
-                         .remedy = "pass tensors in the order of the fusion's inputs and outputs",
-                         .measured = static_cast<int64_t>(count),
-                         .limit = static_cast<int64_t>(tensors.size())});
+    throw_error({.kind = ErrorKind::kInvalidArgument,
+                 .message = fmt::format("{} {} were passed, the fusion has {}", count, what,
+                                        tensors.size()),
+                 .remedy = "pass tensors in the order of the fusion's inputs and outputs",
+                 .measured = static_cast<int64_t>(count),
+                 .limit = static_cast<int64_t>(tensors.size())});
   }
   for (size_t i = 0; i < count; ++i) {
     tensors[i].address =
@@ -59,7 +53,7 @@ void set_addresses(const sinter_tensor* given, size_t count, std::vector<Tensor>
 }
 
 /// The library names a tensor by its value; callers count inputs and outputs.
-Error with_tensor(Error error, const sinter::Plan& plan) {
+Error with_tensor(Error error, const Plan& plan) {
   if (error.kind != ErrorKind::kInvalidArgument || error.values.empty()) return error;
   for (const bool is_output : {false, true}) {
     const auto& values = is_output ? plan.fusion.outputs : plan.fusion.inputs;
@@ -99,15 +93,17 @@ sinter_status sinter_executable_execute(const sinter_executable* executable,
     set_addresses(given.inputs, given.input_count, inputs, *object, false);
     set_addresses(given.outputs, given.output_count, outputs, *object, true);
     const auto current = enter(object->driver(), object->context());
-    auto* const stream = static_cast<sinter::StreamHandle>(given.stream);
+    auto* const stream = static_cast<StreamHandle>(given.stream);
     auto done =
         given.allocate != nullptr
             ? object->executable().execute(inputs, outputs, workspace_allocator(given), stream)
             : object->executable().execute(inputs, outputs,
-                                           std::bit_cast<sinter::DevicePointer>(given.workspace),
+                                           std::bit_cast<DevicePointer>(given.workspace),
                                            given.workspace_bytes, stream);
-    if (!done) sinter::throw_error(with_tensor(std::move(done).error(), object->plan()));
+    if (!done) throw_error(with_tensor(std::move(done).error(), object->plan()));
   });
 }
 
 }  // extern "C"
+
+}  // namespace sinter::c_api

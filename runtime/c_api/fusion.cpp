@@ -5,7 +5,7 @@
 #include "runtime/c_api/structs.h"
 #include "runtime/c_api/text.h"
 
-using namespace sinter::c_api;
+namespace sinter::c_api {
 
 extern "C" {
 
@@ -15,7 +15,7 @@ sinter_status sinter_fusion_parse(const char* text, size_t size, sinter_fusion**
     require(fusion, "fusion");
     *fusion = nullptr;
     require(text, size, "text");
-    *fusion = make_handle(FusionObject{taken(sinter::parse_fusion({text, size}))});
+    *fusion = make_handle(FusionObject{taken(parse_fusion({text, size}))});
   });
 }
 
@@ -32,7 +32,7 @@ sinter_status sinter_fusion_describe(const sinter_fusion* fusion, sinter_fusion_
                                      sinter_error** error) {
   return guarded(error, [&] {
     const auto object = object_of<FusionObject>(fusion);
-    const sinter::Fusion& graph = object->fusion;
+    const Fusion& graph = object->fusion;
     fill_struct(info, "info",
                 {.struct_size = sizeof(sinter_fusion_info),
                  .input_count = graph.inputs.size(),
@@ -50,7 +50,7 @@ sinter_status sinter_fusion_symbol(const sinter_fusion* fusion, size_t index,
     const auto object = object_of<FusionObject>(fusion);
     const auto& symbols = object->fusion.symbols;
     require_index(index, symbols.size(), "symbol");
-    const sinter::Symbol& symbol = symbols[sinter::SymbolId{static_cast<uint32_t>(index)}];
+    const Symbol& symbol = symbols[SymbolId{static_cast<uint32_t>(index)}];
     fill_struct(info, "info",
                 {.struct_size = sizeof(sinter_symbol_info),
                  .name = symbol.name.c_str(),
@@ -64,3 +64,5 @@ sinter_status sinter_fusion_release(sinter_fusion* fusion, sinter_error** error)
 }
 
 }  // extern "C"
+
+}  // namespace sinter::c_api

@@ -9,14 +9,13 @@
 #include "runtime/plan_json.h"
 #include "scheduler/explain.h"
 
-using namespace sinter::c_api;
-
+namespace sinter::c_api {
 namespace {
 
 /// The plan of a call, whose handle is checked before anything else.
 std::shared_ptr<PlanObject> plan_of(const sinter_plan* plan) { return object_of<PlanObject>(plan); }
 
-const sinter::SegmentPlan& kernel_of(const sinter::Plan& plan, size_t index) {
+const SegmentPlan& kernel_of(const Plan& plan, size_t index) {
   require_index(index, plan.segments.size(), "kernel");
   return plan.segments[index];
 }
@@ -75,8 +74,8 @@ sinter_status sinter_plan_kernel(const sinter_plan* plan, size_t index, sinter_k
                                  sinter_error** error) {
   return guarded(error, [&] {
     const auto object = plan_of(plan);
-    const sinter::SegmentPlan& kernel = kernel_of(object->plan, index);
-    const sinter::ResourceEstimate& estimate = kernel.chosen().estimate;
+    const SegmentPlan& kernel = kernel_of(object->plan, index);
+    const ResourceEstimate& estimate = kernel.chosen().estimate;
     fill_struct(info, "info",
                 {.struct_size = sizeof(sinter_kernel_info),
                  .predicted_us = kernel.chosen().predicted.total_us,
@@ -95,8 +94,8 @@ sinter_status sinter_plan_kernel_cuda(const sinter_plan* plan, size_t index, sin
     require(cuda, "cuda");
     *cuda = nullptr;
     const auto object = plan_of(plan);
-    const sinter::SegmentPlan& kernel = kernel_of(object->plan, index);
-    *cuda = text_handle(taken(sinter::emit(kernel.facts, kernel.chosen().schedule)).text);
+    const SegmentPlan& kernel = kernel_of(object->plan, index);
+    *cuda = text_handle(taken(emit(kernel.facts, kernel.chosen().schedule)).text);
   });
 }
 
@@ -123,7 +122,7 @@ sinter_status sinter_plan_explain(const sinter_plan* plan, sinter_text** text,
   return guarded(error, [&] {
     require(text, "text");
     *text = nullptr;
-    *text = text_handle(sinter::explain(plan_of(plan)->plan));
+    *text = text_handle(explain(plan_of(plan)->plan));
   });
 }
 
@@ -141,3 +140,5 @@ sinter_status sinter_plan_release(sinter_plan* plan, sinter_error** error) {
 }
 
 }  // extern "C"
+
+}  // namespace sinter::c_api

@@ -2,7 +2,7 @@
 
 #include "runtime/c_api/errors.h"
 
-using namespace sinter::c_api;
+namespace sinter::c_api {
 
 extern "C" {
 
@@ -26,3 +26,5 @@ sinter_status sinter_text_release(sinter_text* text, sinter_error** error) {
 }
 
 }  // extern "C"
+
+}  // namespace sinter::c_api
