@@ -54,10 +54,11 @@ Prediction predict_time(const SegmentFacts& facts, const Schedule&,
                         const ResourceEstimate& estimate, const DeviceLimits& limits) {
   const CostConstants constants;
   const auto instructions = static_cast<double>(facts.space.rows * facts.space.columns * 3);
-  const WorkEstimate work{.bytes_read = static_cast<double>(facts.bytes_read),
-                          .bytes_written = static_cast<double>(facts.bytes_written),
-                          .issue_slots = instructions,
-                          .block_latency_ns = constants.block_start_ns + limits.memory_latency_ns};
+  const WorkEstimate work{
+      .bytes_read = static_cast<double>(facts.bytes_read),
+      .bytes_written = static_cast<double>(facts.bytes_written),
+      .issue_slots = instructions,
+      .block_latency_ns = constants.row.block_start_ns + limits.memory_latency_ns};
   return predict(work, estimate, limits, constants);
 }
 
