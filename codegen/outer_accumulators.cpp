@@ -449,18 +449,21 @@ void OuterAccumulators::store_totals(ExprId row) {
 void OuterAccumulators::store_partials(RowWalk& walk, ExprId row, kir::Access access) {
   if (components_.empty()) return;
   declare_partials(access);
-  const ExprId columns = builder_.integer(facts_.space.columns, DType::kI64);
-  const ExprId start = builder_.mul(builder_.ref(builder_.declare("partial_row", row)), columns);
-  walk.for_vectors([&](const TilePosition& at) {
-    const auto store = [&] {
-      store_partials(at.batch, builder_.add(start, builder_.cast(at.first_column, DType::kI64)));
-    };
-    if (at.guard == Guard::kNone) {
-      store();
-    } else {
-      builder_.when(tiles_.vector_is_inside(at), store);
-    }
-  });
+  // Shifted rows leave no columns behind them to store.
+  if (!components(Part::kColumns).empty()) {
+    const ExprId columns = builder_.integer(facts_.space.columns, DType::kI64);
+    const ExprId start = builder_.mul(builder_.ref(builder_.declare("partial_row", row)), columns);
+    walk.for_vectors([&](const TilePosition& at) {
+      const auto store = [&] {
+        store_partials(at.batch, builder_.add(start, builder_.cast(at.first_column, DType::kI64)));
+      };
+      if (at.guard == Guard::kNone) {
+        store();
+      } else {
+        builder_.when(tiles_.vector_is_inside(at), store);
+      }
+    });
+  }
   if (has_totals()) builder_.when(walk.is_first_thread(), [&] { store_totals(row); });
 }
 
