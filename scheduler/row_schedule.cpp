@@ -355,7 +355,7 @@ bool keeps_in_registers(const Schedule& schedule) {
 }
 
 bool unrolls_batches(const SegmentFacts& facts, const Schedule& schedule) {
-  const bool holds_row = accumulates_columns(facts) && schedule.rows_per_turn == 0;
+  const bool holds_row = facts.has_outer() && schedule.rows_per_turn == 0;
   return (holds_row && schedule.accumulators == Residency::kRegister) ||
          keeps_in_registers(schedule);
 }
