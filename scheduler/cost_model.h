@@ -49,7 +49,8 @@ struct RowConstants {
 /// Of blocks that have their rows and are gone. Fitted to 1,872 timed schedules of norms, softmax,
 /// losses and quantisation of 161 problems in bf16 and f32 on an H200, beside 46 problems that were
 /// held out: of what was timed, the choice takes 3.3 % longer than the fastest, and 3.0 % of those
-/// held out. The waits along a row are those of blocks that stay.
+/// held out (benchmarks/results/h200_2026-11-23_suite_schedules.json). The waits along a row are
+/// those of blocks that stay.
 struct PassingBlocks {
   RowConstants row{};
   double clocks_per_instruction = 2.0;  ///< Of a thread's own chain of instructions.
