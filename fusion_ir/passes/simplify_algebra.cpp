@@ -212,6 +212,24 @@ Replacement simplify_cast(Rewriter& rewriter, ValueId operand, DType type) {
   return rewriter.cast(x, type);
 }
 
+/// Of an axis of one element an index takes that element, or nothing, which is 0.
+Replacement simplify_take(Rewriter& rewriter, const TakeOp& take, Operands operands,
+                          const Value& result) {
+  const Fusion& graph = rewriter.graph();
+  const Value source = graph.values[operands[0]];
+  const Value index = graph.values[operands[1]];
+  if (!source.shape[static_cast<size_t>(take.axis)].is_one()) return std::nullopt;
+  const DType type = compute_type(result.type);
+  const ValueId first = rewriter.splat({.integer = 0}, index.type, index.shape);
+  const ValueId is_first = rewriter.pointwise(PointwiseFn::kEq, {operands[1], first});
+  const ValueId element =
+      rewriter.append(ReshapeOp{}, {operands[0]}, source.type, result.shape).front();
+  const ValueId nothing = rewriter.splat({}, type, result.shape);
+  const ValueId taken =
+      rewriter.pointwise(PointwiseFn::kSelect, {is_first, rewriter.cast(element, type), nothing});
+  return rewriter.cast(taken, result.type);
+}
+
 }  // namespace
 
 Fusion simplify_algebra(const Fusion& fusion) {
@@ -226,6 +244,8 @@ Fusion simplify_algebra(const Fusion& fusion) {
           replacement = simplify_pointwise(rewriter, pointwise->fn, operands);
         } else if (std::holds_alternative<CastOp>(op.kind)) {
           replacement = simplify_cast(rewriter, operands.front(), fusion.values[result].type);
+        } else if (const auto* take = std::get_if<TakeOp>(&op.kind)) {
+          replacement = simplify_take(rewriter, *take, operands, fusion.values[result]);
         } else if (operands.size() == 1) {
           const bool is_output = std::ranges::find(fusion.outputs, result) != fusion.outputs.end();
           // An output that is a copy has to stay one.

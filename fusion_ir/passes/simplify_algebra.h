@@ -17,6 +17,7 @@ namespace sinter {
 ///   cast of a cast, where the inner one loses nothing -> one cast or none
 ///   broadcast of broadcast, permute of permute, reshape of reshape, slice of slice -> one
 ///   broadcast of a reshape that only inserts unit axes -> broadcast
+///   take along an axis of one element -> select(index == 0, the element, 0)
 ///   permute, reshape, slice, pad and broadcast that change nothing, concatenate of x alone -> x
 /// Equal up to the rounding of the last bits, never less exact in kind:
 ///   pow(x, 2) -> x * x, pow(x, 3) -> x * x * x, pow(x, -1) -> reciprocal(x)

@@ -4,6 +4,7 @@
 
 #include "fusion_ir/match.h"
 #include "fusion_ir/passes/remove_dead_values.h"
+#include "fusion_ir/pipeline.h"
 #include "tests/fusion_ir/op_count.h"
 
 namespace sinter {
@@ -61,6 +62,18 @@ TEST(SimplifyAlgebra, DivisionByAPowerOfTwoIsExact) {
   expect_unchanged([](auto& b, ValueId x) { return with(b, PointwiseFn::kDiv, x, 3.0); });
   // The reciprocal of 2^127 is subnormal and would be flushed.
   expect_unchanged([](auto& b, ValueId x) { return with(b, PointwiseFn::kDiv, x, 0x1p127); });
+}
+
+TEST(SimplifyAlgebra, TakingOfOneElementIsASelection) {
+  for (const DType type : {DType::kF32, DType::kBF16}) {
+    FusionBuilder b;
+    const ValueId x = b.input(type, {8, 1});
+    b.output(b.take(x, b.input(DType::kI64, {8}), 1));
+    const Fusion after = simplify(b.build());
+    EXPECT_EQ(count_ops(after, "take"), 0);
+    EXPECT_EQ(count_ops(after, "select"), 1);
+    EXPECT_EQ(after.values[after.outputs.front()].type, type);
+  }
 }
 
 TEST(SimplifyAlgebra, Negations) {

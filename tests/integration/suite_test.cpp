@@ -69,7 +69,7 @@ TEST_P(Suite, IsRightAtSmallExtents) {
   const Fusion fusion = item.fusion();
   const FamilySet families = builtin_families();
   const bool has_batches = item.extents.front() == "batch";
-  for (const int64_t columns : {2, 96, 131, 1000}) {
+  for (const int64_t columns : {1, 2, 96, 131, 1000}) {
     SCOPED_TRACE(columns);
     const ExtentValues extents =
         has_batches ? item.values({2, 3, columns, 4 * columns}) : item.values({5, columns});
