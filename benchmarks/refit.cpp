@@ -1,0 +1,259 @@
+// Fits the constants of blocks that pass (PassingBlocks) to timed schedules of the suite by least
+// squares, and reports how far predictions are off before and after, of the problems fitted to and
+// of those held out. Needs no device.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "fusion_ir/error.h"
+#include "fusion_ir/parser.h"
+#include "scheduler/plan.h"
+#include "scheduler/row_estimate.h"
+#include "scheduler/row_schedule.h"
+
+namespace sinter {
+namespace {
+
+/// Of four problems one is held out.
+constexpr size_t kHeldOutOf = 4;
+
+/// A constant that is fitted, within what it can mean.
+struct Parameter {
+  const char* name;
+  std::function<double&(PassingBlocks&)> of;
+  double least;
+  double most;
+};
+
+std::vector<Parameter> parameters() {
+  const auto own = [](const char* name, double PassingBlocks::*member, double least, double most) {
+    return Parameter{name, [member](PassingBlocks& c) -> double& { return c.*member; }, least,
+                     most};
+  };
+  return {own("clocks_per_instruction", &PassingBlocks::clocks_per_instruction, 0.5, 8.0),
+          own("overlap", &PassingBlocks::overlap, 0.02, 4.0),
+          own("overlap_growth", &PassingBlocks::overlap_growth, 0.05, 2.0),
+          own("most_overlap", &PassingBlocks::most_overlap, 1.0, 8.0),
+          own("last_share", &PassingBlocks::last_share, 0.02, 3.0),
+          own("busy_warps", &PassingBlocks::busy_warps, 2.0, 40.0),
+          own("warps_exponent", &PassingBlocks::warps_exponent, 0.05, 1.5)};
+}
+
+/// A schedule that was timed, as the model sees it.
+struct Timed {
+  Schedule schedule;
+  StageList stages;
+  ResourceEstimate estimate;
+  double us = 0.0;
+};
+
+/// One kernel of the suite at one size.
+struct Problem {
+  SegmentFacts facts;
+  std::vector<Timed> timed;
+};
+
+std::string read(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+class Refit {
+ public:
+  Refit(std::string suite, DeviceLimits limits)
+      : suite_(std::move(suite)), limits_(std::move(limits)) {
+    const auto listed = nlohmann::json::parse(read(suite_ + "/suite.json"));
+    for (const auto& kernel : listed.at("kernels"))
+      extents_[kernel.at("name")] = kernel.at("extents").get<std::vector<std::string>>();
+  }
+
+  /// Takes what one kernel of blocks that pass was timed with, if nothing spilled.
+  void add(const nlohmann::json& row) {
+    const auto& schedules = row.at("schedules");
+    if (schedules.size() != 1 || row.at("spill_bytes").get<int64_t>() != 0) return;
+    auto schedule = parse_schedule(schedules.front().get<std::string>());
+    SINTER_CHECK(schedule.has_value(), "a schedule does not parse: {}", schedule.error().text());
+    const bool passes = schedule->persistent_blocks == 0 && schedule->rows_per_turn == 0;
+    if (!passes || (schedule->family != "multi_wave" && schedule->family != "looped")) return;
+    Problem* problem = problem_of(row);
+    if (problem == nullptr) return;
+    StageList stages = stages_of(problem->facts, *schedule);
+    const ResourceEstimate estimate =
+        estimate_row_resources(problem->facts, *schedule, stages, limits_);
+    problem->timed.push_back({std::move(*schedule), std::move(stages), estimate, row.at("us")});
+  }
+
+  void report(const char* when, const PassingBlocks& constants) const {
+    for (const bool held_out : {false, true}) {
+      double error = 0.0;
+      double regret = 0.0;
+      size_t schedules = 0;
+      size_t problems = 0;
+      for_each(held_out, [&](const Problem& problem) {
+        const Timed* chosen = nullptr;
+        const Timed* fastest = nullptr;
+        double chosen_us = 0.0;
+        for (const Timed& timed : problem.timed) {
+          const double us = predicted_us(problem, timed, constants);
+          error += std::abs(std::log(timed.us / us));
+          ++schedules;
+          if (chosen == nullptr || us < chosen_us) {
+            chosen = &timed;
+            chosen_us = us;
+          }
+          if (fastest == nullptr || timed.us < fastest->us) fastest = &timed;
+        }
+        regret += std::log(chosen->us / fastest->us);
+        ++problems;
+      });
+      fmt::print(
+          "{:6} {:8} {:5} schedules off by {:4.1f} % in the mean; of {:3} problems the choice "
+          "takes "
+          "{:4.1f} % longer than the fastest\n",
+          when, held_out ? "held out" : "fitted", schedules,
+          100.0 * std::expm1(error / static_cast<double>(std::max<size_t>(schedules, 1))), problems,
+          100.0 * std::expm1(regret / static_cast<double>(std::max<size_t>(problems, 1))));
+    }
+  }
+
+  /// Coordinate descent on the squared logarithms of measured over predicted, of a problem's
+  /// schedules less their mean, whose square counts for itself: the order matters most.
+  [[nodiscard]] PassingBlocks fit(PassingBlocks constants) const {
+    constexpr double kFirstStep = 0.5;
+    constexpr double kLastStep = 0.01;
+    constexpr double kShrink = 0.7;
+    const std::vector<Parameter> all = parameters();
+    double best = loss(constants);
+    for (double step = kFirstStep; step > kLastStep;) {
+      bool improved = false;
+      for (const Parameter& parameter : all) {
+        for (const double factor : {1.0 + step, 1.0 / (1.0 + step)}) {
+          PassingBlocks tried = constants;
+          double& value = parameter.of(tried);
+          value = std::clamp(value * factor, parameter.least, parameter.most);
+          if (const double now = loss(tried); now < best) {
+            best = now;
+            constants = tried;
+            improved = true;
+          }
+        }
+      }
+      if (!improved) step *= kShrink;
+    }
+    return constants;
+  }
+
+ private:
+  using Key = std::tuple<std::string, std::string, std::vector<int64_t>>;
+
+  Problem* problem_of(const nlohmann::json& row) {
+    const Key key{row.at("kernel"), row.at("type"), row.at("shape")};
+    const auto [known, is_new] = problems_.try_emplace(key);
+    if (!is_new) return known->second ? &*known->second : nullptr;
+    const auto& [kernel, type, shape] = key;
+    std::string text = read(suite_ + "/" + kernel + ".fir");
+    for (size_t at = 0; type == "f32" && (at = text.find("bf16", at)) != std::string::npos;)
+      text.replace(at, 4, "f32");
+    const auto fusion = parse_fusion(text);
+    SINTER_CHECK(fusion.has_value(), "{}: {}", kernel, fusion.error().text());
+    ExtentValues values;
+    for (size_t i = 0; i < shape.size(); ++i) values[extents_.at(kernel).at(i)] = shape[i];
+    // The batches of policy optimisation lie apart by a position more.
+    if (shape.size() < extents_.at(kernel).size())
+      values[extents_.at(kernel).back()] = (shape[1] + 1) * shape[2];
+    auto planned = plan(*fusion, values, limits_);
+    SINTER_CHECK(planned.has_value(), "{}: {}", kernel, planned.error().text());
+    if (planned->segments.size() != 1) return nullptr;
+    known->second = Problem{.facts = std::move(planned->segments.front().facts), .timed = {}};
+    return &*known->second;
+  }
+
+  void for_each(bool held_out, const std::function<void(const Problem&)>& visit) const {
+    size_t number = 0;
+    for (const auto& [key, problem] : problems_) {
+      if (!problem || problem->timed.empty()) continue;
+      if ((number++ % kHeldOutOf == 0) == held_out) visit(*problem);
+    }
+  }
+
+  [[nodiscard]] double predicted_us(const Problem& problem, const Timed& timed,
+                                    const PassingBlocks& passing) const {
+    CostConstants constants;
+    constants.passing = passing;
+    const WorkEstimate work = estimate_row_work(problem.facts, timed.schedule, timed.stages,
+                                                timed.estimate, limits_, constants);
+    return predict(work, timed.estimate, limits_, constants).total_us;
+  }
+
+  [[nodiscard]] double loss(const PassingBlocks& constants) const {
+    double sum = 0.0;
+    for_each(false, [&](const Problem& problem) {
+      std::vector<double> errors;
+      double mean = 0.0;
+      for (const Timed& timed : problem.timed) {
+        errors.push_back(std::log(timed.us / predicted_us(problem, timed, constants)));
+        mean += errors.back() / static_cast<double>(problem.timed.size());
+      }
+      for (const double error : errors) sum += (error - mean) * (error - mean) + mean * mean;
+    });
+    return sum;
+  }
+
+  std::string suite_;
+  DeviceLimits limits_;
+  std::map<std::string, std::vector<std::string>> extents_;  ///< Of each kernel.
+  std::map<Key, std::optional<Problem>> problems_;           ///< Nothing: several kernels run it.
+};
+
+}  // namespace
+}  // namespace sinter
+
+int main(int argc, char** argv) {
+  CLI::App app("Fits constants of the cost model to timed schedules");
+  std::vector<std::string> files;
+  std::string suite;
+  std::string device = "H200";
+  app.add_option("files", files,
+                 "timed schedules of the suite, as in results/*_suite_schedules.json")
+      ->required()
+      ->check(CLI::ExistingFile);
+  app.add_option("--suite", suite, "the folder of suite.json")
+      ->required()
+      ->check(CLI::ExistingDirectory);
+  app.add_option("--device", device, "the preset of the device they were timed on");
+  CLI11_PARSE(app, argc, argv);
+  const auto limits = sinter::find_device(device);
+  if (!limits) {
+    fmt::print(stderr, "there is no preset '{}': `sinter devices` lists them\n", device);
+    return 1;
+  }
+  try {
+    sinter::Refit refit(suite, *limits);
+    for (const std::string& path : files) {
+      const auto timed = nlohmann::json::parse(sinter::read(path));
+      for (const auto& row : timed.at("results")) refit.add(row);
+    }
+    const sinter::PassingBlocks before;
+    refit.report("before", before);
+    sinter::PassingBlocks after = refit.fit(before);
+    refit.report("after", after);
+    sinter::PassingBlocks old = before;
+    for (const sinter::Parameter& parameter : sinter::parameters())
+      fmt::print("{:24} {:8.3f} -> {:8.3f}\n", parameter.name, parameter.of(old),
+                 parameter.of(after));
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+  return 0;
+}
