@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 
 #include "scheduler/cost_model.h"
 #include "scheduler/register_estimate.h"
@@ -373,9 +374,11 @@ struct SecondLook {
   bool converts = false;      ///< Elements that registers hold in a type too narrow to compute in.
 };
 
+/// What evaluating `value`, an operand of a reduction of stage `s`, again takes; `seen` has a value
+/// once, however many ways lead to it.
 void look_again(const SegmentFacts& facts, const Schedule& schedule, ValueId value, size_t s,
-                SecondLook& out) {
-  if (!facts.is_tile(value)) return;
+                std::set<ValueId>& seen, SecondLook& out) {
+  if (!facts.is_tile(value) || !seen.insert(value).second) return;
   const DType type = facts.fusion.values[value].type;
   const auto kept = std::ranges::find(schedule.persistent, value, &PersistentValue::value);
   const bool is_kept = kept != schedule.persistent.end() && kept->residency != Residency::kReload;
@@ -393,7 +396,7 @@ void look_again(const SegmentFacts& facts, const Schedule& schedule, ValueId val
     return;
   }
   for (const ValueId operand : facts.fusion.def_of(value).operands)
-    look_again(facts, schedule, operand, s, out);
+    look_again(facts, schedule, operand, s, seen, out);
 }
 
 }  // namespace
@@ -401,12 +404,13 @@ void look_again(const SegmentFacts& facts, const Schedule& schedule, ValueId val
 bool sweeps_whole_row(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage,
                       size_t s) {
   SecondLook look;
+  std::set<ValueId> seen;
   bool has_any = false;
   for (const OpId id : stage.reductions) {
     const Op& op = facts.fusion.ops[id];
     if (!takes_two_sweeps(op.kind)) continue;
     has_any = true;
-    look_again(facts, schedule, op.operands[0], s, look);
+    look_again(facts, schedule, op.operands[0], s, seen, look);
   }
   if (!has_any || look.reads_row) return false;
   const int64_t elements = batch_count(facts, schedule) * schedule.vector_width;

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include "fusion_ir/composites.h"
+#include "fusion_ir/fusion_builder.h"
 #include "scheduler/schedule_verifier.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
@@ -48,6 +50,23 @@ TEST(RowScheduleTest, BatchesCoverEveryColumnOnce) {
     }
   }
   EXPECT_GT(checked, 150'000);
+}
+
+/// Two ways lead to every value but the first: 2^40 ways in all, of which a plan may walk none
+/// twice.
+TEST(RowScheduleTest, SecondSweepLooksAtEveryValueOnce) {
+  FusionBuilder b;
+  ValueId y = b.input(DType::kF32, {64, 1000});
+  for (int level = 0; level < 40; ++level) y = b.add(b.mul(y, y), y);
+  b.output(softmax(b, y));
+  const SegmentFacts facts = facts_of(b.build(), {});
+
+  Schedule schedule{.threads_per_row = 256, .vector_width = 4};
+  const StageList list = stages_of(facts, schedule);
+  ASSERT_FALSE(list.stages.empty());
+  EXPECT_FALSE(sweeps_whole_row(facts, schedule, list.stages[0], 0)) << "it reads the row again";
+  schedule.persistent = {{.value = facts.fusion.inputs[0], .residency = Residency::kRegister}};
+  EXPECT_TRUE(sweeps_whole_row(facts, schedule, list.stages[0], 0));
 }
 
 /// check_batches says spans are right; this counts, column by column, for every shift.
