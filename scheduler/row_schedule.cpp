@@ -424,24 +424,8 @@ bool meets_between_sweeps(const SegmentFacts& facts, const Schedule& schedule, c
          facts.space.columns > 0 && sweeps_whole_row(facts, schedule, stage, s);
 }
 
-int64_t exchange_bytes_meeting(const SegmentFacts& facts, const Stage& stage,
-                               const Schedule& schedule) {
-  const int64_t bytes = exchange_bytes(facts, stage, schedule);
-  if (bytes == 0) return 0;
-  // A Welford's count is known, and so does not travel.
-  int64_t counts = 0;
-  for (const OpId id : stage.reductions) {
-    const Op& op = facts.fusion.ops[id];
-    if (!std::holds_alternative<WelfordOp>(op.kind)) continue;
-    Stage alone;
-    alone.reductions.push_back(id);
-    counts += exchange_bytes(facts, alone, schedule) / 3;
-  }
-  return bytes - counts;
-}
-
 int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
-                       int64_t copies, int64_t rows) {
+                       int64_t copies, int64_t rows, bool meets) {
   const bool in_cluster = schedule.cluster_blocks > 1;
   if (stage.reductions.empty() || facts.space.columns == 0 ||
       (schedule.threads_per_row <= kWarp && !in_cluster))
@@ -449,7 +433,11 @@ int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Sche
   const int64_t slots = schedule.threads_per_block() / kWarp * schedule.cluster_blocks;
   int64_t bytes = in_cluster ? copies * schedule.rows_per_block * kBytesPerMbarrier : 0;
   for (const OpId reduction : stage.reductions) {
-    for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[reduction])) {
+    const Op& op = facts.fusion.ops[reduction];
+    auto types = exchange_types(facts.fusion, op);
+    // A Welford's count is known where all meet, and so does not travel.
+    if (meets && std::holds_alternative<WelfordOp>(op.kind)) types.erase(types.begin());
+    for (const DType type : types) {
       bytes += rows * ((copies * slots * bytes_of(travel_type(type)) + 15) / 16 * 16);
     }
   }
@@ -500,9 +488,9 @@ int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
   const int64_t copies = schedule.persistent_blocks > 0 && alternates ? 2 : 1;
   for (size_t i = 0; i < list.stages.size(); ++i) {
     const Stage& stage = list.stages[i];
-    bytes += meets_between_sweeps(facts, schedule, stage, i)
-                 ? exchange_bytes_meeting(facts, stage, schedule)
-                 : exchange_bytes(facts, stage, schedule, copies);
+    // The meeting between two sweeps is a barrier more, which keeps the exchanges of rows apart.
+    const bool meets = meets_between_sweeps(facts, schedule, stage, i);
+    bytes += exchange_bytes(facts, stage, schedule, meets ? 1 : copies, 1, meets);
   }
   if (schedule.persistent_blocks > 0) {
     bytes += accumulator_shared_bytes(facts, schedule) + slot_exchange_bytes(facts, schedule) +

@@ -133,12 +133,9 @@ bool meets_between_sweeps(const SegmentFacts& facts, const Schedule& schedule, c
 
 /// Bytes of the exchange that one barrier's reductions need in shared memory; zero if a row fits a
 /// warp, or has no elements. `copies` of it lie side by side, each for `rows` rows of a group. In a
-/// cluster with its mbarriers.
+/// cluster with its mbarriers. `meets`: meets_between_sweeps.
 int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
-                       int64_t copies = 1, int64_t rows = 1);
-/// The same where the threads of a row meet twice (meets_between_sweeps).
-int64_t exchange_bytes_meeting(const SegmentFacts& facts, const Stage& stage,
-                               const Schedule& schedule);
+                       int64_t copies = 1, int64_t rows = 1, bool meets = false);
 /// Shared bytes of the row values that wait for the end of a turn: a place for each of its rows.
 int64_t turn_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
                           const StageList& list);
