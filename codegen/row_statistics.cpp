@@ -13,10 +13,6 @@ using kir::VarId;
 
 namespace {
 
-bool has_two_sweeps(Combiner combiner) {
-  return combiner == Combiner::kWelford || combiner == Combiner::kLogSumExp;
-}
-
 std::string_view component_name(Combiner combiner, size_t i) {
   if (combiner == Combiner::kWelford) return i == 0 ? "count" : i == 1 ? "mean" : "m2";
   if (combiner == Combiner::kLogSumExp) return i == 0 ? "max" : "sum";
@@ -71,7 +67,7 @@ RowStatistics::Accumulator RowStatistics::start(OpId id) {
 std::vector<ValueId> RowStatistics::second_operands() const {
   std::vector<ValueId> operands;
   for (const Accumulator& accumulator : accumulators_) {
-    if (has_two_sweeps(accumulator.combiner))
+    if (takes_two_sweeps(facts_.fusion.ops[accumulator.op].kind))
       operands.push_back(facts_.fusion.ops[accumulator.op].operands[0]);
   }
   return operands;
@@ -180,7 +176,7 @@ void RowStatistics::between_sweeps() {
 
 void RowStatistics::add_again(ExprId inside) {
   for (const Accumulator& accumulator : accumulators_) {
-    if (!has_two_sweeps(accumulator.combiner)) continue;
+    if (!takes_two_sweeps(facts_.fusion.ops[accumulator.op].kind)) continue;
     const ExprId x = operand(accumulator);
     const bool welford = accumulator.combiner == Combiner::kWelford;
     ExprId term;
@@ -241,7 +237,7 @@ void RowStatistics::combine(const std::vector<RowStatistics>& rows, int64_t thre
   kir::AllReduce all = all_reduce(first.builder_, threads, name, exchange);
   for (const RowStatistics& row : rows) {
     for (const Accumulator& accumulator : row.accumulators_) {
-      if (row.meets_ && has_two_sweeps(accumulator.combiner)) {
+      if (row.meets_ && takes_two_sweeps(row.facts_.fusion.ops[accumulator.op].kind)) {
         all.parts.push_back({Combiner::kSum, {accumulator.running.back()}});
       } else {
         all.parts.push_back({accumulator.combiner, accumulator.running});
