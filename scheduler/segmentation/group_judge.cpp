@@ -76,7 +76,6 @@ bool overwrites_a_view(const Subgraph& group) {
 GroupVerdict GroupJudge::analysed(Subgraph subgraph, WorkGraph::LeafViews views) const {
   GroupVerdict verdict{.views = views};
   const double instructions = instructions_of(subgraph.fusion);
-  const double issue_slots = slots_of_all(subgraph.fusion);
   for (const Op& op : subgraph.fusion.ops) verdict.reduces |= is_reduction(op.kind);
   auto facts = analyse_walk(std::move(subgraph.fusion));
   if (!facts) {
@@ -102,7 +101,8 @@ GroupVerdict GroupJudge::analysed(Subgraph subgraph, WorkGraph::LeafViews views)
   }
   verdict.legal = true;
   verdict.least_us = least_time_of_rows(*facts, limits_);
-  verdict.issue_us = issue_time(issue_slots, limits_, static_cast<double>(limits_.sm_count));
+  verdict.issue_us =
+      issue_time(slots_of_all(facts->fusion), limits_, static_cast<double>(limits_.sm_count));
   return verdict;
 }
 
