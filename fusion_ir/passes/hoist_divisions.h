@@ -10,8 +10,7 @@ namespace sinter {
 ///   a / broadcast(s) -> a * broadcast(reciprocal(s)) where s is the sum of a logsumexp pair: it
 ///     holds exp(0), so it lies between 1 and the number of elements
 ///   a / c -> a * (1 / c) in f32, for a constant c that is a normal number like its reciprocal:
-///   both
-///     round, and so stay within the 2 ulps of a division (div.full.f32)
+///     both round, and so stay within the 2 ulps of a division (div.full.f32)
 /// Results are equal up to rounding, zeros, infinities and NaN included. Other divisors may have a
 /// reciprocal that overflows, and keep their division.
 ///
