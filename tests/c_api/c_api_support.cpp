@@ -1,7 +1,5 @@
 #include "tests/c_api/c_api_support.h"
 
-#include "codegen/lower.h"
-
 namespace sinter {
 
 Refusal refusal_of(sinter_status status, sinter_error* error) {
@@ -45,22 +43,6 @@ OwnedPlan plan_on(const sinter_fusion* fusion, const sinter_device* device,
     return sinter_plan_create(fusion, device, extents.data(), extents.size(), options, &out, error);
   });
   return OwnedPlan(out);
-}
-
-Result<CompiledPlan> uncompiled(Plan plan, const CompilePlanOptions&) {
-  CompiledPlan out{.plan = std::move(plan), .segments = {}};
-  for (const SegmentPlan& segment : out.plan.segments) {
-    auto source = emit(segment.facts, segment.chosen().schedule);
-    if (!source) return fail(source.error());
-    auto kernel = std::make_shared<CompiledKernel>();
-    kernel->entry = source->entry;
-    kernel->cubin = "cubin";
-    out.segments.push_back({.chosen = segment.chosen(),
-                            .source = std::move(*source),
-                            .kernel = std::move(kernel),
-                            .attempts = {}});
-  }
-  return out;
 }
 
 OwnedRuntime runtime_with(DeviceDriver& driver, c_api::RuntimeObject::Compile compile) {

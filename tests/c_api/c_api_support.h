@@ -11,6 +11,7 @@
 #include "runtime/c_api/handles.h"
 #include "runtime/c_api/runtime_object.h"
 #include "runtime/sinter_c.h"
+#include "tests/support/uncompiled_plan.h"
 
 namespace sinter {
 
@@ -103,9 +104,6 @@ class CApiTest : public ::testing::Test {
  private:
   size_t before_ = 0;
 };
-
-/// A plan whose kernels are not compiled: a fake driver takes any image.
-Result<CompiledPlan> uncompiled(Plan plan, const CompilePlanOptions& options);
 
 /// A runtime with a driver of the test; a null compiler is NVRTC, without a cache on disk.
 OwnedRuntime runtime_with(DeviceDriver& driver,

@@ -14,6 +14,7 @@
 #include "tests/support/canned_fusions.h"
 #include "tests/support/fake_driver.h"
 #include "tests/support/training_layers.h"
+#include "tests/support/uncompiled_plan.h"
 
 namespace sinter {
 namespace {
@@ -25,23 +26,6 @@ using ::testing::SizeIs;
 using ::testing::StartsWith;
 
 constexpr int64_t kColumns = 64;
-
-/// A plan whose kernels were never compiled: the fake driver takes any image.
-Result<CompiledPlan> uncompiled(Plan plan) {
-  CompiledPlan out{.plan = std::move(plan), .segments = {}};
-  for (const SegmentPlan& segment : out.plan.segments) {
-    auto source = emit(segment.facts, segment.chosen().schedule);
-    if (!source) return fail(source.error());
-    auto kernel = std::make_shared<CompiledKernel>();
-    kernel->entry = source->entry;
-    kernel->cubin = "cubin";
-    out.segments.push_back({.chosen = segment.chosen(),
-                            .source = std::move(*source),
-                            .kernel = std::move(kernel),
-                            .attempts = {}});
-  }
-  return out;
-}
 
 /// Tensors of one size for the inputs and outputs of a fusion.
 struct Tensors {

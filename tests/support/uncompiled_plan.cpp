@@ -1,0 +1,23 @@
+#include "tests/support/uncompiled_plan.h"
+
+#include "codegen/lower.h"
+
+namespace sinter {
+
+Result<CompiledPlan> uncompiled(Plan plan, const CompilePlanOptions&) {
+  CompiledPlan out{.plan = std::move(plan), .segments = {}};
+  for (const SegmentPlan& segment : out.plan.segments) {
+    auto source = emit(segment.facts, segment.chosen().schedule);
+    if (!source) return fail(source.error());
+    auto kernel = std::make_shared<CompiledKernel>();
+    kernel->entry = source->entry;
+    kernel->cubin = "cubin";
+    out.segments.push_back({.chosen = segment.chosen(),
+                            .source = std::move(*source),
+                            .kernel = std::move(kernel),
+                            .attempts = {}});
+  }
+  return out;
+}
+
+}  // namespace sinter
