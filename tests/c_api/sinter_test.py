@@ -2,12 +2,14 @@
 
 import ctypes as c
 import json
+import pathlib
 import sys
 import threading
 import unittest
 
-from sinter_ctypes import (
-    Extent, FusionInfo, PlanInfo, Sinter, SinterError, TensorInfo)
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "examples"))
+from sinter_ctypes import (  # noqa: E402
+    FusionInfo, PlanInfo, Sinter, SinterError, TensorInfo, extents_of)
 
 LIBRARY, FIR_FILE = sys.argv[1:3]
 
@@ -25,10 +27,8 @@ class SinterTest(unittest.TestCase):
         self.sinter.fusion_release(self.fusion)
 
     def plan(self, **sizes):
-        extents = (Extent * len(sizes))(
-            *(Extent(name.encode(), size) for name, size in sizes.items()))
         return self.sinter.handle(
-            "plan_create", self.fusion, self.device, extents, c.c_size_t(len(sizes)), None)
+            "plan_create", self.fusion, self.device, *extents_of(sizes), None)
 
     def refused(self, call, *arguments, **named):
         with self.assertRaises(SinterError) as raised:

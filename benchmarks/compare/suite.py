@@ -1,0 +1,527 @@
+"""Times Sinter's kernels and torch.compile in one process, on the same tensors.
+
+    suite.py                                    every kernel, size and type of benchmarks/suite
+    suite.py softmax jsd --types bf16           some of them
+    suite.py mine.fir --size rows=4096,cols=8192    a graph of one's own
+
+Nothing is built: the shared library is opened with ctypes. Every kernel is checked before it is
+timed: outputs are filled with poison, written, and compared with float64. Then the arms take turns,
+and each sample is one replay of a CUDA graph after 256 MiB (or four times the L2, if that is more)
+were written, so that inputs come from memory; a time is the median of 15. The arms are Sinter and
+torch.compile in its default mode and in max-autotune-no-cudagraphs, of which the faster one counts.
+The peer of a kernel is the function of its name in --peer FILE or suite_peers.py, else the graph
+itself said in PyTorch (fir.py).
+
+Where inputs are too large to be held in float64, the reference is formed of some rows at a time: a
+scalar output then counts as the sum of those of its parts.
+
+Results are written to --out after every case, and cases it has already are not measured again.
+Exit status: 0 all was measured; 1 a case failed or is wrong; 2 a wrong command line; 3 the budget
+was spent before the end.
+"""
+
+import argparse
+import concurrent.futures
+import datetime
+import importlib.util
+import json
+import math
+import multiprocessing
+import os
+import pathlib
+import statistics
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+SUITE = ROOT / "benchmarks" / "suite"
+sys.path[:0] = [str(HERE), str(ROOT / "examples")]
+
+MODES = ("default", "max-autotune-no-cudagraphs")
+WARMUPS = 3
+SAMPLES = 15
+FLUSHED_BYTES = 256 << 20
+# Elements of the largest tensor whose reference is formed at once: 2 GiB in float64, of which the
+# reference holds a dozen.
+REFERENCE_ELEMENTS = 1 << 28
+# Bytes of a case that is compiled beside others before anything is timed.
+WARMED_BYTES = 4 << 30
+
+
+class Failed(Exception):
+    """A case that was not timed, and why."""
+
+
+class Case:
+    def __init__(self, name, text, type_name, sizes, inputs, peer):
+        self.name = name
+        self.type = type_name
+        self.text = text.replace("bf16", "f32") if type_name == "f32" else text
+        self.sizes = sizes
+        self.kinds = inputs
+        self.peer = peer
+
+    @property
+    def key(self):
+        sizes = " ".join(f"{name}={size}" for name, size in self.sizes.items())
+        return f"{self.name} {self.type} {sizes}"
+
+    def graph(self):
+        import fir
+
+        return fir.parse(self.text)
+
+    def function(self):
+        """The peer, a function of the inputs alone."""
+        import fir
+
+        graph = self.graph()
+        rows = math.prod(
+            graph.size(extent, self.sizes) for extent in graph.inputs[0].shape[:-1])
+        peers = load(self.peer)
+        if hasattr(peers, self.name):
+            written = getattr(peers, self.name)
+            return lambda *inputs: tuple(written(*inputs, rows))
+        return fir.function(graph, self.sizes)
+
+
+def load(path):
+    name = "peers_" + pathlib.Path(path).stem
+    if name not in sys.modules:  # Where torch.compile looks a function's module up.
+        spec = importlib.util.spec_from_file_location(name, path)
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+def suite_cases(names, types, peer):
+    listed = json.loads((SUITE / "suite.json").read_text(encoding="utf-8"))
+    unknown = set(names) - {kernel["name"] for kernel in listed["kernels"]}
+    if unknown:
+        raise SystemExit(f"no such kernel in {SUITE}: {', '.join(sorted(unknown))}")
+    for kernel in listed["kernels"]:
+        if names and kernel["name"] not in names:
+            continue
+        text = (SUITE / (kernel["name"] + ".fir")).read_text(encoding="utf-8")
+        for type_name in types:
+            for shape in kernel["shapes"]:
+                sizes = dict(zip(kernel["extents"], shape, strict=True))
+                yield Case(kernel["name"], text, type_name, sizes, kernel.get("inputs", {}), peer)
+
+
+def file_cases(path, types, sizes, peer):
+    text = pathlib.Path(path).read_text(encoding="utf-8")
+    name = text.split("@", 1)[1].split()[0]
+    # A graph says its types; they are exchanged only where that is asked for.
+    for type_name in types or ["as written"]:
+        for size in sizes or [{}]:
+            yield Case(name, text, type_name, size, {}, peer)
+
+
+def random_tensor(case, graph, value, device):
+    """Random data of a kind that the kernel is meant for: a distribution where it takes one."""
+    import fir
+    import torch
+
+    shape = graph.shape(value, case.sizes)
+    strides = graph.strides(value, case.sizes)
+    dtype = fir.TYPES[value.type]
+    reach = 1 + sum((n - 1) * step for n, step in zip(shape, strides)) if math.prod(shape) else 0
+    if not dtype.is_floating_point:
+        limit = graph.limit_of_indices(value)
+        high = graph.size(limit, case.sizes) if limit is not None else 2
+        flat = torch.randint(0, high, (reach,), device=device).to(dtype)
+        return flat.as_strided(shape, strides)
+    kind = case.kinds.get(value.name, "normal")
+    flat = torch.empty(reach, dtype=dtype, device=device)
+    for part in flat.split(1 << 28):
+        part.copy_(torch.rand_like(part, dtype=torch.float32) if kind in ("uniform", "mask")
+                   else torch.randn_like(part, dtype=torch.float32))
+    x = flat.as_strided(shape, strides)
+    match kind:
+        case "log_softmax":
+            return x.log_softmax(-1)
+        case "softmax":
+            return x.softmax(-1)
+        case "mask":
+            return x.copy_(torch.where(x < 0.3, -1e4, 0.0))
+        case "log_probability":
+            return x.sub_(10)
+        case "one":
+            return x.fill_(1)
+        case "normal" | "uniform":
+            return x
+    raise Failed(f"{value.name}: inputs of kind '{kind}' are unknown")
+
+
+def poison(tensor):
+    import torch
+
+    tensor.reshape(-1).view(torch.uint8).fill_(0xFF)
+
+
+def check(got, want, name):
+    """Compares an output with its float64 reference.
+
+    The statistic that a row waits for is off by some 2^-24 of its terms' magnitude times the
+    root of their number, and what follows may enlarge that (the exponential of a number around 2^4,
+    of which a grpo loss has two, by as much): so a float32 output may be off by 2^-13, which no wrong
+    element escapes. Narrower ones are rounded once more. `sinter check` has the exact bounds.
+    """
+    import torch
+
+    if got.shape != want.shape:
+        raise Failed(f"{name}: shape {tuple(got.shape)}, not {tuple(want.shape)}")
+    if not got.dtype.is_floating_point:
+        # A quotient beside a tie rounds either way.
+        off = (got.double() - want.double()).abs()
+        if off.numel() and (off.max() > 1 or (off > 0).double().mean() > 0.01):
+            raise Failed(f"{name}: off by {off.max().item():.0f}, {(off > 0).sum().item()} elements")
+        return 0.0
+    relative = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}.get(got.dtype, 0.0)
+    relative = {torch.float8_e4m3fn: 2.0**-4, torch.float8_e5m2: 2.0**-3}.get(got.dtype, relative)
+    if want.numel() and bool(((want == 0) | (want == 1)).all()):
+        # Answers to a question, which rounding may turn where it is a close one.
+        turned = (got.double() != want).double().mean().item()
+        if turned > 1e-3:
+            raise Failed(f"{name}: {turned:.1%} of its answers are wrong")
+        return turned
+    worst = 0.0
+    scale = want.pow(2).mean().sqrt()
+    for g, w in zip(got.split(4096) if got.dim() else [got], want.split(4096) if want.dim() else [want]):
+        allowed = (relative + 2.0**-13) * w.abs() + 2.0**-13 * scale
+        excess = ((g.double() - w).abs() / allowed.clamp_min(1e-300)).max().item() if w.numel() else 0.0
+        worst = max(worst, excess if not math.isnan(excess) else math.inf)
+    if worst > 1:
+        raise Failed(f"{name}: off by {worst:.3g} times what rounding explains")
+    return worst
+
+
+def reference(case, graph, inputs):
+    """The outputs in float64, formed of as many rows at a time as fit."""
+    import torch
+
+    function = case.function()
+    first = graph.symbols[0] if graph.symbols else None
+    rows = case.sizes.get(first, 1)
+    along = [v.shape and v.shape[0] == first for v in graph.inputs]
+    largest = max(math.prod(graph.shape(v, case.sizes)) for v in graph.inputs + graph.outputs)
+    step = rows
+    if any(along):
+        step = max(1, rows * REFERENCE_ELEMENTS // max(1, largest)) if largest > REFERENCE_ELEMENTS else rows
+    parts = []
+    for start in range(0, max(rows, 1), max(step, 1)):
+        arguments = [
+            (x[start : start + step] if cut else x)
+            for x, cut in zip(inputs, along, strict=True)]
+        parts.append(function(*[x.double() if x.is_floating_point() else x for x in arguments]))
+    if len(parts) == 1:
+        return parts[0]
+    return [
+        torch.cat(found) if value.shape and value.shape[0] == first else torch.stack(found).sum(0)
+        for value, *found in zip(graph.outputs, *parts, strict=True)]
+
+
+def captured(launch, stream):
+    """A CUDA graph of one launch on a stream, and what the launch returned."""
+    import torch
+
+    with torch.cuda.stream(stream):
+        for _ in range(2):
+            launch()
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            out = launch()
+    torch.cuda.synchronize()
+    return graph, out
+
+
+def compiled(case, mode, inputs):
+    """The peer in one mode, as a function without parameters."""
+    import torch
+
+    torch._dynamo.reset()
+    options = {} if mode == "default" else {"mode": mode}
+    function = torch.compile(case.function(), dynamic=False, **options)
+    return lambda: function(*inputs)
+
+
+def prepare_torch():
+    import torch
+
+    # Compiled kernels are shared with the processes that compile ahead; what was measured there,
+    # beside others, is not.
+    import torch._inductor.config as inductor
+
+    inductor.autotune_local_cache = False
+    inductor.bundled_autotune_remote_cache = False
+    torch.manual_seed(0)
+    return torch
+
+
+def compile_ahead(arguments):
+    """Compiles the peers of some cases, in a process of its own, into the caches on disk."""
+    torch = prepare_torch()
+    for case in arguments:
+        graph = case.graph()
+        try:
+            inputs = [random_tensor(case, graph, value, "cuda") for value in graph.inputs]
+            for mode in MODES:
+                compiled(case, mode, inputs)()
+            torch.cuda.synchronize()
+        except Exception as error:  # The process that measures will say it.
+            print(f"{case.key}: {error}", file=sys.stderr)
+        inputs = None
+        torch.cuda.empty_cache()
+
+
+def traffic(case, graph):
+    """Bytes that must move: each input read once, each output written once. A tensor that is only
+    indexed is read where it is, which is not counted."""
+    from fir import TYPES
+
+    values = list({v.id: v for v in graph.inputs}.values()) + graph.outputs
+    return sum(
+        math.prod(graph.shape(v, case.sizes)) * TYPES[v.type].itemsize for v in values)
+
+
+def spilled(report):
+    return sum(s.get("compiled", {}).get("spill_bytes", 0) for s in report["segments"])
+
+
+class Runner:
+    def __init__(self, library):
+        from sinter_ctypes import Sinter
+
+        self.torch = prepare_torch()
+        self.sinter = Sinter(library)
+        self.runtime = self.sinter.handle("runtime_create", None)
+        torch = self.torch
+        properties = torch.cuda.get_device_properties(0)
+        self.flushed = torch.empty(
+            max(FLUSHED_BYTES, 4 * properties.L2_cache_size), dtype=torch.uint8, device="cuda")
+        self.stream = torch.cuda.Stream()
+        self.kernels = {}
+
+    def version(self):
+        return self.sinter.library.sinter_version().decode()
+
+    def prepare(self, cases, threads):
+        """Plans and compiles Sinter's kernels of all cases."""
+        from sinter_ctypes import Kernel
+
+        def one(case):
+            begin = time.monotonic()
+            try:
+                return Kernel(self.sinter, self.runtime, case.text, case.sizes), time.monotonic() - begin
+            except Exception as error:
+                return error, 0.0
+
+        with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+            self.kernels = dict(zip((c.key for c in cases), pool.map(one, cases), strict=True))
+
+    def copy_rate(self):
+        """Bytes a microsecond of a long device-to-device copy: read and written, from median."""
+        torch = self.torch
+        count = 2 << 30
+        a, b = (torch.empty(count, dtype=torch.uint8, device="cuda") for _ in range(2))
+        times = self.samples({"copy": lambda: b.copy_(a)})["copy"]
+        return 2 * count / statistics.median(times)
+
+    def samples(self, arms):
+        """Microseconds of each arm's samples; arms take turns, another one first in each round."""
+        torch = self.torch
+        names = list(arms)
+        events = {name: [] for name in names}
+        for launch in arms.values():
+            for _ in range(WARMUPS):
+                launch()
+        for round in range(SAMPLES):
+            turn = round % len(names)
+            for name in names[turn:] + names[:turn]:
+                begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                self.flushed.zero_()
+                begin.record()
+                arms[name]()
+                end.record()
+                events[name].append((begin, end))
+        torch.cuda.synchronize()
+        return {
+            name: [begin.elapsed_time(end) * 1e3 for begin, end in pairs]
+            for name, pairs in events.items()}
+
+    def measure(self, case, copy_rate):
+        torch = self.torch
+        graph = case.graph()
+        kernel, seconds = self.kernels[case.key]
+        if isinstance(kernel, Exception):
+            raise Failed(f"Sinter: {kernel}")
+        inputs = [random_tensor(case, graph, value, "cuda") for value in graph.inputs]
+        wanted = reference(case, graph, inputs)
+        # Memory that the reference gave back is taken again below, for use on another stream.
+        torch.cuda.synchronize()
+        outputs = [
+            torch.empty(tuple(info.shape[: info.rank]), dtype=want_type(info), device="cuda")
+            for info in kernel.outputs]
+        workspace = torch.empty(max(1, kernel.info.workspace_bytes), dtype=torch.uint8, device="cuda")
+        execute = kernel.bind(
+            [x.data_ptr() for x in inputs], [y.data_ptr() for y in outputs], workspace.data_ptr())
+
+        def launch():
+            execute(torch.cuda.current_stream().cuda_stream)
+            return outputs
+
+        arms, errors, results = {}, {}, {}
+        for name in ("sinter",) + MODES:
+            try:
+                run = launch if name == "sinter" else compiled(case, name, inputs)
+                replayed, out = captured(run, self.stream)
+                for y in out:
+                    poison(y)
+                replayed.replay()
+                torch.cuda.synchronize()
+                results[name] = max(
+                    check(y, want, value.name)
+                    for y, want, value in zip(out, wanted, graph.outputs, strict=True))
+                arms[name] = replayed
+            except Exception as error:
+                errors[name] = str(error)[:400]
+        wanted = None
+        if not arms:
+            raise Failed("; ".join(f"{name}: {text}" for name, text in errors.items()))
+        times = self.samples({name: replayed.replay for name, replayed in arms.items()})
+        report = kernel.explain()
+        row = {
+            "kernel": case.name, "type": case.type, "sizes": case.sizes,
+            "bytes": traffic(case, graph), "checked": not errors, "error_share": results,
+            "us": {name: statistics.median(found) for name, found in times.items()},
+            "least_us": {name: min(found) for name, found in times.items()},
+            "predicted_us": kernel.info.predicted_us, "prepare_s": seconds,
+            "kernels": [
+                {"schedule": s["schedule"], "compiled": s.get("compiled")} for s in report["segments"]],
+            "spill_bytes": spilled(report),
+        }
+        row["floor_us"] = row["bytes"] / copy_rate
+        if errors:
+            row["errors"] = errors
+        peers = [row["us"][mode] for mode in MODES if mode in row["us"]]
+        if "sinter" in row["us"]:
+            row["sol"] = row["floor_us"] / row["us"]["sinter"]
+            if peers:
+                row["ratio"] = min(peers) / row["us"]["sinter"]
+        return row
+
+
+def want_type(info):
+    from fir import TYPES
+
+    return TYPES[info.type.decode()]
+
+
+def sizes_of(text):
+    try:
+        return {name: int(size) for name, size in (part.split("=") for part in text.split(","))}
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=SIZE,NAME=SIZE") from None
+
+
+def arguments():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", help="kernels of the suite, or .fir files")
+    parser.add_argument("--types", help="bf16,f32; the default is both, and a file's own as written")
+    parser.add_argument("--size", action="append", type=sizes_of, default=[],
+                        help="sizes of a file's symbols: rows=4096,cols=8192; may be given again")
+    parser.add_argument("--peer", default=str(HERE / "suite_peers.py"),
+                        help="a Python file with functions named as the graphs")
+    parser.add_argument("--library", default=str(ROOT / "build/release/runtime/c_api/libsinter.so"))
+    parser.add_argument("--out", help="JSON file, which is continued where it exists")
+    parser.add_argument("--commit", default="unknown", help="what is measured, to be written down")
+    parser.add_argument("--budget", type=float, default=math.inf, help="seconds")
+    parser.add_argument("--ahead", type=int, default=min(12, os.cpu_count() or 1),
+                        help="processes that compile the peers before anything is timed; 0: none")
+    return parser.parse_args()
+
+
+def cases_of(options):
+    files = [name for name in options.what if name.endswith(".fir")]
+    names = [name for name in options.what if not name.endswith(".fir")]
+    types = options.types.split(",") if options.types else []
+    cases = []
+    if names or not files:
+        cases += suite_cases(names, types or ["bf16", "f32"], options.peer)
+    for path in files:
+        cases += file_cases(path, types, options.size, options.peer)
+    return cases
+
+
+def compile_peers(cases, processes):
+    small = [case for case in cases if traffic(case, case.graph()) <= WARMED_BYTES]
+    if processes == 0 or len(small) < 2:
+        return
+    workers = [
+        multiprocessing.get_context("spawn").Process(target=compile_ahead, args=(small[i::processes],))
+        for i in range(processes)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+
+def line_of(row):
+    sizes = " x ".join(str(size) for size in row["sizes"].values())
+    peers = " ".join(f"{row['us'].get(mode, math.nan):9.1f}" for mode in MODES)
+    error = "".join(f" {name}: {text}" for name, text in row.get("errors", {}).items())
+    return (f"{row['kernel']:24} {row['type']:5} {sizes:34} {row['us'].get('sinter', math.nan):9.1f} "
+            f"{row['predicted_us']:9.1f} {peers} {row.get('ratio', math.nan):6.2f} "
+            f"{row.get('sol', math.nan):5.2f}{error}")
+
+
+def main():
+    begin = time.monotonic()
+    options = arguments()
+    out = pathlib.Path(options.out) if options.out else None
+    state = {"rows": []}
+    if out and out.is_file():
+        state = json.loads(out.read_text(encoding="utf-8"))
+    done = {(row["kernel"], row["type"], tuple(row["sizes"].values())) for row in state["rows"]}
+    cases = [
+        case for case in cases_of(options)
+        if (case.name, case.type, tuple(case.sizes.values())) not in done]
+    compile_peers(cases, options.ahead)
+    ahead = time.monotonic() - begin
+    runner = Runner(options.library)
+    runner.prepare(cases, os.cpu_count() or 1)
+    torch = runner.torch
+    rate = runner.copy_rate()
+    state.update({
+        "device": torch.cuda.get_device_name(), "torch": torch.__version__,
+        "sinter": runner.version(), "commit": options.commit, "date": str(datetime.date.today()),
+        "copy_tb_s": rate * 1e-6, "samples": SAMPLES})
+    print(f"peers compiled ahead in {ahead:.0f} s, all prepared after {time.monotonic() - begin:.0f} s; "
+          f"a copy moves {rate * 1e-6:.2f} TB/s", flush=True)
+    print(f"{'kernel':24} {'type':5} {'sizes':34} {'us':>9} {'predicted':>9} {'default':>9} "
+          f"{'autotune':>9} {'ratio':>6} {'SOL':>5}")
+    status = 0
+    for case in cases:
+        if time.monotonic() - begin > options.budget:
+            print("the budget is spent")
+            return 3
+        try:
+            row = runner.measure(case, rate)
+            print(line_of(row), flush=True)
+            status |= int("errors" in row)
+            state["rows"].append(row)
+        except Exception as error:
+            print(f"{case.key}: {error}", flush=True)
+            status = 1
+        torch.cuda.empty_cache()
+        if out:
+            out.write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
