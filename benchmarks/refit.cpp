@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <ranges>
 #include <sstream>
 
 #include "fusion_ir/error.h"
@@ -18,6 +19,7 @@
 #include "scheduler/plan.h"
 #include "scheduler/row_estimate.h"
 #include "scheduler/row_schedule.h"
+#include "scheduler/turns.h"
 
 namespace sinter {
 namespace {
@@ -43,7 +45,7 @@ std::vector<Parameter> parameters() {
           own("overlap_growth", &PassingBlocks::overlap_growth, 0.05, 2.0),
           own("most_overlap", &PassingBlocks::most_overlap, 1.0, 8.0),
           own("last_share", &PassingBlocks::last_share, 0.02, 3.0),
-          own("busy_warps", &PassingBlocks::busy_warps, 2.0, 40.0),
+          own("busy_warps", &PassingBlocks::busy_warps, 2.0, 80.0),
           own("warps_exponent", &PassingBlocks::warps_exponent, 0.05, 1.5)};
 }
 
@@ -79,14 +81,14 @@ class Refit {
 
   /// Takes what one kernel of blocks that pass was timed with, if nothing spilled.
   void add(const nlohmann::json& row) {
-    const auto& schedules = row.at("schedules");
-    if (schedules.size() != 1 || row.at("spill_bytes").get<int64_t>() != 0) return;
-    auto schedule = parse_schedule(schedules.front().get<std::string>());
+    if (row.at("spill_bytes").get<int64_t>() != 0) return;
+    auto schedule = parse_schedule(row.at("schedules").front().get<std::string>());
     SINTER_CHECK(schedule.has_value(), "a schedule does not parse: {}", schedule.error().text());
-    const bool passes = schedule->persistent_blocks == 0 && schedule->rows_per_turn == 0;
-    if (!passes || (schedule->family != "multi_wave" && schedule->family != "looped")) return;
+    if (schedule->family != "multi_wave" && schedule->family != "looped") return;
     Problem* problem = problem_of(row);
-    if (problem == nullptr) return;
+    if (problem == nullptr || !blocks_pass(problem->facts, *schedule)) return;
+    // A loss in a kernel of its rows and one of its mean: the first is another graph's.
+    if (problem->facts.has_outer() && schedule->persistent_blocks == 0) return;
     StageList stages = stages_of(problem->facts, *schedule);
     const ResourceEstimate estimate =
         estimate_row_resources(problem->facts, *schedule, stages, limits_);
@@ -173,8 +175,12 @@ class Refit {
       values[extents_.at(kernel).back()] = (shape[1] + 1) * shape[2];
     auto planned = plan(*fusion, values, limits_);
     SINTER_CHECK(planned.has_value(), "{}: {}", kernel, planned.error().text());
-    if (planned->segments.size() != 1) return nullptr;
-    known->second = Problem{.facts = std::move(planned->segments.front().facts), .timed = {}};
+    SegmentPlan& first = planned->segments.front();
+    const bool is_whole =
+        first.in_plan.empty() &&
+        std::ranges::all_of(planned->segments | std::views::drop(1), &SegmentPlan::finishes);
+    if (!is_whole) return nullptr;
+    known->second = Problem{.facts = std::move(first.facts), .timed = {}};
     return &*known->second;
   }
 

@@ -31,7 +31,11 @@ class TurnLowering {
     step_ = builder_.cast(builder_.param(blocks_), DType::kI64);
     const ExprId columns = builder_.integer(k_.facts.space.columns, DType::kI64);
     partials_ = builder_.ref(builder_.declare("partial_start", builder_.mul(block_, columns)));
-    for_turns([&](ExprId first) { take(first); });
+    if (k_.facts.has_reduction() && !k_.body.has_second_part()) {
+      walk_rows();
+    } else {
+      for_turns([&](ExprId first) { take(first); });
+    }
     store_totals();
     return {std::move(k_.kernel), {k_.facts.space.rows, partial_rows(k_.schedule)}};
   }
@@ -50,6 +54,28 @@ class TurnLowering {
                                .value = value,
                                .count = k_.schedule.rows_per_turn});
     }
+  }
+
+  // ---- Rows that are gone through once
+
+  /// Nothing waits for a turn to end, so one row follows the other.
+  void walk_rows() {
+    builder_.loop("row", block_, k_.rows, step_, false, [&](ExprId row) {
+      if (k_.facts.space.row_dimensions > 0) k_.tiles.enter_row(row);
+      take_row([&](Row& entered) {
+        k_.body.begin(entered);
+        k_.body.compute();
+      });
+    });
+  }
+
+  /// Runs `body` with a row whose threads may meet, those of other blocks of the cluster too.
+  void take_row(const std::function<void(Row&)>& body) {
+    Row row;
+    if (in_cluster()) row.exchange = k_.cluster_exchange(builder_.ref(exchanges_));
+    body(row);
+    if (in_cluster())
+      builder_.assign(exchanges_, builder_.add(builder_.ref(exchanges_), builder_.integer(1)));
   }
 
   // ---- Turns
@@ -96,19 +122,16 @@ class TurnLowering {
   void reduce_rows(ExprId first, ExprId count) {
     const ExprId zero = builder_.integer(0);
     const ExprId lane = k_.walk.lane();
-    Row row;
     if (k_.facts.has_reduction()) {
       builder_.comment("reduce the rows of the turn");
       builder_.loop("r", zero, count, builder_.integer(1), false, [&](ExprId index) {
-        if (in_cluster()) row.exchange = k_.cluster_exchange(builder_.ref(exchanges_));
-        reduce_row(row, first, index, builder_.equal(lane, zero));
-        if (in_cluster())
-          builder_.assign(exchanges_, builder_.add(builder_.ref(exchanges_), builder_.integer(1)));
+        take_row([&](Row& row) { reduce_row(row, first, index, builder_.equal(lane, zero)); });
       });
       return;
     }
     // Threads need not meet in any row: each takes others.
     builder_.comment("row values of the rows of the turn");
+    Row row;
     row.is_speaker =
         builder_.equal(k_.walk.first_of_block(), builder_.integer(0, k_.tiles.column_type()));
     builder_.loop("r", lane, count, builder_.integer(k_.walk.threads()), false,

@@ -94,23 +94,39 @@ ExprId RowWalk::row_shift() {
 // ---- Loops
 
 void RowWalk::for_chunks(int64_t unroll, const std::function<void(const RowChunk&)>& body) {
-  for (const BatchSpan& span : spans_) {
-    const int64_t length = span.end - span.begin;
-    const int64_t chunk = std::min(unroll, length);
-    const int64_t whole = length / chunk * chunk;
-    const auto run = [&](int64_t begin, int64_t end, int64_t step) {
-      if (begin == end) return;
-      if (end - begin == step) {
-        body({builder_.integer(begin), step, span.guard});
+  for (size_t i = 0; i < spans_.size(); ++i) {
+    const auto [begin, end, guard] = spans_[i];
+    const auto run = [&, guard = guard](int64_t first, int64_t last, int64_t batches) {
+      if (first == last) return;
+      if (last - first == batches) {
+        body({builder_.integer(first), batches, guard});
         return;
       }
-      builder_.loop("batch", builder_.integer(begin), builder_.integer(end), builder_.integer(step),
-                    unrolls_batches(facts_, schedule_), [&](ExprId batch) {
-                      body({batch, step, span.guard});
+      builder_.loop("batch", builder_.integer(first), builder_.integer(last),
+                    builder_.integer(batches), unrolls_batches(facts_, schedule_),
+                    [&](ExprId batch) {
+                      body({batch, batches, guard});
                     });
     };
-    run(span.begin, span.begin + whole, chunk);
-    run(span.begin + whole, span.end, 1);
+    if (accumulates_columns(facts_)) {
+      const int64_t chunk = std::min(unroll, end - begin);
+      const int64_t whole = begin + (end - begin) / chunk * chunk;
+      run(begin, whole, chunk);
+      run(whole, end, 1);
+      continue;
+    }
+    // What fills no chunk comes as one, and a guarded end with it: its loads too are under way
+    // together. Accumulators of columns would take the registers that this needs.
+    const int64_t whole = begin + (end - begin) / unroll * unroll;
+    run(begin, whole, unroll);
+    RowChunk rest{builder_.integer(whole), end - whole, guard};
+    const bool ends_next = i + 2 == spans_.size() && guard == Guard::kNone;
+    if (ends_next && spans_[i + 1].end - whole <= unroll) {
+      ++i;
+      rest.batches = spans_[i].end - whole;
+      rest.guard = spans_[i].guard;
+    }
+    if (rest.batches > 0) body(rest);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "runtime/compile_kernel.h"
 #include "runtime/parallel.h"
+#include "scheduler/turns.h"
 
 namespace sinter {
 namespace {
@@ -106,7 +107,8 @@ class SegmentCompiler {
     while (blocks > 1 && register_cap(limits_, relaxed.estimate.threads, blocks) < wanted) --blocks;
     if (blocks == best.proposed.schedule.min_blocks_per_sm) --blocks;
     int64_t& grid = relaxed.schedule.persistent_blocks;
-    grid = std::min(grid, blocks * limits_.sm_count);
+    if (!blocks_pass(segment_.facts, relaxed.schedule))
+      grid = std::min(grid, blocks * limits_.sm_count);
     const Family* family = find_family(options_.families, relaxed.schedule.family);
     auto estimate = family->estimate(segment_.facts, relaxed.schedule, limits_);
     if (!estimate) return std::nullopt;

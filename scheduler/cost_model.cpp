@@ -38,14 +38,16 @@ double memory_time(const DeviceLimits& limits, double bytes_read, double bytes_w
                    ReadPriority priority, const CostConstants& constants) {
   const double bandwidth = mixed_bandwidth(limits, bytes_read, bytes_written);
   const double streamed = (bytes_read + bytes_written) / bandwidth;
-  if (bytes_read + bytes_written <= static_cast<double>(limits.l2_bytes)) return streamed;
   if (priority == ReadPriority::kEvictFirst)
     return streamed * (1.0 + constants.evict_first_penalty);
   // Where as much is written, that pushes out what is stale in any case.
   const double even = evenness(bytes_read, bytes_written);
-  const double stale = (1.0 - even) * std::min(bytes_read, constants.stale_bytes) / bandwidth;
+  const double all_stale = (1.0 - even) * std::min(bytes_read, constants.stale_bytes) / bandwidth;
+  const double l2_share = (bytes_read + bytes_written) / static_cast<double>(limits.l2_bytes);
+  // What fits beside the stale lines pushes some of them out all the same.
+  if (l2_share <= 1.0) return streamed + l2_share * l2_share * all_stale;
   const double turns = priority == ReadPriority::kNormal ? constants.normal_read_penalty * even : 0;
-  return streamed * (1.0 + turns) + stale;
+  return streamed * (1.0 + turns) + all_stale;
 }
 
 double issue_time(double issue_slots, const DeviceLimits& limits, double busy_sms,
@@ -123,7 +125,7 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
     const PassingBlocks& passing = constants.passing;
     const double own_us = passing.clocks_per_instruction * work.thread_instructions / clocks_per_us;
     out.block_latency_us = work.block_latency_ns / kNsPerUs + own_us;
-    out.issue_us *= std::pow(std::max(1.0, passing.busy_warps / warps), passing.warps_exponent);
+    out.issue_us *= std::pow(passing.busy_warps / warps, passing.warps_exponent);
     const double bound_us = std::max(rest, out.issue_us);
     const double exponent =
         std::min(passing.most_overlap,

@@ -43,7 +43,7 @@ struct DeviceLimits {
   /// Sustained between one SM and L2, reads plus writes. Measured on an H200: a softmax that reads
   /// its rows twice moves 402 MB in 106 us, 132 SMs at 1755 MHz (benchmarks/results/); taken for
   /// every device.
-  double l2_bytes_per_clock = 18.5;
+  double l2_bytes_per_clock = 20.0;
   /// From an SM under moderate load: a round figure for families that know no better. Those built
   /// in use the fitted CostConstants.
   double memory_latency_ns = 800.0;

@@ -7,6 +7,7 @@
 
 #include "scheduler/register_estimate.h"
 #include "scheduler/ticket.h"
+#include "scheduler/turns.h"
 
 namespace sinter {
 namespace {
@@ -232,7 +233,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
                                const StageList& list, const ResourceEstimate& estimate,
                                const DeviceLimits& limits, const CostConstants& constants) {
   const auto rows = static_cast<double>(facts.space.rows);
-  const bool passes = schedule.persistent_blocks == 0;
+  const bool passes = blocks_pass(facts, schedule);
   const RowConstants& row = passes ? constants.passing.row : constants.row;
   WorkEstimate work;
   work.bytes_read = static_cast<double>(facts.bytes_read);
@@ -260,7 +261,6 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   const double sharing =
       std::clamp(static_cast<double>(estimate.blocks) / static_cast<double>(limits.sm_count), 1.0,
                  static_cast<double>(std::max<int64_t>(estimate.blocks_per_sm, 1)));
-  const auto unroll = static_cast<double>(schedule.unroll);
   const std::vector<ValueId> ahead = inputs_ahead(facts, schedule);
   double arrival_ns = row.block_start_ns;  // Of a row that comes ahead.
   boost::container::small_vector<ValueId, 8> read_before;
@@ -279,7 +279,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     }
 
     // Waits: a resident row arrives once and whole, a looped one chunk by chunk in every stage.
-    const double chunks = std::ceil(batches / unroll);
+    const auto chunks = static_cast<double>(chunk_count(facts, schedule));
     bool reads_full = false;
     bool from_memory = false;
     bool comes_ahead = true;
@@ -334,6 +334,9 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     work.end_ns = in_place ? levels * (row.block_exchange_ns + batches * row.shared_chunk_ns)
                            : levels * batches * row.block_exchange_ns;
   }
+  // A register of a loop over chunks is spilled in each of them.
+  if (!resident)
+    work.turns *= static_cast<double>(std::max<int64_t>(chunk_count(facts, schedule), 1));
   const int64_t prologues = schedule.persistent_blocks > 0
                                 ? (facts.space.rows + schedule.rows_per_block - 1) /
                                       schedule.rows_per_block * schedule.cluster_blocks
@@ -455,7 +458,7 @@ std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Sch
       return broken("outer reductions accumulate over the rows of a block, which walks none", 0, 1,
                     "persistent blocks", "use as many as are resident at once");
     }
-    const bool needs_columns = accumulates_columns(facts) || schedule.rows_per_turn > 0;
+    const bool needs_columns = accumulates_columns(facts);
     if (schedule.row_access == RowAccess::kShifted && needs_columns) {
       return broken("shifted rows give a thread other columns in every row", 0, 0, "",
                     "use row_access scalar for rows that are no multiple of the vector");

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <set>
 
+#include "fusion_ir/integers.h"
 #include "scheduler/cost_model.h"
 #include "scheduler/register_estimate.h"
 #include "scheduler/ticket.h"
@@ -312,6 +313,13 @@ std::vector<BatchSpan> batch_spans(const SegmentFacts& facts, const Schedule& sc
   return spans;
 }
 
+int64_t chunk_count(const SegmentFacts& facts, const Schedule& schedule) {
+  const int64_t batches = batch_count(facts, schedule);
+  const int64_t head =
+      schedule.row_access == RowAccess::kShifted ? std::min<int64_t>(1, batches) : 0;
+  return head + divided_up(batches - head, schedule.unroll);
+}
+
 int64_t held_batches(const SegmentFacts& facts, const Schedule& schedule) {
   const int64_t batches = batch_count(facts, schedule);
   if (schedule.rows_per_turn == 0) return batches;
@@ -327,14 +335,14 @@ Overlap partials_overlap(const SegmentFacts& facts, const DeviceLimits& limits) 
 
 ReadPriority read_priority(const SegmentFacts& facts, const DeviceLimits& limits,
                            bool reads_again) {
-  if (facts.bytes_read + facts.bytes_written <= limits.l2_bytes) return ReadPriority::kNormal;
+  const bool fits = facts.bytes_read + facts.bytes_written <= limits.l2_bytes;
+  const ReadPriority else_asked = fits ? ReadPriority::kNormal : ReadPriority::kEvictLast;
   const auto time = [&](ReadPriority priority) {
     return memory_time(limits, static_cast<double>(facts.bytes_read),
                        static_cast<double>(facts.bytes_written), priority);
   };
-  const bool first =
-      !reads_again && time(ReadPriority::kEvictFirst) < time(ReadPriority::kEvictLast);
-  return first ? ReadPriority::kEvictFirst : ReadPriority::kEvictLast;
+  const bool first = !reads_again && time(ReadPriority::kEvictFirst) < time(else_asked);
+  return first ? ReadPriority::kEvictFirst : else_asked;
 }
 
 DType travel_type(DType type) { return type == DType::kBool ? DType::kI32 : type; }

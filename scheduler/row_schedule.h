@@ -108,6 +108,9 @@ bool keeps_in_registers(const Schedule& schedule);
 /// True if the batches of a row are unrolled, because registers that are indexed by batch hold
 /// something of each: a kept value, or accumulators.
 bool unrolls_batches(const SegmentFacts& facts, const Schedule& schedule);
+/// Chunks of `unroll` batches that a thread walks one after the other. The head of shifted rows is
+/// one by itself; what the last one has fewer comes together.
+int64_t chunk_count(const SegmentFacts& facts, const Schedule& schedule);
 /// Batches whose columns a thread has accumulators for, and unrolls where it has any: all of its
 /// row, or one chunk of those that turns go through.
 int64_t held_batches(const SegmentFacts& facts, const Schedule& schedule);

@@ -71,7 +71,7 @@ class TurnWork {
         rows_(static_cast<double>(facts.space.rows)),
         turns_(static_cast<double>(turn_count(facts, schedule))),
         batches_(static_cast<double>(batch_count(facts, schedule))),
-        chunks_(std::ceil(batches_ / static_cast<double>(schedule.unroll))) {}
+        chunks_(static_cast<double>(chunk_count(facts, schedule))) {}
 
   WorkEstimate run() {
     count_bytes();
@@ -232,6 +232,12 @@ int64_t rows_of_block(const SegmentFacts& facts, const Schedule& schedule) {
 
 int64_t turn_count(const SegmentFacts& facts, const Schedule& schedule) {
   return std::max<int64_t>(1, divided_up(rows_of_block(facts, schedule), schedule.rows_per_turn));
+}
+
+bool blocks_pass(const SegmentFacts& facts, const Schedule& schedule) {
+  if (schedule.persistent_blocks == 0) return true;
+  return schedule.rows_per_turn > 0 && !accumulates_columns(facts) &&
+         rows_of_block(facts, schedule) <= 1;
 }
 
 std::optional<Rejection> check_turns(const SegmentFacts& facts, const Schedule& schedule) {

@@ -13,6 +13,10 @@ int64_t rows_of_block(const SegmentFacts& facts, const Schedule& schedule);
 /// Turns that it takes for them, at least one: that leaves partial results of no rows too.
 int64_t turn_count(const SegmentFacts& facts, const Schedule& schedule);
 
+/// True where every block, or cluster, has its rows and is gone, and others take its place until
+/// all are done: one row, where it leaves totals and nothing that it would walk columns for.
+bool blocks_pass(const SegmentFacts& facts, const Schedule& schedule);
+
 /// What keeps a schedule of outer reductions from taking rows in turns; nothing: it may.
 std::optional<Rejection> check_turns(const SegmentFacts& facts, const Schedule& schedule);
 

@@ -27,13 +27,19 @@ std::vector<Rejection> check_segment(const SegmentFacts& facts) {
   return rejections;
 }
 
-/// Larger clusters while rows leave SMs idle, or while the threads of a smaller block still have a
-/// vector each: they leave fewer partial results, and fewer rows under way in L2.
+constexpr int64_t kLeastPassingThreads = 64;  ///< Of a block that has one row and is gone.
+/// Most elements of a row that one of its threads has at once: eight loads of 16 bytes in bf16.
+constexpr int64_t kMostPassingElements = 64;
+
+/// Larger clusters while rows leave SMs idle. Where columns are accumulated, also while the threads
+/// of a smaller block still have a vector each: they leave fewer partial results, and fewer rows
+/// under way in L2.
 std::vector<int64_t> turn_clusters(const SegmentFacts& facts, const DeviceLimits& limits,
                                    int64_t width) {
   return cluster_sizes(limits, [&](int64_t size) {
     const int64_t vectors = columns_per_block(facts, {.cluster_blocks = 2 * size}) / width;
-    return facts.space.rows * size < limits.sm_count || vectors >= kLeastTurnThreads;
+    const bool saves = accumulates_columns(facts) && vectors >= kLeastTurnThreads;
+    return facts.space.rows * size < limits.sm_count || saves;
   });
 }
 
@@ -81,6 +87,14 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
   return estimate;
 }
 
+Prediction predict_turns(const SegmentFacts& facts, const Schedule& schedule, const StageList& list,
+                         const ResourceEstimate& estimate, const DeviceLimits& limits) {
+  const WorkEstimate work = blocks_pass(facts, schedule)
+                                ? estimate_row_work(facts, schedule, list, estimate, limits)
+                                : estimate_turn_work(facts, schedule, list, estimate, limits);
+  return predict(work, estimate, limits);
+}
+
 }  // namespace
 
 tl::expected<ResourceEstimate, Rejection> estimate_looped(const SegmentFacts& facts,
@@ -92,8 +106,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_looped(const SegmentFacts& fa
 Prediction predict_looped(const SegmentFacts& facts, const Schedule& schedule,
                           const ResourceEstimate& estimate, const DeviceLimits& limits) {
   if (schedule.rows_per_turn == 0) return predict_rows(facts, schedule, estimate, limits);
-  const StageList list = distribute_turns(facts);
-  return predict(estimate_turn_work(facts, schedule, list, estimate, limits), estimate, limits);
+  return predict_turns(facts, schedule, distribute_turns(facts), estimate, limits);
 }
 
 namespace {
@@ -110,12 +123,16 @@ class TurnOffers {
 
   Proposal run() {
     std::vector<RowVector> vectors = row_vectors(facts_);
-    std::erase_if(vectors, [](const RowVector& v) { return v.access == RowAccess::kShifted; });
+    // Where columns are accumulated, a vector's place among them must not change from row to row.
+    if (accumulates_columns(facts_))
+      std::erase_if(vectors, [](const RowVector& v) { return v.access == RowAccess::kShifted; });
     if (vectors.empty()) vectors.push_back({1, RowAccess::kScalar});
     for (const RowVector& vector : vectors) {
       for (const int64_t cluster : turn_clusters(facts_, limits_, vector.width)) {
         if (cluster == 1 || vector.access == RowAccess::kAligned) try_blocks(vector, cluster);
       }
+      // Totals are few enough for every row to leave its own.
+      if (!accumulates_columns(facts_)) try_passing_blocks(vector);
     }
     try_rows_ahead();
     if (proposal_.candidates.empty() && nearest_) proposal_.rejections.push_back(*nearest_);
@@ -147,6 +164,33 @@ class TurnOffers {
     }
   }
 
+  /// A block for every row, which leaves what its row adds to the totals: no block has more rows
+  /// than others, nor waits with a slot free.
+  void try_passing_blocks(const RowVector& vector) {
+    const int64_t vectors = std::max<int64_t>(facts_.space.columns / vector.width, 1);
+    const auto filled = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(vectors)));
+    const int64_t widest = std::min(filled, limits_.threads_per_block);
+    for (int64_t threads = kLeastPassingThreads; threads <= widest; threads *= 2) {
+      for (int64_t unroll = 1; unroll * vector.width <= kMostPassingElements; unroll *= 2) {
+        Schedule schedule{.family = std::string(kName),
+                          .threads_per_row = threads,
+                          .vector_width = vector.width,
+                          .unroll = unroll,
+                          .persistent_blocks = std::max<int64_t>(facts_.space.rows, 1),
+                          .rows_per_turn = 1,
+                          .row_access = vector.access,
+                          .read_priority = read_priority(facts_, limits_, reads_again_),
+                          .overlap = partials_overlap(facts_, limits_)};
+        if (unroll > 1 && unroll > batch_count(facts_, schedule)) break;
+        for (const int64_t blocks :
+             occupancies(facts_, schedule, row_needs(facts_, schedule, list_), limits_)) {
+          schedule.min_blocks_per_sm = blocks;
+          if (!offer(schedule)) break;
+        }
+      }
+    }
+  }
+
   /// The best schedules with the next row on its way, where a turn has one.
   void try_rows_ahead() {
     std::vector<ProposedSchedule>& all = proposal_.candidates;
@@ -171,14 +215,20 @@ class TurnOffers {
     schedule.persistent_blocks = persistent_grid(facts_, schedule, limits_);
     for (const int64_t rows : turn_lengths(facts_, schedule, list_, limits_, blocks)) {
       schedule.rows_per_turn = rows;
-      const auto estimate = estimate_stages(facts_, schedule, list_, limits_);
-      if (!estimate) {
-        nearest_ = estimate.error();
-        return;
-      }
-      const WorkEstimate work = estimate_turn_work(facts_, schedule, list_, *estimate, limits_);
-      proposal_.candidates.push_back({schedule, *estimate, predict(work, *estimate, limits_)});
+      if (!offer(schedule)) return;
     }
+  }
+
+  /// False if the schedule does not fit.
+  bool offer(const Schedule& schedule) {
+    const auto estimate = estimate_stages(facts_, schedule, list_, limits_);
+    if (!estimate) {
+      nearest_ = estimate.error();
+      return false;
+    }
+    proposal_.candidates.push_back(
+        {schedule, *estimate, predict_turns(facts_, schedule, list_, *estimate, limits_)});
+    return true;
   }
 
   const SegmentFacts& facts_;

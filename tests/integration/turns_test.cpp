@@ -224,6 +224,35 @@ TEST_P(TurnsAt, RowValuesOfEveryKindAreTheOracles) {
   }
 }
 
+TEST_P(TurnsAt, ShiftedRowsOfTotalsAreTheOracles) {
+  const Fusion fusion = find_canned_fusion("row_and_total_loss")->build();
+  for (const int64_t columns : {7, 131, 1543}) {
+    const Plan plan = plan_of(fusion, GetParam(), columns);
+    const SegmentFacts& facts = plan.segments.front().facts;
+    if (!facts.has_outer()) continue;
+    for (Schedule schedule : shapes(facts)) {
+      schedule.vector_width = 8;
+      schedule.row_access = RowAccess::kShifted;
+      EXPECT_TRUE(computes_the_oracle(fusion, plan, schedule)) << columns << print(schedule);
+    }
+  }
+}
+
+TEST_P(TurnsAt, ABlockForEveryRowIsTheOracle) {
+  const int64_t rows = GetParam();
+  for (const char* name : {"row_and_total_loss", "marginal_sums"}) {
+    const Fusion fusion = find_canned_fusion(name)->build();
+    for (const int64_t columns : {96, 1000}) {
+      const Plan plan = plan_of(fusion, rows, columns);
+      if (!plan.segments.front().facts.has_outer()) continue;
+      Schedule schedule = shape_of(1);
+      schedule.unroll = 4;
+      schedule.persistent_blocks = std::max<int64_t>(rows, 1);
+      EXPECT_TRUE(computes_the_oracle(fusion, plan, schedule)) << name << print(schedule);
+    }
+  }
+}
+
 TEST_P(TurnsAt, ClustersAreTheOracles) {
   for (const char* name : {"layer_norm_backward", "dyt_backward", "marginal_sums"}) {
     const Fusion fusion = find_canned_fusion(name)->build();

@@ -108,10 +108,18 @@ TEST(CostModelTest, MemoryTimeIsBytesOverTheMixedBandwidth) {
   work.read_priority = ReadPriority::kEvictFirst;
   EXPECT_THAT(predict(work, full_device(h200), h200).memory_us,
               DoubleNear(134217728.0 * 1.06 / (4.8e6 * 0.952), 1e-9));
-  // What L2 holds needs no priority.
-  work.bytes_read = 1e6;
+  // Within L2's size they push out a part of it: the square of their share.
+  const double half = static_cast<double>(h200.l2_bytes) / 2.0;
+  work.bytes_read = half;
   EXPECT_THAT(predict(work, full_device(h200), h200).memory_us,
-              DoubleNear(1e6 / (4.8e6 * 0.952), 1e-9));
+              DoubleNear(half * 1.06 / (4.8e6 * 0.952), 1e-9));
+  work.read_priority = ReadPriority::kNormal;
+  EXPECT_THAT(predict(work, full_device(h200), h200).memory_us,
+              DoubleNear((half + 18e6 / 4.0) / (4.8e6 * 0.952), 1e-9));
+  // Beside as many writes nothing is gained.
+  work.bytes_read = work.bytes_written = half / 2.0;
+  EXPECT_THAT(predict(work, full_device(h200), h200).memory_us,
+              DoubleNear(half / (4.8e6 * 0.895), 1e-9));
 }
 
 /// An RMS norm that reads rows of 16 KiB twice, with `rows_per_block` of them in each of `blocks`
@@ -299,7 +307,7 @@ TEST(CostModelTest, IssueTakesBusyWarps) {
     return predict(work, estimate, h200, constants).issue_us;
   };
   EXPECT_GT(issue(4, {}), 1.2 * issue(10, {}));
-  EXPECT_DOUBLE_EQ(issue(16, {}), issue(10, {})) << "40 warps are enough";
+  EXPECT_NEAR(issue(16, {}) / issue(10, {}), std::pow(40.0 / 64.0, 0.3), 1e-9);
   CostConstants steep;
   steep.passing.warps_exponent *= 2.0;
   EXPECT_GT(issue(4, steep), issue(4, {}));

@@ -198,6 +198,19 @@ TEST(RowScheduleTest, BalancedBlocksTakeNoMoreTurns) {
   EXPECT_EQ(balanced_blocks(7, 0), 1);
 }
 
+TEST(RowScheduleTest, WhatFillsNoChunkIsOneMore) {
+  const auto chunks = [](int64_t columns, RowAccess access) {
+    return chunk_count(
+        canned_facts("rms_norm", {{"rows", 4}, {"cols", columns}}),
+        {.threads_per_row = 32, .vector_width = 8, .unroll = 4, .row_access = access});
+  };
+  EXPECT_EQ(chunks(0, RowAccess::kAligned), 0);
+  EXPECT_EQ(chunks(1024, RowAccess::kAligned), 1);
+  EXPECT_EQ(chunks(1032, RowAccess::kAligned), 2);
+  EXPECT_EQ(chunks(1031, RowAccess::kShifted), 2) << "a head, and four batches with their end";
+  EXPECT_EQ(chunks(2055, RowAccess::kShifted), 3);
+}
+
 TEST(RowScheduleTest, ReadsLeaveL2LastWhenTheSegmentMovesMoreThanItHolds) {
   DeviceLimits limits = *find_device("H200");
   const SegmentFacts facts = canned_facts("copy", {{"rows", 64}, {"cols", 1024}});
@@ -212,6 +225,10 @@ TEST(RowScheduleTest, ReadsOfAReductionLeaveL2FirstUnlessTheyAreManyOrComeAgain)
   const auto facts = [](int64_t rows) {
     return canned_facts("bias_gradient", {{"rows", rows}, {"cols", 4096}});
   };
+  EXPECT_EQ(read_priority(facts(4096), h200), ReadPriority::kEvictFirst) << "32 MB, within L2";
+  EXPECT_EQ(read_priority(facts(4096), h200, true), ReadPriority::kNormal);
+  EXPECT_EQ(read_priority(facts(512), h200), ReadPriority::kNormal)
+      << "too little to push much out";
   EXPECT_EQ(read_priority(facts(8192), h200), ReadPriority::kEvictFirst);
   EXPECT_EQ(read_priority(facts(8192), h200, true), ReadPriority::kEvictLast);
   EXPECT_EQ(read_priority(facts(65536), h200), ReadPriority::kEvictLast);

@@ -294,6 +294,40 @@ TEST_F(TurnsTest, WhatIsOfferedIsLegal) {
   }
 }
 
+// Where only totals are left, blocks that pass are as good as those that stay, and rows that are no
+// multiple of a vector are read in vectors all the same.
+TEST_F(TurnsTest, TotalsAreOfferedABlockForEveryRow) {
+  for (const auto& [columns, access] :
+       {std::pair(32768, RowAccess::kAligned), {50257, RowAccess::kShifted}}) {
+    const SegmentFacts facts = canned_facts("row_and_total_loss", 4096, columns);
+    const Proposal proposal = propose_looped(facts, limits_);
+    int64_t passing = 0;
+    for (const ProposedSchedule& candidate : proposal.candidates) {
+      const Schedule& schedule = candidate.schedule;
+      EXPECT_THAT(reasons(facts, schedule), IsEmpty());
+      EXPECT_EQ(schedule.cluster_blocks, 1) << "no SM is idle, and no column is accumulated";
+      EXPECT_EQ(candidate.predicted, predict_looped(facts, schedule, candidate.estimate, limits_));
+      if (schedule.row_access != access || !blocks_pass(facts, schedule)) continue;
+      EXPECT_EQ(schedule.persistent_blocks, 4096);
+      EXPECT_EQ(candidate.estimate.blocks, 4096);
+      ++passing;
+    }
+    EXPECT_GT(passing, 20) << columns;
+  }
+}
+
+TEST_F(TurnsTest, BlocksPassThatHaveOneRowAndNoColumnsToWalk) {
+  const SegmentFacts loss = canned_facts("row_and_total_loss", 64, 1024);
+  Schedule schedule = legal_;
+  schedule.rows_per_turn = 1;
+  schedule.persistent_blocks = 64;
+  EXPECT_TRUE(blocks_pass(loss, schedule));
+  EXPECT_FALSE(blocks_pass(canned_facts("marginal_sums", 64, 1024), schedule));
+  schedule.persistent_blocks = 63;
+  EXPECT_FALSE(blocks_pass(loss, schedule));
+  EXPECT_TRUE(blocks_pass(canned_facts("rms_norm", 64, 1024), {.family = "looped"}));
+}
+
 TEST_F(TurnsTest, RowsThatLeaveSMsIdleAreShared) {
   const SegmentFacts facts = canned_facts("layer_norm_backward", 16, 262144);
   const Proposal proposal = propose_looped(facts, limits_);

@@ -300,15 +300,21 @@ TEST(SegmentedPlanTest, CutsFollowTheirSegmentsWhenAFinishComesOrGoes) {
   const ValueId dy = b.input(DType::kF32, {8192, 4096}, "dy");
   const ValueId product = b.mul(x, dy);
   b.output(b.sum(product, {0}), "columns");
-  const ValueId scale = b.external("f", {b.sum(product, {1})}, {{DType::kF32, {8192}}})[0];
+  const ValueId sums = b.sum(product, {1});
+  b.named(sums, "sums");
+  const ValueId scale = b.external("f", {sums}, {{DType::kF32, {8192}}})[0];
   b.output(b.mul(product, b.broadcast(scale, {8192, 4096}, {0})), "scaled");
-  Plan planned = plan(b.build(), {}, kLimits).value();
+  PlanOptions options;
+  options.joins.push_back({{"columns", "sums"}});
+  Plan planned = plan(b.build(), {}, kLimits, options).value();
+  Schedule schedule = planned.segments[0].chosen().schedule;
+  schedule.finish = Finish::kKernel;
+  ASSERT_TRUE(plan_finish(planned, 0, schedule, scheduling_families()));
   ASSERT_EQ(planned.segments.size(), 3U) << "the second finishes the columns";
   ASSERT_EQ(planned.cuts.size(), 1U);
   EXPECT_EQ(planned.cuts[0].from, 0U);
   EXPECT_EQ(planned.cuts[0].to, 2U);
 
-  Schedule schedule = planned.segments[0].chosen().schedule;
   schedule.finish = Finish::kTicket;
   ASSERT_TRUE(plan_finish(planned, 0, schedule, scheduling_families()));
   ASSERT_EQ(planned.segments.size(), 2U);
