@@ -124,6 +124,16 @@ ValueId drop(FusionBuilder& b, ValueId x, double p, ValueId keep, std::optional<
   return finish(b, b.select(keep, scaled, number(b, 0.0, x)), output);
 }
 
+/// What the largest magnitude of a row becomes.
+double largest_quantized(DType type) {
+  if (type == DType::kF8E4M3 || type == DType::kF8E5M2 || type == DType::kI8) {
+    return largest_finite(type);
+  }
+  throw_error({.kind = ErrorKind::kInvalidFusion,
+               .message = fmt::format("quantisation to {}", type),
+               .remedy = "quantise to f8e4m3, f8e5m2 or i8"});
+}
+
 ValueId dropout_mask(FusionBuilder& b, const Shape& shape, double p, ValueId seed, ValueId offset) {
   check_dropout(p);
   const ValueId random = uniform(b, shape, seed, offset);
@@ -281,18 +291,36 @@ RowLoss with_total(FusionBuilder& b, ValueId row_loss) {
   return {.rows = row_loss, .total = b.sum(row_loss, {})};
 }
 
-QuantizedRows dynamic_int8_quant(FusionBuilder& b, ValueId x) {
-  constexpr double kLargest = 127.0;
-  constexpr double kSmallestScale = 0x1p-126;
+ValueId quantize(FusionBuilder& b, ValueId x, ValueId scale, DType type) {
+  const double largest = largest_quantized(type);
+  x = to_float(b, x);
+  const ValueId ratio = b.div(x, scale);
+  // A cast to f8 rounds and saturates like this by itself.
+  if (type != DType::kI8) return b.cast(ratio, type);
+  const ValueId rounded = b.pointwise(PointwiseFn::kRound, {ratio});
+  const ValueId least = number(b, -largest, ratio);
+  const ValueId most = number(b, largest, ratio);
+  return b.cast(b.pointwise(PointwiseFn::kClamp, {rounded, least, most}), type);
+}
+
+Quantized quantize_per_row(FusionBuilder& b, ValueId x, const QuantizeOptions& options) {
+  const double largest = largest_quantized(options.type);
   x = to_float(b, x);
   const ValueId amax = b.amax(b.abs(x), {-1});
-  const ValueId full_scale = b.div(amax, number(b, kLargest, x));
-  const ValueId scale = b.max(full_scale, number(b, kSmallestScale, x));
-  const ValueId ratio = b.div(x, b.broadcast_over(scale, x, {-1}));
-  const ValueId rounded = b.pointwise(PointwiseFn::kRound, {ratio});
-  const ValueId clamped =
-      b.pointwise(PointwiseFn::kClamp, {rounded, number(b, -kLargest, x), number(b, kLargest, x)});
-  return {.q = b.cast(clamped, DType::kI8), .scale = scale};
+  const ValueId full_scale = b.div(amax, number(b, largest, x));
+  const ValueId scale = b.max(full_scale, number(b, options.smallest_scale, x));
+  return {.q = quantize(b, x, b.broadcast_over(scale, x, {-1}), options.type), .scale = scale};
+}
+
+Quantized quantize_per_group(FusionBuilder& b, ValueId x, RowGroups groups,
+                             const QuantizeOptions& options) {
+  const Shape shape = b.fusion().values[x].shape;
+  Shape split = shape;
+  if (!split.empty()) split.pop_back();
+  split.insert(split.end(), {groups.count, groups.size});
+  Quantized out = quantize_per_row(b, b.reshape(x, split), options);
+  out.q = b.reshape(out.q, shape);
+  return out;
 }
 
 ValueId bias_gradient(FusionBuilder& b, ValueId dy, std::vector<int> axes,

@@ -106,13 +106,37 @@ struct RowLoss {
 /// A loss per row together with the sum of all of them, a scalar; divide it to average.
 RowLoss with_total(FusionBuilder& b, ValueId row_loss);
 
-struct QuantizedRows {
+// Symmetric quantisation to 8 bits: f8e4m3, f8e5m2 or i8; another type throws an InvalidFusion
+// error. x is about q * scale. What rounds beyond the largest value saturates there: 448 and 57344
+// for the floats (OCP 8-bit Floating Point Specification 1.0, saturating conversion; PTX ISA, cvt
+// with .satfinite), 127 for i8, whose -128 is not used. Everything rounds to nearest, ties to even,
+// subnormals of the floats included. NaN stays NaN in a float and is 0 in i8.
+
+/// x / scale as `type`. The shape of `scale` broadcasts to that of x. An infinity over a finite
+/// scale saturates, over an infinite one it is NaN.
+ValueId quantize(FusionBuilder& b, ValueId x, ValueId scale, DType type);
+
+struct QuantizeOptions {
+  DType type = DType::kI8;
+  /// Least scale. The default, the smallest normal f32, keeps rows of zeros from dividing by zero.
+  double smallest_scale = 0x1p-126;
+};
+struct Quantized {
   ValueId q, scale;
 };
-/// Symmetric 8-bit quantisation of each row (last axis): scale = max(max|x| / 127, 2^-126), where
-/// 2^-126, the smallest normal f32, keeps rows of zeros from dividing by zero; q = i8 of
-/// round(x / scale) clamped to [-127, 127]. x is about q * scale.
-QuantizedRows dynamic_int8_quant(FusionBuilder& b, ValueId x);
+/// Quantisation with a scale per row (last axis): scale = max(max|x| / largest, smallest_scale),
+/// q = quantize(x, scale). Shape of x; shape of x without the last axis. A row with a NaN has a NaN
+/// for scale, so that all of it is NaN (i8: 0). In a row with an infinity the scale is infinite,
+/// what was finite is 0 and the infinities are NaN (i8: 0).
+Quantized quantize_per_row(FusionBuilder& b, ValueId x, const QuantizeOptions& options = {});
+/// The last axis as `count` groups of `size` neighbours.
+struct RowGroups {
+  Extent count, size;
+};
+/// The same with a scale per group: scale has the shape of x without the last axis, and
+/// `groups.count` behind it.
+Quantized quantize_per_group(FusionBuilder& b, ValueId x, RowGroups groups,
+                             const QuantizeOptions& options = {});
 
 // Gradients. dy is the gradient of a scalar by the result y of the formula, dx that by its operand
 // x. Arithmetic is in f32 (f64) from the inputs to each result, which is rounded once. The gradient

@@ -78,14 +78,33 @@ TEST(Composites, CrossEntropyPicksFromTheStoredLogits) {
 }
 
 TEST(Composites, QuantisationReturnsBytesAndScales) {
+  for (const DType type : {DType::kF8E4M3, DType::kF8E5M2, DType::kI8}) {
+    FusionBuilder b;
+    const ValueId x = b.input(DType::kBF16, {8, 32});
+    const Quantized rows = quantize_per_row(b, x, {.type = type});
+    const Quantized groups = quantize_per_group(b, x, {.count = 4, .size = 8}, {.type = type});
+    b.output(quantize(b, x, b.input(DType::kF32, {}), type));
+    for (const Quantized& quantized : {rows, groups}) {
+      b.output(quantized.q);
+      b.output(quantized.scale);
+    }
+    const Fusion fusion = b.build();
+    for (const size_t i : {0U, 1U, 3U}) {
+      EXPECT_EQ(output_value(fusion, i).type, type);
+      EXPECT_EQ(output_value(fusion, i).shape, (Shape{8, 32}));
+    }
+    for (const size_t i : {2U, 4U}) EXPECT_EQ(output_value(fusion, i).type, DType::kF32);
+    EXPECT_EQ(output_value(fusion, 2).shape, Shape{8});
+    EXPECT_EQ(output_value(fusion, 4).shape, (Shape{8, 4}));
+  }
+}
+
+TEST(Composites, QuantisationRefusesOtherTypesAndGroupsThatDoNotFit) {
   FusionBuilder b;
-  const QuantizedRows rows = dynamic_int8_quant(b, b.input(DType::kBF16, {8, 32}));
-  b.output(rows.q);
-  b.output(rows.scale);
-  const Fusion fusion = b.build();
-  EXPECT_EQ(output_value(fusion, 0).type, DType::kI8);
-  EXPECT_EQ(output_value(fusion, 1).type, DType::kF32);
-  EXPECT_EQ(output_value(fusion, 1).shape, Shape{8});
+  const ValueId x = b.input(DType::kBF16, {8, 32});
+  EXPECT_THROW(quantize(b, x, x, DType::kU8), SinterException);
+  EXPECT_THROW(quantize_per_row(b, x, {.type = DType::kBF16}), SinterException);
+  EXPECT_THROW(quantize_per_group(b, x, {.count = 5, .size = 8}), SinterException);
 }
 
 TEST(Composites, KlDivergenceReducesTheLastAxis) {

@@ -96,7 +96,7 @@ Fusion many_live_tiles() {
 
 Fusion int8_rows() {
   MatrixBuilder m("dynamic_int8_quant");
-  const QuantizedRows rows = dynamic_int8_quant(m.b, m.matrix(DType::kBF16, "x"));
+  const Quantized rows = quantize_per_row(m.b, m.matrix(DType::kBF16, "x"));
   m.b.output(rows.q, "q");
   m.b.output(rows.scale, "scale");
   return m.b.build();
