@@ -75,8 +75,10 @@ class Refit {
   Refit(std::string suite, DeviceLimits limits)
       : suite_(std::move(suite)), limits_(std::move(limits)) {
     const auto listed = nlohmann::json::parse(read(suite_ + "/suite.json"));
-    for (const auto& kernel : listed.at("kernels"))
-      extents_[kernel.at("name")] = kernel.at("extents").get<std::vector<std::string>>();
+    for (const char* group : {"kernels", "quantisation"}) {
+      for (const auto& kernel : listed.at(group))
+        extents_[kernel.at("name")] = kernel.at("extents").get<std::vector<std::string>>();
+    }
   }
 
   /// Takes what one kernel of blocks that pass was timed with, if nothing spilled.

@@ -5,7 +5,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "fusion_ir/parser.h"
@@ -25,6 +27,7 @@ std::string read(const std::filesystem::path& path) {
 }
 
 struct SuiteCase {
+  std::string group;  ///< Of suite.json: "kernels" or "quantisation".
   std::string name;
   std::string type;
   std::vector<std::string> extents;
@@ -43,6 +46,12 @@ struct SuiteCase {
     for (size_t i = 0; i < extents.size(); ++i) out[extents[i]] = shape.at(i);
     return out;
   }
+  /// Extents with few rows of so many elements, or of three groups of as many.
+  [[nodiscard]] ExtentValues small(int64_t rows, int64_t columns) const {
+    if (extents.front() == "batch") return values({2, 3, columns, 4 * columns});
+    if (extents.back() == "group") return values({rows, 3 * columns, 3, columns});
+    return values({rows, columns});
+  }
   friend void PrintTo(const SuiteCase& item, std::ostream* out) {
     *out << item.name << " " << item.type;
   }
@@ -51,12 +60,65 @@ struct SuiteCase {
 std::vector<SuiteCase> suite_cases() {
   std::vector<SuiteCase> out;
   const auto suite = nlohmann::json::parse(read(kSuite / "suite.json"));
-  for (const auto& kernel : suite.at("kernels")) {
-    for (const auto& [type, how] : suite.at("types").items()) {
-      out.push_back({.name = kernel.at("name"),
-                     .type = type,
-                     .extents = kernel.at("extents"),
-                     .shapes = kernel.at("shapes")});
+  for (const std::string group : {"kernels", "quantisation"}) {
+    for (const auto& kernel : suite.at(group)) {
+      for (const auto& [type, how] : suite.at("types").items()) {
+        if (group == "quantisation" && type != "bf16") continue;
+        out.push_back({.group = group,
+                       .name = kernel.at("name"),
+                       .type = type,
+                       .extents = kernel.at("extents"),
+                       .shapes = kernel.at("shapes")});
+      }
+    }
+  }
+  return out;
+}
+
+std::vector<SuiteCase> quantisation_cases() {
+  std::vector<SuiteCase> out = suite_cases();
+  std::erase_if(out, [](const SuiteCase& item) { return item.group != "quantisation"; });
+  return out;
+}
+
+constexpr int64_t kSpecialRows = 10;
+
+/// Element i of one of the rows in which quantisation has something to decide.
+double special(int64_t row, int64_t i) {
+  const auto number = static_cast<double>(i % 7 - 3);
+  const bool is_odd = i % 2 != 0;
+  switch (row) {
+    case 0:  // Nothing to scale by, of both signs.
+      return is_odd ? -0.0 : 0.0;
+    case 1:
+      return i == 1 ? std::numeric_limits<double>::infinity() : number;
+    case 2:
+      return i % 5 == 3 ? -std::numeric_limits<double>::infinity() : number;
+    case 3:
+      return i == 2 ? std::numeric_limits<double>::quiet_NaN() : number;
+    case 4:  // Subnormal.
+      return number * 0x1p-133;
+    case 5:  // Ties of i8, at a scale of 1.
+      return i == 0 ? 127.0 : number + 0.5;
+    case 6:  // Ties of f8e4m3, and those of its subnormals.
+      return i == 0 ? 448.0 : is_odd ? 1.0625 + number * 0.125 : number * 0x1p-10;
+    case 7:  // Likewise of f8e5m2.
+      return i == 0 ? -57344.0 : is_odd ? 1.125 + number * 0.25 : number * 0x1p-17;
+    case 8:  // Just about the end of the range.
+      return i % 3 == 0 ? 448.0 : i % 3 == 1 ? 450.0 : -446.0;
+    default:  // Beyond what a scale of 1 takes.
+      return number * 0x1p60;
+  }
+}
+
+/// Random inputs whose matrices have the special rows.
+std::vector<HostTensor> special_inputs(const Fusion& fusion, const Binding& binding) {
+  std::vector<HostTensor> out = sample_inputs(fusion, binding, 1);
+  for (HostTensor& input : out) {
+    if (input.sizes().size() < 2) continue;
+    const int64_t columns = input.count() / kSpecialRows;
+    for (int64_t row = 0; row < kSpecialRows; ++row) {
+      for (int64_t i = 0; i < columns; ++i) input.set(row * columns + i, special(row, i));
     }
   }
   return out;
@@ -68,12 +130,10 @@ TEST_P(Suite, IsRightAtSmallExtents) {
   const SuiteCase& item = GetParam();
   const Fusion fusion = item.fusion();
   const FamilySet families = builtin_families();
-  const bool has_batches = item.extents.front() == "batch";
   for (const int64_t columns : {1, 2, 96, 131, 1000}) {
     SCOPED_TRACE(columns);
-    const ExtentValues extents =
-        has_batches ? item.values({2, 3, columns, 4 * columns}) : item.values({5, columns});
-    const auto planned = plan(fusion, extents, *find_device("H200"), {.families = families});
+    const auto planned =
+        plan(fusion, item.small(5, columns), *find_device("H200"), {.families = families});
     ASSERT_TRUE(planned) << planned.error().text();
     const std::vector<HostTensor> inputs = sample_inputs(fusion, planned->binding, 1);
     const auto check = check_on_host(fusion, planned->binding, *planned, inputs, families);
@@ -92,11 +152,32 @@ TEST_P(Suite, HasAPlanAtEveryListedSize) {
   }
 }
 
+class QuantisationSuite : public ::testing::TestWithParam<SuiteCase> {};
+
+TEST_P(QuantisationSuite, IsRightForSpecialRows) {
+  const SuiteCase& item = GetParam();
+  const Fusion fusion = item.fusion();
+  const FamilySet families = builtin_families();
+  for (const int64_t columns : {1, 5, 64, 128}) {
+    SCOPED_TRACE(columns);
+    const auto planned = plan(fusion, item.small(kSpecialRows, columns), *find_device("H200"),
+                              {.families = families});
+    ASSERT_TRUE(planned) << planned.error().text();
+    const std::vector<HostTensor> inputs = special_inputs(fusion, planned->binding);
+    const auto check = check_on_host(fusion, planned->binding, *planned, inputs, families);
+    ASSERT_TRUE(check) << check.error().text();
+    EXPECT_TRUE(check->passed()) << check->text();
+  }
+}
+
 TEST(SuiteFiles, AreAllListed) {
-  ptrdiff_t files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(kSuite))
-    files += entry.path().extension() == ".fir" ? 1 : 0;
-  EXPECT_EQ(std::ssize(suite_cases()), 2 * files);
+  std::set<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(kSuite)) {
+    if (entry.path().extension() == ".fir") files.insert(entry.path().stem());
+  }
+  std::set<std::string> listed;
+  for (const SuiteCase& item : suite_cases()) listed.insert(item.name);
+  EXPECT_EQ(listed, files);
 }
 
 std::string case_name(const ::testing::TestParamInfo<SuiteCase>& item) {
@@ -104,6 +185,8 @@ std::string case_name(const ::testing::TestParamInfo<SuiteCase>& item) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Suite, ::testing::ValuesIn(suite_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(All, QuantisationSuite, ::testing::ValuesIn(quantisation_cases()),
+                         case_name);
 
 }  // namespace
 }  // namespace sinter
