@@ -11,7 +11,7 @@ namespace {
 // Sorted. Keywords of C++20 and of CUDA, built-in variables and types, and what codegen/device/
 // declares. Functions that NVRTC declares itself (exp, min, abs, ...) are here because a variable
 // of that name would hide them from an inlined header only by bad luck, but would puzzle a reader.
-constexpr std::array<std::string_view, 186> kReserved = {
+constexpr std::array<std::string_view, 188> kReserved = {
     // clang-format off
     "Bits", "KernelTable", "Mbarrier", "Packet", "Round", "Vec", "abs", "alignas", "alignof", "and",
     "and_eq", "asm", "async_copy", "async_wait", "auto", "bf16", "bitand", "bitor", "blockDim", "blockIdx",
@@ -29,7 +29,7 @@ constexpr std::array<std::string_view, 186> kReserved = {
     "load_written", "load_written_evict_first", "load_written_evict_last", "log", "long", "max", "mbarrier_arrive", "mbarrier_expect_bytes",
     "mbarrier_fence_init", "mbarrier_init", "mbarrier_wait", "min", "mutable", "namespace", "new",
     "noexcept", "not", "not_eq", "nullptr", "operator", "or", "or_eq", "pack", "pack_as",
-    "pack_bf16", "pack_f16", "pack_f8e4m3", "pack_f8e5m2", "pow", "private", "protected", "public",
+    "pack_bf16", "pack_f16", "pack_f8e4m3", "pack_f8e5m2", "pack_i8", "pack_u8", "pow", "private", "protected", "public",
     "register", "reinterpret_cast", "requires", "return", "round", "round_to_f8", "rsqrt",
     "shared_address", "shared_memory", "short", "shuffle_xor", "signed", "sin", "sizeof", "sqrt",
     "static", "static_assert", "static_cast", "store_global", "store_packet", "store_packet_shared",

@@ -346,8 +346,10 @@ ExprId TileLowering::gathered(ValueId value, ExprId column, ExprId inside,
 
 void TileLowering::store_row_output(size_t index) {
   const ValueId output = facts_.fusion.outputs[index];
-  const ValueId source = stored_value(index);
-  const VarId var = builder_.declare(name_of_value(output) + "_stored", row_value(source));
+  const DType type = compute_type(facts_.fusion.values[output].type);
+  const auto operand = stored_operand(index);
+  const ExprId stored = operand ? builder_.cast(row_value(*operand), type) : row_value(output);
+  const VarId var = builder_.declare(name_of_value(output) + "_stored", stored);
   const ExprId zero = builder_.integer(0);
   builder_.append(kir::Store{buffer_of(output), address(facts_.space.outputs[index], ExprId{}), 1,
                              var, zero, zero});
@@ -530,27 +532,33 @@ ExprId TileLowering::element_value(ValueId value) {
 
 // ---- Outputs
 
-/// An output that is a rounding cast is stored from the value before the cast: the store rounds,
-/// two elements at a time.
-ValueId TileLowering::stored_value(size_t index) const {
+/// The operand of an output that is a cast to a storage type or an 8-bit integer: its tile holds
+/// the compute type, and the store rounds or saturates, several elements at a time. Those casts
+/// pass through the compute type, so that one in two steps gives the same bits.
+std::optional<ValueId> TileLowering::stored_operand(size_t index) const {
   const ValueId output = facts_.fusion.outputs[index];
-  const Value& value = facts_.fusion.values[output];
+  const DType type = facts_.fusion.values[output].type;
   const Op& op = facts_.fusion.def_of(output);
-  if (!facts_.is_read(output) && std::holds_alternative<CastOp>(op.kind) &&
-      compute_type(value.type) != value.type &&
-      facts_.fusion.values[op.operands[0]].type == compute_type(value.type)) {
-    return op.operands[0];
+  if (facts_.is_read(output) || !std::holds_alternative<CastOp>(op.kind) ||
+      compute_type(type) == type) {
+    return std::nullopt;
   }
-  return output;
+  return op.operands[0];
 }
 
 VarId TileLowering::declare_output_tile(size_t index) {
   const ValueId output = facts_.fusion.outputs[index];
+  const DType type = facts_.fusion.values[output].type;
   return builder_.declare_tile(name_of_value(output) + "_tile",
-                               facts_.fusion.values[stored_value(index)].type, 1, width());
+                               stored_operand(index) ? compute_type(type) : type, 1, width());
 }
 
-ExprId TileLowering::output_element(size_t index) { return element_value(stored_value(index)); }
+ExprId TileLowering::output_element(size_t index) {
+  const ValueId output = facts_.fusion.outputs[index];
+  const auto operand = stored_operand(index);
+  if (!operand) return element_value(output);
+  return builder_.cast(element_value(*operand), compute_type(facts_.fusion.values[output].type));
+}
 
 void TileLowering::store(size_t index, VarId tile, const TilePosition& position) {
   const TensorAccess& access = facts_.space.outputs[index];

@@ -146,7 +146,7 @@ class TileLowering {
                        std::map<ValueId, kir::ExprId>& memo);
   kir::ExprId take(ValueId value);
   kir::CacheHint hint_of(const TensorAccess& access) const;
-  ValueId stored_value(size_t index) const;
+  std::optional<ValueId> stored_operand(size_t index) const;
   /// Computed for every element: along a row, or per column once all rows are done.
   [[nodiscard]] bool is_element(ValueId value) const {
     return facts_.space.dependence[value].columns;

@@ -187,6 +187,20 @@ SINTER_DEVICE u8 to_u8(T x) {
   return (u8)(y < 0 ? 0 : y > 255 ? 255 : y);
 }
 
+// Four conversions in one word: `a` in the low byte.
+SINTER_DEVICE unsigned pack_i8(int a, int b, int c, int d) {
+  unsigned word;
+  asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(d), "r"(c), "r"(0));
+  asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(b), "r"(a), "r"(word));
+  return word;
+}
+SINTER_DEVICE unsigned pack_u8(int a, int b, int c, int d) {
+  unsigned word;
+  asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(d), "r"(c), "r"(0));
+  asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(b), "r"(a), "r"(word));
+  return word;
+}
+
 // ---- To bool
 
 SINTER_DEVICE bool to_bool(bool x) { return x; }

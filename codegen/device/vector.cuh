@@ -148,43 +148,39 @@ SINTER_DEVICE Packet<W*(int)sizeof(T)> pack(const Vec<T, N>& tile, int lane) {
   return packet;
 }
 
-// Elements of compute type S rounded to T on their way into a packet, two at a time where there is
-// an instruction for that.
+// Elements of compute type S rounded to T on their way into a packet: two at a time, or four where
+// they are bytes and integers.
 template <class T>
 struct Round;
 template <>
 struct Round<bf16> {
-  static constexpr bool kPairs = true;
   SINTER_DEVICE static bf16 one(float x) { return to_bf16(x); }
   SINTER_DEVICE static unsigned pair(float low, float high) { return pack_bf16(low, high); }
 };
 template <>
 struct Round<f16> {
-  static constexpr bool kPairs = true;
   SINTER_DEVICE static f16 one(float x) { return to_f16(x); }
   SINTER_DEVICE static unsigned pair(float low, float high) { return pack_f16(low, high); }
 };
 template <>
 struct Round<f8e4m3> {
-  static constexpr bool kPairs = true;
   SINTER_DEVICE static f8e4m3 one(float x) { return to_f8e4m3(x); }
   SINTER_DEVICE static unsigned pair(float low, float high) { return pack_f8e4m3(low, high); }
 };
 template <>
 struct Round<f8e5m2> {
-  static constexpr bool kPairs = true;
   SINTER_DEVICE static f8e5m2 one(float x) { return to_f8e5m2(x); }
   SINTER_DEVICE static unsigned pair(float low, float high) { return pack_f8e5m2(low, high); }
 };
 template <>
 struct Round<i8> {
-  static constexpr bool kPairs = false;
   SINTER_DEVICE static i8 one(int x) { return to_i8(x); }
+  SINTER_DEVICE static unsigned four(int a, int b, int c, int d) { return pack_i8(a, b, c, d); }
 };
 template <>
 struct Round<u8> {
-  static constexpr bool kPairs = false;
   SINTER_DEVICE static u8 one(int x) { return to_u8(x); }
+  SINTER_DEVICE static unsigned four(int a, int b, int c, int d) { return pack_u8(a, b, c, d); }
 };
 
 template <int W, class T, class S, int N>
@@ -194,16 +190,20 @@ SINTER_DEVICE Packet<W*(int)sizeof(T)> pack_as(const Vec<S, N>& tile, int lane) 
   } else {
     constexpr int kBits = 8 * (int)sizeof(T);
     Packet<W*(int)sizeof(T)> packet = {};
-    if constexpr (Round<T>::kPairs && W > 1) {
+    if constexpr (W == 1) {
+      packet.words[0] = Bits<T>::encode(Round<T>::one(tile.get(lane)));
+    } else if constexpr (kIsSame<S, int> && W == 2) {
+      packet.words[0] = Round<T>::four(tile.get(lane), tile.get(lane + 1), 0, 0);
+    } else if constexpr (kIsSame<S, int>) {
 #pragma unroll
-      for (int i = 0; i < W; i += 2) {
-        packet.words[i * kBits / 32] |= Round<T>::pair(tile.get(lane + i), tile.get(lane + i + 1))
-                                        << (i * kBits % 32);
+      for (int i = 0; i < W; i += 4) {
+        packet.words[i / 4] = Round<T>::four(tile.get(lane + i), tile.get(lane + i + 1),
+                                             tile.get(lane + i + 2), tile.get(lane + i + 3));
       }
     } else {
 #pragma unroll
-      for (int i = 0; i < W; ++i) {
-        packet.words[i * kBits / 32] |= Bits<T>::encode(Round<T>::one(tile.get(lane + i)))
+      for (int i = 0; i < W; i += 2) {
+        packet.words[i * kBits / 32] |= Round<T>::pair(tile.get(lane + i), tile.get(lane + i + 1))
                                         << (i * kBits % 32);
       }
     }

@@ -124,5 +124,52 @@ TEST(Quantisation, OfSpecialRows) {
   }
 }
 
+/// Numbers of every size, ties and ends of 8-bit types, and what no number is; each as `type` has
+/// it.
+HostTensor edges_of(DType type) {
+  std::vector<double> values = {0.0, -0.0, kInfinity, -kInfinity, kNan};
+  for (const double x :
+       {0x1p-149, 0x1p-20, 0x3p-17, 0x1p-10, 0.49,    0.5,          1.0,   1.0625, 1.125, 1.5,
+        2.5,      126.5,   127.0,   127.9,   128.0,   254.5,        255.0, 256.0,  448.0, 464.0,
+        465.0,    57344.0, 61440.0, 65504.0, 65520.0, 2147483648.0, 1e20,  3e38}) {
+    values.push_back(x);
+    values.push_back(-x);
+  }
+  while (values.size() % 64 != 0) values.push_back(1.0);
+  const auto count = static_cast<int64_t>(values.size());
+  return HostTensor::of(type, {count}, values);
+}
+
+// An output that is a cast is stored from a tile of the compute type, which the store rounds: in
+// two steps where the operand is of a third type.
+TEST(StoredCasts, GiveTheBitsOfTheCast) {
+  for (const DType from : kAllDTypes) {
+    const HostTensor x = edges_of(from);
+    for (const DType to : kAllDTypes) {
+      if (to == from || compute_type(to) == to) continue;
+      FusionBuilder b("cast");
+      b.output(b.cast(b.input(from, {x.count()}, "x"), to), "y");
+      const HostTensor y = run(b.build(), std::vector{x}).front();
+      for (int64_t i = 0; i < x.count(); ++i) {
+        if (std::isnan(x.get(i)) && std::isnan(y.get(i))) continue;
+        EXPECT_EQ(y.bits(i), encode(to, x.get(i)))
+            << name_of(from) << " " << x.get(i) << " to " << name_of(to);
+      }
+    }
+  }
+}
+
+// Without this, bytes would be converted and put into words one by one.
+TEST(StoredCasts, LeaveBytesToTheStore) {
+  for (const DType to : {DType::kI8, DType::kU8, DType::kF8E4M3}) {
+    FusionBuilder b("cast");
+    b.output(b.cast(b.input(DType::kBF16, {4096}, "x"), to), "y");
+    const Plan planned = plan(b.build(), {}, *find_device("H200")).value();
+    const SegmentPlan& segment = planned.segments.front();
+    const auto lowered = lower(segment.facts, segment.chosen().schedule).value();
+    for (const kir::Var& var : lowered.kernel.vars) EXPECT_NE(var.type, to) << var.name;
+  }
+}
+
 }  // namespace
 }  // namespace sinter
