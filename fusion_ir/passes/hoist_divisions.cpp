@@ -14,6 +14,24 @@ struct SafeReciprocal {
   ValueId argument;
 };
 
+/// True for max(a * k, c) in f32 with constants |k| <= 1/4 and 2^-126 <= c <= 2^126, a scale with a
+/// floor: no a but an infinity takes it out of [c, 2^126].
+bool is_bounded_scale(const Fusion& graph, ValueId divisor) {
+  constexpr double kMostFactor = 0.25;
+  constexpr double kLeast = 0x1p-126;
+  const auto terms = operands_of(graph, divisor, PointwiseFn::kMax);
+  if (terms.empty() || graph.values[divisor].type != DType::kF32) return false;
+  for (const size_t i : {0U, 1U}) {
+    const auto floor = splat_constant(graph, terms[i]);
+    if (!floor || !(floor->real >= kLeast && floor->real <= 1.0 / kLeast)) continue;
+    for (const ValueId factor : operands_of(graph, terms[1 - i], PointwiseFn::kMul)) {
+      const auto constant = splat_constant(graph, factor);
+      if (constant && std::fabs(constant->real) <= kMostFactor) return true;
+    }
+  }
+  return false;
+}
+
 /// How to get 1 / divisor from a value of the divisor's shape.
 std::optional<SafeReciprocal> safe_reciprocal(const Fusion& graph, ValueId divisor,
                                               bool is_broadcast) {
@@ -21,7 +39,9 @@ std::optional<SafeReciprocal> safe_reciprocal(const Fusion& graph, ValueId divis
   if (!root.empty()) return SafeReciprocal{PointwiseFn::kRsqrt, root.front()};
   const bool is_pair_sum =
       graph.def_as<LogSumExpOp>(divisor) != nullptr && graph.values[divisor].result == 1;
-  if (is_pair_sum && is_broadcast) return SafeReciprocal{PointwiseFn::kReciprocal, divisor};
+  if (is_broadcast && (is_pair_sum || is_bounded_scale(graph, divisor))) {
+    return SafeReciprocal{PointwiseFn::kReciprocal, divisor};
+  }
   return std::nullopt;
 }
 
