@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "fusion_ir/parser.h"
+#include "runtime/compile_plan.h"
 #include "scheduler/offers.h"
 #include "tests/integration/canned_case.h"
 
@@ -167,6 +168,47 @@ TEST_P(QuantisationSuite, IsRightForSpecialRows) {
     const auto check = check_on_host(fusion, planned->binding, *planned, inputs, families);
     ASSERT_TRUE(check) << check.error().text();
     EXPECT_TRUE(check->passed()) << check->text();
+  }
+}
+
+/// True if some reductions remove whole rows of what the fusion reads, and others parts of rows.
+bool reduces_parts_of_rows(const Fusion& fusion) {
+  std::set<size_t> kept;
+  for (const Op& op : fusion.ops) {
+    if (is_reduction(op.kind)) kept.insert(fusion.values[op.results.front()].shape.size());
+  }
+  return kept.size() > 1;
+}
+
+// Reductions over rows and over parts of them have no iteration space in common, so that each gets
+// a kernel. All other quantisations are one.
+TEST_P(QuantisationSuite, IsOneKernelPerKindOfRow) {
+  const SuiteCase& item = GetParam();
+  const Fusion fusion = item.fusion();
+  for (const std::vector<int64_t>& shape : item.shapes) {
+    const auto planned = plan(fusion, item.values(shape), *find_device("H200"));
+    ASSERT_TRUE(planned) << planned.error().text();
+    EXPECT_EQ(planned->segments.size(), reduces_parts_of_rows(fusion) ? 2U : 1U);
+  }
+}
+
+// Of 44 sizes one spills a register, where not to spill is predicted slower: RMS norm of 8192 x
+// 8192.
+TEST_P(QuantisationSuite, SpillsARegisterAtMost) {
+  const auto compiler = NvrtcCompiler::open();
+  if (!compiler) GTEST_SKIP() << "no NVRTC: " << compiler.error().message;
+  const SuiteCase& item = GetParam();
+  const Fusion fusion = item.fusion();
+  KernelCache cache({});
+  for (const std::vector<int64_t>& shape : item.shapes) {
+    SCOPED_TRACE(testing::PrintToString(shape));
+    const auto compiled =
+        plan(fusion, item.values(shape), *find_device("H200"), {.families = builtin_families()})
+            .and_then(
+                [&](Plan planned) { return compile_plan(std::move(planned), *compiler, cache); });
+    ASSERT_TRUE(compiled) << compiled.error().text();
+    for (const CompiledSegment& segment : compiled->segments)
+      EXPECT_LE(segment.kernel->resources.spill_store_bytes, 4) << print(segment.chosen.schedule);
   }
 }
 
