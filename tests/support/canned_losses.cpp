@@ -102,6 +102,16 @@ Fusion int8_rows() {
   return m.b.build();
 }
 
+Fusion f8_norm_rows() {
+  MatrixBuilder m("rms_norm_f8");
+  const ValueId weight = m.row(DType::kBF16, "weight");
+  const RmsNorm norm = rms_norm(m.b, m.matrix(DType::kBF16, "x"), {.weight = weight});
+  const Quantized rows = quantize_per_row(m.b, norm.y, {.type = DType::kF8E4M3});
+  m.b.output(rows.q, "q");
+  m.b.output(rows.scale, "scale");
+  return m.b.build();
+}
+
 }  // namespace
 
 std::vector<CannedFusion> canned_losses() {
@@ -117,6 +127,8 @@ std::vector<CannedFusion> canned_losses() {
       cross_entropy_of("cross_entropy_i32", DType::kI32, "32-bit labels"),
       {"dynamic_int8_quant", int8_rows, small_matrix(), large_matrix(),
        "a maximum, then an 8-bit integer output"},
+      {"rms_norm_f8", f8_norm_rows, small_matrix(), large_matrix(),
+       "a maximum that waits for a norm, then an 8-bit float output"},
       {"row_and_total_loss", row_and_total_loss, small_matrix(), large_matrix(),
        "a sum over the rows of what was summed along each"},
       {"many_live_tiles", many_live_tiles, small_matrix(), matrix_extents(4096, 32768),
