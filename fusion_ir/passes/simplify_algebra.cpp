@@ -202,10 +202,30 @@ Replacement simplify_pointwise(Rewriter& rewriter, PointwiseFn fn, Operands oper
   unreachable();
 }
 
+/// round(clamp(x, low, high)) if `value` is clamp(round(x), low, high) with integers for bounds, to
+/// which rounding keeps its order.
+Replacement clamped_before_rounding(Rewriter& rewriter, ValueId value) {
+  const Fusion& graph = rewriter.graph();
+  const auto clamped = operands_of(graph, value, PointwiseFn::kClamp);
+  const auto is_integer = [&](ValueId bound) {
+    const auto constant = splat_constant(graph, bound);
+    return constant && std::nearbyint(constant->real) == constant->real;
+  };
+  if (clamped.empty() || !is_integer(clamped[1]) || !is_integer(clamped[2])) return std::nullopt;
+  const auto x = argument_of(graph, clamped[0], PointwiseFn::kRound);
+  if (!x) return std::nullopt;
+  const std::vector<ValueId> operands = {*x, clamped[1], clamped[2]};
+  const ValueId inside = rewriter.pointwise(PointwiseFn::kClamp, operands);
+  return rewriter.pointwise(PointwiseFn::kRound, {inside});
+}
+
 Replacement simplify_cast(Rewriter& rewriter, ValueId operand, DType type) {
   const Fusion& graph = rewriter.graph();
   const DType middle = graph.values[operand].type;
   if (middle == type) return operand;
+  if (is_integer(type)) {
+    if (const auto x = clamped_before_rounding(rewriter, operand)) return rewriter.cast(*x, type);
+  }
   if (graph.def_as<CastOp>(operand) == nullptr) return std::nullopt;
   const ValueId x = graph.def_of(operand).operands.front();
   if (!casts_exactly(graph.values[x].type, middle)) return std::nullopt;

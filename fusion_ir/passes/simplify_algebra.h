@@ -14,11 +14,12 @@ namespace sinter {
 ///   select(true, a, b) -> a, select(c, a, a) -> a, select(not c, a, b) -> select(c, b, a)
 ///   max, min, and, or of (x, x) -> x
 ///   pow(x, 1) -> x, pow(x, 0) -> 1
-///   cast of a cast, where the inner one loses nothing -> one cast or none
-///   broadcast of broadcast, permute of permute, reshape of reshape, slice of slice -> one
-///   broadcast of a reshape that only inserts unit axes -> broadcast
-///   take along an axis of one element -> select(index == 0, the element, 0)
-///   permute, reshape, slice, pad and broadcast that change nothing, concatenate of x alone -> x
+///   cast of clamp(round(x), a, b) to an integer -> cast of round(clamp(x, a, b)) for integers a
+///   and b: the conversion then rounds by itself cast of a cast, where the inner one loses nothing
+///   -> one cast or none broadcast of broadcast, permute of permute, reshape of reshape, slice of
+///   slice -> one broadcast of a reshape that only inserts unit axes -> broadcast take along an
+///   axis of one element -> select(index == 0, the element, 0) permute, reshape, slice, pad and
+///   broadcast that change nothing, concatenate of x alone -> x
 /// Equal up to the rounding of the last bits, never less exact in kind:
 ///   pow(x, 2) -> x * x, pow(x, 3) -> x * x * x, pow(x, -1) -> reciprocal(x)
 ///   reciprocal(sqrt(x)), 1 / sqrt(x) -> rsqrt(x); 1 / x -> reciprocal(x)

@@ -126,10 +126,31 @@ TEST(SimplifyAlgebra, CastsThroughAWiderTypeCollapse) {
                   DType::kBF16);
   expect_same([](auto& b, ValueId x) { return b.cast(b.cast(x, DType::kF32), DType::kF64); },
               [](auto& b, ValueId x) { return b.cast(x, DType::kF64); }, DType::kF16);
+  expect_same([](auto& b, ValueId x) { return b.cast(b.cast(x, DType::kF32), DType::kI32); },
+              [](auto& b, ValueId x) { return b.cast(x, DType::kI32); }, DType::kI8);
   // The rounding to bf16 is part of the graph's meaning.
   expect_unchanged([](auto& b, ValueId x) { return b.cast(b.cast(x, DType::kBF16), DType::kF32); });
   expect_unchanged([](auto& b, ValueId x) { return b.cast(b.cast(x, DType::kF32), DType::kI32); },
                    DType::kI32);
+}
+
+TEST(SimplifyAlgebra, WhatBecomesAnIntegerIsRoundedLast) {
+  const auto clamp = [](FusionBuilder& b, ValueId x, double low, double high) {
+    return b.pointwise(PointwiseFn::kClamp, {x, b.constant(low), b.constant(high)});
+  };
+  const auto round = [](FusionBuilder& b, ValueId x) {
+    return b.pointwise(PointwiseFn::kRound, {x});
+  };
+  const auto clamped_last = [&](double low, double high, DType type) {
+    return
+        [=](FusionBuilder& b, ValueId x) { return b.cast(clamp(b, round(b, x), low, high), type); };
+  };
+  expect_same(clamped_last(-127.0, 127.0, DType::kI8), [&](auto& b, ValueId x) {
+    return b.cast(round(b, clamp(b, x, -127.0, 127.0)), DType::kI8);
+  });
+  expect_unchanged(clamped_last(-127.5, 127.0, DType::kI8));
+  expect_unchanged(clamped_last(-127.0, 127.5, DType::kI8));
+  expect_unchanged(clamped_last(-127.0, 127.0, DType::kBF16));
 }
 
 TEST(SimplifyAlgebra, ChainsOfMovesBecomeOne) {
