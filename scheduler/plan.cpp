@@ -6,6 +6,7 @@
 #include "fusion_ir/match.h"
 #include "fusion_ir/pipeline.h"
 #include "fusion_ir/verifier.h"
+#include "scheduler/apply_tuned.h"
 #include "scheduler/cost_model.h"
 #include "scheduler/families/multi_tensor.h"
 #include "scheduler/follow_plan.h"
@@ -217,7 +218,12 @@ Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const Devic
     }
     return fail(std::move(error));
   }
-  if (options.like) out.decisions.push_back(following_decision(fusion, *options.like));
+  if (options.like) {
+    out.decisions.push_back(following_decision(fusion, *options.like));
+  } else if (options.tuned) {
+    if (auto applied = apply_tuned(out, *options.tuned, options); !applied)
+      return fail(applied.error());
+  }
   check_overwriting(out);
   place_workspace(out);
   return out;

@@ -11,6 +11,7 @@
 #include "scheduler/device_limits.h"
 #include "scheduler/family.h"
 #include "scheduler/placement.h"
+#include "scheduler/tuned_choices.h"
 
 namespace sinter {
 
@@ -65,6 +66,10 @@ struct PlanOptions {
   /// A plan of the same graph for the same device at other sizes, whose cuts and schedules are
   /// taken over instead of chosen (scheduler/follow_plan.h). Not beside pins.
   std::shared_ptr<const Plan> like{};
+  /// Schedules measured before (runtime/tuning/), for segments of the plan that they are about.
+  /// Each is taken or, with the reason on record, left. Not looked at where a plan is followed: its
+  /// schedules are.
+  std::shared_ptr<const TunedChoices> tuned{};
 };
 
 /// A tensor that one kernel of a plan leaves for later ones, or needs for itself.

@@ -1,0 +1,104 @@
+#include "scheduler/apply_tuned.h"
+
+#include <algorithm>
+
+#include "scheduler/offers.h"
+
+namespace sinter {
+namespace {
+
+std::string source_text(const TunedChoices& tuned) {
+  return tuned.source.empty() ? "the caller's measurements" : tuned.source;
+}
+
+/// The tuned schedule as a candidate for the segment, or the reason why it is none.
+Result<ProposedSchedule> candidate_of(const SegmentPlan& segment, const TunedSchedule& tuned,
+                                      const DeviceLimits& limits, const PlanOptions& options) {
+  auto schedule = parse_schedule(tuned.schedule);
+  if (!schedule) return fail(schedule.error());
+  SegmentPlan pinned{.facts = segment.facts, .in_plan = {}, .candidates = {}};
+  std::vector<Rejection> rejections;
+  PlanOptions with{.families = options.families, .pin = options.pin};
+  with.pin.schedule = std::move(*schedule);
+  if (auto offered = offer_schedules(pinned, rejections, limits, with); !offered)
+    return fail(offered.error());
+  const Schedule& chosen = pinned.chosen().schedule;
+  // Its twin reads what it writes whole.
+  if (segment.is_part && chosen.persistent_blocks != 0)
+    return fail({.kind = ErrorKind::kUnsupported,
+                 .message = "the schedule leaves partial results that nothing finishes",
+                 .remedy = "tune again"});
+  return pinned.chosen();
+}
+
+Decision decision_of(const SegmentPlan& segment, const TunedSchedule& tuned,
+                     const Result<ProposedSchedule>& taken, const TunedChoices& choices) {
+  Decision out{.question = std::string(kTunedQuestion)};
+  out.candidates.push_back({.what = print(segment.chosen().schedule),
+                            .predicted = segment.chosen().predicted,
+                            .legal = true,
+                            .because = fmt::format("measured {:.2f} us", tuned.untuned_us)});
+  if (!taken) {
+    out.candidates.push_back({.what = tuned.schedule,
+                              .predicted = {},
+                              .legal = false,
+                              .because = taken.error().message});
+    out.chosen = "as planned";
+    out.because = fmt::format("the tuned schedule from {} is not taken: {}", source_text(choices),
+                              taken.error().message);
+    return out;
+  }
+  out.candidates.push_back({.what = print(taken->schedule),
+                            .predicted = taken->predicted,
+                            .legal = true,
+                            .because = fmt::format("measured {:.2f} us", tuned.tuned_us)});
+  const bool same = taken->schedule == segment.chosen().schedule;
+  out.chosen = same ? "as planned, which was measured too" : "the tuned schedule";
+  out.because = fmt::format("{}: measured {:.2f} us, untuned {:.2f} us, medians of {}",
+                            source_text(choices), tuned.tuned_us, tuned.untuned_us, tuned.samples);
+  return out;
+}
+
+}  // namespace
+
+Result<void> apply_tuned(Plan& plan, const TunedChoices& tuned, const PlanOptions& options) {
+  std::vector<bool> used(tuned.schedules.size());
+  // Taking one may add the kernel behind a segment that finishes its results, or drop it.
+  for (size_t i = 0; i < plan.segments.size(); ++i) {
+    SegmentPlan& segment = plan.segments[i];
+    if (segment.finishes) continue;
+    const uint64_t hash = structural_hash(segment.facts.fusion);
+    const auto found = std::ranges::find(tuned.schedules, hash, &TunedSchedule::segment);
+    if (found == tuned.schedules.end()) continue;
+    used[static_cast<size_t>(found - tuned.schedules.begin())] = true;
+    auto taken = candidate_of(segment, *found, plan.limits, options);
+    auto& decisions = plan.is_segmented ? segment.decisions : plan.decisions;
+    decisions.push_back(decision_of(segment, *found, taken, tuned));
+    if (!taken) continue;
+    const bool is_new = taken->schedule != segment.chosen().schedule;
+    const Schedule schedule = taken->schedule;
+    std::erase_if(segment.candidates, [&](const ProposedSchedule& candidate) {
+      return segment.same_as || candidate.schedule == schedule;
+    });
+    segment.candidates.insert(segment.candidates.begin(), std::move(*taken));
+    segment.is_required = true;
+    if (!is_new) continue;
+    if (auto finished = plan_finish(plan, i, schedule, options.families); !finished)
+      return finished;
+  }
+  for (size_t i = 0; i < used.size(); ++i) {
+    if (used[i]) continue;
+    plan.decisions.push_back(
+        {.question = std::string(kTunedQuestion),
+         .candidates = {{.what = tuned.schedules[i].schedule,
+                         .predicted = {},
+                         .legal = false,
+                         .because = "no segment of this plan has the graph it was measured for"}},
+         .chosen = "as planned",
+         .because = fmt::format("the graph is cut otherwise than when {} was measured",
+                                source_text(tuned))});
+  }
+  return {};
+}
+
+}  // namespace sinter

@@ -1,0 +1,137 @@
+#include "scheduler/apply_tuned.h"
+
+#include <gmock/gmock.h>
+
+#include "fusion_ir/fusion_builder.h"
+#include "scheduler/explain.h"
+#include "tests/support/canned_fusions.h"
+
+namespace sinter {
+namespace {
+
+using ::testing::HasSubstr;
+
+const DeviceLimits kLimits = *find_device("H200");
+const ExtentValues kMatrix = {{"rows", 2048}, {"cols", 4096}};
+
+Plan untuned(std::string_view name) {
+  return plan(find_canned_fusion(name)->build(), kMatrix, kLimits).value();
+}
+
+/// A choice of the k-th candidate for a segment of a plan.
+TunedSchedule choice(const SegmentPlan& segment, size_t candidate) {
+  return {.segment = structural_hash(segment.facts.fusion),
+          .schedule = print(segment.candidates.at(candidate).schedule),
+          .tuned_us = 9.5,
+          .untuned_us = 10.25,
+          .samples = 15};
+}
+
+Result<Plan> tuned_plan(std::string_view name, std::vector<TunedSchedule> schedules,
+                        PlanOptions options = {}) {
+  options.tuned = std::make_shared<const TunedChoices>(
+      TunedChoices{.source = "tuned.db", .schedules = std::move(schedules)});
+  return plan(find_canned_fusion(name)->build(), kMatrix, kLimits, options);
+}
+
+/// The last decision about tuned schedules.
+Decision tuned_decision(const Plan& plan) {
+  for (auto decision = plan.decisions.rbegin(); decision != plan.decisions.rend(); ++decision) {
+    if (decision->question == kTunedQuestion) return *decision;
+  }
+  return {};
+}
+
+TEST(ApplyTunedTest, AMeasuredScheduleIsTakenAndOnRecord) {
+  const Plan before = untuned("rms_norm");
+  const TunedSchedule third = choice(before.segments[0], 2);
+  const auto after = tuned_plan("rms_norm", {third});
+  ASSERT_TRUE(after) << after.error().text();
+  EXPECT_EQ(print(after->segments[0].chosen().schedule), third.schedule);
+  EXPECT_TRUE(after->segments[0].is_required) << "a re-plan must not replace what was measured";
+  EXPECT_EQ(after->segments[0].candidates.size(), before.segments[0].candidates.size());
+  const Decision decision = tuned_decision(*after);
+  EXPECT_EQ(decision.chosen, "the tuned schedule");
+  EXPECT_THAT(decision.because, HasSubstr("tuned.db: measured 9.50 us, untuned 10.25 us"));
+  EXPECT_THAT(explain(*after), HasSubstr("measured 9.50 us"));
+}
+
+TEST(ApplyTunedTest, WithoutChoicesNothingChanges) {
+  const Plan before = untuned("softmax");
+  const auto after = tuned_plan("softmax", {});
+  ASSERT_TRUE(after) << after.error().text();
+  EXPECT_EQ(after->segments[0].candidates, before.segments[0].candidates);
+  EXPECT_EQ(after->decisions, before.decisions);
+}
+
+TEST(ApplyTunedTest, TheKernelThatFinishesFollows) {
+  const Plan before = untuned("layer_norm_backward");
+  ASSERT_EQ(before.segments.size(), 2U);
+  // One whose grid, and so what it leaves, is another.
+  const auto& candidates = before.segments[0].candidates;
+  const auto other = std::ranges::find_if(candidates, [&](const ProposedSchedule& candidate) {
+    return candidate.schedule.finish == Finish::kKernel &&
+           candidate.schedule.persistent_blocks !=
+               before.segments[0].chosen().schedule.persistent_blocks;
+  });
+  ASSERT_NE(other, candidates.end());
+  const auto after =
+      tuned_plan("layer_norm_backward",
+                 {choice(before.segments[0], static_cast<size_t>(other - candidates.begin()))});
+  ASSERT_TRUE(after) << after.error().text();
+  ASSERT_EQ(after->segments.size(), 2U);
+  EXPECT_TRUE(after->segments[1].finishes);
+  const auto pinned = plan(find_canned_fusion("layer_norm_backward")->build(), kMatrix, kLimits,
+                           {.pin = {.schedule = other->schedule}});
+  ASSERT_TRUE(pinned) << pinned.error().text();
+  EXPECT_EQ(after->workspace, pinned->workspace);
+  EXPECT_EQ(after->segments[1].chosen(), pinned->segments[1].chosen());
+}
+
+TEST(ApplyTunedTest, WhatCannotBeTakenIsReported) {
+  const Plan before = untuned("rms_norm");
+  TunedSchedule old = choice(before.segments[0], 1);
+  old.schedule = "schedule multi_wave {\n  threads_per_lane 256\n}\n";
+  const auto unparsed = tuned_plan("rms_norm", {old});
+  ASSERT_TRUE(unparsed) << unparsed.error().text();
+  EXPECT_EQ(unparsed->segments[0].chosen(), before.segments[0].chosen());
+  EXPECT_FALSE(unparsed->segments[0].is_required);
+  EXPECT_EQ(tuned_decision(*unparsed).chosen, "as planned");
+  EXPECT_THAT(tuned_decision(*unparsed).because, HasSubstr("threads_per_lane"));
+
+  Schedule large = before.segments[0].chosen().schedule;
+  large.threads_per_row = 4096;
+  TunedSchedule unfit = choice(before.segments[0], 1);
+  unfit.schedule = print(large);
+  const auto refused = tuned_plan("rms_norm", {unfit});
+  ASSERT_TRUE(refused) << refused.error().text();
+  EXPECT_EQ(refused->segments[0].chosen(), before.segments[0].chosen());
+  EXPECT_THAT(tuned_decision(*refused).because, HasSubstr("is refused"));
+}
+
+TEST(ApplyTunedTest, AChoiceForAnotherGraphIsReported) {
+  const Plan other = untuned("softmax");
+  const auto after = tuned_plan("rms_norm", {choice(other.segments[0], 1)});
+  ASSERT_TRUE(after) << after.error().text();
+  EXPECT_EQ(after->segments[0].candidates, untuned("rms_norm").segments[0].candidates);
+  EXPECT_THAT(tuned_decision(*after).because, HasSubstr("cut otherwise"));
+}
+
+TEST(ApplyTunedTest, APinBeatsWhatWasMeasured) {
+  const Plan before = untuned("softmax");
+  const int64_t threads = before.segments[0].chosen().schedule.threads_per_row;
+  const auto& candidates = before.segments[0].candidates;
+  const auto other = std::ranges::find_if(candidates, [&](const ProposedSchedule& candidate) {
+    return candidate.schedule.threads_per_row != threads;
+  });
+  ASSERT_NE(other, candidates.end());
+  const auto after = tuned_plan(
+      "softmax", {choice(before.segments[0], static_cast<size_t>(other - candidates.begin()))},
+      {.pin = {.threads_per_row = threads}});
+  ASSERT_TRUE(after) << after.error().text();
+  EXPECT_EQ(after->segments[0].chosen().schedule.threads_per_row, threads);
+  EXPECT_THAT(tuned_decision(*after).because, HasSubstr("pinned"));
+}
+
+}  // namespace
+}  // namespace sinter
