@@ -37,6 +37,7 @@ std::string remedy_for(DriverStatus status) {
     case DriverStatus::kSuccess:
     case DriverStatus::kInvalidValue:
     case DriverStatus::kNotFound:
+    case DriverStatus::kNotReady:
       break;
   }
   // Also every code that has no name here.

@@ -41,6 +41,7 @@ enum class DriverStatus : int {
   kNoBinaryForGpu = 209,
   kInvalidHandle = 400,
   kNotFound = 500,
+  kNotReady = 600,
   kIllegalAddress = 700,
   kLaunchOutOfResources = 701,
   kStreamCaptureUnsupported = 900,
@@ -86,6 +87,9 @@ enum class PointerProperty : int {
 
 /// CUstreamCaptureMode.
 enum class CaptureMode : int { kGlobal = 0, kThreadLocal = 1, kRelaxed = 2 };
+
+/// CUstreamCaptureStatus.
+enum class CaptureStatus : int { kNone = 0, kActive = 1, kInvalidated = 2 };
 
 /// CUlaunchAttribute, field for field, for attributes whose value is an int.
 struct LaunchAttribute {

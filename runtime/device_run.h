@@ -63,6 +63,10 @@ struct DeviceReference {
   OracleResult expected;             ///< Likewise.
 };
 
+/// The extent along which a fusion works slice by slice, so that the oracle may evaluate a few of
+/// them and inputs repeat; none: it evaluates everything.
+std::optional<SymbolId> repeated_symbol(const Fusion& fusion, const Binding& binding);
+
 /// Evaluates the oracle for `fusion` at `binding`, with the options' seed and element budget.
 DeviceReference make_reference(const Fusion& fusion, const Binding& binding,
                                const DeviceRunOptions& options = {});

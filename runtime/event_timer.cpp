@@ -6,6 +6,7 @@
 
 #include "runtime/captured_launch.h"
 #include "runtime/device_buffer.h"
+#include "runtime/device_event.h"
 
 namespace sinter {
 namespace {
@@ -14,29 +15,7 @@ constexpr int kMinSamples = 15;
 constexpr int64_t kMinScratchBytes = int64_t{256} << 20;
 constexpr std::string_view kDoing = "timing launches";
 
-class Event {
- public:
-  static Result<Event> create(DeviceDriver& driver) {
-    constexpr unsigned int kDefaultFlags = 0;  // With timing.
-    EventHandle handle = nullptr;
-    return check(driver, DriverCall::kEventCreate, driver.event_create(&handle, kDefaultFlags),
-                 kDoing)
-        .map([&] { return Event(driver, handle); });
-  }
-  Event(Event&& other) noexcept
-      : driver_(other.driver_), handle_(std::exchange(other.handle_, nullptr)) {}
-  Event& operator=(Event&&) = delete;
-  ~Event() {
-    if (handle_ != nullptr) (void)driver_->event_destroy(handle_);
-  }
-  [[nodiscard]] EventHandle handle() const { return handle_; }
-
- private:
-  Event(DeviceDriver& driver, EventHandle handle) : driver_(&driver), handle_(handle) {}
-
-  DeviceDriver* driver_;
-  EventHandle handle_;
-};
+}  // namespace
 
 Result<int64_t> scratch_bytes_for(DeviceDriver& driver, DeviceOrdinal device,
                                   const TimingOptions& options) {
@@ -47,8 +26,6 @@ Result<int64_t> scratch_bytes_for(DeviceDriver& driver, DeviceOrdinal device,
                driver.device_attribute(&l2_bytes, DeviceProperty::kL2Bytes, device), kDoing)
       .map([&] { return std::max(kMinScratchBytes, int64_t{4} * l2_bytes); });
 }
-
-}  // namespace
 
 double median(std::vector<double> values) {
   SINTER_CHECK(!values.empty(), "median of nothing");
@@ -72,11 +49,11 @@ Result<Timing> time_launches(DeviceDriver& driver, DeviceOrdinal device, StreamH
   auto scratch = DeviceBuffer::allocate(driver, static_cast<size_t>(*scratch_bytes));
   if (!scratch) return fail(std::move(scratch.error()));
 
-  std::vector<std::pair<Event, Event>> runs;
+  std::vector<std::pair<DeviceEvent, DeviceEvent>> runs;
   for (int i = 0; i < options.samples; ++i) {
-    auto start = Event::create(driver);
+    auto start = DeviceEvent::create(driver, kDoing);
     if (!start) return fail(std::move(start.error()));
-    auto end = Event::create(driver);
+    auto end = DeviceEvent::create(driver, kDoing);
     if (!end) return fail(std::move(end.error()));
     runs.emplace_back(std::move(*start), std::move(*end));
   }
@@ -85,10 +62,6 @@ Result<Timing> time_launches(DeviceDriver& driver, DeviceOrdinal device, StreamH
     if (scratch->bytes() == 0) return {};
     return check(driver, DriverCall::kFillAsync,
                  driver.fill_async(scratch->pointer(), byte, scratch->bytes(), stream), kDoing);
-  };
-  const auto record = [&](const Event& event) {
-    return check(driver, DriverCall::kEventRecord, driver.event_record(event.handle(), stream),
-                 kDoing);
   };
   for (int i = 0; i < options.warmups; ++i) {
     if (auto done = launch(stream); !done) return fail(std::move(done.error()));
@@ -113,9 +86,9 @@ Result<Timing> time_launches(DeviceDriver& driver, DeviceOrdinal device, StreamH
   for (const auto& [start, end] : runs) {
     auto done =
         chill(byte++)
-            .and_then([&] { return record(start); })
+            .and_then([&] { return start.record(stream, kDoing); })
             .and_then([&] { return captured ? captured->replay(stream, kDoing) : launch(stream); })
-            .and_then([&] { return record(end); });
+            .and_then([&] { return end.record(stream, kDoing); });
     if (!done) return fail(std::move(done.error()));
   }
   auto finished = check(driver, DriverCall::kStreamSynchronize, driver.stream_synchronize(stream),
@@ -124,11 +97,9 @@ Result<Timing> time_launches(DeviceDriver& driver, DeviceOrdinal device, StreamH
 
   Timing out;
   for (const auto& [start, end] : runs) {
-    float milliseconds = 0;
-    auto read = check(driver, DriverCall::kEventElapsed,
-                      driver.event_elapsed(&milliseconds, start.handle(), end.handle()), kDoing);
+    auto read = end.us_since(start, kDoing);
     if (!read) return fail(std::move(read.error()));
-    out.samples_us.push_back(double{milliseconds} * 1000.0);
+    out.samples_us.push_back(*read);
   }
   out.median_us = median(out.samples_us);
   return out;

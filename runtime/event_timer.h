@@ -27,6 +27,10 @@ struct Timing {
 /// Middle of the values, or mean of the two middle ones. At least one value.
 double median(std::vector<double> values);
 
+/// Bytes to write before each run so that nothing is left in L2; 0 if the options want it warm.
+Result<int64_t> scratch_bytes_for(DeviceDriver& driver, DeviceOrdinal device,
+                                  const TimingOptions& options);
+
 /// Device time of `launch`, between two events around it on a stream of the current context. All
 /// runs are enqueued before the first is waited for, and with a cold L2 each follows a long write,
 /// so that the host's launch cost hides behind the device's work. `launch` enqueues on the stream

@@ -26,6 +26,7 @@ constexpr std::array kAllowedInCapture = {
     DriverCall::kCopyOnDeviceAsync,
     DriverCall::kContextGetCurrent,
     DriverCall::kContextSetCurrent,
+    DriverCall::kStreamIsCapturing,
 };
 
 }  // namespace
@@ -114,6 +115,8 @@ void FakeDriver::set_launch_us(std::function<double(int64_t)> launch_us) {
   launch_us_ = std::move(launch_us);
 }
 
+void FakeDriver::set_hanging(bool hanging) { hanging_ = hanging; }
+
 int64_t FakeDriver::calls(DriverCall call) const { return calls_[static_cast<size_t>(call)]; }
 
 int64_t FakeDriver::allocated_bytes() const {
@@ -181,13 +184,15 @@ void FakeDriver::run(const Node& node) {
     clock_us_ += kFillUs;
     return;
   }
+  if (node.function->body) {
+    std::array<uint64_t, kMaxKernelArguments + 1> arguments;
+    size_t count = node.function->argument_count;
+    std::copy_n(node.arguments.begin(), count, arguments.begin());
+    if (!node.table.empty()) arguments[count++] = reinterpret_cast<uintptr_t>(node.table.data());
+    node.function->body(node.config, {arguments.data(), count});
+  }
+  // Behind the body, which may tell what it takes.
   clock_us_ += launch_us_(launches_++);
-  if (!node.function->body) return;
-  std::array<uint64_t, kMaxKernelArguments + 1> arguments;
-  size_t count = node.function->argument_count;
-  std::copy_n(node.arguments.begin(), count, arguments.begin());
-  if (!node.table.empty()) arguments[count++] = reinterpret_cast<uintptr_t>(node.table.data());
-  node.function->body(node.config, {arguments.data(), count});
 }
 
 // Opens the body of a call: takes the lock, counts, and returns early where the call must fail.
@@ -483,6 +488,11 @@ DriverStatus FakeDriver::event_synchronize(EventHandle) {
   return DriverStatus::kSuccess;
 }
 
+DriverStatus FakeDriver::event_query(EventHandle) {
+  SINTER_ENTER(DriverCall::kEventQuery);
+  return hanging_ ? DriverStatus::kNotReady : DriverStatus::kSuccess;
+}
+
 DriverStatus FakeDriver::event_elapsed(float* milliseconds, EventHandle start, EventHandle end) {
   SINTER_ENTER(DriverCall::kEventElapsed);
   const auto from = events_.find(start);
@@ -499,6 +509,12 @@ DriverStatus FakeDriver::capture_begin(StreamHandle stream, CaptureMode) {
   if (stream == nullptr) return DriverStatus::kStreamCaptureUnsupported;  // As on a real device.
   capture_ = std::make_unique<Graph>();
   capturing_ = stream;
+  return DriverStatus::kSuccess;
+}
+
+DriverStatus FakeDriver::stream_is_capturing(StreamHandle stream, CaptureStatus* capture) {
+  SINTER_ENTER(DriverCall::kStreamIsCapturing);
+  *capture = capture_ && stream == capturing_ ? CaptureStatus::kActive : CaptureStatus::kNone;
   return DriverStatus::kSuccess;
 }
 

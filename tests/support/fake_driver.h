@@ -43,6 +43,9 @@ class FakeDriver final : public DeviceDriver {
   /// Microseconds that the n-th launch takes on the driver's clock.
   void set_launch_us(std::function<double(int64_t launch)> launch_us);
 
+  /// From now on work never ends, as far as event queries say.
+  void set_hanging(bool hanging);
+
   [[nodiscard]] int64_t calls(DriverCall call) const;
   /// Calls made during stream capture that may not be made there. They failed.
   [[nodiscard]] int64_t capture_violations() const { return capture_violations_; }
@@ -83,6 +86,7 @@ class FakeDriver final : public DeviceDriver {
   int64_t memory_bytes_;
   std::array<std::atomic<int64_t>, kDriverCallCount> calls_{};
   std::atomic<int64_t> capture_violations_ = 0;
+  std::atomic<bool> hanging_ = false;
 
   mutable std::recursive_mutex mutex_;  // Guards all below. Recursive: kernels may call the driver.
   std::map<DriverCall, Fault> faults_;
