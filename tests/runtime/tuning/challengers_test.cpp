@@ -1,0 +1,91 @@
+#include "runtime/tuning/challengers.h"
+
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "codegen/lower.h"
+#include "scheduler/plan.h"
+#include "tests/support/canned_fusions.h"
+
+namespace sinter {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Not;
+
+SegmentPlan segment_of(std::string_view name) {
+  return plan(find_canned_fusion(name)->build(), {{"rows", 4096}, {"cols", 4096}},
+              *find_device("H200"), {.families = builtin_families()})
+      .value()
+      .segments.front();
+}
+
+std::vector<Schedule> schedules_of(const std::vector<ProposedSchedule>& candidates) {
+  std::vector<Schedule> out;
+  for (const ProposedSchedule& candidate : candidates) out.push_back(candidate.schedule);
+  return out;
+}
+
+TEST(ChallengersTest, TheBestPredictedAndEveryKindAreAmongThem) {
+  const SegmentPlan segment = segment_of("layer_norm_backward");
+  const Schedule& incumbent = segment.chosen().schedule;
+  const auto chosen = choose_challengers(segment.candidates, incumbent, 16);
+  ASSERT_EQ(chosen.size(), 16U);
+  std::set<std::string> families;
+  std::set<std::string> worth;
+  for (const ProposedSchedule& candidate : chosen) families.insert(candidate.schedule.family);
+  double best = segment.candidates.front().predicted.total_us;
+  for (const ProposedSchedule& candidate : segment.candidates)
+    best = std::min(best, candidate.predicted.total_us);
+  for (const ProposedSchedule& candidate : segment.candidates) {
+    if (candidate.predicted.total_us <= kWorthMeasuring * best)
+      worth.insert(candidate.schedule.family);
+  }
+  EXPECT_GE(worth.size(), 2U) << "the case says nothing";
+  EXPECT_EQ(families, worth);
+}
+
+TEST(ChallengersTest, NoneIsTheIncumbentOrThereTwice) {
+  const SegmentPlan segment = segment_of("rms_norm");
+  const Schedule& incumbent = segment.chosen().schedule;
+  const auto chosen = schedules_of(choose_challengers(segment.candidates, incumbent, 1000));
+  EXPECT_THAT(chosen, Not(Contains(incumbent)));
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    for (size_t k = 0; k < i; ++k) EXPECT_NE(chosen[i], chosen[k]);
+  }
+}
+
+TEST(ChallengersTest, NearDuplicatesComeOnlyWhereThereIsRoom) {
+  const SegmentPlan segment = segment_of("rms_norm");
+  const Schedule& incumbent = segment.chosen().schedule;
+  for (const Schedule& schedule :
+       schedules_of(choose_challengers(segment.candidates, incumbent, 6)))
+    EXPECT_GE(changes_between(incumbent, schedule).size(), 2U) << print(schedule);
+}
+
+TEST(ChallengersTest, TheyAreOrderedByPredictionAndNoneIsHopeless) {
+  const SegmentPlan segment = segment_of("softmax");
+  double best = segment.candidates.front().predicted.total_us;
+  double worst = best;
+  for (const ProposedSchedule& candidate : segment.candidates) {
+    best = std::min(best, candidate.predicted.total_us);
+    worst = std::max(worst, candidate.predicted.total_us);
+  }
+  ASSERT_GT(worst, kWorthMeasuring * best) << "the case says nothing";
+  const auto chosen = choose_challengers(segment.candidates, segment.chosen().schedule, 1000);
+  double last = 0.0;
+  for (const ProposedSchedule& candidate : chosen) {
+    EXPECT_GE(candidate.predicted.total_us, last);
+    last = candidate.predicted.total_us;
+  }
+  EXPECT_LE(last, kWorthMeasuring * best);
+}
+
+TEST(ChallengersTest, NoneAreAskedFor) {
+  const SegmentPlan segment = segment_of("softmax");
+  EXPECT_TRUE(choose_challengers(segment.candidates, segment.chosen().schedule, 0).empty());
+}
+
+}  // namespace
+}  // namespace sinter
