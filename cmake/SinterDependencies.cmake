@@ -7,12 +7,17 @@ find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_package(nlohmann_json 3.11 REQUIRED CONFIG)
 find_package(Threads REQUIRED)
 find_path(SINTER_XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
-mark_as_advanced(SINTER_XXHASH_INCLUDE_DIR)
+find_path(SINTER_SQLITE_INCLUDE_DIR sqlite3.h REQUIRED)
+mark_as_advanced(SINTER_XXHASH_INCLUDE_DIR SINTER_SQLITE_INCLUDE_DIR)
 
 # xxHash has no CMake package on every distribution; it is used header-only.
 add_library(sinter_xxhash INTERFACE)
 target_include_directories(sinter_xxhash SYSTEM INTERFACE "${SINTER_XXHASH_INCLUDE_DIR}")
 target_compile_definitions(sinter_xxhash INTERFACE XXH_INLINE_ALL)
+
+# SQLite is opened at run time, so that only what keeps tunings needs it: its header is enough here.
+add_library(sinter_sqlite INTERFACE)
+target_include_directories(sinter_sqlite SYSTEM INTERFACE "${SINTER_SQLITE_INCLUDE_DIR}")
 
 if(SINTER_BUILD_TESTING_KIT OR SINTER_BUILD_TESTS)
   find_package(GTest REQUIRED CONFIG)
