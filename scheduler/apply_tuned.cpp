@@ -62,6 +62,13 @@ Decision decision_of(const SegmentPlan& segment, const TunedSchedule& tuned,
 }  // namespace
 
 Result<void> apply_tuned(Plan& plan, const TunedChoices& tuned, const PlanOptions& options) {
+  if (tuned.empty()) {
+    plan.decisions.push_back({.question = std::string(kTunedQuestion),
+                              .chosen = "as planned",
+                              .because = fmt::format("{} has nothing about this graph at these "
+                                                     "extents, for this device and toolkit",
+                                                     source_text(tuned))});
+  }
   std::vector<bool> used(tuned.schedules.size());
   // Taking one may add the kernel behind a segment that finishes its results, or drop it.
   for (size_t i = 0; i < plan.segments.size(); ++i) {

@@ -4,6 +4,8 @@
 #include <string>
 
 #include "runtime/event_timer.h"
+#include "runtime/tuning/device_measurer.h"
+#include "runtime/tuning/tune.h"
 #include "tools/problem.h"
 
 namespace sinter::tool {
@@ -12,7 +14,8 @@ namespace sinter::tool {
 struct Report {
   std::string text{};
   nlohmann::ordered_json json{};
-  bool passed = true;  ///< False: the command worked and found something wrong.
+  bool passed = true;         ///< False: the command worked and found something wrong.
+  bool device_hangs = false;  ///< End the process without waiting for it.
 };
 
 struct PlanArguments {
@@ -52,6 +55,23 @@ struct RunArguments {
   int samples = TimingOptions{}.samples;
 };
 
+struct TuneArguments {
+  ProblemOptions problem{.device = "live"};
+  uint64_t seed = 1;
+  double budget_seconds = TuneOptions{}.budget_seconds;
+  size_t top = TuneOptions{}.top;
+  int samples = TuneOptions{}.samples;
+  double launch_limit_seconds = DeviceMeasurerOptions{}.launch_limit_seconds;
+  std::string database{};  ///< Where the result is kept; empty: nowhere.
+};
+
+struct TuningArguments {
+  std::string action{};  ///< list, export, import, merge or forget.
+  std::string database{};
+  std::string other{};  ///< Another database, exported text, or what to forget.
+  bool all = false;     ///< Forget everything.
+};
+
 struct CacheArguments {
   std::string action{};     ///< list, verify, clear or stats.
   std::string directory{};  ///< Empty: as the environment says.
@@ -68,5 +88,7 @@ Result<Report> check_command(const CheckArguments& arguments);
 Result<Report> run_command(const RunArguments& arguments);
 Result<Report> devices_command();
 Result<Report> cache_command(const CacheArguments& arguments);
+Result<Report> tune_command(const TuneArguments& arguments);
+Result<Report> tuning_command(const TuningArguments& arguments);
 
 }  // namespace sinter::tool

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <functional>
@@ -52,6 +53,8 @@ void add_planning_options(CLI::App& command, ProblemOptions& options) {
 void add_problem_options(CLI::App& command, ProblemOptions& options) {
   command.add_option("fusion", options.source, kSource)->required();
   add_planning_options(command, options);
+  command.add_option("--tuned", options.tuned_file,
+                     "Use what `sinter tune` measured and kept in this database");
 }
 
 // Each function adds one command to the tool and returns what runs it.
@@ -85,6 +88,7 @@ Command add_explain(CLI::App& tool) {
                       "Map the kinds chosen over an extent instead: name=from..to[:step|:xfactor]; "
                       "twice for two extents")
           ->allow_extra_args(false);
+  sweep->excludes(command.get_option("--tuned"));  // That is about one size.
   command.add_option("--svg", arguments->svg_file,
                      "Draw the kernels and what passes between them, or the map, into this file; "
                      "-: print only that");
@@ -139,6 +143,44 @@ Command add_run(CLI::App& tool) {
   return [arguments] { return run_command(*arguments); };
 }
 
+Command add_tune(CLI::App& tool) {
+  auto arguments = std::make_shared<TuneArguments>();
+  CLI::App& command = *tool.add_subcommand(
+      "tune", "Measure the best predicted schedules on a GPU; Ctrl-C keeps the best so far");
+  command.add_option("fusion", arguments->problem.source, kSource)->required();
+  add_planning_options(command, arguments->problem);
+  command.add_option("--budget", arguments->budget_seconds, "Seconds, compilation included")
+      ->capture_default_str();
+  command
+      .add_option("--top", arguments->top, "Candidates of each segment beside the untuned choice")
+      ->capture_default_str();
+  command.add_option("--samples", arguments->samples, "Timed runs of each median, at least 15")
+      ->capture_default_str();
+  command.add_option("--seed", arguments->seed, "Of the random inputs")->capture_default_str();
+  command
+      .add_option("--launch-limit", arguments->launch_limit_seconds,
+                  "Seconds after which a launch counts as hanging")
+      ->capture_default_str();
+  command.add_option("--database", arguments->database,
+                     "Keep the result in this file, for --tuned; made if it is not there");
+  return [arguments] { return tune_command(*arguments); };
+}
+
+Command add_tuning(CLI::App& tool) {
+  auto arguments = std::make_shared<TuningArguments>();
+  CLI::App& command = *tool.add_subcommand("tuning", "Look after a database of measured schedules");
+  command.add_option("action", arguments->action, "What to do")
+      ->required()
+      ->check(CLI::IsMember({"list", "export", "import", "merge", "forget"}));
+  command.add_option("database", arguments->database, "The file")->required();
+  command.add_option(
+      "other", arguments->other,
+      "merge: another database; import: a file that export wrote; forget: a fusion's "
+      "name, or how a graph's hash begins");
+  command.add_flag("--all", arguments->all, "forget: everything");
+  return [arguments] { return tuning_command(*arguments); };
+}
+
 Command add_devices(CLI::App& tool) {
   tool.add_subcommand("devices", "Show the device presets and the devices in this machine");
   return devices_command;
@@ -165,7 +207,8 @@ constexpr std::array kCommands = {
     NamedCommand{"explain", add_explain}, NamedCommand{"diff", add_diff},
     NamedCommand{"emit", add_emit},       NamedCommand{"check", add_check},
     NamedCommand{"run", add_run},         NamedCommand{"devices", add_devices},
-    NamedCommand{"cache", add_cache},
+    NamedCommand{"cache", add_cache},     NamedCommand{"tune", add_tune},
+    NamedCommand{"tuning", add_tuning},
 };
 
 void print_json(const nlohmann::ordered_json& json) {
@@ -235,7 +278,13 @@ int main(std::span<char*> arguments) {
     } else {
       fmt::print("{}", report->text);
     }
-    return report->passed ? kDone : kFailed;
+    const int code = report->passed ? kDone : kFailed;
+    if (report->device_hangs) {
+      // What runs at a regular end of the process would wait for the device.
+      std::fflush(nullptr);
+      std::_Exit(code);
+    }
+    return code;
   }
   return kMisused;
 }

@@ -9,6 +9,8 @@
 #include "fusion_ir/parser.h"
 #include "runtime/device_query.h"
 #include "runtime/driver_api.h"
+#include "runtime/nvrtc_compiler.h"
+#include "runtime/tuning/tuning_database.h"
 #include "tests/support/canned_fusions.h"
 
 namespace sinter::tool {
@@ -102,6 +104,18 @@ Result<Source> load_source(const std::string& name, DefaultSize default_size) {
       });
 }
 
+/// Hands what a database has about the problem to its plan.
+Result<void> find_tuned(Problem& problem, const std::string& file) {
+  auto database = TuningDatabase::open(file, TuningDatabase::Mode::kRead);
+  if (!database) return fail(database.error());
+  auto key = key_of(problem);
+  if (!key) return fail(key.error());
+  auto choices = database->find(*key);
+  if (!choices) return fail(choices.error());
+  problem.plan_options.tuned = std::make_shared<const TunedChoices>(std::move(*choices));
+  return {};
+}
+
 }  // namespace
 
 Result<Problem> load_problem(const ProblemOptions& options, DefaultSize default_size) {
@@ -122,7 +136,16 @@ Result<Problem> load_problem(const ProblemOptions& options, DefaultSize default_
               .plan_options = {.families = builtin_families(), .pin = std::move(*pin)}};
   for (const std::string& cut : options.cuts) out.plan_options.cuts.push_back({cut});
   for (const std::string& join : options.joins) out.plan_options.joins.push_back(make_join(join));
+  if (!options.tuned_file.empty()) {
+    if (auto found = find_tuned(out, options.tuned_file); !found) return fail(found.error());
+  }
   return out;
+}
+
+Result<TuningKey> key_of(const Problem& problem) {
+  auto compiler = NvrtcCompiler::open();
+  if (!compiler) return fail(compiler.error());
+  return tuning_key(problem.fusion, problem.extents, problem.limits, toolkit_identity(*compiler));
 }
 
 Result<DeviceLimits> find_limits(const std::string& name) {

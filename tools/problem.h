@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/tuning/tuning_key.h"
 #include "scheduler/plan.h"
 
 namespace sinter::tool {
@@ -17,6 +18,7 @@ struct ProblemOptions {
   std::vector<std::string> extents{};  ///< "rows=8192".
   std::string device = "H200";         ///< A preset's name, or "live".
   std::string schedule_file{};
+  std::string tuned_file{};  ///< A tuning database; empty: nothing measured is used.
   std::string family{};
   std::string residency{};
   std::vector<std::string> cuts{};   ///< Values that go through memory.
@@ -39,6 +41,9 @@ Result<Problem> load_problem(const ProblemOptions& options,
 /// A device by its preset's name, or "live" for the first one of this machine. Errors:
 /// InvalidArgument, DeviceError.
 Result<DeviceLimits> find_limits(const std::string& name);
+
+/// What tuning keeps the problem under, with the NVRTC of this machine. Errors: DeviceError.
+Result<TuningKey> key_of(const Problem& problem);
 
 /// The problem's plan, with families that can lower.
 Result<Plan> plan_problem(const Problem& problem);

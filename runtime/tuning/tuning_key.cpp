@@ -5,9 +5,11 @@
 namespace sinter {
 
 std::string device_identity(const DeviceLimits& limits) {
-  return fmt::format("{} sm_{}{} {} SMs {} B L2 {} B shared", limits.name, limits.compute_major,
-                     limits.compute_minor, limits.sm_count, limits.l2_bytes,
-                     limits.shared_bytes_per_block);
+  constexpr std::string_view kMaker = "NVIDIA ";  // Of what a driver reports, not of presets.
+  std::string_view name = limits.name;
+  if (name.starts_with(kMaker)) name.remove_prefix(kMaker.size());
+  return fmt::format("{} sm_{}{} {} SMs", name, limits.compute_major, limits.compute_minor,
+                     limits.sm_count);
 }
 
 std::string toolkit_identity(const NvrtcCompiler& compiler) {

@@ -13,7 +13,7 @@ namespace sinter {
 struct TuningKey {
   std::string graph{};    ///< Hash of the simplified graph at these extents, names aside.
   std::string extents{};  ///< "cols=4096 rows=8192", by name.
-  std::string device{};   ///< Name, compute capability, multiprocessors, L2 and shared bytes.
+  std::string device{};   ///< Name, compute capability, multiprocessors.
   std::string toolkit{};  ///< NVRTC's version and build.
   int64_t grammar = 0;    ///< kScheduleGrammar when it was measured.
   friend auto operator<=>(const TuningKey&, const TuningKey&) = default;
@@ -28,8 +28,10 @@ inline constexpr int64_t kScheduleGrammar = 1;
 Result<TuningKey> tuning_key(const Fusion& fusion, const ExtentValues& extents,
                              const DeviceLimits& limits, std::string toolkit, bool simplify = true);
 
-/// "H200 sm_90 132 SMs ...": what decides how fast a kernel runs, and does not differ between two
-/// devices of a kind. Clocks and measured rates are not in it.
+/// "H200 sm_90 132 SMs": what does not differ between two devices of a kind, nor between such a
+/// device and its preset, so that plans for a preset find what was measured on the device. Clocks
+/// and measured rates are not in it; a slice of a device has fewer multiprocessors, and another
+/// name.
 std::string device_identity(const DeviceLimits& limits);
 
 /// "NVRTC 13.0 <build>": patch releases share a version number but not their code.

@@ -56,12 +56,13 @@ TEST(ApplyTunedTest, AMeasuredScheduleIsTakenAndOnRecord) {
   EXPECT_THAT(explain(*after), HasSubstr("measured 9.50 us"));
 }
 
-TEST(ApplyTunedTest, WithoutChoicesNothingChanges) {
+TEST(ApplyTunedTest, WithoutChoicesNothingChangesAndThatIsOnRecord) {
   const Plan before = untuned("softmax");
   const auto after = tuned_plan("softmax", {});
   ASSERT_TRUE(after) << after.error().text();
   EXPECT_EQ(after->segments[0].candidates, before.segments[0].candidates);
-  EXPECT_EQ(after->decisions, before.decisions);
+  ASSERT_EQ(after->decisions.size(), before.decisions.size() + 1);
+  EXPECT_THAT(tuned_decision(*after).because, HasSubstr("tuned.db has nothing about this graph"));
 }
 
 TEST(ApplyTunedTest, TheKernelThatFinishesFollows) {

@@ -1,0 +1,44 @@
+#include "runtime/tuning/tune_report.h"
+
+namespace sinter {
+namespace {
+
+std::string measurement_text(const TuneMeasurement& measurement, bool is_winner) {
+  const std::string timed = measurement.timed.samples > 0
+                                ? fmt::format("{:9.2f} us", measurement.timed.median_us)
+                                : std::string("           -");
+  const Schedule& schedule = measurement.schedule;
+  std::string out =
+      fmt::format("{} {}  predicted {:9.2f} us  {} {} x {} vector {} unroll {}{}: {}\n",
+                  is_winner ? "*" : " ", timed, measurement.predicted_us, schedule.family,
+                  schedule.threads_per_row, schedule.rows_per_block, schedule.vector_width,
+                  schedule.unroll, further_numbers(schedule), text_of(measurement.verdict));
+  const bool says_more = measurement.verdict == TuneVerdict::kWrongResults ||
+                         measurement.verdict == TuneVerdict::kFailed ||
+                         measurement.verdict == TuneVerdict::kDoesNotCompile;
+  if (says_more) out += fmt::format("    {}\n", measurement.because);
+  return out;
+}
+
+}  // namespace
+
+std::string report_text(const TuneResult& result) {
+  std::string out = fmt::format("{} on {}: {} in {:.1f} s\n", result.plan.fusion.name,
+                                result.plan.limits.name, text_of(result.stop), result.seconds);
+  for (const TunedSegment& segment : result.segments) {
+    out += fmt::format("segment {}: {}\n  because {}\n", segment.segment, segment.decision.chosen,
+                       segment.decision.because);
+    for (size_t i = 0; i < segment.measurements.size(); ++i)
+      out +=
+          measurement_text(segment.measurements[i], segment.is_measured() && i == segment.winner);
+  }
+  if (const size_t wrong = result.wrong_results(); wrong > 0)
+    out += fmt::format(
+        "WRONG RESULTS of {} candidate(s): a defect of Sinter, please report it with the schedules "
+        "above\n",
+        wrong);
+  if (result.trouble) out += fmt::format("stopped by: {}\n", result.trouble->text());
+  return out;
+}
+
+}  // namespace sinter
