@@ -11,6 +11,12 @@ std::string source_text(const TunedChoices& tuned) {
   return tuned.source.empty() ? "the caller's measurements" : tuned.source;
 }
 
+/// In a line; of what does not parse, that.
+std::string what_of(const TunedSchedule& tuned) {
+  const auto schedule = parse_schedule(tuned.schedule);
+  return schedule ? summary_of(*schedule) : "a schedule that this Sinter cannot read";
+}
+
 /// The tuned schedule as a candidate for the segment, or the reason why it is none.
 Result<ProposedSchedule> candidate_of(const SegmentPlan& segment, const TunedSchedule& tuned,
                                       const DeviceLimits& limits, const PlanOptions& options) {
@@ -34,12 +40,12 @@ Result<ProposedSchedule> candidate_of(const SegmentPlan& segment, const TunedSch
 Decision decision_of(const SegmentPlan& segment, const TunedSchedule& tuned,
                      const Result<ProposedSchedule>& taken, const TunedChoices& choices) {
   Decision out{.question = std::string(kTunedQuestion)};
-  out.candidates.push_back({.what = print(segment.chosen().schedule),
+  out.candidates.push_back({.what = summary_of(segment.chosen().schedule),
                             .predicted = segment.chosen().predicted,
                             .legal = true,
                             .because = fmt::format("measured {:.2f} us", tuned.untuned_us)});
   if (!taken) {
-    out.candidates.push_back({.what = tuned.schedule,
+    out.candidates.push_back({.what = what_of(tuned),
                               .predicted = {},
                               .legal = false,
                               .because = taken.error().message});
@@ -48,7 +54,7 @@ Decision decision_of(const SegmentPlan& segment, const TunedSchedule& tuned,
                               taken.error().message);
     return out;
   }
-  out.candidates.push_back({.what = print(taken->schedule),
+  out.candidates.push_back({.what = summary_of(taken->schedule),
                             .predicted = taken->predicted,
                             .legal = true,
                             .because = fmt::format("measured {:.2f} us", tuned.tuned_us)});
@@ -97,7 +103,7 @@ Result<void> apply_tuned(Plan& plan, const TunedChoices& tuned, const PlanOption
     if (used[i]) continue;
     plan.decisions.push_back(
         {.question = std::string(kTunedQuestion),
-         .candidates = {{.what = tuned.schedules[i].schedule,
+         .candidates = {{.what = what_of(tuned.schedules[i]),
                          .predicted = {},
                          .legal = false,
                          .because = "no segment of this plan has the graph it was measured for"}},

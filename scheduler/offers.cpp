@@ -15,18 +15,6 @@
 namespace sinter {
 namespace {
 
-std::string describe(const Schedule& schedule) {
-  std::string extras;
-  std::vector<std::string> kept;
-  for (const PersistentValue& value : schedule.persistent)
-    kept.push_back(fmt::format("{} in {}", value.value, text_of(value.residency)));
-  if (!kept.empty()) extras = fmt::format(", {}", fmt::join(kept, ", "));
-  extras += further_numbers(schedule);
-  return fmt::format("{}: {} threads/row x {} rows/block, vector {}, unroll {}{}", schedule.family,
-                     schedule.threads_per_row, schedule.rows_per_block, schedule.vector_width,
-                     schedule.unroll, extras);
-}
-
 std::string limiting_part(const Prediction& predicted) {
   const std::pair<double, const char*> parts[] = {{predicted.memory_us, "memory"},
                                                   {predicted.l2_us, "L2"},
@@ -209,7 +197,7 @@ Decision schedule_decision(const SegmentPlan& segment, const std::vector<Rejecti
     const auto count = static_cast<size_t>(std::ranges::count(shown, candidate.schedule.family));
     if (count >= kShownPerFamily) continue;
     shown.push_back(candidate.schedule.family);
-    decision.candidates.push_back({.what = describe(candidate.schedule),
+    decision.candidates.push_back({.what = summary_of(candidate.schedule),
                                    .predicted = candidate.predicted,
                                    .legal = true,
                                    .because = limiting_part(candidate.predicted)});
@@ -219,7 +207,7 @@ Decision schedule_decision(const SegmentPlan& segment, const std::vector<Rejecti
         {.what = rejection.subject, .legal = false, .because = text_of(rejection)});
   }
   const ProposedSchedule& chosen = segment.chosen();
-  decision.chosen = describe(chosen.schedule);
+  decision.chosen = summary_of(chosen.schedule);
   const auto best = std::ranges::min_element(
       segment.candidates, {},
       [](const ProposedSchedule& candidate) { return candidate.predicted.total_us; });
@@ -229,7 +217,7 @@ Decision schedule_decision(const SegmentPlan& segment, const std::vector<Rejecti
     decision.because += fmt::format(
         "; {} at {:.1f} us is within {:.0f} %, which counts as equal: of equals the one that waits "
         "least wins",
-        describe(best->schedule), best->predicted.total_us, kTieShare * 100.0);
+        summary_of(best->schedule), best->predicted.total_us, kTieShare * 100.0);
   }
   return decision;
 }
@@ -300,6 +288,18 @@ void drop_overwriting(const SegmentFacts& facts, const Family& family, const Dev
 }
 
 }  // namespace
+
+std::string summary_of(const Schedule& schedule) {
+  std::string extras;
+  std::vector<std::string> kept;
+  for (const PersistentValue& value : schedule.persistent)
+    kept.push_back(fmt::format("{} in {}", value.value, text_of(value.residency)));
+  if (!kept.empty()) extras = fmt::format(", {}", fmt::join(kept, ", "));
+  extras += further_numbers(schedule);
+  return fmt::format("{}: {} threads/row x {} rows/block, vector {}, unroll {}{}", schedule.family,
+                     schedule.threads_per_row, schedule.rows_per_block, schedule.vector_width,
+                     schedule.unroll, extras);
+}
 
 Result<void> offer_schedules(SegmentPlan& segment, std::vector<Rejection>& rejections,
                              const DeviceLimits& limits, const PlanOptions& options) {

@@ -18,6 +18,9 @@ Result<void> offer_schedules(SegmentPlan& segment, std::vector<Rejection>& rejec
 /// ordered by predicted time.
 void rank_schedules(std::vector<ProposedSchedule>& candidates, const FamilySet& families);
 
+/// "multi_wave: 256 threads/row x 1 rows/block, vector 8, unroll 1, %v0 in register", for people.
+std::string summary_of(const Schedule& schedule);
+
 /// Why the first candidate runs the segment.
 Decision schedule_decision(const SegmentPlan& segment, const std::vector<Rejection>& rejections);
 

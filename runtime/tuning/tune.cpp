@@ -4,14 +4,14 @@
 #include <numeric>
 
 #include "runtime/tuning/challengers.h"
+#include "scheduler/offers.h"
 
 namespace sinter {
 namespace {
 
-std::string describe(const Schedule& schedule) {
-  return fmt::format("{}: {} threads/row x {} rows/block, vector {}, unroll {}{}", schedule.family,
-                     schedule.threads_per_row, schedule.rows_per_block, schedule.vector_width,
-                     schedule.unroll, further_numbers(schedule));
+/// Also what is promised to the compiler, in which challengers may differ alone.
+std::string what_of(const Schedule& schedule) {
+  return fmt::format("{}, {} blocks/SM promised", summary_of(schedule), schedule.min_blocks_per_sm);
 }
 
 /// A segment of a plan as a plan of its own, of one schedule.
@@ -118,7 +118,7 @@ class Tuner {
   }
   [[nodiscard]] Decision decision_for(size_t segment) const {
     return {.question = "which schedule is fastest, as measured",
-            .chosen = describe(result_.plan.segments[segment].chosen().schedule)};
+            .chosen = what_of(result_.plan.segments[segment].chosen().schedule)};
   }
 
   /// Starts on inputs for a segment. A graph in one piece is checked as the caller wrote it: only
@@ -361,7 +361,7 @@ class Tuner {
     Decision& decision = out_->decision;
     for (const TuneMeasurement& measurement : out_->measurements) {
       decision.candidates.push_back(
-          {.what = describe(measurement.schedule),
+          {.what = what_of(measurement.schedule),
            .predicted = {.total_us = measurement.predicted_us},
            .legal = measurement.verdict != TuneVerdict::kDoesNotCompile &&
                     measurement.verdict != TuneVerdict::kWrongResults,
@@ -378,7 +378,7 @@ class Tuner {
       }
       return;
     }
-    decision.chosen = describe(out_->measurements[out_->winner].schedule);
+    decision.chosen = what_of(out_->measurements[out_->winner].schedule);
     decision.because =
         out_->winner == 0
             ? fmt::format(

@@ -1,5 +1,7 @@
 #include "runtime/tuning/tune_report.h"
 
+#include "scheduler/offers.h"
+
 namespace sinter {
 namespace {
 
@@ -7,12 +9,10 @@ std::string measurement_text(const TuneMeasurement& measurement, bool is_winner)
   const std::string timed = measurement.timed.samples > 0
                                 ? fmt::format("{:9.2f} us", measurement.timed.median_us)
                                 : std::string("           -");
-  const Schedule& schedule = measurement.schedule;
   std::string out =
-      fmt::format("{} {}  predicted {:9.2f} us  {} {} x {} vector {} unroll {}{}: {}\n",
-                  is_winner ? "*" : " ", timed, measurement.predicted_us, schedule.family,
-                  schedule.threads_per_row, schedule.rows_per_block, schedule.vector_width,
-                  schedule.unroll, further_numbers(schedule), text_of(measurement.verdict));
+      fmt::format("{} {}  predicted {:9.2f} us  {}, {} blocks/SM: {}\n", is_winner ? "*" : " ",
+                  timed, measurement.predicted_us, summary_of(measurement.schedule),
+                  measurement.schedule.min_blocks_per_sm, text_of(measurement.verdict));
   const bool says_more = measurement.verdict == TuneVerdict::kWrongResults ||
                          measurement.verdict == TuneVerdict::kFailed ||
                          measurement.verdict == TuneVerdict::kDoesNotCompile;
