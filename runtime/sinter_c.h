@@ -71,6 +71,7 @@ typedef struct sinter_device sinter_device;   /* What a device offers, live or f
 typedef struct sinter_runtime sinter_runtime; /* Driver, compiler and kernel cache. */
 typedef struct sinter_plan sinter_plan;       /* Which kernels run a graph, and why. */
 typedef struct sinter_executable sinter_executable; /* A plan compiled and loaded on a device. */
+typedef struct sinter_tuning_database sinter_tuning_database; /* Schedules that were measured. */
 
 /* ---- Version -------------------------------------------------------------------------------- */
 
@@ -263,6 +264,8 @@ typedef struct sinter_plan_options {
   size_t cut_count;
   const sinter_value_group* joins; /* Each: values that one kernel makes. */
   size_t join_count;
+  const sinter_tuning_database* tuned; /* What was measured is used, or why not is a decision; null:
+                                          nothing measured. */
 } sinter_plan_options;
 
 /* Plans a graph for a device: a pure function of its arguments, which measures nothing. Symbols
@@ -494,6 +497,82 @@ SINTER_API sinter_status sinter_executable_execute(const sinter_executable* exec
  * do not release under stream capture. */
 SINTER_API sinter_status sinter_executable_release(sinter_executable* executable,
                                                    sinter_error** error);
+
+/* ---- Tuning --------------------------------------------------------------------------------- */
+
+/* A file is only read; is written too; is made where there is none. */
+enum { SINTER_TUNING_READ = 0, SINTER_TUNING_WRITE = 1, SINTER_TUNING_CREATE = 2 };
+
+/* Opens a database of measured schedules, an SQLite file that any number of processes may use.
+ * Measurements go by the runtime's NVRTC. A file that is damaged, or is something else, is
+ * SINTER_INVALID_ARGUMENT and stays as it is; SINTER_UNSUPPORTED where there is no libsqlite3. */
+SINTER_API sinter_status sinter_tuning_database_open(sinter_runtime* runtime, const char* path,
+                                                     int32_t mode,
+                                                     sinter_tuning_database** database,
+                                                     sinter_error** error);
+SINTER_API sinter_status sinter_tuning_database_release(sinter_tuning_database* database,
+                                                        sinter_error** error);
+
+/* Where tuning is. */
+typedef struct sinter_tune_progress {
+  size_t struct_size;
+  size_t segment; /* That is tuned now, from 1, of so many. */
+  size_t segment_count;
+  size_t candidate; /* Measured of it so far, of so many. */
+  size_t candidate_count;
+  double untuned_us; /* Of the planner's choice. */
+  double best_us;    /* Of the best confirmed so far. */
+  double seconds;    /* Spent of the budget. */
+  double budget_seconds;
+} sinter_tune_progress;
+/* Called on the thread that tunes; gives 1 to cancel, which keeps the best so far, else 0. */
+typedef int32_t (*sinter_tune_function)(void* user_data, const sinter_tune_progress* progress);
+
+/* All of it may be left at zero. */
+typedef struct sinter_tune_options {
+  size_t struct_size;
+  int32_t device;                   /* Its number. */
+  int32_t samples;                  /* Of each median, at least 15; 0: 15. */
+  size_t top;                       /* Candidates of each segment; 0: 16. */
+  double budget_seconds;            /* Compilation included; 0: 60. */
+  uint64_t seed;                    /* Of the random inputs. */
+  void* stream;                     /* Of the caller: refused while it is captured. */
+  sinter_tune_function progress;    /* May be null. */
+  void* progress_data;              /* Its `user_data`. */
+  sinter_tuning_database* database; /* That keeps the result; null: nothing is kept. */
+} sinter_tune_options;
+
+/* Why tuning ended. */
+enum {
+  SINTER_TUNE_FINISHED = 0,
+  SINTER_TUNE_BUDGET = 1,
+  SINTER_TUNE_CANCELLED = 2,
+  SINTER_TUNE_DEVICE = 3 /* The device failed, or a launch did not end; the report says which. */
+};
+typedef struct sinter_tune_info {
+  size_t struct_size;
+  size_t segment_count;  /* Of the plan, those that have a choice. */
+  size_t measured_count; /* Of these. */
+  size_t wrong_count;    /* Candidates with wrong results: defects, which are never chosen. */
+  int32_t ended;         /* SINTER_TUNE_*. */
+  int32_t is_hanging;    /* A launch did not end: end the process. */
+  double tuned_us;       /* Sum over what was measured. */
+  double untuned_us;
+  double seconds;
+} sinter_tune_info;
+
+/*
+ * Plans a graph for a device of this machine and measures the best predicted schedules of each of
+ * its segments there, on random inputs in memory of its own; the planner's choice stays unless
+ * another is right and faster by more than the noise. Refused under stream capture. What ends it
+ * early is in `info`, and the best confirmed is kept. `options`, `info` and `json`, which gets
+ * every measurement, may be null.
+ */
+SINTER_API sinter_status sinter_tune(sinter_runtime* runtime, const sinter_fusion* fusion,
+                                     const sinter_extent* extents, size_t extent_count,
+                                     const sinter_plan_options* plan_options,
+                                     const sinter_tune_options* options, sinter_tune_info* info,
+                                     sinter_text** json, sinter_error** error);
 
 #ifdef __cplusplus
 } /* extern "C" */

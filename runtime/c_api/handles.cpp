@@ -32,6 +32,8 @@ std::string_view name_of(HandleKind kind) {
       return "plan";
     case HandleKind::kExecutable:
       return "executable";
+    case HandleKind::kTuningDatabase:
+      return "tuning database";
   }
   unreachable();
 }

@@ -19,6 +19,7 @@ enum class HandleKind : uint8_t {
   kRuntime,
   kPlan,
   kExecutable,
+  kTuningDatabase,
 };
 std::string_view name_of(HandleKind kind);
 

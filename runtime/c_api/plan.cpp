@@ -6,6 +6,7 @@
 #include "runtime/c_api/structs.h"
 #include "runtime/c_api/tensor_info.h"
 #include "runtime/c_api/text.h"
+#include "runtime/c_api/tuning_object.h"
 #include "runtime/plan_json.h"
 #include "scheduler/explain.h"
 
@@ -34,7 +35,8 @@ sinter_status sinter_plan_create(const sinter_fusion* fusion, const sinter_devic
     const auto graph = object_of<FusionObject>(fusion);
     const auto on = object_of<DeviceObject>(device);
     const auto sizes = extents_from(extents, extent_count);
-    const auto with = plan_options_from(options);
+    auto with = plan_options_from(options);
+    with.tuned = tuned_choices(options, graph->fusion, sizes, on->limits);
     *plan = make_handle(PlanObject{taken(sinter::plan(graph->fusion, sizes, on->limits, with))});
   });
 }

@@ -45,19 +45,21 @@ Result<CompiledPlan> RuntimeObject::compile(Plan plan, const CompilePlanOptions&
                   : compile_with_nvrtc(std::move(plan), options);
 }
 
+Result<NvrtcCompiler> RuntimeObject::compiler() {
+  const std::lock_guard lock(mutex_);
+  if (!compiler_) {
+    auto opened = NvrtcCompiler::open(nvrtc_library_);
+    if (!opened) return opened;
+    compiler_.emplace(std::move(*opened));
+  }
+  return *compiler_;
+}
+
 Result<CompiledPlan> RuntimeObject::compile_with_nvrtc(Plan plan,
                                                        const CompilePlanOptions& options) {
-  std::optional<NvrtcCompiler> compiler;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!compiler_) {
-      auto opened = NvrtcCompiler::open(nvrtc_library_);
-      if (!opened) return fail(std::move(opened).error());
-      compiler_.emplace(std::move(*opened));
-    }
-    compiler = compiler_;
-  }
-  return compile_plan(std::move(plan), *compiler, cache_, options);
+  auto with = compiler();
+  if (!with) return fail(std::move(with).error());
+  return compile_plan(std::move(plan), *with, cache_, options);
 }
 
 void RuntimeObject::retire(Retired retired) noexcept {

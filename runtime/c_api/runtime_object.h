@@ -34,6 +34,9 @@ class RuntimeObject {
 
   Result<DeviceDriver*> driver();
   Result<CompiledPlan> compile(Plan plan, const CompilePlanOptions& options);
+  /// A share in NVRTC.
+  Result<NvrtcCompiler> compiler();
+  [[nodiscard]] KernelCache& cache() { return cache_; }
 
   /// An executable that nobody can reach any more.
   struct Retired {

@@ -28,9 +28,10 @@ static_assert(sizeof(sinter_runtime_options) == 48 &&
               offsetof(sinter_runtime_options, max_memory_bytes) == 40);
 static_assert(sizeof(sinter_extent) == 16 && offsetof(sinter_extent, size) == 8);
 static_assert(sizeof(sinter_value_group) == 16 && offsetof(sinter_value_group, count) == 8);
-static_assert(sizeof(sinter_plan_options) == 104 && offsetof(sinter_plan_options, unroll) == 48 &&
+static_assert(sizeof(sinter_plan_options) == 112 && offsetof(sinter_plan_options, unroll) == 48 &&
               offsetof(sinter_plan_options, cutting) == 64 &&
-              offsetof(sinter_plan_options, join_count) == 96);
+              offsetof(sinter_plan_options, join_count) == 96 &&
+              offsetof(sinter_plan_options, tuned) == 104);
 static_assert(sizeof(sinter_plan_info) == 56 && offsetof(sinter_plan_info, predicted_us) == 48);
 static_assert(sizeof(sinter_dtype) == 4);
 static_assert(sizeof(sinter_tensor_info) == 176 && offsetof(sinter_tensor_info, dtype) == 24 &&
@@ -52,6 +53,13 @@ static_assert(sizeof(sinter_executable_info) == 64 &&
               offsetof(sinter_executable_info, predicted_us) == 48);
 static_assert(sizeof(sinter_execute_args) == 88 && offsetof(sinter_execute_args, stream) == 40 &&
               offsetof(sinter_execute_args, allocator_data) == 80);
+static_assert(sizeof(sinter_tune_progress) == 72 &&
+              offsetof(sinter_tune_progress, budget_seconds) == 64);
+static_assert(sizeof(sinter_tune_options) == 72 && offsetof(sinter_tune_options, top) == 16 &&
+              offsetof(sinter_tune_options, stream) == 40 &&
+              offsetof(sinter_tune_options, database) == 64);
+static_assert(sizeof(sinter_tune_info) == 64 && offsetof(sinter_tune_info, ended) == 32 &&
+              offsetof(sinter_tune_info, seconds) == 56);
 
 TEST(CAbi, SaysItsVersion) {
   EXPECT_EQ(sinter_abi_version(), static_cast<uint32_t>(SINTER_ABI_VERSION));

@@ -57,6 +57,7 @@ using OwnedDevice = Owned<sinter_device, sinter_device_release>;
 using OwnedRuntime = Owned<sinter_runtime, sinter_runtime_release>;
 using OwnedPlan = Owned<sinter_plan, sinter_plan_release>;
 using OwnedExecutable = Owned<sinter_executable, sinter_executable_release>;
+using OwnedTuningDatabase = Owned<sinter_tuning_database, sinter_tuning_database_release>;
 
 /// A zeroed struct with its size.
 template <class Struct>
