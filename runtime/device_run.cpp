@@ -156,6 +156,18 @@ DeviceReference make_reference(const Fusion& fusion, const Binding& binding,
   return out;
 }
 
+DeviceReference make_reference(const Fusion& fusion, const Binding& binding,
+                               std::vector<HostTensor> inputs, const DeviceRunOptions& options) {
+  DeviceReference out{.fusion = fusion,
+                      .binding = binding,
+                      .evaluated = binding,
+                      .repeated = std::nullopt,
+                      .inputs = std::move(inputs),
+                      .expected = {}};
+  out.expected = evaluate(fusion, binding, out.inputs, {.external = options.external});
+  return out;
+}
+
 Result<DeviceRun> run_on_device(const DeviceReference& reference, const Executable& executable,
                                 DeviceDriver& driver, const DeviceRunOptions& options) {
   return RunOnDevice(reference, executable, driver, options).run();

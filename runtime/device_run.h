@@ -71,6 +71,12 @@ std::optional<SymbolId> repeated_symbol(const Fusion& fusion, const Binding& bin
 DeviceReference make_reference(const Fusion& fusion, const Binding& binding,
                                const DeviceRunOptions& options = {});
 
+/// The same for inputs of the caller's, in the fusion's order; nothing repeats. Throws
+/// SinterException (InvalidArgument) for inputs that do not fit.
+DeviceReference make_reference(const Fusion& fusion, const Binding& binding,
+                               std::vector<HostTensor> inputs,
+                               const DeviceRunOptions& options = {});
+
 /// Allocates tensors on the device, fills the inputs with the reference's and the outputs with
 /// poison, executes once, compares with the oracle, and times with a cold L2.
 ///

@@ -39,7 +39,8 @@ class CandidateMeasurer {
   /// Makes inputs and expected outputs of a graph, of which candidates are plans from now on, and
   /// drops those before. Errors of kinds other than kDeviceError: this graph cannot be measured.
   [[nodiscard]] virtual Result<void> begin(const Fusion& fusion, const Binding& binding) = 0;
-  /// Plans that prepare() will probably be asked for, so that they can be compiled meanwhile.
+  /// Plans that prepare() will probably be asked for, in place of those announced before, so that
+  /// they can be compiled meanwhile.
   virtual void announce(std::vector<Plan> plans) { (void)plans; }
   /// Compiles a plan, runs it into poisoned outputs of the measurer's own, and checks all of them.
   [[nodiscard]] virtual Result<PreparedCandidate> prepare(const Plan& plan) = 0;

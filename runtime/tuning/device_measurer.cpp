@@ -111,7 +111,6 @@ class DeviceMeasurer::Device {
   Result<void> check_ready() { return check_not_capturing(driver_, options_.stream); }
 
   Result<void> begin(const Fusion& fusion, const Binding& binding) {
-    compile_ahead_.reset();
     candidates_.clear();
     tensors_.reset();
     reference_.reset();
@@ -126,7 +125,10 @@ class DeviceMeasurer::Device {
                    .measured = elements,
                    .limit = options_.most_elements});
     }
-    reference_ = std::make_unique<DeviceReference>(make_reference(fusion, binding, run));
+    auto given = options_.inputs ? options_.inputs(fusion, binding) : std::vector<HostTensor>{};
+    reference_ = std::make_unique<DeviceReference>(
+        given.empty() ? make_reference(fusion, binding, run)
+                      : make_reference(fusion, binding, std::move(given), run));
     auto tensors = ReferenceTensors::make(*reference_, driver_);
     if (!tensors) return fail(std::move(tensors.error()));
     tensors_.emplace(std::move(*tensors));

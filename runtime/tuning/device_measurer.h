@@ -1,12 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <vector>
 
 #include "runtime/compile_plan.h"
 #include "runtime/device_driver.h"
 #include "runtime/kernel_cache.h"
 #include "runtime/nvrtc_compiler.h"
+#include "runtime/oracle/host_tensor.h"
 #include "runtime/tuning/candidate_measurer.h"
 
 namespace sinter {
@@ -17,6 +20,10 @@ struct DeviceMeasurerOptions {
   /// enqueued on it: launches go to a stream of the measurer's own.
   StreamHandle stream = nullptr;
   uint64_t seed = 1;  ///< Of the random inputs.
+  /// Inputs of a graph that is begun, the caller's own or, of a plan in several kernels, one of its
+  /// segments; they are copied. None, or an empty list: random ones. The oracle then evaluates
+  /// everything, whatever most_elements says.
+  std::function<std::vector<HostTensor>(const Fusion&, const Binding&)> inputs{};
   CompilePlanOptions compile{};
   int compile_threads = 1;  ///< That compile announced plans while others are measured.
   /// Elements the oracle evaluates where the fusion can be cut into slices, as
@@ -51,7 +58,8 @@ class DeviceMeasurer final : public CandidateMeasurer {
   [[nodiscard]] double seconds() override;
   /// Errors: InvalidArgument if the stream is being captured.
   [[nodiscard]] Result<void> check_ready() override;
-  /// Errors: Unsupported (more than most_elements); those of allocating.
+  /// Errors: Unsupported (more than most_elements); those of allocating. Throws SinterException
+  /// (InvalidArgument) where `inputs` do not fit the graph.
   [[nodiscard]] Result<void> begin(const Fusion& fusion, const Binding& binding) override;
   void announce(std::vector<Plan> plans) override;
   [[nodiscard]] Result<PreparedCandidate> prepare(const Plan& plan) override;

@@ -168,14 +168,15 @@ class Tuner {
   }
 
   void measure_segment(const SegmentPlan& segment) {
-    auto begun = begin(segment);
-    if (!begun) return give_up(std::move(begun.error()));
     auto untuned = untuned_plan(segment);
     if (!untuned) return give_up(std::move(untuned.error()));
     // Where the whole schedule is pinned there is nothing to choose from.
     const std::vector<ProposedSchedule> guess = choose_challengers(
         segment.candidates, segment.chosen().schedule, segment.is_required ? 0 : options_.top);
+    // Before the oracle begins, which takes as long.
     announce(segment, *untuned, guess);
+    auto begun = begin(segment);
+    if (!begun) return give_up(std::move(begun.error()));
     const std::optional<PreparedCandidate> incumbent = prepare_untuned(segment, *untuned);
     if (!incumbent) return;
 

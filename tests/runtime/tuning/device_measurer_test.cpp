@@ -9,6 +9,7 @@
 #include "runtime/device_context.h"
 #include "runtime/device_query.h"
 #include "runtime/driver_api.h"
+#include "runtime/host_execution.h"
 #include "runtime/tuning/tune.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/fake_driver.h"
@@ -172,6 +173,35 @@ TEST_F(DeviceMeasurerTest, IsRefusedDuringCapture) {
   GraphHandle graph = nullptr;
   ASSERT_EQ(driver_.capture_end(stream, &graph), DriverStatus::kSuccess);
   EXPECT_TRUE(run(**measurer));
+}
+
+TEST_F(DeviceMeasurerTest, MeasuresOnTheCallersInputs) {
+  int asked = 0;
+  float seen = 0.0F;
+  damage_ = [&](const LaunchConfig&, float* y) { seen = y[0]; };
+  auto measurer = make({.inputs = [&](const Fusion& fusion, const Binding& binding) {
+    ++asked;
+    auto inputs = sample_inputs(fusion, binding, 1);
+    for (int64_t i = 0; i < kRows * kColumns; ++i)
+      reinterpret_cast<float*>(inputs.front().data())[i] = 0.5F;
+    return inputs;
+  }});
+  ASSERT_TRUE(measurer) << measurer.error().text();
+  const auto result = run(**measurer);
+  ASSERT_TRUE(result) << result.error().text();
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(result->wrong_results(), 0U);
+  EXPECT_TRUE(result->segments.front().is_measured());
+  EXPECT_NEAR(seen, 1.0F / kColumns, 1e-6F) << "all elements were equal";
+}
+
+TEST_F(DeviceMeasurerTest, InputsThatDoNotFitAreRefused) {
+  auto measurer = make({.inputs = [](const Fusion& fusion, const Binding&) {
+    const Binding other{.symbol_sizes = {kRows, kColumns / 2}};
+    return sample_inputs(fusion, other, 1);
+  }});
+  ASSERT_TRUE(measurer) << measurer.error().text();
+  EXPECT_THROW((void)run(**measurer), SinterException);
 }
 
 TEST_F(DeviceMeasurerTest, MoreThanTheOracleChecksIsLeft) {
