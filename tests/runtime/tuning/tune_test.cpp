@@ -8,6 +8,7 @@
 #include "codegen/lower.h"
 #include "tests/runtime/tuning/fake_measurer.h"
 #include "tests/support/canned_fusions.h"
+#include "tests/support/training_layers.h"
 
 namespace sinter {
 namespace {
@@ -342,6 +343,51 @@ TEST_F(TuneSegmentsTest, TheLongestComesFirstAndNoneEatsTheBudgetOfTheOthers) {
     EXPECT_LE(us, last);
     last = us;
   }
+}
+
+/// Every segment of a plan is a plan of its own under each of its candidates, and the plan takes
+/// whichever wins.
+void expect_all_measured(const Fusion& fusion, const ExtentValues& sizes) {
+  SCOPED_TRACE(fusion.name);
+  FakeMeasurer measurer;
+  measurer.us = [](const Schedule& schedule, int64_t) {
+    return 100.0 + static_cast<double>(hash_of(schedule) % 50);
+  };
+  const auto result = tune(fusion, sizes, kLimits, {.families = builtin_families()}, measurer,
+                           {.top = 4, .budget_seconds = 1e6});
+  ASSERT_TRUE(result) << result.error().text();
+  for (const TunedSegment& segment : result->segments) {
+    EXPECT_TRUE(segment.is_measured()) << segment.decision.because;
+    for (const TuneMeasurement& measurement : segment.measurements) {
+      EXPECT_NE(measurement.verdict, TuneVerdict::kDoesNotCompile) << measurement.because;
+      EXPECT_GT(measurement.timed.samples, 0) << text_of(measurement.verdict);
+    }
+  }
+  EXPECT_EQ(measurer.begins, static_cast<int>(result->segments.size()));
+
+  const auto tuned = plan(fusion, sizes, kLimits,
+                          {.families = builtin_families(),
+                           .tuned = std::make_shared<const TunedChoices>(result->choices())});
+  ASSERT_TRUE(tuned) << tuned.error().text();
+  const auto leading = tuned->leading_segments();
+  ASSERT_EQ(leading.size(), result->plan.leading_segments().size());
+  for (const SegmentPlan* segment : leading) {
+    const uint64_t graph = structural_hash(segment->facts.fusion);
+    const auto measured = std::ranges::find(result->segments, graph, &TunedSegment::graph);
+    ASSERT_NE(measured, result->segments.end());
+    EXPECT_EQ(segment->chosen().schedule, measured->measurements[measured->winner].schedule);
+  }
+}
+
+TEST(TuneAllTest, EveryCannedFusionsSegmentsCanBeMeasured) {
+  for (const CannedFusion& canned : canned_fusions())
+    expect_all_measured(canned.build(), canned.large);
+}
+
+TEST(TuneAllTest, SegmentsOfLayersCanBeMeasured) {
+  for (const Fusion& layer : {llama_layer_forward(), llama_layer_backward(), gpt2_layer_forward(),
+                              gpt2_layer_backward(), bert_layer_forward(), bert_layer_backward()})
+    expect_all_measured(layer, {{"tokens", 512}});
 }
 
 }  // namespace
