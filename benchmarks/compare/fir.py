@@ -143,7 +143,7 @@ class Graph:
 
 
 def extents(text):
-    return [int(word) if word.isdigit() else word for word in re.split(r"[,\s]+", text.strip()) if word]
+    return [int(word) if re.fullmatch(r"-?\d+", word) else word for word in re.split(r"[,\s]+", text.strip()) if word]
 
 
 def parse(text):
@@ -194,6 +194,8 @@ def function(graph, sizes):
 
         def converted(tensor, kind):
             to = TYPES[kind]
+            if to.is_floating_point and to.itemsize == 1:  # They saturate.
+                tensor = tensor.clamp(torch.finfo(to).min, torch.finfo(to).max)
             if exact and to.is_floating_point:
                 to = torch.float64
             if to.is_floating_point or to == torch.bool or not tensor.is_floating_point():
@@ -249,8 +251,9 @@ def function(graph, sizes):
             if op.name == "concatenate":
                 return [torch.cat(args, op.fields["axis"][0])]
             if op.name == "slice":
-                parts = zip(op.fields["start"], op.fields["stop"], op.fields["step"], strict=True)
-                return [args[0][tuple(slice(*map(lambda e: graph.size(e, sizes), p)) for p in parts)]]
+                bounds = zip(op.fields["start"], op.fields["stop"], op.fields["step"], strict=True)
+                # A stop of -1 is the end.
+                return [args[0][tuple(slice(a, None if b == -1 else b, c) for a, b, c in bounds)]]
             raise Untranslated(
                 f"{value.id}: '{op.name}' has no translation to PyTorch; write the peer in a file and "
                 "name it with --peer")

@@ -96,18 +96,21 @@ def load(path):
 
 
 def suite_cases(names, types, peer):
+    """Kernels by their names, or by that of their group; by default those of the group `kernels`."""
     listed = json.loads((SUITE / "suite.json").read_text(encoding="utf-8"))
-    unknown = set(names) - {kernel["name"] for kernel in listed["kernels"]}
-    if unknown:
-        raise SystemExit(f"no such kernel in {SUITE}: {', '.join(sorted(unknown))}")
-    for kernel in listed["kernels"]:
-        if names and kernel["name"] not in names:
-            continue
-        text = (SUITE / (kernel["name"] + ".fir")).read_text(encoding="utf-8")
-        for type_name in types:
-            for shape in kernel["shapes"]:
-                sizes = dict(zip(kernel["extents"], shape, strict=True))
-                yield Case(kernel["name"], text, type_name, sizes, kernel.get("inputs", {}), peer)
+    groups = {"kernels": types or ["bf16", "f32"], "quantisation": ["bf16"]}
+    known = set(groups) | {kernel["name"] for group in groups for kernel in listed[group]}
+    if set(names) - known:
+        raise SystemExit(f"not in {SUITE}: {', '.join(sorted(set(names) - known))}")
+    for group, group_types in groups.items():
+        for kernel in listed[group]:
+            if not {group, kernel["name"]} & set(names or ["kernels"]):
+                continue
+            text = (SUITE / (kernel["name"] + ".fir")).read_text(encoding="utf-8")
+            for type_name in group_types:
+                for shape in kernel["shapes"]:
+                    sizes = dict(zip(kernel["extents"], shape, strict=True))
+                    yield Case(kernel["name"], text, type_name, sizes, kernel.get("inputs", {}), peer)
 
 
 def file_cases(path, types, sizes, peer):
@@ -179,8 +182,8 @@ def check(got, want, name):
         if off.numel() and (off.max() > 1 or (off > 0).double().mean() > 0.01):
             raise Failed(f"{name}: off by {off.max().item():.0f}, {(off > 0).sum().item()} elements")
         return 0.0
-    relative = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}.get(got.dtype, 0.0)
-    relative = {torch.float8_e4m3fn: 2.0**-4, torch.float8_e5m2: 2.0**-3}.get(got.dtype, relative)
+    info = torch.finfo(got.dtype)
+    relative, least = (info.eps / 2, info.smallest_normal * info.eps / 2) if info.bits < 32 else (0, 0)
     if want.numel() and bool(((want == 0) | (want == 1)).all()):
         # Answers to a question, which rounding may turn where it is a close one.
         turned = (got.double() != want).double().mean().item()
@@ -190,7 +193,7 @@ def check(got, want, name):
     worst = 0.0
     scale = want.pow(2).mean().sqrt()
     for g, w in zip(got.split(4096) if got.dim() else [got], want.split(4096) if want.dim() else [want]):
-        allowed = (relative + 2.0**-13) * w.abs() + 2.0**-13 * scale
+        allowed = (relative + 2.0**-13) * w.abs() + least + 2.0**-13 * scale
         excess = ((g.double() - w).abs() / allowed.clamp_min(1e-300)).max().item() if w.numel() else 0.0
         worst = max(worst, excess if not math.isnan(excess) else math.inf)
     if worst > 1:
@@ -430,7 +433,8 @@ def sizes_of(text):
 def arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", help="kernels of the suite, or .fir files")
+    parser.add_argument("what", nargs="*",
+                        help="kernels or groups of the suite (kernels, quantisation), or .fir files")
     parser.add_argument("--types", help="bf16,f32; the default is both, and a file's own as written")
     parser.add_argument("--size", action="append", type=sizes_of, default=[],
                         help="sizes of a file's symbols: rows=4096,cols=8192; may be given again")
@@ -451,7 +455,7 @@ def cases_of(options):
     types = options.types.split(",") if options.types else []
     cases = []
     if names or not files:
-        cases += suite_cases(names, types or ["bf16", "f32"], options.peer)
+        cases += suite_cases(names, types, options.peer)
     for path in files:
         cases += file_cases(path, types, options.size, options.peer)
     return cases
