@@ -55,9 +55,11 @@ class SegmentCompiler {
       }
       if (relaxed) {
         challenger = &*relaxed;
-      } else if (next < segment_.candidates.size() &&
-                 could_replace(segment_.candidates[next], best)) {
-        challenger = &segment_.candidates[next++];
+      } else {
+        while (next < segment_.candidates.size() && would_spill_too(segment_.candidates[next]))
+          ++next;
+        if (next < segment_.candidates.size() && could_replace(segment_.candidates[next], best))
+          challenger = &segment_.candidates[next++];
       }
       if (challenger == nullptr) break;
       const ProposedSchedule copy = *challenger;
@@ -97,12 +99,33 @@ class SegmentCompiler {
            best.predicted.total_us * (spills ? 1.0 + kTieShare : 1.0 - kTieShare);
   }
 
+  /// True if a candidate has no room for what schedules of its kind that were compiled needed
+  /// beyond their estimates: one that spills would be followed by all that are like it.
+  [[nodiscard]] bool would_spill_too(const ProposedSchedule& candidate) const {
+    return std::ranges::any_of(attempts_, [&](const CompileAttempt& attempt) {
+      if (attempt.resources.spill_store_bytes == 0) return false;
+      const ProposedSchedule& tried = attempt.proposed;
+      if (tried.schedule.family != candidate.schedule.family ||
+          tried.schedule.persistent != candidate.schedule.persistent)
+        return false;
+      const int64_t beyond = wanted_registers(attempt.resources) - tried.estimate.registers;
+      return candidate.estimate.registers + beyond >
+             register_cap(limits_, candidate.estimate.threads,
+                          candidate.schedule.min_blocks_per_sm);
+    });
+  }
+
+  /// Registers with which nothing would be spilled, at the least.
+  static int64_t wanted_registers(const CompiledResources& resources) {
+    return resources.registers +
+           (resources.spill_store_bytes + kRegisterBytes - 1) / kRegisterBytes;
+  }
+
   /// The same schedule with fewer promised blocks, so that the compiler gets the registers it
   /// lacked.
   std::optional<ProposedSchedule> relax(const CompileAttempt& best) const {
     ProposedSchedule relaxed = best.proposed;
-    const int64_t wanted = best.resources.registers +
-                           (best.resources.spill_store_bytes + kRegisterBytes - 1) / kRegisterBytes;
+    const int64_t wanted = wanted_registers(best.resources);
     int64_t& blocks = relaxed.schedule.min_blocks_per_sm;
     while (blocks > 1 && register_cap(limits_, relaxed.estimate.threads, blocks) < wanted) --blocks;
     if (blocks == best.proposed.schedule.min_blocks_per_sm) --blocks;

@@ -291,7 +291,7 @@ def traffic(case, graph):
 
 
 def spilled(report):
-    return sum(s.get("compiled", {}).get("spill_bytes", 0) for s in report["segments"])
+    return sum(kernel["resources"]["spill_store_bytes"] for kernel in report["compiled"])
 
 
 class Runner:
@@ -403,7 +403,8 @@ class Runner:
             "least_us": {name: min(found) for name, found in times.items()},
             "predicted_us": kernel.info.predicted_us, "prepare_s": seconds,
             "kernels": [
-                {"schedule": s["schedule"], "compiled": s.get("compiled")} for s in report["segments"]],
+                {"schedule": s["schedule"], "resources": compiled["resources"]}
+                for s, compiled in zip(report["segments"], report["compiled"])],
             "spill_bytes": spilled(report),
         }
         row["floor_us"] = row["bytes"] / copy_rate

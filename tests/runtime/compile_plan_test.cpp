@@ -137,6 +137,35 @@ TEST_F(CompilePlanTest, ReplacesACandidateThatSpills) {
   EXPECT_NE(decision.chosen, decision.candidates.front().what);
 }
 
+// What one lacks all of its kind lack: the next that is compiled is of another.
+TEST_F(CompilePlanTest, PassesOverCandidatesThatWouldSpillLikewise) {
+  Plan planned = plan_that_spills();
+  auto& candidates = planned.segments.front().candidates;
+  ProposedSchedule first = candidates.front();
+  // No promise to relax, and a row too long for the registers of so few threads.
+  first.schedule.min_blocks_per_sm = 1;
+  first.schedule.threads_per_row = 16;
+  first.schedule.rows_per_block = 2;
+  const SegmentFacts& facts = planned.segments.front().facts;
+  first.estimate = find_family(families_, "multi_wave")
+                       ->estimate(facts, first.schedule, limits_)
+                       .value_or(first.estimate);
+  first.estimate.threads = 32;
+  first.estimate.registers = 60;
+  ProposedSchedule alike = first;
+  alike.schedule.unroll = 2;
+  alike.estimate.registers = 250;
+  alike.predicted.total_us = 1.1;
+  candidates.front() = first;
+  candidates.insert(candidates.begin() + 1, {alike, alike});
+  const auto compiled = compile_plan(std::move(planned), *compiler_, cache_);
+  ASSERT_TRUE(compiled) << compiled.error().text();
+  const CompiledSegment& segment = compiled->segments.front();
+  ASSERT_GE(segment.attempts.size(), 2U);
+  EXPECT_GT(segment.attempts[0].resources.spill_store_bytes, 0);
+  EXPECT_EQ(segment.attempts[1].proposed.schedule.family, "looped");
+}
+
 TEST_F(CompilePlanTest, FirstRelaxesThePromiseOfACandidateThatSpills) {
   const auto compiled = compile_plan(plan_that_spills(), *compiler_, cache_, {.max_replans = 1});
   ASSERT_TRUE(compiled) << compiled.error().text();
