@@ -17,6 +17,10 @@ int64_t turn_count(const SegmentFacts& facts, const Schedule& schedule);
 /// all are done: one row, where it leaves totals and nothing that it would walk columns for.
 bool blocks_pass(const SegmentFacts& facts, const Schedule& schedule);
 
+/// True where turns have no second part: statistics and totals are all that there is to do with a
+/// row, so that one follows the other.
+bool goes_through_once(const SegmentFacts& facts);
+
 /// What keeps a schedule of outer reductions from taking rows in turns; nothing: it may.
 std::optional<Rejection> check_turns(const SegmentFacts& facts, const Schedule& schedule);
 

@@ -123,8 +123,9 @@ class TurnOffers {
 
   Proposal run() {
     std::vector<RowVector> vectors = row_vectors(facts_);
-    // Where columns are accumulated, a vector's place among them must not change from row to row.
-    if (accumulates_columns(facts_))
+    // Where chunks are gone through with one row after the other, a vector's place must not change
+    // from row to row.
+    if (!goes_through_once(facts_))
       std::erase_if(vectors, [](const RowVector& v) { return v.access == RowAccess::kShifted; });
     if (vectors.empty()) vectors.push_back({1, RowAccess::kScalar});
     for (const RowVector& vector : vectors) {
@@ -132,7 +133,7 @@ class TurnOffers {
         if (cluster == 1 || vector.access == RowAccess::kAligned) try_blocks(vector, cluster);
       }
       // Totals are few enough for every row to leave its own.
-      if (!accumulates_columns(facts_)) try_passing_blocks(vector);
+      if (!accumulates_columns(facts_) && goes_through_once(facts_)) try_passing_blocks(vector);
     }
     try_rows_ahead();
     if (proposal_.candidates.empty() && nearest_) proposal_.rejections.push_back(*nearest_);
