@@ -60,7 +60,7 @@ struct PassingBlocks {
   /// Of a block's chain, after throughput has ended; less where blocks leave SMs idle.
   double last_share = 0.92;
   double busy_warps = 40.0;     ///< Warps of an SM that reach issue_efficiency.
-  double warps_exponent = 0.3;  ///< How issue time grows with fewer.
+  double warps_exponent = 0.3;  ///< How issue time grows with fewer, and shrinks with more.
   friend bool operator==(const PassingBlocks&, const PassingBlocks&) = default;
 };
 

@@ -113,7 +113,7 @@ def summary(rows, least):
     for ratio, row in below:
         print(f"below {least}: {row['kernel']} {row['type']} {size_of(row)}: {ratio:.3f}, "
               f"{row['us']['sinter']:.1f} us, predicted {row['predicted_us']:.1f}")
-    spilled = [row for row in rows if row["spill_bytes"]]
+    spilled = [row for row in rows if row.get("spill_bytes")]
     for row in spilled:
         print(f"spills {row['spill_bytes']} B: {row['kernel']} {row['type']} {size_of(row)}")
     return bool(below)
