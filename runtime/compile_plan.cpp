@@ -53,13 +53,16 @@ class SegmentCompiler {
         // It lost already.
         if (relaxed && was_attempted(relaxed->schedule)) relaxed.reset();
       }
-      if (relaxed) {
+      while (next < segment_.candidates.size() && would_spill_too(segment_.candidates[next]))
+        ++next;
+      if (next < segment_.candidates.size() && could_replace(segment_.candidates[next], best))
+        challenger = &segment_.candidates[next];
+      // Whichever is expected to be faster.
+      if (relaxed && (challenger == nullptr ||
+                      relaxed->predicted.total_us <= challenger->predicted.total_us)) {
         challenger = &*relaxed;
-      } else {
-        while (next < segment_.candidates.size() && would_spill_too(segment_.candidates[next]))
-          ++next;
-        if (next < segment_.candidates.size() && could_replace(segment_.candidates[next], best))
-          challenger = &segment_.candidates[next++];
+      } else if (challenger != nullptr) {
+        ++next;
       }
       if (challenger == nullptr) break;
       const ProposedSchedule copy = *challenger;
@@ -99,19 +102,25 @@ class SegmentCompiler {
            best.predicted.total_us * (spills ? 1.0 + kTieShare : 1.0 - kTieShare);
   }
 
-  /// True if a candidate has no room for what schedules of its kind that were compiled needed
-  /// beyond their estimates: one that spills would be followed by all that are like it.
+  /// True if a candidate would spill as one did that was compiled: it counts on the compiler to do
+  /// with fewer registers than estimated, which it did not; or it is of the same kind, and has no
+  /// room for what that needed beyond its estimate.
   [[nodiscard]] bool would_spill_too(const ProposedSchedule& candidate) const {
+    // Warps of a ring share registers out, so no one cap holds for its threads.
+    if (candidate.schedule.stages > 0) return false;
+    const auto cap = [&](const ProposedSchedule& proposed) {
+      return register_cap(limits_, proposed.estimate.threads, proposed.schedule.min_blocks_per_sm);
+    };
     return std::ranges::any_of(attempts_, [&](const CompileAttempt& attempt) {
       if (attempt.resources.spill_store_bytes == 0) return false;
       const ProposedSchedule& tried = attempt.proposed;
+      if (tried.estimate.registers > cap(tried) && candidate.estimate.registers > cap(candidate))
+        return true;
       if (tried.schedule.family != candidate.schedule.family ||
           tried.schedule.persistent != candidate.schedule.persistent)
         return false;
       const int64_t beyond = wanted_registers(attempt.resources) - tried.estimate.registers;
-      return candidate.estimate.registers + beyond >
-             register_cap(limits_, candidate.estimate.threads,
-                          candidate.schedule.min_blocks_per_sm);
+      return candidate.estimate.registers + beyond > cap(candidate);
     });
   }
 
