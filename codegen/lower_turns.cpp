@@ -31,7 +31,7 @@ class TurnLowering {
     step_ = builder_.cast(builder_.param(blocks_), DType::kI64);
     const ExprId columns = builder_.integer(k_.facts.space.columns, DType::kI64);
     partials_ = builder_.ref(builder_.declare("partial_start", builder_.mul(block_, columns)));
-    if (goes_through_once(k_.facts)) {
+    if (goes_through_once(k_.facts, distribute_turns(k_.facts))) {
       walk_rows();
     } else {
       for_turns([&](ExprId first) { take(first); });

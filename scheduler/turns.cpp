@@ -57,8 +57,7 @@ bool reads_full(const SegmentFacts& facts, const Stage& stage) {
 }
 
 /// True if an inner reduction's result is the same in all rows.
-bool reduces_for_all_rows(const SegmentFacts& facts) {
-  const StageList list = distribute_turns(facts);
+bool reduces_for_all_rows(const SegmentFacts& facts, const StageList& list) {
   return std::ranges::any_of(list.stages, [&](const Stage& stage) {
     return std::ranges::any_of(stage.reductions, [&](OpId id) {
       return !facts.space.dependence[facts.fusion.ops[id].results.front()].rows;
@@ -250,25 +249,26 @@ bool blocks_pass(const SegmentFacts& facts, const Schedule& schedule) {
          rows_of_block(facts, schedule) <= 1;
 }
 
-bool goes_through_once(const SegmentFacts& facts) {
-  const Stage last = distribute_turns(facts).stages.back();
+bool goes_through_once(const SegmentFacts& facts, const StageList& list) {
+  const Stage& last = list.stages.back();
   return facts.has_reduction() && last.outer.empty() && last.outputs.empty();
 }
 
-std::optional<Rejection> check_turns(const SegmentFacts& facts, const Schedule& schedule) {
+std::optional<Rejection> check_turns(const SegmentFacts& facts, const Schedule& schedule,
+                                     const StageList& list) {
   const int64_t most = std::max<int64_t>(facts.space.rows, 1);
   if (schedule.rows_per_turn < 1 || schedule.rows_per_turn > most) {
     return rejected(schedule, "a turn takes no rows, or more than there are",
                     schedule.rows_per_turn, most, "rows per turn",
                     "use rows_per_turn 1 or more, up to the rows that a block has");
   }
-  if (!goes_through_once(facts)) {
+  if (!goes_through_once(facts, list)) {
     if (schedule.row_access == RowAccess::kShifted) {
       return rejected(schedule, "a chunk of shifted rows is other columns in every row of a turn",
                       0, 0, "",
                       "use row_access scalar for rows that are no multiple of the vector");
     }
-    if (reduces_for_all_rows(facts)) {
+    if (reduces_for_all_rows(facts, list)) {
       return rejected(schedule, "what is reduced once for all rows is not kept for a second part",
                       0, 0, "", "use another family, or reduce it in a fusion of its own");
     }

@@ -19,10 +19,11 @@ bool blocks_pass(const SegmentFacts& facts, const Schedule& schedule);
 
 /// True where turns have no second part: statistics and totals are all that there is to do with a
 /// row, so that one follows the other.
-bool goes_through_once(const SegmentFacts& facts);
+bool goes_through_once(const SegmentFacts& facts, const StageList& list);
 
 /// What keeps a schedule of outer reductions from taking rows in turns; nothing: it may.
-std::optional<Rejection> check_turns(const SegmentFacts& facts, const Schedule& schedule);
+std::optional<Rejection> check_turns(const SegmentFacts& facts, const Schedule& schedule,
+                                     const StageList& list);
 
 /// Numbers of rows a turn that are worth trying, for a schedule whose other fields are there. All
 /// of a block's rows, as far as shared memory has room for their row values beside `blocks_per_sm`

@@ -50,7 +50,8 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
   for (const Rejection& rejection : check_segment(facts)) return tl::make_unexpected(rejection);
   if (auto rejection = check_row_schedule(facts, schedule, limits))
     return tl::make_unexpected(*rejection);
-  if (auto rejection = facts.has_outer() ? check_turns(facts, schedule) : check_no_turns(schedule))
+  if (auto rejection =
+          facts.has_outer() ? check_turns(facts, schedule, list) : check_no_turns(schedule))
     return tl::make_unexpected(*rejection);
   if (auto rejection = check_accumulators_in_registers(schedule))
     return tl::make_unexpected(*rejection);
@@ -118,6 +119,7 @@ class TurnOffers {
       : facts_(facts),
         limits_(limits),
         list_(distribute_turns(facts)),
+        goes_once_(goes_through_once(facts, list_)),
         goes_through_(!list_.stages.back().loads.empty()),
         reads_again_(facts.has_reduction() && goes_through_) {}
 
@@ -125,7 +127,7 @@ class TurnOffers {
     std::vector<RowVector> vectors = row_vectors(facts_);
     // Where chunks are gone through with one row after the other, a vector's place must not change
     // from row to row.
-    if (!goes_through_once(facts_))
+    if (!goes_once_)
       std::erase_if(vectors, [](const RowVector& v) { return v.access == RowAccess::kShifted; });
     if (vectors.empty()) vectors.push_back({1, RowAccess::kScalar});
     for (const RowVector& vector : vectors) {
@@ -133,7 +135,7 @@ class TurnOffers {
         if (cluster == 1 || vector.access == RowAccess::kAligned) try_blocks(vector, cluster);
       }
       // Totals are few enough for every row to leave its own.
-      if (!accumulates_columns(facts_) && goes_through_once(facts_)) try_passing_blocks(vector);
+      if (goes_once_) try_passing_blocks(vector);
     }
     try_rows_ahead();
     if (proposal_.candidates.empty() && nearest_) proposal_.rejections.push_back(*nearest_);
@@ -235,6 +237,7 @@ class TurnOffers {
   const SegmentFacts& facts_;
   const DeviceLimits& limits_;
   const StageList list_;
+  const bool goes_once_;     ///< Turns have no second part.
   const bool goes_through_;  ///< The second part of a turn reads.
   const bool reads_again_;   ///< What the first part has read.
   Proposal proposal_;
