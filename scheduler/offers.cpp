@@ -141,6 +141,24 @@ void offer_tickets(SegmentPlan& segment, const DeviceLimits& limits, const Famil
   std::ranges::move(offers, std::back_inserter(segment.candidates));
 }
 
+/// True if the compiler must do with fewer registers than a schedule is estimated to need.
+bool is_squeezed(const ProposedSchedule& candidate) {
+  return candidate.estimate.registers > candidate.estimate.register_cap;
+}
+
+/// What decided between a schedule and a faster one that counts as equal, as rank_schedules() does.
+std::string why_safer(const ProposedSchedule& chosen, const ProposedSchedule& faster) {
+  if (is_squeezed(faster) && !is_squeezed(chosen)) {
+    return fmt::format(", but would have {} registers squeezed into {}", faster.estimate.registers,
+                       faster.estimate.register_cap);
+  }
+  if (chosen.predicted.block_latency_us < faster.predicted.block_latency_us) {
+    return fmt::format(": of equals the one whose blocks wait least wins, {:.2f} us and not {:.2f}",
+                       chosen.predicted.block_latency_us, faster.predicted.block_latency_us);
+  }
+  return ": of equals the safer family wins";
+}
+
 /// Fastest first, equals as they were. Moves each candidate once: they are large.
 void sort_by_prediction(std::vector<ProposedSchedule>& candidates) {
   std::vector<size_t> order(candidates.size());
@@ -169,9 +187,7 @@ void rank_schedules(std::vector<ProposedSchedule>& candidates, const FamilySet& 
   // What the model knows least is how well waits hide, so of equals the one that waits least wins,
   // if the compiler need not squeeze its registers.
   const auto safer = [&](const ProposedSchedule& a, const ProposedSchedule& b) {
-    const bool squeezed_a = a.estimate.registers > a.estimate.register_cap;
-    const bool squeezed_b = b.estimate.registers > b.estimate.register_cap;
-    if (squeezed_a != squeezed_b) return squeezed_b;
+    if (is_squeezed(a) != is_squeezed(b)) return is_squeezed(b);
     if (a.predicted.block_latency_us != b.predicted.block_latency_us)
       return a.predicted.block_latency_us < b.predicted.block_latency_us;
     return family_rank(a) < family_rank(b);
@@ -214,10 +230,9 @@ Decision schedule_decision(const SegmentPlan& segment, const std::vector<Rejecti
   decision.because = fmt::format("predicted {:.1f} us, bound by {}", chosen.predicted.total_us,
                                  limiting_part(chosen.predicted));
   if (best->predicted.total_us < chosen.predicted.total_us) {
-    decision.because += fmt::format(
-        "; {} at {:.1f} us is within {:.0f} %, which counts as equal: of equals the one that waits "
-        "least wins",
-        summary_of(best->schedule), best->predicted.total_us, kTieShare * 100.0);
+    decision.because += fmt::format("; {} at {:.1f} us is within {:.0f} %, which counts as equal{}",
+                                    summary_of(best->schedule), best->predicted.total_us,
+                                    kTieShare * 100.0, why_safer(chosen, *best));
   }
   return decision;
 }

@@ -1,4 +1,5 @@
 #include "scheduler/plan.h"
+#include "scheduler/offers.h"
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
@@ -548,6 +549,26 @@ TEST(PlanTest, GradientsOfNarrowRowsGoInBlocksOfManyRows) {
     EXPECT_EQ(kind_of(planned), "multi_wave") << device.name;
     EXPECT_GE(planned.segments[0].chosen().schedule.rows_per_block, 8) << device.name;
   }
+}
+
+// Of a layer norm, waits decide; of a loss of odd width, whose fastest schedule has more registers
+// than its blocks leave, those.
+TEST(PlanTest, SaysWhatDecidedBetweenEquals) {
+  const auto because = [](const char* fusion, const ExtentValues& extents, const char* said) {
+    const SegmentPlan segment = plan_canned(fusion, extents, "H200").value().segments.front();
+    const ProposedSchedule& chosen = segment.chosen();
+    const auto& fastest = *std::ranges::min_element(
+        segment.candidates, {}, [](const ProposedSchedule& p) { return p.predicted.total_us; });
+    EXPECT_LT(fastest.predicted.total_us, chosen.predicted.total_us) << fusion;
+    EXPECT_THAT(schedule_decision(segment, {}).because, HasSubstr(said)) << fusion;
+    return std::pair(chosen, fastest);
+  };
+  const auto [norm, faster_norm] = because("layer_norm", matrix(8192, 8192), "wait least wins");
+  EXPECT_LT(norm.predicted.block_latency_us, faster_norm.predicted.block_latency_us);
+  const auto [loss, faster_loss] =
+      because("row_and_total_loss", matrix(8192, 50257), "registers squeezed into");
+  EXPECT_LE(loss.estimate.registers, loss.estimate.register_cap);
+  EXPECT_GT(faster_loss.estimate.registers, faster_loss.estimate.register_cap);
 }
 
 // One pass takes a second kernel as well, and so few rows are soon read again.
