@@ -48,7 +48,8 @@ Plan plan_as_compiled(const CompiledPlan& compiled);
 
 /// Compiles a plan's kernels for its device, without a GPU. Where the compiler spills, or takes so
 /// many registers that another candidate is now predicted faster, up to `max_replans` further
-/// candidates are compiled and the best compiled one is taken; a Decision keeps all attempts. Of
+/// candidates are compiled and the best compiled one is taken; a Decision keeps all attempts. Where
+/// it spills, the same schedule with fewer promised blocks is a candidate too. Of
 /// rings only spills count: what ptxas takes beyond their needs it takes because there is room. A
 /// schedule that was pinned whole is compiled as it is.
 /// Nothing is timed, so the result depends on the arguments and the compiler's version alone.

@@ -39,7 +39,8 @@ double element_issue_slots(const SegmentFacts& facts, const Stage& stage, const 
                            const CostConstants& constants = {});
 
 /// Extra traffic of full tensors whose vector is wider than one access: a thread's accesses then
-/// lie side by side, and each access of a warp takes half of every sector it touches.
+/// lie side by side, and each access of a warp takes half of every sector it touches. Half of it
+/// counts: caches put some of the halves together.
 double split_sector_bytes(const SegmentFacts& facts, const Schedule& schedule);
 
 /// Work of a row schedule, for the cost model.

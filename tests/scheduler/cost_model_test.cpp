@@ -296,6 +296,33 @@ TEST(CostModelTest, PassingBlocksOverlapWithThoseBesideThem) {
   EXPECT_GT(exposed(8, loose), exposed(8, passing));
 }
 
+/// Vectors of eight f32 elements take two accesses each, half of which counts as traffic.
+TEST(CostModelTest, WideVectorsSplitSectors) {
+  const SegmentFacts facts =
+      facts_of(find_canned_fusion("rms_norm")->build(), {{"rows", 64}, {"cols", 1024}});
+  Schedule schedule{.family = "looped", .threads_per_row = 32, .vector_width = 8};
+  EXPECT_EQ(split_sector_bytes(facts, schedule), 0.0) << "16 bytes in bf16";
+  schedule.vector_width = 16;
+  EXPECT_EQ(split_sector_bytes(facts, schedule), 0.5 * 2.0 * 64 * 1024 * 2) << "x and y";
+}
+
+/// A row in shared memory is read in every stage, a vector an instruction.
+TEST(CostModelTest, ReadsOfSharedRowsAreIssued) {
+  const DeviceLimits h200 = *find_device("H200");
+  const SegmentFacts facts =
+      facts_of(find_canned_fusion("rms_norm")->build(), {{"rows", 8192}, {"cols", 8192}});
+  const auto slots = [&](Residency residency) {
+    Schedule schedule{.family = "multi_wave", .threads_per_row = 256, .vector_width = 8};
+    for (const ValueId value : facts.persistent) schedule.persistent.push_back({value, residency});
+    const StageList list = distribute(facts, schedule.persistent);
+    const ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, h200);
+    return estimate_row_work(facts, schedule, list, estimate, h200).issue_slots;
+  };
+  const double stages = 2.0;
+  EXPECT_NEAR(slots(Residency::kShared) - slots(Residency::kRegister), stages * 8192 * 8192 / 8.0,
+              1.0);
+}
+
 /// Few warps leave issue slots empty.
 TEST(CostModelTest, IssueTakesBusyWarps) {
   const DeviceLimits h200 = *find_device("H200");
