@@ -211,7 +211,6 @@ def function(graph, sizes):
         def evaluate(op):
             args = [found[id] for id in op.operands]
             value = op.results[0]
-            # A chunk of rows may have another size than the symbol says: shapes come from operands.
             if op.name in POINTWISE:
                 return [POINTWISE[op.name](*args)]
             if op.name == "div":
@@ -245,7 +244,7 @@ def function(graph, sizes):
                 index = args[1].reshape(args[1].shape[:axis] + (-1,) + args[1].shape[axis:])
                 return [args[0].gather(axis, index).squeeze(axis)]
             if op.name == "reshape":
-                return [args[0].reshape(resized(value, args[0]))]
+                return [args[0].reshape(shape_of(value))]
             if op.name == "permute":
                 return [args[0].permute(op.fields["order"])]
             if op.name == "concatenate":
@@ -262,19 +261,18 @@ def function(graph, sizes):
 
         def spread(tensor, id):
             """A value whose broadcast was left to PyTorch, at its full shape."""
-            shape = resized(kinds[id], tensor, found["rows"])
-            return tensor.expand(shape)
+            return tensor.expand(shape_of(kinds[id]))
 
-        def resized(value, tensor, rows=None):
+        def is_cut(value):
+            return bool(value.shape and graph.symbols) and value.shape[0] == graph.symbols[0]
+
+        # A chunk of rows may be fewer than the symbol says.
+        rows = next((t.shape[0] for v, t in zip(graph.inputs, inputs, strict=True) if is_cut(v)), 1)
+
+        def shape_of(value):
             shape = list(graph.shape(value, sizes))
-            rows = found["rows"] if rows is None else rows
-            if value.shape and value.shape[0] == graph.symbols[0]:
-                shape[0] = rows
-            return shape
+            return [rows] + shape[1:] if is_cut(value) else shape
 
-        first = next((t.shape[0] for v, t in zip(graph.inputs, inputs, strict=True)
-                      if v.shape and graph.symbols and v.shape[0] == graph.symbols[0]), 1)
-        found["rows"] = first
         remaining = iter(inputs)
         for op in graph.ops:
             results = [next(remaining)] if op.name == "input" else evaluate(op)

@@ -40,8 +40,6 @@ sys.path[:0] = [str(HERE), str(ROOT / "examples")]
 
 MODES = ("default", "max-autotune-no-cudagraphs")
 WARMUPS = 3
-SAMPLES = 15
-FLUSHED_BYTES = 256 << 20
 # Elements of the largest tensor whose reference is formed at once: 2 GiB in float64, of which the
 # reference holds a dozen.
 REFERENCE_ELEMENTS = 1 << 28
@@ -281,13 +279,12 @@ def compile_ahead(arguments):
 
 
 def traffic(case, graph):
-    """Bytes that must move: each input read once, each output written once. A tensor that is only
-    indexed is read where it is, which is not counted."""
+    """Bytes that must move: each input read once, each output written once."""
     from fir import TYPES
 
-    values = list({v.id: v for v in graph.inputs}.values()) + graph.outputs
     return sum(
-        math.prod(graph.shape(v, case.sizes)) * TYPES[v.type].itemsize for v in values)
+        math.prod(graph.shape(v, case.sizes)) * TYPES[v.type].itemsize
+        for v in graph.inputs + graph.outputs)
 
 
 def spilled(report):
@@ -296,16 +293,15 @@ def spilled(report):
 
 class Runner:
     def __init__(self, library):
+        import cold_timing
         from sinter_ctypes import Sinter
 
         self.torch = prepare_torch()
         self.sinter = Sinter(library)
         self.runtime = self.sinter.handle("runtime_create", None)
-        torch = self.torch
-        properties = torch.cuda.get_device_properties(0)
-        self.flushed = torch.empty(
-            max(FLUSHED_BYTES, 4 * properties.L2_cache_size), dtype=torch.uint8, device="cuda")
-        self.stream = torch.cuda.Stream()
+        self.timing = cold_timing
+        self.flushed = cold_timing.flushed_tensor()
+        self.stream = self.torch.cuda.Stream()
         self.kernels = {}
 
     def version(self):
@@ -334,26 +330,11 @@ class Runner:
         return 2 * count / statistics.median(times)
 
     def samples(self, arms):
-        """Microseconds of each arm's samples; arms take turns, another one first in each round."""
-        torch = self.torch
-        names = list(arms)
-        events = {name: [] for name in names}
+        """Microseconds of each arm's samples, which take turns."""
         for launch in arms.values():
             for _ in range(WARMUPS):
                 launch()
-        for round in range(SAMPLES):
-            turn = round % len(names)
-            for name in names[turn:] + names[:turn]:
-                begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                self.flushed.zero_()
-                begin.record()
-                arms[name]()
-                end.record()
-                events[name].append((begin, end))
-        torch.cuda.synchronize()
-        return {
-            name: [begin.elapsed_time(end) * 1e3 for begin, end in pairs]
-            for name, pairs in events.items()}
+        return self.timing.samples_in_turns(arms, self.flushed)
 
     def measure(self, case, copy_rate):
         torch = self.torch
@@ -504,7 +485,7 @@ def main():
     state.update({
         "device": torch.cuda.get_device_name(), "torch": torch.__version__,
         "sinter": runner.version(), "commit": options.commit, "date": str(datetime.date.today()),
-        "copy_tb_s": rate * 1e-6, "samples": SAMPLES})
+        "copy_tb_s": rate * 1e-6, "samples": runner.timing.SAMPLES})
     print(f"peers compiled ahead in {ahead:.0f} s, all prepared after {time.monotonic() - begin:.0f} s; "
           f"a copy moves {rate * 1e-6:.2f} TB/s", flush=True)
     print(f"{'kernel':24} {'type':5} {'sizes':34} {'us':>9} {'predicted':>9} {'default':>9} "

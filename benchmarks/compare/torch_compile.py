@@ -17,12 +17,13 @@ import types
 
 try:
     import torch
+
+    import cold_timing
 except ImportError:
     torch = None
 
 MODES = {"default": {}, "max-autotune-no-cudagraphs": {"mode": "max-autotune-no-cudagraphs"}}
 WARMUPS = 3
-SAMPLES = 15
 CHECKED_ROWS = 64
 GRADIENTS = ("rms_norm_backward", "layer_norm_backward", "dyt_backward", "bias_gradient")
 FUSIONS = ("rms_norm", "layer_norm", "softmax", "cross_entropy") + tuple(
@@ -178,26 +179,10 @@ def capture(function, arguments, options):
 
 
 def time_in_turns(graphs):
-    """Median microseconds of each graph. Another one goes first each time, so that a clock that
-    drifts favours none."""
-    l2_bytes = getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0)
-    scratch = torch.empty(max(256 << 20, 4 * l2_bytes), dtype=torch.int8, device="cuda")
-    names = list(graphs)
-    pairs = {name: [] for name in names}
-    for turn in range(SAMPLES):
-        first = turn % len(names)
-        for name in names[first:] + names[:first]:
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            scratch.zero_()
-            start.record()
-            graphs[name].replay()
-            end.record()
-            pairs[name].append((start, end))
-    torch.cuda.synchronize()
-    return {
-        name: statistics.median(start.elapsed_time(end) for start, end in taken) * 1e3
-        for name, taken in pairs.items()
-    }
+    """Median microseconds of each graph."""
+    arms = {name: graph.replay for name, graph in graphs.items()}
+    times = cold_timing.samples_in_turns(arms, cold_timing.flushed_tensor())
+    return {name: statistics.median(taken) for name, taken in times.items()}
 
 
 def time_case(fusion, rows, columns):
