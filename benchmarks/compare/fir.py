@@ -79,6 +79,10 @@ REDUCE = {
 }
 
 
+# Ops that look at a value's whole shape, which a broadcast may have left to PyTorch.
+WHOLE = {"welford", "logsumexp", "take", "reshape", "permute", "slice", "concatenate"}
+
+
 class Untranslated(Exception):
     """An op that this file has no words for; the message names it and the way out."""
 
@@ -211,6 +215,8 @@ def function(graph, sizes):
         def evaluate(op):
             args = [found[id] for id in op.operands]
             value = op.results[0]
+            if op.name in WHOLE or op.name.startswith("reduce."):
+                args = [spread(tensor, id) for tensor, id in zip(args, op.operands, strict=True)]
             if op.name in POINTWISE:
                 return [POINTWISE[op.name](*args)]
             if op.name == "div":
@@ -230,13 +236,13 @@ def function(graph, sizes):
                 return [args[0].reshape(shape)]  # PyTorch broadcasts where it is used.
             if op.name.startswith("reduce.") and op.name[7:] in REDUCE:
                 axes = op.fields["over"]
-                return [REDUCE[op.name[7:]](spread(args[0], op.operands[0]), axes).squeeze(axes)]
+                return [REDUCE[op.name[7:]](args[0], axes).squeeze(axes)]
             if op.name == "welford":
-                x, axes = spread(args[0], op.operands[0]), op.fields["over"]
+                x, axes = args[0], op.fields["over"]
                 mean = x.mean(axes, keepdim=True)
                 return [mean.squeeze(axes), (x - mean).pow(2).sum(axes)]
             if op.name == "logsumexp":
-                x, axes = spread(args[0], op.operands[0]), op.fields["over"]
+                x, axes = args[0], op.fields["over"]
                 top = x.amax(axes, keepdim=True)
                 return [top.squeeze(axes), (x - top).exp().sum(axes)]
             if op.name == "take":
