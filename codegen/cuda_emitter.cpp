@@ -282,6 +282,7 @@ class CudaEmitter {
   }
 
   void print(const kir::If& stmt) {
+    if (print_as_guarded_loads(stmt)) return;
     line(fmt::format("if ({}) {{", text(stmt.condition)));
     print_nested(stmt.then_body);
     if (!stmt.else_body.empty()) {
@@ -289,6 +290,31 @@ class CudaEmitter {
       print_nested(stmt.else_body);
     }
     line("}");
+  }
+
+  /// Loads and nothing else behind a condition become loads under a predicate: a branch would keep
+  /// them from being issued together with those before it.
+  bool print_as_guarded_loads(const kir::If& stmt) {
+    const auto is_load_into_tile = [&](kir::StmtId id) {
+      const auto* load = std::get_if<kir::Load>(&kernel_.stmts[id].kind);
+      return load != nullptr && kernel_.buffers[load->buffer].space == kir::Space::kGlobal &&
+             !load->tensor.valid() && !kernel_.vars[load->tile].is_scalar();
+    };
+    if (!stmt.else_body.empty() || !std::ranges::all_of(stmt.then_body, is_load_into_tile) ||
+        reads_tile(stmt.condition)) {  // The condition is asked again for each load.
+      return false;
+    }
+    for (const kir::StmtId id : stmt.then_body) {
+      print_into_tile(std::get<kir::Load>(kernel_.stmts[id].kind), ", " + text(stmt.condition));
+    }
+    return true;
+  }
+
+  bool reads_tile(ExprId id) const {
+    const kir::Expr& expr = kernel_.exprs[id];
+    bool reads = std::holds_alternative<kir::ElementRef>(expr.kind);
+    kir::for_each_operand(expr, [&](ExprId operand) { reads = reads || reads_tile(operand); });
+    return reads;
   }
 
   /// One of the integers among the arguments.
@@ -308,14 +334,19 @@ class CudaEmitter {
       print_argument(stmt);
       return;
     }
-    const std::string function = load_function(buffer, stmt.hint);
-    const std::string address = this->address(stmt.buffer, stmt.tensor, stmt.index);
     if (kernel_.vars[stmt.tile].is_scalar()) {
-      line(fmt::format("{} = {}({});", names_.vars[stmt.tile], function, address));
+      line(fmt::format("{} = {}({});", names_.vars[stmt.tile], load_function(buffer, stmt.hint),
+                       address(stmt.buffer, stmt.tensor, stmt.index)));
       return;
     }
-    line(fmt::format("{}<{}>({}, {}, {});", function, stmt.width, vec(stmt.tile, stmt.group),
-                     text(stmt.lane), address));
+    print_into_tile(stmt, "");
+  }
+
+  void print_into_tile(const kir::Load& stmt, std::string_view guard) {
+    line(fmt::format("{}<{}>({}, {}, {}{});",
+                     load_function(kernel_.buffers[stmt.buffer], stmt.hint), stmt.width,
+                     vec(stmt.tile, stmt.group), text(stmt.lane),
+                     address(stmt.buffer, stmt.tensor, stmt.index), guard));
   }
 
   void print(const kir::Store& stmt) {

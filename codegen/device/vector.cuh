@@ -214,7 +214,12 @@ SINTER_DEVICE Packet<W*(int)sizeof(T)> pack_as(const Vec<S, N>& tile, int lane) 
 // ---- Packets in memory
 //
 // Global loads are volatile only in that they stay in the order in which they were written, so that
-// all loads of a row are issued before the first is used.
+// all loads of a row are issued before the first is used. One with a guard is an instruction under
+// a predicate, and leaves what was there where the guard is false: behind a branch it would be
+// issued when what stands before the branch is done, and that waits for the loads before it.
+
+#define SINTER_GUARDED(guard, load) \
+  "{\n.reg .pred wanted;\nsetp.ne.s32 wanted, " guard ", 0;\n@wanted " load "\n}"
 
 #define SINTER_DEFINE_LOAD(name, instruction, ...)                                             \
   template <int kBytes>                                                                        \
@@ -237,6 +242,32 @@ SINTER_DEVICE Packet<W*(int)sizeof(T)> pack_as(const Vec<S, N>& tile, int lane) 
       asm volatile(instruction ".u8 %0, [%1];" : "=r"(p.words[0]) : "l"(address)__VA_ARGS__);  \
     }                                                                                          \
     return p;                                                                                  \
+  }                                                                                            \
+  template <int kBytes>                                                                        \
+  SINTER_DEVICE Packet<kBytes> name(const void* address, Packet<kBytes> p, bool guard) {       \
+    if constexpr (kBytes == 16) {                                                              \
+      asm volatile(SINTER_GUARDED("%5", instruction ".v4.u32 {%0, %1, %2, %3}, [%4];")         \
+                   : "+r"(p.words[0]), "+r"(p.words[1]), "+r"(p.words[2]), "+r"(p.words[3])    \
+                   : "l"(address), "r"((int)guard)__VA_ARGS__);                                \
+    } else if constexpr (kBytes == 8) {                                                        \
+      asm volatile(SINTER_GUARDED("%3", instruction ".v2.u32 {%0, %1}, [%2];")                 \
+                   : "+r"(p.words[0]), "+r"(p.words[1])                                        \
+                   : "l"(address), "r"((int)guard)__VA_ARGS__);                                \
+    } else if constexpr (kBytes == 4) {                                                        \
+      asm volatile(SINTER_GUARDED("%2", instruction ".u32 %0, [%1];")                          \
+                   : "+r"(p.words[0])                                                          \
+                   : "l"(address), "r"((int)guard)__VA_ARGS__);                                \
+    } else if constexpr (kBytes == 2) {                                                        \
+      asm volatile(SINTER_GUARDED("%2", instruction ".u16 %0, [%1];")                          \
+                   : "+r"(p.words[0])                                                          \
+                   : "l"(address), "r"((int)guard)__VA_ARGS__);                                \
+    } else {                                                                                   \
+      static_assert(kBytes == 1, "an access moves 1, 2, 4, 8 or 16 bytes");                    \
+      asm volatile(SINTER_GUARDED("%2", instruction ".u8 %0, [%1];")                           \
+                   : "+r"(p.words[0])                                                          \
+                   : "l"(address), "r"((int)guard)__VA_ARGS__);                                \
+    }                                                                                          \
+    return p;                                                                                  \
   }
 
 // Data that no thread of the kernel writes goes through the read-only path.
@@ -256,18 +287,30 @@ SINTER_DEVICE unsigned long long evict_last_policy() {
 }
 
 // Only whole vectors carry the policy: narrower accesses are heads and tails.
-#define SINTER_DEFINE_LOAD(name, plain, instruction, policy, ...)                           \
-  template <int kBytes>                                                                     \
-  SINTER_DEVICE Packet<kBytes> name(const void* address) {                                  \
-    if constexpr (kBytes != 16) {                                                           \
-      return plain<kBytes>(address);                                                        \
-    } else {                                                                                \
-      Packet<kBytes> p;                                                                     \
-      asm volatile(instruction ".L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"         \
-                   : "=r"(p.words[0]), "=r"(p.words[1]), "=r"(p.words[2]), "=r"(p.words[3]) \
-                   : "l"(address), "l"(policy())__VA_ARGS__);                               \
-      return p;                                                                             \
-    }                                                                                       \
+#define SINTER_DEFINE_LOAD(name, plain, instruction, policy, ...)                                \
+  template <int kBytes>                                                                          \
+  SINTER_DEVICE Packet<kBytes> name(const void* address) {                                       \
+    if constexpr (kBytes != 16) {                                                                \
+      return plain<kBytes>(address);                                                             \
+    } else {                                                                                     \
+      Packet<kBytes> p;                                                                          \
+      asm volatile(instruction ".L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"              \
+                   : "=r"(p.words[0]), "=r"(p.words[1]), "=r"(p.words[2]), "=r"(p.words[3])      \
+                   : "l"(address), "l"(policy())__VA_ARGS__);                                    \
+      return p;                                                                                  \
+    }                                                                                            \
+  }                                                                                              \
+  template <int kBytes>                                                                          \
+  SINTER_DEVICE Packet<kBytes> name(const void* address, Packet<kBytes> p, bool guard) {         \
+    if constexpr (kBytes != 16) {                                                                \
+      return plain<kBytes>(address, p, guard);                                                   \
+    } else {                                                                                     \
+      asm volatile(                                                                              \
+          SINTER_GUARDED("%6", instruction ".L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;") \
+          : "+r"(p.words[0]), "+r"(p.words[1]), "+r"(p.words[2]), "+r"(p.words[3])               \
+          : "l"(address), "l"(policy()), "r"((int)guard)__VA_ARGS__);                            \
+      return p;                                                                                  \
+    }                                                                                            \
   }
 SINTER_DEFINE_LOAD(load_packet_evict_first, load_packet, "ld.global.nc", evict_first_policy)
 SINTER_DEFINE_LOAD(load_packet_evict_last, load_packet, "ld.global.nc", evict_last_policy)
@@ -278,6 +321,7 @@ SINTER_DEFINE_LOAD(load_packet_written_evict_last, load_packet_written, "ld.glob
                    evict_last_policy,
                    : "memory")
 #undef SINTER_DEFINE_LOAD
+#undef SINTER_GUARDED
 
 #define SINTER_DEFINE_STORE(name, instruction)                                                    \
   template <int kBytes>                                                                           \
@@ -352,6 +396,8 @@ SINTER_DEVICE void store_packet_shared(void* address, const Packet<kBytes>& p) {
 //   load_global_evict_last   the same; what it brings to L2 leaves L2 last
 //   load_written             from a buffer that the kernel also writes
 //   load_written_evict_*     the same, with those hints
+//
+// A load into a tile takes a guard as well.
 
 #define SINTER_DEFINE_ACCESS(load, load_packet)                          \
   template <int W, class T, int N>                                       \
@@ -364,12 +410,19 @@ SINTER_DEVICE void store_packet_shared(void* address, const Packet<kBytes>& p) {
     load<1>(element, 0, address);                                        \
     return element.get(0);                                               \
   }
-SINTER_DEFINE_ACCESS(load_global, load_packet)
-SINTER_DEFINE_ACCESS(load_global_evict_first, load_packet_evict_first)
-SINTER_DEFINE_ACCESS(load_global_evict_last, load_packet_evict_last)
-SINTER_DEFINE_ACCESS(load_written, load_packet_written)
-SINTER_DEFINE_ACCESS(load_written_evict_first, load_packet_written_evict_first)
-SINTER_DEFINE_ACCESS(load_written_evict_last, load_packet_written_evict_last)
+#define SINTER_DEFINE_GUARDED_ACCESS(load, load_packet)                                        \
+  SINTER_DEFINE_ACCESS(load, load_packet)                                                      \
+  template <int W, class T, int N>                                                             \
+  SINTER_DEVICE void load(Vec<T, N>& tile, int lane, const T* address, bool guard) {           \
+    unpack<W>(tile, lane, load_packet<W*(int)sizeof(T)>(address, pack<W>(tile, lane), guard)); \
+  }
+SINTER_DEFINE_GUARDED_ACCESS(load_global, load_packet)
+SINTER_DEFINE_GUARDED_ACCESS(load_global_evict_first, load_packet_evict_first)
+SINTER_DEFINE_GUARDED_ACCESS(load_global_evict_last, load_packet_evict_last)
+SINTER_DEFINE_GUARDED_ACCESS(load_written, load_packet_written)
+SINTER_DEFINE_GUARDED_ACCESS(load_written_evict_first, load_packet_written_evict_first)
+SINTER_DEFINE_GUARDED_ACCESS(load_written_evict_last, load_packet_written_evict_last)
+#undef SINTER_DEFINE_GUARDED_ACCESS
 SINTER_DEFINE_ACCESS(load_shared, load_packet_shared)
 #undef SINTER_DEFINE_ACCESS
 
