@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "codegen/cuda_expression.h"
+#include "codegen/hasty_loop.h"
 #include "codegen/kernel_traversal.h"
 #include "fusion_ir/result.h"
 
@@ -15,6 +16,7 @@ namespace {
 using kir::Block;
 using kir::ExprId;
 using kir::StmtId;
+using kir::VarId;
 
 constexpr size_t kLineWidth = 100;
 
@@ -244,6 +246,35 @@ class CudaEmitter {
   }
 
   void print(const kir::For& stmt) {
+    const std::optional<HastyLoop> hasty = find_hasty_loop(kernel_, stmt);
+    if (!hasty) {
+      print_loop(stmt);
+      return;
+    }
+    const int number = ++hasty_loops_;
+    const auto before = [&](VarId var) {
+      return fmt::format("sinter_before_{}_{}", number, names_.vars[var]);
+    };
+    const std::string plain = fmt::format("sinter_plain_{}", number);
+    line(fmt::format("bool {} = true;", plain));
+    for (const VarId var : hasty->changed) {
+      line(fmt::format("const {} {} = {};", cuda_type(kernel_.vars[var].type), before(var),
+                       names_.vars[var]));
+    }
+    expressions_.make_haste(plain);
+    print_loop(stmt);
+    expressions_.make_haste(std::nullopt);
+    line(fmt::format("if (!{}) {{", plain));
+    ++depth_;
+    for (const VarId var : hasty->changed) {
+      line(fmt::format("{} = {};", names_.vars[var], before(var)));
+    }
+    print_loop(stmt);
+    --depth_;
+    line("}");
+  }
+
+  void print_loop(const kir::For& stmt) {
     const std::string& index = names_.vars[stmt.index];
     const auto* step = std::get_if<kir::IntegerConstant>(&kernel_.exprs[stmt.step].kind);
     const std::string advance = step != nullptr && step->value == 1
@@ -511,6 +542,7 @@ class CudaEmitter {
   std::string text_;
   int depth_ = 0;
   int random_blocks_ = 0;  ///< Declared so far.
+  int hasty_loops_ = 0;    ///< Printed so far.
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "codegen/hasty_loop.h"
 #include "fusion_ir/result.h"
 
 namespace sinter {
@@ -244,6 +245,10 @@ CudaExpressions::Printed CudaExpressions::print(const kir::PointwiseExpr& expr) 
                           integer_literal(-*addend, type)),
               Precedence::kAdditive};
     }
+  }
+  if (plain_ && has_hasty_form(kernel_, expr)) {
+    return {fmt::format("sinter_{}_in_haste({}, {})", info_of(expr.fn).text, text(arguments[0]),
+                        *plain_)};
   }
   if (const auto infix = infix_of(expr.fn, type)) return binary(infix->symbol, infix->precedence);
 

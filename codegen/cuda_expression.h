@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -58,6 +59,9 @@ class CudaExpressions {
   /// Lets a call of philox_uniform use the words that the variable `block` has from the call
   /// before.
   void use_block(kir::ExprId call, std::string block) { blocks_[call] = std::move(block); }
+  /// Until the next call, functions with a hasty form take it and clear the variable `plain` where
+  /// that was not right; they take the careful form if there is none.
+  void make_haste(std::optional<std::string> plain) { plain_ = std::move(plain); }
   /// The Vec of one group: "x[g]", or "x" if there is only one.
   [[nodiscard]] std::string vec(kir::VarId tile, kir::ExprId group) const;
 
@@ -73,6 +77,7 @@ class CudaExpressions {
   const kir::Kernel& kernel_;
   const KernelNames& names_;
   std::map<kir::ExprId, std::string> blocks_;
+  std::optional<std::string> plain_;
 };
 
 }  // namespace sinter

@@ -118,6 +118,68 @@ kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
   }
 }
 
+std::string loop_over_elements(const std::string& body) {
+  return emit_cuda(kernel_of(R"(
+kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
+  param %p0 rows : i64
+  buffer %b0 y : f32 global write align 16 value %v0
+  var %r0 tile : f32[1][4]
+  var %r1 out : f32[1][4]
+  let %r2 sum : f32 = 0x0p+0
+  for %r3 v : i32 = 0 to 4 step 1 unroll {
+)" + body + R"(
+  }
+  store %b0[0:i64] = %r1[0, 0] width 4
+  store %b0[4:i64] = %r2[0, 0] width 1
+})"));
+}
+
+// Of most arguments a logarithm is one instruction. Where it was not right for one element, the
+// loop runs again as if it had not run.
+TEST(CudaEmitterTest, LoopsTakeLogarithmsInHasteFirst) {
+  EXPECT_THAT(loop_over_elements(R"(
+    let %r4 log : f32 = log(%r0[0, %r3])
+    if lt(%r3, 3) {
+      %r2 = add(%r2, log2(%r4))
+    }
+    %r1[0, %r3] = %r4)"),
+              HasSubstr(R"(
+  bool sinter_plain_1 = true;
+  const float sinter_before_1_sum = sum;
+  #pragma unroll
+  for (int v = 0; v < 4; ++v) {
+    float v_log = sinter_log_in_haste(tile.get(v), sinter_plain_1);
+    if (v < 3) {
+      sum = sum + sinter_log2_in_haste(v_log, sinter_plain_1);
+    }
+    out.set(v, v_log);
+  }
+  if (!sinter_plain_1) {
+    sum = sinter_before_1_sum;
+    #pragma unroll
+    for (int v = 0; v < 4; ++v) {
+      float v_log = sinter_log(tile.get(v));
+      if (v < 3) {
+        sum = sum + sinter_log2(v_log);
+      }
+      out.set(v, v_log);
+    }
+  }
+)"));
+}
+
+TEST(CudaEmitterTest, LoopsThatCannotRunAgainTakeCare) {
+  for (const char* body :
+       {"%r2 = add(%r2, exp(%r0[0, %r3]))",                          // nothing to gain
+        "%r0[0, %r3] = log(%r0[0, %r3])",                            // its argument would be gone
+        "%r1[0, %r3] = log(philox_uniform(1:i64, cast<i64>(%r3)))",  // numbers go on
+        "%r1[0, %r3] = log(%r0[0, %r3]) store %b0[8:i64] = %r1[0, 0] width 4"}) {
+    const std::string text = loop_over_elements(body);
+    EXPECT_THAT(text, Not(HasSubstr("in_haste"))) << body;
+    EXPECT_THAT(text, Not(HasSubstr("sinter_plain"))) << body;
+  }
+}
+
 /// The text of one expression over i32 a, b, f32 x and bool p.
 std::string expression(
     const std::function<kir::ExprId(kir::KernelBuilder&, kir::ExprId a, kir::ExprId b,
