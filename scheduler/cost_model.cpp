@@ -126,7 +126,14 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
     const double own_us = passing.clocks_per_instruction * work.thread_instructions / clocks_per_us;
     out.block_latency_us = work.block_latency_ns / kNsPerUs + own_us;
     out.issue_us *= std::pow(passing.busy_warps / warps, passing.warps_exponent);
-    const double bound_us = std::max(rest, out.issue_us);
+    // Little's law: what is read comes in rounds of what is on its way at once, each of memory's
+    // latency. Of the first round blocks have waited already.
+    const double on_its_way = estimate.bytes_in_flight_per_sm * blocks * busy /
+                              static_cast<double>(std::max<int64_t>(estimate.blocks_per_sm, 1));
+    const double rounds = work.bytes_read / std::max(on_its_way, 1.0);
+    const double round_us = limits.bytes_in_flight_per_sm * sms / limits.memory_bytes_per_us;
+    const double in_rounds_us = std::max(0.0, rounds - 1.0) * round_us;
+    const double bound_us = std::max({rest, out.issue_us, in_rounds_us});
     const double exponent =
         std::min(passing.most_overlap,
                  1.0 + passing.overlap * std::pow(blocks - 1.0, passing.overlap_growth));

@@ -230,7 +230,7 @@ Decision schedule_decision(const SegmentPlan& segment, const std::vector<Rejecti
   decision.because = fmt::format("predicted {:.1f} us, bound by {}", chosen.predicted.total_us,
                                  limiting_part(chosen.predicted));
   if (best->predicted.total_us < chosen.predicted.total_us) {
-    decision.because += fmt::format("; {} at {:.1f} us is within {:.0f} %, which counts as equal{}",
+    decision.because += fmt::format("; {} at {:.1f} us is within {:.1f} %, which counts as equal{}",
                                     summary_of(best->schedule), best->predicted.total_us,
                                     kTieShare * 100.0, why_safer(chosen, *best));
   }

@@ -18,7 +18,13 @@ constexpr double kNoVectors = -3.3;  ///< Scalar rows need no split of batch and
 /// A row that starts anywhere tests every lane of its first and last vectors.
 constexpr double kGuardedLane = 2.1;
 constexpr double kTwoSweeps = 6.8;  ///< Running and chunk statistics side by side.
+/// Each element of a chunk that both sweeps take, which ptxas starts on before the first has ended:
+/// 90 kernels of cross entropy and its relatives on sm_90a need a quarter to half a register more.
+constexpr double kSweptElement = 0.4;
 constexpr double kSpecialFunctions = 4.0;
+/// Of a stage whose loops may run again with care: elements of a vector overlap, and what they
+/// began with is still there at their end. 67 kernels of divergences on sm_90a take 8 to 14 more.
+constexpr double kHaste = 10.0;
 constexpr double kAccumulatorWord = 1.9;  ///< The other operand of its combination too.
 constexpr double kComputedValue = 1.1;
 constexpr double kUniformLoad = 4.0;    ///< With its 64-bit address.
@@ -94,6 +100,19 @@ class Model {
     return kReadAheadWord * static_cast<double>(batch_words() * std::max<int64_t>(batches_ - 1, 0));
   }
 
+  int64_t tile_registers(const StageList& list) const {
+    int64_t widest = 0;
+    for (const Stage& stage : list.stages) {
+      int64_t words = 0;
+      for (const ValueId value : stage.loads) {
+        if (arrives_in_chunks(value))
+          words += words_of(value, schedule_.vector_width) * batches_at_once();
+      }
+      widest = std::max(widest, words);
+    }
+    return kept_words_ + widest;
+  }
+
   double registers(const StageList& list) const {
     double widest = 0.0;
     for (const Stage& stage : list.stages) widest = std::max(widest, of_stage(stage));
@@ -108,6 +127,18 @@ class Model {
   }
 
  private:
+  /// Read from memory into registers a chunk at a time.
+  bool arrives_in_chunks(ValueId value) const {
+    return facts_.is_full(value) && !is_kept(schedule_, value, Residency::kRegister) &&
+           !is_kept(schedule_, value, Residency::kShared);
+  }
+
+  bool is_logarithm(ValueId value) const {
+    const OpId producer = facts_.fusion.values[value].def;
+    const auto* op = std::get_if<PointwiseOp>(&facts_.fusion.ops[producer].kind);
+    return op != nullptr && (op->fn == PointwiseFn::kLog || op->fn == PointwiseFn::kLog2);
+  }
+
   int64_t words_of(ValueId value, int64_t elements) const {
     return register_words(elements, bytes_of(facts_.fusion.values[value].type));
   }
@@ -191,8 +222,16 @@ class Model {
       for (const DType type : exchange_types(facts_.fusion, op))
         registers += kAccumulatorWord * static_cast<double>(register_words(1, bytes_of(type)));
     }
-    if (two_sweeps) registers += kTwoSweeps;
+    if (two_sweeps) {
+      registers += kTwoSweeps;
+      for (const ValueId value : stage.loads) {
+        if (arrives_in_chunks(value))
+          registers += kSweptElement * at_once * static_cast<double>(schedule_.vector_width);
+      }
+    }
     if (stage.special_functions > 0.0) registers += kSpecialFunctions;
+    if (std::ranges::any_of(stage.computed, [&](ValueId value) { return is_logarithm(value); }))
+      registers += kHaste;
     return registers;
   }
 
@@ -225,6 +264,11 @@ class Model {
 int64_t estimate_registers(const SegmentFacts& facts, const Schedule& schedule,
                            const StageList& list) {
   return static_cast<int64_t>(std::ceil(Model(facts, schedule).registers(list)));
+}
+
+int64_t estimate_tile_registers(const SegmentFacts& facts, const Schedule& schedule,
+                                const StageList& list) {
+  return Model(facts, schedule).tile_registers(list);
 }
 
 int64_t estimate_read_ahead(const SegmentFacts& facts, const Schedule& schedule) {

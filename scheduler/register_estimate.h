@@ -21,6 +21,11 @@ int64_t estimate_registers(const SegmentFacts& facts, const Schedule& schedule,
 /// accumulators in shared memory ahead of their turn. 0 for other schedules.
 int64_t estimate_read_ahead(const SegmentFacts& facts, const Schedule& schedule);
 
+/// Those of them that hold loaded elements: values kept in registers, and the vectors that are on
+/// their way at once. Loads stay in order, so ptxas cannot do with fewer.
+int64_t estimate_tile_registers(const SegmentFacts& facts, const Schedule& schedule,
+                                const StageList& list);
+
 /// 32-bit registers that hold `elements` packed elements of `bytes` bytes.
 constexpr int64_t register_words(int64_t elements, int64_t bytes) {
   constexpr int64_t kRegisterBytes = 4;

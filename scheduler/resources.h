@@ -10,7 +10,8 @@ namespace sinter {
 
 /// What one schedule needs of the device, per thread and per block.
 struct ResourceEstimate {
-  int64_t registers = 0;  ///< Per thread, as ptxas is expected to allocate without a cap.
+  int64_t registers = 0;       ///< Per thread, as ptxas is expected to allocate without a cap.
+  int64_t tile_registers = 0;  ///< Of them, those that hold loaded elements.
   int64_t register_cap =
       255;                    ///< Per thread, from the launch bounds; above it the compiler spills.
   int64_t shared_bytes = 0;   ///< Per block, exact.
@@ -23,10 +24,14 @@ struct ResourceEstimate {
   friend bool operator==(const ResourceEstimate&, const ResourceEstimate&) = default;
 };
 
-/// Share of its uncapped registers a kernel needs at least: below it ptxas spills, above it it
-/// reorders and recomputes instead. Measured over the canned fusions
-/// (tests/integration/nvrtc_sweep_test.cpp).
+/// Share of its uncapped registers, but for those that hold loaded elements, that a kernel needs at
+/// least: below it ptxas spills, above it it reorders and recomputes instead. Measured over the
+/// canned fusions (tests/integration/nvrtc_sweep_test.cpp).
 inline constexpr double kSqueeze = 0.8;
+
+/// The fewest registers ptxas can do with, of so many without a cap, of which `tile` hold loaded
+/// elements.
+int64_t squeezed(int64_t registers, int64_t tile);
 
 /// Largest register count per thread with which `blocks` blocks of `threads` threads share one SM,
 /// at most 255.

@@ -17,28 +17,20 @@ constexpr int64_t kRegisterBytes = 4;
 constexpr int64_t kMostRowsAhead = 1;
 
 /// 32-bit words of one thread's loads that are not kept, per batch of a stage.
-int64_t loaded_words(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule) {
+/// Words of full tensors that a thread has on their way at once in the first stage, which is where
+/// rows come from memory: all of what is kept as it was loaded, and of a row that is unrolled
+/// whole; a chunk of other rows.
+int64_t words_in_flight(const SegmentFacts& facts, const Stage& first, const Schedule& schedule) {
+  const int64_t batches = batch_count(facts, schedule);
   int64_t words = 0;
-  for (const ValueId value : stage.loads) {
-    if (std::ranges::any_of(schedule.persistent, [&](const PersistentValue& kept) {
-          return kept.value == value && kept.residency == Residency::kRegister;
-        })) {
-      continue;
-    }
-    const TensorAccess& access = *facts.space.find_input(value);
-    const bool uniform = access_kind(facts, access, schedule) == AccessKind::kUniform;
-    words += register_words(uniform ? 1 : schedule.vector_width,
-                            bytes_of(facts.fusion.values[value].type));
-  }
-  return words;
-}
-
-int64_t kept_words(const SegmentFacts& facts, const Schedule& schedule, Residency residency) {
-  int64_t words = 0;
-  for (const PersistentValue& kept : schedule.persistent) {
-    if (kept.residency != residency) continue;
-    words += batch_count(facts, schedule) *
-             register_words(schedule.vector_width, bytes_of(facts.fusion.values[kept.value].type));
+  for (const ValueId value : first.loads) {
+    if (!facts.is_full(value)) continue;
+    const bool kept = std::ranges::any_of(schedule.persistent, [&](const PersistentValue& x) {
+      return x.value == value && x.residency != Residency::kReload;
+    });
+    const bool whole = kept || unrolls_batches(facts, schedule);
+    words += (whole ? batches : std::min(schedule.unroll, batches)) *
+             register_words(schedule.vector_width, bytes_of(facts.fusion.values[value].type));
   }
   return words;
 }
@@ -96,6 +88,17 @@ CombineStep combine_step(const OpKind& kind) {
       reduce != nullptr && (reduce->fn == ReduceFn::kArgMax || reduce->fn == ReduceFn::kArgMin);
   if (has_index) return {.instructions = 14.0, .latency = 2.0};
   return {.instructions = 2.0, .latency = 1.0};
+}
+
+/// What a thread does to add what it found in a chunk to what it has found of a row: a step of the
+/// exchange, with itself. Sums run on from chunk to chunk.
+double merge_instructions(const SegmentFacts& facts, const Stage& stage) {
+  double instructions = 0.0;
+  for (const OpId id : stage.reductions) {
+    const OpKind& kind = facts.fusion.ops[id].kind;
+    if (takes_two_sweeps(kind)) instructions += combine_step(kind).instructions;
+  }
+  return instructions;
 }
 
 /// What the threads of a row do to combine what they found in a stage.
@@ -188,6 +191,7 @@ double element_issue_slots(const SegmentFacts& facts, const Stage& stage, const 
 
 RowNeeds row_needs(const SegmentFacts& facts, const Schedule& schedule, const StageList& list) {
   return {.registers = estimate_registers(facts, schedule, list),
+          .tile = estimate_tile_registers(facts, schedule, list),
           .read_ahead = estimate_read_ahead(facts, schedule),
           .shared_bytes = row_shared_bytes(facts, schedule, list)};
 }
@@ -206,6 +210,7 @@ ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedul
       registers_under_cap(needs.registers, needs.read_ahead,
                           register_cap(limits, estimate.threads, schedule.min_blocks_per_sm)),
       ticket_registers(facts, schedule));
+  estimate.tile_registers = needs.tile;
   estimate.shared_bytes = needs.shared_bytes;
   estimate.blocks = (facts.space.rows + schedule.rows_per_block - 1) / schedule.rows_per_block *
                     schedule.cluster_blocks;
@@ -223,12 +228,9 @@ ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedul
     const int64_t turns = (facts.space.rows + reach - 1) / reach;
     estimate.waves *= static_cast<double>(turns);
   }
-  // Loads a thread issues before it waits: its kept inputs all at once, else one chunk.
-  const int64_t kept = kept_words(facts, schedule, Residency::kRegister);
-  const int64_t chunk =
-      list.stages.empty() ? 0 : loaded_words(facts, list.stages[0], schedule) * schedule.unroll;
-  estimate.bytes_in_flight_per_sm = static_cast<double>((kept + chunk) * kRegisterBytes *
-                                                        estimate.threads * estimate.blocks_per_sm);
+  const int64_t words = list.stages.empty() ? 0 : words_in_flight(facts, list.stages[0], schedule);
+  estimate.bytes_in_flight_per_sm =
+      static_cast<double>(words * kRegisterBytes * estimate.threads * estimate.blocks_per_sm);
   return estimate;
 }
 
@@ -260,6 +262,12 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   const bool in_shared = std::ranges::any_of(schedule.persistent, [](const PersistentValue& kept) {
     return kept.residency == Residency::kShared;
   });
+  // What is computed on its way to shared memory passes through registers, a chunk at a time.
+  const bool arrives_whole =
+      resident && std::ranges::none_of(schedule.persistent, [&](const PersistentValue& kept) {
+        return kept.residency == Residency::kShared &&
+               facts.space.find_input(kept.value) == nullptr;
+      });
   // A grid smaller than the device leaves resident slots empty.
   const double sharing =
       std::clamp(static_cast<double>(estimate.blocks) / static_cast<double>(limits.sm_count), 1.0,
@@ -300,7 +308,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     const double missing = from_memory ? 1.0 : misses.l1;
     if (reads_full)
       (comes_ahead ? arrival_ns : work.block_latency_ns) += row.first_load_ns * missing;
-    if (reads_full && !resident) {
+    if (reads_full && !arrives_whole) {
       work.block_latency_ns +=
           missing * (chunks - 1.0) * row.chunk_ns + (1.0 - missing) * chunks * row.l1_chunk_ns;
     }
@@ -311,8 +319,11 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     if (in_shared) work.block_latency_ns += chunks * row.shared_chunk_ns;
     if (accumulators.vector_accesses > 0) work.block_latency_ns += chunks * row.shared_chunk_ns;
     const Exchange exchange = estimate_exchange(facts, schedule, stage, s, row, constants);
+    const double merged =
+        keeps_in_registers(schedule) ? 0.0 : (chunks - 1.0) * merge_instructions(facts, stage);
     work.issue_slots += rows * static_cast<double>(schedule.threads_per_row) *
-                        static_cast<double>(schedule.cluster_blocks) * exchange.instructions;
+                        static_cast<double>(schedule.cluster_blocks) *
+                        (exchange.instructions + merged);
     work.block_latency_ns += exchange.latency_ns;
     // The block's own instructions, when it has its share of the SM's issue slots.
     const double block_instructions =
@@ -547,7 +558,7 @@ std::vector<int64_t> occupancies(const SegmentFacts& facts, const Schedule& sche
   constexpr int64_t kMore = 2;
   for (int64_t blocks = out.front() + 1; blocks <= out.front() + kMore; ++blocks) {
     const int64_t cap = register_cap(limits, threads, blocks);
-    if (static_cast<double>(cap) < static_cast<double>(registers) * kSqueeze) break;
+    if (cap < squeezed(registers, needs.tile)) break;
     if (resident_blocks(limits, threads, cap, shared) < blocks) break;
     out.push_back(blocks);
   }

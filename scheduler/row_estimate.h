@@ -12,6 +12,7 @@ namespace sinter {
 /// it has a persistent grid.
 struct RowNeeds {
   int64_t registers = 0;   ///< Per thread, as ptxas is expected to allocate without a cap.
+  int64_t tile = 0;        ///< Of them, those that hold loaded elements.
   int64_t read_ahead = 0;  ///< Of them, those that it takes only where the cap leaves them.
   int64_t shared_bytes = 0;
 };

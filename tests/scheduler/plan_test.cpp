@@ -93,7 +93,7 @@ TEST(PlanTest, BlocksOfAClusterShareFewRowsThatLeaveSmsIdle) {
   for (const int64_t rows : {1, 4, 16, 40}) {
     const Plan planned = plan_canned("softmax", matrix(rows, 1 << 16), "H200").value();
     const Schedule& schedule = planned.segments[0].chosen().schedule;
-    EXPECT_GE(rows * schedule.cluster_blocks, std::min<int64_t>(8 * rows, 66)) << rows;
+    EXPECT_GE(rows * schedule.cluster_blocks, std::min<int64_t>(4 * rows, 64)) << rows;
   }
 }
 
@@ -551,8 +551,8 @@ TEST(PlanTest, GradientsOfNarrowRowsGoInBlocksOfManyRows) {
   }
 }
 
-// Of a layer norm, waits decide; of a loss of odd width, whose fastest schedule has more registers
-// than its blocks leave, those.
+// Of a layer norm, waits decide; of an RMS norm whose fastest schedule has more registers than its
+// blocks leave, those.
 TEST(PlanTest, SaysWhatDecidedBetweenEquals) {
   const auto because = [](const char* fusion, const ExtentValues& extents, const char* said) {
     const SegmentPlan segment = plan_canned(fusion, extents, "H200").value().segments.front();
@@ -563,12 +563,11 @@ TEST(PlanTest, SaysWhatDecidedBetweenEquals) {
     EXPECT_THAT(schedule_decision(segment, {}).because, HasSubstr(said)) << fusion;
     return std::pair(chosen, fastest);
   };
-  const auto [norm, faster_norm] = because("layer_norm", matrix(8192, 8192), "wait least wins");
+  const auto [norm, faster_norm] = because("layer_norm", matrix(8192, 10240), "wait least wins");
   EXPECT_LT(norm.predicted.block_latency_us, faster_norm.predicted.block_latency_us);
-  const auto [loss, faster_loss] =
-      because("row_and_total_loss", matrix(8192, 50257), "registers squeezed into");
-  EXPECT_LE(loss.estimate.registers, loss.estimate.register_cap);
-  EXPECT_GT(faster_loss.estimate.registers, faster_loss.estimate.register_cap);
+  const auto [calm, squeezed] = because("rms_norm", matrix(8192, 8192), "registers squeezed into");
+  EXPECT_LE(calm.estimate.registers, calm.estimate.register_cap);
+  EXPECT_GT(squeezed.estimate.registers, squeezed.estimate.register_cap);
 }
 
 // One pass takes a second kernel as well, and so few rows are soon read again.

@@ -71,6 +71,21 @@ TEST(ResourcesTest, CompleteDerivesWavesAndSpills) {
   EXPECT_EQ(estimate.blocks_per_sm, 3);
 }
 
+// ptxas can reorder what it computes, but holds every element that was loaded.
+TEST(ResourcesTest, LoadedElementsAreNotSqueezed) {
+  EXPECT_EQ(squeezed(100, 0), 80);
+  EXPECT_EQ(squeezed(100, 50), 90);
+  EXPECT_EQ(squeezed(100, 100), 100);
+  EXPECT_EQ(squeezed(100, 200), 100) << "an estimate below what is loaded";
+  const DeviceLimits limits = *find_device("H200");
+  // 512 threads of which each holds 125 floats of a row: 29 registers more than they have.
+  ResourceEstimate estimate{
+      .registers = 164, .tile_registers = 128, .threads = 512, .blocks = 4096};
+  complete(estimate, limits, 1);
+  EXPECT_EQ(estimate.register_cap, 128);
+  EXPECT_EQ(estimate.spilled_registers, 28);
+}
+
 TEST(ResourcesTest, FitsNamesTheBudgetThatBreaks) {
   const DeviceLimits limits = *find_device("L4");
   ResourceEstimate estimate{.registers = 32, .threads = 256, .blocks = 1};

@@ -1,0 +1,72 @@
+#include "scheduler/register_estimate.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "fusion_ir/parser.h"
+#include "scheduler/segment_facts.h"
+
+namespace sinter {
+namespace {
+
+/// Of a sum over `function` of each element.
+SegmentFacts sum_of(std::string_view function) {
+  const auto fusion = parse_fusion(fmt::format(R"(
+fusion @f extents(rows, cols) {{
+  %v0 x : bf16[rows, cols] = input
+  %v1 : f32[rows, cols] = cast %v0
+  %v2 : f32[rows, cols] = {} %v1
+  %v3 y : f32[rows] = reduce.sum %v2 over(1)
+  return %v3
+}})",
+                                               function));
+  EXPECT_TRUE(fusion.has_value());
+  const auto extents = bind_extents(*fusion, {{"rows", 4096}, {"cols", 32768}});
+  return analyse(specialize(*fusion, *extents)).value();
+}
+
+Schedule looped(int64_t unroll) {
+  return {.family = "looped", .threads_per_row = 256, .vector_width = 8, .unroll = unroll};
+}
+
+// Elements of a loop that takes logarithms in haste overlap, and can begin again.
+TEST(RegisterEstimate, HasteTakesRegisters) {
+  const SegmentFacts plain = sum_of("exp");
+  const SegmentFacts hasty = sum_of("log");
+  const auto registers = [](const SegmentFacts& facts) {
+    return estimate_registers(facts, looped(2), distribute(facts, {}));
+  };
+  EXPECT_NEAR(static_cast<double>(registers(hasty) - registers(plain)), 10.0, 1.0);
+}
+
+TEST(RegisterEstimate, TilesAreWhatIsLoadedAtOnce) {
+  const SegmentFacts facts = sum_of("exp");
+  const StageList list = distribute(facts, {});
+  EXPECT_EQ(estimate_tile_registers(facts, looped(1), list), 4) << "8 bf16";
+  EXPECT_EQ(estimate_tile_registers(facts, looped(8), list), 32);
+}
+
+// Statistics of a chunk sweep it twice, and elements of the second sweep start before the first has
+// ended.
+TEST(RegisterEstimate, SecondSweepsTakeRegisters) {
+  const auto fusion = parse_fusion(R"(
+fusion @f extents(rows, cols) {
+  %v0 x : bf16[rows, cols] = input
+  %v1 : f32[rows, cols] = cast %v0
+  %v2 mean, %v3 m2 : f32[rows], f32[rows] = welford %v1 over(1)
+  return %v2, %v3
+})");
+  ASSERT_TRUE(fusion.has_value()) << fusion.error().text();
+  const auto extents = bind_extents(*fusion, {{"rows", 4096}, {"cols", 32768}});
+  const SegmentFacts twice = analyse(specialize(*fusion, *extents)).value();
+  const SegmentFacts once = sum_of("exp");
+  const auto grows = [](const SegmentFacts& facts) {
+    const StageList list = distribute(facts, {});
+    return estimate_registers(facts, looped(4), list) - estimate_registers(facts, looped(2), list);
+  };
+  const double swept = 0.4 * 2 * 8;  // Two vectors of eight elements more.
+  EXPECT_NEAR(static_cast<double>(grows(twice) - grows(once)), swept, 1.0);
+}
+
+}  // namespace
+}  // namespace sinter
