@@ -102,6 +102,14 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
                          static_cast<double>(estimate.threads) *
                          static_cast<double>(estimate.blocks) * work.turns;
   out.spill_us = spilled / (limits.memory_bytes_per_us * limits.read_efficiency);
+  const auto add_total = [&](double bound_us) {
+    const double rest_us = out.launch_us + bound_us + out.exposed_us + out.second_stage_us;
+    // Few spills are no traffic to speak of, but waits in the middle of what a thread does.
+    const auto waited_for =
+        static_cast<double>(std::min(estimate.spilled_registers, constants.most_spills_waited_for));
+    out.spill_us += constants.spill_share * waited_for * rest_us;
+    out.total_us = rest_us + out.spill_us;
+  };
 
   const double rest = std::max({out.memory_us, out.l2_us, out.special_us, out.shared_us});
   const double throughput = std::max(rest, out.issue_us);
@@ -143,13 +151,13 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
                  1.0 / exponent);
     out.exposed_us = both_us - bound_us +
                      passing.last_share * std::min(1.0, estimate.waves) * out.block_latency_us;
-    out.total_us = out.launch_us + bound_us + out.exposed_us + out.spill_us + out.second_stage_us;
+    add_total(bound_us);
     return out;
   }
   out.block_latency_us = (work.block_latency_ns + work.free_latency_ns) / kNsPerUs;
   out.exposed_us = exposed(work.block_latency_ns, resident) + exposed(work.free_latency_ns, free) +
                    work.end_ns / kNsPerUs;
-  out.total_us = out.launch_us + throughput + out.exposed_us + out.spill_us + out.second_stage_us;
+  add_total(throughput);
   return out;
 }
 

@@ -192,8 +192,20 @@ TEST(CostModelTest, SpillsAreCharged) {
   spilling.spilled_registers = 10;
   const WorkEstimate work{.bytes_read = 1e8};
   EXPECT_EQ(predict(work, full_device(h200), h200).spill_us, 0.0);
-  EXPECT_GT(predict(work, spilling, h200).total_us,
-            predict(work, full_device(h200), h200).total_us);
+  const double plain = predict(work, full_device(h200), h200).total_us;
+  EXPECT_GT(predict(work, spilling, h200).total_us, plain);
+  // They are waited for beside what they move, up to so many.
+  spilling.spilled_registers = 2;
+  CostConstants careless;
+  careless.spill_share = 0.0;
+  EXPECT_NEAR(
+      predict(work, spilling, h200).total_us - predict(work, spilling, h200, careless).total_us,
+      2.0 * CostConstants{}.spill_share * plain, 1e-9);
+  spilling.spilled_registers = 100;
+  CostConstants patient;
+  patient.most_spills_waited_for = 100;
+  EXPECT_GT(predict(work, spilling, h200, patient).total_us,
+            predict(work, spilling, h200).total_us);
 }
 
 /// Constants that predict() itself reads.
