@@ -41,8 +41,8 @@ struct DeviceLimits {
   double special_per_clock = 16.0;  ///< Special-function results per clock and SM.
   double shared_bytes_per_clock = 128.0;
   /// Sustained between one SM and L2, reads plus writes. At least: on an H200 policy losses of 8 x
-  /// 4096 x 128256 in f32 read 16.8 GB in 3669 us, 19.8 bytes for each of 132 SMs at 1755 MHz
-  /// (benchmarks/results/h200_2026-11-23_suite_f32.json); taken for every device.
+  /// 4096 x 128256 in f32 read 16.8 GB in 3673 us, 19.8 bytes for each of 132 SMs at 1755 MHz
+  /// (benchmarks/results/h200_2026-11-24_suite_f32.json); taken for every device.
   double l2_bytes_per_clock = 20.0;
   /// From an SM under moderate load: a round figure for families that know no better. Those built
   /// in use the fitted CostConstants.

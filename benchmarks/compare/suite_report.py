@@ -1,4 +1,4 @@
-"""Tables and a bar chart per kernel of what compare/suite.py measured.
+"""Tables, a bar chart of all kernels and one per kernel of what compare/suite.py measured.
 
     suite_report.py results/h200_2026-11-23_suite.json --charts charts/
 
@@ -32,6 +32,7 @@ BAR = 16  # Pixels.
 GAP = 5
 LEFT = 250
 WIDTH = 560
+KINDS = {"bf16": "#2f6f4f", "f32": "#8fb9a3"}
 COLOURS = {"sinter": "#2f6f4f", "torch": "#b0b7bf"}
 
 
@@ -83,6 +84,48 @@ def chart(kernel, rows):
     return "\n".join(out + ["</svg>", ""])
 
 
+def overview(rows):
+    """A bar for every kernel and type: how many times as fast as its peer, in the geometric mean,
+    with a mark at its least cell."""
+    kernels = list(dict.fromkeys(row["kernel"] for row in rows))
+    kinds = [kind for kind in KINDS if any(row["type"] == kind for row in rows)]
+    ratios = {(kernel, kind): [row["ratio"] for row in rows
+                               if row["kernel"] == kernel and row["type"] == kind]
+              for kernel in kernels for kind in kinds}
+    height = 90 + len(kernels) * (len(kinds) * (BAR + 2) + 2 * GAP)
+    top = max(mean(values) for values in ratios.values() if values)
+    scale = WIDTH / (math.ceil(top * 2) / 2)
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 130}" height="{height}" '
+        'font-family="sans-serif" font-size="12">',
+        '<rect width="100%" height="100%" fill="white"/>',
+        f'<text x="{LEFT}" y="20" font-size="15" font-weight="bold">Times as fast as torch.compile, '
+        "the faster of two modes</text>",
+    ]
+    for i, kind in enumerate(kinds):
+        out.append(f'<rect x="{LEFT + 80 * i}" y="30" width="12" height="12" fill="{KINDS[kind]}"/>'
+                   f'<text x="{LEFT + 80 * i + 18}" y="41">{kind}</text>')
+    out.append(f'<text x="{LEFT + 80 * len(kinds)}" y="41">geometric mean over all sizes; '
+               "the mark is the least of them</text>")
+    out.append(f'<line x1="{LEFT + scale:.1f}" y1="50" x2="{LEFT + scale:.1f}" y2="{height - 10}" '
+               'stroke="#444" stroke-dasharray="3 3"/>')
+    y = 56
+    for kernel in kernels:
+        middle = y + len(kinds) * (BAR + 2) / 2 + 3
+        out.append(f'<text x="{LEFT - 8}" y="{middle:.1f}" text-anchor="end">{escape(kernel)}</text>')
+        for kind in kinds:
+            values = ratios[kernel, kind]
+            if values:
+                long, least = mean(values) * scale, LEFT + min(values) * scale
+                out.append(f'<rect x="{LEFT}" y="{y}" width="{long:.1f}" height="{BAR}" '
+                           f'fill="{KINDS[kind]}"/><line x1="{least:.1f}" y1="{y}" x2="{least:.1f}" '
+                           f'y2="{y + BAR}" stroke="black" stroke-width="2"/>'
+                           f'<text x="{LEFT + long + 5:.1f}" y="{y + 12}">{mean(values):.2f}</text>')
+            y += BAR + 2
+        y += 2 * GAP
+    return "\n".join(out + ["</svg>", ""])
+
+
 def table(rows):
     kernels = list(dict.fromkeys(row["kernel"] for row in rows))
     print("| kernel | bf16 | least | Helion | f32 | least | Helion | SOL of 100 MB and more |")
@@ -122,7 +165,7 @@ def summary(rows, least):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", help="JSON of suite.py; of one run each")
-    parser.add_argument("--charts", help="folder for an SVG of every kernel")
+    parser.add_argument("--charts", help="folder for an SVG of all kernels and one of each")
     parser.add_argument("--least", type=float, default=0.97, help="ratio below which a case is named")
     options = parser.parse_args()
     rows = [row for path in options.files
@@ -136,6 +179,7 @@ def main():
     if options.charts:
         folder = pathlib.Path(options.charts)
         folder.mkdir(parents=True, exist_ok=True)
+        (folder / "suite.svg").write_text(overview(rows), encoding="utf-8")
         for kernel in dict.fromkeys(row["kernel"] for row in rows):
             of_kernel = [row for row in rows if row["kernel"] == kernel]
             (folder / f"{kernel}.svg").write_text(chart(kernel, of_kernel), encoding="utf-8")
