@@ -71,7 +71,7 @@ struct CostConstants {
   /// timed with spills and without, those with 8, 16, 32 and 64 bytes take 3, 5, 10 and 14 % longer
   /// (H200).
   double spill_share = 0.012;
-  int64_t most_spills_waited_for = 16;
+  int64_t most_spills_waited_for = 12;
   double launch_us = 2.0;   ///< Empty kernel between two events.
   double ramp_us = 2.4;     ///< Until all SMs stream, and from the last load to the last store:
                             ///< where DeviceLimits::copy_efficiency's line begins.
