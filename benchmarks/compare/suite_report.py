@@ -162,12 +162,12 @@ def summary(rows, least):
     return bool(below)
 
 
-def main():
+def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", help="JSON of suite.py; of one run each")
     parser.add_argument("--charts", help="folder for an SVG of all kernels and one of each")
     parser.add_argument("--least", type=float, default=0.97, help="ratio below which a case is named")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     rows = [row for path in options.files
             for row in json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["rows"]]
     failed = [row for row in rows if "ratio" not in row or not row["checked"]]
@@ -187,4 +187,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

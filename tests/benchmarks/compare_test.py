@@ -17,6 +17,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(COMPARE))
 
 import report  # noqa: E402
+import suite_report  # noqa: E402
 import torch_compile  # noqa: E402
 
 DEVICE = "NVIDIA Test/GPU 1"
@@ -147,6 +148,37 @@ class Report(Silent):
         self.assertEqual(self.report(), 0)
         self.assertIn("| plan | 1.5 us |", self.out)
         self.assertIn("| nvrtc | failed: no NVRTC |", self.out)
+
+
+class SuiteReport(Silent):
+    def row(self, kernel, kind, ratio, spilled=0):
+        us = 10.0
+        return {"kernel": kernel, "type": kind, "sizes": {"rows": 8, "cols": 16}, "bytes": 2e8,
+                "checked": True, "us": {"sinter": us, "default": 2 * ratio * us,
+                                        "max-autotune-no-cudagraphs": ratio * us},
+                "predicted_us": us, "floor_us": 9.0, "sol": 0.9, "ratio": ratio,
+                "spill_bytes": spilled}
+
+    def written(self, rows):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder)
+            (path / "rows.json").write_text(json.dumps({"rows": rows}), encoding="utf-8")
+            status = self.call(suite_report.main, path / "rows.json", "--charts", path / "charts")
+            return status, {chart.name: chart.read_text(encoding="utf-8")
+                            for chart in (path / "charts").iterdir()}
+
+    def test_the_overview_has_a_bar_for_every_kernel_and_type(self):
+        status, charts = self.written([self.row("sum", "bf16", 2.0), self.row("sum", "bf16", 0.98),
+                                       self.row("sum", "f32", 1.25), self.row("jsd", "bf16", 3.0)])
+        self.assertEqual(status, 0)
+        self.assertEqual(set(charts), {"suite.svg", "sum.svg", "jsd.svg"})
+        for said in ("sum", "jsd", "bf16", "f32", ">1.40<", ">1.25<", ">3.00<"):
+            self.assertIn(said, charts["suite.svg"])
+        # Bars, and the squares of the legend, before a white ground.
+        self.assertEqual(charts["suite.svg"].count("<rect"), 3 + 2 + 1)
+
+    def test_a_cell_that_is_slower_is_an_error(self):
+        self.assertEqual(self.written([self.row("sum", "bf16", 0.9)])[0], 1)
 
 
 class Run(unittest.TestCase):
