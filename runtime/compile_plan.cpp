@@ -112,19 +112,15 @@ class SegmentCompiler {
   [[nodiscard]] bool would_spill_too(const ProposedSchedule& candidate) const {
     // Warps of a ring share registers out, so no one cap holds for its threads.
     if (candidate.schedule.stages > 0) return false;
-    const auto cap = [&](const ProposedSchedule& proposed) {
-      return register_cap(limits_, proposed.estimate.threads, proposed.schedule.min_blocks_per_sm);
-    };
     return std::ranges::any_of(attempts_, [&](const CompileAttempt& attempt) {
       if (attempt.resources.spill_store_bytes == 0) return false;
       const ProposedSchedule& tried = attempt.proposed;
-      if (tried.estimate.registers > cap(tried) && candidate.estimate.registers > cap(candidate))
-        return true;
+      if (is_squeezed(tried.estimate) && is_squeezed(candidate.estimate)) return true;
       if (tried.schedule.family != candidate.schedule.family ||
           tried.schedule.persistent != candidate.schedule.persistent)
         return false;
       const int64_t beyond = wanted_registers(attempt.resources) - tried.estimate.registers;
-      return candidate.estimate.registers + beyond > cap(candidate);
+      return candidate.estimate.registers + beyond > candidate.estimate.register_cap;
     });
   }
 

@@ -141,14 +141,9 @@ void offer_tickets(SegmentPlan& segment, const DeviceLimits& limits, const Famil
   std::ranges::move(offers, std::back_inserter(segment.candidates));
 }
 
-/// True if the compiler must do with fewer registers than a schedule is estimated to need.
-bool is_squeezed(const ProposedSchedule& candidate) {
-  return candidate.estimate.registers > candidate.estimate.register_cap;
-}
-
 /// What decided between a schedule and a faster one that counts as equal, as rank_schedules() does.
 std::string why_safer(const ProposedSchedule& chosen, const ProposedSchedule& faster) {
-  if (is_squeezed(faster) && !is_squeezed(chosen)) {
+  if (is_squeezed(faster.estimate) && !is_squeezed(chosen.estimate)) {
     return fmt::format(", but would have {} registers squeezed into {}", faster.estimate.registers,
                        faster.estimate.register_cap);
   }
@@ -187,7 +182,7 @@ void rank_schedules(std::vector<ProposedSchedule>& candidates, const FamilySet& 
   // What the model knows least is how well waits hide, so of equals the one that waits least wins,
   // if the compiler need not squeeze its registers.
   const auto safer = [&](const ProposedSchedule& a, const ProposedSchedule& b) {
-    if (is_squeezed(a) != is_squeezed(b)) return is_squeezed(b);
+    if (is_squeezed(a.estimate) != is_squeezed(b.estimate)) return is_squeezed(b.estimate);
     if (a.predicted.block_latency_us != b.predicted.block_latency_us)
       return a.predicted.block_latency_us < b.predicted.block_latency_us;
     return family_rank(a) < family_rank(b);

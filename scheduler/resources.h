@@ -50,6 +50,11 @@ void complete(ResourceEstimate& estimate, const DeviceLimits& limits, int64_t mi
 /// takes only where the cap leaves them.
 int64_t registers_under_cap(int64_t registers, int64_t elastic, int64_t cap);
 
+/// True if the compiler must do with fewer registers than are estimated.
+inline bool is_squeezed(const ResourceEstimate& estimate) {
+  return estimate.registers > estimate.register_cap;
+}
+
 /// The one test of a budget. Nothing: it fits. Otherwise which limit breaks and by how much.
 /// Spilling is a cost, not a misfit.
 std::optional<Rejection> fits(const ResourceEstimate& estimate, const DeviceLimits& limits);

@@ -16,9 +16,8 @@ constexpr int64_t kWarp = 32;
 constexpr int64_t kRegisterBytes = 4;
 constexpr int64_t kMostRowsAhead = 1;
 
-/// 32-bit words of one thread's loads that are not kept, per batch of a stage.
-/// Words of full tensors that a thread has on their way at once in the first stage, which is where
-/// rows come from memory: all of what is kept as it was loaded, and of a row that is unrolled
+/// 32-bit words of full tensors that a thread has on their way at once in the first stage, which is
+/// where rows come from memory: all of what is kept as it was loaded, and of a row that is unrolled
 /// whole; a chunk of other rows.
 int64_t words_in_flight(const SegmentFacts& facts, const Stage& first, const Schedule& schedule) {
   const int64_t batches = batch_count(facts, schedule);

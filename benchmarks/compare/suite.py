@@ -278,13 +278,16 @@ def compile_ahead(arguments):
         torch.cuda.empty_cache()
 
 
-def traffic(case, graph):
-    """Bytes that must move: each input read once, each output written once."""
+def bytes_of(case, graph, values):
+    """Of tensors that are read or written once."""
     from fir import TYPES
 
-    return sum(
-        math.prod(graph.shape(v, case.sizes)) * TYPES[v.type].itemsize
-        for v in graph.inputs + graph.outputs)
+    return sum(math.prod(graph.shape(v, case.sizes)) * TYPES[v.type].itemsize for v in values)
+
+
+def traffic(case, graph):
+    """Bytes that must move: each input read once, each output written once."""
+    return bytes_of(case, graph, graph.inputs + graph.outputs)
 
 
 def spilled(report):

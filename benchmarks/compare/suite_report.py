@@ -50,17 +50,22 @@ def size_of(row):
     return " x ".join(str(size) for size in sizes)
 
 
+def head(height, title):
+    """How a chart begins: its size, a white ground and its title."""
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 130}" height="{height}" '
+        'font-family="sans-serif" font-size="12">',
+        '<rect width="100%" height="100%" fill="white"/>',
+        f'<text x="{LEFT}" y="20" font-size="15" font-weight="bold">{escape(title)}</text>',
+    ]
+
+
 def chart(kernel, rows):
     """Bars of SOL, Sinter's above its peer's, a pair for every size and type."""
     height = 70 + len(rows) * (2 * BAR + 3 * GAP)
     top = max([1.0] + [row["sol"] for row in rows])
     scale = WIDTH / (math.ceil(top * 10) / 10)
-    out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 130}" height="{height}" '
-        'font-family="sans-serif" font-size="12">',
-        '<rect width="100%" height="100%" fill="white"/>',
-        f'<text x="{LEFT}" y="20" font-size="15" font-weight="bold">{escape(kernel)}: share of the '
-        "copy floor</text>",
+    out = head(height, f"{kernel}: share of the copy floor") + [
         f'<rect x="{LEFT}" y="30" width="12" height="12" fill="{COLOURS["sinter"]}"/>'
         f'<text x="{LEFT + 18}" y="41">Sinter</text>'
         f'<rect x="{LEFT + 80}" y="30" width="12" height="12" fill="{COLOURS["torch"]}"/>'
@@ -95,13 +100,7 @@ def overview(rows):
     height = 90 + len(kernels) * (len(kinds) * (BAR + 2) + 2 * GAP)
     top = max(mean(values) for values in ratios.values() if values)
     scale = WIDTH / (math.ceil(top * 2) / 2)
-    out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 130}" height="{height}" '
-        'font-family="sans-serif" font-size="12">',
-        '<rect width="100%" height="100%" fill="white"/>',
-        f'<text x="{LEFT}" y="20" font-size="15" font-weight="bold">Times as fast as torch.compile, '
-        "the faster of two modes</text>",
-    ]
+    out = head(height, "Times as fast as torch.compile, the faster of two modes")
     for i, kind in enumerate(kinds):
         out.append(f'<rect x="{LEFT + 80 * i}" y="30" width="12" height="12" fill="{KINDS[kind]}"/>'
                    f'<text x="{LEFT + 80 * i + 18}" y="41">{kind}</text>')
