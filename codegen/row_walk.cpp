@@ -31,7 +31,8 @@ void RowWalk::declare() {
   if (schedule_.row_access != RowAccess::kShifted) declare_first_column();
 }
 
-/// Blocks of a cluster have equal parts of a row, one after the other.
+/// Blocks of a cluster have equal parts of a row, one after the other; of shifted rows, parts as
+/// long as each other that begin before the row.
 void RowWalk::declare_part_of_block() {
   const DType type = tiles_.column_type();
   const ExprId columns = builder_.integer(columns_per_block(facts_, schedule_), type);
@@ -39,7 +40,11 @@ void RowWalk::declare_part_of_block() {
                                    builder_.integer(schedule_.cluster_blocks));
   first_of_block_ = builder_.ref(
       builder_.declare("first_of_block", builder_.mul(builder_.cast(rank, type), columns)));
-  tiles_.set_column_count(columns);
+  if (!shares_shifted_rows()) tiles_.set_column_count(columns);
+}
+
+bool RowWalk::shares_shifted_rows() const {
+  return schedule_.cluster_blocks > 1 && schedule_.row_access == RowAccess::kShifted;
 }
 
 ExprId RowWalk::is_first_thread() {
@@ -58,9 +63,23 @@ void RowWalk::declare_first_column() {
   ExprId first = builder_.add(first_of_block_, first_in_part());
   if (schedule_.row_access == RowAccess::kShifted) {
     builder_.comment("vectors are aligned in memory: lane 0 may start before the row");
-    first = builder_.sub(first, builder_.cast(row_shift(), tiles_.column_type()));
+    ExprId shift = builder_.cast(row_shift(), tiles_.column_type());
+    if (shares_shifted_rows()) {
+      shift = builder_.ref(builder_.declare("shift", shift));
+      declare_part_end(builder_.sub(first_of_block_, shift));
+    }
+    first = builder_.sub(first, shift);
   }
   first_ = builder_.ref(builder_.declare("first_column", first));
+}
+
+/// The next block of the cluster has the columns from there on.
+void RowWalk::declare_part_end(ExprId begin) {
+  const DType type = tiles_.column_type();
+  const ExprId end =
+      builder_.add(begin, builder_.integer(columns_per_block(facts_, schedule_), type));
+  const ExprId columns = builder_.integer(facts_.space.columns, type);
+  tiles_.set_column_count(builder_.ref(builder_.declare("part_end", builder_.min(end, columns))));
 }
 
 /// Column of the thread's first element within the block's part of a row.
@@ -140,8 +159,9 @@ void RowWalk::for_vectors(const RowChunk& chunk,
     body({.group = group,
           .batch = batch,
           .first_column = builder_.add(first_, start),
-          .column_in_part =
-              schedule_.cluster_blocks > 1 ? builder_.add(first_in_part(), start) : ExprId{},
+          .column_in_part = schedule_.cluster_blocks > 1 && !shares_shifted_rows()
+                                ? builder_.add(first_in_part(), start)
+                                : ExprId{},
           .guard = chunk.guard});
   });
 }

@@ -57,6 +57,9 @@ class RowWalk {
  private:
   void declare_part_of_block();
   void declare_first_column();
+  void declare_part_end(kir::ExprId begin);
+  /// Whether blocks of a cluster share rows whose vectors are shifted.
+  [[nodiscard]] bool shares_shifted_rows() const;
   kir::ExprId first_in_part();
   kir::ExprId row_shift();
 

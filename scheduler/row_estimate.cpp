@@ -380,11 +380,16 @@ std::optional<Rejection> check_cluster(const SegmentFacts& facts, const Schedule
   if (cluster == 1) return std::nullopt;
   const auto broken = [&](auto... said) { return rejected(schedule, said...); };
   if (auto rejection = check_cluster_size(schedule, limits)) return rejection;
-  if (schedule.row_access != RowAccess::kAligned)
-    return broken("blocks of a cluster share rows of whole vectors", 0, 0, "",
-                  "use row_access aligned");
   const int64_t unit = cluster * schedule.vector_width;
-  if (facts.space.columns == 0 || facts.space.columns % unit != 0) {
+  if (schedule.row_access == RowAccess::kShifted) {
+    if (columns_of_last_block(facts, schedule) <= 0) {
+      return broken("a row is too short for a part for every block of the cluster",
+                    facts.space.columns, unit, "columns", "split it over fewer blocks");
+    }
+  } else if (schedule.row_access != RowAccess::kAligned) {
+    return broken("blocks of a cluster share rows of whole vectors", 0, 0, "",
+                  "use row_access aligned or shifted");
+  } else if (facts.space.columns == 0 || facts.space.columns % unit != 0) {
     return broken("a row does not split into whole vectors for every block of the cluster",
                   facts.space.columns % unit, 0, "elements left over",
                   "split it over fewer blocks, or use a narrower vector");

@@ -161,15 +161,14 @@ std::optional<Rejection> check_cluster_size(const Schedule& schedule, const Devi
   return std::nullopt;
 }
 
-int64_t largest_offered_cluster(const DeviceLimits& limits) {
+int64_t largest_roomy_cluster(const DeviceLimits& limits) {
   return std::min(limits.most_cluster_blocks, kPortableClusterBlocks);
 }
 
-std::vector<int64_t> cluster_sizes(const DeviceLimits& limits,
+std::vector<int64_t> cluster_sizes(int64_t largest,
                                    const std::function<bool(int64_t)>& worth_doubling) {
   std::vector<int64_t> sizes = {1};
-  while (sizes.back() < largest_offered_cluster(limits) && worth_doubling(sizes.back()))
-    sizes.push_back(2 * sizes.back());
+  while (sizes.back() < largest && worth_doubling(sizes.back())) sizes.push_back(2 * sizes.back());
   return sizes;
 }
 
@@ -281,23 +280,36 @@ std::optional<Rejection> check_row_access(const SegmentFacts& facts, const Sched
 }
 
 int64_t columns_per_block(const SegmentFacts& facts, const Schedule& schedule) {
-  return facts.space.columns / schedule.cluster_blocks;
+  const bool shares = schedule.cluster_blocks > 1;
+  if (!shares || schedule.row_access != RowAccess::kShifted)
+    return facts.space.columns / schedule.cluster_blocks;
+  const int64_t vectors =
+      divided_up(facts.space.columns + most_shift(schedule), schedule.vector_width);
+  return divided_up(vectors, schedule.cluster_blocks) * schedule.vector_width;
+}
+
+int64_t columns_of_last_block(const SegmentFacts& facts, const Schedule& schedule) {
+  return facts.space.columns - (schedule.cluster_blocks - 1) * columns_per_block(facts, schedule);
+}
+
+int64_t most_shift(const Schedule& schedule) {
+  return schedule.row_access == RowAccess::kShifted ? schedule.vector_width - 1 : 0;
 }
 
 int64_t batch_count(const SegmentFacts& facts, const Schedule& schedule) {
   if (facts.space.columns == 0) return 0;
   const int64_t reach = schedule.threads_per_row * schedule.vector_width;
-  // Shifted rows spread over up to one vector more.
-  const int64_t slack = schedule.row_access == RowAccess::kShifted ? schedule.vector_width - 1 : 0;
-  return (columns_per_block(facts, schedule) + slack + reach - 1) / reach;
+  // Shifted rows spread over up to one vector more, which the parts of a cluster's blocks include.
+  const int64_t slack = schedule.cluster_blocks == 1 ? most_shift(schedule) : 0;
+  return divided_up(columns_per_block(facts, schedule) + slack, reach);
 }
 
 std::vector<BatchSpan> batch_spans(const SegmentFacts& facts, const Schedule& schedule) {
   std::vector<BatchSpan> spans;
   const int64_t count = batch_count(facts, schedule);
   const int64_t reach = schedule.threads_per_row * schedule.vector_width;
-  // Batches that end inside the row whatever the shift.
-  const int64_t full = columns_per_block(facts, schedule) / reach;
+  // Batches that end inside the row whatever the shift, in every block of a cluster.
+  const int64_t full = columns_of_last_block(facts, schedule) / reach;
   const auto add = [&](int64_t begin, int64_t end, Guard guard) {
     if (begin < end) spans.push_back({begin, end, guard});
   };

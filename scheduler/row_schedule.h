@@ -49,10 +49,10 @@ std::optional<Rejection> check_no_cluster(const Schedule& schedule);
 std::optional<Rejection> check_cluster_size(const Schedule& schedule, const DeviceLimits& limits);
 
 /// Blocks of the largest cluster that finds a place on most SMs: larger ones leave a sixth of them
-/// over, and are left to pins.
-int64_t largest_offered_cluster(const DeviceLimits& limits);
-/// 1, and its doubles up to that as long as `worth_doubling` says so of the one before.
-std::vector<int64_t> cluster_sizes(const DeviceLimits& limits,
+/// over, and are offered only for rows that fill smaller ones, or left to pins.
+int64_t largest_roomy_cluster(const DeviceLimits& limits);
+/// 1, and its doubles up to `largest` as long as `worth_doubling` says so of the one before.
+std::vector<int64_t> cluster_sizes(int64_t largest,
                                    const std::function<bool(int64_t)>& worth_doubling);
 
 /// Rejects parameters, for families without any.
@@ -79,8 +79,16 @@ int64_t ahead_words(const SegmentFacts& facts, const Schedule& schedule);
 /// Rejects row access modes and vector widths that are illegal for this segment.
 std::optional<Rejection> check_row_access(const SegmentFacts& facts, const Schedule& schedule);
 
-/// Columns of a row that each block of a cluster has.
+/// Elements by which shifted rows start before the row, at most.
+int64_t most_shift(const Schedule& schedule);
+
+/// Columns of a row that each block of a cluster has. Parts of shifted rows are counted from the
+/// vector boundary below the row's start and cover whole vectors, so that the first and the last
+/// block have fewer columns, by the shift and by what follows the row's end.
 int64_t columns_per_block(const SegmentFacts& facts, const Schedule& schedule);
+/// Columns that the last block of a cluster has at least, whatever the shift; of rows too short
+/// for so many blocks none or fewer.
+int64_t columns_of_last_block(const SegmentFacts& facts, const Schedule& schedule);
 
 /// How batches of a row are guarded. Batch b covers the columns [b * T * V, (b + 1) * T * V), less
 /// the shift.

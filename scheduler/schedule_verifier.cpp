@@ -134,9 +134,9 @@ std::optional<Rejection> check_batches(const SegmentFacts& facts, const Schedule
                      .remedy = "this is a defect of the row geometry; please report it"};
   };
   const int64_t columns = columns_per_block(facts, schedule);
+  const int64_t fewest_columns = columns_of_last_block(facts, schedule);
   const int64_t reach = schedule.threads_per_row * schedule.vector_width;
-  const int64_t most_shift =
-      schedule.row_access == RowAccess::kShifted ? schedule.vector_width - 1 : 0;
+  const int64_t shift = most_shift(schedule);
   int64_t next = 0;
   for (const BatchSpan& span : spans) {
     if (span.begin != next || span.end <= span.begin)
@@ -147,22 +147,24 @@ std::optional<Rejection> check_batches(const SegmentFacts& facts, const Schedule
         break;
       case Guard::kVector:
         // Vectors end where the row ends only if both ends of the row fall between vectors.
-        if (most_shift > 0 || columns % schedule.vector_width != 0) {
+        if (shift > 0 || columns % schedule.vector_width != 0) {
           return wrong("a vector that straddles the end of the row is guarded as a whole",
                        columns % schedule.vector_width, 0, "elements");
         }
         break;
       case Guard::kNone:
-        if (span.begin * reach < most_shift)
-          return wrong("an unguarded batch starts before the row", span.begin * reach, most_shift,
+        if (span.begin * reach < shift)
+          return wrong("an unguarded batch starts before the row", span.begin * reach, shift,
                        "columns");
-        if (span.end * reach > columns)
-          return wrong("an unguarded batch ends past the row", span.end * reach, columns,
+        if (span.end * reach > fewest_columns)
+          return wrong("an unguarded batch ends past the row", span.end * reach, fewest_columns,
                        "columns");
         break;
     }
   }
-  if (next * reach - (columns > 0 ? most_shift : 0) < columns)
+  // Parts of a cluster's blocks include the shift.
+  const int64_t before = schedule.cluster_blocks == 1 && columns > 0 ? shift : 0;
+  if (next * reach - before < columns)
     return wrong("columns at the end of the row are in no batch", next * reach, columns, "columns");
   return std::nullopt;
 }

@@ -282,7 +282,7 @@ Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits) {
           // those of a cluster, which finish, or to more, which leave partial results.
           const int64_t runs = column_strips(facts, schedule);
           const int64_t walks = (facts.space.rows + slots * unroll - 1) / (slots * unroll);
-          for (int64_t cluster = 2; cluster <= largest_offered_cluster(limits); cluster *= 2) {
+          for (int64_t cluster = 2; cluster <= largest_roomy_cluster(limits); cluster *= 2) {
             if (runs * cluster > kMostBlocksPerSm * limits.sm_count || cluster > walks) break;
             schedule.cluster_blocks = cluster;
             consider(schedule);

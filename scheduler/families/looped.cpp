@@ -36,7 +36,7 @@ constexpr int64_t kMostPassingElements = 64;
 /// under way in L2.
 std::vector<int64_t> turn_clusters(const SegmentFacts& facts, const DeviceLimits& limits,
                                    int64_t width) {
-  return cluster_sizes(limits, [&](int64_t size) {
+  return sinter::cluster_sizes(largest_roomy_cluster(limits), [&](int64_t size) {
     const int64_t vectors = columns_per_block(facts, {.cluster_blocks = 2 * size}) / width;
     const bool saves = accumulates_columns(facts) && vectors >= kLeastTurnThreads;
     return facts.space.rows * size < limits.sm_count || saves;

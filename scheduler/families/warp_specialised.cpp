@@ -393,7 +393,7 @@ std::vector<int64_t> stage_counts(const SegmentFacts& facts, const Schedule& sch
 /// clusters of eight, and 486 with a block for every row.
 std::vector<int64_t> cluster_sizes(const SegmentFacts& facts, const DeviceLimits& limits) {
   if (!accumulates_columns(facts)) return {1};
-  return cluster_sizes(limits, [&](int64_t size) {
+  return sinter::cluster_sizes(largest_roomy_cluster(limits), [&](int64_t size) {
     return size == 1 || ring_row_bytes(facts, {.cluster_blocks = size}) > kLongestPart;
   });
 }

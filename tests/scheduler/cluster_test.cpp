@@ -144,6 +144,25 @@ TEST(ClusterTest, RowsThatDoNotSplitAreRefused) {
 }
 
 // Of 132 SMs, pairs lose none, and larger clusters the 12 that cuOccupancyMaxActiveClusters says.
+// 6,283 vectors cover 50,257 columns wherever they begin: 1,571 for each block, in seven batches of
+// which six end inside of every block's part.
+TEST(ClusterTest, PartsOfShiftedRowsAreWholeVectors) {
+  const SegmentFacts facts = facts_of(find_canned_fusion("softmax")->build(), matrix(64, 50257));
+  const Schedule schedule{.family = "multi_wave",
+                          .threads_per_row = 256,
+                          .vector_width = 8,
+                          .cluster_blocks = 4,
+                          .row_access = RowAccess::kShifted};
+  EXPECT_EQ(columns_per_block(facts, schedule), 12568);
+  EXPECT_EQ(columns_of_last_block(facts, schedule), 50257 - 3 * 12568);
+  EXPECT_EQ(batch_count(facts, schedule), 7);
+  const std::vector<BatchSpan> spans = batch_spans(facts, schedule);
+  ASSERT_EQ(spans.size(), 3U);
+  EXPECT_EQ(spans[1].begin, 1);
+  EXPECT_EQ(spans[1].end, 6);
+  EXPECT_EQ(spans[2].guard, Guard::kElement);
+}
+
 TEST(ClusterTest, LargerClustersLeaveSmsOver) {
   const DeviceLimits limits = *find_device("H200");
   EXPECT_EQ(cluster_capacity(limits, 2, 1), 132);
