@@ -80,8 +80,7 @@ class HastyLoopFinder {
 }  // namespace
 
 bool has_hasty_form(const kir::Kernel& kernel, const kir::PointwiseExpr& call) {
-  return (call.fn == PointwiseFn::kLog || call.fn == PointwiseFn::kLog2) &&
-         kernel.exprs[call.arguments[0]].type == DType::kF32;
+  return !call.arguments.empty() && has_hasty_form(call.fn, kernel.exprs[call.arguments[0]].type);
 }
 
 std::optional<HastyLoop> find_hasty_loop(const kir::Kernel& kernel, const kir::For& loop) {

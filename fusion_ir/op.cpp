@@ -66,6 +66,10 @@ DType result_type(PointwiseFn fn, DType operand) {
   unreachable();
 }
 
+bool has_hasty_form(PointwiseFn fn, DType type) {
+  return (fn == PointwiseFn::kLog || fn == PointwiseFn::kLog2) && type == DType::kF32;
+}
+
 std::optional<PointwiseFn> pointwise_from_text(std::string_view text) {
   for (size_t i = 0; i < kPointwise.size(); ++i) {
     if (kPointwise[i].text == text) return static_cast<PointwiseFn>(i);

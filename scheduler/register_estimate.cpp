@@ -133,12 +133,6 @@ class Model {
            !is_kept(schedule_, value, Residency::kShared);
   }
 
-  bool is_logarithm(ValueId value) const {
-    const OpId producer = facts_.fusion.values[value].def;
-    const auto* op = std::get_if<PointwiseOp>(&facts_.fusion.ops[producer].kind);
-    return op != nullptr && (op->fn == PointwiseFn::kLog || op->fn == PointwiseFn::kLog2);
-  }
-
   int64_t words_of(ValueId value, int64_t elements) const {
     return register_words(elements, bytes_of(facts_.fusion.values[value].type));
   }
@@ -230,7 +224,8 @@ class Model {
       }
     }
     if (stage.special_functions > 0.0) registers += kSpecialFunctions;
-    if (std::ranges::any_of(stage.computed, [&](ValueId value) { return is_logarithm(value); }))
+    if (std::ranges::any_of(stage.computed,
+                            [&](ValueId value) { return is_hasty(facts_.fusion, value); }))
       registers += kHaste;
     return registers;
   }

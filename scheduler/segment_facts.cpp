@@ -508,6 +508,11 @@ std::set<ValueId> elements_read(const SegmentFacts& facts, const Stage& stage) {
 
 }  // namespace
 
+bool is_hasty(const Fusion& fusion, ValueId value) {
+  const auto* op = std::get_if<PointwiseOp>(&fusion.def_of(value).kind);
+  return op != nullptr && has_hasty_form(op->fn, compute_type(fusion.values[value].type));
+}
+
 double issue_slots_of(const OpKind& kind) {
   if (const auto* pointwise = std::get_if<PointwiseOp>(&kind))
     return info_of(pointwise->fn).issue_slots;

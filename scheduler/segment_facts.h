@@ -88,6 +88,9 @@ inline constexpr double kBytesPerIssueSlot = 0.5;
 /// and what only moves elements have none.
 double issue_slots_of(const OpKind& kind);
 
+/// True for a value computed by a function with a hasty form, in the type it is computed in.
+bool is_hasty(const Fusion& fusion, ValueId value);
+
 /// Analyses a specialised fusion. The failing side is what iteration_space() or find_in_place()
 /// rejects.
 tl::expected<SegmentFacts, Rejection> analyse(Fusion fusion);

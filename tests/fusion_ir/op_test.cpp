@@ -148,5 +148,12 @@ TEST(OpTest, ReducedAxesOfEveryReduction) {
   EXPECT_FALSE(is_reduction(TakeOp{}));
 }
 
+TEST(OpTest, OnlyLogarithmsOfF32HaveAHastyForm) {
+  EXPECT_TRUE(has_hasty_form(PointwiseFn::kLog, DType::kF32));
+  EXPECT_TRUE(has_hasty_form(PointwiseFn::kLog2, DType::kF32));
+  EXPECT_FALSE(has_hasty_form(PointwiseFn::kLog, DType::kF64));
+  EXPECT_FALSE(has_hasty_form(PointwiseFn::kExp, DType::kF32));
+}
+
 }  // namespace
 }  // namespace sinter
