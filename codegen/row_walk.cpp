@@ -8,11 +8,7 @@ using kir::ExprId;
 
 RowWalk::RowWalk(const SegmentFacts& facts, const Schedule& schedule, kir::KernelBuilder& builder,
                  TileLowering& tiles)
-    : facts_(facts),
-      schedule_(schedule),
-      builder_(builder),
-      tiles_(tiles),
-      spans_(batch_spans(facts, schedule)) {}
+    : facts_(facts), schedule_(schedule), builder_(builder), tiles_(tiles) {}
 
 // ---- The thread's place
 
@@ -113,39 +109,16 @@ ExprId RowWalk::row_shift() {
 // ---- Loops
 
 void RowWalk::for_chunks(int64_t unroll, const std::function<void(const RowChunk&)>& body) {
-  for (size_t i = 0; i < spans_.size(); ++i) {
-    const auto [begin, end, guard] = spans_[i];
-    const auto run = [&, guard = guard](int64_t first, int64_t last, int64_t batches) {
-      if (first == last) return;
-      if (last - first == batches) {
-        body({builder_.integer(first), batches, guard});
-        return;
-      }
-      builder_.loop("batch", builder_.integer(first), builder_.integer(last),
-                    builder_.integer(batches), unrolls_batches(facts_, schedule_),
-                    [&](ExprId batch) {
-                      body({batch, batches, guard});
-                    });
-    };
-    if (accumulates_columns(facts_)) {
-      const int64_t chunk = std::min(unroll, end - begin);
-      const int64_t whole = begin + (end - begin) / chunk * chunk;
-      run(begin, whole, chunk);
-      run(whole, end, 1);
+  for (const ChunkRun& run : chunk_runs(facts_, schedule_, unroll)) {
+    if (run.end - run.begin == run.batches) {
+      body({builder_.integer(run.begin), run.batches, run.guard});
       continue;
     }
-    // What fills no chunk comes as one, and a guarded end with it: its loads too are under way
-    // together. Accumulators of columns would take the registers that this needs.
-    const int64_t whole = begin + (end - begin) / unroll * unroll;
-    run(begin, whole, unroll);
-    RowChunk rest{builder_.integer(whole), end - whole, guard};
-    const bool ends_next = i + 2 == spans_.size() && guard == Guard::kNone;
-    if (ends_next && spans_[i + 1].end - whole <= unroll) {
-      ++i;
-      rest.batches = spans_[i].end - whole;
-      rest.guard = spans_[i].guard;
-    }
-    if (rest.batches > 0) body(rest);
+    builder_.loop("batch", builder_.integer(run.begin), builder_.integer(run.end),
+                  builder_.integer(run.batches), unrolls_batches(facts_, schedule_),
+                  [&](ExprId batch) {
+                    body({batch, run.batches, run.guard});
+                  });
   }
 }
 

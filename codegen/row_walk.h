@@ -67,7 +67,6 @@ class RowWalk {
   const Schedule& schedule_;
   kir::KernelBuilder& builder_;
   TileLowering& tiles_;
-  const std::vector<BatchSpan> spans_;
   kir::ExprId lane_;
   kir::ExprId slot_;
   kir::ExprId first_of_block_;

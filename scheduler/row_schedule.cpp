@@ -332,6 +332,34 @@ int64_t chunk_count(const SegmentFacts& facts, const Schedule& schedule) {
   return head + divided_up(batches - head, schedule.unroll);
 }
 
+std::vector<ChunkRun> chunk_runs(const SegmentFacts& facts, const Schedule& schedule,
+                                 int64_t unroll) {
+  const std::vector<BatchSpan> spans = batch_spans(facts, schedule);
+  std::vector<ChunkRun> runs;
+  const auto add = [&](int64_t begin, int64_t end, int64_t batches, Guard guard) {
+    if (begin < end) runs.push_back({begin, end, batches, guard});
+  };
+  for (size_t i = 0; i < spans.size(); ++i) {
+    const auto [begin, end, guard] = spans[i];
+    if (accumulates_columns(facts)) {
+      const int64_t chunk = std::min(unroll, end - begin);
+      const int64_t whole = begin + (end - begin) / chunk * chunk;
+      add(begin, whole, chunk, guard);
+      add(whole, end, 1, guard);
+      continue;
+    }
+    // What fills no chunk comes as one, and a guarded end with it: its loads too are under way
+    // together. Accumulators of columns would take the registers that this needs.
+    const int64_t whole = begin + (end - begin) / unroll * unroll;
+    add(begin, whole, unroll, guard);
+    const bool ends_next = i + 2 == spans.size() && guard == Guard::kNone;
+    const bool joins = ends_next && spans[i + 1].end - whole <= unroll;
+    if (joins) ++i;
+    add(whole, spans[i].end, spans[i].end - whole, spans[i].guard);
+  }
+  return runs;
+}
+
 int64_t held_batches(const SegmentFacts& facts, const Schedule& schedule) {
   const int64_t batches = batch_count(facts, schedule);
   if (schedule.rows_per_turn == 0) return batches;

@@ -119,6 +119,17 @@ bool unrolls_batches(const SegmentFacts& facts, const Schedule& schedule);
 /// Chunks of `unroll` batches that a thread walks one after the other. The head of shifted rows is
 /// one by itself; what the last one has fewer comes together.
 int64_t chunk_count(const SegmentFacts& facts, const Schedule& schedule);
+/// Batches of one guard, `batches` of them at a time: a loop over chunks, or the only chunk.
+struct ChunkRun {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t batches = 0;
+  Guard guard = Guard::kNone;
+  friend bool operator==(const ChunkRun&, const ChunkRun&) = default;
+};
+/// What a thread's walk along a row in chunks of `unroll` batches is printed as, in order.
+std::vector<ChunkRun> chunk_runs(const SegmentFacts& facts, const Schedule& schedule,
+                                 int64_t unroll);
 /// Batches whose columns a thread has accumulators for, and unrolls where it has any: all of its
 /// row, or one chunk of those that turns go through.
 int64_t held_batches(const SegmentFacts& facts, const Schedule& schedule);
