@@ -47,7 +47,10 @@ std::vector<Parameter> parameters() {
           own("most_overlap", &PassingBlocks::most_overlap, 1.0, 8.0),
           own("last_share", &PassingBlocks::last_share, 0.02, 3.0),
           own("busy_warps", &PassingBlocks::busy_warps, 2.0, 80.0),
-          own("warps_exponent", &PassingBlocks::warps_exponent, 0.05, 1.5)};
+          own("warps_exponent", &PassingBlocks::warps_exponent, 0.05, 1.5),
+          own("in_turns_share", &PassingBlocks::in_turns_share, 0.01, 1.0),
+          own("draining_ns_per_byte", &PassingBlocks::draining_ns_per_byte, 0.0001, 0.05),
+          own("cluster_gather_ns", &PassingBlocks::cluster_gather_ns, 20.0, 2000.0)};
 }
 
 /// A schedule that was timed, as the model sees it.

@@ -44,10 +44,13 @@ double memory_time(const DeviceLimits& limits, double bytes_read, double bytes_w
   const double even = evenness(bytes_read, bytes_written);
   const double all_stale = (1.0 - even) * std::min(bytes_read, constants.stale_bytes) / bandwidth;
   const double l2_share = (bytes_read + bytes_written) / static_cast<double>(limits.l2_bytes);
+  // Lines that are kept longest take room from those that are written, which then cannot stay.
+  const double kept =
+      priority == ReadPriority::kEvictLast ? even * constants.kept_read_bytes / bandwidth : 0.0;
   // What fits beside the stale lines pushes some of them out all the same.
-  if (l2_share <= 1.0) return streamed + l2_share * l2_share * all_stale;
+  if (l2_share <= 1.0) return streamed + kept + l2_share * l2_share * all_stale;
   const double turns = priority == ReadPriority::kNormal ? constants.normal_read_penalty * even : 0;
-  return streamed * (1.0 + turns) + all_stale;
+  return streamed * (1.0 + turns) + kept + all_stale;
 }
 
 double issue_time(double issue_slots, const DeviceLimits& limits, double busy_sms,
@@ -111,7 +114,7 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
     out.total_us = rest_us + out.spill_us;
   };
 
-  const double rest = std::max({out.memory_us, out.l2_us, out.special_us, out.shared_us});
+  double rest = std::max({out.memory_us, out.l2_us, out.special_us, out.shared_us});
   const double throughput = std::max(rest, out.issue_us);
   const double waves = std::max(estimate.waves, estimate.blocks > 0 ? 1.0 : 0.0);
   // A grid that does not fill the device leaves each SM fewer blocks to hide behind.
@@ -133,7 +136,15 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
     const PassingBlocks& passing = constants.passing;
     const double own_us = passing.clocks_per_instruction * work.thread_instructions / clocks_per_us;
     out.block_latency_us = work.block_latency_ns / kNsPerUs + own_us;
+    // SMs that clusters leave over compute nothing; those that load are enough for memory.
+    const double working = std::min(busy, sms - static_cast<double>(estimate.idle_sms));
+    for (double* const computed_us : {&out.issue_us, &out.special_us, &out.shared_us})
+      *computed_us *= busy / working;
+    rest = std::max({out.memory_us, out.l2_us, out.special_us, out.shared_us});
     out.issue_us *= std::pow(passing.busy_warps / warps, passing.warps_exponent);
+    // Warps that wait for their instructions issue none.
+    out.issue_us +=
+        work.fetched_text_bytes / (constants.text_bytes_per_clock * clocks_per_us * working);
     // Little's law: what is read comes in rounds of what is on its way at once, each of memory's
     // latency. Of the first round blocks have waited already.
     const double on_its_way = estimate.bytes_in_flight_per_sm * blocks * busy /
@@ -141,22 +152,29 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
     const double rounds = work.bytes_read / std::max(on_its_way, 1.0);
     const double round_us = limits.bytes_in_flight_per_sm * sms / limits.memory_bytes_per_us;
     const double in_rounds_us = std::max(0.0, rounds - 1.0) * round_us;
-    const double bound_us = std::max({rest, out.issue_us, in_rounds_us});
+    // Few blocks load at one time and compute at another.
+    const double in_turns_us =
+        passing.in_turns_share * std::min(out.memory_us, out.issue_us) / blocks;
+    const double bound_us = std::max({rest, out.issue_us, in_rounds_us}) + in_turns_us;
     const double exponent =
         std::min(passing.most_overlap,
                  1.0 + passing.overlap * std::pow(blocks - 1.0, passing.overlap_growth));
-    const double both_us =
-        std::pow(std::pow(bound_us, exponent) +
-                     std::pow((std::ceil(waves) - 1.0) * out.block_latency_us, exponent),
-                 1.0 / exponent);
+    // What a wave has written leaves L2 while the next one waits.
+    const double draining_us =
+        passing.draining_ns_per_byte * work.bytes_written / (waves * sms * kNsPerUs);
+    const double wait_us = std::max(0.0, out.block_latency_us - draining_us);
+    const double both_us = std::pow(
+        std::pow(bound_us, exponent) + std::pow((std::ceil(waves) - 1.0) * wait_us, exponent),
+        1.0 / exponent);
     out.exposed_us = both_us - bound_us +
                      passing.last_share * std::min(1.0, estimate.waves) * out.block_latency_us;
+    out.knows_waits = true;
     add_total(bound_us);
     return out;
   }
   out.block_latency_us = (work.block_latency_ns + work.free_latency_ns) / kNsPerUs;
   out.exposed_us = exposed(work.block_latency_ns, resident) + exposed(work.free_latency_ns, free) +
-                   work.end_ns / kNsPerUs;
+                   work.end_ns / kNsPerUs + work.uneven_us;
   add_total(throughput);
   return out;
 }

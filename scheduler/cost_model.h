@@ -53,14 +53,21 @@ struct RowConstants {
 /// those of blocks that stay.
 struct PassingBlocks {
   RowConstants row{};
-  double clocks_per_instruction = 0.75;  ///< Of a thread's own chain of instructions.
-  double overlap = 0.61;                 ///< Exponent p = 1 + overlap x (resident blocks - 1) ^
-  double overlap_growth = 0.69;          ///< overlap_growth,
-  double most_overlap = 8.0;             ///< and this at most.
+  double clocks_per_instruction = 1.58;  ///< Of a thread's own chain of instructions.
+  double overlap = 0.84;                 ///< Exponent p = 1 + overlap x (resident blocks - 1) ^
+  double overlap_growth = 0.48;          ///< overlap_growth,
+  double most_overlap = 3.7;             ///< and this at most.
   /// Of a block's chain, after throughput has ended; less where blocks leave SMs idle.
-  double last_share = 1.96;
-  double busy_warps = 41.0;      ///< Warps of an SM that reach issue_efficiency.
-  double warps_exponent = 0.18;  ///< How issue time grows with fewer, and shrinks with more.
+  double last_share = 1.14;
+  double busy_warps = 41.8;       ///< Warps of an SM that reach issue_efficiency.
+  double warps_exponent = 0.126;  ///< How issue time grows with fewer, and shrinks with more.
+  /// Of the shorter of memory and issue time, what a single resident block adds to the longer one:
+  /// it loads and computes in turns.
+  double in_turns_share = 0.085;
+  /// Of what a wave writes on an SM: time in which that leaves L2 while the next wave waits.
+  double draining_ns_per_byte = 0.0089;
+  /// Each doubling of a cluster: a slot that is given back waits for those of the other blocks.
+  double cluster_gather_ns = 412.0;
   friend bool operator==(const PassingBlocks&, const PassingBlocks&) = default;
 };
 
@@ -139,6 +146,11 @@ struct CostConstants {
   /// softmax of 8192 x 8192 on an H200: 70.2 instead of 67.8 us in bf16, 133.7 instead of 128.6 in
   /// f32.
   double normal_read_penalty = 0.037;
+  /// What is written back within a kernel because reads that ask to leave L2 last lie where it
+  /// could have stayed, at an even mix: where they do not ask, 61 norms and softmax of 42 to 134 MB
+  /// take 2 to 7 % less (H200, benchmarks/results/h200_2026-11-24_suite_sweep.json); with the
+  /// penalty above both take as long at 130 MB.
+  double kept_read_bytes = 4.8e6;
   /// What other kernels left in L2 and memory has not seen yet: reads that push it out wait for its
   /// way there. Column sums of 64 MiB on an H200: 28.8 us, and 24.9 where reads leave L2 first. Of
   /// what is read within L2's size the square of its share counts: sums of 42 MB take 17.2 and 16.0
@@ -174,6 +186,21 @@ struct CostConstants {
   double issue_efficiency = 0.75;
   /// Address arithmetic, predicate and the access itself, per vector; from SASS.
   double instructions_per_access = 4.0;
+  double instruction_bytes = 16.0;  ///< Volta and later.
+  /// What a logarithm in haste takes when it is taken with care, beyond a repetition of all that is
+  /// done with its element; from SASS.
+  double careful_logarithm_instructions = 28.0;
+  /// Instructions of a row kernel's text beside those of its elements, and further ones of each
+  /// element of a stage that may lie outside the row: of 20 kernels of losses with more than 3,000
+  /// instructions they miss the text by 8 % in the mean (NVRTC 13.0).
+  double text_beside_elements = 600.0;
+  double guarded_element_text = 11.0;
+  /// Text of a kernel that an SM keeps from block to block, and what it fetches of the rest in each
+  /// of them. Of twelve kernels of distillation losses with 2,000 to 8,300 instructions, compared
+  /// two by two for the same rows, those of 3,600 and fewer lost nothing, and those of 5,100 and
+  /// more 24 to 91 bytes per clock of a block, of which this is the geometric mean (H200).
+  double kept_text_bytes = 65536.0;
+  double text_bytes_per_clock = 48.0;
   /// Coordinates and bounds of one thread of a pointwise kernel; from SASS.
   double tile_prologue_instructions = 30.0;
   /// Each step of a block's search for its member of a list (kListSearchParts): reads among the
@@ -189,10 +216,11 @@ struct CostConstants {
 struct WorkEstimate {
   double bytes_read = 0.0;  ///< From memory, repeated reads counted each time they miss L2.
   double bytes_written = 0.0;
-  double l2_bytes = 0.0;       ///< Between SMs and L2: all reads and writes, repeated ones too.
-  double issue_slots = 0.0;    ///< Thread instructions in all.
-  double special = 0.0;        ///< Special-function results in all.
-  double shared_bytes = 0.0;   ///< Shared-memory traffic in all.
+  double l2_bytes = 0.0;     ///< Between SMs and L2: all reads and writes, repeated ones too.
+  double issue_slots = 0.0;  ///< Thread instructions in all.
+  double special = 0.0;      ///< Special-function results in all.
+  double fetched_text_bytes = 0.0;  ///< Instructions that SMs fetch again for every block, in all.
+  double shared_bytes = 0.0;        ///< Shared-memory traffic in all.
   double partial_bytes = 0.0;  ///< Of outer reductions: written here, read by what finishes them.
   double ticket_us = 0.0;      ///< Of the last block finishing them; 0: a second kernel does.
   ReadPriority read_priority = ReadPriority::kNormal;  ///< Of all bulk reads.
@@ -204,6 +232,7 @@ struct WorkEstimate {
   /// that the total is that of PassingBlocks. 0: blocks stay.
   double thread_instructions = 0.0;
   double start_us = 0.0;     ///< Beyond a launch, until the first block begins.
+  double uneven_us = 0.0;    ///< Of blocks that stay: idle memory in a last turn of few rows.
   double turns = 1.0;        ///< Rows that a block takes one after the other, spilling in each.
   double end_ns = 0.0;       ///< Once in every block, after its last row.
   bool has_barriers = true;  ///< The warps of a block wait for each other in every row.

@@ -179,10 +179,13 @@ void rank_schedules(std::vector<ProposedSchedule>& candidates, const FamilySet& 
   const Family* family = find_family(families, candidates.front().schedule.family);
   if (family != nullptr && family->knows_waits) return;
   const double tie = candidates.front().predicted.total_us * (1.0 + kTieShare);
-  // What the model knows least is how well waits hide, so of equals the one that waits least wins,
-  // if the compiler need not squeeze its registers.
+  // What the model knows least is what the compiler makes of registers that it must squeeze, and,
+  // where it was not fitted, how well waits hide.
+  const bool by_time = candidates.front().predicted.knows_waits;
   const auto safer = [&](const ProposedSchedule& a, const ProposedSchedule& b) {
     if (is_squeezed(a.estimate) != is_squeezed(b.estimate)) return is_squeezed(b.estimate);
+    if (by_time && a.predicted.total_us != b.predicted.total_us)
+      return a.predicted.total_us < b.predicted.total_us;
     if (a.predicted.block_latency_us != b.predicted.block_latency_us)
       return a.predicted.block_latency_us < b.predicted.block_latency_us;
     return family_rank(a) < family_rank(b);

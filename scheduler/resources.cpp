@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "fusion_ir/integers.h"
+
 namespace sinter {
 namespace {
 
@@ -67,6 +69,8 @@ void complete(ResourceEstimate& estimate, const DeviceLimits& limits, int64_t mi
   const int64_t at_once = cluster_blocks == 1
                               ? estimate.blocks_per_sm * limits.sm_count
                               : cluster_capacity(limits, cluster_blocks, estimate.blocks_per_sm);
+  estimate.idle_sms =
+      at_once == 0 ? 0 : limits.sm_count - divided_up(at_once, estimate.blocks_per_sm);
   estimate.waves =
       at_once == 0 ? 0.0 : static_cast<double>(estimate.blocks) / static_cast<double>(at_once);
 }

@@ -18,6 +18,7 @@ struct ResourceEstimate {
   int64_t threads = 0;        ///< Per block.
   int64_t blocks_per_sm = 0;  ///< Resident at once.
   int64_t blocks = 0;         ///< In the grid.
+  int64_t idle_sms = 0;       ///< For which clusters of this size leave no block.
   double waves = 0.0;         ///< blocks over what the device holds at once.
   double bytes_in_flight_per_sm = 0.0;  ///< Load bytes outstanding at once.
   int64_t spilled_registers = 0;        ///< Per thread, predicted.

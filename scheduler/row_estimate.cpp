@@ -155,6 +155,23 @@ double split_sector_bytes(const SegmentFacts& facts, const Schedule& schedule) {
   return bytes;
 }
 
+double uneven_turns_time(const SegmentFacts& facts, const Schedule& schedule,
+                         const ResourceEstimate& estimate, const DeviceLimits& limits,
+                         const CostConstants& constants) {
+  const int64_t last_rows = facts.space.rows % std::max<int64_t>(rows_at_once(schedule), 1);
+  const double on_its_way = estimate.bytes_in_flight_per_sm *
+                            static_cast<double>(schedule.cluster_blocks) /
+                            static_cast<double>(std::max<int64_t>(estimate.blocks_per_sm, 1));
+  if (last_rows == 0 || on_its_way <= 0.0) return 0.0;
+  const auto read = static_cast<double>(facts.bytes_read);
+  const auto rows = static_cast<double>(facts.space.rows);
+  const double rounds = read / rows * static_cast<double>(schedule.rows_per_block) / on_its_way;
+  const double alone_us = rounds * constants.memory_wait_ns / 1000.0;
+  const double streamed_us =
+      read / rows * static_cast<double>(last_rows) / mixed_bandwidth(limits, read, 0.0);
+  return std::max(0.0, alone_us - streamed_us);
+}
+
 RereadMisses reread_misses(double sm_bytes, double all_bytes, const ResourceEstimate& estimate,
                            const DeviceLimits& limits, const CostConstants& constants) {
   const auto shared_bytes = static_cast<double>(
@@ -186,6 +203,30 @@ double element_issue_slots(const SegmentFacts& facts, const Stage& stage, const 
   const double per_vector = accesses * constants.instructions_per_access +
                             static_cast<double>(accumulators.vector_accesses);
   return stage.issue_slots + per_vector / static_cast<double>(schedule.vector_width);
+}
+
+double text_instructions(const SegmentFacts& facts, const Schedule& schedule, const StageList& list,
+                         const CostConstants& constants) {
+  int64_t vectors = 0;
+  int64_t guarded = 0;
+  for (const ChunkRun& run : chunk_runs(facts, schedule, std::max<int64_t>(schedule.unroll, 1))) {
+    const int64_t printed = unrolls_batches(facts, schedule) ? run.end - run.begin : run.batches;
+    vectors += printed;
+    if (run.guard == Guard::kElement) guarded += printed;
+  }
+  double of_element = 0.0;
+  for (const Stage& stage : list.stages) {
+    const double once = element_issue_slots(facts, stage, schedule, constants);
+    of_element += once;
+    const auto logarithms = std::ranges::count_if(
+        stage.computed, [&](ValueId value) { return is_hasty(facts.fusion, value); });
+    if (logarithms == 0 || schedule.vector_width == 1) continue;
+    of_element += once + static_cast<double>(logarithms) * constants.careful_logarithm_instructions;
+  }
+  const auto stages = static_cast<double>(list.stages.size());
+  const auto width = static_cast<double>(schedule.vector_width);
+  return constants.text_beside_elements + of_element * static_cast<double>(vectors) * width +
+         stages * static_cast<double>(guarded) * width * constants.guarded_element_text;
 }
 
 RowNeeds row_needs(const SegmentFacts& facts, const Schedule& schedule, const StageList& list) {
@@ -333,6 +374,8 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   }
   if (schedule.persistent_blocks > 0)
     work.turns = std::max(1.0, rows / static_cast<double>(rows_at_once(schedule)));
+  if (schedule.persistent_blocks > 0 && !passes)
+    work.uneven_us = uneven_turns_time(facts, schedule, estimate, limits, constants);
   if (!ahead.empty()) {
     // While one row is worked on the next one arrives: the longer of the two counts, not their sum.
     // Nothing hides the way of the first.
@@ -340,7 +383,12 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     work.block_latency_ns =
         (arrival_ns + rest_ns + (work.turns - 1.0) * std::max(arrival_ns, rest_ns)) / work.turns;
   }
-  if (schedule.cluster_blocks > 1) work.start_us = constants.cluster_start_us;
+  if (schedule.cluster_blocks > 1) {
+    work.start_us = constants.cluster_start_us;
+    if (passes)
+      work.block_latency_ns += constants.passing.cluster_gather_ns *
+                               std::log2(static_cast<double>(schedule.cluster_blocks));
+  }
   work.has_barriers = facts.has_reduction() || !facts.has_outer();
   if (facts.has_outer()) {
     // Row slots combine what they accumulated batch by batch, in a tree.
@@ -360,6 +408,12 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   if (passes && estimate.blocks > 0) {
     work.thread_instructions =
         work.issue_slots / static_cast<double>(estimate.blocks * estimate.threads);
+  }
+  if (passes) {
+    const double text_bytes =
+        text_instructions(facts, schedule, list, constants) * constants.instruction_bytes;
+    work.fetched_text_bytes = static_cast<double>(estimate.blocks) *
+                              std::max(0.0, text_bytes - constants.kept_text_bytes);
   }
   if (facts.has_outer()) add_finish(facts, schedule, limits, constants, work);
   return work;

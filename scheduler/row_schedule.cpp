@@ -376,11 +376,12 @@ Overlap partials_overlap(const SegmentFacts& facts, const DeviceLimits& limits) 
 ReadPriority read_priority(const SegmentFacts& facts, const DeviceLimits& limits,
                            bool reads_again) {
   const bool fits = facts.bytes_read + facts.bytes_written <= limits.l2_bytes;
-  const ReadPriority else_asked = fits ? ReadPriority::kNormal : ReadPriority::kEvictLast;
   const auto time = [&](ReadPriority priority) {
     return memory_time(limits, static_cast<double>(facts.bytes_read),
                        static_cast<double>(facts.bytes_written), priority);
   };
+  const bool last = !fits && time(ReadPriority::kEvictLast) <= time(ReadPriority::kNormal);
+  const ReadPriority else_asked = last ? ReadPriority::kEvictLast : ReadPriority::kNormal;
   const bool first = !reads_again && time(ReadPriority::kEvictFirst) < time(else_asked);
   return first ? ReadPriority::kEvictFirst : else_asked;
 }

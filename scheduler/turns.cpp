@@ -96,6 +96,7 @@ class TurnWork {
     const double starts = facts_.has_reduction() ? 1.0 : 1.0 / own_rows();
     work_.block_latency_ns += constants_.row.block_start_ns * starts;
     work_.has_barriers = facts_.has_reduction();
+    work_.uneven_us = uneven_turns_time(facts_, schedule_, estimate_, limits_, constants_);
     work_.turns = std::max(1.0, own_rows());
     if (schedule_.cluster_blocks > 1) work_.start_us = constants_.cluster_start_us;
     return work_;

@@ -42,6 +42,7 @@ struct Kept {
     values.insert(values.end(), columns.begin(), columns.end());
     std::ranges::sort(values);
     list = distribute(facts, with_cut_in(Residency::kRegister));
+    split = split_cut(facts);
   }
 
   /// Weights read early wait in registers: shared memory is for what is read once.
@@ -54,8 +55,28 @@ struct Kept {
     return out;
   }
 
+  /// Values of the cut in shared memory and others in registers, as evenly as their widths allow;
+  /// empty for a cut of one value.
+  [[nodiscard]] std::vector<PersistentValue> split_cut(const SegmentFacts& facts) const {
+    if (cut.size() < 2) return {};
+    const auto width = [&](ValueId value) { return bytes_of(facts.fusion.values[value].type); };
+    std::vector<PersistentValue> out = with_cut_in(Residency::kRegister);
+    std::vector<ValueId> widest_first = cut;
+    std::ranges::stable_sort(widest_first, std::ranges::greater{}, width);
+    int64_t in_registers = 0;
+    int64_t in_shared = 0;
+    for (const ValueId value : widest_first) {
+      const bool to_shared = in_shared <= in_registers;
+      (to_shared ? in_shared : in_registers) += width(value);
+      if (to_shared)
+        std::ranges::find(out, value, &PersistentValue::value)->residency = Residency::kShared;
+    }
+    return out;
+  }
+
   std::vector<ValueId> cut;
   std::vector<ValueId> values;  ///< The cut, and columns read early.
+  std::vector<PersistentValue> split;
   StageList list;
 };
 
@@ -261,6 +282,11 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
   const auto try_shapes = [&](const RowVector& vector, int64_t cluster, Residency accumulators) {
     const int64_t columns = columns_per_block(facts, {.cluster_blocks = cluster});
     const bool is_long = accumulators == Residency::kShared;
+    // What registers do not keep well, they and shared memory do together: distillation losses of
+    // 2048 x 256000 in f32, in clusters of 16, take 1,643 us so and 2,579 in registers alone. For
+    // outer reductions it was not timed.
+    const bool needs_both =
+        !facts.has_outer() && columns * facts.persistent_bytes_per_column > kKeptWell;
     for (int64_t threads = is_long ? kFewestThreadsOfLongRows : 1;
          threads <= limits.threads_per_block; threads *= 2) {
       // More threads than vectors leave lanes idle from the start.
@@ -294,6 +320,9 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
           schedule.unroll = unroll;
           for (const Kept& kept : choices) {
             schedule.persistent = kept.with_cut_in(Residency::kShared);
+            consider(schedule, kept.list);
+            if (!needs_both || kept.split.empty()) continue;
+            schedule.persistent = kept.split;
             consider(schedule, kept.list);
           }
           if (!is_long) continue;

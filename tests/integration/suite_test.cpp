@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -13,6 +14,7 @@
 #include "fusion_ir/parser.h"
 #include "runtime/compile_plan.h"
 #include "scheduler/offers.h"
+#include "scheduler/row_estimate.h"
 #include "tests/integration/canned_case.h"
 
 namespace sinter {
@@ -125,6 +127,26 @@ std::vector<HostTensor> special_inputs(const Fusion& fusion, const Binding& bind
   return out;
 }
 
+/// Bytes of the machine code in a cubin, a 64-bit ELF image: the sections .text.*.
+uint64_t text_bytes(const std::string& cubin) {
+  const auto number = [&]<class T>(size_t at, T value) {
+    std::memcpy(&value, cubin.data() + at, sizeof value);
+    return value;
+  };
+  const uint64_t sections = number(0x28, uint64_t{});
+  const uint16_t section_size = number(0x3A, uint16_t{});
+  const uint16_t count = number(0x3C, uint16_t{});
+  const uint64_t names =
+      number(sections + number(0x3E, uint16_t{}) * size_t{section_size} + 0x18, uint64_t{});
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const size_t section = sections + i * section_size;
+    const char* name = cubin.data() + names + number(section, uint32_t{});
+    if (std::string_view(name).starts_with(".text.")) bytes += number(section + 0x20, uint64_t{});
+  }
+  return bytes;
+}
+
 class Suite : public ::testing::TestWithParam<SuiteCase> {};
 
 TEST_P(Suite, IsRightAtSmallExtents) {
@@ -209,6 +231,35 @@ TEST_P(QuantisationSuite, SpillsARegisterAtMost) {
     ASSERT_TRUE(compiled) << compiled.error().text();
     for (const CompiledSegment& segment : compiled->segments)
       EXPECT_LE(segment.kernel->resources.spill_store_bytes, 4) << print(segment.chosen.schedule);
+  }
+}
+
+/// Long rows are kept partly in registers and partly in shared memory, and the text that the stages
+/// of a distillation loss are printed as is predicted: what an SM does not keep of it costs.
+TEST(SuiteLosses, LongRowsAreKeptInBothMemoriesAndTextsArePredicted) {
+  SuiteCase loss{.name = "fused_linear_jsd", .extents = {"rows", "cols"}};
+  const DeviceLimits h200 = *find_device("H200");
+  const auto compiler = NvrtcCompiler::open();
+  KernelCache cache({});
+  for (const std::string type : {"f32", "bf16"}) {
+    loss.type = type;
+    auto planned =
+        plan(loss.fusion(), loss.values({2048, 256000}), h200, {.families = builtin_families()});
+    ASSERT_TRUE(planned) << planned.error().text();
+    const SegmentFacts facts = planned->segments.front().facts;
+    const Schedule chosen = planned->segments.front().chosen().schedule;
+    EXPECT_EQ(chosen.cluster_blocks, 16);
+    if (type == "f32") {
+      EXPECT_NE(chosen.persistent[0].residency, chosen.persistent[1].residency) << print(chosen);
+    }
+    if (!compiler) continue;
+    const double estimate = text_instructions(facts, chosen, distribute(facts, chosen.persistent));
+    const auto compiled = compile_plan(std::move(*planned), *compiler, cache, {.max_replans = 0});
+    ASSERT_TRUE(compiled) << compiled.error().text();
+    const double truth = static_cast<double>(text_bytes(compiled->segments.front().kernel->cubin)) /
+                         CostConstants{}.instruction_bytes;
+    EXPECT_GT(truth, 2000.0);
+    EXPECT_NEAR(estimate / truth, 1.0, 0.25) << type;
   }
 }
 

@@ -21,6 +21,7 @@ namespace sinter {
 namespace {
 
 using testing::AllOf;
+using testing::AnyOf;
 using testing::Ge;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -551,7 +552,7 @@ TEST(PlanTest, GradientsOfNarrowRowsGoInBlocksOfManyRows) {
   }
 }
 
-// Of a layer norm, waits decide; of an RMS norm whose fastest schedule has more registers than its
+// Of a column sum, waits decide; of an RMS norm whose fastest schedule has more registers than its
 // blocks leave, those.
 TEST(PlanTest, SaysWhatDecidedBetweenEquals) {
   const auto because = [](const char* fusion, const ExtentValues& extents, const char* said) {
@@ -563,8 +564,9 @@ TEST(PlanTest, SaysWhatDecidedBetweenEquals) {
     EXPECT_THAT(schedule_decision(segment, {}).because, HasSubstr(said)) << fusion;
     return std::pair(chosen, fastest);
   };
-  const auto [norm, faster_norm] = because("layer_norm", matrix(8192, 10240), "wait least wins");
-  EXPECT_LT(norm.predicted.block_latency_us, faster_norm.predicted.block_latency_us);
+  const auto [sum, faster_sum] = because("bias_gradient", matrix(512, 16384), "wait least wins");
+  EXPECT_LT(sum.predicted.block_latency_us, faster_sum.predicted.block_latency_us);
+  EXPECT_FALSE(faster_sum.predicted.knows_waits);
   const auto [calm, squeezed] = because("rms_norm", matrix(8192, 8192), "registers squeezed into");
   EXPECT_LE(calm.estimate.registers, calm.estimate.register_cap);
   EXPECT_GT(squeezed.estimate.registers, squeezed.estimate.register_cap);
@@ -575,7 +577,7 @@ TEST(PlanTest, GradientsOfFewWideRowsRunRowsAndColumnsApart) {
   for (const DeviceLimits& device : device_presets()) {
     const Plan planned =
         plan_canned("layer_norm_backward", matrix(100, 16384), device.name).value();
-    EXPECT_EQ(kind_of(planned), "multi_wave + column") << device.name;
+    EXPECT_THAT(kind_of(planned), AnyOf("multi_wave + column", "looped + column")) << device.name;
     EXPECT_EQ(planned.decisions.front().chosen, "a kernel each") << device.name;
   }
 }
@@ -585,7 +587,8 @@ TEST(PlanTest, AGradientOfOneRowIsOneKernel) {
   for (const DeviceLimits& device : device_presets()) {
     const Plan planned = plan_canned("layer_norm_backward", matrix(1, 4096), device.name).value();
     ASSERT_EQ(planned.segments.size(), 1U) << device.name;
-    EXPECT_EQ(planned.segments[0].chosen().schedule.family, "multi_wave") << device.name;
+    EXPECT_THAT(planned.segments[0].chosen().schedule.family, AnyOf("multi_wave", "looped"))
+        << device.name;
     EXPECT_EQ(planned.segments[0].chosen().schedule.persistent_blocks, 0) << device.name;
     EXPECT_THAT(planned.workspace, IsEmpty()) << device.name;
   }

@@ -211,13 +211,38 @@ TEST(RowScheduleTest, WhatFillsNoChunkIsOneMore) {
   EXPECT_EQ(chunks(2055, RowAccess::kShifted), 3);
 }
 
+TEST(RowScheduleTest, RunsOfChunksAreTheSpansInOrder) {
+  for (const int64_t columns : {1024, 1031, 1032, 2055, 8200, 50257}) {
+    const SegmentFacts facts = canned_facts("rms_norm", {{"rows", 4}, {"cols", columns}});
+    for (const int64_t unroll : {1, 2, 4}) {
+      const Schedule schedule{
+          .threads_per_row = 32,
+          .vector_width = 8,
+          .unroll = unroll,
+          .row_access = columns % 8 == 0 ? RowAccess::kAligned : RowAccess::kShifted};
+      int64_t next = 0;
+      int64_t chunks = 0;
+      for (const ChunkRun& run : chunk_runs(facts, schedule, unroll)) {
+        EXPECT_EQ(run.begin, next);
+        EXPECT_EQ((run.end - run.begin) % run.batches, 0);
+        chunks += (run.end - run.begin) / run.batches;
+        next = run.end;
+      }
+      EXPECT_EQ(next, batch_count(facts, schedule));
+      EXPECT_EQ(chunks, chunk_count(facts, schedule)) << columns << " columns, unroll " << unroll;
+    }
+  }
+}
+
 TEST(RowScheduleTest, ReadsLeaveL2LastWhenTheSegmentMovesMoreThanItHolds) {
   DeviceLimits limits = *find_device("H200");
   const SegmentFacts facts = canned_facts("copy", {{"rows", 64}, {"cols", 1024}});
   limits.l2_bytes = facts.bytes_read + facts.bytes_written;
   EXPECT_EQ(read_priority(facts, limits), ReadPriority::kNormal);
   limits.l2_bytes -= 1;
-  EXPECT_EQ(read_priority(facts, limits), ReadPriority::kEvictLast);
+  EXPECT_EQ(read_priority(facts, limits), ReadPriority::kNormal) << "L2 keeps what is written";
+  const SegmentFacts large = canned_facts("copy", {{"rows", 65536}, {"cols", 1024}});
+  EXPECT_EQ(read_priority(large, limits), ReadPriority::kEvictLast);
 }
 
 TEST(RowScheduleTest, ReadsOfAReductionLeaveL2FirstUnlessTheyAreManyOrComeAgain) {
@@ -230,7 +255,7 @@ TEST(RowScheduleTest, ReadsOfAReductionLeaveL2FirstUnlessTheyAreManyOrComeAgain)
   EXPECT_EQ(read_priority(facts(512), h200), ReadPriority::kNormal)
       << "too little to push much out";
   EXPECT_EQ(read_priority(facts(8192), h200), ReadPriority::kEvictFirst);
-  EXPECT_EQ(read_priority(facts(8192), h200, true), ReadPriority::kEvictLast);
+  EXPECT_EQ(read_priority(facts(65536), h200, true), ReadPriority::kEvictLast);
   EXPECT_EQ(read_priority(facts(65536), h200), ReadPriority::kEvictLast);
 }
 
