@@ -316,12 +316,13 @@ TEST(CostModelTest, PassingBlocksFetchWhatIsNotKeptAndWorkOnTheSmsTheyHave) {
   const DeviceLimits h200 = *find_device("H200");
   const auto total = [&](auto change) {
     WorkEstimate work{.bytes_read = 1e6,
-                      .bytes_written = 4e8,
+                      .bytes_written = 1e8,
                       .issue_slots = 1e9,
                       .block_latency_ns = 3000.0,
                       .thread_instructions = 100.0};
     ResourceEstimate estimate{.registers = 32, .threads = 256, .blocks = h200.sm_count * 64};
     complete(estimate, h200, 1);
+    estimate.bytes_in_flight_per_sm = h200.bytes_in_flight_per_sm;
     CostConstants constants;
     change(work, estimate, constants);
     return predict(work, estimate, h200, constants);
