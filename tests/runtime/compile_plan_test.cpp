@@ -170,8 +170,10 @@ TEST_F(CompilePlanTest, PassesOverCandidatesThatWouldSpillLikewise) {
   alike.predicted.total_us = 1.1;
   candidates.front() = first;
   candidates.insert(candidates.begin() + 1, {alike, alike});
-  candidates[3].predicted.total_us =
-      2.0;  // Worth compiling, whatever the first one is found to take.
+  // Worth compiling whatever the first one is found to take, and none of its kind.
+  ProposedSchedule& other = candidates[3];
+  other.predicted.total_us = 2.0;
+  other.estimate.registers = 24;
   const auto compiled = compile_plan(std::move(planned), *compiler_, cache_);
   ASSERT_TRUE(compiled) << compiled.error().text();
   const CompiledSegment& segment = compiled->segments.front();
