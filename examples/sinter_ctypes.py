@@ -84,6 +84,28 @@ class TensorInfo(Struct):
     ]
 
 
+class PlanOptions(Struct):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("schedule", c.c_char_p),
+        ("family", c.c_char_p),
+        ("threads_per_row", c.c_int64),
+        ("rows_per_block", c.c_int64),
+        ("vector_width", c.c_int64),
+        ("unroll", c.c_int64),
+        ("residency", c.c_char_p),
+        ("cutting", c.c_int32),
+        ("keep_graph", c.c_int32),
+        ("cuts", c.c_void_p),
+        ("cut_count", c.c_size_t),
+        ("joins", c.c_void_p),
+        ("join_count", c.c_size_t),
+        ("tuned", c.c_void_p),
+        ("check_indices", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
 class PrepareOptions(Struct):
     _fields_ = [
         ("struct_size", c.c_size_t),
@@ -217,14 +239,17 @@ class Kernel:
 
     CUDA = 2  # kDLCUDA
 
-    def __init__(self, sinter, runtime, text, sizes, device=0):
-        """`sizes` has the size of every symbol without a hint; `device` is its number."""
+    def __init__(self, sinter, runtime, text, sizes, device=0, check_indices=False):
+        """`sizes` has the size of every symbol without a hint; `device` is its number;
+        `check_indices` lets check_indices() tell which indices of a take were outside."""
         self.sinter = sinter
         self.device = device
         text = text.encode()
         limits = sinter.handle("device_query", runtime, c.c_int32(device))
         fusion = sinter.handle("fusion_parse", text, c.c_size_t(len(text)))
-        plan = sinter.handle("plan_create", fusion, limits, *extents_of(sizes), None)
+        planning = PlanOptions(check_indices=check_indices)
+        plan = sinter.handle(
+            "plan_create", fusion, limits, *extents_of(sizes), c.byref(planning))
         options = PrepareOptions(device=device)
         self.executable = sinter.handle("executable_prepare", runtime, plan, c.byref(options))
         for kind, handle in ("plan", plan), ("fusion", fusion), ("device", limits):
@@ -268,6 +293,12 @@ class Kernel:
             self.sinter.executable_execute(self.executable, c.byref(args))
 
         return execute
+
+    def check_indices(self, workspace):
+        """Raises a SinterError if a take got an index outside of its axis in the execution that
+        used this workspace last; the caller has synchronised with it."""
+        self.sinter.executable_check_indices(
+            self.executable, c.c_void_p(workspace), c.c_int64(self.info.workspace_bytes))
 
     def release(self):
         self.sinter.executable_release(self.executable)

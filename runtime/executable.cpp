@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fusion_ir/integers.h"
+#include "runtime/outside_indices.h"
 #include "scheduler/workspace.h"
 
 namespace sinter {
@@ -19,7 +20,7 @@ Error bad_tensor(ValueId value, std::string message, std::string remedy) {
           .values = {value}};
 }
 
-Result<void> check_workspace(DevicePointer workspace) {
+Result<void> check_address(DevicePointer workspace) {
   if (workspace != 0 && workspace % kWorkspaceAlignment == 0) return {};
   return fail({.kind = ErrorKind::kInvalidArgument,
                .message = workspace == 0
@@ -89,7 +90,7 @@ Result<Executable> Executable::prepare(CompiledPlan compiled, DeviceDriver& driv
     out.inputs_.push_back(expect(input, input_strides(fusion, binding, input),
                                  fusion.def_as<InputOp>(input)->alignment));
   }
-  for (const ValueId output : fusion.outputs) {
+  for (const ValueId output : out.compiled_->plan.caller_outputs()) {
     out.outputs_.push_back(expect(output, output_strides(fusion, binding, output),
                                   fusion.layout_of(output).alignment));
   }
@@ -364,19 +365,21 @@ Result<void> Executable::check_alias(const Expected& expected, std::span<const T
   return fail(std::move(error));
 }
 
-Result<void> Executable::execute(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
-                                 DevicePointer workspace, int64_t workspace_size,
-                                 StreamHandle stream) const {
-  if (workspace_size < workspace_bytes()) {
+Result<void> Executable::check_workspace(DevicePointer workspace, int64_t size) const {
+  if (size < workspace_bytes()) {
     return fail({.kind = ErrorKind::kResourceExhausted,
                  .message = "the workspace is too small",
                  .remedy = "allocate workspace_bytes()",
-                 .measured = workspace_size,
+                 .measured = size,
                  .limit = workspace_bytes()});
   }
-  if (workspace_bytes() > 0) {
-    if (auto checked = check_workspace(workspace); !checked) return checked;
-  }
+  return workspace_bytes() > 0 ? check_address(workspace) : Result<void>{};
+}
+
+Result<void> Executable::execute(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+                                 DevicePointer workspace, int64_t workspace_size,
+                                 StreamHandle stream) const {
+  if (auto checked = check_workspace(workspace, workspace_size); !checked) return checked;
   if (auto checked = check_tensors(inputs, outputs); !checked) return checked;
   return enqueue(inputs, outputs, workspace, stream);
 }
@@ -388,12 +391,43 @@ Result<void> Executable::execute(std::span<const Tensor> inputs, std::span<const
                  .message = "the workspace allocator lacks a function",
                  .remedy = "set both WorkspaceAllocator::allocate and release"});
   }
+  if (compiled_->plan.checks_indices) {
+    return fail({.kind = ErrorKind::kInvalidArgument,
+                 .message = "the plan checks indices, which are read from the workspace afterwards",
+                 .remedy = "pass a workspace instead of an allocator"});
+  }
   if (auto checked = check_tensors(inputs, outputs); !checked) return checked;
   if (workspace_bytes() == 0) return enqueue(inputs, outputs, 0, stream);
   auto workspace = ScopedWorkspace::allocate(allocator, workspace_bytes(), stream);
   if (!workspace) return fail(std::move(workspace.error()));
-  if (auto checked = check_workspace(workspace->address()); !checked) return checked;
+  if (auto checked = check_address(workspace->address()); !checked) return checked;
   return enqueue(inputs, outputs, workspace->address(), stream);
+}
+
+Result<void> Executable::check_indices(DevicePointer workspace, int64_t workspace_size) const {
+  const Plan& plan = compiled_->plan;
+  if (!plan.checks_indices) {
+    return fail({.kind = ErrorKind::kInvalidArgument,
+                 .message = "the plan does not check indices",
+                 .remedy = "plan with PlanOptions::check_indices"});
+  }
+  if (auto checked = check_workspace(workspace, workspace_size); !checked) return checked;
+  auto current = CurrentContext::enter(*driver_, context_);
+  if (!current) return fail(current.error());
+  std::vector<std::vector<std::byte>> copies;
+  for (const ValueId kept : plan.kept_indices()) {
+    const WorkspaceTensor& tensor = plan.workspace[slot_of(plan, kept).index];
+    std::vector<std::byte>& copy = copies.emplace_back(static_cast<size_t>(tensor.bytes));
+    if (copy.empty()) continue;
+    const DriverStatus status = driver_->copy_to_host(
+        copy.data(), workspace + static_cast<uint64_t>(tensor.offset), copy.size());
+    auto copied = check(*driver_, DriverCall::kCopyToHost, status, "reading the indices of takes");
+    if (!copied) return copied;
+  }
+  const std::vector<std::span<const std::byte>> bytes(copies.begin(), copies.end());
+  const std::vector<OutsideIndices> found = find_outside_indices(plan, bytes);
+  if (found.empty()) return {};
+  return fail(outside_error(found));
 }
 
 Result<void> Executable::enqueue(std::span<const Tensor> inputs, std::span<const Tensor> outputs,

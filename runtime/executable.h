@@ -61,13 +61,21 @@ class Executable {
   /// The same in a workspace that it asks the allocator for, workspace_bytes() of it and never 0,
   /// once the tensors are found right, and releases when all is enqueued or something failed.
   /// Errors, beside those above: InvalidArgument (a function that is missing, an address that is
-  /// null or no multiple of 256); that of allocate() as it is, ResourceExhausted with `measured`,
+  /// null or no multiple of 256, a plan that checks indices, whose workspace is read afterwards);
+  /// that of allocate() as it is, ResourceExhausted with `measured`,
   /// the bytes asked for, if it says nothing. Nothing is enqueued then, and the executable can be
   /// used again.
   [[nodiscard]] Result<void> execute(std::span<const Tensor> inputs,
                                      std::span<const Tensor> outputs,
                                      const WorkspaceAllocator& allocator,
                                      StreamHandle stream) const;
+
+  /// Whether all indices were inside in the execution that used this workspace last, of a plan with
+  /// PlanOptions::check_indices. The caller has waited for the execution, and has let nobody else
+  /// write to the workspace since. Reads back the indices of all takes. Errors: InvalidArgument
+  /// (an index outside, as outside_error(); a plan without the option; a workspace that does not
+  /// fit), ResourceExhausted (workspace too small), DeviceError.
+  [[nodiscard]] Result<void> check_indices(DevicePointer workspace, int64_t workspace_bytes) const;
 
   [[nodiscard]] const CompiledPlan& compiled() const { return *compiled_; }
   [[nodiscard]] const PreparedLaunch& launch(size_t segment) const {
@@ -118,6 +126,7 @@ class Executable {
       : driver_(&driver), context_(std::move(context)), options_(options) {}
 
   [[nodiscard]] Result<void> check_tensor(const Expected& expected, const Tensor& tensor) const;
+  [[nodiscard]] Result<void> check_workspace(DevicePointer workspace, int64_t size) const;
   /// Refuses an output that does not lie in the input whose memory it takes over.
   [[nodiscard]] Result<void> check_alias(const Expected& expected, std::span<const Tensor> inputs,
                                          const Tensor& output) const;

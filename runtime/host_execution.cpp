@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 
 #include "codegen/cuda_emitter.h"
 #include "runtime/oracle/oracle.h"
@@ -95,9 +96,12 @@ std::vector<HostTensor> sample_inputs(const Fusion& fusion, const Binding& bindi
   return out;
 }
 
-std::vector<HostTensor> poisoned_outputs(const Fusion& fusion, const Binding& binding) {
+namespace {
+
+std::vector<HostTensor> poisoned(const Fusion& fusion, const Binding& binding,
+                                 std::span<const ValueId> outputs) {
   std::vector<HostTensor> out;
-  for (const ValueId output : fusion.outputs) {
+  for (const ValueId output : outputs) {
     const Value& value = fusion.values[output];
     out.push_back(HostTensor::poisoned(
         value.type, binding.sizes_of(value.shape),
@@ -105,6 +109,12 @@ std::vector<HostTensor> poisoned_outputs(const Fusion& fusion, const Binding& bi
          .byte_offset = offset_for_alignment(fusion.layout_of(output).alignment)}));
   }
   return out;
+}
+
+}  // namespace
+
+std::vector<HostTensor> poisoned_outputs(const Fusion& fusion, const Binding& binding) {
+  return poisoned(fusion, binding, fusion.outputs);
 }
 
 namespace {
@@ -181,7 +191,7 @@ class HostMemory {
   HostMemory(const Plan& plan, std::span<const HostTensor> inputs)
       : plan_(plan),
         inputs_(inputs.begin(), inputs.end()),
-        outputs_(poisoned_outputs(plan.fusion, Binding{})),
+        outputs_(poisoned(plan.fusion, Binding{}, plan.caller_outputs())),
         workspace_(HostTensor::poisoned(DType::kI8, {plan.workspace_bytes})) {
     // Between the elements of what is overwritten there is what tells of writes there.
     for (size_t i = 0; i < outputs_.size(); ++i) {
@@ -312,6 +322,14 @@ Result<HostRun> execute_on_host(const Plan& plan, std::span<const HostTensor> in
     }
     is_first = false;
   }
+  std::vector<std::span<const std::byte>> kept;
+  for (const ValueId id : plan.kept_indices())
+    run.kept_indices.push_back(memory.tensor(id, HostMemory::Content::kKept));
+  for (const HostTensor& indices : run.kept_indices) {
+    const int64_t bytes = indices.count() * bytes_of(indices.type());
+    kept.emplace_back(indices.data(), static_cast<size_t>(bytes));
+  }
+  run.outside = find_outside_indices(plan, kept);
   run.outputs = memory.take_outputs();
   return run;
 }
@@ -329,8 +347,13 @@ namespace {
 
 HostCheck compared(const Fusion& fusion, const Binding& binding, std::span<const HostTensor> inputs,
                    HostRun run, const ExternalFunction& external) {
-  const OracleResult expected = evaluate(fusion, binding, inputs, {.external = external});
-  HostCheck check{.report = std::move(run.report), .mismatches = {}};
+  // Indices that the plan keeps are outputs of this graph.
+  const bool keeps = !run.kept_indices.empty();
+  const OracleResult expected = evaluate(keeps ? with_kept_indices(fusion, binding).fusion : fusion,
+                                         binding, inputs, {.external = external});
+  HostCheck check{
+      .report = std::move(run.report), .mismatches = {}, .outside = std::move(run.outside)};
+  std::ranges::move(run.kept_indices, std::back_inserter(run.outputs));
   for (size_t i = 0; i < run.outputs.size(); ++i) {
     const Comparison found = judge(expected, i, run.outputs[i]);
     check.worst_ratio = std::max(check.worst_ratio, found.worst_ratio);

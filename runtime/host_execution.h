@@ -11,6 +11,7 @@
 #include "runtime/oracle/comparison.h"
 #include "runtime/oracle/host_tensor.h"
 #include "runtime/oracle/oracle.h"
+#include "runtime/outside_indices.h"
 
 namespace sinter {
 
@@ -35,6 +36,10 @@ struct HostCalls {
 struct HostRun {
   std::vector<HostTensor> outputs;
   InterpreterReport report;  ///< Of the first kernel, with the findings of all.
+  /// Of a plan that checks indices: what it keeps, dense, in the order of Plan::kept_indices(), and
+  /// what of it is outside.
+  std::vector<HostTensor> kept_indices{};
+  std::vector<OutsideIndices> outside{};
 };
 
 /// Runs a lowered kernel of a segment in the interpreter: what execute() does, without a GPU.
@@ -60,6 +65,9 @@ struct HostCheck {
   InterpreterReport report;
   std::vector<Mismatch> mismatches;  ///< One for every output that is wrong.
   double worst_ratio = 0.0;          ///< Largest error over its bound among all outputs.
+  /// Of a plan that checks indices: those outside of their axis, which are the caller's mistake.
+  /// The indices themselves are compared like outputs.
+  std::vector<OutsideIndices> outside{};
   /// True: no finding, no mismatch.
   [[nodiscard]] bool passed() const;
   /// Everything that is wrong, a line each; empty if passed.

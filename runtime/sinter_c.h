@@ -266,6 +266,9 @@ typedef struct sinter_plan_options {
   size_t join_count;
   const sinter_tuning_database* tuned; /* What was measured is used, or why not is a decision; null:
                                           nothing measured. */
+  int32_t check_indices; /* 1: executions leave the indices of every "take" in the workspace, for
+                            sinter_executable_check_indices. */
+  int32_t reserved;
 } sinter_plan_options;
 
 /* Plans a graph for a device: a pure function of its arguments, which measures nothing. Symbols
@@ -492,6 +495,20 @@ typedef struct sinter_execute_args {
 SINTER_API sinter_status sinter_executable_execute(const sinter_executable* executable,
                                                    const sinter_execute_args* args,
                                                    sinter_error** error);
+/*
+ * Whether every "take" of the graph got indices inside of its axis in the execution that used this
+ * workspace last, of a plan with sinter_plan_options::check_indices. The caller has synchronised
+ * with the execution, or with the replay of a graph captured of it, and nothing has written to the
+ * workspace since. An index outside gives SINTER_INVALID_ARGUMENT: `measured` is the index, `limit`
+ * the elements of the axis, the message names the take, its index and the position by numbers of
+ * the graph as it was built, and the log has a line for each take. Copies the indices to the host.
+ * `workspace` may be null where none is needed. An allocator keeps no workspace until then, so
+ * executions of such a plan refuse one.
+ */
+SINTER_API sinter_status sinter_executable_check_indices(const sinter_executable* executable,
+                                                         const void* workspace,
+                                                         int64_t workspace_bytes,
+                                                         sinter_error** error);
 /* When no call uses it any more the executable waits for its device, since its kernels may still
  * run, and unloads them. A graph captured of an execution needs it for as long as it is replayed;
  * do not release under stream capture. */

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 
 #include "fusion_ir/match.h"
 #include "fusion_ir/pipeline.h"
@@ -172,6 +173,54 @@ void check_overwriting(const Plan& plan) {
   }
 }
 
+/// The step's segment or call that writes a value last, which is the one that makes it whole.
+struct Writer {
+  size_t index = 0;
+  bool is_external = false;
+};
+Writer last_writer(const Plan& plan, ValueId value) {
+  std::optional<Writer> out;
+  for (const PlanStep& step : plan.steps()) {
+    const bool is_external = step.kind == PlanStep::Kind::kExternal;
+    const auto writes = [&] {
+      if (is_external) {
+        const Op& op = plan.fusion.ops[plan.externals[step.index].op];
+        return std::ranges::find(op.results, value) != op.results.end();
+      }
+      const SegmentPlan& segment = plan.segments[step.index];
+      return std::ranges::any_of(segment.facts.fusion.outputs, [&](ValueId output) {
+        return (segment.in_plan.empty() ? output : segment.in_plan.at(output)) == value;
+      });
+    };
+    if (writes()) out = Writer{step.index, is_external};
+  }
+  SINTER_CHECK(out.has_value(), "nothing writes {}", value);
+  return *out;
+}
+
+/// The indices that checks read become tensors of the workspace.
+void keep_indices(Plan& plan, std::vector<IndexCheck> checks) {
+  plan.checks_indices = true;
+  plan.index_checks = std::move(checks);
+  int64_t bytes = 0;
+  for (const ValueId kept : plan.kept_indices()) {
+    SINTER_CHECK(!plan.placements.contains(kept), "{} lies in another tensor", kept);
+    const Value& value = plan.fusion.values[kept];
+    const Writer writer = last_writer(plan, kept);
+    plan.workspace.push_back(
+        {.value = kept,
+         .bytes = element_count(Binding{}.sizes_of(value.shape)) * bytes_of(value.type),
+         .writer = writer.index,
+         .by_external = writer.is_external});
+    bytes += plan.workspace.back().bytes;
+  }
+  plan.decisions.push_back(
+      {.question = "what becomes of an index outside of its axis",
+       .chosen = "it counts as 0, and is kept to be checked",
+       .because = fmt::format("the caller asked; {} take(s), {} bytes of workspace",
+                              plan.index_checks.size(), bytes)});
+}
+
 }  // namespace
 
 Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const DeviceLimits& limits,
@@ -191,14 +240,16 @@ Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const Devic
   auto binding = bind_extents(fusion, extents);
   if (!binding) return fail(binding.error());
 
-  Plan out{
-      .fusion = options.like ? specialize_alike(fusion, *binding) : specialize(fusion, *binding),
-      .binding = *binding,
-      .limits = limits,
-      .segments = {},
-      .workspace = {},
-      .decisions = {},
-      .rejections = {}};
+  CheckedFusion checked =
+      options.check_indices ? with_kept_indices(fusion, *binding) : CheckedFusion{.fusion = fusion};
+  Plan out{.fusion = options.like ? specialize_alike(checked.fusion, *binding)
+                                  : specialize(checked.fusion, *binding),
+           .binding = *binding,
+           .limits = limits,
+           .segments = {},
+           .workspace = {},
+           .decisions = {},
+           .rejections = {}};
   if (options.simplify) out.fusion = simplify(out.fusion);
   out.fusion = with_places_for_joins(out.fusion);
 
@@ -226,6 +277,7 @@ Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const Devic
       return fail(applied.error());
   }
   check_overwriting(out);
+  if (options.check_indices) keep_indices(out, std::move(checked.checks));
   place_workspace(out);
   return out;
 }
@@ -272,6 +324,16 @@ double Plan::predicted_us() const {
   double us = 0.0;
   for (const SegmentPlan* segment : leading_segments()) us += segment->chosen().predicted.total_us;
   return us;
+}
+
+std::span<const ValueId> Plan::caller_outputs() const {
+  return std::span(fusion.outputs).first(fusion.outputs.size() - kept_indices().size());
+}
+
+std::span<const ValueId> Plan::kept_indices() const {
+  size_t count = 0;
+  for (const IndexCheck& check : index_checks) count = std::max(count, check.kept + 1);
+  return std::span(fusion.outputs).last(count);
 }
 
 Result<void> plan_finish(Plan& plan, size_t segment, const Schedule& schedule,
@@ -383,7 +445,7 @@ TensorSlot slot_of(const Plan& plan, ValueId value) {
   };
   if (const size_t input = index_in(plan.fusion.inputs); input < plan.fusion.inputs.size())
     return {TensorSlot::Kind::kInput, input};
-  if (const size_t output = index_in(plan.fusion.outputs); output < plan.fusion.outputs.size())
+  if (const size_t output = index_in(plan.fusion.outputs); output < plan.caller_outputs().size())
     return {TensorSlot::Kind::kOutput, output};
   const auto found = std::ranges::find_if(plan.workspace, [&](const WorkspaceTensor& tensor) {
     return tensor.value == value && tensor.holds == WorkspaceTensor::Holds::kValue;

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "scheduler/decision.h"
 #include "scheduler/device_limits.h"
 #include "scheduler/family.h"
+#include "scheduler/index_checks.h"
 #include "scheduler/placement.h"
 #include "scheduler/tuned_choices.h"
 
@@ -70,6 +72,9 @@ struct PlanOptions {
   /// Each is taken or, with the reason on record, left. Not looked at where a plan is followed: its
   /// schedules are.
   std::shared_ptr<const TunedChoices> tuned{};
+  /// Leaves the indices of every take in the workspace, so that Executable::check_indices() can
+  /// tell which were outside of their axis. Kernels store them beside what they store anyhow.
+  bool check_indices = false;
 };
 
 /// A tensor that one kernel of a plan leaves for later ones, or needs for itself.
@@ -181,6 +186,10 @@ struct Plan {
   std::vector<Cut> cuts{};  ///< Where it was.
   /// Ops of a graph that was cut whose results each kernel computes that needs them, ascending.
   std::vector<OpId> free_ops{};
+  /// PlanOptions::check_indices: outputs of `fusion` behind the caller's are the indices of takes,
+  /// and lie in the workspace until the last step is over.
+  bool checks_indices = false;
+  std::vector<IndexCheck> index_checks{};
 
   /// Kernels and calls in the order they run.
   [[nodiscard]] std::vector<PlanStep> steps() const;
@@ -188,6 +197,9 @@ struct Plan {
   /// prediction has the time of both.
   [[nodiscard]] std::vector<const SegmentPlan*> leading_segments() const;
   [[nodiscard]] double predicted_us() const;  ///< Of all its kernels.
+  /// Outputs of `fusion` that the caller passes tensors for, and those that index checks read.
+  [[nodiscard]] std::span<const ValueId> caller_outputs() const;
+  [[nodiscard]] std::span<const ValueId> kept_indices() const;
 };
 
 /// Where the tensor of a kernel's buffer comes from at execution.

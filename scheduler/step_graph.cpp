@@ -45,7 +45,7 @@ class Steps {
     }
     for (size_t i = 0; i < plan_.workspace.size(); ++i) {
       const WorkspaceTensor& tensor = plan_.workspace[i];
-      if (tensor.own()) continue;
+      if (tensor.own() || at_.contains({TensorSlot::Kind::kWorkspace, i})) continue;
       const bool is_value = tensor.holds == WorkspaceTensor::Holds::kValue;
       add({TensorSlot::Kind::kWorkspace, i},
           {.value = tensor.value,

@@ -9,7 +9,8 @@
 namespace sinter {
 namespace {
 
-/// Steps from the one that writes a tensor to the last that reads it.
+/// Steps from the one that writes a tensor to the last that reads it. What is read after the
+/// execution is needed to the end.
 struct Lifetime {
   size_t first = 0;
   size_t last = 0;
@@ -39,6 +40,7 @@ std::vector<Lifetime> lifetimes(const Plan& plan) {
     for (const ValueId input : segment.facts.fusion.inputs) use(in_plan(input), i);
     for (const ValueId output : segment.facts.fusion.outputs) use(in_plan(output), i);
   }
+  for (const ValueId kept : plan.kept_indices()) used.at(kept).last = steps.size() - 1;
   std::vector<Lifetime> out;
   for (const WorkspaceTensor& tensor : plan.workspace) {
     const size_t written =

@@ -28,6 +28,8 @@ void add_planning_options(CLI::App& command, ProblemOptions& options) {
   command.add_option("extents", options.extents, "Sizes, as name=size");
   command.add_option("--device", options.device, "Preset to plan for, or `live`")
       ->capture_default_str();
+  command.add_flag("--check-indices", options.check_indices,
+                   "Plan kernels that leave the indices of every take, to be checked afterwards");
   command.add_option("--schedule", options.schedule_file, "Pin all of a schedule: a .sched file")
       ->group("Pins");
   command.add_option("--family", options.family, "Pin the family")->group("Pins");

@@ -133,7 +133,9 @@ Result<Problem> load_problem(const ProblemOptions& options, DefaultSize default_
   Problem out{.fusion = std::move(source->fusion),
               .extents = std::move(extents),
               .limits = std::move(*limits),
-              .plan_options = {.families = builtin_families(), .pin = std::move(*pin)}};
+              .plan_options = {.families = builtin_families(),
+                               .pin = std::move(*pin),
+                               .check_indices = options.check_indices}};
   for (const std::string& cut : options.cuts) out.plan_options.cuts.push_back({cut});
   for (const std::string& join : options.joins) out.plan_options.joins.push_back(make_join(join));
   if (!options.tuned_file.empty()) {

@@ -23,6 +23,7 @@ struct ProblemOptions {
   std::string residency{};
   std::vector<std::string> cuts{};   ///< Values that go through memory.
   std::vector<std::string> joins{};  ///< "q,k,v": made by one kernel.
+  bool check_indices = false;
   std::optional<int64_t> threads_per_row{}, rows_per_block{}, vector_width{}, unroll{};
 };
 

@@ -13,6 +13,10 @@ namespace sinter {
 /// graphs keep the formula until `specialize` has bound their extents. Does not fire on mean(x^2) -
 /// mean(x)^2, which cancels where Welford does not.
 ///
+/// One thing changes: of rows with infinite elements the formula's mean is infinite, and Welford's
+/// may be NaN, because an update after infinity subtracts it from itself. What follows from the
+/// deviations is NaN either way.
+///
 /// After: no such pattern is left. Needs: constants folded, common values shared, pow(d, 2) written
 /// as d * d. Stands behind the passes that provide this.
 Fusion recognize_welford(const Fusion& fusion);

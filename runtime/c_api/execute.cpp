@@ -104,6 +104,16 @@ sinter_status sinter_executable_execute(const sinter_executable* executable,
   });
 }
 
+sinter_status sinter_executable_check_indices(const sinter_executable* executable,
+                                              const void* workspace, int64_t workspace_bytes,
+                                              sinter_error** error) {
+  return guarded(error, [&] {
+    const auto object = object_of<ExecutableObject>(executable);
+    taken(object->executable().check_indices(std::bit_cast<DevicePointer>(workspace),
+                                             workspace_bytes));
+  });
+}
+
 }  // extern "C"
 
 }  // namespace sinter::c_api

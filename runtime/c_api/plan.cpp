@@ -48,7 +48,7 @@ sinter_status sinter_plan_describe(const sinter_plan* plan, sinter_plan_info* in
     fill_struct(info, "info",
                 {.struct_size = sizeof(sinter_plan_info),
                  .input_count = object->plan.fusion.inputs.size(),
-                 .output_count = object->plan.fusion.outputs.size(),
+                 .output_count = object->plan.caller_outputs().size(),
                  .kernel_count = object->plan.segments.size(),
                  .external_count = object->plan.externals.size(),
                  .workspace_bytes = object->plan.workspace_bytes,

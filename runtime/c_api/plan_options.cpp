@@ -69,7 +69,8 @@ PlanOptions plan_options_from(const sinter_plan_options* options) {
   PlanOptions out{.families = builtin_families(),
                   .pin = pin_from(given),
                   .simplify = given.keep_graph == 0,
-                  .cutting = cutting_from(given.cutting)};
+                  .cutting = cutting_from(given.cutting),
+                  .check_indices = given.check_indices != 0};
   for (std::string& value : names_from(given.cuts, given.cut_count, "options.cuts"))
     out.cuts.push_back({std::move(value)});
   require(given.joins, given.join_count, "options.joins");

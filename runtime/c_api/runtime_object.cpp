@@ -88,7 +88,7 @@ void RuntimeObject::destroy_retired() noexcept {
 
 namespace {
 
-std::vector<Tensor> planned(const Plan& plan, const std::vector<ValueId>& values, bool is_input) {
+std::vector<Tensor> planned(const Plan& plan, std::span<const ValueId> values, bool is_input) {
   const Binding binding{};  // The planned graph is specialised.
   std::vector<Tensor> out;
   for (const ValueId id : values) {
@@ -125,9 +125,9 @@ std::unique_ptr<ExecutableObject::Tensors> ExecutableObject::borrow_tensors() co
     }
     spare_.reserve(spare_.capacity() + 1);  // For give_back(), which may not fail.
   }
-  const Fusion& fusion = plan().fusion;
-  return std::make_unique<Tensors>(Tensors{.inputs = planned(plan(), fusion.inputs, true),
-                                           .outputs = planned(plan(), fusion.outputs, false)});
+  return std::make_unique<Tensors>(
+      Tensors{.inputs = planned(plan(), plan().fusion.inputs, true),
+              .outputs = planned(plan(), plan().caller_outputs(), false)});
 }
 
 void ExecutableObject::give_back(std::unique_ptr<Tensors> tensors) const noexcept {

@@ -22,7 +22,7 @@ std::string name_of(const Plan& plan, TensorRole role) {
 
 sinter_tensor_info info_of(const Plan& plan, TensorRole role) {
   const Fusion& fusion = plan.fusion;
-  require_index(role.index, (role.is_output ? fusion.outputs : fusion.inputs).size(),
+  require_index(role.index, role.is_output ? plan.caller_outputs().size() : fusion.inputs.size(),
                 role.is_output ? "output" : "input");
   const ValueId id = value_of(plan, role);
   const Value& value = fusion.values[id];

@@ -28,10 +28,11 @@ static_assert(sizeof(sinter_runtime_options) == 48 &&
               offsetof(sinter_runtime_options, max_memory_bytes) == 40);
 static_assert(sizeof(sinter_extent) == 16 && offsetof(sinter_extent, size) == 8);
 static_assert(sizeof(sinter_value_group) == 16 && offsetof(sinter_value_group, count) == 8);
-static_assert(sizeof(sinter_plan_options) == 112 && offsetof(sinter_plan_options, unroll) == 48 &&
+static_assert(sizeof(sinter_plan_options) == 120 && offsetof(sinter_plan_options, unroll) == 48 &&
               offsetof(sinter_plan_options, cutting) == 64 &&
               offsetof(sinter_plan_options, join_count) == 96 &&
-              offsetof(sinter_plan_options, tuned) == 104);
+              offsetof(sinter_plan_options, tuned) == 104 &&
+              offsetof(sinter_plan_options, check_indices) == 112);
 static_assert(sizeof(sinter_plan_info) == 56 && offsetof(sinter_plan_info, predicted_us) == 48);
 static_assert(sizeof(sinter_dtype) == 4);
 static_assert(sizeof(sinter_tensor_info) == 176 && offsetof(sinter_tensor_info, dtype) == 24 &&

@@ -315,5 +315,103 @@ TEST_F(CallingExecutionTest, NeedsSomebodyWhoRunsTheCalls) {
   EXPECT_EQ(refusal.message, "nothing runs the external call 'embedder's own'");
 }
 
+/// A graph with a take, planned to check its indices.
+class CheckingExecutionTest : public ExecutionTest {
+ protected:
+  static constexpr std::string_view kGraph = R"(fusion @picks {
+    %v0 x : f32[4, 64] = input
+    %v1 labels : i64[4] = input
+    %v2 : f32[4] = take %v0, %v1 axis(1)
+    %v3 : f32[4] = reduce.sum %v0 over(1)
+    %v4 y : f32[4] = add %v2, %v3
+    return %v4
+  })";
+
+  void SetUp() override {
+    ExecutionTest::SetUp();
+    const OwnedFusion fusion = parse(kGraph);
+    const OwnedDevice limits = preset();
+    auto options = sized<sinter_plan_options>();
+    options.check_indices = 1;
+    const OwnedPlan plan = plan_on(fusion.get(), limits.get(), {}, &options);
+    sinter_executable* executable = nullptr;
+    succeeds([&](sinter_error** error) {
+      return sinter_executable_prepare(runtime_.get(), plan.get(), nullptr, &executable, error);
+    });
+    executable_.reset(executable);
+    const auto object = c_api::object_of<c_api::ExecutableObject>(executable);
+    const KernelSource& source = object->executable().compiled().segments.front().source;
+    ASSERT_EQ(source.buffers.size(), 4U);
+    // What the kernel does about its labels.
+    driver_.set_kernel(source.entry, source.buffers.size() + source.params.size(),
+                       [](const LaunchConfig&, std::span<const uint64_t> arguments) {
+                         std::memcpy(std::bit_cast<void*>(arguments[3]),
+                                     std::bit_cast<const void*>(arguments[1]), 4 * sizeof(int64_t));
+                       });
+    describe(x_, {4, 64}, {2, 32, 1});
+    describe(labels_, {4}, {0, 64, 1});
+    describe(y_, {4}, {2, 32, 1});
+    inputs_ = {sinter_tensor{&x_.tensor.dl_tensor, nullptr}, {nullptr, &labels_.tensor}};
+    outputs_ = {sinter_tensor{nullptr, &y_.tensor}};
+    auto info = sized<sinter_executable_info>();
+    succeeds(
+        [&](sinter_error** error) { return sinter_executable_describe(executable, &info, error); });
+    EXPECT_EQ(info.output_count, 1U);
+    EXPECT_EQ(info.workspace_bytes, 256);
+    args_.workspace = std::bit_cast<void*>(allocate(256));
+    args_.workspace_bytes = 256;
+  }
+  void set_labels(std::array<int64_t, 4> labels) {
+    std::memcpy(labels_.tensor.dl_tensor.data, labels.data(), sizeof labels);
+  }
+  sinter_status check(sinter_error** error) {
+    return sinter_executable_check_indices(executable_.get(), args_.workspace,
+                                           args_.workspace_bytes, error);
+  }
+
+  Described labels_;
+};
+
+TEST_F(CheckingExecutionTest, TellsWhichIndexIsOutside) {
+  set_labels({0, 63, 5, 7});
+  succeeds([&](sinter_error** error) { return execute(error); });
+  succeeds([&](sinter_error** error) { return check(error); });
+  set_labels({0, 63, 64, -1});
+  succeeds([&](sinter_error** error) { return execute(error); });
+  const auto refusal = refused([&](sinter_error** error) { return check(error); });
+  EXPECT_EQ(refusal.status, SINTER_INVALID_ARGUMENT);
+  EXPECT_EQ(refusal.measured, 64);
+  EXPECT_EQ(refusal.limit, 64);
+  EXPECT_EQ(
+      refusal.message,
+      "the index 64 at [2] of %v1 'labels' is outside of the 64 elements that %v2 takes from");
+  EXPECT_NE(refusal.json.find(R"("values":["%v2","%v1"])"), std::string::npos) << refusal.json;
+  set_labels({1, 2, 3, 4});
+  succeeds([&](sinter_error** error) { return execute(error); });
+  succeeds([&](sinter_error** error) { return check(error); });
+}
+
+TEST_F(CheckingExecutionTest, RefusesWhatItCannotRead) {
+  EXPECT_EQ(refused([&](sinter_error** error) {
+              return sinter_executable_check_indices(executable_.get(), args_.workspace, 8, error);
+            }).status,
+            SINTER_RESOURCE_EXHAUSTED);
+  EXPECT_EQ(refused([&](sinter_error** error) {
+              return sinter_executable_check_indices(executable_.get(), nullptr, 256, error);
+            }).message,
+            "the workspace has a null address");
+  EXPECT_EQ(refused([&](sinter_error** error) {
+              return sinter_executable_check_indices(nullptr, args_.workspace, 256, error);
+            }).status,
+            SINTER_INVALID_HANDLE);
+}
+
+TEST_F(ExecutionTest, WithoutTheOptionThereIsNothingToCheck) {
+  EXPECT_EQ(refused([&](sinter_error** error) {
+              return sinter_executable_check_indices(executable_.get(), nullptr, 0, error);
+            }).message,
+            "the plan does not check indices");
+}
+
 }  // namespace
 }  // namespace sinter

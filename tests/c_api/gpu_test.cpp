@@ -1,10 +1,14 @@
 #include <array>
 #include <bit>
+#include <deque>
 #include <fstream>
 #include <iterator>
+#include <thread>
+#include <vector>
 
 #include "fusion_ir/parser.h"
 #include "runtime/c_api/dlpack.h"
+#include "runtime/captured_launch.h"
 #include "runtime/device_buffer.h"
 #include "runtime/driver_api.h"
 #include "runtime/nvrtc_compiler.h"
@@ -37,7 +41,7 @@ struct DeviceTensor {
   sinter_dl_tensor tensor{};
 };
 
-TEST_F(CApiGpu, ComputesTheOraclesSoftmax) {
+TEST_F(CApiGpu, ComputesTheOraclesSoftmaxFromTwoThreadsWithOneHandle) {
   const auto driver = cuda_driver();
   if (!driver) GTEST_SKIP() << "no GPU: " << driver.error().message;
   if (const auto compiler = NvrtcCompiler::open(); !compiler)
@@ -65,38 +69,60 @@ TEST_F(CApiGpu, ComputesTheOraclesSoftmax) {
 
   const auto context = DeviceContext::retain(**driver, 0).value();
   const auto current = CurrentContext::enter(**driver, context).value();
-  const HostTensor x = HostTensor::random(DType::kBF16, {kRows, kColumns});
-  HostTensor y = HostTensor::poisoned(DType::kBF16, {kRows, kColumns});
-  DeviceTensor device_x(**driver, x);
-  DeviceTensor device_y(**driver, y);
-  const sinter_tensor input{&device_x.tensor, nullptr};
-  const sinter_tensor output{&device_y.tensor, nullptr};
   auto info = sized<sinter_executable_info>();
   succeeds(
       [&](sinter_error** error) { return sinter_executable_describe(executable, &info, error); });
-  const auto workspace =
-      DeviceBuffer::allocate(**driver,
-                             static_cast<size_t>(std::max<int64_t>(info.workspace_bytes, 256)))
-          .value();
-  auto args = sized<sinter_execute_args>();
-  args.inputs = &input;
-  args.input_count = 1;
-  args.outputs = &output;
-  args.output_count = 1;
-  args.workspace = std::bit_cast<void*>(workspace.pointer());
-  args.workspace_bytes = info.workspace_bytes;
-  succeeds(
-      [&](sinter_error** error) { return sinter_executable_execute(executable, &args, error); });
-  ASSERT_EQ((*driver)->context_synchronize(), DriverStatus::kSuccess);
-  ASSERT_EQ(
-      (*driver)->copy_to_host(y.storage().data(), device_y.memory.pointer(), y.storage().size()),
-      DriverStatus::kSuccess);
-
   const Fusion graph = parse_fusion(text).value();
   const Binding binding = bind_extents(graph, {{"rows", kRows}, {"cols", kColumns}}).value();
-  const OracleResult expected = evaluate(graph, binding, {&x, 1});
-  const auto mismatch = compare(expected, 0, y);
-  EXPECT_FALSE(mismatch) << mismatch->text();
+  // What one thread executes: all its own but for the handle.
+  struct Lane {
+    Lane(DeviceDriver& driver, const sinter_executable_info& info, uint64_t seed)
+        : x(HostTensor::random(DType::kBF16, {kRows, kColumns}, {.seed = seed})),
+          y(HostTensor::poisoned(DType::kBF16, {kRows, kColumns})),
+          device_x(driver, x),
+          device_y(driver, y),
+          workspace(DeviceBuffer::allocate(
+                        driver, static_cast<size_t>(std::max<int64_t>(info.workspace_bytes, 256)))
+                        .value()),
+          stream(OwnStream::create(driver, "testing").value()) {
+      input = {&device_x.tensor, nullptr};
+      output = {&device_y.tensor, nullptr};
+      args.inputs = &input;
+      args.input_count = 1;
+      args.outputs = &output;
+      args.output_count = 1;
+      args.stream = stream.handle();
+      args.workspace = std::bit_cast<void*>(workspace.pointer());
+      args.workspace_bytes = info.workspace_bytes;
+    }
+    HostTensor x, y;
+    DeviceTensor device_x, device_y;
+    DeviceBuffer workspace;
+    OwnStream stream;
+    sinter_tensor input{}, output{};
+    sinter_execute_args args = sized<sinter_execute_args>();
+  };
+  std::deque<Lane> lanes;
+  for (const uint64_t seed : {1U, 2U}) lanes.emplace_back(**driver, info, seed);
+  std::vector<std::thread> threads;
+  for (Lane& lane : lanes) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 50; ++i) {
+        succeeds([&](sinter_error** error) {
+          return sinter_executable_execute(executable, &lane.args, error);
+        });
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_EQ((*driver)->context_synchronize(), DriverStatus::kSuccess);
+  for (Lane& lane : lanes) {
+    ASSERT_EQ((*driver)->copy_to_host(lane.y.storage().data(), lane.device_y.memory.pointer(),
+                                      lane.y.storage().size()),
+              DriverStatus::kSuccess);
+    const auto mismatch = compare(evaluate(graph, binding, {&lane.x, 1}), 0, lane.y);
+    EXPECT_FALSE(mismatch) << mismatch->text();
+  }
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "examples"))
 from sinter_ctypes import (  # noqa: E402
-    FusionInfo, PlanInfo, Sinter, SinterError, TensorInfo, extents_of)
+    FusionInfo, PlanInfo, PlanOptions, Sinter, SinterError, TensorInfo, extents_of)
 
 LIBRARY, FIR_FILE = sys.argv[1:3]
 
@@ -57,6 +57,37 @@ class SinterTest(unittest.TestCase):
         cuda = self.sinter.text("plan_kernel_cuda", plan, c.c_size_t(0))
         self.assertIn("__global__", cuda)
         self.sinter.plan_release(plan)
+
+    def test_a_plan_that_checks_indices_keeps_them_in_its_workspace(self):
+        text = b"""fusion @pick {
+          %v0 x : f32[4, 64] = input
+          %v1 labels : i64[4] = input
+          %v2 : f32[4] = take %v0, %v1 axis(1)
+          %v3 : f32[4] = reduce.sum %v0 over(1)
+          %v4 y : f32[4] = add %v2, %v3
+          return %v4
+        }"""
+        fusion = self.sinter.handle("fusion_parse", text, c.c_size_t(len(text)))
+        bytes_of = {}
+        for check in (0, 1):
+            options = PlanOptions(check_indices=check)
+            plan = self.sinter.handle(
+                "plan_create", fusion, self.device, *extents_of({}), c.byref(options))
+            info = PlanInfo()
+            self.sinter.plan_describe(plan, c.byref(info))
+            self.assertEqual((info.output_count, info.kernel_count), (1, 1))
+            bytes_of[check] = info.workspace_bytes
+            refused = self.refused(self.sinter.plan_output, plan, c.c_size_t(1),
+                                   c.byref(TensorInfo()))
+            self.assertEqual(refused["kind"], "InvalidArgument")
+            cuda = self.sinter.text("plan_kernel_cuda", plan, c.c_size_t(0))
+            self.assertEqual(cuda.count("long long* __restrict__"), 1 + check)
+            self.sinter.plan_release(plan)
+        self.assertEqual(bytes_of, {0: 0, 1: 256})
+        refused = self.refused(
+            self.sinter.executable_check_indices, fusion, None, c.c_int64(256))
+        self.assertEqual(refused["kind"], "InvalidHandle")
+        self.sinter.fusion_release(fusion)
 
     def test_errors_are_typed(self):
         self.assertEqual(self.refused(self.plan, rows=8)["kind"], "InvalidArgument")

@@ -263,6 +263,17 @@ TEST_F(Tool, PinsHowAGraphIsCut) {
   EXPECT_NE(refused.at("remedy"), "");
 }
 
+TEST_F(Tool, PlansKernelsThatLeaveIndices) {
+  const std::string sizes = "cross_entropy rows=6 cols=64";
+  const json plain = run_json("plan " + sizes);
+  const json checked = run_json("plan " + sizes + " --check-indices");
+  EXPECT_EQ(plain.at("workspace_bytes"), 0);
+  EXPECT_EQ(checked.at("workspace_bytes"), 256);
+  EXPECT_THAT(run("explain " + sizes + " --check-indices").output,
+              HasSubstr("what becomes of an index outside of its axis"));
+  EXPECT_EQ(run_json("check " + sizes + " --check-indices").at("passed"), true);
+}
+
 TEST_F(Tool, EmitsCudaAndKernelIr) {
   const Outcome cuda = run("emit rms_norm rows=64 cols=1024");
   EXPECT_EQ(cuda.exit_code, 0);
