@@ -12,19 +12,6 @@
 namespace sinter {
 namespace {
 
-/// True if the value has the repeated axis, which then is its outermost one.
-bool repeats(const std::optional<SymbolId>& symbol, const Value& value) {
-  return symbol && !value.shape.empty() && value.shape.front() == Extent(*symbol);
-}
-
-/// True if one slice of a tensor ends before the next one begins, or, of an input, all are one.
-bool slices_are_apart(const Sizes& sizes, const Sizes& strides) {
-  int64_t reach = 1;
-  for (size_t axis = 1; axis < sizes.size(); ++axis)
-    reach += std::max<int64_t>(sizes[axis] - 1, 0) * strides[axis];
-  return strides[0] == 0 || strides[0] >= reach;
-}
-
 class RunOnDevice {
  public:
   RunOnDevice(const DeviceReference& reference, const Executable& executable, DeviceDriver& driver,
@@ -95,23 +82,6 @@ class RunOnDevice {
 
 }  // namespace
 
-std::optional<SymbolId> repeated_symbol(const Fusion& fusion, const Binding& binding) {
-  const std::optional<SymbolId> symbol = slicewise_symbol(fusion);
-  for (const ValueId input : fusion.inputs) {
-    if (!repeats(symbol, fusion.values[input])) continue;
-    if (!slices_are_apart(binding.sizes_of(fusion.values[input].shape),
-                          input_strides(fusion, binding, input)))
-      return std::nullopt;
-  }
-  for (const ValueId output : fusion.outputs) {
-    if (!repeats(symbol, fusion.values[output])) continue;
-    if (!slices_are_apart(binding.sizes_of(fusion.values[output].shape),
-                          output_strides(fusion, binding, output)))
-      return std::nullopt;
-  }
-  return symbol;
-}
-
 std::string DeviceCheck::text() const {
   std::string out;
   for (const Mismatch& mismatch : mismatches) out += mismatch.text() + "\n";
@@ -144,15 +114,21 @@ DeviceReference make_reference(const Fusion& fusion, const Binding& binding,
   DeviceReference out{.fusion = fusion,
                       .binding = binding,
                       .evaluated = binding,
-                      .repeated = repeated_symbol(fusion, binding),
+                      .repeated = {},
                       .inputs = {},
                       .expected = {}};
-  if (out.repeated) {
-    out.evaluated.symbol_sizes[out.repeated->index] =
-        repetition_period(fusion, binding, *out.repeated, options.oracle_elements);
+  OracleOptions oracle{.external = options.external};
+  if (auto sliced = find_slices(fusion, binding)) {
+    const int64_t period =
+        sliced->period(sliced->has_totals ? options.total_elements : options.oracle_elements);
+    out.binding = sliced->binding(sliced->slices);
+    out.evaluated = sliced->binding(period);
+    out.repeated = sliced->symbols();
+    out.fusion = std::move(sliced->fusion);
+    oracle.whole = out.binding;
   }
-  out.inputs = sample_inputs(fusion, out.evaluated, options.seed);
-  out.expected = evaluate(fusion, out.evaluated, out.inputs, {.external = options.external});
+  out.inputs = sample_inputs(out.fusion, out.evaluated, options.seed);
+  out.expected = evaluate(out.fusion, out.evaluated, out.inputs, oracle);
   return out;
 }
 
@@ -161,7 +137,7 @@ DeviceReference make_reference(const Fusion& fusion, const Binding& binding,
   DeviceReference out{.fusion = fusion,
                       .binding = binding,
                       .evaluated = binding,
-                      .repeated = std::nullopt,
+                      .repeated = {},
                       .inputs = std::move(inputs),
                       .expected = {}};
   out.expected = evaluate(fusion, binding, out.inputs, {.external = options.external});

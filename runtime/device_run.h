@@ -20,6 +20,8 @@ struct DeviceRunOptions {
   /// slices (runtime/row_repetition.h). The inputs then repeat, and every element of the outputs is
   /// still compared.
   int64_t oracle_elements = int64_t{1} << 21;
+  /// The same where there are totals of all slices, whose bound grows with the number of repeats.
+  int64_t total_elements = int64_t{1} << 25;
   /// Device-to-device copy rate to hold the time against, from measure_copy_rate() in the same
   /// session; absent: measured.
   std::optional<double> copy_bytes_per_us{};
@@ -58,14 +60,11 @@ struct DeviceReference {
   Fusion fusion;
   Binding binding;    ///< Of all elements.
   Binding evaluated;  ///< Of those the oracle evaluated: inputs repeat with this period.
-  std::optional<SymbolId> repeated;  ///< Extent of the repeated axis; absent: nothing repeats.
+  /// Extents of axes that repeat, which are outermost; none: nothing does.
+  std::vector<SymbolId> repeated;
   std::vector<HostTensor> inputs;    ///< One period.
   OracleResult expected;             ///< Likewise.
 };
-
-/// The extent along which a fusion works slice by slice, so that the oracle may evaluate a few of
-/// them and inputs repeat; none: it evaluates everything.
-std::optional<SymbolId> repeated_symbol(const Fusion& fusion, const Binding& binding);
 
 /// Evaluates the oracle for `fusion` at `binding`, with the options' seed and element budget.
 DeviceReference make_reference(const Fusion& fusion, const Binding& binding,

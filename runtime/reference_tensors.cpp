@@ -8,12 +8,6 @@
 namespace sinter {
 namespace {
 
-/// True if the value has the axis that a reference repeats, which then is its outermost one.
-bool repeats(const DeviceReference& reference, const Value& value) {
-  return reference.repeated && !value.shape.empty() &&
-         value.shape.front() == Extent(*reference.repeated);
-}
-
 Result<void> fill(DeviceDriver& driver, const DeviceBuffer& buffer, unsigned char byte) {
   if (buffer.bytes() == 0) return {};
   return check(driver, DriverCall::kFillAsync,
@@ -68,15 +62,20 @@ Result<void> ReferenceTensors::reset() {
   return {};
 }
 
-int64_t ReferenceTensors::slices_of(const Binding& binding) const {
-  return reference_->repeated ? binding.symbol_sizes[reference_->repeated->index] : 0;
+ReferenceTensors::Repetition ReferenceTensors::repetition_of(ValueId value) const {
+  const Shape& shape = fusion().values[value].shape;
+  if (shape.empty() || !shape.front().is_symbol() ||
+      std::ranges::find(reference_->repeated, shape.front().symbol()) == reference_->repeated.end())
+    return {};
+  return {.period = reference_->evaluated.size_of(shape.front()),
+          .slices = reference_->binding.size_of(shape.front())};
 }
 
 Result<void> ReferenceTensors::make_input(size_t index) {
   const ValueId input = fusion().inputs[index];
   const HostTensor& period = reference_->inputs[index];
   const Value& value = fusion().values[input];
-  const int64_t added = (slices() - this->period()) * pitch_of(index);
+  const int64_t added = repetition_of(input).added() * pitch_of(index);
   const std::span<const std::byte> bytes = period.storage();
   const int64_t origin = period.data() - bytes.data();
   auto buffer = DeviceBuffer::allocate(*driver_, bytes.size() + static_cast<size_t>(added));
@@ -90,9 +89,10 @@ Result<void> ReferenceTensors::make_input(size_t index) {
 }
 
 int64_t ReferenceTensors::pitch_of(size_t index) const {
-  const Value& value = fusion().values[fusion().inputs[index]];
-  return repeats(*reference_, value) ? reference_->inputs[index].strides()[0] * bytes_of(value.type)
-                                     : 0;
+  const ValueId input = fusion().inputs[index];
+  return repetition_of(input).slices > 0
+             ? reference_->inputs[index].strides()[0] * bytes_of(fusion().values[input].type)
+             : 0;
 }
 
 Result<void> ReferenceTensors::fill_input(size_t index) {
@@ -100,11 +100,12 @@ Result<void> ReferenceTensors::fill_input(size_t index) {
   const std::span<const std::byte> bytes = period.storage();
   const int64_t origin = period.data() - bytes.data();
   const int64_t pitch = pitch_of(index);
-  const int64_t added = (slices() - this->period()) * pitch;
+  const Repetition repetition = repetition_of(fusion().inputs[index]);
+  const int64_t added = repetition.added() * pitch;
   DeviceBuffer& buffer = buffers_[index];
   if (auto copied = buffer.upload(bytes); !copied) return copied;
   const int64_t end = static_cast<int64_t>(buffer.bytes());
-  const int64_t stride = this->period() * pitch;
+  const int64_t stride = repetition.period * pitch;
   for (int64_t to = origin + stride; added > 0 && to < end; to += stride) {
     const auto chunk =
         static_cast<size_t>(std::min(static_cast<int64_t>(bytes.size()) - origin, end - to));
@@ -143,7 +144,12 @@ Result<void> ReferenceTensors::make_output(ValueId output) {
 }
 
 Result<DeviceCheck> ReferenceTensors::compare() const {
-  DeviceCheck out{.mismatches = {}, .slices_evaluated = period(), .slices = slices()};
+  DeviceCheck out;
+  if (!reference_->repeated.empty()) {
+    const Extent axis = reference_->repeated.front();
+    out.slices_evaluated = reference_->evaluated.size_of(axis);
+    out.slices = reference_->binding.size_of(axis);
+  }
   for (size_t i = 0; i < outputs_.size(); ++i) {
     if (auto compared = compare_output(i, out); !compared) return fail(compared.error());
   }
@@ -162,17 +168,18 @@ Result<void> ReferenceTensors::compare_output(size_t index, DeviceCheck& out) co
   const bool is_whole = period_sizes == tensor.sizes;
   const size_t origin = tensor.address - buffer.pointer();
   const size_t size = buffer.bytes() - origin;
+  const auto [period, slices] = repetition_of(fusion().outputs[index]);
   const size_t stride =
       is_whole ? std::max<size_t>(size, 1)
-               : static_cast<size_t>(period() * tensor.strides[0] * bytes_of(tensor.type));
+               : static_cast<size_t>(period * tensor.strides[0] * bytes_of(tensor.type));
   std::vector<std::byte> first(bytes_of_slices(period_sizes));
   std::vector<std::byte> later(is_whole ? 0 : first.size());
   std::optional<Mismatch> worst;
   bool first_is_right = true;
   for (size_t begin = 0; begin < size; begin += stride) {
     Sizes sizes = period_sizes;
-    const auto earlier = static_cast<int64_t>(begin / stride) * period();
-    if (!is_whole) sizes[0] = std::min(sizes[0], slices() - earlier);
+    const auto earlier = static_cast<int64_t>(begin / stride) * period;
+    if (!is_whole) sizes[0] = std::min(sizes[0], slices - earlier);
     const size_t chunk = bytes_of_slices(sizes);
     const std::span bytes = std::span(begin == 0 ? first : later).first(chunk);
     if (auto copied = buffer.download(bytes, origin + begin); !copied) return copied;

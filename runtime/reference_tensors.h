@@ -29,10 +29,13 @@ class ReferenceTensors {
       : reference_(&reference), driver_(&driver) {}
 
   [[nodiscard]] const Fusion& fusion() const { return reference_->fusion; }
-  /// Slices in all, and those the oracle evaluated; 0 where there are none.
-  [[nodiscard]] int64_t slices() const { return slices_of(reference_->binding); }
-  [[nodiscard]] int64_t period() const { return slices_of(reference_->evaluated); }
-  [[nodiscard]] int64_t slices_of(const Binding& binding) const;
+  /// Slices of a tensor that the oracle evaluated, and all; both 0 where it does not repeat.
+  struct Repetition {
+    int64_t period = 0;
+    int64_t slices = 0;
+    [[nodiscard]] int64_t added() const { return slices - period; }
+  };
+  [[nodiscard]] Repetition repetition_of(ValueId value) const;
   /// Bytes from one slice of an input to the next; 0 where it has none.
   [[nodiscard]] int64_t pitch_of(size_t index) const;
 

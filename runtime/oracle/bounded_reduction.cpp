@@ -25,6 +25,15 @@ ArrayView view_of(std::span<const double> numbers) {
 double bound_at(std::span<const double> bounds, size_t i) {
   return bounds.empty() ? 0.0 : bounds[i];
 }
+/// Sum over a row of what `part` is of some of its elements: of the whole periods and of the rest.
+template <class Part>
+double sum_over(const RealRow& row, Part part) {
+  const auto period = static_cast<int64_t>(row.values.size());
+  const double all = part(period);
+  if (row.length == period) return all;
+  const int64_t rest = row.length % period;
+  return static_cast<double>(row.length / period) * all + (rest > 0 ? part(rest) : 0.0);
+}
 double total_bound(std::span<const double> bounds) {
   return bounds.empty() ? 0.0 : view_of(bounds).sum();
 }
@@ -36,17 +45,21 @@ bool any_unknown(std::span<const double> bounds) {
 /// accumulation_error times the sum of magnitudes of what is really added, |x_i| + e_i.
 BoundedReal sum(DType type, RealRow row) {
   const ArrayView x = view_of(row.values);
-  const double value = x.sum();
+  const double value = sum_over(row, [&](int64_t n) { return x.head(n).sum(); });
   if (any_unknown(row.bounds)) return {value, kUnknown};
   if (!std::isfinite(value)) return {value, 0.0};
-  const double propagated = total_bound(row.bounds);
-  const double magnitude = x.abs().sum() + propagated;
+  const double propagated = row.bounds.empty() ? 0.0 : sum_over(row, [&](int64_t n) {
+    return view_of(row.bounds).head(n).sum();
+  });
+  const double magnitude =
+      sum_over(row, [&](int64_t n) { return x.head(n).abs().sum(); }) + propagated;
   // Integers whose sums all fit the mantissa add without rounding.
   const bool exact =
       propagated == 0.0 && magnitude * unit_roundoff(type) <= 1.0 && (x == x.floor()).all();
   if (exact) return {value, 0.0};
   const double bound =
-      propagated + accumulation_error(type, static_cast<int64_t>(row.values.size())) * magnitude;
+      propagated +
+      accumulation_error(type, row.length, static_cast<int64_t>(row.values.size())) * magnitude;
   // Partial sums may overflow in some orders even where the whole does not.
   if (magnitude + bound >= overflow_threshold(type)) {
     return std::fabs(value) - bound >= overflow_threshold(type) ? settle(type, {value, bound})

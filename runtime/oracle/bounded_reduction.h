@@ -10,10 +10,12 @@
 namespace sinter {
 
 /// The elements of one reduction, gathered. `bounds` is as long as `values`, or empty when all are
-/// exact.
+/// exact. Of a row that repeats, they are one period, and `length` counts all elements; the last
+/// repeat may end early. Only sums, maxima and minima are taken of rows that repeat.
 struct RealRow {
   std::span<const double> values;
   std::span<const double> bounds;
+  int64_t length = static_cast<int64_t>(values.size());
 };
 struct IntegerRow {
   std::span<const int64_t> values;

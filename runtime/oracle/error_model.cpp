@@ -56,14 +56,18 @@ double smallest_normal(DType type) {
 
 }  // namespace
 
-double accumulation_error(DType type, int64_t n) {
+double accumulation_error(DType type, int64_t n) { return accumulation_error(type, n, n); }
+
+double accumulation_error(DType type, int64_t n, int64_t period) {
   if (n <= 1) return 0.0;
   const double u = rounding_unit(type);
   const auto roundings = static_cast<double>(n - 1);
   const double worst = roundings * u < 0.5 ? roundings * u / (1.0 - roundings * u)
                                            : std::numeric_limits<double>::infinity();
-  const double probable =
-      std::expm1((kLambda * std::sqrt(roundings) * u + roundings * u * u) / (1.0 - u));
+  const double alike = std::ceil(static_cast<double>(n) / static_cast<double>(period));
+  const double independent = static_cast<double>(std::min(n - 1, period));
+  const double probable = std::expm1(
+      (kLambda * alike * std::sqrt(independent) * u + alike * roundings * u * u) / (1.0 - u));
   return std::min(worst, probable);
 }
 

@@ -49,6 +49,10 @@ inline double arithmetic_error(DType type, double magnitude) {
 /// Mary, "A new approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41 (2019),
 /// theorem 2.4. A product of n numbers has the same bound relative to the product.
 double accumulation_error(DType type, int64_t n);
+/// The same of numbers that repeat after `period` of them. Steps at the same place of different
+/// repeats may round alike, so only `period` roundings are independent, each n / period times over:
+/// the probabilistic bound is lambda (n / period) sqrt(period) u. The worst case is as it was.
+double accumulation_error(DType type, int64_t n, int64_t period);
 
 /// Absolute error of a pointwise float function at an exact operand x whose result has magnitude at
 /// most `magnitude`. Zero for functions that do not round and where the result is zero or infinite

@@ -17,8 +17,13 @@ namespace {
 class OpEvaluator {
  public:
   OpEvaluator(const Fusion& fusion, const Binding& binding, const Op& op,
-              std::span<const TensorView> operands, int threads)
-      : fusion_(fusion), binding_(binding), op_(op), operands_(operands), threads_(threads) {}
+              std::span<const TensorView> operands, const OracleOptions& options)
+      : fusion_(fusion),
+        binding_(binding),
+        op_(op),
+        operands_(operands),
+        threads_(options.threads),
+        whole_(options.whole) {}
 
   using Views = std::vector<TensorView>;
 
@@ -95,7 +100,9 @@ class OpEvaluator {
       if (is_float(x.type) && index) {
         sink.put(row, index_of_extreme(op.fn, rows.real_row(loaded)));
       } else if (is_float(x.type)) {
-        sink.put(row, reduce_bounded(op.fn, x.type, rows.real_row(loaded)));
+        RealRow elements = rows.real_row(loaded);
+        elements.length = whole_length(op.axes, elements.length);
+        sink.put(row, reduce_bounded(op.fn, x.type, elements));
       } else if (index) {
         sink.put(row, index_of_extreme(op.fn, rows.integer_row(loaded)));
       } else {
@@ -219,6 +226,13 @@ class OpEvaluator {
     return {value(result).type, binding_.sizes_of(value(result).shape)};
   }
   static Views one(ElementWriter& out) { return {out.finish()}; }
+  /// Elements of a whole row of a reduction over `axes`, of which a gathered one has `length`: more
+  /// where it removes an axis that repeats. That is outermost, so that a row repeats as a whole.
+  [[nodiscard]] int64_t whole_length(std::span<const int> axes, int64_t length) const {
+    if (!whole_ || axes.empty() || axes.front() != 0 || length == 0) return length;
+    const Extent& outermost = fusion_.values[op_.operands[0]].shape.front();
+    return length / binding_.size_of(outermost) * whole_->size_of(outermost);
+  }
 
   /// True if a cast to this op's type changes no element and no bound. What is of a storage-only
   /// type was rounded to it; doubles are never rounded.
@@ -370,13 +384,15 @@ class OpEvaluator {
   const Op& op_;
   std::span<const TensorView> operands_;
   int threads_;
+  const std::optional<Binding>& whole_;
 };
 
 }  // namespace
 
 std::vector<TensorView> evaluate_op(const Fusion& fusion, const Binding& binding, OpId op,
-                                    std::span<const TensorView> operands, int threads) {
-  return std::visit(OpEvaluator(fusion, binding, fusion.ops[op], operands, threads),
+                                    std::span<const TensorView> operands,
+                                    const OracleOptions& options) {
+  return std::visit(OpEvaluator(fusion, binding, fusion.ops[op], operands, options),
                     fusion.ops[op].kind);
 }
 

@@ -215,10 +215,9 @@ OracleResult evaluate(const Fusion& fusion, const Binding& binding,
     if (std::holds_alternative<InputOp>(op.kind)) continue;
     std::vector<TensorView> operands;
     for (const ValueId operand : op.operands) operands.push_back(views[operand]);
-    std::vector<TensorView> results =
-        std::holds_alternative<ExternalOp>(op.kind)
-            ? call_external(fusion, binding, id, operands, options)
-            : evaluate_op(fusion, binding, id, operands, options.threads);
+    std::vector<TensorView> results = std::holds_alternative<ExternalOp>(op.kind)
+                                          ? call_external(fusion, binding, id, operands, options)
+                                          : evaluate_op(fusion, binding, id, operands, options);
     for (size_t i = 0; i < results.size(); ++i) views[op.results[i]] = std::move(results[i]);
     for (const ValueId operand : op.operands) {
       if (last[operand] == id) views[operand] = {};

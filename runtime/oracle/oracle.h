@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -45,6 +46,11 @@ struct OracleOptions {
   int threads = 0;
   /// For fusions that have external calls.
   ExternalFunction external{};
+  /// Sizes of which those evaluated are a period: every tensor is taken to repeat along the
+  /// symbols that differ, which are outermost wherever they are. Results with such an axis hold a
+  /// period, sums, maxima and minima over it are those of the whole. find_slices()
+  /// (runtime/row_repetition.h) says for which fusions that is right.
+  std::optional<Binding> whole{};
 };
 
 /// Evaluates a verified fusion op by op: floats in double, rounded where the graph casts and where

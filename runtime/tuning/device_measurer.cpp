@@ -16,6 +16,7 @@
 #include "runtime/event_timer.h"
 #include "runtime/executable.h"
 #include "runtime/reference_tensors.h"
+#include "runtime/row_repetition.h"
 
 namespace sinter {
 namespace {
@@ -114,9 +115,11 @@ class DeviceMeasurer::Device {
     candidates_.clear();
     tensors_.reset();
     reference_.reset();
-    const DeviceRunOptions run{.seed = options_.seed, .oracle_elements = options_.oracle_elements};
+    const DeviceRunOptions run{.seed = options_.seed,
+                               .oracle_elements = options_.oracle_elements,
+                               .total_elements = options_.total_elements};
     if (const int64_t elements = elements_of(fusion, binding);
-        elements > options_.most_elements && !repeated_symbol(fusion, binding)) {
+        elements > options_.most_elements && !find_slices(fusion, binding)) {
       return fail({.kind = ErrorKind::kUnsupported,
                    .message = fmt::format(
                        "its results depend on {} elements, more than the oracle is asked to check",

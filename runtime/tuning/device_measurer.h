@@ -29,6 +29,7 @@ struct DeviceMeasurerOptions {
   /// Elements the oracle evaluates where the fusion can be cut into slices, as
   /// DeviceRunOptions::oracle_elements: every element of the outputs is compared all the same.
   int64_t oracle_elements = int64_t{1} << 21;
+  int64_t total_elements = int64_t{1} << 25;  ///< As DeviceRunOptions::total_elements.
   /// Elements of inputs and outputs beyond which a fusion that cannot be cut into slices is not
   /// measured: the oracle evaluates each of them once for every segment, and holds several doubles
   /// for each.

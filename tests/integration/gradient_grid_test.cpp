@@ -308,7 +308,7 @@ class RepeatedRows {
     reference_.fusion = build(width);
     const Fusion& fusion = reference_.fusion;
     reference_.evaluated = bind_extents(fusion, extents_of(period, width.columns)).value();
-    reference_.repeated = fusion.find_symbol("rows");
+    reference_.repeated = {fusion.find_symbol("rows")};
     reference_.inputs = sample_inputs(fusion, reference_.evaluated, 1);
     // The sums as f64 lose nothing: they are rounded when it is known how often rows repeat.
     reference_.expected = evaluate(build(width.gradient, width.type, DType::kF64),
@@ -493,7 +493,7 @@ TEST_P(GradientGridRepeats, AreWhatTheOracleSaysOfAllRows) {
   std::vector<HostTensor> inputs;
   for (size_t i = 0; i < reference.inputs.size(); ++i) {
     const bool has_rows =
-        unrounded.values[unrounded.inputs[i]].shape.front() == Extent(*reference.repeated);
+        unrounded.values[unrounded.inputs[i]].shape.front() == Extent(reference.repeated.front());
     inputs.push_back(repeated(reference.inputs[i], has_rows ? kTimes : 1));
   }
   const OracleResult stored = evaluate(reference.fusion, reference.binding, inputs);

@@ -249,5 +249,14 @@ TEST(ErrorModel, AccumulationIsWorstCaseForFewAndProbabilisticForMany) {
   EXPECT_NEAR(accumulation_error(kF32, 10001), 600.0 * u, 200'000.0 * u * u);  // (600 u)^2 / 2
 }
 
+TEST(ErrorModel, RoundingsOfRepeatedNumbersAreNotIndependent) {
+  const double u = rounding_unit(kF32);
+  // Four times as many, of which four are alike: twice the bound of independent ones, 600 u.
+  EXPECT_NEAR(accumulation_error(kF32, 10000, 2500), 4.0 * 6.0 * 50.0 * u, 1e6 * u * u);
+  // No worse than the worst case.
+  EXPECT_NEAR(accumulation_error(kF32, 10001, 1), 10000.0 * u, 1e9 * u * u);
+  EXPECT_EQ(accumulation_error(kF32, 300, 300), accumulation_error(kF32, 300));
+}
+
 }  // namespace
 }  // namespace sinter

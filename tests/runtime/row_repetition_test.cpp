@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "fusion_ir/fusion_builder.h"
+#include "runtime/oracle/oracle.h"
 #include "tests/support/canned_fusions.h"
 
 namespace sinter {
@@ -59,23 +62,124 @@ TEST(RowRepetition, JoinsWithinARowRepeatButCallsMayDoAnything) {
 }
 
 struct Period {
-  int64_t rows, divisible_by, budget, expected;
+  int64_t rows, budget, expected;
 };
 
-TEST(RowRepetition, PeriodIsOddWithinBudgetAndDivisible) {
-  constexpr int64_t kColumns = 10;
+TEST(RowRepetition, PeriodIsOddWithinBudget) {
   // Every row has ten elements of input and ten of output.
-  for (const Period& p :
-       {Period{1000, 1, 2000, 99}, Period{1000, 1, 1999, 99}, Period{1000, 1, 2020, 101},
-        Period{1000, 1, 1, 1}, Period{1000, 1, 1 << 20, 1000}, Period{1000, 4, 2000, 100},
-        Period{1000, 4, 480, 20}, Period{1000, 8, 1, 8}, Period{0, 1, 100, 0}}) {
+  for (const Period& p : {Period{1000, 2000, 99}, Period{1000, 1999, 99}, Period{1000, 2020, 101},
+                          Period{1000, 1, 1}, Period{1000, 1 << 20, 1000}}) {
     FusionBuilder b;
-    const Extent rows = b.symbol("rows", 0, p.divisible_by);
-    b.output(b.exp(b.input(DType::kF32, {rows, kColumns})));
-    const Fusion fusion = b.build();
-    const Binding binding = bind_extents(fusion, {{"rows", p.rows}}).value();
-    EXPECT_EQ(repetition_period(fusion, binding, SymbolId{0}, p.budget), p.expected)
-        << p.rows << " rows, divisible by " << p.divisible_by << ", budget " << p.budget;
+    b.output(b.exp(b.input(DType::kF32, {p.rows, 10})));
+    const auto sliced = find_slices(b.build(), {});
+    ASSERT_TRUE(sliced);
+    EXPECT_EQ(sliced->period(p.budget), p.expected) << p.rows << " rows, budget " << p.budget;
+  }
+}
+
+TEST(RowRepetition, FindsTheRowsOfASegmentWhoseExtentsAreNumbers) {
+  for (const char* name : {"rms_norm", "layer_norm", "softmax", "cross_entropy", "bias_gelu"}) {
+    const Fusion fusion = find_canned_fusion(name)->build();
+    // Columns are as many as rows, and are not taken for them.
+    const Binding binding = bind_extents(fusion, {{"rows", 64}, {"cols", 64}}).value();
+    const auto sliced = find_slices(specialize(fusion, binding), {});
+    ASSERT_TRUE(sliced) << name;
+    EXPECT_EQ(sliced->slices, 64);
+    EXPECT_FALSE(sliced->has_totals);
+    EXPECT_EQ(sliced->binding(9).sizes_of(sliced->fusion.values[sliced->fusion.inputs[0]].shape),
+              (Sizes{9, 64}))
+        << name;
+  }
+}
+
+TEST(RowRepetition, RowsThatAReshapeJoinsOrSplitsAreSlices) {
+  // Parts of two rows, and three parts of each row.
+  for (const auto& [parts, slices] : {std::pair(32, 32), std::pair(192, 64)}) {
+    FusionBuilder b;
+    const ValueId x = b.input(DType::kF32, {64, 96});
+    b.output(b.sum(b.reshape(b.exp(x), {parts, 64 * 96 / parts}), {1}));
+    const auto sliced = find_slices(b.build(), {});
+    ASSERT_TRUE(sliced);
+    EXPECT_EQ(sliced->slices, slices);
+    EXPECT_FALSE(sliced->has_totals);
+    const Binding three = sliced->binding(3);
+    const Fusion& fusion = sliced->fusion;
+    EXPECT_EQ(three.sizes_of(fusion.values[fusion.inputs[0]].shape).front(), 3 * 64 / slices);
+    EXPECT_EQ(three.sizes_of(fusion.values[fusion.outputs[0]].shape).front(), 3 * parts / slices);
+  }
+}
+
+TEST(RowRepetition, TotalsOverTheRowsCanBeFolded) {
+  for (const char* name : {"column_sum", "full_sum", "layer_norm_backward"}) {
+    const Fusion fusion = find_canned_fusion(name)->build();
+    const auto sliced =
+        find_slices(fusion, bind_extents(fusion, {{"rows", 48}, {"cols", 32}}).value());
+    ASSERT_TRUE(sliced) << name;
+    EXPECT_EQ(sliced->slices, 48) << name;
+    EXPECT_TRUE(sliced->has_totals) << name;
+  }
+}
+
+TEST(RowRepetition, FindsNoSlicesWhereTheyDependOnTheirPlaceOrOnEachOther) {
+  const Fusion transpose = find_canned_fusion("transpose_2d")->build();
+  EXPECT_FALSE(
+      find_slices(transpose, bind_extents(transpose, {{"rows", 32}, {"cols", 32}}).value()));
+  // The n-th power of a product, the place of a maximum, and a row taken as a column.
+  const auto has_slices = [](auto build) {
+    FusionBuilder b;
+    b.output(build(b, b.input(DType::kF32, {32, 32})));
+    return find_slices(b.build(), {}).has_value();
+  };
+  EXPECT_TRUE(has_slices([](FusionBuilder& b, ValueId x) { return b.sum(x, {0}); }));
+  EXPECT_FALSE(
+      has_slices([](FusionBuilder& b, ValueId x) { return b.reduce(ReduceFn::kProd, x, {0}); }));
+  EXPECT_FALSE(
+      has_slices([](FusionBuilder& b, ValueId x) { return b.reduce(ReduceFn::kArgMax, x, {0}); }));
+  EXPECT_FALSE(has_slices([](FusionBuilder& b, ValueId x) {
+    return b.add(x, b.permute(x, {1, 0}));
+  }));
+  EXPECT_FALSE(has_slices([](FusionBuilder& b, ValueId x) {
+    return b.mul(x, b.broadcast(b.sum(x, {1}), {32, 32}, {1}));
+  }));
+}
+
+/// x, repeated along its outermost axis until it has `rows` of it.
+HostTensor repeated(const HostTensor& x, int64_t rows) {
+  Sizes sizes = x.sizes();
+  sizes.front() = rows;
+  HostTensor out = HostTensor::zeros(x.type(), sizes);
+  for (int64_t i = 0; i < out.count(); ++i) out.set(i, x.get(i % x.count()));
+  return out;
+}
+
+// What the oracle folds is what it finds where it is given everything.
+TEST(RowRepetition, FoldedTotalsAreThoseOfRepeatedRows) {
+  constexpr int64_t kRows = 103;
+  constexpr int64_t kPeriod = 9;  // The last repeat ends early.
+  FusionBuilder b;
+  const ValueId x = b.input(DType::kF32, {kRows, 24});
+  const ValueId e = b.exp(x);
+  b.output(b.div(b.sum(e, {0, 1}), b.constant(7.0)));
+  b.output(b.sum(e, {0}));
+  b.output(b.reduce(ReduceFn::kMax, e, {0}));
+  b.output(b.sub(e, b.broadcast(b.reduce(ReduceFn::kMax, e, {0}), {kRows, 24}, {1})));
+  const auto sliced = find_slices(b.build(), {});
+  ASSERT_TRUE(sliced);
+  const HostTensor period = HostTensor::random(DType::kF32, {kPeriod, 24});
+  const OracleResult folded = evaluate(sliced->fusion, sliced->binding(kPeriod), {&period, 1},
+                                       {.whole = sliced->binding(kRows)});
+  const HostTensor all = repeated(period, kRows);
+  const OracleResult whole = evaluate(b.build(), {}, {&all, 1});
+  for (size_t output = 0; output < folded.outputs.size(); ++output) {
+    const OracleOutput& a = folded.outputs[output];
+    const OracleOutput& z = whole.outputs[output];
+    ASSERT_EQ(a.real.size(), output == 3 ? kPeriod * 24 : z.real.size());
+    for (size_t i = 0; i < a.real.size(); ++i) {
+      EXPECT_NEAR(a.real[i], z.real[i], 1e-6 * std::fabs(z.real[i])) << output << ", " << i;
+      // Roundings that may be equal add up.
+      EXPECT_GE(a.bound[i], z.bound[i] * (1.0 - 1e-9));
+      EXPECT_LE(a.bound[i], z.bound[i] * std::sqrt(2.0 + kRows / kPeriod));
+    }
   }
 }
 

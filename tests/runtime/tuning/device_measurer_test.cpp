@@ -205,10 +205,10 @@ TEST_F(DeviceMeasurerTest, InputsThatDoNotFitAreRefused) {
 }
 
 TEST_F(DeviceMeasurerTest, MoreThanTheOracleChecksIsLeft) {
-  // A gradient's sums over the rows have no slices.
+  // A transpose has no slices.
   auto measurer = make({.most_elements = 1000});
   ASSERT_TRUE(measurer) << measurer.error().text();
-  const auto result = tune(find_canned_fusion("layer_norm_backward")->build(), kSizes, kLimits,
+  const auto result = tune(find_canned_fusion("transpose_2d")->build(), kSizes, kLimits,
                            {.families = builtin_families()}, **measurer, {.top = 1});
   ASSERT_TRUE(result) << result.error().text();
   EXPECT_FALSE(result->segments.front().is_measured());
