@@ -573,9 +573,12 @@ typedef struct sinter_tune_info {
   size_t wrong_count;    /* Candidates with wrong results: defects, which are never chosen. */
   int32_t ended;         /* SINTER_TUNE_*. */
   int32_t is_hanging;    /* A launch did not end: end the process. */
-  double tuned_us;       /* Sum over what was measured. */
+  double tuned_us;       /* Sum over the segments; 0 where one was not measured. */
   double untuned_us;
   double seconds;
+  /* The first segment that was not measured, as a kernel's name and why, cut where it is longer;
+   * empty: all were. The report names all of them (`unmeasured`). */
+  char unmeasured[256];
 } sinter_tune_info;
 
 /*

@@ -65,15 +65,22 @@ TuneOptions tune_options(const sinter_tune_options& given, bool& cancelled) {
 sinter_tune_info info_of(const TuneResult& result, bool is_hanging) {
   const auto measured =
       std::ranges::count_if(result.segments, [](const TunedSegment& s) { return s.is_measured(); });
-  return {.struct_size = sizeof(sinter_tune_info),
-          .segment_count = result.segments.size(),
-          .measured_count = static_cast<size_t>(measured),
-          .wrong_count = result.wrong_results(),
-          .ended = number_of(result.stop),
-          .is_hanging = is_hanging ? 1 : 0,
-          .tuned_us = result.tuned_us(),
-          .untuned_us = result.untuned_us(),
-          .seconds = result.seconds};
+  sinter_tune_info out{.struct_size = sizeof(sinter_tune_info),
+                       .segment_count = result.segments.size(),
+                       .measured_count = static_cast<size_t>(measured),
+                       .wrong_count = result.wrong_results(),
+                       .ended = number_of(result.stop),
+                       .is_hanging = is_hanging ? 1 : 0,
+                       .tuned_us = result.tuned_us().value_or(0.0),
+                       .untuned_us = result.untuned_us().value_or(0.0),
+                       .seconds = result.seconds,
+                       .unmeasured = {}};
+  if (const auto unmeasured = result.unmeasured(); !unmeasured.empty()) {
+    const std::string text = fmt::format("{}: {}", result.name_of(*unmeasured.front()),
+                                         unmeasured.front()->decision.because);
+    text.copy(out.unmeasured, sizeof(out.unmeasured) - 1);  // Which leaves the 0 that ends it.
+  }
+  return out;
 }
 
 }  // namespace

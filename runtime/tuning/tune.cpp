@@ -14,6 +14,11 @@ std::string what_of(const Schedule& schedule) {
   return fmt::format("{}, {} blocks/SM promised", summary_of(schedule), schedule.min_blocks_per_sm);
 }
 
+/// What a segment is sure to have of the budget if it is there: a compilation, an oracle of few
+/// elements and a rotation. Without it a small kernel behind a large one might not be measured, and
+/// the graph would have no time.
+constexpr double kSecondsToMeasure = 2.0;
+
 /// A segment of a plan as a plan of its own, of one schedule.
 Result<Plan> plan_of(const SegmentPlan& segment, const Schedule& schedule,
                      const DeviceLimits& limits, const FamilySet& families) {
@@ -45,7 +50,10 @@ class Tuner {
       left_us -= predicted_us(order[i]);
       // The last one has all that is left: rounding must not leave it less.
       const double left = options_.budget_seconds - spent();
-      deadline_ = i + 1 == order.size() ? options_.budget_seconds : spent() + left * share;
+      const size_t waiting = order.size() - i - 1;
+      const double kept = std::min(kSecondsToMeasure * static_cast<double>(waiting), left / 2.0);
+      deadline_ =
+          waiting == 0 ? options_.budget_seconds : spent() + std::min(left * share, left - kept);
       at_ = i;
       tune_segment(order[i]);
       if (result_.stop == TuneStop::kCancelled || result_.stop == TuneStop::kDevice) {
@@ -492,8 +500,8 @@ size_t TuneResult::wrong_results() const {
 
 namespace {
 
-/// Over what was measured, each segment as often as the plan runs it.
-double sum_of(const TuneResult& result, double TunedSegment::*us) {
+std::optional<double> sum_of(const TuneResult& result, double TunedSegment::*us) {
+  if (!result.unmeasured().empty()) return std::nullopt;
   double out = 0.0;
   for (const TunedSegment& segment : result.segments) {
     const auto runs = std::ranges::count_if(result.plan.segments, [&](const SegmentPlan& other) {
@@ -506,8 +514,24 @@ double sum_of(const TuneResult& result, double TunedSegment::*us) {
 
 }  // namespace
 
-double TuneResult::tuned_us() const { return sum_of(*this, &TunedSegment::tuned_us); }
-double TuneResult::untuned_us() const { return sum_of(*this, &TunedSegment::untuned_us); }
+std::vector<const TunedSegment*> TuneResult::unmeasured() const {
+  std::vector<const TunedSegment*> out;
+  for (const TunedSegment& segment : segments) {
+    if (!segment.is_measured()) out.push_back(&segment);
+  }
+  return out;
+}
+
+std::optional<double> TuneResult::tuned_us() const {
+  return sum_of(*this, &TunedSegment::tuned_us);
+}
+std::optional<double> TuneResult::untuned_us() const {
+  return sum_of(*this, &TunedSegment::untuned_us);
+}
+
+const std::string& TuneResult::name_of(const TunedSegment& segment) const {
+  return plan.segments[segment.segment].facts.fusion.name;
+}
 
 Result<TuneResult> tune(const Fusion& fusion, const ExtentValues& extents,
                         const DeviceLimits& limits, const PlanOptions& plan_options,

@@ -96,17 +96,22 @@ struct TuneResult {
   [[nodiscard]] TunedChoices choices() const;
   /// Candidates whose results are wrong.
   [[nodiscard]] size_t wrong_results() const;
-  /// Predicted or measured sums over segments would hide what was not measured; these are of the
-  /// measured ones alone, each as often as the plan runs it.
-  [[nodiscard]] double tuned_us() const;
-  [[nodiscard]] double untuned_us() const;
+  /// Those of `segments` that were not measured; their decisions say why. Where there are any,
+  [[nodiscard]] std::vector<const TunedSegment*> unmeasured() const;
+  /// there is no sum: it would hide what it lacks. Each segment counts as often as the plan runs
+  /// it.
+  [[nodiscard]] std::optional<double> tuned_us() const;
+  [[nodiscard]] std::optional<double> untuned_us() const;
+  /// What the kernel of one of `segments` is called.
+  [[nodiscard]] const std::string& name_of(const TunedSegment& segment) const;
 };
 
 /// Measures the best predicted candidates of each of a plan's segments and says which is fastest.
 /// The untuned choice, as the compiler's report leaves it, is where each segment begins; another
 /// wins if its results are right and it is faster than the best so far by more than the noise
 /// (runtime/tuning/noise.h), in two rotations. The segments predicted to take longest come first,
-/// and each may spend the share of the budget left that it has of the predicted time left.
+/// and each may spend the share of the budget left that it has of the predicted time left, but not
+/// what the others need to be measured at all.
 ///
 /// A segment is measured alone, with what finishes its partial results, on inputs of its own; its
 /// neighbours' time and what they leave in L2 are not looked at. Nothing of the caller's is

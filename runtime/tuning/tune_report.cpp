@@ -20,18 +20,33 @@ std::string measurement_text(const TuneMeasurement& measurement, bool is_winner)
   return out;
 }
 
+/// What all kernels take, or which of them have no time and why.
+std::string sum_text(const TuneResult& result) {
+  if (const auto tuned = result.tuned_us()) {
+    return fmt::format("{:.2f} us tuned, {:.2f} us untuned, over {} kernel(s) measured apart\n",
+                       *tuned, result.untuned_us().value_or(0.0), result.segments.size());
+  }
+  std::string out = "no time for the graph:\n";
+  for (const TunedSegment* segment : result.unmeasured()) {
+    out += fmt::format("  segment {} ({}): {}\n", segment->segment, result.name_of(*segment),
+                       segment->decision.because);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string report_text(const TuneResult& result) {
   std::string out = fmt::format("{} on {}: {} in {:.1f} s\n", result.plan.fusion.name,
                                 result.plan.limits.name, text_of(result.stop), result.seconds);
   for (const TunedSegment& segment : result.segments) {
-    out += fmt::format("segment {}: {}\n  because {}\n", segment.segment, segment.decision.chosen,
-                       segment.decision.because);
+    out += fmt::format("segment {} ({}): {}\n  because {}\n", segment.segment,
+                       result.name_of(segment), segment.decision.chosen, segment.decision.because);
     for (size_t i = 0; i < segment.measurements.size(); ++i)
       out +=
           measurement_text(segment.measurements[i], segment.is_measured() && i == segment.winner);
   }
+  out += sum_text(result);
   if (const size_t wrong = result.wrong_results(); wrong > 0)
     out += fmt::format(
         "WRONG RESULTS of {} candidate(s): a defect of Sinter, please report it with the schedules "

@@ -34,11 +34,16 @@ Json to_json(const TuneMeasurement& measurement) {
           {"because", measurement.because}};
 }
 
-Json to_json(const TunedSegment& segment) {
-  Json out = {{"segment", segment.segment},         {"graph", segment_text(segment.graph)},
-              {"measured", segment.is_measured()},  {"winner", segment.winner},
-              {"tuned_us", segment.tuned_us},       {"untuned_us", segment.untuned_us},
-              {"samples", segment.samples},         {"chosen", segment.decision.chosen},
+Json to_json(const TuneResult& result, const TunedSegment& segment) {
+  Json out = {{"segment", segment.segment},
+              {"kernel", result.name_of(segment)},
+              {"graph", segment_text(segment.graph)},
+              {"measured", segment.is_measured()},
+              {"winner", segment.winner},
+              {"tuned_us", segment.tuned_us},
+              {"untuned_us", segment.untuned_us},
+              {"samples", segment.samples},
+              {"chosen", segment.decision.chosen},
               {"because", segment.decision.because}};
   for (const TuneMeasurement& measurement : segment.measurements)
     out["measurements"].push_back(to_json(measurement));
@@ -106,17 +111,25 @@ Result<std::vector<TuningRecord>> records_from_json(std::string_view text) {
 }
 
 Json to_json(const TuneResult& result) {
+  const auto or_null = [](std::optional<double> us) { return us ? Json(*us) : Json(nullptr); };
   Json out = {{"fusion", result.plan.fusion.name},
               {"device", result.plan.limits.name},
               {"ended", text_of(result.stop)},
               {"seconds", result.seconds},
-              {"tuned_us", result.tuned_us()},
-              {"untuned_us", result.untuned_us()},
+              {"tuned_us", or_null(result.tuned_us())},
+              {"untuned_us", or_null(result.untuned_us())},
+              {"unmeasured", Json::array()},
               {"wrong_results", result.wrong_results()},
               {"trouble", nullptr},
               {"segments", Json::array()}};
   if (result.trouble) out["trouble"] = Json::parse(result.trouble->json());
-  for (const TunedSegment& segment : result.segments) out["segments"].push_back(to_json(segment));
+  for (const TunedSegment* segment : result.unmeasured()) {
+    out["unmeasured"].push_back({{"segment", segment->segment},
+                                 {"kernel", result.name_of(*segment)},
+                                 {"because", segment->decision.because}});
+  }
+  for (const TunedSegment& segment : result.segments)
+    out["segments"].push_back(to_json(result, segment));
   return out;
 }
 

@@ -59,8 +59,9 @@ static_assert(sizeof(sinter_tune_progress) == 72 &&
 static_assert(sizeof(sinter_tune_options) == 72 && offsetof(sinter_tune_options, top) == 16 &&
               offsetof(sinter_tune_options, stream) == 40 &&
               offsetof(sinter_tune_options, database) == 64);
-static_assert(sizeof(sinter_tune_info) == 64 && offsetof(sinter_tune_info, ended) == 32 &&
-              offsetof(sinter_tune_info, seconds) == 56);
+static_assert(sizeof(sinter_tune_info) == 320 && offsetof(sinter_tune_info, ended) == 32 &&
+              offsetof(sinter_tune_info, seconds) == 56 &&
+              offsetof(sinter_tune_info, unmeasured) == 64);
 
 TEST(CAbi, SaysItsVersion) {
   EXPECT_EQ(sinter_abi_version(), static_cast<uint32_t>(SINTER_ABI_VERSION));

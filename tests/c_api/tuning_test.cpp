@@ -94,6 +94,7 @@ TEST_F(CTuningTest, TunesKeepsAndPlansByIt) {
   EXPECT_EQ(info.segment_count, 1U);
   EXPECT_EQ(info.measured_count, 1U);
   EXPECT_EQ(info.wrong_count, 0U);
+  EXPECT_STREQ(info.unmeasured, "");
   EXPECT_NEAR(info.tuned_us, 10.0, 0.1) << "what every launch of the fake driver takes";
   EXPECT_EQ(json.at("segments").at(0).at("measurements").size(), 3U);
 
@@ -115,6 +116,16 @@ TEST_F(CTuningTest, ACallbackCancels) {
   succeeds([&](sinter_error** error) { return tune(&options, &info, nullptr, error); });
   EXPECT_EQ(info.ended, SINTER_TUNE_CANCELLED);
   EXPECT_EQ(info.measured_count, 1U) << "the untuned choice was";
+}
+
+TEST_F(CTuningTest, WhatIsNotMeasuredIsNamed) {
+  auto options = sized<sinter_tune_options>();
+  options.budget_seconds = 1e-9;
+  auto info = sized<sinter_tune_info>();
+  succeeds([&](sinter_error** error) { return tune(&options, &info, nullptr, error); });
+  EXPECT_EQ(info.measured_count, 0U);
+  EXPECT_EQ(info.tuned_us, 0.0);
+  EXPECT_STREQ(info.unmeasured, "softmax_f32: not measured: the budget is spent");
 }
 
 TEST_F(CTuningTest, MistakesAreTypedErrors) {

@@ -34,6 +34,7 @@ TEST(TuneReportTest, SaysWhatWasMeasuredAndWhatIsWrong) {
   const std::string text = report_text(eventful());
   EXPECT_THAT(text, AllOf(HasSubstr("rms_norm on H200: finished in"),
                           HasSubstr("60.50 us, the untuned choice 80.25 us"),
+                          HasSubstr("60.50 us tuned, 80.25 us untuned, over 1 kernel(s)"),
                           HasSubstr("ptxas: no"), HasSubstr("WRONG RESULTS of 1 candidate(s)"),
                           HasSubstr("3 of 4096 elements outside their bound")));
   // One line is marked.
@@ -49,6 +50,7 @@ TEST(TuneReportTest, SaysTheSameAsJson) {
   EXPECT_EQ(json.at("wrong_results"), 1);
   EXPECT_EQ(json.at("tuned_us"), 60.5);
   EXPECT_EQ(json.at("untuned_us"), 80.25);
+  EXPECT_TRUE(json.at("unmeasured").empty());
   EXPECT_TRUE(json.at("trouble").is_null());
   const Json& segment = json.at("segments").at(0);
   EXPECT_EQ(segment.at("winner"), 3);
@@ -62,6 +64,32 @@ TEST(TuneReportTest, SaysTheSameAsJson) {
   EXPECT_EQ(parse_schedule(measurements.at(3).at("schedule").get<std::string>()).value(),
             result.segments.front().measurements[3].schedule);
   EXPECT_EQ(measurements.at(4).at("verdict"), "slower");
+}
+
+TEST(TuneReportTest, NamesWhatIsNotMeasuredInPlaceOfASum) {
+  FakeMeasurer measurer;
+  measurer.begun = [](const Fusion& fusion) -> Result<void> {
+    if (fusion.name.ends_with("_finish")) return {};
+    return fail({.kind = ErrorKind::kUnsupported, .message = "too much for the oracle"});
+  };
+  // A few long rows, whose parts have a kernel of their own.
+  const TuneResult result =
+      tune(find_canned_fusion("row_sum")->build(), {{"rows", 8}, {"cols", 1 << 21}},
+           *find_device("H200"), {.families = builtin_families()}, measurer, {.top = 1})
+          .value();
+  ASSERT_EQ(result.segments.size(), 2U);
+  EXPECT_FALSE(result.tuned_us());
+  ASSERT_EQ(result.unmeasured().size(), 1U);
+  const std::string text = report_text(result);
+  EXPECT_THAT(text, HasSubstr("no time for the graph:\n  segment 0 (row_sum_parts): not measured: "
+                              "too much for the oracle\n"));
+  EXPECT_THAT(text, Not(HasSubstr("us tuned,")));
+  const Json json = to_json(result);
+  EXPECT_TRUE(json.at("tuned_us").is_null());
+  EXPECT_TRUE(json.at("untuned_us").is_null());
+  EXPECT_EQ(json.at("unmeasured").at(0).at("kernel"), "row_sum_parts");
+  EXPECT_EQ(json.at("unmeasured").at(0).at("because"), "not measured: too much for the oracle");
+  EXPECT_EQ(json.at("segments").at(1).at("kernel"), "row_sum_finish");
 }
 
 TEST(TuneReportTest, SaysWhatEndedItEarly) {
