@@ -62,8 +62,8 @@ struct DeviceReference {
   Binding evaluated;  ///< Of those the oracle evaluated: inputs repeat with this period.
   /// Extents of axes that repeat, which are outermost; none: nothing does.
   std::vector<SymbolId> repeated;
-  std::vector<HostTensor> inputs;    ///< One period.
-  OracleResult expected;             ///< Likewise.
+  std::vector<HostTensor> inputs;  ///< One period.
+  OracleResult expected;           ///< Likewise.
 };
 
 /// Evaluates the oracle for `fusion` at `binding`, with the options' seed and element budget.

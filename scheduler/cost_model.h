@@ -46,9 +46,9 @@ struct RowConstants {
   friend bool operator==(const RowConstants&, const RowConstants&) = default;
 };
 
-/// Of blocks that have their rows and are gone. Fitted to 2,878 timed schedules of 196 problems of the
-/// suite in bf16 and f32 on an H200, beside 66 problems that were held out: of what was timed, the
-/// choice takes 1.7 % longer than the fastest, and 1.7 % of those held out
+/// Of blocks that have their rows and are gone. Fitted to 2,878 timed schedules of 196 problems of
+/// the suite in bf16 and f32 on an H200, beside 66 problems that were held out: of what was timed,
+/// the choice takes 1.7 % longer than the fastest, and 1.7 % of those held out
 /// (benchmarks/results/h200_2026-11-24_suite_sweep.json). The waits along a row are those of blocks
 /// that stay.
 struct PassingBlocks {
