@@ -237,7 +237,9 @@ TEST_P(QuantisationSuite, SpillsARegisterAtMost) {
 /// Long rows are kept partly in registers and partly in shared memory, and the text that the stages
 /// of a distillation loss are printed as is predicted: what an SM does not keep of it costs.
 TEST(SuiteLosses, LongRowsAreKeptInBothMemoriesAndTextsArePredicted) {
-  SuiteCase loss{.name = "fused_linear_jsd", .extents = {"rows", "cols"}};
+  SuiteCase loss;
+  loss.name = "fused_linear_jsd";
+  loss.extents = {"rows", "cols"};
   const DeviceLimits h200 = *find_device("H200");
   const auto compiler = NvrtcCompiler::open();
   KernelCache cache({});
