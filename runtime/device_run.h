@@ -57,6 +57,7 @@ struct DeviceRun {
 /// Random inputs of a problem and the oracle's outputs for them. The oracle takes far longer than a
 /// kernel, so one reference serves every plan of the problem; making it needs no device.
 struct DeviceReference {
+  /// With the caller's ids; where it computes slice by slice, its only symbols are outermost axes.
   Fusion fusion;
   Binding binding;    ///< Of all elements.
   Binding evaluated;  ///< Of those the oracle evaluated: inputs repeat with this period.

@@ -250,6 +250,7 @@ void check_plan(const Machine& machine, const DeviceReference& reference, Compil
 /// chosen plan, which most often is one of those before it, does not run again.
 void check_cell(const Machine& machine, const Width& width, const DeviceReference& reference,
                 int64_t rows) {
+  const Fusion fusion = build(width);
   std::vector<std::vector<Schedule>> done;
   const auto check = [&](Plan planned) {
     Result<CompiledPlan> compiled = machine.compile(std::move(planned));
@@ -263,14 +264,14 @@ void check_cell(const Machine& machine, const Width& width, const DeviceReferenc
   };
   for (const std::string_view kind : kKinds) {
     SCOPED_TRACE(fmt::format("{} rows, {}", rows, kind == kChosen ? "chosen" : kind));
-    std::optional<Plan> planned = plan_cell(width, reference.fusion, rows, kind, machine.limits);
+    std::optional<Plan> planned = plan_cell(width, fusion, rows, kind, machine.limits);
     if (!planned) continue;
     if (kind != kChosen && rows > 1) {
-      auto shared = in_shared(reference.fusion, extents_of(rows, width.columns), *planned);
+      auto shared = in_shared(fusion, extents_of(rows, width.columns), *planned);
       if (shared) {
         ASSERT_NO_FATAL_FAILURE(check(std::move(*shared)));
       }
-      auto ticket = with_ticket(*planned, width, reference.fusion, rows, machine.limits);
+      auto ticket = with_ticket(*planned, width, fusion, rows, machine.limits);
       if (ticket) {
         ASSERT_NO_FATAL_FAILURE(check(std::move(*ticket)));
       }
@@ -278,7 +279,7 @@ void check_cell(const Machine& machine, const Width& width, const DeviceReferenc
     for (const int64_t side_rows : {2, 4}) {
       if (kind != kWarpSpecialised) break;
       std::optional<Plan> side =
-          with_side_rows(*planned, width, reference.fusion, rows, side_rows, machine.limits);
+          with_side_rows(*planned, width, fusion, rows, side_rows, machine.limits);
       if (!side) continue;
       ASSERT_NO_FATAL_FAILURE(check(std::move(*side)));
     }
