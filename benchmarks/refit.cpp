@@ -134,6 +134,33 @@ class Refit {
     }
   }
 
+  /// Every schedule with what it took and what it is predicted to take, term by term.
+  [[nodiscard]] nlohmann::json errors(const PassingBlocks& constants) const {
+    nlohmann::json out = nlohmann::json::array();
+    for (const auto& [key, problem] : problems_) {
+      if (!problem) continue;
+      const auto& [kernel, type, shape] = key;
+      for (const Timed& timed : problem->timed) {
+        const Prediction terms = predicted(*problem, timed, constants);
+        out.push_back({{"kernel", kernel},
+                       {"type", type},
+                       {"shape", shape},
+                       {"schedule", print(timed.schedule)},
+                       {"us", timed.us},
+                       {"predicted_us", terms.total_us},
+                       {"launch_us", terms.launch_us},
+                       {"memory_us", terms.memory_us},
+                       {"l2_us", terms.l2_us},
+                       {"issue_us", terms.issue_us},
+                       {"special_us", terms.special_us},
+                       {"shared_us", terms.shared_us},
+                       {"exposed_us", terms.exposed_us},
+                       {"block_latency_us", terms.block_latency_us}});
+      }
+    }
+    return out;
+  }
+
   /// Coordinate descent on loss().
   [[nodiscard]] PassingBlocks fit(PassingBlocks constants) const {
     constexpr double kFirstStep = 0.5;
@@ -197,13 +224,18 @@ class Refit {
     }
   }
 
-  [[nodiscard]] double predicted_us(const Problem& problem, const Timed& timed,
-                                    const PassingBlocks& passing) const {
+  [[nodiscard]] Prediction predicted(const Problem& problem, const Timed& timed,
+                                     const PassingBlocks& passing) const {
     CostConstants constants;
     constants.passing = passing;
     const WorkEstimate work = estimate_row_work(problem.facts, timed.schedule, timed.stages,
                                                 timed.estimate, limits_, constants);
-    return predict(work, timed.estimate, limits_, constants).total_us;
+    return predict(work, timed.estimate, limits_, constants);
+  }
+
+  [[nodiscard]] double predicted_us(const Problem& problem, const Timed& timed,
+                                    const PassingBlocks& passing) const {
+    return predicted(problem, timed, passing).total_us;
   }
 
   /// Squares of the logarithms of measured over predicted, of a problem's schedules less their
@@ -261,6 +293,8 @@ int main(int argc, char** argv) {
       ->required()
       ->check(CLI::ExistingDirectory);
   app.add_option("--device", device, "the preset of the device they were timed on");
+  std::string errors;
+  app.add_option("--errors", errors, "where to write, as JSON, each schedule with its prediction");
   CLI11_PARSE(app, argc, argv);
   const auto limits = sinter::find_device(device);
   if (!limits) {
@@ -281,6 +315,7 @@ int main(int argc, char** argv) {
     for (const sinter::Parameter& parameter : sinter::parameters())
       fmt::print("{:24} {:8.3f} -> {:8.3f}\n", parameter.name, parameter.of(old),
                  parameter.of(after));
+    if (!errors.empty()) std::ofstream(errors) << refit.errors(before).dump(1) << "\n";
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 1;

@@ -34,34 +34,45 @@ int64_t words_in_flight(const SegmentFacts& facts, const Stage& first, const Sch
   return words;
 }
 
-/// Full tensors a stage reads from memory although an earlier stage read them too.
-double reread_bytes(const SegmentFacts& facts, const StageList& list) {
+/// Bytes of full tensors that stages read.
+struct StageReads {
+  double again = 0.0;   ///< Although an earlier stage read them too.
+  double beside = 0.0;  ///< For the first time, in a stage that reads others again.
+};
+
+StageReads stage_reads(const SegmentFacts& facts, const StageList& list) {
   std::set<ValueId> seen;
-  double bytes = 0.0;
+  StageReads out;
   for (const Stage& stage : list.stages) {
+    double again = 0.0;
+    double first = 0.0;
     for (const ValueId value : stage.loads) {
+      if (!facts.is_full(value)) continue;
       const ValueId tensor = facts.space.find_input(value)->tensor;
-      if (!seen.insert(tensor).second && facts.is_full(value)) {
-        bytes += static_cast<double>(facts.space.rows) * static_cast<double>(facts.space.columns) *
-                 static_cast<double>(bytes_of(facts.fusion.values[value].type));
-      }
+      (seen.insert(tensor).second ? first : again) +=
+          static_cast<double>(facts.space.rows) * static_cast<double>(facts.space.columns) *
+          static_cast<double>(bytes_of(facts.fusion.values[value].type));
     }
+    out.again += again;
+    if (again > 0.0) out.beside += first;
   }
-  return bytes;
+  return out;
 }
 
-/// Of second reads of rows, of which every row slot has one at a time.
-RereadMisses row_misses(const SegmentFacts& facts, const Schedule& schedule, double again,
-                        const ResourceEstimate& estimate, const DeviceLimits& limits,
-                        const CostConstants& constants) {
-  if (again <= 0.0) return {};
-  const double row_bytes = again / static_cast<double>(facts.space.rows);
+/// Of second reads of rows, of which every row slot has one at a time. What comes beside them
+/// pushes them out of L1, on average half of it before its share of them is read.
+RereadMisses row_misses(const SegmentFacts& facts, const Schedule& schedule,
+                        const StageReads& reads, const ResourceEstimate& estimate,
+                        const DeviceLimits& limits, const CostConstants& constants) {
+  if (reads.again <= 0.0) return {};
+  const auto rows = static_cast<double>(facts.space.rows);
   const double rows_in_flight = std::min(
-      static_cast<double>(facts.space.rows),
+      rows,
       static_cast<double>(estimate.blocks_per_sm * schedule.rows_per_block * limits.sm_count));
-  const double all_bytes = rows_in_flight * row_bytes;
-  return reread_misses(all_bytes / static_cast<double>(limits.sm_count), all_bytes, estimate,
-                       limits, constants);
+  const double at_once = rows_in_flight / rows;
+  const double sm_bytes =
+      at_once * (reads.again + reads.beside / 2.0) / static_cast<double>(limits.sm_count);
+  return reread_misses(sm_bytes, at_once * reads.again, estimate, limits, constants);
 }
 
 /// Copies to shared memory have no priority to ask for.
@@ -285,8 +296,9 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   work.bytes_written = static_cast<double>(facts.bytes_written);
 
   work.read_priority = bulk_priority(facts, schedule);
-  const double again = reread_bytes(facts, list);
-  const RereadMisses misses = row_misses(facts, schedule, again, estimate, limits, constants);
+  const StageReads reads = stage_reads(facts, list);
+  const double again = reads.again;
+  const RereadMisses misses = row_misses(facts, schedule, reads, estimate, limits, constants);
   work.l2_bytes = work.bytes_read + work.bytes_written + again * misses.l1 +
                   split_sector_bytes(facts, schedule);
   work.bytes_read += again * misses.l1 * misses.l2;

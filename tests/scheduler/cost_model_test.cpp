@@ -7,6 +7,7 @@
 #include "scheduler/row_estimate.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
+#include "tests/support/canned_groups.h"
 
 namespace sinter {
 namespace {
@@ -124,13 +125,12 @@ TEST(CostModelTest, MemoryTimeIsBytesOverTheMixedBandwidth) {
               DoubleNear(half / (4.8e6 * 0.895), 1e-9));
 }
 
-/// An RMS norm that reads rows of 16 KiB twice, with `rows_per_block` of them in each of `blocks`
+/// A kernel that reads rows of 16 KiB twice, with `rows_per_block` of them in each of `blocks`
 /// blocks on an SM.
-WorkEstimate rereading_work(int64_t rows_per_block, int64_t blocks,
+WorkEstimate rereading_work(Fusion fusion, int64_t rows_per_block, int64_t blocks,
                             const CostConstants& constants = {}) {
   const DeviceLimits h200 = *find_device("H200");
-  const SegmentFacts facts =
-      facts_of(find_canned_fusion("rms_norm")->build(), {{"rows", 8192}, {"cols", 8192}});
+  const SegmentFacts facts = facts_of(std::move(fusion), {{"rows", 8192}, {"cols", 8192}});
   const Schedule schedule{.family = "looped",
                           .threads_per_row = 32,
                           .rows_per_block = rows_per_block,
@@ -143,6 +143,12 @@ WorkEstimate rereading_work(int64_t rows_per_block, int64_t blocks,
   return estimate_row_work(facts, schedule, list, estimate, h200, constants);
 }
 
+/// The same of an RMS norm.
+WorkEstimate rereading_work(int64_t rows_per_block, int64_t blocks,
+                            const CostConstants& constants = {}) {
+  return rereading_work(find_canned_fusion("rms_norm")->build(), rows_per_block, blocks, constants);
+}
+
 TEST(CostModelTest, SecondReadsHitL1UntilTheResidentRowsOutgrowTheirPart) {
   const double once = 2.0 * 8192 * 8192 * 2.0;
   const double row_pass = 8192 * 8192 * 2.0;
@@ -151,6 +157,21 @@ TEST(CostModelTest, SecondReadsHitL1UntilTheResidentRowsOutgrowTheirPart) {
   EXPECT_GT(some, once + 0.1 * row_pass);
   EXPECT_LT(some, once + 0.6 * row_pass);
   EXPECT_GT(rereading_work(10, 4).l2_bytes, once + 0.99 * row_pass);  // 640 KiB
+}
+
+TEST(CostModelTest, WhatComesBesideSecondReadsPushesThemOutOfL1) {
+  // x is read for its mean square, then again beside a gate.
+  MatrixBuilder m("gated");
+  const ValueId x = m.matrix(DType::kBF16, "x");
+  const ValueId gate = m.matrix(DType::kBF16, "gate");
+  const ValueId scale = m.per_row(m.b.rsqrt(m.b.sum(m.b.mul(x, x), {1})));
+  m.b.output(m.b.cast(m.b.mul(m.b.mul(x, scale), gate), DType::kBF16));
+  const double pass = 8192 * 8192 * 2.0;
+  // Half of the gate's row has come by then: two such rows are as three without a gate, 192 KiB.
+  const double gated = rereading_work(m.b.build(), 2, 4).l2_bytes - 3.0 * pass;
+  EXPECT_GT(gated, 0.1 * pass);
+  EXPECT_LT(gated, 0.9 * pass);
+  EXPECT_NEAR(gated, rereading_work(3, 4).l2_bytes - 2.0 * pass, 0.001 * pass);
 }
 
 TEST(CostModelTest, EveryConstantOfSecondReadsMatters) {
