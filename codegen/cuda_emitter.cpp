@@ -263,7 +263,7 @@ class CudaEmitter {
     }
     expressions_.make_haste(plain);
     print_loop(stmt);
-    expressions_.make_haste(std::nullopt);
+    expressions_.take_care();
     line(fmt::format("if (!{}) {{", plain));
     ++depth_;
     for (const VarId var : hasty->changed) {
@@ -272,6 +272,7 @@ class CudaEmitter {
     print_loop(stmt);
     --depth_;
     line("}");
+    expressions_.ask_arguments();
   }
 
   void print_loop(const kir::For& stmt) {

@@ -59,9 +59,16 @@ class CudaExpressions {
   /// Lets a call of philox_uniform use the words that the variable `block` has from the call
   /// before.
   void use_block(kir::ExprId call, std::string block) { blocks_[call] = std::move(block); }
-  /// Until the next call, functions with a hasty form take it and clear the variable `plain` where
-  /// that was not right; they take the careful form if there is none.
-  void make_haste(std::optional<std::string> plain) { plain_ = std::move(plain); }
+  /// How functions with a hasty form are printed until the next call: in haste, which clears the
+  /// variable `plain` where that was not right,
+  void make_haste(std::string plain) {
+    pace_ = Pace::kHaste;
+    plain_ = std::move(plain);
+  }
+  /// in the form that is right for every argument,
+  void take_care() { pace_ = Pace::kCare; }
+  /// or in the one that each argument asks for, which is how it begins.
+  void ask_arguments() { pace_ = Pace::kAsArgumentsAsk; }
   /// The Vec of one group: "x[g]", or "x" if there is only one.
   [[nodiscard]] std::string vec(kir::VarId tile, kir::ExprId group) const;
 
@@ -77,7 +84,9 @@ class CudaExpressions {
   const kir::Kernel& kernel_;
   const KernelNames& names_;
   std::map<kir::ExprId, std::string> blocks_;
-  std::optional<std::string> plain_;
+  enum class Pace : uint8_t { kAsArgumentsAsk, kHaste, kCare };
+  Pace pace_ = Pace::kAsArgumentsAsk;
+  std::string plain_;  ///< Where in haste.
 };
 
 }  // namespace sinter

@@ -188,11 +188,11 @@ struct CostConstants {
   double instructions_per_access = 4.0;
   double instruction_bytes = 16.0;  ///< Volta and later.
   /// What a logarithm in haste takes when it is taken with care, beyond a repetition of all that is
-  /// done with its element; from SASS.
-  double careful_logarithm_instructions = 28.0;
+  /// done with its element: the library's function (codegen/device/numeric.cuh); from SASS.
+  double careful_logarithm_instructions = 18.0;
   /// Instructions of a row kernel's text beside those of its elements, and further ones of each
-  /// element of a stage that may lie outside the row: of 20 kernels of losses with more than 3,000
-  /// instructions they miss the text by 8 % in the mean (NVRTC 13.0).
+  /// element of a stage that may lie outside the row: of 17 kernels of losses with more than 3,000
+  /// instructions they miss the text by 4 % in the mean (NVRTC 13.0).
   double text_beside_elements = 600.0;
   double guarded_element_text = 11.0;
   /// Text of a kernel that an SM keeps from block to block, and what it fetches of the rest in each

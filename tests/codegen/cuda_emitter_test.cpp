@@ -158,9 +158,9 @@ TEST(CudaEmitterTest, LoopsTakeLogarithmsInHasteFirst) {
     sum = sinter_before_1_sum;
     #pragma unroll
     for (int v = 0; v < 4; ++v) {
-      float v_log = sinter_log(tile.get(v));
+      float v_log = sinter_log_with_care(tile.get(v));
       if (v < 3) {
-        sum = sum + sinter_log2(v_log);
+        sum = sum + sinter_log2_with_care(v_log);
       }
       out.set(v, v_log);
     }
