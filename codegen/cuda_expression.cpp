@@ -249,8 +249,9 @@ CudaExpressions::Printed CudaExpressions::print(const kir::PointwiseExpr& expr) 
   if (pace_ != Pace::kAsArgumentsAsk && has_hasty_form(kernel_, expr)) {
     const std::string argument = text(arguments[0]);
     const std::string_view name = info_of(expr.fn).text;
-    return {pace_ == Pace::kHaste ? fmt::format("sinter_{}_in_haste({}, {})", name, argument, plain_)
-                                  : fmt::format("sinter_{}_with_care({})", name, argument)};
+    return {pace_ == Pace::kHaste
+                ? fmt::format("sinter_{}_in_haste({}, {})", name, argument, plain_)
+                : fmt::format("sinter_{}_with_care({})", name, argument)};
   }
   if (const auto infix = infix_of(expr.fn, type)) return binary(infix->symbol, infix->precedence);
 

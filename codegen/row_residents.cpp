@@ -1,6 +1,7 @@
 #include "codegen/row_residents.h"
 
 #include <algorithm>
+#include <ranges>
 
 namespace sinter {
 
@@ -72,13 +73,16 @@ void RowResidents::load(bool rows, const RowInputs& inputs) {
       loaded.push_back(kept.value);
     if (kept.residency == Residency::kShared) copied.push_back(kept.value);
   }
-  start_shared_copies(copied);
+  const std::vector<Passing> passing = start_shared_copies(copied);
   if (!loaded.empty()) {
     builder_.comment("held in registers, packed as loaded");
     walk_.for_vectors([&](const TilePosition& at) {
       for (const ValueId value : loaded) load_input(builder_, tiles_, inputs, value, at);
     });
   }
+  for (const auto& [value, at, tile] : passing)
+    walk_.when_inside(at,
+                      [&, value = value, at = at, tile = tile] { store_shared(value, at, tile); });
   if (!copied.empty()) builder_.append(kir::AsyncWait{});
 }
 
@@ -110,25 +114,46 @@ void RowResidents::take_ahead() {
   walk_.for_vectors([&](const TilePosition& at) { walk_.when_inside(at, [&] { take(at); }); });
 }
 
-/// Copies inputs to shared memory whole, past the registers where that can be, so that as much is
-/// in flight as shared memory holds. Each thread waits for its own copies only.
-void RowResidents::start_shared_copies(const std::vector<ValueId>& copied) {
-  if (copied.empty()) return;
+std::vector<RowResidents::Passing> RowResidents::start_shared_copies(
+    const std::vector<ValueId>& copied) {
+  std::vector<Passing> passing;
+  if (copied.empty()) return passing;
   builder_.comment("the whole row, on its way to shared memory");
-  walk_.for_vectors([&](const TilePosition& at) {
-    for (const ValueId value : copied) {
-      if (at.guard != Guard::kElement && tiles_.copies_async(value)) {
-        walk_.when_inside(
-            at, [&] { tiles_.copy_async(value, at, shared_.at(value), shared_index(at)); });
-        continue;
+  const auto by_registers = [&](Guard guard) {
+    return [&, guard](ValueId value) {
+      return guard == Guard::kElement || !tiles_.copies_async(value);
+    };
+  };
+  const auto load = [&](const RowChunk& batch) {
+    walk_.for_vectors(batch, [&](const TilePosition& at) {
+      for (const ValueId value : copied | std::views::filter(by_registers(at.guard))) {
+        const VarId tile = tiles_.declare_tile(value, 1);
+        tiles_.bind_tile(value, tile, false);
+        tiles_.load(value, at);
+        tiles_.unbind_tile(value);
+        if (batch.in_loop) {
+          walk_.when_inside(at, [&] { store_shared(value, at, tile); });
+        } else {
+          passing.push_back({value, at, tile});
+        }
       }
-      const VarId tile = tiles_.declare_tile(value, 1);
-      tiles_.bind_tile(value, tile, false);
-      tiles_.load(value, at);
-      tiles_.unbind_tile(value);
-      walk_.when_inside(at, [&] { store_shared(value, at, tile); });
-    }
-  });
+    });
+  };
+  const auto copy = [&](const RowChunk& batch) {
+    walk_.for_vectors(batch, [&](const TilePosition& at) {
+      walk_.when_inside(at, [&] {
+        for (const ValueId value : copied) {
+          if (!by_registers(at.guard)(value))
+            tiles_.copy_async(value, at, shared_.at(value), shared_index(at));
+        }
+      });
+    });
+  };
+  walk_.for_chunks(1, load,
+                   [&](Guard guard) { return std::ranges::any_of(copied, by_registers(guard)); });
+  walk_.for_chunks(1, copy,
+                   [&](Guard guard) { return !std::ranges::all_of(copied, by_registers(guard)); });
+  return passing;
 }
 
 // ---- Shared memory

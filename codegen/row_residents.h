@@ -43,8 +43,17 @@ class RowResidents {
   void store_shared(ValueId value, const TilePosition& at, kir::VarId tile);
 
  private:
+  /// A vector that is loaded into registers, on its way to shared memory.
+  struct Passing {
+    ValueId value;
+    TilePosition at;
+    kir::VarId tile;
+  };
   void load(bool rows, const RowInputs& inputs);
-  void start_shared_copies(const std::vector<ValueId>& copied);
+  /// Copies inputs to shared memory whole, past the registers where that can be, so that as much is
+  /// in flight as shared memory holds. Each thread waits for its own copies only. Returns what
+  /// comes through registers and is still to be stored once all else is in flight too.
+  std::vector<Passing> start_shared_copies(const std::vector<ValueId>& copied);
   kir::ExprId shared_index(const TilePosition& at);
   [[nodiscard]] const PersistentValue* find(ValueId value) const;
 

@@ -166,7 +166,8 @@ SINTER_DEVICE float sinter_log2(float x) {
   return sinter_lg2_approx(x);
 }
 SINTER_DEVICE double sinter_log2(double x) { return log2(x); }
-// For what runs again where haste was not right: no argument is asked whether it is delicate. 1 ulp.
+// For what runs again where haste was not right: no argument is asked whether it is delicate. 1
+// ulp.
 SINTER_DEVICE float sinter_log_with_care(float x) { return logf(x); }
 SINTER_DEVICE float sinter_log2_with_care(float x) { return log2f(x); }
 // The same without a branch. What is delicate clears `plain`: asked of the result, that is one

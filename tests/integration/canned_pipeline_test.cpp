@@ -121,5 +121,29 @@ TEST(CannedPipelineRows, AreNoPartOfTheText) {
   EXPECT_GT(compared, 20);
 }
 
+// Heads and tails of misaligned rows come through registers, and are all under way, as is the rest
+// of the row, before the first of them is waited for.
+TEST(RowsInSharedMemory, AreUnderWayBeforeThePartOfThemInRegistersIsStored) {
+  const Fusion fusion = find_canned_fusion("softmax_backward")->build();
+  const ExtentValues extents = {{"rows", 64}, {"cols", 1543}};
+  const Plan planned =
+      plan(fusion, extents, *find_device("H200"), {.families = builtin_families()}).value();
+  const SegmentFacts& facts = planned.segments.front().facts;
+  Schedule schedule{.family = "multi_wave",
+                    .threads_per_row = 32,
+                    .vector_width = 8,
+                    .unroll = 2,
+                    .row_access = RowAccess::kShifted};
+  for (const ValueId value : facts.persistent)
+    schedule.persistent.push_back({value, Residency::kShared});
+  ASSERT_EQ(schedule.persistent.size(), 2U);
+  const std::string text = emit(facts, schedule).value().text;
+  const std::string until_there = text.substr(0, text.find("async_wait"));
+  const size_t first_store = until_there.find("store_shared");
+  ASSERT_NE(first_store, std::string::npos) << text;
+  EXPECT_LT(until_there.rfind("load_global"), first_store);
+  EXPECT_LT(until_there.rfind("async_copy<"), first_store);
+}
+
 }  // namespace
 }  // namespace sinter
