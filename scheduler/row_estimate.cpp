@@ -329,7 +329,9 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   boost::container::small_vector<ValueId, 8> read_before;
   for (size_t s = 0; s < list.stages.size(); ++s) {
     const Stage& stage = list.stages[s];
-    const double per_element = element_issue_slots(facts, stage, schedule, constants);
+    // Constants of blocks that stay are fitted to instructions that count products for themselves.
+    const double fused = passes ? static_cast<double>(stage.fused_products) : 0.0;
+    const double per_element = element_issue_slots(facts, stage, schedule, constants) - fused;
     const AccumulatorTraffic accumulators = accumulator_traffic(facts, stage, schedule);
     work.shared_bytes += padded * static_cast<double>(accumulators.column_bytes);
     work.issue_slots += padded * per_element;

@@ -446,7 +446,60 @@ class Distribution {
         stage.special_functions += special_functions_of(fusion(), value);
       }
     }
+    stage.fused_products = count_fused_products(stage);
     stage.live_values = peak_live(stage);
+  }
+
+  /// True for a value whose last instruction is a multiplication in f32: a logarithm is one to
+  /// another base times a constant.
+  [[nodiscard]] bool is_product(ValueId value) const {
+    const auto* op = fusion().def_as<PointwiseOp>(value);
+    return op != nullptr && (op->fn == PointwiseFn::kMul || op->fn == PointwiseFn::kLog) &&
+           compute_type(fusion().values[value].type) == DType::kF32;
+  }
+
+  /// True for an op that adds one of its operands to something.
+  [[nodiscard]] bool adds(const OpKind& kind) const {
+    if (const auto* op = std::get_if<PointwiseOp>(&kind))
+      return op->fn == PointwiseFn::kAdd || op->fn == PointwiseFn::kSub;
+    const auto* reduce = std::get_if<ReduceOp>(&kind);
+    return reduce != nullptr && reduce->fn == ReduceFn::kSum;
+  }
+
+  /// Products of a stage that take no instruction of their own: everything they go into adds them
+  /// to something, as a multiply-add. An addition takes one of its operands so.
+  [[nodiscard]] int64_t count_fused_products(const Stage& stage) const {
+    std::map<ValueId, int64_t> uses;  // Not yet fused.
+    for (const ValueId value : stage.computed) {
+      if (is_product(value)) uses.emplace(value, 0);
+    }
+    std::vector<const Op*> users;
+    for (const ValueId value : stage.computed) users.push_back(&fusion().def_of(value));
+    for (const std::vector<OpId>& reductions : {stage.reductions, stage.outer}) {
+      for (const OpId id : reductions) users.push_back(&fusion().ops[id]);
+    }
+    for (const Op* user : users) {
+      for (const ValueId operand : user->operands) {
+        if (const auto product = uses.find(operand); product != uses.end())
+          product->second += adds(user->kind) ? 1 : 0;
+      }
+    }
+    for (const Op* user : users) {
+      for (const ValueId operand : user->operands) {
+        if (!adds(user->kind)) uses.erase(operand);
+      }
+    }
+    for (const size_t output : stage.outputs) uses.erase(fusion().outputs[output]);
+    for (const ValueId kept : stage.kept) uses.erase(kept);
+    for (const Op* user : users) {
+      for (const ValueId operand : user->operands) {
+        const auto product = uses.find(operand);
+        if (product == uses.end()) continue;
+        --product->second;
+        break;
+      }
+    }
+    return std::ranges::count_if(uses, [](const auto& product) { return product.second == 0; });
   }
 
   /// Kept by an earlier stage.

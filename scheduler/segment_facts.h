@@ -119,6 +119,8 @@ struct Stage {
       row_values;            ///< Evaluated once per row after the reductions, in topological order.
   std::vector<OpId> totals;  ///< Outer reductions that take one of those, or a reduction's result.
   double issue_slots = 0.0;  ///< Instructions per element: casts, arithmetic, accumulation.
+  /// Multiplications among them that take none of their own, because what they go into adds them.
+  int64_t fused_products = 0;
   double special_functions = 0.0;
   int64_t live_values = 0;  ///< Peak of computed values alive at once in one element's evaluation.
   friend bool operator==(const Stage&, const Stage&) = default;

@@ -137,6 +137,38 @@ TEST(SegmentFactsTest, KeepingAValueSavesItsInstructions) {
   EXPECT_EQ(kept.stages[0].issue_slots, again.stages[0].issue_slots);
 }
 
+TEST(SegmentFactsTest, ProductsThatAreAddedTakeNoInstruction) {
+  const auto fused = [](auto build, DType type = DType::kF32) {
+    FusionBuilder b;
+    const ValueId x = b.input(type, {64, 1024});
+    b.output(build(b, x, b.input(type, {64, 1024})));
+    return distribute(facts_of(b.build(), {}), {}).stages.back().fused_products;
+  };
+  const auto product = [](FusionBuilder& b, ValueId x, ValueId y) { return b.mul(x, y); };
+  EXPECT_EQ(fused(product), 0) << "stored";
+  const auto products_sum = [&](FusionBuilder& b, ValueId x, ValueId y) {
+    return b.add(product(b, x, y), product(b, x, x));
+  };
+  EXPECT_EQ(fused(products_sum), 1) << "an addition takes one";
+  EXPECT_EQ(fused(products_sum, DType::kF64), 0);
+  EXPECT_EQ(fused([&](FusionBuilder& b, ValueId x, ValueId y) {
+              const ValueId xy = product(b, x, y);
+              return b.sub(b.add(xy, x), b.exp(xy));
+            }),
+            0)
+      << "the exponential needs it";
+  EXPECT_EQ(fused([&](FusionBuilder& b, ValueId x, ValueId y) {
+              const ValueId log = b.log(x);
+              return b.mul(b.sub(x, log), b.sub(y, log));
+            }),
+            1)
+      << "times ln(2), in both";
+  EXPECT_EQ(
+      fused([&](FusionBuilder& b, ValueId x, ValueId y) { return b.sum(product(b, x, y), {1}); }),
+      1)
+      << "accumulated";
+}
+
 TEST(SegmentFactsTest, LiveValuesCountTheWidestMoment) {
   EXPECT_GE(distribute(canned_facts("many_live_tiles"), {}).stages.back().live_values, 5);
   EXPECT_LE(distribute(canned_facts("residual_add"), {}).stages.back().live_values, 3);
