@@ -79,8 +79,9 @@ std::string pinned_text(const Fusion& fusion, ValueId value) {
 
 class PinResolver {
  public:
-  PinResolver(const WorkGraph& graph, const PlanOptions& options)
-      : graph_(graph), fusion_(graph.fusion()), options_(options) {}
+  PinResolver(const WorkGraph& graph, const PlanOptions& options,
+              const std::vector<std::vector<NodeId>>& ties)
+      : graph_(graph), fusion_(graph.fusion()), options_(options), ties_(ties) {}
 
   Result<SegmentPins> run() {
     out_.graph_ = &graph_;
@@ -91,6 +92,7 @@ class PinResolver {
       if (auto added = add_join(join); !added) return fail(added.error());
     }
     for (const WorkGraph::Bound& bound : graph_.bound()) out_.groups_.push_back(bound.nodes);
+    std::ranges::copy(ties_, std::back_inserter(out_.groups_));
     unite_shared();
     for (const std::vector<NodeId>& group : out_.groups_) {
       if (auto checked = check(group); !checked) return fail(checked.error());
@@ -129,7 +131,7 @@ class PinResolver {
     }
     std::ranges::sort(nodes);
     nodes.erase(std::ranges::unique(nodes).begin(), nodes.end());
-    out_.groups_.push_back(closed(nodes));
+    out_.groups_.push_back(graph_.closed(nodes));
     return {};
   }
 
@@ -191,24 +193,6 @@ class PinResolver {
     }
   }
 
-  /// Adds all that lies on a path from a node to another one. Nodes are in topological order.
-  [[nodiscard]] std::vector<NodeId> closed(const std::vector<NodeId>& nodes) const {
-    std::vector<uint8_t> below(graph_.size());
-    std::vector<uint8_t> above(graph_.size());
-    for (const NodeId node : nodes) below[node] = above[node] = 1;
-    for (NodeId node = 0; node < graph_.size(); ++node) {
-      for (const NodeId producer : graph_.nodes()[node].producers) below[node] |= below[producer];
-    }
-    for (NodeId node = static_cast<NodeId>(graph_.size()); node-- > 0;) {
-      for (const NodeId consumer : graph_.nodes()[node].consumers) above[node] |= above[consumer];
-    }
-    std::vector<NodeId> out;
-    for (NodeId node = 0; node < graph_.size(); ++node) {
-      if (below[node] != 0 && above[node] != 0) out.push_back(node);
-    }
-    return out;
-  }
-
   void unite_shared() {
     std::vector<std::vector<NodeId>>& groups = out_.groups_;
     for (size_t a = 0; a < groups.size(); ++a) {
@@ -221,7 +205,7 @@ class PinResolver {
         }
         std::vector<NodeId> both;
         std::ranges::set_union(groups[a], groups[b], std::back_inserter(both));
-        groups[a] = closed(both);
+        groups[a] = graph_.closed(both);
         groups.erase(groups.begin() + static_cast<ptrdiff_t>(b));
         b = a + 1;  // It may share with those before now.
       }
@@ -301,11 +285,13 @@ class PinResolver {
   const WorkGraph& graph_;
   const Fusion& fusion_;
   const PlanOptions& options_;
+  const std::vector<std::vector<NodeId>>& ties_;
   SegmentPins out_;
 };
 
-Result<SegmentPins> SegmentPins::resolve(const WorkGraph& graph, const PlanOptions& options) {
-  return PinResolver(graph, options).run();
+Result<SegmentPins> SegmentPins::resolve(const WorkGraph& graph, const PlanOptions& options,
+                                         const std::vector<std::vector<NodeId>>& ties) {
+  return PinResolver(graph, options, ties).run();
 }
 
 std::optional<Rejection> SegmentPins::forbids(std::span<const NodeId> group) const {

@@ -16,13 +16,14 @@ class SegmentPins {
   SegmentPins() = default;  ///< Nothing.
 
   /// Looks the pinned values up. Joined nodes come with all that lies between them; joins that
-  /// share a node become one. What the graph binds together counts as joined. `graph` outlives the
-  /// pins.
+  /// share a node become one. What the graph binds together counts as joined, and so do the nodes
+  /// of each of `ties`. `graph` outlives the pins.
   ///
   /// Errors (InvalidArgument): a name that no value has or several have; a value that no kernel
   /// makes, with what to name instead; a join with an external call or a pinned cut in it; joins
   /// that would wait for each other.
-  static Result<SegmentPins> resolve(const WorkGraph& graph, const PlanOptions& options);
+  static Result<SegmentPins> resolve(const WorkGraph& graph, const PlanOptions& options,
+                                     const std::vector<std::vector<NodeId>>& ties = {});
 
   [[nodiscard]] bool empty() const { return cuts_.empty() && groups_.empty(); }
   /// Why no plan may have a group, ascending, that one kernel might run: it makes and reads what is

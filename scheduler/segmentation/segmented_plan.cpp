@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -72,8 +73,9 @@ class SegmentedPlanner {
   [[nodiscard]] const WorkGraph& graph() const { return *graph_; }
   [[nodiscard]] bool is_external(NodeId node) const { return graph().nodes()[node].is_external; }
 
-  /// The graph's nodes. Where one cannot run alone, what it is computed from for free gets an owner
-  /// and goes to memory: a broadcast that a reduction undoes, say.
+  /// The graph's nodes. Where one cannot run alone, it is tied to a reduction that can run it, or
+  /// what it is computed from for free gets an owner and goes to memory: a broadcast that a
+  /// reduction undoes, say.
   Result<void> make_graph() {
     while (true) {
       graph_.emplace(plan_.fusion, plan_.limits, kept_,
@@ -81,8 +83,10 @@ class SegmentedPlanner {
       GroupJudge& judge = judge_.emplace(graph(), plan_.limits, options_.families);
       const size_t before = kept_.size();
       std::optional<NodeId> stuck;
+      ties_.clear();
       for (NodeId node = 0; node < graph().size(); ++node) {
-        if (is_external(node) || judge.judge(std::span(&node, 1)).legal) continue;
+        if (is_external(node) || judge.judge(std::span(&node, 1)).legal || tie(node, judge))
+          continue;
         stuck = node;
         for (const ValueId operand : plan_.fusion.ops[graph().nodes()[node].op].operands) {
           if (graph().is_free(operand) && plan_.fusion.def_as<InputOp>(operand) == nullptr)
@@ -102,6 +106,24 @@ class SegmentedPlanner {
                                   text_of(plan_.fusion.ops[graph().nodes()[*stuck].op].kind),
                                   plan_.fusion.name)));
     }
+  }
+
+  /// A gather picks from the rows of a reduction: ties one to the first that walks the same axis of
+  /// the same tensor. False if there is none.
+  bool tie(NodeId node, GroupJudge& judge) {
+    const Op& op = plan_.fusion.ops[graph().nodes()[node].op];
+    if (!std::holds_alternative<TakeOp>(op.kind)) return false;
+    for (const ValueId leaf : graph().nodes()[node].leaves) {
+      for (const NodeId reader : graph().readers(leaf)) {
+        if (!is_reduction(plan_.fusion.ops[graph().nodes()[reader].op].kind)) continue;
+        std::vector<NodeId> both = graph().closed(std::array{node, reader});
+        if (std::ranges::any_of(both, [&](NodeId id) { return is_external(id); })) continue;
+        if (!judge.judge(both).legal) continue;
+        ties_.push_back(std::move(both));
+        return true;
+      }
+    }
+    return false;
   }
 
   /// The output with which a node overwrites an input that it reads; invalid if there is none.
@@ -148,7 +170,7 @@ class SegmentedPlanner {
 
   /// Looks pins up, and refuses groups that no kernel runs.
   Result<void> pin_groups() {
-    auto pins = SegmentPins::resolve(graph(), options_);
+    auto pins = SegmentPins::resolve(graph(), options_, ties_);
     if (!pins) return fail(pins.error());
     pins_ = std::move(*pins);
     if (pins_.empty()) return {};
@@ -300,7 +322,8 @@ class SegmentedPlanner {
   std::optional<GroupJudge> judge_;
   std::optional<GroupSchedules> schedules_;
   SegmentPins pins_;
-  std::set<OpId> kept_;             ///< Ops that have an owner although they would be free.
+  std::set<OpId> kept_;                    ///< Ops that have an owner although they would be free.
+  std::vector<std::vector<NodeId>> ties_;  ///< Gathers, each with what runs it.
   std::vector<Decision> copies_{};  ///< About outputs that are copied into an input's memory.
   std::vector<ChosenGroup> groups_;
 };

@@ -321,6 +321,23 @@ void WorkGraph::add_owners(ValueId value, std::vector<NodeId>& out) const {
   }
 }
 
+std::vector<NodeId> WorkGraph::closed(std::span<const NodeId> nodes) const {
+  std::vector<uint8_t> below(size());
+  std::vector<uint8_t> above(size());
+  for (const NodeId node : nodes) below[node] = above[node] = 1;
+  for (NodeId node = 0; node < size(); ++node) {  // In topological order.
+    for (const NodeId producer : nodes_[node].producers) below[node] |= below[producer];
+  }
+  for (auto node = static_cast<NodeId>(size()); node-- > 0;) {
+    for (const NodeId consumer : nodes_[node].consumers) above[node] |= above[consumer];
+  }
+  std::vector<NodeId> out;
+  for (NodeId node = 0; node < size(); ++node) {
+    if (below[node] != 0 && above[node] != 0) out.push_back(node);
+  }
+  return out;
+}
+
 std::vector<NodeId> WorkGraph::readers_in_memory(ValueId value) const {
   std::vector<NodeId> out = readers_[value];
   for (auto host = hosts_.find(value); host != hosts_.end(); host = hosts_.find(host->second.value))

@@ -105,6 +105,9 @@ class WorkGraph {
   /// True if others than `group`, ascending, need a value that a node of it owns.
   [[nodiscard]] bool leaves_group(ValueId value, std::span<const NodeId> group) const;
 
+  /// These nodes and all that lies on a path from one of them to another; ascending.
+  [[nodiscard]] std::vector<NodeId> closed(std::span<const NodeId> nodes) const;
+
   /// What a change of shape between memory and its user is in the group's graph.
   enum class LeafViews : uint8_t {
     kOps,     ///< An op, so that all views of a tensor are known to be of one.

@@ -85,6 +85,15 @@ TEST(TrainingLayers, ComputeTheOracleAroundStandInsForTheirCalls) {
     expect_right(layer, {{"tokens", 24}}, 3, stand_in_calls());
 }
 
+// A gather of what a call made runs with the reduction of its rows.
+TEST(LanguageModels, LossesOfTheirHeadsComputeTheOracle) {
+  const HostCalls calls{.run = run_reference_call, .evaluate = reference_call};
+  for (const bool others : {false, true}) {
+    for (const int64_t tokens : {16, 5})
+      expect_right(language_model_loss(24, 131, others), {{"tokens", tokens}}, 1, calls);
+  }
+}
+
 TEST(ExternalCalls, NeedAFunction) {
   const Fusion fusion = gpt2_layer_forward();
   const FamilySet families = builtin_families();

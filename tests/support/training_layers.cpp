@@ -449,6 +449,21 @@ Fusion bert_layer_backward(const BertSizes& sizes) {
   return b.build();
 }
 
+Fusion language_model_loss(int64_t hidden, int64_t vocabulary, bool others) {
+  FusionBuilder b("language_model_loss");
+  const Extent tokens = b.symbol("tokens");
+  const ValueId x = b.input(DType::kBF16, {tokens, hidden}, "x");
+  const ValueId weight = b.input(DType::kBF16, {vocabulary, hidden}, "weight");
+  const ValueId labels = b.input(DType::kI64, {tokens}, "labels");
+  const ValueId logits =
+      b.external("matmul_nt", {x, weight}, {{DType::kBF16, {tokens, vocabulary}}}).front();
+  const ValueId wide = b.cast(logits, DType::kF32);
+  ValueId loss = cross_entropy(b, wide, labels);
+  if (others) loss = b.sub(loss, b.take(wide, b.input(DType::kI64, {tokens}, "others"), 1));
+  b.output(b.sum(loss, {0}), "loss");
+  return b.build();
+}
+
 Fusion adam_over(std::span<const Sizes> shapes, const AdamOptions& options, DType type,
                  Updates updates) {
   FusionBuilder b("adam");

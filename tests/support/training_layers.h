@@ -113,6 +113,13 @@ Fusion bert_layer_forward(const BertSizes& sizes = kSmallBert);
 /// Outputs dx and the gradients of all weights and biases.
 Fusion bert_layer_backward(const BertSizes& sizes = kSmallBert);
 
+/// A language model's head and its loss: logits = x * weight^T, loss = sum over the tokens of
+/// logsumexp(logits) - logits[label], less logits[other label] if there are `others`.
+///
+/// Inputs x [tokens, hidden], weight [vocabulary, hidden] (bf16), labels and others [tokens] (i64).
+/// Output loss, f32.
+Fusion language_model_loss(int64_t hidden, int64_t vocabulary, bool others = false);
+
 /// One step of Adam for tensors of these shapes, each with inputs p0, g0 of `type` and m0, v0 in
 /// f32 (p1, ... for the next), and outputs next_p0, next_m0, next_v0. Scalars in f32:
 /// learning_rate, correction1, correction2, as adam_step takes them.

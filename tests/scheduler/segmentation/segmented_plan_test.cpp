@@ -134,6 +134,17 @@ TEST(SegmentedPlanTest, WhatNoKernelRunsAloneIsNamed) {
               FailsWith(ErrorKind::kUnsupported, HasSubstr("no kernel runs take")));
 }
 
+TEST(SegmentedPlanTest, GathersRunWithAReductionOfTheirRows) {
+  for (const bool others : {false, true}) {
+    const auto planned =
+        plan(language_model_loss(4096, 32000, others), {{"tokens", 4096}}, kLimits);
+    ASSERT_TRUE(planned) << planned.error().text();
+    EXPECT_EQ(planned->externals.size(), 1U);
+    EXPECT_LE(planned->leading_segments().size(), 2U);
+    EXPECT_LT(planned->predicted_us(), 90.0) << "logits are read once";
+  }
+}
+
 // ---- What lies in the memory of another value
 
 TEST(SegmentedPlanTest, OperandsOfAConcatenateAreWrittenIntoIt) {
