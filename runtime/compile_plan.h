@@ -16,7 +16,7 @@ struct CompilePlanOptions {
   FamilySet families = builtin_families();
   /// Candidates compiled after the first when the compiler's truth changes the predicted order; 0
   /// forbids re-planning.
-  int max_replans = 2;
+  int max_replans = 3;
   /// Segments compiled at once. Each takes a core, and NVRTC some 100 MB.
   int threads = 1;
   CompileOptions compiler{};
