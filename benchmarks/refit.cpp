@@ -50,7 +50,8 @@ std::vector<Parameter> parameters() {
           own("warps_exponent", &PassingBlocks::warps_exponent, 0.05, 1.5),
           own("in_turns_share", &PassingBlocks::in_turns_share, 0.01, 1.0),
           own("draining_ns_per_byte", &PassingBlocks::draining_ns_per_byte, 0.0001, 0.05),
-          own("cluster_gather_ns", &PassingBlocks::cluster_gather_ns, 20.0, 2000.0)};
+          own("cluster_gather_ns", &PassingBlocks::cluster_gather_ns, 20.0, 2000.0),
+          own("lone_overlap", &PassingBlocks::lone_overlap, 0.01, 2.0)};
 }
 
 /// A schedule that was timed, as the model sees it.
@@ -95,6 +96,13 @@ class Refit {
     if (problem == nullptr || !blocks_pass(problem->facts, *schedule)) return;
     // A loss in a kernel of its rows and one of its mean: the first is another graph's.
     if (problem->facts.has_outer() && schedule->persistent_blocks == 0) return;
+    // Timed before the ends of such rows were loaded beside the rest of them.
+    const bool is_outdated =
+        schedule->row_access == RowAccess::kShifted &&
+        std::ranges::any_of(schedule->persistent, [](const PersistentValue& x) {
+          return x.residency == Residency::kShared;
+        });
+    if (is_outdated) return;
     StageList stages = stages_of(problem->facts, *schedule);
     const ResourceEstimate estimate =
         estimate_row_resources(problem->facts, *schedule, stages, limits_);

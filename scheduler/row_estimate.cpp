@@ -399,9 +399,11 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   }
   if (schedule.cluster_blocks > 1) {
     work.start_us = constants.cluster_start_us;
-    if (passes)
-      work.block_latency_ns += constants.passing.cluster_gather_ns *
+    if (passes) {
+      const auto gathers = arrives_whole ? 1.0 : static_cast<double>(chunk_count(facts, schedule));
+      work.block_latency_ns += gathers * constants.passing.cluster_gather_ns *
                                std::log2(static_cast<double>(schedule.cluster_blocks));
+    }
   }
   work.has_barriers = facts.has_reduction() || !facts.has_outer();
   if (facts.has_outer()) {

@@ -299,7 +299,7 @@ TEST(CostModelTest, EveryConstantOfResidentRowsMatters) {
   }
 }
 
-/// A single block on each multiprocessor waits and computes in turns; more of them overlap.
+/// A single block on each multiprocessor waits and computes nearly in turns; more of them overlap.
 TEST(CostModelTest, PassingBlocksOverlapWithThoseBesideThem) {
   const DeviceLimits h200 = *find_device("H200");
   const WorkEstimate work{.bytes_read = 4e8,
@@ -319,7 +319,10 @@ TEST(CostModelTest, PassingBlocksOverlapWithThoseBesideThem) {
     return predict(work, estimate, h200, constants).exposed_us;
   };
   const PassingBlocks passing;
-  EXPECT_NEAR(exposed(1, passing) / 32.0, 3.0 + 0.11, 0.05) << "the chain of each of 32 waves";
+  PassingBlocks in_turns;
+  in_turns.lone_overlap = 0.0;
+  EXPECT_NEAR(exposed(1, in_turns) / 32.0, 3.0 + 0.11, 0.05) << "the chain of each of 32 waves";
+  EXPECT_LT(exposed(1, passing), 0.9 * exposed(1, in_turns)) << "its warps hide some of it";
   EXPECT_LT(exposed(8, passing), 0.7 * exposed(1, passing));
   PassingBlocks tighter;
   tighter.overlap *= 2.0;
@@ -417,7 +420,7 @@ TEST(CostModelTest, ChunksOfComputedRowsAreWaitedFor) {
   const DeviceLimits h200 = *find_device("H200");
   const SegmentFacts facts = facts_of(find_canned_fusion("scaled_masked_softmax")->build(),
                                       {{"rows", 4096}, {"cols", 8192}});
-  const auto waits = [&](Residency residency, int64_t unroll) {
+  const auto waits = [&](Residency residency, int64_t unroll, const CostConstants& constants = {}) {
     Schedule schedule{.family = "multi_wave",
                       .threads_per_row = 128,
                       .vector_width = 8,
@@ -426,12 +429,20 @@ TEST(CostModelTest, ChunksOfComputedRowsAreWaitedFor) {
     for (const ValueId value : facts.persistent) schedule.persistent.push_back({value, residency});
     const StageList list = distribute(facts, schedule.persistent);
     const ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, h200);
-    return estimate_row_work(facts, schedule, list, estimate, h200).block_latency_ns;
+    return estimate_row_work(facts, schedule, list, estimate, h200, constants).block_latency_ns;
   };
   const RowConstants row = PassingBlocks{}.row;
   const double shared = waits(Residency::kShared, 1) - waits(Residency::kShared, 4);
   EXPECT_GT(shared, 3.0 * row.chunk_ns) << "four chunks instead of one";
   EXPECT_LT(waits(Residency::kRegister, 1), waits(Residency::kShared, 1) - 3.0 * row.chunk_ns);
+  // In each of them a cluster waits for the slowest of its blocks.
+  CostConstants alone;
+  alone.passing.cluster_gather_ns = 0.0;
+  const auto gathered = [&](Residency residency, int64_t unroll) {
+    return waits(residency, unroll) - waits(residency, unroll, alone);
+  };
+  EXPECT_NEAR(gathered(Residency::kShared, 1), 4.0 * gathered(Residency::kShared, 4), 1e-9);
+  EXPECT_NEAR(gathered(Residency::kRegister, 1), PassingBlocks{}.cluster_gather_ns, 1e-9);
 }
 
 /// Statistics of a chunk are merged into those of the row, which takes a step of the exchange.
