@@ -239,18 +239,22 @@ class Kernel:
 
     CUDA = 2  # kDLCUDA
 
-    def __init__(self, sinter, runtime, text, sizes, device=0, check_indices=False):
+    def __init__(self, sinter, runtime, text, sizes, device=0, check_indices=False, schedule=None):
         """`sizes` has the size of every symbol without a hint; `device` is its number;
-        `check_indices` lets check_indices() tell which indices of a take were outside."""
+        `check_indices` lets check_indices() tell which indices of a take were outside; `schedule`
+        is the text of one to run as it is."""
         self.sinter = sinter
         self.device = device
         text = text.encode()
         limits = sinter.handle("device_query", runtime, c.c_int32(device))
         fusion = sinter.handle("fusion_parse", text, c.c_size_t(len(text)))
-        planning = PlanOptions(check_indices=check_indices)
+        # A schedule is that of one kernel: a graph is cut only where it has to be.
+        planning = PlanOptions(
+            check_indices=check_indices, schedule=schedule.encode() if schedule else None,
+            cutting=0 if schedule is None else 1)
         plan = sinter.handle(
             "plan_create", fusion, limits, *extents_of(sizes), c.byref(planning))
-        options = PrepareOptions(device=device)
+        options = PrepareOptions(device=device, forbid_replanning=schedule is not None)
         self.executable = sinter.handle("executable_prepare", runtime, plan, c.byref(options))
         for kind, handle in ("plan", plan), ("fusion", fusion), ("device", limits):
             getattr(sinter, kind + "_release")(handle)

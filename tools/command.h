@@ -20,7 +20,7 @@ struct Report {
 
 struct PlanArguments {
   ProblemOptions problem{};
-  std::string form = "text";  ///< text, sched or fir.
+  std::string form = "text";  ///< text, sched, fir or candidates.
 };
 
 struct ExplainArguments {

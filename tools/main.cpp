@@ -73,8 +73,9 @@ Command add_plan(CLI::App& tool) {
   add_problem_options(command, arguments->problem);
   command
       .add_option("--form", arguments->form,
-                  "text: all; sched: only what --schedule reads; fir: only the simplified graph")
-      ->check(CLI::IsMember({"text", "sched", "fir"}))
+                  "text: all; sched: only what --schedule reads; fir: only the simplified graph; "
+                  "candidates: all schedules that were weighed, the best predicted first")
+      ->check(CLI::IsMember({"text", "sched", "fir", "candidates"}))
       ->capture_default_str();
   return [arguments] { return plan_command(*arguments); };
 }

@@ -26,6 +26,21 @@ std::string estimate_text(const SegmentPlan& segment) {
       bytes_text(static_cast<double>(segment.facts.bytes_written)));
 }
 
+/// All legal schedules of each segment, as text and in place of their number in the JSON.
+std::string list_candidates(const Plan& plan, Json& segments) {
+  std::string out;
+  for (size_t i = 0; i < plan.segments.size(); ++i) {
+    Json listed = Json::array();
+    for (const ProposedSchedule& candidate : plan.segments[i].candidates) {
+      out += fmt::format("; predicted {:.1f} us\n{}", candidate.predicted.total_us,
+                         print(candidate.schedule));
+      listed.push_back(to_json(candidate));
+    }
+    segments[i]["candidates"] = std::move(listed);
+  }
+  return out;
+}
+
 }  // namespace
 
 Result<Report> plan_command(const PlanArguments& arguments) {
@@ -39,6 +54,8 @@ Result<Report> plan_command(const PlanArguments& arguments) {
     report.text = schedules_text(*plan);
   } else if (arguments.form == "fir") {
     report.text = print(plan->fusion);
+  } else if (arguments.form == "candidates") {
+    report.text = list_candidates(*plan, report.json["segments"]);
   } else {
     report.text = fmt::format("; as planned for {}\n{}\n{}", plan->limits.name, print(plan->fusion),
                               schedules_text(*plan));

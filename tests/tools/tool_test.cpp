@@ -113,6 +113,21 @@ TEST_F(Tool, APrintedScheduleCanBePinned) {
             printed.output);
 }
 
+TEST_F(Tool, ListsTheSchedulesItWeighed) {
+  const json planned = run_json("plan softmax rows=64 cols=4096 --form candidates");
+  const json& segment = planned.at("segments").at(0);
+  const json& candidates = segment.at("candidates");
+  ASSERT_GT(candidates.size(), 10U);
+  EXPECT_EQ(candidates.at(0).at("schedule"), segment.at("schedule")) << "the chosen one first";
+  double last = 0.0;
+  for (const json& candidate : candidates) {
+    const auto schedule = parse_schedule(candidate.at("schedule").at("text").get<std::string>());
+    ASSERT_TRUE(schedule) << schedule.error().text();
+    EXPECT_GE(candidate.at("predicted").at("total_us").get<double>(), 0.97 * last);
+    last = candidate.at("predicted").at("total_us");
+  }
+}
+
 TEST_F(Tool, PinsSingleFields) {
   const json planned = run_json(
       "plan softmax rows=64 cols=4096 --family multi_wave --threads-per-row 128 --residency "

@@ -1,0 +1,186 @@
+"""Times many schedules of the kernels of benchmarks/suite on the GPU of this machine, for sinter_refit.
+
+    sweep_suite.py --out suite_sweep.json                        all of it
+    sweep_suite.py softmax sum --types bf16 --top 20             some, with so many schedules each
+    sweep_suite.py softmax --device H200 --list                  what would be timed; needs no GPU
+
+Of what `sinter plan --form candidates` lists those predicted fastest are taken, and others evenly
+spread over the rest, so that the model is also held to what it does not choose; of the first few
+each priority of reads. All are compiled as they are, without re-planning, on all cores. Outputs are
+filled with poison and held to float64 before anything is timed (suite.py says how), and all
+schedules of a case take turns, each sample with a cold L2.
+
+Cases that one kernel does not run, with what finishes its partial results, are left out. The file
+is written after every case, and cases it has are not timed again. Exit status: 0 all went well;
+1 a schedule failed or computes wrong values; 3 the budget was spent before the end.
+"""
+
+import argparse
+import concurrent.futures
+import datetime
+import json
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(ROOT / "examples")]
+from suite import Runner, captured, check, poison, random_tensor, reference, spilled, suite_cases, want_type  # noqa: E402
+
+PRIORITIES = ("evict_first", "evict_last", "normal")
+
+
+def candidates(options, case):
+    """Texts of all schedules of the case's kernel, the best predicted first; none if several run it."""
+    with tempfile.NamedTemporaryFile("w", suffix=".fir", encoding="utf-8") as file:
+        file.write(case.text)
+        file.flush()
+        done = subprocess.run(
+            [options.sinter, "plan", file.name, *(f"{n}={s}" for n, s in case.sizes.items()),
+             "--device", options.device, "--form", "candidates", "--json"],
+            capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError((done.stderr or done.stdout).strip()[-300:])
+    segments = json.loads(done.stdout)["segments"]
+    if not all(segment["finishes"] for segment in segments[1:]):
+        return []
+    return [candidate["schedule"]["text"] for candidate in segments[0]["candidates"]]
+
+
+def chosen_of(texts, top, spread):
+    """The first ones, others evenly spread, and the other priorities of the first few."""
+    rest = texts[top:]
+    step = max(1, len(rest) // spread) if spread else len(rest) + 1
+    out = texts[:top] + rest[step // 2 :: step][:spread]
+    for text in texts[: max(1, top // 6)]:
+        out += [re.sub(r"read_priority \w+", f"read_priority {p}", text) for p in PRIORITIES]
+    return list(dict.fromkeys(out))
+
+
+def arms_of(runner, case, kernels, status):
+    """A launch of each kernel that computes what it should, by its schedule."""
+    torch = runner.torch
+    graph = case.graph()
+    inputs = [random_tensor(case, graph, value, "cuda") for value in graph.inputs]
+    wanted = reference(case, graph, inputs)
+    torch.cuda.synchronize()
+    outputs = None
+    arms = {}
+    for text, kernel in kernels.items():
+        if isinstance(kernel, Exception):
+            continue  # Does not fit this device, say; nothing was claimed of it.
+        outputs = outputs or [
+            torch.empty(tuple(info.shape[: info.rank]), dtype=want_type(info), device="cuda")
+            for info in kernel.outputs]
+        workspace = torch.empty(max(1, kernel.info.workspace_bytes), dtype=torch.uint8, device="cuda")
+        execute = kernel.bind([x.data_ptr() for x in inputs], [y.data_ptr() for y in outputs],
+                              workspace.data_ptr())
+
+        def launch(execute=execute, workspace=workspace):
+            execute(torch.cuda.current_stream().cuda_stream)
+
+        try:
+            replayed, _ = captured(launch, runner.stream)
+            for y in outputs:
+                poison(y)
+            replayed.replay()
+            torch.cuda.synchronize()
+            for y, want, value in zip(outputs, wanted, graph.outputs, strict=True):
+                check(y, want, value.name)
+            # The graph keeps addresses only.
+            arms[text] = lambda replayed=replayed, kept=(workspace, inputs, outputs): replayed.replay()
+        except Exception as error:
+            print(f"{case.key}: {error}\n{text}", flush=True)
+            status["failed"] = True
+    return arms
+
+
+def main():
+    begin = time.monotonic()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", help="kernels or groups of the suite")
+    parser.add_argument("--types", default="bf16,f32")
+    parser.add_argument("--device", default="live", help="what is planned for")
+    parser.add_argument("--top", type=int, default=12, help="best predicted schedules of each case")
+    parser.add_argument("--spread", type=int, default=4, help="others, from all over the rest")
+    parser.add_argument("--list", action="store_true", help="print what would be timed, and end")
+    parser.add_argument("--sinter", default=str(ROOT / "build/release/tools/sinter"))
+    parser.add_argument("--library", default=str(ROOT / "build/release/runtime/c_api/libsinter.so"))
+    parser.add_argument("--out", help="JSON file, which is continued where it exists")
+    parser.add_argument("--commit", default="unknown", help="what is timed, to be written down")
+    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds")
+    options = parser.parse_args()
+    out = pathlib.Path(options.out) if options.out else None
+    state = {"run": {}, "results": []}
+    if out and out.is_file():
+        state = json.loads(out.read_text(encoding="utf-8"))
+    done = {(row["kernel"], row["type"], tuple(row["shape"])) for row in state["results"]}
+    cases = [case for case in suite_cases(options.what, options.types.split(","), str(HERE / "suite_peers.py"))
+             if (case.name, case.type, tuple(case.sizes.values())) not in done]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        listed = list(pool.map(lambda case: candidates(options, case), cases))
+    taken = {case.key: chosen_of(texts, options.top, options.spread)
+             for case, texts in zip(cases, listed, strict=True)}
+    if options.list:
+        for case in cases:
+            print(f"{case.key}: {len(taken[case.key])} schedules")
+        print(f"{sum(len(texts) for texts in taken.values())} schedules of {len(cases)} cases")
+        return 0
+
+    from sinter_ctypes import Kernel
+
+    runner = Runner(options.library)
+
+    def prepared(case, text):
+        try:
+            return Kernel(runner.sinter, runner.runtime, case.text, case.sizes, schedule=text)
+        except Exception as error:
+            return error
+
+    state["run"] = {"device": runner.torch.cuda.get_device_name(), "sinter": runner.version(),
+                    "commit": options.commit, "checked": True, "date": str(datetime.date.today())}
+    status = {"failed": False}
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        # The kernels of later cases are compiled while earlier ones are timed.
+        pending = {case.key: {text: pool.submit(prepared, case, text) for text in taken[case.key]}
+                   for case in cases}
+        for case in cases:
+            if time.monotonic() - begin > options.budget:
+                print("the budget is spent")
+                pool.shutdown(wait=False, cancel_futures=True)
+                return 3
+            kernels = {text: future.result() for text, future in pending.pop(case.key).items()}
+            try:
+                arms = arms_of(runner, case, kernels, status)
+                times = runner.samples(arms) if arms else {}
+            except Exception as error:
+                print(f"{case.key}: {error}", flush=True)
+                status["failed"] = True
+                continue
+            for text, samples in times.items():
+                state["results"].append({
+                    "kernel": case.name, "shape": list(case.sizes.values()), "type": case.type,
+                    "us": statistics.median(samples), "spill_bytes": spilled(kernels[text].explain()),
+                    "schedules": [text]})
+            if times:
+                best = min(times, key=lambda text: statistics.median(times[text]))
+                print(f"{case.key}: {len(times)} schedules, the fastest {statistics.median(times[best]):.1f} us, "
+                      f"the untuned choice {statistics.median(times.get(taken[case.key][0], times[best])):.1f}", flush=True)
+            for kernel in kernels.values():
+                if not isinstance(kernel, Exception):
+                    kernel.release()
+            runner.torch.cuda.empty_cache()
+            if out:
+                out.write_text(json.dumps(state) + "\n", encoding="utf-8")
+    return int(status["failed"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
