@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ranges>
+#include <utility>
 
 namespace sinter {
 
@@ -80,9 +81,7 @@ void RowResidents::load(bool rows, const RowInputs& inputs) {
       for (const ValueId value : loaded) load_input(builder_, tiles_, inputs, value, at);
     });
   }
-  for (const auto& [value, at, tile] : passing)
-    walk_.when_inside(at,
-                      [&, value = value, at = at, tile = tile] { store_shared(value, at, tile); });
+  for (const Passing& vector : passing) store(vector);
   if (!copied.empty()) builder_.append(kir::AsyncWait{});
 }
 
@@ -131,11 +130,7 @@ std::vector<RowResidents::Passing> RowResidents::start_shared_copies(
         tiles_.bind_tile(value, tile, false);
         tiles_.load(value, at);
         tiles_.unbind_tile(value);
-        if (batch.in_loop) {
-          walk_.when_inside(at, [&] { store_shared(value, at, tile); });
-        } else {
-          passing.push_back({value, at, tile});
-        }
+        passing.push_back({value, at, tile});
       }
     });
   };
@@ -149,11 +144,26 @@ std::vector<RowResidents::Passing> RowResidents::start_shared_copies(
       });
     });
   };
-  walk_.for_chunks(1, load,
-                   [&](Guard guard) { return std::ranges::any_of(copied, by_registers(guard)); });
-  walk_.for_chunks(1, copy,
-                   [&](Guard guard) { return !std::ranges::all_of(copied, by_registers(guard)); });
-  return passing;
+  const auto loads_some = [&](const ChunkRun& run) {
+    return std::ranges::any_of(copied, by_registers(run.guard));
+  };
+  walk_.for_chunks(1, load, [&](const ChunkRun& run) { return run.is_one() && loads_some(run); });
+  walk_.for_chunks(1, copy, [&](const ChunkRun& run) {
+    return !std::ranges::all_of(copied, by_registers(run.guard));
+  });
+  // A loop has registers for the vectors of one batch, which it waits for.
+  std::vector<Passing> under_way = std::exchange(passing, {});
+  const auto load_and_store = [&](const RowChunk& batch) {
+    load(batch);
+    for (const Passing& vector : std::exchange(passing, {})) store(vector);
+  };
+  walk_.for_chunks(1, load_and_store,
+                   [&](const ChunkRun& run) { return !run.is_one() && loads_some(run); });
+  return under_way;
+}
+
+void RowResidents::store(const Passing& vector) {
+  walk_.when_inside(vector.at, [&] { store_shared(vector.value, vector.at, vector.tile); });
 }
 
 // ---- Shared memory

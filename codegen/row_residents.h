@@ -54,6 +54,7 @@ class RowResidents {
   /// in flight as shared memory holds. Each thread waits for its own copies only. Returns what
   /// comes through registers and is still to be stored once all else is in flight too.
   std::vector<Passing> start_shared_copies(const std::vector<ValueId>& copied);
+  void store(const Passing& vector);
   kir::ExprId shared_index(const TilePosition& at);
   [[nodiscard]] const PersistentValue* find(ValueId value) const;
 

@@ -109,19 +109,18 @@ ExprId RowWalk::row_shift() {
 // ---- Loops
 
 void RowWalk::for_chunks(int64_t unroll, const std::function<void(const RowChunk&)>& body,
-                         const std::function<bool(Guard)>& takes) {
+                         const std::function<bool(const ChunkRun&)>& takes) {
   for (const ChunkRun& run : chunk_runs(facts_, schedule_, unroll)) {
-    if (takes && !takes(run.guard)) continue;
-    if (run.end - run.begin == run.batches) {
-      body(
-          {.first_batch = builder_.integer(run.begin), .batches = run.batches, .guard = run.guard});
+    if (takes && !takes(run)) continue;
+    if (run.is_one()) {
+      body({builder_.integer(run.begin), run.batches, run.guard});
       continue;
     }
-    builder_.loop(
-        "batch", builder_.integer(run.begin), builder_.integer(run.end),
-        builder_.integer(run.batches), unrolls_batches(facts_, schedule_), [&](ExprId batch) {
-          body({.first_batch = batch, .batches = run.batches, .guard = run.guard, .in_loop = true});
-        });
+    builder_.loop("batch", builder_.integer(run.begin), builder_.integer(run.end),
+                  builder_.integer(run.batches), unrolls_batches(facts_, schedule_),
+                  [&](ExprId batch) {
+                    body({batch, run.batches, run.guard});
+                  });
   }
 }
 

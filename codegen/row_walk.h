@@ -14,7 +14,6 @@ struct RowChunk {
   kir::ExprId first_batch;
   int64_t batches = 1;
   Guard guard = Guard::kNone;
-  bool in_loop = false;  ///< One of several of a run-time or unrolled loop.
 };
 
 /// How the threads of a row share its columns and in which order each walks its own: by chunks, the
@@ -42,10 +41,10 @@ class RowWalk {
   [[nodiscard]] kir::ExprId slot() const { return slot_; }
 
   /// Runs `body` for every chunk of the row, of `unroll` batches at most. Rows that registers hold
-  /// are unrolled, because those are indexed by batch; others are run-time loops. Chunks under
-  /// guards that `takes` refuses are left out.
+  /// are unrolled, because those are indexed by batch; others are run-time loops. Runs that `takes`
+  /// refuses are left out.
   void for_chunks(int64_t unroll, const std::function<void(const RowChunk&)>& body,
-                  const std::function<bool(Guard)>& takes = {});
+                  const std::function<bool(const ChunkRun&)>& takes = {});
   /// Runs `body` for every vector of a chunk, outside of the row or not.
   void for_vectors(const RowChunk& chunk, const std::function<void(const TilePosition&)>& body);
   /// Runs `body` for every vector of the row, batch by batch.

@@ -125,6 +125,8 @@ struct ChunkRun {
   int64_t end = 0;
   int64_t batches = 0;
   Guard guard = Guard::kNone;
+  /// A single chunk, which needs no loop.
+  [[nodiscard]] bool is_one() const { return end - begin == batches; }
   friend bool operator==(const ChunkRun&, const ChunkRun&) = default;
 };
 /// What a thread's walk along a row in chunks of `unroll` batches is printed as, in order.
