@@ -156,9 +156,9 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
     const double in_turns_us =
         passing.in_turns_share * std::min(out.memory_us, out.issue_us) / blocks;
     const double bound_us = std::max({rest, out.issue_us, in_rounds_us}) + in_turns_us;
+    const double beside = blocks - 1.0 + (work.waits_for_copies ? 0.0 : passing.lone_overlap);
     const double exponent = std::min(
-        passing.most_overlap, 1.0 + passing.overlap * std::pow(blocks - 1.0 + passing.lone_overlap,
-                                                               passing.overlap_growth));
+        passing.most_overlap, 1.0 + passing.overlap * std::pow(beside, passing.overlap_growth));
     // What a wave has written leaves L2 while the next one waits.
     const double draining_us =
         passing.draining_ns_per_byte * work.bytes_written / (waves * sms * kNsPerUs);

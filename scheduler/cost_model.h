@@ -59,8 +59,9 @@ struct PassingBlocks {
   double overlap = 0.84;
   double overlap_growth = 0.48;
   double most_overlap = 3.7;
-  /// What the warps of one block hide for each other, in blocks beside it: 117 schedules with one
-  /// block to an SM were predicted 10 % too slow without, and 5 % with it.
+  /// What the warps of one block hide for each other, in blocks beside it, where they do not wait
+  /// for copies of whole rows: schedules with one block to an SM were predicted 11 % too slow
+  /// without.
   double lone_overlap = 0.1;
   /// Of a block's chain, after throughput has ended; less where blocks leave SMs idle.
   double last_share = 1.14;
@@ -237,11 +238,12 @@ struct WorkEstimate {
   /// Of blocks that have their rows and are gone: what each thread issues, one after the other, and
   /// that the total is that of PassingBlocks. 0: blocks stay.
   double thread_instructions = 0.0;
-  double start_us = 0.0;     ///< Beyond a launch, until the first block begins.
-  double uneven_us = 0.0;    ///< Of blocks that stay: idle memory in a last turn of few rows.
-  double turns = 1.0;        ///< Rows that a block takes one after the other, spilling in each.
-  double end_ns = 0.0;       ///< Once in every block, after its last row.
-  bool has_barriers = true;  ///< The warps of a block wait for each other in every row.
+  double start_us = 0.0;   ///< Beyond a launch, until the first block begins.
+  double uneven_us = 0.0;  ///< Of blocks that stay: idle memory in a last turn of few rows.
+  double turns = 1.0;      ///< Rows that a block takes one after the other, spilling in each.
+  double end_ns = 0.0;     ///< Once in every block, after its last row.
+  bool waits_for_copies = false;  ///< All of a row is in shared memory before any of it is used.
+  bool has_barriers = true;       ///< The warps of a block wait for each other in every row.
   friend bool operator==(const WorkEstimate&, const WorkEstimate&) = default;
 };
 

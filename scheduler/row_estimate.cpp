@@ -75,13 +75,11 @@ RereadMisses row_misses(const SegmentFacts& facts, const Schedule& schedule,
   return reread_misses(sm_bytes, at_once * reads.again, estimate, limits, constants);
 }
 
-/// Copies to shared memory have no priority to ask for.
-ReadPriority bulk_priority(const SegmentFacts& facts, const Schedule& schedule) {
-  const bool copies = std::ranges::any_of(schedule.persistent, [&](const PersistentValue& kept) {
-    return kept.residency == Residency::kShared && facts.is_read(kept.value) &&
-           facts.is_full(kept.value);
+/// True if the schedule keeps rows that are read in that place, of full tensors.
+bool keeps_rows(const SegmentFacts& facts, const Schedule& schedule, Residency residency) {
+  return std::ranges::any_of(schedule.persistent, [&](const PersistentValue& kept) {
+    return kept.residency == residency && facts.is_read(kept.value) && facts.is_full(kept.value);
   });
-  return copies ? ReadPriority::kNormal : schedule.read_priority;
 }
 
 /// What one step of an exchange takes: a thread combines its tuple with another lane's.
@@ -295,7 +293,10 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   work.bytes_read = static_cast<double>(facts.bytes_read);
   work.bytes_written = static_cast<double>(facts.bytes_written);
 
-  work.read_priority = bulk_priority(facts, schedule);
+  const bool copies = keeps_rows(facts, schedule, Residency::kShared);
+  work.waits_for_copies = copies && !keeps_rows(facts, schedule, Residency::kRegister);
+  // Copies to shared memory have no priority to ask for.
+  work.read_priority = copies ? ReadPriority::kNormal : schedule.read_priority;
   const StageReads reads = stage_reads(facts, list);
   const double again = reads.again;
   const RereadMisses misses = row_misses(facts, schedule, reads, estimate, limits, constants);

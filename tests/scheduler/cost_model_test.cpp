@@ -302,10 +302,10 @@ TEST(CostModelTest, EveryConstantOfResidentRowsMatters) {
 /// A single block on each multiprocessor waits and computes nearly in turns; more of them overlap.
 TEST(CostModelTest, PassingBlocksOverlapWithThoseBesideThem) {
   const DeviceLimits h200 = *find_device("H200");
-  const WorkEstimate work{.bytes_read = 4e8,
-                          .issue_slots = 1e9,
-                          .block_latency_ns = 3000.0,
-                          .thread_instructions = 100.0};
+  WorkEstimate work{.bytes_read = 4e8,
+                    .issue_slots = 1e9,
+                    .block_latency_ns = 3000.0,
+                    .thread_instructions = 100.0};
   const auto exposed = [&](int64_t blocks_per_sm, const PassingBlocks& passing) {
     ResourceEstimate estimate{.registers = 32,
                               .threads = 1024 / blocks_per_sm,
@@ -323,6 +323,9 @@ TEST(CostModelTest, PassingBlocksOverlapWithThoseBesideThem) {
   in_turns.lone_overlap = 0.0;
   EXPECT_NEAR(exposed(1, in_turns) / 32.0, 3.0 + 0.11, 0.05) << "the chain of each of 32 waves";
   EXPECT_LT(exposed(1, passing), 0.9 * exposed(1, in_turns)) << "its warps hide some of it";
+  work.waits_for_copies = true;
+  EXPECT_EQ(exposed(1, passing), exposed(1, in_turns)) << "unless they wait for all of the row";
+  work.waits_for_copies = false;
   EXPECT_LT(exposed(8, passing), 0.7 * exposed(1, passing));
   PassingBlocks tighter;
   tighter.overlap *= 2.0;
