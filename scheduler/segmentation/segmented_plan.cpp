@@ -35,6 +35,10 @@ constexpr size_t kMostNodesOneByOne = 192;
 /// Nodes of a graph in which single nodes are moved from group to group: likewise.
 constexpr size_t kMostNodesMoved = 16;
 
+/// Reductions before a gather with which it is tried, so that planning takes no longer than the
+/// graph is large.
+constexpr int kMostTied = 32;
+
 class SegmentedPlanner {
  public:
   SegmentedPlanner(Plan& plan, const PlanOptions& options, ListGroups lists,
@@ -109,21 +113,42 @@ class SegmentedPlanner {
   }
 
   /// A gather picks from the rows of a reduction: ties one to the first that walks the same axis of
-  /// the same tensor. False if there is none.
+  /// the same tensor, or else to the nearest before it that one kernel can run with it and all that
+  /// lies between them, if that goes with the pins and all other ties. False if there is none.
   bool tie(NodeId node, GroupJudge& judge) {
     const Op& op = plan_.fusion.ops[graph().nodes()[node].op];
     if (!std::holds_alternative<TakeOp>(op.kind)) return false;
+    // Pins that do not go together are pin_groups()'s to report.
+    if (!SegmentPins::resolve(graph(), options_)) return true;
     for (const ValueId leaf : graph().nodes()[node].leaves) {
       for (const NodeId reader : graph().readers(leaf)) {
-        if (!is_reduction(plan_.fusion.ops[graph().nodes()[reader].op].kind)) continue;
-        std::vector<NodeId> both = graph().closed(std::array{node, reader});
-        if (std::ranges::any_of(both, [&](NodeId id) { return is_external(id); })) continue;
-        if (!judge.judge(both).legal) continue;
-        ties_.push_back(std::move(both));
-        return true;
+        if (reduces(reader) && tie(node, reader, judge)) return true;
       }
     }
+    int tried = 0;
+    for (NodeId before = node; before-- > 0 && tried < kMostTied;) {
+      if (!reduces(before)) continue;
+      if (tie(node, before, judge)) return true;
+      ++tried;
+    }
     return false;
+  }
+
+  [[nodiscard]] bool reduces(NodeId node) const {
+    return is_reduction(plan_.fusion.ops[graph().nodes()[node].op].kind);
+  }
+
+  bool tie(NodeId gather, NodeId reduction, GroupJudge& judge) {
+    std::vector<std::vector<NodeId>> ties = ties_;
+    ties.push_back(graph().closed(std::array{gather, reduction}));
+    const auto resolved = SegmentPins::resolve(graph(), options_, ties);
+    if (!resolved) return false;
+    for (const std::vector<NodeId>& group : resolved->groups()) {
+      if (std::ranges::find(group, gather) != group.end() && !judge.judge(group).legal)
+        return false;
+    }
+    ties_ = std::move(ties);
+    return true;
   }
 
   /// The output with which a node overwrites an input that it reads; invalid if there is none.

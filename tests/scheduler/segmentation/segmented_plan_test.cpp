@@ -145,6 +145,42 @@ TEST(SegmentedPlanTest, GathersRunWithAReductionOfTheirRows) {
   }
 }
 
+TEST(SegmentedPlanTest, GathersOfComputedRowsRunWithTheReductionBehindThem) {
+  FusionBuilder b("picked");
+  const ValueId x = b.input(DType::kBF16, {64, 32}, "x");
+  const ValueId logits = b.external("f", {x}, {{DType::kF32, {64, 512}}}).front();
+  const ValueId labels = b.input(DType::kI64, {64}, "labels");
+  b.output(b.neg(b.take(log_softmax(b, logits), labels, 1)));
+  const auto planned = plan(b.build(), {}, kLimits);
+  ASSERT_TRUE(planned) << planned.error().text();
+  EXPECT_LE(planned->leading_segments().size(), 2U);
+}
+
+TEST(SegmentedPlanTest, GathersTakeAReductionThatGoesWithThePins) {
+  FusionBuilder b("pinned");
+  const ValueId x = b.input(DType::kF32, {64, 512}, "x");
+  // The place of the maximum goes through memory, so the gather runs with the sum.
+  const ValueId at = b.named(b.reduce(ReduceFn::kArgMax, x, {1}), "at");
+  b.output(b.sub(b.sum(x, {1}), b.take(x, at, 1)));
+  b.output(b.external("f", {x}, {{DType::kF32, {64, 512}}}).front());
+  const auto planned =
+      plan(b.build(), {}, kLimits, {.families = builtin_families(), .cuts = {{"at"}}});
+  ASSERT_TRUE(planned) << planned.error().text();
+}
+
+TEST(SegmentedPlanTest, GathersThatWouldWaitForEachOtherAreRefusedAsGathers) {
+  FusionBuilder b("crossed");
+  const ValueId x = b.input(DType::kF32, {64, 512}, "x");
+  const ValueId y = b.input(DType::kF32, {64, 512}, "y");
+  b.output(b.take(y, b.reduce(ReduceFn::kArgMax, x, {1}), 1));
+  b.output(b.take(x, b.reduce(ReduceFn::kArgMax, y, {1}), 1));
+  b.output(b.external("f", {x}, {{DType::kF32, {64, 512}}}).front());
+  const auto planned = plan(b.build(), {}, kLimits);
+  if (!planned) {
+    EXPECT_THAT(planned, FailsWith(ErrorKind::kUnsupported, HasSubstr("no kernel runs take")));
+  }
+}
+
 // ---- What lies in the memory of another value
 
 TEST(SegmentedPlanTest, OperandsOfAConcatenateAreWrittenIntoIt) {
