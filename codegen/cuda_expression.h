@@ -1,7 +1,6 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -81,10 +80,11 @@ class CudaExpressions {
   [[nodiscard]] Printed print(kir::ExprId id) const;
   [[nodiscard]] Printed print(const kir::PointwiseExpr& expr) const;
 
+  enum class Pace : uint8_t { kAsArgumentsAsk, kHaste, kCare };
+
   const kir::Kernel& kernel_;
   const KernelNames& names_;
   std::map<kir::ExprId, std::string> blocks_;
-  enum class Pace : uint8_t { kAsArgumentsAsk, kHaste, kCare };
   Pace pace_ = Pace::kAsArgumentsAsk;
   std::string plain_;  ///< Where in haste.
 };

@@ -1,8 +1,6 @@
 #include "codegen/row_residents.h"
 
 #include <algorithm>
-#include <ranges>
-#include <utility>
 
 namespace sinter {
 
@@ -81,8 +79,7 @@ void RowResidents::load(bool rows, const RowInputs& inputs) {
       for (const ValueId value : loaded) load_input(builder_, tiles_, inputs, value, at);
     });
   }
-  for (const Passing& vector : passing) store(vector);
-  if (!copied.empty()) builder_.append(kir::AsyncWait{});
+  finish_shared_copies(copied, passing);
 }
 
 void RowResidents::load_ahead() {
@@ -118,52 +115,62 @@ std::vector<RowResidents::Passing> RowResidents::start_shared_copies(
   std::vector<Passing> passing;
   if (copied.empty()) return passing;
   builder_.comment("the whole row, on its way to shared memory");
-  const auto by_registers = [&](Guard guard) {
-    return [&, guard](ValueId value) {
-      return guard == Guard::kElement || !tiles_.copies_async(value);
-    };
-  };
-  const auto load = [&](const RowChunk& batch) {
-    walk_.for_vectors(batch, [&](const TilePosition& at) {
-      for (const ValueId value : copied | std::views::filter(by_registers(at.guard))) {
-        const VarId tile = tiles_.declare_tile(value, 1);
-        tiles_.bind_tile(value, tile, false);
-        tiles_.load(value, at);
-        tiles_.unbind_tile(value);
-        passing.push_back({value, at, tile});
-      }
-    });
-  };
+  const auto load = [&](const RowChunk& batch) { load_passing(copied, batch, passing); };
   const auto copy = [&](const RowChunk& batch) {
     walk_.for_vectors(batch, [&](const TilePosition& at) {
       walk_.when_inside(at, [&] {
         for (const ValueId value : copied) {
-          if (!by_registers(at.guard)(value))
+          if (!passes_registers(value, at.guard))
             tiles_.copy_async(value, at, shared_.at(value), shared_index(at));
         }
       });
     });
   };
-  const auto loads_some = [&](const ChunkRun& run) {
-    return std::ranges::any_of(copied, by_registers(run.guard));
-  };
-  walk_.for_chunks(1, load, [&](const ChunkRun& run) { return run.is_one() && loads_some(run); });
+  walk_.for_chunks(1, load, [&](const ChunkRun& run) { return run.is_one(); });
   walk_.for_chunks(1, copy, [&](const ChunkRun& run) {
-    return !std::ranges::all_of(copied, by_registers(run.guard));
+    return std::ranges::any_of(copied,
+                               [&](ValueId value) { return !passes_registers(value, run.guard); });
   });
-  // A loop has registers for the vectors of one batch, which it waits for.
-  std::vector<Passing> under_way = std::exchange(passing, {});
-  const auto load_and_store = [&](const RowChunk& batch) {
-    load(batch);
-    for (const Passing& vector : std::exchange(passing, {})) store(vector);
-  };
-  walk_.for_chunks(1, load_and_store,
-                   [&](const ChunkRun& run) { return !run.is_one() && loads_some(run); });
-  return under_way;
+  return passing;
 }
 
-void RowResidents::store(const Passing& vector) {
-  walk_.when_inside(vector.at, [&] { store_shared(vector.value, vector.at, vector.tile); });
+void RowResidents::finish_shared_copies(const std::vector<ValueId>& copied,
+                                        const std::vector<Passing>& passing) {
+  if (copied.empty()) return;
+  const auto store = [&](const Passing& vector) {
+    walk_.when_inside(vector.at, [&] { store_shared(vector.value, vector.at, vector.tile); });
+  };
+  // A loop has registers for the vectors of one batch, which it waits for.
+  const auto load_and_store = [&](const RowChunk& batch) {
+    std::vector<Passing> vectors;
+    load_passing(copied, batch, vectors);
+    std::ranges::for_each(vectors, store);
+  };
+  walk_.for_chunks(1, load_and_store, [&](const ChunkRun& run) {
+    return !run.is_one() && std::ranges::any_of(copied, [&](ValueId value) {
+      return passes_registers(value, run.guard);
+    });
+  });
+  std::ranges::for_each(passing, store);
+  builder_.append(kir::AsyncWait{});
+}
+
+bool RowResidents::passes_registers(ValueId value, Guard guard) const {
+  return guard == Guard::kElement || !tiles_.copies_async(value);
+}
+
+void RowResidents::load_passing(const std::vector<ValueId>& copied, const RowChunk& batch,
+                                std::vector<Passing>& out) {
+  walk_.for_vectors(batch, [&](const TilePosition& at) {
+    for (const ValueId value : copied) {
+      if (!passes_registers(value, at.guard)) continue;
+      const VarId tile = tiles_.declare_tile(value, 1);
+      tiles_.bind_tile(value, tile, false);
+      tiles_.load(value, at);
+      tiles_.unbind_tile(value);
+      out.push_back({value, at, tile});
+    }
+  });
 }
 
 // ---- Shared memory

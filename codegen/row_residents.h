@@ -51,10 +51,16 @@ class RowResidents {
   };
   void load(bool rows, const RowInputs& inputs);
   /// Copies inputs to shared memory whole, past the registers where that can be, so that as much is
-  /// in flight as shared memory holds. Each thread waits for its own copies only. Returns what
-  /// comes through registers and is still to be stored once all else is in flight too.
+  /// in flight as shared memory holds. Returns what comes through registers, outside of loops, and
+  /// is to be stored once all else is in flight too.
   std::vector<Passing> start_shared_copies(const std::vector<ValueId>& copied);
-  void store(const Passing& vector);
+  /// Stores it, and waits: each thread for its own copies only.
+  void finish_shared_copies(const std::vector<ValueId>& copied,
+                            const std::vector<Passing>& passing);
+  /// True for vectors that are loaded and stored: copies past the registers take whole ones.
+  [[nodiscard]] bool passes_registers(ValueId value, Guard guard) const;
+  void load_passing(const std::vector<ValueId>& copied, const RowChunk& batch,
+                    std::vector<Passing>& out);
   kir::ExprId shared_index(const TilePosition& at);
   [[nodiscard]] const PersistentValue* find(ValueId value) const;
 
