@@ -41,18 +41,22 @@ struct StageReads {
 };
 
 StageReads stage_reads(const SegmentFacts& facts, const StageList& list) {
-  std::set<ValueId> seen;
+  std::set<std::pair<ValueId, int64_t>> seen;  // Parts of tensors, by where they begin.
   StageReads out;
   for (const Stage& stage : list.stages) {
+    std::set<std::pair<ValueId, int64_t>> now;
     double again = 0.0;
     double first = 0.0;
     for (const ValueId value : stage.loads) {
       if (!facts.is_full(value)) continue;
-      const ValueId tensor = facts.space.find_input(value)->tensor;
-      (seen.insert(tensor).second ? first : again) +=
+      const TensorAccess& access = *facts.space.find_input(value);
+      const std::pair part{access.tensor, access.offset};
+      (seen.contains(part) ? again : first) +=
           static_cast<double>(facts.space.rows) * static_cast<double>(facts.space.columns) *
           static_cast<double>(bytes_of(facts.fusion.values[value].type));
+      now.insert(part);
     }
+    seen.merge(now);
     out.again += again;
     if (again > 0.0) out.beside += first;
   }
