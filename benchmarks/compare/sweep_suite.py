@@ -6,7 +6,8 @@
 
 Of what `sinter plan --form candidates` lists those predicted fastest are taken, and others evenly
 spread over the rest, so that the model is also held to what it does not choose; of the first few
-each priority of reads. All are compiled as they are, without re-planning, on all cores. Outputs are
+each priority of reads. All are compiled as they are, without re-planning, on all cores, before
+anything is timed: modules cannot be loaded while launches are captured. Outputs are
 filled with poison and held to float64 before anything is timed (suite.py says how), and all
 schedules of a case take turns, each sample with a cold L2.
 
@@ -37,7 +38,8 @@ PRIORITIES = ("evict_first", "evict_last", "normal")
 
 
 def candidates(options, case):
-    """Texts of all schedules of the case's kernel, the best predicted first; none if several run it."""
+    """Texts of all schedules of the case's kernel, the best predicted first; none if several run it.
+    Or why it cannot be planned."""
     with tempfile.NamedTemporaryFile("w", suffix=".fir", encoding="utf-8") as file:
         file.write(case.text)
         file.flush()
@@ -46,7 +48,7 @@ def candidates(options, case):
              "--device", options.device, "--form", "candidates", "--json"],
             capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise RuntimeError((done.stderr or done.stdout).strip()[-300:])
+        return RuntimeError((done.stderr or done.stdout).strip()[-300:])
     segments = json.loads(done.stdout)["segments"]
     if not all(segment["finishes"] for segment in segments[1:]):
         return []
@@ -56,15 +58,15 @@ def candidates(options, case):
 def chosen_of(texts, top, spread):
     """The first ones, others evenly spread, and the other priorities of the first few."""
     rest = texts[top:]
-    step = max(1, len(rest) // spread) if spread else len(rest) + 1
-    out = texts[:top] + rest[step // 2 :: step][:spread]
+    count = min(spread, len(rest))
+    out = texts[:top] + [rest[(2 * i + 1) * len(rest) // (2 * count)] for i in range(count)]
     for text in texts[: max(1, top // 6)]:
         out += [re.sub(r"read_priority \w+", f"read_priority {p}", text) for p in PRIORITIES]
     return list(dict.fromkeys(out))
 
 
-def arms_of(runner, case, kernels, status):
-    """A launch of each kernel that computes what it should, by its schedule."""
+def arms_of(runner, case, kernels, report):
+    """A launch of each kernel that computes what it should, by its schedule; others are reported."""
     torch = runner.torch
     graph = case.graph()
     inputs = [random_tensor(case, graph, value, "cuda") for value in graph.inputs]
@@ -73,8 +75,6 @@ def arms_of(runner, case, kernels, status):
     outputs = None
     arms = {}
     for text, kernel in kernels.items():
-        if isinstance(kernel, Exception):
-            continue  # Does not fit this device, say; nothing was claimed of it.
         outputs = outputs or [
             torch.empty(tuple(info.shape[: info.rank]), dtype=want_type(info), device="cuda")
             for info in kernel.outputs]
@@ -96,8 +96,7 @@ def arms_of(runner, case, kernels, status):
             # The graph keeps addresses only.
             arms[text] = lambda replayed=replayed, kept=(workspace, inputs, outputs): replayed.replay()
         except Exception as error:
-            print(f"{case.key}: {error}\n{text}", flush=True)
-            status["failed"] = True
+            report(f"{case.key}: {error}\n{text}")
     return arms
 
 
@@ -118,68 +117,87 @@ def main():
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds")
     options = parser.parse_args()
     out = pathlib.Path(options.out) if options.out else None
-    state = {"run": {}, "results": []}
+    state = {"run": {"commit": options.commit}, "results": []}
     if out and out.is_file():
         state = json.loads(out.read_text(encoding="utf-8"))
+        if state["run"]["commit"] != options.commit:
+            parser.error(f"{out} has timings of commit {state['run']['commit']}")
+    failures = []
+
+    def report(text):
+        print(text, flush=True)
+        failures.append(text)
+
     done = {(row["kernel"], row["type"], tuple(row["shape"])) for row in state["results"]}
     cases = [case for case in suite_cases(options.what, options.types.split(","), str(HERE / "suite_peers.py"))
              if (case.name, case.type, tuple(case.sizes.values())) not in done]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         listed = list(pool.map(lambda case: candidates(options, case), cases))
-    taken = {case.key: chosen_of(texts, options.top, options.spread)
-             for case, texts in zip(cases, listed, strict=True)}
+    taken = {}
+    for case, texts in zip(cases, listed, strict=True):
+        if isinstance(texts, Exception):
+            report(f"{case.key}: {texts}")
+        elif texts:
+            taken[case.key] = chosen_of(texts, options.top, options.spread)
+    cases = [case for case in cases if case.key in taken]
     if options.list:
         for case in cases:
             print(f"{case.key}: {len(taken[case.key])} schedules")
         print(f"{sum(len(texts) for texts in taken.values())} schedules of {len(cases)} cases")
-        return 0
+        return int(bool(failures))
 
-    from sinter_ctypes import Kernel
+    from sinter_ctypes import STATUS, Kernel, SinterError
 
     runner = Runner(options.library)
+    state["run"] |= {"device": runner.torch.cuda.get_device_name(), "sinter": runner.version(),
+                     "samples": runner.timing.SAMPLES, "checked": True, "date": str(datetime.date.today())}
 
     def prepared(case, text):
         try:
             return Kernel(runner.sinter, runner.runtime, case.text, case.sizes, schedule=text)
-        except Exception as error:
-            return error
+        except SinterError as error:
+            # One that does not fit, as with another priority it may not: nothing was claimed of it.
+            return None if STATUS.get(error.status) in ("Unsupported", "ResourceExhausted") else error
 
-    state["run"] = {"device": runner.torch.cuda.get_device_name(), "sinter": runner.version(),
-                    "commit": options.commit, "checked": True, "date": str(datetime.date.today())}
-    status = {"failed": False}
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        # The kernels of later cases are compiled while earlier ones are timed.
         pending = {case.key: {text: pool.submit(prepared, case, text) for text in taken[case.key]}
                    for case in cases}
-        for case in cases:
-            if time.monotonic() - begin > options.budget:
-                print("the budget is spent")
-                pool.shutdown(wait=False, cancel_futures=True)
-                return 3
-            kernels = {text: future.result() for text, future in pending.pop(case.key).items()}
-            try:
-                arms = arms_of(runner, case, kernels, status)
-                times = runner.samples(arms) if arms else {}
-            except Exception as error:
-                print(f"{case.key}: {error}", flush=True)
-                status["failed"] = True
-                continue
+        kernels = {key: {text: future.result() for text, future in texts.items()}
+                   for key, texts in pending.items()}
+    print(f"all compiled after {time.monotonic() - begin:.0f} s", flush=True)
+    for case in cases:
+        if time.monotonic() - begin > options.budget:
+            print("the budget is spent")
+            return 3
+        for text, kernel in kernels[case.key].items():
+            if isinstance(kernel, Exception):
+                report(f"{case.key}: {kernel}\n{text}")
+        usable = {text: kernel for text, kernel in kernels.pop(case.key).items()
+                  if kernel is not None and not isinstance(kernel, Exception)}
+        arms = None
+        try:
+            arms = arms_of(runner, case, usable, report)
+            times = runner.samples(arms) if arms else {}
             for text, samples in times.items():
                 state["results"].append({
                     "kernel": case.name, "shape": list(case.sizes.values()), "type": case.type,
-                    "us": statistics.median(samples), "spill_bytes": spilled(kernels[text].explain()),
+                    "us": statistics.median(samples), "spill_bytes": spilled(usable[text].explain()),
                     "schedules": [text]})
             if times:
                 best = min(times, key=lambda text: statistics.median(times[text]))
-                print(f"{case.key}: {len(times)} schedules, the fastest {statistics.median(times[best]):.1f} us, "
-                      f"the untuned choice {statistics.median(times.get(taken[case.key][0], times[best])):.1f}", flush=True)
-            for kernel in kernels.values():
-                if not isinstance(kernel, Exception):
-                    kernel.release()
-            runner.torch.cuda.empty_cache()
-            if out:
-                out.write_text(json.dumps(state) + "\n", encoding="utf-8")
-    return int(status["failed"])
+                first = times.get(taken[case.key][0])
+                said = f", the untuned choice {statistics.median(first):.1f}" if first else ""
+                print(f"{case.key}: {len(times)} schedules, the fastest {statistics.median(times[best]):.1f} us{said}",
+                      flush=True)
+        except Exception as error:
+            report(f"{case.key}: {error}")
+        arms = None
+        for kernel in usable.values():
+            kernel.release()
+        runner.torch.cuda.empty_cache()
+        if out:
+            out.write_text(json.dumps(state) + "\n", encoding="utf-8")
+    return int(bool(failures))
 
 
 if __name__ == "__main__":
