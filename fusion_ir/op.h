@@ -5,7 +5,8 @@
 // Rounding.      Arithmetic happens in f64, f32, i64, i32 or bool. f16, bf16 and the 8-bit floats
 //                are storage types: a `cast` to one rounds to nearest even, a `cast` from one is
 //                exact. Nothing else rounds to 16 bits, so every such rounding point is a visible
-//                op. f32 arithmetic may be contracted to fused multiply-add.
+//                op. f32 arithmetic may be contracted to fused multiply-add. Logarithms of f32 are
+//                within 3 ulp, and one that a kernel evaluates again need not have the same bits.
 // NaN.           max, min, clamp, reduce.max and reduce.min propagate NaN. Comparisons with NaN are
 //                false, `ne` is true.
 // Casts.         Float to integer truncates towards zero and saturates, NaN gives 0. Integer to a

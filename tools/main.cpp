@@ -72,9 +72,11 @@ Command add_plan(CLI::App& tool) {
       *tool.add_subcommand("plan", "Choose a schedule and show it with its estimate");
   add_problem_options(command, arguments->problem);
   command
-      .add_option("--form", arguments->form,
-                  "text: all; sched: only what --schedule reads; fir: only the simplified graph; "
-                  "candidates: all schedules that were weighed, the best predicted first")
+      .add_option(
+          "--form", arguments->form,
+          "text: all; sched: only what --schedule reads; fir: only the simplified graph; "
+          "candidates: the schedules that were weighed, the best predicted first; of a graph that "
+          "was cut the best few")
       ->check(CLI::IsMember({"text", "sched", "fir", "candidates"}))
       ->capture_default_str();
   return [arguments] { return plan_command(*arguments); };
