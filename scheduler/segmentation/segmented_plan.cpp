@@ -70,6 +70,13 @@ class SegmentedPlanner {
     }
     plan_.decisions = pin_decisions(graph(), options_, segment_of_node);
     std::ranges::move(copies_, std::back_inserter(plan_.decisions));
+    for (const Tie& tie : ties_) {
+      plan_.decisions.push_back(
+          {.question = fmt::format("what runs the gather {}", made_by(tie.gather)),
+           .chosen = fmt::format("the kernel of {}", made_by(tie.reduction)),
+           .because =
+               "a gather walks no axis of its own, and the reduction the one it picks from"});
+    }
     return {};
   }
 
@@ -139,15 +146,31 @@ class SegmentedPlanner {
   }
 
   bool tie(NodeId gather, NodeId reduction, GroupJudge& judge) {
-    std::vector<std::vector<NodeId>> ties = ties_;
-    ties.push_back(graph().closed(std::array{gather, reduction}));
-    const auto resolved = SegmentPins::resolve(graph(), options_, ties);
+    ties_.push_back({gather, reduction, graph().closed(std::array{gather, reduction})});
+    if (goes_with_others(gather, judge)) return true;
+    ties_.pop_back();
+    return false;
+  }
+
+  [[nodiscard]] std::vector<std::vector<NodeId>> tied_groups() const {
+    std::vector<std::vector<NodeId>> out;
+    for (const Tie& tie : ties_) out.push_back(tie.nodes);
+    return out;
+  }
+
+  /// "%v3 h", of the first result of a node.
+  [[nodiscard]] std::string made_by(NodeId node) const {
+    return pinned_text(plan_.fusion, plan_.fusion.ops[graph().nodes()[node].op].results.front());
+  }
+
+  /// True if one kernel can run the group that a gather is in, with all pins and ties.
+  [[nodiscard]] bool goes_with_others(NodeId gather, GroupJudge& judge) const {
+    const auto resolved = SegmentPins::resolve(graph(), options_, tied_groups());
     if (!resolved) return false;
     for (const std::vector<NodeId>& group : resolved->groups()) {
       if (std::ranges::find(group, gather) != group.end() && !judge.judge(group).legal)
         return false;
     }
-    ties_ = std::move(ties);
     return true;
   }
 
@@ -195,7 +218,7 @@ class SegmentedPlanner {
 
   /// Looks pins up, and refuses groups that no kernel runs.
   Result<void> pin_groups() {
-    auto pins = SegmentPins::resolve(graph(), options_, ties_);
+    auto pins = SegmentPins::resolve(graph(), options_, tied_groups());
     if (!pins) return fail(pins.error());
     pins_ = std::move(*pins);
     if (pins_.empty()) return {};
@@ -347,8 +370,13 @@ class SegmentedPlanner {
   std::optional<GroupJudge> judge_;
   std::optional<GroupSchedules> schedules_;
   SegmentPins pins_;
-  std::set<OpId> kept_;                    ///< Ops that have an owner although they would be free.
-  std::vector<std::vector<NodeId>> ties_;  ///< Gathers, each with what runs it.
+  std::set<OpId> kept_;  ///< Ops that have an owner although they would be free.
+  struct Tie {
+    NodeId gather;
+    NodeId reduction;
+    std::vector<NodeId> nodes;  ///< Both and all between them.
+  };
+  std::vector<Tie> ties_;           ///< Gathers, each with what runs it.
   std::vector<Decision> copies_{};  ///< About outputs that are copied into an input's memory.
   std::vector<ChosenGroup> groups_;
 };

@@ -142,6 +142,11 @@ TEST(SegmentedPlanTest, GathersRunWithAReductionOfTheirRows) {
     EXPECT_EQ(planned->externals.size(), 1U);
     EXPECT_LE(planned->leading_segments().size(), 2U);
     EXPECT_LT(planned->predicted_us(), 90.0) << "logits are read once";
+    EXPECT_EQ(std::ranges::count_if(planned->decisions,
+                                    [](const Decision& decision) {
+                                      return decision.question.starts_with("what runs the gather");
+                                    }),
+              others ? 2 : 1);
   }
 }
 
