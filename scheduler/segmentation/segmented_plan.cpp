@@ -74,8 +74,9 @@ class SegmentedPlanner {
       plan_.decisions.push_back(
           {.question = fmt::format("what runs the gather {}", made_by(tie.gather)),
            .chosen = fmt::format("the kernel of {}", made_by(tie.reduction)),
-           .because =
-               "a gather walks no axis of its own, and the reduction the one it picks from"});
+           .because = fmt::format("a gather walks no axis of its own, and the reduction the one of "
+                                  "{} elements that it picks from",
+                                  picked_from(tie.gather))});
     }
     return {};
   }
@@ -156,6 +157,13 @@ class SegmentedPlanner {
     std::vector<std::vector<NodeId>> out;
     for (const Tie& tie : ties_) out.push_back(tie.nodes);
     return out;
+  }
+
+  /// Elements of the axis that a gather picks from.
+  [[nodiscard]] int64_t picked_from(NodeId gather) const {
+    const Op& op = plan_.fusion.ops[graph().nodes()[gather].op];
+    const auto axis = static_cast<size_t>(std::get<TakeOp>(op.kind).axis);
+    return plan_.fusion.values[op.operands.front()].shape[axis].constant();
   }
 
   /// "%v3 h", of the first result of a node.

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 
 #include "codegen/lower.h"
+#include "fusion_ir/composites.h"
+#include "fusion_ir/fusion_builder.h"
 #include "runtime/device_run.h"
 #include "runtime/host_execution.h"
 #include "tests/integration/interpreted_plan.h"
@@ -91,6 +93,25 @@ TEST(LanguageModels, LossesOfTheirHeadsComputeTheOracle) {
   for (const bool others : {false, true}) {
     for (const int64_t tokens : {16, 5})
       expect_right(language_model_loss(24, 131, others), {{"tokens", tokens}}, 1, calls);
+  }
+}
+
+// What is picked from is computed by the kernel that picks.
+TEST(LanguageModels, ProbabilitiesOfTheirTokensComputeTheOracle) {
+  const HostCalls calls{.run = run_reference_call, .evaluate = reference_call};
+  for (const bool keep_all : {false, true}) {
+    FusionBuilder b("token_probabilities");
+    const Extent tokens = b.symbol("tokens");
+    const ValueId x = b.input(DType::kF32, {tokens, 24});
+    const ValueId weight = b.input(DType::kF32, {131, 24});
+    const ValueId ids = b.input(DType::kI64, {tokens});
+    const ValueId logits =
+        b.external("matmul_nt", {x, weight}, {{DType::kF32, {tokens, 131}}}).front();
+    const ValueId probabilities = log_softmax(b, logits);
+    b.output(b.take(probabilities, ids, 1));
+    if (keep_all) b.output(probabilities);
+    const Fusion fusion = b.build();
+    for (const int64_t size : {16, 5, 0}) expect_right(fusion, {{"tokens", size}}, 1, calls);
   }
 }
 
