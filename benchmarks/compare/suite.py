@@ -30,7 +30,9 @@ import multiprocessing
 import os
 import pathlib
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -69,6 +71,22 @@ class Case:
         import fir
 
         return fir.parse(self.text)
+
+    def ask(self, sinter, command, *arguments):
+        """What the tool's command says of the case, as JSON."""
+        with tempfile.NamedTemporaryFile("w", suffix=".fir", encoding="utf-8") as file:
+            file.write(self.text)
+            file.flush()
+            sizes = [f"{name}={size}" for name, size in self.sizes.items()]
+            done = subprocess.run([sinter, command, file.name, *sizes, *arguments, "--json"],
+                                  capture_output=True, text=True, check=False)
+        try:
+            report = json.loads(done.stdout)
+            if "segments" in report:
+                return report
+        except json.JSONDecodeError:
+            pass
+        raise RuntimeError((done.stderr or done.stdout).strip()[-300:])
 
     def function(self):
         """The peer, a function of the inputs alone."""

@@ -24,9 +24,7 @@ import os
 import pathlib
 import re
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -40,16 +38,10 @@ PRIORITIES = ("evict_first", "evict_last", "normal")
 def candidates(options, case):
     """Texts of all schedules of the case's kernel, the best predicted first; none if several run it.
     Or why it cannot be planned."""
-    with tempfile.NamedTemporaryFile("w", suffix=".fir", encoding="utf-8") as file:
-        file.write(case.text)
-        file.flush()
-        done = subprocess.run(
-            [options.sinter, "plan", file.name, *(f"{n}={s}" for n, s in case.sizes.items()),
-             "--device", options.device, "--form", "candidates", "--json"],
-            capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        return RuntimeError((done.stderr or done.stdout).strip()[-300:])
-    segments = json.loads(done.stdout)["segments"]
+    try:
+        segments = case.ask(options.sinter, "plan", "--device", options.device, "--form", "candidates")["segments"]
+    except RuntimeError as error:
+        return error
     if not all(segment["finishes"] for segment in segments[1:]):
         return []
     return [candidate["schedule"]["text"] for candidate in segments[0]["candidates"]]
@@ -120,8 +112,9 @@ def main():
     state = {"run": {"commit": options.commit}, "results": []}
     if out and out.is_file():
         state = json.loads(out.read_text(encoding="utf-8"))
-        if state["run"]["commit"] != options.commit:
-            parser.error(f"{out} has timings of commit {state['run']['commit']}")
+        commit = state["run"].get("commit", "unknown")
+        if commit != options.commit:
+            parser.error(f"{out} has timings of commit {commit}")
     failures = []
 
     def report(text):

@@ -14,9 +14,7 @@ import datetime
 import json
 import math
 import pathlib
-import subprocess
 import sys
-import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -25,21 +23,8 @@ from suite import suite_cases  # noqa: E402
 
 
 def tune(options, case):
-    with tempfile.NamedTemporaryFile("w", suffix=".fir", encoding="utf-8") as file:
-        file.write(case.text)
-        file.flush()
-        command = [options.sinter, "tune", file.name, *(f"{n}={s}" for n, s in case.sizes.items()),
-                   "--top", str(options.top), "--budget", str(options.budget), "--json"]
-        if options.database:
-            command += ["--database", options.database]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    try:
-        report = json.loads(done.stdout)
-        if "segments" in report:
-            return report
-    except json.JSONDecodeError:
-        pass
-    raise RuntimeError((done.stderr or done.stdout).strip()[-300:])
+    database = ["--database", options.database] if options.database else []
+    return case.ask(options.sinter, "tune", "--top", str(options.top), "--budget", str(options.budget), *database)
 
 
 def timed_schedules(report, case):
