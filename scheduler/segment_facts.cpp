@@ -480,13 +480,11 @@ class Distribution {
     }
     for (const Op* user : users) {
       for (const ValueId operand : user->operands) {
-        if (const auto product = uses.find(operand); product != uses.end())
-          product->second += adds(user->kind) ? 1 : 0;
-      }
-    }
-    for (const Op* user : users) {
-      for (const ValueId operand : user->operands) {
-        if (!adds(user->kind)) uses.erase(operand);
+        if (!adds(user->kind)) {
+          uses.erase(operand);
+        } else if (const auto product = uses.find(operand); product != uses.end()) {
+          ++product->second;
+        }
       }
     }
     for (const size_t output : stage.outputs) uses.erase(fusion().outputs[output]);
