@@ -42,11 +42,15 @@ double memory_time(const DeviceLimits& limits, double bytes_read, double bytes_w
     return streamed * (1.0 + constants.evict_first_penalty);
   // Where as much is written, that pushes out what is stale in any case.
   const double even = evenness(bytes_read, bytes_written);
-  const double all_stale = (1.0 - even) * std::min(bytes_read, constants.stale_bytes) / bandwidth;
+  const double uneven = 1.0 - even;
+  const double all_stale =
+      uneven * uneven * std::min(bytes_read, constants.stale_bytes) / bandwidth;
   const double l2_share = (bytes_read + bytes_written) / static_cast<double>(limits.l2_bytes);
-  // Lines that are kept longest take room from those that are written, which then cannot stay.
-  const double kept =
-      priority == ReadPriority::kEvictLast ? even * constants.kept_read_bytes / bandwidth : 0.0;
+  // Lines that are kept longest take room from those that are written, by this kernel or the ones
+  // before, which then cannot stay.
+  const double kept = priority == ReadPriority::kEvictLast
+                          ? std::min(1.0, l2_share) * constants.kept_read_bytes / bandwidth
+                          : 0.0;
   // What fits beside the stale lines pushes some of them out all the same.
   if (l2_share <= 1.0) return streamed + kept + l2_share * l2_share * all_stale;
   const double turns = priority == ReadPriority::kNormal ? constants.normal_read_penalty * even : 0;
@@ -167,7 +171,9 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
         std::pow(bound_us, exponent) + std::pow((std::ceil(waves) - 1.0) * wait_us, exponent),
         1.0 / exponent);
     out.exposed_us = both_us - bound_us +
-                     passing.last_share * std::min(1.0, estimate.waves) * out.block_latency_us;
+                     passing.last_share *
+                         std::min(1.0, static_cast<double>(estimate.blocks) / sms) *
+                         out.block_latency_us;
     out.knows_waits = true;
     add_total(bound_us);
     return out;

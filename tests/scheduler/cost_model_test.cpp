@@ -107,7 +107,11 @@ TEST(CostModelTest, MemoryTimeIsBytesOverTheMixedBandwidth) {
   // Reads alone push out what other kernels wrote, unless they leave first.
   work.bytes_written = 0.0;
   EXPECT_THAT(predict(work, full_device(h200), h200).memory_us,
-              DoubleNear((134217728.0 + 18e6) / (4.8e6 * 0.952), 1e-9));
+              DoubleNear((134217728.0 + 22e6) / (4.8e6 * 0.952), 1e-9));
+  work.read_priority = ReadPriority::kEvictLast;
+  EXPECT_THAT(predict(work, full_device(h200), h200).memory_us,
+              DoubleNear((134217728.0 + 22e6 + 4.8e6) / (4.8e6 * 0.952), 1e-9))
+      << "and more of it if they leave last";
   work.read_priority = ReadPriority::kEvictFirst;
   EXPECT_THAT(predict(work, full_device(h200), h200).memory_us,
               DoubleNear(134217728.0 * 1.06 / (4.8e6 * 0.952), 1e-9));
@@ -118,8 +122,16 @@ TEST(CostModelTest, MemoryTimeIsBytesOverTheMixedBandwidth) {
               DoubleNear(half * 1.06 / (4.8e6 * 0.952), 1e-9));
   work.read_priority = ReadPriority::kNormal;
   EXPECT_THAT(predict(work, full_device(h200), h200).memory_us,
-              DoubleNear((half + 18e6 / 4.0) / (4.8e6 * 0.952), 1e-9));
-  // Beside as many writes nothing is gained.
+              DoubleNear((half + 22e6 / 4.0) / (4.8e6 * 0.952), 1e-9));
+  // Beside a third as many writes a fourth of that is at stake, beside as many nothing.
+  work.bytes_read = 134217728.0;
+  work.bytes_written = 134217728.0 / 3.0;
+  EXPECT_THAT(
+      predict(work, full_device(h200), h200).memory_us,
+      DoubleNear((4.0 / 3.0 * 134217728.0 * (1.0 + CostConstants{}.normal_read_penalty / 2.0) +
+                  22e6 / 4.0) /
+                     mixed_bandwidth(h200, 3.0, 1.0),
+                 1e-9));
   work.bytes_read = work.bytes_written = half / 2.0;
   EXPECT_THAT(predict(work, full_device(h200), h200).memory_us,
               DoubleNear(half / (4.8e6 * 0.895), 1e-9));

@@ -255,8 +255,10 @@ TEST(RowScheduleTest, ReadsOfAReductionLeaveL2FirstUnlessTheyAreManyOrComeAgain)
   EXPECT_EQ(read_priority(facts(512), h200), ReadPriority::kNormal)
       << "too little to push much out";
   EXPECT_EQ(read_priority(facts(8192), h200), ReadPriority::kEvictFirst);
-  EXPECT_EQ(read_priority(facts(65536), h200, true), ReadPriority::kEvictLast);
-  EXPECT_EQ(read_priority(facts(65536), h200), ReadPriority::kEvictLast);
+  EXPECT_EQ(read_priority(facts(36864), h200), ReadPriority::kEvictFirst) << "302 MB";
+  EXPECT_EQ(read_priority(facts(65536), h200, true), ReadPriority::kNormal);
+  EXPECT_EQ(read_priority(facts(65536), h200), ReadPriority::kNormal)
+      << "537 MB; leaving last would only push out what was written before";
 }
 
 }  // namespace
