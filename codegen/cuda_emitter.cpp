@@ -263,7 +263,15 @@ class CudaEmitter {
     }
     expressions_.make_haste(plain);
     print_loop(stmt);
-    expressions_.take_care();
+    // Taking care without asking shortens the text: Jensen-Shannon divergences take 2 to 7 % less
+    // so. Before a vector is stored it takes registers: distillation losses whose rows are kept
+    // take 2 to 9 % more, those with a row in registers of few warps up to 80 %
+    // (benchmarks/results/h200_2026-11-24_suite_sweep.json and h200_2026-11-25_suite_sweep.json).
+    if (hasty->fills_tiles) {
+      expressions_.ask_arguments();
+    } else {
+      expressions_.take_care();
+    }
     line(fmt::format("if (!{}) {{", plain));
     ++depth_;
     for (const VarId var : hasty->changed) {

@@ -23,6 +23,7 @@ class HastyLoopFinder {
     const bool reads_what_it_writes =
         std::ranges::any_of(tiles_written_, [&](kir::VarId tile) { return contains(read_, tile); });
     if (!has_logarithm_ || !can_run_again_ || reads_what_it_writes) return {};
+    found_.fills_tiles = !tiles_written_.empty();
     return std::move(found_);
   }
 

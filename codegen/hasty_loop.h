@@ -14,6 +14,8 @@ namespace sinter {
 struct HastyLoop {
   /// Scalars from outside that it changes: to be as they were before it runs again.
   std::vector<kir::VarId> changed;
+  /// Whether it leaves elements in tiles from outside.
+  bool fills_tiles = false;
 };
 
 /// None for a loop of one turn, for one without logarithms of f32, and for one that cannot run

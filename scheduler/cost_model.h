@@ -201,6 +201,9 @@ struct CostConstants {
   /// What a logarithm in haste takes when it is taken with care, beyond a repetition of all that is
   /// done with its element: the library's function (codegen/device/numeric.cuh); from SASS.
   double careful_logarithm_instructions = 18.0;
+  /// The same where a loop leaves elements for a store, and asks of each argument whether it needs
+  /// care.
+  double asked_logarithm_instructions = 28.0;
   /// Instructions of a row kernel's text beside those of its elements, and further ones of each
   /// element of a stage that may lie outside the row: of 17 kernels of losses with more than 3,000
   /// instructions they miss the text by 4 % in the mean (NVRTC 13.0).

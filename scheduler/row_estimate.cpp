@@ -234,7 +234,9 @@ double text_instructions(const SegmentFacts& facts, const Schedule& schedule, co
     const auto logarithms = std::ranges::count_if(
         stage.computed, [&](ValueId value) { return is_hasty(facts.fusion, value); });
     if (logarithms == 0 || schedule.vector_width == 1) continue;
-    of_element += once + static_cast<double>(logarithms) * constants.careful_logarithm_instructions;
+    const double again = stage.outputs.empty() ? constants.careful_logarithm_instructions
+                                               : constants.asked_logarithm_instructions;
+    of_element += once + static_cast<double>(logarithms) * again;
   }
   const auto stages = static_cast<double>(list.stages.size());
   const auto width = static_cast<double>(schedule.vector_width);

@@ -158,11 +158,24 @@ TEST(CudaEmitterTest, LoopsTakeLogarithmsInHasteFirst) {
     sum = sinter_before_1_sum;
     #pragma unroll
     for (int v = 0; v < 4; ++v) {
-      float v_log = sinter_log_with_care(tile.get(v));
+      float v_log = sinter_log(tile.get(v));
       if (v < 3) {
-        sum = sum + sinter_log2_with_care(v_log);
+        sum = sum + sinter_log2(v_log);
       }
       out.set(v, v_log);
+    }
+  }
+)"));
+}
+
+// Without elements to store, what runs again asks no argument whether it needs care.
+TEST(CudaEmitterTest, LoopsThatOnlyAddUpRunAgainWithCare) {
+  EXPECT_THAT(loop_over_elements("%r2 = add(%r2, log(%r0[0, %r3]))"), HasSubstr(R"(
+  if (!sinter_plain_1) {
+    sum = sinter_before_1_sum;
+    #pragma unroll
+    for (int v = 0; v < 4; ++v) {
+      sum = sum + sinter_log_with_care(tile.get(v));
     }
   }
 )"));
