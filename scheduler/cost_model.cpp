@@ -144,6 +144,7 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
     const double working = std::min(busy, sms - static_cast<double>(estimate.idle_sms));
     for (double* const computed_us : {&out.issue_us, &out.special_us, &out.shared_us})
       *computed_us *= busy / working;
+    if (work.reads_rows_again) out.memory_us *= 1.0 + passing.second_reads_share;
     rest = std::max({out.memory_us, out.l2_us, out.special_us, out.shared_us});
     out.issue_us *= std::pow(passing.busy_warps / warps, passing.warps_exponent);
     // Warps that wait for their instructions issue none.

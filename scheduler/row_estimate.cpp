@@ -309,6 +309,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   work.l2_bytes = work.bytes_read + work.bytes_written + again * misses.l1 +
                   split_sector_bytes(facts, schedule);
   work.bytes_read += again * misses.l1 * misses.l2;
+  work.reads_rows_again = again > 0.0;
 
   // Threads whose lanes lie past the row still issue.
   const auto reach = static_cast<double>(schedule.threads_per_row * schedule.vector_width);

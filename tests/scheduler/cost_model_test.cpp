@@ -368,6 +368,9 @@ TEST(CostModelTest, PassingBlocksFetchWhatIsNotKeptAndWorkOnTheSmsTheyHave) {
   };
   const Prediction plain = total([](auto&...) {});
   EXPECT_TRUE(plain.knows_waits);
+  const Prediction rereads = total([&](auto& work, auto&, auto&) { work.reads_rows_again = true; });
+  EXPECT_NEAR(rereads.memory_us, plain.memory_us * (1.0 + PassingBlocks{}.second_reads_share),
+              1e-9);
   const double fetched = 1e9;
   const Prediction fetches =
       total([&](auto& work, auto&, auto&) { work.fetched_text_bytes = fetched; });
