@@ -567,7 +567,7 @@ TEST(PlanTest, SaysWhatDecidedBetweenEquals) {
   const auto [sum, faster_sum] = because("bias_gradient", matrix(512, 16384), "wait least wins");
   EXPECT_LT(sum.predicted.block_latency_us, faster_sum.predicted.block_latency_us);
   EXPECT_FALSE(faster_sum.predicted.knows_waits);
-  const auto [calm, squeezed] = because("rms_norm", matrix(8192, 8192), "registers squeezed into");
+  const auto [calm, squeezed] = because("rms_norm", matrix(4096, 6144), "registers squeezed into");
   EXPECT_LE(calm.estimate.registers, calm.estimate.register_cap);
   EXPECT_GT(squeezed.estimate.registers, squeezed.estimate.register_cap);
 }
