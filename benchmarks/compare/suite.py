@@ -12,6 +12,10 @@ torch.compile in its default mode and in max-autotune-no-cudagraphs, of which th
 The peer of a kernel is the function of its name in --peer FILE or suite_peers.py, else the graph
 itself said in PyTorch (fir.py).
 
+With --schedules a further arm, `tuned`, runs the schedule that was fastest in files of
+sweep_suite.py or tune_suite.py, where that is not the planner's own: what measuring first gains, as
+it does the peer in its second mode. `ratio` and `sol` stay those of the planner's choice.
+
 Where inputs are too large to be held in float64, the reference is formed of some rows at a time: a
 scalar output then counts as the sum of those of its parts.
 
@@ -267,6 +271,17 @@ def compiled(case, mode, inputs):
     return lambda: function(*inputs)
 
 
+def fastest_schedules(paths):
+    """The schedule of every case that was fastest in files of timed ones, and spilled nothing."""
+    best = {}
+    for path in paths:
+        for result in json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["results"]:
+            key = (result["kernel"], result["type"], tuple(result["shape"]))
+            if len(result["schedules"]) == 1 and not result["spill_bytes"]:
+                best[key] = min(best.get(key, (math.inf, "")), (result["us"], result["schedules"][0]))
+    return {key: text for key, (_, text) in best.items()}
+
+
 def prepare_torch():
     import torch
 
@@ -313,7 +328,7 @@ def spilled(report):
 
 
 class Runner:
-    def __init__(self, library):
+    def __init__(self, library, schedules=()):
         import cold_timing
         from sinter_ctypes import Sinter
 
@@ -324,6 +339,8 @@ class Runner:
         self.flushed = cold_timing.flushed_tensor()
         self.stream = self.torch.cuda.Stream()
         self.kernels = {}
+        self.tuned = {}
+        self.schedules = fastest_schedules(schedules)
 
     def version(self):
         return self.sinter.library.sinter_version().decode()
@@ -332,15 +349,25 @@ class Runner:
         """Plans and compiles Sinter's kernels of all cases."""
         from sinter_ctypes import Kernel
 
-        def one(case):
+        def one(case, schedule=None):
             begin = time.monotonic()
             try:
-                return Kernel(self.sinter, self.runtime, case.text, case.sizes), time.monotonic() - begin
+                kernel = Kernel(self.sinter, self.runtime, case.text, case.sizes, schedule=schedule)
+                return kernel, time.monotonic() - begin
             except Exception as error:
                 return error, 0.0
 
+        def both(case):
+            kernel, seconds = one(case)
+            schedule = self.schedules.get((case.name, case.type, tuple(case.sizes.values())))
+            own = isinstance(kernel, Exception) or schedule in (None, schedule_of(kernel))
+            return kernel, seconds, None if own else one(case, schedule)[0]
+
         with concurrent.futures.ThreadPoolExecutor(threads) as pool:
-            self.kernels = dict(zip((c.key for c in cases), pool.map(one, cases), strict=True))
+            for case, (kernel, seconds, tuned) in zip(cases, pool.map(both, cases), strict=True):
+                self.kernels[case.key] = (kernel, seconds)
+                if tuned is not None:
+                    self.tuned[case.key] = tuned
 
     def copy_rate(self):
         """Bytes a microsecond of a long device-to-device copy: read and written, from median."""
@@ -370,18 +397,26 @@ class Runner:
         outputs = [
             torch.empty(tuple(info.shape[: info.rank]), dtype=want_type(info), device="cuda")
             for info in kernel.outputs]
-        workspace = torch.empty(max(1, kernel.info.workspace_bytes), dtype=torch.uint8, device="cuda")
-        execute = kernel.bind(
-            [x.data_ptr() for x in inputs], [y.data_ptr() for y in outputs], workspace.data_ptr())
 
-        def launch():
-            execute(torch.cuda.current_stream().cuda_stream)
-            return outputs
+        def launcher(own):
+            if isinstance(own, Exception):
+                raise own
+            workspace = torch.empty(max(1, own.info.workspace_bytes), dtype=torch.uint8, device="cuda")
+            execute = own.bind(
+                [x.data_ptr() for x in inputs], [y.data_ptr() for y in outputs], workspace.data_ptr())
 
-        arms, errors, results = {}, {}, {}
-        for name in ("sinter",) + MODES:
+            def launch():
+                execute(torch.cuda.current_stream().cuda_stream)
+                return outputs
+
+            workspaces.append(workspace)  # CUDA graphs keep addresses only.
+            return launch
+
+        own = {"sinter": kernel} | ({"tuned": self.tuned[case.key]} if case.key in self.tuned else {})
+        arms, errors, results, workspaces = {}, {}, {}, []
+        for name in (*own, *MODES):
             try:
-                run = launch if name == "sinter" else compiled(case, name, inputs)
+                run = launcher(own[name]) if name in own else compiled(case, name, inputs)
                 replayed, out = captured(run, self.stream)
                 for y in out:
                     poison(y)
@@ -417,7 +452,14 @@ class Runner:
             row["sol"] = row["floor_us"] / row["us"]["sinter"]
             if peers:
                 row["ratio"] = min(peers) / row["us"]["sinter"]
+            if peers and self.schedules:
+                row["tuned_ratio"] = min(peers) / row["us"].get("tuned", row["us"]["sinter"])
         return row
+
+
+def schedule_of(kernel):
+    """The text of the schedule of a kernel's first segment."""
+    return kernel.explain()["segments"][0]["schedule"]["text"]
 
 
 def want_type(info):
@@ -444,6 +486,8 @@ def arguments():
     parser.add_argument("--peer", default=str(HERE / "suite_peers.py"),
                         help="a Python file with functions named as the graphs")
     parser.add_argument("--library", default=str(ROOT / "build/release/runtime/c_api/libsinter.so"))
+    parser.add_argument("--schedules", nargs="*", default=[],
+                        help="JSON of sweep_suite.py or tune_suite.py, for the arm `tuned`")
     parser.add_argument("--out", help="JSON file, which is continued where it exists")
     parser.add_argument("--commit", default="unknown", help="what is measured, to be written down")
     parser.add_argument("--budget", type=float, default=math.inf, help="seconds")
@@ -499,7 +543,7 @@ def main():
         if (case.name, case.type, tuple(case.sizes.values())) not in done]
     compile_peers(cases, options.ahead)
     ahead = time.monotonic() - begin
-    runner = Runner(options.library)
+    runner = Runner(options.library, options.schedules)
     runner.prepare(cases, os.cpu_count() or 1)
     torch = runner.torch
     rate = runner.copy_rate()

@@ -151,7 +151,13 @@ def summary(rows, least):
         print(f"\n{kind}: {len(of_kind)} cells, geometric mean {mean(row['ratio'] for row in of_kind):.2f}; "
               f"SOL of {len(sol)} with 100 MB and more {mean(sol):.3f}, least {min(sol, default=math.nan):.2f}; "
               f"predictions off by {100 * (error - 1):.1f} % in the mean")
-    below = sorted((row["ratio"], row) for row in rows if row["ratio"] < least)
+        tuned = [row for row in of_kind if "tuned_ratio" in row]
+        if tuned:
+            gain = mean(row["tuned_ratio"] / row["ratio"] for row in tuned)
+            low = sum(row["tuned_ratio"] < least for row in tuned)
+            print(f"{kind}, tuned: geometric mean {mean(row['tuned_ratio'] for row in tuned):.2f}, {low} below {least}; "
+                  f"the planner's choices take {100 * (gain - 1):.1f} % longer")
+    below = sorted(((row["ratio"], row) for row in rows if row["ratio"] < least), key=lambda pair: pair[0])
     for ratio, row in below:
         print(f"below {least}: {row['kernel']} {row['type']} {size_of(row)}: {ratio:.3f}, "
               f"{row['us']['sinter']:.1f} us, predicted {row['predicted_us']:.1f}")

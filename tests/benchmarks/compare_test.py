@@ -16,7 +16,9 @@ COMPARE = pathlib.Path(sys.argv.pop(1)).resolve()
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(COMPARE))
 
+import limits  # noqa: E402
 import report  # noqa: E402
+import suite  # noqa: E402
 import suite_report  # noqa: E402
 import torch_compile  # noqa: E402
 
@@ -179,6 +181,34 @@ class SuiteReport(Silent):
 
     def test_a_cell_that_is_slower_is_an_error(self):
         self.assertEqual(self.written([self.row("sum", "bf16", 0.9)])[0], 1)
+        self.assertEqual(self.written([self.row("sum", "bf16", 0.9), self.row("sum", "bf16", 0.9)])[0], 1)
+
+    def test_what_measuring_first_gains_is_said(self):
+        rows = [self.row("sum", "bf16", 1.0), self.row("sum", "bf16", 1.0)]
+        rows[0]["tuned_ratio"] = rows[1]["tuned_ratio"] = 1.1
+        self.assertEqual(self.written(rows)[0], 0)
+        self.assertIn("bf16, tuned: geometric mean 1.10, 0 below 0.97; the planner's choices take 10.0 % longer", self.out)
+
+
+class Limits(Silent):
+    def test_the_least_of_all_that_ran_counts(self):
+        row = SuiteReport.row(self, "sum", "bf16", 0.9)
+        key = {"kernel": "sum", "type": "bf16"}
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder)
+            for name, content in (
+                    ("rows", {"rows": [row]}),
+                    ("floor", {"rows": [key | {"sizes": row["sizes"], "floor_us": 8.0}]}),
+                    ("timed", {"results": [key | {"shape": [8, 16], "us": us, "spill_bytes": spilled,
+                                                  "schedules": [f"schedule {us}"]}
+                                           for us, spilled in ((9.0, 0), (9.5, 0), (7.0, 4))]})):
+                (path / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+            self.assertEqual(self.call(limits.main, path / "rows.json", "--floor", path / "floor.json",
+                                       "--timed", path / "timed.json"), 0)
+            self.assertIn("| sum | bf16 | 0.900 | 1.286 | 1.125 | 1.286 |", self.out)
+            self.assertIn("sum bf16 8 x 16: 0.900", self.out)
+            self.assertEqual(suite.fastest_schedules([path / "timed.json"]),
+                             {("sum", "bf16", (8, 16)): "schedule 9.0"})
 
 
 class Run(unittest.TestCase):
