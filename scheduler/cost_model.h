@@ -255,7 +255,7 @@ struct WorkEstimate {
   double uneven_us = 0.0;  ///< Of blocks that stay: idle memory in a last turn of few rows.
   double turns = 1.0;      ///< Rows that a block takes one after the other, spilling in each.
   double end_ns = 0.0;     ///< Once in every block, after its last row.
-  bool reads_rows_again = false;  ///< Keeps nothing of rows that several stages read.
+  bool reads_rows_again = false;  ///< Several stages read elements that are not kept.
   bool waits_for_copies = false;  ///< What is kept of rows is copied whole before it is used.
   bool has_barriers = true;       ///< The warps of a block wait for each other in every row.
   friend bool operator==(const WorkEstimate&, const WorkEstimate&) = default;
