@@ -48,6 +48,9 @@ def main(arguments):
     for path in options.files:
         for row in load(path)["rows"]:
             key = (row["kernel"], row["type"], tuple(row["sizes"].values()))
+            if "ratio" not in row or key not in floors:
+                print(f"left out: {row['kernel']} {row['type']} {size_of(row)}", file=sys.stderr)
+                continue
             peer, sinter = peer_us(row), row["us"]["sinter"]
             schedule = min(sinter, timed.get(key, math.inf))
             rows.append({"kernel": row["kernel"], "type": row["type"], "size": size_of(row),

@@ -366,7 +366,9 @@ class Runner:
         with concurrent.futures.ThreadPoolExecutor(threads) as pool:
             for case, (kernel, seconds, tuned) in zip(cases, pool.map(both, cases), strict=True):
                 self.kernels[case.key] = (kernel, seconds)
-                if tuned is not None:
+                if isinstance(tuned, Exception):  # An older version's: the case is measured without.
+                    print(f"{case.key}: its fastest schedule is left out: {tuned}", flush=True)
+                elif tuned is not None:
                     self.tuned[case.key] = tuned
 
     def copy_rate(self):
@@ -399,8 +401,6 @@ class Runner:
             for info in kernel.outputs]
 
         def launcher(own):
-            if isinstance(own, Exception):
-                raise own
             workspace = torch.empty(max(1, own.info.workspace_bytes), dtype=torch.uint8, device="cuda")
             execute = own.bind(
                 [x.data_ptr() for x in inputs], [y.data_ptr() for y in outputs], workspace.data_ptr())

@@ -197,7 +197,7 @@ class Limits(Silent):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder)
             for name, content in (
-                    ("rows", {"rows": [row]}),
+                    ("rows", {"rows": [row, row | {"sizes": {"rows": 9, "cols": 16}}]}),
                     ("floor", {"rows": [key | {"sizes": row["sizes"], "floor_us": 8.0}]}),
                     ("timed", {"results": [key | {"shape": [8, 16], "us": us, "spill_bytes": spilled,
                                                   "schedules": [f"schedule {us}"]}
@@ -207,6 +207,7 @@ class Limits(Silent):
                                        "--timed", path / "timed.json"), 0)
             self.assertIn("| sum | bf16 | 0.900 | 1.286 | 1.125 | 1.286 |", self.out)
             self.assertIn("sum bf16 8 x 16: 0.900", self.out)
+            self.assertIn("left out: sum bf16 9 x 16", self.err)  # Has no floor.
             self.assertEqual(suite.fastest_schedules([path / "timed.json"]),
                              {("sum", "bf16", (8, 16)): "schedule 9.0"})
 
