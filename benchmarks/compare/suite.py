@@ -454,6 +454,8 @@ class Runner:
                 row["ratio"] = min(peers) / row["us"]["sinter"]
             if peers and self.schedules:
                 row["tuned_ratio"] = min(peers) / row["us"].get("tuned", row["us"]["sinter"])
+        if "tuned" in own:
+            row["tuned_schedule"] = schedule_of(own["tuned"])
         return row
 
 
