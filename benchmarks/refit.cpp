@@ -51,7 +51,11 @@ std::vector<Parameter> parameters() {
           own("in_turns_share", &PassingBlocks::in_turns_share, 0.01, 1.0),
           own("draining_ns_per_byte", &PassingBlocks::draining_ns_per_byte, 0.0001, 0.05),
           own("cluster_gather_ns", &PassingBlocks::cluster_gather_ns, 20.0, 2000.0),
-          own("lone_overlap", &PassingBlocks::lone_overlap, 0.01, 2.0)};
+          own("lone_overlap", &PassingBlocks::lone_overlap, 0.01, 2.0),
+          own("walking_overlap", &PassingBlocks::walking_overlap, 0.01, 4.0),
+          own("walking_turns_share", &PassingBlocks::walking_turns_share, 0.01, 1.0),
+          own("row_doubling_share", &PassingBlocks::row_doubling_share, 0.001, 0.1),
+          own("waiting_compute_share", &PassingBlocks::waiting_compute_share, 0.01, 4.0)};
 }
 
 /// A schedule that was timed, as the model sees it.

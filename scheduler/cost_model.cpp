@@ -43,8 +43,9 @@ double memory_time(const DeviceLimits& limits, double bytes_read, double bytes_w
   // Where as much is written, that pushes out what is stale in any case.
   const double even = evenness(bytes_read, bytes_written);
   const double uneven = 1.0 - even;
-  const double all_stale =
-      uneven * uneven * std::min(bytes_read, constants.stale_bytes) / bandwidth;
+  const double stale = std::min(bytes_read, constants.stale_bytes);
+  // No byte that is written saves more than itself.
+  const double all_stale = std::max(uneven * uneven * stale, stale - bytes_written) / bandwidth;
   const double l2_share = (bytes_read + bytes_written) / static_cast<double>(limits.l2_bytes);
   // Lines that are kept longest take room from those that are written, by this kernel or the ones
   // before, which then cannot stay.
@@ -145,6 +146,14 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
     for (double* const computed_us : {&out.issue_us, &out.special_us, &out.shared_us})
       *computed_us *= busy / working;
     if (work.reads_rows_again) out.memory_us *= 1.0 + passing.second_reads_share;
+    // What holds of sums, the less the more is stored.
+    const double uneven = 1.0 - evenness(work.bytes_read, work.bytes_written);
+    const double sum_share = work.walks_rows && !work.reads_rows_again ? uneven * uneven : 0.0;
+    const double computing =
+        work.element_slots / (passing.balanced_slots_per_byte * std::max(work.bytes_read, 1.0));
+    const double idle_share = std::max(0.0, 1.0 - computing);
+    out.memory_us *= 1.0 + sum_share * idle_share * idle_share * idle_share *
+                               passing.row_doubling_share * std::log2(work.rows_at_once);
     rest = std::max({out.memory_us, out.l2_us, out.special_us, out.shared_us});
     out.issue_us *= std::pow(passing.busy_warps / warps, passing.warps_exponent);
     // Warps that wait for their instructions issue none.
@@ -158,16 +167,22 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
     const double round_us = limits.bytes_in_flight_per_sm * sms / limits.memory_bytes_per_us;
     const double in_rounds_us = std::max(0.0, rounds - 1.0) * round_us;
     // Few blocks load at one time and compute at another.
-    const double in_turns_us =
-        passing.in_turns_share * std::min(out.memory_us, out.issue_us) / blocks;
+    const double in_turns_us = passing.in_turns_share *
+                               (work.walks_rows ? passing.walking_turns_share : 1.0) *
+                               std::min(out.memory_us, out.issue_us) / blocks;
     const double bound_us = std::max({rest, out.issue_us, in_rounds_us}) + in_turns_us;
-    const double beside = blocks - 1.0 + (work.waits_for_copies ? 0.0 : passing.lone_overlap);
+    const double alone = work.walks_rows         ? passing.walking_overlap
+                         : work.waits_for_copies ? 0.0
+                                                 : passing.lone_overlap;
+    const double beside = blocks - 1.0 + alone;
     const double exponent = std::min(
         passing.most_overlap, 1.0 + passing.overlap * std::pow(beside, passing.overlap_growth));
     // What a wave has written leaves L2 while the next one waits.
     const double draining_us =
         passing.draining_ns_per_byte * work.bytes_written / (waves * sms * kNsPerUs);
-    const double wait_us = std::max(0.0, out.block_latency_us - draining_us);
+    const double compute_share = computing / passing.waiting_compute_share;
+    const double hidden = sum_share * std::max(0.0, 1.0 - compute_share * compute_share);
+    const double wait_us = (1.0 - hidden) * std::max(0.0, out.block_latency_us - draining_us);
     const double both_us = std::pow(
         std::pow(bound_us, exponent) + std::pow((std::ceil(waves) - 1.0) * wait_us, exponent),
         1.0 / exponent);

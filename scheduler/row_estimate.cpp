@@ -310,6 +310,9 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
                   split_sector_bytes(facts, schedule);
   work.bytes_read += again * misses.l1 * misses.l2;
   work.reads_rows_again = again > 0.0;
+  work.rows_at_once =
+      std::max(1.0, static_cast<double>(limits.threads_per_sm) /
+                        static_cast<double>(schedule.threads_per_row * schedule.cluster_blocks));
 
   // Threads whose lanes lie past the row still issue.
   const auto reach = static_cast<double>(schedule.threads_per_row * schedule.vector_width);
@@ -322,6 +325,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   const bool in_shared = std::ranges::any_of(schedule.persistent, [](const PersistentValue& kept) {
     return kept.residency == Residency::kShared;
   });
+  work.walks_rows = !resident;
   // What is computed on its way to shared memory passes through registers, a chunk at a time.
   const bool arrives_whole =
       resident && std::ranges::none_of(schedule.persistent, [&](const PersistentValue& kept) {
@@ -343,6 +347,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     const AccumulatorTraffic accumulators = accumulator_traffic(facts, stage, schedule);
     work.shared_bytes += padded * static_cast<double>(accumulators.column_bytes);
     work.issue_slots += padded * per_element;
+    work.element_slots += rows * static_cast<double>(facts.space.columns) * per_element;
     work.special += padded * stage.special_functions;
     for (const PersistentValue& kept : schedule.persistent) {
       if (kept.residency == Residency::kShared) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
+#include <cmath>
+
 #include "scheduler/families/warp_specialised.h"
 #include "scheduler/row_estimate.h"
 #include "tests/scheduler/facts_of.h"
@@ -387,6 +389,75 @@ TEST(CostModelTest, PassingBlocksFetchWhatIsNotKeptAndWorkOnTheSmsTheyHave) {
   };
   EXPECT_GT(constant(&PassingBlocks::in_turns_share), plain.total_us);
   EXPECT_LT(constant(&PassingBlocks::draining_ns_per_byte), plain.total_us);
+}
+
+/// Where nothing is kept of a row warps load while others compute; where nothing is stored either,
+/// waits hide behind loads, and rows read side by side slow each other down.
+TEST(CostModelTest, BlocksThatWalkRowsOverlapAloneAndSumsHideTheirWaits) {
+  const DeviceLimits h200 = *find_device("H200");
+  const auto total = [&](auto change) {
+    WorkEstimate work{.bytes_read = 2e8,
+                      .issue_slots = 5e8,
+                      .block_latency_ns = 2000.0,
+                      .thread_instructions = 100.0};
+    ResourceEstimate estimate{.registers = 64, .threads = 1024, .blocks = h200.sm_count * 16};
+    complete(estimate, h200, 1);
+    estimate.bytes_in_flight_per_sm = h200.bytes_in_flight_per_sm;
+    CostConstants constants;
+    work.element_slots = 0.2 * constants.passing.balanced_slots_per_byte * work.bytes_read;
+    change(work, constants.passing);
+    return predict(work, estimate, h200, constants);
+  };
+  const double kept_us = total([](auto& work, auto&) { work.bytes_written = 2e8; }).total_us;
+  const auto walks = [&](auto change) {
+    return total([&](auto& work, auto& passing) {
+      work.bytes_written = 2e8;
+      work.walks_rows = true;
+      change(work, passing);
+    });
+  };
+  const Prediction walking = walks([](auto&, auto&) {});
+  EXPECT_LT(walking.total_us, kept_us);
+  EXPECT_GT(walks([](auto&, auto& passing) { passing.walking_overlap = 0.1; }).total_us,
+            walking.total_us);
+  EXPECT_GT(walks([](auto&, auto& passing) { passing.walking_turns_share = 1.0; }).total_us,
+            walking.total_us);
+  EXPECT_EQ(walks([](auto& work, auto&) { work.rows_at_once = 16.0; }).memory_us, walking.memory_us)
+      << "what stores as much as it reads is no sum";
+
+  const auto sums = [&](auto change) {
+    return total([&](auto& work, auto& passing) {
+      work.walks_rows = true;
+      change(work, passing);
+    });
+  };
+  const Prediction sum = sums([](auto&, auto&) {});
+  const double idle_share = 1.0 - 0.2;
+  EXPECT_NEAR(sums([](auto& work, auto&) { work.rows_at_once = 8.0; }).memory_us / sum.memory_us,
+              1.0 + 3.0 * PassingBlocks{}.row_doubling_share * std::pow(idle_share, 3.0), 1e-12);
+  const auto waits_us = [&](double computing) {
+    return sums([&](auto& work, auto& passing) {
+             work.element_slots = computing * passing.balanced_slots_per_byte * work.bytes_read;
+           })
+        .exposed_us;
+  };
+  EXPECT_LT(waits_us(0.1), waits_us(0.2));
+  EXPECT_LT(waits_us(0.2), waits_us(PassingBlocks{}.waiting_compute_share));
+  EXPECT_EQ(waits_us(1.0), waits_us(PassingBlocks{}.waiting_compute_share));
+  EXPECT_GT(sums([](auto& work, auto&) { work.reads_rows_again = true; }).exposed_us,
+            sum.exposed_us)
+      << "rows that are read twice wait in between";
+}
+
+TEST(CostModelTest, NoByteWrittenSavesMoreThanItself) {
+  for (const DeviceLimits& limits : device_presets()) {
+    double last_us = 0.0;
+    for (double written = 0.0; written < 4e7; written += 1e5) {
+      const double us = memory_time(limits, 3.9e7, written, ReadPriority::kNormal);
+      EXPECT_GE(us, last_us) << limits.name << " " << written;
+      last_us = us;
+    }
+  }
 }
 
 /// Cross-entropy of 1024 x 250000 in bf16: 232 rows of 792 blocks are left for a second turn.
