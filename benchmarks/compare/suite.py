@@ -7,7 +7,8 @@
 Nothing is built: the shared library is opened with ctypes. Every kernel is checked before it is
 timed: outputs are filled with poison, written, and compared with float64. Then the arms take turns,
 and each sample is one replay of a CUDA graph after 256 MiB (or four times the L2, if that is more)
-were written, so that inputs come from memory; a time is the median of 15. The arms are Sinter and
+were written, so that inputs come from memory; what reads asked L2 to keep longest, which outlives
+that, is given up first. A time is the median of 15. The arms are Sinter and
 torch.compile in its default mode and in max-autotune-no-cudagraphs, of which the faster one counts.
 The peer of a kernel is the function of its name in --peer FILE or suite_peers.py, else the graph
 itself said in PyTorch (fir.py).
@@ -379,12 +380,12 @@ class Runner:
         times = self.samples({"copy": lambda: b.copy_(a)})["copy"]
         return 2 * count / statistics.median(times)
 
-    def samples(self, arms):
-        """Microseconds of each arm's samples, which take turns."""
+    def samples(self, arms, tensors=()):
+        """Microseconds of each arm's samples, which take turns; `tensors` are what arms read."""
         for launch in arms.values():
             for _ in range(WARMUPS):
                 launch()
-        return self.timing.samples_in_turns(arms, self.flushed)
+        return self.timing.samples_in_turns(arms, self.flushed, tensors)
 
     def measure(self, case, copy_rate):
         torch = self.torch
@@ -431,7 +432,7 @@ class Runner:
         wanted = None
         if not arms:
             raise Failed("; ".join(f"{name}: {text}" for name, text in errors.items()))
-        times = self.samples({name: replayed.replay for name, replayed in arms.items()})
+        times = self.samples({name: replayed.replay for name, replayed in arms.items()}, inputs)
         report = kernel.explain()
         row = {
             "kernel": case.name, "type": case.type, "sizes": case.sizes,

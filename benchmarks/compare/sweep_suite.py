@@ -58,7 +58,8 @@ def chosen_of(texts, top, spread):
 
 
 def arms_of(runner, case, kernels, report):
-    """A launch of each kernel that computes what it should, by its schedule; others are reported."""
+    """A launch of each kernel that computes what it should, by its schedule, and the inputs; other
+    kernels are reported."""
     torch = runner.torch
     graph = case.graph()
     inputs = [random_tensor(case, graph, value, "cuda") for value in graph.inputs]
@@ -89,7 +90,7 @@ def arms_of(runner, case, kernels, report):
             arms[text] = lambda replayed=replayed, kept=(workspace, inputs, outputs): replayed.replay()
         except Exception as error:
             report(f"{case.key}: {error}\n{text}")
-    return arms
+    return arms, inputs
 
 
 def main():
@@ -167,10 +168,10 @@ def main():
                 report(f"{case.key}: {kernel}\n{text}")
         usable = {text: kernel for text, kernel in kernels.pop(case.key).items()
                   if kernel is not None and not isinstance(kernel, Exception)}
-        arms = None
+        arms = inputs = None
         try:
-            arms = arms_of(runner, case, usable, report)
-            times = runner.samples(arms) if arms else {}
+            arms, inputs = arms_of(runner, case, usable, report)
+            times = runner.samples(arms, inputs) if arms else {}
             for text, samples in times.items():
                 state["results"].append({
                     "kernel": case.name, "shape": list(case.sizes.values()), "type": case.type,
@@ -184,7 +185,7 @@ def main():
                       flush=True)
         except Exception as error:
             report(f"{case.key}: {error}")
-        arms = None
+        arms = inputs = None
         for kernel in usable.values():
             kernel.release()
         runner.torch.cuda.empty_cache()
