@@ -253,6 +253,8 @@ CudaExpressions::Printed CudaExpressions::print(const kir::PointwiseExpr& expr) 
                 ? fmt::format("sinter_{}_in_haste({}, {})", name, argument, plain_)
                 : fmt::format("sinter_{}_with_care({})", name, argument)};
   }
+  if (expr.fn == PointwiseFn::kReciprocal && bounds_.of(arguments[0]) >= 1.0)
+    return {fmt::format("sinter_reciprocal_of_one_or_more({})", text(arguments[0]))};
   if (const auto infix = infix_of(expr.fn, type)) return binary(infix->symbol, infix->precedence);
 
   std::array<std::string, 3> texts;

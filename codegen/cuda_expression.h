@@ -6,6 +6,7 @@
 
 #include "codegen/cuda_names.h"
 #include "codegen/kernel_ir.h"
+#include "codegen/lower_bounds.h"
 
 namespace sinter {
 
@@ -43,7 +44,7 @@ enum class Precedence : uint8_t {
 class CudaExpressions {
  public:
   CudaExpressions(const kir::Kernel& kernel, const KernelNames& names)
-      : kernel_(kernel), names_(names) {}
+      : kernel_(kernel), names_(names), bounds_(kernel) {}
 
   /// The expression; in parentheses if its operator binds less tightly than `context`.
   [[nodiscard]] std::string text(kir::ExprId expr,
@@ -84,6 +85,7 @@ class CudaExpressions {
 
   const kir::Kernel& kernel_;
   const KernelNames& names_;
+  LowerBounds bounds_;
   std::map<kir::ExprId, std::string> blocks_;
   Pace pace_ = Pace::kAsArgumentsAsk;
   std::string plain_;  ///< Where in haste.

@@ -622,6 +622,32 @@ StageList stages_of(const SegmentFacts& facts, const Schedule& schedule) {
                                     : distribute(facts, schedule.persistent);
 }
 
+std::vector<ValueId> cut_read_again(const SegmentFacts& facts) {
+  std::map<ValueId, int> readers;
+  for (const Stage& stage : distribute(facts, {}).stages) {
+    for (const ValueId value : stage.loads) ++readers[value];
+  }
+  const auto comes_from_them = [&](ValueId kept) {
+    std::set<ValueId> seen;
+    std::vector<ValueId> waiting = {kept};
+    while (!waiting.empty()) {
+      const ValueId value = waiting.back();
+      waiting.pop_back();
+      if (!seen.insert(value).second) continue;
+      if (!facts.is_read(value)) {
+        const std::vector<ValueId>& operands = facts.fusion.def_of(value).operands;
+        waiting.insert(waiting.end(), operands.begin(), operands.end());
+      } else if (facts.is_full(value) && readers[value] > 1) {
+        return true;
+      }
+    }
+    return false;
+  };
+  std::vector<ValueId> out;
+  std::ranges::copy_if(facts.persistent, std::back_inserter(out), comes_from_them);
+  return out;
+}
+
 std::vector<bool> needed_later(const SegmentFacts& facts,
                                const std::vector<PersistentValue>& persistent) {
   std::vector<bool> needed(persistent.size(), false);
