@@ -270,19 +270,15 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
     const RowNeeds needs = row_needs(facts, schedule, list);
     add_candidate(schedule, list, needs, occupancies(facts, schedule, needs, limits).front());
   };
-  // What is kept, and the same with the weights of later stages read early. Then without what is
-  // read once anyway, which takes registers but no time if it waits for its stage: gated RMS norms
-  // of 4096 x 8192 take 52 us so and 55 with the gate and its sigmoid kept. For outer reductions it
-  // was not timed.
-  std::vector<std::vector<ValueId>> cuts = {facts.persistent};
-  std::vector<ValueId> again = facts.has_outer() ? cuts.front() : cut_read_again(facts);
-  if (!again.empty() && again != cuts.front()) cuts.push_back(std::move(again));
-  const std::vector<ValueId> columns = late_columns(facts);
-  std::vector<Kept> choices;
-  for (const std::vector<ValueId>& cut : cuts) {
-    choices.emplace_back(facts, cut, std::vector<ValueId>{});
-    if (!columns.empty()) choices.emplace_back(facts, cut, columns);
-  }
+  // What is kept, and the same with the weights of later stages read early. What is read once
+  // anyway takes registers but no time if it waits for its stage: gated RMS norms of 4096 x 8192
+  // take 52 us so, and 55 with the gate and its sigmoid kept. For outer reductions it was not
+  // timed.
+  std::vector<ValueId> cut = facts.has_outer() ? facts.persistent : cut_read_again(facts);
+  if (cut.empty()) cut = facts.persistent;
+  std::vector<Kept> choices = {Kept(facts, cut, {})};
+  if (const std::vector<ValueId> columns = late_columns(facts); !columns.empty())
+    choices.emplace_back(facts, cut, columns);
   StageList read_again;  // Of rows that every stage reads again.
   std::vector<RowVector> vectors = row_vectors(facts);
   if (accumulates_columns(facts)) {
