@@ -17,8 +17,7 @@ LowerBounds::LowerBounds(const kir::Kernel& kernel)
     : kernel_(kernel), of_vars_(kernel.vars.size(), kUnknown) {
   IdMap<kir::VarId, uint8_t> is_assigned(kernel.vars.size(), 0);
   const auto each = [&](const auto& visit) {
-    kir::for_each_stmt(kernel, kernel.body,
-                       [&](kir::StmtId id) { visit(kernel.stmts[id].kind); });
+    kir::for_each_stmt(kernel, kernel.body, [&](kir::StmtId id) { visit(kernel.stmts[id].kind); });
   };
   each([&](const kir::StmtKind& stmt) {
     if (const auto* assigned = std::get_if<kir::Assign>(&stmt)) is_assigned[assigned->var] = 1;
@@ -26,8 +25,7 @@ LowerBounds::LowerBounds(const kir::Kernel& kernel)
   // In the order of the text, so that operands come first.
   each([&](const kir::StmtKind& stmt) {
     const auto* declared = std::get_if<kir::Declare>(&stmt);
-    if (declared == nullptr || !declared->init.valid() || is_assigned[declared->var] != 0)
-      return;
+    if (declared == nullptr || !declared->init.valid() || is_assigned[declared->var] != 0) return;
     of_vars_[declared->var] = of(declared->init);
   });
 }

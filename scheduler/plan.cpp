@@ -117,8 +117,7 @@ Result<void> plan_kernels(Plan& plan, const PlanOptions& options) {
   const bool may_cut = is_worth_trying && !pinned && options.cutting == Cutting::kFaster;
   if (may_cut && whole_us > kWorthCutting * least_us + CostConstants{}.launch_us) {
     Plan cut = plan;
-    // Of equals the one kernel wins.
-    if (plan_segments(cut, options, {}, whole_us / (1.0 + kTieShare)) && cut.is_segmented) {
+    if (plan_segments(cut, options, {}, whole_us / (1.0 + kCutGain)) && cut.is_segmented) {
       plan = std::move(cut);
       return {};
     }

@@ -251,6 +251,10 @@ Result<void> plan_finish(Plan& plan, size_t segment, const Schedule& schedule,
 /// more than the rest, which is about what the model is off by, and trying takes as long as
 /// planning the whole.
 inline constexpr double kWorthCutting = 1.25;
+/// By how much several kernels must be predicted faster than the one that takes the whole graph:
+/// more than what predictions are off by, which are those of several. Distillation losses of 2048 x
+/// 256000 in bf16 were predicted 4 % faster cut, and took 1,460 us instead of 1,356 (H200).
+inline constexpr double kCutGain = 0.05;
 
 /// Nor is it tried for graphs of more ops that reduce nothing: their parts would only move more,
 /// unless they walk tensors in different orders, and a thousand ops take seconds.

@@ -361,11 +361,17 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     // Waits: a resident row arrives once and whole, a looped one chunk by chunk in every stage.
     const auto chunks = static_cast<double>(chunk_count(facts, schedule));
     bool reads_full = false;
+    bool by_chunks = !arrives_whole;
     bool from_memory = false;
     bool comes_ahead = true;
     for (const ValueId value : stage.loads) {
       if (!facts.is_full(value)) continue;
       reads_full = true;
+      const bool kept = std::ranges::any_of(schedule.persistent, [&](const PersistentValue& x) {
+        return x.value == value && x.residency != Residency::kReload;
+      });
+      // What waited for its stage comes while the stage goes along the row.
+      by_chunks = by_chunks || (!kept && !unrolls_batches(facts, schedule));
       comes_ahead = comes_ahead && std::ranges::find(ahead, value) != ahead.end();
       const ValueId tensor = facts.space.find_input(value)->tensor;
       if (std::ranges::find(read_before, tensor) != read_before.end()) continue;
@@ -375,7 +381,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     const double missing = from_memory ? 1.0 : misses.l1;
     if (reads_full)
       (comes_ahead ? arrival_ns : work.block_latency_ns) += row.first_load_ns * missing;
-    if (reads_full && !arrives_whole) {
+    if (reads_full && by_chunks) {
       work.block_latency_ns +=
           missing * (chunks - 1.0) * row.chunk_ns + (1.0 - missing) * chunks * row.l1_chunk_ns;
     }

@@ -149,8 +149,9 @@ StageList distribute_turns(const SegmentFacts& facts);
 /// The one of the two that the schedule asks for.
 StageList stages_of(const SegmentFacts& facts, const Schedule& schedule);
 
-/// Of the cut, what a stage before the one that needs it reads, or computes from what it reads, even
-/// if nothing is kept. What is left over is read once anyway, and may as well wait for its stage.
+/// Of the cut, what a stage before the one that needs it reads, or computes from what it reads,
+/// even if nothing is kept. What is left over is read once anyway, and may as well wait for its
+/// stage.
 std::vector<ValueId> cut_read_again(const SegmentFacts& facts);
 
 /// For every persistent value kept in registers or shared memory, whether a stage after the one

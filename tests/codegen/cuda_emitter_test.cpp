@@ -255,24 +255,23 @@ TEST(CudaEmitterTest, WritesLogicOfBoolsAsLogic) {
 /// What is one or more is not asked whether it, or its reciprocal, is subnormal.
 TEST(CudaEmitterTest, KnowsWhatIsOneOrMore) {
   const auto reciprocal_of = [](const std::string& argument) {
-    return emit_cuda(kernel_of(
-        "kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) { param %p0 n : i64\n"
-        "let %r0 x : f32 = cast<f32>(thread_index)\n"
-        "let %r1 e : f32 = exp(%r0)\n"
-        "let %r2 d : f32 = add(%r1, 0x1p+0)\n"
-        "let %r3 changed : f32 = 0x1p+1\n"
-        "%r3 = %r0\n"
-        "let %r4 y : f32 = reciprocal(" +
-        argument + ") }"));
+    return emit_cuda(
+        kernel_of("kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) { param %p0 n : i64\n"
+                  "let %r0 x : f32 = cast<f32>(thread_index)\n"
+                  "let %r1 e : f32 = exp(%r0)\n"
+                  "let %r2 d : f32 = add(%r1, 0x1p+0)\n"
+                  "let %r3 changed : f32 = 0x1p+1\n"
+                  "%r3 = %r0\n"
+                  "let %r4 y : f32 = reciprocal(" +
+                  argument + ") }"));
   };
   for (const char* argument : {"%r2", "add(mul(%r0, %r0), 0x1.8p+0)", "max(sqrt(%r0), 0x1p+0)",
                                "max(%r0, 0x1p+2)", "min(%r2, add(abs(%r0), 0x1p+1))"}) {
     EXPECT_THAT(reciprocal_of(argument), HasSubstr("= sinter_reciprocal_of_one_or_more("))
         << argument;
   }
-  for (const char* argument :
-       {"%r0", "%r1", "%r3", "add(abs(%r0), 0x1p-1)", "add(%r0, 0x1p+0)", "mul(%r0, %r2)",
-        "min(%r0, 0x1p+1)", "sub(%r1, 0x1p+1)"}) {
+  for (const char* argument : {"%r0", "%r1", "%r3", "add(abs(%r0), 0x1p-1)", "add(%r0, 0x1p+0)",
+                               "mul(%r0, %r2)", "min(%r0, 0x1p+1)", "sub(%r1, 0x1p+1)"}) {
     EXPECT_THAT(reciprocal_of(argument), HasSubstr("= sinter_reciprocal(")) << argument;
   }
 }

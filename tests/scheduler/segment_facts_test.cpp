@@ -199,6 +199,26 @@ void expect_sound(const SegmentFacts& facts) {
   }
 }
 
+/// The gate of a gated norm may wait for the stage that needs it; x may not, nor what both make.
+TEST(SegmentFactsTest, WhatIsReadOnceAnywayNeedNotBeKept) {
+  const auto gated = [](bool in_norm) {
+    FusionBuilder b;
+    const ValueId x = b.named(b.input(DType::kF32, {64, 1024}, "x"), "x");
+    const ValueId gate = b.input(DType::kF32, {64, 1024}, "gate");
+    const ValueId normed = in_norm ? b.mul(x, gate) : x;
+    const ValueId sum = b.sum(b.mul(normed, normed), {1});
+    b.output(b.mul(b.mul(normed, b.broadcast_over(sum, x, {1})), b.exp(gate)), "y");
+    return facts_of(b.build());
+  };
+  const SegmentFacts late = gated(false);
+  EXPECT_GT(late.persistent.size(), 1U) << "the gate is there before the barrier";
+  EXPECT_THAT(cut_read_again(late), ElementsAre(named_value(late.fusion, "x")));
+  const SegmentFacts both = gated(true);
+  EXPECT_EQ(cut_read_again(both), both.persistent);
+  const SegmentFacts plain = canned_facts("softmax");
+  EXPECT_EQ(cut_read_again(plain), plain.persistent);
+}
+
 TEST(SegmentFactsTest, StagesOfCannedFusionsAreSound) {
   for (const CannedFusion& canned : canned_fusions()) {
     SCOPED_TRACE(canned.name);
