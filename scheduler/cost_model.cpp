@@ -171,7 +171,7 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
                                (work.walks_rows ? passing.walking_turns_share : 1.0) *
                                std::min(out.memory_us, out.issue_us) / blocks;
     const double bound_us = std::max({rest, out.issue_us, in_rounds_us}) + in_turns_us;
-    const double alone = work.walks_rows         ? passing.walking_overlap / blocks
+    const double alone = work.walks_rows         ? passing.walking_overlap
                          : work.waits_for_copies ? 0.0
                                                  : passing.lone_overlap;
     const double beside = blocks - 1.0 + alone;

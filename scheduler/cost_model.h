@@ -74,7 +74,7 @@ struct PassingBlocks {
   /// Of sums, for which nothing is stored along the rows: each doubling of the rows that a full SM
   /// reads at once, of memory time, and less with the cube of the share of it that computing leaves
   /// idle. Sums of 8192 x 7168 in f32 take 60.0, 62.5, 63.5 and 64.5 us with 2, 4, 8 and 16 rows.
-  double row_doubling_share = 0.018;
+  double row_doubling_share = 0.015;
   /// Of sums whose computing takes that much of memory time waits count whole, and less with its
   /// square: loads of other blocks are under way all the time. Of the same sums, blocks of 1,024
   /// threads that take two chunks of one load each take 60.2 us.
