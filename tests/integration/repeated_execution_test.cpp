@@ -122,8 +122,8 @@ class RepeatedGpu : public LiveDeviceTest<Problem> {
     const ExtentValues extents{{"rows", GetParam().rows}, {"cols", GetParam().columns}};
     fusion_ = find_canned_fusion(GetParam().fusion)->build();
     const Plan planned = take(plan(fusion_, extents, limits_, {.families = builtin_families()}));
-    const DeviceRunOptions options{.total_elements = std::numeric_limits<int64_t>::max()};
-    reference_.emplace(make_reference(fusion_, planned.binding, options));
+    const DeviceRunOptions whole{.total_elements = std::numeric_limits<int64_t>::max()};
+    reference_.emplace(make_reference(fusion_, planned.binding, whole));
     ASSERT_EQ(reference_->evaluated, reference_->binding) << "every input is uploaded whole";
     KernelCache cache({});
     if (!GetParam().schedule.empty()) {
