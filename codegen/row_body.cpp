@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace sinter {
 
@@ -149,6 +150,12 @@ void RowBody::take_next(const RowChunk& chunk) {
 
 void RowBody::run_stage(size_t s) {
   const Stage& stage = list_.stages[s];
+  std::set<ValueId> again;
+  for (size_t later = s + 1; later < list_.stages.size(); ++later) {
+    for (const ValueId value : list_.stages[later].loads)
+      again.insert(facts_.space.find_input(value)->tensor);
+  }
+  tiles_.expect_again(std::move(again));
   if (!stage.reductions.empty() || !stage.outer.empty() || !stage.outputs.empty() ||
       !stage.kept.empty()) {
     builder_.comment(fmt::format("stage {}", s));

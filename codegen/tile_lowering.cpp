@@ -215,6 +215,9 @@ kir::CacheHint TileLowering::hint_of(const TensorAccess& access) const {
       return kir::CacheHint::kEvictFirst;
     case ReadPriority::kEvictLast:
       return kir::CacheHint::kEvictLast;
+    case ReadPriority::kLastUse:
+      return read_again_.contains(access.tensor) ? kir::CacheHint::kEvictLast
+                                                 : kir::CacheHint::kEvictFirst;
   }
   unreachable();
 }

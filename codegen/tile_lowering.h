@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -83,6 +84,8 @@ class TileLowering {
   /// Declares registers for `groups` vectors of a value; `lanes` is 1 if the value is uniform
   /// inside a vector. `suffix` goes to their name.
   kir::VarId declare_tile(ValueId value, int64_t groups, std::string_view suffix = {});
+  /// Says which tensors will be read again after the loads that follow (ReadPriority::kLastUse).
+  void expect_again(std::set<ValueId> tensors) { read_again_ = std::move(tensors); }
   /// Makes later evaluations read the value from this tile at the position's group (chunk tiles) or
   /// batch (resident tiles).
   void bind_tile(ValueId value, kir::VarId tile, bool resident);
@@ -155,6 +158,7 @@ class TileLowering {
 
   const SegmentFacts& facts_;
   const Schedule& schedule_;
+  std::set<ValueId> read_again_;
   kir::KernelBuilder& builder_;
   DType column_type_ = DType::kI32;
   kir::ExprId column_count_;

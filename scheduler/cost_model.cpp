@@ -49,9 +49,8 @@ double memory_time(const DeviceLimits& limits, double bytes_read, double bytes_w
   const double l2_share = (bytes_read + bytes_written) / static_cast<double>(limits.l2_bytes);
   // Lines that are kept longest take room from those that are written, by this kernel or the ones
   // before, which then cannot stay.
-  const double kept = priority == ReadPriority::kEvictLast
-                          ? std::min(1.0, l2_share) * constants.kept_read_bytes / bandwidth
-                          : 0.0;
+  const bool keeps = priority == ReadPriority::kEvictLast || priority == ReadPriority::kLastUse;
+  const double kept = keeps ? std::min(1.0, l2_share) * constants.kept_read_bytes / bandwidth : 0.0;
   // What fits beside the stale lines pushes some of them out all the same.
   if (l2_share <= 1.0) return streamed + kept + l2_share * l2_share * all_stale;
   const double turns = priority == ReadPriority::kNormal ? constants.normal_read_penalty * even : 0;

@@ -40,8 +40,8 @@ class Draw {
     out.threads_per_row = power_of_two(limits_.threads_per_block);
     out.rows_per_block = rows_per_block(out.threads_per_row);
     out.row_access = one_of({RowAccess::kAligned, RowAccess::kShifted, RowAccess::kScalar});
-    out.read_priority =
-        one_of({ReadPriority::kNormal, ReadPriority::kEvictFirst, ReadPriority::kEvictLast});
+    out.read_priority = one_of({ReadPriority::kNormal, ReadPriority::kEvictFirst,
+                                ReadPriority::kEvictLast, ReadPriority::kLastUse});
     constexpr int64_t kWidest = 16;
     out.vector_width = out.row_access == RowAccess::kScalar ? 1 : power_of_two(kWidest);
     constexpr int64_t kMostUnroll = 16;

@@ -381,7 +381,8 @@ ReadPriority read_priority(const SegmentFacts& facts, const DeviceLimits& limits
                        static_cast<double>(facts.bytes_written), priority);
   };
   const bool last = !fits && time(ReadPriority::kEvictLast) <= time(ReadPriority::kNormal);
-  const ReadPriority else_asked = last ? ReadPriority::kEvictLast : ReadPriority::kNormal;
+  const ReadPriority kept = reads_again ? ReadPriority::kLastUse : ReadPriority::kEvictLast;
+  const ReadPriority else_asked = last ? kept : ReadPriority::kNormal;
   const bool first = !reads_again && time(ReadPriority::kEvictFirst) < time(else_asked);
   return first ? ReadPriority::kEvictFirst : else_asked;
 }

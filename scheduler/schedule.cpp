@@ -39,7 +39,7 @@ constexpr std::array kRowAccesses = {RowAccess::kAligned, RowAccess::kShifted, R
 constexpr std::array kOverlaps = {Overlap::kNone, Overlap::kNext, Overlap::kPrevious};
 constexpr std::array kFinishes = {Finish::kKernel, Finish::kTicket};
 constexpr std::array kReadPriorities = {ReadPriority::kNormal, ReadPriority::kEvictFirst,
-                                        ReadPriority::kEvictLast};
+                                        ReadPriority::kEvictLast, ReadPriority::kLastUse};
 
 /// True if texts name the field.
 bool is_named(const NumberField& field, const Schedule& schedule) {
@@ -313,6 +313,8 @@ std::string_view text_of(ReadPriority priority) {
       return "evict_first";
     case ReadPriority::kEvictLast:
       return "evict_last";
+    case ReadPriority::kLastUse:
+      return "last_use";
   }
   unreachable();
 }

@@ -37,6 +37,8 @@ enum class ReadPriority : uint8_t {
   kNormal,
   kEvictFirst,  ///< Lines read leave L2 before what it held.
   kEvictLast,   ///< Lines read leave L2 after lines written.
+  kLastUse,     ///< The same for lines that a later stage reads again; its reads, and those of what
+                ///< is read once, leave L2 first.
 };
 std::string_view text_of(ReadPriority priority);
 

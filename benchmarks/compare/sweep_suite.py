@@ -32,7 +32,7 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT / "examples")]
 from suite import Runner, captured, check, poison, random_tensor, reference, spilled, suite_cases, want_type  # noqa: E402
 
-PRIORITIES = ("evict_first", "evict_last", "normal")
+PRIORITIES = ("evict_first", "evict_last", "last_use", "normal")
 
 
 def candidates(options, case):

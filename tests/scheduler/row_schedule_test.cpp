@@ -243,6 +243,7 @@ TEST(RowScheduleTest, ReadsLeaveL2LastWhenTheSegmentMovesMoreThanItHolds) {
   EXPECT_EQ(read_priority(facts, limits), ReadPriority::kNormal) << "L2 keeps what is written";
   const SegmentFacts large = canned_facts("copy", {{"rows", 65536}, {"cols", 1024}});
   EXPECT_EQ(read_priority(large, limits), ReadPriority::kEvictLast);
+  EXPECT_EQ(read_priority(large, limits, true), ReadPriority::kLastUse);
 }
 
 TEST(RowScheduleTest, ReadsOfAReductionLeaveL2FirstUnlessTheyAreManyOrComeAgain) {

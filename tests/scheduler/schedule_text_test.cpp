@@ -20,7 +20,7 @@ rc::Gen<Schedule> any_schedule() {
     s.rows_ahead = *rc::gen::arbitrary<int64_t>();
     s.rows_per_turn = *rc::gen::arbitrary<int64_t>();
     s.read_priority = *rc::gen::element(ReadPriority::kNormal, ReadPriority::kEvictFirst,
-                                        ReadPriority::kEvictLast);
+                                        ReadPriority::kEvictLast, ReadPriority::kLastUse);
     s.accumulators =
         *rc::gen::element(Residency::kRegister, Residency::kShared, Residency::kReload);
     s.overlap = *rc::gen::element(Overlap::kNone, Overlap::kNext, Overlap::kPrevious);
