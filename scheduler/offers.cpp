@@ -245,12 +245,12 @@ Decision persistence_decision(const SegmentFacts& facts) {
   }
   decision.chosen =
       facts.persistent.empty() ? "nothing" : fmt::format("{}", fmt::join(facts.persistent, ", "));
-  decision.because =
-      facts.persistent.empty()
-          ? "no value is needed on both sides of a row barrier"
-          : fmt::format(
-                "minimum cut: {} bytes per element, everything else is computed again from it",
-                facts.persistent_bytes_per_column);
+  decision.because = facts.persistent.empty() ? "no value is needed on both sides of a row barrier"
+                                              : fmt::format(
+                                                    "minimum cut: {} bytes per element, everything "
+                                                    "else is computed again from it or read "
+                                                    "once",
+                                                    facts.persistent_bytes_per_column);
   return decision;
 }
 

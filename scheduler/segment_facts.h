@@ -41,8 +41,8 @@ struct SegmentFacts {
   int64_t bytes_read = 0;     ///< Every input once.
   int64_t bytes_written = 0;  ///< Every output once.
 
-  /// Values to keep from one stage for later ones: the minimum cut. Empty when no value crosses a
-  /// barrier.
+  /// Values to keep from one stage for later ones: the minimum cut, as far as it is read again
+  /// otherwise. Empty when no value crosses a barrier.
   std::vector<ValueId> persistent;
   int64_t persistent_bytes_per_column = 0;  ///< Bytes the cut keeps for each element of a row.
 
@@ -148,11 +148,6 @@ StageList distribute_turns(const SegmentFacts& facts);
 
 /// The one of the two that the schedule asks for.
 StageList stages_of(const SegmentFacts& facts, const Schedule& schedule);
-
-/// Of the cut, what a stage before the one that needs it reads, or computes from what it reads,
-/// even if nothing is kept. What is left over is read once anyway, and may as well wait for its
-/// stage.
-std::vector<ValueId> cut_read_again(const SegmentFacts& facts);
 
 /// For every persistent value kept in registers or shared memory, whether a stage after the one
 /// that makes it available reads it. A value that later stages compute again from other kept values

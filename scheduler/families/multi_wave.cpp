@@ -37,8 +37,7 @@ constexpr int64_t kFewestThreadsOfLongRows = kShortRowBlockThreads[0];
 
 /// A choice of what is kept, and the stages that follow from it wherever it is kept.
 struct Kept {
-  Kept(const SegmentFacts& facts, std::vector<ValueId> what, const std::vector<ValueId>& columns)
-      : cut(std::move(what)) {
+  Kept(const SegmentFacts& facts, const std::vector<ValueId>& columns) : cut(facts.persistent) {
     values = cut;
     values.insert(values.end(), columns.begin(), columns.end());
     std::ranges::sort(values);
@@ -270,15 +269,10 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
     const RowNeeds needs = row_needs(facts, schedule, list);
     add_candidate(schedule, list, needs, occupancies(facts, schedule, needs, limits).front());
   };
-  // What is kept, and the same with the weights of later stages read early. What is read once
-  // anyway takes registers but no time if it waits for its stage: gated RMS norms of 4096 x 8192
-  // take 52 us so, and 55 with the gate and its sigmoid kept. For outer reductions it was not
-  // timed.
-  std::vector<ValueId> cut = facts.has_outer() ? facts.persistent : cut_read_again(facts);
-  if (cut.empty()) cut = facts.persistent;
-  std::vector<Kept> choices = {Kept(facts, cut, {})};
+  // What is kept, and the same with the weights of later stages read early.
+  std::vector<Kept> choices = {Kept(facts, {})};
   if (const std::vector<ValueId> columns = late_columns(facts); !columns.empty())
-    choices.emplace_back(facts, cut, columns);
+    choices.emplace_back(facts, columns);
   StageList read_again;  // Of rows that every stage reads again.
   std::vector<RowVector> vectors = row_vectors(facts);
   if (accumulates_columns(facts)) {
