@@ -15,17 +15,27 @@ constexpr double kUnknown = -std::numeric_limits<double>::infinity();
 
 LowerBounds::LowerBounds(const kir::Kernel& kernel)
     : kernel_(kernel), of_vars_(kernel.vars.size(), kUnknown) {
-  IdMap<kir::VarId, uint8_t> is_assigned(kernel.vars.size(), 0);
+  IdMap<kir::VarId, uint8_t> is_changed(kernel.vars.size(), 0);
   const auto each = [&](const auto& visit) {
     kir::for_each_stmt(kernel, kernel.body, [&](kir::StmtId id) { visit(kernel.stmts[id].kind); });
   };
   each([&](const kir::StmtKind& stmt) {
-    if (const auto* assigned = std::get_if<kir::Assign>(&stmt)) is_assigned[assigned->var] = 1;
+    if (const auto* assigned = std::get_if<kir::Assign>(&stmt)) {
+      is_changed[assigned->var] = 1;
+    } else if (const auto* load = std::get_if<kir::Load>(&stmt)) {
+      is_changed[load->tile] = 1;
+    } else if (const auto* shuffle = std::get_if<kir::ShuffleXor>(&stmt)) {
+      is_changed[shuffle->target] = 1;
+    } else if (const auto* reduce = std::get_if<kir::AllReduce>(&stmt)) {
+      for (const kir::ReducePart& part : reduce->parts) {
+        for (const kir::VarId var : part.vars) is_changed[var] = 1;
+      }
+    }
   });
   // In the order of the text, so that operands come first.
   each([&](const kir::StmtKind& stmt) {
     const auto* declared = std::get_if<kir::Declare>(&stmt);
-    if (declared == nullptr || !declared->init.valid() || is_assigned[declared->var] != 0) return;
+    if (declared == nullptr || !declared->init.valid() || is_changed[declared->var] != 0) return;
     of_vars_[declared->var] = of(declared->init);
   });
 }
