@@ -48,7 +48,7 @@ struct RowConstants {
 
 /// Of blocks that have their rows and are gone. Fitted to 2,873 timed schedules of 196 problems of
 /// the suite in bf16 and f32 on an H200, beside 66 problems that were held out: of what was timed,
-/// the choice takes 1.4 % longer than the fastest, and 1.4 % of those held out
+/// the choice takes 1.2 % longer than the fastest, and 1.2 % of those held out
 /// (benchmarks/results/h200_2026-11-24_suite_sweep.json). The waits along a row are those of blocks
 /// that stay.
 struct PassingBlocks {

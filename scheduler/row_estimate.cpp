@@ -16,6 +16,12 @@ constexpr int64_t kWarp = 32;
 constexpr int64_t kRegisterBytes = 4;
 constexpr int64_t kMostRowsAhead = 1;
 
+bool is_kept(const Schedule& schedule, ValueId value) {
+  return std::ranges::any_of(schedule.persistent, [&](const PersistentValue& x) {
+    return x.value == value && x.residency != Residency::kReload;
+  });
+}
+
 /// 32-bit words of full tensors that a thread has on their way at once in the first stage, which is
 /// where rows come from memory: all of what is kept as it was loaded, and of a row that is unrolled
 /// whole; a chunk of other rows.
@@ -24,10 +30,7 @@ int64_t words_in_flight(const SegmentFacts& facts, const Stage& first, const Sch
   int64_t words = 0;
   for (const ValueId value : first.loads) {
     if (!facts.is_full(value)) continue;
-    const bool kept = std::ranges::any_of(schedule.persistent, [&](const PersistentValue& x) {
-      return x.value == value && x.residency != Residency::kReload;
-    });
-    const bool whole = kept || unrolls_batches(facts, schedule);
+    const bool whole = is_kept(schedule, value) || unrolls_batches(facts, schedule);
     words += (whole ? batches : std::min(schedule.unroll, batches)) *
              register_words(schedule.vector_width, bytes_of(facts.fusion.values[value].type));
   }
@@ -367,11 +370,8 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     for (const ValueId value : stage.loads) {
       if (!facts.is_full(value)) continue;
       reads_full = true;
-      const bool kept = std::ranges::any_of(schedule.persistent, [&](const PersistentValue& x) {
-        return x.value == value && x.residency != Residency::kReload;
-      });
       // What waited for its stage comes while the stage goes along the row.
-      by_chunks = by_chunks || (!kept && !unrolls_batches(facts, schedule));
+      by_chunks = by_chunks || (!is_kept(schedule, value) && !unrolls_batches(facts, schedule));
       comes_ahead = comes_ahead && std::ranges::find(ahead, value) != ahead.end();
       const ValueId tensor = facts.space.find_input(value)->tensor;
       if (std::ranges::find(read_before, tensor) != read_before.end()) continue;

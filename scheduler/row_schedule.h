@@ -178,7 +178,7 @@ int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
 ///   of 72. Up to 24 MB that the next kernels write and read again stay in L2 either way; of 40 MB
 ///   a part does not, which costs less than was won (benchmarks/README.md);
 /// - kEvictFirst, where hardly anything is written, leaves what other kernels wrote in L2, instead
-///   of waiting for it to be written back. Not for `reads_again`, which hopes to find its rows:
+///   of waiting for it to be written back. Not for `reads_again`, which hopes to find its rows;
 /// - kLastUse keeps those until their last read, and nothing else: loops of gated RMS norms of 2048
 ///   x 16384 in bf16 take 56.3 us instead of 59.3 with kEvictLast.
 ReadPriority read_priority(const SegmentFacts& facts, const DeviceLimits& limits,

@@ -178,10 +178,11 @@ def capture(function, arguments, options):
     return graph
 
 
-def time_in_turns(graphs):
-    """Median microseconds of each graph."""
+def time_in_turns(graphs, arguments):
+    """Median microseconds of each graph, which all read the arguments."""
     arms = {name: graph.replay for name, graph in graphs.items()}
-    times = cold_timing.samples_in_turns(arms, cold_timing.flushed_tensor())
+    tensors = [x for x in arguments if torch.is_tensor(x)]
+    times = cold_timing.samples_in_turns(arms, cold_timing.flushed_tensor(), tensors)
     return {name: statistics.median(taken) for name, taken in times.items()}
 
 
@@ -191,9 +192,8 @@ def time_case(fusion, rows, columns):
     torch.manual_seed(0)
     torch._dynamo.reset()
     function, arguments = inputs_of(fusion, rows, columns)
-    return time_in_turns(
-        {mode: capture(function, arguments, options) for mode, options in MODES.items()}
-    )
+    graphs = {mode: capture(function, arguments, options) for mode, options in MODES.items()}
+    return time_in_turns(graphs, arguments)
 
 
 def time_cases(cases, after_each=lambda rows: None):
