@@ -110,7 +110,13 @@ ExprId RowWalk::row_shift() {
 
 void RowWalk::for_chunks(int64_t unroll, const std::function<void(const RowChunk&)>& body,
                          const std::function<bool(const ChunkRun&)>& takes) {
-  for (const ChunkRun& run : chunk_runs(facts_, schedule_, unroll)) {
+  std::vector<ChunkRun> runs = chunk_runs(facts_, schedule_, unroll);
+  // Registers hold the row, and threads branch around what may lie outside of it. Where that is
+  // used last, ptxas waits for the other vectors before it loads this one.
+  if (keeps_in_registers(schedule_))
+    std::ranges::stable_partition(runs,
+                                  [](const ChunkRun& run) { return run.guard != Guard::kNone; });
+  for (const ChunkRun& run : runs) {
     if (takes && !takes(run)) continue;
     if (run.is_one()) {
       body({builder_.integer(run.begin), run.batches, run.guard});

@@ -1,0 +1,79 @@
+// In which order threads take the vectors of rows that registers hold: those that may lie outside
+// the row first, so that nothing waits before the last load is under way.
+
+#include <gmock/gmock.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "codegen/kernel_traversal.h"
+#include "codegen/lower_rows.h"
+#include "fusion_ir/fusion_builder.h"
+#include "tests/integration/canned_case.h"
+
+namespace sinter {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+
+/// Three vectors of eight elements for each of 64 threads, the last of them for half of these.
+Fusion softmax_of_1280() {
+  FusionBuilder b;
+  const ValueId x = b.input(DType::kBF16, {16, 1280}, "x");
+  const ValueId wide = b.cast(x, DType::kF32);
+  const ValueId exps = b.exp(b.sub(wide, b.broadcast_over(b.amax(wide, {1}), wide, {1})));
+  const ValueId y = b.div(exps, b.broadcast_over(b.sum(exps, {1}), wide, {1}));
+  b.output(b.cast(y, DType::kBF16), "y");
+  return b.build();
+}
+
+/// How tiles are loaded, in the order of the text.
+std::vector<std::string> loads_of(const kir::Kernel& kernel) {
+  std::vector<std::string> out;
+  std::set<kir::StmtId> guarded;
+  kir::for_each_stmt(kernel, kernel.body, [&](kir::StmtId id) {
+    if (const auto* branch = std::get_if<kir::If>(&kernel.stmts[id].kind)) {
+      kir::for_each_stmt(kernel, branch->then_body,
+                         [&](kir::StmtId inner) { guarded.insert(inner); });
+    }
+    const auto* load = std::get_if<kir::Load>(&kernel.stmts[id].kind);
+    if (load != nullptr && !kernel.vars[load->tile].is_scalar())
+      out.emplace_back(guarded.contains(id) ? "guarded" : "whole");
+  });
+  return out;
+}
+
+TEST(KeptRows, ThreadsLoadWhatMayLieOutsideFirst) {
+  const Fusion fusion = softmax_of_1280();
+  const Plan planned = plan(fusion, {}, *find_device("H200")).value();
+  const SegmentFacts& facts = planned.segments.front().facts;
+  Schedule schedule{
+      .family = "multi_wave", .threads_per_row = 64, .rows_per_block = 2, .vector_width = 8};
+  schedule.persistent = {{facts.fusion.inputs.front()}};
+  EXPECT_THAT(loads_of(lower_rows(facts, schedule).kernel), ElementsAre("guarded", "whole"))
+      << "the loop over whole vectors";
+  EXPECT_TRUE(computes_the_oracle(fusion, planned, schedule));
+  // Of a row that they read again they go on in its order.
+  schedule.family = "looped";
+  schedule.persistent.clear();
+  const std::vector<std::string> again = loads_of(lower_rows(facts, schedule).kernel);
+  ASSERT_FALSE(again.empty());
+  EXPECT_EQ(again.front(), "whole");
+  EXPECT_TRUE(computes_the_oracle(fusion, planned, schedule));
+}
+
+TEST(KeptRows, AWholeRowNeedsNoGuard) {
+  const Fusion fusion = softmax_of_1280();
+  const Plan planned = plan(fusion, {}, *find_device("H200")).value();
+  const SegmentFacts& facts = planned.segments.front().facts;
+  Schedule schedule{
+      .family = "multi_wave", .threads_per_row = 32, .rows_per_block = 4, .vector_width = 8};
+  schedule.persistent = {{facts.fusion.inputs.front()}};
+  EXPECT_THAT(loads_of(lower_rows(facts, schedule).kernel), Each("whole"));
+  EXPECT_TRUE(computes_the_oracle(fusion, planned, schedule));
+}
+
+}  // namespace
+}  // namespace sinter
