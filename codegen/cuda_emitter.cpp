@@ -8,6 +8,7 @@
 #include "codegen/cuda_expression.h"
 #include "codegen/hasty_loop.h"
 #include "codegen/kernel_traversal.h"
+#include "codegen/packed_maxima.h"
 #include "fusion_ir/result.h"
 
 namespace sinter {
@@ -246,6 +247,14 @@ class CudaEmitter {
   }
 
   void print(const kir::For& stmt) {
+    const std::vector<PackedMaximum> maxima = find_packed_maxima(kernel_, stmt);
+    for (const PackedMaximum& packed : maxima) {
+      line(fmt::format("{0} = {1}_of_{2}({0}, {3});", names_.vars[packed.maximum],
+                       packed.fn == PointwiseFn::kMax ? "max" : "min",
+                       packed.of_magnitudes ? "magnitudes" : "lanes",
+                       vec(packed.tile, packed.group)));
+    }
+    if (!maxima.empty()) return;
     const std::optional<HastyLoop> hasty = find_hasty_loop(kernel_, stmt);
     if (!hasty) {
       print_loop(stmt);

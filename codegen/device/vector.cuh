@@ -81,6 +81,35 @@ struct Vec<T, N, false> {  // f64, i64
   SINTER_DEVICE void set(int i, T x) { elements[i] = x; }
 };
 
+// ---- The greatest and the least element, or magnitude, in f32
+
+// Of bf16 and f16, two to an instruction: they compare as what they convert to, and their top bit
+// is the sign. NaN and zeros as in numeric.cuh.
+#define SINTER_DEFINE_OF_LANES(name, instruction, mask)                                  \
+  template <class T, int N>                                                              \
+  SINTER_DEVICE float name(float kept, const Vec<T, N>& tile) {                          \
+    unsigned word = tile.words[0] & mask;                                                \
+    _Pragma("unroll") for (int i = 1; i < N / 2; ++i) {                                  \
+      const unsigned other = tile.words[i] & mask;                                       \
+      if constexpr (kIsSame<T, bf16>) {                                                  \
+        asm(instruction ".NaN.bf16x2 %0, %1, %2;" : "=r"(word) : "r"(word), "r"(other)); \
+      } else {                                                                           \
+        asm(instruction ".NaN.f16x2 %0, %1, %2;" : "=r"(word) : "r"(word), "r"(other));  \
+      }                                                                                  \
+    }                                                                                    \
+    const unsigned halves[2] = {word & 0xffffu, word >> 16};                             \
+    _Pragma("unroll") for (int i = 0; i < 2; ++i) {                                      \
+      const float element = to_f32(Bits<T>::decode(halves[i]));                          \
+      asm(instruction ".NaN.f32 %0, %1, %2;" : "=f"(kept) : "f"(kept), "f"(element));    \
+    }                                                                                    \
+    return kept;                                                                         \
+  }
+SINTER_DEFINE_OF_LANES(max_of_lanes, "max", 0xffffffffu)
+SINTER_DEFINE_OF_LANES(min_of_lanes, "min", 0xffffffffu)
+SINTER_DEFINE_OF_LANES(max_of_magnitudes, "max", 0x7fff7fffu)
+SINTER_DEFINE_OF_LANES(min_of_magnitudes, "min", 0x7fff7fffu)
+#undef SINTER_DEFINE_OF_LANES
+
 // ---- What one access moves: 1, 2, 4, 8 or 16 bytes in words
 
 template <int kBytes>
