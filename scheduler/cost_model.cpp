@@ -10,6 +10,9 @@ constexpr double kWarp = 32.0;
 constexpr double kNsPerUs = 1000.0;
 constexpr double kRegisterBytes = 4.0;
 
+/// How fast the part of stale lines that reads wait for vanishes as writes push them out as well.
+constexpr double kStaleExponent = 4.0;
+
 /// 0 for reads alone, 1 from an even mix on: turning the bus between reads and writes costs most
 /// there, and then the share of writes no longer matters.
 double evenness(double bytes_read, double bytes_written) {
@@ -40,21 +43,25 @@ double memory_time(const DeviceLimits& limits, double bytes_read, double bytes_w
   const double streamed = (bytes_read + bytes_written) / bandwidth;
   if (priority == ReadPriority::kEvictFirst)
     return streamed * (1.0 + constants.evict_first_penalty);
+  const auto l2_share = [&](double moved) {
+    return std::min(1.0, moved / static_cast<double>(limits.l2_bytes));
+  };
+  // What fits L2 beside the stale lines pushes some of them out all the same.
+  const auto pushed_out = [&](double moved) {
+    return l2_share(moved) * l2_share(moved) * std::min(bytes_read, constants.stale_bytes);
+  };
   // Where as much is written, that pushes out what is stale in any case.
   const double even = evenness(bytes_read, bytes_written);
   const double uneven = 1.0 - even;
-  const double stale = std::min(bytes_read, constants.stale_bytes);
-  // No byte that is written saves more than itself.
-  const double all_stale = std::max(uneven * uneven * stale, stale - bytes_written) / bandwidth;
-  const double l2_share = (bytes_read + bytes_written) / static_cast<double>(limits.l2_bytes);
-  // Lines that are kept longest take room from those that are written, by this kernel or the ones
-  // before, which then cannot stay.
-  const bool keeps = priority == ReadPriority::kEvictLast || priority == ReadPriority::kLastUse;
-  const double kept = keeps ? std::min(1.0, l2_share) * constants.kept_read_bytes / bandwidth : 0.0;
-  // What fits beside the stale lines pushes some of them out all the same.
-  if (l2_share <= 1.0) return streamed + kept + l2_share * l2_share * all_stale;
-  const double turns = priority == ReadPriority::kNormal ? constants.normal_read_penalty * even : 0;
-  return streamed * (1.0 + turns) + kept + all_stale;
+  const double stale_us =
+      std::pow(uneven, kStaleExponent) * pushed_out(bytes_read + bytes_written) / bandwidth;
+  const bool takes_turns = priority == ReadPriority::kNormal &&
+                           l2_share(bytes_read + bytes_written) > constants.l2_room_share;
+  const double turns = takes_turns ? constants.normal_read_penalty * even : 0.0;
+  // Nothing that is written saves more time than it takes.
+  const double reads_alone_us =
+      (bytes_read + pushed_out(bytes_read)) / mixed_bandwidth(limits, bytes_read, 0.0);
+  return std::max(streamed * (1.0 + turns) + stale_us, reads_alone_us);
 }
 
 double issue_time(double issue_slots, const DeviceLimits& limits, double busy_sms,

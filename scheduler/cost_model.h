@@ -170,24 +170,21 @@ struct CostConstants {
   /// they vanish faster than the part left over. An RMS norm that reads its rows of 16 KiB again
   /// takes 70 us with 64 KiB resident on an SM of an H200, 77 with 160, 94 with 208, 102 with 320.
   double l1_thrash = 1.6;
-  /// Memory time added where more moves than L2 holds and reads do not ask to leave it last, at an
-  /// even mix of reads and writes: L2 then writes dirty lines back in turns with reads. Norms and
-  /// softmax of 8192 x 8192 on an H200: 70.2 instead of 67.8 us in bf16, 133.7 instead of 128.6 in
-  /// f32.
+  /// Memory time added where reads do not ask to leave L2 last, at an even mix of reads and writes:
+  /// L2 then writes dirty lines back in turns with reads. 120 norms, softmax and quantisations of
+  /// 25 MB to 1 GB take 3 % less where they ask, those below 60 MB as well as those above 500,
+  /// which this misses by 1.4 % (H200, benchmarks/results/h200_2026-11-25_suite_cold.json).
   double normal_read_penalty = 0.037;
-  /// What is written back within a kernel because reads that ask to leave L2 last lie where it
-  /// could have stayed, as far as they fill L2: where they do not ask, 61 norms and softmax of 42
-  /// to 134 MB take 2 to 7 % less, and 60 sums of 42 to 302 MB 2 to 8 % (H200,
-  /// benchmarks/results/h200_2026-11-24_suite_sweep.json); with the penalty above both take as long
-  /// at 130 MB where as much is written as read.
-  double kept_read_bytes = 4.8e6;
+  /// Of L2, what a kernel moves without that: L2 then has room for what it writes, and what it
+  /// reads is taken to lie there already (columns_come_from_l2). Quantisations of 19 MB take 1.8 %
+  /// less where reads ask, which is left to the next kernel.
+  double l2_room_share = 0.5;
   /// What other kernels left in L2 and memory has not seen yet: reads that push it out wait for its
   /// way there. Column sums of 64 MiB on an H200: 28.8 us, and 24.9 where reads leave L2 first. Of
-  /// what is read within L2's size the square of its share counts: sums of 42 MB take 17.2 and 16.0
-  /// us, 19.4 and 17.5, of 59 MB 22.9 and 20.3. Where the kernel writes as well, the square of what
-  /// the mix lacks to an even one: 268 pairs of gated norms, masked softmax and quantisations that
-  /// differ in the priority alone (suite_sweep.json as above) are off by 3.1 % so, and by 3.5 %
-  /// with the first power; 126 of sums and losses by 3.2 %, and by 4.6 % with 18 MB.
+  /// what is read within L2's size the square of its share counts: sums of 42 MB take 18.0 and 16.1
+  /// us. Where the kernel writes as well, the fourth power of what the mix lacks to an even one:
+  /// quantisations of 67 MB to 17 take 0.5 us less where reads leave L2 last than where they leave
+  /// it first, those of 33 MB to 17 0.9 us (results as above).
   double stale_bytes = 22e6;
   /// Memory time added where reads leave L2 first: column sums of 64 MiB as above, 512 MiB of
   /// cross-entropy in 139.3 us instead of 136.2, norms of 8192 x 8192 in 73.3 instead of 67.8.

@@ -373,14 +373,18 @@ Overlap partials_overlap(const SegmentFacts& facts, const DeviceLimits& limits) 
   return facts.has_outer() && limits.has_dependent_launch ? Overlap::kNext : Overlap::kNone;
 }
 
+/// Share of memory time for which it is worth to leave lines behind that outlive the kernel: many
+/// times L2's size of other kernels' writes do not push them out.
+constexpr double kLastingGain = 0.005;
+
 ReadPriority read_priority(const SegmentFacts& facts, const DeviceLimits& limits,
                            bool reads_again) {
-  const bool fits = facts.bytes_read + facts.bytes_written <= limits.l2_bytes;
   const auto time = [&](ReadPriority priority) {
     return memory_time(limits, static_cast<double>(facts.bytes_read),
                        static_cast<double>(facts.bytes_written), priority);
   };
-  const bool last = !fits && time(ReadPriority::kEvictLast) <= time(ReadPriority::kNormal);
+  const bool last =
+      time(ReadPriority::kEvictLast) <= (1.0 - kLastingGain) * time(ReadPriority::kNormal);
   const ReadPriority kept = reads_again ? ReadPriority::kLastUse : ReadPriority::kEvictLast;
   const ReadPriority else_asked = last ? kept : ReadPriority::kNormal;
   const bool first = !reads_again && time(ReadPriority::kEvictFirst) < time(else_asked);

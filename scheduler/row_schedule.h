@@ -170,13 +170,13 @@ int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule);
 int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
                          const StageList& list);
 
-/// The priority under which the segment's bytes move fastest (memory_time). Where everything fits
-/// L2 none is asked for: that leaves L2 to the outputs, for the next kernel. Beyond, nothing that
-/// is read would be found again, and
-/// - kEvictLast makes L2 write its dirty lines back steadily instead of in turns with reads: on an
-///   H200 an RMS norm of 8192 x 8192 bf16 takes 68 us instead of 71, a copy of 128 MiB 68 instead
-///   of 72. Up to 24 MB that the next kernels write and read again stay in L2 either way; of 40 MB
-///   a part does not, which costs less than was won (benchmarks/README.md);
+/// The priority under which the segment's bytes move fastest (memory_time):
+/// - kEvictLast, where more than half of L2 moves and much of it is written, makes L2 write its
+/// dirty lines back steadily instead
+///   of in turns with reads: on an H200 an RMS norm of 8192 x 8192 in bf16 takes 68 us instead of
+///   71, one of 2048 x 4096 13.6 instead of 14.1. Up to 24 MB that the next kernels write and read
+///   again stay in L2 either way; of 40 MB a part does not, which costs less than was won
+///   (benchmarks/README.md);
 /// - kEvictFirst, where hardly anything is written, leaves what other kernels wrote in L2, instead
 ///   of waiting for it to be written back. Not for `reads_again`, which hopes to find its rows;
 /// - kLastUse keeps those until their last read, and nothing else: loops of gated RMS norms of 2048

@@ -552,7 +552,7 @@ TEST(PlanTest, GradientsOfNarrowRowsGoInBlocksOfManyRows) {
   }
 }
 
-// Of a column sum, waits decide; of an RMS norm whose fastest schedule has more registers than its
+// Of a column sum, waits decide; of a layer norm whose fastest schedule has more registers than its
 // blocks leave, those.
 TEST(PlanTest, SaysWhatDecidedBetweenEquals) {
   const auto because = [](const char* fusion, const ExtentValues& extents, const char* said) {
@@ -567,7 +567,8 @@ TEST(PlanTest, SaysWhatDecidedBetweenEquals) {
   const auto [sum, faster_sum] = because("bias_gradient", matrix(512, 16384), "wait least wins");
   EXPECT_LT(sum.predicted.block_latency_us, faster_sum.predicted.block_latency_us);
   EXPECT_FALSE(faster_sum.predicted.knows_waits);
-  const auto [calm, squeezed] = because("rms_norm", matrix(4096, 6144), "registers squeezed into");
+  const auto [calm, squeezed] =
+      because("layer_norm", matrix(4096, 4096), "registers squeezed into");
   EXPECT_LE(calm.estimate.registers, calm.estimate.register_cap);
   EXPECT_GT(squeezed.estimate.registers, squeezed.estimate.register_cap);
 }

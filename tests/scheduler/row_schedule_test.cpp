@@ -234,16 +234,14 @@ TEST(RowScheduleTest, RunsOfChunksAreTheSpansInOrder) {
   }
 }
 
-TEST(RowScheduleTest, ReadsLeaveL2LastWhenTheSegmentMovesMoreThanItHolds) {
+TEST(RowScheduleTest, ReadsLeaveL2LastWhereItHasNoRoomForAsManyWrites) {
   DeviceLimits limits = *find_device("H200");
   const SegmentFacts facts = canned_facts("copy", {{"rows", 64}, {"cols", 1024}});
-  limits.l2_bytes = facts.bytes_read + facts.bytes_written;
-  EXPECT_EQ(read_priority(facts, limits), ReadPriority::kNormal);
+  limits.l2_bytes = 2 * (facts.bytes_read + facts.bytes_written);
+  EXPECT_EQ(read_priority(facts, limits), ReadPriority::kNormal) << "the next kernel finds them";
   limits.l2_bytes -= 1;
-  EXPECT_EQ(read_priority(facts, limits), ReadPriority::kNormal) << "L2 keeps what is written";
-  const SegmentFacts large = canned_facts("copy", {{"rows", 65536}, {"cols", 1024}});
-  EXPECT_EQ(read_priority(large, limits), ReadPriority::kEvictLast);
-  EXPECT_EQ(read_priority(large, limits, true), ReadPriority::kLastUse);
+  EXPECT_EQ(read_priority(facts, limits), ReadPriority::kEvictLast);
+  EXPECT_EQ(read_priority(facts, limits, true), ReadPriority::kLastUse);
 }
 
 TEST(RowScheduleTest, ReadsOfAReductionLeaveL2FirstUnlessTheyAreManyOrComeAgain) {
@@ -252,7 +250,8 @@ TEST(RowScheduleTest, ReadsOfAReductionLeaveL2FirstUnlessTheyAreManyOrComeAgain)
     return canned_facts("bias_gradient", {{"rows", rows}, {"cols", 4096}});
   };
   EXPECT_EQ(read_priority(facts(4096), h200), ReadPriority::kEvictFirst) << "32 MB, within L2";
-  EXPECT_EQ(read_priority(facts(4096), h200, true), ReadPriority::kNormal);
+  EXPECT_EQ(read_priority(facts(4096), h200, true), ReadPriority::kNormal)
+      << "a few bytes written are no reason to leave lines behind";
   EXPECT_EQ(read_priority(facts(512), h200), ReadPriority::kNormal)
       << "too little to push much out";
   EXPECT_EQ(read_priority(facts(8192), h200), ReadPriority::kEvictFirst);
