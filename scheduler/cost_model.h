@@ -178,7 +178,7 @@ struct CostConstants {
   /// Of L2, what a kernel moves without that: L2 then has room for what it writes, and what it
   /// reads is taken to lie there already (columns_come_from_l2). Quantisations of 19 MB take 1.8 %
   /// less where reads ask, which is left to the next kernel.
-  double l2_room_share = 0.5;
+  double l2_room_share = 0.4;
   /// What other kernels left in L2 and memory has not seen yet: reads that push it out wait for its
   /// way there. Column sums of 64 MiB on an H200: 28.8 us, and 24.9 where reads leave L2 first. Of
   /// what is read within L2's size the square of its share counts: sums of 42 MB take 18.0 and 16.1

@@ -171,7 +171,7 @@ int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
                          const StageList& list);
 
 /// The priority under which the segment's bytes move fastest (memory_time):
-/// - kEvictLast, where more than half of L2 moves and much of it is written, makes L2 write its
+/// - kEvictLast, where L2 has no room for what moves and much of it is written, makes L2 write its
 /// dirty lines back steadily instead
 ///   of in turns with reads: on an H200 an RMS norm of 8192 x 8192 in bf16 takes 68 us instead of
 ///   71, one of 2048 x 4096 13.6 instead of 14.1. Up to 24 MB that the next kernels write and read

@@ -131,14 +131,15 @@ TEST(CostModelTest, MemoryTimeIsBytesOverTheMixedBandwidth) {
                   22e6 / 16.0) /
                      mixed_bandwidth(h200, 3.0, 1.0),
                  1e-9));
-  // L2 has room for half of its size.
-  work.bytes_read = work.bytes_written = half / 2.0;
+  // L2 has room for a part of its size.
+  const double room = CostConstants{}.l2_room_share * static_cast<double>(h200.l2_bytes);
+  work.bytes_read = work.bytes_written = room / 2.0;
   EXPECT_THAT(predict(work, full_device(h200), h200).memory_us,
-              DoubleNear(half / (4.8e6 * 0.895), 1e-9));
-  work.bytes_read = work.bytes_written = half;
+              DoubleNear(room / (4.8e6 * 0.895), 1e-9));
+  work.bytes_read = work.bytes_written = room;
   EXPECT_THAT(
       predict(work, full_device(h200), h200).memory_us,
-      DoubleNear(2.0 * half * (1.0 + CostConstants{}.normal_read_penalty) / (4.8e6 * 0.895), 1e-9));
+      DoubleNear(2.0 * room * (1.0 + CostConstants{}.normal_read_penalty) / (4.8e6 * 0.895), 1e-9));
 }
 
 TEST(CostModelTest, WhatIsWrittenNeverSavesTime) {

@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
+#include "scheduler/cost_model.h"
 #include "scheduler/schedule_verifier.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
@@ -237,7 +240,8 @@ TEST(RowScheduleTest, RunsOfChunksAreTheSpansInOrder) {
 TEST(RowScheduleTest, ReadsLeaveL2LastWhereItHasNoRoomForAsManyWrites) {
   DeviceLimits limits = *find_device("H200");
   const SegmentFacts facts = canned_facts("copy", {{"rows", 64}, {"cols", 1024}});
-  limits.l2_bytes = 2 * (facts.bytes_read + facts.bytes_written);
+  const double room = static_cast<double>(facts.bytes_read + facts.bytes_written);
+  limits.l2_bytes = static_cast<int64_t>(std::ceil(room / CostConstants{}.l2_room_share));
   EXPECT_EQ(read_priority(facts, limits), ReadPriority::kNormal) << "the next kernel finds them";
   limits.l2_bytes -= 1;
   EXPECT_EQ(read_priority(facts, limits), ReadPriority::kEvictLast);
