@@ -196,6 +196,12 @@ struct CostConstants {
   /// Memory time added where a block's runs of columns are short, at none of a line: memory opens a
   /// page for each. The same sums take 24.6 us with runs of 128 bytes, 26.7 with runs of 64.
   double short_run_penalty = 0.4;
+  /// Of memory time, what blocks that stay for several rows and only leave totals of them take more
+  /// than blocks that have a row and are gone: a block's loads pause at the end of each row, and
+  /// the next block is there at once. Of 36 losses of 206 MB to 5 GB the best of those that were
+  /// timed were never faster, 1 to 4 % slower where the mean is not 7 (H200,
+  /// benchmarks/results/h200_2026-11-25_suite_cold.json).
+  double staying_share = 0.06;
   double tile_vector_ns =
       200.0;  ///< Each vector that a thread of a pointwise tile loads and stores.
   /// What an exchange over the blocks of a cluster takes: a store's way to another SM and the

@@ -178,10 +178,14 @@ void rank_schedules(std::vector<ProposedSchedule>& candidates, const FamilySet& 
   if (candidates.empty()) return;
   const Family* family = find_family(families, candidates.front().schedule.family);
   if (family != nullptr && family->knows_waits) return;
-  const double tie = candidates.front().predicted.total_us * (1.0 + kTieShare);
+  const Prediction& fastest = candidates.front().predicted;
+  const bool mostly_waits =
+      fastest.launch_us + fastest.exposed_us > kWaitingShare * fastest.total_us;
+  if (fastest.knows_waits && mostly_waits) return;
+  const double tie = fastest.total_us * (1.0 + kTieShare);
   // What the model knows least is what the compiler makes of registers that it must squeeze, and,
   // where it was not fitted, how well waits hide.
-  const bool by_time = candidates.front().predicted.knows_waits;
+  const bool by_time = fastest.knows_waits;
   const auto safer = [&](const ProposedSchedule& a, const ProposedSchedule& b) {
     if (is_squeezed(a.estimate) != is_squeezed(b.estimate)) return is_squeezed(b.estimate);
     if (by_time && a.predicted.total_us != b.predicted.total_us)

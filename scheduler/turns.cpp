@@ -97,6 +97,11 @@ class TurnWork {
     work_.block_latency_ns += constants_.row.block_start_ns * starts;
     work_.has_barriers = facts_.has_reduction();
     work_.uneven_us = uneven_turns_time(facts_, schedule_, estimate_, limits_, constants_);
+    if (goes_through_once(facts_, list_) && own_rows() > 1.0) {
+      work_.uneven_us +=
+          constants_.staying_share * memory_time(limits_, work_.bytes_read, work_.bytes_written,
+                                                 work_.read_priority, constants_);
+    }
     work_.turns = std::max(1.0, own_rows());
     if (schedule_.cluster_blocks > 1) work_.start_us = constants_.cluster_start_us;
     return work_;

@@ -552,8 +552,8 @@ TEST(PlanTest, GradientsOfNarrowRowsGoInBlocksOfManyRows) {
   }
 }
 
-// Of a column sum, waits decide; of a layer norm whose fastest schedule has more registers than its
-// blocks leave, those.
+// Of a column sum, waits decide; of turns whose fastest schedule has more registers than its blocks
+// leave, those.
 TEST(PlanTest, SaysWhatDecidedBetweenEquals) {
   const auto because = [](const char* fusion, const ExtentValues& extents, const char* said) {
     const SegmentPlan segment = plan_canned(fusion, extents, "H200").value().segments.front();
@@ -568,7 +568,7 @@ TEST(PlanTest, SaysWhatDecidedBetweenEquals) {
   EXPECT_LT(sum.predicted.block_latency_us, faster_sum.predicted.block_latency_us);
   EXPECT_FALSE(faster_sum.predicted.knows_waits);
   const auto [calm, squeezed] =
-      because("layer_norm", matrix(4096, 4096), "registers squeezed into");
+      because("row_and_total_loss", matrix(8192, 2048), "registers squeezed into");
   EXPECT_LE(calm.estimate.registers, calm.estimate.register_cap);
   EXPECT_GT(squeezed.estimate.registers, squeezed.estimate.register_cap);
 }
