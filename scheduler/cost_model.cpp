@@ -43,24 +43,18 @@ double memory_time(const DeviceLimits& limits, double bytes_read, double bytes_w
   const double streamed = (bytes_read + bytes_written) / bandwidth;
   if (priority == ReadPriority::kEvictFirst)
     return streamed * (1.0 + constants.evict_first_penalty);
-  const auto l2_share = [&](double moved) {
-    return std::min(1.0, moved / static_cast<double>(limits.l2_bytes));
-  };
   // What fits L2 beside the stale lines pushes some of them out all the same.
-  const auto pushed_out = [&](double moved) {
-    return l2_share(moved) * l2_share(moved) * std::min(bytes_read, constants.stale_bytes);
-  };
+  const double l2_share =
+      std::min(1.0, (bytes_read + bytes_written) / static_cast<double>(limits.l2_bytes));
+  const double pushed_out = l2_share * l2_share * std::min(bytes_read, constants.stale_bytes);
   // Where as much is written, that pushes out what is stale in any case.
   const double even = evenness(bytes_read, bytes_written);
-  const double uneven = 1.0 - even;
-  const double stale_us =
-      std::pow(uneven, kStaleExponent) * pushed_out(bytes_read + bytes_written) / bandwidth;
-  const bool takes_turns = priority == ReadPriority::kNormal &&
-                           l2_share(bytes_read + bytes_written) > constants.l2_room_share;
+  const double stale_us = std::pow(1.0 - even, kStaleExponent) * pushed_out / bandwidth;
+  const bool takes_turns = priority == ReadPriority::kNormal && l2_share > constants.l2_room_share;
   const double turns = takes_turns ? constants.normal_read_penalty * even : 0.0;
   // Nothing that is written saves more time than it takes.
   const double reads_alone_us =
-      (bytes_read + pushed_out(bytes_read)) / mixed_bandwidth(limits, bytes_read, 0.0);
+      (bytes_read + pushed_out) / mixed_bandwidth(limits, bytes_read, 0.0);
   return std::max(streamed * (1.0 + turns) + stale_us, reads_alone_us);
 }
 
@@ -177,17 +171,18 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
                                (work.walks_rows ? passing.walking_turns_share : 1.0) *
                                std::min(out.memory_us, out.issue_us) / blocks;
     const double bound_us = std::max({rest, out.issue_us, in_rounds_us}) + in_turns_us;
-    const double alone = work.walks_rows         ? passing.walking_overlap
-                         : work.waits_for_copies ? 0.0
-                                                 : passing.lone_overlap;
-    const double beside = blocks - 1.0 + alone;
-    const double exponent = std::min(
-        passing.most_overlap, 1.0 + passing.overlap * std::pow(beside, passing.overlap_growth));
     // What a wave has written leaves L2 while the next one waits.
     const double draining_us =
         passing.draining_ns_per_byte * work.bytes_written / (waves * sms * kNsPerUs);
     const double compute_share = computing / passing.waiting_compute_share;
     const double hidden = sum_share * std::max(0.0, 1.0 - compute_share * compute_share);
+    // Warps of a lone block drift apart as far as they walk along rows without computing much, or
+    // once more.
+    const double walking = !work.walks_rows ? 0.0 : work.reads_rows_again ? 1.0 : hidden;
+    const double lone = work.waits_for_copies ? 0.0 : passing.lone_overlap;
+    const double beside = blocks - 1.0 + lone + walking * (passing.walking_overlap - lone);
+    const double exponent = std::min(
+        passing.most_overlap, 1.0 + passing.overlap * std::pow(beside, passing.overlap_growth));
     const double wait_us = (1.0 - hidden) * std::max(0.0, out.block_latency_us - draining_us);
     const double both_us = std::pow(
         std::pow(bound_us, exponent) + std::pow((std::ceil(waves) - 1.0) * wait_us, exponent),

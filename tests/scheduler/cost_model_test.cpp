@@ -143,15 +143,16 @@ TEST(CostModelTest, MemoryTimeIsBytesOverTheMixedBandwidth) {
 }
 
 TEST(CostModelTest, WhatIsWrittenNeverSavesTime) {
-  const DeviceLimits h200 = *find_device("H200");
-  for (const double read : {1e6, 19e6, 42e6, 134e6, 1e9}) {
-    for (const ReadPriority priority : {ReadPriority::kNormal, ReadPriority::kEvictLast,
-                                        ReadPriority::kEvictFirst, ReadPriority::kLastUse}) {
-      double before = memory_time(h200, read, 0.0, priority);
-      for (double written = 64.0; written < 4.0 * read; written *= 1.5) {
-        const double now = memory_time(h200, read, written, priority);
-        EXPECT_GE(now, before) << read << " B read, " << written << " B written";
-        before = now;
+  for (const DeviceLimits& limits : device_presets()) {
+    for (const double read : {1e6, 19e6, 39e6, 134e6, 1e9}) {
+      for (const ReadPriority priority : {ReadPriority::kNormal, ReadPriority::kEvictLast,
+                                          ReadPriority::kEvictFirst, ReadPriority::kLastUse}) {
+        double before = memory_time(limits, read, 0.0, priority);
+        for (double written = 64.0; written < 4.0 * read; written *= 1.1) {
+          const double now = memory_time(limits, read, written, priority);
+          EXPECT_GE(now, before) << limits.name << ": " << read << " B read, " << written;
+          before = now;
+        }
       }
     }
   }
@@ -430,7 +431,7 @@ TEST(CostModelTest, BlocksThatWalkRowsOverlapAloneAndSumsHideTheirWaits) {
   const auto walks = [&](auto change) {
     return total([&](auto& work, auto& passing) {
       work.bytes_written = 2e8;
-      work.walks_rows = true;
+      work.walks_rows = work.reads_rows_again = true;
       change(work, passing);
     });
   };
@@ -459,23 +460,21 @@ TEST(CostModelTest, BlocksThatWalkRowsOverlapAloneAndSumsHideTheirWaits) {
            })
         .exposed_us;
   };
+  const auto sum_alone_us = [&](double computing, double overlap) {
+    return sums([&](auto& work, auto& passing) {
+             work.element_slots = computing * passing.balanced_slots_per_byte * work.bytes_read;
+             passing.walking_overlap = overlap;
+           })
+        .total_us;
+  };
+  EXPECT_GT(sum_alone_us(0.2, 0.1), sum_alone_us(0.2, 1.0));
+  EXPECT_EQ(sum_alone_us(0.5, 0.1), sum_alone_us(0.5, 1.0)) << "what computes much is no sum";
   EXPECT_LT(waits_us(0.1), waits_us(0.2));
   EXPECT_LT(waits_us(0.2), waits_us(PassingBlocks{}.waiting_compute_share));
   EXPECT_EQ(waits_us(1.0), waits_us(PassingBlocks{}.waiting_compute_share));
   EXPECT_GT(sums([](auto& work, auto&) { work.reads_rows_again = true; }).exposed_us,
             sum.exposed_us)
       << "rows that are read twice wait in between";
-}
-
-TEST(CostModelTest, NoByteWrittenSavesMoreThanItself) {
-  for (const DeviceLimits& limits : device_presets()) {
-    double last_us = 0.0;
-    for (double written = 0.0; written < 4e7; written += 1e5) {
-      const double us = memory_time(limits, 3.9e7, written, ReadPriority::kNormal);
-      EXPECT_GE(us, last_us) << limits.name << " " << written;
-      last_us = us;
-    }
-  }
 }
 
 /// Cross-entropy of 1024 x 250000 in bf16: 232 rows of 792 blocks are left for a second turn.
