@@ -49,8 +49,10 @@ struct RowConstants {
 /// Of blocks that have their rows and are gone. Fitted to 2,873 timed schedules of 196 problems of
 /// the suite in bf16 and f32 on an H200, beside 66 problems that were held out: of what was timed,
 /// the choice takes 1.2 % longer than the fastest, and 1.2 % of those held out
-/// (benchmarks/results/h200_2026-11-24_suite_sweep.json). The waits along a row are those of blocks
-/// that stay.
+/// (benchmarks/results/h200_2026-11-24_suite_sweep.json), and 1.1 % among 3,177 timed later with a
+/// flush that no read outlives, to which they are not fitted again
+/// (h200_2026-11-25_suite_cold*.json; least squares over those take the choice to 1.8 %). The waits
+/// along a row are those of blocks that stay.
 struct PassingBlocks {
   RowConstants row{};
   double clocks_per_instruction = 1.58;  ///< Of a thread's own chain of instructions.
@@ -201,7 +203,7 @@ struct CostConstants {
   /// than blocks that have a row and are gone: a block's loads pause at the end of each row, and
   /// the next block is there at once. Of 36 losses of 206 MB to 5 GB the best of those that were
   /// timed were never faster, 1 to 4 % slower where the mean is not 7 (H200,
-  /// benchmarks/results/h200_2026-11-25_suite_cold.json).
+  /// benchmarks/results/h200_2026-11-25_suite_cold*.json).
   double staying_share = 0.06;
   double tile_vector_ns =
       200.0;  ///< Each vector that a thread of a pointwise tile loads and stores.

@@ -272,7 +272,7 @@ inline constexpr double kTieShare = 0.015;
 /// first rows. Squeezed registers then make room for more blocks, which hide more than the compiler
 /// spoils: of what was timed and does not spill the fastest predicted takes 1.0 % longer than the
 /// fastest, among 26 sizes below 20 us, and 1.5 % if it must not be squeezed (1.2 and 1.1 % among
-/// 82 sizes of 80 to 300 us; benchmarks/results/h200_2026-11-25_suite_cold.json). Layer norms of
+/// 82 sizes of 80 to 300 us; benchmarks/results/h200_2026-11-25_suite_cold*.json). Layer norms of
 /// 2048 x 4096 in bf16 take 15.1 us with 48 registers and 16.3 with 54.
 inline constexpr double kWaitingShare = 0.25;
 
