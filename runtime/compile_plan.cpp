@@ -108,7 +108,8 @@ class SegmentCompiler {
 
   /// True if a candidate would spill as one did that was compiled: it counts on the compiler to do
   /// with fewer registers than estimated, which it did not; or it is of the same kind, and has no
-  /// room for what that needed beyond its estimate.
+  /// room for what that needed beyond its estimate. Loops that keep nothing are of the same kind
+  /// with as many vectors under way.
   [[nodiscard]] bool would_spill_too(const ProposedSchedule& candidate) const {
     // Warps of a ring share registers out, so no one cap holds for its threads.
     if (candidate.schedule.stages > 0) return false;
@@ -117,7 +118,8 @@ class SegmentCompiler {
       const ProposedSchedule& tried = attempt.proposed;
       if (is_squeezed(tried.estimate) && is_squeezed(candidate.estimate)) return true;
       if (tried.schedule.family != candidate.schedule.family ||
-          tried.schedule.persistent != candidate.schedule.persistent)
+          tried.schedule.persistent != candidate.schedule.persistent ||
+          (tried.schedule.persistent.empty() && tried.schedule.unroll != candidate.schedule.unroll))
         return false;
       const int64_t beyond = wanted_registers(attempt.resources) - tried.estimate.registers;
       return candidate.estimate.registers + beyond > candidate.estimate.register_cap;
