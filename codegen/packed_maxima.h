@@ -13,7 +13,6 @@ struct PackedMaximum {
   kir::ExprId group;
   PointwiseFn fn = PointwiseFn::kMax;  ///< Or kMin.
   bool of_magnitudes = false;
-  friend bool operator==(const PackedMaximum&, const PackedMaximum&) = default;
 };
 
 /// What an unrolled loop over the lanes of packed tiles does, if that is nothing but to take maxima

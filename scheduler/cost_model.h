@@ -201,9 +201,10 @@ struct CostConstants {
   double short_run_penalty = 0.4;
   /// Of memory time, what blocks that stay for several rows and only leave totals of them take more
   /// than blocks that have a row and are gone: a block's loads pause at the end of each row, and
-  /// the next block is there at once. Of 36 losses of 206 MB to 5 GB the best of those that were
-  /// timed were never faster, 1 to 4 % slower where the mean is not 7 (H200,
-  /// benchmarks/results/h200_2026-11-25_suite_cold*.json).
+  /// the next block is there at once. Of 36 losses of 206 MB to 10 GB the best of those that were
+  /// timed were never faster, and 7 % slower in the mean, for the most part 1 to 4 % (H200,
+  /// benchmarks/results/h200_2026-11-25_suite_cold*.json). Walks that keep part of a row were not
+  /// looked at.
   double staying_share = 0.06;
   double tile_vector_ns =
       200.0;  ///< Each vector that a thread of a pointwise tile loads and stores.
@@ -274,7 +275,8 @@ struct WorkEstimate {
   /// that the total is that of PassingBlocks. 0: blocks stay.
   double thread_instructions = 0.0;
   double start_us = 0.0;       ///< Beyond a launch, until the first block begins.
-  double uneven_us = 0.0;      ///< Of blocks that stay: idle memory in a last turn of few rows.
+  double uneven_us = 0.0;      ///< Of blocks that stay: idle memory in a last turn of few rows, and
+                               ///< between rows (CostConstants::staying_share).
   double turns = 1.0;          ///< Rows that a block takes one after the other, spilling in each.
   double end_ns = 0.0;         ///< Once in every block, after its last row.
   double element_slots = 0.0;  ///< Of issue_slots, those for each element, once.

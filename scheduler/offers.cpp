@@ -247,14 +247,15 @@ Decision persistence_decision(const SegmentFacts& facts) {
          .because =
              fmt::format("{} bytes per element", bytes_of(facts.fusion.values[value].type))});
   }
-  decision.chosen =
-      facts.persistent.empty() ? "nothing" : fmt::format("{}", fmt::join(facts.persistent, ", "));
-  decision.because = facts.persistent.empty() ? "no value is needed on both sides of a row barrier"
-                                              : fmt::format(
-                                                    "minimum cut: {} bytes per element, everything "
-                                                    "else is computed again from it or read "
-                                                    "once",
-                                                    facts.persistent_bytes_per_column);
+  if (facts.persistent.empty()) {
+    decision.chosen = "nothing";
+    decision.because = "no value is needed on both sides of a row barrier";
+    return decision;
+  }
+  decision.chosen = fmt::format("{}", fmt::join(facts.persistent, ", "));
+  decision.because = fmt::format(
+      "minimum cut: {} bytes per element, everything else is computed again from it or read once",
+      facts.persistent_bytes_per_column);
   return decision;
 }
 

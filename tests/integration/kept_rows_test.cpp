@@ -45,34 +45,42 @@ std::vector<std::string> loads_of(const kir::Kernel& kernel) {
   return out;
 }
 
-TEST(KeptRows, ThreadsLoadWhatMayLieOutsideFirst) {
-  const Fusion fusion = softmax_of_1280();
-  const Plan planned = plan(fusion, {}, *find_device("H200")).value();
-  const SegmentFacts& facts = planned.segments.front().facts;
-  Schedule schedule{
-      .family = "multi_wave", .threads_per_row = 64, .rows_per_block = 2, .vector_width = 8};
-  schedule.persistent = {{facts.fusion.inputs.front()}};
-  EXPECT_THAT(loads_of(lower_rows(facts, schedule).kernel), ElementsAre("guarded", "whole"))
-      << "the loop over whole vectors";
-  EXPECT_TRUE(computes_the_oracle(fusion, planned, schedule));
+class KeptRows : public testing::Test {
+ protected:
+  /// Keeps the input in registers.
+  [[nodiscard]] Schedule kept_by(int64_t threads_per_row, int64_t rows_per_block) const {
+    return {.family = "multi_wave",
+            .threads_per_row = threads_per_row,
+            .rows_per_block = rows_per_block,
+            .vector_width = 8,
+            .persistent = {{facts_.fusion.inputs.front()}}};
+  }
+  [[nodiscard]] std::vector<std::string> loads_by(const Schedule& schedule) const {
+    return loads_of(lower_rows(facts_, schedule).kernel);
+  }
+
+  const Fusion fusion_ = softmax_of_1280();
+  const Plan planned_ = plan(fusion_, {}, *find_device("H200")).value();
+  const SegmentFacts& facts_ = planned_.segments.front().facts;
+};
+
+TEST_F(KeptRows, ThreadsLoadWhatMayLieOutsideFirst) {
+  Schedule schedule = kept_by(64, 2);
+  EXPECT_THAT(loads_by(schedule), ElementsAre("guarded", "whole")) << "the loop over whole vectors";
+  EXPECT_TRUE(computes_the_oracle(fusion_, planned_, schedule));
   // Of a row that they read again they go on in its order.
   schedule.family = "looped";
   schedule.persistent.clear();
-  const std::vector<std::string> again = loads_of(lower_rows(facts, schedule).kernel);
+  const std::vector<std::string> again = loads_by(schedule);
   ASSERT_FALSE(again.empty());
   EXPECT_EQ(again.front(), "whole");
-  EXPECT_TRUE(computes_the_oracle(fusion, planned, schedule));
+  EXPECT_TRUE(computes_the_oracle(fusion_, planned_, schedule));
 }
 
-TEST(KeptRows, AWholeRowNeedsNoGuard) {
-  const Fusion fusion = softmax_of_1280();
-  const Plan planned = plan(fusion, {}, *find_device("H200")).value();
-  const SegmentFacts& facts = planned.segments.front().facts;
-  Schedule schedule{
-      .family = "multi_wave", .threads_per_row = 32, .rows_per_block = 4, .vector_width = 8};
-  schedule.persistent = {{facts.fusion.inputs.front()}};
-  EXPECT_THAT(loads_of(lower_rows(facts, schedule).kernel), Each("whole"));
-  EXPECT_TRUE(computes_the_oracle(fusion, planned, schedule));
+TEST_F(KeptRows, AWholeRowNeedsNoGuard) {
+  const Schedule schedule = kept_by(32, 4);
+  EXPECT_THAT(loads_by(schedule), Each("whole"));
+  EXPECT_TRUE(computes_the_oracle(fusion_, planned_, schedule));
 }
 
 }  // namespace

@@ -573,6 +573,29 @@ TEST(PlanTest, SaysWhatDecidedBetweenEquals) {
   EXPECT_GT(squeezed.estimate.registers, squeezed.estimate.register_cap);
 }
 
+/// Kernels that mostly wait are taken as predicted, others not squeezed where that costs little.
+TEST(PlanTest, SqueezedRegistersMatterWhereMemoryDecides) {
+  const auto first = [](double launch_us) {
+    const auto candidate = [&](int64_t registers, double memory_us) {
+      ProposedSchedule out;
+      out.schedule.family = "multi_wave";
+      out.estimate.registers = registers;
+      out.estimate.register_cap = 64;
+      out.predicted = {.total_us = launch_us + memory_us,
+                       .launch_us = launch_us,
+                       .memory_us = memory_us,
+                       .knows_waits = true};
+      return out;
+    };
+    std::vector<ProposedSchedule> candidates = {candidate(64, 10.05), candidate(70, 10.0)};
+    rank_schedules(candidates, scheduling_families());
+    return candidates.front().estimate.registers;
+  };
+  const double bound_us = 10.0 * kWaitingShare / (1.0 - kWaitingShare);
+  EXPECT_EQ(first(1.05 * bound_us), 70);
+  EXPECT_EQ(first(0.95 * bound_us), 64);
+}
+
 // One pass takes a second kernel as well, and so few rows are soon read again.
 TEST(PlanTest, GradientsOfFewWideRowsRunRowsAndColumnsApart) {
   for (const DeviceLimits& device : device_presets()) {

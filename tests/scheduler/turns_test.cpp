@@ -88,6 +88,20 @@ TEST_F(TurnsTest, RowsAreReducedFirstAndGoneThroughAgain) {
   EXPECT_EQ(stages_of(facts_, legal_), list);
 }
 
+/// Blocks that only leave totals of their rows pause at the end of each.
+TEST_F(TurnsTest, BlocksThatStayPayForTheEndsOfRows) {
+  CostConstants free;
+  free.staying_share = 0.0;
+  const SegmentFacts totals = canned_facts("row_and_total_loss", 8192, 2048);
+  const WorkEstimate work = work_of(totals, 1);
+  const double memory_us =
+      memory_time(limits_, work.bytes_read, work.bytes_written, work.read_priority);
+  EXPECT_NEAR(work.uneven_us - work_of(totals, 1, free).uneven_us,
+              CostConstants{}.staying_share * memory_us, 1e-9);
+  EXPECT_EQ(work_of(facts_, 10).uneven_us, work_of(facts_, 10, free).uneven_us)
+      << "rows that are gone through again";
+}
+
 TEST_F(TurnsTest, WithoutInnerReductionsNothingWaits) {
   const StageList list = distribute_turns(canned_facts("dyt_backward", 64, 1024));
   ASSERT_EQ(list.stages.size(), 1U);
