@@ -106,17 +106,17 @@ class SegmentCompiler {
            best.predicted.total_us * (spills ? 1.0 + kSpillTieShare : 1.0 - kTieShare);
   }
 
-  /// True if a candidate would spill as one did that was compiled: it counts on the compiler to do
-  /// with fewer registers than estimated, which it did not; or it is of the same kind, and has no
-  /// room for what that needed beyond its estimate. Loops that keep nothing are of the same kind
-  /// with as many vectors under way.
+  /// True if a candidate would spill as one did that was compiled: both count on the compiler to do
+  /// with fewer registers than estimated; or neither does, they are of the same kind, and it has no
+  /// room for what the other needed beyond its estimate. Loops that keep nothing are of the same
+  /// kind with as many vectors under way.
   [[nodiscard]] bool would_spill_too(const ProposedSchedule& candidate) const {
     // Warps of a ring share registers out, so no one cap holds for its threads.
     if (candidate.schedule.stages > 0) return false;
     return std::ranges::any_of(attempts_, [&](const CompileAttempt& attempt) {
       if (attempt.resources.spill_store_bytes == 0) return false;
       const ProposedSchedule& tried = attempt.proposed;
-      if (is_squeezed(tried.estimate) && is_squeezed(candidate.estimate)) return true;
+      if (is_squeezed(candidate.estimate)) return is_squeezed(tried.estimate);
       if (tried.schedule.family != candidate.schedule.family ||
           tried.schedule.persistent != candidate.schedule.persistent ||
           (tried.schedule.persistent.empty() && tried.schedule.unroll != candidate.schedule.unroll))

@@ -195,27 +195,39 @@ TEST_P(Suite, SpillsNothingAtAnyListedSize) {
   }
 }
 
-/// A loop that needs far more registers than estimated says nothing of loops with fewer vectors
-/// under way, one of which is predicted as fast.
-TEST(SuiteSpills, ALoopThatSpillsIsNotTradedForALoneBlock) {
+/// What replaces a first choice that spills is predicted as fast, but for so much.
+void expect_as_fast_without_spills(std::string_view name, std::string_view type,
+                                   const std::vector<int64_t>& shape) {
   const auto compiler = NvrtcCompiler::open();
   if (!compiler) GTEST_SKIP() << "no NVRTC: " << compiler.error().message;
   const std::vector<SuiteCase> all = suite_cases();
-  const auto item = std::ranges::find_if(all, [](const SuiteCase& one) {
-    return one.name == "cross_entropy_ls_zloss" && one.type == "f32";
-  });
+  const auto item = std::ranges::find_if(
+      all, [&](const SuiteCase& one) { return one.name == name && one.type == type; });
   ASSERT_NE(item, all.end());
   KernelCache cache({});
-  auto planned = plan(item->fusion(), item->values({8192, 32000}), *find_device("H200"),
+  auto planned = plan(item->fusion(), item->values(shape), *find_device("H200"),
                       {.families = builtin_families()});
   ASSERT_TRUE(planned) << planned.error().text();
   const double expected_us = planned->segments.front().chosen().predicted.total_us;
   const auto compiled = compile_plan(std::move(*planned), *compiler, cache);
   ASSERT_TRUE(compiled) << compiled.error().text();
   const CompiledSegment& segment = compiled->segments.front();
+  EXPECT_GT(segment.attempts.front().resources.spill_store_bytes, 0) << "tests nothing";
   EXPECT_EQ(segment.kernel->resources.spill_store_bytes, 0);
-  EXPECT_LE(segment.chosen.predicted.total_us, 1.02 * expected_us)
+  EXPECT_LE(segment.chosen.predicted.total_us, 1.005 * expected_us)
       << print(segment.chosen.schedule);
+}
+
+/// A loop that needs far more registers than estimated says nothing of loops with fewer vectors
+/// under way, one of which is predicted as fast.
+TEST(SuiteSpills, ALoopThatSpillsIsNotTradedForALoneBlock) {
+  expect_as_fast_without_spills("cross_entropy_ls_zloss", "f32", {8192, 32000});
+}
+
+/// Rows of 64 threads that need a few registers more than estimated say nothing of what the
+/// compiler makes of the same rows of 128, which it must squeeze in any case.
+TEST(SuiteSpills, ARoomyScheduleThatSpillsDoesNotRuleOutASqueezedOne) {
+  expect_as_fast_without_spills("welford", "bf16", {32768, 2560});
 }
 
 class QuantisationSuite : public ::testing::TestWithParam<SuiteCase> {};
