@@ -55,6 +55,7 @@ std::vector<Parameter> parameters() {
           own("walking_overlap", &PassingBlocks::walking_overlap, 0.01, 4.0),
           own("walking_turns_share", &PassingBlocks::walking_turns_share, 0.01, 1.0),
           own("row_doubling_share", &PassingBlocks::row_doubling_share, 0.001, 0.1),
+          own("crowding_share", &PassingBlocks::crowding_share, 0.0, 0.1),
           own("waiting_compute_share", &PassingBlocks::waiting_compute_share, 0.01, 4.0)};
 }
 
@@ -167,7 +168,10 @@ class Refit {
                        {"special_us", terms.special_us},
                        {"shared_us", terms.shared_us},
                        {"exposed_us", terms.exposed_us},
-                       {"block_latency_us", terms.block_latency_us}});
+                       {"block_latency_us", terms.block_latency_us},
+                       {"blocks_per_sm", timed.estimate.blocks_per_sm},
+                       {"waves", timed.estimate.waves},
+                       {"bytes_in_flight_per_sm", timed.estimate.bytes_in_flight_per_sm}});
       }
     }
     return out;

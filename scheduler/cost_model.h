@@ -78,6 +78,12 @@ struct PassingBlocks {
   /// reads at once, of memory time, and less with the cube of the share of it that computing leaves
   /// idle. Sums of 8192 x 7168 in f32 take 60.0, 62.5, 63.5 and 64.5 us with 2, 4, 8 and 16 rows.
   double row_doubling_share = 0.015;
+  /// The same of each doubling of what threads of a full SM load at once beyond so many bytes,
+  /// where rows come whole: parts of rows of 128 x 524288 in f32 take 69.1 us with two vectors for
+  /// each of 1024 threads, 64 KiB on an SM, and 72.0 us with four. Not where chunks follow each
+  /// other: such sums lose more to waits with two.
+  double crowding_share = 0.03;
+  double crowded_bytes = 65536.0;
   /// Of sums whose computing takes that much of memory time waits count whole, and less with its
   /// square: loads of other blocks are under way all the time. Of the same sums, blocks of 1,024
   /// threads that take two chunks of one load each take 60.2 us.
@@ -274,14 +280,18 @@ struct WorkEstimate {
   /// Of blocks that have their rows and are gone: what each thread issues, one after the other, and
   /// that the total is that of PassingBlocks. 0: blocks stay.
   double thread_instructions = 0.0;
-  double start_us = 0.0;       ///< Beyond a launch, until the first block begins.
+  double start_us = 0.0;       ///< Beyond a launch, until the first block begins; less than 0
+                               ///< beside the kernel before.
   double uneven_us = 0.0;      ///< Of blocks that stay: idle memory in a last turn of few rows, and
                                ///< between rows (CostConstants::staying_share).
   double turns = 1.0;          ///< Rows that a block takes one after the other, spilling in each.
   double end_ns = 0.0;         ///< Once in every block, after its last row.
   double element_slots = 0.0;  ///< Of issue_slots, those for each element, once.
   double rows_at_once = 1.0;   ///< That an SM full of threads reads side by side.
-  bool walks_rows = false;     ///< Nothing is kept of a row: it comes by chunks in every stage.
+  /// That the threads of an SM full of them have under way, where a block loads its row at once; 0
+  /// where it comes in several chunks.
+  double row_bytes_at_once = 0.0;
+  bool walks_rows = false;        ///< Nothing is kept of a row: it comes by chunks in every stage.
   bool reads_rows_again = false;  ///< Several stages read elements that are not kept.
   bool waits_for_copies = false;  ///< What is kept of rows is copied whole before it is used.
   bool has_barriers = true;       ///< The warps of a block wait for each other in every row.

@@ -313,6 +313,11 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
                   split_sector_bytes(facts, schedule);
   work.bytes_read += again * misses.l1 * misses.l2;
   work.reads_rows_again = again > 0.0;
+  if (chunk_count(facts, schedule) == 1 && estimate.blocks_per_sm > 0) {
+    work.row_bytes_at_once = estimate.bytes_in_flight_per_sm /
+                             static_cast<double>(estimate.blocks_per_sm * estimate.threads) *
+                             static_cast<double>(limits.threads_per_sm);
+  }
   work.rows_at_once =
       std::max(1.0, static_cast<double>(limits.threads_per_sm) /
                         static_cast<double>(schedule.threads_per_row * schedule.cluster_blocks));
@@ -451,6 +456,8 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
                               std::max(0.0, text_bytes - constants.kept_text_bytes);
   }
   if (facts.has_outer()) add_finish(facts, schedule, limits, constants, work);
+  if (schedule.overlap == Overlap::kPrevious)
+    work.start_us = constants.second_launch_us - constants.launch_us - constants.ramp_us;
   return work;
 }
 

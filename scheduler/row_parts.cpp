@@ -19,6 +19,10 @@ constexpr int64_t kFewestRows = 64;
 constexpr int64_t kColumnsOfBlock = 64;
 /// Rows of parts for each SM: enough to fill it, and enough to even out the last wave.
 constexpr std::array<int64_t, 3> kPartsPerSm = {2, 8, 32};
+/// A part that 1024 threads read at once, two vectors of 16 bytes each. Of 20 divisions of 12 sums
+/// among blocks, 8 x 2097152 to 160 x 131072 in bf16 and f32, it is the fastest for 11 on an H200
+/// and 2.6 % behind for one; those with four vectors take up to 5 % longer.
+constexpr double kBytesOfBatch = 32768.0;
 /// Lengths that vectors of any type divide.
 constexpr int64_t kWholeVector = 16;
 
@@ -307,9 +311,15 @@ std::vector<int64_t> part_counts(const SegmentFacts& facts, const DeviceLimits& 
     is_first = false;
   }
   std::set<int64_t> out;
-  for (const int64_t per_sm : kPartsPerSm) {
-    const double wanted =
-        static_cast<double>(per_sm * limits.sm_count) / static_cast<double>(apart);
+  std::vector<double> wanted_counts;
+  for (const int64_t per_sm : kPartsPerSm)
+    wanted_counts.push_back(static_cast<double>(per_sm * limits.sm_count) /
+                            static_cast<double>(apart));
+  if (!over_rows) {
+    wanted_counts.push_back(static_cast<double>(facts.bytes_read) /
+                            (static_cast<double>(apart) * kBytesOfBatch));
+  }
+  for (const double wanted : wanted_counts) {
     if (wanted < 2.0) continue;
     const auto farther = [&](int64_t parts) {
       return std::abs(std::log(static_cast<double>(parts) / wanted));

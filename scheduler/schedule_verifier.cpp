@@ -42,30 +42,15 @@ std::vector<Rejection> check_persistent(const SegmentFacts& facts, const Schedul
   return rejections;
 }
 
-/// Only a kernel that leaves partial results has a next one, and only the plan makes that one.
-std::optional<Rejection> check_overlap(const SegmentFacts& facts, const Schedule& schedule,
-                                       const DeviceLimits& limits) {
-  const auto refused = [&](std::string rule, std::string remedy) {
-    Rejection out = broken(schedule, std::move(rule), {}, std::move(remedy));
-    out.value = limits.compute_major;
-    return out;
-  };
-  switch (schedule.overlap) {
-    case Overlap::kNone:
-      return std::nullopt;
-    case Overlap::kPrevious:
-      return refused("only what finishes partial results overlaps the kernel before it",
-                     "use overlap next or none");
-    case Overlap::kNext:
-      break;
-  }
-  if (!limits.has_dependent_launch) {
-    return refused("the device launches no kernel before the one ahead of it has ended",
-                   "use overlap none, or a device of compute capability 9.0");
-  }
-  if (!facts.has_outer() || schedule.persistent_blocks == 0)
-    return refused("no kernel follows one that leaves no partial results", "use overlap none");
-  return std::nullopt;
+/// A kernel that waits for the one before it is right behind any, and one that lets the next start
+/// early before any: the next waits if it was launched to start early.
+std::optional<Rejection> check_overlap(const Schedule& schedule, const DeviceLimits& limits) {
+  if (schedule.overlap == Overlap::kNone || limits.has_dependent_launch) return std::nullopt;
+  Rejection out =
+      broken(schedule, "the device launches no kernel before the one ahead of it has ended", {},
+             "use overlap none, or a device of compute capability 9.0");
+  out.value = limits.compute_major;
+  return out;
 }
 
 /// A family that knows nothing of tickets would leave its partial results to nobody.
@@ -180,7 +165,7 @@ std::vector<Rejection> verify_schedule(const SegmentFacts& facts, const Schedule
   }
   if (const auto estimate = family->estimate(facts, schedule, limits); !estimate)
     rejections.push_back(estimate.error());
-  if (auto rejection = check_overlap(facts, schedule, limits)) rejections.push_back(*rejection);
+  if (auto rejection = check_overlap(schedule, limits)) rejections.push_back(*rejection);
   if (auto rejection = check_finish(facts, schedule, *family)) rejections.push_back(*rejection);
   if (!rejections.empty()) return rejections;
 

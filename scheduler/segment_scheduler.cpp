@@ -167,6 +167,16 @@ std::optional<SplitPlan> split_rows(const SegmentFacts& facts, int64_t parts) {
   return out;
 }
 
+/// Has all candidates start beside the kernel before them, and takes that into their time.
+void start_early(SegmentPlan& segment, const DeviceLimits& limits, const FamilySet& families) {
+  for (ProposedSchedule& candidate : segment.candidates) {
+    candidate.schedule.overlap = Overlap::kPrevious;
+    candidate.predicted =
+        find_family(families, candidate.schedule.family)
+            ->predict(segment.facts, candidate.schedule, candidate.estimate, limits);
+  }
+}
+
 /// Long rows in parts, a kernel for those and one that combines their results, where that is
 /// predicted to be faster than one kernel or has the only schedule. Records the choice where there
 /// was one. A pin is for one kernel.
@@ -191,6 +201,11 @@ std::optional<SplitPlan> faster_parts(const SegmentPlan& whole, const DeviceLimi
     if (!plan || !schedule_part(plan->rows, limits, options) ||
         !schedule_part(plan->columns, limits, options))
       continue;
+    if (limits.has_dependent_launch) {
+      for (ProposedSchedule& candidate : plan->rows.candidates)
+        candidate.schedule.overlap = Overlap::kNext;
+      start_early(plan->columns, limits, options.families);
+    }
     add(fmt::format("{} parts a row, then a kernel that combines them", parts),
         plan->predicted_us());
     if (!best || plan->predicted_us() < best->predicted_us()) best = std::move(plan);
@@ -373,7 +388,6 @@ Result<FinishPlan> finish_segment(const SegmentFacts& facts, const Schedule& sch
     // What finishes must not leave partial results of its own.
     for (ProposedSchedule& candidate : proposal.candidates) {
       if (candidate.schedule.persistent_blocks != 0) continue;
-      if (schedule.overlap == Overlap::kNext) candidate.schedule.overlap = Overlap::kPrevious;
       segment.candidates.push_back(std::move(candidate));
     }
     for (Rejection& rejection : proposal.rejections) rejections.push_back(std::move(rejection));
@@ -382,6 +396,7 @@ Result<FinishPlan> finish_segment(const SegmentFacts& facts, const Schedule& sch
     return fail(unsupported(segment.facts.fusion, rejections,
                             "no schedule family finishes the partial results"));
   }
+  if (schedule.overlap == Overlap::kNext) start_early(segment, limits, families);
   rank_schedules(segment.candidates, families);
   Decision decision = schedule_decision(segment, rejections);
   decision.question = kWhichFinishes;

@@ -454,6 +454,15 @@ TEST(CostModelTest, BlocksThatWalkRowsOverlapAloneAndSumsHideTheirWaits) {
   const double idle_share = 1.0 - 0.2;
   EXPECT_NEAR(sums([](auto& work, auto&) { work.rows_at_once = 8.0; }).memory_us / sum.memory_us,
               1.0 + 3.0 * PassingBlocks{}.row_doubling_share * std::pow(idle_share, 3.0), 1e-12);
+  const auto crowded_us = [&](double share) {
+    return sums([&](auto& work, auto& passing) {
+             work.row_bytes_at_once = share * passing.crowded_bytes;
+           })
+        .memory_us;
+  };
+  EXPECT_EQ(crowded_us(0.5), sum.memory_us);
+  EXPECT_NEAR(crowded_us(4.0) / sum.memory_us,
+              1.0 + 2.0 * PassingBlocks{}.crowding_share * std::pow(idle_share, 3.0), 1e-12);
   const auto waits_us = [&](double computing) {
     return sums([&](auto& work, auto& passing) {
              work.element_slots = computing * passing.balanced_slots_per_byte * work.bytes_read;

@@ -8,6 +8,7 @@
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/printer.h"
 #include "fusion_ir/verifier.h"
+#include "scheduler/cost_model.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/plan_matchers.h"
 
@@ -69,6 +70,39 @@ TEST(RowParts, ArePlannedWhereRowsLeaveSmsIdle) {
   EXPECT_THAT(full->segments, SizeIs(1));
 }
 
+TEST(RowParts, AreCombinedByAKernelThatStartsEarlyWhereTheDeviceCan) {
+  const auto planned_on = [](const char* device) {
+    return plan_canned("row_sum", matrix(8, 1 << 22), device).value();
+  };
+  const Plan early = planned_on("H200");
+  ASSERT_THAT(early.segments, SizeIs(2));
+  for (const auto& [segment, overlap] :
+       {std::pair{0, Overlap::kNext}, std::pair{1, Overlap::kPrevious}}) {
+    for (const ProposedSchedule& candidate :
+         early.segments[static_cast<size_t>(segment)].candidates)
+      EXPECT_EQ(candidate.schedule.overlap, overlap);
+  }
+  const CostConstants constants;
+  EXPECT_DOUBLE_EQ(early.segments[1].chosen().predicted.launch_us, constants.second_launch_us);
+  const Plan late = planned_on("A100");
+  ASSERT_THAT(late.segments, SizeIs(2));
+  for (const SegmentPlan& segment : late.segments)
+    EXPECT_EQ(segment.chosen().schedule.overlap, Overlap::kNone);
+  EXPECT_DOUBLE_EQ(late.segments[1].chosen().predicted.launch_us,
+                   constants.launch_us + constants.ramp_us);
+}
+
+// A block of the most threads reads a part at once, two vectors a thread.
+TEST(RowParts, MayBeOneBatchOfABlock) {
+  for (const DType type : {DType::kBF16, DType::kF32}) {
+    FusionBuilder b("rows");
+    b.output(b.sum(b.cast(b.input(type, {Extent(8), Extent(1 << 21)}, "x"), DType::kF32), {1}),
+             "y");
+    const int64_t elements = 2 * 1024 * 16 / bytes_of(type);
+    EXPECT_THAT(part_counts(facts_of(b.build()), h200()), Contains((1 << 21) / elements));
+  }
+}
+
 TEST(RowParts, LeaveWhatIsNeededAgainAlone) {
   EXPECT_EQ(rows_in_parts(canned_facts("softmax", 4, 4096), 8), std::nullopt);
   EXPECT_EQ(rows_in_parts(canned_facts("cross_entropy", 4, 4096), 8), std::nullopt);
@@ -82,7 +116,7 @@ TEST(RowParts, FollowTheReducedAxes) {
   for (const int64_t parts : part_counts(facts_of_total({Extent(8191), Extent(8192)}), h200()))
     EXPECT_EQ(parts % 8191, 0);
   EXPECT_THAT(part_counts(facts_of_total({Extent(8192), Extent(8192)}), h200()),
-              ElementsAre(256, 1024, 4096));
+              ElementsAre(256, 1024, 4096, 8192));
   EXPECT_THAT(part_counts(facts_of_total({Extent(1 << 10)}), h200()), IsEmpty()) << "short";
 }
 
