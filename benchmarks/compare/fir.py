@@ -227,7 +227,8 @@ def function(graph, sizes):
             if op.name == "constant":
                 return [constant(op, inputs[0].device)]
             if op.name == "extent":
-                return [torch.tensor(math.prod(graph.size(e, sizes) for e in op.extents))]
+                size = math.prod(graph.size(e, sizes) for e in op.extents)
+                return [torch.full((), size, dtype=torch.int64, device=inputs[0].device)]
             if op.name == "broadcast":
                 kept = op.fields["axes"]
                 shape = [1] * len(value.shape)
