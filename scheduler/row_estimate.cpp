@@ -13,6 +13,8 @@ namespace sinter {
 namespace {
 
 constexpr int64_t kWarp = 32;
+/// Of a row, that meet in no time of their own.
+constexpr int64_t kFewWarps = 4;
 constexpr int64_t kRegisterBytes = 4;
 constexpr int64_t kMostRowsAhead = 1;
 
@@ -141,8 +143,12 @@ Exchange estimate_exchange(const SegmentFacts& facts, const Schedule& schedule, 
   }
   const double rounds = meets ? 2.0 : 1.0;
   if (schedule.threads_per_row > kWarp) out.instructions += rounds * row.exchange_instructions;
-  const double one_ns =
-      schedule.threads_per_row > kWarp ? row.block_exchange_ns : row.warp_exchange_ns;
+  const bool keeps = keeps_rows(facts, schedule, Residency::kRegister) ||
+                     keeps_rows(facts, schedule, Residency::kShared);
+  const double many = clustered == 1 && keeps ? std::max(0.0, log2(warps) - log2(kFewWarps)) : 0.0;
+  const double one_ns = schedule.threads_per_row > kWarp
+                            ? row.block_exchange_ns + many * row.warps_doubling_ns
+                            : row.warp_exchange_ns;
   out.latency_ns =
       rounds * latency * one_ns + cluster_exchange_time(schedule.cluster_blocks, constants);
   return out;

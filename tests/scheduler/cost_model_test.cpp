@@ -319,6 +319,21 @@ TEST(CostModelTest, EveryConstantOfLoopedRowsMatters) {
   }
 }
 
+/// More than four warps of a row that they keep meet later, where no cluster does.
+TEST(CostModelTest, ManyWarpsThatKeepARowMeetLater) {
+  const SegmentFacts facts =
+      facts_of(find_canned_fusion("rms_norm")->build(), {{"rows", 8192}, {"cols", 8192}});
+  for (const int64_t threads : {64, 128, 256, 512}) {
+    Schedule schedule{.family = "multi_wave", .threads_per_row = threads, .vector_width = 8};
+    EXPECT_FALSE(is_dearer(&RowConstants::warps_doubling_ns, schedule)) << "nothing is kept";
+    for (const ValueId value : facts.persistent)
+      schedule.persistent.push_back({value, Residency::kRegister});
+    EXPECT_EQ(is_dearer(&RowConstants::warps_doubling_ns, schedule), threads > 128) << threads;
+    schedule.cluster_blocks = 2;
+    EXPECT_FALSE(is_dearer(&RowConstants::warps_doubling_ns, schedule));
+  }
+}
+
 /// Weights read late, chunks in shared memory, rows in registers.
 TEST(CostModelTest, EveryConstantOfResidentRowsMatters) {
   const SegmentFacts facts =
