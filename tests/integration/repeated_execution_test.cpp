@@ -122,7 +122,8 @@ class RepeatedGpu : public LiveDeviceTest<Problem> {
     const ExtentValues extents{{"rows", GetParam().rows}, {"cols", GetParam().columns}};
     fusion_ = find_canned_fusion(GetParam().fusion)->build();
     const Plan planned = take(plan(fusion_, extents, limits_, {.families = builtin_families()}));
-    const DeviceRunOptions whole{.total_elements = std::numeric_limits<int64_t>::max()};
+    const DeviceRunOptions whole{.oracle_elements = std::numeric_limits<int64_t>::max(),
+                                 .total_elements = std::numeric_limits<int64_t>::max()};
     reference_.emplace(make_reference(fusion_, planned.binding, whole));
     ASSERT_EQ(reference_->evaluated, reference_->binding) << "every input is uploaded whole";
     KernelCache cache({});
@@ -213,6 +214,14 @@ INSTANTIATE_TEST_SUITE_P(Gradients, RepeatedGpu,
                                            Problem{"dyt_backward", 700, 2048},
                                            Problem{"bias_gradient", 2000, 1000},
                                            Problem{"marginal_sums", 1000, 1543}),
+                         [](const auto& param) { return text_of(param.param); });
+
+// Partial results of rows are combined by a kernel that starts while they are written, and written
+// again by the next execution.
+INSTANTIATE_TEST_SUITE_P(RowParts, RepeatedGpu,
+                         ::testing::Values(Problem{"row_sum", 8, 524288},
+                                           Problem{"mean_variance", 20, 120000},
+                                           Problem{"row_argmax", 40, 65536}),
                          [](const auto& param) { return text_of(param.param); });
 
 /// Threads arrive right after their loads from the ring, and two blocks share an SM: without a
