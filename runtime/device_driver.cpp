@@ -38,6 +38,7 @@ std::string remedy_for(DriverStatus status) {
     case DriverStatus::kInvalidValue:
     case DriverStatus::kNotFound:
     case DriverStatus::kNotReady:
+    case DriverStatus::kNotSupported:
       break;
   }
   // Also every code that has no name here.

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "runtime/captured_launch.h"
-#include "runtime/device_buffer.h"
 #include "runtime/device_event.h"
 
 namespace sinter {
@@ -34,6 +33,19 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
+Result<void> empty_l2(DeviceDriver& driver, const DeviceBuffer& scratch, unsigned char byte,
+                      StreamHandle stream, std::string_view doing) {
+  if (scratch.bytes() == 0) return {};
+  const DriverStatus status = driver.context_reset_persisting_l2();
+  // Where no lines can be kept, none are.
+  if (status != DriverStatus::kNotSupported) {
+    auto reset = check(driver, DriverCall::kContextResetPersistingL2, status, doing);
+    if (!reset) return reset;
+  }
+  return check(driver, DriverCall::kFillAsync,
+               driver.fill_async(scratch.pointer(), byte, scratch.bytes(), stream), doing);
+}
+
 Result<Timing> time_launches(DeviceDriver& driver, DeviceOrdinal device, StreamHandle stream,
                              const std::function<Result<void>(StreamHandle)>& launch,
                              const TimingOptions& options) {
@@ -58,10 +70,13 @@ Result<Timing> time_launches(DeviceDriver& driver, DeviceOrdinal device, StreamH
     runs.emplace_back(std::move(*start), std::move(*end));
   }
 
+  const auto wait = [&] {
+    return check(driver, DriverCall::kStreamSynchronize, driver.stream_synchronize(stream),
+                 "waiting for the launches being timed");
+  };
   const auto chill = [&](unsigned char byte) -> Result<void> {
     if (scratch->bytes() == 0) return {};
-    return check(driver, DriverCall::kFillAsync,
-                 driver.fill_async(scratch->pointer(), byte, scratch->bytes(), stream), kDoing);
+    return wait().and_then([&] { return empty_l2(driver, *scratch, byte, stream, kDoing); });
   };
   for (int i = 0; i < options.warmups; ++i) {
     if (auto done = launch(stream); !done) return fail(std::move(done.error()));
@@ -91,9 +106,7 @@ Result<Timing> time_launches(DeviceDriver& driver, DeviceOrdinal device, StreamH
             .and_then([&] { return end.record(stream, kDoing); });
     if (!done) return fail(std::move(done.error()));
   }
-  auto finished = check(driver, DriverCall::kStreamSynchronize, driver.stream_synchronize(stream),
-                        "waiting for the launches being timed");
-  if (!finished) return fail(std::move(finished.error()));
+  if (auto finished = wait(); !finished) return fail(std::move(finished.error()));
 
   Timing out;
   for (const auto& [start, end] : runs) {

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <functional>
+#include <string_view>
 #include <vector>
 
+#include "runtime/device_buffer.h"
 #include "runtime/device_driver.h"
 
 namespace sinter {
@@ -31,10 +33,20 @@ double median(std::vector<double> values);
 Result<int64_t> scratch_bytes_for(DeviceDriver& driver, DeviceOrdinal device,
                                   const TimingOptions& options);
 
-/// Device time of `launch`, between two events around it on a stream of the current context. All
-/// runs are enqueued before the first is waited for, and with a cold L2 each follows a long write,
-/// so that the host's launch cost hides behind the device's work. `launch` enqueues on the stream
-/// it is given; its error ends the measurement and is returned.
+/// Enqueues what leaves nothing in L2 of what the device did before: a write of scratch memory,
+/// none if there is none of that. All earlier work must have ended. Lines that reads asked L2 to
+/// keep longest (evict_last) outlive such a write, and more: that is given up first, which takes
+/// effect at once and not in the order of the stream. After 16 MiB read so the next run of the same
+/// kernel takes 8.1 us with the write alone and 9.3 with both; an `applypriority` to each line
+/// gives 9.3 too (H200).
+Result<void> empty_l2(DeviceDriver& driver, const DeviceBuffer& scratch, unsigned char byte,
+                      StreamHandle stream, std::string_view doing);
+
+/// Device time of `launch`, between two events around it on a stream of the current context. With a
+/// cold L2 each run follows the end of the one before it and a long write, so that the host's
+/// launch cost hides behind the device's work; else all are enqueued before the first is waited
+/// for. `launch` enqueues on the stream it is given; its error ends the measurement and is
+/// returned.
 Result<Timing> time_launches(DeviceDriver& driver, DeviceOrdinal device, StreamHandle stream,
                              const std::function<Result<void>(StreamHandle)>& launch,
                              const TimingOptions& options = {});

@@ -258,9 +258,9 @@ class DeviceMeasurer::Device {
 
   Result<void> chill(unsigned char byte) {
     if (scratch_.bytes() == 0) return {};
-    return sinter::check(
-        driver_, DriverCall::kFillAsync,
-        driver_.fill_async(scratch_.pointer(), byte, scratch_.bytes(), stream_.handle()), kDoing);
+    return wait("the replay before").and_then([&] {
+      return empty_l2(driver_, scratch_, byte, stream_.handle(), kDoing);
+    });
   }
 
   /// Waits for all that was enqueued, but not for ever.

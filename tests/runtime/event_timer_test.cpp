@@ -66,10 +66,20 @@ TEST_F(EventTimerTest, ScratchMemoryCoversTheL2FourTimes) {
   EXPECT_EQ(time({}).error().measured, int64_t{512} << 20);
 }
 
-TEST_F(EventTimerTest, WaitsOnceAfterAllRuns) {
-  ASSERT_TRUE(time({.scratch_bytes = 1024}));
-  EXPECT_EQ(driver_.calls(DriverCall::kStreamSynchronize), 1);
+// What reads asked L2 to keep is given up where they are over and the write has not begun.
+TEST_F(EventTimerTest, WaitsForEveryRunBeforeItEmptiesL2AndElseOnceAfterAll) {
+  ASSERT_TRUE(time({.samples = 20, .scratch_bytes = 1024}));
+  EXPECT_EQ(driver_.calls(DriverCall::kStreamSynchronize), 20 + 1);
+  EXPECT_EQ(driver_.calls(DriverCall::kContextResetPersistingL2), 20);
+  ASSERT_TRUE(time({.samples = 20, .cold_l2 = false}));
+  EXPECT_EQ(driver_.calls(DriverCall::kStreamSynchronize), 20 + 1 + 1);
+  EXPECT_EQ(driver_.calls(DriverCall::kContextResetPersistingL2), 20);
   EXPECT_EQ(driver_.calls(DriverCall::kEventSynchronize), 0);
+}
+
+TEST_F(EventTimerTest, TimesDevicesWhoseL2KeepsNothing) {
+  driver_.fail_next(DriverCall::kContextResetPersistingL2, DriverStatus::kNotSupported);
+  EXPECT_TRUE(time({.scratch_bytes = 1024}));
 }
 
 TEST_F(EventTimerTest, RefusesFewerThan15Samples) {
@@ -84,8 +94,8 @@ TEST_F(EventTimerTest, EveryFailureIsReturnedAndLeaksNothing) {
   const int64_t live_before = driver_.live_objects();
   for (const DriverCall call :
        {DriverCall::kMemoryAllocate, DriverCall::kEventCreate, DriverCall::kFillAsync,
-        DriverCall::kEventRecord, DriverCall::kLaunch, DriverCall::kStreamSynchronize,
-        DriverCall::kEventElapsed}) {
+        DriverCall::kContextResetPersistingL2, DriverCall::kEventRecord, DriverCall::kLaunch,
+        DriverCall::kStreamSynchronize, DriverCall::kEventElapsed}) {
     driver_.fail_next(call, DriverStatus::kIllegalAddress);
     const auto timing = time({.scratch_bytes = 1024});
     ASSERT_FALSE(timing) << name_of(call);

@@ -273,6 +273,11 @@ DriverStatus FakeDriver::context_synchronize() {
   return DriverStatus::kSuccess;
 }
 
+DriverStatus FakeDriver::context_reset_persisting_l2() {
+  SINTER_ENTER_WITH_CONTEXT(DriverCall::kContextResetPersistingL2);
+  return DriverStatus::kSuccess;
+}
+
 DriverStatus FakeDriver::module_load(ModuleHandle* module, const void* image) {
   SINTER_ENTER_WITH_CONTEXT(DriverCall::kModuleLoad);
   if (image == nullptr) return DriverStatus::kInvalidValue;
