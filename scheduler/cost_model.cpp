@@ -31,6 +31,13 @@ double mixed_bandwidth(const DeviceLimits& limits, double bytes_read, double byt
   return limits.memory_bytes_per_us * efficiency;
 }
 
+double start_time(const Schedule& schedule, const CostConstants& constants) {
+  double us = schedule.cluster_blocks > 1 ? constants.cluster_start_us : 0.0;
+  if (schedule.overlap == Overlap::kPrevious)
+    us += constants.second_launch_us - constants.launch_us - constants.ramp_us;
+  return us;
+}
+
 double cluster_exchange_time(int64_t cluster_blocks, const CostConstants& constants) {
   if (cluster_blocks <= 1) return 0.0;
   return constants.cluster_exchange_ns +

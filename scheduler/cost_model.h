@@ -308,6 +308,10 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
 /// read_efficiency of the data-sheet figure, an even mix copy_efficiency, and so do writes.
 double mixed_bandwidth(const DeviceLimits& limits, double bytes_read, double bytes_written);
 
+/// Microseconds from where a launch and its ramp would let the first block begin to where it does:
+/// later in clusters, earlier beside the kernel before it.
+double start_time(const Schedule& schedule, const CostConstants& constants = {});
+
 /// Nanoseconds of an exchange over the blocks of a cluster; 0 for one block.
 double cluster_exchange_time(int64_t cluster_blocks, const CostConstants& constants = {});
 

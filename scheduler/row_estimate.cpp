@@ -427,13 +427,11 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     work.block_latency_ns =
         (arrival_ns + rest_ns + (work.turns - 1.0) * std::max(arrival_ns, rest_ns)) / work.turns;
   }
-  if (schedule.cluster_blocks > 1) {
-    work.start_us = constants.cluster_start_us;
-    if (passes) {
-      const auto gathers = arrives_whole ? 1.0 : static_cast<double>(chunk_count(facts, schedule));
-      work.block_latency_ns += gathers * constants.passing.cluster_gather_ns *
-                               std::log2(static_cast<double>(schedule.cluster_blocks));
-    }
+  work.start_us = start_time(schedule, constants);
+  if (schedule.cluster_blocks > 1 && passes) {
+    const auto gathers = arrives_whole ? 1.0 : static_cast<double>(chunk_count(facts, schedule));
+    work.block_latency_ns += gathers * constants.passing.cluster_gather_ns *
+                             std::log2(static_cast<double>(schedule.cluster_blocks));
   }
   work.has_barriers = facts.has_reduction() || !facts.has_outer();
   if (facts.has_outer()) {
@@ -462,8 +460,6 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
                               std::max(0.0, text_bytes - constants.kept_text_bytes);
   }
   if (facts.has_outer()) add_finish(facts, schedule, limits, constants, work);
-  if (schedule.overlap == Overlap::kPrevious)
-    work.start_us = constants.second_launch_us - constants.launch_us - constants.ramp_us;
   return work;
 }
 

@@ -103,7 +103,7 @@ class TurnWork {
                                                  work_.read_priority, constants_);
     }
     work_.turns = std::max(1.0, own_rows());
-    if (schedule_.cluster_blocks > 1) work_.start_us = constants_.cluster_start_us;
+    work_.start_us = start_time(schedule_, constants_);
     return work_;
   }
 

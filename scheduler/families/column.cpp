@@ -151,7 +151,7 @@ Prediction predict_stage(const SegmentFacts& facts, const Schedule& schedule, co
   if (schedule.vector_width * facts.widest_tile_bytes < kVectorBytes)
     work.read_priority = ReadPriority::kNormal;
   work.block_latency_ns = 0.0;
-  if (schedule.cluster_blocks > 1) work.start_us = constants.cluster_start_us;
+  work.start_us = start_time(schedule, constants);
   Prediction out = predict(work, estimate, limits);
 
   const bool from_l2 = columns_come_from_l2(facts, limits);

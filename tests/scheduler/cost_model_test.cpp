@@ -10,6 +10,7 @@
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/canned_groups.h"
+#include "tests/support/plan_matchers.h"
 
 namespace sinter {
 namespace {
@@ -316,6 +317,30 @@ TEST(CostModelTest, EveryConstantOfLoopedRowsMatters) {
     EXPECT_EQ(is_dearer(&RowConstants::exchange_instructions, schedule), threads == 128);
     EXPECT_TRUE(is_dearer(&PassingBlocks::clocks_per_instruction, schedule));
     EXPECT_TRUE(is_dearer(&PassingBlocks::last_share, schedule));
+  }
+}
+
+TEST(CostModelTest, ClustersStartLateAndKernelsBesideOthersEarly) {
+  const CostConstants constants;
+  const double early_us = constants.second_launch_us - constants.launch_us - constants.ramp_us;
+  EXPECT_LT(early_us, 0.0);
+  EXPECT_EQ(start_time({}), 0.0);
+  EXPECT_EQ(start_time({.overlap = Overlap::kNext}), 0.0);
+  EXPECT_EQ(start_time({.overlap = Overlap::kPrevious}), early_us);
+  EXPECT_EQ(start_time({.cluster_blocks = 2}), constants.cluster_start_us);
+  EXPECT_EQ(start_time({.cluster_blocks = 2, .overlap = Overlap::kPrevious}),
+            constants.cluster_start_us + early_us);
+
+  // Whichever family finishes.
+  const Plan planned =
+      plan_canned("layer_norm_backward", matrix_extents(8192, 4096), "H200").value();
+  const auto& finishing = planned.segments.back();
+  ASSERT_TRUE(finishing.finishes);
+  for (const ProposedSchedule& candidate : finishing.candidates) {
+    ASSERT_EQ(candidate.schedule.overlap, Overlap::kPrevious);
+    EXPECT_LT(candidate.predicted.launch_us,
+              constants.second_launch_us + constants.cluster_start_us + 1e-9)
+        << candidate.schedule.family;
   }
 }
 
