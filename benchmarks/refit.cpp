@@ -55,7 +55,8 @@ std::vector<Parameter> parameters() {
           own("walking_overlap", &PassingBlocks::walking_overlap, 0.01, 4.0),
           own("walking_turns_share", &PassingBlocks::walking_turns_share, 0.01, 1.0),
           own("row_doubling_share", &PassingBlocks::row_doubling_share, 0.001, 0.1),
-          own("crowding_share", &PassingBlocks::crowding_share, 0.0, 0.1),
+          {"warps_doubling_ns", [](PassingBlocks& c) -> double& { return c.row.warps_doubling_ns; },
+           1.0, 400.0},
           own("waiting_compute_share", &PassingBlocks::waiting_compute_share, 0.01, 4.0)};
 }
 

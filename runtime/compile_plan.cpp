@@ -106,10 +106,10 @@ class SegmentCompiler {
            best.predicted.total_us * (spills ? 1.0 + kSpillTieShare : 1.0 - kTieShare);
   }
 
-  /// True if a candidate would spill as one did that was compiled: both count on the compiler to do
-  /// with fewer registers than estimated; or neither does, they are of the same kind, and it has no
-  /// room for what the other needed beyond its estimate. Loops that keep nothing are of the same
-  /// kind with as many vectors under way.
+  /// True if a candidate would spill as one did that was compiled. One that counts on the compiler
+  /// to do with fewer registers than estimated, if another did. One that has room, if the other is
+  /// of the same kind and there is none for what that needed beyond its estimate; loops that keep
+  /// nothing are of the same kind with as many vectors under way.
   [[nodiscard]] bool would_spill_too(const ProposedSchedule& candidate) const {
     // Warps of a ring share registers out, so no one cap holds for its threads.
     if (candidate.schedule.stages > 0) return false;

@@ -11,9 +11,9 @@ namespace sinter {
 
 struct TimingOptions {
   int warmups = 3;
-  int samples = 15;  ///< At least 15: fewer make no honest median.
-  bool cold_l2 =
-      true;  ///< Writes scratch memory before every run, so that inputs come from memory.
+  int samples = 15;     ///< At least 15: fewer make no honest median.
+  bool cold_l2 = true;  ///< Waits, gives up what reads of the context asked L2 to keep, and writes
+                        ///< scratch memory before every run, so that inputs come from memory.
   /// Capture the launch once and replay the graph, as frameworks are timed: the host's part of a
   /// launch is then not between the events.
   bool graph = false;

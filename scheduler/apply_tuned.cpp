@@ -26,6 +26,9 @@ Result<ProposedSchedule> candidate_of(const SegmentPlan& segment, const TunedSch
   std::vector<Rejection> rejections;
   PlanOptions with{.families = options.families, .pin = options.pin};
   with.pin.schedule = std::move(*schedule);
+  // Whether the two kernels of parts overlap is the plan's to say: one was measured alone, and
+  // texts of old databases know nothing of it.
+  if (segment.row_parts > 0) with.pin.schedule->overlap = segment.chosen().schedule.overlap;
   if (auto offered = offer_schedules(pinned, rejections, limits, with); !offered)
     return fail(offered.error());
   const Schedule& chosen = pinned.chosen().schedule;

@@ -160,7 +160,8 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
         work.element_slots / (passing.balanced_slots_per_byte * std::max(work.bytes_read, 1.0));
     const double idle_share = std::max(0.0, 1.0 - computing);
     const double crowding =
-        std::log2(std::max(1.0, work.row_bytes_at_once / passing.crowded_bytes));
+        std::log2(std::max(1.0, work.row_bytes_at_once /
+                                    (passing.crowded_saturations * limits.bytes_in_flight_per_sm)));
     out.memory_us *= 1.0 + sum_share * idle_share * idle_share * idle_share *
                                (passing.row_doubling_share * std::log2(work.rows_at_once) +
                                 passing.crowding_share * crowding);

@@ -50,13 +50,13 @@ struct RowConstants {
 /// Of blocks that have their rows and are gone. Fitted to 2,873 timed schedules of 196 problems of
 /// the suite in bf16 and f32 on an H200, beside 66 problems that were held out: of what was timed,
 /// the choice takes 1.2 % longer than the fastest, and 1.2 % of those held out
-/// (benchmarks/results/h200_2026-11-24_suite_sweep.json), and 1.1 % among 3,177 timed later with a
+/// (benchmarks/results/h200_2026-11-24_suite_sweep.json), and 1.3 % among 4,683 timed later with a
 /// flush that no read outlives, to which they are not fitted again
-/// (h200_2026-11-25_suite_cold*.json; least squares over those take the choice to 1.8 %). The waits
-/// along a row are those of blocks that stay.
+/// (h200_2026-11-25_suite_cold*.json; least squares over those take the choice to 1.9 %). The waits
+/// along a row are those of blocks that stay, but for warps that meet.
 struct PassingBlocks {
   /// Warps that keep a row meet when the last of them has all of its part. Layer norms of 2048 x
-  /// 4096 in bf16 take 13.9 us with four warps to a row, and 14.9 with eight.
+  /// 4096 in bf16 take 13.8 us with four warps to a row, and 14.3 with eight.
   RowConstants row{.warps_doubling_ns = 60.0};
   double clocks_per_instruction = 1.58;  ///< Of a thread's own chain of instructions.
   /// Exponent p = 1 + overlap x (resident blocks - 1 + lone_overlap) ^ overlap_growth, and
@@ -81,12 +81,13 @@ struct PassingBlocks {
   /// reads at once, of memory time, and less with the cube of the share of it that computing leaves
   /// idle. Sums of 8192 x 7168 in f32 take 60.0, 62.5, 63.5 and 64.5 us with 2, 4, 8 and 16 rows.
   double row_doubling_share = 0.015;
-  /// The same of each doubling of what threads of a full SM load at once beyond so many bytes,
-  /// where rows come whole: parts of rows of 128 x 524288 in f32 take 69.1 us with two vectors for
-  /// each of 1024 threads, 64 KiB on an SM, and 72.0 us with four. Not where chunks follow each
-  /// other: such sums lose more to waits with two.
+  /// The same of each doubling of what threads of a full SM load at once beyond that many times
+  /// what saturates memory, 64 KiB on an H200, where rows come whole: parts of rows of 128 x 524288
+  /// in f32 take 69.1 us with two vectors for each of 1024 threads, those 64 KiB, and 72.0 us with
+  /// four. Threads that registers leave no room for count too, so that more registers never predict
+  /// a slower plan. Not where chunks follow each other: such sums lose more to waits with two.
   double crowding_share = 0.03;
-  double crowded_bytes = 65536.0;
+  double crowded_saturations = 1.4;
   /// Of sums whose computing takes that much of memory time waits count whole, and less with its
   /// square: loads of other blocks are under way all the time. Of the same sums, blocks of 1,024
   /// threads that take two chunks of one load each take 60.2 us.

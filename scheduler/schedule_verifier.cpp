@@ -42,8 +42,9 @@ std::vector<Rejection> check_persistent(const SegmentFacts& facts, const Schedul
   return rejections;
 }
 
-/// A kernel that waits for the one before it is right behind any, and one that lets the next start
-/// early before any: the next waits if it was launched to start early.
+/// Any two neighbours in a stream may overlap: one that is launched early waits for the end of the
+/// one before it whatever that is, and one that lets the next start early does nothing to a next
+/// one that is launched as usual.
 std::optional<Rejection> check_overlap(const Schedule& schedule, const DeviceLimits& limits) {
   if (schedule.overlap == Overlap::kNone || limits.has_dependent_launch) return std::nullopt;
   Rejection out =

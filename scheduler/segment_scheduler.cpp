@@ -205,6 +205,7 @@ std::optional<SplitPlan> faster_parts(const SegmentPlan& whole, const DeviceLimi
       for (ProposedSchedule& candidate : plan->rows.candidates)
         candidate.schedule.overlap = Overlap::kNext;
       start_early(plan->columns, limits, options.families);
+      rank_schedules(plan->columns.candidates, options.families);
     }
     add(fmt::format("{} parts a row, then a kernel that combines them", parts),
         plan->predicted_us());

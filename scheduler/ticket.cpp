@@ -102,7 +102,7 @@ std::optional<Rejection> check_ticket(const SegmentFacts& facts, const Schedule&
                   "use finish kernel");
   }
   if (schedule.overlap != Overlap::kNone) {
-    return broken("no kernel follows one that finishes its own partial results", 0, 0, "",
+    return broken("kernels that finish their own partial results run alone", 0, 0, "",
                   "use overlap none");
   }
   return std::nullopt;

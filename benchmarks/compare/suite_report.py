@@ -155,10 +155,12 @@ def summary(rows, least):
         if tuned:
             # A tuner keeps the planner's choice where another is slower in this run.
             behind = [max(1.0, row["tuned_ratio"] / row["ratio"]) for row in tuned]
+            others = [row for row in tuned if "tuned" in row["us"]]
             ratios = [row["ratio"] * by for row, by in zip(tuned, behind, strict=True)]
             print(f"{kind}, tuned: geometric mean {mean(ratios):.2f}, {sum(r < least for r in ratios)} below {least}; "
                   f"the planner's choices take {100 * (mean(behind) - 1):.1f} % longer, "
-                  f"{100 * (max(behind) - 1):.1f} % at most")
+                  f"{100 * (max(behind) - 1):.1f} % at most; {len(others)} cells have another schedule "
+                  f"that was once the fastest, which takes {100 * (1 / mean_of_gains(others) - 1):.1f} % longer")
     below = sorted(((row["ratio"], row) for row in rows if row["ratio"] < least), key=lambda pair: pair[0])
     for ratio, row in below:
         print(f"below {least}: {row['kernel']} {row['type']} {size_of(row)}: {ratio:.3f}, "
@@ -167,6 +169,11 @@ def summary(rows, least):
     for row in spilled:
         print(f"spills {row['spill_bytes']} B: {row['kernel']} {row['type']} {size_of(row)}")
     return bool(below)
+
+
+def mean_of_gains(rows):
+    """How many times as fast the tuned arm is in the mean, be it slower in this run."""
+    return mean(row["tuned_ratio"] / row["ratio"] for row in rows) if rows else 1.0
 
 
 def main(arguments):

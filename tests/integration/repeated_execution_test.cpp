@@ -104,7 +104,8 @@ struct Problem {
   int64_t rows = 0;
   int64_t columns = 0;
   std::string
-      schedule{};  ///< The only one to run; empty: the chosen one and the best of each kind.
+      schedule{};         ///< The only one to run; empty: the chosen one and the best of each kind.
+  bool in_parts = false;  ///< Planned as two kernels that overlap.
 };
 
 std::string text_of(const Problem& problem) {
@@ -122,6 +123,11 @@ class RepeatedGpu : public LiveDeviceTest<Problem> {
     const ExtentValues extents{{"rows", GetParam().rows}, {"cols", GetParam().columns}};
     fusion_ = find_canned_fusion(GetParam().fusion)->build();
     const Plan planned = take(plan(fusion_, extents, limits_, {.families = builtin_families()}));
+    if (GetParam().in_parts) {
+      ASSERT_EQ(planned.segments.size(), 2U);
+      EXPECT_EQ(planned.segments[0].chosen().schedule.overlap, Overlap::kNext);
+      EXPECT_EQ(planned.segments[1].chosen().schedule.overlap, Overlap::kPrevious);
+    }
     const DeviceRunOptions whole{.oracle_elements = std::numeric_limits<int64_t>::max(),
                                  .total_elements = std::numeric_limits<int64_t>::max()};
     reference_.emplace(make_reference(fusion_, planned.binding, whole));
@@ -219,9 +225,9 @@ INSTANTIATE_TEST_SUITE_P(Gradients, RepeatedGpu,
 // Partial results of rows are combined by a kernel that starts while they are written, and written
 // again by the next execution.
 INSTANTIATE_TEST_SUITE_P(RowParts, RepeatedGpu,
-                         ::testing::Values(Problem{"row_sum", 8, 524288},
-                                           Problem{"mean_variance", 20, 120000},
-                                           Problem{"row_argmax", 40, 65536}),
+                         ::testing::Values(Problem{"row_sum", 8, 524288, {}, true},
+                                           Problem{"mean_variance", 20, 120000, {}, true},
+                                           Problem{"row_argmax", 40, 65536, {}, true}),
                          [](const auto& param) { return text_of(param.param); });
 
 /// Threads arrive right after their loads from the ring, and two blocks share an SM: without a

@@ -184,6 +184,38 @@ TEST_F(CompilePlanTest, PassesOverCandidatesThatWouldSpillLikewise) {
   EXPECT_EQ(segment.attempts[1].proposed.schedule.family, "looped");
 }
 
+// What it needs beyond its estimate says nothing of what the compiler makes of squeezed registers,
+// but squeezed registers that spill do.
+TEST_F(CompilePlanTest, TriesOneSqueezedCandidateAfterOneWithRoom) {
+  Plan planned = plan_that_spills();
+  auto& candidates = planned.segments.front().candidates;
+  // No promise to relax, and a row too long for the registers of so few threads.
+  ProposedSchedule& first = candidates.front();
+  first.schedule.min_blocks_per_sm = 1;
+  first.schedule.threads_per_row = 16;
+  first.schedule.rows_per_block = 2;
+  first.estimate.threads = 32;
+  first.estimate.registers = 60;
+  first.estimate.register_cap = limits_.registers_per_thread;
+  ASSERT_FALSE(is_squeezed(first.estimate));
+  ProposedSchedule squeezed = first;
+  squeezed.schedule.unroll = 2;
+  squeezed.estimate.registers = limits_.registers_per_thread + 1;
+  squeezed.predicted.total_us = 1.1;
+  ProposedSchedule another = squeezed;
+  another.schedule.unroll = 4;
+  candidates.insert(candidates.begin() + 1, {squeezed, another});
+  candidates[3].predicted.total_us = 2.0;
+  const auto compiled = compile_plan(std::move(planned), *compiler_, cache_);
+  ASSERT_TRUE(compiled) << compiled.error().text();
+  const std::vector<CompileAttempt>& attempts = compiled->segments.front().attempts;
+  ASSERT_GE(attempts.size(), 3U);
+  EXPECT_GT(attempts[0].resources.spill_store_bytes, 0);
+  EXPECT_EQ(attempts[1].proposed.schedule, squeezed.schedule);
+  EXPECT_GT(attempts[1].resources.spill_store_bytes, 0);
+  EXPECT_EQ(attempts[2].proposed.schedule.family, "looped");
+}
+
 TEST_F(CompilePlanTest, FirstRelaxesThePromiseOfACandidateThatSpills) {
   Plan planned = plan_that_spills();
   auto& candidates = planned.segments.front().candidates;

@@ -77,9 +77,23 @@ TEST_F(EventTimerTest, WaitsForEveryRunBeforeItEmptiesL2AndElseOnceAfterAll) {
   EXPECT_EQ(driver_.calls(DriverCall::kEventSynchronize), 0);
 }
 
-TEST_F(EventTimerTest, TimesDevicesWhoseL2KeepsNothing) {
+TEST_F(EventTimerTest, EmptiesL2BetweenTheEndOfARunAndTheNext) {
+  constexpr auto kWait = DriverCall::kStreamSynchronize;
+  constexpr auto kReset = DriverCall::kContextResetPersistingL2;
+  constexpr auto kFill = DriverCall::kFillAsync;
+  constexpr auto kRun = DriverCall::kLaunch;
+  driver_.keep_order();
+  ASSERT_TRUE(time({.warmups = 1, .samples = 15, .scratch_bytes = 1024}));
+  std::vector<DriverCall> expected = {kRun};
+  for (int run = 0; run < 15; ++run) expected.insert(expected.end(), {kWait, kReset, kFill, kRun});
+  expected.push_back(kWait);
+  EXPECT_EQ(driver_.order_of({kWait, kReset, kFill, kRun}), expected);
+}
+
+TEST_F(EventTimerTest, WritesAllTheSameWhereL2KeepsNothing) {
   driver_.fail_next(DriverCall::kContextResetPersistingL2, DriverStatus::kNotSupported);
-  EXPECT_TRUE(time({.scratch_bytes = 1024}));
+  EXPECT_TRUE(time({.samples = 15, .scratch_bytes = 1024}));
+  EXPECT_EQ(driver_.calls(DriverCall::kFillAsync), 15);
 }
 
 TEST_F(EventTimerTest, RefusesFewerThan15Samples) {

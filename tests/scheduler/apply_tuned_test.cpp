@@ -89,6 +89,28 @@ TEST(ApplyTunedTest, TheKernelThatFinishesFollows) {
   EXPECT_EQ(after->segments[1].chosen(), pinned->segments[1].chosen());
 }
 
+// Texts of older databases do not say it, and one of the two was measured alone.
+TEST(ApplyTunedTest, KernelsOfPartsOverlapAsPlanned) {
+  const Fusion fusion = find_canned_fusion("row_sum")->build();
+  const ExtentValues extents = {{"rows", 8}, {"cols", 1 << 22}};
+  const Plan before = plan(fusion, extents, kLimits).value();
+  ASSERT_EQ(before.segments.size(), 2U);
+  std::vector<TunedSchedule> tuned;
+  for (const SegmentPlan& segment : before.segments) {
+    Schedule schedule = segment.candidates.at(1).schedule;
+    ASSERT_NE(schedule.overlap, Overlap::kNone);
+    schedule.overlap = Overlap::kNone;
+    tuned.push_back(choice(segment, 1));
+    tuned.back().schedule = print(schedule);
+  }
+  PlanOptions options;
+  options.tuned = std::make_shared<const TunedChoices>(
+      TunedChoices{.source = "tuned.db", .schedules = std::move(tuned)});
+  const Plan after = plan(fusion, extents, kLimits, options).value();
+  for (size_t i = 0; i < 2; ++i)
+    EXPECT_EQ(after.segments[i].chosen().schedule, before.segments[i].candidates[1].schedule);
+}
+
 TEST(ApplyTunedTest, WhatCannotBeTakenIsReported) {
   const Plan before = untuned("rms_norm");
   TunedSchedule old = choice(before.segments[0], 1);

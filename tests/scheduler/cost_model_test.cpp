@@ -496,7 +496,8 @@ TEST(CostModelTest, BlocksThatWalkRowsOverlapAloneAndSumsHideTheirWaits) {
               1.0 + 3.0 * PassingBlocks{}.row_doubling_share * std::pow(idle_share, 3.0), 1e-12);
   const auto crowded_us = [&](double share) {
     return sums([&](auto& work, auto& passing) {
-             work.row_bytes_at_once = share * passing.crowded_bytes;
+             work.row_bytes_at_once =
+                 share * passing.crowded_saturations * h200.bytes_in_flight_per_sm;
            })
         .memory_us;
   };

@@ -94,9 +94,10 @@ TEST(RowParts, AreCombinedByAKernelThatStartsEarlyWhereTheDeviceCan) {
 
 // A block of the most threads reads a part at once, two vectors a thread.
 TEST(RowParts, MayBeOneBatchOfABlock) {
-  for (const DType type : {DType::kBF16, DType::kF32}) {
+  // Numbers of rows that no given number for each SM leads to these parts with.
+  for (const auto& [type, rows] : {std::pair{DType::kBF16, 16}, std::pair{DType::kF32, 8}}) {
     FusionBuilder b("rows");
-    b.output(b.sum(b.cast(b.input(type, {Extent(8), Extent(1 << 21)}, "x"), DType::kF32), {1}),
+    b.output(b.sum(b.cast(b.input(type, {Extent(rows), Extent(1 << 21)}, "x"), DType::kF32), {1}),
              "y");
     const int64_t elements = 2 * 1024 * 16 / bytes_of(type);
     EXPECT_THAT(part_counts(facts_of(b.build()), h200()), Contains((1 << 21) / elements));

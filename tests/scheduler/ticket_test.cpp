@@ -66,7 +66,7 @@ TEST(TicketTest, OnlySchedulesThatLeavePartialResultsHaveOne) {
   Schedule schedule = rows_with_ticket();
   schedule.overlap = Overlap::kNext;
   EXPECT_THAT(reasons(facts, schedule),
-              ElementsAre(HasSubstr("no kernel follows one that finishes")));
+              ElementsAre(HasSubstr("finish their own partial results run alone")));
 
   const SegmentFacts forward = canned_facts("softmax", 64, 512);
   EXPECT_THAT(reasons(forward, rows_with_ticket()),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "runtime/prepared_launch.h"
 
@@ -119,6 +120,20 @@ void FakeDriver::set_hanging(bool hanging) { hanging_ = hanging; }
 
 int64_t FakeDriver::calls(DriverCall call) const { return calls_[static_cast<size_t>(call)]; }
 
+void FakeDriver::keep_order() {
+  const std::lock_guard lock(mutex_);
+  history_.emplace();
+}
+
+std::vector<DriverCall> FakeDriver::order_of(std::initializer_list<DriverCall> calls) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<DriverCall> out;
+  std::ranges::copy_if(history_.value(), std::back_inserter(out), [&](DriverCall call) {
+    return std::ranges::find(calls, call) != calls.end();
+  });
+  return out;
+}
+
 int64_t FakeDriver::allocated_bytes() const {
   const std::lock_guard lock(mutex_);
   int64_t sum = 0;
@@ -151,6 +166,7 @@ std::string FakeDriver::describe(DriverStatus status) const {
 
 DriverStatus FakeDriver::enter(DriverCall call) {
   ++calls_[static_cast<size_t>(call)];
+  if (history_) history_->push_back(call);
   if (const auto fault = faults_.find(call); fault != faults_.end() && fault->second.skip-- == 0) {
     const DriverStatus status = fault->second.status;
     faults_.erase(fault);

@@ -4,9 +4,11 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -47,6 +49,10 @@ class FakeDriver final : public DeviceDriver {
   void set_hanging(bool hanging);
 
   [[nodiscard]] int64_t calls(DriverCall call) const;
+  /// From now on the order of calls is kept, which allocates.
+  void keep_order();
+  /// Those of the calls named that were made since then, in their order.
+  [[nodiscard]] std::vector<DriverCall> order_of(std::initializer_list<DriverCall> calls) const;
   /// Calls made during stream capture that may not be made there. They failed.
   [[nodiscard]] int64_t capture_violations() const { return capture_violations_; }
   [[nodiscard]] int64_t allocated_bytes() const;
@@ -85,6 +91,7 @@ class FakeDriver final : public DeviceDriver {
   int device_count_;
   int64_t memory_bytes_;
   std::array<std::atomic<int64_t>, kDriverCallCount> calls_{};
+  std::optional<std::vector<DriverCall>> history_;
   std::atomic<int64_t> capture_violations_ = 0;
   std::atomic<bool> hanging_ = false;
 

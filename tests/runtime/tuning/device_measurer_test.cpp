@@ -81,6 +81,9 @@ TEST_F(DeviceMeasurerTest, ChecksAndTimesEveryCandidate) {
       EXPECT_GT(measurement.registers, 0);
     }
     EXPECT_EQ(segment.winner, 0U) << "all take as long";
+    EXPECT_EQ(driver_.calls(DriverCall::kContextResetPersistingL2),
+              driver_.calls(DriverCall::kGraphLaunch))
+        << "every replay finds nothing in L2";
   }
   EXPECT_EQ(driver_.live_objects(), 0);
   EXPECT_EQ(driver_.allocated_bytes(), 0);
