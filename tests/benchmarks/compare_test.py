@@ -4,6 +4,7 @@ usage: compare_test.py COMPARE_DIR [unittest options]
 """
 
 import contextlib
+import importlib
 import io
 import json
 import pathlib
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 COMPARE = pathlib.Path(sys.argv.pop(1)).resolve()
 sys.dont_write_bytecode = True
@@ -192,6 +194,28 @@ class SuiteReport(Silent):
         self.assertIn("bf16, tuned: geometric mean 1.10, 0 below 0.97; the planner's choices take 10.0 % longer, "
                       "21.0 % at most; 2 cells have another schedule that was once the fastest, "
                       "which takes 13.6 % longer", self.out)
+
+
+class PeerOfGraph(unittest.TestCase):
+    def test_what_a_graph_makes_itself_is_where_its_inputs_are(self):
+        torch = unittest.mock.MagicMock()
+        with unittest.mock.patch.dict(sys.modules, {"torch": torch}):
+            fir = importlib.import_module("fir")
+            sys.modules.pop("fir")
+        graph = fir.parse("""fusion @half_mean extents(rows, cols) {
+          %v0 x : f32[rows, cols] = input
+          %v1 : i64 = extent(cols)
+          %v2 : f32 = cast %v1
+          %v3 : f32 = constant 0x1p+1  ; 2
+          %v4 : f32 = mul %v2, %v3
+          return %v4
+        }""")
+        x = unittest.mock.MagicMock(shape=(4, 8), device="cuda:3", dtype=torch.float32)
+        fir.function(graph, {"rows": 4, "cols": 8})(x)
+        made = torch.full.call_args_list
+        self.assertEqual([call.args[1] for call in made], [8, 2.0])
+        self.assertEqual([call.kwargs["device"] for call in made], ["cuda:3"] * 2)
+        torch.tensor.assert_not_called()
 
 
 class Limits(Silent):
