@@ -45,7 +45,8 @@ std::string_view text_of(ReadPriority priority);
 /// Whether a kernel runs while its neighbour in the stream does (programmatic dependent launch).
 /// Legal for every schedule without tickets where DeviceLimits::has_dependent_launch; the plan sets
 /// it where one kernel finishes or combines what the other leaves. Costs nothing where the
-/// neighbour does not take part.
+/// neighbour does not take part. Captured, kPrevious was tried behind kernels alone, not behind
+/// copies or fills.
 enum class Overlap : uint8_t {
   kNone,
   kNext,      ///< Lets the next kernel start as soon as all of its own blocks have.
