@@ -238,7 +238,7 @@ std::string resources_text(const ResourceEstimate& estimate, const DeviceLimits&
   add("blocks per SM", blocks, static_cast<double>(limits.blocks_per_sm), count,
       fmt::format("{} in the grid, {:.2f} waves", estimate.blocks, estimate.waves));
   add("bytes in flight per SM", bytes_in_flight(estimate, limits), limits.bytes_in_flight_per_sm,
-      bytes, "the budget is what saturates memory; more is good");
+      bytes, "the budget is what saturates memory, not a limit");
   return table.text();
 }
 
