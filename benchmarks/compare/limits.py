@@ -1,6 +1,6 @@
 """What there is left to gain over torch.compile in the cases of benchmarks/suite; needs no GPU.
 
-    limits.py results/h200_2026-11-25_suite_*.json --floor results/h200_2026-11-24_traffic_floor.json \\
+    limits.py results/h200_2026-11-25_suite_*.json --floor results/h200_2026-11-25_traffic_floor.json \\
               --timed results/h200_2026-11-25_suite_sweep.json
 
 For every kernel and type: how many times as fast as the peer Sinter is, would be with the fastest

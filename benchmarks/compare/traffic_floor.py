@@ -4,13 +4,15 @@
 
 For every case a kernel reads as many bytes as the case's inputs have and writes as many as its
 outputs, and computes nothing: grids that pass and grids that stay, of three sizes of chunks each,
-in a CUDA graph with a cold L2, median of 15, as compare/suite.py times its arms. The least of them
-stands for what the bytes alone take. It is no bound: a grid that suits a case better may be faster
+whose reads ask L2 for nothing, to leave it first or to leave it last, in a CUDA graph with a cold
+L2, median of 15, as compare/suite.py times its arms. The least of them stands for what the bytes
+alone take. It is no bound: a grid that suits a case better may be faster
 by some per cent, and Sinter's own kernels are where `of_floor` is above 1.
 """
 
 import argparse
 import datetime
+import itertools
 import json
 import pathlib
 import statistics
@@ -26,10 +28,11 @@ from suite_report import mean, peer_us
 ELEMENT = 8  # Bytes.
 CHUNKS = (1024, 2048, 4096)  # Elements of a block's step.
 STAYING = 8  # Blocks on each multiprocessor, of grids that stay.
+PRIORITIES = ("", "evict_first", "evict_last")  # Of reads.
 
 
 @triton.jit
-def move(source, target, read, written, CHUNK: tl.constexpr):
+def move(source, target, read, written, CHUNK: tl.constexpr, PRIORITY: tl.constexpr):
     lanes = tl.arange(0, CHUNK)
     seen = tl.zeros((CHUNK,), dtype=tl.int64)
     step = tl.num_programs(0).to(tl.int64) * CHUNK
@@ -37,7 +40,7 @@ def move(source, target, read, written, CHUNK: tl.constexpr):
     end = tl.maximum(read, written)
     while begin < end:
         at = begin + lanes
-        seen ^= tl.load(source + at, mask=at < read, other=0)
+        seen ^= tl.load(source + at, mask=at < read, other=0, eviction_policy=PRIORITY)
         tl.store(target + at, at, mask=at < written)  # Waits for nothing.
         begin += step
     # Never: but what is read counts as used.
@@ -66,7 +69,7 @@ def main():
              if (case.name, case.type, tuple(case.sizes.values())) in peers]
     wanted = {case.key: moved(case) for case in cases}
     most = [max(sizes[i] for sizes in wanted.values()) for i in range(2)]
-    source = torch.randint(-2**62, 2**62, (most[0] // ELEMENT + 1,), device="cuda")
+    values = torch.randint(-2**62, 2**62, (most[0] // ELEMENT + 1,), device="cuda")
     target = torch.empty(most[1] // ELEMENT + 1, dtype=torch.int64, device="cuda")
     flushed = cold_timing.flushed_tensor()
     stream = torch.cuda.Stream()
@@ -75,17 +78,19 @@ def main():
     floors = {}
     for read, written in sorted(set(wanted.values())):
         arms = {}
-        for chunk in CHUNKS:
+        # Of its own: the priorities that outlive a flush are given up for whole tensors.
+        source = values[: read // ELEMENT + 1].clone()
+        for chunk, priority in itertools.product(CHUNKS, PRIORITIES):
             longest = max(read, written) // ELEMENT
             for kind, grid in (("passing", -(-longest // chunk)), ("staying", STAYING * sms)):
-                run = lambda g=grid, c=chunk: move[(g,)](  # noqa: E731
-                    source, target, read // ELEMENT, written // ELEMENT, CHUNK=c, num_warps=8)
+                run = lambda g=grid, c=chunk, p=priority, s=source: move[(g,)](  # noqa: E731
+                    s, target, read // ELEMENT, written // ELEMENT, CHUNK=c, PRIORITY=p, num_warps=8)
                 graph, _ = captured(run, stream)
-                arms[f"{kind} {chunk * ELEMENT}"] = graph.replay
+                arms[f"{kind} {chunk * ELEMENT} {priority}".strip()] = graph.replay
         for replay in arms.values():
             replay()
-        taken = {arm: statistics.median(samples)
-                 for arm, samples in cold_timing.samples_in_turns(arms, flushed).items()}
+        samples = cold_timing.samples_in_turns(arms, flushed, (source,))
+        taken = {arm: statistics.median(own) for arm, own in samples.items()}
         best = min(taken, key=taken.get)
         floors[read, written] = (taken[best], best)
 
