@@ -171,6 +171,8 @@ class Refit {
                        {"exposed_us", terms.exposed_us},
                        {"block_latency_us", terms.block_latency_us},
                        {"blocks_per_sm", timed.estimate.blocks_per_sm},
+                       {"registers", timed.estimate.registers},
+                       {"register_cap", timed.estimate.register_cap},
                        {"waves", timed.estimate.waves},
                        {"bytes_in_flight_per_sm", timed.estimate.bytes_in_flight_per_sm}});
       }

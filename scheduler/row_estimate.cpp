@@ -397,8 +397,10 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
           missing * (chunks - 1.0) * row.chunk_ns + (1.0 - missing) * chunks * row.l1_chunk_ns;
     }
     if (!reads_full) {
-      work.block_latency_ns +=
-          chunks * row.cache_latency_ns * static_cast<double>(stage.loads.size());
+      // Where batches are unrolled, all weights are on their way at once.
+      const double rounds =
+          unrolls_batches(facts, schedule) ? 1.0 : chunks * static_cast<double>(stage.loads.size());
+      if (!stage.loads.empty()) work.block_latency_ns += rounds * row.cache_latency_ns;
     }
     if (in_shared) work.block_latency_ns += chunks * row.shared_chunk_ns;
     if (accumulators.vector_accesses > 0) work.block_latency_ns += chunks * row.shared_chunk_ns;
