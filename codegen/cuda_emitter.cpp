@@ -39,7 +39,8 @@ struct Includes {
     mbarrier |= std::holds_alternative<kir::GroupBarrier>(stmt) ||
                 std::holds_alternative<kir::SetMaxRegisters>(stmt);
     cluster |= std::holds_alternative<kir::ClusterStore>(stmt) ||
-               std::holds_alternative<kir::ClusterBarrier>(stmt);
+               std::holds_alternative<kir::ClusterBarrier>(stmt) ||
+               std::holds_alternative<kir::ClusterArrive>(stmt);
     device_order |= std::holds_alternative<kir::DeviceFence>(stmt) ||
                     std::holds_alternative<kir::AtomicCount>(stmt);
     dependent_launch |= std::holds_alternative<kir::LaunchDependents>(stmt) ||
@@ -463,6 +464,8 @@ class CudaEmitter {
   }
 
   void print(const kir::ClusterBarrier&) { line("cluster_barrier();"); }
+  void print(const kir::ClusterArrive&) { line("cluster_arrive();"); }
+  void print(const kir::ClusterWait&) { line("cluster_wait();"); }
 
   void print(const kir::Barrier&) { line("__syncthreads();"); }
 

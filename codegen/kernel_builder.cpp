@@ -358,6 +358,20 @@ void KernelBuilder::init_mbarriers() {
   }
 }
 
+void KernelBuilder::start_mbarriers() {
+  SINTER_CHECK(kernel_->cluster > 1, "a cluster of {}", kernel_->cluster);
+  append(InitMbarriers{});
+  append(ClusterArrive{});
+  has_to_meet_ = true;
+}
+
+void KernelBuilder::meet_cluster() {
+  if (!has_to_meet_) return;
+  SINTER_CHECK(open_.size() == 1, "{} statements deep", open_.size());
+  append(ClusterWait{});
+  has_to_meet_ = false;
+}
+
 void KernelBuilder::append(StmtKind kind) {
   open_.back()->push_back(kernel_->stmts.push_back({std::move(kind)}));
 }

@@ -341,6 +341,17 @@ struct WaitForPrevious {
 struct ClusterBarrier {
   friend bool operator==(const ClusterBarrier&, const ClusterBarrier&) = default;
 };
+/// The first half of such a barrier: the thread has come to it, and goes on. Stands once at most in
+/// a kernel, outside of control flow, and ClusterWait behind it: nothing is stored to other blocks
+/// in between.
+struct ClusterArrive {
+  friend bool operator==(const ClusterArrive&, const ClusterArrive&) = default;
+};
+/// The second half: waits until all threads of all blocks of the cluster have come to
+/// ClusterArrive.
+struct ClusterWait {
+  friend bool operator==(const ClusterWait&, const ClusterWait&) = default;
+};
 /// Block-wide barrier; orders shared-memory accesses before it with those after it.
 struct Barrier {
   friend bool operator==(const Barrier&, const Barrier&) = default;
@@ -432,8 +443,9 @@ struct AllReduce {
 using StmtKind =
     std::variant<Comment, Declare, Assign, SetElement, For, If, Load, Store, AsyncCopy, AsyncWait,
                  InitMbarriers, ExpectBytes, BulkCopy, MbarrierArrive, ClusterStore, MbarrierWait,
-                 ClusterBarrier, Barrier, GroupBarrier, SetMaxRegisters, LaunchDependents,
-                 WaitForPrevious, WarpBarrier, DeviceFence, AtomicCount, ShuffleXor, AllReduce>;
+                 ClusterBarrier, ClusterArrive, ClusterWait, Barrier, GroupBarrier, SetMaxRegisters,
+                 LaunchDependents, WaitForPrevious, WarpBarrier, DeviceFence, AtomicCount,
+                 ShuffleXor, AllReduce>;
 struct Stmt {
   StmtKind kind;
   friend bool operator==(const Stmt&, const Stmt&) = default;

@@ -237,6 +237,8 @@ class Parser : private KernelTokenReader {
     if (accept_word("cluster_store")) return cluster_store_statement();
     if (accept_word("mbarrier_wait")) return mbarrier_wait_statement();
     if (accept_word("cluster_barrier")) return ClusterBarrier{};
+    if (accept_word("cluster_arrive")) return ClusterArrive{};
+    if (accept_word("cluster_wait")) return ClusterWait{};
     if (accept_word("barrier")) return Barrier{};
     if (accept_word("group_barrier")) return group_barrier_statement();
     if (accept_word("set_max_registers")) return set_max_registers_statement();

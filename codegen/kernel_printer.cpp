@@ -201,6 +201,8 @@ class Printer {
                      text(s.block), s.source, place(s.array, s.mbarrier)));
   }
   void print(const ClusterBarrier&) { line("cluster_barrier"); }
+  void print(const ClusterArrive&) { line("cluster_arrive"); }
+  void print(const ClusterWait&) { line("cluster_wait"); }
   void print(const MbarrierWait& s) {
     line(fmt::format("mbarrier_wait {} parity {}", place(s.array, s.index), text(s.parity)));
   }

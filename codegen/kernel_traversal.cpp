@@ -107,6 +107,8 @@ void for_each_expr(const StmtKind& stmt, const std::function<void(ExprId)>& visi
                    visit(s.parity);
                  },
                  [](const ClusterBarrier&) {},
+                 [](const ClusterArrive&) {},
+                 [](const ClusterWait&) {},
                  [](const Barrier&) {},
                  [&](const GroupBarrier& s) { visit(s.id); },
                  [](const SetMaxRegisters&) {},

@@ -111,6 +111,8 @@ void UniformityAnalysis::visit(const Block& block, Uniformity control) {
                    [](const ClusterStore&) {},
                    [](const MbarrierWait&) {},
                    [](const ClusterBarrier&) {},
+                   [](const ClusterArrive&) {},
+                   [](const ClusterWait&) {},
                    [](const Barrier&) {},
                    [](const GroupBarrier&) {},
                    [](const SetMaxRegisters&) {},

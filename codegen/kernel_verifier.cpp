@@ -47,6 +47,8 @@ class StatementVerifier {
 
   void run() {
     check(kernel_.body, Uniformity::kBlock);
+    if (meeting_ == Meeting::kUnderWay)
+      report("nothing waits for the blocks of the cluster that have arrived");
     for (const auto& [stmt, buffer] : plain_accesses_) {
       current_ = stmt;
       if (is_counter_[buffer])
@@ -373,6 +375,7 @@ class StatementVerifier {
 
   void check(const ClusterStore& s, Uniformity) {
     check_in_cluster("store to another block");
+    check_have_met("a store to another block");
     check_mbarrier(s.array, s.mbarrier);
     const Buffer& shared = kernel_.buffers[s.shared];
     if (shared.space != Space::kShared) report("{} ({}) is not shared", s.shared, shared.name);
@@ -388,6 +391,27 @@ class StatementVerifier {
   void check(const ClusterBarrier&, Uniformity) {
     check_in_cluster("barrier of a cluster");
     if (depth_ != 1) report("blocks of a cluster wait for each other inside of control flow");
+    check_have_met("a barrier of the cluster");
+  }
+
+  void check(const ClusterArrive&, Uniformity) {
+    check_in_cluster("barrier of a cluster");
+    if (depth_ != 1) report("blocks of a cluster arrive at their barrier inside of control flow");
+    if (meeting_ != Meeting::kNone) report("blocks of a cluster arrive at a second barrier");
+    meeting_ = Meeting::kUnderWay;
+  }
+
+  void check(const ClusterWait&, Uniformity) {
+    if (depth_ != 1) report("blocks of a cluster wait for each other inside of control flow");
+    if (meeting_ != Meeting::kUnderWay)
+      report("waits for blocks of a cluster to arrive at no barrier");
+    meeting_ = Meeting::kOver;
+  }
+
+  /// Before the wait other blocks may not have made their mbarriers ready, nor have started.
+  void check_have_met(std::string_view what) {
+    if (meeting_ == Meeting::kUnderWay)
+      report("{} before the blocks of the cluster have met", what);
   }
 
   void check_in_cluster(std::string_view what) {
@@ -502,6 +526,7 @@ class StatementVerifier {
       report("{} has its arrivals without a parity, or a parity alone", s.name);
     if (in_cluster) {
       check_in_cluster("reduction over its blocks");
+      check_have_met("a reduction over the blocks");
       check_initialised(s.arrived);
       check_i32(s.parity, "parity", 0, 1);
       const int64_t copies = s.groups * (s.phase.valid() ? 2 : 1);
@@ -554,6 +579,9 @@ class StatementVerifier {
   std::vector<std::pair<StmtId, BufferId>> plain_accesses_;
   int waits_ = 0;  ///< For the previous kernel.
   int depth_ = 0;  ///< Of the block at hand; the body's is 1.
+  /// Of the blocks of a cluster, at ClusterArrive and ClusterWait.
+  enum class Meeting : uint8_t { kNone, kUnderWay, kOver };
+  Meeting meeting_ = Meeting::kNone;
   bool are_mbarriers_init_ = false;
   std::vector<VarId> declared_;  ///< In the block at hand.
   IdMap<VarId, uint8_t> in_scope_, ever_declared_, is_loop_index_;

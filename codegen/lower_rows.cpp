@@ -81,13 +81,14 @@ class RowsAhead {
 /// A block for every rows_per_block rows.
 LoweredKernel lower_single_rows(RowKernel& k) {
   k.kernel.grid = {k.rows_param, k.schedule.rows_per_block};
-  if (k.schedule.cluster_blocks > 1) k.builder.init_mbarriers();
+  if (k.schedule.cluster_blocks > 1) k.builder.start_mbarriers();
   Row row = enter_rows(k, k.first_row());
   row.exchange = k.cluster_exchange({});
   k.body.begin(row);
   k.body.prepare();
   k.body.load();
   k.body.compute();
+  k.builder.meet_cluster();  // Rows of no elements exchange nothing.
   return {std::move(k.kernel), {k.facts.space.rows}};
 }
 

@@ -35,6 +35,7 @@ kir::AllReduce all_reduce(kir::KernelBuilder& builder, int64_t threads, const st
   if (exchange.parity.valid()) {
     const int64_t phases = exchange.phase.valid() ? 2 : 1;
     all.arrived = builder.add_mbarriers(name + "_arrived", exchange.groups * phases, 1);
+    builder.meet_cluster();
   }
   return all;
 }

@@ -253,6 +253,8 @@ class TableVerifier {
                    },
                    [&](const MbarrierWait& s) { check_mbarrier(s.array); },
                    [](const ClusterBarrier&) {},
+                   [](const ClusterArrive&) {},
+                   [](const ClusterWait&) {},
                    [](const Barrier&) {},
                    [](const GroupBarrier&) {},
                    [](const SetMaxRegisters&) {},

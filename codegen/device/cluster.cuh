@@ -7,12 +7,17 @@
 #include "mbarrier.cuh"
 
 // All threads of all blocks of the cluster wait here; what they did before comes before what any of
-// them does after.
+// them does after. In two halves: what they did before they arrived comes before what any of them
+// does once it has waited.
+SINTER_DEVICE void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+SINTER_DEVICE void cluster_wait() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
 SINTER_DEVICE void cluster_barrier() {
-  asm volatile(
-      "barrier.cluster.arrive.release.aligned;\n"
-      "barrier.cluster.wait.acquire.aligned;" ::
-          : "memory");
+  cluster_arrive();
+  cluster_wait();
 }
 
 // The address in block `block` of the cluster that corresponds to one of this block.

@@ -86,6 +86,8 @@ class Renumbering {
                        s.parity = ids_[s.parity];
                      },
                      [](kir::ClusterBarrier&) {},
+                     [](kir::ClusterArrive&) {},
+                     [](kir::ClusterWait&) {},
                      [](kir::Barrier&) {},
                      [this](kir::GroupBarrier& s) { s.id = ids_[s.id]; },
                      [](kir::SetMaxRegisters&) {},

@@ -50,6 +50,8 @@ class Liveness {
                           [](const kir::ClusterStore&) { return true; },
                           [](const kir::MbarrierWait&) { return true; },
                           [](const kir::ClusterBarrier&) { return true; },
+                          [](const kir::ClusterArrive&) { return true; },
+                          [](const kir::ClusterWait&) { return true; },
                           [](const kir::Barrier&) { return true; },
                           [](const kir::GroupBarrier&) { return true; },
                           [](const kir::SetMaxRegisters&) { return true; },

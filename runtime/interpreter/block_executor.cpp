@@ -96,6 +96,8 @@ void BlockExecutor::start_cluster() {
   for (Mbarriers& mbarriers : mbarriers_) mbarriers.start_block();
   for (SharedMemory& shared : shared_) shared.start_block();
   transfers_.clear();
+  arrived_in_cluster_ = 0;
+  known_in_cluster_.clear();
   for (Warp& warp : warps_) {
     std::memset(warp.registers.data(), 0xff, static_cast<size_t>(program_.variable_bytes));
     warp.written.assign(program_.tracked.size(), 0);
@@ -260,6 +262,21 @@ void BlockExecutor::advance(Warp* warp, int64_t turn) {
           report_divergence(FindingKind::kDivergentBarrier, *warp, instruction);
         }
         warp->state = State::kAtClusterBarrier;
+        break;
+      case Opcode::kClusterArrive:
+        ++work_.barriers;
+        if (warp->mask != kAllLanes) {
+          report_divergence(FindingKind::kDivergentBarrier, *warp, instruction);
+        }
+        arrive_in_cluster(warp);
+        break;
+      case Opcode::kClusterWait:
+        if (!wait_for_cluster(warp)) {
+          // It is executed again, and counted then.
+          --position;
+          ++left;
+          warp->state = State::kAtClusterWait;
+        }
         break;
       case Opcode::kShuffle:
         shuffle(warp, instruction);

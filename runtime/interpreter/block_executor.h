@@ -46,6 +46,7 @@ class BlockExecutor {
     kReady,
     kAtBarrier,
     kAtClusterBarrier,
+    kAtClusterWait,
     kAtGroupBarrier,
     kAtMbarrier,
     kFinished
@@ -117,6 +118,10 @@ class BlockExecutor {
   void start_bulk_copy(Warp* warp, const Instruction& instruction);
   void store_in_cluster(Warp* warp, const Instruction& instruction);
   void land(size_t transfer);
+  /// All lanes come to the cluster's barrier in two halves, and the last ones wake who waits.
+  void arrive_in_cluster(Warp* warp);
+  /// False while others have to arrive.
+  bool wait_for_cluster(Warp* warp);
   /// False while a lane has to wait.
   bool wait_for_mbarrier(Warp* warp, const Instruction& instruction);
   void wake_waiting();
@@ -157,6 +162,8 @@ class BlockExecutor {
   std::vector<SharedMemory> shared_;
   std::vector<Warp> warps_;  ///< Block by block.
   std::vector<Transfer> transfers_;
+  int64_t arrived_in_cluster_ = 0;         ///< Warps, at the cluster's barrier in two halves.
+  HappensBefore::Clock known_in_cluster_;  ///< What they had done before.
   bool has_woken_ = false;  ///< A warp has become ready since the ready ones were listed.
   int64_t block_ = 0;       ///< The cluster's first.
   WorkCounts work_;

@@ -47,6 +47,23 @@ void BlockExecutor::wake_waiting() {
   }
 }
 
+void BlockExecutor::arrive_in_cluster(Warp* warp) {
+  for (int64_t lane = 0; lane < kLanes; ++lane)
+    order_.release(warp->first_actor + lane, &known_in_cluster_);
+  if (++arrived_in_cluster_ < std::ssize(warps_)) return;
+  for (Warp& waiting : warps_) {
+    if (waiting.state != State::kAtClusterWait) continue;
+    waiting.state = State::kReady;
+    has_woken_ = true;
+  }
+}
+
+bool BlockExecutor::wait_for_cluster(Warp* warp) {
+  if (arrived_in_cluster_ < std::ssize(warps_)) return false;
+  order_.acquire(warp->first_actor, kAllLanes, known_in_cluster_);
+  return true;
+}
+
 void BlockExecutor::wait_at_group_barrier(Warp* warp, const Instruction& instruction) {
   ++work_.barriers;
   if (warp->mask != kAllLanes) {
@@ -147,8 +164,9 @@ void BlockExecutor::check_limits() {
 }
 
 kir::StmtId BlockExecutor::stmt_waited_at(const Warp& warp) const {
-  // A warp repeats a wait for an mbarrier, and is behind a barrier already.
-  const uint32_t behind = warp.state == State::kAtMbarrier ? 0 : 1;
+  // A warp repeats a wait for an mbarrier or a cluster, and is behind a barrier already.
+  const bool repeats = warp.state == State::kAtMbarrier || warp.state == State::kAtClusterWait;
+  const uint32_t behind = repeats ? 0 : 1;
   return program_.code[warp.position - behind].stmt;
 }
 
@@ -194,6 +212,7 @@ std::string BlockExecutor::states_of_warps() const {
         break;
       case State::kAtBarrier:
       case State::kAtClusterBarrier:
+      case State::kAtClusterWait:
       case State::kAtGroupBarrier:
         fmt::format_to(out, "warp {} waits, lanes {:#010x}, at {}", number, warp.mask,
                        describe(kernel_, stmt_waited_at(warp)));

@@ -334,6 +334,12 @@ class Compiler {
   // ---- Barriers and exchange
 
   void statement(kir::StmtId, const kir::Barrier&) { out_.emit({.opcode = Opcode::kBarrier}); }
+  void statement(kir::StmtId, const kir::ClusterArrive&) {
+    out_.emit({.opcode = Opcode::kClusterArrive});
+  }
+  void statement(kir::StmtId, const kir::ClusterWait&) {
+    out_.emit({.opcode = Opcode::kClusterWait});
+  }
   void statement(kir::StmtId, const kir::ClusterBarrier&) {
     out_.emit({.opcode = Opcode::kClusterBarrier});
   }

@@ -45,6 +45,8 @@ enum class Opcode : uint8_t {
   kMbarrierWait,  ///< For the parity b, i32, of mbarrier[a].
   kBarrier,
   kClusterBarrier,
+  kClusterArrive,
+  kClusterWait,
   kWarpBarrier,
   kDeviceFence,
   kAtomicCount,   ///< result = buffer[a]; buffer[a] goes on by one, or from the i32 b on to 0.

@@ -104,6 +104,8 @@ std::string describe(const kir::Kernel& kernel, kir::StmtId stmt) {
             return fmt::format("wait for {}[{}], parity {}", mbarrier(s.array), s.index, s.parity);
           },
           [&](const kir::ClusterBarrier&) -> std::string { return "barrier of the cluster"; },
+          [&](const kir::ClusterArrive&) -> std::string { return "arrival of the cluster"; },
+          [&](const kir::ClusterWait&) -> std::string { return "wait for the cluster"; },
           [&](const kir::Barrier&) -> std::string { return "barrier"; },
           [&](const kir::GroupBarrier& s) {
             return fmt::format("barrier {} of {} threads", s.id, s.threads);

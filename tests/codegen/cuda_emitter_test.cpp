@@ -407,6 +407,15 @@ TEST(CudaEmitterTest, WritesClusters) {
   EXPECT_EQ(source.shared_bytes, 2 * 4 * 4 + 2 * 8);
 }
 
+/// Blocks that each have a row or part of one load before they wait for each other.
+TEST(CudaEmitterTest, BlocksOfAClusterLoadBeforeTheyMeet) {
+  std::string text(kClusterKernel);
+  text.replace(text.find("cluster_barrier"), 15, "cluster_arrive barrier cluster_wait");
+  const std::string cuda = emit_cuda(run_kernel_passes(kernel_of(text), {.verify = true}));
+  EXPECT_THAT(cuda, HasSubstr("#include \"cluster.cuh\""));
+  EXPECT_LT(cuda.find("  cluster_arrive();"), cuda.find("  cluster_wait();"));
+}
+
 TEST(CudaEmitterTest, WritesMbarriersAndBulkCopies) {
   const std::string text =
       emit_cuda(run_kernel_passes(kernel_of(kSpecialisedKernel), {.verify = true}));

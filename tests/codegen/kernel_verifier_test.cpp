@@ -341,6 +341,21 @@ TEST(KernelVerifierTest, FindsMistakesInClusters) {
               HasSubstr("%m0 (arrived) is not initialised yet"));
   EXPECT_THAT(said("  cluster_barrier", "  if lt(block_index, 2) { cluster_barrier }"),
               HasSubstr("inside of control flow"));
+  EXPECT_EQ(said("cluster_barrier", "cluster_arrive cluster_wait"), "");
+  EXPECT_THAT(
+      said("cluster_barrier", "cluster_arrive"),
+      AllOf(HasSubstr("a reduction over the blocks before the blocks of the cluster have met"),
+            HasSubstr("nothing waits for the blocks of the cluster that have arrived")));
+  EXPECT_THAT(said("cluster_barrier", "cluster_wait"),
+              HasSubstr("waits for blocks of a cluster to arrive at no barrier"));
+  EXPECT_THAT(said("cluster_barrier", "cluster_arrive cluster_wait cluster_arrive cluster_wait"),
+              HasSubstr("blocks of a cluster arrive at a second barrier"));
+  EXPECT_THAT(said("cluster_barrier", "cluster_arrive cluster_barrier cluster_wait"),
+              HasSubstr("a barrier of the cluster before the blocks of the cluster have met"));
+  EXPECT_THAT(said("cluster_barrier", "if lt(block_index, 2) { cluster_arrive } cluster_wait"),
+              HasSubstr("arrive at their barrier inside of control flow"));
+  EXPECT_THAT(said("cluster_barrier", "cluster_arrive if lt(block_index, 2) { cluster_wait }"),
+              HasSubstr("wait for each other inside of control flow"));
   EXPECT_THAT(said("cluster %m0 parity rem(div(%r1, 2), 2) sum(%r4)",
                    "sum(%r4) cluster_store %b0[0] of 2 = %r4 mbarrier %m0[0]"),
               HasSubstr("%b0 (x) is not shared"));

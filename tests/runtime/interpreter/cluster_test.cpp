@@ -68,6 +68,20 @@ TEST(ClusterTest, BlocksLearnTheSumOfTheirRowForEverySeed) {
   }
 }
 
+TEST(ClusterTest, BlocksMeetInTwoHalvesForEverySeed) {
+  RowSums problem;
+  for (uint64_t seed = 0; seed < 32; ++seed) {
+    std::ranges::fill(problem.sums, -1.0F);
+    const InterpreterReport report =
+        problem.run(seed, "cluster_barrier", "cluster_arrive barrier cluster_wait");
+    EXPECT_TRUE(report.clean()) << report.text(problem.kernel);
+    for (size_t row = 0; row < problem.sums.size(); ++row) {
+      const auto begin = problem.x.begin() + static_cast<std::ptrdiff_t>(row) * kColumns;
+      EXPECT_EQ(problem.sums[row], std::accumulate(begin, begin + kColumns, 0.0F)) << row;
+    }
+  }
+}
+
 TEST(ClusterTest, SharesOfSeveralHostThreadsAreWholeClusters) {
   RowSums problem;
   const std::vector<LaunchMemory> memory = {
@@ -107,6 +121,9 @@ INSTANTIATE_TEST_SUITE_P(
         // Blocks may send before the other has made its mbarriers.
         Mistake{"cluster_barrier", "barrier", FindingKind::kMbarrierUninitialised,
                 "no barrier follows its initialisation"},
+        Mistake{"cluster_barrier", "cluster_arrive", std::nullopt, ""},
+        // Nobody arrives.
+        Mistake{"cluster_barrier", "cluster_wait", FindingKind::kDeadlock, "wait for the cluster"},
         // What a lane has read, the lane that sends for its warp does not answer for.
         Mistake{"warp_barrier", "", FindingKind::kSharedRace, "reads it, with no barrier between"},
         // With one copy and one parity, a block overwrites what the other still reads.
