@@ -181,6 +181,10 @@ void RowBody::run_stage(size_t s) {
       sweep_row(s, statistics.back());
     }
   }
+  for (size_t i = 0; i < rows_.size() && !stage.gathered.empty(); ++i) {
+    turn_to(i);
+    for (const ValueId value : stage.gathered) tiles_.row_value(value);
+  }
   const bool exchanges = !stage.reductions.empty();
   RowStatistics::combine(statistics, walk_.threads(), fmt::format("stage{}", s), row().exchange);
   for (size_t i = 0; i < rows_.size(); ++i) {

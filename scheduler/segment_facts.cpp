@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -386,7 +387,49 @@ class Distribution {
     if (is_reduction(op.kind)) used_.insert(op.results.begin(), op.results.end());
   }
 
+  /// For row values that wait for no reduction: the level of the first that takes them, or of what
+  /// a gathered one goes into; 0 where elements, outputs or totals need them from the start. A
+  /// gather ahead of the row would have a block wait for the index before it loads anything. What
+  /// is looked up is never overwritten (find_in_place).
+  [[nodiscard]] std::map<ValueId, int> levels_of_gathered() const {
+    std::map<ValueId, int> levels;
+    for (const OpId id : fusion().op_ids()) {
+      const Op& op = fusion().ops[id];
+      const bool looks_up = std::holds_alternative<TakeOp>(op.kind);
+      const bool follows = std::ranges::any_of(
+          op.operands, [&](ValueId operand) { return levels.contains(operand); });
+      const ValueId value = op.results.front();
+      if ((looks_up || follows) && used_.contains(value) && is_plain_row_value(value))
+        levels[value] = std::numeric_limits<int>::max();
+    }
+    const auto needed_at = [&](ValueId value, int level) {
+      const auto found = levels.find(value);
+      if (found != levels.end()) found->second = std::min(found->second, level);
+    };
+    for (const ValueId output : fusion().outputs) needed_at(output, facts_.level[output]);
+    for (size_t i = fusion().ops.size(); i-- > 0;) {
+      const Op& op = fusion().ops[OpId{static_cast<uint32_t>(i)}];
+      for (const ValueId result : op.results) {
+        if (!used_.contains(result)) continue;
+        const auto found = levels.find(result);
+        const bool is_late = !is_reduction(op.kind) && !facts_.is_tile(result);
+        const int level = found != levels.end() ? found->second
+                          : is_late             ? facts_.level[result]
+                                                : 0;
+        for (const ValueId operand : op.operands) needed_at(operand, level);
+      }
+    }
+    return levels;
+  }
+
+  /// Of one element in every row, before anything is reduced.
+  [[nodiscard]] bool is_plain_row_value(ValueId value) const {
+    return !facts_.is_tile(value) && facts_.level[value] == 0 && !facts_.is_after_rows(value) &&
+           facts_.space.dependence[value].rows;
+  }
+
   void place_row_values(StageList& list) {
+    const std::map<ValueId, int> gathered = levels_of_gathered();
     for (const OpId id : fusion().op_ids()) {
       const Op& op = fusion().ops[id];
       if (is_reduction(op.kind)) continue;
@@ -394,6 +437,11 @@ class Distribution {
         if (facts_.is_tile(value) || !used_.contains(value) || facts_.is_after_rows(value))
           continue;
         const int level = facts_.level[value];
+        if (const auto found = gathered.find(value); found != gathered.end() && found->second > 0 &&
+                                                     found->second <= facts_.last_stage + 1) {
+          list.stages[static_cast<size_t>(found->second) - 1].gathered.push_back(value);
+          continue;
+        }
         auto& target =
             level == 0 ? list.row_values : list.stages[static_cast<size_t>(level) - 1].row_values;
         target.push_back(value);

@@ -115,6 +115,10 @@ struct Stage {
   std::vector<OpId> reductions;  ///< Their operands are tile values of this stage.
   std::vector<OpId> outer;       ///< Outer reductions that take elements of this stage.
   std::vector<size_t> outputs;   ///< Indices of outputs stored per element here.
+  /// Of row values that wait for no reduction, those that look elements up where one points, for
+  /// what waits for this stage's reductions alone: they are on their way while threads combine what
+  /// they have reduced. In topological order.
+  std::vector<ValueId> gathered;
   std::vector<ValueId>
       row_values;            ///< Evaluated once per row after the reductions, in topological order.
   std::vector<OpId> totals;  ///< Outer reductions that take one of those, or a reduction's result.
@@ -127,8 +131,9 @@ struct Stage {
 };
 
 struct StageList {
-  std::vector<ValueId> row_values;  ///< Row values that wait for no reduction, evaluated first.
-  std::vector<OpId> totals;         ///< Outer reductions that take one of those.
+  /// Row values that wait for no reduction, evaluated first; not Stage::gathered.
+  std::vector<ValueId> row_values;
+  std::vector<OpId> totals;  ///< Outer reductions that take one of those.
   std::vector<Stage> stages;
   /// Row values that the last stage takes from those before it, of all rows of a turn; ascending.
   std::vector<ValueId> turn_values;

@@ -127,6 +127,35 @@ TEST(SegmentFactsTest, StagesLoadReduceAndStore) {
   EXPECT_EQ(reloaded, distribute(facts, {}));
 }
 
+/// A label's pick is on its way while threads combine: before the row, it would have all loads wait
+/// for the label. Where elements, an output or a total need it, it stays in front.
+TEST(SegmentFactsTest, PicksForWhatFollowsTheReductionsComeBehindTheRow) {
+  enum class Needs { kLoss, kElements, kOutput, kTotal };
+  for (const Needs needs : {Needs::kLoss, Needs::kElements, Needs::kOutput, Needs::kTotal}) {
+    FusionBuilder b;
+    const ValueId logits = b.input(DType::kBF16, {64, 1024}, "logits");
+    const ValueId labels = b.input(DType::kI64, {64}, "labels");
+    const ValueId picked = b.named(b.cast(b.take(logits, labels, 1), DType::kF32), "picked");
+    ValueId x = b.cast(logits, DType::kF32);
+    if (needs == Needs::kElements) x = b.sub(x, b.broadcast_over(picked, x, {1}));
+    b.output(b.sub(b.log(b.sum(b.exp(x), {1})), picked), "loss");
+    if (needs == Needs::kOutput) b.output(b.neg(picked), "negated");
+    if (needs == Needs::kTotal) b.output(b.sum(picked, {0}), "total");
+    const SegmentFacts facts = facts_of(b.build());
+    const StageList list = distribute(facts, {});
+    const ValueId taken = facts.fusion.def_of(named_value(facts.fusion, "picked")).operands[0];
+    const ValueId label = named_value(facts.fusion, "labels");
+    EXPECT_THAT(list.row_values, testing::Contains(label));
+    if (needs == Needs::kLoss) {
+      EXPECT_THAT(list.stages[0].gathered, ElementsAre(taken, named_value(facts.fusion, "picked")));
+      EXPECT_THAT(list.row_values, testing::Not(testing::Contains(taken)));
+    } else {
+      EXPECT_THAT(list.stages[0].gathered, IsEmpty()) << static_cast<int>(needs);
+      EXPECT_THAT(list.row_values, testing::Contains(taken));
+    }
+  }
+}
+
 TEST(SegmentFactsTest, KeepingAValueSavesItsInstructions) {
   const SegmentFacts facts = canned_facts("gated_rms_norm");
   const StageList kept = distribute(facts, all_in(Residency::kShared, facts.persistent));
