@@ -1,6 +1,8 @@
 #include "scheduler/in_place.h"
 
 #include <algorithm>
+#include <set>
+#include <vector>
 
 #include "scheduler/families/transpose.h"
 #include "scheduler/row_schedule.h"
@@ -18,11 +20,23 @@ Rejection refused(std::string_view subject, std::string rule, ValueId at, std::s
 
 constexpr std::string_view kApart = "none needed: what reads the input runs in a kernel before";
 
-/// A gather reads where its indices say.
-bool is_gathered(const Fusion& fusion, ValueId value) {
-  return std::ranges::any_of(fusion.ops, [&](const Op& op) {
-    return std::holds_alternative<TakeOp>(op.kind) && op.operands.front() == value;
-  });
+/// What gathers read where their indices say: what they take from, and whatever the elements of
+/// that are computed from, which is read and computed again for the one that is looked up.
+std::set<ValueId> gathered_values(const Fusion& fusion) {
+  std::set<ValueId> out;
+  std::vector<ValueId> pending;
+  for (const Op& op : fusion.ops) {
+    if (std::holds_alternative<TakeOp>(op.kind)) pending.push_back(op.operands.front());
+  }
+  while (!pending.empty()) {
+    const ValueId value = pending.back();
+    pending.pop_back();
+    if (!out.insert(value).second) continue;
+    const Op& op = fusion.def_of(value);
+    if (!is_reduction(op.kind))
+      pending.insert(pending.end(), op.operands.begin(), op.operands.end());
+  }
+  return out;
 }
 
 /// Both walk the same elements at the same coordinates, each of them once.
@@ -40,6 +54,7 @@ bool is_same_walk(const IterationSpace& space, const TensorAccess& read,
 
 tl::expected<std::vector<InPlace>, Rejection> find_in_place(const SegmentFacts& facts) {
   const Fusion& fusion = facts.fusion;
+  const std::set<ValueId> gathered = gathered_values(fusion);
   std::vector<InPlace> out;
   for (size_t i = 0; i < fusion.layouts.size(); ++i) {
     const ValueId input = fusion.layouts[i].alias;
@@ -55,7 +70,7 @@ tl::expected<std::vector<InPlace>, Rejection> find_in_place(const SegmentFacts& 
                                            "threads read an element that another one overwrites",
                                            output, std::string(kApart)));
       }
-      if (is_gathered(fusion, access.value) ||
+      if (gathered.contains(access.value) ||
           !is_same_walk(facts.space, access, facts.space.outputs[i])) {
         return tl::make_unexpected(
             refused("in place", "an input is read at other elements than an output overwrites",
