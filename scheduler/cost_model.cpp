@@ -153,6 +153,7 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
     for (double* const computed_us : {&out.issue_us, &out.special_us, &out.shared_us})
       *computed_us *= busy / working;
     if (work.reads_rows_again) out.memory_us *= 1.0 + passing.second_reads_share;
+    if (work.loads_late) out.memory_us *= 1.0 + passing.late_loads_share;
     // What holds of sums, the less the more is stored.
     const double uneven = 1.0 - evenness(work.bytes_read, work.bytes_written);
     const double sum_share = work.walks_rows && !work.reads_rows_again ? uneven * uneven : 0.0;

@@ -110,6 +110,12 @@ struct PassingBlocks {
   /// is 1.3 and 1.4 % behind the fastest instead of 1.4 and 1.5 %, with 11 and 13 problems instead
   /// of 14 and 17 by more than 5 %.
   double second_reads_share = 0.02;
+  /// Of memory time, what rows of 16 bits in registers take more from kLateLoadElements of them in
+  /// a thread on: ptxas moves some of their loads behind the first use. Softmax of 512 x 98304
+  /// takes 64 us with 96 elements in a thread and 57 in shared memory, predicted alike before; 42
+  /// schedules of norms and softmax like that took 4 to 11 % longer than predicted in the mean
+  /// (benchmarks/results/h200_2026-11-25_suite_{cold,cold_bf16,late}.json).
+  double late_loads_share = 0.05;
   friend bool operator==(const PassingBlocks&, const PassingBlocks&) = default;
 };
 
@@ -297,6 +303,7 @@ struct WorkEstimate {
   double row_bytes_at_once = 0.0;
   bool walks_rows = false;        ///< Nothing is kept of a row: it comes by chunks in every stage.
   bool reads_rows_again = false;  ///< Several stages read elements that are not kept.
+  bool loads_late = false;  ///< Registers hold so much of a row that some loads wait for others.
   bool waits_for_copies = false;  ///< What is kept of rows is copied whole before it is used.
   bool has_barriers = true;       ///< The warps of a block wait for each other in every row.
   friend bool operator==(const WorkEstimate&, const WorkEstimate&) = default;

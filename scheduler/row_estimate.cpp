@@ -340,6 +340,11 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     return kept.residency == Residency::kShared;
   });
   work.walks_rows = !resident;
+  work.loads_late = std::ranges::any_of(schedule.persistent, [&](const PersistentValue& kept) {
+    return kept.residency == Residency::kRegister && facts.is_read(kept.value) &&
+           facts.is_full(kept.value) && bytes_of(facts.fusion.values[kept.value].type) <= 2 &&
+           batch_count(facts, schedule) * schedule.vector_width > kLateLoadElements;
+  });
   // What is computed on its way to shared memory passes through registers, a chunk at a time.
   const bool arrives_whole =
       resident && std::ranges::none_of(schedule.persistent, [&](const PersistentValue& kept) {
@@ -397,9 +402,11 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
           missing * (chunks - 1.0) * row.chunk_ns + (1.0 - missing) * chunks * row.l1_chunk_ns;
     }
     if (!reads_full) {
-      // Where batches are unrolled, all weights are on their way at once.
-      const double rounds =
-          unrolls_batches(facts, schedule) ? 1.0 : chunks * static_cast<double>(stage.loads.size());
+      // Where batches are unrolled, all weights are on their way at once. Constants of blocks that
+      // stay are fitted to a wait for each.
+      const double rounds = passes && unrolls_batches(facts, schedule)
+                                ? 1.0
+                                : chunks * static_cast<double>(stage.loads.size());
       if (!stage.loads.empty()) work.block_latency_ns += rounds * row.cache_latency_ns;
     }
     if (in_shared) work.block_latency_ns += chunks * row.shared_chunk_ns;

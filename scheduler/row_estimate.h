@@ -84,6 +84,9 @@ std::vector<RowVector> row_vectors(const SegmentFacts& facts);
 /// it wants. RMS-norm gradients with 64 spilled 160 bytes under a cap of 168 that was estimated to
 /// do with 147, a softmax with 256 spilled 724 (ptxas 13.0, sm_90a).
 inline constexpr int64_t kElementsReadAhead = 32;
+/// Elements of 16 bits of a row in a thread's registers up to which ptxas has all of their loads
+/// under way before it uses the first (PassingBlocks::late_loads_share).
+inline constexpr int64_t kLateLoadElements = 64;
 
 /// Numbers of blocks per SM worth promising to the compiler: what the estimated registers and
 /// shared memory allow, and one and two more as long as the compiler can squeeze the registers that

@@ -359,6 +359,40 @@ TEST(CostModelTest, ManyWarpsThatKeepARowMeetLater) {
   }
 }
 
+/// ptxas has the loads of up to 64 elements of 16 bits under way before the first is used, and of
+/// wider ones all.
+TEST(CostModelTest, LongRowsOfSixteenBitsInRegistersLoadLate) {
+  const DeviceLimits& limits = *find_device("H200");
+  const auto loads_late = [&](DType type, int64_t columns, Residency residency) {
+    FusionBuilder b;
+    const ValueId x = b.input(type, {64, columns}, "x");
+    const ValueId wide = b.cast(x, DType::kF32);
+    const ValueId sum = b.sum(b.exp(wide), {1});
+    b.output(b.div(b.exp(wide), b.broadcast_over(sum, wide, {1})), "y");
+    const SegmentFacts facts = facts_of(b.build());
+    const Schedule schedule{.family = "multi_wave",
+                            .threads_per_row = 128,
+                            .vector_width = 4,
+                            .persistent = {{named_value(facts.fusion, "x"), residency}}};
+    const StageList list = distribute(facts, schedule.persistent);
+    const ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, limits);
+    const WorkEstimate work = estimate_row_work(facts, schedule, list, estimate, limits);
+    WorkEstimate early = work;
+    early.loads_late = false;
+    const double share = work.loads_late ? PassingBlocks{}.late_loads_share : 0.0;
+    EXPECT_NEAR(predict(work, estimate, limits).memory_us,
+                predict(early, estimate, limits).memory_us * (1.0 + share), 1e-9);
+    return work.loads_late;
+  };
+  const int64_t most = 128 * kLateLoadElements;
+  for (const DType type : {DType::kBF16, DType::kF16}) {
+    EXPECT_FALSE(loads_late(type, most, Residency::kRegister));
+    EXPECT_TRUE(loads_late(type, most + 512, Residency::kRegister));
+    EXPECT_FALSE(loads_late(type, most + 512, Residency::kShared));
+  }
+  EXPECT_FALSE(loads_late(DType::kF32, most + 512, Residency::kRegister));
+}
+
 /// What waits for late weights is a thread, once for all of its batches where they are unrolled,
 /// and in every turn of a loop over those in shared memory: layer norms of 2048 x 10240 in f32
 /// take 46.2 us with their rows in registers and late weights, predicted at 53.4 when each batch
