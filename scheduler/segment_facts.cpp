@@ -437,8 +437,9 @@ class Distribution {
         if (facts_.is_tile(value) || !used_.contains(value) || facts_.is_after_rows(value))
           continue;
         const int level = facts_.level[value];
-        if (const auto found = gathered.find(value); found != gathered.end() && found->second > 0 &&
-                                                     found->second <= facts_.last_stage + 1) {
+        if (const auto found = gathered.find(value); found != gathered.end() && found->second > 0) {
+          SINTER_CHECK(found->second <= facts_.last_stage + 1, "{} is needed at level {} of {}",
+                       value, found->second, facts_.last_stage + 1);
           list.stages[static_cast<size_t>(found->second) - 1].gathered.push_back(value);
           continue;
         }

@@ -117,7 +117,7 @@ struct Stage {
   std::vector<size_t> outputs;   ///< Indices of outputs stored per element here.
   /// Of row values that wait for no reduction, those that look elements up where one points, for
   /// what waits for this stage's reductions alone: they are on their way while threads combine what
-  /// they have reduced. In topological order.
+  /// they have reduced, the second time where they do so twice. In topological order.
   std::vector<ValueId> gathered;
   std::vector<ValueId>
       row_values;            ///< Evaluated once per row after the reductions, in topological order.

@@ -271,6 +271,9 @@ void BlockExecutor::advance(Warp* warp, int64_t turn) {
         arrive_in_cluster(warp);
         break;
       case Opcode::kClusterWait:
+        if (warp->mask != kAllLanes) {
+          report_divergence(FindingKind::kDivergentBarrier, *warp, instruction);
+        }
         if (!wait_for_cluster(warp)) {
           // It is executed again, and counted then.
           --position;
