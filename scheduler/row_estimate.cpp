@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/container/small_vector.hpp>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "scheduler/register_estimate.h"
@@ -84,10 +85,13 @@ RereadMisses row_misses(const SegmentFacts& facts, const Schedule& schedule,
   return reread_misses(sm_bytes, at_once * reads.again, estimate, limits, constants);
 }
 
-/// True if the schedule keeps rows that are read in that place, of full tensors.
-bool keeps_rows(const SegmentFacts& facts, const Schedule& schedule, Residency residency) {
+/// True if the schedule keeps rows that are read in that place, of full tensors, of elements of so
+/// many bytes at most.
+bool keeps_rows(const SegmentFacts& facts, const Schedule& schedule, Residency residency,
+                int64_t most_bytes = std::numeric_limits<int64_t>::max()) {
   return std::ranges::any_of(schedule.persistent, [&](const PersistentValue& kept) {
-    return kept.residency == residency && facts.is_read(kept.value) && facts.is_full(kept.value);
+    return kept.residency == residency && facts.is_read(kept.value) && facts.is_full(kept.value) &&
+           bytes_of(facts.fusion.values[kept.value].type) <= most_bytes;
   });
 }
 
@@ -340,11 +344,9 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     return kept.residency == Residency::kShared;
   });
   work.walks_rows = !resident;
-  work.loads_late = std::ranges::any_of(schedule.persistent, [&](const PersistentValue& kept) {
-    return kept.residency == Residency::kRegister && facts.is_read(kept.value) &&
-           facts.is_full(kept.value) && bytes_of(facts.fusion.values[kept.value].type) <= 2 &&
-           batch_count(facts, schedule) * schedule.vector_width > kLateLoadElements;
-  });
+  constexpr int64_t kHalfWord = 2;
+  work.loads_late = batch_count(facts, schedule) * schedule.vector_width > kLateLoadElements &&
+                    keeps_rows(facts, schedule, Residency::kRegister, kHalfWord);
   // What is computed on its way to shared memory passes through registers, a chunk at a time.
   const bool arrives_whole =
       resident && std::ranges::none_of(schedule.persistent, [&](const PersistentValue& kept) {

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <ranges>
 #include <set>
 
 #include "scheduler/in_place.h"
@@ -402,21 +403,22 @@ class Distribution {
       if ((looks_up || follows) && used_.contains(value) && is_plain_row_value(value))
         levels[value] = std::numeric_limits<int>::max();
     }
+    if (levels.empty()) return levels;
     const auto needed_at = [&](ValueId value, int level) {
       const auto found = levels.find(value);
       if (found != levels.end()) found->second = std::min(found->second, level);
     };
     for (const ValueId output : fusion().outputs) needed_at(output, facts_.level[output]);
-    for (size_t i = fusion().ops.size(); i-- > 0;) {
-      const Op& op = fusion().ops[OpId{static_cast<uint32_t>(i)}];
+    const auto level_that_needs = [&](const Op& op, ValueId result) {
+      const auto found = levels.find(result);
+      if (found != levels.end()) return found->second;
+      return is_reduction(op.kind) || facts_.is_tile(result) ? 0 : facts_.level[result];
+    };
+    for (const OpId id : fusion().op_ids() | std::views::reverse) {
+      const Op& op = fusion().ops[id];
       for (const ValueId result : op.results) {
         if (!used_.contains(result)) continue;
-        const auto found = levels.find(result);
-        const bool is_late = !is_reduction(op.kind) && !facts_.is_tile(result);
-        const int level = found != levels.end() ? found->second
-                          : is_late             ? facts_.level[result]
-                                                : 0;
-        for (const ValueId operand : op.operands) needed_at(operand, level);
+        for (const ValueId operand : op.operands) needed_at(operand, level_that_needs(op, result));
       }
     }
     return levels;

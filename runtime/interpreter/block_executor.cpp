@@ -239,9 +239,7 @@ void BlockExecutor::advance(Warp* warp, int64_t turn) {
         break;
       case Opcode::kBarrier:
         ++work_.barriers;
-        if (warp->mask != kAllLanes) {
-          report_divergence(FindingKind::kDivergentBarrier, *warp, instruction);
-        }
+        check_converged(FindingKind::kDivergentBarrier, *warp, instruction);
         warp->state = State::kAtBarrier;
         break;
       case Opcode::kDeviceFence:
@@ -258,22 +256,16 @@ void BlockExecutor::advance(Warp* warp, int64_t turn) {
         break;
       case Opcode::kClusterBarrier:
         ++work_.barriers;
-        if (warp->mask != kAllLanes) {
-          report_divergence(FindingKind::kDivergentBarrier, *warp, instruction);
-        }
+        check_converged(FindingKind::kDivergentBarrier, *warp, instruction);
         warp->state = State::kAtClusterBarrier;
         break;
       case Opcode::kClusterArrive:
         ++work_.barriers;
-        if (warp->mask != kAllLanes) {
-          report_divergence(FindingKind::kDivergentBarrier, *warp, instruction);
-        }
+        check_converged(FindingKind::kDivergentBarrier, *warp, instruction);
         arrive_in_cluster(warp);
         break;
       case Opcode::kClusterWait:
-        if (warp->mask != kAllLanes) {
-          report_divergence(FindingKind::kDivergentBarrier, *warp, instruction);
-        }
+        check_converged(FindingKind::kDivergentBarrier, *warp, instruction);
         if (!wait_for_cluster(warp)) {
           // It is executed again, and counted then.
           --position;
@@ -304,9 +296,7 @@ void BlockExecutor::assign(Warp* warp, const Instruction& instruction) const {
 
 void BlockExecutor::shuffle(Warp* warp, const Instruction& instruction) {
   ++work_.shuffles;
-  if (warp->mask != kAllLanes) {
-    report_divergence(FindingKind::kDivergentShuffle, *warp, instruction);
-  }
+  check_converged(FindingKind::kDivergentShuffle, *warp, instruction);
   const size_t size = instruction.element_bytes;
   const std::byte* source = warp->at(instruction.a);
   std::byte* exchanged = warp->at(program_.scratch);
@@ -484,7 +474,7 @@ void BlockExecutor::arrive(Warp* warp, const Instruction& instruction) {
     if (number < 0) continue;
     const int64_t bytes =
         instruction.width == 0 ? 0 : value_of<int32_t>(warp->at(instruction.b), lane);
-    if (mbarriers.arrive(site, lane, number, bytes)) wake_waiting();
+    if (mbarriers.arrive(site, lane, number, bytes)) wake(State::kAtMbarrier);
   }
 }
 
@@ -584,7 +574,7 @@ void BlockExecutor::land(size_t transfer) {
   std::memcpy(shared_[landed.rank].data() + landed.to, from, static_cast<size_t>(landed.bytes));
   const WarpSite site{.block = block_ + static_cast<int64_t>(landed.rank)};
   if (mbarriers_[landed.rank].land(site, landed.mbarrier, landed.phase, landed.bytes))
-    wake_waiting();
+    wake(State::kAtMbarrier);
 }
 
 void BlockExecutor::check_written(Warp* warp, const Instruction& instruction) {

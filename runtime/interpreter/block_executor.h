@@ -124,7 +124,8 @@ class BlockExecutor {
   bool wait_for_cluster(Warp* warp);
   /// False while a lane has to wait.
   bool wait_for_mbarrier(Warp* warp, const Instruction& instruction);
-  void wake_waiting();
+  /// Lets all warps that wait for this look again.
+  void wake(State waiting);
   void wait_at_group_barrier(Warp* warp, const Instruction& instruction);
   [[nodiscard]] int64_t block_of(const Warp& warp) const {
     return block_ + static_cast<int64_t>(warp.rank);
@@ -143,7 +144,8 @@ class BlockExecutor {
   void pass(std::span<Warp> warps);
   void end_cluster();
   void check_limits();
-  void report_divergence(FindingKind kind, const Warp& warp, const Instruction& instruction);
+  /// Reports a warp of which not all lanes are here.
+  void check_converged(FindingKind kind, const Warp& warp, const Instruction& instruction);
   void report_step_limit(const Warp& warp);
   [[nodiscard]] std::string states_of_warps() const;
   [[nodiscard]] Access access_of(Warp* warp, const Instruction& instruction, kir::BufferId buffer,

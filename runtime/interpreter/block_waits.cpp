@@ -39,9 +39,9 @@ bool BlockExecutor::wait_for_mbarrier(Warp* warp, const Instruction& instruction
   return true;
 }
 
-void BlockExecutor::wake_waiting() {
+void BlockExecutor::wake(State waiting) {
   for (Warp& warp : warps_) {
-    if (warp.state != State::kAtMbarrier) continue;
+    if (warp.state != waiting) continue;
     warp.state = State::kReady;
     has_woken_ = true;
   }
@@ -50,12 +50,7 @@ void BlockExecutor::wake_waiting() {
 void BlockExecutor::arrive_in_cluster(Warp* warp) {
   for (int64_t lane = 0; lane < kLanes; ++lane)
     order_.release(warp->first_actor + lane, &known_in_cluster_);
-  if (++arrived_in_cluster_ < std::ssize(warps_)) return;
-  for (Warp& waiting : warps_) {
-    if (waiting.state != State::kAtClusterWait) continue;
-    waiting.state = State::kReady;
-    has_woken_ = true;
-  }
+  if (++arrived_in_cluster_ == std::ssize(warps_)) wake(State::kAtClusterWait);
 }
 
 bool BlockExecutor::wait_for_cluster(Warp* warp) {
@@ -66,9 +61,7 @@ bool BlockExecutor::wait_for_cluster(Warp* warp) {
 
 void BlockExecutor::wait_at_group_barrier(Warp* warp, const Instruction& instruction) {
   ++work_.barriers;
-  if (warp->mask != kAllLanes) {
-    report_divergence(FindingKind::kDivergentBarrier, *warp, instruction);
-  }
+  check_converged(FindingKind::kDivergentBarrier, *warp, instruction);
   warp->state = State::kAtGroupBarrier;
   warp->waits_for = value_of<int32_t>(warp->at(instruction.a), std::countr_zero(warp->mask));
   std::vector<int64_t> here;
@@ -174,8 +167,9 @@ kir::StmtId BlockExecutor::next_stmt(const Warp& warp) const {
   return program_.code[warp.position].stmt;
 }
 
-void BlockExecutor::report_divergence(FindingKind kind, const Warp& warp,
-                                      const Instruction& instruction) {
+void BlockExecutor::check_converged(FindingKind kind, const Warp& warp,
+                                    const Instruction& instruction) {
+  if (warp.mask == kAllLanes) return;
   log_->add({.kind = kind,
              .stmt = instruction.stmt,
              .block = block_of(warp),
