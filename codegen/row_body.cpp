@@ -260,7 +260,7 @@ void RowBody::with_reads(const ChunkReads& reads, const RowChunk& chunk,
                          const std::function<void()>& body) {
   for (const auto* values : {&reads.inputs, &reads.shared}) {
     for (const ValueId value : *values)
-      tiles_.bind_tile(value, tiles_.declare_tile(value, chunk.batches), false);
+      tiles_.bind_tile(value, tiles_.declare_tile(value, chunk.groups()), false);
   }
   if (!reads.empty()) {
     walk_.for_vectors(chunk, [&](const TilePosition& at) {

@@ -29,41 +29,41 @@ bool RowResidents::is_shared(ValueId value) const {
 }
 
 void RowResidents::declare() {
-  const int64_t batches = batch_count(facts_, schedule_);
-  if (batches == 0) return;
+  const int64_t groups = group_count(facts_, schedule_);
+  if (groups == 0) return;
   for (const PersistentValue& kept : schedule_.persistent) {
     if (kept.residency == Residency::kRegister) {
-      tiles_.bind_tile(kept.value, tiles_.declare_tile(kept.value, batches), true);
+      tiles_.bind_tile(kept.value, tiles_.declare_tile(kept.value, groups), true);
     } else if (kept.residency == Residency::kShared) {
-      shared_[kept.value] =
-          builder_.add_buffer({.name = tiles_.name_of_value(kept.value) + "_row",
-                               .type = facts_.fusion.values[kept.value].type,
-                               .space = kir::Space::kShared,
-                               .access = kir::Access::kReadWrite,
-                               .alignment = 16,
-                               .value = kept.value,
-                               .count = batches * schedule_.threads_per_block() * tiles_.width()});
+      shared_[kept.value] = builder_.add_buffer(
+          {.name = tiles_.name_of_value(kept.value) + "_row",
+           .type = facts_.fusion.values[kept.value].type,
+           .space = kir::Space::kShared,
+           .access = kir::Access::kReadWrite,
+           .alignment = 16,
+           .value = kept.value,
+           .count = elements_per_thread(facts_, schedule_) * schedule_.threads_per_block()});
     }
   }
   for (const ValueId value : inputs_ahead(facts_, schedule_))
-    next_[value] = tiles_.declare_tile(value, batches, "_next");
+    next_[value] = tiles_.declare_tile(value, groups, "_next");
 }
 
 void RowResidents::declare_another_row() {
-  const int64_t batches = batch_count(facts_, schedule_);
-  if (batches == 0) return;
+  const int64_t groups = group_count(facts_, schedule_);
+  if (groups == 0) return;
   for (const PersistentValue& kept : schedule_.persistent) {
     if (!facts_.space.dependence[kept.value].rows) continue;
     SINTER_CHECK(kept.residency != Residency::kShared, "{} has one place for all rows", kept.value);
     if (kept.residency == Residency::kRegister)
-      tiles_.bind_tile(kept.value, tiles_.declare_tile(kept.value, batches), true);
+      tiles_.bind_tile(kept.value, tiles_.declare_tile(kept.value, groups), true);
   }
 }
 
 // ---- Inputs
 
 void RowResidents::load(bool rows, const RowInputs& inputs) {
-  if (batch_count(facts_, schedule_) == 0) return;
+  if (group_count(facts_, schedule_) == 0) return;
   std::vector<ValueId> loaded;
   std::vector<ValueId> copied;
   for (const PersistentValue& kept : schedule_.persistent) {
@@ -101,10 +101,9 @@ void RowResidents::take_ahead() {
   const auto take = [&](const TilePosition& at) {
     for (const auto& [value, next] : next_) {
       const VarId tile = tiles_.tile_of(value);
-      builder_.unrolled(
-          "v", builder_.kernel().vars[tile].lanes, [&, next = next, tile = tile](ExprId lane) {
-            builder_.set(tile, at.batch, lane, builder_.element(next, at.batch, lane));
-          });
+      builder_.unrolled("v", tiles_.lanes_at(at, tile), [&, next = next, tile = tile](ExprId lane) {
+        builder_.set(tile, at.batch, lane, builder_.element(next, at.batch, lane));
+      });
     }
   };
   walk_.for_vectors([&](const TilePosition& at) { walk_.when_inside(at, [&] { take(at); }); });
@@ -118,19 +117,18 @@ std::vector<RowResidents::Passing> RowResidents::start_shared_copies(
   const auto load = [&](const RowChunk& batch) { load_passing(copied, batch, passing); };
   const auto copy = [&](const RowChunk& batch) {
     walk_.for_vectors(batch, [&](const TilePosition& at) {
+      if (at.is_edge()) return;
       walk_.when_inside(at, [&] {
         for (const ValueId value : copied) {
-          if (!passes_registers(value, at.guard))
+          if (tiles_.copies_async(value))
             tiles_.copy_async(value, at, shared_.at(value), shared_index(at));
         }
       });
     });
   };
   walk_.for_chunks(1, load, [&](const ChunkRun& run) { return run.is_one(); });
-  walk_.for_chunks(1, copy, [&](const ChunkRun& run) {
-    return std::ranges::any_of(copied,
-                               [&](ValueId value) { return !passes_registers(value, run.guard); });
-  });
+  if (std::ranges::any_of(copied, [&](ValueId value) { return tiles_.copies_async(value); }))
+    walk_.for_chunks(1, copy);
   return passing;
 }
 
@@ -146,24 +144,22 @@ void RowResidents::finish_shared_copies(const std::vector<ValueId>& copied,
     load_passing(copied, batch, vectors);
     std::ranges::for_each(vectors, store);
   };
-  walk_.for_chunks(1, load_and_store, [&](const ChunkRun& run) {
-    return !run.is_one() && std::ranges::any_of(copied, [&](ValueId value) {
-      return passes_registers(value, run.guard);
-    });
-  });
+  if (!std::ranges::all_of(copied, [&](ValueId value) { return tiles_.copies_async(value); }))
+    walk_.for_chunks(1, load_and_store, [&](const ChunkRun& run) { return !run.is_one(); });
   std::ranges::for_each(passing, store);
   builder_.append(kir::AsyncWait{});
 }
 
-bool RowResidents::passes_registers(ValueId value, Guard guard) const {
-  return guard == Guard::kElement || !tiles_.copies_async(value);
+bool RowResidents::passes_registers(ValueId value, const TilePosition& at) const {
+  return at.is_edge() || !tiles_.copies_async(value);
 }
 
 void RowResidents::load_passing(const std::vector<ValueId>& copied, const RowChunk& batch,
                                 std::vector<Passing>& out) {
-  walk_.for_vectors(batch, [&](const TilePosition& at) {
+  walk_.for_vectors(batch, [&](TilePosition at) {
+    at.group = builder_.integer(0);  // A tile for each.
     for (const ValueId value : copied) {
-      if (!passes_registers(value, at.guard)) continue;
+      if (!passes_registers(value, at)) continue;
       const VarId tile = tiles_.declare_tile(value, 1);
       tiles_.bind_tile(value, tile, false);
       tiles_.load(value, at);
@@ -175,9 +171,14 @@ void RowResidents::load_passing(const std::vector<ValueId>& copied, const RowChu
 
 // ---- Shared memory
 
-/// Each thread's own vectors, batch by batch.
+/// Each thread's own vectors, batch by batch, and then its edges.
 ExprId RowResidents::shared_index(const TilePosition& at) {
   const ExprId thread = builder_.special(kir::Special::kThreadIndex);
+  if (at.is_edge()) {
+    const int64_t vectors = batch_count(facts_, schedule_) * tiles_.width();
+    const int64_t before = (vectors + at.edge) * schedule_.threads_per_block();
+    return builder_.add(builder_.integer(before), thread);
+  }
   const ExprId vector =
       builder_.add(builder_.mul(at.batch, builder_.integer(schedule_.threads_per_block())), thread);
   return builder_.mul(vector, builder_.integer(tiles_.width()));
@@ -189,8 +190,8 @@ void RowResidents::load_shared(ValueId value, const TilePosition& at) {
 
 void RowResidents::store_shared(ValueId value, const TilePosition& at, VarId tile) {
   const ExprId zero = builder_.integer(0);
-  builder_.append(kir::Store{shared_.at(value), shared_index(at),
-                             builder_.kernel().vars[tile].lanes, tile, zero, zero});
+  builder_.append(
+      kir::Store{shared_.at(value), shared_index(at), tiles_.lanes_at(at, tile), tile, zero, zero});
 }
 
 }  // namespace sinter

@@ -58,7 +58,7 @@ class RowResidents {
   void finish_shared_copies(const std::vector<ValueId>& copied,
                             const std::vector<Passing>& passing);
   /// True for vectors that are loaded and stored: copies past the registers take whole ones.
-  [[nodiscard]] bool passes_registers(ValueId value, Guard guard) const;
+  [[nodiscard]] bool passes_registers(ValueId value, const TilePosition& at) const;
   void load_passing(const std::vector<ValueId>& copied, const RowChunk& batch,
                     std::vector<Passing>& out);
   kir::ExprId shared_index(const TilePosition& at);

@@ -141,7 +141,7 @@ void RowStatistics::end_vector(const TilePosition& at) {
   for (const Accumulator& accumulator : accumulators_) {
     if (accumulator.combiner != Combiner::kWelford) continue;
     increase(accumulator.chunk_count,
-             builder_.real(static_cast<double>(tiles_.width()), accumulator.type));
+             builder_.real(static_cast<double>(tiles_.lanes_at(at)), accumulator.type));
   }
 }
 

@@ -27,8 +27,8 @@ void RowWalk::declare() {
   if (schedule_.row_access != RowAccess::kShifted) declare_first_column();
 }
 
-/// Blocks of a cluster have equal parts of a row, one after the other; of shifted rows, parts as
-/// long as each other that begin before the row.
+/// Blocks of a cluster have equal parts of a row, one after the other; of shifted rows, equal
+/// numbers of whole vectors.
 void RowWalk::declare_part_of_block() {
   const DType type = tiles_.column_type();
   const ExprId columns = builder_.integer(columns_per_block(facts_, schedule_), type);
@@ -58,30 +58,66 @@ void RowWalk::enter_row() {
 void RowWalk::declare_first_column() {
   ExprId first = builder_.add(first_of_block_, first_in_part());
   if (schedule_.row_access == RowAccess::kShifted) {
-    builder_.comment("vectors are aligned in memory: lane 0 may start before the row");
-    ExprId shift = builder_.cast(row_shift(), tiles_.column_type());
-    if (shares_shifted_rows()) {
-      shift = builder_.ref(builder_.declare("shift", shift));
-      declare_part_end(builder_.sub(first_of_block_, shift));
-    }
-    first = builder_.sub(first, shift);
+    builder_.comment("whole vectors begin at the first boundary in the row");
+    const ExprId head = builder_.ref(builder_.declare("head", first_whole_vector()));
+    declare_guard_end(head);
+    declare_edges(head);
+    first = builder_.add(first, head);
   }
   first_ = builder_.ref(builder_.declare("first_column", first));
 }
 
-/// The next block of the cluster has the columns from there on.
-void RowWalk::declare_part_end(ExprId begin) {
+/// Vectors are whole if they begin below what leaves room for one, and the block's own if they
+/// begin before those of the next block of its cluster.
+void RowWalk::declare_guard_end(ExprId head) {
   const DType type = tiles_.column_type();
-  const ExprId end =
-      builder_.add(begin, builder_.integer(columns_per_block(facts_, schedule_), type));
+  const int64_t last = std::max<int64_t>(facts_.space.columns - (tiles_.width() - 1), 0);
+  ExprId end = builder_.integer(last, type);
+  if (shares_shifted_rows()) {
+    const ExprId columns = builder_.integer(columns_per_block(facts_, schedule_), type);
+    const ExprId next = builder_.add(builder_.add(first_of_block_, head), columns);
+    end = builder_.ref(builder_.declare("part_end", builder_.min(next, end)));
+  }
+  tiles_.set_column_count(end);
+}
+
+/// The elements before the first whole vector and behind the last, in this order, one to a thread.
+void RowWalk::declare_edges(ExprId head) {
+  const DType type = tiles_.column_type();
+  edges_.clear();
+  const int64_t count = edge_count(facts_, schedule_);
+  if (count == 0) return;
   const ExprId columns = builder_.integer(facts_.space.columns, type);
-  tiles_.set_column_count(builder_.ref(builder_.declare("part_end", builder_.min(end, columns))));
+  const ExprId width = builder_.integer(tiles_.width(), type);
+  const ExprId vectors = builder_.div(builder_.sub(columns, head), width);
+  const ExprId between = builder_.ref(builder_.declare("in_vectors", builder_.mul(vectors, width)));
+  for (int64_t i = 0; i < count; ++i) {
+    const ExprId number =
+        builder_.add(builder_.cast(lane_, type), builder_.integer(i * threads(), type));
+    const ExprId column =
+        builder_.ref(builder_.declare("edge", builder_.select(builder_.less(number, head), number,
+                                                              builder_.add(number, between))));
+    ExprId inside = builder_.less(column, columns);
+    if (schedule_.cluster_blocks > 1)
+      inside = builder_.both(builder_.equal(first_of_block_, builder_.integer(0, type)), inside);
+    edges_.push_back({column, builder_.ref(builder_.declare("edge_is_inside", inside))});
+  }
 }
 
 /// Column of the thread's first element within the block's part of a row.
 ExprId RowWalk::first_in_part() {
   return builder_.mul(builder_.cast(lane_, tiles_.column_type()),
                       builder_.integer(tiles_.width(), tiles_.column_type()));
+}
+
+/// Elements of the row before the first of its vectors that is aligned, all of a row too short for
+/// one.
+ExprId RowWalk::first_whole_vector() {
+  const ExprId width = builder_.integer(tiles_.width(), DType::kI64);
+  const ExprId head =
+      builder_.cast(builder_.rem(builder_.sub(width, row_shift()), width), tiles_.column_type());
+  if (facts_.space.columns >= tiles_.width() - 1) return head;
+  return builder_.min(head, builder_.integer(facts_.space.columns, tiles_.column_type()));
 }
 
 /// Elements between the vector boundary below the row's start and the start.
@@ -123,7 +159,8 @@ void RowWalk::for_chunks(int64_t unroll, const std::function<void(const RowChunk
   for (const ChunkRun& run : runs) {
     if (takes && !takes(run)) continue;
     if (run.is_one()) {
-      body({builder_.integer(run.begin), run.batches, run.guard});
+      body({builder_.integer(run.begin), run.batches, run.guard,
+            run.edges ? edge_count(facts_, schedule_) : 0});
       continue;
     }
     builder_.loop("batch", builder_.integer(run.begin), builder_.integer(run.end),
@@ -149,6 +186,16 @@ void RowWalk::for_vectors(const RowChunk& chunk,
                                 : ExprId{},
           .guard = chunk.guard});
   });
+  const int64_t batches = batch_count(facts_, schedule_);
+  for (int64_t i = 0; i < chunk.edges; ++i) {
+    const Edge& edge = edges_[static_cast<size_t>(i)];
+    body({.group = builder_.integer(chunk.batches + i),
+          .batch = builder_.integer(batches + i),
+          .first_column = edge.column,
+          .guard = Guard::kVector,
+          .edge = i,
+          .edge_is_inside = edge.is_inside});
+  }
 }
 
 void RowWalk::for_vectors(const std::function<void(const TilePosition&)>& body) {
@@ -157,7 +204,7 @@ void RowWalk::for_vectors(const std::function<void(const TilePosition&)>& body) 
 
 void RowWalk::for_lanes(const TilePosition& at,
                         const std::function<void(ExprId lane, ExprId inside)>& body) {
-  builder_.unrolled("v", tiles_.width(), [&](ExprId lane) {
+  builder_.unrolled("v", tiles_.lanes_at(at), [&](ExprId lane) {
     tiles_.begin_element(at, lane);
     ExprId inside;
     if (at.guard == Guard::kElement)

@@ -9,11 +9,16 @@
 
 namespace sinter {
 
-/// Batches of a row that are loaded before the first of them is used, all under one guard.
+/// What is loaded of a row before the first of it is used: batches, all under one guard, and the
+/// thread's edges, or one of these.
 struct RowChunk {
   kir::ExprId first_batch;
   int64_t batches = 1;
   Guard guard = Guard::kNone;
+  int64_t edges = 0;
+
+  /// Of the tiles that hold it.
+  [[nodiscard]] int64_t groups() const { return batches + edges; }
 };
 
 /// How the threads of a row share its columns and in which order each walks its own: by chunks, the
@@ -45,7 +50,7 @@ class RowWalk {
   /// refuses are left out.
   void for_chunks(int64_t unroll, const std::function<void(const RowChunk&)>& body,
                   const std::function<bool(const ChunkRun&)>& takes = {});
-  /// Runs `body` for every vector of a chunk, outside of the row or not.
+  /// Runs `body` for every vector of a chunk, edges last, outside of the row or not.
   void for_vectors(const RowChunk& chunk, const std::function<void(const TilePosition&)>& body);
   /// Runs `body` for every vector of the row, batch by batch.
   void for_vectors(const std::function<void(const TilePosition&)>& body);
@@ -57,12 +62,20 @@ class RowWalk {
   void when_inside(const TilePosition& at, const std::function<void()>& body);
 
  private:
+  /// An element outside of the whole vectors of a shifted row.
+  struct Edge {
+    kir::ExprId column;
+    kir::ExprId is_inside;  ///< The row has it, and this block is the one that takes it.
+  };
+
   void declare_part_of_block();
   void declare_first_column();
-  void declare_part_end(kir::ExprId begin);
+  void declare_guard_end(kir::ExprId head);
+  void declare_edges(kir::ExprId head);
   /// Whether blocks of a cluster share rows whose vectors are shifted.
   [[nodiscard]] bool shares_shifted_rows() const;
   kir::ExprId first_in_part();
+  kir::ExprId first_whole_vector();
   kir::ExprId row_shift();
 
   const SegmentFacts& facts_;
@@ -73,6 +86,7 @@ class RowWalk {
   kir::ExprId slot_;
   kir::ExprId first_of_block_;
   kir::ExprId first_;  ///< Column of the thread's first element in batch 0.
+  std::vector<Edge> edges_;
 };
 
 }  // namespace sinter

@@ -389,6 +389,7 @@ ExprId TileLowering::lane_is_inside(const TilePosition& position, ExprId lane) {
 }
 
 ExprId TileLowering::vector_is_inside(const TilePosition& position) {
+  if (position.is_edge()) return position.edge_is_inside;
   const ExprId first = guarded_column(position);
   if (position.guard == Guard::kVector) return builder_.less(first, column_count_);
   const ExprId end = builder_.add(first, builder_.integer(width(), column_type_));
@@ -411,11 +412,11 @@ void TileLowering::load(ValueId value, const TilePosition& position) {
   };
   const auto load_whole = [&] {
     if (kind == AccessKind::kVector) {
-      load_at(builder_.integer(0), width(), position.first_column);
+      load_at(builder_.integer(0), lanes_at(position), position.first_column);
     } else if (kind == AccessKind::kUniform) {
       load_at(builder_.integer(0), 1, position.first_column);
     } else {
-      builder_.unrolled("v", width(), [&](ExprId lane) {
+      builder_.unrolled("v", lanes_at(position), [&](ExprId lane) {
         load_at(lane, 1, builder_.add(position.first_column, builder_.cast(lane, column_type_)));
       });
     }
@@ -483,8 +484,8 @@ void TileLowering::load_shared(ValueId value, const TilePosition& position, kir:
   const BoundTile tile = view_.tiles.at(value);
   const auto load = [&] {
     builder_.append(kir::Load{tile.var, tile.resident ? position.batch : position.group,
-                              builder_.integer(0), builder_.kernel().vars[tile.var].lanes, shared,
-                              index, kir::CacheHint::kDefault});
+                              builder_.integer(0), lanes_at(position, tile.var), shared, index,
+                              kir::CacheHint::kDefault});
   };
   if (position.guard == Guard::kVector) {
     builder_.when(vector_is_inside(position), load);
@@ -578,9 +579,9 @@ void TileLowering::store(size_t index, VarId tile, const TilePosition& position)
   };
   const auto store_whole = [&] {
     if (kind == AccessKind::kVector) {
-      store_at(zero, width(), position.first_column);
+      store_at(zero, lanes_at(position), position.first_column);
     } else {
-      builder_.unrolled("v", width(), store_lane);
+      builder_.unrolled("v", lanes_at(position), store_lane);
     }
   };
   const auto store_lanes = [&] {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -21,6 +22,12 @@ struct TilePosition {
   /// thread's place alone makes it, so no register has to hold where the part begins.
   kir::ExprId column_in_part{};
   Guard guard = Guard::kNone;
+  /// Which of the thread's edges this is, a vector of one lane; none if negative.
+  int64_t edge = -1;
+  /// Whether the row has it.
+  kir::ExprId edge_is_inside{};
+
+  [[nodiscard]] bool is_edge() const { return edge >= 0; }
 };
 
 /// Turns graph values into kernel IR, element by element: what the row and pointwise lowerings have
@@ -67,7 +74,8 @@ class TileLowering {
   /// and given back when they return. What a view names must be in scope then.
   [[nodiscard]] const RowView& view() const { return view_; }
   void set_view(RowView view) { view_ = std::move(view); }
-  /// Replaces the specialised number of columns by a run-time value of the column index type.
+  /// Replaces the specialised number of columns by a value of the column index type: what the first
+  /// columns of guarded vectors are below, and those of guarded elements.
   void set_column_count(kir::ExprId count) { column_count_ = count; }
   /// Type of column indices: i32 unless the row is too long for it.
   [[nodiscard]] DType column_type() const { return column_type_; }
@@ -128,6 +136,14 @@ class TileLowering {
   std::string name_of_value(ValueId value) const;
   [[nodiscard]] kir::BufferId buffer_of(ValueId tensor) const { return buffers_.at(tensor); }
   [[nodiscard]] int64_t width() const { return schedule_.vector_width; }
+  /// Elements of the row there.
+  [[nodiscard]] int64_t lanes_at(const TilePosition& position) const {
+    return position.is_edge() ? 1 : width();
+  }
+  /// Those that a tile holds of them: one of a value that is uniform inside a vector.
+  [[nodiscard]] int64_t lanes_at(const TilePosition& position, kir::VarId tile) const {
+    return std::min(lanes_at(position), builder_.kernel().vars[tile].lanes);
+  }
 
  private:
   /// The tensor that an access to this buffer names: none unless it is a table.

@@ -249,11 +249,9 @@ struct CostConstants {
   /// The same where a loop leaves elements for a store, and asks of each argument whether it needs
   /// care.
   double asked_logarithm_instructions = 28.0;
-  /// Instructions of a row kernel's text beside those of its elements, and further ones of each
-  /// element of a stage that may lie outside the row: of 17 kernels of losses with more than 3,000
-  /// instructions they miss the text by 4 % in the mean (NVRTC 13.0).
+  /// Instructions of a row kernel's text beside those of its elements: of 17 kernels of losses with
+  /// more than 3,000 instructions it misses the text by 4 % in the mean (NVRTC 13.0).
   double text_beside_elements = 600.0;
-  double guarded_element_text = 11.0;
   /// Text of a kernel that an SM keeps from block to block, and what it fetches of the rest in each
   /// of them. Of twelve kernels of distillation losses with 2,000 to 8,300 instructions, compared
   /// two by two for the same rows, those of 3,600 and fewer lost nothing, and those of 5,100 and

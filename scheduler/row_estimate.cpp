@@ -234,12 +234,11 @@ double element_issue_slots(const SegmentFacts& facts, const Stage& stage, const 
 double text_instructions(const SegmentFacts& facts, const Schedule& schedule, const StageList& list,
                          const CostConstants& constants) {
   int64_t vectors = 0;
-  int64_t guarded = 0;
-  for (const ChunkRun& run : chunk_runs(facts, schedule, std::max<int64_t>(schedule.unroll, 1))) {
-    const int64_t printed = unrolls_batches(facts, schedule) ? run.end - run.begin : run.batches;
-    vectors += printed;
-    if (run.guard == Guard::kElement) guarded += printed;
-  }
+  for (const ChunkRun& run : chunk_runs(facts, schedule, std::max<int64_t>(schedule.unroll, 1)))
+    vectors += unrolls_batches(facts, schedule) ? run.end - run.begin : run.batches;
+  const auto width = static_cast<double>(schedule.vector_width);
+  const double elements =
+      static_cast<double>(vectors) * width + static_cast<double>(edge_count(facts, schedule));
   double of_element = 0.0;
   for (const Stage& stage : list.stages) {
     const double once = element_issue_slots(facts, stage, schedule, constants);
@@ -251,10 +250,7 @@ double text_instructions(const SegmentFacts& facts, const Schedule& schedule, co
                                                : constants.asked_logarithm_instructions;
     of_element += once + static_cast<double>(logarithms) * again;
   }
-  const auto stages = static_cast<double>(list.stages.size());
-  const auto width = static_cast<double>(schedule.vector_width);
-  return constants.text_beside_elements + of_element * static_cast<double>(vectors) * width +
-         stages * static_cast<double>(guarded) * width * constants.guarded_element_text;
+  return constants.text_beside_elements + of_element * elements;
 }
 
 RowNeeds row_needs(const SegmentFacts& facts, const Schedule& schedule, const StageList& list) {
@@ -333,9 +329,10 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
                         static_cast<double>(schedule.threads_per_row * schedule.cluster_blocks));
 
   // Threads whose lanes lie past the row still issue.
-  const auto reach = static_cast<double>(schedule.threads_per_row * schedule.vector_width);
   const auto batches = static_cast<double>(batch_count(facts, schedule));
-  const double padded = rows * batches * reach * static_cast<double>(schedule.cluster_blocks);
+  const auto gone_through =
+      static_cast<double>(elements_per_thread(facts, schedule) * schedule.threads_per_row);
+  const double padded = rows * gone_through * static_cast<double>(schedule.cluster_blocks);
   work.block_latency_ns = row.block_start_ns;
   const bool resident = std::ranges::any_of(schedule.persistent, [](const PersistentValue& kept) {
     return kept.residency != Residency::kReload;
@@ -422,7 +419,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     work.block_latency_ns += exchange.latency_ns;
     // The block's own instructions, when it has its share of the SM's issue slots.
     const double block_instructions =
-        static_cast<double>(schedule.rows_per_block) * batches * reach * per_element / kWarp;
+        static_cast<double>(schedule.rows_per_block) * gone_through * per_element / kWarp;
     const double clocks = block_instructions / limits.issue_per_clock * sharing;
     if (!passes)
       work.block_latency_ns += constants.own_issue_share * clocks / limits.clock_mhz * 1000.0;

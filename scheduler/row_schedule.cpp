@@ -279,57 +279,59 @@ std::optional<Rejection> check_row_access(const SegmentFacts& facts, const Sched
   unreachable();
 }
 
+int64_t most_edge_elements(const Schedule& schedule) {
+  return schedule.row_access == RowAccess::kShifted ? 2 * (schedule.vector_width - 1) : 0;
+}
+
+int64_t edge_count(const SegmentFacts& facts, const Schedule& schedule) {
+  const int64_t elements = std::min(most_edge_elements(schedule), facts.space.columns);
+  return divided_up(elements, schedule.threads_per_row);
+}
+
 int64_t columns_per_block(const SegmentFacts& facts, const Schedule& schedule) {
-  const bool shares = schedule.cluster_blocks > 1;
-  if (!shares || schedule.row_access != RowAccess::kShifted)
+  if (schedule.row_access != RowAccess::kShifted)
     return facts.space.columns / schedule.cluster_blocks;
-  const int64_t vectors =
-      divided_up(facts.space.columns + most_shift(schedule), schedule.vector_width);
+  const int64_t vectors = facts.space.columns / schedule.vector_width;
   return divided_up(vectors, schedule.cluster_blocks) * schedule.vector_width;
 }
 
 int64_t columns_of_last_block(const SegmentFacts& facts, const Schedule& schedule) {
-  return facts.space.columns - (schedule.cluster_blocks - 1) * columns_per_block(facts, schedule);
-}
-
-int64_t most_shift(const Schedule& schedule) {
-  return schedule.row_access == RowAccess::kShifted ? schedule.vector_width - 1 : 0;
+  const int64_t others = (schedule.cluster_blocks - 1) * columns_per_block(facts, schedule);
+  if (schedule.row_access != RowAccess::kShifted) return facts.space.columns - others;
+  const int64_t width = schedule.vector_width;
+  const int64_t least = std::max<int64_t>(facts.space.columns - (width - 1), 0) / width * width;
+  return least - others;
 }
 
 int64_t batch_count(const SegmentFacts& facts, const Schedule& schedule) {
-  if (facts.space.columns == 0) return 0;
-  const int64_t reach = schedule.threads_per_row * schedule.vector_width;
-  // Shifted rows spread over up to one vector more, which the parts of a cluster's blocks include.
-  const int64_t slack = schedule.cluster_blocks == 1 ? most_shift(schedule) : 0;
-  return divided_up(columns_per_block(facts, schedule) + slack, reach);
+  return divided_up(columns_per_block(facts, schedule),
+                    schedule.threads_per_row * schedule.vector_width);
+}
+
+int64_t group_count(const SegmentFacts& facts, const Schedule& schedule) {
+  return batch_count(facts, schedule) + edge_count(facts, schedule);
+}
+
+int64_t elements_per_thread(const SegmentFacts& facts, const Schedule& schedule) {
+  return batch_count(facts, schedule) * schedule.vector_width + edge_count(facts, schedule);
 }
 
 std::vector<BatchSpan> batch_spans(const SegmentFacts& facts, const Schedule& schedule) {
   std::vector<BatchSpan> spans;
   const int64_t count = batch_count(facts, schedule);
-  const int64_t reach = schedule.threads_per_row * schedule.vector_width;
-  // Batches that end inside the row whatever the shift, in every block of a cluster.
-  const int64_t full = columns_of_last_block(facts, schedule) / reach;
-  const auto add = [&](int64_t begin, int64_t end, Guard guard) {
-    if (begin < end) spans.push_back({begin, end, guard});
-  };
-  if (schedule.row_access == RowAccess::kShifted) {
-    const int64_t head = std::min<int64_t>(1, count);
-    add(0, head, Guard::kElement);
-    add(head, full, Guard::kNone);
-    add(std::max(head, full), count, Guard::kElement);
-    return spans;
-  }
-  add(0, full, Guard::kNone);
-  add(full, count, Guard::kVector);
+  // Batches that end inside the row wherever it starts, in every block of a cluster.
+  const int64_t full = std::max<int64_t>(columns_of_last_block(facts, schedule), 0) /
+                       (schedule.threads_per_row * schedule.vector_width);
+  if (full > 0) spans.push_back({0, full, Guard::kNone});
+  if (full < count) spans.push_back({full, count, Guard::kVector});
   return spans;
 }
 
 int64_t chunk_count(const SegmentFacts& facts, const Schedule& schedule) {
-  const int64_t batches = batch_count(facts, schedule);
-  const int64_t head =
-      schedule.row_access == RowAccess::kShifted ? std::min<int64_t>(1, batches) : 0;
-  return head + divided_up(batches - head, schedule.unroll);
+  const int64_t chunks = divided_up(batch_count(facts, schedule), schedule.unroll);
+  if (edge_count(facts, schedule) == 0) return chunks;
+  const bool alone = chunk_runs(facts, schedule, schedule.unroll).back().batches == 0;
+  return chunks + (alone ? 1 : 0);
 }
 
 std::vector<ChunkRun> chunk_runs(const SegmentFacts& facts, const Schedule& schedule,
@@ -356,6 +358,12 @@ std::vector<ChunkRun> chunk_runs(const SegmentFacts& facts, const Schedule& sche
     const bool joins = ends_next && spans[i + 1].end - whole <= unroll;
     if (joins) ++i;
     add(whole, spans[i].end, spans[i].end - whole, spans[i].guard);
+  }
+  if (edge_count(facts, schedule) > 0) {
+    // A loop over chunks has no place for what comes once.
+    const int64_t end = batch_count(facts, schedule);
+    if (runs.empty() || !runs.back().is_one()) runs.push_back({end, end, 0, Guard::kVector});
+    runs.back().edges = true;
   }
   return runs;
 }
@@ -507,8 +515,7 @@ int64_t total_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule
 }
 
 int64_t kept_shared_bytes(const SegmentFacts& facts, const Schedule& schedule) {
-  const int64_t elements =
-      batch_count(facts, schedule) * schedule.threads_per_block() * schedule.vector_width;
+  const int64_t elements = elements_per_thread(facts, schedule) * schedule.threads_per_block();
   int64_t bytes = 0;
   for (const PersistentValue& kept : schedule.persistent) {
     if (kept.residency == Residency::kShared)

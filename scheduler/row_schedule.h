@@ -79,19 +79,22 @@ int64_t ahead_words(const SegmentFacts& facts, const Schedule& schedule);
 /// Rejects row access modes and vector widths that are illegal for this segment.
 std::optional<Rejection> check_row_access(const SegmentFacts& facts, const Schedule& schedule);
 
-/// Elements by which shifted rows start before the row, at most.
-int64_t most_shift(const Schedule& schedule);
+/// Elements of a shifted row that may lie outside of its whole vectors: before the first, which
+/// starts at a vector boundary, and behind the last.
+int64_t most_edge_elements(const Schedule& schedule);
+/// How many of those a thread takes at most, whose edges they then are. 0 where rows are not
+/// shifted, or have no elements.
+int64_t edge_count(const SegmentFacts& facts, const Schedule& schedule);
 
-/// Columns of a row that each block of a cluster has. Parts of shifted rows are counted from the
-/// vector boundary below the row's start and cover whole vectors, so that the first and the last
-/// block have fewer columns, by the shift and by what follows the row's end.
+/// Columns of a row that each block of a cluster has in whole vectors, at most: the last one has
+/// fewer. The first one has the edges of shifted rows beside them.
 int64_t columns_per_block(const SegmentFacts& facts, const Schedule& schedule);
-/// Columns that the last block of a cluster has at least, whatever the shift; of rows too short
-/// for so many blocks none or fewer.
+/// Columns that the last block of a cluster has at least in whole vectors, wherever rows start; of
+/// rows too short for so many blocks none or fewer.
 int64_t columns_of_last_block(const SegmentFacts& facts, const Schedule& schedule);
 
-/// How batches of a row are guarded. Batch b covers the columns [b * T * V, (b + 1) * T * V), less
-/// the shift.
+/// How batches of a row are guarded. Batch b covers the columns [b * T * V, (b + 1) * T * V),
+/// counted from the first whole vector.
 enum class Guard : uint8_t {
   kNone,     ///< Every element exists.
   kVector,   ///< A thread's vector is inside the row or outside it.
@@ -105,19 +108,23 @@ struct BatchSpan {
   Guard guard = Guard::kNone;
   friend bool operator==(const BatchSpan&, const BatchSpan&) = default;
 };
-/// The batches of a block's columns, in order: at most a head, a main part and a tail. Empty for a
-/// row of no columns.
+/// The batches of a block's columns, in order: at most a main part and a tail. Empty for a row
+/// without whole vectors.
 std::vector<BatchSpan> batch_spans(const SegmentFacts& facts, const Schedule& schedule);
 /// Batches of a block's columns in all.
 int64_t batch_count(const SegmentFacts& facts, const Schedule& schedule);
+/// Groups of a tile that holds what a thread has of a row: one for each batch and each edge.
+int64_t group_count(const SegmentFacts& facts, const Schedule& schedule);
+/// Elements of a row that a thread goes through, inside the row or not.
+int64_t elements_per_thread(const SegmentFacts& facts, const Schedule& schedule);
 
 /// True if registers hold a value of the row from stage to stage.
 bool keeps_in_registers(const Schedule& schedule);
 /// True if the batches of a row are unrolled, because registers that are indexed by batch hold
 /// something of each: a kept value, or accumulators.
 bool unrolls_batches(const SegmentFacts& facts, const Schedule& schedule);
-/// Chunks of `unroll` batches that a thread walks one after the other. The head of shifted rows is
-/// one by itself; what the last one has fewer comes together.
+/// Chunks of `unroll` batches that a thread walks one after the other; what the last one has fewer
+/// comes together, and edges with it.
 int64_t chunk_count(const SegmentFacts& facts, const Schedule& schedule);
 /// Batches of one guard, `batches` of them at a time: a loop over chunks, or the only chunk.
 struct ChunkRun {
@@ -125,6 +132,8 @@ struct ChunkRun {
   int64_t end = 0;
   int64_t batches = 0;
   Guard guard = Guard::kNone;
+  /// The thread's edges come with its batches, of which there may be none then.
+  bool edges = false;
   /// A single chunk, which needs no loop.
   [[nodiscard]] bool is_one() const { return end - begin == batches; }
   friend bool operator==(const ChunkRun&, const ChunkRun&) = default;

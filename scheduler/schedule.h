@@ -26,8 +26,9 @@ std::string_view text_of(Residency residency);
 enum class RowAccess : uint8_t {
   kAligned,  ///< Every row starts on a vector boundary. A row that is no multiple of the block's
              ///< reach ends with guarded vectors.
-  kShifted,  ///< Rows start anywhere. Vectors stay aligned in memory and are shifted against the
-             ///< row: a guarded head, an unguarded main part, a guarded tail.
+  kShifted,  ///< Rows start anywhere. Vectors stay aligned in memory: those inside the row are
+             ///< dealt to the threads, and so are, one by one, the elements before the first and
+             ///< behind the last of them.
   kScalar,   ///< One element per access. Always legal, slow.
 };
 std::string_view text_of(RowAccess access);

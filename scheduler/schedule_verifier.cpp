@@ -122,7 +122,6 @@ std::optional<Rejection> check_batches(const SegmentFacts& facts, const Schedule
   const int64_t columns = columns_per_block(facts, schedule);
   const int64_t fewest_columns = columns_of_last_block(facts, schedule);
   const int64_t reach = schedule.threads_per_row * schedule.vector_width;
-  const int64_t shift = most_shift(schedule);
   int64_t next = 0;
   for (const BatchSpan& span : spans) {
     if (span.begin != next || span.end <= span.begin)
@@ -132,26 +131,25 @@ std::optional<Rejection> check_batches(const SegmentFacts& facts, const Schedule
       case Guard::kElement:
         break;
       case Guard::kVector:
-        // Vectors end where the row ends only if both ends of the row fall between vectors.
-        if (shift > 0 || columns % schedule.vector_width != 0) {
+        if (columns % schedule.vector_width != 0) {
           return wrong("a vector that straddles the end of the row is guarded as a whole",
                        columns % schedule.vector_width, 0, "elements");
         }
         break;
       case Guard::kNone:
-        if (span.begin * reach < shift)
-          return wrong("an unguarded batch starts before the row", span.begin * reach, shift,
-                       "columns");
         if (span.end * reach > fewest_columns)
           return wrong("an unguarded batch ends past the row", span.end * reach, fewest_columns,
                        "columns");
         break;
     }
   }
-  // Parts of a cluster's blocks include the shift.
-  const int64_t before = schedule.cluster_blocks == 1 && columns > 0 ? shift : 0;
-  if (next * reach - before < columns)
+  if (next * reach < columns)
     return wrong("columns at the end of the row are in no batch", next * reach, columns, "columns");
+  const int64_t edges = std::min(most_edge_elements(schedule), facts.space.columns);
+  const int64_t taken = edge_count(facts, schedule) * schedule.threads_per_row;
+  if (taken < edges)
+    return wrong("elements outside of the row's whole vectors are no thread's", taken, edges,
+                 "elements");
   return std::nullopt;
 }
 

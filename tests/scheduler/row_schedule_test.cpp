@@ -72,7 +72,7 @@ TEST(RowScheduleTest, SecondSweepLooksAtEveryValueOnce) {
   EXPECT_TRUE(sweeps_whole_row(facts, schedule, list.stages[0], 0));
 }
 
-/// check_batches says spans are right; this counts, column by column, for every shift.
+/// check_batches says spans are right; this counts, column by column, wherever rows start.
 TEST(RowScheduleTest, CountingColumnsAgrees) {
   for (int64_t columns = 1; columns <= 300; ++columns) {
     const SegmentFacts facts = facts_of_width(columns);
@@ -80,18 +80,23 @@ TEST(RowScheduleTest, CountingColumnsAgrees) {
       const Schedule schedule{
           .threads_per_row = 4, .vector_width = width, .row_access = RowAccess::kShifted};
       for (int64_t shift = 0; shift < width; ++shift) {
+        const int64_t head = std::min((width - shift) % width, columns);
         std::vector<int> covered(static_cast<size_t>(columns), 0);
         for (const BatchSpan& span : batch_spans(facts, schedule)) {
-          for (int64_t element = span.begin * 4 * width; element < span.end * 4 * width;
-               ++element) {
-            const int64_t column = element - shift;
-            const bool inside = column >= 0 && column < columns;
+          for (int64_t vector = span.begin * 4; vector < span.end * 4; ++vector) {
+            const int64_t first = head + vector * width;
+            const bool whole = first + width <= columns;
             if (span.guard == Guard::kNone) {
-              ASSERT_TRUE(inside) << columns << " columns, column " << column << ", shift "
-                                  << shift;
+              ASSERT_TRUE(whole) << columns << " columns, column " << first << ", shift " << shift;
             }
-            if (inside) ++covered[static_cast<size_t>(column)];
+            for (int64_t lane = 0; lane < width && whole; ++lane)
+              ++covered[static_cast<size_t>(first + lane)];
           }
+        }
+        const int64_t behind = head + (columns - head) / width * width;
+        for (int64_t number = 0; number < edge_count(facts, schedule) * 4; ++number) {
+          const int64_t column = number < head ? number : number - head + behind;
+          if (column < columns) ++covered[static_cast<size_t>(column)];
         }
         EXPECT_THAT(covered, testing::Each(1)) << columns << " columns, shift " << shift;
       }
@@ -109,9 +114,38 @@ TEST(RowScheduleTest, SpansOfKnownRows) {
   EXPECT_THAT(spans(1032, RowAccess::kAligned),
               ElementsAre(BatchSpan{0, 4, Guard::kNone}, BatchSpan{4, 5, Guard::kVector}));
   EXPECT_THAT(spans(1024, RowAccess::kShifted),
-              ElementsAre(BatchSpan{0, 1, Guard::kElement}, BatchSpan{1, 4, Guard::kNone},
-                          BatchSpan{4, 5, Guard::kElement}));
-  EXPECT_THAT(spans(5, RowAccess::kShifted), ElementsAre(BatchSpan{0, 1, Guard::kElement}));
+              ElementsAre(BatchSpan{0, 3, Guard::kNone}, BatchSpan{3, 4, Guard::kVector}));
+  EXPECT_THAT(spans(1031, RowAccess::kShifted), ElementsAre(BatchSpan{0, 4, Guard::kNone}));
+  EXPECT_THAT(spans(5, RowAccess::kShifted), IsEmpty()) << "edges alone";
+}
+
+TEST(RowScheduleTest, EdgesAreDealtToThreads) {
+  const auto edges = [](int64_t columns, int64_t threads, int64_t width) {
+    return edge_count(
+        facts_of_width(columns),
+        {.threads_per_row = threads, .vector_width = width, .row_access = RowAccess::kShifted});
+  };
+  EXPECT_EQ(edges(1031, 32, 8), 1) << "14 of them at most";
+  EXPECT_EQ(edges(1031, 8, 8), 2);
+  EXPECT_EQ(edges(1031, 1, 4), 6);
+  EXPECT_EQ(edges(3, 1, 8), 3) << "all that there is";
+  EXPECT_EQ(edges(0, 32, 8), 0);
+  EXPECT_EQ(edges(1031, 32, 1), 0);
+  EXPECT_EQ(edge_count(facts_of_width(1024), {.threads_per_row = 32, .vector_width = 8}), 0);
+}
+
+TEST(RowScheduleTest, EdgesComeWithTheLastChunkUnlessThatIsOfALoop) {
+  const auto runs = [](int64_t columns) {
+    return chunk_runs(facts_of_width(columns),
+                      {.threads_per_row = 32, .vector_width = 8, .row_access = RowAccess::kShifted},
+                      2);
+  };
+  EXPECT_THAT(runs(1024), ElementsAre(ChunkRun{0, 2, 2, Guard::kNone},
+                                      ChunkRun{2, 4, 2, Guard::kVector, true}));
+  EXPECT_THAT(runs(1031), ElementsAre(ChunkRun{0, 4, 2, Guard::kNone},
+                                      ChunkRun{4, 4, 0, Guard::kVector, true}));
+  EXPECT_THAT(runs(519), ElementsAre(ChunkRun{0, 2, 2, Guard::kNone, true}));
+  EXPECT_THAT(runs(5), ElementsAre(ChunkRun{0, 0, 0, Guard::kVector, true}));
 }
 
 TEST(RowScheduleTest, AccessesAreVectorsWhereAlignmentAllows) {
@@ -210,8 +244,9 @@ TEST(RowScheduleTest, WhatFillsNoChunkIsOneMore) {
   EXPECT_EQ(chunks(0, RowAccess::kAligned), 0);
   EXPECT_EQ(chunks(1024, RowAccess::kAligned), 1);
   EXPECT_EQ(chunks(1032, RowAccess::kAligned), 2);
-  EXPECT_EQ(chunks(1031, RowAccess::kShifted), 2) << "a head, and four batches with their end";
-  EXPECT_EQ(chunks(2055, RowAccess::kShifted), 3);
+  EXPECT_EQ(chunks(1031, RowAccess::kShifted), 1) << "four batches, and edges beside them";
+  EXPECT_EQ(chunks(1063, RowAccess::kShifted), 2);
+  EXPECT_EQ(chunks(2055, RowAccess::kShifted), 3) << "two chunks of a loop, and edges alone";
 }
 
 TEST(RowScheduleTest, RunsOfChunksAreTheSpansInOrder) {
@@ -227,8 +262,8 @@ TEST(RowScheduleTest, RunsOfChunksAreTheSpansInOrder) {
       int64_t chunks = 0;
       for (const ChunkRun& run : chunk_runs(facts, schedule, unroll)) {
         EXPECT_EQ(run.begin, next);
-        EXPECT_EQ((run.end - run.begin) % run.batches, 0);
-        chunks += (run.end - run.begin) / run.batches;
+        if (run.batches > 0) EXPECT_EQ((run.end - run.begin) % run.batches, 0);
+        chunks += run.is_one() ? 1 : (run.end - run.begin) / run.batches;
         next = run.end;
       }
       EXPECT_EQ(next, batch_count(facts, schedule));

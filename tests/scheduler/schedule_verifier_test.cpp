@@ -182,10 +182,13 @@ TEST_F(ScheduleVerifierTest, FindsWrongBatches) {
   EXPECT_EQ(verdict({{1, 4, Guard::kNone}}), "batches are left out or repeated");
   EXPECT_EQ(verdict({}), "columns at the end of the row are in no batch");
   schedule.row_access = RowAccess::kShifted;
-  EXPECT_EQ(verdict({{0, 4, Guard::kNone}}), "an unguarded batch starts before the row");
-  EXPECT_EQ(verdict({{0, 1, Guard::kElement}, {1, 4, Guard::kNone}}),
-            "columns at the end of the row are in no batch");
-  EXPECT_EQ(verdict({{0, 1, Guard::kElement}, {1, 5, Guard::kVector}}),
+  EXPECT_EQ(verdict({{0, 3, Guard::kNone}, {3, 4, Guard::kVector}}), "right");
+  EXPECT_EQ(verdict({{0, 4, Guard::kNone}}), "an unguarded batch ends past the row")
+      << "seven elements may come before its first vector";
+  EXPECT_EQ(verdict({{0, 3, Guard::kNone}}), "columns at the end of the row are in no batch");
+  schedule.row_access = RowAccess::kAligned;
+  schedule.vector_width = 3;
+  EXPECT_EQ(verdict({{0, 11, Guard::kVector}}),
             "a vector that straddles the end of the row is guarded as a whole");
 }
 
