@@ -58,11 +58,11 @@ double memory_time(const DeviceLimits& limits, double bytes_read, double bytes_w
   const double even = evenness(bytes_read, bytes_written);
   const double stale_us = std::pow(1.0 - even, kStaleExponent) * pushed_out / bandwidth;
   const bool takes_turns = priority == ReadPriority::kNormal && l2_share > constants.l2_room_share;
-  const double turns = takes_turns ? constants.normal_read_penalty * even : 0.0;
+  const double turns_us = takes_turns ? constants.normal_read_penalty * even * streamed : 0.0;
   // Nothing that is written saves more time than it takes.
   const double reads_alone_us =
       (bytes_read + pushed_out) / mixed_bandwidth(limits, bytes_read, 0.0);
-  return std::max(streamed * (1.0 + turns) + stale_us, reads_alone_us);
+  return std::max(streamed + stale_us, reads_alone_us) + turns_us;
 }
 
 double issue_time(double issue_slots, const DeviceLimits& limits, double busy_sms,
