@@ -182,7 +182,9 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
     const double in_turns_us = passing.in_turns_share *
                                (work.walks_rows ? passing.walking_turns_share : 1.0) *
                                std::min(out.memory_us, out.issue_us) / blocks;
-    const double bound_us = std::max({rest, out.issue_us, in_rounds_us}) + in_turns_us;
+    const double narrow_us =
+        work.narrow_copy_bytes / (passing.narrow_copy_bytes_per_clock * clocks_per_us * working);
+    const double bound_us = std::max({rest, out.issue_us, in_rounds_us}) + in_turns_us + narrow_us;
     // What a wave has written leaves L2 while the next one waits.
     const double draining_us =
         passing.draining_ns_per_byte * work.bytes_written / (waves * sms * kNsPerUs);

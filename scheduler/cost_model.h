@@ -68,6 +68,11 @@ struct PassingBlocks {
   /// for copies of whole rows: schedules with one block to an SM were predicted 11 % too slow
   /// without.
   double lone_overlap = 0.1;
+  /// What copies of 8 bytes to shared memory take beyond those of 16, of an SM. Of seven pairs of
+  /// distillation losses in bf16 that differ in that, those in vectors of four take 15 to 62 us
+  /// more for each GB they copy, 47 in the median (H200,
+  /// benchmarks/results/h200_2026-11-25_suite_cold*).
+  double narrow_copy_bytes_per_clock = 92.0;
   /// The same, and what it adds in turns of its own, where nothing of a row is kept: warps walk
   /// along it chunk by chunk and drift apart, so that some load while others compute. Looped
   /// schedules with one block to an SM were predicted 7 % too slow without; gated RMS norms of
@@ -302,8 +307,9 @@ struct WorkEstimate {
   bool walks_rows = false;        ///< Nothing is kept of a row: it comes by chunks in every stage.
   bool reads_rows_again = false;  ///< Several stages read elements that are not kept.
   bool loads_late = false;  ///< Registers hold so much of a row that some loads wait for others.
-  bool waits_for_copies = false;  ///< What is kept of rows is copied whole before it is used.
-  bool has_barriers = true;       ///< The warps of a block wait for each other in every row.
+  bool waits_for_copies = false;   ///< What is kept of rows is copied whole before it is used.
+  double narrow_copy_bytes = 0.0;  ///< Copied to shared memory less than 16 bytes at a time.
+  bool has_barriers = true;        ///< The warps of a block wait for each other in every row.
   friend bool operator==(const WorkEstimate&, const WorkEstimate&) = default;
 };
 

@@ -181,6 +181,25 @@ double split_sector_bytes(const SegmentFacts& facts, const Schedule& schedule) {
   return bytes;
 }
 
+double narrow_copy_bytes(const SegmentFacts& facts, const Schedule& schedule) {
+  constexpr int64_t kWhole = 16;
+  constexpr int64_t kLeast = 4;  // Of a copy past registers (PTX ISA, cp.async).
+  double bytes = 0.0;
+  for (const PersistentValue& kept : schedule.persistent) {
+    const TensorAccess* access = facts.space.find_input(kept.value);
+    if (kept.residency != Residency::kShared || access == nullptr || !facts.is_full(kept.value))
+      continue;
+    const int64_t size = bytes_of(facts.fusion.values[kept.value].type);
+    const int64_t copied = schedule.vector_width * size;
+    if (copied < kLeast || copied >= kWhole ||
+        access_kind(facts, *access, schedule) != AccessKind::kVector)
+      continue;
+    bytes += static_cast<double>(facts.space.rows) * static_cast<double>(facts.space.columns) *
+             static_cast<double>(size);
+  }
+  return bytes;
+}
+
 double uneven_turns_time(const SegmentFacts& facts, const Schedule& schedule,
                          const ResourceEstimate& estimate, const DeviceLimits& limits,
                          const CostConstants& constants) {
@@ -315,6 +334,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   const StageReads reads = stage_reads(facts, list);
   const double again = reads.again;
   const RereadMisses misses = row_misses(facts, schedule, reads, estimate, limits, constants);
+  work.narrow_copy_bytes = narrow_copy_bytes(facts, schedule);
   work.l2_bytes = work.bytes_read + work.bytes_written + again * misses.l1 +
                   split_sector_bytes(facts, schedule);
   work.bytes_read += again * misses.l1 * misses.l2;

@@ -55,8 +55,13 @@ double uneven_turns_time(const SegmentFacts& facts, const Schedule& schedule,
 
 /// Extra traffic of full tensors whose vector is wider than one access: a thread's accesses then
 /// lie side by side, and each access of a warp takes half of every sector it touches. Half of it
-/// counts: caches put some of the halves together.
+/// counts: caches put some of the halves together. Stores in pairs (stores_in_pairs) take whole
+/// sectors for 2 instructions an element, which is 1 to 3 % better on an H100, and counted alike:
+/// what was fitted on an H200 knew only split ones.
 double split_sector_bytes(const SegmentFacts& facts, const Schedule& schedule);
+
+/// Bytes of full tensors that reach shared memory in copies of less than 16 bytes of a thread.
+double narrow_copy_bytes(const SegmentFacts& facts, const Schedule& schedule);
 
 /// Work of a row schedule, for the cost model.
 WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedule,

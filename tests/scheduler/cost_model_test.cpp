@@ -698,6 +698,31 @@ TEST(CostModelTest, WideVectorsSplitSectors) {
   EXPECT_EQ(split_sector_bytes(facts, schedule), 0.5 * 2.0 * 64 * 1024 * 2) << "x and y";
 }
 
+/// Copies of less than 16 bytes take time of their own.
+TEST(CostModelTest, NarrowCopiesAreCharged) {
+  const SegmentFacts facts =
+      facts_of(find_canned_fusion("softmax")->build(), {{"rows", 64}, {"cols", 1024}});
+  Schedule schedule{.family = "multi_wave", .threads_per_row = 32, .vector_width = 4};
+  EXPECT_EQ(narrow_copy_bytes(facts, schedule), 0.0) << "nothing is copied";
+  schedule.persistent = {{facts.fusion.inputs[0], Residency::kShared}};
+  EXPECT_EQ(narrow_copy_bytes(facts, schedule), 64.0 * 1024.0 * 2.0) << "8 bytes each";
+  schedule.vector_width = 8;
+  EXPECT_EQ(narrow_copy_bytes(facts, schedule), 0.0) << "16 bytes";
+  schedule.vector_width = 1;
+  EXPECT_EQ(narrow_copy_bytes(facts, schedule), 0.0) << "through registers";
+  schedule.vector_width = 4;
+  schedule.persistent.front().residency = Residency::kRegister;
+  EXPECT_EQ(narrow_copy_bytes(facts, schedule), 0.0);
+
+  const DeviceLimits h200 = *find_device("H200");
+  ResourceEstimate estimate = full_device(h200);
+  estimate.bytes_in_flight_per_sm = h200.bytes_in_flight_per_sm;
+  WorkEstimate work{.bytes_read = 1e9, .issue_slots = 1e6, .thread_instructions = 100.0};
+  const double whole_us = predict(work, estimate, h200).total_us;
+  work.narrow_copy_bytes = 1e9;
+  EXPECT_NEAR(predict(work, estimate, h200).total_us - whole_us, 47.0, 1.0) << "for a GB";
+}
+
 /// A row in shared memory is read in every stage, a vector an instruction.
 TEST(CostModelTest, ReadsOfSharedRowsAreIssued) {
   const DeviceLimits h200 = *find_device("H200");
