@@ -320,6 +320,10 @@ void RowBody::sweep_vector(const Stage& stage, RowStatistics& statistics, const 
   // A vector guard already encloses the whole vector.
   if (at.guard == Guard::kVector) unguarded.guard = Guard::kNone;
   for (const auto& [output, tile] : output_tiles) {
+    if (at.guard == Guard::kNone && stores_in_pairs(facts_, schedule_, output)) {
+      tiles_.store_in_pairs(output, tile, at);
+      continue;
+    }
     when_stored(output,
                 [&, output = output, tile = tile] { tiles_.store(output, tile, unguarded); });
   }

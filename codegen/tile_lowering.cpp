@@ -550,6 +550,9 @@ std::optional<ValueId> TileLowering::stored_operand(size_t index) const {
   return op.operands[0];
 }
 
+/// Bytes that a thread stores at once, up to compute capability 9.0.
+constexpr int64_t kWidestStore = 16;
+
 VarId TileLowering::declare_output_tile(size_t index) {
   const ValueId output = facts_.fusion.outputs[index];
   const DType type = facts_.fusion.values[output].type;
@@ -562,6 +565,41 @@ ExprId TileLowering::output_element(size_t index) {
   const auto operand = stored_operand(index);
   if (!operand) return element_value(output);
   return builder_.cast(element_value(*operand), compute_type(facts_.fusion.values[output].type));
+}
+
+/// Even lanes have vectors a, odd ones b behind them. Of each two pieces that a thread stores, the
+/// pair stores both of a first, one a thread, and then both of b.
+void TileLowering::store_in_pairs(size_t index, VarId tile, const TilePosition& position) {
+  const TensorAccess& access = facts_.space.outputs[index];
+  const kir::BufferId buffer = buffer_of(facts_.fusion.outputs[index]);
+  const DType type = builder_.kernel().vars[tile].type;
+  const int64_t piece = kWidestStore / bytes_of(type);
+  const ExprId zero = builder_.integer(0);
+  const ExprId two = builder_.integer(2);
+  const ExprId is_odd = builder_.ref(builder_.declare(
+      "is_odd", builder_.equal(builder_.rem(builder_.special(kir::Special::kThreadIndex), two),
+                               builder_.integer(1))));
+  const auto store_at = [&](VarId of_pair, int64_t if_odd, int64_t if_even) {
+    const ExprId offset = builder_.select(is_odd, builder_.integer(if_odd, column_type_),
+                                          builder_.integer(if_even, column_type_));
+    const ExprId column = builder_.add(position.first_column, offset);
+    builder_.append(kir::Store{buffer, address(access, column), piece, of_pair, zero, zero});
+  };
+  for (int64_t first = 0; first < width(); first += 2 * piece) {
+    const VarId a = builder_.declare_tile("even_lane", type, 1, piece);
+    const VarId b = builder_.declare_tile("odd_lane", type, 1, piece);
+    for (int64_t i = 0; i < piece; ++i) {
+      const ExprId lane = builder_.integer(i);
+      const ExprId lower = builder_.element(tile, zero, builder_.integer(first + i));
+      const ExprId upper = builder_.element(tile, zero, builder_.integer(first + piece + i));
+      const VarId other = builder_.declare_scalar("other_half", type);
+      builder_.append(kir::ShuffleXor{other, builder_.select(is_odd, lower, upper), 1});
+      builder_.set(a, zero, lane, builder_.select(is_odd, builder_.ref(other), lower));
+      builder_.set(b, zero, lane, builder_.select(is_odd, upper, builder_.ref(other)));
+    }
+    store_at(a, first + piece - width(), first);
+    store_at(b, first + piece, first + width());
+  }
 }
 
 void TileLowering::store(size_t index, VarId tile, const TilePosition& position) {

@@ -132,6 +132,8 @@ class TileLowering {
   kir::ExprId output_element(size_t index);
   /// Stores the collected vector.
   void store(size_t index, kir::VarId tile, const TilePosition& position);
+  /// The same together with the thread beside it (stores_in_pairs); whole warps call it.
+  void store_in_pairs(size_t index, kir::VarId tile, const TilePosition& position);
 
   std::string name_of_value(ValueId value) const;
   [[nodiscard]] kir::BufferId buffer_of(ValueId tensor) const { return buffers_.at(tensor); }

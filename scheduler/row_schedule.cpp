@@ -124,6 +124,17 @@ AccessKind access_kind(const SegmentFacts& facts, const TensorAccess& access,
   return aligned_everywhere(facts, access, width) ? AccessKind::kVector : AccessKind::kElement;
 }
 
+bool stores_in_pairs(const SegmentFacts& facts, const Schedule& schedule, size_t output) {
+  constexpr int64_t kElementBytes = 4;
+  const TensorAccess& access = facts.space.outputs[output];
+  const Dependence covers = facts.space.output_coverage[output];
+  return bytes_of(facts.fusion.values[access.tensor].type) == kElementBytes &&
+         schedule.vector_width * kElementBytes > kVectorBytes && schedule.stages == 0 &&
+         schedule.rows_per_block == 1 && schedule.threads_per_row % kWarp == 0 &&
+         (covers.rows || facts.space.row_dimensions == 0) && covers.columns &&
+         access_kind(facts, access, schedule) == AccessKind::kVector;
+}
+
 std::optional<Rejection> check_vector_width(const Schedule& schedule) {
   constexpr int64_t kWidest = 16;  // 16 one-byte elements fill one access.
   const int64_t width = schedule.vector_width;

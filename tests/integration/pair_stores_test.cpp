@@ -1,0 +1,82 @@
+// Vectors of two accesses are stored by two threads together.
+
+#include <gmock/gmock.h>
+
+#include <string>
+
+#include "codegen/lower.h"
+#include "fusion_ir/fusion_builder.h"
+#include "scheduler/row_schedule.h"
+#include "tests/integration/canned_case.h"
+
+namespace sinter {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+/// Shares of a row in f32 of bf16 logits, and a row's sum.
+Fusion wide_shares(int64_t rows, int64_t columns) {
+  FusionBuilder b;
+  const ValueId x = b.cast(b.input(DType::kBF16, {rows, columns}, "x"), DType::kF32);
+  const ValueId sum = b.sum(b.exp(x), {1});
+  b.output(b.div(b.exp(x), b.broadcast_over(sum, x, {1})), "y");
+  b.output(sum, "sum");
+  return b.build();
+}
+
+std::string text_of_kernel(const SegmentFacts& facts, const Schedule& schedule) {
+  return emit(facts, schedule).value().text;
+}
+
+TEST(PairStores, ComputeTheOracleWhereverRowsBegin) {
+  for (const int64_t columns : {2048, 2056, 2049, 3079}) {
+    const Fusion fusion = wide_shares(5, columns);
+    const Plan planned = plan(fusion, {}, *find_device("H200")).value();
+    ASSERT_EQ(planned.segments.size(), 1U);
+    const SegmentFacts& facts = planned.segments.front().facts;
+    for (const int64_t width : {8, 16}) {
+      for (const Residency residency :
+           {Residency::kReload, Residency::kRegister, Residency::kShared}) {
+        for (const int64_t cluster : {1, 2}) {
+          Schedule schedule{.family = residency == Residency::kReload ? "looped" : "multi_wave",
+                            .threads_per_row = 32,
+                            .vector_width = width,
+                            .cluster_blocks = cluster,
+                            .row_access = columns % (width * cluster) == 0 ? RowAccess::kAligned
+                                                                           : RowAccess::kShifted};
+          if (residency != Residency::kReload)
+            schedule.persistent = {{facts.fusion.inputs.front(), residency}};
+          EXPECT_THAT(text_of_kernel(facts, schedule), HasSubstr("shuffle_xor(is_odd"))
+              << columns << " columns in vectors of " << width << ", " << cluster << " blocks, "
+              << text_of(residency);
+          EXPECT_TRUE(computes_the_oracle(fusion, planned, schedule))
+              << columns << " columns in vectors of " << width;
+        }
+      }
+    }
+  }
+}
+
+TEST(PairStores, AreOfWholeWarpsThatHaveOneRow) {
+  const Fusion fusion = wide_shares(8, 2048);
+  const Plan planned = plan(fusion, {}, *find_device("H200")).value();
+  const SegmentFacts& facts = planned.segments.front().facts;
+  const Schedule pairs{.family = "looped", .threads_per_row = 32, .vector_width = 8};
+  EXPECT_TRUE(stores_in_pairs(facts, pairs, 0));
+  EXPECT_FALSE(stores_in_pairs(facts, pairs, 1)) << "an element of each row";
+  const auto with = [&](auto field, auto value) {
+    Schedule schedule = pairs;
+    schedule.*field = value;
+    return schedule;
+  };
+  EXPECT_FALSE(stores_in_pairs(facts, with(&Schedule::vector_width, 4), 0)) << "one access";
+  EXPECT_FALSE(stores_in_pairs(facts, with(&Schedule::rows_per_block, 2), 0));
+  EXPECT_FALSE(stores_in_pairs(facts, with(&Schedule::threads_per_row, 16), 0));
+  Schedule several = with(&Schedule::rows_per_block, 2);
+  EXPECT_THAT(text_of_kernel(facts, several), Not(HasSubstr("is_odd")));
+  EXPECT_TRUE(computes_the_oracle(fusion, planned, several));
+}
+
+}  // namespace
+}  // namespace sinter
