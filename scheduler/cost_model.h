@@ -59,6 +59,11 @@ struct PassingBlocks {
   /// 4096 in bf16 take 13.8 us with four warps to a row, and 14.3 with eight.
   RowConstants row{.warps_doubling_ns = 60.0};
   double clocks_per_instruction = 1.58;  ///< Of a thread's own chain of instructions.
+  /// Of an SM: what copies of 8 bytes to shared memory take beyond those of 16. Of seven pairs of
+  /// distillation losses in bf16 that differ in that, those in vectors of four take 15 to 107 us
+  /// more for each GB they copy, 47 in the median (H200,
+  /// benchmarks/results/h200_2026-11-25_suite_cold*).
+  double narrow_copy_bytes_per_clock = 92.0;
   /// Exponent p = 1 + overlap x (resident blocks - 1 + lone_overlap) ^ overlap_growth, and
   /// most_overlap at most.
   double overlap = 0.84;
@@ -68,11 +73,6 @@ struct PassingBlocks {
   /// for copies of whole rows: schedules with one block to an SM were predicted 11 % too slow
   /// without.
   double lone_overlap = 0.1;
-  /// What copies of 8 bytes to shared memory take beyond those of 16, of an SM. Of seven pairs of
-  /// distillation losses in bf16 that differ in that, those in vectors of four take 15 to 62 us
-  /// more for each GB they copy, 47 in the median (H200,
-  /// benchmarks/results/h200_2026-11-25_suite_cold*).
-  double narrow_copy_bytes_per_clock = 92.0;
   /// The same, and what it adds in turns of its own, where nothing of a row is kept: warps walk
   /// along it chunk by chunk and drift apart, so that some load while others compute. Looped
   /// schedules with one block to an SM were predicted 7 % too slow without; gated RMS norms of
