@@ -128,7 +128,9 @@ bool stores_in_pairs(const SegmentFacts& facts, const Schedule& schedule, size_t
   constexpr int64_t kElementBytes = 4;
   const TensorAccess& access = facts.space.outputs[output];
   const Dependence covers = facts.space.output_coverage[output];
-  return bytes_of(facts.fusion.values[access.tensor].type) == kElementBytes &&
+  const bool in_place =
+      std::ranges::find(facts.in_place, output, &InPlace::output) != facts.in_place.end();
+  return !in_place && bytes_of(facts.fusion.values[access.tensor].type) == kElementBytes &&
          schedule.vector_width * kElementBytes > kVectorBytes && schedule.stages == 0 &&
          schedule.rows_per_block == 1 && schedule.threads_per_row % kWarp == 0 &&
          (covers.rows || facts.space.row_dimensions == 0) && covers.columns &&

@@ -37,7 +37,7 @@ AccessKind access_kind(const SegmentFacts& facts, const TensorAccess& access,
 /// Whether the threads of a warp store an output in pairs where none of their vectors has a guard:
 /// a vector of two accesses or more is then stored by two threads together, so that each access of
 /// the warp fills whole sectors and not every second half of one. For elements of four bytes, of
-/// warps that have one row.
+/// warps that have one row, but not where another thread's part of an input lies in that memory.
 bool stores_in_pairs(const SegmentFacts& facts, const Schedule& schedule, size_t output);
 
 /// The tensor whose alignment the shift of RowAccess::kShifted follows: the first full one with a

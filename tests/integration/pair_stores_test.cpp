@@ -78,5 +78,24 @@ TEST(PairStores, AreOfWholeWarpsThatHaveOneRow) {
   EXPECT_TRUE(computes_the_oracle(fusion, planned, several));
 }
 
+/// A residual in f32 that bf16 is added to and that a norm follows: the sum may take its memory.
+TEST(PairStores, LeaveInputsAloneThatTheThreadBesideStillReads) {
+  for (const bool in_place : {false, true}) {
+    FusionBuilder b;
+    const ValueId x = b.input(DType::kBF16, {6, 2048}, "x");
+    const ValueId residual = b.input(DType::kF32, {6, 2048}, "residual");
+    const ValueId h = b.add(b.cast(x, DType::kF32), residual);
+    b.output(h, "h", in_place ? OutputOptions{.alias = residual} : OutputOptions{});
+    b.output(b.sum(b.mul(h, h), {1}), "squares");
+    const Fusion fusion = b.build();
+    const Plan planned = plan(fusion, {}, *find_device("H200")).value();
+    ASSERT_EQ(planned.segments.size(), 1U);
+    const SegmentFacts& facts = planned.segments.front().facts;
+    const Schedule schedule{.family = "looped", .threads_per_row = 32, .vector_width = 8};
+    EXPECT_EQ(stores_in_pairs(facts, schedule, 0), !in_place);
+    EXPECT_TRUE(computes_the_oracle(fusion, planned, schedule));
+  }
+}
+
 }  // namespace
 }  // namespace sinter
