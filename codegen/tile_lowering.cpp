@@ -11,7 +11,7 @@ using kir::VarId;
 TileLowering::TileLowering(const SegmentFacts& facts, const Schedule& schedule,
                            kir::KernelBuilder& builder)
     : facts_(facts), schedule_(schedule), builder_(builder) {
-  // Column indices run past the row by less than one block's reach.
+  // Column indices run past the row by less than two blocks' reach.
   const int64_t reach =
       schedule.threads_per_block() * schedule.vector_width * std::max<int64_t>(schedule.unroll, 1);
   if (facts.space.columns > std::numeric_limits<int32_t>::max() - 2 * reach)

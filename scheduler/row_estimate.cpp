@@ -34,8 +34,11 @@ int64_t words_in_flight(const SegmentFacts& facts, const Stage& first, const Sch
   for (const ValueId value : first.loads) {
     if (!facts.is_full(value)) continue;
     const bool whole = is_kept(schedule, value) || unrolls_batches(facts, schedule);
+    const int64_t bytes = bytes_of(facts.fusion.values[value].type);
     words += (whole ? batches : std::min(schedule.unroll, batches)) *
-             register_words(schedule.vector_width, bytes_of(facts.fusion.values[value].type));
+             register_words(schedule.vector_width, bytes);
+    // A row too short for a vector is all edges.
+    if (batches == 0) words += edge_count(facts, schedule) * register_words(1, bytes);
   }
   return words;
 }
@@ -509,8 +512,10 @@ std::optional<Rejection> check_cluster(const SegmentFacts& facts, const Schedule
   const int64_t unit = cluster * schedule.vector_width;
   if (schedule.row_access == RowAccess::kShifted) {
     if (columns_of_last_block(facts, schedule) <= 0) {
-      return broken("a row is too short for a part for every block of the cluster",
-                    facts.space.columns, unit, "columns", "split it over fewer blocks");
+      const int64_t others = (cluster - 1) * columns_per_block(facts, schedule);
+      return broken("a row may have no whole vector left for the last block of the cluster",
+                    columns_of_last_block(facts, schedule) + others, others + schedule.vector_width,
+                    "columns in whole vectors", "split it over fewer blocks");
     }
   } else if (schedule.row_access != RowAccess::kAligned) {
     return broken("blocks of a cluster share rows of whole vectors", 0, 0, "",

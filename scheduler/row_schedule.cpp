@@ -256,7 +256,8 @@ int64_t ahead_words(const SegmentFacts& facts, const Schedule& schedule) {
   };
   int64_t words = 0;
   for (const ValueId value : inputs_ahead(facts, schedule))
-    words += held_batches(facts, schedule) * words_of(value, schedule.vector_width);
+    words += held_batches(facts, schedule) * words_of(value, schedule.vector_width) +
+             edge_count(facts, schedule) * words_of(value, 1);
   if (schedule.rows_per_turn > 0) return words;  // Row values are in shared memory by then.
   for (const TensorAccess& access : facts.space.inputs) {
     const Dependence dependence = facts.space.dependence[access.value];

@@ -89,11 +89,11 @@ std::optional<Rejection> check_row_access(const SegmentFacts& facts, const Sched
 /// starts at a vector boundary, and behind the last.
 int64_t most_edge_elements(const Schedule& schedule);
 /// How many of those a thread takes at most, whose edges they then are. 0 where rows are not
-/// shifted, or have no elements.
+/// shifted, have no elements, or vectors of one.
 int64_t edge_count(const SegmentFacts& facts, const Schedule& schedule);
 
-/// Columns of a row that each block of a cluster has in whole vectors, at most: the last one has
-/// fewer. The first one has the edges of shifted rows beside them.
+/// Columns of a row that each block of a cluster has in whole vectors, at most: the last one may
+/// have fewer. The first one has the edges of shifted rows beside them.
 int64_t columns_per_block(const SegmentFacts& facts, const Schedule& schedule);
 /// Columns that the last block of a cluster has at least in whole vectors, wherever rows start; of
 /// rows too short for so many blocks none or fewer.
@@ -130,7 +130,7 @@ bool keeps_in_registers(const Schedule& schedule);
 /// something of each: a kept value, or accumulators.
 bool unrolls_batches(const SegmentFacts& facts, const Schedule& schedule);
 /// Chunks of `unroll` batches that a thread walks one after the other; what the last one has fewer
-/// comes together, and edges with it.
+/// comes together. Edges come with a last chunk that is no part of a loop, else by themselves.
 int64_t chunk_count(const SegmentFacts& facts, const Schedule& schedule);
 /// Batches of one guard, `batches` of them at a time: a loop over chunks, or the only chunk.
 struct ChunkRun {

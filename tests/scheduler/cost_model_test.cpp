@@ -723,6 +723,23 @@ TEST(CostModelTest, NarrowCopiesAreCharged) {
   EXPECT_NEAR(predict(work, estimate, h200).total_us - whole_us, 47.0, 1.0) << "for a GB";
 }
 
+/// Rows without a whole vector are read all the same.
+TEST(CostModelTest, RowsShorterThanAVectorAreUnderWayToo) {
+  const DeviceLimits h200 = *find_device("H200");
+  const Schedule schedule{.family = "looped",
+                          .threads_per_row = 32,
+                          .vector_width = 8,
+                          .row_access = RowAccess::kShifted};
+  const auto predicted_us = [&](int64_t columns) {
+    const SegmentFacts facts =
+        facts_of(find_canned_fusion("softmax")->build(), {{"rows", 5000}, {"cols", columns}});
+    const StageList list = distribute(facts, schedule.persistent);
+    const ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, h200);
+    return predict_rows(facts, schedule, estimate, h200).total_us;
+  };
+  EXPECT_LT(predicted_us(7), 2.0 * predicted_us(9));
+}
+
 /// A row in shared memory is read in every stage, a vector an instruction.
 TEST(CostModelTest, ReadsOfSharedRowsAreIssued) {
   const DeviceLimits h200 = *find_device("H200");
