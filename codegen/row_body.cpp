@@ -304,12 +304,12 @@ void RowBody::sweep_vector(const Stage& stage, RowStatistics& statistics, const 
   }
   const ExprId zero = builder_.integer(0);
   outer_.fetch(stage.outer, at.batch);
-  walk_.for_lanes(at, [&](ExprId lane, ExprId inside) {
+  walk_.for_lanes(at, [&](ExprId lane) {
     for (const ValueId value : kept_in_registers) keep_in_register(value, at, lane);
     for (const auto& [value, tile] : shared_tiles)
       builder_.set(tile, zero, lane, tiles_.element_value(value));
-    statistics.add(at, lane, inside);
-    accumulate_outer(stage, at, lane, inside);
+    statistics.add(at, lane);
+    accumulate_outer(stage, at, lane);
     for (const auto& [output, tile] : output_tiles)
       builder_.set(tile, zero, lane, tiles_.output_element(output));
   });
@@ -332,9 +332,7 @@ void RowBody::sweep_vector(const Stage& stage, RowStatistics& statistics, const 
 /// Second look at the elements of a chunk, for statistics.
 void RowBody::sweep_again(RowStatistics& statistics, const RowChunk& chunk) {
   walk_.for_vectors(chunk, [&](const TilePosition& at) {
-    walk_.when_inside(at, [&] {
-      walk_.for_lanes(at, [&](ExprId, ExprId inside) { statistics.add_again(inside); });
-    });
+    walk_.when_inside(at, [&] { walk_.for_lanes(at, [&](ExprId) { statistics.add_again(); }); });
   });
 }
 
@@ -347,19 +345,15 @@ void RowBody::keep_in_register(ValueId value, const TilePosition& at, ExprId lan
   builder_.set(tile, at.batch, lane, computed);
 }
 
-void RowBody::accumulate_outer(const Stage& stage, const TilePosition& at, ExprId lane,
-                               ExprId inside) {
+void RowBody::accumulate_outer(const Stage& stage, const TilePosition& at, ExprId lane) {
   if (stage.outer.empty()) return;
   // Operands are evaluated for whoever needs them later too, outside of the condition.
   for (const OpId op : stage.outer) tiles_.element_value(facts_.fusion.ops[op].operands[0]);
   // Registers hold accumulators of a chunk at a time, or of the row.
   const ExprId group = takes_turns() ? at.group : at.batch;
   const auto accumulate = [&] { outer_.accumulate(stage.outer, group, lane); };
-  ExprId condition = inside;
-  if (row().is_real.valid())
-    condition = condition.valid() ? builder_.both(condition, row().is_real) : row().is_real;
-  if (condition.valid()) {
-    builder_.when(condition, accumulate);
+  if (row().is_real.valid()) {
+    builder_.when(row().is_real, accumulate);
   } else {
     accumulate();
   }

@@ -115,8 +115,7 @@ class RowBody {
   void sweep_vector(const Stage& stage, RowStatistics& statistics, const TilePosition& at);
   void sweep_again(RowStatistics& statistics, const RowChunk& chunk);
   void keep_in_register(ValueId value, const TilePosition& at, kir::ExprId lane);
-  void accumulate_outer(const Stage& stage, const TilePosition& at, kir::ExprId lane,
-                        kir::ExprId inside);
+  void accumulate_outer(const Stage& stage, const TilePosition& at, kir::ExprId lane);
   void accumulate_totals(const std::vector<OpId>& totals);
   /// True for outputs that have one element a row.
   [[nodiscard]] bool is_row_output(size_t output) const;

@@ -96,48 +96,30 @@ void RowStatistics::begin_chunk() {
   }
 }
 
-void RowStatistics::add(const TilePosition& at, ExprId lane, ExprId inside) {
-  const auto or_else = [&](ExprId x, ExprId nothing) {
-    return inside.valid() ? builder_.select(inside, x, nothing) : x;
-  };
+void RowStatistics::add(const TilePosition& at, ExprId lane) {
   for (const Accumulator& accumulator : accumulators_) {
-    const DType type = accumulator.type;
     if (accumulator.combiner == Combiner::kWelford) {
-      const ExprId nothing = builder_.real(0.0, type);
-      increase(accumulator.chunk_sum, or_else(operand(accumulator), nothing));
-      if (inside.valid() && !meets_)
-        increase(accumulator.chunk_count, or_else(builder_.real(1.0, type), nothing));
+      increase(accumulator.chunk_sum, operand(accumulator));
     } else if (accumulator.combiner == Combiner::kLogSumExp) {
-      const ExprId lowest = kir::identity_of(builder_, Combiner::kLogSumExp, 0, type);
-      const ExprId seen = or_else(operand(accumulator), lowest);
       const VarId max = accumulator.running[0];
-      builder_.assign(max, builder_.max(builder_.ref(max), seen));
+      builder_.assign(max, builder_.max(builder_.ref(max), operand(accumulator)));
     } else {
-      combine(accumulator, at, lane, inside);
+      combine(accumulator, at, lane);
     }
   }
 }
 
-void RowStatistics::combine(const Accumulator& accumulator, const TilePosition& at, ExprId lane,
-                            ExprId inside) {
+void RowStatistics::combine(const Accumulator& accumulator, const TilePosition& at, ExprId lane) {
   std::vector<ExprId> element = {operand(accumulator)};
   if (accumulator.running.size() == 2) {
     const ExprId column = builder_.add(at.first_column, builder_.cast(lane, tiles_.column_type()));
     element.push_back(builder_.cast(column, DType::kI64));
   }
-  const auto emit = [&] {
-    kir::emit_combine(builder_, accumulator.combiner, accumulator.running, element);
-  };
-  if (inside.valid()) {
-    builder_.when(inside, emit);
-  } else {
-    emit();
-  }
+  kir::emit_combine(builder_, accumulator.combiner, accumulator.running, element);
 }
 
 void RowStatistics::end_vector(const TilePosition& at) {
-  // Those of the row are known, and single ones were counted one by one.
-  if (meets_ || at.guard == Guard::kElement) return;
+  if (meets_) return;  // Those of the row are known.
   for (const Accumulator& accumulator : accumulators_) {
     if (accumulator.combiner != Combiner::kWelford) continue;
     increase(accumulator.chunk_count,
@@ -175,7 +157,7 @@ void RowStatistics::between_sweeps() {
   }
 }
 
-void RowStatistics::add_again(ExprId inside) {
+void RowStatistics::add_again() {
   for (const Accumulator& accumulator : accumulators_) {
     if (!takes_two_sweeps(facts_.fusion.ops[accumulator.op].kind)) continue;
     const ExprId x = operand(accumulator);
@@ -189,7 +171,6 @@ void RowStatistics::add_again(ExprId inside) {
       term =
           builder_.apply(PointwiseFn::kExp, {builder_.sub(x, builder_.ref(accumulator.safe_max))});
     }
-    if (inside.valid()) term = builder_.select(inside, term, builder_.real(0.0, accumulator.type));
     increase(welford ? accumulator.chunk_m2 : accumulator.running[1], term);
   }
 }

@@ -52,13 +52,13 @@ class RowStatistics {
   /// Says that meet() is called between the sweeps.
   void meet_between_sweeps() { meets_ = true; }
   void begin_chunk();
-  /// Takes the element at hand of the tiles. `inside`: whether it exists; invalid: it does.
-  void add(const TilePosition& at, kir::ExprId lane, kir::ExprId inside);
+  /// Takes the element at hand of the tiles.
+  void add(const TilePosition& at, kir::ExprId lane);
   /// All lanes of a vector were added.
   void end_vector(const TilePosition& at);
   void between_sweeps();
   /// Takes the element at hand in the second sweep.
-  void add_again(kir::ExprId inside);
+  void add_again();
   /// Merges the chunk into the running tuples; `only` says that there was one chunk, whose tuple is
   /// then the result.
   void end_chunk(bool only);
@@ -89,8 +89,7 @@ class RowStatistics {
   Accumulator start(OpId id);
   kir::ExprId operand(const Accumulator& accumulator);
   void increase(kir::VarId var, kir::ExprId by);
-  void combine(const Accumulator& accumulator, const TilePosition& at, kir::ExprId lane,
-               kir::ExprId inside);
+  void combine(const Accumulator& accumulator, const TilePosition& at, kir::ExprId lane);
   void define_results(const Accumulator& accumulator);
 
   const SegmentFacts& facts_;

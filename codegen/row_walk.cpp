@@ -81,7 +81,8 @@ void RowWalk::declare_guard_end(ExprId head) {
   tiles_.set_column_count(end);
 }
 
-/// The elements before the first whole vector and behind the last, in this order, one to a thread.
+/// The elements before the first whole vector and behind the last, in this order, dealt to the
+/// threads one by one.
 void RowWalk::declare_edges(ExprId head) {
   const DType type = tiles_.column_type();
   edges_.clear();
@@ -202,14 +203,10 @@ void RowWalk::for_vectors(const std::function<void(const TilePosition&)>& body) 
   for_chunks(1, [&](const RowChunk& batch) { for_vectors(batch, body); });
 }
 
-void RowWalk::for_lanes(const TilePosition& at,
-                        const std::function<void(ExprId lane, ExprId inside)>& body) {
+void RowWalk::for_lanes(const TilePosition& at, const std::function<void(ExprId lane)>& body) {
   builder_.unrolled("v", tiles_.lanes_at(at), [&](ExprId lane) {
     tiles_.begin_element(at, lane);
-    ExprId inside;
-    if (at.guard == Guard::kElement)
-      inside = builder_.ref(builder_.declare("inside", tiles_.lane_is_inside(at, lane)));
-    body(lane, inside);
+    body(lane);
   });
 }
 

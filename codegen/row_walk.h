@@ -54,10 +54,8 @@ class RowWalk {
   void for_vectors(const RowChunk& chunk, const std::function<void(const TilePosition&)>& body);
   /// Runs `body` for every vector of the row, batch by batch.
   void for_vectors(const std::function<void(const TilePosition&)>& body);
-  /// Runs `body` for every lane of a vector, each the element at hand of the tiles. Under an
-  /// element guard it gets a condition, else an invalid expression: the element exists.
-  void for_lanes(const TilePosition& at,
-                 const std::function<void(kir::ExprId lane, kir::ExprId inside)>& body);
+  /// Runs `body` for every lane of a vector, each the element at hand of the tiles.
+  void for_lanes(const TilePosition& at, const std::function<void(kir::ExprId lane)>& body);
   /// Under a vector guard, lets only threads whose vector is inside the row run `body`.
   void when_inside(const TilePosition& at, const std::function<void()>& body);
 

@@ -129,7 +129,8 @@ std::optional<Rejection> check_batches(const SegmentFacts& facts, const Schedule
     next = span.end;
     switch (span.guard) {
       case Guard::kElement:
-        break;
+        return wrong("elements of a row's vectors are guarded one by one", span.begin, 0,
+                     "batches");
       case Guard::kVector:
         if (columns % schedule.vector_width != 0) {
           return wrong("a vector that straddles the end of the row is guarded as a whole",

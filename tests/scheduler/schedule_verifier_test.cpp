@@ -174,7 +174,9 @@ TEST_F(ScheduleVerifierTest, FindsWrongBatches) {
     return rejection ? rejection->rule : "right";
   };
   EXPECT_EQ(verdict({{0, 4, Guard::kNone}}), "right");
-  EXPECT_EQ(verdict({{0, 3, Guard::kNone}, {3, 4, Guard::kElement}}), "right");
+  EXPECT_EQ(verdict({{0, 3, Guard::kNone}, {3, 4, Guard::kVector}}), "right");
+  EXPECT_EQ(verdict({{0, 3, Guard::kNone}, {3, 4, Guard::kElement}}),
+            "elements of a row's vectors are guarded one by one");
   EXPECT_EQ(verdict({{0, 3, Guard::kNone}}), "columns at the end of the row are in no batch");
   EXPECT_EQ(verdict({{0, 5, Guard::kNone}}), "an unguarded batch ends past the row");
   EXPECT_EQ(verdict({{0, 2, Guard::kNone}, {1, 4, Guard::kNone}}),
