@@ -167,8 +167,15 @@ class Generator {
     push(full_, b_.sum(padded, {2}), x.bound + y.bound + number);
   }
 
+  void pick_of_rows() {
+    if (!labels_ || one_in(3)) labels_ = b_.input(DType::kI64, {rows_});
+    const Bounded x = pick(full_);
+    push(per_row_, b_.take(x.id, *labels_, 1), x.bound);
+  }
+
   void step() {
     if (options_.joins && one_in(6)) return join();
+    if (options_.picks && one_in(4)) return pick_of_rows();
     switch (below(9)) {
       case 0:
       case 1:
@@ -228,7 +235,8 @@ class Generator {
   std::mt19937_64 random_;
   FusionBuilder b_;
   Extent rows_, cols_;
-  std::optional<ValueId> seed_;  ///< Of random numbers.
+  std::optional<ValueId> seed_;    ///< Of random numbers.
+  std::optional<ValueId> labels_;  ///< Of the last pick.
   std::vector<Bounded> full_;
   std::vector<Bounded> per_row_;
 };

@@ -12,6 +12,7 @@ inline constexpr double kRandomInputBound = 4.0;
 
 struct RandomFusionOptions {
   bool joins = false;  ///< Also concatenates and pads, which no kernel computes.
+  bool picks = false;  ///< Also takes an element of each row, by indices that are an input.
 };
 
 /// A valid fusion over [rows, cols] that depends on the seed alone: `size` steps that mix pointwise
