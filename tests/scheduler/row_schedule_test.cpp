@@ -262,7 +262,9 @@ TEST(RowScheduleTest, RunsOfChunksAreTheSpansInOrder) {
       int64_t chunks = 0;
       for (const ChunkRun& run : chunk_runs(facts, schedule, unroll)) {
         EXPECT_EQ(run.begin, next);
-        if (run.batches > 0) EXPECT_EQ((run.end - run.begin) % run.batches, 0);
+        if (run.batches > 0) {
+          EXPECT_EQ((run.end - run.begin) % run.batches, 0);
+        }
         chunks += run.is_one() ? 1 : (run.end - run.begin) / run.batches;
         next = run.end;
       }
