@@ -120,14 +120,15 @@ std::vector<RowResidents::Passing> RowResidents::start_shared_copies(
       if (at.is_edge()) return;
       walk_.when_inside(at, [&] {
         for (const ValueId value : copied) {
-          if (tiles_.copies_async(value))
+          if (copies_async(facts_, schedule_, value))
             tiles_.copy_async(value, at, shared_.at(value), shared_index(at));
         }
       });
     });
   };
   walk_.for_chunks(1, load, [&](const ChunkRun& run) { return run.is_one(); });
-  if (std::ranges::any_of(copied, [&](ValueId value) { return tiles_.copies_async(value); }))
+  if (std::ranges::any_of(copied,
+                          [&](ValueId value) { return copies_async(facts_, schedule_, value); }))
     walk_.for_chunks(1, copy);
   return passing;
 }
@@ -144,14 +145,15 @@ void RowResidents::finish_shared_copies(const std::vector<ValueId>& copied,
     load_passing(copied, batch, vectors);
     std::ranges::for_each(vectors, store);
   };
-  if (!std::ranges::all_of(copied, [&](ValueId value) { return tiles_.copies_async(value); }))
+  if (!std::ranges::all_of(copied,
+                           [&](ValueId value) { return copies_async(facts_, schedule_, value); }))
     walk_.for_chunks(1, load_and_store, [&](const ChunkRun& run) { return !run.is_one(); });
   std::ranges::for_each(passing, store);
   builder_.append(kir::AsyncWait{});
 }
 
 bool RowResidents::passes_registers(ValueId value, const TilePosition& at) const {
-  return at.is_edge() || !tiles_.copies_async(value);
+  return at.is_edge() || !copies_async(facts_, schedule_, value);
 }
 
 void RowResidents::load_passing(const std::vector<ValueId>& copied, const RowChunk& batch,

@@ -455,23 +455,11 @@ void TileLowering::load(ValueId value, const TilePosition& position) {
   }
 }
 
-namespace {
-
-constexpr int64_t kAsyncBytes = 16;      // Widest copy of one thread (PTX ISA, cp.async).
-constexpr int64_t kLeastAsyncBytes = 4;  // And the narrowest.
-
-}  // namespace
-
-bool TileLowering::copies_async(ValueId value) const {
-  const TensorAccess& access = *facts_.space.find_input(value);
-  const int64_t bytes = schedule_.vector_width * bytes_of(facts_.fusion.values[value].type);
-  return access_kind(facts_, access, schedule_) == AccessKind::kVector && bytes >= kLeastAsyncBytes;
-}
-
 void TileLowering::copy_async(ValueId value, const TilePosition& position, kir::BufferId shared,
                               ExprId index) {
   const TensorAccess& access = *facts_.space.find_input(value);
-  const int64_t piece = std::min(width(), kAsyncBytes / bytes_of(facts_.fusion.values[value].type));
+  const int64_t piece =
+      std::min(width(), kMostAsyncBytes / bytes_of(facts_.fusion.values[value].type));
   for (int64_t lane = 0; lane < width(); lane += piece) {
     const ExprId column = builder_.add(position.first_column, builder_.integer(lane, column_type_));
     builder_.append(kir::AsyncCopy{shared, builder_.add(index, builder_.integer(lane)),

@@ -102,9 +102,6 @@ class TileLowering {
   [[nodiscard]] kir::VarId tile_of(ValueId value) const { return view_.tiles.at(value).var; }
   /// Loads one vector of a value read from memory into its bound tile.
   void load(ValueId value, const TilePosition& position);
-  /// True if vectors of a value read from memory can be copied to shared memory by the copy engine
-  /// of the SM.
-  [[nodiscard]] bool copies_async(ValueId value) const;
   /// Element of its tensor at which a value's current row starts.
   kir::ExprId row_start(ValueId value);
   /// What its reads ask of the caches.

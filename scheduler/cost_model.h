@@ -255,7 +255,8 @@ struct CostConstants {
   /// care.
   double asked_logarithm_instructions = 28.0;
   /// Instructions of a row kernel's text beside those of its elements: of 17 kernels of losses with
-  /// more than 3,000 instructions it misses the text by 4 % in the mean (NVRTC 13.0).
+  /// more than 3,000 instructions it missed the text by 4 % in the mean (NVRTC 13.0), together with
+  /// a term for elements that were tested one by one, which no row kernel has any more.
   double text_beside_elements = 600.0;
   /// Text of a kernel that an SM keeps from block to block, and what it fetches of the rest in each
   /// of them. Of twelve kernels of distillation losses with 2,000 to 8,300 instructions, compared

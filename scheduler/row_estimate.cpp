@@ -185,18 +185,14 @@ double split_sector_bytes(const SegmentFacts& facts, const Schedule& schedule) {
 }
 
 double narrow_copy_bytes(const SegmentFacts& facts, const Schedule& schedule) {
-  constexpr int64_t kWhole = 16;
-  constexpr int64_t kLeast = 4;  // Of a copy past registers (PTX ISA, cp.async).
   double bytes = 0.0;
   for (const PersistentValue& kept : schedule.persistent) {
-    const TensorAccess* access = facts.space.find_input(kept.value);
-    if (kept.residency != Residency::kShared || access == nullptr || !facts.is_full(kept.value))
+    if (kept.residency != Residency::kShared || facts.space.find_input(kept.value) == nullptr ||
+        !facts.is_full(kept.value))
       continue;
     const int64_t size = bytes_of(facts.fusion.values[kept.value].type);
-    const int64_t copied = schedule.vector_width * size;
-    if (copied < kLeast || copied >= kWhole ||
-        access_kind(facts, *access, schedule) != AccessKind::kVector)
-      continue;
+    const bool is_whole = schedule.vector_width * size >= kMostAsyncBytes;
+    if (is_whole || !copies_async(facts, schedule, kept.value)) continue;
     bytes += static_cast<double>(facts.space.rows) * static_cast<double>(facts.space.columns) *
              static_cast<double>(size);
   }

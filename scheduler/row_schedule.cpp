@@ -124,6 +124,12 @@ AccessKind access_kind(const SegmentFacts& facts, const TensorAccess& access,
   return aligned_everywhere(facts, access, width) ? AccessKind::kVector : AccessKind::kElement;
 }
 
+bool copies_async(const SegmentFacts& facts, const Schedule& schedule, ValueId value) {
+  const TensorAccess& access = *facts.space.find_input(value);
+  const int64_t bytes = schedule.vector_width * bytes_of(facts.fusion.values[value].type);
+  return access_kind(facts, access, schedule) == AccessKind::kVector && bytes >= kLeastAsyncBytes;
+}
+
 bool stores_in_pairs(const SegmentFacts& facts, const Schedule& schedule, size_t output) {
   constexpr int64_t kElementBytes = 4;
   const TensorAccess& access = facts.space.outputs[output];

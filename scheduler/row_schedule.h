@@ -34,6 +34,13 @@ enum class AccessKind : uint8_t {
 AccessKind access_kind(const SegmentFacts& facts, const TensorAccess& access,
                        const Schedule& schedule);
 
+/// Bytes that a thread copies to shared memory at once past its registers, at most and at least
+/// (PTX ISA, cp.async).
+inline constexpr int64_t kMostAsyncBytes = 16;
+inline constexpr int64_t kLeastAsyncBytes = 4;
+/// True if a thread's vectors of an input can be copied so.
+bool copies_async(const SegmentFacts& facts, const Schedule& schedule, ValueId value);
+
 /// Whether the threads of a warp store an output in pairs where none of their vectors has a guard:
 /// a vector of two accesses or more is then stored by two threads together, so that each access of
 /// the warp fills whole sectors and not every second half of one. For elements of four bytes, of
