@@ -55,6 +55,8 @@ std::vector<Parameter> parameters() {
           own("walking_overlap", &PassingBlocks::walking_overlap, 0.01, 4.0),
           own("walking_turns_share", &PassingBlocks::walking_turns_share, 0.01, 1.0),
           own("row_doubling_share", &PassingBlocks::row_doubling_share, 0.001, 0.1),
+          own("missed_reads_share", &PassingBlocks::missed_reads_share, 0.001, 0.5),
+          own("idle_latency_share", &PassingBlocks::idle_latency_share, 0.05, 2.0),
           {"warps_doubling_ns", [](PassingBlocks& c) -> double& { return c.row.warps_doubling_ns; },
            1.0, 400.0},
           own("waiting_compute_share", &PassingBlocks::waiting_compute_share, 0.01, 4.0)};

@@ -152,7 +152,10 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
     const double working = std::min(busy, sms - static_cast<double>(estimate.idle_sms));
     for (double* const computed_us : {&out.issue_us, &out.special_us, &out.shared_us})
       *computed_us *= busy / working;
-    if (work.reads_rows_again) out.memory_us *= 1.0 + passing.second_reads_share;
+    if (work.reads_rows_again) {
+      out.memory_us *=
+          1.0 + passing.second_reads_share + passing.missed_reads_share * work.missed_again;
+    }
     if (work.loads_late) out.memory_us *= 1.0 + passing.late_loads_share;
     // What holds of sums, the less the more is stored.
     const double uneven = 1.0 - evenness(work.bytes_read, work.bytes_written);
@@ -171,12 +174,13 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
     // Warps that wait for their instructions issue none.
     out.issue_us +=
         work.fetched_text_bytes / (constants.text_bytes_per_clock * clocks_per_us * working);
-    // Little's law: what is read comes in rounds of what is on its way at once, each of memory's
-    // latency. Of the first round blocks have waited already.
+    // Little's law: what is read comes in rounds of what is on its way at once, each of the latency
+    // of memory that is not busy. Of the first round blocks have waited already.
     const double on_its_way = estimate.bytes_in_flight_per_sm * blocks * busy /
                               static_cast<double>(std::max<int64_t>(estimate.blocks_per_sm, 1));
     const double rounds = work.bytes_read / std::max(on_its_way, 1.0);
-    const double round_us = limits.bytes_in_flight_per_sm * sms / limits.memory_bytes_per_us;
+    const double round_us = passing.idle_latency_share * limits.bytes_in_flight_per_sm * sms /
+                            limits.memory_bytes_per_us;
     const double in_rounds_us = std::max(0.0, rounds - 1.0) * round_us;
     // Few blocks load at one time and compute at another.
     const double in_turns_us = passing.in_turns_share *

@@ -115,6 +115,17 @@ struct PassingBlocks {
   /// is 1.3 and 1.4 % behind the fastest instead of 1.4 and 1.5 %, with 11 and 13 problems instead
   /// of 14 and 17 by more than 5 %.
   double second_reads_share = 0.02;
+  /// The same beyond that, of the share that L1 no longer holds: loops that read rows of 16,384 to
+  /// 65,535 columns of bf16 again were predicted 4 % too fast on an H100 and 5 % on an H200, beside
+  /// 1 % too slow for rows in shared memory. The choice among 261 and 257 problems timed with a
+  /// cold L2 is 0.99 and 1.57 % behind the fastest instead of 0.98 and 1.59 %.
+  double missed_reads_share = 0.05;
+  /// Of the latency under load (bytes_in_flight_per_sm), that of memory which waits for requests:
+  /// 1,280 ns and 500. 1,024 threads for rows of 3,072 elements have 24 KiB of an SM under way, of
+  /// which an H100 asks 32 under load, and take 1.12 times as long as 512 (sums of 16384 x 3072 in
+  /// f32, 80.8 and 72.2 us). Of 3,990 and 6,324 schedules on an H100 and an H200 predictions are
+  /// off by 4.9 and 4.5 % so, and by 6.6 and 5.3 % with the latency under load.
+  double idle_latency_share = 0.4;
   /// Of memory time, what rows of 16 bits in registers take more from kLateLoadElements of them in
   /// a thread on: ptxas moves some of their loads behind the first use. Softmax of 512 x 98304
   /// takes 64 us with 96 elements in a thread and 57 in shared memory, predicted alike before; 42
@@ -307,6 +318,7 @@ struct WorkEstimate {
   double row_bytes_at_once = 0.0;
   bool walks_rows = false;        ///< Nothing is kept of a row: it comes by chunks in every stage.
   bool reads_rows_again = false;  ///< Several stages read elements that are not kept.
+  double missed_again = 0.0;      ///< Of what they read again, the share that L1 does not hold.
   bool loads_late = false;  ///< Registers hold so much of a row that some loads wait for others.
   bool waits_for_copies = false;   ///< What is kept of rows is copied whole before it is used.
   double narrow_copy_bytes = 0.0;  ///< Copied to shared memory less than 16 bytes at a time.

@@ -25,22 +25,27 @@ bool is_kept(const Schedule& schedule, ValueId value) {
   });
 }
 
-/// 32-bit words of full tensors that a thread has on their way at once in the first stage, which is
-/// where rows come from memory: all of what is kept as it was loaded, and of a row that is unrolled
-/// whole; a chunk of other rows.
-int64_t words_in_flight(const SegmentFacts& facts, const Stage& first, const Schedule& schedule) {
+/// Bytes of full tensors that a row has on their way at once in its block in the first stage, which
+/// is where rows come from memory: all of what is kept as it was loaded, and of a row that is
+/// unrolled whole; a chunk of other rows. Threads that have no vector of the row load nothing.
+double row_bytes_in_flight(const SegmentFacts& facts, const Stage& first,
+                           const Schedule& schedule) {
   const int64_t batches = batch_count(facts, schedule);
-  int64_t words = 0;
+  const double columns = static_cast<double>(facts.space.columns) /
+                         static_cast<double>(std::max<int64_t>(schedule.cluster_blocks, 1));
+  double bytes = 0.0;
   for (const ValueId value : first.loads) {
     if (!facts.is_full(value)) continue;
     const bool whole = is_kept(schedule, value) || unrolls_batches(facts, schedule);
-    const int64_t bytes = bytes_of(facts.fusion.values[value].type);
-    words += (whole ? batches : std::min(schedule.unroll, batches)) *
-             register_words(schedule.vector_width, bytes);
+    const int64_t size = bytes_of(facts.fusion.values[value].type);
+    const int64_t at_once = whole ? batches : std::min(schedule.unroll, batches);
+    int64_t words = at_once * register_words(schedule.vector_width, size);
     // A row too short for a vector is all edges.
-    if (batches == 0) words += edge_count(facts, schedule) * register_words(1, bytes);
+    if (batches == 0) words += edge_count(facts, schedule) * register_words(1, size);
+    bytes += std::min(static_cast<double>(words * kRegisterBytes * schedule.threads_per_row),
+                      columns * static_cast<double>(size));
   }
-  return words;
+  return bytes;
 }
 
 /// Bytes of full tensors that stages read.
@@ -310,9 +315,11 @@ ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedul
     const int64_t turns = (facts.space.rows + reach - 1) / reach;
     estimate.waves *= static_cast<double>(turns);
   }
-  const int64_t words = list.stages.empty() ? 0 : words_in_flight(facts, list.stages[0], schedule);
-  estimate.bytes_in_flight_per_sm =
-      static_cast<double>(words * kRegisterBytes * estimate.threads * estimate.blocks_per_sm);
+  if (!list.stages.empty()) {
+    estimate.bytes_in_flight_per_sm =
+        row_bytes_in_flight(facts, list.stages[0], schedule) *
+        static_cast<double>(schedule.rows_per_block * estimate.blocks_per_sm);
+  }
   return estimate;
 }
 
@@ -338,6 +345,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
                   split_sector_bytes(facts, schedule);
   work.bytes_read += again * misses.l1 * misses.l2;
   work.reads_rows_again = again > 0.0;
+  work.missed_again = misses.l1;
   if (chunk_count(facts, schedule) == 1 && estimate.blocks_per_sm > 0) {
     work.row_bytes_at_once = estimate.bytes_in_flight_per_sm /
                              static_cast<double>(estimate.blocks_per_sm * estimate.threads) *

@@ -501,6 +501,12 @@ TEST(CostModelTest, PassingBlocksFetchWhatIsNotKeptAndWorkOnTheSmsTheyHave) {
   const Prediction rereads = total([&](auto& work, auto&, auto&) { work.reads_rows_again = true; });
   EXPECT_NEAR(rereads.memory_us, plain.memory_us * (1.0 + PassingBlocks{}.second_reads_share),
               1e-9);
+  const Prediction misses = total([&](auto& work, auto&, auto&) {
+    work.reads_rows_again = true;
+    work.missed_again = 0.5;
+  });
+  EXPECT_NEAR(misses.memory_us - rereads.memory_us,
+              plain.memory_us * 0.5 * PassingBlocks{}.missed_reads_share, 1e-9);
   const double fetched = 1e9;
   const Prediction fetches =
       total([&](auto& work, auto&, auto&) { work.fetched_text_bytes = fetched; });
@@ -618,7 +624,7 @@ TEST(CostModelTest, TheLastTurnOfStayingBlocksTakesItsOwnLoads) {
   EXPECT_GT(uneven(1000), uneven(792)) << "24 rows leave memory to idle for longer than 232";
 }
 
-/// Bytes over memory's latency: fewer of them on their way make a memory as slow.
+/// Bytes over the latency of memory that waits: fewer of them on their way make a memory as slow.
 TEST(CostModelTest, MemoryIsAsFastAsWhatIsOnItsWay) {
   const DeviceLimits h200 = *find_device("H200");
   const WorkEstimate work{.bytes_read = 4e9, .thread_instructions = 1.0};
@@ -627,7 +633,8 @@ TEST(CostModelTest, MemoryIsAsFastAsWhatIsOnItsWay) {
     complete(estimate, h200, blocks_per_sm);
     estimate.blocks_per_sm = blocks_per_sm;
     estimate.waves = 1.0;
-    estimate.bytes_in_flight_per_sm = share * h200.bytes_in_flight_per_sm;
+    estimate.bytes_in_flight_per_sm =
+        share * PassingBlocks{}.idle_latency_share * h200.bytes_in_flight_per_sm;
     return predict(work, estimate, h200).total_us;
   };
   const double enough = total(1.0, 2, h200.sm_count * 2);
@@ -637,6 +644,28 @@ TEST(CostModelTest, MemoryIsAsFastAsWhatIsOnItsWay) {
   EXPECT_NEAR(total(0.25, 2, h200.sm_count * 2) / half, 2.0, 0.02);
   EXPECT_NEAR(total(1.0, 2, h200.sm_count) / half, 1.0, 0.02) << "every second place is empty";
   EXPECT_NEAR(total(1.0, 1, h200.sm_count / 2) / half, 1.0, 0.02) << "half the SMs are idle";
+}
+
+/// Rows of 3,072 elements of bf16 are 384 vectors, however many more the threads could load.
+TEST(CostModelTest, ThreadsWithoutAVectorHaveNothingOnItsWay) {
+  const DeviceLimits h200 = *find_device("H200");
+  const SegmentFacts facts =
+      facts_of(find_canned_fusion("row_sum")->build(), {{"rows", 16384}, {"cols", 3072}});
+  const auto of_block = [&](int64_t threads, int64_t unroll, int64_t cluster_blocks = 1) {
+    const Schedule schedule{.family = "looped",
+                            .threads_per_row = threads,
+                            .vector_width = 8,
+                            .unroll = unroll,
+                            .cluster_blocks = cluster_blocks};
+    const StageList list = distribute(facts, schedule.persistent);
+    const ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, h200);
+    return estimate.bytes_in_flight_per_sm / static_cast<double>(estimate.blocks_per_sm);
+  };
+  constexpr double kRow = 3072.0 * 2.0;
+  EXPECT_EQ(of_block(512, 1), kRow);
+  EXPECT_EQ(of_block(256, 2), kRow);
+  EXPECT_EQ(of_block(128, 1), 128.0 * 16.0) << "chunks of a longer row are full";
+  EXPECT_EQ(of_block(256, 1, 2), kRow / 2.0) << "a block of a cluster has its part of the row";
 }
 
 /// What is computed on its way to shared memory is loaded a chunk at a time; inputs are copied
