@@ -571,7 +571,8 @@ void TileLowering::store_in_pairs(size_t index, VarId tile, const TilePosition& 
     const ExprId offset = builder_.select(is_odd, builder_.integer(if_odd, column_type_),
                                           builder_.integer(if_even, column_type_));
     const ExprId column = builder_.add(position.first_column, offset);
-    builder_.append(kir::Store{buffer, address(access, column), piece, of_pair, zero, zero});
+    builder_.append(
+        kir::Store{buffer, address(access, column), piece, of_pair, zero, zero, tensor_of(buffer)});
   };
   for (int64_t first = 0; first < width(); first += 2 * piece) {
     const VarId a = builder_.declare_tile("even_lane", type, 1, piece);

@@ -97,5 +97,39 @@ TEST(PairStores, LeaveInputsAloneThatTheThreadBesideStillReads) {
   }
 }
 
+/// Without rows there are tiles of elements, of which the last may be a part, and lists of tensors.
+TEST(PairStores, TakeTilesThatNoThreadLeavesBefore) {
+  for (const int64_t elements : {2048, 2056, 4099}) {
+    FusionBuilder b;
+    b.output(b.cast(b.input(DType::kBF16, {elements}, "x"), DType::kF32), "y");
+    const Fusion fusion = b.build();
+    const Plan planned = plan(fusion, {}, *find_device("H200")).value();
+    const SegmentFacts& facts = planned.segments.front().facts;
+    for (const int64_t unroll : {1, 2}) {
+      const Schedule schedule{
+          .family = "pointwise", .threads_per_row = 128, .vector_width = 8, .unroll = unroll};
+      EXPECT_THAT(text_of_kernel(facts, schedule), HasSubstr("shuffle_xor(is_odd"));
+      EXPECT_TRUE(computes_the_oracle(fusion, planned, schedule)) << elements << " elements";
+    }
+  }
+}
+
+TEST(PairStores, TakeListsOfTensors) {
+  FusionBuilder b;
+  for (const int64_t elements : {4096, 1024, 2051, 8}) {
+    const ValueId x = b.input(DType::kBF16, {elements});
+    const ValueId own = b.input(DType::kF32, {elements});
+    b.output(b.add(b.cast(x, DType::kF32), own));
+  }
+  const Fusion fusion = b.build();
+  const Plan planned = plan(fusion, {}, *find_device("H200")).value();
+  ASSERT_EQ(planned.segments.size(), 1U);
+  ASSERT_TRUE(planned.segments.front().facts.list);
+  const Schedule schedule{.family = "multi_tensor", .threads_per_row = 128, .vector_width = 8};
+  EXPECT_THAT(text_of_kernel(planned.segments.front().facts, schedule),
+              HasSubstr("shuffle_xor(is_odd"));
+  EXPECT_TRUE(computes_the_oracle(fusion, planned, schedule));
+}
+
 }  // namespace
 }  // namespace sinter
