@@ -141,9 +141,15 @@ void offer_tickets(SegmentPlan& segment, const DeviceLimits& limits, const Famil
   std::ranges::move(offers, std::back_inserter(segment.candidates));
 }
 
+/// Wants more registers than there are by more than estimates are off by.
+bool lacks_registers(const ResourceEstimate& estimate) {
+  return static_cast<double>(estimate.registers) >
+         static_cast<double>(estimate.register_cap) * (1.0 + kRegisterDoubt);
+}
+
 /// What decided between a schedule and a faster one that counts as equal, as rank_schedules() does.
 std::string why_safer(const ProposedSchedule& chosen, const ProposedSchedule& faster) {
-  if (is_squeezed(faster.estimate) && !is_squeezed(chosen.estimate)) {
+  if (lacks_registers(faster.estimate) && !lacks_registers(chosen.estimate)) {
     return fmt::format(", but would have {} registers squeezed into {}", faster.estimate.registers,
                        faster.estimate.register_cap);
   }
@@ -187,7 +193,8 @@ void rank_schedules(std::vector<ProposedSchedule>& candidates, const FamilySet& 
   // where it was not fitted, how well waits hide.
   const bool by_time = fastest.knows_waits;
   const auto safer = [&](const ProposedSchedule& a, const ProposedSchedule& b) {
-    if (is_squeezed(a.estimate) != is_squeezed(b.estimate)) return is_squeezed(b.estimate);
+    if (lacks_registers(a.estimate) != lacks_registers(b.estimate))
+      return lacks_registers(b.estimate);
     if (by_time && a.predicted.total_us != b.predicted.total_us)
       return a.predicted.total_us < b.predicted.total_us;
     if (a.predicted.block_latency_us != b.predicted.block_latency_us)

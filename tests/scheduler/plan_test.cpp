@@ -574,8 +574,9 @@ TEST(PlanTest, SaysWhatDecidedBetweenEquals) {
 }
 
 /// Kernels that mostly wait are taken as predicted, others not squeezed where that costs little.
+/// What estimates are off by is no squeeze.
 TEST(PlanTest, SqueezedRegistersMatterWhereMemoryDecides) {
-  const auto first = [](double launch_us) {
+  const auto first = [](double launch_us, int64_t registers = 70) {
     const auto candidate = [&](int64_t registers, double memory_us) {
       ProposedSchedule out;
       out.schedule.family = "multi_wave";
@@ -587,13 +588,16 @@ TEST(PlanTest, SqueezedRegistersMatterWhereMemoryDecides) {
                        .knows_waits = true};
       return out;
     };
-    std::vector<ProposedSchedule> candidates = {candidate(64, 10.05), candidate(70, 10.0)};
+    std::vector<ProposedSchedule> candidates = {candidate(64, 10.05), candidate(registers, 10.0)};
     rank_schedules(candidates, scheduling_families());
     return candidates.front().estimate.registers;
   };
   const double bound_us = 10.0 * kWaitingShare / (1.0 - kWaitingShare);
   EXPECT_EQ(first(1.05 * bound_us), 70);
   EXPECT_EQ(first(0.95 * bound_us), 64);
+  const auto doubtful = static_cast<int64_t>(64.0 * (1.0 + kRegisterDoubt));
+  EXPECT_EQ(first(0.95 * bound_us, doubtful), doubtful);
+  EXPECT_EQ(first(0.95 * bound_us, doubtful + 1), 64);
 }
 
 // One pass takes a second kernel as well, and so few rows are soon read again.
