@@ -200,6 +200,15 @@ std::string brief_text(const SegmentPlan& segment, const Decision& decision,
       estimate.blocks_per_sm, estimate.waves, more.empty() ? "" : "; ", more);
 }
 
+/// What an estimate of registers and their cap mean for the compiled kernel.
+std::string registers_note(const ResourceEstimate& estimate) {
+  if (estimate.spilled_registers > 0) return fmt::format("{} spill", estimate.spilled_registers);
+  if (is_squeezed(estimate))
+    return "the compiler has to do with fewer; where that spills, another candidate is compiled, "
+           "unless this one is pinned";
+  return "the cap follows from the promised blocks per SM";
+}
+
 }  // namespace
 
 std::string decisions_text(const Plan& plan) {
@@ -223,9 +232,7 @@ std::string resources_text(const ResourceEstimate& estimate, const DeviceLimits&
   const auto registers = static_cast<double>(std::min(estimate.registers, estimate.register_cap));
   const auto shared = static_cast<double>(estimate.shared_bytes);
   add("registers per thread", static_cast<double>(estimate.registers),
-      static_cast<double>(estimate.register_cap), count,
-      estimate.spilled_registers > 0 ? fmt::format("{} spill", estimate.spilled_registers)
-                                     : "the cap follows from the promised blocks per SM");
+      static_cast<double>(estimate.register_cap), count, registers_note(estimate));
   add("registers per SM", registers * threads * blocks,
       static_cast<double>(limits.registers_per_sm), count, "");
   add("shared bytes per block", shared, static_cast<double>(limits.shared_bytes_per_block), bytes,

@@ -194,5 +194,21 @@ TEST(Explain, ResourcesAreBarsAgainstTheirBudgets) {
   EXPECT_THAT(text, ContainsRegex("bytes in flight per SM .*\\[############\\.{12}\\]"));
 }
 
+TEST(Explain, SaysWhatComesOfMoreRegistersThanThereAre) {
+  const DeviceLimits limits = *find_device("H200");
+  const auto text = [&](int64_t registers, int64_t spilled) {
+    const ResourceEstimate estimate{.registers = registers,
+                                    .register_cap = 64,
+                                    .threads = 256,
+                                    .blocks_per_sm = 4,
+                                    .blocks = 1000,
+                                    .spilled_registers = spilled};
+    return resources_text(estimate, limits);
+  };
+  EXPECT_THAT(text(64, 0), HasSubstr("the cap follows from the promised blocks"));
+  EXPECT_THAT(text(65, 0), HasSubstr("where that spills, another candidate is compiled"));
+  EXPECT_THAT(text(90, 26), HasSubstr("26 spill"));
+}
+
 }  // namespace
 }  // namespace sinter
