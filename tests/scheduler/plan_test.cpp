@@ -576,7 +576,7 @@ TEST(PlanTest, SaysWhatDecidedBetweenEquals) {
 /// Kernels that mostly wait are taken as predicted, others not squeezed where that costs little.
 /// What estimates are off by is no squeeze.
 TEST(PlanTest, SqueezedRegistersMatterWhereMemoryDecides) {
-  const auto first = [](double launch_us, int64_t registers = 70) {
+  const auto first = [](double launch_us, int64_t wanted = 70) {
     const auto candidate = [&](int64_t registers, double memory_us) {
       ProposedSchedule out;
       out.schedule.family = "multi_wave";
@@ -588,7 +588,7 @@ TEST(PlanTest, SqueezedRegistersMatterWhereMemoryDecides) {
                        .knows_waits = true};
       return out;
     };
-    std::vector<ProposedSchedule> candidates = {candidate(64, 10.05), candidate(registers, 10.0)};
+    std::vector<ProposedSchedule> candidates = {candidate(64, 10.05), candidate(wanted, 10.0)};
     rank_schedules(candidates, scheduling_families());
     return candidates.front().estimate.registers;
   };
