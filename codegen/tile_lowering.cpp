@@ -538,9 +538,6 @@ std::optional<ValueId> TileLowering::stored_operand(size_t index) const {
   return op.operands[0];
 }
 
-/// Bytes that a thread stores at once, up to compute capability 9.0.
-constexpr int64_t kWidestStore = 16;
-
 VarId TileLowering::declare_output_tile(size_t index) {
   const ValueId output = facts_.fusion.outputs[index];
   const DType type = facts_.fusion.values[output].type;
@@ -561,7 +558,7 @@ void TileLowering::store_in_pairs(size_t index, VarId tile, const TilePosition& 
   const TensorAccess& access = facts_.space.outputs[index];
   const kir::BufferId buffer = buffer_of(facts_.fusion.outputs[index]);
   const DType type = builder_.kernel().vars[tile].type;
-  const int64_t piece = kWidestStore / bytes_of(type);
+  const int64_t piece = kMostAccessBytes / bytes_of(type);
   const ExprId zero = builder_.integer(0);
   const ExprId two = builder_.integer(2);
   const ExprId is_odd = builder_.ref(builder_.declare(

@@ -204,8 +204,7 @@ std::string brief_text(const SegmentPlan& segment, const Decision& decision,
 std::string registers_note(const ResourceEstimate& estimate) {
   if (estimate.spilled_registers > 0) return fmt::format("{} spill", estimate.spilled_registers);
   if (is_squeezed(estimate))
-    return "the compiler has to do with fewer; where that spills, another candidate is compiled, "
-           "unless this one is pinned";
+    return "the compiler has to do with fewer; one that spills may be replaced as it is compiled";
   return "the cap follows from the promised blocks per SM";
 }
 

@@ -273,8 +273,8 @@ inline constexpr double kTieShare = 0.015;
 /// longer than the fastest, among 258 sizes of the suite on an H200, and 1.59 % with a doubt of 0,
 /// with 23 and 26 sizes behind by more than 4 %; 0.99 and 1.03 % among 262 on an H100
 /// (benchmarks/results/h200_2026-11-25_suite_{cold,cold_bf16,late}.json and
-/// h100_2026-11-26_suite_sweep.json). Gated RMS norms of 4096 x 8192 in bf16 take 70.9 us with 64
-/// registers, estimated 68, and 74.8 with 128, estimated 100 (H100).
+/// h100_2026-11-26_suite_sweep.json). Gated RMS norms of 4096 x 8192 in bf16 take 71 us with 64
+/// registers, estimated 68, and 74 with 128, estimated 100 (H100).
 inline constexpr double kRegisterDoubt = 0.08;
 
 /// Share of its predicted time from which a kernel mostly waits, for its launch and for its blocks'

@@ -169,14 +169,13 @@ Exchange estimate_exchange(const SegmentFacts& facts, const Schedule& schedule, 
 }  // namespace
 
 double split_sector_bytes(const SegmentFacts& facts, const Schedule& schedule) {
-  constexpr int64_t kAccessBytes = 16;
   // Half of what passes twice: Jensen-Shannon divergences of 8192 x 32000 in bf16, whose gradients
   // are f32, take 674 us in vectors of four elements and 621 in eight (H200).
   constexpr double kShare = 0.5;
   double bytes = 0.0;
   const auto count = [&](const TensorAccess& access) {
     const int64_t size = bytes_of(facts.fusion.values[access.tensor].type);
-    if (schedule.vector_width * size <= kAccessBytes) return;
+    if (schedule.vector_width * size <= kMostAccessBytes) return;
     bytes += static_cast<double>(facts.space.rows) * static_cast<double>(facts.space.columns) *
              static_cast<double>(size) * kShare;
   };
@@ -652,10 +651,9 @@ std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Sch
 }
 
 std::vector<RowVector> row_vectors(const SegmentFacts& facts) {
-  constexpr int64_t kVectorBytes = 16;
   std::vector<RowVector> vectors;
-  const int64_t widest = kVectorBytes / facts.narrowest_tile_bytes;
-  const int64_t narrowest = std::max<int64_t>(kVectorBytes / facts.widest_tile_bytes, 1);
+  const int64_t widest = kMostAccessBytes / facts.narrowest_tile_bytes;
+  const int64_t narrowest = std::max<int64_t>(kMostAccessBytes / facts.widest_tile_bytes, 1);
   for (int64_t width = widest; width >= narrowest && width > 1; width /= 2) {
     const bool aligned = facts.space.columns % width == 0;
     bool whole = aligned;

@@ -13,7 +13,6 @@ namespace sinter {
 namespace {
 
 constexpr int64_t kWarp = 32;
-constexpr int64_t kVectorBytes = 16;  // Widest access of one thread up to compute capability 9.0.
 
 /// Position of the first element, in elements from a vector boundary, that an access adds to every
 /// row's shift.
@@ -49,7 +48,7 @@ int64_t promised_alignment(const SegmentFacts& facts, const TensorAccess& access
 }
 
 int64_t access_bytes(const SegmentFacts& facts, const TensorAccess& access, int64_t width) {
-  return std::min(kVectorBytes, width * bytes_of(facts.fusion.values[access.tensor].type));
+  return std::min(kMostAccessBytes, width * bytes_of(facts.fusion.values[access.tensor].type));
 }
 
 bool aligned_everywhere(const SegmentFacts& facts, const TensorAccess& access, int64_t width) {
@@ -86,7 +85,7 @@ Rejection rejected(const Schedule& schedule, std::string rule, int64_t value, in
 const TensorAccess* shift_reference(const SegmentFacts& facts) {
   const auto suits = [&](const TensorAccess& access) {
     return facts.is_full(access.value) && contiguous(facts.space, access, 1, false) &&
-           promised_alignment(facts, access) >= kVectorBytes;
+           promised_alignment(facts, access) >= kMostAccessBytes;
   };
   for (const TensorAccess& access : facts.space.inputs) {
     if (suits(access)) return &access;
@@ -137,7 +136,7 @@ bool stores_in_pairs(const SegmentFacts& facts, const Schedule& schedule, size_t
   const bool in_place =
       std::ranges::find(facts.in_place, output, &InPlace::output) != facts.in_place.end();
   return !in_place && bytes_of(facts.fusion.values[access.tensor].type) == kElementBytes &&
-         schedule.vector_width * kElementBytes > kVectorBytes && schedule.stages == 0 &&
+         schedule.vector_width * kElementBytes > kMostAccessBytes && schedule.stages == 0 &&
          schedule.rows_per_block == 1 && schedule.threads_per_row % kWarp == 0 &&
          (covers.rows || facts.space.row_dimensions == 0) && covers.columns &&
          access_kind(facts, access, schedule) == AccessKind::kVector;
@@ -617,7 +616,8 @@ AccumulatorTraffic accumulator_traffic(const SegmentFacts& facts, const Stage& s
     for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[id])) {
       const int64_t vector_bytes = schedule.vector_width * bytes_of(type);
       traffic.column_bytes += kDirections * bytes_of(type);
-      traffic.vector_accesses += kDirections * ((vector_bytes + kVectorBytes - 1) / kVectorBytes);
+      traffic.vector_accesses +=
+          kDirections * ((vector_bytes + kMostAccessBytes - 1) / kMostAccessBytes);
     }
   }
   return traffic;

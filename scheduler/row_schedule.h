@@ -34,8 +34,11 @@ enum class AccessKind : uint8_t {
 AccessKind access_kind(const SegmentFacts& facts, const TensorAccess& access,
                        const Schedule& schedule);
 
-/// Bytes that a thread copies to shared memory at once past its registers, at most and at least
-/// (PTX ISA, cp.async).
+/// Bytes that a thread loads or stores at once at most, up to compute capability 9.0 (PTX ISA, ld
+/// and st with .v4.b32).
+inline constexpr int64_t kMostAccessBytes = 16;
+/// Bytes that it copies to shared memory at once past its registers, at most and at least (PTX ISA,
+/// cp.async).
 inline constexpr int64_t kMostAsyncBytes = 16;
 inline constexpr int64_t kLeastAsyncBytes = 4;
 /// True if a thread's vectors of an input can be copied so.

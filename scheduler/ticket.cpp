@@ -10,7 +10,6 @@
 namespace sinter {
 namespace {
 
-constexpr int64_t kAccessBytes = 16;
 constexpr int64_t kRegisterBytes = 4;
 /// Registers that loads on their way may fill: four accesses of 16 bytes hide L2 as well as more,
 /// and leave what the rows needed.
@@ -48,7 +47,7 @@ int64_t widest_vector(const SegmentFacts& facts) {
     for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[id]))
       bytes = std::max(bytes, bytes_of(type));
   }
-  return kAccessBytes / bytes;
+  return kMostAccessBytes / bytes;
 }
 
 /// The shape of the tree of slots, as the exchange of row slots has it.

@@ -12,7 +12,6 @@ namespace {
 constexpr int64_t kWarp = 32;
 constexpr int64_t kBankBytes = 4;  // Shared memory has 32 banks of it (CUDA programming guide).
 constexpr int64_t kAllBanksBytes = kWarp * kBankBytes;
-constexpr int64_t kVectorBytes = 16;
 
 /// Elements that an access reaches, each once.
 double elements_of(const IterationSpace& space, const TensorAccess& access) {
@@ -172,7 +171,7 @@ std::vector<StagedTensor> staged_tensors(const SegmentFacts& facts, TileAxes axe
     const int64_t step_bytes = std::max(bytes, kBankBytes);
     staged.pitch = (line_bytes + step_bytes) / bytes;
     staged.bytes = shape.across * staged.pitch * bytes;
-    const int64_t most = std::min({kVectorBytes / bytes, per_thread, shape.across});
+    const int64_t most = std::min({kMostAccessBytes / bytes, per_thread, shape.across});
     const int64_t width = widest_vector(across, from_across, most);
     staged.walk = {
         .fast = shape.across,

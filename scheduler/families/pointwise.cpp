@@ -12,6 +12,12 @@ namespace {
 
 constexpr std::string_view kName = "pointwise";
 constexpr int64_t kMostUnroll = 8;
+/// Of what is stored in vectors of two accesses or more, each of which takes part of every sector,
+/// what that costs beyond: bf16 cast to f32 in vectors of eight took 144.2 us for 8192 x 8192 and
+/// 23.6 for 4096 x 2048, in vectors of four 139.9 and 21.5; f8e4m3 cast to bf16 in vectors of
+/// sixteen 73.6 and 14.6 and in vectors of eight 73.2 and 13.9 (H100,
+/// benchmarks/results/h100_2026-11-26_{pair_stores,split_stores}.json).
+constexpr double kSplitStoreShare = 0.1;
 
 tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& facts,
                                                           const Schedule& schedule,
@@ -106,11 +112,15 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   walk.stores = true;
   for (const size_t output : stage.outputs) {
     const TensorAccess& access = facts.space.outputs[output];
-    if (access_kind(facts, access, schedule) == AccessKind::kVector) {
-      accesses += 1.0;
-    } else {
+    if (access_kind(facts, access, schedule) != AccessKind::kVector) {
       one_by_one(access, work.bytes_written);
+      continue;
     }
+    accesses += 1.0;
+    const int64_t size = bytes_of(facts.fusion.values[access.tensor].type);
+    const bool splits = schedule.vector_width * size > kMostAccessBytes;
+    if (splits && !stores_in_pairs(facts, schedule, output))
+      work.bytes_written += kSplitStoreShare * elements * static_cast<double>(size);
   }
   work.read_priority = schedule.read_priority;
   work.l2_bytes += work.bytes_read + work.bytes_written;

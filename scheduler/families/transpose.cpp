@@ -14,7 +14,6 @@ namespace sinter {
 namespace {
 
 constexpr int64_t kWarp = 32;
-constexpr int64_t kVectorBytes = 16;
 constexpr int64_t kMostUnroll = 16;
 /// A thread's elements of a tile: what it has of every tensor at once.
 constexpr int64_t kMostElements = 64;
@@ -307,7 +306,7 @@ Proposal propose_transpose(const SegmentFacts& facts, const DeviceLimits& limits
     }
     return out;
   };
-  const int64_t widest = kVectorBytes / facts.narrowest_tile_bytes;
+  const int64_t widest = kMostAccessBytes / facts.narrowest_tile_bytes;
   for (int64_t width = widest; width >= 1; width /= 2) {
     Schedule schedule{.family = std::string(kTranspose),
                       .vector_width = width,
@@ -342,7 +341,7 @@ Proposal propose_transpose(const SegmentFacts& facts, const DeviceLimits& limits
         }
       }
     }
-    if (!proposal.candidates.empty() && width * facts.widest_tile_bytes <= kVectorBytes) break;
+    if (!proposal.candidates.empty() && width * facts.widest_tile_bytes <= kMostAccessBytes) break;
   }
   if (proposal.candidates.empty()) {
     proposal.rejections.push_back(

@@ -114,21 +114,46 @@ TEST(PairStores, TakeTilesThatNoThreadLeavesBefore) {
   }
 }
 
-TEST(PairStores, TakeListsOfTensors) {
-  FusionBuilder b;
-  for (const int64_t elements : {4096, 1024, 2051, 8}) {
-    const ValueId x = b.input(DType::kBF16, {elements});
-    const ValueId own = b.input(DType::kF32, {elements});
-    b.output(b.add(b.cast(x, DType::kF32), own));
+TEST(PairStores, TakeTilesOfTensorsThatStayAsTheyAre) {
+  for (const bool in_place : {false, true}) {
+    FusionBuilder b;
+    const ValueId x = b.input(DType::kBF16, {4099}, "x");
+    const ValueId own = b.input(DType::kF32, {4099}, "own");
+    const ValueId sum = b.add(b.cast(x, DType::kF32), own);
+    b.output(sum, "y", in_place ? OutputOptions{.alias = own} : OutputOptions{});
+    b.output(b.cast(b.exp(sum), DType::kI32), "z");
+    const Fusion fusion = b.build();
+    const Plan planned = plan(fusion, {}, *find_device("H200")).value();
+    ASSERT_EQ(planned.segments.size(), 1U);
+    const SegmentFacts& facts = planned.segments.front().facts;
+    for (const int64_t width : {8, 16}) {
+      const Schedule schedule{
+          .family = "pointwise", .threads_per_row = 64, .vector_width = width, .unroll = 4};
+      EXPECT_EQ(stores_in_pairs(facts, schedule, 0), !in_place);
+      EXPECT_TRUE(stores_in_pairs(facts, schedule, 1));
+      EXPECT_TRUE(computes_the_oracle(fusion, planned, schedule)) << "vectors of " << width;
+    }
   }
-  const Fusion fusion = b.build();
-  const Plan planned = plan(fusion, {}, *find_device("H200")).value();
-  ASSERT_EQ(planned.segments.size(), 1U);
-  ASSERT_TRUE(planned.segments.front().facts.list);
-  const Schedule schedule{.family = "multi_tensor", .threads_per_row = 128, .vector_width = 8};
-  EXPECT_THAT(text_of_kernel(planned.segments.front().facts, schedule),
-              HasSubstr("shuffle_xor(is_odd"));
-  EXPECT_TRUE(computes_the_oracle(fusion, planned, schedule));
+}
+
+TEST(PairStores, TakeListsOfTensorsThatStayAsTheyAre) {
+  for (const bool in_place : {false, true}) {
+    FusionBuilder b;
+    for (const int64_t elements : {4096, 1024, 2051, 8}) {
+      const ValueId x = b.input(DType::kBF16, {elements});
+      const ValueId own = b.input(DType::kF32, {elements});
+      b.output(b.add(b.cast(x, DType::kF32), own), "",
+               in_place ? OutputOptions{.alias = own} : OutputOptions{});
+    }
+    const Fusion fusion = b.build();
+    const Plan planned = plan(fusion, {}, *find_device("H200")).value();
+    ASSERT_EQ(planned.segments.size(), 1U);
+    ASSERT_TRUE(planned.segments.front().facts.list);
+    const Schedule schedule{.family = "multi_tensor", .threads_per_row = 128, .vector_width = 8};
+    const std::string text = text_of_kernel(planned.segments.front().facts, schedule);
+    EXPECT_EQ(text.find("shuffle_xor(is_odd") == std::string::npos, in_place) << text;
+    EXPECT_TRUE(computes_the_oracle(fusion, planned, schedule));
+  }
 }
 
 }  // namespace

@@ -668,6 +668,43 @@ TEST(CostModelTest, ThreadsWithoutAVectorHaveNothingOnItsWay) {
   EXPECT_EQ(of_block(256, 1, 2), kRow / 2.0) << "a block of a cluster has its part of the row";
 }
 
+/// A thread reads what it has of them like a scalar of its row.
+TEST(CostModelTest, RowsOfOneColumnAreAsFastAsThoseOfTwo) {
+  for (const char* name : {"row_sum", "rms_norm", "softmax"}) {
+    const auto us = [&](int64_t columns) {
+      return plan_canned(name, {{"rows", 1'000'000}, {"cols", columns}}, "H200")
+          .value()
+          .predicted_us();
+    };
+    EXPECT_LT(us(1), 1.2 * us(2)) << name;
+  }
+}
+
+/// Vectors that are stored in two accesses, of which each takes half of every sector, unless two
+/// threads store them together.
+TEST(CostModelTest, StoresThatSplitSectorsCost) {
+  const DeviceLimits h200 = *find_device("H200");
+  const auto memory_us = [&](DType from, DType to, int64_t width, bool in_place = false) {
+    FusionBuilder b("cast");
+    const Shape shape = {Extent(8192), Extent(8192)};
+    const ValueId x = b.input(from, shape, "x");
+    const ValueId own = b.input(to, shape, "own");
+    const ValueId sum = b.cast(b.add(b.cast(x, DType::kF32), b.cast(own, DType::kF32)), to);
+    b.output(sum, "y", in_place ? OutputOptions{.alias = own} : OutputOptions{});
+    const SegmentFacts facts = facts_of(b.build());
+    const Schedule schedule{.family = "pointwise", .threads_per_row = 128, .vector_width = width};
+    const Family family = *find_family(scheduling_families(), "pointwise");
+    return family.predict(facts, schedule, family.estimate(facts, schedule, h200).value(), h200)
+        .memory_us;
+  };
+  const double once = memory_us(DType::kF8E4M3, DType::kBF16, 8);
+  EXPECT_GT(memory_us(DType::kF8E4M3, DType::kBF16, 16), 1.02 * once);
+  EXPECT_EQ(memory_us(DType::kBF16, DType::kF32, 8), memory_us(DType::kBF16, DType::kF32, 4));
+  EXPECT_GT(memory_us(DType::kBF16, DType::kF32, 8, true),
+            1.02 * memory_us(DType::kBF16, DType::kF32, 4, true))
+      << "another thread's part of the input lies there";
+}
+
 /// What is computed on its way to shared memory is loaded a chunk at a time; inputs are copied
 /// there all at once.
 TEST(CostModelTest, ChunksOfComputedRowsAreWaitedFor) {

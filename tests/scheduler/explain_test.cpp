@@ -206,7 +206,7 @@ TEST(Explain, SaysWhatComesOfMoreRegistersThanThereAre) {
     return resources_text(estimate, limits);
   };
   EXPECT_THAT(text(64, 0), HasSubstr("the cap follows from the promised blocks"));
-  EXPECT_THAT(text(65, 0), HasSubstr("where that spills, another candidate is compiled"));
+  EXPECT_THAT(text(65, 0), HasSubstr("one that spills may be replaced"));
   EXPECT_THAT(text(90, 26), HasSubstr("26 spill"));
 }
 
