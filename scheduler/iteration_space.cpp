@@ -740,7 +740,7 @@ class Analysis {
     if (!has_columns || sorted != columns) {
       return reject(
           "a take picks along an axis that is not the reduced one", op.results.front(),
-          "reduce over the gathered axis in the same fusion, or gather in a fusion of its own");
+          "reduce over the gathered axis in the same fusion, or gather in an external call");
     }
     space_.take_weights[op.results.front()] =
         axis_weights(axes_[op.operands[0]][static_cast<size_t>(take.axis)]);
