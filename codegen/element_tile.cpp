@@ -60,16 +60,7 @@ void ElementTile::body(Guard guard) {
           builder_.set(tile, builder_.integer(0), lane, tiles_.output_element(output));
         }
       });
-      TilePosition enclosed = at;
-      if (guard == Guard::kVector) enclosed.guard = Guard::kNone;
-      for (const auto& [output, tile] : output_tiles) {
-        // Warps are whole only where no thread is asked whether it is inside.
-        if (guard == Guard::kNone && stores_in_pairs(facts_, schedule_, output)) {
-          tiles_.store_in_pairs(output, tile, at);
-        } else {
-          tiles_.store(output, tile, enclosed);
-        }
-      }
+      for (const auto& [output, tile] : output_tiles) tiles_.store_collected(output, tile, at);
     };
     if (guard == Guard::kVector) {
       builder_.when(tiles_.vector_is_inside(at), vector);

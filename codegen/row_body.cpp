@@ -316,16 +316,9 @@ void RowBody::sweep_vector(const Stage& stage, RowStatistics& statistics, const 
   outer_.put_back(stage.outer, at.batch);
   statistics.end_vector(at);
   for (const auto& [value, tile] : shared_tiles) residents_.store_shared(value, at, tile);
-  TilePosition unguarded = at;
-  // A vector guard already encloses the whole vector.
-  if (at.guard == Guard::kVector) unguarded.guard = Guard::kNone;
   for (const auto& [output, tile] : output_tiles) {
-    if (at.guard == Guard::kNone && stores_in_pairs(facts_, schedule_, output)) {
-      tiles_.store_in_pairs(output, tile, at);
-      continue;
-    }
     when_stored(output,
-                [&, output = output, tile = tile] { tiles_.store(output, tile, unguarded); });
+                [&, output = output, tile = tile] { tiles_.store_collected(output, tile, at); });
   }
 }
 

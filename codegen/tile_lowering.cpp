@@ -588,6 +588,15 @@ void TileLowering::store_in_pairs(size_t index, VarId tile, const TilePosition& 
   }
 }
 
+void TileLowering::store_collected(size_t index, VarId tile, TilePosition position) {
+  if (position.guard == Guard::kNone && stores_in_pairs(facts_, schedule_, index)) {
+    store_in_pairs(index, tile, position);
+    return;
+  }
+  if (position.guard == Guard::kVector) position.guard = Guard::kNone;
+  store(index, tile, position);
+}
+
 void TileLowering::store(size_t index, VarId tile, const TilePosition& position) {
   const TensorAccess& access = facts_.space.outputs[index];
   const kir::BufferId buffer = buffer_of(facts_.fusion.outputs[index]);

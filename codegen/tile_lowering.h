@@ -129,8 +129,9 @@ class TileLowering {
   kir::ExprId output_element(size_t index);
   /// Stores the collected vector.
   void store(size_t index, kir::VarId tile, const TilePosition& position);
-  /// The same together with the thread beside it (stores_in_pairs); whole warps call it.
-  void store_in_pairs(size_t index, kir::VarId tile, const TilePosition& position);
+  /// The same where a vector guard encloses all that collected it: whole warps, where there is no
+  /// guard, store in pairs of threads what they can (stores_in_pairs).
+  void store_collected(size_t index, kir::VarId tile, TilePosition position);
 
   std::string name_of_value(ValueId value) const;
   [[nodiscard]] kir::BufferId buffer_of(ValueId tensor) const { return buffers_.at(tensor); }
@@ -145,6 +146,8 @@ class TileLowering {
   }
 
  private:
+  /// Stores the collected vector together with the thread beside it; whole warps call it.
+  void store_in_pairs(size_t index, kir::VarId tile, const TilePosition& position);
   /// The tensor that an access to this buffer names: none unless it is a table.
   [[nodiscard]] kir::ExprId tensor_of(kir::BufferId buffer) const;
   /// Gives an output the buffer of the input whose memory it takes over.

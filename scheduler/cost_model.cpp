@@ -179,7 +179,7 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
     const double on_its_way = estimate.bytes_in_flight_per_sm * blocks * busy /
                               static_cast<double>(std::max<int64_t>(estimate.blocks_per_sm, 1));
     // Rows of one element are read by a thread each, of which no bytes under way are known.
-    const double rounds = on_its_way > 0.0 ? work.bytes_read / std::max(on_its_way, 1.0) : 0.0;
+    const double rounds = on_its_way > 0.0 ? work.bytes_read / on_its_way : 0.0;
     const double round_us = passing.idle_latency_share * limits.bytes_in_flight_per_sm * sms /
                             limits.memory_bytes_per_us;
     const double in_rounds_us = std::max(0.0, rounds - 1.0) * round_us;
