@@ -341,9 +341,9 @@ struct WaitForPrevious {
 struct ClusterBarrier {
   friend bool operator==(const ClusterBarrier&, const ClusterBarrier&) = default;
 };
-/// The first half of such a barrier: the thread has come to it, and goes on. Stands once at most in
-/// a kernel, outside of control flow, and ClusterWait behind it: nothing is stored to other blocks
-/// in between.
+/// The first half of a barrier that orders the initialisation of mbarriers and nothing else: the
+/// thread has come to it, and goes on. Stands once at most in a kernel, outside of control flow,
+/// and ClusterWait behind it: nothing is stored to other blocks in between.
 struct ClusterArrive {
   friend bool operator==(const ClusterArrive&, const ClusterArrive&) = default;
 };

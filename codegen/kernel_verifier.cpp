@@ -222,6 +222,7 @@ class StatementVerifier {
   }
 
   void check(const Store& s, Uniformity) {
+    has_stored_ = true;
     check_element(s.tile, s.group, s.lane, s.width);
     check_access(s.buffer, s.index, s.width);
     check_tensor(s.buffer, s.tensor);
@@ -398,6 +399,7 @@ class StatementVerifier {
     check_in_cluster("barrier of a cluster");
     if (depth_ != 1) report("blocks of a cluster arrive at their barrier inside of control flow");
     if (meeting_ != Meeting::kNone) report("blocks of a cluster arrive at a second barrier");
+    if (has_stored_) report("a store comes before an arrival that orders mbarriers alone");
     meeting_ = Meeting::kUnderWay;
   }
 
@@ -557,10 +559,11 @@ class StatementVerifier {
     if (!fits) report("{} of {}", name, type);
     const bool is_arg = part.combiner == Combiner::kArgMax || part.combiner == Combiner::kArgMin;
     for (size_t i = 1; i < part.vars.size(); ++i) {
-      const DType expected = is_arg ? DType::kI64 : type;
-      if (var(part.vars[i]).type != expected) {
-        report("component {} of {} is {}, not {}", i, name, var(part.vars[i]).type, expected);
-      }
+      const DType found = var(part.vars[i]).type;
+      if (is_arg && found != DType::kI32 && found != DType::kI64)
+        report("component {} of {} is {}, not i32 or i64", i, name, found);
+      if (!is_arg && found != type)
+        report("component {} of {} is {}, not {}", i, name, found, type);
     }
   }
 
@@ -583,6 +586,7 @@ class StatementVerifier {
   enum class Meeting : uint8_t { kNone, kUnderWay, kOver };
   Meeting meeting_ = Meeting::kNone;
   bool are_mbarriers_init_ = false;
+  bool has_stored_ = false;
   std::vector<VarId> declared_;  ///< In the block at hand.
   IdMap<VarId, uint8_t> in_scope_, ever_declared_, is_loop_index_;
   IdMap<ExprId, uint32_t> seen_by_;  ///< 1 + the last statement that checked the expression.

@@ -7,17 +7,21 @@
 #include "mbarrier.cuh"
 
 // All threads of all blocks of the cluster wait here; what they did before comes before what any of
-// them does after. In two halves: what they did before they arrived comes before what any of them
-// does once it has waited.
-SINTER_DEVICE void cluster_arrive() {
+// them does after.
+SINTER_DEVICE void cluster_barrier() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// The same in two halves, which order the initialisation of mbarriers alone: mbarrier_fence_init
+// releases it. An arrival that releases all memory waits for all loads under way, and the compiler
+// starts loads through the read-only path before it, so a block would wait for most of its row
+// before it asks for the rest.
+SINTER_DEVICE void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 SINTER_DEVICE void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-SINTER_DEVICE void cluster_barrier() {
-  cluster_arrive();
-  cluster_wait();
 }
 
 // The address in block `block` of the cluster that corresponds to one of this block.

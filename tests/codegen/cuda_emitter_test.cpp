@@ -414,6 +414,8 @@ TEST(CudaEmitterTest, BlocksOfAClusterLoadBeforeTheyMeet) {
   const std::string cuda = emit_cuda(run_kernel_passes(kernel_of(text), {.verify = true}));
   EXPECT_THAT(cuda, HasSubstr("#include \"cluster.cuh\""));
   EXPECT_LT(cuda.find("  cluster_arrive();"), cuda.find("  cluster_wait();"));
+  // The arrival is relaxed: what it orders is released before it.
+  EXPECT_LT(cuda.find("mbarrier_fence_init();"), cuda.find("  cluster_arrive();"));
 }
 
 TEST(CudaEmitterTest, WritesMbarriersAndBulkCopies) {
