@@ -166,19 +166,12 @@ ExprId TileLowering::address(const TensorAccess& access, ExprId column) {
   if (!column.valid()) return index;
   const auto& space = facts_.space;
   const size_t first = space.row_dimensions;
-  // Columns that one stride walks need no coordinates.
-  bool collapses = !access.strides.empty();
-  int64_t expected = access.strides.empty() ? 0 : access.strides.back();
-  for (size_t i = space.dimensions.size(); i-- > first;) {
-    collapses = collapses && access.strides[i] == expected;
-    expected *= space.dimensions[i].size;
-  }
   const auto add_term = [&](ExprId coordinate, int64_t stride) {
     if (stride == 0) return;
     const ExprId wide = builder_.cast(coordinate, DType::kI64);
     index = builder_.add(index, builder_.mul(wide, builder_.integer(stride, DType::kI64)));
   };
-  if (collapses) {
+  if (!access.strides.empty() && has_one_stride(space, access)) {
     add_term(column, access.strides.back());
     return index;
   }

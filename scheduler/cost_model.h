@@ -258,6 +258,9 @@ struct CostConstants {
   double issue_efficiency = 0.75;
   /// Address arithmetic, predicate and the access itself, per vector; from SASS.
   double instructions_per_access = 4.0;
+  /// What the place of a column takes more for each dimension of the columns beyond the first: the
+  /// quotient by a constant, the remainder, and a product added in 64 bits; from PTX.
+  double column_split_instructions = 7.0;
   double instruction_bytes = 16.0;  ///< Volta and later.
   /// What a logarithm in haste takes when it is taken with care, beyond a repetition of all that is
   /// done with its element: the library's function (codegen/device/numeric.cuh); from SASS.

@@ -234,22 +234,28 @@ RereadMisses reread_misses(double sm_bytes, double all_bytes, const ResourceEsti
 
 double element_issue_slots(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
                            const CostConstants& constants) {
-  double accesses = 0.0;
+  const IterationSpace& space = facts.space;
+  const auto splits = static_cast<double>(
+      space.dimensions.size() - std::min(space.dimensions.size(), space.row_dimensions + 1));
+  double instructions = 0.0;  // Of the accesses of a vector.
+  const auto count = [&](const TensorAccess& access, bool is_vector) {
+    const double place =
+        has_one_stride(space, access) ? 0.0 : splits * constants.column_split_instructions;
+    instructions += (is_vector ? 1.0 : static_cast<double>(schedule.vector_width)) *
+                    (constants.instructions_per_access + place);
+  };
   for (const ValueId value : stage.loads) {
-    const bool vector =
-        access_kind(facts, *facts.space.find_input(value), schedule) != AccessKind::kElement;
-    accesses += vector ? 1.0 : static_cast<double>(schedule.vector_width);
+    const TensorAccess& access = *space.find_input(value);
+    count(access, access_kind(facts, access, schedule) != AccessKind::kElement);
   }
   for (const size_t output : stage.outputs) {
-    const bool vector =
-        access_kind(facts, facts.space.outputs[output], schedule) == AccessKind::kVector;
-    accesses += vector ? 1.0 : static_cast<double>(schedule.vector_width);
+    const TensorAccess& access = space.outputs[output];
+    count(access, access_kind(facts, access, schedule) == AccessKind::kVector);
   }
   // A thread's accumulators lie at fixed distances from one address, so each access is one
   // instruction.
   const AccumulatorTraffic accumulators = accumulator_traffic(facts, stage, schedule);
-  const double per_vector = accesses * constants.instructions_per_access +
-                            static_cast<double>(accumulators.vector_accesses);
+  const double per_vector = instructions + static_cast<double>(accumulators.vector_accesses);
   return stage.issue_slots + per_vector / static_cast<double>(schedule.vector_width);
 }
 
@@ -650,34 +656,51 @@ std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Sch
   return check_rows_ahead(facts, schedule);
 }
 
+namespace {
+
+/// True if some tensor of rows and columns is read or written in whole vectors of aligned rows.
+bool has_vectors(const SegmentFacts& facts, int64_t width) {
+  if (facts.space.columns % width != 0) return false;
+  const Schedule probe{.vector_width = width, .row_access = RowAccess::kAligned};
+  const auto is_vector = [&](const TensorAccess& access) {
+    return access_kind(facts, access, probe) == AccessKind::kVector;
+  };
+  for (const TensorAccess& access : facts.space.inputs) {
+    if (facts.is_full(access.value) && is_vector(access)) return true;
+  }
+  for (size_t i = 0; i < facts.space.outputs.size(); ++i) {
+    if (facts.space.output_coverage[i].columns && is_vector(facts.space.outputs[i])) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 std::vector<RowVector> row_vectors(const SegmentFacts& facts) {
   std::vector<RowVector> vectors;
   const int64_t widest = kMostAccessBytes / facts.narrowest_tile_bytes;
   const int64_t narrowest = std::max<int64_t>(kMostAccessBytes / facts.widest_tile_bytes, 1);
+  const bool shifts = shift_reference(facts) != nullptr;
   for (int64_t width = widest; width >= narrowest && width > 1; width /= 2) {
-    const bool aligned = facts.space.columns % width == 0;
-    bool whole = aligned;
-    if (aligned) {
-      // Rows may be padded or offset: the mode is worth it if some full tensor gets whole vectors.
-      const Schedule probe{.vector_width = width, .row_access = RowAccess::kAligned};
-      const TensorAccess* reference = shift_reference(facts);
-      whole = reference == nullptr || access_kind(facts, *reference, probe) == AccessKind::kVector;
-    }
-    if (whole) {
+    if (has_vectors(facts, width)) {
       vectors.push_back({width, RowAccess::kAligned});
-    } else if (shift_reference(facts) != nullptr && facts.space.columns >= 2 * width) {
+    } else if (shifts && facts.space.columns >= 2 * width) {
       vectors.push_back({width, RowAccess::kShifted});
     }
   }
-  if (vectors.empty()) {
-    for (int64_t width = narrowest / 2; width > 1; width /= 2) {
-      if (facts.space.columns % width == 0) {
-        vectors.push_back({width, RowAccess::kAligned});
-        break;
-      }
-    }
+  // Vectors of less than 16 bytes: rows of several runs, whose length only those divide.
+  for (int64_t width = narrowest / 2; width > 1 && vectors.empty(); width /= 2) {
+    if (has_vectors(facts, width)) vectors.push_back({width, RowAccess::kAligned});
   }
-  if (vectors.empty()) vectors.push_back({1, RowAccess::kScalar});
+  if (!vectors.empty()) return vectors;
+  // No tensor is read in vectors. Elements side by side in a thread are packed, and those side by
+  // side in a warp share sectors.
+  for (int64_t width = narrowest; width > 1; width /= 2) {
+    if (facts.space.columns % width != 0) continue;
+    vectors.push_back({width, RowAccess::kAligned});
+    break;
+  }
+  vectors.push_back({1, RowAccess::kScalar});
   return vectors;
 }
 

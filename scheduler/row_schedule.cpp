@@ -27,12 +27,8 @@ bool same_shift(const SegmentFacts& facts, const TensorAccess& access,
 
 /// True if the access walks all columns as one run of stride 1.
 bool collapses(const IterationSpace& space, const TensorAccess& access) {
-  int64_t expected = 1;
-  for (size_t i = space.dimensions.size(); i-- > space.row_dimensions;) {
-    if (access.strides[i] != expected) return false;
-    expected *= space.dimensions[i].size;
-  }
-  return true;
+  if (space.dimensions.size() == space.row_dimensions) return true;
+  return access.strides.back() == 1 && has_one_stride(space, access);
 }
 
 /// Stride 1 along the innermost column dimension, and a vector never straddles two of its runs.
@@ -80,6 +76,15 @@ Rejection rejected(const Schedule& schedule, std::string rule, int64_t value, in
           .limit = static_cast<double>(limit),
           .unit = std::move(unit),
           .remedy = std::move(remedy)};
+}
+
+bool has_one_stride(const IterationSpace& space, const TensorAccess& access) {
+  int64_t expected = access.strides.empty() ? 0 : access.strides.back();
+  for (size_t i = space.dimensions.size(); i-- > space.row_dimensions;) {
+    if (access.strides[i] != expected) return false;
+    expected *= space.dimensions[i].size;
+  }
+  return true;
 }
 
 const TensorAccess* shift_reference(const SegmentFacts& facts) {

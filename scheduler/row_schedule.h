@@ -25,6 +25,9 @@ inline bool is_power_of_two(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
 Rejection rejected(const Schedule& schedule, std::string rule, int64_t value, int64_t limit,
                    std::string unit, std::string remedy);
 
+/// True if one stride walks all columns, so that the place of a column takes no division.
+bool has_one_stride(const IterationSpace& space, const TensorAccess& access);
+
 /// How one tensor is accessed under a schedule.
 enum class AccessKind : uint8_t {
   kVector,   ///< Whole vectors, aligned.
