@@ -141,13 +141,46 @@ ExprId identity_of(KernelBuilder& b, Combiner combiner, int64_t component, DType
     case Combiner::kAll:
       return b.boolean(true);
     case Combiner::kArgMax:
-      return component == 0 ? lowest_of(b, type) : highest_of(b, DType::kI64);
+      return component == 0 ? lowest_of(b, type) : highest_of(b, type);
     case Combiner::kArgMin:
-      return component == 0 ? highest_of(b, type) : highest_of(b, DType::kI64);
+      return highest_of(b, type);
     case Combiner::kLogSumExp:
       return component == 0 ? lowest_of(b, type) : zero_of(b, type);
   }
   unreachable();
+}
+
+ExprId is_same(KernelBuilder& b, ExprId x, ExprId y) {
+  const ExprId equal = b.equal(x, y);
+  if (!is_float(b.type_of(x))) return equal;
+  const ExprId are_nan =
+      b.both(b.apply(PointwiseFn::kIsNan, {x}), b.apply(PointwiseFn::kIsNan, {y}));
+  return b.apply(PointwiseFn::kOr, {equal, are_nan});
+}
+
+ExprId place_of_extreme(KernelBuilder& b, ExprId index) {
+  const ExprId nowhere = highest_of(b, b.type_of(index));
+  return b.select(b.equal(index, nowhere), b.integer(0, DType::kI64), b.cast(index, DType::kI64));
+}
+
+void emit_append(KernelBuilder& b, Combiner combiner, std::span<const VarId> accumulators,
+                 std::span<const ExprId> element) {
+  if (combiner != Combiner::kArgMax && combiner != Combiner::kArgMin)
+    return emit_combine(b, combiner, accumulators, element);
+  const ExprId value = b.ref(accumulators[0]);
+  const ExprId x = held(b, "element", element[0]);
+  const bool is_max = combiner == Combiner::kArgMax;
+  ExprId wins;
+  if (is_float(b.type_of(value))) {
+    // True of a NaN too, but for the second one.
+    const ExprId loses = b.apply(is_max ? PointwiseFn::kLe : PointwiseFn::kGe, {x, value});
+    wins = b.both(b.apply(PointwiseFn::kNot, {loses}), b.equal(value, value));
+  } else {
+    wins = b.apply(is_max ? PointwiseFn::kGt : PointwiseFn::kLt, {x, value});
+  }
+  const ExprId take = b.ref(b.declare("take", wins));
+  b.assign(accumulators[0], b.select(take, x, value));
+  b.assign(accumulators[1], b.select(take, element[1], b.ref(accumulators[1])));
 }
 
 void emit_combine(KernelBuilder& b, Combiner combiner, std::span<const VarId> accumulators,

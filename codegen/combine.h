@@ -10,9 +10,22 @@ namespace sinter::kir {
 Combiner combiner_of(const OpKind& kind);
 
 /// The value of one component that leaves every tuple unchanged when combined with it. `type` is
-/// the component's. For argmax and argmin the index is the largest i64, so that an element equal to
-/// the identity's extreme still wins; what a reduction of nothing answers is the caller's matter.
+/// the component's. For argmax and argmin the index is the largest of its type, and stays that
+/// where no element beats the identity's extreme; place_of_extreme() says what that means.
 ExprId identity_of(KernelBuilder& builder, Combiner combiner, int64_t component, DType type);
+
+/// The result of an argmax or argmin whose tuple has `index`. A tuple that kept the identity's
+/// index is that of no elements, or of elements which all equal the identity's extreme: 0.
+ExprId place_of_extreme(KernelBuilder& builder, ExprId index);
+
+/// True if both are equal, or both NaN.
+ExprId is_same(KernelBuilder& builder, ExprId x, ExprId y);
+
+/// emit_combine() with the tuple of one element that comes behind all that the accumulators have
+/// seen: argmax and argmin then need to compare no indices, and an element that equals the
+/// extreme changes nothing.
+void emit_append(KernelBuilder& builder, Combiner combiner, std::span<const VarId> accumulators,
+                 std::span<const ExprId> element);
 
 /// Appends the statements for accumulators = combine(accumulators, others); both have
 /// components_of(combiner) entries of equal types. `others` may not read the accumulators.

@@ -128,7 +128,7 @@ std::vector<ExprId> OuterAccumulators::element_tuple(const Op& op) {
       return {x, builder_.real(1.0, facts_.fusion.values[op.results[0]].type)};
     case Combiner::kArgMax:
     case Combiner::kArgMin:
-      return {x, tiles_.row()};
+      return {x, builder_.cast(tiles_.row(), exchange_types(facts_.fusion, op)[1])};
     default:
       return {x};
   }
@@ -140,7 +140,8 @@ void OuterAccumulators::accumulate(const std::vector<OpId>& reductions, ExprId g
     const auto count = static_cast<size_t>(kir::components_of(kir::combiner_of(op.kind)));
     if (std::ranges::find(reductions, components_[first].op) != reductions.end()) {
       const ExprId of_lane = components_[first].total ? builder_.integer(0) : lane;
-      combine(first, group_of(components_[first], group), of_lane, element_tuple(op));
+      combine(first, group_of(components_[first], group), of_lane, element_tuple(op),
+              kir::emit_append);
     }
     first += count;
   }
@@ -151,14 +152,15 @@ void OuterAccumulators::accumulate_row(const std::vector<OpId>& totals) {
 }
 
 void OuterAccumulators::combine(size_t first, ExprId group, ExprId lane,
-                                const std::vector<ExprId>& others) {
+                                const std::vector<ExprId>& others,
+                                decltype(kir::emit_combine)* emit) {
   const Op& op = facts_.fusion.ops[components_[first].op];
   std::vector<VarId> running;
   for (size_t i = 0; i < others.size(); ++i) {
     running.push_back(
         builder_.declare("running", builder_.element(components_[first + i].tile, group, lane)));
   }
-  kir::emit_combine(builder_, kir::combiner_of(op.kind), running, others);
+  emit(builder_, kir::combiner_of(op.kind), running, others);
   for (size_t i = 0; i < others.size(); ++i)
     builder_.set(components_[first + i].tile, group, lane, builder_.ref(running[i]));
 }
@@ -180,7 +182,7 @@ void OuterAccumulators::define(size_t first, ExprId group, ExprId lane,
       break;
     case Combiner::kArgMax:
     case Combiner::kArgMin:
-      to(op.results[0], facts_.space.rows > 0 ? value(1) : builder_.integer(0, DType::kI64));
+      to(op.results[0], kir::place_of_extreme(builder_, value(1)));
       break;
     default:
       to(op.results[0], value(0));

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/combine.h"
 #include "codegen/kernel_builder.h"
 #include "codegen/kernel_ir.h"
 #include "codegen/row_statistics.h"
@@ -95,9 +96,10 @@ class OuterAccumulators {
 
   /// Gives `lanes` elements of a component the identity.
   void clear(const Component& component, kir::ExprId group, int64_t lanes);
-  /// Reads a tuple into scalars, combines `others` into it, and writes it back.
+  /// Reads a tuple into scalars, combines `others` into it with `emit`, and writes it back.
   void combine(size_t first, kir::ExprId group, kir::ExprId lane,
-               const std::vector<kir::ExprId>& others);
+               const std::vector<kir::ExprId>& others,
+               decltype(kir::emit_combine)* emit = kir::emit_combine);
   std::vector<kir::ExprId> element_tuple(const Op& op);
   /// Gives the results of the reduction whose tuple starts at component `first`.
   void define(size_t first, kir::ExprId group, kir::ExprId lane,

@@ -220,7 +220,7 @@ void RowBody::sweep_row(size_t s, RowStatistics& statistics) {
     with_reads(first, chunk, [&] {
       sweep(stage, statistics, chunk);
       if (!statistics.take_two_sweeps()) return;
-      statistics.between_sweeps();
+      statistics.between_sweeps(chunk.is_in_order);
       sweep_again(statistics, chunk);
       statistics.end_chunk(false);
     });
@@ -308,7 +308,7 @@ void RowBody::sweep_vector(const Stage& stage, RowStatistics& statistics, const 
     for (const ValueId value : kept_in_registers) keep_in_register(value, at, lane);
     for (const auto& [value, tile] : shared_tiles)
       builder_.set(tile, zero, lane, tiles_.element_value(value));
-    statistics.add(at, lane);
+    statistics.add();
     accumulate_outer(stage, at, lane);
     for (const auto& [output, tile] : output_tiles)
       builder_.set(tile, zero, lane, tiles_.output_element(output));
@@ -324,9 +324,14 @@ void RowBody::sweep_vector(const Stage& stage, RowStatistics& statistics, const 
 
 /// Second look at the elements of a chunk, for statistics.
 void RowBody::sweep_again(RowStatistics& statistics, const RowChunk& chunk) {
-  walk_.for_vectors(chunk, [&](const TilePosition& at) {
-    walk_.when_inside(at, [&] { walk_.for_lanes(at, [&](ExprId) { statistics.add_again(); }); });
-  });
+  const auto for_elements = [&](const RowStatistics::SearchElement& take) {
+    walk_.for_vectors(chunk, [&](const TilePosition& at) {
+      walk_.when_inside(at, [&] { walk_.for_lanes(at, [&](ExprId lane) { take(at, lane); }); });
+    });
+  };
+  if (statistics.deviate())
+    for_elements([&](const TilePosition&, ExprId) { statistics.add_again(); });
+  statistics.search(for_elements);
 }
 
 /// Computes a kept value here, although its registers are already bound.

@@ -19,6 +19,20 @@ std::string_view component_name(Combiner combiner, size_t i) {
   return i == 0 ? "extreme" : "index";
 }
 
+/// What the first sweep takes of the elements of a reduction whose second sweep looks for them
+/// again; the reduction itself for all others.
+Combiner first_sweep_of(Combiner combiner) {
+  switch (combiner) {
+    case Combiner::kLogSumExp:
+    case Combiner::kArgMax:
+      return Combiner::kMax;
+    case Combiner::kArgMin:
+      return Combiner::kMin;
+    default:
+      return combiner;
+  }
+}
+
 }  // namespace
 
 kir::AllReduce all_reduce(kir::KernelBuilder& builder, int64_t threads, const std::string& name,
@@ -78,6 +92,19 @@ ExprId RowStatistics::operand(const Accumulator& accumulator) {
   return tiles_.element_value(facts_.fusion.ops[accumulator.op].operands[0]);
 }
 
+bool RowStatistics::is_search(const Accumulator& accumulator) {
+  return accumulator.combiner == Combiner::kArgMax || accumulator.combiner == Combiner::kArgMin;
+}
+
+bool RowStatistics::deviates(const Accumulator& accumulator) {
+  return accumulator.combiner == Combiner::kWelford || accumulator.combiner == Combiner::kLogSumExp;
+}
+
+ExprId RowStatistics::nowhere(const Accumulator& accumulator) {
+  const DType type = builder_.kernel().vars[accumulator.running[1]].type;
+  return kir::identity_of(builder_, accumulator.combiner, 1, type);
+}
+
 void RowStatistics::increase(VarId var, ExprId by) {
   builder_.assign(var, builder_.add(builder_.ref(var), by));
 }
@@ -92,30 +119,25 @@ void RowStatistics::begin_chunk() {
       if (!meets_) accumulator.chunk_count = builder_.declare("chunk_count", zero);
     } else if (accumulator.combiner == Combiner::kLogSumExp && !meets_) {
       accumulator.old_max = builder_.declare("old_max", builder_.ref(accumulator.running[0]));
+    } else if (is_search(accumulator) && !meets_) {
+      accumulator.old_extreme =
+          builder_.declare("old_extreme", builder_.ref(accumulator.running[0]));
     }
   }
 }
 
-void RowStatistics::add(const TilePosition& at, ExprId lane) {
+void RowStatistics::add() {
   for (const Accumulator& accumulator : accumulators_) {
     if (accumulator.combiner == Combiner::kWelford) {
       increase(accumulator.chunk_sum, operand(accumulator));
-    } else if (accumulator.combiner == Combiner::kLogSumExp) {
-      const VarId max = accumulator.running[0];
-      builder_.assign(max, builder_.max(builder_.ref(max), operand(accumulator)));
+    } else if (const Combiner first = first_sweep_of(accumulator.combiner);
+               first != accumulator.combiner) {
+      kir::emit_combine(builder_, first, {&accumulator.running[0], 1}, {{operand(accumulator)}});
     } else {
-      combine(accumulator, at, lane);
+      kir::emit_combine(builder_, accumulator.combiner, accumulator.running,
+                        {{operand(accumulator)}});
     }
   }
-}
-
-void RowStatistics::combine(const Accumulator& accumulator, const TilePosition& at, ExprId lane) {
-  std::vector<ExprId> element = {operand(accumulator)};
-  if (accumulator.running.size() == 2) {
-    const ExprId column = builder_.add(at.first_column, builder_.cast(lane, tiles_.column_type()));
-    element.push_back(builder_.cast(column, DType::kI64));
-  }
-  kir::emit_combine(builder_, accumulator.combiner, accumulator.running, element);
 }
 
 void RowStatistics::end_vector(const TilePosition& at) {
@@ -129,7 +151,7 @@ void RowStatistics::end_vector(const TilePosition& at) {
 
 // ---- Second sweep
 
-void RowStatistics::between_sweeps() {
+void RowStatistics::between_sweeps(bool is_in_order) {
   for (Accumulator& accumulator : accumulators_) {
     const DType type = accumulator.type;
     if (accumulator.combiner == Combiner::kWelford) {
@@ -153,13 +175,34 @@ void RowStatistics::between_sweeps() {
           {builder_.sub(builder_.ref(accumulator.old_max), builder_.ref(accumulator.safe_max))});
       const VarId sum = accumulator.running[1];
       builder_.assign(sum, builder_.mul(builder_.ref(sum), scale));
+    } else if (is_search(accumulator)) {
+      begin_search(accumulator, is_in_order);
     }
   }
 }
 
+void RowStatistics::begin_search(Accumulator& accumulator, bool is_in_order) {
+  const ExprId extreme = builder_.ref(accumulator.running[0]);
+  const ExprId is_old = kir::is_same(builder_, extreme, builder_.ref(accumulator.old_extreme));
+  // A thread that meets others searches if the row's extreme is its own.
+  ExprId is_here = is_old;
+  ExprId found = nowhere(accumulator);
+  if (!meets_ && is_in_order) {
+    is_here = builder_.apply(PointwiseFn::kNot, {is_old});
+  } else if (!meets_) {
+    // An element of an old extreme may come before the one that was found.
+    const ExprId identity =
+        kir::identity_of(builder_, accumulator.combiner, 0, builder_.type_of(extreme));
+    is_here = builder_.apply(PointwiseFn::kNot, {kir::is_same(builder_, extreme, identity)});
+    found = builder_.select(is_old, builder_.ref(accumulator.running[1]), found);
+  }
+  accumulator.is_here = builder_.declare("is_here", is_here);
+  if (!meets_) accumulator.found = builder_.declare("found", found);
+}
+
 void RowStatistics::add_again() {
   for (const Accumulator& accumulator : accumulators_) {
-    if (!takes_two_sweeps(facts_.fusion.ops[accumulator.op].kind)) continue;
+    if (!deviates(accumulator)) continue;
     const ExprId x = operand(accumulator);
     const bool welford = accumulator.combiner == Combiner::kWelford;
     ExprId term;
@@ -172,6 +215,28 @@ void RowStatistics::add_again() {
           builder_.apply(PointwiseFn::kExp, {builder_.sub(x, builder_.ref(accumulator.safe_max))});
     }
     increase(welford ? accumulator.chunk_m2 : accumulator.running[1], term);
+  }
+}
+
+bool RowStatistics::deviate() const { return std::ranges::any_of(accumulators_, deviates); }
+
+void RowStatistics::search(const std::function<void(const SearchElement&)>& for_elements) {
+  for (const Accumulator& accumulator : accumulators_) {
+    if (!is_search(accumulator)) continue;
+    const VarId found = meets_ ? accumulator.running[1] : accumulator.found;
+    builder_.when(builder_.ref(accumulator.is_here), [&] {
+      for_elements([&](const TilePosition& at, ExprId lane) {
+        const ExprId column =
+            builder_.add(at.first_column, builder_.cast(lane, tiles_.column_type()));
+        const ExprId place = builder_.cast(column, builder_.kernel().vars[found].type);
+        const ExprId is_it =
+            kir::is_same(builder_, operand(accumulator), builder_.ref(accumulator.running[0]));
+        // The first of equal ones is the one with the lowest index.
+        builder_.assign(found, builder_.min(builder_.ref(found),
+                                            builder_.select(is_it, place, nowhere(accumulator))));
+      });
+      if (!meets_) builder_.assign(accumulator.running[1], builder_.ref(found));
+    });
   }
 }
 
@@ -196,16 +261,24 @@ void RowStatistics::end_chunk(bool only) {
 
 // ---- Results
 
-void RowStatistics::meet(const std::vector<RowStatistics>& rows, int64_t threads,
-                         const std::string& name, const RowExchange& exchange) {
+void RowStatistics::meet(std::vector<RowStatistics>& rows, int64_t threads, const std::string& name,
+                         const RowExchange& exchange) {
   const RowStatistics& first = rows.front();
   kir::AllReduce all = all_reduce(first.builder_, threads, name, exchange);
-  for (const RowStatistics& row : rows) {
-    for (const Accumulator& accumulator : row.accumulators_) {
-      if (accumulator.combiner == Combiner::kWelford)
+  for (RowStatistics& row : rows) {
+    for (Accumulator& accumulator : row.accumulators_) {
+      if (accumulator.combiner == Combiner::kWelford) {
         all.parts.push_back({Combiner::kSum, {accumulator.chunk_sum}});
-      if (accumulator.combiner == Combiner::kLogSumExp)
-        all.parts.push_back({Combiner::kMax, {accumulator.running[0]}});
+        continue;
+      }
+      const Combiner sweep = first_sweep_of(accumulator.combiner);
+      if (sweep == accumulator.combiner) continue;
+      const VarId extreme = accumulator.running[0];
+      if (is_search(accumulator)) {
+        accumulator.old_extreme =
+            first.builder_.declare("own_extreme", first.builder_.ref(extreme));
+      }
+      all.parts.push_back({sweep, {extreme}});
     }
   }
   first.builder_.append(std::move(all));
@@ -220,7 +293,8 @@ void RowStatistics::combine(const std::vector<RowStatistics>& rows, int64_t thre
   for (const RowStatistics& row : rows) {
     for (const Accumulator& accumulator : row.accumulators_) {
       if (row.meets_ && takes_two_sweeps(row.facts_.fusion.ops[accumulator.op].kind)) {
-        all.parts.push_back({Combiner::kSum, {accumulator.running.back()}});
+        const Combiner second = is_search(accumulator) ? Combiner::kMin : Combiner::kSum;
+        all.parts.push_back({second, {accumulator.running.back()}});
       } else {
         all.parts.push_back({accumulator.combiner, accumulator.running});
       }
@@ -260,10 +334,8 @@ void RowStatistics::define_results(const Accumulator& accumulator) {
     }
     case Combiner::kArgMax:
     case Combiner::kArgMin:
-      // The tuple starts with an index that every element beats; of no elements it is 0.
-      tiles_.define_row_value(op.results[0], facts_.space.columns > 0
-                                                 ? builder_.ref(running[1])
-                                                 : builder_.integer(0, DType::kI64));
+      tiles_.define_row_value(op.results[0],
+                              kir::place_of_extreme(builder_, builder_.ref(running[1])));
       break;
     default:
       tiles_.define_row_value(op.results[0], builder_.ref(running[0]));

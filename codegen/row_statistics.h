@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,14 +29,15 @@ kir::AllReduce all_reduce(kir::KernelBuilder& builder, int64_t threads, const st
 /// Most take an element as it comes. Welford and logsumexp take a chunk in two sweeps: the first
 /// finds its mean or its maximum, and the second adds up what deviates from that. Divisions,
 /// exponentials of rescaled sums and the merge of two tuples are then paid once a chunk, not once
-/// an element.
+/// an element. argmax and argmin find a chunk's extreme in the first sweep, and search for its
+/// place in the second, which a chunk without a new extreme skips.
 ///
-///     begin_chunk  { add ... end_vector }  between_sweeps  { add_again ... }  end_chunk
+///     begin_chunk  { add ... end_vector }  between_sweeps  { add_again ... }  search  end_chunk
 ///
 /// Where a row is one chunk, its threads may meet between the sweeps: the second then deviates from
-/// the row's own mean or maximum, and nothing is merged.
+/// the row's own mean or maximum, or searches for its extreme, and nothing is merged.
 ///
-///     meet_between_sweeps  begin_chunk  { ... }  meet  between_sweeps  { ... }  end_chunk
+///     meet_between_sweeps  begin_chunk  { ... }  meet  between_sweeps  { ... }  search  end_chunk
 ///
 /// The calls may be made for all reductions of a stage: they pass over those that need nothing.
 class RowStatistics {
@@ -53,18 +55,25 @@ class RowStatistics {
   void meet_between_sweeps() { meets_ = true; }
   void begin_chunk();
   /// Takes the element at hand of the tiles.
-  void add(const TilePosition& at, kir::ExprId lane);
+  void add();
   /// All lanes of a vector were added.
   void end_vector(const TilePosition& at);
-  void between_sweeps();
+  /// `is_in_order` says that the elements of the chunk come behind those of all chunks before.
+  void between_sweeps(bool is_in_order = true);
+  /// True if some reduction takes the elements of the second sweep with add_again().
+  [[nodiscard]] bool deviate() const;
   /// Takes the element at hand in the second sweep.
   void add_again();
+  /// Takes the element at hand, in a lane of a vector, in a search.
+  using SearchElement = std::function<void(const TilePosition& at, kir::ExprId lane)>;
+  /// Searches for the places of extremes. `for_elements` goes through the elements of the chunk.
+  void search(const std::function<void(const SearchElement&)>& for_elements);
   /// Merges the chunk into the running tuples; `only` says that there was one chunk, whose tuple is
   /// then the result.
   void end_chunk(bool only);
 
   /// Combines what the first sweep found of the `threads` threads of a row, as combine() does.
-  static void meet(const std::vector<RowStatistics>& rows, int64_t threads, const std::string& name,
+  static void meet(std::vector<RowStatistics>& rows, int64_t threads, const std::string& name,
                    const RowExchange& exchange);
   /// Combines the tuples of the `threads` threads of a row. Those of several rows, with the same
   /// reductions, travel in one exchange.
@@ -84,12 +93,19 @@ class RowStatistics {
     kir::VarId chunk_sum, chunk_count, chunk_mean, chunk_m2;
     // Logsumexp: the maximum before the chunk, and the one that exponents subtract.
     kir::VarId old_max, safe_max;
+    // argmax and argmin: the extreme before the chunk, or before the threads met; whether there is
+    // a place to find in the chunk, and the place.
+    kir::VarId old_extreme, is_here, found;
   };
 
   Accumulator start(OpId id);
+  static bool is_search(const Accumulator& accumulator);
+  static bool deviates(const Accumulator& accumulator);
+  void begin_search(Accumulator& accumulator, bool is_in_order);
+  /// The place of an extreme that was not found.
+  kir::ExprId nowhere(const Accumulator& accumulator);
   kir::ExprId operand(const Accumulator& accumulator);
   void increase(kir::VarId var, kir::ExprId by);
-  void combine(const Accumulator& accumulator, const TilePosition& at, kir::ExprId lane);
   void define_results(const Accumulator& accumulator);
 
   const SegmentFacts& facts_;

@@ -157,17 +157,26 @@ void RowWalk::for_chunks(int64_t unroll, const std::function<void(const RowChunk
   if (!schedule_.persistent.empty() && std::ranges::all_of(schedule_.persistent, in_registers))
     std::ranges::stable_partition(runs,
                                   [](const ChunkRun& run) { return run.guard != Guard::kNone; });
+  int64_t end = 0;  // Of the batches so far.
   for (const ChunkRun& run : runs) {
     if (takes && !takes(run)) continue;
+    const bool is_in_order = run.begin >= end && !run.edges;
+    end = std::max(end, run.end);
     if (run.is_one()) {
-      body({builder_.integer(run.begin), run.batches, run.guard,
-            run.edges ? edge_count(facts_, schedule_) : 0});
+      body({.first_batch = builder_.integer(run.begin),
+            .batches = run.batches,
+            .guard = run.guard,
+            .edges = run.edges ? edge_count(facts_, schedule_) : 0,
+            .is_in_order = is_in_order});
       continue;
     }
     builder_.loop("batch", builder_.integer(run.begin), builder_.integer(run.end),
                   builder_.integer(run.batches), unrolls_batches(facts_, schedule_),
                   [&](ExprId batch) {
-                    body({batch, run.batches, run.guard});
+                    body({.first_batch = batch,
+                          .batches = run.batches,
+                          .guard = run.guard,
+                          .is_in_order = is_in_order});
                   });
   }
 }

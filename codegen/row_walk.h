@@ -16,6 +16,8 @@ struct RowChunk {
   int64_t batches = 1;
   Guard guard = Guard::kNone;
   int64_t edges = 0;
+  /// Whether all its elements come behind those of the chunks before it.
+  bool is_in_order = true;
 
   /// Of the tiles that hold it.
   [[nodiscard]] int64_t groups() const { return batches + edges; }

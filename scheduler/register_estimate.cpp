@@ -214,7 +214,7 @@ class Model {
     bool two_sweeps = false;
     for (const OpId reduction : stage.reductions) {
       const Op& op = facts_.fusion.ops[reduction];
-      two_sweeps = two_sweeps || !std::holds_alternative<ReduceOp>(op.kind);
+      two_sweeps = two_sweeps || takes_two_sweeps(op.kind);
       for (const DType type : exchange_types(facts_.fusion, op))
         registers += kAccumulatorWord * static_cast<double>(register_words(1, bytes_of(type)));
     }

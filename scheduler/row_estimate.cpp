@@ -112,10 +112,7 @@ struct CombineStep {
 CombineStep combine_step(const OpKind& kind) {
   if (std::holds_alternative<WelfordOp>(kind)) return {.instructions = 25.0, .latency = 3.0};
   if (std::holds_alternative<LogSumExpOp>(kind)) return {.instructions = 14.0, .latency = 2.4};
-  const auto* reduce = std::get_if<ReduceOp>(&kind);
-  const bool has_index =
-      reduce != nullptr && (reduce->fn == ReduceFn::kArgMax || reduce->fn == ReduceFn::kArgMin);
-  if (has_index) return {.instructions = 14.0, .latency = 2.0};
+  if (is_index_reduction(kind)) return {.instructions = 14.0, .latency = 2.0};
   return {.instructions = 2.0, .latency = 1.0};
 }
 

@@ -116,8 +116,6 @@ std::set<int64_t> divisors(const Fusion& fusion, const Op& op) {
   return out;
 }
 
-bool is_argument(ReduceFn fn) { return fn == ReduceFn::kArgMax || fn == ReduceFn::kArgMin; }
-
 class Splitting {
  public:
   Splitting(const SegmentFacts& facts, int64_t parts)
@@ -171,6 +169,18 @@ class Splitting {
     return second_.read(value, info.type, info.shape);
   }
 
+  /// pass() with the axis of the parts last: the extreme's part is found along rows, in which a
+  /// place can be picked.
+  std::optional<ValueId> pass_searched(ValueId made, ValueId value) {
+    FusionBuilder& a = first_.builder();
+    const auto axes = static_cast<int>(a.fusion().values[made].shape.size());
+    if (!parts_lead_ || axes == 1) return pass(made, value);
+    std::vector<int> order;
+    for (int axis = 1; axis < axes; ++axis) order.push_back(axis);
+    order.push_back(0);
+    return pass(a.permute(made, order), value);
+  }
+
   /// What follows computes on in the types of the whole reduction.
   bool has_types_of(const Op& op) {
     return std::ranges::all_of(op.results, [&](ValueId result) {
@@ -190,7 +200,7 @@ class Splitting {
     const int outer = inner - 1;
     const int64_t length = elements / parts_;
     if (const auto* reduce = std::get_if<ReduceOp>(&op.kind)) {
-      if (is_argument(reduce->fn)) return split_argument(op, reduce->fn, x, inner, length);
+      if (is_index_reduction(op.kind)) return split_argument(op, reduce->fn, x, inner, length);
       const auto read = pass(a.reduce(reduce->fn, x, {inner}), op.results[0]);
       if (!read) return false;
       second_.define(op.results[0], b.reduce(reduce->fn, *read, {outer}));
@@ -235,11 +245,11 @@ class Splitting {
   bool split_argument(const Op& op, ReduceFn fn, ValueId x, int inner, int64_t length) {
     FusionBuilder& a = first_.builder();
     FusionBuilder& b = second_.builder();
-    const int outer = inner - 1;
     const ReduceFn extreme = fn == ReduceFn::kArgMax ? ReduceFn::kMax : ReduceFn::kMin;
-    const auto places = pass(a.reduce(fn, x, {inner}), op.results[0]);
-    const auto extremes = pass(a.reduce(extreme, x, {inner}), op.operands[0]);
+    const auto places = pass_searched(a.reduce(fn, x, {inner}), op.results[0]);
+    const auto extremes = pass_searched(a.reduce(extreme, x, {inner}), op.operands[0]);
     if (!places || !extremes) return false;
+    const auto outer = static_cast<int>(b.fusion().values[*places].shape.size()) - 1;
     const DType type = b.fusion().values[*places].type;
     // Places are never negative: the choice is there so that both are walked as one.
     const ValueId is_place = b.pointwise(PointwiseFn::kLe, {b.constant_integer(0, type), *places});

@@ -430,9 +430,13 @@ boost::container::static_vector<DType, 3> exchange_types(const Fusion& fusion,
   const DType type = compute_type(fusion.values[reduction.operands[0]].type);
   if (std::holds_alternative<WelfordOp>(reduction.kind)) return {type, type, type};
   if (std::holds_alternative<LogSumExpOp>(reduction.kind)) return {type, type};
-  const auto& reduce = std::get<ReduceOp>(reduction.kind);
-  if (reduce.fn == ReduceFn::kArgMax || reduce.fn == ReduceFn::kArgMin) return {type, DType::kI64};
-  return {type};
+  if (!is_index_reduction(reduction.kind)) return {type};
+  const int axis = reduced_axes(reduction.kind).front();
+  const Extent& extent = fusion.values[reduction.operands[0]].shape[static_cast<size_t>(axis)];
+  // The largest of the type is no place.
+  const bool is_narrow =
+      extent.is_constant() && extent.constant() <= std::numeric_limits<int32_t>::max();
+  return {type, is_narrow ? DType::kI32 : DType::kI64};
 }
 
 bool keeps_in_registers(const Schedule& schedule) {
@@ -447,8 +451,14 @@ bool unrolls_batches(const SegmentFacts& facts, const Schedule& schedule) {
          keeps_in_registers(schedule);
 }
 
+bool is_index_reduction(const OpKind& kind) {
+  const auto* reduce = std::get_if<ReduceOp>(&kind);
+  return reduce != nullptr && (reduce->fn == ReduceFn::kArgMax || reduce->fn == ReduceFn::kArgMin);
+}
+
 bool takes_two_sweeps(const OpKind& kind) {
-  return std::holds_alternative<WelfordOp>(kind) || std::holds_alternative<LogSumExpOp>(kind);
+  return std::holds_alternative<WelfordOp>(kind) || std::holds_alternative<LogSumExpOp>(kind) ||
+         is_index_reduction(kind);
 }
 
 namespace {

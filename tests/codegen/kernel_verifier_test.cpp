@@ -211,7 +211,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "the phase may differ within the block"},
         Planted{"let %r0 a : i32 = 0 all_reduce r threads 64 logsumexp(%r0, %r0)", "logsumexp of"},
         Planted{"let %r0 a : f32 = 0x0p+0 all_reduce r threads 64 argmax(%r0, %r0)",
-                "component 1 of argmax is f32, not i64"},
+                "component 1 of argmax is f32, not i32 or i64"},
         Planted{"let %r0 a : i32 = 0 %r0 = atomic_count %b0[0] last 3",
                 "%b0 (x) is no global buffer of i32 counters"},
         Planted{"buffer %b3 c : i32 global readwrite align 16 let %r0 a : i64 = 0:i64\n"
@@ -342,6 +342,10 @@ TEST(KernelVerifierTest, FindsMistakesInClusters) {
   EXPECT_THAT(said("  cluster_barrier", "  if lt(block_index, 2) { cluster_barrier }"),
               HasSubstr("inside of control flow"));
   EXPECT_EQ(said("cluster_barrier", "cluster_arrive cluster_wait"), "");
+  EXPECT_THAT(said("  cluster_barrier",
+                   "  let %r9 early : f32 = 0x0p+0 store %b1[0:i64] = %r9[0, 0] width 1 "
+                   "cluster_arrive cluster_wait"),
+              HasSubstr("a store comes before an arrival that orders mbarriers alone"));
   EXPECT_THAT(
       said("cluster_barrier", "cluster_arrive"),
       AllOf(HasSubstr("a reduction over the blocks before the blocks of the cluster have met"),

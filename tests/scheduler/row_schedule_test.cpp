@@ -223,7 +223,7 @@ TEST(RowScheduleTest, ExchangesCarryTuples) {
   EXPECT_THAT(types("row_sum"), ElementsAre(DType::kF32));
   EXPECT_THAT(types("layer_norm"), ElementsAre(DType::kF32, DType::kF32, DType::kF32));
   EXPECT_THAT(types("softmax"), ElementsAre(DType::kF32, DType::kF32));
-  EXPECT_THAT(types("row_argmax"), ElementsAre(DType::kF32, DType::kI64));
+  EXPECT_THAT(types("row_argmax"), ElementsAre(DType::kF32, DType::kI32));
   EXPECT_THAT(types("row_any"), ElementsAre(DType::kBool));
 }
 
