@@ -46,18 +46,14 @@ endfunction()
 #   PRIVATE_HEADERS ...  not installed
 #   PUBLIC ...           targets that the headers need
 #   PRIVATE ...          header-only targets that only the sources need
-#   ALIAS <name>         second name, default sinter::<folder>
 #   EXPORT <set>)        export set, default SinterTargets
 #
-# Makes target sinter_<folder>, exported as Sinter::<folder>.
+# Makes target sinter_<folder>, which is Sinter::<folder> in the project and in an installed package.
 function(sinter_add_library folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "ALIAS;EXPORT"
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "EXPORT"
     "SOURCES;HEADERS;PRIVATE_HEADERS;PUBLIC;PRIVATE")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "sinter_add_library(${folder}): unknown ${arg_UNPARSED_ARGUMENTS}")
-  endif()
-  if(NOT arg_ALIAS)
-    set(arg_ALIAS sinter::${folder})
   endif()
   if(NOT arg_EXPORT)
     set(arg_EXPORT SinterTargets)
@@ -81,7 +77,7 @@ function(sinter_add_library folder)
     target_compile_features(${target} INTERFACE cxx_std_20)
   endif()
   target_link_libraries(${target} ${scope} ${arg_PUBLIC})
-  add_library(${arg_ALIAS} ALIAS ${target})
+  add_library(Sinter::${folder} ALIAS ${target})
 
   set(tables ${arg_HEADERS})
   list(FILTER tables INCLUDE REGEX "\\.def$")
