@@ -1,86 +1,56 @@
-"""Reads a graph in .fir text (grammar: fusion_ir/README.md) and says it in PyTorch.
+"""Reads a graph in .fir text (grammar and semantics: fusion_ir/README.md) and says it in PyTorch.
 
 The graph's text is the only description of a kernel of one's own, so its peer and its reference come
-from here: `function(graph)` is what one would write in PyTorch for the same ops, in the given types
-for torch.compile, and in float64 for a reference.
+from here: what one would write in PyTorch for the same ops, in the given types for torch.compile, and
+in float64 for a reference. `source(graph, sizes)` is a function of Python without branches, so that
+torch.compile sees one region; `function(graph, sizes)` is that function. Nothing but `function` and
+`torch_type` needs PyTorch.
 """
 
 import dataclasses
 import math
 import re
 
-import torch
-
 TYPES = {
-    "f64": torch.float64,
-    "f32": torch.float32,
-    "f16": torch.float16,
-    "bf16": torch.bfloat16,
-    "f8e4m3": torch.float8_e4m3fn,
-    "f8e5m2": torch.float8_e5m2,
-    "i64": torch.int64,
-    "i32": torch.int32,
-    "i8": torch.int8,
-    "u8": torch.uint8,
-    "bool": torch.bool,
+    "f64": "float64",
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f8e4m3": "float8_e4m3fn",
+    "f8e5m2": "float8_e5m2",
+    "i64": "int64",
+    "i32": "int32",
+    "i8": "int8",
+    "u8": "uint8",
+    "bool": "bool",
 }
+FLOATS = ("f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2")
+LARGEST_F8 = {"f8e4m3": 448.0, "f8e5m2": 57344.0}
+RANGES = {"i64": (-(2**63), 2**63 - 1), "i32": (-(2**31), 2**31 - 1), "i8": (-128, 127), "u8": (0, 255)}
 
+# Functions whose operands and results are as in PyTorch, NaN and overflow included.
 POINTWISE = {
-    "neg": torch.neg,
-    "abs": torch.abs,
-    "exp": torch.exp,
-    "exp2": torch.exp2,
-    "expm1": torch.expm1,
-    "log": torch.log,
-    "log2": torch.log2,
-    "log1p": torch.log1p,
-    "sqrt": torch.sqrt,
-    "rsqrt": torch.rsqrt,
-    "reciprocal": torch.reciprocal,
-    "sin": torch.sin,
-    "cos": torch.cos,
-    "tanh": torch.tanh,
-    "erf": torch.erf,
-    "floor": torch.floor,
-    "ceil": torch.ceil,
-    "trunc": torch.trunc,
-    "round": torch.round,
-    "is_nan": torch.isnan,
-    "is_finite": torch.isfinite,
-    "add": torch.add,
-    "sub": torch.sub,
-    "mul": torch.mul,
-    "pow": torch.pow,
-    "max": torch.maximum,
-    "min": torch.minimum,
-    "xor": torch.bitwise_xor,
-    "and": torch.bitwise_and,
-    "or": torch.bitwise_or,
-    "not": torch.bitwise_not,
-    "eq": torch.eq,
-    "ne": torch.ne,
-    "lt": torch.lt,
-    "le": torch.le,
-    "gt": torch.gt,
-    "ge": torch.ge,
-    "select": torch.where,
-    "fma": lambda a, b, c: a * b + c,
-    "clamp": lambda x, low, high: torch.minimum(torch.maximum(x, low), high),
+    **{name: f"torch.{name}({{0}})" for name in (
+        "neg", "abs", "exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "rsqrt", "reciprocal",
+        "sin", "cos", "tanh", "erf", "floor", "ceil", "trunc", "round")},
+    **{name: f"torch.{name}({{0}}, {{1}})" for name in (
+        "add", "sub", "mul", "pow", "eq", "ne", "lt", "le", "gt", "ge")},
+    "is_nan": "torch.isnan({0})",
+    "is_finite": "torch.isfinite({0})",
+    "max": "torch.maximum({0}, {1})",
+    "min": "torch.minimum({0}, {1})",
+    "and": "torch.bitwise_and({0}, {1})",
+    "or": "torch.bitwise_or({0}, {1})",
+    "xor": "torch.bitwise_xor({0}, {1})",
+    "not": "torch.bitwise_not({0})",
+    "select": "torch.where({0}, {1}, {2})",
+    "fma": "{0} * {1} + {2}",
+    "clamp": "torch.minimum(torch.maximum({0}, {1}), {2})",
+    "philox_uniform": "philox_uniform({0}, {1})",
 }
 
-REDUCE = {
-    "sum": lambda x, axes: x.sum(axes, keepdim=True),
-    "max": lambda x, axes: x.amax(axes, keepdim=True),
-    "min": lambda x, axes: x.amin(axes, keepdim=True),
-    "any": lambda x, axes: x.any(axes[0], keepdim=True),
-    "all": lambda x, axes: x.all(axes[0], keepdim=True),
-    "argmax": lambda x, axes: x.argmax(axes[0], keepdim=True),
-    "argmin": lambda x, axes: x.argmin(axes[0], keepdim=True),
-}
-
-
-# Ops that look at a value's whole shape, which a broadcast may have left to PyTorch.
-WHOLE = {"welford", "logsumexp", "take", "reshape", "permute", "slice", "concatenate"}
+# Ops that only say where elements lie: PyTorch gives a view of the operand's memory.
+VIEWS = ("broadcast", "reshape", "permute", "slice")
 
 
 class Untranslated(Exception):
@@ -137,6 +107,28 @@ class Graph:
             step *= extent
         return tuple(reversed(out))
 
+    def goes_by_rows(self):
+        """Whether chunks of the first symbol's rows can be computed one by one, sums apart."""
+        first = self.symbols[0] if self.symbols else None
+        shapes = {value.id: value.shape for op in self.ops for value in op.results}
+
+        def is_cut(shape):
+            return bool(shape) and shape[0] == first
+
+        def keeps_rows(op):
+            operands = [shapes[id] for id in op.operands]
+            if not any(map(is_cut, operands)):
+                return op.name != "iota" or op.fields["axis"][0] != 0 or not is_cut(op.results[0].shape)
+            if op.name.startswith("reduce.") or op.name in ("welford", "logsumexp"):
+                return op.name == "reduce.sum" or 0 not in op.fields["over"]
+            if op.name in ("take", "concatenate"):
+                return op.fields["axis"][0] != 0
+            if op.name in ("slice", "pad", "permute", "external"):
+                return False
+            return op.name == "broadcast" or is_cut(op.results[0].shape)
+
+        return first is not None and all(map(keeps_rows, self.ops))
+
     def limit_of_indices(self, value):
         """The extent that an integer input indexes in a `take`, or None."""
         for op in self.ops:
@@ -179,112 +171,245 @@ def parse(text):
     return Graph(head[1], symbols, ops, outputs)
 
 
-def number(text, dtype):
+def number(text, kind):
+    """The literal of a constant, as Python spells it."""
     word = text.split()[0]
-    if not dtype.is_floating_point:
-        return int(word) if word not in ("true", "false") else word == "true"
-    return float.fromhex(word) if "0x" in word else float(word)
+    if kind == "bool":
+        return repr(word in ("true", "1"))
+    if kind not in FLOATS:
+        return str(int(word))
+    value = float.fromhex(word) if "0x" in word else float(word)
+    return repr(value) if math.isfinite(value) else f"float('{value}')"
 
 
-def function(graph, sizes):
-    """What computes the graph's outputs, as a tuple, from its inputs. `sizes` has every symbol.
+def source(graph, sizes, exact=False, rows=None):
+    """The text of `run(device, ...)`, which takes the graph's inputs and gives a tuple of its outputs.
 
-    In float64 where the floats among the inputs are: then casts between floats round nothing.
+    `sizes` has every symbol. With `exact`, floats are float64 and casts between them round nothing.
+    `rows`: so many of the first symbol's rows are given, a chunk of what `sizes` says.
     """
+    types = {value.id: value.type for op in graph.ops for value in op.results}
+    shapes = {value.id: shape_of(graph, value, sizes, rows) for op in graph.ops for value in op.results}
+    names = {id: "v" + id[2:] for id in types}
+    lines = []
+    for op in graph.ops:
+        if op.name == "input":
+            continue
+        words = translated(op, graph, sizes, shapes, types, exact)
+        for value, word in zip(op.results, words, strict=True):
+            lines.append(f"{names[value.id]} = " + re.sub(r"%v(\d+)", r"v\1", word))
+    lines.append("return (" + "".join(out + ", " for out in written_outputs(graph, names)) + ")")
+    parameters = ", ".join(["device", *(names[value.id] for value in graph.inputs)])
+    return f"def run({parameters}):\n" + "".join(f"    {line}\n" for line in lines)
+
+
+def shape_of(graph, value, sizes, rows=None):
+    shape = list(graph.shape(value, sizes))
+    if rows is not None and graph.symbols and value.shape and value.shape[0] == graph.symbols[0]:
+        shape[0] = rows
+    return tuple(shape)
+
+
+def written_outputs(graph, names):
+    """Outputs in memory of their own: a view of an input, or of another output, would move nothing."""
+    made_by = {value.id: op for op in graph.ops for value in op.results}
+    taken = set()
+    for value in graph.outputs:
+        root = value.id
+        while made_by[root].name in VIEWS:
+            root = made_by[root].operands[0]
+        name = names[value.id]
+        is_shared = made_by[root].name in ("input", "constant") or root in taken
+        taken.add(root)
+        yield f"{name}.clone(memory_format=torch.contiguous_format)" if is_shared else f"{name}.contiguous()"
+
+
+def type_text(kind, exact):
+    return "torch." + ("float64" if exact and kind in FLOATS else TYPES[kind])
+
+
+def filled(shape, word, kind, exact):
+    made = f"torch.full({tuple(shape)}, {word}, dtype={type_text(kind, False)}, device=device)"
+    return made + ".to(torch.float64)" if exact and kind in FLOATS else made
+
+
+def cast(x, source_kind, kind, exact):
+    to = type_text(kind, exact)
+    if kind == "bool":
+        return f"({x} != 0)"
+    if kind in LARGEST_F8:  # They saturate.
+        wide = x if exact else f"{x}.to(torch.float32)"
+        return f"{wide}.clamp(-{LARGEST_F8[kind]}, {LARGEST_F8[kind]}).to({to})"
+    if kind in FLOATS:
+        through = ".to(torch.float32)" if kind in ("f16", "bf16") and not exact else ""
+        return f"{x}{through}.to({to})"
+    if source_kind in FLOATS:
+        return f"to_integer({x}, {to}, {RANGES[kind][0]}, {RANGES[kind][1]})"
+    if source_kind != "bool":
+        (low, high), (least, most) = RANGES[kind], RANGES[source_kind]
+        if low > least or high < most:
+            return f"{x}.clamp({max(low, least)}, {min(high, most)}).to({to})"
+    return f"{x}.to({to})"
+
+
+def reduced(fn, x, axes, op, shapes, types, exact):
+    kind, shape = op.results[0].type, shapes[op.results[0].id]
+    operand, from_kind = op.operands[0], types[op.operands[0]]
+    if 0 in (shapes[operand][axis] for axis in axes):
+        least, most = RANGES.get(from_kind, ("float('-inf')", "float('inf')"))
+        identity = {"sum": 0, "prod": 1, "max": least, "min": most, "any": False, "all": True}
+        return filled(shape, identity.get(fn, 0), kind, exact)
+    one_by_one = {"prod": f".prod({{}}, dtype={x}.dtype)", "any": ".any({})", "all": ".all({})",
+                  "argmax": ".argmax({})", "argmin": ".argmin({})"}
+    if fn in one_by_one:  # Over one axis at a time, the last first.
+        return x + "".join(one_by_one[fn].format(axis) for axis in sorted(axes, reverse=True))
+    if fn == "sum":
+        return f"{x}.sum({axes}, dtype={x}.dtype)"
+    if fn in ("max", "min"):
+        return f"{x}.a{fn}({axes})"
+    return None
+
+
+def translated(op, graph, sizes, shapes, types, exact):
+    """What to write for each result of an op, in terms of `%v` names."""
+    value, args = op.results[0], op.operands
+    shape, kind = shapes[value.id], value.type
+    x = args[0] if args else None
+    if op.name in POINTWISE:
+        return [POINTWISE[op.name].format(*args)]
+    if op.name in ("div", "rem"):
+        if types[x] in FLOATS:
+            return [f"torch.{'div' if op.name == 'div' else 'fmod'}({args[0]}, {args[1]})"]
+        return [f"integer_{op.name}({args[0]}, {args[1]})"]
+    if op.name == "cast":
+        return [cast(x, types[x], kind, exact)]
+    if op.name == "constant":
+        return [filled((), number(op.rest, kind), kind, exact)]
+    if op.name == "extent":
+        return [filled((), math.prod(graph.size(e, sizes) for e in op.extents), "i64", exact)]
+    if op.name == "iota":
+        axis = op.fields["axis"][0]
+        ones = [1] * len(shape)
+        ones[axis] = shape[axis]
+        return [f"torch.arange({shape[axis]}, dtype={type_text(kind, exact)}, device=device)"
+                f".reshape({tuple(ones)}).expand({shape})"]
+    if op.name == "broadcast":
+        ones = [1] * len(shape)
+        for axis, size in zip(op.fields["axes"], shapes[x], strict=True):
+            ones[axis] = size
+        return [f"{x}.reshape({tuple(ones)}).expand({shape})"]
+    if op.name.startswith("reduce."):
+        word = reduced(op.name[7:], x, op.fields["over"], op, shapes, types, exact)
+        if word:
+            return [word]
+    if op.name == "welford":
+        axes = op.fields["over"]
+        count = math.prod(shapes[x][axis] for axis in axes)
+        if count == 0:
+            return [filled(shape, 0, kind, exact)] * 2
+        return [f"{x}.mean({axes})", f"{x}.var({axes}, correction=0) * {count}"]
+    if op.name == "logsumexp":
+        axes = op.fields["over"]
+        if 0 in (shapes[x][axis] for axis in axes):
+            return [filled(shape, "float('-inf')", kind, exact), filled(shape, 0, kind, exact)]
+        return [f"{x}.amax({axes})", f"({x} - {x}.amax({axes}, keepdim=True)).exp().sum({axes})"]
+    if op.name == "take":
+        axis = op.fields["axis"][0]
+        if shapes[x][axis] == 0:
+            return [filled(shape, 0, kind, exact)]
+        return [f"taken({x}, {args[1]}, {axis})"]
+    if op.name == "reshape":
+        return [f"{x}.reshape({shape})"]
+    if op.name == "permute":
+        return [f"{x}.permute({op.fields['order']})"]
+    if op.name == "concatenate":
+        return [f"torch.cat(({''.join(arg + ', ' for arg in args)}), {op.fields['axis'][0]})"]
+    if op.name == "slice":
+        bounds = zip(op.fields["start"], op.fields["stop"], op.fields["step"], strict=True)
+        # A stop of -1 is the end.
+        return [f"{x}[" + ", ".join(f"{a}:{'' if b < 0 else b}:{c}" for a, b, c in bounds) + "]"]
+    if op.name == "pad":
+        ends = zip(op.fields["low"], op.fields["high"], strict=True)
+        widths = [width for pair in reversed(list(ends)) for width in pair]
+        filling = number(re.search(r"\bvalue\s+(\S+)", op.rest)[1], kind)
+        return [f"torch.nn.functional.pad({x}, {widths}, value={filling})"]
+    name = " ".join([op.name, *re.findall(r'^\s*([\w"]+)', op.rest)]) if op.name == "external" else op.name
+    raise Untranslated(
+        f"{value.id}: '{name}' has no translation to PyTorch; write the peer in a file and name it "
+        "with --peer")
+
+
+# What the functions of `source` call, beside PyTorch. Text, as they are: torch.compile traces them.
+HELPERS = """
+import torch
+
+
+def to_integer(x, dtype, least, most):
+    within = torch.where(torch.isnan(x), 0.0, x).to(dtype)
+    return torch.where(x >= float(most + 1), most, torch.where(x <= float(least), least, within))
+
+
+def integer_div(a, b):
+    safe = torch.where((b == 0) | (b == -1), 1, b)  # The least number over -1 wraps around.
+    found = torch.where(b == -1, -a, torch.div(a, safe, rounding_mode="trunc"))
+    return torch.where(b == 0, 0, found)
+
+
+def integer_rem(a, b):
+    return torch.where((b == 0) | (b == -1), 0, torch.fmod(a, torch.where((b == 0) | (b == -1), 1, b)))
+
+
+def taken(x, index, axis):
+    is_inside = (index >= 0) & (index < x.shape[axis])
+    safe = torch.where(is_inside, index, 0).to(torch.int64)
+    found = x.gather(axis, safe.unsqueeze(axis)).squeeze(axis)
+    return torch.where(is_inside, found, torch.zeros((), dtype=x.dtype, device=x.device))
+
+
+def philox_uniform(seed, index):
+    word = 0xFFFFFFFF
+    block = (index >> 2) & 0x3FFFFFFFFFFFFFFF
+    a, b, c, d = block & word, block >> 32, torch.zeros_like(block), torch.zeros_like(block)
+    k, m = seed & word, (seed >> 32) & word
+    for _ in range(10):
+        p, q = a * 0xD2511F53, c * 0xCD9E8D57
+        a, b, c, d = ((q >> 32) & word) ^ b ^ k, q & word, ((p >> 32) & word) ^ d ^ m, p & word
+        k, m = (k + 0x9E3779B9) & word, (m + 0xBB67AE85) & word
+    which = index & 3
+    picked = torch.where(which < 2, torch.where(which == 0, a, b), torch.where(which == 2, c, d))
+    return (picked >> 8).to(torch.float32) * 2.0**-24
+"""
+
+
+def function(graph, sizes, exact=False):
+    """What computes the graph's outputs, as a tuple, from its inputs: `source`, where inputs lie.
+
+    With `exact` in float64, of all rows or of as many as are given. Untranslated: an op that is not
+    known here, before anything runs.
+    """
+    made = {}
+
+    def written(rows):
+        if rows not in made:
+            space = {}
+            text = HELPERS + source(graph, sizes, exact, rows)
+            exec(compile(text, f"<{graph.name} in PyTorch>", "exec"), space)
+            made[rows] = space["run"]
+        return made[rows]
+
+    whole = written(None)
+    if not exact:
+        return lambda *inputs: whole(inputs[0].device, *inputs)
+    cut = [bool(v.shape and graph.symbols and v.shape[0] == graph.symbols[0]) for v in graph.inputs]
 
     def run(*inputs):
-        exact = any(tensor.dtype == torch.float64 for tensor in inputs)
-        found = {}
-
-        def converted(tensor, kind):
-            to = TYPES[kind]
-            if to.is_floating_point and to.itemsize == 1:  # They saturate.
-                tensor = tensor.clamp(torch.finfo(to).min, torch.finfo(to).max)
-            if exact and to.is_floating_point:
-                to = torch.float64
-            if to.is_floating_point or to == torch.bool or not tensor.is_floating_point():
-                return tensor.to(to)
-            return tensor.clamp(torch.iinfo(to).min, torch.iinfo(to).max).to(to)
-
-        def constant(op, device):
-            kind = TYPES[op.results[0].type]
-            if exact and kind.is_floating_point:
-                kind = torch.float64
-            return torch.full((), number(op.rest, kind), dtype=kind, device=device)
-
-        def evaluate(op):
-            args = [found[id] for id in op.operands]
-            value = op.results[0]
-            if op.name in WHOLE or op.name.startswith("reduce."):
-                args = [spread(tensor, id) for tensor, id in zip(args, op.operands, strict=True)]
-            if op.name in POINTWISE:
-                return [POINTWISE[op.name](*args)]
-            if op.name == "div":
-                whole = not args[0].is_floating_point()
-                return [torch.div(*args, rounding_mode="trunc" if whole else None)]
-            if op.name == "cast":
-                return [converted(args[0], value.type)]
-            if op.name == "constant":
-                return [constant(op, inputs[0].device)]
-            if op.name == "extent":
-                size = math.prod(graph.size(e, sizes) for e in op.extents)
-                return [torch.full((), size, dtype=torch.int64, device=inputs[0].device)]
-            if op.name == "broadcast":
-                kept = op.fields["axes"]
-                shape = [1] * len(value.shape)
-                for axis, size in zip(kept, args[0].shape, strict=True):
-                    shape[axis] = size
-                return [args[0].reshape(shape)]  # PyTorch broadcasts where it is used.
-            if op.name.startswith("reduce.") and op.name[7:] in REDUCE:
-                axes = op.fields["over"]
-                return [REDUCE[op.name[7:]](args[0], axes).squeeze(axes)]
-            if op.name == "welford":
-                x, axes = args[0], op.fields["over"]
-                mean = x.mean(axes, keepdim=True)
-                return [mean.squeeze(axes), (x - mean).pow(2).sum(axes)]
-            if op.name == "logsumexp":
-                x, axes = args[0], op.fields["over"]
-                top = x.amax(axes, keepdim=True)
-                return [top.squeeze(axes), (x - top).exp().sum(axes)]
-            if op.name == "take":
-                axis = op.fields["axis"][0]
-                index = args[1].reshape(args[1].shape[:axis] + (-1,) + args[1].shape[axis:])
-                return [args[0].gather(axis, index).squeeze(axis)]
-            if op.name == "reshape":
-                return [args[0].reshape(shape_of(value))]
-            if op.name == "permute":
-                return [args[0].permute(op.fields["order"])]
-            if op.name == "concatenate":
-                return [torch.cat(args, op.fields["axis"][0])]
-            if op.name == "slice":
-                bounds = zip(op.fields["start"], op.fields["stop"], op.fields["step"], strict=True)
-                # A stop of -1 is the end.
-                return [args[0][tuple(slice(a, None if b == -1 else b, c) for a, b, c in bounds)]]
-            raise Untranslated(
-                f"{value.id}: '{op.name}' has no translation to PyTorch; write the peer in a file and "
-                "name it with --peer")
-
-        kinds = {v.id: v for op in graph.ops for v in op.results}
-
-        def spread(tensor, id):
-            """A value whose broadcast was left to PyTorch, at its full shape."""
-            return tensor.expand(shape_of(kinds[id]))
-
-        def is_cut(value):
-            return bool(value.shape and graph.symbols) and value.shape[0] == graph.symbols[0]
-
-        # A chunk of rows may be fewer than the symbol says.
-        rows = next((t.shape[0] for v, t in zip(graph.inputs, inputs, strict=True) if is_cut(v)), 1)
-
-        def shape_of(value):
-            shape = list(graph.shape(value, sizes))
-            return [rows] + shape[1:] if is_cut(value) else shape
-
-        remaining = iter(inputs)
-        for op in graph.ops:
-            results = [next(remaining)] if op.name == "input" else evaluate(op)
-            found.update(zip((value.id for value in op.results), results, strict=True))
-        return tuple(
-            spread(found[value.id], value.id) for value in graph.outputs)
+        rows = next((x.shape[0] for x, is_cut in zip(inputs, cut, strict=True) if is_cut), None)
+        return written(rows)(inputs[0].device, *(x.double() if x.is_floating_point() else x for x in inputs))
 
     return run
+
+
+def torch_type(kind):
+    import torch
+
+    return getattr(torch, TYPES[kind])

@@ -11,7 +11,8 @@ were written, so that inputs come from memory; what reads asked L2 to keep longe
 that, is given up first. A time is the median of 15. The arms are Sinter and
 torch.compile in its default mode and in max-autotune-no-cudagraphs, of which the faster one counts.
 The peer of a kernel is the function of its name in --peer FILE or suite_peers.py, else the graph
-itself said in PyTorch (fir.py).
+itself said in PyTorch (fir.py). A peer that torch.compile makes no single region of is not timed, and a
+case one of whose modes did not run, compiled and right, has no ratio: its line says why.
 
 With --schedules a further arm, `tuned`, runs the schedule that was fastest in files of
 sweep_suite.py or tune_suite.py, where that is not the planner's own: what measuring first gains, as
@@ -58,6 +59,10 @@ class Failed(Exception):
     """A case that was not timed, and why."""
 
 
+class NotCompiled(Failed):
+    """A peer that torch.compile did not make one region of, and why."""
+
+
 class Case:
     def __init__(self, name, text, type_name, sizes, inputs, peer):
         self.name = name
@@ -93,8 +98,9 @@ class Case:
             pass
         raise RuntimeError((done.stderr or done.stdout).strip()[-300:])
 
-    def function(self):
-        """The peer, a function of the inputs alone."""
+    def function(self, exact=False):
+        """The peer, a function of the inputs alone; `exact`: the reference, which is the same in
+        float64."""
         import fir
 
         graph = self.graph()
@@ -104,7 +110,7 @@ class Case:
         if hasattr(peers, self.name):
             written = getattr(peers, self.name)
             return lambda *inputs: tuple(written(*inputs, rows))
-        return fir.function(graph, self.sizes)
+        return fir.function(graph, self.sizes, exact)
 
 
 def load(path):
@@ -150,7 +156,7 @@ def random_tensor(case, graph, value, device):
 
     shape = graph.shape(value, case.sizes)
     strides = graph.strides(value, case.sizes)
-    dtype = fir.TYPES[value.type]
+    dtype = fir.torch_type(value.type)
     reach = 1 + sum((n - 1) * step for n, step in zip(shape, strides)) if math.prod(shape) else 0
     if not dtype.is_floating_point:
         limit = graph.limit_of_indices(value)
@@ -226,13 +232,13 @@ def reference(case, graph, inputs):
     """The outputs in float64, formed of as many rows at a time as fit."""
     import torch
 
-    function = case.function()
+    function = case.function(exact=True)
     first = graph.symbols[0] if graph.symbols else None
     rows = case.sizes.get(first, 1)
     along = [v.shape and v.shape[0] == first for v in graph.inputs]
     largest = max(math.prod(graph.shape(v, case.sizes)) for v in graph.inputs + graph.outputs)
     step = rows
-    if any(along):
+    if any(along) and graph.goes_by_rows():
         step = max(1, rows * REFERENCE_ELEMENTS // max(1, largest)) if largest > REFERENCE_ELEMENTS else rows
     parts = []
     for start in range(0, max(rows, 1), max(step, 1)):
@@ -263,13 +269,51 @@ def captured(launch, stream):
 
 
 def compiled(case, mode, inputs):
-    """The peer in one mode, as a function without parameters."""
+    """The peer in one mode, as a function without parameters, compiled as one region.
+
+    A peer part of which runs op by op is a comparison with something that nobody would run.
+    NotCompiled: torch.compile cannot, or was told not to.
+    """
     import torch
+    from torch._dynamo.utils import counters
 
     torch._dynamo.reset()
+    torch._dynamo.config.suppress_errors = False
     options = {} if mode == "default" else {"mode": mode}
-    function = torch.compile(case.function(), dynamic=False, **options)
+    function = torch.compile(case.function(), dynamic=False, fullgraph=True, **options)
+    counters.clear()
+    try:
+        function(*inputs)
+    except torch._dynamo.exc.TorchDynamoException as error:
+        raise NotCompiled(f"peer not compiled: {first_line(error)}") from error
+    reason = why_not_compiled(
+        counters["stats"].get("unique_graphs", 0), dict(counters["graph_break"]))
+    if reason:
+        raise NotCompiled(reason)
     return lambda: function(*inputs)
+
+
+def first_line(error):
+    return next(filter(None, map(str.strip, str(error).splitlines())), type(error).__name__)
+
+
+def why_not_compiled(regions, breaks):
+    """None if torch.compile made one region of a peer. `breaks`: reasons and how often each."""
+    if breaks:
+        return "peer not compiled: its graph breaks: " + "; ".join(sorted(breaks))
+    if regions == 0:
+        return "peer not compiled: torch.compile is switched off"
+    if regions > 1:
+        return f"peer not compiled: it became {regions} regions"
+    return None
+
+
+def ratio_of(us, arm):
+    """How many times as fast as the faster mode of the peer an arm is; None unless all of them ran
+    compiled, and right."""
+    if arm not in us or any(mode not in us for mode in MODES):
+        return None
+    return min(us[mode] for mode in MODES) / us[arm]
 
 
 def fastest_schedules(paths):
@@ -314,9 +358,9 @@ def compile_ahead(arguments):
 
 def bytes_of(case, graph, values):
     """Of tensors that are read or written once."""
-    from fir import TYPES
+    from fir import torch_type
 
-    return sum(math.prod(graph.shape(v, case.sizes)) * TYPES[v.type].itemsize for v in values)
+    return sum(math.prod(graph.shape(v, case.sizes)) * torch_type(v.type).itemsize for v in values)
 
 
 def traffic(case, graph):
@@ -448,13 +492,13 @@ class Runner:
         row["floor_us"] = row["bytes"] / copy_rate
         if errors:
             row["errors"] = errors
-        peers = [row["us"][mode] for mode in MODES if mode in row["us"]]
         if "sinter" in row["us"]:
             row["sol"] = row["floor_us"] / row["us"]["sinter"]
-            if peers:
-                row["ratio"] = min(peers) / row["us"]["sinter"]
-            if peers and self.schedules:
-                row["tuned_ratio"] = min(peers) / row["us"].get("tuned", row["us"]["sinter"])
+            ratio = ratio_of(row["us"], "sinter")
+            if ratio is not None:
+                row["ratio"] = ratio
+            if ratio is not None and self.schedules:
+                row["tuned_ratio"] = ratio_of(row["us"], "tuned" if "tuned" in row["us"] else "sinter")
         if "tuned" in own:
             row["tuned_schedule"] = schedule_of(own["tuned"])
         return row
@@ -466,9 +510,9 @@ def schedule_of(kernel):
 
 
 def want_type(info):
-    from fir import TYPES
+    from fir import torch_type
 
-    return TYPES[info.type.decode()]
+    return torch_type(info.type.decode())
 
 
 def sizes_of(text):
@@ -528,8 +572,9 @@ def line_of(row):
     sizes = " x ".join(str(size) for size in row["sizes"].values())
     peers = " ".join(f"{row['us'].get(mode, math.nan):9.1f}" for mode in MODES)
     error = "".join(f" {name}: {text}" for name, text in row.get("errors", {}).items())
+    ratio = f"{row['ratio']:6.2f}" if "ratio" in row else "  none"
     return (f"{row['kernel']:24} {row['type']:5} {sizes:34} {row['us'].get('sinter', math.nan):9.1f} "
-            f"{row['predicted_us']:9.1f} {peers} {row.get('ratio', math.nan):6.2f} "
+            f"{row['predicted_us']:9.1f} {peers} {ratio} "
             f"{row.get('sol', math.nan):5.2f}{error}")
 
 

@@ -158,7 +158,7 @@ def capture(function, arguments, options):
     # What was compiled is kept with the code object: each mode needs one of its own.
     name = f"{function.__name__}_{options.get('mode', 'default').replace('-', '_')}"
     own = types.FunctionType(function.__code__.replace(co_name=name), globals())
-    compiled = torch.compile(own, dynamic=False, **options)
+    compiled = torch.compile(own, dynamic=False, fullgraph=True, **options)
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     graph = torch.cuda.CUDAGraph()

@@ -4,10 +4,12 @@ usage: compare_test.py COMPARE_DIR [unittest options]
 """
 
 import contextlib
-import importlib
+import functools
+import importlib.util
 import io
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,6 +20,7 @@ COMPARE = pathlib.Path(sys.argv.pop(1)).resolve()
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(COMPARE))
 
+import fir  # noqa: E402
 import limits  # noqa: E402
 import report  # noqa: E402
 import suite  # noqa: E402
@@ -196,26 +199,215 @@ class SuiteReport(Silent):
                       "which takes 13.6 % longer", self.out)
 
 
+# A graph for every op that fir.py knows, with inputs and what must come out of them, in full.
+INF, NAN = float("inf"), float("nan")
+I64_LEAST, I32_MOST = -(2**63), 2**31 - 1
+GRAPHS = {
+    "extent and welford": (
+        """fusion @f extents(rows, cols) {
+          %v0 x : f32[rows, cols] = input
+          %v1, %v2 : f32[rows], f32[rows] = welford %v0 over(1)
+          %v3 : i64 = extent(rows, cols)
+          %v4 : f32 = cast %v3
+          %v5 : f32[rows] = broadcast %v4 axes()
+          %v6 : f32[rows] = mul %v2, %v5
+          return %v1, %v6
+        }""", {"rows": 2, "cols": 2}, [[[1.0, 3.0], [5.0, 5.0]]], [[2.0, 5.0], [8.0, 0.0]]),
+    "take and iota": (
+        """fusion @f extents(rows, cols) {
+          %v0 x : f32[rows, cols] = input
+          %v1 labels : i64[rows] = input
+          %v2 : f32[rows] = take %v0, %v1 axis(1)
+          %v3 : i64[rows] = iota axis(0)
+          return %v2, %v3
+        }""", {"rows": 3, "cols": 2}, [[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], [1, -1, 2]],
+        [[2.0, 0.0, 0.0], [0, 1, 2]]),
+    "integers": (
+        """fusion @f extents(n) {
+          %v0 a : i64[n] = input
+          %v1 b : i64[n] = input
+          %v2 : i64[n] = div %v0, %v1
+          %v3 : i64[n] = rem %v0, %v1
+          %v4 : u8[n] = cast %v0
+          %v5 : i32[n] = cast %v0
+          return %v2, %v3, %v4, %v5
+        }""", {"n": 4}, [[-7, 7, I64_LEAST, 300], [2, 0, -1, 7]],
+        [[-3, 0, I64_LEAST, 42], [-1, 0, 0, 6], [0, 7, 0, 255], [-7, 7, -(2**31), 300]]),
+    "casts of floats": (
+        """fusion @f extents(n) {
+          %v0 x : f32[n] = input
+          %v1 : i32[n] = cast %v0
+          %v2 : i8[n] = cast %v0
+          %v3 : f8e4m3[n] = cast %v0
+          %v4 : f32[n] = cast %v3
+          %v5 : bool[n] = cast %v0
+          return %v1, %v2, %v4, %v5
+        }""", {"n": 4}, [[NAN, INF, -1000.0, -2.75]],
+        [[0, I32_MOST, -1000, -2], [0, 127, -128, -2], [NAN, 448.0, -448.0, -2.75], [True] * 4]),
+    "extremes": (
+        """fusion @f extents(rows, cols) {
+          %v0 x : f32[rows, cols] = input
+          %v1 : i64[rows] = reduce.argmax %v0 over(1)
+          %v2 : f32[rows] = reduce.max %v0 over(1)
+          %v3, %v4 : f32[rows], f32[rows] = logsumexp %v0 over(1)
+          %v5 : f32[rows] = min %v2, %v3
+          %v6 : f32[rows] = reduce.prod %v0 over(1)
+          return %v1, %v2, %v4, %v5, %v6
+        }""", {"rows": 2, "cols": 3}, [[[1.0, 2.0, 2.0], [1.0, NAN, 3.0]]],
+        [[1, 1], [2.0, NAN], [2.3678794, NAN], [2.0, NAN], [4.0, NAN]]),
+    "no columns": (
+        """fusion @f extents(rows, cols) {
+          %v0 x : f32[rows, cols] = input
+          %v1 : f32[rows] = reduce.max %v0 over(1)
+          %v2 : f32[rows] = reduce.prod %v0 over(1)
+          %v3, %v4 : f32[rows], f32[rows] = welford %v0 over(1)
+          return %v1, %v2, %v3
+        }""", {"rows": 1, "cols": 0}, [[[]]], [[-INF], [1.0], [0.0]]),
+    "moves": (
+        """fusion @f {
+          %v0 x : f32[2, 3] = input
+          %v1 : f32[3, 2] = permute %v0 order(1, 0)
+          %v2 : f32[6] = reshape %v1
+          %v3 : f32[2, 2] = slice %v0 start(0, 0) stop(-1, 3) step(1, 2)
+          %v4 : f32[2, 5] = concatenate %v0, %v3 axis(1)
+          %v5 : f32[3, 3] = pad %v0 low(1, 0) high(0, 0) value 0x1p+1
+          return %v2, %v4, %v5
+        }""", {}, [[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]],
+        [[1.0, 4.0, 2.0, 5.0, 3.0, 6.0], [[1.0, 2.0, 3.0, 1.0, 3.0], [4.0, 5.0, 6.0, 4.0, 6.0]],
+         [[2.0, 2.0, 2.0], [1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]]),
+    # The numbers of tests/fusion_ir/philox_test.cpp's function, from the paper's test vectors.
+    "random": (
+        """fusion @f extents(n) {
+          %v0 seed : i64[n] = input
+          %v1 index : i64[n] = input
+          %v2 : f32[n] = philox_uniform %v0, %v1
+          return %v2
+        }""", {"n": 2}, [[0, 0], [0, 1]],
+        [[(0x6627E8D5 >> 8) * 2.0**-24, (0xE169C58D >> 8) * 2.0**-24]]),
+}
+
+
 class PeerOfGraph(unittest.TestCase):
     def test_what_a_graph_makes_itself_is_where_its_inputs_are(self):
-        torch = unittest.mock.MagicMock()
-        with unittest.mock.patch.dict(sys.modules, {"torch": torch}):
-            fir = importlib.import_module("fir")
-            sys.modules.pop("fir")
-        graph = fir.parse("""fusion @half_mean extents(rows, cols) {
-          %v0 x : f32[rows, cols] = input
-          %v1 : i64 = extent(cols)
-          %v2 : f32 = cast %v1
-          %v3 : f32 = constant 0x1p+1  ; 2
-          %v4 : f32 = mul %v2, %v3
-          return %v4
-        }""")
-        x = unittest.mock.MagicMock(shape=(4, 8), device="cuda:3", dtype=torch.float32)
-        fir.function(graph, {"rows": 4, "cols": 8})(x)
-        made = torch.full.call_args_list
-        self.assertEqual([call.args[1] for call in made], [8, 2.0])
-        self.assertEqual([call.kwargs["device"] for call in made], ["cuda:3"] * 2)
-        torch.tensor.assert_not_called()
+        text, sizes, _, _ = GRAPHS["extent and welford"]
+        source = fir.source(fir.parse(text), sizes)
+        self.assertIn("torch.full((), 4, dtype=torch.int64, device=device)", source)
+        self.assertIn(".var([1], correction=0) * 2", source)
+
+    def test_an_output_that_is_an_input_is_written(self):
+        graph = fir.parse("fusion @f { %v0 x : f32[2, 3] = input\n"
+                          "%v1 : f32[3, 2] = permute %v0 order(1, 0)\nreturn %v1 }")
+        self.assertIn("v1.clone(", fir.source(graph, {}))
+
+    def test_an_op_without_translation_is_named_before_anything_runs(self):
+        for op, named in (('external "matmul" %v0', 'external "matmul'), ("reduce.median %v0 over(0)", "reduce.median"),
+                          ("sort %v0", "sort")):
+            with self.subTest(op=op):
+                graph = fir.parse(f"fusion @f {{ %v0 x : f32[4] = input\n%v1 : f32[4] = {op}\nreturn %v1 }}")
+                with self.assertRaisesRegex(fir.Untranslated, "%v1: '" + named):
+                    fir.source(graph, {})
+
+    def test_every_pointwise_function_and_reduction_has_a_translation(self):
+        table = (COMPARE.parents[1] / "fusion_ir" / "op_list.def").read_text(encoding="utf-8")
+        functions = re.findall(r'^SINTER_POINTWISE\(\w+, "(\w+)", (\d)', table, re.MULTILINE)
+        reductions = re.findall(r'^SINTER_REDUCE\(\w+, "(\w+)"', table, re.MULTILINE)
+        self.assertGreater(len(functions), 40)
+        for name, arity in functions:
+            operands = ", ".join(["%v0"] * int(arity))
+            fir.source(fir.parse(f"fusion @f {{ %v0 x : f32[4] = input\n%v1 : f32[4] = {name} {operands}\n"
+                                 "return %v1 }"), {})
+        for name in reductions:
+            fir.source(fir.parse("fusion @f { %v0 x : f32[4] = input\n"
+                                 f"%v1 : f32 = reduce.{name} %v0 over(0)\nreturn %v1 }}"), {})
+
+    def test_chunks_of_rows_are_taken_where_rows_stand_alone(self):
+        self.assertTrue(fir.parse(GRAPHS["extremes"][0]).goes_by_rows())
+        self.assertFalse(fir.parse(GRAPHS["take and iota"][0]).goes_by_rows())
+        self.assertFalse(fir.parse(GRAPHS["moves"][0]).goes_by_rows())
+
+
+@unittest.skipUnless(importlib.util.find_spec("torch"), "PyTorch is not installed")
+class PeerInPyTorch(unittest.TestCase):
+    def tensors(self, graph, sizes, inputs):
+        import torch
+
+        return [torch.tensor(x, dtype=fir.torch_type(value.type)).reshape(graph.shape(value, sizes))
+                for x, value in zip(inputs, graph.inputs, strict=True)]
+
+    def same(self, got, wanted):
+        import torch
+
+        for y, want in zip(got, wanted, strict=True):
+            want = torch.tensor(want, dtype=torch.float64)
+            torch.testing.assert_close(y.double(), want, rtol=1e-6, atol=0, equal_nan=True)
+
+    def test_values_are_those_of_the_semantics(self):
+        for name, (text, sizes, inputs, wanted) in GRAPHS.items():
+            graph = fir.parse(text)
+            for exact in (False, True):
+                if exact and name == "casts of floats":
+                    continue  # An exact cast to f8 rounds nothing.
+                with self.subTest(graph=name, exact=exact):
+                    run = fir.function(graph, sizes, exact)
+                    self.same(run(*self.tensors(graph, sizes, inputs)), wanted)
+
+    def test_every_graph_is_one_region(self):
+        import torch
+
+        for name, (text, sizes, inputs, wanted) in GRAPHS.items():
+            with self.subTest(graph=name):
+                torch._dynamo.reset()
+                graph = fir.parse(text)
+                run = torch.compile(fir.function(graph, sizes), dynamic=False, fullgraph=True, backend="eager")
+                self.same(run(*self.tensors(graph, sizes, inputs)), wanted)
+
+    def case_of(self, function):
+        return unittest.mock.Mock(function=lambda: function)
+
+    def compiled(self, function):
+        import torch
+
+        x = torch.ones(4)
+        with unittest.mock.patch.object(torch, "compile", functools.partial(torch.compile, backend="eager")):
+            return suite.compiled(self.case_of(function), "default", [x])
+
+    def test_a_peer_that_breaks_its_graph_is_refused(self):
+        import torch
+
+        def broken(x):
+            y = x + 1
+            torch._dynamo.graph_break()
+            return y * 2
+
+        with self.assertRaisesRegex(suite.NotCompiled, "peer not compiled"):
+            self.compiled(broken)
+        self.compiled(lambda x: x + 1)
+
+    def test_a_compiler_that_is_switched_off_is_noticed(self):
+        import torch
+
+        with unittest.mock.patch.object(torch, "compile", lambda function, **_: function):
+            with self.assertRaisesRegex(suite.NotCompiled, "switched off"):
+                suite.compiled(self.case_of(lambda x: x + 1), "default", [torch.ones(4)])
+
+
+class Ratio(unittest.TestCase):
+    def test_there_is_none_unless_the_peer_ran_in_all_modes(self):
+        us = {"sinter": 2.0, "default": 8.0, "max-autotune-no-cudagraphs": 6.0}
+        self.assertEqual(suite.ratio_of(us, "sinter"), 3.0)
+        for missing in us:
+            self.assertIsNone(suite.ratio_of({arm: us[arm] for arm in us if arm != missing}, "sinter"))
+
+    def test_a_line_without_ratio_says_why(self):
+        why = suite.why_not_compiled(1, {"call to print": 1})
+        self.assertEqual(why, "peer not compiled: its graph breaks: call to print")
+        self.assertIsNone(suite.why_not_compiled(1, {}))
+        self.assertIn("2 regions", suite.why_not_compiled(2, {}))
+        self.assertIn("switched off", suite.why_not_compiled(0, {}))
+        line = suite.line_of({"kernel": "f", "type": "f32", "sizes": {}, "us": {"sinter": 2.0, "default": 8.0},
+                              "predicted_us": 2.0, "errors": {"default": why}})
+        self.assertIn(" none ", line)
+        self.assertIn("default: peer not compiled", line)
 
 
 class Limits(Silent):
