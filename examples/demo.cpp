@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <thread>
 
@@ -51,6 +52,13 @@ Result<Machine> look_around() {
   return machine;
 }
 
+/// What was held against the oracle and found right.
+struct Checked {
+  int64_t kernels = 0;
+  int64_t elements = 0;
+  double worst_ratio = 0.0;  ///< Largest error over its bound.
+};
+
 /// Predicted resources beside those the compiler reports, for every candidate it saw.
 void print_resources(const CompiledSegment& segment) {
   for (const CompileAttempt& attempt : segment.attempts) {
@@ -72,7 +80,9 @@ void print_resources(const CompiledSegment& segment) {
   }
 }
 
-Result<void> run_at_full_size(const Machine& machine, const Fusion& fusion, CompiledPlan compiled) {
+Result<Checked> run_at_full_size(const Machine& machine, const Fusion& fusion,
+                                 CompiledPlan compiled) {
+  const auto kernels = static_cast<int64_t>(compiled.segments.size());
   const double predicted = compiled.plan.predicted_us();
   auto executable = Executable::prepare(std::move(compiled), **machine.driver);
   if (!executable) return fail(executable.error());
@@ -88,7 +98,7 @@ Result<void> run_at_full_size(const Machine& machine, const Fusion& fusion, Comp
   fmt::print("{:.1f} us (predicted {:.1f}), SOL {:.3f}: {} at the copy rate take {:.1f} us\n",
              run->timing.median_us, predicted, run->speed_of_light(),
              bytes_text(static_cast<double>(run->minimum_bytes)), run->floor_us);
-  return {};
+  return Checked{kernels, run->check.elements, run->check.worst_ratio};
 }
 
 /// A fusion with as many tokens as it is planned for, and as the interpreter runs.
@@ -99,8 +109,8 @@ struct Show {
 };
 
 /// Runs the same schedule on fewer tokens in the interpreter.
-Result<void> run_some_rows(const Show& shown, const Schedule& schedule,
-                           const DeviceLimits& limits) {
+Result<Checked> run_some_rows(const Show& shown, const Schedule& schedule,
+                              const DeviceLimits& limits) {
   const auto& [fusion, all_tokens, tokens] = shown;
   fmt::print("no GPU: {} of {} tokens run in the interpreter\n", tokens, all_tokens);
   const FamilySet families = builtin_families();
@@ -116,13 +126,19 @@ Result<void> run_some_rows(const Show& shown, const Schedule& schedule,
   fmt::print("checked against the oracle: worst error {:.3g} of its bound; {} read, {} written\n",
              check->worst_ratio, bytes_text(static_cast<double>(traffic.bytes_read)),
              bytes_text(static_cast<double>(traffic.bytes_written)));
-  if (check->passed()) return {};
+  if (check->passed()) {
+    Checked checked{.kernels = static_cast<int64_t>(reduced->segments.size()),
+                    .worst_ratio = check->worst_ratio};
+    for (const HostTensor& output : poisoned_outputs(fusion, reduced->binding))
+      checked.elements += output.count();
+    return checked;
+  }
   return fail({.kind = ErrorKind::kInternalError,
                .message = fmt::format("the kernel of {} is wrong", fusion.name),
                .log = check->text()});
 }
 
-Result<void> show(const Machine& machine, const Show& shown) {
+Result<Checked> show(const Machine& machine, const Show& shown) {
   const Fusion& fusion = shown.fusion;
   fmt::print("\n=== {}, {} tokens ===\n\n{}\n", fusion.name, shown.tokens, print(fusion));
   auto planned =
@@ -150,9 +166,21 @@ Result<void> demo() {
       {.fusion = vocabulary_cross_entropy(), .tokens = 8192, .interpreted_tokens = 4},
       {.fusion = gpt2_norm_gradient(), .tokens = 16384, .interpreted_tokens = 300},
   };
+  Checked all;
   for (const Show& shown : shows) {
-    if (auto done = show(*machine, shown); !done) return done;
+    const auto checked = show(*machine, shown);
+    if (!checked) return fail(checked.error());
+    all.kernels += checked->kernels;
+    all.elements += checked->elements;
+    all.worst_ratio = std::max(all.worst_ratio, checked->worst_ratio);
   }
+  fmt::print(
+      "\nAll right: {} kernels of {} graphs, {} elements, {}; the worst error is {:.3g} of its "
+      "bound\n",
+      all.kernels, std::size(shows), all.elements,
+      machine->can_run() ? "run on the GPU and held against the oracle"
+                         : "run in the interpreter and held against the oracle",
+      all.worst_ratio);
   return {};
 }
 

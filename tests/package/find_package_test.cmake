@@ -16,7 +16,7 @@ without(GTest CLI11 benchmark rapidcheck Eigen3 nlohmann_json)
 configure_fresh("${consumer}" "${SCRATCH}/library" "${root}" ${without})
 expect_configure_error("${consumer}" "${SCRATCH}/error" "GTest" "${root}" ${without}
                        -DSINTER_COMPONENTS=testing)
-expect_configure_error("${consumer}" "${SCRATCH}/error" "fortran" "${root}"
+expect_configure_error("${consumer}" "${SCRATCH}/error" "has no component .fortran." "${root}"
                        -DSINTER_COMPONENTS=fortran)
 
 without(GTest CLI11 benchmark rapidcheck Eigen3 nlohmann_json Boost fmt tl-expected Threads)
