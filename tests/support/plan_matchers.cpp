@@ -74,6 +74,65 @@ SegmentMatcher keeps(std::string value_name, std::optional<Residency> residency)
   });
 }
 
+/// Whether a kernel meets all parts, which describe why not.
+bool meets(const SegmentPlan& segment, const std::string& family,
+           const std::vector<SegmentMatcher>& parts, MatchResultListener* listener) {
+  if (segment.chosen().schedule.family != family) {
+    *listener << "the family is " << segment.chosen().schedule.family;
+    return false;
+  }
+  return std::ranges::all_of(
+      parts, [&](const SegmentMatcher& part) { return part.MatchAndExplain(segment, listener); });
+}
+
+std::string described(const std::string& what, const std::vector<SegmentMatcher>& parts) {
+  std::string description = what;
+  for (const SegmentMatcher& part : parts) description += ", " + described(part);
+  return description;
+}
+
+std::string names_of(const Fusion& fusion, const std::vector<ValueId>& values) {
+  std::string names;
+  for (const ValueId value : values) {
+    const std::string& name = fusion.values[value].name;
+    names += (names.empty() ? "" : ", ") + (name.empty() ? fmt::format("{}", value) : name);
+  }
+  return names.empty() ? "nothing" : names;
+}
+
+bool has_name(const Fusion& fusion, const std::vector<ValueId>& values, const std::string& name) {
+  return std::ranges::any_of(
+      values, [&](const ValueId value) { return fusion.values[value].name == name; });
+}
+
+SegmentMatcher passes(const std::string& verb, std::string name,
+                      std::vector<ValueId> (*values)(const Fusion&)) {
+  return segment_matcher(verb + " " + name,
+                         [=](const SegmentPlan& segment, MatchResultListener* listener) {
+                           const Fusion& fusion = segment.facts.fusion;
+                           *listener << verb << " " << names_of(fusion, values(fusion));
+                           return has_name(fusion, values(fusion), name);
+                         });
+}
+
+/// "kernel 1 of 2: the family is column"; false if there is no plan.
+bool meets_at(const Plan& plan, size_t index, const SegmentMatcher& kernel,
+              MatchResultListener* listener) {
+  *listener << "kernel " << index << " of " << plan.segments.size() << ": ";
+  return kernel.MatchAndExplain(plan.segments[index], listener);
+}
+
+/// A matcher of plans that succeeded.
+PlanMatcher of_plan(std::string description,
+                    const std::function<bool(const Plan&, MatchResultListener*)>& test) {
+  return plan_matcher(std::move(description),
+                      [test](const Result<Plan>& plan, MatchResultListener* listener) {
+                        if (plan) return test(*plan, listener);
+                        *listener << "planning failed";
+                        return false;
+                      });
+}
+
 /// Rejections as text, one each, of a plan or of an error that quotes them.
 std::vector<std::string> rejection_texts(const Result<Plan>& plan) {
   std::vector<std::string> texts;
@@ -106,27 +165,112 @@ Result<Plan> plan_canned(std::string_view name, const ExtentValues& extents,
 }
 
 PlanMatcher plans_as(const std::string& family, const std::vector<SegmentMatcher>& parts) {
-  std::string description = "is planned as " + family;
-  for (const SegmentMatcher& part : parts) description += ", " + described(part);
-  return plan_matcher(description,
-                      [family, parts](const Result<Plan>& plan, MatchResultListener* listener) {
-                        if (!plan) {
-                          *listener << "planning failed";
-                          return false;
-                        }
-                        if (plan->segments.size() != 1) {
-                          *listener << "there are " << plan->segments.size() << " segments";
-                          return false;
-                        }
-                        const SegmentPlan& segment = plan->segments.front();
-                        if (segment.chosen().schedule.family != family) {
-                          *listener << "the family is " << segment.chosen().schedule.family;
-                          return false;
-                        }
-                        return std::ranges::all_of(parts, [&](const SegmentMatcher& part) {
-                          return part.MatchAndExplain(segment, listener);
-                        });
-                      });
+  return of_plan(described("is planned as " + family, parts),
+                 [family, parts](const Plan& plan, MatchResultListener* listener) {
+                   if (plan.segments.size() != 1) {
+                     *listener << "there are " << plan.segments.size()
+                               << " kernels; KernelsAre() says what each is";
+                     return false;
+                   }
+                   return meets(plan.segments.front(), family, parts, listener);
+                 });
+}
+
+PlanMatcher kernels_are(const std::vector<SegmentMatcher>& kernels) {
+  return of_plan(described(fmt::format("has {} kernels", kernels.size()), kernels),
+                 [kernels](const Plan& plan, MatchResultListener* listener) {
+                   if (plan.segments.size() != kernels.size()) {
+                     *listener << "there are " << plan.segments.size() << " kernels";
+                     return false;
+                   }
+                   for (size_t i = 0; i < kernels.size(); ++i) {
+                     if (!meets_at(plan, i, kernels[i], listener)) return false;
+                     *listener << "; ";
+                   }
+                   return true;
+                 });
+}
+
+PlanMatcher HasKernel(const SegmentMatcher& kernel) {
+  return of_plan("has a kernel: " + described(kernel),
+                 [kernel](const Plan& plan, MatchResultListener* listener) {
+                   for (size_t i = 0; i < plan.segments.size(); ++i) {
+                     if (meets_at(plan, i, kernel, listener)) return true;
+                     *listener << "; ";
+                   }
+                   return false;
+                 });
+}
+
+PlanMatcher HasKernel(size_t index, const SegmentMatcher& kernel) {
+  return of_plan(fmt::format("has kernel {}: {}", index, described(kernel)),
+                 [index, kernel](const Plan& plan, MatchResultListener* listener) {
+                   if (index < plan.segments.size()) return meets_at(plan, index, kernel, listener);
+                   *listener << "there are " << plan.segments.size() << " kernels";
+                   return false;
+                 });
+}
+
+PlanMatcher CutsAre(const std::vector<std::string>& value_names) {
+  std::vector<std::string> wanted = value_names;
+  std::ranges::sort(wanted);
+  return of_plan(fmt::format("has cuts at {}", fmt::join(wanted, ", ")),
+                 [wanted](const Plan& plan, MatchResultListener* listener) {
+                   std::vector<std::string> cut;
+                   for (const Cut& at : plan.cuts) {
+                     const std::string& name = plan.fusion.values[at.value].name;
+                     cut.push_back(name.empty() ? fmt::format("{}", at.value) : name);
+                   }
+                   std::ranges::sort(cut);
+                   cut.erase(std::unique(cut.begin(), cut.end()), cut.end());
+                   *listener << "cuts are at " << fmt::format("{}", fmt::join(cut, ", "));
+                   return cut == wanted;
+                 });
+}
+
+PlanMatcher Joins(const std::vector<std::string>& value_names) {
+  return of_plan(fmt::format("has a kernel that makes {}", fmt::join(value_names, ", ")),
+                 [value_names](const Plan& plan, MatchResultListener* listener) {
+                   for (const SegmentPlan& segment : plan.segments) {
+                     const Fusion& fusion = segment.facts.fusion;
+                     std::vector<ValueId> made;
+                     for (const Op& op : fusion.ops) {
+                       if (!std::holds_alternative<InputOp>(op.kind))
+                         made.insert(made.end(), op.results.begin(), op.results.end());
+                     }
+                     if (std::ranges::all_of(value_names, [&](const std::string& name) {
+                           return has_name(fusion, made, name);
+                         }))
+                       return true;
+                   }
+                   *listener << "none of its " << plan.segments.size()
+                             << " kernels makes all of them";
+                   return false;
+                 });
+}
+
+SegmentMatcher kernel(const std::string& family, const std::vector<SegmentMatcher>& parts) {
+  return segment_matcher(described("a kernel of family " + family, parts),
+                         [family, parts](const SegmentPlan& segment, MatchResultListener* out) {
+                           return meets(segment, family, parts, out);
+                         });
+}
+
+SegmentMatcher Reads(std::string value_name) {
+  return passes("reads", std::move(value_name), [](const Fusion& fusion) { return fusion.inputs; });
+}
+SegmentMatcher Writes(std::string value_name) {
+  return passes("writes", std::move(value_name),
+                [](const Fusion& fusion) { return fusion.outputs; });
+}
+
+SegmentMatcher Finishing(Finish finish) {
+  return segment_matcher(fmt::format("finish {}", text_of(finish)),
+                         [finish](const SegmentPlan& segment, MatchResultListener* listener) {
+                           const Finish chosen = segment.chosen().schedule.finish;
+                           *listener << "finish is " << text_of(chosen);
+                           return chosen == finish;
+                         });
 }
 
 SegmentMatcher Keeps(std::string value_name) { return keeps(std::move(value_name), {}); }

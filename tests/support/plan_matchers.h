@@ -13,8 +13,16 @@ namespace sinter {
 
 // Matchers that say in one line what a plan should be, without a GPU:
 //
-//     EXPECT_THAT(plan_canned("layer_norm_bf16", {{"rows", 8192}, {"cols", 8192}}, "H200"),
-//                 PlansAs("multi_wave", Keeps("x"), ThreadsPerRow(512), NoSpill()));
+//     EXPECT_THAT(plan_canned("layer_norm", {{"rows", 8192}, {"cols", 8192}}, "H200"),
+//                 PlansAs("multi_wave", Keeps("x"), ThreadsPerRow(128), NoSpill()));
+//
+// and of plans of several kernels, as gradients have:
+//
+//     EXPECT_THAT(plan_canned("layer_norm_backward", {{"rows", 8192}, {"cols", 2048}}, "H200"),
+//                 KernelsAre(Kernel("warp_specialised", Writes("dx"), Finishing(Finish::kKernel)),
+//                            Kernel("column", Writes("dweight"), Writes("dbias"))));
+//
+// tests/scheduler/plan_matchers_test.cpp runs both.
 
 /// Plans a canned fusion for a device preset. InvalidArgument for names that do not exist.
 Result<Plan> plan_canned(std::string_view name, const ExtentValues& extents,
@@ -30,6 +38,33 @@ template <class... Parts>
 PlanMatcher PlansAs(const std::string& family, Parts... parts) {
   return plans_as(family, {SegmentMatcher(std::move(parts))...});
 }
+
+/// The plan's kernels, in the order they run, meet `kernels`, one each.
+PlanMatcher kernels_are(const std::vector<SegmentMatcher>& kernels);
+template <class... Kernels>
+PlanMatcher KernelsAre(Kernels... kernels) {
+  return kernels_are({SegmentMatcher(std::move(kernels))...});
+}
+/// One of the plan's kernels, at least, meets `kernel`.
+PlanMatcher HasKernel(const SegmentMatcher& kernel);
+/// Kernel number `index`, in the order they run, meets `kernel`.
+PlanMatcher HasKernel(size_t index, const SegmentMatcher& kernel);
+/// The values of these names go from one kernel to another, in any order, and no others do.
+PlanMatcher CutsAre(const std::vector<std::string>& value_names);
+/// One kernel makes all values of these names.
+PlanMatcher Joins(const std::vector<std::string>& value_names);
+
+/// The chosen schedule belongs to `family` and meets `parts`.
+SegmentMatcher kernel(const std::string& family, const std::vector<SegmentMatcher>& parts);
+template <class... Parts>
+SegmentMatcher Kernel(const std::string& family, Parts... parts) {
+  return kernel(family, {SegmentMatcher(std::move(parts))...});
+}
+/// The kernel reads, or writes, the value of this name as a tensor.
+SegmentMatcher Reads(std::string value_name);
+SegmentMatcher Writes(std::string value_name);
+/// What finishes the partial results that the chosen schedule leaves.
+SegmentMatcher Finishing(Finish finish);
 
 /// The chosen schedule keeps the value of this name, anywhere or at one place.
 SegmentMatcher Keeps(std::string value_name);
