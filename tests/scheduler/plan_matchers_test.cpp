@@ -26,7 +26,7 @@ std::string complaint(const Result<Plan>& plan, const Matcher& matcher) {
 }
 
 TEST(PlanMatchers, ThePrintedExamplesHold) {
-  EXPECT_THAT(plan_canned("layer_norm", {{"rows", 8192}, {"cols", 8192}}, "H200"),
+  EXPECT_THAT(plan_canned("rms_norm", {{"rows", 8192}, {"cols", 8192}}, "H200"),
               PlansAs("multi_wave", Keeps("x"), ThreadsPerRow(128), NoSpill()));
   EXPECT_THAT(plan_canned("layer_norm_backward", {{"rows", 8192}, {"cols", 2048}}, "H200"),
               KernelsAre(Kernel("warp_specialised", Writes("dx"), Finishing(Finish::kKernel)),

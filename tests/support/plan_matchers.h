@@ -13,7 +13,7 @@ namespace sinter {
 
 // Matchers that say in one line what a plan should be, without a GPU:
 //
-//     EXPECT_THAT(plan_canned("layer_norm", {{"rows", 8192}, {"cols", 8192}}, "H200"),
+//     EXPECT_THAT(plan_canned("rms_norm", {{"rows", 8192}, {"cols", 8192}}, "H200"),
 //                 PlansAs("multi_wave", Keeps("x"), ThreadsPerRow(128), NoSpill()));
 //
 // and of plans of several kernels, as gradients have:
