@@ -1,6 +1,6 @@
 # Makes Sinter a part of another project with add_subdirectory: targets have the names that an
 # installed Sinter gives them, and the library alone asks for nothing that only its tests, tools and
-# benchmarks need. Compiles the project and not the library, which is the one under test.
+# benchmarks need. Configures and builds nothing: it would build the whole library again.
 
 include("${CMAKE_CURRENT_LIST_DIR}/steps.cmake")
 
@@ -8,8 +8,6 @@ set(consumer "${CMAKE_CURRENT_LIST_DIR}/consumer")
 set(source "-DSINTER_SOURCE_DIR=${SOURCE_DIR}")
 
 configure_fresh("${consumer}" "${SCRATCH}/all" "${source}" "-DSINTER_COMPONENTS=cxx,c,testing")
-run_step("${CMAKE_COMMAND}" --build "${SCRATCH}/all"
-         --target consumer_objects c_consumer_objects testing_consumer_objects)
 
 without(GTest CLI11 benchmark rapidcheck)
 configure_fresh("${consumer}" "${SCRATCH}/library" "${source}" ${without})
