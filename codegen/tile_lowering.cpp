@@ -283,18 +283,56 @@ ExprId TileLowering::row_value(ValueId value) {
   return view_.values[value] = result;
 }
 
+ExprId TileLowering::index_is_inside(ExprId position, int64_t size) {
+  return builder_.ref(builder_.declare(
+      "index_is_inside",
+      builder_.both(builder_.less_equal(builder_.integer(0, DType::kI64), position),
+                    builder_.less(position, builder_.integer(size, DType::kI64)))));
+}
+
+ExprId TileLowering::load_where(ExprId inside, const TensorAccess& access, ExprId index) {
+  const DType type = facts_.fusion.values[access.value].type;
+  const VarId var = builder_.declare_scalar(name_of_value(access.tensor) + "_picked", type);
+  const ExprId zero = builder_.integer(0);
+  builder_.when(
+      inside,
+      [&] {
+        builder_.append(kir::Load{var, zero, zero, 1, buffer_of(access.tensor), index,
+                                  kir::CacheHint::kDefault});
+      },
+      [&] {
+        const DType compute = compute_type(type);
+        const ExprId nothing =
+            is_float(type) ? builder_.real(0.0, compute) : builder_.integer(0, compute);
+        builder_.assign(var, builder_.cast(nothing, type));
+      });
+  return builder_.ref(var);
+}
+
+ExprId TileLowering::take_at(ValueId value, ExprId index, ExprId column) {
+  const Gather& gather = facts_.space.gathers.at(value);
+  describe(value);
+  const ExprId position = builder_.ref(
+      builder_.declare(name_of_value(value) + "_index", builder_.cast(index, DType::kI64)));
+  ExprId inside = index_is_inside(position, gather.size);
+  // Elements behind the last one are evaluated beside it, and not stored.
+  if (column.valid() && position_.guard == Guard::kElement)
+    inside = builder_.both(inside, lane_is_inside(position_, lane_));
+  const ExprId jump = builder_.mul(position, builder_.integer(gather.stride, DType::kI64));
+  return load_where(inside, gather.access, builder_.add(address(gather.access, column), jump));
+}
+
 ExprId TileLowering::take(ValueId value) {
   const Op& op = facts_.fusion.def_of(value);
+  if (facts_.space.gathers.contains(value))
+    return take_at(value, row_value(op.operands[1]), ExprId{});
   describe(value);
   const VarId index = builder_.declare(name_of_value(op.operands[1]) + "_index",
                                        builder_.cast(row_value(op.operands[1]), DType::kI64));
   const ExprId position = builder_.ref(index);
-  const VarId inside = builder_.declare(
-      "index_is_inside",
-      builder_.both(builder_.less_equal(builder_.integer(0, DType::kI64), position),
-                    builder_.less(position, builder_.integer(facts_.space.columns, DType::kI64))));
+  const ExprId inside = index_is_inside(position, facts_.space.columns);
   std::map<ValueId, ExprId> memo;
-  const ExprId picked = gathered(op.operands[0], position, builder_.ref(inside), memo);
+  const ExprId picked = gathered(op.operands[0], position, inside, memo);
   const DType type = facts_.fusion.values[value].type;
   const ExprId zero = is_float(type) ? builder_.cast(builder_.real(0.0, compute_type(type)), type)
                                      : builder_.cast(builder_.integer(0, compute_type(type)), type);
@@ -304,7 +342,7 @@ ExprId TileLowering::take(ValueId value) {
     return picked;
   }
   return builder_.ref(
-      builder_.declare(name_of_value(value), builder_.select(builder_.ref(inside), picked, zero)));
+      builder_.declare(name_of_value(value), builder_.select(inside, picked, zero)));
 }
 
 ExprId TileLowering::gathered(ValueId value, ExprId column, ExprId inside,
@@ -313,23 +351,7 @@ ExprId TileLowering::gathered(ValueId value, ExprId column, ExprId inside,
   if (const auto found = memo.find(value); found != memo.end()) return found->second;
   ExprId result;
   if (const TensorAccess* access = facts_.space.find_input(value)) {
-    const DType type = facts_.fusion.values[value].type;
-    const VarId var = builder_.declare_scalar(name_of_value(access->tensor) + "_picked", type);
-    const ExprId zero = builder_.integer(0);
-    const ExprId index = address(*access, column);
-    builder_.when(
-        inside,
-        [&] {
-          builder_.append(kir::Load{var, zero, zero, 1, buffer_of(access->tensor), index,
-                                    kir::CacheHint::kDefault});
-        },
-        [&] {
-          const DType compute = compute_type(type);
-          const ExprId nothing =
-              is_float(type) ? builder_.real(0.0, compute) : builder_.integer(0, compute);
-          builder_.assign(var, builder_.cast(nothing, type));
-        });
-    result = builder_.ref(var);
+    result = load_where(inside, *access, address(*access, column));
   } else {
     const ExprId expr = compute(
         value, [&](ValueId id) { return gathered(id, column, inside, memo); }, column);
@@ -503,9 +525,11 @@ ExprId TileLowering::element_value(ValueId value) {
     SINTER_CHECK(!facts_.is_read(value), "{} was not loaded", value);
     const ExprId column = builder_.add(position_.first_column, builder_.cast(lane_, column_type_));
     const Op& op = facts_.fusion.def_of(value);
-    const ExprId expr = compute(
-        value, [&](ValueId id) { return element_value(id); }, column);
-    if (is_transparent(op.kind)) {
+    const bool is_take = std::holds_alternative<TakeOp>(op.kind);
+    const ExprId expr = is_take ? take_at(value, element_value(op.operands[1]), column)
+                                : compute(
+                                      value, [&](ValueId id) { return element_value(id); }, column);
+    if (is_take || is_transparent(op.kind)) {
       result = expr;
     } else {
       describe(value);

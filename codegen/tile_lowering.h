@@ -166,6 +166,10 @@ class TileLowering {
   kir::ExprId gathered(ValueId value, kir::ExprId column, kir::ExprId inside,
                        std::map<ValueId, kir::ExprId>& memo);
   kir::ExprId take(ValueId value);
+  /// The element that an index finds on an axis of a tensor; 0 where it is outside.
+  kir::ExprId take_at(ValueId value, kir::ExprId index, kir::ExprId column);
+  kir::ExprId index_is_inside(kir::ExprId position, int64_t size);
+  kir::ExprId load_where(kir::ExprId inside, const TensorAccess& access, kir::ExprId index);
   kir::CacheHint hint_of(const TensorAccess& access) const;
   std::optional<ValueId> stored_operand(size_t index) const;
   /// Computed for every element: along a row, or per column once all rows are done.

@@ -450,6 +450,15 @@ class Analysis {
     std::ranges::stable_sort(walked, [&](uint32_t a, uint32_t b) { return rank(a) > rank(b); });
     std::vector<uint32_t> columns;
     if (auto rejection = choose_columns(walked, columns)) return rejection;
+    if (const ValueId uniform = uniform_outer(columns); uniform.valid()) {
+      // What such a reduction removes is walked fastest instead, which makes it an inner one.
+      const std::vector<uint32_t>& removed = reduced_by_.at(uniform);
+      std::ranges::stable_partition(
+          walked, [&](uint32_t node) { return std::ranges::find(removed, node) == removed.end(); });
+      inner_ = false;
+      outer_.clear();
+      if (auto rejection = choose_columns(walked, columns)) return rejection;
+    }
     const auto is_column = [&](uint32_t node) {
       return std::ranges::find(columns, node) != columns.end();
     };
@@ -464,6 +473,47 @@ class Analysis {
       space_.dimensions.push_back({classes_.size(nodes_[i]), inner_ && i >= space_.row_dimensions});
     }
     return std::nullopt;
+  }
+
+  /// Classes along which a value's elements differ: an input expanded with a stride of 0 has all of
+  /// an axis in one element.
+  [[nodiscard]] std::set<uint32_t> varies_along(ValueId value) const {
+    std::set<uint32_t> out;
+    std::set<ValueId> seen;
+    std::vector<ValueId> pending = {value};
+    const auto add = [&](const AxisList& axis) {
+      for (const uint32_t node : classes_.resolve(axis)) out.insert(node);
+    };
+    while (!pending.empty()) {
+      const ValueId at = pending.back();
+      pending.pop_back();
+      if (!seen.insert(at).second) continue;
+      const Op& op = fusion_.def_of(at);
+      if (const auto view = views_.find(at); view != views_.end()) {
+        for (const auto& [node, stride] : view->second.strides) {
+          if (stride != 0) out.insert(node);
+        }
+      } else if (const auto* iota = std::get_if<IotaOp>(&op.kind)) {
+        add(axes_[at][static_cast<size_t>(iota->axis)]);
+      } else if (is_reduction(op.kind) || std::holds_alternative<TakeOp>(op.kind)) {
+        for (const AxisList& axis : axes_[at]) add(axis);  // Some of these, at most.
+      } else {
+        pending.insert(pending.end(), op.operands.begin(), op.operands.end());
+      }
+    }
+    return out;
+  }
+
+  /// An outer reduction of values that are the same in all columns; invalid if there is none. Each
+  /// thread of the columns would reduce them again.
+  [[nodiscard]] ValueId uniform_outer(const std::vector<uint32_t>& columns) const {
+    for (const ValueId result : outer_) {
+      if (classes_.resolve(concatenated(axes_[result])).empty()) continue;  // A total.
+      const std::set<uint32_t> varies = varies_along(fusion_.def_of(result).operands[0]);
+      if (std::ranges::none_of(columns, [&](uint32_t node) { return varies.contains(node); }))
+        return result;
+    }
+    return {};
   }
 
   /// Which of the classes walked, outermost first, are the columns. Reductions that remove the
@@ -704,9 +754,16 @@ class Analysis {
         after_columns[result] = needs_columns ? 1 : 0;
       }
       if (const auto* take = std::get_if<TakeOp>(&op.kind)) {
-        if (auto rejection = check_take(op, *take)) return rejection;
+        if (auto rejection = find_take(op, *take)) return rejection;
+        const ValueId result = op.results.front();
         dependence = space_.dependence[op.operands[1]];
-        dependence.rows |= space_.dependence[op.operands[0]].rows;
+        if (const auto found = space_.gathers.find(result); found != space_.gathers.end()) {
+          for (size_t i = 0; i < nodes_.size(); ++i) {
+            if (found->second.access.strides[i] != 0) mark(dependence, nodes_[i]);
+          }
+        } else {
+          dependence.rows |= space_.dependence[op.operands[0]].rows;
+        }
       }
       for (const ValueId result : op.results) space_.dependence[result] = dependence;
     }
@@ -727,23 +784,48 @@ class Analysis {
                                                : OuterReduction::kRowValues;
   }
 
-  /// A gather is walked when the gathered axis is all of the columns (the index then replaces the
-  /// column), or when x is a view whose gathered axis is walked by nothing else.
-  std::optional<Rejection> check_take(const Op& op, const TakeOp& take) {
+  /// A gather is walked where the gathered axis is all of the columns, so that the index replaces
+  /// the column, or where there are no reductions and an element's address follows from its index.
+  std::optional<Rejection> find_take(const Op& op, const TakeOp& take) {
+    const ValueId result = op.results.front();
     const AxisList axis = classes_.resolve(axes_[op.operands[0]][static_cast<size_t>(take.axis)]);
-    std::vector<uint32_t> columns(nodes_.begin() + static_cast<ptrdiff_t>(space_.row_dimensions),
-                                  nodes_.end());
-    AxisList sorted = axis;
-    std::ranges::sort(sorted);
-    std::ranges::sort(columns);
-    const bool has_columns = !reduced_lists_.empty();
-    if (!has_columns || sorted != columns) {
-      return reject(
-          "a take picks along an axis that is not the reduced one", op.results.front(),
-          "reduce over the gathered axis in the same fusion, or gather in an external call");
+    if (reduced_lists_.empty()) return find_gather(op, axis);
+    if (space_.after_rows[op.operands[0]] != 0 || space_.after_rows[op.operands[1]] != 0) {
+      // What finishes outer reductions has its own columns at hand, and no others.
+      return reject("a take needs the result of a reduction over all rows", result, kTakenApart);
     }
-    space_.take_weights[op.results.front()] =
+    const AxisList columns(nodes_.begin() + static_cast<ptrdiff_t>(space_.row_dimensions),
+                           nodes_.end());
+    if (axis != columns) {
+      return reject("a take picks along another axis than that of the columns", result,
+                    kTakenApart);
+    }
+    space_.take_weights[result] =
         axis_weights(axes_[op.operands[0]][static_cast<size_t>(take.axis)]);
+    return std::nullopt;
+  }
+
+  static constexpr const char* kTakenApart =
+      "none needed where the graph may be cut: a kernel of its own runs it";
+
+  std::optional<Rejection> find_gather(const Op& op, const AxisList& axis) {
+    const ValueId result = op.results.front();
+    const auto found = views_.find(op.operands[0]);
+    if (found == views_.end())
+      return reject("a take picks from a value that the same kernel computes", result, kTakenApart);
+    View view = found->second;
+    Gather gather{.access = {}, .stride = 0, .size = 1};
+    int64_t expected = axis.empty() ? 0 : stride_of(view, axis.back());
+    gather.stride = expected;
+    for (size_t i = axis.size(); i-- > 0;) {
+      if (stride_of(view, axis[i]) != expected)
+        return reject("a take picks along an axis that a reshape split", result, kTakenApart);
+      expected *= classes_.size(axis[i]);
+      gather.size *= classes_.size(axis[i]);
+      view.strides.erase(axis[i]);
+    }
+    gather.access = access_of(op.operands[0], view);
+    space_.gathers.emplace(result, std::move(gather));
     return std::nullopt;
   }
 
@@ -765,6 +847,11 @@ class Analysis {
       if (space_.rows == 0 && !is_after_rows) {
         return reject(fmt::format("output {} has elements, and there are no rows", output), output,
                       "give empty tensors fusions of their own");
+      }
+      // Where no row is reduced along them, blocks are dealt columns.
+      if (space_.columns == 0 && !inner_) {
+        return reject(fmt::format("output {} has elements, and there are no columns", output),
+                      output, "give empty tensors fusions of their own");
       }
       const std::vector<int64_t>& strides = space_.outputs[i].strides;
       if (!space_.output_coverage[i].columns) continue;
@@ -797,6 +884,7 @@ class Analysis {
       };
       for (const TensorAccess& access : space_.inputs) check(access.strides);
       for (const TensorAccess& access : space_.outputs) check(access.strides);
+      for (const auto& [value, gather] : space_.gathers) check(gather.access.strides);
       for (const ValueId value : fusion_.value_ids()) {
         check(std::as_const(space_.iota_weights)[value]);
         check(std::as_const(space_.take_weights)[value]);
@@ -810,6 +898,7 @@ class Analysis {
       };
       for (TensorAccess& access : space_.inputs) drop(access.strides);
       for (TensorAccess& access : space_.outputs) drop(access.strides);
+      for (auto& [value, gather] : space_.gathers) drop(gather.access.strides);
       for (const ValueId value : fusion_.value_ids()) {
         if (!std::as_const(space_.iota_weights)[value].empty()) drop(space_.iota_weights[value]);
         if (!std::as_const(space_.take_weights)[value].empty()) drop(space_.take_weights[value]);

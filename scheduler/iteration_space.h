@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,15 @@ struct TensorAccess {
   int64_t offset = 0;
   std::vector<int64_t> strides;  ///< Per dimension of the space; 0 where the value does not vary.
   friend bool operator==(const TensorAccess&, const TensorAccess&) = default;
+};
+
+/// How a `take` that picks along an axis no loop walks finds an element: that of `access`, which
+/// does not move along the axis, plus index * stride.
+struct Gather {
+  TensorAccess access;
+  int64_t stride = 0;  ///< Elements from one index to the next.
+  int64_t size = 0;    ///< Elements of the axis; an index outside of them gives 0.
+  friend bool operator==(const Gather&, const Gather&) = default;
 };
 
 /// Where a value varies.
@@ -64,6 +74,8 @@ struct IterationSpace {
   /// For a `take` result: weights as above for the axis it indexes, so that a column coordinate can
   /// be replaced by the index.
   IdMap<ValueId, std::vector<int64_t>> take_weights;
+  /// By `take` result, in segments without reductions: each element has an index of its own.
+  std::map<ValueId, Gather> gathers{};
   /// Results of outer reductions, and values computed from them: known once all rows are done.
   IdMap<ValueId, uint8_t> after_rows;
   IdMap<ValueId, OuterReduction> outer;  ///< By an outer reduction's first result.
@@ -75,8 +87,10 @@ struct IterationSpace {
 /// Derives the iteration space of a specialised fusion (all extents constant). The failing side
 /// says what no family can walk: a reshape that does not split evenly, reductions over axes that
 /// are neither all rows, all columns nor everything, a row that needs the result of an outer
-/// reduction, what follows from one and needs that of an inner one too, a slice or gather of a
-/// computed value along the wrong axis.
+/// reduction, what follows from one and needs that of an inner one too, a slice of a computed
+/// value. A gather is walked where it picks along the columns that inner reductions remove, or
+/// outer ones keep, and x is known for all of these at once: it is read, or computed within the
+/// row. Without reductions it is walked along any axis of what is read.
 tl::expected<IterationSpace, Rejection> iteration_space(const Fusion& fusion);
 
 }  // namespace sinter

@@ -87,6 +87,13 @@ class Facts {
     }
   }
 
+  /// Ops and outputs that need a value.
+  [[nodiscard]] int64_t uses_of(ValueId value) const {
+    int64_t uses = std::ranges::count(fusion().outputs, value);
+    for (const Op& op : fusion().ops) uses += std::ranges::count(op.operands, value);
+    return uses;
+  }
+
   void count_bytes() {
     const auto bytes = [&](ValueId value) {
       return element_count(Binding{}.sizes_of(fusion().values[value].shape)) *
@@ -95,10 +102,18 @@ class Facts {
     // A slice reads its own elements only, several of one tensor may read all of it; a broadcast
     // view reads each element once.
     std::map<ValueId, int64_t> read;
+    const auto count = [&](ValueId tensor, int64_t of_access) {
+      int64_t& counted = read[tensor];
+      counted += std::min(of_access, bytes(tensor) - counted);
+    };
+    std::map<ValueId, ValueId> picked;  // By what nothing but a gather reads: its result.
+    for (const auto& [result, gather] : facts_.space.gathers) {
+      const bool is_known = picked.contains(gather.access.value);
+      if (!is_known && uses_of(gather.access.value) == 1) picked[gather.access.value] = result;
+    }
     for (const TensorAccess& access : facts_.space.inputs) {
-      int64_t& counted = read[access.tensor];
-      const int64_t left = bytes(access.tensor) - counted;
-      counted += std::min(bytes(access.value), left);
+      const auto only = picked.find(access.value);
+      count(access.tensor, bytes(only == picked.end() ? access.value : only->second));
     }
     for (const auto& [tensor, counted] : read) facts_.bytes_read += counted;
     for (const ValueId output : fusion().outputs) facts_.bytes_written += bytes(output);
@@ -588,7 +603,11 @@ class Distribution {
     if (!facts_.is_tile(value) || !needed.insert(value).second) return;
     if (available(value, s) || facts_.is_read(value)) return;
     const Op& op = fusion().def_of(value);
-    if (std::holds_alternative<TakeOp>(op.kind)) return;
+    if (std::holds_alternative<TakeOp>(op.kind)) {
+      // What it picks from is read where it is looked up.
+      collect(op.operands[1], s, needed);
+      return;
+    }
     for (const ValueId operand : op.operands) collect(operand, s, needed);
   }
 

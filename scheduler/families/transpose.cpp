@@ -58,6 +58,10 @@ std::optional<Rejection> check_segment(const SegmentFacts& facts) {
       return rejection;
     }
   }
+  if (!facts.space.gathers.empty()) {
+    return rejected("elements that a take picks lie where its indices say, in no tile",
+                    std::ssize(facts.space.gathers), 0, "takes", "the pointwise family takes it");
+  }
   if (!tile_axes(facts)) {
     return rejected("all tensors are fastest along one dimension", 1, 2, "dimensions",
                     "the pointwise family takes it");

@@ -97,7 +97,8 @@ class SegmentedPlanner {
       std::optional<NodeId> stuck;
       ties_.clear();
       for (NodeId node = 0; node < graph().size(); ++node) {
-        if (is_external(node) || judge.judge(std::span(&node, 1)).legal || tie(node, judge))
+        // A gather that a reduction's kernel runs reads there what is at hand anyhow.
+        if (is_external(node) || tie(node, judge) || judge.judge(std::span(&node, 1)).legal)
           continue;
         stuck = node;
         for (const ValueId operand : plan_.fusion.ops[graph().nodes()[node].op].operands) {

@@ -302,13 +302,51 @@ TEST(IterationSpaceTest, RejectsSlicesOfComputedValues) {
   EXPECT_THAT(rejection_of(b.build()), HasSubstr("a slice takes part of a computed value"));
 }
 
-TEST(IterationSpaceTest, RejectsGathersAlongAKeptAxis) {
+TEST(IterationSpaceTest, GathersOfWhatIsReadWalkAnyAxis) {
   FusionBuilder b;
   const ValueId table = b.input(DType::kF32, {50, 8}, "table");
   const ValueId index = b.input(DType::kI32, {8}, "index");
-  b.output(b.take(table, index, 0), "y");
-  EXPECT_THAT(rejection_of(b.build()),
-              testing::AllOf(HasSubstr("not the reduced one"), HasSubstr("external call")));
+  const ValueId y = b.take(table, index, 0);
+  b.output(y, "y");
+  const IterationSpace space = space_of(b.build());
+  EXPECT_THAT(space.dimensions, ElementsAre(Dimension{8, false}));
+  const Gather& gather = space.gathers.at(y);
+  EXPECT_EQ(gather.access.value, table);
+  EXPECT_THAT(gather.access.strides, ElementsAre(1));
+  EXPECT_EQ(gather.stride, 8);
+  EXPECT_EQ(gather.size, 50);
+}
+
+TEST(IterationSpaceTest, GathersBesideReductionsPickFromTheColumns) {
+  FusionBuilder b;
+  const ValueId x = b.input(DType::kF32, {50, 8}, "x");
+  const ValueId index = b.input(DType::kI32, {8}, "index");
+  b.output(b.add(b.take(x, index, 0), b.sum(x, {0})), "y");
+  EXPECT_THAT(rejection_of(b.build()), HasSubstr("another axis than that of the columns"));
+}
+
+/// A thread of what finishes outer reductions has its own columns, not the one that is picked.
+TEST(IterationSpaceTest, RejectsGathersFromWhatAllRowsGive) {
+  const auto rejection = [](const std::function<ValueId(FusionBuilder&, ValueId)>& follow) {
+    FusionBuilder b;
+    const ValueId sums = b.sum(b.input(DType::kF32, {65, 8}, "x"), {0});
+    b.output(b.take(follow(b, sums), b.input(DType::kI64, {}, "index"), 0), "y");
+    return rejection_of(b.build());
+  };
+  constexpr const char* kRule = "a take needs the result of a reduction over all rows";
+  EXPECT_THAT(rejection([](auto&, ValueId sums) { return sums; }), HasSubstr(kRule));
+  EXPECT_THAT(rejection([](auto& b, ValueId sums) { return b.exp(b.neg(sums)); }),
+              HasSubstr(kRule));
+}
+
+TEST(IterationSpaceTest, RejectsGathersAlongColumnsInAnotherOrder) {
+  FusionBuilder b;
+  // The columns are walked as they lie in memory, [3][2]; the index counts [2][3].
+  const ValueId x = b.input(DType::kF32, {4, 3, 2}, "x");
+  const ValueId turned = b.reshape(b.permute(x, {0, 2, 1}), {4, 6});
+  const ValueId picked = b.take(turned, b.input(DType::kI32, {4}, "index"), 1);
+  b.output(b.add(picked, b.sum(turned, {1})), "y");
+  EXPECT_THAT(rejection_of(b.build()), HasSubstr("another axis than that of the columns"));
 }
 
 TEST(IterationSpaceTest, RejectsIndicesThatSplitAnAxisOtherwise) {
