@@ -155,6 +155,14 @@ std::optional<Rejection> check_vector_width(const Schedule& schedule) {
                   "elements", "use 1, 2, 4, 8 or 16");
 }
 
+std::optional<Rejection> check_no_shift(const Schedule& schedule) {
+  if (schedule.row_access != RowAccess::kShifted) return std::nullopt;
+  return rejected(schedule,
+                  "vectors begin at the first element, wherever that lies between the boundaries "
+                  "of vectors",
+                  0, 0, "", "use row_access aligned");
+}
+
 std::optional<Rejection> check_no_cluster(const Schedule& schedule) {
   if (schedule.cluster_blocks == 1) return std::nullopt;
   return rejected(schedule, "blocks that share no rows form no clusters", schedule.cluster_blocks,

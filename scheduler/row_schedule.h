@@ -59,6 +59,9 @@ const TensorAccess* shift_reference(const SegmentFacts& facts);
 
 /// Rejects vector widths no access can have.
 std::optional<Rejection> check_vector_width(const Schedule& schedule);
+/// Rejects shifted vectors where blocks walk elements from the first one, or columns, and shift
+/// nothing: their vectors would be misaligned wherever the first element lies on no boundary.
+std::optional<Rejection> check_no_shift(const Schedule& schedule);
 
 /// Rejects clusters, for families whose blocks share no rows.
 std::optional<Rejection> check_no_cluster(const Schedule& schedule);

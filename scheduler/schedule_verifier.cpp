@@ -88,10 +88,11 @@ std::optional<Rejection> check_stages(const SegmentFacts& facts, const Schedule&
                        .remedy = "evaluate the value in a later stage"};
     };
     for (const ValueId value : stage.computed) {
-      if (!std::holds_alternative<TakeOp>(facts.fusion.def_of(value).kind)) {
-        for (const ValueId operand : facts.fusion.def_of(value).operands) {
-          if (auto rejection = missing(operand)) return rejection;
-        }
+      const Op& op = facts.fusion.def_of(value);
+      // What a take picks from is read where it is looked up.
+      const bool is_take = std::holds_alternative<TakeOp>(op.kind);
+      for (const ValueId operand : std::span(op.operands).subspan(is_take ? 1 : 0)) {
+        if (auto rejection = missing(operand)) return rejection;
       }
       available.insert(value);
     }

@@ -40,6 +40,7 @@ Rejection rejected(std::string rule, int64_t value, int64_t limit, std::string u
 std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedule& schedule,
                                         const DeviceLimits& limits) {
   if (auto rejection = check_vector_width(schedule)) return rejection;
+  if (auto rejection = check_no_shift(schedule)) return rejection;
   if (auto rejection = check_cluster_size(schedule, limits)) return rejection;
   if (auto rejection = check_no_ring(schedule)) return rejection;
   if (auto rejection = check_no_parameters(schedule)) return rejection;

@@ -26,6 +26,7 @@ Rejection refused(std::string rule, int64_t value, int64_t limit, std::string un
 /// Rules for the fields of a schedule beside those that all families share.
 std::optional<Rejection> check_fields(const Schedule& schedule) {
   if (auto rejection = check_vector_width(schedule)) return rejection;
+  if (auto rejection = check_no_shift(schedule)) return rejection;
   if (auto rejection = check_no_cluster(schedule)) return rejection;
   if (auto rejection = check_no_rows_ahead(schedule)) return rejection;
   if (auto rejection = check_accumulators_in_registers(schedule)) return rejection;

@@ -25,6 +25,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
                                                           const DeviceLimits& limits) {
   if (auto rejection = refuse_pointwise(facts)) return tl::make_unexpected(*rejection);
   if (auto rejection = check_vector_width(schedule)) return tl::make_unexpected(*rejection);
+  if (auto rejection = check_no_shift(schedule)) return tl::make_unexpected(*rejection);
   if (auto rejection = check_no_cluster(schedule)) return tl::make_unexpected(*rejection);
   if (auto rejection = check_no_rows_ahead(schedule)) return tl::make_unexpected(*rejection);
   if (auto rejection = check_accumulators_in_registers(schedule))
@@ -107,6 +108,18 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
       one_by_one(access, work.bytes_read);
     } else {
       accesses += 1.0;
+    }
+  }
+  for (const auto& [result, gather] : facts.space.gathers) {
+    if (gather.access.strides.empty()) continue;
+    // Neighbours that share an index read a run; others a sector each.
+    const TensorAccess* index = facts.space.find_input(facts.fusion.def_of(result).operands[1]);
+    const bool is_run = index != nullptr && index->strides.back() == 0;
+    one_by_one(gather.access, work.bytes_read);
+    if (!is_run) {
+      const auto size = static_cast<double>(bytes_of(facts.fusion.values[result].type));
+      work.l2_bytes += elements * (kSectorBytes - size);
+      work.shared_bytes += elements * kSectorBytes;
     }
   }
   walk.stores = true;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
+#include "fusion_ir/fusion_builder.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
 
@@ -64,6 +65,48 @@ TEST_F(ScheduleVerifierTest, PointwiseRefusesFieldsOutOfRangeToo) {
        {int64_t{-8}, int64_t{0}, int64_t{3}, int64_t{32}, int64_t{1} << 62, INT64_MAX}) {
     EXPECT_THAT(reasons({.family = "pointwise", .vector_width = value}),
                 ElementsAre(HasSubstr("power of two up to 16")));
+  }
+}
+
+/// Only blocks that walk rows shift their vectors; others begin at the first element, whether it
+/// lies on a boundary or 83 elements into a tensor.
+TEST(ShiftedVectorsTest, AreForFamiliesThatShiftThem) {
+  const DeviceLimits limits = *find_device("H100");
+  const auto refused = [&](const Fusion& fusion, Schedule schedule) {
+    schedule.row_access = RowAccess::kShifted;
+    const SegmentFacts facts = facts_of(fusion);
+    std::string out;
+    for (const Rejection& rejection :
+         verify_schedule(facts, schedule, limits, scheduling_families()))
+      out += text_of(rejection);
+    return out;
+  };
+  const auto slice = [](int64_t start, bool sums) {
+    FusionBuilder b;
+    const int64_t rows = sums ? 64 : 1;
+    const ValueId x = b.input(DType::kBF16, {rows, start + 112}, "x");
+    const ValueId part = b.slice(x, {0, start}, {rows, start + 112});
+    const ValueId wide = b.cast(part, DType::kF32);
+    b.output(sums ? b.sum(wide, {0}) : wide, "y");
+    return b.build();
+  };
+  for (const int64_t start : {int64_t{0}, int64_t{83}, (int64_t{1} << 31) + 3}) {
+    EXPECT_THAT(refused(slice(start, false), {.family = "pointwise",
+                                              .threads_per_row = 32,
+                                              .rows_per_block = 1,
+                                              .vector_width = 8,
+                                              .unroll = 3,
+                                              .min_blocks_per_sm = 12}),
+                HasSubstr("vectors begin at the first element"))
+        << start;
+    EXPECT_THAT(refused(slice(start, true), {.family = "column",
+                                             .threads_per_row = 32,
+                                             .rows_per_block = 8,
+                                             .vector_width = 8,
+                                             .unroll = 1,
+                                             .min_blocks_per_sm = 1}),
+                HasSubstr("vectors begin at the first element"))
+        << start;
   }
 }
 
