@@ -12,6 +12,7 @@
 #include "scheduler/families/multi_tensor.h"
 #include "scheduler/follow_plan.h"
 #include "scheduler/offers.h"
+#include "scheduler/plan_verifier.h"
 #include "scheduler/segment_scheduler.h"
 #include "scheduler/segmentation/group_judge.h"
 #include "scheduler/segmentation/joins.h"
@@ -172,6 +173,12 @@ void check_overwriting(const Plan& plan) {
   }
 }
 
+void check_memory(const Plan& plan) {
+  if (!kVerifyPlansByDefault) return;
+  const std::vector<std::string> violations = plan_violations(plan);
+  SINTER_CHECK(violations.empty(), "the plan of '{}': {}", plan.fusion.name, violations.front());
+}
+
 /// The step's segment or call that writes a value last, which is the one that makes it whole.
 struct Writer {
   size_t index = 0;
@@ -278,6 +285,7 @@ Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const Devic
   check_overwriting(out);
   if (options.check_indices) keep_indices(out, std::move(checked.checks));
   place_workspace(out);
+  check_memory(out);
   return out;
 }
 

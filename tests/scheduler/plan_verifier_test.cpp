@@ -1,0 +1,188 @@
+// Memory that steps of a plan share, as a property of plans: who writes every element, and who lies
+// over whom.
+
+#include "scheduler/plan_verifier.h"
+
+#include <gmock/gmock.h>
+
+#include "fusion_ir/fusion_builder.h"
+#include "tests/support/canned_fusions.h"
+#include "tests/support/random_graph.h"
+
+namespace sinter {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const DeviceLimits kLimits = *find_device("H200");
+
+Plan planned(const Fusion& fusion, const PlanOptions& options = {},
+             const ExtentValues& extents = {}) {
+  auto out = plan(fusion, extents, kLimits, options);
+  EXPECT_TRUE(out) << out.error().text();
+  return std::move(out).value();
+}
+
+/// Partial results of column sums, and what follows from them.
+Fusion column_chain(int links) {
+  FusionBuilder b("column_chain");
+  const Shape shape = {16384, 1024};
+  ValueId x = b.input(DType::kF32, shape, "x");
+  for (int i = 0; i < links; ++i) {
+    const ValueId sum = b.sum(x, {0});
+    x = b.mul(b.exp(x), b.broadcast(b.exp(b.neg(sum)), shape, {1}));
+  }
+  b.output(x, "y");
+  return b.build();
+}
+
+/// A gather whose index is kept, and reductions behind it whose tensors take its place.
+Fusion gather_then_reductions() {
+  FusionBuilder b("gather_then_reductions");
+  const Shape shape = {4096, 1024};
+  const ValueId x = b.input(DType::kF32, shape, "x");
+  const ValueId index = b.input(DType::kI64, {4096}, "index");
+  const ValueId picked = b.take(x, b.add(index, index), 1);
+  ValueId y = b.mul(x, b.broadcast(b.exp(picked), shape, {0}));
+  for (int i = 0; i < 4; ++i) {
+    y = b.mul(y, b.broadcast(b.exp(b.sum(y, {0})), shape, {1}));
+    y = b.mul(y, b.broadcast(b.exp(b.sum(y, {1})), shape, {0}));
+  }
+  b.output(y, "y");
+  return b.build();
+}
+
+TEST(PlanVerifierTest, NothingIsWrongWithPlansOfRandomGraphs) {
+  int shared = 0;    // Pairs of tensors that lie over each other, at different times.
+  int partials = 0;  // Of plans that have such tensors.
+  int calls = 0;
+  int finished = 0;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    RandomGraphOptions options{.ops = 30, .joins = seed % 3 == 1, .calls = seed % 3 == 0};
+    if (seed % 2 == 0) options = {.ops = 30, .batch = 2, .rows = 2048, .columns = 512};
+    const Plan plan = planned(random_graph(seed, options), {.check_indices = seed % 4 == 0});
+    EXPECT_THAT(plan_violations(plan), IsEmpty()) << "seed " << seed;
+    calls += static_cast<int>(plan.externals.size());
+    for (const SegmentPlan& segment : plan.segments) finished += segment.finishes ? 1 : 0;
+    for (const WorkspaceTensor& a : plan.workspace) {
+      partials += a.holds == WorkspaceTensor::Holds::kPartials ? 1 : 0;
+      for (const WorkspaceTensor& b : plan.workspace)
+        shared += a.offset < b.offset && b.offset < a.offset + a.bytes ? 1 : 0;
+    }
+  }
+  // The graphs have what may go wrong.
+  EXPECT_GT(shared, 10);
+  EXPECT_GT(partials, 5);
+  EXPECT_GT(calls, 10);
+  EXPECT_GT(finished, 5);
+}
+
+TEST(PlanVerifierTest, NothingIsWrongWithPlansOfCannedFusions) {
+  for (const CannedFusion& canned : canned_fusions()) {
+    for (const ExtentValues& extents : {canned.small, canned.large}) {
+      const auto made = plan(canned.build(), extents, kLimits, {.check_indices = true});
+      if (made) {
+        EXPECT_THAT(plan_violations(*made), IsEmpty()) << canned.name;
+      }
+    }
+  }
+}
+
+TEST(PlanVerifierTest, PartialResultsLiveUntilTheyAreFinished) {
+  for (const int links : {1, 2, 4}) {
+    const Plan plan = planned(column_chain(links));
+    EXPECT_THAT(plan_violations(plan), IsEmpty()) << links;
+    EXPECT_THAT(plan.workspace, Contains(testing::Field(&WorkspaceTensor::holds,
+                                                        AnyOf(WorkspaceTensor::Holds::kPartials,
+                                                              WorkspaceTensor::Holds::kValue))));
+  }
+}
+
+TEST(PlanVerifierTest, KeptIndicesLiveToTheEnd) {
+  const Plan plan = planned(gather_then_reductions(), {.check_indices = true});
+  ASSERT_EQ(plan.kept_indices().size(), 1);
+  ASSERT_GT(plan.segments.size(), 5);
+  EXPECT_THAT(plan_violations(plan), IsEmpty());
+}
+
+TEST(PlanVerifierTest, OutputsInPlaceAndJoinedAreWrittenOnce) {
+  FusionBuilder b("joined");
+  const ValueId x = b.input(DType::kF32, {64, 32}, "x");
+  const ValueId y = b.input(DType::kF32, {16, 32}, "y");
+  b.output(b.concatenate({b.exp(x), b.pad(y, {3, 0}, {5, 0}), b.neg(y)}, 0), "joined");
+  b.output(b.mul(x, b.broadcast(b.sum(x, {0}), {64, 32}, {1})), "in_place", {.alias = x});
+  EXPECT_THAT(plan_violations(planned(b.build())), IsEmpty());
+}
+
+/// Blocks of column sums are dealt columns: beside sums of no columns a total needs another kernel.
+TEST(PlanVerifierTest, TotalsBesideSumsOfNoColumnsAreWritten) {
+  FusionBuilder b("no_columns");
+  const ValueId x = b.input(DType::kF32, {5, 0}, "x");
+  b.output(b.sum(x, {0}), "columns");
+  b.output(b.sum(x, {0, 1}), "total");
+  b.output(b.sum(b.input(DType::kF32, {5}, "y"), {0}), "of_rows");
+  EXPECT_THAT(plan_violations(planned(b.build())), IsEmpty());
+}
+
+// ---- Planted faults
+
+TEST(PlanVerifierTest, FindsTensorsThatLieOverEachOther) {
+  Plan plan = planned(column_chain(3));
+  ASSERT_GE(plan.workspace.size(), 2);
+  for (WorkspaceTensor& tensor : plan.workspace) tensor.offset = 0;
+  EXPECT_THAT(plan_violations(plan), Contains(HasSubstr("share bytes")));
+}
+
+TEST(PlanVerifierTest, FindsTensorsBehindTheEnd) {
+  Plan plan = planned(column_chain(3));
+  plan.workspace_bytes -= 1;
+  EXPECT_THAT(plan_violations(plan), Contains(HasSubstr("workspace tensor")));
+}
+
+TEST(PlanVerifierTest, FindsWhatIsReadBeforeItIsWritten) {
+  FusionBuilder b("two_kernels");
+  const ValueId x = b.input(DType::kF32, {8, 32}, "x");
+  b.output(b.take(b.sum(x, {0}), b.input(DType::kI64, {}, "index"), 0), "y");
+  Plan plan = planned(b.build());
+  ASSERT_EQ(plan.segments.size(), 2);
+  std::swap(plan.segments[0], plan.segments[1]);
+  EXPECT_THAT(plan_violations(plan), Contains(HasSubstr("no step before it writes")));
+}
+
+TEST(PlanVerifierTest, FindsGapsAndOverlapsOfWhatIsJoined) {
+  FusionBuilder b("joined");
+  const ValueId x = b.input(DType::kF32, {64, 32}, "x");
+  b.output(b.concatenate({b.exp(x), b.neg(x)}, 0), "joined");
+  Plan plan = planned(b.build());
+  ASSERT_FALSE(plan.placements.empty());
+  auto last = std::ranges::max_element(plan.placements, {},
+                                       [](const auto& placed) { return placed.second.offset; });
+  last->second.offset -= 128;
+  const std::vector<std::string> violations = plan_violations(plan);
+  EXPECT_THAT(violations, Contains(HasSubstr("write byte")));
+  EXPECT_THAT(violations, Contains(HasSubstr("no step before it writes")));
+}
+
+TEST(PlanVerifierTest, FindsKernelsThatHaveTooFewBlocks) {
+  FusionBuilder b("few");
+  b.output(b.exp(b.input(DType::kF32, {64, 4096}, "x")), "y");
+  Plan plan = planned(b.build());
+  plan.segments[0].candidates[0].estimate.blocks -= 1;
+  EXPECT_THAT(plan_violations(plan), Contains(HasSubstr("cover")));
+  plan.segments[0].candidates[0].estimate.blocks = 0;
+  EXPECT_THAT(plan_violations(plan), Contains(HasSubstr("has 0 blocks")));
+}
+
+TEST(PlanVerifierTest, FindsPartialResultsThatNothingFinishes) {
+  Plan plan = planned(column_chain(1));
+  const auto finish = std::ranges::find(plan.segments, true, &SegmentPlan::finishes);
+  if (finish == plan.segments.end()) GTEST_SKIP() << "the plan finishes by ticket";
+  plan.segments.erase(finish);
+  EXPECT_THAT(plan_violations(plan), Not(IsEmpty()));
+}
+
+}  // namespace
+}  // namespace sinter
