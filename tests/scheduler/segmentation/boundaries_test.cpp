@@ -34,11 +34,12 @@ NodeId node_named(const WorkGraph& graph, std::string_view name) {
 
 /// x -> three bf16 tensors of its functions -> their f32 sum -> its row sums: 6 bytes an element
 /// before the sum, 4 behind it.
-Fusion waist() {
+Fusion waist(int64_t rows = 8192, int64_t columns = 4096) {
   FusionBuilder b("waist");
-  const ValueId x = b.input(DType::kF32, {8192, 4096}, "x");
+  const Shape shape = {rows, columns};
+  const ValueId x = b.input(DType::kF32, shape, "x");
   const ValueId total = b.named(b.sum(x, {0}), "total");
-  const ValueId scaled = b.mul(x, b.broadcast(total, {8192, 4096}, {1}));
+  const ValueId scaled = b.mul(x, b.broadcast(total, shape, {1}));
   std::vector<ValueId> narrow;
   const std::array<ValueId, 3> made = {b.exp(scaled), b.log(scaled), b.sqrt(scaled)};
   for (const ValueId value : made)
@@ -86,6 +87,26 @@ TEST(BoundariesTest, TheCutIsWhereTheChainIsNarrow) {
   const std::vector<NodeId> late =
       cut_of_fewest_bytes(graph, nodes, parts.narrow, std::span(&last, 1), CutNearest::kLast);
   EXPECT_THAT(late, ElementsAreArray(nodes.begin(), nodes.end() - 1));
+}
+
+/// Tensors of more bytes together than half of what counts as unlimited: they are counted in
+/// coarser units, or an edge of one would be as good as none that may be cut.
+TEST(BoundariesTest, TheCutIsWhereTheChainIsNarrowHoweverLongItIs) {
+  constexpr int64_t kRows = int64_t{1} << 20;
+  constexpr int64_t kColumns = int64_t{1} << 19;
+  const Fusion fusion = waist(kRows, kColumns);
+  const WorkGraph graph(fusion, kLimits);
+  const NodeId last = node_named(graph, "rows");
+  const std::vector<NodeId> nodes = all_nodes(graph);
+  const WaistParts parts = waist_parts(graph);
+  ASSERT_GT(graph.bytes(fusion.inputs.front()), int64_t{1} << 39);
+  const std::vector<NodeId> before =
+      cut_of_fewest_bytes(graph, nodes, parts.narrow, std::span(&last, 1));
+  std::vector<NodeId> after;
+  std::ranges::set_difference(nodes, before, std::back_inserter(after));
+  EXPECT_TRUE(std::ranges::binary_search(before, node_named(graph, "sum")));
+  EXPECT_FALSE(std::ranges::binary_search(before, last));
+  EXPECT_EQ(bytes_between(graph, before, after), 2 * 4 * kRows * kColumns);
 }
 
 TEST(BoundariesTest, ReadingAnInputAgainMayBeTheLeast) {

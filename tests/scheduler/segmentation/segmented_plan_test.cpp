@@ -4,14 +4,18 @@
 
 #include <cmath>
 #include <functional>
+#include <numeric>
 #include <set>
 
 #include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/pipeline.h"
+#include "scheduler/plan_verifier.h"
 #include "scheduler/segment_scheduler.h"
 #include "scheduler/segmentation/exhaustive.h"
+#include "scheduler/segmentation/group_judge.h"
 #include "scheduler/segmentation/group_schedules.h"
+#include "scheduler/step_graph.h"
 #include "scheduler/workspace.h"
 #include "tests/support/plan_matchers.h"
 #include "tests/support/random_graph.h"
@@ -484,16 +488,91 @@ TEST_P(BestGrouping, IsNear) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, BestGrouping, ::testing::Values(0, 1000, 2000, 3000));
 
+// ---- Limits and order
+
+/// Row sums of so many error functions, each of the one before.
+Fusion long_chain(int functions) {
+  FusionBuilder b("long_chain");
+  ValueId x = b.input(DType::kF32, {64, 256}, "x");
+  for (int i = 0; i < functions; ++i) x = b.pointwise(PointwiseFn::kErf, {x});
+  b.output(b.sum(x, {1}), "y");
+  return b.build();
+}
+
+TEST(SegmentedPlanTest, AGroupBeyondTheLimitOfInstructionsIsRefused) {
+  const auto verdict = [](int functions) {
+    const Fusion fusion = specialize(long_chain(functions), Binding{});
+    const WorkGraph graph(fusion, kLimits);
+    GroupJudge judge(graph, kLimits, scheduling_families());
+    std::vector<NodeId> all(graph.size());
+    std::iota(all.begin(), all.end(), NodeId{0});
+    const GroupVerdict& group = judge.judge(all);
+    return group.legal ? std::string() : group.rejection.rule;
+  };
+  const double each = instructions_of(long_chain(2)) - instructions_of(long_chain(1));
+  const double around = instructions_of(long_chain(1)) - each;
+  const int most = static_cast<int>((kMostInstructions - around) / each);
+  ASSERT_GT(most, 10);
+  EXPECT_EQ(verdict(most), "");
+  EXPECT_EQ(verdict(most + 1), "the instructions of an element fill the instruction cache");
+  EXPECT_EQ(plan(long_chain(most), {}, kLimits).value().segments.size(), 1);
+  EXPECT_GT(plan(long_chain(most + 1), {}, kLimits).value().leading_segments().size(), 1);
+}
+
+TEST(SegmentedPlanTest, IndependentSegmentsRunInTheOrderOfTheGraph) {
+  FusionBuilder b("independent");
+  // Sums over axes of which no kernel takes two.
+  const ValueId x = b.input(DType::kF32, {16, 8, 64}, "x");
+  const ValueId y = b.input(DType::kF32, {32, 24}, "y");
+  const ValueId z = b.input(DType::kF32, {40, 56}, "z");
+  b.output(b.sum(x, {1}), "first");
+  b.output(b.sum(y, {1}), "second");
+  b.output(b.sum(z, {0}), "third");
+  const Plan planned = plan(b.build(), {}, kLimits).value();
+  std::vector<std::string> order;
+  for (const SegmentPlan& segment : planned.segments) {
+    if (segment.finishes) continue;
+    for (const ValueId output : segment.facts.fusion.outputs)
+      order.push_back(segment.facts.fusion.values[output].name);
+  }
+  EXPECT_THAT(order, ::testing::ElementsAre("first", "second", "third"));
+}
+
 // ---- Workspace
 
+/// Of every two tensors, by the steps that write and read them (step_graph); plan_verifier_test.cpp
+/// has the other properties of memory.
 TEST(WorkspaceTest, TensorsShareBytesOnlyIfTheyDoNotMeet) {
+  int shared = 0;
   for (uint64_t seed = 0; seed < 40; ++seed) {
-    const Plan planned = plan(random_graph(seed, {.ops = 40, .calls = true}), {}, kLimits).value();
-    for (const WorkspaceTensor& tensor : planned.workspace) {
-      EXPECT_EQ(tensor.offset % kWorkspaceAlignment, 0);
-      EXPECT_LE(tensor.offset + tensor.bytes, planned.workspace_bytes);
+    const Plan planned =
+        plan(random_graph(seed, {.ops = 40, .calls = true}), {}, kLimits, {.check_indices = true})
+            .value();
+    std::map<ValueId, std::pair<size_t, size_t>> lives;  // By value: first and last step.
+    for (const PassedTensor& tensor : step_graph(planned).tensors) {
+      if (tensor.is_input || tensor.is_output || tensor.writers.empty()) continue;
+      if (tensor.holds != PassedTensor::Holds::kValue) continue;
+      const size_t read = tensor.readers.empty() ? 0 : tensor.readers.back();
+      lives[tensor.value] = {tensor.writers.front(), std::max(tensor.writers.back(), read)};
     }
+    for (const WorkspaceTensor& a : planned.workspace) {
+      EXPECT_EQ(a.offset % kWorkspaceAlignment, 0);
+      EXPECT_LE(a.offset + a.bytes, planned.workspace_bytes);
+      const auto first = lives.find(a.value);
+      if (a.holds != WorkspaceTensor::Holds::kValue || first == lives.end()) continue;
+      for (const WorkspaceTensor& b : planned.workspace) {
+        const auto second = lives.find(b.value);
+        if (b.value <= a.value || b.holds != a.holds || second == lives.end()) continue;
+        if (a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset) continue;
+        ++shared;
+        const auto& [begin, end] = first->second;
+        EXPECT_TRUE(end < second->second.first || second->second.second < begin)
+            << fmt::format("seed {}: {} and {}", seed, a.value, b.value);
+      }
+    }
+    EXPECT_THAT(plan_violations(planned), ::testing::IsEmpty()) << "seed " << seed;
   }
+  EXPECT_GT(shared, 0);
 }
 
 /// Bytes of intermediate results if every op ran alone: each result lies in memory from its op to
