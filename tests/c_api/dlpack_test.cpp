@@ -73,6 +73,31 @@ TEST_F(DlpackTest, RefusesToWriteWhatIsReadOnly) {
   expect_refused("output 0 'y' (%v5) is flagged as read-only, and is written");
 }
 
+/// An input that an output takes over is written, as that output.
+TEST_F(DlpackTest, RefusesToOverwriteAnInputThatIsReadOnly) {
+  const OwnedFusion fusion = parse(R"(fusion @scale_in_place extents(rows, cols) {
+  %v0 x : bf16[rows, cols] = input
+  %v1 weight : f32[cols] = input
+  %v2 : f32[rows, cols] = cast %v0
+  %v3 : f32[rows, cols] = broadcast %v1 axes(1)
+  %v4 : f32[rows, cols] = mul %v2, %v3
+  %v5 y : bf16[rows, cols] = cast %v4
+  return %v5 alias(%v0)
+}
+)");
+  const OwnedDevice limits = preset();
+  plan_ = plan_on(fusion.get(), limits.get(), {{"rows", kRows}, {"cols", kColumns}});
+  sinter_executable* executable = nullptr;
+  succeeds([&](sinter_error** error) {
+    return sinter_executable_prepare(runtime_.get(), plan_.get(), nullptr, &executable, error);
+  });
+  executable_.reset(executable);
+  inputs_[0] = {nullptr, &x_.tensor};
+  x_.tensor.flags = 1;
+  y_.tensor.dl_tensor.data = x_.tensor.dl_tensor.data;
+  expect_refused("input 0 'x' (%v0) is flagged as read-only, and is written");
+}
+
 TEST_F(DlpackTest, RefusesOtherDevices) {
   x_.tensor.dl_tensor.device = {1, 0};
   expect_refused("input 0 'x' (%v0) has DLPack device type 1, expected is 2 (CUDA)");

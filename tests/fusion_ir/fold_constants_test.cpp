@@ -51,6 +51,23 @@ TEST(FoldConstants, IntegersWrapAndDivisionByZeroGivesZero) {
             0);
 }
 
+/// 2^53 + 1 is no double, so that folding would round to double first and then to the type.
+TEST(FoldConstants, IntegersThatNoDoubleHoldsAreCastByTheKernel) {
+  const auto is_folded = [](int64_t value, DType to) {
+    FusionBuilder b;
+    b.output(b.cast(b.constant_integer(value, DType::kI64), to));
+    const Fusion after = fold_constants(b.build());
+    return splat_constant(after, after.outputs.front()).has_value();
+  };
+  constexpr int64_t kLimit = int64_t{1} << 53;
+  for (const DType to : {DType::kF32, DType::kF16, DType::kBF16, DType::kF64}) {
+    EXPECT_TRUE(is_folded(kLimit, to)) << name_of(to);
+    EXPECT_TRUE(is_folded(-kLimit, to)) << name_of(to);
+    EXPECT_FALSE(is_folded(kLimit + 1, to)) << name_of(to);
+    EXPECT_FALSE(is_folded(-kLimit - 1, to)) << name_of(to);
+  }
+}
+
 TEST(FoldConstants, CastsRoundTruncateAndSaturate) {
   const auto cast = [](double value, DType to) {
     return folded([&](FusionBuilder& b) { return b.cast(b.constant(value), to); });

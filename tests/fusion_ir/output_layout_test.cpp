@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
+
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/parser.h"
 #include "fusion_ir/pipeline.h"
@@ -129,6 +131,19 @@ TEST(OutputAliasTest, IsPartOfTheStructure) {
   apart.layouts.clear();
   EXPECT_NE(structural_hash(fusion), structural_hash(apart));
   EXPECT_FALSE(structurally_equal(fusion, apart));
+}
+
+TEST(OutputAliasTest, WhichInputItIsIsPartOfTheStructure) {
+  const auto over = [](size_t input) {
+    FusionBuilder b("in_place");
+    const std::array<ValueId, 2> inputs = {b.input(DType::kF32, {8, 32}, "x"),
+                                           b.input(DType::kF32, {8, 32}, "y")};
+    b.output(b.mul(inputs[0], inputs[1]), "z", {.alias = inputs[input]});
+    return b.build();
+  };
+  EXPECT_EQ(structural_hash(over(0)), structural_hash(over(0)));
+  EXPECT_NE(structural_hash(over(0)), structural_hash(over(1)));
+  EXPECT_FALSE(structurally_equal(over(0), over(1)));
 }
 
 TEST(OutputAliasTest, OutlivesSimplificationAndSpecialisation) {

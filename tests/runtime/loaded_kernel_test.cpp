@@ -2,6 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <new>
+
 #include "runtime/device_context.h"
 #include "tests/runtime/sample_kernel.h"
 #include "tests/support/fake_driver.h"
@@ -43,6 +48,26 @@ TEST_F(LoadedKernelTest, IsSharedAsLongAsItLives) {
   EXPECT_EQ(driver_.calls(DriverCall::kModuleUnload), 2);
   ASSERT_TRUE(kernels.load(driver_, compiled, 0));
   EXPECT_EQ(driver_.calls(DriverCall::kModuleLoad), 3);
+}
+
+/// The entry of a kernel that is gone stays while somebody holds what was loaded of it.
+TEST_F(LoadedKernelTest, AKernelAtTheAddressOfOneThatIsGoneIsLoaded) {
+  LoadedKernels kernels;
+  alignas(CompiledKernel) std::array<std::byte, sizeof(CompiledKernel)> memory{};
+  const auto at_one_address = [&](int seed) {
+    return CompiledKernelPtr(
+        new (memory.data()) CompiledKernel(sample_kernel(seed)),
+        [](const CompiledKernel* kernel) { std::destroy_at(const_cast<CompiledKernel*>(kernel)); });
+  };
+  CompiledKernelPtr compiled = at_one_address(0);
+  const CompiledKernel* address = compiled.get();
+  const LoadedKernelPtr first = kernels.load(driver_, compiled, 0).value();
+  compiled.reset();
+  compiled = at_one_address(1);
+  ASSERT_EQ(compiled.get(), address);
+  const LoadedKernelPtr second = kernels.load(driver_, compiled, 0).value();
+  EXPECT_NE(second, first);
+  EXPECT_EQ(driver_.calls(DriverCall::kModuleLoad), 2);
 }
 
 TEST_F(LoadedKernelTest, WhatCouldNotBeLoadedIsTriedAgain) {

@@ -66,6 +66,22 @@ TEST(PlaceSharedBuffersTest, AlignsAndPacksInOrder) {
   EXPECT_EQ(kir::shared_bytes(kernel), 160);
 }
 
+/// Other threads find what it leaves, whether or not its own asks what was there.
+TEST(RemoveDeadStatementsTest, KeepsAtomicCountsThatNobodyReads) {
+  const auto kernel = parse_kernel(R"(kernel @k threads 64 min_blocks 1 grid ceil(%p0 / 1) {
+  param %p0 n : i64
+  buffer %b0 counters : i32 global readwrite align 4
+  var %r0 drawn : i32
+  let %r1 unread : i32 = 7
+  %r0 = atomic_count %b0[0] last 3
+}
+)");
+  ASSERT_TRUE(kernel) << kernel.error().text();
+  const std::string kept = print(remove_dead_statements(*kernel));
+  EXPECT_THAT(kept, HasSubstr("= atomic_count %b0[0] last 3"));
+  EXPECT_THAT(kept, testing::Not(HasSubstr("unread")));
+}
+
 TEST(RemoveDeadStatementsTest, KeepsOnlyWhatReachesMemory) {
   const kir::Kernel kernel = kernel_of(R"(
   let %r0 kept : f32 = 0x1p+0
