@@ -179,15 +179,17 @@ TEST(SegmentedPlanTest, GathersTakeAReductionThatGoesWithThePins) {
   ASSERT_TRUE(planned) << planned.error().text();
 }
 
-TEST(SegmentedPlanTest, GathersThatWouldWaitForEachOtherAreRefusedAsGathers) {
+TEST(SegmentedPlanTest, OfGathersThatWouldWaitForEachOtherOneRunsAlone) {
   FusionBuilder b("crossed");
   const ValueId x = b.input(DType::kF32, {64, 512}, "x");
   const ValueId y = b.input(DType::kF32, {64, 512}, "y");
   b.output(b.take(y, b.reduce(ReduceFn::kArgMax, x, {1}), 1));
   b.output(b.take(x, b.reduce(ReduceFn::kArgMax, y, {1}), 1));
   b.output(b.external("f", {x}, {{DType::kF32, {64, 512}}}).front());
-  EXPECT_THAT(plan(b.build(), {}, kLimits),
-              FailsWith(ErrorKind::kUnsupported, HasSubstr("no kernel runs take")));
+  const auto planned = plan(b.build(), {}, kLimits);
+  ASSERT_TRUE(planned) << planned.error().text();
+  EXPECT_GE(planned->segments.size(), 2U);
+  EXPECT_THAT(plan_violations(*planned), ::testing::IsEmpty());
 }
 
 // ---- What lies in the memory of another value
