@@ -1,5 +1,7 @@
 #include "codegen/stage_reads.h"
 
+#include "fusion_ir/operand_walk.h"
+
 namespace sinter {
 
 ChunkReads StageReads::of_stage(size_t s, const Stage& stage) const {
@@ -25,12 +27,12 @@ ChunkReads StageReads::of_values(size_t s, const std::vector<ValueId>& values) c
   return reads_of(s, needed);
 }
 
-/// Adds all tile values that evaluating `value` in stage s touches, down to what is held or read.
-void StageReads::touch(ValueId value, size_t s, std::set<ValueId>& needed) const {
-  if (!facts_.is_tile(value) || !needed.insert(value).second) return;
-  if (tiles_.has_tile(value) || facts_.is_read(value)) return;
-  if (residents_.is_held(value, s)) return;
-  for (const ValueId operand : facts_.fusion.def_of(value).operands) touch(operand, s, needed);
+/// Adds all tile values that evaluating `from` in stage s touches, down to what is held or read.
+void StageReads::touch(ValueId from, size_t s, std::set<ValueId>& needed) const {
+  walk_operands(facts_.fusion, from, [&](ValueId value) {
+    return facts_.is_tile(value) && needed.insert(value).second && !tiles_.has_tile(value) &&
+           !facts_.is_read(value) && !residents_.is_held(value, s);
+  });
 }
 
 ChunkReads StageReads::reads_of(size_t s, const std::set<ValueId>& needed) const {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "fusion_ir/operand_walk.h"
+
 namespace sinter {
 
 using kir::ExprId;
@@ -257,7 +259,15 @@ bool is_transparent(const OpKind& kind) {
 ExprId TileLowering::row_value(ValueId value) {
   if (const auto found = view_.values.find(value); found != view_.values.end())
     return found->second;
-  const Op& op = facts_.fusion.def_of(value);
+  walk_operands(
+      facts_.fusion, value, [&](ValueId needed) { return !has_row_value(needed); },
+      [&](ValueId needed) { compute_row_value(needed); });
+  return view_.values.at(value);
+}
+
+/// True if a row value is known, or is read or looked up, as it is from now on.
+bool TileLowering::has_row_value(ValueId value) {
+  if (view_.values.contains(value)) return true;
   ExprId result;
   if (const TensorAccess* access = facts_.space.find_input(value)) {
     const ExprId index = address(*access, ExprId{});
@@ -268,19 +278,25 @@ ExprId TileLowering::row_value(ValueId value) {
     builder_.append(
         kir::Load{var, zero, zero, 1, buffer, index, kir::CacheHint::kDefault, tensor_of(buffer)});
     result = builder_.ref(var);
-  } else if (std::holds_alternative<TakeOp>(op.kind)) {
+  } else if (facts_.fusion.def_as<TakeOp>(value) != nullptr) {
     result = take(value);
   } else {
-    const ExprId expr = compute(
-        value, [&](ValueId id) { return row_value(id); }, ExprId{});
-    if (is_transparent(op.kind)) {
-      result = expr;
-    } else {
-      describe(value);
-      result = builder_.ref(builder_.declare(name_of_value(value), expr));
-    }
+    return false;
   }
-  return view_.values[value] = result;
+  view_.values[value] = result;
+  return true;
+}
+
+/// Evaluates a row value whose operands are.
+void TileLowering::compute_row_value(ValueId value) {
+  const ExprId expr = compute(
+      value, [&](ValueId id) { return view_.values.at(id); }, ExprId{});
+  if (is_transparent(facts_.fusion.def_of(value).kind)) {
+    view_.values[value] = expr;
+    return;
+  }
+  describe(value);
+  view_.values[value] = builder_.ref(builder_.declare(name_of_value(value), expr));
 }
 
 ExprId TileLowering::index_is_inside(ExprId position, int64_t size) {
@@ -347,19 +363,29 @@ ExprId TileLowering::take(ValueId value) {
 
 ExprId TileLowering::gathered(ValueId value, ExprId column, ExprId inside,
                               std::map<ValueId, ExprId>& memo) {
-  if (!facts_.is_tile(value)) return row_value(value);
-  if (const auto found = memo.find(value); found != memo.end()) return found->second;
-  ExprId result;
-  if (const TensorAccess* access = facts_.space.find_input(value)) {
-    result = load_where(inside, *access, address(*access, column));
-  } else {
-    const ExprId expr = compute(
-        value, [&](ValueId id) { return gathered(id, column, inside, memo); }, column);
-    result = is_transparent(facts_.fusion.def_of(value).kind)
-                 ? expr
-                 : builder_.ref(builder_.declare(name_of_value(value) + "_picked", expr));
-  }
-  return memo[value] = result;
+  const auto is_known = [&](ValueId needed) {
+    if (!facts_.is_tile(needed)) {
+      row_value(needed);
+      return true;
+    }
+    if (memo.contains(needed)) return true;
+    const TensorAccess* access = facts_.space.find_input(needed);
+    if (access != nullptr) memo[needed] = load_where(inside, *access, address(*access, column));
+    return access != nullptr;
+  };
+  const auto known = [&](ValueId needed) {
+    return facts_.is_tile(needed) ? memo.at(needed) : row_value(needed);
+  };
+  walk_operands(
+      facts_.fusion, value, [&](ValueId needed) { return !is_known(needed); },
+      [&](ValueId needed) {
+        const ExprId expr = compute(needed, known, column);
+        memo[needed] =
+            is_transparent(facts_.fusion.def_of(needed).kind)
+                ? expr
+                : builder_.ref(builder_.declare(name_of_value(needed) + "_picked", expr));
+      });
+  return known(value);
 }
 
 void TileLowering::store_row_output(size_t index) {
@@ -512,31 +538,48 @@ void TileLowering::begin_element(const TilePosition& position, ExprId lane) {
 }
 
 ExprId TileLowering::element_value(ValueId value) {
-  if (!is_element(value)) return row_value(value);
-  if (const auto found = element_values_.find(value); found != element_values_.end())
-    return found->second;
-  ExprId result;
+  walk_operands(
+      facts_.fusion, value, [&](ValueId needed) { return !has_element(needed); },
+      [&](ValueId needed) { compute_element(needed); });
+  return is_element(value) ? element_values_.at(value) : row_value(value);
+}
+
+/// True if a value needs no statement for the element at hand, but for a row value its own.
+bool TileLowering::has_element(ValueId value) {
+  if (!is_element(value)) {
+    row_value(value);
+    return true;
+  }
+  if (element_values_.contains(value)) return true;
   if (const auto tile = view_.tiles.find(value); tile != view_.tiles.end()) {
     const bool uniform = builder_.kernel().vars[tile->second.var].lanes == 1;
-    result = builder_.element(tile->second.var,
-                              tile->second.resident ? position_.batch : position_.group,
-                              uniform ? builder_.integer(0) : lane_);
-  } else {
-    SINTER_CHECK(!facts_.is_read(value), "{} was not loaded", value);
-    const ExprId column = builder_.add(position_.first_column, builder_.cast(lane_, column_type_));
-    const Op& op = facts_.fusion.def_of(value);
-    const bool is_take = std::holds_alternative<TakeOp>(op.kind);
-    const ExprId expr = is_take ? take_at(value, element_value(op.operands[1]), column)
-                                : compute(
-                                      value, [&](ValueId id) { return element_value(id); }, column);
-    if (is_take || is_transparent(op.kind)) {
-      result = expr;
-    } else {
-      describe(value);
-      result = builder_.ref(builder_.declare(name_of_value(value), expr));
-    }
+    element_values_[value] = builder_.element(
+        tile->second.var, tile->second.resident ? position_.batch : position_.group,
+        uniform ? builder_.integer(0) : lane_);
+    return true;
   }
-  return element_values_[value] = result;
+  SINTER_CHECK(!facts_.is_read(value), "{} was not loaded", value);
+  // A gather finds its element by the index: what it picks from is no element at hand.
+  if (facts_.fusion.def_as<TakeOp>(value) == nullptr) return false;
+  const ExprId index = element_value(facts_.fusion.def_of(value).operands[1]);
+  element_values_[value] = take_at(
+      value, index, builder_.add(position_.first_column, builder_.cast(lane_, column_type_)));
+  return true;
+}
+
+/// Evaluates a value whose operands are.
+void TileLowering::compute_element(ValueId value) {
+  const auto operand = [&](ValueId id) {
+    return is_element(id) ? element_values_.at(id) : row_value(id);
+  };
+  const ExprId column = builder_.add(position_.first_column, builder_.cast(lane_, column_type_));
+  const ExprId expr = compute(value, operand, column);
+  if (is_transparent(facts_.fusion.def_of(value).kind)) {
+    element_values_[value] = expr;
+    return;
+  }
+  describe(value);
+  element_values_[value] = builder_.ref(builder_.declare(name_of_value(value), expr));
 }
 
 // ---- Outputs

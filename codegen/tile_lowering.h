@@ -165,6 +165,10 @@ class TileLowering {
   /// gathers.
   kir::ExprId gathered(ValueId value, kir::ExprId column, kir::ExprId inside,
                        std::map<ValueId, kir::ExprId>& memo);
+  bool has_row_value(ValueId value);
+  void compute_row_value(ValueId value);
+  bool has_element(ValueId value);
+  void compute_element(ValueId value);
   kir::ExprId take(ValueId value);
   /// The element that an index finds on an axis of a tensor; 0 where it is outside.
   kir::ExprId take_at(ValueId value, kir::ExprId index, kir::ExprId column);

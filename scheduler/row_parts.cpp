@@ -7,6 +7,7 @@
 #include <set>
 
 #include "fusion_ir/fusion_builder.h"
+#include "fusion_ir/operand_walk.h"
 #include "scheduler/row_estimate.h"
 
 namespace sinter {
@@ -41,17 +42,9 @@ class PartsBuilder {
 
   /// The same computation of the same inputs.
   ValueId copy(ValueId value) {
-    if (const auto found = copies_.find(value); found != copies_.end()) return found->second;
-    const Op& op = source_.def_of(value);
-    std::vector<ValueId> operands;
-    for (const ValueId operand : op.operands) operands.push_back(copy(operand));
-    std::vector<std::string> names;
-    for (const ValueId result : op.results) names.push_back(source_.values[result].name);
-    const Value& like = source_.values[op.results.front()];
-    const std::vector<ValueId> made =
-        builder_.append(op.kind, std::move(operands), like.type, like.shape, std::move(names));
-    for (size_t i = 0; i < made.size(); ++i) copies_[op.results[i]] = made[i];
-    if (std::holds_alternative<InputOp>(op.kind)) in_plan_[made.front()] = value;
+    walk_operands(
+        source_, value, [&](ValueId needed) { return !copies_.contains(needed); },
+        [&](ValueId needed) { copy_one(needed); });
     return copies_.at(value);
   }
 
@@ -71,6 +64,20 @@ class PartsBuilder {
   Subgraph take() { return {.fusion = builder_.build(), .in_plan = std::move(in_plan_)}; }
 
  private:
+  /// Copies a value whose operands are copied.
+  void copy_one(ValueId value) {
+    const Op& op = source_.def_of(value);
+    std::vector<ValueId> operands;
+    for (const ValueId operand : op.operands) operands.push_back(copies_.at(operand));
+    std::vector<std::string> names;
+    for (const ValueId result : op.results) names.push_back(source_.values[result].name);
+    const Value& like = source_.values[op.results.front()];
+    const std::vector<ValueId> made =
+        builder_.append(op.kind, std::move(operands), like.type, like.shape, std::move(names));
+    for (size_t i = 0; i < made.size(); ++i) copies_[op.results[i]] = made[i];
+    if (std::holds_alternative<InputOp>(op.kind)) in_plan_[made.front()] = value;
+  }
+
   [[nodiscard]] std::string name_of(ValueId value) const {
     const std::string& name = source_.values[value].name;
     return name.empty() ? fmt::format("v{}", value.index) : name;

@@ -9,6 +9,7 @@
 #include <ranges>
 #include <set>
 
+#include "fusion_ir/operand_walk.h"
 #include "scheduler/in_place.h"
 #include "scheduler/min_cut.h"
 
@@ -396,11 +397,17 @@ class Distribution {
   }
 
   /// Marks what the outputs are computed from; the inputs behind a view are only addresses.
-  void mark_used(ValueId value) {
-    if (!used_.insert(value).second || facts_.is_read(value)) return;
-    const Op& op = fusion().def_of(value);
-    for (const ValueId operand : op.operands) mark_used(operand);
-    if (is_reduction(op.kind)) used_.insert(op.results.begin(), op.results.end());
+  void mark_used(ValueId from) {
+    walk_operands(fusion(), from, [&](ValueId value) {
+      if (used_[value] != 0) return false;
+      used_[value] = 1;
+      if (facts_.is_read(value)) return false;
+      const Op& op = fusion().def_of(value);
+      if (!is_reduction(op.kind)) return true;
+      // All results of a reduction are there with one of them.
+      for (const ValueId result : op.results) used_[result] = 1;
+      return true;
+    });
   }
 
   /// For row values that wait for no reduction: the level of the first that takes them, or of what
@@ -415,7 +422,7 @@ class Distribution {
       const bool follows = std::ranges::any_of(
           op.operands, [&](ValueId operand) { return levels.contains(operand); });
       const ValueId value = op.results.front();
-      if ((looks_up || follows) && used_.contains(value) && is_plain_row_value(value))
+      if ((looks_up || follows) && used_[value] != 0 && is_plain_row_value(value))
         levels[value] = std::numeric_limits<int>::max();
     }
     if (levels.empty()) return levels;
@@ -432,7 +439,7 @@ class Distribution {
     for (const OpId id : fusion().op_ids() | std::views::reverse) {
       const Op& op = fusion().ops[id];
       for (const ValueId result : op.results) {
-        if (!used_.contains(result)) continue;
+        if (used_[result] == 0) continue;
         for (const ValueId operand : op.operands) needed_at(operand, level_that_needs(op, result));
       }
     }
@@ -451,8 +458,7 @@ class Distribution {
       const Op& op = fusion().ops[id];
       if (is_reduction(op.kind)) continue;
       for (const ValueId value : op.results) {
-        if (facts_.is_tile(value) || !used_.contains(value) || facts_.is_after_rows(value))
-          continue;
+        if (facts_.is_tile(value) || used_[value] == 0 || facts_.is_after_rows(value)) continue;
         const int level = facts_.level[value];
         if (const auto found = gathered.find(value); found != gathered.end() && found->second > 0) {
           SINTER_CHECK(found->second <= facts_.last_stage + 1, "{} is needed at level {} of {}",
@@ -637,7 +643,7 @@ class Distribution {
 
   const SegmentFacts& facts_;
   std::set<ValueId> persistent_;
-  std::set<ValueId> used_;
+  IdMap<ValueId, uint8_t> used_;
 };
 
 /// Elements that a stage reads to evaluate, reduce and store.

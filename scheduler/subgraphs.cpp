@@ -5,6 +5,7 @@
 
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/infer_results.h"
+#include "fusion_ir/operand_walk.h"
 
 namespace sinter {
 namespace {
@@ -88,10 +89,17 @@ class SubgraphBuilder {
   }
 
   ValueId copy(ValueId value) {
-    if (const auto found = copies_.find(value); found != copies_.end()) return found->second;
+    walk_operands(
+        source(), value, [&](ValueId needed) { return !copies_.contains(needed); },
+        [&](ValueId needed) { copy_one(needed); });
+    return copies_.at(value);
+  }
+
+  /// Copies a value whose operands are copied.
+  void copy_one(ValueId value) {
     const Op& op = source().def_of(value);
     std::vector<ValueId> operands;
-    for (const ValueId operand : op.operands) operands.push_back(copy(operand));
+    for (const ValueId operand : op.operands) operands.push_back(copies_.at(operand));
     std::vector<Value> results;
     for (const ValueId result : op.results) results.push_back(source().values[result]);
     const std::vector<ValueId> made = append(op.kind, std::move(operands), results);
@@ -100,7 +108,6 @@ class SubgraphBuilder {
       out_.fusion.inputs.push_back(made.front());
       out_.in_plan[made.front()] = value;
     }
-    return copies_.at(value);
   }
 
   const SegmentFacts& facts_;
@@ -108,19 +115,18 @@ class SubgraphBuilder {
   std::map<ValueId, ValueId> copies_;
 };
 
-/// Row values that depend on inner reductions, as near to `value` as they come with an element for
+/// Row values that depend on inner reductions, as near to `from` as they come with an element for
 /// each row: broadcasts along the columns are left to the reader.
-void find_passed(const SegmentFacts& facts, ValueId value, std::set<ValueId>& seen,
+void find_passed(const SegmentFacts& facts, ValueId from, std::set<ValueId>& seen,
                  std::set<ValueId>& passed) {
-  if (!seen.insert(value).second) return;
-  const int64_t elements = element_count(Binding{}.sizes_of(facts.fusion.values[value].shape));
-  if (!facts.space.dependence[value].columns && facts.level[value] > 0 &&
-      elements <= facts.space.rows && (elements > 0 || facts.space.rows == 0)) {
-    passed.insert(value);
-    return;
-  }
-  for (const ValueId operand : facts.fusion.def_of(value).operands)
-    find_passed(facts, operand, seen, passed);
+  walk_operands(facts.fusion, from, [&](ValueId value) {
+    if (!seen.insert(value).second) return false;
+    const int64_t elements = element_count(Binding{}.sizes_of(facts.fusion.values[value].shape));
+    const bool is_passed = !facts.space.dependence[value].columns && facts.level[value] > 0 &&
+                           elements <= facts.space.rows && (elements > 0 || facts.space.rows == 0);
+    if (is_passed) passed.insert(value);
+    return !is_passed;
+  });
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <set>
 #include <span>
 
+#include "fusion_ir/operand_walk.h"
 #include "scheduler/device_limits.h"
 
 namespace sinter {
@@ -313,22 +314,34 @@ class Finder {
   }
 
   /// The number of a value within the member at hand.
-  int64_t visit(ValueId value, Member& member) {
-    Local& known = local_[value];
-    if (known.member == member_at_hand_) return known.number;
-    if (!is_scalar(value)) fits_ &= elements_of(fusion_, value) == member.elements;
-    // Long ways from scalar to scalar are another kernel's.
-    fits_ &= depth_ <= kMostMemberOps && locals_ <= static_cast<int64_t>(kMostMemberOps);
-    if (!fits_) return 0;
-    ++depth_;
-    const int64_t number =
-        is_renamed(value) ? visit(fusion_.def_of(value).operands[0], member) : write(value, member);
-    --depth_;
-    local_[value] = {member_at_hand_, number};
-    return number;
+  int64_t visit(ValueId from, Member& member) {
+    size_t depth = 0;
+    const auto enter = [&](ValueId value) {
+      if (local_[value].member == member_at_hand_) return false;
+      if (!is_scalar(value)) fits_ &= elements_of(fusion_, value) == member.elements;
+      // Long ways from scalar to scalar are another kernel's.
+      fits_ &= depth <= kMostMemberOps && locals_ <= static_cast<int64_t>(kMostMemberOps);
+      if (!fits_) return false;
+      const bool is_leaf_of_member = !is_renamed(value) && !is_computed(fusion_.def_of(value));
+      if (is_leaf_of_member) {
+        local_[value] = {member_at_hand_, write(value, member)};
+      } else {
+        ++depth;
+      }
+      return !is_leaf_of_member;
+    };
+    const auto leave = [&](ValueId value) {
+      --depth;
+      if (!fits_) return;
+      const int64_t number = is_renamed(value) ? local_[fusion_.def_of(value).operands[0]].number
+                                               : write(value, member);
+      local_[value] = {member_at_hand_, number};
+    };
+    walk_operands(fusion_, from, enter, leave);
+    return fits_ ? local_[from].number : 0;
   }
 
-  /// Appends a value to the code of the member at hand, after what it is computed from.
+  /// Appends a value to the code of the member at hand, in which its operands have numbers.
   int64_t write(ValueId value, Member& member) {
     const Op& op = fusion_.def_of(value);
     std::vector<int64_t> words = {static_cast<int64_t>(fusion_.values[value].type)};
@@ -339,7 +352,7 @@ class Finder {
       const auto* pointwise = std::get_if<PointwiseOp>(&op.kind);
       words.push_back(pointwise != nullptr ? kFunction : kCast);
       if (pointwise != nullptr) words.push_back(static_cast<int64_t>(pointwise->fn));
-      for (const ValueId operand : op.operands) words.push_back(visit(operand, member));
+      for (const ValueId operand : op.operands) words.push_back(local_[operand].number);
     } else {
       constexpr int64_t kDenseAlignment = 16;  // Of what lies in the workspace.
       const auto* input = std::get_if<InputOp>(&op.kind);
@@ -370,7 +383,6 @@ class Finder {
   IdMap<ValueId, Local> local_;
   uint32_t member_at_hand_ = 0;
   int64_t locals_ = 0;  ///< Of the member at hand.
-  size_t depth_ = 0;    ///< Of the value being visited.
   bool fits_ = true;
 };
 
@@ -426,17 +438,36 @@ class MemberGraph {
     out_.inputs.push_back(made_[leaf]);
   }
 
-  ValueId use(ValueId value) {
-    if (const auto known = made_.find(value); known != made_.end()) return known->second;
-    const Op& op = fusion_.def_of(value);
-    if (finder_.is_renamed(value)) return made_[value] = use(op.operands[0]);
-    std::vector<ValueId> operands;
-    const bool is_scalar = finder_.is_scalar(value);
-    for (const ValueId operand : op.operands) {
-      const ValueId made = use(operand);
-      operands.push_back(is_scalar ? made : as_tensor(made));
+  /// What is made of a value, after what it is computed from.
+  ValueId use(ValueId from) {
+    struct Open {
+      ValueId value;
+      std::vector<ValueId> operands{};  ///< Those made so far.
+    };
+    std::vector<Open> stack;
+    if (!made_.contains(from)) stack.push_back({from});
+    while (!stack.empty()) {
+      Open& open = stack.back();
+      const Op& op = fusion_.def_of(open.value);
+      const bool is_renamed = finder_.is_renamed(open.value);
+      const bool is_scalar = finder_.is_scalar(open.value);
+      if (open.operands.size() < op.operands.size()) {
+        const ValueId operand = op.operands[open.operands.size()];
+        const auto known = made_.find(operand);
+        if (known == made_.end()) {
+          stack.push_back({operand});
+        } else {
+          const ValueId made = known->second;
+          open.operands.push_back(is_renamed || is_scalar ? made : as_tensor(made));
+        }
+        continue;
+      }
+      made_[open.value] = is_renamed
+                              ? open.operands.front()
+                              : append(op.kind, std::move(open.operands), open.value, is_scalar);
+      stack.pop_back();
     }
-    return made_[value] = append(op.kind, std::move(operands), value, is_scalar);
+    return made_.at(from);
   }
 
   [[nodiscard]] int64_t alignment_of(ValueId input) const {

@@ -7,6 +7,7 @@
 #include <set>
 #include <span>
 
+#include "fusion_ir/operand_walk.h"
 #include "scheduler/cost_model.h"
 #include "scheduler/families/pointwise.h"
 #include "scheduler/tensor_list.h"
@@ -53,11 +54,15 @@ class Extraction {
   }
 
   ValueId use(ValueId value) {
-    if (made_[value].valid()) return made_[value];
-    const Op& op = fusion_.def_of(value);
-    std::vector<ValueId> operands;
-    for (const ValueId operand : op.operands) operands.push_back(use(operand));
-    return append(op.kind, std::move(operands), value);
+    walk_operands(
+        fusion_, value, [&](ValueId needed) { return !made_[needed].valid(); },
+        [&](ValueId needed) {
+          const Op& op = fusion_.def_of(needed);
+          std::vector<ValueId> operands;
+          for (const ValueId operand : op.operands) operands.push_back(made_[operand]);
+          append(op.kind, std::move(operands), needed);
+        });
+    return made_[value];
   }
 
   ValueId append(OpKind kind, std::vector<ValueId> operands, ValueId like) {

@@ -8,6 +8,7 @@
 #include <queue>
 
 #include "fusion_ir/match.h"
+#include "fusion_ir/operand_walk.h"
 
 namespace sinter {
 namespace {
@@ -537,22 +538,33 @@ class Extraction {
 
   /// The value as an operand: computed in the group, computed again, or read.
   ValueId use(ValueId value) {
-    if (const auto found = owned_.find(value); found != owned_.end()) return found->second;
-    if (const auto found = copies_.find(value); found != copies_.end()) return found->second;
+    walk_operands(
+        source(), value, [&](ValueId needed) { return !is_there(needed); },
+        [&](ValueId needed) { compute_again(needed); });
+    return made_of(value);
+  }
+
+  [[nodiscard]] ValueId made_of(ValueId value) const {
+    const auto owned = owned_.find(value);
+    return owned != owned_.end() ? owned->second : copies_.at(value);
+  }
+
+  /// True if a value is known, or is read from memory, as it is from now on.
+  bool is_there(ValueId value) {
+    if (owned_.contains(value) || copies_.contains(value)) return true;
+    const bool is_input = source().def_as<InputOp>(value) != nullptr;
+    const auto leaf = graph_.is_free(value) && !is_input ? dense_leaf(value) : value;
+    if (leaf) copies_[value] = read(*leaf, value);
+    return leaf.has_value();
+  }
+
+  void compute_again(ValueId value) {
     const Op& op = source().def_of(value);
-    ValueId made;
-    if (!graph_.is_free(value) || std::holds_alternative<InputOp>(op.kind)) {
-      made = read(value, value);
-    } else if (const auto leaf = dense_leaf(value)) {
-      made = read(*leaf, value);
-    } else {
-      std::vector<ValueId> operands;
-      for (const ValueId operand : op.operands) operands.push_back(use(operand));
-      made = append(op.kind, std::move(operands), op.results).front();
-      out_.in_plan[made] = value;
-    }
+    std::vector<ValueId> operands;
+    for (const ValueId operand : op.operands) operands.push_back(made_of(operand));
+    const ValueId made = append(op.kind, std::move(operands), op.results).front();
+    out_.in_plan[made] = value;
     copies_[value] = made;
-    return made;
   }
 
   /// The dense tensor in memory that `value`, made by reshapes, has the elements of, in its order.

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "fusion_ir/fusion.h"
+
+namespace sinter {
+
+/// Walks from a value to what it is computed from, with a stack of its own, so that a chain of
+/// operands may be as long as memory allows. `enter(value)` is asked each time that the walk meets
+/// a value: false ends the walk there, as for what is an input or known already. What was entered
+/// is passed to `leave(value)` after all of its operands, taken in their order.
+template <class Enter, class Leave>
+void walk_operands(const Fusion& fusion, ValueId from, const Enter& enter, const Leave& leave) {
+  struct Visit {
+    ValueId value;
+    size_t next = 0;  ///< Operand to go on with.
+  };
+  std::vector<Visit> stack;
+  if (enter(from)) stack.push_back({from});
+  while (!stack.empty()) {
+    Visit& visit = stack.back();
+    const std::vector<ValueId>& operands = fusion.def_of(visit.value).operands;
+    if (visit.next < operands.size()) {
+      const ValueId operand = operands[visit.next++];
+      if (enter(operand)) stack.push_back({operand});
+    } else {
+      const ValueId value = visit.value;
+      stack.pop_back();
+      leave(value);
+    }
+  }
+}
+
+/// The same where nothing is done behind the operands.
+template <class Enter>
+void walk_operands(const Fusion& fusion, ValueId from, const Enter& enter) {
+  std::vector<ValueId> open = {from};
+  while (!open.empty()) {
+    const ValueId value = open.back();
+    open.pop_back();
+    if (!enter(value)) continue;
+    const std::vector<ValueId>& operands = fusion.def_of(value).operands;
+    open.insert(open.end(), operands.rbegin(), operands.rend());
+  }
+}
+
+}  // namespace sinter
