@@ -81,8 +81,60 @@ Fusion connected(int64_t n) {
   return b.build();
 }
 
-void plan_connected(benchmark::State& state) {
-  const Fusion fusion = connected(state.range(0));
+/// n functions of one input, each an output.
+Fusion outputs(int64_t n) {
+  FusionBuilder b("outputs");
+  const ValueId x = b.input(DType::kF32, {4096, 1024}, "x");
+  for (int64_t i = 0; i < n; ++i) {
+    const ValueId number = b.constant(static_cast<double>(i + 2));
+    b.output(i % 2 == 0 ? b.add(x, number) : b.mul(x, number));
+  }
+  return b.build();
+}
+
+/// n functions in a chain, two in turn, each an output.
+Fusion alternating(int64_t n) {
+  FusionBuilder b("alternating");
+  ValueId value = b.input(DType::kF32, {4096, 1024}, "x");
+  for (int64_t i = 0; i < n; ++i) {
+    value = i % 2 == 0 ? b.exp(value) : b.pointwise(PointwiseFn::kTanh, {value});
+    b.output(value);
+  }
+  return b.build();
+}
+
+/// n slices of one input, joined in the opposite order.
+Fusion joined_slices(int64_t n) {
+  constexpr int64_t kRows = 4096;
+  constexpr int64_t kWidth = 4;
+  FusionBuilder b("joined_slices");
+  const ValueId x = b.input(DType::kF32, {kRows, kWidth * n}, "x");
+  std::vector<ValueId> parts;
+  for (int64_t i = n; i-- > 0;)
+    parts.push_back(b.slice(x, {0, kWidth * i}, {kRows, kWidth * (i + 1)}, {1, 1}));
+  b.output(b.concatenate(parts, 1));
+  return b.build();
+}
+
+/// A chain of n ops in which half of a value is computed on and joined with the other half.
+Fusion joined_halves(int64_t n) {
+  constexpr int64_t kRows = 4096;
+  constexpr int64_t kHalf = 32;
+  FusionBuilder b("joined_halves");
+  ValueId value = b.input(DType::kF32, {kRows, 2 * kHalf}, "x");
+  for (int64_t i = 0; i < n / 4; ++i) {
+    const ValueId first = b.slice(value, {0, 0}, {kRows, kHalf}, {1, 1});
+    const ValueId second = b.slice(value, {0, kHalf}, {kRows, 2 * kHalf}, {1, 1});
+    const ValueId made = i % 2 == 0 ? b.exp(first) : b.pointwise(PointwiseFn::kTanh, {first});
+    value = b.concatenate({second, made}, 1);
+  }
+  b.output(value);
+  return b.build();
+}
+
+template <Fusion (*kBuild)(int64_t)>
+void plan_built(benchmark::State& state) {
+  const Fusion fusion = kBuild(state.range(0));
   for ([[maybe_unused]] auto _ : state) {
     auto result = plan(fusion, {}, planned_device());
     benchmark::DoNotOptimize(result);
@@ -140,18 +192,33 @@ void register_layers(const char* name, void (*run)(benchmark::State&)) {
       ->Complexity();
 }
 
+/// Graphs of so many ops, or a few times as many.
+void register_shape(const char* name, void (*run)(benchmark::State&)) {
+  benchmark::RegisterBenchmark(name, run)
+      ->Arg(1'000)
+      ->Arg(10'000)
+      ->Arg(50'000)
+      ->Unit(benchmark::kMillisecond)
+      ->Complexity();
+}
+
 }  // namespace
 
 void register_growth() {
   register_layers("growth/plan_layers_alike", plan_layers<true>);
   register_layers("growth/plan_layers_apart", plan_layers<false>);
-  // Of 100, 1,000 and 10,000 ops too.
-  benchmark::RegisterBenchmark("growth/plan_connected", plan_connected)
+  // Of 100 to 50,000 ops.
+  benchmark::RegisterBenchmark("growth/plan_connected", plan_built<connected>)
       ->Arg(60)
       ->Arg(703)
       ->Arg(7040)
+      ->Arg(35200)
       ->Unit(benchmark::kMillisecond)
       ->Complexity();
+  register_shape("growth/plan_outputs", plan_built<outputs>);
+  register_shape("growth/plan_alternating", plan_built<alternating>);
+  register_shape("growth/plan_joined_slices", plan_built<joined_slices>);
+  register_shape("growth/plan_joined_halves", plan_built<joined_halves>);
   register_chain("growth/simplify", simplify_chain);
   register_chain("growth/plan", plan_chain);
   register_chain("growth/emit", emit_chain);

@@ -24,7 +24,8 @@ std::string_view text_of(Uniformity uniformity) {
   unreachable();
 }
 
-UniformityAnalysis::UniformityAnalysis(const Kernel& kernel) : kernel_(kernel) {
+UniformityAnalysis::UniformityAnalysis(const Kernel& kernel)
+    : kernel_(kernel), memo_(kernel.exprs.size()) {
   do {
     grown_ = false;
     visit(kernel.body, Uniformity::kBlock);
@@ -32,7 +33,7 @@ UniformityAnalysis::UniformityAnalysis(const Kernel& kernel) : kernel_(kernel) {
 }
 
 Uniformity UniformityAnalysis::of(ExprId id) const {
-  if (const uint8_t known = memo_[id]; known != 0) return static_cast<Uniformity>(known - 1);
+  if (memo_[id].grown == times_grown_) return memo_[id].uniformity;
   const Expr& expr = kernel_.exprs[id];
   Uniformity result = Uniformity::kBlock;
   for_each_operand(expr, [&](ExprId operand) { result = std::max(result, of(operand)); });
@@ -45,7 +46,7 @@ Uniformity UniformityAnalysis::of(ExprId id) const {
   } else if (const auto* pointwise = std::get_if<PointwiseExpr>(&expr.kind)) {
     result = std::min(result, of_thread_index(*pointwise));
   }
-  memo_[id] = static_cast<uint8_t>(static_cast<uint8_t>(result) + 1);
+  memo_[id] = {times_grown_, result};
   return result;
 }
 
@@ -73,7 +74,7 @@ void UniformityAnalysis::write(VarId var, Uniformity uniformity) {
   if (uniformity <= vars_[var]) return;
   vars_[var] = uniformity;
   grown_ = true;
-  memo_ = {};
+  ++times_grown_;
 }
 
 void UniformityAnalysis::visit(const Block& block, Uniformity control) {

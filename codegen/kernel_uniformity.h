@@ -29,7 +29,13 @@ class UniformityAnalysis {
 
   const Kernel& kernel_;
   IdMap<VarId, Uniformity> vars_;
-  mutable IdMap<ExprId, uint8_t> memo_;  ///< 1 + uniformity of an expression, 0 if not known.
+  /// Of an expression, as it was found when so many variables had grown.
+  struct Known {
+    uint64_t grown = 0;
+    Uniformity uniformity = Uniformity::kBlock;
+  };
+  mutable IdMap<ExprId, Known> memo_;
+  uint64_t times_grown_ = 1;  ///< What was found before a variable grew is found anew.
   bool grown_ = false;
 };
 

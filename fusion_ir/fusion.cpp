@@ -252,9 +252,10 @@ void Fusion::add_output(ValueId value, const OutputLayout& layout) {
 }
 
 OutputLayout Fusion::layout_of(ValueId output) const {
+  if (layouts.empty()) return {};
   const auto index = static_cast<size_t>(std::ranges::find(outputs, output) - outputs.begin());
   SINTER_CHECK(index < outputs.size(), "{} is not an output", output);
-  return layouts.empty() ? OutputLayout{} : layouts[index];
+  return layouts[index];
 }
 
 SymbolId Fusion::find_symbol(std::string_view symbol_name) const {

@@ -175,17 +175,18 @@ Fusion Rewriter::finish() {
     return live.all ? source_ : compact(source_, live);
   }
   for (const ValueId input : source_.inputs) made_.inputs.push_back(mapped(input));
+  IdMap<ValueId, uint8_t> is_taken(made_.values.size());  // By an input or an output.
+  for (const ValueId input : made_.inputs) is_taken[input] = 1;
   for (const ValueId output : source_.outputs) {
     ValueId value = mapped(output);
-    const bool is_input = std::ranges::find(made_.inputs, value) != made_.inputs.end();
-    const bool is_listed = std::ranges::find(made_.outputs, value) != made_.outputs.end();
-    if (is_input || is_listed) {
+    if (is_taken[value] != 0) {
       while (is_copy(made_, value)) value = made_.def_of(value).operands.front();
       const Shape shape = made_.values[value].shape;
       value = append(BroadcastOp{all_axes(shape.size())}, {value}, made_.values[value].type, shape)
                   .front();
       made_.values[value].name = source_.values[output].name;
     }
+    is_taken[value] = 1;
     made_.outputs.push_back(value);
   }
   for (OutputLayout& layout : made_.layouts) {

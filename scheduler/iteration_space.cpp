@@ -671,12 +671,13 @@ class Analysis {
 
   void fill_accesses() {
     const auto users = users_of(fusion_);
+    IdMap<ValueId, uint8_t> is_output(fusion_.values.size());
+    for (const ValueId output : fusion_.outputs) is_output[output] = 1;
     for (const auto& [value, view] : views_) {
       const bool computed_with = std::ranges::any_of(users[value], [&](OpId user) {
         return !views_.contains(fusion_.ops[user].results.front());
       });
-      const bool is_output = std::ranges::find(fusion_.outputs, value) != fusion_.outputs.end();
-      if (computed_with || is_output) space_.inputs.push_back(access_of(value, view));
+      if (computed_with || is_output[value] != 0) space_.inputs.push_back(access_of(value, view));
     }
     for (const ValueId output : fusion_.outputs) {
       space_.outputs.push_back(access_of(output, output_view(output)));
@@ -928,10 +929,8 @@ class Analysis {
 }  // namespace
 
 const TensorAccess* IterationSpace::find_input(ValueId value) const {
-  for (const TensorAccess& access : inputs) {
-    if (access.value == value) return &access;
-  }
-  return nullptr;
+  const auto found = std::ranges::lower_bound(inputs, value, {}, &TensorAccess::value);
+  return found != inputs.end() && found->value == value ? &*found : nullptr;
 }
 
 tl::expected<IterationSpace, Rejection> iteration_space(const Fusion& fusion) {

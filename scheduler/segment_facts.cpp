@@ -325,20 +325,20 @@ class Distribution {
     const bool goes_again = needs_elements_again();
     for (int s = 0; s <= facts_.last_stage; ++s) {
       Stage& stage = list.stages[static_cast<size_t>(s)];
-      std::set<ValueId> reduced;
+      Needed reduced = nothing_needed();
       add_reductions(stage, s, reduced);
       if (!goes_again && !stage.reductions.empty()) add_outer(stage, s, reduced);
-      finish_stage(stage, s, reduced);
+      finish_stage(stage, s, reduced.take());
     }
     // What waits for the last reduction reduces no further.
     while (!list.stages.empty() && list.stages.back().reductions.empty()) list.stages.pop_back();
     Stage apply;
-    std::set<ValueId> applied;
+    Needed applied = nothing_needed();
     for (int s = 0; s <= facts_.last_stage; ++s) {
       if (goes_again || s >= std::ssize(list.stages)) add_outer(apply, s, applied);
       add_outputs(apply, s, applied);
     }
-    finish_stage(apply, facts_.last_stage, applied);
+    finish_stage(apply, facts_.last_stage, applied.take());
     list.turn_values = row_values_of(apply);
     list.stages.push_back(std::move(apply));
     return list;
@@ -482,8 +482,31 @@ class Distribution {
     }
   }
 
+  /// What a stage's results need, each once.
+  class Needed {
+   public:
+    explicit Needed(size_t values) : has_(values) {}
+    /// True if it was not there.
+    bool insert(ValueId value) {
+      if (has_[value] != 0) return false;
+      has_[value] = 1;
+      values_.push_back(value);
+      return true;
+    }
+    /// Ascending.
+    [[nodiscard]] std::vector<ValueId> take() {
+      std::ranges::sort(values_);
+      return std::move(values_);
+    }
+
+   private:
+    IdMap<ValueId, uint8_t> has_;
+    std::vector<ValueId> values_;
+  };
+  [[nodiscard]] Needed nothing_needed() const { return Needed(fusion().values.size()); }
+
   void fill_stage(Stage& stage, int s) {
-    std::set<ValueId> needed;
+    Needed needed = nothing_needed();
     add_reductions(stage, s, needed);
     add_outer(stage, s, needed);
     add_outputs(stage, s, needed);
@@ -493,10 +516,10 @@ class Distribution {
         collect(value, s, needed);
       }
     }
-    finish_stage(stage, s, needed);
+    finish_stage(stage, s, needed.take());
   }
 
-  void add_reductions(Stage& stage, int s, std::set<ValueId>& needed) {
+  void add_reductions(Stage& stage, int s, Needed& needed) {
     for (const OpId id : fusion().op_ids()) {
       const Op& op = fusion().ops[id];
       if (facts_.is_after_rows(op.results.front())) continue;
@@ -506,7 +529,7 @@ class Distribution {
     }
   }
 
-  void add_outer(Stage& stage, int s, std::set<ValueId>& needed) {
+  void add_outer(Stage& stage, int s, Needed& needed) {
     for (const OpId id : facts_.outer_reductions) {
       const Op& op = fusion().ops[id];
       if (facts_.level[op.operands[0]] != s || facts_.outer_kind(id) == OuterReduction::kRowValues)
@@ -516,14 +539,14 @@ class Distribution {
     }
   }
 
-  void accumulate(Stage& stage, const Op& op, int s, std::set<ValueId>& needed) {
+  void accumulate(Stage& stage, const Op& op, int s, Needed& needed) {
     collect(op.operands[0], s, needed);
     const auto [issue, special] = accumulation_cost(op.kind);
     stage.issue_slots += issue;
     stage.special_functions += special;
   }
 
-  void add_outputs(Stage& stage, int s, std::set<ValueId>& needed) {
+  void add_outputs(Stage& stage, int s, Needed& needed) {
     for (size_t i = 0; i < fusion().outputs.size(); ++i) {
       const ValueId output = fusion().outputs[i];
       if (facts_.is_after_rows(output)) continue;
@@ -535,7 +558,7 @@ class Distribution {
   }
 
   /// Loads and evaluates what the stage's results need.
-  void finish_stage(Stage& stage, int s, const std::set<ValueId>& needed) {
+  void finish_stage(Stage& stage, int s, const std::vector<ValueId>& needed) {
     for (const ValueId value : needed) {
       if (available(value, s)) continue;
       if (facts_.is_read(value)) {
@@ -605,16 +628,22 @@ class Distribution {
     return persistent_.contains(value) && facts_.level[value] < s;
   }
 
-  void collect(ValueId value, int s, std::set<ValueId>& needed) const {
-    if (!facts_.is_tile(value) || !needed.insert(value).second) return;
-    if (available(value, s) || facts_.is_read(value)) return;
-    const Op& op = fusion().def_of(value);
-    if (std::holds_alternative<TakeOp>(op.kind)) {
-      // What it picks from is read where it is looked up.
-      collect(op.operands[1], s, needed);
-      return;
+  void collect(ValueId from, int s, Needed& needed) const {
+    std::vector<ValueId> roots = {from};
+    while (!roots.empty()) {
+      const ValueId root = roots.back();
+      roots.pop_back();
+      walk_operands(fusion(), root, [&](ValueId value) {
+        if (!facts_.is_tile(value) || !needed.insert(value) || available(value, s) ||
+            facts_.is_read(value))
+          return false;
+        const Op& op = fusion().def_of(value);
+        if (!std::holds_alternative<TakeOp>(op.kind)) return true;
+        // What it picks from is read where it is looked up.
+        roots.push_back(op.operands[1]);
+        return false;
+      });
     }
-    for (const ValueId operand : op.operands) collect(operand, s, needed);
   }
 
   /// Values alive at once when the stage is evaluated in order, each dying after its last use in
@@ -631,12 +660,14 @@ class Distribution {
       last_use[fusion().ops[id].operands[0]] = stage.computed.size() + 1;
     for (const size_t output : stage.outputs)
       last_use[fusion().outputs[output]] = stage.computed.size() + 1;
+    std::vector<int64_t> ends(stage.computed.size() + 1);  // By the step behind which they die.
     int64_t peak = 0;
-    std::set<ValueId> alive;
+    int64_t alive = 0;
     for (size_t i = 0; i < stage.computed.size(); ++i) {
-      alive.insert(stage.computed[i]);
-      peak = std::max(peak, static_cast<int64_t>(alive.size()));
-      std::erase_if(alive, [&](ValueId value) { return last_use[value] <= i + 1; });
+      peak = std::max(peak, ++alive);
+      const size_t last = last_use[stage.computed[i]];
+      if (last <= stage.computed.size()) ++ends[std::max(last, i + 1)];
+      alive -= ends[i + 1];
     }
     return peak;
   }

@@ -234,7 +234,7 @@ std::string kind_of(const Plan& plan) {
 
 std::vector<NearestChange> nearest_changes(const Fusion& fusion, const ExtentValues& extents,
                                            const DeviceLimits& limits, const PlanOptions& options) {
-  if (!(options.pin == SchedulePin{})) return {};
+  if (!(options.pin == SchedulePin{}) || fusion.symbols.empty()) return {};
   const auto planned = plan(fusion, extents, limits, options);
   if (!planned) return {};
   const std::string kind = kind_of(*planned);

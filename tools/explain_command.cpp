@@ -14,6 +14,10 @@
 namespace sinter::tool {
 namespace {
 
+/// Ops of a graph that is planned at other sizes to tell where another kind wins. Larger ones take
+/// seconds to plan, and a search plans them ten times and more.
+constexpr size_t kMostOpsSearched = 256;
+
 Error bad_range(std::string_view text, std::string_view reason) {
   return {.kind = ErrorKind::kInvalidArgument,
           .message = fmt::format("'{}' is no range to sweep: {}", text, reason),
@@ -150,7 +154,13 @@ Result<Report> plan_report(const Problem& problem, const ExplainArguments& argum
   Report report{.text = explain(*plan), .json = to_json(*plan)};
   // A pin is the answer, whatever the extents; and who asks for a drawing alone need not wait.
   const bool draws_only = arguments.dot_file == "-" || arguments.svg_file == "-";
-  if (problem.plan_options.pin == SchedulePin{} && !draws_only) {
+  const bool is_searched = problem.fusion.ops.size() <= kMostOpsSearched;
+  if (!is_searched && !problem.fusion.symbols.empty())
+    report.text += fmt::format(
+        "\nwhether another kind wins nearby was not searched: the graph has {} ops, more than {}; "
+        "--sweep plans it at the sizes you name\n",
+        problem.fusion.ops.size(), kMostOpsSearched);
+  if (problem.plan_options.pin == SchedulePin{} && !draws_only && is_searched) {
     const auto changes =
         nearest_changes(problem.fusion, problem.extents, problem.limits, problem.plan_options);
     report.text += "\n" + changes_text(changes);

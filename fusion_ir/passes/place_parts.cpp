@@ -120,61 +120,121 @@ class Parted {
 /// Makes parts of values of the source, in the graph that a rewriter makes.
 class Parts {
  public:
-  Parts(const Fusion& source, const Parted& parted) : source_(source), parted_(parted) {}
+  Parts(const Fusion& source, const Parted& parted)
+      : source_(source), parted_(parted), lies_in_memory_(source.values.size()) {
+    for (const Op& op : source.ops) {
+      const bool lies = find_lies_in_memory(op);
+      for (const ValueId result : op.results) lies_in_memory_[result] = lies ? 1 : 0;
+    }
+  }
 
   /// True if a part of the value can be had without making all of it.
   [[nodiscard]] bool can(ValueId value, const SliceOp& slice) {
-    if (takes_all(slice)) return true;
-    const Key key{value, slice.start, slice.stop, slice.step};
-    if (const auto known = can_.find(key); known != can_.end()) return known->second;
-    return can_[key] = can_anew(value, slice);
+    // A part that is asked for, and those of the operands it waits for: none is refused so far.
+    struct Asked {
+      ValueId value;
+      SliceOp slice;
+      size_t next = 0;  ///< Operand to go on with.
+    };
+    std::vector<Asked> path;
+    const auto ask = [&](ValueId of, SliceOp part) {
+      const std::optional<bool> known = can_alone(of, part);
+      if (!known) path.push_back({of, std::move(part)});
+      return known.value_or(true);
+    };
+    bool can = ask(value, slice);
+    while (can && !path.empty()) {
+      Asked& asked = path.back();
+      const Op& op = source_.def_of(asked.value);
+      if (asked.next < op.operands.size()) {
+        can = ask(op.operands[asked.next++], of_operand(op, asked.slice));
+      } else {
+        can_[key_of(asked.value, asked.slice)] = true;
+        path.pop_back();
+      }
+    }
+    for (const Asked& asked : path) can_[key_of(asked.value, asked.slice)] = false;
+    return can;
   }
 
   ValueId make(Rewriter& rewriter, ValueId value, const SliceOp& slice) {
-    if (takes_all(slice)) return rewriter.mapped(value);
-    const Key key{value, slice.start, slice.stop, slice.step};
-    if (const auto known = made_.find(key); known != made_.end()) return known->second;
-    return made_[key] = make_anew(rewriter, value, slice);
+    // A part, and the parts of its operands that are made so far.
+    struct Open {
+      ValueId value;
+      SliceOp slice;
+      std::vector<ValueId> operands{};
+    };
+    std::vector<Open> stack;
+    const auto made_or_opened = [&](ValueId of, SliceOp part) -> std::optional<ValueId> {
+      if (takes_all(part)) return rewriter.mapped(of);
+      const auto known = made_.find(key_of(of, part));
+      if (known != made_.end()) return known->second;
+      stack.push_back({of, std::move(part)});
+      return std::nullopt;
+    };
+    std::optional<ValueId> made = made_or_opened(value, slice);
+    while (!stack.empty()) {
+      Open& open = stack.back();
+      if (made) open.operands.push_back(*made);
+      const Op& op = source_.def_of(open.value);
+      const bool is_computed =
+          is_elementwise(op.kind) || std::holds_alternative<BroadcastOp>(op.kind);
+      if (is_computed && open.operands.size() < op.operands.size()) {
+        made = made_or_opened(op.operands[open.operands.size()], of_operand(op, open.slice));
+        continue;
+      }
+      made = make_one(rewriter, open.value, open.slice, std::move(open.operands));
+      made_[key_of(open.value, open.slice)] = *made;
+      stack.pop_back();
+    }
+    return *made;
+  }
+
+ private:
+  using Key = std::tuple<ValueId, std::vector<int64_t>, std::vector<int64_t>, std::vector<int64_t>>;
+  static Key key_of(ValueId value, const SliceOp& slice) {
+    return {value, slice.start, slice.stop, slice.step};
   }
 
   /// An input, what a call or a concatenate leaves, and other shapes of these.
-  [[nodiscard]] bool lies_in_memory(ValueId value) const {
-    const OpKind& kind = source_.def_of(value).kind;
+  [[nodiscard]] bool find_lies_in_memory(const Op& op) const {
+    const OpKind& kind = op.kind;
     if (std::holds_alternative<InputOp>(kind) || std::holds_alternative<ExternalOp>(kind) ||
         std::holds_alternative<ConcatenateOp>(kind))
       return true;
     const bool is_view = std::holds_alternative<PermuteOp>(kind) ||
                          std::holds_alternative<ReshapeOp>(kind) ||
                          std::holds_alternative<SliceOp>(kind);
-    return is_view && lies_in_memory(source_.def_of(value).operands.front());
+    return is_view && lies_in_memory_[op.operands.front()] != 0;
   }
 
- private:
-  using Key = std::tuple<ValueId, std::vector<int64_t>, std::vector<int64_t>, std::vector<int64_t>>;
-
-  [[nodiscard]] bool can_anew(ValueId value, const SliceOp& slice) {
+  /// Whether a part can be had; nothing where that is up to the operands.
+  [[nodiscard]] std::optional<bool> can_alone(ValueId value, const SliceOp& slice) const {
+    if (takes_all(slice)) return true;
+    const auto known = can_.find(key_of(value, slice));
+    if (known != can_.end()) return known->second;
     const Op& op = source_.def_of(value);
-    if (std::holds_alternative<BroadcastOp>(op.kind))
-      return can(op.operands.front(), before_broadcast(op, slice));
-    if (is_elementwise(op.kind)) {
-      return parted_.is(value) &&
-             std::ranges::all_of(op.operands, [&](ValueId operand) { return can(operand, slice); });
-    }
+    if (std::holds_alternative<BroadcastOp>(op.kind)) return std::nullopt;
+    if (is_elementwise(op.kind)) return parted_.is(value) ? std::nullopt : std::optional(false);
     if (const auto* iota = std::get_if<IotaOp>(&op.kind)) return can_count(value, *iota);
-    return lies_in_memory(value);
+    return lies_in_memory_[value] != 0;
   }
 
-  ValueId make_anew(Rewriter& rewriter, ValueId value, const SliceOp& slice) {
+  /// The part of an operand that a part of a function's or broadcast's result is made of.
+  [[nodiscard]] SliceOp of_operand(const Op& op, const SliceOp& slice) const {
+    return std::holds_alternative<BroadcastOp>(op.kind) ? before_broadcast(op, slice) : slice;
+  }
+
+  ValueId make_one(Rewriter& rewriter, ValueId value, const SliceOp& slice,
+                   std::vector<ValueId> operands) const {
     const Op& op = source_.def_of(value);
     if (std::holds_alternative<BroadcastOp>(op.kind)) {
-      const ValueId part = make(rewriter, op.operands.front(), before_broadcast(op, slice));
-      return rewriter.append(op.kind, {part}, DType::kF32, part_of(value, slice)).front();
+      return rewriter.append(op.kind, std::move(operands), DType::kF32, part_of(value, slice))
+          .front();
     }
     if (const auto* iota = std::get_if<IotaOp>(&op.kind))
       return make_iota(rewriter, value, *iota, slice);
     if (!is_elementwise(op.kind)) return rewriter.append(slice, {rewriter.mapped(value)}).front();
-    std::vector<ValueId> operands;
-    for (const ValueId operand : op.operands) operands.push_back(make(rewriter, operand, slice));
     return rewriter.append(op.kind, std::move(operands), source_.values[value].type).front();
   }
 
@@ -243,6 +303,7 @@ class Parts {
 
   const Fusion& source_;
   const Parted& parted_;
+  IdMap<ValueId, uint8_t> lies_in_memory_;
   std::map<Key, bool> can_;
   std::map<Key, ValueId> made_;  ///< In the new graph.
 };

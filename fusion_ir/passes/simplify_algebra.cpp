@@ -253,10 +253,11 @@ Replacement simplify_take(Rewriter& rewriter, const TakeOp& take, Operands opera
 }  // namespace
 
 Fusion simplify_algebra(const Fusion& fusion) {
+  IdMap<ValueId, uint8_t> outputs(fusion.values.size());
+  for (const ValueId output : fusion.outputs) outputs[output] = 1;
   return rewrite(
       fusion,
-      [&fusion](Rewriter& rewriter, OpId id,
-                Operands operands) -> std::optional<std::vector<ValueId>> {
+      [&](Rewriter& rewriter, OpId id, Operands operands) -> std::optional<std::vector<ValueId>> {
         const Op& op = fusion.ops[id];
         const ValueId result = op.results.front();
         Replacement replacement;
@@ -267,9 +268,8 @@ Fusion simplify_algebra(const Fusion& fusion) {
         } else if (const auto* take = std::get_if<TakeOp>(&op.kind)) {
           replacement = simplify_take(rewriter, *take, operands, fusion.values[result]);
         } else if (operands.size() == 1) {
-          const bool is_output = std::ranges::find(fusion.outputs, result) != fusion.outputs.end();
           // An output that is a copy has to stay one.
-          if (is_output && is_copy(fusion, result)) return std::nullopt;
+          if (outputs[result] != 0 && is_copy(fusion, result)) return std::nullopt;
           replacement = simplify_move(rewriter, op.kind, operands.front(), fusion.values[result]);
         }
         if (!replacement) return std::nullopt;

@@ -40,6 +40,9 @@ class GroupJudge {
              const SegmentPins* pins = nullptr)
       : graph_(graph), limits_(limits), families_(families), pins_(pins) {}
 
+  /// False if a group has more instructions or tensors of its own than a kernel may, which is told
+  /// without its graph: judge() then refuses it, for this reason or another.
+  [[nodiscard]] bool may_fit(std::span<const NodeId> group);
   /// `group` is ascending. The reference stays valid.
   const GroupVerdict& judge(std::span<const NodeId> group);
 
@@ -78,6 +81,8 @@ class GroupJudge {
                     .rule = "a kernel would read an input in whose memory it joins parts",
                     .remedy = "none needed: the parts wait for those that read"}};
   Counts counts_;
+  IdMap<ValueId, uint32_t> counted_;  ///< Leaves that the last call of may_fit() has counted.
+  uint32_t last_counted_ = 0;         ///< That call's number.
 };
 
 }  // namespace sinter

@@ -1,70 +1,122 @@
 #include "scheduler/segmentation/reachability.h"
 
-#include <bit>
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+
+#include "fusion_ir/result.h"
 
 namespace sinter {
 
 Reachability::Reachability(std::span<const std::vector<uint32_t>> successors)
-    : words_((successors.size() + kBits - 1) / kBits),
-      down_(successors.size() * words_),
-      up_(successors.size() * words_),
-      alive_(words_) {
-  const auto count = static_cast<uint32_t>(successors.size());
-  for (uint32_t v = 0; v < count; ++v) set(alive_, v);
-  for (uint32_t v = count; v-- > 0;) {
-    for (const uint32_t next : successors[v]) {
-      set(row(down_, v), next);
-      unite(row(down_, v), row(down_, next));
-    }
-  }
-  for (uint32_t v = 0; v < count; ++v) {
-    for (const uint32_t next : successors[v]) {
-      set(row(up_, next), v);
-      unite(row(up_, next), row(up_, v));
-    }
+    : parent_(successors.size()),
+      place_(successors.size()),
+      next_(successors.begin(), successors.end()),
+      before_(successors.size()),
+      mark_(successors.size()) {
+  std::iota(parent_.begin(), parent_.end(), uint32_t{0});
+  std::iota(place_.begin(), place_.end(), uint32_t{0});
+  for (uint32_t v = 0; v < successors.size(); ++v) {
+    for (const uint32_t next : successors[v]) before_[next].push_back(v);
   }
 }
 
-bool Reachability::has_between(uint32_t a, uint32_t b) const {
-  const auto crosses = [&](uint32_t from, uint32_t to) {
-    if (!reaches(from, to)) return false;
-    const auto below = row(down_, from);
-    const auto above = row(up_, to);
-    for (size_t i = 0; i < words_; ++i) {
-      if ((below[i] & above[i] & alive_[i]) != 0) return true;
-    }
-    return false;
-  };
-  return crosses(a, b) || crosses(b, a);
+uint32_t Reachability::find(uint32_t vertex) {
+  while (parent_[vertex] != vertex) vertex = parent_[vertex] = parent_[parent_[vertex]];
+  return vertex;
 }
 
-void Reachability::spread(Rows& rows, const Rows& back, uint32_t a, uint32_t b) {
-  const auto of_a = row(back, a);
-  const auto of_b = row(back, b);
-  const auto gained = row(std::as_const(rows), a);
-  for (size_t i = 0; i < words_; ++i) {
-    for (Word left = of_b[i] & ~of_a[i] & alive_[i]; left != 0; left &= left - 1) {
-      const auto v =
-          static_cast<uint32_t>(i * kBits) + static_cast<uint32_t>(std::countr_zero(left));
-      if (v == a || v == b) continue;
-      unite(row(rows, v), gained);
-      set(row(rows, v), a);
+uint32_t Reachability::fresh_mark() {
+  if (++last_mark_ == 0) {
+    std::ranges::fill(mark_, 0);
+    last_mark_ = 1;
+  }
+  return last_mark_;
+}
+
+const std::vector<uint32_t>& Reachability::neighbours(Edges& edges, uint32_t group) {
+  std::vector<uint32_t>& list = edges[group];
+  for (uint32_t& vertex : list) vertex = find(vertex);
+  if (!std::ranges::is_sorted(list)) std::ranges::sort(list);
+  list.erase(std::ranges::unique(list).begin(), list.end());
+  std::erase(list, group);
+  return list;
+}
+
+/// True if there is a path, other than one edge where `direct` does not count.
+bool Reachability::search(uint32_t from, uint32_t to, bool direct) {
+  if (place_[from] >= place_[to]) return false;
+  const uint32_t mark = fresh_mark();
+  std::vector<uint32_t> open = {from};
+  while (!open.empty()) {
+    const uint32_t group = open.back();
+    open.pop_back();
+    for (const uint32_t next : neighbours(next_, group)) {
+      if (next == to && (direct || group != from)) return true;
+      if (place_[next] >= place_[to] || mark_[next] == mark) continue;
+      mark_[next] = mark;
+      open.push_back(next);
     }
   }
+  return false;
+}
+
+bool Reachability::reaches(uint32_t a, uint32_t b) { return search(a, b, true); }
+
+bool Reachability::has_between(uint32_t a, uint32_t b) {
+  return place_[a] < place_[b] ? search(a, b, false) : search(b, a, false);
+}
+
+template <class IsInside>
+std::vector<uint32_t> Reachability::reached(Edges& edges, uint32_t from,
+                                            const IsInside& is_inside) {
+  const uint32_t mark = fresh_mark();
+  std::vector<uint32_t> out;
+  std::vector<uint32_t> open = {from};
+  while (!open.empty()) {
+    const uint32_t group = open.back();
+    open.pop_back();
+    for (const uint32_t other : neighbours(edges, group)) {
+      if (mark_[other] == mark || !is_inside(place_[other])) continue;
+      mark_[other] = mark;
+      out.push_back(other);
+      open.push_back(other);
+    }
+  }
+  return out;
 }
 
 void Reachability::merge(uint32_t a, uint32_t b) {
-  // Those that know only one of the two learn what the other one knows.
-  spread(down_, up_, a, b);
-  spread(down_, up_, b, a);
-  spread(up_, down_, a, b);
-  spread(up_, down_, b, a);
-  for (Rows* rows : {&down_, &up_}) {
-    unite(row(*rows, a), row(*rows, b));
-    clear(row(*rows, a), a);
-    clear(row(*rows, a), b);
+  const uint32_t first = place_[a] < place_[b] ? a : b;
+  const uint32_t last = first == a ? b : a;
+  // What the first reaches goes behind both, and what reaches the last before both; in the places
+  // that these have, so that all others keep theirs.
+  const uint32_t begin = place_[first];
+  const uint32_t end = place_[last];
+  std::vector<uint32_t> behind = reached(next_, first, [&](uint32_t place) { return place < end; });
+  std::vector<uint32_t> before =
+      reached(before_, last, [&](uint32_t place) { return place > begin; });
+  const auto by_place = [&](uint32_t group) { return place_[group]; };
+  std::ranges::sort(before, {}, by_place);
+  std::ranges::sort(behind, {}, by_place);
+  std::vector<uint32_t> places = {begin, end};
+  for (const std::vector<uint32_t>* moved : {&before, &behind}) {
+    for (const uint32_t group : *moved) places.push_back(place_[group]);
   }
-  clear(alive_, b);
+  std::ranges::sort(places);
+  size_t next = 0;
+  for (const uint32_t group : before) place_[group] = places[next++];
+  place_[a] = places[next];
+  next += 2;  // One place is left empty.
+  for (const uint32_t group : behind) place_[group] = places[next++];
+  parent_[b] = a;
+  for (Edges* edges : {&next_, &before_}) {
+    std::vector<uint32_t>& mine = (*edges)[a];
+    std::vector<uint32_t>& other = (*edges)[b];
+    if (mine.size() < other.size()) mine.swap(other);
+    mine.insert(mine.end(), other.begin(), other.end());
+    other = {};
+  }
 }
 
 }  // namespace sinter

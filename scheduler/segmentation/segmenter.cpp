@@ -234,11 +234,8 @@ class Greedy {
       const NodeId producer = graph_.node_of(graph_.fusion().values[value].def);
       if (producer != WorkGraph::kNone) {
         if (group_of_[producer] == group) continue;
-        std::set<NodeId> readers;
-        for (const NodeId reader : graph_.readers(value)) readers.insert(group_of_[reader]);
-        readers.erase(group_of_[producer]);
-        offer(group_of_[producer], MergeKind::kProducer,
-              graph_.bytes(value) * (readers.size() == 1 && !graph_.is_kept(value) ? 2 : 1));
+        const bool is_last = !graph_.is_kept(value) && is_only_reader(group, value);
+        offer(group_of_[producer], MergeKind::kProducer, graph_.bytes(value) * (is_last ? 2 : 1));
       }
       if (which == Neighbours::kProducers) continue;
       for (const NodeId sibling : siblings(group, value))
@@ -248,6 +245,14 @@ class Greedy {
     for (const auto& [other, made] : offers) out.push_back(made);
     std::ranges::stable_sort(out, std::ranges::greater{}, &Offer::bytes);
     return out;
+  }
+
+  /// True if no other group reads a value than this one and the one that makes it.
+  [[nodiscard]] bool is_only_reader(NodeId group, ValueId value) const {
+    const NodeId maker = group_of_[graph_.node_of(graph_.fusion().values[value].def)];
+    return std::ranges::all_of(graph_.readers(value), [&](NodeId reader) {
+      return group_of_[reader] == group || group_of_[reader] == maker;
+    });
   }
 
   /// Other groups that read a value, the nearest in the order of nodes.
@@ -278,13 +283,13 @@ class Greedy {
       if (reach_.has_between(group, offer.other)) continue;
       std::vector<NodeId> nodes;
       std::ranges::merge(trees_[group].nodes, trees_[offer.other].nodes, std::back_inserter(nodes));
-      const GroupVerdict& verdict = judge_.judge(nodes);
       const double apart_us = trees_[group].verdict.least_us + trees_[offer.other].verdict.least_us;
-      if (!verdict.legal || verdict.least_us >= apart_us) {
+      const GroupVerdict* verdict = judge_.may_fit(nodes) ? &judge_.judge(nodes) : nullptr;
+      if (verdict == nullptr || !verdict->legal || verdict->least_us >= apart_us) {
         if (order_.in_rounds) refuse(group, offer.other);
         continue;
       }
-      unite(group, offer, std::move(nodes), verdict);
+      unite(group, offer, std::move(nodes), *verdict);
       return true;
     }
     return false;

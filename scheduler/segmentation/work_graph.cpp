@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <queue>
+#include <ranges>
 
 #include "fusion_ir/match.h"
 #include "fusion_ir/operand_walk.h"
@@ -104,7 +105,9 @@ WorkGraph::WorkGraph(const Fusion& fusion, const IsFree& is_free,
   order_ops(wanted);
   place_operands();
   find_free(is_free);
-  for (const auto& [value, host] : hosts_) placements_[value] = place_of(value);
+  // Backwards, for most lie in a value that comes later, which is placed then.
+  for (const auto& [value, host] : hosts_ | std::views::reverse)
+    placements_[value] = place_of(value);
   for (const auto& [output, input] : aliases_) placements_[output] = place_of(output);
   connect();
   if (!aliases_.empty()) order_overwriting();
@@ -164,27 +167,39 @@ void WorkGraph::place_operands() {
 }
 
 Placement WorkGraph::place_of(ValueId value) const {
-  const auto found = hosts_.find(value);
-  const Sizes sizes = Binding{}.sizes_of(fusion_->values[value].shape);
-  if (found == hosts_.end()) {
-    if (const auto alias = aliases_.find(value); alias != aliases_.end())
-      return place_of(alias->second);
-    if (fusion_->def_as<InputOp>(value) != nullptr)
-      return {value, 0, input_strides(*fusion_, Binding{}, value)};
-    const auto layout = layouts_.find(value);
-    const bool is_dense = layout == layouts_.end() || layout->second.strides.empty();
-    return {value, 0, is_dense ? dense_strides(sizes) : Binding{}.sizes_of(layout->second.strides)};
+  // The tensor that all lie in, then back through what lies in it.
+  std::vector<ValueId> inside;
+  auto known = placements_.find(value);
+  for (auto host = hosts_.find(value); known == placements_.end() && host != hosts_.end();
+       host = hosts_.find(value)) {
+    inside.push_back(value);
+    value = host->second.value;
+    known = placements_.find(value);
   }
-  const Host& host = found->second;
-  Placement place = place_of(host.value);
-  if (!host.axis) {
-    place.strides = dense_strides(sizes);
-    return place;
+  Placement place = known != placements_.end() ? known->second : own_place_of(value);
+  while (!inside.empty()) {
+    value = inside.back();
+    inside.pop_back();
+    const Host& host = hosts_.at(value);
+    if (!host.axis) {
+      place.strides = dense_strides(Binding{}.sizes_of(fusion_->values[value].shape));
+    } else if (bytes(place.in) != 0) {  // What has no elements has no addresses either.
+      place.offset += host.at * place.strides[*host.axis] * bytes_of(fusion_->values[value].type);
+    }
   }
-  // What has no elements has no addresses either.
-  if (bytes(place.in) != 0)
-    place.offset += host.at * place.strides[*host.axis] * bytes_of(fusion_->values[value].type);
   return place;
+}
+
+/// Of a value that lies in no other one, but perhaps in an input's memory.
+Placement WorkGraph::own_place_of(ValueId value) const {
+  // An input's memory is nothing else's.
+  if (const auto alias = aliases_.find(value); alias != aliases_.end()) value = alias->second;
+  if (fusion_->def_as<InputOp>(value) != nullptr)
+    return {value, 0, input_strides(*fusion_, Binding{}, value)};
+  const auto layout = layouts_.find(value);
+  if (layout != layouts_.end() && !layout->second.strides.empty())
+    return {value, 0, Binding{}.sizes_of(layout->second.strides)};
+  return {value, 0, dense_strides(Binding{}.sizes_of(fusion_->values[value].shape))};
 }
 
 bool WorkGraph::is_dense(ValueId value) const {
@@ -311,14 +326,19 @@ void WorkGraph::connect() {
 }
 
 /// The nodes that write a value: of a concatenate, those of all its operands.
-void WorkGraph::add_owners(ValueId value, std::vector<NodeId>& out) const {
-  const Op& op = fusion_->def_of(value);
-  if (std::holds_alternative<ConcatenateOp>(op.kind)) {
-    for (const ValueId operand : op.operands) add_owners(operand, out);
-  } else if (const NodeId owner = node_of_[fusion_->values[value].def]; owner != kNone) {
-    out.push_back(owner);
-  } else if (const auto renamed = renamed_.find(value); renamed != renamed_.end()) {
-    add_owners(renamed->second, out);
+void WorkGraph::add_owners(ValueId of, std::vector<NodeId>& out) const {
+  std::vector<ValueId> open = {of};
+  while (!open.empty()) {
+    const ValueId value = open.back();
+    open.pop_back();
+    const Op& op = fusion_->def_of(value);
+    if (std::holds_alternative<ConcatenateOp>(op.kind)) {
+      open.insert(open.end(), op.operands.rbegin(), op.operands.rend());
+    } else if (const NodeId owner = node_of_[fusion_->values[value].def]; owner != kNone) {
+      out.push_back(owner);
+    } else if (const auto renamed = renamed_.find(value); renamed != renamed_.end()) {
+      open.push_back(renamed->second);
+    }
   }
 }
 
@@ -474,9 +494,10 @@ void WorkGraph::renumber(const std::vector<NodeId>& number) {
 }
 
 bool WorkGraph::leaves_group(ValueId value, std::span<const NodeId> group) const {
-  return is_kept(value) || std::ranges::any_of(readers_[value], [&](NodeId reader) {
-           return !std::ranges::binary_search(group, reader);
-         });
+  const std::vector<NodeId>& all = readers_[value];
+  if (is_kept(value) || all.size() > group.size()) return true;
+  return std::ranges::any_of(
+      all, [&](NodeId reader) { return !std::ranges::binary_search(group, reader); });
 }
 
 namespace {

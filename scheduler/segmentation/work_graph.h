@@ -124,6 +124,7 @@ class WorkGraph {
   void place_operands();
   [[nodiscard]] std::optional<ValueId> renames(const Op& op, bool is_passed) const;
   [[nodiscard]] Placement place_of(ValueId value) const;
+  [[nodiscard]] Placement own_place_of(ValueId value) const;
   [[nodiscard]] bool is_dense(ValueId value) const;
   void add_owners(ValueId value, std::vector<NodeId>& out) const;
   /// Whether an op's result is free, read from these leaves with so many instructions an element.

@@ -1,0 +1,109 @@
+// Chains of hundreds of thousands of ops go all the way to CUDA text on a small stack.
+
+#include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "codegen/lower.h"
+#include "fusion_ir/fusion_builder.h"
+#include "fusion_ir/parser.h"
+#include "fusion_ir/printer.h"
+#include "scheduler/explain.h"
+
+namespace sinter {
+namespace {
+
+/// What musl gives a thread at least twice over, and glibc a thirty-second part of.
+constexpr size_t kStackBytes = size_t{256} * 1024;
+constexpr int64_t kOps = 200'000;
+
+/// Runs work in a thread with a small stack, and waits for it.
+void on_small_stack(const std::function<void()>& work) {
+  pthread_attr_t attributes;
+  ASSERT_EQ(pthread_attr_init(&attributes), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&attributes, kStackBytes), 0);
+  const auto enter = [](void* of) -> void* {
+    (*static_cast<const std::function<void()>*>(of))();
+    return nullptr;
+  };
+  pthread_t thread{};
+  std::function<void()> copy = work;
+  ASSERT_EQ(pthread_create(&thread, &attributes, enter, &copy), 0);
+  ASSERT_EQ(pthread_join(thread, nullptr), 0);
+  ASSERT_EQ(pthread_attr_destroy(&attributes), 0);
+}
+
+using Step = std::function<ValueId(FusionBuilder&, ValueId value, ValueId x, int64_t i)>;
+
+Fusion chain(int64_t steps, const Step& step) {
+  FusionBuilder b("chain");
+  const ValueId x = b.input(DType::kF32, {64, 32}, "x");
+  ValueId value = x;
+  for (int64_t i = 0; i < steps; ++i) value = step(b, value, x, i);
+  b.output(value);
+  return b.build();
+}
+
+/// Plans a graph, says why, and emits the first kernels of it.
+void expect_emitted(const Fusion& fusion) {
+  constexpr size_t kKernels = 3;
+  const auto planned = plan(fusion, {}, *find_device("H200"), {.families = builtin_families()});
+  ASSERT_TRUE(planned.has_value()) << planned.error().text();
+  EXPECT_FALSE(explain(*planned).empty());
+  for (size_t i = 0; i < std::min(planned->segments.size(), kKernels); ++i) {
+    const SegmentPlan& segment = planned->segments[i];
+    const auto source = emit(segment.facts, segment.chosen().schedule);
+    ASSERT_TRUE(source.has_value()) << source.error().text();
+    EXPECT_FALSE(source->text.empty());
+  }
+}
+
+TEST(LongChainsTest, FunctionsAreParsedPlannedAndEmitted) {
+  on_small_stack([] {
+    const Fusion fusion = chain(kOps, [](FusionBuilder& b, ValueId value, ValueId, int64_t i) {
+      return i % 2 == 0 ? b.exp(value) : b.pointwise(PointwiseFn::kTanh, {value});
+    });
+    const auto parsed = parse_fusion(print(fusion));
+    ASSERT_TRUE(parsed.has_value()) << parsed.error().text();
+    EXPECT_EQ(structural_hash(*parsed), structural_hash(fusion));
+    expect_emitted(*parsed);
+  });
+}
+
+TEST(LongChainsTest, ChoicesAndCastsAreEmitted) {
+  on_small_stack([] {
+    expect_emitted(chain(kOps / 4, [](FusionBuilder& b, ValueId value, ValueId x, int64_t i) {
+      const PointwiseFn compares = i % 2 == 0 ? PointwiseFn::kLt : PointwiseFn::kGt;
+      const ValueId chosen = b.select(b.pointwise(compares, {value, x}), x, b.exp(value));
+      return b.cast(b.cast(chosen, i % 2 == 0 ? DType::kBF16 : DType::kF16), DType::kF32);
+    }));
+  });
+}
+
+TEST(LongChainsTest, ScalarsAndRowValuesAreEmitted) {
+  on_small_stack([] {
+    FusionBuilder b("row_values");
+    const ValueId x = b.input(DType::kF32, {64, 32}, "x");
+    ValueId value = b.sum(x, {1});
+    for (int64_t i = 0; i < 1000; ++i)
+      value = i % 2 == 0 ? b.exp(value) : b.pointwise(PointwiseFn::kTanh, {value});
+    b.output(b.mul(x, b.broadcast_over(value, x, {1})));
+    expect_emitted(b.build());
+  });
+}
+
+TEST(LongChainsTest, NestedMovesAndJoinsArePlanned) {
+  on_small_stack([] {
+    expect_emitted(chain(kOps / 4, [](FusionBuilder& b, ValueId value, ValueId, int64_t i) {
+      return b.reshape(b.permute(value, {1, 0}), i % 2 == 0 ? Shape{64, 32} : Shape{128, 16});
+    }));
+    expect_emitted(chain(2000, [](FusionBuilder& b, ValueId value, ValueId x, int64_t) {
+      return b.concatenate({value, b.exp(x)}, 0);
+    }));
+  });
+}
+
+}  // namespace
+}  // namespace sinter
