@@ -13,6 +13,7 @@
 
 #include "codegen/expr_interner.h"
 #include "codegen/kernel_token_reader.h"
+#include "fusion_ir/op_names.h"
 
 namespace sinter {
 namespace {
@@ -488,7 +489,7 @@ class Parser : private KernelTokenReader {
       const auto [group, lane] = element_indices();
       return {.type = type, .kind = ElementRef{id, group, lane}};
     }
-    if (token().kind != TokenKind::kWord) fail_here("expected an expression");
+    if (token().kind != TokenKind::kWord) fail_here("expected an expression", pointwise_names());
     for (const Special special :
          {Special::kThreadIndex, Special::kBlockIndex, Special::kGridSize}) {
       if (accept_word(text_of(special))) {
@@ -570,7 +571,7 @@ class Parser : private KernelTokenReader {
                           is_hex ? std::chars_format::hex : std::chars_format::general);
       const bool is_number = !text.empty() && text[0] != '-' && error == std::errc{} &&
                              end == text.data() + text.size() && value - value == 0.0;
-      if (!is_number) fail_here("expected an expression");
+      if (!is_number) fail_here("expected an expression", pointwise_names());
     }
     take();
     return is_negative ? -value : value;

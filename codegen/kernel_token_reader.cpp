@@ -2,29 +2,38 @@
 
 #include <optional>
 
+#include "fusion_ir/nearest_name.h"
+#include "fusion_ir/op_names.h"
 #include "fusion_ir/printer.h"
+#include "fusion_ir/text_position.h"
 
 namespace sinter {
 
-void KernelTokenReader::fail_at(const KernelToken& token, std::string_view message) {
+void KernelTokenReader::fail_at(const KernelToken& token, std::string_view message,
+                                std::span<const std::string_view> names) {
   constexpr size_t kShownBytes = 40;
   const std::string found = token.kind == KernelTokenKind::kEnd
                                 ? "end of text"
                                 : fmt::format("'{}'", escaped(token.text.substr(0, kShownBytes)));
   throw_error(
       {.kind = ErrorKind::kInvalidArgument,
-       .message = fmt::format("{}:{}: {}, found {}", token.line, token.column, message, found),
-       .remedy = "compare with the grammar in codegen/README.md"});
+       .message = message_at(token.line, token.column, fmt::format("{}, found {}", message, found)),
+       .remedy =
+           suggestion(token.text, names, "compare with what `sinter emit --form kir` prints")});
 }
 
 KernelToken KernelTokenReader::take() {
+  tried_.clear();
   const KernelToken token = token_;
   token_ = lexer_.next();
   return token;
 }
 
 bool KernelTokenReader::accept_word(std::string_view word) {
-  if (!at_word(word)) return false;
+  if (!at_word(word)) {
+    tried_.push_back(word);
+    return false;
+  }
   take();
   return true;
 }
@@ -53,7 +62,7 @@ std::string KernelTokenReader::name() {
 DType KernelTokenReader::type() {
   const auto found =
       token_.kind == KernelTokenKind::kWord ? dtype_from_name(token_.text) : std::nullopt;
-  if (!found) fail_here("expected an element type");
+  if (!found) fail_here("expected an element type", dtype_names());
   take();
   return *found;
 }

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "codegen/kernel_lexer.h"
 #include "fusion_ir/dtype.h"
@@ -19,8 +21,13 @@ class KernelTokenReader {
  protected:
   explicit KernelTokenReader(std::string_view text) : lexer_(text), token_(lexer_.next()) {}
 
-  [[noreturn]] static void fail_at(const KernelToken& token, std::string_view message);
-  [[noreturn]] void fail_here(std::string_view message) const { fail_at(token_, message); }
+  /// `names` are those that could stand there.
+  [[noreturn]] static void fail_at(const KernelToken& token, std::string_view message,
+                                   std::span<const std::string_view> names = {});
+  [[noreturn]] void fail_here(std::string_view message,
+                              std::span<const std::string_view> names = {}) const {
+    fail_at(token_, message, names.empty() ? tried_ : names);
+  }
 
   KernelToken take();
   [[nodiscard]] bool at_word(std::string_view word) const {
@@ -70,7 +77,8 @@ class KernelTokenReader {
 
  private:
   KernelLexer lexer_;
-  KernelToken token_;  ///< The next one, not taken yet.
+  KernelToken token_;                    ///< The next one, not taken yet.
+  std::vector<std::string_view> tried_;  ///< Words that could stand where it is.
 };
 
 }  // namespace sinter

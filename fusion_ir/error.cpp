@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "fusion_ir/text_position.h"
+
 namespace sinter {
 namespace {
 
@@ -113,6 +115,10 @@ std::string Error::json() const {
   if (measured) out += fmt::format(",\"measured\":{}", *measured);
   if (limit) out += fmt::format(",\"limit\":{}", *limit);
   if (!log.empty()) out += fmt::format(",\"log\":{}", json_string(log));
+  if (const auto position = position_of(*this)) {
+    if (!position->file.empty()) out += fmt::format(",\"file\":{}", json_string(position->file));
+    out += fmt::format(",\"line\":{},\"column\":{}", position->line, position->column);
+  }
   return out + "}";
 }
 

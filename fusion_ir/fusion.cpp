@@ -9,6 +9,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "fusion_ir/nearest_name.h"
+
 namespace sinter {
 namespace {
 
@@ -376,10 +378,11 @@ Result<Binding> bind_extents(const Fusion& fusion, const ExtentValues& extents) 
     if (fusion.find_symbol(name).valid()) continue;
     std::vector<std::string_view> known;
     for (const Symbol& symbol : fusion.symbols) known.push_back(symbol.name);
-    return fail(argument_error(fmt::format("fusion '{}' has no symbol '{}'", fusion.name, name),
-                               known.empty()
-                                   ? "pass no extents: all of them are constants"
-                                   : fmt::format("pass sizes for: {}", fmt::join(known, ", "))));
+    return fail(argument_error(
+        fmt::format("fusion '{}' has no symbol '{}'", fusion.name, name),
+        known.empty()
+            ? "pass no extents: all of them are constants"
+            : suggestion(name, known, fmt::format("pass sizes for: {}", fmt::join(known, ", ")))));
   }
   Binding binding;
   for (const Symbol& symbol : fusion.symbols) {

@@ -6,7 +6,10 @@
 #include <map>
 
 #include "fusion_ir/fusion_builder.h"
+#include "fusion_ir/nearest_name.h"
+#include "fusion_ir/op_names.h"
 #include "fusion_ir/printer.h"
+#include "fusion_ir/text_position.h"
 
 namespace sinter {
 namespace {
@@ -32,14 +35,17 @@ struct Token {
                                 ? "end of text"
                                 : fmt::format("'{}'", escaped(token.text.substr(0, kShownBytes)));
   error.message =
-      fmt::format("{}:{}: {}, found {}", token.line, token.column, error.message, found);
+      message_at(token.line, token.column, fmt::format("{}, found {}", error.message, found));
   throw_error(std::move(error));
 }
 
-[[noreturn]] void fail_at(const Token& token, std::string message) {
+/// `names` are those that could stand there.
+[[noreturn]] void fail_at(const Token& token, std::string message,
+                          std::span<const std::string_view> names = {}) {
   fail_at(token, Error{.kind = ErrorKind::kInvalidFusion,
                        .message = std::move(message),
-                       .remedy = "compare with the grammar in fusion_ir/README.md"});
+                       .remedy = suggestion(token.text, names,
+                                            "compare with the grammar in fusion_ir/README.md")});
 }
 
 /// Runs a builder call and gives its error the position of a token.
@@ -226,9 +232,13 @@ class Parser {
     if (token_.kind != TokenKind::kEnd) fail_here(fmt::format("expected nothing behind {}", what));
   }
 
-  [[noreturn]] void fail_here(std::string message) const { fail_at(token_, std::move(message)); }
+  [[noreturn]] void fail_here(std::string message,
+                              std::span<const std::string_view> names = {}) const {
+    fail_at(token_, std::move(message), names.empty() ? tried_ : names);
+  }
 
   Token take() {
+    tried_.clear();
     const Token token = token_;
     token_ = lexer_.next();
     return token;
@@ -245,7 +255,10 @@ class Parser {
     if (!accept(text)) fail_here(fmt::format("expected '{}'", text));
   }
   bool accept_word(std::string_view word) {
-    if (token_.kind != TokenKind::kWord || token_.text != word) return false;
+    if (token_.kind != TokenKind::kWord || token_.text != word) {
+      tried_.push_back(word);
+      return false;
+    }
     take();
     return true;
   }
@@ -348,7 +361,11 @@ class Parser {
       take();
       return found->second;
     }
-    if (at_name()) fail_here("the symbol is not declared in extents()");
+    if (at_name()) {
+      std::vector<std::string_view> declared;
+      for (const auto& [symbol, extent] : symbols_) declared.push_back(symbol);
+      fail_here("the symbol is not declared in extents()", declared);
+    }
     return integer<int64_t>();
   }
 
@@ -361,7 +378,7 @@ class Parser {
   ResultType type() {
     const auto found =
         token_.kind == TokenKind::kWord ? dtype_from_name(token_.text) : std::nullopt;
-    if (!found) fail_here("expected an element type");
+    if (!found) fail_here("expected an element type", dtype_names());
     take();
     return {*found, at("[") ? extents("[", "]") : Shape{}};
   }
@@ -456,7 +473,7 @@ class Parser {
       if (fn) return ReduceOp{*fn, integers("over")};
     }
     if (const auto fn = pointwise_from_text(text)) return PointwiseOp{*fn};
-    fail_at(op, "unknown op");
+    fail_at(op, "unknown op", op_names());
   }
 
   /// True if operands of `op` follow. Where none can, a value begins the next statement; a call
@@ -540,6 +557,7 @@ class Parser {
 
   Lexer lexer_;
   Token token_;
+  std::vector<std::string_view> tried_;  ///< Words that could stand where `token_` is.
   FusionBuilder* builder_ = nullptr;
   std::map<std::string, Extent, std::less<>> symbols_;
 };

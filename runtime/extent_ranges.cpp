@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "fusion_ir/nearest_name.h"
+
 namespace sinter {
 namespace {
 
@@ -24,10 +26,11 @@ Result<void> check_name(const Fusion& fusion, std::string_view name) {
   if (fusion.find_symbol(name).valid()) return {};
   std::vector<std::string_view> known;
   for (const Symbol& symbol : fusion.symbols) known.push_back(symbol.name);
-  return fail(argument_error(fmt::format("fusion '{}' has no symbol '{}'", fusion.name, name),
-                             known.empty()
-                                 ? "name no extents: all of them are constants"
-                                 : fmt::format("its symbols are: {}", fmt::join(known, ", "))));
+  return fail(argument_error(
+      fmt::format("fusion '{}' has no symbol '{}'", fusion.name, name),
+      known.empty()
+          ? "name no extents: all of them are constants"
+          : suggestion(name, known, fmt::format("name one of: {}", fmt::join(known, ", ")))));
 }
 
 Result<void> check_range(const Symbol& symbol, const ExtentRange& range) {

@@ -9,8 +9,10 @@
 #include <span>
 #include <utility>
 
+#include "fusion_ir/nearest_name.h"
 #include "fusion_ir/printer.h"
 #include "fusion_ir/shape.h"
+#include "fusion_ir/text_position.h"
 
 namespace sinter {
 namespace {
@@ -146,21 +148,24 @@ class Parser {
   }
 
  private:
-  [[noreturn]] void fail_here(std::string_view message) const {
+  /// `names` are those that could stand there.
+  [[noreturn]] void fail_here(std::string_view message,
+                              std::span<const std::string_view> names = {}) const {
     constexpr size_t kShownBytes = 40;
     const std::string found =
         token_.text.empty() ? "end of text"
                             : fmt::format("'{}'", escaped(token_.text.substr(0, kShownBytes)));
-    throw_error(
-        {.kind = ErrorKind::kInvalidArgument,
-         .message = fmt::format("{}:{}: {}, found {}", token_.line, token_.column, message, found),
-         .remedy = "compare with the grammar in scheduler/schedule.h"});
+    throw_error({.kind = ErrorKind::kInvalidArgument,
+                 .message = message_at(token_.line, token_.column,
+                                       fmt::format("{}, found {}", message, found)),
+                 .remedy = suggestion(token_.text, names,
+                                      "compare with what `sinter plan --form sched` prints")});
   }
 
   Token take() { return std::exchange(token_, lexer_.next()); }
 
   void expect(std::string_view text) {
-    if (token_.text != text) fail_here(fmt::format("expected '{}'", text));
+    if (token_.text != text) fail_here(fmt::format("expected '{}'", text), {&text, 1});
     take();
   }
 
@@ -203,15 +208,15 @@ class Parser {
 
   template <class Enum>
   Enum one_of(std::span<const Enum> all) {
-    std::string names;
+    std::vector<std::string_view> names;
     for (const Enum candidate : all) {
       if (token_.text == text_of(candidate)) {
         take();
         return candidate;
       }
-      names += fmt::format("{}'{}'", names.empty() ? "" : ", ", text_of(candidate));
+      names.push_back(text_of(candidate));
     }
-    fail_here(fmt::format("expected one of {}", names));
+    fail_here(fmt::format("expected one of '{}'", fmt::join(names, "', '")), names);
   }
 
   void field(Schedule& schedule, std::set<std::string_view>& seen) {
@@ -272,7 +277,10 @@ class Parser {
       seen.insert(keyword);
       return;
     }
-    fail_here("expected a field or '}'");
+    std::vector<std::string_view> names{"persist", "parameter",    "row_access", "read_priority",
+                                        "overlap", "accumulators", "finish"};
+    for (const NumberField& number : kNumberFields) names.push_back(number.name);
+    fail_here("expected a field or '}'", names);
   }
 
   Lexer lexer_;

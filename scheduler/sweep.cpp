@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 
+#include "fusion_ir/nearest_name.h"
 #include "scheduler/cost_model.h"
 
 namespace sinter {
@@ -35,8 +36,9 @@ std::optional<Error> check(const Fusion& fusion, const std::vector<SweepAxis>& a
       for (const Symbol& symbol : fusion.symbols) names.push_back(symbol.name);
       return bad_sweep(
           fmt::format("the fusion '{}' has no extent '{}' to sweep", fusion.name, axis.extent),
-          names.empty() ? "all of its extents are constants"
-                        : fmt::format("sweep {}", fmt::join(names, " or ")));
+          names.empty()
+              ? "all of its extents are constants"
+              : suggestion(axis.extent, names, fmt::format("sweep {}", fmt::join(names, " or "))));
     }
     if (axis.sizes.empty()) {
       return bad_sweep(fmt::format("the extent '{}' is swept over no sizes", axis.extent),

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <iterator>
 
+#include "fusion_ir/nearest_name.h"
 #include "fusion_ir/printer.h"
 #include "scheduler/segmentation/reachability.h"
 
@@ -62,12 +63,17 @@ Result<ValueId> find_value(const Fusion& fusion, const std::string& text) {
         invalid(fmt::format("{} values of the simplified graph are named '{}'", found.size(), text),
                 fmt::format("pin one by its id: {}", listed(fusion, found)), found));
   }
-  return fail(invalid(fmt::format("no value of the simplified graph is named '{}'", text),
-                      named.empty() ? "pin a value by its id, as %v3, in the simplified graph"
-                                    : fmt::format("pin a value by its id in the simplified graph, "
-                                                  "or one of {}",
-                                                  listed(fusion, named)),
-                      {}));
+  std::vector<std::string_view> names;
+  for (const ValueId value : named) names.push_back(fusion.values[value].name);
+  return fail(
+      invalid(fmt::format("no value of the simplified graph is named '{}'", text),
+              suggestion(text, names,
+                         named.empty()
+                             ? "pin a value by its id, as %v3, in the simplified graph"
+                             : fmt::format("pin a value by its id in the simplified graph, or one "
+                                           "of {}",
+                                           listed(fusion, named))),
+              {}));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 //     ; measured: 9            without this line it has no measured value
 //     ; limit: 8
 //     ; log: pointwise:        a part of the error's log, such as a rejection; may be repeated
+//     ; remedy: did you mean   a part of the remedy
 //     ; plan: rows=8 cols=9    the text is right, and planning it for an H200 with these extents
 //                              is what fails
 
@@ -19,6 +20,7 @@
 
 #include "codegen/kernel_parser.h"
 #include "fusion_ir/parser.h"
+#include "fusion_ir/text_position.h"
 #include "scheduler/plan.h"
 #include "tests/errors/error_expectations.h"
 
@@ -79,6 +81,7 @@ struct Directives {
   ExpectedError error{};
   bool has_error = false;
   std::vector<std::string> log{};
+  std::string remedy{};
   std::optional<ExtentValues> plan{};
 };
 
@@ -114,6 +117,8 @@ Directives directives_of(const std::string& text) {
       out.error.limit = number_of(value);
     } else if (key == "log") {
       out.log.push_back(value);
+    } else if (key == "remedy") {
+      out.remedy = value;
     } else if (key == "plan") {
       out.plan = extents_of(value);
     } else {
@@ -146,6 +151,14 @@ TEST_P(TextErrorTest, IsReportedAsItsFileSays) {
   const Error error = error_of(GetParam(), text, directives);
   expect_error(error, directives.error);
   for (const std::string& part : directives.log) EXPECT_THAT(error.log, HasSubstr(part));
+  EXPECT_THAT(error.remedy, HasSubstr(directives.remedy));
+  if (directives.plan) return;
+  // Whatever is wrong with a text has a place, which tools read from the JSON form.
+  const auto position = position_of(error);
+  ASSERT_TRUE(position.has_value()) << error.message;
+  EXPECT_THAT(error.json(), HasSubstr(fmt::format("\"line\":{},\"column\":{}", position->line,
+                                                  position->column)));
+  EXPECT_THAT(in_file(error, "dir/a b.fir").json(), HasSubstr("\"file\":\"dir/a b.fir\",\"line\""));
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, TextErrorTest, ::testing::ValuesIn(all_mistakes()),
