@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "fusion_ir/nearest_name.h"
 #include "fusion_ir/printer.h"
 #include "scheduler/in_place.h"
 #include "scheduler/schedule_verifier.h"
@@ -33,13 +34,24 @@ int64_t saturated(double value) {
   return value <= -0x1p63 ? std::numeric_limits<int64_t>::min() : std::llround(value);
 }
 
-Error unknown_family(std::string message, const FamilySet& families) {
+/// Says which tensor a budget was broken for, as the caller knows it: ids are those of a segment.
+void name_tensor(const Fusion& fusion, Rejection& rejection) {
+  if (!rejection.at.valid() || !fusion.values.contains(rejection.at)) return;
+  const Value& value = fusion.values[rejection.at];
+  const int64_t bytes = element_count(Binding{}.sizes_of(value.shape)) * bytes_of(value.type);
+  rejection.rule += value.name.empty() ? fmt::format(": a tensor of {} bytes", bytes)
+                                       : fmt::format(": '{}' of {} bytes", value.name, bytes);
+}
+
+Error unknown_family(std::string message, std::string_view wrong, const FamilySet& families) {
   std::vector<std::string_view> names;
   for (const Family& family : families) names.push_back(family.name);
   return {.kind = ErrorKind::kInvalidArgument,
           .message = std::move(message),
-          .remedy = fmt::format("name one of the set ({}), or add yours to PlanOptions::families",
-                                fmt::join(names, ", "))};
+          .remedy = suggestion(
+              wrong, names,
+              fmt::format("name one of the set ({}), or add yours to PlanOptions::families",
+                          fmt::join(names, ", ")))};
 }
 
 /// "pin threads_per_row to one of 32, 64": what there is for every pinned number that no candidate
@@ -71,7 +83,7 @@ Result<ProposedSchedule> pinned_schedule(const SegmentFacts& facts, const Device
     return fail(unknown_family(
         fmt::format("the pinned schedule names the family '{}', which is not in the set",
                     schedule.family),
-        options.families));
+        schedule.family, options.families));
   }
   if (!options.pin.matches(schedule)) {
     return fail({.kind = ErrorKind::kInvalidArgument,
@@ -337,8 +349,9 @@ Result<void> offer_schedules(SegmentPlan& segment, std::vector<Rejection>& rejec
   }
   const std::optional<std::string>& family_name = options.pin.family;
   if (family_name && find_family(options.families, *family_name) == nullptr) {
-    return fail(unknown_family(
-        fmt::format("the pinned family '{}' is not in the set", *family_name), options.families));
+    return fail(
+        unknown_family(fmt::format("the pinned family '{}' is not in the set", *family_name),
+                       *family_name, options.families));
   }
   for (const Family& family : options.families) {
     Proposal proposal = family.propose(segment.facts, limits);
@@ -348,7 +361,10 @@ Result<void> offer_schedules(SegmentPlan& segment, std::vector<Rejection>& rejec
     } else {
       std::ranges::move(proposal.candidates, std::back_inserter(segment.candidates));
     }
-    for (Rejection& rejection : proposal.rejections) rejections.push_back(std::move(rejection));
+    for (Rejection& rejection : proposal.rejections) {
+      name_tensor(segment.facts.fusion, rejection);
+      rejections.push_back(std::move(rejection));
+    }
   }
   const Fusion& fusion = segment.facts.fusion;
   if (segment.candidates.empty()) {

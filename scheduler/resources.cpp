@@ -17,6 +17,10 @@ constexpr int64_t kPartitions = 4;
 // Shared memory is handed to blocks in units of 128 bytes (CUDA occupancy calculator, since 8.0).
 constexpr int64_t kSharedUnit = 128;
 
+// Blocks of a grid along x (CUDA C++ Programming Guide, "Technical Specifications per Compute
+// Capability", all since 3.0).
+constexpr int64_t kMostGridBlocks = (int64_t{1} << 31) - 1;
+
 int64_t warps_of(int64_t threads) { return (threads + kWarp - 1) / kWarp; }
 
 /// Warps of so many registers per thread that the registers of one SM hold.
@@ -97,6 +101,10 @@ std::optional<Rejection> fits(const ResourceEstimate& estimate, const DeviceLimi
   if (estimate.blocks_per_sm < 1) {
     return broken("not one block fits on a multiprocessor", estimate.threads, limits.threads_per_sm,
                   "threads", "use fewer threads or registers");
+  }
+  if (estimate.blocks > kMostGridBlocks) {
+    return broken("the grid has more blocks than a launch takes", estimate.blocks, kMostGridBlocks,
+                  "blocks", "let blocks take more rows each, or use smaller extents");
   }
   return std::nullopt;
 }

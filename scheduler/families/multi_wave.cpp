@@ -182,6 +182,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
   }
   if (auto rejection = fits(estimate, limits)) {
     rejection->subject = kName;
+    if (!schedule.persistent.empty()) rejection->at = schedule.persistent.front().value;
     return tl::make_unexpected(*rejection);
   }
   return estimate;

@@ -111,5 +111,16 @@ TEST(ResourcesTest, FitsNamesTheBudgetThatBreaks) {
   ASSERT_TRUE(fits(estimate, small).has_value());
 }
 
+TEST(Fits, RefusesGridsThatNoLaunchTakes) {
+  ResourceEstimate estimate{.registers = 32, .threads = 128, .blocks_per_sm = 1};
+  estimate.blocks = 2'147'483'647;
+  EXPECT_FALSE(fits(estimate, *find_device("H200")));
+  ++estimate.blocks;
+  const auto rejection = fits(estimate, *find_device("H200"));
+  ASSERT_TRUE(rejection);
+  EXPECT_EQ(rejection->limit, 2'147'483'647.0);
+  EXPECT_EQ(rejection->value, 2'147'483'648.0);
+}
+
 }  // namespace
 }  // namespace sinter
