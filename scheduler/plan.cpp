@@ -8,9 +8,11 @@
 #include "fusion_ir/pipeline.h"
 #include "fusion_ir/verifier.h"
 #include "scheduler/apply_tuned.h"
+#include "scheduler/contraction.h"
 #include "scheduler/cost_model.h"
 #include "scheduler/families/multi_tensor.h"
 #include "scheduler/follow_plan.h"
+#include "scheduler/interruption.h"
 #include "scheduler/offers.h"
 #include "scheduler/plan_verifier.h"
 #include "scheduler/segment_scheduler.h"
@@ -118,9 +120,16 @@ Result<void> plan_kernels(Plan& plan, const PlanOptions& options) {
   const bool may_cut = is_worth_trying && !pinned && options.cutting == Cutting::kFaster;
   if (may_cut && whole_us > kWorthCutting * least_us + CostConstants{}.launch_us) {
     Plan cut = plan;
-    if (plan_segments(cut, options, {}, whole_us / (1.0 + kCutGain)) && cut.is_segmented) {
-      plan = std::move(cut);
-      return {};
+    try {
+      if (plan_segments(cut, options, {}, whole_us / (1.0 + kCutGain)) && cut.is_segmented) {
+        plan = std::move(cut);
+        return {};
+      }
+    } catch (const DeadlinePassed& passed) {
+      // What runs the whole graph is a plan, if perhaps not the fastest.
+      whole->decisions.push_back({.question = "would several kernels be faster",
+                                  .chosen = "one kernel",
+                                  .because = passed.error().message});
     }
   }
   plan.segments = std::move(whole->kernels);
@@ -227,10 +236,8 @@ void keep_indices(Plan& plan, std::vector<IndexCheck> checks) {
                               plan.index_checks.size(), bytes)});
 }
 
-}  // namespace
-
-Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const DeviceLimits& limits,
-                  const PlanOptions& options) {
+Result<Plan> plan_or_throw(const Fusion& fusion, const ExtentValues& extents,
+                           const DeviceLimits& limits, const PlanOptions& options) {
   if (const auto violations = verify(fusion); !violations.empty()) {
     Error error{.kind = ErrorKind::kInvalidFusion,
                 .message = fmt::format("the fusion '{}' breaks {} invariant(s)", fusion.name,
@@ -283,10 +290,25 @@ Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const Devic
       return fail(applied.error());
   }
   check_overwriting(out);
+  for (const Contraction& contraction : contractions_of(out))
+    out.decisions.push_back(decision_of(contraction, out.fusion));
   if (options.check_indices) keep_indices(out, std::move(checked.checks));
   place_workspace(out);
   check_memory(out);
   return out;
+}
+
+}  // namespace
+
+Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const DeviceLimits& limits,
+                  const PlanOptions& options) {
+  try {
+    return plan_or_throw(fusion, extents, limits, options);
+  } catch (const SinterException& exception) {
+    // A defect is no refusal: whoever goes on to try another way must not take it for one.
+    if (exception.error().kind == ErrorKind::kInternalError) throw;
+    return fail(exception.error());
+  }
 }
 
 std::string text_of(const Cut& cut) {
@@ -341,6 +363,22 @@ std::span<const ValueId> Plan::kept_indices() const {
   size_t count = 0;
   for (const IndexCheck& check : index_checks) count = std::max(count, check.kept + 1);
   return std::span(fusion.outputs).last(count);
+}
+
+std::vector<Contraction> contractions_of(const Plan& plan) {
+  std::vector<Contraction> out = find_contractions(plan.fusion);
+  for (Contraction& contraction : out) {
+    const auto makes = [&](const SegmentPlan& segment) {
+      if (segment.in_plan.empty()) return true;
+      return std::ranges::any_of(segment.in_plan, [&](const auto& pair) {
+        return pair.second == contraction.value &&
+               segment.facts.fusion.def_as<InputOp>(pair.first) == nullptr;
+      });
+    };
+    const auto found = std::ranges::find_if(plan.segments, makes);
+    if (found != plan.segments.end()) contraction.predicted_us = found->chosen().predicted.total_us;
+  }
+  return out;
 }
 
 Result<void> plan_finish(Plan& plan, size_t segment, const Schedule& schedule,

@@ -1,0 +1,41 @@
+#include "scheduler/interruption.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "scheduler/segment_facts.h"
+
+namespace sinter {
+
+void InterruptionPoint::check(Progress::Stage stage, std::string_view family,
+                              std::string_view segment) {
+  const std::lock_guard lock(mutex_);
+  size_t& steps = steps_[static_cast<size_t>(stage)];
+  if (interruption_.progress)
+    interruption_.progress({.stage = stage, .family = family, .segment = segment, .steps = steps});
+  if (interruption_.deadline && std::chrono::steady_clock::now() >= *interruption_.deadline) {
+    throw DeadlinePassed(
+        {.kind = ErrorKind::kResourceExhausted,
+         .message = fmt::format(
+             "the time budget ended after {} {}, before '{}' of '{}'", steps,
+             stage == Progress::Stage::kPlan ? "question(s) to families" : "lowered kernel(s)",
+             family, segment),
+         .remedy = "give more time, or pin a schedule or how the graph is cut"});
+  }
+  ++steps;
+}
+
+FamilySet interruptible(FamilySet families, Interruption interruption) {
+  const auto point = std::make_shared<InterruptionPoint>(std::move(interruption));
+  for (Family& family : families) {
+    family.propose = [point, name = family.name, propose = std::move(family.propose)](
+                         const SegmentFacts& facts, const DeviceLimits& limits) {
+      point->check(Progress::Stage::kPlan, name, facts.fusion.name);
+      return propose(facts, limits);
+    };
+  }
+  return families;
+}
+
+}  // namespace sinter

@@ -1,0 +1,115 @@
+#include "scheduler/contraction.h"
+
+#include <gmock/gmock.h>
+
+#include "fusion_ir/fusion_builder.h"
+#include "scheduler/interruption.h"
+#include "scheduler/plan.h"
+
+namespace sinter {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// a[m, k] times b[k, n], as broadcasts, a product and a sum.
+Fusion matmul(int64_t m, int64_t n, int64_t k, DType type = DType::kF32) {
+  FusionBuilder b("matmul");
+  const ValueId left = b.input(type, {m, k}, "a");
+  const ValueId right = b.input(type, {k, n}, "b");
+  const Shape shape{m, k, n};
+  const ValueId x = b.broadcast(b.cast(left, DType::kF32), shape, {0, 1});
+  const ValueId y = b.broadcast(b.cast(right, DType::kF32), shape, {1, 2});
+  b.output(b.sum(b.mul(x, y), {1}), "c");
+  return b.build();
+}
+
+TEST(Contraction, IsFoundWithItsSizes) {
+  for (const DType type : {DType::kF32, DType::kBF16}) {
+    const auto found = find_contractions(matmul(64, 48, 32, type));
+    ASSERT_EQ(found.size(), 1U);
+    EXPECT_EQ(found[0].left, ValueId{0});
+    EXPECT_EQ(found[0].right, ValueId{1});
+    EXPECT_EQ(found[0].batch, 1);
+    EXPECT_EQ(found[0].m, 64);
+    EXPECT_EQ(found[0].n, 48);
+    EXPECT_EQ(found[0].k, 32);
+  }
+}
+
+TEST(Contraction, HasBatchAxesAScaleAndAnyOrder) {
+  FusionBuilder b("scores");
+  const ValueId q = b.input(DType::kBF16, {2, 8, 16, 4}, "q");  // batch, head, row, depth
+  const ValueId k = b.input(DType::kBF16, {2, 8, 4, 32}, "k");  // batch, head, depth, column
+  const ValueId turned = b.permute(k, {0, 1, 3, 2});
+  const Shape shape{2, 8, 16, 32, 4};
+  const ValueId x = b.broadcast(b.cast(q, DType::kF32), shape, {0, 1, 2, 4});
+  const ValueId y = b.broadcast(b.exp(b.cast(turned, DType::kF32)), shape, {0, 1, 3, 4});
+  b.output(b.sum(b.mul(b.mul(x, b.constant(0.5)), y), {4}), "scores");
+  const auto found = find_contractions(b.build());
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].batch, 16);
+  EXPECT_EQ(found[0].m, 16);
+  EXPECT_EQ(found[0].n, 32);
+  EXPECT_EQ(found[0].k, 4);
+}
+
+TEST(Contraction, IsNoProductThatMovesItsOperandsOnce) {
+  FusionBuilder b("others");
+  const ValueId x = b.input(DType::kF32, {64, 32}, "x");
+  const ValueId w = b.input(DType::kF32, {32}, "w");
+  const ValueId wide = b.broadcast(w, {64, 32}, {1});
+  b.output(b.sum(b.mul(x, wide), {1}), "matrix_times_vector");
+  b.output(b.sum(b.mul(x, x), {1}), "squares");
+  const ValueId column = b.input(DType::kF32, {64}, "column");
+  b.output(b.mul(b.broadcast(column, {64, 32}, {0}), wide), "outer_product");
+  b.output(b.amax(b.mul(b.broadcast(column, {64, 32}, {0}), wide), {1}), "no_sum");
+  b.output(b.sum(b.mul(b.broadcast(column, {64, 32}, {0}), wide), {1}), "one_has_the_summed_axis");
+  EXPECT_TRUE(find_contractions(b.build()).empty());
+}
+
+TEST(Contraction, IsADecisionOfThePlanWithItsTime) {
+  const auto planned = plan(matmul(256, 192, 64), {}, *find_device("H200"));
+  ASSERT_TRUE(planned) << planned.error().text();
+  const auto found = contractions_of(*planned);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_GT(found[0].predicted_us, 0.0);
+  const auto decision = std::ranges::find_if(planned->decisions, [](const Decision& one) {
+    return one.question.find("matrix product") != std::string::npos;
+  });
+  ASSERT_NE(decision, planned->decisions.end());
+  EXPECT_THAT(decision->because, HasSubstr("256 x 192 x 64 (M x N x K)"));
+  EXPECT_THAT(decision->because, HasSubstr("external"));
+}
+
+TEST(Interruption, KeepsThePlanThatItDoesNotEnd) {
+  const Fusion fusion = matmul(256, 192, 64);
+  size_t steps = 0;
+  const FamilySet told =
+      interruptible(scheduling_families(), {.progress = [&](const Progress& progress) {
+                      EXPECT_EQ(progress.steps, steps++);
+                      EXPECT_FALSE(progress.family.empty());
+                    }});
+  const auto with = plan(fusion, {}, *find_device("H200"), {.families = told});
+  const auto without = plan(fusion, {}, *find_device("H200"));
+  ASSERT_TRUE(with && without);
+  EXPECT_GT(steps, 0U);
+  EXPECT_EQ(with->decisions, without->decisions);
+  EXPECT_EQ(with->segments[0].candidates, without->segments[0].candidates);
+}
+
+TEST(Interruption, EndsWithATypedErrorOrWhatTheCallerThrows) {
+  const Fusion fusion = matmul(256, 192, 64);
+  const FamilySet late =
+      interruptible(scheduling_families(), {.deadline = std::chrono::steady_clock::now()});
+  const auto planned = plan(fusion, {}, *find_device("H200"), {.families = late});
+  ASSERT_FALSE(planned);
+  EXPECT_EQ(planned.error().kind, ErrorKind::kResourceExhausted);
+  EXPECT_THAT(planned.error().message, HasSubstr("time budget ended after 0"));
+  struct Stop {};
+  const FamilySet stopped =
+      interruptible(scheduling_families(), {.progress = [](const Progress&) { throw Stop{}; }});
+  EXPECT_THROW((void)plan(fusion, {}, *find_device("H200"), {.families = stopped}), Stop);
+}
+
+}  // namespace
+}  // namespace sinter
