@@ -2,9 +2,44 @@
 
 #include <fmt/format.h>
 
+#include "scheduler/contraction.h"
 #include "scheduler/sweep.h"
 
 namespace sinter {
+namespace {
+
+std::string_view rule_name(Cut::Rule rule) {
+  switch (rule) {
+    case Cut::Rule::kCycle:
+      return "cycle";
+    case Cut::Rule::kRefused:
+      return "refused";
+    case Cut::Rule::kSlower:
+      return "slower";
+    case Cut::Rule::kNotFound:
+      return "not_found";
+    case Cut::Rule::kPinned:
+      return "pinned";
+  }
+  unreachable();
+}
+
+std::string_view text_of(KernelOrigin origin) {
+  switch (origin) {
+    case KernelOrigin::kMemory:
+      return "memory";
+    case KernelOrigin::kDisk:
+      return "disk";
+    case KernelOrigin::kCompiled:
+      return "compiled";
+  }
+  unreachable();
+}
+
+/// Null where the rule compares no times.
+Json us_or_null(double us) { return us > 0.0 ? Json(us) : Json(nullptr); }
+
+}  // namespace
 
 Json to_json(const Schedule& schedule) {
   Json persistent = Json::array();
@@ -82,23 +117,6 @@ Json to_json(const Decision& decision) {
           {"candidates", std::move(candidates)}};
 }
 
-Json to_json(const DeviceLimits& limits) {
-  return {{"name", limits.name},
-          {"architecture", architecture_of(limits)},
-          {"sm_count", limits.sm_count},
-          {"registers_per_sm", limits.registers_per_sm},
-          {"threads_per_sm", limits.threads_per_sm},
-          {"blocks_per_sm", limits.blocks_per_sm},
-          {"shared_bytes_per_sm", limits.shared_bytes_per_sm},
-          {"shared_bytes_per_block", limits.shared_bytes_per_block},
-          {"l2_bytes", limits.l2_bytes},
-          {"memory_bytes_per_us", limits.memory_bytes_per_us},
-          {"copy_efficiency", limits.copy_efficiency},
-          {"clock_mhz", limits.clock_mhz},
-          {"memory_latency_ns", limits.memory_latency_ns},
-          {"bytes_in_flight_per_sm", limits.bytes_in_flight_per_sm}};
-}
-
 Json to_json(const CompiledResources& resources) {
   return {{"registers", resources.registers},
           {"spill_store_bytes", resources.spill_store_bytes},
@@ -147,7 +165,23 @@ Json to_json(const Plan& plan) {
                     {"from", cut.from},
                     {"to", cut.to},
                     {"bytes", cut.bytes},
+                    {"rule", rule_name(cut.rule)},
+                    {"together_us", us_or_null(cut.together_us)},
+                    {"apart_us", us_or_null(cut.apart_us)},
                     {"because", text_of(cut)}});
+  }
+  Json contractions = Json::array();
+  for (const Contraction& contraction : contractions_of(plan)) {
+    contractions.push_back({{"value", fmt::format("{}", contraction.value)},
+                            {"name", plan.fusion.values[contraction.value].name},
+                            {"left", fmt::format("{}", contraction.left)},
+                            {"right", fmt::format("{}", contraction.right)},
+                            {"batch", contraction.batch},
+                            {"m", contraction.m},
+                            {"n", contraction.n},
+                            {"k", contraction.k},
+                            {"predicted_us", contraction.predicted_us},
+                            {"because", text_of(contraction, plan.fusion)}});
   }
   return {{"fusion", plan.fusion.name},
           {"device", plan.limits.name},
@@ -157,8 +191,25 @@ Json to_json(const Plan& plan) {
           {"external_calls", plan.externals.size()},
           {"workspace_bytes", plan.workspace_bytes},
           {"cuts", std::move(cuts)},
+          {"contractions", std::move(contractions)},
           {"decisions", to_json_list(plan.decisions)},
           {"rejections", to_json_list(plan.rejections)}};
+}
+
+Json to_json(const CompiledPlan& compiled) {
+  Json out = to_json(plan_as_compiled(compiled));
+  Json kernels = Json::array();
+  for (const CompiledSegment& segment : compiled.segments) {
+    kernels.push_back({{"entry", segment.source.entry},
+                       {"architecture", segment.kernel->architecture},
+                       {"origin", text_of(segment.origin)},
+                       {"compile_ms", segment.kernel->compile_ms},
+                       {"cubin_bytes", segment.kernel->cubin.size()},
+                       {"resources", to_json(segment.kernel->resources)},
+                       {"attempts", to_json_list(segment.attempts)}});
+  }
+  out["compiled"] = std::move(kernels);
+  return out;
 }
 
 std::string text_of(const Json& json) {

@@ -27,6 +27,10 @@ Json to_json(const ProposedSchedule& proposed);
 /// The problem, the chosen schedule of every segment, and all decisions.
 Json to_json(const Plan& plan);
 
+/// The plan as compiled; beside it, as "compiled", what the compiler made of every kernel and what
+/// else was tried.
+Json to_json(const CompiledPlan& compiled);
+
 template <class T>
 Json to_json_list(const std::vector<T>& items) {
   Json out = Json::array();
