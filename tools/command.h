@@ -44,6 +44,16 @@ struct EmitArguments {
   std::string form = "cuda";  ///< cuda or kir.
 };
 
+struct CompileArguments {
+  ProblemOptions problem{};
+  std::string output{};  ///< The folder that gets the cubins; empty: none are written.
+  int threads = 1;
+};
+
+struct DevicesArguments {
+  std::string device{};  ///< The one to show: a preset, "live" or a file; empty: all.
+};
+
 struct CheckArguments {
   ProblemOptions problem{};
   uint64_t seed = 1;
@@ -86,7 +96,8 @@ Result<Report> diff_command(const DiffArguments& arguments);
 Result<Report> emit_command(const EmitArguments& arguments);
 Result<Report> check_command(const CheckArguments& arguments);
 Result<Report> run_command(const RunArguments& arguments);
-Result<Report> devices_command();
+Result<Report> compile_command(const CompileArguments& arguments);
+Result<Report> devices_command(const DevicesArguments& arguments);
 Result<Report> cache_command(const CacheArguments& arguments);
 Result<Report> tune_command(const TuneArguments& arguments);
 Result<Report> tuning_command(const TuningArguments& arguments);

@@ -27,7 +27,14 @@ void add_row(TextTable& table, const DeviceLimits& limits) {
 
 }  // namespace
 
-Result<Report> devices_command() {
+Result<Report> devices_command(const DevicesArguments& arguments) {
+  if (!arguments.device.empty()) {
+    const auto limits = find_limits(arguments.device);
+    if (!limits) return fail(limits.error());
+    TextTable table = make_table();
+    add_row(table, *limits);
+    return Report{.text = table.text(), .json = to_json(*limits)};
+  }
   Report report{.json = {{"presets", Json::array()}, {"live", Json::array()}}};
   TextTable presets = make_table();
   for (const DeviceLimits& limits : device_presets()) {

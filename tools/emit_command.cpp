@@ -13,6 +13,11 @@ Result<Report> emit_command(const EmitArguments& arguments) {
   if (!plan) return fail(plan.error());
   const FamilySet& families = problem->plan_options.families;
   Report report{.json = {{"form", arguments.form}, {"kernels", Json::array()}}};
+  if (plan->segments.empty()) {
+    report.text = fmt::format("// nothing to emit: '{}' needs no kernel, and {} external call(s)\n",
+                              plan->fusion.name, plan->externals.size());
+    report.json["note"] = "the plan has no kernels";
+  }
   for (const SegmentPlan& segment : plan->segments) {
     const Schedule& schedule = segment.chosen().schedule;
     auto lowered = lower(segment.facts, schedule, families);

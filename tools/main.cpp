@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include <new>
 #include <span>
 
+#include "fusion_ir/nearest_name.h"
 #include "tools/command.h"
 
 namespace sinter::tool {
@@ -21,12 +23,15 @@ enum ExitCode { kDone = 0, kFailed = 1, kMisused = 2 };
 /// Runs a command whose options have been parsed.
 using Command = std::function<Result<Report>()>;
 
-constexpr const char* kSource = "A .fir file, or a canned fusion (see `list`)";
+constexpr const char* kSource =
+    "A .fir file, - for standard input, or a canned fusion (see `list`)";
 
 /// Adds the options every planning command has, and the sizes.
 void add_planning_options(CLI::App& command, ProblemOptions& options) {
   command.add_option("extents", options.extents, "Sizes, as name=size");
-  command.add_option("--device", options.device, "Preset to plan for, or `live`")
+  command
+      .add_option("--device", options.device,
+                  "Preset to plan for, `live`, or a JSON file (see `devices`)")
       ->capture_default_str();
   command.add_flag("--check-indices", options.check_indices,
                    "Plan kernels that leave the indices of every take, to be checked afterwards");
@@ -186,9 +191,24 @@ Command add_tuning(CLI::App& tool) {
   return [arguments] { return tuning_command(*arguments); };
 }
 
+Command add_compile(CLI::App& tool) {
+  auto arguments = std::make_shared<CompileArguments>();
+  CLI::App& command = *tool.add_subcommand(
+      "compile", "Compile the kernels for the device, which need not be in this machine");
+  add_problem_options(command, arguments->problem);
+  command.add_option("--output", arguments->output, "Write the cubins into this folder");
+  command.add_option("--threads", arguments->threads, "Kernels compiled at once")
+      ->capture_default_str();
+  return [arguments] { return compile_command(*arguments); };
+}
+
 Command add_devices(CLI::App& tool) {
-  tool.add_subcommand("devices", "Show the device presets and the devices in this machine");
-  return devices_command;
+  auto arguments = std::make_shared<DevicesArguments>();
+  CLI::App& command =
+      *tool.add_subcommand("devices", "Show the device presets and the devices in this machine");
+  command.add_option("device", arguments->device,
+                     "Show one; with --json as a file that --device reads");
+  return [arguments] { return devices_command(*arguments); };
 }
 
 Command add_cache(CLI::App& tool) {
@@ -213,7 +233,7 @@ constexpr std::array kCommands = {
     NamedCommand{"emit", add_emit},       NamedCommand{"check", add_check},
     NamedCommand{"run", add_run},         NamedCommand{"devices", add_devices},
     NamedCommand{"cache", add_cache},     NamedCommand{"tune", add_tune},
-    NamedCommand{"tuning", add_tuning},
+    NamedCommand{"tuning", add_tuning},   NamedCommand{"compile", add_compile},
 };
 
 void print_json(const nlohmann::ordered_json& json) {
@@ -231,13 +251,50 @@ int report_error(const Error& error, bool json) {
   return kFailed;
 }
 
-int report_misuse(const CLI::App& tool, const CLI::ParseError& error, bool json) {
+/// Every name that a command line may give an option by, with its dashes.
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> out;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) out.push_back("--" + name);
+  }
+  return out;
+}
+
+/// The word of a command line that names no command or option, with what it was likely meant to be:
+/// "did you mean 'plan'?"; empty where every word names one, or nothing is near.
+std::string nearest_word(const CLI::App& tool, std::span<char*> arguments) {
+  std::vector<std::string_view> commands;
+  for (const NamedCommand& command : kCommands) commands.emplace_back(command.name);
+  std::vector<std::string> options = option_names(tool);
+  bool has_command = false;
+  for (const std::string_view word : arguments.subspan(1)) {
+    if (!word.starts_with("-") && !has_command) {
+      if (std::ranges::find(commands, word) == commands.end())
+        return suggestion(word, commands, "");
+      has_command = true;
+      std::ranges::move(option_names(*tool.get_subcommand(std::string(word))),
+                        std::back_inserter(options));
+    }
+  }
+  const std::vector<std::string_view> known(options.begin(), options.end());
+  for (const std::string_view word : arguments.subspan(1)) {
+    const std::string_view name = word.substr(0, word.find('='));
+    if (!name.starts_with("--") || std::ranges::find(known, name) != known.end()) continue;
+    return suggestion(name, known, "");
+  }
+  return "";
+}
+
+int report_misuse(const CLI::App& tool, const CLI::ParseError& error, std::span<char*> arguments,
+                  bool json) {
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return tool.exit(error);
+  const std::string nearest = nearest_word(tool, arguments);
+  const std::string remedy = fmt::format("{}{}run `sinter --help`, or `sinter <command> --help`",
+                                         nearest, nearest.empty() ? "" : " Otherwise ");
   if (json) {
-    print_json({{"error", {{"kind", "Usage"}, {"message", error.what()}}}});
+    print_json({{"error", {{"kind", "Usage"}, {"message", error.what()}, {"remedy", remedy}}}});
   } else {
-    fmt::print(stderr, "sinter: {}\nRun `sinter --help`, or `sinter <command> --help`.\n",
-               error.what());
+    fmt::print(stderr, "sinter: {}. Remedy: {}\n", error.what(), remedy);
   }
   return kMisused;
 }
@@ -262,6 +319,7 @@ int main(std::span<char*> arguments) {
   CLI::App tool{"Turns fusion graphs into fast CUDA kernels, and shows how.", "sinter"};
   tool.require_subcommand(1);
   tool.fallthrough();
+  tool.set_version_flag("--version", "sinter " SINTER_VERSION);
   bool json = false;
   tool.add_flag("--json", json, "Print one JSON document, errors included");
   std::array<Command, kCommands.size()> commands;
@@ -272,7 +330,7 @@ int main(std::span<char*> arguments) {
   } catch (const CLI::ParseError& error) {
     // Parsing may have stopped before it saw the flag.
     for (const char* argument : arguments) json |= std::strcmp(argument, "--json") == 0;
-    return report_misuse(tool, error, json);
+    return report_misuse(tool, error, arguments, json);
   }
   for (size_t i = 0; i < kCommands.size(); ++i) {
     if (!tool.got_subcommand(kCommands[i].name)) continue;

@@ -1,12 +1,16 @@
 #include "tools/problem.h"
 
+#include <array>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
+#include <iostream>
 
 #include "codegen/lower.h"
+#include "fusion_ir/nearest_name.h"
 #include "fusion_ir/parser.h"
+#include "fusion_ir/text_position.h"
+#include "runtime/device_limits_json.h"
 #include "runtime/device_query.h"
 #include "runtime/driver_api.h"
 #include "runtime/nvrtc_compiler.h"
@@ -21,6 +25,17 @@ Error bad_argument(std::string message, std::string remedy) {
           .message = std::move(message),
           .remedy = std::move(remedy)};
 }
+
+/// Longer texts are refused: a graph of a million ops has a tenth of it, and devices and pipes may
+/// never end.
+constexpr size_t kMostTextBytes = size_t{1} << 30;
+constexpr size_t kBlockBytes = size_t{1} << 16;
+
+/// Stands for standard input where a file is meant.
+constexpr std::string_view kStandardInput = "-";
+
+/// A file as messages name it.
+std::string_view shown(std::string_view path) { return path == kStandardInput ? "<stdin>" : path; }
 
 /// "rows=8192" into the map.
 Result<void> add_extent(ExtentValues& extents, std::string_view text) {
@@ -46,8 +61,9 @@ Result<Residency> find_residency(std::string_view name) {
   for (const Residency residency : {Residency::kRegister, Residency::kShared, Residency::kReload}) {
     if (text_of(residency) == name) return residency;
   }
+  constexpr std::array<std::string_view, 3> kNames{"register", "shared", "reload"};
   return fail(bad_argument(fmt::format("there is no residency '{}'", name),
-                           "use register, shared or reload"));
+                           suggestion(name, kNames, "use register, shared or reload")));
 }
 
 Result<SchedulePin> make_pin(const ProblemOptions& options) {
@@ -62,9 +78,11 @@ Result<SchedulePin> make_pin(const ProblemOptions& options) {
     pin.residency = *residency;
   }
   if (!options.schedule_file.empty()) {
-    auto schedule = read_file(options.schedule_file).and_then([](const std::string& text) {
-      return parse_schedule(text);
-    });
+    auto schedule = read_file(options.schedule_file)
+                        .and_then([](const std::string& text) { return parse_schedule(text); })
+                        .map_error([&](Error error) {
+                          return in_file(std::move(error), shown(options.schedule_file));
+                        });
     if (!schedule) return fail(schedule.error());
     pin.schedule = std::move(*schedule);
   }
@@ -82,6 +100,12 @@ GroupPin make_join(std::string_view text) {
   }
 }
 
+/// Whether a name is that of a file, or of standard input.
+bool is_there(const std::string& path) {
+  std::error_code unreadable;  // A name may be too long for a file, or lie where none may look.
+  return path == kStandardInput || std::filesystem::exists(path, unreadable);
+}
+
 struct Source {
   Fusion fusion;
   ExtentValues extents;
@@ -92,13 +116,15 @@ Result<Source> load_source(const std::string& name, DefaultSize default_size) {
     return Source{canned->build(),
                   default_size == DefaultSize::kLarge ? canned->large : canned->small};
   }
-  std::error_code unreadable;  // A name may be too long for a file, or lie where none may look.
-  if (!std::filesystem::exists(name, unreadable)) {
+  if (!is_there(name)) {
+    std::vector<std::string_view> names;
+    for (const CannedFusion& canned : canned_fusions()) names.push_back(canned.name);
     return fail(bad_argument(fmt::format("'{}' is neither a file nor a canned fusion", name),
-                             "`sinter list` shows the canned fusions"));
+                             suggestion(name, names, "see `sinter list` for the canned fusions")));
   }
   return read_file(name)
       .and_then([](const std::string& text) { return parse_fusion(text); })
+      .map_error([&](Error error) { return in_file(std::move(error), shown(name)); })
       .map([](Fusion fusion) {
         return Source{std::move(fusion), {}};
       });
@@ -155,9 +181,18 @@ Result<DeviceLimits> find_limits(const std::string& name) {
     return cuda_driver().and_then([](DeviceDriver* driver) { return query_device(*driver, 0); });
   }
   if (auto limits = find_device(name)) return *limits;
-  return fail(
-      bad_argument(fmt::format("there is no device '{}'", name),
-                   "`sinter devices` lists the presets; `live` is the one in this machine"));
+  if (is_there(name)) {
+    return read_file(name)
+        .and_then([](const std::string& text) { return device_limits_from_json(text); })
+        .map_error([&](Error error) { return in_file(std::move(error), shown(name)); });
+  }
+  std::vector<std::string_view> names{"live"};
+  for (const DeviceLimits& preset : device_presets()) names.push_back(preset.name);
+  return fail(bad_argument(
+      fmt::format("there is no device '{}'", name),
+      suggestion(name, names,
+                 "see `sinter devices` for the presets; `live` is the device in this machine, and "
+                 "a file of limits is as `sinter devices H200 --json` prints it")));
 }
 
 Result<Plan> plan_problem(const Problem& problem) {
@@ -165,14 +200,28 @@ Result<Plan> plan_problem(const Problem& problem) {
 }
 
 Result<std::string> read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file || std::filesystem::is_directory(path)) {
-    return fail(bad_argument(fmt::format("cannot read '{}'", path),
-                             "check that it is a file and readable"));
+  const bool is_input = path == kStandardInput;
+  std::error_code unreadable;
+  std::ifstream file;
+  if (!is_input) file.open(path, std::ios::binary);
+  std::istream& from = is_input ? std::cin : file;
+  if (!from || std::filesystem::is_directory(path, unreadable)) {
+    return fail(is_input ? bad_argument("standard input was read already", "name one file '-'")
+                         : bad_argument(fmt::format("cannot read '{}'", path),
+                                        "check that it is a file and readable"));
   }
-  return text.str();
+  std::string text;
+  std::vector<char> block(kBlockBytes);
+  while (from && text.size() <= kMostTextBytes) {
+    from.read(block.data(), static_cast<std::streamsize>(block.size()));
+    text.append(block.data(), static_cast<size_t>(from.gcount()));
+  }
+  if (text.size() <= kMostTextBytes) return text;
+  Error error{.kind = ErrorKind::kResourceExhausted,
+              .message = fmt::format("'{}' is too long", shown(path)),
+              .remedy = "name a file of text",
+              .limit = static_cast<int64_t>(kMostTextBytes)};
+  return fail(std::move(error));
 }
 
 }  // namespace sinter::tool

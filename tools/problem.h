@@ -14,9 +14,9 @@ enum class DefaultSize { kLarge, kSmall };
 
 /// What the user said to plan, as text from the command line.
 struct ProblemOptions {
-  std::string source{};                ///< A .fir file or the name of a canned fusion.
+  std::string source{};  ///< A .fir file, "-" for standard input, or the name of a canned fusion.
   std::vector<std::string> extents{};  ///< "rows=8192".
-  std::string device = "H200";         ///< A preset's name, or "live".
+  std::string device = "H200";         ///< A preset's name, "live", or a file of limits.
   std::string schedule_file{};
   std::string tuned_file{};  ///< A tuning database; empty: nothing measured is used.
   std::string family{};
@@ -39,8 +39,8 @@ struct Problem {
 Result<Problem> load_problem(const ProblemOptions& options,
                              DefaultSize default_size = DefaultSize::kLarge);
 
-/// A device by its preset's name, or "live" for the first one of this machine. Errors:
-/// InvalidArgument, DeviceError.
+/// A device by its preset's name, "live" for the first one of this machine, or a file of limits
+/// (runtime/device_limits_json.h). Errors: InvalidArgument, ResourceExhausted, DeviceError.
 Result<DeviceLimits> find_limits(const std::string& name);
 
 /// What tuning keeps the problem under, with the NVRTC of this machine. Errors: DeviceError.
@@ -49,7 +49,8 @@ Result<TuningKey> key_of(const Problem& problem);
 /// The problem's plan, with families that can lower.
 Result<Plan> plan_problem(const Problem& problem);
 
-/// All of a file. InvalidArgument if it cannot be read.
+/// All of a file, or of standard input, "-", which can be read once. InvalidArgument if it cannot
+/// be read, ResourceExhausted if it does not end.
 Result<std::string> read_file(const std::string& path);
 
 }  // namespace sinter::tool

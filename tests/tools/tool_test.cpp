@@ -13,6 +13,7 @@
 #include "codegen/lower.h"
 #include "fusion_ir/parser.h"
 #include "fusion_ir/printer.h"
+#include "runtime/nvrtc_compiler.h"
 #include "runtime/tuning/tuning_database.h"
 #include "scheduler/schedule.h"
 #include "tests/support/canned_fusions.h"
@@ -371,6 +372,113 @@ TEST_F(Tool, TunesOrSaysWhatIsMissing) {
   EXPECT_THAT(
       run("explain rms_norm rows=64 cols=1024 --device live --tuned '" + database + "'").output,
       HasSubstr("is a schedule taken that was measured before"));
+}
+
+TEST_F(Tool, ErrorsInTextHaveFileLineAndColumn) {
+  const std::string path = write_file("wrong.fir", "fusion @f {\n  %v0 : f32[4] = inptu\n}\n");
+  const Outcome text = run("plan '" + path + "' 2>&1");
+  EXPECT_EQ(text.exit_code, 1);
+  EXPECT_THAT(text.output, HasSubstr(path + ":2:18: unknown op, found 'inptu'"));
+  EXPECT_THAT(text.output, HasSubstr("did you mean 'input'?"));
+  const json error = run_json("plan '" + path + "'", 1).at("error");
+  EXPECT_EQ(error.at("file"), path);
+  EXPECT_EQ(error.at("line"), 2);
+  EXPECT_EQ(error.at("column"), 18);
+  const std::string schedule = write_file("wrong.sched", "schedule looped {\n  unrol 2\n}\n");
+  const json pinned = run_json("plan softmax --schedule '" + schedule + "'", 1).at("error");
+  EXPECT_EQ(pinned.at("file"), schedule);
+  EXPECT_EQ(pinned.at("line"), 2);
+}
+
+TEST_F(Tool, ReadsStandardInputOnce) {
+  const std::string path = write_file("softmax.fir", print(find_canned_fusion("softmax")->build()));
+  const std::string arguments = " rows=64 cols=1000 --form sched";
+  EXPECT_EQ(run("plan - " + arguments + " < '" + path + "'").output,
+            run("plan softmax" + arguments).output);
+  const Outcome twice = run("diff - - rows=64 cols=1000 2>&1 < '" + path + "'");
+  EXPECT_EQ(twice.exit_code, 1);
+  EXPECT_THAT(twice.output, HasSubstr("read already"));
+  const Outcome wrong = run("plan - 2>&1 < /dev/null");
+  EXPECT_THAT(wrong.output, HasSubstr("<stdin>:1:1: expected 'fusion'"));
+}
+
+TEST_F(Tool, MisspeltNamesGetTheNearestOne) {
+  const auto error_of = [&](const std::string& arguments) {
+    return run(arguments + " 2>&1").output;
+  };
+  EXPECT_THAT(error_of("pln softmax"), HasSubstr("did you mean 'plan'?"));
+  EXPECT_THAT(error_of("plan softmax --devcie H200"), HasSubstr("did you mean '--device'?"));
+  EXPECT_THAT(error_of("plan sofmax"), HasSubstr("did you mean 'softmax'?"));
+  EXPECT_THAT(error_of("plan softmax --device H20"), HasSubstr("did you mean 'H200'?"));
+  EXPECT_THAT(error_of("plan softmax row=8"), HasSubstr("did you mean 'rows'?"));
+  EXPECT_THAT(error_of("plan softmax --family loopd"), HasSubstr("did you mean 'looped'?"));
+  EXPECT_THAT(error_of("plan softmax --residency regster"), HasSubstr("did you mean 'register'?"));
+  const json usage = run_json("exlpain softmax", 2).at("error");
+  EXPECT_THAT(usage.at("remedy").get<std::string>(), HasSubstr("did you mean 'explain'?"));
+}
+
+TEST_F(Tool, TellsItsVersion) {
+  const Outcome out = run("--version");
+  EXPECT_EQ(out.exit_code, 0);
+  EXPECT_THAT(out.output, StartsWith("sinter "));
+}
+
+TEST_F(Tool, PlansForADeviceFromAFile) {
+  const std::string path = write_file("h100.json", run("devices H100 --json").output);
+  const std::string arguments = "plan softmax rows=64 cols=1000 --form sched --device ";
+  EXPECT_EQ(run(arguments + "'" + path + "'").output, run(arguments + "H100").output);
+  const std::string wrong = write_file("wrong.json", "{\n  \"base\": \"H100\",\n  x\n}\n");
+  const json error = run_json(arguments + "'" + wrong + "'", 1).at("error");
+  EXPECT_EQ(error.at("file"), wrong);
+  EXPECT_EQ(error.at("line"), 3);
+}
+
+TEST_F(Tool, SaysThatThereIsNothingToEmit) {
+  const std::string path = write_file("call.fir",
+                                      "fusion @call {\n  %v0 : f32[4] = input\n"
+                                      "  %v1 : f32[4] = external gemm %v0\n  return %v1\n}\n");
+  const Outcome out = run("emit '" + path + "'");
+  EXPECT_EQ(out.exit_code, 0) << out.output;
+  EXPECT_THAT(out.output, HasSubstr("nothing to emit"));
+}
+
+TEST_F(Tool, CompilesForADeviceThatIsNotThere) {
+  if (const auto compiler = NvrtcCompiler::open(); !compiler)
+    GTEST_SKIP() << "no NVRTC: " << compiler.error().message;
+  const std::string folder = (scratch_ / "cubins").string();
+  const json compiled =
+      run_json("compile softmax rows=64 cols=1000 --device A100 --output '" + folder + "'");
+  const json& kernel = compiled.at("compiled").at(0);
+  EXPECT_EQ(kernel.at("architecture"), "sm_80");
+  EXPECT_GT(kernel.at("resources").at("registers"), 0);
+  EXPECT_EQ(kernel.at("resources").at("spill_store_bytes"), 0);
+  std::ifstream cubin(kernel.at("cubin").get<std::string>(), std::ios::binary);
+  std::string head(4, ' ');
+  cubin.read(head.data(), 4);
+  EXPECT_EQ(head,
+            "\x7f"
+            "ELF");
+  EXPECT_THAT(run("compile softmax rows=64 cols=1000 --device A100").output,
+              AllOf(HasSubstr("sm_80"), HasSubstr("disk cache")));
+}
+
+TEST_F(Tool, CutsHaveTheirRuleAndTimes) {
+  const json planned = run_json("plan softmax rows=64 cols=1000");
+  EXPECT_TRUE(planned.at("contractions").empty());
+  EXPECT_TRUE(planned.at("cuts").empty());
+  const std::string path = write_file(
+      "matmul.fir",
+      "fusion @matmul {\n  %v0 a : f32[256, 64] = input\n  %v1 b : f32[64, 192] = input\n"
+      "  %v2 : f32[256, 64, 192] = broadcast %v0 axes(0, 1)\n"
+      "  %v3 : f32[256, 64, 192] = broadcast %v1 axes(1, 2)\n"
+      "  %v4 : f32[256, 64, 192] = mul %v2, %v3\n"
+      "  %v5 c : f32[256, 192] = reduce.sum %v4 over(1)\n  return %v5\n}\n");
+  const json product = run_json("plan '" + path + "'").at("contractions").at(0);
+  EXPECT_EQ(product.at("m"), 256);
+  EXPECT_EQ(product.at("n"), 192);
+  EXPECT_EQ(product.at("k"), 64);
+  EXPECT_GT(product.at("predicted_us"), 0.0);
+  EXPECT_THAT(run("explain '" + path + "'").output, HasSubstr("matrix product"));
 }
 
 /// A database that has the third candidate of a softmax, measured.

@@ -1,0 +1,86 @@
+#include <filesystem>
+#include <fstream>
+
+#include "runtime/plan_json.h"
+#include "scheduler/text_table.h"
+#include "tools/command.h"
+#include "tools/problem.h"
+
+namespace sinter::tool {
+namespace {
+
+std::string_view text_of(KernelOrigin origin) {
+  switch (origin) {
+    case KernelOrigin::kMemory:
+      return "memory";
+    case KernelOrigin::kDisk:
+      return "disk cache";
+    case KernelOrigin::kCompiled:
+      return "compiled";
+  }
+  unreachable();
+}
+
+/// Writes a kernel's cubin into the folder; gives the file's name.
+Result<std::string> write_cubin(const std::string& folder, size_t number,
+                                const CompiledKernel& kernel) {
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  const std::filesystem::path path =
+      std::filesystem::path(folder) / fmt::format("{}_{}.cubin", number, kernel.entry);
+  std::ofstream file(path, std::ios::binary);
+  file << kernel.cubin;
+  file.close();
+  if (file) return path.string();
+  return fail({.kind = ErrorKind::kInvalidArgument,
+               .message = fmt::format("cannot write '{}'", path.string()),
+               .remedy = "check that its folder is writable"});
+}
+
+}  // namespace
+
+Result<Report> compile_command(const CompileArguments& arguments) {
+  auto problem = load_problem(arguments.problem);
+  if (!problem) return fail(problem.error());
+  auto plan = plan_problem(*problem);
+  if (!plan) return fail(plan.error());
+  if (arguments.threads < 1)
+    return fail({.kind = ErrorKind::kInvalidArgument,
+                 .message = fmt::format("{} threads cannot compile", arguments.threads),
+                 .remedy = "give at least 1"});
+  auto compiler = NvrtcCompiler::open();
+  if (!compiler) return fail(compiler.error());
+  KernelCache cache(KernelCacheOptions::from_environment());
+  auto compiled =
+      compile_plan(std::move(*plan), *compiler, cache,
+                   {.families = problem->plan_options.families, .threads = arguments.threads});
+  if (!compiled) return fail(compiled.error());
+
+  using enum TextTable::Align;
+  TextTable table({"kernel", "registers", "spilled", "shared", "cubin", "from", "predicted us"},
+                  {kLeft});
+  Report report{.json = to_json(*compiled)};
+  std::string written;
+  for (size_t i = 0; i < compiled->segments.size(); ++i) {
+    const CompiledSegment& segment = compiled->segments[i];
+    const CompiledResources& resources = segment.kernel->resources;
+    table.row({segment.source.entry, fmt::format("{}", resources.registers),
+               fmt::format("{} B", resources.spill_store_bytes + resources.spill_load_bytes),
+               bytes_text(static_cast<double>(resources.shared_bytes)),
+               bytes_text(static_cast<double>(segment.kernel->cubin.size())),
+               std::string(text_of(segment.origin)),
+               fmt::format("{:.1f}", segment.chosen.predicted.total_us)});
+    if (arguments.output.empty()) continue;
+    auto path = write_cubin(arguments.output, i, *segment.kernel);
+    if (!path) return fail(path.error());
+    report.json["compiled"][i]["cubin"] = *path;
+    written += fmt::format("written {}\n", *path);
+  }
+  report.text = fmt::format("{} for {} ({}){}\n{}{}", compiled->plan.fusion.name,
+                            compiled->plan.limits.name, architecture_of(compiled->plan.limits),
+                            compiled->segments.empty() ? ": the plan has no kernels" : "",
+                            compiled->segments.empty() ? "" : table.text(), written);
+  return report;
+}
+
+}  // namespace sinter::tool
