@@ -60,16 +60,18 @@ enum {
   SINTER_RESOURCE_EXHAUSTED = 4, /* Registers, shared memory, workspace, or memory of any kind. */
   SINTER_DEVICE_ERROR = 5,       /* The driver or NVRTC failed or is missing. */
   SINTER_INTERNAL_ERROR = 6,     /* A defect in Sinter. */
-  SINTER_INVALID_HANDLE = 7      /* A handle that names no live object of the kind asked for. */
+  SINTER_INVALID_HANDLE = 7,     /* A handle that names no live object of the kind asked for. */
+  SINTER_CANCELLED = 8           /* A progress callback of the caller cancelled the call. */
 };
 
-typedef struct sinter_error sinter_error;     /* Why a call failed. */
-typedef struct sinter_text sinter_text;       /* A string. */
-typedef struct sinter_builder sinter_builder; /* A fusion in the making. */
-typedef struct sinter_fusion sinter_fusion;   /* A graph. */
-typedef struct sinter_device sinter_device;   /* What a device offers, live or from a preset. */
-typedef struct sinter_runtime sinter_runtime; /* Driver, compiler and kernel cache. */
-typedef struct sinter_plan sinter_plan;       /* Which kernels run a graph, and why. */
+typedef struct sinter_error sinter_error;       /* Why a call failed. */
+typedef struct sinter_text sinter_text;         /* A string. */
+typedef struct sinter_builder sinter_builder;   /* A fusion in the making. */
+typedef struct sinter_fusion sinter_fusion;     /* A graph. */
+typedef struct sinter_device sinter_device;     /* What a device offers, live or from a preset. */
+typedef struct sinter_runtime sinter_runtime;   /* Driver, compiler and kernel cache. */
+typedef struct sinter_plan sinter_plan;         /* Which kernels run a graph, and why. */
+typedef struct sinter_compiled sinter_compiled; /* A plan's kernels, compiled but not loaded. */
 typedef struct sinter_executable sinter_executable; /* A plan compiled and loaded on a device. */
 typedef struct sinter_tuning_database sinter_tuning_database; /* Schedules that were measured. */
 
@@ -99,8 +101,10 @@ typedef struct sinter_error_info {
   const char* remedy;  /* What the caller can do; empty if nothing is known. */
   const char* log;     /* Text of the compiler or driver, refusals of a planner; often empty. */
   const char* text;    /* All of it for people. */
-  const char* json; /* {"kind", "message", "remedy", "values", "ops", "measured", "limit", "log"};
-                       the last three where there are such. */
+  const char* json;    /* {"kind", "message", "remedy", "values", "ops", "measured", "limit", "log",
+                          "line", "column"}; the last five where there are such. */
+  int64_t line;        /* Of an error in text: where it is, from 1, as the message says; else 0. */
+  int64_t column;      /* In bytes, from 1. */
 } sinter_error_info;
 
 /* Describes an error. These two calls give no errors of their own. */
@@ -195,6 +199,30 @@ SINTER_API sinter_status sinter_builder_finish(const sinter_builder* builder,
                                                sinter_fusion** fusion, sinter_error** error);
 SINTER_API sinter_status sinter_builder_release(sinter_builder* builder, sinter_error** error);
 
+/* ---- Progress and log ---------------------------------------------------------------------- */
+
+/* What is about to begin. */
+enum {
+  SINTER_STAGE_PLAN = 0,   /* Schedules are asked for a part of the graph. */
+  SINTER_STAGE_COMPILE = 1 /* A kernel is compiled. */
+};
+/* Its strings live until the callback returns. */
+typedef struct sinter_progress {
+  size_t struct_size;
+  int32_t stage; /* SINTER_STAGE_*. */
+  int32_t reserved;
+  size_t steps;        /* Of this stage before this one. */
+  const char* family;  /* Of schedules. */
+  const char* segment; /* Name of the graph that it is about. */
+} sinter_progress;
+/* Called before every step, by one thread at a time, though not always the one that made the call;
+ * gives 1 to cancel, which ends the call with SINTER_CANCELLED, else 0. */
+typedef int32_t (*sinter_progress_function)(void* user_data, const sinter_progress* progress);
+
+/* Told what went wrong without failing a call, as one sentence: damaged entries of the cache, and
+ * what could not be written to it. Called by any thread, by several at once. */
+typedef void (*sinter_log_function)(void* user_data, const char* message);
+
 /* ---- Devices and what runs them ------------------------------------------------------------- */
 
 /* All of it may be left at zero. */
@@ -206,6 +234,8 @@ typedef struct sinter_runtime_options {
                                   unless $SINTER_CACHE_DISABLE; empty: in memory only. */
   int64_t max_disk_bytes;      /* 0: 1 GiB. */
   int64_t max_memory_bytes;    /* 0: 256 MiB. */
+  sinter_log_function log;     /* May be null. */
+  void* log_data;              /* Its `user_data`; must live as long as the runtime. */
 } sinter_runtime_options;
 
 /* A kernel cache, with driver and compiler to be opened when first asked for, so that it works, and
@@ -215,6 +245,18 @@ SINTER_API sinter_status sinter_runtime_create(const sinter_runtime_options* opt
 /* How many devices the driver shows. SINTER_DEVICE_ERROR where there is no driver. */
 SINTER_API sinter_status sinter_runtime_device_count(sinter_runtime* runtime, int32_t* count,
                                                      sinter_error** error);
+/* What the runtime's cache did since it was made. */
+typedef struct sinter_cache_info {
+  size_t struct_size;
+  int64_t memory_hits;
+  int64_t disk_hits;
+  int64_t misses;         /* Compilations asked for, failed ones included. */
+  int64_t damaged;        /* Entries on disk that were removed. */
+  int64_t evicted;        /* Entries on disk that made room. */
+  int64_t write_failures; /* Entries that could not be written. */
+} sinter_cache_info;
+SINTER_API sinter_status sinter_runtime_cache_info(sinter_runtime* runtime, sinter_cache_info* info,
+                                                   sinter_error** error);
 /* What executables of the runtime hold lives on until they are released. */
 SINTER_API sinter_status sinter_runtime_release(sinter_runtime* runtime, sinter_error** error);
 
@@ -222,6 +264,10 @@ SINTER_API sinter_status sinter_runtime_release(sinter_runtime* runtime, sinter_
  * GB200, RTX PRO 6000, RTX 4090, L4. Needs no GPU. */
 SINTER_API sinter_status sinter_device_preset(const char* name, sinter_device** device,
                                               sinter_error** error);
+/* A device by `size` bytes of JSON, as sinter_device_json gives it. A field "base" names the preset
+ * whose values stand for fields that are left out; without it all are needed. */
+SINTER_API sinter_status sinter_device_parse(const char* json, size_t size, sinter_device** device,
+                                             sinter_error** error);
 /* A device of this machine, by its number. */
 SINTER_API sinter_status sinter_device_query(sinter_runtime* runtime, int32_t ordinal,
                                              sinter_device** device, sinter_error** error);
@@ -269,6 +315,12 @@ typedef struct sinter_plan_options {
   int32_t check_indices; /* 1: executions leave the indices of every "take" in the workspace, for
                             sinter_executable_check_indices. */
   int32_t reserved;
+  sinter_progress_function progress; /* May be null. */
+  void* progress_data;               /* Its `user_data`. */
+  /* Once they are spent, the plan that runs the whole graph in one kernel is given if it is known
+   * by then, and a decision says so; else SINTER_RESOURCE_EXHAUSTED. 0: no limit. A plan that took
+   * less is the same as without. */
+  double budget_seconds;
 } sinter_plan_options;
 
 /* Plans a graph for a device: a pure function of its arguments, which measures nothing. Symbols
@@ -346,7 +398,69 @@ SINTER_API sinter_status sinter_plan_explain(const sinter_plan* plan, sinter_tex
  * that was weighed, rejections with their numbers, cuts. */
 SINTER_API sinter_status sinter_plan_explain_json(const sinter_plan* plan, sinter_text** json,
                                                   sinter_error** error);
+/* What differs between two plans, for people; `equal` gets 1 if nothing does, else 0. Either may be
+ * null. */
+SINTER_API sinter_status sinter_plan_diff(const sinter_plan* a, const sinter_plan* b,
+                                          int32_t* equal, sinter_text** text, sinter_error** error);
+/* How a plan is drawn: as an SVG document, or as text for Graphviz. */
+enum { SINTER_DRAWING_SVG = 0, SINTER_DRAWING_DOT = 1 };
+/* A picture of the kernels and calls, and of what passes between them. */
+SINTER_API sinter_status sinter_plan_draw(const sinter_plan* plan, int32_t form,
+                                          sinter_text** drawing, sinter_error** error);
 SINTER_API sinter_status sinter_plan_release(sinter_plan* plan, sinter_error** error);
+
+/* ---- Compilation ---------------------------------------------------------------------------- */
+
+/* All of it may be left at zero. */
+typedef struct sinter_compile_options {
+  size_t struct_size;
+  int32_t threads;                   /* Kernels compiled at once; 0: 1. */
+  int32_t forbid_replanning;         /* As in sinter_prepare_options. */
+  sinter_progress_function progress; /* May be null. */
+  void* progress_data;               /* Its `user_data`. */
+  double budget_seconds; /* No kernel is begun after so many: SINTER_RESOURCE_EXHAUSTED. 0: no
+                            limit. */
+} sinter_compile_options;
+
+/* Compiles a plan's kernels for the plan's device, which need not be in this machine: there need be
+ * no GPU and no driver. They come from the runtime's cache where it has them. `options` may be
+ * null. */
+SINTER_API sinter_status sinter_plan_compile(sinter_runtime* runtime, const sinter_plan* plan,
+                                             const sinter_compile_options* options,
+                                             sinter_compiled** compiled, sinter_error** error);
+typedef struct sinter_compiled_info {
+  size_t struct_size;
+  size_t kernel_count;
+  size_t compiled_count; /* Kernels that were in no cache. */
+  double predicted_us;   /* Of all kernels, with the compiled resources. */
+} sinter_compiled_info;
+SINTER_API sinter_status sinter_compiled_describe(const sinter_compiled* compiled,
+                                                  sinter_compiled_info* info, sinter_error** error);
+/* One kernel, as the compiler left it. Pointers live until the object is released. */
+typedef struct sinter_compiled_kernel_info {
+  size_t struct_size;
+  const char* entry;        /* Its extern "C" name. */
+  const char* architecture; /* "sm_90a" */
+  const void* cubin;        /* An ELF image for cuModuleLoadData. */
+  size_t cubin_bytes;
+  int64_t registers; /* Of a thread. */
+  int64_t spill_store_bytes;
+  int64_t spill_load_bytes;
+  int64_t stack_bytes;
+  int64_t shared_bytes; /* Of a block, those that are asked for at the launch left out. */
+  int64_t threads;      /* Of a block. */
+  double predicted_us;  /* With the compiled resources. */
+} sinter_compiled_kernel_info;
+SINTER_API sinter_status sinter_compiled_kernel(const sinter_compiled* compiled, size_t index,
+                                                sinter_compiled_kernel_info* info,
+                                                sinter_error** error);
+/* CUDA C++ of a kernel, as compiled. */
+SINTER_API sinter_status sinter_compiled_kernel_cuda(const sinter_compiled* compiled, size_t index,
+                                                     sinter_text** cuda, sinter_error** error);
+/* As sinter_executable_explain_json. */
+SINTER_API sinter_status sinter_compiled_explain_json(const sinter_compiled* compiled,
+                                                      sinter_text** json, sinter_error** error);
+SINTER_API sinter_status sinter_compiled_release(sinter_compiled* compiled, sinter_error** error);
 
 /* ---- Tensors -------------------------------------------------------------------------------- */
 

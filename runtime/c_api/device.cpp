@@ -1,8 +1,12 @@
+#include <fmt/ranges.h>
+
+#include "fusion_ir/nearest_name.h"
 #include "runtime/c_api/errors.h"
 #include "runtime/c_api/objects.h"
 #include "runtime/c_api/runtime_object.h"
 #include "runtime/c_api/structs.h"
 #include "runtime/c_api/text.h"
+#include "runtime/device_limits_json.h"
 #include "runtime/device_query.h"
 #include "runtime/plan_json.h"
 
@@ -16,6 +20,11 @@ KernelCacheOptions cache_options(const sinter_runtime_options& options) {
     bad_argument("a cache of negative size", "give bytes, or 0 for the default");
   if (options.max_disk_bytes > 0) out.max_disk_bytes = options.max_disk_bytes;
   if (options.max_memory_bytes > 0) out.max_memory_bytes = options.max_memory_bytes;
+  if (options.log != nullptr) {
+    out.on_trouble = [log = options.log, data = options.log_data](const Error& trouble) {
+      log(data, trouble.text().c_str());
+    };
+  }
   return out;
 }
 
@@ -50,6 +59,21 @@ sinter_status sinter_runtime_device_count(sinter_runtime* runtime, int32_t* coun
   });
 }
 
+sinter_status sinter_runtime_cache_info(sinter_runtime* runtime, sinter_cache_info* info,
+                                        sinter_error** error) {
+  return guarded(error, [&] {
+    const KernelCacheStatistics counts = object_of<RuntimeObject>(runtime)->cache().statistics();
+    fill_struct(info, "info",
+                {.struct_size = sizeof(sinter_cache_info),
+                 .memory_hits = counts.memory_hits,
+                 .disk_hits = counts.disk_hits,
+                 .misses = counts.misses,
+                 .damaged = counts.damaged,
+                 .evicted = counts.evicted,
+                 .write_failures = counts.write_failures});
+  });
+}
+
 sinter_status sinter_runtime_release(sinter_runtime* runtime, sinter_error** error) {
   return guarded(error, [&] { release<RuntimeObject>(runtime); });
 }
@@ -61,12 +85,22 @@ sinter_status sinter_device_preset(const char* name, sinter_device** device, sin
     require(name, "name");
     auto limits = find_device(name);
     if (!limits) {
-      std::string known;
-      for (const DeviceLimits& preset : device_presets())
-        known += fmt::format("{}{}", known.empty() ? "" : ", ", preset.name);
-      bad_argument(fmt::format("there is no device '{}'", name), "use one of " + known);
+      std::vector<std::string_view> known;
+      for (const DeviceLimits& preset : device_presets()) known.push_back(preset.name);
+      bad_argument(fmt::format("there is no device '{}'", name),
+                   suggestion(name, known, fmt::format("use one of {}", fmt::join(known, ", "))));
     }
     *device = make_handle(DeviceObject{std::move(*limits)});
+  });
+}
+
+sinter_status sinter_device_parse(const char* json, size_t size, sinter_device** device,
+                                  sinter_error** error) {
+  return guarded(error, [&] {
+    require(device, "device");
+    *device = nullptr;
+    require(json, size, "json");
+    *device = make_handle(DeviceObject{taken(device_limits_from_json({json, size}))});
   });
 }
 

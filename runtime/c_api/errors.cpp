@@ -3,6 +3,7 @@
 #include <exception>
 #include <new>
 
+#include "fusion_ir/text_position.h"
 #include "runtime/c_api/objects.h"
 #include "runtime/c_api/structs.h"
 
@@ -10,9 +11,9 @@ namespace sinter::c_api {
 namespace {
 
 constexpr std::string_view kInvalidHandle = "InvalidHandle";
+constexpr std::string_view kCancelled = "Cancelled";
 
-/// An invalid handle is the one status that no ErrorKind has: it is told as an argument, under
-/// another name.
+/// Two statuses are of no ErrorKind: they are told as an argument, under another name.
 std::string with_kind(const std::string& form, std::string_view prefix, std::string_view kind) {
   const std::string_view told = sinter::name_of(ErrorKind::kInvalidArgument);
   return fmt::format("{}{}{}", prefix, kind, form.substr(prefix.size() + told.size()));
@@ -41,6 +42,17 @@ ErrorObject object_for(const InvalidHandle& invalid) {
   return out;
 }
 
+ErrorObject object_for(const Cancelled& cancelled) {
+  ErrorObject out =
+      object_for(Error{.kind = ErrorKind::kInvalidArgument,
+                       .message = fmt::format("the caller cancelled before {}", cancelled.during),
+                       .remedy = "call again to begin anew"});
+  out.status = SINTER_CANCELLED;
+  out.text = with_kind(out.text, "", kCancelled);
+  out.json = with_kind(out.json, "{\"kind\":\"", kCancelled);
+  return out;
+}
+
 sinter_status give(sinter_error** error, ErrorObject object) {
   const sinter_status status = object.status;
   if (error != nullptr) *error = make_handle(std::move(object));
@@ -52,6 +64,8 @@ sinter_status give_exception(sinter_error** error) {
     throw;
   } catch (const InvalidHandle& invalid) {
     return give(error, object_for(invalid));
+  } catch (const Cancelled& cancelled) {
+    return give(error, object_for(cancelled));
   } catch (const SinterException& exception) {
     return give(error, object_for(exception.error()));
   } catch (const std::bad_alloc&) {
@@ -125,6 +139,16 @@ void require(const void* pointer, size_t count, std::string_view name) {
   }
 }
 
+bool flag(int32_t field, std::string_view name) {
+  if (field == 0 || field == 1) return field == 1;
+  bad_argument(fmt::format("{} is {}", name, field), "give 0 or 1");
+}
+
+void require_zero(int32_t field, std::string_view name) {
+  if (field != 0)
+    bad_argument(fmt::format("{} is {}, which means nothing", name, field), "leave it at zero");
+}
+
 void require_index(size_t index, size_t count, std::string_view what) {
   if (index < count) return;
   throw_error({.kind = ErrorKind::kInvalidArgument,
@@ -139,7 +163,8 @@ extern "C" {
 const char* sinter_status_name(sinter_status status) {
   if (status == SINTER_OK) return "OK";
   if (status == SINTER_INVALID_HANDLE) return kInvalidHandle.data();
-  if (status < SINTER_OK || status > SINTER_INVALID_HANDLE) return "unknown";
+  if (status == SINTER_CANCELLED) return kCancelled.data();
+  if (status < SINTER_OK || status > SINTER_CANCELLED) return "unknown";
   return sinter::name_of(kind_of(status)).data();
 }
 
@@ -147,6 +172,7 @@ sinter_status sinter_error_describe(const sinter_error* error, sinter_error_info
   return guarded(nullptr, [&] {
     const auto object = object_of<ErrorObject>(error);
     const Error& detail = object->error;
+    const auto position = position_of(detail).value_or(TextPosition{});
     fill_struct(info, "info",
                 {.struct_size = sizeof(sinter_error_info),
                  .status = object->status,
@@ -160,7 +186,9 @@ sinter_status sinter_error_describe(const sinter_error* error, sinter_error_info
                  .remedy = detail.remedy.c_str(),
                  .log = detail.log.c_str(),
                  .text = object->text.c_str(),
-                 .json = object->json.c_str()});
+                 .json = object->json.c_str(),
+                 .line = static_cast<int64_t>(position.line),
+                 .column = static_cast<int64_t>(position.column)});
   });
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -35,12 +36,22 @@ T taken(Result<T> result) {
   if constexpr (!std::is_void_v<T>) return std::move(*result);
 }
 
+/// Thrown where a progress callback cancels. Like that of a handle its status is of no ErrorKind:
+/// only callers cancel.
+struct Cancelled {
+  std::string during{};  ///< What was about to begin.
+};
+
 [[noreturn]] void bad_argument(std::string message, std::string remedy);
 
 /// Refuses a null pointer.
 void require(const void* pointer, std::string_view name);
 /// Refuses a null pointer to elements, unless there are none.
 void require(const void* pointer, size_t count, std::string_view name);
+/// A field that is 0 or 1. Refuses others.
+bool flag(int32_t field, std::string_view name);
+/// Refuses a reserved field that is not zero.
+void require_zero(int32_t field, std::string_view name);
 /// Refuses an index that is not below `count`.
 void require_index(size_t index, size_t count, std::string_view what);
 

@@ -16,33 +16,7 @@ CompilePlanOptions compile_options(const sinter_prepare_options& options) {
     bad_argument("a negative number of threads", "leave it at 0 for one");
   CompilePlanOptions out;
   if (options.compile_threads > 0) out.threads = options.compile_threads;
-  if (options.forbid_replanning != 0) out.max_replans = 0;
-  return out;
-}
-
-std::string_view text_of(KernelOrigin origin) {
-  switch (origin) {
-    case KernelOrigin::kMemory:
-      return "memory";
-    case KernelOrigin::kDisk:
-      return "disk";
-    case KernelOrigin::kCompiled:
-      return "compiled";
-  }
-  unreachable();
-}
-
-Json compiled_json(const CompiledPlan& compiled) {
-  Json out = to_json(plan_as_compiled(compiled));
-  Json kernels = Json::array();
-  for (const CompiledSegment& segment : compiled.segments) {
-    kernels.push_back({{"entry", segment.source.entry},
-                       {"origin", text_of(segment.origin)},
-                       {"compile_ms", segment.kernel->compile_ms},
-                       {"resources", to_json(segment.kernel->resources)},
-                       {"attempts", to_json_list(segment.attempts)}});
-  }
-  out["compiled"] = std::move(kernels);
+  if (flag(options.forbid_replanning, "options.forbid_replanning")) out.max_replans = 0;
   return out;
 }
 
@@ -66,7 +40,7 @@ sinter_status sinter_executable_prepare(sinter_runtime* runtime, const sinter_pl
     auto ready = taken(Executable::prepare(
         std::move(compiled), driver,
         {.device = given.device,
-         .check_addresses = given.check_addresses != 0,
+         .check_addresses = flag(given.check_addresses, "options.check_addresses"),
          .external = external_callback(given.external, given.external_data, given.device)}));
     *executable = handle_of(
         std::make_shared<ExecutableObject>(on, driver, std::move(context), std::move(ready)));
@@ -117,7 +91,7 @@ sinter_status sinter_executable_explain_json(const sinter_executable* executable
     require(json, "json");
     *json = nullptr;
     const auto object = object_of<ExecutableObject>(executable);
-    *json = text_handle(sinter::text_of(compiled_json(object->executable().compiled())));
+    *json = text_handle(sinter::text_of(to_json(object->executable().compiled())));
   });
 }
 

@@ -34,6 +34,8 @@ std::string_view name_of(HandleKind kind) {
       return "executable";
     case HandleKind::kTuningDatabase:
       return "tuning database";
+    case HandleKind::kCompiled:
+      return "compiled plan";
   }
   unreachable();
 }

@@ -20,6 +20,7 @@ enum class HandleKind : uint8_t {
   kPlan,
   kExecutable,
   kTuningDatabase,
+  kCompiled,
 };
 std::string_view name_of(HandleKind kind);
 

@@ -8,7 +8,9 @@
 #include "runtime/c_api/text.h"
 #include "runtime/c_api/tuning_object.h"
 #include "runtime/plan_json.h"
+#include "scheduler/drawing.h"
 #include "scheduler/explain.h"
+#include "scheduler/plan_diff.h"
 
 namespace sinter::c_api {
 namespace {
@@ -134,6 +136,37 @@ sinter_status sinter_plan_explain_json(const sinter_plan* plan, sinter_text** js
     require(json, "json");
     *json = nullptr;
     *json = text_handle(sinter::text_of(to_json(plan_of(plan)->plan)));
+  });
+}
+
+sinter_status sinter_plan_diff(const sinter_plan* a, const sinter_plan* b, int32_t* equal,
+                               sinter_text** text, sinter_error** error) {
+  return guarded(error, [&] {
+    if (text != nullptr) *text = nullptr;
+    const auto first = plan_of(a);
+    const auto second = plan_of(b);
+    const PlanDiff difference = diff(first->plan, second->plan);
+    if (text != nullptr) *text = text_handle(diff_text(difference, first->plan, second->plan));
+    if (equal != nullptr) *equal = difference.equal() ? 1 : 0;
+  });
+}
+
+sinter_status sinter_plan_draw(const sinter_plan* plan, int32_t form, sinter_text** drawing,
+                               sinter_error** error) {
+  return guarded(error, [&] {
+    require(drawing, "drawing");
+    *drawing = nullptr;
+    const auto object = plan_of(plan);
+    switch (form) {
+      case SINTER_DRAWING_SVG:
+        *drawing = text_handle(to_svg(object->plan));
+        return;
+      case SINTER_DRAWING_DOT:
+        *drawing = text_handle(to_dot(object->plan));
+        return;
+      default:
+        bad_argument(fmt::format("there is no drawing {}", form), "use SINTER_DRAWING_*");
+    }
   });
 }
 

@@ -1,7 +1,11 @@
 #include "runtime/c_api/plan_options.h"
 
+#include <array>
+
 #include "codegen/lower.h"
+#include "fusion_ir/nearest_name.h"
 #include "runtime/c_api/errors.h"
+#include "runtime/c_api/progress.h"
 #include "runtime/c_api/structs.h"
 
 namespace sinter::c_api {
@@ -10,7 +14,9 @@ namespace {
 Residency residency_from(std::string_view name) {
   for (const Residency residency : {Residency::kRegister, Residency::kShared, Residency::kReload})
     if (text_of(residency) == name) return residency;
-  bad_argument(fmt::format("there is no residency '{}'", name), "use register, shared or reload");
+  constexpr std::array<std::string_view, 3> kNames{"register", "shared", "reload"};
+  bad_argument(fmt::format("there is no residency '{}'", name),
+               suggestion(name, kNames, "use register, shared or reload"));
 }
 
 Cutting cutting_from(int32_t number) {
@@ -66,11 +72,14 @@ ExtentValues extents_from(const sinter_extent* extents, size_t count) {
 
 PlanOptions plan_options_from(const sinter_plan_options* options) {
   const auto given = read_struct(options, "options");
-  PlanOptions out{.families = builtin_families(),
+  require_zero(given.reserved, "options.reserved");
+  const Interruption interruption =
+      interruption_from(given.progress, given.progress_data, given.budget_seconds);
+  PlanOptions out{.families = interruptible(builtin_families(), interruption),
                   .pin = pin_from(given),
-                  .simplify = given.keep_graph == 0,
+                  .simplify = !flag(given.keep_graph, "options.keep_graph"),
                   .cutting = cutting_from(given.cutting),
-                  .check_indices = given.check_indices != 0};
+                  .check_indices = flag(given.check_indices, "options.check_indices")};
   for (std::string& value : names_from(given.cuts, given.cut_count, "options.cuts"))
     out.cuts.push_back({std::move(value)});
   require(given.joins, given.join_count, "options.joins");

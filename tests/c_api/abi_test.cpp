@@ -14,25 +14,39 @@ static_assert(SINTER_MAX_RANK == 8);
 
 static_assert(SINTER_OK == 0 && SINTER_INVALID_FUSION == 1 && SINTER_INVALID_ARGUMENT == 2 &&
               SINTER_UNSUPPORTED == 3 && SINTER_RESOURCE_EXHAUSTED == 4 &&
-              SINTER_DEVICE_ERROR == 5 && SINTER_INTERNAL_ERROR == 6 && SINTER_INVALID_HANDLE == 7);
+              SINTER_DEVICE_ERROR == 5 && SINTER_INTERNAL_ERROR == 6 &&
+              SINTER_INVALID_HANDLE == 7 && SINTER_CANCELLED == 8);
+static_assert(SINTER_STAGE_PLAN == 0 && SINTER_STAGE_COMPILE == 1);
+static_assert(SINTER_DRAWING_SVG == 0 && SINTER_DRAWING_DOT == 1);
 static_assert(SINTER_CUT_FASTER == 0 && SINTER_CUT_NEEDED == 1);
 static_assert(sizeof(sinter_status) == 4 && sizeof(sinter_value) == 4);
 
-static_assert(sizeof(sinter_error_info) == 88 && offsetof(sinter_error_info, status) == 8 &&
+static_assert(sizeof(sinter_error_info) == 104 && offsetof(sinter_error_info, status) == 8 &&
               offsetof(sinter_error_info, measured) == 24 &&
-              offsetof(sinter_error_info, kind) == 40 && offsetof(sinter_error_info, json) == 80);
+              offsetof(sinter_error_info, kind) == 40 && offsetof(sinter_error_info, json) == 80 &&
+              offsetof(sinter_error_info, column) == 96);
 static_assert(sizeof(sinter_fusion_info) == 56 && offsetof(sinter_fusion_info, name) == 48);
 static_assert(sizeof(sinter_symbol_info) == 32 && offsetof(sinter_symbol_info, divisible_by) == 24);
-static_assert(sizeof(sinter_runtime_options) == 48 &&
+static_assert(sizeof(sinter_runtime_options) == 64 &&
               offsetof(sinter_runtime_options, cache_directory) == 24 &&
-              offsetof(sinter_runtime_options, max_memory_bytes) == 40);
+              offsetof(sinter_runtime_options, max_memory_bytes) == 40 &&
+              offsetof(sinter_runtime_options, log_data) == 56);
+static_assert(sizeof(sinter_progress) == 40 && offsetof(sinter_progress, segment) == 32);
+static_assert(sizeof(sinter_cache_info) == 56 && offsetof(sinter_cache_info, write_failures) == 48);
+static_assert(sizeof(sinter_compile_options) == 40 &&
+              offsetof(sinter_compile_options, budget_seconds) == 32);
+static_assert(sizeof(sinter_compiled_info) == 32 &&
+              offsetof(sinter_compiled_info, predicted_us) == 24);
+static_assert(sizeof(sinter_compiled_kernel_info) == 96 &&
+              offsetof(sinter_compiled_kernel_info, predicted_us) == 88);
 static_assert(sizeof(sinter_extent) == 16 && offsetof(sinter_extent, size) == 8);
 static_assert(sizeof(sinter_value_group) == 16 && offsetof(sinter_value_group, count) == 8);
-static_assert(sizeof(sinter_plan_options) == 120 && offsetof(sinter_plan_options, unroll) == 48 &&
+static_assert(sizeof(sinter_plan_options) == 144 && offsetof(sinter_plan_options, unroll) == 48 &&
               offsetof(sinter_plan_options, cutting) == 64 &&
               offsetof(sinter_plan_options, join_count) == 96 &&
               offsetof(sinter_plan_options, tuned) == 104 &&
-              offsetof(sinter_plan_options, check_indices) == 112);
+              offsetof(sinter_plan_options, check_indices) == 112 &&
+              offsetof(sinter_plan_options, budget_seconds) == 136);
 static_assert(sizeof(sinter_plan_info) == 56 && offsetof(sinter_plan_info, predicted_us) == 48);
 static_assert(sizeof(sinter_dtype) == 4);
 static_assert(sizeof(sinter_tensor_info) == 176 && offsetof(sinter_tensor_info, dtype) == 24 &&
