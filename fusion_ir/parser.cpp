@@ -42,10 +42,11 @@ struct Token {
 /// `names` are those that could stand there.
 [[noreturn]] void fail_at(const Token& token, std::string message,
                           std::span<const std::string_view> names = {}) {
-  fail_at(token, Error{.kind = ErrorKind::kInvalidFusion,
-                       .message = std::move(message),
-                       .remedy = suggestion(token.text, names,
-                                            "compare with the grammar in fusion_ir/README.md")});
+  fail_at(token,
+          Error{.kind = ErrorKind::kInvalidFusion,
+                .message = std::move(message),
+                .remedy = suggestion(token.text, names,
+                                     "compare with what `sinter plan softmax --form fir` prints")});
 }
 
 /// Runs a builder call and gives its error the position of a token.

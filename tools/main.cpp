@@ -8,6 +8,7 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <span>
@@ -260,41 +261,46 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return out;
 }
 
-/// The word of a command line that names no command or option, with what it was likely meant to be:
-/// "did you mean 'plan'?"; empty where every word names one, or nothing is near.
-std::string nearest_word(const CLI::App& tool, std::span<char*> arguments) {
+/// What is wrong with a command line, and what was likely meant.
+struct Misuse {
+  std::string message;
+  std::string remedy;
+};
+
+/// Looks for the first word that names no command or option: the parser reports a wrong command as
+/// a missing one.
+Misuse misuse_of(const CLI::App& tool, const CLI::ParseError& error, std::span<char*> arguments) {
+  constexpr std::string_view kHelp = "run `sinter --help`, or `sinter <command> --help`";
   std::vector<std::string_view> commands;
   for (const NamedCommand& command : kCommands) commands.emplace_back(command.name);
+  const auto words = arguments.subspan(1);
   std::vector<std::string> options = option_names(tool);
-  bool has_command = false;
-  for (const std::string_view word : arguments.subspan(1)) {
-    if (!word.starts_with("-") && !has_command) {
-      if (std::ranges::find(commands, word) == commands.end())
-        return suggestion(word, commands, "");
-      has_command = true;
-      std::ranges::move(option_names(*tool.get_subcommand(std::string(word))),
-                        std::back_inserter(options));
-    }
+  const auto command =
+      std::ranges::find_if(words, [](std::string_view word) { return !word.starts_with("-"); });
+  if (command != words.end()) {
+    const std::string name = *command;
+    if (std::ranges::find(commands, name) == commands.end())
+      return {fmt::format("there is no command '{}'", name), suggestion(name, commands, kHelp)};
+    std::ranges::move(option_names(*tool.get_subcommand(name)), std::back_inserter(options));
   }
   const std::vector<std::string_view> known(options.begin(), options.end());
-  for (const std::string_view word : arguments.subspan(1)) {
+  for (const std::string_view word : words) {
     const std::string_view name = word.substr(0, word.find('='));
-    if (!name.starts_with("--") || std::ranges::find(known, name) != known.end()) continue;
-    return suggestion(name, known, "");
+    if (name.starts_with("--") && std::ranges::find(known, name) == known.end())
+      return {error.what(), suggestion(name, known, kHelp)};
   }
-  return "";
+  return {error.what(), std::string(kHelp)};
 }
 
 int report_misuse(const CLI::App& tool, const CLI::ParseError& error, std::span<char*> arguments,
                   bool json) {
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return tool.exit(error);
-  const std::string nearest = nearest_word(tool, arguments);
-  const std::string remedy = fmt::format("{}{}run `sinter --help`, or `sinter <command> --help`",
-                                         nearest, nearest.empty() ? "" : " Otherwise ");
+  const Misuse misuse = misuse_of(tool, error, arguments);
   if (json) {
-    print_json({{"error", {{"kind", "Usage"}, {"message", error.what()}, {"remedy", remedy}}}});
+    print_json(
+        {{"error", {{"kind", "Usage"}, {"message", misuse.message}, {"remedy", misuse.remedy}}}});
   } else {
-    fmt::print(stderr, "sinter: {}. Remedy: {}\n", error.what(), remedy);
+    fmt::print(stderr, "sinter: {}. Remedy: {}\n", misuse.message, misuse.remedy);
   }
   return kMisused;
 }

@@ -406,7 +406,8 @@ TEST_F(Tool, MisspeltNamesGetTheNearestOne) {
   const auto error_of = [&](const std::string& arguments) {
     return run(arguments + " 2>&1").output;
   };
-  EXPECT_THAT(error_of("pln softmax"), HasSubstr("did you mean 'plan'?"));
+  EXPECT_THAT(error_of("pln softmax"),
+              AllOf(HasSubstr("there is no command 'pln'"), HasSubstr("did you mean 'plan'?")));
   EXPECT_THAT(error_of("plan softmax --devcie H200"), HasSubstr("did you mean '--device'?"));
   EXPECT_THAT(error_of("plan sofmax"), HasSubstr("did you mean 'softmax'?"));
   EXPECT_THAT(error_of("plan softmax --device H20"), HasSubstr("did you mean 'H200'?"));
