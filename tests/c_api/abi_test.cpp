@@ -91,8 +91,9 @@ TEST(CAbi, NamesEveryStatus) {
   EXPECT_STREQ(sinter_status_name(SINTER_DEVICE_ERROR), "DeviceError");
   EXPECT_STREQ(sinter_status_name(SINTER_INTERNAL_ERROR), "InternalError");
   EXPECT_STREQ(sinter_status_name(SINTER_INVALID_HANDLE), "InvalidHandle");
+  EXPECT_STREQ(sinter_status_name(SINTER_CANCELLED), "Cancelled");
   EXPECT_STREQ(sinter_status_name(-1), "unknown");
-  EXPECT_STREQ(sinter_status_name(8), "unknown");
+  EXPECT_STREQ(sinter_status_name(9), "unknown");
 }
 
 }  // namespace
