@@ -71,14 +71,24 @@ Result<CacheLookup> KernelCache::get_or_compile(const KernelKey& key, const Comp
 }
 
 Result<CacheLookup> KernelCache::find_or_make(const KernelKey& key, const Compile& compile) {
-  if (auto loaded = load_from_disk(key)) {
-    return CacheLookup{.kernel = std::make_shared<const CompiledKernel>(std::move(*loaded)),
+  const auto from_disk = [](OnDisk& found) {
+    return CacheLookup{.kernel = std::make_shared<const CompiledKernel>(std::move(*found.kernel)),
                        .origin = KernelOrigin::kDisk};
+  };
+  OnDisk found = load_from_disk(key);
+  if (found.kernel) return from_disk(found);
+  // Held until the entry is written, so that those who wait find it.
+  std::optional<CompileLock> lock;
+  if (found.may_be_written) {
+    lock.emplace(lock_on_disk(key));
+    // Another process may have written it between the look and the lock.
+    if (lock->state() != CompileLock::State::kNone) found = load_from_disk(key);
+    if (found.kernel) return from_disk(found);
   }
   auto compiled = compile();
   if (!compiled) return fail(std::move(compiled.error()));
   const auto kernel = std::make_shared<const CompiledKernel>(std::move(*compiled));
-  store_on_disk(key, *kernel);
+  if (found.may_be_written) store_on_disk(key, *kernel);
   return CacheLookup{.kernel = kernel, .origin = KernelOrigin::kCompiled};
 }
 
@@ -110,16 +120,25 @@ void KernelCache::settle(const KernelKey& key, const Result<CacheLookup>& made) 
   }
 }
 
-std::optional<CompiledKernel> KernelCache::load_from_disk(const KernelKey& key) {
-  if (!disk_) return std::nullopt;
+KernelCache::OnDisk KernelCache::load_from_disk(const KernelKey& key) {
+  if (!disk_) return {};
   auto loaded = disk_->load(key);
-  if (loaded) return std::move(*loaded);
+  if (loaded) return {.kernel = std::move(*loaded), .may_be_written = true};
+  const bool is_damaged = loaded.error().damaged;
   {
     const std::lock_guard lock(mutex_);
-    ++statistics_.damaged;
+    ++(is_damaged ? statistics_.damaged : statistics_.unreadable);
   }
   report(loaded.error());
-  return std::nullopt;
+  return {.kernel = std::nullopt, .may_be_written = is_damaged};
+}
+
+CompileLock KernelCache::lock_on_disk(const KernelKey& key) {
+  CompileLock out = disk_->lock(key, options_.max_wait);
+  const std::lock_guard lock(mutex_);
+  if (out.has_waited()) ++statistics_.waits;
+  if (out.state() == CompileLock::State::kGivenUp) ++statistics_.waits_given_up;
+  return out;
 }
 
 void KernelCache::store_on_disk(const KernelKey& key, const CompiledKernel& kernel) {

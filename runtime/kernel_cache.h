@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -20,8 +21,11 @@ struct KernelCacheOptions {
   std::filesystem::path directory{};
   int64_t max_disk_bytes = int64_t{1} << 30;
   int64_t max_memory_bytes = int64_t{256} << 20;
-  /// Told of damaged entries and failed writes, one sentence each, on the thread that met them. May
-  /// be called from several threads at once.
+  /// How long another process that compiles the same kernel is waited for. A kernel compiles in
+  /// less than a few seconds: who takes longer is stopped or hangs, and this process compiles too.
+  std::chrono::milliseconds max_wait{20'000};
+  /// Told of damaged and unreadable entries and failed writes, one sentence each, on the thread
+  /// that met them. May be called from several threads at once.
   std::function<void(const Error&)> on_trouble{};
 
   /// The directory from SINTER_CACHE_DIR, else $XDG_CACHE_HOME/sinter, else $HOME/.cache/sinter;
@@ -33,10 +37,14 @@ struct KernelCacheOptions {
 struct KernelCacheStatistics {
   int64_t memory_hits = 0;  ///< Also those that waited for the same kernel to be compiled.
   int64_t disk_hits = 0;
-  int64_t misses = 0;  ///< Compilations asked for, failed ones included.
-  int64_t damaged = 0;
+  int64_t misses = 0;   ///< Compilations asked for, failed ones included.
+  int64_t damaged = 0;  ///< Entries read, found damaged and removed.
+  int64_t unreadable =
+      0;                ///< Lookups that found what they could not or must not read, and left it.
   int64_t evicted = 0;  ///< From disk, by this cache.
   int64_t write_failures = 0;
+  int64_t waits = 0;           ///< For another process that compiled the same kernel.
+  int64_t waits_given_up = 0;  ///< Of these those that max_wait ended.
   friend bool operator==(const KernelCacheStatistics&, const KernelCacheStatistics&) = default;
 };
 
@@ -49,7 +57,7 @@ struct CacheLookup {
 
 /// Compiled kernels by content, in memory and on disk. Trouble with the disk never fails a lookup:
 /// it is counted and reported, and the kernel is compiled. Calls may come from any thread; threads
-/// that ask for one key at once share one compilation.
+/// and processes that ask for one key at once share one compilation.
 class KernelCache {
  public:
   using Compile = std::function<Result<CompiledKernel>()>;
@@ -74,7 +82,13 @@ class KernelCache {
     uint64_t last_use = 0;
   };
 
-  [[nodiscard]] std::optional<CompiledKernel> load_from_disk(const KernelKey& key);
+  /// What a look at the disk says of a kernel.
+  struct OnDisk {
+    std::optional<CompiledKernel> kernel;
+    bool may_be_written = false;
+  };
+  [[nodiscard]] OnDisk load_from_disk(const KernelKey& key);
+  [[nodiscard]] CompileLock lock_on_disk(const KernelKey& key);
   void store_on_disk(const KernelKey& key, const CompiledKernel& kernel);
   [[nodiscard]] Result<CacheLookup> find_or_make(const KernelKey& key, const Compile& compile);
   void settle(const KernelKey& key, const Result<CacheLookup>& made);

@@ -1,6 +1,5 @@
 #include <chrono>
 
-#include "runtime/cache_entry.h"
 #include "runtime/kernel_cache.h"
 #include "scheduler/text_table.h"
 #include "tools/command.h"
@@ -34,19 +33,21 @@ Result<Report> list(const DiskCache& disk) {
                   {kLeft, kRight, kLeft, kLeft});
   Report report{.json = {{"directory", disk.directory().string()}, {"entries", Json::array()}}};
   for (const CacheFile& file : *files) {
-    // Not through load(), which counts as a use and removes what is damaged.
-    const auto kernel =
-        read_file(disk.path_of(file.key).string()).and_then([&](const std::string& bytes) {
-          return decode_entry(file.key, bytes);
-        });
+    // load() would count as a use and remove what is damaged.
+    const CacheLoad found = disk.inspect(file.key);
+    if (found && !*found) continue;  // Removed since.
+    const CompiledKernel* kernel = found ? &**found : nullptr;
     const double hours = hours_since(file.last_used);
-    table.row({file.key.hex(), fmt::format("{}", file.bytes), kernel ? kernel->entry : "damaged",
+    table.row({file.key.hex(), fmt::format("{}", file.bytes),
+               kernel                  ? kernel->entry
+               : found.error().damaged ? "damaged"
+                                       : "not readable",
                kernel ? kernel->architecture : "",
                kernel ? fmt::format("{}", kernel->resources.registers) : "",
                fmt::format("{:.1f}", hours)});
     Json entry = {{"key", file.key.hex()},
                   {"bytes", file.bytes},
-                  {"readable", kernel.has_value()},
+                  {"readable", kernel != nullptr},
                   {"hours_since_use", hours}};
     if (kernel) {
       entry["kernel"] = kernel->entry;

@@ -25,7 +25,7 @@ Result<SqliteLibrary> load() {
   std::string missing;
   opened->resolve("sqlite3_open_v2", out.open, missing);
   opened->resolve("sqlite3_close_v2", out.close, missing);
-  opened->resolve("sqlite3_busy_timeout", out.busy_timeout, missing);
+  opened->resolve("sqlite3_busy_handler", out.busy_handler, missing);
   opened->resolve("sqlite3_errmsg", out.error_text, missing);
   opened->resolve("sqlite3_exec", out.exec, missing);
   opened->resolve("sqlite3_prepare_v2", out.prepare, missing);

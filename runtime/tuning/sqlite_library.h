@@ -11,7 +11,7 @@ namespace sinter {
 struct SqliteLibrary {
   decltype(&sqlite3_open_v2) open = nullptr;
   decltype(&sqlite3_close_v2) close = nullptr;
-  decltype(&sqlite3_busy_timeout) busy_timeout = nullptr;
+  decltype(&sqlite3_busy_handler) busy_handler = nullptr;
   decltype(&sqlite3_errmsg) error_text = nullptr;
   decltype(&sqlite3_exec) exec = nullptr;
   decltype(&sqlite3_prepare_v2) prepare = nullptr;

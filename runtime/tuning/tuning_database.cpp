@@ -1,10 +1,14 @@
 #include "runtime/tuning/tuning_database.h"
 
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <ctime>
 #include <set>
+#include <thread>
 #include <tuple>
 
+#include "runtime/tuning/database_copy.h"
 #include "runtime/tuning/sqlite_library.h"
 #include "runtime/tuning/tuning_json.h"
 
@@ -52,11 +56,25 @@ class TuningDatabase::Connection {
   Connection& operator=(const Connection&) = delete;
   ~Connection() { (void)sqlite_.close(handle_); }
 
-  Result<void> open(int flags) {
-    const int status = sqlite_.open(path_.c_str(), &handle_, flags, nullptr);
-    if (status != SQLITE_OK) return fail(error(status, "cannot be opened"));
-    (void)sqlite_.busy_timeout(handle_, kBusyMilliseconds);
-    return {};
+  Result<void> open(int flags) { return open_file(path_, flags); }
+
+  /// True if the last failure was a killed writer's journal, which a reader may not roll back.
+  [[nodiscard]] bool met_a_journal() const {
+    return is_reader_ && (last_failure_ & 0xff) == SQLITE_READONLY;
+  }
+
+  /// The same as it was before the killed writer's change, in a copy that only this one has.
+  Result<std::unique_ptr<Connection>> recovered() const {
+    auto folder = copy_database(path_, std::chrono::milliseconds(kBusyMilliseconds));
+    if (!folder) return fail(std::move(folder.error()));
+    auto out = std::make_unique<Connection>(sqlite_, path_);
+    if (auto opened = out->open_file(folder->path() / kCopiedDatabase, SQLITE_OPEN_READWRITE);
+        !opened)
+      return fail(std::move(opened.error()));
+    // Rolls back; afterwards the open file needs its names no more, and the folder goes.
+    if (auto rolled_back = out->number("SELECT count(*) FROM sqlite_master"); !rolled_back)
+      return fail(std::move(rolled_back.error()));
+    return out;
   }
 
   /// Runs statements without parameters or rows.
@@ -152,6 +170,9 @@ class TuningDatabase::Connection {
 
   Result<std::vector<TuningRecord>> records(const std::string& condition,
                                             const TuningKey* key) const {
+    auto nothing = is_new();
+    if (!nothing) return fail(std::move(nothing.error()));
+    if (*nothing) return std::vector<TuningRecord>{};
     auto statement = prepare(fmt::format(
         "SELECT {} FROM tuned{} ORDER BY graph, extents, device, toolkit, grammar, segment",
         kColumns, condition));
@@ -196,8 +217,12 @@ class TuningDatabase::Connection {
     return to.step().map([](bool) {});
   }
 
-  /// Says that a file is not one of ours, or damaged, where it is.
+  /// Says that a file is not one of ours, or damaged, where it is. One in which nothing is yet is
+  /// ours: who made it was killed before it had a table.
   Result<void> check_contents() const {
+    auto nothing = is_new();
+    if (!nothing) return fail(std::move(nothing.error()));
+    if (*nothing) return {};
     auto id = number("PRAGMA application_id");
     if (!id) return fail(std::move(id.error()));
     auto version = number("PRAGMA user_version");
@@ -238,6 +263,7 @@ class TuningDatabase::Connection {
   }
 
   [[nodiscard]] Error error(int status, std::string_view otherwise) const {
+    last_failure_ = status;
     const std::string said = handle_ != nullptr ? sqlite_.error_text(handle_) : "out of memory";
     switch (status & 0xff) {
       case SQLITE_NOTADB:
@@ -246,10 +272,12 @@ class TuningDatabase::Connection {
         return unusable(path_, fmt::format("is damaged: {}", said), kOtherFile);
       case SQLITE_BUSY:
       case SQLITE_LOCKED:
-        return unusable(
-            path_,
-            fmt::format("was locked by another process for {} seconds", kBusyMilliseconds / 1000),
-            "try again when that has finished");
+        return {.kind = ErrorKind::kResourceExhausted,
+                .message = fmt::format(
+                    "the tuning database {} was locked by other processes for {} seconds",
+                    path_.string(), kBusyMilliseconds / 1000),
+                .remedy = "try again when they have finished; none of this change was stored",
+                .limit = kBusyMilliseconds};
       case SQLITE_READONLY:
       case SQLITE_CANTOPEN:
       case SQLITE_PERM:
@@ -275,9 +303,41 @@ class TuningDatabase::Connection {
     statement.bind(5, key.grammar);
   }
 
+  Result<void> open_file(const fs::path& file, int flags) {
+    is_reader_ = (flags & SQLITE_OPEN_READONLY) != 0;
+    // As an absolute path, since SQLite has meanings of its own for some names (":memory:").
+    std::error_code code;
+    const fs::path absolute = fs::absolute(file, code);
+    const int status = sqlite_.open(absolute.c_str(), &handle_, flags, nullptr);
+    if (status != SQLITE_OK) return fail(error(status, "cannot be opened"));
+    (void)sqlite_.busy_handler(handle_, &Connection::wait, this);
+    return {};
+  }
+
+  // Called by SQLite where others have locked the file; 0 gives up. Pauses stay short however long
+  // it has waited: with growing ones, as sqlite3_busy_timeout() has them, those who came last would
+  // mostly find the gaps between two changes.
+  static int wait(void* self, int asked_before) {
+    auto& connection = *static_cast<Connection*>(self);
+    const auto now = std::chrono::steady_clock::now();
+    if (asked_before == 0) connection.wait_began_ = now;
+    if (now - connection.wait_began_ >= std::chrono::milliseconds(kBusyMilliseconds)) return 0;
+    std::this_thread::sleep_for(kPauses[static_cast<size_t>(asked_before) % kPauses.size()]);
+    return 1;
+  }
+
+  // Of different lengths, so that processes that wait do not keep step with one that writes.
+  static constexpr std::array<std::chrono::microseconds, 5> kPauses = {
+      std::chrono::microseconds(500), std::chrono::microseconds(1100),
+      std::chrono::microseconds(2300), std::chrono::microseconds(3700),
+      std::chrono::microseconds(5300)};
+
   const SqliteLibrary& sqlite_;
   fs::path path_;
   sqlite3* handle_ = nullptr;
+  bool is_reader_ = false;
+  mutable int last_failure_ = SQLITE_OK;
+  std::chrono::steady_clock::time_point wait_began_{};
 };
 
 bool replaces(const TuningRecord& other, const TuningRecord& kept) {
@@ -292,9 +352,16 @@ bool replaces(const TuningRecord& other, const TuningRecord& kept) {
 Result<TuningDatabase> TuningDatabase::open(const fs::path& path, Mode mode) {
   auto sqlite = sqlite_library();
   if (!sqlite) return fail(std::move(sqlite.error()));
+  if (path.empty()) {
+    return fail({.kind = ErrorKind::kInvalidArgument,
+                 .message = "the path of the tuning database is empty",
+                 .remedy = "name a file"});
+  }
   std::error_code code;
   if (fs::is_directory(path, code)) return fail(unusable(path, "is a directory", "name a file"));
   const bool exists = fs::exists(path, code);
+  if (exists && !fs::is_regular_file(path, code))
+    return fail(unusable(path, "is no regular file", kOtherFile));
   if (!exists && mode != Mode::kCreate)
     return fail(unusable(path, "does not exist",
                          "make it with `sinter tune --database`, or name "
@@ -310,15 +377,27 @@ Result<TuningDatabase> TuningDatabase::open(const fs::path& path, Mode mode) {
                     : mode == Mode::kWrite ? SQLITE_OPEN_READWRITE
                                            : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
   if (auto opened = connection->open(flags); !opened) return fail(std::move(opened.error()));
-  if (mode == Mode::kCreate) {
+  if (mode != Mode::kRead) {
     auto is_new = connection->is_new();
     if (!is_new) return fail(std::move(is_new.error()));
     if (*is_new) {
       if (auto made = connection->make_table(); !made) return fail(std::move(made.error()));
     }
   }
-  if (auto right = connection->check_contents(); !right) return fail(std::move(right.error()));
-  return TuningDatabase(path, std::move(connection));
+  TuningDatabase out(path, std::move(connection));
+  auto right = out.ask([](const Connection& from) { return from.check_contents(); });
+  if (!right) return fail(std::move(right.error()));
+  return out;
+}
+
+template <class Question>
+auto TuningDatabase::ask(Question question) const
+    -> decltype(question(std::declval<const Connection&>())) {
+  auto out = question(*connection_);
+  if (out || !connection_->met_a_journal()) return out;
+  auto copy = connection_->recovered();
+  if (!copy) return fail(std::move(copy.error()));
+  return question(**copy);
 }
 
 TuningDatabase::TuningDatabase(fs::path path, std::unique_ptr<Connection> connection)
@@ -327,7 +406,8 @@ TuningDatabase::TuningDatabase(TuningDatabase&& other) noexcept = default;
 TuningDatabase::~TuningDatabase() = default;
 
 Result<TunedChoices> TuningDatabase::find(const TuningKey& key) const {
-  auto records = connection_->records(fmt::format(" WHERE {}", kAbout), &key);
+  auto records = ask(
+      [&](const Connection& from) { return from.records(fmt::format(" WHERE {}", kAbout), &key); });
   if (!records) return fail(std::move(records.error()));
   TunedChoices out{.source = path_.string()};
   for (TuningRecord& record : *records) out.schedules.push_back(std::move(record.tuned));
@@ -335,7 +415,7 @@ Result<TunedChoices> TuningDatabase::find(const TuningKey& key) const {
 }
 
 Result<std::vector<TuningRecord>> TuningDatabase::list() const {
-  return connection_->records("", nullptr);
+  return ask([](const Connection& from) { return from.records("", nullptr); });
 }
 
 Result<void> TuningDatabase::store(const std::vector<TuningRecord>& records) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/tuning/tune.h"
@@ -39,9 +40,14 @@ struct MergeReport {
 };
 
 /// Measured schedules in an SQLite file. Several processes and threads may use one file at once,
-/// each with an object of its own: a change is one transaction, and who finds the file locked waits
-/// (kBusyMilliseconds). A file that is damaged, or is something else, is an error with its path,
-/// and stays as it is. An object is used by one thread at a time.
+/// each with an object of its own: a change is one transaction, and who finds the file locked asks
+/// again every few milliseconds, for kBusyMilliseconds at most. A file that is damaged, or is
+/// something else, is an error with its path, and stays as it is. An object is used by one thread
+/// at a time.
+///
+/// A process killed while it writes leaves a journal, with which SQLite takes the change back. A
+/// writer does so in place; a reader, who may have no permission to write, in a copy of its own
+/// below the temporary directory. Either sees what was stored before.
 class TuningDatabase {
  public:
   enum class Mode : uint8_t {
@@ -50,8 +56,8 @@ class TuningDatabase {
     kCreate,  ///< Made if it is not there, with its directory.
   };
 
-  /// Errors: InvalidArgument (no such file, damaged, foreign, of a later version, no permission);
-  /// Unsupported without SQLite.
+  /// Errors: InvalidArgument (no path, no such file, damaged, foreign, of a later version, no
+  /// permission); ResourceExhausted (no room, locked for too long); Unsupported without SQLite.
   static Result<TuningDatabase> open(const std::filesystem::path& path, Mode mode);
 
   TuningDatabase(TuningDatabase&& other) noexcept;
@@ -83,6 +89,9 @@ class TuningDatabase {
  private:
   class Connection;
   TuningDatabase(std::filesystem::path path, std::unique_ptr<Connection> connection);
+  /// Asks the file, or a copy where a killed writer's journal stands before it.
+  template <class Question>
+  auto ask(Question question) const -> decltype(question(std::declval<const Connection&>()));
   [[nodiscard]] Result<MergeReport> merge_records(const std::vector<TuningRecord>& records);
 
   std::filesystem::path path_;
@@ -96,7 +105,7 @@ std::vector<TuningRecord> records_of(const TuneResult& result, const TuningKey& 
 /// "2026-11-23T20:15:00Z"
 std::string utc_now();
 
-/// How long a database that another process writes is waited for.
+/// How long a call waits for a database that others write.
 inline constexpr int kBusyMilliseconds = 10'000;
 
 }  // namespace sinter

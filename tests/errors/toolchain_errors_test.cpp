@@ -195,13 +195,14 @@ TEST_F(CacheErrorTest, AFileOfSomethingElseIsBuiltAgain) {
                  "it does not start with the magic bytes");
 }
 
-TEST_F(CacheErrorTest, AFolderInPlaceOfAnEntryIsBuiltAgain) {
-  expect_rebuilt(
-      [](const fs::path& entry) {
-        fs::remove(entry);
-        fs::create_directory(entry);
-      },
-      "cannot be read: Is a directory");
+TEST_F(CacheErrorTest, AFolderInPlaceOfAnEntryIsReportedAndStays) {
+  KernelCache reader = cache(scratch_.path());
+  fs::create_directory(reader.disk()->path_of(sample_key()));
+  EXPECT_EQ(look_up(reader), KernelOrigin::kCompiled);
+  EXPECT_EQ(reader.statistics().unreadable, 1);
+  expect_trouble(
+      {.kind = ErrorKind::kInvalidArgument, .text = "cannot be read: it is a directory"});
+  EXPECT_TRUE(fs::is_directory(reader.disk()->path_of(sample_key())));
 }
 
 TEST_F(CacheErrorTest, ADirectoryBelowAFileIsReportedAndCompilesOn) {
@@ -254,7 +255,8 @@ TEST_F(CacheErrorTest, AFailingWriteIsReportedAndLeavesNothingBehind) {
   EXPECT_EQ(full.statistics().write_failures, 1);
   expect_trouble(
       {.kind = ErrorKind::kResourceExhausted, .text = "writing an entry in cache directory"});
-  EXPECT_TRUE(fs::is_empty(scratch_.path()));
+  for (const auto& file : fs::directory_iterator(scratch_.path()))
+    EXPECT_EQ(file.path().filename(), "compiling.lock");
 }
 
 TEST_F(CacheErrorTest, AKernelLargerThanTheCacheIsReportedAndCompilesOn) {

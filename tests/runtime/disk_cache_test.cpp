@@ -1,7 +1,12 @@
 #include "runtime/disk_cache.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sched.h>
+#include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +14,7 @@
 #include <fstream>
 
 #include "runtime/cache_entry.h"
+#include "runtime/kernel_cache.h"
 #include "tests/runtime/sample_kernel.h"
 #include "tests/runtime/scratch_directory.h"
 
@@ -88,11 +94,199 @@ TEST_F(DiskCacheTest, RemovesTruncatedAndMisplacedEntries) {
   EXPECT_TRUE(names_in(directory_).empty());
 }
 
-TEST_F(DiskCacheTest, SurvivesAnEntryThatIsADirectory) {
-  fs::create_directories(cache_.path_of(sample_key()));
+/// Puts something in the place of an entry, and expects that lookups and stores leave it there.
+class DiskCachePlaceTest : public DiskCacheTest {
+ protected:
+  DiskCachePlaceTest() { fs::create_directories(directory_); }
+  void expect_left(const std::string& reason) {
+    const fs::path path = cache_.path_of(sample_key());
+    struct stat before {};
+    ASSERT_EQ(::lstat(path.c_str(), &before), 0);
+    const auto loaded = cache_.load(sample_key());
+    ASSERT_FALSE(loaded);
+    EXPECT_FALSE(loaded.error().damaged);
+    EXPECT_THAT(loaded.error().message, HasSubstr("cannot be read: " + reason));
+    EXPECT_FALSE(cache_.inspect(sample_key()));
+    const auto stored = cache_.store(sample_key(), sample_kernel());
+    EXPECT_FALSE(stored) << "what cannot be read is not overwritten";
+    const auto verified = cache_.verify();
+    ASSERT_TRUE(verified);
+    EXPECT_EQ(verified->size(), 1U);
+    struct stat after {};
+    ASSERT_EQ(::lstat(path.c_str(), &after), 0);
+    EXPECT_EQ(before.st_ino, after.st_ino);
+
+    KernelCache kernels({.directory = directory_});
+    const auto found = kernels.get_or_compile(sample_key(1), [] { return sample_kernel(1); });
+    ASSERT_TRUE(found);
+    EXPECT_EQ(*found->kernel, sample_kernel(1));
+  }
+  [[nodiscard]] fs::path place() const { return cache_.path_of(sample_key()); }
+};
+
+TEST_F(DiskCachePlaceTest, ADirectoryStays) {
+  fs::create_directory(place());
+  expect_left("it is a directory");
+}
+
+TEST_F(DiskCachePlaceTest, AFifoIsNotWaitedFor) {
+  ASSERT_EQ(::mkfifo(place().c_str(), 0600), 0);
+  expect_left("it is no regular file");
+}
+
+TEST_F(DiskCachePlaceTest, ASymbolicLinkIsNotFollowed) {
+  ASSERT_TRUE(cache_.store(sample_key(), sample_kernel()));
+  fs::rename(place(), directory_ / "elsewhere");
+  fs::create_symlink("elsewhere", place());
+  expect_left("it is a symbolic link");
+  EXPECT_TRUE(fs::exists(directory_ / "elsewhere"));
+}
+
+TEST_F(DiskCachePlaceTest, ASparseFileOfATerabyteIsNotRead) {
+  overwrite(place(), "");
+  fs::resize_file(place(), uintmax_t{1} << 40);
+  const auto begin = std::chrono::steady_clock::now();
   const auto loaded = cache_.load(sample_key());
   ASSERT_FALSE(loaded);
-  EXPECT_THAT(loaded.error().message, HasSubstr("cannot be read"));
+  EXPECT_FALSE(loaded.error().damaged);
+  EXPECT_THAT(loaded.error().message, HasSubstr("1099511627776 bytes"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+  EXPECT_TRUE(fs::exists(place()));
+  // Nor does it push out what is there.
+  const DiskCache small(directory_, 5000);
+  for (uint64_t i = 1; i < 4; ++i)
+    ASSERT_EQ(small.store(sample_key(i), sample_kernel()).value(), 0);
+  EXPECT_TRUE(fs::exists(place()));
+}
+
+TEST_F(DiskCachePlaceTest, AFileThatOthersMayWriteIsNotBelieved) {
+  ASSERT_TRUE(cache_.store(sample_key(), sample_kernel()));
+  for (const auto mode : {fs::perms::group_write, fs::perms::others_write}) {
+    fs::permissions(place(), fs::perms::owner_read | mode);
+    const auto loaded = cache_.load(sample_key());
+    ASSERT_FALSE(loaded);
+    EXPECT_THAT(loaded.error().message, HasSubstr("other users may write it"));
+    EXPECT_TRUE(fs::exists(place()));
+    EXPECT_FALSE(cache_.store(sample_key(), sample_kernel()));
+  }
+  fs::permissions(place(), fs::perms::owner_read);
+  EXPECT_EQ(cache_.load(sample_key()).value(), sample_kernel());
+}
+
+constexpr uid_t kNobody = 65534;
+
+TEST_F(DiskCachePlaceTest, AFileOfAnotherUserIsNotBelieved) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give files away";
+  ASSERT_TRUE(cache_.store(sample_key(), sample_kernel()));
+  ASSERT_EQ(::chown(place().c_str(), kNobody, kNobody), 0);
+  expect_left("it belongs to user 65534");
+}
+
+TEST_F(DiskCachePlaceTest, AFileThatMayNotBeReadStays) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  ASSERT_TRUE(cache_.store(sample_key(), sample_kernel()));
+  fs::permissions(scratch_.path(), fs::perms::all);
+  for (const fs::path& path : {scratch_.path() / "a", directory_, place()})
+    ASSERT_EQ(::chown(path.c_str(), kNobody, kNobody), 0);
+  fs::permissions(place(), fs::perms::none);
+  EXPECT_EQ(in_child([&] {
+              if (::setresuid(kNobody, kNobody, kNobody) != 0) return 2;
+              KernelCache cache({.directory = directory_});
+              const auto found = cache.get_or_compile(sample_key(), [] { return sample_kernel(); });
+              if (!found || *found->kernel != sample_kernel()) return 3;
+              return cache.statistics().unreadable == 1 && cache.statistics().damaged == 0 ? 0 : 4;
+            }),
+            0);
+  EXPECT_TRUE(fs::exists(place()));
+}
+
+TEST_F(DiskCachePlaceTest, ADirectoryThatEverybodyMayWriteIsRefused) {
+  ASSERT_TRUE(cache_.store(sample_key(), sample_kernel()));
+  fs::permissions(directory_, fs::perms::all);
+  const auto loaded = cache_.load(sample_key());
+  ASSERT_FALSE(loaded);
+  EXPECT_THAT(loaded.error().text(), ::testing::AllOf(HasSubstr("every user may write it"),
+                                                      HasSubstr(directory_.string())));
+  EXPECT_THAT(cache_.store(sample_key(1), sample_kernel()).error().message,
+              HasSubstr("every user may write it"));
+  EXPECT_FALSE(cache_.verify());
+  KernelCache cache({.directory = directory_});
+  EXPECT_EQ(cache.get_or_compile(sample_key(), [] { return sample_kernel(); })->origin,
+            KernelOrigin::kCompiled);
+  EXPECT_EQ(cache.statistics().unreadable, 1);
+}
+
+TEST_F(DiskCachePlaceTest, NothingIsRemovedWhereNoFileCanBeOpened) {
+  ASSERT_TRUE(cache_.store(sample_key(), sample_kernel()));
+  EXPECT_EQ(in_child([&] {
+              const rlimit none = {.rlim_cur = 3, .rlim_max = 3};
+              if (::setrlimit(RLIMIT_NOFILE, &none) != 0) return 2;
+              KernelCache cache({.directory = directory_, .max_disk_bytes = 1});
+              for (uint64_t i = 0; i < 2; ++i) {
+                const auto found =
+                    cache.get_or_compile(sample_key(i), [] { return sample_kernel(); });
+                if (!found || *found->kernel != sample_kernel()) return 3;
+              }
+              return cache.statistics().damaged == 0 ? 0 : 4;
+            }),
+            0);
+  EXPECT_EQ(cache_.load(sample_key()).value(), sample_kernel());
+}
+
+TEST_F(DiskCacheTest, WhatIsNewIsKeptWhereverTheClockJumps) {
+  const auto size = static_cast<int64_t>(encode_entry(sample_key(), sample_kernel()).size());
+  const DiskCache cache(directory_, 2 * size);
+  ASSERT_TRUE(cache.store(sample_key(0), sample_kernel()));
+  ASSERT_TRUE(cache.store(sample_key(1), sample_kernel()));
+  // Entry 0 was used while the clock ran ten years fast, entry 1 ten years ago.
+  age(cache.path_of(sample_key(0)), -std::chrono::hours(87600));
+  age(cache.path_of(sample_key(1)), std::chrono::hours(87600));
+  EXPECT_EQ(cache.store(sample_key(2), sample_kernel()).value(), 1);
+  EXPECT_FALSE(cache.load(sample_key(0)).value()) << "what is from the future goes first";
+  EXPECT_TRUE(cache.load(sample_key(2)).value());
+  EXPECT_EQ(cache.store(sample_key(3), sample_kernel()).value(), 1);
+  EXPECT_FALSE(cache.load(sample_key(1)).value());
+  EXPECT_TRUE(cache.load(sample_key(3)).value());
+}
+
+TEST_F(DiskCacheTest, TemporariesGoWhateverTheirTimeUnlessTheirWriterLives) {
+  ASSERT_TRUE(cache_.store(sample_key(), sample_kernel()));
+  for (const std::string name : {"tmp-future", "tmp-past", "tmp-held"}) {
+    overwrite(directory_ / name, "half");
+    age(directory_ / name, std::chrono::hours(name == "tmp-future" ? -87600 : 87600));
+  }
+  const FileDescriptor writer(::open((directory_ / "tmp-held").c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(::flock(writer.get(), LOCK_EX), 0);
+  ASSERT_TRUE(cache_.store(sample_key(1), sample_kernel()));
+  EXPECT_FALSE(fs::exists(directory_ / "tmp-future"));
+  EXPECT_FALSE(fs::exists(directory_ / "tmp-past"));
+  EXPECT_TRUE(fs::exists(directory_ / "tmp-held"));
+}
+
+// A file system of 64 KiB in a mount namespace of the child's own.
+TEST_F(DiskCacheTest, AFullFileSystemIsMetByEvictingOnce) {
+  fs::create_directories(directory_);
+  constexpr int kNoNamespaces = 77;
+  const int status = in_child([&] {
+    if (::unshare(CLONE_NEWNS) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
+      return kNoNamespaces;
+    (void)::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr);
+    if (::mount("tmpfs", directory_.c_str(), "tmpfs", 0, "size=64k,mode=700") != 0)
+      return kNoNamespaces;
+    for (uint64_t i = 0; i < 40; ++i) {  // 40 times 9 KB.
+      const auto stored = cache_.store(sample_key(i), sample_kernel(0, 9000));
+      if (!stored) return 1;
+      if (i == 10 && *stored == 0 && cache_.list()->size() > 7) return 2;
+      if (cache_.load(sample_key(i)).value() != sample_kernel(0, 9000)) return 3;
+    }
+    KernelCache cache({.directory = directory_});
+    const auto large =
+        cache.get_or_compile(sample_key(99), [] { return sample_kernel(0, 100'000); });
+    if (!large || cache.statistics().write_failures != 1) return 4;
+    return cache_.verify()->empty() ? 0 : 5;
+  });
+  if (status == kNoNamespaces) GTEST_SKIP() << "this user may not mount";
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(DiskCacheTest, EvictsTheLeastRecentlyUsed) {

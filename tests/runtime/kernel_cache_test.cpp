@@ -1,12 +1,17 @@
 #include "runtime/kernel_cache.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <barrier>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <latch>
+#include <map>
 #include <stdexcept>
 #include <thread>
 
@@ -159,6 +164,100 @@ TEST(KernelCache, CompilesOnWhenTheDirectoryCannotBeWritten) {
   EXPECT_EQ(cache.statistics().write_failures, 2);
   EXPECT_THAT(reports, ::testing::Each(HasSubstr("Not a directory")));
   EXPECT_EQ(reports.size(), 2U);
+}
+
+// Runs `body` in so many processes at once, and returns how many of them gave each status.
+std::map<int, int> in_processes(int count, const std::function<int(int)>& body) {
+  std::vector<pid_t> children;
+  for (int i = 0; i < count; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(body(i));
+    children.push_back(child);
+  }
+  std::map<int, int> out;
+  for (const pid_t child : children) {
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    ++out[WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status)];
+  }
+  return out;
+}
+
+Result<CompiledKernel> compile_slowly() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  return sample_kernel();
+}
+
+TEST(KernelCache, ProcessesThatAskAtOnceShareOneCompilation) {
+  const ScratchDirectory scratch;
+  constexpr int kProcesses = 64;
+  const auto statuses = in_processes(kProcesses, [&](int) {
+    KernelCache cache({.directory = scratch.path()});
+    const auto found = cache.get_or_compile(sample_key(), compile_slowly);
+    if (!found || *found->kernel != sample_kernel()) return 2;
+    return found->origin == KernelOrigin::kCompiled ? 1 : 0;
+  });
+  EXPECT_EQ(statuses, (std::map<int, int>{{0, kProcesses - 1}, {1, 1}}));
+}
+
+TEST(KernelCache, ProcessesThatAskForOthersDoNotWait) {
+  const ScratchDirectory scratch;
+  KernelCache cache({.directory = scratch.path()});
+  const auto other = [&] {
+    EXPECT_EQ(in_processes(1,
+                           [&](int) {
+                             KernelCache own({.directory = scratch.path()});
+                             (void)own.get_or_compile(sample_key(1),
+                                                      [] { return sample_kernel(); });
+                             return static_cast<int>(own.statistics().waits);
+                           }),
+              (std::map<int, int>{{0, 1}}));
+    return sample_kernel();
+  };
+  ASSERT_TRUE(cache.get_or_compile(sample_key(2), other));
+}
+
+TEST(KernelCache, AProcessThatNeverFinishesIsNotWaitedForForever) {
+  const ScratchDirectory scratch;
+  KernelCache holder({.directory = scratch.path()});
+  KernelCacheStatistics seen;
+  const auto meanwhile = [&] {
+    KernelCache cache({.directory = scratch.path(), .max_wait = std::chrono::milliseconds(50)});
+    EXPECT_EQ(cache.get_or_compile(sample_key(), [] { return sample_kernel(); })->origin,
+              KernelOrigin::kCompiled);
+    seen = cache.statistics();
+    return sample_kernel();
+  };
+  ASSERT_TRUE(holder.get_or_compile(sample_key(), meanwhile));
+  const KernelCacheStatistics expected = {.misses = 1, .waits = 1, .waits_given_up = 1};
+  EXPECT_EQ(seen, expected);
+}
+
+TEST(KernelCache, AProcessThatDiesWhileItCompilesIsNotWaitedFor) {
+  const ScratchDirectory scratch;
+  EXPECT_EQ(in_processes(1,
+                         [&](int) {
+                           KernelCache cache({.directory = scratch.path()});
+                           (void)cache.get_or_compile(sample_key(), []() -> Result<CompiledKernel> {
+                             ::kill(::getpid(), SIGKILL);
+                             return sample_kernel();
+                           });
+                           return 0;
+                         }),
+            (std::map<int, int>{{128 + SIGKILL, 1}}));
+  KernelCache cache({.directory = scratch.path()});
+  EXPECT_EQ(cache.get_or_compile(sample_key(), [] { return sample_kernel(); })->origin,
+            KernelOrigin::kCompiled);
+  EXPECT_EQ(cache.statistics().waits, 0);
+}
+
+TEST(KernelCache, WorksWhereNothingCanBeLocked) {
+  const ScratchDirectory scratch;
+  ASSERT_EQ(::mkfifo((scratch.path() / "compiling.lock").c_str(), 0600), 0);
+  KernelCache first({.directory = scratch.path()});
+  ASSERT_TRUE(first.get_or_compile(sample_key(), [] { return sample_kernel(); }));
+  KernelCache second({.directory = scratch.path()});
+  EXPECT_EQ(second.get_or_compile(sample_key(), not_called)->origin, KernelOrigin::kDisk);
 }
 
 TEST(KernelCache, CountsEvictions) {
