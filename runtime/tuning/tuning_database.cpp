@@ -360,6 +360,9 @@ Result<TuningDatabase> TuningDatabase::open(const fs::path& path, Mode mode) {
   std::error_code code;
   if (fs::is_directory(path, code)) return fail(unusable(path, "is a directory", "name a file"));
   const bool exists = fs::exists(path, code);
+  if (!exists && code)
+    return fail(unusable(path, fmt::format("cannot be looked up: {}", code.message()),
+                         "check the permissions of its directories"));
   if (exists && !fs::is_regular_file(path, code))
     return fail(unusable(path, "is no regular file", kOtherFile));
   if (!exists && mode != Mode::kCreate)

@@ -1,9 +1,12 @@
 #include "runtime/tuning/tuning_database.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <cstdio>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -230,6 +233,130 @@ TEST_F(TuningDatabaseTest, ADatabaseOfALaterVersionIsLeftAsItIs) {
   text[68] = 'X';  // application_id, bytes 68 to 71.
   std::ofstream(path, std::ios::binary) << text;
   expect_refused(path, "is an SQLite file of something else");
+}
+
+TEST_F(TuningDatabaseTest, AnEmptyPathIsRefused) {
+  for (const Mode mode : {Mode::kRead, Mode::kWrite, Mode::kCreate}) {
+    const auto refused = TuningDatabase::open("", mode);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().kind, ErrorKind::kInvalidArgument);
+    EXPECT_THAT(refused.error().message, HasSubstr("path of the tuning database is empty"));
+  }
+}
+
+TEST_F(TuningDatabaseTest, AFifoIsNotWaitedFor) {
+  const auto path = scratch_.path() / "t.db";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  for (const Mode mode : {Mode::kRead, Mode::kWrite, Mode::kCreate}) {
+    const auto refused = TuningDatabase::open(path, mode);
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().message, HasSubstr("is no regular file"));
+  }
+}
+
+// A process that is killed right after it made the file leaves nothing in it.
+TEST_F(TuningDatabaseTest, AFileInWhichNothingIsYetIsAnEmptyDatabase) {
+  const auto path = scratch_.path() / "t.db";
+  std::ofstream(path).flush();
+  const auto reader = TuningDatabase::open(path, Mode::kRead);
+  ASSERT_TRUE(reader) << reader.error().text();
+  EXPECT_THAT(reader->list().value(), IsEmpty());
+  auto writer = TuningDatabase::open(path, Mode::kWrite);
+  ASSERT_TRUE(writer) << writer.error().text();
+  ASSERT_TRUE(writer->store({record(1, 1.0, "2026-11-20T10:00:00Z")}));
+  EXPECT_EQ(reader->list().value().size(), 1U);
+}
+
+/// A database in the state that a writer leaves who is killed while it commits: half of the pages
+/// new, the journal with the old ones beside it.
+class KilledWriterTest : public TuningDatabaseTest {
+ protected:
+  KilledWriterTest() {
+    TuningDatabase database = make("t.db");
+    std::vector<TuningRecord> records;
+    for (uint64_t i = 1; i <= 100; ++i) records.push_back(record(i, 1.0, "2026-11-20T10:00:00Z"));
+    if (!database.store(records)) throw std::runtime_error("not stored");
+    stored_ = database.list().value();
+  }
+  /// Kills writers until one leaves a journal that has to be rolled back.
+  void kill_writers() const {
+    for (int attempt = 0; attempt < 200; ++attempt) {
+      const pid_t child = ::fork();
+      ASSERT_GE(child, 0);
+      if (child == 0) {
+        for (double us = 2.0;; us += 1.0) {
+          TuningDatabase database = make("t.db");
+          std::vector<TuningRecord> records = stored_;
+          for (TuningRecord& changed : records) changed.tuned.tuned_us = us;
+          if (!database.store(records)) ::_exit(1);
+        }
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(3000 + 137 * attempt));
+      ::kill(child, SIGKILL);
+      int status = 0;
+      ASSERT_EQ(::waitpid(child, &status, 0), child);
+      ASSERT_TRUE(WIFSIGNALED(status));
+      if (std::filesystem::exists(journal_) && contents(journal_).substr(0, 8) == kJournalMagic)
+        return;
+    }
+    FAIL() << "no writer was killed while it wrote";
+  }
+  /// All records of one change, whichever it was.
+  static void expect_one_change(const Result<std::vector<TuningRecord>>& records) {
+    ASSERT_TRUE(records) << records.error().text();
+    ASSERT_EQ(records->size(), 100U);
+    for (const TuningRecord& one : *records)
+      EXPECT_EQ(one.tuned.tuned_us, records->front().tuned.tuned_us);
+  }
+
+  const std::string kJournalMagic = "\xd9\xd5\x05\xf9\x20\xa1\x63\xd7";
+  std::filesystem::path path_ = scratch_.path() / "t.db";
+  std::filesystem::path journal_ = scratch_.path() / "t.db-journal";
+  std::vector<TuningRecord> stored_;
+};
+
+TEST_F(KilledWriterTest, AReaderSeesOneChangeAndLeavesTheFiles) {
+  const auto early = TuningDatabase::open(path_, Mode::kRead);
+  ASSERT_TRUE(early);
+  kill_writers();
+  const std::string before = contents(path_);
+  const std::string journal = contents(journal_);
+  const auto reader = TuningDatabase::open(path_, Mode::kRead);
+  ASSERT_TRUE(reader) << reader.error().text();
+  expect_one_change(reader->list());
+  expect_one_change(early->list());
+  EXPECT_EQ(contents(path_), before);
+  EXPECT_EQ(contents(journal_), journal);
+  const auto writer = TuningDatabase::open(path_, Mode::kWrite);
+  ASSERT_TRUE(writer) << writer.error().text();
+  EXPECT_EQ(writer->list().value(), reader->list().value());
+  EXPECT_FALSE(std::filesystem::exists(journal_));
+}
+
+TEST_F(KilledWriterTest, AReaderNeedsNoPermissionToWrite) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  kill_writers();
+  namespace fs = std::filesystem;
+  const auto readable = fs::perms::owner_read | fs::perms::group_read | fs::perms::others_read;
+  fs::permissions(scratch_.path(), readable | fs::perms::owner_exec | fs::perms::group_exec |
+                                       fs::perms::others_exec);
+  for (const fs::path& file : {path_, journal_}) fs::permissions(file, readable);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    constexpr uid_t kNobody = 65534;
+    if (::setresuid(kNobody, kNobody, kNobody) != 0) ::_exit(2);
+    const auto reader = TuningDatabase::open(path_, Mode::kRead);
+    if (!reader) {
+      std::fputs((reader.error().text() + "\n").c_str(), stderr);
+      ::_exit(3);
+    }
+    const auto records = reader->list();
+    ::_exit(records && records->size() == 100 ? 0 : 4);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(TuningDatabaseTest, ThreadsWriteOneFileAtOnce) {
