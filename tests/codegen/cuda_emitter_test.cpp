@@ -365,6 +365,58 @@ kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
   EXPECT_THAT(text, HasSubstr("store_global(x + (int)threadIdx.x, v);"));
 }
 
+/// A kernel that starts before the previous one has ended may read what that one still writes.
+TEST(CudaEmitterTest, ReadsPastTheReadOnlyPathWhatThePreviousKernelMayWrite) {
+  const auto text = [](std::string_view before) {
+    return emit_cuda(kernel_of(fmt::format(R"(
+kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {{
+  param %p0 n : i64
+  buffer %b0 x : f32 global read align 16
+  buffer %b1 y : f32 global write align 16
+  {}
+  var %r0 v : f32
+  %r0[0, 0] = load %b0[thread_index] width 1
+  store %b1[thread_index] = %r0[0, 0] width 1
+}})",
+                                           before)));
+  };
+  EXPECT_THAT(text(""), HasSubstr("v = load_global(x"));
+  const std::string early = text("wait_for_previous");
+  EXPECT_THAT(early, HasSubstr("v = load_written(x"));
+  EXPECT_THAT(early, Not(HasSubstr("load_global")));
+  EXPECT_LT(early.find("wait_for_previous();"), early.find("load_written"));
+}
+
+TEST(CudaEmitterTest, WritesEveryKindOfBarrier) {
+  const std::string text = emit_cuda(kernel_of(R"(
+kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
+  param %p0 n : i64
+  warp_barrier
+  barrier
+})"));
+  const size_t warp = text.find("  __syncwarp();\n");
+  ASSERT_NE(warp, std::string::npos) << text;
+  EXPECT_LT(warp, text.find("  __syncthreads();\n"));
+}
+
+/// The compiler would unroll others again, and take registers that the schedule has not counted.
+TEST(CudaEmitterTest, LoopsAreUnrolledWhereTheKernelSaysAndNowhereElse) {
+  const std::string text = emit_cuda(kernel_of(R"(
+kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {
+  param %p0 n : i64
+  buffer %b0 x : i32 global write align 16
+  for %r0 run_time : i32 = 0 to 4 step 1 {
+    var %r1 v : i32
+    for %r2 unrolled : i32 = 0 to 2 step 1 unroll {
+      %r1 = %r2
+    }
+    store %b0[%r0] = %r1[0, 0] width 1
+  }
+})"));
+  EXPECT_THAT(text, HasSubstr("#pragma unroll 1\n  for (int run_time = "));
+  EXPECT_THAT(text, HasSubstr("#pragma unroll\n    for (int unrolled = "));
+}
+
 TEST(CudaEmitterTest, ReadsThemWithTheirHints) {
   const std::string text = emit_cuda(kernel_of(R"(
 kernel @k threads 32 min_blocks 1 grid ceil(%p0 / 1) {

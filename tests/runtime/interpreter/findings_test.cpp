@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <vector>
 
 #include "runtime/interpreter/interpreter.h"
@@ -178,6 +179,63 @@ TEST(InterpreterFindings, GlobalRaceBetweenAReadAndAWrite) {
     const kir::VarId value = run.loaded("value", y, other);
     run.store(y, run.thread_of_launch(), value);
     expect_only(run.run(2, {.threads = threads}), FindingKind::kGlobalRace, run);
+  }
+}
+
+/// Two blocks, of which one reads and the other writes element 0 of `y`; nothing else touches it.
+InterpreterReport read_by_one_and_written_by_the_other(int reader, int threads) {
+  KernelRun run(32);
+  const auto y = run.output("y", DType::kI32, 1, kir::Access::kReadWrite);
+  const auto out = run.output("out", DType::kI32, 64);
+  kir::KernelBuilder& b = run.b;
+  const auto only = [&](int block, const std::function<void()>& body) {
+    b.when(b.both(b.equal(run.block(), b.integer(block)), b.equal(run.thread(), b.integer(0))),
+           body);
+  };
+  const auto read = [&] { run.store(out, b.integer(0), run.loaded("value", y, b.integer(0))); };
+  const auto write = [&] { run.store(y, b.integer(0), b.declare("one", b.integer(1))); };
+  only(reader, read);
+  only(1 - reader, write);
+  InterpreterReport report = run.run(2, {.threads = threads});
+  expect_only(report, FindingKind::kGlobalRace, run);
+  return report;
+}
+
+/// Blocks run in order: the first is the reader, so that its read comes before the write, or the
+/// second, so that it comes after. On two host threads the two meet when their memories are joined.
+TEST(InterpreterFindings, GlobalReadsRaceWithLaterWritesAndWritesWithLaterReads) {
+  for (const int threads : {1, 2}) {
+    for (const int reader : {0, 1}) {
+      const InterpreterReport report = read_by_one_and_written_by_the_other(reader, threads);
+      ASSERT_EQ(report.findings.size(), 1U) << reader << " " << threads;
+      EXPECT_EQ(report.findings[0].count, 1);
+      EXPECT_THAT(report.findings[0].message,
+                  reader == 0 ? HasSubstr("thread 0 of block 1 writes y[0], which thread 0 of "
+                                          "block 0 reads")
+                              : HasSubstr("thread 0 of block 1 reads y[0], which thread 0 of "
+                                          "block 0 writes"));
+    }
+  }
+}
+
+/// Within one block, with no barrier between the read and the write of another thread.
+TEST(InterpreterFindings, GlobalWriteAfterAReadOfAnotherWarp) {
+  for (const bool has_barrier : {false, true}) {
+    KernelRun run(64);
+    const auto y =
+        run.global("y", DType::kI32, std::vector<int32_t>(64, 1), kir::Access::kReadWrite);
+    const auto out = run.output("out", DType::kI32, 64);
+    kir::KernelBuilder& b = run.b;
+    const kir::ExprId other = b.rem(b.add(run.thread(), b.integer(32)), b.integer(64));
+    run.store(out, run.thread(), run.loaded("value", y, other));
+    if (has_barrier) run.barrier();
+    run.store(y, run.thread(), b.declare("one", b.integer(1)));
+    const InterpreterReport report = run.run(1);
+    if (has_barrier) {
+      EXPECT_TRUE(report.clean()) << report.text(run.kernel);
+    } else {
+      expect_only(report, FindingKind::kGlobalRace, run);
+    }
   }
 }
 
