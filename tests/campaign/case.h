@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/campaign/drawn_inputs.h"
+#include "tests/campaign/graph_generator.h"
+
+namespace sinter {
+
+/// One graph of the campaign, and how it is tried: all that its outcome depends on.
+struct Case {
+  uint64_t seed = 0;  ///< What it was drawn from; pins and schedules are drawn from it as well.
+  GraphKind kind = GraphKind::kTame;
+  Fusion fusion;
+  ExtentValues extents{};
+  std::string device = "H200";
+  bool simplify = true;
+  bool check_indices = false;
+  bool cut_if_needed_only = false;  ///< Cutting::kNeeded.
+  int pinned_cuts = 0;              ///< Values that a second plan sends through memory.
+  int other_families = 0;           ///< Runs with a family's best candidate that was not chosen.
+  int drawn_schedules = 1;          ///< Runs with a random legal schedule for every segment.
+  DataKind data = DataKind::kUniform;
+  uint64_t data_seed = 0;
+};
+
+Case draw_case(uint64_t seed);
+
+/// Text that parse_case() reads: .fir with directives in comments, in the form of
+/// tests/regressions.
+std::string print_case(const Case& test_case);
+Result<Case> parse_case(const std::string& text);
+
+/// Something that must not be.
+struct CaseFinding {
+  std::string what;   ///< Which comparison or step: "kernels against the oracle", "plan", ...
+  std::string where;  ///< "chosen schedules", "drawn schedules 2", "pinned cuts: ..."
+  std::string text;
+  std::string schedules{};  ///< .sched text of each segment, if kernels ran.
+};
+
+/// What a case came to.
+struct Outcome {
+  std::vector<CaseFinding> findings{};
+  std::map<std::string, int64_t> refusals{};  ///< Graphs not planned, by the error's wording.
+  std::map<std::string, int64_t> families{};  ///< Kernels run.
+  std::map<std::string, int64_t> features{};  ///< What the graph and its plans have.
+  int64_t runs = 0;                           ///< Executions of a plan.
+  int64_t elements = 0;                       ///< Of outputs, compared with the oracle.
+  int64_t open_elements = 0;                  ///< Of those, which the oracle's bound leaves open.
+
+  void merge(const Outcome& other);
+};
+
+/// Evaluates the graph in the oracle and in the plain evaluator, and compares them; then plans it,
+/// runs it in the interpreter as often as the case asks for, and compares each run with the oracle.
+/// Depends on its argument alone. Throws nothing: what throws is a finding.
+Outcome check_case(const Case& test_case);
+
+}  // namespace sinter
