@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "tests/campaign/drawn_inputs.h"
 #include "tests/campaign/graph_generator.h"
+#include "tests/campaign/plain_evaluator.h"
 
 namespace sinter {
 
@@ -55,9 +57,15 @@ struct Outcome {
   void merge(const Outcome& other);
 };
 
+/// Changes results before they are compared: for tests that a difference is found.
+struct Spoilers {
+  std::function<void(std::vector<HostTensor>&)> spoil_run{};  ///< Outputs of kernels.
+  std::function<void(std::vector<PlainTensor>&)> spoil_plain{};
+};
+
 /// Evaluates the graph in the oracle and in the plain evaluator, and compares them; then plans it,
 /// runs it in the interpreter as often as the case asks for, and compares each run with the oracle.
 /// Depends on its argument alone. Throws nothing: what throws is a finding.
-Outcome check_case(const Case& test_case);
+Outcome check_case(const Case& test_case, const Spoilers& spoilers = {});
 
 }  // namespace sinter

@@ -47,8 +47,11 @@ struct Reference {
 
 class Check {
  public:
-  explicit Check(const Case& test_case)
-      : case_(test_case), chance_(test_case.seed ^ 0x636865636bULL), calls_(random_graph_calls()) {}
+  Check(const Case& test_case, const Spoilers& spoilers)
+      : case_(test_case),
+        spoilers_(spoilers),
+        chance_(test_case.seed ^ 0x636865636bULL),
+        calls_(random_graph_calls()) {}
 
   Outcome run() {
     guarded("case", "", [&] { run_all(); });
@@ -143,8 +146,8 @@ class Check {
   void compare_evaluators() {
     std::vector<PlainTensor> inputs;
     for (const HostTensor& input : reference_.inputs) inputs.push_back(plain(input));
-    const std::vector<PlainTensor> results =
-        evaluate_plainly(judged_, binding_, inputs, swap_plainly);
+    std::vector<PlainTensor> results = evaluate_plainly(judged_, binding_, inputs, swap_plainly);
+    if (spoilers_.spoil_plain) spoilers_.spoil_plain(results);
     for (size_t i = 0; i < results.size(); ++i) compare_output(i, results[i]);
   }
   void compare_output(size_t output, const PlainTensor& result) {
@@ -190,7 +193,9 @@ class Check {
   }
 
   void try_plans() {
-    limits_ = *find_device(case_.device);
+    const auto device = find_device(case_.device);
+    if (!device) return find("device", "", case_.device + " is none");
+    limits_ = *device;
     const auto planned = plan(case_.fusion, case_.extents, limits_, options());
     if (!planned) {
       // Nothing was pinned: only what no family takes may be refused.
@@ -312,7 +317,7 @@ class Check {
 
   void run_plan(const Plan& plan, const std::string& where) {
     guarded("kernels", where, [&] {
-      const auto run =
+      auto run =
           execute_on_host(plan, reference_.inputs, families_, {.seed = case_.data_seed}, calls_);
       if (!run) {
         // The interpreter's own limits are no fault of the kernel.
@@ -320,6 +325,7 @@ class Check {
           return refuse("interpreter", run.error());
         return find("kernels", where, run.error().text(), &plan);
       }
+      if (spoilers_.spoil_run) spoilers_.spoil_run(run->outputs);
       ++out_.runs;
       for (const SegmentPlan& segment : plan.segments)
         ++out_.families[segment.chosen().schedule.family];
@@ -361,6 +367,7 @@ class Check {
   }
 
   const Case& case_;
+  const Spoilers& spoilers_;
   Chance chance_;
   HostCalls calls_;
   FamilySet families_ = builtin_families();
@@ -387,6 +394,8 @@ void Outcome::merge(const Outcome& other) {
   open_elements += other.open_elements;
 }
 
-Outcome check_case(const Case& test_case) { return Check(test_case).run(); }
+Outcome check_case(const Case& test_case, const Spoilers& spoilers) {
+  return Check(test_case, spoilers).run();
+}
 
 }  // namespace sinter

@@ -39,6 +39,7 @@ class Rebuilding {
 
  private:
   Fusion rebuilt() {
+    // Ids of symbols stay what they are.
     for (const Symbol& symbol : source_.symbols)
       b_.symbol(symbol.name, symbol.hint, symbol.divisible_by);
     const std::vector<ValueId>& outputs = edit_.outputs.empty() ? source_.outputs : edit_.outputs;
@@ -58,7 +59,8 @@ class Rebuilding {
       if (is_needed) add(op);
     }
     for (const ValueId output : outputs) {
-      OutputLayout layout = edit_.plain_layouts ? OutputLayout{} : source_.layout_of(output);
+      const bool has_layout = !edit_.plain_layouts && is_output(output);
+      OutputLayout layout = has_layout ? source_.layout_of(output) : OutputLayout{};
       if (layout.alias.valid() && !made_[layout.alias].valid()) layout = {};
       if (layout.alias.valid()) layout.alias = made_[layout.alias];
       ValueId to = made_[target(output)];
@@ -70,6 +72,9 @@ class Rebuilding {
     return b_.build();
   }
 
+  [[nodiscard]] bool is_output(ValueId value) const {
+    return std::ranges::find(source_.outputs, value) != source_.outputs.end();
+  }
   std::vector<int> all_axes(ValueId value) {
     std::vector<int> axes;
     for (size_t axis = 0; axis < b_.fusion().values[value].shape.size(); ++axis)

@@ -1,0 +1,160 @@
+#include "tests/campaign/case.h"
+
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "fusion_ir/fusion_builder.h"
+#include "fusion_ir/verifier.h"
+#include "tests/campaign/minimise.h"
+
+namespace sinter {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+TEST(DrawnCases, AreValidAndDependOnTheSeedAlone) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const Case drawn = draw_case(seed);
+    EXPECT_THAT(verify(drawn.fusion), IsEmpty()) << seed;
+    EXPECT_TRUE(bind_extents(drawn.fusion, drawn.extents)) << seed;
+    EXPECT_EQ(print_case(drawn), print_case(draw_case(seed)));
+  }
+}
+
+TEST(DrawnCases, AreReadAsTheyWereWritten) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    const std::string text = print_case(draw_case(seed));
+    const auto parsed = parse_case(text);
+    ASSERT_TRUE(parsed) << parsed.error().text();
+    EXPECT_EQ(print_case(*parsed), text);
+  }
+}
+
+TEST(DrawnCases, OfTextThatIsNoneAreRefused) {
+  EXPECT_FALSE(parse_case("no graph"));
+  std::string text = print_case(draw_case(1));
+  text.replace(text.find("data="), 6, "data=?");
+  const auto parsed = parse_case(text);
+  ASSERT_FALSE(parsed);
+  EXPECT_THAT(parsed.error().text(), HasSubstr("there are no data"));
+}
+
+// Every op, type and kind of graph is drawn, and each of the shapes of its own that once went
+// wrong.
+TEST(DrawnCases, CoverWhatGraphsHave) {
+  std::set<std::string> ops;
+  std::set<DType> types;
+  std::set<size_t> ranks;
+  std::set<GraphKind> kinds;
+  std::set<DataKind> data;
+  bool has_empty = false;
+  for (uint64_t seed = 0; seed < 3000; ++seed) {
+    const Case drawn = draw_case(seed);
+    kinds.insert(drawn.kind);
+    data.insert(drawn.data);
+    const Binding binding = bind_extents(drawn.fusion, drawn.extents).value();
+    for (const Op& op : drawn.fusion.ops) ops.emplace(text_of(op.kind));
+    for (const Value& value : drawn.fusion.values) {
+      types.insert(value.type);
+      ranks.insert(value.shape.size());
+      has_empty = has_empty || element_count(binding.sizes_of(value.shape)) == 0;
+    }
+  }
+  for (const std::string_view op :
+       {"input", "constant", "cast", "broadcast", "welford", "logsumexp", "take", "extent", "iota",
+        "permute", "reshape", "slice", "concatenate", "pad", "external"})
+    EXPECT_TRUE(ops.contains(std::string(op))) << op;
+#define SINTER_POINTWISE(enumerator, text, ...) EXPECT_TRUE(ops.contains(text)) << text;
+#define SINTER_REDUCE(enumerator, text) EXPECT_TRUE(ops.contains("reduce." text)) << text;
+#include "fusion_ir/op_list.def"
+#undef SINTER_POINTWISE
+#undef SINTER_REDUCE
+  EXPECT_THAT(types, SizeIs(kAllDTypes.size()));
+  for (size_t rank = 0; rank <= 5; ++rank) EXPECT_TRUE(ranks.contains(rank)) << rank;
+  EXPECT_THAT(kinds, SizeIs(6));
+  EXPECT_THAT(data, SizeIs(kDataKinds));
+  EXPECT_TRUE(has_empty);
+}
+
+// ---- What is wrong is found
+
+/// y = x + 1 over 8 x 64.
+Case small_case() {
+  FusionBuilder b("small");
+  const ValueId x = b.input(DType::kF32, {8, 64}, "x");
+  b.output(b.add(x, b.constant(1.0)));
+  return {.fusion = b.build(), .drawn_schedules = 0};
+}
+
+TEST(CheckedCases, OfRightKernelsHaveNoFindings) {
+  const Outcome outcome = check_case(small_case());
+  EXPECT_THAT(outcome.findings, IsEmpty());
+  EXPECT_EQ(outcome.runs, 1);
+  EXPECT_EQ(outcome.elements, 512);
+  EXPECT_EQ(outcome.open_elements, 0);
+}
+
+TEST(CheckedCases, OfAWrongElementHaveAFinding) {
+  const Case wrong = small_case();
+  const Outcome outcome = check_case(
+      wrong, {.spoil_run = [](std::vector<HostTensor>& outputs) { outputs[0].set(9, 1e9); }});
+  ASSERT_THAT(outcome.findings, SizeIs(1));
+  EXPECT_EQ(outcome.findings[0].what, "kernels against the oracle");
+  EXPECT_EQ(outcome.findings[0].where, "chosen schedules");
+  EXPECT_THAT(outcome.findings[0].text, HasSubstr("1 of 512 elements"));
+  EXPECT_THAT(outcome.findings[0].schedules, HasSubstr("schedule "));
+}
+
+TEST(CheckedCases, OfDisagreeingEvaluatorsHaveAFinding) {
+  const Outcome outcome = check_case(
+      small_case(),
+      {.spoil_plain = [](std::vector<PlainTensor>& outputs) { outputs[0].real[9] += 0.1; }});
+  ASSERT_THAT(outcome.findings, SizeIs(1));
+  EXPECT_EQ(outcome.findings[0].what, "plain evaluator against the oracle");
+  EXPECT_THAT(outcome.findings[0].text, HasSubstr("1 of 512 elements differ"));
+}
+
+TEST(CheckedCases, OfUnknownDevicesAndExtentsHaveAFinding) {
+  Case unknown = small_case();
+  unknown.device = "abacus";
+  EXPECT_THAT(check_case(unknown).findings, Not(IsEmpty()));
+  Case unbound = small_case();
+  unbound.extents["rows"] = 3;
+  EXPECT_THAT(check_case(unbound).findings, SizeIs(1));
+}
+
+// ---- Smaller cases
+
+TEST(Minimised, CasesKeepWhatFailsAndLittleElse) {
+  const auto has_exp = [](const Case& candidate) {
+    return std::ranges::any_of(candidate.fusion.ops,
+                               [](const Op& op) { return text_of(op.kind) == "exp"; });
+  };
+  int found = 0;
+  for (uint64_t seed = 0; found < 5; ++seed) {
+    const Case drawn = draw_case(seed);
+    if (!has_exp(drawn)) continue;
+    ++found;
+    const Case small = minimise(drawn, has_exp, [] { return false; });
+    EXPECT_TRUE(has_exp(small));
+    EXPECT_THAT(verify(small.fusion), IsEmpty());
+    EXPECT_TRUE(bind_extents(small.fusion, small.extents));
+    EXPECT_LE(small.fusion.ops.size(), 3U) << print_case(small);
+    EXPECT_THAT(small.fusion.outputs, SizeIs(1));
+    EXPECT_EQ(small.drawn_schedules, 0);
+  }
+}
+
+TEST(Minimised, CasesStopWhenTimeIsOver) {
+  const Case drawn = draw_case(3);
+  const Case same = minimise(
+      drawn, [](const Case&) { return true; }, [] { return true; });
+  EXPECT_EQ(print_case(same), print_case(drawn));
+}
+
+}  // namespace
+}  // namespace sinter
