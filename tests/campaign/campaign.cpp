@@ -14,9 +14,6 @@
 namespace sinter {
 namespace {
 
-/// Cases that are made smaller of each group: one wording may have several causes.
-constexpr size_t kMinimisedOfGroup = 6;
-
 /// What a process of its own says about a case: the outcome, or that it did not get there.
 Outcome outcome_of(const WorkResult& result) {
   if (result.failure.empty()) return outcome_from(nlohmann::json::parse(result.text));
@@ -79,18 +76,15 @@ class Campaign {
     std::vector<Worker> workers;
     for (int i = 0; i < std::max(options_.jobs, 1); ++i)
       workers.emplace_back(check_seed, options_.limits);
-    std::vector<double> begun(workers.size());
     while (done_ < to_do_) {
-      for (size_t i = 0; i < workers.size(); ++i) {
-        Worker& worker = workers[i];
+      for (Worker& worker : workers) {
         if (worker.is_busy()) {
           const uint64_t seed = worker.piece();
           const auto result = worker.poll();
           if (!result) continue;
-          finish(seed, outcome_of(*result), steady_seconds() - begun[i]);
+          finish(seed, outcome_of(*result), result->cpu_seconds);
         }
         if (pending_.empty()) continue;
-        begun[i] = steady_seconds();
         worker.start(pending_.front());
         pending_.pop_front();
       }
@@ -148,7 +142,7 @@ class Campaign {
   void minimise_findings(const std::map<uint64_t, SeedResult>& results) const {
     for (const auto& [name, group] : group_findings(results)) {
       if (group.example.what == "drawing throws") continue;  // There is no graph.
-      const size_t few = std::min(group.seeds.size(), kMinimisedOfGroup);
+      const size_t few = std::min(group.seeds.size(), options_.minimised_of_group);
       for (const uint64_t seed : std::span(group.seeds).first(few)) {
         std::string stem;
         for (const char c : group.example.what.substr(0, 40))
@@ -169,7 +163,8 @@ class Campaign {
     const double end = steady_seconds() + options_.minimise_seconds;
     WorkLimits limits = options_.limits;
     // A case that hangs is to be tried more than once.
-    limits.seconds = std::min(limits.seconds, options_.minimise_seconds / 6);
+    limits.cpu_seconds = std::min(limits.cpu_seconds, options_.minimise_seconds / 6);
+    limits.wall_seconds = std::min(limits.wall_seconds, options_.minimise_seconds / 2);
     const auto check = [&](const Case& candidate) {
       return outcome_of(
           run_isolated([&] { return text_of_outcome(check_case(candidate)); }, limits));

@@ -17,8 +17,10 @@ struct CampaignOptions {
   std::filesystem::path findings{};  ///< Folder for minimised cases; empty: none are written.
   std::string commit = "unknown";    ///< Of the sources, for state and report.
   WorkLimits limits{};               ///< For each seed.
-  double minimise_seconds = 60.0;    ///< For each kind of finding.
-  bool is_quiet = false;             ///< Prints no progress.
+  /// Cases that are made smaller of each group of findings: one wording may have several causes.
+  size_t minimised_of_group = 6;
+  double minimise_seconds = 60.0;  ///< For each of them.
+  bool is_quiet = false;           ///< Prints no progress.
 };
 
 /// Checks the case of every seed, each in a process that may crash or hang, and goes on where an

@@ -8,16 +8,27 @@ std::string wording_of(std::string_view text) {
   constexpr size_t kLongest = 160;
   std::string out;
   bool in_number = false;
+  char closing = 0;  // Of what is quoted or in brackets.
   for (const char c : text) {
     if (c == '\n' || out.size() == kLongest) break;
+    if (closing != 0) {
+      if (c == closing) closing = 0;
+      continue;
+    }
     // 1e-05, 0x1p-3 and -inf are numbers as well as 12.
     const bool is_digit = c >= '0' && c <= '9';
     in_number = is_digit || (in_number && (c == '.' || c == 'e' || c == '-'));
-    if (!in_number) {
-      out += c;
-    } else if (out.empty() || out.back() != '#') {
-      out += '#';
+    if (in_number) {
+      if (out.empty() || out.back() != '#') out += '#';
+      continue;
     }
+    // "the fusion's" quotes nothing.
+    const bool follows_letter = !out.empty() && out.back() >= 'a' && out.back() <= 'z';
+    out += c;
+    if (c == '\'' && !follows_letter) closing = '\'';
+    if (c == '(') closing = ')';
+    if (c == '[') closing = ']';
+    if (closing != 0) out += {'.', '.', closing};
   }
   return out;
 }

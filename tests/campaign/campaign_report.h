@@ -17,7 +17,7 @@ struct FindingGroup {
 /// By "what: wording".
 std::map<std::string, FindingGroup> group_findings(const std::map<uint64_t, SeedResult>& results);
 
-/// Text without its numbers and the names that have numbers in them.
+/// Text without its numbers and without what is quoted or in brackets: what it says of any graph.
 std::string wording_of(std::string_view text);
 
 /// Counts of everything, findings by group with their seeds.

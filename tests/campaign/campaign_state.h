@@ -12,7 +12,7 @@ namespace sinter {
 /// What one seed came to.
 struct SeedResult {
   Outcome outcome;
-  double seconds = 0.0;
+  double seconds = 0.0;  ///< Of CPU time.
 };
 
 /// The seeds that are done, in a file to which every result is appended as one line by one write.

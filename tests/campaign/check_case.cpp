@@ -79,7 +79,8 @@ class Check {
     }
   }
   void refuse(std::string_view what, const Error& error) {
-    ++out_.refusals[fmt::format("{}: {}", what, wording_of(error.text()))];
+    ++out_.refusals[fmt::format("{}: {}: {}", what, name_of(error.kind),
+                                wording_of(error.message))];
   }
   void count(const std::string& feature, int64_t by = 1) { out_.features[feature] += by; }
 

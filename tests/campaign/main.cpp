@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kUsage =
     "sinter_campaign [--seeds FIRST:LAST] [--state FILE] [--jobs N] [--report FILE.json]\n"
-    "                [--findings FOLDER] [--commit NAME] [--seconds N] [--quiet]\n"
+    "                [--findings FOLDER] [--minimise N] [--commit NAME] [--seconds N] [--quiet]\n"
     "    checks the seeds FIRST ... LAST - 1 (0:200) that the state does not have yet\n"
     "sinter_campaign --print SEED\n"
     "    prints the case of a seed as .fir text\n"
@@ -85,7 +85,9 @@ int run(int count, char** words) {
     } else if (option == "--commit") {
       options.commit = value;
     } else if (option == "--seconds") {
-      options.limits.seconds = number_of<int>(value);
+      options.limits.cpu_seconds = number_of<int>(value);
+    } else if (option == "--minimise") {
+      options.minimised_of_group = number_of<size_t>(value);
     } else if (option == "--print") {
       fmt::print("{}", sinter::print_case(sinter::draw_case(number_of<uint64_t>(value))));
       return 0;

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <array>
@@ -87,6 +88,7 @@ Worker::Worker(Worker&& other) noexcept
       results_(std::exchange(other.results_, -1)),
       piece_(std::exchange(other.piece_, std::nullopt)),
       started_(other.started_),
+      cpu_at_start_(other.cpu_at_start_),
       received_(std::move(other.received_)) {}
 
 Worker::~Worker() { end(); }
@@ -121,6 +123,7 @@ void Worker::start(uint64_t piece) {
   if (process_ < 0) launch();
   piece_ = piece;
   started_ = steady_seconds();
+  cpu_at_start_ = cpu_of_process();
   if (write_all(orders_, std::bit_cast<const char*>(&piece), sizeof piece)) return;
   // It ended between two pieces.
   end();
@@ -128,10 +131,17 @@ void Worker::start(uint64_t piece) {
   write_all(orders_, std::bit_cast<const char*>(&piece), sizeof piece);
 }
 
+double Worker::cpu_of_process() const {
+  clockid_t clock{};
+  timespec time{};
+  if (clock_getcpuclockid(process_, &clock) != 0 || clock_gettime(clock, &time) != 0) return 0.0;
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 WorkResult Worker::failed(std::string failure) {
   end();
   piece_.reset();
-  return {.text = {}, .failure = std::move(failure)};
+  return {.text = {}, .cpu_seconds = 0.0, .failure = std::move(failure)};
 }
 
 std::optional<WorkResult> Worker::poll() {
@@ -157,13 +167,16 @@ std::optional<WorkResult> Worker::poll() {
     if (received_.size() < sizeof size) continue;
     std::memcpy(&size, received_.data(), sizeof size);
     if (received_.size() < sizeof size + size) continue;
-    WorkResult result{.text = received_.substr(sizeof size)};
+    WorkResult result{.text = received_.substr(sizeof size),
+                      .cpu_seconds = cpu_of_process() - cpu_at_start_};
     received_.clear();
     piece_.reset();
     return result;
   }
-  if (steady_seconds() - started_ > limits_.seconds)
-    return failed(fmt::format("took more than {} s", limits_.seconds));
+  if (cpu_of_process() - cpu_at_start_ > limits_.cpu_seconds)
+    return failed(fmt::format("took more than {} s of CPU time", limits_.cpu_seconds));
+  if (steady_seconds() - started_ > limits_.wall_seconds)
+    return failed(fmt::format("took more than {} s", limits_.wall_seconds));
   return std::nullopt;
 }
 

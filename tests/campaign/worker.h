@@ -10,14 +10,17 @@ namespace sinter {
 
 /// What a process may use before it is ended.
 struct WorkLimits {
-  double seconds = 30.0;                   ///< For one piece of work.
+  double cpu_seconds = 30.0;               ///< For one piece of work.
+  double wall_seconds = 300.0;             ///< Likewise, also where it waits.
   int64_t bytes = int64_t{6} * (1 << 30);  ///< Of address space; none under a sanitizer.
 };
 
 /// How a piece of work ended that a process of its own did.
 struct WorkResult {
-  std::string text{};     ///< What it returned.
-  std::string failure{};  ///< "ended by signal 11", "took more than 30 s"; empty: it returned.
+  std::string text{};  ///< What it returned.
+  double cpu_seconds = 0.0;
+  std::string
+      failure{};  ///< "ended by signal 11", "took more than 30 s of CPU time"; empty: it returned.
 };
 
 /// Runs pieces of work in processes of their own, so that a crash or a hang ends a piece and
@@ -47,6 +50,7 @@ class Worker {
   void launch();
   void end();
   [[nodiscard]] WorkResult failed(std::string failure);
+  [[nodiscard]] double cpu_of_process() const;
 
   Work work_;
   WorkLimits limits_;
@@ -54,7 +58,8 @@ class Worker {
   int orders_ = -1;   ///< Where pieces are written for the process to read.
   int results_ = -1;  ///< Where it writes what it returned.
   std::optional<uint64_t> piece_{};
-  double started_ = 0.0;
+  double started_ = 0.0;       ///< On the steady clock.
+  double cpu_at_start_ = 0.0;  ///< Of the process.
   std::string received_{};
 };
 
