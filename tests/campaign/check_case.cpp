@@ -316,10 +316,23 @@ class Check {
 
   // ---- A run
 
+  /// The interpreter knows of every thread of a cluster what it has seen of every other one, which
+  /// takes seconds for the stores of clusters of as many threads as there may be.
+  static bool can_follow_races(const Plan& plan) {
+    constexpr int64_t kMostThreads = 2048;
+    return std::ranges::all_of(plan.segments, [](const SegmentPlan& segment) {
+      const Schedule& schedule = segment.chosen().schedule;
+      return schedule.cluster_blocks == 1 ||
+             schedule.cluster_blocks * schedule.threads_per_block() <= kMostThreads;
+    });
+  }
+
   void run_plan(const Plan& plan, const std::string& where) {
     guarded("kernels", where, [&] {
-      auto run =
-          execute_on_host(plan, reference_.inputs, families_, {.seed = case_.data_seed}, calls_);
+      const bool follows = can_follow_races(plan);
+      if (!follows) count("runs without a look for races");
+      auto run = execute_on_host(plan, reference_.inputs, families_,
+                                 {.seed = case_.data_seed, .check_races = follows}, calls_);
       if (!run) {
         // The interpreter's own limits are no fault of the kernel.
         if (run.error().kind == ErrorKind::kResourceExhausted)
