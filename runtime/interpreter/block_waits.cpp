@@ -48,8 +48,7 @@ void BlockExecutor::wake(State waiting) {
 }
 
 void BlockExecutor::arrive_in_cluster(Warp* warp) {
-  for (int64_t lane = 0; lane < kLanes; ++lane)
-    order_.release(warp->first_actor + lane, &known_in_cluster_);
+  order_.release_warp(warp->first_actor, &known_in_cluster_);
   if (++arrived_in_cluster_ == std::ssize(warps_)) wake(State::kAtClusterWait);
 }
 

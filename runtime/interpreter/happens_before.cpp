@@ -65,6 +65,17 @@ void HappensBefore::release(int64_t thread, Clock* clock) {
   (*clock)[at] = now_[at]++;
 }
 
+void HappensBefore::release_warp(int64_t first_thread, Clock* clock) {
+  clock->resize(actors_, 0);
+  const Clock* joined = nullptr;
+  for (int64_t lane = 0; lane < kLanes; ++lane) {
+    const auto at = static_cast<size_t>(first_thread + lane);
+    if (known_[at].get() != joined) join(clock, *known_[at]);
+    joined = known_[at].get();
+    (*clock)[at] = now_[at]++;
+  }
+}
+
 void HappensBefore::acquire(int64_t first_thread, uint32_t mask, const Clock& clock) {
   if (clock.empty()) return;
   Shared before;

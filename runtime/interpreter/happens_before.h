@@ -42,6 +42,9 @@ class HappensBefore {
   void meet(std::span<const int64_t> first_threads);
   /// Adds to a clock what the thread has done and knows.
   void release(int64_t thread, Clock* clock);
+  /// The same for all threads of the warp that begins at this one, in a fraction of the time where
+  /// they know the same.
+  void release_warp(int64_t first_thread, Clock* clock);
   /// The active threads of a warp learn what a clock holds.
   void acquire(int64_t first_thread, uint32_t mask, const Clock& clock);
 
