@@ -4,8 +4,11 @@
 #include <set>
 
 #include "runtime/host_execution.h"
+#include "scheduler/families/transpose.h"
 #include "scheduler/index_checks.h"
 #include "scheduler/random_scheduler.h"
+#include "scheduler/ring.h"
+#include "scheduler/row_schedule.h"
 #include "scheduler/tensor_list.h"
 #include "tests/campaign/campaign_report.h"
 #include "tests/campaign/case.h"
@@ -282,8 +285,15 @@ class Check {
   }
   std::optional<ProposedSchedule> draw_schedule(const SegmentFacts& facts) {
     constexpr int kMostDraws = 4;
+    // Families that few draws of any family are of.
+    const auto rare = chance_.one_of<std::string_view>({kWarpSpecialised, kTranspose, kColumn});
+    std::string_view family = chance_.one_in(4) ? rare : "";
     for (int i = 0; i < kMostDraws; ++i) {
-      auto drawn = random_schedule(facts, limits_, families_, chance_.bits());
+      auto drawn = random_schedule(facts, limits_, families_, chance_.bits(), family);
+      if (!drawn && !family.empty()) {
+        family = "";
+        continue;
+      }
       if (!drawn || !is_too_large(drawn->schedule)) return drawn;
       count("clusters too large to interpret drawn again");
     }

@@ -259,7 +259,7 @@ class Generator {
         Choice{2, 1, &Generator::logic},         Choice{3, 2, &Generator::selection},
         Choice{3, 2, &Generator::ternary},       Choice{7, 6, &Generator::conversion},
         Choice{14, 14, &Generator::reduction},   Choice{4, 4, &Generator::pair_reduction},
-        Choice{4, 3, &Generator::extreme_index}, Choice{7, 4, &Generator::pick_elements},
+        Choice{4, 3, &Generator::extreme_index}, Choice{4, 4, &Generator::pick_elements},
         Choice{5, 1, &Generator::slice},         Choice{4, 1, &Generator::concatenation},
         Choice{4, 1, &Generator::padding},       Choice{4, 1, &Generator::permutation},
         Choice{5, 1, &Generator::regrouping},    Choice{3, 1, &Generator::repetition},
@@ -589,6 +589,10 @@ class Generator {
     }
     if (!index) index = add_integers(to, "index");
     add(b_.take(x.id, index->id, static_cast<int>(axis)), x.bound);
+    // As losses do: beside a reduction of the same rows. Few takes are kernels of their own.
+    if (chance_.one_in(4) || !is_float(type(x.id))) return;
+    const int64_t length = size_of(shape(x.id)[axis]);
+    add(b_.amax(x.id, {static_cast<int>(axis)}), std::max(x.bound, empty_bound(length)));
   }
   /// Rows of a table, as an embedding: an index for each of several rows.
   void look_up(const Known& table) {
