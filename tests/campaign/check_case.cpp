@@ -9,14 +9,12 @@
 #include "scheduler/random_scheduler.h"
 #include "scheduler/ring.h"
 #include "scheduler/row_schedule.h"
-#include "scheduler/tensor_list.h"
 #include "tests/campaign/campaign_report.h"
 #include "tests/campaign/case.h"
 #include "tests/campaign/drawing.h"
 #include "tests/campaign/plain_evaluator.h"
 #include "tests/campaign/plain_number.h"
 #include "tests/support/random_graph.h"
-#include "tests/support/reference_calls.h"
 
 namespace sinter {
 namespace {

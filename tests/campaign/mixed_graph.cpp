@@ -1,6 +1,7 @@
 // Any ops on any types and shapes. A graph draws a few extents, which most of its shapes are made
 // of, so that values meet; a step picks values, late ones more often, and adds an op with the casts
-// and broadcasts that it needs.
+// and broadcasts that it needs. The file is long because there is a step for each kind of op; they
+// are short, and stand by themselves.
 
 #include <algorithm>
 #include <array>
