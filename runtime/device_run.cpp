@@ -83,7 +83,7 @@ class RunOnDevice {
 }  // namespace
 
 std::string DeviceCheck::text() const {
-  std::string out;
+  std::string out = data.empty() ? "" : fmt::format("on sample data '{}':\n", data);
   for (const Mismatch& mismatch : mismatches) out += mismatch.text() + "\n";
   return out;
 }
@@ -110,7 +110,7 @@ int64_t minimum_bytes(const Plan& plan) {
 }
 
 DeviceReference make_reference(const Fusion& fusion, const Binding& binding,
-                               const DeviceRunOptions& options) {
+                               const DeviceRunOptions& options, SampleData data) {
   DeviceReference out{.fusion = fusion,
                       .binding = binding,
                       .evaluated = binding,
@@ -127,7 +127,7 @@ DeviceReference make_reference(const Fusion& fusion, const Binding& binding,
     out.fusion = std::move(sliced->fusion);
     oracle.whole = out.binding;
   }
-  out.inputs = sample_inputs(out.fusion, out.evaluated, options.seed);
+  out.inputs = sample_inputs(out.fusion, out.evaluated, options.seed, data);
   out.expected = evaluate(out.fusion, out.evaluated, out.inputs, oracle);
   return out;
 }
@@ -151,9 +151,33 @@ Result<DeviceRun> run_on_device(const DeviceReference& reference, const Executab
 
 Result<DeviceRun> run_on_device(const Fusion& fusion, const Executable& executable,
                                 DeviceDriver& driver, const DeviceRunOptions& options) {
-  const DeviceReference reference =
-      make_reference(fusion, executable.compiled().plan.binding, options);
-  return run_on_device(reference, executable, driver, options);
+  const Binding& binding = executable.compiled().plan.binding;
+  auto ordinary =
+      run_on_device(make_reference(fusion, binding, options), executable, driver, options);
+  if (!ordinary) return ordinary;
+  if (!ordinary->check.passed()) {
+    ordinary->check.data = name_of(SampleData{});
+    return ordinary;
+  }
+  DeviceRunOptions untimed = options;
+  untimed.time = false;
+  untimed.oracle_elements = std::min(options.oracle_elements, options.hard_elements);
+  untimed.total_elements = std::min(options.total_elements, options.hard_elements);
+  for (const SampleData& data : options.hard_data) {
+    auto run =
+        run_on_device(make_reference(fusion, binding, untimed, data), executable, driver, untimed);
+    if (!run) return run;
+    DeviceCheck& check = run->check;
+    check.worst_ratio = std::max(check.worst_ratio, ordinary->check.worst_ratio);
+    check.data_sets = ordinary->check.data_sets + 1;
+    if (!check.passed()) {
+      check.data = name_of(data);
+      return run;
+    }
+    ordinary->check.worst_ratio = check.worst_ratio;
+    ordinary->check.data_sets = check.data_sets;
+  }
+  return ordinary;
 }
 
 Result<double> measure_copy_rate(DeviceDriver& driver, DeviceOrdinal device, int64_t bytes) {

@@ -2,12 +2,15 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "runtime/event_timer.h"
 #include "runtime/executable.h"
 #include "runtime/oracle/comparison.h"
 #include "runtime/oracle/oracle.h"
+#include "runtime/sample_data.h"
 
 namespace sinter {
 
@@ -26,6 +29,11 @@ struct DeviceRunOptions {
   /// session; absent: measured.
   std::optional<double> copy_bytes_per_us{};
   ExternalFunction external{};  ///< What the oracle takes for external calls.
+  /// Sample data that is checked besides the ordinary, until something is wrong; where the call
+  /// draws the inputs itself.
+  std::span<const SampleData> hard_data = sample_data().subspan(1);
+  /// As oracle_elements, of each such set.
+  int64_t hard_elements = int64_t{1} << 16;
 };
 
 /// What a device computed, held against the oracle.
@@ -36,6 +44,8 @@ struct DeviceCheck {
   /// Slices the oracle evaluated, and of how many; both 0 where the fusion has no such slices.
   int64_t slices_evaluated = 0;
   int64_t slices = 0;
+  size_t data_sets = 1;  ///< Looked at.
+  std::string data{};    ///< Which of them showed what is wrong, as name_of(SampleData).
   [[nodiscard]] bool passed() const { return mismatches.empty(); }
   /// Everything that is wrong, a line each; empty if passed.
   [[nodiscard]] std::string text() const;
@@ -69,7 +79,7 @@ struct DeviceReference {
 
 /// Evaluates the oracle for `fusion` at `binding`, with the options' seed and element budget.
 DeviceReference make_reference(const Fusion& fusion, const Binding& binding,
-                               const DeviceRunOptions& options = {});
+                               const DeviceRunOptions& options = {}, SampleData data = {});
 
 /// The same for inputs of the caller's, in the fusion's order; nothing repeats. Throws
 /// SinterException (InvalidArgument) for inputs that do not fit.
@@ -85,7 +95,8 @@ DeviceReference make_reference(const Fusion& fusion, const Binding& binding,
 Result<DeviceRun> run_on_device(const DeviceReference& reference, const Executable& executable,
                                 DeviceDriver& driver, const DeviceRunOptions& options = {});
 
-/// The same with a reference of its own; `fusion` is the graph as the caller wrote it.
+/// The same with references of its own, of ordinary and of hard data; `fusion` is the graph as the
+/// caller wrote it.
 Result<DeviceRun> run_on_device(const Fusion& fusion, const Executable& executable,
                                 DeviceDriver& driver, const DeviceRunOptions& options = {});
 

@@ -69,21 +69,30 @@ Result<void> check_inputs(const Fusion& fusion, std::span<const HostTensor> inpu
 
 }  // namespace
 
-std::vector<HostTensor> sample_inputs(const Fusion& fusion, const Binding& binding, uint64_t seed) {
+std::vector<HostTensor> sample_inputs(const Fusion& fusion, const Binding& binding, uint64_t seed,
+                                      SampleData data) {
   std::vector<HostTensor> out(fusion.inputs.size());
+  int64_t largest = 0;
+  for (const ValueId input : fusion.inputs) {
+    largest = std::max(largest, element_count(binding.sizes_of(fusion.values[input].shape)));
+  }
   const auto sample = [&](int64_t i) {
     const ValueId input = fusion.inputs[static_cast<size_t>(i)];
     const Value& value = fusion.values[input];
     const auto& op = *fusion.def_as<InputOp>(input);
     RandomSpec spec{.seed = seed * 1000 + input.index};
-    if (const int64_t limit = gather_limit(fusion, binding, input); limit > 0) {
+    const int64_t limit = gather_limit(fusion, binding, input);
+    if (limit > 0) {
       spec.low = 0;
       spec.high = limit - 1;
     }
-    out[static_cast<size_t>(i)] =
-        HostTensor::random(value.type, binding.sizes_of(value.shape), spec,
-                           {.strides = input_strides(fusion, binding, input),
-                            .byte_offset = offset_for_alignment(op.alignment)});
+    HostTensor& tensor = out[static_cast<size_t>(i)];
+    tensor = HostTensor::random(value.type, binding.sizes_of(value.shape), spec,
+                                {.strides = input_strides(fusion, binding, input),
+                                 .byte_offset = offset_for_alignment(op.alignment)});
+    const bool in_places = data.placement != DataPlacement::kEverywhere;
+    if (in_places || tensor.count() == largest || !is_float(value.type))
+      draw_sample_data(tensor, data, spec.seed, {.indexed = std::max<int64_t>(limit, 0)});
   };
   // Small tensors are drawn sooner than a thread starts.
   constexpr int64_t kElementsPerThread = int64_t{1} << 16;
@@ -337,7 +346,7 @@ Result<HostRun> execute_on_host(const Plan& plan, std::span<const HostTensor> in
 bool HostCheck::passed() const { return mismatches.empty() && report.findings.empty(); }
 
 std::string HostCheck::text() const {
-  std::string out;
+  std::string out = data.empty() ? "" : fmt::format("on sample data '{}':\n", data);
   for (const Finding& finding : report.findings) out += finding.message + "\n";
   for (const Mismatch& mismatch : mismatches) out += mismatch.text() + "\n";
   return out;
@@ -383,6 +392,29 @@ Result<HostCheck> check_on_host(const Fusion& fusion, const Binding& binding, co
   auto run = execute_on_host(plan, inputs, families, options, calls);
   if (!run) return fail(run.error());
   return compared(fusion, binding, inputs, std::move(*run), calls.evaluate);
+}
+
+Result<HostCheck> check_on_host(const Fusion& fusion, const Binding& binding, const Plan& plan,
+                                uint64_t seed, const FamilySet& families,
+                                const InterpreterOptions& options, const HostCalls& calls,
+                                std::span<const SampleData> data) {
+  HostCheck last;
+  double worst_ratio = 0.0;
+  size_t looked_at = 0;
+  for (const SampleData& set : data) {
+    auto check = check_on_host(fusion, binding, plan, sample_inputs(fusion, binding, seed, set),
+                               families, options, calls);
+    if (!check) return check;
+    last = std::move(*check);
+    worst_ratio = std::max(worst_ratio, last.worst_ratio);
+    ++looked_at;
+    if (last.passed()) continue;
+    last.data = name_of(set);
+    break;
+  }
+  last.worst_ratio = worst_ratio;
+  last.data_sets = looked_at;
+  return last;
 }
 
 Result<HostCheck> check_on_host(const Fusion& fusion, const Binding& binding, const Plan& plan,

@@ -12,12 +12,15 @@
 #include "runtime/oracle/host_tensor.h"
 #include "runtime/oracle/oracle.h"
 #include "runtime/outside_indices.h"
+#include "runtime/sample_data.h"
 
 namespace sinter {
 
 /// Random tensors that suit a fusion's inputs: types, sizes, declared strides and alignment;
-/// integers that index a gather stay inside the gathered axis. Equal arguments give equal tensors.
-std::vector<HostTensor> sample_inputs(const Fusion& fusion, const Binding& binding, uint64_t seed);
+/// ordinary integers that index a gather stay inside the gathered axis. Hard data everywhere is
+/// that of the largest inputs; in places, of all. Equal arguments give equal tensors.
+std::vector<HostTensor> sample_inputs(const Fusion& fusion, const Binding& binding, uint64_t seed,
+                                      SampleData data = {});
 
 /// Poisoned dense tensors for a fusion's outputs.
 std::vector<HostTensor> poisoned_outputs(const Fusion& fusion, const Binding& binding);
@@ -68,6 +71,10 @@ struct HostCheck {
   /// Of a plan that checks indices: those outside of their axis, which are the caller's mistake.
   /// The indices themselves are compared like outputs.
   std::vector<OutsideIndices> outside{};
+  /// Of a check of several data sets: those that were looked at, and which of them showed what is
+  /// wrong, as name_of(SampleData).
+  size_t data_sets = 1;
+  std::string data{};
   /// True: no finding, no mismatch.
   [[nodiscard]] bool passed() const;
   /// Everything that is wrong, a line each; empty if passed.
@@ -85,6 +92,12 @@ Result<HostCheck> check_on_host(const Fusion& fusion, const Binding& binding, co
                                 std::span<const HostTensor> inputs, const FamilySet& families,
                                 const InterpreterOptions& options = {},
                                 const HostCalls& calls = {});
+/// The same on sample inputs, one set after the other until something is wrong; the report is that
+/// of the last one looked at, the worst error that of all.
+Result<HostCheck> check_on_host(const Fusion& fusion, const Binding& binding, const Plan& plan,
+                                uint64_t seed, const FamilySet& families,
+                                const InterpreterOptions& options = {}, const HostCalls& calls = {},
+                                std::span<const SampleData> data = sample_data());
 /// With `schedule` in the place of the one chosen for the first segment.
 Result<HostCheck> check_on_host(const Fusion& fusion, const Binding& binding, const Plan& plan,
                                 const Schedule& schedule, std::span<const HostTensor> inputs,

@@ -1,10 +1,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <thread>
 
 #include "codegen/lower.h"
 #include "runtime/host_execution.h"
+#include "runtime/npy.h"
 #include "scheduler/text_table.h"
 #include "tools/command.h"
 #include "tools/device_session.h"
@@ -58,16 +61,133 @@ Result<void> check_memory(const Fusion& fusion, const Binding& binding) {
                .remedy = "choose smaller extents"});
 }
 
+/// What is checked: sample data, or inputs of the user's.
+struct Data {
+  uint64_t seed = 1;
+  std::vector<SampleData> sets{};
+  std::vector<HostTensor> inputs{};         ///< Empty: sample data.
+  std::map<size_t, std::string> outputs{};  ///< Files of outputs, by their position.
+};
+
+/// A tensor and a file, from "x=file.npy". Both names of a value are known: x and %v0.
+struct NamedFile {
+  size_t index = 0;
+  std::string path;
+};
+Result<NamedFile> named_file(const Fusion& fusion, std::span<const ValueId> among,
+                             std::string_view what, const std::string& text) {
+  const size_t equals = text.find('=');
+  const std::string name = text.substr(0, equals);
+  if (equals == std::string::npos || name.empty() || equals + 1 == text.size()) {
+    return fail({.kind = ErrorKind::kInvalidArgument,
+                 .message = fmt::format("'{}' is no {} and its file", text, what),
+                 .remedy = "write name=file.npy"});
+  }
+  for (size_t i = 0; i < among.size(); ++i) {
+    const Value& value = fusion.values[among[i]];
+    if (value.name == name || fmt::format("{}", among[i]) == name)
+      return NamedFile{i, text.substr(equals + 1)};
+  }
+  std::vector<std::string> names;
+  for (const ValueId id : among) {
+    const std::string& given = fusion.values[id].name;
+    names.push_back(given.empty() ? fmt::format("{}", id) : given);
+  }
+  return fail({.kind = ErrorKind::kInvalidArgument,
+               .message = fmt::format("no {} is named '{}'", what, name),
+               .remedy = fmt::format("the {}s are {}", what, fmt::join(names, ", "))});
+}
+
+/// Reads inputs from their files; those without one are ordinary sample data.
+Result<std::vector<HostTensor>> read_inputs(const Fusion& fusion, const Binding& binding,
+                                            const CheckArguments& arguments) {
+  std::vector<HostTensor> out = sample_inputs(fusion, binding, arguments.seed);
+  std::set<size_t> given;
+  for (const std::string& text : arguments.inputs) {
+    auto file = named_file(fusion, fusion.inputs, "input", text);
+    if (!file) return fail(file.error());
+    if (!given.insert(file->index).second) {
+      return fail({.kind = ErrorKind::kInvalidArgument,
+                   .message = fmt::format("'{}' is a second file for that input", text),
+                   .remedy = "pass one file for each input"});
+    }
+    HostTensor& tensor = out[file->index];
+    auto read = read_npy(file->path, tensor.type(), tensor.sizes());
+    if (!read) {
+      Error error = std::move(read.error());
+      error.values = {fusion.inputs[file->index]};
+      return fail(std::move(error));
+    }
+    for (int64_t i = 0; i < tensor.count(); ++i) tensor.set_bits(i, read->bits(i));
+  }
+  return out;
+}
+
+Result<Data> data_of(const Fusion& fusion, const Binding& binding,
+                     const CheckArguments& arguments) {
+  Data out{.seed = arguments.seed};
+  for (const std::string& name : arguments.data) {
+    const auto data = sample_data_from_text(name);
+    if (!data) {
+      std::vector<std::string> names;
+      for (const SampleData known : sample_data()) names.push_back(name_of(known));
+      return fail({.kind = ErrorKind::kInvalidArgument,
+                   .message = fmt::format("there is no sample data '{}'", name),
+                   .remedy = fmt::format("choose of {}", fmt::join(names, ", "))});
+    }
+    out.sets.push_back(*data);
+  }
+  if (!arguments.inputs.empty()) {
+    auto inputs = read_inputs(fusion, binding, arguments);
+    if (!inputs) return fail(inputs.error());
+    out.inputs = std::move(*inputs);
+  }
+  for (const std::string& text : arguments.outputs) {
+    auto file = named_file(fusion, fusion.outputs, "output", text);
+    if (!file) return fail(file.error());
+    out.outputs[file->index] = file->path;
+  }
+  if (out.sets.empty()) {
+    int64_t elements = 0;
+    for (const auto& list : {fusion.inputs, fusion.outputs}) {
+      for (const ValueId id : list)
+        elements += element_count(binding.sizes_of(fusion.values[id].shape));
+    }
+    const auto affordable = sample_data_for(elements);
+    out.sets.assign(affordable.begin(), affordable.end());
+  }
+  return out;
+}
+
+/// The check in the interpreter; writes outputs that the user wants.
+Result<HostCheck> checked_on_host(const Problem& problem, const Plan& plan, const Data& data,
+                                  const InterpreterOptions& options) {
+  const FamilySet& families = problem.plan_options.families;
+  if (data.inputs.empty()) {
+    return check_on_host(problem.fusion, plan.binding, plan, data.seed, families, options, {},
+                         data.sets);
+  }
+  auto check = check_on_host(problem.fusion, plan.binding, plan, data.inputs, families, options);
+  if (!check || data.outputs.empty()) return check;
+  auto run = execute_on_host(plan, data.inputs, families, options);
+  if (!run) return fail(run.error());
+  for (const auto& [index, path] : data.outputs) {
+    if (auto written = write_npy(path, run->outputs[index]); !written) return fail(written.error());
+  }
+  return check;
+}
+
+std::string sets_text(size_t sets) {
+  return sets == 1 ? "" : fmt::format(" on {} kinds of data", sets);
+}
+
 /// The interpreter's half of the report.
-Result<Report> check_in_interpreter(const Problem& problem, const Plan& plan, uint64_t seed) {
+Result<Report> check_in_interpreter(const Problem& problem, const Plan& plan, const Data& data) {
   const SegmentPlan& segment = plan.segments.front();
   auto lowered = lower(segment.facts, segment.chosen().schedule, problem.plan_options.families);
   if (!lowered) return fail(lowered.error());
-  const auto inputs = sample_inputs(problem.fusion, plan.binding, seed);
   const int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  auto checked =
-      check_on_host(problem.fusion, plan.binding, plan, segment.chosen().schedule, inputs,
-                    problem.plan_options.families, {.seed = seed, .threads = threads});
+  auto checked = checked_on_host(problem, plan, data, {.seed = data.seed, .threads = threads});
   if (!checked) return fail(checked.error());
   Json buffers = Json::object();
   for (uint32_t i = 0; i < lowered->kernel.buffers.size(); ++i) {
@@ -77,12 +197,14 @@ Result<Report> check_in_interpreter(const Problem& problem, const Plan& plan, ui
   }
   Report report{.passed = checked->passed()};
   report.text = fmt::format(
-      "interpreter: {}; {} finding(s), {} wrong output(s), worst error {:.3g} of its bound\n{}{}",
-      checked->passed() ? "passed" : "FAILED", checked->report.findings.size(),
-      checked->mismatches.size(), checked->worst_ratio, checked->text(),
-      traffic_text(*lowered, checked->report));
+      "interpreter: {}{}; {} finding(s), {} wrong output(s), worst error {:.3g} of its bound\n{}{}",
+      checked->passed() ? "passed" : "FAILED", sets_text(checked->data_sets),
+      checked->report.findings.size(), checked->mismatches.size(), checked->worst_ratio,
+      checked->text(), traffic_text(*lowered, checked->report));
   report.json = {{"passed", checked->passed()},
                  {"worst_error_over_bound", checked->worst_ratio},
+                 {"data_sets", checked->data_sets},
+                 {"data", checked->data},
                  {"blocks", checked->report.blocks},
                  {"findings", to_json_list(checked->report.findings)},
                  {"mismatches", to_json_list(checked->mismatches)},
@@ -92,7 +214,7 @@ Result<Report> check_in_interpreter(const Problem& problem, const Plan& plan, ui
 }
 
 /// The device's half: planned again for the device that is there.
-Result<Report> check_on_device(Problem problem, uint64_t seed) {
+Result<Report> check_on_device(Problem problem, const Data& data) {
   if (auto found = find_device_tools(); !found) {
     return Report{.text = fmt::format("device: not checked. {}\n", found.error().text()),
                   .json = {{"checked", false}, {"because", Json::parse(found.error().json())}}};
@@ -104,21 +226,31 @@ Result<Report> check_on_device(Problem problem, uint64_t seed) {
   if (!plan) return fail(plan.error());
   auto session = open_session(std::move(*plan), problem.plan_options.families);
   if (!session) return fail(session.error());
-  auto run = run_on_device(problem.fusion, session->executable, *session->driver,
-                           {.seed = seed, .time = false});
+  DeviceRunOptions options{.seed = data.seed, .time = false};
+  // Ordinary data is always checked.
+  const bool begins_ordinary = data.sets.front() == SampleData{};
+  options.hard_data = std::span(data.sets).subspan(begins_ordinary ? 1 : 0);
+  auto run =
+      data.inputs.empty()
+          ? run_on_device(problem.fusion, session->executable, *session->driver, options)
+          : run_on_device(make_reference(problem.fusion,
+                                         session->executable.compiled().plan.binding, data.inputs),
+                          session->executable, *session->driver, options);
   if (!run) return fail(run.error());
   const DeviceCheck& check = run->check;
-  return Report{
-      .text = fmt::format("device {}: {}; {} elements, worst error {:.3g} of its bound\n{}",
-                          problem.limits.name, check.passed() ? "passed" : "FAILED", check.elements,
-                          check.worst_ratio, check.text()),
-      .json = {{"checked", true},
-               {"device", problem.limits.name},
-               {"passed", check.passed()},
-               {"elements", check.elements},
-               {"worst_error_over_bound", check.worst_ratio},
-               {"mismatches", to_json_list(check.mismatches)}},
-      .passed = check.passed()};
+  return Report{.text = fmt::format(
+                    "device {}: {}{}; {} elements, worst error {:.3g} of its bound\n{}",
+                    problem.limits.name, check.passed() ? "passed" : "FAILED",
+                    sets_text(check.data_sets), check.elements, check.worst_ratio, check.text()),
+                .json = {{"checked", true},
+                         {"device", problem.limits.name},
+                         {"passed", check.passed()},
+                         {"elements", check.elements},
+                         {"data_sets", check.data_sets},
+                         {"data", check.data},
+                         {"worst_error_over_bound", check.worst_ratio},
+                         {"mismatches", to_json_list(check.mismatches)}},
+                .passed = check.passed()};
 }
 
 }  // namespace
@@ -136,9 +268,11 @@ Result<Report> check_command(const CheckArguments& arguments) {
                  .ops = {plan->externals.front().op}});
   }
   if (auto fits = check_memory(problem->fusion, plan->binding); !fits) return fail(fits.error());
-  auto host = check_in_interpreter(*problem, *plan, arguments.seed);
+  auto data = data_of(problem->fusion, plan->binding, arguments);
+  if (!data) return fail(data.error());
+  auto host = check_in_interpreter(*problem, *plan, *data);
   if (!host) return fail(host.error());
-  auto device = check_on_device(std::move(*problem), arguments.seed);
+  auto device = check_on_device(std::move(*problem), *data);
   if (!device) return fail(device.error());
   const SegmentPlan& segment = plan->segments.front();
   Report report{.passed = host->passed && device->passed};

@@ -57,6 +57,9 @@ struct DevicesArguments {
 struct CheckArguments {
   ProblemOptions problem{};
   uint64_t seed = 1;
+  std::vector<std::string> data{};     ///< Names of sample data; empty: as many as are affordable.
+  std::vector<std::string> inputs{};   ///< "x=file.npy": replace sample data.
+  std::vector<std::string> outputs{};  ///< "y=file.npy": where the interpreter's results go.
 };
 
 struct RunArguments {

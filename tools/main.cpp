@@ -140,6 +140,23 @@ Command add_check(CLI::App& tool) {
       "Hold the kernel against the oracle: in the interpreter, and on a GPU if there is one");
   add_problem_options(command, arguments->problem);
   command.add_option("--seed", arguments->seed, "Of the random inputs")->capture_default_str();
+  command
+      .add_option(
+          "--data", arguments->data,
+          "Sample data of one kind, as `infinity in rows`, in place of as many kinds as are "
+          "affordable; may be repeated")
+      ->allow_extra_args(false);
+  command
+      .add_option("--input", arguments->inputs,
+                  "Data of an input, by its name or as %v0: x=file.npy; may be repeated. Inputs "
+                  "without a file get ordinary data")
+      ->allow_extra_args(false);
+  command
+      .add_option("--output", arguments->outputs,
+                  "Write what the interpreter computed as an output: y=file.npy; may be repeated; "
+                  "needs --input")
+      ->allow_extra_args(false)
+      ->needs("--input");
   return [arguments] { return check_command(*arguments); };
 }
 

@@ -75,6 +75,9 @@ SINTER_INLINED BoundedReal multiply(DType type, BoundedReal a, BoundedReal b) {
 SINTER_INLINED BoundedReal multiply_add(DType type, BoundedReal a, BoundedReal b, BoundedReal c) {
   const BoundedReal product = exact_product(a, b);
   if (unknown(product)) return {product.value + c.value, kUnknown};
+  if (std::isinf(product.value) && std::isfinite(a.value) && std::isfinite(b.value)) {
+    return {std::fma(a.value, b.value, c.value), kUnknown};  // Only in f64.
+  }
   if (!std::isfinite(product.value) || !std::isfinite(c.value)) {
     return {product.value + c.value, 0.0};
   }

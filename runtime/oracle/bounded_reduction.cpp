@@ -41,13 +41,51 @@ bool any_unknown(std::span<const double> bounds) {
   return !bounds.empty() && (view_of(bounds) == kUnknown).any();
 }
 
+/// Which numbers of a row are not finite.
+struct Specials {
+  bool nan = false;
+  bool plus = false;  ///< An infinity of this sign.
+  bool minus = false;
+  [[nodiscard]] bool infinite() const { return plus || minus; }
+};
+Specials specials_of(std::span<const double> values) {
+  const ArrayView x = view_of(values);
+  if (x.isFinite().all()) return {};
+  return {.nan = x.isNaN().any(), .plus = (x == kInfinity).any(), .minus = (x == -kInfinity).any()};
+}
+
+/// Whether no element can differ from the first on the device.
+bool is_constant(const RealRow& row) {
+  if (row.is_uniform) return true;
+  const ArrayView x = view_of(row.values);
+  return row.bounds.empty() ? (x == x[0]).all()
+                            : (x == x[0]).all() && (view_of(row.bounds) == 0.0).all();
+}
+
 /// Sum of x_i + e_i with e_i the operands' errors. Whatever the order, rounding costs at most
 /// accumulation_error times the sum of magnitudes of what is really added, |x_i| + e_i.
+///
+/// An infinity decides the sum, unless finite elements overflow to the other one before they meet
+/// it. Zeros add to zero, whatever rounds.
 BoundedReal sum(DType type, RealRow row) {
   const ArrayView x = view_of(row.values);
   const double value = sum_over(row, [&](int64_t n) { return x.head(n).sum(); });
   if (any_unknown(row.bounds)) return {value, kUnknown};
-  if (!std::isfinite(value)) return {value, 0.0};
+  const Specials specials = specials_of(row.values);
+  if (specials.nan || (specials.plus && specials.minus)) return {kNan, 0.0};
+  const double limit = overflow_threshold(type);
+  if (specials.infinite()) {
+    const double sign = specials.plus ? 1.0 : -1.0;
+    // The finite elements that draw away from the infinity, with their errors and roundings.
+    double against = 0.0;
+    for (size_t i = 0; i < row.values.size(); ++i) {
+      if (std::isinf(row.values[i])) continue;
+      against += std::max(0.0, bound_at(row.bounds, i) - sign * row.values[i]);
+    }
+    against *= std::ceil(static_cast<double>(row.length) / static_cast<double>(row.values.size())) *
+               (1.0 + accumulation_error(type, row.length));
+    return {sign * kInfinity, against < limit && std::isfinite(against) ? 0.0 : kUnknown};
+  }
   const double propagated = row.bounds.empty() ? 0.0 : sum_over(row, [&](int64_t n) {
     return view_of(row.bounds).head(n).sum();
   });
@@ -60,10 +98,12 @@ BoundedReal sum(DType type, RealRow row) {
   const double bound =
       propagated +
       accumulation_error(type, row.length, static_cast<int64_t>(row.values.size())) * magnitude;
-  // Partial sums may overflow in some orders even where the whole does not.
-  if (magnitude + bound >= overflow_threshold(type)) {
-    return std::fabs(value) - bound >= overflow_threshold(type) ? settle(type, {value, bound})
-                                                                : BoundedReal{value, kUnknown};
+  // Partial sums may overflow in some orders even where the whole does not, or does to the other
+  // side. With one sign they only grow.
+  if (magnitude + bound >= limit || !std::isfinite(magnitude)) {
+    const bool one_sign = std::fabs(value) + propagated >= magnitude * (1.0 - 0x1p-40);
+    return one_sign && std::fabs(value) - bound >= limit ? settle(type, {value, bound})
+                                                         : BoundedReal{value, kUnknown};
   }
   return {value, bound};
 }
@@ -83,12 +123,26 @@ BoundedReal product(DType type, RealRow row) {
     if (row.values[i] != 0.0) smallest *= std::min(std::fabs(row.values[i]), 1.0);
   }
   if (any_unknown(row.bounds)) return {value, kUnknown};
-  if (std::isnan(value)) return {value, 0.0};
   const double normal = smallest_subnormal(type) / (2.0 * unit_roundoff(type));
   const bool underflows = smallest < normal;
-  if (std::isinf(value))
-    return {value, underflows || total_bound(row.bounds) > 0.0 ? kUnknown : 0.0};
-  if (largest >= overflow_threshold(type)) return {value, kUnknown};
+  const Specials specials = specials_of(row.values);
+  const bool has_zero = (view_of(row.values) == 0.0).any();
+  const bool inexact = total_bound(row.bounds) > 0.0;
+  if (specials.nan) return {kNan, 0.0};
+  if (specials.infinite()) {
+    // A zero makes it NaN, and so may a partial product that underflows to one.
+    if (has_zero && !inexact) return {kNan, 0.0};
+    return {value, has_zero || underflows || inexact ? kUnknown : 0.0};
+  }
+  // An infinity and a zero that partial products may become would meet as NaN.
+  if (!(largest < overflow_threshold(type))) {
+    const bool may_vanish = underflows || has_zero || inexact;
+    const bool every_order =
+        !may_vanish && std::fabs(value) >= overflow_threshold(type) *
+                                               (1.0 + accumulation_error(type, 1 + row.length));
+    return every_order ? settle(type, {std::copysign(kInfinity, value), 0.0})
+                       : BoundedReal{value, kUnknown};
+  }
   const auto n = static_cast<int64_t>(row.values.size());
   const double growth = accumulation_error(type, n);
   // A partial product below the normal range is off by half the smallest subnormal, which later
@@ -243,24 +297,38 @@ BoundedInteger index_of_extreme(ReduceFn fn, IntegerRow row) { return find_extre
 //   n).
 // A wrong mean costs n times its square besides. The operands' errors move M by 2 sum |x_i - m| e_i
 // + sum e_i^2; their mean drops out because sum (x_i - m) = 0.
+//
+// Equal elements give their value and 0, by fusion_ir/op.h.
+//
+// Overflow. Steps are differences of means, which lie between the elements, and so below their
+// range; a difference that overflows makes all unknown. A merge weighs the square of a step by
+// n_a n_b / (n_a + n_b) >= 1/2, so that no square is above 2 M.
 BoundedPair welford_bounded(DType type, RealRow row) {
+  if (row.values.empty()) return {};
   const ArrayView x = view_of(row.values);
   const auto n = static_cast<double>(row.values.size());
-  if (row.values.empty()) return {};
-  const double mean = x.sum() / n;
+  const Specials specials = specials_of(row.values);
+  const double total = x.sum();
+  // A sum of f64 may overflow where the mean does not.
+  const double mean = std::isinf(total) && !specials.infinite() ? (x / n).sum() : total / n;
   if (any_unknown(row.bounds)) return {{mean, kUnknown}, {kNan, kUnknown}};
-  if (!x.isFinite().all()) {
+  if (specials.nan || specials.infinite()) {
     // Two passes give an infinite mean, an update after it inf - inf; the deviations are NaN
     // anyhow.
     return {{mean, std::isnan(mean) ? 0.0 : kUnknown}, {kNan, 0.0}};
   }
+  if (is_constant(row)) return {{x[0], bound_at(row.bounds, 0)}, {0.0, 0.0}};
   const double u = rounding_unit(type);
   // One more rounding than the sums have, for the division or the step.
   const double growth = accumulation_error(type, static_cast<int64_t>(row.values.size()) + 1);
   const double log_n = std::log(n);
   const double propagated = total_bound(row.bounds) / n;
   const double magnitude = x.abs().sum() / n + propagated;
-  const double mean_bound = propagated + (growth + 3.0 * u * (2.0 + log_n)) * magnitude;
+  // Steps that underflow are off by less than the smallest subnormal, and squares of steps, which
+  // are weighted with up to n, by n times as much.
+  const double underflow = smallest_subnormal(type);
+  const double mean_bound =
+      propagated + (growth + 3.0 * u * (2.0 + log_n)) * magnitude + n * underflow;
 
   const Eigen::ArrayXd deviation = x - mean;
   const double m2 = deviation.square().sum();
@@ -274,38 +342,65 @@ BoundedPair welford_bounded(DType type, RealRow row) {
   const double rounding =
       (growth + 4.0 * u + 12.0 * u * std::sqrt(1.0 + log_n)) * actual +
       2.0 * std::sqrt(2.0) * growth * std::sqrt(actual * (n * center * center + 2.0 * actual)) +
-      n * std::pow(mean_bound - propagated, 2.0);
+      n * std::pow(mean_bound - propagated, 2.0) +
+      n * underflow * (4.0 * n + 2.0 * deviation.abs().sum());
   const double limit = overflow_threshold(type);
-  if (magnitude * n + mean_bound >= limit) return {{mean, kUnknown}, {m2, kUnknown}};
-  return {settle(type, {mean, mean_bound}), settle(type, {m2, m2_propagated + rounding})};
+  const double widest = row.bounds.empty() ? 0.0 : view_of(row.bounds).maxCoeff();
+  const double range = x.maxCoeff() - x.minCoeff() + 2.0 * (widest + mean_bound);
+  if (!(range < limit)) return {{mean, kUnknown}, {m2, kUnknown}};
+  const double squares = m2 + m2_propagated + rounding;
+  const BoundedReal sum_of_squares{m2, 2.0 * squares < limit ? m2_propagated + rounding : kUnknown};
+  return {settle(type, {mean, mean_bound}), settle(type, sum_of_squares)};
 }
 
+namespace {
+
+/// Largest |t| exp(t) for t in [low, high]: it rises to 1/e at -1, falls to 0 and rises again.
+double largest_scaled_exponential(double low, double high) {
+  const auto at = [](double t) { return t < -1e3 ? 0.0 : std::fabs(t) * std::exp(t); };
+  if (high <= -1.0) return at(high);
+  return std::max(at(std::max(low, -1.0)), high > 0.0 ? at(high) : 0.0);
+}
+
+}  // namespace
+
 // With d_i = x_i - m <= 0, term t_i = exp(d_i) is off by
-//   - the operands: e_i, and e_m of the maximum, move the exponent: a factor exp(e_i + e_m) - 1;
+//   - the operands: e_i, and e_m of the maximum, move the exponent within [d_i - e, d_i + e], where
+//     it stays <= 0, since the maximum is that of what the device holds; where x_i is a product
+//     that is contracted with the subtraction, by as much above 0 as the product would round;
 //   - the subtraction, which rounds by u |d_i|. Online, the exponent is reached in steps x_i - m_1,
 //     m_1 - m_2, ...: all have one sign and sum to d_i, so their roundings sum to u |d_i| as well,
 //     and so do the parts of exp's error that grow with its operand;
 //   - exp itself once, and once more with a multiplication for every rescaling that the term
 //   passes.
-// Adding n terms costs accumulation_error of their sum, and each may underflow.
+// Adding n terms costs accumulation_error of their sum, and each may underflow. No partial sum is
+// above n, so nothing overflows; a step that does is -inf, whose exponential is 0 either way.
 BoundedPair logsumexp_bounded(DType type, RealRow row) {
   const BoundedReal max = extreme(ReduceFn::kMax, row);
   if (row.values.empty()) return {max, {0.0, 0.0}};
   const auto n = static_cast<int64_t>(row.values.size());
   const double u = rounding_unit(type);
+  const double fixed = exp_relative_error(type, 0.0);
+  const double per_unit = u + exp_relative_error(type, 1.0) - fixed;
   double value = 0.0;
   double bound = 0.0;
   for (size_t i = 0; i < row.values.size(); ++i) {
     const double exponent = row.values[i] - max.value;
     const double term = std::exp(exponent);
     value += term;
-    if (std::isinf(exponent)) continue;  // exp(-inf) is 0 for certain
-    const double shift = bound_at(row.bounds, i) + max.bound;
-    const double relative = u * std::fabs(exponent) + exp_relative_error(type, exponent);
-    const double moved = shift == 0.0 ? 0.0 : std::expm1(shift);
-    bound += term * (relative + moved + relative * moved) + exp_underflow(type);
+    if (std::isinf(exponent) && !std::isinf(row.bounds.empty() ? 0.0 : row.bounds[i]))
+      continue;  // exp(-inf) is 0 for certain
+    const double shift = row.is_uniform ? 0.0 : bound_at(row.bounds, i) + max.bound;
+    const double low = exponent - shift;
+    const double own = bound_at(row.bounds, i);
+    const double contracted = std::min(own, arithmetic_error(type, std::fabs(row.values[i]) + own));
+    const double high = std::min(exponent + shift, contracted);
+    const double reach = std::exp(high);
+    bound += std::max(reach - term, term - std::exp(low)) + fixed * reach +
+             per_unit * largest_scaled_exponential(low, high) + exp_underflow(type);
   }
-  if (std::isnan(value)) return {max, {value, std::isinf(max.bound) ? kUnknown : 0.0}};
+  if (std::isinf(max.bound)) return {max, {value, kUnknown}};
+  if (std::isnan(value)) return {max, {value, 0.0}};
   const double per_rescaling = exp_relative_error(type, 0.0) + u;
   bound += (accumulation_error(type, n) + rescale_chain(n) * per_rescaling) * (value + bound);
   return {max, settle(type, {value, bound})};

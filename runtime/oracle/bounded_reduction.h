@@ -11,11 +11,13 @@ namespace sinter {
 
 /// The elements of one reduction, gathered. `bounds` is as long as `values`, or empty when all are
 /// exact. Of a row that repeats, they are one period, and `length` counts all elements; the last
-/// repeat may end early. Only sums, maxima and minima are taken of rows that repeat.
+/// repeat may end early. Only sums, maxima and minima are taken of rows that repeat. The elements
+/// of a uniform row are one number of the device, as those of a broadcast are.
 struct RealRow {
   std::span<const double> values;
   std::span<const double> bounds;
   int64_t length = static_cast<int64_t>(values.size());
+  bool is_uniform = false;
 };
 struct IntegerRow {
   std::span<const int64_t> values;
@@ -24,6 +26,10 @@ struct IntegerRow {
 
 // The bounds hold for any order of combination, sequential, pairwise or tree, in chunks or not:
 // each derivation stands beside its function. Empty rows give the identities of fusion_ir/op.h.
+//
+// Where a partial result may overflow in one order and not in another, nothing is known. Whether it
+// may is asked of the elements: the double that sums or multiplies them has a wider range than f32,
+// and f64 has none to spare.
 
 /// sum, prod, max and min of reals in `type` (f64 or f32).
 BoundedReal reduce_bounded(ReduceFn fn, DType type, RealRow row);

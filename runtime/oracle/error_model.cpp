@@ -44,14 +44,17 @@ constexpr double kPowUlps = 4.0;
 /// own library (below 1 ulp, glibc manual, "Known maximum errors"; another for differences of two).
 constexpr double kDoubleUlps = 4.0;
 
-/// Error of `ulps` units in the last place: an ulp is at most 2u relative to the number.
-double ulps_error(DType type, double ulps, double magnitude) {
-  const double total = type == DType::kF64 ? std::max(ulps, kDoubleUlps) : ulps;
-  return 2.0 * total * rounding_unit(type) * magnitude;
-}
-
 double smallest_normal(DType type) {
   return smallest_subnormal(type) / (2.0 * unit_roundoff(type));
+}
+
+/// Error of `ulps` units in the last place: an ulp is at most 2u relative to the number, and at
+/// least the smallest subnormal.
+double ulps_error(DType type, double ulps, double magnitude) {
+  const double total = type == DType::kF64 ? std::max(ulps, kDoubleUlps) : ulps;
+  const double subnormal =
+      magnitude > 0.0 && magnitude < smallest_normal(type) ? smallest_subnormal(type) : 0.0;
+  return total * (2.0 * rounding_unit(type) * magnitude + subnormal);
 }
 
 }  // namespace

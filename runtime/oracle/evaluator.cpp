@@ -13,6 +13,8 @@
 namespace sinter {
 namespace {
 
+constexpr double kUnknown = std::numeric_limits<double>::infinity();
+
 /// Bound of one op's result as a visitor of its kind.
 class OpEvaluator {
  public:
@@ -43,6 +45,10 @@ class OpEvaluator {
     if (op.fn == PointwiseFn::kSelect) return select();
     ElementWriter out = writer();
     const bool real = is_float(operands_[0].type);
+    if (real && op_.operands.size() == 2 && op_.operands[0] == op_.operands[1] &&
+        has_rule_for_equals(op.fn)) {
+      return of_equals(op.fn);
+    }
     if (info_of(op.fn).typing == Typing::kRandom) {
       each<2>(out, {&operands_[0], &operands_[1]}, [&](const auto& at) {
         return random_bounded(op.fn, operand(0).integer(at[0]), operand(1).integer(at[1]));
@@ -53,6 +59,9 @@ class OpEvaluator {
       });
     } else if (real) {
       each_real(out, op.fn);
+      TensorView result = out.finish();
+      if (has_infinity(result) && leaves_infinities_open(op.fn)) open_infinities(op.fn, result);
+      return {std::move(result)};
     } else {
       const DType operand_type = operands_[0].type;
       each<3>(out, three(), [&](const auto& at) {
@@ -94,6 +103,9 @@ class OpEvaluator {
   Views operator()(const ReduceOp& op) const {
     const TensorView& x = operands_[0];
     const bool index = op.fn == ReduceFn::kArgMax || op.fn == ReduceFn::kArgMin;
+    const bool is_divided = op.fn == ReduceFn::kSum && is_read_by([](const OpKind& reader) {
+                              return is_function(reader, {PointwiseFn::kDiv, PointwiseFn::kMul});
+                            });
     ElementWriter out = writer();
     each_row(op.axes, [&](const RowBlock& rows, int64_t loaded, int64_t row) {
       ElementWriter::Sink sink(out);
@@ -102,7 +114,13 @@ class OpEvaluator {
       } else if (is_float(x.type)) {
         RealRow elements = rows.real_row(loaded);
         elements.length = whole_length(op.axes, elements.length);
-        sink.put(row, reduce_bounded(op.fn, x.type, elements));
+        BoundedReal reduced = reduce_bounded(op.fn, x.type, elements);
+        // A mean that is found without the sum does not overflow where the sum does.
+        if (op.fn == ReduceFn::kSum && std::isinf(reduced.value) && is_divided &&
+            std::ranges::none_of(elements.values, [](double e) { return std::isinf(e); })) {
+          reduced.bound = kUnknown;
+        }
+        sink.put(row, reduced);
       } else if (index) {
         sink.put(row, index_of_extreme(op.fn, rows.integer_row(loaded)));
       } else {
@@ -232,6 +250,115 @@ class OpEvaluator {
     if (!whole_ || axes.empty() || axes.front() != 0 || length == 0) return length;
     const Extent& outermost = fusion_.values[op_.operands[0]].shape.front();
     return length / binding_.size_of(outermost) * whole_->size_of(outermost);
+  }
+
+  static bool is_function(const OpKind& kind, std::initializer_list<PointwiseFn> functions) {
+    const auto* op = std::get_if<PointwiseOp>(&kind);
+    return op != nullptr && std::ranges::find(functions, op->fn) != functions.end();
+  }
+  static bool is_view(const OpKind& kind) {
+    return std::holds_alternative<BroadcastOp>(kind) || std::holds_alternative<PermuteOp>(kind) ||
+           std::holds_alternative<ReshapeOp>(kind) || std::holds_alternative<SliceOp>(kind);
+  }
+
+  /// Whether an op of a kind reads a result of this one, through views or not.
+  template <class Kind>
+  [[nodiscard]] bool is_read_by(Kind is_kind) const {
+    std::vector<ValueId> reached(op_.results.begin(), op_.results.end());
+    for (const OpId id : fusion_.op_ids()) {
+      const Op& reader = fusion_.ops[id];
+      if (std::ranges::find_first_of(reader.operands, reached) == reader.operands.end()) continue;
+      if (is_kind(reader.kind)) return true;
+      if (is_view(reader.kind)) reached.push_back(reader.results.front());
+    }
+    return false;
+  }
+
+  /// Functions of which more is known where both operands are one value.
+  static bool has_rule_for_equals(PointwiseFn fn) {
+    switch (fn) {
+      case PointwiseFn::kSub:
+      case PointwiseFn::kEq:
+      case PointwiseFn::kNe:
+      case PointwiseFn::kLt:
+      case PointwiseFn::kLe:
+      case PointwiseFn::kGt:
+      case PointwiseFn::kGe:
+        return true;
+      default:
+        return false;
+    }
+  }
+  /// Both operands are one number of the device: what is known of x is known of the result.
+  [[nodiscard]] Views of_equals(PointwiseFn fn) const {
+    ElementWriter out = writer();
+    if (is_float(type())) {
+      each<1>(out, {&operands_[0]}, [&](const auto& at) {
+        const BoundedReal x = operand(0).real(at[0]);
+        return BoundedReal{x.value - x.value, std::isinf(x.bound) ? kUnknown : 0.0};
+      });
+    } else {
+      each<1>(out, {&operands_[0]}, [&](const auto& at) {
+        const BoundedReal x = operand(0).real(at[0]);
+        return BoundedInteger{static_cast<int64_t>(evaluate(fn, x.value, x.value)),
+                              std::isinf(x.bound) ? 1.0 : 0.0};
+      });
+    }
+    return one(out);
+  }
+
+  static bool has_infinity(const TensorView& view) {
+    const int64_t count = element_count(view.sizes);
+    const double* const values = view.elements->real.data();
+    return std::any_of(values, values + count, [](double value) { return std::isinf(value); });
+  }
+  /// Whether a device may get something else than an infinite result of finite operands:
+  ///   - a product that overflows may be contracted with an addition that brings it back;
+  ///   - a division by zero goes by the sign of the zero, which is not known of what is computed: a
+  ///     sum may begin with 0.0 or with its first element, an addition be contracted.
+  [[nodiscard]] bool leaves_infinities_open(PointwiseFn fn) const {
+    switch (fn) {
+      case PointwiseFn::kMul:
+        return is_read_by([](const OpKind& reader) {
+          const auto* reduce = std::get_if<ReduceOp>(&reader);
+          return is_function(reader, {PointwiseFn::kAdd, PointwiseFn::kSub}) ||
+                 (reduce != nullptr && reduce->fn == ReduceFn::kSum) ||
+                 std::holds_alternative<WelfordOp>(reader) ||
+                 std::holds_alternative<LogSumExpOp>(reader);
+        });
+      case PointwiseFn::kDiv:
+        return has_computed_zeros(op_.operands[1]);
+      case PointwiseFn::kReciprocal:
+      case PointwiseFn::kRsqrt:
+      case PointwiseFn::kPow:
+        return has_computed_zeros(op_.operands[0]);
+      default:
+        return false;
+    }
+  }
+  [[nodiscard]] bool has_computed_zeros(ValueId value) const {
+    while (is_view(fusion_.def_of(value).kind) ||
+           std::holds_alternative<CastOp>(fusion_.def_of(value).kind)) {
+      value = fusion_.def_of(value).operands.front();
+    }
+    const OpKind& kind = fusion_.def_of(value).kind;
+    return !std::holds_alternative<InputOp>(kind) && !std::holds_alternative<ConstantOp>(kind);
+  }
+  /// Makes infinities of finite operands unknown; those of a quotient where the divisor is zero.
+  void open_infinities(PointwiseFn fn, TensorView& result) const {
+    ElementWriter out = writer();
+    const bool divides = fn != PointwiseFn::kMul;
+    const bool binary = op_.operands.size() > 1;
+    each<2>(out, {&operand(0), &operand(1)}, [&](const auto& at) {
+      const BoundedReal a = operand(0).real(at[0]);
+      const BoundedReal b = binary ? operand(1).real(at[1]) : BoundedReal{};
+      BoundedReal x = bounded_real(fn, type(), a, b);
+      const double divisor = fn == PointwiseFn::kDiv ? b.value : a.value;
+      const bool open = divides ? divisor == 0.0 : std::isfinite(a.value) && std::isfinite(b.value);
+      if (std::isinf(x.value) && open) x.bound = kUnknown;
+      return x;
+    });
+    result = out.finish();
   }
 
   /// True if a cast to this op's type changes no element and no bound. What is of a storage-only

@@ -24,7 +24,11 @@ ElementRuns<1> runs_over(const TensorView& x, std::span<const int> axes, bool in
 ReductionRows::ReductionRows(const TensorView& x, std::span<const int> reduced)
     : x_(x),
       kept_(runs_over(x, reduced, false, x.offset)),
-      inside_(runs_over(x, reduced, true, 0)) {
+      inside_(runs_over(x, reduced, true, 0)),
+      are_uniform_(std::ranges::all_of(reduced, [&x](int axis) {
+        const auto at = static_cast<size_t>(axis);
+        return x.sizes[at] == 1 || x.strides[at] == 0;
+      })) {
   if (kept_.count() < 2 || std::abs(kept_.step(0)) >= std::abs(inside_.step(0))) return;
   // Two cache lines of neighbours; fewer of long rows, so that a block stays within a few MiB.
   constexpr int64_t kNeighbours = 16;

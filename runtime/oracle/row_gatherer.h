@@ -20,6 +20,8 @@ class ReductionRows {
   /// Rows that are best gathered together: where neighbouring rows lie closer than a row's
   /// elements, one by one would use one number of every cache line.
   [[nodiscard]] int64_t block() const { return block_; }
+  /// Whether the elements of a row are one, as where they are a broadcast.
+  [[nodiscard]] bool are_uniform() const { return are_uniform_; }
 
  private:
   friend class RowBlock;
@@ -27,6 +29,7 @@ class ReductionRows {
   ElementRuns<1> kept_;    ///< First elements of the rows.
   ElementRuns<1> inside_;  ///< A row's elements from its first.
   int64_t block_ = 1;
+  bool are_uniform_ = false;
 };
 
 /// Gathered copies of up to `rows.block()` neighbouring rows; one per thread. A row is aligned as
@@ -36,7 +39,11 @@ class RowBlock {
   explicit RowBlock(const ReductionRows& rows);
   void load(int64_t first_row, int64_t count);
   /// Row `row` of those loaded.
-  [[nodiscard]] RealRow real_row(int64_t row) const { return {of(real_, row), of(bounds_, row)}; }
+  [[nodiscard]] RealRow real_row(int64_t row) const {
+    RealRow out{of(real_, row), of(bounds_, row)};
+    out.is_uniform = rows_.are_uniform();
+    return out;
+  }
   [[nodiscard]] IntegerRow integer_row(int64_t row) const {
     return {of(integer_, row), of(bounds_, row)};
   }
