@@ -168,6 +168,17 @@ class ExecuteArgs(Struct):
     ]
 
 
+class HostOptions(Struct):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("seed", c.c_uint64),
+        ("threads", c.c_int32),
+        ("reserved", c.c_int32),
+        ("external", c.c_void_p),
+        ("external_data", c.c_void_p),
+    ]
+
+
 class Extent(c.Structure):
     _fields_ = [("name", c.c_char_p), ("size", c.c_int64)]
 
@@ -231,6 +242,26 @@ def extents_of(sizes):
     array = (Extent * len(sizes))(
         *(Extent(name.encode(), size) for name, size in sizes.items()))
     return array, c.c_size_t(len(sizes))
+
+
+def execute_on_host(sinter, plan, inputs, outputs, options=None):
+    """Runs a plan in the interpreter, without a GPU. `inputs` and `outputs` are writable buffers of
+    bytes with the shapes and strides of the plan's tensors: bytearrays, arrays of array or NumPy."""
+
+    def borrow(side, buffers):
+        tensors = []
+        for i, buffer in enumerate(buffers):
+            info = TensorInfo()
+            getattr(sinter, "plan_" + side)(plan, c.c_size_t(i), c.byref(info))
+            address = c.addressof(c.c_char.from_buffer(buffer)) if len(buffer) else None
+            plain = DLTensor(data=address, device=DLDevice(1, 0), ndim=info.rank, dtype=info.dtype,
+                             shape=info.shape, strides=info.strides)
+            tensors.append(Tensor(plain=c.pointer(plain)))
+        return (Tensor * len(tensors))(*tensors), c.c_size_t(len(tensors))
+
+    sinter.plan_execute_on_host(
+        plan, *borrow("input", inputs), *borrow("output", outputs),
+        None if options is None else c.byref(options))
 
 
 class Kernel:

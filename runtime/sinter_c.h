@@ -472,7 +472,7 @@ SINTER_API sinter_status sinter_compiled_release(sinter_compiled* compiled, sint
 typedef DLTensor sinter_dl_tensor;
 #else
 typedef struct sinter_dl_device {
-  int32_t device_type; /* 2: CUDA, 13: CUDA managed memory. */
+  int32_t device_type; /* 2: CUDA, 13: CUDA managed memory; 1: CPU. */
   int32_t device_id;
 } sinter_dl_device;
 typedef struct sinter_dl_tensor {
@@ -707,6 +707,40 @@ SINTER_API sinter_status sinter_tune(sinter_runtime* runtime, const sinter_fusio
                                      const sinter_plan_options* plan_options,
                                      const sinter_tune_options* options, sinter_tune_info* info,
                                      sinter_text** json, sinter_error** error);
+
+/* ---- Execution without a GPU ---------------------------------------------------------------- */
+
+/* All of it may be left at zero. */
+typedef struct sinter_host_options {
+  size_t struct_size;
+  uint64_t seed;   /* Of the order in which warps and blocks take turns. */
+  int32_t threads; /* Of the host that run blocks; 0: 1. */
+  int32_t reserved;
+  sinter_external_function external; /* Needed where the plan has external calls. It runs on the
+                                        calling thread; tensors of its request lie in host memory
+                                        (DLPack device type 1), and its stream is null. */
+  void* external_data;               /* Its `user_data`. */
+} sinter_host_options;
+
+/*
+ * Runs a plan's kernels in the interpreter, one after the other, on tensors in host memory (DLPack
+ * device type 1, CPU), and returns when all is written. Needs no GPU, driver or compiler, and takes
+ * some thousand times as long as a GPU. Tensors are checked as sinter_executable_execute() does,
+ * but for overlaps: inputs are copied before anything is written. Addresses of any alignment will
+ * do. An output that takes over the memory of an input (sinter_tensor_info::alias) is written where
+ * the output's tensor lies, and the input stays as it was where that is another.
+ *
+ * What the interpreter finds wrong with a kernel - accesses out of bounds, races, deadlocks - is a
+ * defect in Sinter: SINTER_INTERNAL_ERROR with a line for each finding in the log; the outputs are
+ * then left as they were. An external call without a function is SINTER_INVALID_ARGUMENT. An index
+ * of a "take" outside of its axis gives 0, as anywhere; of a plan with
+ * sinter_plan_options::check_indices it is SINTER_INVALID_ARGUMENT, as
+ * sinter_executable_check_indices() gives it, after the outputs are written. `options` may be null.
+ */
+SINTER_API sinter_status
+sinter_plan_execute_on_host(const sinter_plan* plan, const sinter_tensor* inputs,
+                            size_t input_count, const sinter_tensor* outputs, size_t output_count,
+                            const sinter_host_options* options, sinter_error** error);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -64,6 +64,43 @@ ExternalCallback external_callback(sinter_external_function function, void* user
   };
 }
 
+HostCall host_call(sinter_external_function function, void* user_data) {
+  if (function == nullptr) return {};
+  return [=](const ExternalOp& op, std::span<const HostTensor> inputs,
+             std::span<HostTensor> outputs) {
+    constexpr int32_t kCpu = 1;
+    std::vector<sinter_dl_tensor> tensors;
+    const auto add = [&](const HostTensor& tensor) {
+      const sinter_dtype type = dlpack_type(tensor.type());
+      sinter_dl_tensor out{};
+      // DLPack has no word for what is only read.
+      out.data = const_cast<std::byte*>(tensor.data());
+      out.device = {static_cast<decltype(out.device.device_type)>(kCpu), 0};
+      out.ndim = static_cast<int32_t>(tensor.sizes().size());
+      out.dtype = {type.code, type.bits, type.lanes};
+      out.shape = const_cast<int64_t*>(tensor.sizes().data());
+      out.strides = const_cast<int64_t*>(tensor.strides().data());
+      tensors.push_back(out);
+    };
+    for (const HostTensor& tensor : inputs) add(tensor);
+    for (const HostTensor& tensor : outputs) add(tensor);
+    std::array<char, kMessageBytes> message{};
+    const sinter_external_request passed{.struct_size = sizeof(sinter_external_request),
+                                         .name = op.name.c_str(),
+                                         .inputs = tensors.data(),
+                                         .input_count = inputs.size(),
+                                         .outputs = tensors.data() + inputs.size(),
+                                         .output_count = outputs.size(),
+                                         .stream = nullptr,
+                                         .message = message.data(),
+                                         .message_size = message.size()};
+    const sinter_status status = function(user_data, &passed);
+    if (status == SINTER_OK) return;
+    message.back() = '\0';
+    throw_error(error_of(fmt::format("the external call '{}'", op.name), status, message.data()));
+  };
+}
+
 WorkspaceAllocator workspace_allocator(const sinter_execute_args& args) {
   // One pointer in each, which a std::function holds without memory of its own.
   const sinter_execute_args* const given = &args;

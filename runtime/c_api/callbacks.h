@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/external_call.h"
+#include "runtime/host_execution.h"
 #include "runtime/sinter_c.h"
 #include "runtime/workspace_allocator.h"
 
@@ -12,6 +13,8 @@ namespace sinter::c_api {
 /// Tensors of a request lie on `device`. Empty for a null function.
 ExternalCallback external_callback(sinter_external_function function, void* user_data,
                                    DeviceOrdinal device);
+/// For execute_on_host(): an error is thrown. Empty for a null function.
+HostCall host_call(sinter_external_function function, void* user_data);
 WorkspaceAllocator workspace_allocator(const sinter_execute_args& args);
 
 }  // namespace sinter::c_api

@@ -17,6 +17,7 @@ static_assert(sizeof(sinter_dl_managed_tensor) == 80 &&
               offsetof(sinter_dl_managed_tensor, flags) == 24 &&
               offsetof(sinter_dl_managed_tensor, dl_tensor) == 32);
 
+constexpr int32_t kCpu = 1;
 constexpr int32_t kCuda = 2;
 constexpr int32_t kCudaManaged = 13;  // Its device_id is 0 on every device.
 constexpr uint32_t kMajorVersion = 1;
@@ -126,6 +127,13 @@ void check_device(const sinter_dl_tensor& tensor, DeviceOrdinal device, const Re
   }
 }
 
+void check_is_on_host(const sinter_dl_tensor& tensor, const Refusal& refuse) {
+  const auto type = static_cast<int32_t>(tensor.device.device_type);
+  if (type == kCpu) return;
+  refuse("pass host memory", type, kCpu, "has DLPack device type {}, expected is {} (CPU)", type,
+         kCpu);
+}
+
 void check_axes(const sinter_dl_tensor& tensor, const Tensor& planned, const Refusal& refuse) {
   const size_t rank = planned.sizes.size();
   if (tensor.ndim < 0 || static_cast<size_t>(tensor.ndim) != rank) {
@@ -169,25 +177,46 @@ std::optional<DType> type_of(sinter_dtype type) {
   return std::nullopt;
 }
 
-DevicePointer address_of(const sinter_tensor& tensor, const Tensor& planned, const Plan& plan,
-                         TensorRole role, DeviceOrdinal device) {
-  const Refusal refuse(plan, role);
-  const sinter_dl_tensor& plain = plain_tensor(tensor, plan, role, refuse);
-  check_device(plain, device, refuse);
+namespace {
+
+/// Checks all of a tensor but where it lies, and gives the address of its first element.
+uintptr_t first_address(const sinter_dl_tensor& plain, const Tensor& planned,
+                        const Refusal& refuse) {
   const sinter_dtype type{plain.dtype.code, plain.dtype.bits, plain.dtype.lanes};
   if (type_of(type) != planned.type) {
     refuse("pass a tensor of the planned type", std::nullopt, std::nullopt,
            "has type {}, planned was {}", text_of(type), text_of(dlpack_type(planned.type)));
   }
   check_axes(plain, planned, refuse);
-  const auto data = std::bit_cast<DevicePointer>(plain.data);
-  const DevicePointer address = data + plain.byte_offset;
+  const auto data = std::bit_cast<uintptr_t>(plain.data);
+  const uintptr_t address = data + plain.byte_offset;
   if (address < data) {
     refuse("set `byte_offset` to bytes from `data`", std::nullopt, std::nullopt,
            "begins {} bytes behind {:#x}, where no address is", plain.byte_offset, data);
   }
   // An offset from nowhere is no address either.
   return data == 0 ? 0 : address;
+}
+
+}  // namespace
+
+DevicePointer address_of(const sinter_tensor& tensor, const Tensor& planned, const Plan& plan,
+                         TensorRole role, DeviceOrdinal device) {
+  const Refusal refuse(plan, role);
+  const sinter_dl_tensor& plain = plain_tensor(tensor, plan, role, refuse);
+  check_device(plain, device, refuse);
+  return first_address(plain, planned, refuse);
+}
+
+std::byte* host_address_of(const sinter_tensor& tensor, const Tensor& planned, const Plan& plan,
+                           TensorRole role) {
+  const Refusal refuse(plan, role);
+  const sinter_dl_tensor& plain = plain_tensor(tensor, plan, role, refuse);
+  check_is_on_host(plain, refuse);
+  const uintptr_t address = first_address(plain, planned, refuse);
+  if (address == 0 && element_count(planned.sizes) > 0)
+    refuse("pass the address of its elements", std::nullopt, std::nullopt, "has no address");
+  return std::bit_cast<std::byte*>(address);
 }
 
 }  // namespace sinter::c_api

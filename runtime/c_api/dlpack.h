@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 
 #include "fusion_ir/dtype.h"
@@ -19,5 +20,10 @@ std::optional<DType> type_of(sinter_dtype type);
 /// has and what was planned.
 DevicePointer address_of(const sinter_tensor& tensor, const Tensor& planned, const Plan& plan,
                          TensorRole role, DeviceOrdinal device);
+
+/// The same of a tensor in host memory; null where it has no address and needs none, because it has
+/// no elements.
+std::byte* host_address_of(const sinter_tensor& tensor, const Tensor& planned, const Plan& plan,
+                           TensorRole role);
 
 }  // namespace sinter::c_api

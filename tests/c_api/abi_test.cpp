@@ -76,6 +76,8 @@ static_assert(sizeof(sinter_tune_options) == 72 && offsetof(sinter_tune_options,
 static_assert(sizeof(sinter_tune_info) == 320 && offsetof(sinter_tune_info, ended) == 32 &&
               offsetof(sinter_tune_info, seconds) == 56 &&
               offsetof(sinter_tune_info, unmeasured) == 64);
+static_assert(sizeof(sinter_host_options) == 40 && offsetof(sinter_host_options, seed) == 8 &&
+              offsetof(sinter_host_options, external) == 24);
 
 TEST(CAbi, SaysItsVersion) {
   EXPECT_EQ(sinter_abi_version(), static_cast<uint32_t>(SINTER_ABI_VERSION));

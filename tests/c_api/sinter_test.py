@@ -1,7 +1,9 @@
 """Opens libsinter.so with nothing but ctypes: python3 sinter_test.py LIBRARY FIR_FILE"""
 
+import array
 import ctypes as c
 import json
+import math
 import pathlib
 import sys
 import threading
@@ -9,7 +11,8 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "examples"))
 from sinter_ctypes import (  # noqa: E402
-    FusionInfo, PlanInfo, PlanOptions, Sinter, SinterError, TensorInfo, extents_of)
+    FusionInfo, HostOptions, PlanInfo, PlanOptions, Sinter, SinterError, TensorInfo,
+    execute_on_host, extents_of)
 
 LIBRARY, FIR_FILE = sys.argv[1:3]
 
@@ -118,6 +121,53 @@ class SinterTest(unittest.TestCase):
             thread.join()
         self.assertEqual(len(texts), 4)
         self.assertEqual(len(set(texts)), 1)
+
+    def plan_of(self, text, options=None, **sizes):
+        fusion = self.sinter.handle("fusion_parse", text, c.c_size_t(len(text)))
+        plan = self.sinter.handle(
+            "plan_create", fusion, self.device, *extents_of(sizes),
+            None if options is None else c.byref(options))
+        self.sinter.fusion_release(fusion)
+        return plan
+
+    def test_executes_on_the_host(self):
+        plan = self.plan_of(b"""fusion @sums extents(rows, cols) {
+          %v0 x : f32[rows, cols] = input
+          %v1 sum : f32[rows] = reduce.sum %v0 over(1)
+          %v2 : f32[rows, cols] = broadcast %v1 axes(0)
+          %v3 y : f32[rows, cols] = div %v0, %v2
+          return %v1, %v3
+        }""", rows=3, cols=37)
+        x = array.array("f", (float(i % 8 + 1) for i in range(3 * 37)))
+        sums, y = array.array("f", [0.0] * 3), array.array("f", [0.0] * (3 * 37))
+        execute_on_host(self.sinter, plan, [x], [sums, y], HostOptions(seed=5, threads=2))
+        for row in range(3):
+            expected = sum(x[row * 37:(row + 1) * 37])
+            self.assertEqual(sums[row], expected)
+            for i in range(row * 37, (row + 1) * 37):
+                self.assertTrue(math.isclose(y[i], x[i] / expected, rel_tol=1e-6))
+        refused = self.refused(execute_on_host, self.sinter, plan, [x], [sums])
+        self.assertEqual((refused["kind"], refused["measured"], refused["limit"]),
+                         ("InvalidArgument", 1, 2))
+        self.sinter.plan_release(plan)
+
+    def test_indices_are_checked_on_the_host(self):
+        plan = self.plan_of(b"""fusion @pick {
+          %v0 x : f32[2, 4] = input
+          %v1 labels : i64[2] = input
+          %v2 y : f32[2] = take %v0, %v1 axis(1)
+          return %v2
+        }""", PlanOptions(check_indices=1))
+        x = array.array("f", range(8))
+        y = array.array("f", [-1.0] * 2)
+        execute_on_host(self.sinter, plan, [x, array.array("q", [3, 1])], [y])
+        self.assertEqual(list(y), [3.0, 5.0])
+        refused = self.refused(
+            execute_on_host, self.sinter, plan, [x, array.array("q", [7, 2])], [y])
+        self.assertEqual((refused["kind"], refused["measured"], refused["limit"]),
+                         ("InvalidArgument", 7, 4))
+        self.assertEqual(list(y), [0.0, 6.0])
+        self.sinter.plan_release(plan)
 
     def test_a_runtime_needs_no_gpu(self):
         runtime = self.sinter.handle("runtime_create", None)
