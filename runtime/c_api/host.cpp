@@ -79,8 +79,9 @@ void require_no_findings(const InterpreterReport& report) {
   std::string log;
   for (const Finding& finding : report.findings) log += finding.message + "\n";
   throw_error({.kind = ErrorKind::kInternalError,
-               .message = fmt::format("the interpreter found {} fault(s) in the plan's kernels",
-                                      report.findings.size() + report.findings_left_out),
+               .message = fmt::format(
+                   "the interpreter found {} fault(s) in the plan's kernels",
+                   static_cast<int64_t>(report.findings.size()) + report.findings_left_out),
                .remedy = "this is a defect in Sinter: please report the graph and the log",
                .log = std::move(log)});
 }

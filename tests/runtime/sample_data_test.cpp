@@ -101,7 +101,9 @@ TEST(SampleData, IndicesAreMostlyInsideAndSomeOutside) {
     }
     outside += 64 - inside;
     EXPECT_GE(inside, 32) << name_of(data);
-    if (data.kind == DataKind::kOrdinary) EXPECT_EQ(inside, 64);
+    if (data.kind == DataKind::kOrdinary) {
+      EXPECT_EQ(inside, 64);
+    }
   }
   EXPECT_GT(outside, 0);
 }
