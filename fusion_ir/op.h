@@ -21,7 +21,8 @@
 // Reductions.    Order is unspecified but fixed for a given plan; accumulation happens in the
 //                operand's type. A reduction over no elements gives its identity: sum 0, prod 1,
 //                max -inf (lowest integer), min +inf, any false, all true, argmax 0. welford gives
-//                (mean, m2) = (0, 0) and logsumexp gives (max, sum) = (-inf, 0).
+//                (mean, m2) = (0, 0) and logsumexp gives (max, sum) = (-inf, 0). The mean and m2
+//                of equal elements are exact: the element and 0.
 // Indices.       `take` reads x at an index along one axis; an index outside [0, n) gives 0 and
 //                never reads out of bounds.
 // Random.        `philox_uniform` is a function of its seed and index alone: wherever and however

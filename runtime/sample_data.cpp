@@ -64,7 +64,8 @@ class Draw {
     const int64_t row = below(rows_);
     for (int64_t r = 0; r < rows_; ++r) {
       row_kind_ = any_kind();
-      constant_ = of_kind(DataKind::kOrdinary);
+      // A large one shows what of it is left where it should cancel.
+      constant_ = of_kind(r % 2 == 0 ? DataKind::kLargeMean : DataKind::kOrdinary);
       // One row at least, and not all where there are several.
       const bool whole = r == row || (r != (row + 1) % rows_ && below(4) == 0);
       const int64_t single = below(columns_);

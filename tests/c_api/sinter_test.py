@@ -156,14 +156,15 @@ class SinterTest(unittest.TestCase):
           %v0 x : f32[2, 4] = input
           %v1 labels : i64[2] = input
           %v2 y : f32[2] = take %v0, %v1 axis(1)
-          return %v2
+          %v3 sum : f32[2] = reduce.sum %v0 over(1)
+          return %v2, %v3
         }""", PlanOptions(check_indices=1))
         x = array.array("f", range(8))
-        y = array.array("f", [-1.0] * 2)
-        execute_on_host(self.sinter, plan, [x, array.array("q", [3, 1])], [y])
+        y, sums = array.array("f", [-1.0] * 2), array.array("f", [-1.0] * 2)
+        execute_on_host(self.sinter, plan, [x, array.array("q", [3, 1])], [y, sums])
         self.assertEqual(list(y), [3.0, 5.0])
         refused = self.refused(
-            execute_on_host, self.sinter, plan, [x, array.array("q", [7, 2])], [y])
+            execute_on_host, self.sinter, plan, [x, array.array("q", [7, 2])], [y, sums])
         self.assertEqual((refused["kind"], refused["measured"], refused["limit"]),
                          ("InvalidArgument", 7, 4))
         self.assertEqual(list(y), [0.0, 6.0])
