@@ -85,21 +85,35 @@ void combine_arg_extreme(KernelBuilder& b, PointwiseFn beats, std::span<const Va
   b.assign(accumulators[1], b.select(take, other_index, index));
 }
 
+/// The difference of the means is taken in halves, which are finite whatever the means are, and is
+/// exactly 0 between equal ones. Its square never stands alone: it may overflow where m2 does not,
+/// and would then meet a weight of 0.
 void combine_welford(KernelBuilder& b, std::span<const VarId> accumulators,
                      std::span<const ExprId> others) {
   const ExprId count = b.ref(accumulators[0]);
   const ExprId mean = b.ref(accumulators[1]);
   const ExprId m2 = b.ref(accumulators[2]);
   const DType type = b.type_of(count);
+  const ExprId zero = zero_of(b, type);
+  const ExprId half = b.real(0.5, type);
   const ExprId other_count = held(b, "other_count", others[0]);
+  const ExprId other_mean = held(b, "other_mean", others[1]);
   const ExprId total = b.ref(b.declare("total", b.add(count, other_count)));
-  const ExprId delta = b.ref(b.declare("delta", b.sub(others[1], mean)));
+  const ExprId half_delta =
+      b.ref(b.declare("half_delta", b.sub(b.mul(other_mean, half), b.mul(mean, half))));
   // Counts are whole numbers: a total below 1 is 0, and then the weight is 0 / 1.
-  const ExprId weight =
-      b.ref(b.declare("weight", b.div(other_count, b.max(total, b.real(1.0, type)))));
-  b.assign(accumulators[1], b.add(mean, b.mul(delta, weight)));
-  b.assign(accumulators[2],
-           b.add(b.add(m2, others[2]), b.mul(b.mul(delta, delta), b.mul(count, weight))));
+  const ExprId twice_weight = b.ref(b.declare(
+      "twice_weight", b.div(b.add(other_count, other_count), b.max(total, b.real(1.0, type)))));
+  const ExprId between =
+      b.mul(b.mul(half_delta, b.mul(count, twice_weight)), b.add(half_delta, half_delta));
+  // The difference from an infinite mean is no number where the other is as infinite.
+  const ExprId merged = b.select(b.apply(PointwiseFn::kIsFinite, {mean}),
+                                 b.apply(PointwiseFn::kFma, {half_delta, twice_weight, mean}),
+                                 b.add(mean, other_mean));
+  const ExprId kept = b.select(b.equal(other_count, zero), mean, merged);
+  const ExprId new_mean = b.select(b.equal(count, zero), other_mean, kept);
+  b.assign(accumulators[2], b.add(b.add(m2, others[2]), between));
+  b.assign(accumulators[1], new_mean);
   b.assign(accumulators[0], total);
 }
 
@@ -181,6 +195,16 @@ void emit_append(KernelBuilder& b, Combiner combiner, std::span<const VarId> acc
   const ExprId take = b.ref(b.declare("take", wins));
   b.assign(accumulators[0], b.select(take, x, value));
   b.assign(accumulators[1], b.select(take, element[1], b.ref(accumulators[1])));
+}
+
+std::vector<ExprId> welford_element(KernelBuilder& b, ExprId x) {
+  const ExprId element = held(b, "element", x);
+  return {b.real(1.0, b.type_of(x)), element, b.sub(element, element)};
+}
+
+ExprId sum_of_pair(KernelBuilder& b, ExprId max, ExprId sum) {
+  const ExprId nan = b.real(std::numeric_limits<double>::quiet_NaN(), b.type_of(sum));
+  return b.select(b.apply(PointwiseFn::kIsFinite, {max}), sum, nan);
 }
 
 void emit_combine(KernelBuilder& b, Combiner combiner, std::span<const VarId> accumulators,

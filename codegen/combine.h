@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "codegen/kernel_builder.h"
 
@@ -27,12 +28,22 @@ ExprId is_same(KernelBuilder& builder, ExprId x, ExprId y);
 void emit_append(KernelBuilder& builder, Combiner combiner, std::span<const VarId> accumulators,
                  std::span<const ExprId> element);
 
+/// The tuple (count, mean, m2) of one element of a Welford reduction, whose m2 is NaN if `x` is not
+/// finite.
+std::vector<ExprId> welford_element(KernelBuilder& builder, ExprId x);
+
+/// The sum of a logsumexp pair, of one element at least. Its formula gives NaN where the maximum is
+/// not finite, which a running sum does not.
+ExprId sum_of_pair(KernelBuilder& builder, ExprId max, ExprId sum);
+
 /// Appends the statements for accumulators = combine(accumulators, others); both have
 /// components_of(combiner) entries of equal types. `others` may not read the accumulators.
 ///
 ///   sum, prod, max, min, any, all   as fusion_ir/op.h; max and min propagate NaN
 ///   argmax, argmin                  NaN beats numbers; of equals the lower index wins
-///   welford (count, mean, m2)       Chan, Golub, LeVeque 1983; a count of 0 changes nothing
+///   welford (count, mean, m2)       Chan, Golub, LeVeque 1983; a count of 0 changes nothing, and
+///                                   equal means stay exactly as they are and add nothing to m2.
+///                                   Of infinite or NaN elements m2 is NaN: see welford_element
 ///   logsumexp (max, sum)            sums scaled to the larger maximum; -inf with -inf keeps both
 ///                                   sums as they are instead of giving exp(-inf - -inf) = NaN
 ///

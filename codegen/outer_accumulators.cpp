@@ -120,10 +120,8 @@ std::vector<ExprId> OuterAccumulators::element_tuple(const Op& op) {
   const ExprId x = tiles_.element_value(op.operands[0]);
   const Combiner combiner = kir::combiner_of(op.kind);
   switch (combiner) {
-    case Combiner::kWelford: {
-      const DType type = facts_.fusion.values[op.results[0]].type;
-      return {builder_.real(1.0, type), x, builder_.real(0.0, type)};
-    }
+    case Combiner::kWelford:
+      return kir::welford_element(builder_, x);
     case Combiner::kLogSumExp:
       return {x, builder_.real(1.0, facts_.fusion.values[op.results[0]].type)};
     case Combiner::kArgMax:
@@ -178,7 +176,8 @@ void OuterAccumulators::define(size_t first, ExprId group, ExprId lane,
       break;
     case Combiner::kLogSumExp:
       to(op.results[0], value(0));
-      to(op.results[1], value(1));
+      to(op.results[1],
+         facts_.space.rows > 0 ? kir::sum_of_pair(builder_, value(0), value(1)) : value(1));
       break;
     case Combiner::kArgMax:
     case Combiner::kArgMin:

@@ -165,7 +165,7 @@ void RowBody::run_stage(size_t s) {
     for (size_t i = 0; i < rows_.size(); ++i) {
       turn_to(i);
       statistics.emplace_back(facts_, builder_, tiles_, stage.reductions);
-      statistics.back().meet_between_sweeps();
+      statistics.back().meet_between_sweeps(walk_.lane(), pivot_threads(facts_, schedule_));
       begin_sweeps(s, statistics.back());
     }
     RowStatistics::meet(statistics, walk_.threads(), fmt::format("stage{}_first", s),
@@ -308,7 +308,7 @@ void RowBody::sweep_vector(const Stage& stage, RowStatistics& statistics, const 
     for (const ValueId value : kept_in_registers) keep_in_register(value, at, lane);
     for (const auto& [value, tile] : shared_tiles)
       builder_.set(tile, zero, lane, tiles_.element_value(value));
-    statistics.add();
+    statistics.add(lane);
     accumulate_outer(stage, at, lane);
     for (const auto& [output, tile] : output_tiles)
       builder_.set(tile, zero, lane, tiles_.output_element(output));

@@ -1,7 +1,5 @@
 #include "codegen/row_statistics.h"
 
-#include <limits>
-
 #include "codegen/combine.h"
 #include "scheduler/row_schedule.h"
 
@@ -109,14 +107,26 @@ void RowStatistics::increase(VarId var, ExprId by) {
   builder_.assign(var, builder_.add(builder_.ref(var), by));
 }
 
+ExprId RowStatistics::deviation(const Accumulator& accumulator, VarId from) {
+  return builder_.sub(operand(accumulator), builder_.ref(from));
+}
+
+void RowStatistics::meet_between_sweeps(ExprId thread, int64_t pivot_threads) {
+  meets_ = true;
+  thread_ = thread;
+  pivot_threads_ = pivot_threads;
+}
+
 // ---- First sweep
 
 void RowStatistics::begin_chunk() {
   for (Accumulator& accumulator : accumulators_) {
     if (accumulator.combiner == Combiner::kWelford) {
       const ExprId zero = builder_.real(0.0, accumulator.type);
-      accumulator.chunk_sum = builder_.declare(meets_ ? "row_sum" : "chunk_sum", zero);
-      if (!meets_) accumulator.chunk_count = builder_.declare("chunk_count", zero);
+      accumulator.pivot = builder_.declare("pivot", zero);
+      if (meets_) continue;
+      accumulator.chunk_sum = builder_.declare("chunk_sum", zero);
+      accumulator.chunk_count = builder_.declare("chunk_count", zero);
     } else if (accumulator.combiner == Combiner::kLogSumExp && !meets_) {
       accumulator.old_max = builder_.declare("old_max", builder_.ref(accumulator.running[0]));
     } else if (is_search(accumulator) && !meets_) {
@@ -126,10 +136,10 @@ void RowStatistics::begin_chunk() {
   }
 }
 
-void RowStatistics::add() {
+void RowStatistics::add(ExprId lane) {
   for (const Accumulator& accumulator : accumulators_) {
     if (accumulator.combiner == Combiner::kWelford) {
-      increase(accumulator.chunk_sum, operand(accumulator));
+      add_to_welford(accumulator, lane);
     } else if (const Combiner first = first_sweep_of(accumulator.combiner);
                first != accumulator.combiner) {
       kir::emit_combine(builder_, first, {&accumulator.running[0], 1}, {{operand(accumulator)}});
@@ -138,6 +148,23 @@ void RowStatistics::add() {
                         {{operand(accumulator)}});
     }
   }
+}
+
+/// Takes the pivot from the first lane of a vector: of a chunk the first, because all sums are of
+/// differences from it; for the row any, here the last, which takes no test.
+void RowStatistics::add_to_welford(const Accumulator& accumulator, ExprId lane) {
+  const ExprId pivot = builder_.ref(accumulator.pivot);
+  ExprId is_pivot = builder_.equal(lane, builder_.integer(0));
+  if (!meets_) {
+    const ExprId is_first =
+        builder_.equal(builder_.ref(accumulator.chunk_count), builder_.real(0.0, accumulator.type));
+    is_pivot = builder_.both(is_pivot, is_first);
+  }
+  // What deviates from an infinite pivot is no number, and the mean then is infinite.
+  const ExprId x = operand(accumulator);
+  const ExprId is_finite = builder_.apply(PointwiseFn::kIsFinite, {x});
+  builder_.assign(accumulator.pivot, builder_.select(builder_.both(is_pivot, is_finite), x, pivot));
+  if (!meets_) increase(accumulator.chunk_sum, deviation(accumulator, accumulator.pivot));
 }
 
 void RowStatistics::end_vector(const TilePosition& at) {
@@ -155,13 +182,13 @@ void RowStatistics::between_sweeps(bool is_in_order) {
   for (Accumulator& accumulator : accumulators_) {
     const DType type = accumulator.type;
     if (accumulator.combiner == Combiner::kWelford) {
+      if (meets_) continue;  // The running tuple takes what deviates from the pivot.
       const ExprId count =
-          meets_ ? builder_.real(static_cast<double>(facts_.space.columns), type)
-                 : builder_.max(builder_.ref(accumulator.chunk_count), builder_.real(1.0, type));
-      const ExprId mean = builder_.div(builder_.ref(accumulator.chunk_sum), count);
-      accumulator.chunk_mean = builder_.declare(meets_ ? "row_mean" : "chunk_mean", mean);
-      accumulator.chunk_m2 =
-          builder_.declare(meets_ ? "row_m2" : "chunk_m2", builder_.real(0.0, type));
+          builder_.max(builder_.ref(accumulator.chunk_count), builder_.real(1.0, type));
+      const ExprId beyond = builder_.div(builder_.ref(accumulator.chunk_sum), count);
+      accumulator.chunk_mean =
+          builder_.declare("chunk_mean", builder_.add(builder_.ref(accumulator.pivot), beyond));
+      accumulator.chunk_m2 = builder_.declare("chunk_m2", builder_.real(0.0, type));
     } else if (accumulator.combiner == Combiner::kLogSumExp) {
       // While only -inf was seen, exponents subtract 0, so that exp(-inf - 0) adds nothing; see
       // emit_combine.
@@ -203,18 +230,16 @@ void RowStatistics::begin_search(Accumulator& accumulator, bool is_in_order) {
 void RowStatistics::add_again() {
   for (const Accumulator& accumulator : accumulators_) {
     if (!deviates(accumulator)) continue;
-    const ExprId x = operand(accumulator);
-    const bool welford = accumulator.combiner == Combiner::kWelford;
-    ExprId term;
-    if (welford) {
-      const ExprId deviation = builder_.ref(
-          builder_.declare("deviation", builder_.sub(x, builder_.ref(accumulator.chunk_mean))));
-      term = builder_.mul(deviation, deviation);
-    } else {
-      term =
-          builder_.apply(PointwiseFn::kExp, {builder_.sub(x, builder_.ref(accumulator.safe_max))});
+    if (accumulator.combiner == Combiner::kLogSumExp) {
+      const ExprId exponent = deviation(accumulator, accumulator.safe_max);
+      increase(accumulator.running[1], builder_.apply(PointwiseFn::kExp, {exponent}));
+      continue;
     }
-    increase(welford ? accumulator.chunk_m2 : accumulator.running[1], term);
+    const ExprId from_mean = builder_.ref(builder_.declare(
+        "deviation", deviation(accumulator, meets_ ? accumulator.pivot : accumulator.chunk_mean)));
+    if (meets_) increase(accumulator.running[1], from_mean);
+    increase(meets_ ? accumulator.running[2] : accumulator.chunk_m2,
+             builder_.mul(from_mean, from_mean));
   }
 }
 
@@ -242,12 +267,7 @@ void RowStatistics::search(const std::function<void(const SearchElement&)>& for_
 
 void RowStatistics::end_chunk(bool only) {
   for (const Accumulator& accumulator : accumulators_) {
-    if (accumulator.combiner != Combiner::kWelford) continue;
-    if (meets_) {
-      builder_.assign(accumulator.running[1], builder_.ref(accumulator.chunk_mean));
-      builder_.assign(accumulator.running[2], builder_.ref(accumulator.chunk_m2));
-      continue;
-    }
+    if (accumulator.combiner != Combiner::kWelford || meets_) continue;
     const std::vector<ExprId> chunk = {builder_.ref(accumulator.chunk_count),
                                        builder_.ref(accumulator.chunk_mean),
                                        builder_.ref(accumulator.chunk_m2)};
@@ -261,6 +281,15 @@ void RowStatistics::end_chunk(bool only) {
 
 // ---- Results
 
+void RowStatistics::share_pivot(const Accumulator& accumulator) {
+  const DType type = accumulator.type;
+  const ExprId share = builder_.mul(builder_.ref(accumulator.pivot),
+                                    builder_.real(1.0 / static_cast<double>(pivot_threads_), type));
+  const ExprId has_part = builder_.less(thread_, builder_.integer(pivot_threads_));
+  // Its pivot stays 0 in a thread that has no elements.
+  builder_.assign(accumulator.pivot, builder_.select(has_part, share, builder_.real(0.0, type)));
+}
+
 void RowStatistics::meet(std::vector<RowStatistics>& rows, int64_t threads, const std::string& name,
                          const RowExchange& exchange) {
   const RowStatistics& first = rows.front();
@@ -268,7 +297,8 @@ void RowStatistics::meet(std::vector<RowStatistics>& rows, int64_t threads, cons
   for (RowStatistics& row : rows) {
     for (Accumulator& accumulator : row.accumulators_) {
       if (accumulator.combiner == Combiner::kWelford) {
-        all.parts.push_back({Combiner::kSum, {accumulator.chunk_sum}});
+        row.share_pivot(accumulator);
+        all.parts.push_back({Combiner::kSum, {accumulator.pivot}});
         continue;
       }
       const Combiner sweep = first_sweep_of(accumulator.combiner);
@@ -293,6 +323,8 @@ void RowStatistics::combine(const std::vector<RowStatistics>& rows, int64_t thre
   for (const RowStatistics& row : rows) {
     for (const Accumulator& accumulator : row.accumulators_) {
       if (row.meets_ && takes_two_sweeps(row.facts_.fusion.ops[accumulator.op].kind)) {
+        if (accumulator.combiner == Combiner::kWelford)
+          all.parts.push_back({Combiner::kSum, {accumulator.running[1]}});
         const Combiner second = is_search(accumulator) ? Combiner::kMin : Combiner::kSum;
         all.parts.push_back({second, {accumulator.running.back()}});
       } else {
@@ -301,6 +333,19 @@ void RowStatistics::combine(const std::vector<RowStatistics>& rows, int64_t thre
     }
   }
   first.builder_.append(std::move(all));
+}
+
+/// Makes mean and m2 of the sums of what deviates from the pivot.
+void RowStatistics::move_to_mean(const Accumulator& accumulator) {
+  const DType type = accumulator.type;
+  const ExprId count = builder_.real(static_cast<double>(facts_.space.columns), type);
+  const ExprId sum = builder_.ref(accumulator.running[1]);
+  const ExprId m2 = builder_.ref(accumulator.running[2]);
+  const ExprId beyond = builder_.ref(builder_.declare("beyond_pivot", builder_.div(sum, count)));
+  // Rounding, and squares that underflow, may take the difference below 0.
+  builder_.assign(accumulator.running[2], builder_.max(builder_.sub(m2, builder_.mul(sum, beyond)),
+                                                       builder_.real(0.0, type)));
+  builder_.assign(accumulator.running[1], builder_.add(builder_.ref(accumulator.pivot), beyond));
 }
 
 void RowStatistics::define_results() {
@@ -312,6 +357,7 @@ void RowStatistics::define_results(const Accumulator& accumulator) {
   const auto& running = accumulator.running;
   switch (accumulator.combiner) {
     case Combiner::kWelford:
+      if (meets_) move_to_mean(accumulator);
       tiles_.define_row_value(op.results[0], builder_.ref(running[1]));
       tiles_.define_row_value(op.results[1], builder_.ref(running[2]));
       break;
@@ -322,11 +368,8 @@ void RowStatistics::define_results(const Accumulator& accumulator) {
         // A row whose maximum is infinite sums exp(inf - inf).
         builder_.comment(
             fmt::format("{} follows its formula where the maximum is not finite", op.results[1]));
-        const ExprId finite = builder_.apply(PointwiseFn::kIsFinite, {max});
-        const ExprId nan =
-            builder_.real(std::numeric_limits<double>::quiet_NaN(), accumulator.type);
         sum = builder_.ref(builder_.declare(tiles_.name_of_value(op.results[1]),
-                                            builder_.select(finite, sum, nan)));
+                                            kir::sum_of_pair(builder_, max, sum)));
       }
       tiles_.define_row_value(op.results[0], max);
       tiles_.define_row_value(op.results[1], sum);

@@ -35,7 +35,15 @@ kir::AllReduce all_reduce(kir::KernelBuilder& builder, int64_t threads, const st
 ///     begin_chunk  { add ... end_vector }  between_sweeps  { add_again ... }  search  end_chunk
 ///
 /// Where a row is one chunk, its threads may meet between the sweeps: the second then deviates from
-/// the row's own mean or maximum, or searches for its extreme, and nothing is merged.
+/// the row's own maximum or from a pivot that its threads share, or searches for the row's extreme,
+/// and nothing is merged.
+///
+/// Welford's sums are of differences from a pivot, an element or a mean of some, never of elements:
+/// those of equal elements are exactly 0, and those of large ones do not overflow. The pivot of a
+/// chunk is its first element. The threads of a row that meet share the mean of one element of each
+/// (pivot_threads): it is near the row's own mean even where one of them is far from the others.
+/// They add up the differences as well as their squares, and move m2 from the pivot to the mean
+/// (the corrected two-pass algorithm of Chan, Golub, LeVeque 1983).
 ///
 ///     meet_between_sweeps  begin_chunk  { ... }  meet  between_sweeps  { ... }  search  end_chunk
 ///
@@ -51,11 +59,12 @@ class RowStatistics {
   /// What the second sweep looks at again.
   [[nodiscard]] std::vector<ValueId> second_operands() const;
 
-  /// Says that meet() is called between the sweeps.
-  void meet_between_sweeps() { meets_ = true; }
+  /// Says that meet() is called between the sweeps by the threads of a row, of which this is number
+  /// `thread` (i32), and the first `pivot_threads` have elements for the pivot.
+  void meet_between_sweeps(kir::ExprId thread, int64_t pivot_threads);
   void begin_chunk();
-  /// Takes the element at hand of the tiles.
-  void add();
+  /// Takes the element at hand of the tiles, in `lane` of a vector.
+  void add(kir::ExprId lane);
   /// All lanes of a vector were added.
   void end_vector(const TilePosition& at);
   /// `is_in_order` says that the elements of the chunk come behind those of all chunks before.
@@ -89,8 +98,9 @@ class RowStatistics {
     kir::Combiner combiner = kir::Combiner::kSum;
     DType type = DType::kF32;
     std::vector<kir::VarId> running;
-    // Welford: sum and count, then mean and m2 of the chunk.
-    kir::VarId chunk_sum, chunk_count, chunk_mean, chunk_m2;
+    // Welford: the pivot, then count, mean and m2 of the chunk. Sums are of what deviates from the
+    // pivot.
+    kir::VarId pivot, chunk_sum, chunk_count, chunk_mean, chunk_m2;
     // Logsumexp: the maximum before the chunk, and the one that exponents subtract.
     kir::VarId old_max, safe_max;
     // argmax and argmin: the extreme before the chunk, or before the threads met; whether there is
@@ -106,6 +116,12 @@ class RowStatistics {
   kir::ExprId nowhere(const Accumulator& accumulator);
   kir::ExprId operand(const Accumulator& accumulator);
   void increase(kir::VarId var, kir::ExprId by);
+  /// The difference of the element at hand from a mean or pivot.
+  kir::ExprId deviation(const Accumulator& accumulator, kir::VarId from);
+  void add_to_welford(const Accumulator& accumulator, kir::ExprId lane);
+  /// The thread's part of the pivot that the threads of the row share.
+  void share_pivot(const Accumulator& accumulator);
+  void move_to_mean(const Accumulator& accumulator);
   void define_results(const Accumulator& accumulator);
 
   const SegmentFacts& facts_;
@@ -113,6 +129,8 @@ class RowStatistics {
   TileLowering& tiles_;
   std::vector<Accumulator> accumulators_;
   bool meets_ = false;  ///< The threads of the row, between the sweeps.
+  kir::ExprId thread_;  ///< Where they meet: its number in the row.
+  int64_t pivot_threads_ = 1;
 };
 
 }  // namespace sinter

@@ -1,6 +1,7 @@
 #include "scheduler/row_schedule.h"
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 #include <set>
 
@@ -528,8 +529,15 @@ bool meets_between_sweeps(const SegmentFacts& facts, const Schedule& schedule, c
          facts.space.columns > 0 && sweeps_whole_row(facts, schedule, stage, s);
 }
 
+int64_t pivot_threads(const SegmentFacts& facts, const Schedule& schedule) {
+  const int64_t vectors = columns_of_last_block(facts, schedule) / schedule.vector_width;
+  // Where there may be no whole vector, the first thread has an edge.
+  const int64_t threads = std::clamp<int64_t>(vectors, 1, schedule.threads_per_row);
+  return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(threads)));
+}
+
 int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
-                       int64_t copies, int64_t rows, bool meets) {
+                       int64_t copies, int64_t rows) {
   const bool in_cluster = schedule.cluster_blocks > 1;
   if (stage.reductions.empty() || facts.space.columns == 0 ||
       (schedule.threads_per_row <= kWarp && !in_cluster))
@@ -538,10 +546,8 @@ int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Sche
   int64_t bytes = in_cluster ? copies * schedule.rows_per_block * kBytesPerMbarrier : 0;
   for (const OpId reduction : stage.reductions) {
     const Op& op = facts.fusion.ops[reduction];
-    auto types = exchange_types(facts.fusion, op);
-    // A Welford's count is known where all meet, and so does not travel.
-    if (meets && std::holds_alternative<WelfordOp>(op.kind)) types.erase(types.begin());
-    for (const DType type : types) {
+    // Where the threads meet between sweeps, a Welford's pivot travels in place of its count.
+    for (const DType type : exchange_types(facts.fusion, op)) {
       bytes += rows * ((copies * slots * bytes_of(travel_type(type)) + 15) / 16 * 16);
     }
   }
@@ -593,7 +599,7 @@ int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
     const Stage& stage = list.stages[i];
     // The meeting between two sweeps is a barrier more, which keeps the exchanges of rows apart.
     const bool meets = meets_between_sweeps(facts, schedule, stage, i);
-    bytes += exchange_bytes(facts, stage, schedule, meets ? 1 : copies, 1, meets);
+    bytes += exchange_bytes(facts, stage, schedule, meets ? 1 : copies);
   }
   if (schedule.persistent_blocks > 0) {
     bytes += accumulator_shared_bytes(facts, schedule) + slot_exchange_bytes(facts, schedule) +

@@ -183,16 +183,20 @@ bool takes_two_sweeps(const OpKind& kind);
 bool sweeps_whole_row(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage,
                       size_t s);
 /// True if, beyond that, the threads of a row meet between the two sweeps: what deviates is then
-/// added up for the mean or maximum of the row, where else tuples are merged in every step of their
-/// exchange. One step of merging Welford's takes 25 instructions, two of sums take 4.
+/// added up for one pivot or maximum of the row, where else tuples are merged in every step of
+/// their exchange. One step of merging Welford's takes 32 instructions, three of sums take 6.
 bool meets_between_sweeps(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage,
                           size_t s);
+/// Threads of a row, the first ones, whose elements give the pivot of its Welford statistics where
+/// they meet: the most that are a power of two and have elements in every row. Then the mean of
+/// equal elements, added up by a tree, is exactly the element.
+int64_t pivot_threads(const SegmentFacts& facts, const Schedule& schedule);
 
 /// Bytes of the exchange that one barrier's reductions need in shared memory; zero if a row fits a
 /// warp, or has no elements. `copies` of it lie side by side, each for `rows` rows of a group. In a
-/// cluster with its mbarriers. `meets`: meets_between_sweeps.
+/// cluster with its mbarriers.
 int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
-                       int64_t copies = 1, int64_t rows = 1, bool meets = false);
+                       int64_t copies = 1, int64_t rows = 1);
 /// Shared bytes of the row values that wait for the end of a turn: a place for each of its rows.
 int64_t turn_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
                           const StageList& list);

@@ -32,7 +32,8 @@ double special_functions_of(const Fusion& fusion, ValueId value) {
 
 /// Instructions and special functions per element that accumulating into a reduction takes.
 std::pair<double, double> accumulation_cost(const OpKind& kind) {
-  if (std::holds_alternative<WelfordOp>(kind)) return {3.0, 0.0};    // add; subtract, multiply-add
+  // Where the threads of a row meet: subtract; add, multiply-add. Else one subtraction more.
+  if (std::holds_alternative<WelfordOp>(kind)) return {3.0, 0.0};
   if (std::holds_alternative<LogSumExpOp>(kind)) return {4.0, 1.0};  // max; multiply-add, ex2, add
   const auto& reduce = std::get<ReduceOp>(kind);
   if (reduce.fn == ReduceFn::kArgMax || reduce.fn == ReduceFn::kArgMin) return {5.0, 0.0};

@@ -105,6 +105,71 @@ TEST(CombineTest, WelfordMergesMoments) {
             (std::vector{4.0F, 4.0F, 20.0F}));
 }
 
+TEST(CombineTest, WelfordOfEqualElementsIsTheElement) {
+  for (const float x : {0.1F, 1000.1F, 3e38F, -3e38F, 0x1.8p-148F}) {
+    EXPECT_EQ(fold(Combiner::kWelford, std::vector(7, std::vector{1.0F, x, 0.0F})),
+              (std::vector{7.0F, x, 0.0F}));
+    EXPECT_EQ(fold(Combiner::kWelford, {{3.0F, x, 0.0F}, {33.0F, x, 0.0F}, {1.0F, x, 0.0F}}),
+              (std::vector{37.0F, x, 0.0F}));
+  }
+}
+
+TEST(CombineTest, WelfordSquaresNoDifferenceAlone) {
+  // Two elements of 2e19 and their neighbours: the square of the mean is beyond f32, m2 is not.
+  EXPECT_EQ(fold(Combiner::kWelford, {{2.0F, 0x1p64F, 0.0F}, {2.0F, 0x1p64F + 0x1p50F, 0.0F}}),
+            (std::vector{4.0F, 0x1p64F + 0x1p49F, 0x1p100F}));
+  // The difference of the means is beyond f32, the mean of both is not.
+  const float largest = std::numeric_limits<float>::max();
+  EXPECT_EQ(fold(Combiner::kWelford, {{1.0F, largest, 0.0F}, {1.0F, -largest, 0.0F}}),
+            (std::vector{2.0F, 0.0F, kInf}));
+}
+
+TEST(CombineTest, WelfordOfNothingChangesNoTuple) {
+  const std::vector<float> nothing = {0.0F, 0.0F, 0.0F};
+  for (const float mean : {kInf, -kInf, 3e38F}) {
+    const float m2 = std::isinf(mean) ? kNan : 2.0F;
+    const std::vector<float> some = {3.0F, mean, m2};
+    for (const auto& tuples : {std::vector{some, nothing}, std::vector{nothing, some}}) {
+      const std::vector<float> result = fold(Combiner::kWelford, tuples);
+      EXPECT_EQ(result[0], 3.0F);
+      EXPECT_EQ(result[1], mean);
+      EXPECT_THAT(result[2], testing::NanSensitiveFloatEq(m2));
+    }
+  }
+}
+
+TEST(CombineTest, WelfordOfInfiniteElementsHasNoM2) {
+  for (const float x : {kInf, -kInf, kNan}) {
+    KernelRun run(32);
+    const kir::BufferId out = run.output("m2", DType::kF32, 32);
+    const kir::BufferId in = run.global("x", DType::kF32, std::vector<float>(32, x));
+    std::vector<VarId> accumulators;
+    for (const float value : {5.0F, 2.0F, 1.0F})
+      accumulators.push_back(run.b.declare("acc", run.b.real(value)));
+    emit_combine(run.b, Combiner::kWelford, accumulators,
+                 welford_element(run.b, run.b.ref(run.loaded("x", in, run.thread()))));
+    run.store(out, run.thread(), accumulators[2]);
+    run.kernel = run_kernel_passes(run.kernel, {.verify = true});
+    run.run_clean(1);
+    EXPECT_TRUE(std::isnan(run.contents<float>(0)[0])) << x;
+  }
+}
+
+TEST(CombineTest, SumsOfPairsFollowTheirFormula) {
+  for (const float max : {kInf, -kInf, kNan, 3.0F}) {
+    KernelRun run(32);
+    const kir::BufferId out = run.output("sum", DType::kF32, 32);
+    const kir::BufferId in = run.global("max", DType::kF32, std::vector<float>(32, max));
+    const VarId loaded = run.loaded("max", in, run.thread());
+    const VarId sum = run.b.declare("sum", sum_of_pair(run.b, run.b.ref(loaded), run.b.real(17.0)));
+    run.store(out, run.thread(), sum);
+    run.kernel = run_kernel_passes(run.kernel, {.verify = true});
+    run.run_clean(1);
+    EXPECT_THAT(run.contents<float>(0)[0],
+                testing::NanSensitiveFloatEq(std::isfinite(max) ? 17.0F : kNan));
+  }
+}
+
 TEST(CombineTest, MaximaPropagateNan) {
   EXPECT_TRUE(std::isnan(fold(Combiner::kMax, {{kNan}, {1.0F}})[0]));
   EXPECT_TRUE(std::isnan(fold(Combiner::kMin, {{1.0F}, {kNan}})[0]));

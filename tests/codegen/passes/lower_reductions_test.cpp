@@ -162,16 +162,20 @@ TEST(LowerReductionsTest, WelfordGivesAllThreadsTheSameBits) {
   for (float& value : x) value = std::normal_distribution<float>(100.0F, 3.0F)(random);
   const kir::BufferId in = run.global("x", DType::kF32, x);
   const kir::BufferId out = run.output("m2", DType::kF32, 128);
+  const kir::BufferId means = run.output("means", DType::kF32, 128);
   const VarId count = run.b.declare("count", run.b.real(1.0));
   const VarId mean = run.loaded("mean", in, run.thread());
   const VarId m2 = run.b.declare("m2", run.b.real(0.0));
   run.b.append(kir::AllReduce{
       .parts = {{Combiner::kWelford, {count, mean, m2}}}, .threads = 128, .name = "stats"});
   run.store(out, run.thread(), m2);
+  run.store(means, run.thread(), mean);
   run.kernel = run_kernel_passes(run.kernel, {.verify = true});
   run.run_clean(1);
   const std::vector<float> result = run.contents<float>(1);
   EXPECT_THAT(result, testing::Each(result[0]));
+  const std::vector<float> mean_of = run.contents<float>(2);
+  EXPECT_THAT(mean_of, testing::Each(mean_of[0]));
   double exact_mean = 0.0;
   for (const float value : x) exact_mean += value / 128.0;
   double exact = 0.0;
@@ -180,6 +184,7 @@ TEST(LowerReductionsTest, WelfordGivesAllThreadsTheSameBits) {
   // u * log2(n) * kappa, with condition number kappa = sqrt(1 + mean^2 / variance).
   const double kappa = std::sqrt(1.0 + exact_mean * exact_mean * 128.0 / exact);
   EXPECT_NEAR(result[0], exact, exact * 0x1p-24 * 7.0 * kappa);
+  EXPECT_NEAR(mean_of[0], exact_mean, exact_mean * 0x1p-24 * 7.0);
 }
 
 /// In a loop with no other barrier, a fast warp starts the next reduction while a slow one still
