@@ -106,6 +106,16 @@ std::optional<Rejection> check_in_place(const SegmentFacts& facts, const Schedul
     out.unit = "rows";
     return out;
   }
+  // So do blocks of a persistent grid that have no row.
+  if (schedule.persistent_blocks > 0 && rows_at_once(schedule) > facts.space.rows) {
+    Rejection out =
+        refused(schedule.family, "a block without a row reads one that another overwrites",
+                facts.in_place.front().input, "use no more persistent blocks than rows need");
+    out.value = static_cast<double>(rows_at_once(schedule));
+    out.limit = static_cast<double>(facts.space.rows);
+    out.unit = "rows";
+    return out;
+  }
   const StageList list = stages_of(facts, schedule);
   for (const InPlace& pair : facts.in_place) {
     bool is_stored = false;

@@ -6,6 +6,8 @@
 #include <optional>
 #include <set>
 
+#include "scheduler/row_schedule.h"
+
 namespace sinter {
 namespace {
 
@@ -448,6 +450,10 @@ class Analysis {
                                                         : found->second;
     };
     std::ranges::stable_sort(walked, [&](uint32_t a, uint32_t b) { return rank(a) > rank(b); });
+    for (const auto& [result, axis] : reduced_lists_) {
+      if (is_index_reduction(fusion_.def_of(result).kind))
+        keep_order(classes_.resolve(axis), walked);
+    }
     std::vector<uint32_t> columns;
     if (auto rejection = choose_columns(walked, columns)) return rejection;
     if (const ValueId uniform = uniform_outer(columns); uniform.valid()) {
@@ -601,6 +607,15 @@ class Analysis {
       return rejection;
     }
     return std::nullopt;
+  }
+
+  /// Puts the classes of an axis into the order that they have in it, at the places that they have
+  /// among those walked: the place of an element among those reduced is its index.
+  static void keep_order(const AxisList& axis, std::vector<uint32_t>& walked) {
+    auto next = axis.begin();
+    for (uint32_t& node : walked) {
+      if (std::ranges::find(axis, node) != axis.end()) node = *next++;
+    }
   }
 
   /// The class walked fastest. Strides say nothing where there are no elements: then it is the last
