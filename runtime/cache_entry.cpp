@@ -113,9 +113,10 @@ std::string encode_entry(const KernelKey& key, const CompiledKernel& kernel) {
 
 Result<CompiledKernel> decode_entry(const KernelKey& key, std::string_view bytes) {
   const auto damaged = [&](std::string_view how) {
-    return fail({.kind = ErrorKind::kInvalidArgument,
-                 .message = fmt::format("cache entry {} is damaged: {}", key.hex(), how),
-                 .remedy = "none needed: a lookup removes the entry and the kernel is compiled again"});
+    return fail(
+        {.kind = ErrorKind::kInvalidArgument,
+         .message = fmt::format("cache entry {} is damaged: {}", key.hex(), how),
+         .remedy = "none needed: a lookup removes the entry and the kernel is compiled again"});
   };
   if (bytes.size() < kHeaderBytes + kChecksumBytes) return damaged("it is shorter than its header");
   if (!bytes.starts_with(kMagic)) return damaged("it does not start with the magic bytes");
