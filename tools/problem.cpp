@@ -26,8 +26,8 @@ Error bad_argument(std::string message, std::string remedy) {
           .remedy = std::move(remedy)};
 }
 
-/// Longer texts are refused: a graph of a million ops has a quarter of it, and devices and pipes may
-/// never end.
+/// Longer texts are refused: a graph of a million ops has a quarter of it, and devices and pipes
+/// may never end.
 constexpr size_t kMostTextBytes = size_t{1} << 28;
 constexpr size_t kBlockBytes = size_t{1} << 16;
 
