@@ -750,7 +750,7 @@ TEST(CostModelTest, ChunksOfStatisticsAreMerged) {
   };
   const double threads = 4096.0 * 128.0;
   EXPECT_EQ(slots("rms_norm", 1), slots("rms_norm", 4)) << "sums run on";
-  EXPECT_EQ(slots("layer_norm", 1) - slots("layer_norm", 4), threads * (7 - 1) * 25.0);
+  EXPECT_EQ(slots("layer_norm", 1) - slots("layer_norm", 4), threads * (7 - 1) * 32.0);
   EXPECT_EQ(slots("softmax", 1) - slots("softmax", 4), threads * (7 - 1) * 14.0);
 }
 
