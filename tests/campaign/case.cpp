@@ -21,11 +21,12 @@ void name_inputs(Fusion& fusion) {
   }
 }
 
-DataKind draw_data(Chance& chance, GraphKind kind) {
+DrawnKind draw_data(Chance& chance, GraphKind kind) {
   // Tame data lets bounds stay small, so that most elements are checked closely.
   constexpr std::array<int, kDataKinds> kWeights = {10, 4, 2, 1, 2, 3, 4, 1, 1};
   constexpr std::array<int, kDataKinds> kTameWeights = {20, 6, 2, 1, 2, 2, 2, 1, 1};
-  return static_cast<DataKind>(chance.weighted(kind == GraphKind::kWild ? kWeights : kTameWeights));
+  return static_cast<DrawnKind>(
+      chance.weighted(kind == GraphKind::kWild ? kWeights : kTameWeights));
 }
 
 }  // namespace

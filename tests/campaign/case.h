@@ -25,7 +25,7 @@ struct Case {
   int pinned_cuts = 0;              ///< Values that a second plan sends through memory.
   int other_families = 0;           ///< Runs with a family's best candidate that was not chosen.
   int drawn_schedules = 1;          ///< Runs with a random legal schedule for every segment.
-  DataKind data = DataKind::kUniform;
+  DrawnKind data = DrawnKind::kUniform;
   uint64_t data_seed = 0;
 };
 

@@ -50,7 +50,7 @@ TEST(DrawnCases, CoverWhatGraphsHave) {
   std::set<DType> types;
   std::set<size_t> ranks;
   std::set<GraphKind> kinds;
-  std::set<DataKind> data;
+  std::set<DrawnKind> data;
   bool has_empty = false;
   for (uint64_t seed = 0; seed < 3000; ++seed) {
     const Case drawn = draw_case(seed);

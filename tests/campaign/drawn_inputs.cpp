@@ -68,7 +68,7 @@ double draw_tiny(Chance& chance, DType type) {
   return sign * smallest_subnormal(type) * std::ceil(units * chance.fraction());
 }
 
-void fill_floats(HostTensor& tensor, DataKind kind, Chance& chance) {
+void fill_floats(HostTensor& tensor, DrawnKind kind, Chance& chance) {
   const DType type = tensor.type();
   const double common = chance.one_of({0.1, 0.0, 1.0, -3.0, 1000.0, 1e-30, 1e30});
   // Rows are masked as a whole, in runs, or not at all.
@@ -80,30 +80,30 @@ void fill_floats(HostTensor& tensor, DataKind kind, Chance& chance) {
     if (chance.one_in(6)) is_masked = chance.one_in(2);
     double value = draw_uniform(chance);
     switch (kind) {
-      case DataKind::kUniform:
+      case DrawnKind::kUniform:
         break;
-      case DataKind::kSmallIntegers:
+      case DrawnKind::kSmallIntegers:
         value = static_cast<double>(chance.between(-3, 3));
         break;
-      case DataKind::kConstant:
+      case DrawnKind::kConstant:
         value = common;
         break;
-      case DataKind::kZeros:
+      case DrawnKind::kZeros:
         value = chance.one_in(2) ? 0.0 : -0.0;
         break;
-      case DataKind::kLargeMean:
+      case DrawnKind::kLargeMean:
         value = 1000.0 + value;
         break;
-      case DataKind::kMasked:
+      case DrawnKind::kMasked:
         if (is_masked || row_is_masked) value = -kInfinity;
         break;
-      case DataKind::kSpecial:
+      case DrawnKind::kSpecial:
         value = draw_special(chance, type);
         break;
-      case DataKind::kHuge:
+      case DrawnKind::kHuge:
         value = draw_huge(chance, type);
         break;
-      case DataKind::kTiny:
+      case DrawnKind::kTiny:
         value = draw_tiny(chance, type);
         break;
     }
@@ -136,15 +136,15 @@ void fill_integers(HostTensor& tensor, std::optional<int64_t> length, Chance& ch
 
 }  // namespace
 
-std::string_view name_of(DataKind kind) { return kNames[static_cast<size_t>(kind)]; }
+std::string_view name_of(DrawnKind kind) { return kNames[static_cast<size_t>(kind)]; }
 
-std::optional<DataKind> data_kind_from(std::string_view name) {
+std::optional<DrawnKind> data_kind_from(std::string_view name) {
   const auto found = std::ranges::find(kNames, name);
   if (found == kNames.end()) return std::nullopt;
-  return static_cast<DataKind>(found - kNames.begin());
+  return static_cast<DrawnKind>(found - kNames.begin());
 }
 
-std::vector<HostTensor> draw_inputs(const Fusion& fusion, const Binding& binding, DataKind kind,
+std::vector<HostTensor> draw_inputs(const Fusion& fusion, const Binding& binding, DrawnKind kind,
                                     uint64_t seed) {
   // Storage is aligned to 256 bytes; a promise of less is taken at its word.
   constexpr int64_t kFullAlignment = 16;

@@ -12,7 +12,7 @@ namespace sinter {
 
 /// What the float inputs of a case hold. Integers and bools have kinds of their own, which depend
 /// on the seed.
-enum class DataKind : uint8_t {
+enum class DrawnKind : uint8_t {
   kUniform,        ///< Within kRandomInputBound (tests/support/random_fusion.h).
   kSmallIntegers,  ///< -3 ... 3: sums are exact, and extremes are tied.
   kConstant,       ///< One number in all elements of a tensor.
@@ -24,14 +24,14 @@ enum class DataKind : uint8_t {
   kTiny,           ///< Subnormals and the least normal numbers of the type.
 };
 inline constexpr int kDataKinds = 9;
-std::string_view name_of(DataKind kind);
-std::optional<DataKind> data_kind_from(std::string_view name);
+std::string_view name_of(DrawnKind kind);
+std::optional<DrawnKind> data_kind_from(std::string_view name);
 
 /// Tensors for the inputs of a fusion, with its strides and with addresses that are aligned as
 /// promised and no better. An input's elements depend on the seed and on its name, or on its place
 /// where it has none: an input keeps its data in a graph with fewer ops. Integers that a take reads
 /// are mostly inside of its axis.
-std::vector<HostTensor> draw_inputs(const Fusion& fusion, const Binding& binding, DataKind kind,
+std::vector<HostTensor> draw_inputs(const Fusion& fusion, const Binding& binding, DrawnKind kind,
                                     uint64_t seed);
 
 }  // namespace sinter

@@ -184,7 +184,7 @@ class Minimiser {
     attempt([](Case& c) { c.cut_if_needed_only = false; });
     attempt([](Case& c) { c.simplify = true; });
     attempt([](Case& c) { c.device = "H200"; });
-    attempt([](Case& c) { c.data = DataKind::kUniform; });
+    attempt([](Case& c) { c.data = DrawnKind::kUniform; });
     changed = accept(Edit{.plain_layouts = true}) || changed;
     return changed;
   }
