@@ -133,6 +133,10 @@ Json parsed(std::string_view text) {
     const size_t line = static_cast<size_t>(std::ranges::count(before, '\n')) + 1;
     const size_t column = before.size() - (before.rfind('\n') + 1) + 1;
     refuse(message_at(line, column, "the device's limits are no JSON"), std::string(kSeePreset));
+  } catch (const Json::exception& error) {
+    // A number that no double holds, say.
+    refuse(fmt::format("the device's limits cannot be read: {}", error.what()),
+           std::string(kSeePreset));
   }
 }
 

@@ -513,13 +513,16 @@ class Analysis {
   /// An outer reduction of values that are the same in all columns; invalid if there is none. Each
   /// thread of the columns would reduce them again.
   [[nodiscard]] ValueId uniform_outer(const std::vector<uint32_t>& columns) const {
+    ValueId uniform;
     for (const ValueId result : outer_) {
       if (classes_.resolve(concatenated(axes_[result])).empty()) continue;  // A total.
       const std::set<uint32_t> varies = varies_along(fusion_.def_of(result).operands[0]);
-      if (std::ranges::none_of(columns, [&](uint32_t node) { return varies.contains(node); }))
-        return result;
+      // Another one would find its columns where its rows were.
+      if (std::ranges::any_of(columns, [&](uint32_t node) { return varies.contains(node); }))
+        return {};
+      uniform = result;
     }
-    return {};
+    return uniform;
   }
 
   /// Which of the classes walked, outermost first, are the columns. Reductions that remove the

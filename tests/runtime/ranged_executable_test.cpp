@@ -194,7 +194,7 @@ TEST_F(RangedExecutableTest, RefusesUnknownAndMissingSymbols) {
   const auto unknown = ranged.at({{"row", 3}});
   ASSERT_FALSE(unknown);
   EXPECT_THAT(unknown.error().text(),
-              AllOf(HasSubstr("has no symbol 'row'"), HasSubstr("its symbols are: rows, cols")));
+              AllOf(HasSubstr("has no symbol 'row'"), HasSubstr("name one of: rows, cols")));
   const auto missing = ranged.at({});
   ASSERT_FALSE(missing);
   EXPECT_THAT(missing.error().text(),
