@@ -29,9 +29,10 @@ struct DeviceRunOptions {
   /// session; absent: measured.
   std::optional<double> copy_bytes_per_us{};
   ExternalFunction external{};  ///< What the oracle takes for external calls.
-  /// Sample data that is checked besides the ordinary, until something is wrong; where the call
-  /// draws the inputs itself.
-  std::span<const SampleData> hard_data = sample_data().subspan(1);
+  /// Sample data that is checked besides the ordinary, until something is wrong, where the call
+  /// draws the inputs itself: a launch of its own for each, so none unless asked for.
+  /// sample_data() has all there is.
+  std::span<const SampleData> hard_data{};
   /// As oracle_elements, of each such set.
   int64_t hard_elements = int64_t{1} << 16;
 };
