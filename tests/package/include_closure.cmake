@@ -8,7 +8,7 @@ cmake_minimum_required(VERSION 3.25)
 # What SinterConfig.cmake finds for everybody, and for component testing.
 set(library_packages fmt tl boost)
 set(testing_packages gmock gtest)
-set(c_headers stddef.h stdint.h)
+set(c_headers sys/stat.h stddef.h stdint.h)
 
 file(STRINGS "${HEADERS}" installed)
 if(NOT installed)
