@@ -442,9 +442,9 @@ boost::container::static_vector<DType, 3> exchange_types(const Fusion& fusion,
   if (!is_index_reduction(reduction.kind)) return {type};
   const int axis = reduced_axes(reduction.kind).front();
   const Extent& extent = fusion.values[reduction.operands[0]].shape[static_cast<size_t>(axis)];
-  // The largest of the type is no place.
+  // The largest of the type is no place, and lanes behind the last element count on.
   const bool is_narrow =
-      extent.is_constant() && extent.constant() <= std::numeric_limits<int32_t>::max();
+      extent.is_constant() && extent.constant() <= std::numeric_limits<int32_t>::max() / 2;
   return {type, is_narrow ? DType::kI32 : DType::kI64};
 }
 
