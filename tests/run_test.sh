@@ -30,3 +30,13 @@ said="$(printf '%s\n' '@@ 1 100 1.000 @@ a' '@@ 25 100 30.2 @@ b' 'x.cpp:1: warn
 expect "progress" "sinter: 25 %, 25 of 100, about 2 min left
 x.cpp:1: warning: w
 sinter: 50 %, 50 of 100, about 61 s left" "$said"
+
+# Every command of the help is known, and runs once.
+log=/dev/null
+for command in $(usage | sed -n 's|^\./run \([a-z]*\).*|\1|p'); do
+  case "$command" in build | help) continue ;; esac
+  eval "run_$command() { echo 'ran $command'; }"
+  expect "./run $command" "ran $command" "$(main "$command")"
+done
+expect "help" "$(usage)" "$(main help)"
+expect "sourcing" "" "$(bash -c 'source "$1"' _ "$root/run" 2>&1)"
