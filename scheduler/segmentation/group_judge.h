@@ -39,6 +39,8 @@ class GroupJudge {
   GroupJudge(const WorkGraph& graph, const DeviceLimits& limits, const FamilySet& families,
              const SegmentPins* pins = nullptr)
       : graph_(graph), limits_(limits), families_(families), pins_(pins) {}
+  GroupJudge(const WorkGraph& graph, const DeviceLimits& limits, const FamilySet&& families,
+             const SegmentPins* pins = nullptr) = delete;
 
   /// False if a group has more instructions or tensors of its own than a kernel may, which is told
   /// without its graph: judge() then refuses it, for this reason or another.

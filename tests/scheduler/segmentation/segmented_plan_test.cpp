@@ -504,10 +504,11 @@ Fusion long_chain(int functions) {
 }
 
 TEST(SegmentedPlanTest, AGroupBeyondTheLimitOfInstructionsIsRefused) {
-  const auto verdict = [](int functions) {
+  const FamilySet families = scheduling_families();
+  const auto verdict = [&](int functions) {
     const Fusion fusion = specialize(long_chain(functions), Binding{});
     const WorkGraph graph(fusion, kLimits);
-    GroupJudge judge(graph, kLimits, scheduling_families());
+    GroupJudge judge(graph, kLimits, families);
     std::vector<NodeId> all(graph.size());
     std::iota(all.begin(), all.end(), NodeId{0});
     const GroupVerdict& group = judge.judge(all);
