@@ -200,6 +200,13 @@ bool is_reduction(const OpKind& kind) {
          std::holds_alternative<LogSumExpOp>(kind);
 }
 
+bool is_index_reduction(ReduceFn fn) { return fn == ReduceFn::kArgMax || fn == ReduceFn::kArgMin; }
+
+bool is_index_reduction(const OpKind& kind) {
+  const auto* reduce = std::get_if<ReduceOp>(&kind);
+  return reduce != nullptr && is_index_reduction(reduce->fn);
+}
+
 const std::vector<int>& reduced_axes(const OpKind& kind) {
   static const std::vector<int> kNone;
   if (const auto* reduce = std::get_if<ReduceOp>(&kind)) return reduce->axes;

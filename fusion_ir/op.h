@@ -222,6 +222,9 @@ using OpKind = std::variant<InputOp, ConstantOp, PointwiseOp, CastOp, BroadcastO
 std::string_view text_of(const OpKind& kind);
 /// True for reduce, welford and logsumexp.
 bool is_reduction(const OpKind& kind);
+/// True for argmax and argmin.
+bool is_index_reduction(ReduceFn fn);
+bool is_index_reduction(const OpKind& kind);
 /// Reduced axes of a reduction; empty for other ops.
 const std::vector<int>& reduced_axes(const OpKind& kind);
 

@@ -460,11 +460,6 @@ bool unrolls_batches(const SegmentFacts& facts, const Schedule& schedule) {
          keeps_in_registers(schedule);
 }
 
-bool is_index_reduction(const OpKind& kind) {
-  const auto* reduce = std::get_if<ReduceOp>(&kind);
-  return reduce != nullptr && (reduce->fn == ReduceFn::kArgMax || reduce->fn == ReduceFn::kArgMin);
-}
-
 bool takes_two_sweeps(const OpKind& kind) {
   return std::holds_alternative<WelfordOp>(kind) || std::holds_alternative<LogSumExpOp>(kind) ||
          is_index_reduction(kind);

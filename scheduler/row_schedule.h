@@ -173,8 +173,6 @@ int64_t held_batches(const SegmentFacts& facts, const Schedule& schedule);
 /// bytes under a cap of 128 (ptxas 13.0, sm_90a).
 inline constexpr int64_t kMostConvertedTwice = 32;
 
-/// True for argmax and argmin.
-bool is_index_reduction(const OpKind& kind);
 /// True if a reduction looks at elements twice: for their mean or extreme, and then for what
 /// deviates from it or where it is.
 bool takes_two_sweeps(const OpKind& kind);

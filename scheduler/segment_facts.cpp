@@ -35,8 +35,8 @@ std::pair<double, double> accumulation_cost(const OpKind& kind) {
   // Where the threads of a row meet: subtract; add, multiply-add. Else one subtraction more.
   if (std::holds_alternative<WelfordOp>(kind)) return {3.0, 0.0};
   if (std::holds_alternative<LogSumExpOp>(kind)) return {4.0, 1.0};  // max; multiply-add, ex2, add
-  const auto& reduce = std::get<ReduceOp>(kind);
-  if (reduce.fn == ReduceFn::kArgMax || reduce.fn == ReduceFn::kArgMin) return {5.0, 0.0};
+  // max; compare, select, minimum of places, and the test of the chunk.
+  if (is_index_reduction(kind)) return {5.0, 0.0};
   return {1.0, 0.0};
 }
 

@@ -105,7 +105,7 @@ bool reduces_nothing(const Fusion& fusion, const Op& op) {
 /// stay: they say which axes are the columns.
 Replacement simplify_reduction(Rewriter& rewriter, const ReduceOp& reduce, ValueId operand,
                                const Value& result) {
-  if (reduce.fn == ReduceFn::kArgMax || reduce.fn == ReduceFn::kArgMin) return std::nullopt;
+  if (is_index_reduction(reduce.fn)) return std::nullopt;
   const Fusion& graph = rewriter.graph();
   const Value& source = graph.values[operand];
   const bool alone = std::ranges::all_of(

@@ -102,7 +102,7 @@ class OpEvaluator {
 
   Views operator()(const ReduceOp& op) const {
     const TensorView& x = operands_[0];
-    const bool index = op.fn == ReduceFn::kArgMax || op.fn == ReduceFn::kArgMin;
+    const bool index = is_index_reduction(op.fn);
     const bool is_divided = op.fn == ReduceFn::kSum && is_read_by([](const OpKind& reader) {
                               return is_function(reader, {PointwiseFn::kDiv, PointwiseFn::kMul});
                             });
