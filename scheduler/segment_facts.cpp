@@ -89,11 +89,19 @@ class Facts {
     }
   }
 
-  /// Ops and outputs that need a value.
-  [[nodiscard]] int64_t uses_of(ValueId value) const {
-    int64_t uses = std::ranges::count(fusion().outputs, value);
-    for (const Op& op : fusion().ops) uses += std::ranges::count(op.operands, value);
-    return uses;
+  /// By what nothing but one gather reads: the gather's result.
+  [[nodiscard]] std::map<ValueId, ValueId> only_gathered() const {
+    std::map<ValueId, ValueId> out;
+    if (facts_.space.gathers.empty()) return out;
+    IdMap<ValueId, int64_t> uses(fusion().values.size());
+    for (const ValueId output : fusion().outputs) ++uses[output];
+    for (const Op& op : fusion().ops) {
+      for (const ValueId operand : op.operands) ++uses[operand];
+    }
+    for (const auto& [result, gather] : facts_.space.gathers) {
+      if (uses[gather.access.value] == 1) out[gather.access.value] = result;
+    }
+    return out;
   }
 
   void count_bytes() {
@@ -108,11 +116,7 @@ class Facts {
       int64_t& counted = read[tensor];
       counted += std::min(of_access, bytes(tensor) - counted);
     };
-    std::map<ValueId, ValueId> picked;  // By what nothing but a gather reads: its result.
-    for (const auto& [result, gather] : facts_.space.gathers) {
-      const bool is_known = picked.contains(gather.access.value);
-      if (!is_known && uses_of(gather.access.value) == 1) picked[gather.access.value] = result;
-    }
+    const std::map<ValueId, ValueId> picked = only_gathered();
     for (const TensorAccess& access : facts_.space.inputs) {
       const auto only = picked.find(access.value);
       count(access.tensor, bytes(only == picked.end() ? access.value : only->second));
