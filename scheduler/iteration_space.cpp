@@ -6,8 +6,6 @@
 #include <optional>
 #include <set>
 
-#include "scheduler/row_schedule.h"
-
 namespace sinter {
 namespace {
 
@@ -477,6 +475,26 @@ class Analysis {
     }
     for (size_t i = 0; i < nodes_.size(); ++i) {
       space_.dimensions.push_back({classes_.size(nodes_[i]), inner_ && i >= space_.row_dimensions});
+    }
+    return check_index_order();
+  }
+
+  /// The loops may not walk an axis in the order that its indices have: two index reductions can
+  /// number the same elements in different orders, as a matrix and its transpose flattened do.
+  [[nodiscard]] std::optional<Rejection> check_index_order() const {
+    for (const auto& [result, axis] : reduced_lists_) {
+      if (!is_index_reduction(fusion_.def_of(result).kind)) continue;
+      const AxisList numbered = classes_.resolve(axis);
+      auto next = numbered.begin();
+      for (const uint32_t node : nodes_) {
+        if (next != numbered.end() && node == *next) ++next;
+      }
+      if (next == numbered.end()) continue;
+      return reject(
+          fmt::format(
+              "index reduction {} numbers elements in another order than they are walked in",
+              result),
+          result, "put index reductions over different orders of axes into fusions of their own");
     }
     return std::nullopt;
   }
