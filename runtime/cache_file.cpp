@@ -5,29 +5,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <system_error>
-#include <utility>
+#include <span>
 
 namespace sinter {
-
-FileDescriptor::FileDescriptor(FileDescriptor&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
-  std::swap(descriptor_, other.descriptor_);
-  return *this;
-}
-
-FileDescriptor::~FileDescriptor() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-int FileDescriptor::close() {
-  const int status = ::close(std::exchange(descriptor_, -1));
-  return status == 0 ? 0 : errno;
-}
-
-std::string system_message(int code) { return std::generic_category().message(code); }
 
 std::string why_untrusted(const struct stat& info) {
   if (info.st_uid != ::geteuid() && info.st_uid != 0)
@@ -43,25 +23,6 @@ std::string why_directory_refused(const std::filesystem::path& directory) {
   if (!S_ISDIR(info.st_mode) || (info.st_mode & S_IWOTH) == 0) return {};
   return fmt::format("every user may write it (mode {:04o})", info.st_mode & 07777U);
 }
-
-namespace {
-
-// Reads so many bytes, or what is there of them; returns errno, or 0.
-int read_bytes(int descriptor, int64_t count_asked, std::string& out) {
-  out.resize(static_cast<size_t>(count_asked));
-  size_t done = 0;
-  while (done < out.size()) {
-    const ssize_t count = ::read(descriptor, out.data() + done, out.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return errno;
-    if (count == 0) break;
-    done += static_cast<size_t>(count);
-  }
-  out.resize(done);
-  return 0;
-}
-
-}  // namespace
 
 FileRead read_trusted_file(const std::filesystem::path& path, int64_t limit) {
   const auto unreadable = [](std::string reason) {
@@ -83,19 +44,12 @@ FileRead read_trusted_file(const std::filesystem::path& path, int64_t limit) {
   if (out.info.st_size > limit)
     return unreadable(
         fmt::format("it has {} bytes, and no entry has more than {}", out.info.st_size, limit));
-  const int code = read_bytes(file.get(), out.info.st_size, out.bytes);
+  out.bytes.resize(static_cast<size_t>(out.info.st_size));
+  size_t done = 0;
+  const int code = read_up_to(file.get(), std::as_writable_bytes(std::span(out.bytes)), done);
   if (code != 0) return unreadable(system_message(code));
+  out.bytes.resize(done);
   return out;
-}
-
-int write_all(int descriptor, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::write(descriptor, bytes.data(), bytes.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return errno;
-    bytes.remove_prefix(static_cast<size_t>(count));
-  }
-  return 0;
 }
 
 }  // namespace sinter

@@ -5,25 +5,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
-#include <string_view>
+
+#include "runtime/file_descriptor.h"
 
 namespace sinter {
-
-/// A file descriptor that is closed with its scope.
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int descriptor = -1) : descriptor_(descriptor) {}
-  FileDescriptor(FileDescriptor&& other) noexcept;
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
-  ~FileDescriptor();
-  [[nodiscard]] bool is_open() const { return descriptor_ >= 0; }
-  [[nodiscard]] int get() const { return descriptor_; }
-  /// Network file systems report a failed write here. Returns errno, or 0.
-  int close();
-
- private:
-  int descriptor_;
-};
 
 /// What an attempt to read a file came to.
 struct FileRead {
@@ -47,11 +32,5 @@ std::string why_directory_refused(const std::filesystem::path& directory);
 /// Reads a regular file that may be believed and has at most `limit` bytes. Follows no symbolic
 /// link, waits for no writer of a FIFO, and changes nothing.
 FileRead read_trusted_file(const std::filesystem::path& path, int64_t limit);
-
-/// Writes all bytes; returns errno, or 0.
-int write_all(int descriptor, std::string_view bytes);
-
-/// What the system says of an errno.
-std::string system_message(int code);
 
 }  // namespace sinter

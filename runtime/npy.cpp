@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "fusion_ir/error.h"
+#include "runtime/file_descriptor.h"
 
 namespace sinter {
 namespace {
@@ -27,43 +27,6 @@ constexpr size_t kVersionBytes = 2;
 constexpr uint32_t kMostHeaderBytes = 1U << 16U;
 constexpr size_t kAlignment = 64;  // Of the data that follows the header.
 constexpr size_t kMostAxes = 64;   // NumPy's own limit.
-
-/// An open file, closed at the end of its scope.
-class File {
- public:
-  explicit File(int descriptor) : descriptor_(descriptor) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  [[nodiscard]] int descriptor() const { return descriptor_; }
-
-  /// Fills `to`, or as much of it as there is; the number of bytes, or -1.
-  ssize_t read_up_to(std::span<std::byte> to) const {
-    size_t done = 0;
-    while (done < to.size()) {
-      const ssize_t count = ::read(descriptor_, to.data() + done, to.size() - done);
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) return -1;
-      if (count == 0) break;
-      done += static_cast<size_t>(count);
-    }
-    return static_cast<ssize_t>(done);
-  }
-  [[nodiscard]] bool write_all(std::span<const std::byte> from) const {
-    while (!from.empty()) {
-      const ssize_t count = ::write(descriptor_, from.data(), from.size());
-      if (count < 0 && errno == EINTR) continue;
-      if (count <= 0) return false;
-      from = from.subspan(static_cast<size_t>(count));
-    }
-    return true;
-  }
-
- private:
-  int descriptor_;
-};
 
 tl::unexpected<Error> refuse(const std::string& path, std::string_view what, std::string remedy,
                              std::optional<int64_t> measured = {},
@@ -191,11 +154,16 @@ std::array<std::string_view, 2> descriptions_of(DType type) {
   unreachable();
 }
 
-Result<Header> read_header(const File& file, const std::string& path) {
+/// True if the file has all of those bytes.
+bool fills(const FileDescriptor& file, std::span<std::byte> to) {
+  size_t done = 0;
+  return read_up_to(file.get(), to, done) == 0 && done == to.size();
+}
+
+Result<Header> read_header(const FileDescriptor& file, const std::string& path) {
   std::array<std::byte, kMagic.size() + kVersionBytes + 4> start{};
   const auto prefix = std::span(start).first(kMagic.size() + kVersionBytes);
-  if (file.read_up_to(prefix) != static_cast<ssize_t>(prefix.size()) ||
-      std::memcmp(start.data(), kMagic.data(), kMagic.size()) != 0) {
+  if (!fills(file, prefix) || std::memcmp(start.data(), kMagic.data(), kMagic.size()) != 0) {
     return refuse(path, "is no .npy file: it does not begin with \\x93NUMPY", kSaveAgain);
   }
   const auto major = static_cast<int>(start[kMagic.size()]);
@@ -205,8 +173,7 @@ Result<Header> read_header(const File& file, const std::string& path) {
   }
   const size_t width = major == 1 ? 2 : 4;
   const auto length_bytes = std::span(start).subspan(prefix.size(), width);
-  if (file.read_up_to(length_bytes) != static_cast<ssize_t>(width))
-    return refuse(path, "ends within its header", kSaveAgain);
+  if (!fills(file, length_bytes)) return refuse(path, "ends within its header", kSaveAgain);
   uint32_t length = 0;
   for (size_t i = 0; i < width; ++i)
     length |= static_cast<uint32_t>(length_bytes[i]) << (8U * static_cast<uint32_t>(i));
@@ -216,7 +183,7 @@ Result<Header> read_header(const File& file, const std::string& path) {
                   "store one array of numbers", length, kMostHeaderBytes);
   }
   std::string text(length, '\0');
-  if (file.read_up_to(std::as_writable_bytes(std::span(text))) != static_cast<ssize_t>(length))
+  if (!fills(file, std::as_writable_bytes(std::span(text))))
     return refuse(path, "ends within its header", kSaveAgain);
   auto header = HeaderParser(text).parse();
   if (!header) {
@@ -229,15 +196,14 @@ Result<Header> read_header(const File& file, const std::string& path) {
 }
 
 /// A regular file for reading. Opening waits for nobody, as it would for the writer of a FIFO.
-Result<int> open_regular(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) {
-    return refuse(path, fmt::format("cannot be opened: {}", std::strerror(errno)),
+Result<FileDescriptor> open_regular(const std::string& path) {
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.is_open()) {
+    return refuse(path, fmt::format("cannot be opened: {}", system_message(errno)),
                   "name a file that can be read");
   }
   struct stat status {};
-  if (fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)) return descriptor;
-  close(descriptor);
+  if (fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode)) return file;
   return refuse(path, "is no regular file", "name a file");
 }
 
@@ -261,10 +227,9 @@ int64_t row_major_number(int64_t position, std::span<const int64_t> sizes,
 }  // namespace
 
 Result<HostTensor> read_npy(const std::string& path, DType type, const Sizes& sizes) {
-  auto descriptor = open_regular(path);
-  if (!descriptor) return fail(descriptor.error());
-  const File file(*descriptor);
-  auto header = read_header(file, path);
+  const auto file = open_regular(path);
+  if (!file) return fail(file.error());
+  auto header = read_header(*file, path);
   if (!header) return fail(header.error());
 
   std::string_view descr = header->descr;
@@ -290,9 +255,9 @@ Result<HostTensor> read_npy(const std::string& path, DType type, const Sizes& si
   for (int64_t first = 0; first < tensor.count(); first += kElementsAtOnce) {
     const int64_t count = std::min(kElementsAtOnce, tensor.count() - first);
     const auto chunk = std::span(bytes).first(static_cast<size_t>(count) * width);
-    const ssize_t got = file.read_up_to(chunk);
-    if (got != static_cast<ssize_t>(chunk.size())) {
-      const int64_t held = first + std::max<int64_t>(got, 0) / static_cast<int64_t>(width);
+    size_t got = 0;
+    if (read_up_to(file->get(), chunk, got) != 0 || got != chunk.size()) {
+      const int64_t held = first + static_cast<int64_t>(got / width);
       return refuse(path, fmt::format("ends after {} of {} elements", held, tensor.count()),
                     kSaveAgain, held, tensor.count());
     }
@@ -310,7 +275,8 @@ Result<HostTensor> read_npy(const std::string& path, DType type, const Sizes& si
     }
   }
   std::array<std::byte, 1> behind{};
-  if (file.read_up_to(behind) != 0) {
+  size_t got_behind = 0;
+  if (read_up_to(file->get(), behind, got_behind) != 0 || got_behind != 0) {
     return refuse(path, fmt::format("goes on behind its {} elements", tensor.count()), kSaveAgain);
   }
   return tensor;
@@ -335,10 +301,12 @@ Result<void> write_npy(const std::string& path, const HostTensor& tensor) {
     const uint64_t bits = tensor.bits(i);
     out.append(reinterpret_cast<const char*>(&bits), static_cast<size_t>(bytes_of(tensor.type())));
   }
-  const File file(
+  FileDescriptor file(
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666));
-  if (file.descriptor() < 0 || !file.write_all(std::as_bytes(std::span(out)))) {
-    return refuse(path, fmt::format("cannot be written: {}", std::strerror(errno)),
+  int code = file.is_open() ? write_all(file.get(), out) : errno;
+  if (code == 0) code = file.close();
+  if (code != 0) {
+    return refuse(path, fmt::format("cannot be written: {}", system_message(code)),
                   "name a file that can be written");
   }
   return {};
