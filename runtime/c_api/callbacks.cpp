@@ -68,14 +68,13 @@ HostCall host_call(sinter_external_function function, void* user_data) {
   if (function == nullptr) return {};
   return [=](const ExternalOp& op, std::span<const HostTensor> inputs,
              std::span<HostTensor> outputs) {
-    constexpr int32_t kCpu = 1;
     std::vector<sinter_dl_tensor> tensors;
     const auto add = [&](const HostTensor& tensor) {
       const sinter_dtype type = dlpack_type(tensor.type());
       sinter_dl_tensor out{};
       // DLPack has no word for what is only read.
       out.data = const_cast<std::byte*>(tensor.data());
-      out.device = {static_cast<decltype(out.device.device_type)>(kCpu), 0};
+      out.device = {static_cast<decltype(out.device.device_type)>(kDlpackCpu), 0};
       out.ndim = static_cast<int32_t>(tensor.sizes().size());
       out.dtype = {type.code, type.bits, type.lanes};
       out.shape = const_cast<int64_t*>(tensor.sizes().data());

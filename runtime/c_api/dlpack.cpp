@@ -17,7 +17,6 @@ static_assert(sizeof(sinter_dl_managed_tensor) == 80 &&
               offsetof(sinter_dl_managed_tensor, flags) == 24 &&
               offsetof(sinter_dl_managed_tensor, dl_tensor) == 32);
 
-constexpr int32_t kCpu = 1;
 constexpr int32_t kCuda = 2;
 constexpr int32_t kCudaManaged = 13;  // Its device_id is 0 on every device.
 constexpr uint32_t kMajorVersion = 1;
@@ -129,9 +128,9 @@ void check_device(const sinter_dl_tensor& tensor, DeviceOrdinal device, const Re
 
 void check_is_on_host(const sinter_dl_tensor& tensor, const Refusal& refuse) {
   const auto type = static_cast<int32_t>(tensor.device.device_type);
-  if (type == kCpu) return;
-  refuse("pass host memory", type, kCpu, "has DLPack device type {}, expected is {} (CPU)", type,
-         kCpu);
+  if (type == kDlpackCpu) return;
+  refuse("pass host memory", type, kDlpackCpu, "has DLPack device type {}, expected is {} (CPU)",
+         type, kDlpackCpu);
 }
 
 void check_axes(const sinter_dl_tensor& tensor, const Tensor& planned, const Refusal& refuse) {

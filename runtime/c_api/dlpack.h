@@ -9,6 +9,9 @@
 
 namespace sinter::c_api {
 
+/// DLPack's kDLCPU.
+inline constexpr int32_t kDlpackCpu = 1;
+
 /// An element type as DLPack says it.
 sinter_dtype dlpack_type(DType type);
 /// The other way; nothing for a type that Sinter does not have.
