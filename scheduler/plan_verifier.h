@@ -25,9 +25,8 @@ inline constexpr int64_t kMostElementsCompared = int64_t{1} << 16;
 ///   - a kernel that writes has blocks, and these cover the rows and columns of what they write;
 ///   - partial results of several blocks are finished, by the kernel behind or by the last block;
 ///   - tensors of the workspace that a step needs at once share no byte. A tensor is needed from
-///   its
-///     first writer to its last reader, kept indices to the end, what a kernel keeps for itself in
-///     its own step;
+///     its first writer to its last reader, kept indices to the end, what a kernel keeps for itself
+///     in its own step;
 ///   - what is read or written of a tensor lies inside of it, and tensors inside of the workspace,
 ///     at multiples of kWorkspaceAlignment.
 ///
