@@ -47,16 +47,21 @@ void expect_near_linear(const std::function<Fusion(int64_t)>& build, int64_t sma
 constexpr int64_t kRows = 4096;
 constexpr int64_t kColumns = 1024;
 
+/// n outputs, each of one function of `x`.
+Fusion with_outputs_of(FusionBuilder& b, ValueId x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const ValueId number = b.constant(static_cast<double>(i + 2));
+    b.output(i % 2 == 0 ? b.add(x, number) : b.mul(x, number));
+  }
+  return b.build();
+}
+
 TEST(GrowthTest, OutputsOfOneInput) {
   expect_near_linear(
       [](int64_t n) {
         FusionBuilder b("outputs");
         const ValueId x = b.input(DType::kF32, {kRows, kColumns}, "x");
-        for (int64_t i = 0; i < n; ++i) {
-          const ValueId number = b.constant(static_cast<double>(i + 2));
-          b.output(i % 2 == 0 ? b.add(x, number) : b.mul(x, number));
-        }
-        return b.build();
+        return with_outputs_of(b, x, n);
       },
       512);
 }
@@ -66,11 +71,7 @@ TEST(GrowthTest, OutputsOfOneComputedValue) {
       [](int64_t n) {
         FusionBuilder b("outputs");
         const ValueId x = b.exp(b.input(DType::kF32, {kRows, kColumns}, "x"));
-        for (int64_t i = 0; i < n; ++i) {
-          const ValueId number = b.constant(static_cast<double>(i + 2));
-          b.output(i % 2 == 0 ? b.add(x, number) : b.mul(x, number));
-        }
-        return b.build();
+        return with_outputs_of(b, x, n);
       },
       512);
 }
