@@ -40,9 +40,10 @@ ScheduledGroup& GroupSchedules::of(const std::vector<NodeId>& nodes, WorkGraph::
 }
 
 const GroupSchedules::Outcome& GroupSchedules::outcome_of(const MergeTree& tree) {
-  if (const auto known = outcomes_.find(tree.nodes); known != outcomes_.end()) return known->second;
+  std::pair key(tree.nodes, tree.parts.empty() ? std::vector<NodeId>{} : tree.parts[0].nodes);
+  if (const auto known = outcomes_.find(key); known != outcomes_.end()) return known->second;
   const Outcome outcome = outcome_anew(tree);
-  return outcomes_.emplace(tree.nodes, outcome).first->second;
+  return outcomes_.emplace(std::move(key), outcome).first->second;
 }
 
 GroupSchedules::Outcome GroupSchedules::outcome_anew(const MergeTree& tree) {

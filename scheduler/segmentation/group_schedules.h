@@ -35,8 +35,7 @@ class GroupSchedules {
   /// Graphs that were scheduled.
   [[nodiscard]] size_t size() const { return made_.size(); }
 
-  /// What a tree takes as one group or, if that is less, in parts. A group is asked for with one
-  /// tree.
+  /// What a tree takes as one group or, if that is less, in parts.
   double best_us(const MergeTree& tree) { return outcome_of(tree).best_us; }
   /// True if its parts take less. They are scheduled only where they could. Of a tree in which
   /// instructions take longer than memory, the whole is scheduled only where no part tells.
@@ -58,7 +57,8 @@ class GroupSchedules {
   std::map<std::vector<NodeId>, ScheduledGroup*> known_;
   std::unordered_multimap<uint64_t, std::unique_ptr<ScheduledGroup>>
       made_;  ///< By structural hash.
-  std::map<std::vector<NodeId>, Outcome> outcomes_;
+  /// By nodes, and those of the first part: a group may have been merged in several orders.
+  std::map<std::pair<std::vector<NodeId>, std::vector<NodeId>>, Outcome> outcomes_;
 };
 
 }  // namespace sinter

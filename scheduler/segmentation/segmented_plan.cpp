@@ -266,23 +266,31 @@ class SegmentedPlanner {
   /// Takes the order of merges that gives the least time; large graphs get one order.
   void choose_groups() {
     GroupSchedules& schedules = *schedules_;
-    std::vector<MergeOrder> orders;
-    if (graph().size() <= kMostNodesOneByOne) orders.push_back({});
-    if (graph().size() > kMostNodesInAllOrders) orders.push_back({.in_rounds = true});
+    struct Attempt {
+      MergeOrder order{};
+      Refuses refuses = Refuses::kSlowGroups;
+    };
+    std::vector<Attempt> attempts;
+    if (graph().size() <= kMostNodesOneByOne) attempts.push_back({});
+    if (graph().size() > kMostNodesInAllOrders) attempts.push_back({{.in_rounds = true}});
     if (graph().size() <= kMostNodesInAllOrders) {
       using enum MergeOrder::First;
-      orders.push_back({.backwards = true});
+      attempts.push_back({.refuses = Refuses::kSlowParts});
+      attempts.push_back({{.backwards = true}});
       for (const MergeOrder::First first : {kNothing, kReductions, kReady, kLargeReady}) {
         for (const bool backwards : {false, true})
-          orders.push_back({.backwards = backwards, .first = first});
+          attempts.push_back({{.backwards = backwards, .first = first}});
       }
     }
-    for (const MergeOrder order : orders) {
-      std::vector<ChosenGroup> groups = settled(*judge_, schedules, order);
+    for (size_t i = 0; i < attempts.size(); ++i) {
+      const auto [order, refuses] = attempts[i];
+      std::vector<ChosenGroup> groups = settled(*judge_, schedules, order, refuses);
       judge_->allow_all();
       if (groups_.empty() || predicted_us(groups) < predicted_us(groups_))
         groups_ = std::move(groups);
-      if (bar_us_ && predicted_us(groups_) >= *bar_us_) return;
+      const bool refused_parts =
+          i + 1 == attempts.size() || attempts[i + 1].refuses == Refuses::kSlowGroups;
+      if (bar_us_ && refused_parts && predicted_us(groups_) >= *bar_us_) return;
     }
     Partition partition;
     for (const ChosenGroup& group : groups_) partition.push_back(group.nodes);
@@ -308,14 +316,26 @@ class SegmentedPlanner {
     return us;
   }
 
+  /// Which merges are refused once their kernels turn out slower than those of their parts.
+  enum class Refuses : uint8_t {
+    kSlowGroups,  ///< Those within groups that are slower themselves.
+    /// Those within groups that are not, too: a kernel that is slow for a part may be the best for
+    /// the whole only because of how its parts were merged. A normalisation of few long rows reads
+    /// them again in any case, so its statistics had better be a kernel of their own, together with
+    /// what follows from them alone.
+    kSlowParts,
+  };
+
   /// Groups nodes, and again those of merges whose kernels turn out slower than two would be.
-  std::vector<ChosenGroup> settled(GroupJudge& judge, GroupSchedules& schedules, MergeOrder order) {
+  std::vector<ChosenGroup> settled(GroupJudge& judge, GroupSchedules& schedules, MergeOrder order,
+                                   Refuses refuses) {
     std::vector<MergeTree> trees =
         group_greedily(graph(), judge, order, pinned_trees(judge)).groups;
     for (int round = 0; round < kMostRounds; ++round) {
       bool refused = false;
       for (const MergeTree& tree : trees) {
-        if (!is_external(tree.nodes.front())) refused |= refuse_slow(tree, judge, schedules);
+        if (!is_external(tree.nodes.front()))
+          refused |= refuse_slow(tree, judge, schedules, refuses);
       }
       if (!refused) break;
       std::vector<MergeTree> intact;
@@ -329,12 +349,16 @@ class SegmentedPlanner {
 
   /// Refuses the smallest groups in a tree that take longer than their parts; true if there are
   /// any.
-  bool refuse_slow(const MergeTree& tree, GroupJudge& judge, GroupSchedules& schedules) {
-    if (!schedules.is_slower_than_parts(tree)) return false;
+  bool refuse_slow(const MergeTree& tree, GroupJudge& judge, GroupSchedules& schedules,
+                   Refuses refuses) {
+    if (tree.parts.empty()) return false;
+    const bool is_slow = schedules.is_slower_than_parts(tree);
+    if (!is_slow && refuses == Refuses::kSlowGroups) return false;
     // Or else a part did it.
-    const bool first = refuse_slow(tree.parts[0], judge, schedules);
-    const bool second = refuse_slow(tree.parts[1], judge, schedules);
+    const bool first = refuse_slow(tree.parts[0], judge, schedules, refuses);
+    const bool second = refuse_slow(tree.parts[1], judge, schedules, refuses);
     if (first || second) return true;
+    if (!is_slow) return false;
     const double us = schedules.of(tree).predicted_us();
     judge.refuse(
         tree.nodes,

@@ -24,7 +24,9 @@
 namespace sinter {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 const DeviceLimits kLimits = *find_device("H200");
 
@@ -126,6 +128,23 @@ TEST(SegmentedPlanTest, FewLongRowsDoNotTakeOthersAlong) {
   b.output(b.cast(b.div(x, b.broadcast(most, {1024, 2048}, {})), DType::kF16));
   const Plan planned = plan(b.build(), {}, kLimits).value();
   EXPECT_LT(planned.predicted_us(), 30.0) << "a block alone would take a millisecond";
+}
+
+/// Rows that no block keeps are read twice in any case. Their statistics fill the device in parts,
+/// which one kernel for all does not.
+TEST(SegmentedPlanTest, StatisticsOfFewLongRowsAreAKernelOfTheirOwn) {
+  for (const int64_t rows : {48, 64, 100}) {
+    FusionBuilder b("norm");
+    const ValueId x = b.input(DType::kF32, {rows, 10'000'000}, "x");
+    const auto [mean, m2] = b.welford(x, {1});
+    const ValueId variance = b.div(m2, b.constant(1e7));
+    const ValueId scale = b.rsqrt(b.add(variance, b.constant(1e-5)));
+    b.output(b.mul(b.sub(x, b.broadcast_over(mean, x, {1})), b.broadcast_over(scale, x, {1})));
+    const Plan planned = plan(b.build(), {}, kLimits).value();
+    EXPECT_THAT(outline(planned),
+                ElementsAre(HasSubstr("looped"), HasSubstr("looped"), StartsWith("pointwise mul")))
+        << rows;
+  }
 }
 
 TEST(SegmentedPlanTest, WhatNoKernelRunsAloneIsNamed) {
