@@ -7,6 +7,7 @@
 #include <set>
 
 #include "scheduler/register_estimate.h"
+#include "scheduler/sectors.h"
 #include "scheduler/ticket.h"
 #include "scheduler/turns.h"
 
@@ -351,8 +352,12 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   const double again = reads.again;
   const RereadMisses misses = row_misses(facts, schedule, reads, estimate, limits, constants);
   work.narrow_copy_bytes = narrow_copy_bytes(facts, schedule);
+  const StridedWaste strided = strided_waste(facts, schedule, estimate, limits);
+  work.bytes_read += strided.read_bytes;
+  work.bytes_written += strided.written_bytes;
+  work.shared_bytes += strided.l1_bytes;
   work.l2_bytes = work.bytes_read + work.bytes_written + again * misses.l1 +
-                  split_sector_bytes(facts, schedule);
+                  split_sector_bytes(facts, schedule) + strided.l2_bytes;
   work.bytes_read += again * misses.l1 * misses.l2;
   work.reads_rows_again = again > 0.0;
   work.missed_again = misses.l1;

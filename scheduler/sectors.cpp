@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "scheduler/cost_model.h"
+#include "scheduler/row_schedule.h"
 #include "scheduler/tile_space.h"
 
 namespace sinter {
@@ -50,6 +51,30 @@ SectorWaste sector_waste(const SegmentFacts& facts, const TensorAccess& access,
   out.l2_bytes = walk.stores ? elements * (accessed - bytes) : missed;
   if (neighbours == 1.0 || between > static_cast<double>(limits.l2_bytes) / 2.0)
     out.memory_bytes = missed;
+  return out;
+}
+
+StridedWaste strided_waste(const SegmentFacts& facts, const Schedule& schedule,
+                           const ResourceEstimate& estimate, const DeviceLimits& limits) {
+  ElementWalk walk{.width = schedule.vector_width,
+                   .block_elements = schedule.rows_per_block * facts.space.columns /
+                                     std::max<int64_t>(schedule.cluster_blocks, 1),
+                   .blocks_per_sm = estimate.blocks_per_sm};
+  StridedWaste out;
+  const auto count = [&](const TensorAccess& access, double& moved) {
+    if (std::abs(access.strides.back()) <= 1) return;
+    const SectorWaste waste = sector_waste(facts, access, walk, limits);
+    out.l1_bytes += waste.l1_bytes;
+    out.l2_bytes += waste.l2_bytes - waste.memory_bytes;
+    moved += waste.memory_bytes;
+  };
+  for (const TensorAccess& access : facts.space.inputs) {
+    if (facts.is_full(access.value)) count(access, out.read_bytes);
+  }
+  walk.stores = true;
+  for (size_t i = 0; i < facts.space.outputs.size(); ++i) {
+    if (facts.space.output_coverage[i].columns) count(facts.space.outputs[i], out.written_bytes);
+  }
   return out;
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
 #include "scheduler/device_limits.h"
+#include "scheduler/resources.h"
+#include "scheduler/schedule.h"
 #include "scheduler/segment_facts.h"
 
 namespace sinter {
@@ -33,5 +35,16 @@ struct ElementWalk {
 /// of it; for other blocks in L2, where they fit half of that; else it comes from memory again.
 SectorWaste sector_waste(const SegmentFacts& facts, const TensorAccess& access,
                          const ElementWalk& walk, const DeviceLimits& limits);
+
+/// Waste of all tensors that a row kernel accesses element by element because elements side by side
+/// in a row lie apart in memory: transposed and strided inputs and outputs.
+struct StridedWaste {
+  double l1_bytes = 0.0;
+  double l2_bytes = 0.0;       ///< Without what comes from memory or goes to it.
+  double read_bytes = 0.0;     ///< From memory.
+  double written_bytes = 0.0;  ///< To memory.
+};
+StridedWaste strided_waste(const SegmentFacts& facts, const Schedule& schedule,
+                           const ResourceEstimate& estimate, const DeviceLimits& limits);
 
 }  // namespace sinter

@@ -6,6 +6,7 @@
 
 #include "fusion_ir/integers.h"
 #include "scheduler/row_estimate.h"
+#include "scheduler/sectors.h"
 
 namespace sinter {
 namespace {
@@ -138,8 +139,12 @@ class TurnWork {
     work_.read_priority = schedule_.read_priority;
     work_.bytes_read = static_cast<double>(facts_.bytes_read);
     work_.bytes_written = static_cast<double>(facts_.bytes_written) + work_.partial_bytes;
+    const StridedWaste strided = strided_waste(facts_, schedule_, estimate_, limits_);
+    work_.bytes_read += strided.read_bytes;
+    work_.bytes_written += strided.written_bytes;
+    work_.shared_bytes += strided.l1_bytes;
     work_.l2_bytes = work_.bytes_read + work_.bytes_written + again + between + 2.0 * parked +
-                     split_sector_bytes(facts_, schedule_);
+                     split_sector_bytes(facts_, schedule_) + strided.l2_bytes;
     work_.bytes_read +=
         again * turn_misses_.l2 + between * row_misses_.l2 + parked * turn_misses_.l2;
     work_.bytes_written += parked * turn_misses_.l2;

@@ -9,6 +9,7 @@
 #include "scheduler/register_estimate.h"
 #include "scheduler/ring.h"
 #include "scheduler/row_estimate.h"
+#include "scheduler/sectors.h"
 #include "scheduler/ticket.h"
 
 namespace sinter {
@@ -449,8 +450,9 @@ RingWork ring_work(const SegmentFacts& facts, const Schedule& schedule, const St
   WorkEstimate& work = out.work;
   // Reads again come from the ring.
   work.read_priority = schedule.read_priority;
-  work.bytes_read = static_cast<double>(facts.bytes_read);
-  work.l2_bytes = work.bytes_read + work.bytes_written;
+  const StridedWaste strided = strided_waste(facts, schedule, estimate, limits);
+  work.bytes_read = static_cast<double>(facts.bytes_read) + strided.read_bytes;
+  work.l2_bytes = work.bytes_read + work.bytes_written + strided.l2_bytes;
   work.block_latency_ns = 0.0;
   double ring_reads = 0.0;
   double accumulated = 0.0;
@@ -471,7 +473,7 @@ RingWork ring_work(const SegmentFacts& facts, const Schedule& schedule, const St
       static_cast<double>(facts.space.rows) * static_cast<double>(facts.space.columns);
   const auto blocks = static_cast<double>(schedule.cluster_blocks);
   work.shared_bytes =
-      elements * (ring_reads + accumulated) +
+      strided.l1_bytes + elements * (ring_reads + accumulated) +
       static_cast<double>(facts.space.rows * ring_row_bytes(facts, schedule)) * blocks;
   const auto rows = static_cast<double>(std::max<int64_t>(facts.space.rows, 1));
   const auto threads = static_cast<double>(schedule.threads_per_row);

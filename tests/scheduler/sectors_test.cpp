@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 
+#include "fusion_ir/fusion_builder.h"
+#include "scheduler/plan.h"
 #include "tests/scheduler/facts_of.h"
 
 namespace sinter {
@@ -42,6 +44,46 @@ TEST(SectorWaste, OfStoresIsNotGatheredInL1) {
   walk.stores = true;
   EXPECT_EQ(sector_waste(facts, facts.space.inputs.front(), walk, h200()).l2_bytes,
             512.0 * 64.0 * 30.0);
+}
+
+/// Rows of `in`, reduced, whose elements lie `stride` apart; stored as they came or transposed.
+Fusion rows_less_their_maximum(int64_t stride, bool transposed) {
+  constexpr int64_t kRows = 8192;
+  constexpr int64_t kColumns = 8192;
+  FusionBuilder b("rows");
+  const ValueId x = b.input(DType::kBF16, {kRows, kColumns}, "x",
+                            {.strides = {Extent(kColumns * stride), Extent(stride)}});
+  const ValueId wide = b.cast(x, DType::kF32);
+  const ValueId less = b.sub(wide, b.broadcast_over(b.amax(wide, {1}), wide, {1}));
+  OutputOptions out;
+  if (transposed) out.strides = {Extent(1), Extent(kRows)};
+  b.output(b.cast(less, DType::kBF16), "", out);
+  return b.build();
+}
+
+TEST(StridedWaste, IsOfTensorsWhoseRowsAreNotRuns) {
+  const Schedule schedule{.threads_per_row = 512, .rows_per_block = 1, .vector_width = 8};
+  const ResourceEstimate estimate{.threads = 512, .blocks_per_sm = 4};
+  const double elements = 8192.0 * 8192.0;
+  const SegmentFacts dense = facts_of(rows_less_their_maximum(1, false));
+  const StridedWaste none = strided_waste(dense, schedule, estimate, h200());
+  EXPECT_EQ(none.l1_bytes + none.l2_bytes + none.read_bytes + none.written_bytes, 0.0);
+  // Every second element: the other half of each sector comes from memory for nothing.
+  const SegmentFacts apart = facts_of(rows_less_their_maximum(2, false));
+  EXPECT_EQ(strided_waste(apart, schedule, estimate, h200()).read_bytes, elements * 2.0);
+  // A transposed output: a store writes 2 of the 32 bytes of a sector, which L2 puts together.
+  const SegmentFacts turned = facts_of(rows_less_their_maximum(1, true));
+  const StridedWaste stores = strided_waste(turned, schedule, estimate, h200());
+  EXPECT_EQ(stores.l2_bytes, elements * 30.0);
+  EXPECT_EQ(stores.written_bytes, 0.0);
+}
+
+/// The kernel that stores rows transposed is predicted to take so long that it is cut in two, of
+/// which the second turns tiles in shared memory.
+TEST(StridedWaste, HasTransposedRowsStoredByATranspose) {
+  const Plan planned = plan(rows_less_their_maximum(1, true), {}, h200()).value();
+  ASSERT_EQ(planned.segments.size(), 2U);
+  EXPECT_EQ(planned.segments[1].chosen().schedule.family, "transpose");
 }
 
 }  // namespace
