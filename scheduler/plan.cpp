@@ -20,6 +20,7 @@
 #include "scheduler/segmentation/joins.h"
 #include "scheduler/segmentation/segmented_plan.h"
 #include "scheduler/tensor_list.h"
+#include "scheduler/uneven_parts.h"
 #include "scheduler/workspace.h"
 
 namespace sinter {
@@ -137,6 +138,49 @@ Result<void> plan_kernels(Plan& plan, const PlanOptions& options) {
   plan.decisions = std::move(whole->decisions);
   plan.rejections = std::move(whole->rejections);
   return {};
+}
+
+/// The graph that is planned, with what its layouts and concatenates say of where values lie.
+void set_graph(Plan& plan, const Fusion& fusion) {
+  plan.fusion = with_places_for_joins(fusion);
+  plan.placements.clear();
+  for (size_t i = 0; i < plan.fusion.layouts.size(); ++i) {
+    const ValueId alias = plan.fusion.layouts[i].alias;
+    if (alias.valid())
+      plan.placements[plan.fusion.outputs[i]] = {alias, 0, input_strides(plan.fusion, {}, alias)};
+  }
+}
+
+/// The graph with reductions of long axes in parts, where no number of parts divides them; nothing
+/// if it has none.
+std::optional<Fusion> in_uneven_parts(const Fusion& fusion, const DeviceLimits& limits,
+                                      const PlanOptions& options) {
+  const std::vector<UnevenAxis> axes = find_uneven_axes(fusion, limits);
+  if (axes.empty()) return std::nullopt;
+  const Fusion made = with_axes_in_parts(fusion, axes);
+  return options.simplify ? simplify(made) : made;
+}
+
+/// Plans the graph with axes in uneven parts too, and keeps the faster plan. `unplanned` is what
+/// the plan was before.
+void try_uneven_parts(Plan& plan, Plan unplanned, const Fusion& in_parts,
+                      const PlanOptions& options) {
+  set_graph(unplanned, in_parts);
+  if (!plan_kernels(unplanned, options)) return;
+  const double whole_us = plan.predicted_us();
+  const double parts_us = unplanned.predicted_us();
+  const auto candidate = [](const char* what, double us) {
+    return Candidate{.what = what, .predicted = {.total_us = us}, .legal = true, .because = ""};
+  };
+  const bool is_faster = parts_us < whole_us / (1.0 + kCutGain);
+  if (is_faster) plan = std::move(unplanned);
+  plan.decisions.push_back(
+      {.question = "are axes that no number of parts divides reduced in parts",
+       .candidates = {candidate("without", whole_us),
+                      candidate("parts of one length, and a rest", parts_us)},
+       .chosen = is_faster ? "in parts, of which the last is shorter" : "without",
+       .because =
+           fmt::format("predicted {:.1f} us without, {:.1f} us in parts", whole_us, parts_us)});
 }
 
 Decision following_decision(const Fusion& fusion, const Plan& model) {
@@ -264,16 +308,19 @@ Result<Plan> plan_or_throw(const Fusion& fusion, const ExtentValues& extents,
            .decisions = {},
            .rejections = {}};
   if (options.simplify) out.fusion = simplify(out.fusion);
-  out.fusion = with_places_for_joins(out.fusion);
-
-  for (size_t i = 0; i < out.fusion.layouts.size(); ++i) {
-    const ValueId alias = out.fusion.layouts[i].alias;
-    if (alias.valid())
-      out.placements[out.fusion.outputs[i]] = {alias, 0, input_strides(out.fusion, {}, alias)};
-  }
+  const bool is_free = options.pin == SchedulePin{} && options.cuts.empty() &&
+                       options.joins.empty() && options.cutting == Cutting::kFaster;
+  std::optional<Fusion> in_parts;
+  if (is_free) in_parts = in_uneven_parts(out.fusion, limits, options);
+  set_graph(out, out.fusion);
+  if (options.like && in_parts && !equal_but_for_sizes(out.fusion, options.like->fusion))
+    set_graph(out, *in_parts);
+  std::optional<Plan> unplanned;
+  if (in_parts && !options.like) unplanned = out;
 
   const auto planned =
       options.like ? follow_plan(out, *options.like, options) : plan_kernels(out, options);
+  if (planned && unplanned) try_uneven_parts(out, std::move(*unplanned), *in_parts, options);
   if (!planned) {
     Error error = planned.error();
     if (error.kind == ErrorKind::kUnsupported && !out.placements.empty()) {

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <set>
 
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/operand_walk.h"
+#include "scheduler/partial_results.h"
 #include "scheduler/row_estimate.h"
 
 namespace sinter {
@@ -24,8 +24,6 @@ constexpr std::array<int64_t, 3> kPartsPerSm = {2, 8, 32};
 /// among blocks, 8 x 2097152 to 160 x 131072 in bf16 and f32, it is the fastest for 11 on an H200
 /// and 2.6 % behind for one; those with four vectors take up to 5 % longer.
 constexpr double kBytesOfBatch = 32768.0;
-/// Lengths that vectors of any type divide.
-constexpr int64_t kWholeVector = 16;
 
 int64_t size_of(const Extent& extent) { return extent.constant(); }
 
@@ -199,74 +197,20 @@ class Splitting {
   bool split(const Op& op) {
     const int64_t elements = reduced_elements(facts_.fusion, op);
     if (elements == 0 || elements % parts_ != 0) return false;
-    FusionBuilder& a = first_.builder();
-    FusionBuilder& b = second_.builder();
-    const ValueId x = in_parts(op);
     const auto kept = static_cast<int>(facts_.fusion.values[op.results.front()].shape.size());
     const int inner = parts_lead_ ? 1 : kept + 1;
-    const int outer = inner - 1;
-    const int64_t length = elements / parts_;
-    if (const auto* reduce = std::get_if<ReduceOp>(&op.kind)) {
-      if (is_index_reduction(op.kind)) return split_argument(op, reduce->fn, x, inner, length);
-      const auto read = pass(a.reduce(reduce->fn, x, {inner}), op.results[0]);
-      if (!read) return false;
-      second_.define(op.results[0], b.reduce(reduce->fn, *read, {outer}));
-      return true;
+    const bool is_index = is_index_reduction(op.kind);
+    const std::vector<ValueId> made = reduce_part(first_.builder(), op.kind, in_parts(op), inner);
+    std::vector<ValueId> read;
+    for (size_t i = 0; i < made.size(); ++i) {
+      const ValueId name = i < op.results.size() ? op.results[i] : op.operands[0];
+      const auto passed = is_index ? pass_searched(made[i], name) : pass(made[i], name);
+      if (!passed) return false;
+      read.push_back(*passed);
     }
-    if (std::holds_alternative<WelfordOp>(op.kind)) {
-      const FusionBuilder::MeanM2 moments = a.welford(x, {inner});
-      const auto means = pass(moments.mean, op.results[0]);
-      const auto m2s = pass(moments.m2, op.results[1]);
-      if (!means || !m2s) return false;
-      // Parts are of one length: the mean of their means, and what they differ among each other. A
-      // choice between equals has both partial results walked as one.
-      const DType type = b.fusion().values[*means].type;
-      const ValueId is_sum = b.pointwise(PointwiseFn::kLe, {b.constant(0.0, type), *m2s});
-      const auto [mean, m2] = b.welford(b.select(is_sum, *means, *means), {outer});
-      const ValueId each = b.constant(static_cast<double>(length), type);
-      second_.define(op.results[0], mean);
-      second_.define(op.results[1], b.add(b.sum(*m2s, {outer}), b.mul(m2, each)));
-      return true;
-    }
-    const FusionBuilder::MaxSum pair = a.logsumexp_pair(x, {inner});
-    const auto maxima = pass(pair.max, op.results[0]);
-    const auto sums = pass(pair.sum, op.results[1]);
-    if (!maxima || !sums) return false;
-    const ValueId most = b.amax(*maxima, {outer});
-    const ValueId of_all = b.broadcast_over(most, *maxima, {outer});
-    const DType type = b.fusion().values[*maxima].type;
-    // A part of -inf alone has no sum, and none to add where another part has more.
-    const ValueId nothing = b.constant(-std::numeric_limits<double>::infinity(), type);
-    const ValueId is_nothing =
-        b.pointwise(PointwiseFn::kAnd, {b.pointwise(PointwiseFn::kEq, {*maxima, nothing}),
-                                        b.pointwise(PointwiseFn::kLt, {*maxima, of_all})});
-    const ValueId share = b.mul(*sums, b.exp(b.sub(*maxima, of_all)));
-    second_.define(op.results[0], most);
-    second_.define(op.results[1],
-                   b.sum(b.select(is_nothing, b.constant(0.0, type), share), {outer}));
-    return true;
-  }
-
-  /// The part with the extreme, and the place that it has there. Parts in order of the elements and
-  /// the first of equal ones: as in one pass.
-  bool split_argument(const Op& op, ReduceFn fn, ValueId x, int inner, int64_t length) {
-    FusionBuilder& a = first_.builder();
-    FusionBuilder& b = second_.builder();
-    const ReduceFn extreme = fn == ReduceFn::kArgMax ? ReduceFn::kMax : ReduceFn::kMin;
-    const auto places = pass_searched(a.reduce(fn, x, {inner}), op.results[0]);
-    const auto extremes = pass_searched(a.reduce(extreme, x, {inner}), op.operands[0]);
-    if (!places || !extremes) return false;
-    const auto outer = static_cast<int>(b.fusion().values[*places].shape.size()) - 1;
-    const DType type = b.fusion().values[*places].type;
-    // Places are never negative: the choice is there so that both are walked as one.
-    const ValueId is_place = b.pointwise(PointwiseFn::kLe, {b.constant_integer(0, type), *places});
-    const DType compared = b.fusion().values[*extremes].type;
-    const ValueId zero =
-        is_float(compared) ? b.constant(0.0, compared) : b.constant_integer(0, compared);
-    const ValueId part = b.reduce(fn, b.select(is_place, *extremes, zero), {outer});
-    const ValueId place = b.take(*places, part, outer);
-    const ValueId before = b.mul(b.cast(part, type), b.constant_integer(length, type));
-    second_.define(op.results[0], b.add(before, place));
+    const std::vector<ValueId> whole = combine_parts(
+        second_.builder(), op.kind, read, is_index || !parts_lead_ ? kept : 0, elements / parts_);
+    for (size_t i = 0; i < whole.size(); ++i) second_.define(op.results[i], whole[i]);
     return true;
   }
 
@@ -306,6 +250,15 @@ bool splits(const SegmentFacts& facts) {
 std::optional<RowParts> rows_in_parts(const SegmentFacts& facts, int64_t parts) {
   if (parts < 2 || !splits(facts)) return std::nullopt;
   return Splitting(facts, parts).run();
+}
+
+PartRange wanted_parts(int64_t before, int64_t length, int64_t behind, const DeviceLimits& limits) {
+  if (before * behind == 0) return {};
+  const bool over_rows = behind > 1;
+  const int64_t possible = length / (over_rows ? kFewestRows : kShortestPart);
+  const int64_t apart = before * (over_rows ? (behind + kColumnsOfBlock - 1) / kColumnsOfBlock : 1);
+  return {.fewest = std::min(kPartsPerSm.front() * limits.sm_count / apart, possible),
+          .most = std::min(kPartsPerSm.back() * limits.sm_count / apart, possible)};
 }
 
 std::vector<int64_t> part_counts(const SegmentFacts& facts, const DeviceLimits& limits) {

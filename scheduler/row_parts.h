@@ -38,4 +38,16 @@ std::optional<RowParts> rows_in_parts(const SegmentFacts& facts, int64_t parts);
 /// device, or are short.
 std::vector<int64_t> part_counts(const SegmentFacts& facts, const DeviceLimits& limits);
 
+/// Parts of a row's elements are multiples of this where they can be: vectors of any type divide
+/// it.
+inline constexpr int64_t kWholeVector = 16;
+
+/// The fewest and the most parts that part_counts wants of an axis of `length` elements, behind
+/// `before` and before `behind` elements of the other axes.
+struct PartRange {
+  int64_t fewest = 0;
+  int64_t most = 0;
+};
+PartRange wanted_parts(int64_t before, int64_t length, int64_t behind, const DeviceLimits& limits);
+
 }  // namespace sinter
