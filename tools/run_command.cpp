@@ -31,22 +31,27 @@ std::string check_text(const DeviceCheck& check) {
                            check.worst_ratio, check.text());
 }
 
-Report make_report(const CompiledPlan& compiled, const DeviceRun& run) {
-  const CompiledSegment& segment = compiled.segments.front();
+std::string kernel_text(const CompiledSegment& segment) {
   const CompiledResources& resources = segment.kernel->resources;
-  const double predicted = segment.chosen.predicted.total_us;
-  Report report{.passed = run.check.passed()};
-  report.text = fmt::format(
-      "{} on {}\n{}{}: {} registers, {} B spilled, {} shared\n{}", compiled.plan.fusion.name,
-      compiled.plan.limits.name, print(segment.chosen.schedule),
+  return fmt::format(
+      "{}{}: {} registers, {} B spilled, {} shared\n", print(segment.chosen.schedule),
       origin_text(segment.origin, segment.kernel->compile_ms), resources.registers,
-      resources.spill_store_bytes, bytes_text(static_cast<double>(segment.source.shared_bytes)),
-      check_text(run.check));
+      resources.spill_store_bytes, bytes_text(static_cast<double>(segment.source.shared_bytes)));
+}
+
+Report make_report(const CompiledPlan& compiled, const DeviceRun& run) {
+  const CompiledSegment& first = compiled.segments.front();
+  const double predicted = plan_as_compiled(compiled).predicted_us();
+  Report report{.passed = run.check.passed()};
+  report.text = fmt::format("{} on {}\n", compiled.plan.fusion.name, compiled.plan.limits.name);
+  for (const CompiledSegment& segment : compiled.segments) report.text += kernel_text(segment);
+  report.text += check_text(run.check);
   report.json = {{"fusion", compiled.plan.fusion.name},
                  {"device", compiled.plan.limits.name},
-                 {"schedule", to_json(segment.chosen.schedule)},
-                 {"estimate", to_json(segment.chosen.estimate)},
-                 {"compiled", to_json(resources)},
+                 {"kernels", compiled.segments.size()},
+                 {"schedule", to_json(first.chosen.schedule)},
+                 {"estimate", to_json(first.chosen.estimate)},
+                 {"compiled", to_json(first.kernel->resources)},
                  {"check",
                   {{"passed", run.check.passed()},
                    {"elements", run.check.elements},
@@ -56,9 +61,9 @@ Report make_report(const CompiledPlan& compiled, const DeviceRun& run) {
                    {"mismatches", to_json_list(run.check.mismatches)}}}};
   if (!report.passed) return report;
   report.text += fmt::format(
-      "{:.1f} us, cold L2, median of {}; predicted {:.1f} us\n"
+      "{:.1f} us, cold L2, median of {}; predicted {:.1f} us in {} kernel(s)\n"
       "{} moved at least; copy floor {:.1f} us at {:.0f} GB/s measured: SOL {:.3f}\n",
-      run.timing.median_us, run.timing.samples_us.size(), predicted,
+      run.timing.median_us, run.timing.samples_us.size(), predicted, compiled.segments.size(),
       bytes_text(static_cast<double>(run.minimum_bytes)), run.floor_us, run.copy_bytes_per_us / 1e3,
       run.speed_of_light());
   report.json["median_us"] = run.timing.median_us;
