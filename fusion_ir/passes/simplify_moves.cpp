@@ -101,11 +101,76 @@ bool reduces_nothing(const Fusion& fusion, const Op& op) {
                              [&](int axis) { return shape[static_cast<size_t>(axis)].is_one(); });
 }
 
+/// What a reduction takes of its operand but for repetitions: axes of a broadcast along which
+/// nothing varies are gone, or of one element.
+struct Repeated {
+  ValueId once;
+  std::vector<int> axes;    ///< Of `once`, that are reduced.
+  int64_t repetitions = 1;  ///< Of each element.
+};
+
+/// Nothing where the operand repeats no element along reduced axes of known extent.
+std::optional<Repeated> repeated_operand(Rewriter& rewriter, const std::vector<int>& reduced,
+                                         ValueId operand) {
+  const Fusion& graph = rewriter.graph();
+  const auto* broadcast = graph.def_as<BroadcastOp>(operand);
+  if (broadcast == nullptr) return std::nullopt;
+  const ValueId source = graph.def_of(operand).operands.front();
+  const Shape& from = graph.values[source].shape;
+  const Shape& to = graph.values[operand].shape;
+  Repeated out;
+  Shape shape;
+  std::vector<int> source_axes(from.size());
+  for (size_t axis = 0; axis < to.size(); ++axis) {
+    const auto place = std::ranges::find(broadcast->axes, static_cast<int>(axis));
+    const bool is_new = place == broadcast->axes.end();
+    const auto of_source = static_cast<size_t>(place - broadcast->axes.begin());
+    const bool is_reduced = std::ranges::find(reduced, static_cast<int>(axis)) != reduced.end();
+    const bool repeats = is_new || from[of_source] != to[axis];
+    if (is_reduced && repeats) {
+      if (to[axis].is_symbol() || to[axis].constant() == 0) return std::nullopt;
+      if (__builtin_mul_overflow(out.repetitions, to[axis].constant(), &out.repetitions))
+        return std::nullopt;
+    }
+    if (is_new && is_reduced) continue;
+    if (is_reduced) out.axes.push_back(static_cast<int>(shape.size()));
+    if (!is_new) source_axes[of_source] = static_cast<int>(shape.size());
+    shape.push_back(is_reduced && repeats ? Extent(1) : to[axis]);
+  }
+  if (shape == to) return std::nullopt;
+  out.once = rewriter.broadcast(source, std::move(shape), std::move(source_axes));
+  return out;
+}
+
+/// A reduction of repeated elements is one of each of them once: as often as they are repeated for
+/// a sum, the same for an extreme.
+Replacement simplify_repeated(Rewriter& rewriter, const ReduceOp& reduce, ValueId operand,
+                              const Value& result) {
+  const bool is_sum = reduce.fn == ReduceFn::kSum;
+  const bool is_idempotent = reduce.fn == ReduceFn::kMax || reduce.fn == ReduceFn::kMin ||
+                             reduce.fn == ReduceFn::kAny || reduce.fn == ReduceFn::kAll;
+  if (!is_sum && !is_idempotent) return std::nullopt;
+  if (rewriter.graph().values[operand].type != result.type) return std::nullopt;
+  const auto repeated = repeated_operand(rewriter, reduce.axes, operand);
+  if (!repeated) return std::nullopt;
+  const ValueId once =
+      repeated->axes.empty()
+          ? repeated->once
+          : rewriter.append(ReduceOp{reduce.fn, repeated->axes}, {repeated->once}).front();
+  if (!is_sum || repeated->repetitions == 1) return once;
+  const auto count = static_cast<double>(repeated->repetitions);
+  const ConstantOp factor{.real = is_float(result.type) ? round_to(result.type, count) : 0.0,
+                          .integer = is_float(result.type) ? 0 : repeated->repetitions};
+  return rewriter.pointwise(PointwiseFn::kMul,
+                            {once, rewriter.splat(factor, result.type, result.shape)});
+}
+
 /// A reduction over axes of one element moves that element. Where all reductions are such, they
 /// stay: they say which axes are the columns.
 Replacement simplify_reduction(Rewriter& rewriter, const ReduceOp& reduce, ValueId operand,
                                const Value& result) {
   if (is_index_reduction(reduce.fn)) return std::nullopt;
+  if (auto once = simplify_repeated(rewriter, reduce, operand, result)) return once;
   const Fusion& graph = rewriter.graph();
   const Value& source = graph.values[operand];
   const bool alone = std::ranges::all_of(

@@ -153,6 +153,43 @@ TEST(SimplifyAlgebra, WhatBecomesAnIntegerIsRoundedLast) {
   expect_unchanged(clamped_last(-127.0, 127.0, DType::kBF16));
 }
 
+/// Each element counts as often in a sum as it is repeated, and once in an extreme.
+TEST(SimplifyAlgebra, RepeatedElementsAreReducedOnce) {
+  const auto repeated = [](auto& b, ValueId x) { return b.broadcast(x, {3, 8, 32, 5}, {1, 2}); };
+  expect_same(
+      [&](auto& b, ValueId x) {
+        return b.sum(repeated(b, x), {0, 2, 3});
+      },
+      [](auto& b, ValueId x) {
+        const ValueId once = b.sum(x, {1});
+        return b.mul(once, b.constant(15.0));
+      });
+  expect_same(
+      [&](auto& b, ValueId x) {
+        return b.amax(repeated(b, x), {0, 2, 3});
+      },
+      [](auto& b, ValueId x) { return b.amax(x, {1}); });
+  // Repetitions that stay are not touched.
+  expect_same(
+      [&](auto& b, ValueId x) {
+        return b.sum(repeated(b, x), {2, 3});
+      },
+      [](auto& b, ValueId x) {
+        const ValueId once = b.sum(b.broadcast(x, {3, 8, 32}, {1, 2}), {2});
+        return b.mul(once, b.constant(5.0));
+      });
+  expect_unchanged([](auto& b, ValueId x) {
+    return b.reduce(ReduceFn::kProd, b.broadcast(x, {3, 8, 32}, {1, 2}), {0});
+  });
+  expect_unchanged([](auto& b, ValueId x) {
+    return b.reduce(ReduceFn::kArgMax, b.broadcast(x, {3, 8, 32}, {1, 2}), {0});
+  });
+  // A sum of nothing is 0, whatever the elements are.
+  expect_unchanged([](auto& b, ValueId x) {
+    return b.sum(b.broadcast(x, {0, 8, 32}, {1, 2}), {0});
+  });
+}
+
 TEST(SimplifyAlgebra, ChainsOfMovesBecomeOne) {
   expect_identity([](auto& b, ValueId x) { return b.permute(b.permute(x, {1, 0}), {1, 0}); });
   expect_same(
