@@ -347,18 +347,18 @@ ExprId TileLowering::take(ValueId value) {
                                        builder_.cast(row_value(op.operands[1]), DType::kI64));
   const ExprId position = builder_.ref(index);
   const ExprId inside = index_is_inside(position, facts_.space.columns);
+  const ValueId source = op.operands[0];
   std::map<ValueId, ExprId> memo;
-  const ExprId picked = gathered(op.operands[0], position, inside, memo);
+  const ExprId picked = gathered(source, position, inside, memo);
   const DType type = facts_.fusion.values[value].type;
-  const ExprId zero = is_float(type) ? builder_.cast(builder_.real(0.0, compute_type(type)), type)
-                                     : builder_.cast(builder_.integer(0, compute_type(type)), type);
-  if (is_storage_only(type) || type == DType::kI8 || type == DType::kU8) {
-    // Storage types cannot be selected between; the load itself left zero where the index is
-    // outside.
-    return picked;
-  }
-  return builder_.ref(
-      builder_.declare(name_of_value(value), builder_.select(inside, picked, zero)));
+  const DType compute = compute_type(type);
+  // The load itself left zero where the index is outside.
+  const bool is_loaded = facts_.is_tile(source) && facts_.space.find_input(source) != nullptr;
+  if (compute != type && is_loaded) return picked;
+  // Types that are only stored cannot be selected between. The cast there and back changes nothing.
+  const ExprId zero = is_float(type) ? builder_.real(0.0, compute) : builder_.integer(0, compute);
+  const ExprId taken = builder_.select(inside, builder_.cast(picked, compute), zero);
+  return builder_.ref(builder_.declare(name_of_value(value), builder_.cast(taken, type)));
 }
 
 ExprId TileLowering::gathered(ValueId value, ExprId column, ExprId inside,

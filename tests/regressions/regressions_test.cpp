@@ -6,6 +6,7 @@
 
 #include "fusion_ir/parser.h"
 #include "scheduler/random_scheduler.h"
+#include "tests/campaign/case.h"
 #include "tests/integration/canned_case.h"
 
 namespace sinter {
@@ -18,12 +19,14 @@ using ::testing::HasSubstr;
 ///     ; extents: rows=5 cols=1     one line for every size to try; no names if there are none
 ///     ; device: H200               one line for every device; H200 if there is none
 ///     ; error: some words          no family takes it, and says so in these words
+///     ; case: simplify=0 ...       it is a case of tests/campaign, checked as that checks its own
 struct Regression {
   std::filesystem::path path;
   std::string text;
   std::vector<ExtentValues> extents;
   std::vector<std::string> devices;
   std::string error;
+  bool is_case = false;
 
   friend void PrintTo(const Regression& regression, std::ostream* out) {
     *out << regression.path.filename().string();
@@ -54,6 +57,7 @@ Regression read(const std::filesystem::path& path) {
     if (const auto extents = value("extents")) out.extents.push_back(parse_extents(*extents));
     if (const auto device = value("device")) out.devices.push_back(device->substr(1));
     if (const auto error = value("error")) out.error = error->substr(1);
+    if (value("case")) out.is_case = true;
   }
   if (out.devices.empty()) out.devices.push_back("H200");
   return out;
@@ -72,8 +76,19 @@ std::vector<Regression> regressions() {
 
 class Regressions : public ::testing::TestWithParam<Regression> {};
 
+void expect_no_findings(const std::string& text) {
+  const auto parsed = parse_case(text);
+  ASSERT_TRUE(parsed) << parsed.error().text();
+  const Outcome outcome = check_case(*parsed);
+  EXPECT_GT(outcome.runs, 0);
+  for (const CaseFinding& finding : outcome.findings)
+    ADD_FAILURE() << finding.what << " (" << finding.where << "): " << finding.text << "\n"
+                  << finding.schedules;
+}
+
 TEST_P(Regressions, StayFixed) {
   const Regression& regression = GetParam();
+  if (regression.is_case) return expect_no_findings(regression.text);
   ASSERT_FALSE(regression.extents.empty()) << "the file has no '; extents:' line";
   const auto fusion = parse_fusion(regression.text);
   ASSERT_TRUE(fusion) << fusion.error().text();
