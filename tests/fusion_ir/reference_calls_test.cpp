@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "runtime/oracle/comparison.h"
+#include "runtime/sample_data.h"
 
 namespace sinter {
 namespace {
@@ -120,6 +121,41 @@ TEST(ReferenceCalls, AttentionOfADeviceLiesWithinItsBounds) {
       run_reference_call(forward, std::vector{q, k, v}, left);
       expect_sound(call("attention_backward", {{type, q_sizes}, {type, k_sizes}, {type, k_sizes}}),
                    {random(q_sizes), q, k, v, left[0], left[1]}, seed);
+    }
+  }
+}
+
+// Sums that overflow in one order only, infinities and NaN, in every place.
+TEST(ReferenceCalls, HoldForHardData) {
+  uint64_t seed = 2000;
+  for (const DType type : {DType::kBF16, DType::kF32}) {
+    for (const SampleData data : sample_data()) {
+      SCOPED_TRACE(name_of(data));
+      const auto draw = [&](const Sizes& sizes) {
+        HostTensor tensor = HostTensor::random(type, sizes, {.seed = ++seed});
+        draw_sample_data(tensor, data, seed);
+        return tensor;
+      };
+      const auto expect_holds = [&](const ExternalOp& op, const std::vector<HostTensor>& inputs) {
+        std::vector<OracleOutput> operands;
+        for (const HostTensor& input : inputs) operands.push_back(exact(input));
+        expect_within(op, operands, inputs);
+      };
+      const Sizes q_sizes = {9, 4, 16};
+      const Sizes k_sizes = {9, 2, 16};
+      const Sizes lse_sizes = {4, 9};
+      expect_holds(call("matmul_nt", {{DType::kF32, {9, 7}}}),
+                   {draw({9, 24}), draw({7, 24}), draw({9, 7})});
+      const HostTensor q = draw(q_sizes);
+      const HostTensor k = draw(k_sizes);
+      const HostTensor v = draw(k_sizes);
+      const ExternalOp forward = call("attention", {{type, q_sizes}, {DType::kF32, lse_sizes}});
+      expect_holds(forward, {q, k, v});
+      std::vector<HostTensor> left = {HostTensor::poisoned(type, q_sizes),
+                                      HostTensor::poisoned(DType::kF32, lse_sizes)};
+      run_reference_call(forward, std::vector{q, k, v}, left);
+      expect_holds(call("attention_backward", {{type, q_sizes}, {type, k_sizes}, {type, k_sizes}}),
+                   {draw(q_sizes), q, k, v, left[0], left[1]});
     }
   }
 }

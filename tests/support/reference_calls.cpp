@@ -133,6 +133,13 @@ constexpr double kTiny = 0x1p-120;
 /// Errors are added to first order; this much of them covers the rest while they are below 2^-6.
 constexpr double kHigherOrder = 1.02;
 
+constexpr double kUnknown = std::numeric_limits<double>::infinity();
+
+/// Whether nothing up to this magnitude overflows.
+bool fits(double magnitude, DType type) {
+  return std::isfinite(magnitude) && magnitude < overflow_threshold(compute_type(type));
+}
+
 /// Elements of an operand with their bounds.
 struct Bounded {
   std::span<const double> values, bounds;
@@ -164,9 +171,12 @@ struct Accumulator {
     magnitude += (std::fabs(a) + da) * reach_b;
   }
   /// The error of a sum of `terms` products. The worst case for any order is one rounding fewer
-  /// than terms; products are exact in f32 where operands are bf16, else one more.
-  [[nodiscard]] double error(int64_t terms, double unit) const {
+  /// than terms; products are exact in f32 where operands are bf16, else one more. Where products
+  /// or partial sums may overflow, in one order or another, nothing is known.
+  [[nodiscard]] double error(int64_t terms, DType type) const {
+    const double unit = accumulation_unit(type);
     const double roundings = static_cast<double>(terms) + 2.0;
+    if (!fits(magnitude * (1.0 + kHigherOrder * roundings * unit), type)) return kUnknown;
     return propagated + kHigherOrder * roundings * unit * magnitude +
            (terms > 0 ? kTiny * static_cast<double>(terms) : 0.0);
   }
@@ -219,7 +229,8 @@ std::vector<OracleOutput> bounded_matmul(const ExternalOp& op, const CallShape& 
     b_rows = transposed(b, sizes.depth, sizes.columns);
     b = b_rows.view();
   }
-  const double unit = accumulation_unit(operands[0].type);
+  const DType type = operands[0].type;
+  const double unit = accumulation_unit(type);
   ResultWriter out(op, 0);
   for_each_range(sizes.rows, 1, 0, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
@@ -228,14 +239,15 @@ std::vector<OracleOutput> bounded_matmul(const ExternalOp& op, const CallShape& 
                                     static_cast<size_t>(column * sizes.depth), sizes.depth);
         const auto at = static_cast<size_t>(row * sizes.columns + column);
         if (operands.size() == 2) {
-          out.put(at, sum.value, sum.error(sizes.depth, unit));
+          out.put(at, sum.value, sum.error(sizes.depth, type));
           continue;
         }
         // One sum more, rounded like the others.
         const double added = operands[2].real[at];
-        const double error = operands[2].bound[at] + sum.error(sizes.depth + 1, unit);
-        out.put(at, sum.value + added,
-                error + unit * (std::fabs(sum.value) + std::fabs(added) + error));
+        const double error = operands[2].bound[at] + sum.error(sizes.depth + 1, type);
+        const double reach = std::fabs(sum.value) + std::fabs(added) + error;
+        const bool is_known = fits(sum.magnitude + reach, type);
+        out.put(at, sum.value + added, is_known ? error + unit * reach : kUnknown);
       }
     }
   });
@@ -278,7 +290,7 @@ class BoundedAttention {
   /// The product of q_i and k_j, scaled. The scale and its product round too.
   [[nodiscard]] Score score(const Bounded& q, size_t q_row, const Bounded& k, size_t k_row) const {
     const Accumulator sum = dot(q, q_row, k, k_row, sizes.dim);
-    return {sum.value * scale, scale * sum.error(sizes.dim + 2, unit)};
+    return {sum.value * scale, scale * sum.error(sizes.dim + 2, arithmetic)};
   }
 };
 
@@ -350,6 +362,9 @@ std::vector<OracleOutput> bounded_attention(const ExternalOp& op, const CallShap
     std::vector<Score> scores;
     for (int64_t j = 0; j <= i; ++j)
       scores.push_back(at.score(q, at.row(i, head), k, at.kv_row(j, kv_head)));
+    const bool are_finite = std::ranges::all_of(scores, [&](const Score& score) {
+      return fits(std::fabs(score.value) + score.error, at.arithmetic);
+    });
     const Probabilities p = probabilities_of(at, scores);
     lse.put(at.lse_at(i, head), p.lse, p.lse_error);
     for (size_t d = 0; d < static_cast<size_t>(sizes.dim); ++d) {
@@ -361,10 +376,15 @@ std::vector<OracleOutput> bounded_attention(const ExternalOp& op, const CallShap
         sum.add(p.values[key], p.errors[key], v.values[element], v.bounds[element]);
         largest = std::max(largest, std::fabs(v.values[element]) + v.bounds[element]);
       }
-      // However far the scores may be off, o is a mean of v but for the probabilities' sum.
+      // However far finite scores may be off, o is a mean of v but for the probabilities' sum.
+      // Before it is divided by the sum of weights, which are at most 1, it may be that many times
+      // larger.
+      const bool is_known =
+          are_finite && fits(static_cast<double>(i + 1) * 2.0 * largest, at.arithmetic);
       const double within = largest * (1.0 + p.sum_error) + kTiny;
       o.put(at.row(i, head) + d, sum.value,
-            std::min(sum.error(i + 1, at.unit), std::fabs(sum.value) + within));
+            is_known ? std::min(sum.error(i + 1, at.arithmetic), std::fabs(sum.value) + within)
+                     : kUnknown);
     }
   };
   for_each_range(sizes.heads, 1, 0, [&](int64_t begin, int64_t end) {
@@ -399,7 +419,7 @@ std::vector<OracleOutput> bounded_attention_backward(const ExternalOp& op, const
       for (int64_t i = 0; i < sizes.tokens; ++i) {
         const size_t row = at.row(i, head);
         const Accumulator delta = dot(dout, row, o, row, sizes.dim);
-        const double delta_error = delta.error(sizes.dim, at.unit);
+        const double delta_error = delta.error(sizes.dim, at.arithmetic);
         const double row_lse = lse.values[at.lse_at(i, head)];
         const double lse_bound = lse.bounds[at.lse_at(i, head)];
         std::vector<Accumulator> dq_sums(dim);
@@ -416,16 +436,17 @@ std::vector<OracleOutput> bounded_attention_backward(const ExternalOp& op, const
           const double dp = p * relative + kTiny;
           const Accumulator product = dot(dout, row, v, kv_row, sizes.dim);
           const double t = product.value - delta.value;
-          const double dt = product.error(sizes.dim, at.unit) + delta_error;
+          const double dt = product.error(sizes.dim, at.arithmetic) + delta_error;
           // The difference and the products round, then ds as a whole.
           const double ds = p * t * at.scale;
           const double moved = at.scale * (p * dt + dp * (std::fabs(t) + dt));
-          const double magnitude =
-              at.scale * (p + dp) * (std::fabs(product.value) + std::fabs(delta.value) + dt);
-          const double dds = moved +
-                             kHigherOrder * (4.0 * at.unit * magnitude +
-                                             at.probability_unit * (std::fabs(ds) + moved)) +
-                             kTiny;
+          const double reach_t = std::fabs(product.value) + std::fabs(delta.value) + dt;
+          const double magnitude = at.scale * (p + dp) * reach_t;
+          const double rounded = kHigherOrder * (4.0 * at.unit * magnitude +
+                                                 at.probability_unit * (std::fabs(ds) + moved));
+          const bool is_known =
+              fits(reach_t, at.arithmetic) && fits(2.0 * magnitude, at.arithmetic);
+          const double dds = is_known ? moved + rounded + kTiny : kUnknown;
           for (size_t d = 0; d < dim; ++d) {
             const size_t kv_element = static_cast<size_t>(j) * dim + d;
             dq_sums[d].add(ds, dds, k.values[kv_row + d], k.bounds[kv_row + d]);
@@ -434,7 +455,7 @@ std::vector<OracleOutput> bounded_attention_backward(const ExternalOp& op, const
           }
         }
         for (size_t d = 0; d < dim; ++d)
-          dq.put(row + d, dq_sums[d].value, dq_sums[d].error(i + 1, at.unit));
+          dq.put(row + d, dq_sums[d].value, dq_sums[d].error(i + 1, at.arithmetic));
       }
     }
     for (int64_t j = 0; j < sizes.tokens; ++j) {
@@ -442,8 +463,8 @@ std::vector<OracleOutput> bounded_attention_backward(const ExternalOp& op, const
       for (size_t d = 0; d < dim; ++d) {
         const size_t element = static_cast<size_t>(j) * dim + d;
         const size_t result = at.kv_row(j, kv_head) + d;
-        dk.put(result, dk_sums[element].value, dk_sums[element].error(terms, at.unit));
-        dv.put(result, dv_sums[element].value, dv_sums[element].error(terms, at.unit));
+        dk.put(result, dk_sums[element].value, dk_sums[element].error(terms, at.arithmetic));
+        dv.put(result, dv_sums[element].value, dv_sums[element].error(terms, at.arithmetic));
       }
     }
   };
