@@ -183,7 +183,7 @@ Placement WorkGraph::place_of(ValueId value) const {
     const Host& host = hosts_.at(value);
     if (!host.axis) {
       place.strides = dense_strides(Binding{}.sizes_of(fusion_->values[value].shape));
-    } else if (bytes(place.in) != 0) {  // What has no elements has no addresses either.
+    } else if (bytes(value) != 0) {  // What has no elements may lie behind the end of the others.
       place.offset += host.at * place.strides[*host.axis] * bytes_of(fusion_->values[value].type);
     }
   }
