@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "fusion_ir/match.h"
+#include "fusion_ir/passes/remove_dead_values.h"
 #include "fusion_ir/pipeline.h"
 #include "fusion_ir/verifier.h"
 #include "scheduler/apply_tuned.h"
@@ -307,7 +308,7 @@ Result<Plan> plan_or_throw(const Fusion& fusion, const ExtentValues& extents,
            .workspace = {},
            .decisions = {},
            .rejections = {}};
-  if (options.simplify) out.fusion = simplify(out.fusion);
+  out.fusion = options.simplify ? simplify(out.fusion) : remove_dead_values(out.fusion);
   const bool is_free = options.pin == SchedulePin{} && options.cuts.empty() &&
                        options.joins.empty() && options.cutting == Cutting::kFaster;
   std::optional<Fusion> in_parts;

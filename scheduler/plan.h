@@ -58,7 +58,8 @@ struct Plan;
 struct PlanOptions {
   FamilySet families = scheduling_families();
   SchedulePin pin{};
-  bool simplify = true;  ///< Run the simplification passes first.
+  bool simplify =
+      true;  ///< Run the simplification passes first, not only remove what is not needed.
   Cutting cutting = Cutting::kFaster;
   /// How the graph is cut, whatever takes least time. Pins that contradict each other, or that
   /// nothing can obey, are errors. A graph with such pins is planned in segments, whose schedules
