@@ -39,6 +39,29 @@ std::set<ValueId> gathered_values(const Fusion& fusion) {
   return out;
 }
 
+/// What is read once more when the reductions over all rows are known: whatever the elements of
+/// what follows them are computed from.
+std::set<ValueId> values_read_at_the_end(const SegmentFacts& facts) {
+  const Fusion& fusion = facts.fusion;
+  std::set<ValueId> out;
+  std::vector<ValueId> pending;
+  const auto add_operands = [&](const Op& op) {
+    if (is_reduction(op.kind)) return;
+    for (const ValueId operand : op.operands) {
+      if (!facts.is_after_rows(operand)) pending.push_back(operand);
+    }
+  };
+  for (const Op& op : fusion.ops) {
+    if (facts.is_after_rows(op.results.front())) add_operands(op);
+  }
+  while (!pending.empty()) {
+    const ValueId value = pending.back();
+    pending.pop_back();
+    if (out.insert(value).second) add_operands(fusion.def_of(value));
+  }
+  return out;
+}
+
 /// Both walk the same elements at the same coordinates, each of them once.
 bool is_same_walk(const IterationSpace& space, const TensorAccess& read,
                   const TensorAccess& written) {
@@ -55,6 +78,7 @@ bool is_same_walk(const IterationSpace& space, const TensorAccess& read,
 tl::expected<std::vector<InPlace>, Rejection> find_in_place(const SegmentFacts& facts) {
   const Fusion& fusion = facts.fusion;
   const std::set<ValueId> gathered = gathered_values(fusion);
+  const std::set<ValueId> read_at_the_end = values_read_at_the_end(facts);
   std::vector<InPlace> out;
   for (size_t i = 0; i < fusion.layouts.size(); ++i) {
     const ValueId input = fusion.layouts[i].alias;
@@ -69,6 +93,11 @@ tl::expected<std::vector<InPlace>, Rejection> find_in_place(const SegmentFacts& 
         return tl::make_unexpected(refused("in place",
                                            "threads read an element that another one overwrites",
                                            output, std::string(kApart)));
+      }
+      if (read_at_the_end.contains(access.value)) {
+        return tl::make_unexpected(
+            refused("in place", "an input is read again after all rows, when it is overwritten",
+                    access.value, std::string(kApart)));
       }
       if (gathered.contains(access.value) ||
           !is_same_walk(facts.space, access, facts.space.outputs[i])) {
