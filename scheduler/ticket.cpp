@@ -34,10 +34,12 @@ bool has_totals(const SegmentFacts& facts) {
 /// True if what is finished has an element for each column.
 bool has_columns(const SegmentFacts& facts) {
   if (facts.space.columns == 0) return false;
-  const bool outputs = std::ranges::any_of(facts.fusion.outputs, [&](ValueId output) {
-    return facts.is_after_rows(output) && facts.space.dependence[output].columns;
-  });
-  return outputs || accumulates_columns(facts);
+  // An output has them where it repeats one number as well.
+  for (size_t i = 0; i < facts.fusion.outputs.size(); ++i) {
+    if (facts.is_after_rows(facts.fusion.outputs[i]) && facts.space.output_coverage[i].columns)
+      return true;
+  }
+  return accumulates_columns(facts);
 }
 
 /// Elements of one 16-byte access to the widest partial results.
