@@ -1,5 +1,8 @@
 #include "codegen/row_statistics.h"
 
+#include <bit>
+#include <cmath>
+
 #include "codegen/combine.h"
 #include "scheduler/row_schedule.h"
 
@@ -111,6 +114,24 @@ ExprId RowStatistics::deviation(const Accumulator& accumulator, VarId from) {
   return builder_.sub(operand(accumulator), builder_.ref(from));
 }
 
+ExprId RowStatistics::scaled_deviation(const Accumulator& accumulator, VarId from, double scale) {
+  const ExprId factor = builder_.real(scale, accumulator.type);
+  const ExprId scaled = builder_.mul(builder_.ref(from), factor);
+  return builder_.apply(PointwiseFn::kFma, {operand(accumulator), factor,
+                                            builder_.apply(PointwiseFn::kNeg, {scaled})});
+}
+
+ExprId RowStatistics::beyond_pivot(const Accumulator& accumulator, ExprId half) {
+  return builder_.apply(PointwiseFn::kFma, {half, builder_.real(2.0, accumulator.type),
+                                            builder_.ref(accumulator.pivot)});
+}
+
+double RowStatistics::scale_of_sums() const {
+  // Differences are up to twice the largest number, which takes a bit more.
+  const int bits = std::bit_width(static_cast<uint64_t>(facts_.space.columns)) + 1;
+  return std::ldexp(1.0, -bits);
+}
+
 void RowStatistics::meet_between_sweeps(ExprId thread, int64_t pivot_threads) {
   meets_ = true;
   thread_ = thread;
@@ -164,7 +185,9 @@ void RowStatistics::add_to_welford(const Accumulator& accumulator, ExprId lane) 
   const ExprId x = operand(accumulator);
   const ExprId is_finite = builder_.apply(PointwiseFn::kIsFinite, {x});
   builder_.assign(accumulator.pivot, builder_.select(builder_.both(is_pivot, is_finite), x, pivot));
-  if (!meets_) increase(accumulator.chunk_sum, deviation(accumulator, accumulator.pivot));
+  if (meets_) return;
+  increase(accumulator.chunk_sum,
+           scaled_deviation(accumulator, accumulator.pivot, scale_of_sums()));
 }
 
 void RowStatistics::end_vector(const TilePosition& at) {
@@ -185,9 +208,10 @@ void RowStatistics::between_sweeps(bool is_in_order) {
       if (meets_) continue;  // The running tuple takes what deviates from the pivot.
       const ExprId count =
           builder_.max(builder_.ref(accumulator.chunk_count), builder_.real(1.0, type));
-      const ExprId beyond = builder_.div(builder_.ref(accumulator.chunk_sum), count);
+      const ExprId scaled_count = builder_.mul(count, builder_.real(2.0 * scale_of_sums(), type));
+      const ExprId half_beyond = builder_.div(builder_.ref(accumulator.chunk_sum), scaled_count);
       accumulator.chunk_mean =
-          builder_.declare("chunk_mean", builder_.add(builder_.ref(accumulator.pivot), beyond));
+          builder_.declare("chunk_mean", beyond_pivot(accumulator, half_beyond));
       accumulator.chunk_m2 = builder_.declare("chunk_m2", builder_.real(0.0, type));
     } else if (accumulator.combiner == Combiner::kLogSumExp) {
       // While only -inf was seen, exponents subtract 0, so that exp(-inf - 0) adds nothing; see
@@ -235,9 +259,16 @@ void RowStatistics::add_again() {
       increase(accumulator.running[1], builder_.apply(PointwiseFn::kExp, {exponent}));
       continue;
     }
-    const ExprId from_mean = builder_.ref(builder_.declare(
-        "deviation", deviation(accumulator, meets_ ? accumulator.pivot : accumulator.chunk_mean)));
-    if (meets_) increase(accumulator.running[1], from_mean);
+    const ExprId from_mean =
+        builder_.ref(builder_.declare(meets_ ? "half_deviation" : "deviation",
+                                      meets_ ? scaled_deviation(accumulator, accumulator.pivot, 0.5)
+                                             : deviation(accumulator, accumulator.chunk_mean)));
+    if (meets_) {
+      const ExprId scale = builder_.real(2.0 * scale_of_sums(), accumulator.type);
+      const VarId sum = accumulator.running[1];
+      builder_.assign(sum,
+                      builder_.apply(PointwiseFn::kFma, {from_mean, scale, builder_.ref(sum)}));
+    }
     increase(meets_ ? accumulator.running[2] : accumulator.chunk_m2,
              builder_.mul(from_mean, from_mean));
   }
@@ -335,17 +366,22 @@ void RowStatistics::combine(const std::vector<RowStatistics>& rows, int64_t thre
   first.builder_.append(std::move(all));
 }
 
-/// Makes mean and m2 of the sums of what deviates from the pivot.
+/// Makes mean and m2 of the scaled sum of what deviates from the pivot, and of the squares of
+/// halves.
 void RowStatistics::move_to_mean(const Accumulator& accumulator) {
   const DType type = accumulator.type;
-  const ExprId count = builder_.real(static_cast<double>(facts_.space.columns), type);
-  const ExprId sum = builder_.ref(accumulator.running[1]);
-  const ExprId m2 = builder_.ref(accumulator.running[2]);
-  const ExprId beyond = builder_.ref(builder_.declare("beyond_pivot", builder_.div(sum, count)));
+  const double scale = scale_of_sums();
+  const auto count = static_cast<double>(facts_.space.columns);
+  const ExprId scaled_sum = builder_.ref(accumulator.running[1]);
+  const ExprId quarter_m2 = builder_.ref(accumulator.running[2]);
+  const ExprId half_beyond = builder_.ref(builder_.declare(
+      "half_beyond_pivot", builder_.div(scaled_sum, builder_.real(2.0 * count * scale, type))));
+  const ExprId half_sum = builder_.mul(scaled_sum, builder_.real(0.5 / scale, type));
+  const ExprId m2 = builder_.mul(builder_.sub(quarter_m2, builder_.mul(half_sum, half_beyond)),
+                                 builder_.real(4.0, type));
   // Rounding, and squares that underflow, may take the difference below 0.
-  builder_.assign(accumulator.running[2], builder_.max(builder_.sub(m2, builder_.mul(sum, beyond)),
-                                                       builder_.real(0.0, type)));
-  builder_.assign(accumulator.running[1], builder_.add(builder_.ref(accumulator.pivot), beyond));
+  builder_.assign(accumulator.running[2], builder_.max(m2, builder_.real(0.0, type)));
+  builder_.assign(accumulator.running[1], beyond_pivot(accumulator, half_beyond));
 }
 
 void RowStatistics::define_results() {

@@ -43,7 +43,8 @@ kir::AllReduce all_reduce(kir::KernelBuilder& builder, int64_t threads, const st
 /// chunk is its first element. The threads of a row that meet share the mean of one element of each
 /// (pivot_threads): it is near the row's own mean even where one of them is far from the others.
 /// They add up the differences as well as their squares, and move m2 from the pivot to the mean
-/// (the corrected two-pass algorithm of Chan, Golub, LeVeque 1983).
+/// (the corrected two-pass algorithm of Chan, Golub, LeVeque 1983). Differences and their sums are
+/// scaled by powers of two, so that none overflows between finite elements.
 ///
 ///     meet_between_sweeps  begin_chunk  { ... }  meet  between_sweeps  { ... }  search  end_chunk
 ///
@@ -118,6 +119,12 @@ class RowStatistics {
   void increase(kir::VarId var, kir::ExprId by);
   /// The difference of the element at hand from a mean or pivot.
   kir::ExprId deviation(const Accumulator& accumulator, kir::VarId from);
+  /// The same times a power of two, which is finite where the difference is not; 0 of equal ones.
+  kir::ExprId scaled_deviation(const Accumulator& accumulator, kir::VarId from, double scale);
+  /// The mean, from half of its difference from the pivot, which is finite where that is not.
+  kir::ExprId beyond_pivot(const Accumulator& accumulator, kir::ExprId half);
+  /// A power of two: the sum of a row's differences times it is finite.
+  [[nodiscard]] double scale_of_sums() const;
   void add_to_welford(const Accumulator& accumulator, kir::ExprId lane);
   /// The thread's part of the pivot that the threads of the row share.
   void share_pivot(const Accumulator& accumulator);
