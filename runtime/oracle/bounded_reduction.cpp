@@ -62,12 +62,59 @@ bool is_constant(const RealRow& row) {
                             : (x == x[0]).all() && (view_of(row.bounds) == 0.0).all();
 }
 
+/// How many roundings of a sum over a row are independent, as `period` of accumulation_error().
+///
+/// While a partial sum keeps its exponent, equal addends round alike, so that m of them err m times
+/// as far as one. If each of n elements is equal to n p others, p being the share of equal ones
+/// among all pairs, the sum errs like one of n / (1 + n p) different elements, each so many times.
+/// A sample of 2 sqrt(n) elements shows any p above a few times 1 / n. Zeros add no error.
+int64_t independent_elements(const ArrayView& x) {
+  const auto n = static_cast<int64_t>(x.size());
+  constexpr int64_t kFew = 36;  // Fewer have worst cases below the probable ones.
+  if (n <= kFew) return n;
+  const auto size = static_cast<int64_t>(2.0 * std::sqrt(static_cast<double>(n)));
+  std::vector<double> sample;
+  for (int64_t i = 0; i < size; ++i) {
+    const double element = x[i * n / size];
+    if (element != 0.0 && std::isfinite(element)) sample.push_back(element);
+  }
+  std::ranges::sort(sample);
+  double equal_pairs = 0.0;
+  double run = 0.0;
+  for (size_t i = 1; i < sample.size(); ++i) {
+    run = sample[i] == sample[i - 1] ? run + 1.0 : 0.0;
+    equal_pairs += run;
+  }
+  const double pairs = 0.5 * static_cast<double>(size) * static_cast<double>(size - 1);
+  const double others = static_cast<double>(n - 1) * equal_pairs / pairs;
+  return std::max<int64_t>(static_cast<int64_t>(static_cast<double>(n) / (1.0 + others)), 1);
+}
+
+/// accumulation_error of adding the elements of a row, and of `more` roundings.
+double growth_of(DType type, const RealRow& row, int64_t more = 0) {
+  const int64_t independent = independent_elements(view_of(row.values));
+  const int64_t roundings = row.length + more;
+  return accumulation_error(type, roundings, independent < row.length ? independent : roundings);
+}
+
+/// Bound on the error of a mean of n elements whose magnitudes have this mean, however it is found:
+/// by two passes, Welford's update or Chan's merge; see welford_bounded(). `growth` is the
+/// accumulation error of n roundings, and one for the division or the step.
+double mean_error(DType type, double n, double growth, double magnitude) {
+  // Welford's differences are scaled by powers of two, down to 1 / (4 n), before they are added:
+  // those that underflow and what they differ from are each off by half the smallest subnormal
+  // there. A merge adds as much.
+  const double underflow = 5.0 * n * smallest_subnormal(type);
+  return (growth + 3.0 * rounding_unit(type) * (2.0 + std::log(n))) * magnitude + underflow;
+}
+
 /// Sum of x_i + e_i with e_i the operands' errors. Whatever the order, rounding costs at most
 /// accumulation_error times the sum of magnitudes of what is really added, |x_i| + e_i.
 ///
 /// An infinity decides the sum, unless finite elements overflow to the other one before they meet
-/// it. Zeros add to zero, whatever rounds.
-BoundedReal sum(DType type, RealRow row) {
+/// it. Zeros add to zero, whatever rounds. A mean that is found without its sum is as if the sum
+/// were n times as far off as the mean, even where the sum is exact; that of equal elements is one.
+BoundedReal sum(DType type, const RealRow& row) {
   const ArrayView x = view_of(row.values);
   const double value = sum_over(row, [&](int64_t n) { return x.head(n).sum(); });
   if (any_unknown(row.bounds)) return {value, kUnknown};
@@ -94,10 +141,14 @@ BoundedReal sum(DType type, RealRow row) {
   // Integers whose sums all fit the mantissa add without rounding.
   const bool exact =
       propagated == 0.0 && magnitude * unit_roundoff(type) <= 1.0 && (x == x.floor()).all();
-  if (exact) return {value, 0.0};
-  const double bound =
-      propagated +
-      accumulation_error(type, row.length, static_cast<int64_t>(row.values.size())) * magnitude;
+  double rounding = exact ? 0.0 : growth_of(type, row) * magnitude;
+  if (row.is_of_mean && row.length > 0 && !is_constant(row)) {
+    const auto n = static_cast<double>(row.length);
+    const double growth = growth_of(type, row, 1);
+    rounding = std::max(rounding, n * mean_error(type, n, growth, magnitude / n));
+  }
+  const double bound = propagated + rounding;
+  if (bound == 0.0) return {value, 0.0};
   // Partial sums may overflow in some orders even where the whole does not, or does to the other
   // side. With one sign they only grow.
   if (magnitude + bound >= limit || !std::isfinite(magnitude)) {
@@ -144,7 +195,7 @@ BoundedReal product(DType type, RealRow row) {
                        : BoundedReal{value, kUnknown};
   }
   const auto n = static_cast<int64_t>(row.values.size());
-  const double growth = accumulation_error(type, n);
+  const double growth = growth_of(type, row);
   // A partial product below the normal range is off by half the smallest subnormal, which later
   // factors can enlarge.
   const double lost =
@@ -300,9 +351,9 @@ BoundedInteger index_of_extreme(ReduceFn fn, IntegerRow row) { return find_extre
 //
 // Equal elements give their value and 0, by fusion_ir/op.h.
 //
-// Overflow. Steps are differences of means, which lie between the elements, and so below their
-// range; a difference that overflows makes all unknown. A merge weighs the square of a step by
-// n_a n_b / (n_a + n_b) >= 1/2, so that no square is above 2 M.
+// Overflow. The mean does not overflow: differences and their sums are scaled where the elements
+// are so far apart that they would. A merge weighs the square of a step by n_a n_b / (n_a + n_b) >=
+// 1/2, so that no square is above 2 M.
 BoundedPair welford_bounded(DType type, RealRow row) {
   if (row.values.empty()) return {};
   const ArrayView x = view_of(row.values);
@@ -320,15 +371,14 @@ BoundedPair welford_bounded(DType type, RealRow row) {
   if (is_constant(row)) return {{x[0], bound_at(row.bounds, 0)}, {0.0, 0.0}};
   const double u = rounding_unit(type);
   // One more rounding than the sums have, for the division or the step.
-  const double growth = accumulation_error(type, static_cast<int64_t>(row.values.size()) + 1);
+  const double growth = growth_of(type, row, 1);
   const double log_n = std::log(n);
   const double propagated = total_bound(row.bounds) / n;
   const double magnitude = x.abs().sum() / n + propagated;
-  // Steps that underflow are off by less than the smallest subnormal, and squares of steps, which
-  // are weighted with up to n, by n times as much.
+  const double mean_bound = propagated + mean_error(type, n, growth, magnitude);
+  // Squares of steps that underflow are off by less than the smallest subnormal, and are weighted
+  // with up to n.
   const double underflow = smallest_subnormal(type);
-  const double mean_bound =
-      propagated + (growth + 3.0 * u * (2.0 + log_n)) * magnitude + n * underflow;
 
   const Eigen::ArrayXd deviation = x - mean;
   const double m2 = deviation.square().sum();
@@ -345,9 +395,6 @@ BoundedPair welford_bounded(DType type, RealRow row) {
       n * std::pow(mean_bound - propagated, 2.0) +
       n * underflow * (4.0 * n + 2.0 * deviation.abs().sum());
   const double limit = overflow_threshold(type);
-  const double widest = row.bounds.empty() ? 0.0 : view_of(row.bounds).maxCoeff();
-  const double range = x.maxCoeff() - x.minCoeff() + 2.0 * (widest + mean_bound);
-  if (!(range < limit)) return {{mean, kUnknown}, {m2, kUnknown}};
   const double squares = m2 + m2_propagated + rounding;
   const BoundedReal sum_of_squares{m2, 2.0 * squares < limit ? m2_propagated + rounding : kUnknown};
   return {settle(type, {mean, mean_bound}), settle(type, sum_of_squares)};
@@ -402,7 +449,7 @@ BoundedPair logsumexp_bounded(DType type, RealRow row) {
   if (std::isinf(max.bound)) return {max, {value, kUnknown}};
   if (std::isnan(value)) return {max, {value, 0.0}};
   const double per_rescaling = exp_relative_error(type, 0.0) + u;
-  bound += (accumulation_error(type, n) + rescale_chain(n) * per_rescaling) * (value + bound);
+  bound += (growth_of(type, row) + rescale_chain(n) * per_rescaling) * (value + bound);
   return {max, settle(type, {value, bound})};
 }
 

@@ -12,12 +12,15 @@ namespace sinter {
 /// The elements of one reduction, gathered. `bounds` is as long as `values`, or empty when all are
 /// exact. Of a row that repeats, they are one period, and `length` counts all elements; the last
 /// repeat may end early. Only sums, maxima and minima are taken of rows that repeat. The elements
-/// of a uniform row are one number of the device, as those of a broadcast are.
+/// of a uniform row are one number of the device, as those of a broadcast are. `is_of_mean` says of
+/// a sum that a device may find its quotient by the number of elements without it, as Welford's
+/// mean.
 struct RealRow {
   std::span<const double> values;
   std::span<const double> bounds;
   int64_t length = static_cast<int64_t>(values.size());
   bool is_uniform = false;
+  bool is_of_mean = false;
 };
 struct IntegerRow {
   std::span<const int64_t> values;

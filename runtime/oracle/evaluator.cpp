@@ -106,6 +106,7 @@ class OpEvaluator {
     const bool is_divided = op.fn == ReduceFn::kSum && is_read_by([](const OpKind& reader) {
                               return is_function(reader, {PointwiseFn::kDiv, PointwiseFn::kMul});
                             });
+    const bool is_of_mean = is_divided && elements_deviate();
     ElementWriter out = writer();
     each_row(op.axes, [&](const RowBlock& rows, int64_t loaded, int64_t row) {
       ElementWriter::Sink sink(out);
@@ -114,6 +115,7 @@ class OpEvaluator {
       } else if (is_float(x.type)) {
         RealRow elements = rows.real_row(loaded);
         elements.length = whole_length(op.axes, elements.length);
+        elements.is_of_mean = is_of_mean;
         BoundedReal reduced = reduce_bounded(op.fn, x.type, elements);
         // A mean that is found without the sum does not overflow where the sum does.
         if (op.fn == ReduceFn::kSum && std::isinf(reduced.value) && is_divided &&
@@ -261,17 +263,43 @@ class OpEvaluator {
            std::holds_alternative<ReshapeOp>(kind) || std::holds_alternative<SliceOp>(kind);
   }
 
-  /// Whether an op of a kind reads a result of this one, through views or not.
-  template <class Kind>
-  [[nodiscard]] bool is_read_by(Kind is_kind) const {
-    std::vector<ValueId> reached(op_.results.begin(), op_.results.end());
+  /// Calls visit(op), until it returns false, for every op that reads one of some values, through
+  /// views or not.
+  template <class Visit>
+  void for_readers(std::vector<ValueId> values, Visit visit) const {
     for (const OpId id : fusion_.op_ids()) {
       const Op& reader = fusion_.ops[id];
-      if (std::ranges::find_first_of(reader.operands, reached) == reader.operands.end()) continue;
-      if (is_kind(reader.kind)) return true;
-      if (is_view(reader.kind)) reached.push_back(reader.results.front());
+      if (std::ranges::find_first_of(reader.operands, values) == reader.operands.end()) continue;
+      if (!visit(reader)) return;
+      if (is_view(reader.kind)) values.push_back(reader.results.front());
     }
-    return false;
+  }
+  /// Whether an op of a kind reads one of some values, through views or not.
+  template <class Kind>
+  [[nodiscard]] bool are_read_by(std::vector<ValueId> values, Kind is_kind) const {
+    bool found = false;
+    for_readers(std::move(values), [&](const Op& reader) {
+      found = found || is_kind(reader.kind);
+      return !found;
+    });
+    return found;
+  }
+  /// The same of the results of this op.
+  template <class Kind>
+  [[nodiscard]] bool is_read_by(Kind is_kind) const {
+    return are_read_by(op_.results, is_kind);
+  }
+  /// Whether a quotient of this sum, or a product, is subtracted from something, or negated to be
+  /// added: it may be a mean from which elements deviate.
+  [[nodiscard]] bool elements_deviate() const {
+    std::vector<ValueId> quotients;
+    for_readers(op_.results, [&](const Op& reader) {
+      if (is_function(reader.kind, {PointwiseFn::kDiv, PointwiseFn::kMul}))
+        quotients.push_back(reader.results.front());
+      return true;
+    });
+    return are_read_by(
+        quotients, [](const OpKind& reader) { return is_function(reader, {PointwiseFn::kSub}); });
   }
 
   /// Functions of which more is known where both operands are one value.

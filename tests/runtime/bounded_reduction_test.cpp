@@ -133,6 +133,55 @@ TEST(BoundedReduction, WelfordHoldsForUpdatesAndForTwoPasses) {
 }
 
 // mean(x^2) - mean(x)^2 in f32 is the mistake this bound is there to catch.
+TEST(BoundedReduction, SumsOfMeansAreAsFarOffAsWelfords) {
+  const std::vector<double> integers = {3.0, -1.0, 2.0, 2.0, 0.0};
+  EXPECT_EQ(reduce_bounded(ReduceFn::kSum, kF32, RealRow{integers, {}}).bound, 0.0);
+  const BoundedReal of_mean =
+      reduce_bounded(ReduceFn::kSum, kF32, {.values = integers, .bounds = {}, .is_of_mean = true});
+  EXPECT_EQ(of_mean.value, 6.0);
+  EXPECT_NEAR(of_mean.bound, 5.0 * welford_bounded(kF32, {integers, {}}).first.bound, 1e-12);
+  EXPECT_LT(of_mean.bound, 1e-5);
+  // The mean of equal elements is exact.
+  const std::vector<double> equal = {0.1F, 0.1F, 0.1F};
+  const double error = reduce_bounded(ReduceFn::kSum, kF32, RealRow{equal, {}}).bound;
+  EXPECT_EQ(
+      reduce_bounded(ReduceFn::kSum, kF32, {.values = equal, .bounds = {}, .is_of_mean = true})
+          .bound,
+      error);
+  EXPECT_EQ(reduce_bounded(ReduceFn::kSum, kF32, {.is_of_mean = true}).bound, 0.0);
+}
+
+TEST(BoundedReduction, WelfordsMeanDoesNotOverflow) {
+  const std::vector<double> far_apart = {3e38, -3e38, -3e38, 1e38};
+  const BoundedPair pair = welford_bounded(kF32, {far_apart, {}});
+  EXPECT_LT(pair.first.bound, 1e33);
+  EXPECT_EQ(pair.second.bound, kInfinity);
+}
+
+// Equal addends round alike while the sum keeps its exponent: errors add up, and do not cancel.
+TEST(BoundedReduction, HoldsForSumsOfEqualElements) {
+  for (const float other : {0.1F, 0.3F}) {
+    for (const int n : {33, 127, 1000, 4097, 100000}) {
+      SCOPED_TRACE(testing::Message() << n << " times 0.1 and " << other);
+      std::vector<double> values;
+      float sum = 0.0F;
+      float product = 1.0F;
+      std::vector<double> factors;
+      for (int i = 0; i < n; ++i) {
+        const float x = i % 3 == 0 ? other : 0.1F;
+        values.push_back(static_cast<double>(x));
+        sum += x;
+        factors.push_back(static_cast<double>(1.0F + 0.001F * x));
+        product *= 1.0F + 0.001F * x;
+      }
+      expect_within(static_cast<double>(sum),
+                    reduce_bounded(ReduceFn::kSum, kF32, RealRow{values, {}}));
+      expect_within(static_cast<double>(product),
+                    reduce_bounded(ReduceFn::kProd, kF32, RealRow{factors, {}}));
+    }
+  }
+}
+
 TEST(BoundedReduction, WelfordRejectsTheCancellingFormula) {
   std::mt19937_64 generator(13);
   const Row row = random_row(4096, 1000.0, 0.0, generator);
