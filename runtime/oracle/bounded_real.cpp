@@ -159,6 +159,10 @@ BoundedReal power(DType type, BoundedReal a, BoundedReal b) {
       }
     }
     if (may_change_sign(a)) propagated = std::max(propagated, spread(value, corner(0.0, b.value)));
+    // 1 to the power of NaN and NaN to the power of 0 are 1, which no corner shows.
+    if (std::fabs(a.value - 1.0) <= a.bound)
+      propagated = std::max(propagated, spread(value, corner(1.0, b.value)));
+    if (may_change_sign(b)) propagated = std::max(propagated, spread(value, corner(a.value, 0.0)));
   }
   const double local =
       function_error(PointwiseFn::kPow, type, a.value, std::fabs(value) + propagated);

@@ -157,6 +157,13 @@ TEST(BoundedReal, PolesWithinTheIntervalLeaveNothingKnown) {
   EXPECT_LT(bounded_real(PointwiseFn::kPow, kF32, {0.1, 0.2}, {2.0}).bound, 0.1);
 }
 
+TEST(BoundedReal, PowersOfOneAndToZeroAreOneEvenOfNan) {
+  EXPECT_EQ(bounded_real(PointwiseFn::kPow, kF32, {1.0 - 1e-9, 1e-7}, {kNan}).bound, kInfinity);
+  EXPECT_EQ(bounded_real(PointwiseFn::kPow, kF32, {0.9, 1e-7}, {kNan}).bound, 0.0);
+  EXPECT_EQ(bounded_real(PointwiseFn::kPow, kF32, {kNan}, {1e-9, 1e-7}).bound, kInfinity);
+  EXPECT_EQ(bounded_real(PointwiseFn::kPow, kF32, {kNan}, {0.5, 1e-7}).bound, 0.0);
+}
+
 TEST(BoundedReal, SpecialValuesAreCertain) {
   const auto expect = [](BoundedReal result, double value) {
     EXPECT_EQ(spread(result.value, value), 0.0) << result.value << " instead of " << value;
