@@ -1,5 +1,6 @@
 #include "tests/campaign/graph_generator.h"
 
+#include <algorithm>
 #include <array>
 
 #include "fusion_ir/training_composites.h"
@@ -85,6 +86,24 @@ DrawnGraph draw_list(Chance& chance) {
   return {.kind = GraphKind::kList, .fusion = b.build()};
 }
 
+/// Elements of a value at most: a reduction of a tensor without elements may have any number, which
+/// take all memory or all time.
+constexpr double kMostElements = 1 << 17;
+
+double elements_of_largest(const DrawnGraph& graph) {
+  double most = 0.0;
+  for (const Value& value : graph.fusion.values) {
+    double count = 1.0;  // More than an i64 counts, perhaps.
+    for (const Extent& extent : value.shape) {
+      count *= static_cast<double>(
+          extent.is_constant() ? extent.constant()
+                               : graph.extents.at(graph.fusion.symbols[extent.symbol()].name));
+    }
+    most = std::max(most, count);
+  }
+  return most;
+}
+
 }  // namespace
 
 std::string_view name_of(GraphKind kind) {
@@ -101,8 +120,12 @@ DrawnGraph draw_graph(uint64_t seed) {
   switch (kind) {
     case GraphKind::kTame:
     case GraphKind::kWild:
-    case GraphKind::kRows:
-      return draw_mixed_graph(chance.bits(), kind);
+    case GraphKind::kRows: {
+      DrawnGraph graph = draw_mixed_graph(chance.bits(), kind);
+      while (elements_of_largest(graph) > kMostElements)
+        graph = draw_mixed_graph(chance.bits(), kind);
+      return graph;
+    }
     case GraphKind::kFusion:
       return draw_fusion(seed, chance);
     case GraphKind::kGraph:
