@@ -77,6 +77,8 @@ TicketGeometry ticket_geometry(const SegmentFacts& facts, const Schedule& schedu
     out.columns = apart ? std::min(of_strip, facts.space.columns) : facts.space.columns;
   }
   out.vector_width = std::min(schedule.vector_width, widest_vector(facts));
+  // Whole vectors, in rows of partial results that lie one behind the other.
+  while (facts.space.columns % out.vector_width != 0) out.vector_width /= 2;
   const int64_t threads = schedule.threads_per_block();
   const int64_t vectors = divided_up(out.columns, out.vector_width);
   out.across = std::min(power_of_two_from(vectors), power_of_two_within(threads));
