@@ -16,8 +16,12 @@ TileLowering::TileLowering(const SegmentFacts& facts, const Schedule& schedule,
   // Column indices run past the row by less than two blocks' reach.
   const int64_t reach =
       schedule.threads_per_block() * schedule.vector_width * std::max<int64_t>(schedule.unroll, 1);
-  if (facts.space.columns > std::numeric_limits<int32_t>::max() - 2 * reach)
-    column_type_ = DType::kI64;
+  // Their coordinates are found by division, whose divisors may be large where there are no
+  // columns.
+  int64_t largest = 1;
+  for (size_t i = facts.space.row_dimensions; i < facts.space.dimensions.size(); ++i)
+    largest *= std::max<int64_t>(facts.space.dimensions[i].size, 1);
+  if (largest > std::numeric_limits<int32_t>::max() - 2 * reach) column_type_ = DType::kI64;
   column_count_ = builder_.integer(facts.space.columns, column_type_);
 }
 
