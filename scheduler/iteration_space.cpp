@@ -323,10 +323,20 @@ class Analysis {
 
   // ---- Views: values that are addresses into an input rather than computed
 
+  /// Whether a tensor has no elements, whatever its symbols are bound to.
+  static bool is_always_empty(const Shape& shape) {
+    return std::ranges::any_of(shape, [](const Extent& extent) {
+      return extent.constant() == 0 && !extent.is_bound();
+    });
+  }
+
   std::optional<Rejection> find_views(const Op& op) {
     const ValueId result = op.results.front();
     if (std::holds_alternative<InputOp>(op.kind)) {
-      const Sizes strides = input_strides(fusion_, Binding{}, result);
+      // Strides say nothing of a tensor without elements, not even that it repeats.
+      const Shape& shape = fusion_.values[result].shape;
+      const Sizes strides = is_always_empty(shape) ? dense_strides(Binding{}.sizes_of(shape))
+                                                   : input_strides(fusion_, Binding{}, result);
       View view{.tensor = result, .offset = 0, .strides = {}};
       for (size_t axis = 0; axis < strides.size(); ++axis) {
         int64_t stride = strides[axis];
