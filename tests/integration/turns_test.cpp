@@ -1,12 +1,8 @@
-// Kernels whose blocks take rows in turns: what they do in which order, and that their numbers are
-// right at any width and number of rows.
+// Kernels whose blocks take rows in turns: their numbers are right at any width and number of rows.
 
 #include <gmock/gmock.h>
 
-#include "codegen/kernel_traversal.h"
-#include "codegen/lower_rows.h"
 #include "fusion_ir/fusion_builder.h"
-#include "runtime/compile_kernel.h"
 #include "scheduler/turns.h"
 #include "tests/integration/canned_case.h"
 
@@ -19,122 +15,12 @@ Plan plan_of(const Fusion& fusion, int64_t rows, int64_t columns) {
       .value();
 }
 
-SegmentFacts facts_of(std::string_view name, int64_t rows, int64_t columns) {
-  return plan_of(find_canned_fusion(name)->build(), rows, columns).segments.front().facts;
-}
-
 Schedule shape_of(int64_t rows_per_turn) {
   return {.family = "looped",
           .threads_per_row = 64,
           .vector_width = 8,
           .persistent_blocks = 4,
           .rows_per_turn = rows_per_turn};
-}
-
-/// Statements of one kind in a block and all that it holds.
-template <class Stmt>
-int64_t count_of(const kir::Kernel& kernel, const kir::Block& block,
-                 const std::function<bool(const Stmt&)>& counts = {}) {
-  int64_t count = 0;
-  kir::for_each_stmt(kernel, block, [&](kir::StmtId id) {
-    const auto* stmt = std::get_if<Stmt>(&kernel.stmts[id].kind);
-    if (stmt != nullptr && (!counts || counts(*stmt))) ++count;
-  });
-  return count;
-}
-
-/// Loops over rows of a turn, outermost ones of the kernel or of its loop over turns.
-std::vector<const kir::For*> row_loops(const kir::Kernel& kernel) {
-  std::vector<const kir::For*> loops;
-  kir::for_each_stmt(kernel, kernel.body, [&](kir::StmtId id) {
-    const auto* loop = std::get_if<kir::For>(&kernel.stmts[id].kind);
-    if (loop != nullptr && kernel.vars[loop->index].name.starts_with("r")) loops.push_back(loop);
-  });
-  return loops;
-}
-
-bool loops_over_turns(const kir::Kernel& kernel) {
-  return count_of<kir::For>(kernel, kernel.body, [&](const kir::For& loop) {
-           return kernel.vars[loop.index].name == "turn";
-         }) > 0;
-}
-
-bool is_partials(const kir::Kernel& kernel, kir::BufferId buffer) {
-  return kernel.buffers[buffer].name.ends_with("_partials");
-}
-
-TEST(Turns, RowsAreReducedBeforeAnyIsStored) {
-  const kir::Kernel kernel =
-      lower_rows(facts_of("layer_norm_backward", 64, 1024), shape_of(4)).kernel;
-  const std::vector<const kir::For*> loops = row_loops(kernel);
-  ASSERT_EQ(loops.size(), 2U) << "the rows, and the rows for each of two chunks";
-  const auto stores_global = [&](const kir::Store& store) {
-    return kernel.buffers[store.buffer].space == kir::Space::kGlobal;
-  };
-  EXPECT_EQ(count_of<kir::AllReduce>(kernel, loops[0]->body), 1);
-  EXPECT_EQ(count_of<kir::Store>(kernel, loops[0]->body, stores_global), 0);
-  EXPECT_EQ(count_of<kir::Store>(kernel, loops[0]->body), 4) << "row values for later";
-  EXPECT_EQ(count_of<kir::AllReduce>(kernel, loops[1]->body), 0);
-  EXPECT_EQ(count_of<kir::Store>(kernel, loops[1]->body, stores_global), 1) << "dx";
-}
-
-TEST(Turns, WeightsAreReadOnceAChunk) {
-  const kir::Kernel kernel =
-      lower_rows(facts_of("layer_norm_backward", 64, 1024), shape_of(4)).kernel;
-  const kir::For& again = *row_loops(kernel)[1];
-  EXPECT_EQ(count_of<kir::Load>(kernel, again.body,
-                                [&](const kir::Load& load) {
-                                  return kernel.buffers[load.buffer].name == "weight";
-                                }),
-            0);
-}
-
-// 64 rows over 4 blocks are 16 each.
-TEST(Turns, PartialResultsAreReadWhereThereAreSeveral) {
-  const SegmentFacts facts = facts_of("layer_norm_backward", 64, 1024);
-  for (const int64_t rows : {4, 15, 16, 64}) {
-    const kir::Kernel kernel = lower_rows(facts, shape_of(rows)).kernel;
-    const bool several = rows < 16;
-    EXPECT_EQ(loops_over_turns(kernel), several) << rows;
-    EXPECT_EQ(count_of<kir::Barrier>(kernel, kernel.body), several ? 2 : 1);
-    EXPECT_EQ(count_of<kir::Load>(
-                  kernel, kernel.body,
-                  [&](const kir::Load& load) { return is_partials(kernel, load.buffer); }),
-              several ? 2 : 0);
-    EXPECT_EQ(count_of<kir::Store>(
-                  kernel, kernel.body,
-                  [&](const kir::Store& store) { return is_partials(kernel, store.buffer); }),
-              2);
-    for (const kir::Buffer& buffer : kernel.buffers) {
-      if (!buffer.name.ends_with("_partials")) continue;
-      EXPECT_EQ(buffer.access, several ? kir::Access::kReadWrite : kir::Access::kWrite);
-    }
-  }
-}
-
-TEST(Turns, WithoutStatisticsThereIsOnePart) {
-  const kir::Kernel kernel = lower_rows(facts_of("dyt_backward", 64, 1024), shape_of(16)).kernel;
-  EXPECT_EQ(row_loops(kernel).size(), 1U);
-  EXPECT_EQ(count_of<kir::Barrier>(kernel, kernel.body), 0);
-  for (const kir::Buffer& buffer : kernel.buffers) EXPECT_EQ(buffer.space, kir::Space::kGlobal);
-}
-
-TEST(Turns, TheNextRowIsOnItsWayBeforeOneIsStored) {
-  Schedule schedule = shape_of(4);
-  schedule.rows_ahead = 1;
-  const kir::Kernel kernel = lower_rows(facts_of("layer_norm_backward", 64, 1024), schedule).kernel;
-  int64_t ahead = 0;
-  bool stored = false;
-  kir::for_each_stmt(kernel, row_loops(kernel).at(1)->body, [&](kir::StmtId id) {
-    const kir::StmtKind& kind = kernel.stmts[id].kind;
-    stored = stored || std::holds_alternative<kir::Store>(kind);
-    const auto* load = std::get_if<kir::Load>(&kind);
-    if (load == nullptr || kernel.buffers[load->buffer].space != kir::Space::kGlobal) return;
-    EXPECT_TRUE(kernel.vars[load->tile].name.ends_with("_next"));
-    EXPECT_FALSE(stored);
-    ++ahead;
-  });
-  EXPECT_EQ(ahead, 2) << "x and dy";
 }
 
 /// Row values that no reduction gives: threads share the rows of a turn.
