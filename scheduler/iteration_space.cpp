@@ -325,9 +325,8 @@ class Analysis {
 
   /// Whether a tensor has no elements, whatever its symbols are bound to.
   static bool is_always_empty(const Shape& shape) {
-    return std::ranges::any_of(shape, [](const Extent& extent) {
-      return extent.constant() == 0 && !extent.is_bound();
-    });
+    return std::ranges::any_of(
+        shape, [](const Extent& extent) { return extent.constant() == 0 && !extent.is_bound(); });
   }
 
   std::optional<Rejection> find_views(const Op& op) {

@@ -116,12 +116,13 @@ struct Moments {
   float m2 = 0.0F;
 };
 
-// Chan's merge, with the square weighted before it can overflow.
+// Chan's merge, with the difference in halves and its square weighted, before they can overflow.
 Moments merged(Moments a, Moments b) {
   const float total = a.count + b.count;
-  const float delta = b.mean - a.mean;
-  const float weight = b.count / total;
-  return {total, a.mean + delta * weight, a.m2 + b.m2 + delta * (a.count * weight) * delta};
+  const float half = 0.5F * b.mean - 0.5F * a.mean;
+  const float twice = 2.0F * b.count / total;
+  return {total, std::fma(half, twice, a.mean),
+          a.m2 + b.m2 + half * (a.count * twice) * (half + half)};
 }
 
 TEST(OracleProperty, WelfordHoldsInEveryOrder) {
