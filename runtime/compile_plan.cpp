@@ -6,6 +6,7 @@
 
 #include "runtime/compile_kernel.h"
 #include "runtime/parallel.h"
+#include "scheduler/plan_verifier.h"
 #include "scheduler/turns.h"
 
 namespace sinter {
@@ -219,6 +220,7 @@ class PlanCompiler {
       const auto same = out.plan.segments[i].same_as;
       out.segments.push_back(same ? out.segments[*same] : std::move(*compiled_[i]));
     }
+    if (kVerifyPlansByDefault) check_plan(plan_as_compiled(out));
     return out;
   }
 

@@ -7,6 +7,7 @@
 #include "codegen/cuda_emitter.h"
 #include "runtime/oracle/oracle.h"
 #include "runtime/parallel.h"
+#include "scheduler/plan_verifier.h"
 
 namespace sinter {
 namespace {
@@ -297,7 +298,15 @@ Result<HostRun> execute_on_host(const Plan& plan, const Schedule& schedule,
   Plan own = plan;
   if (auto finished = plan_finish(own, 0, schedule, families); !finished)
     return fail(finished.error());
-  own.segments.front().candidates.front().schedule = schedule;
+  ProposedSchedule& chosen = own.segments.front().candidates.front();
+  chosen.schedule = schedule;
+  const Family* family = find_family(families, schedule.family);
+  if (family != nullptr && family->estimate) {
+    if (auto estimate = family->estimate(own.segments.front().facts, schedule, own.limits)) {
+      chosen.estimate = *estimate;
+      check_plan(own);
+    }
+  }
   return execute_on_host(own, inputs, families, options);
 }
 

@@ -227,12 +227,6 @@ void check_overwriting(const Plan& plan) {
   }
 }
 
-void check_memory(const Plan& plan) {
-  if (!kVerifyPlansByDefault) return;
-  const std::vector<std::string> violations = plan_violations(plan);
-  SINTER_CHECK(violations.empty(), "the plan of '{}': {}", plan.fusion.name, violations.front());
-}
-
 /// The step's segment or call that writes a value last, which is the one that makes it whole.
 struct Writer {
   size_t index = 0;
@@ -342,7 +336,7 @@ Result<Plan> plan_or_throw(const Fusion& fusion, const ExtentValues& extents,
     out.decisions.push_back(decision_of(contraction, out.fusion));
   if (options.check_indices) keep_indices(out, std::move(checked.checks));
   place_workspace(out);
-  check_memory(out);
+  check_plan(out);
   return out;
 }
 

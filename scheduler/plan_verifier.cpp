@@ -342,4 +342,10 @@ std::vector<std::string> plan_violations(const Plan& plan, int64_t most_elements
   return PlanVerifier(plan, most_elements).run();
 }
 
+void check_plan(const Plan& plan) {
+  if (!kVerifyPlansByDefault) return;
+  const std::vector<std::string> violations = plan_violations(plan);
+  SINTER_CHECK(violations.empty(), "the plan of '{}': {}", plan.fusion.name, violations.front());
+}
+
 }  // namespace sinter

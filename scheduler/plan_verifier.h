@@ -34,4 +34,8 @@ inline constexpr int64_t kMostElementsCompared = int64_t{1} << 16;
 std::vector<std::string> plan_violations(const Plan& plan,
                                          int64_t most_elements = kMostElementsCompared);
 
+/// In debug builds, throws an InternalError that names the first violation. For whatever makes a
+/// plan, or takes another schedule for a segment and plans what finishes it (plan_finish()).
+void check_plan(const Plan& plan);
+
 }  // namespace sinter

@@ -6,6 +6,7 @@
 #include "runtime/host_execution.h"
 #include "scheduler/families/transpose.h"
 #include "scheduler/index_checks.h"
+#include "scheduler/plan_verifier.h"
 #include "scheduler/random_scheduler.h"
 #include "scheduler/ring.h"
 #include "scheduler/row_schedule.h"
@@ -343,6 +344,8 @@ class Check {
 
   void run_plan(const Plan& plan, const std::string& where) {
     guarded("kernels", where, [&] {
+      for (const std::string& violation : plan_violations(plan))
+        find("memory of the plan", where, violation, &plan);
       auto run =
           execute_on_host(plan, reference_.inputs, families_, {.seed = case_.data_seed}, calls_);
       if (!run) {

@@ -3,7 +3,7 @@
 //
 //     SINTER_UPDATE_GOLDEN=1 sinter_scheduler_tests --gtest_filter='GoldenPlans.*'
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <array>
 #include <cmath>
@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "scheduler/plan.h"
+#include "scheduler/plan_verifier.h"
 #include "tests/support/plan_matchers.h"
 
 namespace sinter {
@@ -77,6 +78,8 @@ std::string all_plans() {
       for (const char* device : kDevices) {
         const Plan planned =
             plan_canned(fusion, {{"rows", rows}, {"cols", columns}}, device).value();
+        EXPECT_THAT(plan_violations(planned), testing::IsEmpty())
+            << fusion << " " << rows << " x " << columns << " on " << device;
         out += fmt::format("{} {} x {} on {}: {}\n", fusion, rows, columns, device,
                            microseconds(planned.predicted_us()));
         for (const SegmentPlan& segment : planned.segments) out += kernel_line(segment.chosen());

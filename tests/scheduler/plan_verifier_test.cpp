@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "fusion_ir/fusion_builder.h"
+#include "scheduler/random_scheduler.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/random_graph.h"
 
@@ -115,6 +116,30 @@ TEST(PlanVerifierTest, OutputsInPlaceAndJoinedAreWrittenOnce) {
   b.output(b.concatenate({b.exp(x), b.pad(y, {3, 0}, {5, 0}), b.neg(y)}, 0), "joined");
   b.output(b.mul(x, b.broadcast(b.sum(x, {0}), {64, 32}, {1})), "in_place", {.alias = x});
   EXPECT_THAT(plan_violations(planned(b.build())), IsEmpty());
+}
+
+/// Whatever grid another schedule has, and whoever finishes what its blocks leave.
+TEST(PlanVerifierTest, NothingIsWrongWherePlansTakeOtherSchedules) {
+  int by_kernel = 0;
+  int by_ticket = 0;
+  for (const CannedFusion& canned : canned_fusions()) {
+    const auto made = plan(canned.build(), canned.small, kLimits);
+    if (!made || !made->segments.front().facts.has_outer()) continue;
+    Plan other = *made;  // Schedules follow each other: what one leaves, the next one drops.
+    for (uint64_t seed = 0; seed < 12; ++seed) {
+      const auto drawn =
+          random_schedule(other.segments.front().facts, kLimits, scheduling_families(), seed);
+      if (!drawn || other.segments.front().is_part) continue;
+      ASSERT_TRUE(plan_finish(other, 0, drawn->schedule, scheduling_families())) << canned.name;
+      other.segments.front().candidates = {*drawn};
+      EXPECT_THAT(plan_violations(other), IsEmpty()) << canned.name << "\n"
+                                                     << print(drawn->schedule);
+      if (drawn->schedule.persistent_blocks == 0) continue;
+      ++(drawn->schedule.finish == Finish::kTicket ? by_ticket : by_kernel);
+    }
+  }
+  EXPECT_GT(by_kernel, 20);
+  EXPECT_GT(by_ticket, 20);
 }
 
 /// Blocks of column sums are dealt columns: beside sums of no columns a total needs another kernel.
