@@ -8,8 +8,7 @@
 #include <limits>
 
 #include "fusion_ir/nearest_name.h"
-#include "fusion_ir/text_position.h"
-#include "runtime/plan_json.h"
+#include "runtime/json_text.h"
 
 namespace sinter {
 namespace {
@@ -126,18 +125,9 @@ T number_of(const Field<T>& field, const Json& value) {
 }
 
 Json parsed(std::string_view text) {
-  try {
-    return Json::parse(text);
-  } catch (const Json::parse_error& error) {
-    const std::string_view before = text.substr(0, error.byte == 0 ? 0 : error.byte - 1);
-    const size_t line = static_cast<size_t>(std::ranges::count(before, '\n')) + 1;
-    const size_t column = before.size() - (before.rfind('\n') + 1) + 1;
-    refuse(message_at(line, column, "the device's limits are no JSON"), std::string(kSeePreset));
-  } catch (const Json::exception& error) {
-    // A number that no double holds, say.
-    refuse(fmt::format("the device's limits cannot be read: {}", error.what()),
-           std::string(kSeePreset));
-  }
+  auto json = parse_json(text, "the device's limits", kSeePreset);
+  if (!json) throw_error(json.error());
+  return std::move(*json);
 }
 
 /// The preset that stands for what is left out, and the fields given besides.

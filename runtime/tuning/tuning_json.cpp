@@ -3,16 +3,19 @@
 #include <charconv>
 #include <cmath>
 
+#include "runtime/json_text.h"
+
 namespace sinter {
 namespace {
 
 constexpr const char* kFormat = "sinter tuning";
+constexpr std::string_view kImportExport = "import what `sinter tuning export` wrote";
 constexpr int64_t kFormatVersion = 1;
 
 Error refused(std::string what) {
   return {.kind = ErrorKind::kInvalidArgument,
           .message = fmt::format("this is no exported tuning database: {}", what),
-          .remedy = "import what `sinter tuning export` wrote"};
+          .remedy = std::string(kImportExport)};
 }
 
 Json to_json(const SampleSummary& summary) {
@@ -80,8 +83,10 @@ Json to_json(const std::vector<TuningRecord>& records) {
 }
 
 Result<std::vector<TuningRecord>> records_from_json(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded() || !json.is_object()) return fail(refused("it is no JSON object"));
+  const auto parsed = parse_json(text, "the records of a tuning database", kImportExport);
+  if (!parsed) return fail(parsed.error());
+  const Json& json = *parsed;
+  if (!json.is_object()) return fail(refused("it is no JSON object"));
   if (json.value("format", Json()) != kFormat) return fail(refused("its format is another"));
   if (json.value("version", Json()) != kFormatVersion)
     return fail(refused("its version is another"));

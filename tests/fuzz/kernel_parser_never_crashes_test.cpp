@@ -1,14 +1,16 @@
 // Mutates valid .kir texts. Whatever the bytes are, the parser returns: a typed error with a
 // position, or a kernel that the verifier judges without harm and, if it is right, that survives
-// its own text.
+// its own text, and that the passes and the interpreter take.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "codegen/kernel_parser.h"
+#include "codegen/kernel_passes.h"
 #include "codegen/kernel_printer.h"
 #include "codegen/kernel_verifier.h"
 #include "fusion_ir/printer.h"
+#include "runtime/interpreter/interpreter.h"
 #include "tests/fuzz/mutation.h"
 
 namespace sinter {
@@ -121,7 +123,36 @@ constexpr std::string_view kPieces[] = {"%r0",
                                         "step 0",
                                         "step -1",
                                         "to 9223372036854775807",
-                                        "grid ceil(%p1 / 0)"};
+                                        "grid ceil(%p1 / 0)",
+                                        "grid ceil(%p0 / 1)",
+                                        "cluster 16",
+                                        "count 9223372036854775807",
+                                        "count 4294967296",
+                                        "offset 9223372036854775792",
+                                        "threads 1024",
+                                        "[1048576][8]",
+                                        "to 1048576 step 1 unroll"};
+
+/// Lowers and interprets a right kernel: whatever its numbers are, that ends with a report or with
+/// a typed error.
+void run_one(const kir::Kernel& kernel, const std::string& text) {
+  const kir::Kernel lowered = run_kernel_passes(kernel, {.verify = true});
+  constexpr size_t kBytes = size_t{1} << 16;
+  std::vector<std::vector<std::byte>> tensors;
+  for (const kir::Buffer& buffer : lowered.buffers) {
+    if (buffer.space == kir::Space::kShared) continue;
+    tensors.resize(tensors.size() + (buffer.is_table() ? buffer.values.size() : 1),
+                   std::vector<std::byte>(kBytes));
+  }
+  std::vector<LaunchMemory> memory;
+  for (std::vector<std::byte>& bytes : tensors) memory.push_back({.bytes = bytes, .origin = 0});
+  const std::vector<int64_t> params(lowered.params.size(), 3);
+  const auto report = interpret(lowered, memory, params, {.max_steps = int64_t{1} << 12});
+  if (report) return;
+  ASSERT_EQ(report.error().kind, ErrorKind::kResourceExhausted)
+      << escaped(text) << report.error().text();
+  ASSERT_FALSE(report.error().remedy.empty());
+}
 
 void check_one(const std::string& text) {
   const Result<kir::Kernel> kernel = parse_kernel(text);
@@ -138,6 +169,7 @@ void check_one(const std::string& text) {
   const Result<kir::Kernel> again = parse_kernel(printed);
   ASSERT_TRUE(again.has_value()) << escaped(text) << again.error().text();
   ASSERT_EQ(*again, *kernel) << escaped(text);
+  run_one(*kernel, text);
 }
 
 TEST(KernelParserNeverCrashes, OnSeedsAndTheirPrefixes) {

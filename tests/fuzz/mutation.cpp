@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <exception>
+
+#include "tests/fuzz/memory_limit.h"
 
 namespace sinter {
 
@@ -44,6 +47,7 @@ void fuzz(std::span<const std::string_view> seeds, std::span<const std::string_v
   const char* asked = std::getenv("SINTER_FUZZ_SECONDS");
   const std::chrono::seconds budget(asked != nullptr ? std::atoi(asked) : seconds);
   const auto start = std::chrono::steady_clock::now();
+  const MemoryLimit limit(kMostFuzzBytes);
   constexpr uint64_t kSeed = 20240617;
   testing::Test::RecordProperty("seed", std::to_string(kSeed));
   std::mt19937_64 random(kSeed);
@@ -54,7 +58,11 @@ void fuzz(std::span<const std::string_view> seeds, std::span<const std::string_v
     for (uint64_t rounds = 1 + random() % 3; rounds > 0; --rounds) {
       text = mutate(std::move(text), pieces, random);
     }
-    check(text);
+    try {
+      check(text);
+    } catch (const std::exception& error) {
+      FAIL() << "throws " << error.what() << " for\n" << text;
+    }
     ++runs;
   }
   testing::Test::RecordProperty("texts", std::to_string(runs));

@@ -15,7 +15,8 @@ std::string mutate(std::string text, std::span<const std::string_view> pieces,
                    std::mt19937_64& random);
 
 /// Calls `check` with mutants of the seeds from a fixed seed, for SINTER_FUZZ_SECONDS or else
-/// `seconds`, until a fatal failure. Expects that some hundred texts were tried.
+/// `seconds`, until a fatal failure, in bounded memory (memory_limit.h). What throws fails the test
+/// too. Expects that some hundred texts were tried.
 void fuzz(std::span<const std::string_view> seeds, std::span<const std::string_view> pieces,
           int seconds, const std::function<void(const std::string&)>& check);
 

@@ -1,11 +1,13 @@
 // Mutates valid .fir texts from a fixed seed. Whatever the bytes are, the parser returns: a typed
-// error with a position, or a fusion that verifies and survives its own text.
+// error with a position, or a fusion that verifies, survives its own text, and that plan() refuses
+// with a typed error or plans without violations.
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "fusion_ir/parser.h"
 #include "fusion_ir/printer.h"
 #include "fusion_ir/verifier.h"
+#include "scheduler/plan_verifier.h"
 #include "tests/fuzz/mutation.h"
 
 namespace sinter {
@@ -99,10 +101,17 @@ void check_one(const std::string& text) {
   const Result<Fusion> again = parse_fusion(print(*fusion));
   ASSERT_TRUE(again.has_value()) << escaped(text) << again.error().text();
   ASSERT_EQ(*again, *fusion) << escaped(text);
-  // Binding is what comes next; it must answer too.
+  // Binding and planning are what comes next; they must answer too.
   const Result<Binding> binding = bind_extents(*fusion, {});
-  if (binding) {
-    ASSERT_TRUE(verify(specialize(*fusion, *binding)).empty()) << escaped(text);
+  if (!binding) return;
+  ASSERT_TRUE(verify(specialize(*fusion, *binding)).empty()) << escaped(text);
+  static const DeviceLimits kLimits = *find_device("H100");
+  const Result<Plan> planned = plan(*fusion, {}, kLimits);
+  if (planned) {
+    ASSERT_THAT(plan_violations(*planned), testing::IsEmpty()) << escaped(text);
+  } else {
+    ASSERT_NE(planned.error().kind, ErrorKind::kInternalError) << escaped(text);
+    ASSERT_FALSE(planned.error().remedy.empty()) << escaped(text) << planned.error().text();
   }
 }
 

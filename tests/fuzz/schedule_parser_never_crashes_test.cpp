@@ -2,9 +2,11 @@
 // position, or a schedule that survives its own text and that the verifier and plan() judge without
 // harm, whatever numbers it holds.
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
+#include "codegen/lower.h"
 #include "fusion_ir/printer.h"
+#include "scheduler/plan_verifier.h"
 #include "scheduler/schedule_verifier.h"
 #include "tests/fuzz/mutation.h"
 #include "tests/support/plan_matchers.h"
@@ -13,6 +15,12 @@ namespace sinter {
 namespace {
 
 constexpr std::string_view kSeeds[] = {
+    R"(schedule warp_specialised {
+  threads_per_row 128  rows_per_block 1  vector_width 8  unroll 1  min_blocks_per_sm 1
+  persistent_blocks 8  stages 2  row_access aligned
+  persist %v0 in register
+}
+)",
     R"(schedule multi_wave {
   threads_per_row 256  rows_per_block 1  vector_width 8  unroll 1  min_blocks_per_sm 1
   row_access aligned
@@ -60,7 +68,26 @@ constexpr std::string_view kPieces[] = {"%v0",
                                         "unroll 16 ",
                                         "unroll 1048576 ",
                                         "threads_per_row 1024 ",
-                                        "rows_per_block 32 "};
+                                        "rows_per_block 32 ",
+                                        "warp_specialised",
+                                        "column",
+                                        "multi_tensor",
+                                        "min_blocks_per_sm 4096 ",
+                                        "persistent_blocks 132 ",
+                                        "persistent_blocks 9223372036854775807 ",
+                                        "cluster_blocks 2 ",
+                                        "cluster_blocks 4611686018427387904 ",
+                                        "stages 4 ",
+                                        "stages 9223372036854775807 ",
+                                        "rows_per_iteration 2 ",
+                                        "compute_registers 232 ",
+                                        "rows_ahead 1 ",
+                                        "rows_per_turn 4 ",
+                                        "rows_per_turn 9223372036854775807 ",
+                                        "accumulators shared ",
+                                        "finish ticket ",
+                                        "overlap next ",
+                                        "read_priority last_use "};
 
 class ScheduleParserNeverCrashes : public ::testing::Test {
  protected:
@@ -81,7 +108,12 @@ class ScheduleParserNeverCrashes : public ::testing::Test {
     const SegmentFacts& facts = plan_.segments.front().facts;
     const auto rejections = verify_schedule(facts, *schedule, plan_.limits, scheduling_families());
     ASSERT_EQ(planned.has_value(), rejections.empty()) << escaped(text);
-    if (planned) return;
+    if (planned) {
+      ASSERT_THAT(plan_violations(*planned), testing::IsEmpty()) << escaped(text);
+      const auto lowered = lower(planned->segments.front().facts, *schedule);
+      ASSERT_TRUE(lowered.has_value()) << escaped(text) << lowered.error().text();
+      return;
+    }
     ASSERT_FALSE(planned.error().remedy.empty()) << planned.error().text();
   }
 
