@@ -75,6 +75,11 @@ TEST(RecognizeLogSumExp, LeavesOtherForms) {
     const ValueId max = b.amax(x, {0});
     return b.sum(b.exp(b.sub(x, b.broadcast_over(max, x, {0}))), {1});
   });
+  // Over other axes, and given back along those of the sum.
+  expect_none([](FusionBuilder& b, ValueId x) {
+    const ValueId max = b.amax(x, {0});
+    return b.sum(b.exp(b.sub(x, b.broadcast_over(max, x, {1}))), {1});
+  });
   // Given back along the wrong axis.
   expect_none([](FusionBuilder& b, ValueId x) {
     const ValueId max = b.amax(x, {1});

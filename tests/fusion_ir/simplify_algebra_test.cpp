@@ -192,6 +192,14 @@ TEST(SimplifyAlgebra, RepeatedElementsAreReducedOnce) {
 
 TEST(SimplifyAlgebra, ChainsOfMovesBecomeOne) {
   expect_identity([](auto& b, ValueId x) { return b.permute(b.permute(x, {1, 0}), {1, 0}); });
+  // Orders that are not their own inverse: axes move twice in the order given.
+  expect_same(
+      [](auto& b, ValueId x) {
+        return b.permute(b.permute(b.reshape(x, {4, 2, 16, 2}), {1, 2, 0, 3}), {3, 0, 1, 2});
+      },
+      [](auto& b, ValueId x) {
+        return b.permute(b.reshape(x, {4, 2, 16, 2}), {3, 1, 2, 0});
+      });
   expect_same(
       [](auto& b, ValueId x) {
         return b.reshape(b.reshape(x, {256}), {16, 16});
@@ -216,6 +224,15 @@ TEST(SimplifyAlgebra, ChainsOfMovesBecomeOne) {
       [](auto& b, ValueId x) {
         return b.broadcast(b.amax(x, {1}), {2, 8, 4}, {1});
       });
+}
+
+/// An index reduction over one element gives 0, not the element, of whatever type that is.
+TEST(SimplifyAlgebra, IndexReductionsOfOneElementStay) {
+  FusionBuilder b;
+  b.output(b.reduce(ReduceFn::kArgMax, b.input(DType::kI64, {8, 1}), {1}));
+  b.output(b.sum(b.input(DType::kF32, {8, 32}), {1}));
+  const Fusion before = b.build();
+  EXPECT_EQ(simplify_algebra(before), before);
 }
 
 TEST(SimplifyAlgebra, JoinsThatAddNothingVanish) {

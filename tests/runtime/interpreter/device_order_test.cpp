@@ -153,11 +153,66 @@ INSTANTIATE_TEST_SUITE_P(
                             "store %b0[%r0] = %r0[0, 0] width 1 %r1 = atomic_count"}),
     [](const auto& mistake) { return std::string(mistake.param.name); });
 
-/// Without the second barrier the others read what is not there yet, which is another race.
-TEST(DeviceOrderTest, AMissingBarrierBehindTheCountIsARaceOfSharedMemory) {
-  Problem problem;
-  const InterpreterReport report = problem.run({}, "}\n  barrier", "}");
-  EXPECT_FALSE(report.clean());
+/// Without the second barrier the others read what is not there yet, which is another race; and
+/// where one of them sees that its block is the last, it has not learnt what the thread that
+/// counted has.
+TEST(DeviceOrderTest, AMissingBarrierBehindTheCountIsARaceOfBothMemories) {
+  int of_partials = 0;
+  for (uint64_t seed = 0; seed < 32; ++seed) {
+    Problem problem;
+    const InterpreterReport report = problem.run({.seed = seed}, "}\n  barrier", "}");
+    EXPECT_FALSE(report.clean());
+    of_partials += static_cast<int>(
+        std::ranges::count(report.findings, FindingKind::kGlobalRace, &Finding::kind));
+  }
+  EXPECT_GT(of_partials, 0);
+}
+
+/// The last of two blocks counts for both of them: what it has learnt from the other goes along.
+TEST(DeviceOrderTest, WhatAThreadHasLearntGoesWithItsNextCount) {
+  constexpr std::string_view kTree =
+      R"(kernel @tree threads 32 min_blocks 1 grid ceil(%p0 / 1) {
+  param %p0 blocks : i64
+  buffer %b0 partials : i32 global readwrite align 16
+  buffer %b1 counters : i32 global readwrite align 16
+  buffer %b2 sum_of_all : i32 global write align 16
+  if eq(thread_index, 0) {
+    let %r0 own : i32 = block_index
+    store %b0[block_index] = %r0[0, 0] width 1
+    var %r1 of_pair : i32
+    device_fence
+    %r1 = atomic_count %b1[div(block_index, 2)] last 1
+    device_fence
+    if eq(%r1, 1) {
+      var %r2 of_all : i32
+      %r2 = atomic_count %b1[2] last 1
+      device_fence
+      if eq(%r2, 1) {
+        let %r3 sum : i32 = 0
+        var %r4 partial : i32
+        for %r5 block : i32 = 0 to 4 step 1 {
+          %r4[0, 0] = load %b0[%r5] width 1
+          %r3 = add(%r3, %r4)
+        }
+        store %b2[0] = %r3[0, 0] width 1
+      }
+    }
+  }
+}
+)";
+  const kir::Kernel kernel = parse_kernel(kTree).value();
+  ASSERT_TRUE(verify_kernel(kernel, KernelStage::kLowered).empty());
+  for (uint64_t seed = 0; seed < 16; ++seed) {
+    std::vector<int32_t> partials(4, -1);
+    std::vector<int32_t> counters(3, 0);
+    std::vector<int32_t> sum(1, -1);
+    std::vector<LaunchMemory> memory;
+    for (std::vector<int32_t>* values : {&partials, &counters, &sum})
+      memory.push_back({.bytes = std::as_writable_bytes(std::span(*values)), .origin = 0});
+    const auto report = interpret(kernel, memory, std::vector<int64_t>{4}, {.seed = seed}).value();
+    EXPECT_TRUE(report.clean()) << report.text(kernel);
+    EXPECT_EQ(sum[0], 0 + 1 + 2 + 3) << "seed " << seed;
+  }
 }
 
 TEST(DeviceOrderTest, ThreadsOfABlockAreOrderedByItsBarriers) {
