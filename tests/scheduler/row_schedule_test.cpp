@@ -166,6 +166,36 @@ TEST(RowScheduleTest, AccessesAreVectorsWhereAlignmentAllows) {
             AccessKind::kVector);
 }
 
+/// Vectors of an output are promised by its own alignment.
+TEST(RowScheduleTest, StoresAreVectorsWhereTheOutputsAlignmentAllows) {
+  for (const int64_t alignment : {4, 8, 16}) {
+    FusionBuilder b("aligned");
+    const ValueId x = b.input(DType::kF32, {64, 64}, "x");
+    b.output(b.exp(x), "y", {.alignment = alignment});
+    const SegmentFacts facts = facts_of(b.build());
+    EXPECT_EQ(access_kind(facts, facts.space.outputs.front(), {.vector_width = 4}),
+              alignment < 16 ? AccessKind::kElement : AccessKind::kVector)
+        << alignment;
+    EXPECT_EQ(access_kind(facts, facts.space.outputs.front(), {.vector_width = 2}),
+              alignment < 8 ? AccessKind::kElement : AccessKind::kVector)
+        << alignment;
+  }
+}
+
+/// Columns of two dimensions with a gap between: a vector that began in one run would end in the
+/// next.
+TEST(RowScheduleTest, VectorsDoNotStraddleTheRunsOfAStridedInput) {
+  for (const int64_t run : {6, 8}) {
+    FusionBuilder b("runs");
+    const ValueId x = b.input(DType::kF32, {16, 5, run}, "x", {.strides = {80, 16, 1}});
+    b.output(b.sum(x, {1, 2}), "sums");
+    const SegmentFacts facts = facts_of(b.build());
+    EXPECT_EQ(access_kind(facts, facts.space.inputs.front(), {.vector_width = 4}),
+              run == 6 ? AccessKind::kElement : AccessKind::kVector)
+        << run;
+  }
+}
+
 TEST(RowScheduleTest, WeightsDoNotShiftWithTheRows) {
   const SegmentFacts facts = canned_facts("rms_norm", {{"rows", 4}, {"cols", 100}});
   const Schedule shifted{.vector_width = 8, .row_access = RowAccess::kShifted};

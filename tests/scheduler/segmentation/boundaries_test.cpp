@@ -107,6 +107,10 @@ TEST(BoundariesTest, TheCutIsWhereTheChainIsNarrowHoweverLongItIs) {
   EXPECT_TRUE(std::ranges::binary_search(before, node_named(graph, "sum")));
   EXPECT_FALSE(std::ranges::binary_search(before, last));
   EXPECT_EQ(bytes_between(graph, before, after), 2 * 4 * kRows * kColumns);
+  // From the other end an edge that counts as much as unlimited ones is not the last node's either.
+  const std::vector<NodeId> late =
+      cut_of_fewest_bytes(graph, nodes, parts.narrow, std::span(&last, 1), CutNearest::kLast);
+  EXPECT_THAT(late, ElementsAreArray(nodes.begin(), nodes.end() - 1));
 }
 
 TEST(BoundariesTest, ReadingAnInputAgainMayBeTheLeast) {
