@@ -187,6 +187,37 @@ TEST(LowerReductionsTest, WelfordGivesAllThreadsTheSameBits) {
   EXPECT_NEAR(mean_of[0], exact_mean, exact_mean * 0x1p-24 * 7.0);
 }
 
+/// The same where threads bring tuples of different counts and means of any sign, whose merge
+/// rounds otherwise in the other order. Groups of one warp keep what each lane holds.
+TEST(LowerReductionsTest, WelfordOfDifferentCountsGivesAllThreadsTheSameBits) {
+  for (const int64_t group : {32, 128}) {
+    KernelRun run(128);
+    std::vector<float> x(128);
+    std::vector<float> n(128);
+    std::mt19937 random(12);
+    for (float& value : x) value = std::normal_distribution<float>(0.0F, 100.0F)(random);
+    for (float& value : n) value = static_cast<float>(std::uniform_int_distribution(1, 9)(random));
+    const kir::BufferId in = run.global("x", DType::kF32, x);
+    const kir::BufferId counts = run.global("n", DType::kF32, n);
+    const kir::BufferId means = run.output("means", DType::kF32, 128);
+    const kir::BufferId squares = run.output("m2", DType::kF32, 128);
+    const VarId count = run.loaded("count", counts, run.thread());
+    const VarId mean = run.loaded("mean", in, run.thread());
+    const VarId m2 = run.b.declare("m2", run.b.real(0.0));
+    run.b.append(kir::AllReduce{
+        .parts = {{Combiner::kWelford, {count, mean, m2}}}, .threads = group, .name = "stats"});
+    run.store(means, run.thread(), mean);
+    run.store(squares, run.thread(), m2);
+    run.kernel = run_kernel_passes(run.kernel, {.verify = true});
+    run.run_clean(1);
+    for (const size_t output : {2U, 3U}) {
+      const std::vector<float> held = run.contents<float>(output);
+      for (size_t i = 0; i < held.size(); ++i)
+        EXPECT_EQ(held[i], held[i / static_cast<size_t>(group) * static_cast<size_t>(group)]) << i;
+    }
+  }
+}
+
 /// In a loop with no other barrier, a fast warp starts the next reduction while a slow one still
 /// reads: the interpreter's race check finds it if both use the same scratch.
 TEST(LowerReductionsTest, LoopsDoNotRaceOnScratch) {
