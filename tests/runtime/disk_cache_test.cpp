@@ -10,8 +10,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <fstream>
+#include <thread>
 
 #include "runtime/cache_entry.h"
 #include "runtime/kernel_cache.h"
@@ -302,6 +305,60 @@ TEST_F(DiskCacheTest, EvictsTheLeastRecentlyUsed) {
   EXPECT_FALSE(cache.load(sample_key(1)).value());
   EXPECT_TRUE(cache.load(sample_key(2)).value());
   EXPECT_TRUE(cache.load(sample_key(3)).value());
+}
+
+/// File systems and their servers have clocks of their own: what was just written may be the oldest
+/// by its time, and is not what has to go.
+TEST_F(DiskCacheTest, NeverEvictsWhatItJustStored) {
+  const auto size = static_cast<int64_t>(encode_entry(sample_key(), sample_kernel()).size());
+  const DiskCache cache(directory_, 2 * size);
+  for (uint64_t i = 0; i < 2; ++i) {
+    ASSERT_TRUE(cache.store(sample_key(i), sample_kernel()));
+    age(cache.path_of(sample_key(i)), std::chrono::seconds(-20));  // Later than now.
+  }
+  EXPECT_EQ(cache.store(sample_key(2), sample_kernel()).value(), 1);
+  EXPECT_TRUE(cache.load(sample_key(2)).value());
+}
+
+/// A reader that finds an entry damaged removes what it has read, and not what another process has
+/// put in its place meanwhile. Whether the two meet depends on their timing: most runs of this test
+/// would see it.
+TEST_F(DiskCacheTest, RemovesNoEntryThatReplacedADamagedOne) {
+  constexpr int kRounds = 120;
+  // Large enough that reading it takes as long as threads take to start.
+  const CompiledKernel kernel = sample_kernel(0, 4'000'000);
+  ASSERT_TRUE(cache_.store(sample_key(), kernel));
+  const fs::path path = cache_.path_of(sample_key());
+  const fs::path good = scratch_.path() / "good";
+  const fs::path damaged = scratch_.path() / "damaged";
+  const fs::path next = directory_ / "next";
+  fs::copy(path, good);
+  fs::copy(path, damaged);
+  std::string bytes = encode_entry(sample_key(), kernel);
+  bytes.back() = static_cast<char>(~bytes.back());
+  overwrite(damaged, bytes);
+  const auto put = [&](const fs::path& file) {
+    fs::create_hard_link(file, next);
+    fs::rename(next, path);
+  };
+  std::atomic<int> loads = 0;
+  std::atomic<bool> is_over = false;
+  std::thread reader([&] {
+    while (!is_over) {
+      (void)cache_.load(sample_key());
+      ++loads;
+    }
+  });
+  for (int round = 0; round < kRounds; ++round) {
+    put(damaged);
+    std::this_thread::sleep_for(std::chrono::microseconds(round % 60 * 50));
+    put(good);
+    // A load that began before has ended when two more have.
+    for (const int before = loads; loads < before + 2;) std::this_thread::yield();
+    EXPECT_TRUE(fs::exists(path)) << "round " << round;
+  }
+  is_over = true;
+  reader.join();
 }
 
 TEST_F(DiskCacheTest, NeverExceedsItsBound) {

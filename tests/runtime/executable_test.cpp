@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "fusion_ir/fusion_builder.h"
 #include "runtime/device_buffer.h"
 #include "runtime/device_query.h"
 #include "runtime/device_run.h"
@@ -194,6 +195,20 @@ TEST_F(ExecutableTest, RefusesOtherStrides) {
   EXPECT_TRUE(execute()) << "dense strides may be written out";
 }
 
+/// Two rows are the fewest of which one stride is walked.
+TEST_F(ExecutableTest, RefusesOtherStridesOfTwoRows) {
+  prepare(uncompiled(find_canned_fusion("residual_rms_norm")->build(),
+                     {{"rows", 2}, {"cols", kColumns}}),
+          {});
+  for (std::vector<Tensor>* tensors : {&inputs_, &outputs_}) {
+    for (Tensor& tensor : *tensors) {
+      if (tensor.sizes.size() == 2) tensor.sizes.front() = 2;
+    }
+  }
+  inputs_[0].strides = {kColumns + 8, 1};
+  expect_refused(HasSubstr("has stride 72 along axis 0, planned was 64"));
+}
+
 TEST_F(ExecutableTest, RefusesANullAddress) {
   inputs_[2].address = 0;
   expect_refused(HasSubstr("has a null address"));
@@ -256,6 +271,50 @@ TEST_F(ExecutableTest, GivesEverythingBack) {
   executable_.reset();
   // The context share this fixture retained itself.
   EXPECT_EQ(driver_.live_objects(), 1);
+}
+
+/// Two kernels write a tensor of the workspace in parts, which a call reads as one.
+TEST(ExecutableWorkspace, PartsOfATensorLieAtTheirOffsets) {
+  FusionBuilder b("in_parts");
+  const ValueId top = b.exp(b.input(DType::kF32, {64, 32}, "x"));
+  const ValueId bottom = b.sum(b.input(DType::kF32, {16, 32, 8}, "y"), {2});
+  const ValueId joined = b.concatenate({top, bottom}, 0);
+  b.output(b.external("f", {joined}, {{DType::kF32, {80, 32}}}).front(), "z");
+  CompiledPlan compiled = uncompiled(b.build(), {});
+  FakeDriver driver(*find_device("H200"), 1);
+  const DeviceContext context = DeviceContext::retain(driver, 0).value();
+  const CurrentContext current = CurrentContext::enter(driver, context).value();
+  std::vector<uint64_t> written;
+  for (const CompiledSegment& segment : compiled.segments) {
+    const KernelSource& source = segment.source;
+    const auto output = std::ranges::find(source.buffers, BufferUse::kWrite, &BufferArgument::use);
+    ASSERT_NE(output, source.buffers.end());
+    const auto number = static_cast<size_t>(output - source.buffers.begin());
+    driver.set_kernel(source.entry, source.buffers.size() + source.params.size(),
+                      [&written, number](const LaunchConfig&, std::span<const uint64_t> arguments) {
+                        written.push_back(arguments[number]);
+                      });
+  }
+  DevicePointer read = 0;
+  const auto call = [&](const ExternalRequest& request) -> Result<void> {
+    read = request.inputs.front().address;
+    return {};
+  };
+  const auto executable = Executable::prepare(std::move(compiled), driver, {.external = call});
+  ASSERT_TRUE(executable) << executable.error().text();
+  std::vector<DeviceBuffer> memory;
+  const auto tensor = [&](Sizes sizes) {
+    memory.push_back(
+        DeviceBuffer::allocate(driver, static_cast<size_t>(element_count(sizes)) * 4).value());
+    return Tensor{.address = memory.back().pointer(), .type = DType::kF32, .sizes = sizes};
+  };
+  const std::vector<Tensor> inputs = {tensor({64, 32}), tensor({16, 32, 8})};
+  const std::vector<Tensor> outputs = {tensor({80, 32})};
+  memory.push_back(
+      DeviceBuffer::allocate(driver, static_cast<size_t>(executable->workspace_bytes())).value());
+  ASSERT_TRUE(executable->execute(inputs, outputs, memory.back().pointer(),
+                                  executable->workspace_bytes(), nullptr));
+  EXPECT_THAT(written, testing::UnorderedElementsAre(read, read + 64 * 32 * 4));
 }
 
 TEST(ExecutableEmpty, LaunchesNothingForNoRows) {

@@ -143,6 +143,16 @@ TEST(RowRepetition, FindsNoSlicesWhereTheyDependOnTheirPlaceOrOnEachOther) {
   }));
 }
 
+/// Rows of a matrix that lie over each other, as windows do, cannot be taken for slices of memory.
+TEST(RowRepetition, RowsThatOverlapInMemoryAreNoSlices) {
+  for (const int64_t stride : {1, 31, 32, 40}) {
+    FusionBuilder b;
+    const ValueId x = b.input(DType::kF32, {48, 32}, "x", {.strides = {stride, 1}});
+    b.output(b.sum(x, {1}));
+    EXPECT_EQ(find_slices(b.build(), {}).has_value(), stride >= 32) << stride;
+  }
+}
+
 /// x, repeated along its outermost axis until it has `rows` of it.
 HostTensor repeated(const HostTensor& x, int64_t rows) {
   Sizes sizes = x.sizes();
