@@ -7,7 +7,7 @@
 // What formulas of several ops begin and end with.
 namespace sinter::composite {
 
-inline DType type_of(const FusionBuilder& b, ValueId x) { return b.fusion().values[x].type; }
+inline DType type_of(const FusionBuilder& b, ValueId x) { return b.value(x).type; }
 
 /// x in the type arithmetic happens in; integers and bool in f32.
 inline ValueId to_float(FusionBuilder& b, ValueId x) {

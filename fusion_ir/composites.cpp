@@ -19,13 +19,9 @@ using composite::type_of;
 
 /// The number of elements of x along the axes, in x's type; f64 keeps counts that f32 would round.
 ValueId count(FusionBuilder& b, ValueId x, const std::vector<int>& axes) {
-  const Shape& shape = b.fusion().values[x].shape;
+  const Shape& shape = b.value(x).shape;
   ExtentOp op;
-  for (const int axis : axes) {
-    const auto index = static_cast<size_t>(axis < 0 ? axis + static_cast<int>(shape.size()) : axis);
-    op.extents.push_back(shape[index]);
-  }
-  if (axes.empty()) op.extents = shape;
+  for (const int axis : b.axes_of(x, axes)) op.extents.push_back(shape[static_cast<size_t>(axis)]);
   if (op.extents.empty()) return number(b, 1.0, x);
   return b.cast(b.append(std::move(op), {}, DType::kI64, {}).front(), type_of(b, x));
 }
@@ -42,25 +38,17 @@ Shifted shift_by_max(FusionBuilder& b, ValueId x, const std::vector<int>& axes) 
   return {.max = max, .difference = difference, .exp = exp, .sum = b.sum(exp, axes)};
 }
 
-/// The ascending, non-negative form of axes that broadcasts need.
-std::vector<int> from_front(const FusionBuilder& b, ValueId x, std::vector<int> axes) {
-  const auto rank = static_cast<int>(b.fusion().values[x].shape.size());
-  for (int& axis : axes) axis = axis < 0 ? axis + rank : axis;
-  std::ranges::sort(axes);
-  return axes;
-}
-
 /// A parameter shaped like the normalised axes, repeated along the others.
 ValueId along(FusionBuilder& b, ValueId parameter, ValueId x, const std::vector<int>& axes) {
-  const Shape shape = b.fusion().values[x].shape;
+  const Shape shape = b.value(x).shape;
   parameter = to_float(b, parameter);
-  return b.broadcast(parameter, shape, from_front(b, x, axes));
+  return b.broadcast(parameter, shape, b.axes_of(x, axes));
 }
 
 /// x summed over all axes but `kept`; x itself where those are all.
 ValueId sum_over_others(FusionBuilder& b, ValueId x, const std::vector<int>& kept) {
-  const auto rank = static_cast<int>(b.fusion().values[x].shape.size());
-  const std::vector<int> front = from_front(b, x, kept);
+  const auto rank = static_cast<int>(b.value(x).shape.size());
+  const std::vector<int> front = b.axes_of(x, kept);
   std::vector<int> others;
   for (int axis = 0; axis < rank; ++axis) {
     if (!std::ranges::binary_search(front, axis)) others.push_back(axis);
@@ -106,7 +94,7 @@ ValueId element_numbers(FusionBuilder& b, const Shape& shape, ValueId offset) {
       number = b.add(number, b.mul(index, stride));
     }
   }
-  return b.fusion().values[number].shape == shape ? number : b.broadcast(number, shape, {});
+  return b.value(number).shape == shape ? number : b.broadcast(number, shape, {});
 }
 
 /// Throws unless p is a probability below 1.
@@ -197,11 +185,17 @@ RmsNorm rms_norm(FusionBuilder& b, ValueId x, const NormOptions& options) {
 }
 
 MeanVariance batch_statistics(FusionBuilder& b, ValueId x, int channel_axis, double correction) {
-  const auto rank = static_cast<int>(b.fusion().values[x].shape.size());
-  const int channel = channel_axis < 0 ? channel_axis + rank : channel_axis;
+  const int channel = b.axes_of(x, {channel_axis}).front();
+  const auto rank = static_cast<int>(b.value(x).shape.size());
   std::vector<int> others;
   for (int axis = 0; axis < rank; ++axis) {
     if (axis != channel) others.push_back(axis);
+  }
+  if (others.empty()) {  // Which would mean all axes.
+    throw_error({.kind = ErrorKind::kInvalidFusion,
+                 .message = fmt::format("{} has no axis beside its channels", x),
+                 .remedy = "give at least two axes",
+                 .values = {x}});
   }
   return variance(b, x, std::move(others), correction);
 }
@@ -271,7 +265,7 @@ ValueId uniform(FusionBuilder& b, const Shape& shape, ValueId seed, ValueId offs
 
 Dropout dropout(FusionBuilder& b, ValueId x, double p, ValueId seed, ValueId offset,
                 std::optional<DType> output) {
-  const Shape shape = b.fusion().values[x].shape;
+  const Shape shape = b.value(x).shape;
   const ValueId keep = dropout_mask(b, shape, p, seed, offset);
   return {.y = drop(b, x, p, keep, output), .keep = keep};
 }
@@ -314,7 +308,7 @@ Quantized quantize_per_row(FusionBuilder& b, ValueId x, const QuantizeOptions& o
 
 Quantized quantize_per_group(FusionBuilder& b, ValueId x, RowGroups groups,
                              const QuantizeOptions& options) {
-  const Shape shape = b.fusion().values[x].shape;
+  const Shape shape = b.value(x).shape;
   Shape split = shape;
   if (!split.empty()) split.pop_back();
   split.insert(split.end(), {groups.count, groups.size});
@@ -362,7 +356,7 @@ NormBackward rms_norm_backward(FusionBuilder& b, ValueId dy, ValueId x, ValueId 
 
 ValueId dropout_backward(FusionBuilder& b, ValueId dy, double p, ValueId seed, ValueId offset,
                          std::optional<DType> output) {
-  const Shape shape = b.fusion().values[dy].shape;
+  const Shape shape = b.value(dy).shape;
   return drop(b, dy, p, dropout_mask(b, shape, p, seed, offset), output);
 }
 

@@ -1,6 +1,7 @@
 #include "fusion_ir/fusion_builder.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 #include "fusion_ir/verifier.h"
@@ -16,17 +17,15 @@ namespace {
                .values = std::move(values)});
 }
 
-const Value& value_of(const Fusion& fusion, ValueId id) {
-  if (!fusion.values.contains(id)) {
-    invalid(fmt::format("{} is not a value of fusion '{}'", id, fusion.name),
-            "pass ids that this builder returned", {id});
-  }
-  return fusion.values[id];
+/// No two builders of a process have the same.
+IdOwner next_owner() {
+  static std::atomic<uint32_t> last = 0;
+  return {.builder = ++last};
 }
 
 /// Counts negative axes from the end.
-int normalize_axis(const Fusion& fusion, ValueId x, int axis) {
-  const auto rank = static_cast<int>(value_of(fusion, x).shape.size());
+int normalize_axis(const FusionBuilder& builder, ValueId x, int axis) {
+  const auto rank = static_cast<int>(builder.value(x).shape.size());
   if (axis < -rank || axis >= rank) {
     throw_error({.kind = ErrorKind::kInvalidFusion,
                  .message = fmt::format("axis {} is outside {} of rank {}", axis, x, rank),
@@ -36,23 +35,6 @@ int normalize_axis(const Fusion& fusion, ValueId x, int axis) {
                  .limit = rank - 1});
   }
   return axis < 0 ? axis + rank : axis;
-}
-
-/// Ascending axes; none stands for all.
-std::vector<int> normalize_axes(const Fusion& fusion, ValueId x, std::vector<int> axes) {
-  if (axes.empty()) {
-    for (size_t axis = 0; axis < value_of(fusion, x).shape.size(); ++axis) {
-      axes.push_back(static_cast<int>(axis));
-    }
-    return axes;
-  }
-  for (int& axis : axes) axis = normalize_axis(fusion, x, axis);
-  std::ranges::sort(axes);
-  const auto repeated = std::ranges::adjacent_find(axes);
-  if (repeated != axes.end()) {
-    invalid(fmt::format("axis {} of {} is named twice", *repeated, x), "name each axis once", {x});
-  }
-  return axes;
 }
 
 /// A number as a constant of a type: rounded for floats, which others must hold exactly.
@@ -105,7 +87,65 @@ Shape common_shape(const Fusion& fusion, std::span<const ValueId> operands) {
 
 }  // namespace
 
-FusionBuilder::FusionBuilder(std::string name) { fusion_.name = std::move(name); }
+FusionBuilder::FusionBuilder(std::string name) : owner_(next_owner()) {
+  fusion_.name = std::move(name);
+}
+
+const Value& FusionBuilder::value(ValueId id) const {
+  const ValueId known = own(id);
+  if (!fusion_.values.contains(known)) {
+    invalid(fmt::format("{} is not a value of fusion '{}'", id, fusion_.name),
+            "pass ids that this builder returned", {id});
+  }
+  return fusion_.values[known];
+}
+
+std::vector<int> FusionBuilder::axes_of(ValueId x, std::vector<int> axes) const {
+  if (axes.empty()) {
+    for (size_t axis = 0; axis < value(x).shape.size(); ++axis)
+      axes.push_back(static_cast<int>(axis));
+    return axes;
+  }
+  for (int& axis : axes) axis = normalize_axis(*this, x, axis);
+  std::ranges::sort(axes);
+  const auto repeated = std::ranges::adjacent_find(axes);
+  if (repeated != axes.end())
+    invalid(fmt::format("axis {} of {} is named twice", *repeated, x), "name each axis once", {x});
+  return axes;
+}
+
+ValueId FusionBuilder::own(ValueId id) const {
+  const uint32_t builder = id.owner.builder;
+  if (builder != 0 && builder != owner_.builder) {
+    invalid(
+        fmt::format("{} was made by another builder than that of fusion '{}'", id, fusion_.name),
+        "pass ids that this builder returned", {id});
+  }
+  return {.index = id.index};
+}
+
+Extent FusionBuilder::own(const Extent& extent) const {
+  if (!extent.is_symbol()) return extent;
+  const uint32_t builder = extent.symbol().owner.builder;
+  if (builder != 0 && builder != owner_.builder) {
+    invalid(fmt::format("a symbol was declared by another builder than that of fusion '{}'",
+                        fusion_.name),
+            "pass extents that symbol() of this builder returned");
+  }
+  return SymbolId{.index = extent.symbol().index};
+}
+
+void FusionBuilder::own_all(std::vector<Extent>& extents) const {
+  for (Extent& extent : extents) extent = own(extent);
+}
+
+void FusionBuilder::own_all(OpKind& kind) const {
+  if (auto* input = std::get_if<InputOp>(&kind)) own_all(input->strides);
+  if (auto* extent = std::get_if<ExtentOp>(&kind)) own_all(extent->extents);
+  if (auto* external = std::get_if<ExternalOp>(&kind)) {
+    for (ResultType& result : external->results) own_all(result.shape);
+  }
+}
 
 Extent FusionBuilder::symbol(std::string name, int64_t hint, int64_t divisible_by) {
   if (!is_identifier(name)) {
@@ -119,8 +159,10 @@ Extent FusionBuilder::symbol(std::string name, int64_t hint, int64_t divisible_b
   if (!symbol_names_.insert(name).second) {
     invalid(fmt::format("symbol '{}' is declared twice", name), "reuse the first extent");
   }
-  return fusion_.symbols.push_back(
+  SymbolId symbol = fusion_.symbols.push_back(
       {.name = std::move(name), .hint = hint, .divisible_by = divisible_by});
+  symbol.owner = owner_;
+  return symbol;
 }
 
 ValueId FusionBuilder::input(DType type, const Shape& shape, std::string name,
@@ -151,7 +193,7 @@ ValueId FusionBuilder::pointwise(PointwiseFn fn, std::vector<ValueId> operands, 
   // The condition of a select keeps its type; everything else meets at the common one.
   const std::span<ValueId> typed = std::span(operands).subspan(select && !operands.empty() ? 1 : 0);
   DType type = DType::kBool;
-  for (const ValueId id : operands) value_of(fusion_, id);
+  for (const ValueId id : operands) (void)value(id);
   for (const ValueId id : typed) type = common_type(type, compute_type(fusion_.values[id].type));
   // Seeds and counters widen without loss; floats are refused below.
   if (info_of(fn).typing == Typing::kRandom && !is_float(type)) type = DType::kI64;
@@ -170,17 +212,17 @@ ValueId FusionBuilder::pointwise(PointwiseFn fn, std::vector<ValueId> operands, 
 }
 
 ValueId FusionBuilder::cast(ValueId x, DType type, std::string name) {
-  if (value_of(fusion_, x).type == type) return x;
+  if (value(x).type == type) return x;
   return append(CastOp{}, {x}, type, {}, {std::move(name)})[0];
 }
 
 ValueId FusionBuilder::broadcast(ValueId x, const Shape& shape, std::vector<int> axes) {
-  return append(BroadcastOp{std::move(axes)}, {x}, value_of(fusion_, x).type, shape)[0];
+  return append(BroadcastOp{std::move(axes)}, {x}, value(x).type, shape)[0];
 }
 
 ValueId FusionBuilder::broadcast_over(ValueId x, ValueId like, std::vector<int> axes) {
-  const std::vector<int> removed = normalize_axes(fusion_, like, std::move(axes));
-  const Shape shape = value_of(fusion_, like).shape;
+  const std::vector<int> removed = axes_of(like, std::move(axes));
+  const Shape shape = value(like).shape;
   std::vector<int> kept;
   for (size_t axis = 0; axis < shape.size(); ++axis) {
     const auto index = static_cast<int>(axis);
@@ -190,61 +232,61 @@ ValueId FusionBuilder::broadcast_over(ValueId x, ValueId like, std::vector<int> 
 }
 
 ValueId FusionBuilder::reduce(ReduceFn fn, ValueId x, std::vector<int> axes, std::string name) {
-  DType type = compute_type(value_of(fusion_, x).type);
+  DType type = compute_type(value(x).type);
   if (fn == ReduceFn::kAny || fn == ReduceFn::kAll) {
     type = DType::kBool;
   } else if (type == DType::kBool) {
     type = DType::kI32;
   }
-  ReduceOp op{fn, normalize_axes(fusion_, x, std::move(axes))};
+  ReduceOp op{fn, axes_of(x, std::move(axes))};
   return append(std::move(op), {cast(x, type)}, type, {}, {std::move(name)})[0];
 }
 
 FusionBuilder::MeanM2 FusionBuilder::welford(ValueId x, std::vector<int> axes) {
-  const DType type = compute_type(value_of(fusion_, x).type);
-  WelfordOp op{normalize_axes(fusion_, x, std::move(axes))};
+  const DType type = compute_type(value(x).type);
+  WelfordOp op{axes_of(x, std::move(axes))};
   const auto results = append(std::move(op), {cast(x, type)}, type, {});
   return {.mean = results[0], .m2 = results[1]};
 }
 
 FusionBuilder::MaxSum FusionBuilder::logsumexp_pair(ValueId x, std::vector<int> axes) {
-  const DType type = compute_type(value_of(fusion_, x).type);
-  LogSumExpOp op{normalize_axes(fusion_, x, std::move(axes))};
+  const DType type = compute_type(value(x).type);
+  LogSumExpOp op{axes_of(x, std::move(axes))};
   const auto results = append(std::move(op), {cast(x, type)}, type, {});
   return {.max = results[0], .sum = results[1]};
 }
 
 ValueId FusionBuilder::take(ValueId x, ValueId index, int axis) {
-  const TakeOp op{.axis = normalize_axis(fusion_, x, axis)};
-  const DType type = value_of(fusion_, index).type;
+  const TakeOp op{.axis = normalize_axis(*this, x, axis)};
+  const DType type = value(index).type;
   const ValueId wide = is_integer(type) ? cast(index, compute_type(type)) : index;
-  return append(op, {x, wide}, value_of(fusion_, x).type, {})[0];
+  return append(op, {x, wide}, value(x).type, {})[0];
 }
 
 ValueId FusionBuilder::permute(ValueId x, std::vector<int> order) {
-  for (int& axis : order) axis = normalize_axis(fusion_, x, axis);
-  return append(PermuteOp{std::move(order)}, {x}, value_of(fusion_, x).type, {})[0];
+  for (int& axis : order) axis = normalize_axis(*this, x, axis);
+  return append(PermuteOp{std::move(order)}, {x}, value(x).type, {})[0];
 }
 
 ValueId FusionBuilder::reshape(ValueId x, const Shape& shape) {
-  return append(ReshapeOp{}, {x}, value_of(fusion_, x).type, shape)[0];
+  return append(ReshapeOp{}, {x}, value(x).type, shape)[0];
 }
 
 ValueId FusionBuilder::slice(ValueId x, std::vector<int64_t> start, std::vector<int64_t> stop,
                              std::vector<int64_t> step) {
-  const DType type = value_of(fusion_, x).type;
+  const DType type = value(x).type;
   if (step.empty()) step.assign(start.size(), 1);
   return append(SliceOp{std::move(start), std::move(stop), std::move(step)}, {x}, type, {})[0];
 }
 
 ValueId FusionBuilder::concatenate(std::vector<ValueId> operands, int axis) {
-  if (!operands.empty()) axis = normalize_axis(fusion_, operands.front(), axis);
+  if (!operands.empty()) axis = normalize_axis(*this, operands.front(), axis);
   return append(ConcatenateOp{axis}, std::move(operands), DType::kF32, {})[0];
 }
 
 ValueId FusionBuilder::pad(ValueId x, std::vector<int64_t> low, std::vector<int64_t> high,
                            double value) {
-  const DType type = value_of(fusion_, x).type;
+  const DType type = this->value(x).type;
   return append(PadOp{std::move(low), std::move(high), constant_of(value, type)}, {x}, type, {})[0];
 }
 
@@ -256,13 +298,15 @@ std::vector<ValueId> FusionBuilder::external(std::string name, std::vector<Value
 }
 
 ValueId FusionBuilder::named(ValueId x, std::string name) {
-  value_of(fusion_, x);
+  (void)value(x);
   fusion_.values[x].name = std::move(name);
   return x;
 }
 
 void FusionBuilder::output(ValueId x, std::string name, OutputOptions options) {
-  value_of(fusion_, x);
+  (void)value(x);
+  x = own(x);
+  own_all(options.strides);
   if (fusion_.def_as<InputOp>(x) != nullptr) {
     invalid(fmt::format("input {} cannot be an output", x), "read the caller's tensor instead",
             {x});
@@ -271,7 +315,8 @@ void FusionBuilder::output(ValueId x, std::string name, OutputOptions options) {
     invalid(fmt::format("{} is already an output", x), "declare each output once", {x});
   }
   if (options.alias.valid()) {
-    value_of(fusion_, options.alias);
+    (void)value(options.alias);
+    options.alias = own(options.alias);
     const auto* input = fusion_.def_as<InputOp>(options.alias);
     const bool has_own = !options.strides.empty() || options.alignment != OutputOptions{}.alignment;
     if (input != nullptr && !has_own) {
@@ -290,7 +335,7 @@ void FusionBuilder::output(ValueId x, std::string name, OutputOptions options) {
 
 ValueId FusionBuilder::element_count(ValueId like, const std::vector<int>& axes) {
   ExtentOp op;
-  for (const int axis : normalize_axes(fusion_, like, axes)) {
+  for (const int axis : axes_of(like, axes)) {
     op.extents.push_back(fusion_.values[like].shape[static_cast<size_t>(axis)]);
   }
   if (op.extents.empty()) return constant(1.0);
@@ -310,7 +355,11 @@ Fusion FusionBuilder::build() const {
 std::vector<ValueId> FusionBuilder::append(OpKind kind, std::vector<ValueId> operands,
                                            DType type_hint, const Shape& shape_hint,
                                            std::vector<std::string> names) {
-  auto inferred = infer_results(fusion_, kind, operands, type_hint, shape_hint);
+  own_all(kind);
+  for (ValueId& operand : operands) operand = own(operand);
+  Shape shape = shape_hint;
+  own_all(shape);
+  auto inferred = infer_results(fusion_, kind, operands, type_hint, shape);
   if (!inferred) throw_error(std::move(inferred).error());
   const bool is_input = std::holds_alternative<InputOp>(kind);
   const OpId op = fusion_.ops.push_back(
@@ -327,6 +376,7 @@ std::vector<ValueId> FusionBuilder::append(OpKind kind, std::vector<ValueId> ope
   }
   fusion_.ops[op].results = results;
   if (is_input) fusion_.inputs.push_back(results[0]);
+  for (ValueId& result : results) result.owner = owner_;
   return results;
 }
 

@@ -19,7 +19,8 @@ struct InputOptions {
 using OutputOptions = OutputLayout;
 
 /// Builds a Fusion op by op, inferring types and shapes. A mistake throws SinterException with an
-/// InvalidFusion error that names the values, types and extents concerned.
+/// InvalidFusion error that names the values, types and extents concerned. Values and symbols of
+/// another builder are mistakes; a copy of a builder is the same builder.
 ///
 /// Pointwise calls take operands of different types and shapes and make them equal with visible
 /// ops: storage types are cast to their compute type, then operands to their common type (f64 > f32
@@ -101,6 +102,11 @@ class FusionBuilder {
   ValueId element_count(ValueId like, const std::vector<int>& axes);
 
   [[nodiscard]] const Fusion& fusion() const { return fusion_; }
+  /// A value made so far. Throws for ids that are none of this builder's.
+  [[nodiscard]] const Value& value(ValueId id) const;
+  /// Axes of x, which count from the end where they are negative, ascending from 0; none stand for
+  /// all. Throws for axes that x does not have and repeated ones.
+  [[nodiscard]] std::vector<int> axes_of(ValueId x, std::vector<int> axes) const;
   /// Verifies and returns the graph. Throws when it has no outputs.
   [[nodiscard]] Fusion build() const;
 
@@ -110,7 +116,14 @@ class FusionBuilder {
                               const Shape& shape_hint, std::vector<std::string> names = {});
 
  private:
+  /// The same without their owner, as a graph holds them. Throw for another builder's.
+  [[nodiscard]] ValueId own(ValueId id) const;
+  [[nodiscard]] Extent own(const Extent& extent) const;
+  void own_all(std::vector<Extent>& extents) const;
+  void own_all(OpKind& kind) const;
+
   Fusion fusion_;
+  IdOwner owner_;
   std::set<std::string, std::less<>> symbol_names_;
   std::set<ValueId> outputs_;
   std::set<ValueId> aliased_;  ///< Inputs in which outputs lie.

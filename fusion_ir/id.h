@@ -8,20 +8,11 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace sinter {
-
-/// A typed 32-bit index into a table. Ids of different tags do not convert into each other.
-template <class Tag>
-struct Id {
-  static constexpr uint32_t kInvalid = 0xffff'ffffU;
-  uint32_t index = kInvalid;
-
-  [[nodiscard]] constexpr bool valid() const { return index != kInvalid; }
-  friend constexpr auto operator<=>(Id, Id) = default;
-};
 
 struct ValueTag {
   static constexpr char kPrefix[] = "%v";
@@ -32,6 +23,29 @@ struct OpTag {
 struct SymbolTag {
   static constexpr char kPrefix[] = "$";
 };
+/// Which FusionBuilder handed an id out, so that another one can refuse it. 0: none, as for the ids
+/// within a graph.
+struct IdOwner {
+  uint32_t builder = 0;
+};
+/// Of ids that no builder hands out.
+struct NoIdOwner {};
+template <class Tag>
+inline constexpr bool kIsOwned = std::is_same_v<Tag, ValueTag> || std::is_same_v<Tag, SymbolTag>;
+
+/// A typed 32-bit index into a table. Ids of different tags do not convert into each other. The
+/// owner is no part of what an id means: ids with equal indices are equal.
+template <class Tag>
+struct Id {
+  static constexpr uint32_t kInvalid = 0xffff'ffffU;
+  uint32_t index = kInvalid;
+  [[no_unique_address]] std::conditional_t<kIsOwned<Tag>, IdOwner, NoIdOwner> owner{};
+
+  [[nodiscard]] constexpr bool valid() const { return index != kInvalid; }
+  friend constexpr bool operator==(Id a, Id b) { return a.index == b.index; }
+  friend constexpr auto operator<=>(Id a, Id b) { return a.index <=> b.index; }
+};
+
 using ValueId = Id<ValueTag>;
 using OpId = Id<OpTag>;
 using SymbolId = Id<SymbolTag>;

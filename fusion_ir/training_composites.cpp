@@ -18,7 +18,7 @@ using composite::to_float;
 /// Rotates by the angle, or back by it. Halves are joined before they are rounded.
 enum class Turn { kForward, kBack };
 ValueId rotate(FusionBuilder& b, ValueId x, ValueId cos, ValueId sin, Turn turn) {
-  const Shape shape = b.fusion().values[x].shape;
+  const Shape shape = b.value(x).shape;
   const bool halves = !shape.empty() && shape.back().is_constant() && shape.back().constant() > 0 &&
                       shape.back().constant() % 2 == 0;
   if (!halves || shape.size() < 2) {
@@ -180,7 +180,7 @@ ValueId scaled_masked_softmax_backward(FusionBuilder& b, ValueId dy, ValueId y, 
 
 ValueId cross_entropy_backward(FusionBuilder& b, ValueId dloss, ValueId logits, ValueId labels,
                                const CrossEntropyBackwardOptions& options) {
-  const Shape shape = b.fusion().values[logits].shape;
+  const Shape shape = b.value(logits).shape;
   const DType label_type = composite::type_of(b, labels);
   ValueId weight = to_float(b, dloss);
   if (options.ignored_label) {

@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
+#include "fusion_ir/training_composites.h"
 #include "tests/errors/error_expectations.h"
 
 namespace sinter {
@@ -42,6 +44,145 @@ TEST_F(BuilderErrorTest, AValueOfAnotherBuilder) {
 TEST_F(BuilderErrorTest, ASymbolOfAnotherBuilder) {
   expect_invalid([&] { b_.input(DType::kF32, {Extent(SymbolId{9})}); },
                  {.text = "extent $9 is not a symbol of this fusion"});
+}
+
+/// Ids are numbers from 0 in every builder, so another one's may exist here too.
+TEST_F(BuilderErrorTest, AValueOfAnotherBuilderThatExistsHereToo) {
+  FusionBuilder other("other");
+  const Extent rows = other.symbol("rows");
+  const Extent cols = other.symbol("cols");
+  const ValueId foreign = other.input(DType::kF32, {rows, cols}, "x");
+  const ValueId index = b_.input(DType::kI64, {rows_}, "index");
+  const ValueId y = b_.neg(x_);
+  ASSERT_EQ(foreign, x_) << "within range";
+  const Fusion before = b_.fusion();
+  const std::vector<std::function<void()>> calls = {
+      [&] { (void)b_.value(foreign); },
+      [&] { (void)b_.axes_of(foreign, {0}); },
+      [&] { b_.add(x_, foreign); },
+      [&] { b_.cast(foreign, DType::kBF16); },
+      [&] { b_.cast(foreign, DType::kF32); },
+      [&] {
+        b_.broadcast(foreign, {rows_, cols_}, {0, 1});
+      },
+      [&] { b_.broadcast_over(x_, foreign, {}); },
+      [&] { b_.sum(foreign, {1}); },
+      [&] { b_.welford(foreign, {1}); },
+      [&] { b_.logsumexp_pair(foreign, {1}); },
+      [&] { b_.take(foreign, index, 1); },
+      [&] { b_.take(x_, foreign, 1); },
+      [&] {
+        b_.permute(foreign, {1, 0});
+      },
+      [&] {
+        b_.reshape(foreign, {rows_, cols_});
+      },
+      [&] {
+        b_.slice(foreign, {0, 0}, {-1, -1});
+      },
+      [&] {
+        b_.concatenate({x_, foreign}, 0);
+      },
+      [&] {
+        b_.pad(foreign, {0, 0}, {0, 1});
+      },
+      [&] {
+        b_.external("call", {foreign}, {{DType::kF32, {rows_}}});
+      },
+      [&] { b_.named(foreign, "name"); },
+      [&] { b_.output(foreign); },
+      [&] { b_.output(y, "y", {.alias = foreign}); },
+      [&] { (void)b_.element_count(foreign, {1}); },
+      [&] { b_.append(CastOp{}, {foreign}, DType::kBF16, {}); },
+      [&] { softmax(b_, foreign); },
+      [&] { mean(b_, foreign); },
+      [&] { layer_norm(b_, foreign); },
+      [&] { batch_statistics(b_, foreign); },
+      [&] { cross_entropy(b_, foreign, index); },
+      [&] { rotary_embedding(b_, foreign, x_, x_); },
+  };
+  for (size_t i = 0; i < calls.size(); ++i) {
+    SCOPED_TRACE(i);
+    expect_invalid(calls[i], {.text = "%v0 was made by another builder than that of fusion 'f'",
+                              .values = {foreign}});
+    EXPECT_EQ(b_.fusion(), before);
+  }
+}
+
+TEST_F(BuilderErrorTest, ASymbolOfAnotherBuilderThatExistsHereToo) {
+  FusionBuilder other("other");
+  const Extent foreign = other.symbol("tokens");
+  ASSERT_EQ(foreign, rows_) << "within range";
+  const std::vector<std::function<void()>> calls = {
+      [&] { b_.input(DType::kF32, {foreign}); },
+      [&] {
+        b_.input(DType::kF32, {rows_, cols_}, "y", {.strides = {foreign, 1}});
+      },
+      [&] { b_.iota({foreign}, 0); },
+      [&] {
+        b_.broadcast(row_, {foreign, cols_}, {1});
+      },
+      [&] { b_.reshape(row_, {foreign}); },
+      [&] {
+        b_.external("call", {}, {{DType::kF32, {foreign}}});
+      },
+      [&] { b_.append(ExtentOp{{foreign}}, {}, DType::kI64, {}); },
+      [&] {
+        b_.output(b_.neg(x_), "y", {.strides = {foreign, 1}});
+      },
+      [&] {
+        const ValueId seed = b_.input(DType::kI64, {});
+        uniform(b_, {foreign}, seed, seed);
+      },
+  };
+  for (size_t i = 0; i < calls.size(); ++i) {
+    SCOPED_TRACE(i);
+    expect_invalid(calls[i],
+                   {.text = "a symbol was declared by another builder than that of fusion 'f'"});
+  }
+}
+
+TEST_F(BuilderErrorTest, WhatIsBuiltAndCopiesOfTheBuilderHaveItsIds) {
+  const ValueId y = b_.neg(x_);
+  b_.output(y);
+  const Fusion fusion = b_.build();
+  EXPECT_EQ(fusion.outputs.front(), y);
+  FusionBuilder copy = b_;
+  copy.output(copy.exp(y));
+  EXPECT_EQ(copy.build().outputs.size(), 2U);
+  // Ids of a graph belong to no builder.
+  EXPECT_EQ(b_.abs(fusion.inputs.front()).index, 3U);
+}
+
+TEST_F(BuilderErrorTest, AxesOfCompositesThatAreNone) {
+  for (const int axis : {2, -3, std::numeric_limits<int>::max(), std::numeric_limits<int>::min()}) {
+    SCOPED_TRACE(axis);
+    const std::vector<std::function<void()>> calls = {
+        [&] { mean(b_, x_, {axis}); },
+        [&] { variance(b_, x_, {axis}); },
+        [&] { softmax(b_, x_, axis); },
+        [&] { logsumexp(b_, x_, {axis}); },
+        [&] { layer_norm(b_, x_, {.axes = {axis}}); },
+        [&] { rms_norm(b_, x_, {.axes = {axis}}); },
+        [&] { batch_statistics(b_, x_, axis); },
+        [&] { bias_gradient(b_, x_, {axis}); },
+    };
+    for (size_t i = 0; i < calls.size(); ++i) {
+      SCOPED_TRACE(i);
+      const Error error = thrown_by(calls[i]);
+      EXPECT_EQ(error.kind, ErrorKind::kInvalidFusion);
+      // Of x, or of what was computed from it.
+      EXPECT_EQ(error.message.find(fmt::format("axis {} is outside %v", axis)), 0U)
+          << error.message;
+      EXPECT_EQ(error.measured, axis);
+      EXPECT_EQ(error.limit, 1);
+    }
+  }
+}
+
+TEST_F(BuilderErrorTest, StatisticsOfNothingBesideTheChannels) {
+  expect_invalid([&] { batch_statistics(b_, row_); },
+                 {.text = "%v1 has no axis beside its channels", .values = {row_}});
 }
 
 TEST_F(BuilderErrorTest, ASymbolThatIsNoIdentifier) {
