@@ -593,11 +593,7 @@ class Parser : private KernelTokenReader {
 }  // namespace
 
 Result<Kernel> parse_kernel(std::string_view text) {
-  try {
-    return Parser(text).run();
-  } catch (const SinterException& exception) {
-    return fail(exception.error());
-  }
+  return as_result([&]() -> Result<Kernel> { return Parser(text).run(); });
 }
 
 }  // namespace sinter

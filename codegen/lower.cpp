@@ -66,17 +66,19 @@ Result<LoweredKernel> lower(const SegmentFacts& facts, const Schedule& schedule,
              family == nullptr ? "is not in the set" : "only schedules and cannot lower"),
          .remedy = "pass builtin_families(), or a set that holds the family with its lowering"});
   }
-  LoweredKernel lowered = family->lower(facts, schedule);
-  order_launches(lowered.kernel, schedule.overlap);
-  lowered.kernel = run_kernel_passes(std::move(lowered.kernel), options);
-  return lowered;
+  return as_result([&]() -> Result<LoweredKernel> {
+    LoweredKernel lowered = family->lower(facts, schedule);
+    order_launches(lowered.kernel, schedule.overlap);
+    lowered.kernel = run_kernel_passes(std::move(lowered.kernel), options);
+    return lowered;
+  });
 }
 
 Result<KernelSource> emit(const SegmentFacts& facts, const Schedule& schedule,
                           const FamilySet& families) {
   auto lowered = lower(facts, schedule, families);
   if (!lowered) return fail(lowered.error());
-  return make_kernel_source(*lowered);
+  return as_result([&]() -> Result<KernelSource> { return make_kernel_source(*lowered); });
 }
 
 }  // namespace sinter

@@ -28,8 +28,7 @@ FamilySet builtin_families();
 
 /// Lowers one schedule of a segment to a verified kernel: the family's lowering, then the kernel
 /// passes. Errors: Unsupported when the
-/// family is not in the set or cannot lower. A kernel that breaks an invariant is thrown as an
-/// InternalError.
+/// family is not in the set or cannot lower; InternalError for a kernel that breaks an invariant.
 Result<LoweredKernel> lower(const SegmentFacts& facts, const Schedule& schedule,
                             const FamilySet& families = builtin_families(),
                             const KernelPassOptions& options = {});

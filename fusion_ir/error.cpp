@@ -87,6 +87,8 @@ std::string_view name_of(ErrorKind kind) {
       return "DeviceError";
     case ErrorKind::kInternalError:
       return "InternalError";
+    case ErrorKind::kCancelled:
+      return "Cancelled";
   }
   unreachable();
 }
@@ -122,7 +124,17 @@ std::string Error::json() const {
   return out + "}";
 }
 
+bool ends_the_work(const Error& error) {
+  return error.kind == ErrorKind::kInternalError || error.kind == ErrorKind::kCancelled;
+}
+
 void throw_error(Error error) { throw SinterException(std::move(error)); }
+
+Error no_host_memory() {
+  return {.kind = ErrorKind::kResourceExhausted,
+          .message = "the process has no memory left",
+          .remedy = "free host memory, or choose smaller extents"};
+}
 
 void throw_internal(std::string_view condition, std::string_view message,
                     std::source_location where) {

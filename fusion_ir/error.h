@@ -22,6 +22,7 @@ enum class ErrorKind : uint8_t {
   kResourceExhausted,  ///< A budget is exceeded: registers, shared memory, workspace, disk.
   kDeviceError,        ///< The driver or NVRTC failed, or is missing; carries its log.
   kInternalError,      ///< A defect in Sinter.
+  kCancelled,          ///< A function of the caller's ended the work.
 };
 
 std::string_view name_of(ErrorKind kind);
@@ -46,6 +47,10 @@ struct Error {
   friend bool operator==(const Error&, const Error&) = default;
 };
 
+/// A failure that no other way mends, and that must not be taken for a refusal: a defect, or the
+/// end that a caller's function put to the work.
+bool ends_the_work(const Error& error);
+
 /// The exception form of an Error. Thrown by the builder and by entry points whose misuse is a
 /// programming mistake; everything that can fail in normal operation returns a Result instead.
 class SinterException : public std::exception {
@@ -60,6 +65,8 @@ class SinterException : public std::exception {
 };
 
 [[noreturn]] void throw_error(Error error);
+/// ResourceExhausted: this process gets no more memory.
+Error no_host_memory();
 [[noreturn]] void throw_internal(std::string_view condition, std::string_view message,
                                  std::source_location where);
 

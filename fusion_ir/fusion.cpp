@@ -374,43 +374,45 @@ Sizes Binding::sizes_of(const Shape& shape) const {
 }
 
 Result<Binding> bind_extents(const Fusion& fusion, const ExtentValues& extents) {
-  for (const auto& [name, size] : extents) {
-    if (fusion.find_symbol(name).valid()) continue;
-    std::vector<std::string_view> known;
-    for (const Symbol& symbol : fusion.symbols) known.push_back(symbol.name);
-    return fail(argument_error(
-        fmt::format("fusion '{}' has no symbol '{}'", fusion.name, name),
-        known.empty()
-            ? "pass no extents: all of them are constants"
-            : suggestion(name, known, fmt::format("pass sizes for: {}", fmt::join(known, ", ")))));
-  }
-  Binding binding;
-  for (const Symbol& symbol : fusion.symbols) {
-    Result<int64_t> size = bind_symbol(symbol, extents);
-    if (!size) return fail(size.error());
-    binding.symbol_sizes.push_back(*size);
-  }
-  for (const ValueId id : fusion.value_ids()) {
-    const Value& value = fusion.values[id];
-    const Sizes sizes = binding.sizes_of(value.shape);
-    if (!checked_product(sizes, bytes_of(value.type), true)) return fail(too_large(id, sizes));
-  }
-  for (const ValueId id : fusion.inputs) {
-    const Sizes sizes = binding.sizes_of(fusion.values[id].shape);
-    const Sizes strides = input_strides(fusion, binding, id);
-    if (!checked_span_bytes(sizes, strides, bytes_of(fusion.values[id].type))) {
-      return fail(too_large(id, sizes));
+  return as_result([&]() -> Result<Binding> {
+    for (const auto& [name, size] : extents) {
+      if (fusion.find_symbol(name).valid()) continue;
+      std::vector<std::string_view> known;
+      for (const Symbol& symbol : fusion.symbols) known.push_back(symbol.name);
+      return fail(argument_error(
+          fmt::format("fusion '{}' has no symbol '{}'", fusion.name, name),
+          known.empty() ? "pass no extents: all of them are constants"
+                        : suggestion(name, known,
+                                     fmt::format("pass sizes for: {}", fmt::join(known, ", ")))));
     }
-  }
-  if (!fusion.layouts.empty()) {
-    for (const ValueId id : fusion.outputs) {
-      if (auto error = check_bound_output(fusion, binding, id)) return fail(std::move(*error));
+    Binding binding;
+    for (const Symbol& symbol : fusion.symbols) {
+      Result<int64_t> size = bind_symbol(symbol, extents);
+      if (!size) return fail(size.error());
+      binding.symbol_sizes.push_back(*size);
     }
-  }
-  for (const OpId id : fusion.op_ids()) {
-    if (auto error = check_bound_op(fusion, binding, id)) return fail(std::move(*error));
-  }
-  return binding;
+    for (const ValueId id : fusion.value_ids()) {
+      const Value& value = fusion.values[id];
+      const Sizes sizes = binding.sizes_of(value.shape);
+      if (!checked_product(sizes, bytes_of(value.type), true)) return fail(too_large(id, sizes));
+    }
+    for (const ValueId id : fusion.inputs) {
+      const Sizes sizes = binding.sizes_of(fusion.values[id].shape);
+      const Sizes strides = input_strides(fusion, binding, id);
+      if (!checked_span_bytes(sizes, strides, bytes_of(fusion.values[id].type))) {
+        return fail(too_large(id, sizes));
+      }
+    }
+    if (!fusion.layouts.empty()) {
+      for (const ValueId id : fusion.outputs) {
+        if (auto error = check_bound_output(fusion, binding, id)) return fail(std::move(*error));
+      }
+    }
+    for (const OpId id : fusion.op_ids()) {
+      if (auto error = check_bound_op(fusion, binding, id)) return fail(std::move(*error));
+    }
+    return binding;
+  });
 }
 
 namespace {

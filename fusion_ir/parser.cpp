@@ -566,11 +566,7 @@ class Parser {
 /// What a call gives, or the error that it throws.
 template <class Call>
 auto caught(Call call) -> Result<decltype(call())> {
-  try {
-    return call();
-  } catch (const SinterException& exception) {
-    return fail(exception.error());
-  }
+  return as_result([&]() -> Result<decltype(call())> { return call(); });
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <new>
+#include <stdexcept>
 #include <tl/expected.hpp>
 
 #include "fusion_ir/error.h"
@@ -13,6 +15,22 @@ using Result = tl::expected<T, Error>;
 
 /// Builds the failing side of a Result.
 inline tl::unexpected<Error> fail(Error error) { return tl::unexpected<Error>(std::move(error)); }
+
+/// Runs the body of a function that returns a Result, which so throws nothing of Sinter's own: a
+/// SinterException becomes the error it carries, and host memory that is missing, or cannot exist,
+/// ResourceExhausted. What a function of the caller's throws beside that gets out.
+template <class Body>
+auto as_result(const Body& body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const SinterException& exception) {
+    return fail(exception.error());
+  } catch (const std::bad_alloc&) {
+    return fail(no_host_memory());
+  } catch (const std::length_error&) {
+    return fail(no_host_memory());
+  }
+}
 
 /// Visitor made of lambdas. The deduction guide is explicit because clang 16 still needs it.
 template <class... Fs>

@@ -298,7 +298,9 @@ Plan plan_as_compiled(const CompiledPlan& compiled) {
 
 Result<CompiledPlan> compile_plan(Plan plan, const NvrtcCompiler& compiler, KernelCache& cache,
                                   const CompilePlanOptions& options) {
-  return PlanCompiler(std::move(plan), compiler, cache, options).run();
+  return as_result([&]() -> Result<CompiledPlan> {
+    return PlanCompiler(std::move(plan), compiler, cache, options).run();
+  });
 }
 
 }  // namespace sinter

@@ -54,8 +54,9 @@ Plan plan_as_compiled(const CompiledPlan& compiled);
 /// schedule that was pinned whole is compiled as it is.
 /// Nothing is timed, so the result depends on the arguments and the compiler's version alone.
 ///
-/// Errors: those of lowering and of compile_kernel. What a family's functions throw on any thread
-/// is thrown on.
+/// Errors: those of lowering and of compile_kernel; Cancelled and ResourceExhausted where families
+/// are interrupted (codegen/interruptible_lowering.h). What a family's functions throw on any
+/// thread is thrown on, but for a SinterException, whose error is given.
 Result<CompiledPlan> compile_plan(Plan plan, const NvrtcCompiler& compiler, KernelCache& cache,
                                   const CompilePlanOptions& options = {});
 

@@ -207,11 +207,7 @@ Json to_json(const DeviceLimits& limits) {
 }
 
 Result<DeviceLimits> device_limits_from_json(std::string_view text) {
-  try {
-    return limits_of(text);
-  } catch (const SinterException& exception) {
-    return fail(exception.error());
-  }
+  return as_result([&]() -> Result<DeviceLimits> { return limits_of(text); });
 }
 
 }  // namespace sinter

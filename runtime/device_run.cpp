@@ -146,38 +146,42 @@ DeviceReference make_reference(const Fusion& fusion, const Binding& binding,
 
 Result<DeviceRun> run_on_device(const DeviceReference& reference, const Executable& executable,
                                 DeviceDriver& driver, const DeviceRunOptions& options) {
-  return RunOnDevice(reference, executable, driver, options).run();
+  return as_result([&]() -> Result<DeviceRun> {
+    return RunOnDevice(reference, executable, driver, options).run();
+  });
 }
 
 Result<DeviceRun> run_on_device(const Fusion& fusion, const Executable& executable,
                                 DeviceDriver& driver, const DeviceRunOptions& options) {
-  const Binding& binding = executable.compiled().plan.binding;
-  auto ordinary =
-      run_on_device(make_reference(fusion, binding, options), executable, driver, options);
-  if (!ordinary) return ordinary;
-  if (!ordinary->check.passed()) {
-    ordinary->check.data = name_of(SampleData{});
-    return ordinary;
-  }
-  DeviceRunOptions untimed = options;
-  untimed.time = false;
-  untimed.oracle_elements = std::min(options.oracle_elements, options.hard_elements);
-  untimed.total_elements = std::min(options.total_elements, options.hard_elements);
-  for (const SampleData& data : options.hard_data) {
-    auto run =
-        run_on_device(make_reference(fusion, binding, untimed, data), executable, driver, untimed);
-    if (!run) return run;
-    DeviceCheck& check = run->check;
-    check.worst_ratio = std::max(check.worst_ratio, ordinary->check.worst_ratio);
-    check.data_sets = ordinary->check.data_sets + 1;
-    if (!check.passed()) {
-      check.data = name_of(data);
-      return run;
+  return as_result([&]() -> Result<DeviceRun> {
+    const Binding& binding = executable.compiled().plan.binding;
+    auto ordinary =
+        run_on_device(make_reference(fusion, binding, options), executable, driver, options);
+    if (!ordinary) return ordinary;
+    if (!ordinary->check.passed()) {
+      ordinary->check.data = name_of(SampleData{});
+      return ordinary;
     }
-    ordinary->check.worst_ratio = check.worst_ratio;
-    ordinary->check.data_sets = check.data_sets;
-  }
-  return ordinary;
+    DeviceRunOptions untimed = options;
+    untimed.time = false;
+    untimed.oracle_elements = std::min(options.oracle_elements, options.hard_elements);
+    untimed.total_elements = std::min(options.total_elements, options.hard_elements);
+    for (const SampleData& data : options.hard_data) {
+      auto run = run_on_device(make_reference(fusion, binding, untimed, data), executable, driver,
+                               untimed);
+      if (!run) return run;
+      DeviceCheck& check = run->check;
+      check.worst_ratio = std::max(check.worst_ratio, ordinary->check.worst_ratio);
+      check.data_sets = ordinary->check.data_sets + 1;
+      if (!check.passed()) {
+        check.data = name_of(data);
+        return run;
+      }
+      ordinary->check.worst_ratio = check.worst_ratio;
+      ordinary->check.data_sets = check.data_sets;
+    }
+    return ordinary;
+  });
 }
 
 Result<double> measure_copy_rate(DeviceDriver& driver, DeviceOrdinal device, int64_t bytes) {

@@ -66,44 +66,46 @@ class ScopedWorkspace {
 
 Result<Executable> Executable::prepare(CompiledPlan compiled, DeviceDriver& driver,
                                        const PrepareOptions& options) {
-  auto context = DeviceContext::retain(driver, options.device);
-  if (!context) return fail(context.error());
-  Executable out(driver, std::move(*context), options);
-  auto current = CurrentContext::enter(driver, out.context_);
-  if (!current) return fail(current.error());
+  return as_result([&]() -> Result<Executable> {
+    auto context = DeviceContext::retain(driver, options.device);
+    if (!context) return fail(context.error());
+    Executable out(driver, std::move(*context), options);
+    auto current = CurrentContext::enter(driver, out.context_);
+    if (!current) return fail(current.error());
 
-  out.compiled_ = std::make_unique<const CompiledPlan>(std::move(compiled));
-  const Fusion& fusion = out.compiled_->plan.fusion;
-  const Binding binding{};  // The planned fusion is specialised.
-  const auto expect = [&](ValueId value, Sizes strides, int64_t alignment) {
-    Expected expected{.value = value,
-                      .type = fusion.values[value].type,
-                      .sizes = binding.sizes_of(fusion.values[value].shape),
-                      .strides = std::move(strides),
-                      .dense = {},
-                      .alignment = alignment};
-    expected.dense = dense_strides(expected.sizes);
-    expected.bytes = reach_of(expected.sizes, expected.strides) * bytes_of(expected.type);
-    return expected;
-  };
-  for (const ValueId input : fusion.inputs) {
-    out.inputs_.push_back(expect(input, input_strides(fusion, binding, input),
-                                 fusion.def_as<InputOp>(input)->alignment));
-  }
-  for (const ValueId output : out.compiled_->plan.caller_outputs()) {
-    out.outputs_.push_back(expect(output, output_strides(fusion, binding, output),
-                                  fusion.layout_of(output).alignment));
-  }
-  for (size_t i = 0; i < fusion.layouts.size(); ++i) {
-    const auto input = std::ranges::find(fusion.inputs, fusion.layouts[i].alias);
-    if (input == fusion.inputs.end()) continue;
-    out.outputs_[i].alias = static_cast<size_t>(input - fusion.inputs.begin());
-    out.inputs_[*out.outputs_[i].alias].is_overwritten = true;
-  }
-  if (auto loaded = out.load_segments(); !loaded) return fail(loaded.error());
-  if (auto prepared = out.prepare_calls(); !prepared) return fail(prepared.error());
-  out.steps_ = out.compiled_->plan.steps();
-  return out;
+    out.compiled_ = std::make_unique<const CompiledPlan>(std::move(compiled));
+    const Fusion& fusion = out.compiled_->plan.fusion;
+    const Binding binding{};  // The planned fusion is specialised.
+    const auto expect = [&](ValueId value, Sizes strides, int64_t alignment) {
+      Expected expected{.value = value,
+                        .type = fusion.values[value].type,
+                        .sizes = binding.sizes_of(fusion.values[value].shape),
+                        .strides = std::move(strides),
+                        .dense = {},
+                        .alignment = alignment};
+      expected.dense = dense_strides(expected.sizes);
+      expected.bytes = reach_of(expected.sizes, expected.strides) * bytes_of(expected.type);
+      return expected;
+    };
+    for (const ValueId input : fusion.inputs) {
+      out.inputs_.push_back(expect(input, input_strides(fusion, binding, input),
+                                   fusion.def_as<InputOp>(input)->alignment));
+    }
+    for (const ValueId output : out.compiled_->plan.caller_outputs()) {
+      out.outputs_.push_back(expect(output, output_strides(fusion, binding, output),
+                                    fusion.layout_of(output).alignment));
+    }
+    for (size_t i = 0; i < fusion.layouts.size(); ++i) {
+      const auto input = std::ranges::find(fusion.inputs, fusion.layouts[i].alias);
+      if (input == fusion.inputs.end()) continue;
+      out.outputs_[i].alias = static_cast<size_t>(input - fusion.inputs.begin());
+      out.inputs_[*out.outputs_[i].alias].is_overwritten = true;
+    }
+    if (auto loaded = out.load_segments(); !loaded) return fail(loaded.error());
+    if (auto prepared = out.prepare_calls(); !prepared) return fail(prepared.error());
+    out.steps_ = out.compiled_->plan.steps();
+    return out;
+  });
 }
 
 Result<void> Executable::load_segments() {
@@ -379,55 +381,63 @@ Result<void> Executable::check_workspace(DevicePointer workspace, int64_t size) 
 Result<void> Executable::execute(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
                                  DevicePointer workspace, int64_t workspace_size,
                                  StreamHandle stream) const {
-  if (auto checked = check_workspace(workspace, workspace_size); !checked) return checked;
-  if (auto checked = check_tensors(inputs, outputs); !checked) return checked;
-  return enqueue(inputs, outputs, workspace, stream);
+  return as_result([&]() -> Result<void> {
+    if (auto checked = check_workspace(workspace, workspace_size); !checked) return checked;
+    if (auto checked = check_tensors(inputs, outputs); !checked) return checked;
+    return enqueue(inputs, outputs, workspace, stream);
+  });
 }
 
 Result<void> Executable::execute(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
                                  const WorkspaceAllocator& allocator, StreamHandle stream) const {
-  if (!allocator.allocate || !allocator.release) {
-    return fail({.kind = ErrorKind::kInvalidArgument,
-                 .message = "the workspace allocator lacks a function",
-                 .remedy = "set both WorkspaceAllocator::allocate and release"});
-  }
-  if (compiled_->plan.checks_indices) {
-    return fail({.kind = ErrorKind::kInvalidArgument,
-                 .message = "the plan checks indices, which are read from the workspace afterwards",
-                 .remedy = "pass a workspace instead of an allocator"});
-  }
-  if (auto checked = check_tensors(inputs, outputs); !checked) return checked;
-  if (workspace_bytes() == 0) return enqueue(inputs, outputs, 0, stream);
-  auto workspace = ScopedWorkspace::allocate(allocator, workspace_bytes(), stream);
-  if (!workspace) return fail(std::move(workspace.error()));
-  if (auto checked = check_address(workspace->address()); !checked) return checked;
-  return enqueue(inputs, outputs, workspace->address(), stream);
+  return as_result([&]() -> Result<void> {
+    if (!allocator.allocate || !allocator.release) {
+      return fail({.kind = ErrorKind::kInvalidArgument,
+                   .message = "the workspace allocator lacks a function",
+                   .remedy = "set both WorkspaceAllocator::allocate and release"});
+    }
+    if (compiled_->plan.checks_indices) {
+      return fail(
+          {.kind = ErrorKind::kInvalidArgument,
+           .message = "the plan checks indices, which are read from the workspace afterwards",
+           .remedy = "pass a workspace instead of an allocator"});
+    }
+    if (auto checked = check_tensors(inputs, outputs); !checked) return checked;
+    if (workspace_bytes() == 0) return enqueue(inputs, outputs, 0, stream);
+    auto workspace = ScopedWorkspace::allocate(allocator, workspace_bytes(), stream);
+    if (!workspace) return fail(std::move(workspace.error()));
+    if (auto checked = check_address(workspace->address()); !checked) return checked;
+    return enqueue(inputs, outputs, workspace->address(), stream);
+  });
 }
 
 Result<void> Executable::check_indices(DevicePointer workspace, int64_t workspace_size) const {
-  const Plan& plan = compiled_->plan;
-  if (!plan.checks_indices) {
-    return fail({.kind = ErrorKind::kInvalidArgument,
-                 .message = "the plan does not check indices",
-                 .remedy = "plan with PlanOptions::check_indices"});
-  }
-  if (auto checked = check_workspace(workspace, workspace_size); !checked) return checked;
-  auto current = CurrentContext::enter(*driver_, context_);
-  if (!current) return fail(current.error());
-  std::vector<std::vector<std::byte>> copies;
-  for (const ValueId kept : plan.kept_indices()) {
-    const WorkspaceTensor& tensor = plan.workspace[slot_of(plan, kept).index];
-    std::vector<std::byte>& copy = copies.emplace_back(static_cast<size_t>(tensor.bytes));
-    if (copy.empty()) continue;
-    const DriverStatus status = driver_->copy_to_host(
-        copy.data(), workspace + static_cast<uint64_t>(tensor.offset), copy.size());
-    auto copied = check(*driver_, DriverCall::kCopyToHost, status, "reading the indices of takes");
-    if (!copied) return copied;
-  }
-  const std::vector<std::span<const std::byte>> bytes(copies.begin(), copies.end());
-  const std::vector<OutsideIndices> found = find_outside_indices(plan, bytes);
-  if (found.empty()) return {};
-  return fail(outside_error(found));
+  return as_result([&]() -> Result<void> {
+    const Plan& plan = compiled_->plan;
+    if (!plan.checks_indices) {
+      return fail({.kind = ErrorKind::kInvalidArgument,
+                   .message = "the plan does not check indices",
+                   .remedy = "plan with PlanOptions::check_indices"});
+    }
+    if (auto checked = check_workspace(workspace, workspace_size); !checked) return checked;
+    auto current = CurrentContext::enter(*driver_, context_);
+    if (!current) return fail(current.error());
+    std::vector<std::vector<std::byte>> copies;
+    for (const ValueId kept : plan.kept_indices()) {
+      const WorkspaceTensor& tensor = plan.workspace[slot_of(plan, kept).index];
+      std::vector<std::byte>& copy = copies.emplace_back(static_cast<size_t>(tensor.bytes));
+      if (copy.empty()) continue;
+      const DriverStatus status = driver_->copy_to_host(
+          copy.data(), workspace + static_cast<uint64_t>(tensor.offset), copy.size());
+      auto copied =
+          check(*driver_, DriverCall::kCopyToHost, status, "reading the indices of takes");
+      if (!copied) return copied;
+    }
+    const std::vector<std::span<const std::byte>> bytes(copies.begin(), copies.end());
+    const std::vector<OutsideIndices> found = find_outside_indices(plan, bytes);
+    if (found.empty()) return {};
+    return fail(outside_error(found));
+  });
 }
 
 Result<void> Executable::enqueue(std::span<const Tensor> inputs, std::span<const Tensor> outputs,

@@ -1,5 +1,7 @@
 #include "runtime/host_execution.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <functional>
 #include <iterator>
@@ -8,6 +10,7 @@
 #include "runtime/oracle/oracle.h"
 #include "runtime/parallel.h"
 #include "scheduler/plan_verifier.h"
+#include "scheduler/text_table.h"
 
 namespace sinter {
 namespace {
@@ -171,26 +174,28 @@ void append_report(InterpreterReport& all, InterpreterReport more) {
 Result<HostRun> execute_on_host(const SegmentFacts& facts, const LoweredKernel& kernel,
                                 std::span<const HostTensor> inputs,
                                 const InterpreterOptions& options) {
-  const Fusion& fusion = facts.fusion;
-  if (auto checked = check_inputs(fusion, inputs); !checked) return fail(checked.error());
-  HostRun run{.outputs = poisoned_outputs(fusion, Binding{}), .report = {}};
-  std::vector<HostTensor> copies(inputs.begin(), inputs.end());
-  HostArguments arguments(kernel);
-  SINTER_CHECK(facts.in_place.empty(), "outputs in place of inputs need a plan");
-  const auto memory_of = [&](ValueId value, const kir::Buffer&) -> LaunchMemory {
-    const auto input = std::ranges::find(fusion.inputs, value);
-    HostTensor& tensor =
-        input != fusion.inputs.end()
-            ? copies[static_cast<size_t>(input - fusion.inputs.begin())]
-            : run.outputs[static_cast<size_t>(std::ranges::find(fusion.outputs, value) -
-                                              fusion.outputs.begin())];
-    return {.bytes = tensor.storage(), .origin = tensor.data() - tensor.storage().data()};
-  };
-  const std::vector<LaunchMemory> memory = arguments.memory(memory_of);
-  auto report = interpret(kernel.kernel, memory, kernel.param_values, options);
-  if (!report) return fail(report.error());
-  run.report = std::move(*report);
-  return run;
+  return as_result([&]() -> Result<HostRun> {
+    const Fusion& fusion = facts.fusion;
+    if (auto checked = check_inputs(fusion, inputs); !checked) return fail(checked.error());
+    HostRun run{.outputs = poisoned_outputs(fusion, Binding{}), .report = {}};
+    std::vector<HostTensor> copies(inputs.begin(), inputs.end());
+    HostArguments arguments(kernel);
+    SINTER_CHECK(facts.in_place.empty(), "outputs in place of inputs need a plan");
+    const auto memory_of = [&](ValueId value, const kir::Buffer&) -> LaunchMemory {
+      const auto input = std::ranges::find(fusion.inputs, value);
+      HostTensor& tensor =
+          input != fusion.inputs.end()
+              ? copies[static_cast<size_t>(input - fusion.inputs.begin())]
+              : run.outputs[static_cast<size_t>(std::ranges::find(fusion.outputs, value) -
+                                                fusion.outputs.begin())];
+      return {.bytes = tensor.storage(), .origin = tensor.data() - tensor.storage().data()};
+    };
+    const std::vector<LaunchMemory> memory = arguments.memory(memory_of);
+    auto report = interpret(kernel.kernel, memory, kernel.param_values, options);
+    if (!report) return fail(report.error());
+    run.report = std::move(*report);
+    return run;
+  });
 }
 
 namespace {
@@ -295,61 +300,66 @@ Result<void> run_call(const Plan& plan, const ExternalCall& call, const HostCall
 Result<HostRun> execute_on_host(const Plan& plan, const Schedule& schedule,
                                 std::span<const HostTensor> inputs, const FamilySet& families,
                                 const InterpreterOptions& options) {
-  Plan own = plan;
-  if (auto finished = plan_finish(own, 0, schedule, families); !finished)
-    return fail(finished.error());
-  ProposedSchedule& chosen = own.segments.front().candidates.front();
-  chosen.schedule = schedule;
-  const Family* family = find_family(families, schedule.family);
-  if (family != nullptr && family->estimate) {
-    if (auto estimate = family->estimate(own.segments.front().facts, schedule, own.limits)) {
-      chosen.estimate = *estimate;
-      check_plan(own);
+  return as_result([&]() -> Result<HostRun> {
+    Plan own = plan;
+    if (auto finished = plan_finish(own, 0, schedule, families); !finished)
+      return fail(finished.error());
+    ProposedSchedule& chosen = own.segments.front().candidates.front();
+    chosen.schedule = schedule;
+    const Family* family = find_family(families, schedule.family);
+    if (family != nullptr && family->estimate) {
+      if (auto estimate =
+              family->estimate(own.segments.front().facts, schedule, own.limits)) {
+        chosen.estimate = *estimate;
+        check_plan(own);
+      }
     }
-  }
-  return execute_on_host(own, inputs, families, options);
+    return execute_on_host(own, inputs, families, options);
+  });
 }
 
 Result<HostRun> execute_on_host(const Plan& plan, std::span<const HostTensor> inputs,
                                 const FamilySet& families, const InterpreterOptions& options,
                                 const HostCalls& calls) {
-  if (auto checked = check_inputs(plan.fusion, inputs); !checked) return fail(checked.error());
-  HostMemory memory(plan, inputs);
-  HostRun run;
-  bool is_first = true;
-  for (const PlanStep& step : plan.steps()) {
-    if (step.kind == PlanStep::Kind::kExternal) {
-      if (auto ran = run_call(plan, plan.externals[step.index], calls.run, memory); !ran)
-        return fail(ran.error());
-      continue;
+  return as_result([&]() -> Result<HostRun> {
+    if (auto checked = check_inputs(plan.fusion, inputs); !checked) return fail(checked.error());
+    HostMemory memory(plan, inputs);
+    HostRun run;
+    bool is_first = true;
+    for (const PlanStep& step : plan.steps()) {
+      if (step.kind == PlanStep::Kind::kExternal) {
+        if (auto ran = run_call(plan, plan.externals[step.index], calls.run, memory); !ran)
+          return fail(ran.error());
+        continue;
+      }
+      const SegmentPlan& segment = plan.segments[step.index];
+      auto kernel = lower(segment.facts, segment.chosen().schedule, families);
+      if (!kernel) return fail(kernel.error());
+      HostArguments arguments(*kernel);
+      const std::vector<LaunchMemory> buffers =
+          arguments.memory([&](ValueId value, const kir::Buffer& buffer) {
+            return memory.of(slot_of(plan, step.index, value, use_of(buffer)));
+          });
+      auto report = interpret(kernel->kernel, buffers, kernel->param_values, options);
+      if (!report) return fail(report.error());
+      if (is_first) {
+        run.report = std::move(*report);
+      } else {
+        append_report(run.report, std::move(*report));
+      }
+      is_first = false;
     }
-    const SegmentPlan& segment = plan.segments[step.index];
-    auto kernel = lower(segment.facts, segment.chosen().schedule, families);
-    if (!kernel) return fail(kernel.error());
-    HostArguments arguments(*kernel);
-    const std::vector<LaunchMemory> buffers =
-        arguments.memory([&](ValueId value, const kir::Buffer& buffer) {
-          return memory.of(slot_of(plan, step.index, value, use_of(buffer)));
-        });
-    auto report = interpret(kernel->kernel, buffers, kernel->param_values, options);
-    if (!report) return fail(report.error());
-    if (is_first) {
-      run.report = std::move(*report);
-    } else {
-      append_report(run.report, std::move(*report));
+    std::vector<std::span<const std::byte>> kept;
+    for (const ValueId id : plan.kept_indices())
+      run.kept_indices.push_back(memory.tensor(id, HostMemory::Content::kKept));
+    for (const HostTensor& indices : run.kept_indices) {
+      const int64_t bytes = indices.count() * bytes_of(indices.type());
+      kept.emplace_back(indices.data(), static_cast<size_t>(bytes));
     }
-    is_first = false;
-  }
-  std::vector<std::span<const std::byte>> kept;
-  for (const ValueId id : plan.kept_indices())
-    run.kept_indices.push_back(memory.tensor(id, HostMemory::Content::kKept));
-  for (const HostTensor& indices : run.kept_indices) {
-    const int64_t bytes = indices.count() * bytes_of(indices.type());
-    kept.emplace_back(indices.data(), static_cast<size_t>(bytes));
-  }
-  run.outside = find_outside_indices(plan, kept);
-  run.outputs = memory.take_outputs();
-  return run;
+    run.outside = find_outside_indices(plan, kept);
+    run.outputs = memory.take_outputs();
+    return run;
+  });
 }
 
 bool HostCheck::passed() const { return mismatches.empty() && report.findings.empty(); }
@@ -386,52 +396,99 @@ HostCheck compared(const Fusion& fusion, const Binding& binding, std::span<const
 
 }  // namespace
 
+int64_t tensor_elements(const Fusion& fusion, const Binding& binding) {
+  int64_t elements = 0;
+  for (const auto& list : {fusion.inputs, fusion.outputs}) {
+    for (const ValueId id : list)
+      elements += element_count(binding.sizes_of(fusion.values[id].shape));
+  }
+  return elements;
+}
+
+Result<void> check_is_possible(const Fusion& fusion, const Plan& plan) {
+  if (!plan.externals.empty()) {
+    return fail({.kind = ErrorKind::kUnsupported,
+                 .message = fmt::format("nothing says what the external calls of '{}' compute",
+                                        plan.fusion.name),
+                 .remedy = "check the graph with check_on_host() and functions for its calls",
+                 .ops = {plan.externals.front().op}});
+  }
+  // Every tensor lies in host memory, and beside every element of an output its expected value and
+  // bound.
+  constexpr double kOracleBytes = 2 * sizeof(double);
+  double bytes = 0.0;
+  const auto add = [&](ValueId id, double extra) {
+    const Value& value = fusion.values[id];
+    double count = 1.0;
+    for (const int64_t size : plan.binding.sizes_of(value.shape))
+      count *= static_cast<double>(size);
+    bytes += count * (static_cast<double>(bytes_of(value.type)) + extra);
+  };
+  for (const ValueId input : fusion.inputs) add(input, 0.0);
+  for (const ValueId output : fusion.outputs) add(output, kOracleBytes);
+  const double memory =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  if (bytes <= memory) return {};
+  return fail({.kind = ErrorKind::kResourceExhausted,
+               .message = fmt::format("the check takes {} of memory at least, this machine has {}",
+                                      bytes_text(bytes), bytes_text(memory)),
+               .remedy = "choose smaller extents"});
+}
+
 Result<HostCheck> check_on_host(const Fusion& fusion, const Binding& binding,
                                 const SegmentFacts& facts, const LoweredKernel& kernel,
                                 std::span<const HostTensor> inputs,
                                 const InterpreterOptions& options) {
-  auto run = execute_on_host(facts, kernel, inputs, options);
-  if (!run) return fail(run.error());
-  return compared(fusion, binding, inputs, std::move(*run), {});
+  return as_result([&]() -> Result<HostCheck> {
+    auto run = execute_on_host(facts, kernel, inputs, options);
+    if (!run) return fail(run.error());
+    return compared(fusion, binding, inputs, std::move(*run), {});
+  });
 }
 
 Result<HostCheck> check_on_host(const Fusion& fusion, const Binding& binding, const Plan& plan,
                                 std::span<const HostTensor> inputs, const FamilySet& families,
                                 const InterpreterOptions& options, const HostCalls& calls) {
-  auto run = execute_on_host(plan, inputs, families, options, calls);
-  if (!run) return fail(run.error());
-  return compared(fusion, binding, inputs, std::move(*run), calls.evaluate);
+  return as_result([&]() -> Result<HostCheck> {
+    auto run = execute_on_host(plan, inputs, families, options, calls);
+    if (!run) return fail(run.error());
+    return compared(fusion, binding, inputs, std::move(*run), calls.evaluate);
+  });
 }
 
 Result<HostCheck> check_on_host(const Fusion& fusion, const Binding& binding, const Plan& plan,
                                 uint64_t seed, const FamilySet& families,
                                 const InterpreterOptions& options, const HostCalls& calls,
                                 std::span<const SampleData> data) {
-  HostCheck last;
-  double worst_ratio = 0.0;
-  size_t looked_at = 0;
-  for (const SampleData& set : data) {
-    auto check = check_on_host(fusion, binding, plan, sample_inputs(fusion, binding, seed, set),
-                               families, options, calls);
-    if (!check) return check;
-    last = std::move(*check);
-    worst_ratio = std::max(worst_ratio, last.worst_ratio);
-    ++looked_at;
-    if (last.passed()) continue;
-    last.data = name_of(set);
-    break;
-  }
-  last.worst_ratio = worst_ratio;
-  last.data_sets = looked_at;
-  return last;
+  return as_result([&]() -> Result<HostCheck> {
+    HostCheck last;
+    double worst_ratio = 0.0;
+    size_t looked_at = 0;
+    for (const SampleData& set : data) {
+      auto check = check_on_host(fusion, binding, plan, sample_inputs(fusion, binding, seed, set),
+                                 families, options, calls);
+      if (!check) return check;
+      last = std::move(*check);
+      worst_ratio = std::max(worst_ratio, last.worst_ratio);
+      ++looked_at;
+      if (last.passed()) continue;
+      last.data = name_of(set);
+      break;
+    }
+    last.worst_ratio = worst_ratio;
+    last.data_sets = looked_at;
+    return last;
+  });
 }
 
 Result<HostCheck> check_on_host(const Fusion& fusion, const Binding& binding, const Plan& plan,
                                 const Schedule& schedule, std::span<const HostTensor> inputs,
                                 const FamilySet& families, const InterpreterOptions& options) {
-  auto run = execute_on_host(plan, schedule, inputs, families, options);
-  if (!run) return fail(run.error());
-  return compared(fusion, binding, inputs, std::move(*run), {});
+  return as_result([&]() -> Result<HostCheck> {
+    auto run = execute_on_host(plan, schedule, inputs, families, options);
+    if (!run) return fail(run.error());
+    return compared(fusion, binding, inputs, std::move(*run), {});
+  });
 }
 
 }  // namespace sinter

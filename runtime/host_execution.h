@@ -63,6 +63,14 @@ Result<HostRun> execute_on_host(const Plan& plan, const Schedule& schedule,
                                 std::span<const HostTensor> inputs, const FamilySet& families,
                                 const InterpreterOptions& options = {});
 
+/// Elements of all inputs and outputs.
+int64_t tensor_elements(const Fusion& fusion, const Binding& binding);
+
+/// Nothing if a plan of the graph can be checked on this host without functions for its calls.
+/// Errors: Unsupported (external calls), ResourceExhausted (tensors, expected values and their
+/// bounds beyond the memory of this machine).
+Result<void> check_is_possible(const Fusion& fusion, const Plan& plan);
+
 /// What the interpreter found when held against the oracle.
 struct HostCheck {
   InterpreterReport report;

@@ -38,36 +38,38 @@ KernelCache::KernelCache(KernelCacheOptions options) : options_(std::move(option
 }
 
 Result<CacheLookup> KernelCache::get_or_compile(const KernelKey& key, const Compile& compile) {
-  std::promise<Result<CompiledKernelPtr>> promise;
-  std::shared_future<Result<CompiledKernelPtr>> shared;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto [it, is_new] = slots_.try_emplace(key);
-    it->second.last_use = ++use_count_;
-    if (is_new) {
-      it->second.kernel = promise.get_future().share();
-    } else {
-      shared = it->second.kernel;
-      ++statistics_.memory_hits;
+  return as_result([&]() -> Result<CacheLookup> {
+    std::promise<Result<CompiledKernelPtr>> promise;
+    std::shared_future<Result<CompiledKernelPtr>> shared;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto [it, is_new] = slots_.try_emplace(key);
+      it->second.last_use = ++use_count_;
+      if (is_new) {
+        it->second.kernel = promise.get_future().share();
+      } else {
+        shared = it->second.kernel;
+        ++statistics_.memory_hits;
+      }
     }
-  }
-  if (shared.valid()) {
-    const Result<CompiledKernelPtr>& kernel = shared.get();
-    if (!kernel) return fail(kernel.error());
-    return CacheLookup{.kernel = *kernel, .origin = KernelOrigin::kMemory};
-  }
+    if (shared.valid()) {
+      const Result<CompiledKernelPtr>& kernel = shared.get();
+      if (!kernel) return fail(kernel.error());
+      return CacheLookup{.kernel = *kernel, .origin = KernelOrigin::kMemory};
+    }
 
-  // From here on others wait for the promise: it must be kept whatever happens.
-  try {
-    Result<CacheLookup> made = find_or_make(key, compile);
-    settle(key, made);
-    promise.set_value(made ? Result<CompiledKernelPtr>(made->kernel) : fail(made.error()));
-    return made;
-  } catch (...) {
-    settle(key, fail({}));
-    promise.set_exception(std::current_exception());
-    throw;
-  }
+    // From here on others wait for the promise: it must be kept whatever happens.
+    try {
+      Result<CacheLookup> made = find_or_make(key, compile);
+      settle(key, made);
+      promise.set_value(made ? Result<CompiledKernelPtr>(made->kernel) : fail(made.error()));
+      return made;
+    } catch (...) {
+      settle(key, fail({}));
+      promise.set_exception(std::current_exception());
+      throw;
+    }
+  });
 }
 
 Result<CacheLookup> KernelCache::find_or_make(const KernelKey& key, const Compile& compile) {

@@ -227,89 +227,96 @@ int64_t row_major_number(int64_t position, std::span<const int64_t> sizes,
 }  // namespace
 
 Result<HostTensor> read_npy(const std::string& path, DType type, const Sizes& sizes) {
-  const auto file = open_regular(path);
-  if (!file) return fail(file.error());
-  auto header = read_header(*file, path);
-  if (!header) return fail(header.error());
+  return as_result([&]() -> Result<HostTensor> {
+    const auto file = open_regular(path);
+    if (!file) return fail(file.error());
+    auto header = read_header(*file, path);
+    if (!header) return fail(header.error());
 
-  std::string_view descr = header->descr;
-  const bool has_order = !descr.empty() && is_byte_order(descr.front());
-  const bool swaps = has_order && descr.front() == '>' && bytes_of(type) > 1;
-  if (has_order) descr.remove_prefix(1);
-  const auto known = descriptions_of(type);
-  const bool one_axis_of_one = sizes.empty() && header->shape == std::vector<int64_t>{1};
-  const bool has_sizes = std::ranges::equal(header->shape, sizes) || one_axis_of_one;
-  if (std::ranges::find(known, descr) == known.end() || !has_sizes) {
-    return refuse(path,
-                  fmt::format("holds '{}'{}, wanted is {}{}, which is '{}'{} there", header->descr,
-                              shape_text(header->shape), type, shape_text(sizes), known[0],
-                              known[1] == known[0] ? "" : fmt::format(" or '{}'", known[1])),
-                  "convert the array with astype and reshape, or choose other extents");
-  }
-  HostTensor tensor = HostTensor::poisoned(type, sizes);
-  const auto width = static_cast<size_t>(bytes_of(type));
-  constexpr int64_t kElementsAtOnce = 1 << 14;
-  std::vector<std::byte> bytes(static_cast<size_t>(std::min(tensor.count(), kElementsAtOnce)) *
-                               width);
-  const Sizes dense = dense_strides(sizes);
-  for (int64_t first = 0; first < tensor.count(); first += kElementsAtOnce) {
-    const int64_t count = std::min(kElementsAtOnce, tensor.count() - first);
-    const auto chunk = std::span(bytes).first(static_cast<size_t>(count) * width);
-    size_t got = 0;
-    if (read_up_to(file->get(), chunk, got) != 0 || got != chunk.size()) {
-      const int64_t held = first + static_cast<int64_t>(got / width);
-      return refuse(path, fmt::format("ends after {} of {} elements", held, tensor.count()),
-                    kSaveAgain, held, tensor.count());
+    std::string_view descr = header->descr;
+    const bool has_order = !descr.empty() && is_byte_order(descr.front());
+    const bool swaps = has_order && descr.front() == '>' && bytes_of(type) > 1;
+    if (has_order) descr.remove_prefix(1);
+    const auto known = descriptions_of(type);
+    const bool one_axis_of_one = sizes.empty() && header->shape == std::vector<int64_t>{1};
+    const bool has_sizes = std::ranges::equal(header->shape, sizes) || one_axis_of_one;
+    if (std::ranges::find(known, descr) == known.end() || !has_sizes) {
+      return refuse(
+          path,
+          fmt::format("holds '{}'{}, wanted is {}{}, which is '{}'{} there", header->descr,
+                      shape_text(header->shape), type, shape_text(sizes), known[0],
+                      known[1] == known[0] ? "" : fmt::format(" or '{}'", known[1])),
+          "convert the array with astype and reshape, or choose other extents");
     }
-    for (int64_t i = 0; i < count; ++i) {
-      uint64_t bits = 0;
-      for (size_t k = 0; k < width; ++k) {
-        const size_t from = static_cast<size_t>(i) * width + (swaps ? width - 1 - k : k);
-        bits |= static_cast<uint64_t>(bytes[from]) << (8U * k);
+    HostTensor tensor = HostTensor::poisoned(type, sizes);
+    const auto width = static_cast<size_t>(bytes_of(type));
+    constexpr int64_t kElementsAtOnce = 1 << 14;
+    std::vector<std::byte> bytes(static_cast<size_t>(std::min(tensor.count(), kElementsAtOnce)) *
+                                 width);
+    const Sizes dense = dense_strides(sizes);
+    for (int64_t first = 0; first < tensor.count(); first += kElementsAtOnce) {
+      const int64_t count = std::min(kElementsAtOnce, tensor.count() - first);
+      const auto chunk = std::span(bytes).first(static_cast<size_t>(count) * width);
+      size_t got = 0;
+      if (read_up_to(file->get(), chunk, got) != 0 || got != chunk.size()) {
+        const int64_t held = first + static_cast<int64_t>(got / width);
+        return refuse(path, fmt::format("ends after {} of {} elements", held, tensor.count()),
+                      kSaveAgain, held, tensor.count());
       }
-      if (type == DType::kBool && bits > 1) {
-        return refuse(path, fmt::format("holds a bool of {}, not 0 or 1", bits), kSaveAgain);
+      for (int64_t i = 0; i < count; ++i) {
+        uint64_t bits = 0;
+        for (size_t k = 0; k < width; ++k) {
+          const size_t from = static_cast<size_t>(i) * width + (swaps ? width - 1 - k : k);
+          bits |= static_cast<uint64_t>(bytes[from]) << (8U * k);
+        }
+        if (type == DType::kBool && bits > 1) {
+          return refuse(path, fmt::format("holds a bool of {}, not 0 or 1", bits), kSaveAgain);
+        }
+        tensor.set_bits(
+            header->fortran_order ? row_major_number(first + i, sizes, dense) : first + i, bits);
       }
-      tensor.set_bits(header->fortran_order ? row_major_number(first + i, sizes, dense) : first + i,
-                      bits);
     }
-  }
-  std::array<std::byte, 1> behind{};
-  size_t got_behind = 0;
-  if (read_up_to(file->get(), behind, got_behind) != 0 || got_behind != 0) {
-    return refuse(path, fmt::format("goes on behind its {} elements", tensor.count()), kSaveAgain);
-  }
-  return tensor;
+    std::array<std::byte, 1> behind{};
+    size_t got_behind = 0;
+    if (read_up_to(file->get(), behind, got_behind) != 0 || got_behind != 0) {
+      return refuse(path, fmt::format("goes on behind its {} elements", tensor.count()),
+                    kSaveAgain);
+    }
+    return tensor;
+  });
 }
 
 Result<void> write_npy(const std::string& path, const HostTensor& tensor) {
-  static_assert(std::endian::native == std::endian::little);
-  std::string shape;
-  for (const int64_t size : tensor.sizes()) shape += fmt::format("{}, ", size);
-  const std::string_view descr = descriptions_of(tensor.type())[0];
-  std::string text = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}), }}",
-                                 bytes_of(tensor.type()) == 1 ? '|' : '<', descr, shape);
-  constexpr size_t kPrefix = kMagic.size() + kVersionBytes + 2;
-  text.resize((kPrefix + text.size() + 1 + kAlignment - 1) / kAlignment * kAlignment - kPrefix,
-              ' ');
-  text.back() = '\n';
-  std::string out(kMagic);
-  out += {'\x01', '\x00', static_cast<char>(text.size() & 0xffU),
-          static_cast<char>(text.size() >> 8U)};
-  out += text;
-  for (int64_t i = 0; i < tensor.count(); ++i) {
-    const uint64_t bits = tensor.bits(i);
-    out.append(reinterpret_cast<const char*>(&bits), static_cast<size_t>(bytes_of(tensor.type())));
-  }
-  FileDescriptor file(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666));
-  int code = file.is_open() ? write_all(file.get(), out) : errno;
-  if (code == 0) code = file.close();
-  if (code != 0) {
-    return refuse(path, fmt::format("cannot be written: {}", system_message(code)),
-                  "name a file that can be written");
-  }
-  return {};
+  return as_result([&]() -> Result<void> {
+    static_assert(std::endian::native == std::endian::little);
+    std::string shape;
+    for (const int64_t size : tensor.sizes()) shape += fmt::format("{}, ", size);
+    const std::string_view descr = descriptions_of(tensor.type())[0];
+    std::string text = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}), }}",
+                                   bytes_of(tensor.type()) == 1 ? '|' : '<', descr, shape);
+    constexpr size_t kPrefix = kMagic.size() + kVersionBytes + 2;
+    text.resize((kPrefix + text.size() + 1 + kAlignment - 1) / kAlignment * kAlignment - kPrefix,
+                ' ');
+    text.back() = '\n';
+    std::string out(kMagic);
+    out += {'\x01', '\x00', static_cast<char>(text.size() & 0xffU),
+            static_cast<char>(text.size() >> 8U)};
+    out += text;
+    for (int64_t i = 0; i < tensor.count(); ++i) {
+      const uint64_t bits = tensor.bits(i);
+      out.append(reinterpret_cast<const char*>(&bits),
+                 static_cast<size_t>(bytes_of(tensor.type())));
+    }
+    FileDescriptor file(
+        ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666));
+    int code = file.is_open() ? write_all(file.get(), out) : errno;
+    if (code == 0) code = file.close();
+    if (code != 0) {
+      return refuse(path, fmt::format("cannot be written: {}", system_message(code)),
+                    "name a file that can be written");
+    }
+    return {};
+  });
 }
 
 }  // namespace sinter

@@ -86,6 +86,14 @@ class RangedExecutable::State {
     return {};
   }
 
+  Result<ExecutablePtr> at_sizes_of(std::span<const Tensor> inputs,
+                                    std::span<const Tensor> outputs) {
+    boost::container::small_vector<int64_t, kSymbolsOnStack> sizes(ranges_.size());
+    auto read = sizes_of_tensors(fusion_, taken(), inputs, outputs, {sizes.data(), sizes.size()});
+    if (!read) return fail(read.error());
+    return at({sizes.data(), sizes.size()});
+  }
+
   Result<ExecutablePtr> at(std::span<const int64_t> sizes) {
     std::optional<std::promise<Result<ExecutablePtr>>> promise;
     std::shared_future<Result<ExecutablePtr>> others;
@@ -200,6 +208,7 @@ class RangedExecutable::State {
     like.pin = {};
     like.like = model_;
     auto followed = plan(fusion_, extents, limits_, like);
+    if (!followed && ends_the_work(followed.error())) return fail(followed.error());
     if (!followed) return own(followed.error().message);
     if (std::isfinite(options_.slower_at_most)) {
       auto planned = own({});
@@ -324,37 +333,40 @@ RangedExecutable::~RangedExecutable() = default;
 Result<RangedExecutable> RangedExecutable::prepare(Fusion fusion, const ExtentRanges& ranges,
                                                    const DeviceLimits& limits, PlanCompiler compile,
                                                    DeviceDriver& driver, RangedOptions options) {
-  const auto refuse = [](std::string message, std::string remedy) {
-    return fail({.kind = ErrorKind::kInvalidArgument,
-                 .message = std::move(message),
-                 .remedy = std::move(remedy)});
-  };
-  if (!compile) return refuse("a ranged executable has nothing to compile plans with", "pass one");
-  if (options.plan.like)
-    return refuse("a plan to follow is given for sizes that follow the first ones' plan",
-                  "leave it out, or name the sizes to plan first");
-  if (!(options.slower_at_most >= 1.0))
-    return refuse(fmt::format("the one plan cannot be held to {} times what another takes",
-                              options.slower_at_most),
-                  "pass at least 1");
-  if (options.kept == 0) {
-    return fail({.kind = ErrorKind::kInvalidArgument,
-                 .message = "a ranged executable that keeps nothing prepares at every execution",
-                 .remedy = "keep at least one",
-                 .measured = 0,
-                 .limit = 1});
-  }
-  auto resolved = resolve_ranges(fusion, ranges, options.fixed);
-  if (!resolved) return fail(resolved.error());
-  const auto first = first_sizes(fusion, *resolved, options.first);
-  if (!first) return fail(first.error());
-  auto context = DeviceContext::retain(driver, options.prepare.device);
-  if (!context) return fail(context.error());
-  RangedExecutable out(std::make_unique<State>(std::move(fusion), std::move(*resolved), limits,
-                                               std::move(compile), driver, std::move(*context),
-                                               std::move(options)));
-  if (auto prepared = out.state_->prepare_first(*first); !prepared) return fail(prepared.error());
-  return out;
+  return as_result([&]() -> Result<RangedExecutable> {
+    const auto refuse = [](std::string message, std::string remedy) {
+      return fail({.kind = ErrorKind::kInvalidArgument,
+                   .message = std::move(message),
+                   .remedy = std::move(remedy)});
+    };
+    if (!compile)
+      return refuse("a ranged executable has nothing to compile plans with", "pass one");
+    if (options.plan.like)
+      return refuse("a plan to follow is given for sizes that follow the first ones' plan",
+                    "leave it out, or name the sizes to plan first");
+    if (!(options.slower_at_most >= 1.0))
+      return refuse(fmt::format("the one plan cannot be held to {} times what another takes",
+                                options.slower_at_most),
+                    "pass at least 1");
+    if (options.kept == 0) {
+      return fail({.kind = ErrorKind::kInvalidArgument,
+                   .message = "a ranged executable that keeps nothing prepares at every execution",
+                   .remedy = "keep at least one",
+                   .measured = 0,
+                   .limit = 1});
+    }
+    auto resolved = resolve_ranges(fusion, ranges, options.fixed);
+    if (!resolved) return fail(resolved.error());
+    const auto first = first_sizes(fusion, *resolved, options.first);
+    if (!first) return fail(first.error());
+    auto context = DeviceContext::retain(driver, options.prepare.device);
+    if (!context) return fail(context.error());
+    RangedExecutable out(std::make_unique<State>(std::move(fusion), std::move(*resolved), limits,
+                                                 std::move(compile), driver, std::move(*context),
+                                                 std::move(options)));
+    if (auto prepared = out.state_->prepare_first(*first); !prepared) return fail(prepared.error());
+    return out;
+  });
 }
 
 Result<RangedExecutable> RangedExecutable::prepare(Fusion fusion, const ExtentRanges& ranges,
@@ -370,21 +382,31 @@ Result<RangedExecutable> RangedExecutable::prepare(Fusion fusion, const ExtentRa
 }
 
 Result<ExecutablePtr> RangedExecutable::at(const ExtentValues& extents) {
-  const auto sizes = sizes_in_ranges(state_->fusion(), state_->taken(), extents);
-  if (!sizes) return fail(sizes.error());
-  return state_->at(*sizes);
+  return as_result([&]() -> Result<ExecutablePtr> {
+    const auto sizes = sizes_in_ranges(state_->fusion(), state_->taken(), extents);
+    if (!sizes) return fail(sizes.error());
+    return state_->at(*sizes);
+  });
 }
 
 Result<void> RangedExecutable::execute(std::span<const Tensor> inputs,
                                        std::span<const Tensor> outputs, DevicePointer workspace,
                                        int64_t workspace_bytes, StreamHandle stream) {
-  boost::container::small_vector<int64_t, kSymbolsOnStack> sizes(state_->ranges().size());
-  auto read = sizes_of_tensors(state_->fusion(), state_->taken(), inputs, outputs,
-                               {sizes.data(), sizes.size()});
-  if (!read) return read;
-  const auto executable = state_->at({sizes.data(), sizes.size()});
-  if (!executable) return fail(executable.error());
-  return (*executable)->execute(inputs, outputs, workspace, workspace_bytes, stream);
+  return as_result([&]() -> Result<void> {
+    const auto executable = state_->at_sizes_of(inputs, outputs);
+    if (!executable) return fail(executable.error());
+    return (*executable)->execute(inputs, outputs, workspace, workspace_bytes, stream);
+  });
+}
+
+Result<void> RangedExecutable::execute(std::span<const Tensor> inputs,
+                                       std::span<const Tensor> outputs,
+                                       const WorkspaceAllocator& allocator, StreamHandle stream) {
+  return as_result([&]() -> Result<void> {
+    const auto executable = state_->at_sizes_of(inputs, outputs);
+    if (!executable) return fail(executable.error());
+    return (*executable)->execute(inputs, outputs, allocator, stream);
+  });
 }
 
 Result<int64_t> RangedExecutable::workspace_bytes(const ExtentValues& extents) {

@@ -103,7 +103,8 @@ class RangedExecutable {
   /// Errors: InvalidArgument (resolve_ranges, `first` outside the ranges, nothing kept, a multiple
   /// below 1, no compiler, a plan to follow beside those of the ranges), those of
   /// plan(), compile_plan() and Executable::prepare() with the sizes in front of the message. What
-  /// a family's functions throw is thrown on, here and by at().
+  /// a family's functions throw is thrown on, here and by at(), but for a SinterException, whose
+  /// error is given.
   static Result<RangedExecutable> prepare(Fusion fusion, const ExtentRanges& ranges,
                                           const DeviceLimits& limits, const NvrtcCompiler& compiler,
                                           KernelCache& cache, DeviceDriver& driver,
@@ -128,6 +129,10 @@ class RangedExecutable {
   /// of sizes_of_tensors(), at() and Executable::execute().
   Result<void> execute(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
                        DevicePointer workspace, int64_t workspace_bytes, StreamHandle stream);
+
+  /// The same with a workspace from an allocator, as Executable::execute takes it.
+  Result<void> execute(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+                       const WorkspaceAllocator& allocator, StreamHandle stream);
 
   /// Bytes of workspace that execute() needs at these sizes; prepares them if need be. The same
   /// whenever it is asked, but no bound for other sizes, larger or smaller: they may have a plan of

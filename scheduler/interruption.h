@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "fusion_ir/error.h"
+#include "fusion_ir/result.h"
 #include "scheduler/family.h"
 
 namespace sinter {
@@ -25,11 +25,15 @@ struct Progress {
   size_t steps = 0;            ///< Steps of this stage before this one.
 };
 
+/// The time that ends so many seconds from now; none for 0. Errors: InvalidArgument (a negative
+/// budget, one beyond 1e9 seconds or no number).
+Result<std::optional<std::chrono::steady_clock::time_point>> deadline_in(double budget_seconds);
+
 /// What may end planning and compiling before they are done.
 struct Interruption {
-  /// Told of every step; what it throws ends the work and gets out of plan() or compile_plan().
-  /// Called on the threads that work, by one at a time.
-  std::function<void(const Progress&)> progress{};
+  /// Told of every step; false ends the work, which then fails with Cancelled. Called on the
+  /// threads that work, by one at a time.
+  std::function<bool(const Progress&)> progress{};
   /// No step begins after it.
   std::optional<std::chrono::steady_clock::time_point> deadline{};
 };
@@ -45,7 +49,7 @@ class DeadlinePassed : public SinterException {
 class InterruptionPoint {
  public:
   explicit InterruptionPoint(Interruption interruption) : interruption_(std::move(interruption)) {}
-  /// To be called before a step.
+  /// To be called before a step. Throws SinterException (Cancelled) and DeadlinePassed.
   void check(Progress::Stage stage, std::string_view family, std::string_view segment);
 
  private:

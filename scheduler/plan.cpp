@@ -344,13 +344,7 @@ Result<Plan> plan_or_throw(const Fusion& fusion, const ExtentValues& extents,
 
 Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const DeviceLimits& limits,
                   const PlanOptions& options) {
-  try {
-    return plan_or_throw(fusion, extents, limits, options);
-  } catch (const SinterException& exception) {
-    // A defect is no refusal: whoever goes on to try another way must not take it for one.
-    if (exception.error().kind == ErrorKind::kInternalError) throw;
-    return fail(exception.error());
-  }
+  return as_result([&] { return plan_or_throw(fusion, extents, limits, options); });
 }
 
 std::string text_of(const Cut& cut) {
@@ -423,8 +417,11 @@ std::vector<Contraction> contractions_of(const Plan& plan) {
   return out;
 }
 
-Result<void> plan_finish(Plan& plan, size_t segment, const Schedule& schedule,
-                         const FamilySet& families) {
+namespace {
+
+Result<void> finish_or_throw(Plan& plan, size_t segment, const Schedule& schedule,
+                             const FamilySet& families) {
+  SINTER_CHECK_OP(segment, <, plan.segments.size());
   if (!plan.segments[segment].facts.has_outer() || plan.segments[segment].is_part) return {};
   auto finish = finish_segment(plan.segments[segment].facts, schedule, plan.limits, families);
   if (!finish) return fail(finish.error());
@@ -484,6 +481,13 @@ Result<void> plan_finish(Plan& plan, size_t segment, const Schedule& schedule,
   std::ranges::move(finish->decisions, std::back_inserter(decisions));
   place_workspace(plan);
   return {};
+}
+
+}  // namespace
+
+Result<void> plan_finish(Plan& plan, size_t segment, const Schedule& schedule,
+                         const FamilySet& families) {
+  return as_result([&] { return finish_or_throw(plan, segment, schedule, families); });
 }
 
 TensorSlot slot_of(const Plan& plan, size_t segment, ValueId value, BufferUse use) {

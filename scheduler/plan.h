@@ -231,7 +231,8 @@ ValueId tensor_of(const Plan& plan, ValueId value);
 ///
 /// Errors: InvalidFusion (the verifier's findings), InvalidArgument (extents), Unsupported (no
 /// family takes the graph; every rejection is listed), ResourceExhausted (a pinned schedule that
-/// breaks a budget or rule); for pinned cuts and joins InvalidArgument (names, contradictions) and
+/// breaks a budget or rule; a deadline), Cancelled (scheduler/interruption.h), InternalError (a
+/// defect); for pinned cuts and joins InvalidArgument (names, contradictions) and
 /// Unsupported (no kernel runs what is joined); for a plan to follow those of follow_plan(). Value
 /// ids of all but the first two are those of the simplified graph, which stands in the error's log.
 Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const DeviceLimits& limits,

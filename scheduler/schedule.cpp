@@ -429,11 +429,7 @@ std::string print(const Schedule& schedule) {
 }
 
 Result<Schedule> parse_schedule(std::string_view text) {
-  try {
-    return Parser(text).run();
-  } catch (const SinterException& exception) {
-    return fail(exception.error());
-  }
+  return as_result([&]() -> Result<Schedule> { return Parser(text).run(); });
 }
 
 }  // namespace sinter

@@ -165,6 +165,7 @@ class ChangeSearch {
   std::optional<std::string> other_at(int64_t steps) {
     extents_[name_] = size_at(steps);
     const auto planned = plan(fusion_, extents_, limits_, options_);
+    if (!planned && ends_the_work(planned.error())) throw_error(planned.error());
     if (!planned && planned.error().kind != ErrorKind::kUnsupported) return std::nullopt;
     std::string wins = planned ? kind_of(*planned) : "";
     return wins == kind_ ? std::nullopt : std::optional(std::move(wins));
@@ -219,7 +220,9 @@ Result<Sweep> sweep(const Fusion& fusion, const ExtentValues& extents, const Dev
     if (out.axes.size() > 1) at[out.axes[1].extent] = out.axes[1].sizes[line];
     for (const int64_t size : out.axes[0].sizes) {
       at[out.axes[0].extent] = size;
-      out.cells.push_back(cell_of(plan(fusion, at, limits, options)));
+      const auto planned = plan(fusion, at, limits, options);
+      if (!planned && ends_the_work(planned.error())) return fail(planned.error());
+      out.cells.push_back(cell_of(planned));
     }
   }
   out.kinds = kinds_of(out.cells, options.families);

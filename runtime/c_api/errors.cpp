@@ -11,9 +11,8 @@ namespace sinter::c_api {
 namespace {
 
 constexpr std::string_view kInvalidHandle = "InvalidHandle";
-constexpr std::string_view kCancelled = "Cancelled";
 
-/// Two statuses are of no ErrorKind: they are told as an argument, under another name.
+/// This status is of no ErrorKind: it is told as an argument, under another name.
 std::string with_kind(const std::string& form, std::string_view prefix, std::string_view kind) {
   const std::string_view told = sinter::name_of(ErrorKind::kInvalidArgument);
   return fmt::format("{}{}{}", prefix, kind, form.substr(prefix.size() + told.size()));
@@ -42,17 +41,6 @@ ErrorObject object_for(const InvalidHandle& invalid) {
   return out;
 }
 
-ErrorObject object_for(const Cancelled& cancelled) {
-  ErrorObject out =
-      object_for(Error{.kind = ErrorKind::kInvalidArgument,
-                       .message = fmt::format("the caller cancelled before {}", cancelled.during),
-                       .remedy = "call again to begin anew"});
-  out.status = SINTER_CANCELLED;
-  out.text = with_kind(out.text, "", kCancelled);
-  out.json = with_kind(out.json, "{\"kind\":\"", kCancelled);
-  return out;
-}
-
 sinter_status give(sinter_error** error, ErrorObject object) {
   const sinter_status status = object.status;
   if (error != nullptr) *error = make_handle(std::move(object));
@@ -64,14 +52,10 @@ sinter_status give_exception(sinter_error** error) {
     throw;
   } catch (const InvalidHandle& invalid) {
     return give(error, object_for(invalid));
-  } catch (const Cancelled& cancelled) {
-    return give(error, object_for(cancelled));
   } catch (const SinterException& exception) {
     return give(error, object_for(exception.error()));
   } catch (const std::bad_alloc&) {
-    return give(error, object_for(Error{.kind = ErrorKind::kResourceExhausted,
-                                        .message = "the process has no memory left",
-                                        .remedy = "free host memory"}));
+    return give(error, object_for(no_host_memory()));
   } catch (const std::exception& exception) {
     return give(error, object_for(Error{.kind = ErrorKind::kInternalError,
                                         .message = exception.what(),
@@ -99,6 +83,8 @@ sinter_status status_of(ErrorKind kind) {
       return SINTER_DEVICE_ERROR;
     case ErrorKind::kInternalError:
       return SINTER_INTERNAL_ERROR;
+    case ErrorKind::kCancelled:
+      return SINTER_CANCELLED;
   }
   unreachable();
 }
@@ -106,7 +92,7 @@ sinter_status status_of(ErrorKind kind) {
 ErrorKind kind_of(sinter_status status) {
   for (const ErrorKind kind :
        {ErrorKind::kInvalidFusion, ErrorKind::kInvalidArgument, ErrorKind::kUnsupported,
-        ErrorKind::kResourceExhausted, ErrorKind::kDeviceError}) {
+        ErrorKind::kResourceExhausted, ErrorKind::kDeviceError, ErrorKind::kCancelled}) {
     if (status_of(kind) == status) return kind;
   }
   return ErrorKind::kInternalError;
@@ -163,7 +149,6 @@ extern "C" {
 const char* sinter_status_name(sinter_status status) {
   if (status == SINTER_OK) return "OK";
   if (status == SINTER_INVALID_HANDLE) return kInvalidHandle.data();
-  if (status == SINTER_CANCELLED) return kCancelled.data();
   if (status < SINTER_OK || status > SINTER_CANCELLED) return "unknown";
   return sinter::name_of(kind_of(status)).data();
 }

@@ -36,12 +36,6 @@ T taken(Result<T> result) {
   if constexpr (!std::is_void_v<T>) return std::move(*result);
 }
 
-/// Thrown where a progress callback cancels. Like that of a handle its status is of no ErrorKind:
-/// only callers cancel.
-struct Cancelled {
-  std::string during{};  ///< What was about to begin.
-};
-
 [[noreturn]] void bad_argument(std::string message, std::string remedy);
 
 /// Refuses a null pointer.

@@ -21,17 +21,8 @@ int32_t number_of(Progress::Stage stage) {
 
 Interruption interruption_from(sinter_progress_function progress, void* progress_data,
                                double budget_seconds) {
-  using Clock = std::chrono::steady_clock;
-  // Beyond this a clock's time would overflow.
-  constexpr double kMostSeconds = 1e9;
-  if (!(budget_seconds >= 0.0 && budget_seconds <= kMostSeconds))
-    bad_argument(fmt::format("a time budget of {} s", budget_seconds),
-                 fmt::format("give seconds up to {:g}, or 0 for no limit", kMostSeconds));
   Interruption out;
-  if (budget_seconds > 0.0) {
-    out.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                      std::chrono::duration<double>(budget_seconds));
-  }
+  out.deadline = taken(deadline_in(budget_seconds));
   if (progress == nullptr) return out;
   out.progress = [progress, progress_data](const Progress& step) {
     const std::string family(step.family);
@@ -42,10 +33,16 @@ Interruption interruption_from(sinter_progress_function progress, void* progress
                                .steps = step.steps,
                                .family = family.c_str(),
                                .segment = segment.c_str()};
-    if (progress(progress_data, &told) != 0)
-      throw Cancelled{fmt::format("'{}' of '{}'", family, segment)};
+    return progress(progress_data, &told) == 0;
   };
   return out;
+}
+
+void refuse_budget(double budget_seconds, std::string_view options, std::string_view instead) {
+  if (budget_seconds == 0.0) return;
+  bad_argument(fmt::format("{}.budget_seconds is {}, of work that plans and compiles many times",
+                           options, budget_seconds),
+               std::string(instead));
 }
 
 }  // namespace sinter::c_api

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string_view>
+
 #include "runtime/sinter_c.h"
 #include "scheduler/interruption.h"
 
@@ -9,5 +11,8 @@ namespace sinter::c_api {
 /// negative or no number.
 Interruption interruption_from(sinter_progress_function progress, void* progress_data,
                                double budget_seconds);
+
+/// Refuses a budget for one step of work that has many. `instead` is the remedy.
+void refuse_budget(double budget_seconds, std::string_view options, std::string_view instead);
 
 }  // namespace sinter::c_api

@@ -164,54 +164,56 @@ InterpreterReport joined(const kir::Kernel& kernel,
 Result<InterpreterReport> interpret(const kir::Kernel& kernel, std::span<const LaunchMemory> memory,
                                     std::span<const int64_t> params,
                                     const InterpreterOptions& options) {
-  if (const auto checked = check_kernel(kernel); !checked) return fail(checked.error());
-  if (const auto checked = check_arguments(kernel, memory, params); !checked) {
-    return fail(checked.error());
-  }
-  const Result<Program> program = interpreter::compile(kernel);
-  if (!program) return fail(program.error());
-
-  const int64_t work = std::max<int64_t>(params[kernel.grid.work.index], 0);
-  const int64_t clusters =
-      work / kernel.grid.per_block + (work % kernel.grid.per_block != 0 ? 1 : 0);
-  const int64_t limit = interpreter::kMaxFollowedThreads / kernel.threads;
-  // What is over the limit anyway is not multiplied: it could overflow.
-  const int64_t blocks = clusters > limit ? clusters : clusters * kernel.cluster;
-  if (blocks > limit) {
-    return fail(
-        {.kind = ErrorKind::kResourceExhausted,
-         .message = fmt::format("kernel {} would run {} blocks, and the interpreter follows "
-                                "at most {}",
-                                kernel.name, blocks, limit),
-         .remedy = "Interpret a smaller problem.",
-         .measured = blocks,
-         .limit = limit});
-  }
-
-  const std::vector<int64_t> values(params.begin(), params.end());
-  const bool counts = std::ranges::any_of(kernel.stmts, [](const kir::Stmt& stmt) {
-    return std::holds_alternative<kir::AtomicCount>(stmt.kind);
-  });
-  const std::vector<int64_t> order =
-      counts ? drawn_order(clusters, options.seed) : std::vector<int64_t>{};
-  const int64_t share_count =
-      counts ? 1 : std::clamp<int64_t>(options.threads, 1, std::max<int64_t>(clusters, 1));
-  std::vector<std::unique_ptr<Share>> shares;
-  for (int64_t i = 0; i < share_count; ++i) {
-    shares.push_back(std::make_unique<Share>(kernel, *program, memory, values, blocks, options));
-  }
-  const auto begin_of = [&](int64_t share) {
-    return share * (clusters / share_count) + std::min(share, clusters % share_count);
-  };
-  {
-    std::vector<std::jthread> threads;
-    for (int64_t i = 1; i < share_count; ++i) {
-      threads.emplace_back(
-          [&, i] { shares[static_cast<size_t>(i)]->run(begin_of(i), begin_of(i + 1), order); });
+  return as_result([&]() -> Result<InterpreterReport> {
+    if (const auto checked = check_kernel(kernel); !checked) return fail(checked.error());
+    if (const auto checked = check_arguments(kernel, memory, params); !checked) {
+      return fail(checked.error());
     }
-    shares.front()->run(begin_of(0), begin_of(1), order);
-  }
-  return joined(kernel, shares);
+    const Result<Program> program = interpreter::compile(kernel);
+    if (!program) return fail(program.error());
+
+    const int64_t work = std::max<int64_t>(params[kernel.grid.work.index], 0);
+    const int64_t clusters =
+        work / kernel.grid.per_block + (work % kernel.grid.per_block != 0 ? 1 : 0);
+    const int64_t limit = interpreter::kMaxFollowedThreads / kernel.threads;
+    // What is over the limit anyway is not multiplied: it could overflow.
+    const int64_t blocks = clusters > limit ? clusters : clusters * kernel.cluster;
+    if (blocks > limit) {
+      return fail(
+          {.kind = ErrorKind::kResourceExhausted,
+           .message = fmt::format("kernel {} would run {} blocks, and the interpreter follows "
+                                  "at most {}",
+                                  kernel.name, blocks, limit),
+           .remedy = "Interpret a smaller problem.",
+           .measured = blocks,
+           .limit = limit});
+    }
+
+    const std::vector<int64_t> values(params.begin(), params.end());
+    const bool counts = std::ranges::any_of(kernel.stmts, [](const kir::Stmt& stmt) {
+      return std::holds_alternative<kir::AtomicCount>(stmt.kind);
+    });
+    const std::vector<int64_t> order =
+        counts ? drawn_order(clusters, options.seed) : std::vector<int64_t>{};
+    const int64_t share_count =
+        counts ? 1 : std::clamp<int64_t>(options.threads, 1, std::max<int64_t>(clusters, 1));
+    std::vector<std::unique_ptr<Share>> shares;
+    for (int64_t i = 0; i < share_count; ++i) {
+      shares.push_back(std::make_unique<Share>(kernel, *program, memory, values, blocks, options));
+    }
+    const auto begin_of = [&](int64_t share) {
+      return share * (clusters / share_count) + std::min(share, clusters % share_count);
+    };
+    {
+      std::vector<std::jthread> threads;
+      for (int64_t i = 1; i < share_count; ++i) {
+        threads.emplace_back(
+            [&, i] { shares[static_cast<size_t>(i)]->run(begin_of(i), begin_of(i + 1), order); });
+      }
+      shares.front()->run(begin_of(0), begin_of(1), order);
+    }
+    return joined(kernel, shares);
+  });
 }
 
 }  // namespace sinter

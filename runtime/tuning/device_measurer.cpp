@@ -339,12 +339,16 @@ double DeviceMeasurer::seconds() {
 }
 Result<void> DeviceMeasurer::check_ready() { return device_->check_ready(); }
 Result<void> DeviceMeasurer::begin(const Fusion& fusion, const Binding& binding) {
-  if (auto ready = device_->check_ready(); !ready) return ready;
-  return device_->begin(fusion, binding);
+  return as_result([&]() -> Result<void> {
+    if (auto ready = device_->check_ready(); !ready) return ready;
+    return device_->begin(fusion, binding);
+  });
 }
 void DeviceMeasurer::announce(std::vector<Plan> plans) { device_->announce(std::move(plans)); }
 Result<PreparedCandidate> DeviceMeasurer::prepare(const Plan& plan) {
-  return device_->check_ready().and_then([&] { return device_->prepare(plan); });
+  return as_result([&]() -> Result<PreparedCandidate> {
+    return device_->check_ready().and_then([&] { return device_->prepare(plan); });
+  });
 }
 Result<std::vector<std::vector<double>>> DeviceMeasurer::sample(std::span<const size_t> candidates,
                                                                 int rounds) {

@@ -59,8 +59,8 @@ class DeviceMeasurer final : public CandidateMeasurer {
   [[nodiscard]] double seconds() override;
   /// Errors: InvalidArgument if the stream is being captured.
   [[nodiscard]] Result<void> check_ready() override;
-  /// Errors: Unsupported (more than most_elements); those of allocating. Throws SinterException
-  /// (InvalidArgument) where `inputs` do not fit the graph.
+  /// Errors: Unsupported (more than most_elements); InvalidArgument where `inputs` do not fit the
+  /// graph; those of allocating.
   [[nodiscard]] Result<void> begin(const Fusion& fusion, const Binding& binding) override;
   void announce(std::vector<Plan> plans) override;
   [[nodiscard]] Result<PreparedCandidate> prepare(const Plan& plan) override;

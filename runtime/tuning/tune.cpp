@@ -22,11 +22,13 @@ constexpr double kSecondsToMeasure = 2.0;
 /// A segment of a plan as a plan of its own, of one schedule.
 Result<Plan> plan_of(const SegmentPlan& segment, const Schedule& schedule,
                      const DeviceLimits& limits, const FamilySet& families) {
-  return plan(segment.facts.fusion, {}, limits,
-              {.families = families,
-               .pin = {.schedule = schedule},
-               .simplify = false,
-               .cutting = Cutting::kNeeded});
+  auto out = plan(segment.facts.fusion, {}, limits,
+                  {.families = families,
+                   .pin = {.schedule = schedule},
+                   .simplify = false,
+                   .cutting = Cutting::kNeeded});
+  if (!out && ends_the_work(out.error())) throw_error(out.error());
+  return out;
 }
 
 class Tuner {
@@ -224,6 +226,7 @@ class Tuner {
 
   /// Ends a segment before anything was measured.
   void give_up(Error error) {
+    if (ends_the_work(error)) throw_error(std::move(error));
     out_->decision.because = fmt::format("not measured: {}", error.message);
     if (error.kind == ErrorKind::kDeviceError) fail_with(std::move(error));
   }
@@ -249,6 +252,7 @@ class Tuner {
   }
 
   void failed(TuneMeasurement& measurement, Error error) {
+    if (ends_the_work(error)) throw_error(std::move(error));
     measurement.verdict = TuneVerdict::kFailed;
     measurement.because = error.message;
     fail_with(std::move(error));
@@ -257,6 +261,7 @@ class Tuner {
   /// False, with a verdict, if what was prepared is not to be timed.
   bool judge(TuneMeasurement& measurement, const PreparedCandidate& prepared) {
     if (prepared.failure) {
+      if (ends_the_work(*prepared.failure)) throw_error(*prepared.failure);
       measurement.verdict = TuneVerdict::kDoesNotCompile;
       measurement.because = prepared.failure->message;
       return false;
@@ -536,13 +541,15 @@ const std::string& TuneResult::name_of(const TunedSegment& segment) const {
 Result<TuneResult> tune(const Fusion& fusion, const ExtentValues& extents,
                         const DeviceLimits& limits, const PlanOptions& plan_options,
                         CandidateMeasurer& measurer, const TuneOptions& options) {
-  if (auto right = check_options(options); !right) return fail(std::move(right.error()));
-  if (auto ready = measurer.check_ready(); !ready) return fail(std::move(ready.error()));
-  PlanOptions untuned = plan_options;
-  untuned.tuned.reset();
-  auto planned = plan(fusion, extents, limits, untuned);
-  if (!planned) return fail(std::move(planned.error()));
-  return Tuner(fusion, untuned, measurer, options, std::move(*planned)).run();
+  return as_result([&]() -> Result<TuneResult> {
+    if (auto right = check_options(options); !right) return fail(std::move(right.error()));
+    if (auto ready = measurer.check_ready(); !ready) return fail(std::move(ready.error()));
+    PlanOptions untuned = plan_options;
+    untuned.tuned.reset();
+    auto planned = plan(fusion, extents, limits, untuned);
+    if (!planned) return fail(std::move(planned.error()));
+    return Tuner(fusion, untuned, measurer, options, std::move(*planned)).run();
+  });
 }
 
 }  // namespace sinter

@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <future>
 #include <thread>
 
+#include "codegen/interruptible_lowering.h"
 #include "fusion_ir/fusion_builder.h"
 #include "tests/support/canned_fusions.h"
 
@@ -327,9 +329,22 @@ TEST_F(CompilePlanTest, WhatAHelperThrowsReachesTheCaller) {
       return lower(facts, schedule);
     };
   }
-  EXPECT_THROW(static_cast<void>(compile_plan(std::move(planned), *compiler_, cache_,
-                                              {.families = families, .threads = 2})),
-               SinterException);
+  const auto compiled =
+      compile_plan(std::move(planned), *compiler_, cache_, {.families = families, .threads = 2});
+  ASSERT_FALSE(compiled);
+  EXPECT_EQ(compiled.error().kind, ErrorKind::kInternalError);
+  EXPECT_EQ(compiled.error().message, "a defect");
+}
+
+TEST_F(CompilePlanTest, ADeadlineIsATypedError) {
+  Plan planned = plan_with([](const Schedule&) { return true; }, 1);
+  const auto compiled =
+      compile_plan(std::move(planned), *compiler_, cache_,
+                   {.families = interruptible_lowering(
+                        families_, {.deadline = std::chrono::steady_clock::now()})});
+  ASSERT_FALSE(compiled);
+  EXPECT_EQ(compiled.error().kind, ErrorKind::kResourceExhausted);
+  EXPECT_THAT(compiled.error().message, HasSubstr("time budget ended after 0 lowered kernel(s)"));
 }
 
 }  // namespace

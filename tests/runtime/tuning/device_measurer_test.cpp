@@ -204,7 +204,10 @@ TEST_F(DeviceMeasurerTest, InputsThatDoNotFitAreRefused) {
     return sample_inputs(fusion, other, 1);
   }});
   ASSERT_TRUE(measurer) << measurer.error().text();
-  EXPECT_THROW((void)run(**measurer), SinterException);
+  const auto result = run(**measurer);
+  ASSERT_TRUE(result) << result.error().text();
+  EXPECT_FALSE(result->segments.front().is_measured());
+  EXPECT_THAT(result->segments.front().decision.because, HasSubstr("not measured"));
 }
 
 TEST_F(DeviceMeasurerTest, MoreThanTheOracleChecksIsLeft) {
