@@ -6,6 +6,7 @@
 #include <limits>
 #include <set>
 
+#include "scheduler/budget.h"
 #include "scheduler/register_estimate.h"
 #include "scheduler/sectors.h"
 #include "scheduler/ticket.h"
@@ -591,16 +592,22 @@ std::optional<Rejection> check_accumulators(const SegmentFacts& facts, const Sch
 std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Schedule& schedule,
                                             const DeviceLimits& limits) {
   const auto broken = [&](auto... said) { return rejected(schedule, said...); };
+  // What breaks a budget of the device is about a tensor.
+  const auto over = [&](auto... said) {
+    Rejection rejection = rejected(schedule, said...);
+    rejection.at = largest_tensor(facts, schedule);
+    return rejection;
+  };
   if (!is_power_of_two(schedule.threads_per_row) ||
       schedule.threads_per_row > limits.threads_per_block) {
-    return broken("threads per row must be a power of two within the block limit",
-                  schedule.threads_per_row, limits.threads_per_block, "threads",
-                  "use 1, 2, 4, ... 1024");
+    return over("threads per row must be a power of two within the block limit",
+                schedule.threads_per_row, limits.threads_per_block, "threads",
+                "use 1, 2, 4, ... 1024");
   }
   const int64_t most_rows = limits.threads_per_block / schedule.threads_per_row;
   if (schedule.rows_per_block < 1 || schedule.rows_per_block > most_rows) {
-    return broken("the rows of a block take more threads than the device runs, or none",
-                  schedule.rows_per_block, most_rows, "rows per block", "use fewer rows per block");
+    return over("the rows of a block take more threads than the device runs, or none",
+                schedule.rows_per_block, most_rows, "rows per block", "use fewer rows per block");
   }
   if (schedule.threads_per_block() % kWarp != 0) {
     return broken("the block is not made of whole warps", schedule.threads_per_block(), kWarp,
@@ -611,9 +618,9 @@ std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Sch
   const int64_t most_blocks =
       std::min(limits.blocks_per_sm, limits.threads_per_sm / schedule.threads_per_block());
   if (schedule.min_blocks_per_sm < 1 || schedule.min_blocks_per_sm > most_blocks) {
-    return broken("more blocks per multiprocessor are promised than its threads allow, or none",
-                  schedule.min_blocks_per_sm, most_blocks, "blocks",
-                  "promise fewer blocks, or make them smaller");
+    return over("more blocks per multiprocessor are promised than its threads allow, or none",
+                schedule.min_blocks_per_sm, most_blocks, "blocks",
+                "promise fewer blocks, or make them smaller");
   }
   if (auto rejection = check_row_access(facts, schedule)) return rejection;
   if (auto rejection = check_no_ring(schedule)) return rejection;

@@ -746,6 +746,7 @@ std::optional<Rejection> check_arguments(const SegmentFacts& facts) {
                    .value = static_cast<double>(tensors.size()),
                    .limit = static_cast<double>(kMostArgumentTensors),
                    .unit = "tensors",
+                   .at = *std::next(tensors.begin(), kMostArgumentTensors),
                    .remedy = "none needed: its parts run one after the other"};
 }
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "scheduler/budget.h"
 #include "scheduler/register_estimate.h"
 #include "scheduler/row_estimate.h"
 #include "scheduler/ticket.h"
@@ -107,8 +108,10 @@ tl::expected<ResourceEstimate, Rejection> estimate_stage(const SegmentFacts& fac
                                                          const Schedule& schedule,
                                                          const Stage& stage,
                                                          const DeviceLimits& limits) {
-  if (auto rejection = check_schedule(facts, schedule, limits))
+  if (auto rejection = check_schedule(facts, schedule, limits)) {
+    rejection->at = largest_tensor(facts, schedule);
     return tl::make_unexpected(*rejection);
+  }
   ResourceEstimate estimate;
   estimate.threads = schedule.threads_per_block();
   estimate.registers =
@@ -122,10 +125,8 @@ tl::expected<ResourceEstimate, Rejection> estimate_stage(const SegmentFacts& fac
   estimate.bytes_in_flight_per_sm =
       static_cast<double>(loaded_words(facts, schedule, stage) * kRegisterBytes * estimate.threads *
                           estimate.blocks_per_sm);
-  if (auto rejection = fits(estimate, limits)) {
-    rejection->subject = kName;
+  if (auto rejection = over_budget(facts, schedule, estimate, limits))
     return tl::make_unexpected(*rejection);
-  }
   return estimate;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "scheduler/budget.h"
 #include "scheduler/row_estimate.h"
 #include "scheduler/turns.h"
 
@@ -69,6 +70,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
                                          .value = static_cast<double>(schedule.unroll),
                                          .limit = static_cast<double>(kMostUnroll),
                                          .unit = "batches",
+                                         .at = largest_tensor(facts, schedule),
                                          .remedy = "use a smaller unroll"});
   }
   ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, limits);
@@ -79,12 +81,11 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
                   .value = static_cast<double>(estimate.registers),
                   .limit = static_cast<double>(limits.registers_per_thread),
                   .unit = "registers",
+                  .at = largest_tensor(facts, schedule),
                   .remedy = "use a smaller unroll, or narrower vectors"});
   }
-  if (auto rejection = fits(estimate, limits)) {
-    rejection->subject = kName;
+  if (auto rejection = over_budget(facts, schedule, estimate, limits))
     return tl::make_unexpected(*rejection);
-  }
   return estimate;
 }
 

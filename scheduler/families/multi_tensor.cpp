@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "scheduler/budget.h"
 #include "scheduler/families/element_tiles.h"
 #include "scheduler/families/pointwise.h"
 #include "scheduler/register_estimate.h"
@@ -53,14 +54,20 @@ tl::expected<ResourceEstimate, Rejection> estimate_tiles(const SegmentFacts& fac
                                                          const StageList& stages,
                                                          const DeviceLimits& limits) {
   if (auto rejection = refuse_multi_tensor(facts)) return tl::make_unexpected(*rejection);
-  if (auto rejection = check_fields(schedule)) return tl::make_unexpected(*rejection);
+  if (auto rejection = check_fields(schedule)) {
+    rejection->at = largest_tensor(facts, schedule);
+    return tl::make_unexpected(*rejection);
+  }
   const TensorList& list = *facts.list;
   Schedule as_row = schedule;
   // A member may end anywhere: its last vector is guarded, so the row access mode does not apply.
   as_row.row_access = RowAccess::kScalar;
   as_row.vector_width = 1;
-  if (auto rejection = check_row_schedule(list.member, as_row, limits))
+  if (auto rejection = check_row_schedule(list.member, as_row, limits)) {
+    // What it names is a value of the member's own graph.
+    rejection->at = largest_tensor(facts, schedule);
     return tl::make_unexpected(*rejection);
+  }
   ResourceEstimate estimate;
   estimate.threads = schedule.threads_per_block();
   estimate.registers = estimate_registers(list.member, schedule, stages);
@@ -73,10 +80,8 @@ tl::expected<ResourceEstimate, Rejection> estimate_tiles(const SegmentFacts& fac
   }
   estimate.bytes_in_flight_per_sm =
       loaded * static_cast<double>(estimate.threads * estimate.blocks_per_sm);
-  if (auto rejection = fits(estimate, limits)) {
-    rejection->subject = kMultiTensor;
+  if (auto rejection = over_budget(facts, schedule, estimate, limits))
     return tl::make_unexpected(*rejection);
-  }
   return estimate;
 }
 
@@ -134,8 +139,10 @@ std::optional<Rejection> refuse_multi_tensor(const SegmentFacts& facts) {
   const int64_t bytes = list_argument_bytes(std::ssize(list.members), std::ssize(list.slots),
                                             std::ssize(list.shared));
   if (bytes <= kMostArgumentBytes) return std::nullopt;
-  return refused("the tables of a list exceed the arguments of a kernel", bytes, kMostArgumentBytes,
-                 "bytes", "cut the list into shorter ones");
+  auto rejection = refused("the tables of a list exceed the arguments of a kernel", bytes,
+                           kMostArgumentBytes, "bytes", "cut the list into shorter ones");
+  rejection.at = largest_tensor(facts, {});
+  return rejection;
 }
 
 tl::expected<ResourceEstimate, Rejection> estimate_multi_tensor(const SegmentFacts& facts,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "scheduler/budget.h"
 #include "scheduler/register_estimate.h"
 #include "scheduler/row_estimate.h"
 
@@ -150,6 +151,7 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
                      .value = static_cast<double>(batches),
                      .limit = static_cast<double>(kMostBatches),
                      .unit = "batches",
+                     .at = largest_tensor(facts, schedule),
                      .remedy = "use more threads per row, or shared memory"};
   }
   if (schedule.unroll > kMostBatches) {
@@ -158,6 +160,7 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
                      .value = static_cast<double>(schedule.unroll),
                      .limit = static_cast<double>(kMostBatches),
                      .unit = "batches",
+                     .at = largest_tensor(facts, schedule),
                      .remedy = "use a smaller unroll"};
   }
   return std::nullopt;
@@ -177,14 +180,11 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
         .value = static_cast<double>(estimate.registers),
         .limit = static_cast<double>(limits.registers_per_thread),
         .unit = "registers",
-        .at = schedule.persistent.empty() ? ValueId{} : schedule.persistent.front().value,
+        .at = largest_tensor(facts, schedule),
         .remedy = "use more threads per row, keep it in shared memory, or read it again"});
   }
-  if (auto rejection = fits(estimate, limits)) {
-    rejection->subject = kName;
-    if (!schedule.persistent.empty()) rejection->at = schedule.persistent.front().value;
+  if (auto rejection = over_budget(facts, schedule, estimate, limits))
     return tl::make_unexpected(*rejection);
-  }
   return estimate;
 }
 
@@ -245,9 +245,9 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
       return;
     }
     // Most of what is refused for long rows.
-    if (auto rejection = fits(
+    if (auto rejection = over_budget(
+            facts, schedule,
             {.shared_bytes = kept_shared_bytes(facts, schedule), .blocks_per_sm = 1}, limits)) {
-      rejection->subject = kName;
       rejection->value = static_cast<double>(row_shared_bytes(facts, schedule, list));
       nearest = std::move(rejection);
       return;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "scheduler/budget.h"
 #include "scheduler/families/element_tiles.h"
 #include "scheduler/register_estimate.h"
 #include "scheduler/row_estimate.h"
@@ -59,6 +60,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
                                          .value = static_cast<double>(schedule.unroll),
                                          .limit = static_cast<double>(kMostUnroll),
                                          .unit = "vectors",
+                                         .at = largest_tensor(facts, schedule),
                                          .remedy = "use a smaller unroll"});
   }
   ResourceEstimate estimate;
@@ -74,10 +76,8 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
   }
   estimate.bytes_in_flight_per_sm =
       loaded * static_cast<double>(estimate.threads * estimate.blocks_per_sm);
-  if (auto rejection = fits(estimate, limits)) {
-    rejection->subject = kName;
+  if (auto rejection = over_budget(facts, schedule, estimate, limits))
     return tl::make_unexpected(*rejection);
-  }
   return estimate;
 }
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <limits>
 
+#include "scheduler/budget.h"
 #include "scheduler/cost_model.h"
 #include "scheduler/register_estimate.h"
 #include "scheduler/row_schedule.h"
@@ -164,7 +165,10 @@ int64_t needed_registers(const Tiled& tile, const Schedule& schedule,
 tl::expected<ResourceEstimate, Rejection> estimate_tile(const SegmentFacts& facts,
                                                         const Tiled& tile, const Schedule& schedule,
                                                         const DeviceLimits& limits) {
-  if (auto rejection = check_schedule(schedule, limits)) return tl::make_unexpected(*rejection);
+  if (auto rejection = check_schedule(schedule, limits)) {
+    rejection->at = largest_tensor(facts, schedule);
+    return tl::make_unexpected(*rejection);
+  }
   const std::vector<StagedTensor> staged = staged_tensors(facts, tile.axes, schedule);
   ResourceEstimate estimate;
   estimate.threads = schedule.threads_per_block();
@@ -173,11 +177,6 @@ tl::expected<ResourceEstimate, Rejection> estimate_tile(const SegmentFacts& fact
   for (const StagedTensor& tensor : staged)
     estimate.shared_bytes += (tensor.bytes + kUnit - 1) / kUnit * kUnit;
   estimate.blocks = tile_grid(facts, tile.axes, schedule).blocks();
-  if (estimate.blocks > std::numeric_limits<int32_t>::max()) {
-    return tl::make_unexpected(rejected("the grid has too many tiles", estimate.blocks,
-                                        std::numeric_limits<int32_t>::max(), "blocks",
-                                        "use larger tiles"));
-  }
   complete(estimate, limits, schedule.min_blocks_per_sm);
   double loaded = 0.0;
   for (const ValueId value : tile.list.stages[0].loads) {
@@ -186,10 +185,8 @@ tl::expected<ResourceEstimate, Rejection> estimate_tile(const SegmentFacts& fact
   }
   estimate.bytes_in_flight_per_sm =
       loaded * static_cast<double>(estimate.threads * estimate.blocks_per_sm);
-  if (auto rejection = fits(estimate, limits)) {
-    rejection->subject = kTranspose;
+  if (auto rejection = over_budget(facts, schedule, estimate, limits))
     return tl::make_unexpected(*rejection);
-  }
   return estimate;
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <set>
 
+#include "scheduler/budget.h"
 #include "scheduler/register_estimate.h"
 #include "scheduler/ring.h"
 #include "scheduler/row_estimate.h"
@@ -164,7 +165,8 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
       specialised_threads(schedule) > limits.threads_per_block) {
     return rejected("compute groups are whole warps, and together whole groups of four warps",
                     schedule.threads_per_block(), limits.threads_per_block - kProducerThreads,
-                    "threads", "use 128, 256 or 512 compute threads");
+                    "threads", "use 128, 256 or 512 compute threads",
+                    largest_tensor(facts, schedule));
   }
   if (groups > kMostGroups)
     return rejected("there are more groups than take turns", groups, kMostGroups, "groups",
@@ -203,12 +205,13 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
       std::min(limits.blocks_per_sm, limits.threads_per_sm / specialised_threads(schedule));
   if (schedule.min_blocks_per_sm < 1 || schedule.min_blocks_per_sm > most) {
     return rejected("more blocks per multiprocessor are promised than its threads allow, or none",
-                    schedule.min_blocks_per_sm, most, "blocks", "promise fewer blocks");
+                    schedule.min_blocks_per_sm, most, "blocks", "promise fewer blocks",
+                    largest_tensor(facts, schedule));
   }
   if (unrolls_batches(facts, schedule) && batch_count(facts, schedule) > kMostBatches) {
     return rejected("a row in registers has too many batches to unroll",
                     batch_count(facts, schedule), kMostBatches, "batches",
-                    "use more threads per row");
+                    "use more threads per row", largest_tensor(facts, schedule));
   }
   for (const PersistentValue& kept : schedule.persistent) {
     if (kept.residency == Residency::kShared && facts.space.dependence[kept.value].rows)
@@ -257,10 +260,8 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
   const int64_t turns = (facts.space.rows + reach - 1) / reach;
   estimate.waves = static_cast<double>(turns);
   estimate.bytes_in_flight_per_sm = bytes_in_flight(facts, schedule, estimate);
-  if (auto rejection = fits(estimate, limits)) {
-    rejection->subject = kName;
+  if (auto rejection = over_budget(facts, schedule, estimate, limits))
     return tl::make_unexpected(*rejection);
-  }
   return estimate;
 }
 

@@ -1,0 +1,34 @@
+#include "scheduler/budget.h"
+
+namespace sinter {
+
+ValueId largest_tensor(const SegmentFacts& facts, const Schedule& schedule) {
+  ValueId largest;
+  double most_bytes = -1.0;
+  const auto weigh = [&](ValueId id) {
+    if (!facts.fusion.values.contains(id)) return;
+    const Value& value = facts.fusion.values[id];
+    auto bytes = static_cast<double>(bytes_of(value.type));
+    for (const Extent& extent : value.shape) bytes *= static_cast<double>(extent.constant());
+    if (bytes <= most_bytes) return;
+    largest = id;
+    most_bytes = bytes;
+  };
+  for (const PersistentValue& kept : schedule.persistent)
+    if (kept.residency != Residency::kReload) weigh(kept.value);
+  if (largest.valid()) return largest;
+  for (const ValueId input : facts.fusion.inputs) weigh(input);
+  for (const ValueId output : facts.fusion.outputs) weigh(output);
+  return largest;
+}
+
+std::optional<Rejection> over_budget(const SegmentFacts& facts, const Schedule& schedule,
+                                     const ResourceEstimate& estimate, const DeviceLimits& limits) {
+  auto rejection = fits(estimate, limits);
+  if (!rejection) return std::nullopt;
+  rejection->subject = schedule.family;
+  rejection->at = largest_tensor(facts, schedule);
+  return rejection;
+}
+
+}  // namespace sinter

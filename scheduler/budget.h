@@ -1,0 +1,22 @@
+#pragma once
+
+#include <optional>
+
+#include "scheduler/decision.h"
+#include "scheduler/device_limits.h"
+#include "scheduler/resources.h"
+#include "scheduler/schedule.h"
+#include "scheduler/segment_facts.h"
+
+namespace sinter {
+
+/// The tensor that takes most of a schedule's budgets: of the values that it keeps in registers or
+/// shared memory the one of most bytes, else the largest that the segment reads or writes. Invalid
+/// for a segment without tensors.
+ValueId largest_tensor(const SegmentFacts& facts, const Schedule& schedule);
+
+/// fits(), as a refusal by the schedule's family that names that tensor.
+std::optional<Rejection> over_budget(const SegmentFacts& facts, const Schedule& schedule,
+                                     const ResourceEstimate& estimate, const DeviceLimits& limits);
+
+}  // namespace sinter
