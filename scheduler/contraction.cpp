@@ -36,6 +36,25 @@ AxisSet reshaped(const Value& operand, const Value& result, AxisSet varies) {
   return out;
 }
 
+/// Axes of the result of an op that moves elements, by those of its operand; nothing for other ops.
+std::optional<AxisSet> moved(const Fusion& fusion, const Op& op, AxisSet axes) {
+  AxisSet out;
+  if (std::holds_alternative<CastOp>(op.kind)) return axes;
+  if (const auto* broadcast = std::get_if<BroadcastOp>(&op.kind)) {
+    for (size_t i = 0; i < broadcast->axes.size(); ++i)
+      out[static_cast<size_t>(broadcast->axes[i])] = axes[i];
+    return out;
+  }
+  if (const auto* permute = std::get_if<PermuteOp>(&op.kind)) {
+    for (size_t i = 0; i < permute->order.size(); ++i)
+      out[i] = axes[static_cast<size_t>(permute->order[i])];
+    return out;
+  }
+  if (std::holds_alternative<ReshapeOp>(op.kind))
+    return reshaped(fusion.values[op.operands[0]], fusion.values[op.results[0]], axes);
+  return std::nullopt;
+}
+
 /// For every value, the axes along which its elements may differ: along the others it repeats.
 class Variation {
  public:
@@ -53,22 +72,14 @@ class Variation {
     const Value& value = fusion_.values[result];
     AxisSet out;
     if (std::holds_alternative<ConstantOp>(op.kind)) return out;
-    if (std::holds_alternative<PointwiseOp>(op.kind) || std::holds_alternative<CastOp>(op.kind)) {
+    if (std::holds_alternative<PointwiseOp>(op.kind)) {
       for (const ValueId operand : op.operands) out |= of(operand);
       return out;
     }
-    if (const auto* broadcast = std::get_if<BroadcastOp>(&op.kind)) {
-      for (size_t i = 0; i < broadcast->axes.size(); ++i)
-        out[static_cast<size_t>(broadcast->axes[i])] = of(op.operands[0])[i];
-      return out;
+    if (op.operands.size() == 1) {
+      if (const auto axes = moved(fusion_, op, of(op.operands[0]))) return *axes;
     }
-    if (const auto* permute = std::get_if<PermuteOp>(&op.kind)) {
-      for (size_t i = 0; i < permute->order.size(); ++i)
-        out[i] = of(op.operands[0])[static_cast<size_t>(permute->order[i])];
-      return out;
-    }
-    if (std::holds_alternative<ReshapeOp>(op.kind))
-      return reshaped(fusion_.values[op.operands[0]], value, of(op.operands[0]));
+    if (std::holds_alternative<SliceOp>(op.kind)) return of(op.operands[0]) & long_axes(value);
     if (const auto* iota = std::get_if<IotaOp>(&op.kind)) {
       out[static_cast<size_t>(iota->axis)] = true;
       return out & long_axes(value);
@@ -79,12 +90,6 @@ class Variation {
   const Fusion& fusion_;
   std::vector<AxisSet> varies_;
 };
-
-/// The value behind casts.
-ValueId behind_casts(const Fusion& fusion, ValueId value) {
-  while (fusion.def_as<CastOp>(value) != nullptr) value = fusion.def_of(value).operands[0];
-  return value;
-}
 
 /// The value behind whatever neither computes nor picks elements.
 ValueId behind_moves(const Fusion& fusion, ValueId value) {
@@ -98,21 +103,68 @@ ValueId behind_moves(const Fusion& fusion, ValueId value) {
   }
 }
 
-/// Factors of a product, those of its factors in their place. Of a value that is no product, one.
-std::vector<ValueId> factors_of(const Fusion& fusion, ValueId product) {
+/// Ops between a sum and its factors that are looked through at most: longer chains do not slow
+/// planning down, and what lies behind them is not searched.
+constexpr size_t kMostStepsToFactors = 256;
+
+/// Whether an op moves a product, perhaps behind further such ops.
+bool leads_to_product(const Fusion& fusion, OpId id) {
+  for (size_t step = 0; step < kMostStepsToFactors; ++step) {
+    const Op& op = fusion.ops[id];
+    if (const auto* pointwise = std::get_if<PointwiseOp>(&op.kind)) {
+      if (pointwise->fn == PointwiseFn::kMul) return true;
+      if (pointwise->fn != PointwiseFn::kNeg) return false;
+    } else if (op.operands.size() != 1 || !moved(fusion, op, {})) {
+      return false;
+    }
+    id = fusion.values[op.operands[0]].def;
+  }
+  return false;
+}
+
+/// A factor of a product, and the axes of the product along which it may differ.
+struct Factor {
+  ValueId value;
+  AxisSet varies;
+};
+
+/// Factors of a product, those of its factors in their place, also behind what moves elements or
+/// changes signs. Of a value that is no product, one.
+std::vector<Factor> factors_of(const Fusion& fusion, const Variation& variation, ValueId product) {
   // A square of a square doubles them: more than these make no clearer what was meant.
   constexpr size_t kMostFactors = 16;
-  std::vector<ValueId> out{product};
-  for (size_t i = 0; i < out.size() && out.size() < kMostFactors;) {
-    const ValueId factor = behind_casts(fusion, out[i]);
-    const auto* op = fusion.def_as<PointwiseOp>(factor);
-    if (op == nullptr || op->fn != PointwiseFn::kMul) {
+  /// A value, and the ops between it and the product, the nearest to the product first.
+  struct Found {
+    ValueId value;
+    std::vector<OpId> moves{};
+  };
+  std::vector<Found> found{{product}};
+  size_t steps = 0;
+  for (size_t i = 0; i < found.size() && steps < kMostStepsToFactors; ++steps) {
+    const OpId id = fusion.values[found[i].value].def;
+    const Op& op = fusion.ops[id];
+    const auto* pointwise = std::get_if<PointwiseOp>(&op.kind);
+    if (pointwise != nullptr && pointwise->fn == PointwiseFn::kNeg) {
+      found[i].value = op.operands[0];
+    } else if (pointwise != nullptr && pointwise->fn == PointwiseFn::kMul &&
+               found.size() < kMostFactors) {
+      Found second = found[i];
+      second.value = op.operands[1];
+      found[i].value = op.operands[0];
+      found.insert(found.begin() + static_cast<ptrdiff_t>(i) + 1, std::move(second));
+    } else if (leads_to_product(fusion, id)) {
+      found[i].moves.push_back(id);
+      found[i].value = op.operands[0];
+    } else {
       ++i;
-      continue;
     }
-    const Op& mul = fusion.def_of(factor);
-    out[i] = mul.operands[0];
-    out.insert(out.begin() + static_cast<ptrdiff_t>(i) + 1, mul.operands[1]);
+  }
+  std::vector<Factor> out;
+  for (const Found& factor : found) {
+    AxisSet axes = variation.of(factor.value);
+    for (auto move = factor.moves.rbegin(); move != factor.moves.rend(); ++move)
+      axes = *moved(fusion, fusion.ops[*move], axes);
+    out.push_back({factor.value, axes});
   }
   return out;
 }
@@ -132,18 +184,18 @@ std::optional<Contraction> contraction_of(const Fusion& fusion, const Variation&
   const Value& product = fusion.values[op.operands[0]];
   AxisSet summed;
   for (const int axis : reduce->axes) summed[static_cast<size_t>(axis)] = true;
-  const std::vector<ValueId> factors = factors_of(fusion, op.operands[0]);
+  const std::vector<Factor> factors = factors_of(fusion, variation, op.operands[0]);
   for (size_t i = 0; i < factors.size(); ++i) {
     for (size_t j = i + 1; j < factors.size(); ++j) {
-      const AxisSet left = variation.of(factors[i]);
-      const AxisSet right = variation.of(factors[j]);
+      const AxisSet left = factors[i].varies;
+      const AxisSet right = factors[j].varies;
       const AxisSet m = left & ~right & ~summed;
       const AxisSet n = right & ~left & ~summed;
       const AxisSet k = left & right & summed;
       if (m.none() || n.none() || k.none()) continue;
       return Contraction{.value = op.results[0],
-                         .left = behind_moves(fusion, factors[i]),
-                         .right = behind_moves(fusion, factors[j]),
+                         .left = behind_moves(fusion, factors[i].value),
+                         .right = behind_moves(fusion, factors[j].value),
                          .batch = elements_along(product, left & right & ~summed),
                          .m = elements_along(product, m),
                          .n = elements_along(product, n),

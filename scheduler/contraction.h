@@ -27,7 +27,8 @@ struct Contraction {
 
 /// All contractions of a graph whose extents are numbers, in the order of its ops. Casts,
 /// broadcasts, permutations, and reshapes that insert or remove axes of one element may stand
-/// between the operands and the product, casts between the product and the sum.
+/// between the operands and the product, and between the product and the sum; further factors and
+/// changes of sign too.
 std::vector<Contraction> find_contractions(const Fusion& fusion);
 
 struct Plan;

@@ -2,9 +2,14 @@
 
 #include <gmock/gmock.h>
 
+#include <functional>
+#include <limits>
+
+#include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
 #include "scheduler/interruption.h"
 #include "scheduler/plan.h"
+#include "scheduler/sweep.h"
 
 namespace sinter {
 namespace {
@@ -53,6 +58,104 @@ TEST(Contraction, HasBatchAxesAScaleAndAnyOrder) {
   EXPECT_EQ(found[0].k, 4);
 }
 
+struct Variant {
+  const char* name;
+  /// Builds c = a b of 64 x 32 x 48 (M x N x K).
+  std::function<void(FusionBuilder&)> build;
+};
+
+class ContractionVariant : public ::testing::TestWithParam<Variant> {};
+
+TEST_P(ContractionVariant, IsFoundAndSaidToBeOne) {
+  FusionBuilder b(GetParam().name);
+  GetParam().build(b);
+  const Fusion fusion = b.build();
+  const auto planned = plan(fusion, {}, *find_device("H200"));
+  ASSERT_TRUE(planned) << planned.error().text();
+  for (const auto& found : {find_contractions(fusion), contractions_of(*planned)}) {
+    ASSERT_EQ(found.size(), 1U);
+    EXPECT_EQ(found[0].m, 64);
+    EXPECT_EQ(found[0].n, 32);
+    EXPECT_EQ(found[0].k, 48);
+  }
+  EXPECT_GT(contractions_of(*planned)[0].predicted_us, 0.0);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Forms, ContractionVariant,
+    ::testing::Values(
+        Variant{"transposed_weight",
+                [](FusionBuilder& b) {
+                  const Shape shape{64, 32, 48};
+                  const ValueId x = b.input(DType::kF32, {64, 48}, "x");
+                  const ValueId w = b.input(DType::kF32, {32, 48}, "w");
+                  b.output(b.sum(
+                      b.mul(b.broadcast(x, shape, {0, 2}), b.broadcast(w, shape, {1, 2})), {2}));
+                }},
+        Variant{
+            "both_transposed",
+            [](FusionBuilder& b) {
+              const Shape shape{48, 64, 32};
+              const ValueId x = b.permute(b.input(DType::kBF16, {48, 64}, "x"), {1, 0});
+              const ValueId w = b.input(DType::kBF16, {32, 48}, "w");
+              const ValueId wide = b.broadcast(b.permute(x, {1, 0}), shape, {0, 1});
+              b.output(b.sum(b.mul(wide, b.broadcast(b.permute(w, {1, 0}), shape, {0, 2})), {0}));
+            }},
+        Variant{
+            "numpy",
+            [](FusionBuilder& b) {
+              const ValueId x = b.input(DType::kF16, {64, 48}, "x");
+              const ValueId w = b.input(DType::kF16, {48, 32}, "w");
+              const ValueId product = b.mul(b.reshape(x, {64, 48, 1}), b.reshape(w, {1, 48, 32}));
+              b.output(b.cast(b.sum(product, {1}), DType::kF16));
+            }},
+        Variant{"mean",
+                [](FusionBuilder& b) {
+                  const Shape shape{64, 48, 32};
+                  const ValueId x = b.input(DType::kBF16, {64, 48}, "x");
+                  const ValueId w = b.input(DType::kBF16, {48, 32}, "w");
+                  b.output(mean(
+                      b, b.mul(b.broadcast(x, shape, {0, 1}), b.broadcast(w, shape, {1, 2})), {1}));
+                }},
+        Variant{"cast_product",
+                [](FusionBuilder& b) {
+                  const Shape shape{64, 48, 32};
+                  const ValueId x = b.input(DType::kF32, {64, 48}, "x");
+                  const ValueId w = b.input(DType::kF32, {48, 32}, "w");
+                  const ValueId product =
+                      b.mul(b.broadcast(x, shape, {0, 1}), b.broadcast(w, shape, {1, 2}));
+                  b.output(b.sum(b.cast(product, DType::kBF16), {1}));
+                }},
+        Variant{"moved_product",
+                [](FusionBuilder& b) {
+                  const Shape shape{64, 48, 32};
+                  const ValueId x = b.input(DType::kF32, {64, 48}, "x");
+                  const ValueId w = b.input(DType::kF32, {48, 32}, "w");
+                  const ValueId product =
+                      b.mul(b.broadcast(x, shape, {0, 1}), b.broadcast(w, shape, {1, 2}));
+                  b.output(b.sum(b.permute(product, {2, 0, 1}), {2}));
+                }},
+        Variant{"negated",
+                [](FusionBuilder& b) {
+                  const Shape shape{64, 48, 32};
+                  const ValueId x = b.input(DType::kF32, {64, 48}, "x");
+                  const ValueId w = b.input(DType::kF32, {48, 32}, "w");
+                  b.output(b.sum(
+                      b.neg(b.mul(b.broadcast(x, shape, {0, 1}), b.broadcast(w, shape, {1, 2}))),
+                      {1}));
+                }},
+        Variant{"scaled_before_and_after",
+                [](FusionBuilder& b) {
+                  const Shape shape{64, 48, 32};
+                  const ValueId x = b.input(DType::kF32, {64, 48}, "x");
+                  const ValueId w = b.input(DType::kF32, {48, 32}, "w");
+                  const ValueId half = b.mul(x, b.constant(0.5));
+                  const ValueId product =
+                      b.mul(b.broadcast(half, shape, {0, 1}), b.broadcast(w, shape, {1, 2}));
+                  b.output(b.mul(b.sum(b.mul(product, b.constant(3.0)), {1}), b.constant(0.25)));
+                }}),
+    [](const auto& info) { return std::string(info.param.name); });
+
 TEST(Contraction, IsNoProductThatMovesItsOperandsOnce) {
   FusionBuilder b("others");
   const ValueId x = b.input(DType::kF32, {64, 32}, "x");
@@ -88,6 +191,7 @@ TEST(Interruption, KeepsThePlanThatItDoesNotEnd) {
       interruptible(scheduling_families(), {.progress = [&](const Progress& progress) {
                       EXPECT_EQ(progress.steps, steps++);
                       EXPECT_FALSE(progress.family.empty());
+                      return true;
                     }});
   const auto with = plan(fusion, {}, *find_device("H200"), {.families = told});
   const auto without = plan(fusion, {}, *find_device("H200"));
@@ -97,7 +201,7 @@ TEST(Interruption, KeepsThePlanThatItDoesNotEnd) {
   EXPECT_EQ(with->segments[0].candidates, without->segments[0].candidates);
 }
 
-TEST(Interruption, EndsWithATypedErrorOrWhatTheCallerThrows) {
+TEST(Interruption, EndsWithATypedError) {
   const Fusion fusion = matmul(256, 192, 64);
   const FamilySet late =
       interruptible(scheduling_families(), {.deadline = std::chrono::steady_clock::now()});
@@ -105,10 +209,30 @@ TEST(Interruption, EndsWithATypedErrorOrWhatTheCallerThrows) {
   ASSERT_FALSE(planned);
   EXPECT_EQ(planned.error().kind, ErrorKind::kResourceExhausted);
   EXPECT_THAT(planned.error().message, HasSubstr("time budget ended after 0"));
-  struct Stop {};
   const FamilySet stopped =
-      interruptible(scheduling_families(), {.progress = [](const Progress&) { throw Stop{}; }});
-  EXPECT_THROW((void)plan(fusion, {}, *find_device("H200"), {.families = stopped}), Stop);
+      interruptible(scheduling_families(), {.progress = [](const Progress&) { return false; }});
+  const auto cancelled = plan(fusion, {}, *find_device("H200"), {.families = stopped});
+  ASSERT_FALSE(cancelled);
+  EXPECT_EQ(cancelled.error().kind, ErrorKind::kCancelled);
+  EXPECT_THAT(cancelled.error().message, HasSubstr("the caller cancelled before"));
+}
+
+TEST(Interruption, AMapIsCancelledToo) {
+  const FamilySet stopped =
+      interruptible(scheduling_families(), {.progress = [](const Progress&) { return false; }});
+  FusionBuilder b("sums");
+  b.output(b.sum(b.input(DType::kF32, {b.symbol("n"), 64}), {1}));
+  const auto swept =
+      sweep(b.build(), {}, *find_device("H200"), {{"n", {1, 2}}}, {.families = stopped});
+  ASSERT_FALSE(swept);
+  EXPECT_EQ(swept.error().kind, ErrorKind::kCancelled);
+}
+
+TEST(Interruption, BudgetsAreSecondsThatAClockCanAdd) {
+  EXPECT_EQ(*deadline_in(0.0), std::nullopt);
+  EXPECT_GT(**deadline_in(1.0), std::chrono::steady_clock::now());
+  for (const double seconds : {-1.0, 1e300, std::numeric_limits<double>::quiet_NaN()})
+    EXPECT_EQ(deadline_in(seconds).error().kind, ErrorKind::kInvalidArgument);
 }
 
 }  // namespace
