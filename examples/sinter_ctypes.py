@@ -13,6 +13,7 @@ STATUS = {
     5: "DeviceError",
     6: "InternalError",
     7: "InvalidHandle",
+    8: "Cancelled",
 }
 
 
@@ -38,6 +39,8 @@ class ErrorInfo(Struct):
         ("log", c.c_char_p),
         ("text", c.c_char_p),
         ("json", c.c_char_p),
+        ("line", c.c_int64),
+        ("column", c.c_int64),
     ]
 
 
@@ -103,6 +106,10 @@ class PlanOptions(Struct):
         ("tuned", c.c_void_p),
         ("check_indices", c.c_int32),
         ("reserved", c.c_int32),
+        ("progress", c.c_void_p),
+        ("progress_data", c.c_void_p),
+        ("budget_seconds", c.c_double),
+        ("like", c.c_void_p),
     ]
 
 
@@ -115,6 +122,9 @@ class PrepareOptions(Struct):
         ("forbid_replanning", c.c_int32),
         ("external", c.c_void_p),
         ("external_data", c.c_void_p),
+        ("progress", c.c_void_p),
+        ("progress_data", c.c_void_p),
+        ("budget_seconds", c.c_double),
     ]
 
 
@@ -176,6 +186,30 @@ class HostOptions(Struct):
         ("reserved", c.c_int32),
         ("external", c.c_void_p),
         ("external_data", c.c_void_p),
+    ]
+
+
+class CheckOptions(Struct):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("seed", c.c_uint64),
+        ("threads", c.c_int32),
+        ("reserved", c.c_int32),
+        ("data", c.POINTER(c.c_char_p)),
+        ("data_count", c.c_size_t),
+    ]
+
+
+class CheckInfo(Struct):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("passed", c.c_int32),
+        ("reserved", c.c_int32),
+        ("data_sets", c.c_size_t),
+        ("finding_count", c.c_size_t),
+        ("mismatch_count", c.c_size_t),
+        ("outside_count", c.c_size_t),
+        ("worst_error_over_bound", c.c_double),
     ]
 
 
@@ -244,24 +278,38 @@ def extents_of(sizes):
     return array, c.c_size_t(len(sizes))
 
 
+def borrow_on_host(sinter, plan, side, buffers):
+    """The array and count of tensors in host memory: of a plan's "input" or "output", each in a
+    writable buffer of bytes with the planned shape and strides: bytearrays, arrays of array or
+    NumPy."""
+    tensors = []
+    for i, buffer in enumerate(buffers):
+        info = TensorInfo()
+        getattr(sinter, "plan_" + side)(plan, c.c_size_t(i), c.byref(info))
+        address = c.addressof(c.c_char.from_buffer(buffer)) if len(buffer) else None
+        plain = DLTensor(data=address, device=DLDevice(1, 0), ndim=info.rank, dtype=info.dtype,
+                         shape=info.shape, strides=info.strides)
+        tensors.append(Tensor(plain=c.pointer(plain)))
+    return (Tensor * len(tensors))(*tensors), c.c_size_t(len(tensors))
+
+
 def execute_on_host(sinter, plan, inputs, outputs, options=None):
-    """Runs a plan in the interpreter, without a GPU. `inputs` and `outputs` are writable buffers of
-    bytes with the shapes and strides of the plan's tensors: bytearrays, arrays of array or NumPy."""
-
-    def borrow(side, buffers):
-        tensors = []
-        for i, buffer in enumerate(buffers):
-            info = TensorInfo()
-            getattr(sinter, "plan_" + side)(plan, c.c_size_t(i), c.byref(info))
-            address = c.addressof(c.c_char.from_buffer(buffer)) if len(buffer) else None
-            plain = DLTensor(data=address, device=DLDevice(1, 0), ndim=info.rank, dtype=info.dtype,
-                             shape=info.shape, strides=info.strides)
-            tensors.append(Tensor(plain=c.pointer(plain)))
-        return (Tensor * len(tensors))(*tensors), c.c_size_t(len(tensors))
-
+    """Runs a plan in the interpreter, without a GPU, on buffers as borrow_on_host() takes them."""
     sinter.plan_execute_on_host(
-        plan, *borrow("input", inputs), *borrow("output", outputs),
+        plan, *borrow_on_host(sinter, plan, "input", inputs),
+        *borrow_on_host(sinter, plan, "output", outputs),
         None if options is None else c.byref(options))
+
+
+def check(sinter, plan, inputs=None, options=None):
+    """Holds a plan against its graph, on inputs as borrow_on_host() takes them or on sample data.
+    Returns what was found and the lines that say so."""
+    info = CheckInfo()
+    tensors = (None, c.c_size_t(0)) if inputs is None else borrow_on_host(
+        sinter, plan, "input", inputs)
+    report = sinter.text(
+        "plan_check", plan, *tensors, None if options is None else c.byref(options), c.byref(info))
+    return info, report
 
 
 class Kernel:

@@ -1,5 +1,7 @@
 #include "runtime/sample_data.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -7,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "fusion_ir/error.h"
+#include "fusion_ir/nearest_name.h"
 #include "runtime/oracle/integer_range.h"
 
 namespace sinter {
@@ -213,6 +215,17 @@ std::optional<SampleData> sample_data_from_text(std::string_view text) {
     if (name_of(data) == text) return data;
   }
   return std::nullopt;
+}
+
+Result<SampleData> find_sample_data(std::string_view name) {
+  if (const auto data = sample_data_from_text(name)) return *data;
+  std::vector<std::string> names;
+  for (const SampleData known : sample_data()) names.push_back(name_of(known));
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  return fail(
+      {.kind = ErrorKind::kInvalidArgument,
+       .message = fmt::format("there is no sample data '{}'", name),
+       .remedy = suggestion(name, known, fmt::format("choose of {}", fmt::join(names, ", ")))});
 }
 
 void draw_sample_data(HostTensor& tensor, SampleData data, uint64_t seed, IntegerUse use) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "fusion_ir/result.h"
 #include "runtime/oracle/host_tensor.h"
 
 namespace sinter {
@@ -51,6 +52,8 @@ std::span<const SampleData> sample_data_for(int64_t elements);
 std::string name_of(SampleData data);
 /// The other way. None for what is no such name.
 std::optional<SampleData> sample_data_from_text(std::string_view text);
+/// The same; InvalidArgument, with the nearest name, for what is none.
+Result<SampleData> find_sample_data(std::string_view name);
 
 /// What an integer tensor is for.
 struct IntegerUse {

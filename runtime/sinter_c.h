@@ -61,7 +61,7 @@ enum {
   SINTER_DEVICE_ERROR = 5,       /* The driver or NVRTC failed or is missing. */
   SINTER_INTERNAL_ERROR = 6,     /* A defect in Sinter. */
   SINTER_INVALID_HANDLE = 7,     /* A handle that names no live object of the kind asked for. */
-  SINTER_CANCELLED = 8           /* A progress callback of the caller cancelled the call. */
+  SINTER_CANCELLED = 8           /* A callback of the caller cancelled the call. */
 };
 
 typedef struct sinter_error sinter_error;       /* Why a call failed. */
@@ -73,6 +73,7 @@ typedef struct sinter_runtime sinter_runtime;   /* Driver, compiler and kernel c
 typedef struct sinter_plan sinter_plan;         /* Which kernels run a graph, and why. */
 typedef struct sinter_compiled sinter_compiled; /* A plan's kernels, compiled but not loaded. */
 typedef struct sinter_executable sinter_executable; /* A plan compiled and loaded on a device. */
+typedef struct sinter_ranged sinter_ranged;         /* A graph prepared for ranges of sizes. */
 typedef struct sinter_tuning_database sinter_tuning_database; /* Schedules that were measured. */
 
 /* ---- Version -------------------------------------------------------------------------------- */
@@ -321,6 +322,9 @@ typedef struct sinter_plan_options {
    * by then, and a decision says so; else SINTER_RESOURCE_EXHAUSTED. 0: no limit. A plan that took
    * less is the same as without. */
   double budget_seconds;
+  /* A plan of the same graph for the same device at other sizes, whose cuts and schedules are taken
+   * over where they fit, else SINTER_UNSUPPORTED: not beside pins. Null: none. */
+  const sinter_plan* like;
 } sinter_plan_options;
 
 /* Plans a graph for a device: a pure function of its arguments, which measures nothing. Symbols
@@ -542,6 +546,9 @@ typedef struct sinter_prepare_options {
                                 do not try other schedules. */
   sinter_external_function external; /* Needed where the graph has external calls. */
   void* external_data;               /* Its `user_data`; must live as long as the executable. */
+  sinter_progress_function progress; /* Of compiling; may be null. */
+  void* progress_data;               /* Its `user_data`; must live as long as the executable. */
+  double budget_seconds;             /* Of compiling, as in sinter_compile_options. */
 } sinter_prepare_options;
 
 /* Compiles a plan's kernels with NVRTC, or takes them from the cache, and loads them. `options` may
@@ -629,6 +636,78 @@ SINTER_API sinter_status sinter_executable_check_indices(const sinter_executable
 SINTER_API sinter_status sinter_executable_release(sinter_executable* executable,
                                                    sinter_error** error);
 
+/* ---- Ranges of sizes ------------------------------------------------------------------------ */
+
+/* Sizes that a symbol may take, both ends among them; of these the multiples of what the symbol
+ * promises to be divisible by are meant. */
+typedef struct sinter_extent_range {
+  const char* name;
+  int64_t least;
+  int64_t most;
+} sinter_extent_range;
+
+/* Which plans the sizes of a range get: that of the first sizes wherever it fits, or each its own,
+ * the fastest for it. */
+enum { SINTER_RANGE_ONE_PLAN = 0, SINTER_RANGE_PLAN_EACH = 1 };
+/* What becomes of sizes outside the ranges: SINTER_INVALID_ARGUMENT, or a plan of their own. */
+enum { SINTER_OUTSIDE_REFUSE = 0, SINTER_OUTSIDE_PLAN = 1 };
+
+/* All of it may be left at zero. */
+typedef struct sinter_ranged_options {
+  size_t struct_size;
+  const sinter_extent*
+      fixed; /* Sizes of symbols without a range; those left out take their hint. */
+  size_t fixed_count;
+  const sinter_extent* first; /* Where is planned at once; symbols left out take their most. */
+  size_t first_count;
+  int32_t plans;         /* SINTER_RANGE_*. */
+  int32_t outside;       /* SINTER_OUTSIDE_*. */
+  double slower_at_most; /* Sizes for which the one plan is predicted to take longer than this
+                            multiple of their own get that; at least 1. 0: never. */
+  size_t kept;           /* Executables at hand at most; 0: 16. */
+} sinter_ranged_options;
+
+/*
+ * Prepares a graph for all sizes of its ranges. Each set of sizes is prepared when it is first
+ * asked for, and kept; kernels whose sizes differ in the outermost axes alone are compiled once.
+ * What is wrong with the graph, the device or the first sizes is known at once, other sizes may
+ * fail each for itself. `device` is that of `prepare_options`, or one like it; `plan_options` and
+ * `prepare_options` hold for every size, so their callbacks must live as long; time budgets are for
+ * single calls, and refused. Options may be null.
+ */
+SINTER_API sinter_status sinter_ranged_prepare(
+    sinter_runtime* runtime, const sinter_fusion* fusion, const sinter_device* device,
+    const sinter_extent_range* ranges, size_t range_count, const sinter_plan_options* plan_options,
+    const sinter_prepare_options* prepare_options, const sinter_ranged_options* options,
+    sinter_ranged** ranged, sinter_error** error);
+/* The executable for these sizes, which is prepared if it is not at hand: ask before a stream is
+ * captured. Symbols with a single size may be left out. */
+SINTER_API sinter_status sinter_ranged_at(sinter_ranged* ranged, const sinter_extent* extents,
+                                          size_t extent_count, sinter_executable** executable,
+                                          sinter_error** error);
+/* Executes at the sizes that the tensors have, which must agree with each other, as
+ * sinter_executable_execute() does. The workspace is as large as that of the executable for these
+ * sizes; with an allocator nobody need know. */
+SINTER_API sinter_status sinter_ranged_execute(sinter_ranged* ranged,
+                                               const sinter_execute_args* args,
+                                               sinter_error** error);
+typedef struct sinter_ranged_info {
+  size_t struct_size;
+  int64_t uses;     /* Times that sizes in the ranges were asked for. */
+  int64_t plans;    /* Times that they had to be planned, failures included. */
+  int64_t shared;   /* Of these, followed the plan of the first sizes. */
+  int64_t failures; /* Plans that could not be made, compiled or prepared. */
+  int64_t dropped;  /* Executables that made room for others. */
+  size_t kept;      /* Executables at hand. */
+} sinter_ranged_info;
+SINTER_API sinter_status sinter_ranged_describe(const sinter_ranged* ranged,
+                                                sinter_ranged_info* info, sinter_error** error);
+/* The same for people, with the sizes at hand and why some have a plan of their own. */
+SINTER_API sinter_status sinter_ranged_report(const sinter_ranged* ranged, sinter_text** text,
+                                              sinter_error** error);
+/* Executables that sinter_ranged_at() gave live on. Waits as sinter_executable_release() does. */
+SINTER_API sinter_status sinter_ranged_release(sinter_ranged* ranged, sinter_error** error);
+
 /* ---- Tuning --------------------------------------------------------------------------------- */
 
 /* A file is only read; is written too; is made where there is none. */
@@ -698,9 +777,9 @@ typedef struct sinter_tune_info {
 /*
  * Plans a graph for a device of this machine and measures the best predicted schedules of each of
  * its segments there, on random inputs in memory of its own; the planner's choice stays unless
- * another is right and faster by more than the noise. Refused under stream capture. What ends it
- * early is in `info`, and the best confirmed is kept. `options`, `info` and `json`, which gets
- * every measurement, may be null.
+ * another is right and faster by more than the noise. Refused under stream capture, and with a time
+ * budget in `plan_options`. What ends it early is in `info`, and the best confirmed is kept.
+ * `options`, `info` and `json`, which gets every measurement, may be null.
  */
 SINTER_API sinter_status sinter_tune(sinter_runtime* runtime, const sinter_fusion* fusion,
                                      const sinter_extent* extents, size_t extent_count,
@@ -741,6 +820,44 @@ SINTER_API sinter_status
 sinter_plan_execute_on_host(const sinter_plan* plan, const sinter_tensor* inputs,
                             size_t input_count, const sinter_tensor* outputs, size_t output_count,
                             const sinter_host_options* options, sinter_error** error);
+
+/* ---- Checks --------------------------------------------------------------------------------- */
+
+/* All of it may be left at zero. */
+typedef struct sinter_check_options {
+  size_t struct_size;
+  uint64_t seed;   /* Of sample data, and of the order in which warps and blocks take turns. */
+  int32_t threads; /* Of the host that run blocks; 0: 1. */
+  int32_t reserved;
+  const char* const* data; /* Kinds of sample data, "constant in rows"; null: ordinary data, then as
+                              many hard kinds as such sizes can afford. */
+  size_t data_count;
+} sinter_check_options;
+
+typedef struct sinter_check_info {
+  size_t struct_size;
+  int32_t passed; /* 1 where nothing below is wrong. */
+  int32_t reserved;
+  size_t data_sets;      /* Looked at; the check ends at the first that shows something wrong. */
+  size_t finding_count;  /* What the interpreter found wrong with kernels: defects in Sinter. */
+  size_t mismatch_count; /* Outputs that are wrong: defects too. */
+  size_t outside_count;  /* Of a plan that checks indices: takes with an index outside of its axis,
+                            which are the caller's mistake and pass. */
+  double worst_error_over_bound;
+} sinter_check_info;
+
+/*
+ * Holds a plan against the graph that it was made of: runs its kernels in the interpreter, as
+ * sinter_plan_execute_on_host() does, evaluates the graph in double precision with bounds of what
+ * rounding may do, and compares. On `inputs`, tensors in host memory; or, where they are null and
+ * none, on sample data. Something wrong is no failure of the call: `info` and `report`, with a line
+ * for each, say so; both may be null, and `options`. Graphs with external calls are
+ * SINTER_UNSUPPORTED: nothing says what the calls compute.
+ */
+SINTER_API sinter_status sinter_plan_check(const sinter_plan* plan, const sinter_tensor* inputs,
+                                           size_t input_count, const sinter_check_options* options,
+                                           sinter_check_info* info, sinter_text** report,
+                                           sinter_error** error);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -65,36 +65,36 @@ std::string text_of(sinter_dtype type) {
 /// Collects what a refusal says.
 class Refusal {
  public:
-  Refusal(const Plan& plan, TensorRole role) : plan_(plan), role_(role) {}
+  Refusal(const Fusion& fusion, TensorRole role) : fusion_(fusion), role_(role) {}
 
   template <class... Args>
   [[noreturn]] void operator()(std::string_view remedy, std::optional<int64_t> measured,
                                std::optional<int64_t> limit, fmt::format_string<Args...> format,
                                Args&&... args) const {
     throw_error({.kind = ErrorKind::kInvalidArgument,
-                 .message = fmt::format("{} {}", name_of(plan_, role_),
+                 .message = fmt::format("{} {}", name_of(fusion_, role_),
                                         fmt::format(format, std::forward<Args>(args)...)),
                  .remedy = std::string(remedy),
-                 .values = {value_of(plan_, role_)},
+                 .values = {value_of(fusion_, role_)},
                  .measured = measured,
                  .limit = limit});
   }
 
  private:
-  const Plan& plan_;
+  const Fusion& fusion_;
   TensorRole role_;
 };
 
 /// An input that is written is written as the output that takes over its memory.
-bool is_written(const Plan& plan, TensorRole role) {
+bool is_written(const Fusion& fusion, TensorRole role) {
   if (role.is_output) return true;
-  const ValueId input = value_of(plan, role);
-  return std::ranges::any_of(plan.fusion.layouts,
+  const ValueId input = value_of(fusion, role);
+  return std::ranges::any_of(fusion.layouts,
                              [&](const OutputLayout& layout) { return layout.alias == input; });
 }
 
-const sinter_dl_tensor& plain_tensor(const sinter_tensor& tensor, const Plan& plan, TensorRole role,
-                                     const Refusal& refuse) {
+const sinter_dl_tensor& plain_tensor(const sinter_tensor& tensor, const Fusion& fusion,
+                                     TensorRole role, const Refusal& refuse) {
   if ((tensor.plain == nullptr) == (tensor.versioned == nullptr)) {
     refuse("set exactly one of `plain` and `versioned`", std::nullopt, std::nullopt, "has {}",
            tensor.plain == nullptr ? "no tensor" : "two tensors");
@@ -106,7 +106,7 @@ const sinter_dl_tensor& plain_tensor(const sinter_tensor& tensor, const Plan& pl
            "has DLPack version {}.{}, understood is {}.x", managed.version.major,
            managed.version.minor, kMajorVersion);
   }
-  if ((managed.flags & kReadOnly) != 0 && is_written(plan, role)) {
+  if ((managed.flags & kReadOnly) != 0 && is_written(fusion, role)) {
     refuse("pass a tensor that may be written", std::nullopt, std::nullopt,
            "is flagged as read-only, and is written");
   }
@@ -133,14 +133,18 @@ void check_is_on_host(const sinter_dl_tensor& tensor, const Refusal& refuse) {
          type, kDlpackCpu);
 }
 
-void check_axes(const sinter_dl_tensor& tensor, const Tensor& planned, const Refusal& refuse) {
-  const size_t rank = planned.sizes.size();
+void check_rank(const sinter_dl_tensor& tensor, size_t rank, const Refusal& refuse) {
   if (tensor.ndim < 0 || static_cast<size_t>(tensor.ndim) != rank) {
     refuse("pass a tensor of the planned shape", tensor.ndim, static_cast<int64_t>(rank),
            "has {} axes, planned were {}", tensor.ndim, rank);
   }
   if (rank > 0 && tensor.shape == nullptr)
     refuse("set `shape`", std::nullopt, std::nullopt, "has no shape");
+}
+
+void check_axes(const sinter_dl_tensor& tensor, const Tensor& planned, const Refusal& refuse) {
+  const size_t rank = planned.sizes.size();
+  check_rank(tensor, rank, refuse);
   const bool is_empty = std::ranges::find(planned.sizes, 0) != planned.sizes.end();
   int64_t dense = 1;
   for (size_t axis = rank; axis-- > 0;) {
@@ -178,15 +182,15 @@ std::optional<DType> type_of(sinter_dtype type) {
 
 namespace {
 
-/// Checks all of a tensor but where it lies, and gives the address of its first element.
-uintptr_t first_address(const sinter_dl_tensor& plain, const Tensor& planned,
-                        const Refusal& refuse) {
+void check_type(const sinter_dl_tensor& plain, DType planned, const Refusal& refuse) {
   const sinter_dtype type{plain.dtype.code, plain.dtype.bits, plain.dtype.lanes};
-  if (type_of(type) != planned.type) {
-    refuse("pass a tensor of the planned type", std::nullopt, std::nullopt,
-           "has type {}, planned was {}", text_of(type), text_of(dlpack_type(planned.type)));
-  }
-  check_axes(plain, planned, refuse);
+  if (type_of(type) == planned) return;
+  refuse("pass a tensor of the planned type", std::nullopt, std::nullopt,
+         "has type {}, planned was {}", text_of(type), text_of(dlpack_type(planned)));
+}
+
+/// The address of the first element.
+uintptr_t first_address(const sinter_dl_tensor& plain, const Refusal& refuse) {
   const auto data = std::bit_cast<uintptr_t>(plain.data);
   const uintptr_t address = data + plain.byte_offset;
   if (address < data) {
@@ -201,18 +205,44 @@ uintptr_t first_address(const sinter_dl_tensor& plain, const Tensor& planned,
 
 DevicePointer address_of(const sinter_tensor& tensor, const Tensor& planned, const Plan& plan,
                          TensorRole role, DeviceOrdinal device) {
-  const Refusal refuse(plan, role);
-  const sinter_dl_tensor& plain = plain_tensor(tensor, plan, role, refuse);
+  const Refusal refuse(plan.fusion, role);
+  const sinter_dl_tensor& plain = plain_tensor(tensor, plan.fusion, role, refuse);
   check_device(plain, device, refuse);
-  return first_address(plain, planned, refuse);
+  check_type(plain, planned.type, refuse);
+  check_axes(plain, planned, refuse);
+  return first_address(plain, refuse);
+}
+
+Tensor tensor_of(const sinter_tensor& tensor, const Fusion& fusion, TensorRole role,
+                 DeviceOrdinal device) {
+  const Refusal refuse(fusion, role);
+  const sinter_dl_tensor& plain = plain_tensor(tensor, fusion, role, refuse);
+  check_device(plain, device, refuse);
+  const Value& value = fusion.values[value_of(fusion, role)];
+  check_type(plain, value.type, refuse);
+  check_rank(plain, value.shape.size(), refuse);
+  const auto rank = value.shape.size();
+  Tensor out{.address = first_address(plain, refuse),
+             .type = value.type,
+             .sizes = Sizes(plain.shape, plain.shape + rank),
+             .strides = {}};
+  for (size_t axis = 0; axis < rank; ++axis) {
+    if (out.sizes[axis] < 0)
+      refuse("set `shape` to sizes", out.sizes[axis], 0, "has size {} along axis {}",
+             out.sizes[axis], axis);
+  }
+  if (plain.strides != nullptr) out.strides.assign(plain.strides, plain.strides + rank);
+  return out;
 }
 
 std::byte* host_address_of(const sinter_tensor& tensor, const Tensor& planned, const Plan& plan,
                            TensorRole role) {
-  const Refusal refuse(plan, role);
-  const sinter_dl_tensor& plain = plain_tensor(tensor, plan, role, refuse);
+  const Refusal refuse(plan.fusion, role);
+  const sinter_dl_tensor& plain = plain_tensor(tensor, plan.fusion, role, refuse);
   check_is_on_host(plain, refuse);
-  const uintptr_t address = first_address(plain, planned, refuse);
+  check_type(plain, planned.type, refuse);
+  check_axes(plain, planned, refuse);
+  const uintptr_t address = first_address(plain, refuse);
   if (address == 0 && element_count(planned.sizes) > 0)
     refuse("pass the address of its elements", std::nullopt, std::nullopt, "has no address");
   return std::bit_cast<std::byte*>(address);

@@ -24,8 +24,13 @@ std::optional<DType> type_of(sinter_dtype type);
 DevicePointer address_of(const sinter_tensor& tensor, const Tensor& planned, const Plan& plan,
                          TensorRole role, DeviceOrdinal device);
 
-/// The same of a tensor in host memory; null where it has no address and needs none, because it has
-/// no elements.
+/// The same of a tensor of any sizes and strides that suits the graph, as it is. A null address is
+/// no refusal.
+Tensor tensor_of(const sinter_tensor& tensor, const Fusion& fusion, TensorRole role,
+                 DeviceOrdinal device);
+
+/// The same of a tensor in host memory as planned; null where it has no address and needs none,
+/// because it has no elements.
 std::byte* host_address_of(const sinter_tensor& tensor, const Tensor& planned, const Plan& plan,
                            TensorRole role);
 

@@ -1,7 +1,10 @@
 #include "runtime/executable.h"
 
+#include "codegen/interruptible_lowering.h"
 #include "runtime/c_api/callbacks.h"
 #include "runtime/c_api/errors.h"
+#include "runtime/c_api/prepare_options.h"
+#include "runtime/c_api/progress.h"
 #include "runtime/c_api/runtime_object.h"
 #include "runtime/c_api/structs.h"
 #include "runtime/c_api/tensor_info.h"
@@ -9,18 +12,24 @@
 #include "runtime/plan_json.h"
 
 namespace sinter::c_api {
-namespace {
 
-CompilePlanOptions compile_options(const sinter_prepare_options& options) {
+CompilePlanOptions compile_options_from(const sinter_prepare_options& options) {
   if (options.compile_threads < 0)
     bad_argument("a negative number of threads", "leave it at 0 for one");
   CompilePlanOptions out;
   if (options.compile_threads > 0) out.threads = options.compile_threads;
   if (flag(options.forbid_replanning, "options.forbid_replanning")) out.max_replans = 0;
+  out.families = interruptible_lowering(
+      std::move(out.families),
+      interruption_from(options.progress, options.progress_data, options.budget_seconds));
   return out;
 }
 
-}  // namespace
+PrepareOptions prepare_options_from(const sinter_prepare_options& options) {
+  return {.device = options.device,
+          .check_addresses = flag(options.check_addresses, "options.check_addresses"),
+          .external = external_callback(options.external, options.external_data, options.device)};
+}
 
 extern "C" {
 
@@ -33,17 +42,14 @@ sinter_status sinter_executable_prepare(sinter_runtime* runtime, const sinter_pl
     const auto on = object_of<RuntimeObject>(runtime);
     const auto planned = object_of<PlanObject>(plan);
     const auto given = read_struct(options, "options");
-    const auto compiling = compile_options(given);
+    const auto compiling = compile_options_from(given);
+    const auto preparing = prepare_options_from(given);
     DeviceDriver& driver = *taken(on->driver());
     auto context = taken(DeviceContext::retain(driver, given.device));
     auto compiled = taken(on->compile(planned->plan, compiling));
-    auto ready = taken(Executable::prepare(
-        std::move(compiled), driver,
-        {.device = given.device,
-         .check_addresses = flag(given.check_addresses, "options.check_addresses"),
-         .external = external_callback(given.external, given.external_data, given.device)}));
-    *executable = handle_of(
-        std::make_shared<ExecutableObject>(on, driver, std::move(context), std::move(ready)));
+    auto ready = taken(Executable::prepare(std::move(compiled), driver, preparing));
+    *executable = handle_of(std::make_shared<ExecutableObject>(
+        on, driver, std::move(context), std::make_shared<const Executable>(std::move(ready))));
   });
 }
 

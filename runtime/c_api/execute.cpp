@@ -3,6 +3,7 @@
 #include "runtime/c_api/callbacks.h"
 #include "runtime/c_api/dlpack.h"
 #include "runtime/c_api/errors.h"
+#include "runtime/c_api/execute_args.h"
 #include "runtime/c_api/runtime_object.h"
 #include "runtime/c_api/structs.h"
 
@@ -24,8 +25,18 @@ class BorrowedTensors {
   std::unique_ptr<ExecutableObject::Tensors> tensors_;
 };
 
-/// Makes a context current for a scope. Where it is so already, as in a framework's threads, one
-/// question to the driver is all.
+void set_addresses(const sinter_tensor* given, size_t count, std::vector<Tensor>& tensors,
+                   const ExecutableObject& object, bool is_output) {
+  const std::string_view what = is_output ? "outputs" : "inputs";
+  require_tensors(given, count, tensors.size(), what);
+  for (size_t i = 0; i < count; ++i) {
+    tensors[i].address =
+        address_of(given[i], tensors[i], object.plan(), {is_output, i}, object.context().device());
+  }
+}
+
+}  // namespace
+
 std::optional<CurrentContext> enter(DeviceDriver& driver, const DeviceContext& context) {
   ContextHandle current = nullptr;
   taken(check(driver, DriverCall::kContextGetCurrent, driver.context_get_current(&current),
@@ -34,39 +45,31 @@ std::optional<CurrentContext> enter(DeviceDriver& driver, const DeviceContext& c
   return taken(CurrentContext::enter(driver, context));
 }
 
-void set_addresses(const sinter_tensor* given, size_t count, std::vector<Tensor>& tensors,
-                   const ExecutableObject& object, bool is_output) {
-  const std::string_view what = is_output ? "outputs" : "inputs";
+void require_tensors(const sinter_tensor* given, size_t count, size_t needed,
+                     std::string_view what) {
   require(given, count, what);
-  if (count != tensors.size()) {
-    throw_error({.kind = ErrorKind::kInvalidArgument,
-                 .message = fmt::format("{} {} were passed, the fusion has {}", count, what,
-                                        tensors.size()),
-                 .remedy = "pass tensors in the order of the fusion's inputs and outputs",
-                 .measured = static_cast<int64_t>(count),
-                 .limit = static_cast<int64_t>(tensors.size())});
-  }
-  for (size_t i = 0; i < count; ++i) {
-    tensors[i].address =
-        address_of(given[i], tensors[i], object.plan(), {is_output, i}, object.context().device());
-  }
+  if (count == needed) return;
+  throw_error({.kind = ErrorKind::kInvalidArgument,
+               .message = fmt::format("{} {} were passed, the fusion has {}", count, what, needed),
+               .remedy = "pass tensors in the order of the fusion's inputs and outputs",
+               .measured = static_cast<int64_t>(count),
+               .limit = static_cast<int64_t>(needed)});
 }
 
-/// The library names a tensor by its value; callers count inputs and outputs.
-Error with_tensor(Error error, const Plan& plan) {
+Error with_tensor(Error error, const Fusion& fusion) {
   if (error.kind != ErrorKind::kInvalidArgument || error.values.empty()) return error;
   for (const bool is_output : {false, true}) {
-    const auto& values = is_output ? plan.fusion.outputs : plan.fusion.inputs;
+    const auto& values = is_output ? fusion.outputs : fusion.inputs;
     for (size_t i = 0; i < values.size(); ++i) {
       if (values[i] != error.values.front()) continue;
-      error.message = fmt::format("{}: {}", name_of(plan, {is_output, i}), error.message);
+      error.message = fmt::format("{}: {}", name_of(fusion, {is_output, i}), error.message);
       return error;
     }
   }
   return error;
 }
 
-sinter_execute_args checked(const sinter_execute_args* args) {
+sinter_execute_args execute_args_from(const sinter_execute_args* args) {
   require(args, "args");
   sinter_execute_args given = read_struct(args, "args");
   if ((given.allocate == nullptr) != (given.release == nullptr)) {
@@ -79,15 +82,13 @@ sinter_execute_args checked(const sinter_execute_args* args) {
   return given;
 }
 
-}  // namespace
-
 extern "C" {
 
 sinter_status sinter_executable_execute(const sinter_executable* executable,
                                         const sinter_execute_args* args, sinter_error** error) {
   return guarded(error, [&] {
     const auto object = object_of<ExecutableObject>(executable);
-    const sinter_execute_args given = checked(args);
+    const sinter_execute_args given = execute_args_from(args);
     BorrowedTensors borrowed(*object);
     auto& [inputs, outputs] = *borrowed;
     set_addresses(given.inputs, given.input_count, inputs, *object, false);
@@ -100,7 +101,7 @@ sinter_status sinter_executable_execute(const sinter_executable* executable,
             : object->executable().execute(inputs, outputs,
                                            std::bit_cast<DevicePointer>(given.workspace),
                                            given.workspace_bytes, stream);
-    if (!done) throw_error(with_tensor(std::move(done).error(), object->plan()));
+    if (!done) throw_error(with_tensor(std::move(done).error(), object->plan().fusion));
   });
 }
 

@@ -36,6 +36,8 @@ std::string_view name_of(HandleKind kind) {
       return "tuning database";
     case HandleKind::kCompiled:
       return "compiled plan";
+    case HandleKind::kRanged:
+      return "ranged executable";
   }
   unreachable();
 }

@@ -21,6 +21,7 @@ enum class HandleKind : uint8_t {
   kExecutable,
   kTuningDatabase,
   kCompiled,
+  kRanged,
 };
 std::string_view name_of(HandleKind kind);
 

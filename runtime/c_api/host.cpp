@@ -7,8 +7,10 @@
 #include "runtime/c_api/callbacks.h"
 #include "runtime/c_api/dlpack.h"
 #include "runtime/c_api/errors.h"
+#include "runtime/c_api/execute_args.h"
 #include "runtime/c_api/objects.h"
 #include "runtime/c_api/structs.h"
+#include "runtime/c_api/text.h"
 #include "runtime/host_execution.h"
 
 namespace sinter::c_api {
@@ -21,22 +23,13 @@ struct Destination {
 };
 
 Tensor planned_tensor(const Plan& plan, TensorRole role) {
-  const ValueId id = value_of(plan, role);
+  const ValueId id = value_of(plan.fusion, role);
   const Value& value = plan.fusion.values[id];
   return {.address = 0,
           .type = value.type,
           .sizes = Binding{}.sizes_of(value.shape),
           .strides = role.is_output ? output_strides(plan.fusion, Binding{}, id)
                                     : input_strides(plan.fusion, Binding{}, id)};
-}
-
-void require_count(size_t given, size_t needed, std::string_view what) {
-  if (given == needed) return;
-  throw_error({.kind = ErrorKind::kInvalidArgument,
-               .message = fmt::format("{} {} were passed, the fusion has {}", given, what, needed),
-               .remedy = "pass tensors in the order of the fusion's inputs and outputs",
-               .measured = static_cast<int64_t>(given),
-               .limit = static_cast<int64_t>(needed)});
 }
 
 /// Bytes of a tensor's elements, one by one: what lies between them is not the library's.
@@ -73,6 +66,36 @@ void store(const HostTensor& from, const Destination& to) {
   });
 }
 
+std::vector<HostTensor> copies_of(const sinter_tensor* inputs, size_t count, const Plan& planned) {
+  std::vector<HostTensor> out;
+  for (size_t i = 0; i < count; ++i) {
+    const TensorRole role{.is_output = false, .index = i};
+    const Tensor tensor = planned_tensor(planned, role);
+    out.push_back(copy_of(tensor, host_address_of(inputs[i], tensor, planned, role)));
+  }
+  return out;
+}
+
+int threads_from(int32_t threads) {
+  if (threads < 0)
+    bad_argument(fmt::format("{} threads cannot run blocks", threads), "pass 0 or more");
+  return std::max(1, threads);
+}
+
+/// Kinds of data by their names; none: as many as are affordable.
+std::vector<SampleData> sample_data_from(const sinter_check_options& options, const Fusion& fusion,
+                                         const Binding& binding) {
+  require(options.data, options.data_count, "options.data");
+  std::vector<SampleData> out;
+  for (size_t i = 0; i < options.data_count; ++i) {
+    require(options.data[i], fmt::format("options.data[{}]", i));
+    out.push_back(taken(find_sample_data(options.data[i])));
+  }
+  if (!out.empty()) return out;
+  const auto affordable = sample_data_for(tensor_elements(fusion, binding));
+  return {affordable.begin(), affordable.end()};
+}
+
 /// Refuses findings: they are about kernels of the library's own.
 void require_no_findings(const InterpreterReport& report) {
   if (report.findings.empty()) return;
@@ -98,12 +121,10 @@ sinter_status sinter_plan_execute_on_host(const sinter_plan* plan, const sinter_
     const auto object = object_of<PlanObject>(plan);
     const Plan& planned = object->plan;
     const sinter_host_options given = read_struct(options, "options");
-    require(inputs, input_count, "inputs");
-    require(outputs, output_count, "outputs");
-    require_count(input_count, planned.fusion.inputs.size(), "inputs");
-    require_count(output_count, planned.caller_outputs().size(), "outputs");
-    if (given.threads < 0)
-      bad_argument(fmt::format("{} threads cannot run blocks", given.threads), "pass 0 or more");
+    require_zero(given.reserved, "options.reserved");
+    require_tensors(inputs, input_count, planned.fusion.inputs.size(), "inputs");
+    require_tensors(outputs, output_count, planned.caller_outputs().size(), "outputs");
+    const int threads = threads_from(given.threads);
     std::vector<Destination> destinations;
     for (size_t i = 0; i < output_count; ++i) {
       const TensorRole role{.is_output = true, .index = i};
@@ -111,19 +132,56 @@ sinter_status sinter_plan_execute_on_host(const sinter_plan* plan, const sinter_
       std::byte* const address = host_address_of(outputs[i], tensor, planned, role);
       destinations.push_back({std::move(tensor), address});
     }
-    std::vector<HostTensor> copies;
-    for (size_t i = 0; i < input_count; ++i) {
-      const TensorRole role{.is_output = false, .index = i};
-      const Tensor tensor = planned_tensor(planned, role);
-      copies.push_back(copy_of(tensor, host_address_of(inputs[i], tensor, planned, role)));
-    }
-    const HostRun run =
-        taken(execute_on_host(planned, copies, builtin_families(),
-                              {.seed = given.seed, .threads = std::max(1, given.threads)},
-                              {.run = host_call(given.external, given.external_data)}));
+    const std::vector<HostTensor> copies = copies_of(inputs, input_count, planned);
+    const HostRun run = taken(execute_on_host(
+        planned, copies, builtin_families(), {.seed = given.seed, .threads = threads},
+        {.run = host_call(given.external, given.external_data)}));
     require_no_findings(run.report);
     for (size_t i = 0; i < output_count; ++i) store(run.outputs[i], destinations[i]);
     if (!run.outside.empty()) throw_error(outside_error(run.outside));
+  });
+}
+
+sinter_status sinter_plan_check(const sinter_plan* plan, const sinter_tensor* inputs,
+                                size_t input_count, const sinter_check_options* options,
+                                sinter_check_info* info, sinter_text** report,
+                                sinter_error** error) {
+  return guarded(error, [&] {
+    if (report != nullptr) *report = nullptr;
+    const auto object = object_of<PlanObject>(plan);
+    const Plan& planned = object->plan;
+    const sinter_check_options given = read_struct(options, "options");
+    require_zero(given.reserved, "options.reserved");
+    // Refused before anything is run; null is none.
+    if (info != nullptr) fill_struct(info, "info", {});
+    const InterpreterOptions how{.seed = given.seed, .threads = threads_from(given.threads)};
+    if (inputs != nullptr || input_count != 0) {
+      require_tensors(inputs, input_count, planned.fusion.inputs.size(), "inputs");
+      if (given.data_count != 0)
+        bad_argument("both inputs and kinds of sample data were passed", "pass one of them");
+    }
+    const Fusion& fusion = object->graph->fusion;
+    const auto data = sample_data_from(given, fusion, planned.binding);
+    taken(check_is_possible(fusion, planned));
+    const FamilySet families = builtin_families();
+    const HostCheck check = taken(
+        input_count != 0
+            ? check_on_host(fusion, planned.binding, planned,
+                            copies_of(inputs, input_count, planned), families, how)
+            : check_on_host(fusion, planned.binding, planned, given.seed, families, how, {}, data));
+    if (info != nullptr) {
+      fill_struct(info, "info",
+                  {.struct_size = sizeof(sinter_check_info),
+                   .passed = check.passed() ? 1 : 0,
+                   .reserved = 0,
+                   .data_sets = check.data_sets,
+                   .finding_count = check.report.findings.size() +
+                                    static_cast<size_t>(check.report.findings_left_out),
+                   .mismatch_count = check.mismatches.size(),
+                   .outside_count = check.outside.size(),
+                   .worst_error_over_bound = check.worst_ratio});
+    }
+    if (report != nullptr) *report = text_handle(check.text());
   });
 }
 

@@ -54,6 +54,7 @@ struct PlanObject {
   static constexpr HandleKind kKind = HandleKind::kPlan;
   using Handle = sinter_plan;
   Plan plan;
+  std::shared_ptr<const FusionObject> graph;  ///< As the caller wrote it.
 };
 
 template <class Object>

@@ -39,7 +39,8 @@ sinter_status sinter_plan_create(const sinter_fusion* fusion, const sinter_devic
     const auto sizes = extents_from(extents, extent_count);
     auto with = plan_options_from(options);
     with.tuned = tuned_choices(options, graph->fusion, sizes, on->limits);
-    *plan = make_handle(PlanObject{taken(sinter::plan(graph->fusion, sizes, on->limits, with))});
+    *plan =
+        make_handle(PlanObject{taken(sinter::plan(graph->fusion, sizes, on->limits, with)), graph});
   });
 }
 

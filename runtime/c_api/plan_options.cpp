@@ -5,6 +5,7 @@
 #include "codegen/lower.h"
 #include "fusion_ir/nearest_name.h"
 #include "runtime/c_api/errors.h"
+#include "runtime/c_api/objects.h"
 #include "runtime/c_api/progress.h"
 #include "runtime/c_api/structs.h"
 
@@ -80,6 +81,10 @@ PlanOptions plan_options_from(const sinter_plan_options* options) {
                   .simplify = !flag(given.keep_graph, "options.keep_graph"),
                   .cutting = cutting_from(given.cutting),
                   .check_indices = flag(given.check_indices, "options.check_indices")};
+  if (given.like != nullptr) {
+    const auto model = object_of<PlanObject>(given.like);
+    out.like = std::shared_ptr<const Plan>(model, &model->plan);
+  }
   for (std::string& value : names_from(given.cuts, given.cut_count, "options.cuts"))
     out.cuts.push_back({std::move(value)});
   require(given.joins, given.join_count, "options.joins");

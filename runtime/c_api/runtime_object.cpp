@@ -21,7 +21,8 @@ RuntimeObject::~RuntimeObject() {
   destroy_retired();
   // What still cannot be waited for is left to the end of the process, with its driver.
   if (retired_.empty()) return;
-  for (Retired& retired : retired_) (void)retired.executable.release();
+  for (Retired& retired : retired_)
+    (void)new std::shared_ptr<const void>(std::move(retired.loaded));  // NOLINT: never destroyed
   (void)own_driver_.release();
 }
 
@@ -79,7 +80,7 @@ void RuntimeObject::destroy_retired() noexcept {
   std::erase_if(gone, [&](Retired& retired) {
     const auto current = CurrentContext::enter(*driver_, retired.context);
     if (!current || driver_->context_synchronize() != DriverStatus::kSuccess) return false;
-    retired.executable.reset();  // While its context is current.
+    retired.loaded.reset();  // While its context is current.
     return true;
   });
   const std::lock_guard lock(mutex_);
@@ -105,14 +106,15 @@ std::vector<Tensor> planned(const Plan& plan, std::span<const ValueId> values, b
 }  // namespace
 
 ExecutableObject::ExecutableObject(std::shared_ptr<RuntimeObject> runtime, DeviceDriver& driver,
-                                   DeviceContext context, Executable executable)
+                                   DeviceContext context,
+                                   std::shared_ptr<const Executable> executable)
     : runtime_(std::move(runtime)),
       driver_(&driver),
       context_(std::move(context)),
-      executable_(std::make_unique<Executable>(std::move(executable))) {}
+      executable_(std::move(executable)) {}
 
 ExecutableObject::~ExecutableObject() {
-  runtime_->retire({.context = std::move(context_), .executable = std::move(executable_)});
+  runtime_->retire({.context = std::move(context_), .loaded = std::move(executable_)});
 }
 
 std::unique_ptr<ExecutableObject::Tensors> ExecutableObject::borrow_tensors() const {

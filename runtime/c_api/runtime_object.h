@@ -38,10 +38,10 @@ class RuntimeObject {
   Result<NvrtcCompiler> compiler();
   [[nodiscard]] KernelCache& cache() { return cache_; }
 
-  /// An executable that nobody can reach any more.
+  /// What has modules loaded and nobody can reach any more.
   struct Retired {
     DeviceContext context;
-    std::unique_ptr<Executable> executable;
+    std::shared_ptr<const void> loaded;
   };
   /// Destroys it, and all that had to wait, once the device has finished what it runs; keeps them
   /// where the device cannot be waited for now.
@@ -70,7 +70,7 @@ class ExecutableObject {
   using Handle = sinter_executable;
 
   ExecutableObject(std::shared_ptr<RuntimeObject> runtime, DeviceDriver& driver,
-                   DeviceContext context, Executable executable);
+                   DeviceContext context, std::shared_ptr<const Executable> executable);
   ExecutableObject(const ExecutableObject&) = delete;
   ExecutableObject& operator=(const ExecutableObject&) = delete;
   ~ExecutableObject();
@@ -93,7 +93,7 @@ class ExecutableObject {
   std::shared_ptr<RuntimeObject> runtime_;
   DeviceDriver* driver_;
   DeviceContext context_;
-  std::unique_ptr<Executable> executable_;
+  std::shared_ptr<const Executable> executable_;
   mutable std::mutex mutex_;  // Guards what is spare.
   mutable std::vector<std::unique_ptr<Tensors>> spare_;
 };

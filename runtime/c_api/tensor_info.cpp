@@ -9,13 +9,13 @@ namespace sinter::c_api {
 
 static_assert(kMaxRank == SINTER_MAX_RANK);
 
-ValueId value_of(const Plan& plan, TensorRole role) {
-  return (role.is_output ? plan.fusion.outputs : plan.fusion.inputs)[role.index];
+ValueId value_of(const Fusion& fusion, TensorRole role) {
+  return (role.is_output ? fusion.outputs : fusion.inputs)[role.index];
 }
 
-std::string name_of(const Plan& plan, TensorRole role) {
-  const ValueId id = value_of(plan, role);
-  const std::string& name = plan.fusion.values[id].name;
+std::string name_of(const Fusion& fusion, TensorRole role) {
+  const ValueId id = value_of(fusion, role);
+  const std::string& name = fusion.values[id].name;
   return fmt::format("{} {}{} ({})", role.is_output ? "output" : "input", role.index,
                      name.empty() ? "" : fmt::format(" '{}'", name), id);
 }
@@ -24,7 +24,7 @@ sinter_tensor_info info_of(const Plan& plan, TensorRole role) {
   const Fusion& fusion = plan.fusion;
   require_index(role.index, role.is_output ? plan.caller_outputs().size() : fusion.inputs.size(),
                 role.is_output ? "output" : "input");
-  const ValueId id = value_of(plan, role);
+  const ValueId id = value_of(fusion, role);
   const Value& value = fusion.values[id];
   const Binding binding{};  // The planned graph is specialised.
   sinter_tensor_info out{};

@@ -13,10 +13,10 @@ struct TensorRole {
   size_t index = 0;
 };
 
-/// The value of the planned graph that it holds. The index must be one.
-ValueId value_of(const Plan& plan, TensorRole role);
+/// The value of the graph that it holds. The index must be one.
+ValueId value_of(const Fusion& fusion, TensorRole role);
 /// "output 1 'y' (%v17)"
-std::string name_of(const Plan& plan, TensorRole role);
+std::string name_of(const Fusion& fusion, TensorRole role);
 /// Refuses an index that is none.
 sinter_tensor_info info_of(const Plan& plan, TensorRole role);
 

@@ -1,5 +1,6 @@
 #include "runtime/c_api/errors.h"
 #include "runtime/c_api/plan_options.h"
+#include "runtime/c_api/progress.h"
 #include "runtime/c_api/runtime_object.h"
 #include "runtime/c_api/structs.h"
 #include "runtime/c_api/text.h"
@@ -127,6 +128,8 @@ sinter_status sinter_tune(sinter_runtime* runtime, const sinter_fusion* fusion,
     const auto on = object_of<RuntimeObject>(runtime);
     const auto graph = object_of<FusionObject>(fusion);
     const auto sizes = extents_from(extents, extent_count);
+    refuse_budget(read_struct(plan_options, "plan_options").budget_seconds, "plan_options",
+                  "give sinter_tune_options::budget_seconds");
     const auto with = plan_options_from(plan_options);
     const auto given = read_struct(options, "options");
     // Refused before anything is measured; null is none.

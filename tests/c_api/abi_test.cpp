@@ -41,12 +41,13 @@ static_assert(sizeof(sinter_compiled_kernel_info) == 96 &&
               offsetof(sinter_compiled_kernel_info, predicted_us) == 88);
 static_assert(sizeof(sinter_extent) == 16 && offsetof(sinter_extent, size) == 8);
 static_assert(sizeof(sinter_value_group) == 16 && offsetof(sinter_value_group, count) == 8);
-static_assert(sizeof(sinter_plan_options) == 144 && offsetof(sinter_plan_options, unroll) == 48 &&
+static_assert(sizeof(sinter_plan_options) == 152 && offsetof(sinter_plan_options, unroll) == 48 &&
               offsetof(sinter_plan_options, cutting) == 64 &&
               offsetof(sinter_plan_options, join_count) == 96 &&
               offsetof(sinter_plan_options, tuned) == 104 &&
               offsetof(sinter_plan_options, check_indices) == 112 &&
-              offsetof(sinter_plan_options, budget_seconds) == 136);
+              offsetof(sinter_plan_options, budget_seconds) == 136 &&
+              offsetof(sinter_plan_options, like) == 144);
 static_assert(sizeof(sinter_plan_info) == 56 && offsetof(sinter_plan_info, predicted_us) == 48);
 static_assert(sizeof(sinter_dtype) == 4);
 static_assert(sizeof(sinter_tensor_info) == 176 && offsetof(sinter_tensor_info, dtype) == 24 &&
@@ -62,8 +63,20 @@ static_assert(sizeof(sinter_tensor) == 16 && offsetof(sinter_tensor, versioned) 
 static_assert(sizeof(sinter_external_request) == 72 &&
               offsetof(sinter_external_request, stream) == 48 &&
               offsetof(sinter_external_request, message_size) == 64);
-static_assert(sizeof(sinter_prepare_options) == 40 &&
-              offsetof(sinter_prepare_options, external_data) == 32);
+static_assert(sizeof(sinter_prepare_options) == 64 &&
+              offsetof(sinter_prepare_options, external_data) == 32 &&
+              offsetof(sinter_prepare_options, progress) == 40 &&
+              offsetof(sinter_prepare_options, budget_seconds) == 56);
+static_assert(SINTER_RANGE_ONE_PLAN == 0 && SINTER_RANGE_PLAN_EACH == 1);
+static_assert(SINTER_OUTSIDE_REFUSE == 0 && SINTER_OUTSIDE_PLAN == 1);
+static_assert(sizeof(sinter_extent_range) == 24 && offsetof(sinter_extent_range, most) == 16);
+static_assert(sizeof(sinter_ranged_options) == 64 && offsetof(sinter_ranged_options, plans) == 40 &&
+              offsetof(sinter_ranged_options, kept) == 56);
+static_assert(sizeof(sinter_ranged_info) == 56 && offsetof(sinter_ranged_info, kept) == 48);
+static_assert(sizeof(sinter_check_options) == 40 &&
+              offsetof(sinter_check_options, data_count) == 32);
+static_assert(sizeof(sinter_check_info) == 56 &&
+              offsetof(sinter_check_info, worst_error_over_bound) == 48);
 static_assert(sizeof(sinter_executable_info) == 64 &&
               offsetof(sinter_executable_info, predicted_us) == 48);
 static_assert(sizeof(sinter_execute_args) == 88 && offsetof(sinter_execute_args, stream) == 40 &&

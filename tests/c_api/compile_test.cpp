@@ -153,6 +153,14 @@ TEST_F(CompileTest, ABudgetEnds) {
     planning.budget_seconds = budget;
     EXPECT_EQ(plan_refused(planning).status, SINTER_INVALID_ARGUMENT);
   }
+  // Tuning plans again and again, and has a budget of its own.
+  planning.budget_seconds = 5.0;
+  const Refusal tuning = refused([&](sinter_error** error) {
+    return sinter_tune(runtime_.get(), fusion_.get(), kExtents.data(), kExtents.size(), &planning,
+                       nullptr, nullptr, nullptr, error);
+  });
+  EXPECT_EQ(tuning.status, SINTER_INVALID_ARGUMENT);
+  EXPECT_THAT(tuning.message, HasSubstr("plan_options.budget_seconds"));
 }
 
 TEST_F(CompileTest, RefusesWhatItDoesNotKnow) {

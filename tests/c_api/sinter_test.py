@@ -5,14 +5,15 @@ import ctypes as c
 import json
 import math
 import pathlib
+import re
 import sys
 import threading
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "examples"))
 from sinter_ctypes import (  # noqa: E402
-    FusionInfo, HostOptions, PlanInfo, PlanOptions, Sinter, SinterError, TensorInfo,
-    execute_on_host, extents_of)
+    CheckOptions, FusionInfo, HostOptions, PlanInfo, PlanOptions, Sinter, SinterError, Struct,
+    TensorInfo, check, execute_on_host, extents_of)
 
 LIBRARY, FIR_FILE = sys.argv[1:3]
 
@@ -169,6 +170,38 @@ class SinterTest(unittest.TestCase):
                          ("InvalidArgument", 7, 4))
         self.assertEqual(list(y), [0.0, 6.0])
         self.sinter.plan_release(plan)
+
+    def test_a_check_runs_sample_data_or_what_it_is_given(self):
+        plan = self.plan(rows=5, cols=33)
+        info, report = check(self.sinter, plan)
+        self.assertEqual((info.passed, info.mismatch_count, info.finding_count, report),
+                         (1, 0, 0, ""))
+        self.assertGreater(info.data_sets, 1)
+        kinds = (c.c_char_p * 1)(b"constant in rows")
+        info, _ = check(self.sinter, plan, options=CheckOptions(data=kinds, data_count=1))
+        self.assertEqual((info.passed, info.data_sets), (1, 1))
+        info, _ = check(self.sinter, plan, [bytearray(2 * 5 * 33)], CheckOptions(seed=3, threads=2))
+        self.assertEqual((info.passed, info.data_sets), (1, 1))
+        unknown = (c.c_char_p * 1)(b"constant in row")
+        refused = self.refused(check, self.sinter, plan,
+                               options=CheckOptions(data=unknown, data_count=1))
+        self.assertIn("did you mean 'constant in rows'?", refused["remedy"])
+        self.sinter.plan_release(plan)
+
+    def test_structs_are_those_of_the_header(self):
+        sizes = dict(re.findall(r"sizeof\(sinter_(\w+)\) == (\d+)",
+                                pathlib.Path(__file__).with_name("abi_test.cpp").read_text()))
+        self.assertGreater(len(Struct.__subclasses__()), 5)
+        for struct in Struct.__subclasses__():
+            name = re.sub(r"(?<!^)(?=[A-Z])", "_", struct.__name__).lower()
+            self.assertEqual(c.sizeof(struct), int(sizes[name]), name)
+
+    def test_every_status_has_a_name(self):
+        from sinter_ctypes import STATUS
+        for status, name in STATUS.items():
+            self.assertEqual(self.sinter.library.sinter_status_name(status).decode(), name)
+        self.assertEqual(
+            self.sinter.library.sinter_status_name(max(STATUS) + 1).decode(), "unknown")
 
     def test_a_runtime_needs_no_gpu(self):
         runtime = self.sinter.handle("runtime_create", None)

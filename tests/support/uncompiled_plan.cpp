@@ -4,10 +4,10 @@
 
 namespace sinter {
 
-Result<CompiledPlan> uncompiled(Plan plan, const CompilePlanOptions&) {
+Result<CompiledPlan> uncompiled(Plan plan, const CompilePlanOptions& options) {
   CompiledPlan out{.plan = std::move(plan), .segments = {}};
   for (const SegmentPlan& segment : out.plan.segments) {
-    auto source = emit(segment.facts, segment.chosen().schedule);
+    auto source = emit(segment.facts, segment.chosen().schedule, options.families);
     if (!source) return fail(source.error());
     auto kernel = std::make_shared<CompiledKernel>();
     kernel->entry = source->entry;

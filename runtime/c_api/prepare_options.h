@@ -1,0 +1,13 @@
+#pragma once
+
+#include "runtime/compile_plan.h"
+#include "runtime/executable.h"
+#include "runtime/sinter_c.h"
+
+namespace sinter::c_api {
+
+// What a caller's options say about compiling and about loading. Throw InvalidArgument.
+CompilePlanOptions compile_options_from(const sinter_prepare_options& options);
+PrepareOptions prepare_options_from(const sinter_prepare_options& options);
+
+}  // namespace sinter::c_api
