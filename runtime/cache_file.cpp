@@ -32,8 +32,12 @@ FileRead read_trusted_file(const std::filesystem::path& path, int64_t limit) {
       ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
   if (!file.is_open()) {
     if (errno == ENOENT || errno == ENOTDIR) return {};
-    if (errno == ELOOP) return unreadable("it is a symbolic link");
-    return unreadable(system_message(errno));
+    const int code = errno;
+    struct stat link {};
+    // A loop of links above the file has the same number.
+    if (code == ELOOP && ::lstat(path.c_str(), &link) == 0 && S_ISLNK(link.st_mode))
+      return unreadable("it is a symbolic link");
+    return unreadable(system_message(code));
   }
   FileRead out{.state = FileRead::State::kRead};
   if (::fstat(file.get(), &out.info) != 0) return unreadable(system_message(errno));

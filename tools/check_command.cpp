@@ -1,11 +1,10 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <map>
 #include <set>
 #include <thread>
 
 #include "codegen/lower.h"
+#include "fusion_ir/nearest_name.h"
 #include "runtime/host_execution.h"
 #include "runtime/npy.h"
 #include "scheduler/text_table.h"
@@ -37,28 +36,6 @@ std::string traffic_text(const LoweredKernel& lowered, const InterpreterReport& 
              bytes_text(static_cast<double>(work.shared_bytes_read)),
              bytes_text(static_cast<double>(work.shared_bytes_written)), work.bank_conflicts,
              work.barriers, work.shuffles);
-}
-
-/// Refuses what cannot fit: every tensor lies in host memory, and beside every element of an output
-/// its expected value and bound.
-Result<void> check_memory(const Fusion& fusion, const Binding& binding) {
-  constexpr double kOracleBytes = 2 * sizeof(double);
-  double bytes = 0.0;
-  const auto add = [&](ValueId id, double extra) {
-    const Value& value = fusion.values[id];
-    double count = 1.0;
-    for (const int64_t size : binding.sizes_of(value.shape)) count *= static_cast<double>(size);
-    bytes += count * (static_cast<double>(bytes_of(value.type)) + extra);
-  };
-  for (const ValueId input : fusion.inputs) add(input, 0.0);
-  for (const ValueId output : fusion.outputs) add(output, kOracleBytes);
-  const double memory =
-      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-  if (bytes <= memory) return {};
-  return fail({.kind = ErrorKind::kResourceExhausted,
-               .message = fmt::format("the check takes {} of memory at least, this machine has {}",
-                                      bytes_text(bytes), bytes_text(memory)),
-               .remedy = "choose smaller extents"});
 }
 
 /// What is checked: sample data, or inputs of the user's.
@@ -93,9 +70,12 @@ Result<NamedFile> named_file(const Fusion& fusion, std::span<const ValueId> amon
     const std::string& given = fusion.values[id].name;
     names.push_back(given.empty() ? fmt::format("{}", id) : given);
   }
-  return fail({.kind = ErrorKind::kInvalidArgument,
-               .message = fmt::format("no {} is named '{}'", what, name),
-               .remedy = fmt::format("the {}s are {}", what, fmt::join(names, ", "))});
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  return fail(
+      {.kind = ErrorKind::kInvalidArgument,
+       .message = fmt::format("no {} is named '{}'", what, name),
+       .remedy = suggestion(name, known,
+                            fmt::format("name one of the {}s {}", what, fmt::join(names, ", ")))});
 }
 
 /// Reads inputs from their files; those without one are ordinary sample data.
@@ -127,14 +107,8 @@ Result<Data> data_of(const Fusion& fusion, const Binding& binding,
                      const CheckArguments& arguments) {
   Data out{.seed = arguments.seed};
   for (const std::string& name : arguments.data) {
-    const auto data = sample_data_from_text(name);
-    if (!data) {
-      std::vector<std::string> names;
-      for (const SampleData known : sample_data()) names.push_back(name_of(known));
-      return fail({.kind = ErrorKind::kInvalidArgument,
-                   .message = fmt::format("there is no sample data '{}'", name),
-                   .remedy = fmt::format("choose of {}", fmt::join(names, ", "))});
-    }
+    const auto data = find_sample_data(name);
+    if (!data) return fail(data.error());
     out.sets.push_back(*data);
   }
   if (!arguments.inputs.empty()) {
@@ -148,12 +122,7 @@ Result<Data> data_of(const Fusion& fusion, const Binding& binding,
     out.outputs[file->index] = file->path;
   }
   if (out.sets.empty()) {
-    int64_t elements = 0;
-    for (const auto& list : {fusion.inputs, fusion.outputs}) {
-      for (const ValueId id : list)
-        elements += element_count(binding.sizes_of(fusion.values[id].shape));
-    }
-    const auto affordable = sample_data_for(elements);
+    const auto affordable = sample_data_for(tensor_elements(fusion, binding));
     out.sets.assign(affordable.begin(), affordable.end());
   }
   return out;
@@ -260,14 +229,8 @@ Result<Report> check_command(const CheckArguments& arguments) {
   if (!problem) return fail(problem.error());
   auto plan = plan_problem(*problem);
   if (!plan) return fail(plan.error());
-  if (!plan->externals.empty()) {
-    return fail({.kind = ErrorKind::kUnsupported,
-                 .message = fmt::format("'{}' has external calls, which this tool cannot run",
-                                        plan->fusion.name),
-                 .remedy = "check the graph with check_on_host() and functions for its calls",
-                 .ops = {plan->externals.front().op}});
-  }
-  if (auto fits = check_memory(problem->fusion, plan->binding); !fits) return fail(fits.error());
+  if (auto possible = check_is_possible(problem->fusion, *plan); !possible)
+    return fail(possible.error());
   auto data = data_of(problem->fusion, plan->binding, arguments);
   if (!data) return fail(data.error());
   auto host = check_in_interpreter(*problem, *plan, *data);

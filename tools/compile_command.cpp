@@ -4,6 +4,7 @@
 #include "runtime/plan_json.h"
 #include "scheduler/text_table.h"
 #include "tools/command.h"
+#include "tools/device_session.h"
 #include "tools/problem.h"
 
 namespace sinter::tool {
@@ -50,7 +51,7 @@ Result<Report> compile_command(const CompileArguments& arguments) {
                  .remedy = "give at least 1"});
   auto compiler = NvrtcCompiler::open();
   if (!compiler) return fail(compiler.error());
-  KernelCache cache(KernelCacheOptions::from_environment());
+  KernelCache cache(cache_options());
   auto compiled =
       compile_plan(std::move(*plan), *compiler, cache,
                    {.families = problem->plan_options.families, .threads = arguments.threads});

@@ -1,5 +1,9 @@
 #include "tools/device_session.h"
 
+#include <memory>
+#include <mutex>
+#include <set>
+
 #include "runtime/driver_api.h"
 
 namespace sinter::tool {
@@ -10,12 +14,27 @@ Result<void> find_device_tools() {
   return {};
 }
 
+KernelCacheOptions cache_options() {
+  auto out = KernelCacheOptions::from_environment();
+  // What is the same for every kernel is told once.
+  struct Told {
+    std::mutex mutex;
+    std::set<std::string> texts;
+  };
+  out.on_trouble = [told = std::make_shared<Told>()](const Error& trouble) {
+    const std::string text = trouble.text();
+    const std::lock_guard lock(told->mutex);
+    if (told->texts.insert(text).second) fmt::print(stderr, "sinter: {}\n", text);
+  };
+  return out;
+}
+
 Result<DeviceSession> open_session(Plan plan, const FamilySet& families) {
   auto driver = cuda_driver();
   if (!driver) return fail(driver.error());
   auto compiler = NvrtcCompiler::open();
   if (!compiler) return fail(compiler.error());
-  KernelCache cache(KernelCacheOptions::from_environment());
+  KernelCache cache(cache_options());
   auto compiled = compile_plan(std::move(plan), *compiler, cache, {.families = families});
   if (!compiled) return fail(compiled.error());
   auto executable = Executable::prepare(std::move(*compiled), **driver);

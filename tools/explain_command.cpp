@@ -178,6 +178,11 @@ Result<Report> plan_report(const Problem& problem, const ExplainArguments& argum
 Result<Report> explain_command(const ExplainArguments& arguments) {
   auto problem = load_problem(arguments.problem);
   if (!problem) return fail(problem.error());
+  if (arguments.svg_file == "-" && arguments.dot_file == "-") {
+    return fail({.kind = ErrorKind::kInvalidArgument,
+                 .message = "two drawings cannot be all that is printed",
+                 .remedy = "give --svg or --dot a file"});
+  }
   if (!arguments.sweeps.empty()) return sweep_report(*problem, arguments);
   return plan_report(*problem, arguments);
 }

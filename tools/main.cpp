@@ -1,8 +1,10 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -26,6 +28,32 @@ using Command = std::function<Result<Report>()>;
 
 constexpr const char* kSource =
     "A .fir file, - for standard input, or a canned fusion (see `list`)";
+
+/// What a validator says: what is wrong, and behind a line's end the remedy.
+std::string refusal(std::string_view message, std::string_view remedy) {
+  return fmt::format("{}\n{}", message, remedy);
+}
+
+/// Refuses words that are none of `names`, with the nearest one.
+CLI::Validator one_of(std::vector<std::string> names) {
+  return {[names](const std::string& given) {
+            if (std::ranges::find(names, given) != names.end()) return std::string();
+            const std::vector<std::string_view> known(names.begin(), names.end());
+            return refusal(fmt::format("there is no '{}'", given),
+                           suggestion(given, known, fmt::format("use {}", fmt::join(names, ", "))));
+          },
+          fmt::format("one of {}", fmt::join(names, ", "))};
+}
+
+/// Numbers that cannot be negative are read as such: the parser would wrap them.
+CLI::Validator not_negative() {
+  return {[](const std::string& given) {
+            return given.starts_with('-') ? refusal(fmt::format("{} is negative", given),
+                                                    "give zero or a positive number")
+                                          : std::string();
+          },
+          ""};
+}
 
 /// Adds the options every planning command has, and the sizes.
 void add_planning_options(CLI::App& command, ProblemOptions& options) {
@@ -57,10 +85,19 @@ void add_planning_options(CLI::App& command, ProblemOptions& options) {
       ->group("Pins");
 }
 
+void add_interruption_options(CLI::App& command, ProblemOptions& options) {
+  command.add_option("--budget", options.budget_seconds,
+                     "Seconds for planning and compiling; what is planned by then is taken if it "
+                     "runs the whole graph. 0: no limit");
+  command.add_flag("--progress", options.shows_progress,
+                   "Print every step of planning and compiling on standard error");
+}
+
 /// Adds the positional input too.
 void add_problem_options(CLI::App& command, ProblemOptions& options) {
   command.add_option("fusion", options.source, kSource)->required();
   add_planning_options(command, options);
+  add_interruption_options(command, options);
   command.add_option("--tuned", options.tuned_file,
                      "Use what `sinter tune` measured and kept in this database");
 }
@@ -83,7 +120,7 @@ Command add_plan(CLI::App& tool) {
           "text: all; sched: only what --schedule reads; fir: only the simplified graph; "
           "candidates: the schedules that were weighed, the best predicted first; of a graph that "
           "was cut the best few")
-      ->check(CLI::IsMember({"text", "sched", "fir", "candidates"}))
+      ->check(one_of({"text", "sched", "fir", "candidates"}))
       ->capture_default_str();
   return [arguments] { return plan_command(*arguments); };
 }
@@ -115,6 +152,7 @@ Command add_diff(CLI::App& tool) {
   command.add_option("b", arguments->source_b, "The one to compare with; may be the same")
       ->required();
   add_planning_options(command, arguments->problem);
+  add_interruption_options(command, arguments->problem);
   command.add_option("--extent-b", arguments->extents_b, "A size for b alone, as name=size")
       ->allow_extra_args(false);
   command.add_option("--device-b", arguments->device_b, "The device of b, if it is another");
@@ -128,7 +166,7 @@ Command add_emit(CLI::App& tool) {
   CLI::App& command = *tool.add_subcommand("emit", "Print the kernels");
   add_problem_options(command, arguments->problem);
   command.add_option("--form", arguments->form, "CUDA C++, or kernel IR")
-      ->check(CLI::IsMember({"cuda", "kir"}))
+      ->check(one_of({"cuda", "kir"}))
       ->capture_default_str();
   return [arguments] { return emit_command(*arguments); };
 }
@@ -139,7 +177,9 @@ Command add_check(CLI::App& tool) {
       "check",
       "Hold the kernel against the oracle: in the interpreter, and on a GPU if there is one");
   add_problem_options(command, arguments->problem);
-  command.add_option("--seed", arguments->seed, "Of the random inputs")->capture_default_str();
+  command.add_option("--seed", arguments->seed, "Of the random inputs")
+      ->check(not_negative())
+      ->capture_default_str();
   command
       .add_option(
           "--data", arguments->data,
@@ -165,7 +205,9 @@ Command add_run(CLI::App& tool) {
   CLI::App& command =
       *tool.add_subcommand("run", "Check on a GPU, then time beside the copy floor");
   add_problem_options(command, arguments->problem);
-  command.add_option("--seed", arguments->seed, "Of the random inputs")->capture_default_str();
+  command.add_option("--seed", arguments->seed, "Of the random inputs")
+      ->check(not_negative())
+      ->capture_default_str();
   command.add_option("--samples", arguments->samples, "Timed runs, at least 15")
       ->capture_default_str();
   return [arguments] { return run_command(*arguments); };
@@ -181,10 +223,13 @@ Command add_tune(CLI::App& tool) {
       ->capture_default_str();
   command
       .add_option("--top", arguments->top, "Candidates of each segment beside the untuned choice")
+      ->check(not_negative())
       ->capture_default_str();
   command.add_option("--samples", arguments->samples, "Timed runs of each median, at least 15")
       ->capture_default_str();
-  command.add_option("--seed", arguments->seed, "Of the random inputs")->capture_default_str();
+  command.add_option("--seed", arguments->seed, "Of the random inputs")
+      ->check(not_negative())
+      ->capture_default_str();
   command
       .add_option("--launch-limit", arguments->launch_limit_seconds,
                   "Seconds after which a launch counts as hanging")
@@ -199,7 +244,7 @@ Command add_tuning(CLI::App& tool) {
   CLI::App& command = *tool.add_subcommand("tuning", "Look after a database of measured schedules");
   command.add_option("action", arguments->action, "What to do")
       ->required()
-      ->check(CLI::IsMember({"list", "export", "import", "merge", "forget"}));
+      ->check(one_of({"list", "export", "import", "merge", "forget"}));
   command.add_option("database", arguments->database, "The file")->required();
   command.add_option(
       "other", arguments->other,
@@ -234,7 +279,7 @@ Command add_cache(CLI::App& tool) {
   CLI::App& command = *tool.add_subcommand("cache", "Look after the kernels kept on disk");
   command.add_option("action", arguments->action, "What to do")
       ->required()
-      ->check(CLI::IsMember({"list", "verify", "clear", "stats"}));
+      ->check(one_of({"list", "verify", "clear", "stats"}));
   command.add_option("--directory", arguments->directory,
                      "The cache; otherwise SINTER_CACHE_DIR, otherwise the user's");
   return [arguments] { return cache_command(*arguments); };
@@ -254,10 +299,12 @@ constexpr std::array kCommands = {
     NamedCommand{"tuning", add_tuning},   NamedCommand{"compile", add_compile},
 };
 
-void print_json(const nlohmann::ordered_json& json) {
+std::string text_of(const nlohmann::ordered_json& json) {
   // File names and logs may hold bytes that are no UTF-8.
-  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
+
+void print_json(const nlohmann::ordered_json& json) { fmt::print("{}", text_of(json)); }
 
 int report_error(const Error& error, bool json) {
   if (json) {
@@ -267,6 +314,23 @@ int report_error(const Error& error, bool json) {
     fmt::print(stderr, "sinter: {}{}", text, text.ends_with('\n') ? "" : "\n");
   }
   return kFailed;
+}
+
+/// Refuses options and words that are given and empty: an empty path or name is none.
+void refuse_empty(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& given : option->results()) {
+      if (given.empty())
+        throw CLI::ValidationError(option->get_name(),
+                                   refusal("it is empty", "give it a value, or leave it out"));
+    }
+  }
+}
+
+/// Prints, and says whether all of it was taken: files fill up, and pipes end.
+bool print_all(std::string_view text) {
+  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
+         std::fflush(stdout) == 0;
 }
 
 /// Every name that a command line may give an option by, with its dashes.
@@ -304,9 +368,12 @@ Misuse misuse_of(const CLI::App& tool, const CLI::ParseError& error, std::span<c
   for (const std::string_view word : words) {
     const std::string_view name = word.substr(0, word.find('='));
     if (name.starts_with("--") && std::ranges::find(known, name) == known.end())
-      return {error.what(), suggestion(name, known, kHelp)};
+      return {fmt::format("there is no option '{}'", name), suggestion(name, known, kHelp)};
   }
-  return {error.what(), std::string(kHelp)};
+  const std::string_view message = error.what();
+  const size_t end = message.find('\n');
+  if (end == std::string_view::npos) return {std::string(message), std::string(kHelp)};
+  return {std::string(message.substr(0, end)), std::string(message.substr(end + 1))};
 }
 
 int report_misuse(const CLI::App& tool, const CLI::ParseError& error, std::span<char*> arguments,
@@ -350,6 +417,7 @@ int main(std::span<char*> arguments) {
 
   try {
     tool.parse(static_cast<int>(arguments.size()), arguments.data());
+    for (const CLI::App* command : tool.get_subcommands()) refuse_empty(*command);
   } catch (const CLI::ParseError& error) {
     // Parsing may have stopped before it saw the flag.
     for (const char* argument : arguments) json |= std::strcmp(argument, "--json") == 0;
@@ -359,12 +427,11 @@ int main(std::span<char*> arguments) {
     if (!tool.got_subcommand(kCommands[i].name)) continue;
     const Result<Report> report = run(commands[i]);
     if (!report) return report_error(report.error(), json);
-    if (json) {
-      print_json(report->json);
-    } else {
-      fmt::print("{}", report->text);
+    int code = report->passed ? kDone : kFailed;
+    if (!print_all(json ? text_of(report->json) : report->text)) {
+      fmt::print(stderr, "sinter: standard output takes no more: {}\n", std::strerror(errno));
+      code = kFailed;
     }
-    const int code = report->passed ? kDone : kFailed;
     if (report->device_hangs) {
       // What runs at a regular end of the process would wait for the device.
       std::fflush(nullptr);

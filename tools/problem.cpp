@@ -2,10 +2,12 @@
 
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 
+#include "codegen/interruptible_lowering.h"
 #include "codegen/lower.h"
 #include "fusion_ir/nearest_name.h"
 #include "fusion_ir/parser.h"
@@ -15,6 +17,7 @@
 #include "runtime/driver_api.h"
 #include "runtime/nvrtc_compiler.h"
 #include "runtime/tuning/tuning_database.h"
+#include "scheduler/interruption.h"
 #include "tests/support/canned_fusions.h"
 
 namespace sinter::tool {
@@ -89,6 +92,22 @@ Result<SchedulePin> make_pin(const ProblemOptions& options) {
   return pin;
 }
 
+/// The end of the user's budget from now on, and what shows the steps until then.
+Result<Interruption> make_interruption(const ProblemOptions& options) {
+  auto deadline = deadline_in(options.budget_seconds);
+  if (!deadline) return fail(deadline.error());
+  Interruption out{.deadline = *deadline};
+  if (options.shows_progress) {
+    out.progress = [](const Progress& step) {
+      fmt::print(stderr, "{} {}: {} of {}\n",
+                 step.stage == Progress::Stage::kPlan ? "plan" : "compile", step.steps + 1,
+                 step.family, step.segment);
+      return true;
+    };
+  }
+  return out;
+}
+
 /// "q,k,v" in three.
 GroupPin make_join(std::string_view text) {
   GroupPin out;
@@ -156,10 +175,13 @@ Result<Problem> load_problem(const ProblemOptions& options, DefaultSize default_
   if (!limits) return fail(limits.error());
   auto pin = make_pin(options);
   if (!pin) return fail(pin.error());
+  auto interruption = make_interruption(options);
+  if (!interruption) return fail(interruption.error());
   Problem out{.fusion = std::move(source->fusion),
               .extents = std::move(extents),
               .limits = std::move(*limits),
-              .plan_options = {.families = builtin_families(),
+              .plan_options = {.families = interruptible_lowering(
+                                   interruptible(builtin_families(), *interruption), *interruption),
                                .pin = std::move(*pin),
                                .check_indices = options.check_indices}};
   for (const std::string& cut : options.cuts) out.plan_options.cuts.push_back({cut});

@@ -24,6 +24,8 @@ struct ProblemOptions {
   std::vector<std::string> cuts{};   ///< Values that go through memory.
   std::vector<std::string> joins{};  ///< "q,k,v": made by one kernel.
   bool check_indices = false;
+  double budget_seconds = 0.0;  ///< For planning and compiling, from now; 0: no limit.
+  bool shows_progress = false;  ///< A line on standard error before every step of them.
   std::optional<int64_t> threads_per_row{}, rows_per_block{}, vector_width{}, unroll{};
 };
 
@@ -32,7 +34,7 @@ struct Problem {
   Fusion fusion;
   ExtentValues extents;
   DeviceLimits limits;
-  PlanOptions plan_options;
+  PlanOptions plan_options;  ///< Its families plan and lower until the time is spent.
 };
 
 /// Reads files and looks names up. Errors: InvalidArgument, InvalidFusion, DeviceError.

@@ -11,6 +11,7 @@
 #include "runtime/tuning/tuning_database.h"
 #include "runtime/tuning/tuning_json.h"
 #include "tools/command.h"
+#include "tools/device_session.h"
 #include "tools/problem.h"
 
 namespace sinter::tool {
@@ -90,7 +91,7 @@ Result<Report> tune_command(const TuneArguments& arguments) {
     if (!opened) return fail(opened.error());
     database.emplace(std::move(*opened));
   }
-  KernelCache cache(KernelCacheOptions::from_environment());
+  KernelCache cache(cache_options());
   const unsigned threads = std::clamp(std::thread::hardware_concurrency(), 1U, kMostCompileThreads);
   auto measurer = DeviceMeasurer::create(**driver, *compiler, cache,
                                          {.seed = arguments.seed,

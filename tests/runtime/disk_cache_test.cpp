@@ -145,6 +145,15 @@ TEST_F(DiskCachePlaceTest, ASymbolicLinkIsNotFollowed) {
   EXPECT_TRUE(fs::exists(directory_ / "elsewhere"));
 }
 
+// The number of the error is that of a link at the entry's place, which is not there.
+TEST_F(DiskCachePlaceTest, ALoopOfLinksAboveIsNoLinkInstead) {
+  const fs::path loop = directory_ / "loop";
+  fs::create_symlink("loop", loop);
+  const auto loaded = DiskCache(loop, 1 << 20).load(sample_key());
+  ASSERT_FALSE(loaded);
+  EXPECT_THAT(loaded.error().message, testing::Not(testing::HasSubstr("it is a symbolic link")));
+}
+
 TEST_F(DiskCachePlaceTest, ASparseFileOfATerabyteIsNotRead) {
   overwrite(place(), "");
   fs::resize_file(place(), uintmax_t{1} << 40);

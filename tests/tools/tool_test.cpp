@@ -414,6 +414,16 @@ TEST_F(Tool, MisspeltNamesGetTheNearestOne) {
   EXPECT_THAT(error_of("plan softmax row=8"), HasSubstr("did you mean 'rows'?"));
   EXPECT_THAT(error_of("plan softmax --family loopd"), HasSubstr("did you mean 'looped'?"));
   EXPECT_THAT(error_of("plan softmax --residency regster"), HasSubstr("did you mean 'register'?"));
+  EXPECT_THAT(error_of("emit softmax --form cudda"),
+              AllOf(HasSubstr("there is no 'cudda'"), HasSubstr("did you mean 'cuda'?")));
+  EXPECT_THAT(error_of("cache lst"), HasSubstr("did you mean 'list'?"));
+  EXPECT_THAT(error_of("tuning exprt t.db"), HasSubstr("did you mean 'export'?"));
+  EXPECT_THAT(error_of("--verzion"), AllOf(HasSubstr("there is no option '--verzion'"),
+                                           HasSubstr("did you mean '--version'?")));
+  EXPECT_THAT(error_of("check softmax --data 'infinity in row'"),
+              HasSubstr("did you mean 'infinity in rows'?"));
+  EXPECT_THAT(error_of("check layer_norm --input wieght=w.npy"),
+              HasSubstr("did you mean 'weight'?"));
   const json usage = run_json("exlpain softmax", 2).at("error");
   EXPECT_THAT(usage.at("remedy").get<std::string>(), HasSubstr("did you mean 'explain'?"));
 }
@@ -630,6 +640,9 @@ TEST_F(Tool, MistakesAreTypedErrorsInBothForms) {
            Mistake{"diff softmax softmax depth=3", 1, "InvalidArgument", "depth"},
            Mistake{"diff softmax softmax --extent-b rows", 1, "InvalidArgument", "is no extent"},
            Mistake{"diff softmax softmax --device-b TPU", 1, "InvalidArgument", "no device 'TPU'"},
+           Mistake{"explain softmax --svg - --dot -", 1, "InvalidArgument", "two drawings"},
+           Mistake{"check softmax --seed -1", 2, "Usage", "negative"},
+           Mistake{"tune softmax --top -1", 2, "Usage", "negative"},
            Mistake{"cache burn", 2, "Usage", "burn"},
            Mistake{"explain softmax --sweep cols=8..16 --tuned t.db", 2, "Usage", "--tuned"},
            Mistake{"tuning burn t.db", 2, "Usage", "burn"},
@@ -643,6 +656,58 @@ TEST_F(Tool, MistakesAreTypedErrorsInBothForms) {
     EXPECT_EQ(text.exit_code, mistake.exit_code);
     EXPECT_THAT(text.output, AllOf(StartsWith("sinter: "), HasSubstr(mistake.says)));
   }
+}
+
+// An empty path or name is none, and is not taken for one that was left out.
+TEST_F(Tool, EmptyValuesAreRefused) {
+  for (const char* arguments :
+       {"plan ''", "plan softmax ''", "plan softmax --schedule ''", "plan softmax --tuned ''",
+        "plan softmax --family ''", "plan softmax --device ''", "explain softmax --svg ''",
+        "compile softmax --output ''", "cache list --directory ''", "tuning list ''",
+        "diff softmax softmax --device-b ''"}) {
+    SCOPED_TRACE(arguments);
+    const json error = run_json(arguments, 2).at("error");
+    EXPECT_THAT(error.at("message").get<std::string>(), HasSubstr("it is empty"));
+  }
+}
+
+TEST_F(Tool, OutputThatIsNotTakenIsAnError) {
+  for (const char* arguments : {"list", "plan softmax rows=8 cols=64 --json"}) {
+    SCOPED_TRACE(arguments);
+    const Outcome full = run(std::string(arguments) + " 2>&1 >/dev/full");
+    EXPECT_EQ(full.exit_code, 1);
+    EXPECT_THAT(full.output, HasSubstr("standard output takes no more"));
+    EXPECT_EQ(run(std::string(arguments) + " 2>/dev/null >&-").exit_code, 1);
+  }
+}
+
+TEST_F(Tool, ABudgetEndsPlanningAndCompiling) {
+  for (const char* command : {"plan", "explain", "emit", "compile", "check"}) {
+    SCOPED_TRACE(command);
+    const json error =
+        run_json(fmt::format("{} softmax rows=8 cols=64 --budget 1e-9", command), 1).at("error");
+    EXPECT_EQ(error.at("kind"), "ResourceExhausted");
+    EXPECT_THAT(error.at("message").get<std::string>(), HasSubstr("time budget ended"));
+  }
+  EXPECT_EQ(run("plan softmax rows=8 cols=64 --budget 3600").output,
+            run("plan softmax rows=8 cols=64").output);
+  for (const char* budget : {"-1", "nan", "1e300"})
+    EXPECT_EQ(run_json(fmt::format("plan softmax --budget {}", budget), 1).at("error").at("kind"),
+              "InvalidArgument");
+}
+
+TEST_F(Tool, ShowsProgressOnStandardError) {
+  const Outcome out = run("emit softmax rows=8 cols=64 --progress 2>&1 >/dev/null");
+  EXPECT_THAT(out.output, AllOf(StartsWith("plan 1: "), HasSubstr("multi_wave of softmax\n"),
+                                HasSubstr("compile 1: ")));
+}
+
+TEST_F(Tool, TellsWhyTheCacheIsNotUsed) {
+  if (!NvrtcCompiler::open()) GTEST_SKIP() << "no NVRTC";
+  std::ofstream(scratch_ / "cache") << "a file";
+  const Outcome out = run("compile softmax rows=8 cols=64 2>&1");
+  EXPECT_EQ(out.exit_code, 0) << out.output;
+  EXPECT_THAT(out.output, AllOf(HasSubstr("sinter: "), HasSubstr("cache"), HasSubstr("Remedy: ")));
 }
 
 TEST_F(Tool, HelpIsNoMistake) {
