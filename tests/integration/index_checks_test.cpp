@@ -426,6 +426,35 @@ TEST_F(IndexCheckExecution, EachExecutionReportsItsOwnIndices) {
   }
 }
 
+// runtime/README.md shows these lines.
+TEST_F(IndexCheckExecution, TellsWhatTheReadmeSays) {
+  prepare();
+  const Fusion& fusion = fusion_;
+  const ExtentValues extents{{"rows", kRows}, {"cols", kColumns}};
+  const DeviceLimits limits = *find_device("H200");
+  auto planned =
+      plan(fusion, extents, limits, {.families = builtin_families(), .check_indices = true});
+  ASSERT_TRUE(planned);
+  EXPECT_EQ(planned->kept_indices().size(), 1U);
+  set_labels({0, 1, 64, 3, 4, 5});
+  const std::span<const Tensor> inputs = inputs_;
+  const std::span<const Tensor> outputs = outputs_;
+  const DevicePointer workspace = workspace_->pointer();
+  const int64_t bytes = bytes_;
+  DeviceDriver& driver = driver_;
+  const Executable* const executable = &*executable_;
+  StreamHandle const stream = nullptr;
+  const auto launched = executable->execute(inputs, outputs, workspace, bytes, stream);
+  const DriverStatus finished = driver.stream_synchronize(stream);
+  // InvalidArgument: the index 64 at [2] of %v1 'labels' ...
+  const auto inside = executable->check_indices(workspace, bytes);
+  ASSERT_TRUE(launched);
+  ASSERT_EQ(finished, DriverStatus::kSuccess);
+  ASSERT_FALSE(inside);
+  EXPECT_THAT(inside.error().text(),
+              ::testing::StartsWith("InvalidArgument: the index 64 at [2] of %v1 'labels' "));
+}
+
 TEST_F(IndexCheckExecution, ExecutingOnlyLaunchesAndReplaysAreChecked) {
   prepare();
   set_labels({0, 1, 2, 3, 4, 5});

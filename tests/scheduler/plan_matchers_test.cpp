@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "fusion_ir/fusion_builder.h"
+#include "tests/support/canned_fusions.h"
 
 namespace sinter {
 namespace {
@@ -31,6 +32,24 @@ TEST(PlanMatchers, ThePrintedExamplesHold) {
   EXPECT_THAT(plan_canned("layer_norm_backward", {{"rows", 8192}, {"cols", 2048}}, "H200"),
               KernelsAre(Kernel("warp_specialised", Writes("dx"), Finishing(Finish::kKernel)),
                          Kernel("column", Writes("dweight"), Writes("dbias"))));
+}
+
+// scheduler/README.md shows these lines.
+TEST(PlanMatchers, TheReadmesExamplesHold) {
+  EXPECT_THAT(
+      plan_canned("rms_norm", {{"rows", 1024}, {"cols", 1 << 18}}, "A100"),
+      AllOf(PlansAs("looped", NoSpill()),
+            RejectedBy("multi_wave", HasSubstr("more shared memory than the device offers"))));
+  const Fusion fusion = find_canned_fusion("rms_norm")->build();
+  // clang-format off
+  Result<Plan> planned = plan(fusion, {{"rows", 8192}, {"cols", 4096}}, *find_device("H200"));
+  const std::string sched = print(planned->segments[0].chosen().schedule);  // .sched text
+  const std::vector<Decision>& weighed = planned->decisions;      // what was weighed, with numbers
+  const std::vector<Rejection>& refused = planned->rejections;    // why families offered nothing
+  // clang-format on
+  EXPECT_EQ(parse_schedule(sched), planned->segments[0].chosen().schedule);
+  EXPECT_FALSE(weighed.empty());
+  EXPECT_FALSE(refused.empty());
 }
 
 TEST(PlanMatchers, KernelsAreThoseInTheirOrder) {
