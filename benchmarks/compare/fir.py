@@ -86,6 +86,7 @@ class Graph:
     symbols: list
     ops: list
     outputs: list  # of Value
+    layouts: list  # Strides of each output, as extents; None: dense
 
     @property
     def inputs(self):
@@ -144,7 +145,21 @@ def extents(text):
 
 def parse(text):
     """A graph. The text is taken to be valid: Sinter reads it too, and says what is wrong with it."""
-    text = re.sub(r";[^\n]*", "", text)
+    quoted = []  # Names of any bytes, which words stand for until all else is read.
+
+    def put_aside(match):
+        if match[0].startswith(";"):
+            return ""
+        quoted.append(match[0])
+        return f"quoted_{len(quoted) - 1}_"
+
+    def original(word):
+        return re.sub(r"quoted_(\d+)_", lambda match: quoted[int(match[1])], word)
+
+    def unquoted(word):
+        return quoted[int(word[7:-1])][1:-1] if re.fullmatch(r"quoted_\d+_", word) else word
+
+    text = re.sub(r'"(?:[^"\\]|\\.)*"|;[^\n]*', put_aside, text)
     head = re.search(r"fusion\s+@(\w+)\s*(?:extents\(([^)]*)\))?\s*\{", text)
     body, _, returned = text[head.end() :].rpartition("return")
     symbols = [part.split()[0] for part in (head[2] or "").split(",") if part.split()]
@@ -157,18 +172,21 @@ def parse(text):
         results = []
         for result, (kind, shape) in zip(names.split(","), kinds, strict=True):
             words = result.split()
-            results.append(Value(words[0], words[1].strip('"') if len(words) > 1 else words[0],
-                                 kind, extents(shape)))
+            results.append(Value(words[0], unquoted(words[-1]), kind, extents(shape)))
         name, rest = re.match(r"\s*([\w.]+)(.*)", right, re.DOTALL).groups()
         fields = {key: extents(inner) for key, inner in re.findall(r"(\w+)\s*\(([^)]*)\)", rest)}
         operands = re.findall(r"%v\d+", re.sub(r"\([^)]*\)", "", rest))
-        op = Op(results, name, operands, fields, rest.strip())
+        op = Op(results, name, operands, fields, original(rest.strip()))
         if name == "input":
             results[0].strides = fields.get("strides")
         values.update((value.id, value) for value in results)
         ops.append(op)
-    outputs = [values[id] for id in re.findall(r"(?:^|,)\s*(%v\d+)", returned.split("}")[0])]
-    return Graph(head[1], symbols, ops, outputs)
+    outputs, layouts = [], []
+    for output in re.split(r",\s*(?=%v\d+)", returned.split("}")[0].strip()):
+        outputs.append(values[re.match(r"%v\d+", output)[0]])
+        strides = re.search(r"\bstrides\s*\(([^)]*)\)", output)
+        layouts.append(extents(strides[1]) if strides else None)
+    return Graph(unquoted(head[1]), symbols, ops, outputs, layouts)
 
 
 def number(text, kind):
@@ -198,7 +216,8 @@ def source(graph, sizes, exact=False, rows=None):
         words = translated(op, graph, sizes, shapes, types, exact)
         for value, word in zip(op.results, words, strict=True):
             lines.append(f"{names[value.id]} = " + re.sub(r"%v(\d+)", r"v\1", word))
-    lines.append("return (" + "".join(out + ", " for out in written_outputs(graph, names)) + ")")
+    written = written_outputs(graph, names, shapes, sizes, exact)
+    lines.append("return (" + "".join(out + ", " for out in written) + ")")
     parameters = ", ".join(["device", *(names[value.id] for value in graph.inputs)])
     return f"def run({parameters}):\n" + "".join(f"    {line}\n" for line in lines)
 
@@ -210,17 +229,23 @@ def shape_of(graph, value, sizes, rows=None):
     return tuple(shape)
 
 
-def written_outputs(graph, names):
-    """Outputs in memory of their own: a view of an input, or of another output, would move nothing."""
+def written_outputs(graph, names, shapes, sizes, exact):
+    """Outputs in memory of their own, laid out as the graph says: a view of an input, or of another
+    output, would move nothing."""
     made_by = {value.id: op for op in graph.ops for value in op.results}
     taken = set()
-    for value in graph.outputs:
+    for value, layout in zip(graph.outputs, graph.layouts, strict=True):
         root = value.id
         while made_by[root].name in VIEWS:
             root = made_by[root].operands[0]
         name = names[value.id]
         is_shared = made_by[root].name in ("input", "constant") or root in taken
         taken.add(root)
+        if layout is not None:
+            strides = tuple(graph.size(extent, sizes) for extent in layout)
+            yield (f"torch.empty_strided({shapes[value.id]}, {strides}, dtype={type_text(value.type, exact)}, "
+                   f"device=device).copy_({name})")
+            continue
         yield f"{name}.clone(memory_format=torch.contiguous_format)" if is_shared else f"{name}.contiguous()"
 
 

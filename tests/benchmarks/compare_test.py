@@ -284,6 +284,13 @@ GRAPHS = {
           return %v2
         }""", {"n": 2}, [[0, 0], [0, 1]],
         [[(0x6627E8D5 >> 8) * 2.0**-24, (0xE169C58D >> 8) * 2.0**-24]]),
+    "columns first": (
+        """fusion @f extents(rows, cols) {
+          %v0 x : f32[rows, cols] = input
+          %v1 y : f32[rows, cols] = neg %v0
+          return %v1 strides(1, rows)
+        }""", {"rows": 2, "cols": 3}, [[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]],
+        [[[-1.0, -2.0, -3.0], [-4.0, -5.0, -6.0]]]),
 }
 
 
@@ -298,6 +305,23 @@ class PeerOfGraph(unittest.TestCase):
         graph = fir.parse("fusion @f { %v0 x : f32[2, 3] = input\n"
                           "%v1 : f32[3, 2] = permute %v0 order(1, 0)\nreturn %v1 }")
         self.assertIn("v1.clone(", fir.source(graph, {}))
+
+    def test_an_output_is_laid_out_as_the_graph_says(self):
+        graph = fir.parse("fusion @f extents(n) { %v0 x : f32[n, 3] = input\n"
+                          "%v1 : f32[n, 3] = neg %v0\n%v2 : bf16[n] = cast %v0\n"
+                          "return %v1 strides(1, n) align(4) alias(%v0), %v2 }")
+        self.assertEqual([value.id for value in graph.outputs], ["%v1", "%v2"])
+        source = fir.source(graph, {"n": 8})
+        self.assertIn("torch.empty_strided((8, 3), (1, 8), dtype=torch.float32, device=device).copy_(v1)", source)
+        self.assertIn("v2.contiguous()", source)
+
+    def test_names_may_be_any_text(self):
+        graph = fir.parse('fusion @"my; fusion {" {\n  %v0 "x: = %v7, \\"y\\"" : f32[4] = input\n'
+                          '  %v1 "return" : f32[4] = neg %v0  ; "a comment\n  return %v1\n}')
+        self.assertEqual(graph.name, "my; fusion {")
+        self.assertEqual(graph.inputs[0].name, 'x: = %v7, \\"y\\"')
+        self.assertEqual((graph.ops[1].operands, graph.outputs[0].name), (["%v0"], "return"))
+        compile(fir.source(graph, {}), "peer", "exec")
 
     def test_an_op_without_translation_is_named_before_anything_runs(self):
         for op, named in (('external "matmul" %v0', 'external "matmul'), ("reduce.median %v0 over(0)", "reduce.median"),
