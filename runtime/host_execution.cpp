@@ -308,8 +308,7 @@ Result<HostRun> execute_on_host(const Plan& plan, const Schedule& schedule,
     chosen.schedule = schedule;
     const Family* family = find_family(families, schedule.family);
     if (family != nullptr && family->estimate) {
-      if (auto estimate =
-              family->estimate(own.segments.front().facts, schedule, own.limits)) {
+      if (auto estimate = family->estimate(own.segments.front().facts, schedule, own.limits)) {
         chosen.estimate = *estimate;
         check_plan(own);
       }

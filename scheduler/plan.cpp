@@ -166,8 +166,15 @@ std::optional<Fusion> in_uneven_parts(const Fusion& fusion, const DeviceLimits& 
 /// the plan was before.
 void try_uneven_parts(Plan& plan, Plan unplanned, const Fusion& in_parts,
                       const PlanOptions& options) {
+  constexpr const char* kQuestion = "are axes that no number of parts divides reduced in parts";
   set_graph(unplanned, in_parts);
-  if (!plan_kernels(unplanned, options)) return;
+  try {
+    if (!plan_kernels(unplanned, options)) return;
+  } catch (const DeadlinePassed& passed) {
+    plan.decisions.push_back(
+        {.question = kQuestion, .chosen = "without", .because = passed.error().message});
+    return;
+  }
   const double whole_us = plan.predicted_us();
   const double parts_us = unplanned.predicted_us();
   const auto candidate = [](const char* what, double us) {
@@ -176,7 +183,7 @@ void try_uneven_parts(Plan& plan, Plan unplanned, const Fusion& in_parts,
   const bool is_faster = parts_us < whole_us / (1.0 + kCutGain);
   if (is_faster) plan = std::move(unplanned);
   plan.decisions.push_back(
-      {.question = "are axes that no number of parts divides reduced in parts",
+      {.question = kQuestion,
        .candidates = {candidate("without", whole_us),
                       candidate("parts of one length, and a rest", parts_us)},
        .chosen = is_faster ? "in parts, of which the last is shorter" : "without",
