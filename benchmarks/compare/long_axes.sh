@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks and times graphs of `cells/` whose axes are long or strided on the GPU of this machine, and
-# writes OUT.json: a list of what `sinter run --json` reports.
+# Checks and times graphs of `cells/` whose axes are long, strided or several on the GPU of this
+# machine, and writes OUT.json: a list of what `sinter run --json` reports.
 # usage: benchmarks/compare/long_axes.sh OUT.json [SINTER]
 set -euo pipefail
 here=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
@@ -13,6 +13,8 @@ cells=(
   "transposed_output rows=8192 cols=8192"
   "strided_input rows=8192 cols=4096 ld=8192"
   "strided_output rows=8192 cols=4096 ld=8192"
+  "group_norm n=8 groups=32 c=10 pixels=4096"
+  "group_norm n=32 groups=32 c=16 pixels=784"
   "long_layer_norm rows=64 cols=2000000"
   "long_layer_norm rows=3 cols=21333331"
   "long_outer_argmax n=20000000 cols=2"
@@ -21,7 +23,7 @@ cells=(
   "long_logsumexp rows=2 n=30000001"
 )
 {
-  printf '['
+  printf '[\n'
   separator=''
   for cell in "${cells[@]}"; do
     read -r graph sizes <<<"$cell"
@@ -30,7 +32,7 @@ cells=(
     # shellcheck disable=SC2086
     "$sinter" --json run "$here/cells/$graph.fir" $sizes
     printf '}'
-    separator=','
+    separator=$',\n'
   done
-  printf ']\n'
+  printf '\n]\n'
 } >"$1"

@@ -806,6 +806,35 @@ TEST(CostModelTest, RowsShorterThanAVectorAreUnderWayToo) {
   EXPECT_LT(predicted_us(7), 2.0 * predicted_us(9));
 }
 
+/// The weight of a channel repeats along its pixels: after the first chunk it is in L1, and does
+/// not stream with the row. A norm of as many columns whose weights differ waits for each chunk of
+/// them.
+TEST(CostModelTest, WeightsThatRepeatComeOnce) {
+  const DeviceLimits h100 = *find_device("H100");
+  const auto wait_ns = [&](std::string_view name, const ExtentValues& extents, int64_t unroll) {
+    const SegmentFacts facts = facts_of(find_canned_fusion(name)->build(), extents);
+    const Schedule schedule{.family = "multi_wave",
+                            .threads_per_row = 512,
+                            .vector_width = 8,
+                            .unroll = unroll,
+                            .row_access = RowAccess::kAligned,
+                            .persistent = {{facts.space.inputs.front().value, Residency::kShared}}};
+    const StageList list = distribute(facts, schedule.persistent);
+    const ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, h100);
+    return estimate_row_work(facts, schedule, list, estimate, h100).block_latency_ns;
+  };
+  const ExtentValues images = {{"batch", 32}, {"pixels", 4096}};
+  const double more_chunks = 8.0 - 4.0;  // 32768 columns in chunks of one vector, and of two.
+  const RowConstants row = PassingBlocks{}.row;
+  const double slack_ns =
+      2.0 * more_chunks * row.shared_chunk_ns;  // Two stages, a few ns of issue.
+  EXPECT_LT(wait_ns("group_norm", images, 1) - wait_ns("group_norm", images, 2),
+            more_chunks * row.l1_chunk_ns + slack_ns + 1.0);
+  EXPECT_GT(
+      wait_ns("layer_norm", matrix(256, 32768), 1) - wait_ns("layer_norm", matrix(256, 32768), 2),
+      more_chunks * row.cache_latency_ns);
+}
+
 /// A row in shared memory is read in every stage, a vector an instruction.
 TEST(CostModelTest, ReadsOfSharedRowsAreIssued) {
   const DeviceLimits h200 = *find_device("H200");
