@@ -53,7 +53,10 @@ TEST(DeviceLimitsJson, MistakesAreTypedErrors) {
       {R"({"base": "H100", "name": ""})", "name is", "a string"},
       {R"({"base": "H100", "architecture": "sm_80"})", "architecture is", "agree"},
       {R"({"base": "H100", "shared_bytes_per_sm": 1000})", "its SM 1000", "no more"},
-      {std::string(1'000'000, '['), "no JSON", ""},
+      {std::string(1'000'000, '['), "1:65: the device's limits nest more than 64 levels deep", ""},
+      // Whole, where reading it copies or shows the value.
+      {R"({"base": )" + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}",
+       "1:73: the device's limits nest more than 64 levels deep", ""},
   };
   for (const Mistake& mistake : mistakes) {
     const auto read = device_limits_from_json(mistake.text);
