@@ -39,10 +39,9 @@ struct KernelViolation {
 /// Loops       bounds and step share the index's type; a constant step is at least 1; unrolled
 /// loops
 ///             have constant bounds and step.
-/// Tiles       group and lane are constants once unrolled loops are expanded, and in range; a
-/// vector
-///             access starts at a multiple of its width. (Ranges are checked up to 65536
-///             iterations.)
+/// Tiles       have no more bytes than a thread; group and lane are constants once unrolled loops
+///             are expanded, and in range; a vector access starts at a multiple of its width.
+///             (Ranges are checked up to 65536 iterations.)
 /// Accesses    name a tensor exactly of tables, as i32;
 ///             width is a power of two, at most 16 bytes when lowered; the buffer promises
 /// alignment

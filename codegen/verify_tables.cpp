@@ -18,6 +18,10 @@ using namespace kir;  // NOLINT(google-build-using-namespace): this file is abou
 /// More than any device has bytes of shared memory; keeps sums of offsets far from overflow.
 constexpr int64_t kMostSharedElements = 1 << 20;
 
+/// Bytes of a thread's local memory, to which registers spill (CUDA C++ Programming Guide,
+/// "Technical Specifications per Compute Capability", all since 2.0): no tile can have more.
+constexpr int64_t kMostTileBytes = int64_t{512} << 10;
+
 /// More addresses or integers than any kernel has bytes of arguments.
 constexpr int64_t kMostPlaces = 1 << 16;
 
@@ -73,6 +77,10 @@ class TableVerifier {
       if (var.groups < 1 || var.lanes < 1) {
         report(fmt::format("{}", VarId{i}), "{} has {} groups of {} lanes", var.name, var.groups,
                var.lanes);
+      } else if (var.groups > kMostTileBytes / bytes_of(var.type) / var.lanes) {
+        report(fmt::format("{}", VarId{i}),
+               "{} has {} groups of {} lanes, more than the {} bytes of a thread", var.name,
+               var.groups, var.lanes, kMostTileBytes);
       }
     }
   }

@@ -105,8 +105,10 @@ struct Program {
 
 /// Compiles a verified kernel. Errors: kInternalError for what no lowered kernel may hold
 /// (AllReduce, unplaced shared buffers, tile indices that are not constant, types that do not fit);
-/// kResourceExhausted when unrolled loops expand to more than `kMaxInstructions`.
+/// kResourceExhausted when unrolled loops expand to more than `kMaxInstructions`, or variables take
+/// more than `kMaxRegisterBytes` in the threads of a block, or of the blocks of a cluster.
 [[nodiscard]] Result<Program> compile(const kir::Kernel& kernel);
 inline constexpr int64_t kMaxInstructions = int64_t{1} << 20;
+inline constexpr int64_t kMaxRegisterBytes = int64_t{1} << 30;
 
 }  // namespace sinter::interpreter

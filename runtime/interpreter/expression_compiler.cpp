@@ -75,11 +75,13 @@ ExpressionCompiler::ExpressionCompiler(const kir::Kernel& kernel, const ElementS
     const kir::Var& var = kernel.vars[kir::VarId{i}];
     first_register_.push_back(static_cast<int32_t>(offset));
     first_element_.push_back(element);
-    offset += var.groups * var.lanes * register_bytes(var.type);
-    element += static_cast<size_t>(var.groups * var.lanes);
-    if (var.groups < 1 || var.lanes < 1 || offset >= kTemporaryBit / 2) {
+    if (var.groups < 1 || var.lanes < 1 ||
+        var.groups > kMaxRegisterBytes / register_bytes(var.type) / var.lanes) {
       malformed(fmt::format("tile {} has {} x {} elements", var.name, var.groups, var.lanes));
     }
+    offset += var.groups * var.lanes * register_bytes(var.type);
+    element += static_cast<size_t>(var.groups * var.lanes);
+    check_registers(offset);
   }
   program_.variable_bytes = static_cast<int32_t>(offset);
   preset_end_ = program_.variable_bytes;
@@ -108,6 +110,19 @@ void ExpressionCompiler::malformed(std::string message) const {
                .message = fmt::format("kernel {}: {} at {}", kernel_.name, message,
                                       describe(kernel_, stmt_)),
                .remedy = "Verify the kernel and run all lowering passes before interpreting it."});
+}
+
+void ExpressionCompiler::check_registers(int64_t bytes_of_warp) const {
+  const int64_t bytes = bytes_of_warp * (kernel_.threads / kLanes) * kernel_.cluster;
+  if (bytes <= kMaxRegisterBytes) return;
+  throw_error(
+      {.kind = ErrorKind::kResourceExhausted,
+       .message = fmt::format("the variables of kernel {} take {} bytes in the threads that "
+                              "run together",
+                              kernel_.name, bytes),
+       .remedy = "Use smaller tiles or fewer threads.",
+       .measured = bytes,
+       .limit = kMaxRegisterBytes});
 }
 
 Instruction& ExpressionCompiler::emit(Instruction instruction) {

@@ -66,6 +66,9 @@ class ExpressionCompiler {
   Program finish();
   Program& program() { return program_; }
   [[noreturn]] void malformed(std::string message) const;
+  /// Refuses variables that take so many bytes in a warp, if that is too many for all that run
+  /// together.
+  void check_registers(int64_t bytes_of_warp) const;
 
   /// Elements written on every path to this point.
   ElementSet written;

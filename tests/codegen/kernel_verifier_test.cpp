@@ -129,6 +129,8 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{"let %r0 a : f32 = 1", "%s0: %r0 (a) is f32, its value i32"},
         Planted{"var %r0 a : f32 %r0 = 1", "%s1: %r0 (a) is f32, the value i32"},
         Planted{"var %r0 a : f32[2][2] %r0[0, 0] = 1", "%r0 (a) is f32, the value i32"},
+        Planted{"var %r0 a : f32[2][65537]", "more than the 524288 bytes of a thread"},
+        Planted{"var %r0 a : f32[4294967296][4294967296]", "more than the 524288 bytes"},
         Planted{"var %r0 a : f32[2][2] let %r1 b : f32 = %r0", "tile %r0 (a) as a scalar"},
         Planted{"var %r0 a : f32[2][2] %r0 = 0x1p+0", "%r0 (a) is a tile, not a scalar"},
         Planted{"if 1 { barrier }", "the condition is i32, not bool"}));

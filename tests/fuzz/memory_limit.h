@@ -20,8 +20,8 @@ class MemoryLimit {
   rlimit before_{};
 };
 
-/// What parsing, planning and interpreting a small text may take. All of them together take less
-/// than a tenth of it for texts that are right.
+/// What parsing, planning and interpreting a small text may take: half of it the variables of the
+/// threads that an interpreter runs together.
 inline constexpr int64_t kMostFuzzBytes = int64_t{1} << 30;
 
 }  // namespace sinter

@@ -145,6 +145,18 @@ TEST(Bytecode, RejectsWhatALoweredKernelMayNotHold) {
   }
 }
 
+TEST(Bytecode, RefusesVariablesBeyondReason) {
+  KernelRun run(1024);
+  run.b.declare_tile("fits", DType::kF32, 1, 1 << 17);
+  EXPECT_TRUE(compile(run.kernel));
+  run.kernel.cluster = 4;
+  const Result<Program> program = compile(run.kernel);
+  ASSERT_FALSE(program.has_value());
+  EXPECT_EQ(program.error().kind, ErrorKind::kResourceExhausted);
+  EXPECT_EQ(program.error().measured, int64_t{4} << 29);
+  EXPECT_EQ(program.error().limit, kMaxRegisterBytes);
+}
+
 TEST(Bytecode, RefusesToUnrollBeyondReason) {
   KernelRun run(32);
   kir::KernelBuilder& b = run.b;
