@@ -8,8 +8,10 @@
 #include <random>
 
 #include "codegen/combine.h"
+#include "codegen/kernel_parser.h"
 #include "codegen/kernel_passes.h"
 #include "codegen/kernel_printer.h"
+#include "tests/codegen/cluster_kernel.h"
 #include "tests/runtime/interpreter/kernel_run.h"
 
 namespace sinter {
@@ -152,6 +154,37 @@ INSTANTIATE_TEST_SUITE_P(Shapes, ClusterReductionsTest,
                          testing::Values(ClusterShape{2, 64, 64}, ClusterShape{4, 128, 64},
                                          ClusterShape{8, 32, 32}, ClusterShape{8, 256, 256},
                                          ClusterShape{2, 96, 32}, ClusterShape{8, 1024, 1024}));
+
+/// A lane sends for its whole warp, into the place of two turns ago: all lanes must have read that
+/// before. A warp barrier stands between, and without it some order of lanes is a race.
+TEST(LowerReductionsTest, AWarpHasReadBeforeOneOfItsLanesSends) {
+  constexpr int64_t kRows = 21;
+  constexpr int64_t kColumns = 128;
+  const kir::Kernel lowered =
+      run_kernel_passes(parse_kernel(kClusterKernel).value(), {.verify = true});
+  const auto races_of = [&](const kir::Kernel& kernel) {
+    std::vector<float> x(kRows * kColumns, 1.0F);
+    std::vector<float> sums(kRows, -1.0F);
+    int races = 0;
+    for (uint64_t seed = 0; seed < 8; ++seed) {
+      const std::vector<LaunchMemory> memory = {
+          {.bytes = std::as_writable_bytes(std::span(x)), .origin = 0},
+          {.bytes = std::as_writable_bytes(std::span(sums)), .origin = 0}};
+      const auto report =
+          interpret(kernel, memory, std::vector<int64_t>{kRows, 3}, {.seed = seed}).value();
+      races += static_cast<int>(
+          std::ranges::count(report.findings, FindingKind::kSharedRace, &Finding::kind));
+      EXPECT_THAT(sums, testing::Each(static_cast<float>(kColumns)));
+    }
+    return races;
+  };
+  EXPECT_EQ(races_of(lowered), 0);
+  std::string text = print(lowered);
+  const size_t barrier = text.find("warp_barrier");
+  ASSERT_LT(barrier, text.find("cluster_store")) << text;
+  text.erase(barrier, std::string_view("warp_barrier").size());
+  EXPECT_GT(races_of(parse_kernel(text).value()), 0);
+}
 
 /// Threads of a group may not differ in the last bit, or control that depends on the result could
 /// part them.
