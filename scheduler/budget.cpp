@@ -1,5 +1,9 @@
 #include "scheduler/budget.h"
 
+#include <algorithm>
+#include <array>
+#include <string_view>
+
 namespace sinter {
 
 ValueId largest_tensor(const SegmentFacts& facts, const Schedule& schedule) {
@@ -20,6 +24,15 @@ ValueId largest_tensor(const SegmentFacts& facts, const Schedule& schedule) {
   for (const ValueId input : facts.fusion.inputs) weigh(input);
   for (const ValueId output : facts.fusion.outputs) weigh(output);
   return largest;
+}
+
+Rejection with_tensor(Rejection rejection, const SegmentFacts& facts, const Schedule& schedule) {
+  constexpr std::array<std::string_view, 5> kUnits = {"threads", "blocks", "rows per block",
+                                                      "batches", "vectors"};
+  const bool is_budget = std::ranges::find(kUnits, rejection.unit) != kUnits.end();
+  if (is_budget && rejection.value > rejection.limit && !rejection.at.valid())
+    rejection.at = largest_tensor(facts, schedule);
+  return rejection;
 }
 
 std::optional<Rejection> over_budget(const SegmentFacts& facts, const Schedule& schedule,

@@ -15,6 +15,10 @@ namespace sinter {
 /// for a segment without tensors.
 ValueId largest_tensor(const SegmentFacts& facts, const Schedule& schedule);
 
+/// A refusal of a schedule's fields, which names that tensor where they ask for more threads,
+/// blocks, rows or vectors than a block or the device has.
+Rejection with_tensor(Rejection rejection, const SegmentFacts& facts, const Schedule& schedule);
+
 /// fits(), as a refusal by the schedule's family that names that tensor.
 std::optional<Rejection> over_budget(const SegmentFacts& facts, const Schedule& schedule,
                                      const ResourceEstimate& estimate, const DeviceLimits& limits);

@@ -612,9 +612,7 @@ std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Sch
   const auto broken = [&](auto... said) { return rejected(schedule, said...); };
   // What breaks a budget of the device is about a tensor.
   const auto over = [&](auto... said) {
-    Rejection rejection = rejected(schedule, said...);
-    rejection.at = largest_tensor(facts, schedule);
-    return rejection;
+    return with_tensor(rejected(schedule, said...), facts, schedule);
   };
   if (!is_power_of_two(schedule.threads_per_row) ||
       schedule.threads_per_row > limits.threads_per_block) {

@@ -108,10 +108,8 @@ tl::expected<ResourceEstimate, Rejection> estimate_stage(const SegmentFacts& fac
                                                          const Schedule& schedule,
                                                          const Stage& stage,
                                                          const DeviceLimits& limits) {
-  if (auto rejection = check_schedule(facts, schedule, limits)) {
-    rejection->at = largest_tensor(facts, schedule);
-    return tl::make_unexpected(*rejection);
-  }
+  if (auto rejection = check_schedule(facts, schedule, limits))
+    return tl::make_unexpected(with_tensor(*rejection, facts, schedule));
   ResourceEstimate estimate;
   estimate.threads = schedule.threads_per_block();
   estimate.registers =

@@ -54,19 +54,16 @@ tl::expected<ResourceEstimate, Rejection> estimate_tiles(const SegmentFacts& fac
                                                          const StageList& stages,
                                                          const DeviceLimits& limits) {
   if (auto rejection = refuse_multi_tensor(facts)) return tl::make_unexpected(*rejection);
-  if (auto rejection = check_fields(schedule)) {
-    rejection->at = largest_tensor(facts, schedule);
-    return tl::make_unexpected(*rejection);
-  }
+  if (auto rejection = check_fields(schedule))
+    return tl::make_unexpected(with_tensor(*rejection, facts, schedule));
   const TensorList& list = *facts.list;
   Schedule as_row = schedule;
   // A member may end anywhere: its last vector is guarded, so the row access mode does not apply.
   as_row.row_access = RowAccess::kScalar;
   as_row.vector_width = 1;
   if (auto rejection = check_row_schedule(list.member, as_row, limits)) {
-    // What it names is a value of the member's own graph.
-    rejection->at = largest_tensor(facts, schedule);
-    return tl::make_unexpected(*rejection);
+    rejection->at = {};  // A value of the member's own graph, if any.
+    return tl::make_unexpected(with_tensor(*rejection, facts, schedule));
   }
   ResourceEstimate estimate;
   estimate.threads = schedule.threads_per_block();

@@ -165,10 +165,8 @@ int64_t needed_registers(const Tiled& tile, const Schedule& schedule,
 tl::expected<ResourceEstimate, Rejection> estimate_tile(const SegmentFacts& facts,
                                                         const Tiled& tile, const Schedule& schedule,
                                                         const DeviceLimits& limits) {
-  if (auto rejection = check_schedule(schedule, limits)) {
-    rejection->at = largest_tensor(facts, schedule);
-    return tl::make_unexpected(*rejection);
-  }
+  if (auto rejection = check_schedule(schedule, limits))
+    return tl::make_unexpected(with_tensor(*rejection, facts, schedule));
   const std::vector<StagedTensor> staged = staged_tensors(facts, tile.axes, schedule);
   ResourceEstimate estimate;
   estimate.threads = schedule.threads_per_block();

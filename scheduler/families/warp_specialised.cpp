@@ -165,8 +165,7 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
       specialised_threads(schedule) > limits.threads_per_block) {
     return rejected("compute groups are whole warps, and together whole groups of four warps",
                     schedule.threads_per_block(), limits.threads_per_block - kProducerThreads,
-                    "threads", "use 128, 256 or 512 compute threads",
-                    largest_tensor(facts, schedule));
+                    "threads", "use 128, 256 or 512 compute threads");
   }
   if (groups > kMostGroups)
     return rejected("there are more groups than take turns", groups, kMostGroups, "groups",
@@ -205,13 +204,12 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
       std::min(limits.blocks_per_sm, limits.threads_per_sm / specialised_threads(schedule));
   if (schedule.min_blocks_per_sm < 1 || schedule.min_blocks_per_sm > most) {
     return rejected("more blocks per multiprocessor are promised than its threads allow, or none",
-                    schedule.min_blocks_per_sm, most, "blocks", "promise fewer blocks",
-                    largest_tensor(facts, schedule));
+                    schedule.min_blocks_per_sm, most, "blocks", "promise fewer blocks");
   }
   if (unrolls_batches(facts, schedule) && batch_count(facts, schedule) > kMostBatches) {
     return rejected("a row in registers has too many batches to unroll",
                     batch_count(facts, schedule), kMostBatches, "batches",
-                    "use more threads per row", largest_tensor(facts, schedule));
+                    "use more threads per row");
   }
   for (const PersistentValue& kept : schedule.persistent) {
     if (kept.residency == Residency::kShared && facts.space.dependence[kept.value].rows)
@@ -786,7 +784,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_warp_specialised(const Segmen
                                                                     const DeviceLimits& limits) {
   if (auto rejection = check_segment(facts, limits)) return tl::make_unexpected(*rejection);
   if (auto rejection = check_schedule(facts, schedule, limits))
-    return tl::make_unexpected(*rejection);
+    return tl::make_unexpected(with_tensor(*rejection, facts, schedule));
   const StageList list = distribute(facts, schedule.persistent);
   return estimate_stages(facts, schedule, list, needed_registers(facts, schedule, list), limits);
 }

@@ -138,6 +138,7 @@ TEST(PlanningError, APinnedScheduleOfTooManyThreads) {
   expect_error(plan_pinned("softmax", schedule),
                {.kind = ErrorKind::kResourceExhausted,
                 .text = "looped: the rows of a block take more threads than the device runs",
+                .values = {kept_by_softmax()},
                 .measured = 16,
                 .limit = 8});
 }
@@ -239,6 +240,7 @@ TEST(PlanningError, APinnedScheduleOfAbsurdNumbers) {
   expect_error(plan_pinned("softmax", schedule),
                {.kind = ErrorKind::kResourceExhausted,
                 .text = "threads per row must be a power of two within the block limit",
+                .values = {kept_by_softmax()},
                 .measured = std::numeric_limits<int64_t>::max(),
                 .limit = 1024});
 }
