@@ -81,6 +81,8 @@ class Check {
     }
   }
   void refuse(std::string_view what, const Error& error) {
+    // A defect is no refusal.
+    if (ends_the_work(error)) return find(std::string(what), "", error.text());
     ++out_.refusals[fmt::format("{}: {}: {}", what, name_of(error.kind),
                                 wording_of(error.message))];
   }

@@ -114,6 +114,7 @@ class ScheduleParserNeverCrashes : public ::testing::Test {
       ASSERT_TRUE(lowered.has_value()) << escaped(text) << lowered.error().text();
       return;
     }
+    ASSERT_FALSE(ends_the_work(planned.error())) << planned.error().text();
     ASSERT_FALSE(planned.error().remedy.empty()) << planned.error().text();
   }
 
