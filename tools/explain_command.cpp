@@ -152,7 +152,8 @@ Result<Report> plan_report(const Problem& problem, const ExplainArguments& argum
   auto plan = plan_problem(problem);
   if (!plan) return fail(plan.error());
   Report report{.text = explain(*plan), .json = to_json(*plan)};
-  // A pin is the answer, whatever the extents; and who asks for a drawing alone need not wait.
+  // A pin, or the plan that is followed, is the answer, whatever the extents; and who asks for a
+  // drawing alone need not wait.
   const bool draws_only = arguments.dot_file == "-" || arguments.svg_file == "-";
   const bool is_searched = problem.fusion.ops.size() <= kMostOpsSearched;
   if (!is_searched && !problem.fusion.symbols.empty())
@@ -160,7 +161,8 @@ Result<Report> plan_report(const Problem& problem, const ExplainArguments& argum
         "\nwhether another kind wins nearby was not searched: the graph has {} ops, more than {}; "
         "--sweep plans it at the sizes you name\n",
         problem.fusion.ops.size(), kMostOpsSearched);
-  if (problem.plan_options.pin == SchedulePin{} && !draws_only && is_searched) {
+  if (problem.plan_options.pin == SchedulePin{} && !problem.plan_options.like && !draws_only &&
+      is_searched) {
     const auto changes =
         nearest_changes(problem.fusion, problem.extents, problem.limits, problem.plan_options);
     report.text += "\n" + changes_text(changes);

@@ -98,6 +98,12 @@ void add_problem_options(CLI::App& command, ProblemOptions& options) {
   command.add_option("fusion", options.source, kSource)->required();
   add_planning_options(command, options);
   add_interruption_options(command, options);
+  command
+      .add_option(
+          "--like", options.like,
+          "Follow the plan of these sizes, as name=size, instead of choosing: what a ranged "
+          "executable does for sizes of its range; may be repeated")
+      ->allow_extra_args(false);
   command.add_option("--tuned", options.tuned_file,
                      "Use what `sinter tune` measured and kept in this database");
 }

@@ -161,6 +161,20 @@ Result<void> find_tuned(Problem& problem, const std::string& file) {
   return {};
 }
 
+/// Lets the problem follow the plan of other sizes of its graph.
+Result<void> follow(Problem& problem, const std::vector<std::string>& sizes) {
+  ExtentValues extents;
+  for (const std::string& extent : sizes) {
+    if (auto added = add_extent(extents, extent); !added) return added;
+  }
+  ExtentValues rest = problem.extents;
+  extents.merge(rest);
+  auto model = plan(problem.fusion, extents, problem.limits, problem.plan_options);
+  if (!model) return fail(model.error());
+  problem.plan_options.like = std::make_shared<const Plan>(std::move(*model));
+  return {};
+}
+
 }  // namespace
 
 Result<Problem> load_problem(const ProblemOptions& options, DefaultSize default_size) {
@@ -186,6 +200,9 @@ Result<Problem> load_problem(const ProblemOptions& options, DefaultSize default_
                                .check_indices = options.check_indices}};
   for (const std::string& cut : options.cuts) out.plan_options.cuts.push_back({cut});
   for (const std::string& join : options.joins) out.plan_options.joins.push_back(make_join(join));
+  if (!options.like.empty()) {
+    if (auto followed = follow(out, options.like); !followed) return fail(followed.error());
+  }
   if (!options.tuned_file.empty()) {
     if (auto found = find_tuned(out, options.tuned_file); !found) return fail(found.error());
   }

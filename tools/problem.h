@@ -23,6 +23,7 @@ struct ProblemOptions {
   std::string residency{};
   std::vector<std::string> cuts{};   ///< Values that go through memory.
   std::vector<std::string> joins{};  ///< "q,k,v": made by one kernel.
+  std::vector<std::string> like{};   ///< Sizes whose plan is followed: "rows=8192"; none: chosen.
   bool check_indices = false;
   double budget_seconds = 0.0;  ///< For planning and compiling, from now; 0: no limit.
   bool shows_progress = false;  ///< A line on standard error before every step of them.

@@ -640,6 +640,9 @@ TEST_F(Tool, MistakesAreTypedErrorsInBothForms) {
            Mistake{"diff softmax softmax depth=3", 1, "InvalidArgument", "depth"},
            Mistake{"diff softmax softmax --extent-b rows", 1, "InvalidArgument", "is no extent"},
            Mistake{"diff softmax softmax --device-b TPU", 1, "InvalidArgument", "no device 'TPU'"},
+           Mistake{"plan softmax --like row=8", 1, "InvalidArgument", "'row'"},
+           Mistake{"plan softmax --like rows", 1, "InvalidArgument", "is no extent"},
+           Mistake{"plan softmax --like rows=8 --unroll 1", 1, "InvalidArgument", "follow"},
            Mistake{"explain softmax --svg - --dot -", 1, "InvalidArgument", "two drawings"},
            Mistake{"check softmax --seed -1", 2, "Usage", "negative"},
            Mistake{"tune softmax --top -1", 2, "Usage", "negative"},
@@ -679,6 +682,15 @@ TEST_F(Tool, OutputThatIsNotTakenIsAnError) {
     EXPECT_THAT(full.output, HasSubstr("standard output takes no more"));
     EXPECT_EQ(run(std::string(arguments) + " 2>/dev/null >&-").exit_code, 1);
   }
+}
+
+TEST_F(Tool, FollowsThePlanOfOtherSizes) {
+  const std::string small = "plan softmax rows=7 cols=4096 --form sched";
+  const std::string large = "plan softmax rows=8192 cols=4096 --form sched";
+  EXPECT_EQ(run(small + " --like rows=8192").output, run(large).output);
+  EXPECT_NE(run(small).output, run(large).output);
+  EXPECT_TRUE(run_json("check softmax rows=7 cols=33 --like rows=64").at("passed").get<bool>());
+  EXPECT_EQ(run("explain softmax rows=7 --like rows=8192").exit_code, 0);
 }
 
 TEST_F(Tool, ABudgetEndsPlanningAndCompiling) {
