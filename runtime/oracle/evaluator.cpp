@@ -298,8 +298,9 @@ class OpEvaluator {
         quotients.push_back(reader.results.front());
       return true;
     });
-    return are_read_by(
-        quotients, [](const OpKind& reader) { return is_function(reader, {PointwiseFn::kSub}); });
+    return are_read_by(quotients, [](const OpKind& reader) {
+      return is_function(reader, {PointwiseFn::kSub, PointwiseFn::kNeg});
+    });
   }
 
   /// Functions of which more is known where both operands are one value.
