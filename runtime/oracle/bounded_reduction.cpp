@@ -67,12 +67,15 @@ bool is_constant(const RealRow& row) {
 /// While a partial sum keeps its exponent, equal addends round alike, so that m of them err m times
 /// as far as one. If each of n elements is equal to n p others, p being the share of equal ones
 /// among all pairs, the sum errs like one of n / (1 + n p) different elements, each so many times.
-/// A sample of 2 sqrt(n) elements shows any p above a few times 1 / n. Zeros add no error.
+/// A sample of 2 sqrt(n) elements, of few all, shows any p above a few times 1 / n. Zeros add no
+/// error.
 int64_t independent_elements(const ArrayView& x) {
   const auto n = static_cast<int64_t>(x.size());
   constexpr int64_t kFew = 36;  // Fewer have worst cases below the probable ones.
   if (n <= kFew) return n;
-  const auto size = static_cast<int64_t>(2.0 * std::sqrt(static_cast<double>(n)));
+  constexpr int64_t kSmallest = 64;
+  const auto large = static_cast<int64_t>(2.0 * std::sqrt(static_cast<double>(n)));
+  const int64_t size = std::min(std::max(large, kSmallest), n);
   std::vector<double> sample;
   for (int64_t i = 0; i < size; ++i) {
     const double element = x[i * n / size];
@@ -87,7 +90,7 @@ int64_t independent_elements(const ArrayView& x) {
   }
   const double pairs = 0.5 * static_cast<double>(size) * static_cast<double>(size - 1);
   const double others = static_cast<double>(n - 1) * equal_pairs / pairs;
-  return std::max<int64_t>(static_cast<int64_t>(static_cast<double>(n) / (1.0 + others)), 1);
+  return std::max<int64_t>(std::llround(static_cast<double>(n) / (1.0 + others)), 1);
 }
 
 /// accumulation_error of adding the elements of a row, and of `more` roundings.
