@@ -1,11 +1,17 @@
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <ctime>
+#include <limits>
 #include <random>
 
 #include "benchmarks/host_stages.h"
 #include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/pipeline.h"
+#include "scheduler/explain.h"
 
 namespace sinter::bench {
 namespace {
@@ -132,15 +138,127 @@ Fusion joined_halves(int64_t n) {
   return b.build();
 }
 
+/// A chain of n ops in which each value is joined with the input, and a part of both is the next.
+Fusion joined_chain(int64_t n) {
+  constexpr int64_t kRows = 64;
+  constexpr int64_t kWidth = 32;
+  FusionBuilder b("joined_chain");
+  const ValueId x = b.input(DType::kF32, {kRows, kWidth}, "x");
+  ValueId value = x;
+  for (int64_t i = 0; i < n / 2; ++i) {
+    const int64_t start = 1 + i % (kWidth - 1);
+    const ValueId both = b.concatenate({value, x}, 1);
+    value = b.slice(both, {0, start}, {kRows, start + kWidth}, {1, 1});
+  }
+  b.output(value);
+  return b.build();
+}
+
+/// n ops, of which each concatenate has what the one before it has, and one part more.
+Fusion nested_joins(int64_t n) {
+  FusionBuilder b("nested_joins");
+  const ValueId x = b.input(DType::kF32, {64, 32}, "x");
+  ValueId value = x;
+  for (int64_t i = 0; i < n / 2; ++i) value = b.concatenate({value, b.exp(x)}, 0);
+  b.output(value);
+  return b.build();
+}
+
+/// n ops on any two of the last so many values, one in twenty a sum of rows that its row is
+/// multiplied by; what nothing reads is an output. The same for the same n.
+template <size_t kWindow>
+Fusion wide(int64_t n) {
+  constexpr size_t kInputs = 16;
+  constexpr uint32_t kOpsPerSum = 20;
+  std::mt19937 random(static_cast<uint32_t>(n));
+  FusionBuilder b("wide");
+  std::vector<ValueId> values;
+  std::vector<bool> is_read(static_cast<size_t>(n) + kInputs);
+  for (size_t i = 0; i < kInputs; ++i) values.push_back(b.input(DType::kF32, {4096, 1024}));
+  const auto recent = [&] {
+    const size_t window = std::min(kWindow, values.size());
+    const size_t i = values.size() - 1 - random() % window;
+    is_read[i] = true;
+    return values[i];
+  };
+  for (int64_t ops = 0; ops < n; ++ops) {
+    const ValueId x = recent();
+    if (random() % kOpsPerSum == 0) {
+      values.push_back(b.mul(x, b.broadcast_over(b.sum(x, {1}), x, {1})));
+      ops += 2;
+      continue;
+    }
+    const ValueId y = recent();
+    const std::array kFunctions = {PointwiseFn::kAdd, PointwiseFn::kMul, PointwiseFn::kSub,
+                                   PointwiseFn::kMax};
+    values.push_back(b.pointwise(kFunctions[random() % kFunctions.size()], {x, y}));
+  }
+  for (size_t i = kInputs; i < values.size(); ++i) {
+    if (!is_read[i]) b.output(values[i]);
+  }
+  return b.build();
+}
+
+/// n ops, every second of them an external call.
+Fusion calls(int64_t n) {
+  FusionBuilder b("calls");
+  ValueId value = b.input(DType::kF32, {64, 32}, "x");
+  for (int64_t i = 0; i < n / 2; ++i)
+    value = b.external("call", {b.exp(value)}, {{DType::kF32, {64, 32}}})[0];
+  b.output(value);
+  return b.build();
+}
+
+/// n ops: takes by one index, each of a function of the one before it.
+Fusion takes(int64_t n) {
+  constexpr int64_t kElements = 4096;
+  FusionBuilder b("takes");
+  ValueId value = b.input(DType::kF32, {kElements}, "x");
+  const ValueId index = b.input(DType::kI32, {kElements}, "index");
+  for (int64_t i = 0; i < n / 3; ++i)
+    value = b.take(b.broadcast(b.exp(value), {8, kElements}, {1}), index, 0);
+  b.output(value);
+  return b.build();
+}
+
+/// Processor time of the thread, in seconds.
+double processor_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+/// Plans graphs. `explain_share`: what explain() takes of that time; `exponent`: of the time, from
+/// the size that was planned before to this one.
 template <Fusion (*kBuild)(int64_t)>
 void plan_built(benchmark::State& state) {
+  struct Size {
+    double ops = 0.0;
+    double seconds = 0.0;
+  };
+  static Size before;
   const Fusion fusion = kBuild(state.range(0));
+  Size size{.ops = static_cast<double>(fusion.ops.size()),
+            .seconds = std::numeric_limits<double>::infinity()};
+  double explain_seconds = 0.0;
   for ([[maybe_unused]] auto _ : state) {
+    const double begin = processor_seconds();
     auto result = plan(fusion, {}, planned_device());
+    size.seconds = std::min(size.seconds, processor_seconds() - begin);
     benchmark::DoNotOptimize(result);
+    state.PauseTiming();
+    const double planned = processor_seconds();
+    benchmark::DoNotOptimize(explain(*result));
+    explain_seconds = processor_seconds() - planned;
+    result = fail({});
+    state.ResumeTiming();
   }
-  state.counters["ops"] = static_cast<double>(fusion.ops.size());
-  state.SetComplexityN(static_cast<int64_t>(fusion.ops.size()));
+  state.counters["ops"] = size.ops;
+  state.counters["explain_share"] = explain_seconds / size.seconds;
+  if (before.ops > 0.0 && before.ops < size.ops)
+    state.counters["exponent"] =
+        std::log(size.seconds / before.seconds) / std::log(size.ops / before.ops);
+  before = size;
 }
 
 const ExtentValues kExtents = {{"elements", int64_t{1} << 24}};
@@ -194,12 +312,8 @@ void register_layers(const char* name, void (*run)(benchmark::State&)) {
 
 /// Graphs of so many ops, or a few times as many.
 void register_shape(const char* name, void (*run)(benchmark::State&)) {
-  benchmark::RegisterBenchmark(name, run)
-      ->Arg(1'000)
-      ->Arg(10'000)
-      ->Arg(50'000)
-      ->Unit(benchmark::kMillisecond)
-      ->Complexity();
+  benchmark::RegisterBenchmark(name, run)->Arg(1'000)->Arg(10'000)->Arg(50'000)->Unit(
+      benchmark::kMillisecond);
 }
 
 }  // namespace
@@ -213,12 +327,17 @@ void register_growth() {
       ->Arg(703)
       ->Arg(7040)
       ->Arg(35200)
-      ->Unit(benchmark::kMillisecond)
-      ->Complexity();
+      ->Unit(benchmark::kMillisecond);
   register_shape("growth/plan_outputs", plan_built<outputs>);
   register_shape("growth/plan_alternating", plan_built<alternating>);
   register_shape("growth/plan_joined_slices", plan_built<joined_slices>);
   register_shape("growth/plan_joined_halves", plan_built<joined_halves>);
+  register_shape("growth/plan_joined_chain", plan_built<joined_chain>);
+  register_shape("growth/plan_nested_joins", plan_built<nested_joins>);
+  register_shape("growth/plan_wide_16", plan_built<wide<16>>);
+  register_shape("growth/plan_wide_64", plan_built<wide<64>>);
+  register_shape("growth/plan_calls", plan_built<calls>);
+  register_shape("growth/plan_takes", plan_built<takes>);
   register_chain("growth/simplify", simplify_chain);
   register_chain("growth/plan", plan_chain);
   register_chain("growth/emit", emit_chain);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
+#include <span>
 
 #include "fusion_ir/operand_walk.h"
 
@@ -264,12 +266,29 @@ ExprId TileLowering::row_value(ValueId value) {
   if (const auto found = view_.values.find(value); found != view_.values.end())
     return found->second;
   walk_operands(
-      facts_.fusion, value, [&](ValueId needed) { return !has_row_value(needed); },
+      value, [&](ValueId of) { return row_operands(of); },
+      [&](ValueId needed) { return !has_row_value(needed); },
       [&](ValueId needed) { compute_row_value(needed); });
   return view_.values.at(value);
 }
 
-/// True if a row value is known, or is read or looked up, as it is from now on.
+/// What a row value is computed from for a row. Of a take: the index, and what all elements that it
+/// may pick are computed from.
+std::vector<ValueId> TileLowering::row_operands(ValueId value) const {
+  const Op& op = facts_.fusion.def_of(value);
+  if (!std::holds_alternative<TakeOp>(op.kind)) return op.operands;
+  std::vector<ValueId> out = {op.operands[1]};
+  if (facts_.space.gathers.contains(value)) return out;
+  std::set<ValueId> seen;
+  walk_operands(facts_.fusion, op.operands[0], [&](ValueId needed) {
+    if (!seen.insert(needed).second) return false;
+    if (!facts_.is_tile(needed)) out.push_back(needed);
+    return facts_.is_tile(needed) && !facts_.is_read(needed);
+  });
+  return out;
+}
+
+/// True if a row value is known, or is read, as it is from now on.
 bool TileLowering::has_row_value(ValueId value) {
   if (view_.values.contains(value)) return true;
   ExprId result;
@@ -282,8 +301,6 @@ bool TileLowering::has_row_value(ValueId value) {
     builder_.append(
         kir::Load{var, zero, zero, 1, buffer, index, kir::CacheHint::kDefault, tensor_of(buffer)});
     result = builder_.ref(var);
-  } else if (facts_.fusion.def_as<TakeOp>(value) != nullptr) {
-    result = take(value);
   } else {
     return false;
   }
@@ -293,6 +310,10 @@ bool TileLowering::has_row_value(ValueId value) {
 
 /// Evaluates a row value whose operands are.
 void TileLowering::compute_row_value(ValueId value) {
+  if (facts_.fusion.def_as<TakeOp>(value) != nullptr) {
+    view_.values[value] = take(value);
+    return;
+  }
   const ExprId expr = compute(
       value, [&](ValueId id) { return view_.values.at(id); }, ExprId{});
   if (is_transparent(facts_.fusion.def_of(value).kind)) {
@@ -542,8 +563,14 @@ void TileLowering::begin_element(const TilePosition& position, ExprId lane) {
 }
 
 ExprId TileLowering::element_value(ValueId value) {
+  // A gather finds its element by the index: what it picks from is no element at hand.
+  const auto operands = [&](ValueId of) {
+    const Op& op = facts_.fusion.def_of(of);
+    const std::span<const ValueId> all(op.operands);
+    return std::holds_alternative<TakeOp>(op.kind) ? all.subspan(1) : all;
+  };
   walk_operands(
-      facts_.fusion, value, [&](ValueId needed) { return !has_element(needed); },
+      value, operands, [&](ValueId needed) { return !has_element(needed); },
       [&](ValueId needed) { compute_element(needed); });
   return is_element(value) ? element_values_.at(value) : row_value(value);
 }
@@ -563,12 +590,7 @@ bool TileLowering::has_element(ValueId value) {
     return true;
   }
   SINTER_CHECK(!facts_.is_read(value), "{} was not loaded", value);
-  // A gather finds its element by the index: what it picks from is no element at hand.
-  if (facts_.fusion.def_as<TakeOp>(value) == nullptr) return false;
-  const ExprId index = element_value(facts_.fusion.def_of(value).operands[1]);
-  element_values_[value] = take_at(
-      value, index, builder_.add(position_.first_column, builder_.cast(lane_, column_type_)));
-  return true;
+  return false;
 }
 
 /// Evaluates a value whose operands are.
@@ -577,8 +599,13 @@ void TileLowering::compute_element(ValueId value) {
     return is_element(id) ? element_values_.at(id) : row_value(id);
   };
   const ExprId column = builder_.add(position_.first_column, builder_.cast(lane_, column_type_));
+  const Op& op = facts_.fusion.def_of(value);
+  if (std::holds_alternative<TakeOp>(op.kind)) {
+    element_values_[value] = take_at(value, operand(op.operands[1]), column);
+    return;
+  }
   const ExprId expr = compute(value, operand, column);
-  if (is_transparent(facts_.fusion.def_of(value).kind)) {
+  if (is_transparent(op.kind)) {
     element_values_[value] = expr;
     return;
   }

@@ -165,6 +165,7 @@ class TileLowering {
   /// gathers.
   kir::ExprId gathered(ValueId value, kir::ExprId column, kir::ExprId inside,
                        std::map<ValueId, kir::ExprId>& memo);
+  [[nodiscard]] std::vector<ValueId> row_operands(ValueId value) const;
   bool has_row_value(ValueId value);
   void compute_row_value(ValueId value);
   bool has_element(ValueId value);

@@ -140,11 +140,12 @@ bool TileIndexRanges::enter(const For& loop) {
 }
 
 /// Lists the loops that an index depends on; false if it depends on anything else.
-bool TileIndexRanges::collect(ExprId id, std::vector<VarId>* indices) const {
+bool TileIndexRanges::collect(ExprId id, std::vector<LoopValue>* loops) const {
   const Expr& expr = kernel_.exprs[id];
   if (const auto* ref = std::get_if<VarRef>(&expr.kind)) {
     if (loops_[ref->var].step == 0) return false;
-    if (std::ranges::find(*indices, ref->var) == indices->end()) indices->push_back(ref->var);
+    if (std::ranges::find(*loops, ref->var, &LoopValue::variable) == loops->end())
+      loops->push_back({.variable = ref->var, .value = loops_[ref->var].begin});
     return true;
   }
   if (std::holds_alternative<IntegerConstant>(expr.kind)) return true;
@@ -153,41 +154,40 @@ bool TileIndexRanges::collect(ExprId id, std::vector<VarId>* indices) const {
     return false;
   }
   bool known = !is_float(expr.type);
-  for_each_operand(expr, [&](ExprId operand) { known = known && collect(operand, indices); });
+  for_each_operand(expr, [&](ExprId operand) { known = known && collect(operand, loops); });
   return known;
 }
 
-int64_t TileIndexRanges::value(ExprId id, const IdMap<VarId, int64_t>& indices) const {
+int64_t TileIndexRanges::value(ExprId id, std::span<const LoopValue> loops) const {
   const Expr& expr = kernel_.exprs[id];
   if (const auto* constant = std::get_if<IntegerConstant>(&expr.kind)) return constant->value;
-  if (const auto* ref = std::get_if<VarRef>(&expr.kind)) return indices[ref->var];
+  if (const auto* ref = std::get_if<VarRef>(&expr.kind))
+    return std::ranges::find(loops, ref->var, &LoopValue::variable)->value;
   if (const auto* cast = std::get_if<CastExpr>(&expr.kind)) {
-    const int64_t x = value(cast->argument, indices);
+    const int64_t x = value(cast->argument, loops);
     if (expr.type != DType::kI32) return x;
     return std::clamp<int64_t>(x, std::numeric_limits<int32_t>::min(),
                                std::numeric_limits<int32_t>::max());
   }
   const auto& pointwise = std::get<PointwiseExpr>(expr.kind);
   std::vector<int64_t> operands;
-  for (const ExprId argument : pointwise.arguments) operands.push_back(value(argument, indices));
+  for (const ExprId argument : pointwise.arguments) operands.push_back(value(argument, loops));
   operands.resize(3);
   return evaluate_integer(pointwise.fn, expr.type, operands[0], operands[1], operands[2]);
 }
 
 TileIndexRange TileIndexRanges::of(ExprId index) const {
   constexpr int64_t kMostIterations = 65536;
-  std::vector<VarId> loops;
+  std::vector<LoopValue> loops;
   if (!collect(index, &loops)) return {.constant = false};
-  IdMap<VarId, int64_t> at;
-  for (const VarId loop : loops) {
-    const Iterations& it = loops_[loop];
+  for (const LoopValue& loop : loops) {
+    const Iterations& it = loops_[loop.variable];
     if (it.begin >= it.end) return {};  // never runs
-    at[loop] = it.begin;
   }
   TileIndexRange range{.low = std::numeric_limits<int64_t>::max(),
                        .high = std::numeric_limits<int64_t>::min()};
   for (int64_t tried = 0; tried < kMostIterations; ++tried) {
-    const int64_t x = value(index, at);
+    const int64_t x = value(index, loops);
     range.low = std::min(range.low, x);
     range.high = std::max(range.high, x);
     // Unsigned, because the lowest i64 has no counterpart.
@@ -196,8 +196,8 @@ TileIndexRange TileIndexRanges::of(ExprId index) const {
     // Advance like an odometer.
     size_t digit = 0;
     for (; digit < loops.size(); ++digit) {
-      const Iterations& it = loops_[loops[digit]];
-      int64_t& x_at = at[loops[digit]];
+      const Iterations& it = loops_[loops[digit].variable];
+      int64_t& x_at = loops[digit].value;
       // Unsigned, because the distance of two i64 can exceed i64.
       const uint64_t left = static_cast<uint64_t>(it.end) - static_cast<uint64_t>(x_at);
       if (left > static_cast<uint64_t>(it.step)) {

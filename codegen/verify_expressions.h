@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "codegen/kernel_verifier.h"
@@ -34,8 +35,14 @@ class TileIndexRanges {
   struct Iterations {
     int64_t begin = 0, end = 0, step = 0;  ///< Step 0: not an unrolled loop's index.
   };
-  [[nodiscard]] bool collect(kir::ExprId id, std::vector<kir::VarId>* indices) const;
-  [[nodiscard]] int64_t value(kir::ExprId id, const IdMap<kir::VarId, int64_t>& indices) const;
+  /// A loop that an index depends on, and its variable's value in the iteration at hand. An index
+  /// has few, so they are searched; a table by variable would be as long as the kernel.
+  struct LoopValue {
+    kir::VarId variable;
+    int64_t value = 0;
+  };
+  [[nodiscard]] bool collect(kir::ExprId id, std::vector<LoopValue>* loops) const;
+  [[nodiscard]] int64_t value(kir::ExprId id, std::span<const LoopValue> loops) const;
 
   const kir::Kernel& kernel_;
   IdMap<kir::VarId, Iterations> loops_;

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "fusion_ir/nearest_name.h"
+#include "fusion_ir/op_hash.h"
 
 namespace sinter {
 namespace {
@@ -332,6 +333,12 @@ bool equal_but_for_sizes(const Fusion& a, const Fusion& b) {
          std::ranges::equal(a.values, b.values, same_rank) &&
          std::ranges::equal(a.ops, b.ops, same_op) && a.inputs == b.inputs &&
          a.outputs == b.outputs && std::ranges::equal(a.layouts, b.layouts, same_layout);
+}
+
+uint64_t hash_of(const OpKind& kind) {
+  HashInput input;
+  input.add(kind);
+  return input.hash();
 }
 
 uint64_t structural_hash(const Fusion& fusion) {

@@ -8,6 +8,7 @@
 
 #include "fusion_ir/integers.h"
 #include "runtime/outside_indices.h"
+#include "scheduler/tensor_slots.h"
 #include "scheduler/workspace.h"
 
 namespace sinter {
@@ -110,6 +111,7 @@ Result<Executable> Executable::prepare(CompiledPlan compiled, DeviceDriver& driv
 
 Result<void> Executable::load_segments() {
   const Plan& plan = compiled_->plan;
+  const TensorSlots slots(plan);
   LoadedKernels own;
   LoadedKernels& kernels = options_.loaded ? *options_.loaded : own;
   int64_t counter_bytes = 0;
@@ -125,7 +127,7 @@ Result<void> Executable::load_segments() {
     std::vector<BufferArgument> tensors = segment.source.buffers;
     for (const TableEntry& entry : segment.source.table_entries) tensors.push_back(entry.tensor);
     for (const BufferArgument& buffer : tensors) {
-      const TensorSlot slot = slot_of(plan, i, buffer.value, buffer.use);
+      const TensorSlot slot = slots.of(i, buffer.value, buffer.use);
       const bool counts = slot.kind == TensorSlot::Kind::kWorkspace &&
                           plan.workspace[slot.index].holds == WorkspaceTensor::Holds::kCounters;
       if (!counts) {
@@ -164,6 +166,7 @@ Executable::Argument Executable::argument_of(TensorSlot slot) const {
 
 Result<void> Executable::prepare_calls() {
   const Plan& plan = compiled_->plan;
+  const TensorSlots slots(plan);
   for (const ExternalCall& external : plan.externals) {
     const Op& op = plan.fusion.ops[external.op];
     Call call{.op = &std::get<ExternalOp>(op.kind),
@@ -191,10 +194,10 @@ Result<void> Executable::prepare_calls() {
     }
     const auto add = [&](ValueId value) {
       const Value& info = plan.fusion.values[value];
-      call.arguments.push_back(argument_of(slot_of(plan, value)));
+      call.arguments.push_back(argument_of(slots.of(value)));
       call.types.push_back(info.type);
       call.sizes.push_back(Binding{}.sizes_of(info.shape));
-      call.strides.push_back(strides_of(plan, value));
+      call.strides.push_back(slots.strides_of(value));
     };
     for (const ValueId operand : op.operands) add(operand);
     for (const ValueId result : op.results) add(result);
@@ -423,8 +426,9 @@ Result<void> Executable::check_indices(DevicePointer workspace, int64_t workspac
     auto current = CurrentContext::enter(*driver_, context_);
     if (!current) return fail(current.error());
     std::vector<std::vector<std::byte>> copies;
+    const TensorSlots slots(plan);
     for (const ValueId kept : plan.kept_indices()) {
-      const WorkspaceTensor& tensor = plan.workspace[slot_of(plan, kept).index];
+      const WorkspaceTensor& tensor = plan.workspace[slots.of(kept).index];
       std::vector<std::byte>& copy = copies.emplace_back(static_cast<size_t>(tensor.bytes));
       if (copy.empty()) continue;
       const DriverStatus status = driver_->copy_to_host(

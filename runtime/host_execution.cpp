@@ -10,6 +10,7 @@
 #include "runtime/oracle/oracle.h"
 #include "runtime/parallel.h"
 #include "scheduler/plan_verifier.h"
+#include "scheduler/tensor_slots.h"
 #include "scheduler/text_table.h"
 
 namespace sinter {
@@ -205,12 +206,13 @@ class HostMemory {
  public:
   HostMemory(const Plan& plan, std::span<const HostTensor> inputs)
       : plan_(plan),
+        slots_(plan),
         inputs_(inputs.begin(), inputs.end()),
         outputs_(poisoned(plan.fusion, Binding{}, plan.caller_outputs())),
         workspace_(HostTensor::poisoned(DType::kI8, {plan.workspace_bytes})) {
     // Between the elements of what is overwritten there is what tells of writes there.
     for (size_t i = 0; i < outputs_.size(); ++i) {
-      const TensorSlot slot = slot_of(plan_, plan_.fusion.outputs[i]);
+      const TensorSlot slot = slots_.of(plan_.fusion.outputs[i]);
       if (slot.kind != TensorSlot::Kind::kInput) continue;
       HostTensor& input = inputs_[slot.index];
       HostTensor copy = outputs_[i];
@@ -218,6 +220,8 @@ class HostMemory {
       input = std::move(copy);
     }
   }
+
+  [[nodiscard]] const TensorSlots& slots() const { return slots_; }
 
   /// Of a kernel's buffer. Counters are 0 when it starts.
   LaunchMemory of(TensorSlot slot) {
@@ -239,7 +243,7 @@ class HostMemory {
   HostTensor tensor(ValueId id, Content content) {
     const Value& value = plan_.fusion.values[id];
     HostTensor out = HostTensor::poisoned(value.type, Binding{}.sizes_of(value.shape),
-                                          {.strides = strides_of(plan_, id)});
+                                          {.strides = slots_.strides_of(id)});
     if (content == Content::kKept) std::ranges::copy(bytes_of_tensor(id, out), out.data());
     return out;
   }
@@ -255,7 +259,7 @@ class HostMemory {
   /// What lies in an input comes from there.
   std::vector<HostTensor> take_outputs() {
     for (size_t i = 0; i < outputs_.size(); ++i) {
-      const TensorSlot slot = slot_of(plan_, plan_.fusion.outputs[i]);
+      const TensorSlot slot = slots_.of(plan_.fusion.outputs[i]);
       if (slot.kind == TensorSlot::Kind::kInput) outputs_[i] = inputs_[slot.index];
     }
     return std::move(outputs_);
@@ -264,11 +268,12 @@ class HostMemory {
  private:
   /// From the first to the last element of a value that lies like `tensor`.
   std::span<std::byte> bytes_of_tensor(ValueId id, const HostTensor& tensor) {
-    const LaunchMemory memory = of(slot_of(plan_, id));
+    const LaunchMemory memory = of(slots_.of(id));
     return memory.bytes.subspan(static_cast<size_t>(memory.origin), tensor.storage().size());
   }
 
   const Plan& plan_;
+  const TensorSlots slots_;
   std::vector<HostTensor> inputs_;
   std::vector<HostTensor> outputs_;
   HostTensor workspace_;
@@ -337,7 +342,7 @@ Result<HostRun> execute_on_host(const Plan& plan, std::span<const HostTensor> in
       HostArguments arguments(*kernel);
       const std::vector<LaunchMemory> buffers =
           arguments.memory([&](ValueId value, const kir::Buffer& buffer) {
-            return memory.of(slot_of(plan, step.index, value, use_of(buffer)));
+            return memory.of(memory.slots().of(step.index, value, use_of(buffer)));
           });
       auto report = interpret(kernel->kernel, buffers, kernel->param_values, options);
       if (!report) return fail(report.error());

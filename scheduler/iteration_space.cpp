@@ -1,6 +1,8 @@
 #include "scheduler/iteration_space.h"
 
 #include <algorithm>
+#include <boost/container/flat_map.hpp>
+#include <boost/container/small_vector.hpp>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -18,8 +20,9 @@ struct AxisNode {
   bool is_bound = false;  ///< It counts even where its size is 1 (Extent::bound).
 };
 
-using AxisList =
-    std::vector<uint32_t>;  ///< Classes of one axis from the outermost to the innermost.
+/// Classes of one axis from the outermost to the innermost. Nearly always there is one; this
+/// analysis, which planning asks for most, would else spend its time allocating.
+using AxisList = boost::container::small_vector<uint32_t, 2>;
 
 int64_t constant_size(const Extent& extent) {
   SINTER_CHECK(extent.is_constant(), "the scheduler works on specialised fusions");
@@ -93,11 +96,14 @@ class AxisClasses {
   std::vector<AxisNode> nodes_;
 };
 
-/// Strides of a value in memory, by axis class. Missing classes do not move the address.
+/// Strides by axis class. Missing classes do not move the address.
+using ClassStrides = boost::container::flat_map<uint32_t, int64_t>;
+
+/// How a value lies in memory.
 struct View {
   ValueId tensor;
   int64_t offset = 0;
-  std::map<uint32_t, int64_t> strides;
+  ClassStrides strides;
 };
 
 Rejection reject(std::string rule, ValueId at, std::string remedy) {
@@ -146,7 +152,7 @@ class Analysis {
   std::optional<Rejection> link(const Op& op) {
     const ValueId result = op.results.front();
     auto& out = axes_[result];
-    const auto operand_axes = [&](size_t i) -> std::vector<AxisList> {
+    const auto operand_axes = [&](size_t i) -> const std::vector<AxisList>& {
       return axes_[op.operands[i]];
     };
     std::optional<Rejection> rejection;
@@ -159,7 +165,7 @@ class Analysis {
             [&](const PointwiseOp&) {
               out = operand_axes(0);
               for (size_t i = 1; i < op.operands.size(); ++i) {
-                const auto other = operand_axes(i);
+                const auto& other = operand_axes(i);
                 for (size_t axis = 0; axis < out.size(); ++axis) {
                   if (!classes_.unify(out[axis], other[axis])) {
                     rejection =
@@ -172,7 +178,7 @@ class Analysis {
             [&](const CastOp&) { out = operand_axes(0); },
             [&](const BroadcastOp& broadcast) {
               out = fresh_axes(result);
-              const auto in = operand_axes(0);
+              const auto& in = operand_axes(0);
               const Shape& in_shape = fusion_.values[op.operands[0]].shape;
               for (size_t i = 0; i < in.size(); ++i) {
                 if (!in_shape[i].is_one()) out[static_cast<size_t>(broadcast.axes[i])] = in[i];
@@ -184,7 +190,7 @@ class Analysis {
             [&](const TakeOp& take) {
               out = operand_axes(0);
               out.erase(out.begin() + take.axis);
-              const auto index = operand_axes(1);
+              const auto& index = operand_axes(1);
               for (size_t axis = 0; axis < out.size(); ++axis) {
                 if (!classes_.unify(out[axis], index[axis])) {
                   rejection =
@@ -194,7 +200,7 @@ class Analysis {
               }
             },
             [&](const PermuteOp& permute) {
-              const auto in = operand_axes(0);
+              const auto& in = operand_axes(0);
               for (const int axis : permute.order) out.push_back(in[static_cast<size_t>(axis)]);
             },
             [&](const ReshapeOp&) {
@@ -429,9 +435,9 @@ class Analysis {
 
     // The order follows the tensor that covers most: the first output, or for reductions the input,
     // whose reads come first.
-    std::map<uint32_t, int64_t> order;
+    ClassStrides order;
     double most = -1.0;
-    const auto consider = [&](const std::map<uint32_t, int64_t>& strides) {
+    const auto consider = [&](const ClassStrides& strides) {
       double covered = 1.0;
       for (const uint32_t node : walked) {
         const auto found = strides.find(node);

@@ -497,59 +497,9 @@ Result<void> plan_finish(Plan& plan, size_t segment, const Schedule& schedule,
   return as_result([&] { return finish_or_throw(plan, segment, schedule, families); });
 }
 
-TensorSlot slot_of(const Plan& plan, size_t segment, ValueId value, BufferUse use) {
-  using Holds = WorkspaceTensor::Holds;
-  const SegmentPlan& reader = plan.segments[segment];
-  const ValueId id = reader.in_plan.empty() || !value.valid() ? value : reader.in_plan.at(value);
-  // Partial results go by the name of what they are partial results of: a segment that reads them
-  // may write the finished ones under that name.
-  const auto is_meant = [&](const WorkspaceTensor& tensor) {
-    if (tensor.value != id || tensor.by_external) return false;
-    // Blocks that add to their partial results in memory leave them for the next segment too.
-    if (use == BufferUse::kReadWrite)
-      return tensor.holds != Holds::kValue && tensor.writer == segment;
-    if (tensor.holds != Holds::kPartials) return false;
-    return tensor.writer + (use == BufferUse::kWrite ? 0 : 1) == segment;
-  };
-  const auto special = std::ranges::find_if(plan.workspace, is_meant);
-  if (special != plan.workspace.end())
-    return {TensorSlot::Kind::kWorkspace, static_cast<size_t>(special - plan.workspace.begin())};
-  return slot_of(plan, id);
-}
-
 ValueId tensor_of(const Plan& plan, ValueId value) {
   const auto placed = plan.placements.find(value);
   return placed == plan.placements.end() ? value : placed->second.in;
-}
-
-Sizes strides_of(const Plan& plan, ValueId value) {
-  if (const auto placed = plan.placements.find(value); placed != plan.placements.end())
-    return placed->second.strides;
-  const Fusion& fusion = plan.fusion;
-  if (fusion.def_as<InputOp>(value) != nullptr) return input_strides(fusion, Binding{}, value);
-  if (std::ranges::find(fusion.outputs, value) != fusion.outputs.end())
-    return output_strides(fusion, Binding{}, value);
-  return dense_strides(Binding{}.sizes_of(fusion.values[value].shape));
-}
-
-TensorSlot slot_of(const Plan& plan, ValueId value) {
-  if (const auto placed = plan.placements.find(value); placed != plan.placements.end()) {
-    TensorSlot slot = slot_of(plan, placed->second.in);
-    slot.offset += placed->second.offset;
-    return slot;
-  }
-  const auto index_in = [&](const std::vector<ValueId>& values) {
-    return static_cast<size_t>(std::ranges::find(values, value) - values.begin());
-  };
-  if (const size_t input = index_in(plan.fusion.inputs); input < plan.fusion.inputs.size())
-    return {TensorSlot::Kind::kInput, input};
-  if (const size_t output = index_in(plan.fusion.outputs); output < plan.caller_outputs().size())
-    return {TensorSlot::Kind::kOutput, output};
-  const auto found = std::ranges::find_if(plan.workspace, [&](const WorkspaceTensor& tensor) {
-    return tensor.value == value && tensor.holds == WorkspaceTensor::Holds::kValue;
-  });
-  SINTER_CHECK(found != plan.workspace.end(), "{} lies nowhere", value);
-  return {TensorSlot::Kind::kWorkspace, static_cast<size_t>(found - plan.workspace.begin())};
 }
 
 }  // namespace sinter

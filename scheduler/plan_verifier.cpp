@@ -11,6 +11,7 @@
 #include "scheduler/ring.h"
 #include "scheduler/row_schedule.h"
 #include "scheduler/tensor_list.h"
+#include "scheduler/tensor_slots.h"
 #include "scheduler/ticket.h"
 #include "scheduler/workspace.h"
 
@@ -35,6 +36,21 @@ struct Region {
     int64_t last = 0;
     for (size_t axis = 0; axis < sizes.size(); ++axis) last += (sizes[axis] - 1) * strides[axis];
     return offset + (last + 1) * element_bytes;
+  }
+  /// True if no two of its elements have one address, as far as the strides show: each is at least
+  /// what the axes with smaller ones reach.
+  [[nodiscard]] bool is_injective() const {
+    std::vector<std::pair<int64_t, int64_t>> axes;  // Stride and size.
+    for (size_t axis = 0; axis < sizes.size(); ++axis) {
+      if (sizes[axis] > 1) axes.emplace_back(strides[axis], sizes[axis]);
+    }
+    std::ranges::sort(axes);
+    int64_t reached = 1;
+    for (const auto& [stride, size] : axes) {
+      if (stride < reached) return false;
+      reached += stride * (size - 1);
+    }
+    return true;
   }
   /// Bytes at which its elements begin.
   [[nodiscard]] std::vector<int64_t> addresses() const {
@@ -63,7 +79,17 @@ struct Tensor {
 class PlanVerifier {
  public:
   PlanVerifier(const Plan& plan, int64_t most_elements)
-      : plan_(plan), most_elements_(most_elements), steps_(plan.steps()) {}
+      : plan_(plan), slots_(plan), most_elements_(most_elements), steps_(plan.steps()) {
+    for (size_t i = 0; i < plan.workspace.size(); ++i) {
+      const WorkspaceTensor& tensor = plan.workspace[i];
+      if (tensor.holds == WorkspaceTensor::Holds::kPartials)
+        partials_of_[tensor.writer].push_back(i);
+    }
+    step_of_segment_.resize(plan.segments.size());
+    for (size_t step = 0; step < steps_.size(); ++step) {
+      if (steps_[step].kind == PlanStep::Kind::kKernel) step_of_segment_[steps_[step].index] = step;
+    }
+  }
 
   std::vector<std::string> run() {
     for (step_ = 0; step_ < steps_.size(); ++step_) {
@@ -107,12 +133,12 @@ class PlanVerifier {
 
   void add_call(const Op& op) {
     for (const ValueId operand : op.operands) {
-      const TensorSlot slot = slot_of(plan_, operand);
-      at(slot).reads.push_back(region(plan_.fusion, operand, slot, strides_of(plan_, operand)));
+      const TensorSlot slot = slots_.of(operand);
+      at(slot).reads.push_back(region(plan_.fusion, operand, slot, slots_.strides_of(operand)));
     }
     for (const ValueId result : op.results) {
-      const TensorSlot slot = slot_of(plan_, result);
-      at(slot).writes.push_back(region(plan_.fusion, result, slot, strides_of(plan_, result)));
+      const TensorSlot slot = slots_.of(result);
+      at(slot).writes.push_back(region(plan_.fusion, result, slot, slots_.strides_of(result)));
     }
   }
 
@@ -132,19 +158,19 @@ class PlanVerifier {
   void add_kernel(size_t segment) {
     const Fusion& fusion = plan_.segments[segment].facts.fusion;
     for (const ValueId input : fusion.inputs) {
-      const TensorSlot slot = slot_of(plan_, segment, input, BufferUse::kRead);
+      const TensorSlot slot = slots_.of(segment, input, BufferUse::kRead);
       at(slot).reads.push_back(
           region(fusion, input, slot, input_strides(fusion, Binding{}, input)));
     }
     for (const ValueId output : stored_by(segment)) {
-      const TensorSlot slot = slot_of(plan_, segment, output, BufferUse::kWrite);
+      const TensorSlot slot = slots_.of(segment, output, BufferUse::kWrite);
       at(slot).writes.push_back(
           region(fusion, output, slot, output_strides(fusion, Binding{}, output)));
     }
-    if (!is_finished(segment)) return;
-    for (size_t i = 0; i < plan_.workspace.size(); ++i) {
+    const auto partials = partials_of_.find(segment);
+    if (!is_finished(segment) || partials == partials_of_.end()) return;
+    for (const size_t i : partials->second) {
       const WorkspaceTensor& tensor = plan_.workspace[i];
-      if (tensor.holds != WorkspaceTensor::Holds::kPartials || tensor.writer != segment) continue;
       const int64_t size = bytes_of(plan_.fusion.values[tensor.value].type);
       tensors_[{TensorSlot::Kind::kWorkspace, i}].writes.push_back(
           {.step = step_, .element_bytes = size, .sizes = {tensor.bytes / size}, .strides = {1}});
@@ -154,8 +180,8 @@ class PlanVerifier {
   /// The caller, and the checks of indices, read when all steps are over.
   void add_results() {
     for (const ValueId output : plan_.fusion.outputs) {
-      const TensorSlot slot = slot_of(plan_, output);
-      at(slot).reads.push_back(region(plan_.fusion, output, slot, strides_of(plan_, output)));
+      const TensorSlot slot = slots_.of(output);
+      at(slot).reads.push_back(region(plan_.fusion, output, slot, slots_.strides_of(output)));
     }
   }
 
@@ -217,18 +243,20 @@ class PlanVerifier {
       for (const Region& region : *regions) check_inside(key, region);
     }
     // Inputs are there; that nothing reads one behind what overwrites it is check_overwriting()'s.
-    std::vector<std::pair<int64_t, size_t>> written;  // Address and step.
     int64_t count = 0;
     for (const Region& region : tensor.writes) count += region.count();
     const bool is_compared = count <= most_elements_;
-    if (is_compared) {
-      for (const Region& region : tensor.writes) {
-        for (const int64_t address : region.addresses()) written.emplace_back(address, region.step);
-      }
-      std::ranges::sort(written);
+    std::optional<std::vector<std::pair<int64_t, size_t>>> addresses;
+    const auto written = [&]() -> const std::vector<std::pair<int64_t, size_t>>& {
+      if (!addresses) addresses = addresses_of(tensor.writes);
+      return *addresses;
+    };
+    // Most tensors have one writer, and are read as they were written: nothing to compare.
+    const bool has_one_writer = tensor.writes.size() == 1 && tensor.writes.front().is_injective();
+    if (is_compared && !has_one_writer) {
       const auto twice = std::ranges::adjacent_find(
-          written, [](const auto& a, const auto& b) { return a.first == b.first; });
-      if (twice != written.end())
+          written(), [](const auto& a, const auto& b) { return a.first == b.first; });
+      if (twice != written().end())
         report("steps {} and {} write byte {} of {}", twice->second, std::next(twice)->second,
                twice->first, name_of(key));
     }
@@ -237,16 +265,40 @@ class PlanVerifier {
       if (is_callers && read.step < steps_.size()) continue;
       if (is_callers && tensor.writes.empty()) continue;  // An input that is an output as it is.
       if (read.count() == 0) continue;
-      check_written(key, tensor, read, is_compared ? &written : nullptr);
+      const auto is_all = [&](const Region& write) {
+        return write.step < read.step && write.is_same_place(read);
+      };
+      if (std::ranges::any_of(tensor.writes, is_all)) continue;
+      check_written(key, tensor, read, is_compared ? &written() : nullptr);
     }
+  }
+
+  /// Addresses of all elements and the steps that write them, ascending. Those of a region are
+  /// nearly always, so that merging is enough.
+  static std::vector<std::pair<int64_t, size_t>> addresses_of(const std::vector<Region>& writes) {
+    std::vector<std::pair<int64_t, size_t>> out;
+    std::vector<size_t> ends = {0};  // Of ascending runs.
+    for (const Region& region : writes) {
+      for (const int64_t address : region.addresses()) out.emplace_back(address, region.step);
+      const auto begin = out.begin() + static_cast<ptrdiff_t>(ends.back());
+      if (!std::is_sorted(begin, out.end())) std::sort(begin, out.end());
+      ends.push_back(out.size());
+    }
+    while (ends.size() > 2) {
+      std::vector<size_t> merged = {0};
+      for (size_t i = 2; i < ends.size(); i += 2) {
+        const auto at = [&](size_t end) { return out.begin() + static_cast<ptrdiff_t>(end); };
+        std::inplace_merge(at(ends[i - 2]), at(ends[i - 1]), at(ends[i]));
+        merged.push_back(ends[i]);
+      }
+      if (merged.back() != out.size()) merged.push_back(out.size());
+      ends = std::move(merged);
+    }
+    return out;
   }
 
   void check_written(const TensorKey& key, const Tensor& tensor, const Region& read,
                      const std::vector<std::pair<int64_t, size_t>>* written) {
-    const auto is_all = [&](const Region& write) {
-      return write.step < read.step && write.is_same_place(read);
-    };
-    if (std::ranges::any_of(tensor.writes, is_all)) return;
     if (written == nullptr || read.count() > most_elements_) {
       int64_t before = 0;
       for (const Region& write : tensor.writes)
@@ -260,9 +312,11 @@ class PlanVerifier {
                distinct, name_of(key), before);
       return;
     }
+    auto found = written->begin();
     for (const int64_t address : read.addresses()) {
-      const auto found =
-          std::ranges::lower_bound(*written, address, {}, &std::pair<int64_t, size_t>::first);
+      if (found == written->end() || found->first > address)
+        found = std::ranges::lower_bound(*written, address, {}, &std::pair<int64_t, size_t>::first);
+      while (found != written->end() && found->first < address) ++found;
       if (found != written->end() && found->first == address && found->second < read.step) continue;
       report("step {} reads byte {} of {}, which no step before it writes", read.step, address,
              name_of(key));
@@ -293,17 +347,43 @@ class PlanVerifier {
       life->first = std::min(life->first, step);
       life->last = std::max(life->last, step);
     };
-    if (tensor.own()) {
-      for (size_t step = 0; step < steps_.size(); ++step) {
-        if (steps_[step].kind == PlanStep::Kind::kKernel && steps_[step].index == tensor.writer)
-          use(step);
-      }
-    }
+    if (tensor.own() && tensor.writer < step_of_segment_.size())
+      use(step_of_segment_[tensor.writer]);
     const auto found = tensors_.find({TensorSlot::Kind::kWorkspace, index});
     if (found == tensors_.end()) return life;
     for (const Region& region : found->second.writes) use(region.step);
     for (const Region& region : found->second.reads) use(region.step);
     return life;
+  }
+
+  /// True if two tensors that a step needs at once have a byte in common. Walks the steps, with
+  /// what each needs ordered by offset: as long as nothing there overlaps, what comes into it can
+  /// only overlap its neighbours.
+  [[nodiscard]] bool share_bytes(const std::vector<std::optional<Life>>& lives) const {
+    std::map<size_t, std::vector<size_t>> begins;  // By step: tensors.
+    std::map<size_t, std::vector<size_t>> ends;
+    for (size_t i = 0; i < lives.size(); ++i) {
+      if (!lives[i] || plan_.workspace[i].bytes == 0) continue;
+      begins[lives[i]->first].push_back(i);
+      ends[lives[i]->last].push_back(i);
+    }
+    const auto end_of = [&](size_t i) {
+      return plan_.workspace[i].offset + plan_.workspace[i].bytes;
+    };
+    std::map<int64_t, size_t> needed;  // By offset.
+    auto ended = ends.begin();
+    for (const auto& [step, tensors] : begins) {
+      for (; ended != ends.end() && ended->first < step; ++ended) {
+        for (const size_t i : ended->second) needed.erase(plan_.workspace[i].offset);
+      }
+      for (const size_t i : tensors) {
+        const auto [at, is_new] = needed.emplace(plan_.workspace[i].offset, i);
+        if (!is_new) return true;
+        if (at != needed.begin() && end_of(std::prev(at)->second) > at->first) return true;
+        if (std::next(at) != needed.end() && end_of(i) > std::next(at)->first) return true;
+      }
+    }
+    return false;
   }
 
   void check_workspace() {
@@ -315,6 +395,10 @@ class PlanVerifier {
           a.offset + a.bytes > plan_.workspace_bytes)
         report("workspace tensor {} of {} bytes lies at byte {} of {}", i, a.bytes, a.offset,
                plan_.workspace_bytes);
+    }
+    if (!share_bytes(lives)) return;
+    for (size_t i = 0; i < plan_.workspace.size(); ++i) {
+      const WorkspaceTensor& a = plan_.workspace[i];
       if (!lives[i] || a.bytes == 0) continue;
       for (size_t j = 0; j < i; ++j) {
         const WorkspaceTensor& b = plan_.workspace[j];
@@ -329,8 +413,11 @@ class PlanVerifier {
   }
 
   const Plan& plan_;
+  const TensorSlots slots_;
   const int64_t most_elements_;
   const std::vector<PlanStep> steps_;
+  std::map<size_t, std::vector<size_t>> partials_of_;  ///< Places in the workspace, by segment.
+  std::vector<size_t> step_of_segment_;
   size_t step_ = 0;  ///< At hand; behind the last one, that of the caller.
   std::map<TensorKey, Tensor> tensors_;
   std::vector<std::string> violations_;

@@ -225,7 +225,9 @@ class Model {
           registers += kSweptElement * at_once * static_cast<double>(schedule_.vector_width);
       }
     }
-    if (stage.special_functions > 0.0) registers += kSpecialFunctions;
+    if (stage.special_functions == 0.0) return registers;
+    registers += kSpecialFunctions;
+    // What has a hasty form is a special function.
     if (std::ranges::any_of(stage.computed,
                             [&](ValueId value) { return is_hasty(facts_.fusion, value); }))
       registers += kHaste;

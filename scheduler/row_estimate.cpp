@@ -294,9 +294,10 @@ double text_instructions(const SegmentFacts& facts, const Schedule& schedule, co
   for (const Stage& stage : list.stages) {
     const double once = element_issue_slots(facts, stage, schedule, constants);
     of_element += once;
+    if (stage.special_functions == 0.0 || schedule.vector_width == 1) continue;
     const auto logarithms = std::ranges::count_if(
         stage.computed, [&](ValueId value) { return is_hasty(facts.fusion, value); });
-    if (logarithms == 0 || schedule.vector_width == 1) continue;
+    if (logarithms == 0) continue;
     const double again = stage.outputs.empty() ? constants.careful_logarithm_instructions
                                                : constants.asked_logarithm_instructions;
     of_element += once + static_cast<double>(logarithms) * again;

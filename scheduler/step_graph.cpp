@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "scheduler/tensor_slots.h"
+
 namespace sinter {
 namespace {
 
@@ -13,7 +15,15 @@ int64_t bytes_of_value(const Fusion& fusion, ValueId value) {
 
 class Steps {
  public:
-  explicit Steps(const Plan& plan) : plan_(plan) {}
+  explicit Steps(const Plan& plan)
+      : plan_(plan), slots_(plan), is_output_(plan.fusion.values.size()) {
+    for (const ValueId output : plan.fusion.outputs) is_output_[output] = 1;
+    for (size_t i = 0; i < plan.workspace.size(); ++i) {
+      const WorkspaceTensor& tensor = plan.workspace[i];
+      if (tensor.holds == WorkspaceTensor::Holds::kPartials)
+        partials_of_[tensor.writer].push_back(i);
+    }
+  }
 
   StepGraph run() {
     out_.steps = plan_.steps();
@@ -36,7 +46,7 @@ class Steps {
           {.value = value, .bytes = bytes_of_value(fusion, value), .is_input = true});
     for (size_t i = 0; i < fusion.outputs.size(); ++i) {
       const ValueId value = fusion.outputs[i];
-      const TensorSlot slot = own_slot(value, slot_of(plan_, value));
+      const TensorSlot slot = own_slot(value, slots_.of(value));
       if (const auto known = at_.find(key(slot)); known != at_.end()) {
         out_.tensors[known->second].is_output = true;
         continue;
@@ -72,10 +82,9 @@ class Steps {
   }
 
   void add_call(size_t step, const Op& op) {
-    for (const ValueId operand : op.operands)
-      read(step, own_slot(operand, slot_of(plan_, operand)));
+    for (const ValueId operand : op.operands) read(step, own_slot(operand, slots_.of(operand)));
     for (const ValueId result : op.results)
-      write(step, own_slot(result, slot_of(plan_, result)), writes_of(result));
+      write(step, own_slot(result, slots_.of(result)), writes_of(result));
   }
 
   void add_kernel(size_t step, size_t segment) {
@@ -88,20 +97,18 @@ class Steps {
       return kernel.in_plan.empty() ? value : kernel.in_plan.at(value);
     };
     for (const ValueId input : fusion.inputs)
-      read(step, own_slot(in_plan(input), slot_of(plan_, segment, input, BufferUse::kRead)));
+      read(step, own_slot(in_plan(input), slots_.of(segment, input, BufferUse::kRead)));
     for (const ValueId output : fusion.outputs) {
       if (is_finished && kernel.facts.is_after_rows(output)) continue;
       const ValueId value = in_plan(output);
-      write(step, own_slot(value, slot_of(plan_, segment, output, BufferUse::kWrite)),
-            writes_of(value));
+      write(step, own_slot(value, slots_.of(segment, output, BufferUse::kWrite)), writes_of(value));
     }
     // Partial results have no value of their own among the outputs, where what is computed from
     // them is the output.
-    for (size_t i = 0; i < plan_.workspace.size(); ++i) {
-      const WorkspaceTensor& tensor = plan_.workspace[i];
-      if (tensor.holds == WorkspaceTensor::Holds::kPartials && tensor.writer == segment)
-        write(step, {TensorSlot::Kind::kWorkspace, i}, Writes::kAll);
-    }
+    const auto partials = partials_of_.find(segment);
+    if (partials == partials_of_.end()) return;
+    for (const size_t i : partials->second)
+      write(step, {TensorSlot::Kind::kWorkspace, i}, Writes::kAll);
   }
 
   void read(size_t step, const TensorSlot& slot) {
@@ -110,9 +117,8 @@ class Steps {
   }
   enum class Writes : uint8_t { kAll, kPart };
   [[nodiscard]] Writes writes_of(ValueId value) const {
-    const bool is_output =
-        std::ranges::find(plan_.fusion.outputs, value) != plan_.fusion.outputs.end();
-    return plan_.placements.contains(value) && !is_output ? Writes::kPart : Writes::kAll;
+    const bool is_part = plan_.placements.contains(value) && is_output_[value] == 0;
+    return is_part ? Writes::kPart : Writes::kAll;
   }
   /// Of those that write all of a tensor the last one counts.
   void write(size_t step, const TensorSlot& slot, Writes what) {
@@ -124,6 +130,9 @@ class Steps {
   }
 
   const Plan& plan_;
+  const TensorSlots slots_;
+  IdMap<ValueId, uint8_t> is_output_;
+  std::map<size_t, std::vector<size_t>> partials_of_;  ///< Places in the workspace, by segment.
   StepGraph out_;
   size_t inputs_ = 0;
   std::map<Key, size_t> at_;

@@ -57,6 +57,41 @@ std::vector<Lifetime> lifetimes(const Plan& plan) {
   return out;
 }
 
+/// Finds those of a set of lifetimes that share a step with another one, in the time of their
+/// number and of the steps within that other one.
+class LivesAtOnce {
+ public:
+  explicit LivesAtOnce(size_t steps) : begins_(steps), over_(2 * steps), steps_(steps) {}
+
+  void add(size_t item, const Lifetime& life) {
+    begins_[life.first].push_back(item);
+    for (size_t low = life.first + 1 + steps_, high = life.last + 1 + steps_; low < high;
+         low /= 2, high /= 2) {
+      if (low % 2 == 1) over_[low++].push_back(item);
+      if (high % 2 == 1) over_[--high].push_back(item);
+    }
+  }
+
+  /// Each once, in no particular order.
+  [[nodiscard]] std::vector<size_t> with(const Lifetime& life) const {
+    std::vector<size_t> out;
+    const auto add = [&](const std::vector<size_t>& items) {
+      out.insert(out.end(), items.begin(), items.end());
+    };
+    for (size_t node = life.first + steps_; node > 0; node /= 2) add(over_[node]);
+    for (size_t step = life.first; step <= life.last; ++step) add(begins_[step]);
+    return out;
+  }
+
+ private:
+  std::vector<std::vector<size_t>> begins_;  ///< By step.
+  /// By node of a segment tree over the steps, whose leaves are the last `steps_` nodes: what lives
+  /// in all steps below the node. Each step that an item lives in, its first one aside, lies below
+  /// one node that has it.
+  std::vector<std::vector<size_t>> over_;
+  size_t steps_;
+};
+
 }  // namespace
 
 void place_workspace(Plan& plan) {
@@ -66,21 +101,20 @@ void place_workspace(Plan& plan) {
   std::ranges::stable_sort(order, std::ranges::greater{},
                            [&](size_t i) { return plan.workspace[i].bytes; });
   plan.workspace_bytes = 0;
-  std::vector<size_t> placed;  // By offset.
+  LivesAtOnce placed(std::max<size_t>(plan.steps().size(), 1));
   for (const size_t i : order) {
     WorkspaceTensor& tensor = plan.workspace[i];
     const int64_t bytes = rounded_up(tensor.bytes, kWorkspaceAlignment);
     int64_t offset = 0;
-    for (const size_t other : placed) {
-      if (lives[other].last < lives[i].first || lives[i].last < lives[other].first) continue;
+    std::vector<size_t> at_once = placed.with(lives[i]);
+    std::ranges::sort(at_once, {}, [&](size_t other) { return plan.workspace[other].offset; });
+    for (const size_t other : at_once) {
       const WorkspaceTensor& beside = plan.workspace[other];
       if (beside.offset >= offset + bytes) break;
       offset = std::max(offset, beside.offset + rounded_up(beside.bytes, kWorkspaceAlignment));
     }
     tensor.offset = offset;
-    placed.insert(std::ranges::upper_bound(placed, offset, {},
-                                           [&](size_t p) { return plan.workspace[p].offset; }),
-                  i);
+    placed.add(i, lives[i]);
     plan.workspace_bytes = std::max(plan.workspace_bytes, offset + bytes);
   }
 }

@@ -1,10 +1,10 @@
 #include "fusion_ir/passes/share_common_values.h"
 
 #include <algorithm>
-#include <bit>
 #include <unordered_map>
 
 #include "fusion_ir/match.h"
+#include "fusion_ir/op_hash.h"
 #include "fusion_ir/rewriter.h"
 
 namespace sinter {
@@ -28,15 +28,13 @@ size_t combine(size_t hash, uint64_t field) {
   return mixed ^ (mixed >> 27U);
 }
 
-/// Equal ops have equal hashes; attributes beyond these are left to the comparison.
-size_t hash_of(const OpKind& kind, const Value& result, std::span<const ValueId> operands) {
-  size_t hash = combine(kind.index(), static_cast<uint64_t>(result.type));
-  if (const auto* pointwise = std::get_if<PointwiseOp>(&kind)) {
-    hash = combine(hash, static_cast<uint64_t>(pointwise->fn));
-  } else if (const auto* constant = std::get_if<ConstantOp>(&kind)) {
-    hash = combine(hash, std::bit_cast<uint64_t>(constant->real));
-    hash = combine(hash, static_cast<uint64_t>(constant->integer));
-  }
+/// Ops that compute the same have equal hashes. Others hardly ever have: a tensor of which
+/// thousands of slices are taken would otherwise be compared with each of them.
+size_t hash_of_result(const OpKind& kind, const Value& result, std::span<const ValueId> operands) {
+  size_t hash = combine(hash_of(kind), static_cast<uint64_t>(result.type));
+  for (const Extent& extent : result.shape)
+    hash = combine(hash, extent.is_symbol() ? extent.symbol().index
+                                            : static_cast<uint64_t>(extent.constant()));
   for (const ValueId operand : canonical_operands(kind, operands)) {
     hash = combine(hash, operand.index);
   }
@@ -72,7 +70,7 @@ Fusion share_common_values(const Fusion& fusion) {
         const Fusion& source = rewriter.source();
         const Op& op = source.ops[id];
         if (!may_share(source, op)) return std::nullopt;
-        const size_t hash = hash_of(op.kind, source.values[op.results.front()], operands);
+        const size_t hash = hash_of_result(op.kind, source.values[op.results.front()], operands);
         const auto [first, last] = seen.equal_range(hash);
         for (auto it = first; it != last; ++it) {
           const Op& earlier = source.ops[it->second];

@@ -16,6 +16,11 @@ namespace {
 /// bytes of larger tensors are counted in coarser units.
 constexpr int64_t kMostCapacity = FlowEdge::kUnlimited / 2;
 
+/// Readers of a group up to which the boundaries to all of them are moved. In a graph in which
+/// every group reads from hundreds there would be as many maximum flows as pairs of groups, and
+/// most pairs pass one tensor of many.
+constexpr size_t kMostReaders = 16;
+
 bool has(std::span<const NodeId> nodes, NodeId node) {
   return std::ranges::binary_search(nodes, node);
 }
@@ -159,16 +164,26 @@ class Boundaries {
     return graph_.nodes()[groups_[group].front()].is_external;
   }
 
-  /// Groups with kernels that read from one.
-  [[nodiscard]] std::set<size_t> readers_of(size_t group) const {
-    std::set<size_t> out;
-    if (is_external(group)) return out;
+  /// Groups with kernels that read from one, ascending; of many those that read most tensors of it.
+  [[nodiscard]] std::vector<size_t> readers_of(size_t group) const {
+    std::map<size_t, size_t> tensors;  // By reader.
+    if (is_external(group)) return {};
     for (const NodeId node : groups_[group]) {
+      std::set<size_t> readers;
       for (const NodeId consumer : graph_.nodes()[node].consumers) {
         const size_t later = group_of_[consumer];
-        if (later != group && !is_external(later)) out.insert(later);
+        if (later != group && !is_external(later)) readers.insert(later);
       }
+      for (const size_t reader : readers) ++tensors[reader];
     }
+    std::vector<std::pair<size_t, size_t>> most(tensors.begin(), tensors.end());
+    if (most.size() > kMostReaders) {
+      std::ranges::stable_sort(most, std::ranges::greater{}, &std::pair<size_t, size_t>::second);
+      most.resize(kMostReaders);
+      std::ranges::sort(most);
+    }
+    std::vector<size_t> out;
+    for (const auto& [reader, count] : most) out.push_back(reader);
     return out;
   }
 
@@ -211,8 +226,12 @@ class Boundaries {
 
   /// Lets two groups be these, if that saves time and they can still run.
   bool replace(size_t first, size_t second, std::vector<NodeId> before, std::vector<NodeId> after) {
-    if (cost_us(before) + cost_us(after) >= cost_us(groups_[first]) + cost_us(groups_[second]))
-      return false;
+    const double now_us = cost_us(groups_[first]) + cost_us(groups_[second]);
+    // Most are told to take longer by what they take at least, without a schedule.
+    const double least_after_us = least_us(after);
+    if (least_us(before) + least_after_us >= now_us) return false;
+    const double before_us = cost_us(before);
+    if (before_us + least_after_us >= now_us || before_us + cost_us(after) >= now_us) return false;
     const auto exchange = [&] {
       std::swap(groups_[first], before);
       std::swap(groups_[second], after);
@@ -225,10 +244,15 @@ class Boundaries {
     return false;
   }
 
+  double least_us(const std::vector<NodeId>& group) {
+    const GroupVerdict& verdict = judge_.judge(group);
+    return verdict.legal ? verdict.least_us : std::numeric_limits<double>::infinity();
+  }
+
   double cost_us(const std::vector<NodeId>& group) {
     const GroupVerdict& verdict = judge_.judge(group);
     if (!verdict.legal) return std::numeric_limits<double>::infinity();
-    return schedules_.of(group, verdict.views).predicted_us();
+    return schedules_.like(group, verdict).predicted_us();
   }
 
   /// True if groups can still run one after the other when nodes have moved between two.

@@ -130,9 +130,10 @@ bool GroupJudge::may_fit(std::span<const NodeId> group) {
 const GroupVerdict& GroupJudge::judge(std::span<const NodeId> group) { return verdict_of(group); }
 
 GroupVerdict& GroupJudge::verdict_of(std::span<const NodeId> group) {
-  const auto [known, is_new] = known_.try_emplace({group.begin(), group.end()}, nullptr);
-  if (is_new) known->second = &judge_anew(group);
-  return *known->second;
+  if (const auto known = known_.find(group); known != known_.end()) return *known->second;
+  GroupVerdict& verdict = judge_anew(group);
+  known_.emplace(std::vector<NodeId>(group.begin(), group.end()), &verdict);
+  return verdict;
 }
 
 GroupVerdict& GroupJudge::judge_anew(std::span<const NodeId> group) {
@@ -143,14 +144,13 @@ GroupVerdict& GroupJudge::judge_anew(std::span<const NodeId> group) {
     verdict.rejection = std::move(*refusal);
     return verdict;
   }
-  Subgraph subgraph = graph_.extract(group);
-  const uint64_t hash = structural_hash(subgraph.fusion);
+  const uint64_t hash = graph_.structure_of(group);
   if (const auto found = verdicts_.find(hash); found != verdicts_.end()) {
     ++counts_.repeated;
     return found->second;
   }
   ++counts_.analysed;
-  GroupVerdict verdict = analysed(std::move(subgraph), WorkGraph::LeafViews::kOps);
+  GroupVerdict verdict = analysed(graph_.extract(group), WorkGraph::LeafViews::kOps);
   if (!verdict.legal) {
     Subgraph reshaped_graph = graph_.extract(group, WorkGraph::LeafViews::kInputs);
     if (!overwrites_a_view(reshaped_graph)) {
@@ -158,6 +158,7 @@ GroupVerdict& GroupJudge::judge_anew(std::span<const NodeId> group) {
       if (reshaped.legal) verdict = std::move(reshaped);
     }
   }
+  verdict.structure = hash;
   return verdicts_.emplace(hash, std::move(verdict)).first->second;
 }
 

@@ -21,6 +21,7 @@ struct GroupVerdict {
   double issue_us = 0.0;  ///< What issuing its instructions takes, each once for an element.
   bool reduces = false;   ///< It has a reduction.
   WorkGraph::LeafViews views = WorkGraph::LeafViews::kOps;  ///< How its graph has to be made.
+  uint64_t structure = 0;  ///< Hash of its graph but for the values of constants; 0: not asked.
 };
 
 /// Instructions that a kernel may have for each element. A thread's vector of 8 elements then has
@@ -31,8 +32,9 @@ inline constexpr double kMostInstructions = 1024.0;
 /// Of one kernel that ran a whole graph, for each element: one at least for each op.
 double instructions_of(const Fusion& fusion);
 
-/// Judges groups of a graph, each kind once: groups with equal graphs get the same verdict, which
-/// is found by the graph's structural hash. Schedules are not tried. `graph` does not change.
+/// Judges groups of a graph, each kind once: groups whose graphs are equal but for the values of
+/// constants, on which nothing here depends, get the same verdict, which is found by a hash.
+/// Schedules are not tried. `graph` does not change.
 class GroupJudge {
  public:
   /// All of them outlive it. Without pins nothing is pinned.
@@ -69,9 +71,9 @@ class GroupJudge {
   const DeviceLimits& limits_;
   const FamilySet& families_;
   const SegmentPins* pins_;
-  std::map<std::vector<NodeId>, GroupVerdict> forbidden_;  ///< By the pins, whatever the structure.
-  std::unordered_map<uint64_t, GroupVerdict> verdicts_;    ///< By structural hash.
-  std::map<std::vector<NodeId>, GroupVerdict*> known_;     ///< Groups asked for before.
+  ByNodes<GroupVerdict> forbidden_;                      ///< By the pins, whatever the structure.
+  std::unordered_map<uint64_t, GroupVerdict> verdicts_;  ///< By GroupVerdict::structure.
+  ByNodes<GroupVerdict*> known_;                         ///< Groups asked for before.
   std::vector<GroupVerdict*> refused_;  ///< Legal ones that refuse() has made illegal.
   /// Of groups that read what another of their nodes joins.
   GroupVerdict unfinished_{.rejection = {.subject = "segmentation",

@@ -1,6 +1,7 @@
 #include "scheduler/segmentation/group_schedules.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "scheduler/offers.h"
@@ -12,7 +13,16 @@ Result<ScheduledSegment> schedule(const Fusion& fusion, const DeviceLimits& limi
                                   const PlanOptions& options) {
   auto facts = analyse(fusion);
   if (!facts) return fail(unsupported(fusion, {facts.error()}, "no family can walk a segment"));
-  return schedule_segment(std::move(*facts), limits, options);
+  auto segment = schedule_segment(std::move(*facts), limits, options);
+  if (!segment) return segment;
+  for (SegmentPlan& kernel : segment->kernels) {
+    std::vector<ProposedSchedule>& all = kernel.candidates;
+    if (all.size() <= 1 + kKeptCandidates) continue;
+    kernel.candidates =
+        std::vector<ProposedSchedule>(std::make_move_iterator(all.begin()),
+                                      std::make_move_iterator(all.begin() + 1 + kKeptCandidates));
+  }
+  return segment;
 }
 
 }  // namespace
@@ -22,58 +32,107 @@ double ScheduledGroup::predicted_us() const {
 }
 
 ScheduledGroup& GroupSchedules::of(const std::vector<NodeId>& nodes, WorkGraph::LeafViews views) {
-  const auto [known, is_new] = known_.try_emplace(nodes, nullptr);
-  if (!is_new) return *known->second;
+  if (const auto known = known_.find(nodes); known != known_.end()) return *known->second;
   Fusion fusion = graph_.extract(nodes, views).fusion;
   const uint64_t hash = structural_hash(fusion);
   for (auto [it, last] = made_.equal_range(hash); it != last; ++it) {
     if (!structurally_equal(it->second->fusion, fusion)) continue;
-    known->second = it->second.get();
-    return *known->second;
+    known_.emplace(nodes, it->second.get());
+    return *it->second;
   }
   auto segment = schedule(fusion, limits_, options_);
   auto made = std::make_unique<ScheduledGroup>(
       ScheduledGroup{.fusion = std::move(fusion), .segment = std::move(segment)});
-  known->second = made.get();
-  made_.emplace(hash, std::move(made));
-  return *known->second;
+  known_.emplace(nodes, made.get());
+  return *made_.emplace(hash, std::move(made))->second;
 }
 
+ScheduledGroup& GroupSchedules::like(const std::vector<NodeId>& nodes,
+                                     const GroupVerdict& verdict) {
+  if (verdict.structure == 0) return of(nodes, verdict.views);
+  if (const auto known = alike_.find(verdict.structure); known != alike_.end())
+    return *known->second;
+  ScheduledGroup& scheduled = of(nodes, verdict.views);
+  alike_.emplace(verdict.structure, &scheduled);
+  return scheduled;
+}
+
+std::vector<NodeId> GroupSchedules::key_of(const MergeTree& tree) {
+  std::vector<NodeId> key = tree.nodes;
+  if (tree.parts.empty()) return key;
+  key.push_back(WorkGraph::kNone);
+  const std::vector<NodeId>& first = tree.parts.front().nodes;
+  key.insert(key.end(), first.begin(), first.end());
+  return key;
+}
+
+const GroupSchedules::Outcome* GroupSchedules::known_outcome(const MergeTree& tree) const {
+  const auto known = outcomes_.find(key_of(tree));
+  return known == outcomes_.end() ? nullptr : &known->second;
+}
+
+/// Trees may be as deep as groups are large, so their parts wait on a stack of their own.
 const GroupSchedules::Outcome& GroupSchedules::outcome_of(const MergeTree& tree) {
-  std::pair key(tree.nodes, tree.parts.empty() ? std::vector<NodeId>{} : tree.parts[0].nodes);
-  if (const auto known = outcomes_.find(key); known != outcomes_.end()) return known->second;
-  const Outcome outcome = outcome_anew(tree);
-  return outcomes_.emplace(std::move(key), outcome).first->second;
+  std::vector<const MergeTree*> open = {&tree};
+  while (known_outcome(tree) == nullptr) {
+    const MergeTree& at = *open.back();
+    const Attempt attempt = try_outcome(at);
+    if (attempt.needs != nullptr) {
+      open.push_back(attempt.needs);
+    } else {
+      outcomes_.emplace(key_of(at), attempt.outcome);
+      open.pop_back();
+    }
+  }
+  return *known_outcome(tree);
 }
 
-GroupSchedules::Outcome GroupSchedules::outcome_anew(const MergeTree& tree) {
-  if (tree.parts.empty()) return {.best_us = of(tree).predicted_us()};
+GroupSchedules::Attempt GroupSchedules::try_outcome(const MergeTree& tree) {
+  if (tree.parts.empty()) return {.outcome = {.best_us = like(tree).predicted_us()}};
+  std::vector<const Outcome*> parts;
+  const auto unknown_part = [&]() -> const MergeTree* {
+    while (parts.size() < tree.parts.size()) {
+      const MergeTree& part = tree.parts[parts.size()];
+      parts.push_back(known_outcome(part));
+      if (parts.back() == nullptr) return &part;
+    }
+    return nullptr;
+  };
+  const auto best_of_parts = [&] {
+    double us = 0.0;
+    for (const Outcome* part : parts) us += part->best_us;
+    return us;
+  };
   // Merging saves launches and bytes, but no instruction: where those take longest, the whole is
   // most likely slower, and dearer to schedule than a part that shows it.
   if (tree.verdict.issue_us > tree.verdict.least_us) {
     for (const MergeTree& part : tree.parts) {
-      if (!is_slower_than_parts(part)) continue;
-      if (const double us = best_of_parts(tree); least_with(part) > us) return {true, us};
+      const Outcome* of_part = known_outcome(part);
+      if (of_part == nullptr) return {.needs = &part};
+      if (!of_part->is_slower) continue;
+      if (const MergeTree* unknown = unknown_part()) return {.needs = unknown};
+      if (const double us = best_of_parts(); least_with(part) > us)
+        return {.outcome = {.is_slower = true, .best_us = us}};
     }
   }
-  const double us = of(tree).predicted_us();
+  const double us = like(tree).predicted_us();
   double least_us = 0.0;
   for (const MergeTree& part : tree.parts) least_us += part.verdict.least_us;
-  if (us <= least_us) return {.best_us = us};
-  const double parts_us = best_of_parts(tree);
-  return {.is_slower = us > parts_us, .best_us = std::min(us, parts_us)};
-}
-
-double GroupSchedules::best_of_parts(const MergeTree& tree) {
-  double us = 0.0;
-  for (const MergeTree& part : tree.parts) us += best_us(part);
-  return us;
+  if (us <= least_us) return {.outcome = {.best_us = us}};
+  // Parts of which one is known and the other takes what it does at least may tell enough.
+  const Outcome* first = known_outcome(tree.parts.front());
+  if (first == nullptr) return {.needs = &tree.parts.front()};
+  if (us <= first->best_us + tree.parts.back().verdict.least_us)
+    return {.outcome = {.best_us = us}};
+  if (const MergeTree* unknown = unknown_part()) return {.needs = unknown};
+  const double parts_us = best_of_parts();
+  return {.outcome = {.is_slower = us > parts_us, .best_us = std::min(us, parts_us)}};
 }
 
 /// What a kernel takes at least that runs a group and more: what the group's own takes but for its
 /// bytes, which may pass within the kernel.
 double GroupSchedules::least_with(const MergeTree& part) {
-  const ScheduledGroup& scheduled = of(part);
+  const ScheduledGroup& scheduled = like(part);
   if (!scheduled.segment) return 0.0;  // More may be what a kernel runs.
   double us = 0.0;
   for (const SegmentPlan& kernel : scheduled.segment->kernels) {

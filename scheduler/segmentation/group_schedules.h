@@ -11,6 +11,10 @@
 
 namespace sinter {
 
+/// Candidates that a kernel keeps beside the chosen one, for re-planning; a plan of thousands of
+/// segments would otherwise be gigabytes, and most groups that are scheduled run nowhere.
+inline constexpr size_t kKeptCandidates = 8;
+
 /// The kernels of groups with one graph, scheduled once.
 struct ScheduledGroup {
   Fusion fusion;
@@ -21,8 +25,8 @@ struct ScheduledGroup {
   [[nodiscard]] double predicted_us() const;
 };
 
-/// Schedules groups of a graph, equal ones once. All that it is made of outlives it; `graph` does
-/// not change.
+/// Schedules groups of a graph, equal ones once, and predicts what they take. All that it is made
+/// of outlives it; `graph` does not change.
 class GroupSchedules {
  public:
   GroupSchedules(const WorkGraph& graph, const DeviceLimits& limits, const PlanOptions& options)
@@ -30,7 +34,10 @@ class GroupSchedules {
 
   /// Of a group of nodes, ascending. The reference stays valid.
   ScheduledGroup& of(const std::vector<NodeId>& nodes, WorkGraph::LeafViews views);
-  ScheduledGroup& of(const MergeTree& tree) { return of(tree.nodes, tree.verdict.views); }
+  /// Of a group with this verdict, or of one that differs in the values of constants alone: what
+  /// kernels take does not depend on these.
+  ScheduledGroup& like(const std::vector<NodeId>& nodes, const GroupVerdict& verdict);
+  ScheduledGroup& like(const MergeTree& tree) { return like(tree.nodes, tree.verdict); }
 
   /// Graphs that were scheduled.
   [[nodiscard]] size_t size() const { return made_.size(); }
@@ -47,18 +54,26 @@ class GroupSchedules {
     double best_us = 0.0;
   };
   const Outcome& outcome_of(const MergeTree& tree);
-  Outcome outcome_anew(const MergeTree& tree);
-  double best_of_parts(const MergeTree& tree);
+  /// An outcome, or the part whose outcome has to be known first.
+  struct Attempt {
+    Outcome outcome{};
+    const MergeTree* needs = nullptr;
+  };
+  Attempt try_outcome(const MergeTree& tree);
+  [[nodiscard]] const Outcome* known_outcome(const MergeTree& tree) const;
+  /// What tells trees apart: their nodes and those of their first part, since a group may have been
+  /// merged in several orders.
+  static std::vector<NodeId> key_of(const MergeTree& tree);
   double least_with(const MergeTree& part);
 
   const WorkGraph& graph_;
   const DeviceLimits& limits_;
   const PlanOptions& options_;
-  std::map<std::vector<NodeId>, ScheduledGroup*> known_;
+  ByNodes<ScheduledGroup*> known_;
   std::unordered_multimap<uint64_t, std::unique_ptr<ScheduledGroup>>
-      made_;  ///< By structural hash.
-  /// By nodes, and those of the first part: a group may have been merged in several orders.
-  std::map<std::pair<std::vector<NodeId>, std::vector<NodeId>>, Outcome> outcomes_;
+      made_;                                             ///< By structural hash.
+  std::unordered_map<uint64_t, ScheduledGroup*> alike_;  ///< By GroupVerdict::structure.
+  ByNodes<Outcome> outcomes_;                            ///< By key_of().
 };
 
 }  // namespace sinter

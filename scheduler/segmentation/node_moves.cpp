@@ -102,7 +102,7 @@ class Moves {
     const GroupVerdict& verdict = judge_.judge(group);
     constexpr double kNever = std::numeric_limits<double>::infinity();
     if (!verdict.legal) return kNever;
-    return schedules_.of(group, verdict.views).predicted_us();
+    return schedules_.like(group, verdict).predicted_us();
   }
 
   [[nodiscard]] bool is_acyclic(const Partition& groups) const {

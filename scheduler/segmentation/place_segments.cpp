@@ -9,10 +9,6 @@
 namespace sinter {
 namespace {
 
-/// Candidates that a segment keeps beside the chosen one, for re-planning; a plan of thousands of
-/// segments would otherwise be gigabytes.
-constexpr size_t kKeptCandidates = 8;
-
 /// Groups, each after all it reads from.
 std::vector<size_t> running_order(const WorkGraph& graph, std::span<const ChosenGroup> groups) {
   std::vector<size_t> group_of(graph.size());

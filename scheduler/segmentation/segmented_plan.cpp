@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <set>
 
 #include "fusion_ir/match.h"
@@ -25,6 +26,11 @@ namespace {
 /// parts it was merged from. Graphs settle in two or three.
 constexpr int kMostRounds = 12;
 
+/// Nodes from which on a graph's groups are made anew less often: every time takes as long as the
+/// graph is large, and each after the first few gains 1 % of the predicted time at most.
+constexpr size_t kManyNodes = 4096;
+constexpr int kMostRoundsOfMany = 4;
+
 /// Nodes of a graph that is grouped in every order of merges: more would lengthen planning.
 constexpr size_t kMostNodesInAllOrders = 64;
 
@@ -35,8 +41,8 @@ constexpr size_t kMostNodesOneByOne = 192;
 /// Nodes of a graph in which single nodes are moved from group to group: likewise.
 constexpr size_t kMostNodesMoved = 16;
 
-/// Reductions before a gather with which it is tried, so that planning takes no longer than the
-/// graph is large.
+/// Reductions before a gather with which it is tried, and likewise of the same tensor, so that
+/// planning takes no longer than the graph is large.
 constexpr int kMostTied = 32;
 
 class SegmentedPlanner {
@@ -96,6 +102,11 @@ class SegmentedPlanner {
       const size_t before = kept_.size();
       std::optional<NodeId> stuck;
       ties_.clear();
+      pins_agree_.reset();
+      reductions_.clear();
+      for (NodeId node = 0; node < graph().size(); ++node) {
+        if (reduces(node)) reductions_.push_back(node);
+      }
       for (NodeId node = 0; node < graph().size(); ++node) {
         // A gather that a reduction's kernel runs reads there what is at hand anyhow.
         if (is_external(node) || tie(node, judge) || judge.judge(std::span(&node, 1)).legal)
@@ -128,17 +139,20 @@ class SegmentedPlanner {
     const Op& op = plan_.fusion.ops[graph().nodes()[node].op];
     if (!std::holds_alternative<TakeOp>(op.kind)) return false;
     // Pins that do not go together are pin_groups()'s to report.
-    if (!SegmentPins::resolve(graph(), options_)) return true;
+    if (!pins_agree_) pins_agree_ = SegmentPins::resolve(graph(), options_).has_value();
+    if (!*pins_agree_) return true;
+    if (reductions_.empty()) return false;
+    int tried = 0;
     for (const ValueId leaf : graph().nodes()[node].leaves) {
       for (const NodeId reader : graph().readers(leaf)) {
-        if (reduces(reader) && tie(node, reader, judge)) return true;
+        if (!reduces(reader) || ++tried > kMostTied) continue;
+        if (tie(node, reader, judge)) return true;
       }
     }
-    int tried = 0;
-    for (NodeId before = node; before-- > 0 && tried < kMostTied;) {
-      if (!reduces(before)) continue;
-      if (tie(node, before, judge)) return true;
-      ++tried;
+    tried = 0;
+    for (auto before = std::ranges::lower_bound(reductions_, node);
+         before != reductions_.begin() && tried < kMostTied; ++tried) {
+      if (tie(node, *--before, judge)) return true;
     }
     return false;
   }
@@ -331,7 +345,8 @@ class SegmentedPlanner {
                                    Refuses refuses) {
     std::vector<MergeTree> trees =
         group_greedily(graph(), judge, order, pinned_trees(judge)).groups;
-    for (int round = 0; round < kMostRounds; ++round) {
+    const int rounds = graph().size() < kManyNodes ? kMostRounds : kMostRoundsOfMany;
+    for (int round = 0; round < rounds; ++round) {
       bool refused = false;
       for (const MergeTree& tree : trees) {
         if (!is_external(tree.nodes.front()))
@@ -343,23 +358,50 @@ class SegmentedPlanner {
       trees = group_greedily(graph(), judge, order, std::move(intact)).groups;
     }
     std::vector<ChosenGroup> out;
-    for (const MergeTree& tree : trees) settle(tree, judge, schedules, out);
+    for (const MergeTree& tree : trees) {
+      if (is_external(tree.nodes.front())) {
+        out.push_back({.nodes = tree.nodes});
+      } else {
+        settle(tree, judge, schedules, out);
+      }
+    }
     return out;
   }
+
+  // Trees may be as deep as groups are large, so the walks over them have stacks of their own.
 
   /// Refuses the smallest groups in a tree that take longer than their parts; true if there are
   /// any.
   bool refuse_slow(const MergeTree& tree, GroupJudge& judge, GroupSchedules& schedules,
                    Refuses refuses) {
-    if (tree.parts.empty()) return false;
-    const bool is_slow = schedules.is_slower_than_parts(tree);
-    if (!is_slow && refuses == Refuses::kSlowGroups) return false;
-    // Or else a part did it.
-    const bool first = refuse_slow(tree.parts[0], judge, schedules, refuses);
-    const bool second = refuse_slow(tree.parts[1], judge, schedules, refuses);
-    if (first || second) return true;
-    if (!is_slow) return false;
-    const double us = schedules.of(tree).predicted_us();
+    struct Whole {
+      const MergeTree* tree;
+      bool is_slow;
+    };
+    std::vector<Whole> wholes;  // Each before its parts, and these from the last on.
+    std::vector<const MergeTree*> open = {&tree};
+    while (!open.empty()) {
+      const MergeTree& whole = *open.back();
+      open.pop_back();
+      if (whole.parts.empty()) continue;
+      const bool is_slow = schedules.is_slower_than_parts(whole);
+      if (!is_slow && refuses == Refuses::kSlowGroups) continue;
+      wholes.push_back({&whole, is_slow});
+      for (const MergeTree& part : whole.parts) open.push_back(&part);
+    }
+    std::set<const MergeTree*> done;  // Those that, or of which a part, was refused.
+    for (const auto& [whole, is_slow] : wholes | std::views::reverse) {
+      const auto is_done = [&](const MergeTree& part) { return done.contains(&part); };
+      const bool by_part = std::ranges::any_of(whole->parts, is_done);
+      if (!by_part && !is_slow) continue;
+      if (!by_part) refuse(*whole, judge, schedules);
+      done.insert(whole);
+    }
+    return !done.empty();
+  }
+
+  static void refuse(const MergeTree& tree, GroupJudge& judge, GroupSchedules& schedules) {
+    const double us = schedules.like(tree).predicted_us();
     judge.refuse(
         tree.nodes,
         {.subject = "segmentation",
@@ -368,31 +410,54 @@ class SegmentedPlanner {
          .limit = schedules.best_us(tree.parts[0]) + schedules.best_us(tree.parts[1]),
          .unit = "us",
          .remedy = "none needed: the parts run one after the other"});
-    return true;
+  }
+
+  /// Calls `enter(whole)` for a tree and all that is below what it returned true for, each before
+  /// its parts and these in their order.
+  template <class Tree, class Enter>
+  static void for_each_whole(Tree& tree, const Enter& enter) {
+    std::vector<Tree*> open = {&tree};
+    while (!open.empty()) {
+      Tree& whole = *open.back();
+      open.pop_back();
+      if (!enter(whole)) continue;
+      for (Tree& part : whole.parts | std::views::reverse) open.push_back(&part);
+    }
   }
 
   /// The largest parts of a tree in which nothing is refused.
-  void dissolve(MergeTree tree, GroupJudge& judge, std::vector<MergeTree>& out) const {
-    if (tree.parts.empty() || is_intact(tree, judge)) {
-      out.push_back(std::move(tree));
-      return;
+  static void dissolve(MergeTree tree, GroupJudge& judge, std::vector<MergeTree>& out) {
+    std::vector<const MergeTree*> wholes;
+    for_each_whole(tree, [&](const MergeTree& whole) {
+      wholes.push_back(&whole);
+      return true;
+    });
+    std::set<const MergeTree*> broken;
+    for (const MergeTree* whole : wholes | std::views::reverse) {
+      const auto is_broken = [&](const MergeTree& part) { return broken.contains(&part); };
+      const bool is_refused = !whole->parts.empty() && !judge.judge(whole->nodes).legal;
+      if (is_refused || std::ranges::any_of(whole->parts, is_broken)) broken.insert(whole);
     }
-    for (MergeTree& part : tree.parts) dissolve(std::move(part), judge, out);
-  }
-  static bool is_intact(const MergeTree& tree, GroupJudge& judge) {
-    if (tree.parts.empty()) return true;
-    return judge.judge(tree.nodes).legal && is_intact(tree.parts[0], judge) &&
-           is_intact(tree.parts[1], judge);
+    for_each_whole(tree, [&](MergeTree& whole) {
+      if (broken.contains(&whole)) return true;
+      out.push_back(std::move(whole));
+      whole.parts.clear();
+      return false;
+    });
   }
 
   /// Takes a group as it is, or its parts where these take less time.
-  void settle(const MergeTree& tree, GroupJudge& judge, GroupSchedules& schedules,
-              std::vector<ChosenGroup>& out) {
-    if (is_external(tree.nodes.front()) || !schedules.is_slower_than_parts(tree)) {
-      out.push_back(group_of(tree.nodes, judge, schedules));
-      return;
-    }
-    for (const MergeTree& part : tree.parts) settle(part, judge, schedules, out);
+  static void settle(const MergeTree& tree, GroupJudge& judge, GroupSchedules& schedules,
+                     std::vector<ChosenGroup>& out) {
+    for_each_whole(tree, [&](const MergeTree& whole) {
+      if (schedules.is_slower_than_parts(whole)) return true;
+      // With the kernels of a group like it, which tell what it takes.
+      const GroupVerdict& verdict = judge.judge(whole.nodes);
+      out.push_back({.nodes = whole.nodes,
+                     .views = verdict.views,
+                     .scheduled = &schedules.like(whole.nodes, verdict)});
+      return false;
+    });
   }
 
   Plan& plan_;
@@ -410,6 +475,8 @@ class SegmentedPlanner {
     std::vector<NodeId> nodes;  ///< Both and all between them.
   };
   std::vector<Tie> ties_;           ///< Gathers, each with what runs it.
+  std::vector<NodeId> reductions_;  ///< Of the graph; ascending.
+  std::optional<bool> pins_agree_;  ///< The caller's pins can be resolved; once that was asked.
   std::vector<Decision> copies_{};  ///< About outputs that are copied into an input's memory.
   std::vector<ChosenGroup> groups_;
 };

@@ -5,7 +5,6 @@
 #include <map>
 #include <numeric>
 #include <optional>
-#include <set>
 #include <unordered_map>
 
 #include "scheduler/segmentation/reachability.h"
@@ -16,6 +15,12 @@ namespace {
 /// Readers of one tensor that are looked at to either side of a group: a tensor that everything
 /// reads would otherwise pair everything with everything.
 constexpr size_t kSiblingsNear = 4;
+
+template <class T>
+void sort_unique(std::vector<T>& values) {
+  std::ranges::sort(values);
+  values.erase(std::ranges::unique(values).begin(), values.end());
+}
 
 std::vector<std::vector<NodeId>> consumers_of(const WorkGraph& graph) {
   std::vector<std::vector<NodeId>> out;
@@ -209,27 +214,28 @@ class Greedy {
 
   /// What each group beside this one would save, most first.
   std::vector<Offer> neighbours(NodeId group, Neighbours which) const {
-    std::map<NodeId, Offer> offers;
+    std::vector<Offer> offers;
     const auto offer = [&](NodeId other, MergeKind kind, int64_t bytes) {
-      if (other == group) return;
-      Offer& made = offers.try_emplace(other, Offer{.other = other, .kind = kind}).first->second;
-      made.bytes += bytes;
-      if (kind == MergeKind::kProducer) made.kind = kind;
+      if (other != group) offers.push_back({.other = other, .kind = kind, .bytes = bytes});
     };
-    std::set<ValueId> read;
+    std::vector<ValueId> read;
+    std::vector<NodeId> readers;
     for (const NodeId node : trees_[group].nodes) {
       const WorkNode& work = graph_.nodes()[node];
-      read.insert(work.leaves.begin(), work.leaves.end());
+      read.insert(read.end(), work.leaves.begin(), work.leaves.end());
       for (const ValueId result : graph_.fusion().ops[work.op].results) {
-        std::set<NodeId> readers;
-        for (const NodeId reader : graph_.readers(result)) readers.insert(group_of_[reader]);
+        readers.clear();
+        for (const NodeId reader : graph_.readers(result)) {
+          if (group_of_[reader] != group) readers.push_back(group_of_[reader]);
+        }
+        sort_unique(readers);
         // The last reader to join saves the writing too.
-        readers.erase(group);
         const int64_t saved =
             graph_.bytes(result) * (readers.size() == 1 && !graph_.is_kept(result) ? 2 : 1);
         for (const NodeId other : readers) offer(other, MergeKind::kProducer, saved);
       }
     }
+    sort_unique(read);
     for (const ValueId value : read) {
       const NodeId producer = graph_.node_of(graph_.fusion().values[value].def);
       if (producer != WorkGraph::kNone) {
@@ -241,8 +247,17 @@ class Greedy {
       for (const NodeId sibling : siblings(group, value))
         offer(sibling, MergeKind::kSiblings, graph_.bytes(value));
     }
+    // One of each group, as a producer if it is one of any kind.
+    std::ranges::sort(offers, {}, &Offer::other);
     std::vector<Offer> out;
-    for (const auto& [other, made] : offers) out.push_back(made);
+    for (const Offer& made : offers) {
+      if (out.empty() || out.back().other != made.other) {
+        out.push_back(made);
+        continue;
+      }
+      out.back().bytes += made.bytes;
+      if (made.kind == MergeKind::kProducer) out.back().kind = made.kind;
+    }
     std::ranges::stable_sort(out, std::ranges::greater{}, &Offer::bytes);
     return out;
   }

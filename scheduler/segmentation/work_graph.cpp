@@ -1,6 +1,9 @@
 #include "scheduler/segmentation/work_graph.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
+#include <array>
 #include <boost/graph/adjacency_list.hpp>
 #include <boost/graph/strong_components.hpp>
 #include <functional>
@@ -9,6 +12,7 @@
 #include <ranges>
 
 #include "fusion_ir/match.h"
+#include "fusion_ir/op_hash.h"
 #include "fusion_ir/operand_walk.h"
 
 namespace sinter {
@@ -57,6 +61,16 @@ bool costs_no_more_than_memory(const Fusion& fusion, OpId id, const std::vector<
   return read <= written;
 }
 
+uint64_t hash_of_shape(const Shape& shape) {
+  std::vector<uint64_t> words;
+  words.reserve(2 * shape.size());
+  for (const Extent& extent : shape) {
+    words.push_back(static_cast<uint64_t>(extent.constant()));
+    words.push_back(extent.is_bound() ? 1 : 0);
+  }
+  return XXH3_64bits(words.data(), words.size() * sizeof(uint64_t));
+}
+
 /// Adds what is not yet there; lists are short.
 void unite(std::vector<ValueId>& into, std::span<const ValueId> values) {
   for (const ValueId value : values) {
@@ -65,6 +79,10 @@ void unite(std::vector<ValueId>& into, std::span<const ValueId> values) {
 }
 
 }  // namespace
+
+size_t NodesHash::operator()(std::span<const NodeId> nodes) const noexcept {
+  return XXH3_64bits(nodes.data(), nodes.size_bytes());
+}
 
 WorkGraph::WorkGraph(const Fusion& fusion, const DeviceLimits& limits, const std::set<OpId>& kept)
     : WorkGraph(fusion, limits, kept, fusion.outputs) {}
@@ -95,7 +113,9 @@ WorkGraph::WorkGraph(const Fusion& fusion, const IsFree& is_free,
       node_of_(fusion.ops.size(), kNone),
       free_leaves_(fusion.values.size()),
       is_free_(fusion.values.size()),
-      readers_(fusion.values.size()) {
+      readers_(fusion.values.size()),
+      op_hashes_(fusion.ops.size()),
+      is_dense_alone_(fusion.values.size()) {
   for (const ValueId output : wanted) is_output_[output] = 1;
   for (size_t i = 0; i < fusion.layouts.size(); ++i) {
     layouts_[fusion.outputs[i]] = fusion.layouts[i];
@@ -109,7 +129,17 @@ WorkGraph::WorkGraph(const Fusion& fusion, const IsFree& is_free,
   for (const auto& [value, host] : hosts_ | std::views::reverse)
     placements_[value] = place_of(value);
   for (const auto& [output, input] : aliases_) placements_[output] = place_of(output);
+  for (const OpId id : order_) {
+    for (const ValueId value : fusion.ops[id].results) {
+      const bool is_input = std::holds_alternative<InputOp>(fusion.ops[id].kind);
+      is_dense_alone_[value] =
+          !is_input && !hosts_.contains(value) && !layouts_.contains(value) ? 1 : 0;
+    }
+  }
   connect();
+  find_read_hosts();
+  number_joined();
+  hash_ops();
   if (!aliases_.empty()) order_overwriting();
 }
 
@@ -215,11 +245,10 @@ bool WorkGraph::is_dense(ValueId value) const {
 
 OutputLayout WorkGraph::layout_of(ValueId value) const {
   // Asked for every tensor of every group that is looked at, most of which are dense.
-  if (!hosts_.contains(value)) {
-    const auto* input = fusion_->def_as<InputOp>(value);
-    if (input != nullptr && input->strides.empty()) return {.alignment = input->alignment};
-    if (input == nullptr && !layouts_.contains(value)) return {};
-  }
+  if (const auto* input = fusion_->def_as<InputOp>(value);
+      input != nullptr && input->strides.empty())
+    return {.alignment = input->alignment};
+  if (is_dense_alone_[value] != 0) return {};
   const Placement place = place_of(value);
   OutputLayout out;
   if (const auto* input = fusion_->def_as<InputOp>(place.in)) {
@@ -343,38 +372,107 @@ void WorkGraph::add_owners(ValueId of, std::vector<NodeId>& out) const {
 }
 
 std::vector<NodeId> WorkGraph::closed(std::span<const NodeId> nodes) const {
-  std::vector<uint8_t> below(size());
-  std::vector<uint8_t> above(size());
-  for (const NodeId node : nodes) below[node] = above[node] = 1;
-  for (NodeId node = 0; node < size(); ++node) {  // In topological order.
-    for (const NodeId producer : nodes_[node].producers) below[node] |= below[producer];
+  if (nodes.empty()) return {};
+  // Numbers are a topological order: nothing before the first or behind the last lies between.
+  const NodeId first = std::ranges::min(nodes);
+  const NodeId last = std::ranges::max(nodes);
+  std::vector<uint8_t> below(last - first + 1);
+  std::vector<uint8_t> above(last - first + 1);
+  for (const NodeId node : nodes) below[node - first] = above[node - first] = 1;
+  for (NodeId node = first; node <= last; ++node) {
+    for (const NodeId producer : nodes_[node].producers) {
+      if (producer >= first) below[node - first] |= below[producer - first];
+    }
   }
-  for (auto node = static_cast<NodeId>(size()); node-- > 0;) {
-    for (const NodeId consumer : nodes_[node].consumers) above[node] |= above[consumer];
+  for (NodeId node = last + 1; node-- > first;) {
+    for (const NodeId consumer : nodes_[node].consumers) {
+      if (consumer <= last) above[node - first] |= above[consumer - first];
+    }
   }
   std::vector<NodeId> out;
-  for (NodeId node = 0; node < size(); ++node) {
-    if (below[node] != 0 && above[node] != 0) out.push_back(node);
+  for (NodeId node = first; node <= last; ++node) {
+    if (below[node - first] != 0 && above[node - first] != 0) out.push_back(node);
   }
   return out;
+}
+
+/// Finds the nearest hosts that nodes read: chains of concatenates may be long, and what each reads
+/// of the one before it lies in it and is read by nothing.
+void WorkGraph::find_read_hosts() {
+  for (const auto& [value, host] : hosts_) {
+    std::vector<ValueId> passed;
+    ValueId found = value;
+    ValueId nearest;
+    for (auto at = hosts_.find(found); at != hosts_.end(); at = hosts_.find(found)) {
+      if (const auto known = read_hosts_.find(found); known != read_hosts_.end()) {
+        nearest = known->second;
+        break;
+      }
+      passed.push_back(found);
+      found = at->second.value;
+      if (readers_[found].empty()) continue;
+      nearest = found;
+      break;
+    }
+    for (const ValueId inner : passed) read_hosts_[inner] = nearest;
+  }
 }
 
 std::vector<NodeId> WorkGraph::readers_in_memory(ValueId value) const {
   std::vector<NodeId> out = readers_[value];
-  for (auto host = hosts_.find(value); host != hosts_.end(); host = hosts_.find(host->second.value))
-    out.insert(out.end(), readers_[host->second.value].begin(), readers_[host->second.value].end());
+  for (auto host = read_hosts_.find(value); host != read_hosts_.end() && host->second.valid();
+       host = read_hosts_.find(host->second))
+    out.insert(out.end(), readers_[host->second].begin(), readers_[host->second].end());
   return out;
 }
 
+/// Numbers what concatenates join so that all parts of one, and the parts of these, have numbers in
+/// one range.
+void WorkGraph::number_joined() {
+  uint32_t next = 0;
+  struct Visit {
+    ValueId value;
+    size_t next = 0;  ///< Operand to go on with.
+  };
+  std::vector<Visit> stack;
+  for (const OpId id : order_) {
+    const Op& op = fusion_->ops[id];
+    const ValueId result = op.results.front();
+    const auto host = hosts_.find(result);
+    const bool is_part = host != hosts_.end() && host->second.axis;
+    if (!std::holds_alternative<ConcatenateOp>(op.kind) || is_part) continue;
+    stack.push_back({result});
+    while (!stack.empty()) {
+      Visit& visit = stack.back();
+      const Op& def = fusion_->def_of(visit.value);
+      if (visit.next == 0) joined_[visit.value].begin = next++;
+      if (std::holds_alternative<ConcatenateOp>(def.kind) && visit.next < def.operands.size()) {
+        stack.push_back({def.operands[visit.next++]});
+      } else {
+        joined_[visit.value].end = next;
+        stack.pop_back();
+      }
+    }
+  }
+}
+
 std::optional<ValueId> WorkGraph::reads_unfinished(std::span<const NodeId> group) const {
-  if (hosts_.empty()) return std::nullopt;
+  if (joined_.empty()) return std::nullopt;
+  std::vector<uint32_t> parts;  // What nodes of the group write of concatenates.
+  for (const NodeId node : group) {
+    for (const ValueId result : fusion_->ops[nodes_[node].op].results) {
+      if (const auto found = joined_.find(result); found != joined_.end())
+        parts.push_back(found->second.begin);
+    }
+  }
+  if (parts.empty()) return std::nullopt;
+  std::ranges::sort(parts);
   for (const NodeId node : group) {
     for (const ValueId leaf : nodes_[node].leaves) {
       if (!std::holds_alternative<ConcatenateOp>(fusion_->def_of(leaf).kind)) continue;
-      std::vector<NodeId> owners;
-      add_owners(leaf, owners);
-      const auto is_here = [&](NodeId owner) { return std::ranges::binary_search(group, owner); };
-      if (std::ranges::any_of(owners, is_here)) return leaf;
+      const Joined& range = joined_.at(leaf);
+      const auto part = std::ranges::lower_bound(parts, range.begin);
+      if (part != parts.end() && *part < range.end) return leaf;
     }
   }
   return std::nullopt;
@@ -502,59 +600,184 @@ bool WorkGraph::leaves_group(ValueId value, std::span<const NodeId> group) const
 
 namespace {
 
-/// Copies ops of a graph into another one, numbering anew.
+/// Makes a group's graph.
+class GraphSink {
+ public:
+  explicit GraphSink(const Fusion& source) : source_(source) {}
+
+  /// These and the likes return the first of the new values; the others follow it.
+  ValueId copy_op(OpId id, std::vector<ValueId> operands) {
+    const Op& op = source_.ops[id];
+    const ValueId first = append(op.kind, std::move(operands), op.results);
+    keep(first, op.results);
+    return first;
+  }
+  /// A copy of `operand` in the place of an op.
+  ValueId copy_elements(OpId id, ValueId operand) {
+    const Op& op = source_.ops[id];
+    const size_t rank = source_.values[op.results.front()].shape.size();
+    const ValueId first = append(BroadcastOp{all_axes(rank)}, {operand}, op.results);
+    keep(first, op.results);
+    return first;
+  }
+  /// An input that holds `leaf` in the shape of `like`.
+  ValueId read(ValueId leaf, ValueId like, OutputLayout layout) {
+    const ValueId made =
+        append(InputOp{.strides = std::move(layout.strides), .alignment = layout.alignment}, {},
+               {&like, 1});
+    out_.fusion.inputs.push_back(made);
+    keep(made, {&leaf, 1});
+    return made;
+  }
+  void output(ValueId made, const OutputLayout& layout) { out_.fusion.add_output(made, layout); }
+
+  Subgraph finish() {
+    if (!out_.fusion.outputs.empty()) {
+      const ValueId first = out_.in_plan.at(out_.fusion.outputs.front());
+      const std::string& name = source_.values[first].name;
+      out_.fusion.name =
+          fmt::format("{}_{}", source_.name, name.empty() ? fmt::format("v{}", first.index) : name);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  ValueId append(OpKind kind, std::vector<ValueId> operands, std::span<const ValueId> like) {
+    Fusion& fusion = out_.fusion;
+    const OpId id =
+        fusion.ops.push_back({.kind = std::move(kind), .operands = std::move(operands)});
+    std::vector<ValueId> made;
+    for (const ValueId value : like) {
+      const Value& info = source_.values[value];
+      made.push_back(fusion.values.push_back({.type = info.type,
+                                              .shape = info.shape,
+                                              .def = id,
+                                              .result = static_cast<uint32_t>(made.size()),
+                                              .name = info.name}));
+    }
+    const ValueId first = made.front();
+    fusion.ops[id].results = std::move(made);
+    return first;
+  }
+  void keep(ValueId made, std::span<const ValueId> values) {
+    for (const ValueId value : values) {
+      out_.in_plan.emplace_hint(out_.in_plan.end(), made, value);
+      ++made.index;
+    }
+  }
+
+  const Fusion& source_;
+  Subgraph out_;
+};
+
+/// Hashes a group's graph without making it.
+class HashSink {
+ public:
+  explicit HashSink(const IdMap<OpId, uint64_t>& hashes, const Fusion& source)
+      : hashes_(hashes), source_(source) {}
+
+  ValueId copy_op(OpId id, std::span<const ValueId> operands) {
+    add(kOp, hashes_[id]);
+    words_.push_back(operands.size());
+    for (const ValueId operand : operands) words_.push_back(operand.index);
+    return numbered(source_.ops[id].results.size());
+  }
+  ValueId copy_elements(OpId id, ValueId operand) {
+    add(kCopy, hashes_[id]);
+    words_.push_back(operand.index);
+    return numbered(1);
+  }
+  ValueId read(ValueId, ValueId like, const OutputLayout& layout) {
+    const Value& value = source_.values[like];
+    add(kInput, static_cast<uint64_t>(value.type));
+    add(layout);
+    words_.push_back(hash_of_shape(value.shape));
+    return numbered(1);
+  }
+  void output(ValueId made, const OutputLayout& layout) {
+    add(kOutput, made.index);
+    add(layout);
+    words_.push_back(layout.alias.index);
+  }
+  [[nodiscard]] uint64_t finish() const {
+    return XXH3_64bits(words_.data(), words_.size() * sizeof(uint64_t));
+  }
+
+ private:
+  enum Word : uint8_t { kOp, kCopy, kInput, kOutput };
+  void add(Word what, uint64_t of) {
+    words_.push_back(what);
+    words_.push_back(of);
+  }
+  void add(const OutputLayout& layout) {
+    words_.push_back(static_cast<uint64_t>(layout.alignment));
+    words_.push_back(layout.strides.size());
+    for (const Extent& stride : layout.strides)
+      words_.push_back(static_cast<uint64_t>(stride.constant()));
+  }
+  ValueId numbered(size_t count) {
+    const ValueId first{next_};
+    next_ += static_cast<uint32_t>(count);
+    return first;
+  }
+
+  const IdMap<OpId, uint64_t>& hashes_;
+  const Fusion& source_;
+  std::vector<uint64_t> words_;
+  uint32_t next_ = 0;
+};
+
+/// Walks a group: passes copies of its ops, and of what they are computed from for free, on to what
+/// makes something of them, which numbers their results anew.
+template <class Sink>
 class Extraction {
  public:
-  Extraction(const WorkGraph& graph, std::span<const NodeId> group, WorkGraph::LeafViews views)
-      : graph_(graph), group_(group), views_(views) {}
+  Extraction(const WorkGraph& graph, std::span<const NodeId> group, WorkGraph::LeafViews views,
+             Sink sink)
+      : graph_(graph), group_(group), views_(views), sink_(std::move(sink)) {}
 
-  Subgraph run() {
+  auto run() {
     for (const NodeId node : group_) own(graph_.nodes()[node].op);
     for (const NodeId node : group_) {
       for (const ValueId result : source().ops[graph_.nodes()[node].op].results) {
         if (!graph_.leaves_group(result, group_)) continue;
         OutputLayout layout = graph_.layout_of(result);
         layout.alias = input_of(graph_.alias_of(result));
-        out_.fusion.add_output(owned_.at(result), layout);
+        sink_.output(owned_.at(result), layout);
       }
     }
-    if (!out_.fusion.outputs.empty()) {
-      const ValueId first = out_.in_plan.at(out_.fusion.outputs.front());
-      const std::string& name = source().values[first].name;
-      out_.fusion.name = fmt::format("{}_{}", source().name,
-                                     name.empty() ? fmt::format("v{}", first.index) : name);
-    }
-    return std::move(out_);
+    return sink_.finish();
   }
 
  private:
   [[nodiscard]] const Fusion& source() const { return graph_.fusion(); }
+  [[nodiscard]] bool reads_input(ValueId value) const {
+    return std::holds_alternative<InputOp>(source().def_of(value).kind);
+  }
 
   void own(OpId id) {
     const Op& op = source().ops[id];
-    std::vector<ValueId> operands;
-    std::vector<ValueId> made;
+    ValueId made;
     if (const auto leaf = dense_leaf(op.results.front())) {
       // Elements in the same order: a copy, whatever their shape was.
-      const ValueId same = read(*leaf, op.results.front());
-      made = append(BroadcastOp{all_axes(source().values[op.results.front()].shape.size())}, {same},
-                    op.results);
+      made = sink_.copy_elements(id, read(*leaf, op.results.front()));
     } else {
+      std::vector<ValueId> operands;
+      operands.reserve(op.operands.size());
       for (const ValueId operand : op.operands) operands.push_back(use(operand));
-      made = append(op.kind, std::move(operands), op.results);
+      made = sink_.copy_op(id, std::move(operands));
     }
-    for (size_t i = 0; i < made.size(); ++i) {
-      owned_[op.results[i]] = made[i];
-      out_.in_plan[made[i]] = op.results[i];
+    for (const ValueId result : op.results) {
+      owned_[result] = made;
+      ++made.index;
     }
   }
 
   /// The input that holds a leaf; invalid if the group does not read it.
   [[nodiscard]] ValueId input_of(ValueId leaf) const {
     if (!leaf.valid()) return {};
-    const auto found = std::ranges::find_if(
-        out_.fusion.inputs, [&](ValueId input) { return out_.in_plan.at(input) == leaf; });
-    return found == out_.fusion.inputs.end() ? ValueId{} : *found;
+    const auto found = std::ranges::find(inputs_, leaf, &std::pair<ValueId, ValueId>::first);
+    return found == inputs_.end() ? ValueId{} : found->second;
   }
 
   /// The value as an operand: computed in the group, computed again, or read.
@@ -573,19 +796,17 @@ class Extraction {
   /// True if a value is known, or is read from memory, as it is from now on.
   bool is_there(ValueId value) {
     if (owned_.contains(value) || copies_.contains(value)) return true;
-    const bool is_input = source().def_as<InputOp>(value) != nullptr;
+    const bool is_input = reads_input(value);
     const auto leaf = graph_.is_free(value) && !is_input ? dense_leaf(value) : value;
     if (leaf) copies_[value] = read(*leaf, value);
     return leaf.has_value();
   }
 
   void compute_again(ValueId value) {
-    const Op& op = source().def_of(value);
+    const OpId id = source().values[value].def;
     std::vector<ValueId> operands;
-    for (const ValueId operand : op.operands) operands.push_back(made_of(operand));
-    const ValueId made = append(op.kind, std::move(operands), op.results).front();
-    out_.in_plan[made] = value;
-    copies_[value] = made;
+    for (const ValueId operand : source().ops[id].operands) operands.push_back(made_of(operand));
+    copies_[value] = sink_.copy_op(id, std::move(operands));
   }
 
   /// The dense tensor in memory that `value`, made by reshapes, has the elements of, in its order.
@@ -596,54 +817,50 @@ class Extraction {
            !owned_.contains(value))
       value = source().def_of(value).operands.front();
     if (owned_.contains(value)) return std::nullopt;
-    const bool is_input = source().def_as<InputOp>(value) != nullptr;
+    const bool is_input = reads_input(value);
     if ((graph_.is_free(value) && !is_input) || !graph_.layout_of(value).strides.empty())
       return std::nullopt;
     return value;
   }
 
-  /// An input that holds `leaf` in the shape of `like`.
   ValueId read(ValueId leaf, ValueId like) {
-    OutputLayout layout = graph_.layout_of(leaf);
-    const ValueId made =
-        append(InputOp{.strides = std::move(layout.strides), .alignment = layout.alignment}, {},
-               {&like, 1})
-            .front();
-    out_.fusion.inputs.push_back(made);
-    out_.in_plan[made] = leaf;
-    return made;
-  }
-
-  std::vector<ValueId> append(OpKind kind, std::vector<ValueId> operands,
-                              std::span<const ValueId> like) {
-    Fusion& fusion = out_.fusion;
-    const OpId id =
-        fusion.ops.push_back({.kind = std::move(kind), .operands = std::move(operands)});
-    std::vector<ValueId> made;
-    for (const ValueId value : like) {
-      const Value& info = source().values[value];
-      made.push_back(fusion.values.push_back({.type = info.type,
-                                              .shape = info.shape,
-                                              .def = id,
-                                              .result = static_cast<uint32_t>(made.size()),
-                                              .name = info.name}));
-    }
-    fusion.ops[id].results = made;
+    const ValueId made = sink_.read(leaf, like, graph_.layout_of(leaf));
+    inputs_.emplace_back(leaf, made);
     return made;
   }
 
   const WorkGraph& graph_;
   std::span<const NodeId> group_;
   WorkGraph::LeafViews views_;
-  Subgraph out_;
-  std::map<ValueId, ValueId> owned_;   ///< Results of the group's nodes.
-  std::map<ValueId, ValueId> copies_;  ///< Free values and what is read.
+  Sink sink_;
+  std::vector<std::pair<ValueId, ValueId>> inputs_;  ///< Leaves, and what they are read as.
+  std::unordered_map<ValueId, ValueId> owned_;       ///< Results of the group's nodes.
+  std::unordered_map<ValueId, ValueId> copies_;      ///< Free values and what is read.
 };
 
 }  // namespace
 
 Subgraph WorkGraph::extract(std::span<const NodeId> group, LeafViews views) const {
-  return Extraction(*this, group, views).run();
+  return Extraction(*this, group, views, GraphSink(*fusion_)).run();
+}
+
+uint64_t WorkGraph::structure_of(std::span<const NodeId> group) const {
+  return Extraction(*this, group, LeafViews::kOps, HashSink(op_hashes_, *fusion_)).run();
+}
+
+void WorkGraph::hash_ops() {
+  for (const OpId id : order_) {
+    const Op& op = fusion_->ops[id];
+    const bool is_constant = std::holds_alternative<ConstantOp>(op.kind);
+    uint64_t hash = hash_of(is_constant ? OpKind(ConstantOp{}) : op.kind);
+    for (const ValueId result : op.results) {
+      const Value& value = fusion_->values[result];
+      const std::array words = {hash, static_cast<uint64_t>(value.type),
+                                hash_of_shape(value.shape)};
+      hash = XXH3_64bits(words.data(), sizeof words);
+    }
+    op_hashes_[id] = hash;
+  }
 }
 
 }  // namespace sinter

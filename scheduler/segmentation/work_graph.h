@@ -1,11 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
 #include <set>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "fusion_ir/fusion.h"
@@ -17,6 +19,20 @@ namespace sinter {
 
 /// Number of an op that a kernel, or the embedder, has to run: its place in WorkGraph::nodes.
 using NodeId = uint32_t;
+
+/// Looks nodes of groups up in unordered maps.
+struct NodesHash {
+  using is_transparent = void;
+  size_t operator()(std::span<const NodeId> nodes) const noexcept;
+};
+struct NodesEqual {
+  using is_transparent = void;
+  bool operator()(std::span<const NodeId> a, std::span<const NodeId> b) const noexcept {
+    return std::ranges::equal(a, b);
+  }
+};
+template <class T>
+using ByNodes = std::unordered_map<std::vector<NodeId>, T, NodesHash, NodesEqual>;
 
 /// An op that belongs to one group. All others are free: whoever needs their result computes it.
 struct WorkNode {
@@ -118,6 +134,8 @@ class WorkGraph {
   /// graph.
   [[nodiscard]] Subgraph extract(std::span<const NodeId> group,
                                  LeafViews views = LeafViews::kOps) const;
+  /// 64-bit hash of that graph but for the values of constants, found without making it.
+  [[nodiscard]] uint64_t structure_of(std::span<const NodeId> group) const;
 
  private:
   void order_ops(const std::vector<ValueId>& wanted);
@@ -132,6 +150,9 @@ class WorkGraph {
   WorkGraph(const Fusion& fusion, const IsFree& is_free, const std::vector<ValueId>& wanted);
   void find_free(const IsFree& is_free);
   void connect();
+  void find_read_hosts();
+  void number_joined();
+  void hash_ops();
   void order_overwriting();
   void renumber(const std::vector<NodeId>& number);
 
@@ -145,14 +166,28 @@ class WorkGraph {
   IdMap<ValueId, uint8_t> is_free_;
   std::vector<WorkNode> nodes_;
   IdMap<ValueId, std::vector<NodeId>> readers_;
+  /// Of each op, with the types and shapes of its results, but not with a constant's value.
+  IdMap<OpId, uint64_t> op_hashes_;
   /// What a value lies in, one step on; `axis` and `at` of a concatenate's operand.
   struct Host {
     ValueId value;
     std::optional<size_t> axis{};  ///< Nothing where both are the same elements.
     int64_t at = 0;
   };
+  /// 1: no input, in no other value's memory, and without a layout of its own.
+  IdMap<ValueId, uint8_t> is_dense_alone_;
   std::map<ValueId, OutputLayout> layouts_;  ///< Of outputs, where any is not dense.
   std::map<ValueId, Host> hosts_;
+  /// By value that lies in another one: the nearest that it lies in and that nodes read; invalid if
+  /// there is none.
+  std::map<ValueId, ValueId> read_hosts_;
+  /// Of a concatenate's result or operand: numbers of its parts, those of their parts, and its own,
+  /// which is `begin`.
+  struct Joined {
+    uint32_t begin = 0;
+    uint32_t end = 0;
+  };
+  std::map<ValueId, Joined> joined_;
   std::map<ValueId, ValueId> renamed_;  ///< What a reshape without an owner is one tensor with.
   std::map<ValueId, Placement> placements_;
   std::map<ValueId, ValueId> aliases_;  ///< Inputs by the outputs that take over their memory.

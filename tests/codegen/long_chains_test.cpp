@@ -87,7 +87,7 @@ TEST(LongChainsTest, ScalarsAndRowValuesAreEmitted) {
     FusionBuilder b("row_values");
     const ValueId x = b.input(DType::kF32, {64, 32}, "x");
     ValueId value = b.sum(x, {1});
-    for (int64_t i = 0; i < 1000; ++i)
+    for (int64_t i = 0; i < kOps / 10; ++i)
       value = i % 2 == 0 ? b.exp(value) : b.pointwise(PointwiseFn::kTanh, {value});
     b.output(b.mul(x, b.broadcast_over(value, x, {1})));
     expect_emitted(b.build());
@@ -99,8 +99,53 @@ TEST(LongChainsTest, NestedMovesAndJoinsArePlanned) {
     expect_emitted(chain(kOps / 4, [](FusionBuilder& b, ValueId value, ValueId, int64_t i) {
       return b.reshape(b.permute(value, {1, 0}), i % 2 == 0 ? Shape{64, 32} : Shape{128, 16});
     }));
-    expect_emitted(chain(300, [](FusionBuilder& b, ValueId value, ValueId x, int64_t) {
+    expect_emitted(chain(kOps / 20, [](FusionBuilder& b, ValueId value, ValueId x, int64_t) {
       return b.concatenate({value, b.exp(x)}, 0);
+    }));
+  });
+}
+
+/// Each index is what a table holds where the one before it points.
+Fusion takes(int64_t count, const Shape& shape) {
+  FusionBuilder b("takes");
+  Shape table = {16};
+  table.insert(table.end(), shape.begin(), shape.end());
+  const ValueId next = b.input(DType::kI32, table, "next");
+  ValueId index = b.input(DType::kI32, shape, "index");
+  for (int64_t i = 0; i < count; ++i) index = b.take(next, index, 0);
+  b.output(index);
+  return b.build();
+}
+
+TEST(LongChainsTest, TakesOfTakesAreEmitted) {
+  on_small_stack([] {
+    expect_emitted(takes(kOps / 20, {64}));
+    expect_emitted(takes(kOps / 20, {}));  // Of scalars.
+  });
+}
+
+/// Kernels of rows look elements up along the row that they reduce.
+TEST(LongChainsTest, TakesAlongReducedRowsAreEmitted) {
+  on_small_stack([] {
+    FusionBuilder b("takes");
+    const ValueId x = b.input(DType::kF32, {64, 32}, "x");
+    const ValueId index = b.input(DType::kI32, {64}, "index");
+    ValueId value = b.sum(x, {1});
+    for (int64_t i = 0; i < 200; ++i)
+      value = b.take(b.mul(x, b.broadcast_over(value, x, {1})), index, 1);
+    b.output(value);
+    expect_emitted(b.build());
+  });
+}
+
+TEST(LongChainsTest, ReductionsOfWhatWasReducedAreEmitted) {
+  on_small_stack([] {
+    expect_emitted(chain(kOps / 60, [](FusionBuilder& b, ValueId value, ValueId, int64_t i) {
+      const int axis = static_cast<int>(i % 2);
+      return b.mul(value, b.broadcast_over(b.sum(value, {axis}), value, {axis}));
+    }));
+    expect_emitted(chain(kOps / 60, [](FusionBuilder& b, ValueId value, ValueId, int64_t) {
+      return b.mul(value, b.broadcast_over(b.sum(value, {1}), value, {1}));
     }));
   });
 }

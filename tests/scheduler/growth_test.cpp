@@ -105,5 +105,59 @@ TEST(GrowthTest, SlicesJoinedInAnotherOrder) {
       512);
 }
 
+TEST(GrowthTest, CallsInAChain) {
+  expect_near_linear(
+      [](int64_t n) {
+        FusionBuilder b("calls");
+        ValueId value = b.input(DType::kF32, {64, 32}, "x");
+        for (int64_t i = 0; i < n; ++i)
+          value = b.external("call", {b.exp(value)}, {{DType::kF32, {64, 32}}})[0];
+        b.output(value);
+        return b.build();
+      },
+      1000);
+}
+
+TEST(GrowthTest, TakesOfFunctionsOfTakes) {
+  expect_near_linear(
+      [](int64_t n) {
+        FusionBuilder b("takes");
+        ValueId value = b.input(DType::kF32, {256}, "x");
+        const ValueId index = b.input(DType::kI32, {256}, "index");
+        for (int64_t i = 0; i < n; ++i)
+          value = b.take(b.broadcast(b.exp(value), {8, 256}, {1}), index, 0);
+        b.output(value);
+        return b.build();
+      },
+      1000);
+}
+
+TEST(GrowthTest, PartsOfWhatIsJoinedWithTheInput) {
+  expect_near_linear(
+      [](int64_t n) {
+        FusionBuilder b("joined_chain");
+        const ValueId x = b.input(DType::kF32, {64, 32}, "x");
+        ValueId value = x;
+        for (int64_t i = 0; i < n; ++i)
+          value = b.slice(b.concatenate({value, x}, 1), {0, 1 + i % 31}, {64, 33 + i % 31}, {1, 1});
+        b.output(value);
+        return b.build();
+      },
+      500);
+}
+
+TEST(GrowthTest, ConcatenatesOfConcatenates) {
+  expect_near_linear(
+      [](int64_t n) {
+        FusionBuilder b("nested_joins");
+        const ValueId x = b.input(DType::kF32, {64, 32}, "x");
+        ValueId value = x;
+        for (int64_t i = 0; i < n; ++i) value = b.concatenate({value, b.exp(x)}, 0);
+        b.output(value);
+        return b.build();
+      },
+      1000);
+}
+
 }  // namespace
 }  // namespace sinter

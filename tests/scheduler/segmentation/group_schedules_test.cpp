@@ -58,7 +58,7 @@ size_t check_outcomes(const MergeTree& tree, GroupSchedules& schedules, GroupSch
     faster += check_outcomes(part, schedules, whole);
     parts_us += schedules.best_us(part);
   }
-  const double us = whole.of(tree).predicted_us();
+  const double us = whole.like(tree).predicted_us();
   EXPECT_EQ(schedules.is_slower_than_parts(tree), us > parts_us) << tree.nodes.size() << " nodes";
   EXPECT_DOUBLE_EQ(schedules.best_us(tree), std::min(us, parts_us));
   return faster + (us <= parts_us ? 1 : 0);
@@ -82,8 +82,41 @@ TEST(GroupSchedulesTest, WholesThatPartsCondemnAreNotScheduled) {
       trees.all, {}, [](const MergeTree& tree) { return tree.nodes.size(); });
   ASSERT_TRUE(schedules.is_slower_than_parts(*largest));
   const size_t asked = schedules.size();
-  schedules.of(*largest);
+  schedules.like(*largest);
   EXPECT_EQ(schedules.size(), asked + 1);
+}
+
+/// So many outputs, each the input times a number of its own.
+Fusion multiples(int64_t count) {
+  FusionBuilder b("multiples");
+  const ValueId x = b.input(DType::kF32, {4096, 1024}, "x");
+  for (int64_t i = 0; i < count; ++i) b.output(b.mul(x, b.constant(static_cast<double>(i + 2))));
+  return b.build();
+}
+
+TEST(GroupSchedulesTest, GroupsThatDifferInNumbersAloneAreAnalysedAndScheduledOnce) {
+  const auto work_of = [](int64_t count) {
+    const Trees trees(multiples(count));
+    GroupSchedules schedules(trees.graph, kLimits, trees.options);
+    double us = 0.0;
+    for (const MergeTree& tree : trees.all) us += schedules.best_us(tree);
+    EXPECT_GT(us, 0.0);
+    return std::pair(trees.judge.counts().analysed, schedules.size());
+  };
+  const auto [analysed, scheduled] = work_of(64);
+  const auto [analysed_of_many, scheduled_of_many] = work_of(1024);
+  // Groups double from round to round until a kernel has no more arguments.
+  EXPECT_LT(analysed_of_many, analysed + 32);
+  EXPECT_LT(scheduled_of_many, scheduled + 32);
+}
+
+TEST(GroupSchedulesTest, TimesOfGroupsThatAreAlikeAreTheirs) {
+  const Trees trees(multiples(40));
+  GroupSchedules schedules(trees.graph, kLimits, trees.options);
+  for (const MergeTree& tree : trees.all) {
+    EXPECT_DOUBLE_EQ(schedules.like(tree).predicted_us(),
+                     schedules.of(tree.nodes, tree.verdict.views).predicted_us());
+  }
 }
 
 }  // namespace

@@ -2,8 +2,13 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <map>
+#include <vector>
+
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/verifier.h"
+#include "scheduler/segmentation/joins.h"
 #include "tests/support/random_graph.h"
 
 namespace sinter {
@@ -12,6 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
 
 const DeviceLimits kLimits = *find_device("H200");
 
@@ -80,6 +86,82 @@ TEST(WorkGraphTest, GroupsAreGraphsOfTheirOwn) {
       }
     }
   }
+}
+
+/// Runs of consecutive nodes that have no call among them.
+std::vector<std::vector<NodeId>> runs(const WorkGraph& graph, size_t most) {
+  std::vector<std::vector<NodeId>> out;
+  for (NodeId first = 0; first < graph.size(); ++first) {
+    std::vector<NodeId> group;
+    for (NodeId node = first; node < graph.size() && group.size() < most; ++node) {
+      if (graph.nodes()[node].is_external) break;
+      group.push_back(node);
+      out.push_back(group);
+    }
+  }
+  return out;
+}
+
+TEST(WorkGraphTest, StructuresAreEqualWhereGraphsAreButForConstants) {
+  std::map<uint64_t, uint64_t> graph_of;      // By structure.
+  std::map<uint64_t, uint64_t> structure_of;  // By hash of the graph.
+  size_t groups = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const Fusion fusion = with_places_for_joins(
+        random_graph(seed, {.ops = 24, .joins = seed % 2 == 0, .calls = seed % 3 == 0}));
+    const WorkGraph graph(fusion, kLimits);
+    for (const std::vector<NodeId>& group : runs(graph, 4)) {
+      ++groups;
+      Fusion alone = graph.extract(group).fusion;
+      for (Op& op : alone.ops) {
+        if (std::holds_alternative<ConstantOp>(op.kind)) op.kind = ConstantOp{};
+      }
+      const uint64_t hash = structural_hash(alone);
+      const uint64_t structure = graph.structure_of(group);
+      EXPECT_EQ(graph_of.try_emplace(structure, hash).first->second, hash) << seed;
+      EXPECT_EQ(structure_of.try_emplace(hash, structure).first->second, structure) << seed;
+    }
+  }
+  EXPECT_LT(graph_of.size(), groups);  // Some are met again.
+}
+
+/// All parts of a concatenate, however deep, are found in what reads the whole.
+TEST(WorkGraphTest, GroupsThatReadWhatTheyJoinAreFound) {
+  FusionBuilder b("nested");
+  const ValueId x = b.input(DType::kF32, {8, 4}, "x");
+  const ValueId inner = b.concatenate({b.exp(x), b.pointwise(PointwiseFn::kTanh, {x})}, 0);
+  const ValueId outer = b.concatenate({inner, b.pointwise(PointwiseFn::kSin, {x})}, 0);
+  b.output(b.sum(outer, {1}));
+  b.output(b.sum(inner, {1}));
+  const Fusion fusion = with_places_for_joins(b.build());
+  const WorkGraph graph(fusion, kLimits);
+  const auto node_of = [&](auto&& is_meant) {
+    for (NodeId node = 0; node < graph.size(); ++node) {
+      if (is_meant(fusion.ops[graph.nodes()[node].op])) return node;
+    }
+    return WorkGraph::kNone;
+  };
+  const auto function = [&](PointwiseFn fn) {
+    return node_of([&](const Op& op) { return op.kind == OpKind(PointwiseOp{fn}); });
+  };
+  const auto sum_of = [&](int64_t rows) {
+    return node_of([&](const Op& op) {
+      return is_reduction(op.kind) && fusion.values[op.results.front()].shape[0].constant() == rows;
+    });
+  };
+  const auto reads = [&](NodeId part, NodeId sum) {
+    std::vector<NodeId> group = {part, sum};
+    std::ranges::sort(group);
+    return graph.reads_unfinished(group).has_value();
+  };
+  EXPECT_TRUE(reads(function(PointwiseFn::kExp), sum_of(24)));
+  EXPECT_TRUE(reads(function(PointwiseFn::kSin), sum_of(24)));
+  EXPECT_TRUE(reads(function(PointwiseFn::kTanh), sum_of(16)));
+  EXPECT_FALSE(reads(function(PointwiseFn::kSin), sum_of(16)));
+  EXPECT_FALSE(reads(sum_of(16), sum_of(24)));
+  // Readers of the whole read its parts in memory.
+  const ValueId part = fusion.ops[graph.nodes()[function(PointwiseFn::kExp)].op].results.front();
+  EXPECT_THAT(graph.readers_in_memory(part), UnorderedElementsAre(sum_of(16), sum_of(24)));
 }
 
 TEST(WorkGraphTest, DoesNotDependOnTheOrderOfInsertion) {
