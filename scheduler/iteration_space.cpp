@@ -35,11 +35,11 @@ class AxisClasses {
     nodes_.push_back({.size = size, .parent = static_cast<uint32_t>(nodes_.size())});
     return static_cast<uint32_t>(nodes_.size() - 1);
   }
-  AxisList fresh_axis(const Extent& extent) {
-    if (extent.is_one()) return {};
-    const uint32_t node = fresh(constant_size(extent));
-    nodes_[node].is_bound = extent.is_bound();
-    return {node};
+  /// Appends a class of its own for an axis; none where it has one element.
+  void add_fresh_axis(const Extent& extent, AxisList& out) {
+    if (extent.is_one()) return;
+    out.push_back(fresh(constant_size(extent)));
+    nodes_[out.back()].is_bound = extent.is_bound();
   }
 
   /// Replaces every class by its representative and every split class by its parts.
@@ -137,9 +137,10 @@ class Analysis {
   // ---- Axis classes
 
   std::vector<AxisList> fresh_axes(ValueId value) {
-    std::vector<AxisList> out;
-    for (const Extent& extent : fusion_.values[value].shape)
-      out.push_back(classes_.fresh_axis(extent));
+    const Shape& shape = fusion_.values[value].shape;
+    std::vector<AxisList> out(shape.size());
+    for (size_t axis = 0; axis < shape.size(); ++axis)
+      classes_.add_fresh_axis(shape[axis], out[axis]);
     return out;
   }
 
@@ -215,8 +216,9 @@ class Analysis {
               out = operand_axes(0);
               for (size_t axis = 0; axis < out.size(); ++axis) {
                 const Extent& extent = fusion_.values[result].shape[axis];
-                if (extent != fusion_.values[op.operands[0]].shape[axis])
-                  out[axis] = classes_.fresh_axis(extent);
+                if (extent == fusion_.values[op.operands[0]].shape[axis]) continue;
+                out[axis].clear();
+                classes_.add_fresh_axis(extent, out[axis]);
               }
             },
             [&](const ConcatenateOp&) {

@@ -46,18 +46,14 @@ Fusion without_pads(const Fusion& fusion) {
                  });
 }
 
-/// True if a concatenate's operand lies dense in the result, at an address that calls may expect.
-bool lies_dense(const Fusion& fusion, const Op& concatenate, ValueId operand) {
+/// True if a concatenate's operand, which begins at `at` along the axis, lies dense in the result,
+/// at an address that calls may expect.
+bool lies_dense(const Fusion& fusion, const Op& concatenate, int64_t at) {
   constexpr int64_t kCallAlignment = 16;
   const Value& result = fusion.values[concatenate.results.front()];
   const auto axis = static_cast<size_t>(std::get<ConcatenateOp>(concatenate.kind).axis);
   int64_t before = bytes_of(result.type);
   for (size_t i = axis + 1; i < result.shape.size(); ++i) before *= result.shape[i].constant();
-  int64_t at = 0;
-  for (const ValueId other : concatenate.operands) {
-    if (other == operand) break;
-    at += fusion.values[other].shape[axis].constant();
-  }
   return at * before % kCallAlignment == 0 &&
          std::ranges::all_of(std::span(result.shape).first(axis),
                              [](const Extent& extent) { return extent.is_one(); });
@@ -82,11 +78,12 @@ class OwnMemory {
     }
   }
 
-  [[nodiscard]] bool of(ValueId value, const Op& concatenate) const {
+  /// Of a concatenate's operand that begins at `at`.
+  [[nodiscard]] bool of(ValueId value, const Op& concatenate, int64_t at) const {
     if (fusion_.def_as<InputOp>(value) != nullptr || is_output_[value] != 0) return true;
     if (joins_[value] > 1) return true;
     const bool is_dense =
-        lies_dense(fusion_, concatenate, value) && joins_[concatenate.results.front()] == 0;
+        lies_dense(fusion_, concatenate, at) && joins_[concatenate.results.front()] == 0;
     const bool needs_dense = is_passed_[value] != 0 || fusion_.def_as<ExternalOp>(value) != nullptr;
     return needs_dense && !is_dense;
   }
@@ -114,9 +111,13 @@ Fusion with_places_for_joins(const Fusion& fusion) {
         if (!joins(op.kind)) return std::nullopt;
         std::vector<ValueId> places;
         bool copies = false;
+        const auto axis = static_cast<size_t>(std::get<ConcatenateOp>(op.kind).axis);
+        int64_t at = 0;
         for (size_t i = 0; i < operands.size(); ++i) {
           places.push_back(operands[i]);
-          if (!own.of(op.operands[i], op)) continue;
+          const bool needs_copy = own.of(op.operands[i], op, at);
+          at += fusion.values[op.operands[i]].shape[axis].constant();
+          if (!needs_copy) continue;
           copies = true;
           const Value& like = rewriter.graph().values[operands[i]];
           const DType type = like.type;

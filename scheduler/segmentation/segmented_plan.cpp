@@ -27,7 +27,8 @@ namespace {
 constexpr int kMostRounds = 12;
 
 /// Nodes from which on a graph's groups are made anew less often: every time takes as long as the
-/// graph is large, and each after the first few gains 1 % of the predicted time at most.
+/// graph is large. 10,000 outputs of one input are predicted to take 3.5 % longer than with 12, and
+/// random graphs of 2,000 ops 0.7 %.
 constexpr size_t kManyNodes = 4096;
 constexpr int kMostRoundsOfMany = 4;
 
