@@ -128,7 +128,8 @@ ExprId RowStatistics::beyond_pivot(const Accumulator& accumulator, ExprId half) 
 
 double RowStatistics::scale_of_sums() const {
   // Differences are up to twice the largest number, which takes a bit more.
-  const int bits = std::bit_width(static_cast<uint64_t>(facts_.space.columns)) + 1;
+  const auto bits =
+      static_cast<int>(std::bit_width(static_cast<uint64_t>(facts_.space.columns))) + 1;
   return std::ldexp(1.0, -bits);
 }
 
