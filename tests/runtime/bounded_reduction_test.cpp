@@ -148,7 +148,9 @@ TEST(BoundedReduction, SumsOfMeansAreAsFarOffAsWelfords) {
       reduce_bounded(ReduceFn::kSum, kF32, {.values = equal, .bounds = {}, .is_of_mean = true})
           .bound,
       error);
-  EXPECT_EQ(reduce_bounded(ReduceFn::kSum, kF32, {.is_of_mean = true}).bound, 0.0);
+  EXPECT_EQ(
+      reduce_bounded(ReduceFn::kSum, kF32, {.values = {}, .bounds = {}, .is_of_mean = true}).bound,
+      0.0);
 }
 
 TEST(BoundedReduction, WelfordsMeanDoesNotOverflow) {

@@ -154,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(
                       b.mul(b.broadcast(half, shape, {0, 1}), b.broadcast(w, shape, {1, 2}));
                   b.output(b.mul(b.sum(b.mul(product, b.constant(3.0)), {1}), b.constant(0.25)));
                 }}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& at) { return std::string(at.param.name); });
 
 TEST(Contraction, IsNoProductThatMovesItsOperandsOnce) {
   FusionBuilder b("others");
