@@ -6,11 +6,13 @@
 namespace sinter {
 namespace {
 
-/// Outputs that are known only after all rows: those along the columns, or the others.
+/// Outputs that are known only after all rows: those along the columns, or the others. One without
+/// elements has columns all the same where the axis it lacks elements along is not the segment's.
 std::vector<size_t> finished_outputs(const SegmentFacts& facts, bool along_columns) {
   std::vector<size_t> out;
   for (size_t i = 0; i < facts.fusion.outputs.size(); ++i) {
-    if (facts.is_after_rows(facts.fusion.outputs[i]) &&
+    const ValueId output = facts.fusion.outputs[i];
+    if (facts.is_after_rows(output) && !facts.is_empty(output) &&
         facts.space.output_coverage[i].columns == along_columns)
       out.push_back(i);
   }
