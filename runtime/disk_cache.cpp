@@ -120,11 +120,26 @@ CacheLoad DiskCache::load(const KernelKey& key) const {
     // nothing.
     (void)::utimensat(AT_FDCWD, path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
   } else if (!out && out.error().damaged) {
-    // Another process may have written a right one meanwhile, which was not read.
-    struct stat now {};
-    if (::lstat(path.c_str(), &now) == 0 && same_file(now, read_info)) ::unlink(path.c_str());
+    remove_damaged(path, read_info);
   }
   return out;
+}
+
+// Another process may write a right entry at any moment, which was not read. So what has the name
+// is moved aside before it is looked at, and gets its name back if it is another one.
+void DiskCache::remove_damaged(const fs::path& path, const struct stat& damaged) const {
+  const auto is_damaged = [&](const char* file) {
+    struct stat now {};
+    return ::lstat(file, &now) == 0 && same_file(now, damaged);
+  };
+  if (!is_damaged(path.c_str())) return;
+  std::string aside = (directory_ / fmt::format("{}XXXXXX", kTemporaryPrefix)).string();
+  const FileDescriptor place(::mkostemp(aside.data(), O_CLOEXEC));
+  if (!place.is_open()) return;
+  // Where a still newer entry has the name, link() leaves that one.
+  if (std::rename(path.c_str(), aside.c_str()) == 0 && !is_damaged(aside.c_str()))
+    (void)::link(aside.c_str(), path.c_str());
+  ::unlink(aside.c_str());
 }
 
 Result<int64_t> DiskCache::store(const KernelKey& key, const CompiledKernel& kernel) const {

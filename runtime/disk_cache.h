@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/stat.h>
+
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -106,6 +108,8 @@ class DiskCache {
   [[nodiscard]] Result<std::vector<Found>> scan() const;
   [[nodiscard]] Result<void> make_directory() const;
   [[nodiscard]] CacheLoad read(const KernelKey& key, struct stat& info) const;
+  /// Removes an entry that was read and found damaged, and none that replaced it since.
+  void remove_damaged(const std::filesystem::path& path, const struct stat& damaged) const;
   [[nodiscard]] int write_file(const KernelKey& key, const std::string& bytes,
                                std::string_view& step) const;
   [[nodiscard]] Result<int64_t> evict(int64_t max_bytes, const KernelKey& kept) const;
