@@ -366,10 +366,11 @@ BoundedPair welford_bounded(DType type, RealRow row) {
   // A sum of f64 may overflow where the mean does not.
   const double mean = std::isinf(total) && !specials.infinite() ? (x / n).sum() : total / n;
   if (any_unknown(row.bounds)) return {{mean, kUnknown}, {kNan, kUnknown}};
-  if (specials.nan || specials.infinite()) {
-    // Two passes give an infinite mean, an update after it inf - inf; the deviations are NaN
-    // anyhow.
-    return {{mean, std::isnan(mean) ? 0.0 : kUnknown}, {kNan, 0.0}};
+  if (specials.nan || (specials.plus && specials.minus)) return {{kNan, 0.0}, {kNan, 0.0}};
+  if (specials.infinite()) {
+    // Two passes give the infinity, whatever the others sum up to; an update after it gives
+    // inf - inf. The deviations are NaN anyhow.
+    return {{specials.plus ? kInfinity : -kInfinity, kUnknown}, {kNan, 0.0}};
   }
   if (is_constant(row)) return {{x[0], bound_at(row.bounds, 0)}, {0.0, 0.0}};
   const double u = rounding_unit(type);

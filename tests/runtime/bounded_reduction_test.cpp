@@ -153,6 +153,13 @@ TEST(BoundedReduction, SumsOfMeansAreAsFarOffAsWelfords) {
       0.0);
 }
 
+/// Elements whose sum overflows to the other infinity.
+TEST(BoundedReduction, WelfordsMeanOfAnInfinityIsIt) {
+  const std::vector<double> values = {1.5e308, 1.5e308, -std::numeric_limits<double>::infinity()};
+  EXPECT_EQ(welford_bounded(DType::kF64, {values, {}}).first.value,
+            -std::numeric_limits<double>::infinity());
+}
+
 TEST(BoundedReduction, WelfordsMeanDoesNotOverflow) {
   const std::vector<double> far_apart = {3e38, -3e38, -3e38, 1e38};
   const BoundedPair pair = welford_bounded(kF32, {far_apart, {}});
