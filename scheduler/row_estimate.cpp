@@ -789,6 +789,45 @@ std::optional<Rejection> check_outer_operands(const SegmentFacts& facts, std::st
   return std::nullopt;
 }
 
+namespace {
+
+/// Whether axes of a tensor that have more than one element lie from the outermost to the
+/// innermost.
+bool lies_in_order(const Fusion& fusion, ValueId tensor, const Sizes& strides) {
+  const Shape& shape = fusion.values[tensor].shape;
+  int64_t outer = std::numeric_limits<int64_t>::max();
+  for (size_t axis = 0; axis < shape.size(); ++axis) {
+    if (shape[axis].is_one() || strides[axis] == 0) continue;
+    if (std::abs(strides[axis]) > outer) return false;
+    outer = std::abs(strides[axis]);
+  }
+  return true;
+}
+
+/// The first result of an outer reduction of which the columns may be walked in another order than
+/// that of its axes; what finishes partial results takes these in the order of the axes. Results
+/// with one axis have one order.
+std::optional<ValueId> columns_out_of_order(const SegmentFacts& facts) {
+  const Fusion& fusion = facts.fusion;
+  const auto has_axes = [&](OpId id) {
+    const Shape& shape = fusion.values[fusion.ops[id].results.front()].shape;
+    return std::ranges::count_if(shape, [](const Extent& extent) { return !extent.is_one(); }) > 1;
+  };
+  const auto several = std::ranges::find_if(facts.outer_reductions, has_axes);
+  if (several == facts.outer_reductions.end()) return std::nullopt;
+  const bool permutes = std::ranges::any_of(
+      fusion.ops, [](const Op& op) { return std::holds_alternative<PermuteOp>(op.kind); });
+  const bool in_order = !permutes && std::ranges::all_of(fusion.inputs, [&](ValueId input) {
+    return lies_in_order(fusion, input, input_strides(fusion, {}, input));
+  }) && std::ranges::all_of(fusion.outputs, [&](ValueId output) {
+    return lies_in_order(fusion, output, output_strides(fusion, {}, output));
+  });
+  if (in_order) return std::nullopt;
+  return fusion.ops[*several].results.front();
+}
+
+}  // namespace
+
 std::optional<Rejection> check_outer_reductions(const SegmentFacts& facts,
                                                 std::string_view family) {
   if (auto rejection = check_outer_operands(facts, family)) return rejection;
@@ -805,7 +844,18 @@ std::optional<Rejection> check_outer_reductions(const SegmentFacts& facts,
                      .remedy = "the column family reduces tuples whole"};
   }
   const size_t dimensions = facts.space.dimensions.size() - facts.space.row_dimensions;
-  if (!facts.has_outer() || dimensions <= 1) return std::nullopt;
+  if (!facts.has_outer()) return std::nullopt;
+  if (dimensions <= 1) {
+    const auto turned = columns_out_of_order(facts);
+    if (!turned) return std::nullopt;
+    return Rejection{.subject = std::string(family),
+                     .rule = "partial results lie in the order of the axes, columns in another one",
+                     .value = 1,
+                     .limit = 0,
+                     .unit = "results",
+                     .at = *turned,
+                     .remedy = "the column family reduces them whole"};
+  }
   return Rejection{.subject = std::string(family),
                    .rule = "partial results lie along one dimension of columns",
                    .value = static_cast<double>(dimensions),
