@@ -114,8 +114,8 @@ ExprId RowStatistics::deviation(const Accumulator& accumulator, VarId from) {
   return builder_.sub(operand(accumulator), builder_.ref(from));
 }
 
-ExprId RowStatistics::scaled_deviation(const Accumulator& accumulator, VarId from, double scale) {
-  const ExprId factor = builder_.real(scale, accumulator.type);
+ExprId RowStatistics::half_deviation(const Accumulator& accumulator, VarId from) {
+  const ExprId factor = builder_.real(0.5, accumulator.type);
   const ExprId scaled = builder_.mul(builder_.ref(from), factor);
   return builder_.apply(PointwiseFn::kFma, {operand(accumulator), factor,
                                             builder_.apply(PointwiseFn::kNeg, {scaled})});
@@ -187,8 +187,12 @@ void RowStatistics::add_to_welford(const Accumulator& accumulator, ExprId lane) 
   const ExprId is_finite = builder_.apply(PointwiseFn::kIsFinite, {x});
   builder_.assign(accumulator.pivot, builder_.select(builder_.both(is_pivot, is_finite), x, pivot));
   if (meets_) return;
-  increase(accumulator.chunk_sum,
-           scaled_deviation(accumulator, accumulator.pivot, scale_of_sums()));
+  // Halves first: of equal elements they are 0 however small these are, and no other scale is so.
+  builder_.assign(
+      accumulator.chunk_sum,
+      builder_.apply(PointwiseFn::kFma, {half_deviation(accumulator, accumulator.pivot),
+                                         builder_.real(2.0 * scale_of_sums(), accumulator.type),
+                                         builder_.ref(accumulator.chunk_sum)}));
 }
 
 void RowStatistics::end_vector(const TilePosition& at) {
@@ -262,7 +266,7 @@ void RowStatistics::add_again() {
     }
     const ExprId from_mean =
         builder_.ref(builder_.declare(meets_ ? "half_deviation" : "deviation",
-                                      meets_ ? scaled_deviation(accumulator, accumulator.pivot, 0.5)
+                                      meets_ ? half_deviation(accumulator, accumulator.pivot)
                                              : deviation(accumulator, accumulator.chunk_mean)));
     if (meets_) {
       const ExprId scale = builder_.real(2.0 * scale_of_sums(), accumulator.type);

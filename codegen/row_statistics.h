@@ -119,8 +119,8 @@ class RowStatistics {
   void increase(kir::VarId var, kir::ExprId by);
   /// The difference of the element at hand from a mean or pivot.
   kir::ExprId deviation(const Accumulator& accumulator, kir::VarId from);
-  /// The same times a power of two, which is finite where the difference is not; 0 of equal ones.
-  kir::ExprId scaled_deviation(const Accumulator& accumulator, kir::VarId from, double scale);
+  /// Half of it, which is finite where the difference is not, and 0 of equal ones.
+  kir::ExprId half_deviation(const Accumulator& accumulator, kir::VarId from);
   /// The mean, from half of its difference from the pivot, which is finite where that is not.
   kir::ExprId beyond_pivot(const Accumulator& accumulator, kir::ExprId half);
   /// A power of two: the sum of a row's differences times it is finite.
