@@ -319,11 +319,21 @@ void RowStatistics::end_chunk(bool only) {
 
 void RowStatistics::share_pivot(const Accumulator& accumulator) {
   const DType type = accumulator.type;
-  const ExprId share = builder_.mul(builder_.ref(accumulator.pivot),
-                                    builder_.real(1.0 / static_cast<double>(pivot_threads_), type));
+  const ExprId pivot = builder_.ref(accumulator.pivot);
+  const ExprId zero = builder_.real(0.0, type);
+  const ExprId share =
+      builder_.mul(pivot, builder_.real(1.0 / static_cast<double>(pivot_threads_), type));
   const ExprId has_part = builder_.less(thread_, builder_.integer(pivot_threads_));
+  // Shares of a subnormal number are rounded, and would not add up to it: where elements are so
+  // small, one thread gives all of it.
+  constexpr double kTiny = 0x1p-60;
+  const ExprId is_tiny =
+      builder_.less(builder_.apply(PointwiseFn::kAbs, {pivot}), builder_.real(kTiny, type));
+  const ExprId is_first = builder_.equal(thread_, builder_.integer(0));
+  const ExprId whole = builder_.select(is_first, pivot, zero);
   // Its pivot stays 0 in a thread that has no elements.
-  builder_.assign(accumulator.pivot, builder_.select(has_part, share, builder_.real(0.0, type)));
+  builder_.assign(accumulator.pivot,
+                  builder_.select(has_part, builder_.select(is_tiny, whole, share), zero));
 }
 
 void RowStatistics::meet(std::vector<RowStatistics>& rows, int64_t threads, const std::string& name,
