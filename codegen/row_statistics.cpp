@@ -126,11 +126,14 @@ ExprId RowStatistics::beyond_pivot(const Accumulator& accumulator, ExprId half) 
                                             builder_.ref(accumulator.pivot)});
 }
 
-double RowStatistics::scale_of_sums() const {
-  // Differences are up to twice the largest number, which takes a bit more.
-  const auto bits =
-      static_cast<int>(std::bit_width(static_cast<uint64_t>(facts_.space.columns))) + 1;
-  return std::ldexp(1.0, -bits);
+double RowStatistics::scale_of_halves() const {
+  return std::ldexp(1.0,
+                    -static_cast<int>(std::bit_width(static_cast<uint64_t>(facts_.space.columns))));
+}
+
+void RowStatistics::add_half(VarId sum, ExprId half) {
+  const ExprId scale = builder_.real(scale_of_halves(), builder_.kernel().vars[sum].type);
+  builder_.assign(sum, builder_.apply(PointwiseFn::kFma, {half, scale, builder_.ref(sum)}));
 }
 
 void RowStatistics::meet_between_sweeps(ExprId thread, int64_t pivot_threads) {
@@ -188,11 +191,7 @@ void RowStatistics::add_to_welford(const Accumulator& accumulator, ExprId lane) 
   builder_.assign(accumulator.pivot, builder_.select(builder_.both(is_pivot, is_finite), x, pivot));
   if (meets_) return;
   // Halves first: of equal elements they are 0 however small these are, and no other scale is so.
-  builder_.assign(
-      accumulator.chunk_sum,
-      builder_.apply(PointwiseFn::kFma, {half_deviation(accumulator, accumulator.pivot),
-                                         builder_.real(2.0 * scale_of_sums(), accumulator.type),
-                                         builder_.ref(accumulator.chunk_sum)}));
+  add_half(accumulator.chunk_sum, half_deviation(accumulator, accumulator.pivot));
 }
 
 void RowStatistics::end_vector(const TilePosition& at) {
@@ -213,7 +212,7 @@ void RowStatistics::between_sweeps(bool is_in_order) {
       if (meets_) continue;  // The running tuple takes what deviates from the pivot.
       const ExprId count =
           builder_.max(builder_.ref(accumulator.chunk_count), builder_.real(1.0, type));
-      const ExprId scaled_count = builder_.mul(count, builder_.real(2.0 * scale_of_sums(), type));
+      const ExprId scaled_count = builder_.mul(count, builder_.real(scale_of_halves(), type));
       const ExprId half_beyond = builder_.div(builder_.ref(accumulator.chunk_sum), scaled_count);
       accumulator.chunk_mean =
           builder_.declare("chunk_mean", beyond_pivot(accumulator, half_beyond));
@@ -268,12 +267,7 @@ void RowStatistics::add_again() {
         builder_.ref(builder_.declare(meets_ ? "half_deviation" : "deviation",
                                       meets_ ? half_deviation(accumulator, accumulator.pivot)
                                              : deviation(accumulator, accumulator.chunk_mean)));
-    if (meets_) {
-      const ExprId scale = builder_.real(2.0 * scale_of_sums(), accumulator.type);
-      const VarId sum = accumulator.running[1];
-      builder_.assign(sum,
-                      builder_.apply(PointwiseFn::kFma, {from_mean, scale, builder_.ref(sum)}));
-    }
+    if (meets_) add_half(accumulator.running[1], from_mean);
     increase(meets_ ? accumulator.running[2] : accumulator.chunk_m2,
              builder_.mul(from_mean, from_mean));
   }
@@ -385,13 +379,13 @@ void RowStatistics::combine(const std::vector<RowStatistics>& rows, int64_t thre
 /// halves.
 void RowStatistics::move_to_mean(const Accumulator& accumulator) {
   const DType type = accumulator.type;
-  const double scale = scale_of_sums();
+  const double scale = scale_of_halves();
   const auto count = static_cast<double>(facts_.space.columns);
   const ExprId scaled_sum = builder_.ref(accumulator.running[1]);
   const ExprId quarter_m2 = builder_.ref(accumulator.running[2]);
   const ExprId half_beyond = builder_.ref(builder_.declare(
-      "half_beyond_pivot", builder_.div(scaled_sum, builder_.real(2.0 * count * scale, type))));
-  const ExprId half_sum = builder_.mul(scaled_sum, builder_.real(0.5 / scale, type));
+      "half_beyond_pivot", builder_.div(scaled_sum, builder_.real(count * scale, type))));
+  const ExprId half_sum = builder_.mul(scaled_sum, builder_.real(1.0 / scale, type));
   const ExprId m2 = builder_.mul(builder_.sub(quarter_m2, builder_.mul(half_sum, half_beyond)),
                                  builder_.real(4.0, type));
   // Rounding, and squares that underflow, may take the difference below 0.

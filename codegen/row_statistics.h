@@ -123,8 +123,10 @@ class RowStatistics {
   kir::ExprId half_deviation(const Accumulator& accumulator, kir::VarId from);
   /// The mean, from half of its difference from the pivot, which is finite where that is not.
   kir::ExprId beyond_pivot(const Accumulator& accumulator, kir::ExprId half);
-  /// A power of two: the sum of a row's differences times it is finite.
-  [[nodiscard]] double scale_of_sums() const;
+  /// A power of two: the sum of halves of a row's differences, each times it, is finite.
+  [[nodiscard]] double scale_of_halves() const;
+  /// Adds half of a difference times that.
+  void add_half(kir::VarId sum, kir::ExprId half);
   void add_to_welford(const Accumulator& accumulator, kir::ExprId lane);
   /// The thread's part of the pivot that the threads of the row share.
   void share_pivot(const Accumulator& accumulator);
