@@ -94,14 +94,7 @@ sinter_status sinter_executable_execute(const sinter_executable* executable,
     set_addresses(given.inputs, given.input_count, inputs, *object, false);
     set_addresses(given.outputs, given.output_count, outputs, *object, true);
     const auto current = enter(object->driver(), object->context());
-    auto* const stream = static_cast<StreamHandle>(given.stream);
-    auto done =
-        given.allocate != nullptr
-            ? object->executable().execute(inputs, outputs, workspace_allocator(given), stream)
-            : object->executable().execute(inputs, outputs,
-                                           std::bit_cast<DevicePointer>(given.workspace),
-                                           given.workspace_bytes, stream);
-    if (!done) throw_error(with_tensor(std::move(done).error(), object->plan().fusion));
+    execute_as_given(object->executable(), inputs, outputs, given, object->plan().fusion);
   });
 }
 

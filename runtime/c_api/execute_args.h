@@ -1,8 +1,12 @@
 #pragma once
 
+#include <bit>
 #include <optional>
 #include <string_view>
+#include <utility>
 
+#include "fusion_ir/error.h"
+#include "runtime/c_api/callbacks.h"
 #include "runtime/device_context.h"
 #include "runtime/sinter_c.h"
 #include "scheduler/plan.h"
@@ -25,5 +29,19 @@ std::optional<CurrentContext> enter(DeviceDriver& driver, const DeviceContext& c
 
 /// The library names a tensor by its value; callers count inputs and outputs.
 Error with_tensor(Error error, const Fusion& fusion);
+
+/// Executes a graph, of one size or of ranges of them, with the workspace that the arguments give
+/// or the one that they allocate. Throws the error.
+template <class Executable, class Tensors>
+void execute_as_given(Executable& executable, const Tensors& inputs, const Tensors& outputs,
+                      const sinter_execute_args& given, const Fusion& fusion) {
+  auto* const stream = static_cast<StreamHandle>(given.stream);
+  auto done =
+      given.allocate != nullptr
+          ? executable.execute(inputs, outputs, workspace_allocator(given), stream)
+          : executable.execute(inputs, outputs, std::bit_cast<DevicePointer>(given.workspace),
+                               given.workspace_bytes, stream);
+  if (!done) throw_error(with_tensor(std::move(done).error(), fusion));
+}
 
 }  // namespace sinter::c_api

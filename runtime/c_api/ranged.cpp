@@ -170,14 +170,7 @@ sinter_status sinter_ranged_execute(sinter_ranged* ranged, const sinter_execute_
     const auto inputs = tensors_from(given.inputs, given.input_count, false, *object);
     const auto outputs = tensors_from(given.outputs, given.output_count, true, *object);
     const auto current = enter(object->driver(), object->context());
-    auto* const stream = static_cast<StreamHandle>(given.stream);
-    auto done =
-        given.allocate != nullptr
-            ? object->executable().execute(inputs, outputs, workspace_allocator(given), stream)
-            : object->executable().execute(inputs, outputs,
-                                           std::bit_cast<DevicePointer>(given.workspace),
-                                           given.workspace_bytes, stream);
-    if (!done) throw_error(with_tensor(std::move(done).error(), object->fusion()));
+    execute_as_given(object->executable(), inputs, outputs, given, object->fusion());
   });
 }
 
