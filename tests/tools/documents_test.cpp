@@ -1,10 +1,7 @@
 // What the pages of the tree say to type is what the tool and `./run` take.
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <regex>
@@ -17,6 +14,7 @@
 #include "runtime/host_execution.h"
 #include "runtime/npy.h"
 #include "runtime/tuning/tuning_database.h"
+#include "tests/tools/shell.h"
 
 namespace sinter {
 namespace {
@@ -96,11 +94,6 @@ bool is_complete(const std::string& command) {
   return std::regex_match(command, alone) || std::regex_match(command, with_arguments);
 }
 
-struct Outcome {
-  int exit_code = -1;
-  std::string output;
-};
-
 class Documents : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -121,14 +114,7 @@ class Documents : public ::testing::Test {
     const std::string command =
         fmt::format("cd '{0}' && SINTER_CACHE_DIR='{0}/cache' '{1}' {2} 2>&1", scratch_.string(),
                     SINTER_TOOL, arguments);
-    FILE* pipe = popen(command.c_str(), "r");
-    Outcome out;
-    std::array<char, 4096> buffer;
-    for (size_t count = 0; (count = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
-      out.output.append(buffer.data(), count);
-    const int status = pclose(pipe);
-    out.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    return out;
+    return run_in_shell(command);
   }
 
   fs::path scratch_ = fs::path(::testing::TempDir()) / fmt::format("sinter_documents_{}", getpid());

@@ -1,10 +1,7 @@
 // Runs the built command line tool as a user would.
 
 #include <gmock/gmock.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -17,6 +14,7 @@
 #include "runtime/tuning/tuning_database.h"
 #include "scheduler/schedule.h"
 #include "tests/support/canned_fusions.h"
+#include "tests/tools/shell.h"
 
 namespace sinter {
 namespace {
@@ -27,11 +25,6 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-struct Outcome {
-  int exit_code = -1;
-  std::string output;
-};
-
 class Tool : public ::testing::Test {
  protected:
   void SetUp() override { std::filesystem::create_directories(scratch_); }
@@ -41,14 +34,7 @@ class Tool : public ::testing::Test {
   [[nodiscard]] Outcome run(const std::string& arguments) const {
     const std::string command = fmt::format("SINTER_CACHE_DIR='{}' '{}' {}",
                                             (scratch_ / "cache").string(), SINTER_TOOL, arguments);
-    FILE* pipe = popen(command.c_str(), "r");
-    Outcome out;
-    std::array<char, 4096> buffer;
-    for (size_t count = 0; (count = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
-      out.output.append(buffer.data(), count);
-    const int status = pclose(pipe);
-    out.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    return out;
+    return run_in_shell(command);
   }
 
   [[nodiscard]] json run_json(const std::string& arguments, int exit_code = 0) const {
