@@ -703,9 +703,19 @@ class Analysis {
     return view;
   }
 
-  [[nodiscard]] TensorAccess access_of(ValueId value, const View& view) const {
-    TensorAccess access{
-        .value = value, .tensor = view.tensor, .offset = view.offset, .strides = {}};
+  /// What the address of the input is a multiple of that a view is of.
+  [[nodiscard]] int64_t alignment_of(const View& view) const {
+    return fusion_.def_as<InputOp>(view.tensor)->alignment;
+  }
+
+  [[nodiscard]] TensorAccess access_of(ValueId value, const View& view, int64_t alignment) const {
+    TensorAccess access{.value = value,
+                        .tensor = view.tensor,
+                        .offset = view.offset,
+                        .strides = {},
+                        .element_bytes = bytes_of(fusion_.values[value].type),
+                        .alignment = alignment};
+    access.strides.reserve(nodes_.size());
     for (const uint32_t node : nodes_) access.strides.push_back(stride_of(view, node));
     return access;
   }
@@ -726,14 +736,20 @@ class Analysis {
     const auto users = users_of(fusion_);
     IdMap<ValueId, uint8_t> is_output(fusion_.values.size());
     for (const ValueId output : fusion_.outputs) is_output[output] = 1;
+    space_.input_places = IdMap<ValueId, uint32_t>(fusion_.values.size());
     for (const auto& [value, view] : views_) {
       const bool computed_with = std::ranges::any_of(users[value], [&](OpId user) {
         return !views_.contains(fusion_.ops[user].results.front());
       });
-      if (computed_with || is_output[value] != 0) space_.inputs.push_back(access_of(value, view));
+      if (!computed_with && is_output[value] == 0) continue;
+      space_.inputs.push_back(access_of(value, view, alignment_of(view)));
+      space_.input_places[value] = static_cast<uint32_t>(space_.inputs.size());
     }
-    for (const ValueId output : fusion_.outputs) {
-      space_.outputs.push_back(access_of(output, output_view(output)));
+    for (size_t i = 0; i < fusion_.outputs.size(); ++i) {
+      const ValueId output = fusion_.outputs[i];
+      const int64_t alignment =
+          fusion_.layouts.empty() ? OutputLayout{}.alignment : fusion_.layouts[i].alignment;
+      space_.outputs.push_back(access_of(output, output_view(output), alignment));
       Dependence coverage;
       for (const AxisList& axis : axes_[output]) {
         for (const uint32_t node : classes_.resolve(axis)) mark(coverage, node);
@@ -878,7 +894,7 @@ class Analysis {
       gather.size *= classes_.size(axis[i]);
       view.strides.erase(axis[i]);
     }
-    gather.access = access_of(op.operands[0], view);
+    gather.access = access_of(op.operands[0], view, alignment_of(view));
     space_.gathers.emplace(result, std::move(gather));
     return std::nullopt;
   }
@@ -982,8 +998,8 @@ class Analysis {
 }  // namespace
 
 const TensorAccess* IterationSpace::find_input(ValueId value) const {
-  const auto found = std::ranges::lower_bound(inputs, value, {}, &TensorAccess::value);
-  return found != inputs.end() && found->value == value ? &*found : nullptr;
+  const uint32_t place = input_places[value];
+  return place == 0 ? nullptr : &inputs[place - 1];
 }
 
 tl::expected<IterationSpace, Rejection> iteration_space(const Fusion& fusion) {

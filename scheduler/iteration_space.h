@@ -25,6 +25,8 @@ struct TensorAccess {
   ValueId tensor;  ///< The input or output that holds the memory.
   int64_t offset = 0;
   std::vector<int64_t> strides;  ///< Per dimension of the space; 0 where the value does not vary.
+  int64_t element_bytes = 1;
+  int64_t alignment = 0;  ///< Bytes that the tensor's address is promised to be a multiple of.
   friend bool operator==(const TensorAccess&, const TensorAccess&) = default;
 };
 
@@ -79,7 +81,9 @@ struct IterationSpace {
   /// Results of outer reductions, and values computed from them: known once all rows are done.
   IdMap<ValueId, uint8_t> after_rows;
   IdMap<ValueId, OuterReduction> outer;  ///< By an outer reduction's first result.
+  IdMap<ValueId, uint32_t> input_places;  ///< In `inputs`, from 1 on; 0: it is none of them.
 
+  /// Null for a value that is computed.
   [[nodiscard]] const TensorAccess* find_input(ValueId value) const;
   friend bool operator==(const IterationSpace&, const IterationSpace&) = default;
 };

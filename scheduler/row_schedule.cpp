@@ -39,18 +39,12 @@ bool contiguous(const IterationSpace& space, const TensorAccess& access, int64_t
   return collapses(space, access) || (aligned && space.dimensions.back().size % width == 0);
 }
 
-int64_t promised_alignment(const SegmentFacts& facts, const TensorAccess& access) {
-  const auto* input = facts.fusion.def_as<InputOp>(access.tensor);
-  return input == nullptr ? facts.fusion.layout_of(access.tensor).alignment : input->alignment;
-}
-
-int64_t access_bytes(const SegmentFacts& facts, const TensorAccess& access, int64_t width) {
-  return std::min(kMostAccessBytes, width * bytes_of(facts.fusion.values[access.tensor].type));
+int64_t access_bytes(const TensorAccess& access, int64_t width) {
+  return std::min(kMostAccessBytes, width * access.element_bytes);
 }
 
 bool aligned_everywhere(const SegmentFacts& facts, const TensorAccess& access, int64_t width) {
-  const int64_t elements =
-      access_bytes(facts, access, width) / bytes_of(facts.fusion.values[access.tensor].type);
+  const int64_t elements = access_bytes(access, width) / access.element_bytes;
   if (access.offset % elements != 0) return false;
   // Every jump moves whole vectors; columns that collapse make no jumps.
   const auto& space = facts.space;
@@ -91,7 +85,7 @@ bool has_one_stride(const IterationSpace& space, const TensorAccess& access) {
 const TensorAccess* shift_reference(const SegmentFacts& facts) {
   const auto suits = [&](const TensorAccess& access) {
     return facts.is_full(access.value) && contiguous(facts.space, access, 1, false) &&
-           promised_alignment(facts, access) >= kMostAccessBytes;
+           access.alignment >= kMostAccessBytes;
   };
   for (const TensorAccess& access : facts.space.inputs) {
     if (suits(access)) return &access;
@@ -118,7 +112,7 @@ AccessKind access_kind(const SegmentFacts& facts, const TensorAccess& access,
     return uniform ? AccessKind::kUniform : AccessKind::kElement;
   }
   if (!contiguous(space, access, width, !shifted)) return AccessKind::kElement;
-  if (promised_alignment(facts, access) < access_bytes(facts, access, width))
+  if (access.alignment < access_bytes(access, width))
     return AccessKind::kElement;
   if (shifted) {
     const TensorAccess* reference = shift_reference(facts);

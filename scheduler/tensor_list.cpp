@@ -553,7 +553,11 @@ void describe_all(SegmentFacts& facts, const TensorList& list) {
   facts.space.columns = list.elements();
   facts.space.dimensions = {{.size = facts.space.columns, .reduced = false}};
   for (const ValueId output : fusion.outputs) {
-    facts.space.outputs.push_back({.value = output, .tensor = output, .strides = {1}});
+    facts.space.outputs.push_back({.value = output,
+                                   .tensor = output,
+                                   .strides = {1},
+                                   .element_bytes = bytes_of(fusion.values[output].type),
+                                   .alignment = fusion.layout_of(output).alignment});
     facts.space.output_coverage.push_back({.rows = false, .columns = true});
     facts.space.dependence[output] = {.rows = false, .columns = true};
     facts.bytes_written += bytes_of_value(fusion, output);

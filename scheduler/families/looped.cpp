@@ -44,36 +44,40 @@ std::vector<int64_t> turn_clusters(const SegmentFacts& facts, const DeviceLimits
   });
 }
 
+/// What a schedule breaks whatever it needs.
+std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedule& schedule,
+                                        const StageList& list, const DeviceLimits& limits) {
+  if (auto rejection = check_row_schedule(facts, schedule, limits)) return rejection;
+  if (auto rejection =
+          facts.has_outer() ? check_turns(facts, schedule, list) : check_no_turns(schedule))
+    return rejection;
+  if (auto rejection = check_accumulators_in_registers(schedule)) return rejection;
+  for (const PersistentValue& kept : schedule.persistent) {
+    if (kept.residency == Residency::kReload) continue;
+    return Rejection{.subject = std::string(kName),
+                     .rule = "a looped schedule keeps nothing resident",
+                     .at = kept.value,
+                     .remedy = "use the multi_wave family, or residency reload"};
+  }
+  if (schedule.unroll > kMostUnroll) {
+    return Rejection{.subject = std::string(kName),
+                     .rule = "too many batches are loaded at once",
+                     .value = static_cast<double>(schedule.unroll),
+                     .limit = static_cast<double>(kMostUnroll),
+                     .unit = "batches",
+                     .at = largest_tensor(facts, schedule),
+                     .remedy = "use a smaller unroll"};
+  }
+  return std::nullopt;
+}
+
+/// Of a schedule that check_schedule() lets pass.
 tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& facts,
                                                           const Schedule& schedule,
                                                           const StageList& list,
+                                                          const RowNeeds& needs,
                                                           const DeviceLimits& limits) {
-  for (const Rejection& rejection : check_segment(facts)) return tl::make_unexpected(rejection);
-  if (auto rejection = check_row_schedule(facts, schedule, limits))
-    return tl::make_unexpected(*rejection);
-  if (auto rejection =
-          facts.has_outer() ? check_turns(facts, schedule, list) : check_no_turns(schedule))
-    return tl::make_unexpected(*rejection);
-  if (auto rejection = check_accumulators_in_registers(schedule))
-    return tl::make_unexpected(*rejection);
-  for (const PersistentValue& kept : schedule.persistent) {
-    if (kept.residency == Residency::kReload) continue;
-    return tl::make_unexpected(
-        Rejection{.subject = std::string(kName),
-                  .rule = "a looped schedule keeps nothing resident",
-                  .at = kept.value,
-                  .remedy = "use the multi_wave family, or residency reload"});
-  }
-  if (schedule.unroll > kMostUnroll) {
-    return tl::make_unexpected(Rejection{.subject = std::string(kName),
-                                         .rule = "too many batches are loaded at once",
-                                         .value = static_cast<double>(schedule.unroll),
-                                         .limit = static_cast<double>(kMostUnroll),
-                                         .unit = "batches",
-                                         .at = largest_tensor(facts, schedule),
-                                         .remedy = "use a smaller unroll"});
-  }
-  ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, limits);
+  ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, needs, limits);
   if (facts.has_outer() && estimate.registers > limits.registers_per_thread) {
     return tl::make_unexpected(
         Rejection{.subject = std::string(kName),
@@ -102,7 +106,11 @@ Prediction predict_turns(const SegmentFacts& facts, const Schedule& schedule, co
 tl::expected<ResourceEstimate, Rejection> estimate_looped(const SegmentFacts& facts,
                                                           const Schedule& schedule,
                                                           const DeviceLimits& limits) {
-  return estimate_stages(facts, schedule, stages_of(facts, schedule), limits);
+  for (const Rejection& rejection : check_segment(facts)) return tl::make_unexpected(rejection);
+  const StageList list = stages_of(facts, schedule);
+  if (auto rejection = check_schedule(facts, schedule, list, limits))
+    return tl::make_unexpected(*rejection);
+  return estimate_stages(facts, schedule, list, row_needs(facts, schedule, list), limits);
 }
 
 Prediction predict_looped(const SegmentFacts& facts, const Schedule& schedule,
@@ -225,7 +233,12 @@ class TurnOffers {
 
   /// False if the schedule does not fit.
   bool offer(const Schedule& schedule) {
-    const auto estimate = estimate_stages(facts_, schedule, list_, limits_);
+    if (auto rejection = check_schedule(facts_, schedule, list_, limits_)) {
+      nearest_ = std::move(rejection);
+      return false;
+    }
+    const RowNeeds needs = row_needs(facts_, schedule, list_);
+    const auto estimate = estimate_stages(facts_, schedule, list_, needs, limits_);
     if (!estimate) {
       nearest_ = estimate.error();
       return false;
@@ -271,10 +284,14 @@ Proposal propose_looped(const SegmentFacts& facts, const DeviceLimits& limits) {
                           .row_access = vector.access,
                           .read_priority = read_priority(facts, limits, reads_again)};
         if (unroll > 1 && unroll > batch_count(facts, schedule)) break;
-        for (const int64_t blocks :
-             occupancies(facts, schedule, row_needs(facts, schedule, list), limits)) {
+        const RowNeeds needs = row_needs(facts, schedule, list);
+        for (const int64_t blocks : occupancies(facts, schedule, needs, limits)) {
           schedule.min_blocks_per_sm = blocks;
-          auto estimate = estimate_stages(facts, schedule, list, limits);
+          if (auto rejection = check_schedule(facts, schedule, list, limits)) {
+            nearest = std::move(rejection);
+            break;
+          }
+          const auto estimate = estimate_stages(facts, schedule, list, needs, limits);
           if (!estimate) {
             nearest = estimate.error();
             break;
