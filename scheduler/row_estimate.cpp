@@ -1,6 +1,7 @@
 #include "scheduler/row_estimate.h"
 
 #include <algorithm>
+#include <boost/container/flat_set.hpp>
 #include <boost/container/small_vector.hpp>
 #include <cmath>
 #include <limits>
@@ -57,10 +58,13 @@ struct StageReads {
 };
 
 StageReads stage_reads(const SegmentFacts& facts, const StageList& list) {
-  std::set<std::pair<ValueId, int64_t>> seen;  // Parts of tensors, by where they begin.
+  using Parts = boost::container::flat_set<std::pair<ValueId, int64_t>>;
+  Parts seen;  // Of tensors, by where they begin.
   StageReads out;
+  if (list.stages.size() == 1) return out;
   for (const Stage& stage : list.stages) {
-    std::set<std::pair<ValueId, int64_t>> now;
+    Parts now;
+    now.reserve(stage.loads.size());
     double again = 0.0;
     double first = 0.0;
     for (const ValueId value : stage.loads) {
@@ -72,7 +76,7 @@ StageReads stage_reads(const SegmentFacts& facts, const StageList& list) {
           static_cast<double>(bytes_of(facts.fusion.values[value].type));
       now.insert(part);
     }
-    seen.merge(now);
+    seen.merge(std::move(now));
     out.again += again;
     if (again > 0.0) out.beside += first;
   }
@@ -284,6 +288,14 @@ double element_issue_slots(const SegmentFacts& facts, const Stage& stage, const 
 
 double text_instructions(const SegmentFacts& facts, const Schedule& schedule, const StageList& list,
                          const CostConstants& constants) {
+  std::vector<double> slots;
+  for (const Stage& stage : list.stages)
+    slots.push_back(element_issue_slots(facts, stage, schedule, constants));
+  return text_instructions(facts, schedule, list, slots, constants);
+}
+
+double text_instructions(const SegmentFacts& facts, const Schedule& schedule, const StageList& list,
+                         std::span<const double> slots, const CostConstants& constants) {
   int64_t vectors = 0;
   for (const ChunkRun& run : chunk_runs(facts, schedule, std::max<int64_t>(schedule.unroll, 1)))
     vectors += unrolls_batches(facts, schedule) ? run.end - run.begin : run.batches;
@@ -291,8 +303,9 @@ double text_instructions(const SegmentFacts& facts, const Schedule& schedule, co
   const double elements =
       static_cast<double>(vectors) * width + static_cast<double>(edge_count(facts, schedule));
   double of_element = 0.0;
-  for (const Stage& stage : list.stages) {
-    const double once = element_issue_slots(facts, stage, schedule, constants);
+  for (size_t s = 0; s < list.stages.size(); ++s) {
+    const Stage& stage = list.stages[s];
+    const double once = slots[s];
     of_element += once;
     if (stage.special_functions == 0.0 || schedule.vector_width == 1) continue;
     const auto logarithms = std::ranges::count_if(
@@ -417,11 +430,13 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   const std::vector<ValueId> ahead = inputs_ahead(facts, schedule);
   double arrival_ns = row.block_start_ns;  // Of a row that comes ahead.
   boost::container::small_vector<ValueId, 8> read_before;
+  std::vector<double> slots;  // Of an element, by stage.
   for (size_t s = 0; s < list.stages.size(); ++s) {
     const Stage& stage = list.stages[s];
     // Constants of blocks that stay are fitted to instructions that count products for themselves.
     const double fused = passes ? static_cast<double>(stage.fused_products) : 0.0;
-    const double per_element = element_issue_slots(facts, stage, schedule, constants) - fused;
+    slots.push_back(element_issue_slots(facts, stage, schedule, constants));
+    const double per_element = slots.back() - fused;
     const AccumulatorTraffic accumulators = accumulator_traffic(facts, stage, schedule);
     work.shared_bytes += padded * static_cast<double>(accumulators.column_bytes);
     work.issue_slots += padded * per_element;
@@ -525,7 +540,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   }
   if (passes) {
     const double text_bytes =
-        text_instructions(facts, schedule, list, constants) * constants.instruction_bytes;
+        text_instructions(facts, schedule, list, slots, constants) * constants.instruction_bytes;
     work.fetched_text_bytes = static_cast<double>(estimate.blocks) *
                               std::max(0.0, text_bytes - constants.kept_text_bytes);
   }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "scheduler/cost_model.h"
 #include "scheduler/row_schedule.h"
 
@@ -44,6 +46,9 @@ double element_issue_slots(const SegmentFacts& facts, const Stage& stage, const 
 /// haste once more with care, which rarely runs but stands between what does.
 double text_instructions(const SegmentFacts& facts, const Schedule& schedule, const StageList& list,
                          const CostConstants& constants = {});
+/// The same where element_issue_slots() of each stage are known.
+double text_instructions(const SegmentFacts& facts, const Schedule& schedule, const StageList& list,
+                         std::span<const double> slots, const CostConstants& constants);
 
 /// Microseconds that memory idles in the last turn of blocks that stay, where it has fewer rows
 /// than there are blocks: a row takes a wait for memory for each round of its loads, however few

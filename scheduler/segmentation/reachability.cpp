@@ -43,17 +43,23 @@ const std::vector<uint32_t>& Reachability::neighbours(Edges& edges, uint32_t gro
   return list;
 }
 
-/// True if there is a path, other than one edge where `direct` does not count.
-bool Reachability::search(uint32_t from, uint32_t to, bool direct) {
-  if (place_[from] >= place_[to]) return false;
+/// True if there is a path, other than one edge where `direct` does not count. The search begins at
+/// the end with fewer edges: of a tensor with thousands of readers, at the reader.
+bool Reachability::search(uint32_t first, uint32_t last, bool direct) {
+  if (place_[first] >= place_[last]) return false;
+  const bool backwards = before_[last].size() < next_[first].size();
+  Edges& edges = backwards ? before_ : next_;
+  const uint32_t from = backwards ? last : first;
+  const uint32_t to = backwards ? first : last;
   const uint32_t mark = fresh_mark();
   std::vector<uint32_t> open = {from};
   while (!open.empty()) {
     const uint32_t group = open.back();
     open.pop_back();
-    for (const uint32_t next : neighbours(next_, group)) {
+    for (const uint32_t next : neighbours(edges, group)) {
       if (next == to && (direct || group != from)) return true;
-      if (place_[next] >= place_[to] || mark_[next] == mark) continue;
+      const bool is_inside = place_[first] < place_[next] && place_[next] < place_[last];
+      if (!is_inside || mark_[next] == mark) continue;
       mark_[next] = mark;
       open.push_back(next);
     }

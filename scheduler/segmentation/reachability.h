@@ -33,7 +33,7 @@ class Reachability {
   uint32_t find(uint32_t vertex);
   /// The groups that one has an edge to, other than itself; each once.
   const std::vector<uint32_t>& neighbours(Edges& edges, uint32_t group);
-  bool search(uint32_t from, uint32_t to, bool direct);
+  bool search(uint32_t first, uint32_t last, bool direct);
   /// Marks what `from` leads to along `edges` up to a place, and lists it.
   template <class IsInside>
   std::vector<uint32_t> reached(Edges& edges, uint32_t from, const IsInside& is_inside);
