@@ -28,6 +28,7 @@ was spent before the end.
 
 import argparse
 import concurrent.futures
+import dataclasses
 import datetime
 import importlib.util
 import json
@@ -40,6 +41,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import typing
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -61,6 +63,16 @@ class Failed(Exception):
 
 class NotCompiled(Failed):
     """A peer that torch.compile did not make one region of, and why."""
+
+
+@dataclasses.dataclass
+class Arm:
+    """One of those that take turns on the same inputs."""
+
+    launch: typing.Callable  # Gives the outputs; None stands for one that the arm does not make.
+    reset: typing.Callable = lambda: None  # Restores what a launch overwrites.
+    own: tuple = ()  # Tensors that are read in the place of inputs.
+    roundings: int = 1  # To the type of an output, on the way to it.
 
 
 class Case:
@@ -191,13 +203,14 @@ def poison(tensor):
     tensor.reshape(-1).view(torch.uint8).fill_(0xFF)
 
 
-def check(got, want, name):
+def check(got, want, name, roundings=1):
     """Compares an output with its float64 reference.
 
     The statistic that a row waits for is off by some 2^-24 of its terms' magnitude times the
     root of their number, and what follows may enlarge that (the exponential of a number around 2^4,
     of which a grpo loss has two, by as much): so a float32 output may be off by 2^-13, which no wrong
-    element escapes. Narrower ones are rounded once more. `sinter check` has the exact bounds.
+    element escapes. Narrower ones are rounded once more, or as often as `roundings` says. `sinter
+    check` has the exact bounds.
     """
     import torch
 
@@ -210,7 +223,9 @@ def check(got, want, name):
             raise Failed(f"{name}: off by {off.max().item():.0f}, {(off > 0).sum().item()} elements")
         return 0.0
     info = torch.finfo(got.dtype)
-    relative, least = (info.eps / 2, info.smallest_normal * info.eps / 2) if info.bits < 32 else (0, 0)
+    relative, least = 0, 0
+    if info.bits < 32:
+        relative, least = roundings * info.eps / 2, info.smallest_normal * info.eps / 2
     if want.numel() and bool(((want == 0) | (want == 1)).all()):
         # Answers to a question, which rounding may turn where it is a close one.
         turned = (got.double() != want).double().mean().item()
@@ -266,6 +281,49 @@ def captured(launch, stream):
             out = launch()
     torch.cuda.synchronize()
     return graph, out
+
+
+def outputs_of(kernel):
+    """Memory for the outputs of a kernel of Sinter."""
+    import torch
+
+    return [
+        torch.empty(tuple(info.shape[: info.rank]), dtype=want_type(info), device="cuda")
+        for info in kernel.outputs]
+
+
+def launch_of(kernel, inputs, outputs):
+    """A function that launches a kernel of Sinter on the current stream and gives its outputs. It
+    keeps the workspace, of which CUDA graphs know no more than the address."""
+    import torch
+
+    workspace = torch.empty(max(1, kernel.info.workspace_bytes), dtype=torch.uint8, device="cuda")
+    execute = kernel.bind(
+        [x.data_ptr() for x in inputs], [y.data_ptr() for y in outputs], workspace.data_ptr())
+
+    def launch(keep=workspace):
+        execute(torch.cuda.current_stream().cuda_stream)
+        return outputs
+
+    return launch
+
+
+def verified(arm, graph, wanted, stream):
+    """A CUDA graph of one launch that computes what it should, and the largest share of its bound
+    that an output is off by. Failed: it does not."""
+    import torch
+
+    replayed, out = captured(arm.launch, stream)
+    for y in out:
+        if y is not None:
+            poison(y)
+    arm.reset()
+    replayed.replay()
+    torch.cuda.synchronize()
+    share = max(
+        check(y, want, value.name, arm.roundings)
+        for y, want, value in zip(out, wanted, graph.outputs, strict=True) if y is not None)
+    return replayed, share
 
 
 def compiled(case, mode, inputs):
@@ -431,6 +489,23 @@ class Runner:
                 launch()
         return self.timing.samples_in_turns(arms, self.flushed, tensors)
 
+    def times(self, builders, graph, inputs, wanted):
+        """Samples of the arms that compute what they should, the share of its bound that each is off
+        by, and why others were not timed; by name. A builder makes an Arm."""
+        arms, results, errors, tensors = {}, {}, {}, list(inputs)
+        for name, build in builders.items():
+            try:
+                arm = build()
+                replayed, results[name] = verified(arm, graph, wanted, self.stream)
+                # A graph keeps addresses only.
+                arms[name] = lambda replayed=replayed, arm=arm: replayed.replay()
+                tensors += arm.own
+            except Exception as error:
+                errors[name] = str(error)[:400]
+                self.torch.cuda.synchronize()
+        wanted.clear()  # What is timed has the memory to itself.
+        return (self.samples(arms, tensors) if arms else {}), results, errors
+
     def measure(self, case, copy_rate):
         torch = self.torch
         graph = case.graph()
@@ -438,45 +513,17 @@ class Runner:
         if isinstance(kernel, Exception):
             raise Failed(f"Sinter: {kernel}")
         inputs = [random_tensor(case, graph, value, "cuda") for value in graph.inputs]
-        wanted = reference(case, graph, inputs)
+        wanted = list(reference(case, graph, inputs))
         # Memory that the reference gave back is taken again below, for use on another stream.
         torch.cuda.synchronize()
-        outputs = [
-            torch.empty(tuple(info.shape[: info.rank]), dtype=want_type(info), device="cuda")
-            for info in kernel.outputs]
-
-        def launcher(own):
-            workspace = torch.empty(max(1, own.info.workspace_bytes), dtype=torch.uint8, device="cuda")
-            execute = own.bind(
-                [x.data_ptr() for x in inputs], [y.data_ptr() for y in outputs], workspace.data_ptr())
-
-            def launch():
-                execute(torch.cuda.current_stream().cuda_stream)
-                return outputs
-
-            workspaces.append(workspace)  # CUDA graphs keep addresses only.
-            return launch
-
+        outputs = outputs_of(kernel)
         own = {"sinter": kernel} | ({"tuned": self.tuned[case.key]} if case.key in self.tuned else {})
-        arms, errors, results, workspaces = {}, {}, {}, []
-        for name in (*own, *MODES):
-            try:
-                run = launcher(own[name]) if name in own else compiled(case, name, inputs)
-                replayed, out = captured(run, self.stream)
-                for y in out:
-                    poison(y)
-                replayed.replay()
-                torch.cuda.synchronize()
-                results[name] = max(
-                    check(y, want, value.name)
-                    for y, want, value in zip(out, wanted, graph.outputs, strict=True))
-                arms[name] = replayed
-            except Exception as error:
-                errors[name] = str(error)[:400]
-        wanted = None
-        if not arms:
+        builders = {
+            name: lambda ours=ours: Arm(launch_of(ours, inputs, outputs)) for name, ours in own.items()}
+        builders |= {mode: lambda mode=mode: Arm(compiled(case, mode, inputs)) for mode in MODES}
+        times, results, errors = self.times(builders, graph, inputs, wanted)
+        if not times:
             raise Failed("; ".join(f"{name}: {text}" for name, text in errors.items()))
-        times = self.samples({name: replayed.replay for name, replayed in arms.items()}, inputs)
         report = kernel.explain()
         row = {
             "kernel": case.name, "type": case.type, "sizes": case.sizes,
@@ -555,17 +602,22 @@ def cases_of(options):
     return cases
 
 
-def compile_peers(cases, processes):
+def compile_peers(cases, processes, work=compile_ahead, seconds=math.inf):
+    """Runs `work` on parts of the cases in processes of their own, no longer than so many seconds."""
     small = [case for case in cases if traffic(case, case.graph()) <= WARMED_BYTES]
     if processes == 0 or len(small) < 2:
         return
     workers = [
-        multiprocessing.get_context("spawn").Process(target=compile_ahead, args=(small[i::processes],))
-        for i in range(processes)]
+        multiprocessing.get_context("spawn").Process(target=work, args=(small[i::processes],))
+        for i in range(min(processes, len(small)))]
+    end = time.monotonic() + seconds
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join()
+        worker.join(max(0.1, end - time.monotonic()) if math.isfinite(seconds) else None)
+        if worker.is_alive():  # What it has not compiled, the process that measures will.
+            worker.kill()
+            worker.join()
 
 
 def line_of(row):

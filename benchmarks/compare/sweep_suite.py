@@ -30,7 +30,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT / "examples")]
-from suite import Runner, captured, check, poison, random_tensor, reference, spilled, suite_cases, want_type  # noqa: E402
+from suite import Arm, Runner, launch_of, outputs_of, random_tensor, reference, spilled, suite_cases  # noqa: E402
 
 PRIORITIES = ("evict_first", "evict_last", "last_use", "normal")
 
@@ -57,40 +57,20 @@ def chosen_of(texts, top, spread):
     return list(dict.fromkeys(out))
 
 
-def arms_of(runner, case, kernels, report):
-    """A launch of each kernel that computes what it should, by its schedule, and the inputs; other
-    kernels are reported."""
-    torch = runner.torch
+def times_of(runner, case, kernels, report):
+    """Samples of each kernel that computes what it should, by its schedule; other kernels are
+    reported."""
     graph = case.graph()
     inputs = [random_tensor(case, graph, value, "cuda") for value in graph.inputs]
-    wanted = reference(case, graph, inputs)
-    torch.cuda.synchronize()
-    outputs = None
-    arms = {}
-    for text, kernel in kernels.items():
-        outputs = outputs or [
-            torch.empty(tuple(info.shape[: info.rank]), dtype=want_type(info), device="cuda")
-            for info in kernel.outputs]
-        workspace = torch.empty(max(1, kernel.info.workspace_bytes), dtype=torch.uint8, device="cuda")
-        execute = kernel.bind([x.data_ptr() for x in inputs], [y.data_ptr() for y in outputs],
-                              workspace.data_ptr())
-
-        def launch(execute=execute, workspace=workspace):
-            execute(torch.cuda.current_stream().cuda_stream)
-
-        try:
-            replayed, _ = captured(launch, runner.stream)
-            for y in outputs:
-                poison(y)
-            replayed.replay()
-            torch.cuda.synchronize()
-            for y, want, value in zip(outputs, wanted, graph.outputs, strict=True):
-                check(y, want, value.name)
-            # The graph keeps addresses only.
-            arms[text] = lambda replayed=replayed, kept=(workspace, inputs, outputs): replayed.replay()
-        except Exception as error:
-            report(f"{case.key}: {error}\n{text}")
-    return arms, inputs
+    wanted = list(reference(case, graph, inputs))
+    runner.torch.cuda.synchronize()
+    outputs = outputs_of(next(iter(kernels.values()))) if kernels else []
+    builders = {text: lambda kernel=kernel: Arm(launch_of(kernel, inputs, outputs))
+                for text, kernel in kernels.items()}
+    times, _, errors = runner.times(builders, graph, inputs, wanted)
+    for text, error in errors.items():
+        report(f"{case.key}: {error}\n{text}")
+    return times
 
 
 def main():
@@ -168,10 +148,8 @@ def main():
                 report(f"{case.key}: {kernel}\n{text}")
         usable = {text: kernel for text, kernel in kernels.pop(case.key).items()
                   if kernel is not None and not isinstance(kernel, Exception)}
-        arms = inputs = None
         try:
-            arms, inputs = arms_of(runner, case, usable, report)
-            times = runner.samples(arms, inputs) if arms else {}
+            times = times_of(runner, case, usable, report)
             for text, samples in times.items():
                 state["results"].append({
                     "kernel": case.name, "shape": list(case.sizes.values()), "type": case.type,
@@ -185,7 +163,6 @@ def main():
                       flush=True)
         except Exception as error:
             report(f"{case.key}: {error}")
-        arms = inputs = None
         for kernel in usable.values():
             kernel.release()
         runner.torch.cuda.empty_cache()
