@@ -87,6 +87,7 @@ class Graph:
     ops: list
     outputs: list  # of Value
     layouts: list  # Strides of each output, as extents; None: dense
+    aliases: list  # The input whose memory each output takes over, as an id; None: none
 
     @property
     def inputs(self):
@@ -181,12 +182,14 @@ def parse(text):
             results[0].strides = fields.get("strides")
         values.update((value.id, value) for value in results)
         ops.append(op)
-    outputs, layouts = [], []
+    outputs, layouts, aliases = [], [], []
     for output in re.split(r",\s*(?=%v\d+)", returned.split("}")[0].strip()):
         outputs.append(values[re.match(r"%v\d+", output)[0]])
         strides = re.search(r"\bstrides\s*\(([^)]*)\)", output)
         layouts.append(extents(strides[1]) if strides else None)
-    return Graph(unquoted(head[1]), symbols, ops, outputs, layouts)
+        alias = re.search(r"\balias\s*\(\s*(%v\d+)", output)
+        aliases.append(alias[1] if alias else None)
+    return Graph(unquoted(head[1]), symbols, ops, outputs, layouts, aliases)
 
 
 def number(text, kind):

@@ -311,6 +311,7 @@ class PeerOfGraph(unittest.TestCase):
                           "%v1 : f32[n, 3] = neg %v0\n%v2 : bf16[n] = cast %v0\n"
                           "return %v1 strides(1, n) align(4) alias(%v0), %v2 }")
         self.assertEqual([value.id for value in graph.outputs], ["%v1", "%v2"])
+        self.assertEqual(graph.aliases, ["%v0", None])
         source = fir.source(graph, {"n": 8})
         self.assertIn("torch.empty_strided((8, 3), (1, 8), dtype=torch.float32, device=device).copy_(v1)", source)
         self.assertIn("v2.contiguous()", source)
