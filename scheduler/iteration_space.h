@@ -80,7 +80,7 @@ struct IterationSpace {
   std::map<ValueId, Gather> gathers{};
   /// Results of outer reductions, and values computed from them: known once all rows are done.
   IdMap<ValueId, uint8_t> after_rows;
-  IdMap<ValueId, OuterReduction> outer;  ///< By an outer reduction's first result.
+  IdMap<ValueId, OuterReduction> outer;   ///< By an outer reduction's first result.
   IdMap<ValueId, uint32_t> input_places;  ///< In `inputs`, from 1 on; 0: it is none of them.
 
   /// Null for a value that is computed.

@@ -112,8 +112,7 @@ AccessKind access_kind(const SegmentFacts& facts, const TensorAccess& access,
     return uniform ? AccessKind::kUniform : AccessKind::kElement;
   }
   if (!contiguous(space, access, width, !shifted)) return AccessKind::kElement;
-  if (access.alignment < access_bytes(access, width))
-    return AccessKind::kElement;
+  if (access.alignment < access_bytes(access, width)) return AccessKind::kElement;
   if (shifted) {
     const TensorAccess* reference = shift_reference(facts);
     return reference != nullptr && same_shift(facts, access, *reference, width)

@@ -33,7 +33,9 @@ int64_t passed_bytes(const WorkGraph& graph, ValueId value, bool others_read) {
 /// The flow network over some nodes of a graph.
 class CutNetwork {
  public:
-  CutNetwork(const WorkGraph& graph, std::span<const NodeId> nodes) : graph_(graph), nodes_(nodes) {
+  CutNetwork(const WorkGraph& graph, std::span<const NodeId> nodes)
+      : graph_(graph), nodes_(nodes), places_(nodes.back() - nodes.front() + 1) {
+    for (uint32_t i = 0; i < nodes_.size(); ++i) places_[nodes_[i] - nodes_.front()] = i + 1;
     for (const NodeId node : nodes_) add_producer(node);
     add_shared_leaves();
   }
@@ -63,9 +65,10 @@ class CutNetwork {
   }
 
  private:
-  [[nodiscard]] uint32_t vertex(NodeId node) const {
-    return static_cast<uint32_t>(std::ranges::lower_bound(nodes_, node) - nodes_.begin());
+  [[nodiscard]] bool contains(NodeId node) const {
+    return nodes_.front() <= node && node <= nodes_.back() && places_[node - nodes_.front()] != 0;
   }
+  [[nodiscard]] uint32_t vertex(NodeId node) const { return places_[node - nodes_.front()] - 1; }
   void add(uint32_t from, uint32_t to, int64_t capacity) {
     edges_.push_back({.from = from, .to = to, .capacity = capacity});
   }
@@ -77,13 +80,13 @@ class CutNetwork {
   /// A vertex that lies behind the cut if one of the readers does, and costs so much then.
   void add_producer(NodeId node) {
     for (const NodeId producer : graph_.nodes()[node].producers) {
-      if (has(nodes_, producer)) add(vertex(node), vertex(producer), FlowEdge::kUnlimited);
+      if (contains(producer)) add(vertex(node), vertex(producer), FlowEdge::kUnlimited);
     }
     for (const ValueId result : graph_.fusion().ops[graph_.nodes()[node].op].results) {
       std::vector<NodeId> readers;
       bool others_read = false;
       for (const NodeId reader : graph_.readers(result)) {
-        if (has(nodes_, reader)) {
+        if (contains(reader)) {
           readers.push_back(reader);
         } else {
           others_read = true;
@@ -102,7 +105,7 @@ class CutNetwork {
     for (const NodeId node : nodes_) {
       for (const ValueId leaf : graph_.nodes()[node].leaves) {
         const NodeId owner = graph_.node_of(graph_.fusion().values[leaf].def);
-        if (owner == WorkGraph::kNone || !has(nodes_, owner)) readers[leaf].push_back(node);
+        if (owner == WorkGraph::kNone || !contains(owner)) readers[leaf].push_back(node);
       }
     }
     for (const auto& [leaf, nodes] : readers) {
@@ -119,6 +122,8 @@ class CutNetwork {
 
   const WorkGraph& graph_;
   std::span<const NodeId> nodes_;
+  std::vector<uint32_t>
+      places_;  ///< In `nodes_`, from 1 on, by distance from the first; 0: in none.
   uint32_t count_ = static_cast<uint32_t>(nodes_.size());
   std::vector<FlowEdge> edges_;
   int64_t finite_ = 0;  ///< Bytes of all edges.

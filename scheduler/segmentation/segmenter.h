@@ -44,10 +44,10 @@ struct MergeOrder {
   };
   bool backwards = false;
   First first = First::kProducers;
-  /// Groups merge in rounds, each twice in a round at most, so that an op is analysed twice for each
-  /// time that its group grows threefold; and what was refused is offered again only when nothing else is
-  /// left. Else a group takes in all it can before the next one does, which for a large one takes
-  /// quadratic time.
+  /// Groups merge in rounds, each twice in a round at most, so that an op is analysed twice for
+  /// each time that its group grows threefold; and what was refused is offered again only when
+  /// nothing else is left. Else a group takes in all it can before the next one does, which for a
+  /// large one takes quadratic time.
   bool in_rounds = false;
 };
 
