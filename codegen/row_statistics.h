@@ -42,6 +42,7 @@ kir::AllReduce all_reduce(kir::KernelBuilder& builder, int64_t threads, const st
 /// those of equal elements are exactly 0, and those of large ones do not overflow. The pivot of a
 /// chunk is its first element. The threads of a row that meet share the mean of one element of each
 /// (pivot_threads): it is near the row's own mean even where one of them is far from the others.
+/// Where so few threads have an element that it would not be, they merge instead.
 /// They add up the differences as well as their squares, and move m2 from the pivot to the mean
 /// (the corrected two-pass algorithm of Chan, Golub, LeVeque 1983). Differences and their sums are
 /// scaled by powers of two, so that none overflows between finite elements.

@@ -512,9 +512,14 @@ bool sweeps_whole_row(const SegmentFacts& facts, const Schedule& schedule, const
 
 bool meets_between_sweeps(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage,
                           size_t s) {
+  const auto is_welford = [&](OpId id) {
+    return std::holds_alternative<WelfordOp>(facts.fusion.ops[id].kind);
+  };
   // To meet takes the blocks of a cluster longer than to merge.
   return schedule.threads_per_row > 1 && schedule.cluster_blocks == 1 && schedule.stages == 0 &&
-         facts.space.columns > 0 && sweeps_whole_row(facts, schedule, stage, s);
+         facts.space.columns > 0 && sweeps_whole_row(facts, schedule, stage, s) &&
+         (pivot_bears_outlier(facts, schedule) ||
+          std::ranges::none_of(stage.reductions, is_welford));
 }
 
 int64_t pivot_threads(const SegmentFacts& facts, const Schedule& schedule) {
@@ -522,6 +527,15 @@ int64_t pivot_threads(const SegmentFacts& facts, const Schedule& schedule) {
   // Where there may be no whole vector, the first thread has an edge.
   const int64_t threads = std::clamp<int64_t>(vectors, 1, schedule.threads_per_row);
   return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(threads)));
+}
+
+bool pivot_bears_outlier(const SegmentFacts& facts, const Schedule& schedule) {
+  // Of n elements all are 0 but one, x, which is one of the t that the pivot x / t is the mean of.
+  // The squares from the pivot sum to x^2 (n / t^2 + 1 - 2 / t), those from the mean to
+  // m2 = x^2 (1 - 1 / n). Sums are of quarters of squares: they stay below m2 up to n = 3 t^2.
+  constexpr int64_t kMostElements = 3;  // For a square of threads.
+  const int64_t threads = pivot_threads(facts, schedule);
+  return facts.space.columns <= kMostElements * threads * threads;
 }
 
 int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,

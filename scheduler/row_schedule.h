@@ -182,13 +182,17 @@ bool sweeps_whole_row(const SegmentFacts& facts, const Schedule& schedule, const
                       size_t s);
 /// True if, beyond that, the threads of a row meet between the two sweeps: what deviates is then
 /// added up for one pivot or maximum of the row, where else tuples are merged in every step of
-/// their exchange. One step of merging Welford's takes 32 instructions, three of sums take 6.
+/// their exchange. One step of merging Welford's takes 32 instructions, three of sums take 6. Not
+/// where the pivot of Welford statistics would not bear an outlier.
 bool meets_between_sweeps(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage,
                           size_t s);
 /// Threads of a row, the first ones, whose elements give the pivot of its Welford statistics where
 /// they meet: the most that are a power of two and have elements in every row. Then the mean of
 /// equal elements, added up by a tree, is exactly the element.
 int64_t pivot_threads(const SegmentFacts& facts, const Schedule& schedule);
+/// True if so many threads share the pivot that the sums of squares from it neither overflow where
+/// m2 does not, nor cancel to less than a quarter, when one of their elements is far from the rest.
+bool pivot_bears_outlier(const SegmentFacts& facts, const Schedule& schedule);
 
 /// Bytes of the exchange that one barrier's reductions need in shared memory; zero if a row fits a
 /// warp, or has no elements. `copies` of it lie side by side, each for `rows` rows of a group. In a

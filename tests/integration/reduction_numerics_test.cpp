@@ -201,6 +201,26 @@ INSTANTIATE_TEST_SUITE_P(Lengths, ReductionNumerics,
                                               test.param.length);
                          });
 
+/// Rows of zeros but for one element whose square is near the largest f32, in every place in turn:
+/// threads that share a pivot must not take it from so few elements that squares of differences
+/// from it overflow, or leave nothing of m2.
+TEST(ReductionNumericsOf, OneElementFarFromAllOthersDeviatesAlone) {
+  constexpr double kFar = 0x1.ap63;
+  for (const int64_t length : {9, 16, 17, 24, 65, 100}) {
+    SCOPED_TRACE(length);
+    const HostTensor x = matrix(DType::kF32, length, length, 1, [&](int64_t line, int64_t place) {
+      return line == place ? kFar : 0.0;
+    });
+    const double share = 1.0 / static_cast<double>(length);
+    const double m2 = kFar * kFar * (1.0 - share);
+    for_schedules(statistic(Statistic::kWelford, DType::kF32, 1, true),
+                  extents_of(length, length, 1), x, [&](const std::vector<HostTensor>& out) {
+                    for (int64_t i = 0; i < length; ++i)
+                      EXPECT_NEAR(out[1].get(i), m2, 0x1p-20 * m2) << i;
+                  });
+  }
+}
+
 /// Against the two passes in f64, over types and lengths drawn at random. An element in the place
 /// of the pivot that is far from all others costs accuracy, but not more than one digit.
 TEST(ReductionNumericsOf, RandomLinesAreTheTwoPasses) {
