@@ -48,7 +48,9 @@ class Follower {
   bool copy_outputs() {
     const size_t ops = plan_.fusion.ops.size();
     if (model_.fusion.ops.size() < ops) return false;
-    for (const ValueId output : copied_outputs(model_, ops)) {
+    const auto copied = copied_outputs(model_, ops);
+    if (!copied) return false;
+    for (const ValueId output : *copied) {
       if (!plan_.placements.contains(output)) return false;
       copy_output(plan_, output);
     }

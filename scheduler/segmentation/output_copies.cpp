@@ -20,10 +20,13 @@ ValueId copy_output(Plan& plan, ValueId output) {
   return copy;
 }
 
-std::vector<ValueId> copied_outputs(const Plan& plan, size_t ops) {
+std::optional<std::vector<ValueId>> copied_outputs(const Plan& plan, size_t ops) {
   std::vector<ValueId> out;
-  for (size_t i = ops; i < plan.fusion.ops.size(); ++i)
-    out.push_back(plan.fusion.ops[OpId{static_cast<uint32_t>(i)}].operands.front());
+  for (size_t i = ops; i < plan.fusion.ops.size(); ++i) {
+    const Op& op = plan.fusion.ops[OpId{static_cast<uint32_t>(i)}];
+    if (!std::holds_alternative<BroadcastOp>(op.kind)) return std::nullopt;
+    out.push_back(op.operands.front());
+  }
   return out;
 }
 

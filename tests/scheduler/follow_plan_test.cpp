@@ -155,6 +155,23 @@ TEST(FollowPlanTest, AnotherGraphIsRefused) {
   EXPECT_THAT(error.text(), HasSubstr("plan these sizes on their own"));
 }
 
+/// What lies behind as many ops as the graph has is taken for copies of outputs: here it is none.
+TEST(FollowPlanTest, AGraphThatGoesOnDifferentlyIsRefused) {
+  const auto chain = [](int adds) {
+    FusionBuilder b("chain");
+    ValueId x = b.input(DType::kF32, {8}, "x");
+    for (int i = 0; i < adds; ++i) x = b.exp(x);
+    b.output(b.add(x, b.input(DType::kF32, {8}, "y")), "z");
+    return b.build();
+  };
+  const auto model = model_of(chain(6), {});
+  for (int adds = 0; adds < 6; ++adds) {
+    const Error error = refusal(chain(adds), {}, {.like = model});
+    EXPECT_EQ(error.kind, ErrorKind::kUnsupported) << adds;
+    EXPECT_THAT(error.text(), HasSubstr("the simplified graphs differ in more than sizes"));
+  }
+}
+
 TEST(FollowPlanTest, PinsAndOtherDevicesAreRefused) {
   const Fusion fusion = find_canned_fusion("rms_norm")->build();
   const auto model = model_of(fusion, kMatrix);
