@@ -198,9 +198,11 @@ class SegmentedPlanner {
     return true;
   }
 
-  /// The output with which a node overwrites an input that it reads; invalid if there is none.
+  /// The output with which a node overwrites an input that it reads; invalid if there is none, or
+  /// the node is a copy already: what cannot be copied would be so without end.
   [[nodiscard]] ValueId overwriting_output(NodeId node) const {
     for (const ValueId result : plan_.fusion.ops[graph().nodes()[node].op].results) {
+      if (copied_.contains(result)) return {};
       if (graph().alias_of(result).valid()) return result;
     }
     const auto input = graph().reads_overwritten(std::span(&node, 1));
@@ -214,6 +216,7 @@ class SegmentedPlanner {
   /// memory the output takes over, when everything has read that.
   void copy_behind_readers(ValueId output, const Rejection& why) {
     const ValueId copy = copy_output(plan_, output);
+    copied_.insert(copy);
     kept_.insert(plan_.fusion.values[output].def);
     std::ranges::replace(lists_.rest, output, copy);
     copies_.push_back({.question = fmt::format(
@@ -227,6 +230,7 @@ class SegmentedPlanner {
   /// get a copy. True if there are any.
   bool copy_bound() {
     for (const WorkGraph::Bound& bound : graph().bound()) {
+      if (copied_.contains(bound.output)) continue;
       Rejection why{.rule = "a call lies between what reads the input and what overwrites it"};
       if (std::ranges::none_of(bound.nodes, [&](NodeId node) { return is_external(node); })) {
         const GroupVerdict& verdict = judge_->judge(bound.nodes);
@@ -478,6 +482,7 @@ class SegmentedPlanner {
   std::vector<Tie> ties_;           ///< Gathers, each with what runs it.
   std::vector<NodeId> reductions_;  ///< Of the graph; ascending.
   std::optional<bool> pins_agree_;  ///< The caller's pins can be resolved; once that was asked.
+  std::set<ValueId> copied_{};      ///< Outputs that are such copies.
   std::vector<Decision> copies_{};  ///< About outputs that are copied into an input's memory.
   std::vector<ChosenGroup> groups_;
 };
