@@ -658,6 +658,14 @@ std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Sch
   if (auto rejection = check_no_ring(schedule)) return rejection;
   if (auto rejection = check_no_parameters(schedule)) return rejection;
   if (auto rejection = check_cluster(facts, schedule, limits)) return rejection;
+  // 32-bit integers count them, with room for a step beyond the end.
+  constexpr int64_t kMostBatches = int64_t{1} << 30;
+  if (const int64_t batches = batch_count(facts, schedule);
+      batches > kMostBatches || schedule.unroll > kMostBatches) {
+    return over("a thread takes more vectors of a row than it counts",
+                std::max(batches, schedule.unroll), kMostBatches, "vectors",
+                "use more threads per row, or wider vectors");
+  }
   if (schedule.persistent_blocks < 0) {
     return broken("a grid of less than no blocks", schedule.persistent_blocks, 0, "blocks",
                   "use 0 for a block for every row");
