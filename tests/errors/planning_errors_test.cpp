@@ -33,6 +33,32 @@ ValueId kept_by_softmax() {
   return plan_canned("softmax", kMatrix, "H200")->segments.front().facts.persistent.front();
 }
 
+/// 32-bit integers count the vectors of a row that a thread takes.
+TEST(PlanningError, RowsOfMoreVectorsThanAreCounted) {
+  for (const char* name : {"layer_norm", "softmax", "many_live_tiles"}) {
+    const auto planned = plan_canned(name, {{"rows", 5}, {"cols", (int64_t{1} << 44) - 1}}, "H200");
+    ASSERT_FALSE(planned) << name;
+    EXPECT_EQ(planned.error().kind, ErrorKind::kUnsupported);
+    EXPECT_THAT(planned.error().text(), HasSubstr("a thread takes more vectors of a row"));
+  }
+}
+
+/// No kernel writes the output into the memory of the input, nor copies it there: the copy is not
+/// copied in turn.
+TEST(PlanningError, AnUpdateInPlaceThatIsTooLargeToCopy) {
+  FusionBuilder b("update");
+  const int64_t rows = (int64_t{1} << 48) + 1;
+  const ValueId x = b.input(DType::kF32, {rows, 1}, "x");
+  const ValueId y = b.input(DType::kF16, {rows, 1}, "y");
+  const ValueId total = b.sum(b.cast(y, DType::kF32), {0, 1});
+  b.output(b.sub(x, total), "shifted");
+  b.output(b.cast(b.cast(x, DType::kF16), DType::kF32), "rounded", {.alias = x});
+  const auto planned = plan(b.build(), {}, *find_device("H200"));
+  ASSERT_FALSE(planned);
+  EXPECT_EQ(planned.error().kind, ErrorKind::kUnsupported);
+  EXPECT_THAT(planned.error().text(), HasSubstr("more elements than a device could hold"));
+}
+
 TEST(PlanningError, AFusionEditedIntoNonsense) {
   Fusion fusion = find_canned_fusion("softmax")->build();
   const ValueId output = fusion.outputs.front();
