@@ -105,13 +105,16 @@ int64_t reduced_elements(const Fusion& fusion, const Op& op) {
   return elements;
 }
 
-/// Numbers into which the reduced axes split: all of the first ones, and a divisor of the next.
+/// Numbers into which the reduced axes split: all of the first ones, and a divisor of the next. Of
+/// an axis longer than 2^32 only those divisors that are at most 2^16, or as many times less than
+/// it: to find the others takes too long.
 std::set<int64_t> divisors(const Fusion& fusion, const Op& op) {
+  constexpr int64_t kMostTried = int64_t{1} << 16;
   std::set<int64_t> out;
   int64_t before = 1;
   for (const int axis : reduced_axes(op.kind)) {
     const int64_t size = size_of(fusion.values[op.operands[0]].shape[static_cast<size_t>(axis)]);
-    for (int64_t divisor = 1; divisor * divisor <= size; ++divisor) {
+    for (int64_t divisor = 1; divisor <= kMostTried && divisor * divisor <= size; ++divisor) {
       if (size % divisor != 0) continue;
       out.insert(before * divisor);
       out.insert(before * (size / divisor));
