@@ -1,4 +1,5 @@
 #include "tools/device_session.h"
+#include "tools/standard_error.h"
 
 #include <memory>
 #include <mutex>
@@ -24,7 +25,7 @@ KernelCacheOptions cache_options() {
   out.on_trouble = [told = std::make_shared<Told>()](const Error& trouble) {
     const std::string text = trouble.text();
     const std::lock_guard lock(told->mutex);
-    if (told->texts.insert(text).second) fmt::print(stderr, "sinter: {}\n", text);
+    if (told->texts.insert(text).second) tell(fmt::format("sinter: {}\n", text));
   };
   return out;
 }

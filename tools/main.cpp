@@ -17,6 +17,7 @@
 
 #include "fusion_ir/nearest_name.h"
 #include "tools/command.h"
+#include "tools/standard_error.h"
 
 namespace sinter::tool {
 namespace {
@@ -317,7 +318,7 @@ int report_error(const Error& error, bool json) {
     print_json({{"error", nlohmann::ordered_json::parse(error.json())}});
   } else {
     const std::string text = error.text();  // A log may end its line itself.
-    fmt::print(stderr, "sinter: {}{}", text, text.ends_with('\n') ? "" : "\n");
+    tell(fmt::format("sinter: {}{}", text, text.ends_with('\n') ? "" : "\n"));
   }
   return kFailed;
 }
@@ -390,7 +391,7 @@ int report_misuse(const CLI::App& tool, const CLI::ParseError& error, std::span<
     print_json(
         {{"error", {{"kind", "Usage"}, {"message", misuse.message}, {"remedy", misuse.remedy}}}});
   } else {
-    fmt::print(stderr, "sinter: {}. Remedy: {}\n", misuse.message, misuse.remedy);
+    tell(fmt::format("sinter: {}. Remedy: {}\n", misuse.message, misuse.remedy));
   }
   return kMisused;
 }
@@ -435,7 +436,7 @@ int main(std::span<char*> arguments) {
     if (!report) return report_error(report.error(), json);
     int code = report->passed ? kDone : kFailed;
     if (!print_all(json ? text_of(report->json) : report->text)) {
-      fmt::print(stderr, "sinter: standard output takes no more: {}\n", std::strerror(errno));
+      tell(fmt::format("sinter: standard output takes no more: {}\n", std::strerror(errno)));
       code = kFailed;
     }
     if (report->device_hangs) {

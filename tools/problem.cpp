@@ -1,4 +1,5 @@
 #include "tools/problem.h"
+#include "tools/standard_error.h"
 
 #include <array>
 #include <charconv>
@@ -99,9 +100,9 @@ Result<Interruption> make_interruption(const ProblemOptions& options) {
   Interruption out{.deadline = *deadline};
   if (options.shows_progress) {
     out.progress = [](const Progress& step) {
-      fmt::print(stderr, "{} {}: {} of {}\n",
-                 step.stage == Progress::Stage::kPlan ? "plan" : "compile", step.steps + 1,
-                 step.family, step.segment);
+      tell(fmt::format("{} {}: {} of {}\n",
+                       step.stage == Progress::Stage::kPlan ? "plan" : "compile", step.steps + 1,
+                       step.family, step.segment));
       return true;
     };
   }

@@ -13,6 +13,7 @@
 #include "tools/command.h"
 #include "tools/device_session.h"
 #include "tools/problem.h"
+#include "tools/standard_error.h"
 
 namespace sinter::tool {
 namespace {
@@ -44,7 +45,7 @@ class InterruptGuard {
 class ProgressLine {
  public:
   ~ProgressLine() {
-    if (is_terminal_ && is_shown_) fmt::print(stderr, "\n");
+    if (is_terminal_ && is_shown_) tell("\n");
   }
   void show(const TuneProgress& progress) {
     constexpr size_t kWidth = 24;  // Characters, so that the line fits a terminal of 100.
@@ -56,13 +57,13 @@ class ProgressLine {
                     progress.candidate, progress.candidates, progress.best_us, progress.untuned_us,
                     progress.seconds, progress.budget_seconds);
     if (!is_terminal_) {
-      fmt::print(stderr, "tune: {}\n", text);
+      tell(fmt::format("tune: {}\n", text));
       return;
     }
     const size_t filled =
         progress.candidates == 0 ? 0 : kWidth * progress.candidate / progress.candidates;
-    fmt::print(stderr, "\r[{}{}] {}\033[K", std::string(filled, '#'),
-               std::string(kWidth - filled, '.'), text);
+    tell(fmt::format("\r[{}{}] {}\033[K", std::string(filled, '#'),
+                     std::string(kWidth - filled, '.'), text));
     (void)std::fflush(stderr);
     is_shown_ = true;
   }

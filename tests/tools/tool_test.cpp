@@ -670,6 +670,15 @@ TEST_F(Tool, OutputThatIsNotTakenIsAnError) {
   }
 }
 
+TEST_F(Tool, ErrorsThatNobodyReadsEndTheCommandAsOthers) {
+  for (const std::string away : {" 2>&-", " 2>/dev/full"}) {
+    SCOPED_TRACE(away);
+    EXPECT_EQ(run("plan softmax rows=x" + away).exit_code, 1);
+    EXPECT_EQ(run("frobnicate" + away).exit_code, 2);
+    EXPECT_EQ(run("plan softmax rows=8 cols=64 --progress >/dev/null" + away).exit_code, 0);
+  }
+}
+
 TEST_F(Tool, FollowsThePlanOfOtherSizes) {
   const std::string small = "plan softmax rows=7 cols=4096 --form sched";
   const std::string large = "plan softmax rows=8192 cols=4096 --form sched";
