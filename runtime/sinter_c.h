@@ -150,7 +150,8 @@ SINTER_API sinter_status sinter_fusion_symbol(const sinter_fusion* fusion, size_
                                               sinter_symbol_info* info, sinter_error** error);
 SINTER_API sinter_status sinter_fusion_release(sinter_fusion* fusion, sinter_error** error);
 
-/* Number of a value of a graph: what .fir writes as %v3. */
+/* Number of a value of a graph: what .fir writes as %v3. It does not tell its builder: a number
+ * that another one gave is refused only where this builder has no value of that number. */
 typedef uint32_t sinter_value;
 
 /* Begins a graph. */
