@@ -46,12 +46,19 @@ CLI::Validator one_of(std::vector<std::string> names) {
           fmt::format("one of {}", fmt::join(names, ", "))};
 }
 
-/// Numbers that cannot be negative are read as such: the parser would wrap them.
+/// Numbers of 64 bits that cannot be negative are read as such: the parser would wrap negative ones
+/// and take the largest for those that are larger.
 CLI::Validator not_negative() {
   return {[](const std::string& given) {
-            return given.starts_with('-') ? refusal(fmt::format("{} is negative", given),
-                                                    "give zero or a positive number")
-                                          : std::string();
+            if (given.starts_with('-')) {
+              return refusal(fmt::format("{} is negative", given),
+                             "give zero or a positive number");
+            }
+            errno = 0;
+            (void)std::strtoull(given.c_str(), nullptr, 0);
+            return errno == ERANGE
+                       ? refusal(fmt::format("{} is too large", given), "give a number below 2^64")
+                       : std::string();
           },
           ""};
 }

@@ -38,9 +38,6 @@ constexpr size_t kBlockBytes = size_t{1} << 16;
 /// Stands for standard input where a file is meant.
 constexpr std::string_view kStandardInput = "-";
 
-/// A file as messages name it.
-std::string_view shown(std::string_view path) { return path == kStandardInput ? "<stdin>" : path; }
-
 /// "rows=8192" into the map.
 Result<void> add_extent(ExtentValues& extents, std::string_view text) {
   const size_t equals = text.find('=');
@@ -238,6 +235,8 @@ Result<DeviceLimits> find_limits(const std::string& name) {
 Result<Plan> plan_problem(const Problem& problem) {
   return plan(problem.fusion, problem.extents, problem.limits, problem.plan_options);
 }
+
+std::string_view shown(std::string_view path) { return path == kStandardInput ? "<stdin>" : path; }
 
 Result<std::string> read_file(const std::string& path) {
   const bool is_input = path == kStandardInput;

@@ -55,5 +55,7 @@ Result<Plan> plan_problem(const Problem& problem);
 /// All of a file, or of standard input, "-", which can be read once. InvalidArgument if it cannot
 /// be read, ResourceExhausted if it does not end.
 Result<std::string> read_file(const std::string& path);
+/// A file as messages name it.
+std::string_view shown(std::string_view path);
 
 }  // namespace sinter::tool

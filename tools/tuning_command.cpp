@@ -1,3 +1,4 @@
+#include "fusion_ir/text_position.h"
 #include "runtime/tuning/tuning_database.h"
 #include "runtime/tuning/tuning_json.h"
 #include "tools/command.h"
@@ -47,7 +48,7 @@ Result<Report> take_over(const TuningArguments& arguments) {
   auto database = TuningDatabase::open(arguments.database, Mode::kCreate);
   if (!database) return fail(database.error());
   const auto done = other ? database->merge(*other) : database->import_json(text);
-  if (!done) return fail(done.error());
+  if (!done) return fail(other ? done.error() : in_file(done.error(), shown(arguments.other)));
   return Report{
       .text = fmt::format("{} added, {} replaced, {} kept as they were\n", done->added,
                           done->replaced, done->kept),

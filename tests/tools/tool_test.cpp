@@ -532,6 +532,10 @@ TEST_F(ToolWithTuning, LooksAfterTheDatabase) {
   const std::string text = write_file("t.json", exported.output);
   const std::string second = (scratch_ / "second.db").string();
   EXPECT_EQ(run_json("tuning import '" + second + "' '" + text + "'").at("added"), 1);
+  const std::string damaged = write_file("damaged.json", "{\n  \"format\": ");
+  const Outcome refused = run("tuning import '" + second + "' '" + damaged + "' 2>&1");
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.output, HasSubstr(damaged + ":2:"));
   EXPECT_EQ(run_json("tuning merge '" + second + "' '" + path_ + "'").at("kept"), 1);
   EXPECT_EQ(run("tuning export '" + second + "'").output, exported.output);
   EXPECT_EQ(run_json("tuning forget '" + second + "' gelu").at("forgotten"), 0);
@@ -631,6 +635,7 @@ TEST_F(Tool, MistakesAreTypedErrorsInBothForms) {
            Mistake{"plan softmax --like rows=8 --unroll 1", 1, "InvalidArgument", "follow"},
            Mistake{"explain softmax --svg - --dot -", 1, "InvalidArgument", "two drawings"},
            Mistake{"check softmax --seed -1", 2, "Usage", "negative"},
+           Mistake{"check softmax --seed 18446744073709551616", 2, "Usage", "too large"},
            Mistake{"tune softmax --top -1", 2, "Usage", "negative"},
            Mistake{"cache burn", 2, "Usage", "burn"},
            Mistake{"explain softmax --sweep cols=8..16 --tuned t.db", 2, "Usage", "--tuned"},
