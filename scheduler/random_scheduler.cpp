@@ -118,8 +118,14 @@ class Draw {
     constexpr int64_t kMostGroups = 4;
     constexpr int64_t kMostTurns = 4;
     constexpr int64_t kMostPersistent = 300;
+    // Groups together have whole groups of four warps.
+    constexpr int64_t kWarpGroup = 128;
     out.threads_per_row = int64_t{32} << below(5);
-    out.rows_per_block = 1 + below(kMostGroups);
+    // Blocks of a cluster copy whole, aligned 16 bytes each, which those of small ones do more
+    // often.
+    if (out.cluster_blocks > 1 && below(2) == 0) out.cluster_blocks = 2;
+    const int64_t least = std::max<int64_t>(kWarpGroup / out.threads_per_row, 1);
+    out.rows_per_block = least * (1 + below(kMostGroups / least));
     out.row_access = RowAccess::kAligned;
     out.unroll = 1;
     out.min_blocks_per_sm = 1 + below(2);
@@ -132,7 +138,11 @@ class Draw {
       if (kept.residency == Residency::kShared && facts_.space.dependence[kept.value].rows)
         kept.residency = Residency::kRegister;
     }
-    draw_accumulators(out);
+    if (out.rows_per_iteration == 1) draw_accumulators(out);
+    // All that leave the producer its own are legal, few of them make room for much.
+    constexpr int64_t kRegisterStep = 8;
+    if (limits_.has_setmaxnreg && below(4) == 0)
+      out.compute_registers = kProducerRegisters + kRegisterStep * (1 + below(16));
     return out;
   }
 
