@@ -40,11 +40,21 @@ Case draw_case(uint64_t seed) {
            .fusion = std::move(graph.fusion),
            .extents = std::move(graph.extents)};
   constexpr std::array<std::string_view, 5> kOthers = {"H100", "A100", "B200", "RTX 4090", "L4"};
+  constexpr std::array<std::string_view, 3> kWithoutClusters = {"A100", "RTX 4090", "L4"};
   if (chance.one_in(3)) out.device = kOthers[chance.below(kOthers.size())];
+  // Clusters take long columns where there are any, and else parts.
+  if (out.kind == GraphKind::kLong && chance.one_in(2))
+    out.device = kWithoutClusters[chance.below(kWithoutClusters.size())];
   out.simplify = !chance.one_in(8);
   out.check_indices = chance.one_in(6);
   out.cut_if_needed_only = chance.one_in(6);
   out.pinned_cuts = chance.one_in(6) ? static_cast<int>(chance.between(1, 3)) : 0;
+  out.pinned_joins = chance.one_in(12) ? 1 : 0;
+  // Long rows are planned in parts where they take longer than a launch.
+  if (out.kind == GraphKind::kLong || chance.one_in(4)) {
+    out.slowness = chance.one_of<int64_t>({16, 128, 1024});
+    out.sm_count = chance.one_of<int64_t>({0, 4, 16});
+  }
   out.other_families = chance.one_in(2) ? 1 : 0;
   out.drawn_schedules = static_cast<int>(chance.between(1, 2));
   out.data = draw_data(chance, out.kind);
@@ -57,13 +67,15 @@ std::string print_case(const Case& test_case) {
   for (const auto& [name, size] : test_case.extents) extents += fmt::format(" {}={}", name, size);
   return fmt::format(
       "; extents:{}\n; device: {}\n"
-      "; case: seed={} kind={} simplify={} check_indices={} cut_if_needed_only={} pinned_cuts={} "
-      "other_families={} drawn_schedules={} data={} data_seed={}\n{}",
+      "; case: seed={} kind={} sm_count={} slowness={} simplify={} check_indices={} "
+      "cut_if_needed_only={} pinned_cuts={} pinned_joins={} other_families={} drawn_schedules={} "
+      "data={} data_seed={}\n{}",
       extents, test_case.device, test_case.seed, static_cast<int>(test_case.kind),
-      static_cast<int>(test_case.simplify), static_cast<int>(test_case.check_indices),
-      static_cast<int>(test_case.cut_if_needed_only), test_case.pinned_cuts,
-      test_case.other_families, test_case.drawn_schedules, name_of(test_case.data),
-      test_case.data_seed, print(test_case.fusion));
+      test_case.sm_count, test_case.slowness, static_cast<int>(test_case.simplify),
+      static_cast<int>(test_case.check_indices), static_cast<int>(test_case.cut_if_needed_only),
+      test_case.pinned_cuts, test_case.pinned_joins, test_case.other_families,
+      test_case.drawn_schedules, name_of(test_case.data), test_case.data_seed,
+      print(test_case.fusion));
 }
 
 namespace {
@@ -123,10 +135,13 @@ Result<Case> parse_case(const std::string& text) {
     const auto pairs = pairs_of(*options);
     read_number(pairs, "seed", out.seed);
     read_number(pairs, "kind", out.kind);
+    read_number(pairs, "sm_count", out.sm_count);
+    read_number(pairs, "slowness", out.slowness);
     read_number(pairs, "simplify", out.simplify);
     read_number(pairs, "check_indices", out.check_indices);
     read_number(pairs, "cut_if_needed_only", out.cut_if_needed_only);
     read_number(pairs, "pinned_cuts", out.pinned_cuts);
+    read_number(pairs, "pinned_joins", out.pinned_joins);
     read_number(pairs, "other_families", out.other_families);
     read_number(pairs, "drawn_schedules", out.drawn_schedules);
     read_number(pairs, "data_seed", out.data_seed);
@@ -136,8 +151,10 @@ Result<Case> parse_case(const std::string& text) {
       out.data = *kind;
     }
   }
-  if (static_cast<size_t>(out.kind) > static_cast<size_t>(GraphKind::kList))
+  if (static_cast<size_t>(out.kind) > static_cast<size_t>(GraphKind::kLong))
     return fail(bad_case("there is no such kind of graph"));
+  if (out.slowness < 1 || out.sm_count < 0)
+    return fail(bad_case("a device has SMs, and is slowed by 1 or more"));
   return out;
 }
 

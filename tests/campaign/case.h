@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "scheduler/plan.h"
 #include "tests/campaign/drawn_inputs.h"
 #include "tests/campaign/graph_generator.h"
 #include "tests/campaign/plain_evaluator.h"
@@ -19,10 +20,16 @@ struct Case {
   Fusion fusion;
   ExtentValues extents{};
   std::string device = "H200";
+  int64_t sm_count = 0;  ///< What the device has of its SMs, with their share of memory; 0: all.
+  /// How many times slower the device computes and moves data, with as much less L2. Launches and
+  /// waits take what they take, so that small graphs are planned as large ones are: in parts, in
+  /// clusters, read once.
+  int64_t slowness = 1;
   bool simplify = true;
   bool check_indices = false;
   bool cut_if_needed_only = false;  ///< Cutting::kNeeded.
   int pinned_cuts = 0;              ///< Values that a second plan sends through memory.
+  int pinned_joins = 0;             ///< Pairs of values that it has one kernel make.
   int other_families = 0;           ///< Runs with a family's best candidate that was not chosen.
   int drawn_schedules = 1;          ///< Runs with a random legal schedule for every segment.
   DrawnKind data = DrawnKind::kUniform;
@@ -57,15 +64,24 @@ struct Outcome {
   void merge(const Outcome& other);
 };
 
-/// Changes results before they are compared: for tests that a difference is found.
-struct Spoilers {
+/// What tests ask of a check beyond its findings.
+struct CheckOptions {
+  /// Change results before they are compared, so that a difference is there to be found.
   std::function<void(std::vector<HostTensor>&)> spoil_run{};  ///< Outputs of kernels.
   std::function<void(std::vector<PlainTensor>&)> spoil_plain{};
+  std::function<void(const Plan&)> see_plan{};  ///< Each that is run.
+  bool executes = true;  ///< False: graphs are planned and schedules drawn, and nothing is run.
 };
 
 /// Evaluates the graph in the oracle and in the plain evaluator, and compares them; then plans it,
 /// runs it in the interpreter as often as the case asks for, and compares each run with the oracle.
-/// Depends on its argument alone. Throws nothing: what throws is a finding.
-Outcome check_case(const Case& test_case, const Spoilers& spoilers = {});
+/// Depends on its arguments alone. Throws nothing: what throws is a finding.
+Outcome check_case(const Case& test_case, const CheckOptions& options = {});
+
+/// Threads of a kernel's grid, or the elements that its blocks leave for another kernel if there
+/// are more of those: what the interpreter's time grows with where a graph is small.
+int64_t threads_run(const SegmentFacts& facts, const ProposedSchedule& proposed);
+/// Of those, up to which the campaign runs a schedule that it has drawn: about two seconds.
+inline constexpr int64_t kMostThreadsRun = int64_t{1} << 21;
 
 }  // namespace sinter

@@ -75,9 +75,85 @@ TEST(DrawnCases, CoverWhatGraphsHave) {
 #undef SINTER_REDUCE
   EXPECT_THAT(types, SizeIs(kAllDTypes.size()));
   for (size_t rank = 0; rank <= 5; ++rank) EXPECT_TRUE(ranks.contains(rank)) << rank;
-  EXPECT_THAT(kinds, SizeIs(6));
+  EXPECT_THAT(kinds, SizeIs(7));
   EXPECT_THAT(data, SizeIs(kDataKinds));
   EXPECT_TRUE(has_empty);
+}
+
+// Each family, and what only some of its schedules have, comes some hundred times among 10,000
+// seeds.
+TEST(DrawnCases, CoverWhatFamiliesDo) {
+  constexpr uint64_t kSeeds = 500;
+  constexpr int64_t kLeast = 3;
+  Outcome all;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed)
+    all.merge(check_case(draw_case(seed), {.executes = false}));
+  EXPECT_THAT(all.findings, IsEmpty());
+  for (const Family& family : scheduling_families())
+    EXPECT_GE(all.families[family.name], 5 * kLeast) << family.name;
+  for (const char* option : {"pinned cuts planned",
+                             "pinned joins planned",
+                             "rows in parts",
+                             "columns in parts",
+                             "schedules drawn for parts and finishes",
+                             "finishing kernels",
+                             "lists of tensors",
+                             "split into rows and columns",
+                             "pointwise: in place",
+                             "column: clusters",
+                             "column: tickets",
+                             "column: persistent grids",
+                             "column: parts",
+                             "column: finishes",
+                             "looped: clusters",
+                             "looped: turns",
+                             "looped: rows ahead",
+                             "looped: parts",
+                             "looped: in place",
+                             "looped: values kept: reload",
+                             "multi_wave: clusters",
+                             "multi_wave: tickets",
+                             "multi_wave: parts",
+                             "multi_wave: in place",
+                             "multi_wave: rows ahead",
+                             "multi_wave: accumulators in shared memory",
+                             "multi_wave: values kept: register",
+                             "multi_wave: values kept: shared",
+                             "multi_wave: values kept: reload",
+                             "warp_specialised: rings",
+                             "warp_specialised: tickets",
+                             "warp_specialised: clusters",
+                             "warp_specialised: in place",
+                             "warp_specialised: rows side by side",
+                             "warp_specialised: registers of the producer's"})
+    EXPECT_GE(all.features[option], kLeast) << option;
+  // Few pins are refused.
+  int64_t refused = 0;
+  for (const auto& [wording, times] : all.refusals) {
+    if (wording.starts_with("plan with pins")) refused += times;
+  }
+  EXPECT_LT(10 * refused, all.features["pinned cuts planned"]);
+}
+
+// A sum over an axis without elements, of as many elements as the generator draws: 83,521 rows for
+// each of which a block may be drawn, or that each of 300 blocks leaves as partial results.
+TEST(DrawnCases, TakeTheInterpreterLittleTime) {
+  FusionBuilder b("empty");
+  const ValueId x = b.input(DType::kF64, {0, 17, 17, 17, 17}, "x");
+  b.output(b.sum(b.mul(x, x), {0}));
+  int64_t again = 0;
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    const Case empty{.seed = seed, .fusion = b.fusion(), .drawn_schedules = 4};
+    Outcome outcome = check_case(
+        empty, {.see_plan =
+                    [](const Plan& plan) {
+                      for (const SegmentPlan& segment : plan.segments)
+                        EXPECT_LE(threads_run(segment.facts, segment.chosen()), kMostThreadsRun);
+                    },
+                .executes = false});
+    again += outcome.features["schedules too large to interpret drawn again"];
+  }
+  EXPECT_GT(again, 0);
 }
 
 // ---- What is wrong is found

@@ -10,6 +10,8 @@
 #include "scheduler/random_scheduler.h"
 #include "scheduler/ring.h"
 #include "scheduler/row_schedule.h"
+#include "scheduler/schedule_verifier.h"
+#include "scheduler/segmentation/work_graph.h"
 #include "tests/campaign/campaign_report.h"
 #include "tests/campaign/case.h"
 #include "tests/campaign/drawing.h"
@@ -49,9 +51,9 @@ struct Reference {
 
 class Check {
  public:
-  Check(const Case& test_case, const Spoilers& spoilers)
+  Check(const Case& test_case, const CheckOptions& options)
       : case_(test_case),
-        spoilers_(spoilers),
+        asked_(options),
         chance_(test_case.seed ^ 0x636865636bULL),
         calls_(random_graph_calls()) {}
 
@@ -97,6 +99,7 @@ class Check {
     binding_ = *bound;
     // Indices that the plan keeps are outputs of this graph, behind the caller's.
     judged_ = case_.check_indices ? with_kept_indices(case_.fusion, binding_).fusion : case_.fusion;
+    if (!asked_.executes) return guarded("plan", "", [&] { try_plans(); });
     reference_.inputs = draw_inputs(case_.fusion, binding_, case_.data, case_.data_seed);
     bool has_oracle = false;
     guarded("oracle", "", [&] {
@@ -113,6 +116,7 @@ class Check {
     count(fmt::format("graph {}", name_of(case_.kind)));
     count(fmt::format("data {}", name_of(case_.data)));
     count(fmt::format("device {}", case_.device));
+    if (case_.slowness > 1) count("slowed devices");
     std::set<std::string> seen;
     for (const Op& op : case_.fusion.ops) {
       seen.insert(fmt::format("op {}", text_of(op.kind)));
@@ -152,7 +156,7 @@ class Check {
     std::vector<PlainTensor> inputs;
     for (const HostTensor& input : reference_.inputs) inputs.push_back(plain(input));
     std::vector<PlainTensor> results = evaluate_plainly(judged_, binding_, inputs, swap_plainly);
-    if (spoilers_.spoil_plain) spoilers_.spoil_plain(results);
+    if (asked_.spoil_plain) asked_.spoil_plain(results);
     for (size_t i = 0; i < results.size(); ++i) compare_output(i, results[i]);
   }
   void compare_output(size_t output, const PlainTensor& result) {
@@ -197,10 +201,25 @@ class Check {
             .check_indices = case_.check_indices};
   }
 
+  /// The device with fewer SMs and slower, as the case says.
+  [[nodiscard]] DeviceLimits weakened(DeviceLimits device) const {
+    const double slowness = static_cast<double>(case_.slowness);
+    double share = 1.0;
+    if (case_.sm_count > 0 && case_.sm_count < device.sm_count) {
+      share = static_cast<double>(case_.sm_count) / static_cast<double>(device.sm_count);
+      device.sm_count = case_.sm_count;
+    }
+    device.clock_mhz /= slowness;
+    device.memory_bytes_per_us *= share / slowness;
+    device.bytes_in_flight_per_sm /= slowness;
+    device.l2_bytes = static_cast<int64_t>(static_cast<double>(device.l2_bytes) * share / slowness);
+    return device;
+  }
+
   void try_plans() {
     const auto device = find_device(case_.device);
     if (!device) return find("device", "", case_.device + " is none");
-    limits_ = *device;
+    limits_ = weakened(*device);
     const auto planned = plan(case_.fusion, case_.extents, limits_, options());
     if (!planned) {
       // Nothing was pinned: only what no family takes may be refused.
@@ -211,7 +230,7 @@ class Check {
     count("planned");
     count_plan(*planned);
     try_schedules(*planned, "");
-    if (case_.pinned_cuts > 0) try_cuts(*planned);
+    if (case_.pinned_cuts > 0 || case_.pinned_joins > 0) try_pins(*planned);
   }
 
   void count_plan(const Plan& plan) {
@@ -225,7 +244,8 @@ class Check {
         count("inner and outer reductions in one kernel");
       if (segment.finishes) count("finishing kernels");
       if (segment.is_part) count("split into rows and columns");
-      if (segment.row_parts > 0) count("rows in parts");
+      if (segment.row_parts > 0 && !segment.facts.has_outer()) count("rows in parts");
+      if (segment.row_parts > 0 && segment.facts.has_outer()) count("columns in parts");
       if (!segment.facts.in_place.empty()) count("kernels in place");
     }
   }
@@ -278,25 +298,30 @@ class Check {
   }
 
   /// The interpreter knows of every thread of a cluster what it has seen of every other one, which
-  /// takes it minutes for rings in clusters of as many threads as there may be.
-  static bool is_too_large(const Schedule& schedule) {
-    constexpr int64_t kMostThreads = 4096;
-    return schedule.cluster_blocks > 1 &&
-           schedule.cluster_blocks * schedule.threads_per_block() > kMostThreads;
+  /// takes it minutes for rings in clusters of as many threads as there may be. Grids of as many
+  /// threads as a row may have, for each of many rows without elements, take it as long.
+  static bool is_too_large(const SegmentFacts& facts, const ProposedSchedule& drawn) {
+    constexpr int64_t kMostInCluster = 4096;
+    const Schedule& schedule = drawn.schedule;
+    if (schedule.cluster_blocks > 1 &&
+        schedule.cluster_blocks * schedule.threads_per_block() > kMostInCluster)
+      return true;
+    return threads_run(facts, drawn) > kMostThreadsRun;
   }
   std::optional<ProposedSchedule> draw_schedule(const SegmentFacts& facts) {
-    constexpr int kMostDraws = 4;
+    constexpr int kMostDraws = 8;
     // Families that few draws of any family are of.
-    const auto rare = chance_.one_of<std::string_view>({kWarpSpecialised, kTranspose, kColumn});
-    std::string_view family = chance_.one_in(4) ? rare : "";
+    std::string_view family;
+    if (chance_.one_in(4)) family = chance_.one_in(2) ? kTranspose : kColumn;
+    if (limits_.has_bulk_copy && facts.has_outer() && chance_.one_in(2)) family = kWarpSpecialised;
     for (int i = 0; i < kMostDraws; ++i) {
       auto drawn = random_schedule(facts, limits_, families_, chance_.bits(), family);
       if (!drawn && !family.empty()) {
         family = "";
         continue;
       }
-      if (!drawn || !is_too_large(drawn->schedule)) return drawn;
-      count("clusters too large to interpret drawn again");
+      if (!drawn || !is_too_large(facts, *drawn)) return drawn;
+      count("schedules too large to interpret drawn again");
     }
     return std::nullopt;
   }
@@ -313,41 +338,115 @@ class Check {
       }
       changed = replace(own, i, *drawn) || changed;
     }
+    // Only now it is known what is left to be finished.
+    for (SegmentPlan& segment : own.segments) {
+      if (!stands_alone(segment)) changed = redraw_dependent(segment) || changed;
+    }
     if (!changed) return std::nullopt;
     return own;
   }
 
-  void try_cuts(const Plan& plan) {
-    std::vector<std::string> computed;
-    for (const Op& op : plan.fusion.ops) {
-      if (op.operands.empty()) continue;
-      for (const ValueId result : op.results) computed.push_back(fmt::format("{}", result));
+  /// Another schedule for a kernel whose neighbour finishes or combines what it leaves, or that
+  /// does so itself: it leaves nothing else, and starts and ends beside the other as planned.
+  bool redraw_dependent(SegmentPlan& segment) {
+    constexpr int kMostDraws = 4;
+    for (int i = 0; i < kMostDraws; ++i) {
+      auto drawn = draw_schedule(segment.facts);
+      if (!drawn) return false;
+      if (drawn->schedule.persistent_blocks > 0) continue;
+      drawn->schedule.overlap = segment.chosen().schedule.overlap;
+      if (!verify_schedule(segment.facts, drawn->schedule, limits_, families_).empty()) continue;
+      count("schedules drawn for parts and finishes");
+      segment.candidates = {std::move(*drawn)};
+      return true;
     }
-    if (computed.empty()) return;
-    PlanOptions with_cuts = options();
-    std::set<std::string> values;
-    for (int i = 0; i < case_.pinned_cuts; ++i)
-      values.insert(computed[chance_.below(computed.size())]);
-    for (const std::string& value : values) with_cuts.cuts.push_back({value});
-    const std::string pins = fmt::format("cuts at {}: ", fmt::join(values, ", "));
-    guarded("plan", pins, [&] {
-      const auto cut = sinter::plan(case_.fusion, case_.extents, limits_, with_cuts);
-      if (!cut) {
-        if (cut.error().kind == ErrorKind::kInternalError)
-          return find("plan", pins, cut.error().text());
-        return refuse("plan with pinned cuts", cut.error());
+    return false;
+  }
+
+  /// Pairs of values that kernels make, instead of computing them again wherever they are needed,
+  /// and what is made of them, which may be the value itself.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> pinnable(const Plan& plan) const {
+    const WorkGraph graph(plan.fusion, limits_);
+    std::vector<std::pair<std::string, std::string>> out;
+    for (const WorkNode& node : graph.nodes()) {
+      const auto name_of_result = [&](const WorkNode& made) {
+        return fmt::format("{}", plan.fusion.ops[made.op].results.front());
+      };
+      if (node.is_external || graph.is_free(plan.fusion.ops[node.op].results.front())) continue;
+      std::string after = name_of_result(node);
+      for (const NodeId consumer : node.consumers) {
+        if (!graph.nodes()[consumer].is_external) after = name_of_result(graph.nodes()[consumer]);
       }
-      count("pinned cuts planned");
-      try_schedules(*cut, pins);
+      out.emplace_back(name_of_result(node), std::move(after));
+    }
+    return out;
+  }
+
+  void try_pins(const Plan& plan) {
+    const auto values = pinnable(plan);
+    if (values.empty()) return;
+    const auto any = [&]() -> const auto& { return values[chance_.below(values.size())]; };
+    PlanOptions pinned = options();
+    std::set<std::string> cuts;
+    for (int i = 0; i < case_.pinned_cuts; ++i) cuts.insert(any().first);
+    for (const std::string& value : cuts) pinned.cuts.push_back({value});
+    std::string pins = cuts.empty() ? "" : fmt::format("cuts at {}: ", fmt::join(cuts, ", "));
+    for (int i = 0; i < case_.pinned_joins; ++i) {
+      const auto& [value, after] = any();
+      pinned.joins.push_back({.values = {value, after}});
+      pins += fmt::format("joins of {}: ", fmt::join(pinned.joins.back().values, ", "));
+    }
+    guarded("plan", pins, [&] {
+      const auto obeying = sinter::plan(case_.fusion, case_.extents, limits_, pinned);
+      if (!obeying) {
+        if (obeying.error().kind == ErrorKind::kInternalError)
+          return find("plan", pins, obeying.error().text());
+        return refuse("plan with pins", obeying.error());
+      }
+      if (case_.pinned_cuts > 0) count("pinned cuts planned");
+      if (case_.pinned_joins > 0) count("pinned joins planned");
+      try_schedules(*obeying, pins);
     });
   }
 
   // ---- A run
 
+  /// The family of a kernel, and what only some of its schedules have.
+  void count_schedule(const SegmentPlan& segment) {
+    const Schedule& schedule = segment.chosen().schedule;
+    ++out_.families[schedule.family];
+    const auto option = [&](bool has, std::string_view name) {
+      if (has) count(fmt::format("{}: {}", schedule.family, name));
+    };
+    option(segment.row_parts > 0, "parts");
+    option(segment.finishes, "finishes");
+    option(!segment.facts.in_place.empty(), "in place");
+    option(schedule.cluster_blocks > 1, "clusters");
+    option(schedule.persistent_blocks > 0, "persistent grids");
+    option(schedule.finish == Finish::kTicket, "tickets");
+    option(schedule.stages > 0, "rings");
+    option(schedule.rows_per_iteration > 1, "rows side by side");
+    option(schedule.compute_registers > 0, "registers of the producer's");
+    option(schedule.rows_ahead > 0, "rows ahead");
+    option(schedule.rows_per_turn > 0, "turns");
+    option(schedule.accumulators == Residency::kShared, "accumulators in shared memory");
+    option(schedule.overlap != Overlap::kNone, "overlap");
+    option(schedule.row_access == RowAccess::kShifted, "shifted rows");
+    option(schedule.row_access == RowAccess::kScalar, "scalar access");
+    for (const Residency residency : {Residency::kRegister, Residency::kShared, Residency::kReload})
+      option(std::ranges::any_of(
+                 schedule.persistent,
+                 [&](const PersistentValue& kept) { return kept.residency == residency; }),
+             fmt::format("values kept: {}", text_of(residency)));
+  }
+
   void run_plan(const Plan& plan, const std::string& where) {
     guarded("kernels", where, [&] {
+      if (asked_.see_plan) asked_.see_plan(plan);
       for (const std::string& violation : plan_violations(plan))
         find("memory of the plan", where, violation, &plan);
+      for (const SegmentPlan& segment : plan.segments) count_schedule(segment);
+      if (!asked_.executes) return;
       auto run =
           execute_on_host(plan, reference_.inputs, families_, {.seed = case_.data_seed}, calls_);
       if (!run) {
@@ -356,10 +455,8 @@ class Check {
           return refuse("interpreter", run.error());
         return find("kernels", where, run.error().text(), &plan);
       }
-      if (spoilers_.spoil_run) spoilers_.spoil_run(run->outputs);
+      if (asked_.spoil_run) asked_.spoil_run(run->outputs);
       ++out_.runs;
-      for (const SegmentPlan& segment : plan.segments)
-        ++out_.families[segment.chosen().schedule.family];
       judge_run(plan, *run, where);
     });
   }
@@ -398,7 +495,7 @@ class Check {
   }
 
   const Case& case_;
-  const Spoilers& spoilers_;
+  const CheckOptions& asked_;
   Chance chance_;
   HostCalls calls_;
   FamilySet families_ = builtin_families();
@@ -415,6 +512,13 @@ void add(std::map<std::string, int64_t>& to, const std::map<std::string, int64_t
 
 }  // namespace
 
+int64_t threads_run(const SegmentFacts& facts, const ProposedSchedule& proposed) {
+  const Schedule& schedule = proposed.schedule;
+  const int64_t threads = proposed.estimate.blocks * proposed.estimate.threads;
+  if (!facts.has_outer() || schedule.persistent_blocks == 0) return threads;
+  return std::max(threads, partial_rows(schedule) * partial_elements(facts));
+}
+
 void Outcome::merge(const Outcome& other) {
   findings.insert(findings.end(), other.findings.begin(), other.findings.end());
   add(refusals, other.refusals);
@@ -425,8 +529,8 @@ void Outcome::merge(const Outcome& other) {
   open_elements += other.open_elements;
 }
 
-Outcome check_case(const Case& test_case, const Spoilers& spoilers) {
-  return Check(test_case, spoilers).run();
+Outcome check_case(const Case& test_case, const CheckOptions& options) {
+  return Check(test_case, options).run();
 }
 
 }  // namespace sinter

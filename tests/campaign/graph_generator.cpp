@@ -107,14 +107,14 @@ double elements_of_largest(const DrawnGraph& graph) {
 }  // namespace
 
 std::string_view name_of(GraphKind kind) {
-  constexpr std::array<std::string_view, 6> kNames = {"tame",   "wild",  "rows",
-                                                      "fusion", "graph", "list"};
+  constexpr std::array<std::string_view, 7> kNames = {"tame",  "wild", "rows", "fusion",
+                                                      "graph", "list", "long"};
   return kNames[static_cast<size_t>(kind)];
 }
 
 DrawnGraph draw_graph(uint64_t seed) {
   // In the order of GraphKind.
-  constexpr std::array<int, 6> kWeights = {36, 22, 18, 9, 8, 7};
+  constexpr std::array<int, 7> kWeights = {29, 19, 21, 7, 7, 7, 10};
   Chance chance(seed ^ 0x6772617068ULL);
   const auto kind = static_cast<GraphKind>(chance.weighted(kWeights));
   switch (kind) {
@@ -132,6 +132,8 @@ DrawnGraph draw_graph(uint64_t seed) {
       return draw_small_graph(seed, chance);
     case GraphKind::kList:
       return draw_list(chance);
+    case GraphKind::kLong:
+      return draw_long_graph(chance.bits());
   }
   unreachable();
 }

@@ -15,6 +15,7 @@ enum class GraphKind : uint8_t {
   kFusion,  ///< random_fusion() (tests/support/random_fusion.h).
   kGraph,   ///< random_graph() (tests/support/random_graph.h).
   kList,    ///< The same for each of many tensors.
+  kLong,    ///< Reductions of few long rows or columns, which are planned in parts.
 };
 std::string_view name_of(GraphKind kind);
 
@@ -29,5 +30,8 @@ DrawnGraph draw_graph(uint64_t seed);
 
 /// Any ops on any types and shapes: what kTame, kWild and kRows are made by.
 DrawnGraph draw_mixed_graph(uint64_t seed, GraphKind kind);
+
+/// Reductions of few long rows or columns: kLong.
+DrawnGraph draw_long_graph(uint64_t seed);
 
 }  // namespace sinter

@@ -53,6 +53,9 @@ class Generator {
     constexpr std::array<int64_t, 20> kUsual = {1,  2,  3,  3,  4,  5,  6,  7,  8,  9,
                                                 15, 16, 17, 31, 32, 33, 40, 64, 65, 100};
     constexpr std::array<int64_t, 5> kLong = {255, 257, 512, 1000, 1024};
+    // Rows of whole vectors, which bulk copies take.
+    constexpr std::array<int64_t, 8> kWhole = {8, 16, 32, 64, 96, 128, 256, 512};
+    const bool is_whole = kind_ == GraphKind::kRows && chance_.one_in(2);
     const auto count = static_cast<size_t>(chance_.between(2, 4));
     const bool has_symbols = chance_.one_in(3);
     const bool has_empty = chance_.one_in(14);
@@ -61,6 +64,7 @@ class Generator {
       if (i + 1 == count && chance_.one_in(3))
         size = chance_.one_of(std::span<const int64_t>(kLong));
       if (i + 1 == count && chance_.one_in(40)) size = 4097;
+      if (i + 1 == count && is_whole) size = chance_.one_of(std::span<const int64_t>(kWhole));
       if (i == 0 && has_empty) size = 0;
       if (has_symbols && chance_.one_in(2)) {
         const std::string name = fmt::format("n{}", i);
@@ -771,7 +775,7 @@ class Generator {
     if (!found) found = Known{add_float(draw_shape_with_axes()), kRandomInputBound};
     const Known x = *found;
     const auto length = static_cast<double>(size_of(shape(x.id).back()));
-    switch (chance_.below(14)) {
+    switch (chance_.below(16)) {
       case 0:
       case 1:
         return add(softmax(b_, x.id, chance_.one_in(4) ? 0 : -1, some_output()), 1.0);
@@ -822,7 +826,17 @@ class Generator {
         if (chance_.one_in(2)) add(keep, 1.0);
         return add(y, 2.0 * x.bound);
       }
-      case 12: {
+      case 12:
+      case 13: {
+        // Sums of all rows beside a sum of each: what rings are for.
+        const Known dy = Known{add_float(shape(x.id)), kRandomInputBound};
+        const RmsNorm norm = rms_norm(b_, x.id, {.weight = parameter(x.id)});
+        const NormBackward gradient =
+            rms_norm_backward(b_, dy.id, x.id, norm.rstd, {.weight = parameter(x.id)});
+        add(gradient.dx, kUnbounded);
+        return add(*gradient.dweight, kUnbounded);
+      }
+      case 14: {
         const auto [q, scale] = quantize_per_row(
             b_, x.id, {.type = chance_.one_of({DType::kI8, DType::kF8E4M3, DType::kF8E5M2})});
         add(scale, x.bound);
@@ -847,7 +861,7 @@ class Generator {
   // ---- Outputs
 
   OutputOptions output_options(ValueId id, std::vector<ValueId>& free_inputs) {
-    if (chance_.one_in(3)) {
+    if (chance_.one_in(kind_ == GraphKind::kRows ? 2 : 3)) {
       const auto alike_input = std::ranges::find_if(free_inputs, [&](ValueId input) {
         return type(input) == type(id) && shape(input) == shape(id);
       });
