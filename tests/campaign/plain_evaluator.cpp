@@ -266,7 +266,15 @@ class Evaluation {
       if (groups[i].empty()) continue;  // Both are 0.
       long double sum = 0.0L;
       for (const size_t element : groups[i]) sum += static_cast<long double>(x.real[element]);
-      const long double middle = sum / static_cast<long double>(groups[i].size());
+      long double middle = sum / static_cast<long double>(groups[i].size());
+      // Thousands of doubles have more bits together than a long double: what the sum has rounded
+      // is added, so that equal elements have their own mean.
+      if (std::isfinite(middle)) {
+        long double rest = 0.0L;
+        for (const size_t element : groups[i])
+          rest += static_cast<long double>(x.real[element]) - middle;
+        middle += rest / static_cast<long double>(groups[i].size());
+      }
       long double squares = 0.0L;
       for (const size_t element : groups[i]) {
         const long double deviation = static_cast<long double>(x.real[element]) - middle;

@@ -146,6 +146,16 @@ TEST_F(PlainEvaluator, TakesMomentsInTwoPasses) {
   EXPECT_THAT(out[1].real, ElementsAre(14, 0));
 }
 
+// More bits together than a long double has.
+TEST_F(PlainEvaluator, GivesManyEqualDoublesTheirOwnMean) {
+  const ValueId in = b_.input(DType::kF64, {4099});
+  const auto [mean, m2] = b_.welford(in, {0});
+  const double third = 1e40 / 3.0;
+  const auto out = run({mean, m2}, {reals(DType::kF64, {4099}, std::vector<double>(4099, third))});
+  EXPECT_THAT(out[0].real, ElementsAre(third));
+  EXPECT_THAT(out[1].real, ElementsAre(0));
+}
+
 TEST_F(PlainEvaluator, SumsExponentialsByTheFormula) {
   const ValueId in = b_.input(DType::kF32, {4, 2});
   const auto [most, sum] = b_.logsumexp_pair(in, {1});
