@@ -37,9 +37,9 @@ std::optional<UnevenAxis> uneven_axis(const Fusion& fusion, OpId id, const Devic
 
 /// Elements `from` to `to` of an axis.
 ValueId part_of(FusionBuilder& b, ValueId x, int axis, int64_t from, int64_t to) {
-  const Sizes sizes = Binding{}.sizes_of(b.fusion().values[x].shape);
-  std::vector<int64_t> start(sizes.size(), 0);
-  std::vector<int64_t> stop(sizes.begin(), sizes.end());
+  const size_t rank = b.fusion().values[x].shape.size();
+  std::vector<int64_t> start(rank, 0);
+  std::vector<int64_t> stop(rank, -1);  // Whole axes stay what they are, Extent::bound() too.
   start[static_cast<size_t>(axis)] = from;
   stop[static_cast<size_t>(axis)] = to;
   return b.slice(x, std::move(start), std::move(stop));

@@ -24,7 +24,8 @@ std::optional<std::vector<ValueId>> copied_outputs(const Plan& plan, size_t ops)
   std::vector<ValueId> out;
   for (size_t i = ops; i < plan.fusion.ops.size(); ++i) {
     const Op& op = plan.fusion.ops[OpId{static_cast<uint32_t>(i)}];
-    if (!std::holds_alternative<BroadcastOp>(op.kind)) return std::nullopt;
+    if (!plan.placements.contains(op.results.front()) || !is_copy(plan.fusion, op.results.front()))
+      return std::nullopt;
     out.push_back(op.operands.front());
   }
   return out;

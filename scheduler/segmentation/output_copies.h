@@ -11,8 +11,8 @@ namespace sinter {
 /// makes a copy of it the output. Appends an op and a value to the plan's graph; returns the value.
 ValueId copy_output(Plan& plan, ValueId output);
 
-/// What was copied, in order, behind the first `ops` of a plan's graph; nothing where an op there
-/// is no such copy, because the plan is of another graph.
+/// What was copied, in order, behind the first `ops` of a plan's graph; nothing if there is an op
+/// that copies no output.
 std::optional<std::vector<ValueId>> copied_outputs(const Plan& plan, size_t ops);
 
 }  // namespace sinter

@@ -172,6 +172,27 @@ TEST(FollowPlanTest, AGraphThatGoesOnDifferentlyIsRefused) {
   }
 }
 
+// Ops behind those of a smaller graph may be copies of outputs. An op without operands is none.
+TEST(FollowPlanTest, AGraphWithMoreOpsIsRefused) {
+  const auto of_input = [](bool counts) {
+    FusionBuilder b("f");
+    b.output(b.abs(b.input(DType::kF32, {b.symbol("rows"), b.symbol("cols")}, "x")));
+    if (counts) b.output(b.iota({64}, 0));
+    return b.build();
+  };
+  const auto model = model_of(of_input(true), kMatrix);
+  const Error error = refusal(of_input(false), kMatrix, {.like = model});
+  EXPECT_EQ(error.kind, ErrorKind::kUnsupported);
+  EXPECT_THAT(error.text(), HasSubstr("the simplified graphs differ in more than sizes"));
+}
+
+// A length that no number of parts divides, in rows of which a symbol says that there is one.
+TEST(FollowPlanTest, OneRowOfUnevenPartsFollowsSeveral) {
+  FusionBuilder b("long");
+  b.output(b.sum(b.input(DType::kF32, {b.symbol("rows"), b.symbol("cols")}, "x"), {1}));
+  expect_followed(b.build(), "rows", 9, {1, 2}, {{"cols", 2049}});
+}
+
 TEST(FollowPlanTest, PinsAndOtherDevicesAreRefused) {
   const Fusion fusion = find_canned_fusion("rms_norm")->build();
   const auto model = model_of(fusion, kMatrix);
