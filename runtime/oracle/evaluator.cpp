@@ -289,11 +289,27 @@ class OpEvaluator {
   [[nodiscard]] bool is_read_by(Kind is_kind) const {
     return are_read_by(op_.results, is_kind);
   }
+  /// Sums of as many elements each, this one among them: what computes the same may be one value
+  /// on the device, whichever way it is written.
+  [[nodiscard]] std::vector<ValueId> sums_alike() const {
+    const auto count = [&](ValueId value) {
+      return element_count(binding_.sizes_of(fusion_.values[value].shape));
+    };
+    std::vector<ValueId> out;
+    for (const Op& op : fusion_.ops) {
+      const auto* reduce = std::get_if<ReduceOp>(&op.kind);
+      if (reduce != nullptr && reduce->fn == ReduceFn::kSum &&
+          count(op.results[0]) == count(op_.results[0]) &&
+          count(op.operands[0]) == count(op_.operands[0]))
+        out.push_back(op.results[0]);
+    }
+    return out;
+  }
   /// Whether a quotient of this sum, or a product, is subtracted from something, or negated to be
   /// added: it may be a mean from which elements deviate.
   [[nodiscard]] bool elements_deviate() const {
     std::vector<ValueId> quotients;
-    for_readers(op_.results, [&](const Op& reader) {
+    for_readers(sums_alike(), [&](const Op& reader) {
       if (is_function(reader.kind, {PointwiseFn::kDiv, PointwiseFn::kMul}))
         quotients.push_back(reader.results.front());
       return true;
