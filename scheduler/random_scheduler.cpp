@@ -100,10 +100,10 @@ class Draw {
     if (out.row_access == RowAccess::kShifted) out.row_access = RowAccess::kAligned;
   }
 
-  /// Half of the schedules that load rows into registers one after the other have the next one
+  /// Most of the schedules that load rows into registers one after the other have the next one
   /// ahead.
   void draw_rows_ahead(Schedule& out) {
-    if (out.persistent_blocks == 0 || below(2) != 0) return;
+    if (out.persistent_blocks == 0 || below(4) == 0) return;
     out.rows_ahead = 1;
     if (inputs_ahead(facts_, out).empty()) out.rows_ahead = 0;
   }
@@ -141,7 +141,7 @@ class Draw {
     if (out.rows_per_iteration == 1) draw_accumulators(out);
     // All that leave the producer its own are legal, few of them make room for much.
     constexpr int64_t kRegisterStep = 8;
-    if (limits_.has_setmaxnreg && below(4) == 0)
+    if (limits_.has_setmaxnreg && below(2) == 0)
       out.compute_registers = kProducerRegisters + kRegisterStep * (1 + below(16));
     return out;
   }

@@ -55,6 +55,7 @@ Case draw_case(uint64_t seed) {
     out.slowness = chance.one_of<int64_t>({16, 128, 1024});
     out.sm_count = chance.one_of<int64_t>({0, 4, 16});
   }
+  out.followed_plans = !out.extents.empty() && chance.one_in(4) ? 1 : 0;
   out.other_families = chance.one_in(2) ? 1 : 0;
   out.drawn_schedules = static_cast<int>(chance.between(1, 2));
   out.data = draw_data(chance, out.kind);
@@ -68,14 +69,15 @@ std::string print_case(const Case& test_case) {
   return fmt::format(
       "; extents:{}\n; device: {}\n"
       "; case: seed={} kind={} sm_count={} slowness={} simplify={} check_indices={} "
-      "cut_if_needed_only={} pinned_cuts={} pinned_joins={} other_families={} drawn_schedules={} "
+      "cut_if_needed_only={} pinned_cuts={} pinned_joins={} followed_plans={} other_families={} "
+      "drawn_schedules={} "
       "data={} data_seed={}\n{}",
       extents, test_case.device, test_case.seed, static_cast<int>(test_case.kind),
       test_case.sm_count, test_case.slowness, static_cast<int>(test_case.simplify),
       static_cast<int>(test_case.check_indices), static_cast<int>(test_case.cut_if_needed_only),
-      test_case.pinned_cuts, test_case.pinned_joins, test_case.other_families,
-      test_case.drawn_schedules, name_of(test_case.data), test_case.data_seed,
-      print(test_case.fusion));
+      test_case.pinned_cuts, test_case.pinned_joins, test_case.followed_plans,
+      test_case.other_families, test_case.drawn_schedules, name_of(test_case.data),
+      test_case.data_seed, print(test_case.fusion));
 }
 
 namespace {
@@ -142,6 +144,7 @@ Result<Case> parse_case(const std::string& text) {
     read_number(pairs, "cut_if_needed_only", out.cut_if_needed_only);
     read_number(pairs, "pinned_cuts", out.pinned_cuts);
     read_number(pairs, "pinned_joins", out.pinned_joins);
+    read_number(pairs, "followed_plans", out.followed_plans);
     read_number(pairs, "other_families", out.other_families);
     read_number(pairs, "drawn_schedules", out.drawn_schedules);
     read_number(pairs, "data_seed", out.data_seed);

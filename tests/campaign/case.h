@@ -30,6 +30,7 @@ struct Case {
   bool cut_if_needed_only = false;  ///< Cutting::kNeeded.
   int pinned_cuts = 0;              ///< Values that a second plan sends through memory.
   int pinned_joins = 0;             ///< Pairs of values that it has one kernel make.
+  int followed_plans = 0;           ///< Plans of other sizes that a plan of these follows.
   int other_families = 0;           ///< Runs with a family's best candidate that was not chosen.
   int drawn_schedules = 1;          ///< Runs with a random legal schedule for every segment.
   DrawnKind data = DrawnKind::kUniform;

@@ -80,17 +80,17 @@ TEST(DrawnCases, CoverWhatGraphsHave) {
   EXPECT_TRUE(has_empty);
 }
 
-// Each family, and what only some of its schedules have, comes some hundred times among 10,000
-// seeds.
+// Each family, and what only some of its schedules have, comes about a hundred times among 10,000
+// seeds, most of it much more often.
 TEST(DrawnCases, CoverWhatFamiliesDo) {
   constexpr uint64_t kSeeds = 500;
-  constexpr int64_t kLeast = 3;
+  constexpr int64_t kLeast = 2;
   Outcome all;
   for (uint64_t seed = 0; seed < kSeeds; ++seed)
     all.merge(check_case(draw_case(seed), {.executes = false}));
   EXPECT_THAT(all.findings, IsEmpty());
   for (const Family& family : scheduling_families())
-    EXPECT_GE(all.families[family.name], 5 * kLeast) << family.name;
+    EXPECT_GE(all.families[family.name], 8 * kLeast) << family.name;
   for (const char* option : {"pinned cuts planned",
                              "pinned joins planned",
                              "rows in parts",

@@ -231,6 +231,7 @@ class Check {
     count_plan(*planned);
     try_schedules(*planned, "");
     if (case_.pinned_cuts > 0 || case_.pinned_joins > 0) try_pins(*planned);
+    for (int i = 0; i < case_.followed_plans; ++i) try_following();
   }
 
   void count_plan(const Plan& plan) {
@@ -406,6 +407,38 @@ class Check {
       if (case_.pinned_cuts > 0) count("pinned cuts planned");
       if (case_.pinned_joins > 0) count("pinned joins planned");
       try_schedules(*obeying, pins);
+    });
+  }
+
+  /// One of the extents that a plan is followed from, drawn anew.
+  ExtentValues other_extents() {
+    ExtentValues out = case_.extents;
+    if (out.empty()) return out;
+    const auto changed = std::next(out.begin(), static_cast<ptrdiff_t>(chance_.below(out.size())));
+    const int64_t size = changed->second;
+    changed->second = chance_.one_of({size + 1, 2 * size, size / 2, int64_t{1}, size + 8, size});
+    return out;
+  }
+
+  /// The cuts and schedules of a plan for other sizes, taken over for these.
+  void try_following() {
+    const ExtentValues others = other_extents();
+    std::string where = "like the plan of";
+    for (const auto& [name, size] : others) where += fmt::format(" {}={}", name, size);
+    guarded("plan", where, [&] {
+      auto model = plan(case_.fusion, others, limits_, options());
+      if (!model) return refuse("plan of other sizes", model.error());
+      PlanOptions alike = options();
+      alike.like = std::make_shared<Plan>(std::move(*model));
+      const auto followed = plan(case_.fusion, case_.extents, limits_, alike);
+      if (!followed) {
+        // The sizes may not do; the graph does.
+        if (followed.error().kind == ErrorKind::kInvalidFusion)
+          return find("plan", where, followed.error().text());
+        return refuse("plan that follows another", followed.error());
+      }
+      count("plans of other sizes followed");
+      run_plan(*followed, where);
     });
   }
 

@@ -39,7 +39,8 @@ class Generator {
     draw_extents();
     const auto inputs = static_cast<size_t>(chance_.between(1, 3));
     for (size_t i = 0; i < inputs; ++i) add_input(draw_shape());
-    const int64_t steps = chance_.between(2, chance_.one_in(8) ? 24 : 12);
+    int64_t steps = chance_.between(2, chance_.one_in(8) ? 24 : 12);
+    if (chance_.one_in(100)) steps = chance_.between(40, 80);
     for (int64_t i = 0; i < steps; ++i) step();
     declare_outputs();
   }
