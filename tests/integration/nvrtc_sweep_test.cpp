@@ -44,17 +44,17 @@ TEST_F(NvrtcSweep, CompilesEveryChosenScheduleForEveryArchitecture) {
   EXPECT_LE(quantile(errors, 0.5), 0.15);
 }
 
-// Random schedules reach what no family offers. sinter_budget_truth looks at all fusions and
-// presets.
+// Random schedules reach what no family offers. Compiling them takes half a second each:
+// sinter_budget_truth looks at all fusions and presets.
 TEST_F(NvrtcSweep, PredictsTheBudgetsOfRandomSchedules) {
   std::vector<CannedFusion> some;
   const std::vector<CannedFusion> all = supported_fusions();
-  for (size_t i = 0; i < all.size(); i += 4) some.push_back(all[i]);
+  for (size_t i = 0; i < all.size(); i += 11) some.push_back(all[i]);
   const auto samples = measure_budgets(
       {.fusions = some, .devices = devices(), .random_schedules = 3, .chosen = false}, *compiler_,
       cache_);
   ASSERT_TRUE(samples) << samples.error().text();
-  ASSERT_GT(samples->size(), 120U);
+  ASSERT_GT(samples->size(), 40U);
   std::vector<double> errors;
   for (const BudgetSample& sample : *samples) {
     EXPECT_EQ(sample.shared_bytes(), sample.predicted.shared_bytes)
