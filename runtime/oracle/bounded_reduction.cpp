@@ -162,6 +162,27 @@ BoundedReal sum(DType type, const RealRow& row) {
   return {value, bound};
 }
 
+/// A positive number that neither overflows nor underflows: fraction x 2^exponent.
+struct Scaled {
+  double fraction = 1.0;  ///< Below 1, from 1/2 on, once multiplied; or what is not finite, or 0.
+  int64_t exponent = 0;
+
+  Scaled& operator*=(double factor) {
+    int by_fraction = 0;
+    int by_factor = 0;
+    fraction = std::frexp(fraction * std::frexp(factor, &by_factor), &by_fraction);
+    exponent += by_fraction + by_factor;
+    return *this;
+  }
+  /// Whether it is `limit` times a factor near 1, or more.
+  [[nodiscard]] bool exceeds(double limit, double factor) const {
+    int of_limit = std::numeric_limits<double>::max_exponent + 1;
+    const double with = (std::isinf(limit) ? 0.5 : std::frexp(limit, &of_limit)) * factor;
+    const int64_t apart = std::clamp<int64_t>(exponent - of_limit, -4, 4);
+    return std::ldexp(fraction, static_cast<int>(apart)) >= with;
+  }
+};
+
 /// Product of x_i + e_i: its distance from the product of x_i is largest when all errors point
 /// outwards, prod(|x_i| + e_i) - prod|x_i|, and every multiplication adds a relative error u.
 BoundedReal product(DType type, RealRow row) {
@@ -169,9 +190,11 @@ BoundedReal product(DType type, RealRow row) {
   double outward = 1.0;   // prod(|x_i| + e_i)
   double largest = 1.0;   // prod(max(|x_i| + e_i, 1)): no partial product is larger
   double smallest = 1.0;  // prod(min(|x_i|, 1)) over x_i != 0: none that matters is smaller
+  Scaled magnitude;       // prod |x_i|, where doubles would overflow on the way
   for (size_t i = 0; i < row.values.size(); ++i) {
     const double reach = std::fabs(row.values[i]) + bound_at(row.bounds, i);
     value *= row.values[i];
+    magnitude *= std::fabs(row.values[i]);
     outward *= reach;
     largest *= std::max(reach, 1.0);
     if (row.values[i] != 0.0) smallest *= std::min(std::fabs(row.values[i]), 1.0);
@@ -192,8 +215,8 @@ BoundedReal product(DType type, RealRow row) {
   if (!(largest < overflow_threshold(type))) {
     const bool may_vanish = underflows || has_zero || inexact;
     const bool every_order =
-        !may_vanish && std::fabs(value) >= overflow_threshold(type) *
-                                               (1.0 + accumulation_error(type, 1 + row.length));
+        !may_vanish &&
+        magnitude.exceeds(overflow_threshold(type), 1.0 + accumulation_error(type, 1 + row.length));
     return every_order ? settle(type, {std::copysign(kInfinity, value), 0.0})
                        : BoundedReal{value, kUnknown};
   }

@@ -96,6 +96,19 @@ TEST(BoundedReduction, SumKnowsPartialOverflow) {
   EXPECT_EQ(sum.bound, 0.0);
 }
 
+// From left to right an infinity, which no other order need give: 2^1000 x 2^100 x 2^-100.
+TEST(BoundedReduction, ProductsThatOverflowOnTheWayMayBeFinite) {
+  const auto bound_of = [](std::vector<double> values) {
+    return reduce_bounded(ReduceFn::kProd, DType::kF64, {.values = values, .bounds = {}});
+  };
+  EXPECT_EQ(bound_of({0x1p1000, -0x1p100, 0x1p-100}).bound, kInfinity);
+  EXPECT_EQ(bound_of({0x1p1000, -0x1p100, 0x1p-76}).bound, kInfinity) << "at the limit";
+  const BoundedReal beyond = bound_of({0x1p1000, -0x1p100, 0x1p-70});
+  EXPECT_EQ(beyond.value, -kInfinity);
+  EXPECT_EQ(beyond.bound, 0.0) << "in every order";
+  EXPECT_EQ(bound_of({0x1p1000, 0x1p1000, 0x1p1000}).bound, 0.0);
+}
+
 TEST(BoundedReduction, ProductHoldsInAnyOrder) {
   std::mt19937_64 generator(5);
   for (const int n : {1, 2, 7, 30}) {
