@@ -100,15 +100,38 @@ double growth_of(DType type, const RealRow& row, int64_t more = 0) {
   return accumulation_error(type, roundings, independent < row.length ? independent : roundings);
 }
 
+/// Elements that a thread adds up from one pivot, at most: it has 255 registers for them.
+constexpr double kMostOfPivot = 256.0;
+
 /// Bound on the error of a mean of n elements whose magnitudes have this mean, however it is found:
-/// by two passes, Welford's update or Chan's merge; see welford_bounded(). `growth` is the
-/// accumulation error of n roundings, and one for the division or the step.
-double mean_error(DType type, double n, double growth, double magnitude) {
+/// by two passes, from pivots, by Welford's update or Chan's merge; see welford_bounded(). `growth`
+/// is the accumulation error of n roundings, and one for the division or the step; no element is
+/// farther from the mean than `farthest`.
+double mean_error(DType type, double n, double growth, double magnitude, double farthest) {
   // Welford's differences are scaled by powers of two, down to 1 / (4 n), before they are added:
   // those that underflow and what they differ from are each off by half the smallest subnormal
   // there. A merge adds as much.
   const double underflow = 5.0 * n * smallest_subnormal(type);
-  return (growth + 3.0 * rounding_unit(type) * (2.0 + std::log(n))) * magnitude + underflow;
+  const double added =
+      n <= kMostOfPivot ? std::max(magnitude, farthest) : magnitude + kMostOfPivot / n * farthest;
+  return growth * added + 3.0 * rounding_unit(type) * (2.0 + std::log(n)) * magnitude + underflow;
+}
+
+/// How far a sum of numbers is off at most because their roundings are alike, though they are not.
+///
+/// What is added to a partial sum is rounded by what it has beyond the last place of that sum.
+/// Where numbers are alike there, as those of 16 bits that have one number added are, each is
+/// rounded to the same side. While partial sums lie between two powers of two, all of them together
+/// are off by the sum of what is cut. Small partial sums cut little: the first are looked at for
+/// which n times half of the last place could be more than a quarter of what is `known`.
+double alike_roundings(DType type, const ArrayView& x, double magnitude, double known) {
+  if (!(magnitude > 0.0) || !std::isfinite(magnitude)) return 0.0;
+  const double share = 0.5 * static_cast<double>(x.size());
+  double most = 0.0;
+  for (double place = 2.0 * unit_roundoff(type) * std::exp2(std::floor(std::log2(magnitude)));
+       share * place > 0.25 * known && place > smallest_subnormal(type); place *= 0.5)
+    most = std::max(most, std::fabs((x - (x / place).round() * place).sum()));
+  return most;
 }
 
 /// Sum of x_i + e_i with e_i the operands' errors. Whatever the order, rounding costs at most
@@ -145,10 +168,18 @@ BoundedReal sum(DType type, const RealRow& row) {
   const bool exact =
       propagated == 0.0 && magnitude * unit_roundoff(type) <= 1.0 && (x == x.floor()).all();
   double rounding = exact ? 0.0 : growth_of(type, row) * magnitude;
+  if (!exact) {
+    const double times = static_cast<double>(row.length) / static_cast<double>(x.size());
+    const double worst = accumulation_error(type, row.length, 1) * magnitude;
+    if (rounding < worst)
+      rounding = std::min(
+          worst, rounding + times * alike_roundings(type, x, magnitude / times, rounding / times));
+  }
   if (row.is_of_mean && row.length > 0 && !is_constant(row)) {
     const auto n = static_cast<double>(row.length);
     const double growth = growth_of(type, row, 1);
-    rounding = std::max(rounding, n * mean_error(type, n, growth, magnitude / n));
+    const double farthest = (x - value / n).abs().maxCoeff();
+    rounding = std::max(rounding, n * mean_error(type, n, growth, magnitude / n, farthest));
   }
   const double bound = propagated + rounding;
   if (bound == 0.0) return {value, 0.0};
@@ -360,7 +391,10 @@ BoundedInteger index_of_extreme(ReduceFn fn, IntegerRow row) { return find_extre
 // m_k (u |m_k|) and the step d_k / k (3u |d_k| / k); an error made at step k reaches the result
 // with weight k/n. As k |m_k| <= sum |x|, the first kind sums to g * mean|x|. As |d_k| <= |x_k| +
 // |m_{k-1}| and the sum of |m_{k-1}| is at most n mean|x| (1 + ln n), the second is at most
-// 3u (2 + ln n) mean|x|. Chan's merge is the same recurrence on fewer, larger steps.
+// 3u (2 + ln n) mean|x|. Chan's merge is the same recurrence on fewer, larger steps. From a pivot
+// p, an element or a mean of some, c elements are off by g * mean|x - p|. That is largest
+// for the element that is farthest from their mean, and then max|x - m|; other pivots of a longer
+// row are nearer.
 //
 // M. Each term is a product of two differences: 4u M, and adding them costs g M. An error s_j of
 // the running mean at step j changes later terms by sum_{k>j} 2 d_k (j/k) s_j, where by
@@ -370,6 +404,10 @@ BoundedInteger index_of_extreme(ReduceFn fn, IntegerRow row) { return find_extre
 //     8 M sum_j j (|m| + sqrt(M/j))^2 <= 8 M n (n m^2 + 2 M), and independent roundings add as the
 //     root of their squares, so the total is 2 sqrt(2) g sqrt(M (n m^2 + 2 M)). In the worst case
 //     they add up linearly, which the worst-case g covers in the same way.
+//   - A sum of squares from a pivot is off by g (M + n (m - p)^2) where it is moved to the mean, p
+//     being the mean of an element of each thread. |m - p| <= max|d|, which one outlier in t
+//     threads takes p but a t-th of: n / t^2 max|d|^2, n / t being c at most and t at least 2,
+//     beyond some elements that one thread has.
 //   - s_j = 3u |d_j| / j: at most 6 sqrt(2) u sqrt(M) sqrt(2M) sqrt(1 + ln n) = 12 u M sqrt(1 + ln
 //   n).
 // A wrong mean costs n times its square besides. The operands' errors move M by 2 sum |x_i - m| e_i
@@ -402,12 +440,13 @@ BoundedPair welford_bounded(DType type, RealRow row) {
   const double log_n = std::log(n);
   const double propagated = total_bound(row.bounds) / n;
   const double magnitude = x.abs().sum() / n + propagated;
-  const double mean_bound = propagated + mean_error(type, n, growth, magnitude);
+  const Eigen::ArrayXd deviation = x - mean;
+  const double farthest = deviation.abs().maxCoeff();
+  const double mean_bound = propagated + mean_error(type, n, growth, magnitude, farthest);
   // Squares of steps that underflow are off by less than the smallest subnormal, and are weighted
   // with up to n.
   const double underflow = smallest_subnormal(type);
 
-  const Eigen::ArrayXd deviation = x - mean;
   const double m2 = deviation.square().sum();
   double m2_propagated = 0.0;
   if (!row.bounds.empty()) {
@@ -420,6 +459,7 @@ BoundedPair welford_bounded(DType type, RealRow row) {
       (growth + 4.0 * u + 12.0 * u * std::sqrt(1.0 + log_n)) * actual +
       2.0 * std::sqrt(2.0) * growth * std::sqrt(actual * (n * center * center + 2.0 * actual)) +
       n * std::pow(mean_bound - propagated, 2.0) +
+      growth * std::min(n, 16.0 + std::min(0.25 * n, 0.5 * kMostOfPivot)) * farthest * farthest +
       n * underflow * (4.0 * n + 2.0 * deviation.abs().sum());
   const double limit = overflow_threshold(type);
   const double squares = m2 + m2_propagated + rounding;

@@ -145,6 +145,45 @@ TEST(BoundedReduction, WelfordHoldsForUpdatesAndForTwoPasses) {
   });
 }
 
+// From a first element that is far from the others.
+TEST(BoundedReduction, WelfordHoldsForPivots) {
+  for (const int n : kLengths) {
+    std::vector<double> values(static_cast<size_t>(n), 0.01F);
+    values[0] = 3.07F;
+    const BoundedPair expected = welford_bounded(kF32, {values, {}});
+    const auto pivot = static_cast<float>(values[0]);
+    float beyond = 0.0F;
+    // A thread has so many at most, and what it finds is merged.
+    const int first = std::min(n, 256);
+    for (int i = 0; i < first; ++i) beyond += static_cast<float>(values[i]) - pivot;
+    const float chunk = pivot + beyond / static_cast<float>(first);
+    const float rest = static_cast<float>(n - first) / static_cast<float>(n);
+    const float mean = chunk + (0.01F - chunk) * rest;
+    expect_within(static_cast<double>(mean), expected.first);
+  }
+}
+
+// Numbers of 16 bits that have one number added are rounded to one side in long runs.
+TEST(BoundedReduction, SumsOfNumbersThatRoundAlikeHold) {
+  std::mt19937_64 generator(7);
+  std::uniform_int_distribution<int> small(0, 2048);
+  for (const float shift : {3.0001F, 3.00012F, 3.00023F, 1.7F}) {
+    std::vector<double> values;
+    float sum = 0.0F;
+    for (int i = 0; i < 1028; ++i) {
+      const float x = static_cast<float>(small(generator)) / 1024.0F + shift;
+      values.push_back(static_cast<double>(x));
+      sum += x;
+    }
+    const BoundedReal expected = reduce_bounded(ReduceFn::kSum, kF32, RealRow{values, {}});
+    expect_within(static_cast<double>(sum), expected);
+  }
+  // Others keep a probable bound, below half of the worst case.
+  const Row any = random_row(1028, 4.0, 0.0, generator);
+  const BoundedReal expected = reduce_bounded(ReduceFn::kSum, kF32, any.real());
+  EXPECT_LT(expected.bound, 0.5 * 1027 * 0x1p-24 * expected.value);
+}
+
 // mean(x^2) - mean(x)^2 in f32 is the mistake this bound is there to catch.
 TEST(BoundedReduction, SumsOfMeansAreAsFarOffAsWelfords) {
   const std::vector<double> integers = {3.0, -1.0, 2.0, 2.0, 0.0};
