@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 #include <random>
+#include <span>
 #include <vector>
 
 namespace sinter {
@@ -155,7 +156,8 @@ TEST(BoundedReduction, WelfordHoldsForPivots) {
     float beyond = 0.0F;
     // A thread has so many at most, and what it finds is merged.
     const int first = std::min(n, 256);
-    for (int i = 0; i < first; ++i) beyond += static_cast<float>(values[i]) - pivot;
+    for (const double value : std::span(values).first(static_cast<size_t>(first)))
+      beyond += static_cast<float>(value) - pivot;
     const float chunk = pivot + beyond / static_cast<float>(first);
     const float rest = static_cast<float>(n - first) / static_cast<float>(n);
     const float mean = chunk + (0.01F - chunk) * rest;
