@@ -128,7 +128,7 @@ double alike_roundings(DType type, const ArrayView& x, double magnitude, double 
   if (!(magnitude > 0.0) || !std::isfinite(magnitude)) return 0.0;
   const double share = 0.5 * static_cast<double>(x.size());
   double most = 0.0;
-  for (double place = 2.0 * unit_roundoff(type) * std::exp2(std::floor(std::log2(magnitude)));
+  for (double place = 2.0 * unit_roundoff(type) * std::ldexp(1.0, std::ilogb(magnitude));
        share * place > 0.25 * known && place > smallest_subnormal(type); place *= 0.5)
     most = std::max(most, std::fabs((x - (x / place).round() * place).sum()));
   return most;

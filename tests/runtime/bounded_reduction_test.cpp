@@ -186,6 +186,18 @@ TEST(BoundedReduction, SumsOfNumbersThatRoundAlikeHold) {
   EXPECT_LT(expected.bound, 0.5 * 1027 * 0x1p-24 * expected.value);
 }
 
+// The largest double has a logarithm that rounds up to that of no double.
+TEST(BoundedReduction, SumsUpToTheLargestDoubleHaveBounds) {
+  constexpr double kLargest = std::numeric_limits<double>::max();
+  std::mt19937_64 generator(8);
+  std::uniform_real_distribution<double> drawn(0.0, 1.0);
+  std::vector<double> values(1028);
+  for (double& value : values) value = drawn(generator);
+  values[0] = kLargest;
+  const BoundedReal expected = reduce_bounded(ReduceFn::kSum, DType::kF64, RealRow{values, {}});
+  EXPECT_TRUE(expected.value == kLargest || !std::isfinite(expected.bound));
+}
+
 // mean(x^2) - mean(x)^2 in f32 is the mistake this bound is there to catch.
 TEST(BoundedReduction, SumsOfMeansAreAsFarOffAsWelfords) {
   const std::vector<double> integers = {3.0, -1.0, 2.0, 2.0, 0.0};
