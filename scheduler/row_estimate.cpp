@@ -713,6 +713,14 @@ std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Sch
   return check_rows_ahead(facts, schedule);
 }
 
+std::optional<Rejection> check_unroll(const SegmentFacts& facts, const Schedule& schedule,
+                                      int64_t most_batches) {
+  if (schedule.unroll <= most_batches) return std::nullopt;
+  return with_tensor(rejected(schedule, "too many batches are loaded at once", schedule.unroll,
+                              most_batches, "batches", "use a smaller unroll"),
+                     facts, schedule);
+}
+
 namespace {
 
 /// True if some tensor of rows and columns is read or written in whole vectors of aligned rows.

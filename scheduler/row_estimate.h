@@ -82,6 +82,10 @@ Prediction predict_rows(const SegmentFacts& facts, const Schedule& schedule,
 std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Schedule& schedule,
                                             const DeviceLimits& limits);
 
+/// Rejects more batches of a row loaded at once than a family unrolls.
+std::optional<Rejection> check_unroll(const SegmentFacts& facts, const Schedule& schedule,
+                                      int64_t most_batches);
+
 /// Vector widths worth trying for the tensors of a segment, widest first: from 16 bytes of the
 /// narrowest element down to 16 bytes of the widest; with the row access mode each allows.
 struct RowVector {

@@ -59,16 +59,7 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
                      .at = kept.value,
                      .remedy = "use the multi_wave family, or residency reload"};
   }
-  if (schedule.unroll > kMostUnroll) {
-    return Rejection{.subject = std::string(kName),
-                     .rule = "too many batches are loaded at once",
-                     .value = static_cast<double>(schedule.unroll),
-                     .limit = static_cast<double>(kMostUnroll),
-                     .unit = "batches",
-                     .at = largest_tensor(facts, schedule),
-                     .remedy = "use a smaller unroll"};
-  }
-  return std::nullopt;
+  return check_unroll(facts, schedule, kMostUnroll);
 }
 
 /// Of a schedule that check_schedule() lets pass.

@@ -154,16 +154,7 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
                      .at = largest_tensor(facts, schedule),
                      .remedy = "use more threads per row, or shared memory"};
   }
-  if (schedule.unroll > kMostBatches) {
-    return Rejection{.subject = std::string(kName),
-                     .rule = "too many batches are loaded at once",
-                     .value = static_cast<double>(schedule.unroll),
-                     .limit = static_cast<double>(kMostBatches),
-                     .unit = "batches",
-                     .at = largest_tensor(facts, schedule),
-                     .remedy = "use a smaller unroll"};
-  }
-  return std::nullopt;
+  return check_unroll(facts, schedule, kMostBatches);
 }
 
 /// Of a schedule that check_schedule() lets pass.
