@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "fusion_ir/error.h"
 #include "runtime/oracle/error_model.h"
@@ -103,6 +104,11 @@ double growth_of(DType type, const RealRow& row, int64_t more = 0) {
 /// Elements that a thread adds up from one pivot, at most: it has 255 registers for them.
 constexpr double kMostOfPivot = 256.0;
 
+/// Error of adding c differences that are all near d, per growth of c roundings and their sum c d.
+/// Partial sums are then k d: their roundings add up to u d c (c + 1) / 2 at most, a share of 1/2,
+/// and where they are independent to u d sqrt(c^3 / 3), a share of 1 / sqrt(3).
+constexpr double kLinearGrowth = 1.0 / std::numbers::sqrt3;
+
 /// Bound on the error of a mean of n elements whose magnitudes have this mean, however it is found:
 /// by two passes, from pivots, by Welford's update or Chan's merge; see welford_bounded(). `growth`
 /// is the accumulation error of n roundings, and one for the division or the step; no element is
@@ -112,8 +118,9 @@ double mean_error(DType type, double n, double growth, double magnitude, double 
   // those that underflow and what they differ from are each off by half the smallest subnormal
   // there. A merge adds as much.
   const double underflow = 5.0 * n * smallest_subnormal(type);
-  const double added =
-      n <= kMostOfPivot ? std::max(magnitude, farthest) : magnitude + kMostOfPivot / n * farthest;
+  const double from_pivot = kLinearGrowth * farthest;
+  const double added = n <= kMostOfPivot ? std::max(magnitude, from_pivot)
+                                         : magnitude + kMostOfPivot / n * from_pivot;
   return growth * added + 3.0 * rounding_unit(type) * (2.0 + std::log(n)) * magnitude + underflow;
 }
 
@@ -393,8 +400,8 @@ BoundedInteger index_of_extreme(ReduceFn fn, IntegerRow row) { return find_extre
 // |m_{k-1}| and the sum of |m_{k-1}| is at most n mean|x| (1 + ln n), the second is at most
 // 3u (2 + ln n) mean|x|. Chan's merge is the same recurrence on fewer, larger steps. From a pivot
 // p, an element or a mean of some, c elements are off by g * mean|x - p|. That is largest
-// for the element that is farthest from their mean, and then max|x - m|; other pivots of a longer
-// row are nearer.
+// for the element that is farthest from their mean: then all differences are near max|x - m|, and
+// their partial sums grow linearly. Other pivots of a longer row are nearer.
 //
 // M. Each term is a product of two differences: 4u M, and adding them costs g M. An error s_j of
 // the running mean at step j changes later terms by sum_{k>j} 2 d_k (j/k) s_j, where by

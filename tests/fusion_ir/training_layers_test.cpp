@@ -138,10 +138,10 @@ TEST(TrainingLayers, BertGradientsAreThoseOfItsForward) {
 
 /// In bf16 and through all calls. Bounds of chained products grow with the weights' magnitudes, so
 /// those are as small as at the start of a training. Bounds of means hold from any pivot, so that
-/// those of BERT, whose residuals are normalised, come to 0.54 of the values.
+/// those of BERT, whose residuals are normalised, come to 0.46 of the values.
 TEST(TrainingLayers, BoundsOfBf16AreOfUse) {
   constexpr int64_t kTokens = 8;
-  constexpr double kOfUse = 0.6;
+  constexpr double kOfUse = 0.5;
   for (const Layer& layer : {llama(kSmallLlama), gpt2(kSmallGpt2), bert(kSmallBert)}) {
     const Tensors tensors = run_forward(layer, kTokens, 0.02);
     for (const Fusion* fusion : {&layer.forward, &layer.backward}) {
