@@ -45,7 +45,7 @@ extern "C" {
 #endif
 
 /* Changes where a caller of the older interface would no longer work; the library's SOVERSION. */
-#define SINTER_ABI_VERSION 1
+#define SINTER_ABI_VERSION 2
 
 /* Most axes a tensor has. */
 #define SINTER_MAX_RANK 8
@@ -150,9 +150,9 @@ SINTER_API sinter_status sinter_fusion_symbol(const sinter_fusion* fusion, size_
                                               sinter_symbol_info* info, sinter_error** error);
 SINTER_API sinter_status sinter_fusion_release(sinter_fusion* fusion, sinter_error** error);
 
-/* Number of a value of a graph: what .fir writes as %v3. It does not tell its builder: a number
- * that another one gave is refused only where this builder has no value of that number. */
-typedef uint32_t sinter_value;
+/* A value of a builder, as it gave it out; refused by any other builder. The lower 32 bits are its
+ * number in the graph: 3 for what .fir writes as %v3. */
+typedef uint64_t sinter_value;
 
 /* Begins a graph. */
 SINTER_API sinter_status sinter_builder_create(const char* name, sinter_builder** builder,
@@ -169,9 +169,9 @@ SINTER_API sinter_status sinter_builder_symbol(sinter_builder* builder, const ch
  * types     Of the results: "bf16[rows, 4096]", "f32[rows], f32[rows]". Needed for input, constant,
  *           cast, broadcast, reshape, iota and external; may be null or empty for others, and is
  *           checked where it is not.
- * operands  Numbers that earlier calls gave; may be null if there are none.
+ * operands  Values that earlier calls gave; may be null if there are none.
  * name      Of the first result, for printed text and messages; may be null.
- * results   Gets the numbers of the results; `result_count` says how many it has room for, which
+ * results   Gets the results; `result_count` says how many it has room for, which
  *           must be as many as the op has: 2 for welford and logsumexp, those of `types` for
  *           external, else 1.
  *
@@ -362,7 +362,7 @@ typedef struct sinter_tensor_info {
       name; /* May be empty. Lives until the plan or executable that was asked is released. */
   const char* type;   /* Name of the element type: "bf16". Lives as long as the library. */
   sinter_dtype dtype; /* The same as in DLPack. */
-  sinter_value value; /* Its number in the planned graph, as messages name it. */
+  uint32_t value;     /* Its number in the planned graph, as messages name it. */
   int32_t rank;
   int32_t alias;     /* Of an output: the input whose memory it takes over; else -1. */
   int64_t alignment; /* Of the address of the first element. */

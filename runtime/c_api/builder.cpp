@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "fusion_ir/parser.h"
 #include "runtime/c_api/errors.h"
 #include "runtime/c_api/objects.h"
@@ -8,9 +10,23 @@ namespace {
 
 std::string text_or_empty(const char* text) { return text == nullptr ? "" : text; }
 
-const Value& value_of(const Fusion& fusion, sinter_value value) {
-  require_index(value, fusion.values.size(), "value");
-  return fusion.values[ValueId{value}];
+// A sinter_value has the index in its lower half, and in its upper half the builder that gave it.
+constexpr int kIndexBits = 32;
+
+sinter_value value_of(ValueId made) {
+  return uint64_t{made.owner.builder} << kIndexBits | made.index;
+}
+
+/// Throws for what is no value of the builder.
+ValueId id_of(const FusionBuilder& builder, sinter_value value) {
+  const ValueId id{.index = static_cast<uint32_t>(value),
+                   .owner = {static_cast<uint32_t>(value >> kIndexBits)}};
+  // Which a FusionBuilder takes for one of its own.
+  if (id.owner.builder == 0)
+    bad_argument(fmt::format("{} is not a value that a builder gave", value),
+                 "pass values that sinter_builder_op gave");
+  static_cast<void>(builder.value(id));
+  return id;
 }
 
 }  // namespace
@@ -48,14 +64,14 @@ sinter_status sinter_builder_op(sinter_builder* builder, const char* op, const c
     require(results, "results");
     if (result_count == 0) bad_argument("there is no room for results", "every op has one");
     std::vector<ValueId> values;
-    for (size_t i = 0; i < operand_count; ++i) values.push_back(ValueId{operands[i]});
     std::vector<std::string> names(result_count);
     names[0] = text_or_empty(name);
     const std::lock_guard lock(object->mutex);
-    for (const ValueId id : values) value_of(object->builder.fusion(), id.index);
+    for (size_t i = 0; i < operand_count; ++i)
+      values.push_back(id_of(object->builder, operands[i]));
     const auto made = taken(
         append_op(object->builder, op, std::move(values), text_or_empty(types), std::move(names)));
-    for (size_t i = 0; i < result_count; ++i) results[i] = made[i].index;
+    for (size_t i = 0; i < result_count; ++i) results[i] = value_of(made[i]);
   });
 }
 
@@ -64,9 +80,9 @@ sinter_status sinter_builder_output(sinter_builder* builder, sinter_value value,
   return guarded(error, [&] {
     const auto object = object_of<BuilderObject>(builder);
     const std::lock_guard lock(object->mutex);
-    value_of(object->builder.fusion(), value);
+    const ValueId id = id_of(object->builder, value);
     auto options = taken(parse_layout(object->builder, text_or_empty(layout)));
-    object->builder.output(ValueId{value}, text_or_empty(name), std::move(options));
+    object->builder.output(id, text_or_empty(name), std::move(options));
   });
 }
 
@@ -76,8 +92,7 @@ sinter_status sinter_builder_name(sinter_builder* builder, sinter_value value, c
     const auto object = object_of<BuilderObject>(builder);
     require(name, "name");
     const std::lock_guard lock(object->mutex);
-    value_of(object->builder.fusion(), value);
-    object->builder.named(ValueId{value}, name);
+    object->builder.named(id_of(object->builder, value), name);
   });
 }
 
@@ -88,9 +103,8 @@ sinter_status sinter_builder_type(const sinter_builder* builder, sinter_value va
     *type = nullptr;
     const auto object = object_of<BuilderObject>(builder);
     const std::lock_guard lock(object->mutex);
-    const Fusion& fusion = object->builder.fusion();
-    const Value& info = value_of(fusion, value);
-    *type = text_handle(text_of(fusion, info.type, info.shape));
+    const Value& info = object->builder.value(id_of(object->builder, value));
+    *type = text_handle(text_of(object->builder.fusion(), info.type, info.shape));
   });
 }
 

@@ -9,7 +9,7 @@
 namespace sinter {
 namespace {
 
-static_assert(SINTER_ABI_VERSION == 1);
+static_assert(SINTER_ABI_VERSION == 2);
 static_assert(SINTER_MAX_RANK == 8);
 
 static_assert(SINTER_OK == 0 && SINTER_INVALID_FUSION == 1 && SINTER_INVALID_ARGUMENT == 2 &&
@@ -19,7 +19,7 @@ static_assert(SINTER_OK == 0 && SINTER_INVALID_FUSION == 1 && SINTER_INVALID_ARG
 static_assert(SINTER_STAGE_PLAN == 0 && SINTER_STAGE_COMPILE == 1);
 static_assert(SINTER_DRAWING_SVG == 0 && SINTER_DRAWING_DOT == 1);
 static_assert(SINTER_CUT_FASTER == 0 && SINTER_CUT_NEEDED == 1);
-static_assert(sizeof(sinter_status) == 4 && sizeof(sinter_value) == 4);
+static_assert(sizeof(sinter_status) == 4 && sizeof(sinter_value) == 8);
 
 static_assert(sizeof(sinter_error_info) == 104 && offsetof(sinter_error_info, status) == 8 &&
               offsetof(sinter_error_info, measured) == 24 &&

@@ -131,7 +131,7 @@ TEST_F(GraphTest, MistakesAreTold) {
   };
   EXPECT_EQ(message("soar", nullptr, {x}), "1:1: unknown op, found 'soar'");
   EXPECT_EQ(message("exp", nullptr, {x, x}), "1:1: exp takes 1 operand, not 2, found 'exp'");
-  EXPECT_EQ(message("exp", nullptr, {77}), "there is no value 77");
+  EXPECT_EQ(message("exp", nullptr, {x + 77}), "%v77 is not a value of fusion 'f'");
   EXPECT_EQ(message("exp", nullptr, {x}, 2), "1:1: the op has 1 results, not 2, found 'exp'");
   EXPECT_EQ(message("exp", nullptr, {x}, 0), "there is no room for results");
   EXPECT_EQ(refused([&](sinter_error** error) {
@@ -141,13 +141,43 @@ TEST_F(GraphTest, MistakesAreTold) {
   EXPECT_EQ(refused([&](sinter_error** error) {
               return sinter_builder_output(builder_.get(), 5, nullptr, nullptr, error);
             }).message,
-            "there is no value 5");
+            "5 is not a value that a builder gave");
   sinter_fusion* fusion = nullptr;
   EXPECT_EQ(refused([&](sinter_error** error) {
               return sinter_builder_finish(builder_.get(), &fusion, error);
             }).status,
             SINTER_INVALID_FUSION);
   EXPECT_EQ(fusion, nullptr);
+}
+
+/// Two builders, whose first values have the same number.
+TEST_F(GraphTest, ValuesOfOtherBuildersAreRefused) {
+  begin("other");
+  const sinter_value others = one("input", "f32[4, 8]", {});
+  const OwnedBuilder other = std::move(builder_);
+  begin("f");
+  const sinter_value own = one("input", "f32[4, 8]", {});
+  ASSERT_EQ(static_cast<uint32_t>(own), static_cast<uint32_t>(others));
+  sinter_value out = 0;
+  sinter_text* text = nullptr;
+  const std::function<sinter_status(sinter_error**)> calls[] = {
+      [&](sinter_error** error) {
+        return op("add", nullptr, {own, others}, &out, 1, error);
+      },
+      [&](sinter_error** error) {
+        return sinter_builder_output(builder_.get(), others, nullptr, nullptr, error);
+      },
+      [&](sinter_error** error) { return sinter_builder_name(builder_.get(), others, "y", error); },
+      [&](sinter_error** error) {
+        return sinter_builder_type(builder_.get(), others, &text, error);
+      },
+  };
+  for (const auto& call : calls) {
+    const auto error = refused(call);
+    EXPECT_EQ(error.message, "%v0 was made by another builder than that of fusion 'f'");
+    EXPECT_EQ(error.status, SINTER_INVALID_FUSION);
+  }
+  EXPECT_EQ(one("exp", nullptr, {own}), own + 1) << "nothing was appended";
 }
 
 TEST_F(GraphTest, NullPointersAreRefused) {
