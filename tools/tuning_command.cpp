@@ -29,26 +29,32 @@ Result<Report> list(const TuningDatabase& database) {
   return report;
 }
 
+Result<std::vector<TuningRecord>> records_of_database(const std::string& path) {
+  const auto database = TuningDatabase::open(path, Mode::kRead);
+  if (!database) return fail(database.error());
+  return database->list();
+}
+
+Result<std::vector<TuningRecord>> records_of_json(const std::string& path) {
+  const auto text = read_file(path);
+  if (!text) return fail(text.error());
+  auto records = records_from_json(*text);
+  if (!records) return fail(in_file(records.error(), shown(path)));
+  return records;
+}
+
 /// Reads what is taken over before the database is made that takes it.
 Result<Report> take_over(const TuningArguments& arguments) {
   if (arguments.other.empty())
     return fail(misused(fmt::format("{} needs a second file", arguments.action),
                         "name what to take over from behind the database"));
-  std::optional<TuningDatabase> other;
-  std::string text;
-  if (arguments.action == "merge") {
-    auto opened = TuningDatabase::open(arguments.other, Mode::kRead);
-    if (!opened) return fail(opened.error());
-    other.emplace(std::move(*opened));
-  } else {
-    auto read = read_file(arguments.other);
-    if (!read) return fail(read.error());
-    text = std::move(*read);
-  }
+  const auto records = arguments.action == "merge" ? records_of_database(arguments.other)
+                                                   : records_of_json(arguments.other);
+  if (!records) return fail(records.error());
   auto database = TuningDatabase::open(arguments.database, Mode::kCreate);
   if (!database) return fail(database.error());
-  const auto done = other ? database->merge(*other) : database->import_json(text);
-  if (!done) return fail(other ? done.error() : in_file(done.error(), shown(arguments.other)));
+  const auto done = database->merge(*records);
+  if (!done) return fail(done.error());
   return Report{
       .text = fmt::format("{} added, {} replaced, {} kept as they were\n", done->added,
                           done->replaced, done->kept),

@@ -433,16 +433,16 @@ Result<void> TuningDatabase::store(const std::vector<TuningRecord>& records) {
 Result<MergeReport> TuningDatabase::merge(const TuningDatabase& other) {
   auto records = other.list();
   if (!records) return fail(std::move(records.error()));
-  return merge_records(*records);
+  return merge(*records);
 }
 
 Result<MergeReport> TuningDatabase::import_json(std::string_view text) {
   auto records = records_from_json(text);
   if (!records) return fail(std::move(records.error()));
-  return merge_records(*records);
+  return merge(*records);
 }
 
-Result<MergeReport> TuningDatabase::merge_records(const std::vector<TuningRecord>& records) {
+Result<MergeReport> TuningDatabase::merge(const std::vector<TuningRecord>& records) {
   return connection_->transact([&]() -> Result<MergeReport> {
     auto mine = list();
     if (!mine) return fail(std::move(mine.error()));

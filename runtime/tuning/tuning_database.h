@@ -74,6 +74,8 @@ class TuningDatabase {
   [[nodiscard]] Result<void> store(const std::vector<TuningRecord>& records);
   /// Takes over what another database has more, or better (replaces()).
   [[nodiscard]] Result<MergeReport> merge(const TuningDatabase& other);
+  /// The same from records that come from elsewhere.
+  [[nodiscard]] Result<MergeReport> merge(const std::vector<TuningRecord>& records);
   /// The same from what export_json() wrote. Errors: InvalidArgument for other text; nothing is
   /// taken over then.
   [[nodiscard]] Result<MergeReport> import_json(std::string_view text);
@@ -92,7 +94,6 @@ class TuningDatabase {
   /// Asks the file, or a copy where a killed writer's journal stands before it.
   template <class Question>
   auto ask(Question question) const -> decltype(question(std::declval<const Connection&>()));
-  [[nodiscard]] Result<MergeReport> merge_records(const std::vector<TuningRecord>& records);
 
   std::filesystem::path path_;
   std::unique_ptr<Connection> connection_;

@@ -533,8 +533,10 @@ TEST_F(ToolWithTuning, LooksAfterTheDatabase) {
   const std::string second = (scratch_ / "second.db").string();
   EXPECT_EQ(run_json("tuning import '" + second + "' '" + text + "'").at("added"), 1);
   const std::string damaged = write_file("damaged.json", "{\n  \"format\": ");
-  const Outcome refused = run("tuning import '" + second + "' '" + damaged + "' 2>&1");
+  const std::filesystem::path third = scratch_ / "third.db";
+  const Outcome refused = run("tuning import '" + third.string() + "' '" + damaged + "' 2>&1");
   EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_FALSE(std::filesystem::exists(third)) << "made for nothing";
   EXPECT_THAT(refused.output, HasSubstr(damaged + ":2:"));
   EXPECT_EQ(run_json("tuning merge '" + second + "' '" + path_ + "'").at("kept"), 1);
   EXPECT_EQ(run("tuning export '" + second + "'").output, exported.output);
