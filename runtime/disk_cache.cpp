@@ -193,10 +193,12 @@ Result<void> DiskCache::make_directory() const {
   if (!error && !fs::is_directory(directory_, error) && !error)
     error = std::make_error_code(std::errc::not_a_directory);
   if (error) {
-    return fail({.kind = ErrorKind::kResourceExhausted,
-                 .message = fmt::format("making a folder in cache directory {} failed: {}",
-                                        directory_.string(), error.message()),
-                 .remedy = "free space there, or point SINTER_CACHE_DIR at a writable directory"});
+    const bool is_wrong_path = error == std::errc::not_a_directory;
+    return fail(
+        {.kind = is_wrong_path ? ErrorKind::kInvalidArgument : ErrorKind::kResourceExhausted,
+         .message = fmt::format("making a folder in cache directory {} failed: {}",
+                                directory_.string(), error.message()),
+         .remedy = "free space there, or point SINTER_CACHE_DIR at a writable directory"});
   }
   if (const std::string reason = why_directory_refused(directory_); !reason.empty())
     return fail(refused(directory_, reason));

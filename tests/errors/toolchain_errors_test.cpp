@@ -212,7 +212,7 @@ TEST_F(CacheErrorTest, ADirectoryBelowAFileIsReportedAndCompilesOn) {
   EXPECT_EQ(look_up(blocked), KernelOrigin::kMemory);
   EXPECT_EQ(blocked.statistics().write_failures, 1);
   expect_trouble(
-      {.kind = ErrorKind::kResourceExhausted, .text = "making a folder in cache directory"});
+      {.kind = ErrorKind::kInvalidArgument, .text = "making a folder in cache directory"});
 }
 
 TEST_F(CacheErrorTest, AReadOnlyDirectoryIsReportedAndCompilesOn) {
