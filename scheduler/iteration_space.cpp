@@ -206,7 +206,9 @@ class Analysis {
             },
             [&](const ReshapeOp&) {
               out = fresh_axes(result);
-              if (!classes_.unify(concatenated(operand_axes(0)), concatenated(out))) {
+              const bool unified = classes_.unify(concatenated(operand_axes(0)), concatenated(out));
+              // Where there are no elements, none has to be found again.
+              if (!unified && !is_always_empty(fusion_.values[result].shape)) {
                 rejection =
                     reject("a reshape regroups axes whose sizes do not divide each other", result,
                            "split and merge whole axes, or end the fusion before the reshape");
@@ -676,12 +678,17 @@ class Analysis {
   [[nodiscard]] std::optional<Rejection> check_size() const {
     constexpr double kMostElements = 281474976710656.0;  // 2^48: 256 TiB of bytes.
     double elements = 1.0;
+    bool is_empty = false;
     for (const Dimension& dimension : space_.dimensions) {
+      is_empty |= dimension.size == 0;
       elements *= static_cast<double>(std::max<int64_t>(dimension.size, 1));
     }
     if (elements <= kMostElements) return std::nullopt;
-    Rejection rejection = reject("the loops cover more elements than a device could hold",
-                                 fusion_.outputs.front(), "split the tensors");
+    Rejection rejection =
+        is_empty ? reject("the loops of a tensor without elements are longer than a device counts",
+                          fusion_.outputs.front(), "shorten the axes beside the empty one")
+                 : reject("the loops cover more elements than a device could hold",
+                          fusion_.outputs.front(), "split the tensors");
     rejection.value = elements;
     rejection.limit = kMostElements;
     rejection.unit = "elements";

@@ -192,7 +192,7 @@ Prediction predict_stage(const SegmentFacts& facts, const Schedule& schedule, co
 std::optional<Rejection> refuse_column(const SegmentFacts& facts) {
   if (!facts.has_outer()) {
     return rejected("the segment reduces nothing over its rows", 0, 1, "outer reductions",
-                    "the other families take it");
+                    "reduce over an outer axis, or pin another family");
   }
   if (facts.has_reduction()) {
     return rejected("the segment also reduces along the columns", facts.reduction_count, 0,

@@ -130,8 +130,7 @@ std::optional<Rejection> refuse_multi_tensor(const SegmentFacts& facts) {
     return rejection;
   }
   if (!facts.list)
-    return refused("the segment is no list of tensors", 0, 1, "lists",
-                   "the other families take it");
+    return refused("the segment is no list of tensors", 0, 1, "lists", "pin another family");
   const TensorList& list = *facts.list;
   const int64_t bytes = list_argument_bytes(std::ssize(list.members), std::ssize(list.slots),
                                             std::ssize(list.shared));
