@@ -127,6 +127,9 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
   };
 
   double rest = std::max({out.memory_us, out.l2_us, out.special_us, out.shared_us});
+  // Of memory that is not busy, by Little's law.
+  const double idle_latency_us = constants.passing.idle_latency_share *
+                                 limits.bytes_in_flight_per_sm * sms / limits.memory_bytes_per_us;
   const double throughput = std::max(rest, out.issue_us);
   const double waves = std::max(estimate.waves, estimate.blocks > 0 ? 1.0 : 0.0);
   // A grid that does not fill the device leaves each SM fewer blocks to hide behind.
@@ -180,13 +183,10 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
                               static_cast<double>(std::max<int64_t>(estimate.blocks_per_sm, 1));
     // Rows of one element are read by a thread each, of which no bytes under way are known.
     const double rounds = on_its_way > 0.0 ? work.bytes_read / on_its_way : 0.0;
-    const double round_us = passing.idle_latency_share * limits.bytes_in_flight_per_sm * sms /
-                            limits.memory_bytes_per_us;
-    const double in_rounds_us = std::max(0.0, rounds - 1.0) * round_us;
+    const double in_rounds_us = std::max(0.0, rounds - 1.0) * idle_latency_us;
     // Few blocks load at one time and compute at another.
-    const double in_turns_us = passing.in_turns_share *
-                               (work.walks_rows ? passing.walking_turns_share : 1.0) *
-                               std::min(out.memory_us, out.issue_us) / blocks;
+    const double in_turns_us =
+        passing.in_turns_share * std::min(out.memory_us, out.issue_us) / blocks;
     const double narrow_us =
         work.narrow_copy_bytes / (passing.narrow_copy_bytes_per_clock * clocks_per_us * working);
     const double bound_us = std::max({rest, out.issue_us, in_rounds_us}) + in_turns_us + narrow_us;
@@ -217,7 +217,11 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
   out.block_latency_us = (work.block_latency_ns + work.free_latency_ns) / kNsPerUs;
   out.exposed_us = exposed(work.block_latency_ns, resident) + exposed(work.free_latency_ns, free) +
                    work.end_ns / kNsPerUs + work.uneven_us;
-  add_total(throughput);
+  const double slots_us =
+      work.loads_once ? std::max(0.0, waves - 1.0) * (out.block_latency_us + idle_latency_us) : 0.0;
+  const double exponent = constants.passing.most_overlap;
+  add_total(
+      std::pow(std::pow(throughput, exponent) + std::pow(slots_us, exponent), 1.0 / exponent));
   return out;
 }
 

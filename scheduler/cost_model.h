@@ -22,6 +22,12 @@ namespace sinter {
 //
 //   total = launch + (max(...)^p + ((waves - 1) x latency)^p)^(1/p) + last wave + spill
 //
+// Where each block loads one tile, each block slot of an SM runs its blocks one after the other, and
+// each takes its own latency and that of memory: few bytes to a thread leave memory idle. That adds
+// to throughput as a norm, too. Negations of 8192 x 8192 in bf16, stored two elements apart, take 257
+// us with one element to a thread of 256 and 229 with two (H100, 272 and 230 as predicted;
+// benchmarks/results/h100_2026-11-26_strided_stores.json).
+//
 // Memory time is bytes over the bandwidth that a mix of reads and writes reaches. A block's latency
 // is its chain of dependent waits: loads, row barriers, and its own instructions. While one block
 // waits, the others resident on its SM work, so each block exposes its share only. Fitted to 326
@@ -326,6 +332,7 @@ struct WorkEstimate {
   bool waits_for_copies = false;   ///< What is kept of rows is copied whole before it is used.
   double narrow_copy_bytes = 0.0;  ///< Copied to shared memory less than 16 bytes at a time.
   bool has_barriers = true;        ///< The warps of a block wait for each other in every row.
+  bool loads_once = false;         ///< A block loads a tile, waits for it, stores it and is gone.
   friend bool operator==(const WorkEstimate&, const WorkEstimate&) = default;
 };
 

@@ -741,10 +741,26 @@ bool has_vectors(const SegmentFacts& facts, int64_t width) {
 
 }  // namespace
 
+namespace {
+
+/// Elements of so many bytes that one access moves at most.
+int64_t whole_vector(int64_t bytes) { return std::max<int64_t>(kMostAccessBytes / bytes, 1); }
+
+}  // namespace
+
+VectorWidths vector_widths(const SegmentFacts& facts) {
+  bool lies_apart = false;
+  for (size_t i = 0; i < facts.space.outputs.size(); ++i) {
+    lies_apart |= facts.space.output_coverage[i].columns &&
+                  std::abs(facts.space.outputs[i].strides.back()) > 1;
+  }
+  return {.widest = whole_vector(facts.narrowest_tile_bytes),
+          .narrowest = lies_apart ? 1 : whole_vector(facts.widest_tile_bytes)};
+}
+
 std::vector<RowVector> row_vectors(const SegmentFacts& facts) {
   std::vector<RowVector> vectors;
-  const int64_t widest = kMostAccessBytes / facts.narrowest_tile_bytes;
-  const int64_t narrowest = std::max<int64_t>(kMostAccessBytes / facts.widest_tile_bytes, 1);
+  const auto [widest, narrowest] = vector_widths(facts);
   const bool shifts = shift_reference(facts) != nullptr;
   for (int64_t width = widest; width >= narrowest && width > 1; width /= 2) {
     if (has_vectors(facts, width)) {
@@ -757,13 +773,12 @@ std::vector<RowVector> row_vectors(const SegmentFacts& facts) {
   for (int64_t width = narrowest / 2; width > 1 && vectors.empty(); width /= 2) {
     if (has_vectors(facts, width)) vectors.push_back({width, RowAccess::kAligned});
   }
-  if (!vectors.empty()) return vectors;
+  if (!vectors.empty() && narrowest > 1) return vectors;
   // No tensor is read in vectors. Elements side by side in a thread are packed, and those side by
   // side in a warp share sectors.
-  for (int64_t width = narrowest; width > 1; width /= 2) {
-    if (facts.space.columns % width != 0) continue;
-    vectors.push_back({width, RowAccess::kAligned});
-    break;
+  for (int64_t width = whole_vector(facts.widest_tile_bytes); width > 1 && vectors.empty();
+       width /= 2) {
+    if (facts.space.columns % width == 0) vectors.push_back({width, RowAccess::kAligned});
   }
   vectors.push_back({1, RowAccess::kScalar});
   return vectors;

@@ -86,8 +86,16 @@ std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Sch
 std::optional<Rejection> check_unroll(const SegmentFacts& facts, const Schedule& schedule,
                                       int64_t most_batches);
 
-/// Vector widths worth trying for the tensors of a segment, widest first: from 16 bytes of the
-/// narrowest element down to 16 bytes of the widest; with the row access mode each allows.
+/// Vector widths that are worth trying for a segment's tensors: from 16 bytes of the narrowest
+/// element down to 16 bytes of the widest; down to single elements where an output's neighbours lie
+/// apart in memory, so that a warp stores more of each sector at once the narrower its vectors are.
+struct VectorWidths {
+  int64_t widest = 1;
+  int64_t narrowest = 1;
+};
+VectorWidths vector_widths(const SegmentFacts& facts);
+
+/// These widths, widest first, with the row access mode each allows.
 struct RowVector {
   int64_t width = 1;
   RowAccess access = RowAccess::kAligned;

@@ -11,6 +11,7 @@ namespace sinter {
 
 SectorWaste sector_waste(const SegmentFacts& facts, const TensorAccess& access,
                          const ElementWalk& walk, const DeviceLimits& limits) {
+  constexpr double kLineBytes = 128.0;
   const IterationSpace& space = facts.space;
   const auto bytes = static_cast<double>(bytes_of(facts.fusion.values[access.tensor].type));
   const auto fastest = fastest_dimension(space, access);
@@ -49,8 +50,13 @@ SectorWaste sector_waste(const SegmentFacts& facts, const TensorAccess& access,
           : std::clamp(static_cast<double>(walk.block_elements) / inner, 1.0, neighbours);
   const double missed = elements * std::max(touched / in_block - bytes, 0.0);
   out.l2_bytes = walk.stores ? elements * (accessed - bytes) : missed;
-  if (neighbours == 1.0 || between > static_cast<double>(limits.l2_bytes) / 2.0)
-    out.memory_bytes = missed;
+  if (neighbours > 1.0 && between <= static_cast<double>(limits.l2_bytes) / 2.0) return out;
+  out.memory_bytes = missed;
+  if (!walk.stores) return out;
+  out.memory_bytes += missed + elements * bytes;
+  const double lines =
+      elements * std::min(1.0, step * static_cast<double>(walk.width) / kLineBytes);
+  out.l2_bytes = std::max(out.l2_bytes, 2.0 * lines * kLineBytes - elements * bytes);
   return out;
 }
 

@@ -33,6 +33,13 @@ struct ElementWalk {
 /// walk comes to the next coordinate of the dimension that the tensor is fastest along. Until then
 /// it waits in L1, where that is in the same block and the sectors in between fit its share of half
 /// of it; for other blocks in L2, where they fit half of that; else it comes from memory again.
+///
+/// What is stored of a sector that leaves L2 before the rest of it is stored too is put into what
+/// comes from memory for it: such sectors move twice, and L2 has a line of 128 bytes that a warp
+/// stores to twice, to read it and to write it. 8192 x 4096 negations in f32, stored 2, 3, 4 and 8
+/// (of half as many columns) elements apart, take 229, 319, 409 and 388 us on an H100 where a
+/// warp's elements are neighbours, for which this says 228, 318, 407 and 385; in vectors of four
+/// 317, 544, 710 and 822 (benchmarks/results/h100_2026-11-26_strided_stores.json).
 SectorWaste sector_waste(const SegmentFacts& facts, const TensorAccess& access,
                          const ElementWalk& walk, const DeviceLimits& limits);
 

@@ -9,17 +9,15 @@
 namespace sinter {
 
 /// Offers the schedules of a family whose blocks each take a tile of elements, a vector or several
-/// to a thread: every width between those at which the narrowest and the widest tensor move 16
-/// bytes, every unroll up to `most_unroll`. `walked` is what a block walks, `base` has the fields
-/// that all of them share. If none is legal, the last reason why not stands among the rejections.
-/// `estimate(schedule)` and `predict(schedule, estimate)` are the family's.
+/// to a thread: every one of vector_widths(), every unroll up to `most_unroll`. `walked` is what a
+/// block walks, `base` has the fields that all of them share. If none is legal, the last reason why
+/// not stands among the rejections. `estimate(schedule)` and `predict(schedule, estimate)` are the
+/// family's.
 template <class Estimate, class Predict>
 void offer_tiles(Proposal& proposal, const SegmentFacts& walked, const StageList& stages,
                  const Schedule& base, int64_t most_unroll, const DeviceLimits& limits,
                  Estimate estimate, Predict predict) {
-  constexpr int64_t kVectorBytes = 16;
-  const int64_t widest = std::max<int64_t>(kVectorBytes / walked.narrowest_tile_bytes, 1);
-  const int64_t narrowest = std::max<int64_t>(kVectorBytes / walked.widest_tile_bytes, 1);
+  const auto [widest, narrowest] = vector_widths(walked);
   std::optional<Rejection> nearest;
   for (int64_t width = widest; width >= narrowest; width /= 2) {
     for (const int64_t threads : {128, 256, 512}) {

@@ -142,6 +142,7 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
       static_cast<double>(estimate.blocks * estimate.threads) *
           constants.tile_prologue_instructions;
   work.special = elements * stage.special_functions;
+  work.loads_once = true;
   work.block_latency_ns = constants.row.block_start_ns +
                           constants.tile_vector_ns * static_cast<double>(schedule.unroll);
   return predict(work, estimate, limits);

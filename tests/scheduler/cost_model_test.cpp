@@ -646,6 +646,25 @@ TEST(CostModelTest, MemoryIsAsFastAsWhatIsOnItsWay) {
   EXPECT_NEAR(total(1.0, 1, h200.sm_count / 2) / half, 1.0, 0.02) << "half the SMs are idle";
 }
 
+/// Blocks that load one element to a thread wait for memory one after the other.
+TEST(CostModelTest, BlocksOfFewBytesLeaveMemoryIdle) {
+  const DeviceLimits h100 = *find_device("H100");
+  const auto total = [&](int64_t elements_per_thread, bool loads_once) {
+    WorkEstimate work{.bytes_read = 134217728.0,
+                      .bytes_written = 134217728.0,
+                      .read_priority = ReadPriority::kEvictLast,
+                      .block_latency_ns = 300.0,
+                      .loads_once = loads_once};
+    ResourceEstimate estimate{.registers = 16,
+                              .threads = 256,
+                              .blocks = (int64_t{1} << 26) / (256 * elements_per_thread)};
+    complete(estimate, h100, 8);
+    return predict(work, estimate, h100).total_us;
+  };
+  EXPECT_GT(total(1, true), 1.3 * total(1, false));
+  EXPECT_LT(total(8, true), 1.01 * total(8, false));
+}
+
 /// Rows of 3,072 elements of bf16 are 384 vectors, however many more the threads could load.
 TEST(CostModelTest, ThreadsWithoutAVectorHaveNothingOnItsWay) {
   const DeviceLimits h200 = *find_device("H200");

@@ -78,6 +78,27 @@ TEST(StridedWaste, IsOfTensorsWhoseRowsAreNotRuns) {
   EXPECT_EQ(stores.written_bytes, 0.0);
 }
 
+/// The sectors of 8 f32, of which every second one is stored, come from memory and go back whole;
+/// narrow vectors store more of each line at once.
+TEST(StridedWaste, SectorsThatAreStoredInPartMoveTwice) {
+  const double elements = 8192.0 * 4096.0;
+  FusionBuilder b("apart");
+  const ValueId x = b.input(DType::kF32, {8192, 4096});
+  b.output(b.neg(x), "", {.strides = {Extent(8192), Extent(2)}});
+  const SegmentFacts facts = facts_of(b.build());
+  const auto waste = [&](int64_t width) {
+    return sector_waste(
+        facts, facts.space.outputs.front(),
+        {.width = width, .block_elements = 4096, .blocks_per_sm = 4, .stores = true}, h200());
+  };
+  EXPECT_EQ(waste(1).memory_bytes, elements * (2.0 * 8.0 - 4.0));
+  EXPECT_EQ(waste(4).memory_bytes, waste(1).memory_bytes);
+  EXPECT_EQ(waste(1).l2_bytes, elements * (2.0 * 8.0 - 4.0));
+  EXPECT_EQ(waste(4).l2_bytes, elements * (2.0 * 32.0 - 4.0));
+  const Plan planned = plan(facts.fusion, {}, *find_device("H100")).value();
+  EXPECT_LT(planned.segments.front().chosen().schedule.vector_width, 4);
+}
+
 /// The kernel that stores rows transposed is predicted to take so long that it is cut in two, of
 /// which the second turns tiles in shared memory.
 TEST(StridedWaste, HasTransposedRowsStoredByATranspose) {
