@@ -52,8 +52,6 @@ std::vector<Parameter> parameters() {
           own("draining_ns_per_byte", &PassingBlocks::draining_ns_per_byte, 0.0001, 0.05),
           own("cluster_gather_ns", &PassingBlocks::cluster_gather_ns, 20.0, 2000.0),
           own("lone_overlap", &PassingBlocks::lone_overlap, 0.01, 2.0),
-          own("walking_overlap", &PassingBlocks::walking_overlap, 0.01, 4.0),
-          own("walking_turns_share", &PassingBlocks::walking_turns_share, 0.01, 1.0),
           own("row_doubling_share", &PassingBlocks::row_doubling_share, 0.001, 0.1),
           own("missed_reads_share", &PassingBlocks::missed_reads_share, 0.001, 0.5),
           own("idle_latency_share", &PassingBlocks::idle_latency_share, 0.05, 2.0),
@@ -316,6 +314,14 @@ int main(int argc, char** argv) {
   app.add_option("--device", device, "the preset of the device they were timed on");
   std::string errors;
   app.add_option("--errors", errors, "where to write, as JSON, each schedule with its prediction");
+  std::map<std::string, double> given;
+  app.add_option_function<std::vector<std::pair<std::string, double>>>(
+         "--set",
+         [&](const std::vector<std::pair<std::string, double>>& pairs) {
+           given.insert(pairs.begin(), pairs.end());
+         },
+         "constants to try, as NAME VALUE; none is fitted then")
+      ->type_name("NAME VALUE");
   CLI11_PARSE(app, argc, argv);
   const auto limits = sinter::find_device(device);
   if (!limits) {
@@ -329,15 +335,23 @@ int main(int argc, char** argv) {
       const std::string date = timed.at("run").at("date");
       for (const auto& row : timed.at("results")) refit.add(row, date);
     }
-    const sinter::PassingBlocks before;
-    refit.report("before", before);
+    sinter::PassingBlocks before;
+    for (const auto& [name, value] : given) {
+      auto parameters = sinter::parameters();
+      const auto found = std::ranges::find(parameters, name, &sinter::Parameter::name);
+      if (found == parameters.end())
+        throw std::runtime_error(fmt::format("there is no constant '{}' to be fitted", name));
+      found->of(before) = value;
+    }
+    if (!errors.empty()) std::ofstream(errors) << refit.errors(before).dump(1) << "\n";
+    refit.report(given.empty() ? "before" : "with those given", before);
+    if (!given.empty()) return 0;
     sinter::PassingBlocks after = refit.fit(before);
     refit.report("after", after);
     sinter::PassingBlocks old = before;
     for (const sinter::Parameter& parameter : sinter::parameters())
       fmt::print("{:24} {:8.3f} -> {:8.3f}\n", parameter.name, parameter.of(old),
                  parameter.of(after));
-    if (!errors.empty()) std::ofstream(errors) << refit.errors(before).dump(1) << "\n";
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 1;

@@ -58,7 +58,10 @@ double memory_time(const DeviceLimits& limits, double bytes_read, double bytes_w
   const double even = evenness(bytes_read, bytes_written);
   const double stale_us = std::pow(1.0 - even, kStaleExponent) * pushed_out / bandwidth;
   const bool takes_turns = priority == ReadPriority::kNormal && l2_share > constants.l2_room_share;
-  const double turns_us = takes_turns ? constants.normal_read_penalty * even * streamed : 0.0;
+  constexpr double kBytesPerGb = 1e9;
+  const double turns_us = takes_turns ? constants.normal_read_us_per_gb * even *
+                                            (bytes_read + bytes_written) / kBytesPerGb
+                                      : 0.0;
   // Nothing that is written saves more time than it takes.
   const double reads_alone_us =
       (bytes_read + pushed_out) / mixed_bandwidth(limits, bytes_read, 0.0);
@@ -195,11 +198,8 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
         passing.draining_ns_per_byte * work.bytes_written / (waves * sms * kNsPerUs);
     const double compute_share = computing / passing.waiting_compute_share;
     const double hidden = sum_share * std::max(0.0, 1.0 - compute_share * compute_share);
-    // Warps of a lone block drift apart as far as they walk along rows without computing much, or
-    // once more.
-    const double walking = !work.walks_rows ? 0.0 : work.reads_rows_again ? 1.0 : hidden;
     const double lone = work.waits_for_copies ? 0.0 : passing.lone_overlap;
-    const double beside = blocks - 1.0 + lone + walking * (passing.walking_overlap - lone);
+    const double beside = blocks - 1.0 + lone;
     const double exponent = std::min(
         passing.most_overlap, 1.0 + passing.overlap * std::pow(beside, passing.overlap_growth));
     const double wait_us = (1.0 - hidden) * std::max(0.0, out.block_latency_us - draining_us);

@@ -59,11 +59,15 @@ struct RowConstants {
 /// (benchmarks/results/h200_2026-11-24_suite_sweep.json), and 1.3 % among 4,683 timed later with a
 /// flush that no read outlives, to which they are not fitted again
 /// (h200_2026-11-25_suite_cold*.json; least squares over those take the choice to 1.9 %). The waits
-/// along a row are those of blocks that stay, but for warps that meet.
+/// along a row are those of blocks that stay, but for warps that meet. `warps_doubling_ns` and
+/// `draining_ns_per_byte` are chosen by what the choice takes longer than the fastest among the
+/// suite and its wide rows on both cards (h100_2026-11-26_suite_{sweep_relaxed,wide}.json,
+/// h200_2026-11-26_suite_{sweep,wide}.json), of 263 and 109 problems 1.0 and 1.2 % and of 257 and
+/// 109 1.1 and 2.4 %.
 struct PassingBlocks {
   /// Warps that keep a row meet when the last of them has all of its part. Layer norms of 2048 x
   /// 4096 in bf16 take 13.8 us with four warps to a row, and 14.3 with eight.
-  RowConstants row{.warps_doubling_ns = 60.0};
+  RowConstants row{.warps_doubling_ns = 130.0};
   double clocks_per_instruction = 1.58;  ///< Of a thread's own chain of instructions.
   /// Of an SM: what copies of 8 bytes to shared memory take beyond those of 16. Of seven pairs of
   /// distillation losses in bf16 that differ in that, those in vectors of four take 15 to 107 us
@@ -79,13 +83,6 @@ struct PassingBlocks {
   /// for copies of whole rows: schedules with one block to an SM were predicted 11 % too slow
   /// without.
   double lone_overlap = 0.1;
-  /// The same, and what it adds in turns of its own, where nothing of a row is kept: warps walk
-  /// along it chunk by chunk and drift apart, so that some load while others compute. Looped
-  /// schedules with one block to an SM were predicted 7 % too slow without; gated RMS norms of
-  /// 2048 x 16384 in f32 took 98 us, predicted 108. Not of losses, which read a row once and
-  /// compute much: those of 8192 x 32000 in f32 took 312 us in lone blocks, predicted 251.
-  double walking_overlap = 1.0;
-  double walking_turns_share = 0.5;
   /// Instructions of threads for each byte with which an H200 issues as long as it loads.
   double balanced_slots_per_byte = 5.3;
   /// Of sums, for which nothing is stored along the rows: each doubling of the rows that a full SM
@@ -111,7 +108,7 @@ struct PassingBlocks {
   /// it loads and computes in turns.
   double in_turns_share = 0.085;
   /// Of what a wave writes on an SM: time in which that leaves L2 while the next wave waits.
-  double draining_ns_per_byte = 0.0089;
+  double draining_ns_per_byte = 0.014;
   /// Each doubling of a cluster: a slot that is given back waits for those of the other blocks, and
   /// in each chunk of a row that comes in several the slowest of them counts.
   double cluster_gather_ns = 412.0;
@@ -211,11 +208,13 @@ struct CostConstants {
   /// they vanish faster than the part left over. An RMS norm that reads its rows of 16 KiB again
   /// takes 70 us with 64 KiB resident on an SM of an H200, 77 with 160, 94 with 208, 102 with 320.
   double l1_thrash = 1.6;
-  /// Memory time added where reads do not ask to leave L2 last, at an even mix of reads and writes:
-  /// L2 then writes dirty lines back in turns with reads. 120 norms, softmax and quantisations of
-  /// 25 MB to 1 GB take 3 % less where they ask, those below 60 MB as well as those above 500,
-  /// which this misses by 1.4 % (H200, benchmarks/results/h200_2026-11-25_suite_cold.json).
-  double normal_read_penalty = 0.037;
+  /// What each GB takes longer where reads do not ask to leave L2 last, at an even mix of reads and
+  /// writes: L2 then writes dirty lines back in turns with reads. Of 598 pairs of norms, softmax
+  /// and quantisations with rows in registers those of 60 to 250 MB take 7.8 us more for each GB on
+  /// an H200 and 6.2 on an H100, larger ones 5.3 and 4.1
+  /// (benchmarks/results/h200_2026-11-2{5,6}_suite_*.json, h100_2026-11-26_suite_sweep*.json). As a
+  /// share of memory time it would differ by the card.
+  double normal_read_us_per_gb = 6.5;
   /// Of L2, what a kernel moves without that: L2 then has room for what it writes, and what it
   /// reads is taken to lie there already (columns_come_from_l2). Quantisations of 19 MB take 1.8 %
   /// less where reads ask, which is left to the next kernel.

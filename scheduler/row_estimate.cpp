@@ -51,10 +51,17 @@ double row_bytes_in_flight(const SegmentFacts& facts, const Stage& first,
   return bytes;
 }
 
-/// Bytes of full tensors that stages read.
+/// True of inputs that repeat along the innermost columns, as the weights of a channel do: what a
+/// row has of them is in L1 from their first use on.
+bool repeats_along_columns(const SegmentFacts& facts, ValueId input) {
+  return facts.space.find_input(input)->strides.back() == 0;
+}
+
+/// Bytes that stages read.
 struct StageReads {
-  double again = 0.0;   ///< Although an earlier stage read them too.
-  double beside = 0.0;  ///< For the first time, in a stage that reads others again.
+  double again = 0.0;   ///< Of full tensors, although an earlier stage read them too.
+  double beside = 0.0;  ///< Of full tensors for the first time, in a stage that reads others again.
+  double weights = 0.0;  ///< Of inputs along the columns, of one row in such stages.
 };
 
 StageReads stage_reads(const SegmentFacts& facts, const StageList& list) {
@@ -67,24 +74,31 @@ StageReads stage_reads(const SegmentFacts& facts, const StageList& list) {
     now.reserve(stage.loads.size());
     double again = 0.0;
     double first = 0.0;
+    double weights = 0.0;
     for (const ValueId value : stage.loads) {
-      if (!facts.is_full(value)) continue;
+      const double bytes = static_cast<double>(facts.space.columns) *
+                           static_cast<double>(bytes_of(facts.fusion.values[value].type));
+      if (!facts.is_full(value)) {
+        if (!repeats_along_columns(facts, value)) weights += bytes;
+        continue;
+      }
       const TensorAccess& access = *facts.space.find_input(value);
       const std::pair part{access.tensor, access.offset};
-      (seen.contains(part) ? again : first) +=
-          static_cast<double>(facts.space.rows) * static_cast<double>(facts.space.columns) *
-          static_cast<double>(bytes_of(facts.fusion.values[value].type));
+      (seen.contains(part) ? again : first) += static_cast<double>(facts.space.rows) * bytes;
       now.insert(part);
     }
     seen.merge(std::move(now));
     out.again += again;
-    if (again > 0.0) out.beside += first;
+    if (again <= 0.0) continue;
+    out.beside += first;
+    out.weights += weights;
   }
   return out;
 }
 
 /// Of second reads of rows, of which every row slot has one at a time. What comes beside them
-/// pushes them out of L1, on average half of it before its share of them is read.
+/// pushes them out of L1, on average half of it before its share of them is read; rows of an SM
+/// share their weights.
 RereadMisses row_misses(const SegmentFacts& facts, const Schedule& schedule,
                         const StageReads& reads, const ResourceEstimate& estimate,
                         const DeviceLimits& limits, const CostConstants& constants) {
@@ -95,7 +109,8 @@ RereadMisses row_misses(const SegmentFacts& facts, const Schedule& schedule,
       static_cast<double>(estimate.blocks_per_sm * schedule.rows_per_block * limits.sm_count));
   const double at_once = rows_in_flight / rows;
   const double sm_bytes =
-      at_once * (reads.again + reads.beside / 2.0) / static_cast<double>(limits.sm_count);
+      at_once * (reads.again + reads.beside / 2.0) / static_cast<double>(limits.sm_count) +
+      reads.weights / 2.0;
   return reread_misses(sm_bytes, at_once * reads.again, estimate, limits, constants);
 }
 
@@ -175,12 +190,6 @@ Exchange estimate_exchange(const SegmentFacts& facts, const Schedule& schedule, 
   out.latency_ns =
       rounds * latency * one_ns + cluster_exchange_time(schedule.cluster_blocks, constants);
   return out;
-}
-
-/// True of inputs that repeat along the innermost columns, as the weights of a channel do: what a
-/// row has of them is in L1 from their first use on.
-bool repeats_along_columns(const SegmentFacts& facts, ValueId input) {
-  return facts.space.find_input(input)->strides.back() == 0;
 }
 
 /// What a stage waits for an input that is not streamed. The group norm of 8 x 320 x 64 x 64 in

@@ -135,15 +135,17 @@ def load(path):
 
 
 def suite_cases(names, types, peer):
-    """Kernels by their names, or by that of their group; by default those of the group `kernels`."""
+    """Kernels by their names, or by that of their group; by default those of the group `kernels`. The
+    group `wide`, which has other sizes of the same kernels, by its name alone."""
     listed = json.loads((SUITE / "suite.json").read_text(encoding="utf-8"))
-    groups = {"kernels": types or ["bf16", "f32"], "quantisation": ["bf16"]}
+    groups = {"kernels": types or ["bf16", "f32"], "quantisation": ["bf16"], "wide": types or ["bf16", "f32"]}
     known = set(groups) | {kernel["name"] for group in groups for kernel in listed[group]}
     if set(names) - known:
         raise SystemExit(f"not in {SUITE}: {', '.join(sorted(set(names) - known))}")
     for group, group_types in groups.items():
         for kernel in listed[group]:
-            if not {group, kernel["name"]} & set(names or ["kernels"]):
+            asked = {group} if group == "wide" else {group, kernel["name"]}
+            if not asked & set(names or ["kernels"]):
                 continue
             text = (SUITE / (kernel["name"] + ".fir")).read_text(encoding="utf-8")
             for type_name in group_types:
@@ -573,7 +575,7 @@ def arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="*",
-                        help="kernels or groups of the suite (kernels, quantisation), or .fir files")
+                        help="kernels or groups of the suite (kernels, quantisation, wide), or .fir files")
     parser.add_argument("--types", help="bf16,f32; the default is both, and a file's own as written")
     parser.add_argument("--size", action="append", type=sizes_of, default=[],
                         help="sizes of a file's symbols: rows=4096,cols=8192; may be given again")

@@ -2,6 +2,7 @@
 
     sweep_suite.py --out suite_sweep.json                        all of it
     sweep_suite.py softmax sum --types bf16 --top 20             some, with so many schedules each
+    sweep_suite.py wide --top 4 --each 2 --spread 0              of each kind of schedule the best two
     sweep_suite.py softmax --device H200 --list                  what would be timed; needs no GPU
 
 Of what `sinter plan --form candidates` lists those predicted fastest are taken, and others evenly
@@ -47,11 +48,23 @@ def candidates(options, case):
     return [candidate["schedule"]["text"] for candidate in segments[0]["candidates"]]
 
 
-def chosen_of(texts, top, spread):
-    """The first ones, others evenly spread, and the other priorities of the first few."""
-    rest = texts[top:]
+def kind_of(text):
+    """Family, blocks of a cluster, and where what is kept of a row lies."""
+    cluster = re.search(r"cluster_blocks \d+", text)
+    kept = sorted(set(re.findall(r"in (register|shared)", text)))
+    return re.search(r"schedule (\w+)", text)[1], cluster[0] if cluster else "", *kept
+
+
+def chosen_of(texts, top, each, spread):
+    """The first ones, the first ones of each kind, others evenly spread, and the other priorities of
+    the first few."""
+    kinds = {}
+    for text in texts:
+        kinds.setdefault(kind_of(text), []).append(text)
+    first = list(dict.fromkeys(texts[:top] + [text for kind in kinds.values() for text in kind[:each]]))
+    rest = [text for text in texts if text not in first]
     count = min(spread, len(rest))
-    out = texts[:top] + [rest[(2 * i + 1) * len(rest) // (2 * count)] for i in range(count)]
+    out = first + [rest[(2 * i + 1) * len(rest) // (2 * count)] for i in range(count)]
     for text in texts[: max(1, top // 6)]:
         out += [re.sub(r"read_priority \w+", f"read_priority {p}", text) for p in PRIORITIES]
     return list(dict.fromkeys(out))
@@ -81,6 +94,8 @@ def main():
     parser.add_argument("--types", default="bf16,f32")
     parser.add_argument("--device", default="live", help="what is planned for")
     parser.add_argument("--top", type=int, default=12, help="best predicted schedules of each case")
+    parser.add_argument("--each", type=int, default=0,
+                        help="best predicted schedules of each family, cluster size and place of what is kept")
     parser.add_argument("--spread", type=int, default=4, help="others, from all over the rest")
     parser.add_argument("--list", action="store_true", help="print what would be timed, and end")
     parser.add_argument("--sinter", default=str(ROOT / "build/release/tools/sinter"))
@@ -112,7 +127,7 @@ def main():
         if isinstance(texts, Exception):
             report(f"{case.key}: {texts}")
         elif texts:
-            taken[case.key] = chosen_of(texts, options.top, options.spread)
+            taken[case.key] = chosen_of(texts, options.top, options.each, options.spread)
     cases = [case for case in cases if case.key in taken]
     if options.list:
         for case in cases:
