@@ -22,10 +22,10 @@ namespace sinter {
 //
 //   total = launch + (max(...)^p + ((waves - 1) x latency)^p)^(1/p) + last wave + spill
 //
-// Where each block loads one tile, each block slot of an SM runs its blocks one after the other, and
-// each takes its own latency and that of memory: few bytes to a thread leave memory idle. That adds
-// to throughput as a norm, too. Negations of 8192 x 8192 in bf16, stored two elements apart, take 257
-// us with one element to a thread of 256 and 229 with two (H100, 272 and 230 as predicted;
+// Where each block loads one tile, each block slot of an SM runs its blocks one after the other,
+// and each takes its own latency and that of memory: few bytes to a thread leave memory idle. That
+// adds to throughput as a norm, too. Negations of 8192 x 8192 in bf16, stored two elements apart,
+// take 257 us with one element to a thread of 256 and 229 with two (H100, 272 and 230 as predicted;
 // benchmarks/results/h100_2026-11-26_strided_stores.json).
 //
 // Memory time is bytes over the bandwidth that a mix of reads and writes reaches. A block's latency
