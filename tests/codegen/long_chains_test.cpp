@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
+#include <string>
 
 #include "codegen/lower.h"
 #include "fusion_ir/fusion_builder.h"
@@ -46,10 +48,12 @@ Fusion chain(int64_t steps, const Step& step) {
   return b.build();
 }
 
-/// Plans a graph, says why, and emits the first kernels of it.
-void expect_emitted(const Fusion& fusion) {
+/// Plans a graph, says why, and emits the first kernels of it. `family`: of the one kernel that has
+/// to run it.
+void expect_emitted(const Fusion& fusion, const std::optional<std::string>& family = {}) {
   constexpr size_t kKernels = 3;
-  const auto planned = plan(fusion, {}, *find_device("H200"), {.families = builtin_families()});
+  const auto planned = plan(fusion, {}, *find_device("H200"),
+                            {.families = builtin_families(), .pin = {.family = family}});
   ASSERT_TRUE(planned.has_value()) << planned.error().text();
   EXPECT_FALSE(explain(*planned).empty());
   for (size_t i = 0; i < std::min(planned->segments.size(), kKernels); ++i) {
@@ -91,6 +95,31 @@ TEST(LongChainsTest, ScalarsAndRowValuesAreEmitted) {
       value = i % 2 == 0 ? b.exp(value) : b.pointwise(PointwiseFn::kTanh, {value});
     b.output(b.mul(x, b.broadcast_over(value, x, {1})));
     expect_emitted(b.build());
+  });
+}
+
+/// Where no cut keeps chains short: reductions ask what evaluating their operands again takes.
+TEST(LongChainsTest, ReductionsOfChainsAreOneKernelIfPinned) {
+  const auto reduced = [](int axis, const auto& reduce) {
+    FusionBuilder b("reduced");
+    ValueId value = b.input(DType::kF32, {64, 32}, "x");
+    for (int64_t i = 0; i < kOps / 20; ++i)
+      value = i % 2 == 0 ? b.exp(value) : b.pointwise(PointwiseFn::kTanh, {value});
+    reduce(b, value, axis);
+    expect_emitted(b.build(), axis == 1 ? "looped" : "column");
+  };
+  on_small_stack([&] {
+    for (const int axis : {0, 1}) {
+      reduced(axis, [](auto& b, ValueId x, int over) { b.output(b.sum(x, {over})); });
+      reduced(axis, [](auto& b, ValueId x, int over) {
+        b.output(b.reduce(ReduceFn::kArgMax, x, {over}));
+      });
+      reduced(axis, [](auto& b, ValueId x, int over) { b.output(b.welford(x, {over}).m2); });
+      reduced(axis, [](auto& b, ValueId x, int over) {
+        const auto pair = b.logsumexp_pair(x, {over});
+        b.output(b.add(pair.max, b.log(pair.sum)));
+      });
+    }
   });
 }
 
