@@ -42,7 +42,9 @@ struct Kept {
     values = cut;
     values.insert(values.end(), columns.begin(), columns.end());
     std::ranges::sort(values);
-    list = distribute(facts, with_cut_in(Residency::kRegister));
+    in_registers = with_cut_in(Residency::kRegister);
+    in_shared = with_cut_in(Residency::kShared);
+    list = distribute(facts, in_registers);
     split = split_cut(facts);
   }
 
@@ -61,14 +63,14 @@ struct Kept {
   [[nodiscard]] std::vector<PersistentValue> split_cut(const SegmentFacts& facts) const {
     if (cut.size() < 2) return {};
     const auto width = [&](ValueId value) { return bytes_of(facts.fusion.values[value].type); };
-    std::vector<PersistentValue> out = with_cut_in(Residency::kRegister);
+    std::vector<PersistentValue> out = in_registers;
     std::vector<ValueId> widest_first = cut;
     std::ranges::stable_sort(widest_first, std::ranges::greater{}, width);
-    int64_t in_registers = 0;
-    int64_t in_shared = 0;
+    int64_t register_bytes = 0;
+    int64_t shared_bytes = 0;
     for (const ValueId value : widest_first) {
-      const bool to_shared = in_shared <= in_registers;
-      (to_shared ? in_shared : in_registers) += width(value);
+      const bool to_shared = shared_bytes <= register_bytes;
+      (to_shared ? shared_bytes : register_bytes) += width(value);
       if (to_shared)
         std::ranges::find(out, value, &PersistentValue::value)->residency = Residency::kShared;
     }
@@ -77,6 +79,8 @@ struct Kept {
 
   std::vector<ValueId> cut;
   std::vector<ValueId> values;  ///< The cut, and columns read early.
+  std::vector<PersistentValue> in_registers;
+  std::vector<PersistentValue> in_shared;
   std::vector<PersistentValue> split;
   StageList list;
 };
@@ -108,7 +112,7 @@ bool registers_hold(const SegmentFacts& facts, const Kept& kept,
                               .vector_width = vector.width,
                               .cluster_blocks = cluster,
                               .row_access = vector.access,
-                              .persistent = kept.with_cut_in(Residency::kRegister)};
+                              .persistent = kept.in_registers};
       ResourceEstimate estimate{.registers = estimate_registers(facts, schedule, kept.list),
                                 .threads = threads};
       complete(estimate, limits, 1);
@@ -299,7 +303,7 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
         // Its shared memory counts; the number of blocks follows when their occupancy is known.
         if (facts.has_outer()) schedule.persistent_blocks = cluster;
         for (const Kept& kept : choices) {
-          schedule.persistent = kept.with_cut_in(Residency::kRegister);
+          schedule.persistent = kept.in_registers;
           const size_t first = proposal.candidates.size();
           consider(schedule, kept.list);
           const bool is_legal = first < proposal.candidates.size();
@@ -311,7 +315,7 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
           if (unroll > 1 && unroll > batch_count(facts, schedule)) break;
           schedule.unroll = unroll;
           for (const Kept& kept : choices) {
-            schedule.persistent = kept.with_cut_in(Residency::kShared);
+            schedule.persistent = kept.in_shared;
             consider(schedule, kept.list);
             if (!needs_both || kept.split.empty()) continue;
             schedule.persistent = kept.split;

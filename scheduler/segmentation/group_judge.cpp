@@ -21,9 +21,10 @@ namespace {
 double slots_of_all(const Fusion& fusion) {
   double slots = 0.0;
   for (const Op& op : fusion.ops) {
-    const Shape& shape = fusion.values[op.results.front()].shape;
-    slots +=
-        issue_slots_of(op.kind) * static_cast<double>(element_count(Binding{}.sizes_of(shape)));
+    double elements = 1.0;
+    for (const Extent& extent : fusion.values[op.results.front()].shape)
+      elements *= static_cast<double>(extent.constant());
+    slots += issue_slots_of(op.kind) * elements;
   }
   return slots;
 }
