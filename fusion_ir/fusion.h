@@ -69,18 +69,10 @@ struct Fusion {
   }
   [[nodiscard]] SymbolId find_symbol(
       std::string_view symbol_name) const;  ///< Invalid id if there is none.
-  [[nodiscard]] auto op_ids() const { return ids<OpId>(ops.size()); }
-  [[nodiscard]] auto value_ids() const { return ids<ValueId>(values.size()); }
+  [[nodiscard]] auto op_ids() const { return first_ids<OpId>(ops.size()); }
+  [[nodiscard]] auto value_ids() const { return first_ids<ValueId>(values.size()); }
 
   friend bool operator==(const Fusion&, const Fusion&) = default;
-
- private:
-  template <class K>
-  static std::vector<K> ids(size_t count) {
-    std::vector<K> out;
-    for (uint32_t i = 0; i < count; ++i) out.push_back(K{i});
-    return out;
-  }
 };
 
 /// "rows" or "4096"; "$7" for a symbol that the fusion does not have.

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <ranges>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -55,6 +56,13 @@ concept IsId = requires(T id) {
   { id.index } -> std::convertible_to<uint32_t>;
   T::kInvalid;
 };
+
+/// The ids of the first `count` elements of a table, ascending.
+template <IsId K>
+auto first_ids(size_t count) {
+  return std::views::iota(uint32_t{0}, static_cast<uint32_t>(count)) |
+         std::views::transform([](uint32_t index) { return K{index}; });
+}
 
 /// A table that owns its elements and hands out ids in order of insertion.
 template <IsId K, class V>

@@ -1,6 +1,7 @@
 #include "fusion_ir/shape.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include "fusion_ir/error.h"
 
@@ -34,11 +35,12 @@ int64_t reach_of(std::span<const int64_t> sizes, std::span<const int64_t> stride
   return last + 1;
 }
 
-int64_t element_count(std::span<const int64_t> sizes) {
+namespace {
+
+template <class Range>
+int64_t product_of(const Range& sizes) {
+  if (std::ranges::find(sizes, 0) != sizes.end()) return 0;
   int64_t count = 1;
-  for (const int64_t size : sizes) {
-    if (size == 0) return 0;
-  }
   for (const int64_t size : sizes) {
     if (__builtin_mul_overflow(count, size, &count)) {
       throw_error({.kind = ErrorKind::kInvalidArgument,
@@ -48,6 +50,14 @@ int64_t element_count(std::span<const int64_t> sizes) {
     }
   }
   return count;
+}
+
+}  // namespace
+
+int64_t element_count(std::span<const int64_t> sizes) { return product_of(sizes); }
+
+int64_t element_count(const Shape& shape) {
+  return product_of(shape | std::views::transform(&Extent::constant));
 }
 
 }  // namespace sinter

@@ -77,5 +77,7 @@ int64_t reach_of(std::span<const int64_t> sizes, std::span<const int64_t> stride
 /// Product of all sizes; 1 for a scalar. Throws an InvalidArgument error when the product does not
 /// fit 63 bits.
 int64_t element_count(std::span<const int64_t> sizes);
+/// The same of a shape without symbols.
+int64_t element_count(const Shape& shape);
 
 }  // namespace sinter

@@ -104,7 +104,7 @@ int64_t minimum_bytes(const Plan& plan) {
   int64_t bytes = 0;
   for (const ValueId id : moved) {
     const Value& value = plan.fusion.values[id];
-    bytes += element_count(Binding{}.sizes_of(value.shape)) * bytes_of(value.type);
+    bytes += element_count(value.shape) * bytes_of(value.type);
   }
   return bytes;
 }

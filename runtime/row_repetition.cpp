@@ -220,7 +220,7 @@ std::vector<SlicedFusion> slice_candidates(const Fusion& fusion) {
     return shape.empty() || shape.front().constant() < 2;
   });
   std::ranges::stable_sort(seeds, std::greater{}, [&](ValueId value) {
-    return element_count(Binding{}.sizes_of(fusion.values[value].shape));
+    return element_count(fusion.values[value].shape);
   });
   std::vector<SlicedFusion> out;
   Slices seen(fusion.values.size());

@@ -907,7 +907,7 @@ class Analysis {
   }
 
   [[nodiscard]] bool is_empty(ValueId value) const {
-    return element_count(Binding{}.sizes_of(fusion_.values[value].shape)) == 0;
+    return element_count(fusion_.values[value].shape) == 0;
   }
 
   /// An output that varies along some of the columns only would be stored by several threads, and

@@ -38,7 +38,7 @@ int64_t saturated(double value) {
 void name_tensor(const Fusion& fusion, Rejection& rejection) {
   if (!rejection.at.valid() || !fusion.values.contains(rejection.at)) return;
   const Value& value = fusion.values[rejection.at];
-  const int64_t bytes = element_count(Binding{}.sizes_of(value.shape)) * bytes_of(value.type);
+  const int64_t bytes = element_count(value.shape) * bytes_of(value.type);
   rejection.rule += value.name.empty() ? fmt::format(": a tensor of {} bytes", bytes)
                                        : fmt::format(": '{}' of {} bytes", value.name, bytes);
 }

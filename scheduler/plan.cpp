@@ -268,11 +268,10 @@ void keep_indices(Plan& plan, std::vector<IndexCheck> checks) {
     SINTER_CHECK(!plan.placements.contains(kept), "{} lies in another tensor", kept);
     const Value& value = plan.fusion.values[kept];
     const Writer writer = last_writer(plan, kept);
-    plan.workspace.push_back(
-        {.value = kept,
-         .bytes = element_count(Binding{}.sizes_of(value.shape)) * bytes_of(value.type),
-         .writer = writer.index,
-         .by_external = writer.is_external});
+    plan.workspace.push_back({.value = kept,
+                              .bytes = element_count(value.shape) * bytes_of(value.type),
+                              .writer = writer.index,
+                              .by_external = writer.is_external});
     bytes += plan.workspace.back().bytes;
   }
   plan.decisions.push_back(

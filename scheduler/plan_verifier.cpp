@@ -211,7 +211,7 @@ class PlanVerifier {
       // Blocks take a tile of one member each; no member is longer than all tiles.
       for (const ValueId output : facts.fusion.outputs) {
         covers("elements of a member", blocks * reach * schedule.unroll,
-               element_count(Binding{}.sizes_of(facts.fusion.values[output].shape)));
+               element_count(facts.fusion.values[output].shape));
       }
     } else if (schedule.family == "pointwise") {
       covers("elements", blocks * reach * schedule.unroll, facts.space.columns);

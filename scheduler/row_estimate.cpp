@@ -69,9 +69,10 @@ StageReads stage_reads(const SegmentFacts& facts, const StageList& list) {
   using Parts = boost::container::flat_set<std::pair<ValueId, int64_t>>;
   Parts seen;  // Of tensors, by where they begin.
   StageReads out;
-  const bool reads_once = std::ranges::none_of(
-      list.stages | std::views::drop(1), [&](const Stage& stage) {
-        return std::ranges::any_of(stage.loads, [&](ValueId value) { return facts.is_full(value); });
+  const bool reads_once =
+      std::ranges::none_of(list.stages | std::views::drop(1), [&](const Stage& stage) {
+        return std::ranges::any_of(stage.loads,
+                                   [&](ValueId value) { return facts.is_full(value); });
       });
   if (reads_once) return out;
   for (const Stage& stage : list.stages) {

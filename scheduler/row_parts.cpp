@@ -172,8 +172,7 @@ class Splitting {
     if (!names_.insert(value).second) return std::nullopt;
     const Value& info = first_.builder().fusion().values[made];
     first_.write(made, value);
-    out_.passed.push_back(
-        {value, element_count(Binding{}.sizes_of(info.shape)) * bytes_of(info.type)});
+    out_.passed.push_back({value, element_count(info.shape) * bytes_of(info.type)});
     return second_.read(value, info.type, info.shape);
   }
 

@@ -106,8 +106,7 @@ class Facts {
 
   void count_bytes() {
     const auto bytes = [&](ValueId value) {
-      return element_count(Binding{}.sizes_of(fusion().values[value].shape)) *
-             bytes_of(fusion().values[value].type);
+      return element_count(fusion().values[value].shape) * bytes_of(fusion().values[value].type);
     };
     // A slice reads its own elements only, several of one tensor may read all of it; a broadcast
     // view reads each element once.

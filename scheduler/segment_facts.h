@@ -69,7 +69,7 @@ struct SegmentFacts {
     return is_tile(value) && (space.dependence[value].rows || space.row_dimensions == 0);
   }
   [[nodiscard]] bool is_empty(ValueId value) const {
-    return element_count(Binding{}.sizes_of(fusion.values[value].shape)) == 0;
+    return element_count(fusion.values[value].shape) == 0;
   }
   /// True for values read from memory rather than computed.
   [[nodiscard]] bool is_read(ValueId value) const { return space.find_input(value) != nullptr; }

@@ -10,7 +10,7 @@ namespace {
 
 int64_t bytes_of_value(const Fusion& fusion, ValueId value) {
   const Value& info = fusion.values[value];
-  return element_count(Binding{}.sizes_of(info.shape)) * bytes_of(info.type);
+  return element_count(info.shape) * bytes_of(info.type);
 }
 
 class Steps {

@@ -121,7 +121,7 @@ void find_passed(const SegmentFacts& facts, ValueId from, std::set<ValueId>& see
                  std::set<ValueId>& passed) {
   walk_operands(facts.fusion, from, [&](ValueId value) {
     if (!seen.insert(value).second) return false;
-    const int64_t elements = element_count(Binding{}.sizes_of(facts.fusion.values[value].shape));
+    const int64_t elements = element_count(facts.fusion.values[value].shape);
     const bool is_passed = !facts.space.dependence[value].columns && facts.level[value] > 0 &&
                            elements <= facts.space.rows && (elements > 0 || facts.space.rows == 0);
     if (is_passed) passed.insert(value);

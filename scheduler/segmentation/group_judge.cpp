@@ -21,10 +21,8 @@ namespace {
 double slots_of_all(const Fusion& fusion) {
   double slots = 0.0;
   for (const Op& op : fusion.ops) {
-    double elements = 1.0;
-    for (const Extent& extent : fusion.values[op.results.front()].shape)
-      elements *= static_cast<double>(extent.constant());
-    slots += issue_slots_of(op.kind) * elements;
+    slots += issue_slots_of(op.kind) *
+             static_cast<double>(element_count(fusion.values[op.results.front()].shape));
   }
   return slots;
 }

@@ -212,9 +212,7 @@ class Greedy {
   /// Of what a group reduces first, or else of what it makes last.
   [[nodiscard]] int64_t elements_of(NodeId group) const {
     const Fusion& fusion = graph_.fusion();
-    const auto elements = [&](ValueId value) {
-      return element_count(Binding{}.sizes_of(fusion.values[value].shape));
-    };
+    const auto elements = [&](ValueId value) { return element_count(fusion.values[value].shape); };
     for (const NodeId node : trees_[group].nodes) {
       const Op& op = fusion.ops[graph_.nodes()[node].op];
       if (is_reduction(op.kind)) return elements(op.operands.front());

@@ -38,8 +38,7 @@ class DeviceRunTest : public ::testing::Test {
     std::vector<size_t> bytes;
     for (const BufferArgument& buffer : source.buffers) {
       const Value& value = planned.fusion.values[buffer.value];
-      bytes.push_back(static_cast<size_t>(element_count(Binding{}.sizes_of(value.shape)) *
-                                          bytes_of(value.type)));
+      bytes.push_back(static_cast<size_t>(element_count(value.shape) * bytes_of(value.type)));
     }
     driver_.set_kernel(
         source.entry, bytes.size() + source.params.size(),

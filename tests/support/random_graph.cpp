@@ -115,7 +115,7 @@ class Generator {
     const Bounded x = pick();
     const Bounded y = one_in(3) ? x : pick();
     const Shape from = shape(x.id);
-    if (from.empty() || element_count(Binding{}.sizes_of(from)) > kMostElements) return unary();
+    if (from.empty() || element_count(from) > kMostElements) return unary();
     const bool fits = b_.fusion().values[x.id].type == b_.fusion().values[y.id].type;
     const auto axis = below(from.size());
     if (fits && from == shape(y.id)) {

@@ -623,8 +623,8 @@ int64_t peak_of_ops_one_by_one(const Fusion& fusion) {
   int64_t live = 0;
   int64_t peak = 0;
   const auto bytes = [&](ValueId value) {
-    const int64_t exact = element_count(Binding{}.sizes_of(fusion.values[value].shape)) *
-                          bytes_of(fusion.values[value].type);
+    const int64_t exact =
+        element_count(fusion.values[value].shape) * bytes_of(fusion.values[value].type);
     return (exact + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
   };
   for (const OpId id : fusion.op_ids()) {
