@@ -343,19 +343,9 @@ class Analysis {
     const ValueId result = op.results.front();
     if (std::holds_alternative<InputOp>(op.kind)) {
       // Strides say nothing of a tensor without elements, not even that it repeats.
-      const Shape& shape = fusion_.values[result].shape;
-      const Sizes strides = is_always_empty(shape) ? dense_strides(Binding{}.sizes_of(shape))
-                                                   : input_strides(fusion_, Binding{}, result);
-      View view{.tensor = result, .offset = 0, .strides = {}};
-      for (size_t axis = 0; axis < strides.size(); ++axis) {
-        int64_t stride = strides[axis];
-        const AxisList resolved = classes_.resolve(axes_[result][axis]);
-        for (size_t i = resolved.size(); i-- > 0;) {
-          view.strides[resolved[i]] = stride;
-          stride *= classes_.size(resolved[i]);
-        }
-      }
-      views_[result] = view;
+      const bool is_empty = is_always_empty(fusion_.values[result].shape);
+      const std::vector<Extent>& strides = std::get<InputOp>(op.kind).strides;
+      views_[result] = whole_view(result, is_empty ? std::vector<Extent>{} : strides);
       return std::nullopt;
     }
     const bool moves = std::holds_alternative<PermuteOp>(op.kind) ||
@@ -454,7 +444,7 @@ class Analysis {
       }
     };
     const auto consider_outputs = [&] {
-      for (const ValueId output : fusion_.outputs) consider(output_view(output).strides);
+      for (size_t i = 0; i < fusion_.outputs.size(); ++i) consider(output_view(i).strides);
     };
     const bool reduces = !reduced_lists_.empty();  // Perhaps along axes of one element only.
     if (!reduces) consider_outputs();
@@ -695,19 +685,26 @@ class Analysis {
     return rejection;
   }
 
-  /// An output's own memory, as strides by class.
-  [[nodiscard]] View output_view(ValueId value) const {
-    View view{.tensor = value, .offset = 0, .strides = {}};
-    const Sizes strides = output_strides(fusion_, Binding{}, value);
-    for (size_t axis = axes_[value].size(); axis-- > 0;) {
-      int64_t stride = strides[axis];
-      const AxisList resolved = classes_.resolve(axes_[value][axis]);
+  /// A tensor's own memory, as strides by class; those of its axes as for an input or an output,
+  /// none where it is dense.
+  [[nodiscard]] View whole_view(ValueId tensor, const std::vector<Extent>& strides) const {
+    View view{.tensor = tensor, .offset = 0, .strides = {}};
+    int64_t stride = 1;
+    for (size_t axis = axes_[tensor].size(); axis-- > 0;) {
+      if (!strides.empty()) stride = strides[axis].constant();
+      const AxisList resolved = classes_.resolve(axes_[tensor][axis]);
       for (size_t i = resolved.size(); i-- > 0;) {
         view.strides[resolved[i]] = stride;
         stride *= classes_.size(resolved[i]);
       }
     }
     return view;
+  }
+
+  [[nodiscard]] View output_view(size_t output) const {
+    static const std::vector<Extent> kDense;
+    return whole_view(fusion_.outputs[output],
+                      fusion_.layouts.empty() ? kDense : fusion_.layouts[output].strides);
   }
 
   /// What the address of the input is a multiple of that a view is of.
@@ -756,7 +753,7 @@ class Analysis {
       const ValueId output = fusion_.outputs[i];
       const int64_t alignment =
           fusion_.layouts.empty() ? OutputLayout{}.alignment : fusion_.layouts[i].alignment;
-      space_.outputs.push_back(access_of(output, output_view(output), alignment));
+      space_.outputs.push_back(access_of(output, output_view(i), alignment));
       Dependence coverage;
       for (const AxisList& axis : axes_[output]) {
         for (const uint32_t node : classes_.resolve(axis)) mark(coverage, node);

@@ -343,8 +343,9 @@ int64_t elements_per_thread(const SegmentFacts& facts, const Schedule& schedule)
   return batch_count(facts, schedule) * schedule.vector_width + edge_count(facts, schedule);
 }
 
-std::vector<BatchSpan> batch_spans(const SegmentFacts& facts, const Schedule& schedule) {
-  std::vector<BatchSpan> spans;
+boost::container::static_vector<BatchSpan, 2> batch_spans(const SegmentFacts& facts,
+                                                          const Schedule& schedule) {
+  boost::container::static_vector<BatchSpan, 2> spans;
   const int64_t count = batch_count(facts, schedule);
   // Batches that end inside the row wherever it starts, in every block of a cluster.
   const int64_t full = std::max<int64_t>(columns_of_last_block(facts, schedule), 0) /
@@ -363,7 +364,7 @@ int64_t chunk_count(const SegmentFacts& facts, const Schedule& schedule) {
 
 std::vector<ChunkRun> chunk_runs(const SegmentFacts& facts, const Schedule& schedule,
                                  int64_t unroll) {
-  const std::vector<BatchSpan> spans = batch_spans(facts, schedule);
+  const auto spans = batch_spans(facts, schedule);
   std::vector<ChunkRun> runs;
   const auto add = [&](int64_t begin, int64_t end, int64_t batches, Guard guard) {
     if (begin < end) runs.push_back({begin, end, batches, guard});

@@ -132,7 +132,8 @@ struct BatchSpan {
 };
 /// The batches of a block's columns, in order: at most a main part and a tail. Empty for a row
 /// without whole vectors.
-std::vector<BatchSpan> batch_spans(const SegmentFacts& facts, const Schedule& schedule);
+boost::container::static_vector<BatchSpan, 2> batch_spans(const SegmentFacts& facts,
+                                                          const Schedule& schedule);
 /// Batches of a block's columns in all.
 int64_t batch_count(const SegmentFacts& facts, const Schedule& schedule);
 /// Groups of a tile that holds what a thread has of a row: one for each batch and each edge.

@@ -179,7 +179,8 @@ std::vector<Rejection> verify_schedule(const SegmentFacts& facts, const Schedule
   // two, and a grid of them covers everything, as one of each member's tiles covers a list.
   if (schedule.family != kColumn && schedule.family != kTranspose && !facts.list &&
       !check_row_access(facts, schedule)) {
-    if (auto rejection = check_batches(facts, schedule, batch_spans(facts, schedule)))
+    const auto spans = batch_spans(facts, schedule);
+    if (auto rejection = check_batches(facts, schedule, {spans.data(), spans.size()}))
       rejections.push_back(*rejection);
   }
   return rejections;

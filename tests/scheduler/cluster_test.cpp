@@ -156,8 +156,9 @@ TEST(ClusterTest, PartsOfShiftedRowsAreWholeVectors) {
   EXPECT_EQ(columns_per_block(facts, schedule), 12568);
   EXPECT_EQ(columns_of_last_block(facts, schedule), 50248 - 3 * 12568);
   EXPECT_EQ(batch_count(facts, schedule), 7);
-  const std::vector<BatchSpan> spans = batch_spans(facts, schedule);
-  EXPECT_EQ(spans, (std::vector<BatchSpan>{{0, 6, Guard::kNone}, {6, 7, Guard::kVector}}));
+  const auto spans = batch_spans(facts, schedule);
+  EXPECT_THAT(spans, ::testing::ElementsAre(BatchSpan{0, 6, Guard::kNone},
+                                            BatchSpan{6, 7, Guard::kVector}));
 }
 
 TEST(ClusterTest, LargerClustersLeaveSmsOver) {

@@ -44,7 +44,8 @@ TEST(RowScheduleTest, BatchesCoverEveryColumnOnce) {
           if (access == RowAccess::kAligned && columns % width != 0) continue;
           if (access == RowAccess::kScalar && width != 1) continue;
           schedule.row_access = access;
-          const auto rejection = check_batches(facts, schedule, batch_spans(facts, schedule));
+          const auto spans = batch_spans(facts, schedule);
+          const auto rejection = check_batches(facts, schedule, {spans.data(), spans.size()});
           ASSERT_FALSE(rejection.has_value()) << text_of(*rejection) << "\n"
                                               << columns << " columns, " << print(schedule);
           ++checked;
