@@ -18,6 +18,10 @@ std::vector<int> other_axes(size_t rank, std::span<const int> axes) {
   return others;
 }
 
+bool is_always_empty(const Shape& shape) {
+  return std::ranges::find(shape, Extent(0)) != shape.end();
+}
+
 std::optional<ConstantOp> splat_constant(const Fusion& fusion, ValueId value) {
   while (fusion.def_as<BroadcastOp>(value) != nullptr) {
     value = fusion.def_of(value).operands.front();

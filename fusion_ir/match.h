@@ -15,6 +15,9 @@ std::vector<int> all_axes(size_t rank);
 /// The axes of 0 ... rank - 1 that are not among `axes`, ascending.
 std::vector<int> other_axes(size_t rank, std::span<const int> axes);
 
+/// Whether a tensor has no elements, in all graphs that differ in sizes of symbols alone.
+bool is_always_empty(const Shape& shape);
+
 /// The constant that every element of `value` equals, seen through broadcasts.
 std::optional<ConstantOp> splat_constant(const Fusion& fusion, ValueId value);
 /// True if every element is this number; +0.0 and -0.0 differ.

@@ -8,6 +8,8 @@
 #include <optional>
 #include <set>
 
+#include "fusion_ir/match.h"
+
 namespace sinter {
 namespace {
 
@@ -206,9 +208,7 @@ class Analysis {
             },
             [&](const ReshapeOp&) {
               out = fresh_axes(result);
-              const bool unified = classes_.unify(concatenated(operand_axes(0)), concatenated(out));
-              // Where there are no elements, none has to be found again.
-              if (!unified && !is_always_empty(fusion_.values[result].shape)) {
+              if (!classes_.unify(concatenated(operand_axes(0)), concatenated(out))) {
                 rejection =
                     reject("a reshape regroups axes whose sizes do not divide each other", result,
                            "split and merge whole axes, or end the fusion before the reshape");
@@ -332,12 +332,6 @@ class Analysis {
   }
 
   // ---- Views: values that are addresses into an input rather than computed
-
-  /// Whether a tensor has no elements, whatever its symbols are bound to.
-  static bool is_always_empty(const Shape& shape) {
-    return std::ranges::any_of(
-        shape, [](const Extent& extent) { return extent.constant() == 0 && !extent.is_bound(); });
-  }
 
   std::optional<Rejection> find_views(const Op& op) {
     const ValueId result = op.results.front();

@@ -234,6 +234,7 @@ Placement WorkGraph::own_place_of(ValueId value) const {
 
 bool WorkGraph::is_dense(ValueId value) const {
   const Shape& shape = fusion_->values[value].shape;
+  if (is_always_empty(shape)) return true;  // Whatever its strides say.
   const Sizes strides = place_of(value).strides;
   const Sizes dense = dense_strides(Binding{}.sizes_of(shape));
   for (size_t axis = 0; axis < shape.size(); ++axis) {

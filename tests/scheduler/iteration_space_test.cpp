@@ -66,18 +66,6 @@ TEST(IterationSpaceTest, WhatNoLoopWalksIsRejectedByItsValue) {
   EXPECT_EQ(called.at, ValueId{1});
 }
 
-/// 0 x 6 elements as 3 x 0, whose axes share no factor: there is no element to find again.
-TEST(IterationSpaceTest, ReshapesOfNothingAreWalked) {
-  FusionBuilder b;
-  const ValueId x = b.input(DType::kF32, {0, 6}, "x", {.strides = {Extent(0), Extent(0)}});
-  const ValueId y = b.reshape(x, {3, 0});
-  b.output(b.exp(y), "y");
-  b.output(b.sum(y, {1}), "sum");
-  const auto space = iteration_space(b.build());
-  ASSERT_TRUE(space) << text_of(space.error());
-  EXPECT_EQ(space->rows * space->columns, 0);
-}
-
 TEST(IterationSpaceTest, VectorsOverTheColumnsDoNotVaryAlongRows) {
   FusionBuilder b;
   const ValueId x = b.input(DType::kF32, {4, 8}, "x");
