@@ -1,6 +1,6 @@
 """Tables of what peers.py measured, and whether Sinter is as fast as it is to be.
 
-    peer_report.py results/h100_2026-11-26_peers.json
+    peer_report.py results/h100_2026-11-27_peers.json
 
 A ratio is the time of a peer over Sinter's: that of the fastest peer that is right, and for the
 column of torch.compile that of its faster mode. Exit status: 0, or 1 where a cell of the table is
