@@ -398,7 +398,7 @@ TEST_F(DiskCacheTest, ADirectoryThatCannotBeMadeIsAnError) {
   overwrite(scratch_.path() / "a", "a file");
   const auto stored = cache_.store(sample_key(), sample_kernel());
   ASSERT_FALSE(stored);
-  EXPECT_EQ(stored.error().kind, ErrorKind::kResourceExhausted);
+  EXPECT_EQ(stored.error().kind, ErrorKind::kInvalidArgument);
   EXPECT_THAT(stored.error().text(),
               ::testing::AllOf(HasSubstr("Not a directory"), HasSubstr("SINTER_CACHE_DIR")));
   EXPECT_EQ(cache_.load(sample_key()).value(), std::nullopt);
