@@ -60,15 +60,19 @@ SectorWaste sector_waste(const SegmentFacts& facts, const TensorAccess& access,
   return out;
 }
 
-StridedWaste strided_waste(const SegmentFacts& facts, const Schedule& schedule,
-                           const ResourceEstimate& estimate, const DeviceLimits& limits) {
+namespace {
+
+/// Of the full tensors that `counts` is true of.
+template <class Counts>
+StridedWaste waste_of(const SegmentFacts& facts, const Schedule& schedule,
+                      const ResourceEstimate& estimate, const DeviceLimits& limits, Counts counts) {
   ElementWalk walk{.width = schedule.vector_width,
                    .block_elements = schedule.rows_per_block * facts.space.columns /
                                      std::max<int64_t>(schedule.cluster_blocks, 1),
                    .blocks_per_sm = estimate.blocks_per_sm};
   StridedWaste out;
   const auto count = [&](const TensorAccess& access, double& moved) {
-    if (std::abs(access.strides.back()) <= 1) return;
+    if (!counts(access)) return;
     const SectorWaste waste = sector_waste(facts, access, walk, limits);
     out.l1_bytes += waste.l1_bytes;
     out.l2_bytes += waste.l2_bytes - waste.memory_bytes;
@@ -82,6 +86,25 @@ StridedWaste strided_waste(const SegmentFacts& facts, const Schedule& schedule,
     if (facts.space.output_coverage[i].columns) count(facts.space.outputs[i], out.written_bytes);
   }
   return out;
+}
+
+bool lies_apart(const TensorAccess& access) {
+  return !access.strides.empty() && std::abs(access.strides.back()) > 1;
+}
+
+}  // namespace
+
+StridedWaste strided_waste(const SegmentFacts& facts, const Schedule& schedule,
+                           const ResourceEstimate& estimate, const DeviceLimits& limits) {
+  return waste_of(facts, schedule, estimate, limits, lies_apart);
+}
+
+StridedWaste stepped_waste(const SegmentFacts& facts, const Schedule& schedule,
+                           const ResourceEstimate& estimate, const DeviceLimits& limits) {
+  return waste_of(facts, schedule, estimate, limits, [&](const TensorAccess& access) {
+    return lies_apart(access) &&
+           fastest_dimension(facts.space, access) == facts.space.dimensions.size() - 1;
+  });
 }
 
 }  // namespace sinter

@@ -53,5 +53,9 @@ struct StridedWaste {
 };
 StridedWaste strided_waste(const SegmentFacts& facts, const Schedule& schedule,
                            const ResourceEstimate& estimate, const DeviceLimits& limits);
+/// The same of those tensors alone whose elements lie apart along every dimension: what walks down
+/// columns comes to the rest of the sectors of all others in the next rows.
+StridedWaste stepped_waste(const SegmentFacts& facts, const Schedule& schedule,
+                           const ResourceEstimate& estimate, const DeviceLimits& limits);
 
 }  // namespace sinter

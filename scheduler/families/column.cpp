@@ -7,6 +7,7 @@
 #include "scheduler/budget.h"
 #include "scheduler/register_estimate.h"
 #include "scheduler/row_estimate.h"
+#include "scheduler/sectors.h"
 #include "scheduler/ticket.h"
 
 namespace sinter {
@@ -17,7 +18,6 @@ constexpr int64_t kWarp = 32;
 constexpr int64_t kMostUnroll = 8;
 constexpr int64_t kMostSplits = 1024;  // Rows of partial results beyond it cost more than they win.
 constexpr int64_t kMostBlocksPerSm = 4;  // Of those that share a run of columns.
-constexpr int64_t kSectorBytes = 32;
 /// Coordinates, the row at hand and the last row's test; from SASS.
 constexpr int64_t kBaseRegisters = 22;
 /// The same where several rows are at hand, and what each of them adds beside its elements: its
@@ -137,7 +137,11 @@ Prediction predict_stage(const SegmentFacts& facts, const Schedule& schedule, co
   work.bytes_read = static_cast<double>(facts.bytes_read);
   work.bytes_written = static_cast<double>(facts.bytes_written);
   work.read_priority = schedule.read_priority;
-  work.l2_bytes = work.bytes_read + work.bytes_written;
+  const StridedWaste stepped = stepped_waste(facts, schedule, estimate, limits);
+  work.bytes_read += stepped.read_bytes;
+  work.bytes_written += stepped.written_bytes;
+  work.shared_bytes += stepped.l1_bytes;
+  work.l2_bytes = work.bytes_read + work.bytes_written + stepped.l2_bytes;
   const double accesses = static_cast<double>(stage.loads.size() + stage.outputs.size());
   work.issue_slots =
       rows * columns *
@@ -240,7 +244,6 @@ Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits) {
     proposal.rejections.push_back(*rejection);
     return proposal;
   }
-  constexpr int64_t kVectorBytes = 16;
   const StageList list = distribute(facts, {});
   const Stage& stage = list.stages[0];
   const ReadPriority priority = read_priority(facts, limits);
@@ -256,16 +259,16 @@ Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits) {
     proposal.candidates.push_back(
         {schedule, *estimate, predict_stage(facts, schedule, stage, *estimate, limits)});
   };
-  const int64_t widest = std::max<int64_t>(kVectorBytes / facts.narrowest_tile_bytes, 1);
+  const auto [widest, narrowest] = vector_widths(facts);
   for (int64_t width = widest; width >= 1; width /= 2) {
     if (facts.space.columns % width != 0) continue;
     for (const int64_t across : {4, 8, 16, 32, 64}) {
       // Fewer columns to a thread are worth it where a block of the fewest threads has too many.
-      if (across > 4 && !proposal.candidates.empty() &&
+      if (narrowest > 1 && across > 4 && !proposal.candidates.empty() &&
           proposal.candidates.front().schedule.vector_width > width)
         break;
       // A block that takes part of a sector makes its neighbours read it again.
-      if (across * width * facts.widest_tile_bytes < kSectorBytes) continue;
+      if (static_cast<double>(across * width * facts.widest_tile_bytes) < kSectorBytes) continue;
       for (const int64_t slots : {4, 8, 16, 32, 64, 128}) {
         for (int64_t unroll = 1; unroll <= kMostUnroll; unroll *= 2) {
           // Beyond one turn for all rows nothing is left to load.

@@ -99,6 +99,24 @@ TEST(StridedWaste, SectorsThatAreStoredInPartMoveTwice) {
   EXPECT_LT(planned.segments.front().chosen().schedule.vector_width, 4);
 }
 
+/// What walks down columns moves as many sectors of what it loads and stores.
+TEST(StridedWaste, ColumnsAreChargedStepsToo) {
+  const auto predicted_us = [](int64_t input_step, int64_t output_step) {
+    FusionBuilder b("columns");
+    const ValueId x =
+        b.input(DType::kF32, {8192, 4096}, "x", {.strides = {Extent(65536), Extent(input_step)}});
+    const ValueId y = b.exp(x);
+    b.output(y, "", {.strides = {Extent(65536), Extent(output_step)}});
+    b.output(b.sum(y, {0}));
+    return plan(b.build(), {}, *find_device("H100")).value().predicted_us();
+  };
+  const double dense = predicted_us(1, 1);
+  const double megabyte_us = 1e6 / (3.35e6 * 0.9);
+  EXPECT_GT(predicted_us(2, 1), dense + 0.9 * 134.0 * megabyte_us);
+  EXPECT_GT(predicted_us(1, 2), dense + 0.9 * 3.0 * 134.0 * megabyte_us);
+  EXPECT_GT(predicted_us(1, 8), dense + 0.9 * 15.0 * 134.0 * megabyte_us);
+}
+
 /// The kernel that stores rows transposed is predicted to take so long that it is cut in two, of
 /// which the second turns tiles in shared memory.
 TEST(StridedWaste, HasTransposedRowsStoredByATranspose) {
