@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fusion_ir/integers.h"
+#include "fusion_ir/operand_walk.h"
 #include "scheduler/cost_model.h"
 #include "scheduler/register_estimate.h"
 #include "scheduler/ticket.h"
@@ -469,45 +470,46 @@ struct SecondLook {
   bool converts = false;      ///< Elements that registers hold in a type too narrow to compute in.
 };
 
-/// What evaluating `values`, operands of reductions of stage `s`, again takes.
-SecondLook look_again(const SegmentFacts& facts, const Schedule& schedule,
-                      std::vector<ValueId> values, size_t s) {
-  SecondLook out;
-  IdMap<ValueId, uint8_t> seen(facts.fusion.values.size());
-  while (!values.empty()) {
-    const ValueId value = values.back();
-    values.pop_back();
-    if (!facts.is_tile(value) || std::exchange(seen[value], 1) != 0) continue;
-    const DType type = facts.fusion.values[value].type;
-    const auto kept = std::ranges::find(schedule.persistent, value, &PersistentValue::value);
+/// What evaluating `value`, an operand of a reduction of stage `s`, again takes; `seen` has a value
+/// once, however many ways lead to it.
+void look_again(const SegmentFacts& facts, const Schedule& schedule, ValueId value, size_t s,
+                IdMap<ValueId, uint8_t>& seen, SecondLook& out) {
+  walk_operands(facts.fusion, value, [&](ValueId operand) {
+    if (!facts.is_tile(operand) || std::exchange(seen[operand], 1) != 0) return false;
+    const DType type = facts.fusion.values[operand].type;
+    const auto kept = std::ranges::find(schedule.persistent, operand, &PersistentValue::value);
     const bool is_kept = kept != schedule.persistent.end() && kept->residency != Residency::kReload;
-    const int level = facts.is_read(value) ? -1 : facts.level[value];
+    const int level = facts.is_read(operand) ? -1 : facts.level[operand];
     if (is_kept && kept->residency == Residency::kRegister && level <= static_cast<int>(s)) {
       out.converts |= compute_type(type) != type;
-    } else if (is_kept && level < static_cast<int>(s)) {
-      out.reads_shared = true;
-    } else if (facts.is_read(value)) {
-      (facts.is_full(value) ? out.reads_row : out.reads_shared) = true;
-    } else {
-      const std::vector<ValueId>& operands = facts.fusion.def_of(value).operands;
-      values.insert(values.end(), operands.begin(), operands.end());
+      return false;
     }
-  }
-  return out;
+    if (is_kept && level < static_cast<int>(s)) {
+      out.reads_shared = true;
+      return false;
+    }
+    if (facts.is_read(operand)) {
+      (facts.is_full(operand) ? out.reads_row : out.reads_shared) = true;
+      return false;
+    }
+    return true;
+  });
 }
 
 }  // namespace
 
 bool sweeps_whole_row(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage,
                       size_t s) {
-  std::vector<ValueId> swept;
+  SecondLook look;
+  IdMap<ValueId, uint8_t> seen;
+  bool has_any = false;
   for (const OpId id : stage.reductions) {
     const Op& op = facts.fusion.ops[id];
-    if (takes_two_sweeps(op.kind)) swept.push_back(op.operands[0]);
+    if (!takes_two_sweeps(op.kind)) continue;
+    has_any = true;
+    look_again(facts, schedule, op.operands[0], s, seen, look);
   }
-  if (swept.empty()) return false;
-  const SecondLook look = look_again(facts, schedule, std::move(swept), s);
-  if (look.reads_row) return false;
+  if (!has_any || look.reads_row) return false;
   const int64_t elements = batch_count(facts, schedule) * schedule.vector_width;
   return look.reads_shared || !look.converts || elements <= kMostConvertedTwice;
 }
