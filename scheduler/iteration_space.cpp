@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "fusion_ir/match.h"
 
@@ -338,8 +339,8 @@ class Analysis {
     if (std::holds_alternative<InputOp>(op.kind)) {
       // Strides say nothing of a tensor without elements, not even that it repeats.
       const bool is_empty = is_always_empty(fusion_.values[result].shape);
-      const std::vector<Extent>& strides = std::get<InputOp>(op.kind).strides;
-      views_[result] = whole_view(result, is_empty ? std::vector<Extent>{} : strides);
+      const std::span<const Extent> strides = std::get<InputOp>(op.kind).strides;
+      views_[result] = whole_view(result, is_empty ? std::span<const Extent>() : strides);
       return std::nullopt;
     }
     const bool moves = std::holds_alternative<PermuteOp>(op.kind) ||
@@ -681,7 +682,7 @@ class Analysis {
 
   /// A tensor's own memory, as strides by class; those of its axes as for an input or an output,
   /// none where it is dense.
-  [[nodiscard]] View whole_view(ValueId tensor, const std::vector<Extent>& strides) const {
+  [[nodiscard]] View whole_view(ValueId tensor, std::span<const Extent> strides) const {
     View view{.tensor = tensor, .offset = 0, .strides = {}};
     int64_t stride = 1;
     for (size_t axis = axes_[tensor].size(); axis-- > 0;) {
@@ -696,9 +697,9 @@ class Analysis {
   }
 
   [[nodiscard]] View output_view(size_t output) const {
-    static const std::vector<Extent> kDense;
-    return whole_view(fusion_.outputs[output],
-                      fusion_.layouts.empty() ? kDense : fusion_.layouts[output].strides);
+    std::span<const Extent> strides;
+    if (!fusion_.layouts.empty()) strides = fusion_.layouts[output].strides;
+    return whole_view(fusion_.outputs[output], strides);
   }
 
   /// What the address of the input is a multiple of that a view is of.
