@@ -754,23 +754,17 @@ bool has_vectors(const SegmentFacts& facts, int64_t width) {
   return false;
 }
 
-}  // namespace
-
-namespace {
-
 /// Elements of so many bytes that one access moves at most.
 int64_t whole_vector(int64_t bytes) { return std::max<int64_t>(kMostAccessBytes / bytes, 1); }
 
 }  // namespace
 
 VectorWidths vector_widths(const SegmentFacts& facts) {
-  bool lies_apart = false;
-  for (size_t i = 0; i < facts.space.outputs.size(); ++i) {
-    lies_apart |= facts.space.output_coverage[i].columns &&
-                  std::abs(facts.space.outputs[i].strides.back()) > 1;
-  }
+  bool stores_apart = false;
+  for (size_t i = 0; i < facts.space.outputs.size(); ++i)
+    stores_apart |= facts.space.output_coverage[i].columns && lies_apart(facts.space.outputs[i]);
   return {.widest = whole_vector(facts.narrowest_tile_bytes),
-          .narrowest = lies_apart ? 1 : whole_vector(facts.widest_tile_bytes)};
+          .narrowest = stores_apart ? 1 : whole_vector(facts.widest_tile_bytes)};
 }
 
 std::vector<RowVector> row_vectors(const SegmentFacts& facts) {

@@ -9,6 +9,10 @@
 
 namespace sinter {
 
+bool lies_apart(const TensorAccess& access) {
+  return !access.strides.empty() && std::abs(access.strides.back()) > 1;
+}
+
 SectorWaste sector_waste(const SegmentFacts& facts, const TensorAccess& access,
                          const ElementWalk& walk, const DeviceLimits& limits) {
   constexpr double kLineBytes = 128.0;
@@ -86,10 +90,6 @@ StridedWaste waste_of(const SegmentFacts& facts, const Schedule& schedule,
     if (facts.space.output_coverage[i].columns) count(facts.space.outputs[i], out.written_bytes);
   }
   return out;
-}
-
-bool lies_apart(const TensorAccess& access) {
-  return !access.strides.empty() && std::abs(access.strides.back()) > 1;
 }
 
 }  // namespace

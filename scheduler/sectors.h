@@ -21,6 +21,9 @@ struct SectorWaste {
   friend bool operator==(const SectorWaste&, const SectorWaste&) = default;
 };
 
+/// True of a tensor whose elements lie apart in memory though they are side by side in a row.
+bool lies_apart(const TensorAccess& access);
+
 /// How blocks walk the elements of a segment, in the order of the space's dimensions.
 struct ElementWalk {
   int64_t width = 1;           ///< Elements in a row that a thread has.
