@@ -375,7 +375,7 @@ ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedul
   if (!list.stages.empty()) {
     estimate.bytes_in_flight_per_sm =
         row_bytes_in_flight(facts, list.stages[0], schedule) *
-        static_cast<double>(schedule.rows_per_block * estimate.blocks_per_sm);
+        static_cast<double>(existing_rows(facts, schedule) * estimate.blocks_per_sm);
   }
   return estimate;
 }

@@ -143,6 +143,17 @@ bool stores_in_pairs(const SegmentFacts& facts, const Schedule& schedule, size_t
          access_kind(facts, access, schedule) == AccessKind::kVector;
 }
 
+int64_t offered_rows(const SegmentFacts& facts, int64_t block_threads, int64_t threads_per_row) {
+  const auto rows = static_cast<uint64_t>(std::max<int64_t>(facts.space.rows, 1));
+  const int64_t most = std::max<int64_t>(block_threads / threads_per_row, 1);
+  const int64_t of_warp = std::max<int64_t>(kWarp / threads_per_row, 1);
+  return std::min(std::max(static_cast<int64_t>(std::bit_ceil(rows)), of_warp), most);
+}
+
+int64_t existing_rows(const SegmentFacts& facts, const Schedule& schedule) {
+  return std::min(schedule.rows_per_block, facts.space.rows);
+}
+
 std::optional<Rejection> check_vector_width(const Schedule& schedule) {
   constexpr int64_t kWidest = 16;  // 16 one-byte elements fill one access.
   const int64_t width = schedule.vector_width;

@@ -164,6 +164,12 @@ struct ChunkRun {
 /// What a thread's walk along a row in chunks of `unroll` batches is printed as, in order.
 std::vector<ChunkRun> chunk_runs(const SegmentFacts& facts, const Schedule& schedule,
                                  int64_t unroll);
+/// Rows that a block of so many threads is offered: no more than there are, nor fewer than a warp
+/// takes.
+int64_t offered_rows(const SegmentFacts& facts, int64_t block_threads, int64_t threads_per_row);
+/// Rows of a block that exist.
+int64_t existing_rows(const SegmentFacts& facts, const Schedule& schedule);
+
 /// Batches whose columns a thread has accumulators for, and unrolls where it has any: all of its
 /// row, or one chunk of those that turns go through.
 int64_t held_batches(const SegmentFacts& facts, const Schedule& schedule);

@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::string_view kName = kColumn;
 constexpr int64_t kWarp = 32;
+constexpr int64_t kFewestSlots = 4;  // Of rows.
+constexpr int64_t kMostSlots = 128;
 constexpr int64_t kMostUnroll = 8;
 constexpr int64_t kMostSplits = 1024;  // Rows of partial results beyond it cost more than they win.
 constexpr int64_t kMostBlocksPerSm = 4;  // Of those that share a run of columns.
@@ -120,9 +122,11 @@ tl::expected<ResourceEstimate, Rejection> estimate_stage(const SegmentFacts& fac
   estimate.blocks = column_strips(facts, schedule) * blocks_per_strip(schedule);
   complete(estimate, limits, schedule.min_blocks_per_sm, schedule.cluster_blocks);
   constexpr int64_t kRegisterBytes = 4;
+  const int64_t rows_at_once = schedule.rows_per_block * schedule.unroll;
   estimate.bytes_in_flight_per_sm =
       static_cast<double>(loaded_words(facts, schedule, stage) * kRegisterBytes * estimate.threads *
-                          estimate.blocks_per_sm);
+                          estimate.blocks_per_sm) *
+      std::min(1.0, static_cast<double>(facts.space.rows) / static_cast<double>(rows_at_once));
   if (auto rejection = over_budget(facts, schedule, estimate, limits))
     return tl::make_unexpected(*rejection);
   return estimate;
@@ -269,7 +273,8 @@ Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits) {
         break;
       // A block that takes part of a sector makes its neighbours read it again.
       if (static_cast<double>(across * width * facts.widest_tile_bytes) < kSectorBytes) continue;
-      for (const int64_t slots : {4, 8, 16, 32, 64, 128}) {
+      for (int64_t slots = kFewestSlots; slots <= kMostSlots; slots *= 2) {
+        if (slots > kFewestSlots && offered_rows(facts, slots * across, across) < slots) break;
         for (int64_t unroll = 1; unroll <= kMostUnroll; unroll *= 2) {
           // Beyond one turn for all rows nothing is left to load.
           if (unroll > 1 && slots * unroll / 2 >= facts.space.rows) break;

@@ -14,6 +14,8 @@ constexpr std::string_view kName = kLooped;
 constexpr int64_t kMostUnroll =
     16;  // 16 vectors of 16 bytes are 64 registers, all that a thread should have in flight.
 
+constexpr int64_t kBlockThreads = 128;  ///< Of several short rows, about.
+
 // A thread of a turn has so many elements of a row at once: two rounds of loads of 16 bytes in
 // bf16. More of them need registers that other warps would hide waits with.
 constexpr int64_t kTurnElements[] = {8, 16};
@@ -269,7 +271,7 @@ Proposal propose_looped(const SegmentFacts& facts, const DeviceLimits& limits) {
       for (int64_t unroll = 1; unroll <= kMostUnroll; unroll *= 2) {
         Schedule schedule{.family = std::string(kName),
                           .threads_per_row = threads,
-                          .rows_per_block = std::max<int64_t>(128 / threads, 1),
+                          .rows_per_block = offered_rows(facts, kBlockThreads, threads),
                           .vector_width = vector.width,
                           .unroll = unroll,
                           .row_access = vector.access,

@@ -287,12 +287,15 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
          threads <= limits.threads_per_block; threads *= 2) {
       // More threads than vectors leave lanes idle from the start.
       if (threads > 1 && (threads / 2) * vector.width >= std::max<int64_t>(columns, 1)) break;
+      int64_t offered = 0;
       for (const int64_t block : kShortRowBlockThreads) {
-        if (threads >= block && block != kShortRowBlockThreads[0]) continue;
         if (is_long && threads < block) continue;
+        const int64_t rows = offered_rows(facts, block, threads);
+        if (rows == offered) continue;
+        offered = rows;
         Schedule schedule{.family = std::string(kName),
                           .threads_per_row = threads,
-                          .rows_per_block = std::max<int64_t>(block / threads, 1),
+                          .rows_per_block = rows,
                           .vector_width = vector.width,
                           .unroll = 1,
                           .cluster_blocks = cluster,

@@ -605,7 +605,11 @@ class RingSearch {
   }
 
   void try_groups(Schedule schedule) {
-    for (int64_t groups = 1; groups <= kMostGroups; ++groups) {
+    // Groups for which there are no rows only complete a group of four warps.
+    const int64_t most = std::clamp<int64_t>(
+        facts_.space.rows, std::max<int64_t>(kWarpGroup / schedule.threads_per_row, 1),
+        kMostGroups);
+    for (int64_t groups = 1; groups <= most; ++groups) {
       schedule.rows_per_block = groups;
       if (schedule.threads_per_block() % kWarpGroup != 0 ||
           specialised_threads(schedule) > limits_.threads_per_block)

@@ -105,7 +105,7 @@ GroupSchedules::Attempt GroupSchedules::try_outcome(const MergeTree& tree) {
   };
   // Merging saves launches and bytes, but no instruction: where those take longest, the whole is
   // most likely slower, and dearer to schedule than a part that shows it.
-  if (tree.verdict.issue_us > tree.verdict.least_us) {
+  if (tree.verdict->issue_us > tree.verdict->least_us) {
     for (const MergeTree& part : tree.parts) {
       const Outcome* of_part = known_outcome(part);
       if (of_part == nullptr) return {.needs = &part};
@@ -117,12 +117,12 @@ GroupSchedules::Attempt GroupSchedules::try_outcome(const MergeTree& tree) {
   }
   const double us = like(tree).predicted_us();
   double least_us = 0.0;
-  for (const MergeTree& part : tree.parts) least_us += part.verdict.least_us;
+  for (const MergeTree& part : tree.parts) least_us += part.verdict->least_us;
   if (us <= least_us) return {.outcome = {.best_us = us}};
   // Parts of which one is known and the other takes what it does at least may tell enough.
   const Outcome* first = known_outcome(tree.parts.front());
   if (first == nullptr) return {.needs = &tree.parts.front()};
-  if (us <= first->best_us + tree.parts.back().verdict.least_us)
+  if (us <= first->best_us + tree.parts.back().verdict->least_us)
     return {.outcome = {.best_us = us}};
   if (const MergeTree* unknown = unknown_part()) return {.needs = unknown};
   const double parts_us = best_of_parts();

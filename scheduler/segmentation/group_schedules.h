@@ -37,7 +37,7 @@ class GroupSchedules {
   /// Of a group with this verdict, or of one that differs in the values of constants alone: what
   /// kernels take does not depend on these.
   ScheduledGroup& like(const std::vector<NodeId>& nodes, const GroupVerdict& verdict);
-  ScheduledGroup& like(const MergeTree& tree) { return like(tree.nodes, tree.verdict); }
+  ScheduledGroup& like(const MergeTree& tree) { return like(tree.nodes, *tree.verdict); }
 
   /// Graphs that were scheduled.
   [[nodiscard]] size_t size() const { return made_.size(); }

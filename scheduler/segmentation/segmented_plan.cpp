@@ -277,7 +277,7 @@ class SegmentedPlanner {
   [[nodiscard]] std::vector<MergeTree> pinned_trees(GroupJudge& judge) const {
     std::vector<MergeTree> out;
     for (const std::vector<NodeId>& group : pins_.groups()) {
-      if (group.size() > 1) out.push_back({.nodes = group, .verdict = judge.judge(group)});
+      if (group.size() > 1) out.push_back({.nodes = group, .verdict = &judge.judge(group)});
     }
     return out;
   }

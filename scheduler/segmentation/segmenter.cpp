@@ -47,8 +47,8 @@ class Greedy {
   Grouping run(std::vector<MergeTree> groups) {
     for (NodeId node = 0; node < graph_.size(); ++node) {
       group_of_[node] = node;
-      trees_.push_back({.nodes = {node}, .verdict = {}});
-      if (!is_external(node)) trees_.back().verdict = judge_.judge(std::span(&node, 1));
+      trees_.push_back({.nodes = {node}});
+      if (!is_external(node)) trees_.back().verdict = &judge_.judge(std::span(&node, 1));
     }
     // Pinned groups are whole from the beginning.
     const bool is_anew = std::ranges::all_of(
@@ -194,8 +194,8 @@ class Greedy {
     std::map<std::pair<bool, int64_t>, std::vector<NodeId>> alike;
     for (NodeId node = 0; node < graph_.size(); ++node) {
       if (group_of_[node] != node || is_external(node)) continue;
-      if (which == Alike::kReductions && !trees_[node].verdict.reduces) continue;
-      alike[{trees_[node].verdict.reduces, elements_of(node)}].push_back(node);
+      if (which == Alike::kReductions && !trees_[node].verdict->reduces) continue;
+      alike[{trees_[node].verdict->reduces, elements_of(node)}].push_back(node);
     }
     bool merged = false;
     for (const auto& [kind, groups] : alike) {
@@ -308,7 +308,7 @@ class Greedy {
       if (reach_.has_between(group, offer.other)) continue;
       std::vector<NodeId> nodes;
       std::ranges::merge(trees_[group].nodes, trees_[offer.other].nodes, std::back_inserter(nodes));
-      const double apart_us = trees_[group].verdict.least_us + trees_[offer.other].verdict.least_us;
+      const double apart_us = trees_[group].verdict->least_us + trees_[offer.other].verdict->least_us;
       const GroupVerdict* verdict = judge_.may_fit(nodes) ? &judge_.judge(nodes) : nullptr;
       if (verdict == nullptr || !verdict->legal || verdict->least_us >= apart_us) {
         if (order_.in_rounds) refuse(group, offer.other);
@@ -340,7 +340,7 @@ class Greedy {
     const NodeId gone = std::max(group, offer.other);
     reach_.merge(kept, gone);
     for (const NodeId node : trees_[gone].nodes) group_of_[node] = kept;
-    MergeTree tree{.nodes = std::move(nodes), .verdict = verdict, .kind = offer.kind};
+    MergeTree tree{.nodes = std::move(nodes), .verdict = &verdict, .kind = offer.kind};
     tree.parts.push_back(std::move(trees_[kept]));
     tree.parts.push_back(std::move(trees_[gone]));
     trees_[gone] = {};

@@ -21,7 +21,7 @@ enum class MergeKind : uint8_t {
 /// to where the kernel turns out slower than theirs.
 struct MergeTree {
   std::vector<NodeId> nodes;  ///< Ascending.
-  GroupVerdict verdict;
+  const GroupVerdict* verdict = nullptr;  ///< The judge's; none of an external call.
   MergeKind kind = MergeKind::kProducer;
   std::vector<MergeTree> parts{};  ///< Two, or none for a single node.
 };

@@ -5,6 +5,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <array>
+#include <bit>
 #include <limits>
 #include <span>
 #include <thread>
@@ -340,6 +341,52 @@ TEST(PlanTest, WideNormsReadTheirRowsOnce) {
       }
     }
   }
+}
+
+/// Nor do rows that do not exist count as loads on their way, and as warps that hide waits.
+TEST(PlanTest, BlocksAreOfferedNoMoreRowsThanThereAre) {
+  const DeviceLimits limits = *find_device("H100");
+  for (const char* name : {"softmax", "rms_norm", "row_sum", "layer_norm_backward", "column_sum"}) {
+    for (const int64_t rows : {1, 2, 3, 5}) {
+      for (const int64_t cols : {3, 64, 768, 4096}) {
+        SCOPED_TRACE(fmt::format("{} {} x {}", name, rows, cols));
+        const auto planned =
+            plan(find_canned_fusion(name)->build(), {{"rows", rows}, {"cols", cols}}, limits);
+        ASSERT_TRUE(planned);
+        // A sum over one row is one of rows of one element.
+        const auto there = static_cast<uint64_t>(planned->segments[0].facts.space.rows);
+        for (const ProposedSchedule& offer : planned->segments[0].candidates) {
+          const Schedule& schedule = offer.schedule;
+          const bool is_ring = schedule.family == "warp_specialised";
+          const bool is_column = schedule.family == "column";
+          // Of a warp, or in a ring a group of warps; four rows of columns at least.
+          const int64_t filling =
+              std::max((is_ring ? 128 : 32) / schedule.threads_per_row, int64_t{is_column ? 4 : 1});
+          EXPECT_LE(schedule.rows_per_block,
+                    std::max(static_cast<int64_t>(std::bit_ceil(there)), filling))
+              << summary_of(schedule);
+        }
+      }
+    }
+  }
+}
+
+TEST(PlanTest, RowsThatDoNotExistLoadNothing) {
+  const DeviceLimits limits = *find_device("H100");
+  const auto in_flight = [&](int64_t rows, int64_t rows_per_block) {
+    const Schedule schedule{.family = "looped",
+                            .threads_per_row = 64,
+                            .rows_per_block = rows_per_block,
+                            .vector_width = 8};
+    const auto planned = plan(find_canned_fusion("softmax")->build(),
+                              {{"rows", rows}, {"cols", 512}}, limits,
+                              {.pin = {.schedule = schedule}});
+    const ResourceEstimate& estimate = fastest(*planned).estimate;
+    return estimate.bytes_in_flight_per_sm / static_cast<double>(estimate.blocks_per_sm);
+  };
+  EXPECT_GT(in_flight(1, 1), 0.0);
+  EXPECT_EQ(in_flight(1, 2), in_flight(1, 1));
+  EXPECT_EQ(in_flight(2, 2), 2.0 * in_flight(1, 1));
 }
 
 /// Of rows that are read again this is not true: more registers let more blocks in, whose rows

@@ -115,7 +115,7 @@ TEST(GroupSchedulesTest, TimesOfGroupsThatAreAlikeAreTheirs) {
   GroupSchedules schedules(trees.graph, kLimits, trees.options);
   for (const MergeTree& tree : trees.all) {
     EXPECT_DOUBLE_EQ(schedules.like(tree).predicted_us(),
-                     schedules.of(tree.nodes, tree.verdict.views).predicted_us());
+                     schedules.of(tree.nodes, tree.verdict->views).predicted_us());
   }
 }
 
