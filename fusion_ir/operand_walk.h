@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -48,13 +49,19 @@ void walk_operands(const Fusion& fusion, ValueId from, const Enter& enter, const
 /// The same where nothing is done behind the operands.
 template <class Enter>
 void walk_operands(const Fusion& fusion, ValueId from, const Enter& enter) {
-  std::vector<ValueId> open = {from};
+  constexpr size_t kOpenAtFirst = 16;  // Most walks have fewer open, and allocate once.
+  std::vector<ValueId> open;
+  const auto visit = [&](ValueId value) {
+    if (!enter(value)) return;
+    const std::vector<ValueId>& operands = fusion.def_of(value).operands;
+    if (open.capacity() == 0) open.reserve(std::max(kOpenAtFirst, operands.size()));
+    open.insert(open.end(), operands.rbegin(), operands.rend());
+  };
+  visit(from);
   while (!open.empty()) {
     const ValueId value = open.back();
     open.pop_back();
-    if (!enter(value)) continue;
-    const std::vector<ValueId>& operands = fusion.def_of(value).operands;
-    open.insert(open.end(), operands.rbegin(), operands.rend());
+    visit(value);
   }
 }
 

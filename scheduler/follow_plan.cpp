@@ -165,8 +165,8 @@ class Follower {
     const std::optional<size_t> same_as = model_.segments[first].same_as;
     if (same_as) {
       if (const auto made = made_.find(*same_as);
-          made != made_.end() && structurally_equal(made->second->fusion, fusion))
-        return made->second.get();
+          made != made_.end() && structurally_equal(made->second.fusion, fusion))
+        return &made->second.group;
     }
     auto facts = analyse(fusion);
     if (!facts)
@@ -174,17 +174,21 @@ class Follower {
     auto scheduled =
         schedule_like(std::move(*facts), kernels_from(first), plan_.limits, options_.families);
     if (!scheduled) return fail(of_segment(first, scheduled.error()));
-    auto& made = made_[first];
-    made = std::make_unique<ScheduledGroup>(
-        ScheduledGroup{.fusion = std::move(fusion), .segment = std::move(scheduled)});
-    return made.get();
+    std::vector<ValueId> outputs = fusion.outputs;
+    const auto made = made_.insert_or_assign(
+        first, Made{.fusion = std::move(fusion),
+                    .group = {.outputs = std::move(outputs), .segment = std::move(scheduled)}});
+    return &made.first->second.group;
   }
 
   Plan& plan_;
   const Plan& model_;
   const PlanOptions& options_;
-  /// By the first of the model's segments that they are like.
-  std::map<size_t, std::unique_ptr<ScheduledGroup>> made_;
+  struct Made {
+    Fusion fusion;
+    ScheduledGroup group;
+  };
+  std::map<size_t, Made> made_;  ///< By the first of the model's segments that they are like.
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/container/flat_map.hpp>
 #include <boost/container/small_vector.hpp>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -100,7 +101,9 @@ class AxisClasses {
 };
 
 /// Strides by axis class. Missing classes do not move the address.
-using ClassStrides = boost::container::flat_map<uint32_t, int64_t>;
+using ClassStrides =
+    boost::container::flat_map<uint32_t, int64_t, std::less<>,
+                               boost::container::small_vector<std::pair<uint32_t, int64_t>, 3>>;
 
 /// How a value lies in memory.
 struct View {
@@ -732,15 +735,15 @@ class Analysis {
   }
 
   void fill_accesses() {
-    const auto users = users_of(fusion_);
-    IdMap<ValueId, uint8_t> is_output(fusion_.values.size());
-    for (const ValueId output : fusion_.outputs) is_output[output] = 1;
+    IdMap<ValueId, uint8_t> is_needed(fusion_.values.size());  // By what computes, or the caller.
+    for (const Op& op : fusion_.ops) {
+      if (views_.contains(op.results.front())) continue;
+      for (const ValueId operand : op.operands) is_needed[operand] = 1;
+    }
+    for (const ValueId output : fusion_.outputs) is_needed[output] = 1;
     space_.input_places = IdMap<ValueId, uint32_t>(fusion_.values.size());
     for (const auto& [value, view] : views_) {
-      const bool computed_with = std::ranges::any_of(users[value], [&](OpId user) {
-        return !views_.contains(fusion_.ops[user].results.front());
-      });
-      if (!computed_with && is_output[value] == 0) continue;
+      if (is_needed[value] == 0) continue;
       space_.inputs.push_back(access_of(value, view, alignment_of(view)));
       space_.input_places[value] = static_cast<uint32_t>(space_.inputs.size());
     }

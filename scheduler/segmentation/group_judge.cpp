@@ -108,18 +108,24 @@ GroupVerdict GroupJudge::analysed(Subgraph subgraph, WorkGraph::LeafViews views)
 bool GroupJudge::may_fit(std::span<const NodeId> group) {
   const Fusion& fusion = graph_.fusion();
   const uint32_t call = ++last_counted_;
+  for (const NodeId node : group) in_group_[node] = call;
+  const auto leaves = [&](ValueId value) {
+    return graph_.is_kept(value) || std::ranges::any_of(graph_.readers(value), [&](NodeId reader) {
+             return in_group_[reader] != call;
+           });
+  };
   double instructions = 0.0;
   int64_t tensors = 0;
   for (const NodeId node : group) {
     const WorkNode& work = graph_.nodes()[node];
     const Op& op = fusion.ops[work.op];
     instructions += std::max(1.0, issue_slots_of(op.kind));
-    for (const ValueId result : op.results) tensors += graph_.leaves_group(result, group) ? 1 : 0;
+    for (const ValueId result : op.results) tensors += leaves(result) ? 1 : 0;
     for (const ValueId leaf : work.leaves) {
       if (counted_[leaf] == call) continue;
       counted_[leaf] = call;
       const NodeId owner = graph_.node_of(fusion.values[leaf].def);
-      if (owner == WorkGraph::kNone || !std::ranges::binary_search(group, owner)) ++tensors;
+      if (owner == WorkGraph::kNone || in_group_[owner] != call) ++tensors;
     }
     if (instructions > kMostInstructions || tensors > kMostArgumentTensors) return false;
   }

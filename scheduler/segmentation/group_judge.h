@@ -40,7 +40,7 @@ class GroupJudge {
   /// All of them outlive it. Without pins nothing is pinned.
   GroupJudge(const WorkGraph& graph, const DeviceLimits& limits, const FamilySet& families,
              const SegmentPins* pins = nullptr)
-      : graph_(graph), limits_(limits), families_(families), pins_(pins) {}
+      : graph_(graph), limits_(limits), families_(families), pins_(pins), in_group_(graph.size()) {}
   GroupJudge(const WorkGraph& graph, const DeviceLimits& limits, const FamilySet&& families,
              const SegmentPins* pins = nullptr) = delete;
 
@@ -85,8 +85,9 @@ class GroupJudge {
                     .rule = "a kernel would read an input in whose memory it joins parts",
                     .remedy = "none needed: the parts wait for those that read"}};
   Counts counts_;
-  IdMap<ValueId, uint32_t> counted_;  ///< Leaves that the last call of may_fit() has counted.
-  uint32_t last_counted_ = 0;         ///< That call's number.
+  IdMap<ValueId, uint32_t> counted_;  ///< By leaf: the call of may_fit() that counted it last.
+  std::vector<uint32_t> in_group_;    ///< By node: the one that asked for a group with it last.
+  uint32_t last_counted_ = 0;         ///< The last call's number.
 };
 
 }  // namespace sinter

@@ -9,11 +9,9 @@
 namespace sinter {
 namespace {
 
-Result<ScheduledSegment> schedule(const Fusion& fusion, const DeviceLimits& limits,
+Result<ScheduledSegment> schedule(SegmentFacts facts, const DeviceLimits& limits,
                                   const PlanOptions& options) {
-  auto facts = analyse(fusion);
-  if (!facts) return fail(unsupported(fusion, {facts.error()}, "no family can walk a segment"));
-  auto segment = schedule_segment(std::move(*facts), limits, options);
+  auto segment = schedule_segment(std::move(facts), limits, options);
   if (!segment) return segment;
   for (SegmentPlan& kernel : segment->kernels) {
     std::vector<ProposedSchedule>& all = kernel.candidates;
@@ -36,15 +34,20 @@ ScheduledGroup& GroupSchedules::of(const std::vector<NodeId>& nodes, WorkGraph::
   Fusion fusion = graph_.extract(nodes, views).fusion;
   const uint64_t hash = structural_hash(fusion);
   for (auto [it, last] = made_.equal_range(hash); it != last; ++it) {
-    if (!structurally_equal(it->second->fusion, fusion)) continue;
-    known_.emplace(nodes, it->second.get());
-    return *it->second;
+    const auto& [other, other_views, scheduled] = it->second;
+    if (!structurally_equal(graph_.extract(other, other_views).fusion, fusion)) continue;
+    known_.emplace(nodes, scheduled.get());
+    return *scheduled;
   }
-  auto segment = schedule(fusion, limits_, options_);
+  std::vector<ValueId> outputs = fusion.outputs;
+  auto facts = analyse(std::move(fusion));
+  auto segment = facts ? schedule(std::move(*facts), limits_, options_)
+                       : fail(unsupported(graph_.extract(nodes, views).fusion, {facts.error()},
+                                          "no family can walk a segment"));
   auto made = std::make_unique<ScheduledGroup>(
-      ScheduledGroup{.fusion = std::move(fusion), .segment = std::move(segment)});
+      ScheduledGroup{.outputs = std::move(outputs), .segment = std::move(segment)});
   known_.emplace(nodes, made.get());
-  return *made_.emplace(hash, std::move(made))->second;
+  return *made_.emplace(hash, Made{nodes, views, std::move(made)})->second.scheduled;
 }
 
 ScheduledGroup& GroupSchedules::like(const std::vector<NodeId>& nodes,

@@ -17,7 +17,7 @@ inline constexpr size_t kKeptCandidates = 8;
 
 /// The kernels of groups with one graph, scheduled once.
 struct ScheduledGroup {
-  Fusion fusion;
+  std::vector<ValueId> outputs;  ///< Of that graph.
   Result<ScheduledSegment> segment;
   std::optional<size_t> first_kernel{};  ///< In the plan, of the first group that runs it.
 
@@ -66,12 +66,18 @@ class GroupSchedules {
   static std::vector<NodeId> key_of(const MergeTree& tree);
   double least_with(const MergeTree& part);
 
+  /// A group that was scheduled: its graph is made again where it has to be looked at.
+  struct Made {
+    std::vector<NodeId> nodes;
+    WorkGraph::LeafViews views;
+    std::unique_ptr<ScheduledGroup> scheduled;
+  };
+
   const WorkGraph& graph_;
   const DeviceLimits& limits_;
   const PlanOptions& options_;
   ByNodes<ScheduledGroup*> known_;
-  std::unordered_multimap<uint64_t, std::unique_ptr<ScheduledGroup>>
-      made_;                                             ///< By structural hash.
+  std::unordered_multimap<uint64_t, Made> made_;         ///< By structural hash.
   std::unordered_map<uint64_t, ScheduledGroup*> alike_;  ///< By GroupVerdict::structure.
   ByNodes<Outcome> outcomes_;                            ///< By key_of().
 };

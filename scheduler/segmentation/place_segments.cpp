@@ -100,20 +100,22 @@ class Placer {
       plan_.segments[first].ops.push_back(graph_.nodes()[node].op);
     return {};
   }
+  /// Takes the facts of kernels that are placed first; what repeats them has those in the plan.
   Result<void> place(ScheduledGroup& group, const std::map<ValueId, ValueId>& to_plan) {
     if (!group.segment) return fail(group.segment.error());
-    const ScheduledSegment& segment = *group.segment;
+    ScheduledSegment& segment = *group.segment;
     const size_t first = plan_.segments.size();
+    const bool repeats = group.first_kernel.has_value();
     for (size_t i = 0; i < segment.kernels.size(); ++i) {
-      const SegmentPlan& kernel = segment.kernels[i];
-      SegmentPlan made{.facts = kernel.facts,
+      SegmentPlan& kernel = segment.kernels[i];
+      SegmentPlan made{.facts = repeats ? plan_.segments[*group.first_kernel + i].facts
+                                        : std::move(kernel.facts),
                        .in_plan = composed(kernel.in_plan, to_plan),
                        .candidates = {},
                        .is_required = kernel.is_required,
                        .finishes = kernel.finishes,
                        .is_part = kernel.is_part,
                        .row_parts = kernel.row_parts};
-      const bool repeats = group.first_kernel.has_value();
       if (repeats) made.same_as = *group.first_kernel + i;
       const size_t kept = std::min(kernel.candidates.size(), repeats ? 1 : 1 + kKeptCandidates);
       made.candidates.assign(kernel.candidates.begin(),
@@ -122,7 +124,7 @@ class Placer {
         made.decisions = segment.decisions;
         made.rejections = segment.rejections;
       }
-      leave_outputs(made, group.fusion, kernel.in_plan, plan_.segments.size());
+      leave_outputs(made, group.outputs, kernel.in_plan, plan_.segments.size());
       plan_.segments.push_back(std::move(made));
     }
     for (WorkspaceTensor tensor : segment.workspace) {
@@ -146,11 +148,11 @@ class Placer {
   }
 
   /// What a kernel writes for other groups lies in the workspace, unless it is an output.
-  void leave_outputs(const SegmentPlan& kernel, const Fusion& segment,
+  void leave_outputs(const SegmentPlan& kernel, const std::vector<ValueId>& of_group,
                      const std::map<ValueId, ValueId>& in_segment, size_t writer) {
     for (const ValueId output : kernel.facts.fusion.outputs) {
       const ValueId mine = in_segment.empty() ? output : in_segment.at(output);
-      if (std::ranges::find(segment.outputs, mine) == segment.outputs.end()) continue;
+      if (std::ranges::find(of_group, mine) == of_group.end()) continue;
       leave(kernel.in_plan.at(output), writer, Writer::kSegment);
     }
   }
@@ -229,7 +231,7 @@ Result<PlacedGroups> place_segments(Plan& plan, const WorkGraph& graph,
   };
   if (auto placed = place_groups(false); !placed) return fail(placed.error());
   for (ListGroup& list : lists.groups) {
-    ScheduledGroup scheduled{.fusion = std::move(list.subgraph.fusion),
+    ScheduledGroup scheduled{.outputs = list.subgraph.fusion.outputs,
                              .segment = std::move(list.segment)};
     if (auto placed = placer.place(scheduled, list.subgraph.in_plan); !placed)
       return fail(placed.error());

@@ -308,7 +308,8 @@ class Greedy {
       if (reach_.has_between(group, offer.other)) continue;
       std::vector<NodeId> nodes;
       std::ranges::merge(trees_[group].nodes, trees_[offer.other].nodes, std::back_inserter(nodes));
-      const double apart_us = trees_[group].verdict->least_us + trees_[offer.other].verdict->least_us;
+      const double apart_us =
+          trees_[group].verdict->least_us + trees_[offer.other].verdict->least_us;
       const GroupVerdict* verdict = judge_.may_fit(nodes) ? &judge_.judge(nodes) : nullptr;
       if (verdict == nullptr || !verdict->legal || verdict->least_us >= apart_us) {
         if (order_.in_rounds) refuse(group, offer.other);

@@ -20,7 +20,7 @@ enum class MergeKind : uint8_t {
 /// A group of nodes that one kernel is to run, with the groups it was made of: what it falls back
 /// to where the kernel turns out slower than theirs.
 struct MergeTree {
-  std::vector<NodeId> nodes;  ///< Ascending.
+  std::vector<NodeId> nodes;              ///< Ascending.
   const GroupVerdict* verdict = nullptr;  ///< The judge's; none of an external call.
   MergeKind kind = MergeKind::kProducer;
   std::vector<MergeTree> parts{};  ///< Two, or none for a single node.

@@ -6,8 +6,10 @@
 #include <array>
 #include <boost/graph/adjacency_list.hpp>
 #include <boost/graph/strong_components.hpp>
+#include <cstddef>
 #include <functional>
 #include <map>
+#include <memory_resource>
 #include <queue>
 #include <ranges>
 
@@ -607,9 +609,9 @@ class GraphSink {
   explicit GraphSink(const Fusion& source) : source_(source) {}
 
   /// These and the likes return the first of the new values; the others follow it.
-  ValueId copy_op(OpId id, std::vector<ValueId> operands) {
+  ValueId copy_op(OpId id, std::span<const ValueId> operands) {
     const Op& op = source_.ops[id];
-    const ValueId first = append(op.kind, std::move(operands), op.results);
+    const ValueId first = append(op.kind, {operands.begin(), operands.end()}, op.results);
     keep(first, op.results);
     return first;
   }
@@ -763,10 +765,9 @@ class Extraction {
       // Elements in the same order: a copy, whatever their shape was.
       made = sink_.copy_elements(id, read(*leaf, op.results.front()));
     } else {
-      std::vector<ValueId> operands;
-      operands.reserve(op.operands.size());
-      for (const ValueId operand : op.operands) operands.push_back(use(operand));
-      made = sink_.copy_op(id, std::move(operands));
+      operands_.clear();
+      for (const ValueId operand : op.operands) operands_.push_back(use(operand));
+      made = sink_.copy_op(id, operands_);
     }
     for (const ValueId result : op.results) {
       owned_[result] = made;
@@ -805,9 +806,9 @@ class Extraction {
 
   void compute_again(ValueId value) {
     const OpId id = source().values[value].def;
-    std::vector<ValueId> operands;
-    for (const ValueId operand : source().ops[id].operands) operands.push_back(made_of(operand));
-    copies_[value] = sink_.copy_op(id, std::move(operands));
+    again_.clear();
+    for (const ValueId operand : source().ops[id].operands) again_.push_back(made_of(operand));
+    copies_[value] = sink_.copy_op(id, again_);
   }
 
   /// The dense tensor in memory that `value`, made by reshapes, has the elements of, in its order.
@@ -835,8 +836,13 @@ class Extraction {
   WorkGraph::LeafViews views_;
   Sink sink_;
   std::vector<std::pair<ValueId, ValueId>> inputs_;  ///< Leaves, and what they are read as.
-  std::unordered_map<ValueId, ValueId> owned_;       ///< Results of the group's nodes.
-  std::unordered_map<ValueId, ValueId> copies_;      ///< Free values and what is read.
+  // Groups are extracted by the thousand: nodes of the maps come from one piece of memory.
+  std::array<std::byte, 4096> first_memory_;
+  std::pmr::monotonic_buffer_resource memory_{first_memory_.data(), first_memory_.size()};
+  std::pmr::unordered_map<ValueId, ValueId> owned_{&memory_};   ///< Results of the group's nodes.
+  std::pmr::unordered_map<ValueId, ValueId> copies_{&memory_};  ///< Free values and what is read.
+  std::vector<ValueId> operands_;                               ///< Of the op at hand.
+  std::vector<ValueId> again_;                                  ///< Of one that is computed again.
 };
 
 }  // namespace

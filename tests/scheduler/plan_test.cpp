@@ -378,9 +378,9 @@ TEST(PlanTest, RowsThatDoNotExistLoadNothing) {
                             .threads_per_row = 64,
                             .rows_per_block = rows_per_block,
                             .vector_width = 8};
-    const auto planned = plan(find_canned_fusion("softmax")->build(),
-                              {{"rows", rows}, {"cols", 512}}, limits,
-                              {.pin = {.schedule = schedule}});
+    const auto planned =
+        plan(find_canned_fusion("softmax")->build(), {{"rows", rows}, {"cols", 512}}, limits,
+             {.pin = {.schedule = schedule}});
     const ResourceEstimate& estimate = fastest(*planned).estimate;
     return estimate.bytes_in_flight_per_sm / static_cast<double>(estimate.blocks_per_sm);
   };
