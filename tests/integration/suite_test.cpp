@@ -18,67 +18,10 @@
 #include "scheduler/offers.h"
 #include "scheduler/row_estimate.h"
 #include "tests/integration/canned_case.h"
+#include "tests/integration/suite_cases.h"
 
 namespace sinter {
 namespace {
-
-const std::filesystem::path kSuite = SINTER_TEST_DATA_DIR "/../benchmarks/suite";
-
-std::string read(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-struct SuiteCase {
-  std::string group;  ///< Of suite.json: "kernels" or "quantisation".
-  std::string name;
-  std::string type;
-  std::vector<std::string> extents;
-  std::vector<std::vector<int64_t>> shapes;
-
-  [[nodiscard]] Fusion fusion() const {
-    std::string text = read(kSuite / (name + ".fir"));
-    for (size_t at = 0; type == "f32" && (at = text.find("bf16", at)) != std::string::npos;)
-      text.replace(at, 4, "f32");
-    auto parsed = parse_fusion(text);
-    if (!parsed) throw std::runtime_error(parsed.error().text());
-    return std::move(*parsed);
-  }
-  [[nodiscard]] ExtentValues values(const std::vector<int64_t>& shape) const {
-    ExtentValues out;
-    for (size_t i = 0; i < extents.size(); ++i) out[extents[i]] = shape.at(i);
-    return out;
-  }
-  /// Extents with few rows of so many elements, or of three groups of as many.
-  [[nodiscard]] ExtentValues small(int64_t rows, int64_t columns) const {
-    if (extents.front() == "batch") return values({2, 3, columns, 4 * columns});
-    if (extents.back() == "group") return values({rows, 3 * columns, 3, columns});
-    return values({rows, columns});
-  }
-  friend void PrintTo(const SuiteCase& item, std::ostream* out) {
-    *out << item.name << " " << item.type;
-  }
-};
-
-std::vector<SuiteCase> suite_cases() {
-  std::vector<SuiteCase> out;
-  const auto suite = nlohmann::json::parse(read(kSuite / "suite.json"));
-  for (const std::string group : {"kernels", "quantisation"}) {
-    for (const auto& kernel : suite.at(group)) {
-      for (const auto& [type, how] : suite.at("types").items()) {
-        if (group == "quantisation" && type != "bf16") continue;
-        out.push_back({.group = group,
-                       .name = kernel.at("name"),
-                       .type = type,
-                       .extents = kernel.at("extents"),
-                       .shapes = kernel.at("shapes")});
-      }
-    }
-  }
-  return out;
-}
 
 std::vector<SuiteCase> quantisation_cases() {
   std::vector<SuiteCase> out = suite_cases();
@@ -313,7 +256,7 @@ TEST(SuiteLosses, LongRowsAreKeptInBothMemoriesAndTextsArePredicted) {
 
 TEST(SuiteFiles, AreAllListed) {
   std::set<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(kSuite)) {
+  for (const auto& entry : std::filesystem::directory_iterator(suite_directory())) {
     if (entry.path().extension() == ".fir") files.insert(entry.path().stem());
   }
   std::set<std::string> listed;
