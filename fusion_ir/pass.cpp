@@ -45,10 +45,10 @@ bool wants_dump(const Pass& pass, const PassOptions& options) {
 PassRecord run_pass(const Pass& pass, Fusion& fusion, const PassOptions& options) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
-  Fusion next = pass.function(fusion);
+  std::optional<Fusion> next = pass.function(fusion);
   const std::chrono::duration<double, std::micro> spent = Clock::now() - start;
-  const bool changed = !(next == fusion);
-  fusion = std::move(next);
+  const bool changed = next && *next != fusion;
+  if (changed) fusion = std::move(*next);
   if (changed && options.verify) check_result(pass, fusion);
   if (changed && wants_dump(pass, options)) options.dump(pass.name, fusion);
   return {.name = pass.name, .changed = changed, .microseconds = spent.count()};

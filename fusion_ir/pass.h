@@ -13,10 +13,11 @@
 
 namespace sinter {
 
-/// A step from graph to graph. Pure: equal graphs in, equal graphs out.
+/// A step from graph to graph. Pure: equal graphs in, equal graphs out. A pass that finds nothing
+/// to change returns nothing, so that no graph is copied and compared for it.
 struct Pass {
   std::string_view name;
-  Fusion (*function)(const Fusion&) = nullptr;
+  std::optional<Fusion> (*function)(const Fusion&) = nullptr;
 };
 
 #ifdef NDEBUG

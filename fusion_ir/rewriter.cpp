@@ -169,10 +169,11 @@ void Rewriter::replace(OpId id, const std::vector<ValueId>& replacements) {
   }
 }
 
-Fusion Rewriter::finish() {
+std::optional<Fusion> Rewriter::finish() {
   if (!changed_) {
     const Liveness live = find_live_ops(source_);
-    return live.all ? source_ : compact(source_, live);
+    if (live.all) return std::nullopt;
+    return compact(source_, live);
   }
   for (const ValueId input : source_.inputs) made_.inputs.push_back(mapped(input));
   IdMap<ValueId, uint8_t> is_taken(made_.values.size());  // By an input or an output.
@@ -196,7 +197,7 @@ Fusion Rewriter::finish() {
   return live.all ? std::move(made_) : compact(std::move(made_), live);
 }
 
-Fusion rewrite(const Fusion& fusion, const RewriteFn& decide) {
+std::optional<Fusion> rewrite(const Fusion& fusion, const RewriteFn& decide) {
   Rewriter rewriter(fusion);
   std::vector<ValueId> operands;
   for (const OpId id : fusion.op_ids()) {

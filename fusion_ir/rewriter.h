@@ -33,14 +33,15 @@ class Rewriter {
   ValueId splat(ConstantOp value, DType type, const Shape& shape);
 
  private:
-  friend Fusion rewrite(const Fusion&, const std::function<std::optional<std::vector<ValueId>>(
+  friend std::optional<Fusion> rewrite(const Fusion&,
+                                       const std::function<std::optional<std::vector<ValueId>>(
                                            Rewriter&, OpId, std::span<const ValueId>)>&);
 
   std::vector<ValueId> push(Op op, std::vector<Value> results);
   void start_copy();
   void keep(OpId op, std::vector<ValueId> operands);
   void replace(OpId op, const std::vector<ValueId>& replacements);
-  Fusion finish();
+  std::optional<Fusion> finish();
 
   const Fusion& source_;
   Fusion made_;
@@ -57,8 +58,8 @@ using RewriteFn = std::function<std::optional<std::vector<ValueId>>(
 /// Rebuilds a graph op by op, in order, and drops what no output needs. Symbols and inputs stay, in
 /// their order, used or not. A replacement without a name takes the name of what it replaces. An
 /// output that became an input, or equal to an earlier output, is copied by a broadcast to its own
-/// shape, so the outputs keep their number and order. A graph in which nothing changes and nothing
-/// is dead comes back equal.
-Fusion rewrite(const Fusion& fusion, const RewriteFn& decide);
+/// shape, so the outputs keep their number and order. Nothing if nothing changes and nothing is
+/// dead.
+std::optional<Fusion> rewrite(const Fusion& fusion, const RewriteFn& decide);
 
 }  // namespace sinter

@@ -308,7 +308,11 @@ Result<Plan> plan_or_throw(const Fusion& fusion, const ExtentValues& extents,
            .workspace = {},
            .decisions = {},
            .rejections = {}};
-  out.fusion = options.simplify ? simplify(out.fusion) : remove_dead_values(out.fusion);
+  if (options.simplify) {
+    out.fusion = simplify(out.fusion);
+  } else if (auto alive = remove_dead_values(out.fusion)) {
+    out.fusion = std::move(*alive);
+  }
   const bool is_free = options.pin == SchedulePin{} && options.cuts.empty() &&
                        options.joins.empty() && options.cutting == Cutting::kFaster;
   std::optional<Fusion> in_parts;

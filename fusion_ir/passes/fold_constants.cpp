@@ -105,7 +105,7 @@ std::optional<ConstantOp> fold(const Rewriter& rewriter, OpId id,
 
 }  // namespace
 
-Fusion fold_constants(const Fusion& fusion) {
+std::optional<Fusion> fold_constants(const Fusion& fusion) {
   return rewrite(fusion,
                  [](Rewriter& rewriter, OpId id,
                     std::span<const ValueId> operands) -> std::optional<std::vector<ValueId>> {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "fusion_ir/fusion.h"
 
 namespace sinter {
@@ -11,6 +13,6 @@ namespace sinter {
 /// permute, reshape or slice has only constant operands, but for casts from an integer that no
 /// target value represents exactly. Needs: a verified graph. Stands before all that looks for known
 /// numbers.
-Fusion fold_constants(const Fusion& fusion);
+std::optional<Fusion> fold_constants(const Fusion& fusion);
 
 }  // namespace sinter

@@ -60,7 +60,7 @@ std::optional<double> factor_of_division(const Fusion& graph, ValueId divisor) {
 
 }  // namespace
 
-Fusion hoist_divisions(const Fusion& fusion) {
+std::optional<Fusion> hoist_divisions(const Fusion& fusion) {
   return rewrite(
       fusion,
       [](Rewriter& rewriter, OpId id,

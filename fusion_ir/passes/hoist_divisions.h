@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "fusion_ir/fusion.h"
 
 namespace sinter {
@@ -19,6 +21,6 @@ namespace sinter {
 ///
 /// After: none of these patterns is left. Needs: recognize_logsumexp and recognize_welford, which
 /// look for divisions. Stands last for that reason.
-Fusion hoist_divisions(const Fusion& fusion);
+std::optional<Fusion> hoist_divisions(const Fusion& fusion);
 
 }  // namespace sinter

@@ -52,7 +52,7 @@ ValueId shrink(Rewriter& rewriter, ValueId operand, const Placement& small) {
 
 }  // namespace
 
-Fusion place_broadcasts(const Fusion& fusion) {
+std::optional<Fusion> place_broadcasts(const Fusion& fusion) {
   return rewrite(fusion,
                  [](Rewriter& rewriter, OpId id,
                     std::span<const ValueId> operands) -> std::optional<std::vector<ValueId>> {

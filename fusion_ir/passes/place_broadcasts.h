@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "fusion_ir/fusion.h"
 
 namespace sinter {
@@ -11,6 +13,6 @@ namespace sinter {
 /// repeat.
 /// Needs: a verified graph.
 /// Stands before algebra and sharing, which see through a graph with fewer broadcasts.
-Fusion place_broadcasts(const Fusion& fusion);
+std::optional<Fusion> place_broadcasts(const Fusion& fusion);
 
 }  // namespace sinter

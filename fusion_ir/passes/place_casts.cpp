@@ -47,7 +47,7 @@ Replacement cast_before_move(Rewriter& rewriter, const Value& result, ValueId op
 
 }  // namespace
 
-Fusion place_casts(const Fusion& fusion) {
+std::optional<Fusion> place_casts(const Fusion& fusion) {
   std::vector<int> readers(fusion.values.size(), 0);
   for (const Op& op : fusion.ops) {
     for (const ValueId operand : op.operands) ++readers[operand.index];

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "fusion_ir/fusion.h"
 
 namespace sinter {
@@ -11,6 +13,6 @@ namespace sinter {
 /// After: no cast follows a broadcast, no data movement follows a widening cast.
 /// Needs: a verified graph.
 /// Stands before algebra, which cancels casts that have come to stand side by side.
-Fusion place_casts(const Fusion& fusion);
+std::optional<Fusion> place_casts(const Fusion& fusion);
 
 }  // namespace sinter

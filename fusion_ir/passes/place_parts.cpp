@@ -437,12 +437,12 @@ class Placement {
 
 }  // namespace
 
-Fusion place_parts(const Fusion& fusion) {
+std::optional<Fusion> place_parts(const Fusion& fusion) {
   const bool has_parts = std::ranges::any_of(fusion.ops, [](const Op& op) {
     return std::holds_alternative<SliceOp>(op.kind) ||
            std::holds_alternative<ConcatenateOp>(op.kind);
   });
-  if (!has_parts) return fusion;
+  if (!has_parts) return std::nullopt;
   Placement placement(fusion);
   return rewrite(fusion, [&](Rewriter& rewriter, OpId id, std::span<const ValueId> operands) {
     return placement.decide(rewriter, id, operands);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "fusion_ir/fusion.h"
 
 namespace sinter {
@@ -12,6 +14,6 @@ namespace sinter {
 ///   reduce(concatenate(..)) concatenate(reduce(..)), over other axes than the one joined along
 ///   slice(concatenate(..))  a slice of the one operand that it lies in
 /// Nothing is computed twice, and no value is cut that would not be in memory anyway.
-Fusion place_parts(const Fusion& fusion);
+std::optional<Fusion> place_parts(const Fusion& fusion);
 
 }  // namespace sinter

@@ -33,7 +33,7 @@ std::optional<ValueId> match_max(const Fusion& fusion, ValueId sum) {
 
 }  // namespace
 
-Fusion recognize_logsumexp(const Fusion& fusion) {
+std::optional<Fusion> recognize_logsumexp(const Fusion& fusion) {
   // The pair stands where the maximum stood, which is before the sum.
   std::vector<bool> has_pair(fusion.values.size());
   IdMap<ValueId, ValueId> max_of(fusion.values.size());

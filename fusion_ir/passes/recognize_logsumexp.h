@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "fusion_ir/fusion.h"
 
 namespace sinter {
@@ -15,6 +17,6 @@ namespace sinter {
 /// After: no such pattern is left. Needs: common values shared, so that both x are one value; the
 /// algebra done, so that x + (-m) reads x - m. Stands before hoist_divisions, which uses that the
 /// sum of a pair is at least 1.
-Fusion recognize_logsumexp(const Fusion& fusion);
+std::optional<Fusion> recognize_logsumexp(const Fusion& fusion);
 
 }  // namespace sinter

@@ -80,7 +80,7 @@ std::optional<Deviations> match_deviations(const Fusion& fusion, ValueId m2) {
 
 }  // namespace
 
-Fusion recognize_welford(const Fusion& fusion) {
+std::optional<Fusion> recognize_welford(const Fusion& fusion) {
   // By mean: the sum it divides. By m2: its mean. The pair stands where the mean stood, before m2.
   IdMap<ValueId, ValueId> sum_of(fusion.values.size());
   IdMap<ValueId, ValueId> mean_of(fusion.values.size());

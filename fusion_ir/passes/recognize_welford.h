@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "fusion_ir/fusion.h"
 
 namespace sinter {
@@ -19,6 +21,6 @@ namespace sinter {
 ///
 /// After: no such pattern is left. Needs: constants folded, common values shared, pow(d, 2) written
 /// as d * d. Stands behind the passes that provide this.
-Fusion recognize_welford(const Fusion& fusion);
+std::optional<Fusion> recognize_welford(const Fusion& fusion);
 
 }  // namespace sinter

@@ -4,7 +4,7 @@
 
 namespace sinter {
 
-Fusion remove_dead_values(const Fusion& fusion) {
+std::optional<Fusion> remove_dead_values(const Fusion& fusion) {
   return rewrite(fusion, [](Rewriter&, OpId, std::span<const ValueId>) { return std::nullopt; });
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "fusion_ir/fusion.h"
 
 namespace sinter {
@@ -9,6 +11,6 @@ namespace sinter {
 /// Needs: a verified graph.
 /// Stands first, so that the passes behind it do not work on what is dropped. The rewriter removes
 /// what dies in later passes.
-Fusion remove_dead_values(const Fusion& fusion);
+std::optional<Fusion> remove_dead_values(const Fusion& fusion);
 
 }  // namespace sinter

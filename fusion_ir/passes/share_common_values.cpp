@@ -60,7 +60,7 @@ bool computes_same(const Fusion& source, const Op& op, std::span<const ValueId> 
 
 }  // namespace
 
-Fusion share_common_values(const Fusion& fusion) {
+std::optional<Fusion> share_common_values(const Fusion& fusion) {
   // Results in the source by hash; what they became in the new graph is known when they are found.
   std::unordered_multimap<size_t, OpId> seen;
   return rewrite(

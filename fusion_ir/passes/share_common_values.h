@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "fusion_ir/fusion.h"
 
 namespace sinter {
@@ -10,6 +12,6 @@ namespace sinter {
 /// After: no two ops but inputs, external calls and copies are equal.
 /// Needs: a verified graph.
 /// Stands before the recognitions, which compare values by id.
-Fusion share_common_values(const Fusion& fusion);
+std::optional<Fusion> share_common_values(const Fusion& fusion);
 
 }  // namespace sinter

@@ -252,7 +252,7 @@ Replacement simplify_take(Rewriter& rewriter, const TakeOp& take, Operands opera
 
 }  // namespace
 
-Fusion simplify_algebra(const Fusion& fusion) {
+std::optional<Fusion> simplify_algebra(const Fusion& fusion) {
   IdMap<ValueId, uint8_t> outputs(fusion.values.size());
   for (const ValueId output : fusion.outputs) outputs[output] = 1;
   return rewrite(

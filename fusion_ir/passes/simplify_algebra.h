@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "fusion_ir/fusion.h"
 
 namespace sinter {
@@ -29,6 +31,6 @@ namespace sinter {
 /// After: none of these patterns is left. Needs: a verified graph; constants folded, casts and
 /// broadcasts placed, to find most. Stands after those passes and before the recognitions, which
 /// expect one form of each formula.
-Fusion simplify_algebra(const Fusion& fusion);
+std::optional<Fusion> simplify_algebra(const Fusion& fusion);
 
 }  // namespace sinter

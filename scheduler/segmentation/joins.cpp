@@ -43,7 +43,8 @@ Fusion without_pads(const Fusion& fusion) {
                    const auto* pad = std::get_if<PadOp>(&op.kind);
                    if (pad == nullptr) return std::nullopt;
                    return {{joined_pad(rewriter, *pad, operands.front())}};
-                 });
+                 })
+      .value_or(fusion);
 }
 
 /// True if a concatenate's operand, which begins at `at` along the axis, lies dense in the result,
@@ -103,32 +104,33 @@ Fusion with_places_for_joins(const Fusion& fusion) {
   if (has(fusion, pads)) return with_places_for_joins(without_pads(fusion));
   if (!has(fusion, joins)) return fusion;
   const OwnMemory own(fusion);
-  return rewrite(
-      fusion,
-      [&](Rewriter& rewriter, OpId id,
-          std::span<const ValueId> operands) -> std::optional<std::vector<ValueId>> {
-        const Op& op = fusion.ops[id];
-        if (!joins(op.kind)) return std::nullopt;
-        std::vector<ValueId> places;
-        bool copies = false;
-        const auto axis = static_cast<size_t>(std::get<ConcatenateOp>(op.kind).axis);
-        int64_t at = 0;
-        for (size_t i = 0; i < operands.size(); ++i) {
-          places.push_back(operands[i]);
-          const bool needs_copy = own.of(op.operands[i], op, at);
-          at += fusion.values[op.operands[i]].shape[axis].constant();
-          if (!needs_copy) continue;
-          copies = true;
-          const Value& like = rewriter.graph().values[operands[i]];
-          const DType type = like.type;
-          const Shape shape = like.shape;
-          places.back() =
-              rewriter.append(BroadcastOp{all_axes(shape.size())}, {operands[i]}, type, shape)
-                  .front();
-        }
-        if (!copies) return std::nullopt;
-        return rewriter.append(op.kind, std::move(places));
-      });
+  return rewrite(fusion,
+                 [&](Rewriter& rewriter, OpId id,
+                     std::span<const ValueId> operands) -> std::optional<std::vector<ValueId>> {
+                   const Op& op = fusion.ops[id];
+                   if (!joins(op.kind)) return std::nullopt;
+                   std::vector<ValueId> places;
+                   bool copies = false;
+                   const auto axis = static_cast<size_t>(std::get<ConcatenateOp>(op.kind).axis);
+                   int64_t at = 0;
+                   for (size_t i = 0; i < operands.size(); ++i) {
+                     places.push_back(operands[i]);
+                     const bool needs_copy = own.of(op.operands[i], op, at);
+                     at += fusion.values[op.operands[i]].shape[axis].constant();
+                     if (!needs_copy) continue;
+                     copies = true;
+                     const Value& like = rewriter.graph().values[operands[i]];
+                     const DType type = like.type;
+                     const Shape shape = like.shape;
+                     places.back() = rewriter
+                                         .append(BroadcastOp{all_axes(shape.size())}, {operands[i]},
+                                                 type, shape)
+                                         .front();
+                   }
+                   if (!copies) return std::nullopt;
+                   return rewriter.append(op.kind, std::move(places));
+                 })
+      .value_or(fusion);
 }
 
 }  // namespace sinter

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "fusion_ir/match.h"
+#include "tests/fusion_ir/applied.h"
 #include "tests/fusion_ir/op_count.h"
 
 namespace sinter {
@@ -15,7 +16,7 @@ namespace {
 ConstantOp folded(const std::function<ValueId(FusionBuilder&)>& make) {
   FusionBuilder b;
   b.output(make(b));
-  const Fusion after = fold_constants(b.build());
+  const Fusion after = applied(fold_constants, b.build());
   const auto constant = splat_constant(after, after.outputs.front());
   EXPECT_TRUE(constant.has_value()) << output_op(after);
   return constant.value_or(ConstantOp{});
@@ -56,7 +57,7 @@ TEST(FoldConstants, IntegersThatNoDoubleHoldsAreCastByTheKernel) {
   const auto is_folded = [](int64_t value, DType to) {
     FusionBuilder b;
     b.output(b.cast(b.constant_integer(value, DType::kI64), to));
-    const Fusion after = fold_constants(b.build());
+    const Fusion after = applied(fold_constants, b.build());
     return splat_constant(after, after.outputs.front()).has_value();
   };
   constexpr int64_t kLimit = int64_t{1} << 53;
@@ -83,14 +84,14 @@ TEST(FoldConstants, ExtentsOfConstantShapesBecomeNumbers) {
   const Fusion known = fusion_of([](FusionBuilder& b, ValueId x) {
     return b.mul(x, b.element_count(x, {0, 1}));
   });
-  const Fusion after = fold_constants(known);
+  const Fusion after = applied(fold_constants, known);
   EXPECT_EQ(count_ops(after, "extent"), 0);
   EXPECT_TRUE(is_splat_of(after, after.def_of(after.outputs[0]).operands[1], 256.0));
 
   FusionBuilder b;
   const ValueId x = b.input(DType::kF32, {b.symbol("rows"), 32});
   b.output(b.mul(x, b.element_count(x, {0, 1})));
-  EXPECT_EQ(count_ops(fold_constants(b.build()), "extent"), 1);
+  EXPECT_EQ(count_ops(applied(fold_constants, b.build()), "extent"), 1);
 }
 
 TEST(FoldConstants, RandomNumbersOfConstantsAreConstant) {
@@ -112,7 +113,7 @@ TEST(FoldConstants, ConcatenationsAndPadsOfOneNumberAreThatNumber) {
   const ValueId twos = b.broadcast(b.constant(2.0), {4}, {});
   b.output(b.pad(twos, {1}, {0}, -2.0));
   b.output(b.concatenate({twos, b.broadcast(b.constant(3.0), {4}, {})}, 0));
-  EXPECT_EQ(fold_constants(b.build()), b.build());
+  EXPECT_EQ(applied(fold_constants, b.build()), b.build());
 }
 
 TEST(FoldConstants, NothingIsFoldedThroughAnExternalCall) {
@@ -120,13 +121,13 @@ TEST(FoldConstants, NothingIsFoldedThroughAnExternalCall) {
   const ValueId two = b.constant(2.0);
   b.output(b.external("f", {two}, {{DType::kF32, {}}})[0]);
   b.output(b.external("f", {}, {{DType::kF32, {}}})[0]);
-  EXPECT_EQ(fold_constants(b.build()), b.build());
+  EXPECT_EQ(applied(fold_constants, b.build()), b.build());
 }
 
 TEST(FoldConstants, LeavesWhatDependsOnInputs) {
   const Fusion before =
       fusion_of([](FusionBuilder& b, ValueId x) { return b.mul(x, b.constant(2.0)); });
-  EXPECT_EQ(fold_constants(before), before);
+  EXPECT_EQ(applied(fold_constants, before), before);
 }
 
 RC_GTEST_PROP(FoldConstants, MatchesTheReferenceOnIntegers, (int32_t a, int32_t c)) {

@@ -4,6 +4,7 @@
 
 #include "fusion_ir/composites.h"
 #include "fusion_ir/pipeline.h"
+#include "tests/fusion_ir/applied.h"
 #include "tests/fusion_ir/op_count.h"
 
 namespace sinter {
@@ -20,18 +21,19 @@ TEST(HoistDivisions, SoftmaxDividesOncePerRow) {
 }
 
 TEST(HoistDivisions, ARootBecomesItsReciprocal) {
-  const Fusion after = hoist_divisions(fusion_of([](FusionBuilder& b, ValueId x) {
-    const ValueId norm = b.sqrt(b.sum(b.mul(x, x), {1}));
-    return b.div(x, b.broadcast_over(norm, x, {1}));
-  }));
+  const Fusion after = applied(hoist_divisions, fusion_of([](FusionBuilder& b, ValueId x) {
+                                 const ValueId norm = b.sqrt(b.sum(b.mul(x, x), {1}));
+                                 return b.div(x, b.broadcast_over(norm, x, {1}));
+                               }));
   EXPECT_EQ(count_ops(after, "div") + count_ops(after, "sqrt"), 0);
   EXPECT_EQ(count_ops(after, "rsqrt"), 1);
 }
 
 TEST(HoistDivisions, AConstantBecomesItsReciprocal) {
   const auto divided_by = [](double c) {
-    return hoist_divisions(fusion_of(
-        [&](FusionBuilder& b, ValueId x) { return b.div(b.cast(x, DType::kF32), b.constant(c)); }));
+    return applied(hoist_divisions, fusion_of([&](FusionBuilder& b, ValueId x) {
+                     return b.div(b.cast(x, DType::kF32), b.constant(c));
+                   }));
   };
   const Fusion after = divided_by(0.9);
   EXPECT_EQ(count_ops(after, "div"), 0);
@@ -42,13 +44,15 @@ TEST(HoistDivisions, AConstantBecomesItsReciprocal) {
 
 TEST(HoistDivisions, AScaleWithAFloorDividesOncePerRow) {
   const auto divided_by_scale = [](double factor, double floor, DType type = DType::kF32) {
-    return hoist_divisions(fusion_of(
-        [&](FusionBuilder& b, ValueId x) {
-          const ValueId scaled = b.mul(b.constant(factor, type), b.amax(b.abs(x), {1}));
-          const ValueId scale = b.max(scaled, b.constant(floor, type));
-          return b.div(x, b.broadcast_over(scale, x, {1}));
-        },
-        type));
+    return applied(hoist_divisions, fusion_of(
+                                        [&](FusionBuilder& b, ValueId x) {
+                                          const ValueId scaled = b.mul(b.constant(factor, type),
+                                                                       b.amax(b.abs(x), {1}));
+                                          const ValueId scale =
+                                              b.max(scaled, b.constant(floor, type));
+                                          return b.div(x, b.broadcast_over(scale, x, {1}));
+                                        },
+                                        type));
   };
   const Fusion after = divided_by_scale(1.0 / 448.0, 1e-10);
   EXPECT_EQ(count_ops(after, "div"), 0);
@@ -75,11 +79,11 @@ TEST(HoistDivisions, DivisorsWithoutASafeReciprocalStay) {
   const Fusion by_sum = fusion_of([](FusionBuilder& b, ValueId x) {
     return b.div(x, b.broadcast_over(b.sum(x, {1}), x, {1}));
   });
-  EXPECT_EQ(hoist_divisions(by_sum), by_sum);
+  EXPECT_EQ(applied(hoist_divisions, by_sum), by_sum);
   const Fusion by_max_of_pair = fusion_of([](FusionBuilder& b, ValueId x) {
     return b.div(x, b.broadcast_over(b.logsumexp_pair(x, {1}).max, x, {1}));
   });
-  EXPECT_EQ(hoist_divisions(by_max_of_pair), by_max_of_pair);
+  EXPECT_EQ(applied(hoist_divisions, by_max_of_pair), by_max_of_pair);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/fusion_ir/applied.h"
 #include "tests/fusion_ir/op_count.h"
 
 namespace sinter {
@@ -10,7 +11,7 @@ namespace {
 using Make = std::function<ValueId(FusionBuilder&, ValueId)>;
 
 void expect_same(const Make& before, const Make& after, DType type) {
-  const Fusion placed = place_casts(fusion_of(before, type));
+  const Fusion placed = applied(place_casts, fusion_of(before, type));
   EXPECT_TRUE(structurally_equal(placed, fusion_of(after, type)))
       << "last op is " << output_op(placed);
 }
@@ -54,7 +55,7 @@ TEST(PlaceCasts, AWideMovedValueWithOtherReadersStays) {
     b.output(b.exp(moved));
     return b.cast(moved, DType::kBF16);
   });
-  EXPECT_EQ(place_casts(before), before);
+  EXPECT_EQ(applied(place_casts, before), before);
 }
 
 TEST(PlaceCasts, CastsTheSmallSideOfABroadcast) {
@@ -75,7 +76,7 @@ TEST(PlaceCasts, PicksLabelsFromTheStoredType) {
   const ValueId x = b.input(DType::kBF16, {8, 32});
   const ValueId label = b.input(DType::kI64, {8});
   b.output(b.take(b.cast(x, DType::kF32), label, 1));
-  const Fusion after = place_casts(b.build());
+  const Fusion after = applied(place_casts, b.build());
   ASSERT_EQ(output_op(after), "cast");
   const ValueId picked = after.def_of(after.outputs[0]).operands[0];
   EXPECT_EQ(after.def_of(picked).operands[0], after.inputs[0]);
@@ -87,7 +88,7 @@ TEST(PlaceCasts, CastsOfEqualWidthStay) {
         return b.permute(b.cast(x, DType::kF32), {1, 0});
       },
       DType::kI32);
-  EXPECT_EQ(place_casts(before), before);
+  EXPECT_EQ(applied(place_casts, before), before);
 }
 
 }  // namespace

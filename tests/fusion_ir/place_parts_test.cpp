@@ -5,6 +5,7 @@
 #include "fusion_ir/composites.h"
 #include "fusion_ir/pipeline.h"
 #include "fusion_ir/printer.h"
+#include "tests/fusion_ir/applied.h"
 #include "tests/fusion_ir/op_count.h"
 
 namespace sinter {
@@ -22,7 +23,7 @@ Fusion graph(const Make& make) {
 }
 
 void expect_same(const Make& before, const Make& after) {
-  const Fusion placed = place_parts(graph(before));
+  const Fusion placed = applied(place_parts, graph(before));
   EXPECT_TRUE(structurally_equal(placed, graph(after))) << print(placed) << print(graph(after));
 }
 
@@ -189,7 +190,7 @@ TEST(PlaceParts, CountsThatWouldRoundStay) {
   const auto sliced = [](DType type, int64_t extent) {
     FusionBuilder b("count");
     b.output(b.slice(b.iota({extent}, 0, type), {extent - 8}, {extent}));
-    return count_ops(place_parts(b.build()), "slice");
+    return count_ops(applied(place_parts, b.build()), "slice");
   };
   EXPECT_EQ(sliced(DType::kF32, int64_t{1} << 24), 0);
   EXPECT_EQ(sliced(DType::kF32, (int64_t{1} << 24) + 1), 1);

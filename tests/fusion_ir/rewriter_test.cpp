@@ -5,6 +5,7 @@
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/match.h"
 #include "fusion_ir/verifier.h"
+#include "tests/fusion_ir/applied.h"
 #include "tests/fusion_ir/op_count.h"
 #include "tests/support/canned_fusions.h"
 
@@ -24,8 +25,8 @@ std::optional<std::vector<ValueId>> drop_exp(Rewriter& rewriter, OpId id,
 
 TEST(Rewriter, KeepingEverythingGivesAnEqualGraph) {
   for (const CannedFusion& canned : canned_fusions()) {
-    const Fusion fusion = rewrite(canned.build(), keep);  // Drops what the formula left unused.
-    EXPECT_EQ(rewrite(fusion, keep), fusion) << canned.name;
+    const Fusion fusion = rewritten(canned.build(), keep);  // Drops what the formula left unused.
+    EXPECT_EQ(rewritten(fusion, keep), fusion) << canned.name;
     EXPECT_EQ(verify(fusion).size(), 0U) << canned.name;
   }
 }
@@ -37,7 +38,7 @@ TEST(Rewriter, DropsDeadOpsAndKeepsUnusedInputsAndSymbols) {
   const ValueId z = b.input(DType::kF32, {4}, "z");
   b.exp(b.exp(x));
   b.output(b.neg(z), "y");
-  const Fusion after = rewrite(b.build(), keep);
+  const Fusion after = rewritten(b.build(), keep);
   EXPECT_EQ(after.ops.size(), 3U);
   EXPECT_EQ(after.inputs.size(), 2U);
   EXPECT_EQ(after.values[after.inputs[0]].name, "x");
@@ -48,7 +49,7 @@ TEST(Rewriter, DropsDeadOpsAndKeepsUnusedInputsAndSymbols) {
 TEST(Rewriter, ReplacedValuesReachTheirUsersAndDieThemselves) {
   const Fusion before =
       fusion_of([](FusionBuilder& b, ValueId x) { return b.neg(b.exp(b.abs(x))); });
-  const Fusion after = rewrite(before, drop_exp);
+  const Fusion after = rewritten(before, drop_exp);
   const Fusion expected = fusion_of([](FusionBuilder& b, ValueId x) { return b.neg(b.abs(x)); });
   EXPECT_EQ(after, expected);
 }
@@ -57,13 +58,13 @@ TEST(Rewriter, AReplacementWithoutANameTakesTheOldOne) {
   FusionBuilder b;
   const ValueId x = b.input(DType::kF32, {4}, "x");
   b.output(b.neg(b.named(b.exp(b.abs(x)), "weights")), "y");
-  const Fusion after = rewrite(b.build(), drop_exp);
+  const Fusion after = rewritten(b.build(), drop_exp);
   EXPECT_EQ(after.values[after.def_of(after.outputs[0]).operands[0]].name, "weights");
 }
 
 TEST(Rewriter, AnOutputThatBecameAnInputIsCopied) {
   const Fusion after =
-      rewrite(fusion_of([](FusionBuilder& b, ValueId x) { return b.exp(x); }), drop_exp);
+      rewritten(fusion_of([](FusionBuilder& b, ValueId x) { return b.exp(x); }), drop_exp);
   EXPECT_TRUE(verify(after).empty());
   ASSERT_TRUE(is_copy(after, after.outputs[0]));
   EXPECT_EQ(after.def_of(after.outputs[0]).operands[0], after.inputs[0]);
@@ -76,7 +77,7 @@ TEST(Rewriter, OutputsThatBecameEqualStayTwo) {
   const ValueId negated = b.neg(x);
   b.output(negated, "a");
   b.output(b.exp(negated), "b");
-  const Fusion after = rewrite(b.build(), drop_exp);
+  const Fusion after = rewritten(b.build(), drop_exp);
   ASSERT_EQ(after.outputs.size(), 2U);
   EXPECT_NE(after.outputs[0], after.outputs[1]);
   EXPECT_TRUE(is_copy(after, after.outputs[1]));
@@ -86,27 +87,27 @@ TEST(Rewriter, OutputsThatBecameEqualStayTwo) {
 TEST(Rewriter, AppendedOpsStandBeforeTheirUsers) {
   const Fusion before = fusion_of([](FusionBuilder& b, ValueId x) { return b.exp(b.abs(x)); });
   const Fusion after =
-      rewrite(before,
-              [](Rewriter& rewriter, OpId id,
-                 std::span<const ValueId> operands) -> std::optional<std::vector<ValueId>> {
-                if (text_of(rewriter.source().ops[id].kind) != "abs") {
-                  return std::nullopt;
-                }
-                const ValueId x = operands.front();
-                return std::vector{rewriter.pointwise(PointwiseFn::kMul, {x, x})};
-              });
+      rewritten(before,
+                [](Rewriter& rewriter, OpId id,
+                   std::span<const ValueId> operands) -> std::optional<std::vector<ValueId>> {
+                  if (text_of(rewriter.source().ops[id].kind) != "abs") {
+                    return std::nullopt;
+                  }
+                  const ValueId x = operands.front();
+                  return std::vector{rewriter.pointwise(PointwiseFn::kMul, {x, x})};
+                });
   EXPECT_EQ(after, fusion_of([](FusionBuilder& b, ValueId x) { return b.exp(b.mul(x, x)); }));
 }
 
 TEST(Rewriter, RejectsAReplacementOfAnotherShape) {
   const Fusion before = fusion_of([](FusionBuilder& b, ValueId x) { return b.sum(x, {1}); });
   try {
-    rewrite(before,
-            [](Rewriter& rewriter, OpId id,
-               std::span<const ValueId> operands) -> std::optional<std::vector<ValueId>> {
-              if (!is_reduction(rewriter.source().ops[id].kind)) return std::nullopt;
-              return std::vector{operands.front()};
-            });
+    rewritten(before,
+              [](Rewriter& rewriter, OpId id,
+                 std::span<const ValueId> operands) -> std::optional<std::vector<ValueId>> {
+                if (!is_reduction(rewriter.source().ops[id].kind)) return std::nullopt;
+                return std::vector{operands.front()};
+              });
     FAIL() << "a matrix took the place of a column";
   } catch (const SinterException& e) {
     EXPECT_EQ(e.error().kind, ErrorKind::kInternalError);

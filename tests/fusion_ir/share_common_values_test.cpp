@@ -4,32 +4,33 @@
 
 #include "fusion_ir/passes/simplify_algebra.h"
 #include "fusion_ir/verifier.h"
+#include "tests/fusion_ir/applied.h"
 #include "tests/fusion_ir/op_count.h"
 
 namespace sinter {
 namespace {
 
 TEST(ShareCommonValues, MergesEqualChains) {
-  const Fusion after = share_common_values(fusion_of([](FusionBuilder& b, ValueId x) {
-    const ValueId left = b.exp(b.neg(x));
-    return b.mul(left, b.exp(b.neg(x)));
-  }));
+  const Fusion after = applied(share_common_values, fusion_of([](FusionBuilder& b, ValueId x) {
+                                 const ValueId left = b.exp(b.neg(x));
+                                 return b.mul(left, b.exp(b.neg(x)));
+                               }));
   EXPECT_EQ(count_ops(after, "neg"), 1);
   EXPECT_EQ(count_ops(after, "exp"), 1);
 }
 
 TEST(ShareCommonValues, CommutativeFunctionsMatchInEitherOrder) {
-  const Fusion after = share_common_values(fusion_of([](FusionBuilder& b, ValueId x) {
-    const ValueId y = b.exp(x);
-    const ValueId left = b.add(x, y);
-    return b.mul(left, b.add(y, x));
-  }));
+  const Fusion after = applied(share_common_values, fusion_of([](FusionBuilder& b, ValueId x) {
+                                 const ValueId y = b.exp(x);
+                                 const ValueId left = b.add(x, y);
+                                 return b.mul(left, b.add(y, x));
+                               }));
   EXPECT_EQ(count_ops(after, "add"), 1);
-  const Fusion kept = share_common_values(fusion_of([](FusionBuilder& b, ValueId x) {
-    const ValueId y = b.exp(x);
-    const ValueId left = b.sub(x, y);
-    return b.mul(left, b.sub(y, x));
-  }));
+  const Fusion kept = applied(share_common_values, fusion_of([](FusionBuilder& b, ValueId x) {
+                                const ValueId y = b.exp(x);
+                                const ValueId left = b.sub(x, y);
+                                return b.mul(left, b.sub(y, x));
+                              }));
   EXPECT_EQ(count_ops(kept, "sub"), 2);
 }
 
@@ -40,7 +41,7 @@ TEST(ShareCommonValues, AttributesAndTypesTellOpsApart) {
     const ValueId zeros = b.sub(b.constant(0.0), b.constant(-0.0));
     return b.add(b.add(a, c), zeros);
   });
-  EXPECT_EQ(share_common_values(before), before);
+  EXPECT_EQ(applied(share_common_values, before), before);
 }
 
 TEST(ShareCommonValues, EqualInputsStayApart) {
@@ -48,7 +49,7 @@ TEST(ShareCommonValues, EqualInputsStayApart) {
   const ValueId x = b.input(DType::kF32, {4});
   const ValueId y = b.input(DType::kF32, {4});
   b.output(b.add(x, y));
-  EXPECT_EQ(share_common_values(b.build()), b.build());
+  EXPECT_EQ(applied(share_common_values, b.build()), b.build());
 }
 
 TEST(ShareCommonValues, ExternalCallsStayApart) {
@@ -57,16 +58,16 @@ TEST(ShareCommonValues, ExternalCallsStayApart) {
     const ValueId first = call();
     return b.add(first, call());
   });
-  EXPECT_EQ(share_common_values(before), before);
+  EXPECT_EQ(applied(share_common_values, before), before);
 }
 
 TEST(ShareCommonValues, PadsAndConcatenationsAreSharedByTheirAttributes) {
-  const Fusion after = share_common_values(fusion_of([](FusionBuilder& b, ValueId x) {
-    const ValueId a = b.pad(x, {0, 0}, {0, 1}, 1.0);
-    const ValueId c = b.pad(x, {0, 0}, {0, 1}, 1.0);
-    const ValueId d = b.pad(x, {0, 0}, {0, 1}, 2.0);
-    return b.concatenate({a, c, d}, 0);
-  }));
+  const Fusion after = applied(share_common_values, fusion_of([](FusionBuilder& b, ValueId x) {
+                                 const ValueId a = b.pad(x, {0, 0}, {0, 1}, 1.0);
+                                 const ValueId c = b.pad(x, {0, 0}, {0, 1}, 1.0);
+                                 const ValueId d = b.pad(x, {0, 0}, {0, 1}, 2.0);
+                                 return b.concatenate({a, c, d}, 0);
+                               }));
   EXPECT_EQ(count_ops(after, "pad"), 2);
 }
 
@@ -75,11 +76,11 @@ TEST(ShareCommonValues, EqualOutputsStayTwoAndSettle) {
   const ValueId x = b.input(DType::kF32, {4});
   b.output(b.exp(x), "a");
   b.output(b.exp(x), "b");
-  const Fusion once = share_common_values(b.build());
+  const Fusion once = applied(share_common_values, b.build());
   EXPECT_EQ(count_ops(once, "exp"), 1);
   EXPECT_EQ(once.outputs.size(), 2U);
   EXPECT_TRUE(verify(once).empty());
-  EXPECT_EQ(share_common_values(simplify_algebra(once)), once);
+  EXPECT_EQ(applied(share_common_values, applied(simplify_algebra, once)), once);
 }
 
 }  // namespace
