@@ -104,7 +104,7 @@ class CutNetwork {
     std::map<ValueId, std::vector<NodeId>> readers;
     for (const NodeId node : nodes_) {
       for (const ValueId leaf : graph_.nodes()[node].leaves) {
-        const NodeId owner = graph_.node_of(graph_.fusion().values[leaf].def);
+        const NodeId owner = graph_.maker_of(leaf);
         if (owner == WorkGraph::kNone || !contains(owner)) readers[leaf].push_back(node);
       }
     }
@@ -350,7 +350,7 @@ int64_t bytes_between(const WorkGraph& graph, std::span<const NodeId> first,
   std::set<ValueId> read_again;
   for (const NodeId node : second) {
     for (const ValueId leaf : graph.nodes()[node].leaves) {
-      const NodeId owner = graph.node_of(graph.fusion().values[leaf].def);
+      const NodeId owner = graph.maker_of(leaf);
       const bool is_made_here =
           owner != WorkGraph::kNone && (has(first, owner) || has(second, owner));
       if (!is_made_here && read.contains(leaf)) read_again.insert(leaf);

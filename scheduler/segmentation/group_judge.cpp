@@ -118,13 +118,12 @@ bool GroupJudge::may_fit(std::span<const NodeId> group) {
   int64_t tensors = 0;
   for (const NodeId node : group) {
     const WorkNode& work = graph_.nodes()[node];
-    const Op& op = fusion.ops[work.op];
-    instructions += std::max(1.0, issue_slots_of(op.kind));
-    for (const ValueId result : op.results) tensors += leaves(result) ? 1 : 0;
+    instructions += work.instructions;
+    for (const ValueId result : fusion.ops[work.op].results) tensors += leaves(result) ? 1 : 0;
     for (const ValueId leaf : work.leaves) {
       if (counted_[leaf] == call) continue;
       counted_[leaf] = call;
-      const NodeId owner = graph_.node_of(fusion.values[leaf].def);
+      const NodeId owner = graph_.maker_of(leaf);
       if (owner == WorkGraph::kNone || in_group_[owner] != call) ++tensors;
     }
     if (instructions > kMostInstructions || tensors > kMostArgumentTensors) return false;

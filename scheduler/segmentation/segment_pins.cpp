@@ -147,7 +147,7 @@ class PinResolver {
   /// reading it.
   [[nodiscard]] Result<void> check_made(ValueId value, Wish wish) const {
     const Op& op = fusion_.def_of(value);
-    const bool has_node = graph_.node_of(fusion_.values[value].def) != WorkGraph::kNone;
+    const bool has_node = graph_.maker_of(value) != WorkGraph::kNone;
     const bool is_free = graph_.is_free(value);
     if (has_node && (!is_free || wish == Wish::kTogether)) return {};
     std::string reason = "nothing needs it";
@@ -189,7 +189,7 @@ class PinResolver {
       open.pop_back();
       if (!seen.insert(value).second) continue;
       for (const ValueId other : neighbours(value)) {
-        const NodeId node = graph_.node_of(fusion_.values[other].def);
+        const NodeId node = graph_.maker_of(other);
         if (graph_.is_free(other)) {
           open.push_back(other);
         } else if (node != WorkGraph::kNone && !graph_.nodes()[node].is_external) {
@@ -246,7 +246,7 @@ class PinResolver {
   }
 
   [[nodiscard]] bool cuts_through(ValueId cut, const std::vector<NodeId>& group) const {
-    const NodeId producer = graph_.node_of(fusion_.values[cut].def);
+    const NodeId producer = graph_.maker_of(cut);
     return std::ranges::binary_search(group, producer) &&
            std::ranges::any_of(graph_.readers(cut), [&](NodeId reader) {
              return std::ranges::binary_search(group, reader);
@@ -303,7 +303,7 @@ Result<SegmentPins> SegmentPins::resolve(const WorkGraph& graph, const PlanOptio
 std::optional<Rejection> SegmentPins::forbids(std::span<const NodeId> group) const {
   const auto has = [&](NodeId node) { return std::ranges::binary_search(group, node); };
   for (const ValueId cut : cuts_) {
-    if (!has(graph_->node_of(graph_->fusion().values[cut].def))) continue;
+    if (!has(graph_->maker_of(cut))) continue;
     if (std::ranges::none_of(graph_->readers(cut), has)) continue;
     return Rejection{
         .subject = "segmentation",
@@ -327,7 +327,7 @@ std::optional<Rejection> SegmentPins::forbids(std::span<const NodeId> group) con
 std::vector<Decision> pin_decisions(const WorkGraph& graph, const PlanOptions& options,
                                     const std::vector<size_t>& segment_of) {
   const Fusion& fusion = graph.fusion();
-  const auto node_of = [&](ValueId value) { return graph.node_of(fusion.values[value].def); };
+  const auto node_of = [&](ValueId value) { return graph.maker_of(value); };
   const auto runner = [&](NodeId node) {
     const WorkNode& work = graph.nodes()[node];
     if (!work.is_external) return fmt::format("kernel {}", segment_of[node]);

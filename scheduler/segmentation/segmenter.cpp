@@ -245,7 +245,7 @@ class Greedy {
     }
     sort_unique(read);
     for (const ValueId value : read) {
-      const NodeId producer = graph_.node_of(graph_.fusion().values[value].def);
+      const NodeId producer = graph_.maker_of(value);
       if (producer != WorkGraph::kNone) {
         if (group_of_[producer] == group) continue;
         const bool is_last = !graph_.is_kept(value) && is_only_reader(group, value);
@@ -272,7 +272,7 @@ class Greedy {
 
   /// True if no other group reads a value than this one and the one that makes it.
   [[nodiscard]] bool is_only_reader(NodeId group, ValueId value) const {
-    const NodeId maker = group_of_[graph_.node_of(graph_.fusion().values[value].def)];
+    const NodeId maker = group_of_[graph_.maker_of(value)];
     return std::ranges::all_of(graph_.readers(value), [&](NodeId reader) {
       return group_of_[reader] == group || group_of_[reader] == maker;
     });

@@ -113,11 +113,14 @@ WorkGraph::WorkGraph(const Fusion& fusion, const IsFree& is_free,
       rank_(fusion.ops.size()),
       is_output_(fusion.values.size()),
       node_of_(fusion.ops.size(), kNone),
+      maker_of_(fusion.values.size(), kNone),
+      bytes_(fusion.values.size()),
       free_leaves_(fusion.values.size()),
       is_free_(fusion.values.size()),
       readers_(fusion.values.size()),
       op_hashes_(fusion.ops.size()),
       is_dense_alone_(fusion.values.size()) {
+  for (const ValueId value : fusion.value_ids()) bytes_[value] = tensor_bytes(fusion, value);
   for (const ValueId output : wanted) is_output_[output] = 1;
   for (size_t i = 0; i < fusion.layouts.size(); ++i) {
     layouts_[fusion.outputs[i]] = fusion.layouts[i];
@@ -143,6 +146,8 @@ WorkGraph::WorkGraph(const Fusion& fusion, const IsFree& is_free,
   number_joined();
   hash_ops();
   if (!aliases_.empty()) order_overwriting();
+  for (const ValueId value : fusion.value_ids())
+    maker_of_[value] = node_of_[fusion.values[value].def];
 }
 
 void WorkGraph::order_ops(const std::vector<ValueId>& wanted) {
@@ -170,8 +175,6 @@ void WorkGraph::order_ops(const std::vector<ValueId>& wanted) {
     }
   }
 }
-
-int64_t WorkGraph::bytes(ValueId value) const { return tensor_bytes(*fusion_, value); }
 
 std::vector<OpId> WorkGraph::free_ops() const {
   std::vector<OpId> out;
@@ -336,6 +339,7 @@ void WorkGraph::find_free(const IsFree& may_be_free) {
     node_of_[id] = static_cast<NodeId>(nodes_.size());
     nodes_.push_back({.op = id,
                       .is_external = is_external,
+                      .instructions = std::max(1.0, issue_slots_of(op.kind)),
                       .leaves = std::move(leaves),
                       .producers = {},
                       .consumers = {}});

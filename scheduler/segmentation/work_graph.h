@@ -37,7 +37,8 @@ using ByNodes = std::unordered_map<std::vector<NodeId>, T, NodesHash, NodesEqual
 /// An op that belongs to one group. All others are free: whoever needs their result computes it.
 struct WorkNode {
   OpId op;
-  bool is_external = false;  ///< The embedder runs it; it shares a group with nothing.
+  bool is_external = false;   ///< The embedder runs it; it shares a group with nothing.
+  double instructions = 0.0;  ///< Of its op, for each element: one at least.
   /// What it reads from memory if nothing else is in its group: values that other nodes own and
   /// inputs, found through free ops. In canonical order, none twice.
   std::vector<ValueId> leaves;
@@ -83,6 +84,8 @@ class WorkGraph {
   /// The node that owns an op; kNone if it is free, or nothing needs it.
   [[nodiscard]] NodeId node_of(OpId op) const { return node_of_[op]; }
   static constexpr NodeId kNone = 0xffff'ffffU;
+  /// The node that owns the op which makes a value; kNone likewise.
+  [[nodiscard]] NodeId maker_of(ValueId value) const { return maker_of_[value]; }
 
   [[nodiscard]] bool is_output(ValueId value) const { return is_output_[value] != 0; }
   /// Values that lie in the tensor of another one.
@@ -113,7 +116,7 @@ class WorkGraph {
   [[nodiscard]] bool is_free(ValueId value) const { return is_free_[value] != 0; }
   /// Ops whose results are free; ascending.
   [[nodiscard]] std::vector<OpId> free_ops() const;
-  [[nodiscard]] int64_t bytes(ValueId value) const;
+  [[nodiscard]] int64_t bytes(ValueId value) const { return bytes_[value]; }
   /// Nodes that have a value among their leaves; ascending.
   [[nodiscard]] const std::vector<NodeId>& readers(ValueId value) const { return readers_[value]; }
   /// These, and those that read it as part of what a concatenate makes; no longer ascending.
@@ -161,6 +164,8 @@ class WorkGraph {
   IdMap<OpId, uint32_t> rank_;  ///< Place in `order_`.
   IdMap<ValueId, uint8_t> is_output_;
   IdMap<OpId, NodeId> node_of_;
+  IdMap<ValueId, NodeId> maker_of_;
+  IdMap<ValueId, int64_t> bytes_;
   /// Of every result of a free op: what it is computed from.
   IdMap<ValueId, std::vector<ValueId>> free_leaves_;
   IdMap<ValueId, uint8_t> is_free_;
