@@ -814,11 +814,7 @@ std::vector<int64_t> occupancies(const SegmentFacts& facts, const Schedule& sche
   return out;
 }
 
-std::vector<ValueId> late_columns(const SegmentFacts& facts) {
-  // What the cut keeps may spare a later stage its weights.
-  std::vector<PersistentValue> kept;
-  for (const ValueId value : facts.persistent) kept.push_back({value, Residency::kRegister});
-  const StageList list = distribute(facts, kept);
+std::vector<ValueId> late_columns(const SegmentFacts& facts, const StageList& list) {
   std::vector<ValueId> out;
   for (size_t s = 1; s < list.stages.size(); ++s) {
     for (const ValueId value : list.stages[s].loads) {

@@ -116,8 +116,9 @@ inline constexpr int64_t kLateLoadElements = 64;
 std::vector<int64_t> occupancies(const SegmentFacts& facts, const Schedule& schedule,
                                  const RowNeeds& needs, const DeviceLimits& limits);
 
-/// Column inputs (weights, biases) that stages after the first barrier read.
-std::vector<ValueId> late_columns(const SegmentFacts& facts);
+/// Column inputs (weights, biases) that stages after the first barrier read. `list`: with the cut
+/// kept, which may spare a later stage its weights.
+std::vector<ValueId> late_columns(const SegmentFacts& facts, const StageList& list);
 
 /// Outer reductions that keep the columns accumulate per column: one of values that do not vary
 /// along them is refused.

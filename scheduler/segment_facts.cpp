@@ -312,7 +312,9 @@ class Facts {
 class Distribution {
  public:
   Distribution(const SegmentFacts& facts, const std::vector<PersistentValue>& persistent)
-      : facts_(facts) {
+      : facts_(facts),
+        unfused_uses_(facts.fusion.values.size(), -1),
+        last_use_(facts.fusion.values.size()) {
     for (const PersistentValue& value : persistent) {
       if (value.residency != Residency::kReload) persistent_.insert(value.value);
     }
@@ -595,36 +597,34 @@ class Distribution {
 
   /// Products of a stage that take no instruction of their own: everything they go into adds them
   /// to something, as a multiply-add. An addition takes one of its operands so.
-  [[nodiscard]] int64_t count_fused_products(const Stage& stage) const {
-    std::map<ValueId, int64_t> uses;  // Not yet fused.
+  [[nodiscard]] int64_t count_fused_products(const Stage& stage) {
+    constexpr int64_t kNone = -1;  // No product, or one that takes an instruction.
+    IdMap<ValueId, int64_t>& uses = unfused_uses_;
+    for (const ValueId value : stage.computed) uses[value] = is_product(value) ? 0 : kNone;
+    const auto for_each_user = [&](const auto& visit) {
+      for (const ValueId value : stage.computed) visit(fusion().def_of(value));
+      for (const OpId id : stage.reductions) visit(fusion().ops[id]);
+      for (const OpId id : stage.outer) visit(fusion().ops[id]);
+    };
+    for_each_user([&](const Op& user) {
+      const bool is_addition = adds(user.kind);
+      for (const ValueId operand : user.operands) {
+        if (uses[operand] != kNone) uses[operand] = is_addition ? uses[operand] + 1 : kNone;
+      }
+    });
+    for (const size_t output : stage.outputs) uses[fusion().outputs[output]] = kNone;
+    for (const ValueId kept : stage.kept) uses[kept] = kNone;
+    for_each_user([&](const Op& user) {
+      const auto product = std::ranges::find_if(
+          user.operands, [&](ValueId operand) { return uses[operand] != kNone; });
+      if (product != user.operands.end()) --uses[*product];
+    });
+    int64_t fused = 0;
     for (const ValueId value : stage.computed) {
-      if (is_product(value)) uses.emplace(value, 0);
+      fused += uses[value] == 0 ? 1 : 0;
+      uses[value] = kNone;
     }
-    std::vector<const Op*> users;
-    for (const ValueId value : stage.computed) users.push_back(&fusion().def_of(value));
-    for (const std::vector<OpId>& reductions : {stage.reductions, stage.outer}) {
-      for (const OpId id : reductions) users.push_back(&fusion().ops[id]);
-    }
-    for (const Op* user : users) {
-      for (const ValueId operand : user->operands) {
-        if (!adds(user->kind)) {
-          uses.erase(operand);
-        } else if (const auto product = uses.find(operand); product != uses.end()) {
-          ++product->second;
-        }
-      }
-    }
-    for (const size_t output : stage.outputs) uses.erase(fusion().outputs[output]);
-    for (const ValueId kept : stage.kept) uses.erase(kept);
-    for (const Op* user : users) {
-      for (const ValueId operand : user->operands) {
-        const auto product = uses.find(operand);
-        if (product == uses.end()) continue;
-        --product->second;
-        break;
-      }
-    }
-    return std::ranges::count_if(uses, [](const auto& product) { return product.second == 0; });
+    return fused;
   }
 
   /// Kept by an earlier stage.
@@ -652,8 +652,9 @@ class Distribution {
 
   /// Values alive at once when the stage is evaluated in order, each dying after its last use in
   /// the stage.
-  [[nodiscard]] int64_t peak_live(const Stage& stage) const {
-    IdMap<ValueId, size_t> last_use(fusion().values.size());
+  [[nodiscard]] int64_t peak_live(const Stage& stage) {
+    IdMap<ValueId, size_t>& last_use = last_use_;
+    for (const ValueId value : stage.computed) last_use[value] = 0;
     for (size_t i = 0; i < stage.computed.size(); ++i) {
       for (const ValueId operand : fusion().def_of(stage.computed[i]).operands)
         last_use[operand] = i + 1;
@@ -679,6 +680,9 @@ class Distribution {
   const SegmentFacts& facts_;
   std::set<ValueId> persistent_;
   IdMap<ValueId, uint8_t> used_;
+  // Of the stage at hand, in tables that all stages share:
+  IdMap<ValueId, int64_t> unfused_uses_;  ///< Of its products; -1 of all else.
+  IdMap<ValueId, size_t> last_use_;       ///< Of what it computes.
 };
 
 /// Elements that a stage reads to evaluate, reduce and store.
