@@ -267,8 +267,8 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
   };
   // What is kept, and the same with the weights of later stages read early.
   std::vector<Kept> choices = {Kept(facts, {})};
-  const std::vector<ValueId> columns = late_columns(facts, choices.front().list);
-  if (!columns.empty()) choices.emplace_back(facts, columns);
+  const std::vector<ValueId> late = late_columns(facts, choices.front().list);
+  if (!late.empty()) choices.emplace_back(facts, late);
   StageList read_again;  // Of rows that every stage reads again.
   std::vector<RowVector> vectors = row_vectors(facts);
   if (accumulates_columns(facts)) {
