@@ -550,8 +550,10 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
                                 : estimate.blocks;
   work.issue_slots += static_cast<double>(prologues * estimate.threads) * row.prologue_instructions;
   if (passes && estimate.blocks > 0) {
+    // Threads of rows that do not exist take none of them.
+    const int64_t threads = existing_rows(facts, schedule) * schedule.threads_per_row;
     work.thread_instructions =
-        work.issue_slots / static_cast<double>(estimate.blocks * estimate.threads);
+        work.issue_slots / static_cast<double>(estimate.blocks * std::max<int64_t>(threads, 1));
   }
   if (passes) {
     const double text_bytes =

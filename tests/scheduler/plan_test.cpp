@@ -371,6 +371,20 @@ TEST(PlanTest, BlocksAreOfferedNoMoreRowsThanThereAre) {
   }
 }
 
+/// A softmax of one row of 768 elements in bf16 takes 7.5 us with four threads of a row, beside
+/// seven rows of threads that have none, and 4.1 with a warp (H100).
+TEST(PlanTest, AWarpSharesALoneRow) {
+  for (const char* name : {"softmax", "layer_norm", "rms_norm", "row_sum"}) {
+    for (const int64_t cols : {256, 768, 1024}) {
+      const auto planned = plan(find_canned_fusion(name)->build(), {{"rows", 1}, {"cols", cols}},
+                                *find_device("H100"));
+      ASSERT_TRUE(planned);
+      EXPECT_GE(fastest(*planned).schedule.threads_per_row, cols / 32) << name << " " << cols;
+      EXPECT_GE(fastest(*planned).schedule.threads_per_row, 16) << name << " " << cols;
+    }
+  }
+}
+
 TEST(PlanTest, RowsThatDoNotExistLoadNothing) {
   const DeviceLimits limits = *find_device("H100");
   const auto in_flight = [&](int64_t rows, int64_t rows_per_block) {
