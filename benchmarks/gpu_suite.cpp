@@ -166,8 +166,7 @@ class Suite {
     for (size_t i = out.size(); i < segment.candidates.size(); ++i) {
       const auto& schedule = segment.candidates[i].schedule;
       std::string kind = schedule.family;
-      if (!schedule.persistent.empty())
-        kind += sinter::text_of(schedule.persistent.front().residency);
+      if (!schedule.kept.empty()) kind += sinter::text_of(schedule.kept.front().residency);
       kinds[kind].push_back(i);
     }
     for (const auto& [kind, indices] : kinds) {
@@ -197,16 +196,14 @@ class Suite {
     const auto& schedule = chosen.schedule;
     const sinter::CompiledResources& resources = segment.kernel->resources;
     const std::string residency =
-        schedule.persistent.empty()
-            ? "-"
-            : std::string(sinter::text_of(schedule.persistent.front().residency));
+        schedule.kept.empty() ? "-" : std::string(sinter::text_of(schedule.kept.front().residency));
     fmt::print(
         "{:20} {:6}x{:<6} #{:<3} {:10} {:8} T{:<4} R{:<3} V{:<2} U{:<2} B{:<2} C{:<2} A{:<1} "
         "{:3}r/{:<3}p "
         "{:3}sp {:6}sm {:8.1f} us pred {:8.1f} SOL {:.3f} {}\n",
         item.fusion, item.rows, item.columns, index, schedule.family, residency,
         schedule.threads_per_row, schedule.rows_per_block, schedule.vector_width, schedule.unroll,
-        schedule.min_blocks_per_sm, schedule.cluster_blocks, schedule.rows_ahead,
+        schedule.min_blocks_per_sm, schedule.cluster_size, schedule.prefetch_rows,
         resources.registers, chosen.estimate.registers, resources.spill_store_bytes,
         chosen.estimate.shared_bytes, run->timing.median_us, predicted_us, run->speed_of_light(),
         run->check.passed() ? "ok" : "WRONG " + run->check.text());
@@ -314,10 +311,10 @@ int main(int argc, char** argv) {
   }
   Suite suite(**driver, *limits, std::move(*compiler), *copy_rate, std::move(options));
   // The oracle of the cases to come works while the device runs this one.
-  constexpr size_t kCasesAhead = 3;
+  constexpr size_t kPrefetchCases = 3;
   std::deque<sinter::Result<Prepared>> ahead;
   for (size_t next = 0; next < items.size() || !ahead.empty();) {
-    while (next < items.size() && ahead.size() <= kCasesAhead)
+    while (next < items.size() && ahead.size() <= kPrefetchCases)
       ahead.push_back(suite.prepare(items[next++]));
     auto prepared = std::move(ahead.front());
     ahead.pop_front();

@@ -143,7 +143,7 @@ class OverheadTimer {
     const sinter::KernelSource& source = segment.source;
     const auto kernel = sinter::LoadedKernel::load(driver_, *segment.kernel,
                                                    source.dynamic_shared ? source.shared_bytes : 0,
-                                                   source.cluster_blocks);
+                                                   source.cluster_size);
     if (!kernel) return fail(kernel.error());
     std::vector<sinter::DevicePointer> addresses;
     for (const sinter::BufferArgument& buffer : source.buffers) {

@@ -1,6 +1,6 @@
-// Fits the constants of blocks that pass (PassingBlocks) to timed schedules of the suite by least
-// squares, and reports how far predictions are off before and after, of the problems fitted to and
-// of those held out. Needs no device.
+// Fits the constants of blocks that pass (NonPersistentGrid) to timed schedules of the suite by
+// least squares, and reports how far predictions are off before and after, of the problems fitted
+// to and of those held out. Needs no device.
 
 #include <fmt/format.h>
 
@@ -20,7 +20,7 @@
 #include "scheduler/plan.h"
 #include "scheduler/row_estimate.h"
 #include "scheduler/row_schedule.h"
-#include "scheduler/turns.h"
+#include "scheduler/two_pass.h"
 
 namespace sinter {
 namespace {
@@ -31,33 +31,34 @@ constexpr size_t kHeldOutOf = 4;
 /// A constant that is fitted, within what it can mean.
 struct Parameter {
   const char* name;
-  std::function<double&(PassingBlocks&)> of;
+  std::function<double&(NonPersistentGrid&)> of;
   double least;
   double most;
 };
 
 std::vector<Parameter> parameters() {
-  const auto own = [](const char* name, double PassingBlocks::*member, double least, double most) {
-    return Parameter{name, [member](PassingBlocks& c) -> double& { return c.*member; }, least,
+  const auto own = [](const char* name, double NonPersistentGrid::*member, double least,
+                      double most) {
+    return Parameter{name, [member](NonPersistentGrid& c) -> double& { return c.*member; }, least,
                      most};
   };
-  return {own("clocks_per_instruction", &PassingBlocks::clocks_per_instruction, 0.5, 8.0),
-          own("overlap", &PassingBlocks::overlap, 0.02, 4.0),
-          own("overlap_growth", &PassingBlocks::overlap_growth, 0.05, 2.0),
-          own("most_overlap", &PassingBlocks::most_overlap, 1.0, 8.0),
-          own("last_share", &PassingBlocks::last_share, 0.02, 3.0),
-          own("busy_warps", &PassingBlocks::busy_warps, 2.0, 80.0),
-          own("warps_exponent", &PassingBlocks::warps_exponent, 0.05, 1.5),
-          own("in_turns_share", &PassingBlocks::in_turns_share, 0.01, 1.0),
-          own("draining_ns_per_byte", &PassingBlocks::draining_ns_per_byte, 0.0001, 0.05),
-          own("cluster_gather_ns", &PassingBlocks::cluster_gather_ns, 20.0, 2000.0),
-          own("lone_overlap", &PassingBlocks::lone_overlap, 0.01, 2.0),
-          own("row_doubling_share", &PassingBlocks::row_doubling_share, 0.001, 0.1),
-          own("missed_reads_share", &PassingBlocks::missed_reads_share, 0.001, 0.5),
-          own("idle_latency_share", &PassingBlocks::idle_latency_share, 0.05, 2.0),
-          {"warps_doubling_ns", [](PassingBlocks& c) -> double& { return c.row.warps_doubling_ns; },
-           1.0, 400.0},
-          own("waiting_compute_share", &PassingBlocks::waiting_compute_share, 0.01, 4.0)};
+  return {own("clocks_per_instruction", &NonPersistentGrid::clocks_per_instruction, 0.5, 8.0),
+          own("overlap", &NonPersistentGrid::overlap, 0.02, 4.0),
+          own("overlap_growth", &NonPersistentGrid::overlap_growth, 0.05, 2.0),
+          own("most_overlap", &NonPersistentGrid::most_overlap, 1.0, 8.0),
+          own("last_share", &NonPersistentGrid::last_share, 0.02, 3.0),
+          own("busy_warps", &NonPersistentGrid::busy_warps, 2.0, 80.0),
+          own("warps_exponent", &NonPersistentGrid::warps_exponent, 0.05, 1.5),
+          own("alternation_share", &NonPersistentGrid::alternation_share, 0.01, 1.0),
+          own("draining_ns_per_byte", &NonPersistentGrid::draining_ns_per_byte, 0.0001, 0.05),
+          own("cluster_gather_ns", &NonPersistentGrid::cluster_gather_ns, 20.0, 2000.0),
+          own("lone_overlap", &NonPersistentGrid::lone_overlap, 0.01, 2.0),
+          own("row_doubling_share", &NonPersistentGrid::row_doubling_share, 0.001, 0.1),
+          own("missed_reads_share", &NonPersistentGrid::missed_reads_share, 0.001, 0.5),
+          own("idle_latency_share", &NonPersistentGrid::idle_latency_share, 0.05, 2.0),
+          {"warps_doubling_ns",
+           [](NonPersistentGrid& c) -> double& { return c.row.warps_doubling_ns; }, 1.0, 400.0},
+          own("waiting_compute_share", &NonPersistentGrid::waiting_compute_share, 0.01, 4.0)};
 }
 
 /// A schedule that was timed, as the model sees it.
@@ -99,15 +100,14 @@ class Refit {
     SINTER_CHECK(schedule.has_value(), "a schedule does not parse: {}", schedule.error().text());
     if (schedule->family != "multi_wave" && schedule->family != "looped") return;
     Problem* problem = problem_of(row);
-    if (problem == nullptr || !blocks_pass(problem->facts, *schedule)) return;
+    if (problem == nullptr || !is_non_persistent(problem->facts, *schedule)) return;
     // A loss in a kernel of its rows and one of its mean: the first is another graph's.
     if (problem->facts.has_outer() && schedule->persistent_blocks == 0) return;
     // What they took before their ends were loaded beside the rest of them says nothing now.
-    const bool is_outdated =
-        date < "2026-11-25" && schedule->row_access == RowAccess::kShifted &&
-        std::ranges::any_of(schedule->persistent, [](const PersistentValue& x) {
-          return x.residency == Residency::kShared;
-        });
+    const bool is_outdated = date < "2026-11-25" && schedule->row_access == RowAccess::kUnaligned &&
+                             std::ranges::any_of(schedule->kept, [](const KeptValue& x) {
+                               return x.residency == Residency::kShared;
+                             });
     if (is_outdated) return;
     StageList stages = stages_of(problem->facts, *schedule);
     const ResourceEstimate estimate =
@@ -115,7 +115,7 @@ class Refit {
     problem->timed.push_back({std::move(*schedule), std::move(stages), estimate, row.at("us")});
   }
 
-  void report(const char* when, const PassingBlocks& constants) const {
+  void report(const char* when, const NonPersistentGrid& constants) const {
     for (const bool held_out : {false, true}) {
       double error = 0.0;
       double regret = 0.0;
@@ -149,7 +149,7 @@ class Refit {
   }
 
   /// Every schedule with what it took and what it is predicted to take, term by term.
-  [[nodiscard]] nlohmann::json errors(const PassingBlocks& constants) const {
+  [[nodiscard]] nlohmann::json errors(const NonPersistentGrid& constants) const {
     nlohmann::json out = nlohmann::json::array();
     for (const auto& [key, problem] : problems_) {
       if (!problem) continue;
@@ -181,7 +181,7 @@ class Refit {
   }
 
   /// Coordinate descent on loss().
-  [[nodiscard]] PassingBlocks fit(PassingBlocks constants) const {
+  [[nodiscard]] NonPersistentGrid fit(NonPersistentGrid constants) const {
     constexpr double kFirstStep = 0.5;
     constexpr double kLastStep = 0.01;
     constexpr double kShrink = 0.7;
@@ -191,7 +191,7 @@ class Refit {
       bool improved = false;
       for (const Parameter& parameter : all) {
         for (const double factor : {1.0 + step, 1.0 / (1.0 + step)}) {
-          PassingBlocks tried = constants;
+          NonPersistentGrid tried = constants;
           double& value = parameter.of(tried);
           value = std::clamp(value * factor, parameter.least, parameter.most);
           if (const double now = loss(tried); now < best) {
@@ -244,23 +244,23 @@ class Refit {
   }
 
   [[nodiscard]] Prediction predicted(const Problem& problem, const Timed& timed,
-                                     const PassingBlocks& passing) const {
+                                     const NonPersistentGrid& non_persistent) const {
     CostConstants constants;
-    constants.passing = passing;
+    constants.non_persistent = non_persistent;
     const WorkEstimate work = estimate_row_work(problem.facts, timed.schedule, timed.stages,
                                                 timed.estimate, limits_, constants);
     return predict(work, timed.estimate, limits_, constants);
   }
 
   [[nodiscard]] double predicted_us(const Problem& problem, const Timed& timed,
-                                    const PassingBlocks& passing) const {
-    return predicted(problem, timed, passing).total_us;
+                                    const NonPersistentGrid& non_persistent) const {
+    return predicted(problem, timed, non_persistent).total_us;
   }
 
   /// Squares of the logarithms of measured over predicted, of a problem's schedules less their
   /// mean, whose square counts for itself, and what the choice costs: were predictions off by
   /// kNear, of schedules that are predicted alike any would be chosen.
-  [[nodiscard]] double loss(const PassingBlocks& constants) const {
+  [[nodiscard]] double loss(const NonPersistentGrid& constants) const {
     constexpr double kNear = 0.02;
     constexpr double kChoiceWeight = 5.0;  // Held-out choices gain up to here, and errors grow on.
     double sum = 0.0;
@@ -335,7 +335,7 @@ int main(int argc, char** argv) {
       const std::string date = timed.at("run").at("date");
       for (const auto& row : timed.at("results")) refit.add(row, date);
     }
-    sinter::PassingBlocks before;
+    sinter::NonPersistentGrid before;
     for (const auto& [name, value] : given) {
       auto parameters = sinter::parameters();
       const auto found = std::ranges::find(parameters, name, &sinter::Parameter::name);
@@ -346,9 +346,9 @@ int main(int argc, char** argv) {
     if (!errors.empty()) std::ofstream(errors) << refit.errors(before).dump(1) << "\n";
     refit.report(given.empty() ? "before" : "with those given", before);
     if (!given.empty()) return 0;
-    sinter::PassingBlocks after = refit.fit(before);
+    sinter::NonPersistentGrid after = refit.fit(before);
     refit.report("after", after);
-    sinter::PassingBlocks old = before;
+    sinter::NonPersistentGrid old = before;
     for (const sinter::Parameter& parameter : sinter::parameters())
       fmt::print("{:24} {:8.3f} -> {:8.3f}\n", parameter.name, parameter.of(old),
                  parameter.of(after));

@@ -67,7 +67,7 @@ class Regret {
     if (is_new) facts->second = facts_of(item);
     const auto estimate = family->estimate(facts->second, *schedule, limits_);
     // What is expected to spill is never offered to rings.
-    if (!estimate || (family->knows_waits && estimate->spilled_registers > 0)) return skip();
+    if (!estimate || (family->models_latency && estimate->spilled_registers > 0)) return skip();
     Timed& timed = cases_[item];
     const auto same = std::ranges::find(timed.candidates, *schedule, &ProposedSchedule::schedule);
     if (same != timed.candidates.end()) {

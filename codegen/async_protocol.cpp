@@ -84,7 +84,7 @@ std::optional<std::string> malformation(const AsyncProtocol& protocol) {
 std::vector<ProtocolAction> producer_actions(const std::vector<int64_t>& copies, int64_t rows) {
   using enum ProtocolVerb;
   std::vector<ProtocolAction> out = {
-      {.verb = kWait, .barrier = RingBarrier::kEmpty, .other_parity = true},
+      {.verb = kWait, .barrier = PipelineBarrier::kEmpty, .other_parity = true},
       {.verb = kExpect,
        .bytes = std::accumulate(copies.begin(), copies.end(), int64_t{0}),
        .of_each_row = true}};
@@ -96,9 +96,9 @@ std::vector<ProtocolAction> producer_actions(const std::vector<int64_t>& copies,
 }
 
 constexpr ProtocolAction kWaitForItem = {.verb = ProtocolVerb::kWait,
-                                         .barrier = RingBarrier::kFull};
+                                         .barrier = PipelineBarrier::kFull};
 constexpr ProtocolAction kReleaseItem = {.verb = ProtocolVerb::kArrive,
-                                         .barrier = RingBarrier::kEmpty};
+                                         .barrier = PipelineBarrier::kEmpty};
 
 /// What a group does for an item of that many rows.
 std::vector<ProtocolAction> group_actions(SlotRelease release, int64_t rows) {
@@ -109,7 +109,7 @@ std::vector<ProtocolAction> group_actions(SlotRelease release, int64_t rows) {
   };
   read_rows();
   if (release == SlotRelease::kEarly) out.push_back(kReleaseItem);
-  out.push_back({.verb = ProtocolVerb::kMeet});
+  out.push_back({.verb = ProtocolVerb::kSync});
   if (release == SlotRelease::kEarly) return out;
   read_rows();
   out.push_back(kReleaseItem);
@@ -121,7 +121,7 @@ std::vector<ProtocolAction> short_group_actions(int64_t rows) {
   using enum ProtocolVerb;
   std::vector<ProtocolAction> out = {kWaitForItem};
   for (int64_t row = 0; row + 1 < rows; ++row) {
-    for (const ProtocolVerb verb : {kRead, kMeet, kRead})
+    for (const ProtocolVerb verb : {kRead, kSync, kRead})
       out.push_back({.verb = verb, .row = row, .where_row_exists = row > 0});
   }
   out.push_back(kReleaseItem);
@@ -130,9 +130,9 @@ std::vector<ProtocolAction> short_group_actions(int64_t rows) {
 
 }  // namespace
 
-AsyncProtocol ring_protocol(int64_t stages, int groups, int warps_per_group,
-                            const std::vector<int64_t>& copies, SlotRelease release,
-                            int64_t item_rows) {
+AsyncProtocol pipeline_protocol(int64_t stages, int groups, int warps_per_group,
+                                const std::vector<int64_t>& copies, SlotRelease release,
+                                int64_t item_rows) {
   AsyncProtocol out{.stages = stages, .item_rows = item_rows, .empty_arrivals = warps_per_group};
   out.roles.push_back({.name = "producer", .actions = producer_actions(copies, item_rows)});
   for (int group = 0; group < groups; ++group) {

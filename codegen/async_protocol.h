@@ -22,7 +22,7 @@ namespace sinter {
 // An item is one row, or `item_rows` of them, for groups that work on so many side by side. Only
 // the launch knows how many rows there are; the last item may have fewer, and actions of its own.
 
-enum class RingBarrier : uint8_t { kFull, kEmpty };
+enum class PipelineBarrier : uint8_t { kFull, kEmpty };
 
 enum class ProtocolVerb : uint8_t {
   kWait,    ///< Waits on the barrier of the item's slot: `full` for the item, `empty` for the item
@@ -31,12 +31,12 @@ enum class ProtocolVerb : uint8_t {
   kExpect,  ///< Arrives once at `full` and makes its phase wait for `bytes` of copies.
   kCopy,    ///< Starts a copy of `bytes` into the slot, which arrives at `full` in its own time.
   kRead,    ///< Reads the slot.
-  kMeet,    ///< Waits for the other warps of the role (a named barrier).
+  kSync,    ///< Waits for the other warps of the role (a named barrier).
 };
 
 struct ProtocolAction {
   ProtocolVerb verb = ProtocolVerb::kRead;
-  RingBarrier barrier = RingBarrier::kFull;  ///< Of waits and arrivals.
+  PipelineBarrier barrier = PipelineBarrier::kFull;  ///< Of waits and arrivals.
   /// Waits are for the phase of parity (item / stages) & 1, or for the other one if this is set: so
   /// a wait for the item before in the slot sets it. On a fresh barrier it then does not wait.
   bool other_parity = false;
@@ -90,9 +90,9 @@ enum class SlotRelease : uint8_t {
 /// refuses other tables. Else a group may come to a slot whose last phase it has not seen: copies
 /// of later items may have landed before the first item in that slot, and the parity of the phase
 /// that the group wants is then that of the phase before the last, for which a wait passes.
-AsyncProtocol ring_protocol(int64_t stages, int groups, int warps_per_group,
-                            const std::vector<int64_t>& copies, SlotRelease release,
-                            int64_t item_rows = 1);
+AsyncProtocol pipeline_protocol(int64_t stages, int groups, int warps_per_group,
+                                const std::vector<int64_t>& copies, SlotRelease release,
+                                int64_t item_rows = 1);
 
 enum class ProtocolFaultKind : uint8_t {
   kMalformed,        ///< A number is out of range; nothing was run.

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "codegen/cuda_expression.h"
-#include "codegen/hasty_loop.h"
+#include "codegen/fast_path_loop.h"
 #include "codegen/kernel_traversal.h"
 #include "codegen/packed_maxima.h"
 #include "fusion_ir/result.h"
@@ -256,12 +256,12 @@ class CudaEmitter {
                        vec(packed.tile, packed.group)));
     }
     if (!maxima.empty()) return;
-    const std::optional<HastyLoop> hasty = find_hasty_loop(kernel_, stmt);
+    const std::optional<FastPathLoop> hasty = find_fast_path_loop(kernel_, stmt);
     if (!hasty) {
       print_loop(stmt);
       return;
     }
-    const int number = ++hasty_loops_;
+    const int number = ++fast_path_loops_;
     const auto before = [&](VarId var) {
       return fmt::format("sinter_before_{}_{}", number, names_.vars[var]);
     };
@@ -271,7 +271,7 @@ class CudaEmitter {
       line(fmt::format("const {} {} = {};", cuda_type(kernel_.vars[var].type), before(var),
                        names_.vars[var]));
     }
-    expressions_.make_haste(plain);
+    expressions_.take_fast_path(plain);
     print_loop(stmt);
     // Taking care without asking shortens the text: Jensen-Shannon divergences take 2 to 7 % less
     // so. Before a vector is stored it takes registers: distillation losses whose rows are kept
@@ -562,8 +562,8 @@ class CudaEmitter {
   IdMap<ExprId, uint8_t> noted_;
   std::string text_;
   int depth_ = 0;
-  int random_blocks_ = 0;  ///< Declared so far.
-  int hasty_loops_ = 0;    ///< Printed so far.
+  int random_blocks_ = 0;    ///< Declared so far.
+  int fast_path_loops_ = 0;  ///< Printed so far.
 };
 
 }  // namespace
@@ -616,12 +616,12 @@ KernelSource make_kernel_source(const kir::Kernel& kernel, std::vector<int64_t> 
       .table = std::vector<std::byte>(static_cast<size_t>(kir::argument_layout(kernel).bytes)),
       .work_param = kernel.grid.work.index,
       .work_per_block = kernel.grid.per_block,
-      .cluster_blocks = kernel.cluster,
+      .cluster_size = kernel.cluster,
       .threads = kernel.threads,
       .min_blocks_per_sm = kernel.min_blocks_per_sm,
       .shared_bytes = kir::shared_bytes(kernel),
       .dynamic_shared = kir::uses_dynamic_shared(kernel),
-      .overlaps_previous = kir::waits_for_previous(kernel),
+      .starts_early = kir::waits_for_previous(kernel),
   };
   for (const kir::Buffer& buffer : kernel.buffers) {
     if (buffer.space != kir::Space::kGlobal || buffer.is_table()) continue;

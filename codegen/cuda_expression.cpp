@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "codegen/hasty_loop.h"
+#include "codegen/fast_path_loop.h"
 #include "fusion_ir/result.h"
 
 namespace sinter {
@@ -246,10 +246,10 @@ CudaExpressions::Printed CudaExpressions::print(const kir::PointwiseExpr& expr) 
               Precedence::kAdditive};
     }
   }
-  if (pace_ != Pace::kAsArgumentsAsk && has_hasty_form(kernel_, expr)) {
+  if (pace_ != Pace::kAsArgumentsAsk && has_fast_path_form(kernel_, expr)) {
     const std::string argument = text(arguments[0]);
     const std::string_view name = info_of(expr.fn).text;
-    return {pace_ == Pace::kHaste
+    return {pace_ == Pace::kFastPath
                 ? fmt::format("sinter_{}_in_haste({}, {})", name, argument, plain_)
                 : fmt::format("sinter_{}_with_care({})", name, argument)};
   }

@@ -6,7 +6,7 @@
 
 #include "codegen/cuda_names.h"
 #include "codegen/kernel_ir.h"
-#include "codegen/lower_bounds.h"
+#include "codegen/value_minima.h"
 
 namespace sinter {
 
@@ -61,8 +61,8 @@ class CudaExpressions {
   void use_block(kir::ExprId call, std::string block) { blocks_[call] = std::move(block); }
   /// How functions with a hasty form are printed until the next call: in haste, which clears the
   /// variable `plain` where that was not right,
-  void make_haste(std::string plain) {
-    pace_ = Pace::kHaste;
+  void take_fast_path(std::string plain) {
+    pace_ = Pace::kFastPath;
     plain_ = std::move(plain);
   }
   /// in the form that is right for every argument,
@@ -81,11 +81,11 @@ class CudaExpressions {
   [[nodiscard]] Printed print(kir::ExprId id) const;
   [[nodiscard]] Printed print(const kir::PointwiseExpr& expr) const;
 
-  enum class Pace : uint8_t { kAsArgumentsAsk, kHaste, kCare };
+  enum class Pace : uint8_t { kAsArgumentsAsk, kFastPath, kCare };
 
   const kir::Kernel& kernel_;
   const KernelNames& names_;
-  LowerBounds bounds_;
+  ValueMinima bounds_;
   std::map<kir::ExprId, std::string> blocks_;
   Pace pace_ = Pace::kAsArgumentsAsk;
   std::string plain_;  ///< Where in haste.

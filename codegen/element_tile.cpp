@@ -23,33 +23,35 @@ void ElementTile::begin(ExprId tile) {
       builder_.ref(builder_.declare("first", builder_.add(begin_, builder_.mul(thread, width))));
 }
 
-void ElementTile::evaluate(ExprId count, Guard tail) {
+void ElementTile::evaluate(ExprId count, Predication tail) {
   const ExprId end = builder_.add(begin_, builder_.integer(size(), tiles_.column_type()));
   builder_.when(
-      builder_.less_equal(end, count), [&] { body(Guard::kNone); },
+      builder_.less_equal(end, count), [&] { body(Predication::kNone); },
       [&] {
         builder_.comment("the last tile reaches past the end");
         body(tail);
       });
 }
 
-TilePosition ElementTile::position(ExprId group, Guard guard) {
+TilePosition ElementTile::position(ExprId group, Predication predication) {
   const DType index = tiles_.column_type();
   const ExprId offset = builder_.mul(builder_.cast(group, index), builder_.integer(reach(), index));
-  return {
-      .group = group, .batch = group, .first_column = builder_.add(first_, offset), .guard = guard};
+  return {.group = group,
+          .batch = group,
+          .first_column = builder_.add(first_, offset),
+          .predication = predication};
 }
 
-void ElementTile::body(Guard guard) {
+void ElementTile::body(Predication predication) {
   const Stage& stage = list_.stages[0];
   for (const ValueId value : stage.loads) {
     tiles_.bind_tile(value, tiles_.declare_tile(value, schedule_.unroll), false);
   }
   builder_.unrolled("u", stage.loads.empty() ? 0 : schedule_.unroll, [&](ExprId group) {
-    for (const ValueId value : stage.loads) tiles_.load(value, position(group, guard));
+    for (const ValueId value : stage.loads) tiles_.load(value, position(group, predication));
   });
   builder_.unrolled("u", schedule_.unroll, [&](ExprId group) {
-    const TilePosition at = position(group, guard);
+    const TilePosition at = position(group, predication);
     const auto vector = [&] {
       std::map<size_t, VarId> output_tiles;
       for (const size_t output : stage.outputs)
@@ -62,7 +64,7 @@ void ElementTile::body(Guard guard) {
       });
       for (const auto& [output, tile] : output_tiles) tiles_.store_collected(output, tile, at);
     };
-    if (guard == Guard::kVector) {
+    if (predication == Predication::kVector) {
       builder_.when(tiles_.vector_is_inside(at), vector);
     } else {
       vector();

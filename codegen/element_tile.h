@@ -25,13 +25,13 @@ class ElementTile {
   void begin(kir::ExprId tile);
   [[nodiscard]] kir::ExprId first() const { return first_; }  ///< The thread's first element.
 
-  /// Loads, evaluates and stores the tile; its last part is guarded where it reaches past `count`
-  /// elements (column type), by vector if no vector straddles the end.
-  void evaluate(kir::ExprId count, Guard tail);
+  /// Loads, evaluates and stores the tile; its last part is predicated where it reaches past
+  /// `count` elements (column type), by vector if no vector straddles the end.
+  void evaluate(kir::ExprId count, Predication tail);
 
  private:
-  TilePosition position(kir::ExprId group, Guard guard);
-  void body(Guard guard);
+  TilePosition position(kir::ExprId group, Predication predication);
+  void body(Predication predication);
 
   const SegmentFacts& facts_;
   const Schedule& schedule_;

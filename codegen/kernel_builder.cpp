@@ -362,14 +362,14 @@ void KernelBuilder::start_mbarriers() {
   SINTER_CHECK(kernel_->cluster > 1, "a cluster of {}", kernel_->cluster);
   append(InitMbarriers{});
   append(ClusterArrive{});
-  has_to_meet_ = true;
+  has_to_sync_ = true;
 }
 
-void KernelBuilder::meet_cluster() {
-  if (!has_to_meet_) return;
+void KernelBuilder::sync_cluster() {
+  if (!has_to_sync_) return;
   SINTER_CHECK(open_.size() == 1, "{} statements deep", open_.size());
   append(ClusterWait{});
-  has_to_meet_ = false;
+  has_to_sync_ = false;
 }
 
 void KernelBuilder::append(StmtKind kind) {

@@ -61,11 +61,11 @@ class KernelBuilder {
   /// Makes the mbarriers ready for use, for all blocks of a cluster.
   void init_mbarriers();
   /// The same in a cluster, whose blocks go on at once: they wait for each other at the first
-  /// meet_cluster(), before which nothing may be sent to another block. Until the last block of a
+  /// sync_cluster(), before which nothing may be sent to another block. Until the last block of a
   /// cluster has started the others load.
   void start_mbarriers();
   /// Waits for the blocks of the cluster, unless that has been done or nothing is to be waited for.
-  void meet_cluster();
+  void sync_cluster();
   void comment(std::string text);
   VarId declare(std::string name, ExprId init);        ///< A scalar with a value.
   VarId declare_scalar(std::string name, DType type);  ///< A scalar without one.
@@ -96,7 +96,7 @@ class KernelBuilder {
   Kernel* kernel_;
   ExprInterner interner_;
   std::vector<Block*> open_;
-  bool has_to_meet_ = false;  ///< Blocks of the cluster have arrived that nobody has waited for.
+  bool has_to_sync_ = false;  ///< Blocks of the cluster have arrived that nobody has waited for.
   std::unordered_map<std::string, int> names_;  ///< Taken names; next suffix to try.
 };
 

@@ -43,13 +43,13 @@ struct KernelSource {
   uint32_t work_param = 0;  ///< Index of the parameter that counts work items.
   int64_t work_per_block =
       1;  ///< Clusters = ceil(param_values[work_param] / work_per_block); none for no work.
-  int64_t cluster_blocks = 1;  ///< Blocks of a cluster, which the text asks for.
-  int64_t threads = 128;       ///< Per block.
+  int64_t cluster_size = 1;  ///< Blocks of a cluster, which the text asks for.
+  int64_t threads = 128;     ///< Per block.
   int64_t min_blocks_per_sm = 1;
   int64_t shared_bytes = 0;  ///< Of one block, as planned.
   bool dynamic_shared =
       false;  ///< True: all of shared_bytes is given at launch; false: all of it is static.
-  bool overlaps_previous =
+  bool starts_early =
       false;  ///< It waits for the kernel before it by itself, and may be launched early.
   friend bool operator==(const KernelSource&, const KernelSource&) = default;
 };

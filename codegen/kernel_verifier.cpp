@@ -47,7 +47,7 @@ class StatementVerifier {
 
   void run() {
     check(kernel_.body, Uniformity::kBlock);
-    if (meeting_ == Meeting::kUnderWay)
+    if (barrier_state_ == BarrierState::kInFlight)
       report("nothing waits for the blocks of the cluster that have arrived");
     for (const auto& [stmt, buffer] : plain_accesses_) {
       current_ = stmt;
@@ -398,21 +398,22 @@ class StatementVerifier {
   void check(const ClusterArrive&, Uniformity) {
     check_in_cluster("barrier of a cluster");
     if (depth_ != 1) report("blocks of a cluster arrive at their barrier inside of control flow");
-    if (meeting_ != Meeting::kNone) report("blocks of a cluster arrive at a second barrier");
+    if (barrier_state_ != BarrierState::kNone)
+      report("blocks of a cluster arrive at a second barrier");
     if (has_stored_) report("a store comes before an arrival that orders mbarriers alone");
-    meeting_ = Meeting::kUnderWay;
+    barrier_state_ = BarrierState::kInFlight;
   }
 
   void check(const ClusterWait&, Uniformity) {
     if (depth_ != 1) report("blocks of a cluster wait for each other inside of control flow");
-    if (meeting_ != Meeting::kUnderWay)
+    if (barrier_state_ != BarrierState::kInFlight)
       report("waits for blocks of a cluster to arrive at no barrier");
-    meeting_ = Meeting::kOver;
+    barrier_state_ = BarrierState::kOver;
   }
 
   /// Before the wait other blocks may not have made their mbarriers ready, nor have started.
   void check_have_met(std::string_view what) {
-    if (meeting_ == Meeting::kUnderWay)
+    if (barrier_state_ == BarrierState::kInFlight)
       report("{} before the blocks of the cluster have met", what);
   }
 
@@ -583,8 +584,8 @@ class StatementVerifier {
   int waits_ = 0;  ///< For the previous kernel.
   int depth_ = 0;  ///< Of the block at hand; the body's is 1.
   /// Of the blocks of a cluster, at ClusterArrive and ClusterWait.
-  enum class Meeting : uint8_t { kNone, kUnderWay, kOver };
-  Meeting meeting_ = Meeting::kNone;
+  enum class BarrierState : uint8_t { kNone, kInFlight, kOver };
+  BarrierState barrier_state_ = BarrierState::kNone;
   bool are_mbarriers_init_ = false;
   bool has_stored_ = false;
   std::vector<VarId> declared_;  ///< In the block at hand.

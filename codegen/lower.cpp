@@ -6,13 +6,13 @@
 #include "codegen/cuda_emitter.h"
 #include "codegen/lower_columns.h"
 #include "codegen/lower_multi_tensor.h"
+#include "codegen/lower_pipeline.h"
 #include "codegen/lower_pointwise.h"
-#include "codegen/lower_ring.h"
 #include "codegen/lower_rows.h"
 #include "codegen/lower_transpose.h"
 #include "scheduler/families/multi_tensor.h"
 #include "scheduler/families/transpose.h"
-#include "scheduler/ring.h"
+#include "scheduler/pipeline.h"
 #include "scheduler/row_schedule.h"
 
 namespace sinter {
@@ -22,12 +22,12 @@ static_assert(std::endian::native == std::endian::little);
 namespace {
 
 /// The start of a kernel that runs beside its neighbour in the plan.
-void order_launches(kir::Kernel& kernel, Overlap overlap) {
+void order_launches(kir::Kernel& kernel, DependentLaunch overlap) {
   const auto first = [&](kir::StmtKind kind) {
     kernel.body.insert(kernel.body.begin(), kernel.stmts.push_back({std::move(kind)}));
   };
-  if (overlap == Overlap::kNext) first(kir::LaunchDependents{});
-  if (overlap == Overlap::kPrevious) first(kir::WaitForPrevious{});
+  if (overlap == DependentLaunch::kTrigger) first(kir::LaunchDependents{});
+  if (overlap == DependentLaunch::kWait) first(kir::WaitForPrevious{});
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ FamilySet builtin_families() {
                    : family.name == kTranspose       ? lower_transpose
                    : family.name == kMultiTensor     ? lower_multi_tensor
                    : family.name == kColumn          ? lower_columns
-                   : family.name == kWarpSpecialised ? lower_ring
+                   : family.name == kWarpSpecialised ? lower_pipeline
                                                      : lower_rows;
   return families;
 }
@@ -68,7 +68,7 @@ Result<LoweredKernel> lower(const SegmentFacts& facts, const Schedule& schedule,
   }
   return as_result([&]() -> Result<LoweredKernel> {
     LoweredKernel lowered = family->lower(facts, schedule);
-    order_launches(lowered.kernel, schedule.overlap);
+    order_launches(lowered.kernel, schedule.dependent_launch);
     lowered.kernel = run_kernel_passes(std::move(lowered.kernel), options);
     return lowered;
   });

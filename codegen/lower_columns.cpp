@@ -5,8 +5,8 @@
 #include "codegen/column_finish.h"
 #include "codegen/combine.h"
 #include "codegen/kernel_builder.h"
+#include "codegen/last_block_finish.h"
 #include "codegen/outer_accumulators.h"
-#include "codegen/ticket_finish.h"
 #include "codegen/tile_lowering.h"
 
 namespace sinter {
@@ -29,8 +29,8 @@ class ColumnLowering {
     set_up();
     accumulators_.declare();
     if (is_split()) {
-      accumulators_.declare_partials(draws_tickets() ? kir::Access::kReadWrite
-                                                     : kir::Access::kWrite);
+      accumulators_.declare_partials(can_finish_by_last_block() ? kir::Access::kReadWrite
+                                                                : kir::Access::kWrite);
     }
     const auto whole = [&] { walk_rows(); };
     builder_.when(tiles_.vector_is_inside(at(0)), whole);
@@ -39,7 +39,7 @@ class ColumnLowering {
                                   [&] { builder_.append(kir::Barrier{}); });
     }
     ExprId ends = builder_.equal(slot_, builder_.integer(0));
-    if (schedule_.cluster_blocks > 1) {
+    if (schedule_.cluster_size > 1) {
       builder_.when(ends, [&] {
         accumulators_.combine_blocks(member_, schedule_.threads_per_row, lane_, arrived_);
       });
@@ -47,7 +47,7 @@ class ColumnLowering {
     }
     builder_.when(builder_.both(ends, tiles_.vector_is_inside(at(0))),
                   [&] { is_split() ? store_partials() : finish(); });
-    if (draws_tickets()) finish_by_ticket();
+    if (can_finish_by_last_block()) finish_by_last_block();
     std::vector<int64_t> values = {facts_.space.rows, facts_.space.columns};
     const int64_t strips = column_strips(facts_, schedule_);
     if (is_split()) values = {facts_.space.rows, strips, strips * partial_rows(schedule_)};
@@ -59,16 +59,16 @@ class ColumnLowering {
     kernel_.name = facts_.fusion.name;
     kernel_.threads = schedule_.threads_per_block();
     kernel_.min_blocks_per_sm = schedule_.min_blocks_per_sm;
-    kernel_.cluster = schedule_.cluster_blocks;
-    tiles_.declare_buffers(!is_split() || draws_tickets());
+    kernel_.cluster = schedule_.cluster_size;
+    tiles_.declare_buffers(!is_split() || can_finish_by_last_block());
     rows_ = builder_.add_param("rows");
     const int64_t across = schedule_.threads_per_row;
     const DType index = tiles_.column_type();
     builder_.comment(fmt::format("{} columns per block, shared by {} row slots", reach(),
                                  schedule_.rows_per_block));
     ExprId block = builder_.special(kir::Special::kBlockIndex);
-    if (schedule_.cluster_blocks > 1) {
-      const ExprId cluster = builder_.integer(schedule_.cluster_blocks);
+    if (schedule_.cluster_size > 1) {
+      const ExprId cluster = builder_.integer(schedule_.cluster_size);
       member_ = builder_.ref(builder_.declare("member", builder_.rem(block, cluster)));
       block = builder_.div(block, cluster);
       arrived_ = builder_.add_mbarriers("arrived", 1, 1);
@@ -95,16 +95,16 @@ class ColumnLowering {
         "first_column", builder_.mul(vector, builder_.integer(schedule_.vector_width, index))));
   }
 
-  /// Group `u` of the tiles at the thread's columns; callers guard.
+  /// Group `u` of the tiles at the thread's columns; callers predication.
   TilePosition at(int64_t u) {
     return {.group = builder_.integer(u),
             .batch = builder_.integer(u),
             .first_column = first_,
-            .guard = Guard::kVector};
+            .predication = Predication::kVector};
   }
   TilePosition inside(int64_t u) {
     TilePosition position = at(u);
-    position.guard = Guard::kNone;
+    position.predication = Predication::kNone;
     return position;
   }
 
@@ -156,8 +156,8 @@ class ColumnLowering {
     if (!member_.valid()) return split_;
     const ExprId member = builder_.cast(member_, DType::kI64);
     if (!is_split()) return member;
-    return builder_.add(
-        builder_.mul(split_, builder_.integer(schedule_.cluster_blocks, DType::kI64)), member);
+    return builder_.add(builder_.mul(split_, builder_.integer(schedule_.cluster_size, DType::kI64)),
+                        member);
   }
 
   void accumulate_row(const TilePosition& position) {
@@ -199,14 +199,14 @@ class ColumnLowering {
   }
 
   /// By the last of the blocks, or first blocks of clusters, that share these columns, or all do.
-  void finish_by_ticket() {
+  void finish_by_last_block() {
     const auto finish = [&] {
       const DType index = tiles_.column_type();
       const ExprId clusters = builder_.param(kernel_.grid.work);
       const ExprId rows = builder_.ref(
           builder_.declare("partial_rows", builder_.div(clusters, builder_.param(strips_))));
       const bool apart = !accumulators_.has_totals();
-      TicketFinish(facts_, schedule_, builder_, tiles_, accumulators_)
+      LastBlockFinish(facts_, schedule_, builder_, tiles_, accumulators_)
           .run({.thread = builder_.special(kir::Special::kThreadIndex),
                 .strip = apart ? builder_.cast(strip_, DType::kI32) : builder_.integer(0),
                 .first_column = apart ? builder_.mul(strip_, builder_.integer(reach(), index))
@@ -215,7 +215,7 @@ class ColumnLowering {
                 .rows = rows,
                 .barrier = [&] { builder_.append(kir::Barrier{}); }});
     };
-    if (schedule_.cluster_blocks == 1) {
+    if (schedule_.cluster_size == 1) {
       finish();
     } else {
       builder_.when(builder_.equal(member_, builder_.integer(0)), finish);
@@ -224,7 +224,9 @@ class ColumnLowering {
 
   /// True if several blocks share a run of columns and leave partial results.
   [[nodiscard]] bool is_split() const { return schedule_.persistent_blocks > 0; }
-  [[nodiscard]] bool draws_tickets() const { return schedule_.finish == Finish::kTicket; }
+  [[nodiscard]] bool can_finish_by_last_block() const {
+    return schedule_.finish == Finish::kLastBlock;
+  }
   [[nodiscard]] int64_t reach() const { return schedule_.threads_per_row * schedule_.vector_width; }
 
   const SegmentFacts& facts_;

@@ -44,7 +44,8 @@ class MultiTensorLowering {
     tiles_.set_column_count(count);
     tile_.begin(builder_.cast(builder_.sub(block, first_block), index));
     for (const ValueId value : stages_.row_values) tiles_.row_value(value);
-    tile_.evaluate(count, list_.divides(schedule_.vector_width) ? Guard::kVector : Guard::kElement);
+    tile_.evaluate(count, list_.divides(schedule_.vector_width) ? Predication::kVector
+                                                                : Predication::kElement);
     return {.kernel = std::move(kernel_),
             .param_values = {list_.blocks(tile_.size())},
             .argument_values = {element_counts(), first_block_numbers()}};

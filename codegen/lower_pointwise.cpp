@@ -36,8 +36,9 @@ class PointwiseLowering {
     for (const ValueId value : list_.row_values) tiles_.row_value(value);
     store_scalars();
     if (list_.stages[0].outputs.empty()) return std::move(kernel_);
-    tile_.evaluate(count, facts_.space.columns % schedule_.vector_width == 0 ? Guard::kVector
-                                                                             : Guard::kElement);
+    tile_.evaluate(count, facts_.space.columns % schedule_.vector_width == 0
+                              ? Predication::kVector
+                              : Predication::kElement);
     return std::move(kernel_);
   }
 

@@ -1,8 +1,8 @@
 #include "codegen/lower_rows.h"
 
-#include "codegen/lower_turns.h"
+#include "codegen/lower_two_pass.h"
+#include "codegen/prefetched_row_values.h"
 #include "codegen/row_kernel.h"
-#include "codegen/row_values_ahead.h"
 
 namespace sinter {
 namespace {
@@ -27,9 +27,9 @@ Row enter_rows(RowKernel& k, ExprId first) {
 
 /// Has a block's next rows under way while it works on those before, where the schedule asks for
 /// it. The driver tells the first rows of each turn, those of the row slots follow them.
-class RowsAhead {
+class PrefetchRows {
  public:
-  explicit RowsAhead(RowKernel& k) : k_(k), values_(k.facts, k.builder, k.tiles) {}
+  explicit PrefetchRows(RowKernel& k) : k_(k), values_(k.facts, k.builder, k.tiles) {}
 
   /// Starts on the rows of the first turn, if there are any.
   void start(ExprId first) {
@@ -49,14 +49,14 @@ class RowsAhead {
     if (!is_used()) return;
     const ExprId row = k_.tiles.row();
     k_.builder.comment("the row that came ahead, and the one after it");
-    k_.body.take_ahead();
+    k_.body.take_prefetched();
     const ExprId after = row_of_slot(next);
     const ExprId exists = k_.builder.less(next, k_.rows);
     k_.builder.when(exists, [&] { load(after); });
     values_.advance(row, after, exists);
   }
 
-  [[nodiscard]] bool is_used() const { return k_.schedule.rows_ahead > 0; }
+  [[nodiscard]] bool is_used() const { return k_.schedule.prefetch_rows > 0; }
 
  private:
   /// The row that the thread's slot has in the turn that begins with `first`. Slots beyond the last
@@ -70,25 +70,25 @@ class RowsAhead {
 
   void load(ExprId row) {
     k_.tiles.enter_row(row);
-    k_.body.load_ahead();
+    k_.body.load_prefetched();
     k_.tiles.enter_row(ExprId{});
   }
 
   RowKernel& k_;
-  RowValuesAhead values_;
+  PrefetchedRowValues values_;
 };
 
 /// A block for every rows_per_block rows.
 LoweredKernel lower_single_rows(RowKernel& k) {
   k.kernel.grid = {k.rows_param, k.schedule.rows_per_block};
-  if (k.schedule.cluster_blocks > 1) k.builder.start_mbarriers();
+  if (k.schedule.cluster_size > 1) k.builder.start_mbarriers();
   Row row = enter_rows(k, k.first_row());
   row.exchange = k.cluster_exchange({});
   k.body.begin(row);
   k.body.prepare();
   k.body.load();
   k.body.compute();
-  k.builder.meet_cluster();  // Rows of no elements exchange nothing.
+  k.builder.sync_cluster();  // Rows of no elements exchange nothing.
   return {std::move(k.kernel), {k.facts.space.rows}};
 }
 
@@ -97,7 +97,7 @@ LoweredKernel lower_single_rows(RowKernel& k) {
 LoweredKernel lower_persistent_blocks(RowKernel& k) {
   const kir::ParamId blocks = k.builder.add_param("blocks");
   k.kernel.grid = {blocks, 1};
-  const bool in_cluster = k.schedule.cluster_blocks > 1;
+  const bool in_cluster = k.schedule.cluster_size > 1;
   if (in_cluster) k.builder.init_mbarriers();
   k.outer.declare();
   k.body.prepare();
@@ -105,7 +105,7 @@ LoweredKernel lower_persistent_blocks(RowKernel& k) {
                                     k.builder.integer(k.schedule.rows_per_block, DType::kI64));
   kir::VarId turn;
   if (in_cluster) turn = k.builder.declare("turn", k.builder.integer(0));
-  RowsAhead ahead(k);
+  PrefetchRows ahead(k);
   ahead.start(k.first_row());
   k.builder.loop("first_row", k.first_row(), k.rows, step, false, [&](ExprId first_row) {
     Row row = enter_rows(k, first_row);
@@ -136,7 +136,7 @@ LoweredKernel lower_persistent_blocks(RowKernel& k) {
 
 LoweredKernel lower_rows(const SegmentFacts& facts, const Schedule& schedule) {
   RowKernel k(facts, schedule);
-  if (schedule.rows_per_turn > 0) return lower_turns(k);
+  if (schedule.rows_per_tile > 0) return lower_two_pass(k);
   return schedule.persistent_blocks == 0 ? lower_single_rows(k) : lower_persistent_blocks(k);
 }
 

@@ -8,7 +8,7 @@ namespace sinter {
 
 /// Lowers a schedule that gives each row to a group of threads.
 ///
-/// A multi-wave schedule keeps the values that several stages need (schedule.persistent) in
+/// A multi-wave schedule keeps the values that several stages need (schedule.kept) in
 /// registers or shared memory: all of a thread's share of the row is loaded before the first stage,
 /// and statistics that take two sweeps (Welford, logsumexp) sweep over what is held. A looped
 /// schedule keeps nothing: every stage reads the row in chunks of `unroll` batches, sweeps twice

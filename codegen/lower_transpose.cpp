@@ -207,7 +207,8 @@ class TransposeLowering {
     const bool is_along = columns == axes_.along;
     const ExprId first_column = is_along ? first_along_ : first_across_;
     const ExprId first_line = is_along ? first_across_ : first_along_;
-    const Guard tail = size_of(columns) % walk.width == 0 ? Guard::kVector : Guard::kElement;
+    const Predication tail =
+        size_of(columns) % walk.width == 0 ? Predication::kVector : Predication::kElement;
     b.unrolled("u", walk.vectors_per_thread(), [&](ExprId turn) {
       const VectorPlace at = place(walk, turn);
       const ExprId line = b.add(first_line, b.cast(at.line, DType::kI64));
@@ -216,7 +217,7 @@ class TransposeLowering {
           .group = turn,
           .batch = b.integer(0),
           .first_column = b.add(b.cast(first_column, index), b.cast(at.fast, index)),
-          .guard = whole ? Guard::kNone : tail};
+          .predication = whole ? Predication::kNone : tail};
       const auto inside = [&] {
         tiles.enter_row_at(coordinates(columns, of_line, line));
         body(at, position);
@@ -273,7 +274,7 @@ class TransposeLowering {
                     };
                     const auto all = [&] { b.unrolled("v", staged->tensor.walk.width, put); };
                     // Vectors past the end were not loaded; lanes past it are zero.
-                    if (position.guard == Guard::kVector) {
+                    if (position.predication == Predication::kVector) {
                       b.when(staged->tiles.vector_is_inside(position), all);
                     } else {
                       all();
@@ -298,7 +299,7 @@ class TransposeLowering {
                              shared_index(*staged, b.add(at.fast, lane), at.line),
                              kir::CacheHint::kDefault});
         };
-        if (position.guard != Guard::kElement) return get();
+        if (position.predication != Predication::kElement) return get();
         b.when(tiles_.lane_is_inside(position, lane), get,
                [&] { b.set(tile, b.integer(0), lane, nothing(type)); });
       });
@@ -321,7 +322,8 @@ class TransposeLowering {
                         b.set(tile, b.integer(0), lane, tiles_.output_element(output));
                     });
                     TilePosition enclosed = position;
-                    if (position.guard == Guard::kVector) enclosed.guard = Guard::kNone;
+                    if (position.predication == Predication::kVector)
+                      enclosed.predication = Predication::kNone;
                     for (const auto& [output, tile] : collected) {
                       const Staged* staged = find_staged(facts_.fusion.outputs[output], true);
                       if (staged == nullptr) {
@@ -336,7 +338,7 @@ class TransposeLowering {
                       });
                     }
                   };
-                  if (position.guard == Guard::kVector) {
+                  if (position.predication == Predication::kVector) {
                     b.when(tiles_.vector_is_inside(position), vector);
                   } else {
                     vector();
@@ -363,15 +365,16 @@ class TransposeLowering {
                                              shared_index(*staged, at.line, b.add(at.fast, lane)),
                                              kir::CacheHint::kDefault});
                         };
-                        if (position.guard != Guard::kElement) return get();
+                        if (position.predication != Predication::kElement) return get();
                         b.when(tiles.lane_is_inside(position, lane), get,
                                [&] { b.set(tile, b.integer(0), lane, nothing(type)); });
                       });
                       TilePosition enclosed = position;
-                      if (position.guard == Guard::kVector) enclosed.guard = Guard::kNone;
+                      if (position.predication == Predication::kVector)
+                        enclosed.predication = Predication::kNone;
                       tiles.store(staged->tensor.output, tile, enclosed);
                     };
-                    if (position.guard == Guard::kVector) {
+                    if (position.predication == Predication::kVector) {
                       b.when(tiles.vector_is_inside(position), vector);
                     } else {
                       vector();

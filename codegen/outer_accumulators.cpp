@@ -458,7 +458,7 @@ void OuterAccumulators::store_partials(RowWalk& walk, ExprId row, kir::Access ac
       const auto store = [&] {
         store_partials(at.batch, builder_.add(start, builder_.cast(at.first_column, DType::kI64)));
       };
-      if (at.guard == Guard::kNone) {
+      if (at.predication == Predication::kNone) {
         store();
       } else {
         builder_.when(tiles_.vector_is_inside(at), store);

@@ -108,8 +108,8 @@ class ProtocolRun {
     return action.bytes * (action.of_each_row ? rows_of(item) : 1);
   }
   [[nodiscard]] Slot& slot_of(int64_t item) { return slots_[slot_number(item)]; }
-  [[nodiscard]] Barrier& barrier_of(RingBarrier barrier, int64_t item) {
-    return (barrier == RingBarrier::kFull ? full_ : empty_)[slot_number(item)];
+  [[nodiscard]] Barrier& barrier_of(PipelineBarrier barrier, int64_t item) {
+    return (barrier == PipelineBarrier::kFull ? full_ : empty_)[slot_number(item)];
   }
   [[nodiscard]] size_t slot_number(int64_t item) const {
     return static_cast<size_t>(item % protocol_.stages);
@@ -229,7 +229,7 @@ std::string ProtocolRun::row_text(const ProtocolAction& action) const {
 std::string ProtocolRun::what(const Warp& warp, const ProtocolAction& action) const {
   const int64_t item = warp.item + action.item_offset;
   const size_t slot = slot_number(item);
-  const std::string_view barrier = action.barrier == RingBarrier::kFull ? "full" : "empty";
+  const std::string_view barrier = action.barrier == PipelineBarrier::kFull ? "full" : "empty";
   const int64_t parity = ((item / protocol_.stages) & 1) ^ int64_t { action.other_parity };
   switch (action.verb) {
     case ProtocolVerb::kWait:
@@ -244,7 +244,7 @@ std::string ProtocolRun::what(const Warp& warp, const ProtocolAction& action) co
                          row_text(action), item, slot);
     case ProtocolVerb::kRead:
       return fmt::format("reads {}item {} in slot {}", row_text(action), item, slot);
-    case ProtocolVerb::kMeet:
+    case ProtocolVerb::kSync:
       return fmt::format("meets the others (item {})", warp.item);
   }
   unreachable();
@@ -311,7 +311,7 @@ bool ProtocolRun::wait(size_t index, const ProtocolAction& action, int64_t item)
   Warp& warp = warps_[index];
   Barrier& barrier = barrier_of(action.barrier, item);
   const int64_t round = item / protocol_.stages;
-  const int64_t wanted = action.barrier == RingBarrier::kFull ? round : round - 1;
+  const int64_t wanted = action.barrier == PipelineBarrier::kFull ? round : round - 1;
   const int64_t parity = (round & 1) ^ int64_t { action.other_parity };
   const int64_t complete = barrier.phase();  // Phases 0 to complete - 1 are.
   const bool passes = (complete & 1) != parity;
@@ -499,7 +499,7 @@ bool ProtocolRun::step(size_t index) {
   const ProtocolAction* action = next(warp);
   if (action == nullptr) return false;
   const int64_t item = warp.item + action->item_offset;
-  const auto arrive = [&](RingBarrier barrier, int64_t bytes) {
+  const auto arrive = [&](PipelineBarrier barrier, int64_t bytes) {
     return contribute(barrier_of(barrier, item), item, index, warp.clock, /*arrives=*/true, bytes,
                       line(warp, *action));
   };
@@ -510,12 +510,12 @@ bool ProtocolRun::step(size_t index) {
       case ProtocolVerb::kArrive:
         return arrive(action->barrier, 0);
       case ProtocolVerb::kExpect:
-        return arrive(RingBarrier::kFull, announced(*action, item));
+        return arrive(PipelineBarrier::kFull, announced(*action, item));
       case ProtocolVerb::kCopy:
         return start_copy(index, *action, item);
       case ProtocolVerb::kRead:
         return read(index, *action, item);
-      case ProtocolVerb::kMeet:
+      case ProtocolVerb::kSync:
         return meet(index);
     }
     unreachable();
@@ -533,7 +533,7 @@ bool ProtocolRun::land() {
                                              flight.bytes, flight.item, slot_number(flight.item))
                                : std::string();
   ++slot_of(flight.item).landed;
-  return contribute(barrier_of(RingBarrier::kFull, flight.item), flight.item, flight.process,
+  return contribute(barrier_of(PipelineBarrier::kFull, flight.item), flight.item, flight.process,
                     flight.clock, /*arrives=*/false, -flight.bytes, text);
 }
 

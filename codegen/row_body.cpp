@@ -36,28 +36,28 @@ void RowBody::prepare(size_t rows) {
   tiles_.set_view(prepared_.front());
 }
 
-void RowBody::begin_turn(size_t rows) {
+void RowBody::begin_rows(size_t rows) {
   rows_.clear();
   for (size_t i = 0; i < rows; ++i) rows_.emplace_back().view = prepared_[i];
   current_ = 0;
   tiles_.set_view(prepared_.front());
 }
 
-void RowBody::turn_to(size_t row) {
+void RowBody::select_row(size_t row) {
   if (row == current_) return;
   rows_[current_].view = tiles_.view();
   tiles_.set_view(rows_[row].view);
   current_ = row;
 }
 
-void RowBody::load_ahead() {
+void RowBody::load_prefetched() {
   walk_.enter_row();
-  residents_.load_ahead();
+  residents_.load_prefetched();
 }
 
-void RowBody::take_ahead() {
+void RowBody::take_prefetched() {
   walk_.enter_row();
-  residents_.take_ahead();
+  residents_.take_prefetched();
 }
 
 void RowBody::begin(const Row& row) {
@@ -84,7 +84,7 @@ void RowBody::evaluate_common() {
 }
 
 bool RowBody::has_first_part() const {
-  if (last_stage() > 0 || !list_.turn_values.empty() || !list_.totals.empty()) return true;
+  if (last_stage() > 0 || !list_.tile_row_values.empty() || !list_.totals.empty()) return true;
   for (size_t i = 0; i < facts_.fusion.outputs.size(); ++i) {
     if (is_row_output(i)) return true;
   }
@@ -108,7 +108,7 @@ void RowBody::apply(const RowChunk& chunk) {
   with_reads(reads_.of_stage(last_stage(), stage), chunk, [&] { sweep(stage, none, chunk); });
 }
 
-void RowBody::with_rows_ahead(const RowChunk& chunk, const std::function<void()>& rows) {
+void RowBody::with_prefetch_rows(const RowChunk& chunk, const std::function<void()>& rows) {
   const ChunkReads reads = reads_.of_stage(last_stage(), list_.stages.back());
   for (const ValueId value : reads.inputs) {
     tiles_.bind_tile(value, tiles_.declare_tile(value, chunk.batches), false);
@@ -161,34 +161,34 @@ void RowBody::run_stage(size_t s) {
     builder_.comment(fmt::format("stage {}", s));
   }
   std::vector<RowStatistics> statistics;
-  if (meets_between_sweeps(facts_, schedule_, stage, s)) {
+  if (syncs_between_passes(facts_, schedule_, stage, s)) {
     for (size_t i = 0; i < rows_.size(); ++i) {
-      turn_to(i);
+      select_row(i);
       statistics.emplace_back(facts_, builder_, tiles_, stage.reductions);
-      statistics.back().meet_between_sweeps(walk_.lane(), pivot_threads(facts_, schedule_));
-      begin_sweeps(s, statistics.back());
+      statistics.back().sync_between_passes(walk_.lane(), pivot_threads(facts_, schedule_));
+      begin_passes(s, statistics.back());
     }
     RowStatistics::meet(statistics, walk_.threads(), fmt::format("stage{}_first", s),
                         row().exchange);
     for (size_t i = 0; i < rows_.size(); ++i) {
-      turn_to(i);
-      end_sweeps(s, statistics[i]);
+      select_row(i);
+      finish_passes(s, statistics[i]);
     }
   } else {
     for (size_t i = 0; i < rows_.size(); ++i) {
-      turn_to(i);
+      select_row(i);
       statistics.emplace_back(facts_, builder_, tiles_, stage.reductions);
-      sweep_row(s, statistics.back());
+      pass_over_row(s, statistics.back());
     }
   }
   for (size_t i = 0; i < rows_.size() && !stage.gathered.empty(); ++i) {
-    turn_to(i);
+    select_row(i);
     for (const ValueId value : stage.gathered) tiles_.row_value(value);
   }
   const bool exchanges = !stage.reductions.empty();
   RowStatistics::combine(statistics, walk_.threads(), fmt::format("stage{}", s), row().exchange);
   for (size_t i = 0; i < rows_.size(); ++i) {
-    turn_to(i);
+    select_row(i);
     statistics[i].define_results();
   }
   // Shuffles alone keep nothing that was read from shared memory from staying in registers until
@@ -196,7 +196,7 @@ void RowBody::run_stage(size_t s) {
   constexpr int64_t kWarp = 32;
   if (exchanges && walk_.threads() <= kWarp && reads_shared()) builder_.append(kir::WarpBarrier{});
   for (size_t i = 0; i < rows_.size(); ++i) {
-    turn_to(i);
+    select_row(i);
     for (const ValueId value : stage.row_values) tiles_.row_value(value);
     accumulate_totals(stage.totals);
     store_row_outputs(static_cast<int>(s) + 1);
@@ -204,31 +204,31 @@ void RowBody::run_stage(size_t s) {
 }
 
 /// Looks at all elements of the row at hand for stage s.
-void RowBody::sweep_row(size_t s, RowStatistics& statistics) {
+void RowBody::pass_over_row(size_t s, RowStatistics& statistics) {
   const Stage& stage = list_.stages[s];
-  if (sweeps_whole_row(facts_, schedule_, stage, s)) {
-    begin_sweeps(s, statistics);
-    end_sweeps(s, statistics);
+  if (passes_over_whole_row(facts_, schedule_, stage, s)) {
+    begin_passes(s, statistics);
+    finish_passes(s, statistics);
     return;
   }
   const ChunkReads first = reads_.of_stage(s, stage);
   int64_t unroll = std::max<int64_t>(schedule_.unroll, 1);
-  if (statistics.take_two_sweeps() && reads_.of_values(s, statistics.second_operands()).empty())
+  if (statistics.take_two_passes() && reads_.of_values(s, statistics.second_operands()).empty())
     unroll = std::max(unroll, kLookedAtTogether / schedule_.vector_width);
   walk_.for_chunks(unroll, [&](const RowChunk& chunk) {
     statistics.begin_chunk();
     with_reads(first, chunk, [&] {
       sweep(stage, statistics, chunk);
-      if (!statistics.take_two_sweeps()) return;
-      statistics.between_sweeps(chunk.is_in_order);
-      sweep_again(statistics, chunk);
+      if (!statistics.take_two_passes()) return;
+      statistics.between_passes(chunk.is_in_order);
+      second_pass(statistics, chunk);
       statistics.end_chunk(false);
     });
   });
 }
 
 /// The first of two sweeps over the whole row.
-void RowBody::begin_sweeps(size_t s, RowStatistics& statistics) {
+void RowBody::begin_passes(size_t s, RowStatistics& statistics) {
   const Stage& stage = list_.stages[s];
   const ChunkReads reads = reads_.of_stage(s, stage);
   statistics.begin_chunk();
@@ -238,11 +238,11 @@ void RowBody::begin_sweeps(size_t s, RowStatistics& statistics) {
 }
 
 /// The second one.
-void RowBody::end_sweeps(size_t s, RowStatistics& statistics) {
+void RowBody::finish_passes(size_t s, RowStatistics& statistics) {
   const ChunkReads reads = reads_.of_values(s, statistics.second_operands());
-  statistics.between_sweeps();
+  statistics.between_passes();
   walk_.for_chunks(std::max<int64_t>(schedule_.unroll, 1), [&](const RowChunk& chunk) {
-    with_reads(reads, chunk, [&] { sweep_again(statistics, chunk); });
+    with_reads(reads, chunk, [&] { second_pass(statistics, chunk); });
   });
   statistics.end_chunk(true);
 }
@@ -250,7 +250,7 @@ void RowBody::end_sweeps(size_t s, RowStatistics& statistics) {
 /// True if the row's inputs, or what is kept of it, lie in shared memory.
 bool RowBody::reads_shared() const {
   return !row().inputs.staged.empty() ||
-         std::ranges::any_of(schedule_.persistent, [&](const PersistentValue& kept) {
+         std::ranges::any_of(schedule_.kept, [&](const KeptValue& kept) {
            return residents_.is_shared(kept.value);
          });
 }
@@ -283,12 +283,13 @@ void RowBody::sweep(const Stage& stage, RowStatistics& statistics, const RowChun
       std::ranges::any_of(stage.kept, [&](ValueId value) { return !facts_.is_read(value); });
   if (!keeps && statistics.empty() && stage.outer.empty() && stage.outputs.empty()) return;
   walk_.for_vectors(chunk, [&](const TilePosition& at) {
-    walk_.when_inside(at, [&] { sweep_vector(stage, statistics, at); });
+    walk_.when_inside(at, [&] { pass_over_vector(stage, statistics, at); });
   });
 }
 
 /// Accumulates, collects outputs and stores them, keeps what later stages need.
-void RowBody::sweep_vector(const Stage& stage, RowStatistics& statistics, const TilePosition& at) {
+void RowBody::pass_over_vector(const Stage& stage, RowStatistics& statistics,
+                               const TilePosition& at) {
   std::map<size_t, VarId> output_tiles;
   std::map<ValueId, VarId> shared_tiles;
   std::vector<ValueId> kept_in_registers;
@@ -323,7 +324,7 @@ void RowBody::sweep_vector(const Stage& stage, RowStatistics& statistics, const 
 }
 
 /// Second look at the elements of a chunk, for statistics.
-void RowBody::sweep_again(RowStatistics& statistics, const RowChunk& chunk) {
+void RowBody::second_pass(RowStatistics& statistics, const RowChunk& chunk) {
   const auto for_elements = [&](const RowStatistics::SearchElement& take) {
     walk_.for_vectors(chunk, [&](const TilePosition& at) {
       walk_.when_inside(at, [&] { walk_.for_lanes(at, [&](ExprId lane) { take(at, lane); }); });
@@ -357,15 +358,15 @@ void RowBody::accumulate_outer(const Stage& stage, const TilePosition& at, ExprI
   }
 }
 
-ExprId RowBody::is_speaker() {
-  return row().is_speaker.valid() ? row().is_speaker : walk_.is_first_thread();
+ExprId RowBody::is_leader() {
+  return row().is_leader.valid() ? row().is_leader : walk_.is_first_thread();
 }
 
 /// Every row counts once, so one thread takes it.
 void RowBody::accumulate_totals(const std::vector<OpId>& totals) {
   if (totals.empty()) return;
   for (const OpId op : totals) tiles_.row_value(facts_.fusion.ops[op].operands[0]);
-  ExprId condition = is_speaker();
+  ExprId condition = is_leader();
   if (row().is_real.valid()) condition = builder_.both(condition, row().is_real);
   builder_.when(condition, [&] { outer_.accumulate_row(totals); });
 }
@@ -381,7 +382,7 @@ bool RowBody::is_row_output(size_t output) const {
 void RowBody::store_row_outputs(int level) {
   for (size_t i = 0; i < facts_.fusion.outputs.size(); ++i) {
     if (!is_row_output(i) || facts_.level[facts_.fusion.outputs[i]] != level) continue;
-    builder_.when(is_speaker(), [&] { when_stored(i, [&] { tiles_.store_row_output(i); }); });
+    builder_.when(is_leader(), [&] { when_stored(i, [&] { tiles_.store_row_output(i); }); });
   }
 }
 

@@ -22,7 +22,7 @@ struct Row {
   kir::ExprId is_real{};
   /// True in the one thread that stores and accumulates what there is once a row. Invalid: the
   /// row's first.
-  kir::ExprId is_speaker{};
+  kir::ExprId is_leader{};
   RowInputs inputs{};
   RowExchange exchange{};
 };
@@ -38,12 +38,12 @@ struct Row {
 /// statistics of all of them.
 ///
 ///     prepare(rows), once
-///     begin_turn(rows)  { turn_to(0)  begin  load  turn_to(1)  begin  load ... }  compute
+///     begin_rows(rows)  { select_row(0)  begin  load  select_row(1)  begin  load ... }  compute
 ///
-/// Where rows come ahead (Schedule::rows_ahead), load_ahead in the first row, then before each
-/// begin take_ahead, and load_ahead in the row after it.
+/// Where rows come ahead (Schedule::prefetch_rows), load_prefetched in the first row, then before
+/// each begin take_prefetched, and load_prefetched in the row after it.
 ///
-/// Where rows come in turns (Schedule::rows_per_turn), begin and compute reduce a row, and do no
+/// Where rows come in turns (Schedule::rows_per_tile), begin and compute reduce a row, and do no
 /// more. When that is done for all rows of a turn
 ///
 ///     with_common_reads(chunk)  { apply(chunk) for each of them }
@@ -59,13 +59,13 @@ class RowBody {
   void prepare(size_t rows = 1);
   /// Begins with so many rows side by side, and forgets those of the turn before. The tiles stand
   /// where they stood when the first row was prepared.
-  void begin_turn(size_t rows);
+  void begin_rows(size_t rows);
   /// Takes the tiles to another row of the turn.
-  void turn_to(size_t row);
+  void select_row(size_t row);
   /// Starts loading the inputs that come ahead, of the row that the tiles have entered.
-  void load_ahead();
+  void load_prefetched();
   /// Makes those inputs, loaded last, the ones of the row that the tiles have entered.
-  void take_ahead();
+  void take_prefetched();
   /// Starts on the row that the tiles have entered, with what waits for none of its elements: row
   /// values, and outputs that have one element a row.
   void begin(const Row& row);
@@ -76,7 +76,9 @@ class RowBody {
   void compute();
 
   /// Row values that apply takes from begin and compute, in any row.
-  [[nodiscard]] const std::vector<ValueId>& turn_values() const { return list_.turn_values; }
+  [[nodiscard]] const std::vector<ValueId>& tile_row_values() const {
+    return list_.tile_row_values;
+  }
   /// Evaluates the row values that all rows have from the start.
   void evaluate_common();
   /// True if begin and compute have anything to do.
@@ -90,13 +92,13 @@ class RowBody {
   /// Where a row comes ahead, runs `rows` with registers for what a chunk reads of two rows: it
   /// calls load_next in the first of them, and then in every row take_next, load_next in the row
   /// after it, and apply.
-  void with_rows_ahead(const RowChunk& chunk, const std::function<void()>& rows);
+  void with_prefetch_rows(const RowChunk& chunk, const std::function<void()>& rows);
   void load_next(const RowChunk& chunk);
   void take_next(const RowChunk& chunk);
 
  private:
-  [[nodiscard]] bool takes_turns() const { return schedule_.rows_per_turn > 0; }
-  [[nodiscard]] kir::ExprId is_speaker();
+  [[nodiscard]] bool takes_turns() const { return schedule_.rows_per_tile > 0; }
+  [[nodiscard]] kir::ExprId is_leader();
   [[nodiscard]] size_t last_stage() const { return list_.stages.size() - 1; }
   struct SideRow {
     Row row{};
@@ -105,15 +107,15 @@ class RowBody {
 
   [[nodiscard]] const Row& row() const { return rows_[current_].row; }
   void run_stage(size_t s);
-  void sweep_row(size_t s, RowStatistics& statistics);
-  void begin_sweeps(size_t s, RowStatistics& statistics);
-  void end_sweeps(size_t s, RowStatistics& statistics);
+  void pass_over_row(size_t s, RowStatistics& statistics);
+  void begin_passes(size_t s, RowStatistics& statistics);
+  void finish_passes(size_t s, RowStatistics& statistics);
   [[nodiscard]] bool reads_shared() const;
   void with_reads(const ChunkReads& reads, const RowChunk& chunk,
                   const std::function<void()>& body);
   void sweep(const Stage& stage, RowStatistics& statistics, const RowChunk& chunk);
-  void sweep_vector(const Stage& stage, RowStatistics& statistics, const TilePosition& at);
-  void sweep_again(RowStatistics& statistics, const RowChunk& chunk);
+  void pass_over_vector(const Stage& stage, RowStatistics& statistics, const TilePosition& at);
+  void second_pass(RowStatistics& statistics, const RowChunk& chunk);
   void keep_in_register(ValueId value, const TilePosition& at, kir::ExprId lane);
   void accumulate_outer(const Stage& stage, const TilePosition& at, kir::ExprId lane);
   void accumulate_totals(const std::vector<OpId>& totals);

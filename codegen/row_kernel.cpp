@@ -1,6 +1,6 @@
 #include "codegen/row_kernel.h"
 
-#include "codegen/ticket_finish.h"
+#include "codegen/last_block_finish.h"
 
 namespace sinter {
 
@@ -17,8 +17,8 @@ RowKernel::RowKernel(const SegmentFacts& segment_facts, const Schedule& row_sche
   kernel.name = facts.fusion.name;
   kernel.threads = schedule.threads_per_block();
   kernel.min_blocks_per_sm = schedule.min_blocks_per_sm;
-  kernel.cluster = schedule.cluster_blocks;
-  tiles.declare_buffers(schedule.finish == Finish::kTicket);
+  kernel.cluster = schedule.cluster_size;
+  tiles.declare_buffers(schedule.finish == Finish::kLastBlock);
   rows_param = builder.add_param("rows");
   rows = builder.param(rows_param);
   builder.comment(fmt::format("{} threads per row, {} rows per block, {} elements per vector",
@@ -29,7 +29,7 @@ RowKernel::RowKernel(const SegmentFacts& segment_facts, const Schedule& row_sche
 
 ExprId RowKernel::block_number() {
   const ExprId number = builder.div(builder.special(kir::Special::kBlockIndex),
-                                    builder.integer(schedule.cluster_blocks));
+                                    builder.integer(schedule.cluster_size));
   return builder.cast(number, DType::kI64);
 }
 
@@ -39,7 +39,7 @@ ExprId RowKernel::first_row() {
 
 RowExchange RowKernel::cluster_exchange(ExprId turn) {
   RowExchange exchange;
-  if (schedule.cluster_blocks == 1) return exchange;
+  if (schedule.cluster_size == 1) return exchange;
   exchange.group = walk.slot();
   exchange.groups = schedule.rows_per_block;
   exchange.parity = builder.integer(0);
@@ -52,8 +52,8 @@ RowExchange RowKernel::cluster_exchange(ExprId turn) {
 
 void RowKernel::store_partials(const RowExchange& exchange, const std::function<void()>& barrier) {
   outer.combine_threads(schedule.threads_per_row, exchange);
-  const bool by_ticket = schedule.finish == Finish::kTicket;
-  const kir::Access access = by_ticket ? kir::Access::kReadWrite : kir::Access::kWrite;
+  const bool by_last_block = schedule.finish == Finish::kLastBlock;
+  const kir::Access access = by_last_block ? kir::Access::kReadWrite : kir::Access::kWrite;
   const ExprId row = block_number();
   const ExprId slot = walk.slot();
   if (!slot.valid()) {
@@ -64,15 +64,15 @@ void RowKernel::store_partials(const RowExchange& exchange, const std::function<
     builder.when(builder.equal(slot, builder.integer(0)),
                  [&] { outer.store_partials(walk, row, access); });
   }
-  if (by_ticket) finish_by_ticket(barrier);
+  if (by_last_block) finish_by_last_block(barrier);
 }
 
-void RowKernel::finish_by_ticket(const std::function<void()>& barrier) {
+void RowKernel::finish_by_last_block(const std::function<void()>& barrier) {
   const ExprId clusters = builder.param(kernel.grid.work);
-  const ExprId cluster = builder.integer(schedule.cluster_blocks);
+  const ExprId cluster = builder.integer(schedule.cluster_size);
   const ExprId drawing = builder.cast(clusters, DType::kI32);
-  const bool apart = ticket_geometry(facts, schedule).strips > 1;
-  TicketFinish(facts, schedule, builder, tiles, outer)
+  const bool apart = last_block_geometry(facts, schedule).strips > 1;
+  LastBlockFinish(facts, schedule, builder, tiles, outer)
       .run({.thread = builder.special(kir::Special::kThreadIndex),
             .strip = apart ? builder.rem(builder.special(kir::Special::kBlockIndex), cluster)
                            : builder.integer(0),

@@ -43,7 +43,7 @@ struct RowKernel {
   kir::ParamId rows_param;
 
  private:
-  void finish_by_ticket(const std::function<void()>& barrier);
+  void finish_by_last_block(const std::function<void()>& barrier);
 };
 
 }  // namespace sinter

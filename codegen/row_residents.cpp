@@ -11,11 +11,11 @@ RowResidents::RowResidents(const SegmentFacts& facts, const Schedule& schedule,
                            kir::KernelBuilder& builder, TileLowering& tiles, RowWalk& walk)
     : facts_(facts), schedule_(schedule), builder_(builder), tiles_(tiles), walk_(walk) {}
 
-const PersistentValue* RowResidents::find(ValueId value) const {
-  const auto found = std::ranges::find_if(schedule_.persistent, [&](const PersistentValue& kept) {
+const KeptValue* RowResidents::find(ValueId value) const {
+  const auto found = std::ranges::find_if(schedule_.kept, [&](const KeptValue& kept) {
     return kept.value == value && kept.residency != Residency::kReload;
   });
-  return found == schedule_.persistent.end() ? nullptr : &*found;
+  return found == schedule_.kept.end() ? nullptr : &*found;
 }
 
 bool RowResidents::is_held(ValueId value, size_t s) const {
@@ -24,14 +24,14 @@ bool RowResidents::is_held(ValueId value, size_t s) const {
 }
 
 bool RowResidents::is_shared(ValueId value) const {
-  const PersistentValue* kept = find(value);
+  const KeptValue* kept = find(value);
   return kept != nullptr && kept->residency == Residency::kShared;
 }
 
 void RowResidents::declare() {
   const int64_t groups = group_count(facts_, schedule_);
   if (groups == 0) return;
-  for (const PersistentValue& kept : schedule_.persistent) {
+  for (const KeptValue& kept : schedule_.kept) {
     if (kept.residency == Residency::kRegister) {
       tiles_.bind_tile(kept.value, tiles_.declare_tile(kept.value, groups), true);
     } else if (kept.residency == Residency::kShared) {
@@ -45,14 +45,14 @@ void RowResidents::declare() {
            .count = elements_per_thread(facts_, schedule_) * schedule_.threads_per_block()});
     }
   }
-  for (const ValueId value : inputs_ahead(facts_, schedule_))
+  for (const ValueId value : prefetched_inputs(facts_, schedule_))
     next_[value] = tiles_.declare_tile(value, groups, "_next");
 }
 
 void RowResidents::declare_another_row() {
   const int64_t groups = group_count(facts_, schedule_);
   if (groups == 0) return;
-  for (const PersistentValue& kept : schedule_.persistent) {
+  for (const KeptValue& kept : schedule_.kept) {
     if (!facts_.space.dependence[kept.value].rows) continue;
     SINTER_CHECK(kept.residency != Residency::kShared, "{} has one place for all rows", kept.value);
     if (kept.residency == Residency::kRegister)
@@ -66,7 +66,7 @@ void RowResidents::load(bool rows, const RowInputs& inputs) {
   if (group_count(facts_, schedule_) == 0) return;
   std::vector<ValueId> loaded;
   std::vector<ValueId> copied;
-  for (const PersistentValue& kept : schedule_.persistent) {
+  for (const KeptValue& kept : schedule_.kept) {
     if (!facts_.is_read(kept.value) || facts_.space.dependence[kept.value].rows != rows) continue;
     if (kept.residency == Residency::kRegister && !next_.contains(kept.value))
       loaded.push_back(kept.value);
@@ -82,7 +82,7 @@ void RowResidents::load(bool rows, const RowInputs& inputs) {
   finish_shared_copies(copied, passing);
 }
 
-void RowResidents::load_ahead() {
+void RowResidents::load_prefetched() {
   if (next_.empty()) return;
   std::map<ValueId, VarId> current;
   for (const auto& [value, next] : next_) {
@@ -96,7 +96,7 @@ void RowResidents::load_ahead() {
 }
 
 /// Element by element, which is a move for each word of packed ones.
-void RowResidents::take_ahead() {
+void RowResidents::take_prefetched() {
   if (next_.empty()) return;
   const auto take = [&](const TilePosition& at) {
     for (const auto& [value, next] : next_) {

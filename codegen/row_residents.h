@@ -10,7 +10,7 @@
 
 namespace sinter {
 
-/// What the threads of a row keep from stage to stage (schedule.persistent), in registers or in
+/// What the threads of a row keep from stage to stage (schedule.kept), in registers or in
 /// shared memory: where it lies, and how inputs get there. A thread keeps its own vectors and reads
 /// no others, so that nothing of this needs a barrier.
 class RowResidents {
@@ -27,10 +27,11 @@ class RowResidents {
   void load_common() { load(false, {}); }
   /// Loads the others, of the row at hand: all its loads are in flight before the first is used.
   void load_row(const RowInputs& inputs) { load(true, inputs); }
-  /// Starts loading what comes a row ahead (inputs_ahead), of the row that the tiles have entered.
-  void load_ahead();
+  /// Starts loading what comes a row ahead (prefetched_inputs), of the row that the tiles have
+  /// entered.
+  void load_prefetched();
   /// Makes what was loaded ahead that of the row at hand, once it has arrived.
-  void take_ahead();
+  void take_prefetched();
 
   /// True for what is kept since before stage s: inputs from the start, computed values from the
   /// stage that computes them.
@@ -62,7 +63,7 @@ class RowResidents {
   void load_passing(const std::vector<ValueId>& copied, const RowChunk& batch,
                     std::vector<Passing>& out);
   kir::ExprId shared_index(const TilePosition& at);
-  [[nodiscard]] const PersistentValue* find(ValueId value) const;
+  [[nodiscard]] const KeptValue* find(ValueId value) const;
 
   const SegmentFacts& facts_;
   const Schedule& schedule_;

@@ -22,7 +22,7 @@ std::string_view component_name(Combiner combiner, size_t i) {
 
 /// What the first sweep takes of the elements of a reduction whose second sweep looks for them
 /// again; the reduction itself for all others.
-Combiner first_sweep_of(Combiner combiner) {
+Combiner first_pass_of(Combiner combiner) {
   switch (combiner) {
     case Combiner::kLogSumExp:
     case Combiner::kArgMax:
@@ -50,7 +50,7 @@ kir::AllReduce all_reduce(kir::KernelBuilder& builder, int64_t threads, const st
   if (exchange.parity.valid()) {
     const int64_t phases = exchange.phase.valid() ? 2 : 1;
     all.arrived = builder.add_mbarriers(name + "_arrived", exchange.groups * phases, 1);
-    builder.meet_cluster();
+    builder.sync_cluster();
   }
   return all;
 }
@@ -83,7 +83,7 @@ RowStatistics::Accumulator RowStatistics::start(OpId id) {
 std::vector<ValueId> RowStatistics::second_operands() const {
   std::vector<ValueId> operands;
   for (const Accumulator& accumulator : accumulators_) {
-    if (takes_two_sweeps(facts_.fusion.ops[accumulator.op].kind))
+    if (takes_two_passes(facts_.fusion.ops[accumulator.op].kind))
       operands.push_back(facts_.fusion.ops[accumulator.op].operands[0]);
   }
   return operands;
@@ -136,8 +136,8 @@ void RowStatistics::add_half(VarId sum, ExprId half) {
   builder_.assign(sum, builder_.apply(PointwiseFn::kFma, {half, scale, builder_.ref(sum)}));
 }
 
-void RowStatistics::meet_between_sweeps(ExprId thread, int64_t pivot_threads) {
-  meets_ = true;
+void RowStatistics::sync_between_passes(ExprId thread, int64_t pivot_threads) {
+  syncs_ = true;
   thread_ = thread;
   pivot_threads_ = pivot_threads;
 }
@@ -149,12 +149,12 @@ void RowStatistics::begin_chunk() {
     if (accumulator.combiner == Combiner::kWelford) {
       const ExprId zero = builder_.real(0.0, accumulator.type);
       accumulator.pivot = builder_.declare("pivot", zero);
-      if (meets_) continue;
+      if (syncs_) continue;
       accumulator.chunk_sum = builder_.declare("chunk_sum", zero);
       accumulator.chunk_count = builder_.declare("chunk_count", zero);
-    } else if (accumulator.combiner == Combiner::kLogSumExp && !meets_) {
+    } else if (accumulator.combiner == Combiner::kLogSumExp && !syncs_) {
       accumulator.old_max = builder_.declare("old_max", builder_.ref(accumulator.running[0]));
-    } else if (is_search(accumulator) && !meets_) {
+    } else if (is_search(accumulator) && !syncs_) {
       accumulator.old_extreme =
           builder_.declare("old_extreme", builder_.ref(accumulator.running[0]));
     }
@@ -165,7 +165,7 @@ void RowStatistics::add(ExprId lane) {
   for (const Accumulator& accumulator : accumulators_) {
     if (accumulator.combiner == Combiner::kWelford) {
       add_to_welford(accumulator, lane);
-    } else if (const Combiner first = first_sweep_of(accumulator.combiner);
+    } else if (const Combiner first = first_pass_of(accumulator.combiner);
                first != accumulator.combiner) {
       kir::emit_combine(builder_, first, {&accumulator.running[0], 1}, {{operand(accumulator)}});
     } else {
@@ -180,7 +180,7 @@ void RowStatistics::add(ExprId lane) {
 void RowStatistics::add_to_welford(const Accumulator& accumulator, ExprId lane) {
   const ExprId pivot = builder_.ref(accumulator.pivot);
   ExprId is_pivot = builder_.equal(lane, builder_.integer(0));
-  if (!meets_) {
+  if (!syncs_) {
     const ExprId is_first =
         builder_.equal(builder_.ref(accumulator.chunk_count), builder_.real(0.0, accumulator.type));
     is_pivot = builder_.both(is_pivot, is_first);
@@ -189,13 +189,13 @@ void RowStatistics::add_to_welford(const Accumulator& accumulator, ExprId lane) 
   const ExprId x = operand(accumulator);
   const ExprId is_finite = builder_.apply(PointwiseFn::kIsFinite, {x});
   builder_.assign(accumulator.pivot, builder_.select(builder_.both(is_pivot, is_finite), x, pivot));
-  if (meets_) return;
+  if (syncs_) return;
   // Halves first: of equal elements they are 0 however small these are, and no other scale is so.
   add_half(accumulator.chunk_sum, half_deviation(accumulator, accumulator.pivot));
 }
 
 void RowStatistics::end_vector(const TilePosition& at) {
-  if (meets_) return;  // Those of the row are known.
+  if (syncs_) return;  // Those of the row are known.
   for (const Accumulator& accumulator : accumulators_) {
     if (accumulator.combiner != Combiner::kWelford) continue;
     increase(accumulator.chunk_count,
@@ -205,11 +205,11 @@ void RowStatistics::end_vector(const TilePosition& at) {
 
 // ---- Second sweep
 
-void RowStatistics::between_sweeps(bool is_in_order) {
+void RowStatistics::between_passes(bool is_in_order) {
   for (Accumulator& accumulator : accumulators_) {
     const DType type = accumulator.type;
     if (accumulator.combiner == Combiner::kWelford) {
-      if (meets_) continue;  // The running tuple takes what deviates from the pivot.
+      if (syncs_) continue;  // The running tuple takes what deviates from the pivot.
       const ExprId count =
           builder_.max(builder_.ref(accumulator.chunk_count), builder_.real(1.0, type));
       const ExprId scaled_count = builder_.mul(count, builder_.real(scale_of_halves(), type));
@@ -224,7 +224,7 @@ void RowStatistics::between_sweeps(bool is_in_order) {
       const ExprId lowest = kir::identity_of(builder_, Combiner::kLogSumExp, 0, type);
       accumulator.safe_max = builder_.declare(
           "safe_max", builder_.select(builder_.equal(max, lowest), builder_.real(0.0, type), max));
-      if (meets_) continue;  // Nothing is added up yet.
+      if (syncs_) continue;  // Nothing is added up yet.
       const ExprId scale = builder_.apply(
           PointwiseFn::kExp,
           {builder_.sub(builder_.ref(accumulator.old_max), builder_.ref(accumulator.safe_max))});
@@ -242,9 +242,9 @@ void RowStatistics::begin_search(Accumulator& accumulator, bool is_in_order) {
   // A thread that meets others searches if the row's extreme is its own.
   ExprId is_here = is_old;
   ExprId found = nowhere(accumulator);
-  if (!meets_ && is_in_order) {
+  if (!syncs_ && is_in_order) {
     is_here = builder_.apply(PointwiseFn::kNot, {is_old});
-  } else if (!meets_) {
+  } else if (!syncs_) {
     // An element of an old extreme may come before the one that was found.
     const ExprId identity =
         kir::identity_of(builder_, accumulator.combiner, 0, builder_.type_of(extreme));
@@ -252,7 +252,7 @@ void RowStatistics::begin_search(Accumulator& accumulator, bool is_in_order) {
     found = builder_.select(is_old, builder_.ref(accumulator.running[1]), found);
   }
   accumulator.is_here = builder_.declare("is_here", is_here);
-  if (!meets_) accumulator.found = builder_.declare("found", found);
+  if (!syncs_) accumulator.found = builder_.declare("found", found);
 }
 
 void RowStatistics::add_again() {
@@ -264,11 +264,11 @@ void RowStatistics::add_again() {
       continue;
     }
     const ExprId from_mean =
-        builder_.ref(builder_.declare(meets_ ? "half_deviation" : "deviation",
-                                      meets_ ? half_deviation(accumulator, accumulator.pivot)
+        builder_.ref(builder_.declare(syncs_ ? "half_deviation" : "deviation",
+                                      syncs_ ? half_deviation(accumulator, accumulator.pivot)
                                              : deviation(accumulator, accumulator.chunk_mean)));
-    if (meets_) add_half(accumulator.running[1], from_mean);
-    increase(meets_ ? accumulator.running[2] : accumulator.chunk_m2,
+    if (syncs_) add_half(accumulator.running[1], from_mean);
+    increase(syncs_ ? accumulator.running[2] : accumulator.chunk_m2,
              builder_.mul(from_mean, from_mean));
   }
 }
@@ -278,7 +278,7 @@ bool RowStatistics::deviate() const { return std::ranges::any_of(accumulators_, 
 void RowStatistics::search(const std::function<void(const SearchElement&)>& for_elements) {
   for (const Accumulator& accumulator : accumulators_) {
     if (!is_search(accumulator)) continue;
-    const VarId found = meets_ ? accumulator.running[1] : accumulator.found;
+    const VarId found = syncs_ ? accumulator.running[1] : accumulator.found;
     builder_.when(builder_.ref(accumulator.is_here), [&] {
       for_elements([&](const TilePosition& at, ExprId lane) {
         const ExprId column =
@@ -290,14 +290,14 @@ void RowStatistics::search(const std::function<void(const SearchElement&)>& for_
         builder_.assign(found, builder_.min(builder_.ref(found),
                                             builder_.select(is_it, place, nowhere(accumulator))));
       });
-      if (!meets_) builder_.assign(accumulator.running[1], builder_.ref(found));
+      if (!syncs_) builder_.assign(accumulator.running[1], builder_.ref(found));
     });
   }
 }
 
 void RowStatistics::end_chunk(bool only) {
   for (const Accumulator& accumulator : accumulators_) {
-    if (accumulator.combiner != Combiner::kWelford || meets_) continue;
+    if (accumulator.combiner != Combiner::kWelford || syncs_) continue;
     const std::vector<ExprId> chunk = {builder_.ref(accumulator.chunk_count),
                                        builder_.ref(accumulator.chunk_mean),
                                        builder_.ref(accumulator.chunk_m2)};
@@ -341,7 +341,7 @@ void RowStatistics::meet(std::vector<RowStatistics>& rows, int64_t threads, cons
         all.parts.push_back({Combiner::kSum, {accumulator.pivot}});
         continue;
       }
-      const Combiner sweep = first_sweep_of(accumulator.combiner);
+      const Combiner sweep = first_pass_of(accumulator.combiner);
       if (sweep == accumulator.combiner) continue;
       const VarId extreme = accumulator.running[0];
       if (is_search(accumulator)) {
@@ -362,7 +362,7 @@ void RowStatistics::combine(const std::vector<RowStatistics>& rows, int64_t thre
   kir::AllReduce all = all_reduce(first.builder_, threads, name, exchange);
   for (const RowStatistics& row : rows) {
     for (const Accumulator& accumulator : row.accumulators_) {
-      if (row.meets_ && takes_two_sweeps(row.facts_.fusion.ops[accumulator.op].kind)) {
+      if (row.syncs_ && takes_two_passes(row.facts_.fusion.ops[accumulator.op].kind)) {
         if (accumulator.combiner == Combiner::kWelford)
           all.parts.push_back({Combiner::kSum, {accumulator.running[1]}});
         const Combiner second = is_search(accumulator) ? Combiner::kMin : Combiner::kSum;
@@ -402,7 +402,7 @@ void RowStatistics::define_results(const Accumulator& accumulator) {
   const auto& running = accumulator.running;
   switch (accumulator.combiner) {
     case Combiner::kWelford:
-      if (meets_) move_to_mean(accumulator);
+      if (syncs_) move_to_mean(accumulator);
       tiles_.define_row_value(op.results[0], builder_.ref(running[1]));
       tiles_.define_row_value(op.results[1], builder_.ref(running[2]));
       break;

@@ -32,7 +32,7 @@ kir::AllReduce all_reduce(kir::KernelBuilder& builder, int64_t threads, const st
 /// an element. argmax and argmin find a chunk's extreme in the first sweep, and search for its
 /// place in the second, which a chunk without a new extreme skips.
 ///
-///     begin_chunk  { add ... end_vector }  between_sweeps  { add_again ... }  search  end_chunk
+///     begin_chunk  { add ... end_vector }  between_passes  { add_again ... }  search  end_chunk
 ///
 /// Where a row is one chunk, its threads may meet between the sweeps: the second then deviates from
 /// the row's own maximum or from a pivot that its threads share, or searches for the row's extreme,
@@ -47,7 +47,7 @@ kir::AllReduce all_reduce(kir::KernelBuilder& builder, int64_t threads, const st
 /// (the corrected two-pass algorithm of Chan, Golub, LeVeque 1983). Differences and their sums are
 /// scaled by powers of two, so that none overflows between finite elements.
 ///
-///     meet_between_sweeps  begin_chunk  { ... }  meet  between_sweeps  { ... }  search  end_chunk
+///     sync_between_passes  begin_chunk  { ... }  meet  between_passes  { ... }  search  end_chunk
 ///
 /// The calls may be made for all reductions of a stage: they pass over those that need nothing.
 class RowStatistics {
@@ -57,20 +57,20 @@ class RowStatistics {
                 const std::vector<OpId>& reductions);
 
   [[nodiscard]] bool empty() const { return accumulators_.empty(); }
-  [[nodiscard]] bool take_two_sweeps() const { return !second_operands().empty(); }
+  [[nodiscard]] bool take_two_passes() const { return !second_operands().empty(); }
   /// What the second sweep looks at again.
   [[nodiscard]] std::vector<ValueId> second_operands() const;
 
   /// Says that meet() is called between the sweeps by the threads of a row, of which this is number
   /// `thread` (i32), and the first `pivot_threads` have elements for the pivot.
-  void meet_between_sweeps(kir::ExprId thread, int64_t pivot_threads);
+  void sync_between_passes(kir::ExprId thread, int64_t pivot_threads);
   void begin_chunk();
   /// Takes the element at hand of the tiles, in `lane` of a vector.
   void add(kir::ExprId lane);
   /// All lanes of a vector were added.
   void end_vector(const TilePosition& at);
   /// `is_in_order` says that the elements of the chunk come behind those of all chunks before.
-  void between_sweeps(bool is_in_order = true);
+  void between_passes(bool is_in_order = true);
   /// True if some reduction takes the elements of the second sweep with add_again().
   [[nodiscard]] bool deviate() const;
   /// Takes the element at hand in the second sweep.
@@ -138,7 +138,7 @@ class RowStatistics {
   kir::KernelBuilder& builder_;
   TileLowering& tiles_;
   std::vector<Accumulator> accumulators_;
-  bool meets_ = false;  ///< The threads of the row, between the sweeps.
+  bool syncs_ = false;  ///< The threads of the row, between the sweeps.
   kir::ExprId thread_;  ///< Where they meet: its number in the row.
   int64_t pivot_threads_ = 1;
 };

@@ -23,8 +23,8 @@ void RowWalk::declare() {
         builder_.ref(builder_.declare("slot", builder_.div(thread, builder_.integer(threads()))));
   }
   first_of_block_ = builder_.integer(0, tiles_.column_type());
-  if (schedule_.cluster_blocks > 1) declare_part_of_block();
-  if (schedule_.row_access != RowAccess::kShifted) declare_first_column();
+  if (schedule_.cluster_size > 1) declare_part_of_block();
+  if (schedule_.row_access != RowAccess::kUnaligned) declare_first_column();
 }
 
 /// Blocks of a cluster have equal parts of a row, one after the other; of shifted rows, equal
@@ -33,35 +33,35 @@ void RowWalk::declare_part_of_block() {
   const DType type = tiles_.column_type();
   const ExprId columns = builder_.integer(columns_per_block(facts_, schedule_), type);
   const ExprId rank = builder_.rem(builder_.special(kir::Special::kBlockIndex),
-                                   builder_.integer(schedule_.cluster_blocks));
+                                   builder_.integer(schedule_.cluster_size));
   first_of_block_ = builder_.ref(
       builder_.declare("first_of_block", builder_.mul(builder_.cast(rank, type), columns)));
-  if (!shares_shifted_rows()) tiles_.set_column_count(columns);
+  if (!shares_unaligned_rows()) tiles_.set_column_count(columns);
 }
 
-bool RowWalk::shares_shifted_rows() const {
-  return schedule_.cluster_blocks > 1 && schedule_.row_access == RowAccess::kShifted;
+bool RowWalk::shares_unaligned_rows() const {
+  return schedule_.cluster_size > 1 && schedule_.row_access == RowAccess::kUnaligned;
 }
 
 ExprId RowWalk::is_first_thread() {
   const ExprId is_first = builder_.equal(lane_, builder_.integer(0));
-  if (schedule_.cluster_blocks == 1) return is_first;
+  if (schedule_.cluster_size == 1) return is_first;
   const ExprId is_first_block =
       builder_.equal(first_of_block_, builder_.integer(0, tiles_.column_type()));
   return builder_.both(is_first, is_first_block);
 }
 
 void RowWalk::enter_row() {
-  if (schedule_.row_access == RowAccess::kShifted) declare_first_column();
+  if (schedule_.row_access == RowAccess::kUnaligned) declare_first_column();
 }
 
 void RowWalk::declare_first_column() {
   ExprId first = builder_.add(first_of_block_, first_in_part());
-  if (schedule_.row_access == RowAccess::kShifted) {
+  if (schedule_.row_access == RowAccess::kUnaligned) {
     builder_.comment("whole vectors begin at the first boundary in the row");
     const ExprId head = builder_.ref(builder_.declare("head", first_whole_vector()));
     declare_guard_end(head);
-    declare_edges(head);
+    declare_peeled(head);
     first = builder_.add(first, head);
   }
   first_ = builder_.ref(builder_.declare("first_column", first));
@@ -73,7 +73,7 @@ void RowWalk::declare_guard_end(ExprId head) {
   const DType type = tiles_.column_type();
   const int64_t last = std::max<int64_t>(facts_.space.columns - (tiles_.width() - 1), 0);
   ExprId end = builder_.integer(last, type);
-  if (shares_shifted_rows()) {
+  if (shares_unaligned_rows()) {
     const ExprId columns = builder_.integer(columns_per_block(facts_, schedule_), type);
     const ExprId next = builder_.add(builder_.add(first_of_block_, head), columns);
     end = builder_.ref(builder_.declare("part_end", builder_.min(next, end)));
@@ -83,10 +83,10 @@ void RowWalk::declare_guard_end(ExprId head) {
 
 /// The elements before the first whole vector and behind the last, in this order, dealt to the
 /// threads one by one.
-void RowWalk::declare_edges(ExprId head) {
+void RowWalk::declare_peeled(ExprId head) {
   const DType type = tiles_.column_type();
   edges_.clear();
-  const int64_t count = edge_count(facts_, schedule_);
+  const int64_t count = peeled_count(facts_, schedule_);
   if (count == 0) return;
   const ExprId columns = builder_.integer(facts_.space.columns, type);
   const ExprId width = builder_.integer(tiles_.width(), type);
@@ -99,7 +99,7 @@ void RowWalk::declare_edges(ExprId head) {
         builder_.ref(builder_.declare("edge", builder_.select(builder_.less(number, head), number,
                                                               builder_.add(number, between))));
     ExprId inside = builder_.less(column, columns);
-    if (schedule_.cluster_blocks > 1)
+    if (schedule_.cluster_size > 1)
       inside = builder_.both(builder_.equal(first_of_block_, builder_.integer(0, type)), inside);
     edges_.push_back({column, builder_.ref(builder_.declare("edge_is_inside", inside))});
   }
@@ -151,12 +151,12 @@ void RowWalk::for_chunks(int64_t unroll, const std::function<void(const RowChunk
   // Registers hold the row, and threads branch around what may lie outside of it. Where that is
   // used last, ptxas waits for the other vectors before it loads this one. Beside rows in shared
   // memory it spills instead: distillation losses in f32 took 4.0 ms instead of 3.1.
-  const auto in_registers = [](const PersistentValue& kept) {
+  const auto in_registers = [](const KeptValue& kept) {
     return kept.residency == Residency::kRegister;
   };
-  if (!schedule_.persistent.empty() && std::ranges::all_of(schedule_.persistent, in_registers))
-    std::ranges::stable_partition(runs,
-                                  [](const ChunkRun& run) { return run.guard != Guard::kNone; });
+  if (!schedule_.kept.empty() && std::ranges::all_of(schedule_.kept, in_registers))
+    std::ranges::stable_partition(
+        runs, [](const ChunkRun& run) { return run.predication != Predication::kNone; });
   int64_t end = 0;  // Of the batches so far.
   for (const ChunkRun& run : runs) {
     if (takes && !takes(run)) continue;
@@ -165,8 +165,8 @@ void RowWalk::for_chunks(int64_t unroll, const std::function<void(const RowChunk
     if (run.is_one()) {
       body({.first_batch = builder_.integer(run.begin),
             .batches = run.batches,
-            .guard = run.guard,
-            .edges = run.edges ? edge_count(facts_, schedule_) : 0,
+            .predication = run.predication,
+            .edges = run.edges ? peeled_count(facts_, schedule_) : 0,
             .is_in_order = is_in_order});
       continue;
     }
@@ -175,7 +175,7 @@ void RowWalk::for_chunks(int64_t unroll, const std::function<void(const RowChunk
                   [&](ExprId batch) {
                     body({.first_batch = batch,
                           .batches = run.batches,
-                          .guard = run.guard,
+                          .predication = run.predication,
                           .is_in_order = is_in_order});
                   });
   }
@@ -191,10 +191,10 @@ void RowWalk::for_vectors(const RowChunk& chunk,
     body({.group = group,
           .batch = batch,
           .first_column = builder_.add(first_, start),
-          .column_in_part = schedule_.cluster_blocks > 1 && !shares_shifted_rows()
+          .column_in_part = schedule_.cluster_size > 1 && !shares_unaligned_rows()
                                 ? builder_.add(first_in_part(), start)
                                 : ExprId{},
-          .guard = chunk.guard});
+          .predication = chunk.predication});
   });
   const int64_t batches = batch_count(facts_, schedule_);
   for (int64_t i = 0; i < chunk.edges; ++i) {
@@ -202,7 +202,7 @@ void RowWalk::for_vectors(const RowChunk& chunk,
     body({.group = builder_.integer(chunk.batches + i),
           .batch = builder_.integer(batches + i),
           .first_column = edge.column,
-          .guard = Guard::kVector,
+          .predication = Predication::kVector,
           .edge = i,
           .edge_is_inside = edge.is_inside});
   }
@@ -220,7 +220,7 @@ void RowWalk::for_lanes(const TilePosition& at, const std::function<void(ExprId 
 }
 
 void RowWalk::when_inside(const TilePosition& at, const std::function<void()>& body) {
-  if (at.guard == Guard::kVector) {
+  if (at.predication == Predication::kVector) {
     builder_.when(tiles_.vector_is_inside(at), body);
   } else {
     body();

@@ -9,12 +9,12 @@
 
 namespace sinter {
 
-/// What is loaded of a row before the first of it is used: batches, all under one guard, and the
-/// thread's edges, or one of these.
+/// What is loaded of a row before the first of it is used: batches, all under one predication, and
+/// the thread's edges, or one of these.
 struct RowChunk {
   kir::ExprId first_batch;
   int64_t batches = 1;
-  Guard guard = Guard::kNone;
+  Predication predication = Predication::kNone;
   int64_t edges = 0;
   /// Whether all its elements come behind those of the chunks before it.
   bool is_in_order = true;
@@ -24,8 +24,8 @@ struct RowChunk {
 };
 
 /// How the threads of a row share its columns and in which order each walks its own: by chunks, the
-/// vectors of a chunk, the lanes of a vector. It knows columns and guards only; what is done with
-/// an element, and what is loaded for it, is the caller's matter.
+/// vectors of a chunk, the lanes of a vector. It knows columns and predicates only; what is done
+/// with an element, and what is loaded for it, is the caller's matter.
 class RowWalk {
  public:
   RowWalk(const SegmentFacts& facts, const Schedule& schedule, kir::KernelBuilder& builder,
@@ -58,7 +58,7 @@ class RowWalk {
   void for_vectors(const std::function<void(const TilePosition&)>& body);
   /// Runs `body` for every lane of a vector, each the element at hand of the tiles.
   void for_lanes(const TilePosition& at, const std::function<void(kir::ExprId lane)>& body);
-  /// Under a vector guard, lets only threads whose vector is inside the row run `body`.
+  /// Under a vector predication, lets only threads whose vector is inside the row run `body`.
   void when_inside(const TilePosition& at, const std::function<void()>& body);
 
  private:
@@ -71,9 +71,9 @@ class RowWalk {
   void declare_part_of_block();
   void declare_first_column();
   void declare_guard_end(kir::ExprId head);
-  void declare_edges(kir::ExprId head);
+  void declare_peeled(kir::ExprId head);
   /// Whether blocks of a cluster share rows whose vectors are shifted.
-  [[nodiscard]] bool shares_shifted_rows() const;
+  [[nodiscard]] bool shares_unaligned_rows() const;
   kir::ExprId first_in_part();
   kir::ExprId first_whole_vector();
   kir::ExprId row_shift();

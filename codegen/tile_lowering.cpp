@@ -357,7 +357,7 @@ ExprId TileLowering::take_at(ValueId value, ExprId index, ExprId column) {
       builder_.declare(name_of_value(value) + "_index", builder_.cast(index, DType::kI64)));
   ExprId inside = index_is_inside(position, gather.size);
   // Elements behind the last one are evaluated beside it, and not stored.
-  if (column.valid() && position_.guard == Guard::kElement)
+  if (column.valid() && position_.predication == Predication::kElement)
     inside = builder_.both(inside, lane_is_inside(position_, lane_));
   const ExprId jump = builder_.mul(position, builder_.integer(gather.stride, DType::kI64));
   return load_where(inside, gather.access, builder_.add(address(gather.access, column), jump));
@@ -441,23 +441,24 @@ void TileLowering::bind_tile(ValueId value, VarId tile, bool resident) {
 
 namespace {
 
-/// The column that guards compare with the end.
-ExprId guarded_column(const TilePosition& position) {
+/// The column that predicates compare with the end.
+ExprId predicated_column(const TilePosition& position) {
   return position.column_in_part.valid() ? position.column_in_part : position.first_column;
 }
 
 }  // namespace
 
 ExprId TileLowering::lane_is_inside(const TilePosition& position, ExprId lane) {
-  const ExprId column = builder_.add(guarded_column(position), builder_.cast(lane, column_type_));
+  const ExprId column =
+      builder_.add(predicated_column(position), builder_.cast(lane, column_type_));
   return builder_.both(builder_.less_equal(builder_.integer(0, column_type_), column),
                        builder_.less(column, column_count_));
 }
 
 ExprId TileLowering::vector_is_inside(const TilePosition& position) {
   if (position.is_edge()) return position.edge_is_inside;
-  const ExprId first = guarded_column(position);
-  if (position.guard == Guard::kVector) return builder_.less(first, column_count_);
+  const ExprId first = predicated_column(position);
+  if (position.predication == Predication::kVector) return builder_.less(first, column_count_);
   const ExprId end = builder_.add(first, builder_.integer(width(), column_type_));
   return builder_.both(builder_.less_equal(builder_.integer(0, column_type_), first),
                        builder_.less_equal(end, column_count_));
@@ -504,14 +505,14 @@ void TileLowering::load(ValueId value, const TilePosition& position) {
     });
   };
 
-  switch (position.guard) {
-    case Guard::kNone:
+  switch (position.predication) {
+    case Predication::kNone:
       load_whole();
       return;
-    case Guard::kVector:
+    case Predication::kVector:
       builder_.when(vector_is_inside(position), load_whole);
       return;
-    case Guard::kElement:
+    case Predication::kElement:
       if (kind == AccessKind::kElement) {
         load_lanes();
       } else {
@@ -541,7 +542,7 @@ void TileLowering::load_shared(ValueId value, const TilePosition& position, kir:
                               builder_.integer(0), lanes_at(position, tile.var), shared, index,
                               kir::CacheHint::kDefault});
   };
-  if (position.guard == Guard::kVector) {
+  if (position.predication == Predication::kVector) {
     builder_.when(vector_is_inside(position), load);
   } else {
     load();
@@ -680,11 +681,11 @@ void TileLowering::store_in_pairs(size_t index, VarId tile, const TilePosition& 
 }
 
 void TileLowering::store_collected(size_t index, VarId tile, TilePosition position) {
-  if (position.guard == Guard::kNone && stores_in_pairs(facts_, schedule_, index)) {
+  if (position.predication == Predication::kNone && stores_in_pairs(facts_, schedule_, index)) {
     store_in_pairs(index, tile, position);
     return;
   }
-  if (position.guard == Guard::kVector) position.guard = Guard::kNone;
+  if (position.predication == Predication::kVector) position.predication = Predication::kNone;
   store(index, tile, position);
 }
 
@@ -713,14 +714,14 @@ void TileLowering::store(size_t index, VarId tile, const TilePosition& position)
       builder_.when(lane_is_inside(position, lane), [&] { store_lane(lane); });
     });
   };
-  switch (position.guard) {
-    case Guard::kNone:
+  switch (position.predication) {
+    case Predication::kNone:
       store_whole();
       return;
-    case Guard::kVector:
+    case Predication::kVector:
       builder_.when(vector_is_inside(position), store_whole);
       return;
-    case Guard::kElement:
+    case Predication::kElement:
       if (kind == AccessKind::kVector) {
         builder_.when(vector_is_inside(position), store_whole, store_lanes);
       } else {

@@ -18,10 +18,10 @@ struct TilePosition {
   kir::ExprId group;         ///< Group of the register tiles that hold this batch's loads.
   kir::ExprId batch;         ///< Batch of the row: group of the resident tiles.
   kir::ExprId first_column;  ///< Column of lane 0, in the column index type.
-  /// The same within the block's part of the row, where it has only a part: what guards compare. A
-  /// thread's place alone makes it, so no register has to hold where the part begins.
+  /// The same within the block's part of the row, where it has only a part: what predicates
+  /// compare. A thread's place alone makes it, so no register has to hold where the part begins.
   kir::ExprId column_in_part{};
-  Guard guard = Guard::kNone;
+  Predication predication = Predication::kNone;
   /// Which of the thread's edges this is, a vector of one lane; none if negative.
   int64_t edge = -1;
   /// Whether the row has it.
@@ -75,7 +75,7 @@ class TileLowering {
   [[nodiscard]] const RowView& view() const { return view_; }
   void set_view(RowView view) { view_ = std::move(view); }
   /// Replaces the specialised number of columns by a value of the column index type: what the first
-  /// columns of guarded vectors are below, and those of guarded elements.
+  /// columns of predicated vectors are below, and those of predicated elements.
   void set_column_count(kir::ExprId count) { column_count_ = count; }
   /// Type of column indices: i32 unless the row is too long for it.
   [[nodiscard]] DType column_type() const { return column_type_; }
@@ -129,8 +129,8 @@ class TileLowering {
   kir::ExprId output_element(size_t index);
   /// Stores the collected vector.
   void store(size_t index, kir::VarId tile, const TilePosition& position);
-  /// The same where a vector guard encloses all that collected it: whole warps, where there is no
-  /// guard, store in pairs of threads what they can (stores_in_pairs).
+  /// The same where a vector predication encloses all that collected it: whole warps, where there
+  /// is no predication, store in pairs of threads what they can (stores_in_pairs).
   void store_collected(size_t index, kir::VarId tile, TilePosition position);
 
   std::string name_of_value(ValueId value) const;

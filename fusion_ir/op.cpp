@@ -66,7 +66,7 @@ DType result_type(PointwiseFn fn, DType operand) {
   unreachable();
 }
 
-bool has_hasty_form(PointwiseFn fn, DType type) {
+bool has_fast_path_form(PointwiseFn fn, DType type) {
   return (fn == PointwiseFn::kLog || fn == PointwiseFn::kLog2) && type == DType::kF32;
 }
 

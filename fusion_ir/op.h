@@ -75,7 +75,7 @@ const PointwiseInfo& info_of(PointwiseFn fn);
 DType result_type(PointwiseFn fn, DType operand);
 /// True for a function of `type` that takes one instruction for most arguments and twenty for few,
 /// so that kernels evaluate it in haste where they can do it again with care: a logarithm of f32.
-bool has_hasty_form(PointwiseFn fn, DType type);
+bool has_fast_path_form(PointwiseFn fn, DType type);
 std::optional<PointwiseFn> pointwise_from_text(std::string_view text);
 std::string_view text_of(ReduceFn fn);
 std::optional<ReduceFn> reduce_from_text(std::string_view text);

@@ -7,7 +7,7 @@
 #include "runtime/compile_kernel.h"
 #include "runtime/parallel.h"
 #include "scheduler/plan_verifier.h"
-#include "scheduler/turns.h"
+#include "scheduler/two_pass.h"
 
 namespace sinter {
 namespace {
@@ -23,10 +23,10 @@ constexpr double kSpillTieShare = 0.05;
 ResourceEstimate with_compiled(const ResourceEstimate& estimate, const CompiledResources& resources,
                                const Schedule& schedule, const DeviceLimits& limits) {
   ResourceEstimate planned = estimate;
-  complete(planned, limits, schedule.min_blocks_per_sm, schedule.cluster_blocks);
+  complete(planned, limits, schedule.min_blocks_per_sm, schedule.cluster_size);
   ResourceEstimate out = estimate;
   out.registers = resources.registers;
-  complete(out, limits, schedule.min_blocks_per_sm, schedule.cluster_blocks);
+  complete(out, limits, schedule.min_blocks_per_sm, schedule.cluster_size);
   if (planned.waves > 0.0) out.waves *= estimate.waves / planned.waves;
   out.register_cap = estimate.register_cap;
   out.spilled_registers = (resources.spill_store_bytes + kRegisterBytes - 1) / kRegisterBytes;
@@ -113,14 +113,14 @@ class SegmentCompiler {
   /// nothing are of the same kind with as many vectors under way.
   [[nodiscard]] bool would_spill_too(const ProposedSchedule& candidate) const {
     // Warps of a ring share registers out, so no one cap holds for its threads.
-    if (candidate.schedule.stages > 0) return false;
+    if (candidate.schedule.pipeline_stages > 0) return false;
     return std::ranges::any_of(attempts_, [&](const CompileAttempt& attempt) {
       if (attempt.resources.spill_store_bytes == 0) return false;
       const ProposedSchedule& tried = attempt.proposed;
-      if (is_squeezed(candidate.estimate)) return is_squeezed(tried.estimate);
+      if (is_register_limited(candidate.estimate)) return is_register_limited(tried.estimate);
       if (tried.schedule.family != candidate.schedule.family ||
-          tried.schedule.persistent != candidate.schedule.persistent ||
-          (tried.schedule.persistent.empty() && tried.schedule.unroll != candidate.schedule.unroll))
+          tried.schedule.kept != candidate.schedule.kept ||
+          (tried.schedule.kept.empty() && tried.schedule.unroll != candidate.schedule.unroll))
         return false;
       const int64_t beyond = wanted_registers(attempt.resources) - tried.estimate.registers;
       return candidate.estimate.registers + beyond > candidate.estimate.register_cap;
@@ -142,7 +142,7 @@ class SegmentCompiler {
     while (blocks > 1 && register_cap(limits_, relaxed.estimate.threads, blocks) < wanted) --blocks;
     if (blocks == best.proposed.schedule.min_blocks_per_sm) --blocks;
     int64_t& grid = relaxed.schedule.persistent_blocks;
-    if (!blocks_pass(segment_.facts, relaxed.schedule))
+    if (!is_non_persistent(segment_.facts, relaxed.schedule))
       grid = std::min(grid, blocks * limits_.sm_count);
     const Family* family = find_family(options_.families, relaxed.schedule.family);
     auto estimate = family->estimate(segment_.facts, relaxed.schedule, limits_);

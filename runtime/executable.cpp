@@ -119,7 +119,7 @@ Result<void> Executable::load_segments() {
     const CompiledSegment& segment = compiled_->segments[i];
     const auto kernel = kernels.load(
         *driver_, segment.kernel, segment.source.dynamic_shared ? segment.source.shared_bytes : 0,
-        segment.source.cluster_blocks);
+        segment.source.cluster_size);
     if (!kernel) return fail(kernel.error());
     auto launch = PreparedLaunch::prepare(*driver_, (*kernel)->function(), segment.source);
     if (!launch) return fail(launch.error());
@@ -143,7 +143,7 @@ Result<void> Executable::load_segments() {
     segments_.push_back(std::move(prepared));
   }
   if (counter_bytes > 0) {
-    auto counters = TicketCounters::create(*driver_, counter_bytes);
+    auto counters = ArrivalCounters::create(*driver_, counter_bytes);
     if (!counters) return fail(counters.error());
     counters_.emplace(std::move(*counters));
   }

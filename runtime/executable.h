@@ -6,13 +6,13 @@
 #include <span>
 #include <vector>
 
+#include "runtime/arrival_counters.h"
 #include "runtime/compile_plan.h"
 #include "runtime/device_context.h"
 #include "runtime/external_call.h"
 #include "runtime/loaded_kernel.h"
 #include "runtime/prepared_launch.h"
 #include "runtime/tensor.h"
-#include "runtime/ticket_counters.h"
 #include "runtime/workspace_allocator.h"
 
 namespace sinter {
@@ -167,7 +167,7 @@ class Executable {
   std::vector<Segment> segments_;
   std::vector<Call> calls_;
   std::vector<PlanStep> steps_;
-  std::optional<TicketCounters> counters_;  ///< Of all segments that count their blocks.
+  std::optional<ArrivalCounters> counters_;  ///< Of all segments that count their blocks.
 };
 
 }  // namespace sinter

@@ -14,7 +14,7 @@ constexpr int64_t kSharedBytesWithoutOptIn = 48 * 1024;
 }  // namespace
 
 Result<LoadedKernel> LoadedKernel::load(DeviceDriver& driver, const CompiledKernel& kernel,
-                                        int64_t dynamic_shared_bytes, int64_t cluster_blocks) {
+                                        int64_t dynamic_shared_bytes, int64_t cluster_size) {
   const std::string doing =
       fmt::format("loading kernel {} ({})", kernel.entry, kernel.architecture);
   ModuleHandle module = nullptr;
@@ -37,11 +37,11 @@ Result<LoadedKernel> LoadedKernel::load(DeviceDriver& driver, const CompiledKern
                                     kernel.entry, dynamic_shared_bytes));
     if (!raised) return fail(std::move(raised.error()));
   }
-  if (cluster_blocks > kPortableClusterBlocks) {
-    auto allowed = check(
-        driver, DriverCall::kFunctionSet,
-        driver.function_set(out.function_, FunctionProperty::kNonPortableClusters, 1),
-        fmt::format("allowing kernel {} clusters of {} blocks", kernel.entry, cluster_blocks));
+  if (cluster_size > kPortableClusterBlocks) {
+    auto allowed =
+        check(driver, DriverCall::kFunctionSet,
+              driver.function_set(out.function_, FunctionProperty::kNonPortableClusters, 1),
+              fmt::format("allowing kernel {} clusters of {} blocks", kernel.entry, cluster_size));
     if (!allowed) return fail(std::move(allowed.error()));
   }
   return out;
@@ -73,14 +73,14 @@ Result<int64_t> LoadedKernel::blocks_per_sm(int64_t threads, int64_t dynamic_sha
 }
 
 Result<LoadedKernelPtr> LoadedKernels::load(DeviceDriver& driver, const CompiledKernelPtr& kernel,
-                                            int64_t dynamic_shared_bytes, int64_t cluster_blocks) {
+                                            int64_t dynamic_shared_bytes, int64_t cluster_size) {
   const std::lock_guard lock(mutex_);
   if (const auto known = entries_.find(kernel.get());
       known != entries_.end() && known->second.kernel.lock() == kernel) {
     if (LoadedKernelPtr loaded = known->second.loaded.lock()) return loaded;
   }
   std::erase_if(entries_, [](const auto& entry) { return entry.second.loaded.expired(); });
-  auto made = LoadedKernel::load(driver, *kernel, dynamic_shared_bytes, cluster_blocks);
+  auto made = LoadedKernel::load(driver, *kernel, dynamic_shared_bytes, cluster_size);
   if (!made) return fail(made.error());
   auto loaded = std::make_shared<const LoadedKernel>(std::move(*made));
   entries_[kernel.get()] = {.kernel = kernel, .loaded = loaded};

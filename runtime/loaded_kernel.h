@@ -18,7 +18,7 @@ class LoadedKernel {
   /// allows them. All that the driver does lazily happens here, so that launches allocate and load
   /// nothing.
   static Result<LoadedKernel> load(DeviceDriver& driver, const CompiledKernel& kernel,
-                                   int64_t dynamic_shared_bytes, int64_t cluster_blocks = 1);
+                                   int64_t dynamic_shared_bytes, int64_t cluster_size = 1);
 
   LoadedKernel(LoadedKernel&& other) noexcept;
   LoadedKernel& operator=(LoadedKernel&& other) noexcept;
@@ -46,7 +46,7 @@ class LoadedKernels {
  public:
   /// As LoadedKernel::load(), in the current context, which is the same for all.
   Result<LoadedKernelPtr> load(DeviceDriver& driver, const CompiledKernelPtr& kernel,
-                               int64_t dynamic_shared_bytes, int64_t cluster_blocks = 1);
+                               int64_t dynamic_shared_bytes, int64_t cluster_size = 1);
 
  private:
   /// A kernel's text settles its shared memory and clusters, so the kernel tells them apart.

@@ -42,10 +42,10 @@ Json us_or_null(double us) { return us > 0.0 ? Json(us) : Json(nullptr); }
 }  // namespace
 
 Json to_json(const Schedule& schedule) {
-  Json persistent = Json::array();
-  for (const PersistentValue& kept : schedule.persistent)
-    persistent.push_back(
-        {{"value", fmt::format("{}", kept.value)}, {"residency", text_of(kept.residency)}});
+  Json kept = Json::array();
+  for (const KeptValue& value : schedule.kept)
+    kept.push_back(
+        {{"value", fmt::format("{}", value.value)}, {"residency", text_of(value.residency)}});
   Json parameters = Json::object();
   for (const auto& [name, value] : schedule.parameters) parameters[name] = value;
   return {{"family", schedule.family},
@@ -55,18 +55,18 @@ Json to_json(const Schedule& schedule) {
           {"unroll", schedule.unroll},
           {"min_blocks_per_sm", schedule.min_blocks_per_sm},
           {"persistent_blocks", schedule.persistent_blocks},
-          {"cluster_blocks", schedule.cluster_blocks},
-          {"stages", schedule.stages},
+          {"cluster_size", schedule.cluster_size},
+          {"pipeline_stages", schedule.pipeline_stages},
           {"rows_per_iteration", schedule.rows_per_iteration},
-          {"compute_registers", schedule.compute_registers},
-          {"rows_ahead", schedule.rows_ahead},
+          {"consumer_registers", schedule.consumer_registers},
+          {"prefetch_rows", schedule.prefetch_rows},
           {"accumulators", text_of(schedule.accumulators)},
-          {"rows_per_turn", schedule.rows_per_turn},
+          {"rows_per_tile", schedule.rows_per_tile},
           {"row_access", text_of(schedule.row_access)},
           {"read_priority", text_of(schedule.read_priority)},
-          {"overlap", text_of(schedule.overlap)},
+          {"dependent_launch", text_of(schedule.dependent_launch)},
           {"finish", text_of(schedule.finish)},
-          {"persistent", std::move(persistent)},
+          {"kept", std::move(kept)},
           {"parameters", std::move(parameters)},
           {"text", print(schedule)}};
 }

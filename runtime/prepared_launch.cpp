@@ -32,7 +32,7 @@ int64_t blocks_of(const KernelSource& source) {
   const int64_t work = source.param_values[source.work_param];
   const int64_t clusters =
       work / source.work_per_block + (work % source.work_per_block != 0 ? 1 : 0);
-  return clusters * source.cluster_blocks;
+  return clusters * source.cluster_size;
 }
 
 Result<PreparedLaunch> PreparedLaunch::prepare(DeviceDriver& driver, FunctionHandle function,
@@ -67,7 +67,7 @@ Result<PreparedLaunch> PreparedLaunch::prepare(DeviceDriver& driver, FunctionHan
   out.config_.block_x = static_cast<uint32_t>(source.threads);
   out.config_.dynamic_shared_bytes =
       source.dynamic_shared ? static_cast<uint32_t>(source.shared_bytes) : 0;
-  out.overlaps_previous_ = source.overlaps_previous;
+  out.starts_early_ = source.starts_early;
   out.buffer_count_ = source.buffers.size();
   out.scalar_count_ = source.params.size();
   out.table_ = source.table;
@@ -117,7 +117,7 @@ Result<void> PreparedLaunch::launch(StreamHandle stream,
   LaunchConfig config = config_;
   config.stream = stream;
   static constexpr LaunchAttribute kOverlap{.id = kProgrammaticStreamSerialization, .value = 1};
-  if (overlaps_previous_) {
+  if (starts_early_) {
     config.attributes = &kOverlap;
     config.attribute_count = 1;
   }

@@ -28,7 +28,8 @@ Result<ProposedSchedule> candidate_of(const SegmentPlan& segment, const TunedSch
   with.pin.schedule = std::move(*schedule);
   // Whether the two kernels of parts overlap is the plan's to say: one was measured alone, and
   // texts of old databases know nothing of it.
-  if (segment.row_parts > 0) with.pin.schedule->overlap = segment.chosen().schedule.overlap;
+  if (segment.row_parts > 0)
+    with.pin.schedule->dependent_launch = segment.chosen().schedule.dependent_launch;
   if (auto offered = offer_schedules(pinned, rejections, limits, with); !offered)
     return fail(offered.error());
   const Schedule& chosen = pinned.chosen().schedule;

@@ -18,7 +18,7 @@ ValueId largest_tensor(const SegmentFacts& facts, const Schedule& schedule) {
     largest = id;
     most_bytes = bytes;
   };
-  for (const PersistentValue& kept : schedule.persistent)
+  for (const KeptValue& kept : schedule.kept)
     if (kept.residency != Residency::kReload) weigh(kept.value);
   if (largest.valid()) return largest;
   for (const ValueId input : facts.fusion.inputs) weigh(input);

@@ -44,7 +44,8 @@ struct RowConstants {
   double cache_latency_ns = 250.0;  ///< A chunk of one weight vector, which hits L2.
   double warp_exchange_ns = 35.0;   ///< Five dependent shuffles and additions.
   double block_exchange_ns = 100.0;  ///< Warp exchange, barrier, second shuffle round.
-  double warps_doubling_ns = 0.0;  ///< The same, each doubling of warps beyond four: PassingBlocks.
+  double warps_doubling_ns =
+      0.0;  ///< The same, each doubling of warps beyond four: NonPersistentGrid.
   /// Coordinates and row scalars of one thread of a row kernel; from SASS.
   double prologue_instructions = 50.0;
   /// Beside the combinations, of a thread whose warp exchanges with others: the store of its tuple,
@@ -64,7 +65,7 @@ struct RowConstants {
 /// suite and its wide rows on both cards (h100_2026-11-26_suite_{sweep_relaxed,wide}.json,
 /// h200_2026-11-26_suite_{sweep,wide}.json), of 263 and 109 problems 1.0 and 1.2 % and of 257 and
 /// 109 1.1 and 2.4 %.
-struct PassingBlocks {
+struct NonPersistentGrid {
   /// Warps that keep a row meet when the last of them has all of its part. Layer norms of 2048 x
   /// 4096 in bf16 take 13.8 us with four warps to a row, and 14.3 with eight.
   RowConstants row{.warps_doubling_ns = 130.0};
@@ -94,8 +95,8 @@ struct PassingBlocks {
   /// in f32 take 69.1 us with two vectors for each of 1024 threads, those 64 KiB, and 72.0 us with
   /// four. Threads that registers leave no room for count too, so that more registers never predict
   /// a slower plan. Not where chunks follow each other: such sums lose more to waits with two.
-  double crowding_share = 0.03;
-  double crowded_saturations = 1.4;
+  double oversaturation_share = 0.03;
+  double saturations_before_queueing = 1.4;
   /// Of sums whose computing takes that much of memory time waits count whole, and less with its
   /// square: loads of other blocks are under way all the time. Of the same sums, blocks of 1,024
   /// threads that take two chunks of one load each take 60.2 us.
@@ -106,7 +107,7 @@ struct PassingBlocks {
   double warps_exponent = 0.126;  ///< How issue time grows with fewer, and shrinks with more.
   /// Of the shorter of memory and issue time, what a single resident block adds to the longer one:
   /// it loads and computes in turns.
-  double in_turns_share = 0.085;
+  double alternation_share = 0.085;
   /// Of what a wave writes on an SM: time in which that leaves L2 while the next wave waits.
   double draining_ns_per_byte = 0.014;
   /// Each doubling of a cluster: a slot that is given back waits for those of the other blocks, and
@@ -135,7 +136,7 @@ struct PassingBlocks {
   /// schedules of norms and softmax like that took 4 to 11 % longer than predicted in the mean
   /// (benchmarks/results/h200_2026-11-25_suite_{cold,cold_bf16,late}.json).
   double late_loads_share = 0.05;
-  friend bool operator==(const PassingBlocks&, const PassingBlocks&) = default;
+  friend bool operator==(const NonPersistentGrid&, const NonPersistentGrid&) = default;
 };
 
 /// Latencies and overheads of the model, in nanoseconds unless named otherwise, fitted to those
@@ -146,61 +147,61 @@ struct CostConstants {
   /// (H200).
   double spill_share = 0.012;
   int64_t most_spills_waited_for = 12;
-  double launch_us = 2.0;   ///< Empty kernel between two events.
-  double ramp_us = 2.4;     ///< Until all SMs stream, and from the last load to the last store:
-                            ///< where DeviceLimits::copy_efficiency's line begins.
-  RowConstants row{};       ///< Of blocks that stay and walk rows, and of all other kernels.
-  PassingBlocks passing{};  ///< Of blocks that have their rows and are gone.
-  double second_launch_us = 2.49;  ///< A dependent kernel of little work, its drain and ramp.
+  double launch_us = 2.0;  ///< Empty kernel between two events.
+  double ramp_us = 2.4;    ///< Until all SMs stream, and from the last load to the last store:
+                           ///< where DeviceLimits::copy_efficiency's line begins.
+  RowConstants row{};      ///< Of blocks that stay and walk rows, and of all other kernels.
+  NonPersistentGrid non_persistent{};  ///< Of blocks that have their rows and are gone.
+  double second_launch_us = 2.49;      ///< A dependent kernel of little work, its drain and ramp.
   /// From a block's last partial results to the branch of the block that is the last: two barriers,
   /// the fence that waits for the stores' way to L2 and back under the load that all blocks' ends
   /// are, and the atomic's. Of six kernels on an H200, sums of 65536 x 64 to losses of 2048 x 4096,
   /// none is more than 0.1 us faster with a ticket than with a second kernel.
-  double ticket_ns = 1900.0;
+  double last_block_ns = 1900.0;
   /// What one SM alone reads from L2: 500 rows of partial results of tanh gradients of 512 columns
   /// take 32.6 us longer so than by a second kernel.
-  double ticket_bytes_per_clock = 43.0;
+  double last_block_bytes_per_clock = 43.0;
   /// One row of a warp-specialised group: its waits and exchange, each of a thread's instructions,
   /// what every warp of the group adds to the exchange, and each vector of weights read from cache.
-  /// All ring_* constants, and those of clusters and of the second kernel's launch, are fitted
+  /// All pipeline_* constants, and those of clusters and of the second kernel's launch, are fitted
   /// together to 1,332 timed rings of norm, tanh and bias gradients on an H200
   /// (benchmarks/results/), 730 of them in clusters, which they miss by 4.5 % in the mean.
-  /// `ring_instruction_ns` again with 30 rings of narrow rows, whose groups are busy all the time:
-  /// 32.9 to 40.9 us for layer-norm gradients of 16384 x 1024.
-  double ring_row_ns = 228.0;
-  double ring_instruction_ns = 0.246;
-  double ring_warp_ns = 27.7;
-  double ring_weight_ns = 47.6;
+  /// `pipeline_instruction_ns` again with 30 rings of narrow rows, whose groups are busy all the
+  /// time: 32.9 to 40.9 us for layer-norm gradients of 16384 x 1024.
+  double pipeline_row_ns = 228.0;
+  double pipeline_instruction_ns = 0.246;
+  double pipeline_warp_ns = 27.7;
+  double pipeline_weight_ns = 47.6;
   /// What a row takes longer for each share by which its threads want more registers than the
   /// launch gives them: the compiler orders instructions for those, whatever setmaxnreg adds. They
   /// want more than they need, to have loads under way before the first is used.
-  double ring_squeeze = 0.388;
-  double ring_wanted_registers = 1.53;
-  double ring_overlap_exponent = 3.0;  ///< Memory time and the rows' chain overlap in part.
-  double ring_memory_share = 0.928;    ///< Of the time that loads and stores by all threads take.
+  double pipeline_register_limit = 0.388;
+  double pipeline_wanted_registers = 1.53;
+  double pipeline_overlap_exponent = 3.0;  ///< Memory time and the rows' chain overlap in part.
+  double pipeline_memory_share = 0.928;  ///< Of the time that loads and stores by all threads take.
   /// All rings ask for all their stages at once, and memory serves them in turns: a group waits for
   /// its first row this share of the time in which everything arrives. RMS-norm gradients of 2048 x
   /// 4096 take 25.9 us with 14 stages and 23.2 with 7.
-  double ring_fill_share = 0.813;
+  double pipeline_fill_share = 0.813;
   /// Bytes under way that keep memory busy, as a multiple of what arrives while one waits: slots
   /// are given back a row at a time. With none beside the rows that groups have, memory takes this
   /// share longer: RMS-norm gradients of 4096 x 8192 with 6, 2, 1 and 0 more take 58.9, 61.3, 61.2
   /// and 62.2 to 64.1 us.
-  double ring_bytes_in_flight = 6.51;
-  double ring_starved_penalty = 0.086;
+  double pipeline_bytes_in_flight = 6.51;
+  double pipeline_starved_penalty = 0.086;
   /// From a slot that is given back to the next row in it. Gradients of layer norms of 2048 x 4096
   /// with 4, and so no, slots beside those of the groups take 29.8 us, with 8 24.5.
-  double ring_refill_ns = 1360.0;
+  double pipeline_refill_ns = 1360.0;
   /// Bytes under way on an SM from which more of them slow memory down, and the share of memory
   /// time that as many again add: layer-norm gradients of 16384 x 2048 in f32 take 100.9, 106.8 and
   /// 108.8 us with 128, 144 and 192 KiB in the rings, those of 8192 x 4096 101.5 with 128 and 107.6
   /// with 192.
-  double ring_full_bytes = 116736.0;
-  double ring_overfull_penalty = 0.0561;
+  double pipeline_full_bytes = 116736.0;
+  double pipeline_overfull_penalty = 0.0561;
   /// Warps of an SM that reach issue_efficiency, and how issue time grows with fewer: gradients of
   /// tanh, which issue bounds, take 68.8 us with 8 compute warps and 63.5 with 12 or 16.
-  double ring_busy_warps = 8.08;
-  double ring_warps_exponent = 0.359;
+  double pipeline_busy_warps = 8.08;
+  double pipeline_warps_exponent = 0.359;
   /// Part of L1 that keeps rows for their second read; the rest goes to what is written, to weights
   /// and to the rows that follow.
   double l1_row_share = 0.5;
@@ -225,7 +226,7 @@ struct CostConstants {
   /// us. Where the kernel writes as well, the fourth power of what the mix lacks to an even one:
   /// quantisations of 67 MB to 17 take 0.5 us less where reads leave L2 last than where they leave
   /// it first, those of 33 MB to 17 0.9 us (results as above).
-  double stale_bytes = 22e6;
+  double dirty_line_bytes = 22e6;
   /// Memory time added where reads leave L2 first: column sums of 64 MiB as above, 512 MiB of
   /// cross-entropy in 139.3 us instead of 136.2, norms of 8192 x 8192 in 73.3 instead of 67.8.
   double evict_first_penalty = 0.06;
@@ -304,14 +305,14 @@ struct WorkEstimate {
   double fetched_text_bytes = 0.0;  ///< Instructions that SMs fetch again for every block, in all.
   double shared_bytes = 0.0;        ///< Shared-memory traffic in all.
   double partial_bytes = 0.0;  ///< Of outer reductions: written here, read by what finishes them.
-  double ticket_us = 0.0;      ///< Of the last block finishing them; 0: a second kernel does.
+  double last_block_us = 0.0;  ///< Of the last block finishing them; 0: a second kernel does.
   ReadPriority read_priority = ReadPriority::kNormal;  ///< Of all bulk reads.
   double block_latency_ns = 0.0;                       ///< Chain of waits of one block.
   /// Waits beyond those, in a loop without barriers: warps hide them as they do where rows are not
   /// reduced (CostConstants::free_warps).
   double free_latency_ns = 0.0;
   /// Of blocks that have their rows and are gone: what each thread issues, one after the other, and
-  /// that the total is that of PassingBlocks. 0: blocks stay.
+  /// that the total is that of NonPersistentGrid. 0: blocks stay.
   double thread_instructions = 0.0;
   double start_us = 0.0;       ///< Beyond a launch, until the first block begins; less than 0
                                ///< beside the kernel before.
@@ -347,7 +348,7 @@ double mixed_bandwidth(const DeviceLimits& limits, double bytes_read, double byt
 double start_time(const Schedule& schedule, const CostConstants& constants = {});
 
 /// Nanoseconds of an exchange over the blocks of a cluster; 0 for one block.
-double cluster_exchange_time(int64_t cluster_blocks, const CostConstants& constants = {});
+double cluster_exchange_time(int64_t cluster_size, const CostConstants& constants = {});
 
 /// Microseconds in which that many bytes move, where reads ask this of L2.
 double memory_time(const DeviceLimits& limits, double bytes_read, double bytes_written,

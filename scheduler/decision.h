@@ -40,7 +40,7 @@ struct Prediction {
   double second_stage_us = 0.0;   ///< Of what finishes partial results.
   double block_latency_us = 0.0;  ///< Chain of dependent waits of one block; not part of the sum.
   /// How waits hide behind each other was fitted, so equals need not be told apart by them.
-  bool knows_waits = false;
+  bool models_latency = false;
   friend bool operator==(const Prediction&, const Prediction&) = default;
 };
 

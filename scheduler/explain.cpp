@@ -89,7 +89,7 @@ std::string decision_text(const Decision& decision) {
 
 std::string kept_text(const SegmentPlan& segment) {
   std::string out;
-  for (const PersistentValue& kept : segment.chosen().schedule.persistent) {
+  for (const KeptValue& kept : segment.chosen().schedule.kept) {
     const Value& value = segment.facts.fusion.values[kept.value];
     out += fmt::format("  {}{}{} : {} lives in {}\n", kept.value, value.name.empty() ? "" : " ",
                        value.name, text_of(segment.facts.fusion, value.type, value.shape),
@@ -102,8 +102,8 @@ std::string kept_text(const SegmentPlan& segment) {
 std::string residencies_text(const Schedule& schedule) {
   std::string out;
   for (const Residency residency : {Residency::kRegister, Residency::kShared, Residency::kReload}) {
-    const auto count = std::ranges::count(
-        schedule.persistent, residency, [](const PersistentValue& kept) { return kept.residency; });
+    const auto count = std::ranges::count(schedule.kept, residency,
+                                          [](const KeptValue& kept) { return kept.residency; });
     if (count > 0)
       out += fmt::format("{}{} in {}", out.empty() ? "" : ", ", count, text_of(residency));
   }
@@ -203,7 +203,7 @@ std::string brief_text(const SegmentPlan& segment, const Decision& decision,
 /// What an estimate of registers and their cap mean for the compiled kernel.
 std::string registers_note(const ResourceEstimate& estimate) {
   if (estimate.spilled_registers > 0) return fmt::format("{} spill", estimate.spilled_registers);
-  if (is_squeezed(estimate))
+  if (is_register_limited(estimate))
     return "the compiler has to do with fewer; one that spills may be replaced as it is compiled";
   return "the cap follows from the promised blocks per SM";
 }
@@ -269,7 +269,7 @@ std::string families_text(const SegmentPlan& segment, const DeviceLimits& limits
   add("vector, unroll",
       [](P p) { return fmt::format("{}, {}", p.schedule.vector_width, p.schedule.unroll); });
   add("keeps", [](P p) {
-    const int64_t ahead = p.schedule.rows_ahead;
+    const int64_t ahead = p.schedule.prefetch_rows;
     std::string text = residencies_text(p.schedule);
     if (ahead != 0) text += fmt::format(", {} row ahead", ahead);
     if (p.schedule.accumulators != Residency::kRegister)
@@ -281,11 +281,11 @@ std::string families_text(const SegmentPlan& segment, const DeviceLimits& limits
                             [&](const auto* p) { return p->schedule.*field != Schedule{}.*field; }))
       add(name, [&](P p) { return fmt::format("{}", p.schedule.*field); });
   };
-  add_number("cluster_blocks", &Schedule::cluster_blocks);
-  add_number("stages", &Schedule::stages);
+  add_number("cluster_size", &Schedule::cluster_size);
+  add_number("pipeline_stages", &Schedule::pipeline_stages);
   add_number("rows_per_iteration", &Schedule::rows_per_iteration);
-  add_number("compute_registers", &Schedule::compute_registers);
-  add_number("rows_per_turn", &Schedule::rows_per_turn);
+  add_number("consumer_registers", &Schedule::consumer_registers);
+  add_number("rows_per_tile", &Schedule::rows_per_tile);
   std::set<std::string> parameters;
   for (const ProposedSchedule* candidate : best) {
     for (const auto& [name, value] : candidate->schedule.parameters) parameters.insert(name);

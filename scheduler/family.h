@@ -52,11 +52,11 @@ struct Family {
   std::function<LoweredKernel(const SegmentFacts&, const Schedule&)> lower;
   /// Its predictions follow the waits of every row and were fitted to timed schedules that differ
   /// in nothing else. If the best candidate is of such a family, others close to it are no equals.
-  bool knows_waits = false;
+  bool models_latency = false;
   /// All its schedules of outer reductions leave partial results, which it so cannot finish.
-  bool leaves_partials = false;
-  /// Lowers schedules with `finish ticket`.
-  bool draws_tickets = false;
+  bool writes_partials = false;
+  /// Lowers schedules with `finish last_block`.
+  bool can_finish_by_last_block = false;
   /// Why no schedule of the family can run a segment, whatever the device: asked of every group
   /// that the segmenter considers, so without trying any. Empty: nothing is known beforehand.
   std::function<std::optional<Rejection>(const SegmentFacts&)> refuses{};

@@ -10,8 +10,8 @@
 #include "fusion_ir/nearest_name.h"
 #include "fusion_ir/printer.h"
 #include "scheduler/in_place.h"
+#include "scheduler/last_block.h"
 #include "scheduler/schedule_verifier.h"
-#include "scheduler/ticket.h"
 
 namespace sinter {
 namespace {
@@ -110,10 +110,11 @@ Result<ProposedSchedule> pinned_schedule(const SegmentFacts& facts, const Device
 
 /// So many schedules that leave partial results are offered with tickets: those that would be the
 /// fastest if tickets took nothing but their own time. More would lengthen planning.
-constexpr size_t kTicketOffers = 4;
+constexpr size_t kLastBlockOffers = 4;
 
 /// Offers schedules again with tickets, where the last block is predicted to finish sooner.
-void offer_tickets(SegmentPlan& segment, const DeviceLimits& limits, const FamilySet& families) {
+void offer_last_block_finish(SegmentPlan& segment, const DeviceLimits& limits,
+                             const FamilySet& families) {
   if (!segment.facts.has_outer()) return;
   struct Offer {
     const ProposedSchedule* candidate = nullptr;
@@ -123,27 +124,27 @@ void offer_tickets(SegmentPlan& segment, const DeviceLimits& limits, const Famil
   std::vector<Offer> worth;
   const auto total = [](const ProposedSchedule& candidate) { return candidate.predicted.total_us; };
   const double best_us = total(*std::ranges::min_element(segment.candidates, {}, total));
-  const double least_us = CostConstants{}.ticket_ns / 1000.0;
+  const double least_us = CostConstants{}.last_block_ns / 1000.0;
   for (const ProposedSchedule& candidate : segment.candidates) {
     // Most would not be the fastest if tickets took the least they can.
     const double most_saved = candidate.predicted.second_stage_us - least_us;
     if (candidate.schedule.persistent_blocks == 0 || total(candidate) - most_saved >= best_us)
       continue;
     const Family* family = find_family(families, candidate.schedule.family);
-    if (!family->draws_tickets) continue;
+    if (!family->can_finish_by_last_block) continue;
     const double saved = candidate.predicted.second_stage_us -
-                         ticket_time(segment.facts, candidate.schedule, limits);
+                         last_block_time(segment.facts, candidate.schedule, limits);
     if (saved > 0.0) worth.push_back({&candidate, family, total(candidate) - saved});
   }
-  const size_t count = std::min(kTicketOffers, worth.size());
+  const size_t count = std::min(kLastBlockOffers, worth.size());
   std::ranges::partial_sort(worth, worth.begin() + static_cast<ptrdiff_t>(count), {}, &Offer::us);
   std::vector<ProposedSchedule> offers;
   for (size_t i = 0; i < count; ++i) {
     const ProposedSchedule& leaves = *worth[i].candidate;
     Schedule schedule = leaves.schedule;
-    schedule.finish = Finish::kTicket;
-    schedule.overlap = Overlap::kNone;
-    if (check_ticket(segment.facts, schedule)) return;
+    schedule.finish = Finish::kLastBlock;
+    schedule.dependent_launch = DependentLaunch::kNone;
+    if (check_last_block(segment.facts, schedule)) return;
     const auto estimate = worth[i].family->estimate(segment.facts, schedule, limits);
     if (!estimate || estimate->spilled_registers > leaves.estimate.spilled_registers) continue;
     const Prediction predicted =
@@ -195,15 +196,15 @@ void rank_schedules(std::vector<ProposedSchedule>& candidates, const FamilySet& 
   sort_by_prediction(candidates);
   if (candidates.empty()) return;
   const Family* family = find_family(families, candidates.front().schedule.family);
-  if (family != nullptr && family->knows_waits) return;
+  if (family != nullptr && family->models_latency) return;
   const Prediction& fastest = candidates.front().predicted;
   const bool mostly_waits =
       fastest.launch_us + fastest.exposed_us > kWaitingShare * fastest.total_us;
-  if (fastest.knows_waits && mostly_waits) return;
+  if (fastest.models_latency && mostly_waits) return;
   const double tie = fastest.total_us * (1.0 + kTieShare);
   // What the model knows least is what the compiler makes of registers that it must squeeze, and,
   // where it was not fitted, how well waits hide.
-  const bool by_time = fastest.knows_waits;
+  const bool by_time = fastest.models_latency;
   const auto safer = [&](const ProposedSchedule& a, const ProposedSchedule& b) {
     if (lacks_registers(a.estimate) != lacks_registers(b.estimate))
       return lacks_registers(b.estimate);
@@ -216,10 +217,10 @@ void rank_schedules(std::vector<ProposedSchedule>& candidates, const FamilySet& 
   auto best = candidates.begin();
   // What tickets save is no wait of a block, and a launch that others have not: they are taken only
   // where they are fastest.
-  const bool by_ticket = candidates.front().schedule.finish == Finish::kTicket;
+  const bool by_last_block = candidates.front().schedule.finish == Finish::kLastBlock;
   for (auto it = candidates.begin(); it != candidates.end() && it->predicted.total_us <= tie;
        ++it) {
-    if (it->schedule.finish == Finish::kTicket && !by_ticket) continue;
+    if (it->schedule.finish == Finish::kLastBlock && !by_last_block) continue;
     if (safer(*it, *best)) best = it;
   }
   std::rotate(candidates.begin(), best, best + 1);
@@ -260,21 +261,21 @@ Decision schedule_decision(const SegmentPlan& segment, const std::vector<Rejecti
 
 Decision persistence_decision(const SegmentFacts& facts) {
   Decision decision{.question = "what is kept from one stage to the next"};
-  for (const ValueId value : facts.persistent) {
+  for (const ValueId value : facts.kept) {
     decision.candidates.push_back(
         {.what = fmt::format("{}", value),
          .because =
              fmt::format("{} bytes per element", bytes_of(facts.fusion.values[value].type))});
   }
-  if (facts.persistent.empty()) {
+  if (facts.kept.empty()) {
     decision.chosen = "nothing";
     decision.because = "no value is needed on both sides of a row barrier";
     return decision;
   }
-  decision.chosen = fmt::format("{}", fmt::join(facts.persistent, ", "));
+  decision.chosen = fmt::format("{}", fmt::join(facts.kept, ", "));
   decision.because = fmt::format(
       "minimum cut: {} bytes per element, everything else is computed again from it or read once",
-      facts.persistent_bytes_per_column);
+      facts.kept_bytes_per_column);
   return decision;
 }
 
@@ -329,7 +330,7 @@ void drop_overwriting(const SegmentFacts& facts, const Family& family, const Dev
 std::string summary_of(const Schedule& schedule) {
   std::string extras;
   std::vector<std::string> kept;
-  for (const PersistentValue& value : schedule.persistent)
+  for (const KeptValue& value : schedule.kept)
     kept.push_back(fmt::format("{} in {}", value.value, text_of(value.residency)));
   if (!kept.empty()) extras = fmt::format(", {}", fmt::join(kept, ", "));
   extras += further_numbers(schedule);
@@ -384,7 +385,7 @@ Result<void> offer_schedules(SegmentPlan& segment, std::vector<Rejection>& rejec
     return fail(std::move(error));
   }
   std::erase_if(segment.candidates, [&](const ProposedSchedule& c) { return !meets(c); });
-  offer_tickets(segment, limits, options.families);
+  offer_last_block_finish(segment, limits, options.families);
   rank_schedules(segment.candidates, options.families);
   return {};
 }

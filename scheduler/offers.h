@@ -15,9 +15,9 @@ Result<void> offer_schedules(SegmentPlan& segment, std::vector<Rejection>& rejec
 
 /// Orders candidates: of those within kTieShare of the best, one whose registers need no squeeze,
 /// by more than kRegisterDoubt, comes first: the fastest if the best's waits are known
-/// (Prediction::knows_waits), else the one that waits least. The others follow by predicted time.
-/// Where the best is of a family that knows its waits, or waits are known and most of the time
-/// (kWaitingShare), all are ordered by predicted time.
+/// (Prediction::models_latency), else the one that waits least. The others follow by predicted
+/// time. Where the best is of a family that knows its waits, or waits are known and most of the
+/// time (kWaitingShare), all are ordered by predicted time.
 void rank_schedules(std::vector<ProposedSchedule>& candidates, const FamilySet& families);
 
 /// "multi_wave: 256 threads/row x 1 rows/block, vector 8, unroll 1, %v0 in register", for people.

@@ -33,10 +33,9 @@ bool SchedulePin::matches(const Schedule& candidate) const {
   if (vector_width && candidate.vector_width != *vector_width) return false;
   if (unroll && candidate.unroll != *unroll) return false;
   if (!residency) return true;
-  return !candidate.persistent.empty() &&
-         std::ranges::all_of(candidate.persistent, [&](const PersistentValue& value) {
-           return value.residency == *residency;
-         });
+  return !candidate.kept.empty() &&
+         std::ranges::all_of(candidate.kept,
+                             [&](const KeptValue& value) { return value.residency == *residency; });
 }
 
 std::string SchedulePin::text() const {

@@ -264,9 +264,9 @@ inline constexpr size_t kMostPointwiseOpsCut = 128;
 
 /// Candidates within this share of the best predicted time count as equal: of these one wins
 /// whose registers the compiler need not squeeze, the fastest where waits are known
-/// (Prediction::knows_waits), else the one whose blocks wait least, then the simpler family, in the
-/// order of the set. Among 4,098 timed schedules of 263 sizes of the suite, none of which spill,
-/// the fastest takes 1.8 % longer than the fastest timed, the one that waits least 2.2 %
+/// (Prediction::models_latency), else the one whose blocks wait least, then the simpler family, in
+/// the order of the set. Among 4,098 timed schedules of 263 sizes of the suite, none of which
+/// spill, the fastest takes 1.8 % longer than the fastest timed, the one that waits least 2.2 %
 /// (benchmarks/results/h200_2026-11-24_suite_sweep.json).
 inline constexpr double kTieShare = 0.015;
 

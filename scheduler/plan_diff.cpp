@@ -230,12 +230,12 @@ class Comparison {
     Schedule before = a.chosen().schedule;
     Schedule after = b.chosen().schedule;
     std::map<std::string, FieldChange> kept;
-    for (const PersistentValue& value : before.persistent)
+    for (const KeptValue& value : before.kept)
       kept[name_in(a.facts.fusion, value.value)].before = text_of(value.residency);
-    for (const PersistentValue& value : after.persistent)
+    for (const KeptValue& value : after.kept)
       kept[name_in(b.facts.fusion, value.value)].after = text_of(value.residency);
-    before.persistent.clear();
-    after.persistent.clear();
+    before.kept.clear();
+    after.kept.clear();
     out.schedule = changes_between(before, after);
     for (auto& [name, change] : kept) {
       if (change.before == change.after) continue;

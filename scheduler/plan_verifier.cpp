@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "scheduler/families/transpose.h"
-#include "scheduler/ring.h"
+#include "scheduler/last_block.h"
+#include "scheduler/pipeline.h"
 #include "scheduler/row_schedule.h"
 #include "scheduler/tensor_list.h"
 #include "scheduler/tensor_slots.h"
-#include "scheduler/ticket.h"
 #include "scheduler/workspace.h"
 
 namespace sinter {
@@ -219,15 +219,14 @@ class PlanVerifier {
       covers("elements", blocks * reach * schedule.rows_per_block * schedule.unroll,
              facts.space.rows * facts.space.columns);
     } else if (schedule.family == kColumn) {
-      const int64_t sharing =
-          std::max<int64_t>(schedule.persistent_blocks, schedule.cluster_blocks);
+      const int64_t sharing = std::max<int64_t>(schedule.persistent_blocks, schedule.cluster_size);
       covers("columns", blocks / sharing * reach, facts.space.columns);
     } else if (walks_rows && schedule.persistent_blocks == 0) {
-      covers("rows", blocks / schedule.cluster_blocks * schedule.rows_per_block, facts.space.rows);
+      covers("rows", blocks / schedule.cluster_size * schedule.rows_per_block, facts.space.rows);
     }
     // Each of several blocks has part of what an outer reduction takes.
     const bool is_shared = facts.has_outer() && schedule.persistent_blocks > 0;
-    const bool is_whole = is_finished(segment) || schedule.finish == Finish::kTicket;
+    const bool is_whole = is_finished(segment) || schedule.finish == Finish::kLastBlock;
     const bool has_results = std::ranges::any_of(facts.fusion.outputs, [&](ValueId output) {
       return facts.is_after_rows(output) && !facts.is_empty(output);
     });

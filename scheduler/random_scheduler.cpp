@@ -7,7 +7,7 @@
 
 #include "scheduler/families/looped.h"
 #include "scheduler/families/multi_wave.h"
-#include "scheduler/ring.h"
+#include "scheduler/pipeline.h"
 #include "scheduler/row_schedule.h"
 #include "scheduler/schedule_verifier.h"
 
@@ -39,7 +39,7 @@ class Draw {
     Schedule out{.family = std::string(family)};
     out.threads_per_row = power_of_two(limits_.threads_per_block);
     out.rows_per_block = rows_per_block(out.threads_per_row);
-    out.row_access = one_of({RowAccess::kAligned, RowAccess::kShifted, RowAccess::kScalar});
+    out.row_access = one_of({RowAccess::kAligned, RowAccess::kUnaligned, RowAccess::kScalar});
     out.read_priority = one_of({ReadPriority::kNormal, ReadPriority::kEvictFirst,
                                 ReadPriority::kEvictLast, ReadPriority::kLastUse});
     constexpr int64_t kWidest = 16;
@@ -51,61 +51,61 @@ class Draw {
                  limits_.threads_per_sm / std::max<int64_t>(out.threads_per_block(), 1));
     out.min_blocks_per_sm = 1 + below(most_blocks);
     const bool has_rows = facts_.has_reduction() || facts_.has_outer();
-    if (has_rows) out.cluster_blocks = cluster_blocks();
+    if (has_rows) out.cluster_size = cluster_size();
     if (family == kWarpSpecialised) return with_finish(specialised(std::move(out)));
-    out.persistent = persistent();
+    out.kept = kept();
     const bool turns = family == kLooped && facts_.has_outer();
-    if (turns) take_turns(out);
-    constexpr int64_t kMostPersistent = 300;
+    if (turns) take_two_pass(out);
+    constexpr int64_t kMostPersistentBlocks = 300;
     // A column schedule may finish by itself.
     if (facts_.has_outer() && (family != kColumn || below(2) == 0)) {
-      out.persistent_blocks = (1 + below(kMostPersistent)) * out.cluster_blocks;
-      out.overlap = overlap();
+      out.persistent_blocks = (1 + below(kMostPersistentBlocks)) * out.cluster_size;
+      out.dependent_launch = overlap();
     }
     if (family == kMultiWave) {
       // Where nothing accumulates over rows, blocks may walk them all the same.
       if (!facts_.has_outer() && below(8) == 0)
-        out.persistent_blocks = (1 + below(kMostPersistent)) * out.cluster_blocks;
+        out.persistent_blocks = (1 + below(kMostPersistentBlocks)) * out.cluster_size;
       draw_accumulators(out);
     }
-    if (family == kMultiWave || turns) draw_rows_ahead(out);
+    if (family == kMultiWave || turns) draw_prefetch_rows(out);
     return with_finish(std::move(out));
   }
 
  private:
   /// A third of the schedules that leave partial results finish them too, where their family can.
   Schedule with_finish(Schedule out) {
-    const bool leaves_partials = facts_.has_outer() && out.persistent_blocks > 0;
-    if (!leaves_partials || out.rows_per_turn > 0 || below(3) != 0) return out;
+    const bool writes_partials = facts_.has_outer() && out.persistent_blocks > 0;
+    if (!writes_partials || out.rows_per_tile > 0 || below(3) != 0) return out;
     // What each block knows of those before it grows with them in the interpreter: few clusters, of
     // which each run of columns has its own.
-    constexpr int64_t kMostWithTickets = 16;
+    constexpr int64_t kMostWithLastBlock = 16;
     constexpr int64_t kMostRuns = 128;
     const int64_t run = out.family == kColumn ? out.threads_per_row * out.vector_width
                                               : std::max<int64_t>(facts_.space.columns, 1);
     if ((facts_.space.columns + run - 1) / run > kMostRuns) return out;
-    out.persistent_blocks = std::min(out.persistent_blocks, kMostWithTickets * out.cluster_blocks);
-    out.finish = Finish::kTicket;
-    out.overlap = Overlap::kNone;
+    out.persistent_blocks = std::min(out.persistent_blocks, kMostWithLastBlock * out.cluster_size);
+    out.finish = Finish::kLastBlock;
+    out.dependent_launch = DependentLaunch::kNone;
     return out;
   }
 
   /// Few rows a turn as often as any number.
-  void take_turns(Schedule& out) {
+  void take_two_pass(Schedule& out) {
     constexpr int64_t kFew = 4;
     const int64_t most = std::max<int64_t>(facts_.space.rows, 1);
-    out.rows_per_turn = 1 + below(below(2) == 0 ? std::min(kFew, most) : most);
+    out.rows_per_tile = 1 + below(below(2) == 0 ? std::min(kFew, most) : most);
     out.rows_per_block = 1;
-    out.persistent.clear();
-    if (out.row_access == RowAccess::kShifted) out.row_access = RowAccess::kAligned;
+    out.kept.clear();
+    if (out.row_access == RowAccess::kUnaligned) out.row_access = RowAccess::kAligned;
   }
 
   /// Most of the schedules that load rows into registers one after the other have the next one
   /// ahead.
-  void draw_rows_ahead(Schedule& out) {
+  void draw_prefetch_rows(Schedule& out) {
     if (out.persistent_blocks == 0 || below(4) == 0) return;
-    out.rows_ahead = 1;
-    if (inputs_ahead(facts_, out).empty()) out.rows_ahead = 0;
+    out.prefetch_rows = 1;
+    if (prefetched_inputs(facts_, out).empty()) out.prefetch_rows = 0;
   }
 
   /// A third of the schedules that accumulate columns do so in shared memory.
@@ -116,25 +116,26 @@ class Draw {
   /// Mostly legal fields: a draw of all of them at random would hardly ever make a ring.
   Schedule specialised(Schedule out) {
     constexpr int64_t kMostGroups = 4;
-    constexpr int64_t kMostTurns = 4;
-    constexpr int64_t kMostPersistent = 300;
+    constexpr int64_t kMostStagesOfDraw = 4;
+    constexpr int64_t kMostPersistentBlocks = 300;
     // Groups together have whole groups of four warps.
     constexpr int64_t kWarpGroup = 128;
     out.threads_per_row = int64_t{32} << below(5);
     // Blocks of a cluster copy whole, aligned 16 bytes each, which those of small ones do more
     // often.
-    if (out.cluster_blocks > 1 && below(2) == 0) out.cluster_blocks = 2;
+    if (out.cluster_size > 1 && below(2) == 0) out.cluster_size = 2;
     const int64_t least = std::max<int64_t>(kWarpGroup / out.threads_per_row, 1);
     out.rows_per_block = least * (1 + below(kMostGroups / least));
     out.row_access = RowAccess::kAligned;
     out.unroll = 1;
     out.min_blocks_per_sm = 1 + below(2);
     out.rows_per_iteration = one_of({int64_t{1}, int64_t{1}, int64_t{2}, int64_t{4}});
-    out.stages = out.rows_per_block * out.rows_per_iteration * (1 + below(kMostTurns));
-    out.persistent_blocks = (1 + below(kMostPersistent)) * out.cluster_blocks;
-    out.overlap = overlap();
-    out.persistent = persistent();
-    for (PersistentValue& kept : out.persistent) {
+    out.pipeline_stages =
+        out.rows_per_block * out.rows_per_iteration * (1 + below(kMostStagesOfDraw));
+    out.persistent_blocks = (1 + below(kMostPersistentBlocks)) * out.cluster_size;
+    out.dependent_launch = overlap();
+    out.kept = kept();
+    for (KeptValue& kept : out.kept) {
       if (kept.residency == Residency::kShared && facts_.space.dependence[kept.value].rows)
         kept.residency = Residency::kRegister;
     }
@@ -142,15 +143,17 @@ class Draw {
     // All that leave the producer its own are legal, few of them make room for much.
     constexpr int64_t kRegisterStep = 8;
     if (limits_.has_setmaxnreg && below(2) == 0)
-      out.compute_registers = kProducerRegisters + kRegisterStep * (1 + below(16));
+      out.consumer_registers = kProducerRegisters + kRegisterStep * (1 + below(16));
     return out;
   }
 
   /// Half of the draws have clusters, where there are any.
-  int64_t cluster_blocks() { return below(2) == 0 ? 1 : power_of_two(limits_.most_cluster_blocks); }
+  int64_t cluster_size() { return below(2) == 0 ? 1 : power_of_two(limits_.most_cluster_blocks); }
 
-  Overlap overlap() {
-    return limits_.has_dependent_launch ? one_of({Overlap::kNone, Overlap::kNext}) : Overlap::kNone;
+  DependentLaunch overlap() {
+    return limits_.has_dependent_launch
+               ? one_of({DependentLaunch::kNone, DependentLaunch::kTrigger})
+               : DependentLaunch::kNone;
   }
 
   template <class T>
@@ -172,13 +175,13 @@ class Draw {
     return step * (1 + below(limits_.threads_per_block / (threads_per_row * step)));
   }
 
-  std::vector<PersistentValue> persistent() {
+  std::vector<KeptValue> kept() {
     // The cut is the choice that matters most; the others must be right as well.
     const bool follows_cut = below(4) != 0;
-    const std::vector<ValueId>& pool = follows_cut ? facts_.persistent : keepable_;
+    const std::vector<ValueId>& pool = follows_cut ? facts_.kept : keepable_;
     const bool mixed = below(2) == 0;
     const Residency common = one_of({Residency::kRegister, Residency::kShared});
-    std::vector<PersistentValue> out;
+    std::vector<KeptValue> out;
     for (const ValueId value : pool) {
       if ((mixed || !follows_cut) && below(4) == 0) continue;
       const Residency any = one_of({Residency::kRegister, Residency::kShared, Residency::kReload});
@@ -187,7 +190,7 @@ class Draw {
         out.push_back({value, residency});
     }
     const std::vector<bool> needed = needed_later(facts_, out);
-    std::vector<PersistentValue> pruned;
+    std::vector<KeptValue> pruned;
     for (size_t i = 0; i < out.size(); ++i) {
       if (needed[i] || out[i].residency == Residency::kReload) pruned.push_back(out[i]);
     }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "scheduler/ring.h"
+#include "scheduler/pipeline.h"
 #include "scheduler/row_schedule.h"
 
 namespace sinter {
@@ -26,7 +26,7 @@ constexpr double kSweptElement = 0.4;
 constexpr double kSpecialFunctions = 4.0;
 /// Of a stage whose loops may run again with care: elements of a vector overlap, and what they
 /// began with is still there at their end. 67 kernels of divergences on sm_90a take 8 to 14 more.
-constexpr double kHaste = 10.0;
+constexpr double kFastPath = 10.0;
 constexpr double kAccumulatorWord = 1.9;  ///< The other operand of its combination too.
 constexpr double kComputedValue = 1.1;
 constexpr double kUniformLoad = 4.0;    ///< With its 64-bit address.
@@ -48,7 +48,7 @@ constexpr double kConvertedElement = 0.95;
 constexpr double kUnrolledShared = 11.2;
 /// Of values narrower than a register, some of which ptxas keeps converted.
 constexpr double kKeptElementBesideShared = 0.4;
-constexpr double kReadAheadWord = 0.68;  ///< Of further vectors, which may wait.
+constexpr double kPrefetchedWord = 0.68;  ///< Of further vectors, which may wait.
 /// In a run-time loop: its counter and their address, further vectors of a chunk, and each lane of
 /// rows of narrow elements and of others.
 constexpr double kLoopedShared = 7.3;
@@ -60,14 +60,14 @@ constexpr int64_t kRegisterBytes = 4;
 /// another is worked on where a thread has more than kShortShare elements, each word of a further
 /// row's values and statistics, and each element that is kept of it narrower than a register,
 /// beside its packed words. Fitted to 440 gradients with 2 and 4 rows on sm_90a.
-constexpr double kSideRows = 10.0;
-constexpr double kSideReadAhead = 0.5;
+constexpr double kUnrolledRows = 10.0;
+constexpr double kUnrolledPrefetch = 0.5;
 constexpr int64_t kShortShare = 16;
 constexpr double kSideRowWord = 0.9;
 constexpr double kSideElement = 0.25;
 
 bool is_kept(const Schedule& schedule, ValueId value, Residency residency) {
-  return std::ranges::any_of(schedule.persistent, [&](const PersistentValue& kept) {
+  return std::ranges::any_of(schedule.kept, [&](const KeptValue& kept) {
     return kept.value == value && kept.residency == residency;
   });
 }
@@ -76,12 +76,12 @@ class Model {
  public:
   Model(const SegmentFacts& facts, const Schedule& schedule)
       : facts_(facts), schedule_(schedule), batches_(held_batches(facts, schedule)) {
-    for (const PersistentValue& kept : schedule.persistent) {
+    for (const KeptValue& kept : schedule.kept) {
       if (kept.residency == Residency::kRegister)
         kept_words_ += batches_ * words_of(kept.value, schedule.vector_width) +
-                       edge_count(facts, schedule) * words_of(kept.value, 1);
+                       peeled_count(facts, schedule) * words_of(kept.value, 1);
     }
-    kept_words_ += ahead_words(facts, schedule);
+    kept_words_ += prefetched_words(facts, schedule);
     if (!facts.has_outer()) return;
     if (schedule.accumulators == Residency::kShared) {
       accumulating_ = beside_shared();
@@ -89,7 +89,7 @@ class Model {
     }
     kept_words_ += accumulator_words(facts, batches_ * schedule.vector_width);
     if (schedule.family == kWarpSpecialised) return;  // Its own factor covers that.
-    if (schedule.rows_per_turn > 0) return;           // A run-time loop converts what it takes.
+    if (schedule.rows_per_tile > 0) return;           // A run-time loop converts what it takes.
     for (const TensorAccess& access : facts.space.inputs) {
       if (!facts.is_full(access.value) || words_of(access.value, 2) == 2) continue;
       converted_ += kConvertedElement * static_cast<double>(batches_ * schedule.vector_width);
@@ -97,10 +97,11 @@ class Model {
   }
 
   /// Registers for accumulators of further batches, where ptxas is free to read them ahead.
-  double read_ahead() const {
+  double prefetched_registers() const {
     if (schedule_.accumulators != Residency::kShared || !unrolls_batches(facts_, schedule_))
       return 0.0;
-    return kReadAheadWord * static_cast<double>(batch_words() * std::max<int64_t>(batches_ - 1, 0));
+    return kPrefetchedWord *
+           static_cast<double>(batch_words() * std::max<int64_t>(batches_ - 1, 0));
   }
 
   int64_t tile_registers(const StageList& list) const {
@@ -122,9 +123,10 @@ class Model {
     double registers =
         kBase + static_cast<double>(kept_words_) + converted_ + accumulating_ + widest;
     if (schedule_.rows_per_block > 1) registers += kSeveralRows;
-    if (schedule_.rows_per_iteration > 1) registers += of_side_rows(list);
+    if (schedule_.rows_per_iteration > 1) registers += of_unrolled_rows(list);
     if (schedule_.vector_width == 1) registers += kNoVectors;
-    if (schedule_.row_access == RowAccess::kShifted && facts_.has_reduction()) registers += kEdges;
+    if (schedule_.row_access == RowAccess::kUnaligned && facts_.has_reduction())
+      registers += kEdges;
     return registers;
   }
 
@@ -154,12 +156,12 @@ class Model {
              (narrow ? kNarrowLane : kWideLane) * width;
     }
     double converted = 0.0;
-    for (const PersistentValue& kept : schedule_.persistent) {
+    for (const KeptValue& kept : schedule_.kept) {
       if (kept.residency == Residency::kRegister &&
           bytes_of(facts_.fusion.values[kept.value].type) < kRegisterBytes)
         converted += kKeptElementBesideShared * static_cast<double>(batches_) * width;
     }
-    return kUnrolledShared + converted + read_ahead();
+    return kUnrolledShared + converted + prefetched_registers();
   }
 
   /// Batches whose loads are issued before the first is used.
@@ -172,9 +174,9 @@ class Model {
   }
 
   /// What a group has of the rows beside the first one that it works on.
-  double of_side_rows(const StageList& list) const {
+  double of_unrolled_rows(const StageList& list) const {
     double row = 0.0;
-    for (const PersistentValue& kept : schedule_.persistent) {
+    for (const KeptValue& kept : schedule_.kept) {
       if (kept.residency != Residency::kRegister || !facts_.space.dependence[kept.value].rows)
         continue;
       const int64_t elements = batches_ * schedule_.vector_width;
@@ -197,7 +199,7 @@ class Model {
     }
     row += kSideRowWord * static_cast<double>(words);
     const int64_t ahead = std::max<int64_t>(batches_ * schedule_.vector_width - kShortShare, 0);
-    return kSideRows + kSideReadAhead * static_cast<double>(ahead) +
+    return kUnrolledRows + kUnrolledPrefetch * static_cast<double>(ahead) +
            static_cast<double>(schedule_.rows_per_iteration - 1) * row;
   }
 
@@ -211,14 +213,14 @@ class Model {
       registers += kCollectedWord *
                    static_cast<double>(register_words(schedule_.vector_width, bytes_of(type)));
     }
-    bool two_sweeps = false;
+    bool two_passes = false;
     for (const OpId reduction : stage.reductions) {
       const Op& op = facts_.fusion.ops[reduction];
-      two_sweeps = two_sweeps || takes_two_sweeps(op.kind);
+      two_passes = two_passes || takes_two_passes(op.kind);
       for (const DType type : exchange_types(facts_.fusion, op))
         registers += kAccumulatorWord * static_cast<double>(register_words(1, bytes_of(type)));
     }
-    if (two_sweeps) {
+    if (two_passes) {
       registers += kTwoSweeps;
       for (const ValueId value : stage.loads) {
         if (arrives_in_chunks(value))
@@ -229,8 +231,8 @@ class Model {
     registers += kSpecialFunctions;
     // What has a hasty form is a special function.
     if (std::ranges::any_of(stage.computed,
-                            [&](ValueId value) { return is_hasty(facts_.fusion, value); }))
-      registers += kHaste;
+                            [&](ValueId value) { return is_fast_path(facts_.fusion, value); }))
+      registers += kFastPath;
     return registers;
   }
 
@@ -270,8 +272,8 @@ int64_t estimate_tile_registers(const SegmentFacts& facts, const Schedule& sched
   return Model(facts, schedule).tile_registers(list);
 }
 
-int64_t estimate_read_ahead(const SegmentFacts& facts, const Schedule& schedule) {
-  return static_cast<int64_t>(Model(facts, schedule).read_ahead());
+int64_t estimate_prefetch_registers(const SegmentFacts& facts, const Schedule& schedule) {
+  return static_cast<int64_t>(Model(facts, schedule).prefetched_registers());
 }
 
 }  // namespace sinter

@@ -19,7 +19,7 @@ int64_t estimate_registers(const SegmentFacts& facts, const Schedule& schedule,
 
 /// Those of them that ptxas takes only where the cap leaves them: an unrolled row reads
 /// accumulators in shared memory ahead of their turn. 0 for other schedules.
-int64_t estimate_read_ahead(const SegmentFacts& facts, const Schedule& schedule);
+int64_t estimate_prefetch_registers(const SegmentFacts& facts, const Schedule& schedule);
 
 /// Those of them that hold loaded elements: values kept in registers, and the vectors that are on
 /// their way at once. Loads stay in order, so ptxas cannot do with fewer.

@@ -63,16 +63,16 @@ int64_t squeezed(int64_t registers, int64_t tile) {
 }
 
 void complete(ResourceEstimate& estimate, const DeviceLimits& limits, int64_t min_blocks_per_sm,
-              int64_t cluster_blocks) {
+              int64_t cluster_size) {
   estimate.register_cap = register_cap(limits, estimate.threads, min_blocks_per_sm);
   const int64_t needed = squeezed(estimate.registers, estimate.tile_registers);
   estimate.spilled_registers = std::max<int64_t>(needed - estimate.register_cap, 0);
   const int64_t allocated = std::min(estimate.registers, estimate.register_cap);
   estimate.blocks_per_sm =
       resident_blocks(limits, estimate.threads, allocated, estimate.shared_bytes);
-  const int64_t at_once = cluster_blocks == 1
+  const int64_t at_once = cluster_size == 1
                               ? estimate.blocks_per_sm * limits.sm_count
-                              : cluster_capacity(limits, cluster_blocks, estimate.blocks_per_sm);
+                              : cluster_capacity(limits, cluster_size, estimate.blocks_per_sm);
   estimate.idle_sms =
       at_once == 0 ? 0 : limits.sm_count - divided_up(at_once, estimate.blocks_per_sm);
   estimate.waves =

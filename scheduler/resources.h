@@ -45,14 +45,14 @@ int64_t resident_blocks(const DeviceLimits& limits, int64_t threads, int64_t reg
 
 /// Completes blocks_per_sm, waves, register_cap and spills from the other fields.
 void complete(ResourceEstimate& estimate, const DeviceLimits& limits, int64_t min_blocks_per_sm,
-              int64_t cluster_blocks = 1);
+              int64_t cluster_size = 1);
 
 /// Registers that ptxas takes under a cap, of so many without one, the last `elastic` of which it
 /// takes only where the cap leaves them.
 int64_t registers_under_cap(int64_t registers, int64_t elastic, int64_t cap);
 
 /// True if the compiler must do with fewer registers than are estimated.
-inline bool is_squeezed(const ResourceEstimate& estimate) {
+inline bool is_register_limited(const ResourceEstimate& estimate) {
   return estimate.registers > estimate.register_cap;
 }
 

@@ -9,10 +9,10 @@
 #include <set>
 
 #include "scheduler/budget.h"
+#include "scheduler/last_block.h"
 #include "scheduler/register_estimate.h"
 #include "scheduler/sectors.h"
-#include "scheduler/ticket.h"
-#include "scheduler/turns.h"
+#include "scheduler/two_pass.h"
 
 namespace sinter {
 namespace {
@@ -21,10 +21,10 @@ constexpr int64_t kWarp = 32;
 /// Of a row, that meet in no time of their own.
 constexpr int64_t kFewWarps = 4;
 constexpr int64_t kRegisterBytes = 4;
-constexpr int64_t kMostRowsAhead = 1;
+constexpr int64_t kMostPrefetchRows = 1;
 
 bool is_kept(const Schedule& schedule, ValueId value) {
-  return std::ranges::any_of(schedule.persistent, [&](const PersistentValue& x) {
+  return std::ranges::any_of(schedule.kept, [&](const KeptValue& x) {
     return x.value == value && x.residency != Residency::kReload;
   });
 }
@@ -36,7 +36,7 @@ double row_bytes_in_flight(const SegmentFacts& facts, const Stage& first,
                            const Schedule& schedule) {
   const int64_t batches = batch_count(facts, schedule);
   const double columns = static_cast<double>(facts.space.columns) /
-                         static_cast<double>(std::max<int64_t>(schedule.cluster_blocks, 1));
+                         static_cast<double>(std::max<int64_t>(schedule.cluster_size, 1));
   double bytes = 0.0;
   for (const ValueId value : first.loads) {
     if (!facts.is_full(value)) continue;
@@ -45,7 +45,7 @@ double row_bytes_in_flight(const SegmentFacts& facts, const Stage& first,
     const int64_t at_once = whole ? batches : std::min(schedule.unroll, batches);
     int64_t words = at_once * register_words(schedule.vector_width, size);
     // A row too short for a vector is all edges.
-    if (batches == 0) words += edge_count(facts, schedule) * register_words(1, size);
+    if (batches == 0) words += peeled_count(facts, schedule) * register_words(1, size);
     bytes += std::min(static_cast<double>(words * kRegisterBytes * schedule.threads_per_row),
                       columns * static_cast<double>(size));
   }
@@ -124,7 +124,7 @@ RereadMisses row_misses(const SegmentFacts& facts, const Schedule& schedule,
 /// many bytes at most.
 bool keeps_rows(const SegmentFacts& facts, const Schedule& schedule, Residency residency,
                 int64_t most_bytes = std::numeric_limits<int64_t>::max()) {
-  return std::ranges::any_of(schedule.persistent, [&](const PersistentValue& kept) {
+  return std::ranges::any_of(schedule.kept, [&](const KeptValue& kept) {
     return kept.residency == residency && facts.is_read(kept.value) && facts.is_full(kept.value) &&
            bytes_of(facts.fusion.values[kept.value].type) <= most_bytes;
   });
@@ -157,7 +157,7 @@ double merge_instructions(const SegmentFacts& facts, const Stage& stage) {
   double instructions = 0.0;
   for (const OpId id : stage.reductions) {
     const OpKind& kind = facts.fusion.ops[id].kind;
-    if (takes_two_sweeps(kind)) instructions += combine_step(kind).instructions;
+    if (takes_two_passes(kind)) instructions += combine_step(kind).instructions;
   }
   return instructions;
 }
@@ -172,15 +172,15 @@ Exchange estimate_exchange(const SegmentFacts& facts, const Schedule& schedule, 
                            size_t s, const RowConstants& row, const CostConstants& constants) {
   Exchange out;
   if (stage.reductions.empty() || schedule.threads_per_row == 1) return out;
-  const bool meets = meets_between_sweeps(facts, schedule, stage, s);
+  const bool meets = syncs_between_passes(facts, schedule, stage, s);
   const auto log2 = [](int64_t n) { return std::log2(static_cast<double>(n)); };
   const int64_t warps = std::max<int64_t>(schedule.threads_per_row / kWarp, 1);
-  const int64_t clustered = schedule.cluster_blocks > 1 ? schedule.cluster_blocks : 1;
+  const int64_t clustered = schedule.cluster_size > 1 ? schedule.cluster_size : 1;
   const double steps = log2(std::min(schedule.threads_per_row, kWarp)) + log2(warps * clustered);
   double latency = 1.0;  // Parts travel beside each other.
   for (const OpId id : stage.reductions) {
     const OpKind& kind = facts.fusion.ops[id].kind;
-    const bool twice = meets && takes_two_sweeps(kind);
+    const bool twice = meets && takes_two_passes(kind);
     const CombineStep step = twice ? met_step(kind) : combine_step(kind);
     out.instructions += step.instructions * steps;
     latency = std::max(latency, step.latency);
@@ -194,7 +194,7 @@ Exchange estimate_exchange(const SegmentFacts& facts, const Schedule& schedule, 
                             ? row.block_exchange_ns + many * row.warps_doubling_ns
                             : row.warp_exchange_ns;
   out.latency_ns =
-      rounds * latency * one_ns + cluster_exchange_time(schedule.cluster_blocks, constants);
+      rounds * latency * one_ns + cluster_exchange_time(schedule.cluster_size, constants);
   return out;
 }
 
@@ -232,7 +232,7 @@ double split_sector_bytes(const SegmentFacts& facts, const Schedule& schedule) {
 
 double narrow_copy_bytes(const SegmentFacts& facts, const Schedule& schedule) {
   double bytes = 0.0;
-  for (const PersistentValue& kept : schedule.persistent) {
+  for (const KeptValue& kept : schedule.kept) {
     if (kept.residency != Residency::kShared || facts.space.find_input(kept.value) == nullptr ||
         !facts.is_full(kept.value))
       continue;
@@ -245,12 +245,12 @@ double narrow_copy_bytes(const SegmentFacts& facts, const Schedule& schedule) {
   return bytes;
 }
 
-double uneven_turns_time(const SegmentFacts& facts, const Schedule& schedule,
-                         const ResourceEstimate& estimate, const DeviceLimits& limits,
-                         const CostConstants& constants) {
+double uneven_rows_time(const SegmentFacts& facts, const Schedule& schedule,
+                        const ResourceEstimate& estimate, const DeviceLimits& limits,
+                        const CostConstants& constants) {
   const int64_t last_rows = facts.space.rows % std::max<int64_t>(rows_at_once(schedule), 1);
   const double on_its_way = estimate.bytes_in_flight_per_sm *
-                            static_cast<double>(schedule.cluster_blocks) /
+                            static_cast<double>(schedule.cluster_size) /
                             static_cast<double>(std::max<int64_t>(estimate.blocks_per_sm, 1));
   if (last_rows == 0 || on_its_way <= 0.0) return 0.0;
   const auto read = static_cast<double>(facts.bytes_read);
@@ -316,7 +316,7 @@ double text_instructions(const SegmentFacts& facts, const Schedule& schedule, co
     vectors += unrolls_batches(facts, schedule) ? run.end - run.begin : run.batches;
   const auto width = static_cast<double>(schedule.vector_width);
   const double elements =
-      static_cast<double>(vectors) * width + static_cast<double>(edge_count(facts, schedule));
+      static_cast<double>(vectors) * width + static_cast<double>(peeled_count(facts, schedule));
   double of_element = 0.0;
   for (size_t s = 0; s < list.stages.size(); ++s) {
     const Stage& stage = list.stages[s];
@@ -324,7 +324,7 @@ double text_instructions(const SegmentFacts& facts, const Schedule& schedule, co
     of_element += once;
     if (stage.special_functions == 0.0 || schedule.vector_width == 1) continue;
     const auto logarithms = std::ranges::count_if(
-        stage.computed, [&](ValueId value) { return is_hasty(facts.fusion, value); });
+        stage.computed, [&](ValueId value) { return is_fast_path(facts.fusion, value); });
     if (logarithms == 0) continue;
     const double again = stage.outputs.empty() ? constants.careful_logarithm_instructions
                                                : constants.asked_logarithm_instructions;
@@ -336,7 +336,7 @@ double text_instructions(const SegmentFacts& facts, const Schedule& schedule, co
 RowNeeds row_needs(const SegmentFacts& facts, const Schedule& schedule, const StageList& list) {
   return {.registers = estimate_registers(facts, schedule, list),
           .tile = estimate_tile_registers(facts, schedule, list),
-          .read_ahead = estimate_read_ahead(facts, schedule),
+          .prefetched_registers = estimate_prefetch_registers(facts, schedule),
           .shared_bytes = row_shared_bytes(facts, schedule, list)};
 }
 
@@ -351,15 +351,15 @@ ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedul
   ResourceEstimate estimate;
   estimate.threads = schedule.threads_per_block();
   estimate.registers = std::max(
-      registers_under_cap(needs.registers, needs.read_ahead,
+      registers_under_cap(needs.registers, needs.prefetched_registers,
                           register_cap(limits, estimate.threads, schedule.min_blocks_per_sm)),
-      ticket_registers(facts, schedule));
+      last_block_registers(facts, schedule));
   estimate.tile_registers = needs.tile;
   estimate.shared_bytes = needs.shared_bytes;
   estimate.blocks = (facts.space.rows + schedule.rows_per_block - 1) / schedule.rows_per_block *
-                    schedule.cluster_blocks;
+                    schedule.cluster_size;
   if (schedule.persistent_blocks > 0) estimate.blocks = schedule.persistent_blocks;
-  complete(estimate, limits, schedule.min_blocks_per_sm, schedule.cluster_blocks);
+  complete(estimate, limits, schedule.min_blocks_per_sm, schedule.cluster_size);
   if (schedule.accumulators == Residency::kShared) {
     // What ptxas can do without is out of the estimate already: gradients of f32 RMS norms with
     // estimates of 101, 126, 174 and 221 under caps of 64, 64, 128 and 128 spill 29, 79, 14 and 81
@@ -384,8 +384,8 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
                                const StageList& list, const ResourceEstimate& estimate,
                                const DeviceLimits& limits, const CostConstants& constants) {
   const auto rows = static_cast<double>(facts.space.rows);
-  const bool passes = blocks_pass(facts, schedule);
-  const RowConstants& row = passes ? constants.passing.row : constants.row;
+  const bool passes = is_non_persistent(facts, schedule);
+  const RowConstants& row = passes ? constants.non_persistent.row : constants.row;
   WorkEstimate work;
   work.bytes_read = static_cast<double>(facts.bytes_read);
   work.bytes_written = static_cast<double>(facts.bytes_written);
@@ -414,27 +414,25 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   }
   work.rows_at_once =
       std::max(1.0, static_cast<double>(limits.threads_per_sm) /
-                        static_cast<double>(schedule.threads_per_row * schedule.cluster_blocks));
+                        static_cast<double>(schedule.threads_per_row * schedule.cluster_size));
 
   // Threads whose lanes lie past the row still issue.
   const auto batches = static_cast<double>(batch_count(facts, schedule));
   const auto gone_through =
       static_cast<double>(elements_per_thread(facts, schedule) * schedule.threads_per_row);
-  const double padded = rows * gone_through * static_cast<double>(schedule.cluster_blocks);
+  const double padded = rows * gone_through * static_cast<double>(schedule.cluster_size);
   work.block_latency_ns = row.block_start_ns;
-  const bool resident = std::ranges::any_of(schedule.persistent, [](const PersistentValue& kept) {
-    return kept.residency != Residency::kReload;
-  });
-  const bool in_shared = std::ranges::any_of(schedule.persistent, [](const PersistentValue& kept) {
-    return kept.residency == Residency::kShared;
-  });
+  const bool resident = std::ranges::any_of(
+      schedule.kept, [](const KeptValue& kept) { return kept.residency != Residency::kReload; });
+  const bool in_shared = std::ranges::any_of(
+      schedule.kept, [](const KeptValue& kept) { return kept.residency == Residency::kShared; });
   work.walks_rows = !resident;
   constexpr int64_t kHalfWord = 2;
   work.loads_late = batch_count(facts, schedule) * schedule.vector_width > kLateLoadElements &&
                     keeps_rows(facts, schedule, Residency::kRegister, kHalfWord);
   // What is computed on its way to shared memory passes through registers, a chunk at a time.
   const bool arrives_whole =
-      resident && std::ranges::none_of(schedule.persistent, [&](const PersistentValue& kept) {
+      resident && std::ranges::none_of(schedule.kept, [&](const KeptValue& kept) {
         return kept.residency == Residency::kShared &&
                facts.space.find_input(kept.value) == nullptr;
       });
@@ -442,7 +440,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   const double sharing =
       std::clamp(static_cast<double>(estimate.blocks) / static_cast<double>(limits.sm_count), 1.0,
                  static_cast<double>(std::max<int64_t>(estimate.blocks_per_sm, 1)));
-  const std::vector<ValueId> ahead = inputs_ahead(facts, schedule);
+  const std::vector<ValueId> ahead = prefetched_inputs(facts, schedule);
   double arrival_ns = row.block_start_ns;  // Of a row that comes ahead.
   boost::container::small_vector<ValueId, 8> read_before;
   std::vector<double> slots;  // Of an element, by stage.
@@ -457,7 +455,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     work.issue_slots += padded * per_element;
     work.element_slots += rows * static_cast<double>(facts.space.columns) * per_element;
     work.special += padded * stage.special_functions;
-    for (const PersistentValue& kept : schedule.persistent) {
+    for (const KeptValue& kept : schedule.kept) {
       if (kept.residency == Residency::kShared) {
         work.shared_bytes +=
             padded * static_cast<double>(bytes_of(facts.fusion.values[kept.value].type));
@@ -471,13 +469,13 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     bool reads_full = false;
     bool by_chunks = !arrives_whole;
     bool from_memory = false;
-    bool comes_ahead = true;
+    bool is_prefetched = true;
     for (const ValueId value : stage.loads) {
       if (!facts.is_full(value) || repeats_along_columns(facts, value)) continue;
       reads_full = true;
       // What waited for its stage comes while the stage goes along the row.
       by_chunks = by_chunks || (!is_kept(schedule, value) && !unrolls_batches(facts, schedule));
-      comes_ahead = comes_ahead && std::ranges::find(ahead, value) != ahead.end();
+      is_prefetched = is_prefetched && std::ranges::find(ahead, value) != ahead.end();
       const ValueId tensor = facts.space.find_input(value)->tensor;
       if (std::ranges::find(read_before, tensor) != read_before.end()) continue;
       read_before.push_back(tensor);
@@ -485,7 +483,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     }
     const double missing = from_memory ? 1.0 : misses.l1;
     if (reads_full)
-      (comes_ahead ? arrival_ns : work.block_latency_ns) += row.first_load_ns * missing;
+      (is_prefetched ? arrival_ns : work.block_latency_ns) += row.first_load_ns * missing;
     if (reads_full && by_chunks) {
       work.block_latency_ns +=
           missing * (chunks - 1.0) * row.chunk_ns + (1.0 - missing) * chunks * row.l1_chunk_ns;
@@ -506,7 +504,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     const double merged =
         keeps_in_registers(schedule) ? 0.0 : (chunks - 1.0) * merge_instructions(facts, stage);
     work.issue_slots += rows * static_cast<double>(schedule.threads_per_row) *
-                        static_cast<double>(schedule.cluster_blocks) *
+                        static_cast<double>(schedule.cluster_size) *
                         (exchange.instructions + merged);
     work.block_latency_ns += exchange.latency_ns;
     // The block's own instructions, when it has its share of the SM's issue slots.
@@ -519,7 +517,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   if (schedule.persistent_blocks > 0)
     work.turns = std::max(1.0, rows / static_cast<double>(rows_at_once(schedule)));
   if (schedule.persistent_blocks > 0 && !passes)
-    work.uneven_us = uneven_turns_time(facts, schedule, estimate, limits, constants);
+    work.uneven_us = uneven_rows_time(facts, schedule, estimate, limits, constants);
   if (!ahead.empty()) {
     // While one row is worked on the next one arrives: the longer of the two counts, not their sum.
     // Nothing hides the way of the first.
@@ -528,10 +526,10 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
         (arrival_ns + rest_ns + (work.turns - 1.0) * std::max(arrival_ns, rest_ns)) / work.turns;
   }
   work.start_us = start_time(schedule, constants);
-  if (schedule.cluster_blocks > 1 && passes) {
+  if (schedule.cluster_size > 1 && passes) {
     const auto gathers = arrives_whole ? 1.0 : static_cast<double>(chunk_count(facts, schedule));
-    work.block_latency_ns += gathers * constants.passing.cluster_gather_ns *
-                             std::log2(static_cast<double>(schedule.cluster_blocks));
+    work.block_latency_ns += gathers * constants.non_persistent.cluster_gather_ns *
+                             std::log2(static_cast<double>(schedule.cluster_size));
   }
   work.has_barriers = facts.has_reduction() || !facts.has_outer();
   if (facts.has_outer()) {
@@ -546,7 +544,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     work.turns *= static_cast<double>(std::max<int64_t>(chunk_count(facts, schedule), 1));
   const int64_t prologues = schedule.persistent_blocks > 0
                                 ? (facts.space.rows + schedule.rows_per_block - 1) /
-                                      schedule.rows_per_block * schedule.cluster_blocks
+                                      schedule.rows_per_block * schedule.cluster_size
                                 : estimate.blocks;
   work.issue_slots += static_cast<double>(prologues * estimate.threads) * row.prologue_instructions;
   if (passes && estimate.blocks > 0) {
@@ -567,7 +565,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
 
 Prediction predict_rows(const SegmentFacts& facts, const Schedule& schedule,
                         const ResourceEstimate& estimate, const DeviceLimits& limits) {
-  const StageList list = distribute(facts, schedule.persistent);
+  const StageList list = distribute(facts, schedule.kept);
   return predict(estimate_row_work(facts, schedule, list, estimate, limits), estimate, limits);
 }
 
@@ -576,12 +574,12 @@ namespace {
 /// Rejects clusters that the device does not run, or that cannot share this segment's rows.
 std::optional<Rejection> check_cluster(const SegmentFacts& facts, const Schedule& schedule,
                                        const DeviceLimits& limits) {
-  const int64_t cluster = schedule.cluster_blocks;
+  const int64_t cluster = schedule.cluster_size;
   if (cluster == 1) return std::nullopt;
   const auto broken = [&](auto... said) { return rejected(schedule, said...); };
   if (auto rejection = check_cluster_size(schedule, limits)) return rejection;
   const int64_t unit = cluster * schedule.vector_width;
-  if (schedule.row_access == RowAccess::kShifted) {
+  if (schedule.row_access == RowAccess::kUnaligned) {
     if (columns_of_last_block(facts, schedule) <= 0) {
       const int64_t others = (cluster - 1) * columns_per_block(facts, schedule);
       return broken("a row may have no whole vector left for the last block of the cluster",
@@ -604,24 +602,25 @@ std::optional<Rejection> check_cluster(const SegmentFacts& facts, const Schedule
 }
 
 /// Rejects rows ahead where blocks walk no rows, or keep no input of theirs in registers.
-std::optional<Rejection> check_rows_ahead(const SegmentFacts& facts, const Schedule& schedule) {
-  if (schedule.rows_ahead == 0) return std::nullopt;
+std::optional<Rejection> check_prefetch_rows(const SegmentFacts& facts, const Schedule& schedule) {
+  if (schedule.prefetch_rows == 0) return std::nullopt;
   const auto broken = [&](auto... said) { return rejected(schedule, said...); };
-  if (schedule.rows_ahead < 0 || schedule.rows_ahead > kMostRowsAhead) {
-    return broken("registers hold the row at hand and the one after it", schedule.rows_ahead,
-                  kMostRowsAhead, "rows ahead", "use 0 or 1");
+  if (schedule.prefetch_rows < 0 || schedule.prefetch_rows > kMostPrefetchRows) {
+    return broken("registers hold the row at hand and the one after it", schedule.prefetch_rows,
+                  kMostPrefetchRows, "rows ahead", "use 0 or 1");
   }
   if (schedule.persistent_blocks == 0) {
     return broken("no row comes after the one that a block has", 0, 1, "persistent blocks",
-                  "use rows_ahead 0, or as many persistent blocks as are resident at once");
+                  "use prefetch_rows 0, or as many persistent blocks as are resident at once");
   }
-  if (inputs_ahead(facts, schedule).empty()) {
-    if (schedule.rows_per_turn > 0) {
+  if (prefetched_inputs(facts, schedule).empty()) {
+    if (schedule.rows_per_tile > 0) {
       return broken("the second part of a turn reads no rows, so none can arrive ahead", 0, 1,
-                    "inputs", "use rows_ahead 0");
+                    "inputs", "use prefetch_rows 0");
     }
     return broken("no input of the row is kept in registers, so none can arrive ahead", 0, 1,
-                  "inputs", "use rows_ahead 0, or keep an input of rows and columns in register");
+                  "inputs",
+                  "use prefetch_rows 0, or keep an input of rows and columns in register");
   }
   return std::nullopt;
 }
@@ -672,7 +671,7 @@ std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Sch
                 "promise fewer blocks, or make them smaller");
   }
   if (auto rejection = check_row_access(facts, schedule)) return rejection;
-  if (auto rejection = check_no_ring(schedule)) return rejection;
+  if (auto rejection = check_no_pipeline(schedule)) return rejection;
   if (auto rejection = check_no_parameters(schedule)) return rejection;
   if (auto rejection = check_cluster(facts, schedule, limits)) return rejection;
   // 32-bit integers count them, with room for a step beyond the end.
@@ -693,12 +692,12 @@ std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Sch
                     "persistent blocks", "use as many as are resident at once");
     }
     const bool needs_columns = accumulates_columns(facts);
-    if (schedule.row_access == RowAccess::kShifted && needs_columns) {
+    if (schedule.row_access == RowAccess::kUnaligned && needs_columns) {
       return broken("shifted rows give a thread other columns in every row", 0, 0, "",
                     "use row_access scalar for rows that are no multiple of the vector");
     }
   }
-  for (const PersistentValue& kept : schedule.persistent) {
+  for (const KeptValue& kept : schedule.kept) {
     const bool known = kept.value.index < facts.fusion.values.size();
     // Column inputs may be held too: that is how they are read early, before the first barrier.
     if (!known || !facts.is_tile(kept.value) ||
@@ -711,7 +710,7 @@ std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Sch
       rejection.at = kept.value;
       return rejection;
     }
-    if (schedule.persistent_blocks > 0 && schedule.row_access == RowAccess::kShifted &&
+    if (schedule.persistent_blocks > 0 && schedule.row_access == RowAccess::kUnaligned &&
         kept.residency != Residency::kReload && !facts.space.dependence[kept.value].rows) {
       Rejection rejection =
           broken("shifted rows give a thread other columns in every row, which it cannot keep", 0,
@@ -727,7 +726,7 @@ std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Sch
     }
   }
   if (auto rejection = check_accumulators(facts, schedule)) return rejection;
-  return check_rows_ahead(facts, schedule);
+  return check_prefetch_rows(facts, schedule);
 }
 
 std::optional<Rejection> check_unroll(const SegmentFacts& facts, const Schedule& schedule,
@@ -777,7 +776,7 @@ std::vector<RowVector> row_vectors(const SegmentFacts& facts) {
     if (has_vectors(facts, width)) {
       vectors.push_back({width, RowAccess::kAligned});
     } else if (shifts && facts.space.columns >= 2 * width) {
-      vectors.push_back({width, RowAccess::kShifted});
+      vectors.push_back({width, RowAccess::kUnaligned});
     }
   }
   // Vectors of less than 16 bytes: rows of several runs, whose length only those divide.
@@ -798,13 +797,13 @@ std::vector<RowVector> row_vectors(const SegmentFacts& facts) {
 std::vector<int64_t> occupancies(const SegmentFacts& facts, const Schedule& schedule,
                                  const RowNeeds& needs, const DeviceLimits& limits) {
   const int64_t registers =
-      std::min(needs.registers - needs.read_ahead, limits.registers_per_thread);
+      std::min(needs.registers - needs.prefetched_registers, limits.registers_per_thread);
   const int64_t shared = needs.shared_bytes;
   const int64_t threads = schedule.threads_per_block();
   std::vector<int64_t> out;
   out.push_back(std::max<int64_t>(1, resident_blocks(limits, threads, registers, shared)));
   if (keeps_in_registers(schedule) &&
-      batch_count(facts, schedule) * schedule.vector_width > kElementsReadAhead)
+      batch_count(facts, schedule) * schedule.vector_width > kPrefetchedElements)
     return out;
   constexpr int64_t kMore = 2;
   for (int64_t blocks = out.front() + 1; blocks <= out.front() + kMore; ++blocks) {

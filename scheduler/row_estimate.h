@@ -7,15 +7,16 @@
 
 namespace sinter {
 
-// Where a function takes a StageList it is distribute(facts, schedule.persistent): the same for
+// Where a function takes a StageList it is distribute(facts, schedule.kept): the same for
 // every schedule that keeps the same values, so whoever tries many computes it once.
 
 /// What the threads and blocks of a row schedule need, however many blocks are promised, or run if
 /// it has a persistent grid.
 struct RowNeeds {
-  int64_t registers = 0;   ///< Per thread, as ptxas is expected to allocate without a cap.
-  int64_t tile = 0;        ///< Of them, those that hold loaded elements.
-  int64_t read_ahead = 0;  ///< Of them, those that it takes only where the cap leaves them.
+  int64_t registers = 0;  ///< Per thread, as ptxas is expected to allocate without a cap.
+  int64_t tile = 0;       ///< Of them, those that hold loaded elements.
+  int64_t prefetched_registers =
+      0;  ///< Of them, those that it takes only where the cap leaves them.
   int64_t shared_bytes = 0;
 };
 RowNeeds row_needs(const SegmentFacts& facts, const Schedule& schedule, const StageList& list);
@@ -54,9 +55,9 @@ double text_instructions(const SegmentFacts& facts, const Schedule& schedule, co
 /// than there are blocks: a row takes a wait for memory for each round of its loads, however few
 /// others are under way. Cross-entropy of 1024 x 250000 in bf16 takes 152 us in 792 blocks and 137
 /// in 1,024 (H200).
-double uneven_turns_time(const SegmentFacts& facts, const Schedule& schedule,
-                         const ResourceEstimate& estimate, const DeviceLimits& limits,
-                         const CostConstants& constants = {});
+double uneven_rows_time(const SegmentFacts& facts, const Schedule& schedule,
+                        const ResourceEstimate& estimate, const DeviceLimits& limits,
+                        const CostConstants& constants = {});
 
 /// Extra traffic of full tensors whose vector is wider than one access: a thread's accesses then
 /// lie side by side, and each access of a warp takes half of every sector it touches. Half of it
@@ -105,9 +106,9 @@ std::vector<RowVector> row_vectors(const SegmentFacts& facts);
 /// Elements of a row that a thread keeps in registers up to which the compiler does with fewer than
 /// it wants. RMS-norm gradients with 64 spilled 160 bytes under a cap of 168 that was estimated to
 /// do with 147, a softmax with 256 spilled 724 (ptxas 13.0, sm_90a).
-inline constexpr int64_t kElementsReadAhead = 32;
+inline constexpr int64_t kPrefetchedElements = 32;
 /// Elements of 16 bits of a row in a thread's registers up to which ptxas has all of their loads
-/// under way before it uses the first (PassingBlocks::late_loads_share).
+/// under way before it uses the first (NonPersistentGrid::late_loads_share).
 inline constexpr int64_t kLateLoadElements = 64;
 
 /// Numbers of blocks per SM worth promising to the compiler: what the estimated registers and

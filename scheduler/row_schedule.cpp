@@ -9,8 +9,8 @@
 #include "fusion_ir/integers.h"
 #include "fusion_ir/operand_walk.h"
 #include "scheduler/cost_model.h"
+#include "scheduler/last_block.h"
 #include "scheduler/register_estimate.h"
-#include "scheduler/ticket.h"
 
 namespace sinter {
 namespace {
@@ -103,7 +103,7 @@ AccessKind access_kind(const SegmentFacts& facts, const TensorAccess& access,
                        const Schedule& schedule) {
   const auto& space = facts.space;
   const int64_t width = schedule.vector_width;
-  const bool shifted = schedule.row_access == RowAccess::kShifted;
+  const bool shifted = schedule.row_access == RowAccess::kUnaligned;
   const size_t first = space.row_dimensions;
   const bool varies = std::any_of(access.strides.begin() + static_cast<ptrdiff_t>(first),
                                   access.strides.end(), [](int64_t stride) { return stride != 0; });
@@ -137,8 +137,9 @@ bool stores_in_pairs(const SegmentFacts& facts, const Schedule& schedule, size_t
   const bool in_place =
       std::ranges::find(facts.in_place, output, &InPlace::output) != facts.in_place.end();
   return !in_place && bytes_of(facts.fusion.values[access.tensor].type) == kElementBytes &&
-         schedule.vector_width * kElementBytes > kMostAccessBytes && schedule.stages == 0 &&
-         schedule.rows_per_block == 1 && schedule.threads_per_row % kWarp == 0 &&
+         schedule.vector_width * kElementBytes > kMostAccessBytes &&
+         schedule.pipeline_stages == 0 && schedule.rows_per_block == 1 &&
+         schedule.threads_per_row % kWarp == 0 &&
          (covers.rows || facts.space.row_dimensions == 0) && covers.columns &&
          access_kind(facts, access, schedule) == AccessKind::kVector;
 }
@@ -163,7 +164,7 @@ std::optional<Rejection> check_vector_width(const Schedule& schedule) {
 }
 
 std::optional<Rejection> check_no_shift(const Schedule& schedule) {
-  if (schedule.row_access != RowAccess::kShifted) return std::nullopt;
+  if (schedule.row_access != RowAccess::kUnaligned) return std::nullopt;
   return rejected(schedule,
                   "vectors begin at the first element, wherever that lies between the boundaries "
                   "of vectors",
@@ -171,18 +172,18 @@ std::optional<Rejection> check_no_shift(const Schedule& schedule) {
 }
 
 std::optional<Rejection> check_no_cluster(const Schedule& schedule) {
-  if (schedule.cluster_blocks == 1) return std::nullopt;
-  return rejected(schedule, "blocks that share no rows form no clusters", schedule.cluster_blocks,
-                  1, "blocks", "use cluster_blocks 1");
+  if (schedule.cluster_size == 1) return std::nullopt;
+  return rejected(schedule, "blocks that share no rows form no clusters", schedule.cluster_size, 1,
+                  "blocks", "use cluster_size 1");
 }
 
 std::optional<Rejection> check_cluster_size(const Schedule& schedule, const DeviceLimits& limits) {
-  const int64_t cluster = schedule.cluster_blocks;
+  const int64_t cluster = schedule.cluster_size;
   if (cluster == 1) return std::nullopt;
   const auto broken = [&](auto... said) { return rejected(schedule, said...); };
   if (limits.most_cluster_blocks == 1) {
     return broken("the device has no thread-block clusters", limits.compute_major, 9,
-                  "compute capability", "use cluster_blocks 1");
+                  "compute capability", "use cluster_size 1");
   }
   if (!is_power_of_two(cluster) || cluster > limits.most_cluster_blocks) {
     return broken("the blocks of a cluster are no power of two, or more than the device runs",
@@ -194,12 +195,12 @@ std::optional<Rejection> check_cluster_size(const Schedule& schedule, const Devi
   }
   if (schedule.persistent_blocks % cluster != 0) {
     return broken("the grid is not made of whole clusters", schedule.persistent_blocks % cluster, 0,
-                  "blocks left over", "make persistent_blocks a multiple of cluster_blocks");
+                  "blocks left over", "make persistent_blocks a multiple of cluster_size");
   }
   return std::nullopt;
 }
 
-int64_t largest_roomy_cluster(const DeviceLimits& limits) {
+int64_t largest_unstranded_cluster(const DeviceLimits& limits) {
   return std::min(limits.most_cluster_blocks, kPortableClusterBlocks);
 }
 
@@ -210,11 +211,11 @@ std::vector<int64_t> cluster_sizes(int64_t largest,
   return sizes;
 }
 
-std::optional<Rejection> check_no_rows_ahead(const Schedule& schedule) {
-  if (schedule.rows_ahead == 0) return std::nullopt;
+std::optional<Rejection> check_no_prefetch_rows(const Schedule& schedule) {
+  if (schedule.prefetch_rows == 0) return std::nullopt;
   return rejected(schedule, "no thread loads one row after the other into registers",
-                  schedule.rows_ahead, 0, "rows ahead",
-                  "use rows_ahead 0, or persistent blocks of the multi_wave family");
+                  schedule.prefetch_rows, 0, "rows ahead",
+                  "use prefetch_rows 0, or persistent blocks of the multi_wave family");
 }
 
 std::optional<Rejection> check_accumulators_in_registers(const Schedule& schedule) {
@@ -225,11 +226,11 @@ std::optional<Rejection> check_accumulators_in_registers(const Schedule& schedul
       0, 0, "", "leave accumulators out, or use the multi_wave or warp_specialised family");
 }
 
-std::optional<Rejection> check_no_turns(const Schedule& schedule) {
-  if (schedule.rows_per_turn == 0) return std::nullopt;
+std::optional<Rejection> check_no_two_pass(const Schedule& schedule) {
+  if (schedule.rows_per_tile == 0) return std::nullopt;
   return rejected(schedule, "no block takes rows in turns and goes through them twice",
-                  schedule.rows_per_turn, 0, "rows per turn",
-                  "leave rows_per_turn out, or use the looped family for rows and columns");
+                  schedule.rows_per_tile, 0, "rows per turn",
+                  "leave rows_per_tile out, or use the looped family for rows and columns");
 }
 
 std::optional<Rejection> check_no_parameters(const Schedule& schedule) {
@@ -237,36 +238,37 @@ std::optional<Rejection> check_no_parameters(const Schedule& schedule) {
   return rejected(
       schedule, fmt::format("the family has no parameter '{}'", schedule.parameters.begin()->first),
       std::ssize(schedule.parameters), 0, "parameters",
-      "leave it out; stages and compute_registers are fields");
+      "leave it out; stages and consumer_registers are fields");
 }
 
-std::optional<Rejection> check_no_ring(const Schedule& schedule) {
-  if (schedule.stages != 0) {
-    return rejected(schedule, "only blocks with a producer keep a ring of rows", schedule.stages, 0,
-                    "stages", "leave stages out, or use the warp_specialised family");
+std::optional<Rejection> check_no_pipeline(const Schedule& schedule) {
+  if (schedule.pipeline_stages != 0) {
+    return rejected(schedule, "only blocks with a producer keep a ring of rows",
+                    schedule.pipeline_stages, 0, "stages",
+                    "leave pipeline_stages out, or use the warp_specialised family");
   }
   if (schedule.rows_per_iteration != 1) {
     return rejected(schedule, "only groups that take rows from a ring work on several side by side",
                     schedule.rows_per_iteration, 1, "rows",
                     "leave rows_per_iteration out, or use the warp_specialised family");
   }
-  if (schedule.compute_registers == 0) return std::nullopt;
+  if (schedule.consumer_registers == 0) return std::nullopt;
   return rejected(schedule, "only a producer leaves registers to other warps",
-                  schedule.compute_registers, 0, "registers",
-                  "leave compute_registers out, or use the warp_specialised family");
+                  schedule.consumer_registers, 0, "registers",
+                  "leave consumer_registers out, or use the warp_specialised family");
 }
 
-std::vector<ValueId> inputs_ahead(const SegmentFacts& facts, const Schedule& schedule) {
+std::vector<ValueId> prefetched_inputs(const SegmentFacts& facts, const Schedule& schedule) {
   std::vector<ValueId> inputs;
-  if (schedule.rows_ahead == 0) return inputs;
-  if (schedule.rows_per_turn > 0) {
-    const StageList list = distribute_turns(facts);
+  if (schedule.prefetch_rows == 0) return inputs;
+  if (schedule.rows_per_tile > 0) {
+    const StageList list = distribute_two_pass(facts);
     for (const ValueId value : list.stages.back().loads) {
       if (facts.is_full(value)) inputs.push_back(value);
     }
     return inputs;
   }
-  for (const PersistentValue& kept : schedule.persistent) {
+  for (const KeptValue& kept : schedule.kept) {
     if (kept.residency == Residency::kRegister && facts.is_read(kept.value) &&
         facts.space.dependence[kept.value].rows)
       inputs.push_back(kept.value);
@@ -274,16 +276,16 @@ std::vector<ValueId> inputs_ahead(const SegmentFacts& facts, const Schedule& sch
   return inputs;
 }
 
-int64_t ahead_words(const SegmentFacts& facts, const Schedule& schedule) {
-  if (schedule.rows_ahead == 0) return 0;
+int64_t prefetched_words(const SegmentFacts& facts, const Schedule& schedule) {
+  if (schedule.prefetch_rows == 0) return 0;
   const auto words_of = [&](ValueId value, int64_t elements) {
     return register_words(elements, bytes_of(facts.fusion.values[value].type));
   };
   int64_t words = 0;
-  for (const ValueId value : inputs_ahead(facts, schedule))
+  for (const ValueId value : prefetched_inputs(facts, schedule))
     words += held_batches(facts, schedule) * words_of(value, schedule.vector_width) +
-             edge_count(facts, schedule) * words_of(value, 1);
-  if (schedule.rows_per_turn > 0) return words;  // Row values are in shared memory by then.
+             peeled_count(facts, schedule) * words_of(value, 1);
+  if (schedule.rows_per_tile > 0) return words;  // Row values are in shared memory by then.
   for (const TensorAccess& access : facts.space.inputs) {
     const Dependence dependence = facts.space.dependence[access.value];
     if (dependence.rows && !dependence.columns) words += words_of(access.value, 1);
@@ -304,10 +306,10 @@ std::optional<Rejection> check_row_access(const SegmentFacts& facts, const Sched
     case RowAccess::kAligned:
       if (facts.space.columns % width != 0) {
         return broken("the row is not a multiple of the vector", facts.space.columns % width, 0,
-                      "elements left over", "use row_access shifted, or a narrower vector");
+                      "elements left over", "use row_access unaligned, or a narrower vector");
       }
       return std::nullopt;
-    case RowAccess::kShifted:
+    case RowAccess::kUnaligned:
       if (shift_reference(facts) == nullptr) {
         return broken(
             "no full tensor has contiguous rows on a 16-byte aligned base to shift against", 0, 1,
@@ -318,25 +320,25 @@ std::optional<Rejection> check_row_access(const SegmentFacts& facts, const Sched
   unreachable();
 }
 
-int64_t most_edge_elements(const Schedule& schedule) {
-  return schedule.row_access == RowAccess::kShifted ? 2 * (schedule.vector_width - 1) : 0;
+int64_t most_peeled_elements(const Schedule& schedule) {
+  return schedule.row_access == RowAccess::kUnaligned ? 2 * (schedule.vector_width - 1) : 0;
 }
 
-int64_t edge_count(const SegmentFacts& facts, const Schedule& schedule) {
-  const int64_t elements = std::min(most_edge_elements(schedule), facts.space.columns);
+int64_t peeled_count(const SegmentFacts& facts, const Schedule& schedule) {
+  const int64_t elements = std::min(most_peeled_elements(schedule), facts.space.columns);
   return divided_up(elements, schedule.threads_per_row);
 }
 
 int64_t columns_per_block(const SegmentFacts& facts, const Schedule& schedule) {
-  if (schedule.row_access != RowAccess::kShifted)
-    return facts.space.columns / schedule.cluster_blocks;
+  if (schedule.row_access != RowAccess::kUnaligned)
+    return facts.space.columns / schedule.cluster_size;
   const int64_t vectors = facts.space.columns / schedule.vector_width;
-  return divided_up(vectors, schedule.cluster_blocks) * schedule.vector_width;
+  return divided_up(vectors, schedule.cluster_size) * schedule.vector_width;
 }
 
 int64_t columns_of_last_block(const SegmentFacts& facts, const Schedule& schedule) {
-  const int64_t others = (schedule.cluster_blocks - 1) * columns_per_block(facts, schedule);
-  if (schedule.row_access != RowAccess::kShifted) return facts.space.columns - others;
+  const int64_t others = (schedule.cluster_size - 1) * columns_per_block(facts, schedule);
+  if (schedule.row_access != RowAccess::kUnaligned) return facts.space.columns - others;
   const int64_t width = schedule.vector_width;
   const int64_t least = std::max<int64_t>(facts.space.columns - (width - 1), 0) / width * width;
   return least - others;
@@ -348,11 +350,11 @@ int64_t batch_count(const SegmentFacts& facts, const Schedule& schedule) {
 }
 
 int64_t group_count(const SegmentFacts& facts, const Schedule& schedule) {
-  return batch_count(facts, schedule) + edge_count(facts, schedule);
+  return batch_count(facts, schedule) + peeled_count(facts, schedule);
 }
 
 int64_t elements_per_thread(const SegmentFacts& facts, const Schedule& schedule) {
-  return batch_count(facts, schedule) * schedule.vector_width + edge_count(facts, schedule);
+  return batch_count(facts, schedule) * schedule.vector_width + peeled_count(facts, schedule);
 }
 
 boost::container::static_vector<BatchSpan, 2> batch_spans(const SegmentFacts& facts,
@@ -362,14 +364,14 @@ boost::container::static_vector<BatchSpan, 2> batch_spans(const SegmentFacts& fa
   // Batches that end inside the row wherever it starts, in every block of a cluster.
   const int64_t full = std::max<int64_t>(columns_of_last_block(facts, schedule), 0) /
                        (schedule.threads_per_row * schedule.vector_width);
-  if (full > 0) spans.push_back({0, full, Guard::kNone});
-  if (full < count) spans.push_back({full, count, Guard::kVector});
+  if (full > 0) spans.push_back({0, full, Predication::kNone});
+  if (full < count) spans.push_back({full, count, Predication::kVector});
   return spans;
 }
 
 int64_t chunk_count(const SegmentFacts& facts, const Schedule& schedule) {
   const int64_t chunks = divided_up(batch_count(facts, schedule), schedule.unroll);
-  if (edge_count(facts, schedule) == 0) return chunks;
+  if (peeled_count(facts, schedule) == 0) return chunks;
   const bool alone = chunk_runs(facts, schedule, schedule.unroll).back().batches == 0;
   return chunks + (alone ? 1 : 0);
 }
@@ -378,31 +380,31 @@ std::vector<ChunkRun> chunk_runs(const SegmentFacts& facts, const Schedule& sche
                                  int64_t unroll) {
   const auto spans = batch_spans(facts, schedule);
   std::vector<ChunkRun> runs;
-  const auto add = [&](int64_t begin, int64_t end, int64_t batches, Guard guard) {
-    if (begin < end) runs.push_back({begin, end, batches, guard});
+  const auto add = [&](int64_t begin, int64_t end, int64_t batches, Predication predication) {
+    if (begin < end) runs.push_back({begin, end, batches, predication});
   };
   for (size_t i = 0; i < spans.size(); ++i) {
-    const auto [begin, end, guard] = spans[i];
+    const auto [begin, end, predication] = spans[i];
     if (accumulates_columns(facts)) {
       const int64_t chunk = std::min(unroll, end - begin);
       const int64_t whole = begin + (end - begin) / chunk * chunk;
-      add(begin, whole, chunk, guard);
-      add(whole, end, 1, guard);
+      add(begin, whole, chunk, predication);
+      add(whole, end, 1, predication);
       continue;
     }
-    // What fills no chunk comes as one, and a guarded end with it: its loads too are under way
+    // What fills no chunk comes as one, and a predicated end with it: its loads too are under way
     // together. Accumulators of columns would take the registers that this needs.
     const int64_t whole = begin + (end - begin) / unroll * unroll;
-    add(begin, whole, unroll, guard);
-    const bool ends_next = i + 2 == spans.size() && guard == Guard::kNone;
+    add(begin, whole, unroll, predication);
+    const bool ends_next = i + 2 == spans.size() && predication == Predication::kNone;
     const bool joins = ends_next && spans[i + 1].end - whole <= unroll;
     if (joins) ++i;
-    add(whole, spans[i].end, spans[i].end - whole, spans[i].guard);
+    add(whole, spans[i].end, spans[i].end - whole, spans[i].predication);
   }
-  if (edge_count(facts, schedule) > 0) {
+  if (peeled_count(facts, schedule) > 0) {
     // A loop over chunks has no place for what comes once.
     const int64_t end = batch_count(facts, schedule);
-    if (runs.empty() || !runs.back().is_one()) runs.push_back({end, end, 0, Guard::kVector});
+    if (runs.empty() || !runs.back().is_one()) runs.push_back({end, end, 0, Predication::kVector});
     runs.back().edges = true;
   }
   return runs;
@@ -410,15 +412,16 @@ std::vector<ChunkRun> chunk_runs(const SegmentFacts& facts, const Schedule& sche
 
 int64_t held_batches(const SegmentFacts& facts, const Schedule& schedule) {
   const int64_t batches = batch_count(facts, schedule);
-  if (schedule.rows_per_turn == 0) return batches;
+  if (schedule.rows_per_tile == 0) return batches;
   int64_t longest = 0;
   for (const BatchSpan& span : batch_spans(facts, schedule))
     longest = std::max(longest, span.end - span.begin);
   return std::min(schedule.unroll, longest);
 }
 
-Overlap partials_overlap(const SegmentFacts& facts, const DeviceLimits& limits) {
-  return facts.has_outer() && limits.has_dependent_launch ? Overlap::kNext : Overlap::kNone;
+DependentLaunch partials_dependent_launch(const SegmentFacts& facts, const DeviceLimits& limits) {
+  return facts.has_outer() && limits.has_dependent_launch ? DependentLaunch::kTrigger
+                                                          : DependentLaunch::kNone;
 }
 
 /// Share of memory time for which it is worth to leave lines behind that outlive the kernel: many
@@ -456,18 +459,17 @@ boost::container::static_vector<DType, 3> exchange_types(const Fusion& fusion,
 }
 
 bool keeps_in_registers(const Schedule& schedule) {
-  return std::ranges::any_of(schedule.persistent, [](const PersistentValue& kept) {
-    return kept.residency == Residency::kRegister;
-  });
+  return std::ranges::any_of(
+      schedule.kept, [](const KeptValue& kept) { return kept.residency == Residency::kRegister; });
 }
 
 bool unrolls_batches(const SegmentFacts& facts, const Schedule& schedule) {
-  const bool holds_row = facts.has_outer() && schedule.rows_per_turn == 0;
+  const bool holds_row = facts.has_outer() && schedule.rows_per_tile == 0;
   return (holds_row && schedule.accumulators == Residency::kRegister) ||
          keeps_in_registers(schedule);
 }
 
-bool takes_two_sweeps(const OpKind& kind) {
+bool takes_two_passes(const OpKind& kind) {
   return std::holds_alternative<WelfordOp>(kind) || std::holds_alternative<LogSumExpOp>(kind) ||
          is_index_reduction(kind);
 }
@@ -488,8 +490,8 @@ void look_again(const SegmentFacts& facts, const Schedule& schedule, ValueId val
   walk_operands(facts.fusion, value, [&](ValueId operand) {
     if (!facts.is_tile(operand) || std::exchange(seen[operand], 1) != 0) return false;
     const DType type = facts.fusion.values[operand].type;
-    const auto kept = std::ranges::find(schedule.persistent, operand, &PersistentValue::value);
-    const bool is_kept = kept != schedule.persistent.end() && kept->residency != Residency::kReload;
+    const auto kept = std::ranges::find(schedule.kept, operand, &KeptValue::value);
+    const bool is_kept = kept != schedule.kept.end() && kept->residency != Residency::kReload;
     const int level = facts.is_read(operand) ? -1 : facts.level[operand];
     if (is_kept && kept->residency == Residency::kRegister && level <= static_cast<int>(s)) {
       out.converts |= compute_type(type) != type;
@@ -509,14 +511,14 @@ void look_again(const SegmentFacts& facts, const Schedule& schedule, ValueId val
 
 }  // namespace
 
-bool sweeps_whole_row(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage,
-                      size_t s) {
+bool passes_over_whole_row(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage,
+                           size_t s) {
   SecondLook look;
   IdMap<ValueId, uint8_t> seen;
   bool has_any = false;
   for (const OpId id : stage.reductions) {
     const Op& op = facts.fusion.ops[id];
-    if (!takes_two_sweeps(op.kind)) continue;
+    if (!takes_two_passes(op.kind)) continue;
     has_any = true;
     look_again(facts, schedule, op.operands[0], s, seen, look);
   }
@@ -525,14 +527,15 @@ bool sweeps_whole_row(const SegmentFacts& facts, const Schedule& schedule, const
   return look.reads_shared || !look.converts || elements <= kMostConvertedTwice;
 }
 
-bool meets_between_sweeps(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage,
+bool syncs_between_passes(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage,
                           size_t s) {
   const auto is_welford = [&](OpId id) {
     return std::holds_alternative<WelfordOp>(facts.fusion.ops[id].kind);
   };
   // To meet takes the blocks of a cluster longer than to merge.
-  return schedule.threads_per_row > 1 && schedule.cluster_blocks == 1 && schedule.stages == 0 &&
-         facts.space.columns > 0 && sweeps_whole_row(facts, schedule, stage, s) &&
+  return schedule.threads_per_row > 1 && schedule.cluster_size == 1 &&
+         schedule.pipeline_stages == 0 && facts.space.columns > 0 &&
+         passes_over_whole_row(facts, schedule, stage, s) &&
          (pivot_bears_outlier(facts, schedule) ||
           std::ranges::none_of(stage.reductions, is_welford));
 }
@@ -555,11 +558,11 @@ bool pivot_bears_outlier(const SegmentFacts& facts, const Schedule& schedule) {
 
 int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
                        int64_t copies, int64_t rows) {
-  const bool in_cluster = schedule.cluster_blocks > 1;
+  const bool in_cluster = schedule.cluster_size > 1;
   if (stage.reductions.empty() || facts.space.columns == 0 ||
       (schedule.threads_per_row <= kWarp && !in_cluster))
     return 0;
-  const int64_t slots = schedule.threads_per_block() / kWarp * schedule.cluster_blocks;
+  const int64_t slots = schedule.threads_per_block() / kWarp * schedule.cluster_size;
   int64_t bytes = in_cluster ? copies * schedule.rows_per_block * kBytesPerMbarrier : 0;
   for (const OpId reduction : stage.reductions) {
     const Op& op = facts.fusion.ops[reduction];
@@ -582,19 +585,19 @@ int64_t total_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule
 int64_t kept_shared_bytes(const SegmentFacts& facts, const Schedule& schedule) {
   const int64_t elements = elements_per_thread(facts, schedule) * schedule.threads_per_block();
   int64_t bytes = 0;
-  for (const PersistentValue& kept : schedule.persistent) {
+  for (const KeptValue& kept : schedule.kept) {
     if (kept.residency == Residency::kShared)
       bytes += (elements * bytes_of(facts.fusion.values[kept.value].type) + 15) / 16 * 16;
   }
   return bytes;
 }
 
-int64_t turn_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
+int64_t tile_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
                           const StageList& list) {
   int64_t bytes = 0;
-  for (const ValueId value : list.turn_values)
+  for (const ValueId value : list.tile_row_values)
     bytes +=
-        (schedule.rows_per_turn * bytes_of(travel_type(facts.fusion.values[value].type)) + 15) /
+        (schedule.rows_per_tile * bytes_of(travel_type(facts.fusion.values[value].type)) + 15) /
         16 * 16;
   return bytes;
 }
@@ -605,22 +608,22 @@ int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule) {
 
 int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
                          const StageList& list) {
-  int64_t bytes = kept_shared_bytes(facts, schedule) + turn_shared_bytes(facts, schedule, list);
+  int64_t bytes = kept_shared_bytes(facts, schedule) + tile_shared_bytes(facts, schedule, list);
   // The only barrier of a loop over rows cannot keep a row's exchange apart from the next one's:
   // they take turns with two halves. So do all exchanges of a cluster, which has no barriers.
   const auto reducing = std::ranges::count_if(
       list.stages, [](const Stage& stage) { return !stage.reductions.empty(); });
-  const bool alternates = reducing == 1 || schedule.cluster_blocks > 1;
+  const bool alternates = reducing == 1 || schedule.cluster_size > 1;
   const int64_t copies = schedule.persistent_blocks > 0 && alternates ? 2 : 1;
   for (size_t i = 0; i < list.stages.size(); ++i) {
     const Stage& stage = list.stages[i];
     // The meeting between two sweeps is a barrier more, which keeps the exchanges of rows apart.
-    const bool meets = meets_between_sweeps(facts, schedule, stage, i);
+    const bool meets = syncs_between_passes(facts, schedule, stage, i);
     bytes += exchange_bytes(facts, stage, schedule, meets ? 1 : copies);
   }
   if (schedule.persistent_blocks > 0) {
     bytes += accumulator_shared_bytes(facts, schedule) + slot_exchange_bytes(facts, schedule) +
-             total_exchange_bytes(facts, schedule) + ticket_shared_bytes(facts, schedule);
+             total_exchange_bytes(facts, schedule) + last_block_shared_bytes(facts, schedule);
   }
   constexpr int64_t kUnit = 16;  // The mbarriers of a cluster may leave half of one.
   return (bytes + kUnit - 1) / kUnit * kUnit;
@@ -686,16 +689,15 @@ int64_t partial_elements(const SegmentFacts& facts) {
 int64_t persistent_grid(const SegmentFacts& facts, const Schedule& schedule,
                         const DeviceLimits& limits) {
   const int64_t needed = (facts.space.rows + schedule.rows_per_block - 1) / schedule.rows_per_block;
-  if (schedule.cluster_blocks == 1)
+  if (schedule.cluster_size == 1)
     return std::clamp<int64_t>(needed, 1, schedule.min_blocks_per_sm * limits.sm_count);
-  const int64_t most =
-      cluster_capacity(limits, schedule.cluster_blocks, schedule.min_blocks_per_sm);
-  return std::clamp(needed * schedule.cluster_blocks, schedule.cluster_blocks,
-                    std::max(most, schedule.cluster_blocks));
+  const int64_t most = cluster_capacity(limits, schedule.cluster_size, schedule.min_blocks_per_sm);
+  return std::clamp(needed * schedule.cluster_size, schedule.cluster_size,
+                    std::max(most, schedule.cluster_size));
 }
 
 int64_t partial_rows(const Schedule& schedule) {
-  return schedule.persistent_blocks / schedule.cluster_blocks;
+  return schedule.persistent_blocks / schedule.cluster_size;
 }
 
 int64_t column_strips(const SegmentFacts& facts, const Schedule& schedule) {
@@ -704,7 +706,7 @@ int64_t column_strips(const SegmentFacts& facts, const Schedule& schedule) {
 }
 
 int64_t blocks_per_strip(const Schedule& schedule) {
-  return std::max(schedule.persistent_blocks, schedule.cluster_blocks);
+  return std::max(schedule.persistent_blocks, schedule.cluster_size);
 }
 
 int64_t rows_at_once(const Schedule& schedule) {
@@ -737,8 +739,8 @@ int64_t slot_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule)
 }
 
 int64_t block_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule) {
-  if (schedule.cluster_blocks == 1) return 0;
-  const int64_t threads = (schedule.cluster_blocks - 1) * schedule.threads_per_row;
+  if (schedule.cluster_size == 1) return 0;
+  const int64_t threads = (schedule.cluster_size - 1) * schedule.threads_per_row;
   constexpr int64_t kUnit = 16;
   return (tuple_exchange_bytes(facts, schedule, threads, true) + kBytesPerMbarrier + kUnit - 1) /
          kUnit * kUnit;

@@ -47,13 +47,14 @@ inline constexpr int64_t kLeastAsyncBytes = 4;
 /// True if a thread's vectors of an input can be copied so.
 bool copies_async(const SegmentFacts& facts, const Schedule& schedule, ValueId value);
 
-/// Whether the threads of a warp store an output in pairs where none of their vectors has a guard:
-/// a vector of two accesses or more is then stored by two threads together, so that each access of
-/// the warp fills whole sectors and not every second half of one. For elements of four bytes, of
-/// warps that have one row, but not where another thread's part of an input lies in that memory.
+/// Whether the threads of a warp store an output in pairs where none of their vectors has a
+/// predication: a vector of two accesses or more is then stored by two threads together, so that
+/// each access of the warp fills whole sectors and not every second half of one. For elements of
+/// four bytes, of warps that have one row, but not where another thread's part of an input lies in
+/// that memory.
 bool stores_in_pairs(const SegmentFacts& facts, const Schedule& schedule, size_t output);
 
-/// The tensor whose alignment the shift of RowAccess::kShifted follows: the first full one with a
+/// The tensor whose alignment the shift of RowAccess::kUnaligned follows: the first full one with a
 /// single row stride; nullptr if the rows of no tensor are reached by one stride.
 const TensorAccess* shift_reference(const SegmentFacts& facts);
 
@@ -72,7 +73,7 @@ std::optional<Rejection> check_cluster_size(const Schedule& schedule, const Devi
 
 /// Blocks of the largest cluster that finds a place on most SMs: larger ones leave a sixth of them
 /// over, and are offered only for rows that fill smaller ones, or left to pins.
-int64_t largest_roomy_cluster(const DeviceLimits& limits);
+int64_t largest_unstranded_cluster(const DeviceLimits& limits);
 /// 1, and its doubles up to `largest` as long as `worth_doubling` says so of the one before.
 std::vector<int64_t> cluster_sizes(int64_t largest,
                                    const std::function<bool(int64_t)>& worth_doubling);
@@ -81,32 +82,32 @@ std::vector<int64_t> cluster_sizes(int64_t largest,
 std::optional<Rejection> check_no_parameters(const Schedule& schedule);
 
 /// Rejects numbers of a ring, for families without one.
-std::optional<Rejection> check_no_ring(const Schedule& schedule);
+std::optional<Rejection> check_no_pipeline(const Schedule& schedule);
 
 /// Rejects rows ahead, for families whose threads load no rows into registers one after the other.
-std::optional<Rejection> check_no_rows_ahead(const Schedule& schedule);
+std::optional<Rejection> check_no_prefetch_rows(const Schedule& schedule);
 
 /// Rejects accumulators elsewhere than in registers, for families that keep them there.
 std::optional<Rejection> check_accumulators_in_registers(const Schedule& schedule);
 
 /// Rejects turns, for families whose blocks go through each row as soon as it is reduced.
-std::optional<Rejection> check_no_turns(const Schedule& schedule);
+std::optional<Rejection> check_no_two_pass(const Schedule& schedule);
 
 /// Inputs that a schedule keeps in registers and loads a row ahead, into registers of their own; in
 /// turns those that the second part reads. None where no row is ahead.
-std::vector<ValueId> inputs_ahead(const SegmentFacts& facts, const Schedule& schedule);
+std::vector<ValueId> prefetched_inputs(const SegmentFacts& facts, const Schedule& schedule);
 /// 32-bit words per thread of those registers, and of row values that are read a row ahead.
-int64_t ahead_words(const SegmentFacts& facts, const Schedule& schedule);
+int64_t prefetched_words(const SegmentFacts& facts, const Schedule& schedule);
 
 /// Rejects row access modes and vector widths that are illegal for this segment.
 std::optional<Rejection> check_row_access(const SegmentFacts& facts, const Schedule& schedule);
 
 /// Elements of a shifted row that may lie outside of its whole vectors: before the first, which
 /// starts at a vector boundary, and behind the last.
-int64_t most_edge_elements(const Schedule& schedule);
+int64_t most_peeled_elements(const Schedule& schedule);
 /// How many of those a thread takes at most, whose edges they then are. 0 where rows are not
 /// shifted, have no elements, or vectors of one.
-int64_t edge_count(const SegmentFacts& facts, const Schedule& schedule);
+int64_t peeled_count(const SegmentFacts& facts, const Schedule& schedule);
 
 /// Columns of a row that each block of a cluster has in whole vectors, at most: the last one may
 /// have fewer. The first one has the edges of shifted rows beside them.
@@ -115,19 +116,19 @@ int64_t columns_per_block(const SegmentFacts& facts, const Schedule& schedule);
 /// rows too short for so many blocks none or fewer.
 int64_t columns_of_last_block(const SegmentFacts& facts, const Schedule& schedule);
 
-/// How batches of a row are guarded. Batch b covers the columns [b * T * V, (b + 1) * T * V),
+/// How batches of a row are predicated. Batch b covers the columns [b * T * V, (b + 1) * T * V),
 /// counted from the first whole vector.
-enum class Guard : uint8_t {
+enum class Predication : uint8_t {
   kNone,     ///< Every element exists.
   kVector,   ///< A thread's vector is inside the row or outside it.
   kElement,  ///< Single elements may be outside.
 };
 
-/// A run of batches under one guard.
+/// A run of batches under one predication.
 struct BatchSpan {
   int64_t begin = 0;
   int64_t end = 0;
-  Guard guard = Guard::kNone;
+  Predication predication = Predication::kNone;
   friend bool operator==(const BatchSpan&, const BatchSpan&) = default;
 };
 /// The batches of a block's columns, in order: at most a main part and a tail. Empty for a row
@@ -149,12 +150,12 @@ bool unrolls_batches(const SegmentFacts& facts, const Schedule& schedule);
 /// Chunks of `unroll` batches that a thread walks one after the other; what the last one has fewer
 /// comes together. Edges come with a last chunk that is no part of a loop, else by themselves.
 int64_t chunk_count(const SegmentFacts& facts, const Schedule& schedule);
-/// Batches of one guard, `batches` of them at a time: a loop over chunks, or the only chunk.
+/// Batches of one predication, `batches` of them at a time: a loop over chunks, or the only chunk.
 struct ChunkRun {
   int64_t begin = 0;
   int64_t end = 0;
   int64_t batches = 0;
-  Guard guard = Guard::kNone;
+  Predication predication = Predication::kNone;
   /// The thread's edges come with its batches, of which there may be none then.
   bool edges = false;
   /// A single chunk, which needs no loop.
@@ -182,16 +183,16 @@ inline constexpr int64_t kMostConvertedTwice = 32;
 
 /// True if a reduction looks at elements twice: for their mean or extreme, and then for what
 /// deviates from it or where it is.
-bool takes_two_sweeps(const OpKind& kind);
+bool takes_two_passes(const OpKind& kind);
 /// True if the statistics of stage s take the whole row in each of their two sweeps, because the
 /// second reads nothing but what is held. Else they take a chunk after the other.
-bool sweeps_whole_row(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage,
-                      size_t s);
+bool passes_over_whole_row(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage,
+                           size_t s);
 /// True if, beyond that, the threads of a row meet between the two sweeps: what deviates is then
 /// added up for one pivot or maximum of the row, where else tuples are merged in every step of
 /// their exchange. One step of merging Welford's takes 32 instructions, three of sums take 6. Not
 /// where the pivot of Welford statistics would not bear an outlier.
-bool meets_between_sweeps(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage,
+bool syncs_between_passes(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage,
                           size_t s);
 /// Threads of a row, the first ones, whose elements give the pivot of its Welford statistics where
 /// they meet: the most that are a power of two and have elements in every row. Then the mean of
@@ -207,7 +208,7 @@ bool pivot_bears_outlier(const SegmentFacts& facts, const Schedule& schedule);
 int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
                        int64_t copies = 1, int64_t rows = 1);
 /// Shared bytes of the row values that wait for the end of a turn: a place for each of its rows.
-int64_t turn_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
+int64_t tile_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
                           const StageList& list);
 /// Shared bytes of a block: resident values and one exchange for every reducing stage, each aligned
 /// to 16 bytes.
@@ -230,7 +231,7 @@ ReadPriority read_priority(const SegmentFacts& facts, const DeviceLimits& limits
                            bool reads_again = false);
 /// A kernel that leaves partial results lets the one that finishes them start beside it, where the
 /// device can: its launch is then over when the last row is.
-Overlap partials_overlap(const SegmentFacts& facts, const DeviceLimits& limits);
+DependentLaunch partials_dependent_launch(const SegmentFacts& facts, const DeviceLimits& limits);
 
 /// 32-bit words of the accumulators of outer reductions in a thread that has so many columns: a
 /// tuple for each of them, one for each total.

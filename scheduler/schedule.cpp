@@ -29,17 +29,19 @@ constexpr std::array kNumberFields = {
     NumberField{"unroll", &Schedule::unroll},
     NumberField{"min_blocks_per_sm", &Schedule::min_blocks_per_sm},
     NumberField{"persistent_blocks", &Schedule::persistent_blocks, true},
-    NumberField{"cluster_blocks", &Schedule::cluster_blocks, true},
-    NumberField{"stages", &Schedule::stages, true},
+    NumberField{"cluster_size", &Schedule::cluster_size, true},
+    NumberField{"pipeline_stages", &Schedule::pipeline_stages, true},
     NumberField{"rows_per_iteration", &Schedule::rows_per_iteration, true},
-    NumberField{"compute_registers", &Schedule::compute_registers, true},
-    NumberField{"rows_ahead", &Schedule::rows_ahead, true},
-    NumberField{"rows_per_turn", &Schedule::rows_per_turn, true},
+    NumberField{"consumer_registers", &Schedule::consumer_registers, true},
+    NumberField{"prefetch_rows", &Schedule::prefetch_rows, true},
+    NumberField{"rows_per_tile", &Schedule::rows_per_tile, true},
 };
 constexpr std::array kResidencies = {Residency::kRegister, Residency::kShared, Residency::kReload};
-constexpr std::array kRowAccesses = {RowAccess::kAligned, RowAccess::kShifted, RowAccess::kScalar};
-constexpr std::array kOverlaps = {Overlap::kNone, Overlap::kNext, Overlap::kPrevious};
-constexpr std::array kFinishes = {Finish::kKernel, Finish::kTicket};
+constexpr std::array kRowAccesses = {RowAccess::kAligned, RowAccess::kUnaligned,
+                                     RowAccess::kScalar};
+constexpr std::array kDependentLaunches = {DependentLaunch::kNone, DependentLaunch::kTrigger,
+                                           DependentLaunch::kWait};
+constexpr std::array kFinishes = {Finish::kKernel, Finish::kLastBlock};
 constexpr std::array kReadPriorities = {ReadPriority::kNormal, ReadPriority::kEvictFirst,
                                         ReadPriority::kEvictLast, ReadPriority::kLastUse};
 
@@ -131,6 +133,21 @@ std::optional<std::string> unescaped(std::string_view body) {
   return out;
 }
 
+/// Names and words of the first grammar, which is no longer read, and what they are called now.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kRenamed = {{
+    {"persist", "keep"},
+    {"cluster_blocks", "cluster_size"},
+    {"stages", "pipeline_stages"},
+    {"compute_registers", "consumer_registers"},
+    {"rows_ahead", "prefetch_rows"},
+    {"rows_per_turn", "rows_per_tile"},
+    {"overlap", "dependent_launch"},
+    {"next", "trigger"},
+    {"previous", "wait"},
+    {"shifted", "unaligned"},
+    {"ticket", "last_block"},
+}};
+
 class Parser {
  public:
   explicit Parser(std::string_view text) : lexer_(text), token_(lexer_.next()) {}
@@ -155,6 +172,16 @@ class Parser {
     const std::string found =
         token_.text.empty() ? "end of text"
                             : fmt::format("'{}'", escaped(token_.text.substr(0, kShownBytes)));
+    const auto renamed = std::ranges::find(kRenamed, token_.text,
+                                           &std::pair<std::string_view, std::string_view>::first);
+    if (renamed != kRenamed.end() && std::ranges::find(names, renamed->second) != names.end()) {
+      throw_error(
+          {.kind = ErrorKind::kInvalidArgument,
+           .message = message_at(token_.line, token_.column,
+                                 fmt::format("expected a word of grammar {} of .sched, found {}",
+                                             kScheduleGrammar, found)),
+           .remedy = fmt::format("write '{}' instead", renamed->second)});
+    }
     throw_error({.kind = ErrorKind::kInvalidArgument,
                  .message = message_at(token_.line, token_.column,
                                        fmt::format("{}, found {}", message, found)),
@@ -221,11 +248,11 @@ class Parser {
 
   void field(Schedule& schedule, std::set<std::string_view>& seen) {
     const std::string_view keyword = token_.text;
-    if (keyword == "persist") {
+    if (keyword == "keep") {
       take();
       const ValueId value = value_id();
       expect("in");
-      schedule.persistent.push_back({value, one_of<Residency>(kResidencies)});
+      schedule.kept.push_back({value, one_of<Residency>(kResidencies)});
       return;
     }
     if (keyword == "parameter") {
@@ -252,9 +279,9 @@ class Parser {
       seen.insert(keyword);
       return;
     }
-    if (keyword == "overlap") {
+    if (keyword == "dependent_launch") {
       take();
-      schedule.overlap = one_of<Overlap>(kOverlaps);
+      schedule.dependent_launch = one_of<DependentLaunch>(kDependentLaunches);
       seen.insert(keyword);
       return;
     }
@@ -277,8 +304,9 @@ class Parser {
       seen.insert(keyword);
       return;
     }
-    std::vector<std::string_view> names{"persist", "parameter",    "row_access", "read_priority",
-                                        "overlap", "accumulators", "finish"};
+    std::vector<std::string_view> names{"keep",          "parameter",        "row_access",
+                                        "read_priority", "dependent_launch", "accumulators",
+                                        "finish"};
     for (const NumberField& number : kNumberFields) names.push_back(number.name);
     fail_here("expected a field or '}'", names);
   }
@@ -305,8 +333,8 @@ std::string_view text_of(RowAccess access) {
   switch (access) {
     case RowAccess::kAligned:
       return "aligned";
-    case RowAccess::kShifted:
-      return "shifted";
+    case RowAccess::kUnaligned:
+      return "unaligned";
     case RowAccess::kScalar:
       return "scalar";
   }
@@ -327,14 +355,14 @@ std::string_view text_of(ReadPriority priority) {
   unreachable();
 }
 
-std::string_view text_of(Overlap overlap) {
-  switch (overlap) {
-    case Overlap::kNone:
+std::string_view text_of(DependentLaunch launch) {
+  switch (launch) {
+    case DependentLaunch::kNone:
       return "none";
-    case Overlap::kNext:
-      return "next";
-    case Overlap::kPrevious:
-      return "previous";
+    case DependentLaunch::kTrigger:
+      return "trigger";
+    case DependentLaunch::kWait:
+      return "wait";
   }
   unreachable();
 }
@@ -343,8 +371,8 @@ std::string_view text_of(Finish finish) {
   switch (finish) {
     case Finish::kKernel:
       return "kernel";
-    case Finish::kTicket:
-      return "ticket";
+    case Finish::kLastBlock:
+      return "last_block";
   }
   unreachable();
 }
@@ -380,7 +408,7 @@ std::vector<FieldChange> changes_between(const Schedule& before, const Schedule&
     add(std::string(field.name), before.*field.member, after.*field.member);
   add("row_access", text_of(before.row_access), text_of(after.row_access));
   add("read_priority", text_of(before.read_priority), text_of(after.read_priority));
-  add("overlap", text_of(before.overlap), text_of(after.overlap));
+  add("dependent_launch", text_of(before.dependent_launch), text_of(after.dependent_launch));
   add("accumulators", text_of(before.accumulators), text_of(after.accumulators));
   add("finish", text_of(before.finish), text_of(after.finish));
   using Texts = std::map<std::string, std::pair<std::string, std::string>>;
@@ -390,11 +418,9 @@ std::vector<FieldChange> changes_between(const Schedule& before, const Schedule&
           both.second.empty() ? "none" : both.second);
   };
   std::map<ValueId, std::pair<std::string, std::string>> kept;
-  for (const PersistentValue& value : before.persistent)
-    kept[value.value].first = text_of(value.residency);
-  for (const PersistentValue& value : after.persistent)
-    kept[value.value].second = text_of(value.residency);
-  for (const auto& [value, both] : kept) add_listed({{fmt::format("persist {}", value), both}});
+  for (const KeptValue& value : before.kept) kept[value.value].first = text_of(value.residency);
+  for (const KeptValue& value : after.kept) kept[value.value].second = text_of(value.residency);
+  for (const auto& [value, both] : kept) add_listed({{fmt::format("keep {}", value), both}});
   Texts parameters;
   for (const auto& [name, value] : before.parameters)
     parameters["parameter " + name].first = fmt::format("{}", value);
@@ -412,15 +438,15 @@ std::string print(const Schedule& schedule) {
   }
   out += fmt::format("\n  row_access {}  read_priority {}", text_of(schedule.row_access),
                      text_of(schedule.read_priority));
-  if (schedule.overlap != Overlap::kNone)
-    out += fmt::format("  overlap {}", text_of(schedule.overlap));
+  if (schedule.dependent_launch != DependentLaunch::kNone)
+    out += fmt::format("  dependent_launch {}", text_of(schedule.dependent_launch));
   if (schedule.accumulators != Residency::kRegister)
     out += fmt::format("  accumulators {}", text_of(schedule.accumulators));
   if (schedule.finish != Finish::kKernel)
     out += fmt::format("  finish {}", text_of(schedule.finish));
   out += "\n";
-  for (const PersistentValue& kept : schedule.persistent) {
-    out += fmt::format("  persist {} in {}\n", kept.value, text_of(kept.residency));
+  for (const KeptValue& kept : schedule.kept) {
+    out += fmt::format("  keep {} in {}\n", kept.value, text_of(kept.residency));
   }
   for (const auto& [name, value] : schedule.parameters) {
     out += fmt::format("  parameter {} {}\n", name_text(name), value);

@@ -11,29 +11,26 @@
 
 namespace sinter {
 
-/// Where a value that several stages need lives between them.
+/// Where a kernel keeps a value from one stage to a later one.
 enum class Residency : uint8_t {
-  kRegister,  ///< In registers, packed in its storage type. Fastest; costs elements per thread
-              ///< times element size over 4 registers.
-  kShared,  ///< In shared memory, written and read by the same thread, so without a barrier. Costs
-            ///< shared bytes and bandwidth.
-  kReload,  ///< Read again from global memory, or recomputed from what is. Legal for inputs; costs
-            ///< a second read, from L2 if the blocks in flight fit there.
+  kRegister,  ///< In registers, packed in its storage type: elements per thread times element size
+              ///< over 4 registers. The fastest.
+  kShared,    ///< In shared memory, written and read by the same thread, so no barrier is needed.
+  kReload,    ///< Not kept: loaded again, or recomputed from what is loaded again. The second read
+              ///< comes from L2 if the rows in flight fit there.
 };
 std::string_view text_of(Residency residency);
 
-/// How the elements of a row are laid over vector accesses.
+/// How vector accesses cover the elements of a row.
 enum class RowAccess : uint8_t {
-  kAligned,  ///< Every row starts on a vector boundary. A row that is no multiple of the block's
-             ///< reach ends with guarded vectors.
-  kShifted,  ///< Rows start anywhere. Vectors stay aligned in memory: those inside the row are
-             ///< dealt to the threads, and so are, one by one, the elements before the first and
-             ///< behind the last of them.
-  kScalar,   ///< One element per access. Always legal, slow.
+  kAligned,    ///< Every row starts on a vector boundary; a last partial vector is predicated.
+  kUnaligned,  ///< Rows start anywhere. Vectors stay aligned in memory; the head and the tail of a
+               ///< row are peeled and accessed element by element.
+  kScalar,     ///< One element per access. Always legal, slow.
 };
 std::string_view text_of(RowAccess access);
 
-/// What reads of row-wide inputs ask of L2.
+/// L2 eviction priority of reads of row-wide inputs.
 enum class ReadPriority : uint8_t {
   kNormal,
   kEvictFirst,  ///< Lines read leave L2 before what it held.
@@ -43,30 +40,29 @@ enum class ReadPriority : uint8_t {
 };
 std::string_view text_of(ReadPriority priority);
 
-/// Whether a kernel runs while its neighbour in the stream does (programmatic dependent launch).
-/// Legal for every schedule without tickets where DeviceLimits::has_dependent_launch; the plan sets
-/// it where one kernel finishes or combines what the other leaves. Costs nothing where the
-/// neighbour does not take part. Captured, kPrevious was tried behind kernels alone, not behind
-/// copies or fills.
-enum class Overlap : uint8_t {
+/// Programmatic dependent launch: whether a kernel overlaps with its neighbour in the stream. Legal
+/// where DeviceLimits::has_dependent_launch, for every schedule without a last-block finish. The
+/// plan sets it where a second kernel combines partial results of a first. It costs nothing where
+/// the neighbour does not take part.
+enum class DependentLaunch : uint8_t {
   kNone,
-  kNext,      ///< Lets the next kernel start as soon as all of its own blocks have.
-  kPrevious,  ///< Starts while the previous one runs, and waits for its end before it reads.
+  kTrigger,  ///< Lets the next kernel start as soon as all blocks of this one have started.
+  kWait,     ///< Starts early, and waits for the end of the previous kernel before it reads.
 };
-std::string_view text_of(Overlap overlap);
+std::string_view text_of(DependentLaunch launch);
 
-/// What combines the partial results of outer reductions, a row for every block or cluster.
+/// How the partial results of column reductions, a row for every block or cluster, are combined.
 enum class Finish : uint8_t {
-  kKernel,  ///< A second kernel, with blocks for all columns. Costs its launch.
-  kTicket,  ///< The block that is last to leave its partial results, as a counter in memory tells
-            ///< it. Costs a fence, an atomic, and one block's way through what all of them left.
+  kKernel,     ///< By a second kernel with blocks for all columns. Costs its launch.
+  kLastBlock,  ///< By the block that increments an atomic counter last. Costs a fence, an atomic,
+               ///< and one block's pass over all partial results.
 };
 std::string_view text_of(Finish finish);
 
-struct PersistentValue {
+struct KeptValue {
   ValueId value;
   Residency residency = Residency::kRegister;
-  friend auto operator<=>(const PersistentValue&, const PersistentValue&) = default;
+  friend auto operator<=>(const KeptValue&, const KeptValue&) = default;
 };
 
 /// How one segment becomes one kernel. A value: printable, parseable, comparable, hashable. Not
@@ -75,46 +71,43 @@ struct Schedule {
   std::string family{};
   int64_t threads_per_row = 128;  ///< Power of two. For pointwise: threads of the block.
   int64_t rows_per_block = 1;
-  int64_t vector_width = 1;  ///< Elements per thread and batch.
-  int64_t unroll =
-      1;  ///< Batches loaded before the first is used. A resident row loads all of its batches.
-  int64_t min_blocks_per_sm = 1;  ///< Promised to the compiler: bounds registers.
-  /// Blocks of a persistent grid, each of which walks rows and keeps what outer reductions
-  /// accumulate; 0: a block for every rows_per_block rows. For column: blocks among which the rows
-  /// of each run of columns are dealt, those of all clusters; 0: one block or cluster walks them
-  /// all and finishes.
+  int64_t vector_width = 1;  ///< Elements of one thread in one batch.
+  /// Batches that are loaded before the first is used. Rows kept in registers load all batches.
+  int64_t unroll = 1;
+  int64_t min_blocks_per_sm = 1;  ///< __launch_bounds__ promise; caps registers.
+  /// CTAs of a persistent grid: each walks over rows and accumulates column reductions. 0: a block
+  /// for every rows_per_block rows. For column: blocks that share the rows of a column strip, of
+  /// all clusters; 0: one block or cluster reduces all rows of its strip.
   int64_t persistent_blocks = 0;
-  /// Blocks of a thread-block cluster. They share the columns of each row: each has as many, and
-  /// their reductions go by distributed shared memory; threads_per_row are those of one block. For
-  /// column they share the rows of a run of columns, and the first one combines what all have.
-  int64_t cluster_blocks = 1;
-  /// Rows in the ring of a warp-specialised block, a multiple of rows_per_block times
-  /// rows_per_iteration; 0: no ring.
-  int64_t stages = 0;
-  /// Rows that a group of a ring works on side by side: 1, 2 or 4. They wait for one exchange of
-  /// statistics in each stage, not for one each. Costs the registers of what is kept of every row,
-  /// and slots that hold all rows until they are done.
+  /// Blocks of a cluster. They split the columns of each row evenly and reduce through distributed
+  /// shared memory; threads_per_row counts the threads of one block. For column they split the rows
+  /// of a column strip, and the first block combines the results.
+  int64_t cluster_size = 1;
+  /// Rows that the pipeline of a warp-specialised block holds, a multiple of rows_per_block times
+  /// rows_per_iteration; 0: no pipeline.
+  int64_t pipeline_stages = 0;
+  /// Unroll-and-jam: 1, 2 or 4 rows that a consumer group works on at once. They share one exchange
+  /// of statistics per stage. Costs registers for each row, and pipeline stages held until all rows
+  /// are done.
   int64_t rows_per_iteration = 1;
-  /// What the compute warps of a ring raise their registers to, each thread's; 0: the launch gives
-  /// them enough.
-  int64_t compute_registers = 0;
-  /// Rows that the threads of a persistent block have on their way into registers while they work
-  /// on the one before: 0 or 1. Costs the registers of a second row, of inputs kept in registers;
-  /// of a second chunk where rows come in turns.
-  int64_t rows_ahead = 0;
-  /// Where outer reductions accumulate their columns while a block walks rows: in registers, or in
-  /// shared memory, where every thread reads and writes its own in each row. Totals are a register
-  /// each wherever columns are.
+  /// Registers per thread that consumer warps request with setmaxnreg; 0: those of the launch.
+  int64_t consumer_registers = 0;
+  /// Rows that a persistent block loads into registers while it works on the row before: 0 or 1.
+  /// Costs the registers of a second row of the inputs kept in registers; in a two-pass schedule
+  /// those of a second chunk.
+  int64_t prefetch_rows = 0;
+  /// Where a persistent block accumulates column reductions: in registers, or in shared memory that
+  /// each thread reads and writes for its own columns in every row. Totals take a register each.
   Residency accumulators = Residency::kRegister;
-  /// Rows that a looped block which accumulates columns takes in one turn: it reduces each of them,
-  /// then goes through all of them once more, a chunk of columns at a time. What it accumulated of
-  /// a chunk waits in its partial results for the next turn. 0: nothing is accumulated over rows.
-  int64_t rows_per_turn = 0;
+  /// Two-pass schedule of looped blocks with column reductions: rows of a tile. The first pass
+  /// reduces each row; the second goes through all rows of the tile, a chunk of columns at a time.
+  /// Column sums of a chunk wait in the partial results until the next tile. 0: not two-pass.
+  int64_t rows_per_tile = 0;
   RowAccess row_access = RowAccess::kAligned;
   ReadPriority read_priority = ReadPriority::kNormal;
-  Overlap overlap = Overlap::kNone;
-  Finish finish = Finish::kKernel;  ///< Only where persistent blocks leave partial results.
-  std::vector<PersistentValue> persistent{};  ///< Ascending by value.
+  DependentLaunch dependent_launch = DependentLaunch::kNone;
+  Finish finish = Finish::kKernel;  ///< Only where persistent blocks write partial results.
+  std::vector<KeptValue> kept{};    ///< Ascending by value.
   std::map<std::string, int64_t, std::less<>>
       parameters{};  ///< Further parameters of families from outside.
 
@@ -124,7 +117,7 @@ struct Schedule {
 
 uint64_t hash_of(const Schedule& schedule);
 
-/// What only some schedules have, for people: ", cluster_blocks 2, rows_ahead 1".
+/// What only some schedules have, for people: ", cluster_size 2, prefetch_rows 1".
 std::string further_numbers(const Schedule& schedule);
 
 /// A field that has another value, as text.
@@ -139,13 +132,19 @@ struct FieldChange {
 /// Values that only one keeps, and parameters that only one has, are "none" in the other.
 std::vector<FieldChange> changes_between(const Schedule& before, const Schedule& after);
 
+/// Version of the .sched text. Raise it when a field or a word changes its name or its meaning: old
+/// names are refused with the new one as the remedy, and tuning results of another version are not
+/// found.
+inline constexpr int64_t kScheduleGrammar = 2;
+
 /// .sched text: one schedule on a few lines. parse_schedule(print(s)) == s.
 ///
 ///     schedule multi_wave {
 ///       threads_per_row 256  rows_per_block 1  vector_width 8  unroll 2  min_blocks_per_sm 4
-///       cluster_blocks 2 rows_ahead 1 row_access aligned  read_priority evict_last  overlap next
+///       cluster_size 2  prefetch_rows 1
+///       row_access aligned  read_priority evict_last  dependent_launch trigger
 ///       accumulators shared  finish kernel
-///       persist %v0 in register parameter name 7
+///       keep %v0 in register parameter name 7
 ///     }
 std::string print(const Schedule& schedule);
 /// Errors: InvalidArgument with line:column and the offending token.

@@ -5,8 +5,8 @@
 
 #include "scheduler/families/transpose.h"
 #include "scheduler/in_place.h"
+#include "scheduler/last_block.h"
 #include "scheduler/tensor_list.h"
-#include "scheduler/ticket.h"
 
 namespace sinter {
 namespace {
@@ -16,12 +16,12 @@ Rejection broken(const Schedule& schedule, std::string rule, ValueId at, std::st
       .subject = schedule.family, .rule = std::move(rule), .at = at, .remedy = std::move(remedy)};
 }
 
-bool is_kept(const PersistentValue& value) { return value.residency != Residency::kReload; }
+bool is_kept(const KeptValue& value) { return value.residency != Residency::kReload; }
 
-/// Rules of the persist lines; the family's estimate has the others.
-std::vector<Rejection> check_persistent(const SegmentFacts& facts, const Schedule& schedule) {
+/// Rules of the keep lines; the family's estimate has the others.
+std::vector<Rejection> check_kept(const SegmentFacts& facts, const Schedule& schedule) {
   std::vector<Rejection> rejections;
-  const auto& persistent = schedule.persistent;
+  const auto& persistent = schedule.kept;
   for (size_t i = 0; i < persistent.size(); ++i) {
     const ValueId value = persistent[i].value;
     if (!facts.fusion.values.contains(value)) {
@@ -29,7 +29,7 @@ std::vector<Rejection> check_persistent(const SegmentFacts& facts, const Schedul
                                   "name values of the simplified fusion, as `explain` prints it"));
     } else if (i > 0 && persistent[i - 1].value >= value) {
       rejections.push_back(broken(schedule, "persistent values do not ascend, or one stands twice",
-                                  value, "order the persist lines by value"));
+                                  value, "order the keep lines by value"));
     }
   }
   if (!rejections.empty()) return rejections;
@@ -37,7 +37,7 @@ std::vector<Rejection> check_persistent(const SegmentFacts& facts, const Schedul
   for (size_t i = 0; i < persistent.size(); ++i) {
     if (needed[i] || !is_kept(persistent[i])) continue;
     rejections.push_back(broken(schedule, "no later stage needs a value that is kept",
-                                persistent[i].value, "leave its persist line out"));
+                                persistent[i].value, "leave its keep line out"));
   }
   return rejections;
 }
@@ -46,10 +46,11 @@ std::vector<Rejection> check_persistent(const SegmentFacts& facts, const Schedul
 /// one before it whatever that is, and one that lets the next start early does nothing to a next
 /// one that is launched as usual.
 std::optional<Rejection> check_overlap(const Schedule& schedule, const DeviceLimits& limits) {
-  if (schedule.overlap == Overlap::kNone || limits.has_dependent_launch) return std::nullopt;
+  if (schedule.dependent_launch == DependentLaunch::kNone || limits.has_dependent_launch)
+    return std::nullopt;
   Rejection out =
       broken(schedule, "the device launches no kernel before the one ahead of it has ended", {},
-             "use overlap none, or a device of compute capability 9.0");
+             "use dependent_launch none, or a device of compute capability 9.0");
   out.value = limits.compute_major;
   return out;
 }
@@ -57,9 +58,9 @@ std::optional<Rejection> check_overlap(const Schedule& schedule, const DeviceLim
 /// A family that knows nothing of tickets would leave its partial results to nobody.
 std::optional<Rejection> check_finish(const SegmentFacts& facts, const Schedule& schedule,
                                       const Family& family) {
-  if (schedule.finish == Finish::kTicket && !family.draws_tickets)
+  if (schedule.finish == Finish::kLastBlock && !family.can_finish_by_last_block)
     return broken(schedule, "the family's blocks draw no tickets", {}, "use finish kernel");
-  return check_ticket(facts, schedule);
+  return check_last_block(facts, schedule);
 }
 
 }  // namespace
@@ -128,27 +129,27 @@ std::optional<Rejection> check_batches(const SegmentFacts& facts, const Schedule
     if (span.begin != next || span.end <= span.begin)
       return wrong("batches are left out or repeated", span.begin, next, "batches");
     next = span.end;
-    switch (span.guard) {
-      case Guard::kElement:
-        return wrong("elements of a row's vectors are guarded one by one", span.begin, 0,
+    switch (span.predication) {
+      case Predication::kElement:
+        return wrong("elements of a row's vectors are predicated one by one", span.begin, 0,
                      "batches");
-      case Guard::kVector:
+      case Predication::kVector:
         if (columns % schedule.vector_width != 0) {
-          return wrong("a vector that straddles the end of the row is guarded as a whole",
+          return wrong("a vector that straddles the end of the row is predicated as a whole",
                        columns % schedule.vector_width, 0, "elements");
         }
         break;
-      case Guard::kNone:
+      case Predication::kNone:
         if (span.end * reach > fewest_columns)
-          return wrong("an unguarded batch ends past the row", span.end * reach, fewest_columns,
+          return wrong("an unpredicated batch ends past the row", span.end * reach, fewest_columns,
                        "columns");
         break;
     }
   }
   if (next * reach < columns)
     return wrong("columns at the end of the row are in no batch", next * reach, columns, "columns");
-  const int64_t edges = std::min(most_edge_elements(schedule), facts.space.columns);
-  const int64_t taken = edge_count(facts, schedule) * schedule.threads_per_row;
+  const int64_t edges = std::min(most_peeled_elements(schedule), facts.space.columns);
+  const int64_t taken = peeled_count(facts, schedule) * schedule.threads_per_row;
   if (taken < edges)
     return wrong("elements outside of the row's whole vectors are no thread's", taken, edges,
                  "elements");
@@ -157,7 +158,7 @@ std::optional<Rejection> check_batches(const SegmentFacts& facts, const Schedule
 
 std::vector<Rejection> verify_schedule(const SegmentFacts& facts, const Schedule& schedule,
                                        const DeviceLimits& limits, const FamilySet& families) {
-  std::vector<Rejection> rejections = check_persistent(facts, schedule);
+  std::vector<Rejection> rejections = check_kept(facts, schedule);
   const Family* family = find_family(families, schedule.family);
   if (family == nullptr) {
     rejections.push_back(broken(schedule, "no family of this name is in the set", {},
@@ -171,7 +172,7 @@ std::vector<Rejection> verify_schedule(const SegmentFacts& facts, const Schedule
   if (!rejections.empty()) return rejections;
 
   const SegmentFacts& walked = facts.list ? facts.list->member : facts;
-  if (auto rejection = check_stages(walked, schedule, distribute(walked, schedule.persistent)))
+  if (auto rejection = check_stages(walked, schedule, distribute(walked, schedule.kept)))
     rejections.push_back(*rejection);
   if (auto rejection = check_in_place(facts, schedule)) rejections.push_back(*rejection);
   // Families that lay elements out otherwise need not meet the rules of rows. Blocks of a cluster

@@ -72,7 +72,7 @@ StridedWaste waste_of(const SegmentFacts& facts, const Schedule& schedule,
                       const ResourceEstimate& estimate, const DeviceLimits& limits, Counts counts) {
   ElementWalk walk{.width = schedule.vector_width,
                    .block_elements = schedule.rows_per_block * facts.space.columns /
-                                     std::max<int64_t>(schedule.cluster_blocks, 1),
+                                     std::max<int64_t>(schedule.cluster_size, 1),
                    .blocks_per_sm = estimate.blocks_per_sm};
   StridedWaste out;
   const auto count = [&](const TensorAccess& access, double& moved) {

@@ -44,10 +44,10 @@ class Facts {
  public:
   explicit Facts(SegmentFacts facts) : facts_(std::move(facts)) {}
 
-  SegmentFacts run(bool with_persistent) {
+  SegmentFacts run(bool with_kept) {
     find_levels();
     count_bytes();
-    if (with_persistent) find_persistent();
+    if (with_kept) find_kept();
     return std::move(facts_);
   }
 
@@ -147,7 +147,7 @@ class Facts {
 
   /// Solves one cut per barrier and unites them: what is kept across barrier s must exist before it
   /// (level below s).
-  void find_persistent() {
+  void find_kept() {
     std::set<ValueId> kept;
     const std::vector<std::vector<ValueId>> crossing = find_crossing();
     for (int barrier = 1; barrier <= facts_.last_stage; ++barrier) {
@@ -155,15 +155,15 @@ class Facts {
       kept.insert(cut.begin(), cut.end());
     }
     // What a later barrier's cut keeps may spare a value of an earlier one.
-    std::vector<PersistentValue> united;
+    std::vector<KeptValue> united;
     for (const ValueId value : kept) united.push_back({value, Residency::kRegister});
     const std::vector<bool> needed = needed_later(facts_, united);
     for (size_t i = 0; i < united.size(); ++i) {
-      if (needed[i]) facts_.persistent.push_back(united[i].value);
+      if (needed[i]) facts_.kept.push_back(united[i].value);
     }
     if (!facts_.has_outer()) keep_what_is_read_again();
-    for (const ValueId value : facts_.persistent) {
-      facts_.persistent_bytes_per_column += bytes_of(fusion().values[value].type);
+    for (const ValueId value : facts_.kept) {
+      facts_.kept_bytes_per_column += bytes_of(fusion().values[value].type);
     }
   }
 
@@ -190,8 +190,7 @@ class Facts {
       }
     }
     const auto is_read_once = [&](ValueId value) { return comes_again[value] == 0; };
-    if (!std::ranges::all_of(facts_.persistent, is_read_once))
-      std::erase_if(facts_.persistent, is_read_once);
+    if (!std::ranges::all_of(facts_.kept, is_read_once)) std::erase_if(facts_.kept, is_read_once);
   }
 
   /// Only what varies along all there is: a tensor that stands still along some dimension, as a
@@ -311,12 +310,12 @@ class Facts {
 /// Walks what a stage needs, starting from its results, stopping at what is already available.
 class Distribution {
  public:
-  Distribution(const SegmentFacts& facts, const std::vector<PersistentValue>& persistent)
+  Distribution(const SegmentFacts& facts, const std::vector<KeptValue>& kept)
       : facts_(facts),
         unfused_uses_(facts.fusion.values.size(), -1),
         last_use_(facts.fusion.values.size()) {
-    for (const PersistentValue& value : persistent) {
-      if (value.residency != Residency::kReload) persistent_.insert(value.value);
+    for (const KeptValue& value : kept) {
+      if (value.residency != Residency::kReload) kept_.insert(value.value);
     }
   }
 
@@ -345,7 +344,7 @@ class Distribution {
       add_outputs(apply, s, applied);
     }
     finish_stage(apply, facts_.last_stage, applied.take());
-    list.turn_values = row_values_of(apply);
+    list.tile_row_values = row_values_of(apply);
     list.stages.push_back(std::move(apply));
     return list;
   }
@@ -516,7 +515,7 @@ class Distribution {
     add_reductions(stage, s, needed);
     add_outer(stage, s, needed);
     add_outputs(stage, s, needed);
-    for (const ValueId value : persistent_) {
+    for (const ValueId value : kept_) {
       if (facts_.level[value] == s) {
         stage.kept.push_back(value);
         collect(value, s, needed);
@@ -629,7 +628,7 @@ class Distribution {
 
   /// Kept by an earlier stage.
   [[nodiscard]] bool available(ValueId value, int s) const {
-    return persistent_.contains(value) && facts_.level[value] < s;
+    return kept_.contains(value) && facts_.level[value] < s;
   }
 
   void collect(ValueId from, int s, Needed& needed) const {
@@ -678,7 +677,7 @@ class Distribution {
   }
 
   const SegmentFacts& facts_;
-  std::set<ValueId> persistent_;
+  std::set<ValueId> kept_;
   IdMap<ValueId, uint8_t> used_;
   // Of the stage at hand, in tables that all stages share:
   IdMap<ValueId, int64_t> unfused_uses_;  ///< Of its products; -1 of all else.
@@ -702,9 +701,9 @@ std::set<ValueId> elements_read(const SegmentFacts& facts, const Stage& stage) {
 
 }  // namespace
 
-bool is_hasty(const Fusion& fusion, ValueId value) {
+bool is_fast_path(const Fusion& fusion, ValueId value) {
   const auto* op = std::get_if<PointwiseOp>(&fusion.def_of(value).kind);
-  return op != nullptr && has_hasty_form(op->fn, compute_type(fusion.values[value].type));
+  return op != nullptr && has_fast_path_form(op->fn, compute_type(fusion.values[value].type));
 }
 
 double issue_slots_of(const OpKind& kind) {
@@ -715,13 +714,13 @@ double issue_slots_of(const OpKind& kind) {
 
 namespace {
 
-tl::expected<SegmentFacts, Rejection> analysed(Fusion fusion, bool with_persistent) {
+tl::expected<SegmentFacts, Rejection> analysed(Fusion fusion, bool with_kept) {
   auto space = iteration_space(fusion);
   if (!space) return tl::make_unexpected(space.error());
   SegmentFacts facts;
   facts.fusion = std::move(fusion);
   facts.space = std::move(*space);
-  facts = Facts(std::move(facts)).run(with_persistent);
+  facts = Facts(std::move(facts)).run(with_kept);
   if (facts.fusion.layouts.empty()) return facts;
   auto in_place = find_in_place(facts);
   if (!in_place) return tl::make_unexpected(in_place.error());
@@ -753,27 +752,25 @@ std::optional<Rejection> check_arguments(const SegmentFacts& facts) {
                    .remedy = "none needed: its parts run one after the other"};
 }
 
-StageList distribute(const SegmentFacts& facts, const std::vector<PersistentValue>& persistent) {
-  return Distribution(facts, persistent).run();
+StageList distribute(const SegmentFacts& facts, const std::vector<KeptValue>& kept) {
+  return Distribution(facts, kept).run();
 }
 
-StageList distribute_turns(const SegmentFacts& facts) {
+StageList distribute_two_pass(const SegmentFacts& facts) {
   return Distribution(facts, {}).run_turns();
 }
 
 StageList stages_of(const SegmentFacts& facts, const Schedule& schedule) {
-  return schedule.rows_per_turn > 0 ? distribute_turns(facts)
-                                    : distribute(facts, schedule.persistent);
+  return schedule.rows_per_tile > 0 ? distribute_two_pass(facts) : distribute(facts, schedule.kept);
 }
 
-std::vector<bool> needed_later(const SegmentFacts& facts,
-                               const std::vector<PersistentValue>& persistent) {
-  std::vector<bool> needed(persistent.size(), false);
-  const StageList list = distribute(facts, persistent);
+std::vector<bool> needed_later(const SegmentFacts& facts, const std::vector<KeptValue>& kept) {
+  std::vector<bool> needed(kept.size(), false);
+  const StageList list = distribute(facts, kept);
   for (size_t s = 0; s < list.stages.size(); ++s) {
     const std::set<ValueId> read = elements_read(facts, list.stages[s]);
-    for (size_t i = 0; i < persistent.size(); ++i) {
-      const ValueId value = persistent[i].value;
+    for (size_t i = 0; i < kept.size(); ++i) {
+      const ValueId value = kept[i].value;
       if (!read.contains(value)) continue;
       // Where blocks walk rows, the rows that follow need what all have in common.
       const bool is_common = facts.has_outer() && !facts.space.dependence[value].rows;

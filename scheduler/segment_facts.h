@@ -43,8 +43,8 @@ struct SegmentFacts {
 
   /// Values to keep from one stage for later ones: the minimum cut, as far as it is read again
   /// otherwise. Empty when no value crosses a barrier.
-  std::vector<ValueId> persistent;
-  int64_t persistent_bytes_per_column = 0;  ///< Bytes the cut keeps for each element of a row.
+  std::vector<ValueId> kept;
+  int64_t kept_bytes_per_column = 0;  ///< Bytes the cut keeps for each element of a row.
 
   [[nodiscard]] bool has_reduction() const { return reduction_count > 0; }
   int64_t reduction_count = 0;  ///< Inner reductions.
@@ -89,7 +89,7 @@ inline constexpr double kBytesPerIssueSlot = 0.5;
 double issue_slots_of(const OpKind& kind);
 
 /// True for a value computed by a function with a hasty form, in the type it is computed in.
-bool is_hasty(const Fusion& fusion, ValueId value);
+bool is_fast_path(const Fusion& fusion, ValueId value);
 
 /// Analyses a specialised fusion. The failing side is what iteration_space() or find_in_place()
 /// rejects.
@@ -136,20 +136,20 @@ struct StageList {
   std::vector<OpId> totals;  ///< Outer reductions that take one of those.
   std::vector<Stage> stages;
   /// Row values that the last stage takes from those before it, of all rows of a turn; ascending.
-  std::vector<ValueId> turn_values;
+  std::vector<ValueId> tile_row_values;
   friend bool operator==(const StageList&, const StageList&) = default;
 };
 
 /// Distributes the segment's work over its stages when the values in `persistent` with residency
 /// register or shared are kept. The estimates and the lowering both follow this list.
-StageList distribute(const SegmentFacts& facts, const std::vector<PersistentValue>& persistent);
+StageList distribute(const SegmentFacts& facts, const std::vector<KeptValue>& kept);
 
 /// Distributes the segment's work over the turns of a schedule that keeps no elements
-/// (Schedule::rows_per_turn). All stages but the last reduce the rows of a turn, one row after the
+/// (Schedule::rows_per_tile). All stages but the last reduce the rows of a turn, one row after the
 /// other, and have what is there once a row. The last one goes through the elements of all these
 /// rows once more: it has every outer reduction and every output of elements. Where only totals
 /// are left of those, they are taken while rows are reduced.
-StageList distribute_turns(const SegmentFacts& facts);
+StageList distribute_two_pass(const SegmentFacts& facts);
 
 /// The one of the two that the schedule asks for.
 StageList stages_of(const SegmentFacts& facts, const Schedule& schedule);
@@ -158,7 +158,6 @@ StageList stages_of(const SegmentFacts& facts, const Schedule& schedule);
 /// that makes it available reads it. A value that later stages compute again from other kept values
 /// is not needed; what all rows have in common is needed by the rows that follow, where blocks walk
 /// rows.
-std::vector<bool> needed_later(const SegmentFacts& facts,
-                               const std::vector<PersistentValue>& persistent);
+std::vector<bool> needed_later(const SegmentFacts& facts, const std::vector<KeptValue>& kept);
 
 }  // namespace sinter

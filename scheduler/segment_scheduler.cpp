@@ -6,11 +6,11 @@
 #include <optional>
 
 #include "scheduler/cost_model.h"
+#include "scheduler/last_block.h"
 #include "scheduler/offers.h"
 #include "scheduler/row_parts.h"
 #include "scheduler/row_schedule.h"
 #include "scheduler/subgraphs.h"
-#include "scheduler/ticket.h"
 
 namespace sinter {
 namespace {
@@ -67,7 +67,7 @@ bool schedule_part(SegmentPlan& segment, const DeviceLimits& limits, const PlanO
 /// The families that may walk the columns.
 PlanOptions column_options(const PlanOptions& options) {
   PlanOptions finishing{.families = options.families};
-  std::erase_if(finishing.families, [](const Family& family) { return family.leaves_partials; });
+  std::erase_if(finishing.families, [](const Family& family) { return family.writes_partials; });
   return finishing;
 }
 
@@ -170,7 +170,7 @@ std::optional<SplitPlan> split_rows(const SegmentFacts& facts, int64_t parts) {
 /// Has all candidates start beside the kernel before them, and takes that into their time.
 void start_early(SegmentPlan& segment, const DeviceLimits& limits, const FamilySet& families) {
   for (ProposedSchedule& candidate : segment.candidates) {
-    candidate.schedule.overlap = Overlap::kPrevious;
+    candidate.schedule.dependent_launch = DependentLaunch::kWait;
     candidate.predicted =
         find_family(families, candidate.schedule.family)
             ->predict(segment.facts, candidate.schedule, candidate.estimate, limits);
@@ -203,7 +203,7 @@ std::optional<SplitPlan> faster_parts(const SegmentPlan& whole, const DeviceLimi
       continue;
     if (limits.has_dependent_launch) {
       for (ProposedSchedule& candidate : plan->rows.candidates)
-        candidate.schedule.overlap = Overlap::kNext;
+        candidate.schedule.dependent_launch = DependentLaunch::kTrigger;
       start_early(plan->columns, limits, options.families);
       rank_schedules(plan->columns.candidates, options.families);
     }
@@ -227,7 +227,7 @@ Decision finish_decision(const SegmentFacts& facts, const Schedule& schedule,
                          const DeviceLimits& limits, const FamilySet& families) {
   Decision decision{.question = std::string(kWhatFinishes)};
   constexpr const char* kByKernel = "a second kernel";
-  constexpr const char* kByTicket = "the last block, by ticket";
+  constexpr const char* kByLastBlock = "the last block, by ticket";
   const auto add = [&](const char* what, double us) {
     decision.candidates.push_back(
         {.what = what, .predicted = {.total_us = us}, .legal = true, .because = ""});
@@ -236,17 +236,18 @@ Decision finish_decision(const SegmentFacts& facts, const Schedule& schedule,
   add_finish(facts, schedule, limits, {}, work);
   const double kernel_us = second_kernel_time(work.partial_bytes, limits);
   add(kByKernel, kernel_us);
-  const bool by_ticket = schedule.finish == Finish::kTicket;
-  decision.chosen = by_ticket ? kByTicket : kByKernel;
+  const bool by_last_block = schedule.finish == Finish::kLastBlock;
+  decision.chosen = by_last_block ? kByLastBlock : kByKernel;
   const Family* family = find_family(families, schedule.family);
-  if (family == nullptr || !family->draws_tickets) {
+  if (family == nullptr || !family->can_finish_by_last_block) {
     decision.because = "the family's blocks draw no tickets";
     return decision;
   }
-  const double ticket_us = ticket_time(facts, schedule, limits);
-  add(kByTicket, ticket_us);
-  decision.because = fmt::format(
-      "predicted {:.2f} us by a second kernel, {:.2f} us by the last block", kernel_us, ticket_us);
+  const double last_block_us = last_block_time(facts, schedule, limits);
+  add(kByLastBlock, last_block_us);
+  decision.because =
+      fmt::format("predicted {:.2f} us by a second kernel, {:.2f} us by the last block", kernel_us,
+                  last_block_us);
   return decision;
 }
 
@@ -354,19 +355,19 @@ Result<FinishPlan> finish_segment(const SegmentFacts& facts, const Schedule& sch
                                   const DeviceLimits& limits, const FamilySet& families) {
   FinishPlan out;
   if (!facts.has_outer() || schedule.persistent_blocks == 0) return out;
-  const bool by_ticket = schedule.finish == Finish::kTicket;
+  const bool by_last_block = schedule.finish == Finish::kLastBlock;
   const int64_t rows = partial_rows(schedule);
   for (const OpId id : facts.outer_reductions) {
     const ValueId result = facts.fusion.ops[id].results.front();
     const int64_t elements = facts.is_total(id) ? 1 : facts.space.columns;
     out.workspace.push_back({.value = result,
                              .bytes = rows * elements * bytes_of(facts.fusion.values[result].type),
-                             .holds = by_ticket ? WorkspaceTensor::Holds::kOwnPartials
-                                                : WorkspaceTensor::Holds::kPartials});
+                             .holds = by_last_block ? WorkspaceTensor::Holds::kOwnPartials
+                                                    : WorkspaceTensor::Holds::kPartials});
   }
-  if (by_ticket) {
+  if (by_last_block) {
     out.workspace.push_back({.value = {},
-                             .bytes = ticket_bytes(facts, schedule),
+                             .bytes = last_block_bytes(facts, schedule),
                              .holds = WorkspaceTensor::Holds::kCounters});
     out.decisions.push_back(finish_decision(facts, schedule, limits, families));
     return out;
@@ -384,7 +385,7 @@ Result<FinishPlan> finish_segment(const SegmentFacts& facts, const Schedule& sch
                       .finishes = true};
   std::vector<Rejection> rejections;
   for (const Family& family : families) {
-    if (family.leaves_partials && segment.facts.has_outer()) continue;
+    if (family.writes_partials && segment.facts.has_outer()) continue;
     Proposal proposal = family.propose(segment.facts, limits);
     // What finishes must not leave partial results of its own.
     for (ProposedSchedule& candidate : proposal.candidates) {
@@ -397,7 +398,8 @@ Result<FinishPlan> finish_segment(const SegmentFacts& facts, const Schedule& sch
     return fail(unsupported(segment.facts.fusion, rejections,
                             "no schedule family finishes the partial results"));
   }
-  if (schedule.overlap == Overlap::kNext) start_early(segment, limits, families);
+  if (schedule.dependent_launch == DependentLaunch::kTrigger)
+    start_early(segment, limits, families);
   rank_schedules(segment.candidates, families);
   Decision decision = schedule_decision(segment, rejections);
   decision.question = kWhichFinishes;

@@ -39,7 +39,7 @@ bool has_refusals(const Sweep& sweep) {
 
 std::string percent_text(double share) { return fmt::format("{:.0f}", share * 100.0); }
 
-/// "128 x 2, vector 8, unroll 1, stages 12"
+/// "128 x 2, vector 8, unroll 1, pipeline_stages 12"
 std::string numbers_text(const Schedule& schedule) {
   return fmt::format("{} x {}, vector {}, unroll {}{}", schedule.threads_per_row,
                      schedule.rows_per_block, schedule.vector_width, schedule.unroll,

@@ -31,7 +31,7 @@ Result<Report> emit_command(const EmitArguments& arguments) {
                                       {"threads", source->threads},
                                       {"shared_bytes", source->shared_bytes},
                                       {"work_per_block", source->work_per_block},
-                                      {"cluster_blocks", source->cluster_blocks},
+                                      {"cluster_size", source->cluster_size},
                                       {"param_values", source->param_values},
                                       {"text", text}});
   }

@@ -51,7 +51,7 @@ def flush_of(flushed, tensors):
     return graph
 
 
-def samples_in_turns(arms, flushed, tensors=()):
+def interleaved_samples(arms, flushed, tensors=()):
     """Microseconds of SAMPLES runs of each arm, a function without parameters; `tensors` are what
     arms read. Another one goes first each time, so that a clock that drifts favours none."""
     names = list(arms)

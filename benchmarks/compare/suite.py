@@ -489,7 +489,7 @@ class Runner:
         for launch in arms.values():
             for _ in range(WARMUPS):
                 launch()
-        return self.timing.samples_in_turns(arms, self.flushed, tensors)
+        return self.timing.interleaved_samples(arms, self.flushed, tensors)
 
     def times(self, builders, graph, inputs, wanted):
         """Samples of the arms that compute what they should, the share of its bound that each is off

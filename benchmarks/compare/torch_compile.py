@@ -178,11 +178,11 @@ def capture(function, arguments, options):
     return graph
 
 
-def time_in_turns(graphs, arguments):
+def time_interleaved(graphs, arguments):
     """Median microseconds of each graph, which all read the arguments."""
     arms = {name: graph.replay for name, graph in graphs.items()}
     tensors = [x for x in arguments if torch.is_tensor(x)]
-    times = cold_timing.samples_in_turns(arms, cold_timing.flushed_tensor(), tensors)
+    times = cold_timing.interleaved_samples(arms, cold_timing.flushed_tensor(), tensors)
     return {name: statistics.median(taken) for name, taken in times.items()}
 
 
@@ -193,7 +193,7 @@ def time_case(fusion, rows, columns):
     torch._dynamo.reset()
     function, arguments = inputs_of(fusion, rows, columns)
     graphs = {mode: capture(function, arguments, options) for mode, options in MODES.items()}
-    return time_in_turns(graphs, arguments)
+    return time_interleaved(graphs, arguments)
 
 
 def time_cases(cases, after_each=lambda rows: None):

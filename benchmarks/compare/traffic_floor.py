@@ -89,7 +89,7 @@ def main():
                 arms[f"{kind} {chunk * ELEMENT} {priority}".strip()] = graph.replay
         for replay in arms.values():
             replay()
-        samples = cold_timing.samples_in_turns(arms, flushed, (source,))
+        samples = cold_timing.interleaved_samples(arms, flushed, (source,))
         taken = {arm: statistics.median(own) for arm, own in samples.items()}
         best = min(taken, key=taken.get)
         floors[read, written] = (taken[best], best)

@@ -12,12 +12,12 @@ using Kind = std::tuple<std::string, int, bool, bool, bool, int, bool>;
 
 Kind kind_of(const Schedule& schedule) {
   const int residency =
-      schedule.persistent.empty() ? -1 : static_cast<int>(schedule.persistent.front().residency);
+      schedule.kept.empty() ? -1 : static_cast<int>(schedule.kept.front().residency);
   return {schedule.family,
           residency,
           schedule.persistent_blocks > 0,
-          schedule.cluster_blocks > 1,
-          schedule.rows_ahead > 0,
+          schedule.cluster_size > 1,
+          schedule.prefetch_rows > 0,
           static_cast<int>(schedule.finish),
           schedule.accumulators == Residency::kShared};
 }

@@ -6,6 +6,7 @@
 #include "fusion_ir/fusion.h"
 #include "runtime/nvrtc_compiler.h"
 #include "scheduler/device_limits.h"
+#include "scheduler/schedule.h"
 
 namespace sinter {
 
@@ -18,10 +19,6 @@ struct TuningKey {
   int64_t grammar = 0;    ///< kScheduleGrammar when it was measured.
   friend auto operator<=>(const TuningKey&, const TuningKey&) = default;
 };
-
-/// Raise when .sched text or the meaning of a field changes: measurements from before then are not
-/// found any more.
-inline constexpr int64_t kScheduleGrammar = 1;
 
 /// The key of a graph that binds these extents. `simplify` as in PlanOptions. Errors: as those of
 /// plan() for the extents.

@@ -5,10 +5,10 @@
 #include <cmath>
 
 #include "scheduler/budget.h"
+#include "scheduler/last_block.h"
 #include "scheduler/register_estimate.h"
 #include "scheduler/row_estimate.h"
 #include "scheduler/sectors.h"
-#include "scheduler/ticket.h"
 
 namespace sinter {
 namespace {
@@ -45,11 +45,11 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   if (auto rejection = check_vector_width(schedule)) return rejection;
   if (auto rejection = check_no_shift(schedule)) return rejection;
   if (auto rejection = check_cluster_size(schedule, limits)) return rejection;
-  if (auto rejection = check_no_ring(schedule)) return rejection;
+  if (auto rejection = check_no_pipeline(schedule)) return rejection;
   if (auto rejection = check_no_parameters(schedule)) return rejection;
-  if (auto rejection = check_no_rows_ahead(schedule)) return rejection;
+  if (auto rejection = check_no_prefetch_rows(schedule)) return rejection;
   if (auto rejection = check_accumulators_in_registers(schedule)) return rejection;
-  if (auto rejection = check_no_turns(schedule)) return rejection;
+  if (auto rejection = check_no_two_pass(schedule)) return rejection;
   if (schedule.threads_per_row < 1 || schedule.rows_per_block < 1 ||
       !std::has_single_bit(static_cast<uint64_t>(schedule.rows_per_block)) ||
       schedule.rows_per_block > limits.threads_per_block ||
@@ -75,10 +75,9 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
     return rejected("the rows are dealt to too many blocks, or to less than none",
                     schedule.persistent_blocks, kMostSplits, "blocks", "use 0 for one block");
   }
-  if (!schedule.persistent.empty()) {
-    return rejected("column schedules keep nothing",
-                    static_cast<int64_t>(schedule.persistent.size()), 0, "persistent values",
-                    "use no persist lines");
+  if (!schedule.kept.empty()) {
+    return rejected("column schedules keep nothing", static_cast<int64_t>(schedule.kept.size()), 0,
+                    "persistent values", "use no keep lines");
   }
   const int64_t most_blocks =
       std::min(limits.blocks_per_sm, limits.threads_per_sm / schedule.threads_per_block());
@@ -101,7 +100,7 @@ int64_t needed_registers(const SegmentFacts& facts, const Schedule& schedule, co
   const int64_t accumulators = accumulator_words(facts, schedule.vector_width);
   const int64_t held = accumulators + loaded_words(facts, schedule, stage) + stage.live_values;
   const double rows = kBaseOfRows + kAddressOfRow * static_cast<double>(schedule.unroll);
-  const int64_t receives = kBaseOfReceiver + (schedule.cluster_blocks - 1) * accumulators;
+  const int64_t receives = kBaseOfReceiver + (schedule.cluster_size - 1) * accumulators;
   return std::max({kBaseRegisters + held, static_cast<int64_t>(rows) + held, receives});
 }
 
@@ -115,12 +114,12 @@ tl::expected<ResourceEstimate, Rejection> estimate_stage(const SegmentFacts& fac
   ResourceEstimate estimate;
   estimate.threads = schedule.threads_per_block();
   estimate.registers =
-      std::max(needed_registers(facts, schedule, stage), ticket_registers(facts, schedule));
+      std::max(needed_registers(facts, schedule, stage), last_block_registers(facts, schedule));
   estimate.shared_bytes = slot_exchange_bytes(facts, schedule) +
                           block_exchange_bytes(facts, schedule) +
-                          ticket_shared_bytes(facts, schedule);
+                          last_block_shared_bytes(facts, schedule);
   estimate.blocks = column_strips(facts, schedule) * blocks_per_strip(schedule);
-  complete(estimate, limits, schedule.min_blocks_per_sm, schedule.cluster_blocks);
+  complete(estimate, limits, schedule.min_blocks_per_sm, schedule.cluster_size);
   constexpr int64_t kRegisterBytes = 4;
   const int64_t rows_at_once = schedule.rows_per_block * schedule.unroll;
   estimate.bytes_in_flight_per_sm =
@@ -187,7 +186,7 @@ Prediction predict_stage(const SegmentFacts& facts, const Schedule& schedule, co
                     mixed_bandwidth(limits, work.bytes_read, work.bytes_written);
   if (!from_l2) out.launch_us = constants.launch_us + work.start_us;
   const double exchange_ns = levels * constants.row.block_exchange_ns +
-                             cluster_exchange_time(schedule.cluster_blocks, constants);
+                             cluster_exchange_time(schedule.cluster_size, constants);
   out.block_latency_us = (constants.row.block_start_ns + walks * wait_ns + exchange_ns) / 1000.0;
   const double ends_us = drain_us + (constants.row.block_start_ns + exchange_ns) / 1000.0;
   out.exposed_us = std::hypot(throughput, chain_us) - throughput + turns * ends_us;
@@ -251,7 +250,7 @@ Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits) {
   const StageList list = distribute(facts, {});
   const Stage& stage = list.stages[0];
   const ReadPriority priority = read_priority(facts, limits);
-  const Overlap overlap = partials_overlap(facts, limits);
+  const DependentLaunch overlap = partials_dependent_launch(facts, limits);
   std::optional<Rejection> nearest;
   const auto consider = [&](const Schedule& schedule) {
     auto estimate = estimate_stage(facts, schedule, stage, limits);
@@ -290,13 +289,13 @@ Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits) {
           // those of a cluster, which finish, or to more, which leave partial results.
           const int64_t runs = column_strips(facts, schedule);
           const int64_t walks = (facts.space.rows + slots * unroll - 1) / (slots * unroll);
-          for (int64_t cluster = 2; cluster <= largest_roomy_cluster(limits); cluster *= 2) {
+          for (int64_t cluster = 2; cluster <= largest_unstranded_cluster(limits); cluster *= 2) {
             if (runs * cluster > kMostBlocksPerSm * limits.sm_count || cluster > walks) break;
-            schedule.cluster_blocks = cluster;
+            schedule.cluster_size = cluster;
             consider(schedule);
           }
-          schedule.cluster_blocks = 1;
-          schedule.overlap = overlap;
+          schedule.cluster_size = 1;
+          schedule.dependent_launch = overlap;
           for (const int64_t blocks_per_sm : {int64_t{1}, int64_t{2}, kMostBlocksPerSm}) {
             const int64_t splits = balanced_blocks(
                 walks, blocks_per_sm * limits.sm_count / std::max<int64_t>(runs, 1));

@@ -5,7 +5,7 @@
 
 #include "scheduler/budget.h"
 #include "scheduler/row_estimate.h"
-#include "scheduler/turns.h"
+#include "scheduler/two_pass.h"
 
 namespace sinter {
 namespace {
@@ -18,10 +18,10 @@ constexpr int64_t kBlockThreads = 128;  ///< Of several short rows, about.
 
 // A thread of a turn has so many elements of a row at once: two rounds of loads of 16 bytes in
 // bf16. More of them need registers that other warps would hide waits with.
-constexpr int64_t kTurnElements[] = {8, 16};
+constexpr int64_t kTileElements[] = {8, 16};
 // So many of the best are offered with the next row ahead too: more would lengthen planning.
 constexpr size_t kOffersAhead = 2;
-constexpr int64_t kLeastTurnThreads = 256;  // Of a block whose row has so many vectors.
+constexpr int64_t kLeastTwoPassThreads = 256;  // Of a block whose row has so many vectors.
 
 std::vector<Rejection> check_segment(const SegmentFacts& facts) {
   std::vector<Rejection> rejections = check_row_segment(facts, kName);
@@ -30,18 +30,18 @@ std::vector<Rejection> check_segment(const SegmentFacts& facts) {
   return rejections;
 }
 
-constexpr int64_t kLeastPassingThreads = 64;  ///< Of a block that has one row and is gone.
+constexpr int64_t kLeastNonPersistentThreads = 64;  ///< Of a block that has one row and is gone.
 /// Most elements of a row that one of its threads has at once: eight loads of 16 bytes in bf16.
-constexpr int64_t kMostPassingElements = 64;
+constexpr int64_t kMostNonPersistentElements = 64;
 
 /// Larger clusters while rows leave SMs idle. Where columns are accumulated, also while the threads
 /// of a smaller block still have a vector each: they leave fewer partial results, and fewer rows
 /// under way in L2.
-std::vector<int64_t> turn_clusters(const SegmentFacts& facts, const DeviceLimits& limits,
-                                   int64_t width) {
-  return sinter::cluster_sizes(largest_roomy_cluster(limits), [&](int64_t size) {
-    const int64_t vectors = columns_per_block(facts, {.cluster_blocks = 2 * size}) / width;
-    const bool saves = accumulates_columns(facts) && vectors >= kLeastTurnThreads;
+std::vector<int64_t> two_pass_clusters(const SegmentFacts& facts, const DeviceLimits& limits,
+                                       int64_t width) {
+  return sinter::cluster_sizes(largest_unstranded_cluster(limits), [&](int64_t size) {
+    const int64_t vectors = columns_per_block(facts, {.cluster_size = 2 * size}) / width;
+    const bool saves = accumulates_columns(facts) && vectors >= kLeastTwoPassThreads;
     return facts.space.rows * size < limits.sm_count || saves;
   });
 }
@@ -51,10 +51,10 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
                                         const StageList& list, const DeviceLimits& limits) {
   if (auto rejection = check_row_schedule(facts, schedule, limits)) return rejection;
   if (auto rejection =
-          facts.has_outer() ? check_turns(facts, schedule, list) : check_no_turns(schedule))
+          facts.has_outer() ? check_two_pass(facts, schedule, list) : check_no_two_pass(schedule))
     return rejection;
   if (auto rejection = check_accumulators_in_registers(schedule)) return rejection;
-  for (const PersistentValue& kept : schedule.persistent) {
+  for (const KeptValue& kept : schedule.kept) {
     if (kept.residency == Residency::kReload) continue;
     return Rejection{.subject = std::string(kName),
                      .rule = "a looped schedule keeps nothing resident",
@@ -86,11 +86,12 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
   return estimate;
 }
 
-Prediction predict_turns(const SegmentFacts& facts, const Schedule& schedule, const StageList& list,
-                         const ResourceEstimate& estimate, const DeviceLimits& limits) {
-  const WorkEstimate work = blocks_pass(facts, schedule)
+Prediction predict_two_pass(const SegmentFacts& facts, const Schedule& schedule,
+                            const StageList& list, const ResourceEstimate& estimate,
+                            const DeviceLimits& limits) {
+  const WorkEstimate work = is_non_persistent(facts, schedule)
                                 ? estimate_row_work(facts, schedule, list, estimate, limits)
-                                : estimate_turn_work(facts, schedule, list, estimate, limits);
+                                : estimate_two_pass_work(facts, schedule, list, estimate, limits);
   return predict(work, estimate, limits);
 }
 
@@ -108,19 +109,19 @@ tl::expected<ResourceEstimate, Rejection> estimate_looped(const SegmentFacts& fa
 
 Prediction predict_looped(const SegmentFacts& facts, const Schedule& schedule,
                           const ResourceEstimate& estimate, const DeviceLimits& limits) {
-  if (schedule.rows_per_turn == 0) return predict_rows(facts, schedule, estimate, limits);
-  return predict_turns(facts, schedule, distribute_turns(facts), estimate, limits);
+  if (schedule.rows_per_tile == 0) return predict_rows(facts, schedule, estimate, limits);
+  return predict_two_pass(facts, schedule, distribute_two_pass(facts), estimate, limits);
 }
 
 namespace {
 
 /// Schedules that take rows in turns.
-class TurnOffers {
+class TwoPassOffers {
  public:
-  TurnOffers(const SegmentFacts& facts, const DeviceLimits& limits)
+  TwoPassOffers(const SegmentFacts& facts, const DeviceLimits& limits)
       : facts_(facts),
         limits_(limits),
-        list_(distribute_turns(facts)),
+        list_(distribute_two_pass(facts)),
         goes_once_(goes_through_once(facts, list_)),
         goes_through_(!list_.stages.back().loads.empty()),
         reads_again_(facts.has_reduction() && goes_through_) {}
@@ -130,16 +131,16 @@ class TurnOffers {
     // Where chunks are gone through with one row after the other, a vector's place must not change
     // from row to row.
     if (!goes_once_)
-      std::erase_if(vectors, [](const RowVector& v) { return v.access == RowAccess::kShifted; });
+      std::erase_if(vectors, [](const RowVector& v) { return v.access == RowAccess::kUnaligned; });
     if (vectors.empty()) vectors.push_back({1, RowAccess::kScalar});
     for (const RowVector& vector : vectors) {
-      for (const int64_t cluster : turn_clusters(facts_, limits_, vector.width)) {
+      for (const int64_t cluster : two_pass_clusters(facts_, limits_, vector.width)) {
         if (cluster == 1 || vector.access == RowAccess::kAligned) try_blocks(vector, cluster);
       }
       // Totals are few enough for every row to leave its own.
-      if (goes_once_) try_passing_blocks(vector);
+      if (goes_once_) try_non_persistent(vector);
     }
-    try_rows_ahead();
+    try_prefetch_rows();
     if (proposal_.candidates.empty() && nearest_) proposal_.rejections.push_back(*nearest_);
     return std::move(proposal_);
   }
@@ -147,45 +148,46 @@ class TurnOffers {
  private:
   void try_blocks(const RowVector& vector, int64_t cluster) {
     const int64_t vectors =
-        std::max<int64_t>(columns_per_block(facts_, {.cluster_blocks = cluster}) / vector.width, 1);
+        std::max<int64_t>(columns_per_block(facts_, {.cluster_size = cluster}) / vector.width, 1);
     // More threads than vectors leave lanes idle from the start.
     const auto filled = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(vectors)));
     const int64_t widest = std::clamp<int64_t>(filled, 32, limits_.threads_per_block);
-    for (int64_t threads = std::min(widest, kLeastTurnThreads); threads <= widest; threads *= 2) {
-      for (const int64_t elements : kTurnElements) {
+    for (int64_t threads = std::min(widest, kLeastTwoPassThreads); threads <= widest;
+         threads *= 2) {
+      for (const int64_t elements : kTileElements) {
         Schedule schedule{.family = std::string(kName),
                           .threads_per_row = threads,
                           .vector_width = vector.width,
                           .unroll = std::max<int64_t>(elements / vector.width, 1),
                           .persistent_blocks = cluster,
-                          .cluster_blocks = cluster,
-                          .rows_per_turn = 1,
+                          .cluster_size = cluster,
+                          .rows_per_tile = 1,
                           .row_access = vector.access,
                           .read_priority = read_priority(facts_, limits_, reads_again_),
-                          .overlap = partials_overlap(facts_, limits_)};
-        if (elements != kTurnElements[0] && schedule.unroll > batch_count(facts_, schedule)) break;
-        try_turns(schedule);
+                          .dependent_launch = partials_dependent_launch(facts_, limits_)};
+        if (elements != kTileElements[0] && schedule.unroll > batch_count(facts_, schedule)) break;
+        try_two_pass(schedule);
       }
     }
   }
 
   /// A block for every row, which leaves what its row adds to the totals: no block has more rows
   /// than others, nor waits with a slot free.
-  void try_passing_blocks(const RowVector& vector) {
+  void try_non_persistent(const RowVector& vector) {
     const int64_t vectors = std::max<int64_t>(facts_.space.columns / vector.width, 1);
     const auto filled = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(vectors)));
     const int64_t widest = std::min(filled, limits_.threads_per_block);
-    for (int64_t threads = kLeastPassingThreads; threads <= widest; threads *= 2) {
-      for (int64_t unroll = 1; unroll * vector.width <= kMostPassingElements; unroll *= 2) {
+    for (int64_t threads = kLeastNonPersistentThreads; threads <= widest; threads *= 2) {
+      for (int64_t unroll = 1; unroll * vector.width <= kMostNonPersistentElements; unroll *= 2) {
         Schedule schedule{.family = std::string(kName),
                           .threads_per_row = threads,
                           .vector_width = vector.width,
                           .unroll = unroll,
                           .persistent_blocks = std::max<int64_t>(facts_.space.rows, 1),
-                          .rows_per_turn = 1,
+                          .rows_per_tile = 1,
                           .row_access = vector.access,
                           .read_priority = read_priority(facts_, limits_, reads_again_),
-                          .overlap = partials_overlap(facts_, limits_)};
+                          .dependent_launch = partials_dependent_launch(facts_, limits_)};
         if (unroll > 1 && unroll > batch_count(facts_, schedule)) break;
         for (const int64_t blocks :
              occupancies(facts_, schedule, row_needs(facts_, schedule, list_), limits_)) {
@@ -197,7 +199,7 @@ class TurnOffers {
   }
 
   /// The best schedules with the next row on its way, where a turn has one.
-  void try_rows_ahead() {
+  void try_prefetch_rows() {
     std::vector<ProposedSchedule>& all = proposal_.candidates;
     const size_t count = std::min(kOffersAhead, all.size());
     std::vector<ProposedSchedule> best(count);
@@ -205,21 +207,21 @@ class TurnOffers {
         all, best, {}, [](const ProposedSchedule& p) { return p.predicted.total_us; },
         [](const ProposedSchedule& p) { return p.predicted.total_us; });
     for (ProposedSchedule& candidate : best) {
-      candidate.schedule.rows_ahead = 1;
+      candidate.schedule.prefetch_rows = 1;
       // Elements that come one by one take a register each until they are packed.
       const bool packed = candidate.schedule.row_access != RowAccess::kScalar;
-      if (packed && goes_through_ && candidate.schedule.rows_per_turn > 1)
-        try_turns(candidate.schedule);
+      if (packed && goes_through_ && candidate.schedule.rows_per_tile > 1)
+        try_two_pass(candidate.schedule);
     }
   }
 
-  void try_turns(Schedule& schedule) {
+  void try_two_pass(Schedule& schedule) {
     const int64_t blocks =
         occupancies(facts_, schedule, row_needs(facts_, schedule, list_), limits_).front();
     schedule.min_blocks_per_sm = blocks;
     schedule.persistent_blocks = persistent_grid(facts_, schedule, limits_);
     for (const int64_t rows : turn_lengths(facts_, schedule, list_, limits_, blocks)) {
-      schedule.rows_per_turn = rows;
+      schedule.rows_per_tile = rows;
       if (!offer(schedule)) return;
     }
   }
@@ -237,7 +239,7 @@ class TurnOffers {
       return false;
     }
     proposal_.candidates.push_back(
-        {schedule, *estimate, predict_turns(facts_, schedule, list_, *estimate, limits_)});
+        {schedule, *estimate, predict_two_pass(facts_, schedule, list_, *estimate, limits_)});
     return true;
   }
 
@@ -257,7 +259,7 @@ Proposal propose_looped(const SegmentFacts& facts, const DeviceLimits& limits) {
   Proposal proposal;
   proposal.rejections = check_segment(facts);
   if (!proposal.rejections.empty()) return proposal;
-  if (facts.has_outer()) return TurnOffers(facts, limits).run();
+  if (facts.has_outer()) return TwoPassOffers(facts, limits).run();
   std::optional<Rejection> nearest;
   const StageList list = distribute(facts, {});
   const bool reads_again = std::ranges::count_if(list.stages, [&](const Stage& stage) {

@@ -13,7 +13,7 @@ inline constexpr std::string_view kLooped = "looped";
 /// (online forms included) take one pass, and what follows a barrier reads the row again, from L2
 /// where the rows in flight fit it.
 ///
-/// Where columns are reduced too, blocks of a persistent grid take rows in turns (rows_per_turn):
+/// Where columns are reduced too, blocks of a persistent grid take rows in turns (rows_per_tile):
 /// they reduce the rows of a turn, keep a few numbers of each, and then go through all of them
 /// again, one chunk of columns at a time, with the accumulators of that chunk in registers. Between
 /// turns these wait in the block's partial results.

@@ -29,13 +29,13 @@ std::optional<Rejection> check_fields(const Schedule& schedule) {
   if (auto rejection = check_vector_width(schedule)) return rejection;
   if (auto rejection = check_no_shift(schedule)) return rejection;
   if (auto rejection = check_no_cluster(schedule)) return rejection;
-  if (auto rejection = check_no_rows_ahead(schedule)) return rejection;
+  if (auto rejection = check_no_prefetch_rows(schedule)) return rejection;
   if (auto rejection = check_accumulators_in_registers(schedule)) return rejection;
-  if (auto rejection = check_no_turns(schedule)) return rejection;
-  if (schedule.rows_per_block != 1 || !schedule.persistent.empty())
+  if (auto rejection = check_no_two_pass(schedule)) return rejection;
+  if (schedule.rows_per_block != 1 || !schedule.kept.empty())
     return refused("a list's schedules have one row per block and keep nothing",
                    schedule.rows_per_block, 1, "rows per block",
-                   "use rows_per_block 1 and no persist lines");
+                   "use rows_per_block 1 and no keep lines");
   if (schedule.persistent_blocks != 0)
     return refused("a list's blocks do not stay", schedule.persistent_blocks, 0,
                    "persistent blocks", "use persistent_blocks 0");

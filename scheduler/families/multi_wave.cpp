@@ -31,14 +31,14 @@ constexpr int64_t kKeptWell = 65536;
 constexpr size_t kOffersAhead = 4;
 // Batches of a row up to which registers for two rows are estimated well enough to promise that
 // none spill: a softmax gradient of 4095 columns in 32 batches took 12 % more (ptxas 13.0, sm_90a).
-constexpr int64_t kMostBatchesAhead = 16;
+constexpr int64_t kMostPrefetchedBatches = 16;
 
 /// Rows whose accumulators registers do not hold have a block of so many threads at least.
 constexpr int64_t kFewestThreadsOfLongRows = kShortRowBlockThreads[0];
 
 /// A choice of what is kept, and the stages that follow from it wherever it is kept.
 struct Kept {
-  Kept(const SegmentFacts& facts, const std::vector<ValueId>& columns) : cut(facts.persistent) {
+  Kept(const SegmentFacts& facts, const std::vector<ValueId>& columns) : cut(facts.kept) {
     values = cut;
     values.insert(values.end(), columns.begin(), columns.end());
     std::ranges::sort(values);
@@ -49,8 +49,8 @@ struct Kept {
   }
 
   /// Weights read early wait in registers: shared memory is for what is read once.
-  [[nodiscard]] std::vector<PersistentValue> with_cut_in(Residency residency) const {
-    std::vector<PersistentValue> out;
+  [[nodiscard]] std::vector<KeptValue> with_cut_in(Residency residency) const {
+    std::vector<KeptValue> out;
     for (const ValueId value : values) {
       out.push_back(
           {value, std::ranges::binary_search(cut, value) ? residency : Residency::kRegister});
@@ -60,10 +60,10 @@ struct Kept {
 
   /// Values of the cut in shared memory and others in registers, as evenly as their widths allow;
   /// empty for a cut of one value.
-  [[nodiscard]] std::vector<PersistentValue> split_cut(const SegmentFacts& facts) const {
+  [[nodiscard]] std::vector<KeptValue> split_cut(const SegmentFacts& facts) const {
     if (cut.size() < 2) return {};
     const auto width = [&](ValueId value) { return bytes_of(facts.fusion.values[value].type); };
-    std::vector<PersistentValue> out = in_registers;
+    std::vector<KeptValue> out = in_registers;
     std::vector<ValueId> widest_first = cut;
     std::ranges::stable_sort(widest_first, std::ranges::greater{}, width);
     int64_t register_bytes = 0;
@@ -72,16 +72,16 @@ struct Kept {
       const bool to_shared = shared_bytes <= register_bytes;
       (to_shared ? shared_bytes : register_bytes) += width(value);
       if (to_shared)
-        std::ranges::find(out, value, &PersistentValue::value)->residency = Residency::kShared;
+        std::ranges::find(out, value, &KeptValue::value)->residency = Residency::kShared;
     }
     return out;
   }
 
   std::vector<ValueId> cut;
   std::vector<ValueId> values;  ///< The cut, and columns read early.
-  std::vector<PersistentValue> in_registers;
-  std::vector<PersistentValue> in_shared;
-  std::vector<PersistentValue> split;
+  std::vector<KeptValue> in_registers;
+  std::vector<KeptValue> in_shared;
+  std::vector<KeptValue> split;
   StageList list;
 };
 
@@ -90,11 +90,11 @@ struct Kept {
 /// but one part, or two: distillation losses of 4096 x 128256 in f32 take 1,785 us in clusters of
 /// 16 and 2,082 in clusters of 8. For outer reductions they were not timed.
 std::vector<int64_t> cluster_sizes(const SegmentFacts& facts, const DeviceLimits& limits) {
-  const int64_t roomy = largest_roomy_cluster(limits);
+  const int64_t roomy = largest_unstranded_cluster(limits);
   const int64_t largest = facts.has_outer() ? roomy : limits.most_cluster_blocks;
   return sinter::cluster_sizes(largest, [&](int64_t size) {
     const int64_t part =
-        columns_per_block(facts, {.cluster_blocks = size}) * facts.persistent_bytes_per_column;
+        columns_per_block(facts, {.cluster_size = size}) * facts.kept_bytes_per_column;
     const bool idles = facts.space.rows * size < limits.sm_count && size < roomy;
     return idles || part > kKeptWell;
   });
@@ -110,9 +110,9 @@ bool registers_hold(const SegmentFacts& facts, const Kept& kept,
          threads /= 2) {
       const Schedule schedule{.threads_per_row = threads,
                               .vector_width = vector.width,
-                              .cluster_blocks = cluster,
+                              .cluster_size = cluster,
                               .row_access = vector.access,
-                              .persistent = kept.in_registers};
+                              .kept = kept.in_registers};
       ResourceEstimate estimate{.registers = estimate_registers(facts, schedule, kept.list),
                                 .threads = threads};
       complete(estimate, limits, 1);
@@ -124,15 +124,16 @@ bool registers_hold(const SegmentFacts& facts, const Kept& kept,
 }
 
 /// Clusters whose blocks keep accumulators in shared memory, because registers do not hold them.
-std::vector<int64_t> crowded_clusters(const SegmentFacts& facts, const Kept& kept,
-                                      const std::vector<RowVector>& vectors,
-                                      const DeviceLimits& limits) {
+std::vector<int64_t> oversaturated_clusters(const SegmentFacts& facts, const Kept& kept,
+                                            const std::vector<RowVector>& vectors,
+                                            const DeviceLimits& limits) {
   if (!accumulates_columns(facts)) return {};
-  const auto is_crowded = [&](int64_t size) {
+  const auto is_oversaturated = [&](int64_t size) {
     return !registers_hold(facts, kept, vectors, size, limits);
   };
-  std::vector<int64_t> sizes = sinter::cluster_sizes(largest_roomy_cluster(limits), is_crowded);
-  if (!is_crowded(sizes.back())) sizes.pop_back();
+  std::vector<int64_t> sizes =
+      sinter::cluster_sizes(largest_unstranded_cluster(limits), is_oversaturated);
+  if (!is_oversaturated(sizes.back())) sizes.pop_back();
   return sizes;
 }
 
@@ -147,7 +148,7 @@ std::vector<Rejection> check_segment(const SegmentFacts& facts) {
 std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedule& schedule,
                                         const DeviceLimits& limits) {
   if (auto rejection = check_row_schedule(facts, schedule, limits)) return rejection;
-  if (auto rejection = check_no_turns(schedule)) return rejection;
+  if (auto rejection = check_no_two_pass(schedule)) return rejection;
   const int64_t batches = batch_count(facts, schedule);
   if (unrolls_batches(facts, schedule) && batches > kMostBatches) {
     return Rejection{.subject = std::string(kName),
@@ -191,7 +192,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_multi_wave(const SegmentFacts
   for (const Rejection& rejection : check_segment(facts)) return tl::make_unexpected(rejection);
   if (auto rejection = check_schedule(facts, schedule, limits))
     return tl::make_unexpected(*rejection);
-  const StageList list = distribute(facts, schedule.persistent);
+  const StageList list = distribute(facts, schedule.kept);
   return estimate_stages(facts, schedule, list, row_needs(facts, schedule, list), limits);
 }
 
@@ -199,7 +200,7 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
   Proposal proposal;
   proposal.rejections = check_segment(facts);
   if (!proposal.rejections.empty()) return proposal;
-  if (facts.persistent.empty() && !facts.has_outer()) {
+  if (facts.kept.empty() && !facts.has_outer()) {
     proposal.rejections.push_back(
         {.subject = std::string(kName),
          .rule = "no value crosses a row barrier, so nothing need be resident",
@@ -258,10 +259,10 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
     }
   };
   // Registers for a second row, without a squeeze that would spill them.
-  const auto consider_ahead = [&](Schedule schedule, const StageList& list) {
-    schedule.rows_ahead = 1;
+  const auto consider_prefetch = [&](Schedule schedule, const StageList& list) {
+    schedule.prefetch_rows = 1;
     const bool walks = facts.space.rows > rows_at_once(schedule);
-    if (!walks || inputs_ahead(facts, schedule).empty()) return;
+    if (!walks || prefetched_inputs(facts, schedule).empty()) return;
     const RowNeeds needs = row_needs(facts, schedule, list);
     add_candidate(schedule, list, needs, occupancies(facts, schedule, needs, limits).front());
   };
@@ -272,17 +273,16 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
   StageList read_again;  // Of rows that every stage reads again.
   std::vector<RowVector> vectors = row_vectors(facts);
   if (accumulates_columns(facts)) {
-    std::erase_if(vectors, [](const RowVector& v) { return v.access == RowAccess::kShifted; });
+    std::erase_if(vectors, [](const RowVector& v) { return v.access == RowAccess::kUnaligned; });
     if (vectors.empty()) vectors.push_back({1, RowAccess::kScalar});
   }
   const auto try_shapes = [&](const RowVector& vector, int64_t cluster, Residency accumulators) {
-    const int64_t columns = columns_per_block(facts, {.cluster_blocks = cluster});
+    const int64_t columns = columns_per_block(facts, {.cluster_size = cluster});
     const bool is_long = accumulators == Residency::kShared;
     // What registers do not keep well, they and shared memory do together: distillation losses of
     // 2048 x 256000 in f32, in clusters of 16, take 1,643 us so and 2,579 in registers alone. For
     // outer reductions it was not timed.
-    const bool needs_both =
-        !facts.has_outer() && columns * facts.persistent_bytes_per_column > kKeptWell;
+    const bool needs_both = !facts.has_outer() && columns * facts.kept_bytes_per_column > kKeptWell;
     for (int64_t threads = is_long ? kFewestThreadsOfLongRows : 1;
          threads <= limits.threads_per_block; threads *= 2) {
       // More threads than vectors leave lanes idle from the start.
@@ -298,34 +298,34 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
                           .rows_per_block = rows,
                           .vector_width = vector.width,
                           .unroll = 1,
-                          .cluster_blocks = cluster,
+                          .cluster_size = cluster,
                           .accumulators = accumulators,
                           .row_access = vector.access,
                           .read_priority = read_priority(facts, limits),
-                          .overlap = partials_overlap(facts, limits)};
+                          .dependent_launch = partials_dependent_launch(facts, limits)};
         // Its shared memory counts; the number of blocks follows when their occupancy is known.
         if (facts.has_outer()) schedule.persistent_blocks = cluster;
         for (const Kept& kept : choices) {
-          schedule.persistent = kept.in_registers;
+          schedule.kept = kept.in_registers;
           const size_t first = proposal.candidates.size();
           consider(schedule, kept.list);
           const bool is_legal = first < proposal.candidates.size();
           if (is_legal && vector.access != RowAccess::kScalar &&
-              batch_count(facts, schedule) <= kMostBatchesAhead)
+              batch_count(facts, schedule) <= kMostPrefetchedBatches)
             in_registers.push_back({first, &kept.list});
         }
         for (const int64_t unroll : {1, 2, 4}) {
           if (unroll > 1 && unroll > batch_count(facts, schedule)) break;
           schedule.unroll = unroll;
           for (const Kept& kept : choices) {
-            schedule.persistent = kept.in_shared;
+            schedule.kept = kept.in_shared;
             consider(schedule, kept.list);
             if (!needs_both || kept.split.empty()) continue;
-            schedule.persistent = kept.split;
+            schedule.kept = kept.split;
             consider(schedule, kept.list);
           }
           if (!is_long) continue;
-          schedule.persistent.clear();
+          schedule.kept.clear();
           consider(schedule, read_again);
         }
       }
@@ -337,7 +337,8 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
         try_shapes(vector, cluster, Residency::kRegister);
     }
   }
-  const std::vector<int64_t> crowded = crowded_clusters(facts, choices.front(), vectors, limits);
+  const std::vector<int64_t> crowded =
+      oversaturated_clusters(facts, choices.front(), vectors, limits);
   if (!crowded.empty()) read_again = distribute(facts, {});
   for (const int64_t cluster : crowded) {
     for (const RowVector& vector : vectors) {
@@ -353,7 +354,7 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
                               });
     for (size_t i = 0; i < count; ++i) {
       const Offer& offer = in_registers[i];
-      consider_ahead(proposal.candidates[offer.candidate].schedule, *offer.list);
+      consider_prefetch(proposal.candidates[offer.candidate].schedule, *offer.list);
     }
   }
   if (proposal.candidates.empty() && nearest) proposal.rejections.push_back(*nearest);

@@ -13,7 +13,7 @@ inline constexpr std::string_view kMultiWave = "multi_wave";
 /// several stages need is kept, as the minimum cut says, packed in registers or in shared memory.
 /// One block per row, or several short rows per block; other resident blocks hide the wait at each
 /// row barrier. A persistent block that walks rows may have the next one on its way into registers
-/// while it works on the one before (rows_ahead). What it accumulates over its rows lies in
+/// while it works on the one before (prefetch_rows). What it accumulates over its rows lies in
 /// registers, or in shared memory where those hold no row beside it; rows too long for both are
 /// then read again.
 ///

@@ -28,10 +28,10 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
   if (auto rejection = check_vector_width(schedule)) return tl::make_unexpected(*rejection);
   if (auto rejection = check_no_shift(schedule)) return tl::make_unexpected(*rejection);
   if (auto rejection = check_no_cluster(schedule)) return tl::make_unexpected(*rejection);
-  if (auto rejection = check_no_rows_ahead(schedule)) return tl::make_unexpected(*rejection);
+  if (auto rejection = check_no_prefetch_rows(schedule)) return tl::make_unexpected(*rejection);
   if (auto rejection = check_accumulators_in_registers(schedule))
     return tl::make_unexpected(*rejection);
-  if (auto rejection = check_no_turns(schedule)) return tl::make_unexpected(*rejection);
+  if (auto rejection = check_no_two_pass(schedule)) return tl::make_unexpected(*rejection);
   Schedule as_row = schedule;
   // A run of elements may end anywhere: its last vector is guarded, so the row access mode does not
   // apply.
@@ -40,14 +40,14 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
   if (as_row.row_access == RowAccess::kScalar) as_row.vector_width = 1;
   if (auto rejection = check_row_schedule(facts, as_row, limits))
     return tl::make_unexpected(*rejection);
-  if (schedule.rows_per_block != 1 || !schedule.persistent.empty()) {
+  if (schedule.rows_per_block != 1 || !schedule.kept.empty()) {
     return tl::make_unexpected(
         Rejection{.subject = std::string(kName),
                   .rule = "pointwise schedules have one row per block and keep nothing",
                   .value = static_cast<double>(schedule.rows_per_block),
                   .limit = 1,
                   .unit = "rows per block",
-                  .remedy = "use rows_per_block 1 and no persist lines"});
+                  .remedy = "use rows_per_block 1 and no keep lines"});
   }
   if (schedule.persistent_blocks != 0) {
     return tl::make_unexpected(rejected(schedule, "pointwise blocks do not stay",

@@ -81,11 +81,11 @@ Tiled tiled(const SegmentFacts& facts) {
 std::optional<Rejection> check_schedule(const Schedule& schedule, const DeviceLimits& limits) {
   if (auto rejection = check_vector_width(schedule)) return rejection;
   if (auto rejection = check_no_cluster(schedule)) return rejection;
-  if (auto rejection = check_no_ring(schedule)) return rejection;
+  if (auto rejection = check_no_pipeline(schedule)) return rejection;
   if (auto rejection = check_no_parameters(schedule)) return rejection;
-  if (auto rejection = check_no_rows_ahead(schedule)) return rejection;
+  if (auto rejection = check_no_prefetch_rows(schedule)) return rejection;
   if (auto rejection = check_accumulators_in_registers(schedule)) return rejection;
-  if (auto rejection = check_no_turns(schedule)) return rejection;
+  if (auto rejection = check_no_two_pass(schedule)) return rejection;
   if (schedule.row_access != RowAccess::kAligned) {
     return rejected("tiles lie on vector boundaries, whatever their tensors do", 0, 0, "",
                     "use row_access aligned");
@@ -94,9 +94,9 @@ std::optional<Rejection> check_schedule(const Schedule& schedule, const DeviceLi
     return rejected("blocks of tiles do not stay", schedule.persistent_blocks, 0,
                     "persistent blocks", "use persistent_blocks 0");
   }
-  if (!schedule.persistent.empty()) {
-    return rejected("tiles keep nothing for a later stage", std::ssize(schedule.persistent), 0,
-                    "persistent values", "use no persist lines");
+  if (!schedule.kept.empty()) {
+    return rejected("tiles keep nothing for a later stage", std::ssize(schedule.kept), 0,
+                    "persistent values", "use no keep lines");
   }
   const auto is_side = [&](int64_t x) {
     return is_power_of_two(x) && x <= limits.threads_per_block;
@@ -131,7 +131,7 @@ int64_t needed_registers(const Tiled& tile, const Schedule& schedule,
   constexpr double kLoading = 10.0;       // The block's place in the grid, and the thread's.
   constexpr double kEvaluating = 4.0;     // The same, beside what estimate_registers has of it.
   constexpr double kVectorAddress = 2.0;  // Of each vector under way.
-  constexpr double kGuards = 10.0;        // Of tiles that reach past an end, beside the others.
+  constexpr double kPredications = 10.0;  // Of tiles that reach past an end, beside the others.
   const SegmentFacts& facts = tile.along;
   const Stage& stage = tile.list.stages[0];
   double under_way = 0.0;
@@ -158,7 +158,7 @@ int64_t needed_registers(const Tiled& tile, const Schedule& schedule,
   const TileShape shape = tile_shape(schedule);
   if (facts.space.dimensions[facts.space.row_dimensions].size % shape.along != 0 ||
       tile.across_size % shape.across != 0)
-    held += kGuards;
+    held += kPredications;
   return static_cast<int64_t>(held + std::max(kLoading + under_way, kEvaluating + evaluated));
 }
 

@@ -7,11 +7,11 @@
 #include <set>
 
 #include "scheduler/budget.h"
+#include "scheduler/last_block.h"
+#include "scheduler/pipeline.h"
 #include "scheduler/register_estimate.h"
-#include "scheduler/ring.h"
 #include "scheduler/row_estimate.h"
 #include "scheduler/sectors.h"
-#include "scheduler/ticket.h"
 
 namespace sinter {
 namespace {
@@ -21,7 +21,7 @@ constexpr int64_t kWarpGroup = 128;
 constexpr int64_t kMostStages = 16;
 constexpr int64_t kMostGroups = 4;
 /// Rows that a group works on side by side: beyond, what is kept of them leaves no registers.
-constexpr int64_t kMostSideRows = 4;
+constexpr int64_t kMostRowUnroll = 4;
 /// Rows of a ring in slots of several: the proof of its protocol takes 70 ms with 32 in slots of
 /// two, 300 with 64 in slots of four.
 constexpr int64_t kMostSideStages = 32;
@@ -34,22 +34,22 @@ constexpr int64_t kLongestPart = 32768;
 constexpr int64_t kStageCounts[] = {2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 15, 16};
 /// Slots for each group that are tried with several rows in each: one at least is filled while
 /// another is worked on.
-constexpr int64_t kSideSlotCounts[] = {2, 3, 4, 6, 8};
+constexpr int64_t kUnrolledSlotCounts[] = {2, 3, 4, 6, 8};
 constexpr int64_t kCopyBytes = 16;              // Unit of cp.async.bulk (PTX ISA).
 constexpr int64_t kMostComputeRegisters = 240;  // Of setmaxnreg (PTX ISA).
 constexpr int64_t kRegisterStep = 8;
 /// What ptxas takes of a ring kernel beyond the estimate of its rows: mbarrier addresses, parities
 /// and the next row's values. An estimate of 73 spilled under a cap of 80, one of 83 did not
 /// under 96.
-constexpr double kRingRegisters = 1.15;
+constexpr double kPipelineRegisters = 1.15;
 /// What a ring kernel reads ahead of accumulators in shared memory, as a share of what another
 /// does: gradients of norms with 4 to 16 batches in 128 to 512 threads.
-constexpr double kRingReadAhead = 0.15;
+constexpr double kPipelinePrefetch = 0.15;
 /// Registers that ptxas takes, where the cap leaves them, for each element of a narrow input in the
 /// batches after a thread's first, in a stage that both reduces the row and accumulates columns: it
 /// converts them before their turn. Of 191 rings of norm and tanh gradients with 1, 2 and 4 rows
 /// side by side the estimate misses half by more than 5.6 % so, by 9.7 % without.
-constexpr double kRingEarlyElement = 0.8;
+constexpr double kPipelineEarlyElement = 0.8;
 
 int64_t most_stages(const Schedule& schedule) {
   return schedule.rows_per_iteration == 1 ? kMostStages : kMostSideStages;
@@ -77,7 +77,7 @@ std::optional<Rejection> check_segment(const SegmentFacts& facts, const DeviceLi
                     "outer reductions", "the multi_wave family runs a block for every row");
   }
   if (auto rejection = check_outer_reductions(facts, kName)) return rejection;
-  const std::vector<ValueId> inputs = ring_inputs(facts);
+  const std::vector<ValueId> inputs = pipeline_inputs(facts);
   if (inputs.empty() || facts.space.columns == 0) {
     return rejected("no input spans rows and columns", 0, 1, "inputs",
                     "the multi_wave family takes it");
@@ -99,7 +99,7 @@ std::optional<Rejection> check_segment(const SegmentFacts& facts, const DeviceLi
 }
 
 bool is_held(const Schedule& schedule, ValueId value) {
-  return std::ranges::any_of(schedule.persistent, [&](const PersistentValue& kept) {
+  return std::ranges::any_of(schedule.kept, [&](const KeptValue& kept) {
     return kept.value == value && kept.residency != Residency::kReload;
   });
 }
@@ -108,17 +108,17 @@ bool is_held(const Schedule& schedule, ValueId value) {
 int64_t needed_registers(const SegmentFacts& facts, const Schedule& schedule,
                          const StageList& list) {
   const auto rows = static_cast<double>(estimate_registers(facts, schedule, list) -
-                                        estimate_read_ahead(facts, schedule));
-  return std::max(static_cast<int64_t>(std::ceil(rows * kRingRegisters)),
-                  ticket_registers(facts, schedule));
+                                        estimate_prefetch_registers(facts, schedule));
+  return std::max(static_cast<int64_t>(std::ceil(rows * kPipelineRegisters)),
+                  last_block_registers(facts, schedule));
 }
 
 /// What ptxas takes beyond them where the cap leaves it.
 int64_t elastic_registers(const SegmentFacts& facts, const Schedule& schedule,
                           const StageList& list) {
   if (schedule.accumulators == Residency::kShared) {
-    return static_cast<int64_t>(kRingReadAhead *
-                                static_cast<double>(estimate_read_ahead(facts, schedule)));
+    return static_cast<int64_t>(kPipelinePrefetch *
+                                static_cast<double>(estimate_prefetch_registers(facts, schedule)));
   }
   constexpr int64_t kRegisterBytes = 4;
   int64_t narrow = 0;
@@ -129,7 +129,7 @@ int64_t elastic_registers(const SegmentFacts& facts, const Schedule& schedule,
     });
   }
   const int64_t later = (batch_count(facts, schedule) - 1) * schedule.vector_width;
-  return static_cast<int64_t>(kRingEarlyElement * static_cast<double>(narrow * later));
+  return static_cast<int64_t>(kPipelineEarlyElement * static_cast<double>(narrow * later));
 }
 
 /// Registers per thread that the launch can give when `blocks` blocks share an SM.
@@ -148,19 +148,19 @@ int64_t raised_registers(const DeviceLimits& limits, const Schedule& schedule, i
 
 std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedule& schedule,
                                         const DeviceLimits& limits) {
-  if (auto rejection = check_no_rows_ahead(schedule)) return rejection;
-  if (auto rejection = check_no_turns(schedule)) return rejection;
+  if (auto rejection = check_no_prefetch_rows(schedule)) return rejection;
+  if (auto rejection = check_no_two_pass(schedule)) return rejection;
   if (schedule.rows_per_iteration > 1 && schedule.accumulators != Residency::kRegister) {
     return rejected("rows side by side accumulate in registers", schedule.rows_per_iteration, 1,
                     "rows per iteration", "use rows_per_iteration 1, or accumulators register");
   }
   Schedule as_rows = schedule;
   as_rows.min_blocks_per_sm = 1;
-  as_rows.stages = as_rows.compute_registers = 0;
+  as_rows.pipeline_stages = as_rows.consumer_registers = 0;
   as_rows.rows_per_iteration = 1;
   if (auto rejection = check_row_schedule(facts, as_rows, limits)) return rejection;
   const int64_t groups = schedule.rows_per_block;
-  const int64_t stages = schedule.stages;
+  const int64_t stages = schedule.pipeline_stages;
   if (schedule.threads_per_row < 32 || schedule.threads_per_block() % kWarpGroup != 0 ||
       specialised_threads(schedule) > limits.threads_per_block) {
     return rejected("compute groups are whole warps, and together whole groups of four warps",
@@ -170,9 +170,9 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   if (groups > kMostGroups)
     return rejected("there are more groups than take turns", groups, kMostGroups, "groups",
                     "use fewer groups of more threads");
-  const int64_t side_rows = schedule.rows_per_iteration;
-  if (!is_power_of_two(side_rows) || side_rows > kMostSideRows) {
-    return rejected("a group works on 1, 2 or 4 rows side by side", side_rows, kMostSideRows,
+  const int64_t unrolled_rows = schedule.rows_per_iteration;
+  if (!is_power_of_two(unrolled_rows) || unrolled_rows > kMostRowUnroll) {
+    return rejected("a group works on 1, 2 or 4 rows side by side", unrolled_rows, kMostRowUnroll,
                     "rows", "use rows_per_iteration 1, 2 or 4");
   }
   if (stages < 2 || stages > most_stages(schedule) || stages % groups != 0) {
@@ -180,11 +180,11 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
                     most_stages(schedule), "stages",
                     "give every group as many stages as the others");
   }
-  if (stages % (groups * side_rows) != 0) {
+  if (stages % (groups * unrolled_rows) != 0) {
     return rejected("a group waits for more rows side by side than its stages hold",
-                    stages % (groups * side_rows), 0, "stages left over",
+                    stages % (groups * unrolled_rows), 0, "stages left over",
                     fmt::format("use a multiple of {} stages, or fewer rows per iteration",
-                                groups * side_rows));
+                                groups * unrolled_rows));
   }
   if (schedule.persistent_blocks < 1) {
     return rejected("the grid walks rows, and has no blocks", schedule.persistent_blocks, 1,
@@ -193,7 +193,7 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   if (schedule.row_access != RowAccess::kAligned) {
     return rejected("rows in the ring are aligned", 0, 0, "", "use row_access aligned");
   }
-  for (const ValueId value : ring_inputs(facts)) {
+  for (const ValueId value : pipeline_inputs(facts)) {
     const int64_t bytes =
         columns_per_block(facts, schedule) * bytes_of(facts.fusion.values[value].type);
     if (bytes % kCopyBytes == 0) continue;
@@ -211,12 +211,12 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
                     batch_count(facts, schedule), kMostBatches, "batches",
                     "use more threads per row");
   }
-  for (const PersistentValue& kept : schedule.persistent) {
+  for (const KeptValue& kept : schedule.kept) {
     if (kept.residency == Residency::kShared && facts.space.dependence[kept.value].rows)
       return rejected("what is kept of a row lies in registers or in the ring", 0, 0, "",
                       "use residency register or reload", kept.value);
   }
-  const int64_t raised = schedule.compute_registers;
+  const int64_t raised = schedule.consumer_registers;
   if (raised != 0) {
     const int64_t limit = raised_registers(limits, schedule, schedule.min_blocks_per_sm);
     if (!limits.has_setmaxnreg || raised % kRegisterStep != 0 || raised > limit ||
@@ -232,7 +232,7 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
 /// Of all rings of an SM.
 double bytes_in_flight(const SegmentFacts& facts, const Schedule& schedule,
                        const ResourceEstimate& estimate) {
-  return static_cast<double>(ring_row_bytes(facts, schedule) * schedule.stages *
+  return static_cast<double>(pipeline_row_bytes(facts, schedule) * schedule.pipeline_stages *
                              estimate.blocks_per_sm);
 }
 
@@ -243,13 +243,13 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
                                                           const DeviceLimits& limits) {
   ResourceEstimate estimate;
   estimate.threads = specialised_threads(schedule);
-  estimate.shared_bytes = ring_shared_bytes(facts, schedule, list);
+  estimate.shared_bytes = pipeline_shared_bytes(facts, schedule, list);
   estimate.blocks = schedule.persistent_blocks;
   const int64_t launch = launch_registers(limits, schedule, schedule.min_blocks_per_sm);
   estimate.registers = std::min(needed, launch);
   complete(estimate, limits, schedule.min_blocks_per_sm);
   // The compute warps' limit counts, not what all threads start with.
-  const int64_t raised = schedule.compute_registers;
+  const int64_t raised = schedule.consumer_registers;
   estimate.register_cap = raised != 0 ? raised : launch;
   const int64_t elastic = elastic_registers(facts, schedule, list);
   estimate.registers = registers_under_cap(needed + elastic, elastic, estimate.register_cap);
@@ -265,7 +265,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
 
 /// So many times what arrives at a block while one byte of it waits, by Little's law for its share
 /// of the bandwidth: what it has to have under way beside the rows that its groups work on.
-double bytes_needed_under_way(const Schedule& schedule, const DeviceLimits& limits, double times) {
+double bytes_needed_in_flight(const Schedule& schedule, const DeviceLimits& limits, double times) {
   const double per_block = CostConstants{}.memory_wait_ns / 1000.0 * limits.memory_bytes_per_us /
                            static_cast<double>(limits.sm_count * schedule.min_blocks_per_sm);
   return times * per_block;
@@ -277,11 +277,11 @@ double exchange_time(const SegmentFacts& facts, const Schedule& schedule,
                      const CostConstants& constants) {
   if (!facts.has_reduction()) return 0.0;
   // In a cluster all warps wait at a mbarrier for all, and the block's do not meet before.
-  if (schedule.cluster_blocks > 1)
-    return constants.ring_row_ns + cluster_exchange_time(schedule.cluster_blocks, constants);
+  if (schedule.cluster_size > 1)
+    return constants.pipeline_row_ns + cluster_exchange_time(schedule.cluster_size, constants);
   constexpr double kWarp = 32.0;
-  return constants.ring_row_ns +
-         constants.ring_warp_ns * static_cast<double>(schedule.threads_per_row) / kWarp;
+  return constants.pipeline_row_ns +
+         constants.pipeline_warp_ns * static_cast<double>(schedule.threads_per_row) / kWarp;
 }
 
 /// What rings that keep too little under way, or too much, multiply memory time with.
@@ -289,35 +289,36 @@ double depth_penalty(const SegmentFacts& facts, const Schedule& schedule,
                      const ResourceEstimate& estimate, const DeviceLimits& limits,
                      const CostConstants& constants) {
   const int64_t held_rows = schedule.rows_per_block * schedule.rows_per_iteration;
-  const auto under_way =
-      static_cast<double>(ring_row_bytes(facts, schedule) * (schedule.stages - held_rows));
-  const double needed = bytes_needed_under_way(schedule, limits, constants.ring_bytes_in_flight);
+  const auto under_way = static_cast<double>(pipeline_row_bytes(facts, schedule) *
+                                             (schedule.pipeline_stages - held_rows));
+  const double needed =
+      bytes_needed_in_flight(schedule, limits, constants.pipeline_bytes_in_flight);
   const double starved = std::max(0.0, 1.0 - under_way / needed);
   const double overfull =
-      std::max(0.0, estimate.bytes_in_flight_per_sm / constants.ring_full_bytes - 1.0);
-  return 1.0 + constants.ring_starved_penalty * starved +
-         constants.ring_overfull_penalty * overfull;
+      std::max(0.0, estimate.bytes_in_flight_per_sm / constants.pipeline_full_bytes - 1.0);
+  return 1.0 + constants.pipeline_starved_penalty * starved +
+         constants.pipeline_overfull_penalty * overfull;
 }
 
 /// Microseconds of a group's wait for its first row.
 double fill_time(const SegmentFacts& facts, const Schedule& schedule, double bytes_read,
                  double bytes_written, const DeviceLimits& limits, const CostConstants& constants) {
-  const auto rings = static_cast<double>(ring_row_bytes(facts, schedule) * schedule.stages *
-                                         schedule.persistent_blocks);
-  return constants.ring_fill_share * std::min(bytes_read, rings) /
+  const auto rings = static_cast<double>(pipeline_row_bytes(facts, schedule) *
+                                         schedule.pipeline_stages * schedule.persistent_blocks);
+  return constants.pipeline_fill_share * std::min(bytes_read, rings) /
          mixed_bandwidth(limits, bytes_read, bytes_written);
 }
 
 /// Microseconds of throughput and of the rows' chain, which overlap in part.
 double overlapped_time(double throughput_us, double chain_us, const CostConstants& constants) {
-  const double exponent = constants.ring_overlap_exponent;
+  const double exponent = constants.pipeline_overlap_exponent;
   return std::pow(std::pow(throughput_us, exponent) + std::pow(chain_us, exponent), 1.0 / exponent);
 }
 
 /// Microseconds that a ring takes at least, in whatever depth, if its groups work on that many rows
 /// side by side: the further rows take nothing but their throughput.
-double least_with_side_rows(const SegmentFacts& facts, const ProposedSchedule& ring, int64_t rows,
-                            const DeviceLimits& limits) {
+double least_with_row_unroll(const SegmentFacts& facts, const ProposedSchedule& ring, int64_t rows,
+                             const DeviceLimits& limits) {
   const CostConstants constants;
   const Prediction& alone = ring.predicted;
   const double memory_us =
@@ -329,8 +330,8 @@ double least_with_side_rows(const SegmentFacts& facts, const ProposedSchedule& r
   const auto block_rows = static_cast<double>(least_rows);
   const double chain_us = block_rows * alone.block_latency_us / static_cast<double>(side);
   double least_us = std::numeric_limits<double>::infinity();
-  for (const int64_t slots : kSideSlotCounts) {
-    schedule.stages = slots * side;
+  for (const int64_t slots : kUnrolledSlotCounts) {
+    schedule.pipeline_stages = slots * side;
     ResourceEstimate estimate = ring.estimate;
     estimate.bytes_in_flight_per_sm = bytes_in_flight(facts, schedule, estimate);
     const double throughput_us =
@@ -343,25 +344,25 @@ double least_with_side_rows(const SegmentFacts& facts, const ProposedSchedule& r
   return alone.launch_us + least_us + alone.second_stage_us;
 }
 
-/// Microseconds in which the groups of a block have done its rows. `turn_ns`: what a group takes
+/// Microseconds in which the groups of a block have done its rows. `tile_ns`: what a group takes
 /// for those that it has side by side; `row_ns`: for one alone.
-double chain_time(const Schedule& schedule, double rows, double turn_ns, double row_ns,
+double chain_time(const Schedule& schedule, double rows, double tile_ns, double row_ns,
                   const CostConstants& constants) {
   const auto groups = static_cast<double>(schedule.rows_per_block);
-  const auto side_rows = static_cast<double>(schedule.rows_per_iteration);
+  const auto unrolled_rows = static_cast<double>(schedule.rows_per_iteration);
   // Groups take a block's rows in turns.
-  const double group_ns = turn_ns / (groups * side_rows);
+  const double group_ns = tile_ns / (groups * unrolled_rows);
   // A slot is a turn's while its rows are worked on, and then those of the next one's on their way
   // from memory.
   const double slot_ns =
-      (turn_ns + constants.ring_refill_ns) / static_cast<double>(schedule.stages);
+      (tile_ns + constants.pipeline_refill_ns) / static_cast<double>(schedule.pipeline_stages);
   const double steady_us = rows * std::max(group_ns, slot_ns) / 1000.0;
   if (schedule.rows_per_iteration == 1) return steady_us;
   // The last turns keep some of the groups only, and rows that fill none go one by one.
-  const double items = std::floor(rows / side_rows);
-  const double left = rows - items * side_rows;
-  const double longest_ns = std::max(std::ceil(items / groups) * turn_ns,
-                                     std::floor(items / groups) * turn_ns + left * row_ns);
+  const double items = std::floor(rows / unrolled_rows);
+  const double left = rows - items * unrolled_rows;
+  const double longest_ns = std::max(std::ceil(items / groups) * tile_ns,
+                                     std::floor(items / groups) * tile_ns + left * row_ns);
   return std::max(steady_us, longest_ns / 1000.0);
 }
 
@@ -369,12 +370,12 @@ double chain_time(const Schedule& schedule, double rows, double turn_ns, double 
 std::vector<int64_t> stage_counts(const SegmentFacts& facts, const Schedule& schedule,
                                   int64_t shared_bytes) {
   const int64_t turn = schedule.rows_per_block * schedule.rows_per_iteration;
-  const int64_t row = ring_row_bytes(facts, schedule);
+  const int64_t row = pipeline_row_bytes(facts, schedule);
   const int64_t most =
       std::min(shared_bytes / (row + 2 * kBytesPerMbarrier), most_stages(schedule)) / turn * turn;
   std::vector<int64_t> counts;
   if (schedule.rows_per_iteration > 1) {
-    for (const int64_t slots : kSideSlotCounts) {
+    for (const int64_t slots : kUnrolledSlotCounts) {
       if (slots * turn <= most) counts.push_back(slots * turn);
     }
     return counts;
@@ -393,8 +394,8 @@ std::vector<int64_t> stage_counts(const SegmentFacts& facts, const Schedule& sch
 /// clusters of eight, and 486 with a block for every row.
 std::vector<int64_t> cluster_sizes(const SegmentFacts& facts, const DeviceLimits& limits) {
   if (!accumulates_columns(facts)) return {1};
-  return sinter::cluster_sizes(largest_roomy_cluster(limits), [&](int64_t size) {
-    return size == 1 || ring_row_bytes(facts, {.cluster_blocks = size}) > kLongestPart;
+  return sinter::cluster_sizes(largest_unstranded_cluster(limits), [&](int64_t size) {
+    return size == 1 || pipeline_row_bytes(facts, {.cluster_size = size}) > kLongestPart;
   });
 }
 
@@ -430,7 +431,7 @@ double weight_bytes(const SegmentFacts& facts, const Schedule& schedule,
 
 /// What the rows of a ring take, however many stages it has: parts of the estimate that follow from
 /// its depth are left out.
-struct RingWork {
+struct PipelineWork {
   WorkEstimate work;             ///< Without the weights that come from L2.
   std::vector<ValueId> weights;  ///< cached_weights().
   double exchange_ns = 0.0;      ///< Of a row, or of all that are side by side.
@@ -439,13 +440,13 @@ struct RingWork {
 };
 
 /// `needed`: needed_registers().
-RingWork ring_work(const SegmentFacts& facts, const Schedule& schedule, const StageList& list,
-                   int64_t needed, const ResourceEstimate& estimate, const DeviceLimits& limits,
-                   const CostConstants& constants) {
+PipelineWork pipeline_work(const SegmentFacts& facts, const Schedule& schedule,
+                           const StageList& list, int64_t needed, const ResourceEstimate& estimate,
+                           const DeviceLimits& limits, const CostConstants& constants) {
   Schedule held = schedule;  // Rows never wait for memory: that is the producer's part.
   held.unroll = 1;
-  RingWork out{.work = estimate_row_work(facts, held, list, estimate, limits, constants),
-               .weights = cached_weights(facts, schedule, list)};
+  PipelineWork out{.work = estimate_row_work(facts, held, list, estimate, limits, constants),
+                   .weights = cached_weights(facts, schedule, list)};
   WorkEstimate& work = out.work;
   // Reads again come from the ring.
   work.read_priority = schedule.read_priority;
@@ -453,7 +454,7 @@ RingWork ring_work(const SegmentFacts& facts, const Schedule& schedule, const St
   work.bytes_read = static_cast<double>(facts.bytes_read) + strided.read_bytes;
   work.l2_bytes = work.bytes_read + work.bytes_written + strided.l2_bytes;
   work.block_latency_ns = 0.0;
-  double ring_reads = 0.0;
+  double pipeline_reads = 0.0;
   double accumulated = 0.0;
   double accumulator_waits_ns = 0.0;
   for (const Stage& stage : list.stages) {
@@ -465,55 +466,56 @@ RingWork ring_work(const SegmentFacts& facts, const Schedule& schedule, const St
     }
     for (const ValueId value : stage.loads) {
       if (facts.is_full(value))
-        ring_reads += static_cast<double>(bytes_of(facts.fusion.values[value].type));
+        pipeline_reads += static_cast<double>(bytes_of(facts.fusion.values[value].type));
     }
   }
   const double elements =
       static_cast<double>(facts.space.rows) * static_cast<double>(facts.space.columns);
-  const auto blocks = static_cast<double>(schedule.cluster_blocks);
+  const auto blocks = static_cast<double>(schedule.cluster_size);
   work.shared_bytes =
-      strided.l1_bytes + elements * (ring_reads + accumulated) +
-      static_cast<double>(facts.space.rows * ring_row_bytes(facts, schedule)) * blocks;
+      strided.l1_bytes + elements * (pipeline_reads + accumulated) +
+      static_cast<double>(facts.space.rows * pipeline_row_bytes(facts, schedule)) * blocks;
   const auto rows = static_cast<double>(std::max<int64_t>(facts.space.rows, 1));
   const auto threads = static_cast<double>(schedule.threads_per_row);
   out.exchange_ns = exchange_time(facts, schedule, constants);
-  out.own_ns = constants.ring_instruction_ns * work.issue_slots / (rows * threads * blocks) +
-               constants.ring_weight_ns *
+  out.own_ns = constants.pipeline_instruction_ns * work.issue_slots / (rows * threads * blocks) +
+               constants.pipeline_weight_ns *
                    static_cast<double>(std::ssize(out.weights) * batch_count(facts, schedule)) +
                accumulator_waits_ns;
   const auto launch =
       static_cast<double>(launch_registers(limits, schedule, schedule.min_blocks_per_sm));
-  const double wanted = constants.ring_wanted_registers * static_cast<double>(needed) / launch;
-  out.squeeze = 1.0 + constants.ring_squeeze * std::max(0.0, wanted - 1.0);
+  const double wanted = constants.pipeline_wanted_registers * static_cast<double>(needed) / launch;
+  out.squeeze = 1.0 + constants.pipeline_register_limit * std::max(0.0, wanted - 1.0);
   return out;
 }
 
-Prediction predict_ring(const SegmentFacts& facts, const Schedule& schedule, const RingWork& ring,
-                        const ResourceEstimate& estimate, const DeviceLimits& limits,
-                        const CostConstants& constants) {
+Prediction predict_pipeline(const SegmentFacts& facts, const Schedule& schedule,
+                            const PipelineWork& ring, const ResourceEstimate& estimate,
+                            const DeviceLimits& limits, const CostConstants& constants) {
   WorkEstimate work = ring.work;
-  work.l2_bytes += static_cast<double>(facts.space.rows * schedule.cluster_blocks) *
+  work.l2_bytes += static_cast<double>(facts.space.rows * schedule.cluster_size) *
                    weight_bytes(facts, schedule, ring.weights, estimate, limits, constants);
   Prediction out = predict(work, estimate, limits, constants);
   // Rings of losses, which accumulate totals alone, stream as other reads do: with the share of
   // gradients 23 timed ones are predicted 8 % too fast.
-  const double share = accumulates_columns(facts) ? constants.ring_memory_share : 1.0;
+  const double share = accumulates_columns(facts) ? constants.pipeline_memory_share : 1.0;
   out.memory_us *= share * depth_penalty(facts, schedule, estimate, limits, constants);
   out.l2_us *= share;
   constexpr double kWarp = 32.0;
   const double warps = static_cast<double>(estimate.threads * estimate.blocks_per_sm) / kWarp;
-  out.issue_us *= std::pow(constants.ring_busy_warps / warps, constants.ring_warps_exponent);
+  out.issue_us *=
+      std::pow(constants.pipeline_busy_warps / warps, constants.pipeline_warps_exponent);
   const double throughput =
       std::max({out.memory_us, out.l2_us, out.issue_us, out.special_us, out.shared_us});
   // Rows side by side wait for one exchange.
-  const double turn_ns =
+  const double tile_ns =
       ring.exchange_ns + static_cast<double>(schedule.rows_per_iteration) * ring.own_ns;
   const double block_rows = std::ceil(static_cast<double>(facts.space.rows) /
                                       static_cast<double>(partial_rows(schedule)));
-  const double chain_us = chain_time(schedule, block_rows, turn_ns * ring.squeeze,
+  const double chain_us = chain_time(schedule, block_rows, tile_ns * ring.squeeze,
                                      (ring.exchange_ns + ring.own_ns) * ring.squeeze, constants);
   const double together = overlapped_time(throughput, chain_us, constants);
-  out.block_latency_us = turn_ns * ring.squeeze / 1000.0;
+  out.block_latency_us = tile_ns * ring.squeeze / 1000.0;
   const double fill =
       fill_time(facts, schedule, work.bytes_read, work.bytes_written, limits, constants);
   out.exposed_us = fill + together - throughput;
@@ -523,7 +525,7 @@ Prediction predict_ring(const SegmentFacts& facts, const Schedule& schedule, con
 
 /// A choice of what is kept, and the stages that follow from it.
 struct Kept {
-  std::vector<PersistentValue> values;
+  std::vector<KeptValue> values;
   StageList list;
 };
 
@@ -545,8 +547,8 @@ std::vector<Kept> kept_choices(const SegmentFacts& facts) {
     for (const Residency weights_in :
          {Residency::kRegister, Residency::kShared, Residency::kReload}) {
       if (weights_in != Residency::kReload && weights.empty()) continue;
-      std::vector<PersistentValue> kept;
-      for (const ValueId value : facts.persistent) {
+      std::vector<KeptValue> kept;
+      for (const ValueId value : facts.kept) {
         kept.push_back({value, in_registers || !facts.is_read(value) ? Residency::kRegister
                                                                      : Residency::kReload});
       }
@@ -562,9 +564,9 @@ std::vector<Kept> kept_choices(const SegmentFacts& facts) {
 }
 
 /// Tries rings one after the other, and offers those that fit without spilling.
-class RingSearch {
+class PipelineSearch {
  public:
-  RingSearch(const SegmentFacts& facts, const DeviceLimits& limits)
+  PipelineSearch(const SegmentFacts& facts, const DeviceLimits& limits)
       : facts_(facts),
         limits_(limits),
         vectors_(row_vectors(facts)),
@@ -579,12 +581,12 @@ class RingSearch {
     }
     if (accumulates_columns(facts_)) {
       for (const int64_t cluster : cluster_sizes(facts_, limits_)) {
-        if (roomy_clusters_.contains(cluster)) continue;
+        if (unstranded_clusters_.contains(cluster)) continue;
         for (const RowVector& vector : vectors_) try_threads(vector, cluster, Residency::kShared);
       }
     }
     if (proposal_.candidates.empty() && nearest_) proposal_.rejections.push_back(*nearest_);
-    if (facts_.has_reduction()) try_side_rows();
+    if (facts_.has_reduction()) try_row_unroll();
     return std::move(proposal_);
   }
 
@@ -594,10 +596,10 @@ class RingSearch {
       Schedule shape{.family = std::string(kName),
                      .threads_per_row = threads,
                      .vector_width = vector.width,
-                     .cluster_blocks = cluster,
+                     .cluster_size = cluster,
                      .accumulators = accumulators,
                      .read_priority = read_priority(facts_, limits_),
-                     .overlap = partials_overlap(facts_, limits_)};
+                     .dependent_launch = partials_dependent_launch(facts_, limits_)};
       // More threads than vectors would idle from the start.
       if (threads > 32 && threads / 2 * vector.width >= columns_per_block(facts_, shape)) break;
       try_groups(std::move(shape));
@@ -622,7 +624,7 @@ class RingSearch {
         schedule.persistent_blocks = persistent_grid(facts_, schedule, limits_);
         // There are no rows for more blocks than these: room for them is no use.
         if (schedule.persistent_blocks == fewer) break;
-        if (!has_room_for_ring(schedule)) continue;
+        if (!has_room_for_pipeline(schedule)) continue;
         for (const Kept& kept : choices_) {
           if (auto ring = best_depth(schedule, kept)) proposal_.candidates.push_back(*ring);
         }
@@ -631,24 +633,25 @@ class RingSearch {
   }
 
   /// False where accumulators in shared memory leave none for the smallest ring, whatever is kept.
-  [[nodiscard]] bool has_room_for_ring(const Schedule& schedule) const {
+  [[nodiscard]] bool has_room_for_pipeline(const Schedule& schedule) const {
     if (schedule.accumulators != Residency::kShared) return true;
     const int64_t rows = std::max<int64_t>(schedule.rows_per_block, 2);
-    return accumulator_shared_bytes(facts_, schedule) + rows * ring_row_bytes(facts_, schedule) <=
+    return accumulator_shared_bytes(facts_, schedule) +
+               rows * pipeline_row_bytes(facts_, schedule) <=
            limits_.shared_bytes_per_sm / schedule.min_blocks_per_sm;
   }
 
   /// Offers rings whose groups work on several rows side by side, where that is faster than the
   /// best of one at a time.
-  void try_side_rows() {
+  void try_row_unroll() {
     std::vector<ProposedSchedule>& rings = proposal_.candidates;
     const auto time = [](const ProposedSchedule& ring) { return ring.predicted.total_us; };
     double best_us = rings.empty() ? 0.0 : time(*std::ranges::min_element(rings, {}, time));
     const size_t alone = rings.size();
     for (size_t i = 0; i < alone; ++i) {
-      for (int64_t rows = 2; rows <= kMostSideRows; rows *= 2) {
-        if (!may_gain_by_side_rows(rings[i], rows)) break;
-        if (least_with_side_rows(facts_, rings[i], rows, limits_) >= best_us) continue;
+      for (int64_t rows = 2; rows <= kMostRowUnroll; rows *= 2) {
+        if (!may_gain_by_row_unroll(rings[i], rows)) break;
+        if (least_with_row_unroll(facts_, rings[i], rows, limits_) >= best_us) continue;
         Schedule schedule = rings[i].schedule;
         schedule.rows_per_iteration = rows;
         auto side = best_depth(std::move(schedule), kept_by(rings[i].schedule));
@@ -665,16 +668,15 @@ class RingSearch {
   /// for all rows of the slowest: layer-norm gradients of 8192 x 4096 in pairs take 60.8 us with
   /// two rows and 57.1 with one. None of this depends on how much of anything the device has, or
   /// more of it might leave out what was the best.
-  [[nodiscard]] bool may_gain_by_side_rows(const ProposedSchedule& ring, int64_t rows) const {
+  [[nodiscard]] bool may_gain_by_row_unroll(const ProposedSchedule& ring, int64_t rows) const {
     const Schedule& schedule = ring.schedule;
-    const bool keeps_rows =
-        std::ranges::any_of(schedule.persistent, [&](const PersistentValue& kept) {
-          return kept.residency == Residency::kRegister && facts_.is_read(kept.value) &&
-                 facts_.is_full(kept.value);
-        });
-    if (keeps_rows || schedule.min_blocks_per_sm > 1 || schedule.cluster_blocks > 1 ||
+    const bool keeps_rows = std::ranges::any_of(schedule.kept, [&](const KeptValue& kept) {
+      return kept.residency == Residency::kRegister && facts_.is_read(kept.value) &&
+             facts_.is_full(kept.value);
+    });
+    if (keeps_rows || schedule.min_blocks_per_sm > 1 || schedule.cluster_size > 1 ||
         schedule.accumulators != Residency::kRegister ||
-        elements_per_thread(schedule) > kElementsReadAhead)
+        elements_per_thread(schedule) > kPrefetchedElements)
       return false;
     const double exchange_ns = exchange_time(facts_, schedule, {});
     const double own_ns = ring.predicted.block_latency_us * 1000.0 - exchange_ns;
@@ -683,27 +685,27 @@ class RingSearch {
   }
 
   [[nodiscard]] const Kept& kept_by(const Schedule& schedule) const {
-    return *std::ranges::find(choices_, schedule.persistent, &Kept::values);
+    return *std::ranges::find(choices_, schedule.kept, &Kept::values);
   }
 
   /// Of rings that differ in nothing but their depth the best. Absent if none fits; notes why.
   std::optional<ProposedSchedule> best_depth(Schedule schedule, const Kept& kept) {
-    schedule.persistent = kept.values;
+    schedule.kept = kept.values;
     const int64_t needed = needed_registers(facts_, schedule, kept.list);
-    if (launch_suffices(schedule, needed)) roomy_clusters_.insert(schedule.cluster_blocks);
+    if (launch_suffices(schedule, needed)) unstranded_clusters_.insert(schedule.cluster_size);
     const int64_t budget =
         limits_.shared_bytes_per_sm / schedule.min_blocks_per_sm - limits_.shared_bytes_reserved;
-    schedule.stages = 0;
-    const int64_t beside_ring = ring_shared_bytes(facts_, schedule, kept.list);
-    const std::vector<int64_t> counts = stage_counts(facts_, schedule, budget - beside_ring);
+    schedule.pipeline_stages = 0;
+    const int64_t beside_pipeline = pipeline_shared_bytes(facts_, schedule, kept.list);
+    const std::vector<int64_t> counts = stage_counts(facts_, schedule, budget - beside_pipeline);
     if (counts.empty()) {
       nearest_ = rejected("shared memory holds too few rows for a ring", 0, 2, "stages",
                           "the multi_wave family holds them in registers");
       return std::nullopt;
     }
-    schedule.compute_registers = raised(schedule, needed);
+    schedule.consumer_registers = raised(schedule, needed);
     // All depths that are tried are legal if one is.
-    schedule.stages = counts.front();
+    schedule.pipeline_stages = counts.front();
     if (auto rejection = check_schedule(facts_, schedule, limits_)) {
       nearest_ = std::move(rejection);
       return std::nullopt;
@@ -712,15 +714,15 @@ class RingSearch {
     int64_t depth = 0;
     ResourceEstimate needs;
     Prediction fastest;
-    std::optional<RingWork> work;
+    std::optional<PipelineWork> work;
     for (const int64_t stages : counts) {
-      schedule.stages = stages;
+      schedule.pipeline_stages = stages;
       const auto estimate = estimated(schedule, kept.list, needed);
       if (!estimate) break;
       if (!work)
-        work = ring_work(facts_, schedule, kept.list, needed, *estimate, limits_, constants_);
+        work = pipeline_work(facts_, schedule, kept.list, needed, *estimate, limits_, constants_);
       const Prediction predicted =
-          predict_ring(facts_, schedule, *work, *estimate, limits_, constants_);
+          predict_pipeline(facts_, schedule, *work, *estimate, limits_, constants_);
       if (depth != 0 && predicted.total_us > fastest.total_us) break;
       if (depth != 0 && predicted.total_us == fastest.total_us) continue;
       depth = stages;
@@ -728,7 +730,7 @@ class RingSearch {
       fastest = predicted;
     }
     if (depth == 0) return std::nullopt;
-    schedule.stages = depth;
+    schedule.pipeline_stages = depth;
     return ProposedSchedule{std::move(schedule), needs, fastest};
   }
 
@@ -739,8 +741,8 @@ class RingSearch {
   /// Whether compute threads have enough registers without asking for more. Long shares of a row
   /// get as many as the compiler wants: it reads ahead in them, and spills what does not fit.
   [[nodiscard]] bool launch_suffices(const Schedule& schedule, int64_t needed) const {
-    const double wanted = elements_per_thread(schedule) > kElementsReadAhead
-                              ? CostConstants{}.ring_wanted_registers
+    const double wanted = elements_per_thread(schedule) > kPrefetchedElements
+                              ? CostConstants{}.pipeline_wanted_registers
                               : 1.0;
     return wanted * static_cast<double>(needed) <=
            static_cast<double>(launch_registers(limits_, schedule, schedule.min_blocks_per_sm));
@@ -776,7 +778,7 @@ class RingSearch {
   const std::vector<Kept> choices_;
   /// Clusters of a size in which some ring has registers for its accumulators. Whatever shared
   /// memory there is, so that more of it changes nothing.
-  std::set<int64_t> roomy_clusters_;
+  std::set<int64_t> unstranded_clusters_;
   Proposal proposal_;
   std::optional<Rejection> nearest_;
 };
@@ -789,23 +791,24 @@ tl::expected<ResourceEstimate, Rejection> estimate_warp_specialised(const Segmen
   if (auto rejection = check_segment(facts, limits)) return tl::make_unexpected(*rejection);
   if (auto rejection = check_schedule(facts, schedule, limits))
     return tl::make_unexpected(with_tensor(*rejection, facts, schedule));
-  const StageList list = distribute(facts, schedule.persistent);
+  const StageList list = distribute(facts, schedule.kept);
   return estimate_stages(facts, schedule, list, needed_registers(facts, schedule, list), limits);
 }
 
 Prediction predict_warp_specialised(const SegmentFacts& facts, const Schedule& schedule,
                                     const ResourceEstimate& estimate, const DeviceLimits& limits,
                                     const CostConstants& constants) {
-  const StageList list = distribute(facts, schedule.persistent);
+  const StageList list = distribute(facts, schedule.kept);
   const int64_t needed = needed_registers(facts, schedule, list);
-  const RingWork work = ring_work(facts, schedule, list, needed, estimate, limits, constants);
-  return predict_ring(facts, schedule, work, estimate, limits, constants);
+  const PipelineWork work =
+      pipeline_work(facts, schedule, list, needed, estimate, limits, constants);
+  return predict_pipeline(facts, schedule, work, estimate, limits, constants);
 }
 
 Proposal propose_warp_specialised(const SegmentFacts& facts, const DeviceLimits& limits) {
   if (auto rejection = check_segment(facts, limits))
     return {.candidates = {}, .rejections = {*rejection}};
-  return RingSearch(facts, limits).run();
+  return PipelineSearch(facts, limits).run();
 }
 
 }  // namespace sinter

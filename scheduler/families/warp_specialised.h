@@ -16,7 +16,7 @@ namespace sinter {
 /// stage they wait for one exchange.
 ///
 /// Fields of its own: `stages`, a multiple of the groups times the rows that each works on;
-/// `rows_per_iteration`, those rows: 1, 2 or 4; `compute_registers`, the limit per thread
+/// `rows_per_iteration`, those rows: 1, 2 or 4; `consumer_registers`, the limit per thread
 /// that compute warps raise with setmaxnreg after the producer gave its share up, or 0.
 ///
 /// Rejects: devices without bulk copies; rows that are no multiple of 16 bytes or not aligned to

@@ -6,9 +6,9 @@
 #include "runtime/host_execution.h"
 #include "scheduler/families/transpose.h"
 #include "scheduler/index_checks.h"
+#include "scheduler/pipeline.h"
 #include "scheduler/plan_verifier.h"
 #include "scheduler/random_scheduler.h"
-#include "scheduler/ring.h"
 #include "scheduler/row_schedule.h"
 #include "scheduler/schedule_verifier.h"
 #include "scheduler/segmentation/work_graph.h"
@@ -304,8 +304,8 @@ class Check {
   static bool is_too_large(const SegmentFacts& facts, const ProposedSchedule& drawn) {
     constexpr int64_t kMostInCluster = 4096;
     const Schedule& schedule = drawn.schedule;
-    if (schedule.cluster_blocks > 1 &&
-        schedule.cluster_blocks * schedule.threads_per_block() > kMostInCluster)
+    if (schedule.cluster_size > 1 &&
+        schedule.cluster_size * schedule.threads_per_block() > kMostInCluster)
       return true;
     return threads_run(facts, drawn) > kMostThreadsRun;
   }
@@ -355,7 +355,7 @@ class Check {
       auto drawn = draw_schedule(segment.facts);
       if (!drawn) return false;
       if (drawn->schedule.persistent_blocks > 0) continue;
-      drawn->schedule.overlap = segment.chosen().schedule.overlap;
+      drawn->schedule.dependent_launch = segment.chosen().schedule.dependent_launch;
       if (!verify_schedule(segment.facts, drawn->schedule, limits_, families_).empty()) continue;
       count("schedules drawn for parts and finishes");
       segment.candidates = {std::move(*drawn)};
@@ -454,22 +454,21 @@ class Check {
     option(segment.row_parts > 0, "parts");
     option(segment.finishes, "finishes");
     option(!segment.facts.in_place.empty(), "in place");
-    option(schedule.cluster_blocks > 1, "clusters");
+    option(schedule.cluster_size > 1, "clusters");
     option(schedule.persistent_blocks > 0, "persistent grids");
-    option(schedule.finish == Finish::kTicket, "tickets");
-    option(schedule.stages > 0, "rings");
+    option(schedule.finish == Finish::kLastBlock, "tickets");
+    option(schedule.pipeline_stages > 0, "rings");
     option(schedule.rows_per_iteration > 1, "rows side by side");
-    option(schedule.compute_registers > 0, "registers of the producer's");
-    option(schedule.rows_ahead > 0, "rows ahead");
-    option(schedule.rows_per_turn > 0, "turns");
+    option(schedule.consumer_registers > 0, "registers of the producer's");
+    option(schedule.prefetch_rows > 0, "rows ahead");
+    option(schedule.rows_per_tile > 0, "turns");
     option(schedule.accumulators == Residency::kShared, "accumulators in shared memory");
-    option(schedule.overlap != Overlap::kNone, "overlap");
-    option(schedule.row_access == RowAccess::kShifted, "shifted rows");
+    option(schedule.dependent_launch != DependentLaunch::kNone, "dependent launch");
+    option(schedule.row_access == RowAccess::kUnaligned, "shifted rows");
     option(schedule.row_access == RowAccess::kScalar, "scalar access");
     for (const Residency residency : {Residency::kRegister, Residency::kShared, Residency::kReload})
       option(std::ranges::any_of(
-                 schedule.persistent,
-                 [&](const PersistentValue& kept) { return kept.residency == residency; }),
+                 schedule.kept, [&](const KeptValue& kept) { return kept.residency == residency; }),
              fmt::format("values kept: {}", text_of(residency)));
   }
 

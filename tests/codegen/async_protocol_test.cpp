@@ -15,7 +15,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 using enum ProtocolVerb;
-using enum RingBarrier;
+using enum PipelineBarrier;
 using Kind = ProtocolFaultKind;
 
 /// All interleavings, breadth first, one state after the other and with no reduction: what `prove`
@@ -178,7 +178,7 @@ class Explorer {
         }
         ++slot.reads;
         break;
-      case kMeet:
+      case kSync:
         for (Warp& other : state.warps) {
           moved = moved && (other.role != warp.role ||
                             (other.item == warp.item && other.action == warp.action));
@@ -252,12 +252,12 @@ ProtocolAction& find(std::vector<ProtocolAction>& actions, ProtocolVerb verb) {
 
 /// Two slots, two warps to a group, two copies of 64 bytes.
 AsyncProtocol sound(int groups = 1, SlotRelease release = SlotRelease::kLate) {
-  return ring_protocol(2, groups, 2, {64, 64}, release);
+  return pipeline_protocol(2, groups, 2, {64, 64}, release);
 }
 
 /// The same with rows side by side.
-AsyncProtocol sound_side_rows(int64_t rows, SlotRelease release = SlotRelease::kLate) {
-  return ring_protocol(2, 1, 2, {64}, release, rows);
+AsyncProtocol sound_unrolled_rows(int64_t rows, SlotRelease release = SlotRelease::kLate) {
+  return pipeline_protocol(2, 1, 2, {64}, release, rows);
 }
 
 struct Fault {
@@ -336,10 +336,10 @@ std::vector<Fault> planted_faults() {
          return out;
        }},
       {"SlotsChangeGroups", Kind::kWrongParity, 4,
-       [] { return ring_protocol(3, 2, 1, {64}, SlotRelease::kEarly); }},
+       [] { return pipeline_protocol(3, 2, 1, {64}, SlotRelease::kEarly); }},
       {"SecondProducerWaitsForNoRelease", Kind::kOverwrite, 2,
        [] {
-         AsyncProtocol out = ring_protocol(1, 1, 1, {64}, SlotRelease::kEarly);
+         AsyncProtocol out = pipeline_protocol(1, 1, 1, {64}, SlotRelease::kEarly);
          find(producer(out), kExpect).bytes = 128;
          std::swap(out.roles[0], out.roles[1]);
          out.roles.push_back({.name = "second producer",
@@ -354,7 +354,7 @@ std::vector<Fault> planted_faults() {
          return out;
        }},
       {"WarpsPartAtABarrier", Kind::kDeadlock, 1,
-       in([](auto& p) { find(group(p), kMeet).first_warp_only = true; })},
+       in([](auto& p) { find(group(p), kSync).first_warp_only = true; })},
   };
 }
 
@@ -379,10 +379,10 @@ INSTANTIATE_TEST_SUITE_P(AsyncProtocol, PlantedFault, testing::ValuesIn(planted_
                          [](const auto& test) { return test.param.name; });
 
 /// Those that only items of several rows can have.
-std::vector<Fault> faults_of_side_rows() {
+std::vector<Fault> faults_of_unrolled_rows() {
   const auto in = [](int64_t rows, auto change) {
     return [rows, change] {
-      AsyncProtocol out = sound_side_rows(rows);
+      AsyncProtocol out = sound_unrolled_rows(rows);
       change(out);
       return out;
     };
@@ -406,7 +406,7 @@ std::vector<Fault> faults_of_side_rows() {
        5},
       {"ReleasedBetweenTheRows", Kind::kOverwrite, 3,
        [before_the_last_row] {
-         AsyncProtocol out = sound_side_rows(2, SlotRelease::kEarly);
+         AsyncProtocol out = sound_unrolled_rows(2, SlotRelease::kEarly);
          before_the_last_row(group(out), kRead);
          return out;
        },
@@ -449,19 +449,19 @@ std::vector<Fault> faults_of_side_rows() {
   };
 }
 
-INSTANTIATE_TEST_SUITE_P(SideRows, PlantedFault, testing::ValuesIn(faults_of_side_rows()),
+INSTANTIATE_TEST_SUITE_P(SideRows, PlantedFault, testing::ValuesIn(faults_of_unrolled_rows()),
                          [](const auto& test) { return test.param.name; });
 
 TEST(AsyncProtocol, AFaultOfSideRowsTellsTheRows) {
-  AsyncProtocol protocol = sound_side_rows(2);
+  AsyncProtocol protocol = sound_unrolled_rows(2);
   protocol.roles[1].short_actions.clear();
   const auto fault = prove(protocol);
   ASSERT_TRUE(fault);
   EXPECT_THAT(fault->text(), HasSubstr("with 1 items: item 0 has 1 rows, and row 1 is"));
-  AsyncProtocol half = sound_side_rows(2);
+  AsyncProtocol half = sound_unrolled_rows(2);
   find(producer(half), kExpect).of_each_row = false;
   EXPECT_THAT(prove(half)->text(), HasSubstr("with 1 items of 2 rows"));
-  EXPECT_THAT(prove(ring_protocol(2, 1, 1, {64}, SlotRelease::kEarly, 17))->message,
+  EXPECT_THAT(prove(pipeline_protocol(2, 1, 1, {64}, SlotRelease::kEarly, 17))->message,
               HasSubstr("rows of an item is 17"));
 }
 
@@ -512,7 +512,7 @@ RC_GTEST_PROP(AsyncProtocol, EveryRingWhoseSlotsBelongToGroupsIsSound, ()) {
       *rc::gen::inRange<size_t>(1, 5), rc::gen::element<int64_t>(16, 64, 4096));
   const auto release = *rc::gen::element(SlotRelease::kEarly, SlotRelease::kLate);
   const auto rows = *rc::gen::element<int64_t>(1, 2, 4);
-  const auto fault = prove(ring_protocol(stages, groups, warps, copies, release, rows));
+  const auto fault = prove(pipeline_protocol(stages, groups, warps, copies, release, rows));
   if (fault) RC_FAIL(fault->text());
 }
 
@@ -522,7 +522,7 @@ RC_GTEST_PROP(AsyncProtocol, EveryRingWhoseSlotsChangeGroupsIsRefused, ()) {
   const auto stages = *rc::gen::inRange<int64_t>(1, 13);
   RC_PRE(stages % groups != 0);
   const auto rows = *rc::gen::element<int64_t>(1, 2, 4);
-  const auto fault = prove(ring_protocol(stages, groups, 2, {64}, SlotRelease::kEarly, rows));
+  const auto fault = prove(pipeline_protocol(stages, groups, 2, {64}, SlotRelease::kEarly, rows));
   RC_ASSERT(fault.has_value());
   RC_ASSERT(fault->kind == Kind::kWrongParity);
 }
@@ -531,7 +531,7 @@ RC_GTEST_PROP(AsyncProtocol, EveryRingWhoseSlotsChangeGroupsIsRefused, ()) {
 AsyncProtocol changed_protocol() {
   const auto coin = [] { return *rc::gen::inRange(0, 2); };
   const int groups = 1 + coin();
-  AsyncProtocol out = ring_protocol(
+  AsyncProtocol out = pipeline_protocol(
       groups * *rc::gen::inRange<int64_t>(1, 4 - groups), groups, groups == 2 ? 1 : 1 + coin(),
       coin() != 0 ? std::vector<int64_t>{64} : std::vector<int64_t>{16, 64},
       coin() != 0 ? SlotRelease::kEarly : SlotRelease::kLate, 1 + coin());

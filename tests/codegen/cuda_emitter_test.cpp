@@ -454,7 +454,7 @@ TEST(CudaEmitterTest, WritesClusters) {
               HasSubstr("if ((int)threadIdx.x % 32 < 2) {\n      cluster_store(sum_warps + "));
   EXPECT_THAT(text, HasSubstr("mbarrier_wait_cluster(arrived + turn % 2, turn / 2 % 2);"));
   const KernelSource source = make_kernel_source(kernel, {21, 3});
-  EXPECT_EQ(source.cluster_blocks, 2);
+  EXPECT_EQ(source.cluster_size, 2);
   // Tuples of 2 x 2 warps for two turns, and two mbarriers.
   EXPECT_EQ(source.shared_bytes, 2 * 4 * 4 + 2 * 8);
 }

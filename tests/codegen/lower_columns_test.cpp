@@ -38,12 +38,12 @@ TEST(LowerColumns, EveryRowIsAddedOnce) {
 
 TEST(LowerColumns, EveryBlockOfAClusterAddsItsShare) {
   for (const int64_t cluster : {2, 4}) {
-    expect_column_sums({.threads_per_row = 8, .rows_per_block = 4, .cluster_blocks = cluster});
+    expect_column_sums({.threads_per_row = 8, .rows_per_block = 4, .cluster_size = cluster});
     expect_column_sums({.threads_per_row = 8,
                         .rows_per_block = 4,
                         .unroll = 2,
                         .persistent_blocks = 2 * cluster,
-                        .cluster_blocks = cluster});
+                        .cluster_size = cluster});
   }
 }
 

@@ -52,11 +52,11 @@ TEST(RowKernel, ExchangesOfFollowingRowsDoNotMeetInACluster) {
                     .threads_per_row = 64,
                     .vector_width = 4,
                     .persistent_blocks = 4,
-                    .cluster_blocks = 2};
+                    .cluster_size = 2};
   expect_weighted_rows(schedule);
   schedule.threads_per_row = 32;
   schedule.persistent_blocks = 8;
-  schedule.cluster_blocks = 4;
+  schedule.cluster_size = 4;
   expect_weighted_rows(schedule);
 }
 
@@ -65,8 +65,8 @@ TEST(RowKernel, ExchangesOfTheRowsOfATurnDoNotMeetInACluster) {
                         .threads_per_row = 64,
                         .vector_width = 4,
                         .persistent_blocks = 4,
-                        .cluster_blocks = 2,
-                        .rows_per_turn = 3});
+                        .cluster_size = 2,
+                        .rows_per_tile = 3});
 }
 
 }  // namespace

@@ -22,13 +22,10 @@ std::vector<Schedule> schedules(int64_t columns) {
   std::vector<Schedule> out = {
       {.family = "looped", .threads_per_row = 32, .vector_width = 4},
       {.family = "looped", .threads_per_row = 64, .vector_width = 4, .unroll = 2},
-      {.family = "multi_wave",
-       .threads_per_row = 64,
-       .vector_width = 4,
-       .persistent = {{ValueId{0}}}},
+      {.family = "multi_wave", .threads_per_row = 64, .vector_width = 4, .kept = {{ValueId{0}}}},
   };
   for (Schedule& schedule : out)
-    schedule.row_access = columns % 4 == 0 ? RowAccess::kAligned : RowAccess::kShifted;
+    schedule.row_access = columns % 4 == 0 ? RowAccess::kAligned : RowAccess::kUnaligned;
   return out;
 }
 

@@ -20,7 +20,7 @@ void expect_summed_rows(int64_t columns, Schedule schedule) {
   const ValueId x = b.input(DType::kF32, {kRows, columns}, "x");
   b.output(b.mul(x, b.broadcast_over(b.sum(x, {1}), x, {1})), "y");
   schedule.vector_width = 4;
-  schedule.row_access = RowAccess::kShifted;
+  schedule.row_access = RowAccess::kUnaligned;
   ScheduledKernel(b.build(), schedule)
       .expect_outputs(
           [=](const Tensors& in) -> Tensors {
@@ -47,10 +47,10 @@ TEST(RowWalk, BlocksOfAClusterWalkEveryElementOnce) {
     for (const int64_t cluster : {2, 4}) {
       expect_summed_rows(columns, {.family = "multi_wave",
                                    .threads_per_row = 64,
-                                   .cluster_blocks = cluster,
-                                   .persistent = {{ValueId{0}}}});
+                                   .cluster_size = cluster,
+                                   .kept = {{ValueId{0}}}});
       expect_summed_rows(columns,
-                         {.family = "looped", .threads_per_row = 32, .cluster_blocks = cluster});
+                         {.family = "looped", .threads_per_row = 32, .cluster_size = cluster});
     }
   }
 }

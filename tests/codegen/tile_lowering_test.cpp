@@ -62,7 +62,7 @@ TEST(TileLowering, ElementsOutsideOfAShiftedRowAreNeitherReadNorWritten) {
                        {.family = "looped",
                         .threads_per_row = kThreads,
                         .vector_width = 4,
-                        .row_access = RowAccess::kShifted});
+                        .row_access = RowAccess::kUnaligned});
   }
 }
 
@@ -113,7 +113,7 @@ TEST(TileLowering, RowsAreKeptInL2UntilTheyAreReadForTheLastTime) {
               ElementsAre("x evict_last", "x evict_last", "gate evict_last"));
   schedule.family = "multi_wave";
   schedule.read_priority = ReadPriority::kLastUse;
-  schedule.persistent = {{facts.fusion.inputs.front()}};
+  schedule.kept = {{facts.fusion.inputs.front()}};
   EXPECT_THAT(hints_of(lower_rows(facts, schedule).kernel),
               ElementsAre("x evict_first", "gate evict_first"))
       << "what is kept is read once";

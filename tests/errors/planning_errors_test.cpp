@@ -30,7 +30,7 @@ Schedule looped() {
 
 /// The value that a softmax keeps.
 ValueId kept_by_softmax() {
-  return plan_canned("softmax", kMatrix, "H200")->segments.front().facts.persistent.front();
+  return plan_canned("softmax", kMatrix, "H200")->segments.front().facts.kept.front();
 }
 
 /// 32-bit integers count the vectors of a row that a thread takes.
@@ -180,7 +180,7 @@ TEST(PlanningError, APinnedScheduleOfHalfAWarp) {
 
 TEST(PlanningError, APinnedClusterOfThreeBlocks) {
   Schedule schedule = looped();
-  schedule.cluster_blocks = 3;
+  schedule.cluster_size = 3;
   expect_error(plan_pinned("softmax", schedule),
                {.kind = ErrorKind::kResourceExhausted,
                 .text = "the blocks of a cluster are no power of two, or more than the device runs",
@@ -190,20 +190,20 @@ TEST(PlanningError, APinnedClusterOfThreeBlocks) {
 
 TEST(PlanningError, APinnedScheduleWithNumbersOfARingThatItHasNot) {
   Schedule schedule = looped();
-  schedule.stages = 4;
+  schedule.pipeline_stages = 4;
   expect_error(plan_pinned("softmax", schedule),
                {.kind = ErrorKind::kResourceExhausted,
                 .text = "only blocks with a producer keep a ring of rows",
                 .measured = 4,
                 .limit = 0});
-  schedule.stages = 0;
-  schedule.compute_registers = 96;
+  schedule.pipeline_stages = 0;
+  schedule.consumer_registers = 96;
   expect_error(plan_pinned("softmax", schedule),
                {.kind = ErrorKind::kResourceExhausted,
                 .text = "only a producer leaves registers to other warps",
                 .measured = 96,
                 .limit = 0});
-  schedule.compute_registers = 0;
+  schedule.consumer_registers = 0;
   schedule.rows_per_iteration = 2;
   expect_error(plan_pinned("softmax", schedule),
                {.kind = ErrorKind::kResourceExhausted,
@@ -211,7 +211,8 @@ TEST(PlanningError, APinnedScheduleWithNumbersOfARingThatItHasNot) {
                 .measured = 2,
                 .limit = 1});
   for (const char* family : {"pointwise", "column"}) {
-    const Schedule other{.family = family, .threads_per_row = 32, .rows_per_block = 4, .stages = 2};
+    const Schedule other{
+        .family = family, .threads_per_row = 32, .rows_per_block = 4, .pipeline_stages = 2};
     const char* fusion = std::string_view(family) == "column" ? "bias_gradient" : "swiglu";
     expect_error(plan_pinned(fusion, other), {.kind = ErrorKind::kResourceExhausted,
                                               .text = "only blocks with a producer",
@@ -240,7 +241,7 @@ TEST(PlanningError, APinnedScheduleWithAParameterThatItsFamilyHasNot) {
 
 TEST(PlanningError, APinnedClusterOnADeviceWithoutAny) {
   Schedule schedule = looped();
-  schedule.cluster_blocks = 2;
+  schedule.cluster_size = 2;
   expect_error(plan_canned("softmax", kMatrix, "A100", {.pin = {.schedule = schedule}}),
                {.kind = ErrorKind::kResourceExhausted,
                 .text = "the device has no thread-block clusters",
@@ -277,7 +278,7 @@ TEST(PlanningError, APinnedScheduleBeyondTheRegisters) {
                              .threads_per_row = 32,
                              .rows_per_block = 1,
                              .vector_width = 8,
-                             .persistent = {{kept_by_softmax(), Residency::kRegister}}};
+                             .kept = {{kept_by_softmax(), Residency::kRegister}}};
   const auto planned = plan_pinned("softmax", schedule, {{"rows", 64}, {"cols", 32768}});
   ASSERT_FALSE(planned);
   EXPECT_EQ(planned.error().kind, ErrorKind::kResourceExhausted);
@@ -292,7 +293,7 @@ TEST(PlanningError, APinnedScheduleBeyondSharedMemory) {
                              .threads_per_row = 256,
                              .rows_per_block = 4,
                              .vector_width = 4,
-                             .persistent = {{kept_by_softmax(), Residency::kShared}}};
+                             .kept = {{kept_by_softmax(), Residency::kShared}}};
   const auto planned = plan_pinned("softmax", schedule, {{"rows", 64}, {"cols", 65536}});
   ASSERT_FALSE(planned);
   EXPECT_EQ(planned.error().kind, ErrorKind::kResourceExhausted);
@@ -306,7 +307,7 @@ TEST(PlanningError, APinnedScheduleBeyondSharedMemory) {
 TEST(PlanningError, APinnedValueThatTheFusionDoesNotHave) {
   Schedule schedule = looped();
   schedule.family = "multi_wave";
-  schedule.persistent = {{ValueId{4000}, Residency::kShared}};
+  schedule.kept = {{ValueId{4000}, Residency::kShared}};
   expect_error(plan_pinned("softmax", schedule), {.kind = ErrorKind::kResourceExhausted,
                                                   .text = "a persistent value is not in the fusion",
                                                   .values = {ValueId{4000}}});
@@ -315,7 +316,7 @@ TEST(PlanningError, APinnedValueThatTheFusionDoesNotHave) {
 TEST(PlanningError, APinnedValueThatALoopedScheduleCannotKeep) {
   Schedule schedule = looped();
   const ValueId kept = kept_by_softmax();
-  schedule.persistent = {{kept, Residency::kShared}};
+  schedule.kept = {{kept, Residency::kShared}};
   expect_error(plan_pinned("softmax", schedule),
                {.kind = ErrorKind::kResourceExhausted,
                 .text = "a looped schedule keeps nothing resident",

@@ -149,10 +149,10 @@ TEST(OpTest, ReducedAxesOfEveryReduction) {
 }
 
 TEST(OpTest, OnlyLogarithmsOfF32HaveAHastyForm) {
-  EXPECT_TRUE(has_hasty_form(PointwiseFn::kLog, DType::kF32));
-  EXPECT_TRUE(has_hasty_form(PointwiseFn::kLog2, DType::kF32));
-  EXPECT_FALSE(has_hasty_form(PointwiseFn::kLog, DType::kF64));
-  EXPECT_FALSE(has_hasty_form(PointwiseFn::kExp, DType::kF32));
+  EXPECT_TRUE(has_fast_path_form(PointwiseFn::kLog, DType::kF32));
+  EXPECT_TRUE(has_fast_path_form(PointwiseFn::kLog2, DType::kF32));
+  EXPECT_FALSE(has_fast_path_form(PointwiseFn::kLog, DType::kF64));
+  EXPECT_FALSE(has_fast_path_form(PointwiseFn::kExp, DType::kF32));
 }
 
 }  // namespace

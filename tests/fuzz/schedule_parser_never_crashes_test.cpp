@@ -17,25 +17,25 @@ namespace {
 constexpr std::string_view kSeeds[] = {
     R"(schedule warp_specialised {
   threads_per_row 128  rows_per_block 1  vector_width 8  unroll 1  min_blocks_per_sm 1
-  persistent_blocks 8  stages 2  row_access aligned
-  persist %v0 in register
+  persistent_blocks 8  pipeline_stages 2  row_access aligned
+  keep %v0 in register
 }
 )",
     R"(schedule multi_wave {
   threads_per_row 256  rows_per_block 1  vector_width 8  unroll 1  min_blocks_per_sm 1
   row_access aligned
-  persist %v0 in register
+  keep %v0 in register
 }
 )",
     R"(schedule looped {  ; comment
   threads_per_row 32  rows_per_block 4  vector_width 4  unroll 2  min_blocks_per_sm 2
-  row_access shifted
+  row_access unaligned
 }
 )",
     R"(schedule "of, one's \"own\"\x0a" {
   row_access scalar
-  persist %v0 in shared
-  persist %v1 in reload
+  keep %v0 in shared
+  keep %v1 in reload
   parameter name 7
   parameter "a b" -9223372036854775808
 }
@@ -61,9 +61,9 @@ constexpr std::string_view kPieces[] = {"%v0",
                                         "looped",
                                         "pointwise",
                                         "transpose",
-                                        "persist %v1 in shared ",
-                                        "persist %v0 in register ",
-                                        "row_access shifted ",
+                                        "keep %v1 in shared ",
+                                        "keep %v0 in register ",
+                                        "row_access unaligned ",
                                         "row_access scalar vector_width 1 ",
                                         "unroll 16 ",
                                         "unroll 1048576 ",
@@ -75,18 +75,18 @@ constexpr std::string_view kPieces[] = {"%v0",
                                         "min_blocks_per_sm 4096 ",
                                         "persistent_blocks 132 ",
                                         "persistent_blocks 9223372036854775807 ",
-                                        "cluster_blocks 2 ",
-                                        "cluster_blocks 4611686018427387904 ",
-                                        "stages 4 ",
-                                        "stages 9223372036854775807 ",
+                                        "cluster_size 2 ",
+                                        "cluster_size 4611686018427387904 ",
+                                        "pipeline_stages 4 ",
+                                        "pipeline_stages 9223372036854775807 ",
                                         "rows_per_iteration 2 ",
-                                        "compute_registers 232 ",
-                                        "rows_ahead 1 ",
-                                        "rows_per_turn 4 ",
-                                        "rows_per_turn 9223372036854775807 ",
+                                        "consumer_registers 232 ",
+                                        "prefetch_rows 1 ",
+                                        "rows_per_tile 4 ",
+                                        "rows_per_tile 9223372036854775807 ",
                                         "accumulators shared ",
-                                        "finish ticket ",
-                                        "overlap next ",
+                                        "finish last_block ",
+                                        "dependent_launch trigger ",
                                         "read_priority last_use "};
 
 class ScheduleParserNeverCrashes : public ::testing::Test {

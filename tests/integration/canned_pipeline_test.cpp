@@ -35,7 +35,7 @@ TEST_P(CannedPlan, PlansOnEveryDevice) {
       // One kernel, and perhaps one that finishes its partial results or takes the columns.
       ASSERT_LE(planned->segments.size(), 2U);
       const SegmentPlan& segment = planned->segments.front();
-      const bool finishes = segment.chosen().schedule.finish == Finish::kTicket;
+      const bool finishes = segment.chosen().schedule.finish == Finish::kLastBlock;
       EXPECT_EQ(planned->workspace.empty(), planned->segments.size() == 1U && !finishes);
       for (const ProposedSchedule& candidate : segment.candidates) {
         ASSERT_THAT(verify_schedule(segment.facts, candidate.schedule, limits, families_),
@@ -133,10 +133,9 @@ TEST(RowsInSharedMemory, AreUnderWayBeforeThePartOfThemInRegistersIsStored) {
                     .threads_per_row = 32,
                     .vector_width = 8,
                     .unroll = 2,
-                    .row_access = RowAccess::kShifted};
-  for (const ValueId value : facts.persistent)
-    schedule.persistent.push_back({value, Residency::kShared});
-  ASSERT_EQ(schedule.persistent.size(), 2U);
+                    .row_access = RowAccess::kUnaligned};
+  for (const ValueId value : facts.kept) schedule.kept.push_back({value, Residency::kShared});
+  ASSERT_EQ(schedule.kept.size(), 2U);
   const std::string text = emit(facts, schedule).value().text;
   const std::string until_there = text.substr(0, text.find("async_wait"));
   const size_t first_store = until_there.find("store_shared");

@@ -21,7 +21,7 @@
 #include "runtime/nvrtc_compiler.h"
 #include "runtime/oracle/bounded_cast.h"
 #include "runtime/oracle/error_model.h"
-#include "scheduler/ring.h"
+#include "scheduler/pipeline.h"
 #include "scheduler/schedule_verifier.h"
 #include "tests/integration/canned_case.h"
 #include "tests/integration/interpreted_plan.h"
@@ -169,15 +169,15 @@ std::optional<Plan> in_shared(const Fusion& fusion, const ExtentValues& extents,
   if (schedule.persistent_blocks == 0 || schedule.accumulators == Residency::kShared)
     return std::nullopt;
   schedule.accumulators = Residency::kShared;
-  schedule.compute_registers = 0;
+  schedule.consumer_registers = 0;
   schedule.rows_per_iteration = 1;
   const FamilySet families = builtin_families();
   const auto rejections = [&] {
     return verify_schedule(segment.facts, schedule, planned.limits, families);
   };
   const int64_t groups = schedule.rows_per_block;
-  while (schedule.stages > std::max<int64_t>(groups, 2) && !rejections().empty())
-    schedule.stages -= groups;
+  while (schedule.pipeline_stages > std::max<int64_t>(groups, 2) && !rejections().empty())
+    schedule.pipeline_stages -= groups;
   if (const auto said = rejections(); !said.empty()) {
     EXPECT_EQ(said.size(), 1U);
     EXPECT_THAT(said.front().rule, AnyOf(HasSubstr("more shared memory"), HasSubstr("as stages"),
@@ -189,12 +189,13 @@ std::optional<Plan> in_shared(const Fusion& fusion, const ExtentValues& extents,
 
 /// The ring of a plan with that many rows side by side, and stages for them; nothing if it is too
 /// large for the device then.
-std::optional<Plan> with_side_rows(const Plan& ring, const Width& width, const Fusion& fusion,
-                                   int64_t rows, int64_t side_rows, const DeviceLimits& limits) {
+std::optional<Plan> with_unrolled_rows(const Plan& ring, const Width& width, const Fusion& fusion,
+                                       int64_t rows, int64_t unrolled_rows,
+                                       const DeviceLimits& limits) {
   Schedule schedule = ring.segments.front().chosen().schedule;
-  const int64_t turn = schedule.rows_per_block * side_rows;
-  schedule.rows_per_iteration = side_rows;
-  schedule.stages = std::max(schedule.stages / turn, int64_t{1}) * turn;
+  const int64_t turn = schedule.rows_per_block * unrolled_rows;
+  schedule.rows_per_iteration = unrolled_rows;
+  schedule.pipeline_stages = std::max(schedule.pipeline_stages / turn, int64_t{1}) * turn;
   const FamilySet families = builtin_families();
   if (!verify_schedule(ring.segments.front().facts, schedule, limits, families).empty())
     return std::nullopt;
@@ -203,12 +204,13 @@ std::optional<Plan> with_side_rows(const Plan& ring, const Width& width, const F
 
 /// The plan with its partial results reduced by the last block; nothing where they are not reduced
 /// by a kernel of their own, or its family draws no tickets.
-std::optional<Plan> with_ticket(const Plan& planned, const Width& width, const Fusion& fusion,
-                                int64_t rows, const DeviceLimits& limits) {
+std::optional<Plan> with_last_block_finish(const Plan& planned, const Width& width,
+                                           const Fusion& fusion, int64_t rows,
+                                           const DeviceLimits& limits) {
   Schedule schedule = planned.segments.front().chosen().schedule;
-  if (schedule.finish == Finish::kTicket) return std::nullopt;
-  schedule.finish = Finish::kTicket;
-  schedule.overlap = Overlap::kNone;
+  if (schedule.finish == Finish::kLastBlock) return std::nullopt;
+  schedule.finish = Finish::kLastBlock;
+  schedule.dependent_launch = DependentLaunch::kNone;
   const FamilySet families = builtin_families();
   const auto rejections =
       verify_schedule(planned.segments.front().facts, schedule, limits, families);
@@ -272,15 +274,15 @@ void check_cell(const Machine& machine, const Width& width, const DeviceReferenc
       if (shared) {
         ASSERT_NO_FATAL_FAILURE(check(std::move(*shared)));
       }
-      auto ticket = with_ticket(*planned, width, fusion, rows, machine.limits);
+      auto ticket = with_last_block_finish(*planned, width, fusion, rows, machine.limits);
       if (ticket) {
         ASSERT_NO_FATAL_FAILURE(check(std::move(*ticket)));
       }
     }
-    for (const int64_t side_rows : {2, 4}) {
+    for (const int64_t unrolled_rows : {2, 4}) {
       if (kind != kWarpSpecialised) break;
       std::optional<Plan> side =
-          with_side_rows(*planned, width, fusion, rows, side_rows, machine.limits);
+          with_unrolled_rows(*planned, width, fusion, rows, unrolled_rows, machine.limits);
       if (!side) continue;
       ASSERT_NO_FATAL_FAILURE(check(std::move(*side)));
     }
@@ -405,8 +407,8 @@ TEST_P(SmallGradientsGpu, WithTailsAreRightInEveryKind) {
 // All groups of a block take as many turns of 1, 2 or 4 rows each.
 TEST_P(SmallGradientsGpu, InWholeTurnsAreRightInEveryKind) {
   constexpr int64_t kMostGroups = 4;
-  constexpr int64_t kMostSideRows = 4;
-  check_rows(limits_.sm_count * kMostGroups * kMostSideRows);
+  constexpr int64_t kMostRowUnroll = 4;
+  check_rows(limits_.sm_count * kMostGroups * kMostRowUnroll);
 }
 
 INSTANTIATE_TEST_SUITE_P(Norms, SmallGradientsGpu,

@@ -114,10 +114,10 @@ struct FamilyCase {
 };
 
 std::vector<FamilyCase> family_cases() {
-  const auto is_cluster = [](const Schedule& schedule) { return schedule.cluster_blocks > 1; };
-  const auto takes_turns = [](const Schedule& schedule) { return schedule.rows_per_turn > 1; };
-  const auto has_ticket = [](const Schedule& schedule) {
-    return schedule.finish == Finish::kTicket;
+  const auto is_cluster = [](const Schedule& schedule) { return schedule.cluster_size > 1; };
+  const auto takes_turns = [](const Schedule& schedule) { return schedule.rows_per_tile > 1; };
+  const auto has_last_block_finish = [](const Schedule& schedule) {
+    return schedule.finish == Finish::kLastBlock;
   };
   return {{"MultiWave", losses_and_probabilities(), "multi_wave"},
           {"MultiWaveOfI32", losses_and_probabilities(DType::kI32), "multi_wave"},
@@ -127,7 +127,7 @@ std::vector<FamilyCase> family_cases() {
           {"Rings", losses_and_column_sums(), "warp_specialised"},
           {"MultiWaveWithColumns", losses_and_column_sums(), "multi_wave"},
           {"Turns", losses_and_column_sums(), "looped", takes_turns},
-          {"Tickets", losses_and_column_sums(), "multi_wave", has_ticket}};
+          {"Tickets", losses_and_column_sums(), "multi_wave", has_last_block_finish}};
 }
 
 class IndexChecksOfFamilies : public ::testing::TestWithParam<FamilyCase> {};

@@ -32,15 +32,15 @@ Fusion softmax_of_1280() {
 /// How tiles are loaded, in the order of the text.
 std::vector<std::string> loads_of(const kir::Kernel& kernel) {
   std::vector<std::string> out;
-  std::set<kir::StmtId> guarded;
+  std::set<kir::StmtId> predicated;
   kir::for_each_stmt(kernel, kernel.body, [&](kir::StmtId id) {
     if (const auto* branch = std::get_if<kir::If>(&kernel.stmts[id].kind)) {
       kir::for_each_stmt(kernel, branch->then_body,
-                         [&](kir::StmtId inner) { guarded.insert(inner); });
+                         [&](kir::StmtId inner) { predicated.insert(inner); });
     }
     const auto* load = std::get_if<kir::Load>(&kernel.stmts[id].kind);
     if (load != nullptr && !kernel.vars[load->tile].is_scalar())
-      out.emplace_back(guarded.contains(id) ? "guarded" : "whole");
+      out.emplace_back(predicated.contains(id) ? "predicated" : "whole");
   });
   return out;
 }
@@ -53,7 +53,7 @@ class KeptRows : public testing::Test {
             .threads_per_row = threads_per_row,
             .rows_per_block = rows_per_block,
             .vector_width = 8,
-            .persistent = {{facts_.fusion.inputs.front()}}};
+            .kept = {{facts_.fusion.inputs.front()}}};
   }
   [[nodiscard]] std::vector<std::string> loads_by(const Schedule& schedule) const {
     return loads_of(lower_rows(facts_, schedule).kernel);
@@ -66,11 +66,12 @@ class KeptRows : public testing::Test {
 
 TEST_F(KeptRows, ThreadsLoadWhatMayLieOutsideFirst) {
   Schedule schedule = kept_by(64, 2);
-  EXPECT_THAT(loads_by(schedule), ElementsAre("guarded", "whole")) << "the loop over whole vectors";
+  EXPECT_THAT(loads_by(schedule), ElementsAre("predicated", "whole"))
+      << "the loop over whole vectors";
   EXPECT_TRUE(computes_the_oracle(fusion_, planned_, schedule));
   // Of a row that they read again they go on in its order.
   schedule.family = "looped";
-  schedule.persistent.clear();
+  schedule.kept.clear();
   const std::vector<std::string> again = loads_by(schedule);
   ASSERT_FALSE(again.empty());
   EXPECT_EQ(again.front(), "whole");

@@ -82,7 +82,7 @@ TEST_F(NvrtcSweep, RegistersOfChosenGradientsAreWithinAQuarterOfTheirEstimates) 
             compile_plan(std::move(*planned), *compiler_, cache_, {.max_replans = 0});
         ASSERT_TRUE(compiled) << compiled.error().text();
         const CompiledSegment& segment = compiled->segments.front();
-        if (segment.chosen.schedule.compute_registers != 0) continue;
+        if (segment.chosen.schedule.consumer_registers != 0) continue;
         const ResourceEstimate& estimate = segment.chosen.estimate;
         const auto taken = static_cast<double>(segment.kernel->resources.registers);
         const auto predicted =

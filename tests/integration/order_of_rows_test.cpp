@@ -50,16 +50,16 @@ TEST(OrderOfRows, BlocksOfAClusterLoadBeforeTheyWaitForEachOther) {
   Schedule schedule{.family = "multi_wave",
                     .threads_per_row = 64,
                     .vector_width = 4,
-                    .cluster_blocks = 2,
-                    .persistent = {{facts.fusion.inputs.front(), Residency::kRegister}}};
+                    .cluster_size = 2,
+                    .kept = {{facts.fusion.inputs.front(), Residency::kRegister}}};
   EXPECT_THAT(order_of(lower_rows(facts, schedule).kernel),
               ElementsAre("arrive", "load x", "wait", "exchange"));
   EXPECT_TRUE(computes_the_oracle(fusion, planned, schedule));
-  schedule.persistent.front().residency = Residency::kShared;
+  schedule.kept.front().residency = Residency::kShared;
   EXPECT_THAT(order_of(lower_rows(facts, schedule).kernel),
               ElementsAre("arrive", "copy x", "wait", "exchange"));
   EXPECT_TRUE(computes_the_oracle(fusion, planned, schedule));
-  schedule.cluster_blocks = 1;
+  schedule.cluster_size = 1;
   const auto alone = order_of(lower_rows(facts, schedule).kernel);
   EXPECT_THAT(alone, Not(Contains("arrive")));
   EXPECT_THAT(alone, Not(Contains("wait")));
@@ -93,11 +93,11 @@ TEST(OrderOfRows, LabelsAreLookedUpBehindTheRowThatTheirValueWaitsFor) {
         Schedule schedule = looped;
         schedule.threads_per_row = threads;
         schedule.rows_per_block = rows_per_block;
-        schedule.cluster_blocks = cluster;
+        schedule.cluster_size = cluster;
         EXPECT_TRUE(computes_the_oracle(fusion, planned, schedule));
         schedule.family = "multi_wave";
         for (const Residency residency : {Residency::kRegister, Residency::kShared}) {
-          schedule.persistent = {{facts.fusion.inputs.front(), residency}};
+          schedule.kept = {{facts.fusion.inputs.front(), residency}};
           EXPECT_TRUE(computes_the_oracle(fusion, planned, schedule));
         }
       }

@@ -42,11 +42,11 @@ TEST(PairStores, ComputeTheOracleWhereverRowsBegin) {
           Schedule schedule{.family = residency == Residency::kReload ? "looped" : "multi_wave",
                             .threads_per_row = 32,
                             .vector_width = width,
-                            .cluster_blocks = cluster,
+                            .cluster_size = cluster,
                             .row_access = columns % (width * cluster) == 0 ? RowAccess::kAligned
-                                                                           : RowAccess::kShifted};
+                                                                           : RowAccess::kUnaligned};
           if (residency != Residency::kReload)
-            schedule.persistent = {{facts.fusion.inputs.front(), residency}};
+            schedule.kept = {{facts.fusion.inputs.front(), residency}};
           EXPECT_THAT(text_of_kernel(facts, schedule), HasSubstr("shuffle_xor(is_odd"))
               << columns << " columns in vectors of " << width << ", " << cluster << " blocks, "
               << text_of(residency);

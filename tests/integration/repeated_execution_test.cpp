@@ -125,8 +125,8 @@ class RepeatedGpu : public LiveDeviceTest<Problem> {
     const Plan planned = take(plan(fusion_, extents, limits_, {.families = builtin_families()}));
     if (GetParam().in_parts) {
       ASSERT_EQ(planned.segments.size(), 2U);
-      EXPECT_EQ(planned.segments[0].chosen().schedule.overlap, Overlap::kNext);
-      EXPECT_EQ(planned.segments[1].chosen().schedule.overlap, Overlap::kPrevious);
+      EXPECT_EQ(planned.segments[0].chosen().schedule.dependent_launch, DependentLaunch::kTrigger);
+      EXPECT_EQ(planned.segments[1].chosen().schedule.dependent_launch, DependentLaunch::kWait);
     }
     const DeviceRunOptions whole{.oracle_elements = std::numeric_limits<int64_t>::max(),
                                  .total_elements = std::numeric_limits<int64_t>::max()};
@@ -234,38 +234,38 @@ INSTANTIATE_TEST_SUITE_P(RowParts, RepeatedGpu,
 /// fence before the arrival, copies of later rows overtook these loads in nearly every execution.
 constexpr const char* kReleasesEarly = R"(schedule warp_specialised {
   threads_per_row 128  rows_per_block 1  vector_width 8  unroll 1  min_blocks_per_sm 2
-  persistent_blocks 264  cluster_blocks 2  stages 4  compute_registers 232
-  row_access aligned  read_priority evict_last  overlap next
-  persist %v0 in register
-  persist %v1 in register
-  persist %v2 in shared
+  persistent_blocks 264  cluster_size 2  pipeline_stages 4  consumer_registers 232
+  row_access aligned  read_priority evict_last  dependent_launch trigger
+  keep %v0 in register
+  keep %v1 in register
+  keep %v2 in shared
 })";
 /// The same with two rows in each slot. Every block has a row left over.
 constexpr const char* kReleasesTwoRowsEarly = R"(schedule warp_specialised {
   threads_per_row 128  rows_per_block 2  vector_width 8  unroll 1  min_blocks_per_sm 1
-  persistent_blocks 132  stages 12  rows_per_iteration 2
-  row_access aligned  read_priority evict_last  overlap next
-  persist %v0 in register
-  persist %v1 in register
-  persist %v2 in shared
+  persistent_blocks 132  pipeline_stages 12  rows_per_iteration 2
+  row_access aligned  read_priority evict_last  dependent_launch trigger
+  keep %v0 in register
+  keep %v1 in register
+  keep %v2 in shared
 })";
 /// Blocks of a cluster exchange the statistics of four rows at once, and of the two left over.
 constexpr const char* kFourRowsOfPairs = R"(schedule warp_specialised {
   threads_per_row 128  rows_per_block 2  vector_width 8  unroll 1  min_blocks_per_sm 1
-  persistent_blocks 132  cluster_blocks 2  stages 16  rows_per_iteration 4
-  row_access aligned  read_priority evict_last  overlap next
-  persist %v0 in reload
-  persist %v1 in reload
-  persist %v2 in shared
+  persistent_blocks 132  cluster_size 2  pipeline_stages 16  rows_per_iteration 4
+  row_access aligned  read_priority evict_last  dependent_launch trigger
+  keep %v0 in reload
+  keep %v1 in reload
+  keep %v2 in shared
 })";
 /// A cluster of more blocks than every device runs, which loading the kernel has to allow.
 constexpr const char* kWidestCluster = R"(schedule warp_specialised {
   threads_per_row 512  rows_per_block 1  vector_width 8  unroll 1  min_blocks_per_sm 1
-  persistent_blocks 112  cluster_blocks 16  stages 4
-  row_access aligned  read_priority evict_last  overlap next
-  persist %v0 in reload
-  persist %v1 in reload
-  persist %v2 in shared
+  persistent_blocks 112  cluster_size 16  pipeline_stages 4
+  row_access aligned  read_priority evict_last  dependent_launch trigger
+  keep %v0 in reload
+  keep %v1 in reload
+  keep %v2 in shared
 })";
 INSTANTIATE_TEST_SUITE_P(WidestCluster, RepeatedGpu,
                          ::testing::Values(Problem{"layer_norm_backward", 40, 131072,
@@ -273,26 +273,26 @@ INSTANTIATE_TEST_SUITE_P(WidestCluster, RepeatedGpu,
                          [](const auto& param) { return text_of(param.param); });
 /// The last block finishes, whichever that is: of all blocks beside totals, of those of each run of
 /// columns, and of those of equal rank in their clusters.
-constexpr const char* kTicketOfAll = R"(schedule multi_wave {
+constexpr const char* kLastBlockOfAll = R"(schedule multi_wave {
   threads_per_row 128  rows_per_block 2  vector_width 4  unroll 1  min_blocks_per_sm 4
   persistent_blocks 500
-  row_access aligned  read_priority normal  finish ticket
+  row_access aligned  read_priority normal  finish last_block
 })";
-constexpr const char* kTicketsOfRuns = R"(schedule column {
+constexpr const char* kLastBlockOfRuns = R"(schedule column {
   threads_per_row 16  rows_per_block 16  vector_width 8  unroll 4  min_blocks_per_sm 1
   persistent_blocks 60
-  row_access aligned  read_priority normal  finish ticket
+  row_access aligned  read_priority normal  finish last_block
 })";
-constexpr const char* kTicketsOfRanks = R"(schedule multi_wave {
+constexpr const char* kLastBlockOfRanks = R"(schedule multi_wave {
   threads_per_row 64  rows_per_block 2  vector_width 8  unroll 1  min_blocks_per_sm 2
-  persistent_blocks 240  cluster_blocks 4
-  row_access aligned  read_priority normal  finish ticket
+  persistent_blocks 240  cluster_size 4
+  row_access aligned  read_priority normal  finish last_block
 })";
 INSTANTIATE_TEST_SUITE_P(Tickets, RepeatedGpu,
-                         ::testing::Values(Problem{"dyt_backward", 4000, 512, kTicketOfAll},
-                                           Problem{"bias_gradient", 30000, 512, kTicketsOfRuns},
+                         ::testing::Values(Problem{"dyt_backward", 4000, 512, kLastBlockOfAll},
+                                           Problem{"bias_gradient", 30000, 512, kLastBlockOfRuns},
                                            Problem{"layer_norm_backward", 900, 2048,
-                                                   kTicketsOfRanks}),
+                                                   kLastBlockOfRanks}),
                          [](const auto& param) { return text_of(param.param); });
 INSTANTIATE_TEST_SUITE_P(
     EarlyRelease, RepeatedGpu,

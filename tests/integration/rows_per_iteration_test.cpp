@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "codegen/kernel_traversal.h"
-#include "codegen/lower_ring.h"
+#include "codegen/lower_pipeline.h"
 #include "runtime/compile_kernel.h"
 #include "scheduler/families/warp_specialised.h"
 #include "tests/integration/canned_case.h"
@@ -34,22 +34,22 @@ struct Keeps {
 };
 
 /// The shape as a ring of that many rows side by side, with up to `slots` slots for each group.
-Schedule ring_of(const SegmentFacts& facts, Schedule shape, int64_t rows, Keeps keeps,
-                 int64_t slots = 2) {
+Schedule pipeline_of(const SegmentFacts& facts, Schedule shape, int64_t rows, Keeps keeps,
+                     int64_t slots = 2) {
   shape.family = "warp_specialised";
   shape.rows_per_iteration = rows;
   constexpr int64_t kMostStages = 32;
   const int64_t turn = rows * shape.rows_per_block;
-  shape.stages = std::max<int64_t>(std::min(slots, kMostStages / turn) * turn, 2);
-  for (const ValueId value : facts.persistent)
-    shape.persistent.push_back({value, facts.is_read(value) ? keeps.rows : Residency::kRegister});
+  shape.pipeline_stages = std::max<int64_t>(std::min(slots, kMostStages / turn) * turn, 2);
+  for (const ValueId value : facts.kept)
+    shape.kept.push_back({value, facts.is_read(value) ? keeps.rows : Residency::kRegister});
   if (keeps.weights != Residency::kReload) {
     for (const TensorAccess& access : facts.space.inputs) {
       if (facts.is_tile(access.value) && !facts.is_full(access.value))
-        shape.persistent.push_back({access.value, keeps.weights});
+        shape.kept.push_back({access.value, keeps.weights});
     }
   }
-  std::ranges::sort(shape.persistent);
+  std::ranges::sort(shape.kept);
   return shape;
 }
 
@@ -92,8 +92,8 @@ TEST(RowsPerIteration, OneWaitOneExchangeAndOneReleaseServeAllRows) {
       .threads_per_row = 64, .rows_per_block = 2, .vector_width = 8, .persistent_blocks = 8};
   for (const int64_t rows : {1, 2, 4}) {
     for (const Residency kept : {Residency::kRegister, Residency::kReload}) {
-      const Schedule schedule = ring_of(facts, shape, rows, {.rows = kept});
-      const kir::Kernel kernel = lower_ring(facts, schedule).kernel;
+      const Schedule schedule = pipeline_of(facts, shape, rows, {.rows = kept});
+      const kir::Kernel kernel = lower_pipeline(facts, schedule).kernel;
       for (const kir::Mbarrier& mbarrier : kernel.mbarriers) EXPECT_EQ(mbarrier.count, 4);
       const std::vector<Steps> loops = loops_named(kernel, "item");
       ASSERT_EQ(loops.size(), 2U);
@@ -119,8 +119,8 @@ TEST(RowsPerIteration, BlocksOfAClusterMeetOnceForAllRows) {
                        .rows_per_block = 4,
                        .vector_width = 8,
                        .persistent_blocks = 8,
-                       .cluster_blocks = 2};
-  const kir::Kernel kernel = lower_ring(facts, ring_of(facts, shape, 2, {})).kernel;
+                       .cluster_size = 2};
+  const kir::Kernel kernel = lower_pipeline(facts, pipeline_of(facts, shape, 2, {})).kernel;
   const std::vector<Steps> loops = loops_named(kernel, "item");
   ASSERT_EQ(loops.size(), 2U);
   EXPECT_THAT(loops[0].exchanged, ElementsAre(4));
@@ -155,10 +155,10 @@ TEST_P(RowsPerIterationAt, GradientsAreTheOracles) {
       const SegmentFacts& facts = plan.segments.front().facts;
       for (Schedule shape : shapes) {
         shape.vector_width = facts.widest_tile_bytes == 4 ? 4 : 8;
-        for (const int64_t side_rows : {2, 4}) {
+        for (const int64_t unrolled_rows : {2, 4}) {
           const auto slots = static_cast<int64_t>(1 + next % 3);
           const Schedule schedule =
-              ring_of(facts, shape, side_rows, keeps[next % std::size(keeps)], slots);
+              pipeline_of(facts, shape, unrolled_rows, keeps[next % std::size(keeps)], slots);
           ++next;
           if (rows == 1) {
             // One row alone is a segment of columns.
@@ -178,15 +178,16 @@ TEST_P(RowsPerIterationAt, ClustersAreTheOracles) {
     const Fusion fusion = find_canned_fusion(name)->build();
     const Plan plan = plan_of(fusion, rows, 512);
     const SegmentFacts& facts = plan.segments.front().facts;
-    for (const int64_t side_rows : {2, 4}) {
+    for (const int64_t unrolled_rows : {2, 4}) {
       for (const Residency kept : {Residency::kRegister, Residency::kReload}) {
-        const Schedule schedule = ring_of(facts,
-                                          {.threads_per_row = 32,
-                                           .rows_per_block = 4,
-                                           .vector_width = 8,
-                                           .persistent_blocks = 6,
-                                           .cluster_blocks = 2},
-                                          side_rows, {.rows = kept, .weights = Residency::kShared});
+        const Schedule schedule =
+            pipeline_of(facts,
+                        {.threads_per_row = 32,
+                         .rows_per_block = 4,
+                         .vector_width = 8,
+                         .persistent_blocks = 6,
+                         .cluster_size = 2},
+                        unrolled_rows, {.rows = kept, .weights = Residency::kShared});
         if (rows == 1) continue;  // A segment of columns.
         EXPECT_TRUE(computes_the_oracle(fusion, plan, schedule, static_cast<uint64_t>(rows)));
       }
@@ -209,11 +210,11 @@ TEST_P(RowsPerIterationAt, HalvesAreTheOracles) {
   const Fusion fusion = m.b.build();
   const Plan plan = plan_of(fusion, rows, 256);
   const SegmentFacts& facts = plan.segments.front().facts;
-  for (const int64_t side_rows : {2, 4}) {
-    const Schedule schedule = ring_of(
+  for (const int64_t unrolled_rows : {2, 4}) {
+    const Schedule schedule = pipeline_of(
         facts,
         {.threads_per_row = 32, .rows_per_block = 4, .vector_width = 8, .persistent_blocks = 3},
-        side_rows, {.rows = Residency::kRegister});
+        unrolled_rows, {.rows = Residency::kRegister});
     if (rows == 1) continue;  // A segment of columns.
     EXPECT_TRUE(computes_the_oracle(fusion, plan, schedule));
   }
@@ -227,12 +228,12 @@ TEST(RowsPerIteration, EveryOrderOfWarpsGivesTheSame) {
   const Plan plan = plan_of(fusion, 29, 256);
   const SegmentFacts& facts = plan.segments.front().facts;
   for (uint64_t seed = 1; seed <= 8; ++seed) {
-    for (const int64_t side_rows : {1, 2, 4}) {
+    for (const int64_t unrolled_rows : {1, 2, 4}) {
       for (const Residency kept : {Residency::kRegister, Residency::kReload}) {
-        const Schedule schedule = ring_of(
+        const Schedule schedule = pipeline_of(
             facts,
             {.threads_per_row = 64, .rows_per_block = 2, .vector_width = 8, .persistent_blocks = 2},
-            side_rows, {.rows = kept}, 1);
+            unrolled_rows, {.rows = kept}, 1);
         EXPECT_TRUE(computes_the_oracle(fusion, plan, schedule, seed));
       }
     }
@@ -266,10 +267,11 @@ TEST(RowsPerIteration, NarrowRowsSpillNothing) {
   for (const char* name : {"layer_norm_backward", "rms_norm_backward"}) {
     for (const int64_t columns : {1024, 2048}) {
       const Plan plan = plan_of(name, 8192, columns);
-      for (const int64_t side_rows : {2, 4}) {
+      for (const int64_t unrolled_rows : {2, 4}) {
         for (const Residency kept : {Residency::kRegister, Residency::kReload}) {
           const SegmentFacts& facts = plan.segments.front().facts;
-          ASSERT_NO_FATAL_FAILURE(compile(facts, ring_of(facts, shape, side_rows, {.rows = kept})));
+          ASSERT_NO_FATAL_FAILURE(
+              compile(facts, pipeline_of(facts, shape, unrolled_rows, {.rows = kept})));
         }
       }
     }

@@ -28,9 +28,9 @@ Plan plan_of(std::string_view name, int64_t rows, int64_t columns,
 Schedule shared_of(const SegmentFacts& facts, Schedule schedule,
                    Residency cut = Residency::kRegister) {
   schedule.accumulators = accumulates_columns(facts) ? Residency::kShared : Residency::kRegister;
-  for (const ValueId value : facts.persistent) {
+  for (const ValueId value : facts.kept) {
     const bool may = cut != Residency::kReload || facts.is_read(value);
-    schedule.persistent.push_back({value, may ? cut : Residency::kRegister});
+    schedule.kept.push_back({value, may ? cut : Residency::kRegister});
   }
   return schedule;
 }
@@ -113,9 +113,9 @@ TEST_P(SharedAccumulatorsAt, ClustersAndRowsAheadAreTheOracles) {
                                               .rows_per_block = 2,
                                               .vector_width = 4,
                                               .persistent_blocks = 8,
-                                              .cluster_blocks = cluster});
-        if (facts.space.row_dimensions > 0) schedule.rows_ahead = ahead;
-        if (inputs_ahead(facts, schedule).empty()) schedule.rows_ahead = 0;
+                                              .cluster_size = cluster});
+        if (facts.space.row_dimensions > 0) schedule.prefetch_rows = ahead;
+        if (prefetched_inputs(facts, schedule).empty()) schedule.prefetch_rows = 0;
         check(name, plan, schedule);
       }
     }
@@ -138,8 +138,8 @@ TEST_P(SharedAccumulatorsAt, RingsAreTheOracles) {
                                                  .rows_per_block = groups,
                                                  .vector_width = columns == 1008 ? 8 : 4,
                                                  .persistent_blocks = 8,
-                                                 .cluster_blocks = cluster,
-                                                 .stages = 2 * groups},
+                                                 .cluster_size = cluster,
+                                                 .pipeline_stages = 2 * groups},
                                                 cut);
             check(name, plan, schedule);
           }
@@ -164,7 +164,7 @@ std::vector<Schedule> geometries(const Plan& plan) {
       out.push_back(shared_of(facts, schedule, cut));
       if (!plan.limits.has_bulk_copy || threads == 1024 || cut == Residency::kShared) continue;
       schedule.family = "warp_specialised";
-      schedule.stages = 2;
+      schedule.pipeline_stages = 2;
       out.push_back(shared_of(facts, schedule, cut));
     }
   }

@@ -176,12 +176,12 @@ TEST(SuiteSpills, ALoopThatSpillsIsNotTradedForALoneBlock) {
 TEST(SuiteSpills, ARoomyScheduleThatSpillsDoesNotRuleOutASqueezedOne) {
   const auto segment = compiled_after_a_spill("cross_entropy", "f32", {1024, 128256});
   if (!segment) GTEST_SKIP() << "no NVRTC";
-  const auto is_squeezed = [](const CompileAttempt& attempt) {
+  const auto is_register_limited = [](const CompileAttempt& attempt) {
     return attempt.proposed.estimate.registers > attempt.proposed.estimate.register_cap;
   };
   ASSERT_GT(segment->attempts.size(), 1U);
-  EXPECT_FALSE(is_squeezed(segment->attempts[0]));
-  EXPECT_TRUE(is_squeezed(segment->attempts[1]));
+  EXPECT_FALSE(is_register_limited(segment->attempts[0]));
+  EXPECT_TRUE(is_register_limited(segment->attempts[1]));
 }
 
 class QuantisationSuite : public ::testing::TestWithParam<SuiteCase> {};
@@ -239,12 +239,12 @@ TEST(SuiteLosses, LongRowsAreKeptInBothMemoriesAndTextsArePredicted) {
     ASSERT_TRUE(planned) << planned.error().text();
     const SegmentFacts facts = planned->segments.front().facts;
     const Schedule chosen = planned->segments.front().chosen().schedule;
-    EXPECT_EQ(chosen.cluster_blocks, 16);
+    EXPECT_EQ(chosen.cluster_size, 16);
     if (type == "f32") {
-      EXPECT_NE(chosen.persistent[0].residency, chosen.persistent[1].residency) << print(chosen);
+      EXPECT_NE(chosen.kept[0].residency, chosen.kept[1].residency) << print(chosen);
     }
     if (!compiler) continue;
-    const double estimate = text_instructions(facts, chosen, distribute(facts, chosen.persistent));
+    const double estimate = text_instructions(facts, chosen, distribute(facts, chosen.kept));
     const auto compiled = compile_plan(std::move(*planned), *compiler, cache, {.max_replans = 0});
     ASSERT_TRUE(compiled) << compiled.error().text();
     const double truth = static_cast<double>(text_bytes(compiled->segments.front().kernel->cubin)) /

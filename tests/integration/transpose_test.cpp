@@ -101,10 +101,10 @@ TEST(Transpose, HasABarrierForEachWayThroughSharedMemory) {
 
 TEST(Transpose, GuardsNothingWhereTilesAreWhole) {
   const CannedFusion& canned = *find_canned_fusion("transpose_2d");
-  for (const auto& [columns, guarded] : {std::pair<int64_t, bool>{256, false}, {257, true}}) {
+  for (const auto& [columns, predicated] : {std::pair<int64_t, bool>{256, false}, {257, true}}) {
     const Plan planned = plan_of(canned.build(), extents_of_width(canned, columns, 256));
     const LoweredKernel lowered = lower_transpose(planned.segments.front().facts, shapes().front());
-    EXPECT_EQ(count_of<kir::If>(lowered.kernel) > 0, guarded);
+    EXPECT_EQ(count_of<kir::If>(lowered.kernel) > 0, predicated);
   }
 }
 

@@ -48,8 +48,7 @@ class CompilePlanTest : public ::testing::Test {
                       .unroll = 1,
                       .min_blocks_per_sm = 16};
     const SegmentFacts& facts = planned.segments.front().facts;
-    for (const ValueId value : facts.persistent)
-      schedule.persistent.push_back({value, Residency::kRegister});
+    for (const ValueId value : facts.kept) schedule.kept.push_back({value, Residency::kRegister});
     ResourceEstimate estimate =
         find_family(families_, "multi_wave")->estimate(facts, schedule, limits_).value();
     // The lie: it fits, and is fastest.
@@ -199,7 +198,7 @@ TEST_F(CompilePlanTest, TriesOneSqueezedCandidateAfterOneWithRoom) {
   first.estimate.threads = 32;
   first.estimate.registers = 60;
   first.estimate.register_cap = limits_.registers_per_thread;
-  ASSERT_FALSE(is_squeezed(first.estimate));
+  ASSERT_FALSE(is_register_limited(first.estimate));
   ProposedSchedule squeezed = first;
   squeezed.schedule.unroll = 2;
   squeezed.estimate.registers = limits_.registers_per_thread + 1;

@@ -54,7 +54,7 @@ TEST_F(PreparedLaunchTest, MayStartBeforeThePreviousKernelEndsIfItWaitsForItself
   const std::vector<DevicePointer> buffers = {0x1000, 0x2000};
   ASSERT_TRUE(prepare(source)->launch(nullptr, buffers));
   EXPECT_TRUE(attributes.empty());
-  source.overlaps_previous = true;
+  source.starts_early = true;
   ASSERT_TRUE(prepare(source)->launch(nullptr, buffers));
   ASSERT_EQ(attributes.size(), 1U);
   EXPECT_EQ(attributes[0].id, kProgrammaticStreamSerialization);

@@ -98,8 +98,8 @@ TEST(ApplyTunedTest, KernelsOfPartsOverlapAsPlanned) {
   std::vector<TunedSchedule> tuned;
   for (const SegmentPlan& segment : before.segments) {
     Schedule schedule = segment.candidates.at(1).schedule;
-    ASSERT_NE(schedule.overlap, Overlap::kNone);
-    schedule.overlap = Overlap::kNone;
+    ASSERT_NE(schedule.dependent_launch, DependentLaunch::kNone);
+    schedule.dependent_launch = DependentLaunch::kNone;
     tuned.push_back(choice(segment, 1));
     tuned.back().schedule = print(schedule);
   }

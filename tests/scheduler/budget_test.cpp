@@ -101,9 +101,9 @@ TEST(Budget, NamesWhatIsKeptOrElseTheLargestTensor) {
   const ValueId input = facts.fusion.inputs.front();
   const ValueId output = facts.fusion.outputs.front();
   EXPECT_EQ(largest_tensor(facts, {}), input) << "the first of two that are equal";
-  Schedule schedule{.persistent = {{output, Residency::kShared}}};
+  Schedule schedule{.kept = {{output, Residency::kShared}}};
   EXPECT_EQ(largest_tensor(facts, schedule), output);
-  schedule.persistent = {{output, Residency::kReload}};
+  schedule.kept = {{output, Residency::kReload}};
   EXPECT_EQ(largest_tensor(facts, schedule), input) << "reloads keep nothing";
   EXPECT_EQ(
       over_budget(facts, schedule, {.threads = 128, .blocks_per_sm = 1}, *find_device("H200")),

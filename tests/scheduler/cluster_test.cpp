@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "scheduler/cost_model.h"
+#include "scheduler/pipeline.h"
 #include "scheduler/plan.h"
-#include "scheduler/ring.h"
 #include "scheduler/row_schedule.h"
 #include "scheduler/schedule_verifier.h"
 #include "tests/scheduler/facts_of.h"
@@ -37,7 +37,7 @@ class ClusterScheduleTest : public testing::Test {
                   .threads_per_row = 256,
                   .vector_width = 8,
                   .persistent_blocks = 120,
-                  .cluster_blocks = 4};
+                  .cluster_size = 4};
 };
 
 TEST_F(ClusterScheduleTest, BlocksHaveEqualPartsOfARow) {
@@ -61,7 +61,7 @@ TEST_F(ClusterScheduleTest, WhatCannotBeSharedIsRefusedWithTheNumber) {
   };
   EXPECT_THAT(reasons(legal_, "A100"), ElementsAre(HasSubstr("no thread-block clusters")));
   for (const int64_t blocks : {-4, 0, 3, 32}) {
-    EXPECT_THAT(reasons(with([&](Schedule& s) { s.cluster_blocks = blocks; })),
+    EXPECT_THAT(reasons(with([&](Schedule& s) { s.cluster_size = blocks; })),
                 ElementsAre(HasSubstr("no power of two")))
         << blocks;
   }
@@ -75,7 +75,7 @@ TEST_F(ClusterScheduleTest, WhatCannotBeSharedIsRefusedWithTheNumber) {
 }
 
 TEST(ClusterTest, BlocksThatShareNoRowsFormNone) {
-  const Schedule schedule{.family = "pointwise", .threads_per_row = 128, .cluster_blocks = 2};
+  const Schedule schedule{.family = "pointwise", .threads_per_row = 128, .cluster_size = 2};
   const SegmentFacts facts = facts_of(find_canned_fusion("swiglu")->build(), matrix(64, 1024));
   const auto rejections =
       verify_schedule(facts, schedule, *find_device("H200"), scheduling_families());
@@ -92,7 +92,7 @@ TEST(ClusterTest, BlocksThatShareColumnsAreClustersThatTheDeviceRuns) {
                             .rows_per_block = 32,
                             .vector_width = 8,
                             .persistent_blocks = blocks,
-                            .cluster_blocks = cluster};
+                            .cluster_size = cluster};
     const auto rejections =
         verify_schedule(facts, schedule, *find_device(device), scheduling_families());
     return rejections.empty() ? std::string() : text_of(rejections[0]);
@@ -111,7 +111,7 @@ TEST(ClusterTest, NoneIsLargerThanWhatFindsAPlace) {
   slice.sm_count = 16;
   const auto said = [&](int64_t cluster) {
     const Schedule schedule{
-        .family = "column", .threads_per_row = 32, .vector_width = 8, .cluster_blocks = cluster};
+        .family = "column", .threads_per_row = 32, .vector_width = 8, .cluster_size = cluster};
     return verify_schedule(facts, schedule, slice, scheduling_families());
   };
   EXPECT_TRUE(said(8).empty());
@@ -124,7 +124,7 @@ TEST(ClusterTest, TheFirstBlockReceivesWhatTheOthersAccumulated) {
       facts_of(find_canned_fusion("bias_gradient")->build(), matrix(640, 1024));
   Schedule schedule{.family = "column", .threads_per_row = 8, .vector_width = 8};
   EXPECT_EQ(block_exchange_bytes(facts, schedule), 0);
-  schedule.cluster_blocks = 4;
+  schedule.cluster_size = 4;
   // Three blocks send a float for each of 64 columns, and an mbarrier counts them.
   EXPECT_EQ(block_exchange_bytes(facts, schedule), 3 * 64 * 4 + 16);
 }
@@ -136,7 +136,7 @@ TEST(ClusterTest, RowsThatDoNotSplitAreRefused) {
                           .threads_per_row = 32,
                           .vector_width = 8,
                           .persistent_blocks = 8,
-                          .cluster_blocks = 2};
+                          .cluster_size = 2};
   const auto rejections =
       verify_schedule(facts, schedule, *find_device("H200"), scheduling_families());
   ASSERT_EQ(rejections.size(), 1U);
@@ -151,14 +151,14 @@ TEST(ClusterTest, PartsOfShiftedRowsAreWholeVectors) {
   const Schedule schedule{.family = "multi_wave",
                           .threads_per_row = 256,
                           .vector_width = 8,
-                          .cluster_blocks = 4,
-                          .row_access = RowAccess::kShifted};
+                          .cluster_size = 4,
+                          .row_access = RowAccess::kUnaligned};
   EXPECT_EQ(columns_per_block(facts, schedule), 12568);
   EXPECT_EQ(columns_of_last_block(facts, schedule), 50248 - 3 * 12568);
   EXPECT_EQ(batch_count(facts, schedule), 7);
   const auto spans = batch_spans(facts, schedule);
-  EXPECT_THAT(spans, ::testing::ElementsAre(BatchSpan{0, 6, Guard::kNone},
-                                            BatchSpan{6, 7, Guard::kVector}));
+  EXPECT_THAT(spans, ::testing::ElementsAre(BatchSpan{0, 6, Predication::kNone},
+                                            BatchSpan{6, 7, Predication::kVector}));
 }
 
 TEST(ClusterTest, LargerClustersLeaveSmsOver) {
@@ -181,18 +181,18 @@ TEST(ClusterTest, WideGradientsShareTheirRowsWhereTheDeviceCan) {
     const Plan plan = plan_canned("layer_norm_backward", matrix(8192, columns), "H200").value();
     const Schedule& schedule = plan.segments.front().chosen().schedule;
     EXPECT_EQ(schedule.family, "warp_specialised") << columns;
-    EXPECT_GT(schedule.cluster_blocks, 1) << columns;
-    EXPECT_GE(schedule.stages, 3) << columns;
+    EXPECT_GT(schedule.cluster_size, 1) << columns;
+    EXPECT_GE(schedule.pipeline_stages, 3) << columns;
   }
-  EXPECT_EQ(chosen(plan_canned("layer_norm_backward", matrix(8192, 32768), "A100")).cluster_blocks,
+  EXPECT_EQ(chosen(plan_canned("layer_norm_backward", matrix(8192, 32768), "A100")).cluster_size,
             1);
 }
 
 TEST(ClusterTest, ScheduleTextNamesClustersOnly) {
-  Schedule schedule{.family = "multi_wave", .cluster_blocks = 4};
-  EXPECT_THAT(print(schedule), HasSubstr("cluster_blocks 4"));
+  Schedule schedule{.family = "multi_wave", .cluster_size = 4};
+  EXPECT_THAT(print(schedule), HasSubstr("cluster_size 4"));
   EXPECT_EQ(parse_schedule(print(schedule)).value(), schedule);
-  schedule.cluster_blocks = 1;
+  schedule.cluster_size = 1;
   EXPECT_THAT(print(schedule), testing::Not(HasSubstr("cluster")));
 }
 

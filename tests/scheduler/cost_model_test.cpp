@@ -238,7 +238,7 @@ TEST(CostModelTest, EveryConstantOfSecondReadsMatters) {
   constants.l1_thrash *= 1.5;
   EXPECT_GT(rereading_work(5, 2, constants).l2_bytes, rereading_work(5, 2).l2_bytes);
   constants = {};
-  constants.passing.row.l1_chunk_ns *= 2.0;
+  constants.non_persistent.row.l1_chunk_ns *= 2.0;
   EXPECT_GT(rereading_work(4, 1, constants).block_latency_ns,
             rereading_work(4, 1).block_latency_ns);
 }
@@ -315,12 +315,12 @@ double rms_norm_us(const Schedule& schedule, const CostConstants& constants) {
 /// True if that constant of blocks that pass, doubled, makes a schedule dearer.
 bool is_dearer(double RowConstants::*member, const Schedule& schedule) {
   CostConstants constants;
-  constants.passing.row.*member *= 2.0;
+  constants.non_persistent.row.*member *= 2.0;
   return rms_norm_us(schedule, constants) > rms_norm_us(schedule, {});
 }
-bool is_dearer(double PassingBlocks::*member, const Schedule& schedule) {
+bool is_dearer(double NonPersistentGrid::*member, const Schedule& schedule) {
   CostConstants constants;
-  constants.passing.*member *= 2.0;
+  constants.non_persistent.*member *= 2.0;
   return rms_norm_us(schedule, constants) > rms_norm_us(schedule, {});
 }
 
@@ -337,8 +337,8 @@ TEST(CostModelTest, EveryConstantOfLoopedRowsMatters) {
     EXPECT_EQ(is_dearer(&RowConstants::warp_exchange_ns, schedule), threads == 32);
     EXPECT_EQ(is_dearer(&RowConstants::block_exchange_ns, schedule), threads == 128);
     EXPECT_EQ(is_dearer(&RowConstants::exchange_instructions, schedule), threads == 128);
-    EXPECT_TRUE(is_dearer(&PassingBlocks::clocks_per_instruction, schedule));
-    EXPECT_TRUE(is_dearer(&PassingBlocks::last_share, schedule));
+    EXPECT_TRUE(is_dearer(&NonPersistentGrid::clocks_per_instruction, schedule));
+    EXPECT_TRUE(is_dearer(&NonPersistentGrid::last_share, schedule));
   }
 }
 
@@ -347,10 +347,10 @@ TEST(CostModelTest, ClustersStartLateAndKernelsBesideOthersEarly) {
   const double early_us = constants.second_launch_us - constants.launch_us - constants.ramp_us;
   EXPECT_LT(early_us, 0.0);
   EXPECT_EQ(start_time({}), 0.0);
-  EXPECT_EQ(start_time({.overlap = Overlap::kNext}), 0.0);
-  EXPECT_EQ(start_time({.overlap = Overlap::kPrevious}), early_us);
-  EXPECT_EQ(start_time({.cluster_blocks = 2}), constants.cluster_start_us);
-  EXPECT_EQ(start_time({.cluster_blocks = 2, .overlap = Overlap::kPrevious}),
+  EXPECT_EQ(start_time({.dependent_launch = DependentLaunch::kTrigger}), 0.0);
+  EXPECT_EQ(start_time({.dependent_launch = DependentLaunch::kWait}), early_us);
+  EXPECT_EQ(start_time({.cluster_size = 2}), constants.cluster_start_us);
+  EXPECT_EQ(start_time({.cluster_size = 2, .dependent_launch = DependentLaunch::kWait}),
             constants.cluster_start_us + early_us);
 
   // Whichever family finishes.
@@ -359,7 +359,7 @@ TEST(CostModelTest, ClustersStartLateAndKernelsBesideOthersEarly) {
   const auto& finishing = planned.segments.back();
   ASSERT_TRUE(finishing.finishes);
   for (const ProposedSchedule& candidate : finishing.candidates) {
-    ASSERT_EQ(candidate.schedule.overlap, Overlap::kPrevious);
+    ASSERT_EQ(candidate.schedule.dependent_launch, DependentLaunch::kWait);
     EXPECT_LT(candidate.predicted.launch_us,
               constants.second_launch_us + constants.cluster_start_us + 1e-9)
         << candidate.schedule.family;
@@ -373,10 +373,9 @@ TEST(CostModelTest, ManyWarpsThatKeepARowMeetLater) {
   for (const int64_t threads : {64, 128, 256, 512}) {
     Schedule schedule{.family = "multi_wave", .threads_per_row = threads, .vector_width = 8};
     EXPECT_FALSE(is_dearer(&RowConstants::warps_doubling_ns, schedule)) << "nothing is kept";
-    for (const ValueId value : facts.persistent)
-      schedule.persistent.push_back({value, Residency::kRegister});
+    for (const ValueId value : facts.kept) schedule.kept.push_back({value, Residency::kRegister});
     EXPECT_EQ(is_dearer(&RowConstants::warps_doubling_ns, schedule), threads > 128) << threads;
-    schedule.cluster_blocks = 2;
+    schedule.cluster_size = 2;
     EXPECT_FALSE(is_dearer(&RowConstants::warps_doubling_ns, schedule));
   }
 }
@@ -395,13 +394,13 @@ TEST(CostModelTest, LongRowsOfSixteenBitsInRegistersLoadLate) {
     const Schedule schedule{.family = "multi_wave",
                             .threads_per_row = 128,
                             .vector_width = 4,
-                            .persistent = {{named_value(facts.fusion, "x"), residency}}};
-    const StageList list = distribute(facts, schedule.persistent);
+                            .kept = {{named_value(facts.fusion, "x"), residency}}};
+    const StageList list = distribute(facts, schedule.kept);
     const ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, limits);
     const WorkEstimate work = estimate_row_work(facts, schedule, list, estimate, limits);
     WorkEstimate early = work;
     early.loads_late = false;
-    const double share = work.loads_late ? PassingBlocks{}.late_loads_share : 0.0;
+    const double share = work.loads_late ? NonPersistentGrid{}.late_loads_share : 0.0;
     EXPECT_NEAR(predict(work, estimate, limits).memory_us,
                 predict(early, estimate, limits).memory_us * (1.0 + share), 1e-9);
     return work.loads_late;
@@ -426,17 +425,16 @@ TEST(CostModelTest, UnrolledBatchesWaitForLateWeightsOnce) {
       const SegmentFacts facts =
           facts_of(find_canned_fusion("layer_norm")->build(), {{"rows", 8192}, {"cols", columns}});
       Schedule schedule{.family = "multi_wave", .threads_per_row = 128, .vector_width = 8};
-      for (const ValueId value : facts.persistent)
-        schedule.persistent.push_back({value, residency});
-      const StageList list = distribute(facts, schedule.persistent);
+      for (const ValueId value : facts.kept) schedule.kept.push_back({value, residency});
+      const StageList list = distribute(facts, schedule.kept);
       const ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, limits);
       return estimate_row_work(facts, schedule, list, estimate, limits).block_latency_ns;
     };
     const double added_ns = waits_ns(8 * 1024) - waits_ns(2 * 1024);
     if (residency == Residency::kRegister) {
-      EXPECT_LT(added_ns, PassingBlocks{}.row.cache_latency_ns);
+      EXPECT_LT(added_ns, NonPersistentGrid{}.row.cache_latency_ns);
     } else {
-      EXPECT_GE(added_ns, 6 * PassingBlocks{}.row.cache_latency_ns);
+      EXPECT_GE(added_ns, 6 * NonPersistentGrid{}.row.cache_latency_ns);
     }
   }
 }
@@ -447,7 +445,7 @@ TEST(CostModelTest, EveryConstantOfResidentRowsMatters) {
       facts_of(find_canned_fusion("rms_norm")->build(), {{"rows", 8192}, {"cols", 4096}});
   for (const Residency residency : {Residency::kRegister, Residency::kShared}) {
     Schedule schedule{.family = "multi_wave", .threads_per_row = 128, .vector_width = 8};
-    for (const ValueId value : facts.persistent) schedule.persistent.push_back({value, residency});
+    for (const ValueId value : facts.kept) schedule.kept.push_back({value, residency});
     EXPECT_TRUE(is_dearer(&RowConstants::cache_latency_ns, schedule));
     EXPECT_EQ(is_dearer(&RowConstants::shared_chunk_ns, schedule), residency == Residency::kShared);
     EXPECT_FALSE(is_dearer(&RowConstants::chunk_ns, schedule));
@@ -461,7 +459,7 @@ TEST(CostModelTest, PassingBlocksOverlapWithThoseBesideThem) {
                     .issue_slots = 1e9,
                     .block_latency_ns = 3000.0,
                     .thread_instructions = 100.0};
-  const auto exposed = [&](int64_t blocks_per_sm, const PassingBlocks& passing) {
+  const auto exposed = [&](int64_t blocks_per_sm, const NonPersistentGrid& non_persistent) {
     ResourceEstimate estimate{.registers = 32,
                               .threads = 1024 / blocks_per_sm,
                               .blocks = h200.sm_count * blocks_per_sm * 32};
@@ -470,27 +468,28 @@ TEST(CostModelTest, PassingBlocksOverlapWithThoseBesideThem) {
     estimate.waves = 32.0;
     estimate.bytes_in_flight_per_sm = h200.bytes_in_flight_per_sm;
     CostConstants constants;
-    constants.passing = passing;
+    constants.non_persistent = non_persistent;
     return predict(work, estimate, h200, constants).exposed_us;
   };
-  const PassingBlocks passing;
-  PassingBlocks in_turns;
+  const NonPersistentGrid non_persistent;
+  NonPersistentGrid in_turns;
   in_turns.lone_overlap = 0.0;
   EXPECT_NEAR(exposed(1, in_turns) / 32.0, 3.0 + 0.11, 0.05) << "the chain of each of 32 waves";
-  EXPECT_LT(exposed(1, passing), 0.9 * exposed(1, in_turns)) << "its warps hide some of it";
+  EXPECT_LT(exposed(1, non_persistent), 0.9 * exposed(1, in_turns)) << "its warps hide some of it";
   work.waits_for_copies = true;
-  EXPECT_EQ(exposed(1, passing), exposed(1, in_turns)) << "unless they wait for all of the row";
+  EXPECT_EQ(exposed(1, non_persistent), exposed(1, in_turns))
+      << "unless they wait for all of the row";
   work.waits_for_copies = false;
-  EXPECT_LT(exposed(8, passing), 0.7 * exposed(1, passing));
-  PassingBlocks tighter;
+  EXPECT_LT(exposed(8, non_persistent), 0.7 * exposed(1, non_persistent));
+  NonPersistentGrid tighter;
   tighter.overlap *= 2.0;
-  EXPECT_LT(exposed(8, tighter), exposed(8, passing));
-  PassingBlocks faster;
+  EXPECT_LT(exposed(8, tighter), exposed(8, non_persistent));
+  NonPersistentGrid faster;
   faster.overlap_growth *= 1.2;
-  EXPECT_LT(exposed(8, faster), exposed(8, passing));
-  PassingBlocks loose;
+  EXPECT_LT(exposed(8, faster), exposed(8, non_persistent));
+  NonPersistentGrid loose;
   loose.most_overlap = 1.5;
-  EXPECT_GT(exposed(8, loose), exposed(8, passing));
+  EXPECT_GT(exposed(8, loose), exposed(8, non_persistent));
 }
 
 /// Text that SMs do not keep, SMs that clusters leave over, and computing beside loading.
@@ -510,16 +509,16 @@ TEST(CostModelTest, PassingBlocksFetchWhatIsNotKeptAndWorkOnTheSmsTheyHave) {
     return predict(work, estimate, h200, constants);
   };
   const Prediction plain = total([](auto&...) {});
-  EXPECT_TRUE(plain.knows_waits);
+  EXPECT_TRUE(plain.models_latency);
   const Prediction rereads = total([&](auto& work, auto&, auto&) { work.reads_rows_again = true; });
-  EXPECT_NEAR(rereads.memory_us, plain.memory_us * (1.0 + PassingBlocks{}.second_reads_share),
+  EXPECT_NEAR(rereads.memory_us, plain.memory_us * (1.0 + NonPersistentGrid{}.second_reads_share),
               1e-9);
   const Prediction misses = total([&](auto& work, auto&, auto&) {
     work.reads_rows_again = true;
     work.missed_again = 0.5;
   });
   EXPECT_NEAR(misses.memory_us - rereads.memory_us,
-              plain.memory_us * 0.5 * PassingBlocks{}.missed_reads_share, 1e-9);
+              plain.memory_us * 0.5 * NonPersistentGrid{}.missed_reads_share, 1e-9);
   const double fetched = 1e9;
   const Prediction fetches =
       total([&](auto& work, auto&, auto&) { work.fetched_text_bytes = fetched; });
@@ -531,11 +530,12 @@ TEST(CostModelTest, PassingBlocksFetchWhatIsNotKeptAndWorkOnTheSmsTheyHave) {
       total([&](auto&, auto& estimate, auto&) { estimate.idle_sms = h200.sm_count / 2; });
   EXPECT_NEAR(fewer.issue_us, 2.0 * plain.issue_us, 1e-9);
   EXPECT_EQ(fewer.memory_us, plain.memory_us);
-  const auto constant = [&](double PassingBlocks::*member) {
-    return total([&](auto&, auto&, auto& constants) { constants.passing.*member *= 2.0; }).total_us;
+  const auto constant = [&](double NonPersistentGrid::*member) {
+    return total([&](auto&, auto&, auto& constants) { constants.non_persistent.*member *= 2.0; })
+        .total_us;
   };
-  EXPECT_GT(constant(&PassingBlocks::in_turns_share), plain.total_us);
-  EXPECT_LT(constant(&PassingBlocks::draining_ns_per_byte), plain.total_us);
+  EXPECT_GT(constant(&NonPersistentGrid::alternation_share), plain.total_us);
+  EXPECT_LT(constant(&NonPersistentGrid::draining_ns_per_byte), plain.total_us);
 }
 
 /// Where nothing is kept of a row and nothing is stored, waits hide behind loads, and rows read
@@ -551,15 +551,15 @@ TEST(CostModelTest, SumsHideTheirWaits) {
     complete(estimate, h200, 1);
     estimate.bytes_in_flight_per_sm = h200.bytes_in_flight_per_sm;
     CostConstants constants;
-    work.element_slots = 0.2 * constants.passing.balanced_slots_per_byte * work.bytes_read;
-    change(work, constants.passing);
+    work.element_slots = 0.2 * constants.non_persistent.balanced_slots_per_byte * work.bytes_read;
+    change(work, constants.non_persistent);
     return predict(work, estimate, h200, constants);
   };
   const auto walks = [&](auto change) {
-    return total([&](auto& work, auto& passing) {
+    return total([&](auto& work, auto& non_persistent) {
       work.bytes_written = 2e8;
       work.walks_rows = work.reads_rows_again = true;
-      change(work, passing);
+      change(work, non_persistent);
     });
   };
   const Prediction walking = walks([](auto&, auto&) {});
@@ -567,34 +567,37 @@ TEST(CostModelTest, SumsHideTheirWaits) {
       << "what stores as much as it reads is no sum";
 
   const auto sums = [&](auto change) {
-    return total([&](auto& work, auto& passing) {
+    return total([&](auto& work, auto& non_persistent) {
       work.walks_rows = true;
-      change(work, passing);
+      change(work, non_persistent);
     });
   };
   const Prediction sum = sums([](auto&, auto&) {});
   const double idle_share = 1.0 - 0.2;
   EXPECT_NEAR(sums([](auto& work, auto&) { work.rows_at_once = 8.0; }).memory_us / sum.memory_us,
-              1.0 + 3.0 * PassingBlocks{}.row_doubling_share * std::pow(idle_share, 3.0), 1e-12);
-  const auto crowded_us = [&](double share) {
-    return sums([&](auto& work, auto& passing) {
+              1.0 + 3.0 * NonPersistentGrid{}.row_doubling_share * std::pow(idle_share, 3.0),
+              1e-12);
+  const auto oversaturated_us = [&](double share) {
+    return sums([&](auto& work, auto& non_persistent) {
              work.row_bytes_at_once =
-                 share * passing.crowded_saturations * h200.bytes_in_flight_per_sm;
+                 share * non_persistent.saturations_before_queueing * h200.bytes_in_flight_per_sm;
            })
         .memory_us;
   };
-  EXPECT_EQ(crowded_us(0.5), sum.memory_us);
-  EXPECT_NEAR(crowded_us(4.0) / sum.memory_us,
-              1.0 + 2.0 * PassingBlocks{}.crowding_share * std::pow(idle_share, 3.0), 1e-12);
+  EXPECT_EQ(oversaturated_us(0.5), sum.memory_us);
+  EXPECT_NEAR(oversaturated_us(4.0) / sum.memory_us,
+              1.0 + 2.0 * NonPersistentGrid{}.oversaturation_share * std::pow(idle_share, 3.0),
+              1e-12);
   const auto waits_us = [&](double computing) {
-    return sums([&](auto& work, auto& passing) {
-             work.element_slots = computing * passing.balanced_slots_per_byte * work.bytes_read;
+    return sums([&](auto& work, auto& non_persistent) {
+             work.element_slots =
+                 computing * non_persistent.balanced_slots_per_byte * work.bytes_read;
            })
         .exposed_us;
   };
   EXPECT_LT(waits_us(0.1), waits_us(0.2));
-  EXPECT_LT(waits_us(0.2), waits_us(PassingBlocks{}.waiting_compute_share));
-  EXPECT_EQ(waits_us(1.0), waits_us(PassingBlocks{}.waiting_compute_share));
+  EXPECT_LT(waits_us(0.2), waits_us(NonPersistentGrid{}.waiting_compute_share));
+  EXPECT_EQ(waits_us(1.0), waits_us(NonPersistentGrid{}.waiting_compute_share));
   EXPECT_GT(sums([](auto& work, auto&) { work.reads_rows_again = true; }).exposed_us,
             sum.exposed_us)
       << "rows that are read twice wait in between";
@@ -614,7 +617,7 @@ TEST(CostModelTest, TheLastTurnOfStayingBlocksTakesItsOwnLoads) {
     ResourceEstimate estimate{.registers = 37, .threads = 256, .blocks = blocks};
     complete(estimate, h200, 6);
     estimate.bytes_in_flight_per_sm = 6.0 * 8192.0;
-    return uneven_turns_time(facts, schedule, estimate, h200);
+    return uneven_rows_time(facts, schedule, estimate, h200);
   };
   EXPECT_EQ(uneven(1024), 0.0);
   EXPECT_EQ(uneven(512), 0.0);
@@ -632,7 +635,7 @@ TEST(CostModelTest, MemoryIsAsFastAsWhatIsOnItsWay) {
     estimate.blocks_per_sm = blocks_per_sm;
     estimate.waves = 1.0;
     estimate.bytes_in_flight_per_sm =
-        share * PassingBlocks{}.idle_latency_share * h200.bytes_in_flight_per_sm;
+        share * NonPersistentGrid{}.idle_latency_share * h200.bytes_in_flight_per_sm;
     return predict(work, estimate, h200).total_us;
   };
   const double enough = total(1.0, 2, h200.sm_count * 2);
@@ -668,13 +671,13 @@ TEST(CostModelTest, ThreadsWithoutAVectorHaveNothingOnItsWay) {
   const DeviceLimits h200 = *find_device("H200");
   const SegmentFacts facts =
       facts_of(find_canned_fusion("row_sum")->build(), {{"rows", 16384}, {"cols", 3072}});
-  const auto of_block = [&](int64_t threads, int64_t unroll, int64_t cluster_blocks = 1) {
+  const auto of_block = [&](int64_t threads, int64_t unroll, int64_t cluster_size = 1) {
     const Schedule schedule{.family = "looped",
                             .threads_per_row = threads,
                             .vector_width = 8,
                             .unroll = unroll,
-                            .cluster_blocks = cluster_blocks};
-    const StageList list = distribute(facts, schedule.persistent);
+                            .cluster_size = cluster_size};
+    const StageList list = distribute(facts, schedule.kept);
     const ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, h200);
     return estimate.bytes_in_flight_per_sm / static_cast<double>(estimate.blocks_per_sm);
   };
@@ -733,24 +736,24 @@ TEST(CostModelTest, ChunksOfComputedRowsAreWaitedFor) {
                       .threads_per_row = 128,
                       .vector_width = 8,
                       .unroll = unroll,
-                      .cluster_blocks = 2};
-    for (const ValueId value : facts.persistent) schedule.persistent.push_back({value, residency});
-    const StageList list = distribute(facts, schedule.persistent);
+                      .cluster_size = 2};
+    for (const ValueId value : facts.kept) schedule.kept.push_back({value, residency});
+    const StageList list = distribute(facts, schedule.kept);
     const ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, h200);
     return estimate_row_work(facts, schedule, list, estimate, h200, constants).block_latency_ns;
   };
-  const RowConstants row = PassingBlocks{}.row;
+  const RowConstants row = NonPersistentGrid{}.row;
   const double shared = waits(Residency::kShared, 1) - waits(Residency::kShared, 4);
   EXPECT_GT(shared, 3.0 * row.chunk_ns) << "four chunks instead of one";
   EXPECT_LT(waits(Residency::kRegister, 1), waits(Residency::kShared, 1) - 3.0 * row.chunk_ns);
   // In each of them a cluster waits for the slowest of its blocks.
   CostConstants alone;
-  alone.passing.cluster_gather_ns = 0.0;
+  alone.non_persistent.cluster_gather_ns = 0.0;
   const auto gathered = [&](Residency residency, int64_t unroll) {
     return waits(residency, unroll) - waits(residency, unroll, alone);
   };
   EXPECT_NEAR(gathered(Residency::kShared, 1), 4.0 * gathered(Residency::kShared, 4), 1e-9);
-  EXPECT_NEAR(gathered(Residency::kRegister, 1), PassingBlocks{}.cluster_gather_ns, 1e-9);
+  EXPECT_NEAR(gathered(Residency::kRegister, 1), NonPersistentGrid{}.cluster_gather_ns, 1e-9);
 }
 
 /// Statistics of a chunk are merged into those of the row, which takes a step of the exchange.
@@ -787,14 +790,14 @@ TEST(CostModelTest, NarrowCopiesAreCharged) {
       facts_of(find_canned_fusion("softmax")->build(), {{"rows", 64}, {"cols", 1024}});
   Schedule schedule{.family = "multi_wave", .threads_per_row = 32, .vector_width = 4};
   EXPECT_EQ(narrow_copy_bytes(facts, schedule), 0.0) << "nothing is copied";
-  schedule.persistent = {{facts.fusion.inputs[0], Residency::kShared}};
+  schedule.kept = {{facts.fusion.inputs[0], Residency::kShared}};
   EXPECT_EQ(narrow_copy_bytes(facts, schedule), 64.0 * 1024.0 * 2.0) << "8 bytes each";
   schedule.vector_width = 8;
   EXPECT_EQ(narrow_copy_bytes(facts, schedule), 0.0) << "16 bytes";
   schedule.vector_width = 1;
   EXPECT_EQ(narrow_copy_bytes(facts, schedule), 0.0) << "through registers";
   schedule.vector_width = 4;
-  schedule.persistent.front().residency = Residency::kRegister;
+  schedule.kept.front().residency = Residency::kRegister;
   EXPECT_EQ(narrow_copy_bytes(facts, schedule), 0.0);
 
   const DeviceLimits h200 = *find_device("H200");
@@ -812,11 +815,11 @@ TEST(CostModelTest, RowsShorterThanAVectorAreUnderWayToo) {
   const Schedule schedule{.family = "looped",
                           .threads_per_row = 32,
                           .vector_width = 8,
-                          .row_access = RowAccess::kShifted};
+                          .row_access = RowAccess::kUnaligned};
   const auto predicted_us = [&](int64_t columns) {
     const SegmentFacts facts =
         facts_of(find_canned_fusion("softmax")->build(), {{"rows", 5000}, {"cols", columns}});
-    const StageList list = distribute(facts, schedule.persistent);
+    const StageList list = distribute(facts, schedule.kept);
     const ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, h200);
     return predict_rows(facts, schedule, estimate, h200).total_us;
   };
@@ -835,14 +838,14 @@ TEST(CostModelTest, WeightsThatRepeatComeOnce) {
                             .vector_width = 8,
                             .unroll = unroll,
                             .row_access = RowAccess::kAligned,
-                            .persistent = {{facts.space.inputs.front().value, Residency::kShared}}};
-    const StageList list = distribute(facts, schedule.persistent);
+                            .kept = {{facts.space.inputs.front().value, Residency::kShared}}};
+    const StageList list = distribute(facts, schedule.kept);
     const ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, h100);
     return estimate_row_work(facts, schedule, list, estimate, h100).block_latency_ns;
   };
   const ExtentValues images = {{"batch", 32}, {"pixels", 4096}};
   const double more_chunks = 8.0 - 4.0;  // 32768 columns in chunks of one vector, and of two.
-  const RowConstants row = PassingBlocks{}.row;
+  const RowConstants row = NonPersistentGrid{}.row;
   const double slack_ns =
       2.0 * more_chunks * row.shared_chunk_ns;  // Two stages, a few ns of issue.
   EXPECT_LT(wait_ns("group_norm", images, 1) - wait_ns("group_norm", images, 2),
@@ -859,8 +862,8 @@ TEST(CostModelTest, ReadsOfSharedRowsAreIssued) {
       facts_of(find_canned_fusion("rms_norm")->build(), {{"rows", 8192}, {"cols", 8192}});
   const auto slots = [&](Residency residency) {
     Schedule schedule{.family = "multi_wave", .threads_per_row = 256, .vector_width = 8};
-    for (const ValueId value : facts.persistent) schedule.persistent.push_back({value, residency});
-    const StageList list = distribute(facts, schedule.persistent);
+    for (const ValueId value : facts.kept) schedule.kept.push_back({value, residency});
+    const StageList list = distribute(facts, schedule.kept);
     const ResourceEstimate estimate = estimate_row_resources(facts, schedule, list, h200);
     return estimate_row_work(facts, schedule, list, estimate, h200).issue_slots;
   };
@@ -879,12 +882,12 @@ TEST(CostModelTest, IssueTakesBusyWarps) {
     estimate.blocks_per_sm = blocks_per_sm;
     return predict(work, estimate, h200, constants).issue_us;
   };
-  EXPECT_NEAR(issue(4, {}) / issue(10, {}), std::pow(40.0 / 16.0, PassingBlocks{}.warps_exponent),
-              1e-9);
-  EXPECT_NEAR(issue(16, {}) / issue(10, {}), std::pow(40.0 / 64.0, PassingBlocks{}.warps_exponent),
-              1e-9);
+  EXPECT_NEAR(issue(4, {}) / issue(10, {}),
+              std::pow(40.0 / 16.0, NonPersistentGrid{}.warps_exponent), 1e-9);
+  EXPECT_NEAR(issue(16, {}) / issue(10, {}),
+              std::pow(40.0 / 64.0, NonPersistentGrid{}.warps_exponent), 1e-9);
   CostConstants steep;
-  steep.passing.warps_exponent *= 2.0;
+  steep.non_persistent.warps_exponent *= 2.0;
   EXPECT_GT(issue(4, steep), issue(4, {}));
 }
 
@@ -901,9 +904,8 @@ TEST(CostModelTest, EveryConstantOfRingsMatters) {
                       .rows_per_block = groups,
                       .vector_width = 8,
                       .persistent_blocks = h200.sm_count,
-                      .stages = stages};
-    for (const ValueId value : facts.persistent)
-      schedule.persistent.push_back({value, Residency::kReload});
+                      .pipeline_stages = stages};
+    for (const ValueId value : facts.kept) schedule.kept.push_back({value, Residency::kReload});
     const ResourceEstimate estimate = estimate_warp_specialised(facts, schedule, h200).value();
     return predict_warp_specialised(facts, schedule, estimate, h200, constants).total_us;
   };
@@ -913,30 +915,30 @@ TEST(CostModelTest, EveryConstantOfRingsMatters) {
     return cost(fusion, groups, constants) > cost(fusion, groups, {});
   };
   for (const char* fusion : {"layer_norm_backward", "dyt_backward"}) {
-    EXPECT_TRUE(dearer(&CostConstants::ring_fill_share, fusion));
-    EXPECT_TRUE(dearer(&CostConstants::ring_memory_share, fusion));
-    EXPECT_TRUE(dearer(&CostConstants::ring_instruction_ns, fusion));
-    EXPECT_TRUE(dearer(&CostConstants::ring_weight_ns, fusion));
+    EXPECT_TRUE(dearer(&CostConstants::pipeline_fill_share, fusion));
+    EXPECT_TRUE(dearer(&CostConstants::pipeline_memory_share, fusion));
+    EXPECT_TRUE(dearer(&CostConstants::pipeline_instruction_ns, fusion));
+    EXPECT_TRUE(dearer(&CostConstants::pipeline_weight_ns, fusion));
     const bool exchanges = std::string_view(fusion) == "layer_norm_backward";
-    EXPECT_EQ(dearer(&CostConstants::ring_row_ns, fusion), exchanges);
-    EXPECT_EQ(dearer(&CostConstants::ring_warp_ns, fusion), exchanges);
+    EXPECT_EQ(dearer(&CostConstants::pipeline_row_ns, fusion), exchanges);
+    EXPECT_EQ(dearer(&CostConstants::pipeline_warp_ns, fusion), exchanges);
   }
   // Three groups leave 72 registers to each thread, which wants more.
-  EXPECT_TRUE(dearer(&CostConstants::ring_squeeze, "layer_norm_backward", 3));
-  EXPECT_TRUE(dearer(&CostConstants::ring_wanted_registers, "layer_norm_backward", 3));
+  EXPECT_TRUE(dearer(&CostConstants::pipeline_register_limit, "layer_norm_backward", 3));
+  EXPECT_TRUE(dearer(&CostConstants::pipeline_wanted_registers, "layer_norm_backward", 3));
   // Few stages leave memory idle.
   for (double CostConstants::*member :
-       {&CostConstants::ring_starved_penalty, &CostConstants::ring_bytes_in_flight}) {
+       {&CostConstants::pipeline_starved_penalty, &CostConstants::pipeline_bytes_in_flight}) {
     CostConstants constants;
     constants.*member *= 2.0;
     EXPECT_GT(cost("layer_norm_backward", 2, constants, 4), cost("layer_norm_backward", 2, {}, 4));
   }
   // What issue bounds.
-  EXPECT_TRUE(dearer(&CostConstants::ring_busy_warps, "dyt_backward"));
+  EXPECT_TRUE(dearer(&CostConstants::pipeline_busy_warps, "dyt_backward"));
   CostConstants slow;
   slow.issue_efficiency = 0.3;
   CostConstants steeper = slow;
-  steeper.ring_warps_exponent = 1.0;
+  steeper.pipeline_warps_exponent = 1.0;
   EXPECT_LT(cost("dyt_backward", 2, steeper), cost("dyt_backward", 2, slow)) << "20 warps";
 }
 

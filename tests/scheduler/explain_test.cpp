@@ -89,9 +89,9 @@ TEST(Explain, NamesClusters) {
   const CannedFusion& canned = *find_canned_fusion("layer_norm_backward");
   const auto wide = plan(canned.build(), {{"rows", 8192}, {"cols", 32768}}, *find_device("H200"));
   const std::string text = explain(*wide);
-  EXPECT_THAT(text, ContainsRegex("which schedule runs the segment: .*, cluster_blocks [248]"));
-  EXPECT_THAT(text, ContainsRegex("\n  cluster_blocks +[248]"));
-  EXPECT_THAT(explain(plan_of("softmax")), testing::Not(HasSubstr("cluster_blocks")));
+  EXPECT_THAT(text, ContainsRegex("which schedule runs the segment: .*, cluster_size [248]"));
+  EXPECT_THAT(text, ContainsRegex("\n  cluster_size +[248]"));
+  EXPECT_THAT(explain(plan_of("softmax")), testing::Not(HasSubstr("cluster_size")));
 }
 
 TEST(Explain, RefusesWhatDoesNotFitWithTheNumber) {

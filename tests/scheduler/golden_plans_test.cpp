@@ -50,8 +50,7 @@ std::string microseconds(double us) {
 std::string kept_text(const Schedule& schedule) {
   std::string out;
   for (const Residency residency : {Residency::kRegister, Residency::kShared, Residency::kReload}) {
-    const auto count =
-        std::ranges::count(schedule.persistent, residency, &PersistentValue::residency);
+    const auto count = std::ranges::count(schedule.kept, residency, &KeptValue::residency);
     if (count > 0) out += fmt::format(", {} in {}", count, text_of(residency));
   }
   return out;

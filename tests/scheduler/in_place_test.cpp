@@ -35,7 +35,7 @@ Schedule resident(const SegmentFacts& facts) {
   return {.family = "multi_wave",
           .threads_per_row = 128,
           .vector_width = 4,
-          .persistent = {{named_value(facts.fusion, "s"), Residency::kRegister}}};
+          .kept = {{named_value(facts.fusion, "s"), Residency::kRegister}}};
 }
 
 TEST(InPlaceTest, RowsThatAreKeptMayBeOverwritten) {

@@ -114,12 +114,12 @@ TEST(PlanDiff, ScheduleFieldsThatOnlyOneHas) {
   Schedule b = a;
   EXPECT_THAT(changes_between(a, b), IsEmpty());
   b.unroll = 4;
-  b.finish = Finish::kTicket;
-  b.persistent.push_back({ValueId{3}, Residency::kShared});
+  b.finish = Finish::kLastBlock;
+  b.kept.push_back({ValueId{3}, Residency::kShared});
   a.parameters["depth"] = 7;
   EXPECT_THAT(changes_between(a, b), ElementsAre(FieldChange{"unroll", "2", "4"},
-                                                 FieldChange{"finish", "kernel", "ticket"},
-                                                 FieldChange{"persist %v3", "none", "shared"},
+                                                 FieldChange{"finish", "kernel", "last_block"},
+                                                 FieldChange{"keep %v3", "none", "shared"},
                                                  FieldChange{"parameter depth", "7", "none"}));
 }
 

@@ -68,7 +68,7 @@ TEST(PlanMatchers, OneKernelOfAPlan) {
               AllOf(HasSubstr("kernel 0 of 2: the family is warp_specialised"),
                     HasSubstr("kernel 1 of 2: the family is column")));
   EXPECT_THAT(complaint(gradient(), HasKernel(2, Kernel("column"))), HasSubstr("there are 2"));
-  EXPECT_THAT(complaint(gradient(), HasKernel(0, Finishing(Finish::kTicket))),
+  EXPECT_THAT(complaint(gradient(), HasKernel(0, Finishing(Finish::kLastBlock))),
               HasSubstr("finish is kernel"));
   EXPECT_THAT(complaint(gradient(), HasKernel(0, Writes("absent"))), HasSubstr("writes dx"));
 }

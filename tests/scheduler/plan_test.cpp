@@ -80,12 +80,12 @@ TEST(PlanTest, BlocksOfAClusterKeepRowsThatOneCannot) {
   EXPECT_EQ(plan_canned("rms_norm", matrix(8192, 1 << 15), "H200")
                 ->segments[0]
                 .chosen()
-                .schedule.cluster_blocks,
+                .schedule.cluster_size,
             1);
   for (const int64_t columns : {1 << 18, 1 << 19}) {
     const Plan planned = plan_canned("rms_norm", matrix(8192, columns), "H200").value();
     EXPECT_EQ(kind_of(planned), "multi_wave") << columns;
-    EXPECT_GT(planned.segments[0].chosen().schedule.cluster_blocks, 1) << columns;
+    EXPECT_GT(planned.segments[0].chosen().schedule.cluster_size, 1) << columns;
   }
   EXPECT_THAT(plan_canned("rms_norm", matrix(64, 1 << 24), "H200", {.cutting = Cutting::kNeeded}),
               PlansAs("looped"));
@@ -95,7 +95,7 @@ TEST(PlanTest, BlocksOfAClusterShareFewRowsThatLeaveSmsIdle) {
   for (const int64_t rows : {1, 4, 16, 40}) {
     const Plan planned = plan_canned("softmax", matrix(rows, 1 << 16), "H200").value();
     const Schedule& schedule = planned.segments[0].chosen().schedule;
-    EXPECT_GE(rows * schedule.cluster_blocks, std::min<int64_t>(4 * rows, 64)) << rows;
+    EXPECT_GE(rows * schedule.cluster_size, std::min<int64_t>(4 * rows, 64)) << rows;
   }
 }
 
@@ -110,7 +110,7 @@ TEST(PlanTest, SixteenByteVectorsWhereRowsAreAligned) {
   EXPECT_THAT(plan_canned("rms_norm_f32", matrix(8192, 4096), "H200", resident()),
               PlansAs("multi_wave", VectorWidth(4), AccessesRows(RowAccess::kAligned)));
   EXPECT_THAT(plan_canned("rms_norm", matrix(8192, 4099), "H200", resident()),
-              PlansAs("multi_wave", VectorWidth(8), AccessesRows(RowAccess::kShifted)));
+              PlansAs("multi_wave", VectorWidth(8), AccessesRows(RowAccess::kUnaligned)));
 }
 
 TEST(PlanTest, EveryCannedFusionIsPlannedOrRefusedWithReasonsOnEveryDevice) {
@@ -316,8 +316,7 @@ RC_GTEST_PROP(PlanTest, ALargerBudgetNeverPredictsASlowerPlan, ()) {
 
 /// True if the fastest candidate loads rows again that it could have kept.
 bool reads_rows_again(const Plan& planned) {
-  return !planned.segments.front().facts.persistent.empty() &&
-         fastest(planned).schedule.persistent.empty();
+  return !planned.segments.front().facts.kept.empty() && fastest(planned).schedule.kept.empty();
 }
 
 /// Rows that L1 does not hold come again from L2 and memory: layer norms of 1024 x 65536 in bf16
@@ -335,7 +334,7 @@ TEST(PlanTest, WideNormsReadTheirRowsOnce) {
           ASSERT_EQ(planned->segments.size(), 1U);
           EXPECT_FALSE(reads_rows_again(*planned));
           if (rows == 1024) {
-            EXPECT_GT(fastest(*planned).schedule.cluster_blocks, 1);
+            EXPECT_GT(fastest(*planned).schedule.cluster_size, 1);
           }
         }
       }
@@ -357,11 +356,11 @@ TEST(PlanTest, BlocksAreOfferedNoMoreRowsThanThereAre) {
         const auto there = static_cast<uint64_t>(planned->segments[0].facts.space.rows);
         for (const ProposedSchedule& offer : planned->segments[0].candidates) {
           const Schedule& schedule = offer.schedule;
-          const bool is_ring = schedule.family == "warp_specialised";
+          const bool is_pipelined = schedule.family == "warp_specialised";
           const bool is_column = schedule.family == "column";
           // Of a warp, or in a ring a group of warps; four rows of columns at least.
-          const int64_t filling =
-              std::max((is_ring ? 128 : 32) / schedule.threads_per_row, int64_t{is_column ? 4 : 1});
+          const int64_t filling = std::max((is_pipelined ? 128 : 32) / schedule.threads_per_row,
+                                           int64_t{is_column ? 4 : 1});
           EXPECT_LE(schedule.rows_per_block,
                     std::max(static_cast<int64_t>(std::bit_ceil(there)), filling))
               << summary_of(schedule);
@@ -551,7 +550,7 @@ TEST(PlanTest, ColumnsThatAllReduceToTheSameAreRefused) {
 TEST(PlanTest, ATotalOfRowLossesIsFinishedByTheLastBlockOrAKernelOfItsOwn) {
   for (const char* device : {"H200", "A100", "L4"}) {
     const Plan planned = plan_canned("row_and_total_loss", matrix(4096, 32000), device).value();
-    if (planned.segments[0].chosen().schedule.finish == Finish::kTicket) {
+    if (planned.segments[0].chosen().schedule.finish == Finish::kLastBlock) {
       EXPECT_EQ(planned.segments.size(), 1U) << device;
       continue;
     }
@@ -565,7 +564,7 @@ TEST(PlanTest, BlocksOfAClusterOrTheLastBlockFinishLongColumnSums) {
   EXPECT_EQ(planned.segments.size(), 1U);
   const auto& candidates = planned.segments[0].candidates;
   const auto in_clusters = std::ranges::find_if(candidates, [](const ProposedSchedule& candidate) {
-    return candidate.schedule.cluster_blocks > 1 && candidate.schedule.persistent_blocks == 0;
+    return candidate.schedule.cluster_size > 1 && candidate.schedule.persistent_blocks == 0;
   });
   ASSERT_NE(in_clusters, candidates.end());
   EXPECT_EQ(in_clusters->schedule.family, "column");
@@ -581,18 +580,18 @@ TEST(PlanTest, WithoutClustersLongColumnSumsAreDealtToSeveralBlocks) {
   const Schedule& schedule = planned.segments[0].chosen().schedule;
   EXPECT_EQ(schedule.family, "column");
   EXPECT_GT(schedule.persistent_blocks, 1);
-  EXPECT_EQ(planned.segments.size(), schedule.finish == Finish::kTicket ? 1U : 2U);
+  EXPECT_EQ(planned.segments.size(), schedule.finish == Finish::kLastBlock ? 1U : 2U);
   EXPECT_EQ(planned.workspace[0].bytes, schedule.persistent_blocks * 4096 * 4);
 }
 
 TEST(PlanTest, TheKernelThatFinishesStartsEarlyWhereTheDeviceCan) {
   const auto overlaps = [](const char* device) {
     const Plan planned = plan_canned("layer_norm_backward", matrix(8192, 4096), device).value();
-    return std::pair(planned.segments[0].chosen().schedule.overlap,
-                     planned.segments[1].chosen().schedule.overlap);
+    return std::pair(planned.segments[0].chosen().schedule.dependent_launch,
+                     planned.segments[1].chosen().schedule.dependent_launch);
   };
-  EXPECT_EQ(overlaps("H200"), std::pair(Overlap::kNext, Overlap::kPrevious));
-  EXPECT_EQ(overlaps("A100"), std::pair(Overlap::kNone, Overlap::kNone));
+  EXPECT_EQ(overlaps("H200"), std::pair(DependentLaunch::kTrigger, DependentLaunch::kWait));
+  EXPECT_EQ(overlaps("A100"), std::pair(DependentLaunch::kNone, DependentLaunch::kNone));
 }
 
 TEST(PlanTest, InnerAndOuterReductionsShareOnePassAndASecondKernelFinishes) {
@@ -653,7 +652,7 @@ TEST(PlanTest, SaysWhatDecidedBetweenEquals) {
   };
   const auto [sum, faster_sum] = because("bias_gradient", matrix(512, 16384), "wait least wins");
   EXPECT_LT(sum.predicted.block_latency_us, faster_sum.predicted.block_latency_us);
-  EXPECT_FALSE(faster_sum.predicted.knows_waits);
+  EXPECT_FALSE(faster_sum.predicted.models_latency);
   const auto [calm, squeezed] =
       because("row_and_total_loss", matrix(8192, 2048), "registers squeezed into");
   EXPECT_LE(calm.estimate.registers, calm.estimate.register_cap);
@@ -672,7 +671,7 @@ TEST(PlanTest, SqueezedRegistersMatterWhereMemoryDecides) {
       out.predicted = {.total_us = launch_us + memory_us,
                        .launch_us = launch_us,
                        .memory_us = memory_us,
-                       .knows_waits = true};
+                       .models_latency = true};
       return out;
     };
     std::vector<ProposedSchedule> candidates = {candidate(64, 10.05), candidate(wanted, 10.0)};

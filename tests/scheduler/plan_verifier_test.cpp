@@ -121,7 +121,7 @@ TEST(PlanVerifierTest, OutputsInPlaceAndJoinedAreWrittenOnce) {
 /// Whatever grid another schedule has, and whoever finishes what its blocks leave.
 TEST(PlanVerifierTest, NothingIsWrongWherePlansTakeOtherSchedules) {
   int by_kernel = 0;
-  int by_ticket = 0;
+  int by_last_block = 0;
   for (const CannedFusion& canned : canned_fusions()) {
     const auto made = plan(canned.build(), canned.small, kLimits);
     if (!made || !made->segments.front().facts.has_outer()) continue;
@@ -135,11 +135,11 @@ TEST(PlanVerifierTest, NothingIsWrongWherePlansTakeOtherSchedules) {
       EXPECT_THAT(plan_violations(other), IsEmpty()) << canned.name << "\n"
                                                      << print(drawn->schedule);
       if (drawn->schedule.persistent_blocks == 0) continue;
-      ++(drawn->schedule.finish == Finish::kTicket ? by_ticket : by_kernel);
+      ++(drawn->schedule.finish == Finish::kLastBlock ? by_last_block : by_kernel);
     }
   }
   EXPECT_GT(by_kernel, 20);
-  EXPECT_GT(by_ticket, 20);
+  EXPECT_GT(by_last_block, 20);
 }
 
 /// Blocks of column sums are dealt columns: beside sums of no columns a total needs another kernel.

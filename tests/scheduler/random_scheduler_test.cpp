@@ -81,7 +81,7 @@ TEST(RandomSchedulerTest, DrawsTheWholeSpaceOfResidentRows) {
     accesses.insert(schedule.row_access);
     std::set<Residency> mix;
     std::vector<ValueId> values;
-    for (const PersistentValue& value : schedule.persistent) {
+    for (const KeptValue& value : schedule.kept) {
       mix.insert(value.residency);
       values.push_back(value.value);
     }
@@ -98,21 +98,21 @@ TEST(RandomSchedulerTest, DrawsTheWholeSpaceOfResidentRows) {
 TEST(RandomSchedulerTest, DrawsClustersWhereTheDeviceHasThem) {
   for (const char* family : {"multi_wave", "warp_specialised"}) {
     const SegmentFacts facts = canned_facts("layer_norm_backward", 8, 1024);
-    EXPECT_EQ(seen(draws(facts, family), &Schedule::cluster_blocks),
+    EXPECT_EQ(seen(draws(facts, family), &Schedule::cluster_size),
               (std::set<int64_t>{1, 2, 4, 8, 16}))
         << family;
   }
   const SegmentFacts facts = canned_facts("layer_norm_backward", 8, 1024);
-  EXPECT_EQ(seen(draws(facts, "multi_wave", *find_device("A100")), &Schedule::cluster_blocks),
+  EXPECT_EQ(seen(draws(facts, "multi_wave", *find_device("A100")), &Schedule::cluster_size),
             (std::set<int64_t>{1}));
 }
 
 TEST(RandomSchedulerTest, DrawsRowsAheadWhereBlocksWalkThem) {
   for (const char* fusion : {"layer_norm_backward", "softmax"}) {
     const auto schedules = draws(canned_facts(fusion, 8, 1024), "multi_wave");
-    EXPECT_EQ(seen(schedules, &Schedule::rows_ahead), (std::set<int64_t>{0, 1})) << fusion;
+    EXPECT_EQ(seen(schedules, &Schedule::prefetch_rows), (std::set<int64_t>{0, 1})) << fusion;
   }
-  EXPECT_EQ(seen(draws(canned_facts("softmax", 8, 1024), "looped"), &Schedule::rows_ahead),
+  EXPECT_EQ(seen(draws(canned_facts("softmax", 8, 1024), "looped"), &Schedule::prefetch_rows),
             (std::set<int64_t>{0}));
 }
 
@@ -135,7 +135,7 @@ TEST(RandomSchedulerTest, DrawsTicketsWherePartialResultsAreLeft) {
     for (const Schedule& schedule : schedules) out.insert(schedule.finish);
     return out;
   };
-  const std::set<Finish> both = {Finish::kKernel, Finish::kTicket};
+  const std::set<Finish> both = {Finish::kKernel, Finish::kLastBlock};
   const SegmentFacts gradient = canned_facts("layer_norm_backward", 8, 1024);
   EXPECT_EQ(finishes(draws(gradient, "multi_wave")), both);
   EXPECT_EQ(finishes(draws(gradient, "warp_specialised")), both);
@@ -147,10 +147,10 @@ TEST(RandomSchedulerTest, DrawsTicketsWherePartialResultsAreLeft) {
 TEST(RandomSchedulerTest, DrawsTurnsWhereLoopedBlocksAccumulate) {
   const auto schedules = draws(canned_facts("layer_norm_backward", 8, 1024), "looped");
   EXPECT_EQ(schedules.size(), kSeeds);
-  EXPECT_EQ(seen(schedules, &Schedule::rows_per_turn), (std::set<int64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
-  EXPECT_EQ(seen(schedules, &Schedule::rows_ahead), (std::set<int64_t>{0, 1}));
-  EXPECT_GT(seen(schedules, &Schedule::cluster_blocks).size(), 3U);
-  EXPECT_EQ(seen(draws(canned_facts("layer_norm", 8, 1024), "looped"), &Schedule::rows_per_turn),
+  EXPECT_EQ(seen(schedules, &Schedule::rows_per_tile), (std::set<int64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(seen(schedules, &Schedule::prefetch_rows), (std::set<int64_t>{0, 1}));
+  EXPECT_GT(seen(schedules, &Schedule::cluster_size).size(), 3U);
+  EXPECT_EQ(seen(draws(canned_facts("layer_norm", 8, 1024), "looped"), &Schedule::rows_per_tile),
             (std::set<int64_t>{0}));
 }
 

@@ -77,17 +77,17 @@ TEST(RowParts, AreCombinedByAKernelThatStartsEarlyWhereTheDeviceCan) {
   const Plan early = planned_on("H200");
   ASSERT_THAT(early.segments, SizeIs(2));
   for (const auto& [segment, overlap] :
-       {std::pair{0, Overlap::kNext}, std::pair{1, Overlap::kPrevious}}) {
+       {std::pair{0, DependentLaunch::kTrigger}, std::pair{1, DependentLaunch::kWait}}) {
     for (const ProposedSchedule& candidate :
          early.segments[static_cast<size_t>(segment)].candidates)
-      EXPECT_EQ(candidate.schedule.overlap, overlap);
+      EXPECT_EQ(candidate.schedule.dependent_launch, overlap);
   }
   const CostConstants constants;
   EXPECT_DOUBLE_EQ(early.segments[1].chosen().predicted.launch_us, constants.second_launch_us);
   const Plan late = planned_on("A100");
   ASSERT_THAT(late.segments, SizeIs(2));
   for (const SegmentPlan& segment : late.segments)
-    EXPECT_EQ(segment.chosen().schedule.overlap, Overlap::kNone);
+    EXPECT_EQ(segment.chosen().schedule.dependent_launch, DependentLaunch::kNone);
   EXPECT_DOUBLE_EQ(late.segments[1].chosen().predicted.launch_us,
                    constants.launch_us + constants.ramp_us);
 }

@@ -40,7 +40,7 @@ TEST(RowScheduleTest, BatchesCoverEveryColumnOnce) {
       for (int64_t width = 1; width <= 16; width *= 2) {
         schedule.vector_width = width;
         for (const RowAccess access :
-             {RowAccess::kAligned, RowAccess::kShifted, RowAccess::kScalar}) {
+             {RowAccess::kAligned, RowAccess::kUnaligned, RowAccess::kScalar}) {
           if (access == RowAccess::kAligned && columns % width != 0) continue;
           if (access == RowAccess::kScalar && width != 1) continue;
           schedule.row_access = access;
@@ -68,9 +68,10 @@ TEST(RowScheduleTest, SecondSweepLooksAtEveryValueOnce) {
   Schedule schedule{.threads_per_row = 256, .vector_width = 4};
   const StageList list = stages_of(facts, schedule);
   ASSERT_FALSE(list.stages.empty());
-  EXPECT_FALSE(sweeps_whole_row(facts, schedule, list.stages[0], 0)) << "it reads the row again";
-  schedule.persistent = {{.value = facts.fusion.inputs[0], .residency = Residency::kRegister}};
-  EXPECT_TRUE(sweeps_whole_row(facts, schedule, list.stages[0], 0));
+  EXPECT_FALSE(passes_over_whole_row(facts, schedule, list.stages[0], 0))
+      << "it reads the row again";
+  schedule.kept = {{.value = facts.fusion.inputs[0], .residency = Residency::kRegister}};
+  EXPECT_TRUE(passes_over_whole_row(facts, schedule, list.stages[0], 0));
 }
 
 /// check_batches says spans are right; this counts, column by column, wherever rows start.
@@ -79,7 +80,7 @@ TEST(RowScheduleTest, CountingColumnsAgrees) {
     const SegmentFacts facts = facts_of_width(columns);
     for (const int64_t width : {1, 2, 8}) {
       const Schedule schedule{
-          .threads_per_row = 4, .vector_width = width, .row_access = RowAccess::kShifted};
+          .threads_per_row = 4, .vector_width = width, .row_access = RowAccess::kUnaligned};
       for (int64_t shift = 0; shift < width; ++shift) {
         const int64_t head = std::min((width - shift) % width, columns);
         std::vector<int> covered(static_cast<size_t>(columns), 0);
@@ -87,7 +88,7 @@ TEST(RowScheduleTest, CountingColumnsAgrees) {
           for (int64_t vector = span.begin * 4; vector < span.end * 4; ++vector) {
             const int64_t first = head + vector * width;
             const bool whole = first + width <= columns;
-            if (span.guard == Guard::kNone) {
+            if (span.predication == Predication::kNone) {
               ASSERT_TRUE(whole) << columns << " columns, column " << first << ", shift " << shift;
             }
             for (int64_t lane = 0; lane < width && whole; ++lane)
@@ -95,7 +96,7 @@ TEST(RowScheduleTest, CountingColumnsAgrees) {
           }
         }
         const int64_t behind = head + (columns - head) / width * width;
-        for (int64_t number = 0; number < edge_count(facts, schedule) * 4; ++number) {
+        for (int64_t number = 0; number < peeled_count(facts, schedule) * 4; ++number) {
           const int64_t column = number < head ? number : number - head + behind;
           if (column < columns) ++covered[static_cast<size_t>(column)];
         }
@@ -111,20 +112,21 @@ TEST(RowScheduleTest, SpansOfKnownRows) {
                        {.threads_per_row = 32, .vector_width = 8, .row_access = access});
   };
   EXPECT_THAT(spans(0, RowAccess::kAligned), IsEmpty());
-  EXPECT_THAT(spans(1024, RowAccess::kAligned), ElementsAre(BatchSpan{0, 4, Guard::kNone}));
-  EXPECT_THAT(spans(1032, RowAccess::kAligned),
-              ElementsAre(BatchSpan{0, 4, Guard::kNone}, BatchSpan{4, 5, Guard::kVector}));
-  EXPECT_THAT(spans(1024, RowAccess::kShifted),
-              ElementsAre(BatchSpan{0, 3, Guard::kNone}, BatchSpan{3, 4, Guard::kVector}));
-  EXPECT_THAT(spans(1031, RowAccess::kShifted), ElementsAre(BatchSpan{0, 4, Guard::kNone}));
-  EXPECT_THAT(spans(5, RowAccess::kShifted), IsEmpty()) << "edges alone";
+  EXPECT_THAT(spans(1024, RowAccess::kAligned), ElementsAre(BatchSpan{0, 4, Predication::kNone}));
+  EXPECT_THAT(spans(1032, RowAccess::kAligned), ElementsAre(BatchSpan{0, 4, Predication::kNone},
+                                                            BatchSpan{4, 5, Predication::kVector}));
+  EXPECT_THAT(
+      spans(1024, RowAccess::kUnaligned),
+      ElementsAre(BatchSpan{0, 3, Predication::kNone}, BatchSpan{3, 4, Predication::kVector}));
+  EXPECT_THAT(spans(1031, RowAccess::kUnaligned), ElementsAre(BatchSpan{0, 4, Predication::kNone}));
+  EXPECT_THAT(spans(5, RowAccess::kUnaligned), IsEmpty()) << "edges alone";
 }
 
 TEST(RowScheduleTest, EdgesAreDealtToThreads) {
   const auto edges = [](int64_t columns, int64_t threads, int64_t width) {
-    return edge_count(
+    return peeled_count(
         facts_of_width(columns),
-        {.threads_per_row = threads, .vector_width = width, .row_access = RowAccess::kShifted});
+        {.threads_per_row = threads, .vector_width = width, .row_access = RowAccess::kUnaligned});
   };
   EXPECT_EQ(edges(1031, 32, 8), 1) << "14 of them at most";
   EXPECT_EQ(edges(1031, 8, 8), 2);
@@ -132,21 +134,21 @@ TEST(RowScheduleTest, EdgesAreDealtToThreads) {
   EXPECT_EQ(edges(3, 1, 8), 3) << "all that there is";
   EXPECT_EQ(edges(0, 32, 8), 0);
   EXPECT_EQ(edges(1031, 32, 1), 0);
-  EXPECT_EQ(edge_count(facts_of_width(1024), {.threads_per_row = 32, .vector_width = 8}), 0);
+  EXPECT_EQ(peeled_count(facts_of_width(1024), {.threads_per_row = 32, .vector_width = 8}), 0);
 }
 
 TEST(RowScheduleTest, EdgesComeWithTheLastChunkUnlessThatIsOfALoop) {
   const auto runs = [](int64_t columns) {
-    return chunk_runs(facts_of_width(columns),
-                      {.threads_per_row = 32, .vector_width = 8, .row_access = RowAccess::kShifted},
-                      2);
+    return chunk_runs(
+        facts_of_width(columns),
+        {.threads_per_row = 32, .vector_width = 8, .row_access = RowAccess::kUnaligned}, 2);
   };
-  EXPECT_THAT(runs(1024), ElementsAre(ChunkRun{0, 2, 2, Guard::kNone},
-                                      ChunkRun{2, 4, 2, Guard::kVector, true}));
-  EXPECT_THAT(runs(1031), ElementsAre(ChunkRun{0, 4, 2, Guard::kNone},
-                                      ChunkRun{4, 4, 0, Guard::kVector, true}));
-  EXPECT_THAT(runs(519), ElementsAre(ChunkRun{0, 2, 2, Guard::kNone, true}));
-  EXPECT_THAT(runs(5), ElementsAre(ChunkRun{0, 0, 0, Guard::kVector, true}));
+  EXPECT_THAT(runs(1024), ElementsAre(ChunkRun{0, 2, 2, Predication::kNone},
+                                      ChunkRun{2, 4, 2, Predication::kVector, true}));
+  EXPECT_THAT(runs(1031), ElementsAre(ChunkRun{0, 4, 2, Predication::kNone},
+                                      ChunkRun{4, 4, 0, Predication::kVector, true}));
+  EXPECT_THAT(runs(519), ElementsAre(ChunkRun{0, 2, 2, Predication::kNone, true}));
+  EXPECT_THAT(runs(5), ElementsAre(ChunkRun{0, 0, 0, Predication::kVector, true}));
 }
 
 TEST(RowScheduleTest, AccessesAreVectorsWhereAlignmentAllows) {
@@ -163,7 +165,7 @@ TEST(RowScheduleTest, AccessesAreVectorsWhereAlignmentAllows) {
   EXPECT_EQ(kind("rms_norm", {{"rows", 4}, {"cols", 100}}, {.vector_width = 4}),
             AccessKind::kVector);
   EXPECT_EQ(kind("rms_norm", {{"rows", 4}, {"cols", 100}},
-                 {.vector_width = 8, .row_access = RowAccess::kShifted}),
+                 {.vector_width = 8, .row_access = RowAccess::kUnaligned}),
             AccessKind::kVector);
 }
 
@@ -199,7 +201,7 @@ TEST(RowScheduleTest, VectorsDoNotStraddleTheRunsOfAStridedInput) {
 
 TEST(RowScheduleTest, WeightsDoNotShiftWithTheRows) {
   const SegmentFacts facts = canned_facts("rms_norm", {{"rows", 4}, {"cols", 100}});
-  const Schedule shifted{.vector_width = 8, .row_access = RowAccess::kShifted};
+  const Schedule shifted{.vector_width = 8, .row_access = RowAccess::kUnaligned};
   for (const TensorAccess& access : facts.space.inputs) {
     const bool is_weight = access.tensor == named_value(facts.fusion, "weight");
     EXPECT_EQ(access_kind(facts, access, shifted),
@@ -212,7 +214,7 @@ TEST(RowScheduleTest, ChecksOfRowAccess) {
   EXPECT_EQ(check_row_access(facts, {.vector_width = 4}), std::nullopt);
   EXPECT_THAT(text_of(*check_row_access(facts, {.vector_width = 8})),
               HasSubstr("value 4, limit 0 elements left over"));
-  EXPECT_EQ(check_row_access(facts, {.vector_width = 8, .row_access = RowAccess::kShifted}),
+  EXPECT_EQ(check_row_access(facts, {.vector_width = 8, .row_access = RowAccess::kUnaligned}),
             std::nullopt);
   EXPECT_THAT(
       text_of(*check_row_access(facts, {.vector_width = 2, .row_access = RowAccess::kScalar})),
@@ -236,10 +238,10 @@ TEST(RowScheduleTest, SharedBytesAreKeptRowsAndExchanges) {
   schedule.threads_per_row = 32;
   schedule.rows_per_block = 4;
   EXPECT_EQ(row_shared_bytes(facts, schedule), 0) << "a warp exchanges by shuffles";
-  schedule.persistent = {{facts.persistent.front(), Residency::kShared}};
+  schedule.kept = {{facts.kept.front(), Residency::kShared}};
   // 4 batches of 32 x 8 elements of 2 bytes, for each of 4 rows.
   EXPECT_EQ(row_shared_bytes(facts, schedule), 4 * 4 * 32 * 8 * 2);
-  schedule.persistent.front().residency = Residency::kRegister;
+  schedule.kept.front().residency = Residency::kRegister;
   EXPECT_EQ(row_shared_bytes(facts, schedule), 0);
 }
 
@@ -275,9 +277,9 @@ TEST(RowScheduleTest, WhatFillsNoChunkIsOneMore) {
   EXPECT_EQ(chunks(0, RowAccess::kAligned), 0);
   EXPECT_EQ(chunks(1024, RowAccess::kAligned), 1);
   EXPECT_EQ(chunks(1032, RowAccess::kAligned), 2);
-  EXPECT_EQ(chunks(1031, RowAccess::kShifted), 1) << "four batches, and edges beside them";
-  EXPECT_EQ(chunks(1063, RowAccess::kShifted), 2);
-  EXPECT_EQ(chunks(2055, RowAccess::kShifted), 3) << "two chunks of a loop, and edges alone";
+  EXPECT_EQ(chunks(1031, RowAccess::kUnaligned), 1) << "four batches, and edges beside them";
+  EXPECT_EQ(chunks(1063, RowAccess::kUnaligned), 2);
+  EXPECT_EQ(chunks(2055, RowAccess::kUnaligned), 3) << "two chunks of a loop, and edges alone";
 }
 
 TEST(RowScheduleTest, RunsOfChunksAreTheSpansInOrder) {
@@ -288,7 +290,7 @@ TEST(RowScheduleTest, RunsOfChunksAreTheSpansInOrder) {
           .threads_per_row = 32,
           .vector_width = 8,
           .unroll = unroll,
-          .row_access = columns % 8 == 0 ? RowAccess::kAligned : RowAccess::kShifted};
+          .row_access = columns % 8 == 0 ? RowAccess::kAligned : RowAccess::kUnaligned};
       int64_t next = 0;
       int64_t chunks = 0;
       for (const ChunkRun& run : chunk_runs(facts, schedule, unroll)) {

@@ -6,8 +6,8 @@
 
 #include "scheduler/explain.h"
 #include "scheduler/families/warp_specialised.h"
+#include "scheduler/pipeline.h"
 #include "scheduler/plan.h"
-#include "scheduler/ring.h"
 #include "scheduler/schedule_verifier.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
@@ -25,8 +25,7 @@ using testing::Not;
 class RowsPerIterationTest : public testing::Test {
  protected:
   RowsPerIterationTest() {
-    for (const ValueId value : facts_.persistent)
-      legal_.persistent.push_back({value, Residency::kReload});
+    for (const ValueId value : facts_.kept) legal_.kept.push_back({value, Residency::kReload});
   }
 
   [[nodiscard]] std::vector<std::string> reasons(const Schedule& schedule) const {
@@ -59,14 +58,14 @@ class RowsPerIterationTest : public testing::Test {
                   .rows_per_block = 2,
                   .vector_width = 8,
                   .persistent_blocks = 132,
-                  .stages = 12,
+                  .pipeline_stages = 12,
                   .rows_per_iteration = 2};
 };
 
 TEST_F(RowsPerIterationTest, TextNamesThemWhereThereAreSeveral) {
   EXPECT_THAT(print(legal_), HasSubstr("rows_per_iteration 2"));
   EXPECT_EQ(parse_schedule(print(legal_)).value(), legal_);
-  EXPECT_EQ(further_numbers(legal_), ", stages 12, rows_per_iteration 2");
+  EXPECT_EQ(further_numbers(legal_), ", pipeline_stages 12, rows_per_iteration 2");
   EXPECT_THAT(print(one_at_a_time()), Not(HasSubstr("rows_per_iteration")));
   EXPECT_NE(hash_of(one_at_a_time()), hash_of(legal_));
 }
@@ -76,11 +75,11 @@ TEST_F(RowsPerIterationTest, OneTwoAndFourAreLegal) {
   EXPECT_THAT(reasons(one_at_a_time()), IsEmpty());
   EXPECT_THAT(reasons_with([](Schedule& s) {
                 s.rows_per_iteration = 4;
-                s.stages = 8;
+                s.pipeline_stages = 8;
               }),
               IsEmpty());
   EXPECT_THAT(reasons_with([](Schedule& s) {
-                s.cluster_blocks = 2;
+                s.cluster_size = 2;
                 s.persistent_blocks = 264;
               }),
               IsEmpty());
@@ -94,16 +93,16 @@ TEST_F(RowsPerIterationTest, OneTwoAndFourAreLegal) {
 // A group that waits for two rows with one slot waits for ever.
 TEST_F(RowsPerIterationTest, StagesHoldAsManyRowsForEveryGroup) {
   for (const int64_t stages : {2, 6, 10, 14}) {
-    EXPECT_THAT(reasons_with([&](Schedule& s) { s.stages = stages; }),
+    EXPECT_THAT(reasons_with([&](Schedule& s) { s.pipeline_stages = stages; }),
                 ElementsAre(AllOf(HasSubstr("more rows side by side than its stages hold"),
                                   HasSubstr("value 2"), HasSubstr("a multiple of 4 stages"))))
         << stages;
   }
   // The proof takes its time.
-  EXPECT_THAT(reasons_with([&](Schedule& s) { s.stages = 32; }), IsEmpty());
-  EXPECT_THAT(reasons_with([&](Schedule& s) { s.stages = 36; }),
+  EXPECT_THAT(reasons_with([&](Schedule& s) { s.pipeline_stages = 32; }), IsEmpty());
+  EXPECT_THAT(reasons_with([&](Schedule& s) { s.pipeline_stages = 36; }),
               ElementsAre(HasSubstr("limit 32 stages")));
-  EXPECT_EQ(ring_slots(legal_), 6);
+  EXPECT_EQ(pipeline_slots(legal_), 6);
 }
 
 TEST_F(RowsPerIterationTest, OtherFamiliesRefuseThem) {
@@ -133,8 +132,8 @@ TEST_F(RowsPerIterationTest, TakeRegistersForEachRow) {
   const auto registers = [&](int64_t rows, Residency residency) {
     Schedule schedule = legal_;
     schedule.rows_per_iteration = rows;
-    schedule.stages = 8;
-    for (PersistentValue& kept : schedule.persistent) kept.residency = residency;
+    schedule.pipeline_stages = 8;
+    for (KeptValue& kept : schedule.kept) kept.residency = residency;
     return estimated(schedule).registers;
   };
   const auto grows = [&](Residency residency) {
@@ -150,7 +149,7 @@ TEST_F(RowsPerIterationTest, TakeRegistersForEachRow) {
 
 TEST_F(RowsPerIterationTest, WaitForOneExchange) {
   const CostConstants constants;
-  const double exchange_us = (constants.ring_row_ns + 2 * constants.ring_warp_ns) / 1000.0;
+  const double exchange_us = (constants.pipeline_row_ns + 2 * constants.pipeline_warp_ns) / 1000.0;
   const double alone_us = predicted(one_at_a_time()).block_latency_us;
   // Neither is squeezed.
   EXPECT_NEAR(predicted(legal_).block_latency_us, 2 * alone_us - exchange_us, 1e-9);
@@ -158,7 +157,7 @@ TEST_F(RowsPerIterationTest, WaitForOneExchange) {
 
 TEST_F(RowsPerIterationTest, HoldSlotsThatAreNotUnderWayMeanwhile) {
   Schedule tight = legal_;
-  tight.stages = 4;
+  tight.pipeline_stages = 4;
   Schedule alone = tight;
   alone.rows_per_iteration = 1;
   EXPECT_GT(predicted(tight).memory_us, predicted(alone).memory_us);
@@ -170,7 +169,7 @@ TEST_F(RowsPerIterationTest, TheLastTurnIsNoShorter) {
     const SegmentFacts facts = canned_facts("layer_norm_backward", rows, 1024);
     Schedule schedule = legal_;
     schedule.rows_per_iteration = 4;
-    schedule.stages = 32;
+    schedule.pipeline_stages = 32;
     schedule.persistent_blocks = 1;
     const auto estimate = estimate_warp_specialised(facts, schedule, limits_).value();
     const Prediction p = predict_warp_specialised(facts, schedule, estimate, limits_);

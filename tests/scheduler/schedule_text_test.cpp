@@ -17,18 +17,19 @@ rc::Gen<Schedule> any_schedule() {
     s.vector_width = *rc::gen::arbitrary<int64_t>();
     s.unroll = *rc::gen::arbitrary<int64_t>();
     s.min_blocks_per_sm = *rc::gen::arbitrary<int64_t>();
-    s.rows_ahead = *rc::gen::arbitrary<int64_t>();
-    s.rows_per_turn = *rc::gen::arbitrary<int64_t>();
+    s.prefetch_rows = *rc::gen::arbitrary<int64_t>();
+    s.rows_per_tile = *rc::gen::arbitrary<int64_t>();
     s.read_priority = *rc::gen::element(ReadPriority::kNormal, ReadPriority::kEvictFirst,
                                         ReadPriority::kEvictLast, ReadPriority::kLastUse);
     s.accumulators =
         *rc::gen::element(Residency::kRegister, Residency::kShared, Residency::kReload);
-    s.overlap = *rc::gen::element(Overlap::kNone, Overlap::kNext, Overlap::kPrevious);
-    s.row_access = *rc::gen::element(RowAccess::kAligned, RowAccess::kShifted, RowAccess::kScalar);
+    s.dependent_launch = *rc::gen::element(DependentLaunch::kNone, DependentLaunch::kTrigger,
+                                           DependentLaunch::kWait);
+    s.row_access =
+        *rc::gen::element(RowAccess::kAligned, RowAccess::kUnaligned, RowAccess::kScalar);
     for (const uint32_t index : *rc::gen::arbitrary<std::vector<uint32_t>>()) {
-      s.persistent.push_back(
-          {ValueId{index},
-           *rc::gen::element(Residency::kRegister, Residency::kShared, Residency::kReload)});
+      s.kept.push_back({ValueId{index}, *rc::gen::element(Residency::kRegister, Residency::kShared,
+                                                          Residency::kReload)});
     }
     for (const auto& [name, value] : *rc::gen::arbitrary<std::map<std::string, int64_t>>())
       s.parameters.emplace(name, value);
@@ -98,14 +99,14 @@ TEST(ScheduleTextTest, PrintsTheGrammarsExample) {
                           .min_blocks_per_sm = 4,
                           .row_access = RowAccess::kAligned,
                           .read_priority = ReadPriority::kEvictLast,
-                          .persistent = {{ValueId{0}, Residency::kRegister}},
+                          .kept = {{ValueId{0}, Residency::kRegister}},
                           .parameters = {{"name", 7}}};
   EXPECT_EQ(
       print(schedule),
       "schedule multi_wave {\n"
       "  threads_per_row 256  rows_per_block 1  vector_width 8  unroll 2  min_blocks_per_sm 4\n"
       "  row_access aligned  read_priority evict_last\n"
-      "  persist %v0 in register\n"
+      "  keep %v0 in register\n"
       "  parameter name 7\n"
       "}\n");
 }
@@ -135,12 +136,12 @@ TEST(ScheduleTextTest, ErrorsNamePositionAndToken) {
             "1:23: the field is given twice, found 'unroll'");
   EXPECT_EQ(message_of("schedule a { parameter p 1 parameter p 2 }"),
             "1:38: the parameter is given twice, found 'p'");
-  EXPECT_EQ(message_of("schedule a { persist 3 in register }"),
-            "1:22: expected a value such as %v0, found '3'");
-  EXPECT_EQ(message_of("schedule a { persist %v3 in disk }"),
-            "1:29: expected one of 'register', 'shared', 'reload', found 'disk'");
+  EXPECT_EQ(message_of("schedule a { keep 3 in register }"),
+            "1:19: expected a value such as %v0, found '3'");
+  EXPECT_EQ(message_of("schedule a { keep %v3 in disk }"),
+            "1:26: expected one of 'register', 'shared', 'reload', found 'disk'");
   EXPECT_EQ(message_of("schedule a { row_access diagonal }"),
-            "1:25: expected one of 'aligned', 'shifted', 'scalar', found 'diagonal'");
+            "1:25: expected one of 'aligned', 'unaligned', 'scalar', found 'diagonal'");
   EXPECT_EQ(message_of("schedule \"\\q\" { }"),
             "1:10: escapes are \\\", \\\\ and \\xNN, found '\\\"\\\\q\\\"'");
   EXPECT_EQ(message_of("schedule a { } }"), "1:16: expected nothing after the schedule, found '}'");

@@ -23,7 +23,7 @@ class ScheduleVerifierTest : public testing::Test {
     return {.family = "multi_wave",
             .threads_per_row = 128,
             .vector_width = 8,
-            .persistent = {{x_, Residency::kRegister}}};
+            .kept = {{x_, Residency::kRegister}}};
   }
 
   SegmentFacts facts_ =
@@ -50,7 +50,7 @@ TEST_F(ScheduleVerifierTest, EveryFieldOutOfRangeIsRefused) {
       for (const char* family : {"multi_wave", "looped"}) {
         Schedule schedule = legal();
         schedule.family = family;
-        if (schedule.family == "looped") schedule.persistent.clear();
+        if (schedule.family == "looped") schedule.kept.clear();
         schedule.*member = value;
         EXPECT_FALSE(reasons(schedule).empty()) << print(schedule);
       }
@@ -70,10 +70,10 @@ TEST_F(ScheduleVerifierTest, PointwiseRefusesFieldsOutOfRangeToo) {
 
 /// Only blocks that walk rows shift their vectors; others begin at the first element, whether it
 /// lies on a boundary or 83 elements into a tensor.
-TEST(ShiftedVectorsTest, AreForFamiliesThatShiftThem) {
+TEST(UnalignedVectorsTest, AreForFamiliesThatShiftThem) {
   const DeviceLimits limits = *find_device("H100");
   const auto refused = [&](const Fusion& fusion, Schedule schedule) {
-    schedule.row_access = RowAccess::kShifted;
+    schedule.row_access = RowAccess::kUnaligned;
     const SegmentFacts facts = facts_of(fusion);
     std::string out;
     for (const Rejection& rejection :
@@ -132,56 +132,55 @@ TEST_F(ScheduleVerifierTest, BudgetsAreNamedWithNumbers) {
   schedule.threads_per_row = 1;
   schedule.rows_per_block = 32;
   EXPECT_THAT(reasons(schedule), ElementsAre(HasSubstr("too many batches to unroll")));
-  schedule.persistent.front().residency = Residency::kShared;
+  schedule.kept.front().residency = Residency::kShared;
   EXPECT_THAT(reasons(schedule), ElementsAre(HasSubstr("limit 232448 bytes")));
 }
 
 TEST_F(ScheduleVerifierTest, PersistentValuesExistAscendAndStandOnce) {
   Schedule schedule = legal();
-  schedule.persistent = {{ValueId{999}, Residency::kRegister}};
+  schedule.kept = {{ValueId{999}, Residency::kRegister}};
   EXPECT_THAT(reasons(schedule), testing::Contains(HasSubstr("not in the fusion")));
-  schedule.persistent = {{ValueId{}, Residency::kShared}};
+  schedule.kept = {{ValueId{}, Residency::kShared}};
   EXPECT_THAT(reasons(schedule), testing::Contains(HasSubstr("not in the fusion")));
-  schedule.persistent = {{x_, Residency::kRegister}, {x_, Residency::kShared}};
+  schedule.kept = {{x_, Residency::kRegister}, {x_, Residency::kShared}};
   EXPECT_THAT(reasons(schedule), testing::Contains(HasSubstr("one stands twice")));
 }
 
 TEST_F(ScheduleVerifierTest, AllReasonsAreGivenAtOnce) {
   Schedule schedule = legal();
   schedule.vector_width = 3;
-  schedule.persistent = {{x_, Residency::kRegister}, {x_, Residency::kRegister}};
+  schedule.kept = {{x_, Residency::kRegister}, {x_, Residency::kRegister}};
   EXPECT_THAT(reasons(schedule), ElementsAre(HasSubstr("stands twice"), HasSubstr("power of two")));
 }
 
 TEST_F(ScheduleVerifierTest, RefusesToKeepWhatNoLaterStageNeeds) {
   // The output is only made in the last stage.
   Schedule schedule = legal();
-  schedule.persistent.push_back({facts_.fusion.outputs[0], Residency::kRegister});
+  schedule.kept.push_back({facts_.fusion.outputs[0], Residency::kRegister});
   EXPECT_THAT(reasons(schedule), ElementsAre(HasSubstr("no later stage needs")));
   // Its f32 copy takes the place of the input, which is then needed no more.
   const auto users = users_of(facts_.fusion);
   const ValueId wide = facts_.fusion.ops[users[x_].front()].results.front();
   ASSERT_EQ(facts_.fusion.values[wide].type, DType::kF32);
-  schedule.persistent = {{wide, Residency::kRegister}};
+  schedule.kept = {{wide, Residency::kRegister}};
   EXPECT_THAT(reasons(schedule), IsEmpty());
-  schedule.persistent = {{x_, Residency::kRegister}, {wide, Residency::kRegister}};
+  schedule.kept = {{x_, Residency::kRegister}, {wide, Residency::kRegister}};
   EXPECT_THAT(reasons(schedule), ElementsAre(HasSubstr("no later stage needs")));
 }
 
 TEST_F(ScheduleVerifierTest, ReloadIsForInputs) {
   Schedule schedule = legal();
-  schedule.persistent = {{x_, Residency::kReload}};
+  schedule.kept = {{x_, Residency::kReload}};
   EXPECT_THAT(reasons(schedule), IsEmpty());
   const auto users = users_of(facts_.fusion);
-  schedule.persistent = {
-      {facts_.fusion.ops[users[x_].front()].results.front(), Residency::kReload}};
+  schedule.kept = {{facts_.fusion.ops[users[x_].front()].results.front(), Residency::kReload}};
   EXPECT_THAT(reasons(schedule), ElementsAre(HasSubstr("only inputs can be read again")));
 }
 
 TEST_F(ScheduleVerifierTest, KernelsOverlapWhereTheDeviceLetsThem) {
   Schedule schedule = legal();
-  for (const Overlap overlap : {Overlap::kNext, Overlap::kPrevious}) {
-    schedule.overlap = overlap;
+  for (const DependentLaunch overlap : {DependentLaunch::kTrigger, DependentLaunch::kWait}) {
+    schedule.dependent_launch = overlap;
     limits_ = *find_device("H200");
     EXPECT_THAT(reasons(schedule), IsEmpty());
     limits_ = *find_device("A100");
@@ -191,7 +190,7 @@ TEST_F(ScheduleVerifierTest, KernelsOverlapWhereTheDeviceLetsThem) {
 
 TEST_F(ScheduleVerifierTest, FindsHolesInStages) {
   const Schedule schedule = legal();
-  const StageList sound = distribute(facts_, schedule.persistent);
+  const StageList sound = distribute(facts_, schedule.kept);
   EXPECT_EQ(check_stages(facts_, schedule, sound), std::nullopt);
 
   StageList no_load = sound;
@@ -216,25 +215,25 @@ TEST_F(ScheduleVerifierTest, FindsWrongBatches) {
     const auto rejection = check_batches(facts_, schedule, spans);
     return rejection ? rejection->rule : "right";
   };
-  EXPECT_EQ(verdict({{0, 4, Guard::kNone}}), "right");
-  EXPECT_EQ(verdict({{0, 3, Guard::kNone}, {3, 4, Guard::kVector}}), "right");
-  EXPECT_EQ(verdict({{0, 3, Guard::kNone}, {3, 4, Guard::kElement}}),
-            "elements of a row's vectors are guarded one by one");
-  EXPECT_EQ(verdict({{0, 3, Guard::kNone}}), "columns at the end of the row are in no batch");
-  EXPECT_EQ(verdict({{0, 5, Guard::kNone}}), "an unguarded batch ends past the row");
-  EXPECT_EQ(verdict({{0, 2, Guard::kNone}, {1, 4, Guard::kNone}}),
+  EXPECT_EQ(verdict({{0, 4, Predication::kNone}}), "right");
+  EXPECT_EQ(verdict({{0, 3, Predication::kNone}, {3, 4, Predication::kVector}}), "right");
+  EXPECT_EQ(verdict({{0, 3, Predication::kNone}, {3, 4, Predication::kElement}}),
+            "elements of a row's vectors are predicated one by one");
+  EXPECT_EQ(verdict({{0, 3, Predication::kNone}}), "columns at the end of the row are in no batch");
+  EXPECT_EQ(verdict({{0, 5, Predication::kNone}}), "an unpredicated batch ends past the row");
+  EXPECT_EQ(verdict({{0, 2, Predication::kNone}, {1, 4, Predication::kNone}}),
             "batches are left out or repeated");
-  EXPECT_EQ(verdict({{1, 4, Guard::kNone}}), "batches are left out or repeated");
+  EXPECT_EQ(verdict({{1, 4, Predication::kNone}}), "batches are left out or repeated");
   EXPECT_EQ(verdict({}), "columns at the end of the row are in no batch");
-  schedule.row_access = RowAccess::kShifted;
-  EXPECT_EQ(verdict({{0, 3, Guard::kNone}, {3, 4, Guard::kVector}}), "right");
-  EXPECT_EQ(verdict({{0, 4, Guard::kNone}}), "an unguarded batch ends past the row")
+  schedule.row_access = RowAccess::kUnaligned;
+  EXPECT_EQ(verdict({{0, 3, Predication::kNone}, {3, 4, Predication::kVector}}), "right");
+  EXPECT_EQ(verdict({{0, 4, Predication::kNone}}), "an unpredicated batch ends past the row")
       << "seven elements may come before its first vector";
-  EXPECT_EQ(verdict({{0, 3, Guard::kNone}}), "columns at the end of the row are in no batch");
+  EXPECT_EQ(verdict({{0, 3, Predication::kNone}}), "columns at the end of the row are in no batch");
   schedule.row_access = RowAccess::kAligned;
   schedule.vector_width = 3;
-  EXPECT_EQ(verdict({{0, 11, Guard::kVector}}),
-            "a vector that straddles the end of the row is guarded as a whole");
+  EXPECT_EQ(verdict({{0, 11, Predication::kVector}}),
+            "a vector that straddles the end of the row is predicated as a whole");
 }
 
 /// Whatever the fields hold, an answer comes back.
@@ -251,7 +250,7 @@ RC_GTEST_FIXTURE_PROP(ScheduleVerifierTest, AnySchedulesGetAnAnswer, ()) {
                     .min_blocks_per_sm = number()};
   for (const uint32_t index : *rc::gen::container<std::vector<uint32_t>>(
            rc::gen::inRange<uint32_t>(0, static_cast<uint32_t>(facts_.fusion.values.size()) + 2))) {
-    schedule.persistent.push_back(
+    schedule.kept.push_back(
         {ValueId{index},
          *rc::gen::element(Residency::kRegister, Residency::kShared, Residency::kReload)});
   }

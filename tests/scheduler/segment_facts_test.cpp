@@ -20,8 +20,8 @@ SegmentFacts canned_facts(std::string_view name, int64_t rows = 64, int64_t cols
   return facts_of(find_canned_fusion(name)->build(), {{"rows", rows}, {"cols", cols}});
 }
 
-std::vector<PersistentValue> all_in(Residency residency, const std::vector<ValueId>& values) {
-  std::vector<PersistentValue> out;
+std::vector<KeptValue> all_in(Residency residency, const std::vector<ValueId>& values) {
+  std::vector<KeptValue> out;
   for (const ValueId value : values) out.push_back({value, residency});
   return out;
 }
@@ -54,8 +54,8 @@ TEST(SegmentFactsTest, BytesCountEveryTensorOnce) {
 
 TEST(SegmentFactsTest, RmsNormKeepsTheSixteenBitInput) {
   const SegmentFacts facts = canned_facts("rms_norm");
-  EXPECT_THAT(facts.persistent, ElementsAre(named_value(facts.fusion, "x")));
-  EXPECT_EQ(facts.persistent_bytes_per_column, 2);
+  EXPECT_THAT(facts.kept, ElementsAre(named_value(facts.fusion, "x")));
+  EXPECT_EQ(facts.kept_bytes_per_column, 2);
 }
 
 TEST(SegmentFactsTest, ResidualAddInF32KeepsTheSum) {
@@ -65,8 +65,8 @@ TEST(SegmentFactsTest, ResidualAddInF32KeepsTheSum) {
   const ValueId h = b.named(residual_add(b, x, residual), "h");
   b.output(rms_norm(b, h).y, "y");
   const SegmentFacts facts = facts_of(b.build());
-  EXPECT_THAT(facts.persistent, ElementsAre(named_value(facts.fusion, "h")));
-  EXPECT_EQ(facts.persistent_bytes_per_column, 4) << "both addends would be 8";
+  EXPECT_THAT(facts.kept, ElementsAre(named_value(facts.fusion, "h")));
+  EXPECT_EQ(facts.kept_bytes_per_column, 4) << "both addends would be 8";
 }
 
 TEST(SegmentFactsTest, CostlyValuesAreKeptRatherThanComputedAgain) {
@@ -77,34 +77,33 @@ TEST(SegmentFactsTest, CostlyValuesAreKeptRatherThanComputedAgain) {
   const ValueId y = b.named(b.pointwise(PointwiseFn::kLog1p, {b.cast(x, DType::kF32)}), "y");
   b.output(b.sub(y, b.broadcast_over(b.sum(y, {1}), y, {1})), "z");
   const SegmentFacts facts = facts_of(b.build());
-  EXPECT_THAT(facts.persistent, ElementsAre(named_value(facts.fusion, "y")));
+  EXPECT_THAT(facts.kept, ElementsAre(named_value(facts.fusion, "y")));
 }
 
 TEST(SegmentFactsTest, NothingIsKeptWithoutASecondStage) {
-  EXPECT_THAT(canned_facts("row_sum").persistent, IsEmpty());
-  EXPECT_THAT(canned_facts("swiglu").persistent, IsEmpty());
-  EXPECT_THAT(canned_facts("cross_entropy").persistent, IsEmpty());
+  EXPECT_THAT(canned_facts("row_sum").kept, IsEmpty());
+  EXPECT_THAT(canned_facts("swiglu").kept, IsEmpty());
+  EXPECT_THAT(canned_facts("cross_entropy").kept, IsEmpty());
 }
 
 TEST(SegmentFactsTest, VectorsOverTheColumnsAreNotKept) {
   const SegmentFacts facts = canned_facts("layer_norm");
-  for (const ValueId value : facts.persistent) EXPECT_TRUE(facts.is_full(value));
+  for (const ValueId value : facts.kept) EXPECT_TRUE(facts.is_full(value));
 }
 
 TEST(SegmentFactsTest, TensorsThatStandStillAlongAnAxisAreNotKept) {
   // The weight varies along groups and channels, but not along batches and pixels.
   const SegmentFacts facts =
       facts_of(find_canned_fusion("group_norm")->build(), {{"batch", 2}, {"pixels", 25}});
-  ASSERT_EQ(facts.persistent.size(), 1U);
-  EXPECT_EQ(facts.space.find_input(facts.persistent.front())->tensor,
-            named_value(facts.fusion, "x"));
+  ASSERT_EQ(facts.kept.size(), 1U);
+  EXPECT_EQ(facts.space.find_input(facts.kept.front())->tensor, named_value(facts.fusion, "x"));
 }
 
 TEST(SegmentFactsTest, OnlineSoftmaxHasTwoStages) {
   const SegmentFacts facts = canned_facts("softmax");
   EXPECT_EQ(facts.last_stage, 1);
   EXPECT_EQ(facts.reduction_count, 1) << "maximum and sum are one reduction";
-  EXPECT_THAT(facts.persistent, ElementsAre(named_value(facts.fusion, "x")));
+  EXPECT_THAT(facts.kept, ElementsAre(named_value(facts.fusion, "x")));
 }
 
 TEST(SegmentFactsTest, StagesLoadReduceAndStore) {
@@ -158,9 +157,9 @@ TEST(SegmentFactsTest, PicksForWhatFollowsTheReductionsComeBehindTheRow) {
 
 TEST(SegmentFactsTest, KeepingAValueSavesItsInstructions) {
   const SegmentFacts facts = canned_facts("gated_rms_norm");
-  const StageList kept = distribute(facts, all_in(Residency::kShared, facts.persistent));
+  const StageList kept = distribute(facts, all_in(Residency::kShared, facts.kept));
   const StageList again = distribute(facts, {});
-  ASSERT_FALSE(facts.persistent.empty());
+  ASSERT_FALSE(facts.kept.empty());
   EXPECT_LT(kept.stages[1].issue_slots, again.stages[1].issue_slots);
   EXPECT_LT(kept.stages[1].loads.size(), again.stages[1].loads.size());
   EXPECT_EQ(kept.stages[0].issue_slots, again.stages[0].issue_slots);
@@ -207,13 +206,13 @@ TEST(SegmentFactsTest, LiveValuesCountTheWidestMoment) {
 void expect_sound(const SegmentFacts& facts) {
   const Schedule schedule{.family = "any"};
   for (const Residency residency : {Residency::kRegister, Residency::kShared, Residency::kReload}) {
-    const auto persistent = all_in(residency, facts.persistent);
+    const auto persistent = all_in(residency, facts.kept);
     const auto rejection = check_stages(facts, schedule, distribute(facts, persistent));
     EXPECT_FALSE(rejection.has_value()) << text_of(rejection.value_or(Rejection{}));
   }
-  const auto needed = needed_later(facts, all_in(Residency::kRegister, facts.persistent));
+  const auto needed = needed_later(facts, all_in(Residency::kRegister, facts.kept));
   for (size_t i = 0; i < needed.size(); ++i) {
-    EXPECT_TRUE(needed[i]) << fmt::format("{}", facts.persistent[i]);
+    EXPECT_TRUE(needed[i]) << fmt::format("{}", facts.kept[i]);
   }
   // Every per-element output is stored in one stage.
   const StageList list = distribute(facts, {});
@@ -241,12 +240,12 @@ TEST(SegmentFactsTest, WhatIsReadOnceAnywayNeedNotBeKept) {
     return facts_of(b.build());
   };
   const SegmentFacts late = gated(false);
-  EXPECT_THAT(late.persistent, ElementsAre(named_value(late.fusion, "x")));
-  EXPECT_EQ(late.persistent_bytes_per_column, 4);
+  EXPECT_THAT(late.kept, ElementsAre(named_value(late.fusion, "x")));
+  EXPECT_EQ(late.kept_bytes_per_column, 4);
   const SegmentFacts both = gated(true);
-  EXPECT_THAT(both.persistent,
+  EXPECT_THAT(both.kept,
               ElementsAre(named_value(both.fusion, "normed"), named_value(both.fusion, "opened")));
-  EXPECT_EQ(both.persistent_bytes_per_column, 8);
+  EXPECT_EQ(both.kept_bytes_per_column, 8);
 }
 
 TEST(SegmentFactsTest, StagesOfCannedFusionsAreSound) {
@@ -272,7 +271,7 @@ TEST(SegmentFactsTest, RowsThatFollowNeedWhatAllHaveInCommon) {
   const auto needed = [&](const char* fusion) {
     const SegmentFacts facts =
         facts_of(find_canned_fusion(fusion)->build(), {{"rows", 64}, {"cols", 1024}});
-    std::vector<PersistentValue> kept;
+    std::vector<KeptValue> kept;
     for (const TensorAccess& access : facts.space.inputs) {
       if (facts.is_tile(access.value) && !facts.is_full(access.value))
         kept.push_back({access.value, Residency::kShared});
@@ -289,11 +288,9 @@ TEST(SegmentFactsTest, RingsKeepWeightsThatTheFirstStageReads) {
   const Plan plan =
       plan_canned("layer_norm_backward_f32", {{"rows", 8192}, {"cols", 4096}}, "H200").value();
   const SegmentPlan& segment = plan.segments.front();
-  EXPECT_TRUE(
-      std::ranges::any_of(segment.chosen().schedule.persistent, [&](const PersistentValue& kept) {
-        return !segment.facts.space.dependence[kept.value].rows &&
-               kept.residency != Residency::kReload;
-      }));
+  EXPECT_TRUE(std::ranges::any_of(segment.chosen().schedule.kept, [&](const KeptValue& kept) {
+    return !segment.facts.space.dependence[kept.value].rows && kept.residency != Residency::kReload;
+  }));
 }
 
 }  // namespace

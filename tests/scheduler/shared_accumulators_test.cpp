@@ -7,8 +7,8 @@
 #include "scheduler/explain.h"
 #include "scheduler/families/multi_wave.h"
 #include "scheduler/families/warp_specialised.h"
+#include "scheduler/pipeline.h"
 #include "scheduler/register_estimate.h"
-#include "scheduler/ring.h"
 #include "scheduler/row_estimate.h"
 #include "scheduler/row_schedule.h"
 #include "scheduler/schedule_verifier.h"
@@ -28,7 +28,7 @@ using testing::Not;
 class SharedAccumulatorsTest : public testing::Test {
  protected:
   SharedAccumulatorsTest() {
-    for (const ValueId value : facts_.persistent) legal_.persistent.push_back({value});
+    for (const ValueId value : facts_.kept) legal_.kept.push_back({value});
   }
 
   [[nodiscard]] std::vector<std::string> reasons(const Schedule& schedule,
@@ -78,8 +78,8 @@ TEST_F(SharedAccumulatorsTest, TextNamesThemWhereTheyAreNotInRegisters) {
 
 TEST_F(SharedAccumulatorsTest, BlocksThatWalkRowsMayHaveThem) {
   EXPECT_THAT(reasons(legal_, facts_), IsEmpty());
-  EXPECT_THAT(reasons_with([](Schedule& s) { s.cluster_blocks = 2; }), IsEmpty());
-  EXPECT_THAT(reasons_with([](Schedule& s) { s.rows_ahead = 1; }), IsEmpty());
+  EXPECT_THAT(reasons_with([](Schedule& s) { s.cluster_size = 2; }), IsEmpty());
+  EXPECT_THAT(reasons_with([](Schedule& s) { s.prefetch_rows = 1; }), IsEmpty());
   EXPECT_THAT(reasons_with([](Schedule& s) {
                 s.threads_per_row = 256;
                 s.rows_per_block = 2;
@@ -87,7 +87,7 @@ TEST_F(SharedAccumulatorsTest, BlocksThatWalkRowsMayHaveThem) {
               IsEmpty());
   EXPECT_THAT(reasons_with([](Schedule& s) {
                 s.family = "warp_specialised";
-                s.stages = 2;
+                s.pipeline_stages = 2;
               }),
               IsEmpty());
 }
@@ -121,7 +121,7 @@ TEST_F(SharedAccumulatorsTest, OtherSchedulesAreRefused) {
 // Partial results are single values, whatever holds the accumulators.
 TEST_F(SharedAccumulatorsTest, TuplesAreRefusedAsInRegisters) {
   Schedule schedule = legal_;
-  schedule.persistent.clear();
+  schedule.kept.clear();
   for (const CannedFusion& canned : canned_fusions()) {
     const Fusion fusion = canned.build();
     const auto facts = analyse(simplify(specialize(fusion, *bind_extents(fusion, canned.small))));
@@ -146,7 +146,7 @@ TEST_F(SharedAccumulatorsTest, SharedBytesAreATupleForEveryColumnOfEverySlot) {
   });
   EXPECT_EQ(accumulator_shared_bytes(facts_, slots), 2 * 8192 * 8);
   EXPECT_EQ(slot_exchange_bytes(facts_, slots), 0) << "slots combine where they accumulated";
-  const Schedule halves = with([](Schedule& s) { s.cluster_blocks = 2; });
+  const Schedule halves = with([](Schedule& s) { s.cluster_size = 2; });
   EXPECT_EQ(accumulator_shared_bytes(facts_, halves), 8192 / 2 * 8);
   // Columns that no thread has are there too: 3 batches of 4096.
   const SegmentFacts odd = canned_facts("layer_norm_backward", 64, 8200);
@@ -156,17 +156,17 @@ TEST_F(SharedAccumulatorsTest, SharedBytesAreATupleForEveryColumnOfEverySlot) {
 TEST_F(SharedAccumulatorsTest, RingsHaveThemBesideTheRing) {
   Schedule ring = legal_;
   ring.family = "warp_specialised";
-  ring.stages = 2;
+  ring.pipeline_stages = 2;
   Schedule without = ring;
   without.accumulators = Residency::kRegister;
-  const StageList list = distribute(facts_, ring.persistent);
-  EXPECT_EQ(ring_shared_bytes(facts_, ring, list),
-            ring_shared_bytes(facts_, without, list) + 8192 * 8);
+  const StageList list = distribute(facts_, ring.kept);
+  EXPECT_EQ(pipeline_shared_bytes(facts_, ring, list),
+            pipeline_shared_bytes(facts_, without, list) + 8192 * 8);
 }
 
 TEST_F(SharedAccumulatorsTest, RowsThatRegistersDoNotHoldAreLoops) {
   EXPECT_TRUE(unrolls_batches(facts_, legal_)) << "the row is in registers";
-  const Schedule loops = with([](Schedule& s) { s.persistent.clear(); });
+  const Schedule loops = with([](Schedule& s) { s.kept.clear(); });
   EXPECT_FALSE(unrolls_batches(facts_, loops));
   Schedule unrolled = loops;
   unrolled.accumulators = Residency::kRegister;
@@ -180,21 +180,21 @@ TEST_F(SharedAccumulatorsTest, RowsThatRegistersDoNotHoldAreLoops) {
 
 TEST_F(SharedAccumulatorsTest, WhatIsReadAheadGivesWayToTheCap) {
   const Schedule wide = with([](Schedule& s) { s.threads_per_row = 1024; });
-  const StageList list = distribute(facts_, wide.persistent);
+  const StageList list = distribute(facts_, wide.kept);
   // One batch: nothing comes after it.
-  EXPECT_EQ(estimate_read_ahead(facts_, wide), 0);
+  EXPECT_EQ(estimate_prefetch_registers(facts_, wide), 0);
   const Schedule narrow = with([](Schedule& s) { s.threads_per_row = 256; });
-  const int64_t ahead = estimate_read_ahead(facts_, narrow);
+  const int64_t ahead = estimate_prefetch_registers(facts_, narrow);
   EXPECT_GT(ahead, 0);
   const int64_t free = estimate_registers(facts_, narrow, list);
   EXPECT_EQ(registers_under_cap(free, ahead, 255), free);
   EXPECT_EQ(registers_under_cap(free, ahead, free - 1), free - 1);
   EXPECT_EQ(registers_under_cap(free, ahead, 8), free - ahead);
-  EXPECT_EQ(estimate_read_ahead(facts_, in_registers()), 0);
+  EXPECT_EQ(estimate_prefetch_registers(facts_, in_registers()), 0);
 }
 
 TEST_F(SharedAccumulatorsTest, EveryElementIsReadAndWrittenInEveryRow) {
-  const StageList list = distribute(facts_, legal_.persistent);
+  const StageList list = distribute(facts_, legal_.kept);
   const auto work = [&](const Schedule& schedule) {
     return estimate_row_work(facts_, schedule, list, estimated(schedule), limits_);
   };

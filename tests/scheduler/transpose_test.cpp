@@ -103,8 +103,8 @@ TEST(TileWalk, ReachesEveryVectorOnce) {
 }
 
 /// Most words of one bank that a warp touches, of those with the same element of their vectors.
-int64_t turns_of_a_bank(const StagedTensor& staged, const TileWalk& walk, bool vectors_are_lines,
-                        int64_t bytes) {
+int64_t wavefronts_of_bank(const StagedTensor& staged, const TileWalk& walk, bool vectors_are_lines,
+                           int64_t bytes) {
   std::map<int64_t, std::set<int64_t>> words;
   for (int64_t thread = 0; thread < 32; ++thread) {
     const int64_t fast = thread % walk.lanes * walk.width;
@@ -131,9 +131,10 @@ TEST(StagedTensor, HasNoConflictsInEitherOrder) {
       schedule.unroll = 32 / width;
       for (const StagedTensor& staged : staged_tensors(facts, axes, schedule)) {
         const int64_t element = bytes_of(facts.fusion.values[staged.value].type);
-        EXPECT_EQ(turns_of_a_bank(staged, walk_along(schedule, element), true, element), 1)
+        EXPECT_EQ(wavefronts_of_bank(staged, walk_along(schedule, element), true, element), 1)
             << name << " " << width;
-        EXPECT_EQ(turns_of_a_bank(staged, staged.walk, false, element), 1) << name << " " << width;
+        EXPECT_EQ(wavefronts_of_bank(staged, staged.walk, false, element), 1)
+            << name << " " << width;
       }
     }
   }
@@ -183,9 +184,8 @@ TEST(Transpose, RefusesWithTheNumber) {
   EXPECT_THAT(reasons(with(&Schedule::unroll, int64_t{32})), Contains(HasSubstr("value 32")));
   EXPECT_THAT(reasons(with(&Schedule::persistent_blocks, int64_t{8})),
               Contains(HasSubstr("do not stay")));
-  EXPECT_THAT(reasons(with(&Schedule::cluster_blocks, int64_t{2})),
-              Contains(HasSubstr("clusters")));
-  EXPECT_THAT(reasons(with(&Schedule::row_access, RowAccess::kShifted)),
+  EXPECT_THAT(reasons(with(&Schedule::cluster_size, int64_t{2})), Contains(HasSubstr("clusters")));
+  EXPECT_THAT(reasons(with(&Schedule::row_access, RowAccess::kUnaligned)),
               Contains(HasSubstr("vector boundaries")));
   EXPECT_THAT(reasons(with(&Schedule::min_blocks_per_sm, int64_t{9})),
               Contains(HasSubstr("value 9, limit 8")));

@@ -61,13 +61,13 @@ SegmentMatcher keeps(std::string value_name, std::optional<Residency> residency)
       "keeps " + value_name + (residency ? fmt::format(" in {}", text_of(*residency)) : "");
   return segment_matcher(description, [value_name, residency](const SegmentPlan& segment,
                                                               MatchResultListener* out) {
-    const auto& persistent = segment.chosen().schedule.persistent;
+    const auto& persistent = segment.chosen().schedule.kept;
     *out << "keeps";
-    for (const PersistentValue& kept : persistent) {
+    for (const KeptValue& kept : persistent) {
       *out << " " << fmt::format("{}", kept.value) << " '"
            << segment.facts.fusion.values[kept.value].name << "' in " << text_of(kept.residency);
     }
-    return std::ranges::any_of(persistent, [&](const PersistentValue& kept) {
+    return std::ranges::any_of(persistent, [&](const KeptValue& kept) {
       return segment.facts.fusion.values[kept.value].name == value_name &&
              (residency ? kept.residency == *residency : kept.residency != Residency::kReload);
     });
@@ -116,7 +116,7 @@ SegmentMatcher passes(const std::string& verb, std::string name,
 }
 
 /// "kernel 1 of 2: the family is column"; false if there is no plan.
-bool meets_at(const Plan& plan, size_t index, const SegmentMatcher& kernel,
+bool syncs_at(const Plan& plan, size_t index, const SegmentMatcher& kernel,
               MatchResultListener* listener) {
   *listener << "kernel " << index << " of " << plan.segments.size() << ": ";
   return kernel.MatchAndExplain(plan.segments[index], listener);
@@ -184,7 +184,7 @@ PlanMatcher kernels_are(const std::vector<SegmentMatcher>& kernels) {
                      return false;
                    }
                    for (size_t i = 0; i < kernels.size(); ++i) {
-                     if (!meets_at(plan, i, kernels[i], listener)) return false;
+                     if (!syncs_at(plan, i, kernels[i], listener)) return false;
                      *listener << "; ";
                    }
                    return true;
@@ -195,7 +195,7 @@ PlanMatcher HasKernel(const SegmentMatcher& kernel) {
   return of_plan("has a kernel: " + described(kernel),
                  [kernel](const Plan& plan, MatchResultListener* listener) {
                    for (size_t i = 0; i < plan.segments.size(); ++i) {
-                     if (meets_at(plan, i, kernel, listener)) return true;
+                     if (syncs_at(plan, i, kernel, listener)) return true;
                      *listener << "; ";
                    }
                    return false;
@@ -205,7 +205,7 @@ PlanMatcher HasKernel(const SegmentMatcher& kernel) {
 PlanMatcher HasKernel(size_t index, const SegmentMatcher& kernel) {
   return of_plan(fmt::format("has kernel {}: {}", index, described(kernel)),
                  [index, kernel](const Plan& plan, MatchResultListener* listener) {
-                   if (index < plan.segments.size()) return meets_at(plan, index, kernel, listener);
+                   if (index < plan.segments.size()) return syncs_at(plan, index, kernel, listener);
                    *listener << "there are " << plan.segments.size() << " kernels";
                    return false;
                  });
@@ -279,15 +279,15 @@ SegmentMatcher Keeps(std::string value_name, Residency residency) {
 }
 
 SegmentMatcher KeepsCount(const Matcher<size_t>& count) {
-  return segment_matcher(
-      "number of kept values " + described(count),
-      [count](const SegmentPlan& segment, MatchResultListener* listener) {
-        const auto kept = static_cast<size_t>(std::ranges::count_if(
-            segment.chosen().schedule.persistent,
-            [](const PersistentValue& value) { return value.residency != Residency::kReload; }));
-        *listener << kept << " values are kept";
-        return count.Matches(kept);
-      });
+  return segment_matcher("number of kept values " + described(count),
+                         [count](const SegmentPlan& segment, MatchResultListener* listener) {
+                           const auto kept = static_cast<size_t>(std::ranges::count_if(
+                               segment.chosen().schedule.kept, [](const KeptValue& value) {
+                                 return value.residency != Residency::kReload;
+                               }));
+                           *listener << kept << " values are kept";
+                           return count.Matches(kept);
+                         });
 }
 
 SegmentMatcher ThreadsPerRow(const NumberMatcher& threads) {

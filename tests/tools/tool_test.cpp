@@ -122,7 +122,7 @@ TEST_F(Tool, PinsSingleFields) {
   const json& schedule = planned.at("segments").at(0).at("schedule");
   EXPECT_EQ(schedule.at("family"), "multi_wave");
   EXPECT_EQ(schedule.at("threads_per_row"), 128);
-  EXPECT_EQ(schedule.at("persistent").at(0).at("residency"), "shared");
+  EXPECT_EQ(schedule.at("kept").at(0).at("residency"), "shared");
 }
 
 TEST_F(Tool, DevicesDifferInWhatTheyPlan) {

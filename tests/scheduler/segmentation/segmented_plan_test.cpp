@@ -396,7 +396,7 @@ TEST(SegmentedPlanTest, CutsFollowTheirSegmentsWhenAFinishComesOrGoes) {
   ASSERT_EQ(planned.externals.size(), 1U);
   EXPECT_EQ(planned.externals[0].before, 2U) << "the call runs behind what finishes";
 
-  schedule.finish = Finish::kTicket;
+  schedule.finish = Finish::kLastBlock;
   ASSERT_TRUE(plan_finish(planned, 0, schedule, scheduling_families()));
   ASSERT_EQ(planned.segments.size(), 2U);
   EXPECT_EQ(planned.externals[0].before, 1U);

@@ -1,0 +1,213 @@
+// The counters of executions whose last block finishes: right in a workspace with any contents, on
+// several streams, from several threads, and when what was captured is replayed.
+
+#include <gmock/gmock.h>
+
+#include <bit>
+#include <thread>
+
+#include "runtime/captured_launch.h"
+#include "runtime/device_buffer.h"
+#include "runtime/executable.h"
+#include "runtime/host_execution.h"
+#include "tests/integration/interpreted_plan.h"
+#include "tests/support/canned_fusions.h"
+#include "tests/support/fake_driver.h"
+
+namespace sinter {
+namespace {
+
+constexpr std::string_view kDoing = "testing";
+
+/// Memory of one execution at a time: outputs and a workspace.
+struct Lane {
+  std::vector<DeviceBuffer> outputs;
+  std::vector<Tensor> tensors;
+  std::optional<DeviceBuffer> workspace;
+};
+
+class LastBlockExecutionTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const Schedule schedule{.family = "multi_wave",
+                            .threads_per_row = 64,
+                            .rows_per_block = 2,
+                            .vector_width = 2,
+                            .persistent_blocks = 10,
+                            .finish = Finish::kLastBlock};
+    Plan planned =
+        plan(find_canned_fusion("dyt_backward")->build(), {{"rows", 40}, {"cols", 128}},
+             *find_device("H200"), {.families = builtin_families(), .pin = {.schedule = schedule}})
+            .value();
+    for (const HostTensor& input : sample_inputs(planned.fusion, Binding{}, 1)) {
+      inputs_memory_.push_back(DeviceBuffer::allocate(driver_, input.storage().size()).value());
+      ASSERT_TRUE(inputs_memory_.back().upload(input.storage()));
+      inputs_.push_back({.address = inputs_memory_.back().pointer(),
+                         .type = input.type(),
+                         .sizes = input.sizes(),
+                         .strides = input.strides()});
+    }
+    auto executable =
+        Executable::prepare(interpreted(driver_, std::move(planned), {}), driver_, {});
+    ASSERT_TRUE(executable) << executable.error().text();
+    executable_.emplace(std::move(*executable));
+  }
+
+  /// Memory full of ones: of counters, too.
+  Lane lane() {
+    Lane out;
+    const Fusion& fusion = executable_->compiled().plan.fusion;
+    for (const ValueId output : fusion.outputs) {
+      const Value& value = fusion.values[output];
+      const Sizes sizes = Binding{}.sizes_of(value.shape);
+      out.outputs.push_back(
+          DeviceBuffer::allocate(driver_,
+                                 static_cast<size_t>(element_count(sizes) * bytes_of(value.type)))
+              .value());
+      out.tensors.push_back(
+          {.address = out.outputs.back().pointer(), .type = value.type, .sizes = sizes});
+    }
+    out.workspace.emplace(
+        DeviceBuffer::allocate(driver_, static_cast<size_t>(executable_->workspace_bytes()))
+            .value());
+    poison(out);
+    return out;
+  }
+  static void poison(Lane& lane) {
+    for (DeviceBuffer& output : lane.outputs)
+      EXPECT_TRUE(output.upload(std::vector<std::byte>(output.bytes(), std::byte{0xff})));
+    EXPECT_TRUE(
+        lane.workspace->upload(std::vector<std::byte>(lane.workspace->bytes(), std::byte{0xff})));
+  }
+  Result<void> execute(const Lane& lane, StreamHandle stream = nullptr) const {
+    return executable_->execute(inputs_, lane.tensors, lane.workspace->pointer(),
+                                static_cast<int64_t>(lane.workspace->bytes()), stream);
+  }
+  static std::vector<std::byte> results(const Lane& lane) {
+    std::vector<std::byte> out;
+    for (const DeviceBuffer& output : lane.outputs) {
+      std::vector<std::byte> bytes(output.bytes());
+      EXPECT_TRUE(output.download(bytes));
+      out.insert(out.end(), bytes.begin(), bytes.end());
+    }
+    return out;
+  }
+  /// What a first execution computes; interpreted kernels answer for the rest
+  /// (last_block_finish_test).
+  std::vector<std::byte> expected() {
+    first_.emplace(lane());
+    EXPECT_TRUE(execute(*first_));
+    return results(*first_);
+  }
+
+  FakeDriver driver_{*find_device("H200")};
+  DeviceContext context_ = DeviceContext::retain(driver_, 0).value();
+  CurrentContext current_ = CurrentContext::enter(driver_, context_).value();
+  std::vector<DeviceBuffer> inputs_memory_;
+  std::vector<Tensor> inputs_;
+  std::optional<Executable> executable_;
+  std::optional<Lane> first_;  ///< Kept, so that no other one gets its workspace's address.
+};
+
+TEST_F(LastBlockExecutionTest, OneLaunchFinishesWhateverTheWorkspaceHolds) {
+  const std::vector<std::byte> right = expected();
+  Lane own = lane();
+  const int64_t launches = driver_.calls(DriverCall::kLaunch);
+  const int64_t fills = driver_.calls(DriverCall::kFillAsync);
+  for (int i = 0; i < 3; ++i) {
+    poison(own);
+    ASSERT_TRUE(execute(own));
+    EXPECT_EQ(results(own), right);
+  }
+  EXPECT_EQ(driver_.calls(DriverCall::kLaunch), launches + 3);
+  EXPECT_EQ(driver_.calls(DriverCall::kFillAsync), fills) << "counters are zero already";
+}
+
+TEST_F(LastBlockExecutionTest, WorkspacesBeyondTheCountersZeroTheirOwn) {
+  const std::vector<std::byte> right = expected();
+  std::vector<Lane> lanes;
+  for (size_t i = 0; i < ArrivalCounters::kWorkspaces + 4; ++i) lanes.push_back(lane());
+  const int64_t fills = driver_.calls(DriverCall::kFillAsync);
+  for (const Lane& own : lanes) {
+    ASSERT_TRUE(execute(own));
+    EXPECT_EQ(results(own), right);
+  }
+  // The first execution of all had counters too.
+  EXPECT_EQ(driver_.calls(DriverCall::kFillAsync), fills + 5);
+  poison(lanes.back());
+  ASSERT_TRUE(execute(lanes.back()));
+  EXPECT_EQ(results(lanes.back()), right);
+}
+
+TEST_F(LastBlockExecutionTest, CapturedExecutionsReplayAndMixWithOthers) {
+  const std::vector<std::byte> right = expected();
+  const OwnStream stream = OwnStream::create(driver_, kDoing).value();
+  const OwnStream other = OwnStream::create(driver_, kDoing).value();
+  std::vector<Lane> lanes;
+  for (size_t i = 0; i < ArrivalCounters::kWorkspaces + 1; ++i) lanes.push_back(lane());
+  for (const Lane& own : lanes) ASSERT_TRUE(execute(own));
+  // With counters of the executable, and with some in the workspace.
+  for (Lane* own : {&lanes.front(), &lanes.back()}) {
+    const CapturedLaunch graph =
+        CapturedLaunch::capture(
+            driver_, stream.handle(), [&](StreamHandle on) { return execute(*own, on); }, kDoing)
+            .value();
+    EXPECT_EQ(driver_.capture_violations(), 0);
+    for (const StreamHandle on : {stream.handle(), other.handle(), stream.handle()}) {
+      poison(*own);
+      ASSERT_TRUE(graph.replay(on, kDoing));
+      EXPECT_EQ(results(*own), right);
+      poison(*own);
+      ASSERT_TRUE(execute(*own, other.handle()));
+      EXPECT_EQ(results(*own), right);
+    }
+  }
+}
+
+TEST_F(LastBlockExecutionTest, ThreadsHaveWorkspacesAndSoCountersOfTheirOwn) {
+  const std::vector<std::byte> right = expected();
+  constexpr size_t kThreads = 4;
+  std::vector<Lane> lanes;
+  for (size_t i = 0; i < kThreads; ++i) lanes.push_back(lane());
+  {
+    std::vector<std::jthread> threads;
+    for (size_t i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&, i] {
+        const auto current = CurrentContext::enter(driver_, context_).value();
+        for (int again = 0; again < 5; ++again) EXPECT_TRUE(execute(lanes[i]));
+      });
+    }
+  }
+  for (const Lane& own : lanes) EXPECT_EQ(results(own), right);
+}
+
+TEST_F(LastBlockExecutionTest, ARefusedLaunchLeavesTheCountersAsTheyWere) {
+  const std::vector<std::byte> right = expected();
+  Lane own = lane();
+  driver_.fail_next(DriverCall::kLaunch, DriverStatus::kLaunchOutOfResources);
+  EXPECT_FALSE(execute(own));
+  poison(own);
+  ASSERT_TRUE(execute(own));
+  EXPECT_EQ(results(own), right);
+}
+
+TEST_F(LastBlockExecutionTest, AnotherExecutableGoesWithItsCounters) {
+  const std::vector<std::byte> right = expected();
+  const Lane own = lane();
+  const int64_t before = driver_.allocated_bytes();
+  {
+    Plan planned = executable_->compiled().plan;
+    const Executable another =
+        Executable::prepare(interpreted(driver_, std::move(planned), {}), driver_, {}).value();
+    EXPECT_GT(driver_.allocated_bytes(), before);
+    ASSERT_TRUE(another.execute(inputs_, own.tensors, own.workspace->pointer(),
+                                static_cast<int64_t>(own.workspace->bytes()), nullptr));
+    EXPECT_EQ(results(own), right);
+  }
+  EXPECT_EQ(driver_.allocated_bytes(), before);
+  ASSERT_TRUE(execute(own));
+  EXPECT_EQ(results(own), right);
+}
+
+}  // namespace
+}  // namespace sinter
