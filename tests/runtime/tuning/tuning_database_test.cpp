@@ -150,7 +150,8 @@ TEST_F(TuningDatabaseTest, OtherTextIsNotImported) {
   for (const std::string& other :
        {std::string(), std::string("[]"), std::string("{}"), with("sinter tuning", "other"),
         with("\"version\": 1", "\"version\": 2"), with("\"tuned_us\": 10.0", "\"tuned_us\": -1.0"),
-        with("\"tuned_us\"", "\"us\""), with("\"grammar\": 1", "\"grammar\": \"x\""),
+        with("\"tuned_us\"", "\"us\""),
+        with(fmt::format("\"grammar\": {}", kScheduleGrammar), "\"grammar\": \"x\""),
         text.substr(0, text.size() / 2)}) {
     TuningDatabase target = make("b.db");
     const auto refused = target.import_json(other);
