@@ -10,19 +10,20 @@
 
 namespace sinter {
 
-// Predicted microseconds of one kernel. docs/cost_model.md derives the formulas and gives the
-// measurements behind every constant.
+// Predicted microseconds of one kernel. docs/cost_model.md states the formulas and gives the
+// measurements behind many of the constants.
 //
 // Persistent grids:
 //   total = launch + max(DRAM, L2, issue, SFU, shared) + exposed + spill
 //   exposed = waves x critical path of one block / (resident blocks per SM ^ hiding_exponent);
 //             blocks without barriers count by their warps
 //
-// Non-persistent grids, whose blocks overlap less; p grows with the resident blocks:
+// Non-persistent grids: throughput and latency join as a p-norm, whose p grows with the resident
+// blocks:
 //   total = launch + (max(...)^p + ((waves - 1) x critical path)^p)^(1/p) + last wave + spill
 //
-// Pointwise tiles load once, so each block also takes the idle DRAM latency; the sum over the waves
-// of an SM joins the throughput with the exponent most_overlap.
+// Pointwise tiles load once, so each block also takes the idle DRAM latency: (waves - 1) x
+// (critical path + that latency) joins the throughput with the exponent most_overlap.
 
 /// Latencies along a row, in nanoseconds, and instructions that are not per element.
 struct RowConstants {
@@ -43,11 +44,11 @@ struct RowConstants {
   friend bool operator==(const RowConstants&, const RowConstants&) = default;
 };
 
-/// Non-persistent grids. Fitted by least squares to
-/// benchmarks/results/h200_2026-11-24_suite_sweep.json; warps_doubling_ns and draining_ns_per_byte
-/// were chosen by the regret on both cards.
+/// Non-persistent grids. Fitted to benchmarks/results/h200_2026-11-24_suite_sweep.json, but for the
+/// latencies along a row, which are those of persistent grids; warps_doubling_ns and
+/// draining_ns_per_byte were chosen by the regret on both cards.
 struct NonPersistentGrid {
-  /// warps_doubling_ns: a barrier waits for the slowest warp of the row.
+  /// warps_doubling_ns, where warps keep a row: a barrier waits for the slowest of them.
   RowConstants row{.warps_doubling_ns = 130.0};
   double clocks_per_instruction = 1.58;  ///< Of a thread's dependent instruction chain.
   /// Copies to shared memory of 8 bytes: time beyond that of 16-byte copies, as bytes per clock and
@@ -81,7 +82,8 @@ struct NonPersistentGrid {
   /// A single resident block alternates between loading and computing: it adds this share of the
   /// shorter of DRAM and issue time.
   double alternation_share = 0.085;
-  /// Write-back from L2 between waves, per byte that a wave writes on an SM.
+  /// Write-back from L2 that overlaps the next wave's critical path, and is subtracted from it; per
+  /// byte that a wave writes on an SM.
   double draining_ns_per_byte = 0.014;
   /// Per doubling of the cluster: a free slot waits for the slots of the other blocks, and every
   /// chunk waits for the slowest block.
@@ -92,8 +94,9 @@ struct NonPersistentGrid {
   double missed_reads_share = 0.05;
   /// Idle DRAM latency as a share of the loaded latency (bytes_in_flight_per_sm by Little's law).
   double idle_latency_share = 0.4;
-  /// Fractional increase of DRAM time for rows of 16-bit elements with kLateLoadElements or more in
-  /// a thread's registers: ptxas moves some of their loads behind the first use.
+  /// Fractional increase of DRAM time for rows of elements of at most 16 bits with more than
+  /// kLateLoadElements in a thread's registers: ptxas moves some of their loads behind the first
+  /// use.
   double late_loads_share = 0.05;
   friend bool operator==(const NonPersistentGrid&, const NonPersistentGrid&) = default;
 };
@@ -125,12 +128,12 @@ struct CostConstants {
   /// pipeline_wanted_registers times what they need, to have loads in flight before the first use.
   double pipeline_register_limit = 0.388;
   double pipeline_wanted_registers = 1.53;
-  double pipeline_overlap_exponent = 3.0;  ///< Joins DRAM time and the rows' critical path.
+  double pipeline_overlap_exponent = 3.0;  ///< Joins throughput and the rows' critical path.
   double pipeline_memory_share = 0.928;    ///< DRAM time relative to loads by all threads.
   /// Fill of the pipeline: a group waits for its first row this share of the time in which all
   /// stages of all blocks arrive.
   double pipeline_fill_share = 0.813;
-  /// Bytes in flight that saturate DRAM, as a multiple of what arrives in one loaded latency: a
+  /// Bytes in flight that saturate DRAM, as a multiple of what arrives in memory_wait_ns: a
   /// stage is released a row at a time. With none in flight beside the rows in use, DRAM time grows
   /// by the penalty.
   double pipeline_bytes_in_flight = 6.51;
@@ -149,22 +152,24 @@ struct CostConstants {
   /// How fast hits vanish once the resident rows outgrow that share: a cyclic pattern thrashes, so
   /// faster than in proportion.
   double l1_thrash = 1.6;
-  /// DRAM time per GB added where reads do not ask for evict_last, at an even mix of reads and
-  /// writes: L2 then alternates between write-backs and reads.
+  /// DRAM time per GB added by reads of normal priority, at an even mix of reads and writes: L2
+  /// then alternates between write-backs and reads. Per GB, for a share of DRAM time would differ
+  /// by the card.
   double normal_read_us_per_gb = 6.5;
   /// Traffic, as a share of L2, up to which that does not hold: L2 has room for the writes, and
   /// inputs are taken to lie in L2 already (columns_come_from_l2).
   double l2_room_share = 0.4;
   /// Dirty L2 lines of earlier kernels, in bytes: reads that evict them wait for the write-back.
-  /// Scaled by the square of the read share of L2's size, and where the kernel writes by the fourth
-  /// power of the distance from an even mix.
+  /// Scaled by the square of the traffic's share of L2, at most 1, and where the kernel writes by
+  /// the fourth power of the distance from an even mix. Not for reads that ask for evict_first.
   double dirty_line_bytes = 22e6;
   /// Fractional increase of DRAM time where reads ask for evict_first.
   double evict_first_penalty = 0.06;
-  /// Loaded DRAM latency: what a schedule with little in flight waits in each round.
+  /// From a DRAM read to its use, under load: what a schedule with little in flight waits in each
+  /// round.
   double memory_wait_ns = 830.0;
   /// Fractional increase of DRAM time at column strips of no width, falling linearly to none at
-  /// 128 bytes: each strip opens a DRAM page.
+  /// 128 bytes: each row of a strip opens a DRAM page. Transposes use it too.
   double short_run_penalty = 0.4;
   /// Fractional increase of DRAM time of persistent grids whose blocks reduce several rows to
   /// totals: loads pause between rows. Not fitted for schedules that keep part of a row.
@@ -201,9 +206,10 @@ struct CostConstants {
   double text_bytes_per_clock = 48.0;
   /// Coordinates and bounds of one thread of a pointwise kernel; from SASS.
   double tile_prologue_instructions = 30.0;
-  /// One of the kListSearchParts steps in which a block finds its tensor of a list: dependent reads
-  /// of kernel arguments. From 89 cycles per constant-cache miss (Jia et al., arXiv 1804.06826,
-  /// table 3.1) at 1,755 MHz; not timed.
+  /// Each step of a block's search for its tensor of a list; a step cuts the members into
+  /// kListSearchParts parts with seven times a read, a comparison and a selection, and its
+  /// addresses depend on the step before. 89 cycles for a constant that hits L1.5 (Jia et al.,
+  /// arXiv 1804.06826, table 3.1) and seven selections, at 1,755 MHz; not timed.
   double search_step_ns = 70.0;
   double search_step_instructions = 21.0;
   friend bool operator==(const CostConstants&, const CostConstants&) = default;
@@ -218,7 +224,7 @@ struct WorkEstimate {
   double special = 0.0;             ///< Special-function results in all.
   double fetched_text_bytes = 0.0;  ///< Instruction-cache misses in all.
   double shared_bytes = 0.0;        ///< Shared-memory traffic in all.
-  double partial_bytes = 0.0;       ///< Partial results of column reductions: written, then read.
+  double partial_bytes = 0.0;       ///< Partial results of outer reductions: written, then read.
   double last_block_us = 0.0;       ///< Last-block finish; 0: a second kernel finishes.
   ReadPriority read_priority = ReadPriority::kNormal;  ///< Of all row-wide reads.
   double block_latency_ns = 0.0;                       ///< Critical path of one block.
