@@ -55,12 +55,11 @@ class Draw {
     if (family == kWarpSpecialised) return with_finish(specialised(std::move(out)));
     out.kept = kept();
     const bool turns = family == kLooped && facts_.has_outer();
-    if (turns) take_two_pass(out);
-    constexpr int64_t kMostPersistentBlocks = 300;
+    if (turns) make_two_pass(out);
     // A column schedule may finish by itself.
     if (facts_.has_outer() && (family != kColumn || below(2) == 0)) {
       out.persistent_blocks = (1 + below(kMostPersistentBlocks)) * out.cluster_size;
-      out.dependent_launch = overlap();
+      out.dependent_launch = dependent_launch();
     }
     if (family == kMultiWave) {
       // Where nothing accumulates over rows, blocks may walk them all the same.
@@ -73,6 +72,8 @@ class Draw {
   }
 
  private:
+  static constexpr int64_t kMostPersistentBlocks = 300;  ///< Over those of a cluster.
+
   /// A third of the schedules that leave partial results finish them too, where their family can.
   Schedule with_finish(Schedule out) {
     const bool writes_partials = facts_.has_outer() && out.persistent_blocks > 0;
@@ -91,7 +92,7 @@ class Draw {
   }
 
   /// Few rows a turn as often as any number.
-  void take_two_pass(Schedule& out) {
+  void make_two_pass(Schedule& out) {
     constexpr int64_t kFew = 4;
     const int64_t most = std::max<int64_t>(facts_.space.rows, 1);
     out.rows_per_tile = 1 + below(below(2) == 0 ? std::min(kFew, most) : most);
@@ -116,8 +117,7 @@ class Draw {
   /// Mostly legal fields: a draw of all of them at random would hardly ever make a ring.
   Schedule specialised(Schedule out) {
     constexpr int64_t kMostGroups = 4;
-    constexpr int64_t kMostStagesOfDraw = 4;
-    constexpr int64_t kMostPersistentBlocks = 300;
+    constexpr int64_t kMostStagesPerGroup = 4;
     // Groups together have whole groups of four warps.
     constexpr int64_t kWarpGroup = 128;
     out.threads_per_row = int64_t{32} << below(5);
@@ -131,9 +131,9 @@ class Draw {
     out.min_blocks_per_sm = 1 + below(2);
     out.rows_per_iteration = one_of({int64_t{1}, int64_t{1}, int64_t{2}, int64_t{4}});
     out.pipeline_stages =
-        out.rows_per_block * out.rows_per_iteration * (1 + below(kMostStagesOfDraw));
+        out.rows_per_block * out.rows_per_iteration * (1 + below(kMostStagesPerGroup));
     out.persistent_blocks = (1 + below(kMostPersistentBlocks)) * out.cluster_size;
-    out.dependent_launch = overlap();
+    out.dependent_launch = dependent_launch();
     out.kept = kept();
     for (KeptValue& kept : out.kept) {
       if (kept.residency == Residency::kShared && facts_.space.dependence[kept.value].rows)
@@ -150,7 +150,7 @@ class Draw {
   /// Half of the draws have clusters, where there are any.
   int64_t cluster_size() { return below(2) == 0 ? 1 : power_of_two(limits_.most_cluster_blocks); }
 
-  DependentLaunch overlap() {
+  DependentLaunch dependent_launch() {
     return limits_.has_dependent_launch
                ? one_of({DependentLaunch::kNone, DependentLaunch::kTrigger})
                : DependentLaunch::kNone;

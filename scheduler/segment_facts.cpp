@@ -712,6 +712,8 @@ double issue_slots_of(const OpKind& kind) {
   return std::holds_alternative<CastOp>(kind) ? kCastIssueSlots : 0.0;
 }
 
+double element_instructions(const OpKind& kind) { return std::max(1.0, issue_slots_of(kind)); }
+
 namespace {
 
 tl::expected<SegmentFacts, Rejection> analysed(Fusion fusion, bool with_kept) {

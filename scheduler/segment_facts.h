@@ -87,6 +87,8 @@ inline constexpr double kBytesPerIssueSlot = 0.5;
 /// Instructions for each element that an op computes: of pointwise functions and casts; reductions
 /// and what only moves elements have none.
 double issue_slots_of(const OpKind& kind);
+/// Instructions of an op in a kernel's text, for each element: one at least.
+double element_instructions(const OpKind& kind);
 
 /// True for a value computed by a function with a hasty form, in the type it is computed in.
 bool is_fast_path(const Fusion& fusion, ValueId value);

@@ -294,7 +294,7 @@ std::vector<int64_t> turn_lengths(const SegmentFacts& facts, const Schedule& sch
                                   const StageList& list, const DeviceLimits& limits,
                                   int64_t blocks_per_sm) {
   const int64_t rows = std::max<int64_t>(rows_of_block(facts, schedule), 1);
-  const auto interleaved_of = [&](int64_t most) {
+  const auto evenly_at_most = [&](int64_t most) {
     return divided_up(rows, divided_up(rows, std::clamp<int64_t>(most, 1, rows)));
   };
   Schedule single = schedule;
@@ -307,7 +307,7 @@ std::vector<int64_t> turn_lengths(const SegmentFacts& facts, const Schedule& sch
   int64_t value_bytes = 0;
   for (const ValueId value : list.tile_row_values)
     value_bytes += bytes_of(travel_type(facts.fusion.values[value].type));
-  const int64_t longest = interleaved_of(value_bytes == 0 ? rows : room / value_bytes);
+  const int64_t longest = evenly_at_most(value_bytes == 0 ? rows : room / value_bytes);
   const RowBytes bytes = row_bytes(facts, list);
   if (bytes.again == 0.0) return {longest};
 
@@ -315,7 +315,7 @@ std::vector<int64_t> turn_lengths(const SegmentFacts& facts, const Schedule& sch
   const double l2_share = static_cast<double>(limits.l2_bytes) / 2.0;
   const double held = (l2_share / under_way - partial_row_bytes(facts)) / bytes.applied;
   const int64_t shorter =
-      interleaved_of(static_cast<int64_t>(std::clamp(held, 1.0, static_cast<double>(longest))));
+      evenly_at_most(static_cast<int64_t>(std::clamp(held, 1.0, static_cast<double>(longest))));
   if (shorter == longest) return {longest};
   return {shorter, longest};
 }

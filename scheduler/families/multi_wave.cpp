@@ -124,16 +124,16 @@ bool registers_hold(const SegmentFacts& facts, const Kept& kept,
 }
 
 /// Clusters whose blocks keep accumulators in shared memory, because registers do not hold them.
-std::vector<int64_t> oversaturated_clusters(const SegmentFacts& facts, const Kept& kept,
-                                            const std::vector<RowVector>& vectors,
-                                            const DeviceLimits& limits) {
+std::vector<int64_t> clusters_with_shared_accumulators(const SegmentFacts& facts, const Kept& kept,
+                                                       const std::vector<RowVector>& vectors,
+                                                       const DeviceLimits& limits) {
   if (!accumulates_columns(facts)) return {};
-  const auto is_oversaturated = [&](int64_t size) {
+  const auto lacks_registers = [&](int64_t size) {
     return !registers_hold(facts, kept, vectors, size, limits);
   };
   std::vector<int64_t> sizes =
-      sinter::cluster_sizes(largest_unstranded_cluster(limits), is_oversaturated);
-  if (!is_oversaturated(sizes.back())) sizes.pop_back();
+      sinter::cluster_sizes(largest_unstranded_cluster(limits), lacks_registers);
+  if (!lacks_registers(sizes.back())) sizes.pop_back();
   return sizes;
 }
 
@@ -338,7 +338,7 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
     }
   }
   const std::vector<int64_t> crowded =
-      oversaturated_clusters(facts, choices.front(), vectors, limits);
+      clusters_with_shared_accumulators(facts, choices.front(), vectors, limits);
   if (!crowded.empty()) read_again = distribute(facts, {});
   for (const int64_t cluster : crowded) {
     for (const RowVector& vector : vectors) {

@@ -344,25 +344,25 @@ double least_with_row_unroll(const SegmentFacts& facts, const ProposedSchedule& 
   return alone.launch_us + least_us + alone.second_stage_us;
 }
 
-/// Microseconds in which the groups of a block have done its rows. `tile_ns`: what a group takes
-/// for those that it has side by side; `row_ns`: for one alone.
-double chain_time(const Schedule& schedule, double rows, double tile_ns, double row_ns,
+/// Microseconds in which the groups of a block have done its rows. `iteration_ns`: what a group
+/// takes for those that it has side by side; `row_ns`: for one alone.
+double chain_time(const Schedule& schedule, double rows, double iteration_ns, double row_ns,
                   const CostConstants& constants) {
   const auto groups = static_cast<double>(schedule.rows_per_block);
   const auto unrolled_rows = static_cast<double>(schedule.rows_per_iteration);
   // Groups take a block's rows in turns.
-  const double group_ns = tile_ns / (groups * unrolled_rows);
+  const double group_ns = iteration_ns / (groups * unrolled_rows);
   // A slot is a turn's while its rows are worked on, and then those of the next one's on their way
   // from memory.
   const double slot_ns =
-      (tile_ns + constants.pipeline_refill_ns) / static_cast<double>(schedule.pipeline_stages);
+      (iteration_ns + constants.pipeline_refill_ns) / static_cast<double>(schedule.pipeline_stages);
   const double steady_us = rows * std::max(group_ns, slot_ns) / 1000.0;
   if (schedule.rows_per_iteration == 1) return steady_us;
   // The last turns keep some of the groups only, and rows that fill none go one by one.
   const double items = std::floor(rows / unrolled_rows);
   const double left = rows - items * unrolled_rows;
-  const double longest_ns = std::max(std::ceil(items / groups) * tile_ns,
-                                     std::floor(items / groups) * tile_ns + left * row_ns);
+  const double longest_ns = std::max(std::ceil(items / groups) * iteration_ns,
+                                     std::floor(items / groups) * iteration_ns + left * row_ns);
   return std::max(steady_us, longest_ns / 1000.0);
 }
 
@@ -508,14 +508,14 @@ Prediction predict_pipeline(const SegmentFacts& facts, const Schedule& schedule,
   const double throughput =
       std::max({out.memory_us, out.l2_us, out.issue_us, out.special_us, out.shared_us});
   // Rows side by side wait for one exchange.
-  const double tile_ns =
+  const double iteration_ns =
       ring.exchange_ns + static_cast<double>(schedule.rows_per_iteration) * ring.own_ns;
   const double block_rows = std::ceil(static_cast<double>(facts.space.rows) /
                                       static_cast<double>(partial_rows(schedule)));
-  const double chain_us = chain_time(schedule, block_rows, tile_ns * ring.squeeze,
+  const double chain_us = chain_time(schedule, block_rows, iteration_ns * ring.squeeze,
                                      (ring.exchange_ns + ring.own_ns) * ring.squeeze, constants);
   const double together = overlapped_time(throughput, chain_us, constants);
-  out.block_latency_us = tile_ns * ring.squeeze / 1000.0;
+  out.block_latency_us = iteration_ns * ring.squeeze / 1000.0;
   const double fill =
       fill_time(facts, schedule, work.bytes_read, work.bytes_written, limits, constants);
   out.exposed_us = fill + together - throughput;

@@ -10,7 +10,7 @@ namespace sinter {
 double instructions_of(const Fusion& fusion) {
   double out = 0.0;
   for (const Op& op : fusion.ops) {
-    if (!std::holds_alternative<InputOp>(op.kind)) out += std::max(1.0, issue_slots_of(op.kind));
+    if (!std::holds_alternative<InputOp>(op.kind)) out += element_instructions(op.kind);
   }
   return out;
 }
@@ -109,22 +109,19 @@ bool GroupJudge::may_fit(std::span<const NodeId> group) {
   const Fusion& fusion = graph_.fusion();
   const uint32_t call = ++last_counted_;
   for (const NodeId node : group) in_group_[node] = call;
-  const auto leaves = [&](ValueId value) {
-    return graph_.is_kept(value) || std::ranges::any_of(graph_.readers(value), [&](NodeId reader) {
-             return in_group_[reader] != call;
-           });
-  };
+  const auto is_inside = [&](NodeId node) { return in_group_[node] == call; };
   double instructions = 0.0;
   int64_t tensors = 0;
   for (const NodeId node : group) {
     const WorkNode& work = graph_.nodes()[node];
     instructions += work.instructions;
-    for (const ValueId result : fusion.ops[work.op].results) tensors += leaves(result) ? 1 : 0;
+    for (const ValueId result : fusion.ops[work.op].results)
+      tensors += graph_.leaves_group(result, is_inside) ? 1 : 0;
     for (const ValueId leaf : work.leaves) {
       if (counted_[leaf] == call) continue;
       counted_[leaf] = call;
       const NodeId owner = graph_.maker_of(leaf);
-      if (owner == WorkGraph::kNone || in_group_[owner] != call) ++tensors;
+      if (owner == WorkGraph::kNone || !is_inside(owner)) ++tensors;
     }
     if (instructions > kMostInstructions || tensors > kMostArgumentTensors) return false;
   }

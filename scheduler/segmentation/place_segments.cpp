@@ -196,7 +196,7 @@ bool lists_wait(const Plan& plan, const WorkGraph& graph, std::span<const Chosen
     const Fusion& fusion = list.subgraph.fusion;
     for (const ValueId input : fusion.inputs) {
       const ValueId value = list.subgraph.in_plan.at(input);
-      if (late.contains(graph.node_of(plan.fusion.values[value].def))) return true;
+      if (late.contains(graph.maker_of(value))) return true;
     }
     for (const OutputLayout& layout : fusion.layouts) {
       if (!layout.alias.valid()) continue;

@@ -327,7 +327,6 @@ std::optional<Rejection> SegmentPins::forbids(std::span<const NodeId> group) con
 std::vector<Decision> pin_decisions(const WorkGraph& graph, const PlanOptions& options,
                                     const std::vector<size_t>& segment_of) {
   const Fusion& fusion = graph.fusion();
-  const auto node_of = [&](ValueId value) { return graph.maker_of(value); };
   const auto runner = [&](NodeId node) {
     const WorkNode& work = graph.nodes()[node];
     if (!work.is_external) return fmt::format("kernel {}", segment_of[node]);
@@ -341,14 +340,14 @@ std::vector<Decision> pin_decisions(const WorkGraph& graph, const PlanOptions& o
     out.push_back(
         {.question = fmt::format("how does {} reach its readers", pinned_text(fusion, value)),
          .chosen = "through memory",
-         .because = fmt::format("it is pinned; made by {}{}{}", runner(node_of(value)),
+         .because = fmt::format("it is pinned; made by {}{}{}", runner(graph.maker_of(value)),
                                 readers.empty() ? "" : ", read by ", fmt::join(readers, ", "))});
   }
   for (const GroupPin& pin : options.joins) {
     std::vector<ValueId> values;
     for (const std::string& text : pin.values) values.push_back(*find_value(fusion, text));
     out.push_back({.question = fmt::format("what makes {}", listed(fusion, values)),
-                   .chosen = runner(node_of(values.front())),
+                   .chosen = runner(graph.maker_of(values.front())),
                    .because = "they are pinned to run together"});
   }
   return out;

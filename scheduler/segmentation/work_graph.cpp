@@ -339,7 +339,7 @@ void WorkGraph::find_free(const IsFree& may_be_free) {
     node_of_[id] = static_cast<NodeId>(nodes_.size());
     nodes_.push_back({.op = id,
                       .is_external = is_external,
-                      .instructions = std::max(1.0, issue_slots_of(op.kind)),
+                      .instructions = element_instructions(op.kind),
                       .leaves = std::move(leaves),
                       .producers = {},
                       .consumers = {}});
@@ -599,10 +599,8 @@ void WorkGraph::renumber(const std::vector<NodeId>& number) {
 }
 
 bool WorkGraph::leaves_group(ValueId value, std::span<const NodeId> group) const {
-  const std::vector<NodeId>& all = readers_[value];
-  if (is_kept(value) || all.size() > group.size()) return true;
-  return std::ranges::any_of(
-      all, [&](NodeId reader) { return !std::ranges::binary_search(group, reader); });
+  return readers_[value].size() > group.size() ||
+         leaves_group(value, [&](NodeId node) { return std::ranges::binary_search(group, node); });
 }
 
 namespace {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -123,6 +124,12 @@ class WorkGraph {
   [[nodiscard]] std::vector<NodeId> readers_in_memory(ValueId value) const;
   /// True if others than `group`, ascending, need a value that a node of it owns.
   [[nodiscard]] bool leaves_group(ValueId value, std::span<const NodeId> group) const;
+  /// The same of the nodes for which `is_inside(node)` is true.
+  [[nodiscard]] bool leaves_group(ValueId value, const auto& is_inside) const
+    requires std::predicate<decltype(is_inside), NodeId>
+  {
+    return is_kept(value) || !std::ranges::all_of(readers_[value], is_inside);
+  }
 
   /// These nodes and all that lies on a path from one of them to another; ascending.
   [[nodiscard]] std::vector<NodeId> closed(std::span<const NodeId> nodes) const;

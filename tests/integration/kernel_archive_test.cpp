@@ -7,14 +7,12 @@
 #include <xxhash.h>
 
 #include <array>
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
 
 #include "codegen/device_headers.h"
 #include "codegen/lower.h"
 #include "scheduler/plan.h"
 #include "scheduler/random_scheduler.h"
+#include "tests/golden_file.h"
 #include "tests/integration/suite_cases.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/training_layers.h"
@@ -133,17 +131,7 @@ std::string all_kernels() {
   return out + of_canned_graphs() + of_suite() + of_layers() + of_drawn_schedules();
 }
 
-TEST(KernelArchive, HasTheKernelsOfToday) {
-  const std::string kernels = all_kernels();
-  const char* update = std::getenv("SINTER_UPDATE_GOLDEN");
-  if (update != nullptr && *update != '\0' && std::string_view(update) != "0") {
-    std::ofstream(kPath) << kernels;
-    return;
-  }
-  std::ostringstream archived;
-  archived << std::ifstream(kPath).rdbuf();
-  EXPECT_EQ(archived.str(), kernels) << "if this is meant, rewrite the file as it says at its top";
-}
+TEST(KernelArchive, HasTheKernelsOfToday) { expect_golden(kPath, all_kernels()); }
 
 }  // namespace
 }  // namespace sinter

@@ -7,12 +7,10 @@
 
 #include <array>
 #include <cmath>
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
 
 #include "scheduler/plan.h"
 #include "scheduler/plan_verifier.h"
+#include "tests/golden_file.h"
 #include "tests/support/plan_matchers.h"
 
 namespace sinter {
@@ -88,17 +86,7 @@ std::string all_plans() {
   return out;
 }
 
-TEST(GoldenPlans, AreThoseReviewed) {
-  const std::string plans = all_plans();
-  const char* update = std::getenv("SINTER_UPDATE_GOLDEN");
-  if (update != nullptr && *update != '\0' && std::string_view(update) != "0") {
-    std::ofstream(kPath) << plans;
-    return;
-  }
-  std::ostringstream reviewed;
-  reviewed << std::ifstream(kPath).rdbuf();
-  EXPECT_EQ(reviewed.str(), plans) << "if this is meant, rewrite the file as it says at its top";
-}
+TEST(GoldenPlans, AreThoseReviewed) { expect_golden(kPath, all_plans()); }
 
 }  // namespace
 }  // namespace sinter

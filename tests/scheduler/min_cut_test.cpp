@@ -45,8 +45,8 @@ RC_GTEST_PROP(MinCutTest, IsTheSmallestOfAllCutsAndTheNearestOfThose, ()) {
   const uint32_t sink = count - 1;
   std::vector<FlowEdge> edges;
   const auto vertex = rc::gen::inRange<uint32_t>(0, count);
-  const auto peeled_count = *rc::gen::inRange<size_t>(0, 30);
-  for (size_t i = 0; i < peeled_count; ++i) {
+  const auto edge_count = *rc::gen::inRange<size_t>(0, 30);
+  for (size_t i = 0; i < edge_count; ++i) {
     // A path of unlimited edges from source to sink has no finite cut, so they only start at the
     // source and never end at the sink.
     const uint32_t from = *vertex;

@@ -116,7 +116,7 @@ SegmentMatcher passes(const std::string& verb, std::string name,
 }
 
 /// "kernel 1 of 2: the family is column"; false if there is no plan.
-bool syncs_at(const Plan& plan, size_t index, const SegmentMatcher& kernel,
+bool meets_at(const Plan& plan, size_t index, const SegmentMatcher& kernel,
               MatchResultListener* listener) {
   *listener << "kernel " << index << " of " << plan.segments.size() << ": ";
   return kernel.MatchAndExplain(plan.segments[index], listener);
@@ -184,7 +184,7 @@ PlanMatcher kernels_are(const std::vector<SegmentMatcher>& kernels) {
                      return false;
                    }
                    for (size_t i = 0; i < kernels.size(); ++i) {
-                     if (!syncs_at(plan, i, kernels[i], listener)) return false;
+                     if (!meets_at(plan, i, kernels[i], listener)) return false;
                      *listener << "; ";
                    }
                    return true;
@@ -195,7 +195,7 @@ PlanMatcher HasKernel(const SegmentMatcher& kernel) {
   return of_plan("has a kernel: " + described(kernel),
                  [kernel](const Plan& plan, MatchResultListener* listener) {
                    for (size_t i = 0; i < plan.segments.size(); ++i) {
-                     if (syncs_at(plan, i, kernel, listener)) return true;
+                     if (meets_at(plan, i, kernel, listener)) return true;
                      *listener << "; ";
                    }
                    return false;
@@ -205,7 +205,7 @@ PlanMatcher HasKernel(const SegmentMatcher& kernel) {
 PlanMatcher HasKernel(size_t index, const SegmentMatcher& kernel) {
   return of_plan(fmt::format("has kernel {}: {}", index, described(kernel)),
                  [index, kernel](const Plan& plan, MatchResultListener* listener) {
-                   if (index < plan.segments.size()) return syncs_at(plan, index, kernel, listener);
+                   if (index < plan.segments.size()) return meets_at(plan, index, kernel, listener);
                    *listener << "there are " << plan.segments.size() << " kernels";
                    return false;
                  });
