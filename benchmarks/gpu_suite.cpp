@@ -123,11 +123,11 @@ class Suite {
         continue;
       }
       binding = plan->binding;
-      for (const size_t index : chosen_candidates(plan->segments.front())) {
+      for (const size_t index : chosen_candidates(plan->kernels.front())) {
         sinter::Plan variant = *plan;
         // The first is what an Executable would run, so the compiler may still change the choice.
-        auto& candidates = variant.segments.front().candidates;
-        if (index != 0) candidates = {plan->segments.front().candidates[index]};
+        auto& candidates = variant.kernels.front().candidates;
+        if (index != 0) candidates = {plan->kernels.front().candidates[index]};
         out.variants.push_back(
             {index, std::async(std::launch::async, [this, variant = std::move(variant)]() mutable {
                return sinter::compile_plan(std::move(variant), compiler_, cache_, {});
@@ -156,15 +156,15 @@ class Suite {
  private:
   /// The chosen schedule; then, evenly over the ranking of each family and residency, what else was
   /// on offer.
-  [[nodiscard]] std::vector<size_t> chosen_candidates(const sinter::SegmentPlan& segment) const {
+  [[nodiscard]] std::vector<size_t> chosen_candidates(const sinter::KernelPlan& kernel) const {
     std::vector<size_t> out;
-    for (size_t i = 0; i < std::min<size_t>(segment.candidates.size(),
+    for (size_t i = 0; i < std::min<size_t>(kernel.candidates.size(),
                                             static_cast<size_t>(std::max(options_.top, 1)));
          ++i)
       out.push_back(i);
     std::map<std::string, std::vector<size_t>> kinds;
-    for (size_t i = out.size(); i < segment.candidates.size(); ++i) {
-      const auto& schedule = segment.candidates[i].schedule;
+    for (size_t i = out.size(); i < kernel.candidates.size(); ++i) {
+      const auto& schedule = kernel.candidates[i].schedule;
       std::string kind = schedule.family;
       if (!schedule.kept.empty()) kind += sinter::text_of(schedule.kept.front().residency);
       kinds[kind].push_back(i);
@@ -182,19 +182,19 @@ class Suite {
 
   sinter::Result<void> time_one(const Case& item, const sinter::DeviceReference& reference,
                                 sinter::CompiledPlan compiled, size_t index) {
-    const sinter::CompiledSegment segment = compiled.segments.front();
+    const sinter::KernelBuild kernel = compiled.kernels.front();
     // Of all kernels; what finishes partial results is in the prediction of what leaves them.
-    const double predicted_us = compiled.plan.leading_segments().size() > 1
+    const double predicted_us = compiled.plan.leading_kernels().size() > 1
                                     ? compiled.plan.predicted_us()
-                                    : segment.chosen.predicted.total_us;
+                                    : kernel.chosen.predicted.total_us;
     auto executable = sinter::Executable::prepare(std::move(compiled), driver_);
     if (!executable) return fail(executable.error());
     auto run = sinter::run_on_device(reference, *executable, driver_,
                                      {.timing = {.graph = true}, .copy_bytes_per_us = copy_rate_});
     if (!run) return fail(run.error());
-    const auto& chosen = segment.chosen;
+    const auto& chosen = kernel.chosen;
     const auto& schedule = chosen.schedule;
-    const sinter::CompiledResources& resources = segment.kernel->resources;
+    const sinter::CompiledResources& resources = kernel.kernel->resources;
     const std::string residency =
         schedule.kept.empty() ? "-" : std::string(sinter::text_of(schedule.kept.front().residency));
     fmt::print(

@@ -28,7 +28,7 @@ Result<ColdStart> start(const Fusion& layer, const NvrtcCompiler& compiler,
   KernelCache cache({.directory = directory});
   auto compiled = compile_plan(std::move(*made), compiler, cache, {.threads = 2});
   if (!compiled) return fail(compiled.error());
-  return ColdStart{.kernels = compiled->segments.size(),
+  return ColdStart{.kernels = compiled->kernels.size(),
                    .compilations = cache.statistics().misses,
                    .plan_ms = planned.count()};
 }

@@ -18,8 +18,8 @@ struct Kernel {
 
 Kernel layer_norm_kernel() {
   const auto planned_norm = planned(*find_canned_fusion("layer_norm"));
-  const SegmentPlan& segment = planned_norm->segments.front();
-  return {emit(segment.facts, segment.chosen().schedule).value(),
+  const KernelPlan& kernel = planned_norm->kernels.front();
+  return {emit(kernel.facts, kernel.chosen().schedule).value(),
           Architecture::parse(architecture_of(planned_device())).value()};
 }
 

@@ -285,9 +285,9 @@ void plan_chain(benchmark::State& state) {
 
 void emit_chain(benchmark::State& state) {
   const auto planned_chain = plan(chain(state.range(0)), kExtents, planned_device());
-  const SegmentPlan& segment = planned_chain->segments.front();
+  const KernelPlan& kernel = planned_chain->kernels.front();
   for ([[maybe_unused]] auto _ : state) {
-    auto result = emit(segment.facts, segment.chosen().schedule);
+    auto result = emit(kernel.facts, kernel.chosen().schedule);
     benchmark::DoNotOptimize(result);
   }
   state.SetComplexityN(state.range(0));

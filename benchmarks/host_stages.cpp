@@ -70,12 +70,12 @@ void register_stages() {
     register_stage("plan", canned.name, subject,
                    [](const Subject& s) { return plan(s.fusion, s.extents, planned_device()); });
     register_stage("lower", canned.name, subject, [](const Subject& s) {
-      const SegmentPlan& segment = s.plan.segments.front();
-      return lower(segment.facts, segment.chosen().schedule);
+      const KernelPlan& kernel = s.plan.kernels.front();
+      return lower(kernel.facts, kernel.chosen().schedule);
     });
     register_stage("emit", canned.name, subject, [](const Subject& s) {
-      const SegmentPlan& segment = s.plan.segments.front();
-      return emit(segment.facts, segment.chosen().schedule);
+      const KernelPlan& kernel = s.plan.kernels.front();
+      return emit(kernel.facts, kernel.chosen().schedule);
     });
   }
 }

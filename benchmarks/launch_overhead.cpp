@@ -139,7 +139,7 @@ class OverheadTimer {
     if (!outputs) return fail(outputs.error());
 
     // The bare launch: the same image, configuration and arguments, laid out beforehand.
-    const sinter::CompiledSegment& segment = executable.compiled().segments.front();
+    const sinter::KernelBuild& segment = executable.compiled().kernels.front();
     const sinter::KernelSource& source = segment.source;
     const auto kernel = sinter::LoadedKernel::load(driver_, *segment.kernel,
                                                    source.dynamic_shared ? source.shared_bytes : 0,

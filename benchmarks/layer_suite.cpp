@@ -135,7 +135,7 @@ class Suite {
     const auto run = sinter::run_on_device(fusion, *executable, driver_, options);
     if (!run) return fail(run.error());
     fmt::print("{:16} {:6} tokens {:3} kernels  {}\n", layer.name, tokens,
-               executable->compiled().segments.size(),
+               executable->compiled().kernels.size(),
                run->check.passed()
                    ? fmt::format("right, worst error over bound {:.2f}", run->check.worst_ratio)
                    : "WRONG " + run->check.text());
@@ -178,13 +178,13 @@ class Suite {
       if (!step) return fail(step.error());
     }
     nlohmann::json kernels = nlohmann::json::array();
-    for (size_t i = 0; i < plan.segments.size(); ++i) {
-      const sinter::CompiledSegment& segment = executable->compiled().segments[i];
-      const auto& facts = plan.segments[i].facts;
-      kernels.push_back({{"entry", segment.source.entry},
-                         {"schedule", sinter::print(segment.chosen.schedule)},
-                         {"finishes", plan.segments[i].finishes},
-                         {"predicted_us", segment.chosen.predicted.total_us},
+    for (size_t i = 0; i < plan.kernels.size(); ++i) {
+      const sinter::KernelBuild& kernel = executable->compiled().kernels[i];
+      const auto& facts = plan.kernels[i].facts;
+      kernels.push_back({{"entry", kernel.source.entry},
+                         {"schedule", sinter::print(kernel.chosen.schedule)},
+                         {"finishes", plan.kernels[i].finishes},
+                         {"predicted_us", kernel.chosen.predicted.total_us},
                          {"bytes", facts.bytes_read + facts.bytes_written}});
     }
     return nlohmann::json{{"layer", layer.name},

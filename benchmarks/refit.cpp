@@ -226,10 +226,10 @@ class Refit {
       values[extents_.at(kernel).back()] = (shape[1] + 1) * shape[2];
     auto planned = plan(*fusion, values, limits_);
     SINTER_CHECK(planned.has_value(), "{}: {}", kernel, planned.error().text());
-    SegmentPlan& first = planned->segments.front();
+    KernelPlan& first = planned->kernels.front();
     const bool is_whole =
         first.in_plan.empty() &&
-        std::ranges::all_of(planned->segments | std::views::drop(1), &SegmentPlan::finishes);
+        std::ranges::all_of(planned->kernels | std::views::drop(1), &KernelPlan::finishes);
     if (!is_whole) return nullptr;
     known->second = Problem{.facts = std::move(first.facts), .timed = {}};
     return &*known->second;

@@ -30,6 +30,22 @@ void order_launches(kir::Kernel& kernel, DependentLaunch overlap) {
   if (overlap == DependentLaunch::kWait) first(kir::WaitForPrevious{});
 }
 
+/// The lowering of each family that is built in. The scheduler, one layer down, registers them
+/// without it.
+struct Lowering {
+  std::string_view family;
+  LoweredKernel (*lower)(const SegmentFacts&, const Schedule&);
+};
+constexpr std::array kLowerings = {
+    Lowering{.family = kPointwise, .lower = lower_pointwise},
+    Lowering{.family = kTranspose, .lower = lower_transpose},
+    Lowering{.family = kMultiTensor, .lower = lower_multi_tensor},
+    Lowering{.family = kColumn, .lower = lower_columns},
+    Lowering{.family = kLooped, .lower = lower_rows},
+    Lowering{.family = kMultiWave, .lower = lower_rows},
+    Lowering{.family = kWarpSpecialised, .lower = lower_pipeline},
+};
+
 }  // namespace
 
 std::vector<std::byte> argument_bytes(const kir::Buffer& buffer, std::span<const int64_t> values) {
@@ -45,13 +61,13 @@ std::vector<std::byte> argument_bytes(const kir::Buffer& buffer, std::span<const
 
 FamilySet builtin_families() {
   FamilySet families = scheduling_families();
-  for (Family& family : families)
-    family.lower = family.name == "pointwise"        ? lower_pointwise
-                   : family.name == kTranspose       ? lower_transpose
-                   : family.name == kMultiTensor     ? lower_multi_tensor
-                   : family.name == kColumn          ? lower_columns
-                   : family.name == kWarpSpecialised ? lower_pipeline
-                                                     : lower_rows;
+  for (const Lowering& lowering : kLowerings) {
+    const auto family = std::ranges::find(families, lowering.family, &Family::name);
+    SINTER_CHECK(family != families.end(), "a lowering of no family that is built in");
+    family->lower = lowering.lower;
+  }
+  for (const Family& family : families)
+    SINTER_CHECK(family.lower != nullptr, "a family that is built in has no lowering");
   return families;
 }
 

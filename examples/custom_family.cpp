@@ -136,10 +136,10 @@ int run() {
   // Held against the oracle whether it won or not; 1003 rows leave the last bundle short.
   const Plan small =
       plan(b.build(), {{"rows", 1003}}, limits, {families, {.family = kName}}).value();
-  const SegmentPlan& segment = small.segments.front();
-  const auto lowered = lower(segment.facts, segment.chosen().schedule, families).value();
+  const KernelPlan& kernel = small.kernels.front();
+  const auto lowered = lower(kernel.facts, kernel.chosen().schedule, families).value();
   const auto inputs = sample_inputs(b.build(), small.binding, 1);
-  const auto check = check_on_host(b.build(), small.binding, segment.facts, lowered, inputs);
+  const auto check = check_on_host(b.build(), small.binding, kernel.facts, lowered, inputs);
   fmt::print("1003 rows in the interpreter: {}\n", check->passed() ? "right" : check->text());
   return check->passed() ? 0 : 1;
 }

@@ -227,7 +227,7 @@ Result<void> show() {
   if (!compiled) return fail(compiled.error());
   const auto calls = DecoderCalls::compile(*compiler, limits);
   if (!calls) return fail(calls.error());
-  for (const CompiledSegment& kernel : compiled->segments) {
+  for (const KernelBuild& kernel : compiled->kernels) {
     fmt::print("{}: {} registers, {} bytes spilled\n", kernel.kernel->entry,
                kernel.kernel->resources.registers, kernel.kernel->resources.spill_store_bytes);
   }

@@ -60,10 +60,10 @@ struct Checked {
 };
 
 /// Predicted resources beside those the compiler reports, for every candidate it saw.
-void print_resources(const CompiledSegment& segment) {
-  for (const CompileAttempt& attempt : segment.attempts) {
+void print_resources(const KernelBuild& kernel) {
+  for (const CompileAttempt& attempt : kernel.attempts) {
     const ResourceEstimate& predicted = attempt.proposed.estimate;
-    const bool chosen = attempt.proposed == segment.chosen;
+    const bool chosen = attempt.proposed == kernel.chosen;
     TextTable table({chosen ? "compiled, chosen" : "compiled, not chosen", "predicted", "ptxas"},
                     {TextTable::Align::kLeft});
     const auto add = [&](std::string name, int64_t estimate, int64_t truth) {
@@ -74,7 +74,7 @@ void print_resources(const CompiledSegment& segment) {
         attempt.resources.spill_store_bytes);
     // Dynamic shared memory is given at launch; ptxas reports the static kind.
     add("shared bytes per block", predicted.shared_bytes,
-        chosen && segment.source.dynamic_shared ? segment.source.shared_bytes
+        chosen && kernel.source.dynamic_shared ? kernel.source.shared_bytes
                                                 : attempt.resources.shared_bytes);
     fmt::print("{}", table.text(0));
   }
@@ -82,7 +82,7 @@ void print_resources(const CompiledSegment& segment) {
 
 Result<Checked> run_at_full_size(const Machine& machine, const Fusion& fusion,
                                  CompiledPlan compiled) {
-  const auto kernels = static_cast<int64_t>(compiled.segments.size());
+  const auto kernels = static_cast<int64_t>(compiled.kernels.size());
   const double predicted = compiled.plan.predicted_us();
   auto executable = Executable::prepare(std::move(compiled), **machine.driver);
   if (!executable) return fail(executable.error());
@@ -127,7 +127,7 @@ Result<Checked> run_some_rows(const Show& shown, const Schedule& schedule,
              check->worst_ratio, bytes_text(static_cast<double>(traffic.bytes_read)),
              bytes_text(static_cast<double>(traffic.bytes_written)));
   if (check->passed()) {
-    Checked checked{.kernels = static_cast<int64_t>(reduced->segments.size()),
+    Checked checked{.kernels = static_cast<int64_t>(reduced->kernels.size()),
                     .worst_ratio = check->worst_ratio};
     for (const HostTensor& output : poisoned_outputs(fusion, reduced->binding))
       checked.elements += output.count();
@@ -144,18 +144,18 @@ Result<Checked> show(const Machine& machine, const Show& shown) {
   auto planned =
       plan(fusion, {{"tokens", shown.tokens}}, machine.limits, {.families = builtin_families()});
   if (!planned) return fail(planned.error());
-  fmt::print("{}\n{}\n", explain(*planned), print(planned->segments.front().chosen().schedule));
+  fmt::print("{}\n{}\n", explain(*planned), print(planned->kernels.front().chosen().schedule));
   if (!machine.compiler) {
     fmt::print("not compiled: {}\n", machine.compiler.error().message);
-    return run_some_rows(shown, planned->segments.front().chosen().schedule, machine.limits);
+    return run_some_rows(shown, planned->kernels.front().chosen().schedule, machine.limits);
   }
   KernelCache cache(KernelCacheOptions::from_environment());
   auto compiled = compile_plan(std::move(*planned), *machine.compiler, cache);
   if (!compiled) return fail(compiled.error());
-  for (const CompiledSegment& segment : compiled->segments) print_resources(segment);
+  for (const KernelBuild& kernel : compiled->kernels) print_resources(kernel);
   fmt::print("\n");
   if (machine.can_run()) return run_at_full_size(machine, fusion, std::move(*compiled));
-  return run_some_rows(shown, compiled->segments.front().chosen.schedule, machine.limits);
+  return run_some_rows(shown, compiled->kernels.front().chosen.schedule, machine.limits);
 }
 
 Result<void> demo() {

@@ -22,8 +22,8 @@ Result<std::string> kernel_of(const std::string& fir, const sinter::ExtentValues
   if (!fusion) return sinter::fail(fusion.error());
   auto plan = sinter::plan(*fusion, extents, *sinter::find_device("H200"), {.families = families});
   if (!plan) return sinter::fail(plan.error());
-  const sinter::SegmentPlan& segment = plan->segments.front();
-  return sinter::emit(segment.facts, segment.chosen().schedule, families)
+  const sinter::KernelPlan& kernel = plan->kernels.front();
+  return sinter::emit(kernel.facts, kernel.chosen().schedule, families)
       .map([](const sinter::KernelSource& source) { return source.text; });
 }
 

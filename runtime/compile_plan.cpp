@@ -35,12 +35,12 @@ ResourceEstimate with_compiled(const ResourceEstimate& estimate, const CompiledR
 
 class SegmentCompiler {
  public:
-  SegmentCompiler(const SegmentPlan& segment, const DeviceLimits& limits,
+  SegmentCompiler(const KernelPlan& kernel, const DeviceLimits& limits,
                   const NvrtcCompiler& compiler, KernelCache& cache,
                   const CompilePlanOptions& options)
-      : segment_(segment), limits_(limits), compiler_(compiler), cache_(cache), options_(options) {}
+      : segment_(kernel), limits_(limits), compiler_(compiler), cache_(cache), options_(options) {}
 
-  Result<CompiledSegment> run() {
+  Result<KernelBuild> run() {
     auto architecture = Architecture::parse(architecture_of(limits_));
     if (!architecture) return fail(architecture.error());
     architecture_ = *architecture;
@@ -74,7 +74,7 @@ class SegmentCompiler {
       // A challenger that does not compile leaves the best as it is.
       if (auto compiled = attempt(copy); !compiled) break;
     }
-    CompiledSegment out = std::move(compiled_[best_]);
+    KernelBuild out = std::move(compiled_[best_]);
     out.attempts = std::move(attempts_);
     return out;
   }
@@ -184,14 +184,14 @@ class SegmentCompiler {
     return {};
   }
 
-  const SegmentPlan& segment_;
+  const KernelPlan& segment_;
   const DeviceLimits& limits_;
   const NvrtcCompiler& compiler_;
   KernelCache& cache_;
   const CompilePlanOptions& options_;
   Architecture architecture_;
   std::vector<CompileAttempt> attempts_;
-  std::vector<CompiledSegment> compiled_;
+  std::vector<KernelBuild> compiled_;
   size_t best_ = 0;
   Decision decision_;
 };
@@ -208,17 +208,17 @@ class PlanCompiler {
       : plan_(std::move(plan)), compiler_(compiler), cache_(cache), options_(options) {}
 
   Result<CompiledPlan> run() {
-    compiled_.resize(plan_.segments.size());
+    compiled_.resize(plan_.kernels.size());
     // What finishes partial results waits for the grid that leaves them.
-    if (auto done = compile([](const SegmentPlan& segment) { return !segment.finishes; }); !done)
+    if (auto done = compile([](const KernelPlan& kernel) { return !kernel.finishes; }); !done)
       return fail(done.error());
     if (auto done = follow_grids(); !done) return fail(done.error());
-    if (auto done = compile([](const SegmentPlan& segment) { return segment.finishes; }); !done)
+    if (auto done = compile([](const KernelPlan& kernel) { return kernel.finishes; }); !done)
       return fail(done.error());
-    CompiledPlan out{.plan = std::move(plan_), .segments = {}};
+    CompiledPlan out{.plan = std::move(plan_), .kernels = {}};
     for (size_t i = 0; i < compiled_.size(); ++i) {
-      const auto same = out.plan.segments[i].same_as;
-      out.segments.push_back(same ? out.segments[*same] : std::move(*compiled_[i]));
+      const auto same = out.plan.kernels[i].same_as;
+      out.kernels.push_back(same ? out.kernels[*same] : std::move(*compiled_[i]));
     }
     if (kVerifyPlansByDefault) check_plan(plan_as_compiled(out));
     return out;
@@ -230,9 +230,9 @@ class PlanCompiler {
   template <class Wanted>
   Result<void> compile(Wanted wanted) {
     std::vector<size_t> work;
-    for (size_t i = 0; i < plan_.segments.size(); ++i) {
-      const SegmentPlan& segment = plan_.segments[i];
-      if (wanted(segment) && !segment.same_as && !compiled_[i]) work.push_back(i);
+    for (size_t i = 0; i < plan_.kernels.size(); ++i) {
+      const KernelPlan& kernel = plan_.kernels[i];
+      if (wanted(kernel) && !kernel.same_as && !compiled_[i]) work.push_back(i);
     }
     std::vector<Decision> decisions(work.size());
     std::vector<std::optional<Error>> errors(work.size());
@@ -240,11 +240,11 @@ class PlanCompiler {
     const auto compile_one = [&](int64_t w, int64_t) {
       if (failed) return;  // Nothing is begun once something has failed.
       const auto at = static_cast<size_t>(w);
-      SegmentCompiler segment(plan_.segments[work[at]], plan_.limits, compiler_, cache_, options_);
-      auto compiled = segment.run();
+      SegmentCompiler kernel(plan_.kernels[work[at]], plan_.limits, compiler_, cache_, options_);
+      auto compiled = kernel.run();
       if (compiled) {
         compiled_[work[at]] = std::move(*compiled);
-        decisions[at] = segment.decision();
+        decisions[at] = kernel.decision();
       } else {
         errors[at] = compiled.error();
         failed = true;
@@ -257,7 +257,7 @@ class PlanCompiler {
     }
     for (size_t w = 0; w < work.size(); ++w) {
       std::vector<Decision>& kept =
-          plan_.is_segmented ? plan_.segments[work[w]].decisions : plan_.decisions;
+          plan_.is_segmented ? plan_.kernels[work[w]].decisions : plan_.decisions;
       kept.push_back(std::move(decisions[w]));
     }
     return {};
@@ -265,17 +265,17 @@ class PlanCompiler {
 
   /// Another grid than the planned one leaves other partial results.
   Result<void> follow_grids() {
-    for (size_t i = 0; i < plan_.segments.size(); ++i) {
-      const SegmentPlan& segment = plan_.segments[i];
-      if (segment.finishes) continue;
-      const Schedule& schedule = compiled_[segment.same_as.value_or(i)]->chosen.schedule;
-      if (schedule == segment.chosen().schedule) continue;
-      const size_t before = plan_.segments.size();
+    for (size_t i = 0; i < plan_.kernels.size(); ++i) {
+      const KernelPlan& kernel = plan_.kernels[i];
+      if (kernel.finishes) continue;
+      const Schedule& schedule = compiled_[kernel.same_as.value_or(i)]->chosen.schedule;
+      if (schedule == kernel.chosen().schedule) continue;
+      const size_t before = plan_.kernels.size();
       if (auto finished = plan_finish(plan_, i, schedule, options_.families); !finished)
         return finished;
       const auto behind = compiled_.begin() + static_cast<ptrdiff_t>(i + 1);
-      if (plan_.segments.size() > before) compiled_.emplace(behind);
-      if (plan_.segments.size() < before) compiled_.erase(behind);
+      if (plan_.kernels.size() > before) compiled_.emplace(behind);
+      if (plan_.kernels.size() < before) compiled_.erase(behind);
     }
     return {};
   }
@@ -284,15 +284,15 @@ class PlanCompiler {
   const NvrtcCompiler& compiler_;
   KernelCache& cache_;
   const CompilePlanOptions& options_;
-  std::vector<std::optional<CompiledSegment>> compiled_;  ///< By segment.
+  std::vector<std::optional<KernelBuild>> compiled_;  ///< By segment.
 };
 
 }  // namespace
 
 Plan plan_as_compiled(const CompiledPlan& compiled) {
   Plan out = compiled.plan;
-  for (size_t i = 0; i < out.segments.size(); ++i)
-    out.segments[i].candidates = {compiled.segments[i].chosen};
+  for (size_t i = 0; i < out.kernels.size(); ++i)
+    out.kernels[i].candidates = {compiled.kernels[i].chosen};
   return out;
 }
 

@@ -30,7 +30,7 @@ struct CompileAttempt {
   std::string verdict;
 };
 
-struct CompiledSegment {
+struct KernelBuild {
   ProposedSchedule chosen;
   KernelSource source;
   CompiledKernelPtr kernel;
@@ -40,7 +40,7 @@ struct CompiledSegment {
 
 struct CompiledPlan {
   Plan plan;  ///< With the decisions of re-planning appended.
-  std::vector<CompiledSegment> segments;
+  std::vector<KernelBuild> kernels;
 };
 
 /// The plan with the schedules that were compiled as its chosen ones, and no others.

@@ -89,15 +89,15 @@ std::string DeviceCheck::text() const {
 }
 
 int64_t minimum_bytes(const Plan& plan) {
-  if (!plan.segments.empty() && plan.segments.front().in_plan.empty()) {
-    const SegmentFacts& facts = plan.segments.front().facts;
+  if (!plan.kernels.empty() && plan.kernels.front().in_plan.empty()) {
+    const SegmentFacts& facts = plan.kernels.front().facts;
     return facts.bytes_read + facts.bytes_written;
   }
   // A graph in parts: what they share counts once, and what they pass on not at all.
   std::set<ValueId> moved(plan.fusion.outputs.begin(), plan.fusion.outputs.end());
-  for (const SegmentPlan& segment : plan.segments) {
-    for (const ValueId input : segment.facts.fusion.inputs) {
-      const ValueId value = segment.in_plan.at(input);
+  for (const KernelPlan& kernel : plan.kernels) {
+    for (const ValueId input : kernel.facts.fusion.inputs) {
+      const ValueId value = kernel.in_plan.at(input);
       if (plan.fusion.def_as<InputOp>(value) != nullptr) moved.insert(value);
     }
   }

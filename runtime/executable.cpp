@@ -115,8 +115,8 @@ Result<void> Executable::load_segments() {
   LoadedKernels own;
   LoadedKernels& kernels = options_.loaded ? *options_.loaded : own;
   int64_t counter_bytes = 0;
-  for (size_t i = 0; i < compiled_->segments.size(); ++i) {
-    const CompiledSegment& segment = compiled_->segments[i];
+  for (size_t i = 0; i < compiled_->kernels.size(); ++i) {
+    const KernelBuild& segment = compiled_->kernels[i];
     const auto kernel = kernels.load(
         *driver_, segment.kernel, segment.source.dynamic_shared ? segment.source.shared_bytes : 0,
         segment.source.cluster_size);

@@ -309,11 +309,11 @@ Result<HostRun> execute_on_host(const Plan& plan, const Schedule& schedule,
     Plan own = plan;
     if (auto finished = plan_finish(own, 0, schedule, families); !finished)
       return fail(finished.error());
-    ProposedSchedule& chosen = own.segments.front().candidates.front();
+    ProposedSchedule& chosen = own.kernels.front().candidates.front();
     chosen.schedule = schedule;
     const Family* family = find_family(families, schedule.family);
     if (family != nullptr && family->estimate) {
-      if (auto estimate = family->estimate(own.segments.front().facts, schedule, own.limits)) {
+      if (auto estimate = family->estimate(own.kernels.front().facts, schedule, own.limits)) {
         chosen.estimate = *estimate;
         check_plan(own);
       }
@@ -336,7 +336,7 @@ Result<HostRun> execute_on_host(const Plan& plan, std::span<const HostTensor> in
           return fail(ran.error());
         continue;
       }
-      const SegmentPlan& segment = plan.segments[step.index];
+      const KernelPlan& segment = plan.kernels[step.index];
       auto kernel = lower(segment.facts, segment.chosen().schedule, families);
       if (!kernel) return fail(kernel.error());
       HostArguments arguments(*kernel);

@@ -142,19 +142,19 @@ Json to_json(const ProposedSchedule& proposed) {
 
 Json to_json(const Plan& plan) {
   Json segments = Json::array();
-  for (const SegmentPlan& segment : plan.segments) {
-    Json one = to_json(segment.chosen());
-    one["rows"] = segment.facts.space.rows;
-    one["columns"] = segment.facts.space.columns;
-    one["stages"] = segment.facts.last_stage + 1;
-    one["bytes_read"] = segment.facts.bytes_read;
-    one["bytes_written"] = segment.facts.bytes_written;
-    one["candidates"] = segment.candidates.size();
-    one["finishes"] = segment.finishes;
-    if (segment.same_as) one["same_as"] = *segment.same_as;
+  for (const KernelPlan& kernel : plan.kernels) {
+    Json one = to_json(kernel.chosen());
+    one["rows"] = kernel.facts.space.rows;
+    one["columns"] = kernel.facts.space.columns;
+    one["stages"] = kernel.facts.last_stage + 1;
+    one["bytes_read"] = kernel.facts.bytes_read;
+    one["bytes_written"] = kernel.facts.bytes_written;
+    one["candidates"] = kernel.candidates.size();
+    one["finishes"] = kernel.finishes;
+    if (kernel.same_as) one["same_as"] = *kernel.same_as;
     if (plan.is_segmented) {
-      one["decisions"] = to_json_list(segment.decisions);
-      one["rejections"] = to_json_list(segment.rejections);
+      one["decisions"] = to_json_list(kernel.decisions);
+      one["rejections"] = to_json_list(kernel.rejections);
     }
     segments.push_back(std::move(one));
   }
@@ -187,7 +187,7 @@ Json to_json(const Plan& plan) {
           {"device", plan.limits.name},
           {"kind", kind_of(plan)},
           {"predicted_us", plan.predicted_us()},
-          {"segments", std::move(segments)},
+          {"kernels", std::move(segments)},
           {"external_calls", plan.externals.size()},
           {"workspace_bytes", plan.workspace_bytes},
           {"cuts", std::move(cuts)},
@@ -199,14 +199,14 @@ Json to_json(const Plan& plan) {
 Json to_json(const CompiledPlan& compiled) {
   Json out = to_json(plan_as_compiled(compiled));
   Json kernels = Json::array();
-  for (const CompiledSegment& segment : compiled.segments) {
-    kernels.push_back({{"entry", segment.source.entry},
-                       {"architecture", segment.kernel->architecture},
-                       {"origin", text_of(segment.origin)},
-                       {"compile_ms", segment.kernel->compile_ms},
-                       {"cubin_bytes", segment.kernel->cubin.size()},
-                       {"resources", to_json(segment.kernel->resources)},
-                       {"attempts", to_json_list(segment.attempts)}});
+  for (const KernelBuild& kernel : compiled.kernels) {
+    kernels.push_back({{"entry", kernel.source.entry},
+                       {"architecture", kernel.kernel->architecture},
+                       {"origin", text_of(kernel.origin)},
+                       {"compile_ms", kernel.kernel->compile_ms},
+                       {"cubin_bytes", kernel.kernel->cubin.size()},
+                       {"resources", to_json(kernel.kernel->resources)},
+                       {"attempts", to_json_list(kernel.attempts)}});
   }
   out["compiled"] = std::move(kernels);
   return out;

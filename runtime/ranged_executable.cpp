@@ -45,10 +45,10 @@ std::vector<ExtentRange> taken_ranges(std::vector<ExtentRange> ranges, OutsideRa
 PreparedExtents summary_of(const CompiledPlan& compiled) {
   PreparedExtents out{.extents = {},
                       .workspace_bytes = compiled.plan.workspace_bytes,
-                      .kernels = compiled.segments.size(),
+                      .kernels = compiled.kernels.size(),
                       .predicted_us = compiled.plan.predicted_us()};
   out.compiled = static_cast<size_t>(
-      std::ranges::count(compiled.segments, KernelOrigin::kCompiled, &CompiledSegment::origin));
+      std::ranges::count(compiled.kernels, KernelOrigin::kCompiled, &KernelBuild::origin));
   return out;
 }
 

@@ -18,34 +18,34 @@ std::string what_of(const TunedSchedule& tuned) {
 }
 
 /// The tuned schedule as a candidate for the segment, or the reason why it is none.
-Result<ProposedSchedule> candidate_of(const SegmentPlan& segment, const TunedSchedule& tuned,
+Result<ProposedSchedule> candidate_of(const KernelPlan& kernel, const TunedSchedule& tuned,
                                       const DeviceLimits& limits, const PlanOptions& options) {
   auto schedule = parse_schedule(tuned.schedule);
   if (!schedule) return fail(schedule.error());
-  SegmentPlan pinned{.facts = segment.facts, .in_plan = {}, .candidates = {}};
+  KernelPlan pinned{.facts = kernel.facts, .in_plan = {}, .candidates = {}};
   std::vector<Rejection> rejections;
   PlanOptions with{.families = options.families, .pin = options.pin};
   with.pin.schedule = std::move(*schedule);
   // Whether the two kernels of parts overlap is the plan's to say: one was measured alone, and
   // texts of old databases know nothing of it.
-  if (segment.row_parts > 0)
-    with.pin.schedule->dependent_launch = segment.chosen().schedule.dependent_launch;
+  if (kernel.row_parts > 0)
+    with.pin.schedule->dependent_launch = kernel.chosen().schedule.dependent_launch;
   if (auto offered = offer_schedules(pinned, rejections, limits, with); !offered)
     return fail(offered.error());
   const Schedule& chosen = pinned.chosen().schedule;
   // Its twin reads what it writes whole.
-  if (segment.is_part && chosen.persistent_blocks != 0)
+  if (kernel.is_part && chosen.persistent_blocks != 0)
     return fail({.kind = ErrorKind::kUnsupported,
                  .message = "the schedule leaves partial results that nothing finishes",
                  .remedy = "tune again"});
   return pinned.chosen();
 }
 
-Decision decision_of(const SegmentPlan& segment, const TunedSchedule& tuned,
+Decision decision_of(const KernelPlan& kernel, const TunedSchedule& tuned,
                      const Result<ProposedSchedule>& taken, const TunedChoices& choices) {
   Decision out{.question = std::string(kTunedQuestion)};
-  out.candidates.push_back({.what = summary_of(segment.chosen().schedule),
-                            .predicted = segment.chosen().predicted,
+  out.candidates.push_back({.what = summary_of(kernel.chosen().schedule),
+                            .predicted = kernel.chosen().predicted,
                             .legal = true,
                             .because = fmt::format("measured {:.2f} us", tuned.untuned_us)});
   if (!taken) {
@@ -62,7 +62,7 @@ Decision decision_of(const SegmentPlan& segment, const TunedSchedule& tuned,
                             .predicted = taken->predicted,
                             .legal = true,
                             .because = fmt::format("measured {:.2f} us", tuned.tuned_us)});
-  const bool same = taken->schedule == segment.chosen().schedule;
+  const bool same = taken->schedule == kernel.chosen().schedule;
   out.chosen = same ? "as planned, which was measured too" : "the tuned schedule";
   out.because = fmt::format("{}: measured {:.2f} us, untuned {:.2f} us, medians of {}",
                             source_text(choices), tuned.tuned_us, tuned.untuned_us, tuned.samples);
@@ -81,24 +81,24 @@ Result<void> apply_tuned(Plan& plan, const TunedChoices& tuned, const PlanOption
   }
   std::vector<bool> used(tuned.schedules.size());
   // Taking one may add the kernel behind a segment that finishes its results, or drop it.
-  for (size_t i = 0; i < plan.segments.size(); ++i) {
-    SegmentPlan& segment = plan.segments[i];
-    if (segment.finishes) continue;
-    const uint64_t hash = structural_hash(segment.facts.fusion);
+  for (size_t i = 0; i < plan.kernels.size(); ++i) {
+    KernelPlan& kernel = plan.kernels[i];
+    if (kernel.finishes) continue;
+    const uint64_t hash = structural_hash(kernel.facts.fusion);
     const auto found = std::ranges::find(tuned.schedules, hash, &TunedSchedule::segment);
     if (found == tuned.schedules.end()) continue;
     used[static_cast<size_t>(found - tuned.schedules.begin())] = true;
-    auto taken = candidate_of(segment, *found, plan.limits, options);
-    auto& decisions = plan.is_segmented ? segment.decisions : plan.decisions;
-    decisions.push_back(decision_of(segment, *found, taken, tuned));
+    auto taken = candidate_of(kernel, *found, plan.limits, options);
+    auto& decisions = plan.is_segmented ? kernel.decisions : plan.decisions;
+    decisions.push_back(decision_of(kernel, *found, taken, tuned));
     if (!taken) continue;
-    const bool is_new = taken->schedule != segment.chosen().schedule;
+    const bool is_new = taken->schedule != kernel.chosen().schedule;
     const Schedule schedule = taken->schedule;
-    std::erase_if(segment.candidates, [&](const ProposedSchedule& candidate) {
-      return segment.same_as || candidate.schedule == schedule;
+    std::erase_if(kernel.candidates, [&](const ProposedSchedule& candidate) {
+      return kernel.same_as || candidate.schedule == schedule;
     });
-    segment.candidates.insert(segment.candidates.begin(), std::move(*taken));
-    segment.is_required = true;
+    kernel.candidates.insert(kernel.candidates.begin(), std::move(*taken));
+    kernel.is_required = true;
     if (!is_new) continue;
     if (auto finished = plan_finish(plan, i, schedule, options.families); !finished)
       return finished;

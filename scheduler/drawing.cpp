@@ -22,14 +22,14 @@ std::vector<std::string> lines_of(const Plan& plan, const PlanStep& step) {
     const Op& op = plan.fusion.ops[plan.externals[step.index].op];
     return {"call " + std::get<ExternalOp>(op.kind).name};
   }
-  const SegmentPlan& segment = plan.segments[step.index];
-  std::string first = fmt::format("{} {}", step.index, segment.chosen().schedule.family);
-  if (segment.same_as) first += fmt::format(" as {}", *segment.same_as);
-  const std::string time = segment.finishes
+  const KernelPlan& kernel = plan.kernels[step.index];
+  std::string first = fmt::format("{} {}", step.index, kernel.chosen().schedule.family);
+  if (kernel.same_as) first += fmt::format(" as {}", *kernel.same_as);
+  const std::string time = kernel.finishes
                                ? fmt::format("time with {}", step.index - 1)
-                               : fmt::format("{:.1f} us", segment.chosen().predicted.total_us);
+                               : fmt::format("{:.1f} us", kernel.chosen().predicted.total_us);
   return {std::move(first),
-          fmt::format("{} x {}", segment.facts.space.rows, segment.facts.space.columns), time};
+          fmt::format("{} x {}", kernel.facts.space.rows, kernel.facts.space.columns), time};
 }
 
 // ---- Graphviz
@@ -116,8 +116,8 @@ struct Box {
 class Drawing {
  public:
   explicit Drawing(const Plan& plan) : plan_(plan), graph_(step_graph(plan)) {
-    for (const SegmentPlan* segment : plan.leading_segments())
-      longest_us_ = std::max(longest_us_, segment->chosen().predicted.total_us);
+    for (const KernelPlan* kernel : plan.leading_kernels())
+      longest_us_ = std::max(longest_us_, kernel->chosen().predicted.total_us);
   }
 
   std::string run() {
@@ -156,12 +156,12 @@ class Drawing {
     if (calls) {
       box.title = box.lines.front();
     } else {
-      const SegmentPlan& segment = plan_.segments[what.index];
+      const KernelPlan& kernel = plan_.kernels[what.index];
       box.title =
-          fmt::format("{}: {}; reads {}, writes {}", segment.facts.fusion.name, ops_text(segment),
-                      size_text(segment.facts.bytes_read), size_text(segment.facts.bytes_written));
-      if (!segment.finishes && longest_us_ > 0.0)
-        box.share = segment.chosen().predicted.total_us / longest_us_;
+          fmt::format("{}: {}; reads {}, writes {}", kernel.facts.fusion.name, ops_text(kernel),
+                      size_text(kernel.facts.bytes_read), size_text(kernel.facts.bytes_written));
+      if (!kernel.finishes && longest_us_ > 0.0)
+        box.share = kernel.chosen().predicted.total_us / longest_us_;
     }
     boxes_.push_back(std::move(box));
   }
@@ -239,7 +239,7 @@ class Drawing {
   [[nodiscard]] std::string text(const Layout& layout) const {
     const std::string headline = fmt::format(
         "{} on {}: {} kernels, predicted {:.1f} us; {} external calls; workspace {}",
-        shortened(plan_.fusion.name, kMostLetters), plan_.limits.name, plan_.segments.size(),
+        shortened(plan_.fusion.name, kMostLetters), plan_.limits.name, plan_.kernels.size(),
         plan_.predicted_us(), plan_.externals.size(), size_text(plan_.workspace_bytes));
     const double least_width = kLetterWidth * static_cast<double>(character_count(headline));
     std::string out = fmt::format(

@@ -87,12 +87,12 @@ std::string decision_text(const Decision& decision) {
   return out;
 }
 
-std::string kept_text(const SegmentPlan& segment) {
+std::string kept_text(const KernelPlan& kernel) {
   std::string out;
-  for (const KeptValue& kept : segment.chosen().schedule.kept) {
-    const Value& value = segment.facts.fusion.values[kept.value];
+  for (const KeptValue& kept : kernel.chosen().schedule.kept) {
+    const Value& value = kernel.facts.fusion.values[kept.value];
     out += fmt::format("  {}{}{} : {} lives in {}\n", kept.value, value.name.empty() ? "" : " ",
-                       value.name, text_of(segment.facts.fusion, value.type, value.shape),
+                       value.name, text_of(kernel.facts.fusion, value.type, value.shape),
                        text_of(kept.residency));
   }
   return out.empty() ? "" : "kept by the chosen schedule\n" + out;
@@ -111,9 +111,9 @@ std::string residencies_text(const Schedule& schedule) {
 }
 
 /// The chosen candidate, and of every other family the one predicted fastest.
-std::vector<const ProposedSchedule*> best_of_families(const SegmentPlan& segment) {
+std::vector<const ProposedSchedule*> best_of_families(const KernelPlan& kernel) {
   std::vector<const ProposedSchedule*> out;
-  for (const ProposedSchedule& candidate : segment.candidates) {
+  for (const ProposedSchedule& candidate : kernel.candidates) {
     const bool shown = std::ranges::any_of(out, [&](const ProposedSchedule* other) {
       return other->schedule.family == candidate.schedule.family;
     });
@@ -130,7 +130,7 @@ std::string numbers_text(const Schedule& schedule) {
 
 /// The candidates that come next, whatever their family, without those `shown` and those that
 /// differ from another in nothing that the table has.
-std::string runners_up_text(const SegmentPlan& segment,
+std::string runners_up_text(const KernelPlan& kernel,
                             const std::vector<const ProposedSchedule*>& shown) {
   using enum TextTable::Align;
   constexpr size_t kRunnersUp = 2;
@@ -142,7 +142,7 @@ std::string runners_up_text(const SegmentPlan& segment,
   std::set<std::pair<std::string, std::string>> seen;
   for (const ProposedSchedule* candidate : shown) seen.insert(named(*candidate));
   size_t rows = 0;
-  for (const ProposedSchedule& candidate : segment.candidates) {
+  for (const ProposedSchedule& candidate : kernel.candidates) {
     const auto [name, is_new] = seen.insert(named(candidate));
     if (!is_new) continue;
     const Prediction& predicted = candidate.predicted;
@@ -176,26 +176,26 @@ std::string refusals_text(const std::vector<Rejection>& rejections) {
 }
 
 /// The whole answer for a segment: the families side by side, refusals, runners-up, resources.
-std::string segment_text(const SegmentPlan& segment, const Decision& decision,
+std::string segment_text(const KernelPlan& kernel, const Decision& decision,
                          const std::vector<Rejection>& rejections, const DeviceLimits& limits) {
   std::string out =
       fmt::format("{}: {}\n  because {}\n", decision.question, decision.chosen, decision.because);
-  out += families_text(segment, limits);
+  out += families_text(kernel, limits);
   out += refusals_text(rejections);
-  out += runners_up_text(segment, best_of_families(segment));
-  if (const std::string kept = kept_text(segment); !kept.empty()) out += "\n" + kept;
+  out += runners_up_text(kernel, best_of_families(kernel));
+  if (const std::string kept = kept_text(kernel); !kept.empty()) out += "\n" + kept;
   out += "\nresources of the chosen schedule, as estimated\n";
-  return out + resources_text(segment.chosen().estimate, limits);
+  return out + resources_text(kernel.chosen().estimate, limits);
 }
 
 /// What two lines have room for; `more` is said at their end.
-std::string brief_text(const SegmentPlan& segment, const Decision& decision,
+std::string brief_text(const KernelPlan& kernel, const Decision& decision,
                        const std::string& more) {
-  const ResourceEstimate& estimate = segment.chosen().estimate;
+  const ResourceEstimate& estimate = kernel.chosen().estimate;
   return fmt::format(
       "{}: {}\n  predicted {:.1f} us; {} of {} registers, {} shared, {} block(s) per SM, {:.2f} "
       "waves{}{}\n",
-      decision.question, decision.chosen, segment.chosen().predicted.total_us, estimate.registers,
+      decision.question, decision.chosen, kernel.chosen().predicted.total_us, estimate.registers,
       estimate.register_cap, bytes_text(static_cast<double>(estimate.shared_bytes)),
       estimate.blocks_per_sm, estimate.waves, more.empty() ? "" : "; ", more);
 }
@@ -248,9 +248,9 @@ std::string resources_text(const ResourceEstimate& estimate, const DeviceLimits&
   return table.text();
 }
 
-std::string families_text(const SegmentPlan& segment, const DeviceLimits& limits) {
+std::string families_text(const KernelPlan& kernel, const DeviceLimits& limits) {
   using enum TextTable::Align;
-  const std::vector<const ProposedSchedule*> best = best_of_families(segment);
+  const std::vector<const ProposedSchedule*> best = best_of_families(kernel);
   std::vector<std::string> headings = {""};
   for (const ProposedSchedule* candidate : best)
     headings.push_back((candidate == best.front() ? "* " : "") + candidate->schedule.family);
@@ -368,15 +368,15 @@ std::string steps_text(const Plan& plan) {
       table.row({"call", std::get<ExternalOp>(op.kind).name, "", "", "", "", written[i]});
       continue;
     }
-    const SegmentPlan& segment = plan.segments[step.index];
-    const SegmentFacts& facts = segment.facts;
-    std::string what = segment.chosen().schedule.family;
-    if (segment.same_as) what += fmt::format(" of {}", *segment.same_as);
+    const KernelPlan& kernel = plan.kernels[step.index];
+    const SegmentFacts& facts = kernel.facts;
+    std::string what = kernel.chosen().schedule.family;
+    if (kernel.same_as) what += fmt::format(" of {}", *kernel.same_as);
     table.row({fmt::format("{}", step.index), std::move(what),
                fmt::format("{} x {}", facts.space.rows, facts.space.columns),
                bytes_text(static_cast<double>(facts.bytes_read)),
                bytes_text(static_cast<double>(facts.bytes_written)),
-               segment.finishes ? "" : fmt::format("{:.1f}", segment.chosen().predicted.total_us),
+               kernel.finishes ? "" : fmt::format("{:.1f}", kernel.chosen().predicted.total_us),
                written[i]});
   }
   return table.text();
@@ -408,17 +408,17 @@ std::string short_text(const Decision& decision) {
 /// the k-th kernel from the one that leads; those before it lead to it, and those after the last
 /// are about the kernel that leads.
 std::vector<std::string> kernel_texts(const Plan& plan) {
-  std::vector<std::string> out(plan.segments.size());
-  for (size_t leading = 0; leading < plan.segments.size(); ++leading) {
-    const SegmentPlan& segment = plan.segments[leading];
+  std::vector<std::string> out(plan.kernels.size());
+  for (size_t leading = 0; leading < plan.kernels.size(); ++leading) {
+    const KernelPlan& segment = plan.kernels[leading];
     std::string pending;
     size_t kernel = leading;
     for (const Decision& decision : segment.decisions) {
-      if (kernel == plan.segments.size() || !decision.question.starts_with("which schedule")) {
+      if (kernel == plan.kernels.size() || !decision.question.starts_with("which schedule")) {
         pending += short_text(decision);
         continue;
       }
-      out[kernel] += std::exchange(pending, "") + brief_text(plan.segments[kernel], decision, "");
+      out[kernel] += std::exchange(pending, "") + brief_text(plan.kernels[kernel], decision, "");
       ++kernel;
     }
     out[leading] += pending;
@@ -432,7 +432,7 @@ std::vector<std::string> kernel_texts(const Plan& plan) {
 std::string explain_segments(const Plan& plan) {
   std::string out =
       fmt::format("{} on {}\n{} kernels, predicted {:.1f} us; {} external calls; workspace {}\n",
-                  plan.fusion.name, plan.limits.name, plan.segments.size(), plan.predicted_us(),
+                  plan.fusion.name, plan.limits.name, plan.kernels.size(), plan.predicted_us(),
                   plan.externals.size(), bytes_text(static_cast<double>(plan.workspace_bytes)));
   out += steps_text(plan) + cuts_text(plan);
   if (!plan.decisions.empty()) out += "\n" + decisions_text(plan);
@@ -448,38 +448,38 @@ std::string explain_segments(const Plan& plan) {
 std::string explain(const Plan& plan) {
   if (plan.is_segmented) return explain_segments(plan);
   std::string out = fmt::format("{} on {}\n", plan.fusion.name, plan.limits.name);
-  for (const SegmentPlan& segment : plan.segments) {
-    const SegmentFacts& facts = segment.facts;
+  for (const KernelPlan& kernel : plan.kernels) {
+    const SegmentFacts& facts = kernel.facts;
     out += fmt::format("{} rows x {} columns in {} stage(s); reads {}, writes {}\n",
                        facts.space.rows, facts.space.columns, facts.last_stage + 1,
                        bytes_text(static_cast<double>(facts.bytes_read)),
                        bytes_text(static_cast<double>(facts.bytes_written)));
   }
-  const SegmentPlan& first = plan.segments.front();
+  const KernelPlan& first = plan.kernels.front();
   // Families were refused for all of the graph; a kernel of a part has a graph of its own.
   const bool in_parts = !first.in_plan.empty();
-  const size_t leading = plan.leading_segments().size();
+  const size_t leading = plan.leading_kernels().size();
   // Decisions on schedules are about the segments, in their order.
   size_t segment = 0;
   std::string why_finished_apart;
   for (const Decision& decision : plan.decisions) {
-    if (decision.question == kWhatFinishes && plan.segments.size() > 1) {
+    if (decision.question == kWhatFinishes && plan.kernels.size() > 1) {
       why_finished_apart = decision.because;
       continue;
     }
     out += "\n";
-    if (segment == plan.segments.size() || !decision.question.starts_with("which schedule")) {
+    if (kernel == plan.kernels.size() || !decision.question.starts_with("which schedule")) {
       out += decision_text(decision);
       if (in_parts && &decision == &plan.decisions.front()) out += refusals_text(plan.rejections);
       continue;
     }
-    const SegmentPlan& planned = plan.segments[segment];
-    if (segment++ == 0) {
+    const KernelPlan& planned = plan.kernels[kernel];
+    if (kernel++ == 0) {
       out += segment_text(planned, decision, in_parts ? std::vector<Rejection>{} : plan.rejections,
                           plan.limits);
     } else {
       out += brief_text(planned, decision, why_finished_apart);
-      if (segment <= leading) out += families_text(planned, plan.limits);
+      if (kernel <= leading) out += families_text(planned, plan.limits);
     }
   }
   return out;

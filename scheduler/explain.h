@@ -15,7 +15,7 @@ std::string decisions_text(const Plan& plan);
 
 /// The best candidate of each family side by side, the chosen one first: its numbers, predicted
 /// microseconds part by part, and what it takes of the budgets. Parts that nobody has are left out.
-std::string families_text(const SegmentPlan& segment, const DeviceLimits& limits);
+std::string families_text(const KernelPlan& segment, const DeviceLimits& limits);
 
 /// What a segment's chosen schedule takes of the device, as bars against the budgets: registers,
 /// shared memory, threads and blocks of an SM, bytes in flight against those that saturate memory.

@@ -25,9 +25,9 @@ Error differs(std::string what) {
 }
 
 /// An error of one of the model's segments, which counts them.
-Error of_segment(size_t segment, Error error) {
+Error of_segment(size_t kernel, Error error) {
   error.message =
-      fmt::format("the plan to follow does not fit: its segment {}: {}", segment, error.message);
+      fmt::format("the plan to follow does not fit: its segment {}: {}", kernel, error.message);
   error.remedy = kRemedy;
   return error;
 }
@@ -58,23 +58,23 @@ class Follower {
   }
 
   /// Kernels of the model's segment that begins here.
-  [[nodiscard]] std::span<const SegmentPlan> kernels_from(size_t first) const {
+  [[nodiscard]] std::span<const KernelPlan> kernels_from(size_t first) const {
     size_t count = 1;
-    if (first + 1 < model_.segments.size()) {
-      const SegmentPlan& next = model_.segments[first + 1];
-      const bool is_twin = model_.segments[first].is_part && next.is_part;
+    if (first + 1 < model_.kernels.size()) {
+      const KernelPlan& next = model_.kernels[first + 1];
+      const bool is_twin = model_.kernels[first].is_part && next.is_part;
       if (next.finishes || is_twin) count = 2;
     }
-    return std::span(model_.segments).subspan(first, count);
+    return std::span(model_.kernels).subspan(first, count);
   }
 
   Result<void> follow_whole() {
     auto facts = analyse(plan_.fusion);
     if (!facts) return fail(unsupported(plan_.fusion, {facts.error()}, "nothing walks it here"));
     auto scheduled =
-        schedule_like(std::move(*facts), model_.segments, plan_.limits, options_.families);
+        schedule_like(std::move(*facts), model_.kernels, plan_.limits, options_.families);
     if (!scheduled) return fail(of_segment(0, scheduled.error()));
-    plan_.segments = std::move(scheduled->kernels);
+    plan_.kernels = std::move(scheduled->kernels);
     plan_.workspace = std::move(scheduled->workspace);
     plan_.decisions = std::move(scheduled->decisions);
     plan_.rejections = std::move(scheduled->rejections);
@@ -92,7 +92,7 @@ class Follower {
       return fail(differs("its lists of tensors wait"));
     auto placed = place_segments(plan_, graph, *groups, std::move(*lists));
     if (!placed) return fail(placed.error());
-    if (plan_.segments.size() != model_.segments.size())
+    if (plan_.kernels.size() != model_.kernels.size())
       return fail(differs("its kernels run in another order"));
     plan_.cuts = model_.cuts;
     for (Cut& cut : plan_.cuts) cut.bytes = graph.bytes(cut.value);
@@ -102,8 +102,8 @@ class Follower {
   /// The lists of tensors, which are found anew, by the model's schedules.
   Result<ListGroups> follow_lists() {
     std::vector<size_t> model_lists;
-    for (size_t i = 0; i < model_.segments.size(); ++i) {
-      if (model_.segments[i].facts.list) model_lists.push_back(i);
+    for (size_t i = 0; i < model_.kernels.size(); ++i) {
+      if (model_.kernels[i].facts.list) model_lists.push_back(i);
     }
     if (model_lists.empty()) return ListGroups{};
     ListGroups lists = choose_lists(plan_.fusion, plan_.limits, options_);
@@ -139,9 +139,9 @@ class Follower {
     for (const ExternalCall& call : model_.externals) {
       if (!add({call.op})) return fail(differs("a call of it is not needed"));
     }
-    for (size_t i = 0; i < model_.segments.size(); ++i) {
-      if (model_.segments[i].ops.empty()) continue;
-      if (!add(model_.segments[i].ops))
+    for (size_t i = 0; i < model_.kernels.size(); ++i) {
+      if (model_.kernels[i].ops.empty()) continue;
+      if (!add(model_.kernels[i].ops))
         return fail(differs("an op that a kernel of it was cut out for has no owner"));
       ChosenGroup& group = out.back();
       const GroupVerdict& verdict = judge.judge(group.nodes);
@@ -162,7 +162,7 @@ class Follower {
   Result<ScheduledGroup*> follow_group(const WorkGraph& graph, const ChosenGroup& group,
                                        size_t first) {
     Fusion fusion = graph.extract(group.nodes, group.views).fusion;
-    const std::optional<size_t> same_as = model_.segments[first].same_as;
+    const std::optional<size_t> same_as = model_.kernels[first].same_as;
     if (same_as) {
       if (const auto made = made_.find(*same_as);
           made != made_.end() && structurally_equal(made->second.fusion, fusion))

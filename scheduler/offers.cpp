@@ -113,9 +113,9 @@ Result<ProposedSchedule> pinned_schedule(const SegmentFacts& facts, const Device
 constexpr size_t kLastBlockOffers = 4;
 
 /// Offers schedules again with tickets, where the last block is predicted to finish sooner.
-void offer_last_block_finish(SegmentPlan& segment, const DeviceLimits& limits,
+void offer_last_block_finish(KernelPlan& kernel, const DeviceLimits& limits,
                              const FamilySet& families) {
-  if (!segment.facts.has_outer()) return;
+  if (!kernel.facts.has_outer()) return;
   struct Offer {
     const ProposedSchedule* candidate = nullptr;
     const Family* family = nullptr;
@@ -123,9 +123,9 @@ void offer_last_block_finish(SegmentPlan& segment, const DeviceLimits& limits,
   };
   std::vector<Offer> worth;
   const auto total = [](const ProposedSchedule& candidate) { return candidate.predicted.total_us; };
-  const double best_us = total(*std::ranges::min_element(segment.candidates, {}, total));
+  const double best_us = total(*std::ranges::min_element(kernel.candidates, {}, total));
   const double least_us = CostConstants{}.last_block_ns / 1000.0;
-  for (const ProposedSchedule& candidate : segment.candidates) {
+  for (const ProposedSchedule& candidate : kernel.candidates) {
     // Most would not be the fastest if tickets took the least they can.
     const double most_saved = candidate.predicted.second_stage_us - least_us;
     if (candidate.schedule.persistent_blocks == 0 || total(candidate) - most_saved >= best_us)
@@ -133,7 +133,7 @@ void offer_last_block_finish(SegmentPlan& segment, const DeviceLimits& limits,
     const Family* family = find_family(families, candidate.schedule.family);
     if (!family->can_finish_by_last_block) continue;
     const double saved = candidate.predicted.second_stage_us -
-                         last_block_time(segment.facts, candidate.schedule, limits);
+                         last_block_time(kernel.facts, candidate.schedule, limits);
     if (saved > 0.0) worth.push_back({&candidate, family, total(candidate) - saved});
   }
   const size_t count = std::min(kLastBlockOffers, worth.size());
@@ -144,14 +144,14 @@ void offer_last_block_finish(SegmentPlan& segment, const DeviceLimits& limits,
     Schedule schedule = leaves.schedule;
     schedule.finish = Finish::kLastBlock;
     schedule.dependent_launch = DependentLaunch::kNone;
-    if (check_last_block(segment.facts, schedule)) return;
-    const auto estimate = worth[i].family->estimate(segment.facts, schedule, limits);
+    if (check_last_block(kernel.facts, schedule)) return;
+    const auto estimate = worth[i].family->estimate(kernel.facts, schedule, limits);
     if (!estimate || estimate->spilled_registers > leaves.estimate.spilled_registers) continue;
     const Prediction predicted =
-        worth[i].family->predict(segment.facts, schedule, *estimate, limits);
+        worth[i].family->predict(kernel.facts, schedule, *estimate, limits);
     offers.push_back({std::move(schedule), *estimate, predicted});
   }
-  std::ranges::move(offers, std::back_inserter(segment.candidates));
+  std::ranges::move(offers, std::back_inserter(kernel.candidates));
 }
 
 /// Wants more registers than there are by more than estimates are off by.
@@ -226,12 +226,12 @@ void rank_schedules(std::vector<ProposedSchedule>& candidates, const FamilySet& 
   std::rotate(candidates.begin(), best, best + 1);
 }
 
-Decision schedule_decision(const SegmentPlan& segment, const std::vector<Rejection>& rejections) {
+Decision schedule_decision(const KernelPlan& kernel, const std::vector<Rejection>& rejections) {
   Decision decision{.question = "which schedule runs the segment"};
   // The best of each family, and the runners-up of the chosen one.
   std::vector<std::string> shown;
   constexpr size_t kShownPerFamily = 3;
-  for (const ProposedSchedule& candidate : segment.candidates) {
+  for (const ProposedSchedule& candidate : kernel.candidates) {
     const auto count = static_cast<size_t>(std::ranges::count(shown, candidate.schedule.family));
     if (count >= kShownPerFamily) continue;
     shown.push_back(candidate.schedule.family);
@@ -244,10 +244,10 @@ Decision schedule_decision(const SegmentPlan& segment, const std::vector<Rejecti
     decision.candidates.push_back(
         {.what = rejection.subject, .legal = false, .because = text_of(rejection)});
   }
-  const ProposedSchedule& chosen = segment.chosen();
+  const ProposedSchedule& chosen = kernel.chosen();
   decision.chosen = summary_of(chosen.schedule);
   const auto best = std::ranges::min_element(
-      segment.candidates, {},
+      kernel.candidates, {},
       [](const ProposedSchedule& candidate) { return candidate.predicted.total_us; });
   decision.because = fmt::format("predicted {:.1f} us, bound by {}", chosen.predicted.total_us,
                                  limiting_part(chosen.predicted));
@@ -339,13 +339,13 @@ std::string summary_of(const Schedule& schedule) {
                      schedule.unroll, extras);
 }
 
-Result<void> offer_schedules(SegmentPlan& segment, std::vector<Rejection>& rejections,
+Result<void> offer_schedules(KernelPlan& kernel, std::vector<Rejection>& rejections,
                              const DeviceLimits& limits, const PlanOptions& options) {
   if (options.pin.schedule) {
-    auto pinned = pinned_schedule(segment.facts, limits, options);
+    auto pinned = pinned_schedule(kernel.facts, limits, options);
     if (!pinned) return fail(pinned.error());
-    segment.candidates.push_back(std::move(*pinned));
-    segment.is_required = true;
+    kernel.candidates.push_back(std::move(*pinned));
+    kernel.is_required = true;
     return {};
   }
   const std::optional<std::string>& family_name = options.pin.family;
@@ -355,38 +355,38 @@ Result<void> offer_schedules(SegmentPlan& segment, std::vector<Rejection>& rejec
                        *family_name, options.families));
   }
   for (const Family& family : options.families) {
-    Proposal proposal = family.propose(segment.facts, limits);
-    drop_overwriting(segment.facts, family, limits, proposal);
-    if (segment.candidates.empty()) {
-      segment.candidates = std::move(proposal.candidates);
+    Proposal proposal = family.propose(kernel.facts, limits);
+    drop_overwriting(kernel.facts, family, limits, proposal);
+    if (kernel.candidates.empty()) {
+      kernel.candidates = std::move(proposal.candidates);
     } else {
-      std::ranges::move(proposal.candidates, std::back_inserter(segment.candidates));
+      std::ranges::move(proposal.candidates, std::back_inserter(kernel.candidates));
     }
     for (Rejection& rejection : proposal.rejections) {
-      name_tensor(segment.facts.fusion, rejection);
+      name_tensor(kernel.facts.fusion, rejection);
       rejections.push_back(std::move(rejection));
     }
   }
-  const Fusion& fusion = segment.facts.fusion;
-  if (segment.candidates.empty()) {
+  const Fusion& fusion = kernel.facts.fusion;
+  if (kernel.candidates.empty()) {
     return fail(unsupported(fusion, rejections,
                             fmt::format("no schedule family takes the fusion '{}'", fusion.name)));
   }
   const auto meets = [&](const ProposedSchedule& candidate) {
     return options.pin.matches(candidate.schedule);
   };
-  if (!std::ranges::any_of(segment.candidates, meets)) {
+  if (!std::ranges::any_of(kernel.candidates, meets)) {
     Error error = unsupported(fusion, rejections,
                               fmt::format("none of {} legal schedules has the pinned {}",
-                                          segment.candidates.size(), options.pin.text()));
-    error.remedy = offered_instead(options.pin, segment.candidates);
-    segment.candidates.clear();
+                                          kernel.candidates.size(), options.pin.text()));
+    error.remedy = offered_instead(options.pin, kernel.candidates);
+    kernel.candidates.clear();
     error.kind = ErrorKind::kResourceExhausted;
     return fail(std::move(error));
   }
-  std::erase_if(segment.candidates, [&](const ProposedSchedule& c) { return !meets(c); });
-  offer_last_block_finish(segment, limits, options.families);
-  rank_schedules(segment.candidates, options.families);
+  std::erase_if(kernel.candidates, [&](const ProposedSchedule& c) { return !meets(c); });
+  offer_last_block_finish(kernel, limits, options.families);
+  rank_schedules(kernel.candidates, options.families);
   return {};
 }
 

@@ -10,7 +10,7 @@ namespace sinter {
 /// Fills a segment's candidates with what the families offer and the pins let through, best first;
 /// adds why the others offer nothing. An error leaves it without candidates. Errors: Unsupported,
 /// ResourceExhausted, InvalidArgument.
-Result<void> offer_schedules(SegmentPlan& segment, std::vector<Rejection>& rejections,
+Result<void> offer_schedules(KernelPlan& segment, std::vector<Rejection>& rejections,
                              const DeviceLimits& limits, const PlanOptions& options);
 
 /// Orders candidates: of those within kTieShare of the best, one whose registers need no squeeze,
@@ -24,7 +24,7 @@ void rank_schedules(std::vector<ProposedSchedule>& candidates, const FamilySet& 
 std::string summary_of(const Schedule& schedule);
 
 /// Why the first candidate runs the segment.
-Decision schedule_decision(const SegmentPlan& segment, const std::vector<Rejection>& rejections);
+Decision schedule_decision(const KernelPlan& segment, const std::vector<Rejection>& rejections);
 
 /// Which values the minimum cut keeps.
 Decision persistence_decision(const SegmentFacts& facts);

@@ -133,7 +133,7 @@ Result<void> plan_kernels(Plan& plan, const PlanOptions& options) {
                                   .because = passed.error().message});
     }
   }
-  plan.segments = std::move(whole->kernels);
+  plan.kernels = std::move(whole->kernels);
   plan.workspace = std::move(whole->workspace);
   plan.decisions = std::move(whole->decisions);
   plan.rejections = std::move(whole->rejections);
@@ -217,12 +217,12 @@ void check_overwriting(const Plan& plan) {
       read = op.operands;
       written = op.results;
     } else {
-      const SegmentPlan& segment = plan.segments[step.index];
+      const KernelPlan& kernel = plan.kernels[step.index];
       const auto in_plan = [&](ValueId value) {
-        return segment.in_plan.empty() ? value : segment.in_plan.at(value);
+        return kernel.in_plan.empty() ? value : kernel.in_plan.at(value);
       };
-      for (const ValueId input : segment.facts.fusion.inputs) read.push_back(in_plan(input));
-      for (const ValueId output : segment.facts.fusion.outputs) written.push_back(in_plan(output));
+      for (const ValueId input : kernel.facts.fusion.inputs) read.push_back(in_plan(input));
+      for (const ValueId output : kernel.facts.fusion.outputs) written.push_back(in_plan(output));
     }
     for (const ValueId value : read)
       SINTER_CHECK(!begun.contains(value), "{} is read after it was overwritten", value);
@@ -247,9 +247,9 @@ Writer last_writer(const Plan& plan, ValueId value) {
         const Op& op = plan.fusion.ops[plan.externals[step.index].op];
         return std::ranges::find(op.results, value) != op.results.end();
       }
-      const SegmentPlan& segment = plan.segments[step.index];
-      return std::ranges::any_of(segment.facts.fusion.outputs, [&](ValueId output) {
-        return (segment.in_plan.empty() ? output : segment.in_plan.at(output)) == value;
+      const KernelPlan& kernel = plan.kernels[step.index];
+      return std::ranges::any_of(kernel.facts.fusion.outputs, [&](ValueId output) {
+        return (kernel.in_plan.empty() ? output : kernel.in_plan.at(output)) == value;
       });
     };
     if (writes()) out = Writer{step.index, is_external};
@@ -303,7 +303,7 @@ Result<Plan> plan_or_throw(const Fusion& fusion, const ExtentValues& extents,
                                   : specialize(checked.fusion, *binding),
            .binding = *binding,
            .limits = limits,
-           .segments = {},
+           .kernels = {},
            .workspace = {},
            .decisions = {},
            .rejections = {}};
@@ -377,26 +377,26 @@ std::string text_of(const Cut& cut) {
 std::vector<PlanStep> Plan::steps() const {
   std::vector<PlanStep> out;
   size_t call = 0;
-  for (size_t segment = 0; segment <= segments.size(); ++segment) {
-    for (; call < externals.size() && externals[call].before == segment; ++call)
+  for (size_t kernel = 0; kernel <= kernels.size(); ++kernel) {
+    for (; call < externals.size() && externals[call].before == kernel; ++call)
       out.push_back({.kind = PlanStep::Kind::kExternal, .index = call});
-    if (segment < segments.size())
-      out.push_back({.kind = PlanStep::Kind::kKernel, .index = segment});
+    if (kernel < kernels.size())
+      out.push_back({.kind = PlanStep::Kind::kKernel, .index = kernel});
   }
   return out;
 }
 
-std::vector<const SegmentPlan*> Plan::leading_segments() const {
-  std::vector<const SegmentPlan*> out;
-  for (const SegmentPlan& segment : segments) {
-    if (!segment.finishes) out.push_back(&segment);
+std::vector<const KernelPlan*> Plan::leading_kernels() const {
+  std::vector<const KernelPlan*> out;
+  for (const KernelPlan& kernel : kernels) {
+    if (!kernel.finishes) out.push_back(&kernel);
   }
   return out;
 }
 
 double Plan::predicted_us() const {
   double us = 0.0;
-  for (const SegmentPlan* segment : leading_segments()) us += segment->chosen().predicted.total_us;
+  for (const KernelPlan* kernel : leading_kernels()) us += kernel->chosen().predicted.total_us;
   return us;
 }
 
@@ -413,15 +413,15 @@ std::span<const ValueId> Plan::kept_indices() const {
 std::vector<Contraction> contractions_of(const Plan& plan) {
   std::vector<Contraction> out = find_contractions(plan.fusion);
   for (Contraction& contraction : out) {
-    const auto makes = [&](const SegmentPlan& segment) {
-      if (segment.in_plan.empty()) return true;
-      return std::ranges::any_of(segment.in_plan, [&](const auto& pair) {
+    const auto makes = [&](const KernelPlan& kernel) {
+      if (kernel.in_plan.empty()) return true;
+      return std::ranges::any_of(kernel.in_plan, [&](const auto& pair) {
         return pair.second == contraction.value &&
-               segment.facts.fusion.def_as<InputOp>(pair.first) == nullptr;
+               kernel.facts.fusion.def_as<InputOp>(pair.first) == nullptr;
       });
     };
-    const auto found = std::ranges::find_if(plan.segments, makes);
-    if (found != plan.segments.end()) contraction.predicted_us = found->chosen().predicted.total_us;
+    const auto found = std::ranges::find_if(plan.kernels, makes);
+    if (found != plan.kernels.end()) contraction.predicted_us = found->chosen().predicted.total_us;
   }
   return out;
 }
@@ -430,9 +430,9 @@ namespace {
 
 Result<void> finish_or_throw(Plan& plan, size_t segment, const Schedule& schedule,
                              const FamilySet& families) {
-  SINTER_CHECK_OP(segment, <, plan.segments.size());
-  if (!plan.segments[segment].facts.has_outer() || plan.segments[segment].is_part) return {};
-  auto finish = finish_segment(plan.segments[segment].facts, schedule, plan.limits, families);
+  SINTER_CHECK_OP(segment, <, plan.kernels.size());
+  if (!plan.kernels[segment].facts.has_outer() || plan.kernels[segment].is_part) return {};
+  auto finish = finish_segment(plan.kernels[segment].facts, schedule, plan.limits, families);
   if (!finish) return fail(finish.error());
   // What was chosen before goes, and what stands behind it moves up.
   const size_t next = segment + 1;
@@ -440,13 +440,13 @@ Result<void> finish_or_throw(Plan& plan, size_t segment, const Schedule& schedul
     return !tensor.by_external && tensor.writer == segment &&
            tensor.holds != WorkspaceTensor::Holds::kValue;
   });
-  const bool had = next < plan.segments.size() && plan.segments[next].finishes;
+  const bool had = next < plan.kernels.size() && plan.kernels[next].finishes;
   const bool has = !finish->kernels.empty();
-  const std::map<ValueId, ValueId> in_plan = plan.segments[segment].in_plan;
+  const std::map<ValueId, ValueId> in_plan = plan.kernels[segment].in_plan;
   const auto plan_value = [&](ValueId value) {
     return in_plan.empty() || !value.valid() ? value : in_plan.at(value);
   };
-  for (SegmentPlan& kernel : finish->kernels) {
+  for (KernelPlan& kernel : finish->kernels) {
     for (auto& [mine, value] : kernel.in_plan) value = plan_value(value);
   }
   const auto renumber = [&](size_t& number) {
@@ -457,21 +457,21 @@ Result<void> finish_or_throw(Plan& plan, size_t segment, const Schedule& schedul
     if (!tensor.by_external) renumber(tensor.writer);
   }
   for (ExternalCall& call : plan.externals) renumber(call.before);
-  for (SegmentPlan& other : plan.segments) {
+  for (KernelPlan& other : plan.kernels) {
     if (other.same_as) renumber(*other.same_as);
   }
   for (Cut& cut : plan.cuts) {
     renumber(cut.from);
     renumber(cut.to);
   }
-  const auto at = plan.segments.begin() + static_cast<ptrdiff_t>(next);
-  if (had) plan.segments.erase(at);
-  if (has) plan.segments.insert(at, std::move(finish->kernels.front()));
+  const auto at = plan.kernels.begin() + static_cast<ptrdiff_t>(next);
+  if (had) plan.kernels.erase(at);
+  if (has) plan.kernels.insert(at, std::move(finish->kernels.front()));
   // What follows from the partial results may have another writer now.
   for (const size_t writer : {segment, next}) {
     if (writer == next && !has) continue;
-    for (const ValueId output : plan.segments[writer].facts.fusion.outputs) {
-      const auto& in_plan_of_writer = plan.segments[writer].in_plan;
+    for (const ValueId output : plan.kernels[writer].facts.fusion.outputs) {
+      const auto& in_plan_of_writer = plan.kernels[writer].in_plan;
       const ValueId value = in_plan_of_writer.empty() ? output : in_plan_of_writer.at(output);
       for (WorkspaceTensor& tensor : plan.workspace) {
         if (tensor.holds == WorkspaceTensor::Holds::kValue && tensor.value == value)
@@ -485,7 +485,7 @@ Result<void> finish_or_throw(Plan& plan, size_t segment, const Schedule& schedul
     plan.workspace.push_back(tensor);
   }
   std::vector<Decision>& decisions =
-      plan.is_segmented ? plan.segments[segment].decisions : plan.decisions;
+      plan.is_segmented ? plan.kernels[segment].decisions : plan.decisions;
   std::erase_if(decisions, is_finish_decision);
   std::ranges::move(finish->decisions, std::back_inserter(decisions));
   place_workspace(plan);

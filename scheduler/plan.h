@@ -102,7 +102,7 @@ struct WorkspaceTensor {
 };
 
 /// One kernel to be: the segment's facts and its candidates, best first.
-struct SegmentPlan {
+struct KernelPlan {
   SegmentFacts facts;
   /// What values of `facts.fusion` are in the plan's graph, its inputs, outputs and reductions
   /// among them; empty if they are its own. A workspace tensor stands for its value where it is
@@ -174,7 +174,7 @@ struct Plan {
   Fusion fusion;
   Binding binding;  ///< Of the original graph's symbols.
   DeviceLimits limits;
-  std::vector<SegmentPlan> segments;      ///< In the order they run.
+  std::vector<KernelPlan> kernels;      ///< In the order they run.
   std::vector<ExternalCall> externals{};  ///< In the order they run.
   /// Values that steps leave in part of another one's tensor, and outputs in that of an input.
   std::map<ValueId, Placement> placements{};
@@ -196,7 +196,7 @@ struct Plan {
   [[nodiscard]] std::vector<PlanStep> steps() const;
   /// The segments without those that only finish the partial results of the one before them, whose
   /// prediction has the time of both.
-  [[nodiscard]] std::vector<const SegmentPlan*> leading_segments() const;
+  [[nodiscard]] std::vector<const KernelPlan*> leading_kernels() const;
   [[nodiscard]] double predicted_us() const;  ///< Of all its kernels.
   /// Outputs of `fusion` that the caller passes tensors for, and those that index checks read.
   [[nodiscard]] std::span<const ValueId> caller_outputs() const;

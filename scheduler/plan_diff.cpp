@@ -17,8 +17,8 @@ std::string name_in(const Fusion& fusion, ValueId value) {
   return name.empty() ? fmt::format("{}", value) : name;
 }
 
-ValueId plan_value(const SegmentPlan& segment, ValueId value) {
-  return segment.in_plan.empty() ? value : segment.in_plan.at(value);
+ValueId plan_value(const KernelPlan& kernel, ValueId value) {
+  return kernel.in_plan.empty() ? value : kernel.in_plan.at(value);
 }
 
 /// True if ops stand in the same places and read the same values, whatever the extents.
@@ -178,13 +178,13 @@ class Comparison {
 
   [[nodiscard]] std::vector<Likeness> kernels_of(const Plan& plan) const {
     std::vector<Likeness> out;
-    for (const SegmentPlan& segment : plan.segments) {
+    for (const KernelPlan& kernel : plan.kernels) {
       std::vector<ValueId> written;
-      for (const ValueId output : segment.facts.fusion.outputs)
-        written.push_back(plan_value(segment, output));
-      out.push_back({.graph = structural_hash(segment.facts.fusion),
-                     .role = static_cast<uint8_t>(segment.finishes  ? 1
-                                                  : segment.is_part ? 2
+      for (const ValueId output : kernel.facts.fusion.outputs)
+        written.push_back(plan_value(kernel, output));
+      out.push_back({.graph = structural_hash(kernel.facts.fusion),
+                     .role = static_cast<uint8_t>(kernel.finishes  ? 1
+                                                  : kernel.is_part ? 2
                                                                     : 0),
                      .written = names(plan.fusion, written)});
     }
@@ -218,8 +218,8 @@ class Comparison {
   }
 
   [[nodiscard]] KernelDiff compared(const Pair& pair) const {
-    const SegmentPlan& a = a_.segments[pair.a];
-    const SegmentPlan& b = b_.segments[pair.b];
+    const KernelPlan& a = a_.kernels[pair.a];
+    const KernelPlan& b = b_.kernels[pair.b];
     KernelDiff out{.segment = {pair.a, pair.b},
                    .same_graph = structurally_equal(a.facts.fusion, b.facts.fusion),
                    .rows = {a.facts.space.rows, b.facts.space.rows},
@@ -270,8 +270,8 @@ class Comparison {
 
   static int64_t bytes_of_kernels(const Plan& plan) {
     int64_t bytes = 0;
-    for (const SegmentPlan& segment : plan.segments)
-      bytes += segment.facts.bytes_read + segment.facts.bytes_written;
+    for (const KernelPlan& kernel : plan.kernels)
+      bytes += kernel.facts.bytes_read + kernel.facts.bytes_written;
     return bytes;
   }
 
@@ -316,7 +316,7 @@ std::string left_text(const Plan& plan, const std::vector<size_t>& kernels,
                       const std::vector<size_t>& calls, char which) {
   std::string out;
   for (const size_t kernel : kernels) {
-    const SegmentPlan& segment = plan.segments[kernel];
+    const KernelPlan& segment = plan.kernels[kernel];
     out += fmt::format("  kernel {}: {:.2f} us, reads {}, writes {}\n", kernel_text(plan, kernel),
                        segment.chosen().predicted.total_us, size_text(segment.facts.bytes_read),
                        size_text(segment.facts.bytes_written));
@@ -329,7 +329,7 @@ std::string totals_text(const PlanDiff& diff, const Plan& a, const Plan& b) {
   using enum TextTable::Align;
   TextTable table({"", "a", "b"}, {kLeft, kRight, kRight});
   table.row(
-      {"kernels", fmt::format("{}", a.segments.size()), fmt::format("{}", b.segments.size())});
+      {"kernels", fmt::format("{}", a.kernels.size()), fmt::format("{}", b.kernels.size())});
   table.row({"external calls", fmt::format("{}", a.externals.size()),
              fmt::format("{}", b.externals.size())});
   table.row({"predicted us", fmt::format("{:.1f}", diff.predicted_us.a),
@@ -351,7 +351,7 @@ bool PlanDiff::equal() const {
 PlanDiff diff(const Plan& a, const Plan& b) { return Comparison(a, b).run(); }
 
 std::string kernel_text(const Plan& plan, size_t segment) {
-  const SegmentPlan& kernel = plan.segments[segment];
+  const KernelPlan& kernel = plan.kernels[segment];
   std::vector<std::string> written;
   for (const ValueId output : kernel.facts.fusion.outputs)
     written.push_back(name_in(plan.fusion, plan_value(kernel, output)));

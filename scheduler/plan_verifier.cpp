@@ -85,7 +85,7 @@ class PlanVerifier {
       if (tensor.holds == WorkspaceTensor::Holds::kPartials)
         partials_of_[tensor.writer].push_back(i);
     }
-    step_of_segment_.resize(plan.segments.size());
+    step_of_segment_.resize(plan.kernels.size());
     for (size_t step = 0; step < steps_.size(); ++step) {
       if (steps_[step].kind == PlanStep::Kind::kKernel) step_of_segment_[steps_[step].index] = step;
     }
@@ -142,33 +142,33 @@ class PlanVerifier {
     }
   }
 
-  [[nodiscard]] bool is_finished(size_t segment) const {
-    return segment + 1 < plan_.segments.size() && plan_.segments[segment + 1].finishes;
+  [[nodiscard]] bool is_finished(size_t kernel) const {
+    return kernel + 1 < plan_.kernels.size() && plan_.kernels[kernel + 1].finishes;
   }
   /// The outputs that a segment's own kernel stores.
-  [[nodiscard]] std::vector<ValueId> stored_by(size_t segment) const {
-    const SegmentFacts& facts = plan_.segments[segment].facts;
+  [[nodiscard]] std::vector<ValueId> stored_by(size_t kernel) const {
+    const SegmentFacts& facts = plan_.kernels[kernel].facts;
     std::vector<ValueId> out;
     for (const ValueId output : facts.fusion.outputs) {
-      if (!is_finished(segment) || !facts.is_after_rows(output)) out.push_back(output);
+      if (!is_finished(kernel) || !facts.is_after_rows(output)) out.push_back(output);
     }
     return out;
   }
 
-  void add_kernel(size_t segment) {
-    const Fusion& fusion = plan_.segments[segment].facts.fusion;
+  void add_kernel(size_t kernel) {
+    const Fusion& fusion = plan_.kernels[kernel].facts.fusion;
     for (const ValueId input : fusion.inputs) {
-      const TensorSlot slot = slots_.of(segment, input, BufferUse::kRead);
+      const TensorSlot slot = slots_.of(kernel, input, BufferUse::kRead);
       at(slot).reads.push_back(
           region(fusion, input, slot, input_strides(fusion, Binding{}, input)));
     }
-    for (const ValueId output : stored_by(segment)) {
-      const TensorSlot slot = slots_.of(segment, output, BufferUse::kWrite);
+    for (const ValueId output : stored_by(kernel)) {
+      const TensorSlot slot = slots_.of(kernel, output, BufferUse::kWrite);
       at(slot).writes.push_back(
           region(fusion, output, slot, output_strides(fusion, Binding{}, output)));
     }
-    const auto partials = partials_of_.find(segment);
-    if (!is_finished(segment) || partials == partials_of_.end()) return;
+    const auto partials = partials_of_.find(kernel);
+    if (!is_finished(kernel) || partials == partials_of_.end()) return;
     for (const size_t i : partials->second) {
       const WorkspaceTensor& tensor = plan_.workspace[i];
       const int64_t size = bytes_of(plan_.fusion.values[tensor.value].type);
@@ -188,7 +188,7 @@ class PlanVerifier {
   // ---- Blocks
 
   void check_blocks(size_t segment) {
-    const SegmentPlan& kernel = plan_.segments[segment];
+    const KernelPlan& kernel = plan_.kernels[segment];
     const SegmentFacts& facts = kernel.facts;
     const Schedule& schedule = kernel.chosen().schedule;
     const int64_t blocks = kernel.chosen().estimate.blocks;

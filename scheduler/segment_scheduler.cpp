@@ -17,8 +17,8 @@ namespace {
 
 /// Rows and columns of a segment in a kernel each, and what passes from one to the other.
 struct SplitPlan {
-  SegmentPlan rows;
-  SegmentPlan columns;
+  KernelPlan rows;
+  KernelPlan columns;
   std::vector<WorkspaceTensor> workspace;
   [[nodiscard]] double predicted_us() const {
     return rows.chosen().predicted.total_us + columns.chosen().predicted.total_us;
@@ -32,11 +32,11 @@ std::optional<SplitPlan> split_segment(const SegmentFacts& facts) {
   // The columns would read what the rows have overwritten.
   if (!facts.in_place.empty()) return std::nullopt;
   RowsAndColumns parts = split_rows_and_columns(facts);
-  const auto analysed = [](Subgraph part) -> std::optional<SegmentPlan> {
+  const auto analysed = [](Subgraph part) -> std::optional<KernelPlan> {
     if (part.fusion.outputs.empty()) return std::nullopt;
     auto part_facts = analyse(std::move(part.fusion));
     if (!part_facts) return std::nullopt;
-    return SegmentPlan{
+    return KernelPlan{
         .facts = std::move(*part_facts), .in_plan = std::move(part.in_plan), .candidates = {}};
   };
   auto rows = analysed(std::move(parts.rows));
@@ -53,15 +53,15 @@ std::optional<SplitPlan> split_segment(const SegmentFacts& facts) {
 }
 
 /// Gives a part of a split its candidates; false if there is none.
-bool schedule_part(SegmentPlan& segment, const DeviceLimits& limits, const PlanOptions& options) {
+bool schedule_part(KernelPlan& kernel, const DeviceLimits& limits, const PlanOptions& options) {
   std::vector<Rejection> rejections;
-  if (!offer_schedules(segment, rejections, limits, options)) return false;
+  if (!offer_schedules(kernel, rejections, limits, options)) return false;
   // Partial results would need a kernel more.
-  std::erase_if(segment.candidates, [](const ProposedSchedule& candidate) {
+  std::erase_if(kernel.candidates, [](const ProposedSchedule& candidate) {
     return candidate.schedule.persistent_blocks != 0;
   });
-  rank_schedules(segment.candidates, options.families);
-  return !segment.candidates.empty();
+  rank_schedules(kernel.candidates, options.families);
+  return !kernel.candidates.empty();
 }
 
 /// The families that may walk the columns.
@@ -88,7 +88,7 @@ bool may_split(const SegmentFacts& facts, const DeviceLimits& limits, const Plan
 /// The kernel each that rows and columns run in, where one pass over memory for both takes longer
 /// or has no schedule. Records the choice where there was one. `joint` has no candidates if no
 /// schedule takes both.
-std::optional<SplitPlan> faster_split(const SegmentPlan& joint, const DeviceLimits& limits,
+std::optional<SplitPlan> faster_split(const KernelPlan& joint, const DeviceLimits& limits,
                                       const PlanOptions& options,
                                       std::vector<Decision>& decisions) {
   const bool pinned = !(options.pin == SchedulePin{});
@@ -168,19 +168,19 @@ std::optional<SplitPlan> split_rows(const SegmentFacts& facts, int64_t parts) {
 }
 
 /// Has all candidates start beside the kernel before them, and takes that into their time.
-void start_early(SegmentPlan& segment, const DeviceLimits& limits, const FamilySet& families) {
-  for (ProposedSchedule& candidate : segment.candidates) {
+void start_early(KernelPlan& kernel, const DeviceLimits& limits, const FamilySet& families) {
+  for (ProposedSchedule& candidate : kernel.candidates) {
     candidate.schedule.dependent_launch = DependentLaunch::kWait;
     candidate.predicted =
         find_family(families, candidate.schedule.family)
-            ->predict(segment.facts, candidate.schedule, candidate.estimate, limits);
+            ->predict(kernel.facts, candidate.schedule, candidate.estimate, limits);
   }
 }
 
 /// Long rows in parts, a kernel for those and one that combines their results, where that is
 /// predicted to be faster than one kernel or has the only schedule. Records the choice where there
 /// was one. A pin is for one kernel.
-std::optional<SplitPlan> faster_parts(const SegmentPlan& whole, const DeviceLimits& limits,
+std::optional<SplitPlan> faster_parts(const KernelPlan& whole, const DeviceLimits& limits,
                                       const PlanOptions& options,
                                       std::vector<Decision>& decisions) {
   if (!(options.pin == SchedulePin{}) || !whole.facts.in_place.empty()) return std::nullopt;
@@ -252,7 +252,7 @@ Decision finish_decision(const SegmentFacts& facts, const Schedule& schedule,
 }
 
 void add_parts(SplitPlan split, ScheduledSegment& out) {
-  for (SegmentPlan* part : {&split.rows, &split.columns}) {
+  for (KernelPlan* part : {&split.rows, &split.columns}) {
     part->is_part = true;
     out.decisions.push_back(persistence_decision(part->facts));
     out.decisions.push_back(schedule_decision(*part, out.rejections));
@@ -274,7 +274,7 @@ constexpr std::string_view kWhichFinishes = "which schedule finishes the partial
 
 double ScheduledSegment::predicted_us() const {
   double us = 0.0;
-  for (const SegmentPlan& kernel : kernels)
+  for (const KernelPlan& kernel : kernels)
     us += kernel.finishes ? 0.0 : kernel.chosen().predicted.total_us;
   return us;
 }
@@ -282,35 +282,35 @@ double ScheduledSegment::predicted_us() const {
 Result<ScheduledSegment> schedule_segment(SegmentFacts facts, const DeviceLimits& limits,
                                           const PlanOptions& options) {
   ScheduledSegment out;
-  SegmentPlan segment{.facts = std::move(facts), .in_plan = {}, .candidates = {}};
-  const Result<void> offered = offer_schedules(segment, out.rejections, limits, options);
+  KernelPlan kernel{.facts = std::move(facts), .in_plan = {}, .candidates = {}};
+  const Result<void> offered = offer_schedules(kernel, out.rejections, limits, options);
   // A mistake in the options is not mended by other kernels.
   if (!offered && offered.error().kind == ErrorKind::kInvalidArgument) return fail(offered.error());
 
-  std::optional<SplitPlan> split = faster_split(segment, limits, options, out.decisions);
-  if (!split) split = faster_parts(segment, limits, options, out.decisions);
+  std::optional<SplitPlan> split = faster_split(kernel, limits, options, out.decisions);
+  if (!split) split = faster_parts(kernel, limits, options, out.decisions);
   if (!split && !offered) return fail(offered.error());
   if (split) {
     add_parts(std::move(*split), out);
     return out;
   }
-  out.decisions.push_back(persistence_decision(segment.facts));
-  out.decisions.push_back(schedule_decision(segment, out.rejections));
-  auto finish = finish_segment(segment.facts, segment.chosen().schedule, limits, options.families);
+  out.decisions.push_back(persistence_decision(kernel.facts));
+  out.decisions.push_back(schedule_decision(kernel, out.rejections));
+  auto finish = finish_segment(kernel.facts, kernel.chosen().schedule, limits, options.families);
   if (!finish) return fail(finish.error());
-  out.kernels.push_back(std::move(segment));
+  out.kernels.push_back(std::move(kernel));
   add_finish(std::move(*finish), out);
   return out;
 }
 
-Result<ScheduledSegment> schedule_like(SegmentFacts facts, std::span<const SegmentPlan> model,
+Result<ScheduledSegment> schedule_like(SegmentFacts facts, std::span<const KernelPlan> model,
                                        const DeviceLimits& limits, const FamilySet& families) {
   ScheduledSegment out;
-  const auto schedule = [&](SegmentPlan& kernel, const SegmentPlan& like) {
+  const auto schedule = [&](KernelPlan& kernel, const KernelPlan& like) {
     return offer_schedules(kernel, out.rejections, limits,
                            {.families = families, .pin = {.schedule = like.chosen().schedule}});
   };
-  const SegmentPlan& first = model.front();
+  const KernelPlan& first = model.front();
   if (first.is_part) {
     std::optional<SplitPlan> split =
         first.row_parts > 0 ? split_rows(facts, first.row_parts) : split_segment(facts);
@@ -325,7 +325,7 @@ Result<ScheduledSegment> schedule_like(SegmentFacts facts, std::span<const Segme
     add_parts(std::move(*split), out);
     return out;
   }
-  SegmentPlan segment{.facts = std::move(facts), .in_plan = {}, .candidates = {}};
+  KernelPlan segment{.facts = std::move(facts), .in_plan = {}, .candidates = {}};
   if (auto scheduled = schedule(segment, first); !scheduled) return fail(scheduled.error());
   out.decisions.push_back(persistence_decision(segment.facts));
   out.decisions.push_back(schedule_decision(segment, out.rejections));
@@ -334,7 +334,7 @@ Result<ScheduledSegment> schedule_like(SegmentFacts facts, std::span<const Segme
   if (1 + finish->kernels.size() != model.size())
     return fail(unsupported(segment.facts.fusion, {}, "partial results are finished otherwise"));
   // Their number does not depend on the rows, so what finishes them has the same candidates.
-  for (SegmentPlan& kernel : finish->kernels) {
+  for (KernelPlan& kernel : finish->kernels) {
     std::erase_if(kernel.candidates, [&](const ProposedSchedule& candidate) {
       return candidate.schedule != model[1].chosen().schedule;
     });
@@ -379,32 +379,32 @@ Result<FinishPlan> finish_segment(const SegmentFacts& facts, const Schedule& sch
   if (!finish_facts)
     return fail(unsupported(facts.fusion, {finish_facts.error()},
                             "the partial results cannot be finished"));
-  SegmentPlan segment{.facts = std::move(*finish_facts),
+  KernelPlan kernel{.facts = std::move(*finish_facts),
                       .in_plan = std::move(finish.in_plan),
                       .candidates = {},
                       .finishes = true};
   std::vector<Rejection> rejections;
   for (const Family& family : families) {
-    if (family.writes_partials && segment.facts.has_outer()) continue;
-    Proposal proposal = family.propose(segment.facts, limits);
+    if (family.writes_partials && kernel.facts.has_outer()) continue;
+    Proposal proposal = family.propose(kernel.facts, limits);
     // What finishes must not leave partial results of its own.
     for (ProposedSchedule& candidate : proposal.candidates) {
       if (candidate.schedule.persistent_blocks != 0) continue;
-      segment.candidates.push_back(std::move(candidate));
+      kernel.candidates.push_back(std::move(candidate));
     }
     for (Rejection& rejection : proposal.rejections) rejections.push_back(std::move(rejection));
   }
-  if (segment.candidates.empty()) {
-    return fail(unsupported(segment.facts.fusion, rejections,
+  if (kernel.candidates.empty()) {
+    return fail(unsupported(kernel.facts.fusion, rejections,
                             "no schedule family finishes the partial results"));
   }
   if (schedule.dependent_launch == DependentLaunch::kTrigger)
-    start_early(segment, limits, families);
-  rank_schedules(segment.candidates, families);
-  Decision decision = schedule_decision(segment, rejections);
+    start_early(kernel, limits, families);
+  rank_schedules(kernel.candidates, families);
+  Decision decision = schedule_decision(kernel, rejections);
   decision.question = kWhichFinishes;
   out.decisions.push_back(std::move(decision));
-  out.kernels.push_back(std::move(segment));
+  out.kernels.push_back(std::move(kernel));
   return out;
 }
 

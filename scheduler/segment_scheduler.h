@@ -10,7 +10,7 @@ namespace sinter {
 
 /// The kernels of one segment and what passes between them, with value ids of the segment's graph.
 struct ScheduledSegment {
-  std::vector<SegmentPlan> kernels;  ///< One; or rows and columns; or one and what finishes it.
+  std::vector<KernelPlan> kernels;  ///< One; or rows and columns; or one and what finishes it.
   std::vector<WorkspaceTensor> workspace;  ///< `writer` counts within `kernels`.
   std::vector<Decision> decisions;
   std::vector<Rejection> rejections;  ///< Of families that offered nothing.
@@ -26,13 +26,13 @@ Result<ScheduledSegment> schedule_segment(SegmentFacts facts, const DeviceLimits
 /// graph at other sizes: one, rows and columns, parts of rows, or one and what finishes it. Errors:
 /// Unsupported (it does not divide like that here), ResourceExhausted (a schedule is not legal
 /// here).
-Result<ScheduledSegment> schedule_like(SegmentFacts facts, std::span<const SegmentPlan> model,
+Result<ScheduledSegment> schedule_like(SegmentFacts facts, std::span<const KernelPlan> model,
                                        const DeviceLimits& limits, const FamilySet& families);
 
 /// What ends a kernel that leaves partial results: where they lie, and the kernel that reads them.
 struct FinishPlan {
   std::vector<WorkspaceTensor> workspace;  ///< `writer` is 0.
-  std::vector<SegmentPlan> kernels;        ///< One, or none if the last block finishes.
+  std::vector<KernelPlan> kernels;        ///< One, or none if the last block finishes.
   std::vector<Decision> decisions;
 };
 

@@ -88,11 +88,11 @@ class Steps {
   }
 
   void add_kernel(size_t step, size_t segment) {
-    const SegmentPlan& kernel = plan_.segments[segment];
+    const KernelPlan& kernel = plan_.kernels[segment];
     const Fusion& fusion = kernel.facts.fusion;
     // What follows from partial results is written by the kernel that finishes them.
     const bool is_finished =
-        segment + 1 < plan_.segments.size() && plan_.segments[segment + 1].finishes;
+        segment + 1 < plan_.kernels.size() && plan_.kernels[segment + 1].finishes;
     const auto in_plan = [&](ValueId value) {
       return kernel.in_plan.empty() ? value : kernel.in_plan.at(value);
     };
@@ -148,9 +148,9 @@ std::string name_of(const Plan& plan, const PassedTensor& tensor) {
   return tensor.holds == PassedTensor::Holds::kPartials ? "partials of " + name : name;
 }
 
-std::string ops_text(const SegmentPlan& segment) {
+std::string ops_text(const KernelPlan& kernel) {
   std::map<std::string, int> counts;
-  for (const Op& op : segment.facts.fusion.ops) {
+  for (const Op& op : kernel.facts.fusion.ops) {
     const bool is_left_out = std::holds_alternative<InputOp>(op.kind) ||
                              std::holds_alternative<ConstantOp>(op.kind) ||
                              std::holds_alternative<BroadcastOp>(op.kind);

@@ -44,6 +44,6 @@ std::string name_of(const Plan& plan, const PassedTensor& tensor);
 
 /// Ops that a kernel runs, by name with their count: "cast x2, mul, reduce.sum". Inputs, constants
 /// and broadcasts are left out.
-std::string ops_text(const SegmentPlan& segment);
+std::string ops_text(const KernelPlan& segment);
 
 }  // namespace sinter

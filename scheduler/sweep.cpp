@@ -70,7 +70,7 @@ double bytes_of(const Fusion& fusion, const std::vector<ValueId>& tensors) {
 
 SweepCell cell_of(const Result<Plan>& planned) {
   if (!planned) return {.refusal = planned.error()};
-  if (planned->segments.empty()) {
+  if (planned->kernels.empty()) {
     return {.refusal = {.kind = ErrorKind::kUnsupported,
                         .message = fmt::format("no kernel takes part in the fusion '{}'",
                                                planned->fusion.name),
@@ -81,7 +81,7 @@ SweepCell cell_of(const Result<Plan>& planned) {
   const double streamed = (read + written) / mixed_bandwidth(planned->limits, read, written);
   const double predicted = planned->predicted_us();
   return {.kind = kind_of(*planned),
-          .schedule = planned->segments.front().chosen().schedule,
+          .schedule = planned->kernels.front().chosen().schedule,
           .predicted_us = predicted,
           .sol = predicted > 0.0 ? streamed / predicted : 0.0};
 }
@@ -232,8 +232,8 @@ Result<Sweep> sweep(const Fusion& fusion, const ExtentValues& extents, const Dev
 
 std::string kind_of(const Plan& plan) {
   std::string out;
-  for (const SegmentPlan* segment : plan.leading_segments())
-    out += (out.empty() ? "" : " + ") + segment->chosen().schedule.family;
+  for (const KernelPlan* kernel : plan.leading_kernels())
+    out += (out.empty() ? "" : " + ") + kernel->chosen().schedule.family;
   return out;
 }
 

@@ -40,9 +40,9 @@ TensorSlot TensorSlots::of(ValueId value) const {
   return {TensorSlot::Kind::kWorkspace, found->second};
 }
 
-TensorSlot TensorSlots::of(size_t segment, ValueId value, BufferUse use) const {
+TensorSlot TensorSlots::of(size_t kernel, ValueId value, BufferUse use) const {
   using Holds = WorkspaceTensor::Holds;
-  const SegmentPlan& reader = plan_->segments[segment];
+  const KernelPlan& reader = plan_->kernels[kernel];
   const ValueId id = reader.in_plan.empty() || !value.valid() ? value : reader.in_plan.at(value);
   // Partial results go by the name of what they are partial results of: a segment that reads them
   // may write the finished ones under that name.
@@ -51,9 +51,9 @@ TensorSlot TensorSlots::of(size_t segment, ValueId value, BufferUse use) const {
     if (tensor.by_external) return false;
     // Blocks that add to their partial results in memory leave them for the next segment too.
     if (use == BufferUse::kReadWrite)
-      return tensor.holds != Holds::kValue && tensor.writer == segment;
+      return tensor.holds != Holds::kValue && tensor.writer == kernel;
     if (tensor.holds != Holds::kPartials) return false;
-    return tensor.writer + (use == BufferUse::kWrite ? 0 : 1) == segment;
+    return tensor.writer + (use == BufferUse::kWrite ? 0 : 1) == kernel;
   };
   const auto tensors =
       std::ranges::equal_range(workspace_, id, {}, &std::pair<ValueId, size_t>::first);
@@ -73,8 +73,8 @@ Sizes TensorSlots::strides_of(ValueId value) const {
   return dense_strides(Binding{}.sizes_of(fusion.values[value].shape));
 }
 
-TensorSlot slot_of(const Plan& plan, size_t segment, ValueId value, BufferUse use) {
-  return TensorSlots(plan).of(segment, value, use);
+TensorSlot slot_of(const Plan& plan, size_t kernel, ValueId value, BufferUse use) {
+  return TensorSlots(plan).of(kernel, value, use);
 }
 TensorSlot slot_of(const Plan& plan, ValueId value) { return TensorSlots(plan).of(value); }
 Sizes strides_of(const Plan& plan, ValueId value) { return TensorSlots(plan).strides_of(value); }

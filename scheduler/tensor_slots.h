@@ -16,7 +16,7 @@ class TensorSlots {
   /// As slot_of(plan, value).
   [[nodiscard]] TensorSlot of(ValueId value) const;
   /// As slot_of(plan, segment, value, use).
-  [[nodiscard]] TensorSlot of(size_t segment, ValueId value, BufferUse use) const;
+  [[nodiscard]] TensorSlot of(size_t kernel, ValueId value, BufferUse use) const;
   /// As strides_of(plan, value).
   [[nodiscard]] Sizes strides_of(ValueId value) const;
 

@@ -18,7 +18,7 @@ struct Lifetime {
 
 std::vector<Lifetime> lifetimes(const Plan& plan) {
   const std::vector<PlanStep> steps = plan.steps();
-  std::vector<size_t> step_of_segment(plan.segments.size());
+  std::vector<size_t> step_of_segment(plan.kernels.size());
   std::vector<size_t> step_of_call(plan.externals.size());
   std::map<ValueId, Lifetime> used;  // By tensor; several steps may write parts of one.
   const auto use = [&](ValueId value, size_t step) {
@@ -33,12 +33,12 @@ std::vector<Lifetime> lifetimes(const Plan& plan) {
       continue;
     }
     step_of_segment[steps[i].index] = i;
-    const SegmentPlan& segment = plan.segments[steps[i].index];
+    const KernelPlan& kernel = plan.kernels[steps[i].index];
     const auto in_plan = [&](ValueId value) {
-      return segment.in_plan.empty() ? value : segment.in_plan.at(value);
+      return kernel.in_plan.empty() ? value : kernel.in_plan.at(value);
     };
-    for (const ValueId input : segment.facts.fusion.inputs) use(in_plan(input), i);
-    for (const ValueId output : segment.facts.fusion.outputs) use(in_plan(output), i);
+    for (const ValueId input : kernel.facts.fusion.inputs) use(in_plan(input), i);
+    for (const ValueId output : kernel.facts.fusion.outputs) use(in_plan(output), i);
   }
   for (const ValueId kept : plan.kept_indices()) used.at(kept).last = steps.size() - 1;
   std::vector<Lifetime> out;

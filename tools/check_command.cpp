@@ -152,8 +152,8 @@ std::string sets_text(size_t sets) {
 
 /// The interpreter's half of the report.
 Result<Report> check_in_interpreter(const Problem& problem, const Plan& plan, const Data& data) {
-  const SegmentPlan& segment = plan.segments.front();
-  auto lowered = lower(segment.facts, segment.chosen().schedule, problem.plan_options.families);
+  const KernelPlan& kernel = plan.kernels.front();
+  auto lowered = lower(kernel.facts, kernel.chosen().schedule, problem.plan_options.families);
   if (!lowered) return fail(lowered.error());
   const int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   auto checked = checked_on_host(problem, plan, data, {.seed = data.seed, .threads = threads});
@@ -237,7 +237,7 @@ Result<Report> check_command(const CheckArguments& arguments) {
   if (!host) return fail(host.error());
   auto device = check_on_device(std::move(*problem), *data);
   if (!device) return fail(device.error());
-  const SegmentPlan& segment = plan->segments.front();
+  const KernelPlan& segment = plan->kernels.front();
   Report report{.passed = host->passed && device->passed};
   report.text = fmt::format("{}: {} rows x {} columns, planned for {}\n{}{}", plan->fusion.name,
                             segment.facts.space.rows, segment.facts.space.columns,

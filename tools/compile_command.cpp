@@ -62,25 +62,25 @@ Result<Report> compile_command(const CompileArguments& arguments) {
                   {kLeft});
   Report report{.json = to_json(*compiled)};
   std::string written;
-  for (size_t i = 0; i < compiled->segments.size(); ++i) {
-    const CompiledSegment& segment = compiled->segments[i];
-    const CompiledResources& resources = segment.kernel->resources;
-    table.row({segment.source.entry, fmt::format("{}", resources.registers),
+  for (size_t i = 0; i < compiled->kernels.size(); ++i) {
+    const KernelBuild& kernel = compiled->kernels[i];
+    const CompiledResources& resources = kernel.kernel->resources;
+    table.row({kernel.source.entry, fmt::format("{}", resources.registers),
                fmt::format("{} B", resources.spill_store_bytes + resources.spill_load_bytes),
                bytes_text(static_cast<double>(resources.shared_bytes)),
-               bytes_text(static_cast<double>(segment.kernel->cubin.size())),
-               std::string(text_of(segment.origin)),
-               fmt::format("{:.1f}", segment.chosen.predicted.total_us)});
+               bytes_text(static_cast<double>(kernel.kernel->cubin.size())),
+               std::string(text_of(kernel.origin)),
+               fmt::format("{:.1f}", kernel.chosen.predicted.total_us)});
     if (arguments.output.empty()) continue;
-    auto path = write_cubin(arguments.output, i, *segment.kernel);
+    auto path = write_cubin(arguments.output, i, *kernel.kernel);
     if (!path) return fail(path.error());
     report.json["compiled"][i]["cubin"] = *path;
     written += fmt::format("written {}\n", *path);
   }
   report.text = fmt::format("{} for {} ({}){}\n{}{}", compiled->plan.fusion.name,
                             compiled->plan.limits.name, architecture_of(compiled->plan.limits),
-                            compiled->segments.empty() ? ": the plan has no kernels" : "",
-                            compiled->segments.empty() ? "" : table.text(), written);
+                            compiled->kernels.empty() ? ": the plan has no kernels" : "",
+                            compiled->kernels.empty() ? "" : table.text(), written);
   return report;
 }
 

@@ -13,16 +13,16 @@ Result<Report> emit_command(const EmitArguments& arguments) {
   if (!plan) return fail(plan.error());
   const FamilySet& families = problem->plan_options.families;
   Report report{.json = {{"form", arguments.form}, {"kernels", Json::array()}}};
-  if (plan->segments.empty()) {
+  if (plan->kernels.empty()) {
     report.text = fmt::format("// nothing to emit: '{}' needs no kernel, and {} external call(s)\n",
                               plan->fusion.name, plan->externals.size());
     report.json["note"] = "the plan has no kernels";
   }
-  for (const SegmentPlan& segment : plan->segments) {
-    const Schedule& schedule = segment.chosen().schedule;
-    auto lowered = lower(segment.facts, schedule, families);
+  for (const KernelPlan& kernel : plan->kernels) {
+    const Schedule& schedule = kernel.chosen().schedule;
+    auto lowered = lower(kernel.facts, schedule, families);
     if (!lowered) return fail(lowered.error());
-    auto source = emit(segment.facts, schedule, families);
+    auto source = emit(kernel.facts, schedule, families);
     if (!source) return fail(source.error());
     const std::string text = arguments.form == "cuda" ? source->text : print(lowered->kernel);
     report.text += text;

@@ -88,7 +88,7 @@ Json changes(const std::vector<FieldChange>& fields) {
 Json left(const Plan& plan, const std::vector<size_t>& kernels, const std::vector<size_t>& calls) {
   Json out = {{"kernels", Json::array()}, {"calls", Json::array()}};
   for (const size_t kernel : kernels) {
-    const SegmentPlan& segment = plan.segments[kernel];
+    const KernelPlan& segment = plan.kernels[kernel];
     out["kernels"].push_back({{"segment", kernel},
                               {"text", kernel_text(plan, kernel)},
                               {"predicted_us", segment.chosen().predicted.total_us},

@@ -9,29 +9,29 @@ namespace {
 
 std::string schedules_text(const Plan& plan) {
   std::string out;
-  for (const SegmentPlan& segment : plan.segments) out += print(segment.chosen().schedule);
+  for (const KernelPlan& kernel : plan.kernels) out += print(kernel.chosen().schedule);
   return out;
 }
 
-std::string estimate_text(const SegmentPlan& segment) {
-  const ResourceEstimate& estimate = segment.chosen().estimate;
-  const Prediction& predicted = segment.chosen().predicted;
+std::string estimate_text(const KernelPlan& kernel) {
+  const ResourceEstimate& estimate = kernel.chosen().estimate;
+  const Prediction& predicted = kernel.chosen().predicted;
   return fmt::format(
       "estimate: {} registers per thread, {} shared per block, {} threads per block, {} block(s) "
       "per SM, {} blocks ({:.2f} waves)\n"
       "predicted: {:.1f} us; reads {}, writes {}\n",
       estimate.registers, bytes_text(static_cast<double>(estimate.shared_bytes)), estimate.threads,
       estimate.blocks_per_sm, estimate.blocks, estimate.waves, predicted.total_us,
-      bytes_text(static_cast<double>(segment.facts.bytes_read)),
-      bytes_text(static_cast<double>(segment.facts.bytes_written)));
+      bytes_text(static_cast<double>(kernel.facts.bytes_read)),
+      bytes_text(static_cast<double>(kernel.facts.bytes_written)));
 }
 
 /// All legal schedules of each segment, as text and in place of their number in the JSON.
 std::string list_candidates(const Plan& plan, Json& segments) {
   std::string out;
-  for (size_t i = 0; i < plan.segments.size(); ++i) {
+  for (size_t i = 0; i < plan.kernels.size(); ++i) {
     Json listed = Json::array();
-    for (const ProposedSchedule& candidate : plan.segments[i].candidates) {
+    for (const ProposedSchedule& candidate : plan.kernels[i].candidates) {
       out += fmt::format("; predicted {:.1f} us\n{}", candidate.predicted.total_us,
                          print(candidate.schedule));
       listed.push_back(to_json(candidate));
@@ -55,11 +55,11 @@ Result<Report> plan_command(const PlanArguments& arguments) {
   } else if (arguments.form == "fir") {
     report.text = print(plan->fusion);
   } else if (arguments.form == "candidates") {
-    report.text = list_candidates(*plan, report.json["segments"]);
+    report.text = list_candidates(*plan, report.json["kernels"]);
   } else {
     report.text = fmt::format("; as planned for {}\n{}\n{}", plan->limits.name, print(plan->fusion),
                               schedules_text(*plan));
-    for (const SegmentPlan& segment : plan->segments) report.text += estimate_text(segment);
+    for (const KernelPlan& kernel : plan->kernels) report.text += estimate_text(kernel);
   }
   return report;
 }

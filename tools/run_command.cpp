@@ -31,24 +31,24 @@ std::string check_text(const DeviceCheck& check) {
                            check.worst_ratio, check.text());
 }
 
-std::string kernel_text(const CompiledSegment& segment) {
-  const CompiledResources& resources = segment.kernel->resources;
+std::string kernel_text(const KernelBuild& kernel) {
+  const CompiledResources& resources = kernel.kernel->resources;
   return fmt::format(
-      "{}{}: {} registers, {} B spilled, {} shared\n", print(segment.chosen.schedule),
-      origin_text(segment.origin, segment.kernel->compile_ms), resources.registers,
-      resources.spill_store_bytes, bytes_text(static_cast<double>(segment.source.shared_bytes)));
+      "{}{}: {} registers, {} B spilled, {} shared\n", print(kernel.chosen.schedule),
+      origin_text(kernel.origin, kernel.kernel->compile_ms), resources.registers,
+      resources.spill_store_bytes, bytes_text(static_cast<double>(kernel.source.shared_bytes)));
 }
 
 Report make_report(const CompiledPlan& compiled, const DeviceRun& run) {
-  const CompiledSegment& first = compiled.segments.front();
+  const KernelBuild& first = compiled.kernels.front();
   const double predicted = plan_as_compiled(compiled).predicted_us();
   Report report{.passed = run.check.passed()};
   report.text = fmt::format("{} on {}\n", compiled.plan.fusion.name, compiled.plan.limits.name);
-  for (const CompiledSegment& segment : compiled.segments) report.text += kernel_text(segment);
+  for (const KernelBuild& kernel : compiled.kernels) report.text += kernel_text(kernel);
   report.text += check_text(run.check);
   report.json = {{"fusion", compiled.plan.fusion.name},
                  {"device", compiled.plan.limits.name},
-                 {"kernels", compiled.segments.size()},
+                 {"kernels", compiled.kernels.size()},
                  {"schedule", to_json(first.chosen.schedule)},
                  {"estimate", to_json(first.chosen.estimate)},
                  {"compiled", to_json(first.kernel->resources)},
@@ -63,7 +63,7 @@ Report make_report(const CompiledPlan& compiled, const DeviceRun& run) {
   report.text += fmt::format(
       "{:.1f} us, cold L2, median of {}; predicted {:.1f} us in {} kernel(s)\n"
       "{} moved at least; copy floor {:.1f} us at {:.0f} GB/s measured: SOL {:.3f}\n",
-      run.timing.median_us, run.timing.samples_us.size(), predicted, compiled.segments.size(),
+      run.timing.median_us, run.timing.samples_us.size(), predicted, compiled.kernels.size(),
       bytes_text(static_cast<double>(run.minimum_bytes)), run.floor_us, run.copy_bytes_per_us / 1e3,
       run.speed_of_light());
   report.json["median_us"] = run.timing.median_us;

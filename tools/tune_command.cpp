@@ -50,8 +50,8 @@ class ProgressLine {
   void show(const TuneProgress& progress) {
     constexpr size_t kWidth = 24;  // Characters, so that the line fits a terminal of 100.
     std::string where;
-    if (progress.segments > 1)
-      where = fmt::format("segment {}/{} ", progress.segment, progress.segments);
+    if (progress.kernels > 1)
+      where = fmt::format("segment {}/{} ", progress.segment, progress.kernels);
     const std::string text =
         fmt::format("{}{}/{}  best {:.2f} us, untuned {:.2f} us  {:.0f} of {:.0f} s", where,
                     progress.candidate, progress.candidates, progress.best_us, progress.untuned_us,

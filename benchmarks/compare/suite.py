@@ -104,7 +104,7 @@ class Case:
                                   capture_output=True, text=True, check=False)
         try:
             report = json.loads(done.stdout)
-            if "segments" in report:
+            if "kernels" in report:
                 return report
         except json.JSONDecodeError:
             pass
@@ -535,7 +535,7 @@ class Runner:
             "predicted_us": kernel.info.predicted_us, "prepare_s": seconds,
             "kernels": [
                 {"schedule": s["schedule"], "resources": compiled["resources"]}
-                for s, compiled in zip(report["segments"], report["compiled"])],
+                for s, compiled in zip(report["kernels"], report["compiled"])],
             "spill_bytes": spilled(report),
         }
         row["floor_us"] = row["bytes"] / copy_rate
@@ -555,7 +555,7 @@ class Runner:
 
 def schedule_of(kernel):
     """The text of the schedule of a kernel's first segment."""
-    return kernel.explain()["segments"][0]["schedule"]["text"]
+    return kernel.explain()["kernels"][0]["schedule"]["text"]
 
 
 def want_type(info):

@@ -40,7 +40,7 @@ def candidates(options, case):
     """Texts of all schedules of the case's kernel, the best predicted first; none if several run it.
     Or why it cannot be planned."""
     try:
-        segments = case.ask(options.sinter, "plan", "--device", options.device, "--form", "candidates")["segments"]
+        segments = case.ask(options.sinter, "plan", "--device", options.device, "--form", "candidates")["kernels"]
     except RuntimeError as error:
         return error
     if not all(segment["finishes"] for segment in segments[1:]):

@@ -29,9 +29,9 @@ def tune(options, case):
 
 def timed_schedules(report, case):
     """Of cases that one kernel runs, with what finishes its partial results."""
-    if len(report["segments"]) != 1:
+    if len(report["kernels"]) != 1:
         return
-    for one in report["segments"][0].get("measurements", []):
+    for one in report["kernels"][0].get("measurements", []):
         if one["timed"]:
             yield {"kernel": case.name, "shape": list(case.sizes.values()), "type": case.type,
                    "us": one["timed"]["median_us"], "spill_bytes": one["spill_bytes"],
@@ -71,7 +71,7 @@ def main():
                "untuned_us": report["untuned_us"], "tuned_us": report["tuned_us"],
                "ended": report["ended"], "seconds": report["seconds"], "wrong_results": wrong,
                # Kernels of a graph of several whose oracle is too large: the times leave them out.
-               "unmeasured": sum(not segment["untuned_us"] for segment in report["segments"])}
+               "unmeasured": sum(not segment["untuned_us"] for segment in report["kernels"])}
         state["rows"].append(row)
         state["results"] += timed_schedules(report, case)
         state["run"] = {"device": report["device"], "commit": options.commit, "checked": True,

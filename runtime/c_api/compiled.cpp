@@ -30,9 +30,9 @@ CompilePlanOptions options_from(const sinter_compile_options* options) {
   return out;
 }
 
-const CompiledSegment& kernel_of(const CompiledObject& object, size_t index) {
-  require_index(index, object.plan.segments.size(), "kernel");
-  return object.plan.segments[index];
+const KernelBuild& kernel_of(const CompiledObject& object, size_t index) {
+  require_index(index, object.plan.kernels.size(), "kernel");
+  return object.plan.kernels[index];
 }
 
 }  // namespace
@@ -56,8 +56,8 @@ sinter_status sinter_compiled_describe(const sinter_compiled* compiled, sinter_c
                                        sinter_error** error) {
   return guarded(error, [&] {
     const auto object = object_of<CompiledObject>(compiled);
-    const auto& kernels = object->plan.segments;
-    const auto is_new = [](const CompiledSegment& kernel) {
+    const auto& kernels = object->plan.kernels;
+    const auto is_new = [](const KernelBuild& kernel) {
       return kernel.origin == KernelOrigin::kCompiled;
     };
     fill_struct(info, "info",
@@ -72,7 +72,7 @@ sinter_status sinter_compiled_kernel(const sinter_compiled* compiled, size_t ind
                                      sinter_compiled_kernel_info* info, sinter_error** error) {
   return guarded(error, [&] {
     const auto object = object_of<CompiledObject>(compiled);
-    const CompiledSegment& kernel = kernel_of(*object, index);
+    const KernelBuild& kernel = kernel_of(*object, index);
     const CompiledResources& resources = kernel.kernel->resources;
     fill_struct(info, "info",
                 {.struct_size = sizeof(sinter_compiled_kernel_info),

@@ -58,16 +58,16 @@ sinter_status sinter_executable_describe(const sinter_executable* executable,
   return guarded(error, [&] {
     const auto object = object_of<ExecutableObject>(executable);
     const CompiledPlan& compiled = object->executable().compiled();
-    const auto is_new = [](const CompiledSegment& segment) {
-      return segment.origin == KernelOrigin::kCompiled;
+    const auto is_new = [](const KernelBuild& kernel) {
+      return kernel.origin == KernelOrigin::kCompiled;
     };
     fill_struct(
         info, "info",
         {.struct_size = sizeof(sinter_executable_info),
          .input_count = object->plan().fusion.inputs.size(),
          .output_count = object->plan().caller_outputs().size(),
-         .kernel_count = compiled.segments.size(),
-         .compiled_count = static_cast<size_t>(std::ranges::count_if(compiled.segments, is_new)),
+         .kernel_count = compiled.kernels.size(),
+         .compiled_count = static_cast<size_t>(std::ranges::count_if(compiled.kernels, is_new)),
          .workspace_bytes = object->executable().workspace_bytes(),
          .predicted_us = plan_as_compiled(compiled).predicted_us(),
          .device = object->context().device(),
@@ -107,7 +107,7 @@ sinter_status sinter_executable_kernel_cuda(const sinter_executable* executable,
     require(cuda, "cuda");
     *cuda = nullptr;
     const auto object = object_of<ExecutableObject>(executable);
-    const auto& segments = object->executable().compiled().segments;
+    const auto& segments = object->executable().compiled().kernels;
     require_index(index, segments.size(), "kernel");
     *cuda = text_handle(segments[index].source.text);
   });

@@ -18,9 +18,9 @@ namespace {
 /// The plan of a call, whose handle is checked before anything else.
 std::shared_ptr<PlanObject> plan_of(const sinter_plan* plan) { return object_of<PlanObject>(plan); }
 
-const SegmentPlan& kernel_of(const Plan& plan, size_t index) {
-  require_index(index, plan.segments.size(), "kernel");
-  return plan.segments[index];
+const KernelPlan& kernel_of(const Plan& plan, size_t index) {
+  require_index(index, plan.kernels.size(), "kernel");
+  return plan.kernels[index];
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ sinter_status sinter_plan_describe(const sinter_plan* plan, sinter_plan_info* in
                 {.struct_size = sizeof(sinter_plan_info),
                  .input_count = object->plan.fusion.inputs.size(),
                  .output_count = object->plan.caller_outputs().size(),
-                 .kernel_count = object->plan.segments.size(),
+                 .kernel_count = object->plan.kernels.size(),
                  .external_count = object->plan.externals.size(),
                  .workspace_bytes = object->plan.workspace_bytes,
                  .predicted_us = object->plan.predicted_us()});
@@ -79,7 +79,7 @@ sinter_status sinter_plan_kernel(const sinter_plan* plan, size_t index, sinter_k
                                  sinter_error** error) {
   return guarded(error, [&] {
     const auto object = plan_of(plan);
-    const SegmentPlan& kernel = kernel_of(object->plan, index);
+    const KernelPlan& kernel = kernel_of(object->plan, index);
     const ResourceEstimate& estimate = kernel.chosen().estimate;
     fill_struct(info, "info",
                 {.struct_size = sizeof(sinter_kernel_info),
@@ -99,7 +99,7 @@ sinter_status sinter_plan_kernel_cuda(const sinter_plan* plan, size_t index, sin
     require(cuda, "cuda");
     *cuda = nullptr;
     const auto object = plan_of(plan);
-    const SegmentPlan& kernel = kernel_of(object->plan, index);
+    const KernelPlan& kernel = kernel_of(object->plan, index);
     *cuda = text_handle(taken(emit(kernel.facts, kernel.chosen().schedule)).text);
   });
 }

@@ -50,7 +50,7 @@ TuneOptions tune_options(const sinter_tune_options& given, bool& cancelled) {
   out.progress = [&given, &cancelled](const TuneProgress& at) {
     const sinter_tune_progress progress{.struct_size = sizeof(sinter_tune_progress),
                                         .segment = at.segment,
-                                        .segment_count = at.segments,
+                                        .segment_count = at.kernels,
                                         .candidate = at.candidate,
                                         .candidate_count = at.candidates,
                                         .untuned_us = at.untuned_us,
@@ -65,9 +65,9 @@ TuneOptions tune_options(const sinter_tune_options& given, bool& cancelled) {
 
 sinter_tune_info info_of(const TuneResult& result, bool is_hanging) {
   const auto measured =
-      std::ranges::count_if(result.segments, [](const TunedSegment& s) { return s.is_measured(); });
+      std::ranges::count_if(result.kernels, [](const TunedKernel& s) { return s.is_measured(); });
   sinter_tune_info out{.struct_size = sizeof(sinter_tune_info),
-                       .segment_count = result.segments.size(),
+                       .segment_count = result.kernels.size(),
                        .measured_count = static_cast<size_t>(measured),
                        .wrong_count = result.wrong_results(),
                        .ended = number_of(result.stop),

@@ -149,7 +149,7 @@ class DeviceMeasurer::Device {
     PreparedCandidate out{.id = next_id_++};
     auto compiled = compile_plan(plan, compiler_, cache_, options_.compile);
     if (!compiled) return failed(out, compiled.error());
-    const CompiledSegment& leading = compiled->segments.front();
+    const KernelBuild& leading = compiled->kernels.front();
     out.schedule = leading.chosen.schedule;
     out.registers = leading.kernel->resources.registers;
     out.spill_bytes = leading.kernel->resources.spill_store_bytes;

@@ -20,9 +20,9 @@ std::string what_of(const Schedule& schedule) {
 constexpr double kSecondsToMeasure = 2.0;
 
 /// A segment of a plan as a plan of its own, of one schedule.
-Result<Plan> plan_of(const SegmentPlan& segment, const Schedule& schedule,
+Result<Plan> plan_of(const KernelPlan& kernel, const Schedule& schedule,
                      const DeviceLimits& limits, const FamilySet& families) {
-  auto out = plan(segment.facts.fusion, {}, limits,
+  auto out = plan(kernel.facts.fusion, {}, limits,
                   {.families = families,
                    .pin = {.schedule = schedule},
                    .simplify = false,
@@ -45,7 +45,7 @@ class Tuner {
   TuneResult run() {
     const std::vector<size_t> order = segments_by_time();
     double left_us = 0.0;
-    for (const size_t segment : order) left_us += predicted_us(segment);
+    for (const size_t kernel : order) left_us += predicted_us(kernel);
     segments_ = order.size();
     for (size_t i = 0; i < order.size(); ++i) {
       const double share = left_us > 0.0 ? predicted_us(order[i]) / left_us : 1.0;
@@ -69,16 +69,16 @@ class Tuner {
 
  private:
   [[nodiscard]] double spent() { return measurer_.seconds() - start_; }
-  [[nodiscard]] double predicted_us(size_t segment) const {
-    return result_.plan.segments[segment].candidates.front().predicted.total_us;
+  [[nodiscard]] double predicted_us(size_t kernel) const {
+    return result_.plan.kernels[kernel].candidates.front().predicted.total_us;
   }
 
   /// Those that have a choice of their own, longest first.
   [[nodiscard]] std::vector<size_t> segments_by_time() const {
     std::vector<size_t> out;
-    for (size_t i = 0; i < result_.plan.segments.size(); ++i) {
-      const SegmentPlan& segment = result_.plan.segments[i];
-      if (!segment.finishes && !segment.same_as) out.push_back(i);
+    for (size_t i = 0; i < result_.plan.kernels.size(); ++i) {
+      const KernelPlan& kernel = result_.plan.kernels[i];
+      if (!kernel.finishes && !kernel.same_as) out.push_back(i);
     }
     std::ranges::stable_sort(out, std::greater{}, [&](size_t i) { return predicted_us(i); });
     return out;
@@ -106,7 +106,7 @@ class Tuner {
   void report() {
     if (!options_.progress) return;
     options_.progress({.segment = at_ + 1,
-                       .segments = segments_,
+                       .kernels = segments_,
                        .candidate = measured_,
                        .candidates = out_->measurements.size(),
                        .untuned_us = untuned_.median_us,
@@ -116,35 +116,35 @@ class Tuner {
   }
 
   /// A segment that nothing is measured of.
-  void leave(size_t segment) {
-    result_.segments.push_back(
-        {.segment = segment, .graph = hash_of(segment), .decision = decision_for(segment)});
-    result_.segments.back().decision.because =
+  void leave(size_t kernel) {
+    result_.kernels.push_back(
+        {.segment = kernel, .graph = hash_of(kernel), .decision = decision_for(kernel)});
+    result_.kernels.back().decision.because =
         fmt::format("not measured: {}", text_of(result_.stop));
   }
 
-  [[nodiscard]] uint64_t hash_of(size_t segment) const {
-    return structural_hash(result_.plan.segments[segment].facts.fusion);
+  [[nodiscard]] uint64_t hash_of(size_t kernel) const {
+    return structural_hash(result_.plan.kernels[kernel].facts.fusion);
   }
-  [[nodiscard]] Decision decision_for(size_t segment) const {
+  [[nodiscard]] Decision decision_for(size_t kernel) const {
     return {.question = "which schedule is fastest, as measured",
-            .chosen = what_of(result_.plan.segments[segment].chosen().schedule)};
+            .chosen = what_of(result_.plan.kernels[kernel].chosen().schedule)};
   }
 
   /// Starts on inputs for a segment. A graph in one piece is checked as the caller wrote it: only
   /// its symbols say along which axis the oracle may repeat a few slices.
-  Result<void> begin(const SegmentPlan& segment) {
-    if (segment.in_plan.empty()) return measurer_.begin(fusion_, result_.plan.binding);
-    return measurer_.begin(segment.facts.fusion, Binding{});
+  Result<void> begin(const KernelPlan& kernel) {
+    if (kernel.in_plan.empty()) return measurer_.begin(fusion_, result_.plan.binding);
+    return measurer_.begin(kernel.facts.fusion, Binding{});
   }
 
   /// The segment with its candidates as ranked, so that the compiler's report may change the
   /// choice as it does in an untuned plan.
-  Result<Plan> untuned_plan(const SegmentPlan& segment) {
+  Result<Plan> untuned_plan(const KernelPlan& segment) {
     auto out =
         plan_of(segment, segment.chosen().schedule, result_.plan.limits, plan_options_.families);
     if (!out) return out;
-    for (SegmentPlan& kernel : out->segments) {
+    for (KernelPlan& kernel : out->kernels) {
       if (kernel.finishes) continue;
       kernel.candidates = segment.candidates;
       kernel.is_required = segment.is_required;
@@ -154,10 +154,10 @@ class Tuner {
   }
 
   void tune_segment(size_t index) {
-    const SegmentPlan& segment = result_.plan.segments[index];
-    result_.segments.push_back(
+    const KernelPlan& kernel = result_.plan.kernels[index];
+    result_.kernels.push_back(
         {.segment = index, .graph = hash_of(index), .decision = decision_for(index)});
-    out_ = &result_.segments.back();
+    out_ = &result_.kernels.back();
     untuned_ = {};
     best_ = {};
     measured_ = 0;
@@ -172,29 +172,29 @@ class Tuner {
       out_->decision.because = "not measured: the budget is spent";
       return;
     }
-    measure_segment(segment);
+    measure_segment(kernel);
     for (const size_t id : kept_) measurer_.drop(id);
     describe_choice();
   }
 
-  void measure_segment(const SegmentPlan& segment) {
-    auto untuned = untuned_plan(segment);
+  void measure_segment(const KernelPlan& kernel) {
+    auto untuned = untuned_plan(kernel);
     if (!untuned) return give_up(std::move(untuned.error()));
     // Where the whole schedule is pinned there is nothing to choose from.
     const std::vector<ProposedSchedule> guess = choose_challengers(
-        segment.candidates, segment.chosen().schedule, segment.is_required ? 0 : options_.top);
+        kernel.candidates, kernel.chosen().schedule, kernel.is_required ? 0 : options_.top);
     // Before the oracle begins, which takes as long.
-    announce(segment, *untuned, guess);
-    auto begun = begin(segment);
+    announce(kernel, *untuned, guess);
+    auto begun = begin(kernel);
     if (!begun) return give_up(std::move(begun.error()));
-    const std::optional<PreparedCandidate> incumbent = prepare_untuned(segment, *untuned);
+    const std::optional<PreparedCandidate> incumbent = prepare_untuned(kernel, *untuned);
     if (!incumbent) return;
 
     // What the compiler's report led to may be another than the plan's first choice.
     const std::vector<ProposedSchedule> challengers =
-        segment.is_required
+        kernel.is_required
             ? std::vector<ProposedSchedule>{}
-            : choose_challengers(segment.candidates, incumbent->schedule, options_.top);
+            : choose_challengers(kernel.candidates, incumbent->schedule, options_.top);
     for (const ProposedSchedule& challenger : challengers) {
       out_->measurements.push_back(
           {.schedule = challenger.schedule, .predicted_us = challenger.predicted.total_us});
@@ -203,7 +203,7 @@ class Tuner {
     best_id_ = untuned_id_ = incumbent->id;
     for (size_t i = 1; i < out_->measurements.size(); ++i) {
       if (must_stop()) break;
-      challenge(segment, i, incumbent->spill_bytes);
+      challenge(kernel, i, incumbent->spill_bytes);
       measured_ = i + 1;
       report();
     }
@@ -213,12 +213,12 @@ class Tuner {
     }
   }
 
-  void announce(const SegmentPlan& segment, const Plan& untuned,
+  void announce(const KernelPlan& kernel, const Plan& untuned,
                 const std::vector<ProposedSchedule>& challengers) {
     std::vector<Plan> plans = {untuned};
     for (const ProposedSchedule& challenger : challengers) {
       auto plan =
-          plan_of(segment, challenger.schedule, result_.plan.limits, plan_options_.families);
+          plan_of(kernel, challenger.schedule, result_.plan.limits, plan_options_.families);
       if (plan) plans.push_back(std::move(*plan));
     }
     measurer_.announce(std::move(plans));
@@ -231,9 +231,9 @@ class Tuner {
     if (error.kind == ErrorKind::kDeviceError) fail_with(std::move(error));
   }
 
-  std::optional<PreparedCandidate> prepare_untuned(const SegmentPlan& segment, const Plan& plan) {
-    out_->measurements.push_back({.schedule = segment.chosen().schedule,
-                                  .predicted_us = segment.chosen().predicted.total_us});
+  std::optional<PreparedCandidate> prepare_untuned(const KernelPlan& kernel, const Plan& plan) {
+    out_->measurements.push_back({.schedule = kernel.chosen().schedule,
+                                  .predicted_us = kernel.chosen().predicted.total_us});
     TuneMeasurement& first = out_->measurements.front();
     auto prepared = measurer_.prepare(plan);
     if (!prepared) {
@@ -244,8 +244,8 @@ class Tuner {
     if (prepared->schedule != first.schedule) {
       first.schedule = prepared->schedule;
       const auto same =
-          std::ranges::find(segment.candidates, first.schedule, &ProposedSchedule::schedule);
-      if (same != segment.candidates.end()) first.predicted_us = same->predicted.total_us;
+          std::ranges::find(kernel.candidates, first.schedule, &ProposedSchedule::schedule);
+      if (same != kernel.candidates.end()) first.predicted_us = same->predicted.total_us;
     }
     first.verdict = TuneVerdict::kUntuned;
     return std::move(*prepared);
@@ -296,9 +296,9 @@ class Tuner {
     out_->samples = best_.samples;
   }
 
-  void challenge(const SegmentPlan& segment, size_t index, int64_t spill_bytes) {
+  void challenge(const KernelPlan& kernel, size_t index, int64_t spill_bytes) {
     TuneMeasurement& measurement = out_->measurements[index];
-    auto plan = plan_of(segment, measurement.schedule, result_.plan.limits, plan_options_.families);
+    auto plan = plan_of(kernel, measurement.schedule, result_.plan.limits, plan_options_.families);
     if (!plan) {
       measurement.verdict = TuneVerdict::kDoesNotCompile;
       measurement.because = plan.error().message;
@@ -414,7 +414,7 @@ class Tuner {
   // Of the segment at hand.
   size_t at_ = 0;
   double deadline_ = 0.0;
-  TunedSegment* out_ = nullptr;
+  TunedKernel* out_ = nullptr;
   SampleSummary untuned_{};
   SampleSummary best_{};
   size_t untuned_id_ = 0;
@@ -483,21 +483,21 @@ std::string_view text_of(TuneStop stop) {
 
 TunedChoices TuneResult::choices() const {
   TunedChoices out{.source = "tune()"};
-  for (const TunedSegment& segment : segments) {
-    if (!segment.is_measured()) continue;
-    out.schedules.push_back({.segment = segment.graph,
-                             .schedule = print(segment.measurements[segment.winner].schedule),
-                             .tuned_us = segment.tuned_us,
-                             .untuned_us = segment.untuned_us,
-                             .samples = segment.samples});
+  for (const TunedKernel& kernel : kernels) {
+    if (!kernel.is_measured()) continue;
+    out.schedules.push_back({.segment = kernel.graph,
+                             .schedule = print(kernel.measurements[kernel.winner].schedule),
+                             .tuned_us = kernel.tuned_us,
+                             .untuned_us = kernel.untuned_us,
+                             .samples = kernel.samples});
   }
   return out;
 }
 
 size_t TuneResult::wrong_results() const {
   size_t out = 0;
-  for (const TunedSegment& segment : segments) {
-    out += static_cast<size_t>(std::ranges::count(segment.measurements, TuneVerdict::kWrongResults,
+  for (const TunedKernel& kernel : kernels) {
+    out += static_cast<size_t>(std::ranges::count(kernel.measurements, TuneVerdict::kWrongResults,
                                                   &TuneMeasurement::verdict));
   }
   return out;
@@ -505,37 +505,37 @@ size_t TuneResult::wrong_results() const {
 
 namespace {
 
-std::optional<double> sum_of(const TuneResult& result, double TunedSegment::*us) {
+std::optional<double> sum_of(const TuneResult& result, double TunedKernel::*us) {
   if (!result.unmeasured().empty()) return std::nullopt;
   double out = 0.0;
-  for (const TunedSegment& segment : result.segments) {
-    const auto runs = std::ranges::count_if(result.plan.segments, [&](const SegmentPlan& other) {
-      return other.same_as == segment.segment;
+  for (const TunedKernel& kernel : result.kernels) {
+    const auto runs = std::ranges::count_if(result.plan.kernels, [&](const KernelPlan& other) {
+      return other.same_as == kernel.segment;
     });
-    out += segment.*us * static_cast<double>(1 + runs);
+    out += kernel.*us * static_cast<double>(1 + runs);
   }
   return out;
 }
 
 }  // namespace
 
-std::vector<const TunedSegment*> TuneResult::unmeasured() const {
-  std::vector<const TunedSegment*> out;
-  for (const TunedSegment& segment : segments) {
-    if (!segment.is_measured()) out.push_back(&segment);
+std::vector<const TunedKernel*> TuneResult::unmeasured() const {
+  std::vector<const TunedKernel*> out;
+  for (const TunedKernel& kernel : kernels) {
+    if (!kernel.is_measured()) out.push_back(&kernel);
   }
   return out;
 }
 
 std::optional<double> TuneResult::tuned_us() const {
-  return sum_of(*this, &TunedSegment::tuned_us);
+  return sum_of(*this, &TunedKernel::tuned_us);
 }
 std::optional<double> TuneResult::untuned_us() const {
-  return sum_of(*this, &TunedSegment::untuned_us);
+  return sum_of(*this, &TunedKernel::untuned_us);
 }
 
-const std::string& TuneResult::name_of(const TunedSegment& segment) const {
-  return plan.segments[segment.segment].facts.fusion.name;
+const std::string& TuneResult::name_of(const TunedKernel& kernel) const {
+  return plan.kernels[kernel.segment].facts.fusion.name;
 }
 
 Result<TuneResult> tune(const Fusion& fusion, const ExtentValues& extents,

@@ -65,7 +65,7 @@ struct TuneMeasurement {
 };
 
 /// One segment, measured on its own.
-struct TunedSegment {
+struct TunedKernel {
   size_t segment = 0;                           ///< In TuneResult::plan.
   uint64_t graph = 0;                           ///< structural_hash() of its graph.
   std::vector<TuneMeasurement> measurements{};  ///< The untuned choice first; empty: none was made.
@@ -87,7 +87,7 @@ std::string_view text_of(TuneStop stop);
 
 struct TuneResult {
   Plan plan;                             ///< Untuned.
-  std::vector<TunedSegment> segments{};  ///< In the order in which they were tuned.
+  std::vector<TunedKernel> kernels{};  ///< In the order in which they were tuned.
   TuneStop stop = TuneStop::kFinished;
   double seconds = 0.0;
   std::optional<Error> trouble{};  ///< What ended it.
@@ -97,13 +97,13 @@ struct TuneResult {
   /// Candidates whose results are wrong.
   [[nodiscard]] size_t wrong_results() const;
   /// Those of `segments` that were not measured; their decisions say why. Where there are any,
-  [[nodiscard]] std::vector<const TunedSegment*> unmeasured() const;
+  [[nodiscard]] std::vector<const TunedKernel*> unmeasured() const;
   /// there is no sum: it would hide what it lacks. Each segment counts as often as the plan runs
   /// it.
   [[nodiscard]] std::optional<double> tuned_us() const;
   [[nodiscard]] std::optional<double> untuned_us() const;
   /// What the kernel of one of `segments` is called.
-  [[nodiscard]] const std::string& name_of(const TunedSegment& segment) const;
+  [[nodiscard]] const std::string& name_of(const TunedKernel& segment) const;
 };
 
 /// Measures the best predicted candidates of each of a plan's segments and says which is fastest.

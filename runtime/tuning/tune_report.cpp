@@ -24,12 +24,12 @@ std::string measurement_text(const TuneMeasurement& measurement, bool is_winner)
 std::string sum_text(const TuneResult& result) {
   if (const auto tuned = result.tuned_us()) {
     return fmt::format("{:.2f} us tuned, {:.2f} us untuned, over {} kernel(s) measured apart\n",
-                       *tuned, result.untuned_us().value_or(0.0), result.segments.size());
+                       *tuned, result.untuned_us().value_or(0.0), result.kernels.size());
   }
   std::string out = "no time for the graph:\n";
-  for (const TunedSegment* segment : result.unmeasured()) {
-    out += fmt::format("  segment {} ({}): {}\n", segment->segment, result.name_of(*segment),
-                       segment->decision.because);
+  for (const TunedKernel* kernel : result.unmeasured()) {
+    out += fmt::format("  segment {} ({}): {}\n", kernel->segment, result.name_of(*kernel),
+                       kernel->decision.because);
   }
   return out;
 }
@@ -39,12 +39,12 @@ std::string sum_text(const TuneResult& result) {
 std::string report_text(const TuneResult& result) {
   std::string out = fmt::format("{} on {}: {} in {:.1f} s\n", result.plan.fusion.name,
                                 result.plan.limits.name, text_of(result.stop), result.seconds);
-  for (const TunedSegment& segment : result.segments) {
-    out += fmt::format("segment {} ({}): {}\n  because {}\n", segment.segment,
-                       result.name_of(segment), segment.decision.chosen, segment.decision.because);
-    for (size_t i = 0; i < segment.measurements.size(); ++i)
+  for (const TunedKernel& kernel : result.kernels) {
+    out += fmt::format("segment {} ({}): {}\n  because {}\n", kernel.segment,
+                       result.name_of(kernel), kernel.decision.chosen, kernel.decision.because);
+    for (size_t i = 0; i < kernel.measurements.size(); ++i)
       out +=
-          measurement_text(segment.measurements[i], segment.is_measured() && i == segment.winner);
+          measurement_text(kernel.measurements[i], kernel.is_measured() && i == kernel.winner);
   }
   out += sum_text(result);
   if (const size_t wrong = result.wrong_results(); wrong > 0)

@@ -37,18 +37,18 @@ Json to_json(const TuneMeasurement& measurement) {
           {"because", measurement.because}};
 }
 
-Json to_json(const TuneResult& result, const TunedSegment& segment) {
-  Json out = {{"segment", segment.segment},
-              {"kernel", result.name_of(segment)},
-              {"graph", segment_text(segment.graph)},
-              {"measured", segment.is_measured()},
-              {"winner", segment.winner},
-              {"tuned_us", segment.tuned_us},
-              {"untuned_us", segment.untuned_us},
-              {"samples", segment.samples},
-              {"chosen", segment.decision.chosen},
-              {"because", segment.decision.because}};
-  for (const TuneMeasurement& measurement : segment.measurements)
+Json to_json(const TuneResult& result, const TunedKernel& kernel) {
+  Json out = {{"segment", kernel.segment},
+              {"kernel", result.name_of(kernel)},
+              {"graph", segment_text(kernel.graph)},
+              {"measured", kernel.is_measured()},
+              {"winner", kernel.winner},
+              {"tuned_us", kernel.tuned_us},
+              {"untuned_us", kernel.untuned_us},
+              {"samples", kernel.samples},
+              {"chosen", kernel.decision.chosen},
+              {"because", kernel.decision.because}};
+  for (const TuneMeasurement& measurement : kernel.measurements)
     out["measurements"].push_back(to_json(measurement));
   return out;
 }
@@ -126,15 +126,15 @@ Json to_json(const TuneResult& result) {
               {"unmeasured", Json::array()},
               {"wrong_results", result.wrong_results()},
               {"trouble", nullptr},
-              {"segments", Json::array()}};
+              {"kernels", Json::array()}};
   if (result.trouble) out["trouble"] = Json::parse(result.trouble->json());
-  for (const TunedSegment* segment : result.unmeasured()) {
-    out["unmeasured"].push_back({{"segment", segment->segment},
-                                 {"kernel", result.name_of(*segment)},
-                                 {"because", segment->decision.because}});
+  for (const TunedKernel* kernel : result.unmeasured()) {
+    out["unmeasured"].push_back({{"segment", kernel->segment},
+                                 {"kernel", result.name_of(*kernel)},
+                                 {"because", kernel->decision.because}});
   }
-  for (const TunedSegment& segment : result.segments)
-    out["segments"].push_back(to_json(result, segment));
+  for (const TunedKernel& kernel : result.kernels)
+    out["kernels"].push_back(to_json(result, kernel));
   return out;
 }
 

@@ -13,7 +13,7 @@ Result<ScheduledSegment> schedule(SegmentFacts facts, const DeviceLimits& limits
                                   const PlanOptions& options) {
   auto segment = schedule_segment(std::move(facts), limits, options);
   if (!segment) return segment;
-  for (SegmentPlan& kernel : segment->kernels) {
+  for (KernelPlan& kernel : segment->kernels) {
     std::vector<ProposedSchedule>& all = kernel.candidates;
     if (all.size() <= 1 + kKeptCandidates) continue;
     kernel.candidates =
@@ -138,7 +138,7 @@ double GroupSchedules::least_with(const MergeTree& part) {
   const ScheduledGroup& scheduled = like(part);
   if (!scheduled.segment) return 0.0;  // More may be what a kernel runs.
   double us = 0.0;
-  for (const SegmentPlan& kernel : scheduled.segment->kernels) {
+  for (const KernelPlan& kernel : scheduled.segment->kernels) {
     const Prediction& predicted = kernel.chosen().predicted;
     us += std::max(0.0, predicted.total_us - predicted.memory_us - predicted.l2_us);
   }

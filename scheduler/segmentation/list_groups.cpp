@@ -161,7 +161,7 @@ class Chooser {
       us += made->segment.predicted_us();
       groups.push_back(std::move(*made));
     }
-    const SegmentPlan& first = groups.front().segment.kernels.front();
+    const KernelPlan& first = groups.front().segment.kernels.front();
     const double us_apart =
         apart_us(list, by_size, first.facts.list->member, first.chosen().schedule, limits_);
     // Of equals fewer kernels win: what the host takes to launch them is not in their times.

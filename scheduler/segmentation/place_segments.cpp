@@ -88,27 +88,27 @@ class Placer {
     // A call writes all of its results, whoever needs them.
     for (const ValueId result : plan_.fusion.ops[op].results)
       leave(result, plan_.externals.size(), Writer::kExternal);
-    plan_.externals.push_back({.op = op, .before = plan_.segments.size()});
+    plan_.externals.push_back({.op = op, .before = plan_.kernels.size()});
   }
 
   /// Appends a group's kernels and the tensors it leaves.
   Result<void> place(const ChosenGroup& group) {
-    const size_t first = plan_.segments.size();
+    const size_t first = plan_.kernels.size();
     auto placed = place(*group.scheduled, graph_.extract(group.nodes, group.views).in_plan);
     if (!placed) return placed;
     for (const NodeId node : group.nodes)
-      plan_.segments[first].ops.push_back(graph_.nodes()[node].op);
+      plan_.kernels[first].ops.push_back(graph_.nodes()[node].op);
     return {};
   }
   /// Takes the facts of kernels that are placed first; what repeats them has those in the plan.
   Result<void> place(ScheduledGroup& group, const std::map<ValueId, ValueId>& to_plan) {
     if (!group.segment) return fail(group.segment.error());
     ScheduledSegment& segment = *group.segment;
-    const size_t first = plan_.segments.size();
+    const size_t first = plan_.kernels.size();
     const bool repeats = group.first_kernel.has_value();
     for (size_t i = 0; i < segment.kernels.size(); ++i) {
-      SegmentPlan& kernel = segment.kernels[i];
-      SegmentPlan made{.facts = repeats ? plan_.segments[*group.first_kernel + i].facts
+      KernelPlan& kernel = segment.kernels[i];
+      KernelPlan made{.facts = repeats ? plan_.kernels[*group.first_kernel + i].facts
                                         : std::move(kernel.facts),
                        .in_plan = composed(kernel.in_plan, to_plan),
                        .candidates = {},
@@ -124,8 +124,8 @@ class Placer {
         made.decisions = segment.decisions;
         made.rejections = segment.rejections;
       }
-      leave_outputs(made, group.outputs, kernel.in_plan, plan_.segments.size());
-      plan_.segments.push_back(std::move(made));
+      leave_outputs(made, group.outputs, kernel.in_plan, plan_.kernels.size());
+      plan_.kernels.push_back(std::move(made));
     }
     for (WorkspaceTensor tensor : segment.workspace) {
       if (tensor.value.valid()) tensor.value = to_plan.at(tensor.value);
@@ -148,7 +148,7 @@ class Placer {
   }
 
   /// What a kernel writes for other groups lies in the workspace, unless it is an output.
-  void leave_outputs(const SegmentPlan& kernel, const std::vector<ValueId>& of_group,
+  void leave_outputs(const KernelPlan& kernel, const std::vector<ValueId>& of_group,
                      const std::map<ValueId, ValueId>& in_segment, size_t writer) {
     for (const ValueId output : kernel.facts.fusion.outputs) {
       const ValueId mine = in_segment.empty() ? output : in_segment.at(output);
@@ -220,7 +220,7 @@ Result<PlacedGroups> place_segments(Plan& plan, const WorkGraph& graph,
     for (const size_t group : order) {
       if (behind_lists.contains(group) != behind) continue;
       out.groups.push_back(groups[group].nodes);
-      out.first_segment.push_back(plan.segments.size());
+      out.first_segment.push_back(plan.kernels.size());
       if (groups[group].scheduled == nullptr) {
         placer.place_external(graph.nodes()[groups[group].nodes.front()].op);
       } else if (auto placed = placer.place(groups[group]); !placed) {

@@ -22,7 +22,7 @@ void ExecutionTest::SetUp() {
   });
   executable_.reset(executable);
   const auto object = c_api::object_of<c_api::ExecutableObject>(executable);
-  const KernelSource& source = object->executable().compiled().segments.front().source;
+  const KernelSource& source = object->executable().compiled().kernels.front().source;
   driver_.set_kernel(source.entry, source.buffers.size() + source.params.size(),
                      [this](const LaunchConfig& config, std::span<const uint64_t> arguments) {
                        const std::lock_guard lock(mutex_);

@@ -340,7 +340,7 @@ class CheckingExecutionTest : public ExecutionTest {
     });
     executable_.reset(executable);
     const auto object = c_api::object_of<c_api::ExecutableObject>(executable);
-    const KernelSource& source = object->executable().compiled().segments.front().source;
+    const KernelSource& source = object->executable().compiled().kernels.front().source;
     ASSERT_EQ(source.buffers.size(), 4U);
     // What the kernel does about its labels.
     driver_.set_kernel(source.entry, source.buffers.size() + source.params.size(),

@@ -118,7 +118,7 @@ TEST_F(PlanTest, IsExplained) {
   const auto json = nlohmann::json::parse(text(&sinter_plan_explain_json));
   EXPECT_EQ(json["fusion"], "scale");
   EXPECT_EQ(json["device"], "H200");
-  EXPECT_EQ(json["segments"].size(), 1U);
+  EXPECT_EQ(json["kernels"].size(), 1U);
   EXPECT_FALSE(json["decisions"].empty());
   EXPECT_THAT(text(&sinter_plan_explain), HasSubstr("scale"));
   EXPECT_THAT(text(&sinter_plan_print), StartsWith("fusion @scale {"));

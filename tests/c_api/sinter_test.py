@@ -53,7 +53,7 @@ class SinterTest(unittest.TestCase):
         report = json.loads(self.sinter.text("plan_explain_json", plan))
         self.assertEqual(report["device"], "H200")
         self.assertEqual(report["predicted_us"], info.predicted_us)
-        self.assertIn("family", report["segments"][0]["schedule"])
+        self.assertIn("family", report["kernels"][0]["schedule"])
         tensor = TensorInfo()
         self.sinter.plan_input(plan, c.c_size_t(0), c.byref(tensor))
         self.assertEqual((tensor.name, tensor.type), (b"x", b"bf16"))

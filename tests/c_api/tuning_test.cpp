@@ -96,7 +96,7 @@ TEST_F(CTuningTest, TunesKeepsAndPlansByIt) {
   EXPECT_EQ(info.wrong_count, 0U);
   EXPECT_STREQ(info.unmeasured, "");
   EXPECT_NEAR(info.tuned_us, 10.0, 0.1) << "what every launch of the fake driver takes";
-  EXPECT_EQ(json.at("segments").at(0).at("measurements").size(), 3U);
+  EXPECT_EQ(json.at("kernels").at(0).at("measurements").size(), 3U);
 
   OwnedDevice device = preset();
   auto plan_options = sized<sinter_plan_options>();

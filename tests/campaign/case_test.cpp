@@ -147,8 +147,8 @@ TEST(DrawnCases, TakeTheInterpreterLittleTime) {
     Outcome outcome = check_case(
         empty, {.see_plan =
                     [](const Plan& plan) {
-                      for (const SegmentPlan& segment : plan.segments)
-                        EXPECT_LE(threads_run(segment.facts, segment.chosen()), kMostThreadsRun);
+                      for (const KernelPlan& kernel : plan.kernels)
+                        EXPECT_LE(threads_run(kernel.facts, kernel.chosen()), kMostThreadsRun);
                     },
                 .executes = false});
     again += outcome.features["schedules too large to interpret drawn again"];

@@ -69,8 +69,8 @@ class Check {
     CaseFinding finding{
         .what = std::move(what), .where = std::move(where), .text = std::move(text)};
     if (plan != nullptr) {
-      for (const SegmentPlan& segment : plan->segments)
-        finding.schedules += print(segment.chosen().schedule);
+      for (const KernelPlan& kernel : plan->kernels)
+        finding.schedules += print(kernel.chosen().schedule);
     }
     out_.findings.push_back(std::move(finding));
   }
@@ -235,19 +235,19 @@ class Check {
   }
 
   void count_plan(const Plan& plan) {
-    if (plan.segments.size() > 1) count("several kernels");
+    if (plan.kernels.size() > 1) count("several kernels");
     if (!plan.externals.empty()) count("external calls planned");
-    for (const SegmentPlan& segment : plan.segments) {
-      if (segment.facts.list) count("lists of tensors");
-      if (segment.facts.reduction_count > 1) count("chains or pairs of inner reductions");
-      if (segment.facts.has_outer()) count("outer reductions");
-      if (segment.facts.has_outer() && segment.facts.has_reduction())
+    for (const KernelPlan& kernel : plan.kernels) {
+      if (kernel.facts.list) count("lists of tensors");
+      if (kernel.facts.reduction_count > 1) count("chains or pairs of inner reductions");
+      if (kernel.facts.has_outer()) count("outer reductions");
+      if (kernel.facts.has_outer() && kernel.facts.has_reduction())
         count("inner and outer reductions in one kernel");
-      if (segment.finishes) count("finishing kernels");
-      if (segment.is_part) count("split into rows and columns");
-      if (segment.row_parts > 0 && !segment.facts.has_outer()) count("rows in parts");
-      if (segment.row_parts > 0 && segment.facts.has_outer()) count("columns in parts");
-      if (!segment.facts.in_place.empty()) count("kernels in place");
+      if (kernel.finishes) count("finishing kernels");
+      if (kernel.is_part) count("split into rows and columns");
+      if (kernel.row_parts > 0 && !kernel.facts.has_outer()) count("rows in parts");
+      if (kernel.row_parts > 0 && kernel.facts.has_outer()) count("columns in parts");
+      if (!kernel.facts.in_place.empty()) count("kernels in place");
     }
   }
 
@@ -266,29 +266,29 @@ class Check {
   }
 
   /// Replaces the schedule of a segment, and what finishes it; false if that is refused.
-  bool replace(Plan& plan, size_t segment, const ProposedSchedule& by) {
-    if (auto finished = plan_finish(plan, segment, by.schedule, families_); !finished) {
+  bool replace(Plan& plan, size_t kernel, const ProposedSchedule& by) {
+    if (auto finished = plan_finish(plan, kernel, by.schedule, families_); !finished) {
       refuse("finish of a schedule", finished.error());
       return false;
     }
-    plan.segments[segment].candidates = {by};
+    plan.kernels[kernel].candidates = {by};
     return true;
   }
   /// What finishes or combines the results of another kernel has a form that they agree on.
-  static bool stands_alone(const SegmentPlan& segment) {
-    return !segment.finishes && !segment.is_part && segment.row_parts == 0;
+  static bool stands_alone(const KernelPlan& kernel) {
+    return !kernel.finishes && !kernel.is_part && kernel.row_parts == 0;
   }
 
   std::optional<Plan> with_other_families(const Plan& plan) {
     Plan own = plan;
     bool changed = false;
     // From the last, because a new finish moves the segments behind it.
-    for (size_t i = own.segments.size(); i-- > 0;) {
-      if (!stands_alone(own.segments[i])) continue;
+    for (size_t i = own.kernels.size(); i-- > 0;) {
+      if (!stands_alone(own.kernels[i])) continue;
       std::map<std::string, ProposedSchedule> best;
-      for (const ProposedSchedule& candidate : own.segments[i].candidates)
+      for (const ProposedSchedule& candidate : own.kernels[i].candidates)
         best.try_emplace(candidate.schedule.family, candidate);
-      best.erase(own.segments[i].chosen().schedule.family);
+      best.erase(own.kernels[i].chosen().schedule.family);
       if (best.empty()) continue;
       const auto chosen =
           std::next(best.begin(), static_cast<ptrdiff_t>(chance_.below(best.size())));
@@ -330,9 +330,9 @@ class Check {
   std::optional<Plan> with_drawn_schedules(const Plan& plan) {
     Plan own = plan;
     bool changed = false;
-    for (size_t i = own.segments.size(); i-- > 0;) {
-      if (!stands_alone(own.segments[i])) continue;
-      const auto drawn = draw_schedule(own.segments[i].facts);
+    for (size_t i = own.kernels.size(); i-- > 0;) {
+      if (!stands_alone(own.kernels[i])) continue;
+      const auto drawn = draw_schedule(own.kernels[i].facts);
       if (!drawn) {
         count("no schedule drawn");
         continue;
@@ -340,8 +340,8 @@ class Check {
       changed = replace(own, i, *drawn) || changed;
     }
     // Only now it is known what is left to be finished.
-    for (SegmentPlan& segment : own.segments) {
-      if (!stands_alone(segment)) changed = redraw_dependent(segment) || changed;
+    for (KernelPlan& kernel : own.kernels) {
+      if (!stands_alone(kernel)) changed = redraw_dependent(kernel) || changed;
     }
     if (!changed) return std::nullopt;
     return own;
@@ -349,16 +349,16 @@ class Check {
 
   /// Another schedule for a kernel whose neighbour finishes or combines what it leaves, or that
   /// does so itself: it leaves nothing else, and starts and ends beside the other as planned.
-  bool redraw_dependent(SegmentPlan& segment) {
+  bool redraw_dependent(KernelPlan& kernel) {
     constexpr int kMostDraws = 4;
     for (int i = 0; i < kMostDraws; ++i) {
-      auto drawn = draw_schedule(segment.facts);
+      auto drawn = draw_schedule(kernel.facts);
       if (!drawn) return false;
       if (drawn->schedule.persistent_blocks > 0) continue;
-      drawn->schedule.dependent_launch = segment.chosen().schedule.dependent_launch;
-      if (!verify_schedule(segment.facts, drawn->schedule, limits_, families_).empty()) continue;
+      drawn->schedule.dependent_launch = kernel.chosen().schedule.dependent_launch;
+      if (!verify_schedule(kernel.facts, drawn->schedule, limits_, families_).empty()) continue;
       count("schedules drawn for parts and finishes");
-      segment.candidates = {std::move(*drawn)};
+      kernel.candidates = {std::move(*drawn)};
       return true;
     }
     return false;
@@ -445,15 +445,15 @@ class Check {
   // ---- A run
 
   /// The family of a kernel, and what only some of its schedules have.
-  void count_schedule(const SegmentPlan& segment) {
-    const Schedule& schedule = segment.chosen().schedule;
+  void count_schedule(const KernelPlan& kernel) {
+    const Schedule& schedule = kernel.chosen().schedule;
     ++out_.families[schedule.family];
     const auto option = [&](bool has, std::string_view name) {
       if (has) count(fmt::format("{}: {}", schedule.family, name));
     };
-    option(segment.row_parts > 0, "parts");
-    option(segment.finishes, "finishes");
-    option(!segment.facts.in_place.empty(), "in place");
+    option(kernel.row_parts > 0, "parts");
+    option(kernel.finishes, "finishes");
+    option(!kernel.facts.in_place.empty(), "in place");
     option(schedule.cluster_size > 1, "clusters");
     option(schedule.persistent_blocks > 0, "persistent grids");
     option(schedule.finish == Finish::kLastBlock, "tickets");
@@ -477,7 +477,7 @@ class Check {
       if (asked_.see_plan) asked_.see_plan(plan);
       for (const std::string& violation : plan_violations(plan))
         find("memory of the plan", where, violation, &plan);
-      for (const SegmentPlan& segment : plan.segments) count_schedule(segment);
+      for (const KernelPlan& kernel : plan.kernels) count_schedule(kernel);
       if (!asked_.executes) return;
       auto run =
           execute_on_host(plan, reference_.inputs, families_, {.seed = case_.data_seed}, calls_);

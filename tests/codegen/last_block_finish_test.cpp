@@ -91,7 +91,7 @@ struct RawRun {
 };
 RawRun run_raw(const Plan& planned, const Schedule& schedule, const kir::Kernel& kernel,
                const std::vector<int64_t>& params, uint64_t seed) {
-  const SegmentFacts& facts = planned.segments.front().facts;
+  const SegmentFacts& facts = planned.kernels.front().facts;
   RawRun out;
   out.counters.assign(static_cast<size_t>(last_block_bytes(facts, schedule) / 4), 0);
   std::vector<HostTensor> inputs = sample_inputs(planned.fusion, Binding{}, 5);
@@ -120,7 +120,7 @@ RawRun run_raw(const Plan& planned, const Schedule& schedule, const kir::Kernel&
 TEST(LastBlockFinish, CountersAreZeroAgainAndOneForEachStrip) {
   for (const auto& [name, schedule] : kinds()) {
     const Plan planned = plan_of(name, 37, 512);
-    const SegmentFacts& facts = planned.segments.front().facts;
+    const SegmentFacts& facts = planned.kernels.front().facts;
     const LoweredKernel lowered = lower(facts, schedule, builtin_families()).value();
     const RawRun run = run_raw(planned, schedule, lowered.kernel, lowered.param_values, 1);
     EXPECT_TRUE(run.report.clean());
@@ -136,7 +136,7 @@ TEST(LastBlockFinish, AMissingFenceIsARace) {
   for (const auto& [name, schedule] : kinds()) {
     const Plan planned = plan_of(name, 37, 512);
     const LoweredKernel lowered =
-        lower(planned.segments.front().facts, schedule, builtin_families()).value();
+        lower(planned.kernels.front().facts, schedule, builtin_families()).value();
     std::vector<kir::StmtId> fences;
     kir::for_each_stmt(lowered.kernel, lowered.kernel.body, [&](kir::StmtId id) {
       if (std::holds_alternative<kir::DeviceFence>(lowered.kernel.stmts[id].kind))
@@ -159,7 +159,7 @@ TEST(LastBlockFinish, AMissingFenceIsARace) {
 TEST(LastBlockFinish, OneThreadDrawsBetweenTwoFencesAndTwoBarriers) {
   const Plan planned = plan_of("dyt_backward", 37, 512);
   const LoweredKernel lowered =
-      lower(planned.segments.front().facts, kinds().front().schedule, builtin_families()).value();
+      lower(planned.kernels.front().facts, kinds().front().schedule, builtin_families()).value();
   const kir::Kernel& kernel = lowered.kernel;
   std::string order;
   kir::for_each_stmt(kernel, kernel.body, [&](kir::StmtId id) {

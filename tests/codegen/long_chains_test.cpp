@@ -56,9 +56,9 @@ void expect_emitted(const Fusion& fusion, const std::optional<std::string>& fami
                             {.families = builtin_families(), .pin = {.family = family}});
   ASSERT_TRUE(planned.has_value()) << planned.error().text();
   EXPECT_FALSE(explain(*planned).empty());
-  for (size_t i = 0; i < std::min(planned->segments.size(), kKernels); ++i) {
-    const SegmentPlan& segment = planned->segments[i];
-    const auto source = emit(segment.facts, segment.chosen().schedule);
+  for (size_t i = 0; i < std::min(planned->kernels.size(), kKernels); ++i) {
+    const KernelPlan& kernel = planned->kernels[i];
+    const auto source = emit(kernel.facts, kernel.chosen().schedule);
     ASSERT_TRUE(source.has_value()) << source.error().text();
     EXPECT_FALSE(source->text.empty());
   }

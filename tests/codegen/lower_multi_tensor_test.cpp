@@ -33,9 +33,9 @@ TEST(LowerMultiTensor, EveryBlockFindsItsMember) {
   auto planned = plan(fusion, {}, *find_device("H200"),
                       {.families = builtin_families(), .cutting = Cutting::kNeeded});
   ASSERT_TRUE(planned) << planned.error().text();
-  ASSERT_EQ(planned->segments.size(), 1U);
-  ASSERT_EQ(planned->segments.front().chosen().schedule.family, kMultiTensor);
-  for (const ProposedSchedule& candidate : planned->segments.front().candidates) {
+  ASSERT_EQ(planned->kernels.size(), 1U);
+  ASSERT_EQ(planned->kernels.front().chosen().schedule.family, kMultiTensor);
+  for (const ProposedSchedule& candidate : planned->kernels.front().candidates) {
     ScheduledKernel(fusion, candidate.schedule)
         .expect_outputs(
             [](const Tensors& in) {

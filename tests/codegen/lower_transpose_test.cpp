@@ -29,9 +29,9 @@ TEST(LowerTranspose, TilesAreWholeBeforeTheyAreReadAcross) {
         plan(fusion, {}, *find_device("H200"),
              {.families = builtin_families(), .pin = {.family = std::string(kTranspose)}});
     ASSERT_TRUE(planned) << planned.error().text();
-    const size_t candidates = planned->segments.front().candidates.size();
+    const size_t candidates = planned->kernels.front().candidates.size();
     for (size_t i = 0; i < candidates; ++i) {
-      const Schedule& schedule = planned->segments.front().candidates[i].schedule;
+      const Schedule& schedule = planned->kernels.front().candidates[i].schedule;
       ScheduledKernel(fusion, schedule)
           .expect_outputs(
               [rows = rows, columns = columns](const Tensors& in) -> Tensors {

@@ -16,7 +16,7 @@ SegmentFacts facts_of(std::string_view name, int64_t rows, int64_t columns) {
   return plan(find_canned_fusion(name)->build(), {{"rows", rows}, {"cols", columns}},
               *find_device("H200"), {.families = builtin_families(), .pin = {.family = "looped"}})
       .value()
-      .segments.front()
+      .kernels.front()
       .facts;
 }
 

@@ -43,10 +43,10 @@ class ScheduledKernel {
   }
 
   [[nodiscard]] const Plan& planned() const { return plan_; }
-  [[nodiscard]] const SegmentFacts& facts() const { return plan_.segments.front().facts; }
+  [[nodiscard]] const SegmentFacts& facts() const { return plan_.kernels.front().facts; }
   /// The first kernel of the plan, with every invariant verified.
   [[nodiscard]] kir::Kernel lowered() const {
-    return lower(facts(), plan_.segments.front().chosen().schedule, builtin_families(),
+    return lower(facts(), plan_.kernels.front().chosen().schedule, builtin_families(),
                  {.verify = true})
         .value()
         .kernel;
@@ -78,7 +78,7 @@ class ScheduledKernel {
 
  private:
   [[nodiscard]] std::string text() const {
-    return print(plan_.segments.front().chosen().schedule) + print(lowered());
+    return print(plan_.kernels.front().chosen().schedule) + print(lowered());
   }
 
   Plan plan_;

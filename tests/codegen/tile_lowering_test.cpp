@@ -100,7 +100,7 @@ std::vector<std::string> hints_of(const kir::Kernel& kernel) {
 
 TEST(TileLowering, RowsAreKeptInL2UntilTheyAreReadForTheLastTime) {
   const Plan planned = plan(gated(), {}, *find_device("H200")).value();
-  const SegmentFacts& facts = planned.segments.front().facts;
+  const SegmentFacts& facts = planned.kernels.front().facts;
   Schedule schedule{.family = "looped",
                     .threads_per_row = 64,
                     .vector_width = 8,

@@ -27,13 +27,13 @@ CompiledPlan compiled_rms_norm(int64_t rows) {
   Plan planned = plan(find_canned_fusion("rms_norm")->build(), {{"rows", rows}, {"cols", kColumns}},
                       *find_device("H200"), {.families = builtin_families()})
                      .value();
-  const SegmentPlan& segment = planned.segments.front();
+  const KernelPlan& segment = planned.kernels.front();
   const ProposedSchedule chosen = segment.chosen();
   KernelSource source = emit(segment.facts, chosen.schedule).value();
   auto kernel = std::make_shared<CompiledKernel>(sample_kernel());
   kernel->entry = source.entry;
-  CompiledPlan out{.plan = std::move(planned), .segments = {}};
-  out.segments.push_back(
+  CompiledPlan out{.plan = std::move(planned), .kernels = {}};
+  out.kernels.push_back(
       {.chosen = chosen, .source = std::move(source), .kernel = kernel, .attempts = {}});
   return out;
 }
@@ -214,15 +214,15 @@ TEST_F(ExecutionErrorTest, ADeviceWithoutMemoryForTheModule) {
 
 TEST_F(ExecutionErrorTest, MoreSharedMemoryThanTheDeviceAllows) {
   CompiledPlan compiled = compiled_rms_norm(kRows);
-  compiled.segments.front().source.dynamic_shared = true;
-  compiled.segments.front().source.shared_bytes = find_device("H200")->shared_bytes_per_block + 1;
+  compiled.kernels.front().source.dynamic_shared = true;
+  compiled.kernels.front().source.shared_bytes = find_device("H200")->shared_bytes_per_block + 1;
   expect_error(Executable::prepare(std::move(compiled), driver_),
                {.kind = ErrorKind::kDeviceError, .text = "bytes of dynamic shared memory"});
 }
 
 TEST_F(ExecutionErrorTest, MoreBlocksThanAGridHas) {
   CompiledPlan compiled = compiled_rms_norm(kRows);
-  KernelSource& source = compiled.segments.front().source;
+  KernelSource& source = compiled.kernels.front().source;
   source.param_values[source.work_param] = (int64_t{1} << 31) * source.work_per_block;
   expect_error(Executable::prepare(std::move(compiled), driver_),
                {.kind = ErrorKind::kInvalidArgument,
@@ -233,7 +233,7 @@ TEST_F(ExecutionErrorTest, MoreBlocksThanAGridHas) {
 
 TEST_F(ExecutionErrorTest, MoreArgumentsThanALaunchCarries) {
   CompiledPlan compiled = compiled_rms_norm(kRows);
-  KernelSource& source = compiled.segments.front().source;
+  KernelSource& source = compiled.kernels.front().source;
   source.buffers.resize(kMaxKernelArguments + 1 - source.params.size(), source.buffers.front());
   expect_error(Executable::prepare(std::move(compiled), driver_),
                {.kind = ErrorKind::kInvalidArgument,
@@ -254,7 +254,7 @@ TEST_F(ExecutionErrorTest, MoreMemoryThanTheDeviceHas) {
 class HostExecutionErrorTest : public ::testing::Test {
  protected:
   [[nodiscard]] Result<HostRun> execute() const {
-    const SegmentPlan& segment = compiled_.plan.segments.front();
+    const KernelPlan& segment = compiled_.plan.kernels.front();
     const LoweredKernel kernel = lower(segment.facts, segment.chosen().schedule).value();
     return execute_on_host(segment.facts, kernel, inputs_);
   }
@@ -333,7 +333,7 @@ TEST(ExternalCallError, ACallbackSeesWhatIsDeclaredAndMayRefuseIt) {
   CompiledPlan compiled{
       .plan = plan(b.build(), {{"n", 8}}, *find_device("H200"), {.families = builtin_families()})
                   .value(),
-      .segments = {}};
+      .kernels = {}};
   const auto executable =
       Executable::prepare(std::move(compiled), driver, {.external = callback}).value();
   const DeviceBuffer memory = DeviceBuffer::allocate(driver, 8192).value();

@@ -66,11 +66,11 @@ TEST(NoExceptions, ADefectOfAFamilyIsAnErrorAndNoRefusal) {
   ASSERT_FALSE(by_sweep);
   expect_defect(by_sweep.error());
   const Plan good = planned();
-  const SegmentPlan& segment = good.segments.front();
-  const auto by_lower = lower(segment.facts, segment.chosen().schedule, families);
+  const KernelPlan& kernel = good.kernels.front();
+  const auto by_lower = lower(kernel.facts, kernel.chosen().schedule, families);
   ASSERT_FALSE(by_lower);
   expect_defect(by_lower.error());
-  const auto by_emit = emit(segment.facts, segment.chosen().schedule, families);
+  const auto by_emit = emit(kernel.facts, kernel.chosen().schedule, families);
   ASSERT_FALSE(by_emit);
   expect_defect(by_emit.error());
   const auto by_host = execute_on_host(good, sample_inputs(good.fusion, {}, 1), families);
@@ -115,21 +115,21 @@ TEST(NoExceptions, WhatACallersFunctionThrowsGetsOut) {
   const FamilySet families = throwing(std::runtime_error("theirs"));
   EXPECT_THROW((void)plan(softmax(), kSizes, kDevice, {.families = families}), std::runtime_error);
   const Plan good = planned();
-  const SegmentPlan& segment = good.segments.front();
-  EXPECT_THROW((void)lower(segment.facts, segment.chosen().schedule, families), std::runtime_error);
+  const KernelPlan& kernel = good.kernels.front();
+  EXPECT_THROW((void)lower(kernel.facts, kernel.chosen().schedule, families), std::runtime_error);
 }
 
 TEST(NoExceptions, AnInterruptedCompilationIsATypedError) {
   const Plan good = planned();
-  const SegmentPlan& segment = good.segments.front();
+  const KernelPlan& kernel = good.kernels.front();
   const FamilySet late =
       interruptible_lowering(builtin_families(), {.deadline = std::chrono::steady_clock::now()});
-  const auto ended = emit(segment.facts, segment.chosen().schedule, late);
+  const auto ended = emit(kernel.facts, kernel.chosen().schedule, late);
   ASSERT_FALSE(ended);
   EXPECT_EQ(ended.error().kind, ErrorKind::kResourceExhausted);
   const FamilySet stopped = interruptible_lowering(
       builtin_families(), {.progress = [](const Progress&) { return false; }});
-  const auto cancelled = emit(segment.facts, segment.chosen().schedule, stopped);
+  const auto cancelled = emit(kernel.facts, kernel.chosen().schedule, stopped);
   ASSERT_FALSE(cancelled);
   EXPECT_EQ(cancelled.error().kind, ErrorKind::kCancelled);
 }

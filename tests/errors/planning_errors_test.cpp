@@ -30,7 +30,7 @@ Schedule looped() {
 
 /// The value that a softmax keeps.
 ValueId kept_by_softmax() {
-  return plan_canned("softmax", kMatrix, "H200")->segments.front().facts.kept.front();
+  return plan_canned("softmax", kMatrix, "H200")->kernels.front().facts.kept.front();
 }
 
 /// 32-bit integers count the vectors of a row that a thread takes.
@@ -396,15 +396,15 @@ TEST(PlanningError, APartialPinOfAFamilyThatDoesNotTakeTheFusion) {
 
 TEST(PlanningError, LoweringWithoutTheFamily) {
   const Plan planned = plan_canned("softmax", kMatrix, "H200").value();
-  const SegmentPlan& segment = planned.segments.front();
-  expect_error(lower(segment.facts, segment.chosen().schedule, FamilySet{}),
+  const KernelPlan& kernel = planned.kernels.front();
+  expect_error(lower(kernel.facts, kernel.chosen().schedule, FamilySet{}),
                {.kind = ErrorKind::kUnsupported, .text = "is not in the set"});
 }
 
 TEST(PlanningError, LoweringByAFamilyThatOnlySchedules) {
   const Plan planned = plan_canned("softmax", kMatrix, "H200").value();
-  const SegmentPlan& segment = planned.segments.front();
-  expect_error(lower(segment.facts, segment.chosen().schedule, scheduling_families()),
+  const KernelPlan& kernel = planned.kernels.front();
+  expect_error(lower(kernel.facts, kernel.chosen().schedule, scheduling_families()),
                {.kind = ErrorKind::kUnsupported, .text = "only schedules and cannot lower"});
 }
 
@@ -415,8 +415,8 @@ TEST(PlanningError, ZeroExtentsAreNone) {
     for (const char* name : {"softmax", "layer_norm", "rms_norm"}) {
       const auto planned = plan_canned(name, extents, "H200", {.families = builtin_families()});
       ASSERT_TRUE(planned) << name << ": " << planned.error().text();
-      const SegmentPlan& segment = planned->segments.front();
-      EXPECT_TRUE(emit(segment.facts, segment.chosen().schedule)) << name;
+      const KernelPlan& kernel = planned->kernels.front();
+      EXPECT_TRUE(emit(kernel.facts, kernel.chosen().schedule)) << name;
     }
   }
 }

@@ -105,12 +105,12 @@ class ScheduleParserNeverCrashes : public ::testing::Test {
     // Pinning is what comes next; it must answer too, and refuse what the verifier refuses.
     const auto planned = plan_canned("softmax", {{"rows", 8}, {"cols", 4096}}, "H200",
                                      {.pin = {.schedule = *schedule}});
-    const SegmentFacts& facts = plan_.segments.front().facts;
+    const SegmentFacts& facts = plan_.kernels.front().facts;
     const auto rejections = verify_schedule(facts, *schedule, plan_.limits, scheduling_families());
     ASSERT_EQ(planned.has_value(), rejections.empty()) << escaped(text);
     if (planned) {
       ASSERT_THAT(plan_violations(*planned), testing::IsEmpty()) << escaped(text);
-      const auto lowered = lower(planned->segments.front().facts, *schedule);
+      const auto lowered = lower(planned->kernels.front().facts, *schedule);
       ASSERT_TRUE(lowered.has_value()) << escaped(text) << lowered.error().text();
       return;
     }

@@ -95,9 +95,9 @@ TEST_P(SpecialRows, AreWhatTheOracleSays) {
     ASSERT_TRUE(planned) << planned.error().text();
     const std::vector<HostTensor> inputs = special_inputs(fusion, planned->binding);
     const OracleResult expected = expected_of(fusion, *planned, inputs);
-    std::vector<Schedule> schedules = chosen_and_best_of_families(planned->segments.front());
+    std::vector<Schedule> schedules = chosen_and_best_of_families(planned->kernels.front());
     for (uint64_t seed = 0; seed < 3; ++seed) {
-      const auto drawn = random_schedule(planned->segments.front().facts, planned->limits,
+      const auto drawn = random_schedule(planned->kernels.front().facts, planned->limits,
                                          builtin_families(), seed);
       if (drawn) schedules.push_back(drawn->schedule);
     }
@@ -158,7 +158,7 @@ TEST_P(LabelsOutside, CountAsZeroAndReadNothing) {
       inputs[1].set_integer(row, labels[static_cast<size_t>(row)]);
     // A read outside of a tensor is a finding; the first and the last row have nothing beside them.
     const OracleResult expected = evaluate(fusion, planned->binding, inputs);
-    for (const Schedule& schedule : chosen_and_best_of_families(planned->segments.front()))
+    for (const Schedule& schedule : chosen_and_best_of_families(planned->kernels.front()))
       EXPECT_TRUE(is_right(*planned, schedule, inputs, expected));
     inputs[0] = HostTensor::zeros(inputs[0].type(), inputs[0].sizes());
     const OracleResult of_zeros = evaluate(fusion, planned->binding, inputs);

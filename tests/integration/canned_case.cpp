@@ -52,7 +52,7 @@ ExtentValues extents_of_width(const CannedFusion& canned, int64_t columns, int64
 
 testing::AssertionResult computes_the_oracle(const Fusion& fusion, const Plan& plan,
                                              const Schedule& schedule, uint64_t seed) {
-  const SegmentFacts& facts = plan.segments.front().facts;
+  const SegmentFacts& facts = plan.kernels.front().facts;
   const auto context = [&] {
     return fmt::format("{} with extents [{}], seed {}\n{}", fusion.name,
                        fmt::join(plan.binding.symbol_sizes, ", "), seed, print(schedule));
@@ -75,10 +75,10 @@ testing::AssertionResult computes_the_oracle(const Fusion& fusion, const Plan& p
   return testing::AssertionSuccess();
 }
 
-std::vector<Schedule> chosen_and_best_of_families(const SegmentPlan& segment) {
-  std::vector<Schedule> out = {segment.chosen().schedule};
-  std::set<std::string> seen = {segment.chosen().schedule.family};
-  for (const ProposedSchedule& candidate : segment.candidates) {
+std::vector<Schedule> chosen_and_best_of_families(const KernelPlan& kernel) {
+  std::vector<Schedule> out = {kernel.chosen().schedule};
+  std::set<std::string> seen = {kernel.chosen().schedule.family};
+  for (const ProposedSchedule& candidate : kernel.candidates) {
     if (seen.insert(candidate.schedule.family).second) out.push_back(candidate.schedule);
   }
   return out;

@@ -34,7 +34,7 @@ testing::AssertionResult computes_the_oracle(const Fusion& fusion, const Plan& p
                                              const Schedule& schedule, uint64_t seed = 1);
 
 /// The chosen schedule, and the best one of every family that offers any.
-std::vector<Schedule> chosen_and_best_of_families(const SegmentPlan& segment);
+std::vector<Schedule> chosen_and_best_of_families(const KernelPlan& segment);
 
 /// Names a parameterised test after its fusion.
 inline std::string name_of_case(const testing::TestParamInfo<CannedFusion>& info) {

@@ -39,10 +39,10 @@ std::vector<ExtentValues> awkward_extents(const CannedFusion& canned, const Fusi
 
 /// The chosen schedule, the best of each family, and one random schedule of each: policies and
 /// modes that small problems are never given by choice.
-std::vector<Schedule> schedules_to_run(const SegmentFacts& facts, const SegmentPlan& segment,
+std::vector<Schedule> schedules_to_run(const SegmentFacts& facts, const KernelPlan& kernel,
                                        const DeviceLimits& limits, const FamilySet& families,
                                        uint64_t seed) {
-  std::vector<Schedule> out = chosen_and_best_of_families(segment);
+  std::vector<Schedule> out = chosen_and_best_of_families(kernel);
   for (const Family& family : families) {
     if (const auto drawn = random_schedule(facts, limits, families, seed, family.name))
       out.push_back(drawn->schedule);
@@ -59,7 +59,7 @@ Result<Plan> pinned_to(const Fusion& fusion, const ExtentValues& extents,
 
 testing::AssertionResult computes_the_oracle_on(DeviceDriver& driver, const Fusion& fusion,
                                                 CompiledPlan compiled) {
-  const std::string schedule = print(compiled.segments.front().chosen.schedule);
+  const std::string schedule = print(compiled.kernels.front().chosen.schedule);
   const auto executable = Executable::prepare(std::move(compiled), driver);
   if (!executable) return testing::AssertionFailure() << schedule << executable.error().text();
   const auto run = run_on_device(fusion, *executable, driver, {.time = false});
@@ -90,8 +90,8 @@ TEST_P(CannedGpu, IsRightAtAwkwardExtents) {
       ASSERT_TRUE(computes_the_oracle_on(*driver_, fusion, std::move(*compiled)));
       continue;
     }
-    const SegmentPlan& segment = planned->segments.front();
-    for (Schedule& schedule : schedules_to_run(segment.facts, segment, limits_, families, ++seed)) {
+    const KernelPlan& kernel = planned->kernels.front();
+    for (Schedule& schedule : schedules_to_run(kernel.facts, kernel, limits_, families, ++seed)) {
       auto compiled = std::async(std::launch::async, [&, extents, schedule] {
         return pinned_to(fusion, extents, limits_, schedule).and_then([&](Plan pinned) {
           return compile_plan(std::move(pinned), *compiler_, cache);
@@ -125,9 +125,9 @@ TEST_P(CannedFakeDevice, IsRightAtAwkwardExtents) {
       EXPECT_TRUE(computes_the_oracle_on(driver, fusion, interpreted(driver, *planned)));
       continue;
     }
-    const SegmentPlan& segment = planned->segments.front();
+    const KernelPlan& kernel = planned->kernels.front();
     for (const Schedule& schedule :
-         schedules_to_run(segment.facts, segment, limits, families, ++seed)) {
+         schedules_to_run(kernel.facts, kernel, limits, families, ++seed)) {
       auto pinned = pinned_to(fusion, extents, limits, schedule);
       ASSERT_TRUE(pinned) << print(schedule) << pinned.error().text();
       EXPECT_TRUE(computes_the_oracle_on(driver, fusion, interpreted(driver, std::move(*pinned))));

@@ -23,7 +23,7 @@ class CannedInterpreter : public ::testing::TestWithParam<CannedFusion> {
   void check(const Fusion& fusion, const ExtentValues& extents) const {
     const auto planned = plan_for(fusion, extents);
     ASSERT_TRUE(planned) << planned.error().text();
-    for (const Schedule& schedule : chosen_and_best_of_families(planned->segments.front()))
+    for (const Schedule& schedule : chosen_and_best_of_families(planned->kernels.front()))
       EXPECT_TRUE(computes_the_oracle(fusion, *planned, schedule));
   }
 
@@ -50,7 +50,7 @@ TEST_P(CannedInterpreter, IsRightForRandomSchedules) {
     for (const int64_t columns : widths) {
       const auto planned = plan_for(fusion_, extents_of_width(GetParam(), columns, kRows), device);
       ASSERT_TRUE(planned) << planned.error().text();
-      const SegmentFacts& facts = planned->segments.front().facts;
+      const SegmentFacts& facts = planned->kernels.front().facts;
       for (const Family& family : families_) {
         for (uint64_t i = 0; i < kSeeds; ++i) {
           ++seed;
@@ -109,7 +109,7 @@ TEST_P(WideRows, AreRight) {
   const auto planned = plan(fusion, extents_of_width(canned, 50257, 2), *find_device("H200"),
                             {.families = builtin_families()});
   ASSERT_TRUE(planned) << planned.error().text();
-  for (const Schedule& schedule : chosen_and_best_of_families(planned->segments.front()))
+  for (const Schedule& schedule : chosen_and_best_of_families(planned->kernels.front()))
     EXPECT_TRUE(computes_the_oracle(fusion, *planned, schedule));
 }
 
@@ -124,8 +124,8 @@ TEST(WideGradients, AreRightInTwoKernels) {
     const auto planned = plan(fusion, {{"rows", 3}, {"cols", 65536}}, *find_device("H200"),
                               {.families = builtin_families(), .pin = {.family = "looped"}});
     ASSERT_TRUE(planned) << planned.error().text();
-    ASSERT_EQ(planned->segments.size(), 2U);
-    EXPECT_TRUE(computes_the_oracle(fusion, *planned, planned->segments[0].chosen().schedule));
+    ASSERT_EQ(planned->kernels.size(), 2U);
+    EXPECT_TRUE(computes_the_oracle(fusion, *planned, planned->kernels[0].chosen().schedule));
   }
 }
 
@@ -135,8 +135,8 @@ TEST(CannedInterpreterSeeds, GiveTheSameBytes) {
   const auto planned = plan(fusion, extents_of_width(canned, 1023, 3), *find_device("H200"),
                             {.families = builtin_families()})
                            .value();
-  const SegmentFacts& facts = planned.segments.front().facts;
-  const auto lowered = lower(facts, planned.segments.front().chosen().schedule).value();
+  const SegmentFacts& facts = planned.kernels.front().facts;
+  const auto lowered = lower(facts, planned.kernels.front().chosen().schedule).value();
   const auto inputs = sample_inputs(fusion, planned.binding, 1);
   const auto first = execute_on_host(facts, lowered, inputs, {.seed = 1}).value();
   for (uint64_t seed = 2; seed < 6; ++seed) {
@@ -163,9 +163,9 @@ TEST(CannedInterpreterSpeed, RunsALayerNormOf64RowsOf4096InUnderTwoSeconds) {
   const auto planned = plan(fusion, {{"rows", 64}, {"cols", 4096}}, *find_device("H200"),
                             {.families = builtin_families()})
                            .value();
-  const SegmentFacts& facts = planned.segments.front().facts;
+  const SegmentFacts& facts = planned.kernels.front().facts;
   const auto inputs = sample_inputs(fusion, planned.binding, 1);
-  for (const Schedule& schedule : chosen_and_best_of_families(planned.segments.front())) {
+  for (const Schedule& schedule : chosen_and_best_of_families(planned.kernels.front())) {
     const auto lowered = lower(facts, schedule).value();
     const std::clock_t begin = std::clock();
     const auto run = execute_on_host(facts, lowered, inputs);

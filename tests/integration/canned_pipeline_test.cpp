@@ -28,22 +28,22 @@ TEST_P(CannedPlan, PlansOnEveryDevice) {
       if (runs_in_parts(GetParam())) {
         ASSERT_TRUE(planned) << limits.name << ": " << planned.error().text();
         EXPECT_TRUE(planned->is_segmented);
-        EXPECT_GT(planned->segments.size(), 1U);
+        EXPECT_GT(planned->kernels.size(), 1U);
         continue;
       }
       ASSERT_TRUE(planned) << limits.name << ": " << planned.error().text();
       // One kernel, and perhaps one that finishes its partial results or takes the columns.
-      ASSERT_LE(planned->segments.size(), 2U);
-      const SegmentPlan& segment = planned->segments.front();
-      const bool finishes = segment.chosen().schedule.finish == Finish::kLastBlock;
-      EXPECT_EQ(planned->workspace.empty(), planned->segments.size() == 1U && !finishes);
-      for (const ProposedSchedule& candidate : segment.candidates) {
-        ASSERT_THAT(verify_schedule(segment.facts, candidate.schedule, limits, families_),
+      ASSERT_LE(planned->kernels.size(), 2U);
+      const KernelPlan& kernel = planned->kernels.front();
+      const bool finishes = kernel.chosen().schedule.finish == Finish::kLastBlock;
+      EXPECT_EQ(planned->workspace.empty(), planned->kernels.size() == 1U && !finishes);
+      for (const ProposedSchedule& candidate : kernel.candidates) {
+        ASSERT_THAT(verify_schedule(kernel.facts, candidate.schedule, limits, families_),
                     IsEmpty())
             << limits.name << "\n"
             << print(candidate.schedule);
       }
-      const Schedule& chosen = segment.chosen().schedule;
+      const Schedule& chosen = kernel.chosen().schedule;
       const auto parsed = parse_schedule(print(chosen));
       ASSERT_TRUE(parsed) << parsed.error().text();
       EXPECT_EQ(*parsed, chosen);
@@ -56,7 +56,7 @@ TEST_P(CannedPipeline, LowersToVerifiedTextThatParsesBack) {
     for (const ExtentValues& extents : {GetParam().small, GetParam().large}) {
       const auto planned = plan(fusion_, extents, *find_device(device), {.families = families_});
       ASSERT_TRUE(planned) << planned.error().text();
-      const SegmentPlan& segment = planned->segments.front();
+      const KernelPlan& segment = planned->kernels.front();
       for (const Schedule& schedule : chosen_and_best_of_families(segment)) {
         const auto lowered = lower(segment.facts, schedule, families_, {.verify = true});
         ASSERT_TRUE(lowered) << lowered.error().text();
@@ -76,8 +76,8 @@ TEST_P(CannedPipeline, GivesTheSameTextEveryTime) {
     return plan(GetParam().build(), GetParam().large, *find_device("H200"),
                 {.families = builtin_families()})
         .and_then([](const Plan& planned) {
-          const SegmentPlan& segment = planned.segments.front();
-          return emit(segment.facts, segment.chosen().schedule);
+          const KernelPlan& kernel = planned.kernels.front();
+          return emit(kernel.facts, kernel.chosen().schedule);
         })
         .value();
   };
@@ -97,7 +97,7 @@ TEST(CannedPipelineRows, AreNoPartOfTheText) {
   for (const CannedFusion& canned : supported_fusions()) {
     const Fusion fusion = canned.build();
     const auto base = plan(fusion, canned.large, limits, {.families = builtin_families()}).value();
-    const SegmentFacts& facts = base.segments.front().facts;
+    const SegmentFacts& facts = base.kernels.front().facts;
     // A mean over the rows divides by their number.
     const bool counts = std::ranges::any_of(fusion.ops, [&](const Op& op) {
       const auto* extent = std::get_if<ExtentOp>(&op.kind);
@@ -106,16 +106,16 @@ TEST(CannedPipelineRows, AreNoPartOfTheText) {
     });
     if (counts) continue;
     // The length of parts of rows is in the index arithmetic too.
-    if (!base.segments.front().in_plan.empty()) continue;
+    if (!base.kernels.front().in_plan.empty()) continue;
     // Where there are several kept axes, their sizes are in the index arithmetic.
     if (facts.space.row_dimensions != 1 || !canned.large.contains("rows")) continue;
-    const Schedule& schedule = base.segments.front().chosen().schedule;
+    const Schedule& schedule = base.kernels.front().chosen().schedule;
     ExtentValues extents = canned.large;
     extents["rows"] += 3;
     const auto more =
         plan(fusion, extents, limits, {.families = builtin_families(), .pin = {schedule}});
     ASSERT_TRUE(more) << more.error().text();
-    EXPECT_EQ(emit(more->segments.front().facts, schedule)->text, emit(facts, schedule)->text);
+    EXPECT_EQ(emit(more->kernels.front().facts, schedule)->text, emit(facts, schedule)->text);
     ++compared;
   }
   EXPECT_GT(compared, 20);
@@ -128,7 +128,7 @@ TEST(RowsInSharedMemory, AreUnderWayBeforeThePartOfThemInRegistersIsStored) {
   const ExtentValues extents = {{"rows", 64}, {"cols", 1543}};
   const Plan planned =
       plan(fusion, extents, *find_device("H200"), {.families = builtin_families()}).value();
-  const SegmentFacts& facts = planned.segments.front().facts;
+  const SegmentFacts& facts = planned.kernels.front().facts;
   Schedule schedule{.family = "multi_wave",
                     .threads_per_row = 32,
                     .vector_width = 8,

@@ -28,8 +28,8 @@ Result<Plan> followed(const Fusion& fusion, const ExtentValues& extents,
 std::vector<std::string> texts_of(const Plan& plan) {
   const FamilySet families = builtin_families();
   std::vector<std::string> out;
-  for (const SegmentPlan& segment : plan.segments)
-    out.push_back(emit(segment.facts, segment.chosen().schedule, families).value().text);
+  for (const KernelPlan& kernel : plan.kernels)
+    out.push_back(emit(kernel.facts, kernel.chosen().schedule, families).value().text);
   return out;
 }
 

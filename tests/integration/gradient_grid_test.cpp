@@ -164,8 +164,8 @@ std::optional<Plan> pinned_plan(const Fusion& fusion, const ExtentValues& extent
 /// does not hold them.
 std::optional<Plan> in_shared(const Fusion& fusion, const ExtentValues& extents,
                               const Plan& planned) {
-  const SegmentPlan& segment = planned.segments.front();
-  Schedule schedule = segment.chosen().schedule;
+  const KernelPlan& kernel = planned.kernels.front();
+  Schedule schedule = kernel.chosen().schedule;
   if (schedule.persistent_blocks == 0 || schedule.accumulators == Residency::kShared)
     return std::nullopt;
   schedule.accumulators = Residency::kShared;
@@ -173,7 +173,7 @@ std::optional<Plan> in_shared(const Fusion& fusion, const ExtentValues& extents,
   schedule.rows_per_iteration = 1;
   const FamilySet families = builtin_families();
   const auto rejections = [&] {
-    return verify_schedule(segment.facts, schedule, planned.limits, families);
+    return verify_schedule(kernel.facts, schedule, planned.limits, families);
   };
   const int64_t groups = schedule.rows_per_block;
   while (schedule.pipeline_stages > std::max<int64_t>(groups, 2) && !rejections().empty())
@@ -192,12 +192,12 @@ std::optional<Plan> in_shared(const Fusion& fusion, const ExtentValues& extents,
 std::optional<Plan> with_unrolled_rows(const Plan& ring, const Width& width, const Fusion& fusion,
                                        int64_t rows, int64_t unrolled_rows,
                                        const DeviceLimits& limits) {
-  Schedule schedule = ring.segments.front().chosen().schedule;
+  Schedule schedule = ring.kernels.front().chosen().schedule;
   const int64_t turn = schedule.rows_per_block * unrolled_rows;
   schedule.rows_per_iteration = unrolled_rows;
   schedule.pipeline_stages = std::max(schedule.pipeline_stages / turn, int64_t{1}) * turn;
   const FamilySet families = builtin_families();
-  if (!verify_schedule(ring.segments.front().facts, schedule, limits, families).empty())
+  if (!verify_schedule(ring.kernels.front().facts, schedule, limits, families).empty())
     return std::nullopt;
   return pinned_plan(fusion, extents_of(rows, width.columns), limits, std::move(schedule));
 }
@@ -207,13 +207,13 @@ std::optional<Plan> with_unrolled_rows(const Plan& ring, const Width& width, con
 std::optional<Plan> with_last_block_finish(const Plan& planned, const Width& width,
                                            const Fusion& fusion, int64_t rows,
                                            const DeviceLimits& limits) {
-  Schedule schedule = planned.segments.front().chosen().schedule;
+  Schedule schedule = planned.kernels.front().chosen().schedule;
   if (schedule.finish == Finish::kLastBlock) return std::nullopt;
   schedule.finish = Finish::kLastBlock;
   schedule.dependent_launch = DependentLaunch::kNone;
   const FamilySet families = builtin_families();
   const auto rejections =
-      verify_schedule(planned.segments.front().facts, schedule, limits, families);
+      verify_schedule(planned.kernels.front().facts, schedule, limits, families);
   if (!rejections.empty()) {
     EXPECT_THAT(rejections.front().rule, AnyOf(HasSubstr("ticket"), HasSubstr("more shared memory"),
                                                HasSubstr("partial results")));
@@ -231,7 +231,7 @@ struct Machine {
 
 std::vector<Schedule> schedules_of(const CompiledPlan& compiled) {
   std::vector<Schedule> out;
-  for (const CompiledSegment& segment : compiled.segments) out.push_back(segment.chosen.schedule);
+  for (const KernelBuild& kernel : compiled.kernels) out.push_back(kernel.chosen.schedule);
   return out;
 }
 

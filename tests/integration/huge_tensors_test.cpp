@@ -76,17 +76,17 @@ TEST_P(HugeTensors, HaveIndicesThatReachAllOfThem) {
       EXPECT_FALSE(planned.error().remedy.empty());
       continue;
     }
-    for (const SegmentPlan& segment : planned->segments) {
-      std::vector<Schedule> schedules = chosen_and_best_of_families(segment);
-      for (uint64_t seed = 0; seed < 4 && !segment.finishes; ++seed) {
+    for (const KernelPlan& kernel : planned->kernels) {
+      std::vector<Schedule> schedules = chosen_and_best_of_families(kernel);
+      for (uint64_t seed = 0; seed < 4 && !kernel.finishes; ++seed) {
         const auto drawn =
-            random_schedule(segment.facts, planned->limits, builtin_families(), seed);
+            random_schedule(kernel.facts, planned->limits, builtin_families(), seed);
         if (drawn) schedules.push_back(drawn->schedule);
       }
       for (const Schedule& schedule : schedules) {
-        const auto lowered = lower(segment.facts, schedule);
+        const auto lowered = lower(kernel.facts, schedule);
         ASSERT_TRUE(lowered) << lowered.error().text();
-        const IndexRanges found = index_ranges(*lowered, segment.facts.fusion);
+        const IndexRanges found = index_ranges(*lowered, kernel.facts.fusion);
         computed += found.computed;
         EXPECT_THAT(found.overflows, IsEmpty()) << print(schedule);
         EXPECT_THAT(found.narrow, IsEmpty()) << print(schedule);
@@ -111,8 +111,8 @@ TEST(HugeTensorsText, CountsIn64Bits) {
     const auto planned =
         plan(find_canned_fusion("cross_entropy")->build(), {{"rows", rows}, {"cols", columns}},
              *find_device("H200"), {.families = builtin_families()});
-    const SegmentPlan& segment = planned.value().segments.front();
-    return emit(segment.facts, segment.chosen().schedule).value().text;
+    const KernelPlan& kernel = planned.value().kernels.front();
+    return emit(kernel.facts, kernel.chosen().schedule).value().text;
   };
   const std::string wide = text(1, kBit31);
   EXPECT_THAT(wide, HasSubstr("long long first_column ="));

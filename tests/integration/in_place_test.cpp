@@ -102,10 +102,10 @@ void expect_right(const Fusion& fusion, const Plan& plan, uint64_t seed = 1) {
 
 TEST(InPlace, OneBufferIsReadAndWritten) {
   const Plan plan = plan_of(fused_add_rms_norm(64, 512));
-  ASSERT_THAT(plan.segments, SizeIs(1));
-  const SegmentPlan& segment = plan.segments.front();
-  EXPECT_THAT(segment.facts.in_place, SizeIs(2));
-  const auto source = emit(segment.facts, segment.chosen().schedule);
+  ASSERT_THAT(plan.kernels, SizeIs(1));
+  const KernelPlan& kernel = plan.kernels.front();
+  EXPECT_THAT(kernel.facts.in_place, SizeIs(2));
+  const auto source = emit(kernel.facts, kernel.chosen().schedule);
   ASSERT_TRUE(source);
   ASSERT_THAT(source->buffers, SizeIs(2)) << "the outputs have none of their own";
   for (const BufferArgument& buffer : source->buffers) EXPECT_EQ(buffer.use, BufferUse::kReadWrite);
@@ -118,7 +118,7 @@ TEST(InPlace, OneBufferIsReadAndWritten) {
 TEST(InPlace, RowsAreNotReadAgainOnceTheyAreOverwritten) {
   // h is stored before the row is normalised; a loop would read x and the residual again for that.
   const Plan plan = plan_of(fused_add_rms_norm(64, 512));
-  const SegmentFacts& facts = plan.segments.front().facts;
+  const SegmentFacts& facts = plan.kernels.front().facts;
   const Schedule loop{.family = "looped", .threads_per_row = 128, .vector_width = 4};
   const auto refused = check_in_place(facts, loop);
   ASSERT_TRUE(refused);
@@ -127,7 +127,7 @@ TEST(InPlace, RowsAreNotReadAgainOnceTheyAreOverwritten) {
               testing::Contains(testing::Field(&Rejection::rule, refused->rule)));
   // Softmax stores only at the end: it may read the row as often as it likes.
   const Plan softmax = plan_of(softmax_in_place(64, 512));
-  EXPECT_FALSE(check_in_place(softmax.segments.front().facts, loop));
+  EXPECT_FALSE(check_in_place(softmax.kernels.front().facts, loop));
 }
 
 class InPlaceSchedules : public ::testing::TestWithParam<Fusion> {};
@@ -135,14 +135,14 @@ class InPlaceSchedules : public ::testing::TestWithParam<Fusion> {};
 TEST_P(InPlaceSchedules, AllComputeTheOracle) {
   const Fusion& fusion = GetParam();
   const Plan plan = plan_of(fusion);
-  ASSERT_FALSE(plan.segments.empty());
-  const SegmentPlan& segment = plan.segments.front();
-  ASSERT_THAT(segment.facts.in_place, Not(IsEmpty()));
-  for (const Schedule& schedule : chosen_and_best_of_families(segment))
+  ASSERT_FALSE(plan.kernels.empty());
+  const KernelPlan& kernel = plan.kernels.front();
+  ASSERT_THAT(kernel.facts.in_place, Not(IsEmpty()));
+  for (const Schedule& schedule : chosen_and_best_of_families(kernel))
     EXPECT_TRUE(computes_the_oracle(fusion, plan, schedule));
   int drawn = 0;
   for (uint64_t seed = 0; seed < 24; ++seed) {
-    const auto draw = random_schedule(segment.facts, kLimits, builtin_families(), seed);
+    const auto draw = random_schedule(kernel.facts, kLimits, builtin_families(), seed);
     if (!draw) continue;
     ++drawn;
     EXPECT_TRUE(computes_the_oracle(fusion, plan, draw->schedule, seed));
@@ -239,7 +239,7 @@ TEST(InPlace, AnotherOrderOfElementsIsAnotherKernel) {
   b.output(b.permute(b.exp(x), {1, 0}), "y", {.alias = x});
   const Fusion fusion = b.build();
   const Plan plan = plan_of(fusion);
-  EXPECT_THAT(plan.segments, SizeIs(2)) << "no thread reads where it would write";
+  EXPECT_THAT(plan.kernels, SizeIs(2)) << "no thread reads where it would write";
   expect_right(fusion, plan);
 }
 
@@ -252,7 +252,7 @@ TEST(InPlace, GathersFromARowThatIsOverwrittenRunBeforeIt) {
   b.output(b.mul(b.exp(b.sub(x, largest)), picked), "y", {.alias = x});
   const Fusion fusion = b.build();
   const Plan plan = plan_of(fusion);
-  EXPECT_THAT(plan.segments, SizeIs(2)) << "a row's threads pick what another one overwrites";
+  EXPECT_THAT(plan.kernels, SizeIs(2)) << "a row's threads pick what another one overwrites";
   expect_right(fusion, plan);
 }
 
@@ -356,9 +356,9 @@ std::vector<Sizes> shapes_of(size_t count) {
 TEST(InPlaceList, AdamUpdatesItsParametersWhereTheyLie) {
   const Fusion fusion = adam_over(shapes_of(40), {}, DType::kBF16, Updates::kInPlace);
   const Plan plan = plan_of(fusion);
-  ASSERT_THAT(plan.segments, SizeIs(1));
-  EXPECT_EQ(plan.segments[0].chosen().schedule.family, kMultiTensor);
-  EXPECT_THAT(plan.segments[0].facts.list->slots, SizeIs(4)) << "p, g, m, v";
+  ASSERT_THAT(plan.kernels, SizeIs(1));
+  EXPECT_EQ(plan.kernels[0].chosen().schedule.family, kMultiTensor);
+  EXPECT_THAT(plan.kernels[0].facts.list->slots, SizeIs(4)) << "p, g, m, v";
   expect_right(fusion, plan);
   EXPECT_GT(most_list_members(4, 3), most_list_members(7, 3));
 }
@@ -384,7 +384,7 @@ TEST(InPlaceList, AStepCountIsUpdatedBehindTheListThatReadsIt) {
   b.output(next, "next_step", {.alias = step});
   const Fusion fusion = b.build();
   const Plan plan = plan_of(fusion);
-  EXPECT_THAT(plan.segments, SizeIs(3)) << "the list, the step in the workspace, and its copy";
+  EXPECT_THAT(plan.kernels, SizeIs(3)) << "the list, the step in the workspace, and its copy";
   expect_right(fusion, plan);
 }
 

@@ -144,10 +144,10 @@ TEST_P(IndexChecksOfFamilies, AreRightWhateverTheSchedule) {
   const auto inputs = inputs_with(fusion, planned->binding,
                                   {{2, kColumns}, {3, -1}, {7, most}, {42, -most - 1}, {9, 0}});
   std::vector<Schedule> schedules;
-  for (const ProposedSchedule& candidate : planned->segments.front().candidates)
+  for (const ProposedSchedule& candidate : planned->kernels.front().candidates)
     schedules.push_back(candidate.schedule);
   for (uint64_t seed = 0; seed < 30; ++seed) {
-    const auto drawn = random_schedule(planned->segments.front().facts, planned->limits,
+    const auto drawn = random_schedule(planned->kernels.front().facts, planned->limits,
                                        builtin_families(), seed, GetParam().family);
     if (drawn) schedules.push_back(drawn->schedule);
   }
@@ -320,15 +320,15 @@ TEST(IndexChecks, WithoutTheOptionNothingChanges) {
   const auto checked = checked_plan(fusion, {{"rows", 64}, {"cols", 1024}}).value();
   EXPECT_EQ(checked.workspace_bytes - planned.workspace_bytes, 64 * 8);
   EXPECT_EQ(checked.fusion.outputs.size(), 2U);
-  ASSERT_EQ(checked.segments.size(), 1U) << "labels cost no further kernel";
+  ASSERT_EQ(checked.kernels.size(), 1U) << "labels cost no further kernel";
 }
 
 TEST(IndexChecks, TheEmittedKernelStoresWhatItTakesWith) {
   const Fusion fusion = cross_entropy_fusion();
   const ExtentValues extents{{"rows", 64}, {"cols", 1024}};
   const auto source_of = [](const Plan& planned) {
-    const SegmentPlan& segment = planned.segments.front();
-    return emit(segment.facts, segment.chosen().schedule).value();
+    const KernelPlan& kernel = planned.kernels.front();
+    return emit(kernel.facts, kernel.chosen().schedule).value();
   };
   const KernelSource checked = source_of(checked_plan(fusion, extents).value());
   const KernelSource plain = source_of(
@@ -562,7 +562,7 @@ TEST(IndexChecks, RangesCheckEverySize) {
       fusion, {{"rows", {1, 40}}}, *find_device("H200"),
       [&](Plan planned) -> Result<CompiledPlan> {
         const std::string sizes = fmt::format("{}", fmt::join(planned.binding.symbol_sizes, "_"));
-        for (SegmentPlan& segment : planned.segments) segment.facts.fusion.name += "_" + sizes;
+        for (KernelPlan& kernel : planned.kernels) kernel.facts.fusion.name += "_" + sizes;
         return interpreted(driver, std::move(planned));
       },
       driver, options);

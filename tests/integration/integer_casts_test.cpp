@@ -44,12 +44,12 @@ TEST_P(IntegerCasts, SaturateInTheOracleAndTheInterpreter) {
     const Fusion fusion = b.build();
     const Plan planned =
         plan(fusion, {}, *find_device("H200"), {.families = builtin_families()}).value();
-    const SegmentPlan& segment = planned.segments.front();
+    const KernelPlan& kernel = planned.kernels.front();
     std::vector<HostTensor> inputs = {HostTensor::zeros(GetParam(), {count})};
     for (int64_t i = 0; i < count; ++i) inputs[0].set_integer(i, values[static_cast<size_t>(i)]);
 
     const auto run =
-        execute_on_host(segment.facts, lower(segment.facts, segment.chosen().schedule).value(),
+        execute_on_host(kernel.facts, lower(kernel.facts, kernel.chosen().schedule).value(),
                         inputs)
             .value();
     const OracleResult expected = evaluate(fusion, planned.binding, inputs);

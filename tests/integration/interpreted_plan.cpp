@@ -19,8 +19,8 @@ size_t reach_in_bytes(const Plan& plan, ValueId id) {
 }
 
 /// Bytes behind a buffer of a plan's kernel.
-size_t bytes_behind(const Plan& plan, size_t segment, const BufferArgument& buffer) {
-  const TensorSlot slot = slot_of(plan, segment, buffer.value, buffer.use);
+size_t bytes_behind(const Plan& plan, size_t kernel, const BufferArgument& buffer) {
+  const TensorSlot slot = slot_of(plan, kernel, buffer.value, buffer.use);
   const auto offset = static_cast<size_t>(slot.offset);
   switch (slot.kind) {
     case TensorSlot::Kind::kInput:
@@ -72,9 +72,9 @@ std::vector<LaunchMemory> memory_of(const kir::Kernel& kernel, std::span<const s
 
 CompiledPlan interpreted(FakeDriver& driver, Plan plan,
                          const std::function<void(std::span<std::byte>)>& wrong) {
-  CompiledPlan out{.plan = std::move(plan), .segments = {}};
-  for (size_t i = 0; i < out.plan.segments.size(); ++i) {
-    const SegmentPlan& segment = out.plan.segments[i];
+  CompiledPlan out{.plan = std::move(plan), .kernels = {}};
+  for (size_t i = 0; i < out.plan.kernels.size(); ++i) {
+    const KernelPlan& segment = out.plan.kernels[i];
     const ProposedSchedule chosen = segment.chosen();
     LoweredKernel lowered = lower(segment.facts, chosen.schedule).value();
     KernelSource source = emit(segment.facts, chosen.schedule).value();
@@ -96,7 +96,7 @@ CompiledPlan interpreted(FakeDriver& driver, Plan plan,
           if (wrong) wrong(memory.back().bytes);
         },
         source.table.size());
-    out.segments.push_back({.chosen = chosen,
+    out.kernels.push_back({.chosen = chosen,
                             .source = std::move(source),
                             .kernel = std::move(kernel),
                             .attempts = {}});

@@ -61,7 +61,7 @@ class KeptRows : public testing::Test {
 
   const Fusion fusion_ = softmax_of_1280();
   const Plan planned_ = plan(fusion_, {}, *find_device("H200")).value();
-  const SegmentFacts& facts_ = planned_.segments.front().facts;
+  const SegmentFacts& facts_ = planned_.kernels.front().facts;
 };
 
 TEST_F(KeptRows, ThreadsLoadWhatMayLieOutsideFirst) {

@@ -51,7 +51,7 @@ std::string planned_line(const std::string& name, const Fusion& fusion, const Ex
   std::string out = fmt::format("{}{} on {}:", name, text_of(extents), device);
   const auto planned = plan(fusion, extents, *find_device(device));
   if (!planned) return out + " refused\n";
-  for (const SegmentPlan& kernel : planned->segments) {
+  for (const KernelPlan& kernel : planned->kernels) {
     if (!kernel.same_as) out += " " + kernel_text(kernel.facts, kernel.chosen().schedule) + ",";
   }
   out.back() = '\n';
@@ -105,8 +105,8 @@ std::string drawn_line(const CannedFusion& canned, const ExtentValues& extents) 
   const DeviceLimits limits = *find_device("H100");
   std::string out = fmt::format("{}{} drawn:", canned.name, text_of(extents));
   const auto planned = plan(canned.build(), extents, limits);
-  if (!planned || planned->segments.empty()) return out + " none\n";
-  const SegmentFacts& facts = planned->segments.front().facts;
+  if (!planned || planned->kernels.empty()) return out + " none\n";
+  const SegmentFacts& facts = planned->kernels.front().facts;
   for (const char* family : kFamilies) {
     for (uint64_t seed = 0; seed < kSeeds; ++seed) {
       if (const auto drawn = random_schedule(facts, limits, builtin_families(), seed, family))

@@ -54,7 +54,7 @@ TEST_P(LastBlockFinishAt, RowsAreTheOracles) {
     const Fusion fusion = find_canned_fusion(name)->build();
     for (const int64_t columns : {8, 67, 96, 512}) {
       const Plan plan = plan_of(name, rows, columns);
-      const SegmentFacts& facts = plan.segments.front().facts;
+      const SegmentFacts& facts = plan.kernels.front().facts;
       if (!facts.has_outer()) continue;  // One row is no matrix.
       for (Schedule schedule : shapes_of_rows(columns % 32 == 0)) {
         for (const ValueId value : facts.kept) schedule.kept.push_back({value});
@@ -69,7 +69,7 @@ TEST_P(LastBlockFinishAt, RingsAreTheOracles) {
   for (const char* name : {"layer_norm_backward", "dyt_backward", "marginal_sums"}) {
     const Fusion fusion = find_canned_fusion(name)->build();
     const Plan plan = plan_of(name, rows, 512);
-    const SegmentFacts& facts = plan.segments.front().facts;
+    const SegmentFacts& facts = plan.kernels.front().facts;
     if (!facts.has_outer()) continue;
     for (Schedule schedule : {
              Schedule{.threads_per_row = 32,
@@ -101,7 +101,7 @@ TEST_P(LastBlockFinishAt, ColumnsAreTheOracles) {
     const Fusion fusion = find_canned_fusion(name)->build();
     for (const int64_t columns : {4, 68, 512}) {
       const Plan plan = plan_of(name, rows, columns);
-      const SegmentFacts& facts = plan.segments.front().facts;
+      const SegmentFacts& facts = plan.kernels.front().facts;
       if (!facts.has_outer()) continue;
       for (Schedule schedule : {
                Schedule{.threads_per_row = 8, .rows_per_block = 4, .persistent_blocks = 3},
@@ -135,9 +135,9 @@ TEST(LastBlockFinish, CompilesWithoutSpillsWithinItsEstimate) {
                                                               {"layer_norm_backward", 512, 64},
                                                               {"bias_gradient", 65536, 64}}) {
     const Plan planned = plan_of(name, rows, columns);
-    for (const ProposedSchedule& candidate : planned.segments.front().candidates) {
+    for (const ProposedSchedule& candidate : planned.kernels.front().candidates) {
       if (candidate.schedule.finish != Finish::kLastBlock) continue;
-      const auto source = emit(planned.segments.front().facts, candidate.schedule);
+      const auto source = emit(planned.kernels.front().facts, candidate.schedule);
       ASSERT_TRUE(source) << source.error().text();
       const auto compiled = compile_kernel(*compiler, cache, *source,
                                            Architecture::parse(architecture_of(h200())).value());

@@ -80,12 +80,12 @@ void expect_right(const Fusion& fusion, const Plan& planned, uint64_t seed) {
 
 TEST(MultiTensorPlan, IsOneKernelFor300Tensors) {
   const Plan planned = plan_of(adam_over(model_shapes(300, 0)));
-  ASSERT_THAT(planned.segments, SizeIs(1));
-  EXPECT_EQ(planned.segments[0].chosen().schedule.family, kMultiTensor);
-  ASSERT_TRUE(planned.segments[0].facts.list);
-  EXPECT_THAT(planned.segments[0].facts.list->members, SizeIs(300));
-  ASSERT_FALSE(planned.segments[0].decisions.empty());
-  const Decision& decision = planned.segments[0].decisions.back();
+  ASSERT_THAT(planned.kernels, SizeIs(1));
+  EXPECT_EQ(planned.kernels[0].chosen().schedule.family, kMultiTensor);
+  ASSERT_TRUE(planned.kernels[0].facts.list);
+  EXPECT_THAT(planned.kernels[0].facts.list->members, SizeIs(300));
+  ASSERT_FALSE(planned.kernels[0].decisions.empty());
+  const Decision& decision = planned.kernels[0].decisions.back();
   EXPECT_EQ(decision.question, "do tensors of different sizes share a kernel");
   EXPECT_THAT(decision.because, HasSubstr("in 1 launch(es), "));
   EXPECT_EQ(planned.workspace_bytes, 0);
@@ -95,12 +95,12 @@ TEST(MultiTensorPlan, IsAsManyKernelsAsArgumentsAllow) {
   const size_t count = 3000;
   const Plan planned = plan_of(adam_over(model_shapes(count, 4)));
   const int64_t most = most_list_members(7, 3);
-  EXPECT_EQ(std::ssize(planned.segments), (static_cast<int64_t>(count) + most - 1) / most);
+  EXPECT_EQ(std::ssize(planned.kernels), (static_cast<int64_t>(count) + most - 1) / most);
   size_t members = 0;
   std::set<std::string> texts;
-  for (const SegmentPlan& segment : planned.segments) {
-    members += segment.facts.list->members.size();
-    texts.insert(emit(segment.facts, segment.chosen().schedule).value().text);
+  for (const KernelPlan& kernel : planned.kernels) {
+    members += kernel.facts.list->members.size();
+    texts.insert(emit(kernel.facts, kernel.chosen().schedule).value().text);
   }
   EXPECT_EQ(members, count);
   EXPECT_THAT(texts, SizeIs(1)) << "they are compiled once";
@@ -122,8 +122,8 @@ TEST(MultiTensorPlan, TakesTimeInProportionToTheTensors) {
 TEST(MultiTensorPlan, LeavesEqualTensorsThatOneKernelTakesAlone) {
   const std::vector<Sizes> shapes(4, Sizes{1 << 16});
   const Plan planned = plan_of(adam_over(shapes));
-  ASSERT_THAT(planned.segments, SizeIs(1));
-  EXPECT_EQ(planned.segments[0].chosen().schedule.family, "pointwise");
+  ASSERT_THAT(planned.kernels, SizeIs(1));
+  EXPECT_EQ(planned.kernels[0].chosen().schedule.family, "pointwise");
 }
 
 TEST(MultiTensorPlan, CutsWhatHasMoreTensorsThanArguments) {
@@ -133,20 +133,20 @@ TEST(MultiTensorPlan, CutsWhatHasMoreTensorsThanArguments) {
     b.output(b.reduce(ReduceFn::kSum, b.input(DType::kF32, {64}, fmt::format("x{}", i)), {0}),
              fmt::format("sum{}", i));
   const Plan planned = plan_of(b.build());
-  EXPECT_GE(planned.segments.size(), 3U);
-  for (const SegmentPlan& segment : planned.segments)
-    EXPECT_LE(std::ssize(segment.facts.fusion.inputs) + std::ssize(segment.facts.fusion.outputs),
+  EXPECT_GE(planned.kernels.size(), 3U);
+  for (const KernelPlan& kernel : planned.kernels)
+    EXPECT_LE(std::ssize(kernel.facts.fusion.inputs) + std::ssize(kernel.facts.fusion.outputs),
               kMostArgumentTensors);
   const KernelSource source =
-      emit(planned.segments[0].facts, planned.segments[0].chosen().schedule).value();
+      emit(planned.kernels[0].facts, planned.kernels[0].chosen().schedule).value();
   EXPECT_LE(source.buffers.size() + source.params.size(), kMaxKernelArguments);
 }
 
 TEST(MultiTensorPlan, TakesEqualTensorsThatAreTooManyForArguments) {
   const std::vector<Sizes> shapes(60, Sizes{1 << 12});
   const Plan planned = plan_of(adam_over(shapes));
-  ASSERT_THAT(planned.segments, SizeIs(1));
-  EXPECT_EQ(planned.segments[0].chosen().schedule.family, kMultiTensor);
+  ASSERT_THAT(planned.kernels, SizeIs(1));
+  EXPECT_EQ(planned.kernels[0].chosen().schedule.family, kMultiTensor);
 }
 
 TEST(MultiTensorPlan, MakesAListForEachKindOfTensor) {
@@ -158,9 +158,9 @@ TEST(MultiTensorPlan, MakesAListForEachKindOfTensor) {
   }
   const Fusion fusion = b.build();
   const Plan planned = plan_of(fusion);
-  ASSERT_THAT(planned.segments, SizeIs(2));
-  for (const SegmentPlan& segment : planned.segments)
-    EXPECT_THAT(segment.facts.list->members, SizeIs(6));
+  ASSERT_THAT(planned.kernels, SizeIs(2));
+  for (const KernelPlan& kernel : planned.kernels)
+    EXPECT_THAT(kernel.facts.list->members, SizeIs(6));
   expect_right(fusion, planned, 3);
 }
 
@@ -179,8 +179,8 @@ TEST(MultiTensorPlan, RunsListsBehindWhatTheirScalarsNeed) {
     b.output(b.mul(gradients[i], scale), fmt::format("clipped{}", i));
   const Fusion fusion = b.build();
   const Plan planned = plan_of(fusion);
-  EXPECT_TRUE(planned.segments.back().facts.list);
-  EXPECT_THAT(planned.segments.back().facts.list->members, SizeIs(9));
+  EXPECT_TRUE(planned.kernels.back().facts.list);
+  EXPECT_THAT(planned.kernels.back().facts.list->members, SizeIs(9));
   expect_right(fusion, planned, 5);
 }
 
@@ -196,9 +196,9 @@ TEST(MultiTensorPlan, ReadsWhatCallsMake) {
   }
   const Fusion fusion = b.build();
   const Plan planned = plan_of(fusion);
-  ASSERT_THAT(planned.segments, SizeIs(1));
+  ASSERT_THAT(planned.kernels, SizeIs(1));
   EXPECT_THAT(planned.externals, SizeIs(5));
-  EXPECT_THAT(planned.segments[0].facts.list->members, SizeIs(5));
+  EXPECT_THAT(planned.kernels[0].facts.list->members, SizeIs(5));
   expect_right(fusion, planned, 7);
 }
 
@@ -208,8 +208,8 @@ TEST(MultiTensorPlan, CanBePinned) {
                             {.families = builtin_families(),
                              .pin = {.family = std::string(kMultiTensor), .vector_width = 4}});
   ASSERT_TRUE(planned) << planned.error().text();
-  ASSERT_THAT(planned->segments, SizeIs(1));
-  EXPECT_EQ(planned->segments[0].chosen().schedule.vector_width, 4);
+  ASSERT_THAT(planned->kernels, SizeIs(1));
+  EXPECT_EQ(planned->kernels[0].chosen().schedule.vector_width, 4);
   expect_right(fusion, *planned, 9);
 }
 
@@ -219,8 +219,8 @@ TEST(MultiTensorKernel, ComputesTheOracleForAwkwardSizes) {
   for (const DType type : {DType::kBF16, DType::kF32}) {
     const Fusion fusion = adam_over(awkward_shapes(), {}, type);
     const Plan planned = plan_of(fusion);
-    ASSERT_THAT(planned.segments, SizeIs(1));
-    ASSERT_TRUE(planned.segments[0].facts.list);
+    ASSERT_THAT(planned.kernels, SizeIs(1));
+    ASSERT_TRUE(planned.kernels[0].facts.list);
     expect_right(fusion, planned, 11);
   }
 }
@@ -229,7 +229,7 @@ TEST(MultiTensorKernel, ComputesTheOracleForTensorsThatPromiseLess) {
   for (const int64_t alignment : {2, 4, 8, 16}) {
     const Fusion fusion = scaled(awkward_shapes(), DType::kBF16, alignment);
     const Plan planned = plan_of(fusion);
-    ASSERT_THAT(planned.segments, SizeIs(1)) << alignment;
+    ASSERT_THAT(planned.kernels, SizeIs(1)) << alignment;
     expect_right(fusion, planned, 13);
   }
 }
@@ -246,7 +246,7 @@ TEST(MultiTensorKernel, ComputesTheOracleUnderAnySchedule) {
         plan(fusion, {}, kLimits,
              {.families = builtin_families(), .pin = {.family = std::string(kMultiTensor)}});
     ASSERT_TRUE(planned) << planned.error().text();
-    const auto drawn = random_schedule(planned->segments[0].facts, kLimits, builtin_families(),
+    const auto drawn = random_schedule(planned->kernels[0].facts, kLimits, builtin_families(),
                                        seed, kMultiTensor);
     ASSERT_TRUE(drawn);
     EXPECT_TRUE(computes_the_oracle(fusion, *planned, drawn->schedule, seed));
@@ -264,8 +264,8 @@ TEST(MultiTensorKernel, ComputesNothingOfNothing) {
 
 TEST(MultiTensorKernel, SurvivesItsText) {
   const Plan planned = plan_of(adam_over(awkward_shapes()));
-  const SegmentPlan& segment = planned.segments.front();
-  const LoweredKernel lowered = lower(segment.facts, segment.chosen().schedule).value();
+  const KernelPlan& kernel = planned.kernels.front();
+  const LoweredKernel lowered = lower(kernel.facts, kernel.chosen().schedule).value();
   const std::string text = print(lowered.kernel);
   EXPECT_THAT(text, HasSubstr("tensors 16 values"));
   EXPECT_THAT(text, HasSubstr("i32 argument read"));
@@ -277,7 +277,7 @@ TEST(MultiTensorKernel, SurvivesItsText) {
 TEST(MultiTensorKernel, IsOneForListsOfAboutTheSameLength) {
   const auto source = [](std::vector<Sizes> shapes) {
     const Plan planned = plan_of(adam_over(shapes));
-    return emit(planned.segments[0].facts, planned.segments[0].chosen().schedule).value();
+    return emit(planned.kernels[0].facts, planned.kernels[0].chosen().schedule).value();
   };
   const KernelSource one = source(model_shapes(40, 2));
   std::vector<Sizes> others = model_shapes(47, 2);
@@ -294,8 +294,8 @@ TEST(MultiTensorKernel, HasTheArgumentsThatWerePlanned) {
         plan(adam_over(model_shapes(count, 5)), {}, kLimits,
              {.families = builtin_families(), .pin = {.family = std::string(kMultiTensor)}});
     ASSERT_TRUE(planned) << planned.error().text();
-    const SegmentPlan& segment = planned->segments[0];
-    const KernelSource source = emit(segment.facts, segment.chosen().schedule).value();
+    const KernelPlan& kernel = planned->kernels[0];
+    const KernelSource source = emit(kernel.facts, kernel.chosen().schedule).value();
     EXPECT_EQ(static_cast<int64_t>(source.table.size() +
                                    8 * (source.buffers.size() + source.params.size())),
               list_argument_bytes(static_cast<int64_t>(count), 7, 3));
@@ -337,11 +337,11 @@ TEST_P(MultiTensorNvrtc, Compiles) {
   ASSERT_TRUE(planned) << planned.error().text();
   const auto compiled = compile_plan(std::move(*planned), *compiler_, cache_);
   ASSERT_TRUE(compiled) << compiled.error().text();
-  const CompiledSegment& segment = compiled->segments.front();
-  EXPECT_THAT(segment.kernel->log, testing::Not(HasSubstr("warning")));
-  EXPECT_EQ(segment.kernel->resources.spill_store_bytes, 0);
+  const KernelBuild& kernel = compiled->kernels.front();
+  EXPECT_THAT(kernel.kernel->log, testing::Not(HasSubstr("warning")));
+  EXPECT_EQ(kernel.kernel->resources.spill_store_bytes, 0);
   // The estimate counts no more blocks than the compiler makes room for.
-  EXPECT_LE(segment.kernel->resources.registers, segment.chosen.estimate.registers);
+  EXPECT_LE(kernel.kernel->resources.registers, kernel.chosen.estimate.registers);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, MultiTensorNvrtc,

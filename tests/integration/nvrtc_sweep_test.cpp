@@ -81,13 +81,13 @@ TEST_F(NvrtcSweep, RegistersOfChosenGradientsAreWithinAQuarterOfTheirEstimates) 
         const auto compiled =
             compile_plan(std::move(*planned), *compiler_, cache_, {.max_replans = 0});
         ASSERT_TRUE(compiled) << compiled.error().text();
-        const CompiledSegment& segment = compiled->segments.front();
-        if (segment.chosen.schedule.consumer_registers != 0) continue;
-        const ResourceEstimate& estimate = segment.chosen.estimate;
-        const auto taken = static_cast<double>(segment.kernel->resources.registers);
+        const KernelBuild& kernel = compiled->kernels.front();
+        if (kernel.chosen.schedule.consumer_registers != 0) continue;
+        const ResourceEstimate& estimate = kernel.chosen.estimate;
+        const auto taken = static_cast<double>(kernel.kernel->resources.registers);
         const auto predicted =
             static_cast<double>(std::min(estimate.registers, estimate.register_cap));
-        EXPECT_NEAR(predicted, taken, 0.25 * taken) << print(segment.chosen.schedule);
+        EXPECT_NEAR(predicted, taken, 0.25 * taken) << print(kernel.chosen.schedule);
         errors.push_back(std::abs(predicted - taken) / taken);
       }
     }
@@ -118,8 +118,8 @@ TEST_F(NvrtcSweep, NoChosenScheduleOfLongRowsSpills) {
     ASSERT_TRUE(planned) << planned.error().text();
     const auto compiled = compile_plan(std::move(*planned), *compiler_, cache_);
     ASSERT_TRUE(compiled) << compiled.error().text();
-    const CompiledSegment& segment = compiled->segments.front();
-    EXPECT_EQ(segment.kernel->resources.spill_store_bytes, 0) << print(segment.chosen.schedule);
+    const KernelBuild& kernel = compiled->kernels.front();
+    EXPECT_EQ(kernel.kernel->resources.spill_store_bytes, 0) << print(kernel.chosen.schedule);
   }
 }
 
@@ -131,15 +131,15 @@ TEST_F(NvrtcSweep, RePlanningTakesTheBestOfWhatItCompiled) {
             .and_then(
                 [&](Plan planned) { return compile_plan(std::move(planned), *compiler_, cache_); });
     ASSERT_TRUE(compiled) << compiled.error().text();
-    const CompiledSegment& segment = compiled->segments.front();
-    ASSERT_GE(segment.attempts.size(), 1U);
-    ASSERT_LE(std::ssize(segment.attempts), 1 + CompilePlanOptions{}.max_replans);
+    const KernelBuild& kernel = compiled->kernels.front();
+    ASSERT_GE(kernel.attempts.size(), 1U);
+    ASSERT_LE(std::ssize(kernel.attempts), 1 + CompilePlanOptions{}.max_replans);
     const auto chosen =
-        std::ranges::find(segment.attempts, segment.chosen.schedule,
+        std::ranges::find(kernel.attempts, kernel.chosen.schedule,
                           [](const CompileAttempt& attempt) { return attempt.proposed.schedule; });
-    ASSERT_NE(chosen, segment.attempts.end());
-    EXPECT_EQ(chosen->resources, segment.kernel->resources);
-    for (const CompileAttempt& attempt : segment.attempts) {
+    ASSERT_NE(chosen, kernel.attempts.end());
+    EXPECT_EQ(chosen->resources, kernel.kernel->resources);
+    for (const CompileAttempt& attempt : kernel.attempts) {
       EXPECT_LE(chosen->predicted.total_us, attempt.predicted.total_us * (1.0 + kTieShare));
       // Spilling is accepted only where not spilling is predicted slower by more than a tie.
       if (chosen->resources.spill_store_bytes > 0 && attempt.resources.spill_store_bytes == 0) {

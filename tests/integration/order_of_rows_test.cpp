@@ -46,7 +46,7 @@ TEST(OrderOfRows, BlocksOfAClusterLoadBeforeTheyWaitForEachOther) {
   b.output(b.div(b.exp(x), b.broadcast_over(sum, x, {1})), "y");
   const Fusion fusion = b.build();
   const Plan planned = plan(fusion, {}, *find_device("H200")).value();
-  const SegmentFacts& facts = planned.segments.front().facts;
+  const SegmentFacts& facts = planned.kernels.front().facts;
   Schedule schedule{.family = "multi_wave",
                     .threads_per_row = 64,
                     .vector_width = 4,
@@ -81,8 +81,8 @@ Fusion picked_losses() {
 TEST(OrderOfRows, LabelsAreLookedUpBehindTheRowThatTheirValueWaitsFor) {
   const Fusion fusion = picked_losses();
   const Plan planned = plan(fusion, {}, *find_device("H200")).value();
-  ASSERT_EQ(planned.segments.size(), 1U);
-  const SegmentFacts& facts = planned.segments.front().facts;
+  ASSERT_EQ(planned.kernels.size(), 1U);
+  const SegmentFacts& facts = planned.kernels.front().facts;
   const Schedule looped{.family = "looped", .threads_per_row = 64, .vector_width = 4};
   EXPECT_THAT(order_of(lower_rows(facts, looped).kernel),
               ElementsAre("pick labels", "pick others", "load x", "pick x", "exchange", "load x",

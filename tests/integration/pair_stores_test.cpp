@@ -33,8 +33,8 @@ TEST(PairStores, ComputeTheOracleWhereverRowsBegin) {
   for (const int64_t columns : {2048, 2056, 2049, 3079}) {
     const Fusion fusion = wide_shares(5, columns);
     const Plan planned = plan(fusion, {}, *find_device("H200")).value();
-    ASSERT_EQ(planned.segments.size(), 1U);
-    const SegmentFacts& facts = planned.segments.front().facts;
+    ASSERT_EQ(planned.kernels.size(), 1U);
+    const SegmentFacts& facts = planned.kernels.front().facts;
     for (const int64_t width : {8, 16}) {
       for (const Residency residency :
            {Residency::kReload, Residency::kRegister, Residency::kShared}) {
@@ -61,7 +61,7 @@ TEST(PairStores, ComputeTheOracleWhereverRowsBegin) {
 TEST(PairStores, AreOfWholeWarpsThatHaveOneRow) {
   const Fusion fusion = wide_shares(8, 2048);
   const Plan planned = plan(fusion, {}, *find_device("H200")).value();
-  const SegmentFacts& facts = planned.segments.front().facts;
+  const SegmentFacts& facts = planned.kernels.front().facts;
   const Schedule pairs{.family = "looped", .threads_per_row = 32, .vector_width = 8};
   EXPECT_TRUE(stores_in_pairs(facts, pairs, 0));
   EXPECT_FALSE(stores_in_pairs(facts, pairs, 1)) << "an element of each row";
@@ -89,8 +89,8 @@ TEST(PairStores, LeaveInputsAloneThatTheThreadBesideStillReads) {
     b.output(b.sum(b.mul(h, h), {1}), "squares");
     const Fusion fusion = b.build();
     const Plan planned = plan(fusion, {}, *find_device("H200")).value();
-    ASSERT_EQ(planned.segments.size(), 1U);
-    const SegmentFacts& facts = planned.segments.front().facts;
+    ASSERT_EQ(planned.kernels.size(), 1U);
+    const SegmentFacts& facts = planned.kernels.front().facts;
     const Schedule schedule{.family = "looped", .threads_per_row = 32, .vector_width = 8};
     EXPECT_EQ(stores_in_pairs(facts, schedule, 0), !in_place);
     EXPECT_TRUE(computes_the_oracle(fusion, planned, schedule));
@@ -104,7 +104,7 @@ TEST(PairStores, TakeTilesThatNoThreadLeavesBefore) {
     b.output(b.cast(b.input(DType::kBF16, {elements}, "x"), DType::kF32), "y");
     const Fusion fusion = b.build();
     const Plan planned = plan(fusion, {}, *find_device("H200")).value();
-    const SegmentFacts& facts = planned.segments.front().facts;
+    const SegmentFacts& facts = planned.kernels.front().facts;
     for (const int64_t unroll : {1, 2}) {
       const Schedule schedule{
           .family = "pointwise", .threads_per_row = 128, .vector_width = 8, .unroll = unroll};
@@ -124,8 +124,8 @@ TEST(PairStores, TakeTilesOfTensorsThatStayAsTheyAre) {
     b.output(b.cast(b.exp(sum), DType::kI32), "z");
     const Fusion fusion = b.build();
     const Plan planned = plan(fusion, {}, *find_device("H200")).value();
-    ASSERT_EQ(planned.segments.size(), 1U);
-    const SegmentFacts& facts = planned.segments.front().facts;
+    ASSERT_EQ(planned.kernels.size(), 1U);
+    const SegmentFacts& facts = planned.kernels.front().facts;
     for (const int64_t width : {8, 16}) {
       const Schedule schedule{
           .family = "pointwise", .threads_per_row = 64, .vector_width = width, .unroll = 4};
@@ -147,10 +147,10 @@ TEST(PairStores, TakeListsOfTensorsThatStayAsTheyAre) {
     }
     const Fusion fusion = b.build();
     const Plan planned = plan(fusion, {}, *find_device("H200")).value();
-    ASSERT_EQ(planned.segments.size(), 1U);
-    ASSERT_TRUE(planned.segments.front().facts.list);
+    ASSERT_EQ(planned.kernels.size(), 1U);
+    ASSERT_TRUE(planned.kernels.front().facts.list);
     const Schedule schedule{.family = "multi_tensor", .threads_per_row = 128, .vector_width = 8};
-    const std::string text = text_of_kernel(planned.segments.front().facts, schedule);
+    const std::string text = text_of_kernel(planned.kernels.front().facts, schedule);
     EXPECT_EQ(text.find("shuffle_xor(is_odd") == std::string::npos, in_place) << text;
     EXPECT_TRUE(computes_the_oracle(fusion, planned, schedule));
   }

@@ -55,7 +55,7 @@ Order order_of(const kir::Kernel& kernel) {
 
 TEST(PrefetchRows, LoadsOfTheNextRowStandBeforeTheFirstReduction) {
   const Plan plan = plan_of("layer_norm_backward", 64, 1024);
-  const SegmentFacts& facts = plan.segments.front().facts;
+  const SegmentFacts& facts = plan.kernels.front().facts;
   Schedule schedule = ahead_of(
       facts, {.threads_per_row = 64, .vector_width = 8, .unroll = 2, .persistent_blocks = 8});
   const Order ahead = order_of(lower_rows(facts, schedule).kernel);
@@ -76,7 +76,7 @@ TEST_P(PrefetchRowsAt, GradientsAreTheOracles) {
     const Fusion fusion = find_canned_fusion(name)->build();
     for (const int64_t columns : {67, 257, 1024}) {
       const Plan plan = plan_of(name, rows, columns);
-      const SegmentFacts& facts = plan.segments.front().facts;
+      const SegmentFacts& facts = plan.kernels.front().facts;
       const bool whole = columns % 8 == 0;
       const RowAccess access = whole ? RowAccess::kAligned : RowAccess::kScalar;
       for (const Schedule& shape : {
@@ -98,7 +98,7 @@ TEST_P(PrefetchRowsAt, ClustersAreTheOracles) {
   for (const char* name : {"layer_norm_backward", "softmax_backward_bias"}) {
     const Fusion fusion = find_canned_fusion(name)->build();
     const Plan plan = plan_of(name, rows, 1024);
-    const Schedule schedule = ahead_of(plan.segments.front().facts, {.threads_per_row = 32,
+    const Schedule schedule = ahead_of(plan.kernels.front().facts, {.threads_per_row = 32,
                                                                      .rows_per_block = 2,
                                                                      .vector_width = 8,
                                                                      .persistent_blocks = 8,
@@ -119,7 +119,7 @@ TEST_P(PrefetchRowsAt, BlocksThatAccumulateNothingMayWalkRowsToo) {
         if (access == RowAccess::kAligned && columns % 8 != 0) continue;
         if (access == RowAccess::kUnaligned && rows == 1)
           continue;  // What it would keep are columns.
-        const Schedule schedule = ahead_of(plan.segments.front().facts, {.threads_per_row = 32,
+        const Schedule schedule = ahead_of(plan.kernels.front().facts, {.threads_per_row = 32,
                                                                          .rows_per_block = 2,
                                                                          .vector_width = 8,
                                                                          .persistent_blocks = 7,
@@ -139,7 +139,7 @@ TEST(PrefetchRows, WhatIsOfferedSpillsNothing) {
   for (const char* name : {"layer_norm_backward", "rms_norm_backward", "softmax_backward_bias"}) {
     for (const int64_t columns : {1543, 4095, 4096}) {
       const Plan plan = plan_of(name, 8192, columns);
-      const SegmentFacts& facts = plan.segments.front().facts;
+      const SegmentFacts& facts = plan.kernels.front().facts;
       for (const ProposedSchedule& candidate : propose_multi_wave(facts, limits).candidates) {
         if (candidate.schedule.prefetch_rows == 0) continue;
         const auto source = emit(facts, candidate.schedule);

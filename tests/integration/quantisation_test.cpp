@@ -21,9 +21,9 @@ constexpr std::array kTypes = {DType::kF8E4M3, DType::kF8E5M2, DType::kI8};
 std::vector<HostTensor> run(const Fusion& fusion, std::span<const HostTensor> inputs) {
   const Plan planned =
       plan(fusion, {}, *find_device("H200"), {.families = builtin_families()}).value();
-  const SegmentPlan& segment = planned.segments.front();
-  const auto lowered = lower(segment.facts, segment.chosen().schedule).value();
-  return execute_on_host(segment.facts, lowered, inputs).value().outputs;
+  const KernelPlan& kernel = planned.kernels.front();
+  const auto lowered = lower(kernel.facts, kernel.chosen().schedule).value();
+  return execute_on_host(kernel.facts, lowered, inputs).value().outputs;
 }
 
 /// The nearest number of the type, ties to even, saturated; NaN is 0 in an integer.
@@ -165,8 +165,8 @@ TEST(StoredCasts, LeaveBytesToTheStore) {
     FusionBuilder b("cast");
     b.output(b.cast(b.input(DType::kBF16, {4096}, "x"), to), "y");
     const Plan planned = plan(b.build(), {}, *find_device("H200")).value();
-    const SegmentPlan& segment = planned.segments.front();
-    const auto lowered = lower(segment.facts, segment.chosen().schedule).value();
+    const KernelPlan& kernel = planned.kernels.front();
+    const auto lowered = lower(kernel.facts, kernel.chosen().schedule).value();
     for (const kir::Var& var : lowered.kernel.vars) EXPECT_NE(var.type, to) << var.name;
   }
 }

@@ -24,11 +24,11 @@ void compute_the_oracle(uint64_t graphs, const RandomFusionOptions& options) {
       continue;
     }
     ++planned_graphs;
-    const SegmentPlan& segment = planned->segments.front();
-    for (const Schedule& schedule : chosen_and_best_of_families(segment))
+    const KernelPlan& kernel = planned->kernels.front();
+    for (const Schedule& schedule : chosen_and_best_of_families(kernel))
       EXPECT_TRUE(computes_the_oracle(fusion, *planned, schedule, seed));
     for (uint64_t draw = 0; draw < 2; ++draw) {
-      const auto drawn = random_schedule(segment.facts, limits, families, seed + draw);
+      const auto drawn = random_schedule(kernel.facts, limits, families, seed + draw);
       ASSERT_TRUE(drawn) << fusion.name;
       EXPECT_TRUE(computes_the_oracle(fusion, *planned, drawn->schedule, seed));
     }

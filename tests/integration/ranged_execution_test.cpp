@@ -27,7 +27,7 @@ class RangedExecutionTest : public ::testing::TestWithParam<RangedCase> {
   /// knows kernels by name.
   Result<CompiledPlan> interpret(Plan plan) {
     const std::string sizes = fmt::format("{}", fmt::join(plan.binding.symbol_sizes, "_"));
-    for (SegmentPlan& segment : plan.segments) segment.facts.fusion.name += "_" + sizes;
+    for (KernelPlan& kernel : plan.kernels) kernel.facts.fusion.name += "_" + sizes;
     return interpreted(driver_, std::move(plan));
   }
 

@@ -35,11 +35,11 @@ TEST(Readme, ShowsTheScheduleAndTheKernelOfItsExample) {
   const Plan planned = plan(find_canned_fusion("rms_norm")->build(),
                             {{"rows", 8192}, {"cols", 8192}}, *find_device("H200"))
                            .value();
-  ASSERT_EQ(planned.segments.size(), 1U);
-  const SegmentPlan& segment = planned.segments.front();
-  const Schedule& schedule = segment.chosen().schedule;
+  ASSERT_EQ(planned.kernels.size(), 1U);
+  const KernelPlan& kernel = planned.kernels.front();
+  const Schedule& schedule = kernel.chosen().schedule;
   EXPECT_THAT(readme.str(), HasSubstr("```\n" + print(schedule)));
-  EXPECT_THAT(readme.str(), HasSubstr("```cuda\n" + emit(segment.facts, schedule).value().text));
+  EXPECT_THAT(readme.str(), HasSubstr("```cuda\n" + emit(kernel.facts, schedule).value().text));
 }
 
 TEST(Readme, ShowsCallsThatRun) {

@@ -60,12 +60,12 @@ void for_schedules(const Fusion& fusion, const ExtentValues& extents, const Host
   const auto whole = execute_on_host(*planned, inputs, families);
   ASSERT_TRUE(whole) << whole.error().text();
   check(whole->outputs);
-  if (planned->segments.size() != 1) return;
-  const SegmentPlan& segment = planned->segments.front();
-  std::vector<Schedule> schedules = chosen_and_best_of_families(segment);
+  if (planned->kernels.size() != 1) return;
+  const KernelPlan& kernel = planned->kernels.front();
+  std::vector<Schedule> schedules = chosen_and_best_of_families(kernel);
   const uint64_t draws = x.count() > kManyElements ? kDrawsOfMany : kDraws;
   for (uint64_t seed = 0; seed < draws; ++seed) {
-    if (const auto drawn = random_schedule(segment.facts, limits, families, seed))
+    if (const auto drawn = random_schedule(kernel.facts, limits, families, seed))
       schedules.push_back(drawn->schedule);
   }
   for (const Schedule& schedule : schedules) {

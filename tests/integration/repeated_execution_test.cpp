@@ -124,9 +124,9 @@ class RepeatedGpu : public LiveDeviceTest<Problem> {
     fusion_ = find_canned_fusion(GetParam().fusion)->build();
     const Plan planned = take(plan(fusion_, extents, limits_, {.families = builtin_families()}));
     if (GetParam().in_parts) {
-      ASSERT_EQ(planned.segments.size(), 2U);
-      EXPECT_EQ(planned.segments[0].chosen().schedule.dependent_launch, DependentLaunch::kTrigger);
-      EXPECT_EQ(planned.segments[1].chosen().schedule.dependent_launch, DependentLaunch::kWait);
+      ASSERT_EQ(planned.kernels.size(), 2U);
+      EXPECT_EQ(planned.kernels[0].chosen().schedule.dependent_launch, DependentLaunch::kTrigger);
+      EXPECT_EQ(planned.kernels[1].chosen().schedule.dependent_launch, DependentLaunch::kWait);
     }
     const DeviceRunOptions whole{.oracle_elements = std::numeric_limits<int64_t>::max(),
                                  .total_elements = std::numeric_limits<int64_t>::max()};
@@ -141,7 +141,7 @@ class RepeatedGpu : public LiveDeviceTest<Problem> {
           *driver_)));
       return;
     }
-    for (const Schedule& schedule : chosen_and_best_of_families(planned.segments.front())) {
+    for (const Schedule& schedule : chosen_and_best_of_families(planned.kernels.front())) {
       const PlanOptions options{.families = builtin_families(), .pin = {.schedule = schedule}};
       auto pinned = plan(fusion_, extents, limits_, options);
       if (!pinned) continue;  // The part of a plan in two kernels.

@@ -61,8 +61,8 @@ void expect_in_parts(const Fusion& fusion, int64_t rows, int64_t columns) {
   const Plan planned = plan(fusion, {{"rows", rows}, {"cols", columns}}, *find_device("H200"),
                             {.families = builtin_families()})
                            .value();
-  ASSERT_EQ(planned.segments.size(), 2U) << fusion.name << " " << rows << " x " << columns;
-  EXPECT_TRUE(computes_the_oracle(fusion, planned, planned.segments.front().chosen().schedule));
+  ASSERT_EQ(planned.kernels.size(), 2U) << fusion.name << " " << rows << " x " << columns;
+  EXPECT_TRUE(computes_the_oracle(fusion, planned, planned.kernels.front().chosen().schedule));
 }
 
 class RowPartsAt : public ::testing::TestWithParam<std::pair<int64_t, int64_t>> {};
@@ -181,7 +181,7 @@ TEST(Reductions, OverAnyAxesAreTheOracles) {
       const Fusion fusion = b.build();
       const Plan planned =
           plan(fusion, {}, *find_device("H200"), {.families = builtin_families()}).value();
-      for (const Schedule& schedule : chosen_and_best_of_families(planned.segments.front()))
+      for (const Schedule& schedule : chosen_and_best_of_families(planned.kernels.front()))
         EXPECT_TRUE(computes_the_oracle(fusion, planned, schedule));
     }
   }

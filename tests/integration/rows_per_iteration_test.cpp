@@ -87,7 +87,7 @@ std::vector<Steps> loops_named(const kir::Kernel& kernel, std::string_view name)
 
 TEST(RowsPerIteration, OneWaitOneExchangeAndOneReleaseServeAllRows) {
   const Plan plan = plan_of("layer_norm_backward", 64, 512);
-  const SegmentFacts& facts = plan.segments.front().facts;
+  const SegmentFacts& facts = plan.kernels.front().facts;
   const Schedule shape{
       .threads_per_row = 64, .rows_per_block = 2, .vector_width = 8, .persistent_blocks = 8};
   for (const int64_t rows : {1, 2, 4}) {
@@ -114,7 +114,7 @@ TEST(RowsPerIteration, OneWaitOneExchangeAndOneReleaseServeAllRows) {
 
 TEST(RowsPerIteration, BlocksOfAClusterMeetOnceForAllRows) {
   const Plan plan = plan_of("layer_norm_backward", 64, 512);
-  const SegmentFacts& facts = plan.segments.front().facts;
+  const SegmentFacts& facts = plan.kernels.front().facts;
   const Schedule shape{.threads_per_row = 32,
                        .rows_per_block = 4,
                        .vector_width = 8,
@@ -152,7 +152,7 @@ TEST_P(RowsPerIterationAt, GradientsAreTheOracles) {
     const Fusion fusion = find_canned_fusion(name)->build();
     for (const int64_t columns : {128, 528}) {
       const Plan plan = plan_of(fusion, rows, columns);
-      const SegmentFacts& facts = plan.segments.front().facts;
+      const SegmentFacts& facts = plan.kernels.front().facts;
       for (Schedule shape : shapes) {
         shape.vector_width = facts.widest_tile_bytes == 4 ? 4 : 8;
         for (const int64_t unrolled_rows : {2, 4}) {
@@ -177,7 +177,7 @@ TEST_P(RowsPerIterationAt, ClustersAreTheOracles) {
   for (const char* name : {"layer_norm_backward", "layer_norm_backward_residual"}) {
     const Fusion fusion = find_canned_fusion(name)->build();
     const Plan plan = plan_of(fusion, rows, 512);
-    const SegmentFacts& facts = plan.segments.front().facts;
+    const SegmentFacts& facts = plan.kernels.front().facts;
     for (const int64_t unrolled_rows : {2, 4}) {
       for (const Residency kept : {Residency::kRegister, Residency::kReload}) {
         const Schedule schedule =
@@ -209,7 +209,7 @@ TEST_P(RowsPerIterationAt, HalvesAreTheOracles) {
   m.b.output(norm.dweight.value(), "dweight");
   const Fusion fusion = m.b.build();
   const Plan plan = plan_of(fusion, rows, 256);
-  const SegmentFacts& facts = plan.segments.front().facts;
+  const SegmentFacts& facts = plan.kernels.front().facts;
   for (const int64_t unrolled_rows : {2, 4}) {
     const Schedule schedule = pipeline_of(
         facts,
@@ -226,7 +226,7 @@ INSTANTIATE_TEST_SUITE_P(Rows, RowsPerIterationAt, ::testing::Values(0, 1, 2, 3,
 TEST(RowsPerIteration, EveryOrderOfWarpsGivesTheSame) {
   const Fusion fusion = find_canned_fusion("layer_norm_backward")->build();
   const Plan plan = plan_of(fusion, 29, 256);
-  const SegmentFacts& facts = plan.segments.front().facts;
+  const SegmentFacts& facts = plan.kernels.front().facts;
   for (uint64_t seed = 1; seed <= 8; ++seed) {
     for (const int64_t unrolled_rows : {1, 2, 4}) {
       for (const Residency kept : {Residency::kRegister, Residency::kReload}) {
@@ -269,7 +269,7 @@ TEST(RowsPerIteration, NarrowRowsSpillNothing) {
       const Plan plan = plan_of(name, 8192, columns);
       for (const int64_t unrolled_rows : {2, 4}) {
         for (const Residency kept : {Residency::kRegister, Residency::kReload}) {
-          const SegmentFacts& facts = plan.segments.front().facts;
+          const SegmentFacts& facts = plan.kernels.front().facts;
           ASSERT_NO_FATAL_FAILURE(
               compile(facts, pipeline_of(facts, shape, unrolled_rows, {.rows = kept})));
         }

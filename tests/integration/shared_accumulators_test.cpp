@@ -49,7 +49,7 @@ std::pair<int, int> batch_loops(const kir::Kernel& kernel) {
 
 TEST(SharedAccumulators, BatchesAreALoopWhereRegistersHoldNothingOfThem) {
   const Plan plan = plan_of("layer_norm_backward", 64, 8192);
-  const SegmentFacts& facts = plan.segments.front().facts;
+  const SegmentFacts& facts = plan.kernels.front().facts;
   const auto loops = [&](Residency cut) {
     return batch_loops(lower_rows(facts, shared_of(facts,
                                                    {.family = "multi_wave",
@@ -82,7 +82,7 @@ TEST_P(SharedAccumulatorsAt, RowsAreTheOracles) {
   for (const char* name : kGradients) {
     for (const int64_t columns : {67, 257, 1024}) {
       const Plan plan = plan_of(name, GetParam(), columns);
-      const SegmentFacts& facts = plan.segments.front().facts;
+      const SegmentFacts& facts = plan.kernels.front().facts;
       const bool whole = columns % 8 == 0;
       for (const Schedule& shape : {
                Schedule{.threads_per_row = 128, .persistent_blocks = 132},
@@ -105,7 +105,7 @@ TEST_P(SharedAccumulatorsAt, RowsAreTheOracles) {
 TEST_P(SharedAccumulatorsAt, ClustersAndRowsAheadAreTheOracles) {
   for (const char* name : kGradients) {
     const Plan plan = plan_of(name, GetParam(), 1024);
-    const SegmentFacts& facts = plan.segments.front().facts;
+    const SegmentFacts& facts = plan.kernels.front().facts;
     for (const int64_t cluster : {1, 2, 4}) {
       for (const int64_t ahead : {0, 1}) {
         Schedule schedule = shared_of(facts, {.family = "multi_wave",
@@ -127,7 +127,7 @@ TEST_P(SharedAccumulatorsAt, RingsAreTheOracles) {
   for (const char* name : kGradients) {
     for (const int64_t columns : {1008, 1024}) {
       const Plan plan = plan_of(name, GetParam(), columns);
-      const SegmentFacts& facts = plan.segments.front().facts;
+      const SegmentFacts& facts = plan.kernels.front().facts;
       for (const int64_t groups : {1, 2}) {
         for (const int64_t cluster : {1, 2, 4}) {
           if (columns == 1008 && cluster > 1) continue;  // No whole copies.
@@ -153,7 +153,7 @@ INSTANTIATE_TEST_SUITE_P(Rows, SharedAccumulatorsAt, ::testing::Values(0, 1, 2, 
 
 /// Schedules of one plan: rows in registers, in shared memory and read again; rings with one group.
 std::vector<Schedule> geometries(const Plan& plan) {
-  const SegmentFacts& facts = plan.segments.front().facts;
+  const SegmentFacts& facts = plan.kernels.front().facts;
   std::vector<Schedule> out;
   for (const int64_t threads : {256, 512, 1024}) {
     for (const Residency cut : {Residency::kRegister, Residency::kShared, Residency::kReload}) {
@@ -175,7 +175,7 @@ std::vector<Schedule> geometries(const Plan& plan) {
 BudgetSample compiled_sample(const Plan& plan, const Schedule& schedule,
                              const ResourceEstimate& estimate, const NvrtcCompiler& compiler,
                              KernelCache& cache) {
-  const auto source = emit(plan.segments.front().facts, schedule).value();
+  const auto source = emit(plan.kernels.front().facts, schedule).value();
   const auto compiled = compile_kernel(compiler, cache, source,
                                        Architecture::parse(architecture_of(plan.limits)).value());
   return {.fusion = plan.fusion.name,
@@ -199,7 +199,7 @@ TEST(SharedAccumulators, KernelsTakeWhatIsEstimated) {
         const Plan plan = plan_of(name, 4096, columns, device);
         for (const Schedule& schedule : geometries(plan)) {
           const auto estimate = find_family(families, schedule.family)
-                                    ->estimate(plan.segments.front().facts, schedule, plan.limits);
+                                    ->estimate(plan.kernels.front().facts, schedule, plan.limits);
           if (!estimate || estimate->spilled_registers > 0) continue;
           const BudgetSample sample = compiled_sample(plan, schedule, *estimate, *compiler, cache);
           EXPECT_EQ(sample.shared_bytes(), estimate->shared_bytes);
@@ -228,7 +228,7 @@ TEST(SharedAccumulators, WhatIsChosenSpillsAsPredicted) {
     for (const char* name : {"layer_norm_backward", "rms_norm_backward", "rms_norm_backward_f32"}) {
       for (const int64_t columns : {16384, 24576}) {
         const Plan plan = plan_of(name, 4096, columns, device);
-        const ProposedSchedule& chosen = plan.segments.front().chosen();
+        const ProposedSchedule& chosen = plan.kernels.front().chosen();
         if (chosen.schedule.accumulators != Residency::kShared ||
             chosen.estimate.spilled_registers > 0)
           continue;

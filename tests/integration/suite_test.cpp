@@ -116,7 +116,7 @@ TEST_P(Suite, HasAPlanAtEveryListedSize) {
   for (const std::vector<int64_t>& shape : item.shapes) {
     const auto planned = plan(fusion, item.values(shape), *find_device("H200"));
     ASSERT_TRUE(planned) << planned.error().text();
-    EXPECT_LE(planned->leading_segments().size(), 2U) << "a kernel, and one that ends it";
+    EXPECT_LE(planned->leading_kernels().size(), 2U) << "a kernel, and one that ends it";
   }
 }
 
@@ -134,14 +134,14 @@ TEST_P(Suite, SpillsNothingAtAnyListedSize) {
             .and_then(
                 [&](Plan planned) { return compile_plan(std::move(planned), *compiler, cache); });
     ASSERT_TRUE(compiled) << compiled.error().text();
-    for (const CompiledSegment& segment : compiled->segments)
-      EXPECT_EQ(segment.kernel->resources.spill_store_bytes, 0) << print(segment.chosen.schedule);
+    for (const KernelBuild& kernel : compiled->kernels)
+      EXPECT_EQ(kernel.kernel->resources.spill_store_bytes, 0) << print(kernel.chosen.schedule);
   }
 }
 
 /// A kernel of the suite, planned for an H200 and compiled, whose first choice spills; nothing, and
 /// the test is skipped, without NVRTC. `expected_us`: what the first choice is predicted to take.
-std::optional<CompiledSegment> compiled_after_a_spill(std::string_view name, std::string_view type,
+std::optional<KernelBuild> compiled_after_a_spill(std::string_view name, std::string_view type,
                                                       const std::vector<int64_t>& shape,
                                                       double* expected_us = nullptr) {
   const auto compiler = NvrtcCompiler::open();
@@ -152,12 +152,12 @@ std::optional<CompiledSegment> compiled_after_a_spill(std::string_view name, std
   KernelCache cache({});
   auto planned = plan(item->fusion(), item->values(shape), *find_device("H200"),
                       {.families = builtin_families()});
-  if (expected_us != nullptr) *expected_us = planned->segments.front().chosen().predicted.total_us;
+  if (expected_us != nullptr) *expected_us = planned->kernels.front().chosen().predicted.total_us;
   auto compiled = compile_plan(std::move(planned.value()), *compiler, cache).value();
-  CompiledSegment segment = std::move(compiled.segments.front());
-  EXPECT_GT(segment.attempts.front().resources.spill_store_bytes, 0) << "tests nothing";
-  EXPECT_EQ(segment.kernel->resources.spill_store_bytes, 0);
-  return segment;
+  KernelBuild kernel = std::move(compiled.kernels.front());
+  EXPECT_GT(kernel.attempts.front().resources.spill_store_bytes, 0) << "tests nothing";
+  EXPECT_EQ(kernel.kernel->resources.spill_store_bytes, 0);
+  return kernel;
 }
 
 /// A loop that needs far more registers than estimated says nothing of loops with fewer vectors
@@ -219,7 +219,7 @@ TEST_P(QuantisationSuite, IsOneKernelPerKindOfRow) {
   for (const std::vector<int64_t>& shape : item.shapes) {
     const auto planned = plan(fusion, item.values(shape), *find_device("H200"));
     ASSERT_TRUE(planned) << planned.error().text();
-    EXPECT_EQ(planned->segments.size(), reduces_parts_of_rows(fusion) ? 2U : 1U);
+    EXPECT_EQ(planned->kernels.size(), reduces_parts_of_rows(fusion) ? 2U : 1U);
   }
 }
 
@@ -237,8 +237,8 @@ TEST(SuiteLosses, LongRowsAreKeptInBothMemoriesAndTextsArePredicted) {
     auto planned =
         plan(loss.fusion(), loss.values({2048, 256000}), h200, {.families = builtin_families()});
     ASSERT_TRUE(planned) << planned.error().text();
-    const SegmentFacts facts = planned->segments.front().facts;
-    const Schedule chosen = planned->segments.front().chosen().schedule;
+    const SegmentFacts facts = planned->kernels.front().facts;
+    const Schedule chosen = planned->kernels.front().chosen().schedule;
     EXPECT_EQ(chosen.cluster_size, 16);
     if (type == "f32") {
       EXPECT_NE(chosen.kept[0].residency, chosen.kept[1].residency) << print(chosen);
@@ -247,7 +247,7 @@ TEST(SuiteLosses, LongRowsAreKeptInBothMemoriesAndTextsArePredicted) {
     const double estimate = text_instructions(facts, chosen, distribute(facts, chosen.kept));
     const auto compiled = compile_plan(std::move(*planned), *compiler, cache, {.max_replans = 0});
     ASSERT_TRUE(compiled) << compiled.error().text();
-    const double truth = static_cast<double>(text_bytes(compiled->segments.front().kernel->cubin)) /
+    const double truth = static_cast<double>(text_bytes(compiled->kernels.front().kernel->cubin)) /
                          CostConstants{}.instruction_bytes;
     EXPECT_GT(truth, 2000.0);
     EXPECT_NEAR(estimate / truth, 1.0, 0.15) << type;

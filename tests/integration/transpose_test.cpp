@@ -42,10 +42,10 @@ TEST_P(TransposeAt, TilesAreTheOracles) {
     const Plan planned = plan_of(fusion, extents_of_width(canned, columns, rows));
     const Family family = *find_family(builtin_families(), kTranspose);
     for (const Schedule& shape : shapes()) {
-      if (!family.estimate(planned.segments.front().facts, shape, h200())) continue;
+      if (!family.estimate(planned.kernels.front().facts, shape, h200())) continue;
       EXPECT_TRUE(computes_the_oracle(fusion, planned, shape)) << name;
     }
-    for (const Schedule& schedule : chosen_and_best_of_families(planned.segments.front()))
+    for (const Schedule& schedule : chosen_and_best_of_families(planned.kernels.front()))
       EXPECT_TRUE(computes_the_oracle(fusion, planned, schedule)) << name;
   }
 }
@@ -94,7 +94,7 @@ TEST(Transpose, HasABarrierForEachWayThroughSharedMemory) {
        {std::pair("transpose_2d", 1), {"transpose_cast", 1}, {"add_transposed", 2}}) {
     const CannedFusion& canned = *find_canned_fusion(name);
     const Plan planned = plan_of(canned.build(), extents_of_width(canned, 256, 256));
-    const LoweredKernel lowered = lower_transpose(planned.segments.front().facts, shapes().front());
+    const LoweredKernel lowered = lower_transpose(planned.kernels.front().facts, shapes().front());
     EXPECT_EQ(count_of<kir::Barrier>(lowered.kernel), barriers) << name;
   }
 }
@@ -103,7 +103,7 @@ TEST(Transpose, GuardsNothingWhereTilesAreWhole) {
   const CannedFusion& canned = *find_canned_fusion("transpose_2d");
   for (const auto& [columns, predicated] : {std::pair<int64_t, bool>{256, false}, {257, true}}) {
     const Plan planned = plan_of(canned.build(), extents_of_width(canned, columns, 256));
-    const LoweredKernel lowered = lower_transpose(planned.segments.front().facts, shapes().front());
+    const LoweredKernel lowered = lower_transpose(planned.kernels.front().facts, shapes().front());
     EXPECT_EQ(count_of<kir::If>(lowered.kernel) > 0, predicated);
   }
 }

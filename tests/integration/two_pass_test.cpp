@@ -87,7 +87,7 @@ class TwoPassAt : public ::testing::TestWithParam<int64_t> {
  protected:
   static void check(const Fusion& fusion, int64_t columns) {
     const Plan plan = plan_of(fusion, GetParam(), columns);
-    const SegmentFacts& facts = plan.segments.front().facts;
+    const SegmentFacts& facts = plan.kernels.front().facts;
     if (!facts.has_outer()) return;  // The sums of one row are the row.
     for (const Schedule& schedule : shapes(facts))
       EXPECT_TRUE(computes_the_oracle(fusion, plan, schedule)) << columns << print(schedule);
@@ -114,7 +114,7 @@ TEST_P(TwoPassAt, ShiftedRowsOfTotalsAreTheOracles) {
   const Fusion fusion = find_canned_fusion("row_and_total_loss")->build();
   for (const int64_t columns : {7, 131, 1543}) {
     const Plan plan = plan_of(fusion, GetParam(), columns);
-    const SegmentFacts& facts = plan.segments.front().facts;
+    const SegmentFacts& facts = plan.kernels.front().facts;
     if (!facts.has_outer()) continue;
     for (Schedule schedule : shapes(facts)) {
       schedule.vector_width = 8;
@@ -130,7 +130,7 @@ TEST_P(TwoPassAt, ABlockForEveryRowIsTheOracle) {
     const Fusion fusion = find_canned_fusion(name)->build();
     for (const int64_t columns : {96, 1000}) {
       const Plan plan = plan_of(fusion, rows, columns);
-      if (!plan.segments.front().facts.has_outer()) continue;
+      if (!plan.kernels.front().facts.has_outer()) continue;
       Schedule schedule = shape_of(1);
       schedule.unroll = 4;
       schedule.persistent_blocks = std::max<int64_t>(rows, 1);
@@ -143,7 +143,7 @@ TEST_P(TwoPassAt, ClustersAreTheOracles) {
   for (const char* name : {"layer_norm_backward", "dyt_backward", "marginal_sums"}) {
     const Fusion fusion = find_canned_fusion(name)->build();
     const Plan plan = plan_of(fusion, GetParam(), 1024);
-    if (!plan.segments.front().facts.has_outer()) continue;
+    if (!plan.kernels.front().facts.has_outer()) continue;
     for (const int64_t rows : {1, 2}) {
       Schedule schedule = shape_of(rows);
       schedule.rows_per_tile = std::min(rows, std::max<int64_t>(GetParam(), 1));

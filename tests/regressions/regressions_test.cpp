@@ -105,12 +105,12 @@ TEST_P(Regressions, StayFixed) {
         continue;
       }
       ASSERT_TRUE(planned) << planned.error().text();
-      const SegmentPlan& segment = planned->segments.front();
-      for (const Schedule& schedule : chosen_and_best_of_families(segment))
+      const KernelPlan& kernel = planned->kernels.front();
+      for (const Schedule& schedule : chosen_and_best_of_families(kernel))
         EXPECT_TRUE(computes_the_oracle(*fusion, *planned, schedule));
       constexpr uint64_t kSeeds = 20;
       for (uint64_t seed = 0; seed < kSeeds; ++seed) {
-        const auto drawn = random_schedule(segment.facts, *limits, families, seed);
+        const auto drawn = random_schedule(kernel.facts, *limits, families, seed);
         ASSERT_TRUE(drawn);
         EXPECT_TRUE(computes_the_oracle(*fusion, *planned, drawn->schedule, seed));
       }

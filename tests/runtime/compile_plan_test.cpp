@@ -30,10 +30,10 @@ class CompilePlanTest : public ::testing::Test {
                         limits_, {.families = families_})
                        .value();
     std::vector<ProposedSchedule> kept;
-    for (const ProposedSchedule& candidate : planned.segments.front().candidates) {
+    for (const ProposedSchedule& candidate : planned.kernels.front().candidates) {
       if (kept.size() < count && wanted(candidate.schedule)) kept.push_back(candidate);
     }
-    planned.segments.front().candidates = std::move(kept);
+    planned.kernels.front().candidates = std::move(kept);
     return planned;
   }
 
@@ -47,14 +47,14 @@ class CompilePlanTest : public ::testing::Test {
                       .vector_width = 8,
                       .unroll = 1,
                       .min_blocks_per_sm = 16};
-    const SegmentFacts& facts = planned.segments.front().facts;
+    const SegmentFacts& facts = planned.kernels.front().facts;
     for (const ValueId value : facts.kept) schedule.kept.push_back({value, Residency::kRegister});
     ResourceEstimate estimate =
         find_family(families_, "multi_wave")->estimate(facts, schedule, limits_).value();
     // The lie: it fits, and is fastest.
     estimate.registers = 30;
     complete(estimate, limits_, schedule.min_blocks_per_sm);
-    auto& candidates = planned.segments.front().candidates;
+    auto& candidates = planned.kernels.front().candidates;
     candidates.insert(candidates.begin(), {schedule, estimate, {.total_us = 1.0}});
     return planned;
   }
@@ -71,10 +71,10 @@ TEST_F(CompilePlanTest, PersistentKernelsAreComparedAsTheyWerePlanned) {
       plan(find_canned_fusion("layer_norm_backward")->build(), {{"rows", 8192}, {"cols", 4096}},
            *find_device("A100"), {.families = families_, .pin = {.family = "multi_wave"}})
           .value();
-  ASSERT_GT(planned.segments.front().chosen().estimate.waves, 10.0);
+  ASSERT_GT(planned.kernels.front().chosen().estimate.waves, 10.0);
   const auto compiled = compile_plan(std::move(planned), *compiler_, cache_, {.max_replans = 0});
   ASSERT_TRUE(compiled) << compiled.error().text();
-  const CompileAttempt& attempt = compiled->segments.front().attempts.front();
+  const CompileAttempt& attempt = compiled->kernels.front().attempts.front();
   ASSERT_EQ(attempt.resources.spill_store_bytes, 0);
   EXPECT_NEAR(attempt.predicted.total_us, attempt.proposed.predicted.total_us,
               0.05 * attempt.proposed.predicted.total_us);
@@ -92,7 +92,7 @@ TEST_F(CompilePlanTest, ARelaxedScheduleThatLostIsNotCompiledAgain) {
   const auto compiled = compile_plan(plan_that_spills(), *compiler_, cache_,
                                      {.families = families, .max_replans = 5});
   ASSERT_TRUE(compiled) << compiled.error().text();
-  const std::vector<CompileAttempt>& attempts = compiled->segments.front().attempts;
+  const std::vector<CompileAttempt>& attempts = compiled->kernels.front().attempts;
   ASSERT_GE(attempts.size(), 2U);
   EXPECT_LT(attempts[1].proposed.schedule.min_blocks_per_sm,
             attempts[0].proposed.schedule.min_blocks_per_sm);
@@ -106,12 +106,12 @@ TEST_F(CompilePlanTest, KeepsTheFirstCandidateThatHoldsItsEstimate) {
   // The best of those that keep the row needs one register more than there are.
   Plan planned =
       plan_with([](const Schedule& schedule) { return schedule.family == "looped"; }, 100);
-  const ProposedSchedule first = planned.segments.front().chosen();
+  const ProposedSchedule first = planned.kernels.front().chosen();
   const auto compiled = compile_plan(std::move(planned), *compiler_, cache_);
   ASSERT_TRUE(compiled) << compiled.error().text();
-  const CompiledSegment& segment = compiled->segments.front();
-  EXPECT_EQ(segment.chosen, first);
-  EXPECT_THAT(segment.attempts, SizeIs(1));
+  const KernelBuild& kernel = compiled->kernels.front();
+  EXPECT_EQ(kernel.chosen, first);
+  EXPECT_THAT(kernel.attempts, SizeIs(1));
   const Decision& decision = compiled->plan.decisions.back();
   EXPECT_EQ(decision.question, "does the compiled kernel keep to its estimate");
   EXPECT_THAT(decision.candidates, SizeIs(1));
@@ -121,19 +121,19 @@ TEST_F(CompilePlanTest, KeepsTheFirstCandidateThatHoldsItsEstimate) {
 TEST_F(CompilePlanTest, ReplacesACandidateThatSpills) {
   const auto compiled = compile_plan(plan_that_spills(), *compiler_, cache_);
   ASSERT_TRUE(compiled) << compiled.error().text();
-  const CompiledSegment& segment = compiled->segments.front();
-  ASSERT_GT(segment.attempts.front().resources.spill_store_bytes, 0);
-  EXPECT_GT(segment.attempts.size(), 1U);
-  EXPECT_LE(segment.attempts.size(), 3U);
-  EXPECT_EQ(segment.kernel->resources.spill_store_bytes, 0);
-  for (const CompileAttempt& attempt : segment.attempts) {
+  const KernelBuild& kernel = compiled->kernels.front();
+  ASSERT_GT(kernel.attempts.front().resources.spill_store_bytes, 0);
+  EXPECT_GT(kernel.attempts.size(), 1U);
+  EXPECT_LE(kernel.attempts.size(), 3U);
+  EXPECT_EQ(kernel.kernel->resources.spill_store_bytes, 0);
+  for (const CompileAttempt& attempt : kernel.attempts) {
     // Predictions are those with the compiler's figures, not the planner's.
     EXPECT_GT(attempt.predicted.total_us, 10.0);
   }
-  EXPECT_GT(segment.attempts.front().predicted.spill_us, 0.0);
+  EXPECT_GT(kernel.attempts.front().predicted.spill_us, 0.0);
 
   const Decision& decision = compiled->plan.decisions.back();
-  ASSERT_EQ(decision.candidates.size(), segment.attempts.size());
+  ASSERT_EQ(decision.candidates.size(), kernel.attempts.size());
   EXPECT_THAT(decision.candidates.front().because, HasSubstr("(predicted 30)"));
   EXPECT_THAT(decision.candidates.front().because, HasSubstr("bytes spilled"));
   EXPECT_THAT(decision.because, HasSubstr("compiled candidates"));
@@ -143,25 +143,25 @@ TEST_F(CompilePlanTest, ReplacesACandidateThatSpills) {
 // Fewer blocks leave registers, but hide less: another schedule may be faster than that.
 TEST_F(CompilePlanTest, PrefersACandidateThatIsFasterThanARelaxedPromise) {
   Plan planned = plan_that_spills();
-  auto& candidates = planned.segments.front().candidates;
+  auto& candidates = planned.kernels.front().candidates;
   candidates[1].predicted.total_us = 2.0;
   const auto compiled = compile_plan(std::move(planned), *compiler_, cache_);
   ASSERT_TRUE(compiled) << compiled.error().text();
-  const CompiledSegment& segment = compiled->segments.front();
-  ASSERT_GE(segment.attempts.size(), 2U);
-  EXPECT_EQ(segment.attempts[1].proposed.schedule.family, "looped");
+  const KernelBuild& kernel = compiled->kernels.front();
+  ASSERT_GE(kernel.attempts.size(), 2U);
+  EXPECT_EQ(kernel.attempts[1].proposed.schedule.family, "looped");
 }
 
 // What one lacks all of its kind lack: the next that is compiled is of another.
 TEST_F(CompilePlanTest, PassesOverCandidatesThatWouldSpillLikewise) {
   Plan planned = plan_that_spills();
-  auto& candidates = planned.segments.front().candidates;
+  auto& candidates = planned.kernels.front().candidates;
   ProposedSchedule first = candidates.front();
   // No promise to relax, and a row too long for the registers of so few threads.
   first.schedule.min_blocks_per_sm = 1;
   first.schedule.threads_per_row = 16;
   first.schedule.rows_per_block = 2;
-  const SegmentFacts& facts = planned.segments.front().facts;
+  const SegmentFacts& facts = planned.kernels.front().facts;
   first.estimate = find_family(families_, "multi_wave")
                        ->estimate(facts, first.schedule, limits_)
                        .value_or(first.estimate);
@@ -179,17 +179,17 @@ TEST_F(CompilePlanTest, PassesOverCandidatesThatWouldSpillLikewise) {
   other.estimate.registers = 24;
   const auto compiled = compile_plan(std::move(planned), *compiler_, cache_);
   ASSERT_TRUE(compiled) << compiled.error().text();
-  const CompiledSegment& segment = compiled->segments.front();
-  ASSERT_GE(segment.attempts.size(), 2U);
-  EXPECT_GT(segment.attempts[0].resources.spill_store_bytes, 0);
-  EXPECT_EQ(segment.attempts[1].proposed.schedule.family, "looped");
+  const KernelBuild& kernel = compiled->kernels.front();
+  ASSERT_GE(kernel.attempts.size(), 2U);
+  EXPECT_GT(kernel.attempts[0].resources.spill_store_bytes, 0);
+  EXPECT_EQ(kernel.attempts[1].proposed.schedule.family, "looped");
 }
 
 // What it needs beyond its estimate says nothing of what the compiler makes of squeezed registers,
 // but squeezed registers that spill do.
 TEST_F(CompilePlanTest, TriesOneSqueezedCandidateAfterOneWithRoom) {
   Plan planned = plan_that_spills();
-  auto& candidates = planned.segments.front().candidates;
+  auto& candidates = planned.kernels.front().candidates;
   // No promise to relax, and a row too long for the registers of so few threads.
   ProposedSchedule& first = candidates.front();
   first.schedule.min_blocks_per_sm = 1;
@@ -209,7 +209,7 @@ TEST_F(CompilePlanTest, TriesOneSqueezedCandidateAfterOneWithRoom) {
   candidates[3].predicted.total_us = 2.0;
   const auto compiled = compile_plan(std::move(planned), *compiler_, cache_);
   ASSERT_TRUE(compiled) << compiled.error().text();
-  const std::vector<CompileAttempt>& attempts = compiled->segments.front().attempts;
+  const std::vector<CompileAttempt>& attempts = compiled->kernels.front().attempts;
   ASSERT_GE(attempts.size(), 3U);
   EXPECT_GT(attempts[0].resources.spill_store_bytes, 0);
   EXPECT_EQ(attempts[1].proposed.schedule, squeezed.schedule);
@@ -219,11 +219,11 @@ TEST_F(CompilePlanTest, TriesOneSqueezedCandidateAfterOneWithRoom) {
 
 TEST_F(CompilePlanTest, FirstRelaxesThePromiseOfACandidateThatSpills) {
   Plan planned = plan_that_spills();
-  auto& candidates = planned.segments.front().candidates;
+  auto& candidates = planned.kernels.front().candidates;
   candidates.erase(candidates.begin() + 1, candidates.end());
   const auto compiled = compile_plan(std::move(planned), *compiler_, cache_, {.max_replans = 1});
   ASSERT_TRUE(compiled) << compiled.error().text();
-  const auto& attempts = compiled->segments.front().attempts;
+  const auto& attempts = compiled->kernels.front().attempts;
   ASSERT_THAT(attempts, SizeIs(2));
   Schedule relaxed = attempts[1].proposed.schedule;
   EXPECT_LT(relaxed.min_blocks_per_sm, attempts[0].proposed.schedule.min_blocks_per_sm);
@@ -235,24 +235,24 @@ TEST_F(CompilePlanTest, FirstRelaxesThePromiseOfACandidateThatSpills) {
 TEST_F(CompilePlanTest, StrictnessCompilesNothingElse) {
   const auto compiled = compile_plan(plan_that_spills(), *compiler_, cache_, {.max_replans = 0});
   ASSERT_TRUE(compiled) << compiled.error().text();
-  const CompiledSegment& segment = compiled->segments.front();
-  EXPECT_THAT(segment.attempts, SizeIs(1));
-  EXPECT_GT(segment.kernel->resources.spill_store_bytes, 0);
+  const KernelBuild& kernel = compiled->kernels.front();
+  EXPECT_THAT(kernel.attempts, SizeIs(1));
+  EXPECT_GT(kernel.kernel->resources.spill_store_bytes, 0);
   EXPECT_EQ(cache_.statistics().misses, 1);
 }
 
 TEST_F(CompilePlanTest, KeepsAPinnedScheduleThatSpills) {
   const Plan spills = plan_that_spills();
-  const Schedule pinned = spills.segments.front().chosen().schedule;
+  const Schedule pinned = spills.kernels.front().chosen().schedule;
   Plan planned =
       plan(spills.fusion, {}, limits_, {.families = families_, .pin = {.schedule = pinned}})
           .value();
   const auto compiled = compile_plan(std::move(planned), *compiler_, cache_);
   ASSERT_TRUE(compiled) << compiled.error().text();
-  const CompiledSegment& segment = compiled->segments.front();
-  EXPECT_EQ(segment.chosen.schedule, pinned);
-  EXPECT_THAT(segment.attempts, SizeIs(1));
-  EXPECT_GT(segment.kernel->resources.spill_store_bytes, 0);
+  const KernelBuild& kernel = compiled->kernels.front();
+  EXPECT_EQ(kernel.chosen.schedule, pinned);
+  EXPECT_THAT(kernel.attempts, SizeIs(1));
+  EXPECT_GT(kernel.kernel->resources.spill_store_bytes, 0);
 }
 
 TEST_F(CompilePlanTest, TriesTheNextCandidateWhenTheFirstIsSlowerThanItsPrediction) {
@@ -266,16 +266,16 @@ TEST_F(CompilePlanTest, TriesTheNextCandidateWhenTheFirstIsSlowerThanItsPredicti
                         .estimate = {},
                         .predicted = {.total_us = 1.0}};
   liar.estimate = find_family(families_, "looped")
-                      ->estimate(planned.segments.front().facts, liar.schedule, limits_)
+                      ->estimate(planned.kernels.front().facts, liar.schedule, limits_)
                       .value();
-  auto& candidates = planned.segments.front().candidates;
+  auto& candidates = planned.kernels.front().candidates;
   candidates.insert(candidates.begin(), liar);
   const auto compiled = compile_plan(std::move(planned), *compiler_, cache_);
   ASSERT_TRUE(compiled) << compiled.error().text();
-  const CompiledSegment& segment = compiled->segments.front();
-  ASSERT_GE(segment.attempts.size(), 2U);
-  EXPECT_EQ(segment.attempts.front().proposed, liar);
-  EXPECT_EQ(segment.chosen.schedule.family, "multi_wave");
+  const KernelBuild& kernel = compiled->kernels.front();
+  ASSERT_GE(kernel.attempts.size(), 2U);
+  EXPECT_EQ(kernel.attempts.front().proposed, liar);
+  EXPECT_EQ(kernel.chosen.schedule.family, "multi_wave");
 }
 
 TEST_F(CompilePlanTest, EqualSegmentsShareOneKernel) {
@@ -284,14 +284,14 @@ TEST_F(CompilePlanTest, EqualSegmentsShareOneKernel) {
   for (int i = 0; i < 3; ++i) x = b.external("f", {b.exp(x)}, {{DType::kF32, {64, 256}}})[0];
   b.output(x);
   Plan planned = plan(b.build(), {}, limits_, {.families = families_}).value();
-  ASSERT_THAT(planned.segments, SizeIs(3));
-  ASSERT_TRUE(planned.segments[2].same_as);
+  ASSERT_THAT(planned.kernels, SizeIs(3));
+  ASSERT_TRUE(planned.kernels[2].same_as);
   const auto compiled = compile_plan(std::move(planned), *compiler_, cache_, {.threads = 4});
   ASSERT_TRUE(compiled) << compiled.error().text();
-  ASSERT_NE(compiled->segments[0].kernel, nullptr);
-  EXPECT_EQ(compiled->segments[1].kernel, compiled->segments[0].kernel);
-  EXPECT_EQ(compiled->segments[2].kernel, compiled->segments[0].kernel);
-  EXPECT_EQ(compiled->segments[2].source, compiled->segments[0].source);
+  ASSERT_NE(compiled->kernels[0].kernel, nullptr);
+  EXPECT_EQ(compiled->kernels[1].kernel, compiled->kernels[0].kernel);
+  EXPECT_EQ(compiled->kernels[2].kernel, compiled->kernels[0].kernel);
+  EXPECT_EQ(compiled->kernels[2].source, compiled->kernels[0].source);
 }
 
 TEST_F(CompilePlanTest, TheResultDoesNotDependOnWhatTheCacheHolds) {
@@ -300,9 +300,9 @@ TEST_F(CompilePlanTest, TheResultDoesNotDependOnWhatTheCacheHolds) {
   ASSERT_TRUE(cold);
   ASSERT_TRUE(warm);
   EXPECT_EQ(cold->plan.decisions, warm->plan.decisions);
-  EXPECT_EQ(cold->segments.front().chosen, warm->segments.front().chosen);
-  EXPECT_EQ(cold->segments.front().origin, KernelOrigin::kCompiled);
-  EXPECT_EQ(warm->segments.front().origin, KernelOrigin::kMemory);
+  EXPECT_EQ(cold->kernels.front().chosen, warm->kernels.front().chosen);
+  EXPECT_EQ(cold->kernels.front().origin, KernelOrigin::kCompiled);
+  EXPECT_EQ(warm->kernels.front().origin, KernelOrigin::kMemory);
 }
 
 // A defect that shows on a helper's thread must not end the process.
@@ -312,7 +312,7 @@ TEST_F(CompilePlanTest, WhatAHelperThrowsReachesTheCaller) {
   const ValueId called = b.external("f", {b.sum(x, {1})}, {{DType::kF32, {64}}})[0];
   b.output(b.exp(called));
   Plan planned = plan(b.build(), {}, limits_, {.families = families_}).value();
-  ASSERT_THAT(planned.segments, SizeIs(2));
+  ASSERT_THAT(planned.kernels, SizeIs(2));
 
   std::promise<void> helper_began;
   const std::shared_future<void> began = helper_began.get_future().share();

@@ -29,9 +29,9 @@ class DeviceRunTest : public ::testing::Test {
     Plan planned = plan(fusion_, {{"rows", kRows}, {"cols", kColumns}}, *find_device("H200"),
                         {.families = builtin_families()})
                        .value();
-    const SegmentPlan& segment = planned.segments.front();
-    LoweredKernel lowered = lower(segment.facts, segment.chosen().schedule).value();
-    KernelSource source = emit(segment.facts, segment.chosen().schedule).value();
+    const KernelPlan& kernel = planned.kernels.front();
+    LoweredKernel lowered = lower(kernel.facts, kernel.chosen().schedule).value();
+    KernelSource source = emit(kernel.facts, kernel.chosen().schedule).value();
     auto compiled = std::make_shared<CompiledKernel>();
     compiled->entry = source.entry;
     compiled->cubin = "cubin";
@@ -45,9 +45,9 @@ class DeviceRunTest : public ::testing::Test {
         [this, lowered, bytes](const LaunchConfig&, std::span<const uint64_t> arguments) {
           launch(lowered, bytes, arguments);
         });
-    const ProposedSchedule chosen = segment.chosen();
-    CompiledPlan ready{.plan = std::move(planned), .segments = {}};
-    ready.segments.push_back({.chosen = chosen,
+    const ProposedSchedule chosen = kernel.chosen();
+    CompiledPlan ready{.plan = std::move(planned), .kernels = {}};
+    ready.kernels.push_back({.chosen = chosen,
                               .source = std::move(source),
                               .kernel = std::move(compiled),
                               .attempts = {}});

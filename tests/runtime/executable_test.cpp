@@ -24,13 +24,13 @@ constexpr int64_t kColumns = 64;
 CompiledPlan uncompiled(const Fusion& fusion, const ExtentValues& extents) {
   CompiledPlan out{
       .plan = plan(fusion, extents, *find_device("H200"), {.families = builtin_families()}).value(),
-      .segments = {}};
-  for (const SegmentPlan& segment : out.plan.segments) {
+      .kernels = {}};
+  for (const KernelPlan& segment : out.plan.kernels) {
     KernelSource source = emit(segment.facts, segment.chosen().schedule).value();
     auto kernel = std::make_shared<CompiledKernel>();
     kernel->entry = source.entry;
     kernel->cubin = "cubin";
-    out.segments.push_back({.chosen = segment.chosen(),
+    out.kernels.push_back({.chosen = segment.chosen(),
                             .source = std::move(source),
                             .kernel = std::move(kernel),
                             .attempts = {}});
@@ -44,7 +44,7 @@ class ExecutableTest : public ::testing::Test {
   void SetUp() override {
     CompiledPlan compiled = uncompiled(find_canned_fusion("residual_rms_norm")->build(),
                                        {{"rows", kRows}, {"cols", kColumns}});
-    const KernelSource& source = compiled.segments.front().source;
+    const KernelSource& source = compiled.kernels.front().source;
     buffers_ = source.buffers;
     driver_.set_kernel(source.entry, source.buffers.size() + source.params.size(),
                        [this](const LaunchConfig& config, std::span<const uint64_t> arguments) {
@@ -121,7 +121,7 @@ TEST_F(ExecutableTest, PassesEveryTensorWhereTheKernelWantsIt) {
     EXPECT_EQ(seen_[i], expected.address) << i;
   }
   EXPECT_EQ(seen_[buffers_.size()], static_cast<uint64_t>(kRows));
-  const Schedule& schedule = executable_->compiled().segments.front().chosen.schedule;
+  const Schedule& schedule = executable_->compiled().kernels.front().chosen.schedule;
   EXPECT_EQ(config_.block_x, schedule.threads_per_block());
   EXPECT_EQ(config_.grid_x, (kRows + schedule.rows_per_block - 1) / schedule.rows_per_block);
 }
@@ -285,8 +285,8 @@ TEST(ExecutableWorkspace, PartsOfATensorLieAtTheirOffsets) {
   const DeviceContext context = DeviceContext::retain(driver, 0).value();
   const CurrentContext current = CurrentContext::enter(driver, context).value();
   std::vector<uint64_t> written;
-  for (const CompiledSegment& segment : compiled.segments) {
-    const KernelSource& source = segment.source;
+  for (const KernelBuild& kernel : compiled.kernels) {
+    const KernelSource& source = kernel.source;
     const auto output = std::ranges::find(source.buffers, BufferUse::kWrite, &BufferArgument::use);
     ASSERT_NE(output, source.buffers.end());
     const auto number = static_cast<size_t>(output - source.buffers.begin());

@@ -121,7 +121,7 @@ TEST_F(RangedExecutableTest, ExecutesAtTheSizesOfTheTensors) {
     const Tensors at = tensors(rows);
     const auto ready = ranged.at({{"rows", rows}}).value();
     int64_t seen = -1;
-    const KernelSource& source = ready->compiled().segments.front().source;
+    const KernelSource& source = ready->compiled().kernels.front().source;
     driver_.set_kernel(source.entry, source.buffers.size() + source.params.size(),
                        [&](const LaunchConfig&, std::span<const uint64_t> arguments) {
                          seen = static_cast<int64_t>(arguments[source.buffers.size()]);
@@ -495,7 +495,7 @@ TEST_F(RangedExecutableTest, PinsHoldForAllSizes) {
   RangedExecutable ranged = prepare({{"rows", {1, 512}}}, options).value();
   for (const int64_t rows : {1, 40}) {
     const ExecutablePtr ready = ranged.at({{"rows", rows}}).value();
-    EXPECT_EQ(ready->compiled().segments.front().chosen.schedule.family, "looped");
+    EXPECT_EQ(ready->compiled().kernels.front().chosen.schedule.family, "looped");
   }
   EXPECT_EQ(ranged.report().shared, 2);
 }

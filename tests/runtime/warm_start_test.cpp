@@ -30,11 +30,11 @@ Result<Start> start(const std::filesystem::path& cache_directory) {
   KernelCache cache({.directory = cache_directory});
   auto compiled = compile_plan(std::move(*planned), *compiler, cache);
   if (!compiled) return fail(compiled.error());
-  const CompiledSegment& segment = compiled->segments.front();
-  return Start{.origin = segment.origin,
+  const KernelBuild& kernel = compiled->kernels.front();
+  return Start{.origin = kernel.origin,
                .compilations = cache.statistics().misses,
                .disk_hits = cache.statistics().disk_hits,
-               .cubin_hash = std::hash<std::string>{}(segment.kernel->cubin)};
+               .cubin_hash = std::hash<std::string>{}(kernel.kernel->cubin)};
 }
 
 /// Runs start() in a process of its own; nothing if that process failed.

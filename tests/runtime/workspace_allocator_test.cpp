@@ -33,13 +33,13 @@ Fusion around_a_call() {
 CompiledPlan uncompiled(const Fusion& fusion, const ExtentValues& extents = {}) {
   CompiledPlan out{
       .plan = plan(fusion, extents, *find_device("H200"), {.families = builtin_families()}).value(),
-      .segments = {}};
-  for (const SegmentPlan& segment : out.plan.segments) {
+      .kernels = {}};
+  for (const KernelPlan& segment : out.plan.kernels) {
     KernelSource source = emit(segment.facts, segment.chosen().schedule).value();
     auto kernel = std::make_shared<CompiledKernel>();
     kernel->entry = source.entry;
     kernel->cubin = "cubin";
-    out.segments.push_back({.chosen = segment.chosen(),
+    out.kernels.push_back({.chosen = segment.chosen(),
                             .source = std::move(source),
                             .kernel = std::move(kernel),
                             .attempts = {}});

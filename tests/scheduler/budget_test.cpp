@@ -67,28 +67,28 @@ TEST(Budget, EveryRefusalOfAFamilyNamesATensor) {
   for (size_t i = 0; i < fusions.size(); ++i) {
     const auto planned = plan(fusions[i], sizes[i], device);
     ASSERT_TRUE(planned) << fusions[i].name << planned.error().text();
-    for (const SegmentPlan& segment : planned->segments) {
+    for (const KernelPlan& kernel : planned->kernels) {
       for (const Family& family : families) {
-        const Proposal proposal = family.propose(segment.facts, device);
+        const Proposal proposal = family.propose(kernel.facts, device);
         if (proposal.candidates.empty()) continue;
         for (const Squeeze& squeeze : kSqueezes) {
           SCOPED_TRACE(fmt::format("{}, {}, {}", fusions[i].name, family.name, squeeze.name));
           DeviceLimits limits = device;
           Schedule schedule = proposal.candidates.front().schedule;
           squeeze.apply(limits, schedule);
-          const auto estimate = family.estimate(segment.facts, schedule, limits);
+          const auto estimate = family.estimate(kernel.facts, schedule, limits);
           if (estimate || !is_budget(estimate.error())) continue;
           const Rejection& rejection = estimate.error();
-          EXPECT_TRUE(segment.facts.fusion.values.contains(rejection.at)) << text_of(rejection);
+          EXPECT_TRUE(kernel.facts.fusion.values.contains(rejection.at)) << text_of(rejection);
           rules[family.name].insert(rejection.rule);
         }
         // What is weighed and left out, on a device that has no room.
         DeviceLimits small = device;
         small.shared_bytes_per_block = 16;
         small.registers_per_thread = 16;
-        for (const Rejection& rejection : family.propose(segment.facts, small).rejections) {
+        for (const Rejection& rejection : family.propose(kernel.facts, small).rejections) {
           if (!is_budget(rejection)) continue;
-          EXPECT_TRUE(segment.facts.fusion.values.contains(rejection.at)) << text_of(rejection);
+          EXPECT_TRUE(kernel.facts.fusion.values.contains(rejection.at)) << text_of(rejection);
         }
       }
     }

@@ -21,7 +21,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 const Schedule& chosen(const Result<Plan>& plan) {
-  return plan.value().segments.front().chosen().schedule;
+  return plan.value().kernels.front().chosen().schedule;
 }
 
 class ClusterScheduleTest : public testing::Test {
@@ -179,7 +179,7 @@ TEST(ClusterTest, ExchangesOverMoreBlocksTakeLonger) {
 TEST(ClusterTest, WideGradientsShareTheirRowsWhereTheDeviceCan) {
   for (const int64_t columns : {16384, 24576, 32768}) {
     const Plan plan = plan_canned("layer_norm_backward", matrix(8192, columns), "H200").value();
-    const Schedule& schedule = plan.segments.front().chosen().schedule;
+    const Schedule& schedule = plan.kernels.front().chosen().schedule;
     EXPECT_EQ(schedule.family, "warp_specialised") << columns;
     EXPECT_GT(schedule.cluster_size, 1) << columns;
     EXPECT_GE(schedule.pipeline_stages, 3) << columns;

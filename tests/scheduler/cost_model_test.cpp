@@ -356,7 +356,7 @@ TEST(CostModelTest, ClustersStartLateAndKernelsBesideOthersEarly) {
   // Whichever family finishes.
   const Plan planned =
       plan_canned("layer_norm_backward", matrix_extents(8192, 4096), "H200").value();
-  const auto& finishing = planned.segments.back();
+  const auto& finishing = planned.kernels.back();
   ASSERT_TRUE(finishing.finishes);
   for (const ProposedSchedule& candidate : finishing.candidates) {
     ASSERT_EQ(candidate.schedule.dependent_launch, DependentLaunch::kWait);

@@ -139,12 +139,12 @@ TEST(StepGraphTest, WhatIsJoinedHasAllWhoWriteAPartOfIt) {
   const auto y = std::ranges::find_if(graph.tensors, &PassedTensor::is_output);
   ASSERT_NE(y, graph.tensors.end());
   EXPECT_GE(y->writers.size(), 1U);
-  for (size_t i = 0; i < joined.segments.size(); ++i) {
+  for (size_t i = 0; i < joined.kernels.size(); ++i) {
     const auto step = static_cast<size_t>(
         std::ranges::find(graph.steps, PlanStep{PlanStep::Kind::kKernel, i}) - graph.steps.begin());
-    const auto& outputs = joined.segments[i].facts.fusion.outputs;
+    const auto& outputs = joined.kernels[i].facts.fusion.outputs;
     const bool writes = std::ranges::any_of(outputs, [&](ValueId output) {
-      return tensor_of(joined, joined.segments[i].in_plan.at(output)) == y->value;
+      return tensor_of(joined, joined.kernels[i].in_plan.at(output)) == y->value;
     });
     EXPECT_EQ(std::ranges::count(y->writers, step), writes ? 1 : 0) << i;
   }
@@ -153,7 +153,7 @@ TEST(StepGraphTest, WhatIsJoinedHasAllWhoWriteAPartOfIt) {
 TEST(StepGraphTest, PartialResultsPassFromAKernelToTheOneThatFinishesThem) {
   const CannedFusion& canned = *find_canned_fusion("layer_norm_backward");
   const Plan gradient = plan(canned.build(), {{"rows", 8192}, {"cols", 4096}}, kLimits).value();
-  ASSERT_EQ(gradient.segments.size(), 2U);
+  ASSERT_EQ(gradient.kernels.size(), 2U);
   size_t partials = 0;
   for (const PassedTensor& tensor : step_graph(gradient).tensors) {
     if (tensor.holds != PassedTensor::Holds::kPartials) continue;
@@ -166,9 +166,9 @@ TEST(StepGraphTest, PartialResultsPassFromAKernelToTheOneThatFinishesThem) {
 }
 
 TEST(StepGraphTest, NamesOpsWithTheirCount) {
-  EXPECT_EQ(ops_text(small_plan().segments[0]), "exp");
+  EXPECT_EQ(ops_text(small_plan().kernels[0]), "exp");
   const CannedFusion& canned = *find_canned_fusion("rms_norm");
-  EXPECT_EQ(ops_text(plan(canned.build(), canned.large, kLimits)->segments[0]),
+  EXPECT_EQ(ops_text(plan(canned.build(), canned.large, kLimits)->kernels[0]),
             "add, cast x3, mul x4, reduce.sum, rsqrt");
 }
 
@@ -210,8 +210,8 @@ Dot parse_dot(const std::string& text) {
 
 TEST(Drawing, DotOfASmallPlan) {
   Plan plan = small_plan();
-  plan.segments[0].candidates[0].predicted.total_us = 2.8;
-  plan.segments[1].candidates[0].predicted.total_us = 2.9;
+  plan.kernels[0].candidates[0].predicted.total_us = 2.8;
+  plan.kernels[1].candidates[0].predicted.total_us = 2.9;
   EXPECT_EQ(to_dot(plan),
             R"(digraph "small" {
   node [shape=box, fontname=monospace]
@@ -260,11 +260,11 @@ TEST(Drawing, DotHasEveryStepAndEveryTensorWithItsBytes) {
     for (size_t step = 0; step < graph.steps.size(); ++step) {
       ASSERT_TRUE(dot.nodes.contains(fmt::format("step{}", step)));
       if (graph.steps[step].kind == PlanStep::Kind::kExternal) continue;
-      const SegmentPlan& segment = plan.segments[graph.steps[step].index];
+      const KernelPlan& kernel = plan.kernels[graph.steps[step].index];
       const std::string& label = dot.nodes.at(fmt::format("step{}", step));
-      EXPECT_THAT(label, HasSubstr(segment.chosen().schedule.family));
-      if (segment.finishes) continue;
-      EXPECT_THAT(label, HasSubstr(fmt::format("{:.1f} us", segment.chosen().predicted.total_us)));
+      EXPECT_THAT(label, HasSubstr(kernel.chosen().schedule.family));
+      if (kernel.finishes) continue;
+      EXPECT_THAT(label, HasSubstr(fmt::format("{:.1f} us", kernel.chosen().predicted.total_us)));
     }
   }
 }

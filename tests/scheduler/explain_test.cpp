@@ -54,7 +54,7 @@ TEST(Explain, AnSmHasInFlightWhatItsShareOfASmallGridLoads) {
   const CannedFusion& softmax = *find_canned_fusion("softmax");
   const Plan few =
       plan(softmax.build(), {{"rows", 16}, {"cols", 65536}}, *find_device("H200")).value();
-  const ResourceEstimate& estimate = few.segments.front().chosen().estimate;
+  const ResourceEstimate& estimate = few.kernels.front().chosen().estimate;
   ASSERT_LE(estimate.blocks, few.limits.sm_count);
   ASSERT_GT(estimate.blocks_per_sm, 1);
   const double of_block =
@@ -65,14 +65,14 @@ TEST(Explain, AnSmHasInFlightWhatItsShareOfASmallGridLoads) {
 
 TEST(Explain, FamiliesStandSideBySideTheChosenOneFirst) {
   const Plan gradient = plan_of("layer_norm_backward");
-  const SegmentPlan& segment = gradient.segments.front();
-  const std::string text = families_text(segment, gradient.limits);
+  const KernelPlan& kernel = gradient.kernels.front();
+  const std::string text = families_text(kernel, gradient.limits);
   const std::string heading = text.substr(0, text.find('\n'));
-  EXPECT_THAT(heading, ContainsRegex("\\* " + segment.chosen().schedule.family));
-  for (const ProposedSchedule& candidate : segment.candidates)
+  EXPECT_THAT(heading, ContainsRegex("\\* " + kernel.chosen().schedule.family));
+  for (const ProposedSchedule& candidate : kernel.candidates)
     EXPECT_THAT(heading, HasSubstr(candidate.schedule.family));
   EXPECT_THAT(text, ContainsRegex(
-                        fmt::format("predicted us +{:.1f}", segment.chosen().predicted.total_us)));
+                        fmt::format("predicted us +{:.1f}", kernel.chosen().predicted.total_us)));
   for (const char* row : {"memory", "L2", "issue", "waits", "2nd stage", "registers of cap",
                           "shared of 227.0 KiB", "blocks per SM", "waves", "in flight of"})
     EXPECT_THAT(text, HasSubstr(row));
@@ -103,9 +103,9 @@ TEST(Explain, RefusesWhatDoesNotFitWithTheNumber) {
 TEST(Explain, ShowsBothKernelsOfRowsAndColumns) {
   const CannedFusion& canned = *find_canned_fusion("layer_norm_backward");
   const auto apart = plan(canned.build(), {{"rows", 16}, {"cols", 1 << 18}}, *find_device("H200"));
-  ASSERT_EQ(apart->segments.size(), 2U);
-  for (const SegmentPlan& segment : apart->segments)
-    EXPECT_THAT(explain(*apart), HasSubstr("* " + segment.chosen().schedule.family));
+  ASSERT_EQ(apart->kernels.size(), 2U);
+  for (const KernelPlan& kernel : apart->kernels)
+    EXPECT_THAT(explain(*apart), HasSubstr("* " + kernel.chosen().schedule.family));
 }
 
 /// What `explain` says under the number of a kernel.
@@ -130,15 +130,15 @@ TEST(Explain, SaysOfEveryKernelOfASegmentWhatWasDecidedAboutIt) {
   for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{8192, 4096}, {16, 1 << 18}}) {
     const Plan called = gradient_after_a_call(rows, columns);
     ASSERT_TRUE(called.is_segmented);
-    ASSERT_EQ(called.segments.size(), 2U);
+    ASSERT_EQ(called.kernels.size(), 2U);
     const std::string text = explain(called);
-    std::vector<Decision> on_schedules = called.segments.front().decisions;
+    std::vector<Decision> on_schedules = called.kernels.front().decisions;
     std::erase_if(on_schedules, [](const Decision& decision) {
       return !decision.question.starts_with("which schedule");
     });
     ASSERT_EQ(on_schedules.size(), 2U) << text;
     for (size_t kernel = 0; kernel < 2; ++kernel) {
-      const ProposedSchedule& chosen = called.segments[kernel].chosen();
+      const ProposedSchedule& chosen = called.kernels[kernel].chosen();
       EXPECT_THAT(text_of_kernel(text, kernel),
                   AllOf(HasSubstr(on_schedules[kernel].chosen),
                         HasSubstr(fmt::format("predicted {:.1f} us", chosen.predicted.total_us)),
@@ -158,10 +158,10 @@ TEST(Explain, SaysOfEachKernelWhatItLeavesItself) {
 TEST(Explain, ShowsTheOtherDecisionsAndTheRefusalsOfSegments) {
   const Plan called = gradient_after_a_call(8192, 4096);
   const std::string text = explain(called);
-  for (const Decision& decision : called.segments.front().decisions)
+  for (const Decision& decision : called.kernels.front().decisions)
     EXPECT_THAT(text, HasSubstr(decision.question + ": " + decision.chosen));
-  ASSERT_FALSE(called.segments.front().rejections.empty());
-  for (const Rejection& rejection : called.segments.front().rejections)
+  ASSERT_FALSE(called.kernels.front().rejections.empty());
+  for (const Rejection& rejection : called.kernels.front().rejections)
     EXPECT_THAT(text_of_kernel(text, 0), HasSubstr(rejection.rule));
 }
 

@@ -21,7 +21,7 @@ std::shared_ptr<const Plan> model_of(const Fusion& fusion, const ExtentValues& e
 
 std::vector<Schedule> schedules_of(const Plan& plan) {
   std::vector<Schedule> out;
-  for (const SegmentPlan& segment : plan.segments) out.push_back(segment.chosen().schedule);
+  for (const KernelPlan& kernel : plan.kernels) out.push_back(kernel.chosen().schedule);
   return out;
 }
 
@@ -36,11 +36,11 @@ void expect_alike(const Plan& a, const Plan& b) {
     EXPECT_EQ(a.cuts[i].from, b.cuts[i].from);
     EXPECT_EQ(a.cuts[i].to, b.cuts[i].to);
   }
-  for (size_t i = 0; i < a.segments.size(); ++i) {
-    EXPECT_EQ(a.segments[i].ops, b.segments[i].ops);
-    EXPECT_EQ(a.segments[i].in_plan, b.segments[i].in_plan);
-    EXPECT_EQ(a.segments[i].same_as, b.segments[i].same_as);
-    EXPECT_TRUE(equal_but_for_sizes(a.segments[i].facts.fusion, b.segments[i].facts.fusion));
+  for (size_t i = 0; i < a.kernels.size(); ++i) {
+    EXPECT_EQ(a.kernels[i].ops, b.kernels[i].ops);
+    EXPECT_EQ(a.kernels[i].in_plan, b.kernels[i].in_plan);
+    EXPECT_EQ(a.kernels[i].same_as, b.kernels[i].same_as);
+    EXPECT_TRUE(equal_but_for_sizes(a.kernels[i].facts.fusion, b.kernels[i].facts.fusion));
   }
 }
 
@@ -109,9 +109,9 @@ Fusion long_rows() {
 TEST(FollowPlanTest, RowsStayInAsManyParts) {
   const Fusion fusion = long_rows();
   const auto model = model_of(fusion, {{"rows", 4}});
-  ASSERT_EQ(model->segments.size(), 2U);
-  ASSERT_GT(model->segments[0].row_parts, 1);
-  EXPECT_EQ(model->segments[1].row_parts, model->segments[0].row_parts);
+  ASSERT_EQ(model->kernels.size(), 2U);
+  ASSERT_GT(model->kernels[0].row_parts, 1);
+  EXPECT_EQ(model->kernels[1].row_parts, model->kernels[0].row_parts);
   expect_followed(fusion, "rows", 4, {1, 5, 400});
 }
 
@@ -212,7 +212,7 @@ TEST(FollowPlanTest, SchedulesThatDoNotFitAreRefusedWithTheirNumbers) {
   EXPECT_THAT(error.text(), HasSubstr("the plan to follow does not fit: its segment 0"));
   const Fusion sum = find_canned_fusion("full_sum")->build();
   const auto parts = model_of(sum, {{"rows", 4096}, {"cols", 4096}});
-  ASSERT_GT(parts->segments.front().row_parts, 0);
+  ASSERT_GT(parts->kernels.front().row_parts, 0);
   EXPECT_THAT(refusal(sum, {{"rows", 4097}, {"cols", 4096}}, {.like = parts}).text(),
               HasSubstr("rows do not split into"));
 }

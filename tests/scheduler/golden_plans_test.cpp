@@ -79,7 +79,7 @@ std::string all_plans() {
             << fusion << " " << rows << " x " << columns << " on " << device;
         out += fmt::format("{} {} x {} on {}: {}\n", fusion, rows, columns, device,
                            microseconds(planned.predicted_us()));
-        for (const SegmentPlan& segment : planned.segments) out += kernel_line(segment.chosen());
+        for (const KernelPlan& kernel : planned.kernels) out += kernel_line(kernel.chosen());
       }
     }
   }

@@ -54,7 +54,7 @@ Plan plan_with_last_block_finish(std::string_view fusion, int64_t rows, int64_t 
   const auto planned = [&](SchedulePin pin) {
     return plan_canned(fusion, matrix(rows, columns), "H200", {.pin = std::move(pin)}).value();
   };
-  Schedule schedule = planned({.family = "multi_wave"}).segments[0].chosen().schedule;
+  Schedule schedule = planned({.family = "multi_wave"}).kernels[0].chosen().schedule;
   schedule.finish = Finish::kLastBlock;
   schedule.dependent_launch = DependentLaunch::kNone;
   return planned({.schedule = std::move(schedule)});
@@ -121,21 +121,21 @@ TEST(LastBlockTest, BlocksOfAClusterFinishTheirColumnsApartUnlessThereAreTotals)
 TEST(LastBlockTest, NarrowColumnsAreFinishedByTheLastBlockAndWideOnesByAKernel) {
   const auto narrow = plan_canned("row_and_total_loss", matrix(17, 4096), "H200");
   ASSERT_TRUE(narrow);
-  EXPECT_EQ(narrow->segments.size(), 1U);
-  const Schedule& chosen = narrow->segments[0].chosen().schedule;
+  EXPECT_EQ(narrow->kernels.size(), 1U);
+  const Schedule& chosen = narrow->kernels[0].chosen().schedule;
   EXPECT_EQ(chosen.finish, Finish::kLastBlock);
   EXPECT_EQ(chosen.dependent_launch, DependentLaunch::kNone);
 
   const auto wide = plan_canned("dyt_backward", matrix(8192, 4096), "H200");
   ASSERT_TRUE(wide);
-  EXPECT_EQ(wide->segments.size(), 2U);
+  EXPECT_EQ(wide->kernels.size(), 2U);
   for (const auto& planned : {*narrow, *wide}) {
     const auto decision = std::ranges::find(planned.decisions, kWhatFinishes, &Decision::question);
     ASSERT_NE(decision, planned.decisions.end());
     ASSERT_EQ(decision->candidates.size(), 2U);
     const double kernel_us = decision->candidates[0].predicted.total_us;
     const double last_block_us = decision->candidates[1].predicted.total_us;
-    const double chosen_us = planned.segments[0].chosen().predicted.second_stage_us;
+    const double chosen_us = planned.kernels[0].chosen().predicted.second_stage_us;
     EXPECT_EQ(decision->chosen == "a second kernel", kernel_us <= last_block_us);
     EXPECT_DOUBLE_EQ(chosen_us, std::min(kernel_us, last_block_us));
   }
@@ -143,7 +143,7 @@ TEST(LastBlockTest, NarrowColumnsAreFinishedByTheLastBlockAndWideOnesByAKernel) 
 
 TEST(LastBlockTest, TheWorkspaceHoldsPartialResultsAndCounters) {
   const Plan planned = plan_with_last_block_finish("dyt_backward", 40, 128);
-  const Schedule& chosen = planned.segments[0].chosen().schedule;
+  const Schedule& chosen = planned.kernels[0].chosen().schedule;
   ASSERT_EQ(chosen.finish, Finish::kLastBlock);
   const int64_t rows = partial_rows(chosen);
   std::vector<int64_t> bytes;
@@ -156,7 +156,7 @@ TEST(LastBlockTest, TheWorkspaceHoldsPartialResultsAndCounters) {
 
   // A reduction whose result is an output has two buffers in one kernel.
   const Plan sums = plan_with_last_block_finish("marginal_sums", 64, 64);
-  ASSERT_EQ(sums.segments[0].chosen().schedule.finish, Finish::kLastBlock);
+  ASSERT_EQ(sums.kernels[0].chosen().schedule.finish, Finish::kLastBlock);
   const ValueId columns = named_value(sums.fusion, "columns");
   EXPECT_EQ(slot_of(sums, 0, columns, BufferUse::kReadWrite).kind, TensorSlot::Kind::kWorkspace);
   EXPECT_EQ(slot_of(sums, 0, columns, BufferUse::kWrite).kind, TensorSlot::Kind::kOutput);
@@ -164,17 +164,17 @@ TEST(LastBlockTest, TheWorkspaceHoldsPartialResultsAndCounters) {
 
 TEST(LastBlockTest, AnotherChoiceReplansWhatFinishes) {
   Plan planned = plan_with_last_block_finish("dyt_backward", 40, 128);
-  Schedule schedule = planned.segments[0].chosen().schedule;
+  Schedule schedule = planned.kernels[0].chosen().schedule;
   ASSERT_EQ(schedule.finish, Finish::kLastBlock);
   const size_t decisions = planned.decisions.size();
   schedule.finish = Finish::kKernel;
   ASSERT_TRUE(plan_finish(planned, 0, schedule, scheduling_families()));
-  EXPECT_EQ(planned.segments.size(), 2U);
+  EXPECT_EQ(planned.kernels.size(), 2U);
   EXPECT_EQ(planned.workspace.size(), 3U);
   EXPECT_EQ(planned.decisions.size(), decisions + 1) << "how the second kernel runs";
   schedule.finish = Finish::kLastBlock;
   ASSERT_TRUE(plan_finish(planned, 0, schedule, scheduling_families()));
-  EXPECT_EQ(planned.segments.size(), 1U);
+  EXPECT_EQ(planned.kernels.size(), 1U);
   EXPECT_EQ(planned.workspace.size(), 4U);
   EXPECT_EQ(planned.decisions.size(), decisions);
 }

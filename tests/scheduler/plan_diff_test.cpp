@@ -49,7 +49,7 @@ TEST(PlanDiff, EqualPlansDifferInNothing) {
     if (!a) continue;
     const PlanDiff same = diff(*a, *a);
     EXPECT_TRUE(same.equal()) << fusion.name;
-    EXPECT_EQ(same.kernels.size(), a->segments.size());
+    EXPECT_EQ(same.kernels.size(), a->kernels.size());
     EXPECT_EQ(diff_text(same, *a, *a), "the plans are equal\n");
   }
   for (uint64_t seed = 0; seed < 10; ++seed) {
@@ -91,7 +91,7 @@ TEST(PlanDiff, OtherDevicesHaveTheSameGraphInOtherSchedules) {
   EXPECT_TRUE(found.kernels[0].same_graph);
   EXPECT_THAT(
       found.kernels[0].schedule,
-      Contains(FieldChange{"family", "warp_specialised", b.segments[0].chosen().schedule.family}));
+      Contains(FieldChange{"family", "warp_specialised", b.kernels[0].chosen().schedule.family}));
   EXPECT_THAT(diff_text(found, a, b),
               AllOf(HasSubstr("device: H200 -> A100"), HasSubstr("family: warp_specialised -> ")));
 }
@@ -136,8 +136,8 @@ TEST(PlanDiff, ASegmentedPlanAgainstASingleKernel) {
   const Plan cut = build(true);
   const Plan whole = build(false);
   ASSERT_TRUE(cut.is_segmented);
-  ASSERT_EQ(cut.segments.size(), 2U);
-  ASSERT_EQ(whole.segments.size(), 1U);
+  ASSERT_EQ(cut.kernels.size(), 2U);
+  ASSERT_EQ(whole.kernels.size(), 1U);
   const PlanDiff found = diff(cut, whole);
   EXPECT_FALSE(found.equal());
   ASSERT_THAT(found.kernels, SizeIs(1)) << "those that write y";
@@ -191,8 +191,8 @@ TEST(PlanDiff, TheWayBackSwapsBothSides) {
     const Plan b = plan(random_graph(seed + 1, {.ops = 30, .calls = true}), {}, limits).value();
     const PlanDiff there = diff(a, b);
     const PlanDiff back = diff(b, a);
-    EXPECT_EQ(there.kernels.size() + there.only_in_a.size(), a.segments.size());
-    EXPECT_EQ(there.kernels.size() + there.only_in_b.size(), b.segments.size());
+    EXPECT_EQ(there.kernels.size() + there.only_in_a.size(), a.kernels.size());
+    EXPECT_EQ(there.kernels.size() + there.only_in_b.size(), b.kernels.size());
     EXPECT_EQ(there.equal(), back.equal());
     EXPECT_EQ(there.problem.size(), back.problem.size());
     EXPECT_EQ(there.predicted_us.a, back.predicted_us.b);

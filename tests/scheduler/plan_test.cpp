@@ -78,14 +78,14 @@ TEST(PlanTest, RowsBeyondEveryBudgetAreLooped) {
 
 TEST(PlanTest, BlocksOfAClusterKeepRowsThatOneCannot) {
   EXPECT_EQ(plan_canned("rms_norm", matrix(8192, 1 << 15), "H200")
-                ->segments[0]
+                ->kernels[0]
                 .chosen()
                 .schedule.cluster_size,
             1);
   for (const int64_t columns : {1 << 18, 1 << 19}) {
     const Plan planned = plan_canned("rms_norm", matrix(8192, columns), "H200").value();
     EXPECT_EQ(kind_of(planned), "multi_wave") << columns;
-    EXPECT_GT(planned.segments[0].chosen().schedule.cluster_size, 1) << columns;
+    EXPECT_GT(planned.kernels[0].chosen().schedule.cluster_size, 1) << columns;
   }
   EXPECT_THAT(plan_canned("rms_norm", matrix(64, 1 << 24), "H200", {.cutting = Cutting::kNeeded}),
               PlansAs("looped"));
@@ -94,7 +94,7 @@ TEST(PlanTest, BlocksOfAClusterKeepRowsThatOneCannot) {
 TEST(PlanTest, BlocksOfAClusterShareFewRowsThatLeaveSmsIdle) {
   for (const int64_t rows : {1, 4, 16, 40}) {
     const Plan planned = plan_canned("softmax", matrix(rows, 1 << 16), "H200").value();
-    const Schedule& schedule = planned.segments[0].chosen().schedule;
+    const Schedule& schedule = planned.kernels[0].chosen().schedule;
     EXPECT_GE(rows * schedule.cluster_size, std::min<int64_t>(4 * rows, 64)) << rows;
   }
 }
@@ -125,15 +125,15 @@ TEST(PlanTest, EveryCannedFusionIsPlannedOrRefusedWithReasonsOnEveryDevice) {
           EXPECT_FALSE(planned.error().remedy.empty());
           continue;
         }
-        const SegmentPlan& segment = planned->segments.front();
-        const double least_us = least_time(segment.facts, limits);
-        for (const ProposedSchedule& candidate : segment.candidates) {
+        const KernelPlan& kernel = planned->kernels.front();
+        const double least_us = least_time(kernel.facts, limits);
+        for (const ProposedSchedule& candidate : kernel.candidates) {
           EXPECT_GE(candidate.predicted.total_us, least_us) << print(candidate.schedule);
           EXPECT_GE(candidate.estimate.blocks_per_sm, 1);
           EXPECT_GE(candidate.estimate.blocks_per_sm, candidate.schedule.min_blocks_per_sm);
         }
         const std::vector<Decision>& decisions =
-            planned->is_segmented ? segment.decisions : planned->decisions;
+            planned->is_segmented ? kernel.decisions : planned->decisions;
         EXPECT_FALSE(decisions.back().candidates.empty());
         EXPECT_FALSE(decisions.back().because.empty());
       }
@@ -144,8 +144,8 @@ TEST(PlanTest, EveryCannedFusionIsPlannedOrRefusedWithReasonsOnEveryDevice) {
 std::string text_of_plan(const Result<Plan>& planned) {
   if (!planned) return planned.error().text();
   std::string text = print(planned->fusion);
-  for (const SegmentPlan& segment : planned->segments) {
-    for (const ProposedSchedule& candidate : segment.candidates) {
+  for (const KernelPlan& kernel : planned->kernels) {
+    for (const ProposedSchedule& candidate : kernel.candidates) {
       text += fmt::format("{}{} {}\n", print(candidate.schedule), candidate.predicted.total_us,
                           candidate.estimate.registers);
     }
@@ -181,7 +181,7 @@ TEST(PlanTest, TheChosenScheduleIsWithinATieOfTheBest) {
       EXPECT_EQ(planned.error().kind, ErrorKind::kUnsupported) << planned.error().text();
       continue;
     }
-    const auto& candidates = planned->segments.front().candidates;
+    const auto& candidates = planned->kernels.front().candidates;
     for (const ProposedSchedule& candidate : candidates) {
       EXPECT_LE(candidates.front().predicted.total_us,
                 candidate.predicted.total_us * (1.0 + kTieShare))
@@ -196,7 +196,7 @@ TEST(PlanTest, TheChosenScheduleIsWithinATieOfTheBest) {
 TEST(PlanTest, RingsAreTakenAsPredicted) {
   for (const char* fusion : {"layer_norm_backward", "rms_norm_backward_f32", "dyt_backward"}) {
     const auto planned = plan_canned(fusion, matrix(8192, 4096), "H200");
-    const auto& candidates = planned.value().segments.front().candidates;
+    const auto& candidates = planned.value().kernels.front().candidates;
     ASSERT_EQ(candidates.front().schedule.family, "warp_specialised") << fusion;
     EXPECT_TRUE(std::ranges::is_sorted(candidates, {}, [](const ProposedSchedule& candidate) {
       return candidate.predicted.total_us;
@@ -237,15 +237,15 @@ Plan planned_case(const PlanCase& c) {
 /// The fastest of a plan's candidates: the first one may be slower by a tie.
 const ProposedSchedule& fastest(const Plan& planned) {
   return *std::ranges::min_element(
-      planned.segments.front().candidates, {},
+      planned.kernels.front().candidates, {},
       [](const ProposedSchedule& candidate) { return candidate.predicted.total_us; });
 }
 
 /// Of all kernels, with the fastest candidate of each.
 double fastest_us(const Plan& planned) {
   double us = 0.0;
-  for (const SegmentPlan* segment : planned.leading_segments()) {
-    us += std::ranges::min(segment->candidates, {}, [](const ProposedSchedule& candidate) {
+  for (const KernelPlan* kernel : planned.leading_kernels()) {
+    us += std::ranges::min(kernel->candidates, {}, [](const ProposedSchedule& candidate) {
             return candidate.predicted.total_us;
           }).predicted.total_us;
   }
@@ -316,7 +316,7 @@ RC_GTEST_PROP(PlanTest, ALargerBudgetNeverPredictsASlowerPlan, ()) {
 
 /// True if the fastest candidate loads rows again that it could have kept.
 bool reads_rows_again(const Plan& planned) {
-  return !planned.segments.front().facts.kept.empty() && fastest(planned).schedule.kept.empty();
+  return !planned.kernels.front().facts.kept.empty() && fastest(planned).schedule.kept.empty();
 }
 
 /// Rows that L1 does not hold come again from L2 and memory: layer norms of 1024 x 65536 in bf16
@@ -331,7 +331,7 @@ TEST(PlanTest, WideNormsReadTheirRowsOnce) {
           const auto planned = plan(find_canned_fusion(name)->build(),
                                     {{"rows", rows}, {"cols", cols}}, *find_device(device));
           ASSERT_TRUE(planned);
-          ASSERT_EQ(planned->segments.size(), 1U);
+          ASSERT_EQ(planned->kernels.size(), 1U);
           EXPECT_FALSE(reads_rows_again(*planned));
           if (rows == 1024) {
             EXPECT_GT(fastest(*planned).schedule.cluster_size, 1);
@@ -353,8 +353,8 @@ TEST(PlanTest, BlocksAreOfferedNoMoreRowsThanThereAre) {
             plan(find_canned_fusion(name)->build(), {{"rows", rows}, {"cols", cols}}, limits);
         ASSERT_TRUE(planned);
         // A sum over one row is one of rows of one element.
-        const auto there = static_cast<uint64_t>(planned->segments[0].facts.space.rows);
-        for (const ProposedSchedule& offer : planned->segments[0].candidates) {
+        const auto there = static_cast<uint64_t>(planned->kernels[0].facts.space.rows);
+        for (const ProposedSchedule& offer : planned->kernels[0].candidates) {
           const Schedule& schedule = offer.schedule;
           const bool is_pipelined = schedule.family == "warp_specialised";
           const bool is_column = schedule.family == "column";
@@ -425,10 +425,10 @@ RC_GTEST_PROP(PlanTest, LargerBudgetsKeepEveryScheduleLegal, ()) {
   }
   const FamilySet families = scheduling_families();
   const Plan before = planned_case(c);
-  const SegmentPlan& segment = before.segments.front();
-  for (const ProposedSchedule& candidate : segment.candidates) {
+  const KernelPlan& kernel = before.kernels.front();
+  for (const ProposedSchedule& candidate : kernel.candidates) {
     const auto estimate = find_family(families, candidate.schedule.family)
-                              ->estimate(segment.facts, candidate.schedule, larger.limits);
+                              ->estimate(kernel.facts, candidate.schedule, larger.limits);
     RC_ASSERT(estimate.has_value());
     RC_ASSERT(estimate->blocks_per_sm >= candidate.estimate.blocks_per_sm ||
               estimate->spilled_registers < candidate.estimate.spilled_registers);
@@ -458,13 +458,13 @@ TEST(PlanTest, PinsThatNothingMeetsAreRefused) {
 TEST(PlanTest, WholePinsRunOrAreRefusedWithNumbers) {
   const auto plain = plan_canned("rms_norm", matrix(8192, 4096), "H200");
   ASSERT_TRUE(plain.has_value());
-  Schedule schedule = plain->segments.front().candidates.back().schedule;
+  Schedule schedule = plain->kernels.front().candidates.back().schedule;
   const auto with = [&](const char* device) {
     return plan_canned("rms_norm", matrix(8192, 4096), device, {.pin = {.schedule = schedule}});
   };
   const auto pinned = with("H200");
   ASSERT_TRUE(pinned.has_value());
-  EXPECT_EQ(pinned->segments.front().chosen(), plain->segments.front().candidates.back())
+  EXPECT_EQ(pinned->kernels.front().chosen(), plain->kernels.front().candidates.back())
       << "the same estimate and prediction as when it was proposed";
 
   schedule.threads_per_row = 2048;
@@ -488,10 +488,10 @@ TEST(PlanTest, FewRowsTooWideForAccumulatorsGetAKernelForTheColumns) {
     const Plan planned = plan_canned("layer_norm_backward", matrix(16, 1 << 20), device,
                                      {.cutting = Cutting::kNeeded})
                              .value();
-    ASSERT_EQ(planned.segments.size(), 2U) << device;
-    EXPECT_EQ(planned.segments[0].facts.fusion.name, "layer_norm_backward_rows");
-    EXPECT_FALSE(planned.segments[0].facts.has_outer());
-    EXPECT_EQ(planned.segments[1].chosen().schedule.family, "column");
+    ASSERT_EQ(planned.kernels.size(), 2U) << device;
+    EXPECT_EQ(planned.kernels[0].facts.fusion.name, "layer_norm_backward_rows");
+    EXPECT_FALSE(planned.kernels[0].facts.has_outer());
+    EXPECT_EQ(planned.kernels[1].chosen().schedule.family, "column");
     // The two sums of each row that dx and nothing of the columns needs stay where they are.
     EXPECT_TRUE(planned.workspace.empty());
   }
@@ -502,11 +502,11 @@ TEST(PlanTest, RowValuesThatColumnsNeedPassThroughTheWorkspace) {
   const Plan planned = plan_canned("softmax_backward_bias", matrix(16, 1 << 20), "H200",
                                    {.cutting = Cutting::kNeeded})
                            .value();
-  ASSERT_EQ(planned.segments.size(), 2U);
+  ASSERT_EQ(planned.kernels.size(), 2U);
   ASSERT_FALSE(planned.workspace.empty());
   EXPECT_EQ(planned.workspace[0].bytes, 16 * 4);
   EXPECT_EQ(planned.workspace[0].writer, 0U);
-  for (const auto& [mine, in_plan] : planned.segments[1].in_plan) {
+  for (const auto& [mine, in_plan] : planned.kernels[1].in_plan) {
     if (in_plan != planned.workspace[0].value) continue;
     EXPECT_EQ(slot_of(planned, 1, mine, BufferUse::kRead).kind, TensorSlot::Kind::kWorkspace);
   }
@@ -514,14 +514,14 @@ TEST(PlanTest, RowValuesThatColumnsNeedPassThroughTheWorkspace) {
 
 TEST(PlanTest, ATotalOfElementsIsOneMorePartialResult) {
   const Plan planned = plan_canned("dyt_backward", matrix(8192, 4096), "H200").value();
-  ASSERT_EQ(planned.segments.size(), 2U);
-  const int64_t rows = partial_rows(planned.segments[0].chosen().schedule);
+  ASSERT_EQ(planned.kernels.size(), 2U);
+  const int64_t rows = partial_rows(planned.kernels[0].chosen().schedule);
   std::vector<int64_t> bytes;
   for (const WorkspaceTensor& tensor : planned.workspace) bytes.push_back(tensor.bytes);
   EXPECT_THAT(bytes, testing::UnorderedElementsAre(rows * 4, rows * 4096 * 4, rows * 4096 * 4));
   EXPECT_THAT(plan_canned("dyt_backward", matrix(8192, 4096), "H200"),
               RejectedBy("column", HasSubstr("a total takes all")));
-  EXPECT_EQ(planned.segments[1].chosen().schedule.family, "column") << "finishes all three";
+  EXPECT_EQ(planned.kernels[1].chosen().schedule.family, "column") << "finishes all three";
 }
 
 TEST(PlanTest, TotalsOfRowValuesTakePartInColumnSums) {
@@ -529,7 +529,7 @@ TEST(PlanTest, TotalsOfRowValuesTakePartInColumnSums) {
     const PlanOptions pinned{.pin = {.family = family}};
     const Plan planned =
         plan_canned("weighted_column_mean", matrix(20000, 64), "H200", pinned).value();
-    EXPECT_EQ(planned.segments[0].facts.outer_reductions.size(), 2U) << family;
+    EXPECT_EQ(planned.kernels[0].facts.outer_reductions.size(), 2U) << family;
   }
 }
 
@@ -550,19 +550,19 @@ TEST(PlanTest, ColumnsThatAllReduceToTheSameAreRefused) {
 TEST(PlanTest, ATotalOfRowLossesIsFinishedByTheLastBlockOrAKernelOfItsOwn) {
   for (const char* device : {"H200", "A100", "L4"}) {
     const Plan planned = plan_canned("row_and_total_loss", matrix(4096, 32000), device).value();
-    if (planned.segments[0].chosen().schedule.finish == Finish::kLastBlock) {
-      EXPECT_EQ(planned.segments.size(), 1U) << device;
+    if (planned.kernels[0].chosen().schedule.finish == Finish::kLastBlock) {
+      EXPECT_EQ(planned.kernels.size(), 1U) << device;
       continue;
     }
-    ASSERT_EQ(planned.segments.size(), 2U) << device;
-    EXPECT_EQ(planned.segments[1].facts.space.rows, 1) << "what is left is one row";
+    ASSERT_EQ(planned.kernels.size(), 2U) << device;
+    EXPECT_EQ(planned.kernels[1].facts.space.rows, 1) << "what is left is one row";
   }
 }
 
 TEST(PlanTest, BlocksOfAClusterOrTheLastBlockFinishLongColumnSums) {
   const Plan planned = plan_canned("bias_gradient", matrix(8192, 4096), "H200").value();
-  EXPECT_EQ(planned.segments.size(), 1U);
-  const auto& candidates = planned.segments[0].candidates;
+  EXPECT_EQ(planned.kernels.size(), 1U);
+  const auto& candidates = planned.kernels[0].candidates;
   const auto in_clusters = std::ranges::find_if(candidates, [](const ProposedSchedule& candidate) {
     return candidate.schedule.cluster_size > 1 && candidate.schedule.persistent_blocks == 0;
   });
@@ -571,24 +571,24 @@ TEST(PlanTest, BlocksOfAClusterOrTheLastBlockFinishLongColumnSums) {
   const auto pinned = plan(find_canned_fusion("bias_gradient")->build(), matrix(8192, 4096),
                            *find_device("H200"), {.pin = {.schedule = in_clusters->schedule}});
   ASSERT_TRUE(pinned) << pinned.error().text();
-  EXPECT_EQ(pinned->segments.size(), 1U);
+  EXPECT_EQ(pinned->kernels.size(), 1U);
   EXPECT_THAT(pinned->workspace, IsEmpty());
 }
 
 TEST(PlanTest, WithoutClustersLongColumnSumsAreDealtToSeveralBlocks) {
   const Plan planned = plan_canned("bias_gradient", matrix(8192, 4096), "A100").value();
-  const Schedule& schedule = planned.segments[0].chosen().schedule;
+  const Schedule& schedule = planned.kernels[0].chosen().schedule;
   EXPECT_EQ(schedule.family, "column");
   EXPECT_GT(schedule.persistent_blocks, 1);
-  EXPECT_EQ(planned.segments.size(), schedule.finish == Finish::kLastBlock ? 1U : 2U);
+  EXPECT_EQ(planned.kernels.size(), schedule.finish == Finish::kLastBlock ? 1U : 2U);
   EXPECT_EQ(planned.workspace[0].bytes, schedule.persistent_blocks * 4096 * 4);
 }
 
 TEST(PlanTest, TheKernelThatFinishesStartsEarlyWhereTheDeviceCan) {
   const auto overlaps = [](const char* device) {
     const Plan planned = plan_canned("layer_norm_backward", matrix(8192, 4096), device).value();
-    return std::pair(planned.segments[0].chosen().schedule.dependent_launch,
-                     planned.segments[1].chosen().schedule.dependent_launch);
+    return std::pair(planned.kernels[0].chosen().schedule.dependent_launch,
+                     planned.kernels[1].chosen().schedule.dependent_launch);
   };
   EXPECT_EQ(overlaps("H200"), std::pair(DependentLaunch::kTrigger, DependentLaunch::kWait));
   EXPECT_EQ(overlaps("A100"), std::pair(DependentLaunch::kNone, DependentLaunch::kNone));
@@ -597,14 +597,14 @@ TEST(PlanTest, TheKernelThatFinishesStartsEarlyWhereTheDeviceCan) {
 TEST(PlanTest, InnerAndOuterReductionsShareOnePassAndASecondKernelFinishes) {
   const auto planned = plan_canned("layer_norm_backward", matrix(8192, 4096), "H200");
   ASSERT_TRUE(planned) << planned.error().text();
-  ASSERT_EQ(planned->segments.size(), 2U);
-  const Schedule& schedule = planned->segments[0].chosen().schedule;
+  ASSERT_EQ(planned->kernels.size(), 2U);
+  const Schedule& schedule = planned->kernels[0].chosen().schedule;
   EXPECT_GT(schedule.persistent_blocks, 0);
-  EXPECT_EQ(planned->segments[1].chosen().schedule.family, "column");
+  EXPECT_EQ(planned->kernels[1].chosen().schedule.family, "column");
   // A row of f32 for every block of the grid, for dweight and dbias.
   ASSERT_EQ(planned->workspace.size(), 2U);
   EXPECT_EQ(planned->workspace[0].bytes, partial_rows(schedule) * 4096 * 4);
-  EXPECT_GT(planned->segments[0].chosen().predicted.second_stage_us, 0.0);
+  EXPECT_GT(planned->kernels[0].chosen().predicted.second_stage_us, 0.0);
 }
 
 TEST(PlanTest, AKernelEachIsNotPlannedWhereItsBytesTakeLongerThanOnePass) {
@@ -621,9 +621,9 @@ TEST(PlanTest, AKernelEachIsNotPlannedWhereItsBytesTakeLongerThanOnePass) {
 TEST(PlanTest, NormGradientsSpecialiseWarpsWhereTheDeviceCan) {
   for (const auto& extents : {matrix(16384, 2048), matrix(8192, 4096), matrix(16384, 8192)}) {
     const Plan h200 = plan_canned("layer_norm_backward", extents, "H200").value();
-    EXPECT_EQ(h200.segments[0].chosen().schedule.family, "warp_specialised");
+    EXPECT_EQ(h200.kernels[0].chosen().schedule.family, "warp_specialised");
     const Plan a100 = plan_canned("layer_norm_backward", extents, "A100").value();
-    EXPECT_EQ(a100.segments[0].chosen().schedule.family, "multi_wave");
+    EXPECT_EQ(a100.kernels[0].chosen().schedule.family, "multi_wave");
     EXPECT_THAT(a100.rejections,
                 testing::Contains(testing::Field(&Rejection::rule, HasSubstr("no bulk copies"))));
   }
@@ -634,7 +634,7 @@ TEST(PlanTest, GradientsOfNarrowRowsGoInBlocksOfManyRows) {
   for (const DeviceLimits& device : device_presets()) {
     const Plan planned = plan_canned("layer_norm_backward", matrix(16384, 32), device.name).value();
     EXPECT_EQ(kind_of(planned), "multi_wave") << device.name;
-    EXPECT_GE(planned.segments[0].chosen().schedule.rows_per_block, 8) << device.name;
+    EXPECT_GE(planned.kernels[0].chosen().schedule.rows_per_block, 8) << device.name;
   }
 }
 
@@ -642,12 +642,12 @@ TEST(PlanTest, GradientsOfNarrowRowsGoInBlocksOfManyRows) {
 // leave, those.
 TEST(PlanTest, SaysWhatDecidedBetweenEquals) {
   const auto because = [](const char* fusion, const ExtentValues& extents, const char* said) {
-    const SegmentPlan segment = plan_canned(fusion, extents, "H200").value().segments.front();
-    const ProposedSchedule& chosen = segment.chosen();
+    const KernelPlan kernel = plan_canned(fusion, extents, "H200").value().kernels.front();
+    const ProposedSchedule& chosen = kernel.chosen();
     const auto& fastest = *std::ranges::min_element(
-        segment.candidates, {}, [](const ProposedSchedule& p) { return p.predicted.total_us; });
+        kernel.candidates, {}, [](const ProposedSchedule& p) { return p.predicted.total_us; });
     EXPECT_LT(fastest.predicted.total_us, chosen.predicted.total_us) << fusion;
-    EXPECT_THAT(schedule_decision(segment, {}).because, HasSubstr(said)) << fusion;
+    EXPECT_THAT(schedule_decision(kernel, {}).because, HasSubstr(said)) << fusion;
     return std::pair(chosen, fastest);
   };
   const auto [sum, faster_sum] = because("bias_gradient", matrix(512, 16384), "wait least wins");
@@ -700,34 +700,34 @@ TEST(PlanTest, GradientsOfFewWideRowsRunRowsAndColumnsApart) {
 TEST(PlanTest, AGradientOfOneRowIsOneKernel) {
   for (const DeviceLimits& device : device_presets()) {
     const Plan planned = plan_canned("layer_norm_backward", matrix(1, 4096), device.name).value();
-    ASSERT_EQ(planned.segments.size(), 1U) << device.name;
-    EXPECT_THAT(planned.segments[0].chosen().schedule.family, AnyOf("multi_wave", "looped"))
+    ASSERT_EQ(planned.kernels.size(), 1U) << device.name;
+    EXPECT_THAT(planned.kernels[0].chosen().schedule.family, AnyOf("multi_wave", "looped"))
         << device.name;
-    EXPECT_EQ(planned.segments[0].chosen().schedule.persistent_blocks, 0) << device.name;
+    EXPECT_EQ(planned.kernels[0].chosen().schedule.persistent_blocks, 0) << device.name;
     EXPECT_THAT(planned.workspace, IsEmpty()) << device.name;
   }
 }
 
 TEST(PlanTest, RowsThatBulkCopiesCannotTakeAreRefusedWithAReason) {
   const Plan odd = plan_canned("layer_norm_backward", matrix(4096, 1543), "H200").value();
-  EXPECT_EQ(odd.segments[0].chosen().schedule.family, "multi_wave");
+  EXPECT_EQ(odd.kernels[0].chosen().schedule.family, "multi_wave");
   EXPECT_THAT(odd.rejections, testing::Contains(testing::Field(
                                   &Rejection::rule, HasSubstr("whole, aligned 16 bytes"))));
 }
 
 TEST(PlanTest, AnotherGridGetsAnotherFinish) {
   Plan planned = plan_canned("rms_norm_backward", matrix(512, 1024), "H200").value();
-  Schedule other = planned.segments[0].chosen().schedule;
+  Schedule other = planned.kernels[0].chosen().schedule;
   other.persistent_blocks = 3;
   ASSERT_TRUE(plan_finish(planned, 0, other, scheduling_families()));
-  ASSERT_EQ(planned.segments.size(), 2U);
+  ASSERT_EQ(planned.kernels.size(), 2U);
   EXPECT_EQ(planned.workspace[0].bytes, 3 * 1024 * 4);
-  EXPECT_EQ(planned.segments[1].facts.space.rows, 3);
+  EXPECT_EQ(planned.kernels[1].facts.space.rows, 3);
 }
 
 TEST(PlanTest, OutputsOverUnrelatedAxesDoNotMultiplyTheRows) {
   const Plan planned = plan_canned("two_independent_chains", matrix(64, 64), "H200").value();
-  for (const SegmentPlan& segment : planned.segments) EXPECT_LE(segment.facts.space.rows, 64);
+  for (const KernelPlan& kernel : planned.kernels) EXPECT_LE(kernel.facts.space.rows, 64);
   EXPECT_THAT(plan_canned("two_independent_chains", matrix(64, 64), "H200", {.pin = {.unroll = 1}}),
               FailsWith(ErrorKind::kUnsupported, testing::_))
       << "a pin is for one kernel";

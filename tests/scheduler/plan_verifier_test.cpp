@@ -67,7 +67,7 @@ TEST(PlanVerifierTest, NothingIsWrongWithPlansOfRandomGraphs) {
     const Plan plan = planned(random_graph(seed, options), {.check_indices = seed % 4 == 0});
     EXPECT_THAT(plan_violations(plan), IsEmpty()) << "seed " << seed;
     calls += static_cast<int>(plan.externals.size());
-    for (const SegmentPlan& segment : plan.segments) finished += segment.finishes ? 1 : 0;
+    for (const KernelPlan& kernel : plan.kernels) finished += kernel.finishes ? 1 : 0;
     for (const WorkspaceTensor& a : plan.workspace) {
       partials += a.holds == WorkspaceTensor::Holds::kPartials ? 1 : 0;
       for (const WorkspaceTensor& b : plan.workspace)
@@ -105,7 +105,7 @@ TEST(PlanVerifierTest, PartialResultsLiveUntilTheyAreFinished) {
 TEST(PlanVerifierTest, KeptIndicesLiveToTheEnd) {
   const Plan plan = planned(gather_then_reductions(), {.check_indices = true});
   ASSERT_EQ(plan.kept_indices().size(), 1);
-  ASSERT_GT(plan.segments.size(), 5);
+  ASSERT_GT(plan.kernels.size(), 5);
   EXPECT_THAT(plan_violations(plan), IsEmpty());
 }
 
@@ -124,14 +124,14 @@ TEST(PlanVerifierTest, NothingIsWrongWherePlansTakeOtherSchedules) {
   int by_last_block = 0;
   for (const CannedFusion& canned : canned_fusions()) {
     const auto made = plan(canned.build(), canned.small, kLimits);
-    if (!made || !made->segments.front().facts.has_outer()) continue;
+    if (!made || !made->kernels.front().facts.has_outer()) continue;
     Plan other = *made;  // Schedules follow each other: what one leaves, the next one drops.
     for (uint64_t seed = 0; seed < 12; ++seed) {
       const auto drawn =
-          random_schedule(other.segments.front().facts, kLimits, scheduling_families(), seed);
-      if (!drawn || other.segments.front().is_part) continue;
+          random_schedule(other.kernels.front().facts, kLimits, scheduling_families(), seed);
+      if (!drawn || other.kernels.front().is_part) continue;
       ASSERT_TRUE(plan_finish(other, 0, drawn->schedule, scheduling_families())) << canned.name;
-      other.segments.front().candidates = {*drawn};
+      other.kernels.front().candidates = {*drawn};
       EXPECT_THAT(plan_violations(other), IsEmpty()) << canned.name << "\n"
                                                      << print(drawn->schedule);
       if (drawn->schedule.persistent_blocks == 0) continue;
@@ -172,8 +172,8 @@ TEST(PlanVerifierTest, FindsWhatIsReadBeforeItIsWritten) {
   const ValueId x = b.input(DType::kF32, {8, 32}, "x");
   b.output(b.take(b.sum(x, {0}), b.input(DType::kI64, {}, "index"), 0), "y");
   Plan plan = planned(b.build());
-  ASSERT_EQ(plan.segments.size(), 2);
-  std::swap(plan.segments[0], plan.segments[1]);
+  ASSERT_EQ(plan.kernels.size(), 2);
+  std::swap(plan.kernels[0], plan.kernels[1]);
   EXPECT_THAT(plan_violations(plan), Contains(HasSubstr("no step before it writes")));
 }
 
@@ -195,17 +195,17 @@ TEST(PlanVerifierTest, FindsKernelsThatHaveTooFewBlocks) {
   FusionBuilder b("few");
   b.output(b.exp(b.input(DType::kF32, {64, 4096}, "x")), "y");
   Plan plan = planned(b.build());
-  plan.segments[0].candidates[0].estimate.blocks -= 1;
+  plan.kernels[0].candidates[0].estimate.blocks -= 1;
   EXPECT_THAT(plan_violations(plan), Contains(HasSubstr("cover")));
-  plan.segments[0].candidates[0].estimate.blocks = 0;
+  plan.kernels[0].candidates[0].estimate.blocks = 0;
   EXPECT_THAT(plan_violations(plan), Contains(HasSubstr("has 0 blocks")));
 }
 
 TEST(PlanVerifierTest, FindsPartialResultsThatNothingFinishes) {
   Plan plan = planned(column_chain(1));
-  const auto finish = std::ranges::find(plan.segments, true, &SegmentPlan::finishes);
-  if (finish == plan.segments.end()) GTEST_SKIP() << "the plan finishes by ticket";
-  plan.segments.erase(finish);
+  const auto finish = std::ranges::find(plan.kernels, true, &KernelPlan::finishes);
+  if (finish == plan.kernels.end()) GTEST_SKIP() << "the plan finishes by ticket";
+  plan.kernels.erase(finish);
   EXPECT_THAT(plan_violations(plan), Not(IsEmpty()));
 }
 

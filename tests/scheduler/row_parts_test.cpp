@@ -57,9 +57,9 @@ TEST(RowParts, ArePlannedWhereRowsLeaveSmsIdle) {
        {std::pair<int64_t, int64_t>{1, 1 << 26}, {8, 1 << 22}, {64, 1 << 20}}) {
     const auto planned = plan_canned("row_sum", matrix(rows, columns), "H200");
     ASSERT_TRUE(planned);
-    ASSERT_THAT(planned->segments, SizeIs(2));
+    ASSERT_THAT(planned->kernels, SizeIs(2));
     ASSERT_THAT(planned->workspace, SizeIs(1));
-    EXPECT_GE(planned->segments.front().facts.space.rows, h200().sm_count);
+    EXPECT_GE(planned->kernels.front().facts.space.rows, h200().sm_count);
     EXPECT_EQ(planned->workspace.front().writer, 0U);
     EXPECT_THAT(planned->decisions, Contains(testing::Field(&Decision::chosen, "in parts")));
     // All of it, at 4.6 TB/s with two launches: nothing near a block for each row.
@@ -67,7 +67,7 @@ TEST(RowParts, ArePlannedWhereRowsLeaveSmsIdle) {
               static_cast<double>(rows * columns) * 2.0 / h200().memory_bytes_per_us * 1.1 + 12.0);
   }
   const auto full = plan_canned("row_sum", matrix(8192, 8192), "H200");
-  EXPECT_THAT(full->segments, SizeIs(1));
+  EXPECT_THAT(full->kernels, SizeIs(1));
 }
 
 TEST(RowParts, AreCombinedByAKernelThatStartsEarlyWhereTheDeviceCan) {
@@ -75,20 +75,20 @@ TEST(RowParts, AreCombinedByAKernelThatStartsEarlyWhereTheDeviceCan) {
     return plan_canned("row_sum", matrix(8, 1 << 22), device).value();
   };
   const Plan early = planned_on("H200");
-  ASSERT_THAT(early.segments, SizeIs(2));
-  for (const auto& [segment, overlap] :
+  ASSERT_THAT(early.kernels, SizeIs(2));
+  for (const auto& [kernel, overlap] :
        {std::pair{0, DependentLaunch::kTrigger}, std::pair{1, DependentLaunch::kWait}}) {
     for (const ProposedSchedule& candidate :
-         early.segments[static_cast<size_t>(segment)].candidates)
+         early.kernels[static_cast<size_t>(kernel)].candidates)
       EXPECT_EQ(candidate.schedule.dependent_launch, overlap);
   }
   const CostConstants constants;
-  EXPECT_DOUBLE_EQ(early.segments[1].chosen().predicted.launch_us, constants.second_launch_us);
+  EXPECT_DOUBLE_EQ(early.kernels[1].chosen().predicted.launch_us, constants.second_launch_us);
   const Plan late = planned_on("A100");
-  ASSERT_THAT(late.segments, SizeIs(2));
-  for (const SegmentPlan& segment : late.segments)
-    EXPECT_EQ(segment.chosen().schedule.dependent_launch, DependentLaunch::kNone);
-  EXPECT_DOUBLE_EQ(late.segments[1].chosen().predicted.launch_us,
+  ASSERT_THAT(late.kernels, SizeIs(2));
+  for (const KernelPlan& kernel : late.kernels)
+    EXPECT_EQ(kernel.chosen().schedule.dependent_launch, DependentLaunch::kNone);
+  EXPECT_DOUBLE_EQ(late.kernels[1].chosen().predicted.launch_us,
                    constants.launch_us + constants.ramp_us);
 }
 
@@ -127,10 +127,10 @@ TEST(RowParts, AreOfColumnsWhereBlocksLeaveNoPartialResults) {
   b.output(b.sum(x, {1}), "y");
   const auto planned = plan(b.build(), {}, h200());
   ASSERT_TRUE(planned);
-  ASSERT_THAT(planned->segments, SizeIs(2));
-  for (const SegmentPlan& segment : planned->segments)
-    EXPECT_EQ(segment.chosen().schedule.family, "column");
-  EXPECT_EQ(planned->segments.back().facts.space.columns, 128);
+  ASSERT_THAT(planned->kernels, SizeIs(2));
+  for (const KernelPlan& kernel : planned->kernels)
+    EXPECT_EQ(kernel.chosen().schedule.family, "column");
+  EXPECT_EQ(planned->kernels.back().facts.space.columns, 128);
   // Sums of one run of columns are dealt to blocks as they are.
   EXPECT_EQ(rows_in_parts(canned_facts("column_sum", 4096, 64), 16), std::nullopt);
   EXPECT_TRUE(rows_in_parts(canned_facts("batch_norm_statistics", 4096, 64), 16));
@@ -140,7 +140,7 @@ TEST(RowParts, ArePinnedAway) {
   const auto planned =
       plan_canned("row_sum", matrix(1, 1 << 22), "H200", {.pin = {.family = "looped"}});
   ASSERT_TRUE(planned);
-  EXPECT_THAT(planned->segments, SizeIs(1));
+  EXPECT_THAT(planned->kernels, SizeIs(1));
 }
 
 }  // namespace

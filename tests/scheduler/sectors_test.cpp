@@ -96,7 +96,7 @@ TEST(StridedWaste, SectorsThatAreStoredInPartMoveTwice) {
   EXPECT_EQ(waste(1).l2_bytes, elements * (2.0 * 8.0 - 4.0));
   EXPECT_EQ(waste(4).l2_bytes, elements * (2.0 * 32.0 - 4.0));
   const Plan planned = plan(facts.fusion, {}, *find_device("H100")).value();
-  EXPECT_LT(planned.segments.front().chosen().schedule.vector_width, 4);
+  EXPECT_LT(planned.kernels.front().chosen().schedule.vector_width, 4);
 }
 
 /// What walks down columns moves as many sectors of what it loads and stores.
@@ -121,8 +121,8 @@ TEST(StridedWaste, ColumnsAreChargedStepsToo) {
 /// which the second turns tiles in shared memory.
 TEST(StridedWaste, HasTransposedRowsStoredByATranspose) {
   const Plan planned = plan(rows_less_their_maximum(1, true), {}, h200()).value();
-  ASSERT_EQ(planned.segments.size(), 2U);
-  EXPECT_EQ(planned.segments[1].chosen().schedule.family, "transpose");
+  ASSERT_EQ(planned.kernels.size(), 2U);
+  EXPECT_EQ(planned.kernels[1].chosen().schedule.family, "transpose");
 }
 
 }  // namespace

@@ -287,9 +287,9 @@ TEST(SegmentFactsTest, RowsThatFollowNeedWhatAllHaveInCommon) {
 TEST(SegmentFactsTest, RingsKeepWeightsThatTheFirstStageReads) {
   const Plan plan =
       plan_canned("layer_norm_backward_f32", {{"rows", 8192}, {"cols", 4096}}, "H200").value();
-  const SegmentPlan& segment = plan.segments.front();
-  EXPECT_TRUE(std::ranges::any_of(segment.chosen().schedule.kept, [&](const KeptValue& kept) {
-    return !segment.facts.space.dependence[kept.value].rows && kept.residency != Residency::kReload;
+  const KernelPlan& kernel = plan.kernels.front();
+  EXPECT_TRUE(std::ranges::any_of(kernel.chosen().schedule.kept, [&](const KeptValue& kept) {
+    return !kernel.facts.space.dependence[kept.value].rows && kept.residency != Residency::kReload;
   }));
 }
 

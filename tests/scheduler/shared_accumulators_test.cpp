@@ -247,7 +247,7 @@ TEST_F(SharedAccumulatorsTest, EveryOfferIsLegalAndSpillsNothingThatRegistersWou
 // Devices without clusters share a wide row's accumulators with nobody.
 TEST_F(SharedAccumulatorsTest, WideRowsWithoutClustersChooseThem) {
   const auto chosen = [](std::string_view fusion, int64_t columns, std::string_view device) {
-    return plan_canned(fusion, matrix(4096, columns), device).value().segments.front().chosen();
+    return plan_canned(fusion, matrix(4096, columns), device).value().kernels.front().chosen();
   };
   for (const auto& [fusion, columns] :
        {std::pair("layer_norm_backward", 16384), std::pair("rms_norm_backward_f32", 24576)}) {

@@ -162,7 +162,7 @@ TEST(Transpose, TilesStayWithinShortDimensions) {
   const auto planned = plan_canned("transpose_2d", matrix(4, 100000), "H200",
                                    {.pin = {.family = std::string(kTranspose)}});
   ASSERT_TRUE(planned);
-  const TileShape shape = tile_shape(planned->segments.front().chosen().schedule);
+  const TileShape shape = tile_shape(planned->kernels.front().chosen().schedule);
   EXPECT_EQ(shape.along, 8);  // The fewest that there are.
 }
 

@@ -360,7 +360,7 @@ TEST_F(TwoPassTest, WideGradientsOfTanhHaveAPlanEverywhere) {
       const auto planned = plan_canned("dyt_backward", matrix(512, columns), device.name,
                                        {.cutting = Cutting::kNeeded});
       ASSERT_TRUE(planned) << device.name << planned.error().text();
-      EXPECT_EQ(planned->segments.size(), 2U);
+      EXPECT_EQ(planned->kernels.size(), 2U);
     }
   }
   for (const char* device : {"A100", "L4"}) {

@@ -97,14 +97,14 @@ TEST(UnevenParts, AreADecisionAndAreFollowed) {
   // Another prime.
   const auto followed = plan(fusion, {{"n", 199'999'949}}, h100(), {.like = planned});
   ASSERT_TRUE(followed) << followed.error().text();
-  EXPECT_EQ(followed->segments.size(), planned->segments.size());
+  EXPECT_EQ(followed->kernels.size(), planned->kernels.size());
 }
 
 TEST(UnevenParts, OfAPinnedScheduleStayWhole) {
   const Fusion fusion = reduced(ReduceFn::kSum, {Extent(3), Extent(kPrime)}, 1);
   const auto planned = plan(fusion, {}, h100(), {.pin = {.family = "looped"}});
   ASSERT_TRUE(planned) << planned.error().text();
-  EXPECT_EQ(planned->segments.size(), 1U);
+  EXPECT_EQ(planned->kernels.size(), 1U);
 }
 
 }  // namespace

@@ -21,11 +21,11 @@ Result<std::vector<BudgetSample>> measure(const CannedFusion& canned, const std:
   if (!planned && planned.error().kind == ErrorKind::kUnsupported)
     return std::vector<BudgetSample>{};
   if (!planned) return fail(planned.error());
-  const SegmentPlan& segment = planned->segments.front();
+  const KernelPlan& kernel = planned->kernels.front();
 
   std::vector<BudgetSample> samples;
   const auto add = [&](const ProposedSchedule& proposed, bool chosen) -> Result<void> {
-    auto source = emit(segment.facts, proposed.schedule, families);
+    auto source = emit(kernel.facts, proposed.schedule, families);
     if (!source) return fail(source.error());
     auto compiled = compile_kernel(compiler, cache, *source,
                                    Architecture::parse(architecture_of(limits)).value());
@@ -40,10 +40,10 @@ Result<std::vector<BudgetSample>> measure(const CannedFusion& canned, const std:
     return {};
   };
   if (population.chosen) {
-    if (auto added = add(segment.chosen(), true); !added) return fail(added.error());
+    if (auto added = add(kernel.chosen(), true); !added) return fail(added.error());
   }
   for (int i = 0; i < population.random_schedules; ++i) {
-    const auto drawn = random_schedule(segment.facts, limits, families, static_cast<uint64_t>(i));
+    const auto drawn = random_schedule(kernel.facts, limits, families, static_cast<uint64_t>(i));
     if (!drawn) continue;
     if (auto added = add(*drawn, false); !added) return fail(added.error());
   }

@@ -30,8 +30,8 @@ class FunctionMatcher : public testing::MatcherInterface<const T&> {
   Test test_;
 };
 
-SegmentMatcher segment_matcher(std::string description, FunctionMatcher<SegmentPlan>::Test test) {
-  return SegmentMatcher(new FunctionMatcher<SegmentPlan>(std::move(description), std::move(test)));
+SegmentMatcher segment_matcher(std::string description, FunctionMatcher<KernelPlan>::Test test) {
+  return SegmentMatcher(new FunctionMatcher<KernelPlan>(std::move(description), std::move(test)));
 }
 
 PlanMatcher plan_matcher(std::string description, FunctionMatcher<Result<Plan>>::Test test) {
@@ -49,8 +49,8 @@ SegmentMatcher field(const std::string& name, int64_t Schedule::*member,
                      const NumberMatcher& matcher) {
   return segment_matcher(
       name + " " + described(matcher),
-      [name, member, matcher](const SegmentPlan& segment, MatchResultListener* listener) {
-        const int64_t value = segment.chosen().schedule.*member;
+      [name, member, matcher](const KernelPlan& kernel, MatchResultListener* listener) {
+        const int64_t value = kernel.chosen().schedule.*member;
         *listener << name << " is " << value;
         return matcher.Matches(value);
       });
@@ -59,30 +59,30 @@ SegmentMatcher field(const std::string& name, int64_t Schedule::*member,
 SegmentMatcher keeps(std::string value_name, std::optional<Residency> residency) {
   const std::string description =
       "keeps " + value_name + (residency ? fmt::format(" in {}", text_of(*residency)) : "");
-  return segment_matcher(description, [value_name, residency](const SegmentPlan& segment,
+  return segment_matcher(description, [value_name, residency](const KernelPlan& kernel,
                                                               MatchResultListener* out) {
-    const auto& persistent = segment.chosen().schedule.kept;
+    const auto& persistent = kernel.chosen().schedule.kept;
     *out << "keeps";
     for (const KeptValue& kept : persistent) {
       *out << " " << fmt::format("{}", kept.value) << " '"
-           << segment.facts.fusion.values[kept.value].name << "' in " << text_of(kept.residency);
+           << kernel.facts.fusion.values[kept.value].name << "' in " << text_of(kept.residency);
     }
     return std::ranges::any_of(persistent, [&](const KeptValue& kept) {
-      return segment.facts.fusion.values[kept.value].name == value_name &&
+      return kernel.facts.fusion.values[kept.value].name == value_name &&
              (residency ? kept.residency == *residency : kept.residency != Residency::kReload);
     });
   });
 }
 
 /// Whether a kernel meets all parts, which describe why not.
-bool meets(const SegmentPlan& segment, const std::string& family,
+bool meets(const KernelPlan& kernel, const std::string& family,
            const std::vector<SegmentMatcher>& parts, MatchResultListener* listener) {
-  if (segment.chosen().schedule.family != family) {
-    *listener << "the family is " << segment.chosen().schedule.family;
+  if (kernel.chosen().schedule.family != family) {
+    *listener << "the family is " << kernel.chosen().schedule.family;
     return false;
   }
   return std::ranges::all_of(
-      parts, [&](const SegmentMatcher& part) { return part.MatchAndExplain(segment, listener); });
+      parts, [&](const SegmentMatcher& part) { return part.MatchAndExplain(kernel, listener); });
 }
 
 std::string described(const std::string& what, const std::vector<SegmentMatcher>& parts) {
@@ -108,8 +108,8 @@ bool has_name(const Fusion& fusion, const std::vector<ValueId>& values, const st
 SegmentMatcher passes(const std::string& verb, std::string name,
                       std::vector<ValueId> (*values)(const Fusion&)) {
   return segment_matcher(verb + " " + name,
-                         [=](const SegmentPlan& segment, MatchResultListener* listener) {
-                           const Fusion& fusion = segment.facts.fusion;
+                         [=](const KernelPlan& kernel, MatchResultListener* listener) {
+                           const Fusion& fusion = kernel.facts.fusion;
                            *listener << verb << " " << names_of(fusion, values(fusion));
                            return has_name(fusion, values(fusion), name);
                          });
@@ -118,8 +118,8 @@ SegmentMatcher passes(const std::string& verb, std::string name,
 /// "kernel 1 of 2: the family is column"; false if there is no plan.
 bool meets_at(const Plan& plan, size_t index, const SegmentMatcher& kernel,
               MatchResultListener* listener) {
-  *listener << "kernel " << index << " of " << plan.segments.size() << ": ";
-  return kernel.MatchAndExplain(plan.segments[index], listener);
+  *listener << "kernel " << index << " of " << plan.kernels.size() << ": ";
+  return kernel.MatchAndExplain(plan.kernels[index], listener);
 }
 
 /// A matcher of plans that succeeded.
@@ -167,20 +167,20 @@ Result<Plan> plan_canned(std::string_view name, const ExtentValues& extents,
 PlanMatcher plans_as(const std::string& family, const std::vector<SegmentMatcher>& parts) {
   return of_plan(described("is planned as " + family, parts),
                  [family, parts](const Plan& plan, MatchResultListener* listener) {
-                   if (plan.segments.size() != 1) {
-                     *listener << "there are " << plan.segments.size()
+                   if (plan.kernels.size() != 1) {
+                     *listener << "there are " << plan.kernels.size()
                                << " kernels; KernelsAre() says what each is";
                      return false;
                    }
-                   return meets(plan.segments.front(), family, parts, listener);
+                   return meets(plan.kernels.front(), family, parts, listener);
                  });
 }
 
 PlanMatcher kernels_are(const std::vector<SegmentMatcher>& kernels) {
   return of_plan(described(fmt::format("has {} kernels", kernels.size()), kernels),
                  [kernels](const Plan& plan, MatchResultListener* listener) {
-                   if (plan.segments.size() != kernels.size()) {
-                     *listener << "there are " << plan.segments.size() << " kernels";
+                   if (plan.kernels.size() != kernels.size()) {
+                     *listener << "there are " << plan.kernels.size() << " kernels";
                      return false;
                    }
                    for (size_t i = 0; i < kernels.size(); ++i) {
@@ -194,7 +194,7 @@ PlanMatcher kernels_are(const std::vector<SegmentMatcher>& kernels) {
 PlanMatcher HasKernel(const SegmentMatcher& kernel) {
   return of_plan("has a kernel: " + described(kernel),
                  [kernel](const Plan& plan, MatchResultListener* listener) {
-                   for (size_t i = 0; i < plan.segments.size(); ++i) {
+                   for (size_t i = 0; i < plan.kernels.size(); ++i) {
                      if (meets_at(plan, i, kernel, listener)) return true;
                      *listener << "; ";
                    }
@@ -205,8 +205,8 @@ PlanMatcher HasKernel(const SegmentMatcher& kernel) {
 PlanMatcher HasKernel(size_t index, const SegmentMatcher& kernel) {
   return of_plan(fmt::format("has kernel {}: {}", index, described(kernel)),
                  [index, kernel](const Plan& plan, MatchResultListener* listener) {
-                   if (index < plan.segments.size()) return meets_at(plan, index, kernel, listener);
-                   *listener << "there are " << plan.segments.size() << " kernels";
+                   if (index < plan.kernels.size()) return meets_at(plan, index, kernel, listener);
+                   *listener << "there are " << plan.kernels.size() << " kernels";
                    return false;
                  });
 }
@@ -231,8 +231,8 @@ PlanMatcher CutsAre(const std::vector<std::string>& value_names) {
 PlanMatcher Joins(const std::vector<std::string>& value_names) {
   return of_plan(fmt::format("has a kernel that makes {}", fmt::join(value_names, ", ")),
                  [value_names](const Plan& plan, MatchResultListener* listener) {
-                   for (const SegmentPlan& segment : plan.segments) {
-                     const Fusion& fusion = segment.facts.fusion;
+                   for (const KernelPlan& kernel : plan.kernels) {
+                     const Fusion& fusion = kernel.facts.fusion;
                      std::vector<ValueId> made;
                      for (const Op& op : fusion.ops) {
                        if (!std::holds_alternative<InputOp>(op.kind))
@@ -243,7 +243,7 @@ PlanMatcher Joins(const std::vector<std::string>& value_names) {
                          }))
                        return true;
                    }
-                   *listener << "none of its " << plan.segments.size()
+                   *listener << "none of its " << plan.kernels.size()
                              << " kernels makes all of them";
                    return false;
                  });
@@ -251,8 +251,8 @@ PlanMatcher Joins(const std::vector<std::string>& value_names) {
 
 SegmentMatcher kernel(const std::string& family, const std::vector<SegmentMatcher>& parts) {
   return segment_matcher(described("a kernel of family " + family, parts),
-                         [family, parts](const SegmentPlan& segment, MatchResultListener* out) {
-                           return meets(segment, family, parts, out);
+                         [family, parts](const KernelPlan& kernel, MatchResultListener* out) {
+                           return meets(kernel, family, parts, out);
                          });
 }
 
@@ -266,8 +266,8 @@ SegmentMatcher Writes(std::string value_name) {
 
 SegmentMatcher Finishing(Finish finish) {
   return segment_matcher(fmt::format("finish {}", text_of(finish)),
-                         [finish](const SegmentPlan& segment, MatchResultListener* listener) {
-                           const Finish chosen = segment.chosen().schedule.finish;
+                         [finish](const KernelPlan& kernel, MatchResultListener* listener) {
+                           const Finish chosen = kernel.chosen().schedule.finish;
                            *listener << "finish is " << text_of(chosen);
                            return chosen == finish;
                          });
@@ -280,9 +280,9 @@ SegmentMatcher Keeps(std::string value_name, Residency residency) {
 
 SegmentMatcher KeepsCount(const Matcher<size_t>& count) {
   return segment_matcher("number of kept values " + described(count),
-                         [count](const SegmentPlan& segment, MatchResultListener* listener) {
+                         [count](const KernelPlan& kernel, MatchResultListener* listener) {
                            const auto kept = static_cast<size_t>(std::ranges::count_if(
-                               segment.chosen().schedule.kept, [](const KeptValue& value) {
+                               kernel.chosen().schedule.kept, [](const KeptValue& value) {
                                  return value.residency != Residency::kReload;
                                }));
                            *listener << kept << " values are kept";
@@ -305,8 +305,8 @@ SegmentMatcher Unroll(const NumberMatcher& batches) {
 
 SegmentMatcher AccessesRows(RowAccess access) {
   return segment_matcher(fmt::format("row_access {}", text_of(access)),
-                         [access](const SegmentPlan& segment, MatchResultListener* listener) {
-                           const RowAccess chosen = segment.chosen().schedule.row_access;
+                         [access](const KernelPlan& kernel, MatchResultListener* listener) {
+                           const RowAccess chosen = kernel.chosen().schedule.row_access;
                            *listener << "row_access is " << text_of(chosen);
                            return chosen == access;
                          });
@@ -314,8 +314,8 @@ SegmentMatcher AccessesRows(RowAccess access) {
 
 SegmentMatcher NoSpill() {
   return segment_matcher(
-      "spills nothing", [](const SegmentPlan& segment, MatchResultListener* listener) {
-        const ResourceEstimate& estimate = segment.chosen().estimate;
+      "spills nothing", [](const KernelPlan& kernel, MatchResultListener* listener) {
+        const ResourceEstimate& estimate = kernel.chosen().estimate;
         *listener << estimate.registers << " registers under a cap of " << estimate.register_cap;
         return estimate.spilled_registers == 0;
       });
@@ -342,8 +342,8 @@ PlanMatcher FailsWith(ErrorKind kind, const Matcher<const std::string&>& text) {
                       });
 }
 
-void PrintTo(const SegmentPlan& segment, std::ostream* out) {
-  *out << print(segment.chosen().schedule);
+void PrintTo(const KernelPlan& kernel, std::ostream* out) {
+  *out << print(kernel.chosen().schedule);
 }
 
 void PrintTo(const Result<Plan>& plan, std::ostream* out) {
@@ -352,7 +352,7 @@ void PrintTo(const Result<Plan>& plan, std::ostream* out) {
     return;
   }
   *out << "\n";
-  for (const SegmentPlan& segment : plan->segments) PrintTo(segment, out);
+  for (const KernelPlan& kernel : plan->kernels) PrintTo(kernel, out);
   for (const Rejection& rejection : plan->rejections) *out << text_of(rejection) << "\n";
 }
 

@@ -29,7 +29,7 @@ Result<Plan> plan_canned(std::string_view name, const ExtentValues& extents,
                          std::string_view device, const PlanOptions& options = {});
 
 using PlanMatcher = testing::Matcher<const Result<Plan>&>;
-using SegmentMatcher = testing::Matcher<const SegmentPlan&>;
+using SegmentMatcher = testing::Matcher<const KernelPlan&>;
 using NumberMatcher = testing::Matcher<int64_t>;
 
 /// The plan is one segment, and its chosen schedule belongs to `family` and meets `parts`.
@@ -87,6 +87,6 @@ PlanMatcher FailsWith(ErrorKind kind, const testing::Matcher<const std::string&>
 
 /// Prints the chosen schedules and the rejections, or the error.
 void PrintTo(const Result<Plan>& plan, std::ostream* out);
-void PrintTo(const SegmentPlan& segment, std::ostream* out);
+void PrintTo(const KernelPlan& segment, std::ostream* out);
 
 }  // namespace sinter

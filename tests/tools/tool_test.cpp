@@ -67,7 +67,7 @@ TEST_F(Tool, ListsEveryCannedFusion) {
 
 TEST_F(Tool, PlansAtTheGivenExtents) {
   const json planned = run_json("plan rms_norm rows=100 cols=512");
-  const json& segment = planned.at("segments").at(0);
+  const json& segment = planned.at("kernels").at(0);
   EXPECT_EQ(segment.at("rows"), 100);
   EXPECT_EQ(segment.at("columns"), 512);
   EXPECT_EQ(segment.at("bytes_written"), 100 * 512 * 2);
@@ -102,7 +102,7 @@ TEST_F(Tool, APrintedScheduleCanBePinned) {
 
 TEST_F(Tool, ListsTheSchedulesItWeighed) {
   const json planned = run_json("plan softmax rows=64 cols=4096 --form candidates");
-  const json& segment = planned.at("segments").at(0);
+  const json& segment = planned.at("kernels").at(0);
   const json& candidates = segment.at("candidates");
   ASSERT_GT(candidates.size(), 10U);
   EXPECT_EQ(candidates.at(0).at("schedule"), segment.at("schedule")) << "the chosen one first";
@@ -119,7 +119,7 @@ TEST_F(Tool, PinsSingleFields) {
   const json planned = run_json(
       "plan softmax rows=64 cols=4096 --family multi_wave --threads-per-row 128 --residency "
       "shared");
-  const json& schedule = planned.at("segments").at(0).at("schedule");
+  const json& schedule = planned.at("kernels").at(0).at("schedule");
   EXPECT_EQ(schedule.at("family"), "multi_wave");
   EXPECT_EQ(schedule.at("threads_per_row"), 128);
   EXPECT_EQ(schedule.at("kept").at(0).at("residency"), "shared");
@@ -170,7 +170,7 @@ TEST_F(Tool, MapsTheKindsChosenOverTwoExtents) {
   EXPECT_EQ(cell.at("extents"), json({{"cols", 4096}, {"rows", 428}}));
   const json planned = run_json("plan layer_norm_backward cols=4096 rows=428");
   EXPECT_EQ(cell.at("kind"), planned.at("kind"));
-  EXPECT_EQ(cell.at("schedule"), planned.at("segments").at(0).at("schedule"));
+  EXPECT_EQ(cell.at("schedule"), planned.at("kernels").at(0).at("schedule"));
   EXPECT_EQ(cell.at("predicted_us"), planned.at("predicted_us"));
   const Outcome text = run(arguments);
   EXPECT_EQ(text.exit_code, 0);
@@ -252,9 +252,9 @@ TEST_F(Tool, PinsHowAGraphIsCut) {
                                       "  %v3 : f32[64, 128] = broadcast %v2 axes(0)\n"
                                       "  %v4 y : f32[64, 128] = div %v1, %v3\n"
                                       "  return %v4, %v2\n}\n");
-  EXPECT_EQ(run_json("plan '" + path + "'").at("segments").size(), 1U);
+  EXPECT_EQ(run_json("plan '" + path + "'").at("kernels").size(), 1U);
   const json cut = run_json("plan '" + path + "' --cut e");
-  EXPECT_EQ(cut.at("segments").size(), 2U);
+  EXPECT_EQ(cut.at("kernels").size(), 2U);
   EXPECT_EQ(cut.at("cuts").at(0).at("name"), "e");
   EXPECT_EQ(cut.at("cuts").at(0).at("because"), "pinned to go through memory");
   EXPECT_THAT(run("explain '" + path + "' --cut e --join total,y").output,
@@ -489,10 +489,10 @@ class ToolWithTuning : public Tool {
     const ExtentValues sizes = {{"rows", 64}, {"cols", 1024}};
     const DeviceLimits limits = *find_device("H200");
     const Plan planned = plan(fusion, sizes, limits, {.families = builtin_families()}).value();
-    const SegmentPlan& segment = planned.segments.front();
+    const KernelPlan& kernel = planned.kernels.front();
     record_ = {.key = tuning_key(fusion, sizes, limits, toolkit_identity(*compiler)).value(),
-               .tuned = {.segment = structural_hash(segment.facts.fusion),
-                         .schedule = print(segment.candidates.at(2).schedule),
+               .tuned = {.segment = structural_hash(kernel.facts.fusion),
+                         .schedule = print(kernel.candidates.at(2).schedule),
                          .tuned_us = 4.5,
                          .untuned_us = 5.0,
                          .samples = 15},

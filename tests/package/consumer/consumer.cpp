@@ -56,7 +56,7 @@ int main() {
   if (sinter::explain(*plan).empty() || sinter::to_svg(*plan).empty()) return fail("says nothing");
   if (!sinter::diff(*plan, *plan).equal()) return fail("a plan differs from itself");
 
-  const sinter::SegmentPlan& segment = plan->segments.front();
+  const sinter::KernelPlan& segment = plan->kernels.front();
   const auto kernel = sinter::emit(segment.facts, segment.chosen().schedule, families);
   if (!kernel) return fail(kernel.error().text());
   if (sinter::embedded_device_headers().empty()) return fail("there are no device headers");

@@ -14,11 +14,11 @@ namespace {
 using ::testing::Contains;
 using ::testing::Not;
 
-SegmentPlan segment_of(std::string_view name) {
+KernelPlan segment_of(std::string_view name) {
   return plan(find_canned_fusion(name)->build(), {{"rows", 4096}, {"cols", 4096}},
               *find_device("H200"), {.families = builtin_families()})
       .value()
-      .segments.front();
+      .kernels.front();
 }
 
 std::vector<Schedule> schedules_of(const std::vector<ProposedSchedule>& candidates) {
@@ -28,17 +28,17 @@ std::vector<Schedule> schedules_of(const std::vector<ProposedSchedule>& candidat
 }
 
 TEST(ChallengersTest, TheBestPredictedAndEveryKindAreAmongThem) {
-  const SegmentPlan segment = segment_of("layer_norm_backward");
-  const Schedule& incumbent = segment.chosen().schedule;
-  const auto chosen = choose_challengers(segment.candidates, incumbent, 16);
+  const KernelPlan kernel = segment_of("layer_norm_backward");
+  const Schedule& incumbent = kernel.chosen().schedule;
+  const auto chosen = choose_challengers(kernel.candidates, incumbent, 16);
   ASSERT_EQ(chosen.size(), 16U);
   std::set<std::string> families;
   std::set<std::string> worth;
   for (const ProposedSchedule& candidate : chosen) families.insert(candidate.schedule.family);
-  double best = segment.candidates.front().predicted.total_us;
-  for (const ProposedSchedule& candidate : segment.candidates)
+  double best = kernel.candidates.front().predicted.total_us;
+  for (const ProposedSchedule& candidate : kernel.candidates)
     best = std::min(best, candidate.predicted.total_us);
-  for (const ProposedSchedule& candidate : segment.candidates) {
+  for (const ProposedSchedule& candidate : kernel.candidates) {
     if (candidate.predicted.total_us <= kWorthMeasuring * best)
       worth.insert(candidate.schedule.family);
   }
@@ -47,9 +47,9 @@ TEST(ChallengersTest, TheBestPredictedAndEveryKindAreAmongThem) {
 }
 
 TEST(ChallengersTest, NoneIsTheIncumbentOrThereTwice) {
-  const SegmentPlan segment = segment_of("rms_norm");
-  const Schedule& incumbent = segment.chosen().schedule;
-  const auto chosen = schedules_of(choose_challengers(segment.candidates, incumbent, 1000));
+  const KernelPlan kernel = segment_of("rms_norm");
+  const Schedule& incumbent = kernel.chosen().schedule;
+  const auto chosen = schedules_of(choose_challengers(kernel.candidates, incumbent, 1000));
   EXPECT_THAT(chosen, Not(Contains(incumbent)));
   for (size_t i = 0; i < chosen.size(); ++i) {
     for (size_t k = 0; k < i; ++k) EXPECT_NE(chosen[i], chosen[k]);
@@ -57,23 +57,23 @@ TEST(ChallengersTest, NoneIsTheIncumbentOrThereTwice) {
 }
 
 TEST(ChallengersTest, NearDuplicatesComeOnlyWhereThereIsRoom) {
-  const SegmentPlan segment = segment_of("rms_norm");
-  const Schedule& incumbent = segment.chosen().schedule;
+  const KernelPlan kernel = segment_of("rms_norm");
+  const Schedule& incumbent = kernel.chosen().schedule;
   for (const Schedule& schedule :
-       schedules_of(choose_challengers(segment.candidates, incumbent, 6)))
+       schedules_of(choose_challengers(kernel.candidates, incumbent, 6)))
     EXPECT_GE(changes_between(incumbent, schedule).size(), 2U) << print(schedule);
 }
 
 TEST(ChallengersTest, TheyAreOrderedByPredictionAndNoneIsHopeless) {
-  const SegmentPlan segment = segment_of("softmax");
-  double best = segment.candidates.front().predicted.total_us;
+  const KernelPlan kernel = segment_of("softmax");
+  double best = kernel.candidates.front().predicted.total_us;
   double worst = best;
-  for (const ProposedSchedule& candidate : segment.candidates) {
+  for (const ProposedSchedule& candidate : kernel.candidates) {
     best = std::min(best, candidate.predicted.total_us);
     worst = std::max(worst, candidate.predicted.total_us);
   }
   ASSERT_GT(worst, kWorthMeasuring * best) << "the case says nothing";
-  const auto chosen = choose_challengers(segment.candidates, segment.chosen().schedule, 1000);
+  const auto chosen = choose_challengers(kernel.candidates, kernel.chosen().schedule, 1000);
   double last = 0.0;
   for (const ProposedSchedule& candidate : chosen) {
     EXPECT_GE(candidate.predicted.total_us, last);
@@ -83,8 +83,8 @@ TEST(ChallengersTest, TheyAreOrderedByPredictionAndNoneIsHopeless) {
 }
 
 TEST(ChallengersTest, NoneAreAskedFor) {
-  const SegmentPlan segment = segment_of("softmax");
-  EXPECT_TRUE(choose_challengers(segment.candidates, segment.chosen().schedule, 0).empty());
+  const KernelPlan kernel = segment_of("softmax");
+  EXPECT_TRUE(choose_challengers(kernel.candidates, kernel.chosen().schedule, 0).empty());
 }
 
 }  // namespace

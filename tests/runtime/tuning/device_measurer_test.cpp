@@ -72,15 +72,15 @@ TEST_F(DeviceMeasurerTest, ChecksAndTimesEveryCandidate) {
     const auto result = run(**measurer);
     ASSERT_TRUE(result) << result.error().text();
     EXPECT_EQ(result->stop, TuneStop::kFinished);
-    const TunedSegment& segment = result->segments.front();
-    ASSERT_THAT(segment.measurements, SizeIs(4));
-    for (const TuneMeasurement& measurement : segment.measurements) {
+    const TunedKernel& kernel = result->kernels.front();
+    ASSERT_THAT(kernel.measurements, SizeIs(4));
+    for (const TuneMeasurement& measurement : kernel.measurements) {
       EXPECT_NEAR(measurement.timed.median_us, 12.5, 1e-2) << measurement.because;
       EXPECT_EQ(measurement.timed.samples, kLeastTuningSamples);
       EXPECT_GT(measurement.worst_ratio, 0.0) << "it was compared";
       EXPECT_GT(measurement.registers, 0);
     }
-    EXPECT_EQ(segment.winner, 0U) << "all take as long";
+    EXPECT_EQ(kernel.winner, 0U) << "all take as long";
     EXPECT_EQ(driver_.calls(DriverCall::kContextResetPersistingL2),
               driver_.calls(DriverCall::kGraphLaunch))
         << "every replay finds nothing in L2";
@@ -102,8 +102,8 @@ TEST_F(DeviceMeasurerTest, FindsTheFasterOne) {
   ASSERT_TRUE(measurer) << measurer.error().text();
   const auto result = run(**measurer);
   ASSERT_TRUE(result) << result.error().text();
-  EXPECT_NE(result->segments.front().winner, 0U);
-  EXPECT_LT(result->segments.front().tuned_us, result->segments.front().untuned_us);
+  EXPECT_NE(result->kernels.front().winner, 0U);
+  EXPECT_LT(result->kernels.front().tuned_us, result->kernels.front().untuned_us);
 }
 
 TEST_F(DeviceMeasurerTest, FindsWrongResults) {
@@ -118,8 +118,8 @@ TEST_F(DeviceMeasurerTest, FindsWrongResults) {
   const auto result = run(**measurer);
   ASSERT_TRUE(result) << result.error().text();
   EXPECT_GE(result->wrong_results(), 1U);
-  EXPECT_EQ(result->segments.front().winner, 0U);
-  for (const TuneMeasurement& measurement : result->segments.front().measurements) {
+  EXPECT_EQ(result->kernels.front().winner, 0U);
+  for (const TuneMeasurement& measurement : result->kernels.front().measurements) {
     if (measurement.verdict != TuneVerdict::kWrongResults) continue;
     EXPECT_THAT(measurement.because, HasSubstr("1 of 12288 elements outside their bound"));
   }
@@ -150,7 +150,7 @@ TEST_F(DeviceMeasurerTest, ALaunchThatDoesNotEndIsReported) {
   ASSERT_TRUE(result->trouble);
   EXPECT_EQ(result->trouble->kind, ErrorKind::kDeviceError);
   EXPECT_THAT(result->trouble->message, HasSubstr("did not end within 0.05 seconds"));
-  EXPECT_EQ(result->segments.front().measurements.front().verdict, TuneVerdict::kFailed);
+  EXPECT_EQ(result->kernels.front().measurements.front().verdict, TuneVerdict::kFailed);
   EXPECT_TRUE((*measurer)->is_hanging());
   const int64_t freed = driver_.calls(DriverCall::kMemoryFree);
   measurer->reset();
@@ -194,7 +194,7 @@ TEST_F(DeviceMeasurerTest, MeasuresOnTheCallersInputs) {
   ASSERT_TRUE(result) << result.error().text();
   EXPECT_EQ(asked, 1);
   EXPECT_EQ(result->wrong_results(), 0U);
-  EXPECT_TRUE(result->segments.front().is_measured());
+  EXPECT_TRUE(result->kernels.front().is_measured());
   EXPECT_NEAR(seen, 1.0F / kColumns, 1e-6F) << "all elements were equal";
 }
 
@@ -206,8 +206,8 @@ TEST_F(DeviceMeasurerTest, InputsThatDoNotFitAreRefused) {
   ASSERT_TRUE(measurer) << measurer.error().text();
   const auto result = run(**measurer);
   ASSERT_TRUE(result) << result.error().text();
-  EXPECT_FALSE(result->segments.front().is_measured());
-  EXPECT_THAT(result->segments.front().decision.because, HasSubstr("not measured"));
+  EXPECT_FALSE(result->kernels.front().is_measured());
+  EXPECT_THAT(result->kernels.front().decision.because, HasSubstr("not measured"));
 }
 
 TEST_F(DeviceMeasurerTest, MoreThanTheOracleChecksIsLeft) {
@@ -217,8 +217,8 @@ TEST_F(DeviceMeasurerTest, MoreThanTheOracleChecksIsLeft) {
   const auto result = tune(find_canned_fusion("transpose_2d")->build(), kSizes, kLimits,
                            {.families = builtin_families()}, **measurer, {.top = 1});
   ASSERT_TRUE(result) << result.error().text();
-  EXPECT_FALSE(result->segments.front().is_measured());
-  EXPECT_THAT(result->segments.front().decision.because, HasSubstr("more than the oracle"));
+  EXPECT_FALSE(result->kernels.front().is_measured());
+  EXPECT_THAT(result->kernels.front().decision.because, HasSubstr("more than the oracle"));
 }
 
 TEST(DeviceMeasurerGpuTest, TunesOnTheDevice) {

@@ -43,7 +43,7 @@ class FakeMeasurer final : public CandidateMeasurer {
 
   [[nodiscard]] Result<PreparedCandidate> prepare(const Plan& plan) override {
     now_ += kPrepareSeconds;
-    PreparedCandidate out{.id = next_++, .schedule = plan.segments.front().chosen().schedule};
+    PreparedCandidate out{.id = next_++, .schedule = plan.kernels.front().chosen().schedule};
     asked.push_back(out.schedule);
     prepared(out);
     if (!out.failure) {

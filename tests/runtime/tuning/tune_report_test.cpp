@@ -52,7 +52,7 @@ TEST(TuneReportTest, SaysTheSameAsJson) {
   EXPECT_EQ(json.at("untuned_us"), 80.25);
   EXPECT_TRUE(json.at("unmeasured").empty());
   EXPECT_TRUE(json.at("trouble").is_null());
-  const Json& segment = json.at("segments").at(0);
+  const Json& segment = json.at("kernels").at(0);
   EXPECT_EQ(segment.at("winner"), 3);
   const Json& measurements = segment.at("measurements");
   ASSERT_EQ(measurements.size(), 6U);
@@ -62,7 +62,7 @@ TEST(TuneReportTest, SaysTheSameAsJson) {
   EXPECT_EQ(measurements.at(2).at("verdict"), "WRONG RESULTS");
   EXPECT_EQ(measurements.at(3).at("timed").at("median_us"), 60.5);
   EXPECT_EQ(parse_schedule(measurements.at(3).at("schedule").get<std::string>()).value(),
-            result.segments.front().measurements[3].schedule);
+            result.kernels.front().measurements[3].schedule);
   EXPECT_EQ(measurements.at(4).at("verdict"), "slower");
 }
 
@@ -77,7 +77,7 @@ TEST(TuneReportTest, NamesWhatIsNotMeasuredInPlaceOfASum) {
       tune(find_canned_fusion("row_sum")->build(), {{"rows", 8}, {"cols", 1 << 21}},
            *find_device("H200"), {.families = builtin_families()}, measurer, {.top = 1})
           .value();
-  ASSERT_EQ(result.segments.size(), 2U);
+  ASSERT_EQ(result.kernels.size(), 2U);
   EXPECT_FALSE(result.tuned_us());
   ASSERT_EQ(result.unmeasured().size(), 1U);
   const std::string text = report_text(result);
@@ -89,7 +89,7 @@ TEST(TuneReportTest, NamesWhatIsNotMeasuredInPlaceOfASum) {
   EXPECT_TRUE(json.at("untuned_us").is_null());
   EXPECT_EQ(json.at("unmeasured").at(0).at("kernel"), "row_sum_parts");
   EXPECT_EQ(json.at("unmeasured").at(0).at("because"), "not measured: too much for the oracle");
-  EXPECT_EQ(json.at("segments").at(1).at("kernel"), "row_sum_finish");
+  EXPECT_EQ(json.at("kernels").at(1).at("kernel"), "row_sum_finish");
 }
 
 TEST(TuneReportTest, SaysWhatEndedItEarly) {

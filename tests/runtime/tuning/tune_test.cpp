@@ -34,7 +34,7 @@ class TuneTest : public ::testing::Test {
   Schedule challenger(size_t k) {
     FakeMeasurer probe;
     auto result = tune(fusion_, kMatrix, kLimits, {.families = builtin_families()}, probe, {});
-    return result.value().segments.front().measurements.at(k).schedule;
+    return result.value().kernels.front().measurements.at(k).schedule;
   }
   void takes(const Schedule& schedule, double us) {
     times_.emplace_back(schedule, us);
@@ -56,18 +56,18 @@ TEST_F(TuneTest, TheFastestWinsWhereverItIsRanked) {
   takes(challenger(5), 80.0);
   takes(challenger(7), 90.0);
   const TuneResult result = tuned();
-  ASSERT_EQ(result.segments.size(), 1U);
-  const TunedSegment& segment = result.segments.front();
-  EXPECT_EQ(segment.winner, 5U);
-  EXPECT_DOUBLE_EQ(segment.tuned_us, 80.0);
-  EXPECT_DOUBLE_EQ(segment.untuned_us, kUntunedUs);
-  EXPECT_EQ(segment.samples, kLeastTuningSamples);
-  EXPECT_EQ(segment.measurements[2].verdict, TuneVerdict::kFaster);
-  EXPECT_EQ(segment.measurements[7].verdict, TuneVerdict::kSlower) << "than the best so far";
+  ASSERT_EQ(result.kernels.size(), 1U);
+  const TunedKernel& kernel = result.kernels.front();
+  EXPECT_EQ(kernel.winner, 5U);
+  EXPECT_DOUBLE_EQ(kernel.tuned_us, 80.0);
+  EXPECT_DOUBLE_EQ(kernel.untuned_us, kUntunedUs);
+  EXPECT_EQ(kernel.samples, kLeastTuningSamples);
+  EXPECT_EQ(kernel.measurements[2].verdict, TuneVerdict::kFaster);
+  EXPECT_EQ(kernel.measurements[7].verdict, TuneVerdict::kSlower) << "than the best so far";
   EXPECT_EQ(result.stop, TuneStop::kFinished);
   EXPECT_EQ(result.choices().schedules.front().schedule, print(challenger(5)));
   EXPECT_THAT(measurer_.held, IsEmpty());
-  EXPECT_GE(measurer_.announced, segment.measurements.size());
+  EXPECT_GE(measurer_.announced, kernel.measurements.size());
 }
 
 TEST_F(TuneTest, EqualMeasurementsGiveEqualChoices) {
@@ -78,7 +78,7 @@ TEST_F(TuneTest, EqualMeasurementsGiveEqualChoices) {
   const auto second = tune(fusion_, kMatrix, kLimits, {.families = builtin_families()}, again, {});
   ASSERT_TRUE(second);
   EXPECT_EQ(first.choices(), second->choices());
-  EXPECT_EQ(first.segments.front().decision, second->segments.front().decision);
+  EXPECT_EQ(first.kernels.front().decision, second->kernels.front().decision);
   EXPECT_DOUBLE_EQ(first.seconds, second->seconds);
 }
 
@@ -89,19 +89,19 @@ TEST_F(TuneTest, TheChoiceGoesThroughAPlan) {
   const auto planned =
       plan(fusion_, kMatrix, kLimits, {.families = builtin_families(), .tuned = choices});
   ASSERT_TRUE(planned) << planned.error().text();
-  EXPECT_EQ(planned->segments.front().chosen().schedule, best);
+  EXPECT_EQ(planned->kernels.front().chosen().schedule, best);
 }
 
 TEST_F(TuneTest, FasterByLessThanTheNoiseIsNotTaken) {
   takes(challenger(1), kUntunedUs * (1.0 - 0.9 * kNoiseFloor));
   const TuneResult result = tuned();
-  EXPECT_EQ(result.segments.front().winner, 0U);
-  EXPECT_EQ(result.segments.front().measurements[1].verdict, TuneVerdict::kWithinNoise);
-  EXPECT_THAT(result.segments.front().decision.because, HasSubstr("nothing is faster"));
+  EXPECT_EQ(result.kernels.front().winner, 0U);
+  EXPECT_EQ(result.kernels.front().measurements[1].verdict, TuneVerdict::kWithinNoise);
+  EXPECT_THAT(result.kernels.front().decision.because, HasSubstr("nothing is faster"));
 
   times_.clear();
   takes(challenger(1), kUntunedUs * (1.0 - 1.1 * kNoiseFloor));
-  EXPECT_EQ(tuned().segments.front().winner, 1U);
+  EXPECT_EQ(tuned().kernels.front().winner, 1U);
 }
 
 TEST_F(TuneTest, SamplesThatScatterTakeAWiderLead) {
@@ -112,8 +112,8 @@ TEST_F(TuneTest, SamplesThatScatterTakeAWiderLead) {
     return (schedule == first ? 95.0 : 100.0) + off;
   };
   const TuneResult result = tuned();
-  EXPECT_EQ(result.segments.front().winner, 0U);
-  EXPECT_EQ(result.segments.front().measurements[1].verdict, TuneVerdict::kWithinNoise);
+  EXPECT_EQ(result.kernels.front().winner, 0U);
+  EXPECT_EQ(result.kernels.front().measurements[1].verdict, TuneVerdict::kWithinNoise);
 }
 
 TEST_F(TuneTest, AWinThatIsNotConfirmedIsNone) {
@@ -122,8 +122,8 @@ TEST_F(TuneTest, AWinThatIsNotConfirmedIsNone) {
     return schedule == lucky && nth < kLeastTuningSamples ? 50.0 : kUntunedUs;
   };
   const TuneResult result = tuned();
-  EXPECT_EQ(result.segments.front().winner, 0U);
-  EXPECT_EQ(result.segments.front().measurements[1].verdict, TuneVerdict::kNotConfirmed);
+  EXPECT_EQ(result.kernels.front().winner, 0U);
+  EXPECT_EQ(result.kernels.front().measurements[1].verdict, TuneVerdict::kNotConfirmed);
 }
 
 TEST_F(TuneTest, WrongResultsAreNeverTimedNorChosen) {
@@ -133,12 +133,12 @@ TEST_F(TuneTest, WrongResultsAreNeverTimedNorChosen) {
     if (candidate.schedule == wrong) candidate.wrong = "output 0: 3 of 4096 elements outside";
   };
   const TuneResult result = tuned();
-  EXPECT_EQ(result.segments.front().winner, 0U);
-  const TuneMeasurement& measurement = result.segments.front().measurements[1];
+  EXPECT_EQ(result.kernels.front().winner, 0U);
+  const TuneMeasurement& measurement = result.kernels.front().measurements[1];
   EXPECT_EQ(measurement.verdict, TuneVerdict::kWrongResults);
   EXPECT_EQ(measurement.timed.samples, 0);
   EXPECT_EQ(result.wrong_results(), 1U);
-  EXPECT_THAT(result.segments.front().decision.candidates[1].because,
+  EXPECT_THAT(result.kernels.front().decision.candidates[1].because,
               HasSubstr("WRONG RESULTS: output 0: 3 of 4096"));
 }
 
@@ -147,10 +147,10 @@ TEST_F(TuneTest, AnUntunedChoiceWithWrongResultsLeavesTheSegment) {
     if (candidate.id == 0) candidate.wrong = "output 0: all wrong";
   };
   const TuneResult result = tuned();
-  EXPECT_FALSE(result.segments.front().is_measured());
+  EXPECT_FALSE(result.kernels.front().is_measured());
   EXPECT_EQ(result.wrong_results(), 1U);
   EXPECT_THAT(result.choices().schedules, IsEmpty());
-  EXPECT_THAT(result.segments.front().decision.because, HasSubstr("all wrong"));
+  EXPECT_THAT(result.kernels.front().decision.because, HasSubstr("all wrong"));
 }
 
 TEST_F(TuneTest, WhatDoesNotCompileOrSpillsIsLeft) {
@@ -164,10 +164,10 @@ TEST_F(TuneTest, WhatDoesNotCompileOrSpillsIsLeft) {
     if (candidate.schedule == spilling) candidate.spill_bytes = 16;
   };
   const TuneResult result = tuned();
-  EXPECT_EQ(result.segments.front().winner, 0U);
-  EXPECT_EQ(result.segments.front().measurements[1].verdict, TuneVerdict::kDoesNotCompile);
-  EXPECT_EQ(result.segments.front().measurements[1].because, "ptxas: no");
-  EXPECT_EQ(result.segments.front().measurements[2].verdict, TuneVerdict::kSpills);
+  EXPECT_EQ(result.kernels.front().winner, 0U);
+  EXPECT_EQ(result.kernels.front().measurements[1].verdict, TuneVerdict::kDoesNotCompile);
+  EXPECT_EQ(result.kernels.front().measurements[1].because, "ptxas: no");
+  EXPECT_EQ(result.kernels.front().measurements[2].verdict, TuneVerdict::kSpills);
   EXPECT_EQ(result.stop, TuneStop::kFinished);
   EXPECT_THAT(measurer_.held, IsEmpty());
 }
@@ -179,7 +179,7 @@ TEST_F(TuneTest, TheIncumbentIsWhatTheCompilersReportLedTo) {
     if (candidate.id == 0) candidate.schedule = second;
   };
   const TuneResult result = tuned();
-  const auto& measurements = result.segments.front().measurements;
+  const auto& measurements = result.kernels.front().measurements;
   EXPECT_EQ(measurements.front().schedule, second);
   for (size_t i = 1; i < measurements.size(); ++i) EXPECT_NE(measurements[i].schedule, second);
 }
@@ -192,8 +192,8 @@ TEST_F(TuneTest, ASpentBudgetKeepsTheBestConfirmed) {
   const TuneResult result = tuned({.budget_seconds = budget});
   EXPECT_EQ(result.stop, TuneStop::kBudget);
   EXPECT_DOUBLE_EQ(result.seconds, budget);
-  const auto& measurements = result.segments.front().measurements;
-  EXPECT_EQ(result.segments.front().winner, 1U);
+  const auto& measurements = result.kernels.front().measurements;
+  EXPECT_EQ(result.kernels.front().winner, 1U);
   EXPECT_EQ(measurements[2].verdict, TuneVerdict::kSlower);
   EXPECT_EQ(measurements[3].verdict, TuneVerdict::kOverBudget);
   EXPECT_EQ(measurements[4].verdict, TuneVerdict::kOverBudget);
@@ -205,8 +205,8 @@ TEST_F(TuneTest, ABudgetThatEndsBeforeTheConfirmationConfirmsNothing) {
   takes(challenger(1), 50.0);
   const double budget = 2 * FakeMeasurer::kPrepareSeconds + 2 * FakeMeasurer::kSampleSeconds;
   const TuneResult result = tuned({.budget_seconds = budget});
-  EXPECT_EQ(result.segments.front().winner, 0U);
-  EXPECT_EQ(result.segments.front().measurements[1].verdict, TuneVerdict::kNotConfirmed);
+  EXPECT_EQ(result.kernels.front().winner, 0U);
+  EXPECT_EQ(result.kernels.front().measurements[1].verdict, TuneVerdict::kNotConfirmed);
 }
 
 TEST_F(TuneTest, CancellingKeepsTheBestConfirmed) {
@@ -217,8 +217,8 @@ TEST_F(TuneTest, CancellingKeepsTheBestConfirmed) {
       tuned({.progress = [&](const TuneProgress& progress) { seen = progress.candidate; },
              .cancelled = [&] { return seen >= 4; }});
   EXPECT_EQ(result.stop, TuneStop::kCancelled);
-  EXPECT_EQ(result.segments.front().winner, 2U);
-  EXPECT_DOUBLE_EQ(result.segments.front().tuned_us, 90.0);
+  EXPECT_EQ(result.kernels.front().winner, 2U);
+  EXPECT_DOUBLE_EQ(result.kernels.front().tuned_us, 90.0);
   EXPECT_EQ(result.choices().schedules.size(), 1U);
   EXPECT_THAT(measurer_.held, IsEmpty());
 }
@@ -240,8 +240,8 @@ TEST_F(TuneTest, ADeviceThatFailsEndsItWithTheBestConfirmed) {
   EXPECT_EQ(result.stop, TuneStop::kDevice);
   ASSERT_TRUE(result.trouble);
   EXPECT_EQ(result.trouble->message, "did not end within 20 seconds");
-  EXPECT_EQ(result.segments.front().winner, 1U);
-  EXPECT_EQ(result.segments.front().measurements[3].verdict, TuneVerdict::kFailed);
+  EXPECT_EQ(result.kernels.front().winner, 1U);
+  EXPECT_EQ(result.kernels.front().measurements[3].verdict, TuneVerdict::kFailed);
 }
 
 TEST_F(TuneTest, ProgressSaysHowFarItIs) {
@@ -249,7 +249,7 @@ TEST_F(TuneTest, ProgressSaysHowFarItIs) {
   std::vector<TuneProgress> all;
   const TuneResult result =
       tuned({.progress = [&](const TuneProgress& progress) { all.push_back(progress); }});
-  const size_t candidates = result.segments.front().measurements.size();
+  const size_t candidates = result.kernels.front().measurements.size();
   ASSERT_EQ(all.size(), candidates);
   for (size_t i = 0; i < all.size(); ++i) {
     EXPECT_EQ(all[i].candidate, i + 1);
@@ -281,8 +281,8 @@ TEST_F(TuneTest, AGraphThatCannotBeCheckedIsLeft) {
   };
   const TuneResult result = tuned();
   EXPECT_EQ(result.stop, TuneStop::kFinished);
-  EXPECT_FALSE(result.segments.front().is_measured());
-  EXPECT_THAT(result.segments.front().decision.because, HasSubstr("more than the oracle checks"));
+  EXPECT_FALSE(result.kernels.front().is_measured());
+  EXPECT_THAT(result.kernels.front().decision.because, HasSubstr("more than the oracle checks"));
 }
 
 TEST_F(TuneTest, WhatIsPinnedWholeHasNoChallengers) {
@@ -291,8 +291,8 @@ TEST_F(TuneTest, WhatIsPinnedWholeHasNoChallengers) {
       tune(fusion_, kMatrix, kLimits, {.families = builtin_families(), .pin = {.schedule = pinned}},
            measurer_);
   ASSERT_TRUE(result) << result.error().text();
-  EXPECT_EQ(result->segments.front().measurements.size(), 1U);
-  EXPECT_EQ(result->segments.front().measurements.front().schedule, pinned);
+  EXPECT_EQ(result->kernels.front().measurements.size(), 1U);
+  EXPECT_EQ(result->kernels.front().measurements.front().schedule, pinned);
 }
 
 /// A sum and the norm of it, with the sum through memory: a kernel each.
@@ -301,8 +301,8 @@ class TuneSegmentsTest : public ::testing::Test {
   TuneSegmentsTest() {
     const auto planned = plan(fusion_, kSizes, kLimits, options_);
     EXPECT_TRUE(planned) << planned.error().text();
-    for (const SegmentPlan* segment : planned->leading_segments())
-      kinds_ += segment->same_as ? 0U : 1U;
+    for (const KernelPlan* kernel : planned->leading_kernels())
+      kinds_ += kernel->same_as ? 0U : 1U;
   }
 
   const ExtentValues kSizes = {{"rows", 4096}, {"cols", 4096}};
@@ -321,14 +321,14 @@ TEST_F(TuneSegmentsTest, EachIsTunedOnItsOwnAndTheChoicesFitThePlan) {
   };
   const auto result = tune(fusion_, kSizes, kLimits, options_, measurer_);
   ASSERT_TRUE(result) << result.error().text();
-  ASSERT_EQ(result->segments.size(), kinds_);
+  ASSERT_EQ(result->kernels.size(), kinds_);
   EXPECT_EQ(graphs.size(), kinds_);
   PlanOptions with = options_;
   with.tuned = std::make_shared<const TunedChoices>(result->choices());
   const auto planned = plan(fusion_, kSizes, kLimits, with);
   ASSERT_TRUE(planned) << planned.error().text();
-  for (const SegmentPlan* segment : planned->leading_segments())
-    EXPECT_TRUE(segment->is_required || segment->same_as);
+  for (const KernelPlan* kernel : planned->leading_kernels())
+    EXPECT_TRUE(kernel->is_required || kernel->same_as);
 }
 
 TEST_F(TuneSegmentsTest, TheLongestComesFirstAndNoneEatsTheBudgetOfTheOthers) {
@@ -337,9 +337,9 @@ TEST_F(TuneSegmentsTest, TheLongestComesFirstAndNoneEatsTheBudgetOfTheOthers) {
   ASSERT_TRUE(result) << result.error().text();
   EXPECT_EQ(result->stop, TuneStop::kBudget);
   double last = std::numeric_limits<double>::infinity();
-  for (const TunedSegment& segment : result->segments) {
-    EXPECT_TRUE(segment.is_measured());
-    const double us = result->plan.segments[segment.segment].chosen().predicted.total_us;
+  for (const TunedKernel& kernel : result->kernels) {
+    EXPECT_TRUE(kernel.is_measured());
+    const double us = result->plan.kernels[kernel.segment].chosen().predicted.total_us;
     EXPECT_LE(us, last);
     last = us;
   }
@@ -356,26 +356,26 @@ void expect_all_measured(const Fusion& fusion, const ExtentValues& sizes) {
   const auto result = tune(fusion, sizes, kLimits, {.families = builtin_families()}, measurer,
                            {.top = 4, .budget_seconds = 1e6});
   ASSERT_TRUE(result) << result.error().text();
-  for (const TunedSegment& segment : result->segments) {
-    EXPECT_TRUE(segment.is_measured()) << segment.decision.because;
-    for (const TuneMeasurement& measurement : segment.measurements) {
+  for (const TunedKernel& kernel : result->kernels) {
+    EXPECT_TRUE(kernel.is_measured()) << kernel.decision.because;
+    for (const TuneMeasurement& measurement : kernel.measurements) {
       EXPECT_NE(measurement.verdict, TuneVerdict::kDoesNotCompile) << measurement.because;
       EXPECT_GT(measurement.timed.samples, 0) << text_of(measurement.verdict);
     }
   }
-  EXPECT_EQ(measurer.begins, static_cast<int>(result->segments.size()));
+  EXPECT_EQ(measurer.begins, static_cast<int>(result->kernels.size()));
 
   const auto tuned = plan(fusion, sizes, kLimits,
                           {.families = builtin_families(),
                            .tuned = std::make_shared<const TunedChoices>(result->choices())});
   ASSERT_TRUE(tuned) << tuned.error().text();
-  const auto leading = tuned->leading_segments();
-  ASSERT_EQ(leading.size(), result->plan.leading_segments().size());
-  for (const SegmentPlan* segment : leading) {
-    const uint64_t graph = structural_hash(segment->facts.fusion);
-    const auto measured = std::ranges::find(result->segments, graph, &TunedSegment::graph);
-    ASSERT_NE(measured, result->segments.end());
-    EXPECT_EQ(segment->chosen().schedule, measured->measurements[measured->winner].schedule);
+  const auto leading = tuned->leading_kernels();
+  ASSERT_EQ(leading.size(), result->plan.leading_kernels().size());
+  for (const KernelPlan* kernel : leading) {
+    const uint64_t graph = structural_hash(kernel->facts.fusion);
+    const auto measured = std::ranges::find(result->kernels, graph, &TunedKernel::graph);
+    ASSERT_NE(measured, result->kernels.end());
+    EXPECT_EQ(kernel->chosen().schedule, measured->measurements[measured->winner].schedule);
   }
 }
 

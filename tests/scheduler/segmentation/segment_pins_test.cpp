@@ -66,11 +66,11 @@ struct Places {
 };
 Places places_of(const Plan& plan, ValueId value) {
   Places out;
-  for (size_t i = 0; i < plan.segments.size(); ++i) {
-    const SegmentPlan& segment = plan.segments[i];
-    for (const auto& [mine, in_plan] : segment.in_plan) {
+  for (size_t i = 0; i < plan.kernels.size(); ++i) {
+    const KernelPlan& kernel = plan.kernels[i];
+    for (const auto& [mine, in_plan] : kernel.in_plan) {
       if (in_plan != value) continue;
-      const bool is_read = segment.facts.fusion.def_as<InputOp>(mine) != nullptr;
+      const bool is_read = kernel.facts.fusion.def_as<InputOp>(mine) != nullptr;
       std::vector<size_t>& into = is_read ? out.reads : out.makes;
       if (into.empty() || into.back() != i) into.push_back(i);
     }
@@ -86,7 +86,7 @@ bool meet(const Plan& plan, ValueId a, ValueId b) {
   if (first.empty() || second.empty()) return true;
   return std::ranges::any_of(first, [&](size_t i) {
     return std::ranges::any_of(second, [&](size_t j) {
-      const SegmentPlan& later = plan.segments[std::max(i, j)];
+      const KernelPlan& later = plan.kernels[std::max(i, j)];
       const bool is_second = later.finishes || later.is_part;
       return i == j || (is_second && std::max(i, j) - std::min(i, j) == 1);
     });
@@ -115,15 +115,15 @@ void expect_cut(const Plan& plan, ValueId value) {
 
 TEST(SegmentPins, AGraphOfOneKernelIsCutWhereItIsPinned) {
   const Fusion fusion = softmax_like();
-  ASSERT_EQ(plan(fusion, {}, kLimits)->segments.size(), 1U);
+  ASSERT_EQ(plan(fusion, {}, kLimits)->kernels.size(), 1U);
   const Plan cut = plan(fusion, {}, kLimits, cut_at({"e"})).value();
-  EXPECT_EQ(cut.segments.size(), 2U);
+  EXPECT_EQ(cut.kernels.size(), 2U);
   expect_cut(cut, named(cut.fusion, "e"));
   ASSERT_THAT(cut.cuts, testing::Not(testing::IsEmpty()));
   EXPECT_EQ(cut.workspace.size(), 1U);
   // By its id too.
   EXPECT_EQ(plan(fusion, {}, kLimits, cut_at({fmt::format("{}", named(cut.fusion, "e"))}))
-                ->segments.size(),
+                ->kernels.size(),
             2U);
 }
 
@@ -191,7 +191,7 @@ TEST(SegmentPins, LayersOfATransformerObeyThem) {
   ASSERT_FALSE(places_of(free, named(free.fusion, "h")).makes.empty());
   const Plan cut = plan(layer, {}, kLimits, cut_at({"h"})).value();
   expect_cut(cut, named(cut.fusion, "h"));
-  EXPECT_EQ(cut.segments.size(), free.segments.size() + 1);
+  EXPECT_EQ(cut.kernels.size(), free.kernels.size() + 1);
 }
 
 // ---- Laws

@@ -39,10 +39,10 @@ std::vector<std::string> outline(const Plan& plan) {
       const Op& op = plan.fusion.ops[plan.externals[step.index].op];
       text = "call " + std::get<ExternalOp>(op.kind).name;
     } else {
-      const SegmentPlan& segment = plan.segments[step.index];
-      text = segment.chosen().schedule.family;
-      for (const ValueId output : segment.facts.fusion.outputs) {
-        const ValueId value = segment.in_plan.empty() ? output : segment.in_plan.at(output);
+      const KernelPlan& kernel = plan.kernels[step.index];
+      text = kernel.chosen().schedule.family;
+      for (const ValueId output : kernel.facts.fusion.outputs) {
+        const ValueId value = kernel.in_plan.empty() ? output : kernel.in_plan.at(output);
         text += fmt::format(
             " {}{}", text_of(plan.fusion.def_of(value).kind),
             text_of(plan.fusion, plan.fusion.values[value].type, plan.fusion.values[value].shape));
@@ -58,8 +58,8 @@ std::vector<std::string> outline(const Plan& plan) {
 /// Kernels and, in brackets, those of them that only finish sums.
 std::string kernels_of(const Fusion& layer) {
   const Plan planned = plan(layer, {}, kLimits).value();
-  const size_t leading = planned.leading_segments().size();
-  return fmt::format("{} ({})", planned.segments.size(), planned.segments.size() - leading);
+  const size_t leading = planned.leading_kernels().size();
+  return fmt::format("{} ({})", planned.kernels.size(), planned.kernels.size() - leading);
 }
 
 TEST(SegmentedPlanTest, LayersTakeFewKernels) {
@@ -83,7 +83,7 @@ TEST(SegmentedPlanTest, ResidualAndNormBetweenCallsAreOneKernel) {
   const ValueId norm = b.cast(rms_norm(b, stored).y, DType::kBF16);
   b.output(b.external("matmul", {norm}, {{DType::kBF16, {512, 1024}}})[0], "y");
   const Plan planned = plan(b.build(), {}, kLimits).value();
-  EXPECT_EQ(planned.segments.size(), 1U);
+  EXPECT_EQ(planned.kernels.size(), 1U);
   EXPECT_EQ(planned.externals.size(), 2U);
 }
 
@@ -93,7 +93,7 @@ TEST(SegmentedPlanTest, ReadersOfOneTensorShareAKernel) {
   b.output(b.pointwise(PointwiseFn::kTanh, {x}));
   b.output(b.sum(x, {1}));
   b.output(b.sum(x, {0}));
-  EXPECT_LE(plan(b.build(), {}, kLimits)->segments.size(), 2U) << "one pass over x, and a finish";
+  EXPECT_LE(plan(b.build(), {}, kLimits)->kernels.size(), 2U) << "one pass over x, and a finish";
 }
 
 TEST(SegmentedPlanTest, PartsThatShareOnlyTheirShapeShareALaunch) {
@@ -101,7 +101,7 @@ TEST(SegmentedPlanTest, PartsThatShareOnlyTheirShapeShareALaunch) {
   for (int i = 0; i < 3; ++i)
     b.output(b.neg(b.external("source", {}, {{DType::kF32, {64, 64}}})[0]));
   const Plan planned = plan(b.build(), {}, kLimits).value();
-  EXPECT_EQ(planned.segments.size(), 1U);
+  EXPECT_EQ(planned.kernels.size(), 1U);
   EXPECT_EQ(planned.externals.size(), 3U);
 }
 
@@ -115,9 +115,9 @@ TEST(SegmentedPlanTest, LayersWithEqualGraphsShareTheirKernels) {
   }
   b.output(x);
   const Plan planned = plan(b.build(), {}, kLimits).value();
-  ASSERT_EQ(planned.segments.size(), static_cast<size_t>(kLayers));
-  EXPECT_FALSE(planned.segments[0].same_as);
-  for (size_t i = 1; i < planned.segments.size(); ++i) EXPECT_EQ(planned.segments[i].same_as, 0U);
+  ASSERT_EQ(planned.kernels.size(), static_cast<size_t>(kLayers));
+  EXPECT_FALSE(planned.kernels[0].same_as);
+  for (size_t i = 1; i < planned.kernels.size(); ++i) EXPECT_EQ(planned.kernels[i].same_as, 0U);
 }
 
 TEST(SegmentedPlanTest, FewLongRowsDoNotTakeOthersAlong) {
@@ -166,7 +166,7 @@ TEST(SegmentedPlanTest, GathersRunWithAReductionOfTheirRows) {
         plan(language_model_loss(4096, 32000, others), {{"tokens", 4096}}, kLimits);
     ASSERT_TRUE(planned) << planned.error().text();
     EXPECT_EQ(planned->externals.size(), 1U);
-    EXPECT_LE(planned->leading_segments().size(), 2U);
+    EXPECT_LE(planned->leading_kernels().size(), 2U);
     EXPECT_LT(planned->predicted_us(), 90.0) << "logits are read once";
     EXPECT_EQ(
         std::ranges::count_if(planned->decisions,
@@ -186,7 +186,7 @@ TEST(SegmentedPlanTest, GathersOfComputedRowsRunWithTheReductionBehindThem) {
   b.output(b.neg(b.take(log_softmax(b, logits), labels, 1)));
   const auto planned = plan(b.build(), {}, kLimits);
   ASSERT_TRUE(planned) << planned.error().text();
-  EXPECT_LE(planned->leading_segments().size(), 2U);
+  EXPECT_LE(planned->leading_kernels().size(), 2U);
 }
 
 TEST(SegmentedPlanTest, GathersTakeAReductionThatGoesWithThePins) {
@@ -220,7 +220,7 @@ TEST(SegmentedPlanTest, OperandsOfAConcatenateAreWrittenIntoIt) {
   const ValueId x = b.input(DType::kF32, {64, 128}, "x");
   b.output(b.concatenate({b.exp(x), b.neg(x)}, 1), "y");
   const Plan planned = plan(b.build(), {}, kLimits).value();
-  EXPECT_EQ(planned.segments.size(), 1U);
+  EXPECT_EQ(planned.kernels.size(), 1U);
   EXPECT_EQ(planned.workspace_bytes, 0);
   ASSERT_EQ(planned.placements.size(), 2U);
   const ValueId joined = planned.fusion.outputs.front();
@@ -240,7 +240,7 @@ TEST(SegmentedPlanTest, WhatHasMemoryOfItsOwnIsCopiedIntoAConcatenate) {
   b.output(y);
   b.output(b.concatenate({x, y, x}, 1));
   const Plan planned = plan(b.build(), {}, kLimits).value();
-  EXPECT_EQ(planned.segments.size(), 1U) << "all of them read x";
+  EXPECT_EQ(planned.kernels.size(), 1U) << "all of them read x";
   EXPECT_EQ(planned.placements.size(), 3U);
 }
 
@@ -251,7 +251,7 @@ TEST(SegmentedPlanTest, ReadersOfAConcatenateWaitForAllOfIt) {
   const ValueId rows = b.sum(joined, {1});
   b.output(b.div(joined, b.broadcast_over(rows, joined, {1})));
   const Plan planned = plan(b.build(), {}, kLimits).value();
-  ASSERT_EQ(planned.segments.size(), 2U);
+  ASSERT_EQ(planned.kernels.size(), 2U);
   EXPECT_EQ(planned.workspace.size(), 1U);
   EXPECT_EQ(planned.workspace_bytes, 64 * 256 * 4);
   ASSERT_THAT(planned.cuts, testing::Not(testing::IsEmpty()));
@@ -265,7 +265,7 @@ TEST(SegmentedPlanTest, CallsWriteIntoAConcatenateWhereTheirResultsLieDense) {
     const auto made = b.external("f", {x}, {{DType::kF32, {64, 128}}, {DType::kF32, {64, 128}}});
     b.output(b.concatenate(made, axis));
     const Plan planned = plan(b.build(), {}, kLimits).value();
-    EXPECT_EQ(planned.segments.size(), axis == 0 ? 0U : 1U);
+    EXPECT_EQ(planned.kernels.size(), axis == 0 ? 0U : 1U);
     EXPECT_EQ(planned.workspace.size(), axis == 0 ? 0U : 2U);
   }
 }
@@ -276,7 +276,7 @@ TEST(SegmentedPlanTest, CallsGetAlignedAddresses) {
   const auto made = b.external("f", {x}, {{DType::kF32, {3}}, {DType::kF32, {4}}});
   b.output(b.concatenate(made, 0));
   const Plan planned = plan(b.build(), {}, kLimits).value();
-  EXPECT_EQ(planned.segments.size(), 1U) << "12 bytes into the output, the second is copied";
+  EXPECT_EQ(planned.kernels.size(), 1U) << "12 bytes into the output, the second is copied";
   EXPECT_EQ(planned.placements.size(), 2U);
 }
 
@@ -288,7 +288,7 @@ TEST(SegmentedPlanTest, AReshapeBetweenCallsIsNoKernel) {
   b.output(b.external("g", {flat, b.reshape(x, {8192})}, {{DType::kF32, {4}}})[0]);
   b.output(flat);
   const Plan planned = plan(b.build(), {}, kLimits).value();
-  EXPECT_EQ(planned.segments.size(), 0U);
+  EXPECT_EQ(planned.kernels.size(), 0U);
   EXPECT_EQ(planned.workspace_bytes, 0) << "the first call writes the output";
 }
 
@@ -306,7 +306,7 @@ TEST(SegmentedPlanTest, OutputsLieAsDeclared) {
   const ValueId x = b.input(DType::kBF16, {64, 128}, "x");
   b.output(b.cast(b.exp(x), DType::kBF16), "y", {.strides = {136, 1}, .alignment = 8});
   const Plan planned = plan(b.build(), {}, kLimits).value();
-  const SegmentFacts& facts = planned.segments.front().facts;
+  const SegmentFacts& facts = planned.kernels.front().facts;
   EXPECT_EQ(facts.space.outputs.front().strides, (std::vector<int64_t>{136, 1}));
   EXPECT_EQ(facts.fusion.layout_of(facts.fusion.outputs.front()).alignment, 8);
 }
@@ -338,14 +338,14 @@ void expect_runnable(const Plan& planned) {
       there.insert(op.results.begin(), op.results.end());
       continue;
     }
-    const SegmentPlan& segment = planned.segments[step.index];
-    if (segment.in_plan.empty()) continue;  // A graph of its own, with its finish.
-    for (const ValueId input : segment.facts.fusion.inputs) {
-      const ValueId value = segment.in_plan.at(input);
-      EXPECT_TRUE(is_there(value) || segment.finishes || segment.is_part) << value.index;
+    const KernelPlan& kernel = planned.kernels[step.index];
+    if (kernel.in_plan.empty()) continue;  // A graph of its own, with its finish.
+    for (const ValueId input : kernel.facts.fusion.inputs) {
+      const ValueId value = kernel.in_plan.at(input);
+      EXPECT_TRUE(is_there(value) || kernel.finishes || kernel.is_part) << value.index;
     }
-    for (const ValueId output : segment.facts.fusion.outputs)
-      there.insert(segment.in_plan.at(output));
+    for (const ValueId output : kernel.facts.fusion.outputs)
+      there.insert(kernel.in_plan.at(output));
   }
   for (const ValueId output : planned.fusion.outputs) EXPECT_TRUE(is_there(output));
 }
@@ -386,10 +386,10 @@ TEST(SegmentedPlanTest, CutsFollowTheirSegmentsWhenAFinishComesOrGoes) {
   PlanOptions options;
   options.joins.push_back({{"columns", "sums"}});
   Plan planned = plan(b.build(), {}, kLimits, options).value();
-  Schedule schedule = planned.segments[0].chosen().schedule;
+  Schedule schedule = planned.kernels[0].chosen().schedule;
   schedule.finish = Finish::kKernel;
   ASSERT_TRUE(plan_finish(planned, 0, schedule, scheduling_families()));
-  ASSERT_EQ(planned.segments.size(), 3U) << "the second finishes the columns";
+  ASSERT_EQ(planned.kernels.size(), 3U) << "the second finishes the columns";
   ASSERT_EQ(planned.cuts.size(), 1U);
   EXPECT_EQ(planned.cuts[0].from, 0U);
   EXPECT_EQ(planned.cuts[0].to, 2U);
@@ -398,14 +398,14 @@ TEST(SegmentedPlanTest, CutsFollowTheirSegmentsWhenAFinishComesOrGoes) {
 
   schedule.finish = Finish::kLastBlock;
   ASSERT_TRUE(plan_finish(planned, 0, schedule, scheduling_families()));
-  ASSERT_EQ(planned.segments.size(), 2U);
+  ASSERT_EQ(planned.kernels.size(), 2U);
   EXPECT_EQ(planned.externals[0].before, 1U);
   EXPECT_EQ(planned.cuts[0].from, 0U);
   EXPECT_EQ(planned.cuts[0].to, 1U);
 
   schedule.finish = Finish::kKernel;
   ASSERT_TRUE(plan_finish(planned, 0, schedule, scheduling_families()));
-  ASSERT_EQ(planned.segments.size(), 3U);
+  ASSERT_EQ(planned.kernels.size(), 3U);
   EXPECT_EQ(planned.cuts[0].to, 2U);
 }
 
@@ -542,8 +542,8 @@ TEST(SegmentedPlanTest, AGroupBeyondTheLimitOfInstructionsIsRefused) {
   ASSERT_GT(most, 10);
   EXPECT_EQ(verdict(most), "");
   EXPECT_EQ(verdict(most + 1), "the instructions of an element fill the instruction cache");
-  EXPECT_EQ(plan(long_chain(most), {}, kLimits).value().segments.size(), 1);
-  EXPECT_GT(plan(long_chain(most + 1), {}, kLimits).value().leading_segments().size(), 1);
+  EXPECT_EQ(plan(long_chain(most), {}, kLimits).value().kernels.size(), 1);
+  EXPECT_GT(plan(long_chain(most + 1), {}, kLimits).value().leading_kernels().size(), 1);
 }
 
 TEST(SegmentedPlanTest, IndependentSegmentsRunInTheOrderOfTheGraph) {
@@ -557,10 +557,10 @@ TEST(SegmentedPlanTest, IndependentSegmentsRunInTheOrderOfTheGraph) {
   b.output(b.sum(z, {0}), "third");
   const Plan planned = plan(b.build(), {}, kLimits).value();
   std::vector<std::string> order;
-  for (const SegmentPlan& segment : planned.segments) {
-    if (segment.finishes) continue;
-    for (const ValueId output : segment.facts.fusion.outputs)
-      order.push_back(segment.facts.fusion.values[output].name);
+  for (const KernelPlan& kernel : planned.kernels) {
+    if (kernel.finishes) continue;
+    for (const ValueId output : kernel.facts.fusion.outputs)
+      order.push_back(kernel.facts.fusion.values[output].name);
   }
   EXPECT_THAT(order, ::testing::ElementsAre("first", "second", "third"));
 }
