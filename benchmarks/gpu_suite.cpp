@@ -14,6 +14,9 @@
 #include "runtime/device_query.h"
 #include "runtime/device_run.h"
 #include "runtime/driver_api.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"
 
 namespace {

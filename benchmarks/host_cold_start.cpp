@@ -6,6 +6,7 @@
 
 #include "benchmarks/host_stages.h"
 #include "runtime/compile_plan.h"
+#include "scheduler/planning/planner.h"
 #include "tests/support/training_layers.h"
 
 namespace sinter::bench {

@@ -11,7 +11,8 @@
 #include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/pipeline.h"
-#include "scheduler/explain.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/report/explain.h"
 
 namespace sinter::bench {
 namespace {

@@ -5,6 +5,8 @@
 #include <memory>
 
 #include "fusion_ir/pipeline.h"
+#include "scheduler/analysis/stages.h"
+#include "scheduler/planning/planner.h"
 
 namespace sinter::bench {
 namespace {

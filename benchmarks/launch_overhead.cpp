@@ -14,6 +14,8 @@
 #include "runtime/driver_api.h"
 #include "runtime/event_timer.h"
 #include "runtime/executable.h"
+#include "scheduler/plan/tensor_slots.h"
+#include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"
 
 namespace {

@@ -17,6 +17,7 @@
 #include "runtime/device_run.h"
 #include "runtime/driver_api.h"
 #include "runtime/shared_library.h"
+#include "scheduler/planning/planner.h"
 #include "tests/support/stand_in_calls.h"
 #include "tests/support/stand_in_kernel.h"
 #include "tests/support/training_layers.h"

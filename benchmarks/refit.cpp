@@ -17,10 +17,14 @@
 
 #include "fusion_ir/error.h"
 #include "fusion_ir/parser.h"
-#include "scheduler/plan.h"
-#include "scheduler/row_estimate.h"
-#include "scheduler/row_schedule.h"
-#include "scheduler/two_pass.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/analysis/stages.h"
+#include "scheduler/budgets/row_resources.h"
+#include "scheduler/cost/row_estimate.h"
+#include "scheduler/plan/plan.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/schedule/row_schedule.h"
+#include "scheduler/schedule/two_pass.h"
 
 namespace sinter {
 namespace {

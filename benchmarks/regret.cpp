@@ -14,7 +14,7 @@
 #include "codegen/lower.h"
 #include "fusion_ir/error.h"
 #include "fusion_ir/pipeline.h"
-#include "scheduler/offers.h"
+#include "scheduler/segmentation/offers.h"
 #include "tests/support/canned_fusions.h"
 
 namespace sinter {

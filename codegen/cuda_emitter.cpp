@@ -10,6 +10,7 @@
 #include "codegen/kernel_traversal.h"
 #include "codegen/packed_maxima.h"
 #include "fusion_ir/result.h"
+#include "scheduler/plan/tensor_slots.h"
 
 namespace sinter {
 namespace {

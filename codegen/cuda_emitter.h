@@ -7,6 +7,7 @@
 #include "codegen/kernel_ir.h"
 #include "codegen/kernel_source.h"
 #include "codegen/lower.h"
+#include "scheduler/plan/tensor_slots.h"
 
 namespace sinter {
 

@@ -1,4 +1,5 @@
 #include "codegen/element_tile.h"
+#include "scheduler/analysis/stages.h"
 
 #include <map>
 

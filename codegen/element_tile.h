@@ -1,6 +1,7 @@
 #pragma once
 
 #include "codegen/tile_lowering.h"
+#include "scheduler/analysis/stages.h"
 
 namespace sinter {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "scheduler/interruption.h"
+#include "scheduler/families/interruption.h"
 
 namespace sinter {
 

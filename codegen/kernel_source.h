@@ -7,7 +7,8 @@
 
 #include "fusion_ir/dtype.h"
 #include "fusion_ir/id.h"
-#include "scheduler/plan.h"
+#include "scheduler/plan/plan.h"
+#include "scheduler/plan/tensor_slots.h"
 
 namespace sinter {
 

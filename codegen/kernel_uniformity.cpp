@@ -4,13 +4,10 @@
 
 #include "codegen/kernel_traversal.h"
 #include "fusion_ir/result.h"
+#include "scheduler/schedule/cuda_units.h"
 
 namespace sinter::kir {
-namespace {
-
-constexpr int64_t kWarp = 32;
-
-}  // namespace
+namespace {}  // namespace
 
 std::string_view text_of(Uniformity uniformity) {
   switch (uniformity) {

@@ -5,7 +5,7 @@
 #include "codegen/kernel_builder.h"
 #include "codegen/outer_accumulators.h"
 #include "codegen/tile_lowering.h"
-#include "scheduler/last_block.h"
+#include "scheduler/schedule/last_block.h"
 
 namespace sinter {
 

@@ -12,8 +12,9 @@
 #include "codegen/lower_transpose.h"
 #include "scheduler/families/multi_tensor.h"
 #include "scheduler/families/transpose.h"
-#include "scheduler/pipeline.h"
-#include "scheduler/row_schedule.h"
+#include "scheduler/schedule/family_names.h"
+#include "scheduler/schedule/pipeline.h"
+#include "scheduler/schedule/row_schedule.h"
 
 namespace sinter {
 

@@ -8,7 +8,7 @@
 #include "codegen/kernel_ir.h"
 #include "codegen/kernel_passes.h"
 #include "codegen/kernel_source.h"
-#include "scheduler/plan.h"
+#include "scheduler/plan/plan.h"
 
 namespace sinter {
 

@@ -8,6 +8,8 @@
 #include "codegen/last_block_finish.h"
 #include "codegen/outer_accumulators.h"
 #include "codegen/tile_lowering.h"
+#include "scheduler/analysis/stages.h"
+#include "scheduler/schedule/accumulators.h"
 
 namespace sinter {
 namespace {

@@ -5,7 +5,8 @@
 
 #include "codegen/element_tile.h"
 #include "codegen/kernel_builder.h"
-#include "scheduler/tensor_list.h"
+#include "scheduler/analysis/stages.h"
+#include "scheduler/analysis/tensor_list.h"
 
 namespace sinter {
 namespace {

@@ -5,7 +5,9 @@
 #include "codegen/async_protocol.h"
 #include "codegen/prefetched_row_values.h"
 #include "codegen/row_kernel.h"
-#include "scheduler/pipeline.h"
+#include "scheduler/plan/tensor_slots.h"
+#include "scheduler/schedule/accumulators.h"
+#include "scheduler/schedule/pipeline.h"
 
 namespace sinter {
 namespace {

@@ -2,6 +2,7 @@
 
 #include "codegen/element_tile.h"
 #include "codegen/kernel_builder.h"
+#include "scheduler/analysis/stages.h"
 
 namespace sinter {
 namespace {

@@ -3,6 +3,7 @@
 #include "codegen/lower_two_pass.h"
 #include "codegen/prefetched_row_values.h"
 #include "codegen/row_kernel.h"
+#include "scheduler/schedule/accumulators.h"
 
 namespace sinter {
 namespace {

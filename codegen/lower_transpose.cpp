@@ -6,7 +6,8 @@
 
 #include "codegen/kernel_builder.h"
 #include "codegen/tile_lowering.h"
-#include "scheduler/tile_space.h"
+#include "scheduler/analysis/stages.h"
+#include "scheduler/schedule/tile_space.h"
 
 namespace sinter {
 namespace {

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "codegen/lower.h"
-#include "scheduler/schedule.h"
-#include "scheduler/segment_facts.h"
+#include "scheduler/analysis/segment_facts.h"
+#include "scheduler/schedule/schedule.h"
 
 namespace sinter {
 

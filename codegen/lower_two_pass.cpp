@@ -2,7 +2,9 @@
 
 #include <map>
 
-#include "scheduler/two_pass.h"
+#include "scheduler/analysis/stages.h"
+#include "scheduler/schedule/accumulators.h"
+#include "scheduler/schedule/two_pass.h"
 
 namespace sinter {
 namespace {

@@ -13,6 +13,7 @@
 #include "codegen/row_walk.h"
 #include "codegen/thread_vectors.h"
 #include "codegen/tile_lowering.h"
+#include "scheduler/analysis/kept_value.h"
 
 namespace sinter {
 

@@ -1,4 +1,5 @@
 #include "codegen/protocol_run.h"
+#include "scheduler/plan/tensor_slots.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,8 @@
 #include "codegen/row_body.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/analysis/stages.h"
+#include "scheduler/schedule/cuda_units.h"
+#include "scheduler/schedule/row_schedule.h"
 
 #include <algorithm>
 #include <map>
@@ -193,7 +197,6 @@ void RowBody::run_stage(size_t s) {
   }
   // Shuffles alone keep nothing that was read from shared memory from staying in registers until
   // the next stage, which is there to read it again: rows of 1,600 in a ring then spill 480 bytes.
-  constexpr int64_t kWarp = 32;
   if (exchanges && walk_.threads() <= kWarp && reads_shared()) builder_.append(kir::WarpBarrier{});
   for (size_t i = 0; i < rows_.size(); ++i) {
     select_row(i);

@@ -11,6 +11,7 @@
 #include "codegen/row_walk.h"
 #include "codegen/stage_reads.h"
 #include "codegen/tile_lowering.h"
+#include "scheduler/analysis/stages.h"
 
 namespace sinter {
 

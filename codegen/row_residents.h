@@ -7,6 +7,7 @@
 #include "codegen/row_inputs.h"
 #include "codegen/row_walk.h"
 #include "codegen/tile_lowering.h"
+#include "scheduler/analysis/kept_value.h"
 
 namespace sinter {
 

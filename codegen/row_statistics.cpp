@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "codegen/combine.h"
-#include "scheduler/row_schedule.h"
+#include "scheduler/schedule/row_schedule.h"
 
 namespace sinter {
 

@@ -1,4 +1,5 @@
 #include "codegen/row_walk.h"
+#include "scheduler/analysis/kept_value.h"
 
 #include <algorithm>
 

@@ -5,7 +5,7 @@
 
 #include "codegen/kernel_builder.h"
 #include "codegen/tile_lowering.h"
-#include "scheduler/row_schedule.h"
+#include "scheduler/schedule/row_schedule.h"
 
 namespace sinter {
 

@@ -1,6 +1,7 @@
 #include "codegen/stage_reads.h"
 
 #include "fusion_ir/operand_walk.h"
+#include "scheduler/analysis/stages.h"
 
 namespace sinter {
 

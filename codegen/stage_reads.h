@@ -5,6 +5,7 @@
 
 #include "codegen/row_residents.h"
 #include "codegen/tile_lowering.h"
+#include "scheduler/analysis/stages.h"
 
 namespace sinter {
 

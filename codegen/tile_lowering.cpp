@@ -6,6 +6,8 @@
 #include <span>
 
 #include "fusion_ir/operand_walk.h"
+#include "scheduler/plan/tensor_slots.h"
+#include "scheduler/schedule/cuda_units.h"
 
 namespace sinter {
 

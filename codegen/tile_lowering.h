@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "codegen/kernel_builder.h"
-#include "scheduler/row_schedule.h"
-#include "scheduler/tensor_list.h"
+#include "scheduler/analysis/tensor_list.h"
+#include "scheduler/plan/tensor_slots.h"
+#include "scheduler/schedule/row_schedule.h"
 
 namespace sinter {
 

@@ -8,7 +8,7 @@
 
 #include "codegen/kernel_traversal.h"
 #include "fusion_ir/result.h"
-#include "scheduler/device_limits.h"
+#include "scheduler/budgets/device_limits.h"
 
 namespace sinter {
 namespace {

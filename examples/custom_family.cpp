@@ -8,8 +8,9 @@
 #include "codegen/lower.h"
 #include "fusion_ir/fusion_builder.h"
 #include "runtime/host_execution.h"
-#include "scheduler/cost_model.h"
-#include "scheduler/explain.h"
+#include "scheduler/cost/cost_model.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/report/explain.h"
 
 namespace sinter::examples {
 namespace {

@@ -3,7 +3,7 @@
 #include "runtime/external_call.h"
 #include "runtime/loaded_kernel.h"
 #include "runtime/nvrtc_compiler.h"
-#include "scheduler/device_limits.h"
+#include "scheduler/budgets/device_limits.h"
 
 namespace sinter::examples {
 

@@ -13,7 +13,9 @@
 #include "runtime/driver_api.h"
 #include "runtime/executable.h"
 #include "runtime/host_execution.h"
-#include "scheduler/explain.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/report/explain.h"
 #include "tests/support/reference_calls.h"
 
 namespace sinter::examples {

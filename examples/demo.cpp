@@ -18,8 +18,9 @@
 #include "runtime/device_run.h"
 #include "runtime/driver_api.h"
 #include "runtime/host_execution.h"
-#include "scheduler/explain.h"
-#include "scheduler/text_table.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/report/explain.h"
+#include "scheduler/report/text_table.h"
 
 namespace sinter::examples {
 namespace {
@@ -75,7 +76,7 @@ void print_resources(const KernelBuild& kernel) {
     // Dynamic shared memory is given at launch; ptxas reports the static kind.
     add("shared bytes per block", predicted.shared_bytes,
         chosen && kernel.source.dynamic_shared ? kernel.source.shared_bytes
-                                                : attempt.resources.shared_bytes);
+                                               : attempt.resources.shared_bytes);
     fmt::print("{}", table.text(0));
   }
 }

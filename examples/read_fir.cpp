@@ -11,6 +11,7 @@
 
 #include "codegen/lower.h"
 #include "fusion_ir/parser.h"
+#include "scheduler/planning/planner.h"
 
 namespace {
 

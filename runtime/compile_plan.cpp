@@ -6,13 +6,14 @@
 
 #include "runtime/compile_kernel.h"
 #include "runtime/parallel.h"
-#include "scheduler/plan_verifier.h"
-#include "scheduler/two_pass.h"
+#include "scheduler/plan/plan_verifier.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/schedule/cuda_units.h"
+#include "scheduler/schedule/two_pass.h"
+#include "scheduler/segmentation/offers.h"
 
 namespace sinter {
 namespace {
-
-constexpr int64_t kRegisterBytes = 4;
 
 /// A kernel that spills loses to one that does not and is predicted to take up to this share
 /// longer: about what predictions are off by in the mean (benchmarks/README.md, The cost model).

@@ -8,7 +8,7 @@
 #include "runtime/compiled_kernel.h"
 #include "runtime/kernel_cache.h"
 #include "runtime/nvrtc_compiler.h"
-#include "scheduler/plan.h"
+#include "scheduler/plan/plan.h"
 
 namespace sinter {
 

@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "fusion_ir/result.h"
-#include "scheduler/device_limits.h"
+#include "scheduler/budgets/device_limits.h"
 
 namespace sinter {
 

@@ -8,8 +8,8 @@
 
 #include "fusion_ir/integers.h"
 #include "runtime/outside_indices.h"
-#include "scheduler/tensor_slots.h"
-#include "scheduler/workspace.h"
+#include "scheduler/plan/tensor_slots.h"
+#include "scheduler/plan/workspace.h"
 
 namespace sinter {
 namespace {

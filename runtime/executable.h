@@ -14,6 +14,7 @@
 #include "runtime/prepared_launch.h"
 #include "runtime/tensor.h"
 #include "runtime/workspace_allocator.h"
+#include "scheduler/plan/tensor_slots.h"
 
 namespace sinter {
 

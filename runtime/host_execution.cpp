@@ -9,9 +9,10 @@
 #include "codegen/cuda_emitter.h"
 #include "runtime/oracle/oracle.h"
 #include "runtime/parallel.h"
-#include "scheduler/plan_verifier.h"
-#include "scheduler/tensor_slots.h"
-#include "scheduler/text_table.h"
+#include "scheduler/plan/plan_verifier.h"
+#include "scheduler/plan/tensor_slots.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/report/text_table.h"
 
 namespace sinter {
 namespace {

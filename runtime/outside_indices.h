@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "fusion_ir/error.h"
-#include "scheduler/plan.h"
+#include "scheduler/plan/plan.h"
 
 namespace sinter {
 

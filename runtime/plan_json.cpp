@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "scheduler/contraction.h"
-#include "scheduler/sweep.h"
+#include "scheduler/analysis/contraction.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/report/sweep.h"
 
 namespace sinter {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "runtime/compile_plan.h"
-#include "scheduler/plan.h"
+#include "scheduler/plan/plan.h"
 
 namespace sinter {
 

@@ -8,7 +8,7 @@
 
 #include "codegen/kernel_source.h"
 #include "runtime/device_driver.h"
-#include "scheduler/device_limits.h"
+#include "scheduler/budgets/device_limits.h"
 
 namespace sinter {
 

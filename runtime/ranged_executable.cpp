@@ -9,6 +9,8 @@
 #include <optional>
 
 #include "runtime/device_context.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/planning/planner.h"
 
 namespace sinter {
 namespace {

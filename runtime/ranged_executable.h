@@ -12,7 +12,8 @@
 #include "runtime/compile_plan.h"
 #include "runtime/executable.h"
 #include "runtime/extent_ranges.h"
-#include "scheduler/plan.h"
+#include "scheduler/plan/plan.h"
+#include "scheduler/plan/plan_options.h"
 
 namespace sinter {
 

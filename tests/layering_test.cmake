@@ -16,7 +16,7 @@ function(expect_layering content expected)
   endif()
 endfunction()
 
-expect_layering("#include <vector>\n#include \"fusion_ir/id.h\"\n#include \"scheduler/plan.h\"\n" "")
+expect_layering("#include <vector>\n#include \"fusion_ir/id.h\"\n#include \"scheduler/plan/plan.h\"\n" "")
 expect_layering("#pragma once\n\n#include \"runtime/module.h\"\n"
                 "scheduler/planted.h:3: .*which is above it")
 expect_layering("int x;\n  #  include <codegen/kernel_ir.h>\n"

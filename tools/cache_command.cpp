@@ -1,7 +1,7 @@
 #include <chrono>
 
 #include "runtime/kernel_cache.h"
-#include "scheduler/text_table.h"
+#include "scheduler/report/text_table.h"
 #include "tools/command.h"
 #include "tools/json.h"
 #include "tools/problem.h"

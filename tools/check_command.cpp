@@ -7,7 +7,7 @@
 #include "fusion_ir/nearest_name.h"
 #include "runtime/host_execution.h"
 #include "runtime/npy.h"
-#include "scheduler/text_table.h"
+#include "scheduler/report/text_table.h"
 #include "tools/command.h"
 #include "tools/device_session.h"
 #include "tools/json.h"

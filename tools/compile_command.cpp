@@ -2,7 +2,7 @@
 #include <fstream>
 
 #include "runtime/plan_json.h"
-#include "scheduler/text_table.h"
+#include "scheduler/report/text_table.h"
 #include "tools/command.h"
 #include "tools/device_session.h"
 #include "tools/problem.h"

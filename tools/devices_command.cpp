@@ -1,6 +1,6 @@
 #include "runtime/device_query.h"
 #include "runtime/driver_api.h"
-#include "scheduler/text_table.h"
+#include "scheduler/report/text_table.h"
 #include "tools/command.h"
 #include "tools/json.h"
 

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "scheduler/plan_diff.h"
+#include "scheduler/report/plan_diff.h"
 #include "tools/command.h"
 #include "tools/json.h"
 #include "tools/problem.h"

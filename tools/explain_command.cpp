@@ -4,9 +4,10 @@
 #include <limits>
 #include <optional>
 
-#include "scheduler/drawing.h"
-#include "scheduler/explain.h"
-#include "scheduler/sweep_map.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/report/drawing.h"
+#include "scheduler/report/explain.h"
+#include "scheduler/report/sweep_map.h"
 #include "tools/command.h"
 #include "tools/json.h"
 #include "tools/problem.h"

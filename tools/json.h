@@ -3,8 +3,8 @@
 #include "runtime/device_run.h"
 #include "runtime/host_execution.h"
 #include "runtime/plan_json.h"
-#include "scheduler/plan_diff.h"
-#include "scheduler/sweep.h"
+#include "scheduler/report/plan_diff.h"
+#include "scheduler/report/sweep.h"
 
 // In the namespace of what they take, where to_json_list() finds them.
 namespace sinter {

@@ -1,4 +1,4 @@
-#include "scheduler/text_table.h"
+#include "scheduler/report/text_table.h"
 #include "tests/support/canned_fusions.h"
 #include "tools/command.h"
 

@@ -1,5 +1,5 @@
 #include "fusion_ir/printer.h"
-#include "scheduler/text_table.h"
+#include "scheduler/report/text_table.h"
 #include "tools/command.h"
 #include "tools/json.h"
 #include "tools/problem.h"

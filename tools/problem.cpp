@@ -18,7 +18,10 @@
 #include "runtime/driver_api.h"
 #include "runtime/nvrtc_compiler.h"
 #include "runtime/tuning/tuning_database.h"
-#include "scheduler/interruption.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/families/interruption.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"
 
 namespace sinter::tool {

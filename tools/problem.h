@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "runtime/tuning/tuning_key.h"
-#include "scheduler/plan.h"
+#include "scheduler/plan/plan.h"
+#include "scheduler/plan/plan_options.h"
 
 namespace sinter::tool {
 

@@ -1,5 +1,5 @@
 #include "runtime/device_run.h"
-#include "scheduler/text_table.h"
+#include "scheduler/report/text_table.h"
 #include "tools/command.h"
 #include "tools/device_session.h"
 #include "tools/json.h"
@@ -33,10 +33,10 @@ std::string check_text(const DeviceCheck& check) {
 
 std::string kernel_text(const KernelBuild& kernel) {
   const CompiledResources& resources = kernel.kernel->resources;
-  return fmt::format(
-      "{}{}: {} registers, {} B spilled, {} shared\n", print(kernel.chosen.schedule),
-      origin_text(kernel.origin, kernel.kernel->compile_ms), resources.registers,
-      resources.spill_store_bytes, bytes_text(static_cast<double>(kernel.source.shared_bytes)));
+  return fmt::format("{}{}: {} registers, {} B spilled, {} shared\n", print(kernel.chosen.schedule),
+                     origin_text(kernel.origin, kernel.kernel->compile_ms), resources.registers,
+                     resources.spill_store_bytes,
+                     bytes_text(static_cast<double>(kernel.source.shared_bytes)));
 }
 
 Report make_report(const CompiledPlan& compiled, const DeviceRun& run) {

@@ -9,6 +9,7 @@
 #include "codegen/combine.h"
 #include "codegen/kernel_builder.h"
 #include "codegen/kernel_traversal.h"
+#include "scheduler/schedule/cuda_units.h"
 
 namespace sinter {
 namespace {
@@ -18,8 +19,6 @@ using kir::BufferId;
 using kir::ExprId;
 using kir::StmtId;
 using kir::VarId;
-
-constexpr int64_t kWarp = 32;
 
 /// Leaves partial results in shared memory, where barriers keep them apart from the next ones.
 bool is_wide(const kir::StmtKind& stmt) {

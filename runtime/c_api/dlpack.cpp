@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "runtime/c_api/errors.h"
+#include "scheduler/plan/tensor_slots.h"
 
 namespace sinter::c_api {
 namespace {

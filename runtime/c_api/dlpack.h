@@ -6,6 +6,7 @@
 #include "fusion_ir/dtype.h"
 #include "runtime/c_api/tensor_info.h"
 #include "runtime/tensor.h"
+#include "scheduler/plan/tensor_slots.h"
 
 namespace sinter::c_api {
 

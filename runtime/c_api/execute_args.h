@@ -9,7 +9,7 @@
 #include "runtime/c_api/callbacks.h"
 #include "runtime/device_context.h"
 #include "runtime/sinter_c.h"
-#include "scheduler/plan.h"
+#include "scheduler/plan/plan.h"
 
 namespace sinter::c_api {
 

@@ -8,8 +8,8 @@
 #include "fusion_ir/fusion_builder.h"
 #include "runtime/c_api/handles.h"
 #include "runtime/sinter_c.h"
-#include "scheduler/device_limits.h"
-#include "scheduler/plan.h"
+#include "scheduler/budgets/device_limits.h"
+#include "scheduler/plan/plan.h"
 
 namespace sinter::c_api {
 

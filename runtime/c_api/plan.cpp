@@ -8,9 +8,10 @@
 #include "runtime/c_api/text.h"
 #include "runtime/c_api/tuning_object.h"
 #include "runtime/plan_json.h"
-#include "scheduler/drawing.h"
-#include "scheduler/explain.h"
-#include "scheduler/plan_diff.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/report/drawing.h"
+#include "scheduler/report/explain.h"
+#include "scheduler/report/plan_diff.h"
 
 namespace sinter::c_api {
 namespace {

@@ -8,6 +8,8 @@
 #include "runtime/c_api/objects.h"
 #include "runtime/c_api/progress.h"
 #include "runtime/c_api/structs.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/plan/plan_options.h"
 
 namespace sinter::c_api {
 namespace {

@@ -1,7 +1,8 @@
 #pragma once
 
 #include "runtime/sinter_c.h"
-#include "scheduler/plan.h"
+#include "scheduler/plan/plan.h"
+#include "scheduler/plan/plan_options.h"
 
 namespace sinter::c_api {
 

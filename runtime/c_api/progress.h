@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "runtime/sinter_c.h"
-#include "scheduler/interruption.h"
+#include "scheduler/families/interruption.h"
 
 namespace sinter::c_api {
 

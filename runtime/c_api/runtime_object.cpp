@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/driver_api.h"
+#include "scheduler/planning/planner.h"
 
 namespace sinter::c_api {
 

@@ -13,6 +13,7 @@
 #include "runtime/executable.h"
 #include "runtime/kernel_cache.h"
 #include "runtime/nvrtc_compiler.h"
+#include "scheduler/planning/planner.h"
 
 namespace sinter::c_api {
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "runtime/sinter_c.h"
-#include "scheduler/plan.h"
+#include "scheduler/plan/plan.h"
 
 namespace sinter::c_api {
 

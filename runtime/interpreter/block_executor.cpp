@@ -8,6 +8,7 @@
 
 #include "fusion_ir/error.h"
 #include "runtime/interpreter/random_sequence.h"
+#include "scheduler/plan/tensor_slots.h"
 
 namespace sinter::interpreter {
 namespace {

@@ -13,7 +13,7 @@
 #include "runtime/interpreter/bytecode.h"
 #include "runtime/interpreter/global_memory.h"
 #include "runtime/interpreter/random_sequence.h"
-#include "scheduler/device_limits.h"
+#include "scheduler/budgets/device_limits.h"
 
 namespace sinter {
 namespace {

@@ -1,4 +1,5 @@
 #include "runtime/tuning/challengers.h"
+#include "scheduler/analysis/kept_value.h"
 
 #include <algorithm>
 #include <map>

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "scheduler/family.h"
+#include "scheduler/families/family.h"
 
 namespace sinter {
 

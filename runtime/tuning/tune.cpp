@@ -4,7 +4,9 @@
 #include <numeric>
 
 #include "runtime/tuning/challengers.h"
-#include "scheduler/offers.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/segmentation/offers.h"
 
 namespace sinter {
 namespace {
@@ -20,8 +22,8 @@ std::string what_of(const Schedule& schedule) {
 constexpr double kSecondsToMeasure = 2.0;
 
 /// A segment of a plan as a plan of its own, of one schedule.
-Result<Plan> plan_of(const KernelPlan& kernel, const Schedule& schedule,
-                     const DeviceLimits& limits, const FamilySet& families) {
+Result<Plan> plan_of(const KernelPlan& kernel, const Schedule& schedule, const DeviceLimits& limits,
+                     const FamilySet& families) {
   auto out = plan(kernel.facts.fusion, {}, limits,
                   {.families = families,
                    .pin = {.schedule = schedule},
@@ -217,8 +219,7 @@ class Tuner {
                 const std::vector<ProposedSchedule>& challengers) {
     std::vector<Plan> plans = {untuned};
     for (const ProposedSchedule& challenger : challengers) {
-      auto plan =
-          plan_of(kernel, challenger.schedule, result_.plan.limits, plan_options_.families);
+      auto plan = plan_of(kernel, challenger.schedule, result_.plan.limits, plan_options_.families);
       if (plan) plans.push_back(std::move(*plan));
     }
     measurer_.announce(std::move(plans));
@@ -232,8 +233,8 @@ class Tuner {
   }
 
   std::optional<PreparedCandidate> prepare_untuned(const KernelPlan& kernel, const Plan& plan) {
-    out_->measurements.push_back({.schedule = kernel.chosen().schedule,
-                                  .predicted_us = kernel.chosen().predicted.total_us});
+    out_->measurements.push_back(
+        {.schedule = kernel.chosen().schedule, .predicted_us = kernel.chosen().predicted.total_us});
     TuneMeasurement& first = out_->measurements.front();
     auto prepared = measurer_.prepare(plan);
     if (!prepared) {
@@ -527,9 +528,7 @@ std::vector<const TunedKernel*> TuneResult::unmeasured() const {
   return out;
 }
 
-std::optional<double> TuneResult::tuned_us() const {
-  return sum_of(*this, &TunedKernel::tuned_us);
-}
+std::optional<double> TuneResult::tuned_us() const { return sum_of(*this, &TunedKernel::tuned_us); }
 std::optional<double> TuneResult::untuned_us() const {
   return sum_of(*this, &TunedKernel::untuned_us);
 }

@@ -8,7 +8,8 @@
 
 #include "runtime/tuning/candidate_measurer.h"
 #include "runtime/tuning/noise.h"
-#include "scheduler/plan.h"
+#include "scheduler/plan/plan.h"
+#include "scheduler/plan/plan_options.h"
 
 namespace sinter {
 
@@ -18,7 +19,7 @@ inline constexpr int kLeastTuningSamples = 15;
 /// Where tuning is.
 struct TuneProgress {
   size_t segment = 0;  ///< That is tuned now, of so many.
-  size_t segments = 0;
+  size_t kernels = 0;
   size_t candidate = 0;  ///< Measured of it so far, the untuned choice included, of so many.
   size_t candidates = 0;
   double untuned_us = 0.0;  ///< 0 until measured.
@@ -86,7 +87,7 @@ enum class TuneStop : uint8_t {
 std::string_view text_of(TuneStop stop);
 
 struct TuneResult {
-  Plan plan;                             ///< Untuned.
+  Plan plan;                           ///< Untuned.
   std::vector<TunedKernel> kernels{};  ///< In the order in which they were tuned.
   TuneStop stop = TuneStop::kFinished;
   double seconds = 0.0;

@@ -1,6 +1,6 @@
 #include "runtime/tuning/tune_report.h"
 
-#include "scheduler/offers.h"
+#include "scheduler/segmentation/offers.h"
 
 namespace sinter {
 namespace {
@@ -43,8 +43,7 @@ std::string report_text(const TuneResult& result) {
     out += fmt::format("segment {} ({}): {}\n  because {}\n", kernel.segment,
                        result.name_of(kernel), kernel.decision.chosen, kernel.decision.because);
     for (size_t i = 0; i < kernel.measurements.size(); ++i)
-      out +=
-          measurement_text(kernel.measurements[i], kernel.is_measured() && i == kernel.winner);
+      out += measurement_text(kernel.measurements[i], kernel.is_measured() && i == kernel.winner);
   }
   out += sum_text(result);
   if (const size_t wrong = result.wrong_results(); wrong > 0)

@@ -5,8 +5,8 @@
 
 #include "fusion_ir/fusion.h"
 #include "runtime/nvrtc_compiler.h"
-#include "scheduler/device_limits.h"
-#include "scheduler/schedule.h"
+#include "scheduler/budgets/device_limits.h"
+#include "scheduler/schedule/schedule.h"
 
 namespace sinter {
 

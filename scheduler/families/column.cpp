@@ -4,17 +4,25 @@
 #include <bit>
 #include <cmath>
 
-#include "scheduler/budget.h"
-#include "scheduler/last_block.h"
-#include "scheduler/register_estimate.h"
-#include "scheduler/row_estimate.h"
-#include "scheduler/sectors.h"
+#include "scheduler/analysis/stages.h"
+#include "scheduler/budgets/budget.h"
+#include "scheduler/budgets/grid.h"
+#include "scheduler/budgets/register_estimate.h"
+#include "scheduler/cost/last_block_time.h"
+#include "scheduler/cost/read_priority.h"
+#include "scheduler/cost/row_estimate.h"
+#include "scheduler/cost/sectors.h"
+#include "scheduler/families/row_rules.h"
+#include "scheduler/schedule/accumulators.h"
+#include "scheduler/schedule/cuda_units.h"
+#include "scheduler/schedule/family_names.h"
+#include "scheduler/schedule/last_block.h"
+#include "scheduler/schedule/row_schedule.h"
 
 namespace sinter {
 namespace {
 
 constexpr std::string_view kName = kColumn;
-constexpr int64_t kWarp = 32;
 constexpr int64_t kFewestSlots = 4;  // Of rows.
 constexpr int64_t kMostSlots = 128;
 constexpr int64_t kMostUnroll = 8;
@@ -120,7 +128,6 @@ tl::expected<ResourceEstimate, Rejection> estimate_stage(const SegmentFacts& fac
                           last_block_shared_bytes(facts, schedule);
   estimate.blocks = column_strips(facts, schedule) * blocks_per_strip(schedule);
   complete(estimate, limits, schedule.min_blocks_per_sm, schedule.cluster_size);
-  constexpr int64_t kRegisterBytes = 4;
   const int64_t rows_at_once = schedule.rows_per_block * schedule.unroll;
   estimate.bytes_in_flight_per_sm =
       static_cast<double>(loaded_words(facts, schedule, stage) * kRegisterBytes * estimate.threads *

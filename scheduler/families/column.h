@@ -1,6 +1,6 @@
 #pragma once
 
-#include "scheduler/family.h"
+#include "scheduler/families/family.h"
 
 namespace sinter {
 

@@ -4,7 +4,10 @@
 #include <optional>
 #include <utility>
 
-#include "scheduler/row_estimate.h"
+#include "scheduler/analysis/stages.h"
+#include "scheduler/budgets/row_resources.h"
+#include "scheduler/cost/row_estimate.h"
+#include "scheduler/families/row_rules.h"
 
 namespace sinter {
 

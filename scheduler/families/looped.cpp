@@ -3,9 +3,18 @@
 #include <algorithm>
 #include <bit>
 
-#include "scheduler/budget.h"
-#include "scheduler/row_estimate.h"
-#include "scheduler/two_pass.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/analysis/stages.h"
+#include "scheduler/budgets/budget.h"
+#include "scheduler/budgets/grid.h"
+#include "scheduler/budgets/row_resources.h"
+#include "scheduler/cost/read_priority.h"
+#include "scheduler/cost/row_estimate.h"
+#include "scheduler/cost/two_pass_work.h"
+#include "scheduler/families/row_rules.h"
+#include "scheduler/schedule/accumulators.h"
+#include "scheduler/schedule/row_schedule.h"
+#include "scheduler/schedule/two_pass.h"
 
 namespace sinter {
 namespace {

@@ -2,12 +2,10 @@
 
 #include <string_view>
 
-#include "scheduler/family.h"
+#include "scheduler/families/family.h"
+#include "scheduler/schedule/family_names.h"
 
 namespace sinter {
-
-/// The name by which its schedules are known.
-inline constexpr std::string_view kLooped = "looped";
 
 /// Looped: the row is not resident. Every stage reads it in chunks; the statistics of a stage
 /// (online forms included) take one pass, and what follows a barrier reads the row again, from L2

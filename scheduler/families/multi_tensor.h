@@ -2,7 +2,8 @@
 
 #include <string_view>
 
-#include "scheduler/family.h"
+#include "scheduler/families/family.h"
+#include "scheduler/schedule/family_names.h"
 
 namespace sinter {
 
@@ -25,8 +26,5 @@ tl::expected<ResourceEstimate, Rejection> estimate_multi_tensor(const SegmentFac
 
 Prediction predict_multi_tensor(const SegmentFacts& facts, const Schedule& schedule,
                                 const ResourceEstimate& estimate, const DeviceLimits& limits);
-
-/// The family's name, by which the lowering knows its schedules.
-inline constexpr std::string_view kMultiTensor = "multi_tensor";
 
 }  // namespace sinter

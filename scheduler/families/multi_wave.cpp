@@ -2,9 +2,17 @@
 
 #include <algorithm>
 
-#include "scheduler/budget.h"
-#include "scheduler/register_estimate.h"
-#include "scheduler/row_estimate.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/analysis/stages.h"
+#include "scheduler/budgets/budget.h"
+#include "scheduler/budgets/grid.h"
+#include "scheduler/budgets/register_estimate.h"
+#include "scheduler/budgets/row_resources.h"
+#include "scheduler/cost/read_priority.h"
+#include "scheduler/cost/row_estimate.h"
+#include "scheduler/families/row_rules.h"
+#include "scheduler/schedule/accumulators.h"
+#include "scheduler/schedule/shared_memory.h"
 
 namespace sinter {
 namespace {

@@ -2,12 +2,10 @@
 
 #include <string_view>
 
-#include "scheduler/family.h"
+#include "scheduler/families/family.h"
+#include "scheduler/schedule/family_names.h"
 
 namespace sinter {
-
-/// The name by which its schedules are known.
-inline constexpr std::string_view kMultiWave = "multi_wave";
 
 /// Multi-wave: the row is resident. One read from memory, one write; between them every value that
 /// several stages need is kept, as the minimum cut says, packed in registers or in shared memory.

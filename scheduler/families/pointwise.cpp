@@ -2,11 +2,15 @@
 
 #include <algorithm>
 
-#include "scheduler/budget.h"
+#include "scheduler/analysis/stages.h"
+#include "scheduler/budgets/budget.h"
+#include "scheduler/budgets/register_estimate.h"
+#include "scheduler/cost/read_priority.h"
+#include "scheduler/cost/row_estimate.h"
+#include "scheduler/cost/sectors.h"
 #include "scheduler/families/element_tiles.h"
-#include "scheduler/register_estimate.h"
-#include "scheduler/row_estimate.h"
-#include "scheduler/sectors.h"
+#include "scheduler/families/row_rules.h"
+#include "scheduler/schedule/cuda_units.h"
 
 namespace sinter {
 namespace {

@@ -2,7 +2,8 @@
 
 #include <string_view>
 
-#include "scheduler/family.h"
+#include "scheduler/families/family.h"
+#include "scheduler/schedule/family_names.h"
 
 namespace sinter {
 
@@ -21,8 +22,5 @@ tl::expected<ResourceEstimate, Rejection> estimate_pointwise(const SegmentFacts&
 
 Prediction predict_pointwise(const SegmentFacts& facts, const Schedule& schedule,
                              const ResourceEstimate& estimate, const DeviceLimits& limits);
-
-/// The family's name.
-inline constexpr std::string_view kPointwise = "pointwise";
 
 }  // namespace sinter

@@ -4,17 +4,20 @@
 #include <bit>
 #include <limits>
 
-#include "scheduler/budget.h"
-#include "scheduler/cost_model.h"
-#include "scheduler/register_estimate.h"
-#include "scheduler/row_schedule.h"
-#include "scheduler/sectors.h"
-#include "scheduler/tile_space.h"
+#include "scheduler/analysis/stages.h"
+#include "scheduler/budgets/budget.h"
+#include "scheduler/budgets/register_estimate.h"
+#include "scheduler/cost/cost_model.h"
+#include "scheduler/cost/read_priority.h"
+#include "scheduler/cost/sectors.h"
+#include "scheduler/schedule/cuda_units.h"
+#include "scheduler/schedule/family_names.h"
+#include "scheduler/schedule/row_schedule.h"
+#include "scheduler/schedule/tile_space.h"
 
 namespace sinter {
 namespace {
 
-constexpr int64_t kWarp = 32;
 constexpr int64_t kMostUnroll = 16;
 /// A thread's elements of a tile: what it has of every tensor at once.
 constexpr int64_t kMostElements = 64;

@@ -1,11 +1,9 @@
 #pragma once
 
-#include "scheduler/family.h"
+#include "scheduler/families/family.h"
+#include "scheduler/schedule/family_names.h"
 
 namespace sinter {
-
-/// The transpose family's name, by which verification and lowering know its schedules.
-inline constexpr std::string_view kTranspose = "transpose";
 
 /// Transpose: no reductions, and tensors that are not all fastest along one dimension. A block
 /// takes a tile of the two dimensions along which most bytes are fastest (tile_space.h). Elements

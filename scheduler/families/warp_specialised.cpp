@@ -6,12 +6,19 @@
 #include <limits>
 #include <set>
 
-#include "scheduler/budget.h"
-#include "scheduler/last_block.h"
-#include "scheduler/pipeline.h"
-#include "scheduler/register_estimate.h"
-#include "scheduler/row_estimate.h"
-#include "scheduler/sectors.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/analysis/stages.h"
+#include "scheduler/budgets/budget.h"
+#include "scheduler/budgets/grid.h"
+#include "scheduler/budgets/register_estimate.h"
+#include "scheduler/cost/read_priority.h"
+#include "scheduler/cost/row_estimate.h"
+#include "scheduler/cost/sectors.h"
+#include "scheduler/families/row_rules.h"
+#include "scheduler/schedule/accumulators.h"
+#include "scheduler/schedule/cuda_units.h"
+#include "scheduler/schedule/last_block.h"
+#include "scheduler/schedule/pipeline.h"
 
 namespace sinter {
 namespace {
@@ -120,7 +127,6 @@ int64_t elastic_registers(const SegmentFacts& facts, const Schedule& schedule,
     return static_cast<int64_t>(kPipelinePrefetch *
                                 static_cast<double>(estimate_prefetch_registers(facts, schedule)));
   }
-  constexpr int64_t kRegisterBytes = 4;
   int64_t narrow = 0;
   for (const Stage& stage : list.stages) {
     if (stage.reductions.empty() || stage.outer.empty()) continue;
@@ -279,7 +285,6 @@ double exchange_time(const SegmentFacts& facts, const Schedule& schedule,
   // In a cluster all warps wait at a mbarrier for all, and the block's do not meet before.
   if (schedule.cluster_size > 1)
     return constants.pipeline_row_ns + cluster_exchange_time(schedule.cluster_size, constants);
-  constexpr double kWarp = 32.0;
   return constants.pipeline_row_ns +
          constants.pipeline_warp_ns * static_cast<double>(schedule.threads_per_row) / kWarp;
 }
@@ -501,7 +506,6 @@ Prediction predict_pipeline(const SegmentFacts& facts, const Schedule& schedule,
   const double share = accumulates_columns(facts) ? constants.pipeline_memory_share : 1.0;
   out.memory_us *= share * depth_penalty(facts, schedule, estimate, limits, constants);
   out.l2_us *= share;
-  constexpr double kWarp = 32.0;
   const double warps = static_cast<double>(estimate.threads * estimate.blocks_per_sm) / kWarp;
   out.issue_us *=
       std::pow(constants.pipeline_busy_warps / warps, constants.pipeline_warps_exponent);

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "scheduler/cost_model.h"
-#include "scheduler/family.h"
+#include "scheduler/cost/cost_model.h"
+#include "scheduler/families/family.h"
 
 namespace sinter {
 

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "fusion_ir/match.h"
-#include "scheduler/min_cut.h"
+#include "scheduler/analysis/min_cut.h"
 
 namespace sinter {
 namespace {

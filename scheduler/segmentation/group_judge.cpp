@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "scheduler/cost_model.h"
-#include "scheduler/row_parts.h"
+#include "scheduler/cost/cost_model.h"
+#include "scheduler/segmentation/row_parts.h"
 
 namespace sinter {
 

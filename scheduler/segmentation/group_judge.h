@@ -6,8 +6,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "scheduler/family.h"
-#include "scheduler/segment_facts.h"
+#include "scheduler/analysis/segment_facts.h"
+#include "scheduler/families/family.h"
 #include "scheduler/segmentation/segment_pins.h"
 #include "scheduler/segmentation/work_graph.h"
 

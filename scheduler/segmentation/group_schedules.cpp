@@ -4,7 +4,8 @@
 #include <iterator>
 #include <limits>
 
-#include "scheduler/offers.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/segmentation/offers.h"
 
 namespace sinter {
 namespace {

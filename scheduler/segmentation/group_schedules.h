@@ -6,7 +6,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "scheduler/segment_scheduler.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/segmentation/segment_scheduler.h"
 #include "scheduler/segmentation/segmenter.h"
 
 namespace sinter {

@@ -1,4 +1,5 @@
 #include "scheduler/segmentation/list_groups.h"
+#include "scheduler/segmentation/offers.h"
 
 #include <algorithm>
 #include <iterator>
@@ -8,9 +9,11 @@
 #include <span>
 
 #include "fusion_ir/operand_walk.h"
-#include "scheduler/cost_model.h"
+#include "scheduler/analysis/tensor_list.h"
+#include "scheduler/cost/cost_model.h"
 #include "scheduler/families/pointwise.h"
-#include "scheduler/tensor_list.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/schedule/family_names.h"
 
 namespace sinter {
 namespace {

@@ -2,9 +2,10 @@
 
 #include <vector>
 
-#include "scheduler/plan.h"
-#include "scheduler/segment_scheduler.h"
-#include "scheduler/subgraphs.h"
+#include "scheduler/analysis/subgraphs.h"
+#include "scheduler/plan/plan.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/segmentation/segment_scheduler.h"
 
 namespace sinter {
 

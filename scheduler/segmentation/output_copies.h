@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "scheduler/plan.h"
+#include "scheduler/plan/plan.h"
 
 namespace sinter {
 

@@ -1,4 +1,5 @@
 #include "scheduler/segmentation/place_segments.h"
+#include "scheduler/plan/tensor_slots.h"
 
 #include <algorithm>
 #include <functional>
@@ -108,14 +109,14 @@ class Placer {
     const bool repeats = group.first_kernel.has_value();
     for (size_t i = 0; i < segment.kernels.size(); ++i) {
       KernelPlan& kernel = segment.kernels[i];
-      KernelPlan made{.facts = repeats ? plan_.kernels[*group.first_kernel + i].facts
-                                        : std::move(kernel.facts),
-                       .in_plan = composed(kernel.in_plan, to_plan),
-                       .candidates = {},
-                       .is_required = kernel.is_required,
-                       .finishes = kernel.finishes,
-                       .is_part = kernel.is_part,
-                       .row_parts = kernel.row_parts};
+      KernelPlan made{
+          .facts = repeats ? plan_.kernels[*group.first_kernel + i].facts : std::move(kernel.facts),
+          .in_plan = composed(kernel.in_plan, to_plan),
+          .candidates = {},
+          .is_required = kernel.is_required,
+          .finishes = kernel.finishes,
+          .is_part = kernel.is_part,
+          .row_parts = kernel.row_parts};
       if (repeats) made.same_as = *group.first_kernel + i;
       const size_t kept = std::min(kernel.candidates.size(), repeats ? 1 : 1 + kKeptCandidates);
       made.candidates.assign(kernel.candidates.begin(),

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "scheduler/plan.h"
+#include "scheduler/plan/plan.h"
 #include "scheduler/segmentation/group_schedules.h"
 #include "scheduler/segmentation/list_groups.h"
 #include "scheduler/segmentation/segmenter.h"

@@ -9,6 +9,7 @@
 
 #include "fusion_ir/nearest_name.h"
 #include "fusion_ir/printer.h"
+#include "scheduler/plan/plan_options.h"
 #include "scheduler/segmentation/reachability.h"
 
 namespace sinter {

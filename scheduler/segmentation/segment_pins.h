@@ -5,7 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "scheduler/plan.h"
+#include "scheduler/plan/plan.h"
+#include "scheduler/plan/plan_options.h"
 #include "scheduler/segmentation/work_graph.h"
 
 namespace sinter {

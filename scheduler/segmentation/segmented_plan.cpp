@@ -12,10 +12,11 @@
 #include <set>
 
 #include "fusion_ir/match.h"
-#include "scheduler/offers.h"
+#include "scheduler/plan/plan_options.h"
 #include "scheduler/segmentation/boundaries.h"
 #include "scheduler/segmentation/cuts.h"
 #include "scheduler/segmentation/node_moves.h"
+#include "scheduler/segmentation/offers.h"
 #include "scheduler/segmentation/output_copies.h"
 #include "scheduler/segmentation/place_segments.h"
 

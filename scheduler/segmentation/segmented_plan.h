@@ -2,7 +2,8 @@
 
 #include <optional>
 
-#include "scheduler/plan.h"
+#include "scheduler/plan/plan.h"
+#include "scheduler/plan/plan_options.h"
 #include "scheduler/segmentation/list_groups.h"
 
 namespace sinter {

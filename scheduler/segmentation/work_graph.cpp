@@ -1,4 +1,5 @@
 #include "scheduler/segmentation/work_graph.h"
+#include "scheduler/schedule/cuda_units.h"
 
 #include <xxhash.h>
 
@@ -35,7 +36,6 @@ bool has_no_cost(const OpKind& kind) {
 /// Bytes that memory moves while the device issues one instruction for each of 32 threads, by
 /// thread: where a kernel is bound by both, an instruction costs as much as so many bytes.
 double bytes_per_instruction(const DeviceLimits& limits) {
-  constexpr double kWarp = 32.0;
   const double instructions_per_us =
       static_cast<double>(limits.sm_count) * limits.issue_per_clock * limits.clock_mhz * kWarp;
   return limits.memory_bytes_per_us * limits.copy_efficiency / instructions_per_us;

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "fusion_ir/fusion.h"
-#include "scheduler/device_limits.h"
-#include "scheduler/placement.h"
-#include "scheduler/subgraphs.h"
+#include "scheduler/analysis/placement.h"
+#include "scheduler/analysis/subgraphs.h"
+#include "scheduler/budgets/device_limits.h"
 
 namespace sinter {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "scheduler/plan.h"
+#include "scheduler/plan/plan.h"
 #include "tests/campaign/drawn_inputs.h"
 #include "tests/campaign/graph_generator.h"
 #include "tests/campaign/plain_evaluator.h"

@@ -11,6 +11,7 @@
 #include "codegen/kernel_builder.h"
 #include "codegen/kernel_parser.h"
 #include "codegen/kernel_passes.h"
+#include "scheduler/plan/tensor_slots.h"
 #include "tests/codegen/cluster_kernel.h"
 #include "tests/codegen/specialised_kernel.h"
 

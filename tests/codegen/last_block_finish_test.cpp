@@ -5,8 +5,11 @@
 
 #include <gmock/gmock.h>
 
-#include "scheduler/last_block.h"
-#include "scheduler/row_schedule.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/schedule/accumulators.h"
+#include "scheduler/schedule/family_names.h"
+#include "scheduler/schedule/last_block.h"
+#include "scheduler/schedule/row_schedule.h"
 #include "tests/codegen/scheduled_kernel.h"
 #include "tests/support/canned_fusions.h"
 

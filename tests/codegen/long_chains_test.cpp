@@ -12,7 +12,8 @@
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/parser.h"
 #include "fusion_ir/printer.h"
-#include "scheduler/explain.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/report/explain.h"
 
 namespace sinter {
 namespace {

@@ -7,6 +7,8 @@
 
 #include "fusion_ir/fusion_builder.h"
 #include "scheduler/families/multi_tensor.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/planning/planner.h"
 #include "tests/codegen/scheduled_kernel.h"
 
 namespace sinter {

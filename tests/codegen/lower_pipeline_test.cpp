@@ -5,7 +5,8 @@
 #include <algorithm>
 
 #include "fusion_ir/fusion_builder.h"
-#include "scheduler/pipeline.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/schedule/pipeline.h"
 #include "tests/codegen/scheduled_kernel.h"
 
 namespace sinter {

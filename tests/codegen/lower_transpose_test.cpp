@@ -4,6 +4,8 @@
 
 #include "fusion_ir/fusion_builder.h"
 #include "scheduler/families/transpose.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/schedule/family_names.h"
 #include "tests/codegen/scheduled_kernel.h"
 
 namespace sinter {

@@ -10,6 +10,8 @@
 #include "codegen/kernel_printer.h"
 #include "codegen/kernel_traversal.h"
 #include "runtime/host_execution.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/planning/planner.h"
 
 namespace sinter {
 

@@ -7,6 +7,7 @@
 
 #include "codegen/lower_rows.h"
 #include "fusion_ir/fusion_builder.h"
+#include "scheduler/planning/planner.h"
 #include "tests/codegen/scheduled_kernel.h"
 
 namespace sinter {

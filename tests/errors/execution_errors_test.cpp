@@ -10,6 +10,7 @@
 #include "runtime/executable.h"
 #include "runtime/host_execution.h"
 #include "runtime/oracle/oracle.h"
+#include "scheduler/planning/planner.h"
 #include "tests/errors/error_expectations.h"
 #include "tests/runtime/sample_kernel.h"
 #include "tests/support/canned_fusions.h"

@@ -6,6 +6,9 @@
 
 #include "codegen/lower.h"
 #include "fusion_ir/fusion_builder.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/planning/planner.h"
 #include "tests/errors/error_expectations.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/plan_matchers.h"

@@ -21,7 +21,8 @@
 #include "codegen/kernel_parser.h"
 #include "fusion_ir/parser.h"
 #include "fusion_ir/text_position.h"
-#include "scheduler/plan.h"
+#include "scheduler/plan/plan.h"
+#include "scheduler/planning/planner.h"
 #include "tests/errors/error_expectations.h"
 
 namespace sinter {

@@ -12,7 +12,7 @@
 #include "runtime/npy.h"
 #include "runtime/plan_json.h"
 #include "runtime/tuning/tuning_json.h"
-#include "scheduler/device_limits.h"
+#include "scheduler/budgets/device_limits.h"
 #include "tests/fuzz/memory_limit.h"
 #include "tests/fuzz/mutation.h"
 

@@ -7,7 +7,8 @@
 #include "fusion_ir/parser.h"
 #include "fusion_ir/printer.h"
 #include "fusion_ir/verifier.h"
-#include "scheduler/plan_verifier.h"
+#include "scheduler/plan/plan_verifier.h"
+#include "scheduler/planning/planner.h"
 #include "tests/fuzz/mutation.h"
 
 namespace sinter {

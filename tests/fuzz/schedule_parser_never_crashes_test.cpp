@@ -6,8 +6,8 @@
 
 #include "codegen/lower.h"
 #include "fusion_ir/printer.h"
-#include "scheduler/plan_verifier.h"
-#include "scheduler/schedule_verifier.h"
+#include "scheduler/families/schedule_verifier.h"
+#include "scheduler/plan/plan_verifier.h"
 #include "tests/fuzz/mutation.h"
 #include "tests/support/plan_matchers.h"
 

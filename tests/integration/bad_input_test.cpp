@@ -6,7 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include "scheduler/random_scheduler.h"
+#include "scheduler/families/random_scheduler.h"
+#include "scheduler/planning/planner.h"
 #include "tests/integration/canned_case.h"
 
 namespace sinter {

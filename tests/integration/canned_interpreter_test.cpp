@@ -4,7 +4,8 @@
 #include <ctime>
 
 #include "fusion_ir/verifier.h"
-#include "scheduler/random_scheduler.h"
+#include "scheduler/families/random_scheduler.h"
+#include "scheduler/planning/planner.h"
 #include "tests/integration/canned_case.h"
 
 namespace sinter {

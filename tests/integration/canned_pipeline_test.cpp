@@ -3,7 +3,9 @@
 #include "codegen/kernel_parser.h"
 #include "codegen/kernel_printer.h"
 #include "codegen/kernel_verifier.h"
-#include "scheduler/schedule_verifier.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/families/schedule_verifier.h"
+#include "scheduler/planning/planner.h"
 #include "tests/integration/canned_case.h"
 
 namespace sinter {
@@ -38,8 +40,7 @@ TEST_P(CannedPlan, PlansOnEveryDevice) {
       const bool finishes = kernel.chosen().schedule.finish == Finish::kLastBlock;
       EXPECT_EQ(planned->workspace.empty(), planned->kernels.size() == 1U && !finishes);
       for (const ProposedSchedule& candidate : kernel.candidates) {
-        ASSERT_THAT(verify_schedule(kernel.facts, candidate.schedule, limits, families_),
-                    IsEmpty())
+        ASSERT_THAT(verify_schedule(kernel.facts, candidate.schedule, limits, families_), IsEmpty())
             << limits.name << "\n"
             << print(candidate.schedule);
       }

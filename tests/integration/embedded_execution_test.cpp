@@ -16,6 +16,7 @@
 #include "runtime/device_buffer.h"
 #include "runtime/device_run.h"
 #include "runtime/host_execution.h"
+#include "scheduler/planning/planner.h"
 #include "tests/integration/interpreted_plan.h"
 #include "tests/integration/live_device.h"
 #include "tests/support/reference_calls.h"

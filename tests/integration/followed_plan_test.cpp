@@ -5,6 +5,7 @@
 #include "codegen/lower.h"
 #include "runtime/host_execution.h"
 #include "runtime/row_repetition.h"
+#include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/reference_calls.h"

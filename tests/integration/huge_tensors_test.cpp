@@ -9,7 +9,8 @@
 #include "codegen/kernel_builder.h"
 #include "fusion_ir/fusion_builder.h"
 #include "runtime/device_buffer.h"
-#include "scheduler/random_scheduler.h"
+#include "scheduler/families/random_scheduler.h"
+#include "scheduler/planning/planner.h"
 #include "tests/integration/canned_case.h"
 #include "tests/integration/index_ranges.h"
 #include "tests/integration/live_device.h"
@@ -79,8 +80,7 @@ TEST_P(HugeTensors, HaveIndicesThatReachAllOfThem) {
     for (const KernelPlan& kernel : planned->kernels) {
       std::vector<Schedule> schedules = chosen_and_best_of_families(kernel);
       for (uint64_t seed = 0; seed < 4 && !kernel.finishes; ++seed) {
-        const auto drawn =
-            random_schedule(kernel.facts, planned->limits, builtin_families(), seed);
+        const auto drawn = random_schedule(kernel.facts, planned->limits, builtin_families(), seed);
         if (drawn) schedules.push_back(drawn->schedule);
       }
       for (const Schedule& schedule : schedules) {

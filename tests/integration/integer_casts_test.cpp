@@ -13,6 +13,7 @@
 #include "runtime/host_execution.h"
 #include "runtime/oracle/integer_range.h"
 #include "runtime/oracle/oracle.h"
+#include "scheduler/planning/planner.h"
 
 namespace sinter {
 namespace {
@@ -49,8 +50,7 @@ TEST_P(IntegerCasts, SaturateInTheOracleAndTheInterpreter) {
     for (int64_t i = 0; i < count; ++i) inputs[0].set_integer(i, values[static_cast<size_t>(i)]);
 
     const auto run =
-        execute_on_host(kernel.facts, lower(kernel.facts, kernel.chosen().schedule).value(),
-                        inputs)
+        execute_on_host(kernel.facts, lower(kernel.facts, kernel.chosen().schedule).value(), inputs)
             .value();
     const OracleResult expected = evaluate(fusion, planned.binding, inputs);
     for (int64_t i = 0; i < count; ++i) {

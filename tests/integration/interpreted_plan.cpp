@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "runtime/interpreter/interpreter.h"
+#include "scheduler/plan/tensor_slots.h"
 
 namespace sinter {
 namespace {
@@ -97,9 +98,9 @@ CompiledPlan interpreted(FakeDriver& driver, Plan plan,
         },
         source.table.size());
     out.kernels.push_back({.chosen = chosen,
-                            .source = std::move(source),
-                            .kernel = std::move(kernel),
-                            .attempts = {}});
+                           .source = std::move(source),
+                           .kernel = std::move(kernel),
+                           .attempts = {}});
   }
   return out;
 }

@@ -10,8 +10,9 @@
 
 #include "codegen/device_headers.h"
 #include "codegen/lower.h"
-#include "scheduler/plan.h"
-#include "scheduler/random_scheduler.h"
+#include "scheduler/families/random_scheduler.h"
+#include "scheduler/plan/plan.h"
+#include "scheduler/planning/planner.h"
 #include "tests/golden_file.h"
 #include "tests/integration/suite_cases.h"
 #include "tests/support/canned_fusions.h"

@@ -10,6 +10,7 @@
 #include "runtime/device_buffer.h"
 #include "runtime/executable.h"
 #include "runtime/host_execution.h"
+#include "scheduler/planning/planner.h"
 #include "tests/integration/interpreted_plan.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/fake_driver.h"

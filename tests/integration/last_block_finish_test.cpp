@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 
 #include "runtime/compile_kernel.h"
-#include "scheduler/last_block.h"
-#include "scheduler/row_schedule.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/schedule/family_names.h"
+#include "scheduler/schedule/last_block.h"
+#include "scheduler/schedule/row_schedule.h"
 #include "tests/integration/canned_case.h"
 
 namespace sinter {

@@ -11,6 +11,7 @@
 #include "runtime/device_run.h"
 #include "runtime/driver_api.h"
 #include "runtime/nvrtc_compiler.h"
+#include "scheduler/planning/planner.h"
 
 namespace sinter {
 

@@ -13,9 +13,10 @@
 #include "fusion_ir/training_composites.h"
 #include "runtime/device_run.h"
 #include "runtime/event_timer.h"
+#include "scheduler/analysis/tensor_list.h"
 #include "scheduler/families/multi_tensor.h"
-#include "scheduler/random_scheduler.h"
-#include "scheduler/tensor_list.h"
+#include "scheduler/families/random_scheduler.h"
+#include "scheduler/planning/planner.h"
 #include "tests/integration/canned_case.h"
 #include "tests/integration/interpreted_plan.h"
 #include "tests/integration/live_device.h"
@@ -246,8 +247,8 @@ TEST(MultiTensorKernel, ComputesTheOracleUnderAnySchedule) {
         plan(fusion, {}, kLimits,
              {.families = builtin_families(), .pin = {.family = std::string(kMultiTensor)}});
     ASSERT_TRUE(planned) << planned.error().text();
-    const auto drawn = random_schedule(planned->kernels[0].facts, kLimits, builtin_families(),
-                                       seed, kMultiTensor);
+    const auto drawn =
+        random_schedule(planned->kernels[0].facts, kLimits, builtin_families(), seed, kMultiTensor);
     ASSERT_TRUE(drawn);
     EXPECT_TRUE(computes_the_oracle(fusion, *planned, drawn->schedule, seed));
   }

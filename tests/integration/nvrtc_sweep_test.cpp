@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include "scheduler/planning/planner.h"
 #include "tests/integration/canned_case.h"
 #include "tests/support/budget_truth.h"
 

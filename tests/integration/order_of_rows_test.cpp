@@ -9,6 +9,8 @@
 #include "codegen/kernel_traversal.h"
 #include "codegen/lower_rows.h"
 #include "fusion_ir/fusion_builder.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/planning/planner.h"
 #include "tests/integration/canned_case.h"
 
 namespace sinter {

@@ -6,7 +6,9 @@
 
 #include "codegen/lower.h"
 #include "fusion_ir/fusion_builder.h"
-#include "scheduler/row_schedule.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/schedule/row_schedule.h"
 #include "tests/integration/canned_case.h"
 
 namespace sinter {

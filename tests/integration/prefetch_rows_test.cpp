@@ -7,6 +7,7 @@
 #include "codegen/lower_rows.h"
 #include "runtime/compile_kernel.h"
 #include "scheduler/families/multi_wave.h"
+#include "scheduler/planning/planner.h"
 #include "tests/integration/canned_case.h"
 
 namespace sinter {
@@ -99,10 +100,10 @@ TEST_P(PrefetchRowsAt, ClustersAreTheOracles) {
     const Fusion fusion = find_canned_fusion(name)->build();
     const Plan plan = plan_of(name, rows, 1024);
     const Schedule schedule = ahead_of(plan.kernels.front().facts, {.threads_per_row = 32,
-                                                                     .rows_per_block = 2,
-                                                                     .vector_width = 8,
-                                                                     .persistent_blocks = 8,
-                                                                     .cluster_size = 4});
+                                                                    .rows_per_block = 2,
+                                                                    .vector_width = 8,
+                                                                    .persistent_blocks = 8,
+                                                                    .cluster_size = 4});
     EXPECT_TRUE(computes_the_oracle(fusion, plan, schedule));
   }
 }
@@ -120,10 +121,10 @@ TEST_P(PrefetchRowsAt, BlocksThatAccumulateNothingMayWalkRowsToo) {
         if (access == RowAccess::kUnaligned && rows == 1)
           continue;  // What it would keep are columns.
         const Schedule schedule = ahead_of(plan.kernels.front().facts, {.threads_per_row = 32,
-                                                                         .rows_per_block = 2,
-                                                                         .vector_width = 8,
-                                                                         .persistent_blocks = 7,
-                                                                         .row_access = access});
+                                                                        .rows_per_block = 2,
+                                                                        .vector_width = 8,
+                                                                        .persistent_blocks = 7,
+                                                                        .row_access = access});
         EXPECT_TRUE(computes_the_oracle(fusion, plan, schedule));
       }
     }

@@ -8,7 +8,8 @@
 
 #include "fusion_ir/composites.h"
 #include "runtime/host_execution.h"
-#include "scheduler/offers.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/segmentation/offers.h"
 
 namespace sinter {
 namespace {

@@ -2,7 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include "scheduler/random_scheduler.h"
+#include "scheduler/families/random_scheduler.h"
+#include "scheduler/planning/planner.h"
 #include "tests/integration/canned_case.h"
 
 namespace sinter {

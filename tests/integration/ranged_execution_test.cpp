@@ -7,6 +7,7 @@
 #include "runtime/device_run.h"
 #include "runtime/host_execution.h"
 #include "runtime/ranged_executable.h"
+#include "scheduler/plan/tensor_slots.h"
 #include "tests/integration/interpreted_plan.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/fake_driver.h"

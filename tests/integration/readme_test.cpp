@@ -18,8 +18,9 @@
 #include "runtime/compile_plan.h"
 #include "runtime/device_buffer.h"
 #include "runtime/executable.h"
-#include "scheduler/plan.h"
-#include "scheduler/schedule.h"
+#include "scheduler/plan/plan.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/schedule/schedule.h"
 #include "tests/integration/canned_case.h"
 #include "tests/support/fake_driver.h"
 

@@ -9,7 +9,8 @@
 #include <random>
 
 #include "fusion_ir/fusion_builder.h"
-#include "scheduler/random_scheduler.h"
+#include "scheduler/families/random_scheduler.h"
+#include "scheduler/planning/planner.h"
 #include "tests/integration/canned_case.h"
 
 namespace sinter {

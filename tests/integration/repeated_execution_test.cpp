@@ -14,6 +14,8 @@
 #include "runtime/driver_api.h"
 #include "runtime/executable.h"
 #include "runtime/nvrtc_compiler.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/planning/planner.h"
 #include "tests/integration/canned_case.h"
 #include "tests/integration/live_device.h"
 

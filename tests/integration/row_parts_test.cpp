@@ -5,7 +5,8 @@
 #include <functional>
 
 #include "fusion_ir/fusion_builder.h"
-#include "scheduler/uneven_parts.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/segmentation/uneven_parts.h"
 #include "tests/integration/canned_case.h"
 
 namespace sinter {

@@ -8,7 +8,9 @@
 #include "codegen/kernel_traversal.h"
 #include "codegen/lower_pipeline.h"
 #include "runtime/compile_kernel.h"
+#include "scheduler/analysis/kept_value.h"
 #include "scheduler/families/warp_specialised.h"
+#include "scheduler/planning/planner.h"
 #include "tests/integration/canned_case.h"
 #include "tests/support/canned_groups.h"
 

@@ -8,6 +8,7 @@
 #include "fusion_ir/fusion_builder.h"
 #include "runtime/device_run.h"
 #include "runtime/host_execution.h"
+#include "scheduler/planning/planner.h"
 #include "tests/integration/interpreted_plan.h"
 #include "tests/integration/live_device.h"
 #include "tests/support/fake_driver.h"

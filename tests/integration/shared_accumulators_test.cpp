@@ -6,9 +6,12 @@
 #include "codegen/kernel_traversal.h"
 #include "codegen/lower_rows.h"
 #include "runtime/compile_kernel.h"
+#include "scheduler/analysis/kept_value.h"
 #include "scheduler/families/multi_wave.h"
 #include "scheduler/families/warp_specialised.h"
-#include "scheduler/row_schedule.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/schedule/accumulators.h"
+#include "scheduler/schedule/row_schedule.h"
 #include "tests/integration/canned_case.h"
 #include "tests/support/budget_truth.h"
 

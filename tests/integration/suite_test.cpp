@@ -15,8 +15,10 @@
 
 #include "fusion_ir/parser.h"
 #include "runtime/compile_plan.h"
-#include "scheduler/offers.h"
-#include "scheduler/row_estimate.h"
+#include "scheduler/analysis/stages.h"
+#include "scheduler/cost/row_estimate.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/segmentation/offers.h"
 #include "tests/integration/canned_case.h"
 #include "tests/integration/suite_cases.h"
 
@@ -142,8 +144,8 @@ TEST_P(Suite, SpillsNothingAtAnyListedSize) {
 /// A kernel of the suite, planned for an H200 and compiled, whose first choice spills; nothing, and
 /// the test is skipped, without NVRTC. `expected_us`: what the first choice is predicted to take.
 std::optional<KernelBuild> compiled_after_a_spill(std::string_view name, std::string_view type,
-                                                      const std::vector<int64_t>& shape,
-                                                      double* expected_us = nullptr) {
+                                                  const std::vector<int64_t>& shape,
+                                                  double* expected_us = nullptr) {
   const auto compiler = NvrtcCompiler::open();
   if (!compiler) return std::nullopt;
   const std::vector<SuiteCase> all = suite_cases();

@@ -6,6 +6,8 @@
 #include "codegen/lower_transpose.h"
 #include "runtime/interpreter/interpreter.h"
 #include "scheduler/families/transpose.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/schedule/family_names.h"
 #include "tests/integration/canned_case.h"
 
 namespace sinter {

@@ -3,7 +3,8 @@
 #include <gmock/gmock.h>
 
 #include "fusion_ir/fusion_builder.h"
-#include "scheduler/two_pass.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/schedule/two_pass.h"
 #include "tests/integration/canned_case.h"
 
 namespace sinter {

@@ -5,7 +5,8 @@
 #include <sstream>
 
 #include "fusion_ir/parser.h"
-#include "scheduler/random_scheduler.h"
+#include "scheduler/families/random_scheduler.h"
+#include "scheduler/planning/planner.h"
 #include "tests/campaign/case.h"
 #include "tests/integration/canned_case.h"
 

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "scheduler/device_limits.h"
+#include "scheduler/budgets/device_limits.h"
 
 namespace sinter {
 namespace {

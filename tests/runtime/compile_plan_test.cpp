@@ -8,6 +8,8 @@
 
 #include "codegen/interruptible_lowering.h"
 #include "fusion_ir/fusion_builder.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"
 
 namespace sinter {

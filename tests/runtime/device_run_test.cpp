@@ -7,6 +7,7 @@
 #include "runtime/device_query.h"
 #include "runtime/driver_api.h"
 #include "runtime/interpreter/interpreter.h"
+#include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/fake_driver.h"
 
@@ -48,9 +49,9 @@ class DeviceRunTest : public ::testing::Test {
     const ProposedSchedule chosen = kernel.chosen();
     CompiledPlan ready{.plan = std::move(planned), .kernels = {}};
     ready.kernels.push_back({.chosen = chosen,
-                              .source = std::move(source),
-                              .kernel = std::move(compiled),
-                              .attempts = {}});
+                             .source = std::move(source),
+                             .kernel = std::move(compiled),
+                             .attempts = {}});
     auto executable = Executable::prepare(std::move(ready), driver_);
     ASSERT_TRUE(executable) << executable.error().text();
     executable_.emplace(std::move(*executable));

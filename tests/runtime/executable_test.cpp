@@ -7,6 +7,8 @@
 #include "runtime/device_query.h"
 #include "runtime/device_run.h"
 #include "runtime/driver_api.h"
+#include "scheduler/plan/tensor_slots.h"
+#include "scheduler/planning/planner.h"
 #include "tests/runtime/allocation_counter.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/fake_driver.h"
@@ -31,9 +33,9 @@ CompiledPlan uncompiled(const Fusion& fusion, const ExtentValues& extents) {
     kernel->entry = source.entry;
     kernel->cubin = "cubin";
     out.kernels.push_back({.chosen = segment.chosen(),
-                            .source = std::move(source),
-                            .kernel = std::move(kernel),
-                            .attempts = {}});
+                           .source = std::move(source),
+                           .kernel = std::move(kernel),
+                           .attempts = {}});
   }
   return out;
 }

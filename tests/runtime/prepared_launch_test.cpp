@@ -8,6 +8,7 @@
 
 #include "runtime/device_context.h"
 #include "runtime/loaded_kernel.h"
+#include "scheduler/plan/tensor_slots.h"
 #include "tests/runtime/allocation_counter.h"
 #include "tests/runtime/sample_kernel.h"
 #include "tests/support/fake_driver.h"

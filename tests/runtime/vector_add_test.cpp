@@ -10,6 +10,7 @@
 #include "runtime/event_timer.h"
 #include "runtime/loaded_kernel.h"
 #include "runtime/prepared_launch.h"
+#include "scheduler/plan/tensor_slots.h"
 
 namespace sinter {
 namespace {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "runtime/compile_plan.h"
+#include "scheduler/planning/planner.h"
 #include "tests/runtime/scratch_directory.h"
 #include "tests/support/canned_fusions.h"
 

@@ -10,6 +10,7 @@
 #include "fusion_ir/fusion_builder.h"
 #include "runtime/device_buffer.h"
 #include "runtime/executable.h"
+#include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/fake_driver.h"
 
@@ -40,9 +41,9 @@ CompiledPlan uncompiled(const Fusion& fusion, const ExtentValues& extents = {}) 
     kernel->entry = source.entry;
     kernel->cubin = "cubin";
     out.kernels.push_back({.chosen = segment.chosen(),
-                            .source = std::move(source),
-                            .kernel = std::move(kernel),
-                            .attempts = {}});
+                           .source = std::move(source),
+                           .kernel = std::move(kernel),
+                           .attempts = {}});
   }
   return out;
 }

@@ -13,6 +13,7 @@
 #include "runtime/driver_api.h"
 #include "runtime/loaded_kernel.h"
 #include "runtime/prepared_launch.h"
+#include "scheduler/plan/tensor_slots.h"
 
 namespace sinter {
 namespace {

@@ -1,9 +1,11 @@
-#include "scheduler/apply_tuned.h"
+#include "scheduler/planning/apply_tuned.h"
 
 #include <gmock/gmock.h>
 
 #include "fusion_ir/fusion_builder.h"
-#include "scheduler/explain.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/report/explain.h"
 #include "tests/support/canned_fusions.h"
 
 namespace sinter {

@@ -1,4 +1,4 @@
-#include "scheduler/budget.h"
+#include "scheduler/budgets/budget.h"
 
 #include <gmock/gmock.h>
 
@@ -8,7 +8,9 @@
 #include <set>
 
 #include "fusion_ir/fusion_builder.h"
-#include "scheduler/plan.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/plan/plan.h"
+#include "scheduler/planning/planner.h"
 #include "tests/scheduler/facts_of.h"
 
 namespace sinter {

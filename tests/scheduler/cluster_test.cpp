@@ -4,11 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "scheduler/cost_model.h"
-#include "scheduler/pipeline.h"
-#include "scheduler/plan.h"
-#include "scheduler/row_schedule.h"
-#include "scheduler/schedule_verifier.h"
+#include "scheduler/cost/cost_model.h"
+#include "scheduler/families/schedule_verifier.h"
+#include "scheduler/plan/plan.h"
+#include "scheduler/schedule/accumulators.h"
+#include "scheduler/schedule/pipeline.h"
+#include "scheduler/schedule/row_schedule.h"
+#include "scheduler/schedule/shared_memory.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/plan_matchers.h"

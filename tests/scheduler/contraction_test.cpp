@@ -1,4 +1,4 @@
-#include "scheduler/contraction.h"
+#include "scheduler/analysis/contraction.h"
 
 #include <gmock/gmock.h>
 
@@ -7,9 +7,10 @@
 
 #include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
-#include "scheduler/interruption.h"
-#include "scheduler/plan.h"
-#include "scheduler/sweep.h"
+#include "scheduler/families/interruption.h"
+#include "scheduler/plan/plan.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/report/sweep.h"
 
 namespace sinter {
 namespace {

@@ -1,12 +1,16 @@
-#include "scheduler/cost_model.h"
+#include "scheduler/cost/cost_model.h"
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
 #include <cmath>
 
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/analysis/stages.h"
+#include "scheduler/budgets/row_resources.h"
+#include "scheduler/cost/row_estimate.h"
 #include "scheduler/families/warp_specialised.h"
-#include "scheduler/row_estimate.h"
+#include "scheduler/schedule/row_schedule.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/canned_groups.h"

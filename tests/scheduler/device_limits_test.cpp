@@ -1,4 +1,4 @@
-#include "scheduler/device_limits.h"
+#include "scheduler/budgets/device_limits.h"
 
 #include <gmock/gmock.h>
 

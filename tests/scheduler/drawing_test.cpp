@@ -1,4 +1,4 @@
-#include "scheduler/drawing.h"
+#include "scheduler/report/drawing.h"
 
 #include <gmock/gmock.h>
 
@@ -8,8 +8,10 @@
 
 #include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
-#include "scheduler/step_graph.h"
-#include "scheduler/text_table.h"
+#include "scheduler/plan/tensor_slots.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/report/step_graph.h"
+#include "scheduler/report/text_table.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/random_graph.h"
 

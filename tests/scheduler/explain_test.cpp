@@ -1,8 +1,11 @@
-#include "scheduler/explain.h"
+#include "scheduler/report/explain.h"
 
 #include <gmock/gmock.h>
 
 #include "fusion_ir/fusion_builder.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"
 
 namespace sinter {
@@ -71,8 +74,8 @@ TEST(Explain, FamiliesStandSideBySideTheChosenOneFirst) {
   EXPECT_THAT(heading, ContainsRegex("\\* " + kernel.chosen().schedule.family));
   for (const ProposedSchedule& candidate : kernel.candidates)
     EXPECT_THAT(heading, HasSubstr(candidate.schedule.family));
-  EXPECT_THAT(text, ContainsRegex(
-                        fmt::format("predicted us +{:.1f}", kernel.chosen().predicted.total_us)));
+  EXPECT_THAT(
+      text, ContainsRegex(fmt::format("predicted us +{:.1f}", kernel.chosen().predicted.total_us)));
   for (const char* row : {"memory", "L2", "issue", "waits", "2nd stage", "registers of cap",
                           "shared of 227.0 KiB", "blocks per SM", "waves", "in flight of"})
     EXPECT_THAT(text, HasSubstr(row));

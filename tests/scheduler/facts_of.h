@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "fusion_ir/pipeline.h"
-#include "scheduler/schedule_verifier.h"
-#include "scheduler/segment_facts.h"
+#include "scheduler/analysis/segment_facts.h"
+#include "scheduler/families/schedule_verifier.h"
 #include "tests/support/canned_fusions.h"
 
 namespace sinter {

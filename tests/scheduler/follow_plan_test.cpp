@@ -1,8 +1,10 @@
-#include "scheduler/follow_plan.h"
+#include "scheduler/planning/follow_plan.h"
 
 #include <gmock/gmock.h>
 
 #include "fusion_ir/fusion_builder.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/training_layers.h"
 

@@ -8,8 +8,9 @@
 #include <array>
 #include <cmath>
 
-#include "scheduler/plan.h"
-#include "scheduler/plan_verifier.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/plan/plan.h"
+#include "scheduler/plan/plan_verifier.h"
 #include "tests/golden_file.h"
 #include "tests/support/plan_matchers.h"
 

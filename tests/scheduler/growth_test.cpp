@@ -8,7 +8,8 @@
 #include <limits>
 
 #include "fusion_ir/fusion_builder.h"
-#include "scheduler/plan.h"
+#include "scheduler/plan/plan.h"
+#include "scheduler/planning/planner.h"
 
 namespace sinter {
 namespace {

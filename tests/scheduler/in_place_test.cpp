@@ -1,11 +1,14 @@
 // Outputs that take over the memory of an input: which segments and schedules may write there.
 
-#include "scheduler/in_place.h"
+#include "scheduler/analysis/in_place.h"
 
 #include <gmock/gmock.h>
 
 #include "fusion_ir/fusion_builder.h"
+#include "scheduler/analysis/kept_value.h"
 #include "scheduler/families/transpose.h"
+#include "scheduler/schedule/family_names.h"
+#include "scheduler/schedule/overwriting.h"
 #include "tests/scheduler/facts_of.h"
 
 namespace sinter {

@@ -1,4 +1,4 @@
-#include "scheduler/iteration_space.h"
+#include "scheduler/analysis/iteration_space.h"
 
 #include <gmock/gmock.h>
 

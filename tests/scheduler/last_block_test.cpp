@@ -1,14 +1,19 @@
 // Partial results that the last block finishes: which schedules may have that, what it takes, and
 // when it is chosen.
 
-#include "scheduler/last_block.h"
+#include "scheduler/schedule/last_block.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "scheduler/plan.h"
-#include "scheduler/row_schedule.h"
-#include "scheduler/schedule_verifier.h"
+#include "scheduler/cost/last_block_time.h"
+#include "scheduler/families/schedule_verifier.h"
+#include "scheduler/plan/plan.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/plan/tensor_slots.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/schedule/accumulators.h"
+#include "scheduler/schedule/row_schedule.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/plan_matchers.h"

@@ -1,4 +1,4 @@
-#include "scheduler/layered_layout.h"
+#include "scheduler/report/layered_layout.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "scheduler/markup.h"
+#include "scheduler/report/markup.h"
 
 #include <gmock/gmock.h>
 

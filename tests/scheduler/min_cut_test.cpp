@@ -1,4 +1,4 @@
-#include "scheduler/min_cut.h"
+#include "scheduler/analysis/min_cut.h"
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>

@@ -1,9 +1,12 @@
-#include "scheduler/plan_diff.h"
+#include "scheduler/report/plan_diff.h"
 
 #include <gmock/gmock.h>
 
 #include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/plan_matchers.h"
 #include "tests/support/random_graph.h"

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "fusion_ir/fusion_builder.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"
 
 namespace sinter {

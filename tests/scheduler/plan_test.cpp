@@ -1,5 +1,5 @@
-#include "scheduler/plan.h"
-#include "scheduler/offers.h"
+#include "scheduler/plan/plan.h"
+#include "scheduler/segmentation/offers.h"
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
@@ -12,9 +12,14 @@
 
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/printer.h"
-#include "scheduler/cost_model.h"
-#include "scheduler/row_schedule.h"
-#include "scheduler/sweep.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/cost/cost_model.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/plan/tensor_slots.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/report/sweep.h"
+#include "scheduler/schedule/accumulators.h"
+#include "scheduler/schedule/row_schedule.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/plan_matchers.h"
 

@@ -1,12 +1,14 @@
 // Memory that steps of a plan share, as a property of plans: who writes every element, and who lies
 // over whom.
 
-#include "scheduler/plan_verifier.h"
+#include "scheduler/plan/plan_verifier.h"
 
 #include <gmock/gmock.h>
 
 #include "fusion_ir/fusion_builder.h"
-#include "scheduler/random_scheduler.h"
+#include "scheduler/families/random_scheduler.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/random_graph.h"
 

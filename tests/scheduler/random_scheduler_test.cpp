@@ -1,11 +1,12 @@
-#include "scheduler/random_scheduler.h"
+#include "scheduler/families/random_scheduler.h"
 
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <set>
 
-#include "scheduler/schedule_verifier.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/families/schedule_verifier.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
 

@@ -1,10 +1,11 @@
-#include "scheduler/register_estimate.h"
+#include "scheduler/budgets/register_estimate.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "fusion_ir/parser.h"
-#include "scheduler/segment_facts.h"
+#include "scheduler/analysis/segment_facts.h"
+#include "scheduler/analysis/stages.h"
 
 namespace sinter {
 namespace {

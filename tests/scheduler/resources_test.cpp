@@ -1,4 +1,4 @@
-#include "scheduler/resources.h"
+#include "scheduler/budgets/resources.h"
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>

@@ -1,14 +1,15 @@
 // Few long rows as two kernels: which segments split, into how many parts, and when that is
 // planned.
 
-#include "scheduler/row_parts.h"
+#include "scheduler/segmentation/row_parts.h"
 
 #include <gmock/gmock.h>
 
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/printer.h"
 #include "fusion_ir/verifier.h"
-#include "scheduler/cost_model.h"
+#include "scheduler/cost/cost_model.h"
+#include "scheduler/planning/planner.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/plan_matchers.h"
 
@@ -78,8 +79,7 @@ TEST(RowParts, AreCombinedByAKernelThatStartsEarlyWhereTheDeviceCan) {
   ASSERT_THAT(early.kernels, SizeIs(2));
   for (const auto& [kernel, overlap] :
        {std::pair{0, DependentLaunch::kTrigger}, std::pair{1, DependentLaunch::kWait}}) {
-    for (const ProposedSchedule& candidate :
-         early.kernels[static_cast<size_t>(kernel)].candidates)
+    for (const ProposedSchedule& candidate : early.kernels[static_cast<size_t>(kernel)].candidates)
       EXPECT_EQ(candidate.schedule.dependent_launch, overlap);
   }
   const CostConstants constants;

@@ -1,4 +1,4 @@
-#include "scheduler/row_schedule.h"
+#include "scheduler/schedule/row_schedule.h"
 
 #include <gmock/gmock.h>
 
@@ -6,8 +6,12 @@
 
 #include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
-#include "scheduler/cost_model.h"
-#include "scheduler/schedule_verifier.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/analysis/stages.h"
+#include "scheduler/cost/cost_model.h"
+#include "scheduler/cost/read_priority.h"
+#include "scheduler/families/schedule_verifier.h"
+#include "scheduler/schedule/shared_memory.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
 

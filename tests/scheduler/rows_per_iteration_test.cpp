@@ -4,11 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "scheduler/explain.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/families/schedule_verifier.h"
 #include "scheduler/families/warp_specialised.h"
-#include "scheduler/pipeline.h"
-#include "scheduler/plan.h"
-#include "scheduler/schedule_verifier.h"
+#include "scheduler/plan/plan.h"
+#include "scheduler/report/explain.h"
+#include "scheduler/schedule/pipeline.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/plan_matchers.h"

@@ -1,7 +1,8 @@
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
-#include "scheduler/schedule.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/schedule/schedule.h"
 
 namespace sinter {
 namespace {

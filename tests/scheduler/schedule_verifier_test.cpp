@@ -1,9 +1,11 @@
-#include "scheduler/schedule_verifier.h"
+#include "scheduler/families/schedule_verifier.h"
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
 #include "fusion_ir/fusion_builder.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/analysis/stages.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
 

@@ -1,11 +1,12 @@
 // What tensors move beyond their elements where neighbouring threads have no neighbouring elements.
 
-#include "scheduler/sectors.h"
+#include "scheduler/cost/sectors.h"
 
 #include <gmock/gmock.h>
 
 #include "fusion_ir/fusion_builder.h"
-#include "scheduler/plan.h"
+#include "scheduler/plan/plan.h"
+#include "scheduler/planning/planner.h"
 #include "tests/scheduler/facts_of.h"
 
 namespace sinter {

@@ -1,10 +1,12 @@
-#include "scheduler/segment_facts.h"
+#include "scheduler/analysis/segment_facts.h"
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
 #include "fusion_ir/composites.h"
-#include "scheduler/schedule_verifier.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/analysis/stages.h"
+#include "scheduler/families/schedule_verifier.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/plan_matchers.h"

@@ -4,14 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "scheduler/explain.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/analysis/stages.h"
+#include "scheduler/budgets/register_estimate.h"
+#include "scheduler/cost/row_estimate.h"
 #include "scheduler/families/multi_wave.h"
+#include "scheduler/families/schedule_verifier.h"
 #include "scheduler/families/warp_specialised.h"
-#include "scheduler/pipeline.h"
-#include "scheduler/register_estimate.h"
-#include "scheduler/row_estimate.h"
-#include "scheduler/row_schedule.h"
-#include "scheduler/schedule_verifier.h"
+#include "scheduler/report/explain.h"
+#include "scheduler/schedule/accumulators.h"
+#include "scheduler/schedule/pipeline.h"
+#include "scheduler/schedule/row_schedule.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/plan_matchers.h"

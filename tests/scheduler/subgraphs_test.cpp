@@ -1,4 +1,4 @@
-#include "scheduler/subgraphs.h"
+#include "scheduler/analysis/subgraphs.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "scheduler/sweep_map.h"
+#include "scheduler/report/sweep_map.h"
 
 #include <gmock/gmock.h>
 

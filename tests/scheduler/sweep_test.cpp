@@ -1,7 +1,9 @@
-#include "scheduler/sweep.h"
+#include "scheduler/report/sweep.h"
 
 #include <gmock/gmock.h>
 
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/plan/plan_options.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/plan_matchers.h"
 

@@ -1,13 +1,13 @@
 // Lists of tensors: what is one, what is none, what its kernels need (tensor_list.h,
 // families/multi_tensor.h).
 
-#include "scheduler/tensor_list.h"
+#include "scheduler/analysis/tensor_list.h"
 
 #include <gmock/gmock.h>
 
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/training_composites.h"
-#include "scheduler/cost_model.h"
+#include "scheduler/cost/cost_model.h"
 #include "scheduler/families/multi_tensor.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/training_layers.h"

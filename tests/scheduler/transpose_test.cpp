@@ -7,7 +7,8 @@
 
 #include <set>
 
-#include "scheduler/tile_space.h"
+#include "scheduler/schedule/family_names.h"
+#include "scheduler/schedule/tile_space.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/plan_matchers.h"
 

@@ -1,18 +1,23 @@
 // Rows that looped blocks take in turns: which schedules may, what they do and cost, and when they
 // are chosen.
 
-#include "scheduler/two_pass.h"
+#include "scheduler/schedule/two_pass.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "fusion_ir/fusion_builder.h"
-#include "scheduler/explain.h"
+#include "scheduler/analysis/stages.h"
+#include "scheduler/cost/row_estimate.h"
+#include "scheduler/cost/two_pass_work.h"
 #include "scheduler/families/looped.h"
-#include "scheduler/plan.h"
-#include "scheduler/row_estimate.h"
-#include "scheduler/schedule_verifier.h"
-#include "scheduler/sweep.h"
+#include "scheduler/families/schedule_verifier.h"
+#include "scheduler/plan/plan.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/report/explain.h"
+#include "scheduler/report/sweep.h"
+#include "scheduler/schedule/row_schedule.h"
+#include "scheduler/schedule/shared_memory.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/plan_matchers.h"

@@ -2,13 +2,14 @@
 // plans come of it. That the results are the oracle's is tested in
 // tests/integration/row_parts_test.
 
-#include "scheduler/uneven_parts.h"
+#include "scheduler/segmentation/uneven_parts.h"
 
 #include <gmock/gmock.h>
 
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/verifier.h"
-#include "scheduler/plan.h"
+#include "scheduler/plan/plan.h"
+#include "scheduler/planning/planner.h"
 
 namespace sinter {
 namespace {

@@ -6,7 +6,8 @@
 #include <thread>
 
 #include "runtime/compile_kernel.h"
-#include "scheduler/random_scheduler.h"
+#include "scheduler/families/random_scheduler.h"
+#include "scheduler/planning/planner.h"
 
 namespace sinter {
 namespace {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "runtime/device_driver.h"
-#include "scheduler/device_limits.h"
+#include "scheduler/budgets/device_limits.h"
 
 namespace sinter {
 

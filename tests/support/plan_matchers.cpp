@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <sstream>
 
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"
 
 namespace sinter {
@@ -59,19 +62,19 @@ SegmentMatcher field(const std::string& name, int64_t Schedule::*member,
 SegmentMatcher keeps(std::string value_name, std::optional<Residency> residency) {
   const std::string description =
       "keeps " + value_name + (residency ? fmt::format(" in {}", text_of(*residency)) : "");
-  return segment_matcher(description, [value_name, residency](const KernelPlan& kernel,
-                                                              MatchResultListener* out) {
-    const auto& persistent = kernel.chosen().schedule.kept;
-    *out << "keeps";
-    for (const KeptValue& kept : persistent) {
-      *out << " " << fmt::format("{}", kept.value) << " '"
-           << kernel.facts.fusion.values[kept.value].name << "' in " << text_of(kept.residency);
-    }
-    return std::ranges::any_of(persistent, [&](const KeptValue& kept) {
-      return kernel.facts.fusion.values[kept.value].name == value_name &&
-             (residency ? kept.residency == *residency : kept.residency != Residency::kReload);
-    });
-  });
+  return segment_matcher(
+      description, [value_name, residency](const KernelPlan& kernel, MatchResultListener* out) {
+        const auto& persistent = kernel.chosen().schedule.kept;
+        *out << "keeps";
+        for (const KeptValue& kept : persistent) {
+          *out << " " << fmt::format("{}", kept.value) << " '"
+               << kernel.facts.fusion.values[kept.value].name << "' in " << text_of(kept.residency);
+        }
+        return std::ranges::any_of(persistent, [&](const KeptValue& kept) {
+          return kernel.facts.fusion.values[kept.value].name == value_name &&
+                 (residency ? kept.residency == *residency : kept.residency != Residency::kReload);
+        });
+      });
 }
 
 /// Whether a kernel meets all parts, which describe why not.

@@ -7,7 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "scheduler/plan.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/plan/plan.h"
+#include "scheduler/plan/plan_options.h"
 
 namespace sinter {
 

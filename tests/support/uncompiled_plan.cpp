@@ -13,9 +13,9 @@ Result<CompiledPlan> uncompiled(Plan plan, const CompilePlanOptions& options) {
     kernel->entry = source->entry;
     kernel->cubin = "cubin";
     out.kernels.push_back({.chosen = segment.chosen(),
-                            .source = std::move(*source),
-                            .kernel = std::move(kernel),
-                            .attempts = {}});
+                           .source = std::move(*source),
+                           .kernel = std::move(kernel),
+                           .attempts = {}});
   }
   return out;
 }

@@ -12,7 +12,8 @@
 #include "fusion_ir/printer.h"
 #include "runtime/nvrtc_compiler.h"
 #include "runtime/tuning/tuning_database.h"
-#include "scheduler/schedule.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/schedule/schedule.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/tools/shell.h"
 

@@ -16,9 +16,10 @@
 #include "runtime/kernel_cache.h"
 #include "runtime/nvrtc_compiler.h"
 #include "runtime/tuning/tuning_database.h"
-#include "scheduler/drawing.h"
-#include "scheduler/explain.h"
-#include "scheduler/plan_diff.h"
+#include "scheduler/planning/planner.h"
+#include "scheduler/report/drawing.h"
+#include "scheduler/report/explain.h"
+#include "scheduler/report/plan_diff.h"
 
 namespace {
 

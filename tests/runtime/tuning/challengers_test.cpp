@@ -5,7 +5,8 @@
 #include <set>
 
 #include "codegen/lower.h"
-#include "scheduler/plan.h"
+#include "scheduler/plan/plan.h"
+#include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"
 
 namespace sinter {
@@ -59,8 +60,7 @@ TEST(ChallengersTest, NoneIsTheIncumbentOrThereTwice) {
 TEST(ChallengersTest, NearDuplicatesComeOnlyWhereThereIsRoom) {
   const KernelPlan kernel = segment_of("rms_norm");
   const Schedule& incumbent = kernel.chosen().schedule;
-  for (const Schedule& schedule :
-       schedules_of(choose_challengers(kernel.candidates, incumbent, 6)))
+  for (const Schedule& schedule : schedules_of(choose_challengers(kernel.candidates, incumbent, 6)))
     EXPECT_GE(changes_between(incumbent, schedule).size(), 2U) << print(schedule);
 }
 

@@ -6,6 +6,8 @@
 #include <limits>
 
 #include "codegen/lower.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/planning/planner.h"
 #include "tests/runtime/tuning/fake_measurer.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/training_layers.h"
@@ -301,8 +303,7 @@ class TuneSegmentsTest : public ::testing::Test {
   TuneSegmentsTest() {
     const auto planned = plan(fusion_, kSizes, kLimits, options_);
     EXPECT_TRUE(planned) << planned.error().text();
-    for (const KernelPlan* kernel : planned->leading_kernels())
-      kinds_ += kernel->same_as ? 0U : 1U;
+    for (const KernelPlan* kernel : planned->leading_kernels()) kinds_ += kernel->same_as ? 0U : 1U;
   }
 
   const ExtentValues kSizes = {{"rows", 4096}, {"cols", 4096}};

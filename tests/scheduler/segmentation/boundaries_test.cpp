@@ -6,6 +6,7 @@
 
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/match.h"
+#include "scheduler/plan/plan_options.h"
 #include "scheduler/segmentation/joins.h"
 #include "tests/support/random_graph.h"
 

@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "fusion_ir/fusion_builder.h"
-#include "scheduler/offers.h"
-#include "scheduler/subgraphs.h"
+#include "scheduler/analysis/subgraphs.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/segmentation/offers.h"
 
 namespace sinter {
 namespace {

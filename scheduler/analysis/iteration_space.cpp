@@ -1,0 +1,1011 @@
+#include "scheduler/analysis/iteration_space.h"
+
+#include <algorithm>
+#include <boost/container/flat_map.hpp>
+#include <boost/container/small_vector.hpp>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <span>
+
+#include "fusion_ir/match.h"
+
+namespace sinter {
+namespace {
+
+/// An axis class under construction. Classes form a union-find; a class that turned out to be a
+/// product splits in two.
+struct AxisNode {
+  int64_t size = 1;
+  uint32_t parent = 0;
+  std::optional<std::pair<uint32_t, uint32_t>> split{};  ///< (outer, inner)
+  bool is_bound = false;  ///< It counts even where its size is 1 (Extent::bound).
+};
+
+/// Classes of one axis from the outermost to the innermost. Nearly always there is one; this
+/// analysis, which planning asks for most, would else spend its time allocating.
+using AxisList = boost::container::small_vector<uint32_t, 2>;
+
+int64_t constant_size(const Extent& extent) {
+  SINTER_CHECK(extent.is_constant(), "the scheduler works on specialised fusions");
+  return extent.constant();
+}
+
+class AxisClasses {
+ public:
+  uint32_t fresh(int64_t size) {
+    nodes_.push_back({.size = size, .parent = static_cast<uint32_t>(nodes_.size())});
+    return static_cast<uint32_t>(nodes_.size() - 1);
+  }
+  /// Appends a class of its own for an axis; none where it has one element.
+  void add_fresh_axis(const Extent& extent, AxisList& out) {
+    if (extent.is_one()) return;
+    out.push_back(fresh(constant_size(extent)));
+    nodes_[out.back()].is_bound = extent.is_bound();
+  }
+
+  /// Replaces every class by its representative and every split class by its parts.
+  [[nodiscard]] AxisList resolve(const AxisList& axis) const {
+    AxisList out;
+    for (const uint32_t node : axis) append(node, out);
+    return out;
+  }
+
+  /// Makes two axes, or groups of axes, the same. False if their sizes do not divide evenly.
+  bool unify(const AxisList& a, const AxisList& b) {
+    AxisList left = resolve(a);
+    AxisList right = resolve(b);
+    while (!left.empty() && !right.empty()) {
+      const uint32_t x = left.back();
+      const uint32_t y = right.back();
+      left.pop_back();
+      right.pop_back();
+      if (x == y) continue;
+      if (nodes_[x].size == nodes_[y].size) {
+        nodes_[std::max(x, y)].parent = std::min(x, y);
+        nodes_[std::min(x, y)].is_bound |= nodes_[std::max(x, y)].is_bound;
+        continue;
+      }
+      const bool x_is_larger = nodes_[x].size > nodes_[y].size;
+      const uint32_t large = x_is_larger ? x : y;
+      const uint32_t small = x_is_larger ? y : x;
+      if (nodes_[small].size == 0 || nodes_[large].size % nodes_[small].size != 0) return false;
+      const uint32_t outer = fresh(nodes_[large].size / nodes_[small].size);
+      nodes_[large].split = {outer, small};
+      (x_is_larger ? left : right).push_back(outer);
+    }
+    const auto is_one = [&](uint32_t node) { return nodes_[node].size == 1; };
+    return std::ranges::all_of(left, is_one) && std::ranges::all_of(right, is_one);
+  }
+
+  [[nodiscard]] int64_t size(uint32_t node) const { return nodes_[node].size; }
+
+ private:
+  [[nodiscard]] uint32_t find(uint32_t node) const {
+    while (nodes_[node].parent != node) node = nodes_[node].parent;
+    return node;
+  }
+  void append(uint32_t node, AxisList& out) const {
+    const AxisNode& representative = nodes_[find(node)];
+    if (!representative.split) {
+      if (representative.size != 1 || representative.is_bound) out.push_back(find(node));
+      return;
+    }
+    append(representative.split->first, out);
+    append(representative.split->second, out);
+  }
+
+  std::vector<AxisNode> nodes_;
+};
+
+/// Strides by axis class. Missing classes do not move the address.
+using ClassStrides =
+    boost::container::flat_map<uint32_t, int64_t, std::less<>,
+                               boost::container::small_vector<std::pair<uint32_t, int64_t>, 3>>;
+
+/// How a value lies in memory.
+struct View {
+  ValueId tensor;
+  int64_t offset = 0;
+  ClassStrides strides;
+};
+
+Rejection reject(std::string rule, ValueId at, std::string remedy) {
+  return {
+      .subject = "iteration space", .rule = std::move(rule), .at = at, .remedy = std::move(remedy)};
+}
+
+class Analysis {
+ public:
+  explicit Analysis(const Fusion& fusion) : fusion_(fusion), axes_(fusion.values.size()) {}
+
+  tl::expected<IterationSpace, Rejection> run() {
+    for (const OpId id : fusion_.op_ids()) {
+      if (auto rejection = link(fusion_.ops[id])) return tl::make_unexpected(*rejection);
+    }
+    join_parts();
+    if (auto rejection = check_distinct()) return tl::make_unexpected(*rejection);
+    for (const OpId id : fusion_.op_ids()) {
+      if (auto rejection = find_views(fusion_.ops[id])) return tl::make_unexpected(*rejection);
+    }
+    if (auto rejection = choose_dimensions()) return tl::make_unexpected(*rejection);
+    if (auto rejection = check_size()) return tl::make_unexpected(*rejection);
+    fill_accesses();
+    if (auto rejection = find_dependences()) return tl::make_unexpected(*rejection);
+    merge_dimensions();
+    if (auto rejection = check_outputs()) return tl::make_unexpected(*rejection);
+    return std::move(space_);
+  }
+
+ private:
+  // ---- Axis classes
+
+  std::vector<AxisList> fresh_axes(ValueId value) {
+    const Shape& shape = fusion_.values[value].shape;
+    std::vector<AxisList> out(shape.size());
+    for (size_t axis = 0; axis < shape.size(); ++axis)
+      classes_.add_fresh_axis(shape[axis], out[axis]);
+    return out;
+  }
+
+  static AxisList concatenated(const std::vector<AxisList>& axes) {
+    AxisList out;
+    for (const AxisList& axis : axes) out.insert(out.end(), axis.begin(), axis.end());
+    return out;
+  }
+
+  std::optional<Rejection> link(const Op& op) {
+    const ValueId result = op.results.front();
+    auto& out = axes_[result];
+    const auto operand_axes = [&](size_t i) -> const std::vector<AxisList>& {
+      return axes_[op.operands[i]];
+    };
+    std::optional<Rejection> rejection;
+    std::visit(
+        overloaded{
+            [&](const InputOp&) { out = fresh_axes(result); },
+            [&](const IotaOp&) { out = fresh_axes(result); },
+            [&](const ConstantOp&) {},
+            [&](const ExtentOp&) {},
+            [&](const PointwiseOp&) {
+              out = operand_axes(0);
+              for (size_t i = 1; i < op.operands.size(); ++i) {
+                const auto& other = operand_axes(i);
+                for (size_t axis = 0; axis < out.size(); ++axis) {
+                  if (!classes_.unify(out[axis], other[axis])) {
+                    rejection =
+                        reject("operands split one axis in ways that do not divide each other",
+                               result, "reshape both operands the same way");
+                  }
+                }
+              }
+            },
+            [&](const CastOp&) { out = operand_axes(0); },
+            [&](const BroadcastOp& broadcast) {
+              out = fresh_axes(result);
+              const auto& in = operand_axes(0);
+              const Shape& in_shape = fusion_.values[op.operands[0]].shape;
+              for (size_t i = 0; i < in.size(); ++i) {
+                if (!in_shape[i].is_one()) out[static_cast<size_t>(broadcast.axes[i])] = in[i];
+              }
+            },
+            [&](const ReduceOp&) { rejection = link_reduction(op); },
+            [&](const WelfordOp&) { rejection = link_reduction(op); },
+            [&](const LogSumExpOp&) { rejection = link_reduction(op); },
+            [&](const TakeOp& take) {
+              out = operand_axes(0);
+              out.erase(out.begin() + take.axis);
+              const auto& index = operand_axes(1);
+              for (size_t axis = 0; axis < out.size(); ++axis) {
+                if (!classes_.unify(out[axis], index[axis])) {
+                  rejection =
+                      reject("a take's index splits an axis in ways that do not divide those of x",
+                             result, "reshape both operands the same way");
+                }
+              }
+            },
+            [&](const PermuteOp& permute) {
+              const auto& in = operand_axes(0);
+              for (const int axis : permute.order) out.push_back(in[static_cast<size_t>(axis)]);
+            },
+            [&](const ReshapeOp&) {
+              out = fresh_axes(result);
+              if (!classes_.unify(concatenated(operand_axes(0)), concatenated(out))) {
+                rejection =
+                    reject("a reshape regroups axes whose sizes do not divide each other", result,
+                           "split and merge whole axes, or end the fusion before the reshape");
+              }
+            },
+            [&](const SliceOp&) {
+              out = operand_axes(0);
+              for (size_t axis = 0; axis < out.size(); ++axis) {
+                const Extent& extent = fusion_.values[result].shape[axis];
+                if (extent == fusion_.values[op.operands[0]].shape[axis]) continue;
+                out[axis].clear();
+                classes_.add_fresh_axis(extent, out[axis]);
+              }
+            },
+            [&](const ConcatenateOp&) {
+              rejection = reject("a concatenate joins tensors along an axis", result,
+                                 "end the fusion before it, and join the tensors in memory");
+            },
+            [&](const PadOp&) {
+              rejection = reject("a pad adds elements around a tensor", result,
+                                 "end the fusion before it, or select by an iota");
+            },
+            [&](const ExternalOp&) {
+              rejection = reject("an external call runs outside of any kernel", result,
+                                 "end the fusion before the call, and begin another behind it");
+            },
+        },
+        op.kind);
+    return rejection;
+  }
+
+  std::optional<Rejection> link_reduction(const Op& op) {
+    const auto in = axes_[op.operands[0]];
+    const std::vector<int>& reduced = reduced_axes(op.kind);
+    std::vector<AxisList> kept;
+    for (size_t axis = 0; axis < in.size(); ++axis) {
+      if (std::ranges::find(reduced, static_cast<int>(axis)) == reduced.end()) {
+        kept.push_back(in[axis]);
+      } else {
+        reduced_lists_.emplace_back(op.results.front(), in[axis]);
+      }
+    }
+    for (const ValueId result : op.results) axes_[result] = kept;
+    return std::nullopt;
+  }
+
+  /// Parts of the graph that share nothing but their shape walk the same loops: what the first
+  /// reduction reduces sets the pattern, or the first output.
+  void join_parts() {
+    std::vector<const Op*> alike;  // The first reduction, and those that reduce the same axes.
+    for (const OpId id : fusion_.op_ids()) {
+      const Op& op = fusion_.ops[id];
+      if (!is_reduction(op.kind)) continue;
+      if (!alike.empty() && reduced_axes(op.kind) != reduced_axes(alike.front()->kind)) continue;
+      for (const Op* other : alike) join(other->operands[0], op.operands[0]);
+      for (const Op* other : alike) join_total(*other, op);
+      alike.push_back(&op);
+    }
+    if (!alike.empty()) return;
+    for (const ValueId output : fusion_.outputs) join(fusion_.outputs.front(), output);
+  }
+
+  void join(ValueId a, ValueId b) {
+    if (fusion_.values[a].shape != fusion_.values[b].shape || !may_join(a, b)) return;
+    for (size_t axis = 0; axis < axes_[a].size(); ++axis)
+      classes_.unify(axes_[a][axis], axes_[b][axis]);
+  }
+
+  /// A total of values that have no other axes than the reduced ones walks those of the other
+  /// reduction.
+  void join_total(const Op& a, const Op& b) {
+    const ValueId x = a.operands[0];
+    const ValueId y = b.operands[0];
+    if (share_classes(x, y)) return;
+    const std::vector<int>& reduced = reduced_axes(a.kind);
+    if (reduced.size() != axes_[x].size() && reduced.size() != axes_[y].size()) return;
+    const auto same_size = [&](int axis) {
+      const auto i = static_cast<size_t>(axis);
+      return fusion_.values[x].shape[i] == fusion_.values[y].shape[i];
+    };
+    if (!std::ranges::all_of(reduced, same_size)) return;
+    for (const int axis : reduced) {
+      const auto i = static_cast<size_t>(axis);
+      classes_.unify(axes_[x][i], axes_[y][i]);
+    }
+  }
+
+  /// True if no axis of one is walked as another axis of the other.
+  [[nodiscard]] bool may_join(ValueId a, ValueId b) const {
+    const auto meets = [&](const AxisList& axis, ValueId value) {
+      const AxisList all = classes_.resolve(concatenated(axes_[value]));
+      return std::ranges::any_of(
+          axis, [&](uint32_t node) { return std::ranges::find(all, node) != all.end(); });
+    };
+    for (size_t axis = 0; axis < axes_[a].size(); ++axis) {
+      const AxisList mine = classes_.resolve(axes_[a][axis]);
+      const AxisList other = classes_.resolve(axes_[b][axis]);
+      if (mine != other && (meets(mine, b) || meets(other, a))) return false;
+    }
+    return true;
+  }
+
+  [[nodiscard]] bool share_classes(ValueId a, ValueId b) const {
+    const auto all = [&](ValueId value) { return classes_.resolve(concatenated(axes_[value])); };
+    const AxisList mine = all(a);
+    return std::ranges::any_of(
+        all(b), [&](uint32_t node) { return std::ranges::find(mine, node) != mine.end(); });
+  }
+
+  /// No op yields a diagonal, so a value whose axes walk as one needs two orders of one axis at
+  /// once.
+  [[nodiscard]] std::optional<Rejection> check_distinct() const {
+    for (const ValueId value : fusion_.value_ids()) {
+      AxisList all = classes_.resolve(concatenated(axes_[value]));
+      std::ranges::sort(all);
+      if (std::ranges::adjacent_find(all) == all.end()) continue;
+      return reject("two axes would have to be walked as one: a value meets its own transpose",
+                    value, "transpose in a fusion of its own");
+    }
+    return std::nullopt;
+  }
+
+  // ---- Views: values that are addresses into an input rather than computed
+
+  std::optional<Rejection> find_views(const Op& op) {
+    const ValueId result = op.results.front();
+    if (std::holds_alternative<InputOp>(op.kind)) {
+      // Strides say nothing of a tensor without elements, not even that it repeats.
+      const bool is_empty = is_always_empty(fusion_.values[result].shape);
+      const std::span<const Extent> strides = std::get<InputOp>(op.kind).strides;
+      views_[result] = whole_view(result, is_empty ? std::span<const Extent>() : strides);
+      return std::nullopt;
+    }
+    const bool moves = std::holds_alternative<PermuteOp>(op.kind) ||
+                       std::holds_alternative<ReshapeOp>(op.kind) ||
+                       std::holds_alternative<BroadcastOp>(op.kind);
+    if (moves && views_.contains(op.operands[0])) {
+      views_[result] = views_.at(op.operands[0]);
+      return std::nullopt;
+    }
+    const auto* slice = std::get_if<SliceOp>(&op.kind);
+    if (slice == nullptr) return std::nullopt;
+    const auto found = views_.find(op.operands[0]);
+    if (found == views_.end()) {
+      return reject(
+          "a slice takes part of a computed value", result,
+          "slice the inputs it is computed from, or make the value an output of its own fusion");
+    }
+    View view{.tensor = found->second.tensor, .offset = found->second.offset, .strides = {}};
+    for (size_t axis = 0; axis < slice->start.size(); ++axis) {
+      const AxisList in = classes_.resolve(axes_[op.operands[0]][axis]);
+      const AxisList out = classes_.resolve(axes_[result][axis]);
+      if (in == out && slice->start[axis] == 0 && slice->step[axis] == 1) {
+        for (const uint32_t node : in) view.strides[node] = stride_of(found->second, node);
+        continue;
+      }
+      // The sliced axis must be walked with one stride, or the start has no single offset.
+      int64_t stride = in.empty() ? 0 : stride_of(found->second, in.back());
+      int64_t expected = stride;
+      for (size_t i = in.size(); i-- > 0;) {
+        if (stride_of(found->second, in[i]) != expected) {
+          return reject("a slice cuts an axis that a reshape split", result,
+                        "slice before reshaping");
+        }
+        expected *= classes_.size(in[i]);
+      }
+      view.offset += slice->start[axis] * stride;
+      stride *= slice->step[axis];
+      for (size_t i = out.size(); i-- > 0;) {
+        view.strides[out[i]] = stride;
+        stride *= classes_.size(out[i]);
+      }
+    }
+    views_[result] = view;
+    return std::nullopt;
+  }
+
+  static int64_t stride_of(const View& view, uint32_t node) {
+    const auto found = view.strides.find(node);
+    return found == view.strides.end() ? 0 : found->second;
+  }
+
+  // ---- Dimensions
+
+  std::optional<Rejection> choose_dimensions() {
+    // Classes that each reduction removes.
+    for (const auto& [result, axis] : reduced_lists_) {
+      std::vector<uint32_t>& nodes = reduced_by_[result];  // Empty for an axis of one element.
+      for (const uint32_t node : classes_.resolve(axis)) nodes.push_back(node);
+    }
+    std::vector<uint32_t> reduced;
+    for (auto& [result, nodes] : reduced_by_) {
+      std::ranges::sort(nodes);
+      for (const uint32_t node : nodes) {
+        if (std::ranges::find(reduced, node) == reduced.end()) reduced.push_back(node);
+      }
+    }
+
+    // Classes to walk: those of outputs and of what is reduced.
+    std::vector<uint32_t> walked = reduced;
+    const auto walk = [&](ValueId value) {
+      for (const AxisList& axis : axes_[value]) {
+        for (const uint32_t node : classes_.resolve(axis)) {
+          if (std::ranges::find(walked, node) == walked.end()) walked.push_back(node);
+        }
+      }
+    };
+    for (const OpId id : fusion_.op_ids()) {
+      if (is_reduction(fusion_.ops[id].kind)) walk(fusion_.ops[id].operands[0]);
+    }
+    for (const ValueId output : fusion_.outputs) walk(output);
+
+    // The order follows the tensor that covers most: the first output, or for reductions the input,
+    // whose reads come first.
+    ClassStrides order;
+    double most = -1.0;
+    const auto consider = [&](const ClassStrides& strides) {
+      double covered = 1.0;
+      for (const uint32_t node : walked) {
+        const auto found = strides.find(node);
+        if (found != strides.end() && found->second != 0)
+          covered *= static_cast<double>(std::max<int64_t>(classes_.size(node), 1));
+      }
+      if (covered > most) {
+        most = covered;
+        order = strides;
+      }
+    };
+    const auto consider_outputs = [&] {
+      for (size_t i = 0; i < fusion_.outputs.size(); ++i) consider(output_view(i).strides);
+    };
+    const bool reduces = !reduced_lists_.empty();  // Perhaps along axes of one element only.
+    if (!reduces) consider_outputs();
+    for (const auto& [value, view] : views_) consider(view.strides);
+    consider_outputs();
+
+    const auto rank = [&](uint32_t node) {
+      const auto found = order.find(node);
+      return found == order.end() || found->second == 0 ? std::numeric_limits<int64_t>::max()
+                                                        : found->second;
+    };
+    std::ranges::stable_sort(walked, [&](uint32_t a, uint32_t b) { return rank(a) > rank(b); });
+    for (const auto& [result, axis] : reduced_lists_) {
+      if (is_index_reduction(fusion_.def_of(result).kind))
+        keep_order(classes_.resolve(axis), walked);
+    }
+    std::vector<uint32_t> columns;
+    if (auto rejection = choose_columns(walked, columns)) return rejection;
+    if (const ValueId uniform = uniform_outer(columns); uniform.valid()) {
+      // What such a reduction removes is walked fastest instead, which makes it an inner one.
+      const std::vector<uint32_t>& removed = reduced_by_.at(uniform);
+      std::ranges::stable_partition(
+          walked, [&](uint32_t node) { return std::ranges::find(removed, node) == removed.end(); });
+      inner_ = false;
+      outer_.clear();
+      if (auto rejection = choose_columns(walked, columns)) return rejection;
+    }
+    const auto is_column = [&](uint32_t node) {
+      return std::ranges::find(columns, node) != columns.end();
+    };
+    for (const uint32_t node : walked) {
+      if (!is_column(node)) nodes_.push_back(node);
+    }
+    space_.row_dimensions = nodes_.size();
+    for (const uint32_t node : walked) {
+      if (is_column(node)) nodes_.push_back(node);
+    }
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      space_.dimensions.push_back({classes_.size(nodes_[i]), inner_ && i >= space_.row_dimensions});
+    }
+    return check_index_order();
+  }
+
+  /// The loops may not walk an axis in the order that its indices have: two index reductions can
+  /// number the same elements in different orders, as a matrix and its transpose flattened do.
+  [[nodiscard]] std::optional<Rejection> check_index_order() const {
+    for (const auto& [result, axis] : reduced_lists_) {
+      if (!is_index_reduction(fusion_.def_of(result).kind)) continue;
+      const AxisList numbered = classes_.resolve(axis);
+      auto next = numbered.begin();
+      for (const uint32_t node : nodes_) {
+        if (next != numbered.end() && node == *next) ++next;
+      }
+      if (next == numbered.end()) continue;
+      return reject(
+          fmt::format(
+              "index reduction {} numbers elements in another order than they are walked in",
+              result),
+          result, "put index reductions over different orders of axes into fusions of their own");
+    }
+    return std::nullopt;
+  }
+
+  /// Classes along which a value's elements differ: an input expanded with a stride of 0 has all of
+  /// an axis in one element.
+  [[nodiscard]] std::set<uint32_t> varies_along(ValueId value) const {
+    std::set<uint32_t> out;
+    std::set<ValueId> seen;
+    std::vector<ValueId> pending = {value};
+    const auto add = [&](const AxisList& axis) {
+      for (const uint32_t node : classes_.resolve(axis)) out.insert(node);
+    };
+    while (!pending.empty()) {
+      const ValueId at = pending.back();
+      pending.pop_back();
+      if (!seen.insert(at).second) continue;
+      const Op& op = fusion_.def_of(at);
+      if (const auto view = views_.find(at); view != views_.end()) {
+        for (const auto& [node, stride] : view->second.strides) {
+          if (stride != 0) out.insert(node);
+        }
+      } else if (const auto* iota = std::get_if<IotaOp>(&op.kind)) {
+        add(axes_[at][static_cast<size_t>(iota->axis)]);
+      } else if (is_reduction(op.kind) || std::holds_alternative<TakeOp>(op.kind)) {
+        for (const AxisList& axis : axes_[at]) add(axis);  // Some of these, at most.
+      } else {
+        pending.insert(pending.end(), op.operands.begin(), op.operands.end());
+      }
+    }
+    return out;
+  }
+
+  /// An outer reduction of values that are the same in all columns; invalid if there is none. Each
+  /// thread of the columns would reduce them again.
+  [[nodiscard]] ValueId uniform_outer(const std::vector<uint32_t>& columns) const {
+    ValueId uniform;
+    for (const ValueId result : outer_) {
+      if (classes_.resolve(concatenated(axes_[result])).empty()) continue;  // A total.
+      const std::set<uint32_t> varies = varies_along(fusion_.def_of(result).operands[0]);
+      // Another one would find its columns where its rows were.
+      if (std::ranges::any_of(columns, [&](uint32_t node) { return varies.contains(node); }))
+        return {};
+      uniform = result;
+    }
+    return uniform;
+  }
+
+  /// Which of the classes walked, outermost first, are the columns. Reductions that remove the
+  /// innermost class are inner ones, and all remove the same; the others are outer ones, and all
+  /// remove the rest. Beside either, one that removes everything is an outer one too.
+  std::optional<Rejection> choose_columns(const std::vector<uint32_t>& walked,
+                                          std::vector<uint32_t>& columns) {
+    columns = walked;
+    if (reduced_by_.empty()) return std::nullopt;
+    if (walked.empty()) {  // One element in all; what is reduced over it counts as inner.
+      inner_ = true;
+      return std::nullopt;
+    }
+    const auto contains = [](const std::vector<uint32_t>& nodes, uint32_t node) {
+      return std::ranges::find(nodes, node) != nodes.end();
+    };
+    // Reductions over axes of one element remove nothing. They count as inner where there are no
+    // others, else as outer ones over a single row; so do they where one is a total of row values.
+    const bool all_empty = std::ranges::all_of(reduced_by_, [&](const auto& entry) {
+      const ValueId operand = fusion_.def_of(entry.first).operands[0];
+      return entry.second.empty() && !classes_.resolve(concatenated(axes_[operand])).empty();
+    });
+    const uint32_t innermost = innermost_class(walked);
+    const auto removes_part = [&](const auto& entry) {
+      return !entry.second.empty() && entry.second.size() < walked.size();
+    };
+    const bool has_parts = std::ranges::any_of(reduced_by_, removes_part);
+    const auto is_total = [&](const std::vector<uint32_t>& nodes) {
+      return has_parts && nodes.size() == walked.size();
+    };
+    const auto is_inner = [&](const std::vector<uint32_t>& nodes) {
+      return nodes.empty() ? all_empty : contains(nodes, innermost) && !is_total(nodes);
+    };
+    ValueId first;
+    for (const auto& [result, nodes] : reduced_by_) {
+      const bool inner = is_inner(nodes);
+      if (!inner) continue;
+      if (!inner_) {
+        columns = nodes;
+        first = result;
+        inner_ = true;
+      } else if (nodes != columns) {
+        return reject(fmt::format("reductions {} and {} remove different axes", first, result),
+                      result, "put reductions over different axes into fusions of their own");
+      }
+    }
+    const auto is_outer_class = [&](uint32_t node) {
+      return std::ranges::any_of(reduced_by_, [&](const auto& entry) {
+        return !is_total(entry.second) && contains(entry.second, node);
+      });
+    };
+    std::vector<uint32_t> rows;
+    for (const uint32_t node : walked) {
+      if (inner_ ? !contains(columns, node) : is_outer_class(node)) rows.push_back(node);
+    }
+    std::ranges::sort(rows);
+    for (const auto& [result, nodes] : reduced_by_) {
+      if (is_inner(nodes)) continue;
+      if (nodes != rows && !is_total(nodes)) {
+        return reject(fmt::format("reduction {} removes neither all rows nor all columns", result),
+                      result, "put reductions over different axes into fusions of their own");
+      }
+      outer_.insert(result);
+    }
+    if (!inner_) std::erase_if(columns, [&](uint32_t node) { return contains(rows, node); });
+    return check_outer_columns(columns);
+  }
+
+  /// A reduction over the rows that keeps only some of the columns would be done again for each of
+  /// the others.
+  [[nodiscard]] std::optional<Rejection> check_outer_columns(
+      const std::vector<uint32_t>& columns) const {
+    for (const ValueId result : outer_) {
+      const AxisList kept = classes_.resolve(concatenated(axes_[result]));
+      const auto is_kept = [&](uint32_t node) {
+        return std::ranges::find(kept, node) != kept.end();
+      };
+      if (kept.empty() || std::ranges::all_of(columns, is_kept)) continue;
+      Rejection rejection =
+          reject(fmt::format("reduction {} over the rows keeps only some of the columns", result),
+                 result, "put what has further axes into a fusion of its own");
+      rejection.value = static_cast<double>(kept.size());
+      rejection.limit = static_cast<double>(columns.size());
+      rejection.unit = "axes";
+      return rejection;
+    }
+    return std::nullopt;
+  }
+
+  /// Puts the classes of an axis into the order that they have in it, at the places that they have
+  /// among those walked: the place of an element among those reduced is its index.
+  static void keep_order(const AxisList& axis, std::vector<uint32_t>& walked) {
+    auto next = axis.begin();
+    for (uint32_t& node : walked) {
+      if (std::ranges::find(axis, node) != axis.end()) node = *next++;
+    }
+  }
+
+  /// The class walked fastest. Strides say nothing where there are no elements: then it is the last
+  /// of the first reduced value that has the most axes.
+  uint32_t innermost_class(const std::vector<uint32_t>& walked) const {
+    const bool empty =
+        std::ranges::any_of(walked, [&](uint32_t node) { return classes_.size(node) == 0; });
+    if (!empty) return walked.back();
+    AxisList most;
+    for (const OpId id : fusion_.op_ids()) {
+      const Op& op = fusion_.ops[id];
+      if (!is_reduction(op.kind)) continue;
+      const AxisList axes = classes_.resolve(concatenated(axes_[op.operands[0]]));
+      if (axes.size() > most.size()) most = axes;
+    }
+    return most.empty() ? walked.back() : most.back();
+  }
+
+  /// Times the threads of a block and the bytes of an element, sizes must stay within 63 bits.
+  [[nodiscard]] std::optional<Rejection> check_size() const {
+    constexpr double kMostElements = 281474976710656.0;  // 2^48: 256 TiB of bytes.
+    double elements = 1.0;
+    bool is_empty = false;
+    for (const Dimension& dimension : space_.dimensions) {
+      is_empty |= dimension.size == 0;
+      elements *= static_cast<double>(std::max<int64_t>(dimension.size, 1));
+    }
+    if (elements <= kMostElements) return std::nullopt;
+    Rejection rejection =
+        is_empty ? reject("the loops of a tensor without elements are longer than a device counts",
+                          fusion_.outputs.front(), "shorten the axes beside the empty one")
+                 : reject("the loops cover more elements than a device could hold",
+                          fusion_.outputs.front(), "split the tensors");
+    rejection.value = elements;
+    rejection.limit = kMostElements;
+    rejection.unit = "elements";
+    return rejection;
+  }
+
+  /// A tensor's own memory, as strides by class; those of its axes as for an input or an output,
+  /// none where it is dense.
+  [[nodiscard]] View whole_view(ValueId tensor, std::span<const Extent> strides) const {
+    View view{.tensor = tensor, .offset = 0, .strides = {}};
+    int64_t stride = 1;
+    for (size_t axis = axes_[tensor].size(); axis-- > 0;) {
+      if (!strides.empty()) stride = strides[axis].constant();
+      const AxisList resolved = classes_.resolve(axes_[tensor][axis]);
+      for (size_t i = resolved.size(); i-- > 0;) {
+        view.strides[resolved[i]] = stride;
+        stride *= classes_.size(resolved[i]);
+      }
+    }
+    return view;
+  }
+
+  [[nodiscard]] View output_view(size_t output) const {
+    std::span<const Extent> strides;
+    if (!fusion_.layouts.empty()) strides = fusion_.layouts[output].strides;
+    return whole_view(fusion_.outputs[output], strides);
+  }
+
+  /// What the address of the input is a multiple of that a view is of.
+  [[nodiscard]] int64_t alignment_of(const View& view) const {
+    return fusion_.def_as<InputOp>(view.tensor)->alignment;
+  }
+
+  [[nodiscard]] TensorAccess access_of(ValueId value, const View& view, int64_t alignment) const {
+    TensorAccess access{.value = value,
+                        .tensor = view.tensor,
+                        .offset = view.offset,
+                        .strides = {},
+                        .element_bytes = bytes_of(fusion_.values[value].type),
+                        .alignment = alignment};
+    access.strides.reserve(nodes_.size());
+    for (const uint32_t node : nodes_) access.strides.push_back(stride_of(view, node));
+    return access;
+  }
+
+  [[nodiscard]] std::vector<int64_t> axis_weights(const AxisList& axis) const {
+    std::vector<int64_t> weights(nodes_.size(), 0);
+    const AxisList resolved = classes_.resolve(axis);
+    int64_t weight = 1;
+    for (size_t i = resolved.size(); i-- > 0;) {
+      const auto found = std::ranges::find(nodes_, resolved[i]);
+      if (found != nodes_.end()) weights[static_cast<size_t>(found - nodes_.begin())] = weight;
+      weight *= classes_.size(resolved[i]);
+    }
+    return weights;
+  }
+
+  void fill_accesses() {
+    IdMap<ValueId, uint8_t> is_needed(fusion_.values.size());  // By what computes, or the caller.
+    for (const Op& op : fusion_.ops) {
+      if (views_.contains(op.results.front())) continue;
+      for (const ValueId operand : op.operands) is_needed[operand] = 1;
+    }
+    for (const ValueId output : fusion_.outputs) is_needed[output] = 1;
+    space_.input_places = IdMap<ValueId, uint32_t>(fusion_.values.size());
+    for (const auto& [value, view] : views_) {
+      if (is_needed[value] == 0) continue;
+      space_.inputs.push_back(access_of(value, view, alignment_of(view)));
+      space_.input_places[value] = static_cast<uint32_t>(space_.inputs.size());
+    }
+    for (size_t i = 0; i < fusion_.outputs.size(); ++i) {
+      const ValueId output = fusion_.outputs[i];
+      const int64_t alignment =
+          fusion_.layouts.empty() ? OutputLayout{}.alignment : fusion_.layouts[i].alignment;
+      space_.outputs.push_back(access_of(output, output_view(i), alignment));
+      Dependence coverage;
+      for (const AxisList& axis : axes_[output]) {
+        for (const uint32_t node : classes_.resolve(axis)) mark(coverage, node);
+      }
+      space_.output_coverage.push_back(coverage);
+    }
+  }
+
+  void mark(Dependence& dependence, uint32_t node) const {
+    const auto found = std::ranges::find(nodes_, node);
+    if (found == nodes_.end()) return;
+    const bool is_row = static_cast<size_t>(found - nodes_.begin()) < space_.row_dimensions;
+    (is_row ? dependence.rows : dependence.columns) = true;
+  }
+
+  std::optional<Rejection> find_dependences() {
+    IdMap<ValueId, uint8_t> after_columns;  // Computed from inner reductions.
+    for (const OpId id : fusion_.op_ids()) {
+      const Op& op = fusion_.ops[id];
+      Dependence dependence;
+      if (const auto found = views_.find(op.results.front()); found != views_.end()) {
+        for (const auto& [node, stride] : found->second.strides) {
+          if (stride != 0) mark(dependence, node);
+        }
+      } else if (const auto* iota = std::get_if<IotaOp>(&op.kind)) {
+        const AxisList& axis = axes_[op.results.front()][static_cast<size_t>(iota->axis)];
+        for (const uint32_t node : classes_.resolve(axis)) mark(dependence, node);
+        space_.iota_weights[op.results.front()] = axis_weights(axis);
+      } else {
+        for (const ValueId operand : op.operands) {
+          dependence.rows |= space_.dependence[operand].rows;
+          dependence.columns |= space_.dependence[operand].columns;
+        }
+      }
+      bool after_rows = false;
+      if (!views_.contains(op.results.front())) {
+        for (const ValueId operand : op.operands) after_rows |= space_.after_rows[operand] != 0;
+      }
+      if (after_rows && dependence.rows) {
+        return reject("a row needs the result of a reduction over all rows", op.results.front(),
+                      "put what uses the reduced value into a fusion of its own");
+      }
+      bool needs_columns = false;
+      for (const ValueId operand : op.operands) needs_columns |= after_columns[operand] != 0;
+      if (after_rows && needs_columns) {
+        // What finishes outer reductions walks no rows, and so reduces none.
+        return reject(
+            "what follows from all rows needs the result of a reduction along the columns",
+            op.results.front(), "put what uses both into a fusion of its own");
+      }
+      if (outer_.contains(op.results.front())) {
+        if (after_rows) {
+          return reject("a reduction over the rows waits for another one", op.results.front(),
+                        "put the second reduction into a fusion of its own");
+        }
+        dependence.rows = false;
+        after_rows = true;
+        needs_columns = false;  // Every row has given its part.
+        OuterReduction& gives = space_.outer[op.results.front()];
+        gives = outer_kind(op);
+        if (gives != OuterReduction::kColumns) dependence.columns = false;
+      } else if (is_reduction(op.kind)) {
+        if (after_rows) {
+          return reject("a reduction along the columns waits for one over the rows",
+                        op.results.front(), "put the second reduction into a fusion of its own");
+        }
+        dependence.columns = false;
+        needs_columns = true;
+      }
+      for (const ValueId result : op.results) {
+        space_.after_rows[result] = after_rows ? 1 : 0;
+        after_columns[result] = needs_columns ? 1 : 0;
+      }
+      if (const auto* take = std::get_if<TakeOp>(&op.kind)) {
+        if (auto rejection = find_take(op, *take)) return rejection;
+        const ValueId result = op.results.front();
+        dependence = space_.dependence[op.operands[1]];
+        if (const auto found = space_.gathers.find(result); found != space_.gathers.end()) {
+          for (size_t i = 0; i < nodes_.size(); ++i) {
+            if (found->second.access.strides[i] != 0) mark(dependence, nodes_[i]);
+          }
+        } else {
+          dependence.rows |= space_.dependence[op.operands[0]].rows;
+        }
+      }
+      for (const ValueId result : op.results) space_.dependence[result] = dependence;
+    }
+    return std::nullopt;
+  }
+
+  [[nodiscard]] bool covers_columns(ValueId value) const {
+    Dependence covered;
+    for (const AxisList& axis : axes_[value]) {
+      for (const uint32_t node : classes_.resolve(axis)) mark(covered, node);
+    }
+    return covered.columns;
+  }
+
+  [[nodiscard]] OuterReduction outer_kind(const Op& op) const {
+    if (covers_columns(op.results.front())) return OuterReduction::kColumns;
+    return covers_columns(op.operands.front()) ? OuterReduction::kElements
+                                               : OuterReduction::kRowValues;
+  }
+
+  /// A gather is walked where the gathered axis is all of the columns, so that the index replaces
+  /// the column, or where there are no reductions and an element's address follows from its index.
+  std::optional<Rejection> find_take(const Op& op, const TakeOp& take) {
+    const ValueId result = op.results.front();
+    const AxisList axis = classes_.resolve(axes_[op.operands[0]][static_cast<size_t>(take.axis)]);
+    if (reduced_lists_.empty()) return find_gather(op, axis);
+    if (space_.after_rows[op.operands[0]] != 0 || space_.after_rows[op.operands[1]] != 0) {
+      // What finishes outer reductions has its own columns at hand, and no others.
+      return reject("a take needs the result of a reduction over all rows", result, kTakenApart);
+    }
+    const AxisList columns(nodes_.begin() + static_cast<ptrdiff_t>(space_.row_dimensions),
+                           nodes_.end());
+    if (axis != columns) {
+      return reject("a take picks along another axis than that of the columns", result,
+                    kTakenApart);
+    }
+    space_.take_weights[result] =
+        axis_weights(axes_[op.operands[0]][static_cast<size_t>(take.axis)]);
+    return std::nullopt;
+  }
+
+  static constexpr const char* kTakenApart =
+      "none needed where the graph may be cut: a kernel of its own runs it";
+
+  std::optional<Rejection> find_gather(const Op& op, const AxisList& axis) {
+    const ValueId result = op.results.front();
+    const auto found = views_.find(op.operands[0]);
+    if (found == views_.end())
+      return reject("a take picks from a value that the same kernel computes", result, kTakenApart);
+    View view = found->second;
+    Gather gather{.access = {}, .stride = 0, .size = 1};
+    int64_t expected = axis.empty() ? 0 : stride_of(view, axis.back());
+    gather.stride = expected;
+    for (size_t i = axis.size(); i-- > 0;) {
+      if (stride_of(view, axis[i]) != expected)
+        return reject("a take picks along an axis that a reshape split", result, kTakenApart);
+      expected *= classes_.size(axis[i]);
+      gather.size *= classes_.size(axis[i]);
+      view.strides.erase(axis[i]);
+    }
+    gather.access = access_of(op.operands[0], view, alignment_of(view));
+    space_.gathers.emplace(result, std::move(gather));
+    return std::nullopt;
+  }
+
+  [[nodiscard]] bool is_empty(ValueId value) const {
+    return element_count(fusion_.values[value].shape) == 0;
+  }
+
+  /// An output that varies along some of the columns only would be stored by several threads, and
+  /// one beside loops without elements by none.
+  [[nodiscard]] std::optional<Rejection> check_outputs() const {
+    for (size_t i = 0; i < fusion_.outputs.size(); ++i) {
+      const ValueId output = fusion_.outputs[i];
+      if (is_empty(output)) continue;
+      const bool is_after_rows = space_.after_rows[output] != 0;
+      if (is_after_rows && space_.output_coverage[i].rows) {
+        return reject("a row needs the result of a reduction over all rows", output,
+                      "put what uses the reduced value into a fusion of its own");
+      }
+      if (space_.rows == 0 && !is_after_rows) {
+        return reject(fmt::format("output {} has elements, and there are no rows", output), output,
+                      "give empty tensors fusions of their own");
+      }
+      // Where no row is reduced along them, blocks are dealt columns.
+      if (space_.columns == 0 && !inner_) {
+        return reject(fmt::format("output {} has elements, and there are no columns", output),
+                      output, "give empty tensors fusions of their own");
+      }
+      const std::vector<int64_t>& strides = space_.outputs[i].strides;
+      if (!space_.output_coverage[i].columns) continue;
+      for (size_t dimension = space_.row_dimensions; dimension < strides.size(); ++dimension) {
+        if (strides[dimension] != 0 || space_.dimensions[dimension].size == 1) continue;
+        Rejection rejection =
+            reject(fmt::format("output {} spans only part of the columns", fusion_.outputs[i]),
+                   fusion_.outputs[i], "give outputs of different shapes fusions of their own");
+        rejection.value = static_cast<double>(dimension - space_.row_dimensions);
+        rejection.limit = static_cast<double>(strides.size() - space_.row_dimensions);
+        rejection.unit = "dimensions";
+        return rejection;
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// Merges neighbours that every tensor walks as one.
+  void merge_dimensions() {
+    const auto collapses = [](const std::vector<int64_t>& strides, size_t outer,
+                              int64_t inner_size) {
+      return strides[outer] == strides[outer + 1] * inner_size;
+    };
+    for (size_t i = 0; i + 1 < space_.dimensions.size();) {
+      const int64_t inner_size = space_.dimensions[i + 1].size;
+      bool mergeable = space_.dimensions[i].reduced == space_.dimensions[i + 1].reduced &&
+                       i + 1 != space_.row_dimensions;
+      const auto check = [&](const std::vector<int64_t>& strides) {
+        mergeable = mergeable && (strides.empty() || collapses(strides, i, inner_size));
+      };
+      for (const TensorAccess& access : space_.inputs) check(access.strides);
+      for (const TensorAccess& access : space_.outputs) check(access.strides);
+      for (const auto& [value, gather] : space_.gathers) check(gather.access.strides);
+      for (const ValueId value : fusion_.value_ids()) {
+        check(std::as_const(space_.iota_weights)[value]);
+        check(std::as_const(space_.take_weights)[value]);
+      }
+      if (!mergeable) {
+        ++i;
+        continue;
+      }
+      const auto drop = [&](std::vector<int64_t>& strides) {
+        if (!strides.empty()) strides.erase(strides.begin() + static_cast<ptrdiff_t>(i));
+      };
+      for (TensorAccess& access : space_.inputs) drop(access.strides);
+      for (TensorAccess& access : space_.outputs) drop(access.strides);
+      for (auto& [value, gather] : space_.gathers) drop(gather.access.strides);
+      for (const ValueId value : fusion_.value_ids()) {
+        if (!std::as_const(space_.iota_weights)[value].empty()) drop(space_.iota_weights[value]);
+        if (!std::as_const(space_.take_weights)[value].empty()) drop(space_.take_weights[value]);
+      }
+      space_.dimensions[i + 1].size *= space_.dimensions[i].size;
+      space_.dimensions.erase(space_.dimensions.begin() + static_cast<ptrdiff_t>(i));
+      if (i < space_.row_dimensions) --space_.row_dimensions;
+    }
+    for (size_t i = 0; i < space_.dimensions.size(); ++i) {
+      (i < space_.row_dimensions ? space_.rows : space_.columns) *= space_.dimensions[i].size;
+    }
+  }
+
+  const Fusion& fusion_;
+  AxisClasses classes_;
+  IdMap<ValueId, std::vector<AxisList>> axes_;
+  std::vector<std::pair<ValueId, AxisList>> reduced_lists_;
+  std::map<ValueId, std::vector<uint32_t>>
+      reduced_by_;           ///< Classes, by a reduction's first result.
+  std::set<ValueId> outer_;  ///< Reductions that remove the rows, by first result.
+  bool inner_ = false;       ///< Some reduction removes the columns.
+  std::map<ValueId, View> views_;
+  std::vector<uint32_t> nodes_;  ///< Class of each dimension.
+  IterationSpace space_;
+};
+
+}  // namespace
+
+const TensorAccess* IterationSpace::find_input(ValueId value) const {
+  const uint32_t place = input_places[value];
+  return place == 0 ? nullptr : &inputs[place - 1];
+}
+
+tl::expected<IterationSpace, Rejection> iteration_space(const Fusion& fusion) {
+  return Analysis(fusion).run();
+}
+
+}  // namespace sinter

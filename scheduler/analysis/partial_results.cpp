@@ -1,0 +1,101 @@
+#include "scheduler/analysis/partial_results.h"
+
+#include <limits>
+
+namespace sinter {
+namespace {
+
+ReduceFn extreme_of(ReduceFn fn) {
+  return fn == ReduceFn::kArgMax ? ReduceFn::kMax : ReduceFn::kMin;
+}
+
+/// The part with the extreme, and the place that it has there.
+ValueId combine_indices(FusionBuilder& b, ReduceFn fn, ValueId places, ValueId extremes, int axis,
+                        int64_t length) {
+  const DType type = b.fusion().values[places].type;
+  // Places are never negative: the choice is there so that both are walked as one.
+  const ValueId is_place = b.pointwise(PointwiseFn::kLe, {b.constant_integer(0, type), places});
+  const DType compared = b.fusion().values[extremes].type;
+  const ValueId zero =
+      is_float(compared) ? b.constant(0.0, compared) : b.constant_integer(0, compared);
+  const ValueId part = b.reduce(fn, b.select(is_place, extremes, zero), {axis});
+  const ValueId place = b.take(places, part, axis);
+  const ValueId before = b.mul(b.cast(part, type), b.constant_integer(length, type));
+  return b.add(before, place);
+}
+
+std::vector<ValueId> combine_moments(FusionBuilder& b, ValueId means, ValueId m2s, int axis,
+                                     int64_t length) {
+  // Parts are of one length: the mean of their means, and what they differ among each other. A
+  // choice between equals has both partial results walked as one.
+  const DType type = b.fusion().values[means].type;
+  const ValueId is_sum = b.pointwise(PointwiseFn::kLe, {b.constant(0.0, type), m2s});
+  const auto [mean, m2] = b.welford(b.select(is_sum, means, means), {axis});
+  const ValueId each = b.constant(static_cast<double>(length), type);
+  return {mean, b.add(b.sum(m2s, {axis}), b.mul(m2, each))};
+}
+
+std::vector<ValueId> combine_logsumexp(FusionBuilder& b, ValueId maxima, ValueId sums, int axis) {
+  const ValueId most = b.amax(maxima, {axis});
+  const ValueId of_all = b.broadcast_over(most, maxima, {axis});
+  const DType type = b.fusion().values[maxima].type;
+  // A part of -inf alone has no sum, and none to add where another part has more.
+  const ValueId nothing = b.constant(-std::numeric_limits<double>::infinity(), type);
+  const ValueId is_nothing =
+      b.pointwise(PointwiseFn::kAnd, {b.pointwise(PointwiseFn::kEq, {maxima, nothing}),
+                                      b.pointwise(PointwiseFn::kLt, {maxima, of_all})});
+  const ValueId share = b.mul(sums, b.exp(b.sub(maxima, of_all)));
+  return {most, b.sum(b.select(is_nothing, b.constant(0.0, type), share), {axis})};
+}
+
+}  // namespace
+
+std::vector<ValueId> reduce_part(FusionBuilder& builder, const OpKind& kind, ValueId x, int axis) {
+  if (const auto* reduce = std::get_if<ReduceOp>(&kind)) {
+    std::vector<ValueId> out = {builder.reduce(reduce->fn, x, {axis})};
+    if (is_index_reduction(kind)) out.push_back(builder.reduce(extreme_of(reduce->fn), x, {axis}));
+    return out;
+  }
+  if (std::holds_alternative<WelfordOp>(kind)) {
+    const FusionBuilder::MeanM2 moments = builder.welford(x, {axis});
+    return {moments.mean, moments.m2};
+  }
+  const FusionBuilder::MaxSum pair = builder.logsumexp_pair(x, {axis});
+  return {pair.max, pair.sum};
+}
+
+std::vector<ValueId> combine_parts(FusionBuilder& builder, const OpKind& kind,
+                                   std::span<const ValueId> partials, int axis, int64_t length) {
+  if (const auto* reduce = std::get_if<ReduceOp>(&kind)) {
+    if (!is_index_reduction(kind)) return {builder.reduce(reduce->fn, partials[0], {axis})};
+    return {combine_indices(builder, reduce->fn, partials[0], partials[1], axis, length)};
+  }
+  if (std::holds_alternative<WelfordOp>(kind))
+    return combine_moments(builder, partials[0], partials[1], axis, length);
+  return combine_logsumexp(builder, partials[0], partials[1], axis);
+}
+
+Moments merge_moments(FusionBuilder& builder, const Moments& a, const Moments& b) {
+  const DType type = builder.fusion().values[a.mean].type;
+  const auto number = [&](double value) { return builder.constant(value, type); };
+  const auto count_a = static_cast<double>(a.elements);
+  const auto count_b = static_cast<double>(b.elements);
+  const double share_b = count_b / (count_a + count_b);
+  // Chan, Golub and LeVeque, "Algorithms for computing the sample variance", with half of the
+  // difference of the means, which does not overflow.
+  const ValueId half_a = builder.mul(a.mean, number(0.5));
+  const ValueId half_b = builder.mul(b.mean, number(0.5));
+  const ValueId half = builder.sub(half_b, half_a);
+  const ValueId moved = builder.add(a.mean, builder.mul(half, number(2.0 * share_b)));
+  // An infinite mean is that of both, unless the other one is its opposite.
+  const double most =
+      type == DType::kF64 ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
+  const ValueId is_finite = builder.pointwise(PointwiseFn::kLe, {builder.abs(half), number(most)});
+  const ValueId mean = builder.select(is_finite, moved, builder.add(half_a, half_b));
+  const ValueId between = builder.mul(half, builder.mul(half, number(4.0 * count_a * share_b)));
+  return {.mean = mean,
+          .m2 = builder.add(builder.add(a.m2, b.m2), between),
+          .elements = a.elements + b.elements};
+}
+
+}  // namespace sinter

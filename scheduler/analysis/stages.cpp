@@ -1,0 +1,452 @@
+#include "scheduler/analysis/stages.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <ranges>
+#include <set>
+#include "fusion_ir/operand_walk.h"
+#include "scheduler/analysis/in_place.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/analysis/min_cut.h"
+
+namespace sinter {
+namespace {
+
+double special_functions_of(const Fusion& fusion, ValueId value) {
+  const auto* pointwise = fusion.def_as<PointwiseOp>(value);
+  return pointwise == nullptr ? 0.0 : info_of(pointwise->fn).special_functions;
+}
+
+/// Instructions and special functions per element that accumulating into a reduction takes.
+std::pair<double, double> accumulation_cost(const OpKind& kind) {
+  // Where the threads of a row meet: subtract; add, multiply-add. Else one subtraction more.
+  if (std::holds_alternative<WelfordOp>(kind)) return {3.0, 0.0};
+  if (std::holds_alternative<LogSumExpOp>(kind)) return {4.0, 1.0};  // max; multiply-add, ex2, add
+  // max; compare, select, minimum of places, and the test of the chunk.
+  if (is_index_reduction(kind)) return {5.0, 0.0};
+  return {1.0, 0.0};
+}
+
+/// Walks what a stage needs, starting from its results, stopping at what is already available.
+class Distribution {
+ public:
+  Distribution(const SegmentFacts& facts, const std::vector<KeptValue>& kept)
+      : facts_(facts),
+        unfused_uses_(facts.fusion.values.size(), -1),
+        last_use_(facts.fusion.values.size()) {
+    for (const KeptValue& value : kept) {
+      if (value.residency != Residency::kReload) kept_.insert(value.value);
+    }
+  }
+
+  StageList run() {
+    StageList list = begin();
+    for (int s = 0; s <= facts_.last_stage; ++s) fill_stage(list.stages[static_cast<size_t>(s)], s);
+    return list;
+  }
+
+  StageList run_turns() {
+    StageList list = begin();
+    const bool goes_again = needs_elements_again();
+    for (int s = 0; s <= facts_.last_stage; ++s) {
+      Stage& stage = list.stages[static_cast<size_t>(s)];
+      Needed reduced = nothing_needed();
+      add_reductions(stage, s, reduced);
+      if (!goes_again && !stage.reductions.empty()) add_outer(stage, s, reduced);
+      finish_stage(stage, s, reduced.take());
+    }
+    // What waits for the last reduction reduces no further.
+    while (!list.stages.empty() && list.stages.back().reductions.empty()) list.stages.pop_back();
+    Stage apply;
+    Needed applied = nothing_needed();
+    for (int s = 0; s <= facts_.last_stage; ++s) {
+      if (goes_again || s >= std::ssize(list.stages)) add_outer(apply, s, applied);
+      add_outputs(apply, s, applied);
+    }
+    finish_stage(apply, facts_.last_stage, applied.take());
+    list.tile_row_values = row_values_of(apply);
+    list.stages.push_back(std::move(apply));
+    return list;
+  }
+
+ private:
+  const Fusion& fusion() const { return facts_.fusion; }
+
+  /// The stages with what has one element a row in its place.
+  StageList begin() {
+    for (const ValueId output : fusion().outputs) mark_used(output);
+    StageList list;
+    list.stages.resize(static_cast<size_t>(facts_.last_stage) + 1);
+    place_row_values(list);
+    place_totals(list);
+    return list;
+  }
+
+  /// True if something has an element a column, accumulated or stored: totals are then taken in
+  /// passing, else where their elements are reduced.
+  [[nodiscard]] bool needs_elements_again() const {
+    const bool stores = std::ranges::any_of(fusion().outputs,
+                                            [&](ValueId output) { return facts_.is_tile(output); });
+    return stores || std::ranges::any_of(facts_.outer_reductions,
+                                         [&](OpId id) { return !facts_.is_total(id); });
+  }
+
+  /// Row values that the elements of a stage are computed from, or that it stores for each of them.
+  /// Not those that all rows have from the start.
+  [[nodiscard]] std::vector<ValueId> row_values_of(const Stage& stage) const {
+    std::set<ValueId> values;
+    const auto add = [&](ValueId value) {
+      while (!facts_.is_tile(value) && !facts_.is_read(value) && renames(value))
+        value = fusion().def_of(value).operands[0];
+      if (!facts_.is_tile(value) && facts_.space.dependence[value].rows) values.insert(value);
+    };
+    for (const ValueId value : stage.computed) {
+      for (const ValueId operand : fusion().def_of(value).operands) add(operand);
+    }
+    for (const OpId outer : stage.outer) add(fusion().ops[outer].operands[0]);
+    for (const size_t index : stage.outputs) {
+      const ValueId output = fusion().outputs[index];
+      add(output);
+      // A store may round instead of the cast.
+      if (!facts_.is_tile(output) && std::holds_alternative<CastOp>(fusion().def_of(output).kind))
+        add(fusion().def_of(output).operands[0]);
+    }
+    return {values.begin(), values.end()};
+  }
+
+  /// True for ops whose result is their operand by other coordinates.
+  [[nodiscard]] bool renames(ValueId value) const {
+    const OpKind& kind = fusion().def_of(value).kind;
+    return std::holds_alternative<BroadcastOp>(kind) || std::holds_alternative<PermuteOp>(kind) ||
+           std::holds_alternative<ReshapeOp>(kind);
+  }
+
+  /// Marks what the outputs are computed from; the inputs behind a view are only addresses.
+  void mark_used(ValueId from) {
+    walk_operands(fusion(), from, [&](ValueId value) {
+      if (used_[value] != 0) return false;
+      used_[value] = 1;
+      if (facts_.is_read(value)) return false;
+      const Op& op = fusion().def_of(value);
+      if (!is_reduction(op.kind)) return true;
+      // All results of a reduction are there with one of them.
+      for (const ValueId result : op.results) used_[result] = 1;
+      return true;
+    });
+  }
+
+  /// For row values that wait for no reduction: the level of the first that takes them, or of what
+  /// a gathered one goes into; 0 where elements, outputs or totals need them from the start. A
+  /// gather ahead of the row would have a block wait for the index before it loads anything. What
+  /// is looked up is never overwritten (find_in_place).
+  [[nodiscard]] std::map<ValueId, int> levels_of_gathered() const {
+    std::map<ValueId, int> levels;
+    for (const OpId id : fusion().op_ids()) {
+      const Op& op = fusion().ops[id];
+      const bool looks_up = std::holds_alternative<TakeOp>(op.kind);
+      const bool follows = std::ranges::any_of(
+          op.operands, [&](ValueId operand) { return levels.contains(operand); });
+      const ValueId value = op.results.front();
+      if ((looks_up || follows) && used_[value] != 0 && is_plain_row_value(value))
+        levels[value] = std::numeric_limits<int>::max();
+    }
+    if (levels.empty()) return levels;
+    const auto needed_at = [&](ValueId value, int level) {
+      const auto found = levels.find(value);
+      if (found != levels.end()) found->second = std::min(found->second, level);
+    };
+    for (const ValueId output : fusion().outputs) needed_at(output, facts_.level[output]);
+    const auto level_that_needs = [&](const Op& op, ValueId result) {
+      const auto found = levels.find(result);
+      if (found != levels.end()) return found->second;
+      return is_reduction(op.kind) || facts_.is_tile(result) ? 0 : facts_.level[result];
+    };
+    for (const OpId id : fusion().op_ids() | std::views::reverse) {
+      const Op& op = fusion().ops[id];
+      for (const ValueId result : op.results) {
+        if (used_[result] == 0) continue;
+        for (const ValueId operand : op.operands) needed_at(operand, level_that_needs(op, result));
+      }
+    }
+    return levels;
+  }
+
+  /// Of one element in every row, before anything is reduced.
+  [[nodiscard]] bool is_plain_row_value(ValueId value) const {
+    return !facts_.is_tile(value) && facts_.level[value] == 0 && !facts_.is_after_rows(value) &&
+           facts_.space.dependence[value].rows;
+  }
+
+  void place_row_values(StageList& list) {
+    const std::map<ValueId, int> gathered = levels_of_gathered();
+    for (const OpId id : fusion().op_ids()) {
+      const Op& op = fusion().ops[id];
+      if (is_reduction(op.kind)) continue;
+      for (const ValueId value : op.results) {
+        if (facts_.is_tile(value) || used_[value] == 0 || facts_.is_after_rows(value)) continue;
+        const int level = facts_.level[value];
+        if (const auto found = gathered.find(value); found != gathered.end() && found->second > 0) {
+          SINTER_CHECK(found->second <= facts_.last_stage + 1, "{} is needed at level {} of {}",
+                       value, found->second, facts_.last_stage + 1);
+          list.stages[static_cast<size_t>(found->second) - 1].gathered.push_back(value);
+          continue;
+        }
+        auto& target =
+            level == 0 ? list.row_values : list.stages[static_cast<size_t>(level) - 1].row_values;
+        target.push_back(value);
+      }
+    }
+  }
+
+  void place_totals(StageList& list) {
+    for (const OpId id : facts_.outer_reductions) {
+      if (facts_.outer_kind(id) != OuterReduction::kRowValues) continue;
+      const int level = facts_.level[fusion().ops[id].operands[0]];
+      auto& target = level == 0 ? list.totals : list.stages[static_cast<size_t>(level) - 1].totals;
+      target.push_back(id);
+    }
+  }
+
+  /// What a stage's results need, each once.
+  class Needed {
+   public:
+    explicit Needed(size_t values) : has_(values) {}
+    /// True if it was not there.
+    bool insert(ValueId value) {
+      if (has_[value] != 0) return false;
+      has_[value] = 1;
+      values_.push_back(value);
+      return true;
+    }
+    /// Ascending.
+    [[nodiscard]] std::vector<ValueId> take() {
+      std::ranges::sort(values_);
+      return std::move(values_);
+    }
+
+   private:
+    IdMap<ValueId, uint8_t> has_;
+    std::vector<ValueId> values_;
+  };
+  [[nodiscard]] Needed nothing_needed() const { return Needed(fusion().values.size()); }
+
+  void fill_stage(Stage& stage, int s) {
+    Needed needed = nothing_needed();
+    add_reductions(stage, s, needed);
+    add_outer(stage, s, needed);
+    add_outputs(stage, s, needed);
+    for (const ValueId value : kept_) {
+      if (facts_.level[value] == s) {
+        stage.kept.push_back(value);
+        collect(value, s, needed);
+      }
+    }
+    finish_stage(stage, s, needed.take());
+  }
+
+  void add_reductions(Stage& stage, int s, Needed& needed) {
+    for (const OpId id : fusion().op_ids()) {
+      const Op& op = fusion().ops[id];
+      if (facts_.is_after_rows(op.results.front())) continue;
+      if (!is_reduction(op.kind) || facts_.level[op.results.front()] - 1 != s) continue;
+      stage.reductions.push_back(id);
+      accumulate(stage, op, s, needed);
+    }
+  }
+
+  void add_outer(Stage& stage, int s, Needed& needed) {
+    for (const OpId id : facts_.outer_reductions) {
+      const Op& op = fusion().ops[id];
+      if (facts_.level[op.operands[0]] != s || facts_.outer_kind(id) == OuterReduction::kRowValues)
+        continue;
+      stage.outer.push_back(id);
+      accumulate(stage, op, s, needed);
+    }
+  }
+
+  void accumulate(Stage& stage, const Op& op, int s, Needed& needed) {
+    collect(op.operands[0], s, needed);
+    const auto [issue, special] = accumulation_cost(op.kind);
+    stage.issue_slots += issue;
+    stage.special_functions += special;
+  }
+
+  void add_outputs(Stage& stage, int s, Needed& needed) {
+    for (size_t i = 0; i < fusion().outputs.size(); ++i) {
+      const ValueId output = fusion().outputs[i];
+      if (facts_.is_after_rows(output)) continue;
+      if (facts_.space.output_coverage[i].columns && facts_.level[output] == s) {
+        stage.outputs.push_back(i);
+        collect(output, s, needed);
+      }
+    }
+  }
+
+  /// Loads and evaluates what the stage's results need.
+  void finish_stage(Stage& stage, int s, const std::vector<ValueId>& needed) {
+    for (const ValueId value : needed) {
+      if (available(value, s)) continue;
+      if (facts_.is_read(value)) {
+        stage.loads.push_back(value);
+      } else {
+        stage.computed.push_back(value);
+        stage.issue_slots += issue_slots_of(fusion().def_of(value).kind);
+        stage.special_functions += special_functions_of(fusion(), value);
+      }
+    }
+    stage.fused_products = count_fused_products(stage);
+    stage.live_values = peak_live(stage);
+  }
+
+  /// True for a value whose last instruction is a multiplication in f32: a logarithm is one to
+  /// another base times a constant.
+  [[nodiscard]] bool is_product(ValueId value) const {
+    const auto* op = fusion().def_as<PointwiseOp>(value);
+    return op != nullptr && (op->fn == PointwiseFn::kMul || op->fn == PointwiseFn::kLog) &&
+           compute_type(fusion().values[value].type) == DType::kF32;
+  }
+
+  /// True for an op that adds one of its operands to something.
+  [[nodiscard]] bool adds(const OpKind& kind) const {
+    if (const auto* op = std::get_if<PointwiseOp>(&kind))
+      return op->fn == PointwiseFn::kAdd || op->fn == PointwiseFn::kSub;
+    const auto* reduce = std::get_if<ReduceOp>(&kind);
+    return reduce != nullptr && reduce->fn == ReduceFn::kSum;
+  }
+
+  /// Products of a stage that take no instruction of their own: everything they go into adds them
+  /// to something, as a multiply-add. An addition takes one of its operands so.
+  [[nodiscard]] int64_t count_fused_products(const Stage& stage) {
+    constexpr int64_t kNone = -1;  // No product, or one that takes an instruction.
+    IdMap<ValueId, int64_t>& uses = unfused_uses_;
+    for (const ValueId value : stage.computed) uses[value] = is_product(value) ? 0 : kNone;
+    const auto for_each_user = [&](const auto& visit) {
+      for (const ValueId value : stage.computed) visit(fusion().def_of(value));
+      for (const OpId id : stage.reductions) visit(fusion().ops[id]);
+      for (const OpId id : stage.outer) visit(fusion().ops[id]);
+    };
+    for_each_user([&](const Op& user) {
+      const bool is_addition = adds(user.kind);
+      for (const ValueId operand : user.operands) {
+        if (uses[operand] != kNone) uses[operand] = is_addition ? uses[operand] + 1 : kNone;
+      }
+    });
+    for (const size_t output : stage.outputs) uses[fusion().outputs[output]] = kNone;
+    for (const ValueId kept : stage.kept) uses[kept] = kNone;
+    for_each_user([&](const Op& user) {
+      const auto product = std::ranges::find_if(
+          user.operands, [&](ValueId operand) { return uses[operand] != kNone; });
+      if (product != user.operands.end()) --uses[*product];
+    });
+    int64_t fused = 0;
+    for (const ValueId value : stage.computed) {
+      fused += uses[value] == 0 ? 1 : 0;
+      uses[value] = kNone;
+    }
+    return fused;
+  }
+
+  /// Kept by an earlier stage.
+  [[nodiscard]] bool available(ValueId value, int s) const {
+    return kept_.contains(value) && facts_.level[value] < s;
+  }
+
+  void collect(ValueId from, int s, Needed& needed) const {
+    std::vector<ValueId> roots = {from};
+    while (!roots.empty()) {
+      const ValueId root = roots.back();
+      roots.pop_back();
+      walk_operands(fusion(), root, [&](ValueId value) {
+        if (!facts_.is_tile(value) || !needed.insert(value) || available(value, s) ||
+            facts_.is_read(value))
+          return false;
+        const Op& op = fusion().def_of(value);
+        if (!std::holds_alternative<TakeOp>(op.kind)) return true;
+        // What it picks from is read where it is looked up.
+        roots.push_back(op.operands[1]);
+        return false;
+      });
+    }
+  }
+
+  /// Values alive at once when the stage is evaluated in order, each dying after its last use in
+  /// the stage.
+  [[nodiscard]] int64_t peak_live(const Stage& stage) {
+    IdMap<ValueId, size_t>& last_use = last_use_;
+    for (const ValueId value : stage.computed) last_use[value] = 0;
+    for (size_t i = 0; i < stage.computed.size(); ++i) {
+      for (const ValueId operand : fusion().def_of(stage.computed[i]).operands)
+        last_use[operand] = i + 1;
+    }
+    for (const OpId id : stage.outer)
+      last_use[fusion().ops[id].operands[0]] = stage.computed.size() + 1;
+    for (const OpId id : stage.reductions)
+      last_use[fusion().ops[id].operands[0]] = stage.computed.size() + 1;
+    for (const size_t output : stage.outputs)
+      last_use[fusion().outputs[output]] = stage.computed.size() + 1;
+    std::vector<int64_t> ends(stage.computed.size() + 1);  // By the step behind which they die.
+    int64_t peak = 0;
+    int64_t alive = 0;
+    for (size_t i = 0; i < stage.computed.size(); ++i) {
+      peak = std::max(peak, ++alive);
+      const size_t last = last_use[stage.computed[i]];
+      if (last <= stage.computed.size()) ++ends[std::max(last, i + 1)];
+      alive -= ends[i + 1];
+    }
+    return peak;
+  }
+
+  const SegmentFacts& facts_;
+  std::set<ValueId> kept_;
+  IdMap<ValueId, uint8_t> used_;
+  // Of the stage at hand, in tables that all stages share:
+  IdMap<ValueId, int64_t> unfused_uses_;  ///< Of its products; -1 of all else.
+  IdMap<ValueId, size_t> last_use_;       ///< Of what it computes.
+};
+
+/// Elements that a stage reads to evaluate, reduce and store.
+std::set<ValueId> elements_read(const SegmentFacts& facts, const Stage& stage) {
+  std::set<ValueId> read;
+  const auto add = [&](ValueId value) {
+    if (facts.is_tile(value)) read.insert(value);
+  };
+  for (const ValueId value : stage.computed) {
+    for (const ValueId operand : facts.fusion.def_of(value).operands) add(operand);
+  }
+  for (const OpId outer : stage.outer) add(facts.fusion.ops[outer].operands[0]);
+  for (const OpId reduction : stage.reductions) add(facts.fusion.ops[reduction].operands[0]);
+  for (const size_t output : stage.outputs) add(facts.fusion.outputs[output]);
+  return read;
+}
+
+}  // namespace
+
+StageList distribute(const SegmentFacts& facts, const std::vector<KeptValue>& kept) {
+  return Distribution(facts, kept).run();
+}
+
+StageList distribute_two_pass(const SegmentFacts& facts) {
+  return Distribution(facts, {}).run_turns();
+}
+
+std::vector<bool> needed_later(const SegmentFacts& facts, const std::vector<KeptValue>& kept) {
+  std::vector<bool> needed(kept.size(), false);
+  const StageList list = distribute(facts, kept);
+  for (size_t s = 0; s < list.stages.size(); ++s) {
+    const std::set<ValueId> read = elements_read(facts, list.stages[s]);
+    for (size_t i = 0; i < kept.size(); ++i) {
+      const ValueId value = kept[i].value;
+      if (!read.contains(value)) continue;
+      // Where blocks walk rows, the rows that follow need what all have in common.
+      const bool is_common = facts.has_outer() && !facts.space.dependence[value].rows;
+      if (facts.level[value] < static_cast<int>(s) || is_common) needed[i] = true;
+    }
+  }
+  return needed;
+}
+
+}  // namespace sinter

@@ -1,0 +1,113 @@
+#include "scheduler/budgets/row_resources.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/analysis/stages.h"
+#include "scheduler/budgets/register_estimate.h"
+#include "scheduler/schedule/accumulators.h"
+#include "scheduler/schedule/last_block.h"
+#include "scheduler/schedule/row_schedule.h"
+#include "scheduler/schedule/shared_memory.h"
+
+namespace sinter {
+namespace {
+
+/// Bytes of full tensors that a row has on their way at once in its block in the first stage, which
+/// is where rows come from memory: all of what is kept as it was loaded, and of a row that is
+/// unrolled whole; a chunk of other rows. Threads that have no vector of the row load nothing.
+double row_bytes_in_flight(const SegmentFacts& facts, const Stage& first,
+                           const Schedule& schedule) {
+  const int64_t batches = batch_count(facts, schedule);
+  const double columns = static_cast<double>(facts.space.columns) /
+                         static_cast<double>(std::max<int64_t>(schedule.cluster_size, 1));
+  double bytes = 0.0;
+  for (const ValueId value : first.loads) {
+    if (!facts.is_full(value)) continue;
+    const bool whole = is_kept(schedule, value) || unrolls_batches(facts, schedule);
+    const int64_t size = bytes_of(facts.fusion.values[value].type);
+    const int64_t at_once = whole ? batches : std::min(schedule.unroll, batches);
+    int64_t words = at_once * register_words(schedule.vector_width, size);
+    // A row too short for a vector is all edges.
+    if (batches == 0) words += peeled_count(facts, schedule) * register_words(1, size);
+    bytes += std::min(static_cast<double>(words * kRegisterBytes * schedule.threads_per_row),
+                      columns * static_cast<double>(size));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+RowNeeds row_needs(const SegmentFacts& facts, const Schedule& schedule, const StageList& list) {
+  return {.registers = estimate_registers(facts, schedule, list),
+          .tile = estimate_tile_registers(facts, schedule, list),
+          .prefetched_registers = estimate_prefetch_registers(facts, schedule),
+          .shared_bytes = row_shared_bytes(facts, schedule, list)};
+}
+
+ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedule& schedule,
+                                        const StageList& list, const DeviceLimits& limits) {
+  return estimate_row_resources(facts, schedule, list, row_needs(facts, schedule, list), limits);
+}
+
+ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedule& schedule,
+                                        const StageList& list, const RowNeeds& needs,
+                                        const DeviceLimits& limits) {
+  ResourceEstimate estimate;
+  estimate.threads = schedule.threads_per_block();
+  estimate.registers = std::max(
+      registers_under_cap(needs.registers, needs.prefetched_registers,
+                          register_cap(limits, estimate.threads, schedule.min_blocks_per_sm)),
+      last_block_registers(facts, schedule));
+  estimate.tile_registers = needs.tile;
+  estimate.shared_bytes = needs.shared_bytes;
+  estimate.blocks = (facts.space.rows + schedule.rows_per_block - 1) / schedule.rows_per_block *
+                    schedule.cluster_size;
+  if (schedule.persistent_blocks > 0) estimate.blocks = schedule.persistent_blocks;
+  complete(estimate, limits, schedule.min_blocks_per_sm, schedule.cluster_size);
+  if (schedule.accumulators == Residency::kShared) {
+    // What ptxas can do without is out of the estimate already: gradients of f32 RMS norms with
+    // estimates of 101, 126, 174 and 221 under caps of 64, 64, 128 and 128 spill 29, 79, 14 and 81
+    // registers for sm_80, and 47, 82, 67 and 111 for sm_90a.
+    estimate.spilled_registers = std::max<int64_t>(0, estimate.registers - estimate.register_cap);
+  }
+  if (schedule.persistent_blocks > 0) {
+    // What the blocks of a persistent grid do one after the other counts as their waves.
+    const int64_t reach = rows_at_once(schedule);
+    const int64_t turns = (facts.space.rows + reach - 1) / reach;
+    estimate.waves *= static_cast<double>(turns);
+  }
+  if (!list.stages.empty()) {
+    estimate.bytes_in_flight_per_sm =
+        row_bytes_in_flight(facts, list.stages[0], schedule) *
+        static_cast<double>(existing_rows(facts, schedule) * estimate.blocks_per_sm);
+  }
+  return estimate;
+}
+
+std::vector<int64_t> occupancies(const SegmentFacts& facts, const Schedule& schedule,
+                                 const RowNeeds& needs, const DeviceLimits& limits) {
+  const int64_t registers =
+      std::min(needs.registers - needs.prefetched_registers, limits.registers_per_thread);
+  const int64_t shared = needs.shared_bytes;
+  const int64_t threads = schedule.threads_per_block();
+  std::vector<int64_t> out;
+  out.push_back(std::max<int64_t>(1, resident_blocks(limits, threads, registers, shared)));
+  if (keeps_in_registers(schedule) &&
+      batch_count(facts, schedule) * schedule.vector_width > kPrefetchedElements)
+    return out;
+  constexpr int64_t kMore = 2;
+  for (int64_t blocks = out.front() + 1; blocks <= out.front() + kMore; ++blocks) {
+    const int64_t cap = register_cap(limits, threads, blocks);
+    if (cap < squeezed(registers, needs.tile)) break;
+    if (resident_blocks(limits, threads, cap, shared) < blocks) break;
+    out.push_back(blocks);
+  }
+  return out;
+}
+
+}  // namespace sinter

@@ -1,0 +1,91 @@
+#include "scheduler/families/family.h"
+
+#include "scheduler/cost/row_estimate.h"
+#include "scheduler/families/column.h"
+#include "scheduler/families/looped.h"
+#include "scheduler/families/multi_tensor.h"
+#include "scheduler/families/multi_wave.h"
+#include "scheduler/families/pointwise.h"
+#include "scheduler/families/row_rules.h"
+#include "scheduler/families/transpose.h"
+#include "scheduler/families/warp_specialised.h"
+#include "scheduler/schedule/family_names.h"
+
+namespace sinter {
+namespace {
+
+/// What families that walk rows refuse.
+std::optional<Rejection> refuse_rows(const SegmentFacts& facts, std::string_view family) {
+  for (Rejection& rejection : check_row_segment(facts, family)) return std::move(rejection);
+  return check_outer_reductions(facts, family);
+}
+
+}  // namespace
+
+const Family* find_family(const FamilySet& families, std::string_view name) {
+  for (const Family& family : families) {
+    if (family.name == name) return &family;
+  }
+  return nullptr;
+}
+
+FamilySet scheduling_families() {
+  // Ties in predicted time go to the earlier family: the simpler one.
+  return {
+      {.name = "pointwise",
+       .propose = propose_pointwise,
+       .estimate = estimate_pointwise,
+       .predict = predict_pointwise,
+       .lower = {},
+       .refuses = refuse_pointwise},
+      {.name = std::string(kTranspose),
+       .propose = propose_transpose,
+       .estimate = estimate_transpose,
+       .predict = predict_transpose,
+       .lower = {},
+       .refuses = refuse_pointwise},  // What it takes beyond that, pointwise takes too.
+      {.name = std::string(kMultiTensor),
+       .propose = propose_multi_tensor,
+       .estimate = estimate_multi_tensor,
+       .predict = predict_multi_tensor,
+       .lower = {},
+       .refuses = refuse_multi_tensor},
+      {.name = "column",
+       .propose = propose_column,
+       .estimate = estimate_column,
+       .predict = predict_column,
+       .lower = {},
+       .can_finish_by_last_block = true,
+       .refuses = refuse_column},
+      {.name = "looped",
+       .propose = propose_looped,
+       .estimate = estimate_looped,
+       .predict = predict_looped,
+       .lower = {},
+       .writes_partials = true,
+       .refuses = [](const SegmentFacts& facts) { return refuse_rows(facts, "looped"); }},
+      {.name = "multi_wave",
+       .propose = propose_multi_wave,
+       .estimate = estimate_multi_wave,
+       .predict = predict_rows,
+       .lower = {},
+       .writes_partials = true,
+       .can_finish_by_last_block = true,
+       .refuses = [](const SegmentFacts& facts) { return refuse_rows(facts, "multi_wave"); }},
+      {.name = "warp_specialised",
+       .propose = propose_warp_specialised,
+       .estimate = estimate_warp_specialised,
+       .predict =
+           [](const SegmentFacts& facts, const Schedule& schedule, const ResourceEstimate& estimate,
+              const DeviceLimits& limits) {
+             return predict_warp_specialised(facts, schedule, estimate, limits);
+           },
+       .lower = {},
+       .models_latency = true,
+       .writes_partials = true,
+       .can_finish_by_last_block = true,
+       .refuses = [](const SegmentFacts& facts) { return refuse_rows(facts, "warp_specialised"); }},
+  };
+}
+
+}  // namespace sinter

@@ -1,0 +1,236 @@
+#include "scheduler/families/random_scheduler.h"
+
+#include <algorithm>
+#include <bit>
+#include <random>
+#include <vector>
+
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/analysis/stages.h"
+#include "scheduler/families/looped.h"
+#include "scheduler/families/multi_wave.h"
+#include "scheduler/families/schedule_verifier.h"
+#include "scheduler/schedule/accumulators.h"
+#include "scheduler/schedule/cuda_units.h"
+#include "scheduler/schedule/family_names.h"
+#include "scheduler/schedule/pipeline.h"
+#include "scheduler/schedule/row_schedule.h"
+
+namespace sinter {
+namespace {
+
+// Wide rows of several kept values leave few legal draws: random_scheduler_test finds one for every
+// seed of its tightest case.
+constexpr int kMostDraws = 1000;
+
+class Draw {
+ public:
+  Draw(const SegmentFacts& facts, const DeviceLimits& limits, uint64_t seed)
+      : facts_(facts), limits_(limits), bits_(seed) {
+    for (const ValueId value : facts.fusion.value_ids()) {
+      const bool holds_elements =
+          facts.is_full(value) || (facts.is_tile(value) && facts.is_read(value));
+      if (holds_elements && facts.level[value] < facts.last_stage) keepable_.push_back(value);
+    }
+  }
+
+  /// 0 ... count - 1. Not std::uniform_int_distribution, whose results differ between libraries;
+  /// the bias of the remainder does not matter here.
+  int64_t below(int64_t count) {
+    return static_cast<int64_t>(bits_() % static_cast<uint64_t>(std::max<int64_t>(count, 1)));
+  }
+
+  Schedule schedule(std::string_view family) {
+    Schedule out{.family = std::string(family)};
+    out.threads_per_row = power_of_two(limits_.threads_per_block);
+    out.rows_per_block = rows_per_block(out.threads_per_row);
+    out.row_access = one_of({RowAccess::kAligned, RowAccess::kUnaligned, RowAccess::kScalar});
+    out.read_priority = one_of({ReadPriority::kNormal, ReadPriority::kEvictFirst,
+                                ReadPriority::kEvictLast, ReadPriority::kLastUse});
+    constexpr int64_t kWidest = 16;
+    out.vector_width = out.row_access == RowAccess::kScalar ? 1 : power_of_two(kWidest);
+    constexpr int64_t kMostUnroll = 16;
+    out.unroll = 1 + below(below(2) == 0 ? 4 : kMostUnroll);
+    const int64_t most_blocks =
+        std::min(limits_.blocks_per_sm,
+                 limits_.threads_per_sm / std::max<int64_t>(out.threads_per_block(), 1));
+    out.min_blocks_per_sm = 1 + below(most_blocks);
+    const bool has_rows = facts_.has_reduction() || facts_.has_outer();
+    if (has_rows) out.cluster_size = cluster_size();
+    if (family == kWarpSpecialised) return with_finish(specialised(std::move(out)));
+    out.kept = kept();
+    const bool turns = family == kLooped && facts_.has_outer();
+    if (turns) make_two_pass(out);
+    // A column schedule may finish by itself.
+    if (facts_.has_outer() && (family != kColumn || below(2) == 0)) {
+      out.persistent_blocks = (1 + below(kMostPersistentBlocks)) * out.cluster_size;
+      out.dependent_launch = dependent_launch();
+    }
+    if (family == kMultiWave) {
+      // Where nothing accumulates over rows, blocks may walk them all the same.
+      if (!facts_.has_outer() && below(8) == 0)
+        out.persistent_blocks = (1 + below(kMostPersistentBlocks)) * out.cluster_size;
+      draw_accumulators(out);
+    }
+    if (family == kMultiWave || turns) draw_prefetch_rows(out);
+    return with_finish(std::move(out));
+  }
+
+ private:
+  static constexpr int64_t kMostPersistentBlocks = 300;  ///< Over those of a cluster.
+
+  /// A third of the schedules that leave partial results finish them too, where their family can.
+  Schedule with_finish(Schedule out) {
+    const bool writes_partials = facts_.has_outer() && out.persistent_blocks > 0;
+    if (!writes_partials || out.rows_per_tile > 0 || below(3) != 0) return out;
+    // What each block knows of those before it grows with them in the interpreter: few clusters, of
+    // which each run of columns has its own.
+    constexpr int64_t kMostWithLastBlock = 16;
+    constexpr int64_t kMostRuns = 128;
+    const int64_t run = out.family == kColumn ? out.threads_per_row * out.vector_width
+                                              : std::max<int64_t>(facts_.space.columns, 1);
+    if ((facts_.space.columns + run - 1) / run > kMostRuns) return out;
+    out.persistent_blocks = std::min(out.persistent_blocks, kMostWithLastBlock * out.cluster_size);
+    out.finish = Finish::kLastBlock;
+    out.dependent_launch = DependentLaunch::kNone;
+    return out;
+  }
+
+  /// Few rows a turn as often as any number.
+  void make_two_pass(Schedule& out) {
+    constexpr int64_t kFew = 4;
+    const int64_t most = std::max<int64_t>(facts_.space.rows, 1);
+    out.rows_per_tile = 1 + below(below(2) == 0 ? std::min(kFew, most) : most);
+    out.rows_per_block = 1;
+    out.kept.clear();
+    if (out.row_access == RowAccess::kUnaligned) out.row_access = RowAccess::kAligned;
+  }
+
+  /// Most of the schedules that load rows into registers one after the other have the next one
+  /// ahead.
+  void draw_prefetch_rows(Schedule& out) {
+    if (out.persistent_blocks == 0 || below(4) == 0) return;
+    out.prefetch_rows = 1;
+    if (prefetched_inputs(facts_, out).empty()) out.prefetch_rows = 0;
+  }
+
+  /// A third of the schedules that accumulate columns do so in shared memory.
+  void draw_accumulators(Schedule& out) {
+    if (accumulates_columns(facts_) && below(3) == 0) out.accumulators = Residency::kShared;
+  }
+
+  /// Mostly legal fields: a draw of all of them at random would hardly ever make a ring.
+  Schedule specialised(Schedule out) {
+    constexpr int64_t kMostGroups = 4;
+    constexpr int64_t kMostStagesPerGroup = 4;
+    // Groups together have whole groups of four warps.
+    constexpr int64_t kWarpGroup = 128;
+    out.threads_per_row = int64_t{32} << below(5);
+    // Blocks of a cluster copy whole, aligned 16 bytes each, which those of small ones do more
+    // often.
+    if (out.cluster_size > 1 && below(2) == 0) out.cluster_size = 2;
+    const int64_t least = std::max<int64_t>(kWarpGroup / out.threads_per_row, 1);
+    out.rows_per_block = least * (1 + below(kMostGroups / least));
+    out.row_access = RowAccess::kAligned;
+    out.unroll = 1;
+    out.min_blocks_per_sm = 1 + below(2);
+    out.rows_per_iteration = one_of({int64_t{1}, int64_t{1}, int64_t{2}, int64_t{4}});
+    out.pipeline_stages =
+        out.rows_per_block * out.rows_per_iteration * (1 + below(kMostStagesPerGroup));
+    out.persistent_blocks = (1 + below(kMostPersistentBlocks)) * out.cluster_size;
+    out.dependent_launch = dependent_launch();
+    out.kept = kept();
+    for (KeptValue& kept : out.kept) {
+      if (kept.residency == Residency::kShared && facts_.space.dependence[kept.value].rows)
+        kept.residency = Residency::kRegister;
+    }
+    if (out.rows_per_iteration == 1) draw_accumulators(out);
+    // All that leave the producer its own are legal, few of them make room for much.
+    constexpr int64_t kRegisterStep = 8;
+    if (limits_.has_setmaxnreg && below(2) == 0)
+      out.consumer_registers = kProducerRegisters + kRegisterStep * (1 + below(16));
+    return out;
+  }
+
+  /// Half of the draws have clusters, where there are any.
+  int64_t cluster_size() { return below(2) == 0 ? 1 : power_of_two(limits_.most_cluster_blocks); }
+
+  DependentLaunch dependent_launch() {
+    return limits_.has_dependent_launch
+               ? one_of({DependentLaunch::kNone, DependentLaunch::kTrigger})
+               : DependentLaunch::kNone;
+  }
+
+  template <class T>
+  T one_of(std::initializer_list<T> choices) {
+    return choices.begin()[below(static_cast<int64_t>(choices.size()))];
+  }
+
+  /// 1, 2, 4, ... most.
+  int64_t power_of_two(int64_t most) {
+    const auto powers = std::bit_width(static_cast<uint64_t>(std::max<int64_t>(most, 1)));
+    return int64_t{1} << below(static_cast<int64_t>(powers));
+  }
+
+  /// Whole warps; one row as often as several where a row fills warps.
+  int64_t rows_per_block(int64_t threads_per_row) {
+    const int64_t step = std::max<int64_t>(kWarp / threads_per_row, 1);
+    if (below(2) == 0) return step;
+    return step * (1 + below(limits_.threads_per_block / (threads_per_row * step)));
+  }
+
+  std::vector<KeptValue> kept() {
+    // The cut is the choice that matters most; the others must be right as well.
+    const bool follows_cut = below(4) != 0;
+    const std::vector<ValueId>& pool = follows_cut ? facts_.kept : keepable_;
+    const bool mixed = below(2) == 0;
+    const Residency common = one_of({Residency::kRegister, Residency::kShared});
+    std::vector<KeptValue> out;
+    for (const ValueId value : pool) {
+      if ((mixed || !follows_cut) && below(4) == 0) continue;
+      const Residency any = one_of({Residency::kRegister, Residency::kShared, Residency::kReload});
+      const Residency residency = mixed ? any : common;
+      if (residency != Residency::kReload || facts_.is_read(value))
+        out.push_back({value, residency});
+    }
+    const std::vector<bool> needed = needed_later(facts_, out);
+    std::vector<KeptValue> pruned;
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (needed[i] || out[i].residency == Residency::kReload) pruned.push_back(out[i]);
+    }
+    return pruned;
+  }
+
+  const SegmentFacts& facts_;
+  const DeviceLimits& limits_;
+  std::mt19937_64 bits_;
+  std::vector<ValueId> keepable_;
+};
+
+}  // namespace
+
+std::optional<ProposedSchedule> random_schedule(const SegmentFacts& facts,
+                                                const DeviceLimits& limits,
+                                                const FamilySet& families, uint64_t seed,
+                                                std::string_view family) {
+  std::vector<const Family*> choices;
+  for (const Family& candidate : families) {
+    // Draws of a family that takes no such segment would all be lost.
+    if (candidate.refuses && candidate.refuses(facts)) continue;
+    if (family.empty() || candidate.name == family) choices.push_back(&candidate);
+  }
+  if (choices.empty()) return std::nullopt;
+  Draw draw(facts, limits, seed);
+  for (int i = 0; i < kMostDraws; ++i) {
+    const Family& chosen =
+        *choices[static_cast<size_t>(draw.below(static_cast<int64_t>(choices.size())))];
+    Schedule schedule = draw.schedule(chosen.name);
+    if (!verify_schedule(facts, schedule, limits, families).empty()) continue;
+    const auto estimate = chosen.estimate(facts, schedule, limits);
+    const Prediction predicted = chosen.predict(facts, schedule, *estimate, limits);
+    return ProposedSchedule{std::move(schedule), *estimate, predicted};
+  }
+  return std::nullopt;
+}
+
+}  // namespace sinter

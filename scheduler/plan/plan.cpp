@@ -1,0 +1,78 @@
+#include "scheduler/plan/plan.h"
+
+#include <algorithm>
+
+#include "scheduler/analysis/contraction.h"
+
+namespace sinter {
+
+std::string text_of(const Cut& cut) {
+  switch (cut.rule) {
+    case Cut::Rule::kCycle:
+      return "what runs between them would wait for itself";
+    case Cut::Rule::kRefused:
+      return fmt::format("no kernel runs both: {}", cut.why.rule);
+    case Cut::Rule::kSlower:
+      return fmt::format("one kernel takes {:.1f} us, two take {:.1f} us", cut.together_us,
+                         cut.apart_us);
+    case Cut::Rule::kNotFound:
+      return fmt::format("not found: one kernel may take {:.1f} us, two take {:.1f} us",
+                         cut.together_us, cut.apart_us);
+    case Cut::Rule::kPinned:
+      return "pinned to go through memory";
+  }
+  unreachable();
+}
+
+std::vector<PlanStep> Plan::steps() const {
+  std::vector<PlanStep> out;
+  size_t call = 0;
+  for (size_t kernel = 0; kernel <= kernels.size(); ++kernel) {
+    for (; call < externals.size() && externals[call].before == kernel; ++call)
+      out.push_back({.kind = PlanStep::Kind::kExternal, .index = call});
+    if (kernel < kernels.size()) out.push_back({.kind = PlanStep::Kind::kKernel, .index = kernel});
+  }
+  return out;
+}
+
+std::vector<const KernelPlan*> Plan::leading_kernels() const {
+  std::vector<const KernelPlan*> out;
+  for (const KernelPlan& kernel : kernels) {
+    if (!kernel.finishes) out.push_back(&kernel);
+  }
+  return out;
+}
+
+double Plan::predicted_us() const {
+  double us = 0.0;
+  for (const KernelPlan* kernel : leading_kernels()) us += kernel->chosen().predicted.total_us;
+  return us;
+}
+
+std::span<const ValueId> Plan::caller_outputs() const {
+  return std::span(fusion.outputs).first(fusion.outputs.size() - kept_indices().size());
+}
+
+std::span<const ValueId> Plan::kept_indices() const {
+  size_t count = 0;
+  for (const IndexCheck& check : index_checks) count = std::max(count, check.kept + 1);
+  return std::span(fusion.outputs).last(count);
+}
+
+std::vector<Contraction> contractions_of(const Plan& plan) {
+  std::vector<Contraction> out = find_contractions(plan.fusion);
+  for (Contraction& contraction : out) {
+    const auto makes = [&](const KernelPlan& kernel) {
+      if (kernel.in_plan.empty()) return true;
+      return std::ranges::any_of(kernel.in_plan, [&](const auto& pair) {
+        return pair.second == contraction.value &&
+               kernel.facts.fusion.def_as<InputOp>(pair.first) == nullptr;
+      });
+    };
+    const auto found = std::ranges::find_if(plan.kernels, makes);
+    if (found != plan.kernels.end()) contraction.predicted_us = found->chosen().predicted.total_us;
+  }
+  return out;
+}
+
+}  // namespace sinter

@@ -1,0 +1,438 @@
+#include "scheduler/plan/plan_verifier.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "scheduler/analysis/tensor_list.h"
+#include "scheduler/families/transpose.h"
+#include "scheduler/plan/tensor_slots.h"
+#include "scheduler/plan/workspace.h"
+#include "scheduler/schedule/family_names.h"
+#include "scheduler/schedule/last_block.h"
+#include "scheduler/schedule/pipeline.h"
+#include "scheduler/schedule/row_schedule.h"
+
+namespace sinter {
+namespace {
+
+/// Elements of a tensor that a step reads or writes.
+struct Region {
+  size_t step = 0;
+  int64_t offset = 0;  ///< Bytes.
+  int64_t element_bytes = 1;
+  Sizes sizes;
+  Sizes strides;  ///< In elements.
+
+  [[nodiscard]] int64_t count() const { return element_count(sizes); }
+  [[nodiscard]] bool is_same_place(const Region& other) const {
+    return std::tie(offset, element_bytes, sizes, strides) ==
+           std::tie(other.offset, other.element_bytes, other.sizes, other.strides);
+  }
+  /// Bytes from the tensor's first to the end of the region's last element.
+  [[nodiscard]] int64_t end() const {
+    int64_t last = 0;
+    for (size_t axis = 0; axis < sizes.size(); ++axis) last += (sizes[axis] - 1) * strides[axis];
+    return offset + (last + 1) * element_bytes;
+  }
+  /// True if no two of its elements have one address, as far as the strides show: each is at least
+  /// what the axes with smaller ones reach.
+  [[nodiscard]] bool is_injective() const {
+    std::vector<std::pair<int64_t, int64_t>> axes;  // Stride and size.
+    for (size_t axis = 0; axis < sizes.size(); ++axis) {
+      if (sizes[axis] > 1) axes.emplace_back(strides[axis], sizes[axis]);
+    }
+    std::ranges::sort(axes);
+    int64_t reached = 1;
+    for (const auto& [stride, size] : axes) {
+      if (stride < reached) return false;
+      reached += stride * (size - 1);
+    }
+    return true;
+  }
+  /// Bytes at which its elements begin.
+  [[nodiscard]] std::vector<int64_t> addresses() const {
+    std::vector<int64_t> out = {offset};
+    if (count() == 0) return {};
+    for (size_t axis = 0; axis < sizes.size(); ++axis) {
+      std::vector<int64_t> next;
+      next.reserve(out.size() * static_cast<size_t>(sizes[axis]));
+      for (const int64_t base : out) {
+        for (int64_t i = 0; i < sizes[axis]; ++i)
+          next.push_back(base + i * strides[axis] * element_bytes);
+      }
+      out = std::move(next);
+    }
+    return out;
+  }
+};
+
+using TensorKey = std::pair<TensorSlot::Kind, size_t>;
+
+struct Tensor {
+  std::vector<Region> writes;
+  std::vector<Region> reads;
+};
+
+class PlanVerifier {
+ public:
+  PlanVerifier(const Plan& plan, int64_t most_elements)
+      : plan_(plan), slots_(plan), most_elements_(most_elements), steps_(plan.steps()) {
+    for (size_t i = 0; i < plan.workspace.size(); ++i) {
+      const WorkspaceTensor& tensor = plan.workspace[i];
+      if (tensor.holds == WorkspaceTensor::Holds::kPartials)
+        partials_of_[tensor.writer].push_back(i);
+    }
+    step_of_segment_.resize(plan.kernels.size());
+    for (size_t step = 0; step < steps_.size(); ++step) {
+      if (steps_[step].kind == PlanStep::Kind::kKernel) step_of_segment_[steps_[step].index] = step;
+    }
+  }
+
+  std::vector<std::string> run() {
+    for (step_ = 0; step_ < steps_.size(); ++step_) {
+      const size_t index = steps_[step_].index;
+      if (steps_[step_].kind == PlanStep::Kind::kExternal) {
+        add_call(plan_.fusion.ops[plan_.externals[index].op]);
+      } else {
+        add_kernel(index);
+        check_blocks(index);
+      }
+    }
+    add_results();
+    for (const auto& [key, tensor] : tensors_) check_tensor(key, tensor);
+    check_workspace();
+    return std::move(violations_);
+  }
+
+ private:
+  template <class... Args>
+  void report(fmt::format_string<Args...> text, Args&&... args) {
+    violations_.push_back(fmt::format(text, std::forward<Args>(args)...));
+  }
+
+  static std::string name_of(const TensorKey& key) {
+    constexpr std::array kNames = {"input", "output", "workspace tensor"};
+    return fmt::format("{} {}", kNames[static_cast<size_t>(key.first)], key.second);
+  }
+
+  // ---- What steps read and write
+
+  [[nodiscard]] Region region(const Fusion& fusion, ValueId value, const TensorSlot& slot,
+                              Sizes strides) const {
+    const Value& info = fusion.values[value];
+    return {.step = step_,
+            .offset = slot.offset,
+            .element_bytes = bytes_of(info.type),
+            .sizes = Binding{}.sizes_of(info.shape),
+            .strides = std::move(strides)};
+  }
+  Tensor& at(const TensorSlot& slot) { return tensors_[{slot.kind, slot.index}]; }
+
+  void add_call(const Op& op) {
+    for (const ValueId operand : op.operands) {
+      const TensorSlot slot = slots_.of(operand);
+      at(slot).reads.push_back(region(plan_.fusion, operand, slot, slots_.strides_of(operand)));
+    }
+    for (const ValueId result : op.results) {
+      const TensorSlot slot = slots_.of(result);
+      at(slot).writes.push_back(region(plan_.fusion, result, slot, slots_.strides_of(result)));
+    }
+  }
+
+  [[nodiscard]] bool is_finished(size_t kernel) const {
+    return kernel + 1 < plan_.kernels.size() && plan_.kernels[kernel + 1].finishes;
+  }
+  /// The outputs that a segment's own kernel stores.
+  [[nodiscard]] std::vector<ValueId> stored_by(size_t kernel) const {
+    const SegmentFacts& facts = plan_.kernels[kernel].facts;
+    std::vector<ValueId> out;
+    for (const ValueId output : facts.fusion.outputs) {
+      if (!is_finished(kernel) || !facts.is_after_rows(output)) out.push_back(output);
+    }
+    return out;
+  }
+
+  void add_kernel(size_t kernel) {
+    const Fusion& fusion = plan_.kernels[kernel].facts.fusion;
+    for (const ValueId input : fusion.inputs) {
+      const TensorSlot slot = slots_.of(kernel, input, BufferUse::kRead);
+      at(slot).reads.push_back(
+          region(fusion, input, slot, input_strides(fusion, Binding{}, input)));
+    }
+    for (const ValueId output : stored_by(kernel)) {
+      const TensorSlot slot = slots_.of(kernel, output, BufferUse::kWrite);
+      at(slot).writes.push_back(
+          region(fusion, output, slot, output_strides(fusion, Binding{}, output)));
+    }
+    const auto partials = partials_of_.find(kernel);
+    if (!is_finished(kernel) || partials == partials_of_.end()) return;
+    for (const size_t i : partials->second) {
+      const WorkspaceTensor& tensor = plan_.workspace[i];
+      const int64_t size = bytes_of(plan_.fusion.values[tensor.value].type);
+      tensors_[{TensorSlot::Kind::kWorkspace, i}].writes.push_back(
+          {.step = step_, .element_bytes = size, .sizes = {tensor.bytes / size}, .strides = {1}});
+    }
+  }
+
+  /// The caller, and the checks of indices, read when all steps are over.
+  void add_results() {
+    for (const ValueId output : plan_.fusion.outputs) {
+      const TensorSlot slot = slots_.of(output);
+      at(slot).reads.push_back(region(plan_.fusion, output, slot, slots_.strides_of(output)));
+    }
+  }
+
+  // ---- Blocks
+
+  void check_blocks(size_t segment) {
+    const KernelPlan& kernel = plan_.kernels[segment];
+    const SegmentFacts& facts = kernel.facts;
+    const Schedule& schedule = kernel.chosen().schedule;
+    const int64_t blocks = kernel.chosen().estimate.blocks;
+    const std::vector<ValueId> stored = stored_by(segment);
+    const bool writes = is_finished(segment) ||
+                        std::ranges::any_of(stored, [&](ValueId v) { return !facts.is_empty(v); });
+    if (!writes) return;
+    if (blocks < 1) {
+      report("the kernel of segment {} writes, and has {} blocks", segment, blocks);
+      return;
+    }
+    const auto covers = [&](std::string_view what, int64_t covered, int64_t needed) {
+      if (covered < needed)
+        report("the blocks of segment {} cover {} of {} {}", segment, covered, needed, what);
+    };
+    const int64_t reach = schedule.threads_per_row * schedule.vector_width;
+    const bool walks_rows = schedule.family == "looped" || schedule.family == "multi_wave" ||
+                            schedule.family == kWarpSpecialised;
+    if (facts.list) {
+      // Blocks take a tile of one member each; no member is longer than all tiles.
+      for (const ValueId output : facts.fusion.outputs) {
+        covers("elements of a member", blocks * reach * schedule.unroll,
+               element_count(facts.fusion.values[output].shape));
+      }
+    } else if (schedule.family == "pointwise") {
+      covers("elements", blocks * reach * schedule.unroll, facts.space.columns);
+    } else if (schedule.family == kTranspose) {
+      covers("elements", blocks * reach * schedule.rows_per_block * schedule.unroll,
+             facts.space.rows * facts.space.columns);
+    } else if (schedule.family == kColumn) {
+      const int64_t sharing = std::max<int64_t>(schedule.persistent_blocks, schedule.cluster_size);
+      covers("columns", blocks / sharing * reach, facts.space.columns);
+    } else if (walks_rows && schedule.persistent_blocks == 0) {
+      covers("rows", blocks / schedule.cluster_size * schedule.rows_per_block, facts.space.rows);
+    }
+    // Each of several blocks has part of what an outer reduction takes.
+    const bool is_shared = facts.has_outer() && schedule.persistent_blocks > 0;
+    const bool is_whole = is_finished(segment) || schedule.finish == Finish::kLastBlock;
+    const bool has_results = std::ranges::any_of(facts.fusion.outputs, [&](ValueId output) {
+      return facts.is_after_rows(output) && !facts.is_empty(output);
+    });
+    if (is_shared && has_results && !is_whole)
+      report("nothing finishes the partial results of segment {}", segment);
+  }
+
+  // ---- Writers
+
+  /// Writers of one tensor, which are all of its elements' once.
+  void check_tensor(const TensorKey& key, const Tensor& tensor) {
+    for (const std::vector<Region>* regions : {&tensor.writes, &tensor.reads}) {
+      for (const Region& region : *regions) check_inside(key, region);
+    }
+    // Inputs are there; that nothing reads one behind what overwrites it is check_overwriting()'s.
+    int64_t count = 0;
+    for (const Region& region : tensor.writes) count += region.count();
+    const bool is_compared = count <= most_elements_;
+    std::optional<std::vector<std::pair<int64_t, size_t>>> addresses;
+    const auto written = [&]() -> const std::vector<std::pair<int64_t, size_t>>& {
+      if (!addresses) addresses = addresses_of(tensor.writes);
+      return *addresses;
+    };
+    // Most tensors have one writer, and are read as they were written: nothing to compare.
+    const bool has_one_writer = tensor.writes.size() == 1 && tensor.writes.front().is_injective();
+    if (is_compared && !has_one_writer) {
+      const auto twice = std::ranges::adjacent_find(
+          written(), [](const auto& a, const auto& b) { return a.first == b.first; });
+      if (twice != written().end())
+        report("steps {} and {} write byte {} of {}", twice->second, std::next(twice)->second,
+               twice->first, name_of(key));
+    }
+    for (const Region& read : tensor.reads) {
+      const bool is_callers = key.first == TensorSlot::Kind::kInput;
+      if (is_callers && read.step < steps_.size()) continue;
+      if (is_callers && tensor.writes.empty()) continue;  // An input that is an output as it is.
+      if (read.count() == 0) continue;
+      const auto is_all = [&](const Region& write) {
+        return write.step < read.step && write.is_same_place(read);
+      };
+      if (std::ranges::any_of(tensor.writes, is_all)) continue;
+      check_written(key, tensor, read, is_compared ? &written() : nullptr);
+    }
+  }
+
+  /// Addresses of all elements and the steps that write them, ascending. Those of a region are
+  /// nearly always, so that merging is enough.
+  static std::vector<std::pair<int64_t, size_t>> addresses_of(const std::vector<Region>& writes) {
+    std::vector<std::pair<int64_t, size_t>> out;
+    std::vector<size_t> ends = {0};  // Of ascending runs.
+    for (const Region& region : writes) {
+      for (const int64_t address : region.addresses()) out.emplace_back(address, region.step);
+      const auto begin = out.begin() + static_cast<ptrdiff_t>(ends.back());
+      if (!std::is_sorted(begin, out.end())) std::sort(begin, out.end());
+      ends.push_back(out.size());
+    }
+    while (ends.size() > 2) {
+      std::vector<size_t> merged = {0};
+      for (size_t i = 2; i < ends.size(); i += 2) {
+        const auto at = [&](size_t end) { return out.begin() + static_cast<ptrdiff_t>(end); };
+        std::inplace_merge(at(ends[i - 2]), at(ends[i - 1]), at(ends[i]));
+        merged.push_back(ends[i]);
+      }
+      if (merged.back() != out.size()) merged.push_back(out.size());
+      ends = std::move(merged);
+    }
+    return out;
+  }
+
+  void check_written(const TensorKey& key, const Tensor& tensor, const Region& read,
+                     const std::vector<std::pair<int64_t, size_t>>* written) {
+    if (written == nullptr || read.count() > most_elements_) {
+      int64_t before = 0;
+      for (const Region& write : tensor.writes)
+        before += write.step < read.step ? write.count() : 0;
+      // Strides of 0 read an element again.
+      int64_t distinct = 1;
+      for (size_t axis = 0; axis < read.sizes.size(); ++axis)
+        distinct *= read.strides[axis] == 0 ? 1 : read.sizes[axis];
+      if (before < distinct)
+        report("step {} reads {} elements of {}, of which {} are written before", read.step,
+               distinct, name_of(key), before);
+      return;
+    }
+    auto found = written->begin();
+    for (const int64_t address : read.addresses()) {
+      if (found == written->end() || found->first > address)
+        found = std::ranges::lower_bound(*written, address, {}, &std::pair<int64_t, size_t>::first);
+      while (found != written->end() && found->first < address) ++found;
+      if (found != written->end() && found->first == address && found->second < read.step) continue;
+      report("step {} reads byte {} of {}, which no step before it writes", read.step, address,
+             name_of(key));
+      return;
+    }
+  }
+
+  void check_inside(const TensorKey& key, const Region& region) {
+    if (key.first != TensorSlot::Kind::kWorkspace || region.count() == 0) return;
+    const int64_t bytes = plan_.workspace[key.second].bytes;
+    if (region.offset < 0 || region.end() > bytes)
+      report("step {} needs bytes {} to {} of {}, which has {}", region.step, region.offset,
+             region.end(), name_of(key), bytes);
+  }
+
+  // ---- Workspace
+
+  struct Life {
+    size_t first = 0;
+    size_t last = 0;
+  };
+
+  [[nodiscard]] std::optional<Life> life_of(size_t index) const {
+    const WorkspaceTensor& tensor = plan_.workspace[index];
+    std::optional<Life> life;
+    const auto use = [&](size_t step) {
+      if (!life) life = Life{step, step};
+      life->first = std::min(life->first, step);
+      life->last = std::max(life->last, step);
+    };
+    if (tensor.own() && tensor.writer < step_of_segment_.size())
+      use(step_of_segment_[tensor.writer]);
+    const auto found = tensors_.find({TensorSlot::Kind::kWorkspace, index});
+    if (found == tensors_.end()) return life;
+    for (const Region& region : found->second.writes) use(region.step);
+    for (const Region& region : found->second.reads) use(region.step);
+    return life;
+  }
+
+  /// True if two tensors that a step needs at once have a byte in common. Walks the steps, with
+  /// what each needs ordered by offset: as long as nothing there overlaps, what comes into it can
+  /// only overlap its neighbours.
+  [[nodiscard]] bool share_bytes(const std::vector<std::optional<Life>>& lives) const {
+    std::map<size_t, std::vector<size_t>> begins;  // By step: tensors.
+    std::map<size_t, std::vector<size_t>> ends;
+    for (size_t i = 0; i < lives.size(); ++i) {
+      if (!lives[i] || plan_.workspace[i].bytes == 0) continue;
+      begins[lives[i]->first].push_back(i);
+      ends[lives[i]->last].push_back(i);
+    }
+    const auto end_of = [&](size_t i) {
+      return plan_.workspace[i].offset + plan_.workspace[i].bytes;
+    };
+    std::map<int64_t, size_t> needed;  // By offset.
+    auto ended = ends.begin();
+    for (const auto& [step, tensors] : begins) {
+      for (; ended != ends.end() && ended->first < step; ++ended) {
+        for (const size_t i : ended->second) needed.erase(plan_.workspace[i].offset);
+      }
+      for (const size_t i : tensors) {
+        const auto [at, is_new] = needed.emplace(plan_.workspace[i].offset, i);
+        if (!is_new) return true;
+        if (at != needed.begin() && end_of(std::prev(at)->second) > at->first) return true;
+        if (std::next(at) != needed.end() && end_of(i) > std::next(at)->first) return true;
+      }
+    }
+    return false;
+  }
+
+  void check_workspace() {
+    std::vector<std::optional<Life>> lives;
+    for (size_t i = 0; i < plan_.workspace.size(); ++i) lives.push_back(life_of(i));
+    for (size_t i = 0; i < plan_.workspace.size(); ++i) {
+      const WorkspaceTensor& a = plan_.workspace[i];
+      if (a.offset < 0 || a.offset % kWorkspaceAlignment != 0 ||
+          a.offset + a.bytes > plan_.workspace_bytes)
+        report("workspace tensor {} of {} bytes lies at byte {} of {}", i, a.bytes, a.offset,
+               plan_.workspace_bytes);
+    }
+    if (!share_bytes(lives)) return;
+    for (size_t i = 0; i < plan_.workspace.size(); ++i) {
+      const WorkspaceTensor& a = plan_.workspace[i];
+      if (!lives[i] || a.bytes == 0) continue;
+      for (size_t j = 0; j < i; ++j) {
+        const WorkspaceTensor& b = plan_.workspace[j];
+        if (!lives[j] || b.bytes == 0) continue;
+        const bool apart = a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset;
+        if (apart || lives[i]->last < lives[j]->first || lives[j]->last < lives[i]->first) continue;
+        report("workspace tensors {} and {} share bytes, and steps {} to {} need both", j, i,
+               std::max(lives[i]->first, lives[j]->first),
+               std::min(lives[i]->last, lives[j]->last));
+      }
+    }
+  }
+
+  const Plan& plan_;
+  const TensorSlots slots_;
+  const int64_t most_elements_;
+  const std::vector<PlanStep> steps_;
+  std::map<size_t, std::vector<size_t>> partials_of_;  ///< Places in the workspace, by segment.
+  std::vector<size_t> step_of_segment_;
+  size_t step_ = 0;  ///< At hand; behind the last one, that of the caller.
+  std::map<TensorKey, Tensor> tensors_;
+  std::vector<std::string> violations_;
+};
+
+}  // namespace
+
+std::vector<std::string> plan_violations(const Plan& plan, int64_t most_elements) {
+  return PlanVerifier(plan, most_elements).run();
+}
+
+void check_plan(const Plan& plan) {
+  if (!kVerifyPlansByDefault) return;
+  const std::vector<std::string> violations = plan_violations(plan);
+  SINTER_CHECK(violations.empty(), "the plan of '{}': {}", plan.fusion.name, violations.front());
+}
+
+}  // namespace sinter

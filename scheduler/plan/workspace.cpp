@@ -1,0 +1,123 @@
+#include "scheduler/plan/workspace.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "fusion_ir/integers.h"
+#include "scheduler/plan/tensor_slots.h"
+
+namespace sinter {
+namespace {
+
+/// Steps from the one that writes a tensor to the last that reads it. What is read after the
+/// execution is needed to the end.
+struct Lifetime {
+  size_t first = 0;
+  size_t last = 0;
+};
+
+std::vector<Lifetime> lifetimes(const Plan& plan) {
+  const std::vector<PlanStep> steps = plan.steps();
+  std::vector<size_t> step_of_segment(plan.kernels.size());
+  std::vector<size_t> step_of_call(plan.externals.size());
+  std::map<ValueId, Lifetime> used;  // By tensor; several steps may write parts of one.
+  const auto use = [&](ValueId value, size_t step) {
+    used.try_emplace(tensor_of(plan, value), Lifetime{step, step}).first->second.last = step;
+  };
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].kind == PlanStep::Kind::kExternal) {
+      step_of_call[steps[i].index] = i;
+      const Op& op = plan.fusion.ops[plan.externals[steps[i].index].op];
+      for (const ValueId operand : op.operands) use(operand, i);
+      for (const ValueId result : op.results) use(result, i);
+      continue;
+    }
+    step_of_segment[steps[i].index] = i;
+    const KernelPlan& kernel = plan.kernels[steps[i].index];
+    const auto in_plan = [&](ValueId value) {
+      return kernel.in_plan.empty() ? value : kernel.in_plan.at(value);
+    };
+    for (const ValueId input : kernel.facts.fusion.inputs) use(in_plan(input), i);
+    for (const ValueId output : kernel.facts.fusion.outputs) use(in_plan(output), i);
+  }
+  for (const ValueId kept : plan.kept_indices()) used.at(kept).last = steps.size() - 1;
+  std::vector<Lifetime> out;
+  for (const WorkspaceTensor& tensor : plan.workspace) {
+    const size_t written =
+        tensor.by_external ? step_of_call[tensor.writer] : step_of_segment[tensor.writer];
+    size_t last = written;
+    if (tensor.holds == WorkspaceTensor::Holds::kPartials) {
+      last = std::min(step_of_segment[tensor.writer] + 1, steps.size() - 1);
+    } else if (!tensor.own()) {
+      out.push_back(used.at(tensor.value));
+      continue;
+    }
+    out.push_back({written, last});
+  }
+  return out;
+}
+
+/// Finds those of a set of lifetimes that share a step with another one, in the time of their
+/// number and of the steps within that other one.
+class LivesAtOnce {
+ public:
+  explicit LivesAtOnce(size_t steps) : begins_(steps), over_(2 * steps), steps_(steps) {}
+
+  void add(size_t item, const Lifetime& life) {
+    begins_[life.first].push_back(item);
+    for (size_t low = life.first + 1 + steps_, high = life.last + 1 + steps_; low < high;
+         low /= 2, high /= 2) {
+      if (low % 2 == 1) over_[low++].push_back(item);
+      if (high % 2 == 1) over_[--high].push_back(item);
+    }
+  }
+
+  /// Each once, in no particular order.
+  [[nodiscard]] std::vector<size_t> with(const Lifetime& life) const {
+    std::vector<size_t> out;
+    const auto add = [&](const std::vector<size_t>& items) {
+      out.insert(out.end(), items.begin(), items.end());
+    };
+    for (size_t node = life.first + steps_; node > 0; node /= 2) add(over_[node]);
+    for (size_t step = life.first; step <= life.last; ++step) add(begins_[step]);
+    return out;
+  }
+
+ private:
+  std::vector<std::vector<size_t>> begins_;  ///< By step.
+  /// By node of a segment tree over the steps, whose leaves are the last `steps_` nodes: what lives
+  /// in all steps below the node. Each step that an item lives in, its first one aside, lies below
+  /// one node that has it.
+  std::vector<std::vector<size_t>> over_;
+  size_t steps_;
+};
+
+}  // namespace
+
+void place_workspace(Plan& plan) {
+  const std::vector<Lifetime> lives = lifetimes(plan);
+  std::vector<size_t> order(plan.workspace.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, std::ranges::greater{},
+                           [&](size_t i) { return plan.workspace[i].bytes; });
+  plan.workspace_bytes = 0;
+  LivesAtOnce placed(std::max<size_t>(plan.steps().size(), 1));
+  for (const size_t i : order) {
+    WorkspaceTensor& tensor = plan.workspace[i];
+    const int64_t bytes = rounded_up(tensor.bytes, kWorkspaceAlignment);
+    int64_t offset = 0;
+    std::vector<size_t> at_once = placed.with(lives[i]);
+    std::ranges::sort(at_once, {}, [&](size_t other) { return plan.workspace[other].offset; });
+    for (const size_t other : at_once) {
+      const WorkspaceTensor& beside = plan.workspace[other];
+      if (beside.offset >= offset + bytes) break;
+      offset = std::max(offset, beside.offset + rounded_up(beside.bytes, kWorkspaceAlignment));
+    }
+    tensor.offset = offset;
+    placed.add(i, lives[i]);
+    plan.workspace_bytes = std::max(plan.workspace_bytes, offset + bytes);
+  }
+}
+
+}  // namespace sinter

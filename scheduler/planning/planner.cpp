@@ -1,0 +1,408 @@
+#include "scheduler/planning/planner.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+
+#include "fusion_ir/match.h"
+#include "fusion_ir/passes/remove_dead_values.h"
+#include "fusion_ir/pipeline.h"
+#include "fusion_ir/verifier.h"
+#include "scheduler/analysis/contraction.h"
+#include "scheduler/analysis/tensor_list.h"
+#include "scheduler/cost/cost_model.h"
+#include "scheduler/families/interruption.h"
+#include "scheduler/families/multi_tensor.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/plan/plan_verifier.h"
+#include "scheduler/plan/tensor_slots.h"
+#include "scheduler/plan/workspace.h"
+#include "scheduler/planning/apply_tuned.h"
+#include "scheduler/planning/follow_plan.h"
+#include "scheduler/segmentation/group_judge.h"
+#include "scheduler/segmentation/joins.h"
+#include "scheduler/segmentation/offers.h"
+#include "scheduler/segmentation/segment_scheduler.h"
+#include "scheduler/segmentation/segmented_plan.h"
+#include "scheduler/segmentation/uneven_parts.h"
+
+namespace sinter {
+namespace {
+
+/// The family that the pins ask for by name; empty: any.
+std::string_view pinned_family(const SchedulePin& pin) {
+  if (pin.schedule) return pin.schedule->family;
+  return pin.family ? std::string_view(*pin.family) : std::string_view();
+}
+
+/// The graph as one segment: as a list of tensors where the pins want that.
+tl::expected<SegmentFacts, Rejection> analyse_segment(const Fusion& fusion,
+                                                      const PlanOptions& options) {
+  if (pinned_family(options.pin) == kMultiTensor) return analyse_list(fusion);
+  auto facts = analyse(fusion);
+  if (!facts) return facts;
+  if (auto rejection = check_arguments(*facts)) return tl::make_unexpected(std::move(*rejection));
+  return facts;
+}
+
+/// One segment if its kernels take the whole graph, else as many as it needs.
+Result<void> plan_kernels(Plan& plan, const PlanOptions& options) {
+  const Fusion& fusion = plan.fusion;
+  const bool is_cut = !options.cuts.empty() || !options.joins.empty();
+  if (is_cut && !(options.pin == SchedulePin{}))
+    return fail(
+        {.kind = ErrorKind::kInvalidArgument,
+         .message = fmt::format("a schedule is pinned for '{}', and how it is cut", fusion.name),
+         .remedy = "pin one of both"});
+  if (is_cut) return plan_segments(plan, options);
+  const bool calls = std::ranges::any_of(
+      fusion.ops, [](const Op& op) { return std::holds_alternative<ExternalOp>(op.kind); });
+  if (calls && !(options.pin == SchedulePin{}))
+    return fail({.kind = ErrorKind::kInvalidArgument,
+                 .message = fmt::format("a schedule is pinned for '{}', which has external calls",
+                                        fusion.name),
+                 .remedy = "pin schedules of graphs that one kernel runs"});
+  const bool pinned = !(options.pin == SchedulePin{});
+  if (!pinned) {
+    ListGroups lists = choose_lists(fusion, plan.limits, options);
+    if (!lists.groups.empty()) return plan_segments(plan, options, std::move(lists));
+  }
+  if (calls) return plan_segments(plan, options);
+  // To analyse rows with so many stages as one kernel takes longer than to cut them.
+  const bool reduces =
+      std::ranges::any_of(fusion.ops, [](const Op& op) { return is_reduction(op.kind); });
+  if (!pinned && reduces && options.cutting == Cutting::kFaster &&
+      instructions_of(fusion) > kMostInstructions) {
+    Plan cut = plan;
+    if (plan_segments(cut, options)) {
+      plan = std::move(cut);
+      return {};
+    }
+  }
+  auto facts = analyse_segment(fusion, options);
+  if (!facts && pinned)
+    return fail(unsupported(fusion, {facts.error()},
+                            fmt::format("no family can walk the fusion '{}'", fusion.name)));
+  if (!facts) return plan_segments(plan, options);
+  const double least_us = least_time(*facts, plan.limits);
+  const bool is_worth_trying =
+      facts->has_reduction() || facts->has_outer() || fusion.ops.size() <= kMostPointwiseOpsCut;
+  auto whole = schedule_segment(std::move(*facts), plan.limits, options);
+  // Pins are for the one kernel of a segment; a mistake in the options is not mended by others.
+  if (!whole && (pinned || whole.error().kind == ErrorKind::kInvalidArgument))
+    return fail(whole.error());
+  if (!whole) return plan_segments(plan, options);
+  const double whole_us = whole->predicted_us();
+  const bool may_cut = is_worth_trying && !pinned && options.cutting == Cutting::kFaster;
+  if (may_cut && whole_us > kWorthCutting * least_us + CostConstants{}.launch_us) {
+    Plan cut = plan;
+    try {
+      if (plan_segments(cut, options, {}, whole_us / (1.0 + kCutGain)) && cut.is_segmented) {
+        plan = std::move(cut);
+        return {};
+      }
+    } catch (const DeadlinePassed& passed) {
+      // What runs the whole graph is a plan, if perhaps not the fastest.
+      whole->decisions.push_back({.question = "would several kernels be faster",
+                                  .chosen = "one kernel",
+                                  .because = passed.error().message});
+    }
+  }
+  plan.kernels = std::move(whole->kernels);
+  plan.workspace = std::move(whole->workspace);
+  plan.decisions = std::move(whole->decisions);
+  plan.rejections = std::move(whole->rejections);
+  return {};
+}
+
+/// The graph that is planned, with what its layouts and concatenates say of where values lie.
+void set_graph(Plan& plan, const Fusion& fusion) {
+  plan.fusion = with_places_for_joins(fusion);
+  plan.placements.clear();
+  for (size_t i = 0; i < plan.fusion.layouts.size(); ++i) {
+    const ValueId alias = plan.fusion.layouts[i].alias;
+    if (alias.valid())
+      plan.placements[plan.fusion.outputs[i]] = {alias, 0, input_strides(plan.fusion, {}, alias)};
+  }
+}
+
+/// The graph with reductions of long axes in parts, where no number of parts divides them; nothing
+/// if it has none.
+std::optional<Fusion> in_uneven_parts(const Fusion& fusion, const DeviceLimits& limits,
+                                      const PlanOptions& options) {
+  const std::vector<UnevenAxis> axes = find_uneven_axes(fusion, limits);
+  if (axes.empty()) return std::nullopt;
+  const Fusion made = with_axes_in_parts(fusion, axes);
+  return options.simplify ? simplify(made) : made;
+}
+
+/// Plans the graph with axes in uneven parts too, and keeps the faster plan. `unplanned` is what
+/// the plan was before.
+void try_uneven_parts(Plan& plan, Plan unplanned, const Fusion& in_parts,
+                      const PlanOptions& options) {
+  constexpr const char* kQuestion = "are axes that no number of parts divides reduced in parts";
+  set_graph(unplanned, in_parts);
+  try {
+    if (!plan_kernels(unplanned, options)) return;
+  } catch (const DeadlinePassed& passed) {
+    plan.decisions.push_back(
+        {.question = kQuestion, .chosen = "without", .because = passed.error().message});
+    return;
+  }
+  const double whole_us = plan.predicted_us();
+  const double parts_us = unplanned.predicted_us();
+  const auto candidate = [](const char* what, double us) {
+    return Candidate{.what = what, .predicted = {.total_us = us}, .legal = true, .because = ""};
+  };
+  const bool is_faster = parts_us < whole_us / (1.0 + kCutGain);
+  if (is_faster) plan = std::move(unplanned);
+  plan.decisions.push_back(
+      {.question = kQuestion,
+       .candidates = {candidate("without", whole_us),
+                      candidate("parts of one length, and a rest", parts_us)},
+       .chosen = is_faster ? "in parts, of which the last is shorter" : "without",
+       .because =
+           fmt::format("predicted {:.1f} us without, {:.1f} us in parts", whole_us, parts_us)});
+}
+
+Decision following_decision(const Fusion& fusion, const Plan& model) {
+  std::string sizes;
+  for (uint32_t i = 0; i < model.binding.symbol_sizes.size() && i < fusion.symbols.size(); ++i)
+    sizes += fmt::format("{}{}={}", sizes.empty() ? "" : ", ", fusion.symbols[SymbolId{i}].name,
+                         model.binding.symbol_sizes[i]);
+  return {.question = "whose cuts and schedules are these",
+          .chosen = sizes.empty() ? "those of a plan that is followed"
+                                  : fmt::format("those of the plan for {}", sizes),
+          .because = "the caller asked for a plan like it, whatever takes least time"};
+}
+
+/// Nothing reads an input behind the step that begins to overwrite it.
+void check_overwriting(const Plan& plan) {
+  std::set<ValueId> overwritten;
+  for (const OutputLayout& layout : plan.fusion.layouts) {
+    if (layout.alias.valid()) overwritten.insert(layout.alias);
+  }
+  if (overwritten.empty()) return;
+  std::set<ValueId> begun;
+  for (const PlanStep& step : plan.steps()) {
+    std::vector<ValueId> read;
+    std::vector<ValueId> written;
+    if (step.kind == PlanStep::Kind::kExternal) {
+      const Op& op = plan.fusion.ops[plan.externals[step.index].op];
+      read = op.operands;
+      written = op.results;
+    } else {
+      const KernelPlan& kernel = plan.kernels[step.index];
+      const auto in_plan = [&](ValueId value) {
+        return kernel.in_plan.empty() ? value : kernel.in_plan.at(value);
+      };
+      for (const ValueId input : kernel.facts.fusion.inputs) read.push_back(in_plan(input));
+      for (const ValueId output : kernel.facts.fusion.outputs) written.push_back(in_plan(output));
+    }
+    for (const ValueId value : read)
+      SINTER_CHECK(!begun.contains(value), "{} is read after it was overwritten", value);
+    for (const ValueId value : written) {
+      const ValueId tensor = tensor_of(plan, value);
+      if (tensor != value && overwritten.contains(tensor)) begun.insert(tensor);
+    }
+  }
+}
+
+/// The step's segment or call that writes a value last, which is the one that makes it whole.
+struct Writer {
+  size_t index = 0;
+  bool is_external = false;
+};
+
+Writer last_writer(const Plan& plan, ValueId value) {
+  std::optional<Writer> out;
+  for (const PlanStep& step : plan.steps()) {
+    const bool is_external = step.kind == PlanStep::Kind::kExternal;
+    const auto writes = [&] {
+      if (is_external) {
+        const Op& op = plan.fusion.ops[plan.externals[step.index].op];
+        return std::ranges::find(op.results, value) != op.results.end();
+      }
+      const KernelPlan& kernel = plan.kernels[step.index];
+      return std::ranges::any_of(kernel.facts.fusion.outputs, [&](ValueId output) {
+        return (kernel.in_plan.empty() ? output : kernel.in_plan.at(output)) == value;
+      });
+    };
+    if (writes()) out = Writer{step.index, is_external};
+  }
+  SINTER_CHECK(out.has_value(), "nothing writes {}", value);
+  return *out;
+}
+
+/// The indices that checks read become tensors of the workspace.
+void keep_indices(Plan& plan, std::vector<IndexCheck> checks) {
+  plan.checks_indices = true;
+  plan.index_checks = std::move(checks);
+  int64_t bytes = 0;
+  for (const ValueId kept : plan.kept_indices()) {
+    SINTER_CHECK(!plan.placements.contains(kept), "{} lies in another tensor", kept);
+    const Value& value = plan.fusion.values[kept];
+    const Writer writer = last_writer(plan, kept);
+    plan.workspace.push_back({.value = kept,
+                              .bytes = element_count(value.shape) * bytes_of(value.type),
+                              .writer = writer.index,
+                              .by_external = writer.is_external});
+    bytes += plan.workspace.back().bytes;
+  }
+  plan.decisions.push_back(
+      {.question = "what becomes of an index outside of its axis",
+       .chosen = "it counts as 0, and is kept to be checked",
+       .because = fmt::format("the caller asked; {} take(s), {} bytes of workspace",
+                              plan.index_checks.size(), bytes)});
+}
+
+Result<Plan> plan_or_throw(const Fusion& fusion, const ExtentValues& extents,
+                           const DeviceLimits& limits, const PlanOptions& options) {
+  if (const auto violations = verify(fusion); !violations.empty()) {
+    Error error{.kind = ErrorKind::kInvalidFusion,
+                .message = fmt::format("the fusion '{}' breaks {} invariant(s)", fusion.name,
+                                       violations.size()),
+                .remedy = "build it with FusionBuilder or parse_fusion, which check as they go"};
+    for (const Violation& violation : violations) {
+      error.log += fmt::format("{}  {}", error.log.empty() ? "" : "\n", violation.message);
+      if (violation.value.valid()) error.values.push_back(violation.value);
+      if (violation.op.valid()) error.ops.push_back(violation.op);
+    }
+    return fail(std::move(error));
+  }
+  auto binding = bind_extents(fusion, extents);
+  if (!binding) return fail(binding.error());
+
+  CheckedFusion checked =
+      options.check_indices ? with_kept_indices(fusion, *binding) : CheckedFusion{.fusion = fusion};
+  Plan out{.fusion = options.like ? specialize_alike(checked.fusion, *binding)
+                                  : specialize(checked.fusion, *binding),
+           .binding = *binding,
+           .limits = limits,
+           .kernels = {},
+           .workspace = {},
+           .decisions = {},
+           .rejections = {}};
+  if (options.simplify) {
+    out.fusion = simplify(out.fusion);
+  } else if (auto alive = remove_dead_values(out.fusion)) {
+    out.fusion = std::move(*alive);
+  }
+  const bool is_free = options.pin == SchedulePin{} && options.cuts.empty() &&
+                       options.joins.empty() && options.cutting == Cutting::kFaster;
+  std::optional<Fusion> in_parts;
+  if (is_free) in_parts = in_uneven_parts(out.fusion, limits, options);
+  set_graph(out, out.fusion);
+  if (options.like && in_parts && !equal_but_for_sizes(out.fusion, options.like->fusion))
+    set_graph(out, *in_parts);
+  std::optional<Plan> unplanned;
+  if (in_parts && !options.like) unplanned = out;
+
+  const auto planned =
+      options.like ? follow_plan(out, *options.like, options) : plan_kernels(out, options);
+  if (planned && unplanned) try_uneven_parts(out, std::move(*unplanned), *in_parts, options);
+  if (!planned) {
+    Error error = planned.error();
+    if (error.kind == ErrorKind::kUnsupported && !out.placements.empty()) {
+      const auto& [output, placement] = *out.placements.begin();
+      error.remedy +=
+          fmt::format(", or give {} memory of its own instead of that of {}", output, placement.in);
+    }
+    return fail(std::move(error));
+  }
+  if (options.like) {
+    out.decisions.push_back(following_decision(fusion, *options.like));
+  } else if (options.tuned) {
+    if (auto applied = apply_tuned(out, *options.tuned, options); !applied)
+      return fail(applied.error());
+  }
+  check_overwriting(out);
+  for (const Contraction& contraction : contractions_of(out))
+    out.decisions.push_back(decision_of(contraction, out.fusion));
+  if (options.check_indices) keep_indices(out, std::move(checked.checks));
+  place_workspace(out);
+  check_plan(out);
+  return out;
+}
+
+}  // namespace
+
+Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const DeviceLimits& limits,
+                  const PlanOptions& options) {
+  return as_result([&] { return plan_or_throw(fusion, extents, limits, options); });
+}
+
+namespace {
+
+Result<void> finish_or_throw(Plan& plan, size_t segment, const Schedule& schedule,
+                             const FamilySet& families) {
+  SINTER_CHECK_OP(segment, <, plan.kernels.size());
+  if (!plan.kernels[segment].facts.has_outer() || plan.kernels[segment].is_part) return {};
+  auto finish = finish_segment(plan.kernels[segment].facts, schedule, plan.limits, families);
+  if (!finish) return fail(finish.error());
+  // What was chosen before goes, and what stands behind it moves up.
+  const size_t next = segment + 1;
+  std::erase_if(plan.workspace, [&](const WorkspaceTensor& tensor) {
+    return !tensor.by_external && tensor.writer == segment &&
+           tensor.holds != WorkspaceTensor::Holds::kValue;
+  });
+  const bool had = next < plan.kernels.size() && plan.kernels[next].finishes;
+  const bool has = !finish->kernels.empty();
+  const std::map<ValueId, ValueId> in_plan = plan.kernels[segment].in_plan;
+  const auto plan_value = [&](ValueId value) {
+    return in_plan.empty() || !value.valid() ? value : in_plan.at(value);
+  };
+  for (KernelPlan& kernel : finish->kernels) {
+    for (auto& [mine, value] : kernel.in_plan) value = plan_value(value);
+  }
+  const auto renumber = [&](size_t& number) {
+    if (had && !has && number > segment) --number;
+    if (has && !had && number > segment) ++number;
+  };
+  for (WorkspaceTensor& tensor : plan.workspace) {
+    if (!tensor.by_external) renumber(tensor.writer);
+  }
+  for (ExternalCall& call : plan.externals) renumber(call.before);
+  for (KernelPlan& other : plan.kernels) {
+    if (other.same_as) renumber(*other.same_as);
+  }
+  for (Cut& cut : plan.cuts) {
+    renumber(cut.from);
+    renumber(cut.to);
+  }
+  const auto at = plan.kernels.begin() + static_cast<ptrdiff_t>(next);
+  if (had) plan.kernels.erase(at);
+  if (has) plan.kernels.insert(at, std::move(finish->kernels.front()));
+  // What follows from the partial results may have another writer now.
+  for (const size_t writer : {segment, next}) {
+    if (writer == next && !has) continue;
+    for (const ValueId output : plan.kernels[writer].facts.fusion.outputs) {
+      const auto& in_plan_of_writer = plan.kernels[writer].in_plan;
+      const ValueId value = in_plan_of_writer.empty() ? output : in_plan_of_writer.at(output);
+      for (WorkspaceTensor& tensor : plan.workspace) {
+        if (tensor.holds == WorkspaceTensor::Holds::kValue && tensor.value == value)
+          tensor.writer = writer;
+      }
+    }
+  }
+  for (WorkspaceTensor tensor : finish->workspace) {
+    tensor.value = plan_value(tensor.value);
+    tensor.writer = segment;
+    plan.workspace.push_back(tensor);
+  }
+  std::vector<Decision>& decisions =
+      plan.is_segmented ? plan.kernels[segment].decisions : plan.decisions;
+  std::erase_if(decisions, is_finish_decision);
+  std::ranges::move(finish->decisions, std::back_inserter(decisions));
+  place_workspace(plan);
+  return {};
+}
+
+}  // namespace
+
+Result<void> plan_finish(Plan& plan, size_t segment, const Schedule& schedule,
+                         const FamilySet& families) {
+  return as_result([&] { return finish_or_throw(plan, segment, schedule, families); });
+}
+
+}  // namespace sinter

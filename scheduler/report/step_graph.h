@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "scheduler/plan/plan.h"
+
+namespace sinter {
+
+/// A tensor in memory that steps of a plan read or write: an input, an output, or what one step
+/// leaves for later ones.
+struct PassedTensor {
+  enum class Holds : uint8_t {
+    kValue,
+    kPartials,  ///< Partial results of a reduction, or of rows in parts; `value` is the
+                ///< reduction's.
+  };
+  ValueId value;  ///< In the plan's graph.
+  Holds holds = Holds::kValue;
+  int64_t bytes = 0;
+  bool is_input = false;   ///< Of the graph.
+  bool is_output = false;  ///< Likewise; may be read by steps too.
+  /// Steps, ascending: none for inputs, several where each writes a part of what a concatenate
+  /// makes.
+  std::vector<size_t> writers{};
+  std::vector<size_t> readers{};  ///< Steps; ascending.
+  friend bool operator==(const PassedTensor&, const PassedTensor&) = default;
+};
+
+/// A plan as a graph: its kernels and calls, and the tensors between them.
+struct StepGraph {
+  std::vector<PlanStep> steps;        ///< As Plan::steps.
+  std::vector<PassedTensor> tensors;  ///< Inputs, then outputs, then those of the workspace.
+  friend bool operator==(const StepGraph&, const StepGraph&) = default;
+};
+
+/// What the steps of a plan read and write. What a kernel keeps for itself is left out.
+StepGraph step_graph(const Plan& plan);
+
+/// "h", or "%v3" for a value without a name; "partials of h".
+std::string name_of(const Plan& plan, const PassedTensor& tensor);
+
+/// Ops that a kernel runs, by name with their count: "cast x2, mul, reduce.sum". Inputs, constants
+/// and broadcasts are left out.
+std::string ops_text(const KernelPlan& segment);
+
+}  // namespace sinter

@@ -1,0 +1,397 @@
+#include "scheduler/segmentation/offers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <numeric>
+#include <set>
+
+#include "fusion_ir/nearest_name.h"
+#include "fusion_ir/printer.h"
+#include "scheduler/analysis/in_place.h"
+#include "scheduler/analysis/kept_value.h"
+#include "scheduler/cost/last_block_time.h"
+#include "scheduler/families/schedule_verifier.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/schedule/last_block.h"
+#include "scheduler/schedule/overwriting.h"
+
+namespace sinter {
+namespace {
+
+std::string limiting_part(const Prediction& predicted) {
+  const std::pair<double, const char*> parts[] = {{predicted.memory_us, "memory"},
+                                                  {predicted.l2_us, "L2"},
+                                                  {predicted.issue_us, "instruction issue"},
+                                                  {predicted.special_us, "special functions"},
+                                                  {predicted.shared_us, "shared memory"}};
+  const auto largest = std::ranges::max_element(parts);
+  if (predicted.exposed_us > largest->first)
+    return fmt::format("waits {:.1f} us", predicted.exposed_us + largest->first);
+  return fmt::format("{} {:.1f} us", largest->second, largest->first);
+}
+
+/// A number of a rejection, rounded; pins may hold numbers at the ends of the range.
+int64_t saturated(double value) {
+  if (value >= 0x1p63) return std::numeric_limits<int64_t>::max();
+  return value <= -0x1p63 ? std::numeric_limits<int64_t>::min() : std::llround(value);
+}
+
+/// Says which tensor a budget was broken for, as the caller knows it: ids are those of a segment.
+void name_tensor(const Fusion& fusion, Rejection& rejection) {
+  if (!rejection.at.valid() || !fusion.values.contains(rejection.at)) return;
+  const Value& value = fusion.values[rejection.at];
+  const int64_t bytes = element_count(value.shape) * bytes_of(value.type);
+  rejection.rule += value.name.empty() ? fmt::format(": a tensor of {} bytes", bytes)
+                                       : fmt::format(": '{}' of {} bytes", value.name, bytes);
+}
+
+Error unknown_family(std::string message, std::string_view wrong, const FamilySet& families) {
+  std::vector<std::string_view> names;
+  for (const Family& family : families) names.push_back(family.name);
+  return {.kind = ErrorKind::kInvalidArgument,
+          .message = std::move(message),
+          .remedy = suggestion(
+              wrong, names,
+              fmt::format("name one of the set ({}), or add yours to PlanOptions::families",
+                          fmt::join(names, ", ")))};
+}
+
+/// "pin threads_per_row to one of 32, 64": what there is for every pinned number that no candidate
+/// has, whatever its other fields are.
+std::string offered_instead(const SchedulePin& pin,
+                            const std::vector<ProposedSchedule>& candidates) {
+  std::vector<std::string> out;
+  const auto add = [&](std::string_view name, const std::optional<int64_t>& pinned,
+                       int64_t Schedule::*field) {
+    if (!pinned) return;
+    std::set<int64_t> offered;
+    for (const ProposedSchedule& candidate : candidates) offered.insert(candidate.schedule.*field);
+    if (!offered.contains(*pinned))
+      out.push_back(fmt::format("pin {} to one of {}", name, fmt::join(offered, ", ")));
+  };
+  add("threads_per_row", pin.threads_per_row, &Schedule::threads_per_row);
+  add("rows_per_block", pin.rows_per_block, &Schedule::rows_per_block);
+  add("vector_width", pin.vector_width, &Schedule::vector_width);
+  add("unroll", pin.unroll, &Schedule::unroll);
+  if (out.empty()) return "loosen the pin; `sinter explain` lists the candidates";
+  return fmt::format("{}", fmt::join(out, ", "));
+}
+
+Result<ProposedSchedule> pinned_schedule(const SegmentFacts& facts, const DeviceLimits& limits,
+                                         const PlanOptions& options) {
+  const Schedule& schedule = *options.pin.schedule;
+  const Family* family = find_family(options.families, schedule.family);
+  if (family == nullptr) {
+    return fail(unknown_family(
+        fmt::format("the pinned schedule names the family '{}', which is not in the set",
+                    schedule.family),
+        schedule.family, options.families));
+  }
+  if (!options.pin.matches(schedule)) {
+    return fail({.kind = ErrorKind::kInvalidArgument,
+                 .message = fmt::format("the pinned schedule does not have the {} pinned beside it",
+                                        options.pin.text()),
+                 .remedy = "pin a whole schedule or single fields, not both"});
+  }
+  const auto rejections = verify_schedule(facts, schedule, limits, options.families);
+  if (!rejections.empty()) {
+    const Rejection& first = rejections.front();
+    Error error = unsupported(
+        facts.fusion, rejections,
+        fmt::format("the pinned schedule is refused: {}: {}", first.subject, first.rule));
+    error.kind = ErrorKind::kResourceExhausted;
+    if (!first.unit.empty()) {
+      error.measured = saturated(first.value);
+      error.limit = saturated(first.limit);
+    }
+    return fail(std::move(error));
+  }
+  const auto estimate = family->estimate(facts, schedule, limits);
+  return ProposedSchedule{schedule, *estimate, family->predict(facts, schedule, *estimate, limits)};
+}
+
+/// So many schedules that leave partial results are offered with tickets: those that would be the
+/// fastest if tickets took nothing but their own time. More would lengthen planning.
+constexpr size_t kLastBlockOffers = 4;
+
+/// Offers schedules again with tickets, where the last block is predicted to finish sooner.
+void offer_last_block_finish(KernelPlan& kernel, const DeviceLimits& limits,
+                             const FamilySet& families) {
+  if (!kernel.facts.has_outer()) return;
+  struct Offer {
+    const ProposedSchedule* candidate = nullptr;
+    const Family* family = nullptr;
+    double us = 0.0;  ///< In all, if what the tickets need changes nothing else.
+  };
+  std::vector<Offer> worth;
+  const auto total = [](const ProposedSchedule& candidate) { return candidate.predicted.total_us; };
+  const double best_us = total(*std::ranges::min_element(kernel.candidates, {}, total));
+  const double least_us = CostConstants{}.last_block_ns / 1000.0;
+  for (const ProposedSchedule& candidate : kernel.candidates) {
+    // Most would not be the fastest if tickets took the least they can.
+    const double most_saved = candidate.predicted.second_stage_us - least_us;
+    if (candidate.schedule.persistent_blocks == 0 || total(candidate) - most_saved >= best_us)
+      continue;
+    const Family* family = find_family(families, candidate.schedule.family);
+    if (!family->can_finish_by_last_block) continue;
+    const double saved = candidate.predicted.second_stage_us -
+                         last_block_time(kernel.facts, candidate.schedule, limits);
+    if (saved > 0.0) worth.push_back({&candidate, family, total(candidate) - saved});
+  }
+  const size_t count = std::min(kLastBlockOffers, worth.size());
+  std::ranges::partial_sort(worth, worth.begin() + static_cast<ptrdiff_t>(count), {}, &Offer::us);
+  std::vector<ProposedSchedule> offers;
+  for (size_t i = 0; i < count; ++i) {
+    const ProposedSchedule& leaves = *worth[i].candidate;
+    Schedule schedule = leaves.schedule;
+    schedule.finish = Finish::kLastBlock;
+    schedule.dependent_launch = DependentLaunch::kNone;
+    if (check_last_block(kernel.facts, schedule)) return;
+    const auto estimate = worth[i].family->estimate(kernel.facts, schedule, limits);
+    if (!estimate || estimate->spilled_registers > leaves.estimate.spilled_registers) continue;
+    const Prediction predicted =
+        worth[i].family->predict(kernel.facts, schedule, *estimate, limits);
+    offers.push_back({std::move(schedule), *estimate, predicted});
+  }
+  std::ranges::move(offers, std::back_inserter(kernel.candidates));
+}
+
+/// Wants more registers than there are by more than estimates are off by.
+bool lacks_registers(const ResourceEstimate& estimate) {
+  return static_cast<double>(estimate.registers) >
+         static_cast<double>(estimate.register_cap) * (1.0 + kRegisterDoubt);
+}
+
+/// What decided between a schedule and a faster one that counts as equal, as rank_schedules() does.
+std::string why_safer(const ProposedSchedule& chosen, const ProposedSchedule& faster) {
+  if (lacks_registers(faster.estimate) && !lacks_registers(chosen.estimate)) {
+    return fmt::format(", but would have {} registers squeezed into {}", faster.estimate.registers,
+                       faster.estimate.register_cap);
+  }
+  if (chosen.predicted.block_latency_us < faster.predicted.block_latency_us) {
+    return fmt::format(": of equals the one whose blocks wait least wins, {:.2f} us and not {:.2f}",
+                       chosen.predicted.block_latency_us, faster.predicted.block_latency_us);
+  }
+  return ": of equals the safer family wins";
+}
+
+/// Fastest first, equals as they were. Moves each candidate once: they are large.
+void sort_by_prediction(std::vector<ProposedSchedule>& candidates) {
+  std::vector<size_t> order(candidates.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return candidates[i].predicted.total_us; });
+  std::vector<ProposedSchedule> sorted;
+  sorted.reserve(candidates.size());
+  for (const size_t i : order) sorted.push_back(std::move(candidates[i]));
+  candidates = std::move(sorted);
+}
+
+}  // namespace
+
+void rank_schedules(std::vector<ProposedSchedule>& candidates, const FamilySet& families) {
+  const auto family_rank = [&](const ProposedSchedule& candidate) {
+    for (size_t i = 0; i < families.size(); ++i) {
+      if (families[i].name == candidate.schedule.family) return i;
+    }
+    return families.size();
+  };
+  sort_by_prediction(candidates);
+  if (candidates.empty()) return;
+  const Family* family = find_family(families, candidates.front().schedule.family);
+  if (family != nullptr && family->models_latency) return;
+  const Prediction& fastest = candidates.front().predicted;
+  const bool mostly_waits =
+      fastest.launch_us + fastest.exposed_us > kWaitingShare * fastest.total_us;
+  if (fastest.models_latency && mostly_waits) return;
+  const double tie = fastest.total_us * (1.0 + kTieShare);
+  // What the model knows least is what the compiler makes of registers that it must squeeze, and,
+  // where it was not fitted, how well waits hide.
+  const bool by_time = fastest.models_latency;
+  const auto safer = [&](const ProposedSchedule& a, const ProposedSchedule& b) {
+    if (lacks_registers(a.estimate) != lacks_registers(b.estimate))
+      return lacks_registers(b.estimate);
+    if (by_time && a.predicted.total_us != b.predicted.total_us)
+      return a.predicted.total_us < b.predicted.total_us;
+    if (a.predicted.block_latency_us != b.predicted.block_latency_us)
+      return a.predicted.block_latency_us < b.predicted.block_latency_us;
+    return family_rank(a) < family_rank(b);
+  };
+  auto best = candidates.begin();
+  // What tickets save is no wait of a block, and a launch that others have not: they are taken only
+  // where they are fastest.
+  const bool by_last_block = candidates.front().schedule.finish == Finish::kLastBlock;
+  for (auto it = candidates.begin(); it != candidates.end() && it->predicted.total_us <= tie;
+       ++it) {
+    if (it->schedule.finish == Finish::kLastBlock && !by_last_block) continue;
+    if (safer(*it, *best)) best = it;
+  }
+  std::rotate(candidates.begin(), best, best + 1);
+}
+
+Decision schedule_decision(const KernelPlan& kernel, const std::vector<Rejection>& rejections) {
+  Decision decision{.question = "which schedule runs the segment"};
+  // The best of each family, and the runners-up of the chosen one.
+  std::vector<std::string> shown;
+  constexpr size_t kShownPerFamily = 3;
+  for (const ProposedSchedule& candidate : kernel.candidates) {
+    const auto count = static_cast<size_t>(std::ranges::count(shown, candidate.schedule.family));
+    if (count >= kShownPerFamily) continue;
+    shown.push_back(candidate.schedule.family);
+    decision.candidates.push_back({.what = summary_of(candidate.schedule),
+                                   .predicted = candidate.predicted,
+                                   .legal = true,
+                                   .because = limiting_part(candidate.predicted)});
+  }
+  for (const Rejection& rejection : rejections) {
+    decision.candidates.push_back(
+        {.what = rejection.subject, .legal = false, .because = text_of(rejection)});
+  }
+  const ProposedSchedule& chosen = kernel.chosen();
+  decision.chosen = summary_of(chosen.schedule);
+  const auto best = std::ranges::min_element(
+      kernel.candidates, {},
+      [](const ProposedSchedule& candidate) { return candidate.predicted.total_us; });
+  decision.because = fmt::format("predicted {:.1f} us, bound by {}", chosen.predicted.total_us,
+                                 limiting_part(chosen.predicted));
+  if (best->predicted.total_us < chosen.predicted.total_us) {
+    decision.because += fmt::format("; {} at {:.1f} us is within {:.1f} %, which counts as equal{}",
+                                    summary_of(best->schedule), best->predicted.total_us,
+                                    kTieShare * 100.0, why_safer(chosen, *best));
+  }
+  return decision;
+}
+
+Decision persistence_decision(const SegmentFacts& facts) {
+  Decision decision{.question = "what is kept from one stage to the next"};
+  for (const ValueId value : facts.kept) {
+    decision.candidates.push_back(
+        {.what = fmt::format("{}", value),
+         .because =
+             fmt::format("{} bytes per element", bytes_of(facts.fusion.values[value].type))});
+  }
+  if (facts.kept.empty()) {
+    decision.chosen = "nothing";
+    decision.because = "no value is needed on both sides of a row barrier";
+    return decision;
+  }
+  decision.chosen = fmt::format("{}", fmt::join(facts.kept, ", "));
+  decision.because = fmt::format(
+      "minimum cut: {} bytes per element, everything else is computed again from it or read once",
+      facts.kept_bytes_per_column);
+  return decision;
+}
+
+Error unsupported(const Fusion& fusion, const std::vector<Rejection>& rejections,
+                  std::string message) {
+  Error error{.kind = ErrorKind::kUnsupported, .message = std::move(message)};
+  for (const Rejection& rejection : rejections) {
+    error.log += fmt::format("  {}\n", text_of(rejection));
+    const bool is_new = std::ranges::find(error.values, rejection.at) == error.values.end();
+    if (rejection.at.valid() && is_new) error.values.push_back(rejection.at);
+    // To be sent to a family that refuses as well helps nobody.
+    const bool leads_on = std::ranges::none_of(rejections, [&](const Rejection& other) {
+      return rejection.remedy.find(other.subject) != std::string::npos;
+    });
+    if (error.remedy.empty() && leads_on) error.remedy = rejection.remedy;
+  }
+  if (error.remedy.empty())
+    error.remedy = "`sinter explain` tells more; cut the fusion into others";
+  error.log += fmt::format("in the simplified graph\n{}", print(fusion));
+  return error;
+}
+
+namespace {
+
+/// Drops schedules that would read what they have overwritten, and says so once. Those that would
+/// do so behind the last row alone get fewer rows per block.
+void drop_overwriting(const SegmentFacts& facts, const Family& family, const DeviceLimits& limits,
+                      Proposal& proposal) {
+  if (facts.in_place.empty()) return;
+  for (ProposedSchedule& candidate : proposal.candidates) {
+    Schedule& schedule = candidate.schedule;
+    if (facts.space.rows % rows_of_slots(schedule) == 0 || schedule.rows_per_iteration > 1)
+      continue;
+    Schedule divided = schedule;
+    divided.rows_per_block = std::gcd(schedule.rows_per_block, facts.space.rows);
+    if (facts.space.rows % rows_of_slots(divided) != 0) divided.unroll = 1;
+    const auto estimate = family.estimate(facts, divided, limits);
+    if (!estimate) continue;
+    candidate = {divided, *estimate, family.predict(facts, divided, *estimate, limits)};
+  }
+  std::optional<Rejection> why;
+  std::erase_if(proposal.candidates, [&](const ProposedSchedule& candidate) {
+    auto rejection = check_in_place(facts, candidate.schedule);
+    if (rejection && !why) why = rejection;
+    return rejection.has_value();
+  });
+  if (why) proposal.rejections.push_back(std::move(*why));
+}
+
+}  // namespace
+
+std::string summary_of(const Schedule& schedule) {
+  std::string extras;
+  std::vector<std::string> kept;
+  for (const KeptValue& value : schedule.kept)
+    kept.push_back(fmt::format("{} in {}", value.value, text_of(value.residency)));
+  if (!kept.empty()) extras = fmt::format(", {}", fmt::join(kept, ", "));
+  extras += further_numbers(schedule);
+  return fmt::format("{}: {} threads/row x {} rows/block, vector {}, unroll {}{}", schedule.family,
+                     schedule.threads_per_row, schedule.rows_per_block, schedule.vector_width,
+                     schedule.unroll, extras);
+}
+
+Result<void> offer_schedules(KernelPlan& kernel, std::vector<Rejection>& rejections,
+                             const DeviceLimits& limits, const PlanOptions& options) {
+  if (options.pin.schedule) {
+    auto pinned = pinned_schedule(kernel.facts, limits, options);
+    if (!pinned) return fail(pinned.error());
+    kernel.candidates.push_back(std::move(*pinned));
+    kernel.is_required = true;
+    return {};
+  }
+  const std::optional<std::string>& family_name = options.pin.family;
+  if (family_name && find_family(options.families, *family_name) == nullptr) {
+    return fail(
+        unknown_family(fmt::format("the pinned family '{}' is not in the set", *family_name),
+                       *family_name, options.families));
+  }
+  for (const Family& family : options.families) {
+    Proposal proposal = family.propose(kernel.facts, limits);
+    drop_overwriting(kernel.facts, family, limits, proposal);
+    if (kernel.candidates.empty()) {
+      kernel.candidates = std::move(proposal.candidates);
+    } else {
+      std::ranges::move(proposal.candidates, std::back_inserter(kernel.candidates));
+    }
+    for (Rejection& rejection : proposal.rejections) {
+      name_tensor(kernel.facts.fusion, rejection);
+      rejections.push_back(std::move(rejection));
+    }
+  }
+  const Fusion& fusion = kernel.facts.fusion;
+  if (kernel.candidates.empty()) {
+    return fail(unsupported(fusion, rejections,
+                            fmt::format("no schedule family takes the fusion '{}'", fusion.name)));
+  }
+  const auto meets = [&](const ProposedSchedule& candidate) {
+    return options.pin.matches(candidate.schedule);
+  };
+  if (!std::ranges::any_of(kernel.candidates, meets)) {
+    Error error = unsupported(fusion, rejections,
+                              fmt::format("none of {} legal schedules has the pinned {}",
+                                          kernel.candidates.size(), options.pin.text()));
+    error.remedy = offered_instead(options.pin, kernel.candidates);
+    kernel.candidates.clear();
+    error.kind = ErrorKind::kResourceExhausted;
+    return fail(std::move(error));
+  }
+  std::erase_if(kernel.candidates, [&](const ProposedSchedule& c) { return !meets(c); });
+  offer_last_block_finish(kernel, limits, options.families);
+  rank_schedules(kernel.candidates, options.families);
+  return {};
+}
+
+}  // namespace sinter

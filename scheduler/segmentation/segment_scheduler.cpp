@@ -1,0 +1,413 @@
+#include "scheduler/segmentation/segment_scheduler.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <optional>
+
+#include "scheduler/analysis/subgraphs.h"
+#include "scheduler/cost/cost_model.h"
+#include "scheduler/cost/last_block_time.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/schedule/accumulators.h"
+#include "scheduler/schedule/last_block.h"
+#include "scheduler/schedule/row_schedule.h"
+#include "scheduler/segmentation/offers.h"
+#include "scheduler/segmentation/row_parts.h"
+
+namespace sinter {
+namespace {
+
+/// Rows and columns of a segment in a kernel each, and what passes from one to the other.
+struct SplitPlan {
+  KernelPlan rows;
+  KernelPlan columns;
+  std::vector<WorkspaceTensor> workspace;
+  [[nodiscard]] double predicted_us() const {
+    return rows.chosen().predicted.total_us + columns.chosen().predicted.total_us;
+  }
+};
+
+/// The two segments without candidates. Absent where a segment has not both kinds of reductions, or
+/// a part cannot be walked.
+std::optional<SplitPlan> split_segment(const SegmentFacts& facts) {
+  if (!facts.has_outer() || !facts.has_reduction()) return std::nullopt;
+  // The columns would read what the rows have overwritten.
+  if (!facts.in_place.empty()) return std::nullopt;
+  RowsAndColumns parts = split_rows_and_columns(facts);
+  const auto analysed = [](Subgraph part) -> std::optional<KernelPlan> {
+    if (part.fusion.outputs.empty()) return std::nullopt;
+    auto part_facts = analyse(std::move(part.fusion));
+    if (!part_facts) return std::nullopt;
+    return KernelPlan{
+        .facts = std::move(*part_facts), .in_plan = std::move(part.in_plan), .candidates = {}};
+  };
+  auto rows = analysed(std::move(parts.rows));
+  auto columns = analysed(std::move(parts.columns));
+  if (!rows || !columns) return std::nullopt;
+  SplitPlan out{.rows = std::move(*rows), .columns = std::move(*columns), .workspace = {}};
+  const Binding binding{};  // The planned fusion is specialised.
+  for (const ValueId value : parts.passed) {
+    const Value& info = facts.fusion.values[value];
+    out.workspace.push_back(
+        {value, element_count(binding.sizes_of(info.shape)) * bytes_of(info.type)});
+  }
+  return out;
+}
+
+/// Gives a part of a split its candidates; false if there is none.
+bool schedule_part(KernelPlan& kernel, const DeviceLimits& limits, const PlanOptions& options) {
+  std::vector<Rejection> rejections;
+  if (!offer_schedules(kernel, rejections, limits, options)) return false;
+  // Partial results would need a kernel more.
+  std::erase_if(kernel.candidates, [](const ProposedSchedule& candidate) {
+    return candidate.schedule.persistent_blocks != 0;
+  });
+  rank_schedules(kernel.candidates, options.families);
+  return !kernel.candidates.empty();
+}
+
+/// The families that may walk the columns.
+PlanOptions column_options(const PlanOptions& options) {
+  PlanOptions finishing{.families = options.families};
+  std::erase_if(finishing.families, [](const Family& family) { return family.writes_partials; });
+  return finishing;
+}
+
+/// The family that the pins ask for by name.
+std::optional<std::string> pinned_family(const SchedulePin& pin) {
+  return pin.schedule ? std::optional(pin.schedule->family) : pin.family;
+}
+
+/// A pin is for the one kernel of a segment. Two kernels meet it, with the rows, only if it names a
+/// family that no segment of both kinds of reductions has a schedule of.
+bool may_split(const SegmentFacts& facts, const DeviceLimits& limits, const PlanOptions& options) {
+  if (options.pin == SchedulePin{}) return true;
+  const auto name = pinned_family(options.pin);
+  const Family* family = name ? find_family(options.families, *name) : nullptr;
+  return family != nullptr && family->propose(facts, limits).candidates.empty();
+}
+
+/// The kernel each that rows and columns run in, where one pass over memory for both takes longer
+/// or has no schedule. Records the choice where there was one. `joint` has no candidates if no
+/// schedule takes both.
+std::optional<SplitPlan> faster_split(const KernelPlan& joint, const DeviceLimits& limits,
+                                      const PlanOptions& options,
+                                      std::vector<Decision>& decisions) {
+  const bool pinned = !(options.pin == SchedulePin{});
+  const bool shared_pass = !joint.candidates.empty();
+  if ((pinned && shared_pass) || !may_split(joint.facts, limits, options)) return std::nullopt;
+  std::optional<SplitPlan> split = split_segment(joint.facts);
+  if (!split) return std::nullopt;
+
+  Decision decision{.question = "do rows and columns share one pass over memory"};
+  const auto add = [&](std::string what, double us, std::string because) {
+    decision.candidates.push_back({.what = std::move(what),
+                                   .predicted = {.total_us = us},
+                                   .legal = true,
+                                   .because = std::move(because)});
+  };
+  constexpr const char* kApart = "a kernel for the rows, then one for the columns";
+  const double together_us = shared_pass ? joint.chosen().predicted.total_us : 0.0;
+  if (shared_pass) add("one pass", together_us, "");
+  const auto takes_longer = [&](double least_us, const std::string& because) {
+    if (!shared_pass || least_us < together_us) return false;
+    add(kApart, least_us, because);
+    decision.chosen = "one pass";
+    decision.because =
+        fmt::format("predicted {:.1f} us in one pass; a kernel each: {} take {:.1f} us",
+                    together_us, because, least_us);
+    decisions.push_back(std::move(decision));
+    return true;
+  };
+  const double columns_us = least_time(split->columns.facts, limits);
+  if (takes_longer(least_time(split->rows.facts, limits) + columns_us,
+                   "its launches and bytes alone"))
+    return std::nullopt;
+  // Pins are for the rows.
+  if (!schedule_part(split->rows, limits, options)) return std::nullopt;
+  if (takes_longer(split->rows.chosen().predicted.total_us + columns_us,
+                   "the rows, with the launch and bytes of the columns,"))
+    return std::nullopt;
+  if (!schedule_part(split->columns, limits, column_options(options))) return std::nullopt;
+
+  const double apart_us = split->predicted_us();
+  add(kApart, apart_us, "");
+  const bool together = shared_pass && together_us <= apart_us;
+  decision.chosen = together ? "one pass" : "a kernel each";
+  if (shared_pass) {
+    decision.because = fmt::format("predicted {:.1f} us in one pass, {:.1f} us in a kernel each",
+                                   together_us, apart_us);
+  } else {
+    decision.because = pinned ? "the pinned family takes no segment with both kinds of reductions"
+                              : "no schedule keeps accumulators of all columns while it walks rows";
+  }
+  decisions.push_back(std::move(decision));
+  if (together) return std::nullopt;
+  return split;
+}
+
+/// Rows in so many parts, and what combines them, without candidates. Absent where they do not
+/// split like that.
+std::optional<SplitPlan> split_rows(const SegmentFacts& facts, int64_t parts) {
+  std::optional<RowParts> split = rows_in_parts(facts, parts);
+  if (!split) return std::nullopt;
+  auto first = analyse(std::move(split->parts.fusion));
+  auto second = analyse(std::move(split->finish.fusion));
+  if (!first || !second) return std::nullopt;
+  SplitPlan out{.rows = {.facts = std::move(*first),
+                         .in_plan = std::move(split->parts.in_plan),
+                         .candidates = {},
+                         .row_parts = parts},
+                .columns = {.facts = std::move(*second),
+                            .in_plan = std::move(split->finish.in_plan),
+                            .candidates = {},
+                            .row_parts = parts},
+                .workspace = {}};
+  for (const RowParts::Passed& passed : split->passed)
+    out.workspace.push_back(
+        {.value = passed.value, .bytes = passed.bytes, .holds = WorkspaceTensor::Holds::kPartials});
+  return out;
+}
+
+/// Has all candidates start beside the kernel before them, and takes that into their time.
+void start_early(KernelPlan& kernel, const DeviceLimits& limits, const FamilySet& families) {
+  for (ProposedSchedule& candidate : kernel.candidates) {
+    candidate.schedule.dependent_launch = DependentLaunch::kWait;
+    candidate.predicted =
+        find_family(families, candidate.schedule.family)
+            ->predict(kernel.facts, candidate.schedule, candidate.estimate, limits);
+  }
+}
+
+/// Long rows in parts, a kernel for those and one that combines their results, where that is
+/// predicted to be faster than one kernel or has the only schedule. Records the choice where there
+/// was one. A pin is for one kernel.
+std::optional<SplitPlan> faster_parts(const KernelPlan& whole, const DeviceLimits& limits,
+                                      const PlanOptions& options,
+                                      std::vector<Decision>& decisions) {
+  if (!(options.pin == SchedulePin{}) || !whole.facts.in_place.empty()) return std::nullopt;
+  const bool has_whole = !whole.candidates.empty();
+  const double whole_us =
+      has_whole ? whole.chosen().predicted.total_us : std::numeric_limits<double>::infinity();
+  // Both launch, and the first reads everything.
+  if (least_time(whole.facts, limits) + CostConstants{}.launch_us >= whole_us) return std::nullopt;
+  Decision decision{.question = "are rows reduced in parts"};
+  const auto add = [&](std::string what, double us) {
+    decision.candidates.push_back(
+        {.what = std::move(what), .predicted = {.total_us = us}, .legal = true, .because = ""});
+  };
+  if (has_whole) add("whole rows", whole_us);
+  std::optional<SplitPlan> best;
+  for (const int64_t parts : part_counts(whole.facts, limits)) {
+    std::optional<SplitPlan> plan = split_rows(whole.facts, parts);
+    if (!plan || !schedule_part(plan->rows, limits, options) ||
+        !schedule_part(plan->columns, limits, options))
+      continue;
+    if (limits.has_dependent_launch) {
+      for (ProposedSchedule& candidate : plan->rows.candidates)
+        candidate.schedule.dependent_launch = DependentLaunch::kTrigger;
+      start_early(plan->columns, limits, options.families);
+      rank_schedules(plan->columns.candidates, options.families);
+    }
+    add(fmt::format("{} parts a row, then a kernel that combines them", parts),
+        plan->predicted_us());
+    if (!best || plan->predicted_us() < best->predicted_us()) best = std::move(plan);
+  }
+  if (!best) return std::nullopt;
+  const bool in_parts = best->predicted_us() < whole_us;
+  decision.chosen = in_parts ? "in parts" : "whole rows";
+  decision.because = has_whole ? fmt::format("predicted {:.1f} us whole, {:.1f} us in parts",
+                                             whole_us, best->predicted_us())
+                               : "no schedule takes whole rows";
+  decisions.push_back(std::move(decision));
+  if (!in_parts) return std::nullopt;
+  return best;
+}
+
+/// Both ways to finish what a schedule leaves, the last block's only where its family knows it.
+Decision finish_decision(const SegmentFacts& facts, const Schedule& schedule,
+                         const DeviceLimits& limits, const FamilySet& families) {
+  Decision decision{.question = std::string(kWhatFinishes)};
+  constexpr const char* kByKernel = "a second kernel";
+  constexpr const char* kByLastBlock = "the last block, by ticket";
+  const auto add = [&](const char* what, double us) {
+    decision.candidates.push_back(
+        {.what = what, .predicted = {.total_us = us}, .legal = true, .because = ""});
+  };
+  WorkEstimate work;
+  add_finish(facts, schedule, limits, {}, work);
+  const double kernel_us = second_kernel_time(work.partial_bytes, limits);
+  add(kByKernel, kernel_us);
+  const bool by_last_block = schedule.finish == Finish::kLastBlock;
+  decision.chosen = by_last_block ? kByLastBlock : kByKernel;
+  const Family* family = find_family(families, schedule.family);
+  if (family == nullptr || !family->can_finish_by_last_block) {
+    decision.because = "the family's blocks draw no tickets";
+    return decision;
+  }
+  const double last_block_us = last_block_time(facts, schedule, limits);
+  add(kByLastBlock, last_block_us);
+  decision.because =
+      fmt::format("predicted {:.2f} us by a second kernel, {:.2f} us by the last block", kernel_us,
+                  last_block_us);
+  return decision;
+}
+
+void add_parts(SplitPlan split, ScheduledSegment& out) {
+  for (KernelPlan* part : {&split.rows, &split.columns}) {
+    part->is_part = true;
+    out.decisions.push_back(persistence_decision(part->facts));
+    out.decisions.push_back(schedule_decision(*part, out.rejections));
+    out.kernels.push_back(std::move(*part));
+  }
+  out.workspace = std::move(split.workspace);
+}
+
+/// Adds what ends the only kernel of a segment.
+void add_finish(FinishPlan finish, ScheduledSegment& out) {
+  std::ranges::move(finish.kernels, std::back_inserter(out.kernels));
+  std::ranges::move(finish.decisions, std::back_inserter(out.decisions));
+  out.workspace = std::move(finish.workspace);
+}
+
+constexpr std::string_view kWhichFinishes = "which schedule finishes the partial results";
+
+}  // namespace
+
+double ScheduledSegment::predicted_us() const {
+  double us = 0.0;
+  for (const KernelPlan& kernel : kernels)
+    us += kernel.finishes ? 0.0 : kernel.chosen().predicted.total_us;
+  return us;
+}
+
+Result<ScheduledSegment> schedule_segment(SegmentFacts facts, const DeviceLimits& limits,
+                                          const PlanOptions& options) {
+  ScheduledSegment out;
+  KernelPlan kernel{.facts = std::move(facts), .in_plan = {}, .candidates = {}};
+  const Result<void> offered = offer_schedules(kernel, out.rejections, limits, options);
+  // A mistake in the options is not mended by other kernels.
+  if (!offered && offered.error().kind == ErrorKind::kInvalidArgument) return fail(offered.error());
+
+  std::optional<SplitPlan> split = faster_split(kernel, limits, options, out.decisions);
+  if (!split) split = faster_parts(kernel, limits, options, out.decisions);
+  if (!split && !offered) return fail(offered.error());
+  if (split) {
+    add_parts(std::move(*split), out);
+    return out;
+  }
+  out.decisions.push_back(persistence_decision(kernel.facts));
+  out.decisions.push_back(schedule_decision(kernel, out.rejections));
+  auto finish = finish_segment(kernel.facts, kernel.chosen().schedule, limits, options.families);
+  if (!finish) return fail(finish.error());
+  out.kernels.push_back(std::move(kernel));
+  add_finish(std::move(*finish), out);
+  return out;
+}
+
+Result<ScheduledSegment> schedule_like(SegmentFacts facts, std::span<const KernelPlan> model,
+                                       const DeviceLimits& limits, const FamilySet& families) {
+  ScheduledSegment out;
+  const auto schedule = [&](KernelPlan& kernel, const KernelPlan& like) {
+    return offer_schedules(kernel, out.rejections, limits,
+                           {.families = families, .pin = {.schedule = like.chosen().schedule}});
+  };
+  const KernelPlan& first = model.front();
+  if (first.is_part) {
+    std::optional<SplitPlan> split =
+        first.row_parts > 0 ? split_rows(facts, first.row_parts) : split_segment(facts);
+    if (!split)
+      return fail(unsupported(facts.fusion, {},
+                              first.row_parts > 0
+                                  ? fmt::format("rows do not split into {} parts", first.row_parts)
+                                  : "rows and columns do not get a kernel each"));
+    if (auto scheduled = schedule(split->rows, first); !scheduled) return fail(scheduled.error());
+    if (auto scheduled = schedule(split->columns, model[1]); !scheduled)
+      return fail(scheduled.error());
+    add_parts(std::move(*split), out);
+    return out;
+  }
+  KernelPlan segment{.facts = std::move(facts), .in_plan = {}, .candidates = {}};
+  if (auto scheduled = schedule(segment, first); !scheduled) return fail(scheduled.error());
+  out.decisions.push_back(persistence_decision(segment.facts));
+  out.decisions.push_back(schedule_decision(segment, out.rejections));
+  auto finish = finish_segment(segment.facts, segment.chosen().schedule, limits, families);
+  if (!finish) return fail(finish.error());
+  if (1 + finish->kernels.size() != model.size())
+    return fail(unsupported(segment.facts.fusion, {}, "partial results are finished otherwise"));
+  // Their number does not depend on the rows, so what finishes them has the same candidates.
+  for (KernelPlan& kernel : finish->kernels) {
+    std::erase_if(kernel.candidates, [&](const ProposedSchedule& candidate) {
+      return candidate.schedule != model[1].chosen().schedule;
+    });
+    if (kernel.candidates.empty())
+      return fail(unsupported(kernel.facts.fusion, {}, "partial results are finished otherwise"));
+    kernel.is_required = true;
+  }
+  out.kernels.push_back(std::move(segment));
+  add_finish(std::move(*finish), out);
+  return out;
+}
+
+bool is_finish_decision(const Decision& decision) {
+  return decision.question == kWhichFinishes || decision.question == kWhatFinishes;
+}
+
+Result<FinishPlan> finish_segment(const SegmentFacts& facts, const Schedule& schedule,
+                                  const DeviceLimits& limits, const FamilySet& families) {
+  FinishPlan out;
+  if (!facts.has_outer() || schedule.persistent_blocks == 0) return out;
+  const bool by_last_block = schedule.finish == Finish::kLastBlock;
+  const int64_t rows = partial_rows(schedule);
+  for (const OpId id : facts.outer_reductions) {
+    const ValueId result = facts.fusion.ops[id].results.front();
+    const int64_t elements = facts.is_total(id) ? 1 : facts.space.columns;
+    out.workspace.push_back({.value = result,
+                             .bytes = rows * elements * bytes_of(facts.fusion.values[result].type),
+                             .holds = by_last_block ? WorkspaceTensor::Holds::kOwnPartials
+                                                    : WorkspaceTensor::Holds::kPartials});
+  }
+  if (by_last_block) {
+    out.workspace.push_back({.value = {},
+                             .bytes = last_block_bytes(facts, schedule),
+                             .holds = WorkspaceTensor::Holds::kCounters});
+    out.decisions.push_back(finish_decision(facts, schedule, limits, families));
+    return out;
+  }
+  Subgraph finish = finish_of(facts, rows);
+  if (finish.fusion.outputs.empty()) return out;  // They have no elements.
+  out.decisions.push_back(finish_decision(facts, schedule, limits, families));
+  auto finish_facts = analyse(std::move(finish.fusion));
+  if (!finish_facts)
+    return fail(unsupported(facts.fusion, {finish_facts.error()},
+                            "the partial results cannot be finished"));
+  KernelPlan kernel{.facts = std::move(*finish_facts),
+                    .in_plan = std::move(finish.in_plan),
+                    .candidates = {},
+                    .finishes = true};
+  std::vector<Rejection> rejections;
+  for (const Family& family : families) {
+    if (family.writes_partials && kernel.facts.has_outer()) continue;
+    Proposal proposal = family.propose(kernel.facts, limits);
+    // What finishes must not leave partial results of its own.
+    for (ProposedSchedule& candidate : proposal.candidates) {
+      if (candidate.schedule.persistent_blocks != 0) continue;
+      kernel.candidates.push_back(std::move(candidate));
+    }
+    for (Rejection& rejection : proposal.rejections) rejections.push_back(std::move(rejection));
+  }
+  if (kernel.candidates.empty()) {
+    return fail(unsupported(kernel.facts.fusion, rejections,
+                            "no schedule family finishes the partial results"));
+  }
+  if (schedule.dependent_launch == DependentLaunch::kTrigger) start_early(kernel, limits, families);
+  rank_schedules(kernel.candidates, families);
+  Decision decision = schedule_decision(kernel, rejections);
+  decision.question = kWhichFinishes;
+  out.decisions.push_back(std::move(decision));
+  out.kernels.push_back(std::move(kernel));
+  return out;
+}
+
+}  // namespace sinter
