@@ -11,9 +11,9 @@
 #include <future>
 #include <set>
 
-#include "runtime/device_query.h"
-#include "runtime/device_run.h"
-#include "runtime/driver_api.h"
+#include "runtime/check/device_run.h"
+#include "runtime/driver/device_query.h"
+#include "runtime/driver/driver_api.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/plan/plan_options.h"
 #include "scheduler/planning/planner.h"

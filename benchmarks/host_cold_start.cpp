@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "benchmarks/host_stages.h"
-#include "runtime/compile_plan.h"
+#include "runtime/compile/compile_plan.h"
 #include "scheduler/planning/planner.h"
 #include "tests/support/training_layers.h"
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "benchmarks/host_stages.h"
-#include "runtime/compile_kernel.h"
+#include "runtime/compile/compile_kernel.h"
 
 namespace sinter::bench {
 namespace {

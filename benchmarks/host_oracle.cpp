@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "benchmarks/host_stages.h"
-#include "runtime/host_execution.h"
+#include "runtime/check/host_execution.h"
 
 namespace sinter::bench {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <optional>
 
-#include "codegen/lower.h"
-#include "runtime/nvrtc_compiler.h"
+#include "codegen/cuda/emit.h"
+#include "runtime/compile/nvrtc_compiler.h"
 #include "tests/support/canned_fusions.h"
 
 namespace sinter::bench {

@@ -9,11 +9,11 @@
 #include <cstdio>
 #include <fstream>
 
-#include "runtime/device_buffer.h"
-#include "runtime/device_query.h"
-#include "runtime/driver_api.h"
-#include "runtime/event_timer.h"
-#include "runtime/executable.h"
+#include "runtime/driver/device_buffer.h"
+#include "runtime/driver/device_query.h"
+#include "runtime/driver/driver_api.h"
+#include "runtime/driver/event_timer.h"
+#include "runtime/execute/executable.h"
 #include "scheduler/plan/tensor_slots.h"
 #include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"

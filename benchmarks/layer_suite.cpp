@@ -12,11 +12,11 @@
 #include <functional>
 #include <random>
 
-#include "runtime/device_buffer.h"
-#include "runtime/device_query.h"
-#include "runtime/device_run.h"
-#include "runtime/driver_api.h"
-#include "runtime/shared_library.h"
+#include "runtime/check/device_run.h"
+#include "runtime/driver/device_buffer.h"
+#include "runtime/driver/device_query.h"
+#include "runtime/driver/driver_api.h"
+#include "runtime/driver/shared_library.h"
 #include "scheduler/planning/planner.h"
 #include "tests/support/stand_in_calls.h"
 #include "tests/support/stand_in_kernel.h"

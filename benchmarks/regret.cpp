@@ -11,7 +11,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "codegen/lower.h"
+#include "codegen/cuda/emit.h"
 #include "fusion_ir/error.h"
 #include "fusion_ir/pipeline.h"
 #include "scheduler/segmentation/offers.h"

@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
-#include "codegen/kernel_builder.h"
-#include "codegen/lower.h"
+#include "codegen/cuda/emit.h"
+#include "codegen/kernel/kernel_builder.h"
 #include "fusion_ir/fusion_builder.h"
-#include "runtime/host_execution.h"
+#include "runtime/check/host_execution.h"
 #include "scheduler/cost/cost_model.h"
 #include "scheduler/planning/planner.h"
 #include "scheduler/report/explain.h"

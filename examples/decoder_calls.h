@@ -1,8 +1,8 @@
 #pragma once
 
-#include "runtime/external_call.h"
-#include "runtime/loaded_kernel.h"
-#include "runtime/nvrtc_compiler.h"
+#include "runtime/compile/nvrtc_compiler.h"
+#include "runtime/execute/external_call.h"
+#include "runtime/execute/loaded_kernel.h"
 #include "scheduler/budgets/device_limits.h"
 
 namespace sinter::examples {

@@ -9,7 +9,7 @@
 #include <iterator>
 #include <string>
 
-#include "codegen/lower.h"
+#include "codegen/cuda/emit.h"
 #include "fusion_ir/parser.h"
 #include "scheduler/planning/planner.h"
 

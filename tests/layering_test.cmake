@@ -4,7 +4,7 @@ cmake_minimum_required(VERSION 3.25)
 
 function(expect_layering content expected)
   file(REMOVE_RECURSE "${SCRATCH}")
-  file(WRITE "${SCRATCH}/scheduler/planted.h" "${content}")
+  file(WRITE "${SCRATCH}/scheduler/cost/planted.h" "${content}")
   execute_process(
     COMMAND "${CMAKE_COMMAND}" "-DROOT=${SCRATCH}" -P "${CMAKE_CURRENT_LIST_DIR}/layering.cmake"
     RESULT_VARIABLE result ERROR_VARIABLE output)
@@ -16,11 +16,13 @@ function(expect_layering content expected)
   endif()
 endfunction()
 
-expect_layering("#include <vector>\n#include \"fusion_ir/id.h\"\n#include \"scheduler/plan/plan.h\"\n" "")
+expect_layering("#include <vector>\n#include \"fusion_ir/id.h\"\n#include \"scheduler/budgets/resources.h\"\n" "")
 expect_layering("#pragma once\n\n#include \"runtime/module.h\"\n"
-                "scheduler/planted.h:3: .*which is above it")
-expect_layering("int x;\n  #  include <codegen/kernel_ir.h>\n"
-                "scheduler/planted.h:2: .*which is above it")
+                "scheduler/cost/planted.h:3: .*which is above it")
+expect_layering("int x;\n  #  include <codegen/kernel/kernel_ir.h>\n"
+                "scheduler/cost/planted.h:2: .*which is above it")
 expect_layering("#include \"tests/support/canned_fusions.h\"\n"
-                "scheduler/planted.h:1: .*nothing in the library")
-expect_layering("#include \"plan.h\"\n" "scheduler/planted.h:1: .*rooted at the repository")
+                "scheduler/cost/planted.h:1: .*nothing in the library")
+expect_layering("#include \"plan.h\"\n" "scheduler/cost/planted.h:1: .*rooted at the repository")
+expect_layering("#include \"scheduler/plan/plan.h\"\n"
+                "scheduler/cost/planted.h:1: .*may not use scheduler/plan, which is behind it")

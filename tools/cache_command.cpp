@@ -1,6 +1,6 @@
 #include <chrono>
 
-#include "runtime/kernel_cache.h"
+#include "runtime/cache/kernel_cache.h"
 #include "scheduler/report/text_table.h"
 #include "tools/command.h"
 #include "tools/json.h"

@@ -3,10 +3,10 @@
 #include <set>
 #include <thread>
 
-#include "codegen/lower.h"
+#include "codegen/cuda/emit.h"
 #include "fusion_ir/nearest_name.h"
-#include "runtime/host_execution.h"
-#include "runtime/npy.h"
+#include "runtime/check/host_execution.h"
+#include "runtime/check/npy.h"
 #include "scheduler/report/text_table.h"
 #include "tools/command.h"
 #include "tools/device_session.h"

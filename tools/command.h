@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "runtime/event_timer.h"
+#include "runtime/driver/event_timer.h"
 #include "runtime/tuning/device_measurer.h"
 #include "runtime/tuning/tune.h"
 #include "tools/problem.h"

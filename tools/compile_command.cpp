@@ -1,7 +1,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "runtime/plan_json.h"
+#include "runtime/json/plan_json.h"
 #include "scheduler/report/text_table.h"
 #include "tools/command.h"
 #include "tools/device_session.h"

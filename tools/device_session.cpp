@@ -5,7 +5,7 @@
 #include <mutex>
 #include <set>
 
-#include "runtime/driver_api.h"
+#include "runtime/driver/driver_api.h"
 
 namespace sinter::tool {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/device_run.h"
+#include "runtime/check/device_run.h"
 #include "tools/problem.h"
 
 namespace sinter::tool {

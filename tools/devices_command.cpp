@@ -1,5 +1,5 @@
-#include "runtime/device_query.h"
-#include "runtime/driver_api.h"
+#include "runtime/driver/device_query.h"
+#include "runtime/driver/driver_api.h"
 #include "scheduler/report/text_table.h"
 #include "tools/command.h"
 #include "tools/json.h"

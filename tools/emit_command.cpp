@@ -1,5 +1,5 @@
-#include "codegen/kernel_printer.h"
-#include "codegen/lower.h"
+#include "codegen/cuda/emit.h"
+#include "codegen/kernel/kernel_printer.h"
 #include "tools/command.h"
 #include "tools/json.h"
 #include "tools/problem.h"

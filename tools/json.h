@@ -1,15 +1,15 @@
 #pragma once
 
-#include "runtime/device_run.h"
-#include "runtime/host_execution.h"
-#include "runtime/plan_json.h"
+#include "runtime/check/device_run.h"
+#include "runtime/check/host_execution.h"
+#include "runtime/json/plan_json.h"
 #include "scheduler/report/plan_diff.h"
 #include "scheduler/report/sweep.h"
 
 // In the namespace of what they take, where to_json_list() finds them.
 namespace sinter {
 
-// What the tool reports besides plans as JSON, in the way of runtime/plan_json.h.
+// What the tool reports besides plans as JSON, in the way of runtime/json/plan_json.h.
 
 Json to_json(const Mismatch& mismatch);
 Json to_json(const Finding& finding);

@@ -8,15 +8,15 @@
 #include <fstream>
 #include <iostream>
 
-#include "codegen/interruptible_lowering.h"
-#include "codegen/lower.h"
+#include "codegen/cuda/emit.h"
+#include "codegen/lower/interruptible_lowering.h"
 #include "fusion_ir/nearest_name.h"
 #include "fusion_ir/parser.h"
 #include "fusion_ir/text_position.h"
-#include "runtime/device_limits_json.h"
-#include "runtime/device_query.h"
-#include "runtime/driver_api.h"
-#include "runtime/nvrtc_compiler.h"
+#include "runtime/compile/nvrtc_compiler.h"
+#include "runtime/driver/device_query.h"
+#include "runtime/driver/driver_api.h"
+#include "runtime/json/device_limits_json.h"
 #include "runtime/tuning/tuning_database.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/families/interruption.h"

@@ -44,7 +44,7 @@ Result<Problem> load_problem(const ProblemOptions& options,
                              DefaultSize default_size = DefaultSize::kLarge);
 
 /// A device by its preset's name, "live" for the first one of this machine, or a file of limits
-/// (runtime/device_limits_json.h). Errors: InvalidArgument, ResourceExhausted, DeviceError.
+/// (runtime/json/device_limits_json.h). Errors: InvalidArgument, ResourceExhausted, DeviceError.
 Result<DeviceLimits> find_limits(const std::string& name);
 
 /// What tuning keeps the problem under, with the NVRTC of this machine. Errors: DeviceError.

@@ -1,4 +1,4 @@
-#include "runtime/device_run.h"
+#include "runtime/check/device_run.h"
 #include "scheduler/report/text_table.h"
 #include "tools/command.h"
 #include "tools/device_session.h"

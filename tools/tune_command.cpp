@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <thread>
 
-#include "runtime/driver_api.h"
+#include "runtime/driver/driver_api.h"
 #include "runtime/tuning/tune_report.h"
 #include "runtime/tuning/tuning_database.h"
 #include "runtime/tuning/tuning_json.h"

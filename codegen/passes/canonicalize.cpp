@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "codegen/expr_interner.h"
-#include "codegen/kernel_traversal.h"
+#include "codegen/kernel/expr_interner.h"
+#include "codegen/kernel/kernel_traversal.h"
 #include "fusion_ir/result.h"
 
 namespace sinter {

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "codegen/combine.h"
-#include "codegen/kernel_builder.h"
-#include "codegen/kernel_traversal.h"
-#include "scheduler/schedule/cuda_units.h"
+#include "codegen/kernel/combine.h"
+#include "codegen/kernel/kernel_builder.h"
+#include "codegen/kernel/kernel_traversal.h"
+#include "scheduler/analysis/cuda_units.h"
 
 namespace sinter {
 namespace {

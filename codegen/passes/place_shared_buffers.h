@@ -1,6 +1,6 @@
 #pragma once
 
-#include "codegen/kernel_ir.h"
+#include "codegen/kernel/kernel_ir.h"
 
 namespace sinter {
 

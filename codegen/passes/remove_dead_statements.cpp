@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "codegen/kernel_traversal.h"
+#include "codegen/kernel/kernel_traversal.h"
 #include "fusion_ir/result.h"
 
 namespace sinter {

@@ -1,7 +1,7 @@
 #include "codegen/passes/split_vector_accesses.h"
 
-#include "codegen/kernel_builder.h"
-#include "codegen/kernel_traversal.h"
+#include "codegen/kernel/kernel_builder.h"
+#include "codegen/kernel/kernel_traversal.h"
 
 namespace sinter {
 namespace {

@@ -1,9 +1,9 @@
 #pragma once
 
-#include "runtime/external_call.h"
-#include "runtime/host_execution.h"
+#include "runtime/check/host_execution.h"
+#include "runtime/execute/external_call.h"
+#include "runtime/execute/workspace_allocator.h"
 #include "runtime/sinter_c.h"
-#include "runtime/workspace_allocator.h"
 
 namespace sinter::c_api {
 

@@ -1,12 +1,12 @@
 #include <algorithm>
 
-#include "codegen/interruptible_lowering.h"
+#include "codegen/lower/interruptible_lowering.h"
 #include "runtime/c_api/errors.h"
 #include "runtime/c_api/progress.h"
 #include "runtime/c_api/runtime_object.h"
 #include "runtime/c_api/structs.h"
 #include "runtime/c_api/text.h"
-#include "runtime/plan_json.h"
+#include "runtime/json/plan_json.h"
 
 namespace sinter::c_api {
 namespace {

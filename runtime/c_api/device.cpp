@@ -6,9 +6,9 @@
 #include "runtime/c_api/runtime_object.h"
 #include "runtime/c_api/structs.h"
 #include "runtime/c_api/text.h"
-#include "runtime/device_limits_json.h"
-#include "runtime/device_query.h"
-#include "runtime/plan_json.h"
+#include "runtime/driver/device_query.h"
+#include "runtime/json/device_limits_json.h"
+#include "runtime/json/plan_json.h"
 
 namespace sinter::c_api {
 namespace {

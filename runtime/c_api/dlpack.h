@@ -5,7 +5,7 @@
 
 #include "fusion_ir/dtype.h"
 #include "runtime/c_api/tensor_info.h"
-#include "runtime/tensor.h"
+#include "runtime/execute/tensor.h"
 #include "scheduler/plan/tensor_slots.h"
 
 namespace sinter::c_api {

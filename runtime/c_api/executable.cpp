@@ -1,6 +1,6 @@
-#include "runtime/executable.h"
+#include "runtime/execute/executable.h"
 
-#include "codegen/interruptible_lowering.h"
+#include "codegen/lower/interruptible_lowering.h"
 #include "runtime/c_api/callbacks.h"
 #include "runtime/c_api/errors.h"
 #include "runtime/c_api/prepare_options.h"
@@ -9,7 +9,7 @@
 #include "runtime/c_api/structs.h"
 #include "runtime/c_api/tensor_info.h"
 #include "runtime/c_api/text.h"
-#include "runtime/plan_json.h"
+#include "runtime/json/plan_json.h"
 
 namespace sinter::c_api {
 

@@ -7,7 +7,7 @@
 
 #include "fusion_ir/error.h"
 #include "runtime/c_api/callbacks.h"
-#include "runtime/device_context.h"
+#include "runtime/driver/device_context.h"
 #include "runtime/sinter_c.h"
 #include "scheduler/plan/plan.h"
 

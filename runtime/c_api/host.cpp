@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "codegen/lower.h"
+#include "codegen/cuda/emit.h"
 #include "runtime/c_api/callbacks.h"
 #include "runtime/c_api/dlpack.h"
 #include "runtime/c_api/errors.h"
@@ -11,7 +11,7 @@
 #include "runtime/c_api/objects.h"
 #include "runtime/c_api/structs.h"
 #include "runtime/c_api/text.h"
-#include "runtime/host_execution.h"
+#include "runtime/check/host_execution.h"
 
 namespace sinter::c_api {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "codegen/lower.h"
+#include "codegen/cuda/emit.h"
 #include "fusion_ir/nearest_name.h"
 #include "runtime/c_api/errors.h"
 #include "runtime/c_api/objects.h"

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "runtime/compile_plan.h"
-#include "runtime/executable.h"
+#include "runtime/compile/compile_plan.h"
+#include "runtime/execute/executable.h"
 #include "runtime/sinter_c.h"
 
 namespace sinter::c_api {

@@ -11,7 +11,7 @@
 #include "runtime/c_api/structs.h"
 #include "runtime/c_api/text.h"
 #include "runtime/c_api/tuning_object.h"
-#include "runtime/ranged_executable.h"
+#include "runtime/execute/ranged_executable.h"
 #include "scheduler/plan/tensor_slots.h"
 
 namespace sinter::c_api {

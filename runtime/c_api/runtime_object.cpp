@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "runtime/driver_api.h"
+#include "runtime/driver/driver_api.h"
 #include "scheduler/planning/planner.h"
 
 namespace sinter::c_api {

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "runtime/c_api/objects.h"
-#include "runtime/compile_plan.h"
-#include "runtime/device_context.h"
-#include "runtime/executable.h"
-#include "runtime/kernel_cache.h"
-#include "runtime/nvrtc_compiler.h"
+#include "runtime/cache/kernel_cache.h"
+#include "runtime/compile/compile_plan.h"
+#include "runtime/compile/nvrtc_compiler.h"
+#include "runtime/driver/device_context.h"
+#include "runtime/execute/executable.h"
 #include "scheduler/planning/planner.h"
 
 namespace sinter::c_api {

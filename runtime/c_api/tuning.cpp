@@ -5,7 +5,7 @@
 #include "runtime/c_api/structs.h"
 #include "runtime/c_api/text.h"
 #include "runtime/c_api/tuning_object.h"
-#include "runtime/device_query.h"
+#include "runtime/driver/device_query.h"
 #include "runtime/tuning/device_measurer.h"
 #include "runtime/tuning/tune.h"
 #include "runtime/tuning/tuning_json.h"

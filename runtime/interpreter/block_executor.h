@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/kernel_ir.h"
+#include "codegen/kernel/kernel_ir.h"
 #include "runtime/interpreter/bytecode.h"
 #include "runtime/interpreter/device_order.h"
 #include "runtime/interpreter/global_memory.h"

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "codegen/kernel_ir.h"
+#include "codegen/kernel/kernel_ir.h"
 #include "fusion_ir/result.h"
 #include "runtime/interpreter/lane_functions.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "codegen/kernel_ir.h"
+#include "codegen/kernel/kernel_ir.h"
 #include "runtime/interpreter/happens_before.h"
 
 namespace sinter::interpreter {

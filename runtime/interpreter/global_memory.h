@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "codegen/kernel_ir.h"
+#include "codegen/kernel/kernel_ir.h"
 #include "runtime/interpreter/device_order.h"
 #include "runtime/interpreter/interpreter.h"
 #include "runtime/interpreter/memory_access.h"

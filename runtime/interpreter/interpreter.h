@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "codegen/kernel_ir.h"
+#include "codegen/kernel/kernel_ir.h"
 #include "fusion_ir/result.h"
 #include "runtime/interpreter/report.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/kernel_ir.h"
+#include "codegen/kernel/kernel_ir.h"
 #include "runtime/interpreter/happens_before.h"
 #include "runtime/interpreter/memory_access.h"
 #include "runtime/interpreter/report.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "codegen/kernel_ir.h"
+#include "codegen/kernel/kernel_ir.h"
 #include "runtime/interpreter/bytecode.h"
 #include "runtime/interpreter/report.h"
 

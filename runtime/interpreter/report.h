@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "codegen/kernel_ir.h"
+#include "codegen/kernel/kernel_ir.h"
 
 namespace sinter {
 

@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "fusion_ir/error.h"
-#include "runtime/parallel.h"
+#include "runtime/compile/parallel.h"
 
 namespace sinter {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <atomic>
 
+#include "runtime/compile/parallel.h"
 #include "runtime/oracle/tensor_view.h"
-#include "runtime/parallel.h"
 
 namespace sinter {
 

@@ -8,8 +8,8 @@
 #include <random>
 
 #include "fusion_ir/error.h"
+#include "runtime/compile/parallel.h"
 #include "runtime/oracle/integer_range.h"
-#include "runtime/parallel.h"
 
 namespace sinter {
 namespace {

@@ -49,7 +49,7 @@ struct OracleOptions {
   /// Sizes of which those evaluated are a period: every tensor is taken to repeat along the
   /// symbols that differ, which are outermost wherever they are. Results with such an axis hold a
   /// period, sums, maxima and minima over it are those of the whole. find_slices()
-  /// (runtime/row_repetition.h) says for which fusions that is right.
+  /// (runtime/check/row_repetition.h) says for which fusions that is right.
   std::optional<Binding> whole{};
 };
 

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/cache_file.h"
+#include "runtime/cache/cache_file.h"
 
 namespace sinter {
 namespace {

@@ -8,15 +8,15 @@
 #include <optional>
 #include <thread>
 
-#include "runtime/captured_launch.h"
-#include "runtime/device_buffer.h"
-#include "runtime/device_context.h"
-#include "runtime/device_event.h"
-#include "runtime/device_run.h"
-#include "runtime/event_timer.h"
-#include "runtime/executable.h"
-#include "runtime/reference_tensors.h"
-#include "runtime/row_repetition.h"
+#include "runtime/check/device_run.h"
+#include "runtime/check/reference_tensors.h"
+#include "runtime/check/row_repetition.h"
+#include "runtime/driver/captured_launch.h"
+#include "runtime/driver/device_buffer.h"
+#include "runtime/driver/device_context.h"
+#include "runtime/driver/device_event.h"
+#include "runtime/driver/event_timer.h"
+#include "runtime/execute/executable.h"
 
 namespace sinter {
 namespace {

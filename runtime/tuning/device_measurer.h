@@ -5,10 +5,10 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/compile_plan.h"
-#include "runtime/device_driver.h"
-#include "runtime/kernel_cache.h"
-#include "runtime/nvrtc_compiler.h"
+#include "runtime/cache/kernel_cache.h"
+#include "runtime/compile/compile_plan.h"
+#include "runtime/compile/nvrtc_compiler.h"
+#include "runtime/driver/device_driver.h"
 #include "runtime/oracle/host_tensor.h"
 #include "runtime/tuning/candidate_measurer.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/event_timer.h"
+#include "runtime/driver/event_timer.h"
 
 namespace sinter {
 namespace {

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdlib>
 
-#include "runtime/shared_library.h"
+#include "runtime/driver/shared_library.h"
 
 namespace sinter {
 namespace {

@@ -13,7 +13,7 @@
 
 namespace sinter {
 
-/// Timed runs that a median needs at least, as everywhere (runtime/event_timer.h).
+/// Timed runs that a median needs at least, as everywhere (runtime/driver/event_timer.h).
 inline constexpr int kLeastTuningSamples = 15;
 
 /// Where tuning is.

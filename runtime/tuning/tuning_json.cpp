@@ -3,7 +3,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "runtime/json_text.h"
+#include "runtime/json/json_text.h"
 
 namespace sinter {
 namespace {

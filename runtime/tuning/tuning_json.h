@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/plan_json.h"
+#include "runtime/json/plan_json.h"
 #include "runtime/tuning/tuning_database.h"
 
 namespace sinter {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "fusion_ir/fusion.h"
-#include "runtime/nvrtc_compiler.h"
+#include "runtime/compile/nvrtc_compiler.h"
 #include "scheduler/budgets/device_limits.h"
 #include "scheduler/schedule/schedule.h"
 

@@ -1,5 +1,7 @@
 #include "scheduler/analysis/tensor_list.h"
 
+#include "scheduler/analysis/cuda_units.h"
+
 #include <algorithm>
 #include <bit>
 #include <map>
@@ -10,7 +12,6 @@
 #include <span>
 
 #include "fusion_ir/operand_walk.h"
-#include "scheduler/budgets/device_limits.h"
 
 namespace sinter {
 namespace {

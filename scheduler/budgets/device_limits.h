@@ -68,9 +68,6 @@ inline constexpr int64_t kMostClusterBlocks = 16;
 /// Arguments a kernel has at most, pointers and scalars together, a table counting as one. Bounds
 /// arrays on the stack of a launch; the driver's own limit is in kMostArgumentBytes.
 inline constexpr size_t kMaxKernelArguments = 128;
-/// Bytes of all arguments of a kernel: 32,764 for 7.0 and later (CUDA C++ Programming Guide,
-/// "Function Parameters"), from CUDA 12.1 on; 4,096 before.
-inline constexpr int64_t kMostArgumentBytes = 32'764;
 
 /// A100, H100, H200, B200, GB200, RTX PRO 6000, RTX 4090, L4, in this order.
 std::span<const DeviceLimits> device_presets();

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "scheduler/analysis/cuda_units.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/analysis/stages.h"
 #include "scheduler/schedule/accumulators.h"
-#include "scheduler/schedule/cuda_units.h"
 #include "scheduler/schedule/pipeline.h"
 #include "scheduler/schedule/row_schedule.h"
 

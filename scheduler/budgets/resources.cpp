@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "fusion_ir/integers.h"
-#include "scheduler/schedule/cuda_units.h"
+#include "scheduler/analysis/cuda_units.h"
 
 namespace sinter {
 namespace {

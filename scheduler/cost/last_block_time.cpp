@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "fusion_ir/integers.h"
+#include "scheduler/analysis/cuda_units.h"
 #include "scheduler/schedule/accumulators.h"
-#include "scheduler/schedule/cuda_units.h"
 #include "scheduler/schedule/last_block.h"
 
 namespace sinter {

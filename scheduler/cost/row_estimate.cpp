@@ -8,6 +8,7 @@
 #include <ranges>
 #include <set>
 
+#include "scheduler/analysis/cuda_units.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/analysis/stages.h"
 #include "scheduler/budgets/budget.h"
@@ -15,7 +16,6 @@
 #include "scheduler/cost/last_block_time.h"
 #include "scheduler/cost/sectors.h"
 #include "scheduler/schedule/accumulators.h"
-#include "scheduler/schedule/cuda_units.h"
 #include "scheduler/schedule/last_block.h"
 #include "scheduler/schedule/shared_memory.h"
 #include "scheduler/schedule/two_pass.h"

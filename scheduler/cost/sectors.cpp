@@ -1,5 +1,5 @@
 #include "scheduler/cost/sectors.h"
-#include "scheduler/schedule/cuda_units.h"
+#include "scheduler/analysis/cuda_units.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -5,12 +5,12 @@
 #include <set>
 
 #include "fusion_ir/integers.h"
+#include "scheduler/analysis/cuda_units.h"
 #include "scheduler/analysis/stages.h"
 #include "scheduler/cost/last_block_time.h"
 #include "scheduler/cost/row_estimate.h"
 #include "scheduler/cost/sectors.h"
 #include "scheduler/schedule/accumulators.h"
-#include "scheduler/schedule/cuda_units.h"
 #include "scheduler/schedule/shared_memory.h"
 #include "scheduler/schedule/two_pass.h"
 

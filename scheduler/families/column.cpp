@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "scheduler/analysis/cuda_units.h"
 #include "scheduler/analysis/stages.h"
 #include "scheduler/budgets/budget.h"
 #include "scheduler/budgets/grid.h"
@@ -14,7 +15,6 @@
 #include "scheduler/cost/sectors.h"
 #include "scheduler/families/row_rules.h"
 #include "scheduler/schedule/accumulators.h"
-#include "scheduler/schedule/cuda_units.h"
 #include "scheduler/schedule/family_names.h"
 #include "scheduler/schedule/last_block.h"
 #include "scheduler/schedule/row_schedule.h"

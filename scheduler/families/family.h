@@ -15,7 +15,8 @@
 
 namespace sinter {
 
-struct LoweredKernel;  // Defined one layer up, in codegen/lower.h; scheduling never looks inside.
+struct LoweredKernel;  // Defined one layer up, in codegen/cuda/emit.h; scheduling never looks
+                       // inside.
 
 /// One legal way to run a segment, with what it is expected to need and take.
 struct ProposedSchedule {

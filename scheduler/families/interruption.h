@@ -60,8 +60,8 @@ class InterruptionPoint {
 };
 
 /// The families with a check before they are asked for schedules, so that planning with them can be
-/// interrupted. Until it is, what they answer stays the same. (codegen/interruptible_lowering.h
-/// does the same for lowering.)
+/// interrupted. Until it is, what they answer stays the same.
+/// (codegen/lower/interruptible_lowering.h does the same for lowering.)
 FamilySet interruptible(FamilySet families, Interruption interruption);
 
 }  // namespace sinter

@@ -1,5 +1,7 @@
 #include "scheduler/families/multi_tensor.h"
 
+#include "scheduler/analysis/cuda_units.h"
+
 #include <algorithm>
 
 #include "scheduler/analysis/stages.h"

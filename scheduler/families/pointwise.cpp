@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "scheduler/analysis/cuda_units.h"
 #include "scheduler/analysis/stages.h"
 #include "scheduler/budgets/budget.h"
 #include "scheduler/budgets/register_estimate.h"
@@ -10,7 +11,6 @@
 #include "scheduler/cost/sectors.h"
 #include "scheduler/families/element_tiles.h"
 #include "scheduler/families/row_rules.h"
-#include "scheduler/schedule/cuda_units.h"
 
 namespace sinter {
 namespace {

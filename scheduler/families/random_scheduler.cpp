@@ -5,13 +5,13 @@
 #include <random>
 #include <vector>
 
+#include "scheduler/analysis/cuda_units.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/analysis/stages.h"
 #include "scheduler/families/looped.h"
 #include "scheduler/families/multi_wave.h"
 #include "scheduler/families/schedule_verifier.h"
 #include "scheduler/schedule/accumulators.h"
-#include "scheduler/schedule/cuda_units.h"
 #include "scheduler/schedule/family_names.h"
 #include "scheduler/schedule/pipeline.h"
 #include "scheduler/schedule/row_schedule.h"

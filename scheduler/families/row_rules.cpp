@@ -8,13 +8,13 @@
 #include <ranges>
 #include <set>
 
+#include "scheduler/analysis/cuda_units.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/budgets/budget.h"
 #include "scheduler/budgets/grid.h"
 #include "scheduler/budgets/register_estimate.h"
 #include "scheduler/cost/sectors.h"
 #include "scheduler/schedule/accumulators.h"
-#include "scheduler/schedule/cuda_units.h"
 #include "scheduler/schedule/last_block.h"
 #include "scheduler/schedule/two_pass.h"
 

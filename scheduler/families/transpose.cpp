@@ -4,13 +4,13 @@
 #include <bit>
 #include <limits>
 
+#include "scheduler/analysis/cuda_units.h"
 #include "scheduler/analysis/stages.h"
 #include "scheduler/budgets/budget.h"
 #include "scheduler/budgets/register_estimate.h"
 #include "scheduler/cost/cost_model.h"
 #include "scheduler/cost/read_priority.h"
 #include "scheduler/cost/sectors.h"
-#include "scheduler/schedule/cuda_units.h"
 #include "scheduler/schedule/family_names.h"
 #include "scheduler/schedule/row_schedule.h"
 #include "scheduler/schedule/tile_space.h"

@@ -6,6 +6,7 @@
 #include <limits>
 #include <set>
 
+#include "scheduler/analysis/cuda_units.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/analysis/stages.h"
 #include "scheduler/budgets/budget.h"
@@ -16,7 +17,6 @@
 #include "scheduler/cost/sectors.h"
 #include "scheduler/families/row_rules.h"
 #include "scheduler/schedule/accumulators.h"
-#include "scheduler/schedule/cuda_units.h"
 #include "scheduler/schedule/last_block.h"
 #include "scheduler/schedule/pipeline.h"
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "fusion_ir/integers.h"
+#include "scheduler/analysis/cuda_units.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/analysis/stages.h"
-#include "scheduler/schedule/cuda_units.h"
 #include "scheduler/schedule/shared_memory.h"
 
 namespace sinter {

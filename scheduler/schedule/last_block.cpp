@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "fusion_ir/integers.h"
+#include "scheduler/analysis/cuda_units.h"
 #include "scheduler/schedule/accumulators.h"
-#include "scheduler/schedule/cuda_units.h"
 #include "scheduler/schedule/family_names.h"
 #include "scheduler/schedule/row_schedule.h"
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "scheduler/analysis/cuda_units.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/analysis/stages.h"
 #include "scheduler/schedule/accumulators.h"
-#include "scheduler/schedule/cuda_units.h"
 #include "scheduler/schedule/last_block.h"
 #include "scheduler/schedule/row_schedule.h"
 #include "scheduler/schedule/shared_memory.h"

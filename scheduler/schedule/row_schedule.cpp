@@ -8,10 +8,10 @@
 
 #include "fusion_ir/integers.h"
 #include "fusion_ir/operand_walk.h"
+#include "scheduler/analysis/cuda_units.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/analysis/stages.h"
 #include "scheduler/schedule/accumulators.h"
-#include "scheduler/schedule/cuda_units.h"
 
 namespace sinter {
 namespace {

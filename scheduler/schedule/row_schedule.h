@@ -5,10 +5,10 @@
 #include <optional>
 #include <vector>
 
+#include "scheduler/analysis/cuda_units.h"
 #include "scheduler/analysis/decision.h"
 #include "scheduler/analysis/segment_facts.h"
 #include "scheduler/analysis/stages.h"
-#include "scheduler/schedule/cuda_units.h"
 #include "scheduler/schedule/schedule.h"
 
 namespace sinter {

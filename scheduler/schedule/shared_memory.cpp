@@ -4,10 +4,10 @@
 #include <bit>
 
 #include "fusion_ir/integers.h"
+#include "scheduler/analysis/cuda_units.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/analysis/stages.h"
 #include "scheduler/schedule/accumulators.h"
-#include "scheduler/schedule/cuda_units.h"
 #include "scheduler/schedule/last_block.h"
 #include "scheduler/schedule/row_schedule.h"
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "fusion_ir/integers.h"
-#include "scheduler/schedule/cuda_units.h"
+#include "scheduler/analysis/cuda_units.h"
 #include "scheduler/schedule/row_schedule.h"
 
 namespace sinter {

@@ -1,5 +1,5 @@
 #include "scheduler/segmentation/work_graph.h"
-#include "scheduler/schedule/cuda_units.h"
+#include "scheduler/analysis/cuda_units.h"
 
 #include <xxhash.h>
 

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "runtime/nvrtc_compiler.h"
+#include "runtime/compile/nvrtc_compiler.h"
 #include "tests/c_api/c_api_support.h"
 #include "tests/support/fake_driver.h"
 

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fusion_ir/printer.h"
-#include "runtime/nvrtc_compiler.h"
+#include "runtime/compile/nvrtc_compiler.h"
 #include "tests/c_api/c_api_support.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/fake_driver.h"

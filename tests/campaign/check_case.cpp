@@ -3,7 +3,7 @@
 #include <memory>
 #include <set>
 
-#include "runtime/host_execution.h"
+#include "runtime/check/host_execution.h"
 #include "scheduler/analysis/index_checks.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/families/random_scheduler.h"

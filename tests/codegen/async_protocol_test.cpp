@@ -1,4 +1,4 @@
-#include "codegen/async_protocol.h"
+#include "codegen/protocol/async_protocol.h"
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>

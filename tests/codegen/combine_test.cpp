@@ -1,4 +1,4 @@
-#include "codegen/combine.h"
+#include "codegen/kernel/combine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "codegen/kernel_passes.h"
+#include "codegen/passes/kernel_passes.h"
 #include "tests/runtime/interpreter/kernel_run.h"
 
 namespace sinter {

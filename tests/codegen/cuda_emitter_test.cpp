@@ -1,4 +1,4 @@
-#include "codegen/cuda_emitter.h"
+#include "codegen/cuda/cuda_emitter.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -6,11 +6,11 @@
 
 #include <limits>
 
-#include "codegen/cuda_names.h"
-#include "codegen/device_headers.h"
-#include "codegen/kernel_builder.h"
-#include "codegen/kernel_parser.h"
-#include "codegen/kernel_passes.h"
+#include "codegen/cuda/cuda_names.h"
+#include "codegen/device/device_headers.h"
+#include "codegen/kernel/kernel_builder.h"
+#include "codegen/kernel/kernel_parser.h"
+#include "codegen/passes/kernel_passes.h"
 #include "scheduler/plan/tensor_slots.h"
 #include "tests/codegen/cluster_kernel.h"
 #include "tests/codegen/specialised_kernel.h"

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "codegen/device_headers.h"
+#include "codegen/device/device_headers.h"
 
 // What the kernel IR does not show and no host can run: the instructions by which the threads of a
 // kernel order their memory accesses, and the policies with which they load. Their text is the PTX

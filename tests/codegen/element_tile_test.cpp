@@ -1,4 +1,4 @@
-#include "codegen/element_tile.h"
+#include "codegen/lower/element_tile.h"
 
 #include <gtest/gtest.h>
 

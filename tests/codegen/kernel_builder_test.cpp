@@ -1,4 +1,4 @@
-#include "codegen/kernel_builder.h"
+#include "codegen/kernel/kernel_builder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "codegen/kernel_printer.h"
+#include "codegen/kernel/kernel_printer.h"
 #include "fusion_ir/error.h"
 
 namespace sinter::kir {

@@ -8,11 +8,11 @@
 #include <limits>
 #include <random>
 
-#include "codegen/kernel_builder.h"
-#include "codegen/kernel_lexer.h"
-#include "codegen/kernel_parser.h"
-#include "codegen/kernel_printer.h"
-#include "codegen/kernel_verifier.h"
+#include "codegen/kernel/kernel_builder.h"
+#include "codegen/kernel/kernel_lexer.h"
+#include "codegen/kernel/kernel_parser.h"
+#include "codegen/kernel/kernel_printer.h"
+#include "codegen/kernel/kernel_verifier.h"
 #include "codegen/passes/canonicalize.h"
 #include "fusion_ir/printer.h"
 

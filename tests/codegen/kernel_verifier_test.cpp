@@ -1,10 +1,10 @@
-#include "codegen/kernel_verifier.h"
+#include "codegen/kernel/kernel_verifier.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "codegen/kernel_parser.h"
-#include "codegen/kernel_passes.h"
+#include "codegen/kernel/kernel_parser.h"
+#include "codegen/passes/kernel_passes.h"
 #include "tests/codegen/cluster_kernel.h"
 #include "tests/codegen/specialised_kernel.h"
 

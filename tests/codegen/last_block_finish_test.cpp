@@ -1,7 +1,7 @@
 // Kernels whose last block finishes what all have left: their structure, that any block may be the
 // last, and that it makes no difference which.
 
-#include "codegen/last_block_finish.h"
+#include "codegen/lower/last_block_finish.h"
 
 #include <gmock/gmock.h>
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "codegen/lower.h"
+#include "codegen/cuda/emit.h"
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/parser.h"
 #include "fusion_ir/printer.h"

@@ -1,4 +1,4 @@
-#include "codegen/lower_columns.h"
+#include "codegen/lower/lower_columns.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "codegen/lower_multi_tensor.h"
+#include "codegen/lower/lower_multi_tensor.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "codegen/lower_pipeline.h"
+#include "codegen/lower/lower_pipeline.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "codegen/lower_transpose.h"
+#include "codegen/lower/lower_transpose.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
-#include "codegen/lower_two_pass.h"
+#include "codegen/lower/lower_two_pass.h"
 
 #include <gmock/gmock.h>
 
 #include <algorithm>
 
-#include "codegen/lower_rows.h"
+#include "codegen/lower/lower_rows.h"
 #include "fusion_ir/fusion_builder.h"
 #include "scheduler/planning/planner.h"
 #include "tests/codegen/scheduled_kernel.h"

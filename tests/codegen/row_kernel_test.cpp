@@ -1,6 +1,6 @@
 // Blocks of a cluster that share rows, and exchange what they have reduced of each.
 
-#include "codegen/row_kernel.h"
+#include "codegen/lower/row_kernel.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "codegen/row_statistics.h"
+#include "codegen/lower/row_statistics.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "codegen/row_walk.h"
+#include "codegen/lower/row_walk.h"
 
 #include <gtest/gtest.h>
 

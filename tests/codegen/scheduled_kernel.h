@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "codegen/kernel_printer.h"
-#include "codegen/kernel_traversal.h"
-#include "runtime/host_execution.h"
+#include "codegen/kernel/kernel_printer.h"
+#include "codegen/kernel/kernel_traversal.h"
+#include "runtime/check/host_execution.h"
 #include "scheduler/plan/plan_options.h"
 #include "scheduler/planning/planner.h"
 

@@ -1,8 +1,8 @@
-#include "codegen/thread_vectors.h"
+#include "codegen/lower/thread_vectors.h"
 
 #include <gtest/gtest.h>
 
-#include "codegen/kernel_passes.h"
+#include "codegen/passes/kernel_passes.h"
 #include "tests/runtime/interpreter/kernel_run.h"
 
 namespace sinter {

@@ -1,11 +1,11 @@
-#include "codegen/tile_lowering.h"
+#include "codegen/lower/tile_lowering.h"
 
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <numeric>
 
-#include "codegen/lower_rows.h"
+#include "codegen/lower/lower_rows.h"
 #include "fusion_ir/fusion_builder.h"
 #include "scheduler/planning/planner.h"
 #include "tests/codegen/scheduled_kernel.h"

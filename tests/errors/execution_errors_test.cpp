@@ -6,9 +6,9 @@
 #include <array>
 
 #include "fusion_ir/fusion_builder.h"
-#include "runtime/device_buffer.h"
-#include "runtime/executable.h"
-#include "runtime/host_execution.h"
+#include "runtime/check/host_execution.h"
+#include "runtime/driver/device_buffer.h"
+#include "runtime/execute/executable.h"
 #include "runtime/oracle/oracle.h"
 #include "scheduler/planning/planner.h"
 #include "tests/errors/error_expectations.h"

@@ -7,13 +7,13 @@
 #include <new>
 #include <stdexcept>
 
-#include "codegen/interruptible_lowering.h"
-#include "codegen/lower.h"
+#include "codegen/cuda/emit.h"
+#include "codegen/lower/interruptible_lowering.h"
 #include "fusion_ir/fusion_builder.h"
-#include "runtime/host_execution.h"
-#include "runtime/kernel_cache.h"
-#include "runtime/npy.h"
-#include "runtime/ranged_executable.h"
+#include "runtime/cache/kernel_cache.h"
+#include "runtime/check/host_execution.h"
+#include "runtime/check/npy.h"
+#include "runtime/execute/ranged_executable.h"
 #include "scheduler/planning/planner.h"
 #include "scheduler/report/sweep.h"
 #include "tests/errors/error_expectations.h"

@@ -18,7 +18,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "codegen/kernel_parser.h"
+#include "codegen/kernel/kernel_parser.h"
 #include "fusion_ir/parser.h"
 #include "fusion_ir/text_position.h"
 #include "scheduler/plan/plan.h"

@@ -7,9 +7,9 @@
 #include <fstream>
 #include <functional>
 
-#include "runtime/compile_kernel.h"
-#include "runtime/compile_plan.h"
-#include "runtime/driver_api.h"
+#include "runtime/compile/compile_kernel.h"
+#include "runtime/compile/compile_plan.h"
+#include "runtime/driver/driver_api.h"
 #include "tests/errors/error_expectations.h"
 #include "tests/runtime/sample_kernel.h"
 #include "tests/runtime/scratch_directory.h"

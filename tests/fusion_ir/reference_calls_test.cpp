@@ -5,8 +5,8 @@
 #include <array>
 #include <cmath>
 
+#include "runtime/check/sample_data.h"
 #include "runtime/oracle/comparison.h"
-#include "runtime/sample_data.h"
 
 namespace sinter {
 namespace {

@@ -7,10 +7,10 @@
 #include <fstream>
 
 #include "fusion_ir/printer.h"
-#include "runtime/cache_entry.h"
-#include "runtime/device_limits_json.h"
-#include "runtime/npy.h"
-#include "runtime/plan_json.h"
+#include "runtime/cache/cache_entry.h"
+#include "runtime/check/npy.h"
+#include "runtime/json/device_limits_json.h"
+#include "runtime/json/plan_json.h"
 #include "runtime/tuning/tuning_json.h"
 #include "scheduler/budgets/device_limits.h"
 #include "tests/fuzz/memory_limit.h"

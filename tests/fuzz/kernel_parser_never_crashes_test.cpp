@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "codegen/kernel_parser.h"
-#include "codegen/kernel_passes.h"
-#include "codegen/kernel_printer.h"
-#include "codegen/kernel_verifier.h"
+#include "codegen/kernel/kernel_parser.h"
+#include "codegen/kernel/kernel_printer.h"
+#include "codegen/kernel/kernel_verifier.h"
+#include "codegen/passes/kernel_passes.h"
 #include "fusion_ir/printer.h"
 #include "runtime/interpreter/interpreter.h"
 #include "tests/fuzz/mutation.h"

@@ -4,7 +4,7 @@
 
 #include <gmock/gmock.h>
 
-#include "codegen/lower.h"
+#include "codegen/cuda/emit.h"
 #include "fusion_ir/printer.h"
 #include "scheduler/families/schedule_verifier.h"
 #include "scheduler/plan/plan_verifier.h"

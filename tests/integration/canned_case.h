@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "codegen/lower.h"
-#include "runtime/host_execution.h"
+#include "codegen/cuda/emit.h"
+#include "runtime/check/host_execution.h"
 #include "tests/support/canned_fusions.h"
 
 namespace sinter {

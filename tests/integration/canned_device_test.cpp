@@ -7,9 +7,9 @@
 #include <future>
 
 #include "fusion_ir/fusion.h"
-#include "runtime/device_query.h"
-#include "runtime/device_run.h"
-#include "runtime/driver_api.h"
+#include "runtime/check/device_run.h"
+#include "runtime/driver/device_query.h"
+#include "runtime/driver/driver_api.h"
 #include "scheduler/families/random_scheduler.h"
 #include "scheduler/planning/planner.h"
 #include "tests/integration/canned_case.h"

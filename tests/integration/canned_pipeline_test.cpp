@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 
-#include "codegen/kernel_parser.h"
-#include "codegen/kernel_printer.h"
-#include "codegen/kernel_verifier.h"
+#include "codegen/kernel/kernel_parser.h"
+#include "codegen/kernel/kernel_printer.h"
+#include "codegen/kernel/kernel_verifier.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/families/schedule_verifier.h"
 #include "scheduler/planning/planner.h"

@@ -12,10 +12,10 @@
 #include <mutex>
 #include <thread>
 
-#include "runtime/captured_launch.h"
-#include "runtime/device_buffer.h"
-#include "runtime/device_run.h"
-#include "runtime/host_execution.h"
+#include "runtime/check/device_run.h"
+#include "runtime/check/host_execution.h"
+#include "runtime/driver/captured_launch.h"
+#include "runtime/driver/device_buffer.h"
 #include "scheduler/planning/planner.h"
 #include "tests/integration/interpreted_plan.h"
 #include "tests/integration/live_device.h"

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "codegen/lower.h"
-#include "runtime/host_execution.h"
-#include "runtime/row_repetition.h"
+#include "codegen/cuda/emit.h"
+#include "runtime/check/host_execution.h"
+#include "runtime/check/row_repetition.h"
 #include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/random_graph.h"

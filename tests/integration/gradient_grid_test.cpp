@@ -14,11 +14,11 @@
 #include <optional>
 
 #include "fusion_ir/pipeline.h"
-#include "runtime/device_query.h"
-#include "runtime/device_run.h"
-#include "runtime/driver_api.h"
-#include "runtime/host_execution.h"
-#include "runtime/nvrtc_compiler.h"
+#include "runtime/check/device_run.h"
+#include "runtime/check/host_execution.h"
+#include "runtime/compile/nvrtc_compiler.h"
+#include "runtime/driver/device_query.h"
+#include "runtime/driver/driver_api.h"
 #include "runtime/oracle/bounded_cast.h"
 #include "runtime/oracle/error_model.h"
 #include "scheduler/analysis/kept_value.h"

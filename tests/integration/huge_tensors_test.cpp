@@ -6,9 +6,9 @@
 #include <bit>
 #include <cstring>
 
-#include "codegen/kernel_builder.h"
+#include "codegen/kernel/kernel_builder.h"
 #include "fusion_ir/fusion_builder.h"
-#include "runtime/device_buffer.h"
+#include "runtime/driver/device_buffer.h"
 #include "scheduler/families/random_scheduler.h"
 #include "scheduler/planning/planner.h"
 #include "tests/integration/canned_case.h"

@@ -12,7 +12,7 @@
 #include "fusion_ir/infer_results.h"
 #include "fusion_ir/printer.h"
 #include "fusion_ir/verifier.h"
-#include "runtime/device_run.h"
+#include "runtime/check/device_run.h"
 #include "scheduler/analysis/in_place.h"
 #include "scheduler/analysis/tensor_list.h"
 #include "scheduler/families/multi_tensor.h"

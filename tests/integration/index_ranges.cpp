@@ -6,7 +6,7 @@
 #include <optional>
 #include <set>
 
-#include "codegen/kernel_traversal.h"
+#include "codegen/kernel/kernel_traversal.h"
 
 namespace sinter {
 namespace {

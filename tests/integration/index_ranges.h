@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/lower.h"
+#include "codegen/cuda/emit.h"
 
 namespace sinter {
 

@@ -7,10 +7,10 @@
 #include <limits>
 
 #include "fusion_ir/fusion_builder.h"
-#include "runtime/device_query.h"
-#include "runtime/device_run.h"
-#include "runtime/driver_api.h"
-#include "runtime/host_execution.h"
+#include "runtime/check/device_run.h"
+#include "runtime/check/host_execution.h"
+#include "runtime/driver/device_query.h"
+#include "runtime/driver/driver_api.h"
 #include "runtime/oracle/integer_range.h"
 #include "runtime/oracle/oracle.h"
 #include "scheduler/planning/planner.h"

@@ -4,9 +4,9 @@
 #include <functional>
 #include <span>
 
-#include "runtime/compile_plan.h"
-#include "runtime/external_call.h"
-#include "runtime/host_execution.h"
+#include "runtime/check/host_execution.h"
+#include "runtime/compile/compile_plan.h"
+#include "runtime/execute/external_call.h"
 #include "tests/support/fake_driver.h"
 
 namespace sinter {

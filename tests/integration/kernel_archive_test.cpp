@@ -8,8 +8,8 @@
 
 #include <array>
 
-#include "codegen/device_headers.h"
-#include "codegen/lower.h"
+#include "codegen/cuda/emit.h"
+#include "codegen/device/device_headers.h"
 #include "scheduler/families/random_scheduler.h"
 #include "scheduler/plan/plan.h"
 #include "scheduler/planning/planner.h"

@@ -6,10 +6,10 @@
 #include <bit>
 #include <thread>
 
-#include "runtime/captured_launch.h"
-#include "runtime/device_buffer.h"
-#include "runtime/executable.h"
-#include "runtime/host_execution.h"
+#include "runtime/check/host_execution.h"
+#include "runtime/driver/captured_launch.h"
+#include "runtime/driver/device_buffer.h"
+#include "runtime/execute/executable.h"
 #include "scheduler/planning/planner.h"
 #include "tests/integration/interpreted_plan.h"
 #include "tests/support/canned_fusions.h"

@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "runtime/compile_kernel.h"
+#include "runtime/compile/compile_kernel.h"
 #include "scheduler/planning/planner.h"
 #include "scheduler/schedule/family_names.h"
 #include "scheduler/schedule/last_block.h"

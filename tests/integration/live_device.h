@@ -4,13 +4,13 @@
 
 #include <optional>
 
-#include "codegen/lower.h"
-#include "runtime/compile_plan.h"
-#include "runtime/device_context.h"
-#include "runtime/device_query.h"
-#include "runtime/device_run.h"
-#include "runtime/driver_api.h"
-#include "runtime/nvrtc_compiler.h"
+#include "codegen/cuda/emit.h"
+#include "runtime/check/device_run.h"
+#include "runtime/compile/compile_plan.h"
+#include "runtime/compile/nvrtc_compiler.h"
+#include "runtime/driver/device_context.h"
+#include "runtime/driver/device_query.h"
+#include "runtime/driver/driver_api.h"
 #include "scheduler/planning/planner.h"
 
 namespace sinter {

@@ -7,12 +7,12 @@
 #include <random>
 #include <set>
 
-#include "codegen/kernel_parser.h"
-#include "codegen/kernel_printer.h"
+#include "codegen/kernel/kernel_parser.h"
+#include "codegen/kernel/kernel_printer.h"
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/training_composites.h"
-#include "runtime/device_run.h"
-#include "runtime/event_timer.h"
+#include "runtime/check/device_run.h"
+#include "runtime/driver/event_timer.h"
 #include "scheduler/analysis/tensor_list.h"
 #include "scheduler/families/multi_tensor.h"
 #include "scheduler/families/random_scheduler.h"

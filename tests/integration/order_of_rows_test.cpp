@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "codegen/kernel_traversal.h"
-#include "codegen/lower_rows.h"
+#include "codegen/kernel/kernel_traversal.h"
+#include "codegen/lower/lower_rows.h"
 #include "fusion_ir/fusion_builder.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/planning/planner.h"

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "codegen/lower.h"
+#include "codegen/cuda/emit.h"
 #include "fusion_ir/fusion_builder.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/planning/planner.h"

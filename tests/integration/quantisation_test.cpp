@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "fusion_ir/composites.h"
-#include "runtime/host_execution.h"
+#include "runtime/check/host_execution.h"
 #include "scheduler/planning/planner.h"
 #include "scheduler/segmentation/offers.h"
 

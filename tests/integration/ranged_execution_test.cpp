@@ -2,11 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/device_buffer.h"
-#include "runtime/device_context.h"
-#include "runtime/device_run.h"
-#include "runtime/host_execution.h"
-#include "runtime/ranged_executable.h"
+#include "runtime/check/device_run.h"
+#include "runtime/check/host_execution.h"
+#include "runtime/driver/device_buffer.h"
+#include "runtime/driver/device_context.h"
+#include "runtime/execute/ranged_executable.h"
 #include "scheduler/plan/tensor_slots.h"
 #include "tests/integration/interpreted_plan.h"
 #include "tests/support/canned_fusions.h"

@@ -11,13 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "codegen/kernel_parser.h"
-#include "codegen/lower.h"
+#include "codegen/cuda/emit.h"
+#include "codegen/kernel/kernel_parser.h"
 #include "fusion_ir/composites.h"
 #include "fusion_ir/parser.h"
-#include "runtime/compile_plan.h"
-#include "runtime/device_buffer.h"
-#include "runtime/executable.h"
+#include "runtime/compile/compile_plan.h"
+#include "runtime/driver/device_buffer.h"
+#include "runtime/execute/executable.h"
 #include "scheduler/plan/plan.h"
 #include "scheduler/planning/planner.h"
 #include "scheduler/schedule/schedule.h"

@@ -6,14 +6,14 @@
 #include <limits>
 #include <optional>
 
-#include "runtime/captured_launch.h"
-#include "runtime/device_buffer.h"
-#include "runtime/device_context.h"
-#include "runtime/device_query.h"
-#include "runtime/device_run.h"
-#include "runtime/driver_api.h"
-#include "runtime/executable.h"
-#include "runtime/nvrtc_compiler.h"
+#include "runtime/check/device_run.h"
+#include "runtime/compile/nvrtc_compiler.h"
+#include "runtime/driver/captured_launch.h"
+#include "runtime/driver/device_buffer.h"
+#include "runtime/driver/device_context.h"
+#include "runtime/driver/device_query.h"
+#include "runtime/driver/driver_api.h"
+#include "runtime/execute/executable.h"
 #include "scheduler/plan/plan_options.h"
 #include "scheduler/planning/planner.h"
 #include "tests/integration/canned_case.h"

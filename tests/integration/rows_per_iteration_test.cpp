@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "codegen/kernel_traversal.h"
-#include "codegen/lower_pipeline.h"
-#include "runtime/compile_kernel.h"
+#include "codegen/kernel/kernel_traversal.h"
+#include "codegen/lower/lower_pipeline.h"
+#include "runtime/compile/compile_kernel.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/families/warp_specialised.h"
 #include "scheduler/planning/planner.h"

@@ -3,11 +3,11 @@
 
 #include <gmock/gmock.h>
 
-#include "codegen/lower.h"
+#include "codegen/cuda/emit.h"
 #include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
-#include "runtime/device_run.h"
-#include "runtime/host_execution.h"
+#include "runtime/check/device_run.h"
+#include "runtime/check/host_execution.h"
 #include "scheduler/planning/planner.h"
 #include "tests/integration/interpreted_plan.h"
 #include "tests/integration/live_device.h"

@@ -3,9 +3,9 @@
 
 #include <gmock/gmock.h>
 
-#include "codegen/kernel_traversal.h"
-#include "codegen/lower_rows.h"
-#include "runtime/compile_kernel.h"
+#include "codegen/kernel/kernel_traversal.h"
+#include "codegen/lower/lower_rows.h"
+#include "runtime/compile/compile_kernel.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/families/multi_wave.h"
 #include "scheduler/families/warp_specialised.h"

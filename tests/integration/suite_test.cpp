@@ -14,7 +14,7 @@
 #include <sstream>
 
 #include "fusion_ir/parser.h"
-#include "runtime/compile_plan.h"
+#include "runtime/compile/compile_plan.h"
 #include "scheduler/analysis/stages.h"
 #include "scheduler/cost/row_estimate.h"
 #include "scheduler/planning/planner.h"

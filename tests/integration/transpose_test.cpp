@@ -2,8 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include "codegen/kernel_traversal.h"
-#include "codegen/lower_transpose.h"
+#include "codegen/kernel/kernel_traversal.h"
+#include "codegen/lower/lower_transpose.h"
 #include "runtime/interpreter/interpreter.h"
 #include "scheduler/families/transpose.h"
 #include "scheduler/planning/planner.h"

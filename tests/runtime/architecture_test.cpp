@@ -1,4 +1,4 @@
-#include "runtime/architecture.h"
+#include "runtime/compile/architecture.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/arrival_counters.h"
+#include "runtime/execute/arrival_counters.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <set>
 #include <thread>
 
-#include "runtime/device_context.h"
+#include "runtime/driver/device_context.h"
 #include "tests/support/fake_driver.h"
 
 namespace sinter {

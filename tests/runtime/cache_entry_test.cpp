@@ -1,4 +1,4 @@
-#include "runtime/cache_entry.h"
+#include "runtime/cache/cache_entry.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/compile_plan.h"
+#include "runtime/compile/compile_plan.h"
 
 #include <gmock/gmock.h>
 
@@ -6,7 +6,7 @@
 #include <future>
 #include <thread>
 
-#include "codegen/interruptible_lowering.h"
+#include "codegen/lower/interruptible_lowering.h"
 #include "fusion_ir/fusion_builder.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/planning/planner.h"

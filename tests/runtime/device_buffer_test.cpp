@@ -1,11 +1,11 @@
-#include "runtime/device_buffer.h"
+#include "runtime/driver/device_buffer.h"
 
 #include <gmock/gmock.h>
 
 #include <array>
 #include <vector>
 
-#include "runtime/device_context.h"
+#include "runtime/driver/device_context.h"
 #include "tests/support/fake_driver.h"
 
 namespace sinter {

@@ -1,8 +1,8 @@
-#include "runtime/device_limits_json.h"
+#include "runtime/json/device_limits_json.h"
 
 #include <gmock/gmock.h>
 
-#include "runtime/plan_json.h"
+#include "runtime/json/plan_json.h"
 
 namespace sinter {
 namespace {

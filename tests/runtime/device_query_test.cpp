@@ -1,9 +1,9 @@
-#include "runtime/device_query.h"
+#include "runtime/driver/device_query.h"
 
 #include <gmock/gmock.h>
 
-#include "runtime/device_buffer.h"
-#include "runtime/device_context.h"
+#include "runtime/driver/device_buffer.h"
+#include "runtime/driver/device_context.h"
 #include "tests/support/fake_driver.h"
 
 namespace sinter {

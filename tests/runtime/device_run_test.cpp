@@ -1,11 +1,11 @@
-#include "runtime/device_run.h"
+#include "runtime/check/device_run.h"
 
 #include <gmock/gmock.h>
 
 #include <bit>
 
-#include "runtime/device_query.h"
-#include "runtime/driver_api.h"
+#include "runtime/driver/device_query.h"
+#include "runtime/driver/driver_api.h"
 #include "runtime/interpreter/interpreter.h"
 #include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"

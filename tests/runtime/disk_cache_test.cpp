@@ -1,4 +1,4 @@
-#include "runtime/disk_cache.h"
+#include "runtime/cache/disk_cache.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -16,8 +16,8 @@
 #include <fstream>
 #include <thread>
 
-#include "runtime/cache_entry.h"
-#include "runtime/kernel_cache.h"
+#include "runtime/cache/cache_entry.h"
+#include "runtime/cache/kernel_cache.h"
 #include "tests/runtime/sample_kernel.h"
 #include "tests/runtime/scratch_directory.h"
 

@@ -1,4 +1,4 @@
-#include "runtime/driver_api.h"
+#include "runtime/driver/driver_api.h"
 
 #include <gmock/gmock.h>
 
@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/shared_library.h"
+#include "runtime/driver/shared_library.h"
 #include "tests/runtime/scratch_directory.h"
 
 namespace sinter {

@@ -1,10 +1,10 @@
-#include "runtime/event_timer.h"
+#include "runtime/driver/event_timer.h"
 
 #include <gmock/gmock.h>
 
-#include "runtime/device_context.h"
-#include "runtime/loaded_kernel.h"
-#include "runtime/prepared_launch.h"
+#include "runtime/driver/device_context.h"
+#include "runtime/driver/prepared_launch.h"
+#include "runtime/execute/loaded_kernel.h"
 #include "tests/runtime/sample_kernel.h"
 #include "tests/support/fake_driver.h"
 

@@ -1,12 +1,12 @@
-#include "runtime/executable.h"
+#include "runtime/execute/executable.h"
 
 #include <gmock/gmock.h>
 
 #include "fusion_ir/fusion_builder.h"
-#include "runtime/device_buffer.h"
-#include "runtime/device_query.h"
-#include "runtime/device_run.h"
-#include "runtime/driver_api.h"
+#include "runtime/check/device_run.h"
+#include "runtime/driver/device_buffer.h"
+#include "runtime/driver/device_query.h"
+#include "runtime/driver/driver_api.h"
 #include "scheduler/plan/tensor_slots.h"
 #include "scheduler/planning/planner.h"
 #include "tests/runtime/allocation_counter.h"

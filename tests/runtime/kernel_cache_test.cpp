@@ -1,4 +1,4 @@
-#include "runtime/kernel_cache.h"
+#include "runtime/cache/kernel_cache.h"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>

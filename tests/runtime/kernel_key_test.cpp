@@ -1,4 +1,4 @@
-#include "runtime/kernel_key.h"
+#include "runtime/cache/kernel_key.h"
 
 #include <gmock/gmock.h>
 

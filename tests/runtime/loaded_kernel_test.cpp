@@ -1,4 +1,4 @@
-#include "runtime/loaded_kernel.h"
+#include "runtime/execute/loaded_kernel.h"
 
 #include <gmock/gmock.h>
 
@@ -7,7 +7,7 @@
 #include <memory>
 #include <new>
 
-#include "runtime/device_context.h"
+#include "runtime/driver/device_context.h"
 #include "tests/runtime/sample_kernel.h"
 #include "tests/support/fake_driver.h"
 

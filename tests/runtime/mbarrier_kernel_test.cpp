@@ -8,16 +8,16 @@
 #include <numeric>
 #include <vector>
 
-#include "codegen/cuda_emitter.h"
-#include "codegen/kernel_parser.h"
-#include "codegen/kernel_passes.h"
-#include "runtime/device_buffer.h"
-#include "runtime/device_context.h"
-#include "runtime/device_query.h"
-#include "runtime/driver_api.h"
-#include "runtime/loaded_kernel.h"
-#include "runtime/nvrtc_compiler.h"
-#include "runtime/prepared_launch.h"
+#include "codegen/cuda/cuda_emitter.h"
+#include "codegen/kernel/kernel_parser.h"
+#include "codegen/passes/kernel_passes.h"
+#include "runtime/compile/nvrtc_compiler.h"
+#include "runtime/driver/device_buffer.h"
+#include "runtime/driver/device_context.h"
+#include "runtime/driver/device_query.h"
+#include "runtime/driver/driver_api.h"
+#include "runtime/driver/prepared_launch.h"
+#include "runtime/execute/loaded_kernel.h"
 #include "tests/codegen/specialised_kernel.h"
 
 namespace sinter {

@@ -1,4 +1,4 @@
-#include "runtime/npy.h"
+#include "runtime/check/npy.h"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "runtime/sample_data.h"
+#include "runtime/check/sample_data.h"
 
 namespace sinter {
 namespace {

@@ -1,10 +1,10 @@
-#include "runtime/nvrtc_compiler.h"
+#include "runtime/compile/nvrtc_compiler.h"
 
 #include <gmock/gmock.h>
 
 #include <thread>
 
-#include "runtime/compile_kernel.h"
+#include "runtime/compile/compile_kernel.h"
 #include "tests/runtime/scratch_directory.h"
 
 namespace sinter {

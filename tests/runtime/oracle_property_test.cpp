@@ -11,9 +11,9 @@
 #include <random>
 
 #include "fusion_ir/parser.h"
+#include "runtime/check/sample_data.h"
 #include "runtime/oracle/bounded_reduction.h"
 #include "runtime/oracle/comparison.h"
-#include "runtime/sample_data.h"
 
 namespace sinter {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/host_execution.h"
+#include "runtime/check/host_execution.h"
 #include "runtime/oracle/oracle.h"
 #include "tests/support/canned_fusions.h"
 

@@ -1,4 +1,4 @@
-#include "runtime/parallel.h"
+#include "runtime/compile/parallel.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/prepared_launch.h"
+#include "runtime/driver/prepared_launch.h"
 
 #include <gmock/gmock.h>
 
@@ -6,8 +6,8 @@
 #include <cstring>
 #include <thread>
 
-#include "runtime/device_context.h"
-#include "runtime/loaded_kernel.h"
+#include "runtime/driver/device_context.h"
+#include "runtime/execute/loaded_kernel.h"
 #include "scheduler/plan/tensor_slots.h"
 #include "tests/runtime/allocation_counter.h"
 #include "tests/runtime/sample_kernel.h"

@@ -1,4 +1,4 @@
-#include "runtime/ptxas_log.h"
+#include "runtime/cache/ptxas_log.h"
 
 #include <gmock/gmock.h>
 

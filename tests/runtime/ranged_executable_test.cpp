@@ -1,4 +1,4 @@
-#include "runtime/ranged_executable.h"
+#include "runtime/execute/ranged_executable.h"
 
 #include <gmock/gmock.h>
 
@@ -8,8 +8,8 @@
 
 #include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
-#include "runtime/device_buffer.h"
-#include "runtime/device_context.h"
+#include "runtime/driver/device_buffer.h"
+#include "runtime/driver/device_context.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/plan/plan_options.h"
 #include "scheduler/plan/tensor_slots.h"

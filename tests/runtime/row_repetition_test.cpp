@@ -1,4 +1,4 @@
-#include "runtime/row_repetition.h"
+#include "runtime/check/row_repetition.h"
 
 #include <gmock/gmock.h>
 

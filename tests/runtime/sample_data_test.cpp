@@ -1,4 +1,4 @@
-#include "runtime/sample_data.h"
+#include "runtime/check/sample_data.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <set>
 
 #include "fusion_ir/parser.h"
-#include "runtime/host_execution.h"
+#include "runtime/check/host_execution.h"
 
 namespace sinter {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "runtime/compiled_kernel.h"
-#include "runtime/kernel_key.h"
+#include "runtime/cache/compiled_kernel.h"
+#include "runtime/cache/kernel_key.h"
 
 namespace sinter {
 

@@ -14,7 +14,7 @@
 #include <random>
 #include <thread>
 
-#include "runtime/kernel_cache.h"
+#include "runtime/cache/kernel_cache.h"
 #include "runtime/tuning/tuning_database.h"
 #include "tests/runtime/sample_kernel.h"
 #include "tests/runtime/scratch_directory.h"

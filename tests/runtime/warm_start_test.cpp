@@ -5,7 +5,7 @@
 #include <functional>
 #include <optional>
 
-#include "runtime/compile_plan.h"
+#include "runtime/compile/compile_plan.h"
 #include "scheduler/planning/planner.h"
 #include "tests/runtime/scratch_directory.h"
 #include "tests/support/canned_fusions.h"

@@ -1,6 +1,6 @@
 // Executions in a workspace that an allocator gives, between a kernel, a call and a kernel.
 
-#include "runtime/workspace_allocator.h"
+#include "runtime/execute/workspace_allocator.h"
 
 #include <gmock/gmock.h>
 
@@ -8,8 +8,8 @@
 
 #include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
-#include "runtime/device_buffer.h"
-#include "runtime/executable.h"
+#include "runtime/driver/device_buffer.h"
+#include "runtime/execute/executable.h"
 #include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/fake_driver.h"

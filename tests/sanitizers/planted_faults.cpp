@@ -5,14 +5,14 @@
 #include <map>
 #include <string>
 
-#include "runtime/architecture.h"
-#include "runtime/compile_kernel.h"
-#include "runtime/device_buffer.h"
-#include "runtime/device_context.h"
-#include "runtime/device_query.h"
-#include "runtime/driver_api.h"
-#include "runtime/loaded_kernel.h"
-#include "runtime/prepared_launch.h"
+#include "runtime/compile/architecture.h"
+#include "runtime/compile/compile_kernel.h"
+#include "runtime/driver/device_buffer.h"
+#include "runtime/driver/device_context.h"
+#include "runtime/driver/device_query.h"
+#include "runtime/driver/driver_api.h"
+#include "runtime/driver/prepared_launch.h"
+#include "runtime/execute/loaded_kernel.h"
 #include "scheduler/plan/tensor_slots.h"
 
 namespace sinter {

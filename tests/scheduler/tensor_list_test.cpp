@@ -2,6 +2,7 @@
 // families/multi_tensor.h).
 
 #include "scheduler/analysis/tensor_list.h"
+#include "scheduler/analysis/cuda_units.h"
 
 #include <gmock/gmock.h>
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <thread>
 
-#include "runtime/compile_kernel.h"
+#include "runtime/compile/compile_kernel.h"
 #include "scheduler/families/random_scheduler.h"
 #include "scheduler/planning/planner.h"
 

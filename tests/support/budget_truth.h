@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/compile_plan.h"
+#include "runtime/compile/compile_plan.h"
 #include "tests/support/canned_fusions.h"
 
 namespace sinter {

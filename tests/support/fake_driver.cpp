@@ -4,7 +4,8 @@
 #include <cstring>
 #include <iterator>
 
-#include "runtime/prepared_launch.h"
+#include "runtime/driver/prepared_launch.h"
+#include "scheduler/analysis/cuda_units.h"
 
 namespace sinter {
 namespace {

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/device_driver.h"
+#include "runtime/driver/device_driver.h"
 #include "scheduler/budgets/device_limits.h"
 
 namespace sinter {

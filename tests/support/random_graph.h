@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "fusion_ir/fusion.h"
-#include "runtime/host_execution.h"
+#include "runtime/check/host_execution.h"
 
 namespace sinter {
 

@@ -8,9 +8,9 @@
 #include <limits>
 
 #include "fusion_ir/error.h"
+#include "runtime/compile/parallel.h"
 #include "runtime/oracle/bounded_cast.h"
 #include "runtime/oracle/error_model.h"
-#include "runtime/parallel.h"
 
 namespace sinter {
 namespace {

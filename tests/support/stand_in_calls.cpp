@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "fusion_ir/error.h"
+#include "runtime/compile/parallel.h"
 #include "runtime/oracle/bounded_cast.h"
-#include "runtime/parallel.h"
 
 namespace sinter {
 namespace {

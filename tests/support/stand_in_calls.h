@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "runtime/host_execution.h"
+#include "runtime/check/host_execution.h"
 
 namespace sinter {
 

@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "runtime/external_call.h"
-#include "runtime/loaded_kernel.h"
-#include "runtime/nvrtc_compiler.h"
+#include "runtime/compile/nvrtc_compiler.h"
+#include "runtime/execute/external_call.h"
+#include "runtime/execute/loaded_kernel.h"
 #include "scheduler/budgets/device_limits.h"
 
 namespace sinter {

@@ -1,6 +1,6 @@
 #include "tests/support/uncompiled_plan.h"
 
-#include "codegen/lower.h"
+#include "codegen/cuda/emit.h"
 
 namespace sinter {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/compile_plan.h"
+#include "runtime/compile/compile_plan.h"
 
 namespace sinter {
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "fusion_ir/parser.h"
-#include "runtime/host_execution.h"
-#include "runtime/npy.h"
+#include "runtime/check/host_execution.h"
+#include "runtime/check/npy.h"
 #include "runtime/tuning/tuning_database.h"
 #include "tests/tools/shell.h"
 

@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "codegen/lower.h"
+#include "codegen/cuda/emit.h"
 #include "fusion_ir/parser.h"
 #include "fusion_ir/printer.h"
-#include "runtime/nvrtc_compiler.h"
+#include "runtime/compile/nvrtc_compiler.h"
 #include "runtime/tuning/tuning_database.h"
 #include "scheduler/planning/planner.h"
 #include "scheduler/schedule/schedule.h"

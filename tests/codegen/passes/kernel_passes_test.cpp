@@ -1,13 +1,13 @@
 // The small passes and the runner: kernel_passes.h, passes/*.h but lower_reductions.h.
 
-#include "codegen/kernel_passes.h"
+#include "codegen/passes/kernel_passes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "codegen/kernel_parser.h"
-#include "codegen/kernel_printer.h"
-#include "codegen/kernel_verifier.h"
+#include "codegen/kernel/kernel_parser.h"
+#include "codegen/kernel/kernel_printer.h"
+#include "codegen/kernel/kernel_verifier.h"
 #include "codegen/passes/place_shared_buffers.h"
 #include "codegen/passes/remove_dead_statements.h"
 #include "codegen/passes/split_vector_accesses.h"

@@ -7,10 +7,10 @@
 #include <map>
 #include <random>
 
-#include "codegen/combine.h"
-#include "codegen/kernel_parser.h"
-#include "codegen/kernel_passes.h"
-#include "codegen/kernel_printer.h"
+#include "codegen/kernel/combine.h"
+#include "codegen/kernel/kernel_parser.h"
+#include "codegen/kernel/kernel_printer.h"
+#include "codegen/passes/kernel_passes.h"
 #include "tests/codegen/cluster_kernel.h"
 #include "tests/runtime/interpreter/kernel_run.h"
 

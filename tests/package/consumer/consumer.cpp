@@ -6,15 +6,15 @@
 #include <cstdio>
 #include <string>
 
-#include "codegen/device_headers.h"
-#include "codegen/lower.h"
+#include "codegen/cuda/emit.h"
+#include "codegen/device/device_headers.h"
 #include "fusion_ir/parser.h"
 #include "fusion_ir/printer.h"
-#include "runtime/driver_api.h"
-#include "runtime/executable.h"
-#include "runtime/host_execution.h"
-#include "runtime/kernel_cache.h"
-#include "runtime/nvrtc_compiler.h"
+#include "runtime/cache/kernel_cache.h"
+#include "runtime/check/host_execution.h"
+#include "runtime/compile/nvrtc_compiler.h"
+#include "runtime/driver/driver_api.h"
+#include "runtime/execute/executable.h"
 #include "runtime/tuning/tuning_database.h"
 #include "scheduler/planning/planner.h"
 #include "scheduler/report/drawing.h"

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/executable.h"
+#include "runtime/execute/executable.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/fake_driver.h"
 #include "tests/support/plan_matchers.h"

@@ -7,9 +7,9 @@
 #include <numeric>
 #include <optional>
 
-#include "codegen/kernel_parser.h"
-#include "codegen/kernel_passes.h"
-#include "codegen/kernel_printer.h"
+#include "codegen/kernel/kernel_parser.h"
+#include "codegen/kernel/kernel_printer.h"
+#include "codegen/passes/kernel_passes.h"
 #include "runtime/interpreter/interpreter.h"
 #include "tests/codegen/cluster_kernel.h"
 

@@ -9,9 +9,9 @@
 #include <optional>
 #include <set>
 
-#include "codegen/kernel_parser.h"
-#include "codegen/kernel_printer.h"
-#include "codegen/kernel_verifier.h"
+#include "codegen/kernel/kernel_parser.h"
+#include "codegen/kernel/kernel_printer.h"
+#include "codegen/kernel/kernel_verifier.h"
 #include "runtime/interpreter/interpreter.h"
 
 namespace sinter {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "codegen/kernel_builder.h"
+#include "codegen/kernel/kernel_builder.h"
 #include "runtime/interpreter/interpreter.h"
 
 namespace sinter {

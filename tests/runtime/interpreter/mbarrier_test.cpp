@@ -7,8 +7,8 @@
 #include <numeric>
 #include <optional>
 
-#include "codegen/kernel_parser.h"
-#include "codegen/kernel_passes.h"
+#include "codegen/kernel/kernel_parser.h"
+#include "codegen/passes/kernel_passes.h"
 #include "runtime/interpreter/interpreter.h"
 #include "tests/codegen/specialised_kernel.h"
 #include "tests/runtime/interpreter/kernel_run.h"

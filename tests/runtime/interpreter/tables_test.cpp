@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "codegen/kernel_parser.h"
+#include "codegen/kernel/kernel_parser.h"
 #include "runtime/interpreter/interpreter.h"
 
 namespace sinter {

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "codegen/lower.h"
+#include "codegen/cuda/emit.h"
 #include "scheduler/plan/plan.h"
 #include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"

@@ -5,11 +5,11 @@
 #include <bit>
 #include <cmath>
 
-#include "codegen/lower.h"
-#include "runtime/device_context.h"
-#include "runtime/device_query.h"
-#include "runtime/driver_api.h"
-#include "runtime/host_execution.h"
+#include "codegen/cuda/emit.h"
+#include "runtime/check/host_execution.h"
+#include "runtime/driver/device_context.h"
+#include "runtime/driver/device_query.h"
+#include "runtime/driver/driver_api.h"
 #include "runtime/tuning/tune.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/fake_driver.h"

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "codegen/lower.h"
+#include "codegen/cuda/emit.h"
 #include "runtime/tuning/tuning_json.h"
 #include "tests/runtime/tuning/fake_measurer.h"
 #include "tests/support/canned_fusions.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "codegen/lower.h"
+#include "codegen/cuda/emit.h"
 #include "scheduler/plan/plan_options.h"
 #include "scheduler/planning/planner.h"
 #include "tests/runtime/tuning/fake_measurer.h"

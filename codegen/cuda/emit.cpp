@@ -1,0 +1,88 @@
+#include "codegen/cuda/emit.h"
+
+#include <algorithm>
+#include <array>
+
+#include "codegen/cuda/cuda_emitter.h"
+#include "codegen/lower/lower_columns.h"
+#include "codegen/lower/lower_multi_tensor.h"
+#include "codegen/lower/lower_pipeline.h"
+#include "codegen/lower/lower_pointwise.h"
+#include "codegen/lower/lower_rows.h"
+#include "codegen/lower/lower_transpose.h"
+#include "scheduler/families/multi_tensor.h"
+#include "scheduler/families/transpose.h"
+#include "scheduler/schedule/family_names.h"
+#include "scheduler/schedule/pipeline.h"
+#include "scheduler/schedule/row_schedule.h"
+
+namespace sinter {
+namespace {
+
+/// The start of a kernel that runs beside its neighbour in the plan.
+void order_launches(kir::Kernel& kernel, DependentLaunch overlap) {
+  const auto first = [&](kir::StmtKind kind) {
+    kernel.body.insert(kernel.body.begin(), kernel.stmts.push_back({std::move(kind)}));
+  };
+  if (overlap == DependentLaunch::kTrigger) first(kir::LaunchDependents{});
+  if (overlap == DependentLaunch::kWait) first(kir::WaitForPrevious{});
+}
+
+/// The lowering of each family that is built in. The scheduler, one layer down, registers them
+/// without it.
+struct Lowering {
+  std::string_view family;
+  LoweredKernel (*lower)(const SegmentFacts&, const Schedule&);
+};
+
+constexpr std::array kLowerings = {
+    Lowering{.family = kPointwise, .lower = lower_pointwise},
+    Lowering{.family = kTranspose, .lower = lower_transpose},
+    Lowering{.family = kMultiTensor, .lower = lower_multi_tensor},
+    Lowering{.family = kColumn, .lower = lower_columns},
+    Lowering{.family = kLooped, .lower = lower_rows},
+    Lowering{.family = kMultiWave, .lower = lower_rows},
+    Lowering{.family = kWarpSpecialised, .lower = lower_pipeline},
+};
+
+}  // namespace
+
+FamilySet builtin_families() {
+  FamilySet families = scheduling_families();
+  for (const Lowering& lowering : kLowerings) {
+    const auto family = std::ranges::find(families, lowering.family, &Family::name);
+    SINTER_CHECK(family != families.end(), "a lowering of no family that is built in");
+    family->lower = lowering.lower;
+  }
+  for (const Family& family : families)
+    SINTER_CHECK(family.lower != nullptr, "a family that is built in has no lowering");
+  return families;
+}
+
+Result<LoweredKernel> lower(const SegmentFacts& facts, const Schedule& schedule,
+                            const FamilySet& families, const KernelPassOptions& options) {
+  const Family* family = find_family(families, schedule.family);
+  if (family == nullptr || !family->lower) {
+    return fail(
+        {.kind = ErrorKind::kUnsupported,
+         .message = fmt::format(
+             "the family '{}' {}", schedule.family,
+             family == nullptr ? "is not in the set" : "only schedules and cannot lower"),
+         .remedy = "pass builtin_families(), or a set that holds the family with its lowering"});
+  }
+  return as_result([&]() -> Result<LoweredKernel> {
+    LoweredKernel lowered = family->lower(facts, schedule);
+    order_launches(lowered.kernel, schedule.dependent_launch);
+    lowered.kernel = run_kernel_passes(std::move(lowered.kernel), options);
+    return lowered;
+  });
+}
+
+Result<KernelSource> emit(const SegmentFacts& facts, const Schedule& schedule,
+                          const FamilySet& families) {
+  auto lowered = lower(facts, schedule, families);
+  if (!lowered) return fail(lowered.error());
+  return as_result([&]() -> Result<KernelSource> { return make_kernel_source(*lowered); });
+}
+
+}  // namespace sinter

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "codegen/kernel/kernel_builder.h"
+
+namespace sinter::kir {
+
+/// The combiner of a reduction's tuple, whose components are those of exchange_types().
+Combiner combiner_of(const OpKind& kind);
+
+/// The value of one component that leaves every tuple unchanged when combined with it. `type` is
+/// the component's. For argmax and argmin the index is the largest of its type, and stays that
+/// where no element beats the identity's extreme; place_of_extreme() says what that means.
+ExprId identity_of(KernelBuilder& builder, Combiner combiner, int64_t component, DType type);
+
+/// The result of an argmax or argmin whose tuple has `index`. A tuple that kept the identity's
+/// index is that of no elements, or of elements which all equal the identity's extreme: 0.
+ExprId place_of_extreme(KernelBuilder& builder, ExprId index);
+
+/// True if both are equal, or both NaN.
+ExprId is_same(KernelBuilder& builder, ExprId x, ExprId y);
+
+/// emit_combine() with the tuple of one element that comes behind all that the accumulators have
+/// seen: argmax and argmin then need to compare no indices, and an element that equals the
+/// extreme changes nothing.
+void emit_append(KernelBuilder& builder, Combiner combiner, std::span<const VarId> accumulators,
+                 std::span<const ExprId> element);
+
+/// The tuple (count, mean, m2) of one element of a Welford reduction, whose m2 is NaN if `x` is not
+/// finite.
+std::vector<ExprId> welford_element(KernelBuilder& builder, ExprId x);
+
+/// The sum of a logsumexp pair, of one element at least. Its formula gives NaN where the maximum is
+/// not finite, which a running sum does not.
+ExprId sum_of_pair(KernelBuilder& builder, ExprId max, ExprId sum);
+
+/// Appends the statements for accumulators = combine(accumulators, others); both have
+/// components_of(combiner) entries of equal types. `others` may not read the accumulators.
+///
+///   sum, prod, max, min, any, all   as fusion_ir/op.h; max and min propagate NaN
+///   argmax, argmin                  NaN beats numbers; of equals the lower index wins
+///   welford (count, mean, m2)       Chan, Golub, LeVeque 1983; a count of 0 changes nothing, and
+///                                   equal means stay exactly as they are and add nothing to m2.
+///                                   Of infinite or NaN elements m2 is NaN: see welford_element
+///   logsumexp (max, sum)            sums scaled to the larger maximum; -inf with -inf keeps both
+///                                   sums as they are instead of giving exp(-inf - -inf) = NaN
+///
+/// Exchanging the two tuples gives the same bits, except for welford.
+void emit_combine(KernelBuilder& builder, Combiner combiner, std::span<const VarId> accumulators,
+                  std::span<const ExprId> others);
+
+}  // namespace sinter::kir

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+
+#include "codegen/kernel/kernel_ir.h"
+
+namespace sinter::kir {
+
+/// Gives equal expressions of one table the same id. Operands must be interned before what they
+/// belong to, so every operand's id is below its user's.
+class ExprInterner {
+ public:
+  /// Expressions may be in the table already; from now on they are added through this object alone.
+  explicit ExprInterner(IdVector<ExprId, Expr>* table);
+  ExprId intern(Expr expr);
+
+ private:
+  IdVector<ExprId, Expr>* table_;
+  std::unordered_multimap<uint64_t, ExprId> by_hash_;
+};
+
+}  // namespace sinter::kir

@@ -1,0 +1,128 @@
+#include "codegen/kernel/kernel_ir.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "fusion_ir/error.h"
+
+namespace sinter::kir {
+
+std::string_view text_of(Special special) {
+  switch (special) {
+    case Special::kThreadIndex:
+      return "thread_index";
+    case Special::kBlockIndex:
+      return "block_index";
+    case Special::kGridSize:
+      return "grid_size";
+  }
+  unreachable();
+}
+
+std::string_view text_of(CacheHint hint) {
+  switch (hint) {
+    case CacheHint::kDefault:
+      return "default";
+    case CacheHint::kEvictFirst:
+      return "evict_first";
+    case CacheHint::kEvictLast:
+      return "evict_last";
+  }
+  unreachable();
+}
+
+std::string_view text_of(Combiner combiner) {
+  switch (combiner) {
+    case Combiner::kSum:
+      return "sum";
+    case Combiner::kProd:
+      return "prod";
+    case Combiner::kMax:
+      return "max";
+    case Combiner::kMin:
+      return "min";
+    case Combiner::kAny:
+      return "any";
+    case Combiner::kAll:
+      return "all";
+    case Combiner::kArgMax:
+      return "argmax";
+    case Combiner::kArgMin:
+      return "argmin";
+    case Combiner::kWelford:
+      return "welford";
+    case Combiner::kLogSumExp:
+      return "logsumexp";
+  }
+  unreachable();
+}
+
+int64_t components_of(Combiner combiner) {
+  switch (combiner) {
+    case Combiner::kSum:
+    case Combiner::kProd:
+    case Combiner::kMax:
+    case Combiner::kMin:
+    case Combiner::kAny:
+    case Combiner::kAll:
+      return 1;
+    case Combiner::kArgMax:
+    case Combiner::kArgMin:
+    case Combiner::kLogSumExp:
+      return 2;
+    case Combiner::kWelford:
+      return 3;
+  }
+  unreachable();
+}
+
+bool operator==(const FloatConstant& a, const FloatConstant& b) {
+  return std::bit_cast<uint64_t>(a.value) == std::bit_cast<uint64_t>(b.value);
+}
+
+bool waits_for_previous(const Kernel& kernel) {
+  return std::ranges::any_of(kernel.stmts, [](const Stmt& stmt) {
+    return std::holds_alternative<WaitForPrevious>(stmt.kind);
+  });
+}
+
+ArgumentLayout argument_layout(const Kernel& kernel) {
+  constexpr int64_t kAddressBytes = 8;
+  ArgumentLayout layout{.offsets = IdMap<BufferId, int64_t>(kernel.buffers.size(), -1)};
+  const auto place = [&](const auto& is_next, const auto& bytes_of_buffer) {
+    for (uint32_t i = 0; i < kernel.buffers.size(); ++i) {
+      const Buffer& buffer = kernel.buffers[BufferId{i}];
+      if (!is_next(buffer)) continue;
+      layout.offsets[BufferId{i}] = layout.bytes;
+      layout.bytes += bytes_of_buffer(buffer);
+    }
+  };
+  place([](const Buffer& buffer) { return buffer.is_table(); },
+        [](const Buffer& buffer) { return buffer.tensors * kAddressBytes; });
+  for (const DType type : {DType::kI64, DType::kI32}) {
+    place(
+        [&](const Buffer& buffer) {
+          return buffer.space == Space::kArgument && buffer.type == type;
+        },
+        [&](const Buffer& buffer) { return buffer.count * bytes_of(type); });
+  }
+  // The struct ends where its alignment lets it.
+  layout.bytes = (layout.bytes + kAddressBytes - 1) / kAddressBytes * kAddressBytes;
+  return layout;
+}
+
+int64_t shared_bytes(const Kernel& kernel) {
+  int64_t end = 0;
+  for (const Buffer& buffer : kernel.buffers) {
+    if (buffer.space != Space::kShared) continue;
+    SINTER_CHECK(buffer.offset >= 0, "shared buffer {} is not placed", buffer.name);
+    end = std::max(end, buffer.offset + buffer.count * bytes_of(buffer.type));
+  }
+  for (const Mbarrier& mbarrier : kernel.mbarriers) {
+    SINTER_CHECK(mbarrier.offset >= 0, "mbarriers {} are not placed", mbarrier.name);
+    end = std::max(end, mbarrier.offset + mbarrier.count * kMbarrierBytes);
+  }
+  return (end + kSharedUnit - 1) / kSharedUnit * kSharedUnit;
+}
+
+}  // namespace sinter::kir

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string_view>
+
+#include "codegen/kernel/kernel_ir.h"
+#include "fusion_ir/result.h"
+
+namespace sinter {
+
+/// Reads .kir text (grammar in codegen/README.md). The result is canonical and all its ids are in
+/// range, but only verify_kernel says whether it is right: tests plant mistakes this way. Takes any
+/// bytes. Errors (InvalidArgument): "line:column: what is wrong, found 'token'", lines and byte
+/// columns from 1.
+Result<kir::Kernel> parse_kernel(std::string_view text);
+
+}  // namespace sinter

@@ -1,0 +1,609 @@
+#include "codegen/kernel/kernel_verifier.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <utility>
+
+#include "codegen/kernel/kernel_traversal.h"
+#include "codegen/kernel/kernel_uniformity.h"
+#include "codegen/kernel/verify_expressions.h"
+#include "codegen/kernel/verify_tables.h"
+#include "fusion_ir/result.h"
+
+namespace sinter {
+namespace {
+
+using namespace kir;  // NOLINT(google-build-using-namespace): this file is about nothing else
+
+/// Far above what any access moves; keeps products of widths far from overflow.
+constexpr int64_t kMostElements = 1024;
+
+/// Unit of a bulk copy (PTX ISA, "cp.async.bulk"), and what one phase of an mbarrier can count
+/// (PTX ISA, "mbarrier", tx-count).
+constexpr int64_t kBulkUnit = 16;
+/// Least that one block of a cluster stores to another (PTX ISA, "st.async").
+constexpr int64_t kWordBytes = 4;
+constexpr int64_t kMostBulkBytes = (1 << 20) - 1;
+
+bool is_power_of_two(int64_t x) { return x > 0 && std::has_single_bit(static_cast<uint64_t>(x)); }
+
+bool is_width(int64_t x) { return is_power_of_two(x) && x <= kMostElements; }
+
+bool is_index(DType type) { return type == DType::kI32 || type == DType::kI64; }
+
+/// Checks statements of a kernel whose ids are known to be in range.
+class StatementVerifier {
+ public:
+  StatementVerifier(const Kernel& kernel, KernelStage stage,
+                    std::vector<KernelViolation>* violations)
+      : kernel_(kernel),
+        stage_(stage),
+        uniformity_(kernel),
+        ranges_(kernel),
+        violations_(violations) {}
+
+  void run() {
+    check(kernel_.body, Uniformity::kBlock);
+    if (barrier_state_ == BarrierState::kInFlight)
+      report("nothing waits for the blocks of the cluster that have arrived");
+    for (const auto& [stmt, buffer] : plain_accesses_) {
+      current_ = stmt;
+      if (is_counter_[buffer])
+        report("{} ({}) holds counters, which atomics alone access", buffer,
+               kernel_.buffers[buffer].name);
+    }
+  }
+
+ private:
+  template <class... Args>
+  void report(fmt::format_string<Args...> format, Args&&... args) {
+    violations_->push_back(
+        {fmt::format("{}", current_), fmt::format(format, std::forward<Args>(args)...)});
+  }
+
+  DType type_of(ExprId expr) const { return kernel_.exprs[expr].type; }
+  const Var& var(VarId id) const { return kernel_.vars[id]; }
+
+  void check(const Block& block, Uniformity control) {
+    std::vector<VarId> declared_here;
+    std::swap(declared_here, declared_);
+    ++depth_;
+    for (const StmtId id : block) {
+      current_ = id;
+      const StmtKind& stmt = kernel_.stmts[id].kind;
+      for_each_expr(stmt, [this](ExprId expr) { check_uses(expr); });
+      std::visit([&](const auto& s) { check(s, control); }, stmt);
+    }
+    --depth_;
+    for (const VarId id : declared_) in_scope_[id] = false;
+    std::swap(declared_here, declared_);
+  }
+
+  // ---- Scopes and tile indices
+
+  void declare(VarId id) {
+    if (ever_declared_[id]) report("{} ({}) is declared a second time", id, var(id).name);
+    ever_declared_[id] = true;
+    in_scope_[id] = true;
+    declared_.push_back(id);
+  }
+
+  void use(VarId id) {
+    if (!in_scope_[id]) report("{} ({}) is used outside of its scope", id, var(id).name);
+  }
+
+  void write(VarId id) {
+    use(id);
+    if (is_loop_index_[id]) report("{} ({}) is the index of a loop", id, var(id).name);
+  }
+
+  void write_scalar(VarId id) {
+    write(id);
+    if (!var(id).is_scalar()) report("{} ({}) is a tile, not a scalar", id, var(id).name);
+  }
+
+  /// Every variable that an expression names, once per statement.
+  void check_uses(ExprId id) {
+    if (seen_by_[id] == current_.index + 1) return;
+    seen_by_[id] = current_.index + 1;
+    const Expr& expr = kernel_.exprs[id];
+    if (const auto* ref = std::get_if<VarRef>(&expr.kind)) use(ref->var);
+    if (const auto* element = std::get_if<ElementRef>(&expr.kind)) {
+      check_element(element->tile, element->group, element->lane, 1);
+    }
+    for_each_operand(expr, [this](ExprId operand) { check_uses(operand); });
+  }
+
+  void check_element(VarId tile, ExprId group, ExprId lane, int64_t width) {
+    use(tile);
+    if (!is_width(width)) width = 1;  // reported with the access
+    check_tile_index(tile, "group", group, var(tile).groups, 1);
+    check_tile_index(tile, "lane", lane, var(tile).lanes, width);
+  }
+
+  void check_tile_index(VarId tile, std::string_view what, ExprId index, int64_t count,
+                        int64_t width) {
+    if (type_of(index) != DType::kI32)
+      report("{} of {} is {}, not i32", what, tile, type_of(index));
+    const TileIndexRange range = ranges_.of(index);
+    if (!range.constant) {
+      report("{} of {} ({}) is not constant after unrolling", what, tile, var(tile).name);
+      return;
+    }
+    if (range.low < 0 || range.high > count - width) {
+      // Only a malformed kernel, whose index is no i32, comes near the end of i64.
+      const int64_t last =
+          std::min(range.high, std::numeric_limits<int64_t>::max() - width) + width - 1;
+      report("{} of {} ({}) spans {} to {}, but there are {}", what, tile, var(tile).name,
+             range.low, last, count);
+    }
+    if (width > 1 && !range.is_multiple_of(width)) {
+      report("lane of {} ({}) is not a multiple of the width {}", tile, var(tile).name, width);
+    }
+  }
+
+  // ---- Statements
+
+  void check(const Comment&, Uniformity) {}
+
+  void check(const Declare& s, Uniformity) {
+    declare(s.var);
+    if (!s.init.valid()) return;
+    if (!var(s.var).is_scalar()) report("tile {} has an initial value", s.var);
+    if (type_of(s.init) != var(s.var).type) {
+      report("{} ({}) is {}, its value {}", s.var, var(s.var).name, var(s.var).type,
+             type_of(s.init));
+    }
+  }
+
+  void check(const Assign& s, Uniformity) {
+    write_scalar(s.var);
+    if (type_of(s.value) != var(s.var).type) {
+      report("{} ({}) is {}, the value {}", s.var, var(s.var).name, var(s.var).type,
+             type_of(s.value));
+    }
+  }
+
+  void check(const SetElement& s, Uniformity) {
+    write(s.tile);
+    check_element(s.tile, s.group, s.lane, 1);
+    if (type_of(s.value) != var(s.tile).type) {
+      report("{} ({}) is {}, the value {}", s.tile, var(s.tile).name, var(s.tile).type,
+             type_of(s.value));
+    }
+  }
+
+  void check(const For& s, Uniformity control) {
+    const Var& index = var(s.index);
+    if (!index.is_scalar() || !is_index(index.type)) {
+      report("index {} ({}) is no scalar i32 or i64", s.index, index.name);
+    }
+    for (const ExprId expr : {s.begin, s.end, s.step}) {
+      if (type_of(expr) != index.type) {
+        report("{} of a loop over {} is {}, not {}", expr, s.index, type_of(expr), index.type);
+      }
+    }
+    const auto* step = std::get_if<IntegerConstant>(&kernel_.exprs[s.step].kind);
+    if (step != nullptr && step->value < 1) report("the step is {}", step->value);
+    if (s.unroll && !ranges_.enter(s)) report("an unrolled loop has bounds that are not constant");
+    const Uniformity inside =
+        std::max(control, uniformity_.of_control(kernel_.stmts[current_].kind));
+    declare(s.index);
+    is_loop_index_[s.index] = true;
+    check(s.body, inside);
+    in_scope_[s.index] = false;
+  }
+
+  void check(const If& s, Uniformity control) {
+    if (type_of(s.condition) != DType::kBool) {
+      report("the condition is {}, not bool", type_of(s.condition));
+    }
+    const Uniformity inside =
+        std::max(control, uniformity_.of_control(kernel_.stmts[current_].kind));
+    check(s.then_body, inside);
+    check(s.else_body, inside);
+  }
+
+  void check(const Load& s, Uniformity) {
+    write(s.tile);
+    check_element(s.tile, s.group, s.lane, s.width);
+    check_access(s.buffer, s.index, s.width);
+    check_tensor(s.buffer, s.tensor);
+    const Buffer& buffer = kernel_.buffers[s.buffer];
+    if (buffer.space == Space::kArgument && s.width != 1)
+      report("{} elements of argument {} at once", s.width, buffer.name);
+    if (buffer.access == Access::kWrite) report("{} ({}) is read", s.buffer, buffer.name);
+    if (var(s.tile).type != buffer.type) {
+      report("{} is {}, {} is {}", s.tile, var(s.tile).type, s.buffer, buffer.type);
+    }
+  }
+
+  void check(const Store& s, Uniformity) {
+    has_stored_ = true;
+    check_element(s.tile, s.group, s.lane, s.width);
+    check_access(s.buffer, s.index, s.width);
+    check_tensor(s.buffer, s.tensor);
+    const Buffer& buffer = kernel_.buffers[s.buffer];
+    if (buffer.access == Access::kRead) report("{} ({}) is written", s.buffer, buffer.name);
+    if (var(s.tile).type != buffer.type && var(s.tile).type != compute_type(buffer.type)) {
+      report("{} is {}, {} is {}", s.tile, var(s.tile).type, s.buffer, buffer.type);
+    }
+  }
+
+  /// Which tensor of a table an access is to.
+  void check_tensor(BufferId id, ExprId tensor) {
+    const Buffer& buffer = kernel_.buffers[id];
+    if (buffer.is_table() != tensor.valid()) {
+      report("an access to {} ({}), which is {} table, {} a tensor", id, buffer.name,
+             buffer.is_table() ? "a" : "no", tensor.valid() ? "names" : "does not name");
+    }
+    if (!tensor.valid()) return;
+    check_i32(tensor, "number of a tensor", 0, buffer.tensors - 1);
+  }
+
+  /// An access that can name no tensor is to a single one.
+  void check_single(BufferId id) {
+    const Buffer& buffer = kernel_.buffers[id];
+    if (buffer.is_table()) report("a copy from or count in the table {} ({})", id, buffer.name);
+  }
+
+  void check_access(BufferId id, ExprId index, int64_t width) {
+    constexpr int64_t kWidestAccess = 16;
+    const Buffer& buffer = kernel_.buffers[id];
+    plain_accesses_.emplace_back(current_, id);
+    if (!is_index(type_of(index))) report("index into {} is {}", id, type_of(index));
+    if (!is_width(width)) {
+      report("width {} is not a power of two up to {}", width, kMostElements);
+      return;
+    }
+    const int64_t bytes = width * bytes_of(buffer.type);
+    if (stage_ == KernelStage::kLowered && bytes > kWidestAccess) {
+      report("an access of {} bytes; the hardware has {}", bytes, kWidestAccess);
+    }
+    const int64_t needed = std::min(bytes, kWidestAccess);
+    if (buffer.space == Space::kGlobal && buffer.alignment < needed) {
+      report("an access of {} bytes to {} ({}), which is aligned to {}", bytes, id, buffer.name,
+             buffer.alignment);
+    }
+  }
+
+  void check(const AsyncCopy& s, Uniformity) {
+    check_access(s.shared, s.shared_index, s.width);
+    check_access(s.global, s.global_index, s.width);
+    check_copy(s.shared, s.global);
+    const Buffer& shared = kernel_.buffers[s.shared];
+    if (!is_width(s.width)) return;
+    const int64_t bytes = s.width * bytes_of(shared.type);
+    if (bytes != 4 && bytes != 8 && bytes != 16) {
+      report("an asynchronous copy of {} bytes; there are 4, 8 and 16", bytes);
+    }
+  }
+
+  /// The ends of a copy from global to shared memory.
+  void check_copy(BufferId to, BufferId from) {
+    const Buffer& shared = kernel_.buffers[to];
+    const Buffer& global = kernel_.buffers[from];
+    if (shared.space != Space::kShared) report("{} ({}) is not shared", to, shared.name);
+    if (global.space != Space::kGlobal) report("{} ({}) is not global", from, global.name);
+    check_single(from);
+    if (shared.type != global.type) report("copies {} to {}", global.type, shared.type);
+    if (global.access == Access::kWrite) report("{} ({}) is read", from, global.name);
+  }
+
+  void check(const AsyncWait&, Uniformity) {}
+
+  // ---- Mbarriers
+
+  void check(const InitMbarriers&, Uniformity) {
+    if (depth_ != 1) report("mbarriers are initialised inside of control flow");
+    if (std::exchange(are_mbarriers_init_, true)) report("mbarriers are initialised again");
+  }
+
+  void check_initialised(MbarrierId id) {
+    if (are_mbarriers_init_) return;
+    report("{} ({}) is not initialised yet", id, kernel_.mbarriers[id].name);
+  }
+
+  void check_mbarrier(MbarrierId id, ExprId index) {
+    const Mbarrier& mbarrier = kernel_.mbarriers[id];
+    check_initialised(id);
+    if (!is_index(type_of(index))) report("index into {} is {}", id, type_of(index));
+    check_constant(index, "index into the mbarriers", 0, mbarrier.count - 1);
+  }
+
+  /// Reports an i32 or a constant beyond its limits.
+  void check_constant(ExprId id, std::string_view what, int64_t low, int64_t high) {
+    const auto* constant = std::get_if<IntegerConstant>(&kernel_.exprs[id].kind);
+    if (constant == nullptr || (constant->value >= low && constant->value <= high)) return;
+    report("the {} is {}, not from {} to {}", what, constant->value, low, high);
+  }
+  void check_i32(ExprId id, std::string_view what, int64_t low, int64_t high) {
+    if (type_of(id) != DType::kI32) report("the {} is {}, not i32", what, type_of(id));
+    check_constant(id, what, low, high);
+  }
+  void check_uniform(ExprId id, std::string_view what, Uniformity needed) {
+    if (uniformity_.of(id) <= needed) return;
+    report("the {} may differ within the {}", what, text_of(needed));
+  }
+
+  /// What a phase expects: bulk copies, and in a cluster words from other blocks.
+  void check_expected_bytes(ExprId id) {
+    if (kernel_.cluster == 1) {
+      check_bulk_bytes(id, 1);
+      return;
+    }
+    const auto* constant = std::get_if<IntegerConstant>(&kernel_.exprs[id].kind);
+    if (constant == nullptr) return;
+    const bool fits = constant->value >= kWordBytes && constant->value <= kMostBulkBytes;
+    if (fits && constant->value % kWordBytes == 0) return;
+    report("{} bytes; a phase in a cluster expects multiples of {} up to {}", constant->value,
+           kWordBytes, kMostBulkBytes);
+  }
+
+  void check_bulk_bytes(ExprId id, int64_t element_bytes) {
+    const auto* constant = std::get_if<IntegerConstant>(&kernel_.exprs[id].kind);
+    if (constant == nullptr) return;
+    const bool is_small = constant->value >= 1 && constant->value <= kMostBulkBytes / element_bytes;
+    if (is_small && constant->value * element_bytes % kBulkUnit == 0) return;
+    report("{} elements of {} bytes; bulk copies move multiples of {} bytes up to {}",
+           constant->value, element_bytes, kBulkUnit, kMostBulkBytes);
+  }
+
+  void check(const ExpectBytes& s, Uniformity) {
+    check_mbarrier(s.array, s.index);
+    if (type_of(s.bytes) != DType::kI32) report("the bytes are {}, not i32", type_of(s.bytes));
+    check_expected_bytes(s.bytes);
+  }
+
+  void check(const BulkCopy& s, Uniformity) {
+    check_mbarrier(s.array, s.index);
+    check_copy(s.shared, s.global);
+    for (const ExprId index : {s.shared_index, s.global_index, s.elements}) {
+      if (!is_index(type_of(index))) report("{} of a bulk copy is {}", index, type_of(index));
+    }
+    const Buffer& global = kernel_.buffers[s.global];
+    if (global.alignment < kBulkUnit) {
+      report("a bulk copy from {} ({}), which is aligned to {}, not {}", s.global, global.name,
+             global.alignment, kBulkUnit);
+    }
+    check_bulk_bytes(s.elements, bytes_of(global.type));
+  }
+
+  void check(const MbarrierArrive& s, Uniformity) { check_mbarrier(s.array, s.index); }
+
+  void check(const ClusterStore& s, Uniformity) {
+    check_in_cluster("store to another block");
+    check_have_met("a store to another block");
+    check_mbarrier(s.array, s.mbarrier);
+    const Buffer& shared = kernel_.buffers[s.shared];
+    if (shared.space != Space::kShared) report("{} ({}) is not shared", s.shared, shared.name);
+    if (!is_index(type_of(s.index))) report("index into {} is {}", s.shared, type_of(s.index));
+    check_i32(s.block, "block of the cluster", 0, kernel_.cluster - 1);
+    use(s.source);
+    const Var& source = var(s.source);
+    if (!source.is_scalar()) report("{} ({}) is a tile, not a scalar", s.source, source.name);
+    if (source.type != shared.type) report("stores {} to {}", source.type, shared.type);
+    if (bytes_of(shared.type) < kWordBytes) report("sends a {} to another block", shared.type);
+  }
+
+  void check(const ClusterBarrier&, Uniformity) {
+    check_in_cluster("barrier of a cluster");
+    if (depth_ != 1) report("blocks of a cluster wait for each other inside of control flow");
+    check_have_met("a barrier of the cluster");
+  }
+
+  void check(const ClusterArrive&, Uniformity) {
+    check_in_cluster("barrier of a cluster");
+    if (depth_ != 1) report("blocks of a cluster arrive at their barrier inside of control flow");
+    if (barrier_state_ != BarrierState::kNone)
+      report("blocks of a cluster arrive at a second barrier");
+    if (has_stored_) report("a store comes before an arrival that orders mbarriers alone");
+    barrier_state_ = BarrierState::kInFlight;
+  }
+
+  void check(const ClusterWait&, Uniformity) {
+    if (depth_ != 1) report("blocks of a cluster wait for each other inside of control flow");
+    if (barrier_state_ != BarrierState::kInFlight)
+      report("waits for blocks of a cluster to arrive at no barrier");
+    barrier_state_ = BarrierState::kOver;
+  }
+
+  /// Before the wait other blocks may not have made their mbarriers ready, nor have started.
+  void check_have_met(std::string_view what) {
+    if (barrier_state_ == BarrierState::kInFlight)
+      report("{} before the blocks of the cluster have met", what);
+  }
+
+  void check_in_cluster(std::string_view what) {
+    if (kernel_.cluster == 1) report("a {} in a kernel without clusters", what);
+  }
+
+  void check(const MbarrierWait& s, Uniformity) {
+    check_mbarrier(s.array, s.index);
+    check_i32(s.parity, "parity", 0, 1);
+  }
+
+  // ---- Barriers and exchange
+
+  void check(const Barrier&, Uniformity control) {
+    require(control, Uniformity::kBlock, "barrier");
+  }
+
+  void check(const GroupBarrier& s, Uniformity control) {
+    require(control, Uniformity::kWarp, "group barrier");
+    check_barrier_id(s.id);
+    if (s.threads < 32 || s.threads > kernel_.threads || s.threads % 32 != 0) {
+      report("a group barrier of {} threads in a block of {}", s.threads, kernel_.threads);
+    }
+  }
+
+  void check_barrier_id(ExprId id) {
+    constexpr int64_t kLastBarrier = 15;  // PTX ISA, "bar"; 0 is the block's.
+    check_i32(id, "barrier", 1, kLastBarrier);
+    check_uniform(id, "barrier", Uniformity::kWarp);
+  }
+
+  void check(const SetMaxRegisters& s, Uniformity control) {
+    constexpr int64_t kWarpgroup = 128;
+    require(control, Uniformity::kWarp, "register limit");
+    if (s.registers < 24 || s.registers > 240 || s.registers % 8 != 0) {
+      report("{} registers; a limit is a multiple of 8 from 24 to 240", s.registers);
+    }
+    if (kernel_.threads % kWarpgroup != 0) {
+      report("register limits are of {} threads each, the block has {}", kWarpgroup,
+             kernel_.threads);
+    }
+  }
+
+  void check(const LaunchDependents&, Uniformity) {}
+
+  void check(const WarpBarrier&, Uniformity control) {
+    require(control, Uniformity::kWarp, "warp barrier");
+  }
+
+  void check(const WaitForPrevious&, Uniformity) {
+    const bool is_first = !kernel_.body.empty() && std::holds_alternative<WaitForPrevious>(
+                                                       kernel_.stmts[kernel_.body.front()].kind);
+    if (!is_first || waits_++ > 0)
+      report("the wait for the previous kernel stands once, as the first statement");
+  }
+
+  void check(const DeviceFence&, Uniformity) {}
+
+  void check(const AtomicCount& s, Uniformity) {
+    write_scalar(s.target);
+    if (var(s.target).type != DType::kI32)
+      report("{} is {}, not i32", s.target, var(s.target).type);
+    if (type_of(s.last) != DType::kI32) report("the last count is {}, not i32", type_of(s.last));
+    check_constant(s.last, "last count", 0, std::numeric_limits<int32_t>::max());
+    if (!is_index(type_of(s.index))) report("index into {} is {}", s.buffer, type_of(s.index));
+    const Buffer& buffer = kernel_.buffers[s.buffer];
+    if (buffer.space != Space::kGlobal || buffer.type != DType::kI32 ||
+        buffer.access != Access::kReadWrite)
+      report("{} ({}) is no global buffer of i32 counters", s.buffer, buffer.name);
+    check_single(s.buffer);
+    is_counter_[s.buffer] = true;
+  }
+
+  void check(const ShuffleXor& s, Uniformity control) {
+    require(control, Uniformity::kWarp, "shuffle");
+    write_scalar(s.target);
+    const DType type = var(s.target).type;
+    if (type_of(s.source) != type)
+      report("{} is {}, the source {}", s.target, type, type_of(s.source));
+    if (type != DType::kF32 && type != DType::kF64 && !is_index(type)) report("shuffles {}", type);
+    if (s.mask < 1 || s.mask > 31) report("mask {} is not from 1 to 31", s.mask);
+  }
+
+  void check(const AllReduce& s, Uniformity control) {
+    if (stage_ == KernelStage::kLowered) report("reduction {} is not lowered", s.name);
+    const bool has_barrier = s.barrier.valid();
+    // With a barrier of its own, the threads beyond the last whole group do something else.
+    const bool fits = has_barrier ? s.threads <= kernel_.threads
+                                  : s.threads > 0 && kernel_.threads % s.threads == 0;
+    if (!is_power_of_two(s.threads) || !fits) {
+      report("groups of {} threads in a block of {}", s.threads, kernel_.threads);
+    }
+    const bool in_cluster = s.arrived.valid();
+    const bool by_block = s.threads > 32 && !has_barrier && !in_cluster;
+    const Uniformity needed = by_block ? Uniformity::kBlock : Uniformity::kWarp;
+    require(control, needed, "reduction");
+    if (s.phase.valid()) {
+      check_i32(s.phase, "phase", 0, 1);
+      check_uniform(s.phase, "phase", needed);
+    }
+    if (has_barrier) check_barrier_id(s.barrier);
+    if (s.group.valid()) {
+      if (!has_barrier && !in_cluster)
+        report("the group of a reduction that the whole block waits in");
+      check_i32(s.group, "group", 0, s.groups - 1);
+      check_uniform(s.group, "group", Uniformity::kWarp);
+    }
+    if (s.groups < 1 || s.groups * s.threads > kernel_.threads) {
+      report("{} groups of {} threads in a block of {}", s.groups, s.threads, kernel_.threads);
+    }
+    if (s.arrived.valid() != s.parity.valid())
+      report("{} has its arrivals without a parity, or a parity alone", s.name);
+    if (in_cluster) {
+      check_in_cluster("reduction over its blocks");
+      check_have_met("a reduction over the blocks");
+      check_initialised(s.arrived);
+      check_i32(s.parity, "parity", 0, 1);
+      const int64_t copies = s.groups * (s.phase.valid() ? 2 : 1);
+      const Mbarrier& arrived = kernel_.mbarriers[s.arrived];
+      if (arrived.count != copies || arrived.arrivals != 1) {
+        report("{} ({}) has {} mbarriers of {} arrivals, not {} of 1", s.arrived, arrived.name,
+               arrived.count, arrived.arrivals, copies);
+      }
+    }
+    for (const ReducePart& part : s.parts) check(part);
+  }
+
+  void check(const ReducePart& part) {
+    const auto count = static_cast<int64_t>(part.vars.size());
+    const std::string_view name = text_of(part.combiner);
+    if (count != components_of(part.combiner)) {
+      report("{} of {} variables, not {}", name, count, components_of(part.combiner));
+      return;
+    }
+    for (const VarId id : part.vars) write_scalar(id);
+    const DType type = var(part.vars[0]).type;
+    const bool is_logic = part.combiner == Combiner::kAny || part.combiner == Combiner::kAll;
+    const bool is_real =
+        part.combiner == Combiner::kWelford || part.combiner == Combiner::kLogSumExp;
+    const bool fits = is_logic  ? type == DType::kBool
+                      : is_real ? type == DType::kF32 || type == DType::kF64
+                                : type == compute_type(type) && type != DType::kBool;
+    if (!fits) report("{} of {}", name, type);
+    const bool is_arg = part.combiner == Combiner::kArgMax || part.combiner == Combiner::kArgMin;
+    for (size_t i = 1; i < part.vars.size(); ++i) {
+      const DType found = var(part.vars[i]).type;
+      if (is_arg && found != DType::kI32 && found != DType::kI64)
+        report("component {} of {} is {}, not i32 or i64", i, name, found);
+      if (!is_arg && found != type)
+        report("component {} of {} is {}, not {}", i, name, found, type);
+    }
+  }
+
+  void require(Uniformity control, Uniformity needed, std::string_view what) {
+    if (control <= needed) return;
+    report("a {} where control may differ within the {}", what, text_of(needed));
+  }
+
+  const Kernel& kernel_;
+  KernelStage stage_;
+  UniformityAnalysis uniformity_;
+  TileIndexRanges ranges_;
+  std::vector<KernelViolation>* violations_;
+  StmtId current_;
+  IdMap<BufferId, uint8_t> is_counter_;
+  std::vector<std::pair<StmtId, BufferId>> plain_accesses_;
+  int waits_ = 0;  ///< For the previous kernel.
+  int depth_ = 0;  ///< Of the block at hand; the body's is 1.
+  /// Of the blocks of a cluster, at ClusterArrive and ClusterWait.
+  enum class BarrierState : uint8_t { kNone, kInFlight, kOver };
+  BarrierState barrier_state_ = BarrierState::kNone;
+  bool are_mbarriers_init_ = false;
+  bool has_stored_ = false;
+  std::vector<VarId> declared_;  ///< In the block at hand.
+  IdMap<VarId, uint8_t> in_scope_, ever_declared_, is_loop_index_;
+  IdMap<ExprId, uint32_t> seen_by_;  ///< 1 + the last statement that checked the expression.
+};
+
+}  // namespace
+
+std::vector<KernelViolation> verify_kernel(const Kernel& kernel, KernelStage stage) {
+  std::vector<KernelViolation> violations;
+  verify_tables(kernel, stage, &violations);
+  // What follows looks ids up.
+  if (!violations.empty()) return violations;
+  verify_expressions(kernel, &violations);
+  if (!violations.empty()) return violations;
+  StatementVerifier(kernel, stage, &violations).run();
+  return violations;
+}
+
+}  // namespace sinter

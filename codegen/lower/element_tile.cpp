@@ -1,0 +1,77 @@
+#include "codegen/lower/element_tile.h"
+#include "scheduler/analysis/stages.h"
+
+#include <map>
+
+namespace sinter {
+
+using kir::ExprId;
+using kir::VarId;
+
+void ElementTile::describe() {
+  builder_.comment(fmt::format("{} elements per block: {} threads x {} elements x {} vectors",
+                               size(), schedule_.threads_per_block(), schedule_.vector_width,
+                               schedule_.unroll));
+}
+
+void ElementTile::begin(ExprId tile) {
+  const DType index = tiles_.column_type();
+  const ExprId thread = builder_.cast(builder_.special(kir::Special::kThreadIndex), index);
+  begin_ = builder_.ref(
+      builder_.declare("tile_begin", builder_.mul(tile, builder_.integer(size(), index))));
+  const ExprId width = builder_.integer(schedule_.vector_width, index);
+  first_ =
+      builder_.ref(builder_.declare("first", builder_.add(begin_, builder_.mul(thread, width))));
+}
+
+void ElementTile::evaluate(ExprId count, Predication tail) {
+  const ExprId end = builder_.add(begin_, builder_.integer(size(), tiles_.column_type()));
+  builder_.when(
+      builder_.less_equal(end, count), [&] { body(Predication::kNone); },
+      [&] {
+        builder_.comment("the last tile reaches past the end");
+        body(tail);
+      });
+}
+
+TilePosition ElementTile::position(ExprId group, Predication predication) {
+  const DType index = tiles_.column_type();
+  const ExprId offset = builder_.mul(builder_.cast(group, index), builder_.integer(reach(), index));
+  return {.group = group,
+          .batch = group,
+          .first_column = builder_.add(first_, offset),
+          .predication = predication};
+}
+
+void ElementTile::body(Predication predication) {
+  const Stage& stage = list_.stages[0];
+  for (const ValueId value : stage.loads) {
+    tiles_.bind_tile(value, tiles_.declare_tile(value, schedule_.unroll), false);
+  }
+  builder_.unrolled("u", stage.loads.empty() ? 0 : schedule_.unroll, [&](ExprId group) {
+    for (const ValueId value : stage.loads) tiles_.load(value, position(group, predication));
+  });
+  builder_.unrolled("u", schedule_.unroll, [&](ExprId group) {
+    const TilePosition at = position(group, predication);
+    const auto vector = [&] {
+      std::map<size_t, VarId> output_tiles;
+      for (const size_t output : stage.outputs)
+        output_tiles[output] = tiles_.declare_output_tile(output);
+      builder_.unrolled("v", schedule_.vector_width, [&](ExprId lane) {
+        tiles_.begin_element(at, lane);
+        for (const auto& [output, tile] : output_tiles) {
+          builder_.set(tile, builder_.integer(0), lane, tiles_.output_element(output));
+        }
+      });
+      for (const auto& [output, tile] : output_tiles) tiles_.store_collected(output, tile, at);
+    };
+    if (predication == Predication::kVector) {
+      builder_.when(tiles_.vector_is_inside(at), vector);
+    } else {
+      vector();
+    }
+  });
+  for (const ValueId value : stage.loads) tiles_.unbind_tile(value);
+}
+
+}  // namespace sinter

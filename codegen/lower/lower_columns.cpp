@@ -1,0 +1,258 @@
+#include "codegen/lower/lower_columns.h"
+
+#include <map>
+
+#include "codegen/kernel/combine.h"
+#include "codegen/kernel/kernel_builder.h"
+#include "codegen/lower/column_finish.h"
+#include "codegen/lower/last_block_finish.h"
+#include "codegen/lower/outer_accumulators.h"
+#include "codegen/lower/tile_lowering.h"
+#include "scheduler/analysis/stages.h"
+#include "scheduler/schedule/accumulators.h"
+
+namespace sinter {
+namespace {
+
+using kir::ExprId;
+using kir::VarId;
+
+class ColumnLowering {
+ public:
+  ColumnLowering(const SegmentFacts& facts, const Schedule& schedule)
+      : facts_(facts),
+        schedule_(schedule),
+        list_(distribute(facts, {})),
+        builder_(&kernel_),
+        tiles_(facts, schedule, builder_),
+        accumulators_(facts, schedule, builder_, tiles_, 1) {}
+
+  LoweredKernel run() {
+    set_up();
+    accumulators_.declare();
+    if (is_split()) {
+      accumulators_.declare_partials(can_finish_by_last_block() ? kir::Access::kReadWrite
+                                                                : kir::Access::kWrite);
+    }
+    const auto whole = [&] { walk_rows(); };
+    builder_.when(tiles_.vector_is_inside(at(0)), whole);
+    if (schedule_.rows_per_block > 1) {
+      accumulators_.combine_slots(schedule_.rows_per_block, schedule_.threads_per_row, slot_, lane_,
+                                  [&] { builder_.append(kir::Barrier{}); });
+    }
+    ExprId ends = builder_.equal(slot_, builder_.integer(0));
+    if (schedule_.cluster_size > 1) {
+      builder_.when(ends, [&] {
+        accumulators_.combine_blocks(member_, schedule_.threads_per_row, lane_, arrived_);
+      });
+      ends = builder_.both(ends, builder_.equal(member_, builder_.integer(0)));
+    }
+    builder_.when(builder_.both(ends, tiles_.vector_is_inside(at(0))),
+                  [&] { is_split() ? store_partials() : finish(); });
+    if (can_finish_by_last_block()) finish_by_last_block();
+    std::vector<int64_t> values = {facts_.space.rows, facts_.space.columns};
+    const int64_t strips = column_strips(facts_, schedule_);
+    if (is_split()) values = {facts_.space.rows, strips, strips * partial_rows(schedule_)};
+    return {std::move(kernel_), std::move(values)};
+  }
+
+ private:
+  void set_up() {
+    kernel_.name = facts_.fusion.name;
+    kernel_.threads = schedule_.threads_per_block();
+    kernel_.min_blocks_per_sm = schedule_.min_blocks_per_sm;
+    kernel_.cluster = schedule_.cluster_size;
+    tiles_.declare_buffers(!is_split() || can_finish_by_last_block());
+    rows_ = builder_.add_param("rows");
+    const int64_t across = schedule_.threads_per_row;
+    const DType index = tiles_.column_type();
+    builder_.comment(fmt::format("{} columns per block, shared by {} row slots", reach(),
+                                 schedule_.rows_per_block));
+    ExprId block = builder_.special(kir::Special::kBlockIndex);
+    if (schedule_.cluster_size > 1) {
+      const ExprId cluster = builder_.integer(schedule_.cluster_size);
+      member_ = builder_.ref(builder_.declare("member", builder_.rem(block, cluster)));
+      block = builder_.div(block, cluster);
+      arrived_ = builder_.add_mbarriers("arrived", 1, 1);
+      builder_.init_mbarriers();
+    }
+    block = builder_.cast(block, index);
+    if (is_split()) {
+      // Neighbouring blocks read neighbouring columns of the same rows.
+      strips_ = builder_.add_param("strips");
+      const ExprId strips = builder_.cast(builder_.param(strips_), index);
+      kernel_.grid = {builder_.add_param("blocks"), 1};
+      split_ = builder_.ref(
+          builder_.declare("split", builder_.cast(builder_.div(block, strips), DType::kI64)));
+      block = strip_ = builder_.rem(block, strips);
+    } else {
+      kernel_.grid = {builder_.add_param("columns"), reach()};
+    }
+    const ExprId thread = builder_.special(kir::Special::kThreadIndex);
+    slot_ = builder_.ref(builder_.declare("slot", builder_.div(thread, builder_.integer(across))));
+    lane_ = builder_.rem(thread, builder_.integer(across));
+    const ExprId vector = builder_.add(builder_.mul(block, builder_.integer(across, index)),
+                                       builder_.cast(lane_, index));
+    first_ = builder_.ref(builder_.declare(
+        "first_column", builder_.mul(vector, builder_.integer(schedule_.vector_width, index))));
+  }
+
+  /// Group `u` of the tiles at the thread's columns; callers predication.
+  TilePosition at(int64_t u) {
+    return {.group = builder_.integer(u),
+            .batch = builder_.integer(u),
+            .first_column = first_,
+            .predication = Predication::kVector};
+  }
+  TilePosition inside(int64_t u) {
+    TilePosition position = at(u);
+    position.predication = Predication::kNone;
+    return position;
+  }
+
+  void walk_rows() {
+    const Stage& stage = list_.stages[0];
+    const int64_t slots = schedule_.rows_per_block;
+    const int64_t walk = slots * schedule_.unroll;
+    const auto row_number = [&](int64_t value) { return builder_.integer(value, DType::kI64); };
+    ExprId begin = builder_.cast(slot_, DType::kI64);
+    const int64_t blocks = blocks_per_strip(schedule_);
+    if (blocks > 1) begin = builder_.add(begin, builder_.mul(share(), row_number(walk)));
+    builder_.loop("first_row", begin, builder_.param(rows_), row_number(walk * blocks), false,
+                  [&](ExprId first_row) {
+                    for (const ValueId value : stage.loads)
+                      tiles_.bind_tile(value, tiles_.declare_tile(value, schedule_.unroll), false);
+                    std::vector<ExprId> rows;
+                    const ExprId last = builder_.sub(builder_.param(rows_), row_number(1));
+                    for (int64_t u = 0; u < schedule_.unroll; ++u) {
+                      const ExprId row = builder_.add(first_row, row_number(u * slots));
+                      // Past the end the last row is read again, and not used.
+                      rows.push_back(u == 0
+                                         ? row
+                                         : builder_.ref(builder_.declare(fmt::format("row_{}", u),
+                                                                         builder_.min(row, last))));
+                      tiles_.enter_row(rows.back());
+                      for (const ValueId value : stage.loads) tiles_.load(value, inside(u));
+                    }
+                    for (int64_t u = 0; u < schedule_.unroll; ++u) {
+                      const auto accumulate = [&] {
+                        tiles_.enter_row(rows[static_cast<size_t>(u)]);
+                        for (const ValueId value : list_.row_values) tiles_.row_value(value);
+                        accumulate_row(inside(u));
+                      };
+                      if (u == 0) {
+                        accumulate();
+                      } else {
+                        builder_.when(builder_.less(builder_.add(first_row, row_number(u * slots)),
+                                                    builder_.param(rows_)),
+                                      accumulate);
+                      }
+                    }
+                    for (const ValueId value : stage.loads) tiles_.unbind_tile(value);
+                  });
+    tiles_.enter_row(ExprId{});
+  }
+
+  /// Which of the blocks that share the columns this one is, i64.
+  ExprId share() {
+    if (!member_.valid()) return split_;
+    const ExprId member = builder_.cast(member_, DType::kI64);
+    if (!is_split()) return member;
+    return builder_.add(builder_.mul(split_, builder_.integer(schedule_.cluster_size, DType::kI64)),
+                        member);
+  }
+
+  void accumulate_row(const TilePosition& position) {
+    const Stage& stage = list_.stages[0];
+    std::map<size_t, VarId> output_tiles;
+    for (const size_t output : stage.outputs)
+      output_tiles[output] = tiles_.declare_output_tile(output);
+    // All threads of a slot have the same totals.
+    accumulators_.accumulate_row(list_.totals);
+    builder_.unrolled("v", schedule_.vector_width, [&](ExprId lane) {
+      tiles_.begin_element(position, lane);
+      accumulators_.accumulate(stage.outer, builder_.integer(0), lane);
+      for (const auto& [output, tile] : output_tiles)
+        builder_.set(tile, builder_.integer(0), lane, tiles_.output_element(output));
+    });
+    for (const auto& [output, tile] : output_tiles) tiles_.store(output, tile, position);
+  }
+
+  /// What the block accumulated over its share of the rows.
+  void store_partials() {
+    const ExprId columns = builder_.integer(facts_.space.columns, DType::kI64);
+    const ExprId index =
+        builder_.add(builder_.mul(split_, columns), builder_.cast(first_, DType::kI64));
+    accumulators_.store_partials(builder_.integer(0), index);
+    if (accumulators_.has_totals()) when_first([&] { accumulators_.store_totals(split_); });
+  }
+
+  /// Runs `body` in the thread of the first column.
+  void when_first(const std::function<void()>& body) {
+    builder_.when(builder_.equal(first_, builder_.integer(0, tiles_.column_type())), body);
+  }
+
+  void finish() {
+    const TilePosition position = inside(0);
+    accumulators_.define_totals();
+    store_finished_totals(facts_, tiles_,
+                          [&](const std::function<void()>& body) { when_first(body); });
+    store_finished_columns(facts_, builder_, tiles_, accumulators_, position);
+  }
+
+  /// By the last of the blocks, or first blocks of clusters, that share these columns, or all do.
+  void finish_by_last_block() {
+    const auto finish = [&] {
+      const DType index = tiles_.column_type();
+      const ExprId clusters = builder_.param(kernel_.grid.work);
+      const ExprId rows = builder_.ref(
+          builder_.declare("partial_rows", builder_.div(clusters, builder_.param(strips_))));
+      const bool apart = !accumulators_.has_totals();
+      LastBlockFinish(facts_, schedule_, builder_, tiles_, accumulators_)
+          .run({.thread = builder_.special(kir::Special::kThreadIndex),
+                .strip = apart ? builder_.cast(strip_, DType::kI32) : builder_.integer(0),
+                .first_column = apart ? builder_.mul(strip_, builder_.integer(reach(), index))
+                                      : builder_.integer(0, index),
+                .blocks = builder_.cast(apart ? rows : clusters, DType::kI32),
+                .rows = rows,
+                .barrier = [&] { builder_.append(kir::Barrier{}); }});
+    };
+    if (schedule_.cluster_size == 1) {
+      finish();
+    } else {
+      builder_.when(builder_.equal(member_, builder_.integer(0)), finish);
+    }
+  }
+
+  /// True if several blocks share a run of columns and leave partial results.
+  [[nodiscard]] bool is_split() const { return schedule_.persistent_blocks > 0; }
+  [[nodiscard]] bool can_finish_by_last_block() const {
+    return schedule_.finish == Finish::kLastBlock;
+  }
+  [[nodiscard]] int64_t reach() const { return schedule_.threads_per_row * schedule_.vector_width; }
+
+  const SegmentFacts& facts_;
+  const Schedule& schedule_;
+  const StageList list_;
+  kir::Kernel kernel_;
+  kir::KernelBuilder builder_;
+  TileLowering tiles_;
+  OuterAccumulators accumulators_;
+  kir::ParamId rows_;
+  kir::ParamId strips_;      ///< Runs of columns; only if split.
+  kir::MbarrierId arrived_;  ///< What the other blocks of a cluster accumulated; only in clusters.
+  ExprId member_;            ///< Number of the block in its cluster, i32; only in clusters.
+  ExprId split_;  ///< Which of the blocks or clusters that share these columns, i64; only if split.
+  ExprId strip_;  ///< Number of the run of columns; only if split.
+  ExprId slot_;   ///< The thread's row within its block.
+  ExprId lane_;   ///< Its number within the row.
+  ExprId first_;  ///< Its first column.
+};
+
+}  // namespace
+
+LoweredKernel lower_columns(const SegmentFacts& facts, const Schedule& schedule) {
+  return ColumnLowering(facts, schedule).run();
+}
+
+}  // namespace sinter

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "codegen/kernel/kernel_ir.h"
+
+namespace sinter {
+
+/// A kernel with the values its parameters take at the planned extents.
+struct LoweredKernel {
+  kir::Kernel kernel;
+  std::vector<int64_t> param_values;
+  /// Of every buffer in argument space, in their order: its integers.
+  std::vector<std::vector<int64_t>> argument_values{};
+};
+
+/// What a buffer in argument space holds in memory: integers of its type.
+std::vector<std::byte> argument_bytes(const kir::Buffer& buffer, std::span<const int64_t> values);
+
+}  // namespace sinter

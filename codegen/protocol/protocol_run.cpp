@@ -1,0 +1,594 @@
+#include "codegen/protocol/protocol_run.h"
+#include "scheduler/plan/tensor_slots.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <span>
+#include <utility>
+
+namespace sinter {
+namespace {
+
+/// Vector clocks of equal length: how many steps of each process happened before a point.
+class Clocks {
+ public:
+  using Row = size_t;
+  explicit Clocks(size_t processes) : processes_(processes) {}
+
+  Row add() {
+    entries_.resize(entries_.size() + processes_, 0);
+    return entries_.size() / processes_ - 1;
+  }
+  Row copy(Row from) {
+    const Row out = add();
+    join(out, from);
+    return out;
+  }
+  [[nodiscard]] std::span<uint32_t> operator[](Row row) {
+    return {entries_.data() + row * processes_, processes_};
+  }
+  void clear(Row row) { std::ranges::fill((*this)[row], 0U); }
+  void join(Row into, Row from) {
+    uint32_t* a = (*this)[into].data();
+    const uint32_t* b = (*this)[from].data();
+    for (size_t i = 0; i < processes_; ++i) a[i] = std::max(a[i], b[i]);
+  }
+  /// Whether all that happened before `earlier` happened before `later`.
+  [[nodiscard]] bool covers(Row later, Row earlier) {
+    const uint32_t* a = (*this)[later].data();
+    const uint32_t* b = (*this)[earlier].data();
+    for (size_t i = 0; i < processes_; ++i) {
+      if (a[i] < b[i]) return false;
+    }
+    return true;
+  }
+
+ private:
+  size_t processes_;
+  std::vector<uint32_t> entries_;
+};
+using Row = Clocks::Row;
+
+/// Processes are the warps, in the order of their roles, then one for each copy of an item that a
+/// slot may hold: its landings.
+class ProtocolRun {
+ public:
+  ProtocolRun(const AsyncProtocol& protocol, int64_t rows, bool explain);
+  std::optional<ProtocolFault> run();
+
+ private:
+  struct Warp {
+    size_t role;
+    int number;
+    int64_t item;
+    size_t action = 0;
+    Row clock = 0;
+  };
+  struct Wait {
+    size_t warp;
+    uint32_t step;
+    int64_t phase;
+    Row before;  ///< Its clock before it; only for explanations.
+  };
+  struct Barrier {
+    std::string_view name;
+    int64_t slot, arrivals;
+    int64_t pending;
+    int64_t bytes = 0;             ///< Announced and not landed.
+    Row arrived = 0;               ///< What happened before the arrivals of this phase.
+    std::vector<Row> completed{};  ///< What happened before each phase was complete.
+    std::vector<Wait> waits{};     ///< That passed for the last complete phase.
+    [[nodiscard]] int64_t phase() const { return std::ssize(completed); }
+  };
+  struct Slot {
+    int64_t item = -1;
+    int64_t started = 0, landed = 0, reads = 0;
+    Row read = 0;      ///< What the item's reads come after, and the reads themselves.
+    Row previous = 0;  ///< The same of the item before.
+  };
+  struct Flight {
+    int64_t item, bytes;
+    size_t process;
+    Row clock;
+  };
+  struct Step {
+    size_t process;
+    uint32_t number;
+    std::string text;
+  };
+
+  [[nodiscard]] const ProtocolAction* next(Warp& warp) const;
+  [[nodiscard]] const std::vector<ProtocolAction>& actions_of(const Warp& warp) const;
+  [[nodiscard]] int64_t rows_of(int64_t item) const {
+    return std::min(protocol_.item_rows, rows_ - item * protocol_.item_rows);
+  }
+  /// Bytes that an announcement for an item means.
+  [[nodiscard]] int64_t announced(const ProtocolAction& action, int64_t item) const {
+    return action.bytes * (action.of_each_row ? rows_of(item) : 1);
+  }
+  [[nodiscard]] Slot& slot_of(int64_t item) { return slots_[slot_number(item)]; }
+  [[nodiscard]] Barrier& barrier_of(PipelineBarrier barrier, int64_t item) {
+    return (barrier == PipelineBarrier::kFull ? full_ : empty_)[slot_number(item)];
+  }
+  [[nodiscard]] size_t slot_number(int64_t item) const {
+    return static_cast<size_t>(item % protocol_.stages);
+  }
+  [[nodiscard]] size_t landing_process(int64_t item, int64_t piece) const {
+    return warps_.size() + slot_number(item) * copies_per_slot_ + static_cast<size_t>(piece);
+  }
+
+  /// One action of a warp. False if it has to wait or there is a fault.
+  bool step(size_t index);
+  bool wait(size_t index, const ProtocolAction& action, int64_t item);
+  bool contribute(Barrier& barrier, int64_t item, size_t process, Row clock, bool arrives,
+                  int64_t bytes, const std::string& text);
+  bool complete_phase(Barrier& barrier);
+  bool start_copy(size_t index, const ProtocolAction& action, int64_t item);
+  bool read(size_t index, const ProtocolAction& action, int64_t item);
+  bool meet(size_t index);
+  bool land();
+  void check_end();
+
+  /// Counts a step of a process whose clock is `clock`, and notes it if it is to be explained.
+  void tick(size_t process, Row clock, const std::string& text);
+  [[nodiscard]] std::string who(const Warp& warp) const;
+  [[nodiscard]] std::string row_text(const ProtocolAction& action) const;
+  [[nodiscard]] std::string what(const Warp& warp, const ProtocolAction& action) const;
+  /// The next action of a warp in words, if they are wanted.
+  [[nodiscard]] std::string line(const Warp& warp, const ProtocolAction& action) const;
+  /// Notes a fault: what happened before it, and the step that is at fault, if it is one.
+  bool fail(ProtocolFaultKind kind, std::string message, Row before, std::string last = "");
+  [[nodiscard]] std::vector<std::string> states(Row at);
+
+  const AsyncProtocol& protocol_;
+  int64_t rows_, items_;
+  bool explain_;
+  size_t copies_per_slot_ = 0;
+  std::vector<int64_t> copies_, reads_;  ///< Of each item, by all warps.
+  std::vector<Warp> warps_;
+  std::vector<Barrier> full_, empty_;
+  std::vector<Slot> slots_;
+  std::deque<Flight> flights_;
+  std::vector<uint32_t> counts_;  ///< Steps of each process.
+  Clocks clocks_{1};
+  std::vector<Step> steps_;
+  std::optional<ProtocolFault> fault_;
+};
+
+ProtocolRun::ProtocolRun(const AsyncProtocol& protocol, int64_t rows, bool explain)
+    : protocol_(protocol),
+      rows_(rows),
+      items_((rows + protocol.item_rows - 1) / protocol.item_rows),
+      explain_(explain) {
+  copies_.resize(static_cast<size_t>(items_));
+  reads_.resize(static_cast<size_t>(items_));
+  for (size_t role = 0; role < protocol.roles.size(); ++role) {
+    for (int number = 0; number < protocol.roles[role].warps; ++number) {
+      Warp warp{.role = role, .number = number, .item = protocol.roles[role].first};
+      warps_.push_back(warp);
+      for (; const ProtocolAction* action = next(warp); ++warp.action) {
+        const auto item = static_cast<size_t>(warp.item + action->item_offset);
+        if (action->verb == ProtocolVerb::kCopy) ++copies_[item];
+        if (action->verb == ProtocolVerb::kRead) ++reads_[item];
+      }
+    }
+  }
+  if (items_ > 0) copies_per_slot_ = static_cast<size_t>(std::ranges::max(copies_));
+  counts_.resize(warps_.size() + static_cast<size_t>(protocol.stages) * copies_per_slot_);
+  clocks_ = Clocks(counts_.size());
+  for (Warp& warp : warps_) warp.clock = clocks_.add();
+  for (int64_t slot = 0; slot < protocol.stages; ++slot) {
+    const auto barrier = [&](std::string_view name, int64_t arrivals) {
+      return Barrier{.name = name,
+                     .slot = slot,
+                     .arrivals = arrivals,
+                     .pending = arrivals,
+                     .arrived = clocks_.add()};
+    };
+    full_.push_back(barrier("full", protocol.full_arrivals));
+    empty_.push_back(barrier("empty", protocol.empty_arrivals));
+    slots_.push_back({.read = clocks_.add(), .previous = clocks_.add()});
+  }
+}
+
+/// The action before which a warp stands, past those that it leaves out; null at its end.
+const ProtocolAction* ProtocolRun::next(Warp& warp) const {
+  const ProtocolRole& role = protocol_.roles[warp.role];
+  for (; warp.item < items_; warp.item += role.step, warp.action = 0) {
+    const std::vector<ProtocolAction>& actions = actions_of(warp);
+    for (; warp.action < actions.size(); ++warp.action) {
+      const ProtocolAction& action = actions[warp.action];
+      const int64_t item = warp.item + action.item_offset;
+      if (item < 0 || item >= items_) continue;
+      if (action.first_warp_only && warp.number > 0) continue;
+      if (action.where_row_exists && action.row >= rows_of(item)) continue;
+      return &action;
+    }
+  }
+  return nullptr;
+}
+
+/// What a warp does for the item it is at.
+const std::vector<ProtocolAction>& ProtocolRun::actions_of(const Warp& warp) const {
+  const ProtocolRole& role = protocol_.roles[warp.role];
+  const bool is_short = rows_of(warp.item) < protocol_.item_rows && !role.short_actions.empty();
+  return is_short ? role.short_actions : role.actions;
+}
+
+std::string ProtocolRun::who(const Warp& warp) const {
+  const ProtocolRole& role = protocol_.roles[warp.role];
+  return role.warps == 1 ? role.name : fmt::format("{}, warp {}", role.name, warp.number);
+}
+
+/// Which row of an item, where that is not plain.
+std::string ProtocolRun::row_text(const ProtocolAction& action) const {
+  return protocol_.item_rows == 1 ? "" : fmt::format("row {} of ", action.row);
+}
+
+std::string ProtocolRun::what(const Warp& warp, const ProtocolAction& action) const {
+  const int64_t item = warp.item + action.item_offset;
+  const size_t slot = slot_number(item);
+  const std::string_view barrier = action.barrier == PipelineBarrier::kFull ? "full" : "empty";
+  const int64_t parity = ((item / protocol_.stages) & 1) ^ int64_t { action.other_parity };
+  switch (action.verb) {
+    case ProtocolVerb::kWait:
+      return fmt::format("waits for parity {} of {}[{}] (item {})", parity, barrier, slot, item);
+    case ProtocolVerb::kArrive:
+      return fmt::format("arrives at {}[{}] (item {})", barrier, slot, item);
+    case ProtocolVerb::kExpect:
+      return fmt::format("announces {} bytes at full[{}] (item {})", announced(action, item), slot,
+                         item);
+    case ProtocolVerb::kCopy:
+      return fmt::format("starts a copy of {} bytes of {}item {} into slot {}", action.bytes,
+                         row_text(action), item, slot);
+    case ProtocolVerb::kRead:
+      return fmt::format("reads {}item {} in slot {}", row_text(action), item, slot);
+    case ProtocolVerb::kSync:
+      return fmt::format("meets the others (item {})", warp.item);
+  }
+  unreachable();
+}
+
+std::string ProtocolRun::line(const Warp& warp, const ProtocolAction& action) const {
+  return explain_ ? fmt::format("{}: {}", who(warp), what(warp, action)) : std::string();
+}
+
+void ProtocolRun::tick(size_t process, Row clock, const std::string& text) {
+  clocks_[clock][process] = ++counts_[process];
+  if (explain_) steps_.push_back({.process = process, .number = counts_[process], .text = text});
+}
+
+bool ProtocolRun::fail(ProtocolFaultKind kind, std::string message, Row before, std::string last) {
+  fault_ = {.kind = kind, .message = std::move(message), .items = items_, .rows = rows_};
+  if (!explain_) return false;
+  const auto clock = clocks_[before];
+  for (const Step& step : steps_) {
+    if (!step.text.empty() && step.number <= clock[step.process])
+      fault_->interleaving.push_back(step.text);
+  }
+  if (!last.empty()) fault_->interleaving.push_back(std::move(last));
+  fault_->states = states(before);
+  return false;
+}
+
+/// Where the warps of each role stand when what `at` covers has happened.
+std::vector<std::string> ProtocolRun::states(Row at) {
+  std::vector<std::string> out;
+  for (size_t role = 0; role < protocol_.roles.size(); ++role) {
+    std::vector<std::pair<std::string, int>> places;
+    for (size_t i = 0; i < warps_.size(); ++i) {
+      if (warps_[i].role != role) continue;
+      const uint32_t done = clocks_[at][i];
+      Warp warp = warps_[i];
+      if (done < counts_[i]) {
+        // It went on in this run: replay it up to there.
+        warp.item = protocol_.roles[role].first;
+        warp.action = 0;
+        for (uint32_t step = 0; step < done && next(warp) != nullptr; ++step) ++warp.action;
+      }
+      const ProtocolAction* action = next(warp);
+      const std::string place = action == nullptr ? "finished" : what(warp, *action);
+      const auto known = std::ranges::find(places, place, &std::pair<std::string, int>::first);
+      if (known == places.end()) {
+        places.emplace_back(place, 1);
+      } else {
+        ++known->second;
+      }
+    }
+    std::string text = protocol_.roles[role].name + ":";
+    for (const auto& [place, warps] : places) {
+      text +=
+          fmt::format("{} {} of {} warps {}{}", &place == &places.front().first ? "" : ";", warps,
+                      protocol_.roles[role].warps, place == "finished" ? "" : "next ", place);
+    }
+    out.push_back(std::move(text));
+  }
+  return out;
+}
+
+bool ProtocolRun::wait(size_t index, const ProtocolAction& action, int64_t item) {
+  Warp& warp = warps_[index];
+  Barrier& barrier = barrier_of(action.barrier, item);
+  const int64_t round = item / protocol_.stages;
+  const int64_t wanted = action.barrier == PipelineBarrier::kFull ? round : round - 1;
+  const int64_t parity = (round & 1) ^ int64_t { action.other_parity };
+  const int64_t complete = barrier.phase();  // Phases 0 to complete - 1 are.
+  const bool passes = (complete & 1) != parity;
+  const auto wrong = [&](std::string_view how, int64_t phases) {
+    const Row before = clocks_.copy(warp.clock);
+    if (phases > 0) clocks_.join(before, barrier.completed[static_cast<size_t>(phases - 1)]);
+    const std::string past =
+        phases > 0 ? fmt::format("phase {}", phases - 1) : std::string("no phase at all");
+    return fail(ProtocolFaultKind::kWrongParity,
+                fmt::format("the wait for phase {} of {}[{}] {} {}", wanted, barrier.name,
+                            barrier.slot, how, past),
+                before, line(warp, action));
+  };
+  if (complete == wanted + 1) {
+    if (!passes) return wrong("does not pass after", complete);
+  } else if (passes) {
+    return wrong("passes after", complete);
+  } else if (complete > wanted + 1) {
+    return wrong("comes only after", complete);
+  } else {
+    return false;
+  }
+  // Another interleaving must not bring the warp here two phases early, where the parity fits too.
+  if (wanted >= 1 &&
+      !clocks_.covers(warp.clock, barrier.completed[static_cast<size_t>(wanted - 1)]))
+    return wrong("passes after", wanted - 1);
+  const Row before = explain_ ? clocks_.copy(warp.clock) : Row{0};
+  if (wanted >= 0) clocks_.join(warp.clock, barrier.completed[static_cast<size_t>(wanted)]);
+  tick(index, warp.clock, line(warp, action));
+  barrier.waits.push_back(
+      {.warp = index, .step = counts_[index], .phase = wanted, .before = before});
+  return true;
+}
+
+/// An arrival or landed bytes, for the phase of the item.
+bool ProtocolRun::contribute(Barrier& barrier, int64_t item, size_t process, Row clock,
+                             bool arrives, int64_t bytes, const std::string& text) {
+  const int64_t phase = item / protocol_.stages;
+  const int64_t complete = barrier.phase();
+  const auto overflow = [&](int64_t counted, Row before) {
+    return fail(
+        ProtocolFaultKind::kArrivalOverflow,
+        fmt::format("what is for phase {} of {}[{}] counts towards phase {}{}", phase, barrier.name,
+                    barrier.slot, counted, counted == phase ? ", which has all its arrivals" : ""),
+        before, text);
+  };
+  if (complete != phase) {
+    const Row before = clocks_.copy(clock);
+    if (complete > phase) clocks_.join(before, barrier.completed.back());
+    return overflow(complete, before);
+  }
+  // In another interleaving the phase before may still wait for something.
+  if (phase >= 1 && !clocks_.covers(clock, barrier.completed.back()))
+    return overflow(phase - 1, clock);
+  if (arrives && barrier.pending == 0) {
+    const Row before = clocks_.copy(clock);
+    clocks_.join(before, barrier.arrived);
+    return overflow(phase, before);
+  }
+  tick(process, clock, text);
+  clocks_.join(barrier.arrived, clock);
+  barrier.pending -= int64_t{arrives};
+  barrier.bytes += bytes;
+  return barrier.pending != 0 || barrier.bytes != 0 || complete_phase(barrier);
+}
+
+bool ProtocolRun::complete_phase(Barrier& barrier) {
+  const Row now = clocks_.copy(barrier.arrived);
+  barrier.completed.push_back(now);
+  clocks_.clear(barrier.arrived);
+  barrier.pending = barrier.arrivals;
+  // A wait for the phase before this one can miss it if nothing here happened after the wait.
+  const int64_t gone = barrier.phase() - 2;
+  for (const Wait& wait : barrier.waits) {
+    if (wait.phase != gone || clocks_[now][wait.warp] >= wait.step) continue;
+    const Row before = clocks_.copy(now);
+    if (explain_) clocks_.join(before, wait.before);
+    return fail(ProtocolFaultKind::kWrongParity,
+                fmt::format("phase {} of {}[{}] can go by before the wait of {}", gone + 1,
+                            barrier.name, barrier.slot, who(warps_[wait.warp])),
+                before,
+                fmt::format("{}: waits for phase {} of {}[{}], which is past",
+                            who(warps_[wait.warp]), gone, barrier.name, barrier.slot));
+  }
+  std::erase_if(barrier.waits, [&](const Wait& wait) { return wait.phase <= gone; });
+  return true;
+}
+
+bool ProtocolRun::start_copy(size_t index, const ProtocolAction& action, int64_t item) {
+  Warp& warp = warps_[index];
+  Slot& slot = slot_of(item);
+  if (slot.item != item) {
+    bool left = slot.item < item;
+    if (slot.item >= 0) {
+      const auto held = static_cast<size_t>(slot.item);
+      for (int64_t piece = 0; piece < slot.landed; ++piece) {
+        const size_t process = landing_process(item, piece);
+        clocks_[slot.read][process] = counts_[process];
+      }
+      left = left && slot.reads == reads_[held] && slot.landed == copies_[held] &&
+             clocks_.covers(warp.clock, slot.read);
+    }
+    if (!left) {
+      return fail(ProtocolFaultKind::kOverwrite,
+                  fmt::format("item {} is copied into slot {} before all is done with item {}",
+                              item, slot_number(item), slot.item),
+                  warp.clock, line(warp, action));
+    }
+    std::swap(slot.previous, slot.read);
+    clocks_.clear(slot.read);
+    slot = {.item = item, .read = slot.read, .previous = slot.previous};
+  } else if (!clocks_.covers(warp.clock, slot.previous)) {
+    return fail(ProtocolFaultKind::kOverwrite,
+                fmt::format("item {} is copied into slot {} before the item there is read", item,
+                            slot_number(item)),
+                warp.clock, line(warp, action));
+  }
+  tick(index, warp.clock, line(warp, action));
+  flights_.push_back({.item = item,
+                      .bytes = action.bytes,
+                      .process = landing_process(item, slot.started++),
+                      .clock = clocks_.copy(warp.clock)});
+  return true;
+}
+
+bool ProtocolRun::read(size_t index, const ProtocolAction& action, int64_t item) {
+  Warp& warp = warps_[index];
+  Slot& slot = slot_of(item);
+  const int64_t copies = copies_[static_cast<size_t>(item)];
+  int64_t seen = 0;
+  if (slot.item == item) {
+    for (int64_t piece = 0; piece < slot.landed; ++piece) {
+      const size_t process = landing_process(item, piece);
+      seen += int64_t{clocks_[warp.clock][process] == counts_[process]};
+    }
+  }
+  const std::string text = line(warp, action);
+  if (action.row >= rows_of(item)) {
+    return fail(
+        ProtocolFaultKind::kUnfilledRead,
+        fmt::format("item {} has {} rows, and row {} is read", item, rows_of(item), action.row),
+        warp.clock, text);
+  }
+  if (seen == 0 || seen < copies) {
+    return fail(seen == 0 ? ProtocolFaultKind::kUnfilledRead : ProtocolFaultKind::kHalfFilledRead,
+                fmt::format("{} of {} copies of item {} are in slot {} for certain when it is read",
+                            seen, copies, item, slot_number(item)),
+                warp.clock, text);
+  }
+  tick(index, warp.clock, text);
+  clocks_.join(slot.read, warp.clock);
+  ++slot.reads;
+  return true;
+}
+
+bool ProtocolRun::meet(size_t index) {
+  const Warp& first = warps_[index];
+  const auto in_role = [&](const Warp& warp) { return warp.role == first.role; };
+  const int64_t item = first.item;
+  const size_t action = first.action;
+  for (Warp& warp : warps_) {
+    if (in_role(warp) && (next(warp) == nullptr || warp.item != item || warp.action != action))
+      return false;
+  }
+  // One step of them all, told once.
+  const Row all = clocks_.add();
+  const std::string& role = protocol_.roles[first.role].name;
+  std::string text = explain_ ? fmt::format("{}: all warps meet (item {})", role, item) : "";
+  for (size_t i = 0; i < warps_.size(); ++i) {
+    if (!in_role(warps_[i])) continue;
+    tick(i, warps_[i].clock, std::exchange(text, ""));
+    clocks_.join(all, warps_[i].clock);
+  }
+  for (size_t i = 0; i < warps_.size(); ++i) {
+    if (!in_role(warps_[i])) continue;
+    clocks_.join(warps_[i].clock, all);
+    // The caller moves the warp it asked for.
+    if (i != index) ++warps_[i].action;
+  }
+  return true;
+}
+
+bool ProtocolRun::step(size_t index) {
+  Warp& warp = warps_[index];
+  const ProtocolAction* action = next(warp);
+  if (action == nullptr) return false;
+  const int64_t item = warp.item + action->item_offset;
+  const auto arrive = [&](PipelineBarrier barrier, int64_t bytes) {
+    return contribute(barrier_of(barrier, item), item, index, warp.clock, /*arrives=*/true, bytes,
+                      line(warp, *action));
+  };
+  const bool moved = [&] {
+    switch (action->verb) {
+      case ProtocolVerb::kWait:
+        return wait(index, *action, item);
+      case ProtocolVerb::kArrive:
+        return arrive(action->barrier, 0);
+      case ProtocolVerb::kExpect:
+        return arrive(PipelineBarrier::kFull, announced(*action, item));
+      case ProtocolVerb::kCopy:
+        return start_copy(index, *action, item);
+      case ProtocolVerb::kRead:
+        return read(index, *action, item);
+      case ProtocolVerb::kSync:
+        return meet(index);
+    }
+    unreachable();
+  }();
+  if (moved) ++warp.action;
+  return moved;
+}
+
+/// The copy that has been under way for longest arrives.
+bool ProtocolRun::land() {
+  const Flight flight = flights_.front();
+  flights_.pop_front();
+  const std::string text = explain_
+                               ? fmt::format("copy: {} bytes of item {} land in slot {}",
+                                             flight.bytes, flight.item, slot_number(flight.item))
+                               : std::string();
+  ++slot_of(flight.item).landed;
+  return contribute(barrier_of(PipelineBarrier::kFull, flight.item), flight.item, flight.process,
+                    flight.clock, /*arrives=*/false, -flight.bytes, text);
+}
+
+void ProtocolRun::check_end() {
+  const Row warps = clocks_.add();
+  for (const Warp& warp : warps_) clocks_.join(warps, warp.clock);
+  const auto unfinished = [&](Warp& warp) { return next(warp) != nullptr; };
+  if (std::ranges::any_of(warps_, unfinished)) {
+    const Row all = clocks_.copy(warps);
+    for (size_t i = 0; i < counts_.size(); ++i) clocks_[all][i] = counts_[i];
+    fail(ProtocolFaultKind::kDeadlock, "no warp can move", all);
+    return;
+  }
+  for (size_t i = warps_.size(); i < counts_.size(); ++i) {
+    if (clocks_[warps][i] == counts_[i]) continue;
+    fail(ProtocolFaultKind::kLeftover,
+         fmt::format("a copy into slot {} may be under way when the last warp leaves",
+                     (i - warps_.size()) / copies_per_slot_),
+         warps);
+    return;
+  }
+  for (const std::vector<Barrier>* barriers : {&full_, &empty_}) {
+    for (const Barrier& barrier : *barriers) {
+      if (barrier.pending == barrier.arrivals && barrier.bytes == 0) continue;
+      fail(ProtocolFaultKind::kLeftover,
+           fmt::format("phase {} of {}[{}] still waits for {} of {} arrivals and {} bytes",
+                       barrier.phase(), barrier.name, barrier.slot, barrier.pending,
+                       barrier.arrivals, barrier.bytes),
+           warps);
+      return;
+    }
+  }
+}
+
+std::optional<ProtocolFault> ProtocolRun::run() {
+  // Copies land as late as they can, which shows soonest who does not wait for them.
+  while (!fault_) {
+    bool moved = false;
+    for (size_t i = 0; i < warps_.size() && !fault_; ++i) {
+      while (!fault_ && step(i)) moved = true;
+    }
+    if (moved || fault_) continue;
+    if (flights_.empty()) break;
+    land();
+  }
+  if (!fault_) check_end();
+  return std::move(fault_);
+}
+
+}  // namespace
+
+std::optional<ProtocolFault> run_protocol(const AsyncProtocol& protocol, int64_t rows,
+                                          bool explain) {
+  return ProtocolRun(protocol, rows, explain).run();
+}
+
+}  // namespace sinter
