@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "scheduler/planning/planner.h"
+#include "scheduler/segmentation/offers.h"
 #include "tests/integration/canned_case.h"
 #include "tests/support/budget_truth.h"
 
