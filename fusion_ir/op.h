@@ -74,7 +74,7 @@ const PointwiseInfo& info_of(PointwiseFn fn);
 /// `operand`.
 DType result_type(PointwiseFn fn, DType operand);
 /// True for a function of `type` that takes one instruction for most arguments and twenty for few,
-/// so that kernels evaluate it in haste where they can do it again with care: a logarithm of f32.
+/// so that kernels take a fast path where they can run again without it: a logarithm of f32.
 bool has_fast_path_form(PointwiseFn fn, DType type);
 std::optional<PointwiseFn> pointwise_from_text(std::string_view text);
 std::string_view text_of(ReduceFn fn);

@@ -6,8 +6,7 @@
 #include <utility>
 
 #include "codegen/cuda/cuda_expression.h"
-#include "codegen/cuda/fast_path_loop.h"
-#include "codegen/cuda/packed_maxima.h"
+#include "codegen/cuda/required_headers.h"
 #include "codegen/kernel/kernel_traversal.h"
 #include "fusion_ir/result.h"
 #include "scheduler/plan/tensor_slots.h"
@@ -22,33 +21,6 @@ using kir::VarId;
 
 constexpr size_t kLineWidth = 100;
 
-/// Which device headers a kernel needs, besides numeric.cuh.
-struct Includes {
-  bool types = false, vector = false, warp = false, async_copy = false, mbarrier = false;
-  bool dependent_launch = false, cluster = false, device_order = false;
-
-  void visit(const kir::Expr& expr) {
-    const bool is_constant = std::holds_alternative<kir::FloatConstant>(expr.kind);
-    types |= std::holds_alternative<kir::CastExpr>(expr.kind) ||
-             (is_constant && is_storage_only(expr.type));
-  }
-  void visit(const kir::StmtKind& stmt) {
-    vector |= std::holds_alternative<kir::Load>(stmt) || std::holds_alternative<kir::Store>(stmt);
-    warp |= std::holds_alternative<kir::ShuffleXor>(stmt);
-    async_copy |= std::holds_alternative<kir::AsyncCopy>(stmt) ||
-                  std::holds_alternative<kir::AsyncWait>(stmt);
-    mbarrier |= std::holds_alternative<kir::GroupBarrier>(stmt) ||
-                std::holds_alternative<kir::SetMaxRegisters>(stmt);
-    cluster |= std::holds_alternative<kir::ClusterStore>(stmt) ||
-               std::holds_alternative<kir::ClusterBarrier>(stmt) ||
-               std::holds_alternative<kir::ClusterArrive>(stmt);
-    device_order |= std::holds_alternative<kir::DeviceFence>(stmt) ||
-                    std::holds_alternative<kir::AtomicCount>(stmt);
-    dependent_launch |= std::holds_alternative<kir::LaunchDependents>(stmt) ||
-                        std::holds_alternative<kir::WaitForPrevious>(stmt);
-  }
-};
-
 class CudaEmitter {
  public:
   explicit CudaEmitter(const kir::Kernel& kernel)
@@ -60,20 +32,24 @@ class CudaEmitter {
       const auto* store = std::get_if<kir::ClusterStore>(&stmt.kind);
       if (store != nullptr) is_sent_to_[store->array] = true;
     }
+    for (const kir::Expr& expr : kernel.exprs) {
+      const auto* call = std::get_if<kir::PointwiseExpr>(&expr.kind);
+      if (call != nullptr && call->form == kir::CallForm::kSharedRounds)
+        is_random_state_[call->state] = true;
+    }
   }
 
   std::string emit() {
-    // The body comes first because it shows what to include.
-    depth_ = 1;
-    print_shared();
-    print(kernel_.body);
-    std::string body = std::exchange(text_, {});
-    depth_ = 0;
-    print_includes(body);
+    for (const std::string_view header : required_headers(kernel_))
+      line(fmt::format("#include \"{}\"", header));
+    if (!text_.empty()) text_ += '\n';
     print_table();
     print_signature();
-    text_ += body;
-    text_ += "}\n";
+    ++depth_;
+    print_shared();
+    print(kernel_.body);
+    --depth_;
+    line("}");
     return std::move(text_);
   }
 
@@ -84,26 +60,6 @@ class CudaEmitter {
     text_.append(2 * static_cast<size_t>(depth_), ' ');
     text_ += content;
     text_ += '\n';
-  }
-
-  /// Everything in numeric.cuh, and nothing else, is called sinter_*.
-  void print_includes(std::string_view body) {
-    const bool numeric = body.find("sinter_") != std::string_view::npos;
-    includes_.vector |=
-        std::ranges::any_of(kernel_.vars, [](const kir::Var& var) { return !var.is_scalar(); });
-    const auto stored = [](const auto& x) { return compute_type(x.type) != x.type; };
-    includes_.types |=
-        std::ranges::any_of(kernel_.buffers, stored) || std::ranges::any_of(kernel_.vars, stored);
-    if (includes_.async_copy) line("#include \"async_copy.cuh\"");
-    if (includes_.dependent_launch) line("#include \"dependent_launch.cuh\"");
-    if (includes_.device_order) line("#include \"device_order.cuh\"");
-    if (includes_.cluster) line("#include \"cluster.cuh\"");
-    if (includes_.mbarrier || !kernel_.mbarriers.empty()) line("#include \"mbarrier.cuh\"");
-    if (numeric) line("#include \"numeric.cuh\"");
-    if (includes_.types && !includes_.vector) line("#include \"types.cuh\"");
-    if (includes_.vector) line("#include \"vector.cuh\"");
-    if (includes_.warp) line("#include \"warp.cuh\"");
-    if (!text_.empty()) text_ += '\n';
   }
 
   /// The struct of all tables of tensors and integers among the arguments, in the order of
@@ -200,7 +156,6 @@ class CudaEmitter {
 
   void print(const Block& block) {
     for (const StmtId id : block) {
-      includes_.visit(kernel_.stmts[id].kind);
       std::visit([this](const auto& stmt) { print(stmt); }, kernel_.stmts[id].kind);
     }
   }
@@ -225,7 +180,9 @@ class CudaEmitter {
   void print(const kir::Declare& stmt) {
     const kir::Var& var = kernel_.vars[stmt.var];
     const std::string& name = names_.vars[stmt.var];
-    if (!var.is_scalar()) {
+    if (is_random_state_[stmt.var]) {
+      line(fmt::format("SinterRandomBlock {};", name));
+    } else if (!var.is_scalar()) {
       const std::string groups = var.groups == 1 ? "" : fmt::format("[{}]", var.groups);
       line(fmt::format("Vec<{}, {}> {}{};", cuda_type(var.type), var.lanes, name, groups));
     } else if (stmt.init.valid()) {
@@ -249,91 +206,22 @@ class CudaEmitter {
   }
 
   void print(const kir::For& stmt) {
-    const std::vector<PackedMaximum> maxima = find_packed_maxima(kernel_, stmt);
-    for (const PackedMaximum& packed : maxima) {
-      line(fmt::format("{0} = {1}_of_{2}({0}, {3});", names_.vars[packed.maximum],
-                       packed.fn == PointwiseFn::kMax ? "max" : "min",
-                       packed.of_magnitudes ? "magnitudes" : "lanes",
-                       vec(packed.tile, packed.group)));
-    }
-    if (!maxima.empty()) return;
-    const std::optional<FastPathLoop> hasty = find_fast_path_loop(kernel_, stmt);
-    if (!hasty) {
-      print_loop(stmt);
-      return;
-    }
-    const int number = ++fast_path_loops_;
-    const auto before = [&](VarId var) {
-      return fmt::format("sinter_before_{}_{}", number, names_.vars[var]);
-    };
-    const std::string plain = fmt::format("sinter_plain_{}", number);
-    line(fmt::format("bool {} = true;", plain));
-    for (const VarId var : hasty->changed) {
-      line(fmt::format("const {} {} = {};", cuda_type(kernel_.vars[var].type), before(var),
-                       names_.vars[var]));
-    }
-    expressions_.take_fast_path(plain);
-    print_loop(stmt);
-    // Taking care without asking shortens the text: Jensen-Shannon divergences take 2 to 7 % less
-    // so. Before a vector is stored it takes registers: distillation losses whose rows are kept
-    // take 2 to 9 % more, those with a row in registers of few warps up to 80 %
-    // (benchmarks/results/h200_2026-11-24_suite_sweep.json and h200_2026-11-25_suite_sweep.json).
-    if (hasty->fills_tiles) {
-      expressions_.ask_arguments();
-    } else {
-      expressions_.take_care();
-    }
-    line(fmt::format("if (!{}) {{", plain));
-    ++depth_;
-    for (const VarId var : hasty->changed) {
-      line(fmt::format("{} = {};", names_.vars[var], before(var)));
-    }
-    print_loop(stmt);
-    --depth_;
-    line("}");
-    expressions_.ask_arguments();
-  }
-
-  void print_loop(const kir::For& stmt) {
     const std::string& index = names_.vars[stmt.index];
     const auto* step = std::get_if<kir::IntegerConstant>(&kernel_.exprs[stmt.step].kind);
     const std::string advance = step != nullptr && step->value == 1
                                     ? "++" + index
                                     : fmt::format("{} += {}", index, text(stmt.step));
-    if (stmt.unroll) declare_random_blocks(stmt.body);
     // A loop the schedule did not unroll stays one: unrolling it again would take registers the
     // schedule has not counted.
     line(stmt.unroll ? "#pragma unroll" : "#pragma unroll 1");
     line(fmt::format("for ({} {} = {}; {} < {}; {}) {{", cuda_type(kernel_.vars[stmt.index].type),
-                     index, text(stmt.begin), index, expression(stmt.end, Precedence::kAdditive),
-                     advance));
+                     index, text(stmt.begin), index,
+                     expressions_.text(stmt.end, Precedence::kAdditive), advance));
     print_nested(stmt.body);
     line("}");
   }
 
-  /// Four numbers in a row have all but the last step of philox in common. Each call in a loop
-  /// over elements gets a variable for what it had from the element before; whether that is the
-  /// same four is asked as the kernel runs, for indices may be anything.
-  void declare_random_blocks(const kir::Block& body) {
-    for (const kir::StmtId id : body) {
-      const kir::StmtKind& stmt = kernel_.stmts[id].kind;
-      kir::for_each_expr(stmt, [&](ExprId expr) { declare_random_blocks(expr); });
-      if (std::holds_alternative<kir::For>(stmt)) continue;  // Has variables of its own.
-      kir::for_each_block(stmt, [&](const kir::Block& block) { declare_random_blocks(block); });
-    }
-  }
-  void declare_random_blocks(ExprId id) {
-    const kir::Expr& expr = kernel_.exprs[id];
-    const auto* call = std::get_if<kir::PointwiseExpr>(&expr.kind);
-    kir::for_each_operand(expr, [&](ExprId operand) { declare_random_blocks(operand); });
-    if (call == nullptr || call->fn != PointwiseFn::kPhiloxUniform) return;
-    const std::string name = fmt::format("sinter_random_{}", ++random_blocks_);
-    line(fmt::format("SinterRandomBlock {};", name));
-    expressions_.use_block(id, name);
-  }
-
   void print(const kir::If& stmt) {
-    if (print_as_guarded_loads(stmt)) return;
     line(fmt::format("if ({}) {{", text(stmt.condition)));
     print_nested(stmt.then_body);
     if (!stmt.else_body.empty()) {
@@ -341,31 +229,6 @@ class CudaEmitter {
       print_nested(stmt.else_body);
     }
     line("}");
-  }
-
-  /// Loads and nothing else behind a condition become loads under a predicate: a branch would keep
-  /// them from being issued together with those before it.
-  bool print_as_guarded_loads(const kir::If& stmt) {
-    const auto is_load_into_tile = [&](kir::StmtId id) {
-      const auto* load = std::get_if<kir::Load>(&kernel_.stmts[id].kind);
-      return load != nullptr && kernel_.buffers[load->buffer].space == kir::Space::kGlobal &&
-             !load->tensor.valid() && !kernel_.vars[load->tile].is_scalar();
-    };
-    if (!stmt.else_body.empty() || !std::ranges::all_of(stmt.then_body, is_load_into_tile) ||
-        reads_tile(stmt.condition)) {  // The condition is asked again for each load.
-      return false;
-    }
-    for (const kir::StmtId id : stmt.then_body) {
-      print_into_tile(std::get<kir::Load>(kernel_.stmts[id].kind), ", " + text(stmt.condition));
-    }
-    return true;
-  }
-
-  bool reads_tile(ExprId id) const {
-    const kir::Expr& expr = kernel_.exprs[id];
-    bool reads = std::holds_alternative<kir::ElementRef>(expr.kind);
-    kir::for_each_operand(expr, [&](ExprId operand) { reads = reads || reads_tile(operand); });
-    return reads;
   }
 
   /// One of the integers among the arguments.
@@ -390,14 +253,10 @@ class CudaEmitter {
                        address(stmt.buffer, stmt.tensor, stmt.index)));
       return;
     }
-    print_into_tile(stmt, "");
-  }
-
-  void print_into_tile(const kir::Load& stmt, std::string_view guard) {
-    line(fmt::format("{}<{}>({}, {}, {}{});",
-                     load_function(kernel_.buffers[stmt.buffer], stmt.hint), stmt.width,
+    const std::string predicate = stmt.predicate.valid() ? ", " + text(stmt.predicate) : "";
+    line(fmt::format("{}<{}>({}, {}, {}{});", load_function(buffer, stmt.hint), stmt.width,
                      vec(stmt.tile, stmt.group), text(stmt.lane),
-                     address(stmt.buffer, stmt.tensor, stmt.index), guard));
+                     address(stmt.buffer, stmt.tensor, stmt.index), predicate));
   }
 
   void print(const kir::Store& stmt) {
@@ -496,6 +355,11 @@ class CudaEmitter {
                      stmt.mask));
   }
 
+  void print(const kir::LaneExtreme& stmt) {
+    line(fmt::format("{0} = {1}_of_{2}({0}, {3});", names_.vars[stmt.target], info_of(stmt.fn).text,
+                     stmt.of_magnitudes ? "magnitudes" : "lanes", vec(stmt.tile, stmt.group)));
+  }
+
   void print(const kir::AllReduce& stmt) {
     SINTER_CHECK(false, "{} has not been lowered", stmt.name);
   }
@@ -517,54 +381,25 @@ class CudaEmitter {
     return with_hint("load_global", hint);
   }
 
-  /// Prints an expression and notes what it needs.
-  std::string expression(ExprId id, Precedence context) {
-    note(id);
-    return expressions_.text(id, context);
-  }
-  std::string text(ExprId id) { return expression(id, Precedence::kConditional); }
+  std::string text(ExprId id) const { return expressions_.text(id); }
   template <class Id>
-  std::string address(Id of, ExprId index) {
-    note(index);
+  std::string address(Id of, ExprId index) const {
     return expressions_.address(of, index);
   }
-  std::string address(kir::BufferId buffer, ExprId tensor, ExprId index) {
-    if (!tensor.valid()) return address(buffer, index);
-    note(tensor);
-    note(index);
-    return expressions_.address(buffer, tensor, index);
+  std::string address(kir::BufferId buffer, ExprId tensor, ExprId index) const {
+    return tensor.valid() ? expressions_.address(buffer, tensor, index)
+                          : expressions_.address(buffer, index);
   }
-  std::string vec(kir::VarId tile, ExprId group) {
-    note(group);
-    return expressions_.vec(tile, group);
-  }
-
-  void note(ExprId id) {
-    if (noted_[id]) return;
-    noted_[id] = true;
-    const kir::Expr& expr = kernel_.exprs[id];
-    includes_.visit(expr);
-    if (const auto* pointwise = std::get_if<kir::PointwiseExpr>(&expr.kind)) {
-      for (const ExprId argument : pointwise->arguments) note(argument);
-    } else if (const auto* cast = std::get_if<kir::CastExpr>(&expr.kind)) {
-      note(cast->argument);
-    } else if (const auto* element = std::get_if<kir::ElementRef>(&expr.kind)) {
-      note(element->group);
-      note(element->lane);
-    }
-  }
+  std::string vec(kir::VarId tile, ExprId group) const { return expressions_.vec(tile, group); }
 
   const kir::Kernel& kernel_;
   KernelNames names_;
   CudaExpressions expressions_;
   const bool waits_;  ///< For the previous kernel, beside which it starts.
   IdMap<kir::MbarrierId, uint8_t> is_sent_to_;  ///< By other blocks of the cluster.
-  Includes includes_;
-  IdMap<ExprId, uint8_t> noted_;
+  IdMap<VarId, uint8_t> is_random_state_;       ///< Of a generator (CallForm::kSharedRounds).
   std::string text_;
   int depth_ = 0;
-  int random_blocks_ = 0;    ///< Declared so far.
-  int fast_path_loops_ = 0;  ///< Printed so far.
 };
 
 }  // namespace

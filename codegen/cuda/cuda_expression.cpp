@@ -8,7 +8,6 @@
 #include <optional>
 #include <utility>
 
-#include "codegen/cuda/fast_path_loop.h"
 #include "fusion_ir/result.h"
 
 namespace sinter {
@@ -135,6 +134,13 @@ KernelNames::KernelNames(const kir::Kernel& kernel) {
   }
 }
 
+bool divides_by_positive_constant(const kir::Kernel& kernel, const kir::PointwiseExpr& call) {
+  if (call.fn != PointwiseFn::kDiv && call.fn != PointwiseFn::kRem) return false;
+  const auto* divisor = std::get_if<kir::IntegerConstant>(&kernel.exprs[call.arguments[1]].kind);
+  return divisor != nullptr && divisor->value > 0 &&
+         is_integer(kernel.exprs[call.arguments[0]].type);
+}
+
 std::string CudaExpressions::text(ExprId expr, Precedence context) const {
   Printed printed = print(expr);
   if (printed.precedence < context) return fmt::format("({})", printed.text);
@@ -167,11 +173,6 @@ std::string CudaExpressions::vec(kir::VarId tile, ExprId group) const {
 
 CudaExpressions::Printed CudaExpressions::print(ExprId id) const {
   const kir::Expr& expr = kernel_.exprs[id];
-  if (const auto block = blocks_.find(id); block != blocks_.end()) {
-    const auto& arguments = std::get<kir::PointwiseExpr>(expr.kind).arguments;
-    return {fmt::format("sinter_philox_uniform({}, {}, {})", block->second, text(arguments[0]),
-                        text(arguments[1]))};
-  }
   const auto signed_literal = [](std::string literal) {
     const Precedence precedence =
         literal.starts_with('-') ? Precedence::kUnary : Precedence::kPrimary;
@@ -232,12 +233,8 @@ CudaExpressions::Printed CudaExpressions::print(const kir::PointwiseExpr& expr) 
     const bool two_signs = operand.starts_with('-');
     return {two_signs ? fmt::format("-({})", operand) : "-" + operand, Precedence::kUnary};
   }
-  // A divisor that is known needs none of the care that sinter_div and sinter_rem take.
-  if (is_integer(type) && (expr.fn == PointwiseFn::kDiv || expr.fn == PointwiseFn::kRem)) {
-    if (const auto divisor = constant_of(arguments[1]); divisor.value_or(0) > 0) {
-      return binary(expr.fn == PointwiseFn::kDiv ? "/" : "%", Precedence::kMultiplicative);
-    }
-  }
+  if (divides_by_positive_constant(kernel_, expr))
+    return binary(expr.fn == PointwiseFn::kDiv ? "/" : "%", Precedence::kMultiplicative);
   if (expr.fn == PointwiseFn::kAdd) {
     const auto addend = constant_of(arguments[1]);
     if (addend && *addend < 0 && *addend > std::numeric_limits<int32_t>::min()) {
@@ -246,15 +243,21 @@ CudaExpressions::Printed CudaExpressions::print(const kir::PointwiseExpr& expr) 
               Precedence::kAdditive};
     }
   }
-  if (pace_ != Pace::kAsArgumentsAsk && has_fast_path_form(kernel_, expr)) {
-    const std::string argument = text(arguments[0]);
-    const std::string_view name = info_of(expr.fn).text;
-    return {pace_ == Pace::kFastPath
-                ? fmt::format("sinter_{}_in_haste({}, {})", name, argument, plain_)
-                : fmt::format("sinter_{}_with_care({})", name, argument)};
+  const std::string_view name = info_of(expr.fn).text;
+  switch (expr.form) {
+    case kir::CallForm::kFastPath:
+      return {fmt::format("sinter_{}_fast_path({}, {})", name, text(arguments[0]),
+                          names_.vars[expr.state])};
+    case kir::CallForm::kCareful:
+      return {fmt::format("sinter_{}_careful({})", name, text(arguments[0]))};
+    case kir::CallForm::kOneOrMore:
+      return {fmt::format("sinter_{}_of_one_or_more({})", name, text(arguments[0]))};
+    case kir::CallForm::kSharedRounds:
+      return {fmt::format("sinter_{}({}, {}, {})", name, names_.vars[expr.state],
+                          text(arguments[0]), text(arguments[1]))};
+    case kir::CallForm::kGeneral:
+      break;
   }
-  if (expr.fn == PointwiseFn::kReciprocal && bounds_.of(arguments[0]) >= 1.0)
-    return {fmt::format("sinter_reciprocal_of_one_or_more({})", text(arguments[0]))};
   if (const auto infix = infix_of(expr.fn, type)) return binary(infix->symbol, infix->precedence);
 
   std::array<std::string, 3> texts;

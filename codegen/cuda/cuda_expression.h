@@ -1,11 +1,9 @@
 #pragma once
 
-#include <map>
 #include <string>
 #include <string_view>
 
 #include "codegen/cuda/cuda_names.h"
-#include "codegen/cuda/value_minima.h"
 #include "codegen/kernel/kernel_ir.h"
 
 namespace sinter {
@@ -40,11 +38,15 @@ enum class Precedence : uint8_t {
   kPrimary,
 };
 
+/// True for a quotient or remainder of integers by a constant above 0, which needs none of the care
+/// that sinter_div and sinter_rem take.
+bool divides_by_positive_constant(const kir::Kernel& kernel, const kir::PointwiseExpr& call);
+
 /// Prints expressions of one kernel with the parentheses that C++ asks for.
 class CudaExpressions {
  public:
   CudaExpressions(const kir::Kernel& kernel, const KernelNames& names)
-      : kernel_(kernel), names_(names), bounds_(kernel) {}
+      : kernel_(kernel), names_(names) {}
 
   /// The expression; in parentheses if its operator binds less tightly than `context`.
   [[nodiscard]] std::string text(kir::ExprId expr,
@@ -56,19 +58,6 @@ class CudaExpressions {
                                     kir::ExprId index) const;
   /// mbarriers + index.
   [[nodiscard]] std::string address(kir::MbarrierId array, kir::ExprId index) const;
-  /// Lets a call of philox_uniform use the words that the variable `block` has from the call
-  /// before.
-  void use_block(kir::ExprId call, std::string block) { blocks_[call] = std::move(block); }
-  /// How functions with a hasty form are printed until the next call: in haste, which clears the
-  /// variable `plain` where that was not right,
-  void take_fast_path(std::string plain) {
-    pace_ = Pace::kFastPath;
-    plain_ = std::move(plain);
-  }
-  /// in the form that is right for every argument,
-  void take_care() { pace_ = Pace::kCare; }
-  /// or in the one that each argument asks for, which is how it begins.
-  void ask_arguments() { pace_ = Pace::kAsArgumentsAsk; }
   /// The Vec of one group: "x[g]", or "x" if there is only one.
   [[nodiscard]] std::string vec(kir::VarId tile, kir::ExprId group) const;
 
@@ -81,14 +70,8 @@ class CudaExpressions {
   [[nodiscard]] Printed print(kir::ExprId id) const;
   [[nodiscard]] Printed print(const kir::PointwiseExpr& expr) const;
 
-  enum class Pace : uint8_t { kAsArgumentsAsk, kFastPath, kCare };
-
   const kir::Kernel& kernel_;
   const KernelNames& names_;
-  ValueMinima bounds_;
-  std::map<kir::ExprId, std::string> blocks_;
-  Pace pace_ = Pace::kAsArgumentsAsk;
-  std::string plain_;  ///< Where in haste.
 };
 
 }  // namespace sinter

@@ -175,17 +175,17 @@ SINTER_DEVICE float sinter_log2(float x) {
 SINTER_DEVICE double sinter_log2(double x) { return log2(x); }
 // For what runs again where haste was not right: no argument is asked whether it is delicate. 1
 // ulp.
-SINTER_DEVICE float sinter_log_with_care(float x) { return logf(x); }
-SINTER_DEVICE float sinter_log2_with_care(float x) { return log2f(x); }
+SINTER_DEVICE float sinter_log_careful(float x) { return logf(x); }
+SINTER_DEVICE float sinter_log2_careful(float x) { return log2f(x); }
 // The same without a branch. What is delicate clears `plain`: asked of the result, that is one
 // comparison for each end, and a logarithm in [1, 126] or [-126, -1] is of no other argument.
-SINTER_DEVICE float sinter_log2_in_haste(float x, bool& plain) {
+SINTER_DEVICE float sinter_log2_fast_path(float x, bool& plain) {
   const float y = sinter_lg2_approx(x);
   plain = plain & (fabsf(y) >= 1.0f) & (fabsf(y) <= 126.0f);
   return y;
 }
-SINTER_DEVICE float sinter_log_in_haste(float x, bool& plain) {
-  return sinter_log2_in_haste(x, plain) * 0.6931471805599453f;
+SINTER_DEVICE float sinter_log_fast_path(float x, bool& plain) {
+  return sinter_log2_fast_path(x, plain) * 0.6931471805599453f;
 }
 // 1 ulp.
 SINTER_DEVICE float sinter_log1p(float x) { return log1pf(x); }

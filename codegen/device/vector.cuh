@@ -247,7 +247,7 @@ SINTER_DEVICE Packet<W*(int)sizeof(T)> pack_as(const Vec<S, N>& tile, int lane) 
 // a predicate, and leaves what was there where the guard is false: behind a branch it would be
 // issued when what stands before the branch is done, and that waits for the loads before it.
 
-#define SINTER_GUARDED(guard, load) \
+#define SINTER_PREDICATED(guard, load) \
   "{\n.reg .pred wanted;\nsetp.ne.s32 wanted, " guard ", 0;\n@wanted " load "\n}"
 
 #define SINTER_DEFINE_LOAD(name, instruction, ...)                                             \
@@ -275,24 +275,24 @@ SINTER_DEVICE Packet<W*(int)sizeof(T)> pack_as(const Vec<S, N>& tile, int lane) 
   template <int kBytes>                                                                        \
   SINTER_DEVICE Packet<kBytes> name(const void* address, Packet<kBytes> p, bool guard) {       \
     if constexpr (kBytes == 16) {                                                              \
-      asm volatile(SINTER_GUARDED("%5", instruction ".v4.u32 {%0, %1, %2, %3}, [%4];")         \
+      asm volatile(SINTER_PREDICATED("%5", instruction ".v4.u32 {%0, %1, %2, %3}, [%4];")         \
                    : "+r"(p.words[0]), "+r"(p.words[1]), "+r"(p.words[2]), "+r"(p.words[3])    \
                    : "l"(address), "r"((int)guard)__VA_ARGS__);                                \
     } else if constexpr (kBytes == 8) {                                                        \
-      asm volatile(SINTER_GUARDED("%3", instruction ".v2.u32 {%0, %1}, [%2];")                 \
+      asm volatile(SINTER_PREDICATED("%3", instruction ".v2.u32 {%0, %1}, [%2];")                 \
                    : "+r"(p.words[0]), "+r"(p.words[1])                                        \
                    : "l"(address), "r"((int)guard)__VA_ARGS__);                                \
     } else if constexpr (kBytes == 4) {                                                        \
-      asm volatile(SINTER_GUARDED("%2", instruction ".u32 %0, [%1];")                          \
+      asm volatile(SINTER_PREDICATED("%2", instruction ".u32 %0, [%1];")                          \
                    : "+r"(p.words[0])                                                          \
                    : "l"(address), "r"((int)guard)__VA_ARGS__);                                \
     } else if constexpr (kBytes == 2) {                                                        \
-      asm volatile(SINTER_GUARDED("%2", instruction ".u16 %0, [%1];")                          \
+      asm volatile(SINTER_PREDICATED("%2", instruction ".u16 %0, [%1];")                          \
                    : "+r"(p.words[0])                                                          \
                    : "l"(address), "r"((int)guard)__VA_ARGS__);                                \
     } else {                                                                                   \
       static_assert(kBytes == 1, "an access moves 1, 2, 4, 8 or 16 bytes");                    \
-      asm volatile(SINTER_GUARDED("%2", instruction ".u8 %0, [%1];")                           \
+      asm volatile(SINTER_PREDICATED("%2", instruction ".u8 %0, [%1];")                           \
                    : "+r"(p.words[0])                                                          \
                    : "l"(address), "r"((int)guard)__VA_ARGS__);                                \
     }                                                                                          \
@@ -335,7 +335,7 @@ SINTER_DEVICE unsigned long long evict_last_policy() {
       return plain<kBytes>(address, p, guard);                                                   \
     } else {                                                                                     \
       asm volatile(                                                                              \
-          SINTER_GUARDED("%6", instruction ".L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;") \
+          SINTER_PREDICATED("%6", instruction ".L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;") \
           : "+r"(p.words[0]), "+r"(p.words[1]), "+r"(p.words[2]), "+r"(p.words[3])               \
           : "l"(address), "l"(policy()), "r"((int)guard)__VA_ARGS__);                            \
       return p;                                                                                  \
@@ -350,7 +350,7 @@ SINTER_DEFINE_LOAD(load_packet_written_evict_last, load_packet_written, "ld.glob
                    evict_last_policy,
                    : "memory")
 #undef SINTER_DEFINE_LOAD
-#undef SINTER_GUARDED
+#undef SINTER_PREDICATED
 
 #define SINTER_DEFINE_STORE(name, instruction)                                                    \
   template <int kBytes>                                                                           \

@@ -28,7 +28,7 @@ uint64_t hash_of(const Expr& expr) {
           [&](const SpecialRef& x) { return mix(seed, static_cast<uint64_t>(x.special)); },
           [&](const ParamRef& x) { return mix(seed, x.param.index); },
           [&](const PointwiseExpr& x) {
-            uint64_t hash = mix(seed, static_cast<uint64_t>(x.fn));
+            uint64_t hash = mix(mix(seed, static_cast<uint64_t>(x.fn)), x.state.index);
             for (const ExprId argument : x.arguments) hash = mix(hash, argument.index);
             return hash;
           },

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "codegen/kernel/kernel_traversal.h"
 #include "fusion_ir/result.h"
 
 namespace sinter::kir {
@@ -99,6 +100,19 @@ ExprId KernelBuilder::element(VarId tile, ExprId group, ExprId lane) {
   SINTER_CHECK(kernel_->vars.contains(tile), "{}", tile);
   if (kernel_->vars[tile].is_scalar()) return ref(tile);
   return intern({.type = kernel_->vars[tile].type, .kind = ElementRef{tile, group, lane}});
+}
+
+ExprId KernelBuilder::call(PointwiseFn fn, std::vector<ExprId> arguments, CallForm form,
+                           VarId state) {
+  SINTER_CHECK(!arguments.empty(), "a form of {} without operands", info_of(fn).text);
+  return intern({.type = result_type(fn, type_of(arguments.back())),
+                 .kind = PointwiseExpr{fn, std::move(arguments), form, state}});
+}
+
+ExprId KernelBuilder::with_operands(ExprId id, const std::function<ExprId(ExprId)>& replace) {
+  Expr expr = kernel_->exprs[id];
+  replace_operands(expr, replace);
+  return intern(std::move(expr));
 }
 
 const IntegerConstant* KernelBuilder::as_integer(ExprId expr) const {

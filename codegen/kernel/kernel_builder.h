@@ -33,6 +33,10 @@ class KernelBuilder {
   ExprId element(VarId tile, ExprId group, ExprId lane);
   ExprId apply(PointwiseFn fn, std::vector<ExprId> arguments);
   ExprId cast(ExprId x, DType type);
+  /// A call in a form that a pass chooses. Folds nothing.
+  ExprId call(PointwiseFn fn, std::vector<ExprId> arguments, CallForm form, VarId state = {});
+  /// The expression with other operands. Folds nothing.
+  ExprId with_operands(ExprId expr, const std::function<ExprId(ExprId)>& replace);
   ExprId add(ExprId a, ExprId b) { return apply(PointwiseFn::kAdd, {a, b}); }
   ExprId sub(ExprId a, ExprId b) { return apply(PointwiseFn::kSub, {a, b}); }
   ExprId mul(ExprId a, ExprId b) { return apply(PointwiseFn::kMul, {a, b}); }

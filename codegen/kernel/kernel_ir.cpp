@@ -31,6 +31,22 @@ std::string_view text_of(CacheHint hint) {
   unreachable();
 }
 
+std::string_view text_of(CallForm form) {
+  switch (form) {
+    case CallForm::kGeneral:
+      return "general";
+    case CallForm::kFastPath:
+      return "fast_path";
+    case CallForm::kCareful:
+      return "careful";
+    case CallForm::kOneOrMore:
+      return "one_or_more";
+    case CallForm::kSharedRounds:
+      return "shared_rounds";
+  }
+  unreachable();
+}
+
 std::string_view text_of(Combiner combiner) {
   switch (combiner) {
     case Combiner::kSum:

@@ -151,9 +151,30 @@ struct ParamRef {
   ParamId param;
   friend bool operator==(const ParamRef&, const ParamRef&) = default;
 };
+/// How a device evaluates a call. The function alone says what its value is; a form says by which
+/// instructions, chosen by passes.
+enum class CallForm : uint8_t {
+  kGeneral,
+  /// A logarithm by one instruction, without a branch. Where that is not right for the argument,
+  /// the value is undefined and the call clears the bool `state`.
+  kFastPath,
+  /// A logarithm that takes no branch either and is right for every argument.
+  kCareful,
+  /// A reciprocal of 1 or more, or of NaN.
+  kOneOrMore,
+  /// A random number whose generator keeps the words of its last call in `state`.
+  kSharedRounds,
+};
+std::string_view text_of(CallForm form);
+/// Lanes of the i64 tile, of one group, that is the state of kSharedRounds. Nothing else reads or
+/// writes it.
+inline constexpr int64_t kRandomStateLanes = 4;
+
 struct PointwiseExpr {
   PointwiseFn fn = PointwiseFn::kAdd;
   std::vector<ExprId> arguments;
+  CallForm form = CallForm::kGeneral;
+  VarId state{};  ///< Of kFastPath and kSharedRounds.
   friend bool operator==(const PointwiseExpr&, const PointwiseExpr&) = default;
 };
 struct CastExpr {
@@ -215,7 +236,8 @@ struct If {
   Block then_body, else_body;
   friend bool operator==(const If&, const If&) = default;
 };
-/// tile[group, lane ... lane + width) = buffer[index ... index + width). Types are equal.
+/// tile[group, lane ... lane + width) = buffer[index ... index + width). Types are equal. Where the
+/// predicate is false, the tile stays as it is and nothing is read.
 struct Load {
   VarId tile;
   ExprId group, lane;
@@ -224,6 +246,8 @@ struct Load {
   ExprId index;
   CacheHint hint = CacheHint::kDefault;
   ExprId tensor{};  ///< Which tensor of a table, an i32; invalid for other buffers.
+  /// A bool; invalid: always. Only from a single global tensor into a tile.
+  ExprId predicate{};
   friend bool operator==(const Load&, const Load&) = default;
 };
 /// buffer[index ... index + width) = tile[group, lane ... lane + width), rounded to the buffer's
@@ -387,6 +411,18 @@ struct ShuffleXor {
   friend bool operator==(const ShuffleXor&, const ShuffleXor&) = default;
 };
 
+/// target = the maximum (fn kMax) or minimum (kMin) of itself and all lanes of tile[group], or of
+/// their magnitudes. NaN wins. The target is an f32; the tile is bf16 or f16 and has an even number
+/// of lanes, of which two are compared at once.
+struct LaneExtreme {
+  VarId target;
+  PointwiseFn fn = PointwiseFn::kMax;
+  bool of_magnitudes = false;
+  VarId tile;
+  ExprId group;
+  friend bool operator==(const LaneExtreme&, const LaneExtreme&) = default;
+};
+
 /// Associative combinations of tuples. Each component is one scalar variable.
 enum class Combiner : uint8_t {
   kSum,
@@ -445,7 +481,7 @@ using StmtKind =
                  InitMbarriers, ExpectBytes, BulkCopy, MbarrierArrive, ClusterStore, MbarrierWait,
                  ClusterBarrier, ClusterArrive, ClusterWait, Barrier, GroupBarrier, SetMaxRegisters,
                  LaunchDependents, WaitForPrevious, WarpBarrier, DeviceFence, AtomicCount,
-                 ShuffleXor, AllReduce>;
+                 ShuffleXor, LaneExtreme, AllReduce>;
 struct Stmt {
   StmtKind kind;
   friend bool operator==(const Stmt&, const Stmt&) = default;

@@ -261,6 +261,7 @@ class Parser : private KernelTokenReader {
       std::tie(load.tensor, load.index) = tensor_and_index();
       load.width = width();
       load.hint = hint();
+      if (accept_word("when")) load.predicate = expr();
       return load;
     }
     expect("=");
@@ -271,11 +272,27 @@ class Parser : private KernelTokenReader {
       count.last = expr();
       return count;
     }
+    if (const auto extreme = lane_extreme_of(target)) return *extreme;
     if (!accept_word("shuffle_xor")) return Assign{target, expr()};
     ShuffleXor shuffle{.target = target, .source = expr()};
     expect_word("mask");
     shuffle.mask = integer<int32_t>();
     return shuffle;
+  }
+
+  std::optional<LaneExtreme> lane_extreme_of(VarId target) {
+    for (const PointwiseFn fn : {PointwiseFn::kMax, PointwiseFn::kMin}) {
+      for (const bool of_magnitudes : {false, true}) {
+        const std::string word =
+            fmt::format("{}_of_{}", info_of(fn).text, of_magnitudes ? "magnitudes" : "lanes");
+        if (!accept_word(word)) continue;
+        LaneExtreme extreme{
+            .target = target, .fn = fn, .of_magnitudes = of_magnitudes, .tile = var(), .group = {}};
+        extreme.group = buffer_index();
+        return extreme;
+      }
+    }
+    return std::nullopt;
   }
 
   StmtKind for_statement() {
@@ -505,15 +522,26 @@ class Parser : private KernelTokenReader {
       expect(")");
       return {.type = to, .kind = CastExpr{argument}};
     }
-    if (const auto fn = pointwise_from_text(token().text)) return call(*fn);
+    const std::string_view word = token().text;
+    const size_t dot = word.find('.');
+    for (const CallForm form :
+         {CallForm::kFastPath, CallForm::kCareful, CallForm::kOneOrMore, CallForm::kSharedRounds}) {
+      if (dot == std::string_view::npos || word.substr(dot + 1) != kir::text_of(form)) continue;
+      if (const auto fn = pointwise_from_text(word.substr(0, dot))) return call(*fn, form);
+    }
+    if (const auto fn = pointwise_from_text(word)) return call(*fn, CallForm::kGeneral);
     return constant();
   }
 
-  Expr call(PointwiseFn fn) {
+  Expr call(PointwiseFn fn, CallForm form) {
     const PointwiseInfo& info = info_of(fn);
     take();
     expect("(");
-    PointwiseExpr result{.fn = fn, .arguments = {}};
+    PointwiseExpr result{.fn = fn, .arguments = {}, .form = form};
+    if (form == CallForm::kFastPath || form == CallForm::kSharedRounds) {
+      result.state = var();
+      expect(",");
+    }
     for (int i = 0; i < info.arity; ++i) {
       if (i > 0) expect(",");
       result.arguments.push_back(expr());

@@ -173,7 +173,8 @@ class Printer {
   }
   void print(const Load& s) {
     line(fmt::format("{} = load {} width {}{}", element(s.tile, s.group, s.lane),
-                     place(s.buffer, s.tensor, s.index), s.width, hint(s.hint)));
+                     place(s.buffer, s.tensor, s.index), s.width,
+                     hint(s.hint) + predicate(s.predicate)));
   }
   void print(const Store& s) {
     line(fmt::format("store {} = {} width {}", place(s.buffer, s.tensor, s.index),
@@ -224,6 +225,10 @@ class Printer {
   void print(const ShuffleXor& s) {
     line(fmt::format("{} = shuffle_xor {} mask {}", s.target, text(s.source), s.mask));
   }
+  void print(const LaneExtreme& s) {
+    line(fmt::format("{} = {}_of_{} {}[{}]", s.target, info_of(s.fn).text,
+                     s.of_magnitudes ? "magnitudes" : "lanes", s.tile, text(s.group)));
+  }
   void print(const AllReduce& s) {
     std::string text = fmt::format("all_reduce {} threads {}", name_text(s.name), s.threads);
     if (s.phase.valid()) text += fmt::format(" phase {}", this->text(s.phase));
@@ -239,6 +244,10 @@ class Printer {
 
   static std::string hint(CacheHint hint) {
     return hint == CacheHint::kDefault ? "" : fmt::format(" {}", kir::text_of(hint));
+  }
+
+  std::string predicate(ExprId id) const {
+    return id.valid() ? fmt::format(" when {}", text(id)) : "";
   }
 
   // ---- Expressions
@@ -257,34 +266,37 @@ class Printer {
 
   std::string text(ExprId id) const {
     const Expr& expr = kernel_.exprs[id];
-    return std::visit(overloaded{
-                          [&](const IntegerConstant& x) -> std::string {
-                            if (expr.type == DType::kBool && (x.value == 0 || x.value == 1)) {
-                              return x.value != 0 ? "true" : "false";
-                            }
-                            return fmt::format("{}{}", x.value,
-                                               type_suffix(expr.type, DType::kI32));
-                          },
-                          [&](const FloatConstant& x) {
-                            return float_text(x.value) + type_suffix(expr.type, DType::kF32);
-                          },
-                          [&](const VarRef& x) { return fmt::format("{}", x.var); },
-                          [&](const ElementRef& x) { return element(x.tile, x.group, x.lane); },
-                          [&](const SpecialRef& x) { return std::string(kir::text_of(x.special)); },
-                          [&](const ParamRef& x) { return fmt::format("{}", x.param); },
-                          [&](const PointwiseExpr& x) {
-                            std::string list;
-                            for (const ExprId argument : x.arguments) {
-                              if (!list.empty()) list += ", ";
-                              list += text(argument);
-                            }
-                            return fmt::format("{}({})", info_of(x.fn).text, list);
-                          },
-                          [&](const CastExpr& x) {
-                            return fmt::format("cast<{}>({})", expr.type, text(x.argument));
-                          },
-                      },
-                      expr.kind);
+    return std::visit(
+        overloaded{
+            [&](const IntegerConstant& x) -> std::string {
+              if (expr.type == DType::kBool && (x.value == 0 || x.value == 1)) {
+                return x.value != 0 ? "true" : "false";
+              }
+              return fmt::format("{}{}", x.value, type_suffix(expr.type, DType::kI32));
+            },
+            [&](const FloatConstant& x) {
+              return float_text(x.value) + type_suffix(expr.type, DType::kF32);
+            },
+            [&](const VarRef& x) { return fmt::format("{}", x.var); },
+            [&](const ElementRef& x) { return element(x.tile, x.group, x.lane); },
+            [&](const SpecialRef& x) { return std::string(kir::text_of(x.special)); },
+            [&](const ParamRef& x) { return fmt::format("{}", x.param); },
+            [&](const PointwiseExpr& x) {
+              std::string list;
+              if (x.state.valid()) list = fmt::format("{}", x.state);
+              for (const ExprId argument : x.arguments) {
+                if (!list.empty()) list += ", ";
+                list += text(argument);
+              }
+              const std::string form =
+                  x.form == CallForm::kGeneral ? "" : fmt::format(".{}", kir::text_of(x.form));
+              return fmt::format("{}{}({})", info_of(x.fn).text, form, list);
+            },
+            [&](const CastExpr& x) {
+              return fmt::format("cast<{}>({})", expr.type, text(x.argument));
+            },
+        },
+        expr.kind);
   }
 
   const Kernel& kernel_;

@@ -1,11 +1,15 @@
 #include "codegen/kernel/kernel_traversal.h"
 
+#include <type_traits>
 #include <utility>
 
 #include "fusion_ir/result.h"
 
 namespace sinter::kir {
 namespace {
+
+template <class T, class... Ts>
+constexpr bool is_one_of = (std::is_same_v<T, Ts> || ...);
 
 using Replace = std::function<bool(StmtId, const StmtKind&)>;
 
@@ -16,12 +20,7 @@ Block rebuild(KernelBuilder& builder, const Block& block, const Replace& replace
       // The table may grow meanwhile, so nothing may point into it.
       StmtKind kind = builder.kernel().stmts[id].kind;
       if (replace(id, kind)) continue;
-      if (auto* loop = std::get_if<For>(&kind)) {
-        loop->body = rebuild(builder, loop->body, replace);
-      } else if (auto* branch = std::get_if<If>(&kind)) {
-        branch->then_body = rebuild(builder, branch->then_body, replace);
-        branch->else_body = rebuild(builder, branch->else_body, replace);
-      }
+      replace_blocks(kind, [&](const Block& inner) { return rebuild(builder, inner, replace); });
       builder.kernel().stmts[id].kind = std::move(kind);
       result.push_back(id);
     }
@@ -31,103 +30,122 @@ Block rebuild(KernelBuilder& builder, const Block& block, const Replace& replace
 
 }  // namespace
 
+namespace {
+
+/// The operands of an expression, as references, which the visit may change where the expression is
+/// no constant.
+template <class E, class Visit>
+void visit_operands(E& expr, const Visit& visit) {
+  std::visit(
+      [&]<class X>(X& x) {
+        using T = std::remove_const_t<X>;
+        if constexpr (is_one_of<T, ElementRef>) {
+          visit(x.group);
+          visit(x.lane);
+        } else if constexpr (is_one_of<T, PointwiseExpr>) {
+          for (auto& argument : x.arguments) visit(argument);
+        } else if constexpr (is_one_of<T, CastExpr>) {
+          visit(x.argument);
+        } else {
+          static_assert(is_one_of<T, IntegerConstant, FloatConstant, VarRef, SpecialRef, ParamRef>);
+        }
+      },
+      expr.kind);
+}
+
+/// The same of the expressions that a statement names itself. In the order of the .kir text.
+template <class S, class Visit>
+void visit_exprs(S& stmt, const Visit& visit_valid) {
+  const auto visit = [&](auto& id) {
+    if (id.valid()) visit_valid(id);
+  };
+  std::visit(
+      [&]<class X>(X& s) {
+        using T = std::remove_const_t<X>;
+        if constexpr (is_one_of<T, Declare>) {
+          visit(s.init);
+        } else if constexpr (is_one_of<T, Assign>) {
+          visit(s.value);
+        } else if constexpr (is_one_of<T, SetElement>) {
+          visit(s.group);
+          visit(s.lane);
+          visit(s.value);
+        } else if constexpr (is_one_of<T, For>) {
+          visit(s.begin);
+          visit(s.end);
+          visit(s.step);
+        } else if constexpr (is_one_of<T, If>) {
+          visit(s.condition);
+        } else if constexpr (is_one_of<T, Load>) {
+          visit(s.group);
+          visit(s.lane);
+          visit(s.tensor);
+          visit(s.index);
+          visit(s.predicate);
+        } else if constexpr (is_one_of<T, Store>) {
+          visit(s.tensor);
+          visit(s.index);
+          visit(s.group);
+          visit(s.lane);
+        } else if constexpr (is_one_of<T, AsyncCopy>) {
+          visit(s.shared_index);
+          visit(s.global_index);
+        } else if constexpr (is_one_of<T, ExpectBytes>) {
+          visit(s.index);
+          visit(s.bytes);
+        } else if constexpr (is_one_of<T, BulkCopy>) {
+          visit(s.shared_index);
+          visit(s.global_index);
+          visit(s.elements);
+          visit(s.index);
+        } else if constexpr (is_one_of<T, MbarrierArrive>) {
+          visit(s.index);
+        } else if constexpr (is_one_of<T, ClusterStore>) {
+          visit(s.index);
+          visit(s.block);
+          visit(s.mbarrier);
+        } else if constexpr (is_one_of<T, MbarrierWait>) {
+          visit(s.index);
+          visit(s.parity);
+        } else if constexpr (is_one_of<T, GroupBarrier>) {
+          visit(s.id);
+        } else if constexpr (is_one_of<T, AtomicCount>) {
+          visit(s.index);
+          visit(s.last);
+        } else if constexpr (is_one_of<T, ShuffleXor>) {
+          visit(s.source);
+        } else if constexpr (is_one_of<T, LaneExtreme>) {
+          visit(s.group);
+        } else if constexpr (is_one_of<T, AllReduce>) {
+          visit(s.phase);
+          visit(s.barrier);
+          visit(s.group);
+          visit(s.parity);
+        } else {
+          static_assert(is_one_of<T, Comment, AsyncWait, InitMbarriers, ClusterBarrier,
+                                  ClusterArrive, ClusterWait, Barrier, SetMaxRegisters,
+                                  LaunchDependents, WaitForPrevious, WarpBarrier, DeviceFence>);
+        }
+      },
+      stmt);
+}
+
+}  // namespace
+
 void for_each_operand(const Expr& expr, const std::function<void(ExprId)>& visit) {
-  std::visit(overloaded{
-                 [](const IntegerConstant&) {},
-                 [](const FloatConstant&) {},
-                 [](const VarRef&) {},
-                 [&](const ElementRef& x) {
-                   visit(x.group);
-                   visit(x.lane);
-                 },
-                 [](const SpecialRef&) {},
-                 [](const ParamRef&) {},
-                 [&](const PointwiseExpr& x) {
-                   for (const ExprId argument : x.arguments) visit(argument);
-                 },
-                 [&](const CastExpr& x) { visit(x.argument); },
-             },
-             expr.kind);
+  visit_operands(expr, visit);
+}
+
+void replace_operands(Expr& expr, const std::function<ExprId(ExprId)>& replace) {
+  visit_operands(expr, [&](ExprId& operand) { operand = replace(operand); });
 }
 
 void for_each_expr(const StmtKind& stmt, const std::function<void(ExprId)>& visit) {
-  std::visit(overloaded{
-                 [](const Comment&) {},
-                 [&](const Declare& s) {
-                   if (s.init.valid()) visit(s.init);
-                 },
-                 [&](const Assign& s) { visit(s.value); },
-                 [&](const SetElement& s) {
-                   visit(s.group);
-                   visit(s.lane);
-                   visit(s.value);
-                 },
-                 [&](const For& s) {
-                   visit(s.begin);
-                   visit(s.end);
-                   visit(s.step);
-                 },
-                 [&](const If& s) { visit(s.condition); },
-                 [&](const Load& s) {
-                   visit(s.group);
-                   visit(s.lane);
-                   if (s.tensor.valid()) visit(s.tensor);
-                   visit(s.index);
-                 },
-                 [&](const Store& s) {
-                   if (s.tensor.valid()) visit(s.tensor);
-                   visit(s.index);
-                   visit(s.group);
-                   visit(s.lane);
-                 },
-                 [&](const AsyncCopy& s) {
-                   visit(s.shared_index);
-                   visit(s.global_index);
-                 },
-                 [](const AsyncWait&) {},
-                 [](const InitMbarriers&) {},
-                 [&](const ExpectBytes& s) {
-                   visit(s.index);
-                   visit(s.bytes);
-                 },
-                 [&](const BulkCopy& s) {
-                   visit(s.shared_index);
-                   visit(s.global_index);
-                   visit(s.elements);
-                   visit(s.index);
-                 },
-                 [&](const MbarrierArrive& s) { visit(s.index); },
-                 [&](const ClusterStore& s) {
-                   visit(s.index);
-                   visit(s.block);
-                   visit(s.mbarrier);
-                 },
-                 [&](const MbarrierWait& s) {
-                   visit(s.index);
-                   visit(s.parity);
-                 },
-                 [](const ClusterBarrier&) {},
-                 [](const ClusterArrive&) {},
-                 [](const ClusterWait&) {},
-                 [](const Barrier&) {},
-                 [&](const GroupBarrier& s) { visit(s.id); },
-                 [](const SetMaxRegisters&) {},
-                 [](const LaunchDependents&) {},
-                 [](const WarpBarrier&) {},
-                 [](const WaitForPrevious&) {},
-                 [](const DeviceFence&) {},
-                 [&](const AtomicCount& s) {
-                   visit(s.index);
-                   visit(s.last);
-                 },
-                 [&](const ShuffleXor& s) { visit(s.source); },
-                 [&](const AllReduce& s) {
-                   for (const ExprId expr : {s.phase, s.barrier, s.group, s.parity}) {
-                     if (expr.valid()) visit(expr);
-                   }
-                 },
-             },
-             stmt);
+  visit_exprs(stmt, visit);
+}
+
+void replace_exprs(StmtKind& stmt, const std::function<ExprId(ExprId)>& replace) {
+  visit_exprs(stmt, [&](ExprId& expr) { expr = replace(expr); });
 }
 
 void for_each_block(const StmtKind& stmt, const std::function<void(const Block&)>& visit) {
@@ -136,6 +154,15 @@ void for_each_block(const StmtKind& stmt, const std::function<void(const Block&)
   } else if (const auto* branch = std::get_if<If>(&stmt)) {
     visit(branch->then_body);
     visit(branch->else_body);
+  }
+}
+
+void replace_blocks(StmtKind& stmt, const std::function<Block(const Block&)>& replace) {
+  if (auto* loop = std::get_if<For>(&stmt)) {
+    loop->body = replace(loop->body);
+  } else if (auto* branch = std::get_if<If>(&stmt)) {
+    branch->then_body = replace(branch->then_body);
+    branch->else_body = replace(branch->else_body);
   }
 }
 

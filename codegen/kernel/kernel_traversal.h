@@ -14,6 +14,15 @@ void for_each_operand(const Expr& expr, const std::function<void(ExprId)>& visit
 /// the order of the .kir text. Invalid ids of optional expressions are left out.
 void for_each_expr(const StmtKind& stmt, const std::function<void(ExprId)>& visit);
 
+/// Replaces each operand of an expression.
+void replace_operands(Expr& expr, const std::function<ExprId(ExprId)>& replace);
+
+/// Replaces each expression that a statement names itself, in the same order.
+void replace_exprs(StmtKind& stmt, const std::function<ExprId(ExprId)>& replace);
+
+/// Replaces each block of a statement: the body of a loop, the sides of an If.
+void replace_blocks(StmtKind& stmt, const std::function<Block(const Block&)>& replace);
+
 /// Calls `visit` for each block of a statement: the body of a loop, the sides of an If.
 void for_each_block(const StmtKind& stmt, const std::function<void(const Block&)>& visit);
 

@@ -7,8 +7,6 @@
 #include "scheduler/analysis/cuda_units.h"
 
 namespace sinter::kir {
-namespace {}  // namespace
-
 std::string_view text_of(Uniformity uniformity) {
   switch (uniformity) {
     case Uniformity::kBlock:
@@ -74,9 +72,19 @@ void UniformityAnalysis::write(VarId var, Uniformity uniformity) {
   ++times_grown_;
 }
 
+/// Calls change their state as the arguments say.
+void UniformityAnalysis::write_states(ExprId id, Uniformity control) {
+  const Expr& expr = kernel_.exprs[id];
+  for_each_operand(expr, [&](ExprId operand) { write_states(operand, control); });
+  const auto* call = std::get_if<PointwiseExpr>(&expr.kind);
+  if (call == nullptr || !call->state.valid()) return;
+  for (const ExprId argument : call->arguments) write(call->state, std::max(control, of(argument)));
+}
+
 void UniformityAnalysis::visit(const Block& block, Uniformity control) {
   for (const StmtId id : block) {
     const StmtKind& stmt = kernel_.stmts[id].kind;
+    for_each_expr(stmt, [&](ExprId expr) { write_states(expr, control); });
     const auto assign = [&](VarId var, ExprId value) { write(var, std::max(control, of(value))); };
     std::visit(overloaded{
                    [](const Comment&) {},
@@ -98,6 +106,7 @@ void UniformityAnalysis::visit(const Block& block, Uniformity control) {
                    [&](const Load& s) {
                      assign(s.tile, s.index);
                      if (s.tensor.valid()) assign(s.tile, s.tensor);
+                     if (s.predicate.valid()) assign(s.tile, s.predicate);
                    },
                    [](const Store&) {},
                    [](const AsyncCopy&) {},
@@ -120,6 +129,7 @@ void UniformityAnalysis::visit(const Block& block, Uniformity control) {
                    [](const DeviceFence&) {},
                    [&](const AtomicCount& s) { write(s.target, Uniformity::kThread); },
                    [&](const ShuffleXor& s) { assign(s.target, s.source); },
+                   [&](const LaneExtreme& s) { write(s.target, std::max(control, vars_[s.tile])); },
                    // The result is uniform in the group, but the variable held a thread's share.
                    [](const AllReduce&) {},
                },

@@ -24,6 +24,7 @@ class UniformityAnalysis {
 
  private:
   [[nodiscard]] Uniformity of_thread_index(const PointwiseExpr& pointwise) const;
+  void write_states(ExprId id, Uniformity control);
   void visit(const Block& block, Uniformity control);
   void write(VarId var, Uniformity uniformity);
 

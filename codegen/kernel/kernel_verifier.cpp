@@ -114,6 +114,8 @@ class StatementVerifier {
     if (const auto* element = std::get_if<ElementRef>(&expr.kind)) {
       check_element(element->tile, element->group, element->lane, 1);
     }
+    if (const auto* call = std::get_if<PointwiseExpr>(&expr.kind); call && call->state.valid())
+      use(call->state);
     for_each_operand(expr, [this](ExprId operand) { check_uses(operand); });
   }
 
@@ -219,6 +221,24 @@ class StatementVerifier {
     if (var(s.tile).type != buffer.type) {
       report("{} is {}, {} is {}", s.tile, var(s.tile).type, s.buffer, buffer.type);
     }
+    if (!s.predicate.valid()) return;
+    if (type_of(s.predicate) != DType::kBool)
+      report("the predicate is {}, not bool", type_of(s.predicate));
+    if (buffer.space != Space::kGlobal || s.tensor.valid() || var(s.tile).is_scalar())
+      report("a load from {} into {} under a predicate", s.buffer, s.tile);
+  }
+
+  void check(const LaneExtreme& s, Uniformity) {
+    write_scalar(s.target);
+    use(s.tile);
+    check_tile_index(s.tile, "group", s.group, var(s.tile).groups, 1);
+    const Var& tile = var(s.tile);
+    if (s.fn != PointwiseFn::kMax && s.fn != PointwiseFn::kMin)
+      report("{} of lanes", info_of(s.fn).text);
+    if (var(s.target).type != DType::kF32)
+      report("{} ({}) is {}, not f32", s.target, var(s.target).name, var(s.target).type);
+    if ((tile.type != DType::kBF16 && tile.type != DType::kF16) || tile.lanes % 2 != 0)
+      report("{} ({}) holds no pairs of bf16 or f16", s.tile, tile.name);
   }
 
   void check(const Store& s, Uniformity) {

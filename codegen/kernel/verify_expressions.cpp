@@ -114,6 +114,40 @@ class ExpressionVerifier {
       }
     }
     expect(type, result_type(x.fn, operand(first)));
+    check_form(x, operand(first));
+  }
+
+  /// What a form is of, and what state it takes.
+  void check_form(const PointwiseExpr& x, DType operand) {
+    const auto of = [&](bool may) {
+      if (!may) report("{} of {} in the form {}", info_of(x.fn).text, operand, text_of(x.form));
+    };
+    const auto with_state = [&](DType type, int64_t lanes) {
+      if (!x.state.valid() || !kernel_.vars.contains(x.state)) {
+        report("{} in the form {} has no state", info_of(x.fn).text, text_of(x.form));
+        return;
+      }
+      const Var& var = kernel_.vars[x.state];
+      if (var.type != type || var.groups != 1 || var.lanes != lanes)
+        report("{} ({}) is no state of the form {}", x.state, var.name, text_of(x.form));
+    };
+    switch (x.form) {
+      case CallForm::kFastPath:
+        of(has_fast_path_form(x.fn, operand));
+        return with_state(DType::kBool, 1);
+      case CallForm::kSharedRounds:
+        of(x.fn == PointwiseFn::kPhiloxUniform);
+        return with_state(DType::kI64, kRandomStateLanes);
+      case CallForm::kCareful:
+        of(has_fast_path_form(x.fn, operand));
+        break;
+      case CallForm::kOneOrMore:
+        of(x.fn == PointwiseFn::kReciprocal && operand == DType::kF32);
+        break;
+      case CallForm::kGeneral:
+        break;
+    }
+    if (x.state.valid()) report("{} has a state that nothing reads", info_of(x.fn).text);
   }
 
   const Kernel& kernel_;

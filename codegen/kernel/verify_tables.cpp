@@ -199,6 +199,8 @@ class TableVerifier {
     if (const auto* element = std::get_if<ElementRef>(&expr.kind)) {
       check_id(where, kernel_.vars, element->tile);
     }
+    if (const auto* call = std::get_if<PointwiseExpr>(&expr.kind); call && call->state.valid())
+      check_id(where, kernel_.vars, call->state);
     if (const auto* ref = std::get_if<ParamRef>(&expr.kind)) {
       check_id(where, kernel_.params, ref->param);
     }
@@ -275,6 +277,10 @@ class TableVerifier {
                      check_var(s.target);
                    },
                    [&](const ShuffleXor& s) { check_var(s.target); },
+                   [&](const LaneExtreme& s) {
+                     check_var(s.target);
+                     check_var(s.tile);
+                   },
                    [&](const AllReduce& s) {
                      if (s.arrived.valid()) check_mbarrier(s.arrived);
                      for (const ReducePart& part : s.parts) {

@@ -4,7 +4,6 @@
 
 #include "codegen/kernel/expr_interner.h"
 #include "codegen/kernel/kernel_traversal.h"
-#include "fusion_ir/result.h"
 
 namespace sinter {
 namespace {
@@ -24,108 +23,20 @@ class Renumbering {
       const StmtId renumbered = to_->stmts.push_back({});
       result.push_back(renumbered);
       kir::StmtKind kind = from_.stmts[id].kind;
-      kir::for_each_expr(kind, [this](ExprId expr) { renumber(expr); });
-      std::visit(overloaded{
-                     [](kir::Comment&) {},
-                     [this](kir::Declare& s) {
-                       if (s.init.valid()) s.init = ids_[s.init];
-                     },
-                     [this](kir::Assign& s) { s.value = ids_[s.value]; },
-                     [this](kir::SetElement& s) {
-                       s.group = ids_[s.group];
-                       s.lane = ids_[s.lane];
-                       s.value = ids_[s.value];
-                     },
-                     [this](kir::For& s) {
-                       s.begin = ids_[s.begin];
-                       s.end = ids_[s.end];
-                       s.step = ids_[s.step];
-                       s.body = renumber(s.body);
-                     },
-                     [this](kir::If& s) {
-                       s.condition = ids_[s.condition];
-                       s.then_body = renumber(s.then_body);
-                       s.else_body = renumber(s.else_body);
-                     },
-                     [this](kir::Load& s) {
-                       s.group = ids_[s.group];
-                       s.lane = ids_[s.lane];
-                       if (s.tensor.valid()) s.tensor = ids_[s.tensor];
-                       s.index = ids_[s.index];
-                     },
-                     [this](kir::Store& s) {
-                       if (s.tensor.valid()) s.tensor = ids_[s.tensor];
-                       s.index = ids_[s.index];
-                       s.group = ids_[s.group];
-                       s.lane = ids_[s.lane];
-                     },
-                     [this](kir::AsyncCopy& s) {
-                       s.shared_index = ids_[s.shared_index];
-                       s.global_index = ids_[s.global_index];
-                     },
-                     [](kir::AsyncWait&) {},
-                     [](kir::InitMbarriers&) {},
-                     [this](kir::ExpectBytes& s) {
-                       s.index = ids_[s.index];
-                       s.bytes = ids_[s.bytes];
-                     },
-                     [this](kir::BulkCopy& s) {
-                       s.shared_index = ids_[s.shared_index];
-                       s.global_index = ids_[s.global_index];
-                       s.elements = ids_[s.elements];
-                       s.index = ids_[s.index];
-                     },
-                     [this](kir::MbarrierArrive& s) { s.index = ids_[s.index]; },
-                     [this](kir::ClusterStore& s) {
-                       s.index = ids_[s.index];
-                       s.block = ids_[s.block];
-                       s.mbarrier = ids_[s.mbarrier];
-                     },
-                     [this](kir::MbarrierWait& s) {
-                       s.index = ids_[s.index];
-                       s.parity = ids_[s.parity];
-                     },
-                     [](kir::ClusterBarrier&) {},
-                     [](kir::ClusterArrive&) {},
-                     [](kir::ClusterWait&) {},
-                     [](kir::Barrier&) {},
-                     [this](kir::GroupBarrier& s) { s.id = ids_[s.id]; },
-                     [](kir::SetMaxRegisters&) {},
-                     [](kir::LaunchDependents&) {},
-                     [](kir::WarpBarrier&) {},
-                     [](kir::WaitForPrevious&) {},
-                     [](kir::DeviceFence&) {},
-                     [this](kir::AtomicCount& s) {
-                       s.index = ids_[s.index];
-                       s.last = ids_[s.last];
-                     },
-                     [this](kir::ShuffleXor& s) { s.source = ids_[s.source]; },
-                     [this](kir::AllReduce& s) {
-                       for (ExprId* expr : {&s.phase, &s.barrier, &s.group, &s.parity}) {
-                         if (expr->valid()) *expr = ids_[*expr];
-                       }
-                     },
-                 },
-                 kind);
+      kir::replace_exprs(kind, [this](ExprId expr) { return renumber(expr); });
+      kir::replace_blocks(kind, [this](const Block& inner) { return renumber(inner); });
       to_->stmts[renumbered].kind = std::move(kind);
     }
     return result;
   }
 
  private:
-  void renumber(ExprId id) {
-    if (ids_[id].valid()) return;
+  ExprId renumber(ExprId id) {
+    if (ids_[id].valid()) return ids_[id];
     kir::Expr expr = from_.exprs[id];
-    kir::for_each_operand(expr, [this](ExprId operand) { renumber(operand); });
-    if (auto* element = std::get_if<kir::ElementRef>(&expr.kind)) {
-      element->group = ids_[element->group];
-      element->lane = ids_[element->lane];
-    } else if (auto* pointwise = std::get_if<kir::PointwiseExpr>(&expr.kind)) {
-      for (ExprId& argument : pointwise->arguments) argument = ids_[argument];
-    } else if (auto* cast = std::get_if<kir::CastExpr>(&expr.kind)) {
-      cast->argument = ids_[cast->argument];
-    }
+    kir::replace_operands(expr, [this](ExprId operand) { return renumber(operand); });
     ids_[id] = interner_.intern(std::move(expr));
+    return ids_[id];
   }
 
   const kir::Kernel& from_;

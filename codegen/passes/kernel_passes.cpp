@@ -7,10 +7,15 @@
 
 #include "codegen/kernel/kernel_verifier.h"
 #include "codegen/passes/canonicalize.h"
+#include "codegen/passes/choose_reciprocals.h"
 #include "codegen/passes/lower_reductions.h"
+#include "codegen/passes/pack_maxima.h"
 #include "codegen/passes/place_shared_buffers.h"
+#include "codegen/passes/predicate_loads.h"
 #include "codegen/passes/remove_dead_statements.h"
+#include "codegen/passes/share_random_rounds.h"
 #include "codegen/passes/split_vector_accesses.h"
+#include "codegen/passes/take_fast_paths.h"
 #include "fusion_ir/error.h"
 
 namespace sinter {
@@ -25,6 +30,15 @@ constexpr std::array kPasses = {
                "after all passes that add accesses"},
     KernelPass{"place_shared_buffers", place_shared_buffers,
                "after all passes that add shared buffers"},
+    KernelPass{"pack_maxima", pack_maxima,
+               "after lowering, so that the loops of reductions are there to see"},
+    KernelPass{"take_fast_paths", take_fast_paths,
+               "after pack_maxima, because it copies loops that are no packed maxima"},
+    KernelPass{"share_random_rounds", share_random_rounds,
+               "after take_fast_paths, which leaves loops alone that draw random numbers"},
+    KernelPass{"predicate_loads", predicate_loads,
+               "after split_vector_accesses, which splits loads where they stand"},
+    KernelPass{"choose_reciprocals", choose_reciprocals, "after all passes that add expressions"},
     KernelPass{"canonicalize", canonicalize,
                "last, because the others leave unused expressions and statements behind"},
 };

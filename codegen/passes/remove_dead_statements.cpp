@@ -61,6 +61,7 @@ class Liveness {
                           [](const kir::DeviceFence&) { return true; },
                           [](const kir::AtomicCount&) { return true; },
                           [&](const kir::ShuffleXor& s) { return is_read(s.target); },
+                          [&](const kir::LaneExtreme& s) { return is_read(s.target); },
                           [&](const kir::AllReduce& s) {
                             return std::ranges::any_of(
                                 s.parts,
@@ -92,6 +93,8 @@ class Liveness {
       read(sent->source);
     } else if (const auto* count = std::get_if<kir::AtomicCount>(&stmt)) {
       read(count->target);  // It counts whether or not anyone asks, and has to put it somewhere.
+    } else if (const auto* extreme = std::get_if<kir::LaneExtreme>(&stmt)) {
+      read(extreme->tile);
     } else if (const auto* loop = std::get_if<kir::For>(&stmt)) {
       read(loop->index);
     } else if (const auto* reduce = std::get_if<kir::AllReduce>(&stmt)) {
@@ -108,6 +111,8 @@ class Liveness {
     const kir::Expr& expr = kernel_.exprs[id];
     if (const auto* ref = std::get_if<kir::VarRef>(&expr.kind)) read(ref->var);
     if (const auto* element = std::get_if<kir::ElementRef>(&expr.kind)) read(element->tile);
+    const auto* call = std::get_if<kir::PointwiseExpr>(&expr.kind);
+    if (call != nullptr && call->state.valid()) read(call->state);
     kir::for_each_operand(expr, [this](ExprId operand) { read(operand); });
   }
 

@@ -164,6 +164,22 @@ class Compiler {
     size_t element = 0;
     const int32_t result =
         out_.element_register(stmt.tile, stmt.group, stmt.lane, stmt.width, &element);
+    if (stmt.predicate.valid()) {
+      const Operand predicate = out_.compile(stmt.predicate);
+      if (predicate.type != DType::kBool) out_.malformed("a predicate is not a bool");
+      const uint32_t branch = out_.position();
+      const ElementSet before = out_.written;
+      out_.emit({.opcode = Opcode::kIf, .a = out_.register_of(predicate)});
+      emit_load(stmt, buffer, result, element);
+      out_.written = before;
+      set_target(branch, out_.position());
+      out_.emit({.opcode = Opcode::kEndIf});
+      return;
+    }
+    emit_load(stmt, buffer, result, element);
+  }
+
+  void emit_load(const kir::Load& stmt, const kir::Buffer& buffer, int32_t result, size_t element) {
     const int32_t index = out_.index_register(stmt.index);
     const int32_t tensor = tensor_register(buffer, stmt.tensor);
     out_.emit({.opcode = Opcode::kLoad,
@@ -176,6 +192,23 @@ class Compiler {
                .width = static_cast<int32_t>(stmt.width),
                .buffer = stmt.buffer});
     for (size_t i = 0; i < static_cast<size_t>(stmt.width); ++i) out_.note_written(element + i);
+  }
+
+  /// target = fn(target, lane) for one lane after the other, in f32.
+  void statement(kir::StmtId, const kir::LaneExtreme& stmt) {
+    const kir::Var& tile = kernel_.vars[stmt.tile];
+    const LaneFunction extreme = pointwise_lanes(stmt.fn, DType::kF32);
+    const LaneFunction magnitude = pointwise_lanes(PointwiseFn::kAbs, DType::kF32);
+    const LaneFunction converted = cast_lanes(tile.type, DType::kF32);
+    if (kernel_.vars[stmt.target].type != DType::kF32 || converted == nullptr || extreme == nullptr)
+      out_.malformed(fmt::format("{} holds no lanes to compare", tile.name));
+    Operand value = out_.variable(stmt.target);
+    for (int64_t lane = 0; lane < tile.lanes; ++lane) {
+      Operand x = out_.apply(converted, DType::kF32, {out_.element(stmt.tile, stmt.group, lane)});
+      if (stmt.of_magnitudes) x = out_.apply(magnitude, DType::kF32, {x});
+      value = out_.apply(extreme, DType::kF32, {value, x});
+    }
+    assign_scalar(stmt.target, value);
   }
 
   void statement(kir::StmtId, const kir::Store& stmt) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 
 #include "fusion_ir/error.h"
 #include "runtime/interpreter/report.h"
@@ -260,7 +261,41 @@ Operand ExpressionCompiler::pointwise(const kir::Expr& expr, const kir::Pointwis
   if (function == nullptr) {
     malformed(fmt::format("{} is not defined on {}", info.text, types.back()));
   }
-  return apply(function, expr.type, arguments);
+  const Operand value = apply(function, expr.type, arguments);
+  switch (node.form) {
+    case kir::CallForm::kFastPath:
+      return fast_path(node, arguments[0], value);
+    case kir::CallForm::kGeneral:
+    case kir::CallForm::kCareful:
+    case kir::CallForm::kOneOrMore:
+    case kir::CallForm::kSharedRounds:  // What the generator keeps changes no value.
+      return value;
+  }
+  unreachable();
+}
+
+Operand ExpressionCompiler::call(PointwiseFn fn, DType result,
+                                 const std::vector<Operand>& arguments) {
+  return apply(pointwise_lanes(fn, arguments.back().type), result, arguments);
+}
+
+/// Where the fast path is not right, its value is NaN, so that a kernel which does not run again
+/// shows. It is right where numeric.cuh says: the magnitude of the binary logarithm is from 1 to
+/// 126.
+Operand ExpressionCompiler::fast_path(const kir::PointwiseExpr& node, const Operand& argument,
+                                      const Operand& exact_value) {
+  if (argument.type != DType::kF32 || !has_fast_path_form(node.fn, argument.type))
+    malformed(fmt::format("{} has no fast path", info_of(node.fn).text));
+  const auto real = [&](double value) { return constant(DType::kF32, encode(DType::kF32, value)); };
+  const Operand magnitude =
+      call(PointwiseFn::kAbs, DType::kF32, {call(PointwiseFn::kLog2, DType::kF32, {argument})});
+  const Operand is_right = call(PointwiseFn::kAnd, DType::kBool,
+                                {call(PointwiseFn::kGe, DType::kBool, {magnitude, real(1.0)}),
+                                 call(PointwiseFn::kLe, DType::kBool, {magnitude, real(126.0)})});
+  const Operand flag = reference(node.state);
+  assign(scalar_register(node.state), call(PointwiseFn::kAnd, DType::kBool, {flag, is_right}));
+  return call(PointwiseFn::kSelect, DType::kF32,
+              {is_right, exact_value, real(std::numeric_limits<double>::quiet_NaN())});
 }
 
 Operand ExpressionCompiler::compile(kir::ExprId id) {
@@ -321,9 +356,14 @@ int32_t ExpressionCompiler::scalar_register(kir::VarId var) const {
 
 int32_t ExpressionCompiler::element_register(kir::VarId tile, kir::ExprId group, kir::ExprId lane,
                                              int64_t width, size_t* element) {
+  return element_register(tile, group, constant_integer(lane, "lane of a tile element"), width,
+                          element);
+}
+
+int32_t ExpressionCompiler::element_register(kir::VarId tile, kir::ExprId group, int64_t l,
+                                             int64_t width, size_t* element) {
   const kir::Var& var = kernel_.vars[tile];
   const int64_t g = constant_integer(group, "group of a tile element");
-  const int64_t l = constant_integer(lane, "lane of a tile element");
   if (g < 0 || g >= var.groups || l < 0 || l + width > var.lanes) {
     malformed(fmt::format("element [{}, {}] with width {} is outside tile {} of {} x {}", g, l,
                           width, var.name, var.groups, var.lanes));
@@ -331,6 +371,13 @@ int32_t ExpressionCompiler::element_register(kir::VarId tile, kir::ExprId group,
   const int64_t number = g * var.lanes + l;
   *element = first_element_[tile.index] + static_cast<size_t>(number);
   return first_register_[tile.index] + static_cast<int32_t>(number * register_bytes(var.type));
+}
+
+Operand ExpressionCompiler::element(kir::VarId tile, kir::ExprId group, int64_t lane) {
+  size_t number = 0;
+  const int32_t offset = element_register(tile, group, lane, 1, &number);
+  note_read(number);
+  return {.type = kernel_.vars[tile].type, .offset = offset};
 }
 
 void ExpressionCompiler::note_read(size_t element) {

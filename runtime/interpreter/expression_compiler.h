@@ -54,8 +54,14 @@ class ExpressionCompiler {
   /// The register of a tile element whose indices must be constant, with room for `width` lanes.
   int32_t element_register(kir::VarId tile, kir::ExprId group, kir::ExprId lane, int64_t width,
                            size_t* element);
+  int32_t element_register(kir::VarId tile, kir::ExprId group, int64_t lane, int64_t width,
+                           size_t* element);
   [[nodiscard]] int32_t scalar_register(kir::VarId var) const;
   [[nodiscard]] size_t first_element(kir::VarId var) const { return first_element_[var.index]; }
+  /// A scalar variable that is read.
+  Operand variable(kir::VarId var) { return reference(var); }
+  /// An element of a tile that is read; the lane is a constant.
+  Operand element(kir::VarId tile, kir::ExprId group, int64_t lane);
   void note_read(size_t element);
   void note_written(size_t element);
   void note_declared(kir::VarId var);
@@ -83,6 +89,9 @@ class ExpressionCompiler {
   Operand special(kir::Special special);
   Operand param(kir::ParamId param);
   Operand pointwise(const kir::Expr& expr, const kir::PointwiseExpr& node);
+  Operand fast_path(const kir::PointwiseExpr& node, const Operand& argument,
+                    const Operand& exact_value);
+  Operand call(PointwiseFn fn, DType result, const std::vector<Operand>& arguments);
   int32_t reserve_preset(DType type);
 
   const kir::Kernel& kernel_;

@@ -70,6 +70,9 @@ std::string describe(const kir::Kernel& kernel, kir::StmtId stmt) {
           [&](const kir::For& s) {
             return fmt::format("for {} from {} to {}", var(s.index), s.begin, s.end);
           },
+          [&](const kir::LaneExtreme& s) {
+            return fmt::format("{} of the lanes of {}", info_of(s.fn).text, var(s.tile));
+          },
           [&](const kir::If& s) { return fmt::format("if {}", s.condition); },
           [&](const kir::Load& s) {
             return fmt::format("load {}[{}], width {}, to {}", buffer(s.buffer), s.index, s.width,

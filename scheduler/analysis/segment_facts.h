@@ -90,7 +90,7 @@ double issue_slots_of(const OpKind& kind);
 /// Instructions of an op in a kernel's text, for each element: one at least.
 double element_instructions(const OpKind& kind);
 
-/// True for a value computed by a function with a hasty form, in the type it is computed in.
+/// True for a value computed by a function with a fast path, in the type it is computed in.
 bool is_fast_path(const Fusion& fusion, ValueId value);
 
 /// Analyses a specialised fusion. The failing side is what iteration_space() or find_in_place()

@@ -255,7 +255,7 @@ class Model {
     }
     if (stage.special_functions == 0.0) return registers;
     registers += kSpecialFunctions;
-    // What has a hasty form is a special function.
+    // What has a fast path is a special function.
     if (std::ranges::any_of(stage.computed,
                             [&](ValueId value) { return is_fast_path(facts_.fusion, value); }))
       registers += kFastPath;

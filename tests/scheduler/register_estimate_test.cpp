@@ -30,14 +30,14 @@ Schedule looped(int64_t unroll) {
   return {.family = "looped", .threads_per_row = 256, .vector_width = 8, .unroll = unroll};
 }
 
-// Elements of a loop that takes logarithms in haste overlap, and can begin again.
+// Elements of a loop that takes logarithms on a fast path overlap, and can begin again.
 TEST(RegisterEstimate, HasteTakesRegisters) {
   const SegmentFacts plain = sum_of("exp");
-  const SegmentFacts hasty = sum_of("log");
+  const SegmentFacts logarithms = sum_of("log");
   const auto registers = [](const SegmentFacts& facts) {
     return estimate_registers(facts, looped(2), distribute(facts, {}));
   };
-  EXPECT_NEAR(static_cast<double>(registers(hasty) - registers(plain)), 10.0, 1.0);
+  EXPECT_NEAR(static_cast<double>(registers(logarithms) - registers(plain)), 10.0, 1.0);
 }
 
 TEST(RegisterEstimate, TilesAreWhatIsLoadedAtOnce) {

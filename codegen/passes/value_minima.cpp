@@ -1,4 +1,4 @@
-#include "codegen/cuda/value_minima.h"
+#include "codegen/passes/value_minima.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -26,6 +26,8 @@ ValueMinima::ValueMinima(const kir::Kernel& kernel)
       is_changed[load->tile] = 1;
     } else if (const auto* shuffle = std::get_if<kir::ShuffleXor>(&stmt)) {
       is_changed[shuffle->target] = 1;
+    } else if (const auto* extreme = std::get_if<kir::LaneExtreme>(&stmt)) {
+      is_changed[extreme->target] = 1;
     } else if (const auto* reduce = std::get_if<kir::AllReduce>(&stmt)) {
       for (const kir::ReducePart& part : reduce->parts) {
         for (const kir::VarId var : part.vars) is_changed[var] = 1;

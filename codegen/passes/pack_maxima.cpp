@@ -1,9 +1,11 @@
-#include "codegen/cuda/packed_maxima.h"
+#include "codegen/passes/pack_maxima.h"
 
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <vector>
 
+#include "codegen/kernel/kernel_builder.h"
 #include "codegen/kernel/kernel_traversal.h"
 
 namespace sinter {
@@ -19,14 +21,13 @@ struct LaneElement {
   bool is_magnitude = false;
 };
 
-class PackedMaximumFinder {
+class LoopOverLanes {
  public:
-  PackedMaximumFinder(const kir::Kernel& kernel, const kir::For& loop)
-      : kernel_(kernel), loop_(loop) {}
+  LoopOverLanes(const kir::Kernel& kernel, const kir::For& loop) : kernel_(kernel), loop_(loop) {}
 
-  std::vector<PackedMaximum> find() {
+  std::vector<kir::LaneExtreme> find() {
     if (!loop_.unroll || integer(loop_.begin) != 0 || integer(loop_.step) != 1) return {};
-    std::vector<PackedMaximum> found;
+    std::vector<kir::LaneExtreme> found;
     for (const kir::StmtId id : loop_.body) {
       const kir::StmtKind& stmt = kernel_.stmts[id].kind;
       if (std::holds_alternative<kir::Comment>(stmt)) continue;
@@ -86,7 +87,7 @@ class PackedMaximumFinder {
     return LaneElement{element->tile, element->group};
   }
 
-  std::optional<PackedMaximum> taken(const kir::Assign& stmt) const {
+  std::optional<kir::LaneExtreme> taken(const kir::Assign& stmt) const {
     const auto* call = std::get_if<kir::PointwiseExpr>(&kernel_.exprs[stmt.value].kind);
     if (call == nullptr || (call->fn != PointwiseFn::kMax && call->fn != PointwiseFn::kMin))
       return {};
@@ -97,7 +98,11 @@ class PackedMaximumFinder {
     if (kept == arguments.end()) return {};
     const auto element = element_of(kept == arguments.begin() ? arguments[1] : arguments[0]);
     if (!element) return {};
-    return PackedMaximum{stmt.var, element->tile, element->group, call->fn, element->is_magnitude};
+    return kir::LaneExtreme{.target = stmt.var,
+                            .fn = call->fn,
+                            .of_magnitudes = element->is_magnitude,
+                            .tile = element->tile,
+                            .group = element->group};
   }
 
   const kir::Kernel& kernel_;
@@ -107,8 +112,16 @@ class PackedMaximumFinder {
 
 }  // namespace
 
-std::vector<PackedMaximum> find_packed_maxima(const kir::Kernel& kernel, const kir::For& loop) {
-  return PackedMaximumFinder(kernel, loop).find();
+kir::Kernel pack_maxima(kir::Kernel kernel) {
+  kir::KernelBuilder builder(&kernel);
+  kir::replace_statements(builder, [&](kir::StmtId, const kir::StmtKind& kind) {
+    const auto* loop = std::get_if<kir::For>(&kind);
+    if (loop == nullptr) return false;
+    const std::vector<kir::LaneExtreme> extremes = LoopOverLanes(builder.kernel(), *loop).find();
+    for (const kir::LaneExtreme& extreme : extremes) builder.append(extreme);
+    return !extremes.empty();
+  });
+  return kernel;
 }
 
 }  // namespace sinter

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "codegen/kernel/kernel_ir.h"
+
+namespace sinter {
+
+/// Names of the device headers (codegen/device) that the text of a kernel includes, ascending.
+std::vector<std::string_view> required_headers(const kir::Kernel& kernel);
+
+}  // namespace sinter
