@@ -136,6 +136,32 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{"if 1 { barrier }", "the condition is i32, not bool"}));
 
 INSTANTIATE_TEST_SUITE_P(
+    Forms, KernelVerifierPlantedTest,
+    testing::Values(
+        Planted{"var %r0 ok : f32 let %r1 a : f32 = log.fast_path(%r0, 0x1p+0)",
+                "%r0 (ok) is no state of the form fast_path"},
+        Planted{"var %r0 ok : bool let %r1 a : f32 = exp.fast_path(%r0, 0x1p+0)",
+                "exp of f32 in the form fast_path"},
+        Planted{"if true { var %r0 ok : bool } let %r1 a : f32 = log.fast_path(%r0, 0x1p+0)",
+                "%r0 (ok) is used outside of its scope"},
+        Planted{"let %r0 a : f64 = log.careful(0x1p+0:f64)", "log of f64 in the form careful"},
+        Planted{"let %r0 a : f32 = sqrt.one_or_more(0x1p+0)",
+                "sqrt of f32 in the form one_or_more"},
+        Planted{"var %r0 s : i64[1][2] let %r1 a : f32 = "
+                "philox_uniform.shared_rounds(%r0, 1:i64, 2:i64)",
+                "%r0 (s) is no state of the form shared_rounds"},
+        Planted{"var %r0 m : f32 var %r1 t : f32[1][4] %r0 = max_of_lanes %r1[0]",
+                "%r1 (t) holds no pairs of bf16 or f16"},
+        Planted{"var %r0 m : f64 var %r1 t : bf16[1][4] %r0 = max_of_lanes %r1[0]",
+                "%r0 (m) is f64, not f32"},
+        Planted{"var %r0 m : f32 var %r1 t : bf16[1][4] %r0 = min_of_magnitudes %r1[1]",
+                "group of %r1 (t) spans 1 to 1"},
+        Planted{"var %r0 t : f32[1][4] %r0[0, 0] = load %b0[0] width 4 when 1",
+                "the predicate is i32, not bool"},
+        Planted{"var %r0 t : f32 %r0[0, 0] = load %b0[0] width 1 when true",
+                "a load from %b0 into %r0 under a predicate"}));
+
+INSTANTIATE_TEST_SUITE_P(
     Scopes, KernelVerifierPlantedTest,
     testing::Values(
         Planted{"if lt(%p0, 1:i64) { var %r0 a : f32 } %r0 = 0x1p+0", "used outside of its scope"},

@@ -146,7 +146,9 @@ TEST(KernelPassesTest, EveryPassHasANameAndAReason) {
     EXPECT_FALSE(pass.reason.empty()) << pass.name;
   }
   EXPECT_THAT(names, ElementsAre("remove_dead_statements", "lower_reductions",
-                                 "split_vector_accesses", "place_shared_buffers", "canonicalize"));
+                                 "split_vector_accesses", "place_shared_buffers", "pack_maxima",
+                                 "take_fast_paths", "share_random_rounds", "predicate_loads",
+                                 "choose_reciprocals", "canonicalize"));
 }
 
 constexpr std::string_view kReduction = R"(

@@ -52,11 +52,11 @@ TEST(TakeFastPathsTest, LoopsTakeLogarithmsOnAFastPathFirst) {
     sum = before_sum;
     #pragma unroll
     for (int v_2 = 0; v_2 < 4; ++v_2) {
-      float v_log_2 = sinter_log(tile.get(v_2));
+      float log_2 = sinter_log(tile.get(v_2));
       if (v_2 < 3) {
-        sum = sum + sinter_log2(v_log_2);
+        sum = sum + sinter_log2(log_2);
       }
-      out.set(v_2, v_log_2);
+      out.set(v_2, log_2);
     }
   }
 )"));
