@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include "fusion_ir/reduction_traits.h"
 
 namespace sinter {
 namespace {
@@ -203,37 +204,30 @@ class Inference {
 
   Inferred operator()(const ReduceOp& op) const {
     if (Check error = check_reduced(op.axes)) return fail(*error);
-    switch (op.fn) {
-      case ReduceFn::kSum:
-      case ReduceFn::kProd:
-      case ReduceFn::kMax:
-      case ReduceFn::kMin:
-        if (Check error = check_type(0, is_numeric_compute, "f64, f32, i64 or i32")) {
+    const ReductionTraits& traits = traits_of(reduction_of(op.fn));
+    switch (traits.types) {
+      case ReducedTypes::kNumeric:
+        if (Check error = check_type(0, is_numeric_compute, "f64, f32, i64 or i32"))
           return fail(*error);
-        }
-        return one(type(0), without(shape(0), op.axes));
-      case ReduceFn::kAny:
-      case ReduceFn::kAll:
+        break;
+      case ReducedTypes::kLogic:
         if (type(0) != DType::kBool) {
           return fail(error(fmt::format("{} does not take {}; it takes bool", op_, type(0)),
                             "cast the operand first"));
         }
-        return one(DType::kBool, without(shape(0), op.axes));
-      case ReduceFn::kArgMax:
-      case ReduceFn::kArgMin:
-        if (Check error = check_type(0, is_numeric_compute, "f64, f32, i64 or i32")) {
-          return fail(*error);
-        }
-        if (op.axes.size() != 1) {
-          Error out = error(fmt::format("{} runs over {} axes", op_, op.axes.size()),
-                            "reduce one axis, or merge axes with a reshape first");
-          out.measured = static_cast<int64_t>(op.axes.size());
-          out.limit = 1;
-          return fail(out);
-        }
-        return one(DType::kI64, without(shape(0), op.axes));
+        break;
+      case ReducedTypes::kReal:
+        if (Check error = check_type(0, is_float_compute, "f64 or f32")) return fail(*error);
+        break;
     }
-    unreachable();
+    if (traits.is_search() && op.axes.size() != 1) {
+      Error out = error(fmt::format("{} runs over {} axes", op_, op.axes.size()),
+                        "reduce one axis, or merge axes with a reshape first");
+      out.measured = static_cast<int64_t>(op.axes.size());
+      out.limit = 1;
+      return fail(out);
+    }
+    return one(traits.is_search() ? DType::kI64 : type(0), without(shape(0), op.axes));
   }
 
   Inferred operator()(const WelfordOp& op) const { return pair(op.axes); }

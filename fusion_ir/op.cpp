@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "fusion_ir/philox.h"
+#include "fusion_ir/reduction_traits.h"
 #include "fusion_ir/result.h"
 
 namespace sinter {
@@ -195,16 +196,13 @@ std::string_view text_of(const OpKind& kind) {
       kind);
 }
 
-bool is_reduction(const OpKind& kind) {
-  return std::holds_alternative<ReduceOp>(kind) || std::holds_alternative<WelfordOp>(kind) ||
-         std::holds_alternative<LogSumExpOp>(kind);
-}
+bool is_reduction(const OpKind& kind) { return reduction_of(kind).has_value(); }
 
-bool is_index_reduction(ReduceFn fn) { return fn == ReduceFn::kArgMax || fn == ReduceFn::kArgMin; }
+bool is_index_reduction(ReduceFn fn) { return traits_of(reduction_of(fn)).is_search(); }
 
 bool is_index_reduction(const OpKind& kind) {
-  const auto* reduce = std::get_if<ReduceOp>(&kind);
-  return reduce != nullptr && is_index_reduction(reduce->fn);
+  const std::optional<Reduction> reduction = reduction_of(kind);
+  return reduction && traits_of(*reduction).is_search();
 }
 
 const std::vector<int>& reduced_axes(const OpKind& kind) {

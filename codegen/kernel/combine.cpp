@@ -1,34 +1,12 @@
 #include "codegen/kernel/combine.h"
 
+#include <iterator>
 #include <limits>
 
 #include "fusion_ir/error.h"
+#include "fusion_ir/reduction_traits.h"
 
 namespace sinter::kir {
-
-Combiner combiner_of(const OpKind& kind) {
-  if (std::holds_alternative<WelfordOp>(kind)) return Combiner::kWelford;
-  if (std::holds_alternative<LogSumExpOp>(kind)) return Combiner::kLogSumExp;
-  switch (std::get<ReduceOp>(kind).fn) {
-    case ReduceFn::kSum:
-      return Combiner::kSum;
-    case ReduceFn::kProd:
-      return Combiner::kProd;
-    case ReduceFn::kMax:
-      return Combiner::kMax;
-    case ReduceFn::kMin:
-      return Combiner::kMin;
-    case ReduceFn::kAny:
-      return Combiner::kAny;
-    case ReduceFn::kAll:
-      return Combiner::kAll;
-    case ReduceFn::kArgMax:
-      return Combiner::kArgMax;
-    case ReduceFn::kArgMin:
-      return Combiner::kArgMin;
-  }
-  unreachable();
-}
 
 namespace {
 
@@ -140,26 +118,16 @@ void combine_log_sum_exp(KernelBuilder& b, std::span<const VarId> accumulators,
 }  // namespace
 
 ExprId identity_of(KernelBuilder& b, Combiner combiner, int64_t component, DType type) {
-  switch (combiner) {
-    case Combiner::kSum:
-    case Combiner::kWelford:
-      return zero_of(b, type);
-    case Combiner::kProd:
+  switch (traits_of(combiner).components[static_cast<size_t>(component)].identity) {
+    case Identity::kZero:
+      return type == DType::kBool ? b.boolean(false) : zero_of(b, type);
+    case Identity::kOne:
+      if (type == DType::kBool) return b.boolean(true);
       return is_float(type) ? b.real(1.0, type) : b.integer(1, type);
-    case Combiner::kMax:
+    case Identity::kLowest:
       return lowest_of(b, type);
-    case Combiner::kMin:
+    case Identity::kHighest:
       return highest_of(b, type);
-    case Combiner::kAny:
-      return b.boolean(false);
-    case Combiner::kAll:
-      return b.boolean(true);
-    case Combiner::kArgMax:
-      return component == 0 ? lowest_of(b, type) : highest_of(b, type);
-    case Combiner::kArgMin:
-      return highest_of(b, type);
-    case Combiner::kLogSumExp:
-      return component == 0 ? lowest_of(b, type) : zero_of(b, type);
   }
   unreachable();
 }
@@ -179,11 +147,10 @@ ExprId place_of_extreme(KernelBuilder& b, ExprId index) {
 
 void emit_append(KernelBuilder& b, Combiner combiner, std::span<const VarId> accumulators,
                  std::span<const ExprId> element) {
-  if (combiner != Combiner::kArgMax && combiner != Combiner::kArgMin)
-    return emit_combine(b, combiner, accumulators, element);
+  if (!traits_of(combiner).is_search()) return emit_combine(b, combiner, accumulators, element);
   const ExprId value = b.ref(accumulators[0]);
   const ExprId x = held(b, "element", element[0]);
-  const bool is_max = combiner == Combiner::kArgMax;
+  const bool is_max = traits_of(combiner).first_pass == Reduction::kMax;
   ExprId wins;
   if (is_float(b.type_of(value))) {
     // True of a NaN too, but for the second one.
@@ -209,28 +176,20 @@ ExprId sum_of_pair(KernelBuilder& b, ExprId max, ExprId sum) {
 
 void emit_combine(KernelBuilder& b, Combiner combiner, std::span<const VarId> accumulators,
                   std::span<const ExprId> others) {
-  SINTER_CHECK_OP(static_cast<int64_t>(accumulators.size()), ==, components_of(combiner));
+  SINTER_CHECK_OP(static_cast<int64_t>(accumulators.size()), ==,
+                  std::ssize(traits_of(combiner).components));
   SINTER_CHECK_OP(accumulators.size(), ==, others.size());
-  switch (combiner) {
-    case Combiner::kSum:
-      return combine_one(b, PointwiseFn::kAdd, accumulators[0], others[0]);
-    case Combiner::kProd:
-      return combine_one(b, PointwiseFn::kMul, accumulators[0], others[0]);
-    case Combiner::kMax:
-      return combine_one(b, PointwiseFn::kMax, accumulators[0], others[0]);
-    case Combiner::kMin:
-      return combine_one(b, PointwiseFn::kMin, accumulators[0], others[0]);
-    case Combiner::kAny:
-      return combine_one(b, PointwiseFn::kOr, accumulators[0], others[0]);
-    case Combiner::kAll:
-      return combine_one(b, PointwiseFn::kAnd, accumulators[0], others[0]);
-    case Combiner::kArgMax:
-      return combine_arg_extreme(b, PointwiseFn::kGt, accumulators, others);
-    case Combiner::kArgMin:
-      return combine_arg_extreme(b, PointwiseFn::kLt, accumulators, others);
-    case Combiner::kWelford:
+  const ReductionTraits& traits = traits_of(combiner);
+  switch (traits.tuple) {
+    case TupleKind::kScalar:
+      return combine_one(b, *traits.combine, accumulators[0], others[0]);
+    case TupleKind::kPlace:
+      return combine_arg_extreme(
+          b, traits.first_pass == Reduction::kMax ? PointwiseFn::kGt : PointwiseFn::kLt,
+          accumulators, others);
+    case TupleKind::kMoments:
       return combine_welford(b, accumulators, others);
-    case Combiner::kLogSumExp:
+    case TupleKind::kScaledSum:
       return combine_log_sum_exp(b, accumulators, others);
   }
   unreachable();

@@ -7,9 +7,6 @@
 
 namespace sinter::kir {
 
-/// The combiner of a reduction's tuple, whose components are those of exchange_types().
-Combiner combiner_of(const OpKind& kind);
-
 /// The value of one component that leaves every tuple unchanged when combined with it. `type` is
 /// the component's. For argmax and argmin the index is the largest of its type, and stays that
 /// where no element beats the identity's extreme; place_of_extreme() says what that means.
@@ -37,7 +34,8 @@ std::vector<ExprId> welford_element(KernelBuilder& builder, ExprId x);
 ExprId sum_of_pair(KernelBuilder& builder, ExprId max, ExprId sum);
 
 /// Appends the statements for accumulators = combine(accumulators, others); both have
-/// components_of(combiner) entries of equal types. `others` may not read the accumulators.
+/// std::ssize(traits_of(combiner).components) entries of equal types. `others` may not read the
+/// accumulators.
 ///
 ///   sum, prod, max, min, any, all   as fusion_ir/op.h; max and min propagate NaN
 ///   argmax, argmin                  NaN beats numbers; of equals the lower index wins

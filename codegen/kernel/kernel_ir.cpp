@@ -47,51 +47,6 @@ std::string_view text_of(CallForm form) {
   unreachable();
 }
 
-std::string_view text_of(Combiner combiner) {
-  switch (combiner) {
-    case Combiner::kSum:
-      return "sum";
-    case Combiner::kProd:
-      return "prod";
-    case Combiner::kMax:
-      return "max";
-    case Combiner::kMin:
-      return "min";
-    case Combiner::kAny:
-      return "any";
-    case Combiner::kAll:
-      return "all";
-    case Combiner::kArgMax:
-      return "argmax";
-    case Combiner::kArgMin:
-      return "argmin";
-    case Combiner::kWelford:
-      return "welford";
-    case Combiner::kLogSumExp:
-      return "logsumexp";
-  }
-  unreachable();
-}
-
-int64_t components_of(Combiner combiner) {
-  switch (combiner) {
-    case Combiner::kSum:
-    case Combiner::kProd:
-    case Combiner::kMax:
-    case Combiner::kMin:
-    case Combiner::kAny:
-    case Combiner::kAll:
-      return 1;
-    case Combiner::kArgMax:
-    case Combiner::kArgMin:
-    case Combiner::kLogSumExp:
-      return 2;
-    case Combiner::kWelford:
-      return 3;
-  }
-  unreachable();
-}
-
 bool operator==(const FloatConstant& a, const FloatConstant& b) {
   return std::bit_cast<uint64_t>(a.value) == std::bit_cast<uint64_t>(b.value);
 }

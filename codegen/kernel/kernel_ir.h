@@ -34,6 +34,7 @@
 #include "fusion_ir/dtype.h"
 #include "fusion_ir/id.h"
 #include "fusion_ir/op.h"
+#include "fusion_ir/reduction_traits.h"
 
 namespace sinter::kir {
 
@@ -423,21 +424,9 @@ struct LaneExtreme {
   friend bool operator==(const LaneExtreme&, const LaneExtreme&) = default;
 };
 
-/// Associative combinations of tuples. Each component is one scalar variable.
-enum class Combiner : uint8_t {
-  kSum,
-  kProd,
-  kMax,
-  kMin,  ///< (x)
-  kAny,
-  kAll,  ///< (x), bool
-  kArgMax,
-  kArgMin,     ///< (extreme, i64 index); of equal values the lower index, NaN beats numbers
-  kWelford,    ///< (count, mean, m2), after Chan, Golub, LeVeque 1983
-  kLogSumExp,  ///< (max, sum)
-};
-std::string_view text_of(Combiner combiner);
-int64_t components_of(Combiner combiner);
+/// Associative combinations of tuples. Each component is one scalar variable; traits_of() says how
+/// many there are.
+using Combiner = Reduction;
 
 /// One reduction of a tuple held by every thread.
 struct ReducePart {

@@ -439,12 +439,8 @@ class Parser : private KernelTokenReader {
   }
 
   [[nodiscard]] std::optional<Combiner> combiner_here() const {
-    constexpr std::array kCombiners = {Combiner::kSum,      Combiner::kProd,   Combiner::kMax,
-                                       Combiner::kMin,      Combiner::kAny,    Combiner::kAll,
-                                       Combiner::kArgMax,   Combiner::kArgMin, Combiner::kWelford,
-                                       Combiner::kLogSumExp};
-    for (const Combiner combiner : kCombiners) {
-      if (at_word(text_of(combiner))) return combiner;
+    for (const ReductionTraits& traits : all_reductions()) {
+      if (at_word(traits.text)) return traits.reduction;
     }
     return std::nullopt;
   }

@@ -7,7 +7,7 @@
 
 namespace sinter {
 
-/// Reads .kir text (grammar in codegen/README.md). The result is canonical and all its ids are in
+/// Reads .kir text (grammar in docs/kernel_ir.md). The result is canonical and all its ids are in
 /// range, but only verify_kernel says whether it is right: tests plant mistakes this way. Takes any
 /// bytes. Errors (InvalidArgument): "line:column: what is wrong, found 'token'", lines and byte
 /// columns from 1.

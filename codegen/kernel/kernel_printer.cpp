@@ -237,7 +237,7 @@ class Printer {
     if (s.arrived.valid())
       text += fmt::format(" cluster {} parity {}", s.arrived, this->text(s.parity));
     for (const ReducePart& part : s.parts) {
-      text += fmt::format(" {}({})", kir::text_of(part.combiner), fmt::join(part.vars, ", "));
+      text += fmt::format(" {}({})", traits_of(part.combiner).text, fmt::join(part.vars, ", "));
     }
     line(text);
   }

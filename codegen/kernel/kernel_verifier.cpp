@@ -562,28 +562,36 @@ class StatementVerifier {
     for (const ReducePart& part : s.parts) check(part);
   }
 
+  static bool admits(ReducedTypes types, DType type) {
+    switch (types) {
+      case ReducedTypes::kNumeric:
+        return type == compute_type(type) && type != DType::kBool;
+      case ReducedTypes::kLogic:
+        return type == DType::kBool;
+      case ReducedTypes::kReal:
+        return type == DType::kF32 || type == DType::kF64;
+    }
+    unreachable();
+  }
+
   void check(const ReducePart& part) {
     const auto count = static_cast<int64_t>(part.vars.size());
     const std::string_view name = text_of(part.combiner);
-    if (count != components_of(part.combiner)) {
-      report("{} of {} variables, not {}", name, count, components_of(part.combiner));
+    if (count != std::ssize(traits_of(part.combiner).components)) {
+      report("{} of {} variables, not {}", name, count,
+             std::ssize(traits_of(part.combiner).components));
       return;
     }
     for (const VarId id : part.vars) write_scalar(id);
     const DType type = var(part.vars[0]).type;
-    const bool is_logic = part.combiner == Combiner::kAny || part.combiner == Combiner::kAll;
-    const bool is_real =
-        part.combiner == Combiner::kWelford || part.combiner == Combiner::kLogSumExp;
-    const bool fits = is_logic  ? type == DType::kBool
-                      : is_real ? type == DType::kF32 || type == DType::kF64
-                                : type == compute_type(type) && type != DType::kBool;
-    if (!fits) report("{} of {}", name, type);
-    const bool is_arg = part.combiner == Combiner::kArgMax || part.combiner == Combiner::kArgMin;
+    const ReductionTraits& traits = traits_of(part.combiner);
+    if (!admits(traits.types, type)) report("{} of {}", name, type);
     for (size_t i = 1; i < part.vars.size(); ++i) {
       const DType found = var(part.vars[i]).type;
-      if (is_arg && found != DType::kI32 && found != DType::kI64)
+      const bool is_index = traits.components[i].is_index;
+      if (is_index && found != DType::kI32 && found != DType::kI64)
         report("component {} of {} is {}, not i32 or i64", i, name, found);
-      if (!is_arg && found != type)
+      if (!is_index && found != type)
         report("component {} of {} is {}, not {}", i, name, found, type);
     }
   }

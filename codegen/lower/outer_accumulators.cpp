@@ -92,7 +92,7 @@ void OuterAccumulators::put_back(const std::vector<OpId>& reductions, ExprId gro
 }
 
 void OuterAccumulators::clear(const Component& component, ExprId group, int64_t lanes) {
-  const Combiner combiner = kir::combiner_of(facts_.fusion.ops[component.op].kind);
+  const Combiner combiner = traits_of(facts_.fusion.ops[component.op].kind).reduction;
   builder_.unrolled("v", lanes, [&](ExprId lane) {
     builder_.set(component.tile, group, lane,
                  kir::identity_of(builder_, combiner, static_cast<int64_t>(component.index),
@@ -118,24 +118,23 @@ std::vector<OuterAccumulators::Component*> OuterAccumulators::components(Part pa
 
 std::vector<ExprId> OuterAccumulators::element_tuple(const Op& op) {
   const ExprId x = tiles_.element_value(op.operands[0]);
-  const Combiner combiner = kir::combiner_of(op.kind);
-  switch (combiner) {
-    case Combiner::kWelford:
+  switch (traits_of(op.kind).tuple) {
+    case TupleKind::kMoments:
       return kir::welford_element(builder_, x);
-    case Combiner::kLogSumExp:
+    case TupleKind::kScaledSum:
       return {x, builder_.real(1.0, facts_.fusion.values[op.results[0]].type)};
-    case Combiner::kArgMax:
-    case Combiner::kArgMin:
+    case TupleKind::kPlace:
       return {x, builder_.cast(tiles_.row(), exchange_types(facts_.fusion, op)[1])};
-    default:
+    case TupleKind::kScalar:
       return {x};
   }
+  unreachable();
 }
 
 void OuterAccumulators::accumulate(const std::vector<OpId>& reductions, ExprId group, ExprId lane) {
   for (size_t first = 0; first < components_.size();) {
     const Op& op = facts_.fusion.ops[components_[first].op];
-    const auto count = static_cast<size_t>(kir::components_of(kir::combiner_of(op.kind)));
+    const auto count = traits_of(op.kind).components.size();
     if (std::ranges::find(reductions, components_[first].op) != reductions.end()) {
       const ExprId of_lane = components_[first].total ? builder_.integer(0) : lane;
       combine(first, group_of(components_[first], group), of_lane, element_tuple(op),
@@ -158,7 +157,7 @@ void OuterAccumulators::combine(size_t first, ExprId group, ExprId lane,
     running.push_back(
         builder_.declare("running", builder_.element(components_[first + i].tile, group, lane)));
   }
-  emit(builder_, kir::combiner_of(op.kind), running, others);
+  emit(builder_, traits_of(op.kind).reduction, running, others);
   for (size_t i = 0; i < others.size(); ++i)
     builder_.set(components_[first + i].tile, group, lane, builder_.ref(running[i]));
 }
@@ -169,21 +168,20 @@ void OuterAccumulators::define(size_t first, ExprId group, ExprId lane,
   const auto value = [&](size_t i) {
     return builder_.element(components_[first + i].tile, group, lane);
   };
-  switch (kir::combiner_of(op.kind)) {
-    case Combiner::kWelford:
+  switch (traits_of(op.kind).tuple) {
+    case TupleKind::kMoments:
       to(op.results[0], value(1));
       to(op.results[1], value(2));
       break;
-    case Combiner::kLogSumExp:
+    case TupleKind::kScaledSum:
       to(op.results[0], value(0));
       to(op.results[1],
          facts_.space.rows > 0 ? kir::sum_of_pair(builder_, value(0), value(1)) : value(1));
       break;
-    case Combiner::kArgMax:
-    case Combiner::kArgMin:
+    case TupleKind::kPlace:
       to(op.results[0], kir::place_of_extreme(builder_, value(1)));
       break;
-    default:
+    case TupleKind::kScalar:
       to(op.results[0], value(0));
       break;
   }
@@ -216,7 +214,7 @@ void OuterAccumulators::combine_threads(int64_t threads, const RowExchange& exch
     const VarId running =
         builder_.declare("running", builder_.element(component->tile, zero, zero));
     const Op& op = facts_.fusion.ops[component->op];
-    if (component->index == 0) all.parts.push_back({kir::combiner_of(op.kind), {}});
+    if (component->index == 0) all.parts.push_back({traits_of(op.kind).reduction, {}});
     all.parts.back().vars.push_back(running);
   }
   const std::vector<kir::ReducePart> parts = all.parts;
@@ -369,7 +367,7 @@ void OuterAccumulators::combine_received(Part part, ExprId group,
   builder_.unrolled("v", lanes_of(part), [&](ExprId lane) {
     for (size_t first = 0; first < components_.size();) {
       const Op& op = facts_.fusion.ops[components_[first].op];
-      const auto count = static_cast<size_t>(kir::components_of(kir::combiner_of(op.kind)));
+      const auto count = traits_of(op.kind).components.size();
       if (received.contains(&components_[first])) {
         std::vector<ExprId> others;
         for (size_t i = 0; i < count; ++i) {
@@ -488,7 +486,7 @@ void OuterAccumulators::accumulate_partials(const OuterAccumulators& writer, Exp
   const auto combine_row = [&](const std::vector<VarId>& tiles, int64_t u) {
     for (size_t i = 0; i < components_.size();) {
       const Op& op = facts_.fusion.ops[components_[i].op];
-      const auto count = static_cast<size_t>(kir::components_of(kir::combiner_of(op.kind)));
+      const auto count = traits_of(op.kind).components.size();
       builder_.unrolled("v", components_[i].total ? 1 : lanes_, [&](ExprId lane) {
         std::vector<ExprId> others;
         for (size_t k = i; k < i + count; ++k)

@@ -15,24 +15,12 @@ using kir::VarId;
 namespace {
 
 std::string_view component_name(Combiner combiner, size_t i) {
-  if (combiner == Combiner::kWelford) return i == 0 ? "count" : i == 1 ? "mean" : "m2";
-  if (combiner == Combiner::kLogSumExp) return i == 0 ? "max" : "sum";
-  return i == 0 ? "extreme" : "index";
+  return traits_of(combiner).components[i].name;
 }
 
-/// What the first sweep takes of the elements of a reduction whose second sweep looks for them
+/// What the first pass takes of the elements of a reduction whose second pass looks for them
 /// again; the reduction itself for all others.
-Combiner first_pass_of(Combiner combiner) {
-  switch (combiner) {
-    case Combiner::kLogSumExp:
-    case Combiner::kArgMax:
-      return Combiner::kMax;
-    case Combiner::kArgMin:
-      return Combiner::kMin;
-    default:
-      return combiner;
-  }
-}
+Combiner first_pass_of(Combiner combiner) { return traits_of(combiner).first_pass; }
 
 }  // namespace
 
@@ -65,7 +53,7 @@ RowStatistics::Accumulator RowStatistics::start(OpId id) {
   const Op& op = facts_.fusion.ops[id];
   Accumulator accumulator{};
   accumulator.op = id;
-  accumulator.combiner = kir::combiner_of(op.kind);
+  accumulator.combiner = traits_of(op.kind).reduction;
   const auto types = exchange_types(facts_.fusion, op);
   accumulator.type = types.front();
   const std::string name = tiles_.name_of_value(op.results.back());
@@ -94,11 +82,12 @@ ExprId RowStatistics::operand(const Accumulator& accumulator) {
 }
 
 bool RowStatistics::is_search(const Accumulator& accumulator) {
-  return accumulator.combiner == Combiner::kArgMax || accumulator.combiner == Combiner::kArgMin;
+  return traits_of(accumulator.combiner).is_search();
 }
 
 bool RowStatistics::deviates(const Accumulator& accumulator) {
-  return accumulator.combiner == Combiner::kWelford || accumulator.combiner == Combiner::kLogSumExp;
+  const ReductionTraits& traits = traits_of(accumulator.combiner);
+  return traits.takes_two_passes && !traits.is_search();
 }
 
 ExprId RowStatistics::nowhere(const Accumulator& accumulator) {
@@ -400,13 +389,13 @@ void RowStatistics::define_results() {
 void RowStatistics::define_results(const Accumulator& accumulator) {
   const Op& op = facts_.fusion.ops[accumulator.op];
   const auto& running = accumulator.running;
-  switch (accumulator.combiner) {
-    case Combiner::kWelford:
+  switch (traits_of(accumulator.combiner).tuple) {
+    case TupleKind::kMoments:
       if (syncs_) move_to_mean(accumulator);
       tiles_.define_row_value(op.results[0], builder_.ref(running[1]));
       tiles_.define_row_value(op.results[1], builder_.ref(running[2]));
       break;
-    case Combiner::kLogSumExp: {
+    case TupleKind::kScaledSum: {
       const ExprId max = builder_.ref(running[0]);
       ExprId sum = builder_.ref(running[1]);
       if (facts_.space.columns > 0) {
@@ -420,12 +409,11 @@ void RowStatistics::define_results(const Accumulator& accumulator) {
       tiles_.define_row_value(op.results[1], sum);
       break;
     }
-    case Combiner::kArgMax:
-    case Combiner::kArgMin:
+    case TupleKind::kPlace:
       tiles_.define_row_value(op.results[0],
                               kir::place_of_extreme(builder_, builder_.ref(running[1])));
       break;
-    default:
+    case TupleKind::kScalar:
       tiles_.define_row_value(op.results[0], builder_.ref(running[0]));
       break;
   }

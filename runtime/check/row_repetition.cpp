@@ -6,6 +6,7 @@
 #include <numeric>
 #include <span>
 
+#include "fusion_ir/reduction_traits.h"
 #include "fusion_ir/result.h"
 #include "fusion_ir/verifier.h"
 
@@ -36,17 +37,12 @@ enum class Totals : uint8_t { kRefused, kAllowed };
 
 /// True if what `n` slices give when they repeat follows from what they give once.
 bool can_be_folded(const Fusion& fusion, const Op& op, ReduceFn fn) {
-  switch (fn) {
-    case ReduceFn::kSum:
+  switch (traits_of(reduction_of(fn)).repetition) {
+    case Repetition::kTimesFloat:
       return is_float(fusion.values[op.operands.front()].type);
-    case ReduceFn::kMax:
-    case ReduceFn::kMin:
+    case Repetition::kSame:
       return true;
-    case ReduceFn::kProd:
-    case ReduceFn::kAny:
-    case ReduceFn::kAll:
-    case ReduceFn::kArgMax:
-    case ReduceFn::kArgMin:
+    case Repetition::kUnknown:
       return false;
   }
   unreachable();

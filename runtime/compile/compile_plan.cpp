@@ -16,7 +16,7 @@ namespace sinter {
 namespace {
 
 /// A kernel that spills loses to one that does not and is predicted to take up to this share
-/// longer: about what predictions are off by in the mean (benchmarks/README.md, The cost model).
+/// longer: about what predictions are off by in the mean (docs/performance.md, "The cost model").
 constexpr double kSpillTieShare = 0.05;
 
 /// The estimate with the compiler's figures in place of the predicted ones. What else a family

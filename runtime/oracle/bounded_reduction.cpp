@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "fusion_ir/error.h"
+#include "fusion_ir/reduction_traits.h"
 #include "runtime/oracle/error_model.h"
 #include "runtime/oracle/integer_range.h"
 
@@ -289,42 +290,16 @@ BoundedReal extreme(ReduceFn fn, RealRow row) {
   return {sign * value, bound};
 }
 
-PointwiseFn combiner_of(ReduceFn fn) {
-  switch (fn) {
-    case ReduceFn::kSum:
-      return PointwiseFn::kAdd;
-    case ReduceFn::kProd:
-      return PointwiseFn::kMul;
-    case ReduceFn::kMax:
-      return PointwiseFn::kMax;
-    case ReduceFn::kMin:
-      return PointwiseFn::kMin;
-    case ReduceFn::kAny:
-      return PointwiseFn::kOr;
-    case ReduceFn::kAll:
-      return PointwiseFn::kAnd;
-    case ReduceFn::kArgMax:
-    case ReduceFn::kArgMin:
-      break;
-  }
-  unreachable();
-}
-
-int64_t integer_identity(ReduceFn fn, DType type) {
-  switch (fn) {
-    case ReduceFn::kSum:
-    case ReduceFn::kAny:
+int64_t integer_identity(const ReductionTraits& traits, DType type) {
+  switch (traits.components[0].identity) {
+    case Identity::kZero:
       return 0;
-    case ReduceFn::kProd:
-    case ReduceFn::kAll:
+    case Identity::kOne:
       return 1;
-    case ReduceFn::kMax:
+    case Identity::kLowest:
       return lowest_integer(type);
-    case ReduceFn::kMin:
+    case Identity::kHighest:
       return highest_integer(type);
-    case ReduceFn::kArgMax:
-    case ReduceFn::kArgMin:
-      break;
   }
   unreachable();
 }
@@ -380,10 +355,11 @@ BoundedReal reduce_bounded(ReduceFn fn, DType type, RealRow row) {
 }
 
 BoundedInteger reduce_bounded(ReduceFn fn, DType type, IntegerRow row) {
-  const PointwiseFn combine = combiner_of(fn);
-  BoundedInteger result{integer_identity(fn, type), 0.0};
+  const ReductionTraits& traits = traits_of(reduction_of(fn));
+  BoundedInteger result{integer_identity(traits, type), 0.0};
   for (size_t i = 0; i < row.values.size(); ++i) {
-    result = bounded_integer(combine, type, result, {row.values[i], bound_at(row.bounds, i)});
+    result = bounded_integer(traits.combine.value(), type, result,
+                             {row.values[i], bound_at(row.bounds, i)});
   }
   return result;
 }

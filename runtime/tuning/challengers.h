@@ -17,7 +17,7 @@ std::vector<ProposedSchedule> choose_challengers(std::span<const ProposedSchedul
                                                  const Schedule& incumbent, size_t count);
 
 /// Predicted times beyond this multiple of the least are not measured. The model misses schedules
-/// of gradients by 8.6 % in the mean (benchmarks/README.md, sinter_regret), so both ends of such a
+/// of gradients by 8.6 % in the mean (docs/performance.md, sinter_regret), so both ends of such a
 /// comparison would have to be off by more than twice that.
 inline constexpr double kWorthMeasuring = 1.5;
 

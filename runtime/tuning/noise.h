@@ -30,7 +30,7 @@ inline constexpr double kNoiseSigmas = 3.0;
 
 /// Share of the incumbent's time that counts as noise however little the samples scatter. A choice,
 /// not a measurement: less is not worth another kernel than the one that every untuned plan runs,
-/// and is within what separates two runs of one benchmark (benchmarks/README.md).
+/// and is within what separates two runs of one benchmark (docs/performance.md).
 inline constexpr double kNoiseFloor = 0.01;
 
 /// Resolution of event timestamps in microseconds (CUDA driver API, cuEventElapsedTime: "around 0.5

@@ -22,9 +22,6 @@ inline constexpr int64_t kMostAsyncBytes = 16;
 
 inline constexpr int64_t kLeastAsyncBytes = 4;
 
-// Geometry of schedules that give a row to a group of threads: shared by the multi-wave and looped
-// families, by their estimates, and by the lowering.
-
 /// Bytes of one mbarrier in shared memory (PTX ISA).
 inline constexpr int64_t kBytesPerMbarrier = 8;
 

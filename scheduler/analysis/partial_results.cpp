@@ -1,12 +1,14 @@
 #include "scheduler/analysis/partial_results.h"
 
 #include <limits>
+#include "fusion_ir/reduction_traits.h"
+#include "fusion_ir/result.h"
 
 namespace sinter {
 namespace {
 
-ReduceFn extreme_of(ReduceFn fn) {
-  return fn == ReduceFn::kArgMax ? ReduceFn::kMax : ReduceFn::kMin;
+ReduceFn extreme_of(const ReductionTraits& search) {
+  return search.first_pass == Reduction::kMax ? ReduceFn::kMax : ReduceFn::kMin;
 }
 
 /// The part with the extreme, and the place that it has there.
@@ -51,28 +53,39 @@ std::vector<ValueId> combine_logsumexp(FusionBuilder& b, ValueId maxima, ValueId
 }  // namespace
 
 std::vector<ValueId> reduce_part(FusionBuilder& builder, const OpKind& kind, ValueId x, int axis) {
-  if (const auto* reduce = std::get_if<ReduceOp>(&kind)) {
-    std::vector<ValueId> out = {builder.reduce(reduce->fn, x, {axis})};
-    if (is_index_reduction(kind)) out.push_back(builder.reduce(extreme_of(reduce->fn), x, {axis}));
-    return out;
+  const ReductionTraits& traits = traits_of(kind);
+  switch (traits.tuple) {
+    case TupleKind::kScalar:
+      return {builder.reduce(std::get<ReduceOp>(kind).fn, x, {axis})};
+    case TupleKind::kPlace:
+      return {builder.reduce(std::get<ReduceOp>(kind).fn, x, {axis}),
+              builder.reduce(extreme_of(traits), x, {axis})};
+    case TupleKind::kMoments: {
+      const FusionBuilder::MeanM2 moments = builder.welford(x, {axis});
+      return {moments.mean, moments.m2};
+    }
+    case TupleKind::kScaledSum: {
+      const FusionBuilder::MaxSum pair = builder.logsumexp_pair(x, {axis});
+      return {pair.max, pair.sum};
+    }
   }
-  if (std::holds_alternative<WelfordOp>(kind)) {
-    const FusionBuilder::MeanM2 moments = builder.welford(x, {axis});
-    return {moments.mean, moments.m2};
-  }
-  const FusionBuilder::MaxSum pair = builder.logsumexp_pair(x, {axis});
-  return {pair.max, pair.sum};
+  unreachable();
 }
 
 std::vector<ValueId> combine_parts(FusionBuilder& builder, const OpKind& kind,
                                    std::span<const ValueId> partials, int axis, int64_t length) {
-  if (const auto* reduce = std::get_if<ReduceOp>(&kind)) {
-    if (!is_index_reduction(kind)) return {builder.reduce(reduce->fn, partials[0], {axis})};
-    return {combine_indices(builder, reduce->fn, partials[0], partials[1], axis, length)};
+  switch (traits_of(kind).tuple) {
+    case TupleKind::kScalar:
+      return {builder.reduce(std::get<ReduceOp>(kind).fn, partials[0], {axis})};
+    case TupleKind::kPlace:
+      return {combine_indices(builder, std::get<ReduceOp>(kind).fn, partials[0], partials[1], axis,
+                              length)};
+    case TupleKind::kMoments:
+      return combine_moments(builder, partials[0], partials[1], axis, length);
+    case TupleKind::kScaledSum:
+      return combine_logsumexp(builder, partials[0], partials[1], axis);
   }
-  if (std::holds_alternative<WelfordOp>(kind))
-    return combine_moments(builder, partials[0], partials[1], axis, length);
-  return combine_logsumexp(builder, partials[0], partials[1], axis);
+  unreachable();
 }
 
 Moments merge_moments(FusionBuilder& builder, const Moments& a, const Moments& b) {

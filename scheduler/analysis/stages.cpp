@@ -9,6 +9,7 @@
 #include <ranges>
 #include <set>
 #include "fusion_ir/operand_walk.h"
+#include "fusion_ir/reduction_traits.h"
 #include "scheduler/analysis/in_place.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/analysis/min_cut.h"
@@ -19,16 +20,6 @@ namespace {
 double special_functions_of(const Fusion& fusion, ValueId value) {
   const auto* pointwise = fusion.def_as<PointwiseOp>(value);
   return pointwise == nullptr ? 0.0 : info_of(pointwise->fn).special_functions;
-}
-
-/// Instructions and special functions per element that accumulating into a reduction takes.
-std::pair<double, double> accumulation_cost(const OpKind& kind) {
-  // Where the threads of a row meet: subtract; add, multiply-add. Else one subtraction more.
-  if (std::holds_alternative<WelfordOp>(kind)) return {3.0, 0.0};
-  if (std::holds_alternative<LogSumExpOp>(kind)) return {4.0, 1.0};  // max; multiply-add, ex2, add
-  // max; compare, select, minimum of places, and the test of the chunk.
-  if (is_index_reduction(kind)) return {5.0, 0.0};
-  return {1.0, 0.0};
 }
 
 /// Walks what a stage needs, starting from its results, stopping at what is already available.
@@ -270,9 +261,9 @@ class Distribution {
 
   void accumulate(Stage& stage, const Op& op, int s, Needed& needed) {
     collect(op.operands[0], s, needed);
-    const auto [issue, special] = accumulation_cost(op.kind);
-    stage.issue_slots += issue;
-    stage.special_functions += special;
+    const ReductionTraits& traits = traits_of(op.kind);
+    stage.issue_slots += traits.accumulate_instructions;
+    stage.special_functions += traits.accumulate_special_functions;
   }
 
   void add_outputs(Stage& stage, int s, Needed& needed) {

@@ -20,7 +20,7 @@ namespace {
 //
 // copy_efficiency, read_efficiency and l2_bytes_per_clock were measured on an H200
 // (device_limits.h) and are taken for every device. An H100 copies at 0.902 of its data sheet's
-// rate, and 292 problems are predicted as well for it as for the H200 (README.md, "Measured").
+// rate, and 292 problems are predicted as well for it as for the H200 (docs/performance.md).
 //
 // Clocks of devices other than the H200 are published boost clocks, or say what else they are. None
 // was measured.

@@ -11,7 +11,7 @@ namespace sinter {
 ///   dirty lines back steadily instead of in turns with reads: on an H200 an RMS norm of 8192 x
 ///   8192 in bf16 takes 68 us instead of 71, one of 2048 x 4096 13.6 instead of 14.1. Up to 24 MB
 ///   that the next kernels write and read again stay in L2 either way; of 40 MB a part does not,
-///   which costs less than was won (benchmarks/README.md);
+///   which costs less than was won (docs/experiments/l2_read_priority.md);
 /// - kEvictFirst, where hardly anything is written, leaves what other kernels wrote in L2, instead
 ///   of waiting for it to be written back. Not for `reads_again`, which hopes to find its rows;
 /// - kLastUse keeps those until their last read, and nothing else: loops of gated RMS norms of 2048

@@ -8,6 +8,7 @@
 #include <ranges>
 #include <set>
 
+#include "fusion_ir/reduction_traits.h"
 #include "scheduler/analysis/cuda_units.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/analysis/stages.h"
@@ -104,34 +105,13 @@ bool keeps_rows(const SegmentFacts& facts, const Schedule& schedule, Residency r
   });
 }
 
-/// What one step of an exchange takes: a thread combines its tuple with another lane's.
-struct CombineStep {
-  double instructions = 0.0;  ///< A shuffle for each component and the combination; from SASS.
-  double latency = 1.0;       ///< As a multiple of a sum's, which is a shuffle and an addition.
-};
-
-CombineStep combine_step(const OpKind& kind) {
-  // 25 in SASS while differences were neither halved nor chosen by counts, which the text does with
-  // 7 operations more.
-  if (std::holds_alternative<WelfordOp>(kind)) return {.instructions = 32.0, .latency = 3.0};
-  if (std::holds_alternative<LogSumExpOp>(kind)) return {.instructions = 14.0, .latency = 2.4};
-  if (is_index_reduction(kind)) return {.instructions = 14.0, .latency = 2.0};
-  return {.instructions = 2.0, .latency = 1.0};
-}
-
-/// The same of both exchanges together, where threads meet between the sweeps: Welford's pivot,
-/// then two sums; a maximum, then a sum.
-CombineStep met_step(const OpKind& kind) {
-  return {.instructions = std::holds_alternative<WelfordOp>(kind) ? 6.0 : 4.0};
-}
-
 /// What a thread does to add what it found in a chunk to what it has found of a row: a step of the
 /// exchange, with itself. Sums run on from chunk to chunk.
 double merge_instructions(const SegmentFacts& facts, const Stage& stage) {
   double instructions = 0.0;
   for (const OpId id : stage.reductions) {
     const OpKind& kind = facts.fusion.ops[id].kind;
-    if (takes_two_passes(kind)) instructions += combine_step(kind).instructions;
+    if (takes_two_passes(kind)) instructions += traits_of(kind).exchange_instructions;
   }
   return instructions;
 }
@@ -155,9 +135,10 @@ Exchange estimate_exchange(const SegmentFacts& facts, const Schedule& schedule, 
   for (const OpId id : stage.reductions) {
     const OpKind& kind = facts.fusion.ops[id].kind;
     const bool twice = meets && takes_two_passes(kind);
-    const CombineStep step = twice ? met_step(kind) : combine_step(kind);
-    out.instructions += step.instructions * steps;
-    latency = std::max(latency, step.latency);
+    const ReductionTraits& traits = traits_of(kind);
+    out.instructions +=
+        (twice ? traits.synchronised_instructions : traits.exchange_instructions) * steps;
+    if (!twice) latency = std::max(latency, traits.exchange_latency);
   }
   const double rounds = meets ? 2.0 : 1.0;
   if (schedule.threads_per_row > kWarp) out.instructions += rounds * row.exchange_instructions;

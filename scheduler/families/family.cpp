@@ -32,7 +32,7 @@ const Family* find_family(const FamilySet& families, std::string_view name) {
 FamilySet scheduling_families() {
   // Ties in predicted time go to the earlier family: the simpler one.
   return {
-      {.name = "pointwise",
+      {.name = std::string(kPointwise),
        .propose = propose_pointwise,
        .estimate = estimate_pointwise,
        .predict = predict_pointwise,
@@ -50,29 +50,29 @@ FamilySet scheduling_families() {
        .predict = predict_multi_tensor,
        .lower = {},
        .refuses = refuse_multi_tensor},
-      {.name = "column",
+      {.name = std::string(kColumn),
        .propose = propose_column,
        .estimate = estimate_column,
        .predict = predict_column,
        .lower = {},
        .can_finish_by_last_block = true,
        .refuses = refuse_column},
-      {.name = "looped",
+      {.name = std::string(kLooped),
        .propose = propose_looped,
        .estimate = estimate_looped,
        .predict = predict_looped,
        .lower = {},
        .writes_partials = true,
-       .refuses = [](const SegmentFacts& facts) { return refuse_rows(facts, "looped"); }},
-      {.name = "multi_wave",
+       .refuses = [](const SegmentFacts& facts) { return refuse_rows(facts, kLooped); }},
+      {.name = std::string(kMultiWave),
        .propose = propose_multi_wave,
        .estimate = estimate_multi_wave,
        .predict = predict_rows,
        .lower = {},
        .writes_partials = true,
        .can_finish_by_last_block = true,
-       .refuses = [](const SegmentFacts& facts) { return refuse_rows(facts, "multi_wave"); }},
-      {.name = "warp_specialised",
+       .refuses = [](const SegmentFacts& facts) { return refuse_rows(facts, kMultiWave); }},
+      {.name = std::string(kWarpSpecialised),
        .propose = propose_warp_specialised,
        .estimate = estimate_warp_specialised,
        .predict =
@@ -84,7 +84,7 @@ FamilySet scheduling_families() {
        .models_latency = true,
        .writes_partials = true,
        .can_finish_by_last_block = true,
-       .refuses = [](const SegmentFacts& facts) { return refuse_rows(facts, "warp_specialised"); }},
+       .refuses = [](const SegmentFacts& facts) { return refuse_rows(facts, kWarpSpecialised); }},
   };
 }
 

@@ -15,8 +15,8 @@
 
 namespace sinter {
 
-struct LoweredKernel;  // Defined one layer up, in codegen/cuda/emit.h; scheduling never looks
-                       // inside.
+struct LoweredKernel;  // Defined one layer up, in codegen/lower/lowered_kernel.h; scheduling never
+                       // looks inside.
 
 /// One legal way to run a segment, with what it is expected to need and take.
 struct ProposedSchedule {
@@ -67,8 +67,8 @@ using FamilySet = std::vector<Family>;
 
 const Family* find_family(const FamilySet& families, std::string_view name);
 
-/// The families built in, without lowering: enough to plan. codegen/builtin_families.h has them
-/// with it.
+/// The families built in, without lowering: enough to plan. builtin_families() in
+/// codegen/cuda/emit.h has them with it.
 FamilySet scheduling_families();
 
 }  // namespace sinter

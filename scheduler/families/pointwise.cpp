@@ -15,7 +15,7 @@
 namespace sinter {
 namespace {
 
-constexpr std::string_view kName = "pointwise";
+constexpr std::string_view kName = kPointwise;
 constexpr int64_t kMostUnroll = 8;
 /// Of what is stored in vectors of two accesses or more, each of which takes part of every sector,
 /// what that costs beyond: bf16 cast to f32 in vectors of eight took 144.2 us for 8192 x 8192 and

@@ -40,7 +40,7 @@ std::optional<Rejection> check_cluster(const SegmentFacts& facts, const Schedule
     }
   } else if (schedule.row_access != RowAccess::kAligned) {
     return broken("blocks of a cluster share rows of whole vectors", 0, 0, "",
-                  "use row_access aligned or shifted");
+                  "use row_access aligned or unaligned");
   } else if (facts.space.columns == 0 || facts.space.columns % unit != 0) {
     return broken("a row does not split into whole vectors for every block of the cluster",
                   facts.space.columns % unit, 0, "elements left over",

@@ -206,7 +206,7 @@ class PlanVerifier {
         report("the blocks of segment {} cover {} of {} {}", segment, covered, needed, what);
     };
     const int64_t reach = schedule.threads_per_row * schedule.vector_width;
-    const bool walks_rows = schedule.family == "looped" || schedule.family == "multi_wave" ||
+    const bool walks_rows = schedule.family == kLooped || schedule.family == kMultiWave ||
                             schedule.family == kWarpSpecialised;
     if (facts.list) {
       // Blocks take a tile of one member each; no member is longer than all tiles.
@@ -214,7 +214,7 @@ class PlanVerifier {
         covers("elements of a member", blocks * reach * schedule.unroll,
                element_count(facts.fusion.values[output].shape));
       }
-    } else if (schedule.family == "pointwise") {
+    } else if (schedule.family == kPointwise) {
       covers("elements", blocks * reach * schedule.unroll, facts.space.columns);
     } else if (schedule.family == kTranspose) {
       covers("elements", blocks * reach * schedule.rows_per_block * schedule.unroll,

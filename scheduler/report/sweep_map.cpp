@@ -10,6 +10,7 @@
 
 #include "scheduler/report/markup.h"
 #include "scheduler/report/text_table.h"
+#include "scheduler/schedule/family_names.h"
 
 namespace sinter {
 namespace {
@@ -110,13 +111,14 @@ constexpr std::string_view kNoneColour = "#d9d9d9";
 /// Colours that stay apart for the colour-blind (Okabe and Ito's). Kinds built in have theirs, so
 /// that maps compare; others take what is left.
 std::map<std::string, std::string_view> colours_of(const Sweep& sweep) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kBuiltIn = {{
-      {"pointwise", "#cc79a7"},
-      {"transpose", "#0072b2"},
-      {"looped", "#009e73"},
-      {"multi_wave", "#56b4e9"},
-      {"column", "#f0e442"},
-      {"warp_specialised", "#e69f00"},
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kBuiltIn = {{
+      {kPointwise, "#cc79a7"},
+      {kTranspose, "#0072b2"},
+      {kMultiTensor, "#882255"},
+      {kLooped, "#009e73"},
+      {kMultiWave, "#56b4e9"},
+      {kColumn, "#f0e442"},
+      {kWarpSpecialised, "#e69f00"},
       {"multi_wave + column", "#5e3c99"},
       {"looped + column", "#117733"},
   }};

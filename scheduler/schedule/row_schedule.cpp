@@ -8,6 +8,7 @@
 
 #include "fusion_ir/integers.h"
 #include "fusion_ir/operand_walk.h"
+#include "fusion_ir/reduction_traits.h"
 #include "scheduler/analysis/cuda_units.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/analysis/stages.h"
@@ -198,7 +199,7 @@ std::optional<Rejection> check_no_parameters(const Schedule& schedule) {
   return rejected(
       schedule, fmt::format("the family has no parameter '{}'", schedule.parameters.begin()->first),
       std::ssize(schedule.parameters), 0, "parameters",
-      "leave it out; stages and consumer_registers are fields");
+      "leave it out; pipeline_stages and consumer_registers are fields");
 }
 
 std::optional<Rejection> check_no_pipeline(const Schedule& schedule) {
@@ -384,15 +385,18 @@ DType travel_type(DType type) { return type == DType::kBool ? DType::kI32 : type
 boost::container::static_vector<DType, 3> exchange_types(const Fusion& fusion,
                                                          const Op& reduction) {
   const DType type = compute_type(fusion.values[reduction.operands[0]].type);
-  if (std::holds_alternative<WelfordOp>(reduction.kind)) return {type, type, type};
-  if (std::holds_alternative<LogSumExpOp>(reduction.kind)) return {type, type};
-  if (!is_index_reduction(reduction.kind)) return {type};
+  const ReductionTraits& traits = traits_of(reduction.kind);
+  boost::container::static_vector<DType, 3> types(traits.components.size(), type);
+  if (!traits.is_search()) return types;
   const int axis = reduced_axes(reduction.kind).front();
   const Extent& extent = fusion.values[reduction.operands[0]].shape[static_cast<size_t>(axis)];
   // The largest of the type is no place, and lanes behind the last element count on.
   const bool is_narrow =
       extent.is_constant() && extent.constant() <= std::numeric_limits<int32_t>::max() / 2;
-  return {type, is_narrow ? DType::kI32 : DType::kI64};
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (traits.components[i].is_index) types[i] = is_narrow ? DType::kI32 : DType::kI64;
+  }
+  return types;
 }
 
 bool keeps_in_registers(const Schedule& schedule) {
@@ -407,8 +411,8 @@ bool unrolls_batches(const SegmentFacts& facts, const Schedule& schedule) {
 }
 
 bool takes_two_passes(const OpKind& kind) {
-  return std::holds_alternative<WelfordOp>(kind) || std::holds_alternative<LogSumExpOp>(kind) ||
-         is_index_reduction(kind);
+  const std::optional<Reduction> reduction = reduction_of(kind);
+  return reduction && traits_of(*reduction).takes_two_passes;
 }
 
 namespace {
@@ -467,7 +471,7 @@ bool passes_over_whole_row(const SegmentFacts& facts, const Schedule& schedule, 
 bool syncs_between_passes(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage,
                           size_t s) {
   const auto is_welford = [&](OpId id) {
-    return std::holds_alternative<WelfordOp>(facts.fusion.ops[id].kind);
+    return traits_of(facts.fusion.ops[id].kind).tuple == TupleKind::kMoments;
   };
   // To meet takes the blocks of a cluster longer than to merge.
   return schedule.threads_per_row > 1 && schedule.cluster_size == 1 &&

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "fusion_ir/fusion_builder.h"
+#include "fusion_ir/reduction_traits.h"
 #include "scheduler/analysis/partial_results.h"
 #include "scheduler/segmentation/row_parts.h"
 
@@ -67,7 +68,7 @@ std::vector<ValueId> in_parts(FusionBuilder& b, const OpKind& kind, ValueId x,
       reduce_part(b, kind, b.reshape(part_of(b, x, axis, 0, even), in_even_parts), axis + 1);
   const std::vector<ValueId> rest =
       reduce_part(b, kind, part_of(b, x, axis, even, uneven.length), axis);
-  if (std::holds_alternative<WelfordOp>(kind)) {
+  if (traits_of(kind).tuple == TupleKind::kMoments) {
     const std::vector<ValueId> all = combine_parts(b, kind, partials, axis, uneven.part_length);
     const Moments merged =
         merge_moments(b, {.mean = all[0], .m2 = all[1], .elements = even},

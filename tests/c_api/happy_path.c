@@ -1,5 +1,5 @@
 /* The C ABI from C99, with nothing but its header: text to plan, a graph built op by op, errors.
- * README.md quotes it. */
+ * docs/embedding.md quotes it. */
 
 #include <stdio.h>
 #include <string.h>

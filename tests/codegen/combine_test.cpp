@@ -63,7 +63,7 @@ TEST(CombineTest, ArgMaxTakesTheLowestIndexOfTheExtreme) {
 /// Folds `values` from the identity with one combination each; answers all components.
 std::vector<float> fold(Combiner combiner, const std::vector<std::vector<float>>& tuples) {
   KernelRun run(32);
-  const auto components = static_cast<size_t>(kir::components_of(combiner));
+  const auto components = static_cast<size_t>(std::ssize(traits_of(combiner).components));
   std::vector<kir::BufferId> outputs;
   std::vector<VarId> accumulators;
   for (size_t i = 0; i < components; ++i) {
