@@ -6,7 +6,8 @@ include(CMakePackageConfigHelpers)
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/Sinter")
 
 # An export set for each component, so that who asks for one needs nothing of the others.
-install(TARGETS sinter EXPORT SinterTargets)
+install(TARGETS sinter EXPORT SinterTargets
+  FILE_SET public DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(EXPORT SinterTargets NAMESPACE Sinter:: DESTINATION "${package_dir}")
 if(SINTER_BUILD_C)
   install(EXPORT SinterCTargets NAMESPACE Sinter:: DESTINATION "${package_dir}")

@@ -51,7 +51,7 @@ endfunction()
 # Makes target sinter_<folder>, which is Sinter::<folder> in the project and in an installed package.
 function(sinter_add_library folder)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "EXPORT"
-    "SOURCES;HEADERS;PRIVATE_HEADERS;PUBLIC;PRIVATE")
+    "SOURCES;HEADERS;INTERFACE_HEADERS;PRIVATE_HEADERS;PUBLIC;PRIVATE")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "sinter_add_library(${folder}): unknown ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -84,7 +84,9 @@ function(sinter_add_library folder)
   list(FILTER arg_HEADERS EXCLUDE REGEX "\\.def$")
   target_sources(${target} ${scope}
     FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${arg_HEADERS}
-    FILE_SET tables TYPE HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${tables})
+    FILE_SET tables TYPE HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${tables}
+    FILE_SET public TYPE HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}/include"
+      FILES ${arg_INTERFACE_HEADERS})
   set_target_properties(${target} PROPERTIES
     EXPORT_NAME ${folder}
     VERIFY_INTERFACE_HEADER_SETS ON
@@ -94,7 +96,8 @@ function(sinter_add_library folder)
     install(TARGETS ${target} EXPORT ${arg_EXPORT}
       ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
       FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/sinter"
-      FILE_SET tables DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/sinter")
+      FILE_SET tables DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/sinter"
+      FILE_SET public DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
   endif()
 endfunction()
 

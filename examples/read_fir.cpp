@@ -9,9 +9,7 @@
 #include <iterator>
 #include <string>
 
-#include "codegen/cuda/emit.h"
-#include "fusion_ir/parser.h"
-#include "scheduler/planning/planner.h"
+#include <sinter/sinter.h>
 
 namespace {
 

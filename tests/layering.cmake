@@ -5,7 +5,7 @@
 cmake_minimum_required(VERSION 3.25)
 
 set(layers fusion_ir scheduler codegen runtime)
-set(users tests benchmarks examples tools)
+set(users tests benchmarks examples tools sinter)
 
 # The rooms of each layer: each includes only those before it.
 set(rooms_fusion_ir . passes)

@@ -12,6 +12,11 @@ foreach(program IN ITEMS consumer consumer_of_folders c_consumer testing_consume
   run_step("${SCRATCH}/all/${program}")
 endforeach()
 
+# The program that README.md shows, with its CMakeLists.txt.
+configure_fresh("${SOURCE_DIR}/examples/rms_norm" "${SCRATCH}/example" "${root}")
+run_step("${CMAKE_COMMAND}" --build "${SCRATCH}/example")
+run_step("${SCRATCH}/example/rms_norm")
+
 without(GTest CLI11 benchmark rapidcheck Eigen3 nlohmann_json)
 configure_fresh("${consumer}" "${SCRATCH}/library" "${root}" ${without})
 expect_configure_error("${consumer}" "${SCRATCH}/error" "GTest" "${root}" ${without}

@@ -31,7 +31,8 @@ foreach(header IN LISTS installed)
       list(APPEND allowed ${testing_packages})
     endif()
     set(problem "")
-    if(bracket STREQUAL "\"" AND NOT included IN_LIST installed)
+    if(bracket STREQUAL "\"" AND NOT included IN_LIST installed
+       AND NOT "include/${included}" IN_LIST installed)
       set(problem "it is not installed: add it to HEADERS of its CMakeLists.txt")
     elseif(bracket STREQUAL "<" AND included MATCHES "[/.]"
            AND NOT included IN_LIST c_headers AND NOT package IN_LIST allowed)

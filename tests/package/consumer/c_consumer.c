@@ -1,7 +1,7 @@
 /* Opens the shared library and finds it to be the one that the header describes. */
 #include <string.h>
 
-#include "runtime/sinter_c.h"
+#include <sinter/c.h>
 
 int main(void) {
   sinter_device* device = NULL;

@@ -6,20 +6,7 @@
 #include <cstdio>
 #include <string>
 
-#include "codegen/cuda/emit.h"
-#include "codegen/device/device_headers.h"
-#include "fusion_ir/parser.h"
-#include "fusion_ir/printer.h"
-#include "runtime/cache/kernel_cache.h"
-#include "runtime/check/host_execution.h"
-#include "runtime/compile/nvrtc_compiler.h"
-#include "runtime/driver/driver_api.h"
-#include "runtime/execute/executable.h"
-#include "runtime/tuning/tuning_database.h"
-#include "scheduler/planning/planner.h"
-#include "scheduler/report/drawing.h"
-#include "scheduler/report/explain.h"
-#include "scheduler/report/plan_diff.h"
+#include <sinter/sinter.h>
 
 namespace {
 

@@ -2,11 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/execute/executable.h"
-#include "tests/support/canned_fusions.h"
-#include "tests/support/fake_driver.h"
-#include "tests/support/plan_matchers.h"
-#include "tests/support/uncompiled_plan.h"
+#include <sinter/sinter.h>
+#include <sinter/testing.h>
 
 namespace sinter {
 namespace {

@@ -1,0 +1,5 @@
+#pragma once
+
+/* The C interface. */
+
+#include "runtime/sinter_c.h"

@@ -1,0 +1,5 @@
+#pragma once
+
+// Plans, errors and reports as JSON text.
+
+#include "runtime/json/json_text.h"

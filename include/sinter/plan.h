@@ -1,0 +1,8 @@
+#pragma once
+
+// plan(): from a fusion, extents and a device to kernels with their schedules and reasons.
+
+#include "scheduler/families/interruption.h"
+#include "scheduler/plan/plan.h"
+#include "scheduler/plan/plan_options.h"
+#include "scheduler/planning/planner.h"
