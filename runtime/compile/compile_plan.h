@@ -9,6 +9,7 @@
 #include "runtime/cache/kernel_cache.h"
 #include "runtime/compile/nvrtc_compiler.h"
 #include "scheduler/plan/plan.h"
+#include "scheduler/planning/replan.h"
 
 namespace sinter {
 
@@ -20,14 +21,6 @@ struct CompilePlanOptions {
   /// Segments compiled at once. Each takes a core, and NVRTC some 100 MB.
   int threads = 1;
   CompileOptions compiler{};
-};
-
-/// One candidate that was compiled, and how it compares with its estimate.
-struct CompileAttempt {
-  ProposedSchedule proposed;    ///< As planned.
-  CompiledResources resources;  ///< As compiled.
-  Prediction predicted;         ///< With the compiled resources.
-  std::string verdict;
 };
 
 struct KernelBuild {
@@ -46,12 +39,8 @@ struct CompiledPlan {
 /// The plan with the schedules that were compiled as its chosen ones, and no others.
 Plan plan_as_compiled(const CompiledPlan& compiled);
 
-/// Compiles a plan's kernels for its device, without a GPU. Where the compiler spills, or takes so
-/// many registers that another candidate is now predicted faster, up to `max_replans` further
-/// candidates are compiled and the best compiled one is taken; a Decision keeps all attempts. Where
-/// it spills, the same schedule with fewer promised blocks is a candidate too. Of
-/// rings only spills count: what ptxas takes beyond their needs it takes because there is room. A
-/// schedule that was pinned whole is compiled as it is.
+/// Compiles a plan's kernels for its device, without a GPU: of each kernel the candidates that a
+/// Replanner names, of which the best compiled one is taken. A Decision keeps all attempts.
 /// Nothing is timed, so the result depends on the arguments and the compiler's version alone.
 ///
 /// Errors: those of lowering and of compile_kernel; Cancelled and ResourceExhausted where families

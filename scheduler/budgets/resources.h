@@ -25,6 +25,21 @@ struct ResourceEstimate {
   friend bool operator==(const ResourceEstimate&, const ResourceEstimate&) = default;
 };
 
+/// What ptxas gave a kernel, as its -v report says.
+struct CompiledResources {
+  int64_t registers = 0;          ///< Per thread.
+  int64_t spill_store_bytes = 0;  ///< Per thread, static count over the code, callees included.
+  int64_t spill_load_bytes = 0;   ///< As above.
+  int64_t stack_bytes = 0;        ///< Per thread, the deepest chain of calls.
+  int64_t shared_bytes = 0;       ///< Static, per block.
+  int64_t barriers = 0;           ///< Named barriers, of 16.
+  int64_t constant_bytes = 0;     ///< All banks; newer generations do not report bank 0.
+  bool wgmma_serialized = false;  ///< ptxas had to serialise wgmma (C7510, C7511 and their like).
+  bool launch_bounds_ignored =
+      false;  ///< The promised blocks per SM are out of this device's range.
+  friend bool operator==(const CompiledResources&, const CompiledResources&) = default;
+};
+
 /// Share of its uncapped registers, but for those that hold loaded elements, that a kernel needs at
 /// least: below it ptxas spills, above it it reorders and recomputes instead. Measured over the
 /// canned fusions (tests/integration/nvrtc_sweep_test.cpp).
