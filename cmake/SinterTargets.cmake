@@ -84,9 +84,14 @@ function(sinter_add_library folder)
   list(FILTER arg_HEADERS EXCLUDE REGEX "\\.def$")
   target_sources(${target} ${scope}
     FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${arg_HEADERS}
-    FILE_SET tables TYPE HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${tables}
-    FILE_SET public TYPE HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}/include"
+    FILE_SET tables TYPE HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${tables})
+  set(install_public "")
+  if(arg_INTERFACE_HEADERS)
+    target_sources(${target} ${scope}
+      FILE_SET public TYPE HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}/include"
       FILES ${arg_INTERFACE_HEADERS})
+    set(install_public FILE_SET public DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+  endif()
   set_target_properties(${target} PROPERTIES
     EXPORT_NAME ${folder}
     VERIFY_INTERFACE_HEADER_SETS ON
@@ -97,7 +102,7 @@ function(sinter_add_library folder)
       ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
       FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/sinter"
       FILE_SET tables DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/sinter"
-      FILE_SET public DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+      ${install_public})
   endif()
 endfunction()
 
@@ -128,12 +133,14 @@ function(sinter_add_program target)
   endif()
 endfunction()
 
-# sinter_add_test(<folder> SOURCES ... [LINK ...] [LABELS ...] [TIMEOUT <seconds>])
+# sinter_add_test(<folder> SOURCES ... [LINK ...] [LABELS ...] [TIMEOUT <seconds>]
+#                 [QUICK [SLOW <regex> ...]])
 #
 # Makes executable sinter_<folder>_tests and registers each of its tests with CTest under the label
-# <folder>. A test whose full name contains "Gpu" gets the label gpu as well.
+# <folder>. A test whose full name contains "Gpu" gets the label gpu as well. With QUICK all of them
+# get the label quick, but those whose names match a regex of SLOW: tests that take seconds.
 function(sinter_add_test folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LINK;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "QUICK" "TIMEOUT" "SOURCES;LINK;LABELS;SLOW")
   if(NOT arg_SOURCES)
     return()
   endif()
@@ -163,10 +170,21 @@ function(sinter_add_test folder)
     PROPERTIES TIMEOUT ${arg_TIMEOUT})
 
   # gtest_discover_tests cannot pass a list as a property, so CTest sets the labels after it.
+  list(JOIN arg_SLOW "|" slow)
+  if(slow STREQUAL "")
+    set(slow "^$")
+  endif()
   set(labels_file "${CMAKE_CURRENT_BINARY_DIR}/${target}_labels.cmake")
   file(CONFIGURE OUTPUT "${labels_file}" @ONLY CONTENT [[
 if(@target@_TESTS)
   set_tests_properties(${@target@_TESTS} PROPERTIES LABELS "@folder@;@arg_LABELS@")
+  if("@arg_QUICK@" STREQUAL "TRUE")
+    foreach(test IN LISTS @target@_TESTS)
+      if(NOT test MATCHES "@slow@")
+        set_tests_properties("${test}" PROPERTIES LABELS "@folder@;@arg_LABELS@;quick")
+      endif()
+    endforeach()
+  endif()
 endif()
 if(@target@_gpu_TESTS)
   set_tests_properties(${@target@_gpu_TESTS} PROPERTIES LABELS "@folder@;gpu;@arg_LABELS@")
