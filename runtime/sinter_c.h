@@ -396,6 +396,16 @@ SINTER_API sinter_status sinter_plan_kernel_schedule(const sinter_plan* plan, si
 /* The simplified graph, as planned, as .fir text. */
 SINTER_API sinter_status sinter_plan_print(const sinter_plan* plan, sinter_text** text,
                                            sinter_error** error);
+/* The plan as text that sinter_plan_load() reads back, in every process and on every machine with
+ * the same version of the library: what runs, without the candidates that were not chosen and
+ * without reasons. */
+SINTER_API sinter_status sinter_plan_save(const sinter_plan* plan, sinter_text** text,
+                                          sinter_error** error);
+/* Reads `size` bytes that sinter_plan_save() wrote. Nothing is chosen or measured. Errors:
+ * SINTER_INVALID_ARGUMENT (no such text, another version, a plan that breaks an invariant),
+ * SINTER_INVALID_FUSION, SINTER_UNSUPPORTED (a schedule that is not legal). */
+SINTER_API sinter_status sinter_plan_load(const char* text, size_t size, sinter_plan** plan,
+                                          sinter_error** error);
 /* What was chosen and why, on one screen. */
 SINTER_API sinter_status sinter_plan_explain(const sinter_plan* plan, sinter_text** text,
                                              sinter_error** error);

@@ -21,6 +21,7 @@ struct Report {
 struct PlanArguments {
   ProblemOptions problem{};
   std::string form = "text";  ///< text, sched, fir or candidates.
+  std::string save_file{};    ///< Where the plan is saved; empty: nowhere.
 };
 
 struct ExplainArguments {

@@ -41,10 +41,8 @@ Result<std::string> write_cubin(const std::string& folder, size_t number,
 }  // namespace
 
 Result<Report> compile_command(const CompileArguments& arguments) {
-  auto problem = load_problem(arguments.problem);
-  if (!problem) return fail(problem.error());
-  auto plan = plan_problem(*problem);
-  if (!plan) return fail(plan.error());
+  auto planned = load_planned(arguments.problem);
+  if (!planned) return fail(planned.error());
   if (arguments.threads < 1)
     return fail({.kind = ErrorKind::kInvalidArgument,
                  .message = fmt::format("{} threads cannot compile", arguments.threads),
@@ -52,9 +50,8 @@ Result<Report> compile_command(const CompileArguments& arguments) {
   auto compiler = NvrtcCompiler::open();
   if (!compiler) return fail(compiler.error());
   KernelCache cache(cache_options());
-  auto compiled =
-      compile_plan(std::move(*plan), *compiler, cache,
-                   {.families = problem->plan_options.families, .threads = arguments.threads});
+  auto compiled = compile_plan(std::move(planned->plan), *compiler, cache,
+                               {.families = planned->families, .threads = arguments.threads});
   if (!compiled) return fail(compiled.error());
 
   using enum TextTable::Align;

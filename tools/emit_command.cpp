@@ -7,11 +7,10 @@
 namespace sinter::tool {
 
 Result<Report> emit_command(const EmitArguments& arguments) {
-  auto problem = load_problem(arguments.problem);
-  if (!problem) return fail(problem.error());
-  auto plan = plan_problem(*problem);
-  if (!plan) return fail(plan.error());
-  const FamilySet& families = problem->plan_options.families;
+  auto planned = load_planned(arguments.problem);
+  if (!planned) return fail(planned.error());
+  const Plan* plan = &planned->plan;
+  const FamilySet& families = planned->families;
   Report report{.json = {{"form", arguments.form}, {"kernels", Json::array()}}};
   if (plan->kernels.empty()) {
     report.text = fmt::format("// nothing to emit: '{}' needs no kernel, and {} external call(s)\n",

@@ -103,18 +103,6 @@ std::optional<SweepAxis> open_axis(const Problem& problem, const ExplainArgument
   return std::nullopt;
 }
 
-Result<void> write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) {
-    return fail({.kind = ErrorKind::kInvalidArgument,
-                 .message = fmt::format("cannot write '{}'", path),
-                 .remedy = "check that its folder exists and is writable"});
-  }
-  return {};
-}
-
 /// Writes a drawing to its file, or makes it all that the report prints.
 Result<void> add_drawing(Report& report, const char* form, const std::string& path,
                          const std::string& drawing) {

@@ -102,8 +102,18 @@ void add_interruption_options(CLI::App& command, ProblemOptions& options) {
 }
 
 /// Adds the positional input too.
-void add_problem_options(CLI::App& command, ProblemOptions& options) {
-  command.add_option("fusion", options.source, kSource)->required();
+enum class SavedPlans : uint8_t { kNo, kYes };
+
+/// With saved plans the fusion may be left out: load_planned() asks for one of both.
+void add_problem_options(CLI::App& command, ProblemOptions& options,
+                         SavedPlans saved = SavedPlans::kNo) {
+  CLI::Option* fusion = command.add_option("fusion", options.source, kSource);
+  if (saved == SavedPlans::kYes) {
+    command.add_option("--plan", options.plan_file,
+                       "Take a plan that `plan --save` wrote, in place of a fusion");
+  } else {
+    fusion->required();
+  }
   add_planning_options(command, options);
   add_interruption_options(command, options);
   command
@@ -136,6 +146,8 @@ Command add_plan(CLI::App& tool) {
           "was cut the best few")
       ->check(one_of({"text", "sched", "fir", "candidates"}))
       ->capture_default_str();
+  command.add_option("--save", arguments->save_file,
+                     "Write the plan into this file, for `emit --plan` and `compile --plan`");
   return [arguments] { return plan_command(*arguments); };
 }
 
@@ -178,7 +190,7 @@ Command add_diff(CLI::App& tool) {
 Command add_emit(CLI::App& tool) {
   auto arguments = std::make_shared<EmitArguments>();
   CLI::App& command = *tool.add_subcommand("emit", "Print the kernels");
-  add_problem_options(command, arguments->problem);
+  add_problem_options(command, arguments->problem, SavedPlans::kYes);
   command.add_option("--form", arguments->form, "CUDA C++, or kernel IR")
       ->check(one_of({"cuda", "kir"}))
       ->capture_default_str();
@@ -272,7 +284,7 @@ Command add_compile(CLI::App& tool) {
   auto arguments = std::make_shared<CompileArguments>();
   CLI::App& command = *tool.add_subcommand(
       "compile", "Compile the kernels for the device, which need not be in this machine");
-  add_problem_options(command, arguments->problem);
+  add_problem_options(command, arguments->problem, SavedPlans::kYes);
   command.add_option("--output", arguments->output, "Write the cubins into this folder");
   command.add_option("--threads", arguments->threads, "Kernels compiled at once")
       ->capture_default_str();

@@ -1,4 +1,5 @@
 #include "fusion_ir/printer.h"
+#include "runtime/json/plan_file.h"
 #include "scheduler/report/text_table.h"
 #include "tools/command.h"
 #include "tools/json.h"
@@ -61,6 +62,10 @@ Result<Report> plan_command(const PlanArguments& arguments) {
                               schedules_text(*plan));
     for (const KernelPlan& kernel : plan->kernels) report.text += estimate_text(kernel);
   }
+  if (arguments.save_file.empty()) return report;
+  if (auto written = write_file(arguments.save_file, save_plan(*plan)); !written)
+    return fail(written.error());
+  report.json["saved"] = arguments.save_file;
   return report;
 }
 

@@ -17,6 +17,7 @@
 #include "runtime/driver/device_query.h"
 #include "runtime/driver/driver_api.h"
 #include "runtime/json/device_limits_json.h"
+#include "runtime/json/plan_file.h"
 #include "runtime/tuning/tuning_database.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/families/interruption.h"
@@ -264,6 +265,41 @@ Result<std::string> read_file(const std::string& path) {
               .remedy = "name a file of text",
               .limit = static_cast<int64_t>(kMostTextBytes)};
   return fail(std::move(error));
+}
+
+Result<PlannedProblem> load_planned(const ProblemOptions& options) {
+  if (options.plan_file.empty() == options.source.empty()) {
+    return fail(bad_argument(options.source.empty() ? "there is nothing to plan"
+                                                    : "a fusion is given beside a saved plan",
+                             "give a fusion, or a saved plan with --plan"));
+  }
+  if (options.plan_file.empty()) {
+    auto problem = load_problem(options);
+    if (!problem) return fail(problem.error());
+    auto plan = plan_problem(*problem);
+    if (!plan) return fail(plan.error());
+    return PlannedProblem{std::move(*plan), std::move(problem->plan_options.families)};
+  }
+  FamilySet families = builtin_families();
+  auto plan = read_file(options.plan_file)
+                  .and_then([&](const std::string& text) { return load_plan(text, families); })
+                  .map_error([&](Error error) {
+                    return in_file(std::move(error), shown(options.plan_file));
+                  });
+  if (!plan) return fail(plan.error());
+  return PlannedProblem{std::move(*plan), std::move(families)};
+}
+
+Result<void> write_file(const std::string& path, std::string_view text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) {
+    return fail({.kind = ErrorKind::kInvalidArgument,
+                 .message = fmt::format("cannot write '{}'", path),
+                 .remedy = "check that its folder exists and is writable"});
+  }
+  return {};
 }
 
 }  // namespace sinter::tool

@@ -20,6 +20,7 @@ struct ProblemOptions {
   std::string device = "H200";         ///< A preset's name, "live", or a file of limits.
   std::string schedule_file{};
   std::string tuned_file{};  ///< A tuning database; empty: nothing measured is used.
+  std::string plan_file{};   ///< A saved plan, in place of a fusion and all that plans it.
   std::string family{};
   std::string residency{};
   std::vector<std::string> cuts{};   ///< Values that go through memory.
@@ -53,6 +54,17 @@ Result<TuningKey> key_of(const Problem& problem);
 /// The problem's plan, with families that can lower.
 Result<Plan> plan_problem(const Problem& problem);
 
+/// A plan with the families that lower it.
+struct PlannedProblem {
+  Plan plan;
+  FamilySet families;
+};
+/// The problem's plan, or the one that was saved. Errors: those of load_problem(), plan() and
+/// load_plan(); InvalidArgument where both or none are given.
+Result<PlannedProblem> load_planned(const ProblemOptions& options);
+
+/// Writes a file anew. InvalidArgument if that fails.
+Result<void> write_file(const std::string& path, std::string_view text);
 /// All of a file, or of standard input, "-", which can be read once. InvalidArgument if it cannot
 /// be read, ResourceExhausted if it does not end.
 Result<std::string> read_file(const std::string& path);

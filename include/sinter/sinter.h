@@ -9,7 +9,6 @@
 #include "sinter/execute.h"
 #include "sinter/family.h"
 #include "sinter/graph.h"
-#include "sinter/json.h"
 #include "sinter/kernel.h"
 #include "sinter/plan.h"
 #include "sinter/report.h"

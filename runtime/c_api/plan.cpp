@@ -7,6 +7,7 @@
 #include "runtime/c_api/tensor_info.h"
 #include "runtime/c_api/text.h"
 #include "runtime/c_api/tuning_object.h"
+#include "runtime/json/plan_file.h"
 #include "runtime/json/plan_json.h"
 #include "scheduler/planning/planner.h"
 #include "scheduler/report/drawing.h"
@@ -120,6 +121,26 @@ sinter_status sinter_plan_print(const sinter_plan* plan, sinter_text** text, sin
     require(text, "text");
     *text = nullptr;
     *text = text_handle(print(plan_of(plan)->plan.fusion));
+  });
+}
+
+sinter_status sinter_plan_save(const sinter_plan* plan, sinter_text** text, sinter_error** error) {
+  return guarded(error, [&] {
+    require(text, "text");
+    *text = nullptr;
+    *text = text_handle(save_plan(plan_of(plan)->plan));
+  });
+}
+
+sinter_status sinter_plan_load(const char* text, size_t size, sinter_plan** plan,
+                               sinter_error** error) {
+  return guarded(error, [&] {
+    require(plan, "plan");
+    *plan = nullptr;
+    require(text, "text");
+    Plan loaded = taken(load_plan({text, size}, builtin_families()));
+    auto graph = std::make_shared<const FusionObject>(FusionObject{loaded.fusion});
+    *plan = make_handle(PlanObject{std::move(loaded), std::move(graph)});
   });
 }
 

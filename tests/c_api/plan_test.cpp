@@ -114,6 +114,30 @@ TEST_F(PlanTest, AliasesAndLayoutsAreDescribed) {
   EXPECT_EQ(info.strides[0], 16);
 }
 
+TEST_F(PlanTest, IsSavedAndLoaded) {
+  const std::string saved = text(&sinter_plan_save);
+  sinter_plan* loaded = nullptr;
+  succeeds([&](sinter_error** error) {
+    return sinter_plan_load(saved.data(), saved.size(), &loaded, error);
+  });
+  const OwnedPlan owned(loaded);
+  const auto cuda_of = [](const sinter_plan* plan) {
+    return text_from([&](sinter_text** out, sinter_error** error) {
+      return sinter_plan_kernel_cuda(plan, 0, out, error);
+    });
+  };
+  EXPECT_EQ(cuda_of(owned.get()), cuda_of(plan_.get()));
+  EXPECT_EQ(text_from([&](sinter_text** out, sinter_error** error) {
+              return sinter_plan_save(owned.get(), out, error);
+            }),
+            saved);
+  for (const std::string_view bad : {"", "{}", "no plan"}) {
+    EXPECT_EQ(sinter_plan_load(bad.data(), bad.size(), &loaded, nullptr), SINTER_INVALID_ARGUMENT);
+    EXPECT_EQ(loaded, nullptr);
+  }
+  EXPECT_EQ(sinter_plan_load(nullptr, 0, &loaded, nullptr), SINTER_INVALID_ARGUMENT);
+}
+
 TEST_F(PlanTest, IsExplained) {
   const auto json = nlohmann::json::parse(text(&sinter_plan_explain_json));
   EXPECT_EQ(json["fusion"], "scale");

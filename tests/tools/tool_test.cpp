@@ -66,6 +66,18 @@ TEST_F(Tool, ListsEveryCannedFusion) {
     EXPECT_THAT(text.output, HasSubstr(fusion.name));
 }
 
+TEST_F(Tool, EmitsASavedPlan) {
+  const std::string path = (scratch_ / "norm.plan").string();
+  run_json("plan rms_norm rows=100 cols=512 --device H100 --save '" + path + "'");
+  EXPECT_EQ(run("emit --plan '" + path + "'").output,
+            run("emit rms_norm rows=100 cols=512 --device H100").output);
+  EXPECT_THAT(run("emit 2>&1").output, HasSubstr("there is nothing to plan"));
+  EXPECT_THAT(run("emit rms_norm --plan '" + path + "' 2>&1").output,
+              HasSubstr("a fusion is given beside a saved plan"));
+  EXPECT_THAT(run("emit --plan '" + write_file("bad.plan", "{}") + "' 2>&1").output,
+              HasSubstr("bad.plan: the plan has no field 'plan_version'"));
+}
+
 TEST_F(Tool, PlansAtTheGivenExtents) {
   const json planned = run_json("plan rms_norm rows=100 cols=512");
   const json& segment = planned.at("kernels").at(0);
