@@ -154,11 +154,11 @@ std::string_view name_of(ProtocolFaultKind kind) {
     case ProtocolFaultKind::kDeadlock:
       return "deadlock";
     case ProtocolFaultKind::kOverwrite:
-      return "overwrite of an unread slot";
+      return "overwrite of an unread stage";
     case ProtocolFaultKind::kUnfilledRead:
-      return "read of an unfilled slot";
+      return "read of an unfilled stage";
     case ProtocolFaultKind::kHalfFilledRead:
-      return "read of a half-filled slot";
+      return "read of a half-filled stage";
     case ProtocolFaultKind::kArrivalOverflow:
       return "arrival overflow";
     case ProtocolFaultKind::kWrongParity:

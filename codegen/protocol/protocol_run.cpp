@@ -241,10 +241,10 @@ std::string ProtocolRun::what(const Warp& warp, const ProtocolAction& action) co
       return fmt::format("announces {} bytes at full[{}] (item {})", announced(action, item), slot,
                          item);
     case ProtocolVerb::kCopy:
-      return fmt::format("starts a copy of {} bytes of {}item {} into slot {}", action.bytes,
+      return fmt::format("starts a copy of {} bytes of {}item {} into stage {}", action.bytes,
                          row_text(action), item, slot);
     case ProtocolVerb::kRead:
-      return fmt::format("reads {}item {} in slot {}", row_text(action), item, slot);
+      return fmt::format("reads {}item {} in stage {}", row_text(action), item, slot);
     case ProtocolVerb::kSync:
       return fmt::format("meets the others (item {})", warp.item);
   }
@@ -417,7 +417,7 @@ bool ProtocolRun::start_copy(size_t index, const ProtocolAction& action, int64_t
     }
     if (!left) {
       return fail(ProtocolFaultKind::kOverwrite,
-                  fmt::format("item {} is copied into slot {} before all is done with item {}",
+                  fmt::format("item {} is copied into stage {} before all is done with item {}",
                               item, slot_number(item), slot.item),
                   warp.clock, line(warp, action));
     }
@@ -426,7 +426,7 @@ bool ProtocolRun::start_copy(size_t index, const ProtocolAction& action, int64_t
     slot = {.item = item, .read = slot.read, .previous = slot.previous};
   } else if (!clocks_.covers(warp.clock, slot.previous)) {
     return fail(ProtocolFaultKind::kOverwrite,
-                fmt::format("item {} is copied into slot {} before the item there is read", item,
+                fmt::format("item {} is copied into stage {} before the item there is read", item,
                             slot_number(item)),
                 warp.clock, line(warp, action));
   }
@@ -457,10 +457,11 @@ bool ProtocolRun::read(size_t index, const ProtocolAction& action, int64_t item)
         warp.clock, text);
   }
   if (seen == 0 || seen < copies) {
-    return fail(seen == 0 ? ProtocolFaultKind::kUnfilledRead : ProtocolFaultKind::kHalfFilledRead,
-                fmt::format("{} of {} copies of item {} are in slot {} for certain when it is read",
-                            seen, copies, item, slot_number(item)),
-                warp.clock, text);
+    return fail(
+        seen == 0 ? ProtocolFaultKind::kUnfilledRead : ProtocolFaultKind::kHalfFilledRead,
+        fmt::format("{} of {} copies of item {} are in stage {} for certain when it is read", seen,
+                    copies, item, slot_number(item)),
+        warp.clock, text);
   }
   tick(index, warp.clock, text);
   clocks_.join(slot.read, warp.clock);
@@ -480,7 +481,7 @@ bool ProtocolRun::meet(size_t index) {
   // One step of them all, told once.
   const Row all = clocks_.add();
   const std::string& role = protocol_.roles[first.role].name;
-  std::string text = explain_ ? fmt::format("{}: all warps meet (item {})", role, item) : "";
+  std::string text = explain_ ? fmt::format("{}: all warps synchronise (item {})", role, item) : "";
   for (size_t i = 0; i < warps_.size(); ++i) {
     if (!in_role(warps_[i])) continue;
     tick(i, warps_[i].clock, std::exchange(text, ""));
@@ -530,7 +531,7 @@ bool ProtocolRun::land() {
   const Flight flight = flights_.front();
   flights_.pop_front();
   const std::string text = explain_
-                               ? fmt::format("copy: {} bytes of item {} land in slot {}",
+                               ? fmt::format("copy: {} bytes of item {} land in stage {}",
                                              flight.bytes, flight.item, slot_number(flight.item))
                                : std::string();
   ++slot_of(flight.item).landed;
@@ -551,7 +552,7 @@ void ProtocolRun::check_end() {
   for (size_t i = warps_.size(); i < counts_.size(); ++i) {
     if (clocks_[warps][i] == counts_[i]) continue;
     fail(ProtocolFaultKind::kLeftover,
-         fmt::format("a copy into slot {} may be under way when the last warp leaves",
+         fmt::format("a copy into stage {} may be in flight when the last warp leaves",
                      (i - warps_.size()) / copies_per_slot_),
          warps);
     return;

@@ -869,7 +869,7 @@ class Analysis {
     const AxisList columns(nodes_.begin() + static_cast<ptrdiff_t>(space_.row_dimensions),
                            nodes_.end());
     if (axis != columns) {
-      return reject("a take picks along another axis than that of the columns", result,
+      return reject("a take gathers along another axis than that of the columns", result,
                     kTakenApart);
     }
     space_.take_weights[result] =
@@ -884,14 +884,15 @@ class Analysis {
     const ValueId result = op.results.front();
     const auto found = views_.find(op.operands[0]);
     if (found == views_.end())
-      return reject("a take picks from a value that the same kernel computes", result, kTakenApart);
+      return reject("a take gathers from a value that the same kernel computes", result,
+                    kTakenApart);
     View view = found->second;
     Gather gather{.access = {}, .stride = 0, .size = 1};
     int64_t expected = axis.empty() ? 0 : stride_of(view, axis.back());
     gather.stride = expected;
     for (size_t i = axis.size(); i-- > 0;) {
       if (stride_of(view, axis[i]) != expected)
-        return reject("a take picks along an axis that a reshape split", result, kTakenApart);
+        return reject("a take gathers along an axis that a reshape split", result, kTakenApart);
       expected *= classes_.size(axis[i]);
       gather.size *= classes_.size(axis[i]);
       view.strides.erase(axis[i]);

@@ -80,7 +80,7 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
     if (auto rejection = check_outer_reductions(facts, kName)) return rejection;
   }
   if (schedule.persistent_blocks < 0 || schedule.persistent_blocks > kMostSplits) {
-    return rejected("the rows are dealt to too many blocks, or to less than none",
+    return rejected("the rows are distributed over too many blocks, or fewer than none",
                     schedule.persistent_blocks, kMostSplits, "blocks", "use 0 for one block");
   }
   if (!schedule.kept.empty()) {

@@ -59,7 +59,7 @@ std::optional<Rejection> check_prefetch_rows(const SegmentFacts& facts, const Sc
   const auto broken = [&](auto... said) { return rejected(schedule, said...); };
   if (schedule.prefetch_rows < 0 || schedule.prefetch_rows > kMostPrefetchRows) {
     return broken("registers hold the row at hand and the one after it", schedule.prefetch_rows,
-                  kMostPrefetchRows, "rows ahead", "use 0 or 1");
+                  kMostPrefetchRows, "prefetched rows", "use 0 or 1");
   }
   if (schedule.persistent_blocks == 0) {
     return broken("no row comes after the one that a block has", 0, 1, "persistent blocks",
@@ -67,10 +67,10 @@ std::optional<Rejection> check_prefetch_rows(const SegmentFacts& facts, const Sc
   }
   if (prefetched_inputs(facts, schedule).empty()) {
     if (schedule.rows_per_tile > 0) {
-      return broken("the second part of a turn reads no rows, so none can arrive ahead", 0, 1,
+      return broken("the second pass over a tile reads no rows, so none can be prefetched", 0, 1,
                     "inputs", "use prefetch_rows 0");
     }
-    return broken("no input of the row is kept in registers, so none can arrive ahead", 0, 1,
+    return broken("no input of the row is kept in registers, so none can be prefetched", 0, 1,
                   "inputs",
                   "use prefetch_rows 0, or keep an input of rows and columns in register");
   }
@@ -145,7 +145,7 @@ std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Sch
     }
     const bool needs_columns = accumulates_columns(facts);
     if (schedule.row_access == RowAccess::kUnaligned && needs_columns) {
-      return broken("shifted rows give a thread other columns in every row", 0, 0, "",
+      return broken("unaligned rows give a thread other columns in every row", 0, 0, "",
                     "use row_access scalar for rows that are no multiple of the vector");
     }
   }
@@ -165,7 +165,7 @@ std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Sch
     if (schedule.persistent_blocks > 0 && schedule.row_access == RowAccess::kUnaligned &&
         kept.residency != Residency::kReload && !facts.space.dependence[kept.value].rows) {
       Rejection rejection =
-          broken("shifted rows give a thread other columns in every row, which it cannot keep", 0,
+          broken("unaligned rows give a thread other columns in every row, which it cannot keep", 0,
                  0, "", "use residency reload, or persistent_blocks 0");
       rejection.at = kept.value;
       return rejection;

@@ -63,7 +63,7 @@ std::optional<Rejection> check_overlap(const Schedule& schedule, const DeviceLim
 std::optional<Rejection> check_finish(const SegmentFacts& facts, const Schedule& schedule,
                                       const Family& family) {
   if (schedule.finish == Finish::kLastBlock && !family.can_finish_by_last_block)
-    return broken(schedule, "the family's blocks draw no tickets", {}, "use finish kernel");
+    return broken(schedule, "the family cannot finish by its last block", {}, "use finish kernel");
   return check_last_block(facts, schedule);
 }
 

@@ -63,7 +63,7 @@ std::optional<Rejection> check_segment(const SegmentFacts& facts) {
     }
   }
   if (!facts.space.gathers.empty()) {
-    return rejected("elements that a take picks lie where its indices say, in no tile",
+    return rejected("elements that a take gathers lie where its indices say, in no tile",
                     std::ssize(facts.space.gathers), 0, "takes", "the pointwise family takes it");
   }
   if (!tile_axes(facts)) {

@@ -157,8 +157,9 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   if (auto rejection = check_no_prefetch_rows(schedule)) return rejection;
   if (auto rejection = check_no_two_pass(schedule)) return rejection;
   if (schedule.rows_per_iteration > 1 && schedule.accumulators != Residency::kRegister) {
-    return rejected("rows side by side accumulate in registers", schedule.rows_per_iteration, 1,
-                    "rows per iteration", "use rows_per_iteration 1, or accumulators register");
+    return rejected("several rows per iteration accumulate in registers",
+                    schedule.rows_per_iteration, 1, "rows per iteration",
+                    "use rows_per_iteration 1, or accumulators register");
   }
   Schedule as_rows = schedule;
   as_rows.min_blocks_per_sm = 1;
@@ -174,20 +175,20 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
                     "threads", "use 128, 256 or 512 compute threads");
   }
   if (groups > kMostGroups)
-    return rejected("there are more groups than take turns", groups, kMostGroups, "groups",
+    return rejected("there are too many consumer groups", groups, kMostGroups, "groups",
                     "use fewer groups of more threads");
   const int64_t unrolled_rows = schedule.rows_per_iteration;
   if (!is_power_of_two(unrolled_rows) || unrolled_rows > kMostRowUnroll) {
-    return rejected("a group works on 1, 2 or 4 rows side by side", unrolled_rows, kMostRowUnroll,
+    return rejected("a group works on 1, 2 or 4 rows per iteration", unrolled_rows, kMostRowUnroll,
                     "rows", "use rows_per_iteration 1, 2 or 4");
   }
   if (stages < 2 || stages > most_stages(schedule) || stages % groups != 0) {
-    return rejected("the ring has a multiple of the groups as stages, two at least", stages,
+    return rejected("the pipeline has a multiple of the groups as stages, two at least", stages,
                     most_stages(schedule), "stages",
                     "give every group as many stages as the others");
   }
   if (stages % (groups * unrolled_rows) != 0) {
-    return rejected("a group waits for more rows side by side than its stages hold",
+    return rejected("an iteration of a group has more rows than its stages hold",
                     stages % (groups * unrolled_rows), 0, "stages left over",
                     fmt::format("use a multiple of {} stages, or fewer rows per iteration",
                                 groups * unrolled_rows));
@@ -197,7 +198,7 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
                     "persistent blocks", "use as many as are resident at once");
   }
   if (schedule.row_access != RowAccess::kAligned) {
-    return rejected("rows in the ring are aligned", 0, 0, "", "use row_access aligned");
+    return rejected("rows in the pipeline are aligned", 0, 0, "", "use row_access aligned");
   }
   for (const ValueId value : pipeline_inputs(facts)) {
     const int64_t bytes =
@@ -219,7 +220,7 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   }
   for (const KeptValue& kept : schedule.kept) {
     if (kept.residency == Residency::kShared && facts.space.dependence[kept.value].rows)
-      return rejected("what is kept of a row lies in registers or in the ring", 0, 0, "",
+      return rejected("what is kept of a row lies in registers or in the pipeline", 0, 0, "",
                       "use residency register or reload", kept.value);
   }
   const int64_t raised = schedule.consumer_registers;
@@ -703,7 +704,7 @@ class PipelineSearch {
     const int64_t beside_pipeline = pipeline_shared_bytes(facts_, schedule, kept.list);
     const std::vector<int64_t> counts = stage_counts(facts_, schedule, budget - beside_pipeline);
     if (counts.empty()) {
-      nearest_ = rejected("shared memory holds too few rows for a ring", 0, 2, "stages",
+      nearest_ = rejected("shared memory holds too few rows for a pipeline", 0, 2, "stages",
                           "the multi_wave family holds them in registers");
       return std::nullopt;
     }
@@ -769,7 +770,7 @@ class PipelineSearch {
     if (estimate->spilled_registers > 0) {
       nearest_ = rejected("the compute role needs more registers than its groups leave",
                           estimate->registers, estimate->register_cap, "registers",
-                          "read values from the ring again, or use more threads per row");
+                          "read values from the pipeline again, or use more threads per row");
       return std::nullopt;
     }
     return *estimate;

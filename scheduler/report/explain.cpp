@@ -272,7 +272,7 @@ std::string families_text(const KernelPlan& kernel, const DeviceLimits& limits) 
   add("keeps", [](P p) {
     const int64_t ahead = p.schedule.prefetch_rows;
     std::string text = residencies_text(p.schedule);
-    if (ahead != 0) text += fmt::format(", {} row ahead", ahead);
+    if (ahead != 0) text += fmt::format(", {} row prefetched", ahead);
     if (p.schedule.accumulators != Residency::kRegister)
       text += fmt::format(", accumulators in {}", text_of(p.schedule.accumulators));
     return text;

@@ -175,7 +175,7 @@ std::optional<Rejection> check_no_cluster(const Schedule& schedule) {
 std::optional<Rejection> check_no_prefetch_rows(const Schedule& schedule) {
   if (schedule.prefetch_rows == 0) return std::nullopt;
   return rejected(schedule, "no thread loads one row after the other into registers",
-                  schedule.prefetch_rows, 0, "rows ahead",
+                  schedule.prefetch_rows, 0, "prefetched rows",
                   "use prefetch_rows 0, or persistent blocks of the multi_wave family");
 }
 
@@ -189,8 +189,8 @@ std::optional<Rejection> check_accumulators_in_registers(const Schedule& schedul
 
 std::optional<Rejection> check_no_two_pass(const Schedule& schedule) {
   if (schedule.rows_per_tile == 0) return std::nullopt;
-  return rejected(schedule, "no block takes rows in turns and goes through them twice",
-                  schedule.rows_per_tile, 0, "rows per turn",
+  return rejected(schedule, "the family has no two-pass schedules", schedule.rows_per_tile, 0,
+                  "rows per tile",
                   "leave rows_per_tile out, or use the looped family for rows and columns");
 }
 
@@ -204,12 +204,12 @@ std::optional<Rejection> check_no_parameters(const Schedule& schedule) {
 
 std::optional<Rejection> check_no_pipeline(const Schedule& schedule) {
   if (schedule.pipeline_stages != 0) {
-    return rejected(schedule, "only blocks with a producer keep a ring of rows",
+    return rejected(schedule, "only warp-specialised schedules have a pipeline of rows",
                     schedule.pipeline_stages, 0, "stages",
                     "leave pipeline_stages out, or use the warp_specialised family");
   }
   if (schedule.rows_per_iteration != 1) {
-    return rejected(schedule, "only groups that take rows from a ring work on several side by side",
+    return rejected(schedule, "only warp-specialised schedules have several rows per iteration",
                     schedule.rows_per_iteration, 1, "rows",
                     "leave rows_per_iteration out, or use the warp_specialised family");
   }

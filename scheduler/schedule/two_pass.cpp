@@ -43,13 +43,13 @@ std::optional<Rejection> check_two_pass(const SegmentFacts& facts, const Schedul
                                         const StageList& list) {
   const int64_t most = std::max<int64_t>(facts.space.rows, 1);
   if (schedule.rows_per_tile < 1 || schedule.rows_per_tile > most) {
-    return rejected(schedule, "a turn takes no rows, or more than there are",
-                    schedule.rows_per_tile, most, "rows per turn",
+    return rejected(schedule, "a tile has no rows, or more than there are", schedule.rows_per_tile,
+                    most, "rows per tile",
                     "use rows_per_tile 1 or more, up to the rows that a block has");
   }
   if (!goes_through_once(facts, list)) {
     if (schedule.row_access == RowAccess::kUnaligned) {
-      return rejected(schedule, "a chunk of shifted rows is other columns in every row of a turn",
+      return rejected(schedule, "a chunk of unaligned rows is other columns in every row of a tile",
                       0, 0, "",
                       "use row_access scalar for rows that are no multiple of the vector");
     }
@@ -59,7 +59,7 @@ std::optional<Rejection> check_two_pass(const SegmentFacts& facts, const Schedul
     }
   }
   if (schedule.rows_per_block == 1) return std::nullopt;
-  return rejected(schedule, "all threads of a block take the rows of a turn one after the other",
+  return rejected(schedule, "all threads of a block take the rows of a tile one after the other",
                   schedule.rows_per_block, 1, "rows per block",
                   "use rows_per_block 1; rows_per_tile says how many they take");
 }

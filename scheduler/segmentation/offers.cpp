@@ -167,7 +167,7 @@ bool lacks_registers(const ResourceEstimate& estimate) {
 /// What decided between a schedule and a faster one that counts as equal, as rank_schedules() does.
 std::string why_safer(const ProposedSchedule& chosen, const ProposedSchedule& faster) {
   if (lacks_registers(faster.estimate) && !lacks_registers(chosen.estimate)) {
-    return fmt::format(", but would have {} registers squeezed into {}", faster.estimate.registers,
+    return fmt::format(", but would be limited to {1} of {0} registers", faster.estimate.registers,
                        faster.estimate.register_cap);
   }
   if (chosen.predicted.block_latency_us < faster.predicted.block_latency_us) {

@@ -230,7 +230,7 @@ Decision finish_decision(const SegmentFacts& facts, const Schedule& schedule,
                          const DeviceLimits& limits, const FamilySet& families) {
   Decision decision{.question = std::string(kWhatFinishes)};
   constexpr const char* kByKernel = "a second kernel";
-  constexpr const char* kByLastBlock = "the last block, by ticket";
+  constexpr const char* kByLastBlock = "the last block";
   const auto add = [&](const char* what, double us) {
     decision.candidates.push_back(
         {.what = what, .predicted = {.total_us = us}, .legal = true, .because = ""});
@@ -243,7 +243,7 @@ Decision finish_decision(const SegmentFacts& facts, const Schedule& schedule,
   decision.chosen = by_last_block ? kByLastBlock : kByKernel;
   const Family* family = find_family(families, schedule.family);
   if (family == nullptr || !family->can_finish_by_last_block) {
-    decision.because = "the family's blocks draw no tickets";
+    decision.because = "the family cannot finish by its last block";
     return decision;
   }
   const double last_block_us = last_block_time(facts, schedule, limits);

@@ -83,7 +83,7 @@ class SegmentedPlanner {
           {.question = fmt::format("what runs the gather {}", made_by(tie.gather)),
            .chosen = fmt::format("the kernel of {}", made_by(tie.reduction)),
            .because = fmt::format("a gather walks no axis of its own, and the reduction the one of "
-                                  "{} elements that it picks from",
+                                  "{} elements that it gathers from",
                                   picked_from(tie.gather))});
     }
     return {};

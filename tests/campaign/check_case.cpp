@@ -461,15 +461,15 @@ class Check {
     option(!kernel.facts.in_place.empty(), "in place");
     option(schedule.cluster_size > 1, "clusters");
     option(schedule.persistent_blocks > 0, "persistent grids");
-    option(schedule.finish == Finish::kLastBlock, "tickets");
-    option(schedule.pipeline_stages > 0, "rings");
-    option(schedule.rows_per_iteration > 1, "rows side by side");
+    option(schedule.finish == Finish::kLastBlock, "last block");
+    option(schedule.pipeline_stages > 0, "pipelines");
+    option(schedule.rows_per_iteration > 1, "rows per iteration");
     option(schedule.consumer_registers > 0, "registers of the producer's");
-    option(schedule.prefetch_rows > 0, "rows ahead");
-    option(schedule.rows_per_tile > 0, "turns");
+    option(schedule.prefetch_rows > 0, "prefetched rows");
+    option(schedule.rows_per_tile > 0, "two passes");
     option(schedule.accumulators == Residency::kShared, "accumulators in shared memory");
     option(schedule.dependent_launch != DependentLaunch::kNone, "dependent launch");
-    option(schedule.row_access == RowAccess::kUnaligned, "shifted rows");
+    option(schedule.row_access == RowAccess::kUnaligned, "unaligned rows");
     option(schedule.row_access == RowAccess::kScalar, "scalar access");
     for (const Residency residency : {Residency::kRegister, Residency::kShared, Residency::kReload})
       option(std::ranges::any_of(

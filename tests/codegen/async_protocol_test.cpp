@@ -470,10 +470,10 @@ TEST(AsyncProtocol, AFaultIsAnErrorThatTellsTheInterleaving) {
   erase(group(protocol), kWait);
   const Error error = prove(protocol)->error();
   EXPECT_EQ(error.kind, ErrorKind::kInternalError);
-  EXPECT_THAT(error.message, HasSubstr("read of an unfilled slot"));
+  EXPECT_THAT(error.message, HasSubstr("read of an unfilled stage"));
   EXPECT_THAT(error.remedy, Not(IsEmpty()));
   EXPECT_EQ(error.measured, 1);
-  EXPECT_THAT(error.log, HasSubstr("1. group 0, warp 0: reads item 0 in slot 0"));
+  EXPECT_THAT(error.log, HasSubstr("1. group 0, warp 0: reads item 0 in stage 0"));
   EXPECT_THAT(error.log, HasSubstr("producer: 1 of 1 warps next waits for parity 1 of empty[0]"));
 }
 

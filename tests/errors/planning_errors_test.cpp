@@ -196,7 +196,7 @@ TEST(PlanningError, APinnedScheduleWithNumbersOfARingThatItHasNot) {
   schedule.pipeline_stages = 4;
   expect_error(plan_pinned("softmax", schedule),
                {.kind = ErrorKind::kResourceExhausted,
-                .text = "only blocks with a producer keep a ring of rows",
+                .text = "only warp-specialised schedules have a pipeline of rows",
                 .measured = 4,
                 .limit = 0});
   schedule.pipeline_stages = 0;
@@ -210,7 +210,7 @@ TEST(PlanningError, APinnedScheduleWithNumbersOfARingThatItHasNot) {
   schedule.rows_per_iteration = 2;
   expect_error(plan_pinned("softmax", schedule),
                {.kind = ErrorKind::kResourceExhausted,
-                .text = "only groups that take rows from a ring work on several side by side",
+                .text = "only warp-specialised schedules have several rows per iteration",
                 .measured = 2,
                 .limit = 1});
   for (const char* family : {"pointwise", "column"}) {

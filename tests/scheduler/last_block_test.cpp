@@ -92,11 +92,11 @@ TEST(LastBlockTest, FamiliesWithoutPartialResultsRefuseIt) {
                           .vector_width = 4,
                           .finish = Finish::kLastBlock};
   EXPECT_THAT(reasons(canned_facts("bias_gelu", 64, 512), elements),
-              Contains(HasSubstr("the family's blocks draw no tickets")));
+              Contains(HasSubstr("the family cannot finish by its last block")));
   const Schedule looped{
       .family = "looped", .threads_per_row = 128, .vector_width = 4, .finish = Finish::kLastBlock};
   EXPECT_THAT(reasons(canned_facts("row_sum", 64, 512), looped),
-              Contains(HasSubstr("the family's blocks draw no tickets")));
+              Contains(HasSubstr("the family cannot finish by its last block")));
 }
 
 TEST(LastBlockTest, ColumnsTakeRoundsWhereThereAreMoreThanThreads) {

@@ -659,7 +659,7 @@ TEST(PlanTest, SaysWhatDecidedBetweenEquals) {
   EXPECT_LT(sum.predicted.block_latency_us, faster_sum.predicted.block_latency_us);
   EXPECT_FALSE(faster_sum.predicted.models_latency);
   const auto [calm, squeezed] =
-      because("row_and_total_loss", matrix(8192, 2048), "registers squeezed into");
+      because("row_and_total_loss", matrix(8192, 2048), "but would be limited to");
   EXPECT_LE(calm.estimate.registers, calm.estimate.register_cap);
   EXPECT_GT(squeezed.estimate.registers, squeezed.estimate.register_cap);
 }

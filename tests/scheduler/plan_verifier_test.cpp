@@ -206,7 +206,7 @@ TEST(PlanVerifierTest, FindsKernelsThatHaveTooFewBlocks) {
 TEST(PlanVerifierTest, FindsPartialResultsThatNothingFinishes) {
   Plan plan = planned(column_chain(1));
   const auto finish = std::ranges::find(plan.kernels, true, &KernelPlan::finishes);
-  if (finish == plan.kernels.end()) GTEST_SKIP() << "the plan finishes by ticket";
+  if (finish == plan.kernels.end()) GTEST_SKIP() << "the last block finishes";
   plan.kernels.erase(finish);
   EXPECT_THAT(plan_violations(plan), Not(IsEmpty()));
 }

@@ -127,7 +127,7 @@ TEST_F(PrefetchRowsTest, FamiliesThatWalkNoRowsRefuseThem) {
     const SegmentFacts facts = canned_facts(fusion, 64, 1024);
     const auto rejections = verify_schedule(facts, schedule, limits_, families_);
     ASSERT_EQ(rejections.size(), 1U) << family;
-    EXPECT_EQ(rejections[0].unit, "rows ahead");
+    EXPECT_EQ(rejections[0].unit, "prefetched rows");
   }
 }
 

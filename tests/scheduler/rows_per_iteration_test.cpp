@@ -86,7 +86,7 @@ TEST_F(RowsPerIterationTest, OneTwoAndFourAreLegal) {
               IsEmpty());
   for (const int64_t rows : {-1, 0, 3, 8}) {
     EXPECT_THAT(reasons_with([&](Schedule& s) { s.rows_per_iteration = rows; }),
-                ElementsAre(AllOf(HasSubstr("1, 2 or 4 rows side by side"),
+                ElementsAre(AllOf(HasSubstr("1, 2 or 4 rows per iteration"),
                                   HasSubstr(fmt::format("{}", rows)))));
   }
 }
@@ -95,7 +95,7 @@ TEST_F(RowsPerIterationTest, OneTwoAndFourAreLegal) {
 TEST_F(RowsPerIterationTest, StagesHoldAsManyRowsForEveryGroup) {
   for (const int64_t stages : {2, 6, 10, 14}) {
     EXPECT_THAT(reasons_with([&](Schedule& s) { s.pipeline_stages = stages; }),
-                ElementsAre(AllOf(HasSubstr("more rows side by side than its stages hold"),
+                ElementsAre(AllOf(HasSubstr("has more rows than its stages hold"),
                                   HasSubstr("value 2"), HasSubstr("a multiple of 4 stages"))))
         << stages;
   }

@@ -189,23 +189,24 @@ TEST_F(TwoPassTest, MoreRowsThanSharedMemoryHoldsAreRefused) {
 
 TEST_F(TwoPassTest, SchedulesThatTakeNoTurnsRefuseThem) {
   EXPECT_THAT(reasons(canned_facts("softmax", 8192, 4096), legal_),
-              ElementsAre(HasSubstr("no block takes rows in turns")));
+              ElementsAre(HasSubstr("the family has no two-pass schedules")));
   for (const auto& [fusion, family] :
        {std::pair("bias_gradient", "column"), {"swiglu", "pointwise"}}) {
     const Schedule schedule{.family = family, .threads_per_row = 128, .rows_per_tile = 1};
     EXPECT_THAT(reasons(canned_facts(fusion, 64, 1024), schedule),
-                ElementsAre(HasSubstr("no block takes rows in turns")));
+                ElementsAre(HasSubstr("the family has no two-pass schedules")));
   }
   EXPECT_THAT(reasons_with([](Schedule& s) {
                 s.family = "warp_specialised";
                 s.pipeline_stages = 4;
               }),
-              ElementsAre(HasSubstr("no block takes rows in turns")));
+              ElementsAre(HasSubstr("the family has no two-pass schedules")));
   const SegmentFacts narrow = canned_facts("layer_norm_backward", 8192, 4096);
   Schedule resident = legal_;
   resident.family = "multi_wave";
   for (const ValueId value : narrow.kept) resident.kept.push_back({value});
-  EXPECT_THAT(reasons(narrow, resident), ElementsAre(HasSubstr("no block takes rows in turns")));
+  EXPECT_THAT(reasons(narrow, resident),
+              ElementsAre(HasSubstr("the family has no two-pass schedules")));
 }
 
 TEST_F(TwoPassTest, TuplesAreRefusedAsPartialResults) {
