@@ -284,7 +284,9 @@ Result<PlannedProblem> load_planned(const ProblemOptions& options) {
   auto plan = read_file(options.plan_file)
                   .and_then([&](const std::string& text) { return load_plan(text, families); })
                   .map_error([&](Error error) {
-                    return in_file(std::move(error), shown(options.plan_file));
+                    // Positions are those of texts within the file.
+                    error.message = fmt::format("{}: {}", shown(options.plan_file), error.message);
+                    return error;
                   });
   if (!plan) return fail(plan.error());
   return PlannedProblem{std::move(*plan), std::move(families)};

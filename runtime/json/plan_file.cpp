@@ -152,6 +152,12 @@ class Fields {
     return at(name).get<double>();
   }
   int64_t integer(std::string_view name) const { return whole(at(name), name); }
+  /// From 0 on.
+  int64_t count(std::string_view name) const {
+    const int64_t number = integer(name);
+    if (number < 0) wrong(name, "0 or more");
+    return number;
+  }
   /// From 0 on, below `end`.
   size_t place(std::string_view name, size_t end) const { return checked(at(name), name, end); }
   template <class Id>
@@ -268,7 +274,7 @@ class Loader {
     out.is_required = fields.flag("is_required");
     out.finishes = fields.flag("finishes");
     out.is_part = fields.flag("is_part");
-    out.row_parts = fields.integer("row_parts");
+    out.row_parts = fields.count("row_parts");
     if (!fields.at("same_as").is_null()) out.same_as = fields.place("same_as", number);
     return out;
   }
@@ -333,13 +339,13 @@ class Loader {
       const bool by_external = tensor.flag("by_external");
       plan_.workspace.push_back(
           {.value = tensor.at("value").is_null() ? ValueId{} : tensor.id<ValueId>("value", values),
-           .bytes = tensor.integer("bytes"),
+           .bytes = tensor.count("bytes"),
            .writer = tensor.place("writer", by_external ? plan_.externals.size() : kernels),
            .holds = tensor.one_of("holds", kHolds),
            .by_external = by_external,
-           .offset = tensor.integer("offset")});
+           .offset = tensor.count("offset")});
     }
-    plan_.workspace_bytes = fields.integer("workspace_bytes");
+    plan_.workspace_bytes = fields.count("workspace_bytes");
   }
 
   void add_reasons(const Fields& fields) {

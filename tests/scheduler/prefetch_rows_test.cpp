@@ -186,7 +186,7 @@ TEST_F(PrefetchRowsTest, ExplainSaysSo) {
                                 {.families = families_, .pin = {.schedule = legal_}})
                         .value();
   EXPECT_THAT(explain(plan),
-              AllOf(HasSubstr("prefetch_rows 1"), HasSubstr("2 in register, 1 row ahead")));
+              AllOf(HasSubstr("prefetch_rows 1"), HasSubstr("2 in register, 1 row prefetched")));
 }
 
 }  // namespace

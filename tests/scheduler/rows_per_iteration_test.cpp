@@ -116,7 +116,7 @@ TEST_F(RowsPerIterationTest, OtherFamiliesRefuseThem) {
     const auto rejections = verify_schedule(facts, schedule, limits_, families_);
     ASSERT_EQ(rejections.size(), 1U) << family;
     EXPECT_THAT(text_of(rejections[0]),
-                AllOf(HasSubstr("groups that take rows from a ring"), HasSubstr("value 2")))
+                AllOf(HasSubstr("only warp-specialised schedules have several rows"), HasSubstr("value 2")))
         << family;
   }
 }

@@ -370,7 +370,7 @@ TEST(MultiTensor, RefusesWhatItsBlocksDoNot) {
   EXPECT_THAT(refusal_of([](Schedule& s) { s.unroll = 16; }), HasSubstr("too many vectors"));
   EXPECT_THAT(refusal_of([](Schedule& s) { s.vector_width = 3; }), HasSubstr("vector width"));
   EXPECT_THAT(refusal_of([](Schedule& s) { s.cluster_size = 2; }), HasSubstr("cluster"));
-  EXPECT_THAT(refusal_of([](Schedule& s) { s.prefetch_rows = 1; }), HasSubstr("ahead"));
+  EXPECT_THAT(refusal_of([](Schedule& s) { s.prefetch_rows = 1; }), HasSubstr("prefetched rows"));
 }
 
 }  // namespace

@@ -291,7 +291,7 @@ TEST_F(TwoPassTest, ARowAheadTakesItsWordsAndHidesItsWay) {
   const SegmentFacts loss = canned_facts("row_and_total_loss", 64, 1024);
   Schedule nothing_again = ahead;
   nothing_again.persistent_blocks = 8;
-  EXPECT_THAT(reasons(loss, nothing_again), ElementsAre(HasSubstr("none can arrive ahead")));
+  EXPECT_THAT(reasons(loss, nothing_again), ElementsAre(HasSubstr("none can be prefetched")));
   ahead.prefetch_rows = 2;
   EXPECT_THAT(reasons(ahead), ElementsAre(HasSubstr("the row at hand and the one after it")));
 }
