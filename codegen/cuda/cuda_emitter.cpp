@@ -62,7 +62,7 @@ class CudaEmitter {
     text_ += '\n';
   }
 
-  /// The struct of all tables of tensors and integers among the arguments, in the order of
+  /// Prints the struct of all tables of tensors and integers among the arguments, in the order of
   /// kir::argument_layout.
   void print_table() {
     const kir::ArgumentLayout layout = kir::argument_layout(kernel_);
@@ -211,8 +211,8 @@ class CudaEmitter {
     const std::string advance = step != nullptr && step->value == 1
                                     ? "++" + index
                                     : fmt::format("{} += {}", index, text(stmt.step));
-    // A loop the schedule did not unroll stays one: unrolling it again would take registers the
-    // schedule has not counted.
+    // A loop that the schedule did not unroll stays a loop: unrolling it would take registers that
+    // the schedule has not counted.
     line(stmt.unroll ? "#pragma unroll" : "#pragma unroll 1");
     line(fmt::format("for ({} {} = {}; {} < {}; {}) {{", cuda_type(kernel_.vars[stmt.index].type),
                      index, text(stmt.begin), index,
@@ -231,7 +231,7 @@ class CudaEmitter {
     line("}");
   }
 
-  /// One of the integers among the arguments.
+  /// Prints a load of one of the integers among the arguments.
   void print_argument(const kir::Load& stmt) {
     const std::string element =
         fmt::format("{}.{}[{}]", names_.table, names_.buffers[stmt.buffer], text(stmt.index));
@@ -366,14 +366,14 @@ class CudaEmitter {
 
   // ---- Parts of statements
 
-  /// The function's form that asks this of L2.
+  /// Name of the load function with this L2 eviction hint.
   static std::string with_hint(std::string_view function, kir::CacheHint hint) {
     return hint == kir::CacheHint::kDefault ? std::string(function)
                                             : fmt::format("{}_{}", function, text_of(hint));
   }
 
-  /// The read-only path is for what nobody writes while the kernel lives, and one that starts
-  /// before the previous one has ended reads what that one writes.
+  /// The read-only path is for buffers that nobody writes while the kernel runs. A kernel that
+  /// starts before the previous one has ended may read what that kernel still writes.
   std::string load_function(const kir::Buffer& buffer, kir::CacheHint hint) const {
     if (buffer.space == kir::Space::kShared) return "load_shared";
     if (waits_) return "load_written";
@@ -395,9 +395,10 @@ class CudaEmitter {
   const kir::Kernel& kernel_;
   KernelNames names_;
   CudaExpressions expressions_;
-  const bool waits_;  ///< For the previous kernel, beside which it starts.
-  IdMap<kir::MbarrierId, uint8_t> is_sent_to_;  ///< By other blocks of the cluster.
-  IdMap<VarId, uint8_t> is_random_state_;       ///< Of a generator (CallForm::kSharedRounds).
+  const bool waits_;  ///< For the previous kernel, before whose end it may start.
+  IdMap<kir::MbarrierId, uint8_t> is_sent_to_;  ///< Stored to by other blocks of the cluster.
+  /// State of a random generator (CallForm::kSharedRounds).
+  IdMap<VarId, uint8_t> is_random_state_;
   std::string text_;
   int depth_ = 0;
 };
@@ -420,7 +421,7 @@ BufferUse use_of(const kir::Buffer& buffer) {
 
 namespace {
 
-/// Says where the addresses of tables lie.
+/// Records the offsets of the addresses in the argument table.
 void add_table_entries(const kir::Kernel& kernel, KernelSource& source) {
   constexpr int64_t kAddressBytes = 8;
   const kir::ArgumentLayout layout = kir::argument_layout(kernel);

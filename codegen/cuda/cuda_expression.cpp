@@ -21,7 +21,7 @@ struct Infix {
 };
 
 /// Functions that are operators of C++ for operands of `type`. Bitwise operators on bool would give
-/// int, and so pick the wrong overload further out.
+/// int, and so select the wrong overload in the enclosing expression.
 std::optional<Infix> infix_of(PointwiseFn fn, DType type) {
   const bool logic = type == DType::kBool;
   switch (fn) {
@@ -63,7 +63,7 @@ std::string with_point(std::string digits) {
   return digits;
 }
 
-/// Decimal that reads back as the same number; the least integers have no literal in C++.
+/// Decimal that reads back as the same number; the most negative integers have no literal in C++.
 std::string integer_literal(int64_t value, DType type) {
   switch (type) {
     case DType::kBool:

@@ -22,7 +22,7 @@ struct KernelNames {
   IdMap<kir::VarId, std::string> vars;
 };
 
-/// How tightly the outermost operator of a text binds, in the order of C++.
+/// Precedence of the outermost operator of a printed expression, in the order of C++.
 enum class Precedence : uint8_t {
   kConditional,
   kLogicalOr,
@@ -38,11 +38,11 @@ enum class Precedence : uint8_t {
   kPrimary,
 };
 
-/// True for a quotient or remainder of integers by a constant above 0, which needs none of the care
-/// that sinter_div and sinter_rem take.
+/// True for a quotient or remainder of integers by a constant above 0. It needs no sinter_div or
+/// sinter_rem, which handle other divisors.
 bool divides_by_positive_constant(const kir::Kernel& kernel, const kir::PointwiseExpr& call);
 
-/// Prints expressions of one kernel with the parentheses that C++ asks for.
+/// Prints expressions of one kernel with the parentheses that C++ needs.
 class CudaExpressions {
  public:
   CudaExpressions(const kir::Kernel& kernel, const KernelNames& names)

@@ -9,8 +9,8 @@ namespace sinter {
 namespace {
 
 // Sorted. Keywords of C++20 and of CUDA, built-in variables and types, and what codegen/device/
-// declares. Functions that NVRTC declares itself (exp, min, abs, ...) are here because a variable
-// of that name would hide them from an inlined header only by bad luck, but would puzzle a reader.
+// declares. Functions that NVRTC declares itself (exp, min, abs, ...) are listed too: a variable of
+// that name would rarely hide one from an inlined header, but would confuse a reader.
 constexpr std::array<std::string_view, 188> kReserved = {
     // clang-format off
     "Bits", "KernelTable", "Mbarrier", "Packet", "Round", "Vec", "abs", "alignas", "alignof", "and",

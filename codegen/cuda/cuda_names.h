@@ -6,8 +6,8 @@
 
 namespace sinter {
 
-/// Hands out CUDA C++ identifiers: each is made from a wish, is no keyword and no name that the
-/// language, NVRTC or the device headers use, and is given out once.
+/// Makes unique CUDA C++ identifiers from wished names. None is a keyword or a name that the
+/// language, NVRTC or the device headers use.
 class CudaNames {
  public:
   std::string take(std::string_view wish);

@@ -19,7 +19,7 @@
 namespace sinter {
 namespace {
 
-/// The start of a kernel that runs beside its neighbour in the plan.
+/// Adds the statements of a programmatic dependent launch to the start of a kernel.
 void order_launches(kir::Kernel& kernel, DependentLaunch overlap) {
   const auto first = [&](kir::StmtKind kind) {
     kernel.body.insert(kernel.body.begin(), kernel.stmts.push_back({std::move(kind)}));
@@ -28,8 +28,8 @@ void order_launches(kir::Kernel& kernel, DependentLaunch overlap) {
   if (overlap == DependentLaunch::kWait) first(kir::WaitForPrevious{});
 }
 
-/// The lowering of each family that is built in. The scheduler, one layer down, registers them
-/// without it.
+/// The lowering of a built-in family. The scheduler, one layer down, registers the families without
+/// their lowerings.
 struct Lowering {
   std::string_view family;
   LoweredKernel (*lower)(const SegmentFacts&, const Schedule&);

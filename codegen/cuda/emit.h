@@ -7,17 +7,17 @@
 
 namespace sinter {
 
-/// The built-in families, complete: scheduling and lowering.
+/// The built-in families with scheduling and lowering.
 FamilySet builtin_families();
 
 /// Lowers one schedule of a segment to a verified kernel: the family's lowering, then the kernel
-/// passes. Errors: Unsupported when the
-/// family is not in the set or cannot lower; InternalError for a kernel that breaks an invariant.
+/// passes. Errors: Unsupported if the family is not in the set or cannot lower; InternalError for a
+/// kernel that breaks an invariant.
 Result<LoweredKernel> lower(const SegmentFacts& facts, const Schedule& schedule,
                             const FamilySet& families = builtin_families(),
                             const KernelPassOptions& options = {});
 
-/// Lowers and prints: CUDA text with its launch description.
+/// Lowers and prints: CUDA C++ code with its launch description.
 Result<KernelSource> emit(const SegmentFacts& facts, const Schedule& schedule,
                           const FamilySet& families = builtin_families());
 

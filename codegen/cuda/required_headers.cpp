@@ -27,7 +27,7 @@ class Headers {
       names_.insert("types.cuh");
     }
     if (!kernel_.mbarriers.empty()) names_.insert("mbarrier.cuh");
-    // It includes the types.
+    // vector.cuh includes types.cuh.
     if (names_.contains("vector.cuh")) names_.erase("types.cuh");
     return {names_.begin(), names_.end()};
   }
@@ -71,7 +71,8 @@ class Headers {
   void visit(const kir::AtomicCount&) { names_.insert("device_order.cuh"); }
   void visit(const kir::LaunchDependents&) { names_.insert("dependent_launch.cuh"); }
   void visit(const kir::WaitForPrevious&) { names_.insert("dependent_launch.cuh"); }
-  // What follows is printed without a header, or with that of an mbarrier, which a kernel declares.
+  // The statements below are printed without a header, or with the header of mbarriers, which is
+  // included for a declared mbarrier.
   void visit(const kir::Comment&) {}
   void visit(const kir::Assign&) {}
   void visit(const kir::SetElement&) {}

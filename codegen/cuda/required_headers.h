@@ -7,7 +7,7 @@
 
 namespace sinter {
 
-/// Names of the device headers (codegen/device) that the text of a kernel includes, ascending.
+/// Names of the device headers (codegen/device) that a kernel's code includes, ascending.
 std::vector<std::string_view> required_headers(const kir::Kernel& kernel);
 
 }  // namespace sinter

@@ -64,8 +64,8 @@ void combine_arg_extreme(KernelBuilder& b, PointwiseFn beats, std::span<const Va
 }
 
 /// The difference of the means is taken in halves, which are finite whatever the means are, and is
-/// exactly 0 between equal ones. Its square never stands alone: it may overflow where m2 does not,
-/// and would then meet a weight of 0.
+/// exactly 0 between equal ones. Its square is never formed alone: it may overflow although m2 does
+/// not, and would then be multiplied by a weight of 0.
 void combine_welford(KernelBuilder& b, std::span<const VarId> accumulators,
                      std::span<const ExprId> others) {
   const ExprId count = b.ref(accumulators[0]);
@@ -84,7 +84,7 @@ void combine_welford(KernelBuilder& b, std::span<const VarId> accumulators,
       "twice_weight", b.div(b.add(other_count, other_count), b.max(total, b.real(1.0, type)))));
   const ExprId between =
       b.mul(b.mul(half_delta, b.mul(count, twice_weight)), b.add(half_delta, half_delta));
-  // The difference from an infinite mean is no number where the other is as infinite.
+  // The difference from an infinite mean is NaN if the other mean is the same infinity.
   const ExprId merged = b.select(b.apply(PointwiseFn::kIsFinite, {mean}),
                                  b.apply(PointwiseFn::kFma, {half_delta, twice_weight, mean}),
                                  b.add(mean, other_mean));
@@ -153,7 +153,7 @@ void emit_append(KernelBuilder& b, Combiner combiner, std::span<const VarId> acc
   const bool is_max = traits_of(combiner).first_pass == Reduction::kMax;
   ExprId wins;
   if (is_float(b.type_of(value))) {
-    // True of a NaN too, but for the second one.
+    // A NaN element wins too, unless the accumulator is already NaN.
     const ExprId loses = b.apply(is_max ? PointwiseFn::kLe : PointwiseFn::kGe, {x, value});
     wins = b.both(b.apply(PointwiseFn::kNot, {loses}), b.equal(value, value));
   } else {

@@ -8,20 +8,19 @@
 namespace sinter::kir {
 
 /// The value of one component that leaves every tuple unchanged when combined with it. `type` is
-/// the component's. For argmax and argmin the index is the largest of its type, and stays that
-/// where no element beats the identity's extreme; place_of_extreme() says what that means.
+/// the component's. For argmax and argmin the index is the largest of its type. It stays so if no
+/// element beats the identity's extreme; place_of_extreme() handles that case.
 ExprId identity_of(KernelBuilder& builder, Combiner combiner, int64_t component, DType type);
 
-/// The result of an argmax or argmin whose tuple has `index`. A tuple that kept the identity's
-/// index is that of no elements, or of elements which all equal the identity's extreme: 0.
+/// The result of an argmax or argmin whose tuple has `index`. A tuple with the identity's index has
+/// no elements, or only elements equal to the identity's extreme; the result is then 0.
 ExprId place_of_extreme(KernelBuilder& builder, ExprId index);
 
 /// True if both are equal, or both NaN.
 ExprId is_same(KernelBuilder& builder, ExprId x, ExprId y);
 
-/// emit_combine() with the tuple of one element that comes behind all that the accumulators have
-/// seen: argmax and argmin then need to compare no indices, and an element that equals the
-/// extreme changes nothing.
+/// emit_combine() for the tuple of one element that comes after all accumulated elements. argmax
+/// and argmin then compare no indices: an element equal to the extreme changes nothing.
 void emit_append(KernelBuilder& builder, Combiner combiner, std::span<const VarId> accumulators,
                  std::span<const ExprId> element);
 
@@ -29,8 +28,8 @@ void emit_append(KernelBuilder& builder, Combiner combiner, std::span<const VarI
 /// finite.
 std::vector<ExprId> welford_element(KernelBuilder& builder, ExprId x);
 
-/// The sum of a logsumexp pair, of one element at least. Its formula gives NaN where the maximum is
-/// not finite, which a running sum does not.
+/// The sum of a logsumexp pair of at least one element. The reduction's formula gives NaN if the
+/// maximum is not finite; a running sum does not, so this function adds that case.
 ExprId sum_of_pair(KernelBuilder& builder, ExprId max, ExprId sum);
 
 /// Appends the statements for accumulators = combine(accumulators, others); both have

@@ -7,11 +7,11 @@
 
 namespace sinter::kir {
 
-/// Gives equal expressions of one table the same id. Operands must be interned before what they
-/// belong to, so every operand's id is below its user's.
+/// Gives equal expressions of one table the same id. Operands must be interned before their users,
+/// so every operand's id is below its user's.
 class ExprInterner {
  public:
-  /// Expressions may be in the table already; from now on they are added through this object alone.
+  /// The table may already hold expressions. From now on they are added only through this object.
   explicit ExprInterner(IdVector<ExprId, Expr>* table);
   ExprId intern(Expr expr);
 

@@ -17,8 +17,8 @@ bool commutes(PointwiseFn fn) {
          fn == PointwiseFn::kXor || fn == PointwiseFn::kEq || fn == PointwiseFn::kNe;
 }
 
-/// Functions for which rounding the double result to f32 is what f32 arithmetic gives: exact ones,
-/// and the basic operations, because 53 bits are more than twice 24 plus 2 (Figueroa 1995).
+/// Functions whose double result rounded to f32 equals the f32 result: exact ones, and the basic
+/// operations, because 53 bits are more than 2 * 24 + 2 (Figueroa 1995).
 bool folds_exactly(PointwiseFn fn) {
   switch (fn) {
     case PointwiseFn::kNeg:
@@ -223,7 +223,7 @@ ExprId KernelBuilder::fold_integers(PointwiseFn fn, std::vector<ExprId>& argumen
   return {};
 }
 
-/// The number, where seed and counter are constants.
+/// The random number, if seed and counter are constants.
 ExprId KernelBuilder::fold_random(PointwiseFn fn, const std::vector<ExprId>& arguments) {
   const IntegerConstant* a = as_integer(arguments[0]);
   const IntegerConstant* b = as_integer(arguments[1]);
@@ -231,7 +231,7 @@ ExprId KernelBuilder::fold_random(PointwiseFn fn, const std::vector<ExprId>& arg
   return real(evaluate_random(fn, a->value, b->value), DType::kF32);
 }
 
-/// Folds only what leaves the value the same in every bit; a NaN may lose its payload.
+/// Folds only if every bit of the value stays the same; a NaN may lose its payload.
 ExprId KernelBuilder::fold_floats(PointwiseFn fn, const std::vector<ExprId>& arguments) {
   const size_t first = info_of(fn).typing == Typing::kSelect ? 1 : 0;
   if (first == 1) return {};
@@ -300,7 +300,7 @@ ExprId KernelBuilder::cast(ExprId x, DType type) {
     if (is_integer(type))
       return integer(std::clamp(value, lowest_of(type), highest_of(type)), type);
     if (type == DType::kF64) return real(static_cast<double>(value), type);
-    // An i64 beyond 2^53 would round twice on its way through double.
+    // An i64 beyond 2^53 would be rounded twice by a conversion through double.
     return real(static_cast<double>(static_cast<float>(value)), type);
   }
   if (const FloatConstant* constant = as_real(x); constant != nullptr) {
@@ -316,7 +316,7 @@ ExprId KernelBuilder::cast(ExprId x, DType type) {
     const auto truncated = static_cast<int64_t>(value);
     return integer(std::clamp(truncated, lowest_of(type), highest_of(type)), type);
   }
-  // Widening to i64 and back is nothing.
+  // A cast to i64 and back to i32 changes nothing.
   const auto* inner = std::get_if<CastExpr>(&kernel_->exprs[x].kind);
   if (inner != nullptr && from == DType::kI64 && type == DType::kI32 &&
       type_of(inner->argument) == DType::kI32) {

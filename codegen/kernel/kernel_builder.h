@@ -17,8 +17,8 @@ namespace sinter::kir {
 /// are programming errors (InternalError).
 class KernelBuilder {
  public:
-  /// Statements go to the end of the kernel's body. The kernel may have contents already; while a
-  /// builder is at work, expressions and declarations are added through it alone.
+  /// Statements go to the end of the kernel's body. The kernel may already have contents. While a
+  /// builder exists, expressions and declarations are added only through it.
   explicit KernelBuilder(Kernel* kernel);
 
   Kernel& kernel() { return *kernel_; }
@@ -33,7 +33,7 @@ class KernelBuilder {
   ExprId element(VarId tile, ExprId group, ExprId lane);
   ExprId apply(PointwiseFn fn, std::vector<ExprId> arguments);
   ExprId cast(ExprId x, DType type);
-  /// A call in a form that a pass chooses. Folds nothing.
+  /// A call with a form chosen by a pass. Folds nothing.
   ExprId call(PointwiseFn fn, std::vector<ExprId> arguments, CallForm form, VarId state = {});
   /// The expression with other operands. Folds nothing.
   ExprId with_operands(ExprId expr, const std::function<ExprId(ExprId)>& replace);
@@ -62,13 +62,14 @@ class KernelBuilder {
   VarId add_var(std::string name, DType type, int64_t groups = 1, int64_t lanes = 1);
 
   // ---- Statements
-  /// Makes the mbarriers ready for use, for all blocks of a cluster.
+  /// Initialises the mbarriers and makes them usable by all blocks of a cluster.
   void init_mbarriers();
-  /// The same in a cluster, whose blocks go on at once: they wait for each other at the first
-  /// sync_cluster(), before which nothing may be sent to another block. Until the last block of a
-  /// cluster has started the others load.
+  /// The same for a cluster, without waiting: the blocks synchronise at the first sync_cluster(),
+  /// and nothing may be sent to another block before that. So the blocks can load while the last
+  /// block of the cluster has not yet started.
   void start_mbarriers();
-  /// Waits for the blocks of the cluster, unless that has been done or nothing is to be waited for.
+  /// Waits for the blocks of the cluster after start_mbarriers(); emits nothing if that is already
+  /// done or not needed.
   void sync_cluster();
   void comment(std::string text);
   VarId declare(std::string name, ExprId init);        ///< A scalar with a value.
@@ -83,7 +84,7 @@ class KernelBuilder {
   void unrolled(std::string index, int64_t count, const std::function<void(ExprId)>& body);
   void when(ExprId condition, const std::function<void()>& then_body,
             const std::function<void()>& else_body = {});
-  /// Statements that `body` makes go to the end of `block` instead, for passes that rebuild blocks.
+  /// Appends the statements that `body` makes to `block` instead, for passes that rebuild blocks.
   /// `block` must not lie in the kernel's statement table, which grows.
   void into(Block* block, const std::function<void()>& body);
   void append(StmtKind kind);
@@ -100,7 +101,7 @@ class KernelBuilder {
   Kernel* kernel_;
   ExprInterner interner_;
   std::vector<Block*> open_;
-  bool has_to_sync_ = false;  ///< Blocks of the cluster have arrived that nobody has waited for.
+  bool has_to_sync_ = false;  ///< A ClusterArrive was emitted, but no ClusterWait yet.
   std::unordered_map<std::string, int> names_;  ///< Taken names; next suffix to try.
 };
 

@@ -77,7 +77,7 @@ ArgumentLayout argument_layout(const Kernel& kernel) {
         },
         [&](const Buffer& buffer) { return buffer.count * bytes_of(type); });
   }
-  // The struct ends where its alignment lets it.
+  // The size of the struct is a multiple of its alignment.
   layout.bytes = (layout.bytes + kAddressBytes - 1) / kAddressBytes * kAddressBytes;
   return layout;
 }

@@ -3,24 +3,22 @@
 // Kernel IR: what one GPU kernel does, as structured statements over typed registers and buffers.
 //
 // Execution.    A kernel runs as a grid of blocks of `threads` threads, in warps of 32. Every
-// thread executes the body; `if` and
-//               `for` may diverge inside a warp. Lanes that are not active do nothing.
+//               thread executes the body; `if` and `for` may diverge inside a warp. Inactive lanes
+//               do nothing.
 // Registers.    A Var is a tile of groups x lanes elements private to a thread; a scalar is 1 x 1.
-// Reading an element never
-//               written is an error. Elements of storage types (16- and 8-bit floats, 8-bit
-//               integers) can only be moved or cast.
+//               Reading an element never written is an error. Elements of storage types (16- and
+//               8-bit floats, 8-bit integers) can only be moved or cast.
 // Memory.       Global buffers are kernel arguments; shared buffers belong to a block. A global
-// buffer may be a table of tensors, of which each access names one. Indices count elements. An
-// access of
-//               `width` elements needs its byte address to be a multiple of min(16, width * element
-//               bytes).
+//               buffer may be a table of tensors; each access then names one of them. Indices count
+//               elements. The byte address of an access of `width` elements must be a multiple of
+//               min(16, width * element bytes).
 // Barriers.     All threads of a block reach the same barrier; a barrier inside divergent control
-// flow is an error. Group barriers and mbarriers order parts of a block, whose warps may then
-// follow paths of their own.
+//               flow is an error. Group barriers and mbarriers synchronise parts of a block, whose
+//               warps may then be in different control flow.
 // Device.       Blocks run in any order, and not all at the same time. Only fences and atomics on
-// global memory tell one what another has done.
-// Clusters.     `cluster` neighbouring blocks run at the same time. Each has its own shared
-//               memory, and can store into that of the others.
+//               global memory make the accesses of one block visible to another.
+// Clusters.     `cluster` consecutive blocks run at the same time. Each has its own shared memory
+//               and can store to that of the others (distributed shared memory).
 // Expressions.  Pointwise functions mean what fusion_ir/op.h says, in the expression's type; casts
 //               likewise.
 // Text.         kernel_printer.h has the .kir grammar; parse(print(k)) == k.
@@ -68,7 +66,7 @@ using StmtId = Id<StmtTag>;
 enum class Space : uint8_t {
   kGlobal,
   kShared,
-  kArgument,  ///< Integers among the kernel's arguments, which its blocks only read.
+  kArgument,  ///< Integers among the kernel's arguments; read-only.
 };
 enum class Access : uint8_t { kRead, kWrite, kReadWrite };
 
@@ -79,18 +77,19 @@ struct Buffer {
   Access access = Access::kRead;
   int64_t alignment = 16;  ///< Promised byte alignment of element 0.
   ValueId value;           ///< The graph value a global buffer holds; a table has `values`.
-  int64_t count = 0;  ///< Elements of a shared buffer, or of one among the arguments; 0 for global
-                      ///< ones, whose size arrives at launch.
-  int64_t tensors = 0;            ///< Places in a global table of tensors; 0 for a single tensor.
-  std::vector<ValueId> values{};  ///< What a table holds, at most as many: all have the alignment.
+  int64_t count = 0;    ///< Elements of a shared buffer or of one in argument space; 0 for a global
+                        ///< one, whose size is known at launch.
+  int64_t tensors = 0;  ///< Places in a global table of tensors; 0 for a single tensor.
+  /// The tensors of a table, at most `tensors`; all have the alignment.
+  std::vector<ValueId> values{};
   int64_t offset = -1;  ///< Byte offset of a shared buffer; -1 until place_shared_buffers has run.
   [[nodiscard]] bool is_table() const { return tensors > 0; }
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
 
 /// An array of mbarriers, which live in shared memory (PTX ISA, "mbarrier"). Each goes through
-/// phases 0, 1, ...: one is complete when `arrivals` arrivals have been made in it and the bytes
-/// that they announced have come; then the next begins. Threads wait for the parity of a phase.
+/// phases 0, 1, ... A phase is complete after `arrivals` arrivals, when the bytes that they
+/// announced have also arrived; then the next phase begins. Threads wait for the parity of a phase.
 struct Mbarrier {
   std::string name;
   int64_t count = 1;
@@ -152,14 +151,14 @@ struct ParamRef {
   ParamId param;
   friend bool operator==(const ParamRef&, const ParamRef&) = default;
 };
-/// How a device evaluates a call. The function alone says what its value is; a form says by which
-/// instructions, chosen by passes.
+/// How a device evaluates a call. The function alone defines the value; the form selects the
+/// instructions. Passes choose it.
 enum class CallForm : uint8_t {
   kGeneral,
-  /// A logarithm by one instruction, without a branch. Where that is not right for the argument,
-  /// the value is undefined and the call clears the bool `state`.
+  /// A logarithm by one instruction, without a branch. If that instruction is not accurate for the
+  /// argument, the value is undefined and the call clears the bool `state`.
   kFastPath,
-  /// A logarithm that takes no branch either and is right for every argument.
+  /// A logarithm without a branch that is accurate for every argument.
   kCareful,
   /// A reciprocal of 1 or more, or of NaN.
   kOneOrMore,
@@ -167,15 +166,15 @@ enum class CallForm : uint8_t {
   kSharedRounds,
 };
 std::string_view text_of(CallForm form);
-/// Lanes of the i64 tile, of one group, that is the state of kSharedRounds. Nothing else reads or
-/// writes it.
+/// Lanes of the i64 tile of one group that holds the state of kSharedRounds. Only these calls read
+/// or write the tile.
 inline constexpr int64_t kRandomStateLanes = 4;
 
 struct PointwiseExpr {
   PointwiseFn fn = PointwiseFn::kAdd;
   std::vector<ExprId> arguments;
   CallForm form = CallForm::kGeneral;
-  VarId state{};  ///< Of kFastPath and kSharedRounds.
+  VarId state{};  ///< For kFastPath and kSharedRounds.
   friend bool operator==(const PointwiseExpr&, const PointwiseExpr&) = default;
 };
 struct CastExpr {
@@ -197,8 +196,8 @@ using Block = std::vector<StmtId>;
 /// How a global read should treat the caches.
 enum class CacheHint : uint8_t {
   kDefault,
-  kEvictFirst,  ///< What it brings to L2 leaves L2 first; ReadPriority says when which is right.
-  kEvictLast,   ///< What it brings to L2 leaves L2 last.
+  kEvictFirst,  ///< Its L2 lines are evicted first; ReadPriority says when to use which.
+  kEvictLast,   ///< Its L2 lines are evicted last.
 };
 std::string_view text_of(CacheHint hint);
 
@@ -206,8 +205,8 @@ struct Comment {
   std::string text;
   friend bool operator==(const Comment&, const Comment&) = default;
 };
-/// Brings a variable into scope until the end of the enclosing block; a scalar may be given its
-/// value at once.
+/// Declares a variable, in scope until the end of the enclosing block. A scalar may have an initial
+/// value.
 struct Declare {
   VarId var;
   ExprId init;  ///< Invalid: no value yet. Tiles never have one.
@@ -224,7 +223,8 @@ struct SetElement {
   friend bool operator==(const SetElement&, const SetElement&) = default;
 };
 /// for (index = begin; index < end; index += step). The index is a scalar i32 or i64 declared by
-/// the loop. An unrolled loop has constant bounds and step. Lanes leave the loop one by one.
+/// the loop. An unrolled loop has constant bounds and step. Lanes may leave the loop at different
+/// iterations.
 struct For {
   VarId index;
   ExprId begin, end, step;
@@ -237,8 +237,8 @@ struct If {
   Block then_body, else_body;
   friend bool operator==(const If&, const If&) = default;
 };
-/// tile[group, lane ... lane + width) = buffer[index ... index + width). Types are equal. Where the
-/// predicate is false, the tile stays as it is and nothing is read.
+/// tile[group, lane ... lane + width) = buffer[index ... index + width). Types are equal. If the
+/// predicate is false, nothing is read and the tile is unchanged.
 struct Load {
   VarId tile;
   ExprId group, lane;
@@ -247,7 +247,8 @@ struct Load {
   ExprId index;
   CacheHint hint = CacheHint::kDefault;
   ExprId tensor{};  ///< Which tensor of a table, an i32; invalid for other buffers.
-  /// A bool; invalid: always. Only from a single global tensor into a tile.
+  /// A bool; invalid: the load always happens. Only for loads from a single global tensor into a
+  /// tile.
   ExprId predicate{};
   friend bool operator==(const Load&, const Load&) = default;
 };
@@ -262,8 +263,9 @@ struct Store {
   ExprId tensor{};  ///< Which tensor of a table, an i32; invalid for other buffers.
   friend bool operator==(const Store&, const Store&) = default;
 };
-/// Starts copying `width` elements (4, 8 or 16 bytes) from global to shared memory; they are there
-/// after the thread's next AsyncWait, for this thread, and after a following barrier for the block.
+/// Starts an asynchronous copy of `width` elements (4, 8 or 16 bytes) from global to shared memory.
+/// They are visible to this thread after its next AsyncWait, and to the block after a barrier that
+/// follows.
 struct AsyncCopy {
   BufferId shared;
   ExprId shared_index;
@@ -276,8 +278,8 @@ struct AsyncCopy {
 struct AsyncWait {
   friend bool operator==(const AsyncWait&, const AsyncWait&) = default;
 };
-/// Thread 0 of the block initialises all mbarriers. Stands once, outside of control flow; a Barrier
-/// comes before their first use.
+/// Thread 0 of the block initialises all mbarriers. Appears once, outside of control flow; a
+/// Barrier precedes their first use.
 struct InitMbarriers {
   friend bool operator==(const InitMbarriers&, const InitMbarriers&) = default;
 };
@@ -289,11 +291,12 @@ struct ExpectBytes {
   friend bool operator==(const ExpectBytes&, const ExpectBytes&) = default;
 };
 /// Starts copying `elements` (i32 or i64) elements from global to shared memory; their bytes and
-/// both addresses are multiples of 16. Every active thread starts a copy of its own, so it stands
-/// where one thread is. The bytes count towards the phase of array[index] that is under way; who
-/// has waited for it, or comes behind such a thread, may read them. Nothing orders the copy after
-/// plain stores to the same bytes: what it fills is not stored to. Shared memory and its mbarriers
-/// outlive the block's last copy only if some thread has waited for it.
+/// both addresses are multiples of 16. Every active thread starts a copy of its own, so the
+/// statement is executed by one thread. The bytes count towards the current phase of array[index].
+/// A thread that has waited for this phase, or is ordered after such a thread, may read them.
+/// Nothing orders the copy after plain stores to the same bytes, so its destination must not be
+/// stored to. Some thread must wait for the block's last copy, so that shared memory and its
+/// mbarriers outlive the copy.
 struct BulkCopy {
   BufferId shared;
   ExprId shared_index;
@@ -305,18 +308,18 @@ struct BulkCopy {
   CacheHint hint = CacheHint::kDefault;
   friend bool operator==(const BulkCopy&, const BulkCopy&) = default;
 };
-/// One arrival at array[index]; what the thread did before it comes before what a thread does that
-/// has waited for the phase, bulk copies that it starts among them.
+/// One arrival at array[index]. The thread's earlier accesses are ordered before the later accesses
+/// of any thread that has waited for the phase, including the bulk copies that the latter starts.
 struct MbarrierArrive {
   MbarrierId array;
   ExprId index;
   friend bool operator==(const MbarrierArrive&, const MbarrierArrive&) = default;
 };
 /// Stores a scalar to element `index` of a shared buffer in block number `block` (i32) of the
-/// cluster, and counts its bytes at array[mbarrier] there, towards the phase that is under way. Who
-/// has waited for that phase may read it, and comes behind everything that the storing thread did
-/// before. Nothing is stored to a block that has ended: every block waits for all that is sent to
-/// it.
+/// cluster, and counts its bytes at array[mbarrier] there, towards the current phase. A thread that
+/// has waited for that phase may read the element, and is ordered after all earlier accesses of the
+/// storing thread. Nothing may be stored to a block that has ended: every block waits for all
+/// stores that are sent to it.
 struct ClusterStore {
   BufferId shared;
   ExprId index;
@@ -326,53 +329,54 @@ struct ClusterStore {
   ExprId mbarrier;
   friend bool operator==(const ClusterStore&, const ClusterStore&) = default;
 };
-/// Waits until the phase of array[index] with this parity (i32, 0 or 1) is complete. The phase
-/// under way has the parity of its number, and the one before it is complete: so before anything
-/// has arrived, parity 1 does not wait.
+/// Waits until the phase of array[index] with this parity (i32, 0 or 1) is complete. The current
+/// phase has the parity of its number, and the phase before it is complete. So on a fresh mbarrier
+/// a wait for parity 1 passes at once.
 struct MbarrierWait {
   MbarrierId array;
   ExprId index, parity;
   friend bool operator==(const MbarrierWait&, const MbarrierWait&) = default;
 };
-/// Barrier `id` (i32, 1 to 15) of `threads` threads of the block, in whole warps: orders their
-/// shared-memory accesses before it with those after it. Warps may be in different control flow.
+/// Named barrier `id` (i32, 1 to 15) of `threads` threads of the block, in whole warps. It orders
+/// their shared-memory accesses before it with those after it. Warps may be in different control
+/// flow.
 struct GroupBarrier {
   ExprId id;
   int64_t threads = 32;
   friend bool operator==(const GroupBarrier&, const GroupBarrier&) = default;
 };
 /// From here on the warp has at most `registers` registers per thread, a multiple of 8 from 24 to
-/// 240. A decrease gives some up; an increase waits until other warps have given up enough. All
-/// four warps of a group of 128 threads do it. What registers beyond the old limit hold is
-/// undefined.
+/// 240. A decrease releases registers; an increase waits until other warps have released enough.
+/// All four warps of a warp group (128 threads) execute it. The contents of registers beyond the
+/// old limit are undefined.
 struct SetMaxRegisters {
   int64_t registers = 24;
   bool increase = false;
   friend bool operator==(const SetMaxRegisters&, const SetMaxRegisters&) = default;
 };
-/// The kernel that follows on the stream may start its blocks once every block of this one has come
-/// here or has ended (programmatic dependent launch, from sm_90).
+/// The next kernel on the stream may start its blocks once every block of this kernel has executed
+/// this statement or has ended (programmatic dependent launch, from sm_90).
 struct LaunchDependents {
   friend bool operator==(const LaunchDependents&, const LaunchDependents&) = default;
 };
-/// Waits until the kernel before this one on the stream has ended and its writes can be read.
-/// Stands once, as the kernel's first statement: nothing may be read or written before. A kernel
-/// that has one is launched so that it may start early.
+/// Waits until the previous kernel on the stream has ended and its writes are visible. Appears at
+/// most once, as the kernel's first statement: nothing may be read or written before. A kernel with
+/// this statement may be launched early.
 struct WaitForPrevious {
   friend bool operator==(const WaitForPrevious&, const WaitForPrevious&) = default;
 };
 /// Barrier of all threads of all blocks of a cluster; orders their shared-memory accesses and the
-/// initialisation of mbarriers before it with what any of them does after it.
+/// initialisation of mbarriers before it with the accesses of all of them after it.
 struct ClusterBarrier {
   friend bool operator==(const ClusterBarrier&, const ClusterBarrier&) = default;
 };
 /// The first half of a barrier that orders the initialisation of mbarriers and nothing else: the
-/// thread has come to it, and goes on. Stands once at most in a kernel, outside of control flow,
-/// and ClusterWait behind it: nothing is stored to other blocks in between.
+/// thread arrives and continues. Appears at most once in a kernel, outside of control flow, and
+/// ClusterWait follows. Nothing may be stored to other blocks in between.
 struct ClusterArrive {
   friend bool operator==(const ClusterArrive&, const ClusterArrive&) = default;
 };
-/// The second half: waits until all threads of all blocks of the cluster have come to
+/// The second half: waits until all threads of all blocks of the cluster have executed
 /// ClusterArrive.
 struct ClusterWait {
   friend bool operator==(const ClusterWait&, const ClusterWait&) = default;
@@ -381,21 +385,22 @@ struct ClusterWait {
 struct Barrier {
   friend bool operator==(const Barrier&, const Barrier&) = default;
 };
-/// Barrier of a warp's 32 lanes, all of which come to it; orders their memory accesses before it
-/// with those after it. What one of them has read from memory before it is read anew after it, not
+/// Barrier of a warp's 32 lanes, all of which execute it; orders their memory accesses before it
+/// with those after it. Values read from memory before the barrier are read again after it, not
 /// kept in registers.
 struct WarpBarrier {
   friend bool operator==(const WarpBarrier&, const WarpBarrier&) = default;
 };
-/// Orders the thread's memory accesses before it with those after it, for the whole device: what it
-/// knows before a fence and an atomic of its own, a thread knows behind a fence that it comes to
-/// after an atomic of its own on the same element, which found what the first one left.
+/// Orders the thread's memory accesses before it with those after it, for the whole device. Two
+/// fences and two atomics synchronise two threads: thread A executes a fence and then an atomic;
+/// thread B executes an atomic on the same element, which reads the value that A's atomic left, and
+/// then a fence. Everything visible to A before its fence is visible to B after its fence.
 struct DeviceFence {
   friend bool operator==(const DeviceFence&, const DeviceFence&) = default;
 };
-/// target = buffer[index]; buffer[index] = target < last ? target + 1 : 0; without another thread's
-/// access in between, but ordering no other accesses. All are i32, the values not negative. The
-/// buffer is global, and nothing else accesses it. Who counts from 0 to `last` leaves 0.
+/// target = buffer[index]; buffer[index] = target < last ? target + 1 : 0; as one atomic operation
+/// that orders no other accesses. All are i32, and the values are not negative. The buffer is
+/// global, and nothing else accesses it. last + 1 executions from 0 leave 0.
 struct AtomicCount {
   VarId target;
   BufferId buffer;
@@ -403,8 +408,8 @@ struct AtomicCount {
   ExprId last;
   friend bool operator==(const AtomicCount&, const AtomicCount&) = default;
 };
-/// target = `source` of the lane whose number differs in the bits of `mask`. The whole warp takes
-/// part. f32, f64, i32 or i64.
+/// target = `source` of the lane whose number differs in the bits of `mask`. All lanes of the warp
+/// execute it. f32, f64, i32 or i64.
 struct ShuffleXor {
   VarId target;
   ExprId source;
@@ -414,7 +419,7 @@ struct ShuffleXor {
 
 /// target = the maximum (fn kMax) or minimum (kMin) of itself and all lanes of tile[group], or of
 /// their magnitudes. NaN wins. The target is an f32; the tile is bf16 or f16 and has an even number
-/// of lanes, of which two are compared at once.
+/// of lanes, two of which are compared by one instruction.
 struct LaneExtreme {
   VarId target;
   PointwiseFn fn = PointwiseFn::kMax;
@@ -435,32 +440,33 @@ struct ReducePart {
   friend bool operator==(const ReducePart&, const ReducePart&) = default;
 };
 /// Combines the tuples of each aligned group of `threads` consecutive threads (a power of two);
-/// afterwards every thread of the group holds the result. All parts travel in one exchange. The
-/// pass lower_reductions turns it into shuffles, shared memory and one barrier; it does not reach
-/// the emitter.
+/// afterwards every thread of the group holds the result. All parts share one exchange. The pass
+/// lower_reductions replaces it by shuffles, shared memory and one barrier; it does not reach the
+/// emitter.
 struct AllReduce {
   std::vector<ReducePart> parts;
   int64_t threads = 32;
   std::string name;  ///< Names the shared scratch.
-  /// An i32 that is 0 or 1 and picks one of two copies of the scratch; invalid: one copy, or two if
-  /// lower_reductions sees that the reduction may follow itself. Executions one after the other
-  /// with different phases need no barrier in between, because a thread that has passed the barrier
-  /// of one knows that all others have left the one before.
+  /// An i32, 0 or 1, that selects one of two copies of the scratch memory. Invalid: one copy, or
+  /// two if lower_reductions finds that the reduction may follow itself. Consecutive executions
+  /// with different phases need no barrier in between: when a thread has passed the barrier of one
+  /// execution, all others have completed the previous one.
   ExprId phase{};
-  /// An i32, the same in a warp: the GroupBarrier over `threads` threads that a group of more than
-  /// 32 waits at, so that the other threads of the block need not take part; every group that may
-  /// be there at the same time has one of its own. Invalid: the barrier of the block, where all
-  /// groups take part. Groups are aligned either way.
+  /// An i32, uniform in a warp: the GroupBarrier of `threads` threads at which a group of more than
+  /// 32 synchronises, so that the other threads of the block need not take part. Groups that may
+  /// execute the reduction at the same time have different barriers. Invalid: the barrier of the
+  /// block, and all groups take part. Groups are aligned either way.
   ExprId barrier{};
-  /// An i32 from 0 to groups - 1, the same in a warp: which of `groups` scratches belongs to the
-  /// group. Only with `barrier`. Invalid: there is scratch for all warps of the block.
+  /// An i32 from 0 to groups - 1, uniform in a warp: which of `groups` scratch buffers the group
+  /// uses. Only with `barrier`. Invalid: there is scratch for all warps of the block.
   ExprId group{};
   int64_t groups = 1;
-  /// Only in a cluster: combines the groups of equal number in all its blocks, in one hop. Every
-  /// warp sends its tuple to every block, which waits for all of them here: an array of one
-  /// mbarrier for each group and phase, of one arrival. Invalid: each block combines its own.
+  /// Only in a cluster: combines the groups of equal number in all its blocks, in one step. Every
+  /// warp sends its tuple to every block, and each block waits for all tuples at this array, which
+  /// has one mbarrier of one arrival for each group and phase. Invalid: each block combines its own
+  /// groups.
   MbarrierId arrived{};
-  /// With `arrived`: the parity of the mbarrier's phase, an i32, the same in a group.
+  /// With `arrived`: the parity of the mbarrier's phase, an i32, uniform in a group.
   ExprId parity{};
   friend bool operator==(const AllReduce&, const AllReduce&) = default;
 };
@@ -476,8 +482,8 @@ struct Stmt {
   friend bool operator==(const Stmt&, const Stmt&) = default;
 };
 
-/// Clusters to launch: ceil(work / per_block), where `work` is the launch value of a parameter. No
-/// work, no launch.
+/// Clusters to launch: ceil(work / per_block), where `work` is the launch value of a parameter.
+/// Without work there is no launch.
 struct Grid {
   ParamId work;
   int64_t per_block = 1;
@@ -504,18 +510,19 @@ struct Kernel {
 
 /// Shared buffers are placed in units of this many bytes, the widest access.
 inline constexpr int64_t kSharedUnit = 16;
-/// Shared bytes of a kernel whose shared buffers and mbarriers are placed: end of the last one, in
-/// whole units.
+/// Shared bytes of a kernel whose shared buffers and mbarriers are placed: the end of the last one,
+/// rounded up to whole units.
 int64_t shared_bytes(const Kernel& kernel);
-/// One argument that holds all tables of tensors and all integers in argument space, as a struct:
-/// the addresses first, then integers of 8 bytes, then of 4, each in the order of the buffers, so
-/// that nothing lies between them. Byte offsets by buffer; -1 for those that are not in it.
+/// One struct argument that holds all tables of tensors and all integers in argument space: first
+/// the addresses, then integers of 8 bytes, then of 4, each in the order of the buffers, so that
+/// there is no padding between them. `offsets` has byte offsets by buffer; -1 for buffers that are
+/// not in it.
 struct ArgumentLayout {
   IdMap<BufferId, int64_t> offsets;
   int64_t bytes = 0;  ///< 0: the kernel has no such argument.
 };
 ArgumentLayout argument_layout(const Kernel& kernel);
-/// True if the kernel may be launched before the one ahead of it has ended: it waits by itself.
+/// True if the kernel may be launched before the previous one has ended, because it waits itself.
 bool waits_for_previous(const Kernel& kernel);
 /// Static shared memory is limited to 48 KiB (CUDA programming guide, "Shared Memory"); a kernel
 /// that needs more uses dynamic shared memory for all of it.

@@ -23,7 +23,7 @@ struct KernelToken {
   size_t column = 1;
 };
 
-/// Cuts .kir text into tokens. What follows ';' in a line is skipped.
+/// Splits .kir text into tokens. The rest of a line after ';' is skipped.
 class KernelLexer {
  public:
   explicit KernelLexer(std::string_view text) : text_(text) {}
@@ -39,7 +39,7 @@ class KernelLexer {
   size_t line_start_ = 0;
 };
 
-/// The text of which `escaped` (fusion_ir/printer.h) made this. Escapes that it never makes stay as
+/// The inverse of `escaped` (fusion_ir/printer.h). Escapes that `escaped` never makes are left as
 /// they are.
 std::string unescaped(std::string_view text);
 

@@ -23,7 +23,7 @@ using namespace kir;  // NOLINT(google-build-using-namespace): this file is abou
 using Token = KernelToken;
 using TokenKind = KernelTokenKind;
 
-/// Nesting beyond this would be taken for an attempt to exhaust the stack.
+/// Deeper nesting is refused, because it could exhaust the stack.
 constexpr int kDeepestNesting = 200;
 
 class Parser : private KernelTokenReader {

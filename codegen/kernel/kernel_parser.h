@@ -8,9 +8,9 @@
 namespace sinter {
 
 /// Reads .kir text (grammar in docs/kernel_ir.md). The result is canonical and all its ids are in
-/// range, but only verify_kernel says whether it is right: tests plant mistakes this way. Takes any
-/// bytes. Errors (InvalidArgument): "line:column: what is wrong, found 'token'", lines and byte
-/// columns from 1.
+/// range, but it may break other invariants, which verify_kernel checks; tests use this to make
+/// faulty kernels. Accepts any bytes. Errors (InvalidArgument): "line:column: what is wrong, found
+/// 'token'", lines and byte columns from 1.
 Result<kir::Kernel> parse_kernel(std::string_view text);
 
 }  // namespace sinter

@@ -110,7 +110,7 @@ class Printer {
     line(text);
   }
 
-  /// Registers stand where a statement declares them; only those that none declares are listed.
+  /// A register is printed where a statement declares it; only undeclared registers are listed.
   void print_undeclared() {
     IdMap<VarId, uint8_t> declared;
     for_each_stmt(kernel_, kernel_.body, [&](StmtId id) {

@@ -15,13 +15,14 @@
 
 namespace sinter {
 
-/// The tokens of .kir text one by one, and what they say on their own: the part of the parser that
-/// knows no kernel. What is not there as expected is a kInvalidArgument, thrown with its place.
+/// Reads the tokens of .kir text one by one, with their values: the part of the parser that is
+/// independent of the kernel. A token that is not as expected throws kInvalidArgument with its
+/// position.
 class KernelTokenReader {
  protected:
   explicit KernelTokenReader(std::string_view text) : lexer_(text), token_(lexer_.next()) {}
 
-  /// `names` are those that could stand there.
+  /// `names` are the words that are valid there.
   [[noreturn]] static void fail_at(const KernelToken& token, std::string_view message,
                                    std::span<const std::string_view> names = {});
   [[noreturn]] void fail_here(std::string_view message,
@@ -58,7 +59,7 @@ class KernelTokenReader {
     return value;
   }
 
-  /// Reads an id of a tag, which need not exist yet.
+  /// Reads an id with a tag's prefix; it need not exist yet.
   template <class Tag>
   Id<Tag> new_id() {
     const std::string_view prefix = Tag::kPrefix;
@@ -77,8 +78,8 @@ class KernelTokenReader {
 
  private:
   KernelLexer lexer_;
-  KernelToken token_;                    ///< The next one, not taken yet.
-  std::vector<std::string_view> tried_;  ///< Words that could stand where it is.
+  KernelToken token_;                    ///< The next token, not taken yet.
+  std::vector<std::string_view> tried_;  ///< Words tried at this token; for messages.
 };
 
 }  // namespace sinter

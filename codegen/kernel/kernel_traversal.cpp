@@ -17,7 +17,7 @@ Block rebuild(KernelBuilder& builder, const Block& block, const Replace& replace
   Block result;
   builder.into(&result, [&] {
     for (const StmtId id : block) {
-      // The table may grow meanwhile, so nothing may point into it.
+      // Copied, because the statement table may grow during the replacement.
       StmtKind kind = builder.kernel().stmts[id].kind;
       if (replace(id, kind)) continue;
       replace_blocks(kind, [&](const Block& inner) { return rebuild(builder, inner, replace); });
@@ -32,8 +32,8 @@ Block rebuild(KernelBuilder& builder, const Block& block, const Replace& replace
 
 namespace {
 
-/// The operands of an expression, as references, which the visit may change where the expression is
-/// no constant.
+/// Visits the operands of an expression by reference; the visit may change them if the expression
+/// is not const.
 template <class E, class Visit>
 void visit_operands(E& expr, const Visit& visit) {
   std::visit(
@@ -53,7 +53,7 @@ void visit_operands(E& expr, const Visit& visit) {
       expr.kind);
 }
 
-/// The same of the expressions that a statement names itself. In the order of the .kir text.
+/// The same for the expressions of a statement itself, in the order of the .kir text.
 template <class S, class Visit>
 void visit_exprs(S& stmt, const Visit& visit_valid) {
   const auto visit = [&](auto& id) {

@@ -72,7 +72,7 @@ void UniformityAnalysis::write(VarId var, Uniformity uniformity) {
   ++times_grown_;
 }
 
-/// Calls change their state as the arguments say.
+/// A call writes its state; the uniformity is that of its arguments and of the control flow.
 void UniformityAnalysis::write_states(ExprId id, Uniformity control) {
   const Expr& expr = kernel_.exprs[id];
   for_each_operand(expr, [&](ExprId operand) { write_states(operand, control); });
@@ -130,7 +130,8 @@ void UniformityAnalysis::visit(const Block& block, Uniformity control) {
                    [&](const AtomicCount& s) { write(s.target, Uniformity::kThread); },
                    [&](const ShuffleXor& s) { assign(s.target, s.source); },
                    [&](const LaneExtreme& s) { write(s.target, std::max(control, vars_[s.tile])); },
-                   // The result is uniform in the group, but the variable held a thread's share.
+                   // The result is uniform in the group, but before it the variable held a
+                   // per-thread value.
                    [](const AllReduce&) {},
                },
                stmt);

@@ -7,19 +7,19 @@
 
 namespace sinter::kir {
 
-/// Among which threads a value is surely the same.
+/// The largest set of threads for which a value is known to be equal.
 enum class Uniformity : uint8_t { kBlock, kWarp, kThread };
 std::string_view text_of(Uniformity uniformity);
 
-/// Which values may differ between threads. Variables are taken as a whole, not per assignment, so
-/// the answer errs towards kThread: a variable that ever held a thread's own value, or was written
-/// where threads part ways, stays one of the thread. Ids must be in range.
+/// Finds which values may differ between threads. A variable has one result for all its
+/// assignments, so the analysis is conservative: a variable that ever holds a value of kThread, or
+/// is written in divergent control flow, is kThread everywhere. Ids must be in range.
 class UniformityAnalysis {
  public:
   explicit UniformityAnalysis(const Kernel& kernel);
 
   [[nodiscard]] Uniformity of(ExprId id) const;
-  /// Whether the threads that enter a loop or a condition do so together.
+  /// Uniformity of the control flow of a loop or condition: which threads enter it together.
   [[nodiscard]] Uniformity of_control(const StmtKind& stmt) const;
 
  private:
@@ -30,13 +30,13 @@ class UniformityAnalysis {
 
   const Kernel& kernel_;
   IdMap<VarId, Uniformity> vars_;
-  /// Of an expression, as it was found when so many variables had grown.
+  /// A memoised result, and the value of times_grown_ at which it was found.
   struct Known {
     uint64_t grown = 0;
     Uniformity uniformity = Uniformity::kBlock;
   };
   mutable IdMap<ExprId, Known> memo_;
-  uint64_t times_grown_ = 1;  ///< What was found before a variable grew is found anew.
+  uint64_t times_grown_ = 1;  ///< Results found before a variable changed are computed again.
   bool grown_ = false;
 };
 

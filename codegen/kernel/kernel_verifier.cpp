@@ -253,7 +253,7 @@ class StatementVerifier {
     }
   }
 
-  /// Which tensor of a table an access is to.
+  /// Checks the tensor index of an access: present, as i32, exactly for tables.
   void check_tensor(BufferId id, ExprId tensor) {
     const Buffer& buffer = kernel_.buffers[id];
     if (buffer.is_table() != tensor.valid()) {
@@ -264,7 +264,7 @@ class StatementVerifier {
     check_i32(tensor, "number of a tensor", 0, buffer.tensors - 1);
   }
 
-  /// An access that can name no tensor is to a single one.
+  /// Checks that an access without a tensor index is not to a table.
   void check_single(BufferId id) {
     const Buffer& buffer = kernel_.buffers[id];
     if (buffer.is_table()) report("a copy from or count in the table {} ({})", id, buffer.name);
@@ -302,7 +302,7 @@ class StatementVerifier {
     }
   }
 
-  /// The ends of a copy from global to shared memory.
+  /// Checks source and destination of a copy from global to shared memory.
   void check_copy(BufferId to, BufferId from) {
     const Buffer& shared = kernel_.buffers[to];
     const Buffer& global = kernel_.buffers[from];
@@ -349,7 +349,8 @@ class StatementVerifier {
     report("the {} may differ within the {}", what, text_of(needed));
   }
 
-  /// What a phase expects: bulk copies, and in a cluster words from other blocks.
+  /// Checks the bytes that a phase expects: of bulk copies, and in a cluster of words from other
+  /// blocks.
   void check_expected_bytes(ExprId id) {
     if (kernel_.cluster == 1) {
       check_bulk_bytes(id, 1);
@@ -431,7 +432,8 @@ class StatementVerifier {
     barrier_state_ = BarrierState::kOver;
   }
 
-  /// Before the wait other blocks may not have made their mbarriers ready, nor have started.
+  /// Before ClusterWait other blocks may not have initialised their mbarriers, and may not even
+  /// have started.
   void check_have_met(std::string_view what) {
     if (barrier_state_ == BarrierState::kInFlight)
       report("{} before the blocks of the cluster have met", what);
@@ -521,7 +523,7 @@ class StatementVerifier {
   void check(const AllReduce& s, Uniformity control) {
     if (stage_ == KernelStage::kLowered) report("reduction {} is not lowered", s.name);
     const bool has_barrier = s.barrier.valid();
-    // With a barrier of its own, the threads beyond the last whole group do something else.
+    // With a barrier of its own, threads beyond the last whole group may execute other code.
     const bool fits = has_barrier ? s.threads <= kernel_.threads
                                   : s.threads > 0 && kernel_.threads % s.threads == 0;
     if (!is_power_of_two(s.threads) || !fits) {
@@ -610,13 +612,13 @@ class StatementVerifier {
   IdMap<BufferId, uint8_t> is_counter_;
   std::vector<std::pair<StmtId, BufferId>> plain_accesses_;
   int waits_ = 0;  ///< For the previous kernel.
-  int depth_ = 0;  ///< Of the block at hand; the body's is 1.
-  /// Of the blocks of a cluster, at ClusterArrive and ClusterWait.
+  int depth_ = 0;  ///< Depth of the current block; the body's is 1.
+  /// State of the barrier of ClusterArrive and ClusterWait.
   enum class BarrierState : uint8_t { kNone, kInFlight, kOver };
   BarrierState barrier_state_ = BarrierState::kNone;
   bool are_mbarriers_init_ = false;
   bool has_stored_ = false;
-  std::vector<VarId> declared_;  ///< In the block at hand.
+  std::vector<VarId> declared_;  ///< In the current block.
   IdMap<VarId, uint8_t> in_scope_, ever_declared_, is_loop_index_;
   IdMap<ExprId, uint32_t> seen_by_;  ///< 1 + the last statement that checked the expression.
 };
@@ -626,7 +628,7 @@ class StatementVerifier {
 std::vector<KernelViolation> verify_kernel(const Kernel& kernel, KernelStage stage) {
   std::vector<KernelViolation> violations;
   verify_tables(kernel, stage, &violations);
-  // What follows looks ids up.
+  // The checks below look ids up.
   if (!violations.empty()) return violations;
   verify_expressions(kernel, &violations);
   if (!violations.empty()) return violations;

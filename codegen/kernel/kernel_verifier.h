@@ -8,7 +8,7 @@
 
 namespace sinter {
 
-/// How far a kernel has come.
+/// State of a kernel in the pass pipeline.
 enum class KernelStage : uint8_t {
   kBuilt,    ///< As lowering makes it: AllReduce, accesses of any width, shared buffers not placed.
   kLowered,  ///< Ready for the emitter.
@@ -20,37 +20,33 @@ struct KernelViolation {
   friend bool operator==(const KernelViolation&, const KernelViolation&) = default;
 };
 
-/// Lists what is wrong with a kernel; nothing for one that is right. Invariants:
+/// Lists the violations of a kernel's invariants; empty for a valid kernel. Invariants:
 ///
 /// Kernel      threads are a multiple of 32 from 32 to 1024, min_blocks_per_sm >= 1; the grid
-/// counts
-///             an existing parameter in steps >= 1.
-/// Ids         are in range; operands of an expression have lower ids than it; a statement stands
-/// in
-///             one place.
-/// Buffers     alignment is a power of two; shared ones have a count and serve reading and writing;
+///             counts an existing parameter in steps >= 1.
+/// Ids         are in range; operands of an expression have lower ids than it; a statement appears
+///             in one place.
+/// Buffers     alignment is a power of two; shared ones have a count and allow reading and writing;
 ///             when lowered they have offsets that are multiples of 16 and do not overlap. Tables
-///             are global and hold no more tensors than they have places; what is among the
-///             arguments are integers, read one by one.
+///             are global and hold no more tensors than they have places. Buffers in argument space
+///             hold integers, read one by one.
 /// Types       operands fit their function (op_list.def); storage types are only moved, selected or
 ///             cast; constants fit their type; conditions are bool; indices are i32 or i64.
 /// Scopes      a variable is declared once and used between its declaration and the end of its
 ///             block; the index of a loop is not assigned.
 /// Loops       bounds and step share the index's type; a constant step is at least 1; unrolled
-/// loops
-///             have constant bounds and step.
-/// Tiles       have no more bytes than a thread; group and lane are constants once unrolled loops
-///             are expanded, and in range; a vector access starts at a multiple of its width.
-///             (Ranges are checked up to 65536 iterations.)
-/// Accesses    name a tensor exactly of tables, as i32;
-///             width is a power of two, at most 16 bytes when lowered; the buffer promises
-/// alignment
-///             for it; types match; reads and writes are those that the buffer's access allows.
-/// Exchange    barriers, and reductions wider than a warp, stand where the whole block arrives;
-///             shuffles, group barriers, register limits and other reductions where the whole warp
-///             does. A reduction's group is a power of two that divides the block, or one with a
-///             barrier of its own that fits into it; none is left when lowered.
-/// Mbarriers   are initialised once, outside of control flow, before they are named. Constant
+///             loops have constant bounds and step.
+/// Tiles       have no more bytes than the local memory of a thread; group and lane are constants
+///             once unrolled loops are expanded, and in range; a vector access starts at a multiple
+///             of its width. (Ranges are checked up to 65536 iterations.)
+/// Accesses    name a tensor, as i32, if and only if the buffer is a table; width is a power of
+///             two, at most 16 bytes when lowered; the buffer promises alignment for it; types
+///             match; reads and writes are allowed by the buffer's access.
+/// Exchange    barriers, and reductions wider than a warp, are executed by the whole block;
+///             shuffles, group barriers, register limits and other reductions by the whole warp. A
+///             reduction's group is a power of two that divides the block, or one with a barrier of
+///             its own that fits into the block; no reduction is left when lowered.
+/// Mbarriers   are initialised once, outside of control flow, before their first use. Constant
 ///             indices, parities, barrier numbers and byte counts are in range; bulk copies go from
 ///             global to shared memory of one type, in units of 16 bytes.
 std::vector<KernelViolation> verify_kernel(const kir::Kernel& kernel, KernelStage stage);

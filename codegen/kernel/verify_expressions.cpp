@@ -117,7 +117,7 @@ class ExpressionVerifier {
     check_form(x, operand(first));
   }
 
-  /// What a form is of, and what state it takes.
+  /// Checks that a form fits its function, and that its state has the right type.
   void check_form(const PointwiseExpr& x, DType operand) {
     const auto of = [&](bool may) {
       if (!may) report("{} of {} in the form {}", info_of(x.fn).text, operand, text_of(x.form));
@@ -224,7 +224,7 @@ TileIndexRange TileIndexRanges::of(ExprId index) const {
     const int64_t x = value(index, loops);
     range.low = std::min(range.low, x);
     range.high = std::max(range.high, x);
-    // Unsigned, because the lowest i64 has no counterpart.
+    // Unsigned, because the most negative i64 has no positive counterpart.
     const uint64_t magnitude = x < 0 ? 0 - static_cast<uint64_t>(x) : static_cast<uint64_t>(x);
     range.common_divisor = std::gcd(range.common_divisor, magnitude);
     // Advance like an odometer.

@@ -13,10 +13,10 @@ void verify_expressions(const kir::Kernel& kernel, std::vector<KernelViolation>*
 
 /// Values that a tile index takes while the unrolled loops around it run.
 struct TileIndexRange {
-  bool constant = true;  ///< False: it depends on more than unrolled loops.
+  bool constant = true;  ///< False: the index depends on more than unrolled loops.
   int64_t low = 0, high = 0;
-  uint64_t common_divisor = 0;  ///< Of all values; 0 if all are 0.
-  /// For a positive width.
+  uint64_t common_divisor = 0;  ///< Greatest common divisor of all values; 0 if all are 0.
+  /// `width` is positive.
   [[nodiscard]] bool is_multiple_of(int64_t width) const {
     return common_divisor % static_cast<uint64_t>(width) == 0;
   }
@@ -27,7 +27,7 @@ class TileIndexRanges {
  public:
   explicit TileIndexRanges(const kir::Kernel& kernel) : kernel_(kernel) {}
 
-  /// Makes an unrolled loop known; false if its bounds and step are not constants.
+  /// Records an unrolled loop; false if its bounds and step are not constants.
   bool enter(const kir::For& loop);
   [[nodiscard]] TileIndexRange of(kir::ExprId index) const;
 
@@ -35,8 +35,9 @@ class TileIndexRanges {
   struct Iterations {
     int64_t begin = 0, end = 0, step = 0;  ///< Step 0: not an unrolled loop's index.
   };
-  /// A loop that an index depends on, and its variable's value in the iteration at hand. An index
-  /// has few, so they are searched; a table by variable would be as long as the kernel.
+  /// A loop that an index depends on, and its variable's value in the current iteration. An index
+  /// depends on few loops, so they are searched linearly; a table by variable would be as long as
+  /// the kernel.
   struct LoopValue {
     kir::VarId variable;
     int64_t value = 0;

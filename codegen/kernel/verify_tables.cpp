@@ -15,14 +15,14 @@ namespace {
 
 using namespace kir;  // NOLINT(google-build-using-namespace): this file is about nothing else
 
-/// More than any device has bytes of shared memory; keeps sums of offsets far from overflow.
+/// More than the shared-memory bytes of any device; keeps sums of offsets far from overflow.
 constexpr int64_t kMostSharedElements = 1 << 20;
 
 /// Bytes of a thread's local memory, to which registers spill (CUDA C++ Programming Guide,
 /// "Technical Specifications per Compute Capability", all since 2.0): no tile can have more.
 constexpr int64_t kMostTileBytes = int64_t{512} << 10;
 
-/// More addresses or integers than any kernel has bytes of arguments.
+/// More than the argument bytes of any kernel.
 constexpr int64_t kMostPlaces = 1 << 16;
 
 class TableVerifier {
@@ -145,7 +145,7 @@ class TableVerifier {
     }
   }
 
-  /// Something that has a place in shared memory.
+  /// An object with an offset in shared memory.
   struct Placed {
     std::string id, name;
     int64_t begin = 0, end = 0;

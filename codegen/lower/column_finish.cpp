@@ -6,8 +6,9 @@
 namespace sinter {
 namespace {
 
-/// Outputs that are known only after all rows: those along the columns, or the others. One without
-/// elements has columns all the same where the axis it lacks elements along is not the segment's.
+/// Outputs that are known only after all rows: those along the columns, or the others. Outputs
+/// without elements are left out: if their empty axis is not an axis of the segment, they cover the
+/// columns all the same.
 std::vector<size_t> finished_outputs(const SegmentFacts& facts, bool along_columns) {
   std::vector<size_t> out;
   for (size_t i = 0; i < facts.fusion.outputs.size(); ++i) {
@@ -25,7 +26,7 @@ void store_finished_totals(const SegmentFacts& facts, TileLowering& tiles,
                            const std::function<void(const std::function<void()>&)>& when_first) {
   const std::vector<size_t> outputs = finished_outputs(facts, false);
   if (outputs.empty()) return;
-  // Columns may need what follows from totals too.
+  // Outputs along the columns may also depend on totals.
   for (const size_t output : outputs) tiles.row_value(facts.fusion.outputs[output]);
   when_first([&] {
     for (const size_t output : outputs) tiles.store_row_output(output);

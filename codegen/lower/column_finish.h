@@ -8,13 +8,13 @@
 
 namespace sinter {
 
-/// Evaluates and stores the outputs that follow from totals alone, once they are defined;
-/// `when_first` emits what one thread of the kernel does.
+/// Evaluates and stores the outputs that depend on totals alone, after the totals are defined.
+/// `when_first` emits a body that one thread of the kernel executes.
 void store_finished_totals(const SegmentFacts& facts, TileLowering& tiles,
                            const std::function<void(const std::function<void()>&)>& when_first);
 
-/// Evaluates and stores the other outputs that follow from outer reductions at one vector of
-/// columns, which is inside the row, from group 0 of the accumulators.
+/// Evaluates and stores the other outputs that depend on outer reductions, for one vector of
+/// columns. The vector is inside the row, and its columns are in group 0 of the accumulators.
 void store_finished_columns(const SegmentFacts& facts, kir::KernelBuilder& builder,
                             TileLowering& tiles, OuterAccumulators& accumulators,
                             const TilePosition& position);

@@ -4,8 +4,9 @@
 
 namespace sinter {
 
-/// The families with a check before they lower a schedule, so that compile_plan() with them can be
-/// interrupted between its kernels. Until it is, what they answer stays the same.
+/// Returns the families with a check for interruption before each lowering of a schedule, so that
+/// compile_plan() can be interrupted between kernels. Without an interruption the results are the
+/// same.
 FamilySet interruptible_lowering(FamilySet families, Interruption interruption);
 
 }  // namespace sinter

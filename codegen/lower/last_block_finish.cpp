@@ -67,7 +67,7 @@ void LastBlockFinish::combine(const Place& place) {
   builder_.loop("round", builder_.integer(0), builder_.integer(geometry_.rounds()),
                 builder_.integer(1), false, [&](ExprId round) {
                   combine_columns(place, round);
-                  // The next round takes the same places.
+                  // The next round reuses the same shared memory.
                   if (geometry_.slots > 1) place.barrier();
                 });
 }
@@ -87,7 +87,8 @@ void LastBlockFinish::combine_columns(const Place& place, ExprId round) {
   const ExprId end = builder_.ref(builder_.declare("end_of_strip", end_of(place)));
   sums_.declare();
   const auto accumulate = [&] {
-    // Past the end the last columns are read again, and not stored: the next are another strip's.
+    // Past the end, the last columns are read again and not stored, because the next columns belong
+    // to another strip.
     const ExprId last = builder_.sub(end, builder_.integer(geometry_.vector_width, index));
     const ExprId column = builder_.ref(builder_.declare(
         "read_column",

@@ -78,7 +78,7 @@ class ColumnLowering {
     }
     block = builder_.cast(block, index);
     if (is_split()) {
-      // Neighbouring blocks read neighbouring columns of the same rows.
+      // Consecutive blocks read adjacent columns of the same rows.
       strips_ = builder_.add_param("strips");
       const ExprId strips = builder_.cast(builder_.param(strips_), index);
       kernel_.grid = {builder_.add_param("blocks"), 1};
@@ -97,7 +97,7 @@ class ColumnLowering {
         "first_column", builder_.mul(vector, builder_.integer(schedule_.vector_width, index))));
   }
 
-  /// Group `u` of the tiles at the thread's columns; callers predication.
+  /// Group `u` of the tiles at the thread's columns; callers add the predication.
   TilePosition at(int64_t u) {
     return {.group = builder_.integer(u),
             .batch = builder_.integer(u),
@@ -126,7 +126,7 @@ class ColumnLowering {
                     const ExprId last = builder_.sub(builder_.param(rows_), row_number(1));
                     for (int64_t u = 0; u < schedule_.unroll; ++u) {
                       const ExprId row = builder_.add(first_row, row_number(u * slots));
-                      // Past the end the last row is read again, and not used.
+                      // Past the end, the last row is read again and not used.
                       rows.push_back(u == 0
                                          ? row
                                          : builder_.ref(builder_.declare(fmt::format("row_{}", u),
@@ -153,7 +153,7 @@ class ColumnLowering {
     tiles_.enter_row(ExprId{});
   }
 
-  /// Which of the blocks that share the columns this one is, i64.
+  /// Number of the block among those that share its columns, i64.
   ExprId share() {
     if (!member_.valid()) return split_;
     const ExprId member = builder_.cast(member_, DType::kI64);
@@ -178,7 +178,7 @@ class ColumnLowering {
     for (const auto& [output, tile] : output_tiles) tiles_.store(output, tile, position);
   }
 
-  /// What the block accumulated over its share of the rows.
+  /// Stores the block's accumulators over its share of the rows.
   void store_partials() {
     const ExprId columns = builder_.integer(facts_.space.columns, DType::kI64);
     const ExprId index =
@@ -200,7 +200,8 @@ class ColumnLowering {
     store_finished_columns(facts_, builder_, tiles_, accumulators_, position);
   }
 
-  /// By the last of the blocks, or first blocks of clusters, that share these columns, or all do.
+  /// Last-block reduction over the blocks, or first blocks of clusters, that share these columns;
+  /// or over all of them.
   void finish_by_last_block() {
     const auto finish = [&] {
       const DType index = tiles_.column_type();
@@ -224,7 +225,7 @@ class ColumnLowering {
     }
   }
 
-  /// True if several blocks share a run of columns and leave partial results.
+  /// True if several blocks share a strip (run of columns) and store partial results.
   [[nodiscard]] bool is_split() const { return schedule_.persistent_blocks > 0; }
   [[nodiscard]] bool can_finish_by_last_block() const {
     return schedule_.finish == Finish::kLastBlock;
@@ -239,14 +240,16 @@ class ColumnLowering {
   TileLowering tiles_;
   OuterAccumulators accumulators_;
   kir::ParamId rows_;
-  kir::ParamId strips_;      ///< Runs of columns; only if split.
-  kir::MbarrierId arrived_;  ///< What the other blocks of a cluster accumulated; only in clusters.
-  ExprId member_;            ///< Number of the block in its cluster, i32; only in clusters.
-  ExprId split_;  ///< Which of the blocks or clusters that share these columns, i64; only if split.
-  ExprId strip_;  ///< Number of the run of columns; only if split.
-  ExprId slot_;   ///< The thread's row within its block.
-  ExprId lane_;   ///< Its number within the row.
-  ExprId first_;  ///< Its first column.
+  kir::ParamId strips_;  ///< Strips (runs of columns); only if split.
+  /// Signals the accumulators of the cluster's other blocks; only in clusters.
+  kir::MbarrierId arrived_;
+  ExprId member_;  ///< Number of the block in its cluster, i32; only in clusters.
+  ExprId split_;   ///< Number among the blocks or clusters that share these columns, i64; only if
+                   ///< split.
+  ExprId strip_;   ///< Number of the strip; only if split.
+  ExprId slot_;    ///< The thread's row slot within its block.
+  ExprId lane_;    ///< The thread's number within the row.
+  ExprId first_;   ///< The thread's first column.
 };
 
 }  // namespace

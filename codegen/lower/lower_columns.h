@@ -6,9 +6,9 @@
 
 namespace sinter {
 
-/// Lowers a schedule of the column family: every thread walks its share of the rows for one vector
-/// of columns, the row slots of the block combine what they accumulated, and the first slot
-/// evaluates and stores what follows from it.
+/// Lowers a schedule of the column family: every thread accumulates its share of the rows for one
+/// vector of columns, the row slots of the block combine their accumulators, and the first slot
+/// evaluates and stores the outputs.
 LoweredKernel lower_columns(const SegmentFacts& facts, const Schedule& schedule);
 
 }  // namespace sinter

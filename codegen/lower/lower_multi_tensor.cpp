@@ -74,8 +74,9 @@ class MultiTensorLowering {
     return builder_.ref(var);
   }
 
-  /// The last member whose first block is not behind this one: places that no member has begin
-  /// behind all blocks, and members without elements where the next one does.
+  /// Finds the last member whose first block is not after this block. Unused places of the table
+  /// have a first block after all blocks; a member without elements has the first block of the next
+  /// member.
   void find_member(BufferId first_blocks) {
     const ExprId block = builder_.special(kir::Special::kBlockIndex);
     ExprId member = builder_.integer(0);
@@ -107,7 +108,7 @@ class MultiTensorLowering {
                              std::numeric_limits<int32_t>::max());
     int64_t next = 0;
     for (size_t i = 0; i < list_.members.size(); ++i) {
-      // A grid of more blocks is refused when it is to be launched.
+      // A grid of more blocks is refused at launch.
       out[i] = std::min<int64_t>(next, std::numeric_limits<int32_t>::max());
       next += (list_.members[i].elements + tile_.size() - 1) / tile_.size();
     }

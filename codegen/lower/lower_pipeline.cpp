@@ -14,7 +14,7 @@ namespace {
 
 using kir::ExprId;
 
-/// Refuses a ring whose protocol breaks in some order of its warps.
+/// Throws if some interleaving of the warps breaks the pipeline's protocol.
 void prove_pipeline(const SegmentFacts& facts, const Schedule& schedule) {
   std::vector<int64_t> copies;
   for (const ValueId value : pipeline_inputs(facts))
@@ -28,15 +28,15 @@ void prove_pipeline(const SegmentFacts& facts, const Schedule& schedule) {
   if (fault) throw SinterException(fault->error());
 }
 
-/// A block, or the blocks of a cluster together, each its columns, takes the rows at its number and
-/// then at every number of blocks further. rows_per_iteration of them in a row are an item, the
-/// last of which may be short. An item has the slot of its number modulo the slots, and the group
-/// of its number modulo the groups.
+/// A block takes the rows at its number and then at every number of blocks further. The blocks of a
+/// cluster take the same rows, each block its part of the columns. rows_per_iteration consecutive
+/// rows of a block are an item; the last item may be short. Item k uses pipeline stage k modulo the
+/// stages, and consumer group k modulo the groups.
 ///
-/// A group works on the rows of an item side by side, in code that asks of no row whether it
-/// exists. The rows of a short item follow one after the other in code for one row: that has fewer
-/// registers than the other, takes no more than the waits of a few rows at the end of the kernel,
-/// and costs code, while conditions would cost time in every row.
+/// A group processes the rows of an item in one iteration (unroll-and-jam), in code without tests
+/// whether a row exists. The rows of a short item run one after the other in separate code for one
+/// row. That code needs fewer registers and exposes the latency of only a few rows at the end of
+/// the kernel. It adds code size, while predicates would cost time in every row.
 class PipelineLowering {
  public:
   PipelineLowering(const SegmentFacts& facts, const Schedule& schedule)
@@ -95,7 +95,7 @@ class PipelineLowering {
     builder_.init_mbarriers();
   }
 
-  /// How many rows the block takes, and whole items.
+  /// Declares how many rows, and how many whole items, the block takes.
   void declare_share(kir::ParamId blocks) {
     block_ = builder_.ref(builder_.declare("block", kernel_.block_number()));
     step_ = builder_.cast(builder_.param(blocks), DType::kI64);
@@ -113,21 +113,21 @@ class PipelineLowering {
 
   // ---- Items
 
-  /// Number of a row among those that the block takes.
+  /// Number of a row among the rows of the block.
   ExprId number_of(ExprId item, int64_t row = 0) {
     return builder_.add(builder_.mul(item, builder_.integer(item_rows())), builder_.integer(row));
   }
   ExprId row_at(ExprId number) {
     return builder_.add(block_, builder_.mul(builder_.cast(number, DType::kI64), step_));
   }
-  /// The same, or the last row where there is none.
+  /// The same, clamped to the last row.
   ExprId row_at_most(ExprId number) {
     return builder_.min(row_at(number),
                         builder_.sub(kernel_.rows, builder_.integer(1, DType::kI64)));
   }
   ExprId slot_of(ExprId item) { return builder_.rem(item, slots()); }
   ExprId slots() { return builder_.integer(pipeline_slots(schedule_)); }
-  /// Parity of the phase in which the item fills its slot: of the times that the ring went round.
+  /// Parity of the phase in which the item fills its pipeline stage: item / stages, modulo 2.
   ExprId parity_of(ExprId item, int64_t later = 0) {
     const ExprId round = builder_.div(item, slots());
     return builder_.rem(builder_.add(round, builder_.integer(later)), builder_.integer(2));
@@ -144,7 +144,8 @@ class PipelineLowering {
 
   void produce(ExprId item) {
     const ExprId slot = builder_.ref(builder_.declare("slot", slot_of(item)));
-    // A slot is empty in the phase before the one that it is filled in; at first it was never full.
+    // Waits for the `empty` phase before the item's own. In the first round this wait passes at
+    // once.
     builder_.append(kir::MbarrierWait{empty_, slot, parity_of(item, 1)});
     ExprId bytes = builder_.integer(pipeline_row_bytes(facts_, schedule_), DType::kI32);
     if (item_rows() > 1) {
@@ -170,7 +171,7 @@ class PipelineLowering {
     }
   }
 
-  // ---- Compute groups
+  // ---- Consumer groups
 
   void consume_items() {
     kernel_.outer.declare();
@@ -182,7 +183,7 @@ class PipelineLowering {
       builder_.when(builder_.less(number_of(group), rows_), [&] {
         for (size_t row = 0; row < ahead_.size(); ++row) {
           const ExprId number = number_of(group, static_cast<int64_t>(row));
-          // A group with an item has its first row.
+          // The first row of an item always exists.
           ahead_[row].load(row == 0 ? row_at(number) : row_at_most(number));
         }
       });
@@ -191,13 +192,13 @@ class PipelineLowering {
                   [&](ExprId item) { consume(item, group); });
     if (item_rows() > 1) consume_short(group);
     kernel_.store_partials(exchange_in(group), [&] {
-      // The groups have barriers 1 to groups().
+      // The consumer groups use barriers 1 to groups().
       builder_.append(
           kir::GroupBarrier{builder_.integer(groups() + 1), schedule_.threads_per_block()});
     });
   }
 
-  /// Works on all rows of a whole item.
+  /// Processes all rows of a whole item in one iteration.
   void consume(ExprId item, ExprId group) {
     const ExprId slot = builder_.ref(builder_.declare("slot", slot_of(item)));
     const ExprId next = builder_.add(item, builder_.integer(groups()));
@@ -221,8 +222,8 @@ class PipelineLowering {
     if (!early) builder_.append(kir::MbarrierArrive{empty_, slot});
   }
 
-  /// The group whose turn it is takes the rows of the last item one after the other, if it is
-  /// short. Their values came ahead as those of the item's first row.
+  /// Processes a short last item row by row, in the group of that item. The prefetched row values
+  /// of its first row are in the registers for an item's first row.
   void consume_short(ExprId group) {
     const ExprId first = number_of(items_);
     const ExprId is_mine = builder_.equal(builder_.rem(items_, builder_.integer(groups())), group);
@@ -246,7 +247,7 @@ class PipelineLowering {
     });
   }
 
-  /// Element of a ring at which a row of a slot starts.
+  /// Index in an input's pipeline buffer at which a row of pipeline stage `slot` starts.
   ExprId start_of(ExprId slot, ExprId row) {
     return builder_.add(builder_.mul(slot, builder_.integer(item_rows() * columns())),
                         builder_.mul(row, builder_.integer(columns())));
@@ -257,7 +258,7 @@ class PipelineLowering {
     return {.staged = pipeline_, .start = builder_.sub(start_of(slot, row), first)};
   }
 
-  /// Groups exchange apart from each other.
+  /// Each group exchanges with its own barrier and scratch memory.
   RowExchange exchange_in(ExprId group) {
     return {.phase = {},
             .barrier = builder_.add(group, builder_.integer(1)),  // 0 is the block's.
@@ -266,7 +267,7 @@ class PipelineLowering {
             .parity = in_cluster() ? builder_.integer(0) : ExprId{}};
   }
 
-  /// From turn to turn they take one of two copies.
+  /// Consecutive exchanges, counted by `turn`, alternate between two copies of the scratch memory.
   RowExchange exchange_of(ExprId turn, ExprId group) {
     RowExchange exchange = exchange_in(group);
     exchange.phase = builder_.rem(turn, builder_.integer(2));
@@ -279,11 +280,11 @@ class PipelineLowering {
   const Schedule& schedule_;
   RowKernel kernel_;
   kir::KernelBuilder& builder_;
-  std::vector<PrefetchedRowValues> ahead_;  ///< For each row of an item.
+  std::vector<PrefetchedRowValues> ahead_;  ///< Prefetched row values, for each row of an item.
   std::map<ValueId, kir::BufferId> pipeline_;
   kir::MbarrierId full_, empty_;
   ExprId block_, step_;  ///< Number of the block or cluster, and how many there are, i64.
-  ExprId rows_, items_;  ///< Rows that it takes, and whole items that they make, i32.
+  ExprId rows_, items_;  ///< Rows of the block or cluster, and their whole items, i32.
 };
 
 }  // namespace

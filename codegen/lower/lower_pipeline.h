@@ -6,13 +6,14 @@
 
 namespace sinter {
 
-/// Lowers a warp-specialised schedule: a producer thread keeps a ring of row-wide inputs full by
-/// bulk copies, and groups of threads take its rows in turns. Beside where inputs come from and how
-/// a group waits, a row is lowered as lower_rows does.
+/// Lowers a warp-specialised schedule. A producer thread fills the stages of a pipeline with the
+/// row-wide inputs by bulk copies, and consumer warp groups take the rows in round-robin order.
+/// Apart from the location of the inputs and the barrier of a group, a row is lowered as by
+/// lower_rows.
 ///
-/// Before: the schedule is legal (the family's estimate accepted it). Throws InternalError if the
-/// ring's protocol breaks in some order of its warps. After: kernel IR as from lower_rows, with
-/// mbarriers.
+/// Before: the schedule is legal (the family's estimate accepted it). Throws InternalError if some
+/// interleaving of the warps breaks the pipeline's protocol. After: kernel IR as from lower_rows,
+/// with mbarriers.
 LoweredKernel lower_pipeline(const SegmentFacts& facts, const Schedule& schedule);
 
 }  // namespace sinter

@@ -10,7 +10,7 @@ namespace {
 
 using kir::ExprId;
 
-/// Enters a row of its own in every row slot of the block, `first` in the first.
+/// Enters consecutive rows in the row slots of the block, `first` in slot 0.
 Row enter_rows(RowKernel& k, ExprId first) {
   Row row;
   ExprId number = first;
@@ -26,13 +26,14 @@ Row enter_rows(RowKernel& k, ExprId first) {
   return row;
 }
 
-/// Has a block's next rows under way while it works on those before, where the schedule asks for
-/// it. The driver tells the first rows of each turn, those of the row slots follow them.
+/// Prefetches a block's next rows while it works on the current ones, if the schedule has
+/// prefetch_rows. The driver passes the first row of each iteration; the rows of the other row
+/// slots follow it.
 class PrefetchRows {
  public:
   explicit PrefetchRows(RowKernel& k) : k_(k), values_(k.facts, k.builder, k.tiles) {}
 
-  /// Starts on the rows of the first turn, if there are any.
+  /// Starts the loads for the rows of the first iteration, if there are any.
   void start(ExprId first) {
     if (!is_used()) return;
     values_.declare();
@@ -44,8 +45,8 @@ class PrefetchRows {
     });
   }
 
-  /// Takes the rows that the tiles have entered, and starts on those of the turn that begins with
-  /// `next`, if there is one.
+  /// Takes the prefetched values of the rows that the tiles have entered, and starts the loads for
+  /// the iteration that begins with row `next`, if there is one.
   void advance(ExprId next) {
     if (!is_used()) return;
     const ExprId row = k_.tiles.row();
@@ -60,8 +61,8 @@ class PrefetchRows {
   [[nodiscard]] bool is_used() const { return k_.schedule.prefetch_rows > 0; }
 
  private:
-  /// The row that the thread's slot has in the turn that begins with `first`. Slots beyond the last
-  /// row repeat it.
+  /// The row of the thread's slot in the iteration that begins with `first`. Slots beyond the last
+  /// row repeat the last row.
   ExprId row_of_slot(ExprId first) {
     if (k_.walk.slot().valid())
       first = k_.builder.add(first, k_.builder.cast(k_.walk.slot(), DType::kI64));
@@ -79,7 +80,7 @@ class PrefetchRows {
   PrefetchedRowValues values_;
 };
 
-/// A block for every rows_per_block rows.
+/// Non-persistent grid: one block for every rows_per_block rows.
 LoweredKernel lower_single_rows(RowKernel& k) {
   k.kernel.grid = {k.rows_param, k.schedule.rows_per_block};
   if (k.schedule.cluster_size > 1) k.builder.start_mbarriers();
@@ -89,12 +90,12 @@ LoweredKernel lower_single_rows(RowKernel& k) {
   k.body.prepare();
   k.body.load();
   k.body.compute();
-  k.builder.sync_cluster();  // Rows of no elements exchange nothing.
+  k.builder.sync_cluster();  // Rows without elements have no exchange, which would have waited.
   return {std::move(k.kernel), {k.facts.space.rows}};
 }
 
-/// A grid that stays: every block walks rows, and keeps what they have in common and what it
-/// accumulates over them.
+/// Persistent blocks: every block walks over many rows, and keeps the values common to all rows and
+/// its accumulators.
 LoweredKernel lower_persistent_blocks(RowKernel& k) {
   const kir::ParamId blocks = k.builder.add_param("blocks");
   k.kernel.grid = {blocks, 1};
@@ -118,9 +119,9 @@ LoweredKernel lower_persistent_blocks(RowKernel& k) {
       k.body.compute();
     };
     if (ahead.is_used()) {
-      // Always true, which ptxas does not know. Else it moves the first stage to before the loads,
-      // so that the next row needs no registers until then, nor is on its way; and norm gradients
-      // of 1543 columns spill 88 bytes.
+      // Always true, which ptxas does not know. Otherwise ptxas moves the first stage in front of
+      // the loads. The next row then needs no registers during that stage, but it is not in flight
+      // either, and some kernels spill (docs/experiments/constants_lowering.md).
       k.builder.when(k.builder.less(k.builder.integer(0, DType::kI64), k.builder.param(blocks)),
                      work);
     } else {

@@ -8,12 +8,12 @@ namespace sinter {
 
 /// Lowers a schedule that gives each row to a group of threads.
 ///
-/// A multi-wave schedule keeps the values that several stages need (schedule.kept) in
-/// registers or shared memory: all of a thread's share of the row is loaded before the first stage,
-/// and statistics that take two sweeps (Welford, logsumexp) sweep over what is held. A looped
-/// schedule keeps nothing: every stage reads the row in chunks of `unroll` batches, sweeps twice
-/// over a chunk in registers and merges it into running statistics, so that one pass over memory
-/// serves all statistics of a stage.
+/// A multi-wave schedule keeps the values that several stages need (schedule.kept) in registers or
+/// shared memory. A thread loads its whole share of the row before the first stage; statistics that
+/// take two passes (Welford, logsumexp) read the kept values twice. A looped schedule keeps
+/// nothing: every stage reads the row in chunks of `unroll` batches. It makes two passes over a
+/// chunk in registers and merges the chunk into running statistics, so one pass over memory serves
+/// all statistics of a stage.
 ///
 /// Before: the schedule is legal (the family's estimate accepted it). After: kernel IR with
 /// AllReduce statements, unplaced shared buffers and accesses of any width, for run_kernel_passes.

@@ -15,7 +15,7 @@ namespace {
 using kir::ExprId;
 using kir::VarId;
 
-/// A vector of a tile: where it starts, from the tile's first element and line.
+/// Start of a vector, relative to the tile's first element and line.
 struct VectorPlace {
   ExprId fast;  ///< i32.
   ExprId line;  ///< i32.
@@ -80,7 +80,7 @@ class TransposeLowering {
   }
 
  private:
-  /// A tensor that passes through shared memory, walked in its own order.
+  /// A tensor that is staged in shared memory and accessed in its own order in global memory.
   struct Staged {
     Staged(const StagedTensor& staged, const SegmentFacts& across, const Schedule& like,
            kir::KernelBuilder& builder)
@@ -117,7 +117,7 @@ class TransposeLowering {
         staged_, [&](const auto& staged) { return staged->tensor.is_output == is_output; });
   }
 
-  /// The block's place in the grid: tiles along are neighbours.
+  /// Declares the block's tile; consecutive blocks have adjacent tiles along the lines.
   void find_tile() {
     const TileShape shape = tile_shape(schedule_);
     const TileGrid grid = tile_grid(facts_, axes_, schedule_);
@@ -139,7 +139,7 @@ class TransposeLowering {
     for (size_t i = facts_.space.dimensions.size(); i-- > 0;) {
       if (i == axes_.along || i == axes_.across) continue;
       left /= std::max<int64_t>(size_of(i), 1);
-      // The outermost coordinate needs no modulus.
+      // The outermost coordinate needs no remainder.
       const ExprId coordinate = left == 1 ? rest : builder_.rem(rest, builder_.integer(size_of(i)));
       others_[i] = builder_.ref(
           builder_.declare(fmt::format("coordinate{}", i), builder_.cast(coordinate, DType::kI64)));
@@ -156,7 +156,8 @@ class TransposeLowering {
       whole_ = builder_.ref(builder_.declare("is_whole", whole_));
   }
 
-  /// One body for tiles that lie inside, another for those that reach past an end.
+  /// Emits one body for tiles inside the tensor, and a predicated one for tiles that reach past an
+  /// end.
   void in_each_tile(const std::function<void(bool)>& body) {
     if (builder_.as_integer(whole_) != nullptr) return body(true);
     builder_.when(
@@ -167,7 +168,7 @@ class TransposeLowering {
         });
   }
 
-  /// The thread's vector number `turn` (i32) of a walk.
+  /// Position of the thread's vector number `turn` (i32) in a walk.
   VectorPlace place(const TileWalk& walk, ExprId turn) {
     kir::KernelBuilder& b = builder_;
     const ExprId thread = b.special(kir::Special::kThreadIndex);
@@ -189,7 +190,7 @@ class TransposeLowering {
     return {b.mul(vector, b.integer(walk.width)), line};
   }
 
-  /// Coordinates of the rows of a walk, of which `line` is the one of dimension `of_line`.
+  /// Coordinates of a row of a walk; `line` is the coordinate of dimension `of_line`.
   std::vector<ExprId> coordinates(size_t columns, size_t of_line, ExprId line) const {
     std::vector<ExprId> out;
     for (size_t i = 0; i < others_.size(); ++i) {
@@ -199,8 +200,8 @@ class TransposeLowering {
   }
 
   /// Runs `body` for every vector of the thread in a walk whose lines are those of dimension
-  /// `of_line`, where its line exists. It finds the row entered, and gets the vector's place and
-  /// position.
+  /// `of_line`, if the line exists. The row is entered before, and `body` gets the vector's place
+  /// and position.
   void each_vector(TileLowering& tiles, const TileWalk& walk, size_t columns, size_t of_line,
                    bool whole,
                    const std::function<void(const VectorPlace&, const TilePosition&)>& body) {
@@ -232,7 +233,7 @@ class TransposeLowering {
     });
   }
 
-  /// Element of a staged tensor's shared memory.
+  /// Index in a staged tensor's shared memory.
   ExprId shared_index(const Staged& staged, ExprId along, ExprId across) {
     return builder_.add(builder_.mul(across, builder_.integer(staged.tensor.pitch)), along);
   }
@@ -245,7 +246,7 @@ class TransposeLowering {
 
   void load(bool whole) {
     kir::KernelBuilder& b = builder_;
-    // What goes on to shared memory is asked for first: the barrier waits for it.
+    // Staged inputs are loaded first, because the barrier waits for them.
     std::map<Staged*, VarId> held;
     for (const auto& staged : staged_) {
       if (staged->tensor.is_output) continue;
@@ -274,7 +275,7 @@ class TransposeLowering {
                                           held.at(staged.get()), position.group, lane});
                     };
                     const auto all = [&] { b.unrolled("v", staged->tensor.walk.width, put); };
-                    // Vectors past the end were not loaded; lanes past it are zero.
+                    // Vectors past the end were not loaded; single lanes past the end are zero.
                     if (position.predication == Predication::kVector) {
                       b.when(staged->tiles.vector_is_inside(position), all);
                     } else {
@@ -285,7 +286,7 @@ class TransposeLowering {
     }
   }
 
-  /// Brings a vector of each staged input from shared memory to registers.
+  /// Loads a vector of each staged input from shared memory into registers.
   void fetch_staged(const VectorPlace& at, const TilePosition& position) {
     kir::KernelBuilder& b = builder_;
     for (const ValueId value : list_.stages[0].loads) {
@@ -347,7 +348,7 @@ class TransposeLowering {
                 });
   }
 
-  /// Stores what was turned in shared memory.
+  /// Stores the outputs that were transposed in shared memory.
   void store(bool whole) {
     kir::KernelBuilder& b = builder_;
     for (const auto& staged : staged_) {
@@ -397,7 +398,7 @@ class TransposeLowering {
   std::vector<std::unique_ptr<Staged>> staged_;
   ExprId first_along_;          ///< Of the tile, i64.
   ExprId first_across_;         ///< Of the tile, i64.
-  ExprId whole_;                ///< The tile reaches past no end.
+  ExprId whole_;                ///< True if the tile reaches past no end.
   std::vector<ExprId> others_;  ///< Coordinates of the dimensions that no tile spans, i64.
 };
 

@@ -6,11 +6,12 @@
 
 namespace sinter {
 
-/// Lowers a transpose schedule: one block per tile of two dimensions. Its threads load what is
-/// fastest across the lines into shared memory, and into registers what is fastest along them, all
-/// before the first use; a barrier; then they evaluate the tile line by line. Outputs that are
-/// fastest across the lines go to shared memory and, behind a barrier, from there in their own
-/// order. Tiles that reach past the end of a dimension take guarded copies of these parts.
+/// Lowers a transpose schedule: one block per tile of two dimensions. Inputs that are contiguous
+/// across the lines are loaded into shared memory, those contiguous along the lines into registers,
+/// all before the first use. After a barrier the threads evaluate the tile line by line. Outputs
+/// that are contiguous across the lines are written to shared memory and, after a barrier, stored
+/// from there in their own order. Tiles that reach past the end of a dimension run predicated
+/// copies of these parts.
 ///
 /// Before: no reductions; every output spans the iteration space. After: kernel IR for
 /// run_kernel_passes.

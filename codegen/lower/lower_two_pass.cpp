@@ -58,9 +58,9 @@ class TwoPassLowering {
     }
   }
 
-  // ---- Rows that are gone through once
+  // ---- Single pass
 
-  /// Nothing waits for a turn to end, so one row follows the other.
+  /// No work waits for the end of a tile, so rows follow one after the other.
   void walk_rows() {
     builder_.loop("row", block_, k_.rows, step_, false, [&](ExprId row) {
       if (k_.facts.space.row_dimensions > 0) k_.tiles.enter_row(row);
@@ -71,7 +71,7 @@ class TwoPassLowering {
     });
   }
 
-  /// Runs `body` with a row whose threads may meet, those of other blocks of the cluster too.
+  /// Runs `body` with a row whose threads may exchange, in a cluster also across its blocks.
   void take_row(const std::function<void(Row&)>& body) {
     Row row;
     if (in_cluster()) row.exchange = k_.cluster_exchange(builder_.ref(exchanges_));
@@ -80,10 +80,10 @@ class TwoPassLowering {
       builder_.assign(exchanges_, builder_.add(builder_.ref(exchanges_), builder_.integer(1)));
   }
 
-  // ---- Turns
+  // ---- Tiles of rows
 
-  /// Runs `body` with the first row of every turn, once at least: the row after it is as many
-  /// further as there are blocks or clusters.
+  /// Runs `body` with the first row of every tile, at least once. Consecutive rows of a tile are as
+  /// many rows apart as there are blocks or clusters.
   void for_two_pass(const std::function<void(ExprId)>& body) {
     if (one_tile_) {
       body(block_);
@@ -112,14 +112,14 @@ class TwoPassLowering {
     if (keeps && !one_tile_) builder_.append(kir::Barrier{});
   }
 
-  /// Enters the turn's row of that index, i32.
+  /// Enters the row of the tile with this index, i32.
   void enter_row(ExprId first, ExprId index) {
     const ExprId before = builder_.mul(builder_.cast(index, DType::kI64), step_);
     if (k_.facts.space.row_dimensions > 0)
       k_.tiles.enter_row(builder_.ref(builder_.declare("row", builder_.add(first, before))));
   }
 
-  // ---- First part
+  // ---- First pass
 
   void reduce_rows(ExprId first, ExprId count) {
     const ExprId zero = builder_.integer(0);
@@ -131,7 +131,7 @@ class TwoPassLowering {
       });
       return;
     }
-    // Threads need not meet in any row: each takes others.
+    // No row needs an exchange, so every thread takes rows of its own.
     builder_.comment("row values of the rows of the turn");
     Row row;
     row.is_leader =
@@ -158,7 +158,7 @@ class TwoPassLowering {
     });
   }
 
-  // ---- Second part
+  // ---- Second pass
 
   void apply_rows(const RowChunk& chunk, ExprId first, ExprId count) {
     builder_.comment("a chunk of columns of all rows of the turn");
@@ -193,7 +193,7 @@ class TwoPassLowering {
     });
   }
 
-  /// The same with the next row on its way.
+  /// The same with the next row prefetched.
   void go_through_prefetched(const RowChunk& chunk, ExprId first, ExprId count) {
     const auto load = [&](ExprId index) {
       builder_.when(builder_.less(index, count), [&] {
@@ -205,8 +205,8 @@ class TwoPassLowering {
     builder_.loop("r", builder_.integer(0), count, builder_.integer(1), false, [&](ExprId index) {
       k_.body.take_next(chunk);
       load(builder_.add(index, builder_.integer(1)));
-      // Always true, which ptxas does not know: it would wait with the loads until the row at hand
-      // is done.
+      // Always true, which ptxas does not know. Otherwise it would delay the loads until the
+      // current row is done.
       builder_.when(builder_.less(builder_.integer(0, DType::kI64), builder_.param(blocks_)), [&] {
         enter_row(first, index);
         take_tile_row_values(index);
@@ -219,7 +219,7 @@ class TwoPassLowering {
     builder_.unrolled("u", chunk.batches, [&](ExprId group) { k_.outer.clear(group); });
   }
 
-  /// Runs `body` for every vector of a chunk that has a place in the block's partial results.
+  /// Runs `body` for every vector of a chunk, with its index in the block's partial results.
   void for_partials(const RowChunk& chunk,
                     const std::function<void(const TilePosition&, ExprId)>& body) {
     k_.walk.for_vectors(chunk, [&](const TilePosition& at) {
@@ -255,9 +255,9 @@ class TwoPassLowering {
   kir::KernelBuilder& builder_;
   const bool one_tile_;
   kir::ParamId blocks_;
-  VarId exchanges_;      ///< Rows that the blocks of a cluster have reduced.
+  VarId exchanges_;      ///< Counts the rows that the blocks of a cluster have reduced.
   ExprId block_, step_;  ///< Number of the block or cluster, and how many there are, i64.
-  ExprId partials_;      ///< Element at which its partial results of columns begin, i64.
+  ExprId partials_;  ///< Index of the block's or cluster's first partial result of columns, i64.
   std::map<ValueId, kir::BufferId> tile_row_values_;
 };
 

@@ -5,19 +5,19 @@
 
 namespace sinter {
 
-/// Lowers a schedule whose blocks take rows in turns (Schedule::rows_per_tile), for rows of any
-/// width: none of a row is kept but a few row values.
+/// Lowers a two-pass schedule, whose blocks go twice through a tile of rows
+/// (Schedule::rows_per_tile), for rows of any width: only a few row values of a row are kept.
 ///
-///     for each turn
+///     for each tile of rows
 ///       for each of its rows     reduce it; its row values go to shared memory
 ///       for each chunk of columns
-///         accumulators = nothing yet, or what the turn before left
+///         accumulators = identity, or the partial results after the previous tile
 ///         for each of its rows   load, store outputs, accumulate
 ///         partial results = accumulators
-///     totals, which stay in registers all the time, are combined and stored
+///     totals, which stay in registers throughout, are combined and stored
 ///
-/// Blocks that have no row leave partial results of none. A block that takes all of its rows in one
-/// turn writes its partial results once and reads none.
+/// Blocks without rows write the identity as partial results. A block whose rows are all in one
+/// tile writes its partial results once and reads none.
 LoweredKernel lower_two_pass(RowKernel& k);
 
 }  // namespace sinter

@@ -13,11 +13,11 @@ namespace sinter {
 struct LoweredKernel {
   kir::Kernel kernel;
   std::vector<int64_t> param_values;
-  /// Of every buffer in argument space, in their order: its integers.
+  /// The integers of every buffer in argument space, in the order of these buffers.
   std::vector<std::vector<int64_t>> argument_values{};
 };
 
-/// What a buffer in argument space holds in memory: integers of its type.
+/// The bytes of a buffer in argument space: integers of its type.
 std::vector<std::byte> argument_bytes(const kir::Buffer& buffer, std::span<const int64_t> values);
 
 }  // namespace sinter

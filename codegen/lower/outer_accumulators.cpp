@@ -250,7 +250,7 @@ void OuterAccumulators::combine_slots(int64_t slots, int64_t threads, ExprId slo
     }
     builder_.unrolled("b", groups, [&](ExprId group) {
       combine_slots_of(part, group, slots, threads, slot, thread, barrier);
-      // The next group takes the same places.
+      // The next group reuses the same shared memory.
       if (groups > 1) barrier();
     });
   }
@@ -276,7 +276,7 @@ void OuterAccumulators::combine_blocks(ExprId block, int64_t threads, ExprId thr
     bytes += count * bytes_of(type);
   }
   const ExprId zero = builder_.integer(0);
-  // Block b has its places at b - 1: the first one never sends.
+  // Block b uses place b - 1, because the first block never sends.
   const auto place = [&](ExprId before) {
     return builder_.add(builder_.mul(before, builder_.integer(threads)), thread);
   };
@@ -285,7 +285,7 @@ void OuterAccumulators::combine_blocks(ExprId block, int64_t threads, ExprId thr
     for (const Part part : {Part::kColumns, Part::kTotals}) send_to_first_block(part, own, arrived);
   };
   const auto receive_all = [&] {
-    // Some may have come already.
+    // Some bytes may have arrived already.
     builder_.when(builder_.equal(thread, zero), [&] {
       builder_.append(kir::ExpectBytes{arrived, zero, builder_.integer(bytes)});
     });
@@ -319,7 +319,7 @@ void OuterAccumulators::send_to_first_block(Part part, ExprId place, kir::Mbarri
 void OuterAccumulators::combine_slots_of(Part part, ExprId group, int64_t slots, int64_t threads,
                                          ExprId slot, ExprId thread,
                                          const std::function<void()>& barrier) {
-  // Slot s has its place at s - 1: the first one never sends.
+  // Slot s uses place s - 1, because the first slot never sends.
   const auto place = [&](int64_t later) {
     const ExprId sender = builder_.add(slot, builder_.integer(later - 1));
     return builder_.add(builder_.mul(sender, builder_.integer(threads)), thread);
@@ -385,7 +385,7 @@ void OuterAccumulators::combine_slots_in_place(int64_t slots, int64_t threads, E
                                                const std::function<void()>& barrier) {
   for (int64_t left = slots; left > 1;) {
     const int64_t half = (left + 1) / 2;
-    // The slot that is read has its rows, or what it received, behind it.
+    // After the barrier, the slot that is read has accumulated its rows and received tuples.
     barrier();
     builder_.when(builder_.less(slot, builder_.integer(left - half)), [&] {
       combine_with(builder_.add(own_thread(), builder_.integer(half * threads)));
@@ -448,7 +448,7 @@ void OuterAccumulators::store_totals(ExprId row) {
 void OuterAccumulators::store_partials(RowWalk& walk, ExprId row, kir::Access access) {
   if (components_.empty()) return;
   declare_partials(access);
-  // Shifted rows leave no columns behind them to store.
+  // Kernels of unaligned rows have no column accumulators to store.
   if (!components(Part::kColumns).empty()) {
     const ExprId columns = builder_.integer(facts_.space.columns, DType::kI64);
     const ExprId start = builder_.mul(builder_.ref(builder_.declare("partial_row", row)), columns);
@@ -504,7 +504,7 @@ void OuterAccumulators::accumulate_partials(const OuterAccumulators& writer, Exp
                                             component.type, unroll, component.total ? 1 : lanes_));
     }
     const auto later = [&](int64_t u) { return builder_.add(row, number(u * step)); };
-    // Past the end the last row is read again, and not used.
+    // Past the end, the last row is read again and not used.
     for (int64_t u = 0; u < unroll; ++u) {
       load_row(tiles, u,
                u == 0 ? row
@@ -531,7 +531,7 @@ std::vector<ValueId> finish_loads(const SegmentFacts& facts) {
       return;
     }
     const Op& op = facts.fusion.def_of(value);
-    // What an outer reduction takes was evaluated with the rows.
+    // The operands of an outer reduction were evaluated with the rows.
     if (is_reduction(op.kind)) return;
     for (const ValueId operand : op.operands) visit(operand);
   };

@@ -7,20 +7,21 @@
 
 namespace sinter {
 
-/// Loads row values that are read from memory a row ahead, for drivers whose threads take one row
-/// after the other: nothing else in a row's chain of waits is as long as their way from memory.
+/// Prefetches, one row ahead, the row values that are read from memory, for drivers whose threads
+/// take rows one after the other. Their load latency would otherwise dominate a row's critical
+/// path.
 class PrefetchedRowValues {
  public:
   PrefetchedRowValues(const SegmentFacts& facts, kir::KernelBuilder& builder, TileLowering& tiles)
       : facts_(facts), builder_(builder), tiles_(tiles) {}
 
-  /// Declares a register for each.
+  /// Declares a register for each such value.
   void declare();
   [[nodiscard]] bool empty() const { return next_.empty(); }
-  /// Starts loading those of a row, which must exist. Leaves the tiles in no row.
+  /// Starts the loads for a row, which must exist. Afterwards `tiles` has no current row.
   void load(kir::ExprId row);
-  /// Makes what was loaded that of `row`, which the tiles then have entered, and starts loading for
-  /// `next`, if that `exists`; invalid: it does.
+  /// Enters `row` in `tiles` with the values that were loaded for it, and starts the loads for
+  /// `next` if `exists` is true. An invalid `exists` means true.
   void advance(kir::ExprId row, kir::ExprId next, kir::ExprId exists = {});
 
  private:

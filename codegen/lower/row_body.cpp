@@ -13,8 +13,8 @@ namespace sinter {
 using kir::ExprId;
 using kir::VarId;
 
-/// How many elements of a row in a thread's registers statistics take at a time where they do not
-/// look twice at all of them at once (kMostConvertedTwice).
+/// Elements per thread that two-pass statistics take at a time if the row is in registers and the
+/// two passes do not span the whole row (kMostConvertedTwice).
 constexpr int64_t kLookedAtTogether = 8;
 
 RowBody::RowBody(const SegmentFacts& facts, const Schedule& schedule, kir::KernelBuilder& builder,
@@ -79,7 +79,7 @@ void RowBody::compute() {
   for (size_t s = 0; s < count; ++s) run_stage(s);
 }
 
-// ---- Turns
+// ---- Two-pass schedules
 
 void RowBody::evaluate_common() {
   for (const ValueId value : list_.row_values) {
@@ -135,7 +135,7 @@ void RowBody::load_next(const RowChunk& chunk) {
   for (const auto& [value, tile] : current) tiles_.bind_tile(value, tile, false);
 }
 
-/// Element by element, which is a move for each word of packed ones.
+/// Copies element by element; the compiler makes it one move per word of packed elements.
 void RowBody::take_next(const RowChunk& chunk) {
   const auto take = [&](const TilePosition& at) {
     for (const auto& [value, next] : next_) {
@@ -195,8 +195,9 @@ void RowBody::run_stage(size_t s) {
     select_row(i);
     statistics[i].define_results();
   }
-  // Shuffles alone keep nothing that was read from shared memory from staying in registers until
-  // the next stage, which is there to read it again: rows of 1,600 in a ring then spill 480 bytes.
+  // An exchange by shuffles alone does not make the compiler drop values that were read from shared
+  // memory. They would stay in registers until the next stage, which reads them again anyway, and
+  // could spill. The warp barrier forces the second read (docs/experiments/constants_lowering.md).
   if (exchanges && walk_.threads() <= kWarp && reads_shared()) builder_.append(kir::WarpBarrier{});
   for (size_t i = 0; i < rows_.size(); ++i) {
     select_row(i);
@@ -206,7 +207,7 @@ void RowBody::run_stage(size_t s) {
   }
 }
 
-/// Looks at all elements of the row at hand for stage s.
+/// Walks over all elements of the current row for stage s.
 void RowBody::pass_over_row(size_t s, RowStatistics& statistics) {
   const Stage& stage = list_.stages[s];
   if (passes_over_whole_row(facts_, schedule_, stage, s)) {
@@ -230,7 +231,7 @@ void RowBody::pass_over_row(size_t s, RowStatistics& statistics) {
   });
 }
 
-/// The first of two sweeps over the whole row.
+/// The first of two passes over the whole row.
 void RowBody::begin_passes(size_t s, RowStatistics& statistics) {
   const Stage& stage = list_.stages[s];
   const ChunkReads reads = reads_.of_stage(s, stage);
@@ -240,7 +241,7 @@ void RowBody::begin_passes(size_t s, RowStatistics& statistics) {
   });
 }
 
-/// The second one.
+/// The second pass over the whole row.
 void RowBody::finish_passes(size_t s, RowStatistics& statistics) {
   const ChunkReads reads = reads_.of_values(s, statistics.second_operands());
   statistics.between_passes();
@@ -250,7 +251,7 @@ void RowBody::finish_passes(size_t s, RowStatistics& statistics) {
   statistics.end_chunk(true);
 }
 
-/// True if the row's inputs, or what is kept of it, lie in shared memory.
+/// True if inputs or kept values of the row lie in shared memory.
 bool RowBody::reads_shared() const {
   return !row().inputs.staged.empty() ||
          std::ranges::any_of(schedule_.kept, [&](const KeptValue& kept) {
@@ -258,7 +259,7 @@ bool RowBody::reads_shared() const {
          });
 }
 
-/// Loads what a chunk needs into registers, runs the body, and forgets the registers.
+/// Loads a chunk's reads into registers, runs the body, and unbinds the registers.
 void RowBody::with_reads(const ChunkReads& reads, const RowChunk& chunk,
                          const std::function<void()>& body) {
   for (const auto* values : {&reads.inputs, &reads.shared}) {
@@ -278,9 +279,9 @@ void RowBody::with_reads(const ChunkReads& reads, const RowChunk& chunk,
   }
 }
 
-// ---- Sweeps
+// ---- Passes over a chunk
 
-/// First look at the elements of a chunk, if the stage does anything with one.
+/// First pass over the elements of a chunk, if the stage has work per element.
 void RowBody::sweep(const Stage& stage, RowStatistics& statistics, const RowChunk& chunk) {
   const bool keeps =
       std::ranges::any_of(stage.kept, [&](ValueId value) { return !facts_.is_read(value); });
@@ -290,7 +291,7 @@ void RowBody::sweep(const Stage& stage, RowStatistics& statistics, const RowChun
   });
 }
 
-/// Accumulates, collects outputs and stores them, keeps what later stages need.
+/// Accumulates, collects and stores outputs, and keeps the values of later stages.
 void RowBody::pass_over_vector(const Stage& stage, RowStatistics& statistics,
                                const TilePosition& at) {
   std::map<size_t, VarId> output_tiles;
@@ -326,7 +327,7 @@ void RowBody::pass_over_vector(const Stage& stage, RowStatistics& statistics,
   }
 }
 
-/// Second look at the elements of a chunk, for statistics.
+/// Second pass over the elements of a chunk, for statistics.
 void RowBody::second_pass(RowStatistics& statistics, const RowChunk& chunk) {
   const auto for_elements = [&](const RowStatistics::SearchElement& take) {
     walk_.for_vectors(chunk, [&](const TilePosition& at) {
@@ -349,9 +350,9 @@ void RowBody::keep_in_register(ValueId value, const TilePosition& at, ExprId lan
 
 void RowBody::accumulate_outer(const Stage& stage, const TilePosition& at, ExprId lane) {
   if (stage.outer.empty()) return;
-  // Operands are evaluated for whoever needs them later too, outside of the condition.
+  // Operands are evaluated outside of the condition, because later statements may also use them.
   for (const OpId op : stage.outer) tiles_.element_value(facts_.fusion.ops[op].operands[0]);
-  // Registers hold accumulators of a chunk at a time, or of the row.
+  // In two-pass schedules registers hold the accumulators of one chunk, otherwise of the whole row.
   const ExprId group = takes_turns() ? at.group : at.batch;
   const auto accumulate = [&] { outer_.accumulate(stage.outer, group, lane); };
   if (row().is_real.valid()) {
@@ -365,7 +366,7 @@ ExprId RowBody::is_leader() {
   return row().is_leader.valid() ? row().is_leader : walk_.is_first_thread();
 }
 
-/// Every row counts once, so one thread takes it.
+/// Every row counts once, so only the leader thread accumulates it.
 void RowBody::accumulate_totals(const std::vector<OpId>& totals) {
   if (totals.empty()) return;
   for (const OpId op : totals) tiles_.row_value(facts_.fusion.ops[op].operands[0]);
@@ -381,7 +382,7 @@ bool RowBody::is_row_output(size_t output) const {
          !facts_.space.output_coverage[output].columns;
 }
 
-/// Stores the outputs that have one element a row and wait for `level` inner reductions.
+/// Stores the outputs that have one element per row and depend on `level` inner reductions.
 void RowBody::store_row_outputs(int level) {
   for (size_t i = 0; i < facts_.fusion.outputs.size(); ++i) {
     if (!is_row_output(i) || facts_.level[facts_.fusion.outputs[i]] != level) continue;
@@ -389,7 +390,8 @@ void RowBody::store_row_outputs(int level) {
   }
 }
 
-/// Lets threads that repeat a row store nothing, and the first row alone what is the same in all.
+/// Runs `body` under the store's predicates: threads that repeat a row store nothing, and only the
+/// first row stores an output that is the same in all rows.
 void RowBody::when_stored(size_t output, const std::function<void()>& body) {
   ExprId condition = row().is_real;
   if (!facts_.space.output_coverage[output].rows && facts_.space.row_dimensions > 0) {

@@ -15,84 +15,84 @@
 
 namespace sinter {
 
-/// What the threads of a row know of it, beside its number, which the tiles have. As it stands, the
-/// row is there for every thread, its inputs are in global memory, and the block waits together.
+/// The current row as its threads see it; `tiles` has the row's number. By default the row exists
+/// for every thread, its inputs are in global memory, and exchanges use the barrier of the block.
 struct Row {
-  /// False in threads that only repeat a row, so that barriers and shuffles stay whole: they store
-  /// and accumulate nothing. Invalid: true in all.
+  /// False in threads that only repeat a row so that all threads reach barriers and shuffles; these
+  /// threads store and accumulate nothing. Invalid: true in all threads.
   kir::ExprId is_real{};
-  /// True in the one thread that stores and accumulates what there is once a row. Invalid: the
-  /// row's first.
+  /// True in the leader thread, which stores and accumulates values that exist once per row.
+  /// Invalid: the leader is the row's first thread.
   kir::ExprId is_leader{};
   RowInputs inputs{};
   RowExchange exchange{};
 };
 
-/// What a group of threads does with one row. Which row that is, how many there are, and who brings
-/// their inputs is the driver's matter; between the steps it may wait, let go of a place that the
-/// inputs had, or start on the row after.
+/// The work of a group of threads on one row. The driver decides which row that is, how many rows
+/// there are, and how the inputs are loaded. Between the steps it may wait, release the pipeline
+/// stage of the inputs, or start on the next row.
 ///
-///     prepare, once for all rows that the threads take
+/// prepare, once for all rows of the threads
 ///     begin(row)  load  compute
 ///
-/// Several rows may be worked on side by side: their stages alternate, and one exchange carries the
-/// statistics of all of them.
+/// Several rows may be processed in one iteration (unroll-and-jam): their stages alternate, and one
+/// exchange carries the statistics of all of them.
 ///
 ///     prepare(rows), once
 ///     begin_rows(rows)  { select_row(0)  begin  load  select_row(1)  begin  load ... }  compute
 ///
-/// Where rows come ahead (Schedule::prefetch_rows), load_prefetched in the first row, then before
-/// each begin take_prefetched, and load_prefetched in the row after it.
+/// With Schedule::prefetch_rows, call load_prefetched in the first row. Then call take_prefetched
+/// before each begin, and load_prefetched in the row after it.
 ///
-/// Where rows come in turns (Schedule::rows_per_tile), begin and compute reduce a row, and do no
-/// more. When that is done for all rows of a turn
+/// In two-pass schedules (Schedule::rows_per_tile), begin and compute only reduce a row. After that
+/// is done for all rows of a tile,
 ///
 ///     with_common_reads(chunk)  { apply(chunk) for each of them }
 ///
-/// does what is left for a chunk of their columns.
+/// does the remaining work for a chunk of their columns.
 class RowBody {
  public:
   RowBody(const SegmentFacts& facts, const Schedule& schedule, kir::KernelBuilder& builder,
           TileLowering& tiles, RowWalk& walk, OuterAccumulators& outer);
 
-  /// Declares what `rows` rows at a time keep from stage to stage, and loads what is the same in
-  /// every row.
+  /// Declares the storage of values that are kept from stage to stage, for `rows` rows per
+  /// iteration, and loads the values that are the same in every row.
   void prepare(size_t rows = 1);
-  /// Begins with so many rows side by side, and forgets those of the turn before. The tiles stand
-  /// where they stood when the first row was prepared.
+  /// Begins an iteration of `rows` rows and forgets those of the previous iteration. `tiles`
+  /// returns to its state when the first row was prepared.
   void begin_rows(size_t rows);
-  /// Takes the tiles to another row of the turn.
+  /// Makes another row of the iteration the current row of `tiles`.
   void select_row(size_t row);
-  /// Starts loading the inputs that come ahead, of the row that the tiles have entered.
+  /// Starts the loads of the prefetched inputs for the row that the tiles have entered.
   void load_prefetched();
-  /// Makes those inputs, loaded last, the ones of the row that the tiles have entered.
+  /// Makes the prefetched inputs those of the row that the tiles have entered.
   void take_prefetched();
-  /// Starts on the row that the tiles have entered, with what waits for none of its elements: row
-  /// values, and outputs that have one element a row.
+  /// Starts the row that the tiles have entered, with the work that needs none of its elements: row
+  /// values, and outputs that have one element per row.
   void begin(const Row& row);
   /// Loads the inputs that the row keeps.
   void load();
-  /// Runs the stages of all rows of the turn one after the other; chunk by chunk they load what is
-  /// not kept.
+  /// Runs the stages of all rows of the iteration in order; values that are not kept are loaded
+  /// chunk by chunk.
   void compute();
 
-  /// Row values that apply takes from begin and compute, in any row.
+  /// Row values that begin and compute produce and apply uses, in any row.
   [[nodiscard]] const std::vector<ValueId>& tile_row_values() const {
     return list_.tile_row_values;
   }
-  /// Evaluates the row values that all rows have from the start.
+  /// Evaluates the row values that are the same in every row.
   void evaluate_common();
   /// True if begin and compute have anything to do.
   [[nodiscard]] bool has_first_part() const;
-  /// True if apply has.
+  /// True if apply has anything to do.
   [[nodiscard]] bool has_second_part() const;
-  /// Runs `rows` with what a chunk reads that is the same in every row.
+  /// Runs `rows` with the chunk's reads that are the same in every row already loaded.
   void with_common_reads(const RowChunk& chunk, const std::function<void()>& rows);
-  /// Goes through a chunk of the row that the tiles have entered: stores and accumulates.
+  /// Stores and accumulates a chunk of the row that the tiles have entered.
   void apply(const RowChunk& chunk);
-  /// Where a row comes ahead, runs `rows` with registers for what a chunk reads of two rows: it
-  /// calls load_next in the first of them, and then in every row take_next, load_next in the row
-  /// after it, and apply.
+  /// If a row is prefetched, runs `rows` with registers for a chunk's reads of two rows. `rows`
+  /// calls load_next in the first row, and then for every row take_next, load_next in the row after
+  /// it, and apply.
   void with_prefetch_rows(const RowChunk& chunk, const std::function<void()>& rows);
   void load_next(const RowChunk& chunk);
   void take_next(const RowChunk& chunk);
@@ -103,7 +103,7 @@ class RowBody {
   [[nodiscard]] size_t last_stage() const { return list_.stages.size() - 1; }
   struct SideRow {
     Row row{};
-    TileLowering::RowView view{};  ///< While the tiles stand in another row.
+    TileLowering::RowView view{};  ///< Saved view while another row is current in the tiles.
   };
 
   [[nodiscard]] const Row& row() const { return rows_[current_].row; }
@@ -120,7 +120,7 @@ class RowBody {
   void keep_in_register(ValueId value, const TilePosition& at, kir::ExprId lane);
   void accumulate_outer(const Stage& stage, const TilePosition& at, kir::ExprId lane);
   void accumulate_totals(const std::vector<OpId>& totals);
-  /// True for outputs that have one element a row.
+  /// True for outputs that have one element per row.
   [[nodiscard]] bool is_row_output(size_t output) const;
   void store_row_outputs(int level);
   void when_stored(size_t output, const std::function<void()>& body);
@@ -132,11 +132,11 @@ class RowBody {
   RowWalk& walk_;
   OuterAccumulators& outer_;
   const StageList list_;
-  std::map<ValueId, kir::VarId> next_;  ///< Registers of what apply reads of the row after.
+  std::map<ValueId, kir::VarId> next_;  ///< Registers of apply's reads for the next row.
   RowResidents residents_;
   StageReads reads_;
-  std::vector<TileLowering::RowView> prepared_;  ///< Of every row that may be worked on at once.
-  std::vector<SideRow> rows_ = std::vector<SideRow>(1);  ///< Of the turn.
+  std::vector<TileLowering::RowView> prepared_;          ///< One for every row of an iteration.
+  std::vector<SideRow> rows_ = std::vector<SideRow>(1);  ///< The rows of the iteration.
   size_t current_ = 0;
 };
 

@@ -7,15 +7,15 @@
 
 namespace sinter {
 
-/// Where the inputs of the row at hand are: in global memory, but for those that somebody has
-/// brought to shared memory whole. Whoever brings them also waits for them and says when their
-/// place is free again; a reader need not know who it was.
+/// Where the inputs of the current row are: in global memory, except for those that the driver has
+/// staged whole in shared memory. The driver also waits for these copies and releases their place.
 struct RowInputs {
   std::map<ValueId, kir::BufferId> staged{};
-  kir::ExprId start{};  ///< Element of each of these buffers at which column 0 is or would be, i32.
+  kir::ExprId start{};  ///< Index of column 0 in each of these buffers, i32; it may lie outside of
+                        ///< the block's part.
 };
 
-/// Loads one vector of an input into its bound tile, from where it is.
+/// Loads one vector of an input into its bound tile, from shared or global memory.
 void load_input(kir::KernelBuilder& builder, TileLowering& tiles, const RowInputs& inputs,
                 ValueId value, const TilePosition& at);
 

@@ -10,25 +10,26 @@
 
 namespace sinter {
 
-/// A kernel that gives rows to groups of threads, up to where its drivers differ: its buffers, the
-/// number of rows and the calling thread's place are declared. A driver adds the grid and the way
-/// from rows to calls of `body`.
+/// The common part of kernels that assign rows to groups of threads: the buffers, the number of
+/// rows and the calling thread's position are declared. A driver adds the grid and the loop over
+/// rows that calls `body`.
 struct RowKernel {
   RowKernel(const SegmentFacts& facts, const Schedule& schedule);
   RowKernel(const RowKernel&) = delete;  // The parts refer to each other.
   RowKernel& operator=(const RowKernel&) = delete;
 
-  /// Number of the calling block, i64; in a cluster, whose blocks share rows, that of the cluster.
+  /// Number of the calling block, i64; if the blocks of a cluster share rows, the number of the
+  /// cluster.
   kir::ExprId block_number();
   /// First row of the calling block, in a grid that has a block for every rows_per_block rows.
   kir::ExprId first_row();
-  /// How the blocks of a cluster exchange what they know of a row, as the `turn`-th of theirs
-  /// (i32): in turns with two copies, so that each needs no barrier of the block. Invalid: the only
-  /// one.
+  /// How the blocks of a cluster exchange the statistics of a row, in their exchange number `turn`
+  /// (i32). Consecutive exchanges alternate between two copies of the scratch memory, so they need
+  /// no barrier of the block. Invalid: there is only one exchange.
   RowExchange cluster_exchange(kir::ExprId turn);
-  /// Leaves what the threads have accumulated over their rows, one row of partial results for every
-  /// block or cluster; `barrier` emits what all threads with rows wait for each other at. The last
-  /// block finishes them where the schedule has tickets.
+  /// Stores the threads' accumulators, as one row of partial results for every block or cluster.
+  /// `barrier` emits a barrier of all threads with rows. With a last-block reduction in the
+  /// schedule, the last block finishes them.
   void store_partials(const RowExchange& exchange, const std::function<void()>& barrier);
 
   const SegmentFacts& facts;
@@ -39,7 +40,7 @@ struct RowKernel {
   RowWalk walk;
   OuterAccumulators outer;
   RowBody body;
-  kir::ExprId rows;  ///< How many there are, i64.
+  kir::ExprId rows;  ///< Number of rows, i64.
   kir::ParamId rows_param;
 
  private:

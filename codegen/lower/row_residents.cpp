@@ -96,7 +96,7 @@ void RowResidents::load_prefetched() {
   for (const auto& [value, tile] : current) tiles_.bind_tile(value, tile, true);
 }
 
-/// Element by element, which is a move for each word of packed ones.
+/// Copies element by element; the compiler makes it one move per word of packed elements.
 void RowResidents::take_prefetched() {
   if (next_.empty()) return;
   const auto take = [&](const TilePosition& at) {
@@ -140,7 +140,7 @@ void RowResidents::finish_shared_copies(const std::vector<ValueId>& copied,
   const auto store = [&](const Passing& vector) {
     walk_.when_inside(vector.at, [&] { store_shared(vector.value, vector.at, vector.tile); });
   };
-  // A loop has registers for the vectors of one batch, which it waits for.
+  // A loop has registers for the vectors of one batch, and waits for them.
   const auto load_and_store = [&](const RowChunk& batch) {
     std::vector<Passing> vectors;
     load_passing(copied, batch, vectors);
@@ -160,7 +160,7 @@ bool RowResidents::passes_registers(ValueId value, const TilePosition& at) const
 void RowResidents::load_passing(const std::vector<ValueId>& copied, const RowChunk& batch,
                                 std::vector<Passing>& out) {
   walk_.for_vectors(batch, [&](TilePosition at) {
-    at.group = builder_.integer(0);  // A tile for each.
+    at.group = builder_.integer(0);  // Each vector has a tile of its own.
     for (const ValueId value : copied) {
       if (!passes_registers(value, at)) continue;
       const VarId tile = tiles_.declare_tile(value, 1);
@@ -174,7 +174,7 @@ void RowResidents::load_passing(const std::vector<ValueId>& copied, const RowChu
 
 // ---- Shared memory
 
-/// Each thread's own vectors, batch by batch, and then its edges.
+/// Layout: the threads' vectors, batch by batch, and then the peeled elements.
 ExprId RowResidents::shared_index(const TilePosition& at) {
   const ExprId thread = builder_.special(kir::Special::kThreadIndex);
   if (at.is_edge()) {

@@ -18,8 +18,8 @@ std::string_view component_name(Combiner combiner, size_t i) {
   return traits_of(combiner).components[i].name;
 }
 
-/// What the first pass takes of the elements of a reduction whose second pass looks for them
-/// again; the reduction itself for all others.
+/// The combiner of the first pass: the extreme, for a reduction whose second pass searches for its
+/// index; the reduction itself for all others.
 Combiner first_pass_of(Combiner combiner) { return traits_of(combiner).first_pass; }
 
 }  // namespace
@@ -131,7 +131,7 @@ void RowStatistics::sync_between_passes(ExprId thread, int64_t pivot_threads) {
   pivot_threads_ = pivot_threads;
 }
 
-// ---- First sweep
+// ---- First pass
 
 void RowStatistics::begin_chunk() {
   for (Accumulator& accumulator : accumulators_) {
@@ -164,8 +164,9 @@ void RowStatistics::add(ExprId lane) {
   }
 }
 
-/// Takes the pivot from the first lane of a vector: of a chunk the first, because all sums are of
-/// differences from it; for the row any, here the last, which takes no test.
+/// Takes the pivot from the first lane of a vector. The pivot of a chunk is from its first vector,
+/// because all sums are of differences from it. The pivot of a row may be from any vector; the last
+/// one needs no test.
 void RowStatistics::add_to_welford(const Accumulator& accumulator, ExprId lane) {
   const ExprId pivot = builder_.ref(accumulator.pivot);
   ExprId is_pivot = builder_.equal(lane, builder_.integer(0));
@@ -174,17 +175,18 @@ void RowStatistics::add_to_welford(const Accumulator& accumulator, ExprId lane) 
         builder_.equal(builder_.ref(accumulator.chunk_count), builder_.real(0.0, accumulator.type));
     is_pivot = builder_.both(is_pivot, is_first);
   }
-  // What deviates from an infinite pivot is no number, and the mean then is infinite.
+  // The deviation from an infinite pivot is NaN, while the mean is infinite.
   const ExprId x = operand(accumulator);
   const ExprId is_finite = builder_.apply(PointwiseFn::kIsFinite, {x});
   builder_.assign(accumulator.pivot, builder_.select(builder_.both(is_pivot, is_finite), x, pivot));
   if (syncs_) return;
-  // Halves first: of equal elements they are 0 however small these are, and no other scale is so.
+  // Takes halves first: those of equal elements are 0 however small the elements are, which no
+  // other scale achieves.
   add_half(accumulator.chunk_sum, half_deviation(accumulator, accumulator.pivot));
 }
 
 void RowStatistics::end_vector(const TilePosition& at) {
-  if (syncs_) return;  // Those of the row are known.
+  if (syncs_) return;  // The threads share the pivot of the row.
   for (const Accumulator& accumulator : accumulators_) {
     if (accumulator.combiner != Combiner::kWelford) continue;
     increase(accumulator.chunk_count,
@@ -192,13 +194,13 @@ void RowStatistics::end_vector(const TilePosition& at) {
   }
 }
 
-// ---- Second sweep
+// ---- Second pass
 
 void RowStatistics::between_passes(bool is_in_order) {
   for (Accumulator& accumulator : accumulators_) {
     const DType type = accumulator.type;
     if (accumulator.combiner == Combiner::kWelford) {
-      if (syncs_) continue;  // The running tuple takes what deviates from the pivot.
+      if (syncs_) continue;  // The running tuple takes the deviations from the pivot.
       const ExprId count =
           builder_.max(builder_.ref(accumulator.chunk_count), builder_.real(1.0, type));
       const ExprId scaled_count = builder_.mul(count, builder_.real(scale_of_halves(), type));
@@ -207,13 +209,13 @@ void RowStatistics::between_passes(bool is_in_order) {
           builder_.declare("chunk_mean", beyond_pivot(accumulator, half_beyond));
       accumulator.chunk_m2 = builder_.declare("chunk_m2", builder_.real(0.0, type));
     } else if (accumulator.combiner == Combiner::kLogSumExp) {
-      // While only -inf was seen, exponents subtract 0, so that exp(-inf - 0) adds nothing; see
+      // If only -inf was seen, exponents subtract 0, so that exp(-inf - 0) adds nothing; see
       // emit_combine.
       const ExprId max = builder_.ref(accumulator.running[0]);
       const ExprId lowest = kir::identity_of(builder_, Combiner::kLogSumExp, 0, type);
       accumulator.safe_max = builder_.declare(
           "safe_max", builder_.select(builder_.equal(max, lowest), builder_.real(0.0, type), max));
-      if (syncs_) continue;  // Nothing is added up yet.
+      if (syncs_) continue;  // Nothing is summed yet.
       const ExprId scale = builder_.apply(
           PointwiseFn::kExp,
           {builder_.sub(builder_.ref(accumulator.old_max), builder_.ref(accumulator.safe_max))});
@@ -228,7 +230,7 @@ void RowStatistics::between_passes(bool is_in_order) {
 void RowStatistics::begin_search(Accumulator& accumulator, bool is_in_order) {
   const ExprId extreme = builder_.ref(accumulator.running[0]);
   const ExprId is_old = kir::is_same(builder_, extreme, builder_.ref(accumulator.old_extreme));
-  // A thread that meets others searches if the row's extreme is its own.
+  // After an exchange a thread searches only if the row's extreme is its own.
   ExprId is_here = is_old;
   ExprId found = nowhere(accumulator);
   if (!syncs_ && is_in_order) {
@@ -307,14 +309,14 @@ void RowStatistics::share_pivot(const Accumulator& accumulator) {
   const ExprId share =
       builder_.mul(pivot, builder_.real(1.0 / static_cast<double>(pivot_threads_), type));
   const ExprId has_part = builder_.less(thread_, builder_.integer(pivot_threads_));
-  // Shares of a subnormal number are rounded, and would not add up to it: where elements are so
-  // small, one thread gives all of it.
+  // Shares of a subnormal number are rounded and would not sum to it. If elements are so small, one
+  // thread contributes the whole pivot.
   constexpr double kTiny = 0x1p-60;
   const ExprId is_tiny =
       builder_.less(builder_.apply(PointwiseFn::kAbs, {pivot}), builder_.real(kTiny, type));
   const ExprId is_first = builder_.equal(thread_, builder_.integer(0));
   const ExprId whole = builder_.select(is_first, pivot, zero);
-  // Its pivot stays 0 in a thread that has no elements.
+  // The pivot stays 0 in a thread without elements.
   builder_.assign(accumulator.pivot,
                   builder_.select(has_part, builder_.select(is_tiny, whole, share), zero));
 }
@@ -346,7 +348,7 @@ void RowStatistics::meet(std::vector<RowStatistics>& rows, int64_t threads, cons
 void RowStatistics::combine(const std::vector<RowStatistics>& rows, int64_t threads,
                             const std::string& name, const RowExchange& exchange) {
   const RowStatistics& first = rows.front();
-  // In a row of no elements every thread has the result already.
+  // In a row without elements every thread already has the result.
   if (first.empty() || threads == 1 || first.facts_.space.columns == 0) return;
   kir::AllReduce all = all_reduce(first.builder_, threads, name, exchange);
   for (const RowStatistics& row : rows) {
@@ -364,8 +366,8 @@ void RowStatistics::combine(const std::vector<RowStatistics>& rows, int64_t thre
   first.builder_.append(std::move(all));
 }
 
-/// Makes mean and m2 of the scaled sum of what deviates from the pivot, and of the squares of
-/// halves.
+/// Computes mean and m2 from the scaled sum of the deviations from the pivot and the squares of
+/// their halves.
 void RowStatistics::move_to_mean(const Accumulator& accumulator) {
   const DType type = accumulator.type;
   const double scale = scale_of_halves();
@@ -377,7 +379,7 @@ void RowStatistics::move_to_mean(const Accumulator& accumulator) {
   const ExprId half_sum = builder_.mul(scaled_sum, builder_.real(1.0 / scale, type));
   const ExprId m2 = builder_.mul(builder_.sub(quarter_m2, builder_.mul(half_sum, half_beyond)),
                                  builder_.real(4.0, type));
-  // Rounding, and squares that underflow, may take the difference below 0.
+  // Rounding, and squares that underflow, may make the difference negative.
   builder_.assign(accumulator.running[2], builder_.max(m2, builder_.real(0.0, type)));
   builder_.assign(accumulator.running[1], beyond_pivot(accumulator, half_beyond));
 }

@@ -11,7 +11,7 @@ RowWalk::RowWalk(const SegmentFacts& facts, const Schedule& schedule, kir::Kerne
                  TileLowering& tiles)
     : facts_(facts), schedule_(schedule), builder_(builder), tiles_(tiles) {}
 
-// ---- The thread's place
+// ---- The thread's position
 
 void RowWalk::declare() {
   const ExprId thread = builder_.special(kir::Special::kThreadIndex);
@@ -28,8 +28,8 @@ void RowWalk::declare() {
   if (schedule_.row_access != RowAccess::kUnaligned) declare_first_column();
 }
 
-/// Blocks of a cluster have equal parts of a row, one after the other; of shifted rows, equal
-/// numbers of whole vectors.
+/// Blocks of a cluster have equal, consecutive parts of a row; in unaligned rows, equal numbers of
+/// whole vectors.
 void RowWalk::declare_part_of_block() {
   const DType type = tiles_.column_type();
   const ExprId columns = builder_.integer(columns_per_block(facts_, schedule_), type);
@@ -68,8 +68,8 @@ void RowWalk::declare_first_column() {
   first_ = builder_.ref(builder_.declare("first_column", first));
 }
 
-/// Vectors are whole if they begin below what leaves room for one, and the block's own if they
-/// begin before those of the next block of its cluster.
+/// A vector is whole if it starts at least one vector before the end of the row. It belongs to the
+/// block if it starts before the part of the cluster's next block.
 void RowWalk::declare_guard_end(ExprId head) {
   const DType type = tiles_.column_type();
   const int64_t last = std::max<int64_t>(facts_.space.columns - (tiles_.width() - 1), 0);
@@ -82,8 +82,8 @@ void RowWalk::declare_guard_end(ExprId head) {
   tiles_.set_column_count(end);
 }
 
-/// The elements before the first whole vector and behind the last, in this order, dealt to the
-/// threads one by one.
+/// Peeled elements: those before the first whole vector and those after the last, in this order,
+/// distributed to the threads one by one.
 void RowWalk::declare_peeled(ExprId head) {
   const DType type = tiles_.column_type();
   edges_.clear();
@@ -112,7 +112,7 @@ ExprId RowWalk::first_in_part() {
                       builder_.integer(tiles_.width(), tiles_.column_type()));
 }
 
-/// Elements of the row before the first of its vectors that is aligned, all of a row too short for
+/// Elements of the row before its first aligned vector; all elements of a row that is too short for
 /// one.
 ExprId RowWalk::first_whole_vector() {
   const ExprId width = builder_.integer(tiles_.width(), DType::kI64);
@@ -122,13 +122,14 @@ ExprId RowWalk::first_whole_vector() {
   return builder_.min(head, builder_.integer(facts_.space.columns, tiles_.column_type()));
 }
 
-/// Elements between the vector boundary below the row's start and the start.
+/// Misalignment of the row: elements between the last vector boundary before its start and its
+/// start.
 ExprId RowWalk::row_shift() {
   const TensorAccess& reference = *shift_reference(facts_);
   const int64_t width = tiles_.width();
   ExprId start = builder_.integer(reference.offset, DType::kI64);
   if (facts_.space.row_dimensions > 0) {
-    // Only what the strides leave over matters, so row * (stride mod width) serves.
+    // Only the strides modulo the width matter, so row * (stride mod width) is enough.
     int64_t inner = 1;
     for (size_t i = facts_.space.row_dimensions; i-- > 0;) {
       const int64_t left_over = reference.strides[i] % width;
@@ -149,16 +150,17 @@ ExprId RowWalk::row_shift() {
 void RowWalk::for_chunks(int64_t unroll, const std::function<void(const RowChunk&)>& body,
                          const std::function<bool(const ChunkRun&)>& takes) {
   std::vector<ChunkRun> runs = chunk_runs(facts_, schedule_, unroll);
-  // Registers hold the row, and threads branch around what may lie outside of it. Where that is
-  // used last, ptxas waits for the other vectors before it loads this one. Beside rows in shared
-  // memory it spills instead: distillation losses in f32 took 4.0 ms instead of 3.1.
+  // If all kept values are in registers, the predicated run comes first: threads branch around its
+  // use, and if it were used last, ptxas would wait for the other vectors before it loads this one.
+  // If some are in shared memory, the order is left unchanged, because the other order spills there
+  // (docs/experiments/constants_lowering.md).
   const auto in_registers = [](const KeptValue& kept) {
     return kept.residency == Residency::kRegister;
   };
   if (!schedule_.kept.empty() && std::ranges::all_of(schedule_.kept, in_registers))
     std::ranges::stable_partition(
         runs, [](const ChunkRun& run) { return run.predication != Predication::kNone; });
-  int64_t end = 0;  // Of the batches so far.
+  int64_t end = 0;  // End of the batches so far.
   for (const ChunkRun& run : runs) {
     if (takes && !takes(run)) continue;
     const bool is_in_order = run.begin >= end && !run.edges;

@@ -8,7 +8,7 @@ namespace sinter {
 ChunkReads StageReads::of_stage(size_t s, const Stage& stage) const {
   std::set<ValueId> needed(stage.loads.begin(), stage.loads.end());
   const auto root = [&](ValueId value) {
-    // A computed value that is kept from this stage on is held already, yet computed here.
+    // A computed value that is kept from this stage on already has registers, but is computed here.
     if (facts_.is_tile(value) && !facts_.is_read(value) && tiles_.has_tile(value) &&
         facts_.level[value] == static_cast<int>(s)) {
       for (const ValueId operand : facts_.fusion.def_of(value).operands) touch(operand, s, needed);

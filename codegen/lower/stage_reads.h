@@ -9,23 +9,23 @@
 
 namespace sinter {
 
-/// What a chunk reads into registers before its elements are evaluated.
+/// The values that are read into registers for a chunk before its elements are evaluated.
 struct ChunkReads {
-  std::vector<ValueId> inputs;  ///< From where the row's inputs are.
-  std::vector<ValueId> shared;  ///< Kept in shared memory.
+  std::vector<ValueId> inputs;  ///< Read from where the row's inputs are.
+  std::vector<ValueId> shared;  ///< Read from shared memory, where they are kept.
   [[nodiscard]] bool empty() const { return inputs.empty() && shared.empty(); }
 };
 
-/// Finds what the stages of a row read: the values that their work comes down to, once what
-/// registers hold already is left out.
+/// Finds the values that the stages of a row read: the leaves of their computation, except those
+/// that registers already hold.
 class StageReads {
  public:
   StageReads(const SegmentFacts& facts, const TileLowering& tiles, const RowResidents& residents)
       : facts_(facts), tiles_(tiles), residents_(residents) {}
 
-  /// Of everything that stage s does with an element.
+  /// Reads of the whole work of stage s on an element.
   [[nodiscard]] ChunkReads of_stage(size_t s, const Stage& stage) const;
-  /// Of another look at some values in stage s.
+  /// Reads of another evaluation of `values` in stage s.
   [[nodiscard]] ChunkReads of_values(size_t s, const std::vector<ValueId>& values) const;
 
  private:

@@ -17,11 +17,10 @@ using kir::VarId;
 TileLowering::TileLowering(const SegmentFacts& facts, const Schedule& schedule,
                            kir::KernelBuilder& builder)
     : facts_(facts), schedule_(schedule), builder_(builder) {
-  // Column indices run past the row by less than two blocks' reach.
+  // Column indices exceed the row by less than twice the elements of one iteration of the block.
   const int64_t reach =
       schedule.threads_per_block() * schedule.vector_width * std::max<int64_t>(schedule.unroll, 1);
-  // Their coordinates are found by division, whose divisors may be large where there are no
-  // columns.
+  // Coordinates are computed by division; the divisors may be large even if there are no columns.
   int64_t largest = 1;
   for (size_t i = facts.space.row_dimensions; i < facts.space.dimensions.size(); ++i)
     largest *= std::max<int64_t>(facts.space.dimensions[i].size, 1);
@@ -86,8 +85,7 @@ ExprId TileLowering::tensor_of(kir::BufferId buffer) const {
 }
 
 void TileLowering::leave_row(bool ends) {
-  // What all rows have in common lives as long as the loop over them: nothing is left of it
-  // outside.
+  // Values common to all rows are in scope only inside the loop over rows.
   std::erase_if(view_.values, [&](const auto& entry) {
     return ends || facts_.space.dependence[entry.first].rows;
   });
@@ -107,7 +105,7 @@ void TileLowering::enter_row(ExprId row) {
   const auto& space = facts_.space;
   if (!row.valid()) return;
   // Dimension k's coordinate is (row / product of inner sizes) mod its size; the outermost needs no
-  // modulus.
+  // remainder.
   int64_t inner = 1;
   std::vector<ExprId> coordinates(space.row_dimensions);
   for (size_t i = space.row_dimensions; i-- > 0;) {
@@ -128,7 +126,7 @@ std::string TileLowering::name_of_value(ValueId value) const {
   return name.empty() ? fmt::format("v{}", value.index) : name;
 }
 
-/// Writes what the next statement computes, in terms of the graph.
+/// Emits a comment that names the next statement's op in the graph.
 void TileLowering::describe(ValueId value) {
   const Op& op = facts_.fusion.def_of(value);
   builder_.comment(
@@ -256,7 +254,7 @@ ExprId TileLowering::compute(ValueId value, const std::function<ExprId(ValueId)>
 
 namespace {
 
-/// Ops that leave no statement of their own: their value is another expression.
+/// Ops without a statement of their own: their value is another expression.
 bool is_transparent(const OpKind& kind) {
   return std::holds_alternative<ConstantOp>(kind) || std::holds_alternative<BroadcastOp>(kind) ||
          std::holds_alternative<PermuteOp>(kind) || std::holds_alternative<ReshapeOp>(kind);
@@ -274,8 +272,8 @@ ExprId TileLowering::row_value(ValueId value) {
   return view_.values.at(value);
 }
 
-/// What a row value is computed from for a row. Of a take: the index, and what all elements that it
-/// may pick are computed from.
+/// The row values that a row value is computed from. For a take: the index, and the operands of all
+/// elements that it may gather.
 std::vector<ValueId> TileLowering::row_operands(ValueId value) const {
   const Op& op = facts_.fusion.def_of(value);
   if (!std::holds_alternative<TakeOp>(op.kind)) return op.operands;
@@ -290,7 +288,7 @@ std::vector<ValueId> TileLowering::row_operands(ValueId value) const {
   return out;
 }
 
-/// True if a row value is known, or is read, as it is from now on.
+/// True if a row value is known. One that is read from memory is loaded here.
 bool TileLowering::has_row_value(ValueId value) {
   if (view_.values.contains(value)) return true;
   ExprId result;
@@ -310,7 +308,7 @@ bool TileLowering::has_row_value(ValueId value) {
   return true;
 }
 
-/// Evaluates a row value whose operands are.
+/// Evaluates a row value whose operands are evaluated.
 void TileLowering::compute_row_value(ValueId value) {
   if (facts_.fusion.def_as<TakeOp>(value) != nullptr) {
     view_.values[value] = take(value);
@@ -358,7 +356,7 @@ ExprId TileLowering::take_at(ValueId value, ExprId index, ExprId column) {
   const ExprId position = builder_.ref(
       builder_.declare(name_of_value(value) + "_index", builder_.cast(index, DType::kI64)));
   ExprId inside = index_is_inside(position, gather.size);
-  // Elements behind the last one are evaluated beside it, and not stored.
+  // Lanes past the last element are also evaluated, but not stored.
   if (column.valid() && position_.predication == Predication::kElement)
     inside = builder_.both(inside, lane_is_inside(position_, lane_));
   const ExprId jump = builder_.mul(position, builder_.integer(gather.stride, DType::kI64));
@@ -379,10 +377,10 @@ ExprId TileLowering::take(ValueId value) {
   const ExprId picked = gathered(source, position, inside, memo);
   const DType type = facts_.fusion.values[value].type;
   const DType compute = compute_type(type);
-  // The load itself left zero where the index is outside.
+  // The load itself gives zero if the index is out of range.
   const bool is_loaded = facts_.is_tile(source) && facts_.space.find_input(source) != nullptr;
   if (compute != type && is_loaded) return picked;
-  // Types that are only stored cannot be selected between. The cast there and back changes nothing.
+  // `select` does not take storage types. The cast to the compute type and back changes nothing.
   const ExprId zero = is_float(type) ? builder_.real(0.0, compute) : builder_.integer(0, compute);
   const ExprId taken = builder_.select(inside, builder_.cast(picked, compute), zero);
   return builder_.ref(builder_.declare(name_of_value(value), builder_.cast(taken, type)));
@@ -566,7 +564,7 @@ void TileLowering::begin_element(const TilePosition& position, ExprId lane) {
 }
 
 ExprId TileLowering::element_value(ValueId value) {
-  // A gather finds its element by the index: what it picks from is no element at hand.
+  // A gather reads its source at the index, not at the current element.
   const auto operands = [&](ValueId of) {
     const Op& op = facts_.fusion.def_of(of);
     const std::span<const ValueId> all(op.operands);
@@ -578,7 +576,8 @@ ExprId TileLowering::element_value(ValueId value) {
   return is_element(value) ? element_values_.at(value) : row_value(value);
 }
 
-/// True if a value needs no statement for the element at hand, but for a row value its own.
+/// True if a value needs no statement for the current element, except that a row value may be
+/// evaluated.
 bool TileLowering::has_element(ValueId value) {
   if (!is_element(value)) {
     row_value(value);
@@ -596,7 +595,7 @@ bool TileLowering::has_element(ValueId value) {
   return false;
 }
 
-/// Evaluates a value whose operands are.
+/// Evaluates a value whose operands are evaluated.
 void TileLowering::compute_element(ValueId value) {
   const auto operand = [&](ValueId id) {
     return is_element(id) ? element_values_.at(id) : row_value(id);
@@ -646,8 +645,8 @@ ExprId TileLowering::output_element(size_t index) {
   return builder_.cast(element_value(*operand), compute_type(facts_.fusion.values[output].type));
 }
 
-/// Even lanes have vectors a, odd ones b behind them. Of each two pieces that a thread stores, the
-/// pair stores both of a first, one a thread, and then both of b.
+/// The even lane has vector a, the odd lane vector b, which follows a. For each two pieces of a
+/// vector the lane pair first stores both pieces of a, one per lane, and then both of b.
 void TileLowering::store_in_pairs(size_t index, VarId tile, const TilePosition& position) {
   const TensorAccess& access = facts_.space.outputs[index];
   const kir::BufferId buffer = buffer_of(facts_.fusion.outputs[index]);

@@ -47,7 +47,7 @@ class Renumbering {
 
 }  // namespace
 
-// NOLINTNEXTLINE(performance-unnecessary-value-param): the list of passes asks for it.
+// NOLINTNEXTLINE(performance-unnecessary-value-param): the list of passes has this signature.
 kir::Kernel canonicalize(kir::Kernel kernel) {
   kir::Kernel result = kernel;
   result.exprs = {};

@@ -4,8 +4,10 @@
 
 namespace sinter {
 
-/// Marks reciprocals of what is known to be 1 or more, or NaN (CallForm::kOneOrMore): they need no
-/// test for arguments whose reciprocal overflows or is denormal.
+/// After:  a reciprocal of an f32 that is known to be at least 1 or NaN has CallForm::kOneOrMore.
+///         It is emitted without the test for arguments whose reciprocal overflows or is denormal.
+/// Before: ValueMinima finds the lower bounds of the expressions that are in the kernel.
+/// Order:  after all passes that add expressions.
 kir::Kernel choose_reciprocals(kir::Kernel kernel);
 
 }  // namespace sinter

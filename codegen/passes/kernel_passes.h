@@ -10,11 +10,11 @@
 
 namespace sinter {
 
-/// A step from kernel to kernel. Pure: equal kernels in, equal kernels out.
+/// A function from kernel to kernel. It is pure: equal kernels give equal results.
 struct KernelPass {
   std::string_view name;
   kir::Kernel (*function)(kir::Kernel) = nullptr;
-  std::string_view reason;  ///< Why it stands where it does.
+  std::string_view reason;  ///< Why the pass runs at this place in the order.
 };
 
 /// All passes, in the order in which they run.
@@ -32,9 +32,9 @@ struct KernelPassOptions {
   size_t stop_after = std::numeric_limits<size_t>::max();
 };
 
-/// Turns a kernel as lowering makes it (KernelStage::kBuilt) into one that can be emitted
-/// (KernelStage::kLowered, canonical). A kernel that does not verify is a defect of what made it:
-/// InternalError that names the pass and every violation.
+/// Turns the result of a lowering (KernelStage::kBuilt) into a kernel that can be emitted
+/// (KernelStage::kLowered, canonical). Throws InternalError if a kernel does not verify; the error
+/// names the pass after which that was found and lists every violation.
 kir::Kernel run_kernel_passes(kir::Kernel kernel, const KernelPassOptions& options = {});
 
 }  // namespace sinter

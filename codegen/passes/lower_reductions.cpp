@@ -20,21 +20,23 @@ using kir::ExprId;
 using kir::StmtId;
 using kir::VarId;
 
-/// Leaves partial results in shared memory, where barriers keep them apart from the next ones.
+/// True for a reduction that writes partial results to shared memory; barriers keep them apart from
+/// those of the next execution.
 bool is_wide(const kir::StmtKind& stmt) {
   const auto* reduce = std::get_if<AllReduce>(&stmt);
   return reduce != nullptr && reduce->threads > kWarp && !reduce->arrived.valid();
 }
 
-/// Holds up the whole block.
+/// True for a statement at which the whole block waits.
 bool is_barrier(const kir::StmtKind& stmt) {
   if (std::holds_alternative<kir::Barrier>(stmt)) return true;
   return is_wide(stmt) && !std::get<AllReduce>(stmt).barrier.valid();
 }
 
-/// Finds the wide reductions that may follow themselves with no barrier in between: those in a loop
-/// where neither its body, outside of further conditions and loops, nor their own block has another
-/// one. Whoever comes to a reduction comes to the barriers of its block.
+/// Finds the wide reductions that may execute twice with no barrier in between. These are
+/// reductions in a loop where neither the loop's body, outside of further conditions and loops, nor
+/// the reduction's own block has another barrier. A thread that reaches a reduction also reaches
+/// the barriers of the reduction's block.
 class RepeatedReductions {
  public:
   explicit RepeatedReductions(const kir::Kernel& kernel) : kernel_(kernel) {
@@ -64,7 +66,8 @@ class RepeatedReductions {
   IdMap<StmtId, uint8_t> repeated_;
 };
 
-/// Lowers one AllReduce. Shared memory and shuffles know no bool: it travels as i32.
+/// Lowers one AllReduce. Bools are exchanged as i32, because shuffles and shared memory do not take
+/// them.
 class ReductionLowering {
  public:
   ReductionLowering(kir::KernelBuilder& builder, const AllReduce& reduce)
@@ -76,8 +79,8 @@ class ReductionLowering {
     }
   }
 
-  /// `half` holds the offset of the scratch half in use; invalid if the reduction's phase tells it
-  /// or there is one only.
+  /// `half` holds the offset of the scratch buffer in use. It is invalid if the reduction's phase
+  /// selects the buffer, or if there is only one.
   void lower(VarId half) {
     if (components_.empty() || (reduce_.threads == 1 && !reduce_.arrived.valid())) return;
     b_.comment(fmt::format("Reduce {} over {} threads", reduce_.name, reduce_.threads));
@@ -100,7 +103,8 @@ class ReductionLowering {
     ExprId base = b_.integer(0);
     if (half.valid()) base = b_.ref(half);
     if (reduce_.phase.valid()) base = b_.mul(reduce_.phase, b_.integer(warps));
-    // Where the partial results of the thread's group begin, and that of its own warp.
+    // Index of the first partial result of the thread's group, and of its own warp's partial
+    // result.
     ExprId first = b_.mul(b_.div(thread_, b_.integer(reduce_.threads)), b_.integer(group_warps));
     if (group_warps == warps) first = b_.integer(0);
     ExprId own = b_.div(thread_, b_.integer(kWarp));
@@ -138,12 +142,14 @@ class ReductionLowering {
   }
   ExprId lane() { return b_.rem(thread_, b_.integer(kWarp)); }
 
-  /// One hop over the blocks of a cluster: every warp sends its tuple to all of them, lane l to
-  /// block l, and combines what all warps of its group have sent to its own.
+  /// Exchanges over the blocks of a cluster in one step: every warp sends its tuple to all blocks,
+  /// lane l to block l, and combines the tuples that all warps of its group have sent to its own
+  /// block.
   ///
-  /// A tuple's place is written again two turns later, when its reader has left it: the sender has
-  /// then waited for a turn in between, to which the reader's warp has sent after reading. So every
-  /// warp of the group must read what all have sent, and phases must alternate.
+  /// A tuple's place is written again two executions later. By then its reader has read it: the
+  /// sender has waited for the execution in between, for which the reader's warp sent its tuple
+  /// after reading. So every warp of the group must read the tuples of all warps, and phases must
+  /// alternate.
   void exchange_in_cluster() {
     const int64_t cluster = b_.kernel().cluster;
     const int64_t group_warps = std::max<int64_t>(reduce_.threads / kWarp, 1);
@@ -160,9 +166,9 @@ class ReductionLowering {
       component.scratch = add_scratch(component, phases * reduce_.groups * tuples);
       bytes += tuples * bytes_of(travel_type(component.var));
     }
-    // A lane sends for all lanes of its warp, which have read what came two turns ago.
+    // A lane sends for all lanes of its warp. They have read the tuples of two executions ago.
     b_.append(kir::WarpBarrier{});
-    // The bytes of all tuples that come here; some may have come already.
+    // The bytes of all tuples that are sent to this block; some may have arrived already.
     b_.when(b_.equal(b_.rem(thread_, b_.integer(reduce_.threads)), b_.integer(0)), [&] {
       b_.append(kir::ExpectBytes{reduce_.arrived, place, b_.integer(bytes)});
     });
@@ -261,7 +267,7 @@ class ReductionLowering {
     kir::emit_combine(b_, part.combiner, part.vars, others);
   }
 
-  /// A variable that may travel, with the value of `var`.
+  /// A variable with the value of `var` that can be exchanged.
   VarId travelling(VarId var) {
     if (!is_flag(var)) return var;
     return b_.declare(name_of(var) + "_flag", b_.cast(b_.ref(var), DType::kI32));

@@ -4,11 +4,13 @@
 
 namespace sinter {
 
-/// Replaces unrolled loops that do nothing but take maxima and minima in f32 of all lanes of packed
-/// tiles (bf16, f16), or of their magnitudes, by LaneExtreme. One instruction then compares two
-/// lanes, before they are converted: a vector of 8 takes two conversions instead of eight. The
-/// result is the same: the order of comparisons does not matter, nor does rounding, which there is
-/// none of.
+/// After:  an unrolled loop that only takes f32 maxima or minima over all lanes of packed tiles
+///         (bf16, f16; an even number of lanes), or over the magnitudes of the lanes, is replaced
+///         by LaneExtreme statements. One instruction then compares two lanes before they are
+///         converted: a vector of 8 lanes takes two conversions instead of eight. The result is the
+///         same, because the order of the comparisons does not matter and nothing is rounded.
+/// Before: the loops of reductions are in the kernel.
+/// Order:  after lowering, which makes these loops; before take_fast_paths, which copies loops.
 kir::Kernel pack_maxima(kir::Kernel kernel);
 
 }  // namespace sinter

@@ -4,12 +4,11 @@
 
 namespace sinter {
 
-/// After:  every shared buffer has an offset, a multiple of 16 and of its alignment; in the order
-/// of
-///         their ids, none overlapping.
-///         The mbarriers follow behind them, from a multiple of 16 on.
-/// Before: no pass that adds shared buffers is still to come. Offsets given before are not kept.
-/// Order:  last of the passes that know about buffers.
+/// After:  every shared buffer has an offset, a multiple of 16 and of its alignment. Buffers are
+///         placed in the order of their ids and do not overlap. The mbarriers follow, from a
+///         multiple of 16.
+/// Before: no later pass adds shared buffers. Earlier offsets are replaced.
+/// Order:  after all passes that add shared buffers.
 kir::Kernel place_shared_buffers(kir::Kernel kernel);
 
 }  // namespace sinter

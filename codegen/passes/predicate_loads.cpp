@@ -16,7 +16,8 @@ bool reads_tile(const kir::Kernel& kernel, kir::ExprId id) {
   return reads;
 }
 
-/// The condition is evaluated again for each load, so it may not read what one of them loads.
+/// True if the branch holds only loads that can be predicated. The condition is evaluated again for
+/// each load, so it may not read a tile, which one of them may fill.
 bool holds_loads_alone(const kir::Kernel& kernel, const kir::If& branch) {
   const auto is_load_into_tile = [&](kir::StmtId id) {
     const auto* load = std::get_if<kir::Load>(&kernel.stmts[id].kind);

@@ -14,7 +14,7 @@ using kir::ExprId;
 using kir::StmtId;
 using kir::VarId;
 
-/// Grows the set of variables that are read by statements that matter until it holds still.
+/// Computes the set of variables that are read by live statements, as a fixed point.
 class Liveness {
  public:
   explicit Liveness(const kir::Kernel& kernel) : kernel_(kernel) {
@@ -92,7 +92,7 @@ class Liveness {
     } else if (const auto* sent = std::get_if<kir::ClusterStore>(&stmt)) {
       read(sent->source);
     } else if (const auto* count = std::get_if<kir::AtomicCount>(&stmt)) {
-      read(count->target);  // It counts whether or not anyone asks, and has to put it somewhere.
+      read(count->target);  // The atomic has an effect even if its result is unused.
     } else if (const auto* extreme = std::get_if<kir::LaneExtreme>(&stmt)) {
       read(extreme->tile);
     } else if (const auto* loop = std::get_if<kir::For>(&stmt)) {

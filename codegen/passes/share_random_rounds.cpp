@@ -19,14 +19,15 @@ class Sharing {
   kir::Block rebuilt(const kir::Block& block) { return rebuilt(block, {}); }
 
  private:
-  using Calls = std::map<ExprId, ExprId>;  ///< Those of a loop, and what takes their place.
+  using Calls = std::map<ExprId, ExprId>;  ///< The calls of a loop, with their replacements.
 
   [[nodiscard]] bool draws(ExprId id) const {
     const auto* call = std::get_if<kir::PointwiseExpr>(&builder_.kernel().exprs[id].kind);
     return call != nullptr && call->fn == PointwiseFn::kPhiloxUniform;
   }
 
-  /// The calls of a loop's body, but not of the loops within, which have variables of their own.
+  /// Collects the calls in a loop's body, but not in nested loops, which have variables of their
+  /// own.
   void collect(const kir::Block& block, std::vector<ExprId>& calls) const {
     const kir::Kernel& kernel = builder_.kernel();
     for (const kir::StmtId id : block) {
@@ -46,7 +47,7 @@ class Sharing {
     kir::Block out;
     builder_.into(&out, [&] {
       for (const kir::StmtId id : block) {
-        // The table may grow meanwhile, so nothing may point into it.
+        // Copied, because the statement table may grow during the replacement.
         kir::StmtKind kind = builder_.kernel().stmts[id].kind;
         if (auto* loop = std::get_if<kir::For>(&kind)) {
           const Calls own = loop->unroll ? shared(loop->body) : Calls{};

@@ -21,11 +21,11 @@ bool has_fast_path(const kir::Kernel& kernel, const kir::PointwiseExpr& call) {
          has_fast_path_form(call.fn, kernel.exprs[call.arguments[0]].type);
 }
 
-/// What running a loop again from its start takes.
+/// The variables that must be restored or renamed to run a loop again from its start.
 struct Rerun {
-  std::vector<VarId> changed;   ///< Scalars from outside that it changes, to be set back.
-  std::vector<VarId> declared;  ///< Its own.
-  bool fills_tiles = false;     ///< From outside.
+  std::vector<VarId> changed;   ///< Scalars declared outside that it changes; restored.
+  std::vector<VarId> declared;  ///< Declared inside; renamed.
+  bool fills_tiles = false;     ///< It writes tiles declared outside.
 };
 
 class LoopWithLogarithms {
@@ -83,7 +83,7 @@ class LoopWithLogarithms {
       read_.push_back(element->tile);
     } else if (const auto* call = std::get_if<kir::PointwiseExpr>(&expr.kind)) {
       has_logarithm_ |= has_fast_path(kernel_, *call);
-      // Its generator keeps words between calls.
+      // The generator keeps words between calls.
       can_run_again_ &= call->fn != PointwiseFn::kPhiloxUniform;
     }
   }
@@ -95,8 +95,8 @@ class LoopWithLogarithms {
   bool can_run_again_ = true;
 };
 
-/// Copies a loop with its logarithms in one form, and its own variables under new ids where the
-/// copy is the second.
+/// Copies a loop with its logarithms in one form. In the second copy the variables that the loop
+/// declares get new ids (rename).
 class LoopCopy {
  public:
   LoopCopy(kir::KernelBuilder& builder, CallForm form, VarId exact)
@@ -124,7 +124,7 @@ class LoopCopy {
     kir::Block out;
     builder_.into(&out, [&] {
       for (const kir::StmtId id : from) {
-        // The table grows meanwhile, so nothing may point into it.
+        // Copied, because the statement table grows during the replacement.
         kir::StmtKind kind = builder_.kernel().stmts[id].kind;
         kir::replace_exprs(kind, [&](ExprId expr) { return copied(expr); });
         kir::replace_blocks(kind, [&](const kir::Block& inner) { return block(inner); });

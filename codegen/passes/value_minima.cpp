@@ -34,7 +34,7 @@ ValueMinima::ValueMinima(const kir::Kernel& kernel)
       }
     }
   });
-  // In the order of the text, so that operands come first.
+  // In statement order, so that operands come first.
   each([&](const kir::StmtKind& stmt) {
     const auto* declared = std::get_if<kir::Declare>(&stmt);
     if (declared == nullptr || !declared->init.valid() || is_changed[declared->var] != 0) return;

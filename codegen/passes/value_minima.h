@@ -4,17 +4,17 @@
 
 namespace sinter {
 
-/// What floats of a kernel are known to be at least, or NaN.
+/// Lower bounds of the f32 expressions of a kernel: each value is at least its bound, or NaN.
 class ValueMinima {
  public:
   explicit ValueMinima(const kir::Kernel& kernel);
 
-  /// Minus infinity if nothing is known.
+  /// The bound; minus infinity if nothing is known.
   [[nodiscard]] double of(kir::ExprId expr) const;
 
  private:
   const kir::Kernel& kernel_;
-  IdMap<kir::VarId, double> of_vars_;  ///< Of those that are given a value once.
+  IdMap<kir::VarId, double> of_vars_;  ///< Of variables that are assigned once.
 };
 
 }  // namespace sinter

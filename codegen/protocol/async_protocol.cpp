@@ -18,9 +18,9 @@ constexpr int64_t kMbarrierLimit = (int64_t{1} << 20) - 1;
 constexpr int64_t kCopyUnitBytes = 16;
 /// 1024 threads of a block.
 constexpr int64_t kMaxWarps = 32;
-/// Keeps the proof short; rings and numbers of groups in use stay far below.
+/// Limits the time of the proof; pipelines and numbers of groups in use stay far below.
 constexpr int64_t kMaxProvedItems = 4096;
-/// Each adds as many runs as there are items.
+/// Limits the time of the proof: each row of an item adds as many runs as there are items.
 constexpr int64_t kMaxItemRows = 16;
 
 int64_t items_to_prove(const AsyncProtocol& protocol) {
@@ -80,7 +80,7 @@ std::optional<std::string> malformation(const AsyncProtocol& protocol) {
   return wrong;
 }
 
-/// What the producer does for an item of up to `rows` rows.
+/// The producer's actions for an item of up to `rows` rows.
 std::vector<ProtocolAction> producer_actions(const std::vector<int64_t>& copies, int64_t rows) {
   using enum ProtocolVerb;
   std::vector<ProtocolAction> out = {
@@ -100,7 +100,7 @@ constexpr ProtocolAction kWaitForItem = {.verb = ProtocolVerb::kWait,
 constexpr ProtocolAction kReleaseItem = {.verb = ProtocolVerb::kArrive,
                                          .barrier = PipelineBarrier::kEmpty};
 
-/// What a group does for an item of that many rows.
+/// A consumer group's actions for an item of `rows` rows.
 std::vector<ProtocolAction> group_actions(SlotRelease release, int64_t rows) {
   std::vector<ProtocolAction> out = {kWaitForItem};
   const auto read_rows = [&] {
@@ -116,7 +116,7 @@ std::vector<ProtocolAction> group_actions(SlotRelease release, int64_t rows) {
   return out;
 }
 
-/// What it does for an item of fewer than that.
+/// A consumer group's actions for an item of fewer than `rows` rows.
 std::vector<ProtocolAction> short_group_actions(int64_t rows) {
   using enum ProtocolVerb;
   std::vector<ProtocolAction> out = {kWaitForItem};

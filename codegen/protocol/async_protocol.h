@@ -10,44 +10,47 @@
 
 namespace sinter {
 
-// Who fills and who empties the ring of a warp-specialised kernel, as a value: lowering emits it,
-// and `prove` shows first that no order in which warps and copies may run breaks it.
+// The producer/consumer protocol of a warp-specialised kernel's pipeline, as a value. Lowering
+// emits it, and `prove` first shows that no interleaving of warps and copies breaks it.
 //
-// Item k of n lives in slot k % stages. Each slot has two mbarriers: `full` completes a phase when
-// an item has arrived in the slot, `empty` when its readers have left it. So phase k / stages of
-// both belongs to item k. Roles run side by side, each warp of a role on its own, and take items
-// first, first + step, ... below n, which only the launch knows. For every item a warp does the
-// role's actions in order.
+// Item k of n uses pipeline stage k % stages. Each pipeline stage has two mbarriers. `full`
+// completes a phase when an item has arrived in the stage, and `empty` when the item's readers have
+// released it. So phase k / stages of both belongs to item k. Roles run concurrently, each warp of
+// a role on its own. A warp takes the items first, first + step, ... below n, which is known at
+// launch only. For every item a warp executes the role's actions in order.
 //
-// An item is one row, or `item_rows` of them, for groups that work on so many side by side. Only
-// the launch knows how many rows there are; the last item may have fewer, and actions of its own.
+// An item is one row, or `item_rows` rows for consumer groups that work on several rows per
+// iteration. The number of rows is known at launch only. The last item may have fewer rows, and
+// then has actions of its own.
 
 enum class PipelineBarrier : uint8_t { kFull, kEmpty };
 
 enum class ProtocolVerb : uint8_t {
-  kWait,    ///< Waits on the barrier of the item's slot: `full` for the item, `empty` for the item
-            ///< before it in the slot.
-  kArrive,  ///< Arrives once at the barrier of the item's slot.
+  kWait,  ///< Waits on a barrier of the item's pipeline stage: `full` for the item, `empty` for the
+          ///< item that used the stage before.
+  kArrive,  ///< Arrives once at a barrier of the item's pipeline stage.
   kExpect,  ///< Arrives once at `full` and makes its phase wait for `bytes` of copies.
-  kCopy,    ///< Starts a copy of `bytes` into the slot, which arrives at `full` in its own time.
-  kRead,    ///< Reads the slot.
-  kSync,    ///< Waits for the other warps of the role (a named barrier).
+  kCopy,    ///< Starts an asynchronous copy of `bytes` into the pipeline stage; it completes at
+            ///< `full`.
+  kRead,    ///< Reads the pipeline stage.
+  kSync,    ///< Synchronises the warps of the role (a named barrier).
 };
 
 struct ProtocolAction {
   ProtocolVerb verb = ProtocolVerb::kRead;
-  PipelineBarrier barrier = PipelineBarrier::kFull;  ///< Of waits and arrivals.
-  /// Waits are for the phase of parity (item / stages) & 1, or for the other one if this is set: so
-  /// a wait for the item before in the slot sets it. On a fresh barrier it then does not wait.
+  PipelineBarrier barrier = PipelineBarrier::kFull;  ///< For kWait and kArrive.
+  /// A wait is for the phase of parity (item / stages) & 1, or for the other parity if this is set.
+  /// A wait for the previous item of the pipeline stage sets it. On a fresh barrier such a wait
+  /// passes at once.
   bool other_parity = false;
-  bool first_warp_only = false;  ///< The role's other warps leave the action out.
-  /// The action is for this many items later; it is left out where there is no such item. Negative
-  /// to release late: -step is the item that the role had before.
+  bool first_warp_only = false;  ///< Only the role's first warp executes the action.
+  /// The action applies to the item this many items later; it is skipped where there is no such
+  /// item. A negative offset releases late: -step is the role's previous item.
   int64_t item_offset = 0;
-  int64_t bytes = 0;  ///< Of kExpect and kCopy; a multiple of 16.
-  int64_t row = 0;    ///< Which row of the item is copied or read, or what others do for it.
-  bool where_row_exists = false;  ///< The action is left out where the item has no such row.
-  bool of_each_row = false;       ///< Of kExpect: `bytes` are those of each row that the item has.
+  int64_t bytes = 0;              ///< For kExpect and kCopy; a multiple of 16.
+  int64_t row = 0;                ///< Row of the item that the action concerns.
+  bool where_row_exists = false;  ///< The action is skipped where the item has no such row.
+  bool of_each_row = false;       ///< For kExpect: `bytes` counts for each row of the item.
   friend bool operator==(const ProtocolAction&, const ProtocolAction&) = default;
 };
 
@@ -57,13 +60,13 @@ struct ProtocolRole {
   int64_t step = 1;
   int warps = 1;
   std::vector<ProtocolAction> actions{};
-  /// Those for an item of fewer rows than others; empty: the same.
+  /// Actions for a short item, with fewer than item_rows rows; empty: the same as `actions`.
   std::vector<ProtocolAction> short_actions{};
   friend bool operator==(const ProtocolRole&, const ProtocolRole&) = default;
 };
 
 struct AsyncProtocol {
-  int64_t stages = 1;          ///< Slots of the ring, each for an item.
+  int64_t stages = 1;          ///< Pipeline stages; each holds one item.
   int64_t item_rows = 1;       ///< Rows of an item.
   int64_t full_arrivals = 1;   ///< Per phase, besides the announced bytes.
   int64_t empty_arrivals = 1;  ///< Per phase.
@@ -71,72 +74,76 @@ struct AsyncProtocol {
   friend bool operator==(const AsyncProtocol&, const AsyncProtocol&) = default;
 };
 
-/// When a compute warp gives a slot back.
+/// When a consumer warp releases a pipeline stage.
 enum class SlotRelease : uint8_t {
-  kEarly,  ///< As soon as it holds the item in registers: the ring refills while it computes, at
-           ///< the price of registers.
-  kLate,   ///< After it has read the item again, behind the group's reduction: no registers are
-           ///< held, but the slot is.
+  kEarly,  ///< As soon as the warp holds the item in registers. The stage is refilled while the
+           ///< warp computes, at the price of registers.
+  kLate,   ///< After the warp has read the item again, after the group's reduction. The item takes
+           ///< no registers, but occupies the stage longer.
 };
 
-/// One producer and `groups` compute groups: item k goes to group k % groups. The producer waits
-/// for the slot, announces the bytes of all `copies` of each row and starts them; the warps of a
-/// group wait for them, read, reduce over the group, and each arrives once at `empty`.
+/// One producer and `groups` consumer groups: item k goes to group k % groups. The producer waits
+/// until the pipeline stage is empty, announces the bytes of all `copies` of each row and starts
+/// the copies. The warps of a group wait for the copies, read, and reduce over the group; each then
+/// arrives once at `empty`.
 ///
-/// Groups take the rows of an item side by side: all are read before the group reduces, once. A
-/// short item they take row by row, and release it when they are done with the last.
+/// A group works on all rows of an item in one iteration: it reads all of them before its one
+/// reduction. It takes the rows of a short item one by one and releases the item after the last.
 ///
-/// `stages` must be a multiple of `groups`, so that a slot has one group for its readers; `prove`
-/// refuses other tables. Else a group may come to a slot whose last phase it has not seen: copies
-/// of later items may have landed before the first item in that slot, and the parity of the phase
-/// that the group wants is then that of the phase before the last, for which a wait passes.
+/// `stages` must be a multiple of `groups`, so that each pipeline stage is read by one group only;
+/// `prove` refuses other values. Otherwise a group may come to a stage whose last phase it has not
+/// seen. Copies of later items may have landed before the group's first item in that stage. The
+/// parity of the wanted phase then equals the parity of the phase before the last, for which a wait
+/// passes.
 AsyncProtocol pipeline_protocol(int64_t stages, int groups, int warps_per_group,
                                 const std::vector<int64_t>& copies, SlotRelease release,
                                 int64_t item_rows = 1);
 
 enum class ProtocolFaultKind : uint8_t {
   kMalformed,        ///< A number is out of range; nothing was run.
-  kDeadlock,         ///< No warp can move, and not all have finished.
-  kOverwrite,        ///< A slot is filled while what it holds is not read by all who should.
-  kUnfilledRead,     ///< A slot is read before any of the item has arrived, or for a row that
-                     ///< the item does not have.
-  kHalfFilledRead,   ///< A slot is read before all of the item has arrived.
-  kArrivalOverflow,  ///< An arrival or bytes count towards another phase than the item's, or one
-                     ///< arrival too many comes while the phase waits for bytes.
-  kWrongParity,      ///< A wait passes for another phase than the one it is for, or misses it.
-  kLeftover,         ///< All have finished, but a phase is left half-way or a copy under way.
+  kDeadlock,         ///< No warp can proceed, and not all have finished.
+  kOverwrite,        ///< A stage is filled before all readers of its last item have read it.
+  kUnfilledRead,     ///< A stage is read before any of the item has arrived, or for a row that the
+                     ///< item does not have.
+  kHalfFilledRead,   ///< A stage is read before all of the item has arrived.
+  kArrivalOverflow,  ///< An arrival or bytes count towards a phase other than the item's, or a
+                     ///< surplus arrival comes while the phase waits for bytes.
+  kWrongParity,      ///< A wait passes for a phase other than its own, or misses its own.
+  kLeftover,         ///< All have finished, but a phase is incomplete or a copy in flight.
 };
 std::string_view name_of(ProtocolFaultKind kind);
 
 struct ProtocolFault {
   ProtocolFaultKind kind = ProtocolFaultKind::kMalformed;
-  std::string message{};                    ///< What the last step does wrong.
-  int64_t items = 0;                        ///< The fewest that show a fault,
-  int64_t rows = 0;                         ///< of so many rows in all.
-  std::vector<std::string> interleaving{};  ///< Steps, all of them needed, up to the faulty one.
-  std::vector<std::string> states{};        ///< Where each role stands then.
+  std::string message{};  ///< What is wrong with the last step.
+  int64_t items = 0;      ///< Least number of items that shows a fault.
+  int64_t rows = 0;       ///< Rows of all these items.
+  /// The steps that lead to the faulty one; all are needed.
+  std::vector<std::string> interleaving{};
+  std::vector<std::string> states{};  ///< State of each role at that point.
 
   [[nodiscard]] std::string text() const;
-  /// As a failure of planning or lowering; the interleaving is its log.
+  /// The fault as an error of planning or lowering, with the interleaving as its log.
   [[nodiscard]] Error error() const;
 };
 
-/// Nothing if no interleaving of warps and copies breaks the protocol, for any number of items.
+/// Returns nothing if no interleaving of warps and copies breaks the protocol, for any number of
+/// items.
 ///
-/// One interleaving is run for each number of items, and with it the order that waiting enforces
-/// (happened-before, by vector clocks: Mattern, "Virtual time and global states of distributed
-/// systems", 1989). Every check asks for that order and not for the one that was run: an item lands
-/// before it is read, is read before it is overwritten, an arrival finds the phase before its own
-/// complete, and a wait the phase two before its own complete and the one after it not. Where all
-/// pass, steps that touch the same slot or barrier either have one order in all interleavings or
-/// are arrivals in one phase, whose order does not show: all interleavings are this one with
-/// independent steps exchanged. Where one fails, the steps that happened before it are an
-/// interleaving that breaks.
+/// One interleaving is run for each number of items. The run also records the order that waiting
+/// enforces (happened-before, by vector clocks: Mattern, "Virtual time and global states of
+/// distributed systems", 1989). Every check asks for this enforced order, not for the order of the
+/// run: an item lands before it is read, and is read before it is overwritten; an arrival finds the
+/// phase before its own complete; a wait finds the phase two before its own complete and the phase
+/// after its own incomplete. If all checks pass, two steps that touch the same pipeline stage or
+/// barrier either have the same order in all interleavings, or are arrivals in one phase, whose
+/// order makes no difference. Every interleaving is then this one with independent steps exchanged.
+/// If a check fails, the steps that happened before it form an interleaving that breaks.
 ///
-/// The checks hold phases to those of the items, so nothing drifts from round to round, and what
-/// happens around item k depends on k modulo the period P = lcm(2 * stages, steps) only. So numbers
-/// of items from 0 to P + 3 * stages plus the largest item offset are all: the round that fills the
-/// ring, one period, and the two rounds after an item that its checks look at. Each number is run
+/// The checks tie phases to items, so no phase can drift from round to round, and the events around
+/// item k depend only on k modulo the period P = lcm(2 * stages, steps). So it is enough to run 0
+/// to P + 3 * stages items, plus the largest item offset: the round that fills the pipeline, one
+/// period, and the two rounds after an item that its checks look at. Each number of items is run
 /// with every number of rows that its last item may have.
 std::optional<ProtocolFault> prove(const AsyncProtocol& protocol);
 /// The largest number of items that `prove` runs, with up to item_rows rows in each; 0 for a

@@ -51,8 +51,8 @@ class Clocks {
 };
 using Row = Clocks::Row;
 
-/// Processes are the warps, in the order of their roles, then one for each copy of an item that a
-/// slot may hold: its landings.
+/// Processes are the warps, in the order of their roles, then one process for each copy of an item
+/// that a pipeline stage may hold; its steps are the landings of that copy.
 class ProtocolRun {
  public:
   ProtocolRun(const AsyncProtocol& protocol, int64_t rows, bool explain);
@@ -70,23 +70,23 @@ class ProtocolRun {
     size_t warp;
     uint32_t step;
     int64_t phase;
-    Row before;  ///< Its clock before it; only for explanations.
+    Row before;  ///< The process's clock before the step; only for explanations.
   };
   struct Barrier {
     std::string_view name;
     int64_t slot, arrivals;
     int64_t pending;
     int64_t bytes = 0;             ///< Announced and not landed.
-    Row arrived = 0;               ///< What happened before the arrivals of this phase.
-    std::vector<Row> completed{};  ///< What happened before each phase was complete.
-    std::vector<Wait> waits{};     ///< That passed for the last complete phase.
+    Row arrived = 0;               ///< Clock of the arrivals of this phase.
+    std::vector<Row> completed{};  ///< Clock at which each phase was complete.
+    std::vector<Wait> waits{};     ///< Waits that passed for the last complete phase.
     [[nodiscard]] int64_t phase() const { return std::ssize(completed); }
   };
   struct Slot {
     int64_t item = -1;
     int64_t started = 0, landed = 0, reads = 0;
-    Row read = 0;      ///< What the item's reads come after, and the reads themselves.
-    Row previous = 0;  ///< The same of the item before.
+    Row read = 0;      ///< Clock of the item's reads and of what they come after.
+    Row previous = 0;  ///< The same for the previous item.
   };
   struct Flight {
     int64_t item, bytes;
@@ -104,7 +104,7 @@ class ProtocolRun {
   [[nodiscard]] int64_t rows_of(int64_t item) const {
     return std::min(protocol_.item_rows, rows_ - item * protocol_.item_rows);
   }
-  /// Bytes that an announcement for an item means.
+  /// Bytes that a kExpect action announces for an item.
   [[nodiscard]] int64_t announced(const ProtocolAction& action, int64_t item) const {
     return action.bytes * (action.of_each_row ? rows_of(item) : 1);
   }
@@ -119,7 +119,7 @@ class ProtocolRun {
     return warps_.size() + slot_number(item) * copies_per_slot_ + static_cast<size_t>(piece);
   }
 
-  /// One action of a warp. False if it has to wait or there is a fault.
+  /// Executes one action of a warp. Returns false if the warp has to wait or there is a fault.
   bool step(size_t index);
   bool wait(size_t index, const ProtocolAction& action, int64_t item);
   bool contribute(Barrier& barrier, int64_t item, size_t process, Row clock, bool arrives,
@@ -131,14 +131,14 @@ class ProtocolRun {
   bool land();
   void check_end();
 
-  /// Counts a step of a process whose clock is `clock`, and notes it if it is to be explained.
+  /// Counts a step of a process whose clock is `clock`, and records its text for explanations.
   void tick(size_t process, Row clock, const std::string& text);
   [[nodiscard]] std::string who(const Warp& warp) const;
   [[nodiscard]] std::string row_text(const ProtocolAction& action) const;
   [[nodiscard]] std::string what(const Warp& warp, const ProtocolAction& action) const;
-  /// The next action of a warp in words, if they are wanted.
+  /// The next action of a warp in words; only for explanations.
   [[nodiscard]] std::string line(const Warp& warp, const ProtocolAction& action) const;
-  /// Notes a fault: what happened before it, and the step that is at fault, if it is one.
+  /// Records a fault: the clock before it, and the faulty step, if the fault is a step.
   bool fail(ProtocolFaultKind kind, std::string message, Row before, std::string last = "");
   [[nodiscard]] std::vector<std::string> states(Row at);
 
@@ -146,7 +146,7 @@ class ProtocolRun {
   int64_t rows_, items_;
   bool explain_;
   size_t copies_per_slot_ = 0;
-  std::vector<int64_t> copies_, reads_;  ///< Of each item, by all warps.
+  std::vector<int64_t> copies_, reads_;  ///< Of each item, summed over all warps.
   std::vector<Warp> warps_;
   std::vector<Barrier> full_, empty_;
   std::vector<Slot> slots_;
@@ -193,7 +193,7 @@ ProtocolRun::ProtocolRun(const AsyncProtocol& protocol, int64_t rows, bool expla
   }
 }
 
-/// The action before which a warp stands, past those that it leaves out; null at its end.
+/// The next action of a warp, after those that it skips; null at its end.
 const ProtocolAction* ProtocolRun::next(Warp& warp) const {
   const ProtocolRole& role = protocol_.roles[warp.role];
   for (; warp.item < items_; warp.item += role.step, warp.action = 0) {
@@ -210,7 +210,7 @@ const ProtocolAction* ProtocolRun::next(Warp& warp) const {
   return nullptr;
 }
 
-/// What a warp does for the item it is at.
+/// The actions of a warp for its current item.
 const std::vector<ProtocolAction>& ProtocolRun::actions_of(const Warp& warp) const {
   const ProtocolRole& role = protocol_.roles[warp.role];
   const bool is_short = rows_of(warp.item) < protocol_.item_rows && !role.short_actions.empty();
@@ -222,7 +222,7 @@ std::string ProtocolRun::who(const Warp& warp) const {
   return role.warps == 1 ? role.name : fmt::format("{}, warp {}", role.name, warp.number);
 }
 
-/// Which row of an item, where that is not plain.
+/// Names the row of an item where items have several rows.
 std::string ProtocolRun::row_text(const ProtocolAction& action) const {
   return protocol_.item_rows == 1 ? "" : fmt::format("row {} of ", action.row);
 }
@@ -273,7 +273,7 @@ bool ProtocolRun::fail(ProtocolFaultKind kind, std::string message, Row before, 
   return false;
 }
 
-/// Where the warps of each role stand when what `at` covers has happened.
+/// The state of the warps of each role after the steps that the clock `at` covers.
 std::vector<std::string> ProtocolRun::states(Row at) {
   std::vector<std::string> out;
   for (size_t role = 0; role < protocol_.roles.size(); ++role) {
@@ -283,7 +283,7 @@ std::vector<std::string> ProtocolRun::states(Row at) {
       const uint32_t done = clocks_[at][i];
       Warp warp = warps_[i];
       if (done < counts_[i]) {
-        // It went on in this run: replay it up to there.
+        // The warp ran further in this run: replay it up to that clock.
         warp.item = protocol_.roles[role].first;
         warp.action = 0;
         for (uint32_t step = 0; step < done && next(warp) != nullptr; ++step) ++warp.action;
@@ -314,7 +314,7 @@ bool ProtocolRun::wait(size_t index, const ProtocolAction& action, int64_t item)
   const int64_t round = item / protocol_.stages;
   const int64_t wanted = action.barrier == PipelineBarrier::kFull ? round : round - 1;
   const int64_t parity = (round & 1) ^ int64_t { action.other_parity };
-  const int64_t complete = barrier.phase();  // Phases 0 to complete - 1 are.
+  const int64_t complete = barrier.phase();  // Phases 0 to complete - 1 are complete.
   const bool passes = (complete & 1) != parity;
   const auto wrong = [&](std::string_view how, int64_t phases) {
     const Row before = clocks_.copy(warp.clock);
@@ -335,7 +335,7 @@ bool ProtocolRun::wait(size_t index, const ProtocolAction& action, int64_t item)
   } else {
     return false;
   }
-  // Another interleaving must not bring the warp here two phases early, where the parity fits too.
+  // No interleaving may bring the warp here two phases early, where the parity also matches.
   if (wanted >= 1 &&
       !clocks_.covers(warp.clock, barrier.completed[static_cast<size_t>(wanted - 1)]))
     return wrong("passes after", wanted - 1);
@@ -347,7 +347,7 @@ bool ProtocolRun::wait(size_t index, const ProtocolAction& action, int64_t item)
   return true;
 }
 
-/// An arrival or landed bytes, for the phase of the item.
+/// Counts an arrival or landed bytes towards the item's phase.
 bool ProtocolRun::contribute(Barrier& barrier, int64_t item, size_t process, Row clock,
                              bool arrives, int64_t bytes, const std::string& text) {
   const int64_t phase = item / protocol_.stages;
@@ -364,7 +364,7 @@ bool ProtocolRun::contribute(Barrier& barrier, int64_t item, size_t process, Row
     if (complete > phase) clocks_.join(before, barrier.completed.back());
     return overflow(complete, before);
   }
-  // In another interleaving the phase before may still wait for something.
+  // In another interleaving the previous phase may still be incomplete.
   if (phase >= 1 && !clocks_.covers(clock, barrier.completed.back()))
     return overflow(phase - 1, clock);
   if (arrives && barrier.pending == 0) {
@@ -384,7 +384,8 @@ bool ProtocolRun::complete_phase(Barrier& barrier) {
   barrier.completed.push_back(now);
   clocks_.clear(barrier.arrived);
   barrier.pending = barrier.arrivals;
-  // A wait for the phase before this one can miss it if nothing here happened after the wait.
+  // A wait for the previous phase can miss it if no contribution to this phase happened after the
+  // wait.
   const int64_t gone = barrier.phase() - 2;
   for (const Wait& wait : barrier.waits) {
     if (wait.phase != gone || clocks_[now][wait.warp] >= wait.step) continue;
@@ -478,7 +479,7 @@ bool ProtocolRun::meet(size_t index) {
     if (in_role(warp) && (next(warp) == nullptr || warp.item != item || warp.action != action))
       return false;
   }
-  // One step of them all, told once.
+  // The synchronisation is one step of all warps and is recorded once.
   const Row all = clocks_.add();
   const std::string& role = protocol_.roles[first.role].name;
   std::string text = explain_ ? fmt::format("{}: all warps synchronise (item {})", role, item) : "";
@@ -490,7 +491,7 @@ bool ProtocolRun::meet(size_t index) {
   for (size_t i = 0; i < warps_.size(); ++i) {
     if (!in_role(warps_[i])) continue;
     clocks_.join(warps_[i].clock, all);
-    // The caller moves the warp it asked for.
+    // The caller advances the warp at `index`.
     if (i != index) ++warps_[i].action;
   }
   return true;
@@ -526,7 +527,7 @@ bool ProtocolRun::step(size_t index) {
   return moved;
 }
 
-/// The copy that has been under way for longest arrives.
+/// Lands the copy that has been in flight longest.
 bool ProtocolRun::land() {
   const Flight flight = flights_.front();
   flights_.pop_front();
@@ -571,7 +572,7 @@ void ProtocolRun::check_end() {
 }
 
 std::optional<ProtocolFault> ProtocolRun::run() {
-  // Copies land as late as they can, which shows soonest who does not wait for them.
+  // Copies land as late as possible, so that a reader that does not wait for them is found soonest.
   while (!fault_) {
     bool moved = false;
     for (size_t i = 0; i < warps_.size() && !fault_; ++i) {

@@ -4,7 +4,7 @@
 
 namespace sinter {
 
-/// Runs a well-formed protocol over as many items as so many rows fill, and checks that no
+/// Runs a well-formed protocol over the items that `rows` rows fill, and checks that no
 /// interleaving breaks it; see `prove`. The fault's steps and states are filled in only if
 /// `explain` is set.
 std::optional<ProtocolFault> run_protocol(const AsyncProtocol& protocol, int64_t rows,

@@ -18,8 +18,8 @@ AxisSet long_axes(const Value& value) {
   return out;
 }
 
-/// Axes of a reshape's result, by the operand's, where it does no more than insert and remove axes
-/// of one element; else all.
+/// Maps axes of a reshape's operand to its result, if the reshape only inserts and removes axes of
+/// one element; otherwise all axes.
 AxisSet reshaped(const Value& operand, const Value& result, AxisSet varies) {
   std::vector<size_t> from;
   std::vector<size_t> to;
@@ -36,7 +36,7 @@ AxisSet reshaped(const Value& operand, const Value& result, AxisSet varies) {
   return out;
 }
 
-/// Axes of the result of an op that moves elements, by those of its operand; nothing for other ops.
+/// Maps axes of the operand to the result, for an op that moves elements; empty for other ops.
 std::optional<AxisSet> moved(const Fusion& fusion, const Op& op, AxisSet axes) {
   AxisSet out;
   if (std::holds_alternative<CastOp>(op.kind)) return axes;
@@ -91,7 +91,7 @@ class Variation {
   std::vector<AxisSet> varies_;
 };
 
-/// The value behind whatever neither computes nor picks elements.
+/// The value from which this one is derived without computing or gathering elements.
 ValueId behind_moves(const Fusion& fusion, ValueId value) {
   while (true) {
     const Op& op = fusion.def_of(value);
@@ -103,11 +103,11 @@ ValueId behind_moves(const Fusion& fusion, ValueId value) {
   }
 }
 
-/// Ops between a sum and its factors that are looked through at most: longer chains do not slow
-/// planning down, and what lies behind them is not searched.
+/// Most ops to search between a sum and its factors. Longer chains are not searched, so that they
+/// do not slow planning down.
 constexpr size_t kMostStepsToFactors = 256;
 
-/// Whether an op moves a product, perhaps behind further such ops.
+/// True if an op moves the elements of a product, perhaps through further such ops.
 bool leads_to_product(const Fusion& fusion, OpId id) {
   for (size_t step = 0; step < kMostStepsToFactors; ++step) {
     const Op& op = fusion.ops[id];
@@ -128,10 +128,10 @@ struct Factor {
   AxisSet varies;
 };
 
-/// Factors of a product, those of its factors in their place, also behind what moves elements or
-/// changes signs. Of a value that is no product, one.
+/// Factors of a product. A factor that is a product itself is replaced by its own factors, also
+/// behind ops that move elements or change signs. A value that is no product is its only factor.
 std::vector<Factor> factors_of(const Fusion& fusion, const Variation& variation, ValueId product) {
-  // A square of a square doubles them: more than these make no clearer what was meant.
+  // Repeated squares double the factors. A message with more than these would be no clearer.
   constexpr size_t kMostFactors = 16;
   /// A value, and the ops between it and the product, the nearest to the product first.
   struct Found {

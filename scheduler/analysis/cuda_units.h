@@ -12,12 +12,12 @@ inline constexpr int64_t kWarp = 32;
 /// Bytes of a register.
 inline constexpr int64_t kRegisterBytes = 4;
 
-/// Bytes that a thread loads or stores at once at most, up to compute capability 9.0 (PTX ISA, ld
+/// Largest global load or store of a thread, in bytes, up to compute capability 9.0 (PTX ISA, ld
 /// and st with .v4.b32).
 inline constexpr int64_t kMostAccessBytes = 16;
 
-/// Bytes that it copies to shared memory at once past its registers, at most and at least (PTX ISA,
-/// cp.async).
+/// Largest and smallest copy of a thread from global to shared memory that bypasses registers, in
+/// bytes (PTX ISA, cp.async).
 inline constexpr int64_t kMostAsyncBytes = 16;
 
 inline constexpr int64_t kLeastAsyncBytes = 4;
@@ -25,8 +25,8 @@ inline constexpr int64_t kLeastAsyncBytes = 4;
 /// Bytes of one mbarrier in shared memory (PTX ISA).
 inline constexpr int64_t kBytesPerMbarrier = 8;
 
-/// Bytes of all arguments of a kernel: 32,764 for 7.0 and later (CUDA C++ Programming Guide,
-/// "Function Parameters"), from CUDA 12.1 on; 4,096 before.
+/// Most bytes of all arguments of a kernel: 32,764 for compute capability 7.0 and later (CUDA C++
+/// Programming Guide, "Function Parameters"), from CUDA 12.1 on; 4,096 before.
 inline constexpr int64_t kMostArgumentBytes = 32'764;
 
 }  // namespace sinter

@@ -8,15 +8,15 @@
 
 namespace sinter {
 
-/// Why a family or candidate was turned down: a rule, the number that broke it, the limit, and the
-/// way out.
+/// Why a family or candidate was rejected: a rule, the number that broke it, the limit, and the
+/// remedy.
 struct Rejection {
-  std::string subject{};  ///< The family or candidate turned down.
+  std::string subject{};  ///< The rejected family or candidate.
   std::string rule{};     ///< One sentence, in the words of the family's header.
   double value = 0.0;
   double limit = 0.0;
   std::string unit{};
-  ValueId at{};  ///< The graph value the rule speaks of, if one.
+  ValueId at{};  ///< The graph value that the rule concerns, if any.
   std::string remedy{};
   friend bool operator==(const Rejection&, const Rejection&) = default;
 };
@@ -37,9 +37,9 @@ struct Prediction {
   double shared_us = 0.0;
   double exposed_us = 0.0;  ///< Latency that neither other blocks nor bytes in flight hide.
   double spill_us = 0.0;
-  double second_stage_us = 0.0;   ///< Of what finishes partial results.
-  double block_latency_us = 0.0;  ///< Chain of dependent waits of one block; not part of the sum.
-  /// How waits hide behind each other was fitted, so equals need not be told apart by them.
+  double second_stage_us = 0.0;   ///< Combining partial results.
+  double block_latency_us = 0.0;  ///< Critical path of one block; not part of the sum.
+  /// The model resolves per-row latency, so near-equal candidates need no tie-break.
   bool models_latency = false;
   friend bool operator==(const Prediction&, const Prediction&) = default;
 };
@@ -52,7 +52,7 @@ struct Candidate {
   friend bool operator==(const Candidate&, const Candidate&) = default;
 };
 
-/// A question the planner answered, with what it weighed.
+/// A question the planner answered, and the candidates it compared.
 struct Decision {
   std::string question{};
   std::vector<Candidate> candidates{};

@@ -16,8 +16,8 @@ Rejection refused(std::string_view subject, std::string rule, ValueId at, std::s
 
 constexpr std::string_view kApart = "none needed: what reads the input runs in a kernel before";
 
-/// What gathers read where their indices say: what they take from, and whatever the elements of
-/// that are computed from, which is read and computed again for the one that is looked up.
+/// Values that gathers read at their indices: the operand of the gather, and all values that its
+/// elements are computed from, which are read and computed again for the element that is looked up.
 std::set<ValueId> gathered_values(const Fusion& fusion) {
   std::set<ValueId> out;
   std::vector<ValueId> pending;
@@ -35,8 +35,8 @@ std::set<ValueId> gathered_values(const Fusion& fusion) {
   return out;
 }
 
-/// What is read once more when the reductions over all rows are known: whatever the elements of
-/// what follows them are computed from.
+/// Values that are read again after the reductions over all rows: those that later elements are
+/// computed from.
 std::set<ValueId> values_read_at_the_end(const SegmentFacts& facts) {
   const Fusion& fusion = facts.fusion;
   std::set<ValueId> out;
@@ -58,7 +58,7 @@ std::set<ValueId> values_read_at_the_end(const SegmentFacts& facts) {
   return out;
 }
 
-/// Both walk the same elements at the same coordinates, each of them once.
+/// True if both accesses address the same elements at the same coordinates, each of them once.
 bool is_same_walk(const IterationSpace& space, const TensorAccess& read,
                   const TensorAccess& written) {
   if (read.offset != written.offset) return false;
@@ -84,7 +84,7 @@ tl::expected<std::vector<InPlace>, Rejection> find_in_place(const SegmentFacts& 
     for (const TensorAccess& access : facts.space.inputs) {
       if (access.tensor != input) continue;
       is_read = true;
-      // All threads of a row, or of a block, read what is stored once, at any time.
+      // All threads of a row or block read a value that is stored once, at any time.
       if (facts.is_after_rows(output) || !facts.is_full(access.value)) {
         return tl::make_unexpected(refused("in place",
                                            "threads read an element that another one overwrites",

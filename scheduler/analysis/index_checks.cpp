@@ -7,7 +7,7 @@
 namespace sinter {
 namespace {
 
-/// By op: whether an output needs it.
+/// For each op, whether an output needs it.
 std::vector<bool> needed_ops(const Fusion& fusion) {
   std::vector<bool> out(fusion.ops.size());
   for (const ValueId output : fusion.outputs) out[fusion.values[output].def.index] = true;
@@ -19,7 +19,7 @@ std::vector<bool> needed_ops(const Fusion& fusion) {
   return out;
 }
 
-/// A copy, because neither an input nor an output of the caller can be an output once more.
+/// A copy is needed because no input or output of the caller can be a second output.
 ValueId add_copy(Fusion& fusion, ValueId value) {
   const Value source = fusion.values[value];
   const OpId id = fusion.ops.push_back(

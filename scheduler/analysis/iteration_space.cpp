@@ -15,8 +15,8 @@
 namespace sinter {
 namespace {
 
-/// An axis class under construction. Classes form a union-find; a class that turned out to be a
-/// product splits in two.
+/// An axis class under construction. Classes form a union-find; a class that turns out to be a
+/// product is split in two.
 struct AxisNode {
   int64_t size = 1;
   uint32_t parent = 0;
@@ -24,8 +24,8 @@ struct AxisNode {
   bool is_bound = false;  ///< It counts even where its size is 1 (Extent::bound).
 };
 
-/// Classes of one axis from the outermost to the innermost. Nearly always there is one; this
-/// analysis, which planning asks for most, would else spend its time allocating.
+/// Classes of one axis from the outermost to the innermost. Nearly always there is one. Planning
+/// calls this analysis most, so lists are kept off the heap.
 using AxisList = boost::container::small_vector<uint32_t, 2>;
 
 int64_t constant_size(const Extent& extent) {
@@ -100,12 +100,12 @@ class AxisClasses {
   std::vector<AxisNode> nodes_;
 };
 
-/// Strides by axis class. Missing classes do not move the address.
+/// Strides by axis class. A missing class has stride 0.
 using ClassStrides =
     boost::container::flat_map<uint32_t, int64_t, std::less<>,
                                boost::container::small_vector<std::pair<uint32_t, int64_t>, 3>>;
 
-/// How a value lies in memory.
+/// The memory layout of a value.
 struct View {
   ValueId tensor;
   int64_t offset = 0;
@@ -259,8 +259,8 @@ class Analysis {
     return std::nullopt;
   }
 
-  /// Parts of the graph that share nothing but their shape walk the same loops: what the first
-  /// reduction reduces sets the pattern, or the first output.
+  /// Parts of the graph that share only their shape use the same loops: those of the first
+  /// reduction's operand, or of the first output.
   void join_parts() {
     std::vector<const Op*> alike;  // The first reduction, and those that reduce the same axes.
     for (const OpId id : fusion_.op_ids()) {
@@ -281,8 +281,7 @@ class Analysis {
       classes_.unify(axes_[a][axis], axes_[b][axis]);
   }
 
-  /// A total of values that have no other axes than the reduced ones walks those of the other
-  /// reduction.
+  /// A total of values whose axes are all reduced uses the loops of the other reduction.
   void join_total(const Op& a, const Op& b) {
     const ValueId x = a.operands[0];
     const ValueId y = b.operands[0];
@@ -300,7 +299,7 @@ class Analysis {
     }
   }
 
-  /// True if no axis of one is walked as another axis of the other.
+  /// True if no axis of one value shares a loop with a different axis of the other.
   [[nodiscard]] bool may_join(ValueId a, ValueId b) const {
     const auto meets = [&](const AxisList& axis, ValueId value) {
       const AxisList all = classes_.resolve(concatenated(axes_[value]));
@@ -322,8 +321,8 @@ class Analysis {
         all(b), [&](uint32_t node) { return std::ranges::find(mine, node) != mine.end(); });
   }
 
-  /// No op yields a diagonal, so a value whose axes walk as one needs two orders of one axis at
-  /// once.
+  /// Rejects a value two of whose axes share a loop. No op yields a diagonal, so such a value would
+  /// need two orders of one axis at once.
   [[nodiscard]] std::optional<Rejection> check_distinct() const {
     for (const ValueId value : fusion_.value_ids()) {
       AxisList all = classes_.resolve(concatenated(axes_[value]));
@@ -340,7 +339,7 @@ class Analysis {
   std::optional<Rejection> find_views(const Op& op) {
     const ValueId result = op.results.front();
     if (std::holds_alternative<InputOp>(op.kind)) {
-      // Strides say nothing of a tensor without elements, not even that it repeats.
+      // Strides are meaningless for a tensor without elements, even as a sign that it repeats.
       const bool is_empty = is_always_empty(fusion_.values[result].shape);
       const std::span<const Extent> strides = std::get<InputOp>(op.kind).strides;
       views_[result] = whole_view(result, is_empty ? std::span<const Extent>() : strides);
@@ -369,7 +368,7 @@ class Analysis {
         for (const uint32_t node : in) view.strides[node] = stride_of(found->second, node);
         continue;
       }
-      // The sliced axis must be walked with one stride, or the start has no single offset.
+      // The sliced axis must have a single stride, or the start has no single offset.
       int64_t stride = in.empty() ? 0 : stride_of(found->second, in.back());
       int64_t expected = stride;
       for (size_t i = in.size(); i-- > 0;) {
@@ -411,7 +410,7 @@ class Analysis {
       }
     }
 
-    // Classes to walk: those of outputs and of what is reduced.
+    // Classes that become loops: those of outputs and of reduced values.
     std::vector<uint32_t> walked = reduced;
     const auto walk = [&](ValueId value) {
       for (const AxisList& axis : axes_[value]) {
@@ -425,8 +424,8 @@ class Analysis {
     }
     for (const ValueId output : fusion_.outputs) walk(output);
 
-    // The order follows the tensor that covers most: the first output, or for reductions the input,
-    // whose reads come first.
+    // The loop order follows the tensor that covers most: the first output, or for reductions the
+    // input, whose reads come first.
     ClassStrides order;
     double most = -1.0;
     const auto consider = [&](const ClassStrides& strides) {
@@ -462,7 +461,8 @@ class Analysis {
     std::vector<uint32_t> columns;
     if (auto rejection = choose_columns(walked, columns)) return rejection;
     if (const ValueId uniform = uniform_outer(columns); uniform.valid()) {
-      // What such a reduction removes is walked fastest instead, which makes it an inner one.
+      // The axes that such a reduction removes become the innermost loops, which makes it an inner
+      // reduction.
       const std::vector<uint32_t>& removed = reduced_by_.at(uniform);
       std::ranges::stable_partition(
           walked, [&](uint32_t node) { return std::ranges::find(removed, node) == removed.end(); });
@@ -486,8 +486,9 @@ class Analysis {
     return check_index_order();
   }
 
-  /// The loops may not walk an axis in the order that its indices have: two index reductions can
-  /// number the same elements in different orders, as a matrix and its transpose flattened do.
+  /// Rejects index reductions whose axis the loops do not walk in the order of its indices. Two
+  /// index reductions can number the same elements in different orders, as a matrix and its
+  /// transpose flattened do.
   [[nodiscard]] std::optional<Rejection> check_index_order() const {
     for (const auto& [result, axis] : reduced_lists_) {
       if (!is_index_reduction(fusion_.def_of(result).kind)) continue;
@@ -506,8 +507,8 @@ class Analysis {
     return std::nullopt;
   }
 
-  /// Classes along which a value's elements differ: an input expanded with a stride of 0 has all of
-  /// an axis in one element.
+  /// Classes along which a value's elements differ. An input expanded with a stride of 0 does not
+  /// vary along the axis.
   [[nodiscard]] std::set<uint32_t> varies_along(ValueId value) const {
     std::set<uint32_t> out;
     std::set<ValueId> seen;
@@ -535,14 +536,14 @@ class Analysis {
     return out;
   }
 
-  /// An outer reduction of values that are the same in all columns; invalid if there is none. Each
-  /// thread of the columns would reduce them again.
+  /// An outer reduction of values that are the same in all columns, which every thread of the
+  /// columns would repeat; invalid if there is none.
   [[nodiscard]] ValueId uniform_outer(const std::vector<uint32_t>& columns) const {
     ValueId uniform;
     for (const ValueId result : outer_) {
       if (classes_.resolve(concatenated(axes_[result])).empty()) continue;  // A total.
       const std::set<uint32_t> varies = varies_along(fusion_.def_of(result).operands[0]);
-      // Another one would find its columns where its rows were.
+      // Another outer reduction would find its columns in place of its rows.
       if (std::ranges::any_of(columns, [&](uint32_t node) { return varies.contains(node); }))
         return {};
       uniform = result;
@@ -550,22 +551,24 @@ class Analysis {
     return uniform;
   }
 
-  /// Which of the classes walked, outermost first, are the columns. Reductions that remove the
-  /// innermost class are inner ones, and all remove the same; the others are outer ones, and all
-  /// remove the rest. Beside either, one that removes everything is an outer one too.
+  /// Chooses which of the loop classes, outermost first, are the columns. Reductions that remove
+  /// the innermost class are inner ones, and must all remove the same classes. The others are outer
+  /// ones, and must all remove the rest. If there are reductions over a part, one that removes
+  /// everything is an outer one too.
   std::optional<Rejection> choose_columns(const std::vector<uint32_t>& walked,
                                           std::vector<uint32_t>& columns) {
     columns = walked;
     if (reduced_by_.empty()) return std::nullopt;
-    if (walked.empty()) {  // One element in all; what is reduced over it counts as inner.
+    if (walked.empty()) {  // One element in all: reductions over it count as inner.
       inner_ = true;
       return std::nullopt;
     }
     const auto contains = [](const std::vector<uint32_t>& nodes, uint32_t node) {
       return std::ranges::find(nodes, node) != nodes.end();
     };
-    // Reductions over axes of one element remove nothing. They count as inner where there are no
-    // others, else as outer ones over a single row; so do they where one is a total of row values.
+    // Reductions over axes of one element remove nothing. They count as inner if there are no
+    // others, else as outer ones over a single row. They also count as outer ones if one of them is
+    // a total of row values.
     const bool all_empty = std::ranges::all_of(reduced_by_, [&](const auto& entry) {
       const ValueId operand = fusion_.def_of(entry.first).operands[0];
       return entry.second.empty() && !classes_.resolve(concatenated(axes_[operand])).empty();
@@ -616,8 +619,8 @@ class Analysis {
     return check_outer_columns(columns);
   }
 
-  /// A reduction over the rows that keeps only some of the columns would be done again for each of
-  /// the others.
+  /// Rejects a reduction over the rows that keeps only some of the columns: it would be repeated
+  /// for each of the others.
   [[nodiscard]] std::optional<Rejection> check_outer_columns(
       const std::vector<uint32_t>& columns) const {
     for (const ValueId result : outer_) {
@@ -637,8 +640,8 @@ class Analysis {
     return std::nullopt;
   }
 
-  /// Puts the classes of an axis into the order that they have in it, at the places that they have
-  /// among those walked: the place of an element among those reduced is its index.
+  /// Reorders the classes of an axis among the loops into their order in the axis, so that an
+  /// element's position among the reduced ones is its index.
   static void keep_order(const AxisList& axis, std::vector<uint32_t>& walked) {
     auto next = axis.begin();
     for (uint32_t& node : walked) {
@@ -646,7 +649,7 @@ class Analysis {
     }
   }
 
-  /// The class walked fastest. Strides say nothing where there are no elements: then it is the last
+  /// The innermost loop class. Without elements, strides are meaningless; it is then the last class
   /// of the first reduced value that has the most axes.
   uint32_t innermost_class(const std::vector<uint32_t>& walked) const {
     const bool empty =
@@ -662,7 +665,8 @@ class Analysis {
     return most.empty() ? walked.back() : most.back();
   }
 
-  /// Times the threads of a block and the bytes of an element, sizes must stay within 63 bits.
+  /// Rejects sizes that, times the threads of a block and the bytes of an element, would exceed 63
+  /// bits.
   [[nodiscard]] std::optional<Rejection> check_size() const {
     constexpr double kMostElements = 281474976710656.0;  // 2^48: 256 TiB of bytes.
     double elements = 1.0;
@@ -683,8 +687,8 @@ class Analysis {
     return rejection;
   }
 
-  /// A tensor's own memory, as strides by class; those of its axes as for an input or an output,
-  /// none where it is dense.
+  /// The layout of a whole tensor as strides by class. `strides` are those of its axes, as for an
+  /// input or an output; empty if it is dense.
   [[nodiscard]] View whole_view(ValueId tensor, std::span<const Extent> strides) const {
     View view{.tensor = tensor, .offset = 0, .strides = {}};
     int64_t stride = 1;
@@ -705,7 +709,7 @@ class Analysis {
     return whole_view(fusion_.outputs[output], strides);
   }
 
-  /// What the address of the input is a multiple of that a view is of.
+  /// Guaranteed alignment of the input under a view.
   [[nodiscard]] int64_t alignment_of(const View& view) const {
     return fusion_.def_as<InputOp>(view.tensor)->alignment;
   }
@@ -735,7 +739,7 @@ class Analysis {
   }
 
   void fill_accesses() {
-    IdMap<ValueId, uint8_t> is_needed(fusion_.values.size());  // By what computes, or the caller.
+    IdMap<ValueId, uint8_t> is_needed(fusion_.values.size());  // By an op or the caller.
     for (const Op& op : fusion_.ops) {
       if (views_.contains(op.results.front())) continue;
       for (const ValueId operand : op.operands) is_needed[operand] = 1;
@@ -797,7 +801,7 @@ class Analysis {
       bool needs_columns = false;
       for (const ValueId operand : op.operands) needs_columns |= after_columns[operand] != 0;
       if (after_rows && needs_columns) {
-        // What finishes outer reductions walks no rows, and so reduces none.
+        // The finish of outer reductions walks no rows, so it cannot reduce any.
         return reject(
             "what follows from all rows needs the result of a reduction along the columns",
             op.results.front(), "put what uses both into a fusion of its own");
@@ -809,7 +813,7 @@ class Analysis {
         }
         dependence.rows = false;
         after_rows = true;
-        needs_columns = false;  // Every row has given its part.
+        needs_columns = false;  // All rows have contributed.
         OuterReduction& gives = space_.outer[op.results.front()];
         gives = outer_kind(op);
         if (gives != OuterReduction::kColumns) dependence.columns = false;
@@ -856,14 +860,15 @@ class Analysis {
                                                : OuterReduction::kRowValues;
   }
 
-  /// A gather is walked where the gathered axis is all of the columns, so that the index replaces
-  /// the column, or where there are no reductions and an element's address follows from its index.
+  /// Accepts a gather in two cases: the gathered axis is all of the columns, so that the index
+  /// replaces the column coordinate; or there are no reductions, and an element's address follows
+  /// from its index.
   std::optional<Rejection> find_take(const Op& op, const TakeOp& take) {
     const ValueId result = op.results.front();
     const AxisList axis = classes_.resolve(axes_[op.operands[0]][static_cast<size_t>(take.axis)]);
     if (reduced_lists_.empty()) return find_gather(op, axis);
     if (space_.after_rows[op.operands[0]] != 0 || space_.after_rows[op.operands[1]] != 0) {
-      // What finishes outer reductions has its own columns at hand, and no others.
+      // The finish of outer reductions has only its own columns available.
       return reject("a take needs the result of a reduction over all rows", result, kTakenApart);
     }
     const AxisList columns(nodes_.begin() + static_cast<ptrdiff_t>(space_.row_dimensions),
@@ -906,8 +911,8 @@ class Analysis {
     return element_count(fusion_.values[value].shape) == 0;
   }
 
-  /// An output that varies along some of the columns only would be stored by several threads, and
-  /// one beside loops without elements by none.
+  /// Rejects an output that varies along only some of the columns, which several threads would
+  /// store, and an output with elements in loops without any, which no thread would store.
   [[nodiscard]] std::optional<Rejection> check_outputs() const {
     for (size_t i = 0; i < fusion_.outputs.size(); ++i) {
       const ValueId output = fusion_.outputs[i];
@@ -921,7 +926,7 @@ class Analysis {
         return reject(fmt::format("output {} has elements, and there are no rows", output), output,
                       "give empty tensors fusions of their own");
       }
-      // Where no row is reduced along them, blocks are dealt columns.
+      // If no reduction removes the columns, columns are distributed over blocks.
       if (space_.columns == 0 && !inner_) {
         return reject(fmt::format("output {} has elements, and there are no columns", output),
                       output, "give empty tensors fusions of their own");
@@ -942,7 +947,7 @@ class Analysis {
     return std::nullopt;
   }
 
-  /// Merges neighbours that every tensor walks as one.
+  /// Merges adjacent dimensions that every tensor walks as one.
   void merge_dimensions() {
     const auto collapses = [](const std::vector<int64_t>& strides, size_t outer,
                               int64_t inner_size) {

@@ -10,91 +10,90 @@
 
 namespace sinter {
 
-/// One loop of the iteration space. Axes that iterate together in all values are one class;
-/// adjacent classes that every tensor walks as one merge into one dimension.
+/// One loop of the iteration space. Axes that iterate together in all values form one class.
+/// Adjacent classes that every tensor walks as one merge into one dimension.
 struct Dimension {
   int64_t size = 1;
-  bool reduced = false;  ///< By inner reductions: one of the columns.
+  bool reduced = false;  ///< An inner reduction removes it: it is one of the columns.
   friend bool operator==(const Dimension&, const Dimension&) = default;
 };
 
-/// How a value that lives in memory is addressed from the loops: element offset + sum of coordinate
-/// * stride.
+/// How a value in memory is addressed from the loops: element offset + sum of coordinate * stride.
 struct TensorAccess {
   ValueId value;   ///< An input, a view of an input, or an output.
   ValueId tensor;  ///< The input or output that holds the memory.
   int64_t offset = 0;
   std::vector<int64_t> strides;  ///< Per dimension of the space; 0 where the value does not vary.
   int64_t element_bytes = 1;
-  int64_t alignment = 0;  ///< Bytes that the tensor's address is promised to be a multiple of.
+  int64_t alignment = 0;  ///< Guaranteed alignment of the tensor's address, in bytes.
   friend bool operator==(const TensorAccess&, const TensorAccess&) = default;
 };
 
-/// How a `take` that picks along an axis no loop walks finds an element: that of `access`, which
-/// does not move along the axis, plus index * stride.
+/// How a `take` along an axis that no loop walks addresses an element: the address of `access`,
+/// which does not move along the axis, plus index * stride.
 struct Gather {
   TensorAccess access;
   int64_t stride = 0;  ///< Elements from one index to the next.
-  int64_t size = 0;    ///< Elements of the axis; an index outside of them gives 0.
+  int64_t size = 0;    ///< Elements of the axis; an index out of range yields 0.
   friend bool operator==(const Gather&, const Gather&) = default;
 };
 
-/// Where a value varies.
+/// The kinds of dimensions along which a value varies.
 struct Dependence {
   bool rows = false;     ///< Along a dimension of the rows.
   bool columns = false;  ///< Along a dimension of the columns.
   friend bool operator==(const Dependence&, const Dependence&) = default;
 };
 
-/// What an outer reduction gives: a value for each column, or one total.
+/// What an outer reduction yields: a value for each column, or one total.
 enum class OuterReduction : uint8_t {
-  kNone,       ///< It is none.
+  kNone,       ///< No outer reduction.
   kColumns,    ///< Removes the rows.
   kElements,   ///< Removes the rows and the columns.
   kRowValues,  ///< Removes the rows of values that have one element a row.
 };
 
-/// The loops of a segment and how its tensors are walked: first the dimensions of the rows, then
-/// those of the columns, each from the outermost to the innermost. Inner reductions remove the
-/// columns, outer ones the rows, or beside others everything; a segment may have both. Without
-/// inner reductions the columns are what outer ones keep; without any, all dimensions are columns,
-/// so that the elements are one row.
+/// The loops of a segment and how they address its tensors: first the row dimensions, then the
+/// column dimensions, each from the outermost to the innermost. Inner reductions remove the
+/// columns. Outer reductions remove the rows or, next to other reductions, all dimensions. A
+/// segment may have both kinds. Without inner reductions the columns are the dimensions that outer
+/// ones keep. Without any reduction all dimensions are columns, so all elements form one row.
 struct IterationSpace {
   std::vector<Dimension> dimensions;
-  size_t row_dimensions = 0;          ///< The first so many are rows.
+  size_t row_dimensions = 0;          ///< Number of leading dimensions that are rows.
   int64_t rows = 1;                   ///< Product of the rows' sizes.
   int64_t columns = 1;                ///< Product of the columns' sizes.
   std::vector<TensorAccess> inputs;   ///< Values read from memory: inputs and views of them.
   std::vector<TensorAccess> outputs;  ///< In the order of the fusion's outputs.
   IdMap<ValueId, Dependence> dependence;
-  /// For outputs: whether the shape itself covers the dimensions. A row output is stored once per
-  /// row.
+  /// For each output, the dimensions that its shape covers. A row output is stored once per row.
   std::vector<Dependence> output_coverage;
-  /// Dimension that an iota counts along: coordinate = sum of coordinate * weight over the
-  /// dimensions.
+  /// For an iota: its coordinate = sum of coordinate * weight over the dimensions.
   IdMap<ValueId, std::vector<int64_t>> iota_weights;
-  /// For a `take` result: weights as above for the axis it indexes, so that a column coordinate can
-  /// be replaced by the index.
+  /// For a `take` result: weights as above for the axis it indexes, so that the index can replace a
+  /// column coordinate.
   IdMap<ValueId, std::vector<int64_t>> take_weights;
-  /// By `take` result, in segments without reductions: each element has an index of its own.
+  /// By `take` result, in segments without reductions, where each element has an index of its own.
   std::map<ValueId, Gather> gathers{};
-  /// Results of outer reductions, and values computed from them: known once all rows are done.
+  /// True for results of outer reductions and values computed from them: known only after all rows.
   IdMap<ValueId, uint8_t> after_rows;
   IdMap<ValueId, OuterReduction> outer;   ///< By an outer reduction's first result.
-  IdMap<ValueId, uint32_t> input_places;  ///< In `inputs`, from 1 on; 0: it is none of them.
+  IdMap<ValueId, uint32_t> input_places;  ///< Position in `inputs` plus 1; 0: not an input.
 
-  /// Null for a value that is computed.
+  /// The access of a value read from memory; null for a computed value.
   [[nodiscard]] const TensorAccess* find_input(ValueId value) const;
   friend bool operator==(const IterationSpace&, const IterationSpace&) = default;
 };
 
 /// Derives the iteration space of a specialised fusion (all extents constant). The failing side
-/// says what no family can walk: a reshape that does not split evenly, reductions over axes that
-/// are neither all rows, all columns nor everything, a row that needs the result of an outer
-/// reduction, what follows from one and needs that of an inner one too, a slice of a computed
-/// value. A gather is walked where it picks along the columns that inner reductions remove, or
-/// outer ones keep, and x is known for all of these at once: it is read, or computed within the
-/// row. Without reductions it is walked along any axis of what is read.
+/// says what no family can iterate over: a reshape that does not split evenly; reductions over axes
+/// that are neither all rows, all columns nor everything; a row that needs the result of an outer
+/// reduction; a value that needs the results of both an outer and an inner reduction; a slice of a
+/// computed value.
+///
+/// With reductions, a gather must index the columns that inner reductions remove or outer ones
+/// keep, and all columns of its operand must be available: read, or computed within the row.
+/// Without reductions, a gather may index any axis of an operand that is read.
 tl::expected<IterationSpace, Rejection> iteration_space(const Fusion& fusion);
 
 }  // namespace sinter

@@ -13,8 +13,8 @@ enum class Residency : uint8_t {
   kRegister,  ///< In registers, packed in its storage type: elements per thread times element size
               ///< over 4 registers. The fastest.
   kShared,    ///< In shared memory, written and read by the same thread, so no barrier is needed.
-  kReload,    ///< Not kept: loaded again, or recomputed from what is loaded again. The second read
-              ///< comes from L2 if the rows in flight fit there.
+  kReload,  ///< Not kept: loaded again, or recomputed from values that are loaded again. The second
+            ///< read hits L2 if the rows in flight fit there.
 };
 
 std::string_view text_of(Residency residency);

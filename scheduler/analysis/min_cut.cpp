@@ -20,8 +20,8 @@ using Network =
                                        boost::no_property, uint32_t, uint32_t>;
 using Edge = boost::graph_traits<Network>::edge_descriptor;
 
-/// Every edge of the flow and, against it, one of capacity 0, by the vertex they leave: half edge
-/// 2i is edge i, 2i+1 the one against it.
+/// Every edge of the flow network and its reverse edge of capacity 0, grouped by the vertex they
+/// leave: half edge 2i is edge i, 2i+1 its reverse.
 class HalfEdges {
  public:
   HalfEdges(uint32_t vertex_count, std::span<const FlowEdge> edges)
@@ -36,13 +36,13 @@ class HalfEdges {
   }
 
   [[nodiscard]] uint32_t count() const { return static_cast<uint32_t>(place_.size()); }
-  /// Where a half edge stands among all, in ascending order of what they leave.
+  /// Position of a half edge in the order of the vertices they leave.
   [[nodiscard]] uint32_t place(uint32_t half) const { return place_[half]; }
   [[nodiscard]] static uint32_t against(uint32_t half) { return half ^ 1; }
   [[nodiscard]] int64_t capacity(uint32_t half) const {
     return half % 2 == 0 ? edges_[half / 2].capacity : 0;
   }
-  /// Left and entered.
+  /// The vertex it leaves and the vertex it enters.
   [[nodiscard]] std::pair<uint32_t, uint32_t> ends(uint32_t half) const {
     const FlowEdge& edge = edges_[half / 2];
     return half % 2 == 0 ? std::pair(edge.from, edge.to) : std::pair(edge.to, edge.from);
@@ -86,8 +86,8 @@ std::vector<bool> minimum_cut(uint32_t vertex_count, std::span<const FlowEdge> e
                                     of_vertex(predecessor), of_vertex(color), of_vertex(distance),
                                     boost::get(boost::vertex_index, network), source, sink);
 
-  // What the source still reaches over unsaturated edges is the side nearest to it, whichever way
-  // the flow was found.
+  // The vertices that the source still reaches over unsaturated edges are the side nearest to it,
+  // however the flow was found.
   std::vector<bool> reached(vertex_count, false);
   std::vector<uint32_t> frontier = {source};
   reached[source] = true;

@@ -11,11 +11,13 @@ ReduceFn extreme_of(const ReductionTraits& search) {
   return search.first_pass == Reduction::kMax ? ReduceFn::kMax : ReduceFn::kMin;
 }
 
-/// The part with the extreme, and the place that it has there.
+/// Index of the extreme of the whole: that of the part with the extreme, plus the elements before
+/// this part.
 ValueId combine_indices(FusionBuilder& b, ReduceFn fn, ValueId places, ValueId extremes, int axis,
                         int64_t length) {
   const DType type = b.fusion().values[places].type;
-  // Places are never negative: the choice is there so that both are walked as one.
+  // Always true, because indices are not negative: the select makes `places` and `extremes` share
+  // loops.
   const ValueId is_place = b.pointwise(PointwiseFn::kLe, {b.constant_integer(0, type), places});
   const DType compared = b.fusion().values[extremes].type;
   const ValueId zero =
@@ -28,8 +30,8 @@ ValueId combine_indices(FusionBuilder& b, ReduceFn fn, ValueId places, ValueId e
 
 std::vector<ValueId> combine_moments(FusionBuilder& b, ValueId means, ValueId m2s, int axis,
                                      int64_t length) {
-  // Parts are of one length: the mean of their means, and what they differ among each other. A
-  // choice between equals has both partial results walked as one.
+  // Parts have the same length: the mean is that of their means, and m2 gains the spread of the
+  // means. The select between equal values makes both partial results share loops.
   const DType type = b.fusion().values[means].type;
   const ValueId is_sum = b.pointwise(PointwiseFn::kLe, {b.constant(0.0, type), m2s});
   const auto [mean, m2] = b.welford(b.select(is_sum, means, means), {axis});
@@ -41,7 +43,8 @@ std::vector<ValueId> combine_logsumexp(FusionBuilder& b, ValueId maxima, ValueId
   const ValueId most = b.amax(maxima, {axis});
   const ValueId of_all = b.broadcast_over(most, maxima, {axis});
   const DType type = b.fusion().values[maxima].type;
-  // A part of -inf alone has no sum, and none to add where another part has more.
+  // A part that is all -inf has no valid sum, and contributes nothing if another part has a larger
+  // maximum.
   const ValueId nothing = b.constant(-std::numeric_limits<double>::infinity(), type);
   const ValueId is_nothing =
       b.pointwise(PointwiseFn::kAnd, {b.pointwise(PointwiseFn::kEq, {maxima, nothing}),
@@ -100,7 +103,7 @@ Moments merge_moments(FusionBuilder& builder, const Moments& a, const Moments& b
   const ValueId half_b = builder.mul(b.mean, number(0.5));
   const ValueId half = builder.sub(half_b, half_a);
   const ValueId moved = builder.add(a.mean, builder.mul(half, number(2.0 * share_b)));
-  // An infinite mean is that of both, unless the other one is its opposite.
+  // An infinite mean is the mean of both groups, unless the other one is its opposite.
   const double most =
       type == DType::kF64 ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
   const ValueId is_finite = builder.pointwise(PointwiseFn::kLe, {builder.abs(half), number(most)});

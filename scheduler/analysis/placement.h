@@ -6,11 +6,11 @@
 
 namespace sinter {
 
-/// Where a value lies that has no tensor of its own: an operand of a concatenate in its result,
-/// what a reshape gives another shape in what it is a reshape of, or the other way round, and an
-/// output in the input whose memory it takes over.
+/// The memory of a value without a tensor of its own: an operand of a concatenate lies in its
+/// result, the operand and result of a reshape share memory, and an output may lie in the input
+/// that it overwrites.
 struct Placement {
-  ValueId in;          ///< An input, an output, or a value that the workspace holds.
+  ValueId in;          ///< An input, an output, or a value in the workspace.
   int64_t offset = 0;  ///< Bytes from its first element.
   Sizes strides{};     ///< In elements, one for each axis of the value placed.
   friend bool operator==(const Placement&, const Placement&) = default;

@@ -54,7 +54,7 @@ class Facts {
           is_reduction(op.kind) && after_rows && !facts_.is_after_rows(op.operands.front());
       if (outer) {
         facts_.outer_reductions.push_back(id);
-        // Row values are there as soon as the stage before has reduced.
+        // Row values are available as soon as the stage before has reduced.
         const bool of_rows = facts_.outer_kind(id) == OuterReduction::kRowValues;
         facts_.last_stage = std::max(facts_.last_stage, of_rows ? level - 1 : level);
       }
@@ -77,7 +77,7 @@ class Facts {
     }
   }
 
-  /// By what nothing but one gather reads: the gather's result.
+  /// For each value that only one gather reads, the gather's result.
   [[nodiscard]] std::map<ValueId, ValueId> only_gathered() const {
     std::map<ValueId, ValueId> out;
     if (facts_.space.gathers.empty()) return out;
@@ -96,8 +96,8 @@ class Facts {
     const auto bytes = [&](ValueId value) {
       return element_count(fusion().values[value].shape) * bytes_of(fusion().values[value].type);
     };
-    // A slice reads its own elements only, several of one tensor may read all of it; a broadcast
-    // view reads each element once.
+    // A slice reads only its own elements, and several slices of a tensor read at most all of it. A
+    // broadcast view reads each element once.
     std::map<ValueId, int64_t> read;
     const auto count = [&](ValueId tensor, int64_t of_access) {
       int64_t& counted = read[tensor];
@@ -133,7 +133,7 @@ class Facts {
     if (!any) facts_.widest_tile_bytes = facts_.narrowest_tile_bytes = 4;
   }
 
-  /// Solves one cut per barrier and unites them: what is kept across barrier s must exist before it
+  /// Solves one cut per barrier and unites them. A value kept across barrier s must exist before it
   /// (level below s).
   void find_kept() {
     std::set<ValueId> kept;
@@ -142,7 +142,7 @@ class Facts {
       const std::vector<ValueId> cut = cut_at(barrier, crossing[static_cast<size_t>(barrier)]);
       kept.insert(cut.begin(), cut.end());
     }
-    // What a later barrier's cut keeps may spare a value of an earlier one.
+    // A value kept for a later barrier may make a value of an earlier one unnecessary.
     std::vector<KeptValue> united;
     for (const ValueId value : kept) united.push_back({value, Residency::kRegister});
     const std::vector<bool> needed = needed_later(facts_, united);
@@ -155,17 +155,16 @@ class Facts {
     }
   }
 
-  /// Drops from the cut what no stage reads again, nor computes from what it reads again, if
-  /// nothing is kept: that is read once anyway, and takes registers but no time if it waits for its
-  /// stage. Gated RMS norms of 4096 x 8192 take 52 us so, and 55 with the gate and its sigmoid
-  /// kept. If nothing is read again all stays, to be loaded before the barrier. For outer
-  /// reductions it was not timed.
+  /// Removes values from the cut that a single stage reads, and those computed only from such
+  /// values. Keeping them costs registers and saves no traffic. If no value is read again, the cut
+  /// stays, so that its inputs are loaded before the barrier. Segments with outer reductions are
+  /// excluded; they were not timed. Measurement: docs/experiments/constants_cost.md.
   void keep_what_is_read_again() {
     IdMap<ValueId, int> readers(fusion().values.size());
     for (const Stage& stage : distribute(facts_, {}).stages) {
       for (const ValueId value : stage.loads) ++readers[value];
     }
-    // Operands come first.
+    // Ops are in topological order, so operands come first.
     IdMap<ValueId, uint8_t> comes_again(fusion().values.size());
     for (const OpId id : fusion().op_ids()) {
       const Op& op = fusion().ops[id];
@@ -181,8 +180,8 @@ class Facts {
     if (!std::ranges::all_of(facts_.kept, is_read_once)) std::erase_if(facts_.kept, is_read_once);
   }
 
-  /// Only what varies along all there is: a tensor that stands still along some dimension, as a
-  /// column vector does, is read again from cache.
+  /// True for a value that varies along every dimension. A tensor with stride 0 along a dimension,
+  /// such as a column vector, is read again from cache.
   [[nodiscard]] bool worth_keeping(ValueId value) const {
     if (!facts_.is_full(value)) return false;
     const TensorAccess* access = facts_.space.find_input(value);
@@ -196,7 +195,7 @@ class Facts {
   [[nodiscard]] bool is_early(ValueId value, int barrier) const {
     return facts_.is_tile(value) && facts_.level[value] < barrier;
   }
-  /// Units of an element of what is kept, and of what is computed from its operands.
+  /// Units of the cut per element: to keep a value, and to compute it from its operands.
   [[nodiscard]] int64_t units_to_keep(ValueId value) const {
     const int64_t bytes = worth_keeping(value) ? bytes_of(fusion().values[value].type) : 0;
     return std::lround(static_cast<double>(bytes) * kUnitsPerByte);
@@ -206,14 +205,14 @@ class Facts {
     return std::lround(issue_slots_of(fusion(), value) * kBytesPerIssueSlot * kUnitsPerByte);
   }
 
-  /// By barrier: what is there before it and needed behind it, ascending.
+  /// For each barrier, the values available before it and needed after it, ascending.
   [[nodiscard]] std::vector<std::vector<ValueId>> find_crossing() const {
     std::vector<std::vector<ValueId>> out(static_cast<size_t>(facts_.last_stage) + 1);
     for (const OpId id : fusion().op_ids()) {
       const Op& op = fusion().ops[id];
       const ValueId result = op.results.front();
       if (facts_.is_read(result) || std::holds_alternative<TakeOp>(op.kind)) continue;
-      // Outer reductions take their operand where it is computed.
+      // Outer reductions read their operand in the stage that computes it.
       if (facts_.is_after_rows(result)) continue;
       const bool reduces = is_reduction(op.kind);
       if (!reduces && !facts_.is_tile(result)) continue;
@@ -235,13 +234,13 @@ class Facts {
   /// A value in the network of a barrier's cut.
   struct CutVertex {
     ValueId value;
-    uint32_t in = 0;  ///< The vertex of what computes it; that of what is kept follows.
-    int64_t units = FlowEdge::kUnlimited;  ///< The least that computing from it what crosses takes.
+    uint32_t in = 0;  ///< Vertex of the value's computation; the vertex of its kept copy follows.
+    int64_t units = FlowEdge::kUnlimited;  ///< Least units to recompute a crossing value from it.
   };
 
-  /// What to keep across a barrier: the minimum cut between inputs and what crosses it. The network
-  /// goes back no further than the cut can lie: keeping all that crosses is one, so that nothing is
-  /// computed along a way that takes more, and what begins such a way counts as read.
+  /// Values to keep across a barrier: the minimum cut between inputs and the crossing values.
+  /// Keeping all crossing values is a cut too, so the network stops at a value from which
+  /// recomputing costs more than that; this value counts as read.
   [[nodiscard]] std::vector<ValueId> cut_at(int barrier,
                                             const std::vector<ValueId>& crossing) const {
     if (crossing.empty()) return {};
@@ -249,7 +248,7 @@ class Facts {
     constexpr uint32_t kSink = 1;
     uint32_t count = 2;
     std::vector<FlowEdge> edges;
-    // By op, of which the last is next: operands come before what is computed from them.
+    // By op, the last first: operands come before the values computed from them.
     std::map<OpId, CutVertex, std::greater<>> waiting;
     const auto reach = [&](ValueId value, int64_t units) {
       CutVertex& vertex = waiting[fusion().values[value].def];

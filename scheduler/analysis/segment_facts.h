@@ -12,27 +12,28 @@ namespace sinter {
 
 struct TensorList;  // scheduler/analysis/tensor_list.h
 
-/// An output that takes over the memory of an input.
+/// An output that overwrites an input.
 struct InPlace {
-  size_t output = 0;  ///< Among the fusion's.
+  size_t output = 0;  ///< Index among the fusion's outputs.
   ValueId input;
   friend bool operator==(const InPlace&, const InPlace&) = default;
 };
 
-/// What the scheduler knows about one segment before it looks at a device: computed once, shared by
+/// What the scheduler knows about a segment, independent of the device: computed once, shared by
 /// all families.
 struct SegmentFacts {
   Fusion fusion;  ///< Specialised: every extent is constant.
   IterationSpace space;
-  /// The segment does the same to many tensors, found by analyse_list(). `space` then is one run of
-  /// all their elements, without accesses; families that do not look here take no list.
+  /// Set if the segment does the same to many tensors (analyse_list()). `space` then is one
+  /// contiguous range of all their elements, without accesses. Families that do not check this
+  /// field take no lists.
   std::shared_ptr<const TensorList> list{};
 
   /// Outputs in the memory of inputs that the segment reads (scheduler/analysis/in_place.h).
   std::vector<InPlace> in_place{};
 
-  /// How many inner reductions a value waits for. Stage s evaluates tile values of level s and
-  /// reduces them; values of level s + 1 start from its results.
+  /// Number of inner reductions that a value depends on, one after the other. Stage s evaluates
+  /// tile values of level s and reduces them; values of level s + 1 start from its results.
   IdMap<ValueId, int> level;
   int last_stage =
       0;  ///< Stages are 0 ... last_stage; there is a row barrier after every stage that reduces.
@@ -40,8 +41,8 @@ struct SegmentFacts {
   int64_t bytes_read = 0;     ///< Every input once.
   int64_t bytes_written = 0;  ///< Every output once.
 
-  /// Values to keep from one stage for later ones: the minimum cut, as far as it is read again
-  /// otherwise. Empty when no value crosses a barrier.
+  /// Values to keep from one stage for later ones: the minimum cut, without values that are read
+  /// only once anyway. Empty if no value crosses a barrier.
   std::vector<ValueId> kept;
   int64_t kept_bytes_per_column = 0;  ///< Bytes the cut keeps for each element of a row.
 
@@ -49,8 +50,7 @@ struct SegmentFacts {
   int64_t reduction_count = 0;  ///< Inner reductions.
 
   [[nodiscard]] bool has_outer() const { return !outer_reductions.empty(); }
-  std::vector<OpId> outer_reductions;  ///< They accumulate over the rows, a tuple per column, or
-                                       ///< one in all.
+  std::vector<OpId> outer_reductions;  ///< Over the rows: a tuple per column, or one in all.
   [[nodiscard]] OuterReduction outer_kind(OpId reduction) const {
     return space.outer[fusion.ops[reduction].results.front()];
   }
@@ -59,11 +59,11 @@ struct SegmentFacts {
   }
   [[nodiscard]] bool is_after_rows(ValueId value) const { return space.after_rows[value] != 0; }
 
-  /// Varies along a row; not what is known only after all rows.
+  /// Varies along a row, and is known before all rows are done.
   [[nodiscard]] bool is_tile(ValueId value) const {
     return space.dependence[value].columns && !is_after_rows(value);
   }
-  /// Varies along both rows and columns, or along all there is when nothing is kept.
+  /// Varies along both rows and columns, or along the columns if there are no row dimensions.
   [[nodiscard]] bool is_full(ValueId value) const {
     return is_tile(value) && (space.dependence[value].rows || space.row_dimensions == 0);
   }
@@ -78,35 +78,35 @@ struct SegmentFacts {
   int64_t narrowest_tile_bytes = 8;
 };
 
-/// Bytes a kept element costs, in the trade of keeping against computing again: a 4-byte value
-/// costs a shared-memory write and read of 8 bytes at 128 bytes per clock, in which an SM issues 8
-/// instructions per element (4 warps of 32): half a byte per instruction.
+/// Bytes per instruction in the trade of keeping a value against recomputing it. A 4-byte value
+/// costs a shared-memory write and read, 8 bytes at 128 bytes per clock. In that time an SM issues
+/// 8 instructions per element (4 warps of 32 per clock): half a byte per instruction.
 inline constexpr double kBytesPerIssueSlot = 0.5;
 
-/// Instructions for each element that an op computes: of pointwise functions and casts; reductions
-/// and what only moves elements have none.
+/// Instructions per element of an op: of pointwise functions and casts. 0 for reductions and ops
+/// that only move elements.
 double issue_slots_of(const OpKind& kind);
 
-/// Instructions of an op in a kernel's text, for each element: one at least.
+/// Instructions of an op in a kernel's code, per element; at least one.
 double element_instructions(const OpKind& kind);
 
-/// True for a value computed by a function with a fast path, in the type it is computed in.
+/// True for a value computed by a function that has a fast path in its compute type.
 bool is_fast_path(const Fusion& fusion, ValueId value);
 
-/// Analyses a specialised fusion. The failing side is what iteration_space() or find_in_place()
-/// rejects.
+/// Analyses a specialised fusion. The failing side is the rejection of iteration_space() or
+/// find_in_place().
 tl::expected<SegmentFacts, Rejection> analyse(Fusion fusion);
 
-/// The same but for the minimum cut, which takes most of the time: enough to tell whether families
-/// take the segment, and what it takes at least.
+/// The same without the minimum cut, which takes most of the time: enough to tell whether families
+/// accept the segment, and its lower bound of time.
 tl::expected<SegmentFacts, Rejection> analyse_walk(Fusion fusion);
 
-/// Tensors that a kernel has as arguments of its own at most: the rest of kMaxKernelArguments is
-/// for sizes, partial results and counters.
+/// Most tensors that a kernel takes as separate arguments. The rest of kMaxKernelArguments is for
+/// sizes, partial results and counters.
 inline constexpr int64_t kMostArgumentTensors = 112;
 
-/// Why a kernel of the segment could not be launched: more tensors than it has arguments for.
-/// Nothing: it has. Lists keep theirs in tables.
+/// Rejects a segment whose kernel would have too many tensor arguments. Tensor lists are accepted:
+/// they keep their addresses in tables.
 std::optional<Rejection> check_arguments(const SegmentFacts& facts);
 
 }  // namespace sinter

@@ -22,7 +22,7 @@ double special_functions_of(const Fusion& fusion, ValueId value) {
   return pointwise == nullptr ? 0.0 : info_of(pointwise->fn).special_functions;
 }
 
-/// Walks what a stage needs, starting from its results, stopping at what is already available.
+/// Collects what a stage needs, backwards from its results to the values that are available.
 class Distribution {
  public:
   Distribution(const SegmentFacts& facts, const std::vector<KeptValue>& kept)
@@ -50,7 +50,7 @@ class Distribution {
       if (!goes_again && !stage.reductions.empty()) add_outer(stage, s, reduced);
       finish_stage(stage, s, reduced.take());
     }
-    // What waits for the last reduction reduces no further.
+    // Stages after the last reduction reduce nothing.
     while (!list.stages.empty() && list.stages.back().reductions.empty()) list.stages.pop_back();
     Stage apply;
     Needed applied = nothing_needed();
@@ -67,7 +67,7 @@ class Distribution {
  private:
   const Fusion& fusion() const { return facts_.fusion; }
 
-  /// The stages with what has one element a row in its place.
+  /// The stages with their row values and totals.
   StageList begin() {
     for (const ValueId output : fusion().outputs) mark_used(output);
     StageList list;
@@ -77,8 +77,8 @@ class Distribution {
     return list;
   }
 
-  /// True if something has an element a column, accumulated or stored: totals are then taken in
-  /// passing, else where their elements are reduced.
+  /// True if something has an element per column, accumulated or stored. Totals are then
+  /// accumulated in the second pass, otherwise in the stage that reduces their elements.
   [[nodiscard]] bool needs_elements_again() const {
     const bool stores = std::ranges::any_of(fusion().outputs,
                                             [&](ValueId output) { return facts_.is_tile(output); });
@@ -86,8 +86,8 @@ class Distribution {
                                          [&](OpId id) { return !facts_.is_total(id); });
   }
 
-  /// Row values that the elements of a stage are computed from, or that it stores for each of them.
-  /// Not those that all rows have from the start.
+  /// Row values from which the elements of a stage are computed, or which it stores for each
+  /// element. Without those that are the same in all rows or read from memory.
   [[nodiscard]] std::vector<ValueId> row_values_of(const Stage& stage) const {
     std::set<ValueId> values;
     const auto add = [&](ValueId value) {
@@ -102,14 +102,14 @@ class Distribution {
     for (const size_t index : stage.outputs) {
       const ValueId output = fusion().outputs[index];
       add(output);
-      // A store may round instead of the cast.
+      // A store may round in place of the cast.
       if (!facts_.is_tile(output) && std::holds_alternative<CastOp>(fusion().def_of(output).kind))
         add(fusion().def_of(output).operands[0]);
     }
     return {values.begin(), values.end()};
   }
 
-  /// True for ops whose result is their operand by other coordinates.
+  /// True for ops whose result is their operand under other coordinates.
   [[nodiscard]] bool renames(ValueId value) const {
     const OpKind& kind = fusion().def_of(value).kind;
     return std::holds_alternative<BroadcastOp>(kind) || std::holds_alternative<PermuteOp>(kind) ||
@@ -124,16 +124,16 @@ class Distribution {
       if (facts_.is_read(value)) return false;
       const Op& op = fusion().def_of(value);
       if (!is_reduction(op.kind)) return true;
-      // All results of a reduction are there with one of them.
+      // All results of a reduction become available together.
       for (const ValueId result : op.results) used_[result] = 1;
       return true;
     });
   }
 
-  /// For row values that wait for no reduction: the level of the first that takes them, or of what
-  /// a gathered one goes into; 0 where elements, outputs or totals need them from the start. A
-  /// gather ahead of the row would have a block wait for the index before it loads anything. What
-  /// is looked up is never overwritten (find_in_place).
+  /// For gathered row values that depend on no reduction, and row values computed from them: the
+  /// level of the first op that uses them; 0 if elements, outputs or totals need them from the
+  /// start. A gather before the row would make a block wait for the index before it loads anything.
+  /// Gathered memory is never overwritten (find_in_place).
   [[nodiscard]] std::map<ValueId, int> levels_of_gathered() const {
     std::map<ValueId, int> levels;
     for (const OpId id : fusion().op_ids()) {
@@ -166,7 +166,7 @@ class Distribution {
     return levels;
   }
 
-  /// Of one element in every row, before anything is reduced.
+  /// True for a value with one element per row that depends on no reduction.
   [[nodiscard]] bool is_plain_row_value(ValueId value) const {
     return !facts_.is_tile(value) && facts_.level[value] == 0 && !facts_.is_after_rows(value) &&
            facts_.space.dependence[value].rows;
@@ -202,18 +202,18 @@ class Distribution {
     }
   }
 
-  /// What a stage's results need, each once.
+  /// The values that a stage's results need, each once.
   class Needed {
    public:
     explicit Needed(size_t values) : has_(values) {}
-    /// True if it was not there.
+    /// True if the value was not in the set.
     bool insert(ValueId value) {
       if (has_[value] != 0) return false;
       has_[value] = 1;
       values_.push_back(value);
       return true;
     }
-    /// Ascending.
+    /// The values in ascending order.
     [[nodiscard]] std::vector<ValueId> take() {
       std::ranges::sort(values_);
       return std::move(values_);
@@ -293,15 +293,15 @@ class Distribution {
     stage.live_values = peak_live(stage);
   }
 
-  /// True for a value whose last instruction is a multiplication in f32: a logarithm is one to
-  /// another base times a constant.
+  /// True for a value whose last instruction is an f32 multiplication. A logarithm is one: the
+  /// logarithm to another base times a constant.
   [[nodiscard]] bool is_product(ValueId value) const {
     const auto* op = fusion().def_as<PointwiseOp>(value);
     return op != nullptr && (op->fn == PointwiseFn::kMul || op->fn == PointwiseFn::kLog) &&
            compute_type(fusion().values[value].type) == DType::kF32;
   }
 
-  /// True for an op that adds one of its operands to something.
+  /// True for an op that adds one of its operands to another value.
   [[nodiscard]] bool adds(const OpKind& kind) const {
     if (const auto* op = std::get_if<PointwiseOp>(&kind))
       return op->fn == PointwiseFn::kAdd || op->fn == PointwiseFn::kSub;
@@ -309,8 +309,8 @@ class Distribution {
     return reduce != nullptr && reduce->fn == ReduceFn::kSum;
   }
 
-  /// Products of a stage that take no instruction of their own: everything they go into adds them
-  /// to something, as a multiply-add. An addition takes one of its operands so.
+  /// Products of a stage that take no instruction of their own: every use adds them to another
+  /// value, as a multiply-add. An addition fuses with one of its operands.
   [[nodiscard]] int64_t count_fused_products(const Stage& stage) {
     constexpr int64_t kNone = -1;  // No product, or one that takes an instruction.
     IdMap<ValueId, int64_t>& uses = unfused_uses_;
@@ -341,7 +341,7 @@ class Distribution {
     return fused;
   }
 
-  /// Kept by an earlier stage.
+  /// True if an earlier stage keeps the value.
   [[nodiscard]] bool available(ValueId value, int s) const {
     return kept_.contains(value) && facts_.level[value] < s;
   }
@@ -357,15 +357,15 @@ class Distribution {
           return false;
         const Op& op = fusion().def_of(value);
         if (!std::holds_alternative<TakeOp>(op.kind)) return true;
-        // What it picks from is read where it is looked up.
+        // A gather reads its operand at the index.
         roots.push_back(op.operands[1]);
         return false;
       });
     }
   }
 
-  /// Values alive at once when the stage is evaluated in order, each dying after its last use in
-  /// the stage.
+  /// Most values alive at once when the stage is evaluated in order. A value dies after its last
+  /// use in the stage.
   [[nodiscard]] int64_t peak_live(const Stage& stage) {
     IdMap<ValueId, size_t>& last_use = last_use_;
     for (const ValueId value : stage.computed) last_use[value] = 0;
@@ -379,7 +379,7 @@ class Distribution {
       last_use[fusion().ops[id].operands[0]] = stage.computed.size() + 1;
     for (const size_t output : stage.outputs)
       last_use[fusion().outputs[output]] = stage.computed.size() + 1;
-    std::vector<int64_t> ends(stage.computed.size() + 1);  // By the step behind which they die.
+    std::vector<int64_t> ends(stage.computed.size() + 1);  // Values that die after each step.
     int64_t peak = 0;
     int64_t alive = 0;
     for (size_t i = 0; i < stage.computed.size(); ++i) {
@@ -394,12 +394,12 @@ class Distribution {
   const SegmentFacts& facts_;
   std::set<ValueId> kept_;
   IdMap<ValueId, uint8_t> used_;
-  // Of the stage at hand, in tables that all stages share:
-  IdMap<ValueId, int64_t> unfused_uses_;  ///< Of its products; -1 of all else.
-  IdMap<ValueId, size_t> last_use_;       ///< Of what it computes.
+  // Of the current stage, in tables that all stages share:
+  IdMap<ValueId, int64_t> unfused_uses_;  ///< Unfused uses of its products; -1 for others.
+  IdMap<ValueId, size_t> last_use_;       ///< Last use of each value it computes.
 };
 
-/// Elements that a stage reads to evaluate, reduce and store.
+/// Tile values that a stage reads to evaluate, reduce and store.
 std::set<ValueId> elements_read(const SegmentFacts& facts, const Stage& stage) {
   std::set<ValueId> read;
   const auto add = [&](ValueId value) {
@@ -432,7 +432,7 @@ std::vector<bool> needed_later(const SegmentFacts& facts, const std::vector<Kept
     for (size_t i = 0; i < kept.size(); ++i) {
       const ValueId value = kept[i].value;
       if (!read.contains(value)) continue;
-      // Where blocks walk rows, the rows that follow need what all have in common.
+      // If blocks walk over rows, later rows need the values that all rows share.
       const bool is_common = facts.has_outer() && !facts.space.dependence[value].rows;
       if (facts.level[value] < static_cast<int>(s) || is_common) needed[i] = true;
     }

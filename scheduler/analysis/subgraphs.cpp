@@ -16,8 +16,8 @@ class SubgraphBuilder {
     out_.fusion.name = fmt::format("{}_{}", source().name, suffix);
   }
 
-  /// An input [rows, columns] of partial results of an outer reduction, or [rows] of a total, and
-  /// the reduction of those.
+  /// Adds an input [rows, columns] of partial results of an outer reduction, or [rows] of a total,
+  /// and the reduction over its rows.
   void reduce_partials(OpId id, int64_t rows) {
     const Op& op = source().ops[id];
     const ValueId result = op.results.front();
@@ -39,7 +39,7 @@ class SubgraphBuilder {
                                 .front();
   }
 
-  /// Takes a value as an input instead of what computes it.
+  /// Makes a value an input, so that it is not computed.
   void read(ValueId value) {
     const Value& like = source().values[value];
     copies_[value] =
@@ -51,7 +51,7 @@ class SubgraphBuilder {
     const ValueId made = copy(value);
     const bool is_output = std::ranges::find(source().outputs, value) != source().outputs.end();
     OutputLayout layout = is_output ? source().layout_of(value) : OutputLayout{};
-    layout.alias = {};  // Segments that write in place are not taken apart.
+    layout.alias = {};  // Segments that write in place are not split.
     out_.fusion.add_output(made, layout);
     out_.in_plan[made] = value;
   }
@@ -115,8 +115,8 @@ class SubgraphBuilder {
   std::map<ValueId, ValueId> copies_;
 };
 
-/// Row values that depend on inner reductions, as near to `from` as they come with an element for
-/// each row: broadcasts along the columns are left to the reader.
+/// Finds the row values that depend on inner reductions and are nearest to `from`, with one element
+/// per row: broadcasts along the columns are left to the reader.
 void find_passed(const SegmentFacts& facts, ValueId from, std::set<ValueId>& seen,
                  std::set<ValueId>& passed) {
   walk_operands(facts.fusion, from, [&](ValueId value) {
@@ -133,7 +133,7 @@ void find_passed(const SegmentFacts& facts, ValueId from, std::set<ValueId>& see
 
 Subgraph finish_of(const SegmentFacts& facts, int64_t rows) {
   SubgraphBuilder builder(facts, "finish");
-  // What has no elements needs no finish.
+  // Empty results need no finish.
   for (const OpId id : facts.outer_reductions) {
     if (!facts.is_empty(facts.fusion.ops[id].results.front())) builder.reduce_partials(id, rows);
   }

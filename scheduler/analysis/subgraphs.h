@@ -11,21 +11,21 @@ namespace sinter {
 /// A part of a segment's graph as a graph of its own.
 struct Subgraph {
   Fusion fusion;
-  std::map<ValueId, ValueId> in_plan;  ///< Its inputs and outputs in the segment's graph.
+  std::map<ValueId, ValueId> in_plan;  ///< The segment's values for its inputs and outputs.
 };
 
-/// What finishes a segment's outer reductions from partial results: for every one an input
-/// [rows, columns] of them, of a total [rows], and the same reduction over its rows, then what the
-/// segment's graph computes from the reductions up to its outputs.
+/// The subgraph that combines the partial results of a segment's outer reductions. Each reduction
+/// becomes an input [rows, columns] of partial results, of a total [rows], and the same reduction
+/// over its rows. The rest of the segment's graph up to its outputs follows.
 Subgraph finish_of(const SegmentFacts& facts, int64_t rows);
 
-/// A segment with inner and outer reductions as two that each have one kind. Both read the inputs;
-/// nothing has to be accumulated from row to row, so rows may have any width.
+/// A segment with inner and outer reductions, split into two with one kind each. Both read the
+/// inputs. Nothing accumulates from row to row, so rows may have any width.
 struct RowsAndColumns {
-  Subgraph rows;     ///< The outputs that outer reductions have no part in, then `passed`.
-  Subgraph columns;  ///< The outer reductions and what follows from them; reads `passed`.
-  /// Row values that depend on inner reductions and that the columns need, in the segment's graph;
-  /// those that are outputs anyway are left out.
+  Subgraph rows;     ///< The outputs that depend on no outer reduction, then `passed`.
+  Subgraph columns;  ///< The outer reductions and what depends on them; reads `passed`.
+  /// Row values of the segment's graph that depend on inner reductions and that `columns` needs,
+  /// without those that are outputs anyway.
   std::vector<ValueId> passed;
 };
 RowsAndColumns split_rows_and_columns(const SegmentFacts& facts);

@@ -22,7 +22,7 @@ int64_t elements_of(const Fusion& fusion, ValueId value) {
   return elements;
 }
 
-/// True if result axes repeat nothing and keep the operand's order.
+/// True if the result repeats no element and keeps the operand's order.
 bool keeps_order(const Fusion& fusion, const Op& op) {
   if (std::holds_alternative<ReshapeOp>(op.kind)) return true;
   const auto* broadcast = std::get_if<BroadcastOp>(&op.kind);
@@ -40,7 +40,7 @@ bool is_dense(const Fusion& fusion, ValueId input) {
   return true;
 }
 
-/// Sets of ops, joined.
+/// A union-find over ops.
 class Parts {
  public:
   explicit Parts(size_t count) : parent_(count) {
@@ -60,7 +60,7 @@ class Parts {
   std::vector<uint32_t> parent_;
 };
 
-/// What a member is but for sizes: equal codes, equal members.
+/// A member's structure without sizes: members with equal codes are equal.
 struct Member {
   std::vector<int64_t> code;
   std::vector<ValueId> leaves;  ///< Tensors and scalars that it reads, in the order of the code.
@@ -84,7 +84,8 @@ class Finder {
     }
   }
 
-  /// Members in the order of their first outputs. What belongs to none is left in `why`.
+  /// Members in the order of their first outputs. The reason why an output belongs to none is left
+  /// in `why`.
   std::vector<Member> run() {
     classify();
     connect();
@@ -96,23 +97,23 @@ class Finder {
   /// The first reason why some output belongs to no member.
   [[nodiscard]] const std::optional<Rejection>& why() const { return why_; }
   [[nodiscard]] bool is_scalar(ValueId value) const { return is_scalar_[value] != 0; }
-  /// Element by element.
+  /// True for ops that compute element by element.
   [[nodiscard]] bool is_computed(const Op& op) const {
     return std::holds_alternative<PointwiseOp>(op.kind) ||
            std::holds_alternative<CastOp>(op.kind) || keeps_order(fusion_, op);
   }
-  /// True if the value is its operand: under another shape, or repeated from a scalar.
+  /// True if the value is its operand under another shape, or a repeated scalar.
   [[nodiscard]] bool is_renamed(ValueId value) const {
     const Op& op = fusion_.def_of(value);
     return keeps_order(fusion_, op) ||
            (is_scalar(value) && std::holds_alternative<BroadcastOp>(op.kind));
   }
-  /// The input whose memory an output takes over; invalid if it has its own.
+  /// The input that an output overwrites; invalid if the output has its own memory.
   [[nodiscard]] ValueId alias_of(ValueId output) const {
     const auto found = aliases_.find(output);
     return found == aliases_.end() ? ValueId{} : found->second;
   }
-  /// True if something else than members and calls reads a tensor.
+  /// True if anything but members and external calls reads a tensor.
   [[nodiscard]] bool is_read_elsewhere(ValueId tensor) const {
     return std::ranges::any_of(users_[tensor], [&](OpId user) {
       return !is_inner(user) && !std::holds_alternative<ExternalOp>(fusion_.ops[user].kind);
@@ -121,7 +122,7 @@ class Finder {
 
  private:
   /// A value counts as a scalar if it has no axes, if it is one element that is broadcast to more,
-  /// or if it is computed from scalars alone: members may share it, and compute it each.
+  /// or if it is computed from scalars alone. Members may share it, and each may compute it.
   void classify() {
     for (auto i = static_cast<uint32_t>(fusion_.ops.size()); i-- > 0;) {
       const Op& op = fusion_.ops[OpId{i}];
@@ -131,7 +132,7 @@ class Finder {
           elements_of(fusion_, op.operands[0]) == 1 && elements_of(fusion_, result) != 1)
         is_scalar_[op.operands[0]] = 1;
       if (is_scalar_[result] == 0 || !is_computed(op)) continue;
-      // What scalars are computed from element by element has one element too.
+      // Operands of pointwise ops on scalars have one element too.
       for (const ValueId operand : op.operands) {
         if (elements_of(fusion_, operand) == 1) is_scalar_[operand] = 1;
       }
@@ -175,7 +176,7 @@ class Finder {
                      .remedy = std::move(remedy)};
   }
 
-  /// Refuses parts that read or feed something else than members may.
+  /// Rejects parts that read or feed anything that members may not.
   void check() {
     for (const OpId id : fusion_.op_ids()) {
       if (!is_inner(id)) continue;
@@ -198,7 +199,7 @@ class Finder {
     }
   }
 
-  /// True if a value is written into its place in what a concatenate makes.
+  /// True if a value is written into its place in a concatenate's result.
   [[nodiscard]] bool is_joined(ValueId value) const {
     return std::ranges::any_of(users_[value], [&](OpId user) {
       return std::holds_alternative<ConcatenateOp>(fusion_.ops[user].kind);
@@ -223,7 +224,7 @@ class Finder {
     }
   }
 
-  /// Parts that read one tensor had better read it once.
+  /// Joins parts that read the same tensor, so that it is read once.
   void join_readers() {
     IdMap<ValueId, uint32_t> reader(fusion_.values.size(), kNone);
     for (const OpId id : fusion_.op_ids()) {
@@ -242,7 +243,7 @@ class Finder {
   }
 
   std::vector<Member> collect() {
-    std::vector<size_t> number(fusion_.ops.size(), 0);  // Of a part's member, from 1.
+    std::vector<size_t> number(fusion_.ops.size(), 0);  // Number of the part's member plus 1.
     std::vector<Member> out;
     for (const ValueId output : fusion_.outputs) {
       if (is_scalar(output) || !is_inner(def(output))) {
@@ -270,13 +271,13 @@ class Finder {
                      .remedy = "give it a fusion of its own"};
   }
 
-  /// True if nothing is computed on the way from what a member reads.
+  /// True if nothing is computed between a member's input and the value.
   [[nodiscard]] bool is_leaf(ValueId value) const {
     while (is_renamed(value)) value = fusion_.def_of(value).operands[0];
     return !is_inner(def(value));
   }
 
-  /// Writes down a member from its outputs on; leaves no code if its tensors differ in size.
+  /// Encodes a member from its outputs backwards; leaves no code if its tensors differ in size.
   void encode(Member& member) {
     ++member_at_hand_;
     locals_ = 0;
@@ -286,7 +287,7 @@ class Finder {
     for (const ValueId output : member.outputs) {
       const int64_t local = visit(output, member);
       member.code.insert(member.code.end(), {kOutput, local});
-      // Two names for one value would be stored twice.
+      // Two names of one value would be stored twice.
       fits_ &= stored.insert(local).second && !is_leaf(output);
     }
     for (const ValueId output : member.outputs) {
@@ -304,8 +305,8 @@ class Finder {
                        .remedy = "give it a fusion of its own"};
   }
 
-  /// Which of a member's leaves an output overwrites; -1: none. A member does not overwrite what it
-  /// does not read, for another one may.
+  /// Number of the member's leaf that an output overwrites; -1: none. A member must not overwrite a
+  /// tensor that it does not read, because another member may read it.
   int64_t alias_number(ValueId output, const Member& member) {
     const ValueId alias = alias_of(output);
     if (!alias.valid()) return -1;
@@ -314,13 +315,13 @@ class Finder {
     return leaf - member.leaves.begin();
   }
 
-  /// The number of a value within the member at hand.
+  /// Number of a value within the current member.
   int64_t visit(ValueId from, Member& member) {
     size_t depth = 0;
     const auto enter = [&](ValueId value) {
       if (local_[value].member == member_at_hand_) return false;
       if (!is_scalar(value)) fits_ &= elements_of(fusion_, value) == member.elements;
-      // Long ways from scalar to scalar are another kernel's.
+      // Long chains of scalar ops belong to another kernel.
       fits_ &= depth <= kMostMemberOps && locals_ <= static_cast<int64_t>(kMostMemberOps);
       if (!fits_) return false;
       const bool is_leaf_of_member = !is_renamed(value) && !is_computed(fusion_.def_of(value));
@@ -342,7 +343,7 @@ class Finder {
     return fits_ ? local_[from].number : 0;
   }
 
-  /// Appends a value to the code of the member at hand, in which its operands have numbers.
+  /// Appends a value, whose operands have numbers, to the code of the current member.
   int64_t write(ValueId value, Member& member) {
     const Op& op = fusion_.def_of(value);
     std::vector<int64_t> words = {static_cast<int64_t>(fusion_.values[value].type)};
@@ -355,7 +356,7 @@ class Finder {
       if (pointwise != nullptr) words.push_back(static_cast<int64_t>(pointwise->fn));
       for (const ValueId operand : op.operands) words.push_back(local_[operand].number);
     } else {
-      constexpr int64_t kDenseAlignment = 16;  // Of what lies in the workspace.
+      constexpr int64_t kDenseAlignment = 16;  // Alignment of values in the workspace.
       const auto* input = std::get_if<InputOp>(&op.kind);
       words.push_back(is_scalar(value) ? kScalar : kTensor);
       if (!is_scalar(value)) words.push_back(input != nullptr ? input->alignment : kDenseAlignment);
@@ -368,7 +369,7 @@ class Finder {
   static constexpr uint32_t kNone = 0xffff'ffffU;
   enum Word : int64_t { kFunction, kCast, kConstant, kScalar, kTensor, kOutput };
   struct Local {
-    uint32_t member = 0;  ///< That the number is of.
+    uint32_t member = 0;  ///< Member that the number belongs to.
     int64_t number = 0;
   };
 
@@ -383,11 +384,12 @@ class Finder {
   std::optional<Rejection> why_;
   IdMap<ValueId, Local> local_;
   uint32_t member_at_hand_ = 0;
-  int64_t locals_ = 0;  ///< Of the member at hand.
+  int64_t locals_ = 0;  ///< Of the current member.
   bool fits_ = true;
 };
 
-/// Scalars that all members read in one place of their codes, by place; others are slots.
+/// For each leaf of the code, whether it is a scalar that all members share; other leaves are
+/// slots.
 std::vector<bool> shared_leaves(const Finder& finder, std::span<const Member> members) {
   const Member& first = members.front();
   std::vector<bool> out(first.leaves.size());
@@ -421,7 +423,7 @@ class MemberGraph {
   }
 
  private:
-  /// Without the number that tells members apart, so that lists have one text.
+  /// Name without the number that distinguishes members, so that lists share one kernel text.
   static std::string name_of_all(const std::string& name) {
     return name.substr(0, name.find_last_not_of("0123456789") + 1);
   }
@@ -439,7 +441,7 @@ class MemberGraph {
     out_.inputs.push_back(made_[leaf]);
   }
 
-  /// What is made of a value, after what it is computed from.
+  /// Copies a value, after the values that it is computed from.
   ValueId use(ValueId from) {
     struct Open {
       ValueId value;
@@ -475,7 +477,7 @@ class MemberGraph {
     return out_.def_as<InputOp>(input)->alignment;
   }
 
-  /// A scalar, repeated; a tensor as it is.
+  /// A scalar, broadcast; a tensor unchanged.
   ValueId as_tensor(ValueId value) {
     if (!out_.values[value].shape.empty()) return value;
     const auto [known, is_new] = repeated_.try_emplace(value);
@@ -504,7 +506,7 @@ class MemberGraph {
   int64_t elements_;
   Fusion out_;
   std::map<ValueId, ValueId> made_;
-  std::map<ValueId, ValueId> repeated_;  ///< By scalar of the graph being made.
+  std::map<ValueId, ValueId> repeated_;  ///< By scalar of the new graph.
 };
 
 int64_t bytes_of_value(const Fusion& fusion, ValueId value) {
@@ -515,7 +517,7 @@ ListFound found_list(const Fusion& fusion, const Finder& finder, std::vector<Mem
   const std::vector<bool> shared = shared_leaves(finder, members);
   ListFound out;
   out.shared = std::ranges::count(shared, true);
-  // What is written in place has the input's.
+  // An output written in place uses the input's slot.
   const auto has_own = [&](ValueId output) { return !finder.alias_of(output).valid(); };
   out.slots = static_cast<int64_t>(shared.size()) - out.shared +
               std::ranges::count_if(members.front().outputs, has_own);
@@ -548,7 +550,8 @@ Rejection no_list(std::string rule, double value, double limit, std::string unit
           .remedy = "the other families take what is no list"};
 }
 
-/// What the whole graph is to planners: one run of elements, of which members have a part each.
+/// Describes the whole graph for planners: one contiguous range of elements, of which each member
+/// has a part.
 void describe_all(SegmentFacts& facts, const TensorList& list) {
   const Fusion& fusion = facts.fusion;
   facts.space.columns = list.elements();

@@ -11,23 +11,23 @@ namespace {
 // Sources that all presets share.
 //
 // Per-SM and per-block limits, and what a block reserves: CUDA C++ Programming Guide 13.0, table
-// "Technical Specifications per Compute Capability"; allocation unit: the occupancy calculator of
+// "Technical Specifications per Compute Capability". Allocation unit: the occupancy calculator of
 // the CUDA Toolkit (cuda_occupancy.h).
 //
-// Rates per SM and clock: four schedulers issue a warp instruction each, and 16 special-function
-// results are what the Programming Guide's table "Throughput of Native Arithmetic Instructions"
-// gives for 8.0 to 12.0; 128 bytes of shared memory are its 32 banks of 4 bytes.
+// Rates per SM and clock: four schedulers issue a warp instruction each. 16 special-function
+// results are the value of the Programming Guide's table "Throughput of Native Arithmetic
+// Instructions" for 8.0 to 12.0. 128 bytes of shared memory are its 32 banks of 4 bytes.
 //
 // copy_efficiency, read_efficiency and l2_bytes_per_clock were measured on an H200
-// (device_limits.h) and are taken for every device. An H100 copies at 0.902 of its data sheet's
+// (device_limits.h) and are used for every device. An H100 copies at 0.902 of its data sheet's
 // rate, and 292 problems are predicted as well for it as for the H200 (docs/performance.md).
 //
-// Clocks of devices other than the H200 are published boost clocks, or say what else they are. None
-// was measured.
+// Clocks of devices other than the H200 are published boost clocks unless a comment says otherwise.
+// None was measured.
 //
-// Loaded memory latency near saturation: 32 KiB in flight per SM saturate an H100 of 3.35 TB/s and
-// 132 SMs (NVIDIA GTC 2025, "CUDA Techniques to Maximize Memory Bandwidth"), that is 1.29 us; used
-// for every device that was not measured.
+// Loaded memory latency near saturation, in ns: 32 KiB in flight per SM saturate an H100 of 3.35
+// TB/s and 132 SMs (NVIDIA GTC 2025, "CUDA Techniques to Maximize Memory Bandwidth"), that is 1.29
+// us. Used for every device that was not measured.
 constexpr double kLoadedLatencyNs = 1290.0;
 
 DeviceLimits ampere_data_center() {
@@ -156,10 +156,11 @@ int64_t unified_l1_bytes(const DeviceLimits& limits) {
 }
 
 int64_t cluster_capacity(const DeviceLimits& limits, int64_t cluster, int64_t blocks_per_sm) {
-  // Of 132 SMs of an H200, clusters of 4 and of 8 find 120 (cuOccupancyMaxActiveClusters with one
-  // block to an SM); which GPCs lack SMs differs from card to card.
+  // Share of SMs that clusters of 4 and of 8 can use: 120 of an H200's 132
+  // (cuOccupancyMaxActiveClusters with one block per SM). Which GPCs lack SMs differs from card to
+  // card.
   constexpr double kWholeShare = 120.0 / 132.0;
-  constexpr double kWidestShare = 112.0 / 132.0;  // Clusters of 16 find seven GPCs.
+  constexpr double kWidestShare = 112.0 / 132.0;  // Clusters of 16: one in each of seven GPCs.
   constexpr int64_t kSmPair = 2;
   double sms = static_cast<double>(limits.sm_count);
   if (cluster > kSmPair) sms *= cluster > kPortableClusterBlocks ? kWidestShare : kWholeShare;

@@ -13,51 +13,53 @@
 namespace sinter {
 namespace {
 
-// Registers per thread, fitted as the header says: by random descent on the mean relative error,
-// with kept words held at one register each, which is what the lowering declares.
+// Registers per thread, fitted as the header says: by random descent on the mean relative error.
+// Kept words are fixed at one register each, which is what the lowering declares.
 constexpr double kBase = 4.3;  ///< Thread and row coordinates.
 
-/// Slot, lane and the test for the last row.
+/// Several rows per block: slot, lane and the bounds test of the row.
 constexpr double kSeveralRows = 9.5;
 
 constexpr double kNoVectors = -3.3;  ///< Scalar rows need no split of batch and lane.
 
-/// Where the whole vectors and the edges are of a row that starts anywhere: of 228 kernels of the
-/// suite on sm_90a, the median of what they take more for 1,023, 7,169 and 50,257 columns than in
-/// the same schedule for 1,024, 7,168 and 50,256; a quarter takes 8 and more.
+/// Bounds of the whole vectors and of the peeled elements of an unaligned row: median of the
+/// additional registers of 228 kernels of the suite on sm_90a with 1,023, 7,169 and 50,257 columns,
+/// over the same schedules with 1,024, 7,168 and 50,256. A quarter takes 8 or more.
 constexpr double kEdges = 4.0;
 
-constexpr double kTwoSweeps = 6.8;  ///< Running and chunk statistics side by side.
+constexpr double kTwoSweeps = 6.8;  ///< Both running and chunk statistics are alive.
 
-/// Each element of a chunk that both sweeps take, which ptxas starts on before the first has ended:
-/// 90 kernels of cross entropy and its relatives on sm_90a need a quarter to half a register more.
+/// Per element of a chunk that both passes read: ptxas starts the second pass before the first has
+/// ended. Fitted to 90 kernels of cross entropy and its relatives on sm_90a, which need a quarter
+/// to half a register more.
 constexpr double kSweptElement = 0.4;
 
 constexpr double kSpecialFunctions = 4.0;
 
-/// Of a stage whose loops may run again with care: elements of a vector overlap, and what they
-/// began with is still there at their end. 67 kernels of divergences on sm_90a take 8 to 14 more.
+/// Per stage whose loops have a slow path: elements of a vector overlap, and the state before the
+/// loop stays alive to its end. Fitted to 67 kernels of divergences on sm_90a, which take 8 to 14
+/// more.
 constexpr double kFastPath = 10.0;
 
-constexpr double kAccumulatorWord = 1.9;  ///< The other operand of its combination too.
+constexpr double kAccumulatorWord = 1.9;  ///< With the other operand of its combination.
 
 constexpr double kComputedValue = 1.1;
 
 constexpr double kUniformLoad = 4.0;  ///< With its 64-bit address.
 
-constexpr double kElementLane = 1.3;  ///< Of a load element by element: address arithmetic.
+constexpr double kElementLane = 1.3;  ///< Address arithmetic of a load element by element.
 
-constexpr double kBatchAtOnce = 2.4;  ///< Address and guard of each unrolled batch.
+constexpr double kBatchAtOnce = 2.4;  ///< Address and predicate of each unrolled batch.
 
-constexpr double kLoadedWord = 0.6;  ///< Of full tensors; a chunk is used up while it arrives.
+constexpr double kLoadedWord = 0.6;  ///< Full tensors; a chunk is consumed while it arrives.
 
 constexpr double kHeldWord = 1.1;  ///< Read from shared memory.
 
-constexpr double kColumnWord = 1.0;  ///< Of weights; ptxas reads them early.
+constexpr double kColumnWord = 1.0;  ///< Weights; ptxas loads them early.
 
-constexpr double kCollectedWord = 1.0;  ///< Of an output vector before its store.
+constexpr double kCollectedWord = 1.0;  ///< An output vector before its store.
 
-/// Each element of a full input narrower than a register, in rows that accumulate columns: ptxas
+/// Per element of a full input narrower than a register, in rows that accumulate columns: ptxas
 /// keeps it converted. Norm gradients on sm_90a with 8, 16 and 32 elements per thread took 9, 30
 /// and 60 registers more than without it, f32 ones none.
 constexpr double kConvertedElement = 0.95;
@@ -66,16 +68,16 @@ constexpr double kConvertedElement = 0.95;
 // sm_89 and sm_90a, of 256 to 1024 threads with 1 to 16 batches, which they miss by 4 % in the
 // median where the row is unrolled and by 8 % where it is a run-time loop; and to what 252 offered
 // kernels spill.
-/// In an unrolled row: their address, and the vector at hand.
+/// Accumulators in shared memory, in an unrolled row: their address, and the current vector.
 constexpr double kUnrolledShared = 11.2;
 
-/// Of values narrower than a register, some of which ptxas keeps converted.
+/// Values narrower than a register, some of which ptxas keeps converted.
 constexpr double kKeptElementBesideShared = 0.4;
 
-constexpr double kPrefetchedWord = 0.68;  ///< Of further vectors, which may wait.
+constexpr double kPrefetchedWord = 0.68;  ///< Further vectors, which may be loaded late.
 
-/// In a run-time loop: its counter and their address, further vectors of a chunk, and each lane of
-/// rows of narrow elements and of others.
+/// In a run-time loop: its counter and the accumulators' address, further vectors of a chunk, and
+/// each lane of rows of narrow elements and of wide ones.
 constexpr double kLoopedShared = 7.3;
 
 constexpr double kChunkWord = 0.61;
@@ -84,10 +86,10 @@ constexpr double kNarrowLane = 1.4;
 
 constexpr double kWideLane = 2.7;
 
-/// Several rows side by side in a group of a ring: addresses, what is read ahead of a row while
-/// another is worked on where a thread has more than kShortShare elements, each word of a further
-/// row's values and statistics, and each element that is kept of it narrower than a register,
-/// beside its packed words. Fitted to 440 gradients with 2 and 4 rows on sm_90a.
+/// Several rows per iteration of a consumer group: addresses; prefetched elements of a row if a
+/// thread has more than kShortShare; each word of a further row's values and statistics; and each
+/// kept element narrower than a register, in addition to its packed words. Fitted to 440 gradients
+/// with 2 and 4 rows on sm_90a.
 constexpr double kUnrolledRows = 10.0;
 
 constexpr double kUnrolledPrefetch = 0.5;
@@ -114,15 +116,15 @@ class Model {
       return;
     }
     kept_words_ += accumulator_words(facts, batches_ * schedule.vector_width);
-    if (schedule.family == kWarpSpecialised) return;  // Its own factor covers that.
-    if (schedule.rows_per_tile > 0) return;           // A run-time loop converts what it takes.
+    if (schedule.family == kWarpSpecialised) return;  // The family's own terms cover that.
+    if (schedule.rows_per_tile > 0) return;  // A run-time loop converts elements as it uses them.
     for (const TensorAccess& access : facts.space.inputs) {
       if (!facts.is_full(access.value) || words_of(access.value, 2) == 2) continue;
       converted_ += kConvertedElement * static_cast<double>(batches_ * schedule.vector_width);
     }
   }
 
-  /// Registers for accumulators of further batches, where ptxas is free to read them ahead.
+  /// Registers for accumulators of further batches, which ptxas may prefetch.
   double prefetched_registers() const {
     if (schedule_.accumulators != Residency::kShared || !unrolls_batches(facts_, schedule_))
       return 0.0;
@@ -157,7 +159,7 @@ class Model {
   }
 
  private:
-  /// Read from memory into registers a chunk at a time.
+  /// True for values loaded from memory into registers chunk by chunk.
   bool arrives_in_chunks(ValueId value) const {
     return facts_.is_full(value) && !is_kept(schedule_, value, Residency::kRegister) &&
            !is_kept(schedule_, value, Residency::kShared);
@@ -172,7 +174,7 @@ class Model {
     return accumulator_column_bytes(facts_) * schedule_.vector_width / kRegisterBytes;
   }
 
-  /// What accumulators in shared memory take of registers.
+  /// Registers that accumulators in shared memory need.
   double beside_shared() const {
     const auto width = static_cast<double>(schedule_.vector_width);
     if (!unrolls_batches(facts_, schedule_)) {
@@ -199,7 +201,7 @@ class Model {
     return std::min(schedule_.unroll, longest);
   }
 
-  /// What a group has of the rows beside the first one that it works on.
+  /// Registers of a consumer group for the rows of an iteration beyond the first.
   double of_unrolled_rows(const StageList& list) const {
     double row = 0.0;
     for (const KeptValue& kept : schedule_.kept) {
@@ -212,7 +214,7 @@ class Model {
     }
     int64_t words = 0;
     for (const TensorAccess& access : facts_.space.inputs) {
-      // The next row's are on their way beside those at hand.
+      // The next row's values are in flight while the current row's are in use.
       const Dependence dependence = facts_.space.dependence[access.value];
       if (dependence.rows && !dependence.columns) words += 2 * words_of(access.value, 1);
     }
@@ -255,7 +257,7 @@ class Model {
     }
     if (stage.special_functions == 0.0) return registers;
     registers += kSpecialFunctions;
-    // What has a fast path is a special function.
+    // Every function with a fast path is a special function.
     if (std::ranges::any_of(stage.computed,
                             [&](ValueId value) { return is_fast_path(facts_.fusion, value); }))
       registers += kFastPath;
@@ -265,7 +267,7 @@ class Model {
   double of_load(ValueId value, double at_once) const {
     if (is_kept(schedule_, value, Residency::kRegister)) return 0.0;
     const auto words = static_cast<double>(words_of(value, schedule_.vector_width));
-    // Inputs in shared memory were copied there past the registers.
+    // Inputs in shared memory were copied there without passing through registers.
     if (is_kept(schedule_, value, Residency::kShared)) return kHeldWord * words * at_once;
     const AccessKind kind = access_kind(facts_, *facts_.space.find_input(value), schedule_);
     if (kind == AccessKind::kUniform) return kUniformLoad;
@@ -273,7 +275,7 @@ class Model {
                            ? kElementLane * static_cast<double>(schedule_.vector_width)
                            : 0.0;
     if (facts_.is_full(value)) return registers + kLoadedWord * words * at_once;
-    // A row in registers is unrolled whole.
+    // A row in registers is fully unrolled.
     const double batches = kept_words_ > 0 ? static_cast<double>(batches_) : at_once;
     return registers + kColumnWord * words * batches;
   }

@@ -14,16 +14,17 @@ constexpr int64_t kRegisterStep = 8;
 // The SM consists of four partitions with a quarter of the registers each; a warp's registers lie
 // in one of them (CUDA occupancy calculator, all compute capabilities since 7.0).
 constexpr int64_t kPartitions = 4;
-// Shared memory is handed to blocks in units of 128 bytes (CUDA occupancy calculator, since 8.0).
+// Shared memory is allocated to blocks in units of 128 bytes (CUDA occupancy calculator, since
+// 8.0).
 constexpr int64_t kSharedUnit = 128;
 
-// Blocks of a grid along x (CUDA C++ Programming Guide, "Technical Specifications per Compute
+// Most blocks of a grid along x (CUDA C++ Programming Guide, "Technical Specifications per Compute
 // Capability", all since 3.0).
 constexpr int64_t kMostGridBlocks = (int64_t{1} << 31) - 1;
 
 int64_t warps_of(int64_t threads) { return (threads + kWarp - 1) / kWarp; }
 
-/// Warps of so many registers per thread that the registers of one SM hold.
+/// Warps of `registers` registers per thread that fit the register file of an SM.
 int64_t warps_by_registers(const DeviceLimits& limits, int64_t registers) {
   const int64_t unit = limits.register_allocation_unit;
   const int64_t per_warp = (std::max<int64_t>(registers, 1) * kWarp + unit - 1) / unit * unit;

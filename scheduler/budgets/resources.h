@@ -8,24 +8,24 @@
 
 namespace sinter {
 
-/// What one schedule needs of the device, per thread and per block.
+/// Resources that a schedule needs, per thread and per block.
 struct ResourceEstimate {
   int64_t registers = 0;       ///< Per thread, as ptxas is expected to allocate without a cap.
-  int64_t tile_registers = 0;  ///< Of them, those that hold loaded elements.
+  int64_t tile_registers = 0;  ///< Part of them that holds loaded elements.
   int64_t register_cap =
       255;                    ///< Per thread, from the launch bounds; above it the compiler spills.
   int64_t shared_bytes = 0;   ///< Per block, exact.
   int64_t threads = 0;        ///< Per block.
   int64_t blocks_per_sm = 0;  ///< Resident at once.
   int64_t blocks = 0;         ///< In the grid.
-  int64_t idle_sms = 0;       ///< For which clusters of this size leave no block.
-  double waves = 0.0;         ///< blocks over what the device holds at once.
-  double bytes_in_flight_per_sm = 0.0;  ///< Load bytes outstanding at once.
+  int64_t idle_sms = 0;       ///< SMs on which no cluster of this size fits.
+  double waves = 0.0;         ///< Blocks divided by the device's resident blocks.
+  double bytes_in_flight_per_sm = 0.0;  ///< Bytes of outstanding loads.
   int64_t spilled_registers = 0;        ///< Per thread, predicted.
   friend bool operator==(const ResourceEstimate&, const ResourceEstimate&) = default;
 };
 
-/// What ptxas gave a kernel, as its -v report says.
+/// Resources of a compiled kernel, from the -v report of ptxas.
 struct CompiledResources {
   int64_t registers = 0;          ///< Per thread.
   int64_t spill_store_bytes = 0;  ///< Per thread, static count over the code, callees included.
@@ -40,21 +40,21 @@ struct CompiledResources {
   friend bool operator==(const CompiledResources&, const CompiledResources&) = default;
 };
 
-/// Share of its uncapped registers, but for those that hold loaded elements, that a kernel needs at
-/// least: below it ptxas spills, above it it reorders and recomputes instead. Measured over the
-/// canned fusions (tests/integration/nvrtc_sweep_test.cpp).
+/// Fraction of a kernel's uncapped registers, without those that hold loaded elements, that it
+/// needs at least. Below it ptxas spills; above it ptxas reorders and recomputes instead. Measured
+/// over the canned fusions (tests/integration/nvrtc_sweep_test.cpp).
 inline constexpr double kSqueeze = 0.8;
 
-/// The fewest registers ptxas can do with, of so many without a cap, of which `tile` hold loaded
-/// elements.
+/// The fewest registers that ptxas can do with, for a kernel that takes `registers` without a cap,
+/// `tile` of which hold loaded elements.
 int64_t squeezed(int64_t registers, int64_t tile);
 
-/// Largest register count per thread with which `blocks` blocks of `threads` threads share one SM,
+/// Largest register count per thread with which `blocks` blocks of `threads` threads share an SM,
 /// at most 255.
 int64_t register_cap(const DeviceLimits& limits, int64_t threads, int64_t blocks);
 
-/// Blocks of these resources that are resident on one SM at once: the least of the limits on
-/// threads, blocks, registers and shared memory. Zero if not even one fits.
+/// Resident blocks per SM with these resources: the least of the limits on threads, blocks,
+/// registers and shared memory. Zero if not even one fits.
 int64_t resident_blocks(const DeviceLimits& limits, int64_t threads, int64_t registers,
                         int64_t shared_bytes);
 
@@ -62,17 +62,17 @@ int64_t resident_blocks(const DeviceLimits& limits, int64_t threads, int64_t reg
 void complete(ResourceEstimate& estimate, const DeviceLimits& limits, int64_t min_blocks_per_sm,
               int64_t cluster_size = 1);
 
-/// Registers that ptxas takes under a cap, of so many without one, the last `elastic` of which it
-/// takes only where the cap leaves them.
+/// Registers that ptxas takes under a cap, for a kernel that takes `registers` without one. It
+/// takes the last `elastic` of them only if the cap leaves room.
 int64_t registers_under_cap(int64_t registers, int64_t elastic, int64_t cap);
 
-/// True if the compiler must do with fewer registers than are estimated.
+/// True if the kernel is register-limited: the cap is below the estimate.
 inline bool is_register_limited(const ResourceEstimate& estimate) {
   return estimate.registers > estimate.register_cap;
 }
 
-/// The one test of a budget. Nothing: it fits. Otherwise which limit breaks and by how much.
-/// Spilling is a cost, not a misfit.
+/// The one budget check. Empty if the schedule fits; otherwise the limit that is exceeded, and by
+/// how much. Spilling is a cost, not a violation.
 std::optional<Rejection> fits(const ResourceEstimate& estimate, const DeviceLimits& limits);
 
 }  // namespace sinter

@@ -17,9 +17,9 @@
 namespace sinter {
 namespace {
 
-/// Bytes of full tensors that a row has on their way at once in its block in the first stage, which
-/// is where rows come from memory: all of what is kept as it was loaded, and of a row that is
-/// unrolled whole; a chunk of other rows. Threads that have no vector of the row load nothing.
+/// Bytes in flight of full tensors, per row in its block, in the first stage, which is the one that
+/// reads from DRAM. A row that is kept as loaded, or fully unrolled, counts whole; of other rows
+/// one chunk counts. Threads without a vector of the row load nothing.
 double row_bytes_in_flight(const SegmentFacts& facts, const Stage& first,
                            const Schedule& schedule) {
   const int64_t batches = batch_count(facts, schedule);
@@ -32,7 +32,7 @@ double row_bytes_in_flight(const SegmentFacts& facts, const Stage& first,
     const int64_t size = bytes_of(facts.fusion.values[value].type);
     const int64_t at_once = whole ? batches : std::min(schedule.unroll, batches);
     int64_t words = at_once * register_words(schedule.vector_width, size);
-    // A row too short for a vector is all edges.
+    // A row too short for a vector has only peeled elements.
     if (batches == 0) words += peeled_count(facts, schedule) * register_words(1, size);
     bytes += std::min(static_cast<double>(words * kRegisterBytes * schedule.threads_per_row),
                       columns * static_cast<double>(size));
@@ -70,13 +70,12 @@ ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedul
   if (schedule.persistent_blocks > 0) estimate.blocks = schedule.persistent_blocks;
   complete(estimate, limits, schedule.min_blocks_per_sm, schedule.cluster_size);
   if (schedule.accumulators == Residency::kShared) {
-    // What ptxas can do without is out of the estimate already: gradients of f32 RMS norms with
-    // estimates of 101, 126, 174 and 221 under caps of 64, 64, 128 and 128 spill 29, 79, 14 and 81
-    // registers for sm_80, and 47, 82, 67 and 111 for sm_90a.
+    // The estimate already excludes registers that ptxas can do without, so all of the rest spills.
+    // Measurement: docs/experiments/constants_cost.md.
     estimate.spilled_registers = std::max<int64_t>(0, estimate.registers - estimate.register_cap);
   }
   if (schedule.persistent_blocks > 0) {
-    // What the blocks of a persistent grid do one after the other counts as their waves.
+    // Consecutive rows of a persistent grid's blocks count as waves.
     const int64_t reach = rows_at_once(schedule);
     const int64_t turns = (facts.space.rows + reach - 1) / reach;
     estimate.waves *= static_cast<double>(turns);

@@ -9,11 +9,12 @@ namespace {
 
 constexpr double kNsPerUs = 1000.0;
 
-/// How fast the part of stale lines that reads wait for vanishes as writes push them out as well.
+/// Exponent with which the wait for dirty L2 lines falls as the mix of reads and writes gets even:
+/// writes evict the lines too.
 constexpr double kDirtyLineExponent = 4.0;
 
-/// 0 for reads alone, 1 from an even mix on: turning the bus between reads and writes costs most
-/// there, and then the share of writes no longer matters.
+/// 0 for reads alone, 1 from an even mix on. Turning the bus between reads and writes costs most at
+/// an even mix; a larger share of writes costs no more.
 double evenness(double bytes_read, double bytes_written) {
   const double all = bytes_read + bytes_written;
   return all > 0.0 ? std::min(1.0, 2.0 * bytes_written / all) : 0.0;
@@ -49,11 +50,11 @@ double memory_time(const DeviceLimits& limits, double bytes_read, double bytes_w
   const double streamed = (bytes_read + bytes_written) / bandwidth;
   if (priority == ReadPriority::kEvictFirst)
     return streamed * (1.0 + constants.evict_first_penalty);
-  // What fits L2 beside the stale lines pushes some of them out all the same.
+  // Traffic that would fit into L2 next to the dirty lines still evicts some of them.
   const double l2_share =
       std::min(1.0, (bytes_read + bytes_written) / static_cast<double>(limits.l2_bytes));
   const double pushed_out = l2_share * l2_share * std::min(bytes_read, constants.dirty_line_bytes);
-  // Where as much is written, that pushes out what is stale in any case.
+  // At an even mix, the writes evict the dirty lines in any case.
   const double even = evenness(bytes_read, bytes_written);
   const double dirty_lines_us = std::pow(1.0 - even, kDirtyLineExponent) * pushed_out / bandwidth;
   const bool takes_turns = priority == ReadPriority::kNormal && l2_share > constants.l2_room_share;
@@ -61,7 +62,7 @@ double memory_time(const DeviceLimits& limits, double bytes_read, double bytes_w
   const double turns_us = takes_turns ? constants.normal_read_us_per_gb * even *
                                             (bytes_read + bytes_written) / kBytesPerGb
                                       : 0.0;
-  // Nothing that is written saves more time than it takes.
+  // Lower bound: the reads alone. Writes never make the prediction shorter than that.
   const double reads_alone_us =
       (bytes_read + pushed_out) / mixed_bandwidth(limits, bytes_read, 0.0);
   return std::max(streamed + dirty_lines_us, reads_alone_us) + turns_us;
@@ -92,7 +93,8 @@ double least_time(const SegmentFacts& facts, const DeviceLimits& limits,
   const double fastest_us =
       std::min({moved_under(ReadPriority::kNormal), moved_under(ReadPriority::kEvictFirst),
                 moved_under(ReadPriority::kEvictLast)});
-  // Only walks down columns that come from memory have their ramp while they stream.
+  // Only kernels without inner reductions whose input comes from DRAM overlap their ramp with
+  // streaming.
   const bool hides_ramp = !facts.has_reduction() && !columns_come_from_l2(facts, limits);
   const bool may_be_pipelined = facts.has_outer();
   return constants.launch_us + (hides_ramp ? 0.0 : constants.ramp_us) +
@@ -106,14 +108,14 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
   out.launch_us = constants.launch_us + constants.ramp_us + work.start_us;
   out.memory_us =
       memory_time(limits, work.bytes_read, work.bytes_written, work.read_priority, constants);
-  // A grid smaller than the device leaves SMs, and their share of issue slots, idle.
+  // A grid smaller than the device leaves SMs, and their issue slots, idle.
   const double busy = std::clamp(static_cast<double>(estimate.blocks), 1.0, sms);
   const double clocks_per_us = limits.clock_mhz;
   out.issue_us = issue_time(work.issue_slots, limits, busy, constants);
   out.special_us = work.special / (limits.special_per_clock * clocks_per_us * busy);
   out.shared_us = work.shared_bytes / (limits.shared_bytes_per_clock * clocks_per_us * busy);
   out.l2_us = work.l2_bytes / (limits.l2_bytes_per_clock * clocks_per_us * busy);
-  // Spilled registers are written and read through L1 and L2; what leaves L1 moves like global
+  // Spilled registers are written and read through L1 and L2. What leaves L1 moves like global
   // memory.
   const double spilled = static_cast<double>(estimate.spilled_registers * kRegisterBytes) * 2.0 *
                          static_cast<double>(estimate.threads) *
@@ -121,7 +123,7 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
   out.spill_us = spilled / (limits.memory_bytes_per_us * limits.read_efficiency);
   const auto add_total = [&](double bound_us) {
     const double rest_us = out.launch_us + bound_us + out.exposed_us + out.second_stage_us;
-    // Few spills are no traffic to speak of, but waits in the middle of what a thread does.
+    // Few spills cause little traffic, but they add waits to a thread's dependent instructions.
     const auto waited_for =
         static_cast<double>(std::min(estimate.spilled_registers, constants.most_spills_waited_for));
     out.spill_us += constants.spill_share * waited_for * rest_us;
@@ -129,12 +131,12 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
   };
 
   double rest = std::max({out.memory_us, out.l2_us, out.special_us, out.shared_us});
-  // Of memory that is not busy, by Little's law.
+  // Latency of idle DRAM, by Little's law.
   const double idle_latency_us = constants.non_persistent.idle_latency_share *
                                  limits.bytes_in_flight_per_sm * sms / limits.memory_bytes_per_us;
   const double throughput = std::max(rest, out.issue_us);
   const double waves = std::max(estimate.waves, estimate.blocks > 0 ? 1.0 : 0.0);
-  // A grid that does not fill the device leaves each SM fewer blocks to hide behind.
+  // A grid that does not fill the device has fewer blocks per SM to hide latency.
   const double blocks =
       std::clamp(static_cast<double>(estimate.blocks) / sms, 1.0,
                  static_cast<double>(std::max<int64_t>(estimate.blocks_per_sm, 1)));
@@ -154,7 +156,7 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
     const double own_us =
         non_persistent.clocks_per_instruction * work.thread_instructions / clocks_per_us;
     out.block_latency_us = work.block_latency_ns / kNsPerUs + own_us;
-    // SMs that clusters leave over compute nothing; those that load are enough for memory.
+    // SMs that clusters leave idle compute nothing. The SMs that load still saturate memory.
     const double working = std::min(busy, sms - static_cast<double>(estimate.idle_sms));
     for (double* const computed_us : {&out.issue_us, &out.special_us, &out.shared_us})
       *computed_us *= busy / working;
@@ -163,7 +165,7 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
                        non_persistent.missed_reads_share * work.missed_again;
     }
     if (work.loads_late) out.memory_us *= 1.0 + non_persistent.late_loads_share;
-    // What holds of sums, the less the more is stored.
+    // Terms of reductions that store nothing along the row. They fade as the share of writes grows.
     const double uneven = 1.0 - evenness(work.bytes_read, work.bytes_written);
     const double sum_share = work.walks_rows && !work.reads_rows_again ? uneven * uneven : 0.0;
     const double computing = work.element_slots / (non_persistent.balanced_slots_per_byte *
@@ -177,24 +179,24 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
                                 non_persistent.oversaturation_share * crowding);
     rest = std::max({out.memory_us, out.l2_us, out.special_us, out.shared_us});
     out.issue_us *= std::pow(non_persistent.busy_warps / warps, non_persistent.warps_exponent);
-    // Warps that wait for their instructions issue none.
+    // Warps that wait for an instruction fetch issue nothing.
     out.issue_us +=
         work.fetched_text_bytes / (constants.text_bytes_per_clock * clocks_per_us * working);
-    // Little's law: what is read comes in rounds of what is on its way at once, each of the latency
-    // of memory that is not busy. Of the first round blocks have waited already.
+    // Little's law: reads come in rounds of the bytes in flight, and each round takes the latency
+    // of idle DRAM. The first round is part of the critical path already.
     const double on_its_way = estimate.bytes_in_flight_per_sm * blocks * busy /
                               static_cast<double>(std::max<int64_t>(estimate.blocks_per_sm, 1));
-    // Rows of one element are read by a thread each, of which no bytes under way are known.
+    // Rows of one element are read by one thread each; their bytes in flight are not known.
     const double rounds = on_its_way > 0.0 ? work.bytes_read / on_its_way : 0.0;
     const double in_rounds_us = std::max(0.0, rounds - 1.0) * idle_latency_us;
-    // Few blocks load at one time and compute at another.
+    // With few resident blocks, loads and computation alternate.
     const double alternation_us =
         non_persistent.alternation_share * std::min(out.memory_us, out.issue_us) / blocks;
     const double narrow_us = work.narrow_copy_bytes /
                              (non_persistent.narrow_copy_bytes_per_clock * clocks_per_us * working);
     const double bound_us =
         std::max({rest, out.issue_us, in_rounds_us}) + alternation_us + narrow_us;
-    // What a wave has written leaves L2 while the next one waits.
+    // The data that a wave wrote leaves L2 while the next wave waits.
     const double draining_us =
         non_persistent.draining_ns_per_byte * work.bytes_written / (waves * sms * kNsPerUs);
     const double compute_share = computing / non_persistent.waiting_compute_share;

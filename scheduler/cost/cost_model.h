@@ -51,7 +51,7 @@ struct NonPersistentGrid {
   /// warps_doubling_ns, where warps keep a row: a barrier waits for the slowest of them.
   RowConstants row{.warps_doubling_ns = 130.0};
   double clocks_per_instruction = 1.58;  ///< Of a thread's dependent instruction chain.
-  /// Copies to shared memory of 8 bytes: time beyond that of 16-byte copies, as bytes per clock and
+  /// Cost of 8-byte copies to shared memory beyond that of 16-byte copies, as bytes per clock and
   /// SM.
   double narrow_copy_bytes_per_clock = 92.0;
   /// p = 1 + overlap x (resident blocks - 1 + lone_overlap) ^ overlap_growth, at most most_overlap.
@@ -61,36 +61,37 @@ struct NonPersistentGrid {
   /// Latency hiding among the warps of a single resident block, in units of one further block. 0
   /// for schedules that wait for copies of whole rows.
   double lone_overlap = 0.1;
-  /// Thread instructions per byte at which an H200 issues as long as it loads.
+  /// Thread instructions per byte at which an H200 takes as long to issue as to load.
   double balanced_slots_per_byte = 5.3;
   /// Reductions that store nothing along the row: fractional increase of DRAM time per doubling of
   /// the rows in flight on an SM, scaled by (1 - compute / memory)^3.
   double row_doubling_share = 0.015;
   /// The same per doubling of the bytes in flight beyond saturations_before_queueing times what
-  /// saturates DRAM. Only for rows that are loaded whole. Threads count that registers leave no
-  /// room for, so that more registers never predict a slower plan.
+  /// saturates DRAM. Only for rows that are loaded whole. All threads of a full SM count, even
+  /// those for which registers leave no room, so that more registers never predict a slower plan.
   double oversaturation_share = 0.03;
   double saturations_before_queueing = 1.4;
-  /// Compute as a share of DRAM time at which such reductions expose their whole latency; below
-  /// it the exposed part falls with the square.
+  /// Compute as a share of DRAM time at which such reductions expose their whole latency. Below it
+  /// the exposed part falls with the square of the share.
   double waiting_compute_share = 0.4;
-  /// Share of a block's critical path exposed after throughput has ended; less for grids of fewer
-  /// blocks than SMs.
+  /// Share of a block's critical path that is exposed after the throughput-bound part; less for
+  /// grids of fewer blocks than SMs.
   double last_share = 0.9;
   double busy_warps = 41.8;       ///< Resident warps of an SM that reach issue_efficiency.
   double warps_exponent = 0.126;  ///< Issue time grows by (busy_warps / warps) ^ warps_exponent.
   /// A single resident block alternates between loading and computing: it adds this share of the
   /// shorter of DRAM and issue time.
   double alternation_share = 0.085;
-  /// Write-back from L2 that overlaps the next wave's critical path, and is subtracted from it; per
-  /// byte that a wave writes on an SM.
+  /// Nanoseconds of write-back from L2 that overlap the next wave's critical path and are
+  /// subtracted from it, per byte that a wave writes on an SM.
   double draining_ns_per_byte = 0.014;
-  /// Per doubling of the cluster: a free slot waits for the slots of the other blocks, and every
-  /// chunk waits for the slowest block.
+  /// Per doubling of the cluster: a free block slot waits for the slots of the other blocks, and
+  /// every chunk waits for the slowest block.
   double cluster_gather_ns = 412.0;
-  /// Fractional increase of DRAM time of schedules that read rows again, L1 hits included.
+  /// Fractional increase of DRAM time of schedules that read rows again, even where the second read
+  /// hits L1.
   double second_reads_share = 0.02;
-  /// The same times the share of the second reads that misses L1.
+  /// Further fractional increase of DRAM time, times the L1 miss rate of the second reads.
   double missed_reads_share = 0.05;
   /// Idle DRAM latency as a share of the loaded latency (bytes_in_flight_per_sm by Little's law).
   double idle_latency_share = 0.4;
@@ -108,34 +109,35 @@ struct CostConstants {
   int64_t most_spills_waited_for = 12;
   double launch_us = 2.0;  ///< Empty kernel between two events.
   double ramp_us = 2.4;    ///< Until all SMs stream, and from the last load to the last store: the
-                           ///< offset of the line behind DeviceLimits::copy_efficiency.
+                           ///< offset of the fitted line of DeviceLimits::copy_efficiency.
   RowConstants row{};      ///< Of persistent grids, and of all families without their own.
   NonPersistentGrid non_persistent{};
   double second_launch_us = 2.49;  ///< A dependent kernel of little work, with its drain and ramp.
-  /// Last-block finish: from a block's last partial results to the branch of the last block, which
-  /// is two barriers, a fence under load, and the atomic.
+  /// Last-block finish: nanoseconds from a block's last partial results to the branch of the last
+  /// block. It spans two barriers, a fence under load, and the atomic.
   double last_block_ns = 1900.0;
   double last_block_bytes_per_clock = 43.0;  ///< L2 bandwidth of the one SM of the last block.
-  /// One row of a consumer warp group: its waits and exchange, each instruction of a thread, each
-  /// warp in the exchange, and each vector of weights from cache. All pipeline_* constants, those
-  /// of clusters and second_launch_us are fitted together.
+  /// Nanoseconds of one row of a consumer warp group: its waits and exchange, each instruction of a
+  /// thread, each warp in the exchange, and each vector of weights from cache. All pipeline_*
+  /// constants, those of clusters and second_launch_us are fitted together.
   double pipeline_row_ns = 228.0;
   double pipeline_instruction_ns = 0.246;
   double pipeline_warp_ns = 27.7;
   double pipeline_weight_ns = 47.6;
-  /// Fractional increase of a row's time per share by which its threads want more registers than
-  /// the launch gives: the compiler schedules for the launch's, whatever setmaxnreg adds. They want
-  /// pipeline_wanted_registers times what they need, to have loads in flight before the first use.
+  /// Fractional increase of a row's time per fraction by which its threads want more registers than
+  /// the launch gives. The compiler schedules for the launch's count, whatever setmaxnreg adds.
+  /// Threads want pipeline_wanted_registers times the estimate, to have loads in flight before the
+  /// first use.
   double pipeline_register_limit = 0.388;
   double pipeline_wanted_registers = 1.53;
   double pipeline_overlap_exponent = 3.0;  ///< Joins throughput and the rows' critical path.
   double pipeline_memory_share = 0.928;    ///< DRAM time relative to loads by all threads.
-  /// Fill of the pipeline: a group waits for its first row this share of the time in which all
+  /// Fill of the pipeline: a group waits for its first row for this share of the time in which all
   /// stages of all blocks arrive.
   double pipeline_fill_share = 0.813;
-  /// Bytes in flight that saturate DRAM, as a multiple of what arrives in memory_wait_ns: a
-  /// stage is released a row at a time. With none in flight beside the rows in use, DRAM time grows
-  /// by the penalty.
+  /// Bytes in flight that saturate DRAM, as a multiple of what arrives in memory_wait_ns: a stage
+  /// is released one row at a time. If only the rows in use are resident and no load is in flight,
+  /// DRAM time grows by the penalty.
   double pipeline_bytes_in_flight = 6.51;
   double pipeline_starved_penalty = 0.086;
   double pipeline_refill_ns = 1360.0;  ///< From the release of a stage to the next row in it.
@@ -149,34 +151,36 @@ struct CostConstants {
   double pipeline_warps_exponent = 0.359;
   /// Share of L1 that keeps rows for a second read; writes, weights and later rows take the rest.
   double l1_row_share = 0.5;
-  /// How fast hits vanish once the resident rows outgrow that share: a cyclic pattern thrashes, so
-  /// faster than in proportion.
+  /// How fast the hit rate falls once the resident rows outgrow that share: a cyclic pattern
+  /// thrashes, so hits fall faster than in proportion.
   double l1_thrash = 1.6;
   /// DRAM time per GB added by reads of normal priority, at an even mix of reads and writes: L2
-  /// then alternates between write-backs and reads. Per GB, for a share of DRAM time would differ
-  /// by the card.
+  /// then alternates between write-backs and reads. A cost per GB holds for both cards; a share of
+  /// DRAM time would differ.
   double normal_read_us_per_gb = 6.5;
-  /// Traffic, as a share of L2, up to which that does not hold: L2 has room for the writes, and
-  /// inputs are taken to lie in L2 already (columns_come_from_l2).
+  /// Traffic, as a share of L2, up to which normal_read_us_per_gb does not apply: L2 has room for
+  /// the writes. Inputs of a column kernel are then taken to be in L2 already
+  /// (columns_come_from_l2).
   double l2_room_share = 0.4;
   /// Dirty L2 lines of earlier kernels, in bytes: reads that evict them wait for the write-back.
-  /// Scaled by the square of the traffic's share of L2, at most 1, and where the kernel writes by
-  /// the fourth power of the distance from an even mix. Not for reads that ask for evict_first.
+  /// Scaled by the square of the traffic's share of L2, at most 1. If the kernel writes, also
+  /// scaled by the fourth power of the distance from an even mix. Not for reads that ask for
+  /// evict_first.
   double dirty_line_bytes = 22e6;
   /// Fractional increase of DRAM time where reads ask for evict_first.
   double evict_first_penalty = 0.06;
-  /// From a DRAM read to its use, under load: what a schedule with little in flight waits in each
-  /// round.
+  /// Nanoseconds from a DRAM read to its use, under load. A schedule with little in flight waits
+  /// this long in each round of loads.
   double memory_wait_ns = 830.0;
-  /// Fractional increase of DRAM time at column strips of no width, falling linearly to none at
+  /// Fractional increase of DRAM time for column strips of zero width, falling linearly to none at
   /// 128 bytes: each row of a strip opens a DRAM page. Transposes use it too.
   double short_run_penalty = 0.4;
   /// Fractional increase of DRAM time of persistent grids whose blocks reduce several rows to
   /// totals: loads pause between rows. Not fitted for schedules that keep part of a row.
   double staying_share = 0.06;
   double tile_vector_ns = 200.0;  ///< Each vector that a thread of a pointwise tile moves.
-  /// Exchange across a cluster: a remote store and the phase of the mbarrier, and what each
-  /// doubling of the cluster adds because the slowest block counts.
+  /// Nanoseconds of an exchange across a cluster: a remote store and the phase of the mbarrier, and
+  /// what each doubling of the cluster adds because the slowest block counts.
   double cluster_exchange_ns = 257.0;
   double cluster_doubling_ns = 96.4;
   /// Start of a kernel with clusters: blocks start together and synchronise before the first store.
@@ -184,7 +188,7 @@ struct CostConstants {
   double hiding_exponent = 1.2;  ///< Latency hiding by resident blocks.
   /// Warps that hide as much latency as one block where rows have no barrier.
   double free_warps = 4.0;
-  double own_issue_share = 0.35;  ///< Of a block's issue time, what its other warps do not hide.
+  double own_issue_share = 0.35;  ///< Share of a block's issue time that its warps do not hide.
   /// Share of issue slots that dependent code fills with enough warps resident.
   double issue_efficiency = 0.75;
   /// Address arithmetic, predicate and the access, per vector; from SASS.
@@ -193,29 +197,29 @@ struct CostConstants {
   /// multiply-add; from PTX.
   double column_split_instructions = 7.0;
   double instruction_bytes = 16.0;  ///< Volta and later.
-  /// Slow path of a fast-path logarithm beyond the repetition of its element: the library's
-  /// function (codegen/device/numeric.cuh); from SASS.
+  /// Instructions of the slow path of a fast-path logarithm, beyond the repetition of its element:
+  /// the library's function (codegen/device/numeric.cuh); from SASS.
   double careful_logarithm_instructions = 18.0;
-  /// The same where the loop leaves elements for a store and tests each argument.
+  /// The same in a loop that leaves elements for a store and tests each argument; from SASS.
   double asked_logarithm_instructions = 28.0;
-  /// Instructions of a row kernel's text that are not per element (NVRTC 13.0).
+  /// Code size of a row kernel beyond its elements, in instructions (NVRTC 13.0).
   double text_beside_elements = 600.0;
-  /// Instruction cache of an SM, and the rate at which it fetches the text beyond that in every
-  /// block.
+  /// Instruction cache of an SM in bytes, and the rate in bytes per clock at which the SM fetches
+  /// code beyond it again in every block.
   double kept_text_bytes = 65536.0;
   double text_bytes_per_clock = 48.0;
   /// Coordinates and bounds of one thread of a pointwise kernel; from SASS.
   double tile_prologue_instructions = 30.0;
-  /// Each step of a block's search for its tensor of a list; a step cuts the members into
-  /// kListSearchParts parts with seven times a read, a comparison and a selection, and its
-  /// addresses depend on the step before. 89 cycles for a constant that hits L1.5 (Jia et al.,
-  /// arXiv 1804.06826, table 3.1) and seven selections, at 1,755 MHz; not timed.
+  /// Each step of a block's search for its tensor of a list, in nanoseconds and instructions. A
+  /// step cuts the members into kListSearchParts parts with seven times a read, a comparison and a
+  /// selection. Its addresses depend on the step before. 89 cycles for a constant that hits L1.5
+  /// (Jia et al., arXiv 1804.06826, table 3.1) and seven selections, at 1,755 MHz; not timed.
   double search_step_ns = 70.0;
   double search_step_instructions = 21.0;
   friend bool operator==(const CostConstants&, const CostConstants&) = default;
 };
 
-/// What a family knows about one schedule beyond its resources.
+/// What a family knows about a schedule beyond its resources.
 struct WorkEstimate {
   double bytes_read = 0.0;  ///< From DRAM; repeated reads count each time they miss L2.
   double bytes_written = 0.0;
@@ -237,17 +241,17 @@ struct WorkEstimate {
                            ///< dependent launch overlaps with the kernel before.
   double uneven_us = 0.0;  ///< Persistent grids: DRAM idle in a last round of few rows and between
                            ///< rows (CostConstants::staying_share).
-  double turns = 1.0;      ///< Rows per block, one after the other; each repeats the spills.
+  double turns = 1.0;      ///< Rows per block, one after the other. Each repeats the spills.
   double end_ns = 0.0;     ///< Once per block, after its last row.
   double element_slots = 0.0;  ///< Of issue_slots, those per element, each once.
   double rows_at_once = 1.0;   ///< Rows in flight on an SM with all threads resident.
-  /// Bytes in flight on such an SM where blocks load their rows whole; 0 where rows come in several
+  /// Bytes in flight on such an SM if blocks load their rows whole; 0 if rows are loaded in several
   /// chunks.
   double row_bytes_at_once = 0.0;
   bool walks_rows = false;         ///< Keeps nothing of a row: every stage loads it by chunks.
   bool reads_rows_again = false;   ///< Several stages load elements that are not kept.
   double missed_again = 0.0;       ///< L1 miss rate of those second reads.
-  bool loads_late = false;         ///< Registers hold so much of a row that loads wait for others.
+  bool loads_late = false;         ///< ptxas issues some loads of the row after the first use.
   bool waits_for_copies = false;   ///< Waits for async copies of whole rows before the first use.
   double narrow_copy_bytes = 0.0;  ///< Copied to shared memory in pieces below 16 bytes.
   bool has_barriers = true;        ///< The warps of a block synchronise in every row.

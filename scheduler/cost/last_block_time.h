@@ -5,11 +5,12 @@
 
 namespace sinter {
 
-/// Microseconds from the last block's partial results to the finished ones.
+/// Microseconds from the last block's partial results to the combined results.
 double last_block_time(const SegmentFacts& facts, const Schedule& schedule,
                        const DeviceLimits& limits, const CostConstants& constants = {});
 
-/// Adds to the work of a schedule that leaves partial results what finishes them.
+/// Adds the cost of combining partial results, by the last block or a second kernel, to the work of
+/// a schedule that writes them.
 void add_finish(const SegmentFacts& facts, const Schedule& schedule, const DeviceLimits& limits,
                 const CostConstants& constants, WorkEstimate& work);
 

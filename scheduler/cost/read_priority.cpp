@@ -5,8 +5,8 @@
 namespace sinter {
 namespace {
 
-/// Share of memory time for which it is worth to leave lines behind that outlive the kernel: many
-/// times L2's size of other kernels' writes do not push them out.
+/// Smallest gain, as a share of memory time, for which reads may leave lines in L2 that outlive the
+/// kernel: writes of other kernels of many times L2's size do not evict them.
 constexpr double kLastingGain = 0.005;
 
 }  // namespace

@@ -24,25 +24,25 @@
 namespace sinter {
 namespace {
 
-/// Of a row, that meet in no time of their own.
+/// Warps per row up to which a barrier costs nothing per warp (RowConstants::warps_doubling_ns).
 constexpr int64_t kFewWarps = 4;
 
-/// True of inputs that repeat along the innermost columns, as the weights of a channel do: what a
-/// row has of them is in L1 from their first use on.
+/// True for inputs that repeat along the innermost columns, like per-channel weights. Their
+/// elements hit L1 from the first use in a row on.
 bool repeats_along_columns(const SegmentFacts& facts, ValueId input) {
   return facts.space.find_input(input)->strides.back() == 0;
 }
 
 /// Bytes that stages read.
 struct StageReads {
-  double again = 0.0;   ///< Of full tensors, although an earlier stage read them too.
-  double beside = 0.0;  ///< Of full tensors for the first time, in a stage that reads others again.
-  double weights = 0.0;  ///< Of inputs along the columns, of one row in such stages.
+  double again = 0.0;    ///< Full tensors that an earlier stage has read.
+  double beside = 0.0;   ///< Full tensors read first in a stage with second reads.
+  double weights = 0.0;  ///< Weights that one row reads in such stages.
 };
 
 StageReads stage_reads(const SegmentFacts& facts, const StageList& list) {
   using Parts = boost::container::flat_set<std::pair<ValueId, int64_t>>;
-  Parts seen;  // Of tensors, by where they begin.
+  Parts seen;  // Tensors and the offset of their first element.
   StageReads out;
   const bool reads_once =
       std::ranges::none_of(list.stages | std::views::drop(1), [&](const Stage& stage) {
@@ -77,9 +77,9 @@ StageReads stage_reads(const SegmentFacts& facts, const StageList& list) {
   return out;
 }
 
-/// Of second reads of rows, of which every row slot has one at a time. What comes beside them
-/// pushes them out of L1, on average half of it before its share of them is read; rows of an SM
-/// share their weights.
+/// Miss rates of second reads of rows, with one row in flight in each row slot. First reads and
+/// weights of the same stages evict rows from L1; on average half of them come before the second
+/// read. The rows of an SM share their weights.
 RereadMisses row_misses(const SegmentFacts& facts, const Schedule& schedule,
                         const StageReads& reads, const ResourceEstimate& estimate,
                         const DeviceLimits& limits, const CostConstants& constants) {
@@ -95,8 +95,8 @@ RereadMisses row_misses(const SegmentFacts& facts, const Schedule& schedule,
   return reread_misses(sm_bytes, at_once * reads.again, estimate, limits, constants);
 }
 
-/// True if the schedule keeps rows that are read in that place, of full tensors, of elements of so
-/// many bytes at most.
+/// True if the schedule keeps a full input with this residency whose elements have at most
+/// `most_bytes` bytes.
 bool keeps_rows(const SegmentFacts& facts, const Schedule& schedule, Residency residency,
                 int64_t most_bytes = std::numeric_limits<int64_t>::max()) {
   return std::ranges::any_of(schedule.kept, [&](const KeptValue& kept) {
@@ -105,8 +105,8 @@ bool keeps_rows(const SegmentFacts& facts, const Schedule& schedule, Residency r
   });
 }
 
-/// What a thread does to add what it found in a chunk to what it has found of a row: a step of the
-/// exchange, with itself. Sums run on from chunk to chunk.
+/// Instructions with which a thread merges a chunk's statistics into the row's: one step of the
+/// exchange. Plain sums accumulate across chunks and need none.
 double merge_instructions(const SegmentFacts& facts, const Stage& stage) {
   double instructions = 0.0;
   for (const OpId id : stage.reductions) {
@@ -116,9 +116,9 @@ double merge_instructions(const SegmentFacts& facts, const Stage& stage) {
   return instructions;
 }
 
-/// What the threads of a row do to combine what they found in a stage.
+/// Cost of combining a stage's results among the threads of a row.
 struct Exchange {
-  double instructions = 0.0;  ///< Of each thread.
+  double instructions = 0.0;  ///< Per thread.
   double latency_ns = 0.0;
 };
 
@@ -131,7 +131,7 @@ Exchange estimate_exchange(const SegmentFacts& facts, const Schedule& schedule, 
   const int64_t warps = std::max<int64_t>(schedule.threads_per_row / kWarp, 1);
   const int64_t clustered = schedule.cluster_size > 1 ? schedule.cluster_size : 1;
   const double steps = log2(std::min(schedule.threads_per_row, kWarp)) + log2(warps * clustered);
-  double latency = 1.0;  // Parts travel beside each other.
+  double latency = 1.0;  // The tuples are exchanged together, so the slowest counts.
   for (const OpId id : stage.reductions) {
     const OpKind& kind = facts.fusion.ops[id].kind;
     const bool twice = meets && takes_two_passes(kind);
@@ -153,9 +153,9 @@ Exchange estimate_exchange(const SegmentFacts& facts, const Schedule& schedule, 
   return out;
 }
 
-/// What a stage waits for an input that is not streamed. The group norm of 8 x 320 x 64 x 64 in
-/// f16, whose weights repeat, takes 18.6 us with chunks of one vector and with chunks of two
-/// (H100).
+/// Nanoseconds that a stage waits for an input that is not streamed. Inputs that repeat along the
+/// columns wait for the cache once and then hit L1. Measurement:
+/// docs/experiments/constants_cost.md.
 double weight_wait_ns(const SegmentFacts& facts, ValueId value, double chunks,
                       const RowConstants& row) {
   return repeats_along_columns(facts, value)
@@ -166,8 +166,7 @@ double weight_wait_ns(const SegmentFacts& facts, ValueId value, double chunks,
 }  // namespace
 
 double split_sector_bytes(const SegmentFacts& facts, const Schedule& schedule) {
-  // Half of what passes twice: Jensen-Shannon divergences of 8192 x 32000 in bf16, whose gradients
-  // are f32, take 674 us in vectors of four elements and 621 in eight (H200).
+  // Share of the waste that counts. Measurement: docs/experiments/constants_cost.md.
   constexpr double kShare = 0.5;
   double bytes = 0.0;
   const auto count = [&](const TensorAccess& access) {
@@ -224,7 +223,7 @@ RereadMisses reread_misses(double sm_bytes, double all_bytes, const ResourceEsti
   const double l1_bytes =
       std::max(0.0, static_cast<double>(unified_l1_bytes(limits)) - shared_bytes);
   const double l1_overflow = 1.0 - constants.l1_row_share * l1_bytes / sm_bytes;
-  const double l2_share = static_cast<double>(limits.l2_bytes) / 2.0;  // Half is what is written.
+  const double l2_share = static_cast<double>(limits.l2_bytes) / 2.0;  // Half holds written lines.
   return {.l1 = std::clamp(constants.l1_thrash * l1_overflow, 0.0, 1.0),
           .l2 = std::max(0.0, 1.0 - l2_share / all_bytes)};
 }
@@ -234,7 +233,7 @@ double element_issue_slots(const SegmentFacts& facts, const Stage& stage, const 
   const IterationSpace& space = facts.space;
   const auto splits = static_cast<double>(
       space.dimensions.size() - std::min(space.dimensions.size(), space.row_dimensions + 1));
-  double instructions = 0.0;  // Of the accesses of a vector.
+  double instructions = 0.0;  // Instructions of the accesses of one vector.
   const auto count = [&](const TensorAccess& access, bool is_vector) {
     const double place =
         has_one_stride(space, access) ? 0.0 : splits * constants.column_split_instructions;
@@ -249,7 +248,7 @@ double element_issue_slots(const SegmentFacts& facts, const Stage& stage, const 
     const TensorAccess& access = space.outputs[output];
     count(access, access_kind(facts, access, schedule) == AccessKind::kVector);
   }
-  // A thread's accumulators lie at fixed distances from one address, so each access is one
+  // A thread's accumulators are at fixed offsets from one address, so each access is one
   // instruction.
   const AccumulatorTraffic accumulators = accumulator_traffic(facts, stage, schedule);
   const double per_vector = instructions + static_cast<double>(accumulators.vector_accesses);
@@ -300,7 +299,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
 
   const bool copies = keeps_rows(facts, schedule, Residency::kShared);
   work.waits_for_copies = copies && !keeps_rows(facts, schedule, Residency::kRegister);
-  // Copies to shared memory have no priority to ask for.
+  // Async copies to shared memory take no eviction priority.
   work.read_priority = copies ? ReadPriority::kNormal : schedule.read_priority;
   const StageReads reads = stage_reads(facts, list);
   const double again = reads.again;
@@ -324,7 +323,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
       std::max(1.0, static_cast<double>(limits.threads_per_sm) /
                         static_cast<double>(schedule.threads_per_row * schedule.cluster_size));
 
-  // Threads whose lanes lie past the row still issue.
+  // Threads past the end of the row still issue instructions.
   const auto batches = static_cast<double>(batch_count(facts, schedule));
   const auto gone_through =
       static_cast<double>(elements_per_thread(facts, schedule) * schedule.threads_per_row);
@@ -338,23 +337,25 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   constexpr int64_t kHalfWord = 2;
   work.loads_late = batch_count(facts, schedule) * schedule.vector_width > kLateLoadElements &&
                     keeps_rows(facts, schedule, Residency::kRegister, kHalfWord);
-  // What is computed on its way to shared memory passes through registers, a chunk at a time.
+  // A value that is computed before it is stored to shared memory passes through registers chunk by
+  // chunk.
   const bool arrives_whole =
       resident && std::ranges::none_of(schedule.kept, [&](const KeptValue& kept) {
         return kept.residency == Residency::kShared &&
                facts.space.find_input(kept.value) == nullptr;
       });
-  // A grid smaller than the device leaves resident slots empty.
+  // A grid smaller than the device has fewer resident blocks per SM.
   const double sharing =
       std::clamp(static_cast<double>(estimate.blocks) / static_cast<double>(limits.sm_count), 1.0,
                  static_cast<double>(std::max<int64_t>(estimate.blocks_per_sm, 1)));
   const std::vector<ValueId> ahead = prefetched_inputs(facts, schedule);
-  double arrival_ns = row.block_start_ns;  // Of a row that comes ahead.
+  double arrival_ns = row.block_start_ns;  // Arrival of a prefetched row.
   boost::container::small_vector<ValueId, 8> read_before;
-  std::vector<double> slots;  // Of an element, by stage.
+  std::vector<double> slots;  // Per element, by stage.
   for (size_t s = 0; s < list.stages.size(); ++s) {
     const Stage& stage = list.stages[s];
-    // Constants of blocks that stay are fitted to instructions that count products for themselves.
+    // The constants of persistent grids were fitted with each product counted as an instruction of
+    // its own.
     const double fused = passes ? static_cast<double>(stage.fused_products) : 0.0;
     slots.push_back(element_issue_slots(facts, stage, schedule, constants));
     const double per_element = slots.back() - fused;
@@ -367,12 +368,13 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
       if (kept.residency == Residency::kShared) {
         work.shared_bytes +=
             padded * static_cast<double>(bytes_of(facts.fusion.values[kept.value].type));
-        // A read of a vector, at a fixed distance from those of the thread's other batches.
+        // One vector load per batch, at a fixed offset from the thread's other batches.
         work.issue_slots += padded / static_cast<double>(schedule.vector_width);
       }
     }
 
-    // Waits: a resident row arrives once and whole, a looped one chunk by chunk in every stage.
+    // Waits: a kept row arrives once and as a whole; a looped row arrives chunk by chunk in every
+    // stage.
     const auto chunks = static_cast<double>(chunk_count(facts, schedule));
     bool reads_full = false;
     bool by_chunks = !arrives_whole;
@@ -381,7 +383,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     for (const ValueId value : stage.loads) {
       if (!facts.is_full(value) || repeats_along_columns(facts, value)) continue;
       reads_full = true;
-      // What waited for its stage comes while the stage goes along the row.
+      // An input that is not kept is loaded chunk by chunk while the stage walks the row.
       by_chunks = by_chunks || (!is_kept(schedule, value) && !unrolls_batches(facts, schedule));
       is_prefetched = is_prefetched && std::ranges::find(ahead, value) != ahead.end();
       const ValueId tensor = facts.space.find_input(value)->tensor;
@@ -397,8 +399,8 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
           missing * (chunks - 1.0) * row.chunk_ns + (1.0 - missing) * chunks * row.l1_chunk_ns;
     }
     if (!reads_full) {
-      // Where batches are unrolled, all weights are on their way at once. Constants of blocks that
-      // stay are fitted to a wait for each.
+      // If batches are unrolled, the loads of all weights are in flight at once. The constants of
+      // persistent grids were fitted with one wait for each.
       if (passes && unrolls_batches(facts, schedule)) {
         if (!stage.loads.empty()) work.block_latency_ns += row.cache_latency_ns;
       } else {
@@ -415,7 +417,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
                         static_cast<double>(schedule.cluster_size) *
                         (exchange.instructions + merged);
     work.block_latency_ns += exchange.latency_ns;
-    // The block's own instructions, when it has its share of the SM's issue slots.
+    // The block's own instructions at its share of the SM's issue slots.
     const double block_instructions =
         static_cast<double>(schedule.rows_per_block) * gone_through * per_element / kWarp;
     const double clocks = block_instructions / limits.issue_per_clock * sharing;
@@ -427,8 +429,8 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   if (schedule.persistent_blocks > 0 && !passes)
     work.uneven_us = uneven_rows_time(facts, schedule, estimate, limits, constants);
   if (!ahead.empty()) {
-    // While one row is worked on the next one arrives: the longer of the two counts, not their sum.
-    // Nothing hides the way of the first.
+    // The next row arrives while one row is processed: the longer of the two times counts, not
+    // their sum. The latency of the first row is exposed.
     const double rest_ns = work.block_latency_ns - row.block_start_ns;
     work.block_latency_ns =
         (arrival_ns + rest_ns + (work.turns - 1.0) * std::max(arrival_ns, rest_ns)) / work.turns;
@@ -441,13 +443,13 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   }
   work.has_barriers = facts.has_reduction() || !facts.has_outer();
   if (facts.has_outer()) {
-    // Row slots combine what they accumulated batch by batch, in a tree.
+    // Row slots combine their accumulators batch by batch, in a tree.
     const auto levels = std::ceil(std::log2(static_cast<double>(schedule.rows_per_block)));
     const bool in_place = schedule.accumulators == Residency::kShared;
     work.end_ns = in_place ? levels * (row.block_exchange_ns + batches * row.shared_chunk_ns)
                            : levels * batches * row.block_exchange_ns;
   }
-  // A register of a loop over chunks is spilled in each of them.
+  // A register that spills in a loop over chunks spills in every chunk.
   if (!resident)
     work.turns *= static_cast<double>(std::max<int64_t>(chunk_count(facts, schedule), 1));
   const int64_t prologues = schedule.persistent_blocks > 0
@@ -456,7 +458,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
                                 : estimate.blocks;
   work.issue_slots += static_cast<double>(prologues * estimate.threads) * row.prologue_instructions;
   if (passes && estimate.blocks > 0) {
-    // Threads of rows that do not exist take none of them.
+    // Threads of rows beyond the last one execute none of these instructions.
     const int64_t threads = existing_rows(facts, schedule) * schedule.threads_per_row;
     work.thread_instructions =
         work.issue_slots / static_cast<double>(estimate.blocks * std::max<int64_t>(threads, 1));

@@ -9,47 +9,48 @@
 
 namespace sinter {
 
-/// Shares of second reads that find their line neither in L1, nor, having missed there, in L2.
+/// Miss rates of second reads: the share that misses L1, and of those the share that misses L2 too.
 struct RereadMisses {
   double l1 = 1.0;
   double l2 = 0.0;
 };
 
-/// Of second reads of what the rows in flight have read since: `sm_bytes` on each SM, beside the
-/// shared memory of its blocks, and `all_bytes` on the device.
+/// Miss rates of second reads of rows in flight. Between the first and the second read, `sm_bytes`
+/// are read on each SM, whose L1 shares its store with the shared memory of the resident blocks,
+/// and `all_bytes` on the whole device.
 RereadMisses reread_misses(double sm_bytes, double all_bytes, const ResourceEstimate& estimate,
                            const DeviceLimits& limits, const CostConstants& constants = {});
 
-/// Thread instructions that a stage takes for each of a row's elements, accesses among them.
+/// Thread instructions of a stage per element of a row, memory accesses included.
 double element_issue_slots(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
                            const CostConstants& constants = {});
 
-/// Instructions that the stages of a row kernel are printed as, by ptxas: those of an element as
-/// often as it stands in a loop's body or in what is unrolled, and where logarithms are taken in
-/// haste once more with care, which rarely runs but stands between what does.
+/// Code size of the stages of a row kernel, in ptxas instructions. The instructions of an element
+/// count once for each copy in a loop body or an unrolled row. A logarithm with a fast path counts
+/// its slow path too: it rarely runs, but takes room in the instruction cache.
 double text_instructions(const SegmentFacts& facts, const Schedule& schedule, const StageList& list,
                          const CostConstants& constants = {});
 
-/// The same where element_issue_slots() of each stage are known.
+/// The same with element_issue_slots() of each stage already computed.
 double text_instructions(const SegmentFacts& facts, const Schedule& schedule, const StageList& list,
                          std::span<const double> slots, const CostConstants& constants);
 
-/// Microseconds that memory idles in the last turn of blocks that stay, where it has fewer rows
-/// than there are blocks: a row takes a wait for memory for each round of its loads, however few
-/// others are under way. Cross-entropy of 1024 x 250000 in bf16 takes 152 us in 792 blocks and 137
-/// in 1,024 (H200).
+/// Microseconds that DRAM idles in the last round of a persistent grid, if that round has fewer
+/// rows than there are blocks. Each round of a row's loads waits for DRAM once, however few other
+/// loads are in flight. Measurement: docs/experiments/constants_cost.md.
 double uneven_rows_time(const SegmentFacts& facts, const Schedule& schedule,
                         const ResourceEstimate& estimate, const DeviceLimits& limits,
                         const CostConstants& constants = {});
 
-/// Extra traffic of full tensors whose vector is wider than one access: a thread's accesses then
-/// lie side by side, and each access of a warp takes half of every sector it touches. Half of it
-/// counts: caches put some of the halves together. Stores in pairs (stores_in_pairs) take whole
-/// sectors for 2 instructions an element, which is 1 to 3 % better on an H100, and counted alike:
-/// what was fitted on an H200 knew only split ones.
+/// Extra L2 traffic, in bytes, of full tensors whose vectors are wider than one access. The
+/// accesses of one thread are then adjacent, so each access of a warp uses half of every sector
+/// that it touches. Half of the waste counts, because caches merge some of the halves. Paired
+/// stores (stores_in_pairs) write whole sectors for 2 instructions per element. They count alike,
+/// because the constants fitted on an H200 know only split stores. Measurement:
+/// docs/experiments/constants_cost.md.
 double split_sector_bytes(const SegmentFacts& facts, const Schedule& schedule);
 
-/// Bytes of full tensors that reach shared memory in copies of less than 16 bytes of a thread.
+/// Bytes of full tensors that threads copy to shared memory in pieces of less than 16 bytes.
 double narrow_copy_bytes(const SegmentFacts& facts, const Schedule& schedule);
 
 /// Work of a row schedule, for the cost model.
@@ -61,12 +62,12 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
 Prediction predict_rows(const SegmentFacts& facts, const Schedule& schedule,
                         const ResourceEstimate& estimate, const DeviceLimits& limits);
 
-/// Elements of 16 bits of a row in a thread's registers up to which ptxas has all of their loads
-/// under way before it uses the first (NonPersistentGrid::late_loads_share).
+/// Number of 16-bit elements of a row per thread up to which ptxas issues all of their loads before
+/// it uses the first (NonPersistentGrid::late_loads_share).
 inline constexpr int64_t kLateLoadElements = 64;
 
-/// Column inputs (weights, biases) that stages after the first barrier read. `list`: with the cut
-/// kept, which may spare a later stage its weights.
+/// Column inputs (weights, biases) that stages after the first barrier read. `list` is the
+/// distribution with the cut kept, so a later stage may not need its weights.
 std::vector<ValueId> late_columns(const SegmentFacts& facts, const StageList& list);
 
 }  // namespace sinter

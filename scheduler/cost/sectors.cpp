@@ -23,19 +23,20 @@ SectorWaste sector_waste(const SegmentFacts& facts, const TensorAccess& access,
   const auto innermost = space.dimensions.size() - 1;
   const double elements = static_cast<double>(space.rows) * static_cast<double>(space.columns);
   SectorWaste out;
-  // A warp whose threads all have the same element touches one sector.
+  // A warp whose threads all access the same element touches one sector.
   if (!fastest || access.strides[innermost] == 0) {
     out.l1_bytes = elements * kSectorBytes / kWarp;
     return out;
   }
   const double step = static_cast<double>(std::abs(access.strides[innermost])) * bytes;
-  const double touched = std::min(kSectorBytes, step);  // Bytes of sectors for each element.
-  // One by one, an access of a warp takes every width-th element.
+  const double touched = std::min(kSectorBytes, step);  // Sector bytes per element.
+  // With vectors accessed element by element, each access of a warp touches every width-th element.
   const double accessed = std::min(kSectorBytes, step * static_cast<double>(walk.width));
   out.l1_bytes = elements * accessed;
   if (touched <= bytes) return out;
 
-  // What the walk takes until it comes to a neighbour, and how many of a sector it has in a block.
+  // Bytes that the walk touches until it reaches the rest of a sector, and how many elements of a
+  // sector a block has.
   double inner = 1.0;
   for (size_t i = *fastest + 1; i < space.dimensions.size(); ++i)
     inner *= static_cast<double>(space.dimensions[i].size);
@@ -66,7 +67,7 @@ SectorWaste sector_waste(const SegmentFacts& facts, const TensorAccess& access,
 
 namespace {
 
-/// Of the full tensors that `counts` is true of.
+/// Waste of the full tensors for which `counts` is true.
 template <class Counts>
 StridedWaste waste_of(const SegmentFacts& facts, const Schedule& schedule,
                       const ResourceEstimate& estimate, const DeviceLimits& limits, Counts counts) {

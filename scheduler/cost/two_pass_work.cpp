@@ -22,8 +22,8 @@ constexpr double kWordBytes = 4.0;
 /// Bytes of a row that stages read.
 struct RowBytes {
   double applied = 0.0;  ///< By the last stage.
-  double again = 0.0;    ///< Of those, what an earlier stage has read before.
-  double between = 0.0;  ///< By earlier stages, of what one before them has read.
+  double again = 0.0;    ///< Part of `applied` that an earlier stage has read.
+  double between = 0.0;  ///< Second reads among the earlier stages.
 };
 
 RowBytes row_bytes(const SegmentFacts& facts, const StageList& list) {
@@ -48,7 +48,7 @@ double partial_row_bytes(const SegmentFacts& facts) {
   return kWordBytes * static_cast<double>(partial_elements(facts));
 }
 
-/// Blocks, or clusters, that are under way at once.
+/// Blocks, or clusters, that are resident at once.
 double rows_read_at_once(const Schedule& schedule, const ResourceEstimate& estimate,
                          const DeviceLimits& limits) {
   const int64_t at_once =
@@ -90,7 +90,7 @@ class TwoPassWork {
         wait_for_reduction(stage);
       }
     }
-    // A row's way from memory begins when the one before it is reduced.
+    // The load of a row starts when the row before it is reduced.
     const double starts = facts_.has_reduction() ? 1.0 : 1.0 / own_rows();
     work_.block_latency_ns += constants_.row.block_start_ns * starts;
     work_.has_barriers = facts_.has_reduction();
@@ -109,7 +109,7 @@ class TwoPassWork {
   [[nodiscard]] double own_rows() const {
     return static_cast<double>(std::max<int64_t>(rows_of_block(facts_, schedule_), 1));
   }
-  /// Rows of most turns.
+  /// Rows of all tiles but the last, which may have fewer.
   [[nodiscard]] double tile_rows() const {
     return std::min(static_cast<double>(schedule_.rows_per_tile), own_rows());
   }
@@ -119,7 +119,7 @@ class TwoPassWork {
     const double under_way = rows_read_at_once(schedule_, estimate_, limits_);
     const double busy = std::clamp(static_cast<double>(estimate_.blocks), 1.0,
                                    static_cast<double>(limits_.sm_count));
-    // What goes through the caches from one use of a line to the next.
+    // Bytes that pass through the caches between two uses of a line.
     const double waiting = turns_ > 1.0 ? partial_row_bytes(facts_) : 0.0;
     const double tile_bytes = under_way * (tile_rows() * bytes.applied + waiting);
     const double one_row = under_way * bytes.between;
@@ -129,7 +129,7 @@ class TwoPassWork {
       row_misses_ = reread_misses(one_row / busy, one_row, estimate_, limits_, constants_);
 
     work_.partial_bytes = static_cast<double>(partial_rows(schedule_)) * partial_row_bytes(facts_);
-    // Accumulators that wait in L2 for the next turn, each way.
+    // Accumulators that are parked in L2 until the next tile, each way.
     const double parked = (turns_ - 1.0) * work_.partial_bytes;
     const double again = rows_ * bytes.again * tile_misses_.l1;
     const double between = rows_ * bytes.between * row_misses_.l1;
@@ -148,7 +148,7 @@ class TwoPassWork {
   }
 
   void count_instructions() {
-    // Threads whose lanes lie past the row still issue.
+    // Threads past the end of the row still issue instructions.
     const auto threads = static_cast<double>(estimate_.threads * schedule_.cluster_size);
     const double vectors = rows_ * batches_ * threads;
     const double elements = vectors * static_cast<double>(schedule_.vector_width);
@@ -157,13 +157,13 @@ class TwoPassWork {
       work_.special += elements * stage.special_functions;
     }
     work_.issue_slots += rows_ * threads * constants_.row.prologue_instructions;
-    // Row values come from shared memory for every chunk that is gone through again.
+    // The second pass reads row values from shared memory for every chunk.
     if (const Stage& last = list_.stages.back(); !last.outer.empty() || !last.outputs.empty()) {
       work_.issue_slots +=
           rows_ * chunks_ * threads *
           (static_cast<double>(list_.tile_row_values.size()) + constants_.instructions_per_access);
     }
-    // Accumulators leave registers once a turn, and come back in all but the first.
+    // Accumulators are stored once per tile and loaded again in all tiles but the first.
     constexpr double kWordsPerAccess = 4.0;
     const auto blocks = static_cast<double>(partial_rows(schedule_));
     const auto words = static_cast<double>(partial_elements(facts_));
@@ -171,7 +171,8 @@ class TwoPassWork {
                          constants_.instructions_per_access;
   }
 
-  /// A block's own instructions for a row, when it has its share of the SM's issue slots.
+  /// Time in which a block issues its own instructions for a row, at its share of the SM's issue
+  /// slots.
   [[nodiscard]] double own_issue_ns(const Stage& stage) const {
     const double sharing =
         std::clamp(static_cast<double>(estimate_.blocks) / static_cast<double>(limits_.sm_count),
@@ -183,7 +184,7 @@ class TwoPassWork {
     return constants_.own_issue_share * clocks / limits_.clock_mhz * 1000.0;
   }
 
-  /// A row that is reduced: it arrives chunk by chunk, and its threads meet.
+  /// Latency of one row in the first pass: it arrives chunk by chunk, and its threads synchronise.
   void wait_for_reduction(const Stage& stage) {
     double& latency = work_.block_latency_ns;
     const bool is_first = &stage == &list_.stages.front();
@@ -201,8 +202,8 @@ class TwoPassWork {
     latency += cluster_exchange_time(schedule_.cluster_size, constants_) + own_issue_ns(stage);
   }
 
-  /// A row's share of a turn's second part, in which every chunk of every row is waited for, and
-  /// once a turn what all rows have in common.
+  /// Latency of one row in the second pass: the row waits for each of its chunks. Inputs that all
+  /// rows share are loaded once per tile.
   void wait_for_turn(const Stage& stage) {
     if (stage.outer.empty() && stage.outputs.empty()) return;
     double& latency = work_.free_latency_ns;
@@ -213,7 +214,7 @@ class TwoPassWork {
       arrival = chunks_ *
                 (missing * constants_.row.chunk_ns + (1.0 - missing) * constants_.row.l1_chunk_ns);
     }
-    // A row that comes ahead arrives while the one before it is worked on.
+    // A prefetched row arrives while the row before it is processed.
     latency += schedule_.prefetch_rows > 0 ? arrival / tile_rows() + std::max(arrival, own)
                                            : arrival + own;
     const auto common = static_cast<double>(
@@ -222,7 +223,7 @@ class TwoPassWork {
     latency += chunks_ * constants_.row.chunk_ns * (turns_ - 1.0) / own_rows();
     if (!facts_.has_reduction()) return;
     work_.block_latency_ns += constants_.row.block_exchange_ns / tile_rows();
-    // In their first turn all blocks are at this point at about the same time.
+    // In their first tile all blocks reach this point at about the same time.
     work_.end_ns += constants_.memory_wait_ns;
   }
 
@@ -236,8 +237,8 @@ class TwoPassWork {
   const double turns_;
   const double batches_;
   const double chunks_;
-  RereadMisses tile_misses_;  ///< From the first part of a turn to the second.
-  RereadMisses row_misses_;   ///< From one reduction of a row to the next.
+  RereadMisses tile_misses_;  ///< Between the two passes over a tile.
+  RereadMisses row_misses_;   ///< Between two reductions of one row.
   WorkEstimate work_;
 };
 
@@ -252,7 +253,8 @@ std::vector<int64_t> turn_lengths(const SegmentFacts& facts, const Schedule& sch
   };
   Schedule single = schedule;
   single.rows_per_tile = 1;
-  // With one row each value takes a unit of its own, which covers what more rows leave of one.
+  // With one row, each row value takes a whole allocation unit, which covers the padding of more
+  // rows.
   const int64_t room = std::min(limits.shared_bytes_per_block,
                                 limits.shared_bytes_per_sm / std::max<int64_t>(blocks_per_sm, 1) -
                                     limits.shared_bytes_reserved) -

@@ -8,15 +8,15 @@
 
 namespace sinter {
 
-/// Numbers of rows a turn that are worth trying, for a schedule whose other fields are there. All
-/// of a block's rows, as far as shared memory has room for their row values beside `blocks_per_sm`
-/// blocks: then what they accumulate goes to memory once. And as many as L2 holds of all blocks
-/// until they are read again, if those are fewer.
+/// Candidate values of rows_per_tile for a schedule whose other fields are set. One candidate is
+/// all rows of a block, as far as the shared memory of `blocks_per_sm` resident blocks has room for
+/// their row values: accumulators then go to memory once. Another, if smaller, is the number of
+/// rows for which the tiles of all blocks stay in L2 until the second pass.
 std::vector<int64_t> turn_lengths(const SegmentFacts& facts, const Schedule& schedule,
                                   const StageList& list, const DeviceLimits& limits,
                                   int64_t blocks_per_sm);
 
-/// Work of a schedule that takes rows in turns, for the cost model.
+/// Work of a two-pass schedule, for the cost model.
 WorkEstimate estimate_two_pass_work(const SegmentFacts& facts, const Schedule& schedule,
                                     const StageList& list, const ResourceEstimate& estimate,
                                     const DeviceLimits& limits,

@@ -23,19 +23,20 @@ namespace sinter {
 namespace {
 
 constexpr std::string_view kName = kColumn;
-constexpr int64_t kFewestSlots = 4;  // Of rows.
+constexpr int64_t kFewestSlots = 4;  // Rows of threads.
 constexpr int64_t kMostSlots = 128;
 constexpr int64_t kMostUnroll = 8;
-constexpr int64_t kMostSplits = 1024;  // Rows of partial results beyond it cost more than they win.
-constexpr int64_t kMostBlocksPerSm = 4;  // Of those that share a run of columns.
-/// Coordinates, the row at hand and the last row's test; from SASS.
+constexpr int64_t kMostSplits = 1024;    // More rows of partial results cost more than they save.
+constexpr int64_t kMostBlocksPerSm = 4;  // Of blocks that share the rows of a strip.
+/// Registers for the coordinates, the current row and the test for the last row; from SASS.
 constexpr int64_t kBaseRegisters = 22;
-/// The same where several rows are at hand, and what each of them adds beside its elements: its
-/// address. Sums of bf16 with 4 and 8 rows at hand take 46 and 70 registers.
+/// The same with several rows in flight, and the registers per row in addition to its elements, for
+/// its address. Source: ptxas takes 46 and 70 registers for sums of bf16 with 4 and 8 rows in
+/// flight.
 constexpr double kBaseOfRows = 14.0;
 constexpr double kAddressOfRow = 1.9;
-/// Beside the tuples that a cluster's first block receives, whose loads ptxas starts all at once:
-/// sums of bf16 from eight blocks take 64 registers.
+/// Registers in addition to the tuples that a cluster's first block receives, whose loads ptxas
+/// issues all at once. Source: sums of bf16 from eight blocks take 64 registers.
 constexpr int64_t kBaseOfReceiver = 8;
 
 Rejection rejected(std::string rule, int64_t value, int64_t limit, std::string unit,
@@ -112,7 +113,7 @@ int64_t needed_registers(const SegmentFacts& facts, const Schedule& schedule, co
   return std::max({kBaseRegisters + held, static_cast<int64_t>(rows) + held, receives});
 }
 
-/// `stage` is the only one of a segment that the family takes.
+/// `stage` is the only stage of a segment that the family takes.
 tl::expected<ResourceEstimate, Rejection> estimate_stage(const SegmentFacts& facts,
                                                          const Schedule& schedule,
                                                          const Stage& stage,
@@ -160,7 +161,7 @@ Prediction predict_stage(const SegmentFacts& facts, const Schedule& schedule, co
       static_cast<double>(estimate.blocks * estimate.threads) * constants.row.prologue_instructions;
   work.special = rows * columns * stage.special_functions;
   if (schedule.persistent_blocks > 0) add_finish(facts, schedule, limits, constants, work);
-  // Only whole vectors ask for a priority.
+  // Only whole vectors have a read priority.
   constexpr int64_t kVectorBytes = 16;
   if (schedule.vector_width * facts.widest_tile_bytes < kVectorBytes)
     work.read_priority = ReadPriority::kNormal;
@@ -186,7 +187,8 @@ Prediction predict_stage(const SegmentFacts& facts, const Schedule& schedule, co
   const double chain_us = turns * walks * wait_ns / 1000.0;
   const double throughput =
       std::max({out.memory_us, out.l2_us, out.issue_us, out.special_us, out.shared_us});
-  // What a block has in flight at its end arrives with nothing behind it, which is the ramp too.
+  // The last bytes in flight arrive without further loads behind them. This term covers the ramp-up
+  // too.
   const double drain_us =
       from_l2 ? 0.0
               : estimate.bytes_in_flight_per_sm * static_cast<double>(limits.sm_count) /
@@ -225,7 +227,7 @@ std::optional<Rejection> refuse_column(const SegmentFacts& facts) {
     return rejection;
   }
   for (size_t i = 0; i < facts.fusion.outputs.size(); ++i) {
-    // What follows from totals alone is stored once.
+    // Values that follow from totals alone are stored once.
     if (facts.space.output_coverage[i].columns || facts.is_after_rows(facts.fusion.outputs[i]))
       continue;
     Rejection rejection = rejected("an output does not vary along the columns", 0, 1, "columns",
@@ -273,16 +275,17 @@ Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits) {
   for (int64_t width = widest; width >= 1; width /= 2) {
     if (facts.space.columns % width != 0) continue;
     for (const int64_t across : {4, 8, 16, 32, 64}) {
-      // Fewer columns to a thread are worth it where a block of the fewest threads has too many.
+      // Narrower vectors are tried only with the fewest threads per row: they help where even such
+      // a block takes too many columns.
       if (narrowest > 1 && across > 4 && !proposal.candidates.empty() &&
           proposal.candidates.front().schedule.vector_width > width)
         break;
-      // A block that takes part of a sector makes its neighbours read it again.
+      // A block that takes part of a sector makes its neighbours read the sector again.
       if (static_cast<double>(across * width * facts.widest_tile_bytes) < kSectorBytes) continue;
       for (int64_t slots = kFewestSlots; slots <= kMostSlots; slots *= 2) {
         if (slots > kFewestSlots && offered_rows(facts, slots * across, across) < slots) break;
         for (int64_t unroll = 1; unroll <= kMostUnroll; unroll *= 2) {
-          // Beyond one turn for all rows nothing is left to load.
+          // If one iteration loads all rows, a larger unroll has nothing to load.
           if (unroll > 1 && slots * unroll / 2 >= facts.space.rows) break;
           Schedule schedule{.family = std::string(kName),
                             .threads_per_row = across,
@@ -292,8 +295,8 @@ Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits) {
                             .min_blocks_per_sm = 1,
                             .read_priority = priority};
           consider(schedule);
-          // Rows are worth dealing to several blocks where the runs of columns leave SMs idle: to
-          // those of a cluster, which finish, or to more, which leave partial results.
+          // Distribute rows to several blocks if the strips of columns leave SMs idle: to those of
+          // a cluster, which finish, or to more, which leave partial results.
           const int64_t runs = column_strips(facts, schedule);
           const int64_t walks = (facts.space.rows + slots * unroll - 1) / (slots * unroll);
           for (int64_t cluster = 2; cluster <= largest_unstranded_cluster(limits); cluster *= 2) {

@@ -5,11 +5,11 @@
 namespace sinter {
 
 /// Column: reductions over the rows, whole in one kernel. A block owns threads_per_row vectors of
-/// columns; its rows_per_block rows of threads share the segment's rows, `unroll` at once, and
-/// combine their accumulators through shared memory in a fixed tree. Where columns are few, rows
-/// are dealt to the blocks of a cluster, whose first one receives what the others have and
-/// finishes, or to more blocks, which leave partial results. It also finishes those of other
-/// families.
+/// columns. Its rows_per_block rows of threads share the segment's rows: each loads `unroll` rows
+/// at once. They combine their accumulators through shared memory in a fixed tree. Where columns
+/// are few, rows are distributed to the blocks of a cluster, whose first block receives the
+/// accumulators of the others and finishes; or to more blocks, which leave partial results. The
+/// family also finishes the partial results of other families.
 ///
 /// Rejects: no reduction over the rows; reductions along the columns; outputs of one value per row.
 std::optional<Rejection> refuse_column(const SegmentFacts& facts);

@@ -11,11 +11,11 @@
 
 namespace sinter {
 
-/// Offers the schedules of a family whose blocks each take a tile of elements, a vector or several
-/// to a thread: every one of vector_widths(), every unroll up to `most_unroll`. `walked` is what a
-/// block walks, `base` has the fields that all of them share. If none is legal, the last reason why
-/// not stands among the rejections. `estimate(schedule)` and `predict(schedule, estimate)` are the
-/// family's.
+/// Offers the schedules of a family whose blocks each take a tile of elements, one or several
+/// vectors per thread. It tries every width of vector_widths() and every unroll up to
+/// `most_unroll`. `walked` is the iteration space of a block; `base` has the fields that all
+/// schedules share. If no schedule is legal, the last reason is added to the rejections.
+/// `estimate(schedule)` and `predict(schedule, estimate)` are the family's functions.
 template <class Estimate, class Predict>
 void offer_tiles(Proposal& proposal, const SegmentFacts& walked, const StageList& stages,
                  const Schedule& base, int64_t most_unroll, const DeviceLimits& limits,

@@ -14,7 +14,7 @@
 namespace sinter {
 namespace {
 
-/// What families that walk rows refuse.
+/// The rejections of families that walk over rows.
 std::optional<Rejection> refuse_rows(const SegmentFacts& facts, std::string_view family) {
   for (Rejection& rejection : check_row_segment(facts, family)) return std::move(rejection);
   return check_outer_reductions(facts, family);
@@ -30,7 +30,7 @@ const Family* find_family(const FamilySet& families, std::string_view name) {
 }
 
 FamilySet scheduling_families() {
-  // Ties in predicted time go to the earlier family: the simpler one.
+  // Ties in predicted time go to the earlier family, which is the simpler one.
   return {
       {.name = std::string(kPointwise),
        .propose = propose_pointwise,
@@ -43,7 +43,7 @@ FamilySet scheduling_families() {
        .estimate = estimate_transpose,
        .predict = predict_transpose,
        .lower = {},
-       .refuses = refuse_pointwise},  // What it takes beyond that, pointwise takes too.
+       .refuses = refuse_pointwise},  // Beyond that, it runs what pointwise runs.
       {.name = std::string(kMultiTensor),
        .propose = propose_multi_tensor,
        .estimate = estimate_multi_tensor,

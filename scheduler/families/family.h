@@ -18,7 +18,7 @@ namespace sinter {
 struct LoweredKernel;  // Defined one layer up, in codegen/lower/lowered_kernel.h; scheduling never
                        // looks inside.
 
-/// One legal way to run a segment, with what it is expected to need and take.
+/// A legal schedule of a segment, with its estimated resources and its predicted time.
 struct ProposedSchedule {
   Schedule schedule;
   ResourceEstimate estimate;
@@ -26,8 +26,8 @@ struct ProposedSchedule {
   friend bool operator==(const ProposedSchedule&, const ProposedSchedule&) = default;
 };
 
-/// What a family answers: candidates, or reasons why it has none. Both may be present: reasons then
-/// tell why parts of its space were left out.
+/// The result of Family::propose: candidates, or reasons why there are none. If both are present,
+/// the reasons tell why parts of the family's search space were left out.
 struct Proposal {
   std::vector<ProposedSchedule> candidates;
   std::vector<Rejection> rejections;
@@ -37,29 +37,31 @@ struct Proposal {
 /// that callers extend or reduce.
 struct Family {
   std::string name;
-  /// Offers schedules for a segment. Pure; never throws for a segment it does not like.
+  /// Offers schedules for a segment. Pure; does not throw for a segment that the family rejects.
   std::function<Proposal(const SegmentFacts&, const DeviceLimits&)> propose;
-  /// Estimates a schedule of this family, wherever it came from; the rejection says why it is
-  /// illegal.
+  /// Estimates the resources of a schedule of this family, also of one that was parsed or pinned.
+  /// The rejection says why it is illegal.
   std::function<tl::expected<ResourceEstimate, Rejection>(const SegmentFacts&, const Schedule&,
                                                           const DeviceLimits&)>
       estimate;
-  /// Predicts the time of a schedule that has these resources: the estimated ones, or what the
-  /// compiler reported.
+  /// Predicts the time of a schedule that uses these resources: the estimated ones, or those that
+  /// the compiler reported.
   std::function<Prediction(const SegmentFacts&, const Schedule&, const ResourceEstimate&,
                            const DeviceLimits&)>
       predict;
   /// Lowers a legal schedule to kernel IR. Empty where only scheduling is wanted.
   std::function<LoweredKernel(const SegmentFacts&, const Schedule&)> lower;
-  /// Its predictions follow the waits of every row and were fitted to timed schedules that differ
-  /// in nothing else. If the best candidate is of such a family, others close to it are no equals.
+  /// The model resolves the latencies of each row and was fitted to timed schedules that differ in
+  /// nothing else. If the best candidate is of such a family, the tie-break among near-equal
+  /// candidates is skipped.
   bool models_latency = false;
-  /// All its schedules of outer reductions leave partial results, which it so cannot finish.
+  /// All its schedules of outer reductions leave partial results. The family therefore cannot
+  /// finish partial results itself.
   bool writes_partials = false;
   /// Lowers schedules with `finish last_block`.
   bool can_finish_by_last_block = false;
-  /// Why no schedule of the family can run a segment, whatever the device: asked of every group
-  /// that the segmenter considers, so without trying any. Empty: nothing is known beforehand.
+  /// Why no schedule of the family can run a segment, on any device. The segmenter asks this for
+  /// every group it considers; it must not try schedules. Empty: nothing is known beforehand.
   std::function<std::optional<Rejection>(const SegmentFacts&)> refuses{};
 };
 
@@ -67,8 +69,8 @@ using FamilySet = std::vector<Family>;
 
 const Family* find_family(const FamilySet& families, std::string_view name);
 
-/// The families built in, without lowering: enough to plan. builtin_families() in
-/// codegen/cuda/emit.h has them with it.
+/// The built-in families without lowering, which is enough to plan. builtin_families() in
+/// codegen/cuda/emit.h has them with lowering.
 FamilySet scheduling_families();
 
 }  // namespace sinter

@@ -21,16 +21,17 @@ namespace {
 
 constexpr std::string_view kName = kLooped;
 constexpr int64_t kMostUnroll =
-    16;  // 16 vectors of 16 bytes are 64 registers, all that a thread should have in flight.
+    16;  // 16 vectors of 16 bytes are 64 registers, the most that a thread should have in flight.
 
-constexpr int64_t kBlockThreads = 128;  ///< Of several short rows, about.
+constexpr int64_t kBlockThreads = 128;  ///< About; for blocks of several short rows.
 
-// A thread of a turn has so many elements of a row at once: two rounds of loads of 16 bytes in
-// bf16. More of them need registers that other warps would hide waits with.
+// Elements of a row that a thread of a two-pass schedule has in flight: up to two rounds of 16-byte
+// loads in bf16. More need registers that additional warps would use better to hide latency.
 constexpr int64_t kTileElements[] = {8, 16};
-// So many of the best are offered with the next row ahead too: more would lengthen planning.
+// Number of the best schedules that are also offered with the next row prefetched: more would
+// lengthen planning.
 constexpr size_t kOffersAhead = 2;
-constexpr int64_t kLeastTwoPassThreads = 256;  // Of a block whose row has so many vectors.
+constexpr int64_t kLeastTwoPassThreads = 256;  // If a row has that many vectors.
 
 std::vector<Rejection> check_segment(const SegmentFacts& facts) {
   std::vector<Rejection> rejections = check_row_segment(facts, kName);
@@ -39,13 +40,14 @@ std::vector<Rejection> check_segment(const SegmentFacts& facts) {
   return rejections;
 }
 
-constexpr int64_t kLeastNonPersistentThreads = 64;  ///< Of a block that has one row and is gone.
-/// Most elements of a row that one of its threads has at once: eight loads of 16 bytes in bf16.
+constexpr int64_t kLeastNonPersistentThreads = 64;  ///< Of a non-persistent block of one row.
+/// Most elements of a row that a thread of a non-persistent grid has in flight: eight 16-byte loads
+/// in bf16.
 constexpr int64_t kMostNonPersistentElements = 64;
 
-/// Larger clusters while rows leave SMs idle. Where columns are accumulated, also while the threads
-/// of a smaller block still have a vector each: they leave fewer partial results, and fewer rows
-/// under way in L2.
+/// Larger clusters while rows leave SMs idle. If columns are accumulated, also while each thread of
+/// a smaller block still has a vector: they leave fewer partial results, and fewer rows in flight
+/// in L2.
 std::vector<int64_t> two_pass_clusters(const SegmentFacts& facts, const DeviceLimits& limits,
                                        int64_t width) {
   return sinter::cluster_sizes(largest_unstranded_cluster(limits), [&](int64_t size) {
@@ -55,7 +57,7 @@ std::vector<int64_t> two_pass_clusters(const SegmentFacts& facts, const DeviceLi
   });
 }
 
-/// What a schedule breaks whatever it needs.
+/// The first rule that a schedule breaks regardless of its resources.
 std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedule& schedule,
                                         const StageList& list, const DeviceLimits& limits) {
   if (auto rejection = check_row_schedule(facts, schedule, limits)) return rejection;
@@ -73,7 +75,7 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   return check_unroll(facts, schedule, kMostUnroll);
 }
 
-/// Of a schedule that check_schedule() lets pass.
+/// Requires a schedule that passes check_schedule().
 tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& facts,
                                                           const Schedule& schedule,
                                                           const StageList& list,
@@ -124,7 +126,7 @@ Prediction predict_looped(const SegmentFacts& facts, const Schedule& schedule,
 
 namespace {
 
-/// Schedules that take rows in turns.
+/// Offers tiled two-pass schedules.
 class TwoPassOffers {
  public:
   TwoPassOffers(const SegmentFacts& facts, const DeviceLimits& limits)
@@ -137,8 +139,8 @@ class TwoPassOffers {
 
   Proposal run() {
     std::vector<RowVector> vectors = row_vectors(facts_);
-    // Where chunks are gone through with one row after the other, a vector's place must not change
-    // from row to row.
+    // If the second pass goes through chunks of columns for one row after the other, a vector must
+    // have the same alignment in all rows.
     if (!goes_once_)
       std::erase_if(vectors, [](const RowVector& v) { return v.access == RowAccess::kUnaligned; });
     if (vectors.empty()) vectors.push_back({1, RowAccess::kScalar});
@@ -146,7 +148,7 @@ class TwoPassOffers {
       for (const int64_t cluster : two_pass_clusters(facts_, limits_, vector.width)) {
         if (cluster == 1 || vector.access == RowAccess::kAligned) try_blocks(vector, cluster);
       }
-      // Totals are few enough for every row to leave its own.
+      // Totals are few enough for every row to leave its own partial result.
       if (goes_once_) try_non_persistent(vector);
     }
     try_prefetch_rows();
@@ -158,7 +160,7 @@ class TwoPassOffers {
   void try_blocks(const RowVector& vector, int64_t cluster) {
     const int64_t vectors =
         std::max<int64_t>(columns_per_block(facts_, {.cluster_size = cluster}) / vector.width, 1);
-    // More threads than vectors leave lanes idle from the start.
+    // With more threads than vectors some lanes would always be idle.
     const auto filled = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(vectors)));
     const int64_t widest = std::clamp<int64_t>(filled, 32, limits_.threads_per_block);
     for (int64_t threads = std::min(widest, kLeastTwoPassThreads); threads <= widest;
@@ -180,8 +182,8 @@ class TwoPassOffers {
     }
   }
 
-  /// A block for every row, which leaves what its row adds to the totals: no block has more rows
-  /// than others, nor waits with a slot free.
+  /// Non-persistent grid, a block per row that leaves the row's partial totals: no block has more
+  /// rows than others, and an SM starts the next block as soon as one ends.
   void try_non_persistent(const RowVector& vector) {
     const int64_t vectors = std::max<int64_t>(facts_.space.columns / vector.width, 1);
     const auto filled = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(vectors)));
@@ -207,7 +209,7 @@ class TwoPassOffers {
     }
   }
 
-  /// The best schedules with the next row on its way, where a turn has one.
+  /// The best schedules with the next row prefetched, if a tile has several rows.
   void try_prefetch_rows() {
     std::vector<ProposedSchedule>& all = proposal_.candidates;
     const size_t count = std::min(kOffersAhead, all.size());
@@ -217,7 +219,7 @@ class TwoPassOffers {
         [](const ProposedSchedule& p) { return p.predicted.total_us; });
     for (ProposedSchedule& candidate : best) {
       candidate.schedule.prefetch_rows = 1;
-      // Elements that come one by one take a register each until they are packed.
+      // Elements that are loaded one by one take a register each until they are packed.
       const bool packed = candidate.schedule.row_access != RowAccess::kScalar;
       if (packed && goes_through_ && candidate.schedule.rows_per_tile > 1)
         try_two_pass(candidate.schedule);
@@ -255,9 +257,9 @@ class TwoPassOffers {
   const SegmentFacts& facts_;
   const DeviceLimits& limits_;
   const StageList list_;
-  const bool goes_once_;     ///< Turns have no second part.
-  const bool goes_through_;  ///< The second part of a turn reads.
-  const bool reads_again_;   ///< What the first part has read.
+  const bool goes_once_;     ///< Tiles need no second pass.
+  const bool goes_through_;  ///< The second pass over a tile loads values.
+  const bool reads_again_;   ///< The second pass reads what the first has read.
   Proposal proposal_;
   std::optional<Rejection> nearest_;
 };

@@ -29,7 +29,7 @@ Rejection refused(std::string rule, int64_t value, int64_t limit, std::string un
           .remedy = std::move(remedy)};
 }
 
-/// Rules for the fields of a schedule beside those that all families share.
+/// Rules for the fields of a schedule beyond those that all families share.
 std::optional<Rejection> check_fields(const Schedule& schedule) {
   if (auto rejection = check_vector_width(schedule)) return rejection;
   if (auto rejection = check_no_shift(schedule)) return rejection;
@@ -63,11 +63,12 @@ tl::expected<ResourceEstimate, Rejection> estimate_tiles(const SegmentFacts& fac
     return tl::make_unexpected(with_tensor(*rejection, facts, schedule));
   const TensorList& list = *facts.list;
   Schedule as_row = schedule;
-  // A member may end anywhere: its last vector is guarded, so the row access mode does not apply.
+  // The number of elements of a member may be any: its last vector is predicated, so the row access
+  // mode does not apply.
   as_row.row_access = RowAccess::kScalar;
   as_row.vector_width = 1;
   if (auto rejection = check_row_schedule(list.member, as_row, limits)) {
-    rejection->at = {};  // A value of the member's own graph, if any.
+    rejection->at = {};  // The id, if any, is one of the member's graph.
     return tl::make_unexpected(with_tensor(*rejection, facts, schedule));
   }
   ResourceEstimate estimate;
@@ -87,7 +88,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_tiles(const SegmentFacts& fac
   return estimate;
 }
 
-/// Accesses of a vector: one each where it is aligned, else one for each element.
+/// Number of accesses of a vector: one per tensor if it is aligned, else one per element.
 double accesses_of(const SegmentFacts& member, const Stage& stage, const Schedule& schedule) {
   double accesses = 0.0;
   const auto add = [&](const TensorAccess& access) {
@@ -128,7 +129,7 @@ Prediction predict_tiles(const SegmentFacts& facts, const Schedule& schedule,
 }  // namespace
 
 std::optional<Rejection> refuse_multi_tensor(const SegmentFacts& facts) {
-  // What reduces is refused as by the pointwise family, in one line with it.
+  // Segments with reductions are rejected with the reason of the pointwise family.
   if (facts.has_reduction() || facts.has_outer()) {
     auto rejection = refuse_pointwise(facts);
     rejection->subject = kMultiTensor;

@@ -7,12 +7,12 @@
 
 namespace sinter {
 
-/// Multi-tensor: one pointwise computation over many tensors of different sizes, an optimizer's
-/// update of all parameters say (tensor_list.h). A block takes a tile of threads x vector x unroll
-/// elements of one member, which it finds by searching a table of the members' first blocks;
-/// addresses, sizes and first blocks are arguments, so that lists of about the same length run one
-/// compiled kernel. Each member's last tile is guarded, by element unless all members end with a
-/// vector.
+/// Multi-tensor: one pointwise computation over many tensors of different sizes, such as an
+/// optimizer's update of all parameters (tensor_list.h). A block takes a tile of threads x vector x
+/// unroll elements of one member. It finds the member by searching a table of the members' first
+/// blocks. Addresses, sizes and first blocks are kernel arguments, so that lists of about the same
+/// length run one compiled kernel. Each member's last tile is predicated: by vector if all members
+/// end with a whole vector, else by element.
 ///
 /// Rejects: a segment that is no list; a list whose tables exceed the arguments of a kernel
 /// (kMostArgumentBytes).

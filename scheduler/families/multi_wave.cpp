@@ -18,33 +18,32 @@ namespace sinter {
 namespace {
 
 constexpr std::string_view kName = kMultiWave;
-// A resident row unrolls its batches; past this many the text and the compile time grow without a
-// gain.
+// Most batches of a resident row, whose loop is unrolled; beyond, code size and compile time grow
+// without a gain.
 constexpr int64_t kMostBatches = 32;
-// Short rows share a block of about this many threads, so that barriers and block starts are shared
-// too.
+// Several short rows share a block of about this many threads, and so share barriers and block
+// starts.
 constexpr int64_t kShortRowBlockThreads[] = {128, 256};
 
-/// Bytes of a row that a block keeps well in registers: an SM has 256 KiB, half of them for what
-/// two blocks work with, one of which waits while the other works. Not a share of what the device
-/// has, or more of it would leave sizes untried. A softmax of 1024 x 262144 takes 325 us in
-/// clusters of 8, 427 in a loop.
+/// Bytes of a row that a block keeps well in registers. An SM has 256 KiB; half of them are the
+/// working registers of two blocks, of which one waits while the other works. The value is
+/// absolute: as a share of the device's registers, more of them would leave sizes untried. Source:
+/// docs/experiments/constants_choices.md.
 constexpr int64_t kKeptWell = 65536;
 
-// So many of the best ways to keep a row in registers are offered with the next one ahead too, if
-// vectors load it: elements that come one by one take a register each until they are packed. Layer
-// norms' gradients of 8192 x 4096 take 64.2 us with rows ahead and 73.2 without, those of 16384 x
-// 1543, whose rows no vector divides, 84.0 and 70.4. More of them would lengthen planning for
+// Number of the best schedules with rows in registers that are also offered with the next row
+// prefetched, if vectors load it: elements that are loaded one by one take a register each until
+// they are packed (docs/experiments/constants_choices.md). More offers would lengthen planning for
 // schedules that are not chosen.
 constexpr size_t kOffersAhead = 4;
-// Batches of a row up to which registers for two rows are estimated well enough to promise that
-// none spill: a softmax gradient of 4095 columns in 32 batches took 12 % more (ptxas 13.0, sm_90a).
+// Batches of a row up to which the registers for two rows are estimated well enough to expect no
+// spills (docs/experiments/constants_choices.md).
 constexpr int64_t kMostPrefetchedBatches = 16;
 
-/// Rows whose accumulators registers do not hold have a block of so many threads at least.
+/// Minimum threads of a block whose accumulators do not fit its registers.
 constexpr int64_t kFewestThreadsOfLongRows = kShortRowBlockThreads[0];
 
-/// A choice of what is kept, and the stages that follow from it wherever it is kept.
+/// A choice of kept values, and the stages that follow from it for any residency.
 struct Kept {
   Kept(const SegmentFacts& facts, const std::vector<ValueId>& columns) : cut(facts.kept) {
     values = cut;
@@ -56,7 +55,7 @@ struct Kept {
     split = split_cut(facts);
   }
 
-  /// Weights read early wait in registers: shared memory is for what is read once.
+  /// Weights read early are held in registers: shared memory is for values read once.
   [[nodiscard]] std::vector<KeptValue> with_cut_in(Residency residency) const {
     std::vector<KeptValue> out;
     for (const ValueId value : values) {
@@ -66,8 +65,8 @@ struct Kept {
     return out;
   }
 
-  /// Values of the cut in shared memory and others in registers, as evenly as their widths allow;
-  /// empty for a cut of one value.
+  /// Values of the cut divided between shared memory and registers, as evenly as their widths
+  /// allow; empty for a cut of one value.
   [[nodiscard]] std::vector<KeptValue> split_cut(const SegmentFacts& facts) const {
     if (cut.size() < 2) return {};
     const auto width = [&](ValueId value) { return bytes_of(facts.fusion.values[value].type); };
@@ -94,9 +93,9 @@ struct Kept {
 };
 
 /// Larger clusters while rows leave SMs idle, or while a block's part of a row is longer than
-/// registers keep well. Clusters that leave SMs over are for rows of which an SM would else hold
-/// but one part, or two: distillation losses of 4096 x 128256 in f32 take 1,785 us in clusters of
-/// 16 and 2,082 in clusters of 8. For outer reductions they were not timed.
+/// registers keep well. Clusters that strand SMs are used for rows of which an SM would otherwise
+/// hold only one or two parts (docs/experiments/constants_choices.md). For outer reductions they
+/// were not timed.
 std::vector<int64_t> cluster_sizes(const SegmentFacts& facts, const DeviceLimits& limits) {
   const int64_t roomy = largest_unstranded_cluster(limits);
   const int64_t largest = facts.has_outer() ? roomy : limits.most_cluster_blocks;
@@ -108,8 +107,9 @@ std::vector<int64_t> cluster_sizes(const SegmentFacts& facts, const DeviceLimits
   });
 }
 
-/// True if a thread of some block has registers for its part of a row and what it accumulates, none
-/// of which spill. Whatever shared memory there is, so that more of it changes nothing.
+/// True if the threads of some block size have registers for their part of a row and for the
+/// accumulators, without spilling. Independent of the amount of shared memory, so that more of it
+/// changes nothing.
 bool registers_hold(const SegmentFacts& facts, const Kept& kept,
                     const std::vector<RowVector>& vectors, int64_t cluster,
                     const DeviceLimits& limits) {
@@ -131,7 +131,7 @@ bool registers_hold(const SegmentFacts& facts, const Kept& kept,
   return false;
 }
 
-/// Clusters whose blocks keep accumulators in shared memory, because registers do not hold them.
+/// Clusters whose blocks keep accumulators in shared memory, because registers do not suffice.
 std::vector<int64_t> clusters_with_shared_accumulators(const SegmentFacts& facts, const Kept& kept,
                                                        const std::vector<RowVector>& vectors,
                                                        const DeviceLimits& limits) {
@@ -152,7 +152,7 @@ std::vector<Rejection> check_segment(const SegmentFacts& facts) {
   return rejections;
 }
 
-/// What a schedule breaks whatever it needs.
+/// The first rule that a schedule breaks regardless of its resources.
 std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedule& schedule,
                                         const DeviceLimits& limits) {
   if (auto rejection = check_row_schedule(facts, schedule, limits)) return rejection;
@@ -170,7 +170,7 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   return check_unroll(facts, schedule, kMostBatches);
 }
 
-/// Of a schedule that check_schedule() lets pass.
+/// Requires a schedule that passes check_schedule().
 tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& facts,
                                                           const Schedule& schedule,
                                                           const StageList& list,
@@ -220,11 +220,11 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
   }
   std::optional<Rejection> nearest;
   struct Offer {
-    size_t candidate = 0;  ///< The first of those that differ in promised blocks alone.
+    size_t candidate = 0;  ///< The first of those that differ only in min_blocks_per_sm.
     const StageList* list = nullptr;
   };
   std::vector<Offer> in_registers;
-  // False if it is illegal; notes why.
+  // False if it is illegal; records why.
   const auto add_candidate = [&](Schedule& schedule, const StageList& list, const RowNeeds& needs,
                                  int64_t blocks) {
     schedule.min_blocks_per_sm = blocks;
@@ -248,7 +248,7 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
       nearest = std::move(rejection);
       return;
     }
-    // Most of what is refused for long rows.
+    // This rejects most schedules of long rows, without the full estimate.
     if (auto rejection = over_budget(
             facts, schedule,
             {.shared_bytes = kept_shared_bytes(facts, schedule), .blocks_per_sm = 1}, limits)) {
@@ -259,14 +259,14 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
     const RowNeeds needs = row_needs(facts, schedule, list);
     int64_t fewer = 0;
     for (const int64_t blocks : occupancies(facts, schedule, needs, limits)) {
-      // Where there are no rows for more blocks, room for more is no use.
+      // If there are no rows for more blocks, higher occupancy has no use.
       schedule.min_blocks_per_sm = blocks;
       if (facts.has_outer() && persistent_grid(facts, schedule, limits) == fewer) return;
       if (!add_candidate(schedule, list, needs, blocks)) return;
       fewer = schedule.persistent_blocks;
     }
   };
-  // Registers for a second row, without a squeeze that would spill them.
+  // Registers for a second row, without a register limit that would spill them.
   const auto consider_prefetch = [&](Schedule schedule, const StageList& list) {
     schedule.prefetch_rows = 1;
     const bool walks = facts.space.rows > rows_at_once(schedule);
@@ -274,11 +274,11 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
     const RowNeeds needs = row_needs(facts, schedule, list);
     add_candidate(schedule, list, needs, occupancies(facts, schedule, needs, limits).front());
   };
-  // What is kept, and the same with the weights of later stages read early.
+  // Kept values, and the same with the weights of later stages read early.
   std::vector<Kept> choices = {Kept(facts, {})};
   const std::vector<ValueId> late = late_columns(facts, choices.front().list);
   if (!late.empty()) choices.emplace_back(facts, late);
-  StageList read_again;  // Of rows that every stage reads again.
+  StageList read_again;  // Stages if every stage reads the row again.
   std::vector<RowVector> vectors = row_vectors(facts);
   if (accumulates_columns(facts)) {
     std::erase_if(vectors, [](const RowVector& v) { return v.access == RowAccess::kUnaligned; });
@@ -287,13 +287,12 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
   const auto try_shapes = [&](const RowVector& vector, int64_t cluster, Residency accumulators) {
     const int64_t columns = columns_per_block(facts, {.cluster_size = cluster});
     const bool is_long = accumulators == Residency::kShared;
-    // What registers do not keep well, they and shared memory do together: distillation losses of
-    // 2048 x 256000 in f32, in clusters of 16, take 1,643 us so and 2,579 in registers alone. For
-    // outer reductions it was not timed.
+    // Rows that registers do not keep well are divided between registers and shared memory
+    // (docs/experiments/constants_choices.md). For outer reductions this was not timed.
     const bool needs_both = !facts.has_outer() && columns * facts.kept_bytes_per_column > kKeptWell;
     for (int64_t threads = is_long ? kFewestThreadsOfLongRows : 1;
          threads <= limits.threads_per_block; threads *= 2) {
-      // More threads than vectors leave lanes idle from the start.
+      // With more threads than vectors some lanes would always be idle.
       if (threads > 1 && (threads / 2) * vector.width >= std::max<int64_t>(columns, 1)) break;
       int64_t offered = 0;
       for (const int64_t block : kShortRowBlockThreads) {
@@ -311,7 +310,8 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
                           .row_access = vector.access,
                           .read_priority = read_priority(facts, limits),
                           .dependent_launch = partials_dependent_launch(facts, limits)};
-        // Its shared memory counts; the number of blocks follows when their occupancy is known.
+        // Non-zero, so that the shared memory of persistent blocks counts. Their number is set when
+        // the occupancy is known.
         if (facts.has_outer()) schedule.persistent_blocks = cluster;
         for (const Kept& kept : choices) {
           schedule.kept = kept.in_registers;

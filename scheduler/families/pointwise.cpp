@@ -17,11 +17,9 @@ namespace {
 
 constexpr std::string_view kName = kPointwise;
 constexpr int64_t kMostUnroll = 8;
-/// Of what is stored in vectors of two accesses or more, each of which takes part of every sector,
-/// what that costs beyond: bf16 cast to f32 in vectors of eight took 144.2 us for 8192 x 8192 and
-/// 23.6 for 4096 x 2048, in vectors of four 139.9 and 21.5; f8e4m3 cast to bf16 in vectors of
-/// sixteen 73.6 and 14.6 and in vectors of eight 73.2 and 13.9 (H100,
-/// benchmarks/results/h100_2026-11-26_{pair_stores,split_stores}.json).
+/// Fraction of additional memory time for outputs that are stored in vectors of two accesses or
+/// more, each of which writes only a part of every sector. Source:
+/// docs/experiments/constants_choices.md.
 constexpr double kSplitStoreShare = 0.1;
 
 tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& facts,
@@ -37,8 +35,8 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
     return tl::make_unexpected(*rejection);
   if (auto rejection = check_no_two_pass(schedule)) return tl::make_unexpected(*rejection);
   Schedule as_row = schedule;
-  // A run of elements may end anywhere: its last vector is guarded, so the row access mode does not
-  // apply.
+  // The number of elements may be any: the last vector is predicated, so the row access mode does
+  // not apply.
   as_row.row_access =
       facts.space.columns % schedule.vector_width == 0 ? RowAccess::kAligned : RowAccess::kScalar;
   if (as_row.row_access == RowAccess::kScalar) as_row.vector_width = 1;
@@ -116,7 +114,7 @@ Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
   }
   for (const auto& [result, gather] : facts.space.gathers) {
     if (gather.access.strides.empty()) continue;
-    // Neighbours that share an index read a run; others a sector each.
+    // Neighbours with the same index gather a contiguous run; others gather a sector each.
     const TensorAccess* index = facts.space.find_input(facts.fusion.def_of(result).operands[1]);
     const bool is_run = index != nullptr && index->strides.back() == 0;
     one_by_one(gather.access, work.bytes_read);

@@ -7,9 +7,9 @@
 
 namespace sinter {
 
-/// Pointwise: no reductions. The iteration space is one run of elements, a block takes a tile of
-/// threads x vector x unroll of them, one block per tile (measured faster than a grid-stride loop
-/// for copy-like work: docs/performance.md).
+/// Pointwise: no reductions. The iteration space is one run of elements. A block takes a tile of
+/// threads x vector x unroll of them. The grid is non-persistent, one block per tile (faster than a
+/// grid-stride loop for copy-like work: docs/performance.md).
 ///
 /// Rejects: a list of tensors; a reduction.
 std::optional<Rejection> refuse_pointwise(const SegmentFacts& facts);

@@ -19,8 +19,8 @@
 namespace sinter {
 namespace {
 
-// Wide rows of several kept values leave few legal draws: random_scheduler_test finds one for every
-// seed of its tightest case.
+// Wide rows with several kept values have few legal draws: random_scheduler_test finds one for
+// every seed of its tightest case.
 constexpr int kMostDraws = 1000;
 
 class Draw {
@@ -61,13 +61,13 @@ class Draw {
     out.kept = kept();
     const bool turns = family == kLooped && facts_.has_outer();
     if (turns) make_two_pass(out);
-    // A column schedule may finish by itself.
+    // A column schedule may need no partial results.
     if (facts_.has_outer() && (family != kColumn || below(2) == 0)) {
       out.persistent_blocks = (1 + below(kMostPersistentBlocks)) * out.cluster_size;
       out.dependent_launch = dependent_launch();
     }
     if (family == kMultiWave) {
-      // Where nothing accumulates over rows, blocks may walk them all the same.
+      // If nothing accumulates over rows, blocks may still walk over all of them.
       if (!facts_.has_outer() && below(8) == 0)
         out.persistent_blocks = (1 + below(kMostPersistentBlocks)) * out.cluster_size;
       draw_accumulators(out);
@@ -77,14 +77,15 @@ class Draw {
   }
 
  private:
-  static constexpr int64_t kMostPersistentBlocks = 300;  ///< Over those of a cluster.
+  static constexpr int64_t kMostPersistentBlocks = 300;  ///< In units of clusters.
 
-  /// A third of the schedules that leave partial results finish them too, where their family can.
+  /// A third of the schedules that leave partial results finish them by the last block, if their
+  /// family can.
   Schedule with_finish(Schedule out) {
     const bool writes_partials = facts_.has_outer() && out.persistent_blocks > 0;
     if (!writes_partials || out.rows_per_tile > 0 || below(3) != 0) return out;
-    // What each block knows of those before it grows with them in the interpreter: few clusters, of
-    // which each run of columns has its own.
+    // The interpreter's state of what each block knows of earlier ones grows with their number.
+    // Hence few clusters, of which each strip of columns has its own.
     constexpr int64_t kMostWithLastBlock = 16;
     constexpr int64_t kMostRuns = 128;
     const int64_t run = out.family == kColumn ? out.threads_per_row * out.vector_width
@@ -96,7 +97,7 @@ class Draw {
     return out;
   }
 
-  /// Few rows a turn as often as any number.
+  /// Tiles of few rows are drawn as often as tiles of any number of rows.
   void make_two_pass(Schedule& out) {
     constexpr int64_t kFew = 4;
     const int64_t most = std::max<int64_t>(facts_.space.rows, 1);
@@ -106,8 +107,7 @@ class Draw {
     if (out.row_access == RowAccess::kUnaligned) out.row_access = RowAccess::kAligned;
   }
 
-  /// Most of the schedules that load rows into registers one after the other have the next one
-  /// ahead.
+  /// Most of the schedules that load rows into registers one after the other prefetch the next row.
   void draw_prefetch_rows(Schedule& out) {
     if (out.persistent_blocks == 0 || below(4) == 0) return;
     out.prefetch_rows = 1;
@@ -119,15 +119,15 @@ class Draw {
     if (accumulates_columns(facts_) && below(3) == 0) out.accumulators = Residency::kShared;
   }
 
-  /// Mostly legal fields: a draw of all of them at random would hardly ever make a ring.
+  /// Mostly legal fields: a draw of all fields at random would hardly ever give a legal pipeline.
   Schedule specialised(Schedule out) {
     constexpr int64_t kMostGroups = 4;
     constexpr int64_t kMostStagesPerGroup = 4;
-    // Groups together have whole groups of four warps.
+    // The groups together consist of whole warp groups of four warps.
     constexpr int64_t kWarpGroup = 128;
     out.threads_per_row = int64_t{32} << below(5);
-    // Blocks of a cluster copy whole, aligned 16 bytes each, which those of small ones do more
-    // often.
+    // Blocks of a cluster each copy whole, aligned 16 bytes; this holds more often in small
+    // clusters.
     if (out.cluster_size > 1 && below(2) == 0) out.cluster_size = 2;
     const int64_t least = std::max<int64_t>(kWarpGroup / out.threads_per_row, 1);
     out.rows_per_block = least * (1 + below(kMostGroups / least));
@@ -145,14 +145,15 @@ class Draw {
         kept.residency = Residency::kRegister;
     }
     if (out.rows_per_iteration == 1) draw_accumulators(out);
-    // All that leave the producer its own are legal, few of them make room for much.
+    // All limits that leave the producer its own registers are legal; few of them make room for
+    // many.
     constexpr int64_t kRegisterStep = 8;
     if (limits_.has_setmaxnreg && below(2) == 0)
       out.consumer_registers = kProducerRegisters + kRegisterStep * (1 + below(16));
     return out;
   }
 
-  /// Half of the draws have clusters, where there are any.
+  /// At most half of the draws have clusters, if the device has any.
   int64_t cluster_size() { return below(2) == 0 ? 1 : power_of_two(limits_.most_cluster_blocks); }
 
   DependentLaunch dependent_launch() {
@@ -172,7 +173,7 @@ class Draw {
     return int64_t{1} << below(static_cast<int64_t>(powers));
   }
 
-  /// Whole warps; one row as often as several where a row fills warps.
+  /// Whole warps. If a row fills warps, one row per block is drawn as often as several.
   int64_t rows_per_block(int64_t threads_per_row) {
     const int64_t step = std::max<int64_t>(kWarp / threads_per_row, 1);
     if (below(2) == 0) return step;
@@ -180,7 +181,7 @@ class Draw {
   }
 
   std::vector<KeptValue> kept() {
-    // The cut is the choice that matters most; the others must be right as well.
+    // The cut is the choice that matters most; the others must be correct as well.
     const bool follows_cut = below(4) != 0;
     const std::vector<ValueId>& pool = follows_cut ? facts_.kept : keepable_;
     const bool mixed = below(2) == 0;
@@ -215,7 +216,7 @@ std::optional<ProposedSchedule> random_schedule(const SegmentFacts& facts,
                                                 std::string_view family) {
   std::vector<const Family*> choices;
   for (const Family& candidate : families) {
-    // Draws of a family that takes no such segment would all be lost.
+    // All draws of a family that rejects the segment would be lost.
     if (candidate.refuses && candidate.refuses(facts)) continue;
     if (family.empty() || candidate.name == family) choices.push_back(&candidate);
   }

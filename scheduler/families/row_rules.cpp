@@ -53,7 +53,8 @@ std::optional<Rejection> check_cluster(const SegmentFacts& facts, const Schedule
   return std::nullopt;
 }
 
-/// Rejects rows ahead where blocks walk no rows, or keep no input of theirs in registers.
+/// Rejects prefetched rows if blocks do not walk over rows, or keep no input of theirs in
+/// registers.
 std::optional<Rejection> check_prefetch_rows(const SegmentFacts& facts, const Schedule& schedule) {
   if (schedule.prefetch_rows == 0) return std::nullopt;
   const auto broken = [&](auto... said) { return rejected(schedule, said...); };
@@ -77,7 +78,8 @@ std::optional<Rejection> check_prefetch_rows(const SegmentFacts& facts, const Sc
   return std::nullopt;
 }
 
-/// Rejects accumulators that are read again, and those of segments that have none in columns.
+/// Rejects accumulators with residency reload, and residencies of accumulators in segments that
+/// accumulate no columns.
 std::optional<Rejection> check_accumulators(const SegmentFacts& facts, const Schedule& schedule) {
   if (schedule.accumulators == Residency::kRegister) return std::nullopt;
   if (schedule.accumulators == Residency::kReload) {
@@ -94,7 +96,7 @@ std::optional<Rejection> check_accumulators(const SegmentFacts& facts, const Sch
 std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Schedule& schedule,
                                             const DeviceLimits& limits) {
   const auto broken = [&](auto... said) { return rejected(schedule, said...); };
-  // What breaks a budget of the device is about a tensor.
+  // A rejection by a budget of the device names a tensor.
   const auto over = [&](auto... said) {
     return with_tensor(rejected(schedule, said...), facts, schedule);
   };
@@ -126,7 +128,7 @@ std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Sch
   if (auto rejection = check_no_pipeline(schedule)) return rejection;
   if (auto rejection = check_no_parameters(schedule)) return rejection;
   if (auto rejection = check_cluster(facts, schedule, limits)) return rejection;
-  // 32-bit integers count them, with room for a step beyond the end.
+  // Batches are counted by 32-bit integers, with room for a step beyond the end.
   constexpr int64_t kMostBatches = int64_t{1} << 30;
   if (const int64_t batches = batch_count(facts, schedule);
       batches > kMostBatches || schedule.unroll > kMostBatches) {
@@ -151,7 +153,7 @@ std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Sch
   }
   for (const KeptValue& kept : schedule.kept) {
     const bool known = kept.value.index < facts.fusion.values.size();
-    // Column inputs may be held too: that is how they are read early, before the first barrier.
+    // Column inputs may be held too: they are then read early, before the first barrier.
     if (!known || !facts.is_tile(kept.value) ||
         (!facts.is_full(kept.value) && !facts.is_read(kept.value))) {
       Rejection rejection = broken(
@@ -207,7 +209,7 @@ bool has_vectors(const SegmentFacts& facts, int64_t width) {
   return false;
 }
 
-/// Elements of so many bytes that one access moves at most.
+/// Number of elements of `bytes` bytes that the widest access moves.
 int64_t whole_vector(int64_t bytes) { return std::max<int64_t>(kMostAccessBytes / bytes, 1); }
 
 }  // namespace
@@ -231,13 +233,13 @@ std::vector<RowVector> row_vectors(const SegmentFacts& facts) {
       vectors.push_back({width, RowAccess::kUnaligned});
     }
   }
-  // Vectors of less than 16 bytes: rows of several runs, whose length only those divide.
+  // Vectors of less than 16 bytes: for rows of several runs whose length no wider vector divides.
   for (int64_t width = narrowest / 2; width > 1 && vectors.empty(); width /= 2) {
     if (has_vectors(facts, width)) vectors.push_back({width, RowAccess::kAligned});
   }
   if (!vectors.empty() && narrowest > 1) return vectors;
-  // No tensor is read in vectors. Elements side by side in a thread are packed, and those side by
-  // side in a warp share sectors.
+  // No tensor is read in vectors. Neighbouring elements of a thread are packed, and those of a warp
+  // share sectors.
   for (int64_t width = whole_vector(facts.widest_tile_bytes); width > 1 && vectors.empty();
        width /= 2) {
     if (facts.space.columns % width == 0) vectors.push_back({width, RowAccess::kAligned});
@@ -263,8 +265,8 @@ std::optional<Rejection> check_outer_operands(const SegmentFacts& facts, std::st
 
 namespace {
 
-/// Whether axes of a tensor that have more than one element lie from the outermost to the
-/// innermost.
+/// Whether the strides of a tensor do not increase from the outermost axis to the innermost. Axes
+/// of one element or of stride 0 do not count.
 bool lies_in_order(const Fusion& fusion, ValueId tensor, const Sizes& strides) {
   const Shape& shape = fusion.values[tensor].shape;
   int64_t outer = std::numeric_limits<int64_t>::max();
@@ -276,9 +278,9 @@ bool lies_in_order(const Fusion& fusion, ValueId tensor, const Sizes& strides) {
   return true;
 }
 
-/// The first result of an outer reduction of which the columns may be walked in another order than
-/// that of its axes; what finishes partial results takes these in the order of the axes. Results
-/// with one axis have one order.
+/// The first result of an outer reduction whose columns may be walked in another order than that of
+/// its axes. The finish of partial results takes the axes in order. Results with one axis have one
+/// order.
 std::optional<ValueId> columns_out_of_order(const SegmentFacts& facts) {
   const Fusion& fusion = facts.fusion;
   const auto has_axes = [&](OpId id) {

@@ -22,7 +22,7 @@ Rejection broken(const Schedule& schedule, std::string rule, ValueId at, std::st
 
 bool is_kept(const KeptValue& value) { return value.residency != Residency::kReload; }
 
-/// Rules of the keep lines; the family's estimate has the others.
+/// Rules of the kept values; the family's estimate checks the others.
 std::vector<Rejection> check_kept(const SegmentFacts& facts, const Schedule& schedule) {
   std::vector<Rejection> rejections;
   const auto& persistent = schedule.kept;
@@ -46,9 +46,9 @@ std::vector<Rejection> check_kept(const SegmentFacts& facts, const Schedule& sch
   return rejections;
 }
 
-/// Any two neighbours in a stream may overlap: one that is launched early waits for the end of the
-/// one before it whatever that is, and one that lets the next start early does nothing to a next
-/// one that is launched as usual.
+/// Any two neighbouring kernels in a stream may overlap. A kernel that is launched early waits for
+/// the end of the previous one, whatever that is. A kernel that lets the next one start early has
+/// no effect on one that is launched normally.
 std::optional<Rejection> check_overlap(const Schedule& schedule, const DeviceLimits& limits) {
   if (schedule.dependent_launch == DependentLaunch::kNone || limits.has_dependent_launch)
     return std::nullopt;
@@ -59,7 +59,8 @@ std::optional<Rejection> check_overlap(const Schedule& schedule, const DeviceLim
   return out;
 }
 
-/// A family that knows nothing of tickets would leave its partial results to nobody.
+/// If a family does not implement last-block reductions, its partial results would never be
+/// finished.
 std::optional<Rejection> check_finish(const SegmentFacts& facts, const Schedule& schedule,
                                       const Family& family) {
   if (schedule.finish == Finish::kLastBlock && !family.can_finish_by_last_block)
@@ -94,7 +95,7 @@ std::optional<Rejection> check_stages(const SegmentFacts& facts, const Schedule&
     };
     for (const ValueId value : stage.computed) {
       const Op& op = facts.fusion.def_of(value);
-      // What a take picks from is read where it is looked up.
+      // The operand that a take gathers from is read by the gather itself.
       const bool is_take = std::holds_alternative<TakeOp>(op.kind);
       for (const ValueId operand : std::span(op.operands).subspan(is_take ? 1 : 0)) {
         if (auto rejection = missing(operand)) return rejection;
@@ -179,9 +180,10 @@ std::vector<Rejection> verify_schedule(const SegmentFacts& facts, const Schedule
   if (auto rejection = check_stages(walked, schedule, distribute(walked, schedule.kept)))
     rejections.push_back(*rejection);
   if (auto rejection = check_in_place(facts, schedule)) rejections.push_back(*rejection);
-  // Families that lay elements out otherwise need not meet the rules of rows. Blocks of a cluster
-  // share the columns of a row, or its rows where each has a run of columns. Tiles are powers of
-  // two, and a grid of them covers everything, as one of each member's tiles covers a list.
+  // The rules of rows need not hold for families with another layout of elements. In the column
+  // family, blocks of a cluster share the rows instead of the columns of a row. Tiles of the
+  // transpose family are powers of two, and its grid covers everything; the tiles of each member
+  // cover a list.
   if (schedule.family != kColumn && schedule.family != kTranspose && !facts.list &&
       !check_row_access(facts, schedule)) {
     const auto spans = batch_spans(facts, schedule);

@@ -19,17 +19,17 @@ namespace sinter {
 namespace {
 
 constexpr int64_t kMostUnroll = 16;
-/// A thread's elements of a tile: what it has of every tensor at once.
+/// Elements of a tile per thread: those of every tensor that it has in flight at once.
 constexpr int64_t kMostElements = 64;
-constexpr int64_t kBankBytes = 4;  // Shared memory has 32 banks of it (CUDA programming guide).
+constexpr int64_t kBankBytes = 4;  // Width of each of the 32 banks (CUDA programming guide).
 constexpr double kAllBanksBytes = 128.0;
 
-/// What schedules of a segment have in common.
+/// Common data of all schedules of a segment.
 struct Tiled {
   TileAxes axes;
-  SegmentFacts along;       ///< Walked along axes.along.
-  StageList list;           ///< Of `along`.
-  int64_t across_size = 1;  ///< Of the dimension axes.across.
+  SegmentFacts along;       ///< The iteration space in the order of axes.along.
+  StageList list;           ///< Stages of `along`.
+  int64_t across_size = 1;  ///< Size of the dimension axes.across.
 };
 
 Rejection rejected(std::string rule, int64_t value, int64_t limit, std::string unit,
@@ -126,15 +126,15 @@ std::optional<Rejection> check_schedule(const Schedule& schedule, const DeviceLi
   return std::nullopt;
 }
 
-/// Registers of a thread. The parts are alive one after the other but for what is loaded ahead of
-/// the barrier. Ten chosen kernels for sm_90a (ptxas 13.0) took between half of it and all of it:
-/// mostly vectors of 8 need fewer.
+/// Registers of a thread. The parts are live one after the other, except for values loaded before
+/// the barrier. Source: ten chosen kernels for sm_90a (ptxas 13.0) took between half of it and all
+/// of it; mostly vectors of 8 need fewer.
 int64_t needed_registers(const Tiled& tile, const Schedule& schedule,
                          std::span<const StagedTensor> staged) {
-  constexpr double kLoading = 10.0;       // The block's place in the grid, and the thread's.
-  constexpr double kEvaluating = 4.0;     // The same, beside what estimate_registers has of it.
-  constexpr double kVectorAddress = 2.0;  // Of each vector under way.
-  constexpr double kPredications = 10.0;  // Of tiles that reach past an end, beside the others.
+  constexpr double kLoading = 10.0;       // Coordinates of block and thread.
+  constexpr double kEvaluating = 4.0;     // Beyond estimate_registers().
+  constexpr double kVectorAddress = 2.0;  // Per vector in flight.
+  constexpr double kPredications = 10.0;  // More, for tiles that reach past an end.
   const SegmentFacts& facts = tile.along;
   const Stage& stage = tile.list.stages[0];
   double under_way = 0.0;
@@ -174,7 +174,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_tile(const SegmentFacts& fact
   ResourceEstimate estimate;
   estimate.threads = schedule.threads_per_block();
   estimate.registers = needed_registers(tile, schedule, staged);
-  constexpr int64_t kUnit = 16;  // Shared buffers are placed in units of it (kir::kSharedUnit).
+  constexpr int64_t kUnit = 16;  // Bytes; granularity of shared buffers (kir::kSharedUnit).
   for (const StagedTensor& tensor : staged)
     estimate.shared_bytes += (tensor.bytes + kUnit - 1) / kUnit * kUnit;
   estimate.blocks = tile_grid(facts, tile.axes, schedule).blocks();
@@ -191,7 +191,8 @@ tl::expected<ResourceEstimate, Rejection> estimate_tile(const SegmentFacts& fact
   return estimate;
 }
 
-/// Bytes of the shortest run of memory that a block takes of a tensor of so wide elements.
+/// Bytes of the shortest contiguous run that a block accesses in a tensor with elements of `bytes`
+/// bytes.
 double run_bytes(const SegmentFacts& facts, size_t dimension, int64_t side, int64_t bytes) {
   return static_cast<double>(std::min(side, facts.space.dimensions[dimension].size) * bytes);
 }
@@ -202,7 +203,7 @@ Prediction predict_tile(const SegmentFacts& facts, const Tiled& tile, const Sche
   const TileShape shape = tile_shape(schedule);
   const Stage& stage = tile.list.stages[0];
   const std::vector<StagedTensor> staged = staged_tensors(facts, tile.axes, schedule);
-  // Threads past the end of a dimension take their time too.
+  // Threads past the end of a dimension take issue slots too.
   const double elements =
       static_cast<double>(estimate.blocks) * static_cast<double>(shape.along * shape.across);
   WorkEstimate work;
@@ -210,7 +211,7 @@ Prediction predict_tile(const SegmentFacts& facts, const Tiled& tile, const Sche
   work.bytes_written = static_cast<double>(facts.bytes_written);
   work.read_priority = schedule.read_priority;
   const auto width = static_cast<double>(schedule.vector_width);
-  double accesses = 0.0;  // For each element.
+  double accesses = 0.0;  // Per element.
   double shortest = std::numeric_limits<double>::infinity();
   const auto direct = [&](const TensorAccess& access, bool stores, double& moved) {
     const AccessKind kind = access_kind(tile.along, access, schedule);
@@ -244,8 +245,9 @@ Prediction predict_tile(const SegmentFacts& facts, const Tiled& tile, const Sche
   }
   for (const StagedTensor& tensor : staged) {
     const int64_t bytes = bytes_of(facts.fusion.values[tensor.value].type);
-    // An element goes in alone and comes out alone, and each takes its bank for a turn; for several
-    // where lines, or vectors across them, are too short for all banks.
+    // Each element is stored to and loaded from shared memory by a scalar access, which occupies
+    // its bank for one cycle; for several if lines, or vectors across them, are too short to use
+    // all banks.
     accesses += 1.0 / static_cast<double>(tensor.walk.width);
     work.issue_slots += 2.0 * elements;
     const int64_t bank_bytes = std::max(bytes, kBankBytes);
@@ -262,7 +264,7 @@ Prediction predict_tile(const SegmentFacts& facts, const Tiled& tile, const Sche
       static_cast<double>(estimate.blocks * estimate.threads) *
           constants.tile_prologue_instructions;
   work.special = elements * stage.special_functions;
-  // Half of a block waits for its loads, half is behind the barrier.
+  // Half of a block waits for its loads, half is past the barrier.
   work.block_latency_ns = constants.row.block_start_ns +
                           constants.tile_vector_ns * static_cast<double>(schedule.unroll) +
                           constants.row.block_exchange_ns;
@@ -298,7 +300,7 @@ Proposal propose_transpose(const SegmentFacts& facts, const DeviceLimits& limits
   }
   const Tiled tile = tiled(facts);
   std::optional<Rejection> nearest;
-  // Sides beyond a dimension would leave threads idle.
+  // Tile sides longer than the dimension would leave threads idle.
   const auto sides = [&](size_t dimension) {
     std::vector<int64_t> out;
     const auto size = static_cast<uint64_t>(facts.space.dimensions[dimension].size);
@@ -313,7 +315,8 @@ Proposal propose_transpose(const SegmentFacts& facts, const DeviceLimits& limits
     Schedule schedule{.family = std::string(kTranspose),
                       .vector_width = width,
                       .read_priority = read_priority(facts, limits)};
-    // Vectors that no tensor is accessed in are longer chains of single accesses.
+    // If no tensor is accessed in vectors, wider vectors only make longer chains of scalar
+    // accesses.
     const auto has_vector = [&](const TensorAccess& access) {
       return access_kind(tile.along, access, schedule) == AccessKind::kVector;
     };

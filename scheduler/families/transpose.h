@@ -5,13 +5,14 @@
 
 namespace sinter {
 
-/// Transpose: no reductions, and tensors that are not all fastest along one dimension. A block
-/// takes a tile of the two dimensions along which most bytes are fastest (tile_space.h). Elements
-/// are evaluated and stored in the order of the dimension that has more of them; what is fastest
-/// along the other passes through shared memory, on its way in or out, so that all accesses to
-/// memory are runs. One block per tile; the other dimensions are coordinates of the grid.
+/// Transpose: no reductions, and tensors that are not all contiguous along the same dimension. A
+/// block takes a tile of two dimensions: those along which most bytes are contiguous
+/// (tile_space.h). Elements are evaluated and stored in the order of the dimension that has more of
+/// these bytes. Tensors that are contiguous along the other pass through shared memory when they
+/// are loaded or stored, so that all accesses to memory are coalesced. The grid has one block per
+/// tile; the other dimensions are coordinates of the grid.
 ///
-/// Rejects: a reduction; tensors that are all fastest along one dimension; a segment without
+/// Rejects: a reduction; tensors that are all contiguous along one dimension; a segment without
 /// elements; an output that does not span the iteration space; tiles that are no powers of two, or
 /// have fewer elements than the threads have vectors.
 Proposal propose_transpose(const SegmentFacts& facts, const DeviceLimits& limits);

@@ -27,35 +27,37 @@ constexpr std::string_view kName = kWarpSpecialised;
 constexpr int64_t kWarpGroup = 128;
 constexpr int64_t kMostStages = 16;
 constexpr int64_t kMostGroups = 4;
-/// Rows that a group works on side by side: beyond, what is kept of them leaves no registers.
+/// Most rows per iteration of a group (unroll-and-jam): beyond, the kept values of the rows exceed
+/// the registers.
 constexpr int64_t kMostRowUnroll = 4;
-/// Rows of a ring in slots of several: the proof of its protocol takes 70 ms with 32 in slots of
-/// two, 300 with 64 in slots of four.
+/// Most pipeline rows with several rows per stage, limited by the time to prove the protocol of the
+/// pipeline (docs/experiments/constants_choices.md).
 constexpr int64_t kMostSideStages = 32;
 constexpr int64_t kMostBatches = 16;
-/// Rows are split over larger clusters until a block's part of one is no longer than this. The
-/// gradient of a layer norm of 4096 x 16384 takes 116 us in rings of 3 rows of 64 KiB, 108 in rings
-/// of 5 half rows. Not a share of what the device has, or more of it would leave sizes untried.
+/// Bytes: rows are split over larger clusters until a block's part of a row is no longer than this.
+/// Source: docs/experiments/constants_choices.md. The value is absolute: as a share of the device's
+/// shared memory, more of it would leave sizes untried.
 constexpr int64_t kLongestPart = 32768;
-/// Depths of rings that are tried, up to what fits: more memory adds to them.
+/// Pipeline depths in rows that are tried, up to the largest that fits: more shared memory only
+/// adds to them.
 constexpr int64_t kStageCounts[] = {2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 15, 16};
-/// Slots for each group that are tried with several rows in each: one at least is filled while
-/// another is worked on.
+/// Pipeline stages per group that are tried with several rows per stage: at least one is filled
+/// while another is in use.
 constexpr int64_t kUnrolledSlotCounts[] = {2, 3, 4, 6, 8};
-constexpr int64_t kCopyBytes = 16;              // Unit of cp.async.bulk (PTX ISA).
-constexpr int64_t kMostComputeRegisters = 240;  // Of setmaxnreg (PTX ISA).
+constexpr int64_t kCopyBytes = 16;              // Granularity of cp.async.bulk (PTX ISA).
+constexpr int64_t kMostComputeRegisters = 240;  // Limit of setmaxnreg (PTX ISA).
 constexpr int64_t kRegisterStep = 8;
-/// What ptxas takes of a ring kernel beyond the estimate of its rows: mbarrier addresses, parities
-/// and the next row's values. An estimate of 73 spilled under a cap of 80, one of 83 did not
-/// under 96.
+/// Factor of ptxas' registers for a pipelined kernel over the estimate of its rows: mbarrier
+/// addresses, parities and the next row's values. An estimate of 73 spilled under a cap of 80, one
+/// of 83 did not under 96.
 constexpr double kPipelineRegisters = 1.15;
-/// What a ring kernel reads ahead of accumulators in shared memory, as a share of what another
-/// does: gradients of norms with 4 to 16 batches in 128 to 512 threads.
+/// Registers that a pipelined kernel prefetches into for accumulators in shared memory, as a share
+/// of those of another kernel. Source: gradients of norms with 4 to 16 batches in 128 to 512
+/// threads.
 constexpr double kPipelinePrefetch = 0.15;
-/// Registers that ptxas takes, where the cap leaves them, for each element of a narrow input in the
-/// batches after a thread's first, in a stage that both reduces the row and accumulates columns: it
-/// converts them before their turn. Of 191 rings of norm and tanh gradients with 1, 2 and 4 rows
-/// side by side the estimate misses half by more than 5.6 % so, by 9.7 % without.
+/// Registers that ptxas takes, if the cap leaves them, per element of a narrow input in the batches
+/// after a thread's first, in a stage that both reduces the row and accumulates columns: it
+/// converts these elements early. Source: docs/experiments/constants_choices.md.
 constexpr double kPipelineEarlyElement = 0.8;
 
 int64_t most_stages(const Schedule& schedule) {
@@ -111,7 +113,7 @@ bool is_held(const Schedule& schedule, ValueId value) {
   });
 }
 
-/// Without what ptxas takes only where the cap leaves it.
+/// Registers without those that ptxas takes only if the cap leaves them.
 int64_t needed_registers(const SegmentFacts& facts, const Schedule& schedule,
                          const StageList& list) {
   const auto rows = static_cast<double>(estimate_registers(facts, schedule, list) -
@@ -120,7 +122,7 @@ int64_t needed_registers(const SegmentFacts& facts, const Schedule& schedule,
                   last_block_registers(facts, schedule));
 }
 
-/// What ptxas takes beyond them where the cap leaves it.
+/// Registers that ptxas takes in addition if the cap leaves them.
 int64_t elastic_registers(const SegmentFacts& facts, const Schedule& schedule,
                           const StageList& list) {
   if (schedule.accumulators == Residency::kShared) {
@@ -144,7 +146,7 @@ int64_t launch_registers(const DeviceLimits& limits, const Schedule& schedule, i
   return cap / kRegisterStep * kRegisterStep;
 }
 
-/// What compute threads have after the producer gave up its own.
+/// Registers per consumer thread after the producer has released its own (setmaxnreg).
 int64_t raised_registers(const DeviceLimits& limits, const Schedule& schedule, int64_t blocks) {
   const int64_t pool = launch_registers(limits, schedule, blocks) * specialised_threads(schedule);
   const int64_t left = pool - kProducerRegisters * kProducerThreads;
@@ -236,14 +238,14 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   return std::nullopt;
 }
 
-/// Of all rings of an SM.
+/// Bytes of all pipelines of an SM.
 double bytes_in_flight(const SegmentFacts& facts, const Schedule& schedule,
                        const ResourceEstimate& estimate) {
   return static_cast<double>(pipeline_row_bytes(facts, schedule) * schedule.pipeline_stages *
                              estimate.blocks_per_sm);
 }
 
-/// Of a schedule that check_schedule() lets pass. `needed`: needed_registers().
+/// Requires a schedule that passes check_schedule(). `needed`: needed_registers().
 tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& facts,
                                                           const Schedule& schedule,
                                                           const StageList& list, int64_t needed,
@@ -255,7 +257,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
   const int64_t launch = launch_registers(limits, schedule, schedule.min_blocks_per_sm);
   estimate.registers = std::min(needed, launch);
   complete(estimate, limits, schedule.min_blocks_per_sm);
-  // The compute warps' limit counts, not what all threads start with.
+  // The limit of the consumer warps counts, not the registers at launch.
   const int64_t raised = schedule.consumer_registers;
   estimate.register_cap = raised != 0 ? raised : launch;
   const int64_t elastic = elastic_registers(facts, schedule, list);
@@ -270,27 +272,28 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
   return estimate;
 }
 
-/// So many times what arrives at a block while one byte of it waits, by Little's law for its share
-/// of the bandwidth: what it has to have under way beside the rows that its groups work on.
+/// Bytes that a block must have in flight, in addition to the rows that its groups work on: `times`
+/// the bytes that arrive at the block within the memory latency, by Little's law for its share of
+/// the bandwidth.
 double bytes_needed_in_flight(const Schedule& schedule, const DeviceLimits& limits, double times) {
   const double per_block = CostConstants{}.memory_wait_ns / 1000.0 * limits.memory_bytes_per_us /
                            static_cast<double>(limits.sm_count * schedule.min_blocks_per_sm);
   return times * per_block;
 }
 
-/// Nanoseconds for which a row, or all that are side by side, wait for their threads to meet. Rows
-/// that are not reduced wait for no exchange.
+/// Nanoseconds that one iteration (one row, or several at once) waits for its threads to
+/// synchronise. Rows that are not reduced have no exchange.
 double exchange_time(const SegmentFacts& facts, const Schedule& schedule,
                      const CostConstants& constants) {
   if (!facts.has_reduction()) return 0.0;
-  // In a cluster all warps wait at a mbarrier for all, and the block's do not meet before.
+  // In a cluster all warps wait at one mbarrier; there is no separate synchronisation of the block.
   if (schedule.cluster_size > 1)
     return constants.pipeline_row_ns + cluster_exchange_time(schedule.cluster_size, constants);
   return constants.pipeline_row_ns +
          constants.pipeline_warp_ns * static_cast<double>(schedule.threads_per_row) / kWarp;
 }
 
-/// What rings that keep too little under way, or too much, multiply memory time with.
+/// Factor on the memory time of pipelines with too few or too many bytes in flight.
 double depth_penalty(const SegmentFacts& facts, const Schedule& schedule,
                      const ResourceEstimate& estimate, const DeviceLimits& limits,
                      const CostConstants& constants) {
@@ -306,7 +309,7 @@ double depth_penalty(const SegmentFacts& facts, const Schedule& schedule,
          constants.pipeline_overfull_penalty * overfull;
 }
 
-/// Microseconds of a group's wait for its first row.
+/// Microseconds that a group waits for its first row.
 double fill_time(const SegmentFacts& facts, const Schedule& schedule, double bytes_read,
                  double bytes_written, const DeviceLimits& limits, const CostConstants& constants) {
   const auto rings = static_cast<double>(pipeline_row_bytes(facts, schedule) *
@@ -315,14 +318,14 @@ double fill_time(const SegmentFacts& facts, const Schedule& schedule, double byt
          mixed_bandwidth(limits, bytes_read, bytes_written);
 }
 
-/// Microseconds of throughput and of the rows' chain, which overlap in part.
+/// Microseconds of throughput and of the rows' dependency chain, which overlap in part.
 double overlapped_time(double throughput_us, double chain_us, const CostConstants& constants) {
   const double exponent = constants.pipeline_overlap_exponent;
   return std::pow(std::pow(throughput_us, exponent) + std::pow(chain_us, exponent), 1.0 / exponent);
 }
 
-/// Microseconds that a ring takes at least, in whatever depth, if its groups work on that many rows
-/// side by side: the further rows take nothing but their throughput.
+/// Lower bound in microseconds, over all depths, of a pipeline whose groups work on `rows` rows per
+/// iteration: the additional rows are charged their throughput only.
 double least_with_row_unroll(const SegmentFacts& facts, const ProposedSchedule& ring, int64_t rows,
                              const DeviceLimits& limits) {
   const CostConstants constants;
@@ -350,21 +353,22 @@ double least_with_row_unroll(const SegmentFacts& facts, const ProposedSchedule& 
   return alone.launch_us + least_us + alone.second_stage_us;
 }
 
-/// Microseconds in which the groups of a block have done its rows. `iteration_ns`: what a group
-/// takes for those that it has side by side; `row_ns`: for one alone.
+/// Microseconds until the groups of a block have done its rows. `iteration_ns`: time of a group for
+/// the rows of one iteration; `row_ns`: for a single row.
 double chain_time(const Schedule& schedule, double rows, double iteration_ns, double row_ns,
                   const CostConstants& constants) {
   const auto groups = static_cast<double>(schedule.rows_per_block);
   const auto unrolled_rows = static_cast<double>(schedule.rows_per_iteration);
-  // Groups take a block's rows in turns.
+  // Groups take a block's rows in turn.
   const double group_ns = iteration_ns / (groups * unrolled_rows);
-  // A slot is a turn's while its rows are worked on, and then those of the next one's on their way
-  // from memory.
+  // A pipeline stage is occupied while its rows are worked on, and then while its next rows are
+  // loaded from memory.
   const double slot_ns =
       (iteration_ns + constants.pipeline_refill_ns) / static_cast<double>(schedule.pipeline_stages);
   const double steady_us = rows * std::max(group_ns, slot_ns) / 1000.0;
   if (schedule.rows_per_iteration == 1) return steady_us;
-  // The last turns keep some of the groups only, and rows that fill none go one by one.
+  // The last iterations use only some of the groups, and rows that do not fill an iteration are
+  // worked on one by one.
   const double items = std::floor(rows / unrolled_rows);
   const double left = rows - items * unrolled_rows;
   const double longest_ns = std::max(std::ceil(items / groups) * iteration_ns,
@@ -372,7 +376,7 @@ double chain_time(const Schedule& schedule, double rows, double iteration_ns, do
   return std::max(steady_us, longest_ns / 1000.0);
 }
 
-/// Stages to try in that much shared memory. Empty: not even two fit.
+/// Numbers of stages to try in `shared_bytes` bytes of shared memory. Empty: not even two fit.
 std::vector<int64_t> stage_counts(const SegmentFacts& facts, const Schedule& schedule,
                                   int64_t shared_bytes) {
   const int64_t turn = schedule.rows_per_block * schedule.rows_per_iteration;
@@ -394,10 +398,9 @@ std::vector<int64_t> stage_counts(const SegmentFacts& facts, const Schedule& sch
   return counts;
 }
 
-/// Pairs, which leave no SM over and half the partial results, and larger clusters for long rows.
-/// None where totals are all that is accumulated: parts of a row would save no registers, and long
-/// rows are better off with blocks that pass. Losses of 8192 x 128256 take 932 us in a ring of
-/// clusters of eight, and 486 with a block for every row.
+/// Clusters of two, which strand no SM and halve the partial results, and larger clusters for long
+/// rows. No clusters if only totals are accumulated: parts of a row would save no registers, and a
+/// non-persistent grid is faster for long rows (docs/experiments/constants_choices.md).
 std::vector<int64_t> cluster_sizes(const SegmentFacts& facts, const DeviceLimits& limits) {
   if (!accumulates_columns(facts)) return {1};
   return sinter::cluster_sizes(largest_unstranded_cluster(limits), [&](int64_t size) {
@@ -418,7 +421,7 @@ std::vector<ValueId> cached_weights(const SegmentFacts& facts, const Schedule& s
   return out;
 }
 
-/// Bytes of them that come from L2, because the ring leaves L1 too small.
+/// Bytes of the weights that come from L2, because the pipeline leaves L1 too small.
 double weight_bytes(const SegmentFacts& facts, const Schedule& schedule,
                     const std::vector<ValueId>& weights, const ResourceEstimate& estimate,
                     const DeviceLimits& limits, const CostConstants& constants) {
@@ -435,26 +438,26 @@ double weight_bytes(const SegmentFacts& facts, const Schedule& schedule,
   return bytes * std::clamp(constants.l1_thrash * overflow, 0.0, 1.0);
 }
 
-/// What the rows of a ring take, however many stages it has: parts of the estimate that follow from
-/// its depth are left out.
+/// Work of the rows of a pipeline, independent of its depth: the parts of the estimate that depend
+/// on the number of stages are left out.
 struct PipelineWork {
   WorkEstimate work;             ///< Without the weights that come from L2.
   std::vector<ValueId> weights;  ///< cached_weights().
-  double exchange_ns = 0.0;      ///< Of a row, or of all that are side by side.
-  double own_ns = 0.0;           ///< Of each row beside that.
-  double squeeze = 1.0;          ///< What both take longer for want of registers.
+  double exchange_ns = 0.0;      ///< Exchange time of an iteration, of one row or several.
+  double own_ns = 0.0;           ///< Time of each row without the exchange.
+  double squeeze = 1.0;          ///< Factor on both times if it is register-limited.
 };
 
 /// `needed`: needed_registers().
 PipelineWork pipeline_work(const SegmentFacts& facts, const Schedule& schedule,
                            const StageList& list, int64_t needed, const ResourceEstimate& estimate,
                            const DeviceLimits& limits, const CostConstants& constants) {
-  Schedule held = schedule;  // Rows never wait for memory: that is the producer's part.
+  Schedule held = schedule;  // Consumers do not wait for memory: the producer does.
   held.unroll = 1;
   PipelineWork out{.work = estimate_row_work(facts, held, list, estimate, limits, constants),
                    .weights = cached_weights(facts, schedule, list)};
   WorkEstimate& work = out.work;
-  // Reads again come from the ring.
+  // Repeated reads come from the pipeline.
   work.read_priority = schedule.read_priority;
   const StridedWaste strided = strided_waste(facts, schedule, estimate, limits);
   work.bytes_read = static_cast<double>(facts.bytes_read) + strided.read_bytes;
@@ -502,8 +505,9 @@ Prediction predict_pipeline(const SegmentFacts& facts, const Schedule& schedule,
   work.l2_bytes += static_cast<double>(facts.space.rows * schedule.cluster_size) *
                    weight_bytes(facts, schedule, ring.weights, estimate, limits, constants);
   Prediction out = predict(work, estimate, limits, constants);
-  // Rings of losses, which accumulate totals alone, stream as other reads do: with the share of
-  // gradients 23 timed ones are predicted 8 % too fast.
+  // Pipelines of losses, which accumulate only totals, stream at the same bandwidth as other reads;
+  // with the memory share of gradients they are predicted too fast
+  // (docs/experiments/constants_choices.md).
   const double share = accumulates_columns(facts) ? constants.pipeline_memory_share : 1.0;
   out.memory_us *= share * depth_penalty(facts, schedule, estimate, limits, constants);
   out.l2_us *= share;
@@ -512,7 +516,7 @@ Prediction predict_pipeline(const SegmentFacts& facts, const Schedule& schedule,
       std::pow(constants.pipeline_busy_warps / warps, constants.pipeline_warps_exponent);
   const double throughput =
       std::max({out.memory_us, out.l2_us, out.issue_us, out.special_us, out.shared_us});
-  // Rows side by side wait for one exchange.
+  // All rows of an iteration share one exchange.
   const double iteration_ns =
       ring.exchange_ns + static_cast<double>(schedule.rows_per_iteration) * ring.own_ns;
   const double block_rows = std::ceil(static_cast<double>(facts.space.rows) /
@@ -528,7 +532,7 @@ Prediction predict_pipeline(const SegmentFacts& facts, const Schedule& schedule,
   return out;
 }
 
-/// A choice of what is kept, and the stages that follow from it.
+/// A choice of kept values, and the stages that follow from it.
 struct Kept {
   std::vector<KeptValue> values;
   StageList list;
@@ -543,8 +547,8 @@ std::vector<ValueId> column_inputs(const SegmentFacts& facts) {
   return out;
 }
 
-/// What may be kept: everything in registers, or inputs read from the ring again; and the weights
-/// of all stages in registers, in shared memory, or read from cache.
+/// Choices of kept values: all in registers, or inputs read again from the pipeline; and the
+/// weights of all stages in registers, in shared memory, or read from cache.
 std::vector<Kept> kept_choices(const SegmentFacts& facts) {
   std::vector<Kept> choices;
   const std::vector<ValueId> weights = column_inputs(facts);
@@ -568,7 +572,7 @@ std::vector<Kept> kept_choices(const SegmentFacts& facts) {
   return choices;
 }
 
-/// Tries rings one after the other, and offers those that fit without spilling.
+/// Tries pipelines one after the other, and offers those that fit without spilling.
 class PipelineSearch {
  public:
   PipelineSearch(const SegmentFacts& facts, const DeviceLimits& limits)
@@ -605,14 +609,14 @@ class PipelineSearch {
                      .accumulators = accumulators,
                      .read_priority = read_priority(facts_, limits_),
                      .dependent_launch = partials_dependent_launch(facts_, limits_)};
-      // More threads than vectors would idle from the start.
+      // With more threads than vectors some threads would always be idle.
       if (threads > 32 && threads / 2 * vector.width >= columns_per_block(facts_, shape)) break;
       try_groups(std::move(shape));
     }
   }
 
   void try_groups(Schedule schedule) {
-    // Groups for which there are no rows only complete a group of four warps.
+    // Groups beyond the number of rows only fill up a warp group of four warps.
     const int64_t most = std::clamp<int64_t>(
         facts_.space.rows, std::max<int64_t>(kWarpGroup / schedule.threads_per_row, 1),
         kMostGroups);
@@ -627,7 +631,7 @@ class PipelineSearch {
         const int64_t fewer = schedule.persistent_blocks;
         schedule.min_blocks_per_sm = blocks;
         schedule.persistent_blocks = persistent_grid(facts_, schedule, limits_);
-        // There are no rows for more blocks than these: room for them is no use.
+        // There are no rows for more blocks than these, so that higher occupancy has no use.
         if (schedule.persistent_blocks == fewer) break;
         if (!has_room_for_pipeline(schedule)) continue;
         for (const Kept& kept : choices_) {
@@ -637,7 +641,8 @@ class PipelineSearch {
     }
   }
 
-  /// False where accumulators in shared memory leave none for the smallest ring, whatever is kept.
+  /// False if accumulators in shared memory leave no room for the smallest pipeline, for any choice
+  /// of kept values.
   [[nodiscard]] bool has_room_for_pipeline(const Schedule& schedule) const {
     if (schedule.accumulators != Residency::kShared) return true;
     const int64_t rows = std::max<int64_t>(schedule.rows_per_block, 2);
@@ -646,8 +651,8 @@ class PipelineSearch {
            limits_.shared_bytes_per_sm / schedule.min_blocks_per_sm;
   }
 
-  /// Offers rings whose groups work on several rows side by side, where that is faster than the
-  /// best of one at a time.
+  /// Offers pipelines whose groups work on several rows per iteration, if that is faster than the
+  /// best with one row per iteration.
   void try_row_unroll() {
     std::vector<ProposedSchedule>& rings = proposal_.candidates;
     const auto time = [](const ProposedSchedule& ring) { return ring.predicted.total_us; };
@@ -667,12 +672,12 @@ class PipelineSearch {
     }
   }
 
-  /// Rows side by side save exchanges: where a row's share of that of half as many is less than the
-  /// rest of its time, groups hide it better. They take registers for each row: rings that read
-  /// their rows again do best, and a second block on an SM leaves few. The blocks of a cluster wait
-  /// for all rows of the slowest: layer-norm gradients of 8192 x 4096 in pairs take 60.8 us with
-  /// two rows and 57.1 with one. None of this depends on how much of anything the device has, or
-  /// more of it might leave out what was the best.
+  /// Whether more rows per iteration may be faster. They save exchanges: if a row's share of the
+  /// exchange, with half as many rows, is less than the rest of its time, other groups already hide
+  /// it. They take registers for each row: pipelines that reload their rows do best, and a second
+  /// block on an SM leaves too few registers. The blocks of a cluster wait for all rows of the
+  /// slowest (docs/experiments/constants_choices.md). No condition depends on the amount of a
+  /// resource of the device, since more of it might then exclude the schedule that was the best.
   [[nodiscard]] bool may_gain_by_row_unroll(const ProposedSchedule& ring, int64_t rows) const {
     const Schedule& schedule = ring.schedule;
     const bool keeps_rows = std::ranges::any_of(schedule.kept, [&](const KeptValue& kept) {
@@ -693,7 +698,7 @@ class PipelineSearch {
     return *std::ranges::find(choices_, schedule.kept, &Kept::values);
   }
 
-  /// Of rings that differ in nothing but their depth the best. Absent if none fits; notes why.
+  /// The best of the pipelines that differ only in depth. No value if none fits; records why.
   std::optional<ProposedSchedule> best_depth(Schedule schedule, const Kept& kept) {
     schedule.kept = kept.values;
     const int64_t needed = needed_registers(facts_, schedule, kept.list);
@@ -715,7 +720,7 @@ class PipelineSearch {
       nearest_ = std::move(rejection);
       return std::nullopt;
     }
-    // Once more depth costs more than it wins, so does all beyond.
+    // Once more depth costs more than it gains, so do all larger depths.
     int64_t depth = 0;
     ResourceEstimate needs;
     Prediction fastest;
@@ -743,8 +748,8 @@ class PipelineSearch {
     return batch_count(facts_, schedule) * schedule.vector_width;
   }
 
-  /// Whether compute threads have enough registers without asking for more. Long shares of a row
-  /// get as many as the compiler wants: it reads ahead in them, and spills what does not fit.
+  /// Whether consumer threads have enough registers without setmaxnreg. Long shares of a row get as
+  /// many as the compiler wants: it prefetches within them, and spills what does not fit.
   [[nodiscard]] bool launch_suffices(const Schedule& schedule, int64_t needed) const {
     const double wanted = elements_per_thread(schedule) > kPrefetchedElements
                               ? CostConstants{}.pipeline_wanted_registers
@@ -753,13 +758,14 @@ class PipelineSearch {
            static_cast<double>(launch_registers(limits_, schedule, schedule.min_blocks_per_sm));
   }
 
-  /// Registers that compute threads ask for; 0: the launch gives them enough.
+  /// Registers that consumer threads request by setmaxnreg; 0: the launch gives them enough.
   [[nodiscard]] int64_t raised(const Schedule& schedule, int64_t needed) const {
     if (launch_suffices(schedule, needed) || !limits_.has_setmaxnreg) return 0;
     return raised_registers(limits_, schedule, schedule.min_blocks_per_sm);
   }
 
-  /// Absent if it does not fit, nor would it with more stages, or spills; notes why.
+  /// No value if it spills or does not fit, in which case more stages would not fit either; records
+  /// why.
   std::optional<ResourceEstimate> estimated(const Schedule& schedule, const StageList& list,
                                             int64_t needed) {
     const auto estimate = estimate_stages(facts_, schedule, list, needed, limits_);
@@ -781,8 +787,8 @@ class PipelineSearch {
   const CostConstants constants_{};
   std::vector<RowVector> vectors_;
   const std::vector<Kept> choices_;
-  /// Clusters of a size in which some ring has registers for its accumulators. Whatever shared
-  /// memory there is, so that more of it changes nothing.
+  /// Sizes of clusters for which some pipeline has registers for its accumulators. Independent of
+  /// the amount of shared memory, so that more of it changes nothing.
   std::set<int64_t> unstranded_clusters_;
   Proposal proposal_;
   std::optional<Rejection> nearest_;

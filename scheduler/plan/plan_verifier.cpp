@@ -32,14 +32,14 @@ struct Region {
     return std::tie(offset, element_bytes, sizes, strides) ==
            std::tie(other.offset, other.element_bytes, other.sizes, other.strides);
   }
-  /// Bytes from the tensor's first to the end of the region's last element.
+  /// Bytes from the start of the tensor to the end of the region's last element.
   [[nodiscard]] int64_t end() const {
     int64_t last = 0;
     for (size_t axis = 0; axis < sizes.size(); ++axis) last += (sizes[axis] - 1) * strides[axis];
     return offset + (last + 1) * element_bytes;
   }
-  /// True if no two of its elements have one address, as far as the strides show: each is at least
-  /// what the axes with smaller ones reach.
+  /// True if the strides guarantee that no two elements have the same address: each stride is at
+  /// least the extent covered by the axes with smaller strides.
   [[nodiscard]] bool is_injective() const {
     std::vector<std::pair<int64_t, int64_t>> axes;  // Stride and size.
     for (size_t axis = 0; axis < sizes.size(); ++axis) {
@@ -53,7 +53,7 @@ struct Region {
     }
     return true;
   }
-  /// Bytes at which its elements begin.
+  /// Byte offsets of its elements.
   [[nodiscard]] std::vector<int64_t> addresses() const {
     std::vector<int64_t> out = {offset};
     if (count() == 0) return {};
@@ -146,7 +146,7 @@ class PlanVerifier {
   [[nodiscard]] bool is_finished(size_t kernel) const {
     return kernel + 1 < plan_.kernels.size() && plan_.kernels[kernel + 1].finishes;
   }
-  /// The outputs that a segment's own kernel stores.
+  /// The outputs that a kernel stores itself.
   [[nodiscard]] std::vector<ValueId> stored_by(size_t kernel) const {
     const SegmentFacts& facts = plan_.kernels[kernel].facts;
     std::vector<ValueId> out;
@@ -178,7 +178,7 @@ class PlanVerifier {
     }
   }
 
-  /// The caller, and the checks of indices, read when all steps are over.
+  /// The caller, and the checks of indices, read after the last step.
   void add_results() {
     for (const ValueId output : plan_.fusion.outputs) {
       const TensorSlot slot = slots_.of(output);
@@ -209,7 +209,7 @@ class PlanVerifier {
     const bool walks_rows = schedule.family == kLooped || schedule.family == kMultiWave ||
                             schedule.family == kWarpSpecialised;
     if (facts.list) {
-      // Blocks take a tile of one member each; no member is longer than all tiles.
+      // Each block takes a tile of one member; no member is longer than all tiles.
       for (const ValueId output : facts.fusion.outputs) {
         covers("elements of a member", blocks * reach * schedule.unroll,
                element_count(facts.fusion.values[output].shape));
@@ -225,7 +225,7 @@ class PlanVerifier {
     } else if (walks_rows && schedule.persistent_blocks == 0) {
       covers("rows", blocks / schedule.cluster_size * schedule.rows_per_block, facts.space.rows);
     }
-    // Each of several blocks has part of what an outer reduction takes.
+    // If several blocks share an outer reduction, each has only a part of it.
     const bool is_shared = facts.has_outer() && schedule.persistent_blocks > 0;
     const bool is_whole = is_finished(segment) || schedule.finish == Finish::kLastBlock;
     const bool has_results = std::ranges::any_of(facts.fusion.outputs, [&](ValueId output) {
@@ -237,12 +237,12 @@ class PlanVerifier {
 
   // ---- Writers
 
-  /// Writers of one tensor, which are all of its elements' once.
+  /// Checks the writers of one tensor: each element is written exactly once.
   void check_tensor(const TensorKey& key, const Tensor& tensor) {
     for (const std::vector<Region>* regions : {&tensor.writes, &tensor.reads}) {
       for (const Region& region : *regions) check_inside(key, region);
     }
-    // Inputs are there; that nothing reads one behind what overwrites it is check_overwriting()'s.
+    // Inputs exist already; check_overwriting() checks that none is read after it is overwritten.
     int64_t count = 0;
     for (const Region& region : tensor.writes) count += region.count();
     const bool is_compared = count <= most_elements_;
@@ -263,7 +263,7 @@ class PlanVerifier {
     for (const Region& read : tensor.reads) {
       const bool is_callers = key.first == TensorSlot::Kind::kInput;
       if (is_callers && read.step < steps_.size()) continue;
-      if (is_callers && tensor.writes.empty()) continue;  // An input that is an output as it is.
+      if (is_callers && tensor.writes.empty()) continue;  // An input that is also an output.
       if (read.count() == 0) continue;
       const auto is_all = [&](const Region& write) {
         return write.step < read.step && write.is_same_place(read);
@@ -273,11 +273,11 @@ class PlanVerifier {
     }
   }
 
-  /// Addresses of all elements and the steps that write them, ascending. Those of a region are
-  /// nearly always, so that merging is enough.
+  /// Addresses of all elements and the steps that write them, ascending. The addresses of one
+  /// region are nearly always ascending, so that merging is enough.
   static std::vector<std::pair<int64_t, size_t>> addresses_of(const std::vector<Region>& writes) {
     std::vector<std::pair<int64_t, size_t>> out;
-    std::vector<size_t> ends = {0};  // Of ascending runs.
+    std::vector<size_t> ends = {0};  // Ends of ascending runs.
     for (const Region& region : writes) {
       for (const int64_t address : region.addresses()) out.emplace_back(address, region.step);
       const auto begin = out.begin() + static_cast<ptrdiff_t>(ends.back());
@@ -303,7 +303,7 @@ class PlanVerifier {
       int64_t before = 0;
       for (const Region& write : tensor.writes)
         before += write.step < read.step ? write.count() : 0;
-      // Strides of 0 read an element again.
+      // Strides of 0 read an element repeatedly.
       int64_t distinct = 1;
       for (size_t axis = 0; axis < read.sizes.size(); ++axis)
         distinct *= read.strides[axis] == 0 ? 1 : read.sizes[axis];
@@ -356,9 +356,9 @@ class PlanVerifier {
     return life;
   }
 
-  /// True if two tensors that a step needs at once have a byte in common. Walks the steps, with
-  /// what each needs ordered by offset: as long as nothing there overlaps, what comes into it can
-  /// only overlap its neighbours.
+  /// True if two tensors that a step needs at once have a byte in common. Walks the steps, with the
+  /// tensors that each needs ordered by offset: as long as none of them overlap, a tensor that is
+  /// added can only overlap its neighbours.
   [[nodiscard]] bool share_bytes(const std::vector<std::optional<Life>>& lives) const {
     std::map<size_t, std::vector<size_t>> begins;  // By step: tensors.
     std::map<size_t, std::vector<size_t>> ends;
@@ -416,9 +416,9 @@ class PlanVerifier {
   const TensorSlots slots_;
   const int64_t most_elements_;
   const std::vector<PlanStep> steps_;
-  std::map<size_t, std::vector<size_t>> partials_of_;  ///< Places in the workspace, by segment.
+  std::map<size_t, std::vector<size_t>> partials_of_;  ///< Indices in the workspace, by kernel.
   std::vector<size_t> step_of_segment_;
-  size_t step_ = 0;  ///< At hand; behind the last one, that of the caller.
+  size_t step_ = 0;  ///< The current step; after the last one, that of the caller.
   std::map<TensorKey, Tensor> tensors_;
   std::vector<std::string> violations_;
 };

@@ -44,12 +44,13 @@ TensorSlot TensorSlots::of(size_t kernel, ValueId value, BufferUse use) const {
   using Holds = WorkspaceTensor::Holds;
   const KernelPlan& reader = plan_->kernels[kernel];
   const ValueId id = reader.in_plan.empty() || !value.valid() ? value : reader.in_plan.at(value);
-  // Partial results go by the name of what they are partial results of: a segment that reads them
-  // may write the finished ones under that name.
+  // Partial results have the name of the reduction's result: a kernel that reads them may write the
+  // finished result under that name.
   const auto is_meant = [&](const auto& entry) {
     const WorkspaceTensor& tensor = plan_->workspace[entry.second];
     if (tensor.by_external) return false;
-    // Blocks that add to their partial results in memory leave them for the next segment too.
+    // Blocks that accumulate into their partial results in memory leave them for the next kernel
+    // too.
     if (use == BufferUse::kReadWrite)
       return tensor.holds != Holds::kValue && tensor.writer == kernel;
     if (tensor.holds != Holds::kPartials) return false;

@@ -15,28 +15,31 @@ struct TensorSlot {
   int64_t offset = 0;  ///< Bytes from the tensor's first element.
 };
 
-/// What a kernel does with a buffer.
+/// How a kernel uses a buffer.
 enum class BufferUse : uint8_t {
   kRead,
   kWrite,
-  kReadWrite,  ///< Reads what it wrote itself: workspace.
+  kReadWrite,  ///< Reads workspace that it wrote itself.
 };
 
-/// `value` is the one that the buffer of a kernel of segment `segment` holds; none for counters.
+/// The slot of a buffer of kernel `segment`. `value` is the value that the buffer holds; invalid
+/// for counters.
 TensorSlot slot_of(const Plan& plan, size_t segment, ValueId value, BufferUse use);
 
-/// Where a value of the plan's graph lies that is an input, an output, or left by a step for
-/// others.
+/// The slot of a value of the plan's graph that is an input, an output, or written by a step for
+/// later ones.
 TensorSlot slot_of(const Plan& plan, ValueId value);
 
 /// Strides in elements of such a value.
 Sizes strides_of(const Plan& plan, ValueId value);
 
-/// The value whose tensor such a value lies in: itself, but for those placed in another one.
+/// The value whose tensor contains such a value: the value itself, unless it is placed in another
+/// one.
 ValueId tensor_of(const Plan& plan, ValueId value);
 
-/// Where the values of a plan lie. Made once for a plan, it answers each question in logarithmic
-/// time, where slot_of() looks through all tensors. The plan outlives it and does not change.
+/// Where the values of a plan lie. It is built once per plan and answers each question in
+/// logarithmic time, whereas slot_of() searches all tensors. The plan outlives it and does not
+/// change.
 class TensorSlots {
  public:
   explicit TensorSlots(const Plan& plan);
@@ -53,9 +56,9 @@ class TensorSlots {
 
   const Plan* plan_;
   size_t caller_outputs_;
-  IdMap<ValueId, uint32_t> input_;   ///< Place among the inputs.
-  IdMap<ValueId, uint32_t> output_;  ///< Likewise.
-  /// Values of workspace tensors, and their places in the workspace; ascending.
+  IdMap<ValueId, uint32_t> input_;   ///< Index among the inputs.
+  IdMap<ValueId, uint32_t> output_;  ///< Index among the outputs.
+  /// Values of workspace tensors, and their indices in the workspace; ascending.
   std::vector<std::pair<ValueId, size_t>> workspace_;
 };
 

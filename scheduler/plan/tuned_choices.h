@@ -8,26 +8,26 @@
 
 namespace sinter {
 
-/// The schedule that was measured to be the fastest of those tried for one segment.
+/// The fastest of the schedules that were measured for one segment.
 struct TunedSchedule {
   uint64_t segment = 0;     ///< structural_hash() of the segment's graph.
   std::string schedule{};   ///< .sched text, as it was stored.
-  double tuned_us = 0.0;    ///< Median of what it took, with what finishes its partial results.
-  double untuned_us = 0.0;  ///< Of the schedule that the plan had chosen, in the same rotation.
-  int64_t samples = 0;      ///< Of each median.
+  double tuned_us = 0.0;    ///< Median time, including the finish of partial results.
+  double untuned_us = 0.0;  ///< Median time of the planned schedule, in the same rotation.
+  int64_t samples = 0;      ///< Samples of each median.
   friend bool operator==(const TunedSchedule&, const TunedSchedule&) = default;
 };
 
-/// Schedules that a caller measured before and hands to plan(), which measures nothing. They are
+/// Schedules that a caller measured before and passes to plan(), which measures nothing. They are
 /// data like any other argument: equal ones give equal plans.
 struct TunedChoices {
-  std::string source{};  ///< Where they come from, for the plan's decisions: a database's path.
+  std::string source{};  ///< Origin named in the plan's decisions: a database's path.
   std::vector<TunedSchedule> schedules{};
   [[nodiscard]] bool empty() const { return schedules.empty(); }
   friend bool operator==(const TunedChoices&, const TunedChoices&) = default;
 };
 
-/// What the decisions about tuned schedules answer.
+/// The question of decisions about tuned schedules.
 inline constexpr std::string_view kTunedQuestion = "is a schedule taken that was measured before";
 
 }  // namespace sinter

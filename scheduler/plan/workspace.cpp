@@ -10,8 +10,8 @@
 namespace sinter {
 namespace {
 
-/// Steps from the one that writes a tensor to the last that reads it. What is read after the
-/// execution is needed to the end.
+/// Steps from the one that writes a tensor to the last that reads it. Tensors that are read after
+/// the execution are needed to the end.
 struct Lifetime {
   size_t first = 0;
   size_t last = 0;
@@ -58,8 +58,8 @@ std::vector<Lifetime> lifetimes(const Plan& plan) {
   return out;
 }
 
-/// Finds those of a set of lifetimes that share a step with another one, in the time of their
-/// number and of the steps within that other one.
+/// Finds the lifetimes of a set that share a step with a given one. Takes time linear in their
+/// number and in the steps of the given one.
 class LivesAtOnce {
  public:
   explicit LivesAtOnce(size_t steps) : begins_(steps), over_(2 * steps), steps_(steps) {}
@@ -86,9 +86,9 @@ class LivesAtOnce {
 
  private:
   std::vector<std::vector<size_t>> begins_;  ///< By step.
-  /// By node of a segment tree over the steps, whose leaves are the last `steps_` nodes: what lives
-  /// in all steps below the node. Each step that an item lives in, its first one aside, lies below
-  /// one node that has it.
+  /// For each node of a segment tree over the steps, whose leaves are the last `steps_` nodes: the
+  /// items that live in all steps below the node. Each step of an item except its first lies below
+  /// exactly one node that has the item.
   std::vector<std::vector<size_t>> over_;
   size_t steps_;
 };

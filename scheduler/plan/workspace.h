@@ -4,13 +4,13 @@
 
 namespace sinter {
 
-/// Tensors begin at multiples of so many bytes in a workspace, as in memory that cudaMalloc gives
-/// (CUDA C++ Programming Guide, "Device Memory Accesses").
+/// Alignment of tensors in a workspace in bytes, as of memory that cudaMalloc returns (CUDA C++
+/// Programming Guide, "Device Memory Accesses").
 inline constexpr int64_t kWorkspaceAlignment = 256;
 
-/// Gives the plan's workspace tensors their offsets: two share bytes only if no step needs both.
-/// The order is by size, largest first, each at the lowest offset that is free for as long as it is
-/// needed. Fills workspace_bytes.
+/// Assigns offsets to the plan's workspace tensors: two share bytes only if no step needs both.
+/// Tensors are placed by size, largest first, each at the lowest offset that is free while it is
+/// needed. Sets workspace_bytes.
 void place_workspace(Plan& plan);
 
 }  // namespace sinter

@@ -13,13 +13,13 @@ std::string source_text(const TunedChoices& tuned) {
   return tuned.source.empty() ? "the caller's measurements" : tuned.source;
 }
 
-/// In a line; of what does not parse, that.
+/// The schedule in one line, or a note that it does not parse.
 std::string what_of(const TunedSchedule& tuned) {
   const auto schedule = parse_schedule(tuned.schedule);
   return schedule ? summary_of(*schedule) : "a schedule that this Sinter cannot read";
 }
 
-/// The tuned schedule as a candidate for the segment, or the reason why it is none.
+/// The tuned schedule as a candidate for the segment, or the reason why it cannot be one.
 Result<ProposedSchedule> candidate_of(const KernelPlan& kernel, const TunedSchedule& tuned,
                                       const DeviceLimits& limits, const PlanOptions& options) {
   auto schedule = parse_schedule(tuned.schedule);
@@ -28,14 +28,14 @@ Result<ProposedSchedule> candidate_of(const KernelPlan& kernel, const TunedSched
   std::vector<Rejection> rejections;
   PlanOptions with{.families = options.families, .pin = options.pin};
   with.pin.schedule = std::move(*schedule);
-  // Whether the two kernels of parts overlap is the plan's to say: one was measured alone, and
-  // texts of old databases know nothing of it.
+  // The plan decides whether the two kernels of parts overlap: the kernel was measured alone, and
+  // texts of old databases do not have the field.
   if (kernel.row_parts > 0)
     with.pin.schedule->dependent_launch = kernel.chosen().schedule.dependent_launch;
   if (auto offered = offer_schedules(pinned, rejections, limits, with); !offered)
     return fail(offered.error());
   const Schedule& chosen = pinned.chosen().schedule;
-  // Its twin reads what it writes whole.
+  // The other kernel of the segment reads its complete results.
   if (kernel.is_part && chosen.persistent_blocks != 0)
     return fail({.kind = ErrorKind::kUnsupported,
                  .message = "the schedule leaves partial results that nothing finishes",
@@ -82,7 +82,7 @@ Result<void> apply_tuned(Plan& plan, const TunedChoices& tuned, const PlanOption
                                                      source_text(tuned))});
   }
   std::vector<bool> used(tuned.schedules.size());
-  // Taking one may add the kernel behind a segment that finishes its results, or drop it.
+  // Taking a schedule may add or remove the kernel that finishes a segment's partial results.
   for (size_t i = 0; i < plan.kernels.size(); ++i) {
     KernelPlan& kernel = plan.kernels[i];
     if (kernel.finishes) continue;

@@ -25,7 +25,7 @@ Error differs(std::string what) {
           .remedy = kRemedy};
 }
 
-/// An error of one of the model's segments, which counts them.
+/// An error of one of the model's segments, with its index.
 Error of_segment(size_t kernel, Error error) {
   error.message =
       fmt::format("the plan to follow does not fit: its segment {}: {}", kernel, error.message);
@@ -45,7 +45,8 @@ class Follower {
   }
 
  private:
-  /// Copies that the model has appended to its graph; false if they are of no outputs here.
+  /// Appends the copies of outputs that the model has in its graph; false if they copy no outputs
+  /// here.
   bool copy_outputs() {
     const size_t ops = plan_.fusion.ops.size();
     if (model_.fusion.ops.size() < ops) return false;
@@ -58,7 +59,7 @@ class Follower {
     return true;
   }
 
-  /// Kernels of the model's segment that begins here.
+  /// Kernels of the model's segment that begins at `first`.
   [[nodiscard]] std::span<const KernelPlan> kernels_from(size_t first) const {
     size_t count = 1;
     if (first + 1 < model_.kernels.size()) {
@@ -100,7 +101,7 @@ class Follower {
     return {};
   }
 
-  /// The lists of tensors, which are found anew, by the model's schedules.
+  /// The lists of tensors, which are found again, with the model's schedules.
   Result<ListGroups> follow_lists() {
     std::vector<size_t> model_lists;
     for (size_t i = 0; i < model_.kernels.size(); ++i) {
@@ -132,7 +133,7 @@ class Follower {
       for (const OpId op : ops) group.nodes.push_back(graph.node_of(op));
       std::ranges::sort(group.nodes);
       owned += group.nodes.size();
-      // What has no owner here comes last.
+      // Nodes without an owner here come last.
       const bool all = group.nodes.back() != WorkGraph::kNone;
       out.push_back(std::move(group));
       return all;
@@ -159,7 +160,7 @@ class Follower {
     return out;
   }
 
-  /// Its kernels; those of an earlier group where the model has them run the same.
+  /// The group's kernels. If the model reuses those of an earlier group, so does this plan.
   Result<ScheduledGroup*> follow_group(const WorkGraph& graph, const ChosenGroup& group,
                                        size_t first) {
     Fusion fusion = graph.extract(group.nodes, group.views).fusion;
@@ -189,7 +190,7 @@ class Follower {
     Fusion fusion;
     ScheduledGroup group;
   };
-  std::map<size_t, Made> made_;  ///< By the first of the model's segments that they are like.
+  std::map<size_t, Made> made_;  ///< By the first equal kernel of the model.
 };
 
 }  // namespace

@@ -29,13 +29,13 @@
 namespace sinter {
 namespace {
 
-/// The family that the pins ask for by name; empty: any.
+/// The family that the pins name; empty: any.
 std::string_view pinned_family(const SchedulePin& pin) {
   if (pin.schedule) return pin.schedule->family;
   return pin.family ? std::string_view(*pin.family) : std::string_view();
 }
 
-/// The graph as one segment: as a list of tensors where the pins want that.
+/// The graph as one segment, or as a list of tensors if the pins require it.
 tl::expected<SegmentFacts, Rejection> analyse_segment(const Fusion& fusion,
                                                       const PlanOptions& options) {
   if (pinned_family(options.pin) == kMultiTensor) return analyse_list(fusion);
@@ -45,7 +45,7 @@ tl::expected<SegmentFacts, Rejection> analyse_segment(const Fusion& fusion,
   return facts;
 }
 
-/// One segment if its kernels take the whole graph, else as many as it needs.
+/// Plans one segment if its kernels run the whole graph, else as many as are needed.
 Result<void> plan_kernels(Plan& plan, const PlanOptions& options) {
   const Fusion& fusion = plan.fusion;
   const bool is_cut = !options.cuts.empty() || !options.joins.empty();
@@ -68,7 +68,7 @@ Result<void> plan_kernels(Plan& plan, const PlanOptions& options) {
     if (!lists.groups.empty()) return plan_segments(plan, options, std::move(lists));
   }
   if (calls) return plan_segments(plan, options);
-  // To analyse rows with so many stages as one kernel takes longer than to cut them.
+  // Analysing rows with that many stages as one kernel takes longer than cutting them.
   const bool reduces =
       std::ranges::any_of(fusion.ops, [](const Op& op) { return is_reduction(op.kind); });
   if (!pinned && reduces && options.cutting == Cutting::kFaster &&
@@ -88,7 +88,8 @@ Result<void> plan_kernels(Plan& plan, const PlanOptions& options) {
   const bool is_worth_trying =
       facts->has_reduction() || facts->has_outer() || fusion.ops.size() <= kMostPointwiseOpsCut;
   auto whole = schedule_segment(std::move(*facts), plan.limits, options);
-  // Pins are for the one kernel of a segment; a mistake in the options is not mended by others.
+  // Pins apply to the one kernel of a segment; other kernels cannot correct an error in the
+  // options.
   if (!whole && (pinned || whole.error().kind == ErrorKind::kInvalidArgument))
     return fail(whole.error());
   if (!whole) return plan_segments(plan, options);
@@ -102,7 +103,7 @@ Result<void> plan_kernels(Plan& plan, const PlanOptions& options) {
         return {};
       }
     } catch (const DeadlinePassed& passed) {
-      // What runs the whole graph is a plan, if perhaps not the fastest.
+      // The kernel of the whole graph is a valid plan, even if perhaps not the fastest.
       whole->decisions.push_back({.question = "would several kernels be faster",
                                   .chosen = "one kernel",
                                   .because = passed.error().message});
@@ -115,7 +116,7 @@ Result<void> plan_kernels(Plan& plan, const PlanOptions& options) {
   return {};
 }
 
-/// The graph that is planned, with what its layouts and concatenates say of where values lie.
+/// Sets the graph to plan, and the placements that its layouts and concatenates imply.
 void set_graph(Plan& plan, const Fusion& fusion) {
   plan.fusion = with_places_for_joins(fusion);
   plan.placements.clear();
@@ -126,8 +127,8 @@ void set_graph(Plan& plan, const Fusion& fusion) {
   }
 }
 
-/// The graph with reductions of long axes in parts, where no number of parts divides them; nothing
-/// if it has none.
+/// The graph with reductions of long axes in uneven parts, if no number of parts divides them; no
+/// value if it has none.
 std::optional<Fusion> in_uneven_parts(const Fusion& fusion, const DeviceLimits& limits,
                                       const PlanOptions& options) {
   const std::vector<UnevenAxis> axes = find_uneven_axes(fusion, limits);
@@ -136,8 +137,8 @@ std::optional<Fusion> in_uneven_parts(const Fusion& fusion, const DeviceLimits& 
   return options.simplify ? simplify(made) : made;
 }
 
-/// Plans the graph with axes in uneven parts too, and keeps the faster plan. `unplanned` is what
-/// the plan was before.
+/// Also plans the graph with axes in uneven parts, and keeps the faster plan. `unplanned` is the
+/// plan before planning.
 void try_uneven_parts(Plan& plan, Plan unplanned, const Fusion& in_parts,
                       const PlanOptions& options) {
   constexpr const char* kQuestion = "are axes that no number of parts divides reduced in parts";
@@ -176,7 +177,7 @@ Decision following_decision(const Fusion& fusion, const Plan& model) {
           .because = "the caller asked for a plan like it, whatever takes least time"};
 }
 
-/// Nothing reads an input behind the step that begins to overwrite it.
+/// Checks that no step reads an input after the step that begins to overwrite it.
 void check_overwriting(const Plan& plan) {
   std::set<ValueId> overwritten;
   for (const OutputLayout& layout : plan.fusion.layouts) {
@@ -208,7 +209,7 @@ void check_overwriting(const Plan& plan) {
   }
 }
 
-/// The step's segment or call that writes a value last, which is the one that makes it whole.
+/// The kernel or call that writes a value last, which completes it.
 struct Writer {
   size_t index = 0;
   bool is_external = false;
@@ -234,7 +235,7 @@ Writer last_writer(const Plan& plan, ValueId value) {
   return *out;
 }
 
-/// The indices that checks read become tensors of the workspace.
+/// Makes the indices that checks read tensors of the workspace.
 void keep_indices(Plan& plan, std::vector<IndexCheck> checks) {
   plan.checks_indices = true;
   plan.index_checks = std::move(checks);
@@ -340,7 +341,7 @@ Result<void> finish_or_throw(Plan& plan, size_t segment, const Schedule& schedul
   if (!plan.kernels[segment].facts.has_outer() || plan.kernels[segment].is_part) return {};
   auto finish = finish_segment(plan.kernels[segment].facts, schedule, plan.limits, families);
   if (!finish) return fail(finish.error());
-  // What was chosen before goes, and what stands behind it moves up.
+  // Remove the earlier choice; the kernels after it move up.
   const size_t next = segment + 1;
   std::erase_if(plan.workspace, [&](const WorkspaceTensor& tensor) {
     return !tensor.by_external && tensor.writer == segment &&
@@ -373,7 +374,7 @@ Result<void> finish_or_throw(Plan& plan, size_t segment, const Schedule& schedul
   const auto at = plan.kernels.begin() + static_cast<ptrdiff_t>(next);
   if (had) plan.kernels.erase(at);
   if (has) plan.kernels.insert(at, std::move(finish->kernels.front()));
-  // What follows from the partial results may have another writer now.
+  // Values that depend on the partial results may have another writer now.
   for (const size_t writer : {segment, next}) {
     if (writer == next && !has) continue;
     for (const ValueId output : plan.kernels[writer].facts.fusion.outputs) {

@@ -13,8 +13,8 @@
 namespace sinter {
 namespace {
 
-/// A kernel that spills loses to one that does not and is predicted to take up to this share
-/// longer: about what predictions are off by in the mean (docs/performance.md, "The cost model").
+/// A kernel that spills loses to one that does not and is predicted to take up to this fraction
+/// longer. Source: the mean error of the predictions (docs/performance.md, "The cost model").
 constexpr double kSpillTieShare = 0.05;
 
 bool spills(const CompileAttempt& attempt) { return attempt.resources.spill_store_bytes > 0; }
@@ -23,13 +23,13 @@ int64_t spilled_registers(const CompiledResources& resources) {
   return divided_up(resources.spill_store_bytes, kRegisterBytes);
 }
 
-/// Registers with which nothing would be spilled, at the least.
+/// Lower bound of the registers with which nothing would spill.
 int64_t wanted_registers(const CompiledResources& resources) {
   return resources.registers + spilled_registers(resources);
 }
 
-/// The estimate with the compiler's figures in place of the predicted ones. What else a family
-/// counts as waves, the rows that a block takes one after the other, stays as it is.
+/// The estimate with the compiler's numbers in place of the predicted ones. Where a family counts
+/// rows that a block takes one after the other as waves, these do not change.
 ResourceEstimate with_compiled(const ResourceEstimate& estimate, const CompiledResources& resources,
                                const Schedule& schedule, const DeviceLimits& limits) {
   ResourceEstimate planned = estimate;
@@ -43,7 +43,8 @@ ResourceEstimate with_compiled(const ResourceEstimate& estimate, const CompiledR
   return out;
 }
 
-/// Faster by prediction; of two that count as equal, the one that does not spill.
+/// True if a is predicted faster; of two that count as equal, the one that does not spill is
+/// better.
 bool is_better(const CompileAttempt& a, const CompileAttempt& b) {
   const double a_us = a.predicted.total_us;
   const double b_us = b.predicted.total_us;
@@ -52,8 +53,8 @@ bool is_better(const CompileAttempt& a, const CompileAttempt& b) {
   return a_us < b_us;
 }
 
-/// True if a candidate may turn out better once compiled: faster by more than counts as equal, or
-/// as fast as one that spills.
+/// True if a candidate may turn out better once compiled: faster by more than the tie-break
+/// threshold, or about as fast as one that spills.
 bool could_replace(const ProposedSchedule& candidate, const CompileAttempt& best) {
   const double share = spills(best) ? 1.0 + kSpillTieShare : 1.0 - kTieShare;
   return candidate.predicted.total_us < best.predicted.total_us * share;
@@ -72,11 +73,13 @@ bool Replanner::was_attempted(const Schedule& schedule) const {
   });
 }
 
-/// Predicts from earlier attempts. A candidate estimated above its cap spills if another such one
-/// did. Another one spills if a similar attempt exceeded its estimate by more registers than this
-/// one has to spare. Loops that keep nothing are similar with as many vectors in flight.
+/// Predicts spills from earlier attempts. A candidate estimated above its register cap spills if
+/// another such candidate did. Any other candidate spills if a similar attempt exceeded its
+/// estimate by more registers than this one has to spare. Loops that keep no values are similar if
+/// they have equally many vectors in flight.
 bool Replanner::would_spill_too(const ProposedSchedule& candidate) const {
-  // Warps of a pipeline share registers out, so no one cap holds for its threads.
+  // Warps of a pipelined kernel redistribute registers (setmaxnreg), so no single cap holds for its
+  // threads.
   if (candidate.schedule.pipeline_stages > 0) return false;
   return std::ranges::any_of(attempts_, [&](const CompileAttempt& attempt) {
     if (!spills(attempt)) return false;
@@ -92,7 +95,8 @@ bool Replanner::would_spill_too(const ProposedSchedule& candidate) const {
   });
 }
 
-/// The same schedule with fewer promised blocks, so that the compiler gets the registers it lacked.
+/// The same schedule with fewer minimum blocks per SM, so that the compiler gets the registers it
+/// lacked.
 std::optional<ProposedSchedule> Replanner::relaxed(const CompileAttempt& best) const {
   if (!spills(best) || best.proposed.schedule.min_blocks_per_sm <= 1) return std::nullopt;
   ProposedSchedule out = best.proposed;
@@ -123,7 +127,7 @@ std::optional<ProposedSchedule> Replanner::next() {
   std::optional<ProposedSchedule> out = relaxed(best);
   while (next_ < candidates.size() && would_spill_too(candidates[next_])) ++next_;
   if (next_ == candidates.size() || !could_replace(candidates[next_], best)) return out;
-  // Whichever is expected to be faster.
+  // Take the one that is predicted to be faster.
   if (out && out->predicted.total_us <= candidates[next_].predicted.total_us) return out;
   return candidates[next_++];
 }

@@ -19,10 +19,10 @@ struct CompileAttempt {
 
 /// Decides which candidates of a kernel are compiled, and which of the compiled ones is taken.
 ///
-/// The chosen candidate is the first. Where it spills, or takes so many registers that another one
-/// is now predicted faster, up to `max_replans` more follow. Where it spills, the same schedule
-/// with fewer promised blocks per SM is a candidate too. Nothing is timed, so the decision depends
-/// on the plan and on the compiler alone. A schedule that was pinned whole stands alone.
+/// The chosen candidate is compiled first. If it spills, or takes so many registers that another
+/// one is now predicted faster, up to `max_replans` more follow. If it spills, the same schedule
+/// with fewer minimum blocks per SM is also a candidate. Nothing is timed, so the decision depends
+/// on the plan and on the compiler alone. If a whole schedule was pinned, it is the only candidate.
 ///
 /// `kernel`, `limits` and `families` outlive it.
 class Replanner {
@@ -31,15 +31,15 @@ class Replanner {
             int max_replans)
       : kernel_(kernel), limits_(limits), families_(families), max_replans_(max_replans) {}
 
-  /// The candidate to compile next; none: the best of those compiled is taken. Every answer is
-  /// followed by add(), or is the last one asked for.
+  /// The candidate to compile next. No value: the best of those compiled is taken. Call add() after
+  /// each candidate, before the next call.
   std::optional<ProposedSchedule> next();
-  /// What the compiler made of it. `shared_bytes` are those of the emitted kernel.
+  /// Records the compiler's result. `shared_bytes` are those of the emitted kernel.
   void add(const ProposedSchedule& proposed, const CompiledResources& resources,
            int64_t shared_bytes);
 
   [[nodiscard]] const std::vector<CompileAttempt>& attempts() const { return attempts_; }
-  /// The place of the best among the attempts.
+  /// Index of the best attempt.
   [[nodiscard]] size_t best() const { return best_; }
   /// All attempts and why the best is taken.
   [[nodiscard]] Decision decision() const;
@@ -55,7 +55,7 @@ class Replanner {
   const int max_replans_;
   std::vector<CompileAttempt> attempts_;
   size_t best_ = 0;
-  size_t next_ = 0;  ///< Of the kernel's candidates.
+  size_t next_ = 0;  ///< Index of the kernel's next candidate.
 };
 
 }  // namespace sinter

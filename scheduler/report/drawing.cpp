@@ -91,25 +91,25 @@ std::string to_dot(const Plan& plan) {
 
 namespace {
 
-constexpr double kLetterWidth = 7.3;  // Of a monospaced font of 12 pixels.
+constexpr double kLetterWidth = 7.3;  // Pixels, for a monospaced font of 12 pixels.
 constexpr double kLineHeight = 15.0;
 constexpr double kPadding = 7.0;
 constexpr double kMargin = 24.0;
-constexpr double kHeadline = 30.0;  // Above the drawing.
+constexpr double kHeadline = 30.0;  // Pixels above the drawing.
 
-/// Letters of a name that are shown; the tooltip has them all.
+/// Characters of a name that are shown; the tooltip has the whole name.
 constexpr size_t kMostLetters = 32;
 
-/// Tensors in one box.
+/// Most tensors in one box.
 constexpr size_t kMostTensors = 24;
 
 struct Box {
   std::string kind{};  ///< Its class.
   std::vector<std::string> lines{};
-  std::vector<int64_t> bytes{};  ///< Of tensors, by line.
+  std::vector<int64_t> bytes{};  ///< Of its tensors, by line.
   std::string title{};
   size_t layer = 0;
-  double share = 0.0;  ///< Of the longest kernel's time.
+  double share = 0.0;  ///< Its time as a fraction of the longest kernel's.
   std::string id{};    ///< "data-step" of steps.
 };
 
@@ -137,7 +137,7 @@ class Drawing {
     for (size_t i = 0; i < graph_.tensors.size(); ++i) {
       for (const size_t reader : graph_.tensors[i].readers) read[reader].push_back(i);
     }
-    // Steps stand in an order in which writers come first.
+    // Steps are in an order in which writers come first.
     for (size_t step = 0; step < graph_.steps.size(); ++step) {
       for (const size_t tensor : read[step]) {
         for (const size_t writer : graph_.tensors[tensor].writers)
@@ -166,7 +166,7 @@ class Drawing {
     boxes_.push_back(std::move(box));
   }
 
-  /// Tensors that stand together: of one kind, from the same steps to the same ones.
+  /// Tensors that share a box: of one kind, with the same writers and the same readers.
   struct Group {
     std::string kind;
     size_t layer = 0;
@@ -191,7 +191,7 @@ class Drawing {
       if (by_layer.empty()) by_layer[0] = {};
       for (const auto& [layer, readers] : by_layer)
         groups[{"input", layer, {}, readers}].push_back(i);
-      // An input that is handed back.
+      // An input that is also an output.
       if (tensor.is_output) groups[{"output", 0, {}, {}}].push_back(i);
     }
     for (const auto& [group, tensors] : groups) {
@@ -309,7 +309,7 @@ class Drawing {
 
   const Plan& plan_;
   const StepGraph graph_;
-  double longest_us_ = 0.0;     ///< Of a kernel.
+  double longest_us_ = 0.0;     ///< Of any kernel.
   std::vector<size_t> layers_;  ///< By step.
   std::vector<Box> boxes_;      ///< Steps first.
   std::vector<LayoutLine> lines_;

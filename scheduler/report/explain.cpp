@@ -16,8 +16,8 @@
 namespace sinter {
 namespace {
 
-/// Load bytes outstanding at once on an SM that has its share of the blocks, of which a small grid
-/// gives it fewer than fit.
+/// Bytes of loads in flight on an SM with its share of the blocks. A small grid gives it fewer
+/// blocks than fit.
 double bytes_in_flight(const ResourceEstimate& estimate, const DeviceLimits& limits) {
   const int64_t share = (estimate.blocks + limits.sm_count - 1) / limits.sm_count;
   if (share >= estimate.blocks_per_sm) return estimate.bytes_in_flight_per_sm;
@@ -37,14 +37,14 @@ constexpr std::array kParts = {
     Part{"spills", &Prediction::spill_us},  Part{"2nd stage", &Prediction::second_stage_us},
 };
 
-/// The candidates that have a prediction, as a table. Parts that no candidate has are left out.
+/// A table of the candidates that have a prediction. Parts that no candidate has are omitted.
 std::string predictions_text(const Decision& decision) {
   std::vector<const Candidate*> candidates;
   for (const Candidate& candidate : decision.candidates) {
     if (candidate.legal && candidate.predicted.total_us > 0.0) candidates.push_back(&candidate);
   }
   if (candidates.empty()) return "";
-  constexpr double kShown = 0.05;  // Rounds to 0.1.
+  constexpr double kShown = 0.05;  // The least that rounds to 0.1.
   std::vector<Part> parts;
   std::ranges::copy_if(kParts, std::back_inserter(parts), [&](const Part& part) {
     return std::ranges::any_of(candidates, [&](const Candidate* candidate) {
@@ -111,7 +111,7 @@ std::string residencies_text(const Schedule& schedule) {
   return out.empty() ? "nothing" : out;
 }
 
-/// The chosen candidate, and of every other family the one predicted fastest.
+/// The chosen candidate, and the fastest predicted one of each other family.
 std::vector<const ProposedSchedule*> best_of_families(const KernelPlan& kernel) {
   std::vector<const ProposedSchedule*> out;
   for (const ProposedSchedule& candidate : kernel.candidates) {
@@ -129,8 +129,8 @@ std::string numbers_text(const Schedule& schedule) {
                      residencies_text(schedule), further_numbers(schedule));
 }
 
-/// The candidates that come next, whatever their family, without those `shown` and those that
-/// differ from another in nothing that the table has.
+/// The next candidates, of any family, without those in `shown` and without those that differ from
+/// another one only in columns that the table does not have.
 std::string runners_up_text(const KernelPlan& kernel,
                             const std::vector<const ProposedSchedule*>& shown) {
   using enum TextTable::Align;
@@ -155,11 +155,11 @@ std::string runners_up_text(const KernelPlan& kernel,
   return table.empty() ? "" : table.text();
 }
 
-/// One line for all families that refuse for the same reason.
+/// One line for all families that reject for the same reason.
 std::string refusals_text(const std::vector<Rejection>& rejections) {
   std::vector<Rejection> different;
   for (Rejection rejection : rejections) {
-    rejection.remedy.clear();  // There is a schedule.
+    rejection.remedy.clear();  // Not needed: there is a schedule.
     const auto same = std::ranges::find_if(different, [&](Rejection other) {
       other.subject = rejection.subject;
       return other == rejection;
@@ -176,7 +176,7 @@ std::string refusals_text(const std::vector<Rejection>& rejections) {
   return out;
 }
 
-/// The whole answer for a segment: the families side by side, refusals, runners-up, resources.
+/// The full text of a segment: the table of families, rejections, runners-up, resources.
 std::string segment_text(const KernelPlan& kernel, const Decision& decision,
                          const std::vector<Rejection>& rejections, const DeviceLimits& limits) {
   std::string out =
@@ -189,7 +189,7 @@ std::string segment_text(const KernelPlan& kernel, const Decision& decision,
   return out + resources_text(kernel.chosen().estimate, limits);
 }
 
-/// What two lines have room for; `more` is said at their end.
+/// A summary in two lines; `more` is appended.
 std::string brief_text(const KernelPlan& kernel, const Decision& decision,
                        const std::string& more) {
   const ResourceEstimate& estimate = kernel.chosen().estimate;
@@ -201,7 +201,7 @@ std::string brief_text(const KernelPlan& kernel, const Decision& decision,
       estimate.blocks_per_sm, estimate.waves, more.empty() ? "" : "; ", more);
 }
 
-/// What an estimate of registers and their cap mean for the compiled kernel.
+/// The meaning of a register estimate and its cap for the compiled kernel.
 std::string registers_note(const ResourceEstimate& estimate) {
   if (estimate.spilled_registers > 0) return fmt::format("{} spill", estimate.spilled_registers);
   if (is_register_limited(estimate))
@@ -297,7 +297,7 @@ std::string families_text(const KernelPlan& kernel, const DeviceLimits& limits) 
       return found == p.schedule.parameters.end() ? "" : fmt::format("{}", found->second);
     });
   }
-  constexpr double kShown = 0.05;  // Rounds to 0.1.
+  constexpr double kShown = 0.05;  // The least that rounds to 0.1.
   for (const Part& part : kParts) {
     const bool somebody_has = std::ranges::any_of(best, [&](const ProposedSchedule* candidate) {
       return candidate->predicted.*part.us >= kShown;
@@ -340,7 +340,7 @@ std::string value_text(const Fusion& fusion, ValueId value) {
   return fmt::format("{}{}{}", value, name.empty() ? "" : " ", name);
 }
 
-/// What each step leaves in memory: "%v3 h, partials of %v5, part of %v7".
+/// The tensors that each step leaves in memory: "%v3 h, partials of %v5, part of %v7".
 std::vector<std::string> written_texts(const Plan& plan, const StepGraph& graph) {
   std::vector<std::string> out(graph.steps.size());
   for (const PassedTensor& tensor : graph.tensors) {
@@ -355,7 +355,7 @@ std::vector<std::string> written_texts(const Plan& plan, const StepGraph& graph)
   return out;
 }
 
-/// Kernels and calls in the order they run, with what they move.
+/// Kernels and calls in the order they run, with the bytes they move.
 std::string steps_text(const Plan& plan) {
   using enum TextTable::Align;
   TextTable table({"", "runs", "rows x columns", "reads", "writes", "us", "for"},
@@ -383,7 +383,7 @@ std::string steps_text(const Plan& plan) {
   return table.text();
 }
 
-/// What passes from kernel to kernel, and why it has to.
+/// Values that pass between kernels, with the reasons.
 std::string cuts_text(const Plan& plan) {
   using enum TextTable::Align;
   if (plan.cuts.empty()) return "";
@@ -405,9 +405,9 @@ std::string short_text(const Decision& decision) {
                      decision.because.empty() ? "" : "  because " + decision.because + "\n");
 }
 
-/// By kernel, what was decided about it. Of a segment's decisions on schedules the k-th is about
-/// the k-th kernel from the one that leads; those before it lead to it, and those after the last
-/// are about the kernel that leads.
+/// For each kernel, the decisions about it. The k-th of a segment's decisions on schedules is about
+/// the k-th kernel from the one that leads; decisions before it belong to it, and those after the
+/// last are about the kernel that leads.
 std::vector<std::string> kernel_texts(const Plan& plan) {
   std::vector<std::string> out(plan.kernels.size());
   for (size_t leading = 0; leading < plan.kernels.size(); ++leading) {
@@ -457,7 +457,7 @@ std::string explain(const Plan& plan) {
                        bytes_text(static_cast<double>(facts.bytes_written)));
   }
   const KernelPlan& first = plan.kernels.front();
-  // Families were refused for all of the graph; a kernel of a part has a graph of its own.
+  // Rejections of families are about the whole graph; a kernel of a part has its own graph.
   const bool in_parts = !first.in_plan.empty();
   const size_t leading = plan.leading_kernels().size();
   // Decisions on schedules are about the leading kernels, in their order.

@@ -12,23 +12,23 @@ namespace {
 
 constexpr double kBoxGap = 18.0;    // Between neighbours of a layer.
 constexpr double kLayerGap = 34.0;  // Between layers, for lines to cross.
-constexpr double kLineWidth = 6.0;  // Room of a line that passes a layer.
+constexpr double kLineWidth = 6.0;  // Width of a line that passes a layer.
 
-/// Sweeps up and down; orders settle in fewer.
+/// Number of passes up and down; orders settle in fewer.
 constexpr int kOrderSweeps = 12;
 constexpr int kPlaceSweeps = 16;
 
-/// A place in a layer: a box, or where a line passes.
+/// A position in a layer: a box, or a point where a line passes.
 struct Slot {
   double width = 0.0;
   bool is_line = false;
-  std::vector<size_t> above{};  ///< Slots of the layer before that a line comes from.
+  std::vector<size_t> above{};  ///< Positions of the previous layer with a line to this one.
   std::vector<size_t> below{};
-  size_t rank = 0;      ///< Place in its layer.
+  size_t rank = 0;      ///< Index in its layer.
   double centre = 0.0;  ///< In pixels.
 };
 
-/// Pairs of which the first comes before and the second after: counted while merging.
+/// Number of pairs in which the larger number comes first, counted while merging.
 size_t inversions(std::vector<size_t>& numbers, std::vector<size_t>& scratch, size_t begin,
                   size_t end) {
   if (end - begin < 2) return 0;
@@ -171,15 +171,15 @@ class Placing {
     for (Slot& slot : slots_) slot.centre -= leftmost;
   }
 
-  /// Slots that move together: each as far from the one before it as it has to be.
+  /// Positions that move together, each at the minimum distance from the previous one.
   struct Block {
     double weight = 0.0;
-    double offset = 0.0;  ///< Where its slots want the layer's first slot, in the weighted mean.
+    double offset = 0.0;  ///< Weighted mean of the best offset of the layer's first position.
     size_t count = 0;
   };
 
-  /// Moves the slots of a layer as near as their order and widths allow to the mean of their
-  /// neighbours: the least sum of squares, found by pooling adjacent violators.
+  /// Moves the positions of a layer as near to the mean of their neighbours as their order and
+  /// widths allow: the least sum of squares, found by pooling adjacent violators.
   template <class Neighbours>
   void place_layer(const std::vector<size_t>& layer, Neighbours neighbours) {
     std::vector<double> offsets;  // Least distance from the first centre.
@@ -213,9 +213,9 @@ class Placing {
 
   [[nodiscard]] Block wish(const Slot& slot, const std::vector<size_t>& neighbours,
                            double offset) const {
-    constexpr double kStay = 0.1;      // Of what has no neighbours there: out of others' way.
-    constexpr double kStraight = 4.0;  // Of lines between two layers: long ones should not wind.
-    constexpr double kPull = 0.04;     // To the middle: long graphs would lean to one side.
+    constexpr double kStay = 0.1;  // Weight of positions without neighbours there: out of the way.
+    constexpr double kStraight = 4.0;  // Weight of lines' positions: long lines should be straight.
+    constexpr double kPull = 0.04;     // Pull to the middle: long graphs would lean to one side.
     if (neighbours.empty()) return {.weight = kStay, .offset = slot.centre - offset, .count = 1};
     double sum = 0.0;
     for (const size_t other : neighbours) sum += slots_[other].centre;
@@ -266,9 +266,9 @@ class Placing {
 
   const std::vector<LayoutBox>& boxes_;
   const std::vector<LayoutLine>& lines_;
-  std::vector<Slot> slots_;                  ///< Those of boxes first, in their order.
-  std::vector<std::vector<size_t>> layers_;  ///< Slots from left to right.
-  std::vector<std::vector<size_t>> passed_;  ///< By line: slots it passes.
+  std::vector<Slot> slots_;                  ///< First those of the boxes, in their order.
+  std::vector<std::vector<size_t>> layers_;  ///< Positions from left to right.
+  std::vector<std::vector<size_t>> passed_;  ///< By line: positions it passes.
 };
 
 }  // namespace

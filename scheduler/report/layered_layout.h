@@ -5,7 +5,7 @@
 
 namespace sinter {
 
-/// A box to be placed, in pixels. Boxes of one layer stand side by side.
+/// A box to be placed, in pixels. Boxes of one layer form a horizontal row.
 struct LayoutBox {
   double width = 0.0;
   double height = 0.0;
@@ -25,7 +25,7 @@ struct LayoutPoint {
 };
 
 struct Layout {
-  std::vector<LayoutPoint> corners;  ///< Upper left ones, by box.
+  std::vector<LayoutPoint> corners;  ///< Upper left corners, by box.
   /// By line: from the lower edge of its first box to the upper edge of its second. Points 2k and
   /// 2k + 1 lie above one another; from 2k + 1 to 2k + 2 the line may cross to another place.
   std::vector<std::vector<LayoutPoint>> routes;
@@ -34,10 +34,10 @@ struct Layout {
 };
 
 /// Places boxes in layers from top to bottom (Sugiyama, Tagawa and Toda, "Methods for visual
-/// understanding of hierarchical system structures", 1981). Within a layer boxes stand in the order
-/// in which barycentres of their neighbours leave the fewest crossings found, and as near to them
-/// as room allows. Boxes do not overlap, and lines pass between them. Equal arguments give equal
-/// layouts.
+/// understanding of hierarchical system structures", 1981). The boxes of a layer are ordered by the
+/// barycentres of their neighbours, in the order with the fewest crossings found, and are placed as
+/// near to the barycentres as room allows. Boxes do not overlap, and lines pass between them. Equal
+/// arguments give equal layouts.
 Layout lay_out(const std::vector<LayoutBox>& boxes, const std::vector<LayoutLine>& lines);
 
 }  // namespace sinter

@@ -7,8 +7,8 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
-/// Bytes of the UTF-8 character that a text begins with; 0 where it begins with none. Surrogates
-/// and overlong forms are none (RFC 3629, section 4).
+/// Bytes of the UTF-8 character at the start of a text; 0 if there is no well-formed one.
+/// Surrogates and overlong forms are not well-formed (RFC 3629, section 4).
 size_t character_bytes(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
@@ -23,13 +23,13 @@ size_t character_bytes(std::string_view text) {
   return is_overlong || is_none ? 0 : bytes;
 }
 
-/// Calls body with each character, replaced where it is none that a document may hold.
+/// Calls body with each character; those that a document may not contain are replaced.
 template <class Body>
 void for_each_character(std::string_view text, Body body) {
   while (!text.empty()) {
     const size_t bytes = character_bytes(text);
     const std::string_view character = text.substr(0, std::max<size_t>(bytes, 1));
-    // U+FFFE and U+FFFF are no characters of XML.
+    // U+FFFE and U+FFFF are not XML characters.
     const bool is_none = bytes == 0 || character == "\xEF\xBF\xBE" || character == "\xEF\xBF\xBF";
     const auto first = static_cast<unsigned char>(character.front());
     const bool is_control = first < ' ' || first == 0x7F;

@@ -6,20 +6,20 @@
 
 namespace sinter {
 
-// Names come from callers and may hold anything. What these functions return is well-formed UTF-8:
-// bytes that are none become U+FFFD, control characters blanks.
+// Names come from callers and may contain any bytes. These functions return well-formed UTF-8:
+// ill-formed bytes become U+FFFD, control characters become blanks.
 
-/// Text for an element or a quoted attribute of XML.
+/// Escapes text for an XML element or quoted attribute.
 std::string xml_escaped(std::string_view text);
 
-/// Text between the quotes of a string of Graphviz.
+/// Escapes text for the inside of a quoted Graphviz string.
 std::string dot_escaped(std::string_view text);
 
-/// The first characters of a text, with "…" in the place of the rest if there are more than `most`,
-/// which is at least 1.
+/// The first characters of a text. If it has more than `most` characters, at least 1, the rest is
+/// replaced by "…".
 std::string shortened(std::string_view text, size_t most);
 
-/// Characters of a text, an ill-formed byte counting as one.
+/// Number of characters of a text; an ill-formed byte counts as one.
 size_t character_count(std::string_view text);
 
 }  // namespace sinter

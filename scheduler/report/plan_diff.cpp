@@ -22,7 +22,7 @@ ValueId plan_value(const KernelPlan& kernel, ValueId value) {
   return kernel.in_plan.empty() ? value : kernel.in_plan.at(value);
 }
 
-/// True if ops stand in the same places and read the same values, whatever the extents.
+/// True if the same ops stand in the same places and read the same values, at any extents.
 bool has_same_ops(const Fusion& a, const Fusion& b) {
   if (a.ops.size() != b.ops.size()) return false;
   return std::ranges::all_of(a.op_ids(), [&](OpId op) {
@@ -31,14 +31,14 @@ bool has_same_ops(const Fusion& a, const Fusion& b) {
   });
 }
 
-/// What a kernel is, for another to be like it.
+/// Properties by which kernels of two plans are matched.
 struct Likeness {
   uint64_t graph = 0;  ///< Structural hash.
-  uint8_t role = 0;    ///< Leads, finishes, or is a part.
+  uint8_t role = 0;    ///< Leading, finishing, or a part.
   std::set<std::string> written{};
 };
 
-/// An item of each plan that go together.
+/// A matched item of each plan.
 struct Pair {
   size_t a = 0;
   size_t b = 0;
@@ -78,7 +78,7 @@ class Matching {
     }
   }
 
-  /// Those that write most of the same first.
+  /// Matches items with common names, those with most in common first.
   void match_overlapping() {
     std::vector<std::pair<size_t, Pair>> found;
     for (size_t a = 0; a < a_.size(); ++a) {
@@ -154,7 +154,7 @@ class Comparison {
     if (a != b) out_.problem.push_back({std::move(what), std::move(a), std::move(b)});
   }
 
-  /// By place: callers pass tensors so.
+  /// Compares by position, since callers pass tensors by position.
   void compare_tensors(const std::string& what, const std::vector<ValueId>& a,
                        const std::vector<ValueId>& b) {
     const auto text = [](const Fusion& fusion, const std::vector<ValueId>& values, size_t i) {
@@ -167,7 +167,7 @@ class Comparison {
       change(fmt::format("{} {}", what, i), text(a_.fusion, a, i), text(b_.fusion, b, i));
   }
 
-  /// Names by which values of both plans are one; none where it could be by chance.
+  /// Names by which values of both plans are identified; empty if a match could be a coincidence.
   [[nodiscard]] std::set<std::string> names(const Fusion& fusion,
                                             const std::vector<ValueId>& values) const {
     std::set<std::string> out;
@@ -196,7 +196,7 @@ class Comparison {
     std::vector<Likeness> out;
     for (const ExternalCall& call : plan.externals) {
       const Op& op = plan.fusion.ops[call.op];
-      // Of the call and what it takes, as far as kinds and types go.
+      // A graph of the call and its operands, with their kinds and types only.
       Fusion alone;
       const auto append = [&](OpKind kind, std::vector<ValueId> operands,
                               std::span<const ValueId> like) {
@@ -251,7 +251,7 @@ class Comparison {
 
   [[nodiscard]] bool is_same_order(const std::vector<Pair>& kernels,
                                    const std::vector<Pair>& calls) const {
-    // Where each step of b stands there.
+    // The position of each step of b.
     std::map<std::pair<PlanStep::Kind, size_t>, size_t> place;
     const std::vector<PlanStep> steps = b_.steps();
     for (size_t i = 0; i < steps.size(); ++i) place[{steps[i].kind, steps[i].index}] = i;
@@ -312,7 +312,7 @@ std::string kernel_diff_text(const KernelDiff& kernel, const Plan& a, const Plan
   return out;
 }
 
-/// The kernels and calls that the other plan has nothing like.
+/// The kernels and calls without a match in the other plan.
 std::string left_text(const Plan& plan, const std::vector<size_t>& kernels,
                       const std::vector<size_t>& calls, char which) {
   std::string out;

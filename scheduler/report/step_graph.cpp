@@ -71,7 +71,7 @@ class Steps {
     out_.tensors.push_back(std::move(tensor));
   }
 
-  /// An output that takes over an input's memory is a tensor of its own here.
+  /// An output that takes over an input's memory counts as a separate tensor here.
   [[nodiscard]] TensorSlot own_slot(ValueId value, const TensorSlot& slot) const {
     if (slot.kind != TensorSlot::Kind::kInput || !plan_.placements.contains(value)) return slot;
     const Fusion& fusion = plan_.fusion;
@@ -90,7 +90,7 @@ class Steps {
   void add_kernel(size_t step, size_t segment) {
     const KernelPlan& kernel = plan_.kernels[segment];
     const Fusion& fusion = kernel.facts.fusion;
-    // What follows from partial results is written by the kernel that finishes them.
+    // Values that depend on partial results are written by the kernel that finishes them.
     const bool is_finished =
         segment + 1 < plan_.kernels.size() && plan_.kernels[segment + 1].finishes;
     const auto in_plan = [&](ValueId value) {
@@ -103,8 +103,7 @@ class Steps {
       const ValueId value = in_plan(output);
       write(step, own_slot(value, slots_.of(segment, output, BufferUse::kWrite)), writes_of(value));
     }
-    // Partial results have no value of their own among the outputs, where what is computed from
-    // them is the output.
+    // If the output is computed from partial results, these are not among the outputs themselves.
     const auto partials = partials_of_.find(segment);
     if (partials == partials_of_.end()) return;
     for (const size_t i : partials->second)
@@ -120,7 +119,7 @@ class Steps {
     const bool is_part = plan_.placements.contains(value) && is_output_[value] == 0;
     return is_part ? Writes::kPart : Writes::kAll;
   }
-  /// Of those that write all of a tensor the last one counts.
+  /// Of steps that write all of a tensor, the last one counts.
   void write(size_t step, const TensorSlot& slot, Writes what) {
     const auto known = at_.find(key(slot));
     if (known == at_.end() || out_.tensors[known->second].is_input) return;
@@ -132,7 +131,7 @@ class Steps {
   const Plan& plan_;
   const TensorSlots slots_;
   IdMap<ValueId, uint8_t> is_output_;
-  std::map<size_t, std::vector<size_t>> partials_of_;  ///< Places in the workspace, by segment.
+  std::map<size_t, std::vector<size_t>> partials_of_;  ///< Indices in the workspace, by kernel.
   StepGraph out_;
   size_t inputs_ = 0;
   std::map<Key, size_t> at_;

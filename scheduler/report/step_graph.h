@@ -9,8 +9,8 @@
 
 namespace sinter {
 
-/// A tensor in memory that steps of a plan read or write: an input, an output, or what one step
-/// leaves for later ones.
+/// A tensor in memory that steps of a plan read or write: an input, an output, or a tensor that one
+/// step leaves for later ones.
 struct PassedTensor {
   enum class Holds : uint8_t {
     kValue,
@@ -21,9 +21,8 @@ struct PassedTensor {
   Holds holds = Holds::kValue;
   int64_t bytes = 0;
   bool is_input = false;   ///< Of the graph.
-  bool is_output = false;  ///< Likewise; may be read by steps too.
-  /// Steps, ascending: none for inputs, several where each writes a part of what a concatenate
-  /// makes.
+  bool is_output = false;  ///< Of the graph; steps may read it too.
+  /// Steps, ascending: none for inputs, several if each writes a part of a concatenate's result.
   std::vector<size_t> writers{};
   std::vector<size_t> readers{};  ///< Steps; ascending.
   friend bool operator==(const PassedTensor&, const PassedTensor&) = default;
@@ -36,14 +35,15 @@ struct StepGraph {
   friend bool operator==(const StepGraph&, const StepGraph&) = default;
 };
 
-/// What the steps of a plan read and write. What a kernel keeps for itself is left out.
+/// The tensors that the steps of a plan read and write. Scratch tensors of a single kernel are
+/// omitted.
 StepGraph step_graph(const Plan& plan);
 
 /// "h", or "%v3" for a value without a name; "partials of h".
 std::string name_of(const Plan& plan, const PassedTensor& tensor);
 
 /// Ops that a kernel runs, by name with their count: "cast x2, mul, reduce.sum". Inputs, constants
-/// and broadcasts are left out.
+/// and broadcasts are omitted.
 std::string ops_text(const KernelPlan& segment);
 
 }  // namespace sinter

@@ -88,7 +88,7 @@ SweepCell cell_of(const Result<Plan>& planned) {
           .sol = predicted > 0.0 ? streamed / predicted : 0.0};
 }
 
-/// By the place of their first kernel's family in the set.
+/// The kinds, in the order of their first kernel's family in the set.
 std::vector<std::string> kinds_of(const std::vector<SweepCell>& cells, const FamilySet& families) {
   std::set<std::pair<std::ptrdiff_t, std::string>> kinds;
   for (const SweepCell& cell : cells) {
@@ -108,12 +108,12 @@ bool is_innermost(const Fusion& fusion, SymbolId symbol) {
   });
 }
 
-/// By how much the size of an extent is changed at least: a hundredth or so. Along rows also a
-/// multiple of the largest power of two in it, as far as vectors care.
+/// Smallest change of an extent: about a hundredth. Along rows it is also a multiple of the largest
+/// power of two that divides the size, up to the width of vectors.
 int64_t step_of(const Fusion& fusion, SymbolId symbol, int64_t size) {
   constexpr int64_t kResolution = 128;
   constexpr int64_t kVectorElements = 64;
-  constexpr int64_t kFewestSteps = 4;  // From a small size down to nothing.
+  constexpr int64_t kFewestSteps = 4;  // From a small size down to 0.
   const auto power_below = [](int64_t value) {
     return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(value, 1))));
   };
@@ -128,7 +128,7 @@ int64_t step_of(const Fusion& fusion, SymbolId symbol, int64_t size) {
   return step > kMost / divisor ? kMost : step * divisor;
 }
 
-/// The search along one extent. Sizes are counted in steps away from the present one.
+/// The search along one extent. Sizes are counted in steps from the present one.
 class ChangeSearch {
  public:
   ChangeSearch(const Fusion& fusion, ExtentValues extents, const DeviceLimits& limits,
@@ -163,7 +163,7 @@ class ChangeSearch {
  private:
   [[nodiscard]] int64_t size_at(int64_t steps) const { return size_ + steps * step_; }
 
-  /// The kind that wins there instead; nothing if the same wins or the fusion has no such size.
+  /// The other kind that wins there; no value if the same kind wins or the fusion has no such size.
   std::optional<std::string> other_at(int64_t steps) {
     extents_[name_] = size_at(steps);
     const auto planned = plan(fusion_, extents_, limits_, options_);

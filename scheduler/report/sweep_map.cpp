@@ -17,7 +17,7 @@ namespace {
 
 constexpr char kNoneLetter = '-';
 
-/// A letter for every kind: the first of its name that no kind before has.
+/// A letter for every kind: the first of its name that no earlier kind has.
 std::map<std::string, char> letters_of(const Sweep& sweep) {
   std::map<std::string, char> out;
   std::string free = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
@@ -108,8 +108,8 @@ std::string grid_text(const Sweep& sweep, bool shares) {
 
 constexpr std::string_view kNoneColour = "#d9d9d9";
 
-/// Colours that stay apart for the colour-blind (Okabe and Ito's). Kinds built in have theirs, so
-/// that maps compare; others take what is left.
+/// Colours that the colour-blind can distinguish (Okabe and Ito). Built-in kinds have fixed
+/// colours, so that maps are comparable; others take the remaining ones.
 std::map<std::string, std::string_view> colours_of(const Sweep& sweep) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kBuiltIn = {{
       {kPointwise, "#cc79a7"},
@@ -134,7 +134,7 @@ std::map<std::string, std::string_view> colours_of(const Sweep& sweep) {
   return out;
 }
 
-/// Where things are, in pixels.
+/// Positions in pixels.
 struct Layout {
   int64_t columns, lines;
   int64_t cell_width, cell_height;
@@ -150,7 +150,7 @@ struct Layout {
   [[nodiscard]] int64_t bottom() const { return kTop + lines * cell_height; }
   [[nodiscard]] int64_t width() const { return std::max<int64_t>(right() + kRight, 480); }
   [[nodiscard]] int64_t height() const { return bottom() + kBottom; }
-  /// Room for a number in a cell.
+  /// True if a cell has room for a number.
   [[nodiscard]] bool has_numbers() const { return cell_width >= 30 && cell_height >= 14; }
 
  private:
@@ -198,7 +198,7 @@ std::string cells_svg(const Sweep& sweep, const Layout& layout) {
   return out + "<g pointer-events=\"none\">\n" + numbers + "</g>\n";
 }
 
-/// Sizes beside the cells, as many as have room.
+/// Sizes next to the cells, as many as have room.
 std::string axes_svg(const Sweep& sweep, const Layout& layout) {
   constexpr int64_t kLabelWidth = 52;
   constexpr int64_t kLabelHeight = 14;

@@ -5,13 +5,13 @@
 
 namespace sinter {
 
-/// Cells in columns for people: every column as wide as its widest cell, two blanks between
-/// columns, numbers to the right. Lines carry no blanks at their end.
+/// A table of text for people: every column as wide as its widest cell, two blanks between columns,
+/// numbers aligned to the right. Lines have no trailing blanks.
 class TextTable {
  public:
   enum class Align { kLeft, kRight };
 
-  /// Headings, and how each column stands. All rows have as many cells.
+  /// Headings, and the alignment of each column. All rows have the same number of cells.
   explicit TextTable(std::vector<std::string> headings, std::vector<Align> aligns = {});
 
   void row(std::vector<std::string> cells);
@@ -20,12 +20,12 @@ class TextTable {
   [[nodiscard]] std::string text(size_t indent = 2) const;
 
  private:
-  std::vector<std::vector<std::string>> rows_;  ///< The headings first.
+  std::vector<std::vector<std::string>> rows_;  ///< The first row has the headings.
   std::vector<Align> aligns_;
 };
 
-/// "[#####.....]": the share of `used` in `limit`, at most full. Something used shows at least one
-/// mark; more than the limit ends in '!'.
+/// A bar, "[#####.....]": the share of `used` in `limit`, at most full. Non-zero use shows at least
+/// one mark; more than the limit ends in '!'.
 std::string bar(double used, double limit, size_t width = 24);
 
 /// "512 B", "96.0 KiB", "1.25 GiB".

@@ -97,8 +97,8 @@ int64_t blocks_per_strip(const Schedule& schedule) {
 
 namespace {
 
-/// Shared bytes of a tuple for each vector and total of `threads` threads, which may travel between
-/// blocks.
+/// Shared bytes of a tuple for each vector element and total of `threads` threads. With `travels`
+/// the tuples have types that can go to another block.
 int64_t tuple_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule, int64_t threads,
                              bool travels) {
   int64_t bytes = 0;

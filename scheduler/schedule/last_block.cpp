@@ -13,13 +13,14 @@
 namespace sinter {
 namespace {
 
-/// Registers that loads on their way may fill: four accesses of 16 bytes hide L2 as well as more,
-/// and leave what the rows needed.
+/// 32-bit registers per thread that loads in flight may fill. Four 16-byte accesses already hide L2
+/// latency as well as more, and this many fit the registers that the rows needed.
 constexpr int64_t kWordsInFlight = 32;
 
 constexpr int64_t kMostUnroll = 8;
 
-/// Coordinates, the row at hand and its test, addresses of partial results and outputs; from SASS.
+/// Registers per thread for coordinates, the current row and its bounds test, and the addresses of
+/// partial results and outputs; from SASS.
 constexpr int64_t kBaseRegisters = 34;
 
 constexpr int64_t kCounterBytes = 4;
@@ -36,10 +37,10 @@ bool has_totals(const SegmentFacts& facts) {
   return std::ranges::any_of(facts.outer_reductions, [&](OpId id) { return facts.is_total(id); });
 }
 
-/// True if what is finished has an element for each column.
+/// True if the combined results have an element per column.
 bool has_columns(const SegmentFacts& facts) {
   if (facts.space.columns == 0) return false;
-  // An output has them where it repeats one number as well.
+  // This includes an output that repeats one number along the columns.
   for (size_t i = 0; i < facts.fusion.outputs.size(); ++i) {
     if (facts.is_after_rows(facts.fusion.outputs[i]) && facts.space.output_coverage[i].columns)
       return true;
@@ -57,7 +58,7 @@ int64_t widest_vector(const SegmentFacts& facts) {
   return kMostAccessBytes / bytes;
 }
 
-/// The shape of the tree of slots, as the exchange of row slots has it.
+/// A schedule whose exchange of row slots has the shape of the tree of slots.
 Schedule tree_of(const LastBlockGeometry& geometry) {
   return {.threads_per_row = geometry.across,
           .rows_per_block = geometry.slots,
@@ -82,7 +83,7 @@ LastBlockGeometry last_block_geometry(const SegmentFacts& facts, const Schedule&
     out.columns = apart ? std::min(of_strip, facts.space.columns) : facts.space.columns;
   }
   out.vector_width = std::min(schedule.vector_width, widest_vector(facts));
-  // Whole vectors, in rows of partial results that lie one behind the other.
+  // Whole vectors: rows of partial results follow each other without padding.
   while (facts.space.columns % out.vector_width != 0) out.vector_width /= 2;
   const int64_t threads = schedule.threads_per_block();
   const int64_t vectors = divided_up(out.columns, out.vector_width);

@@ -9,13 +9,14 @@
 
 namespace sinter {
 
-// Schedules with `finish last_block`: geometry shared by their estimates and their lowering.
+// Schedules with a last-block reduction (`finish last_block`): geometry shared by their estimates
+// and their lowering.
 
-/// How the threads of the block that draws the last ticket combine partial results: `slots` x
-/// `across` of them, each slot every slots-th row, and then the slots in a tree.
+/// How the threads of the last block combine partial results: `slots` x `across` threads. Each slot
+/// accumulates every slots-th row; a tree then combines the slots.
 struct LastBlockGeometry {
-  /// Runs of columns that are finished apart from each other, each by the last of the blocks that
-  /// have columns in it: those that a column schedule or a cluster deals to its blocks. One where
+  /// Column strips with an arrival counter each. The last block that has columns in a strip
+  /// finishes it. A column schedule or a cluster distributes strips over its blocks. One strip if
   /// there are totals, which every column may need.
   int64_t strips = 1;
   int64_t columns = 0;       ///< Of a strip.
@@ -25,28 +26,30 @@ struct LastBlockGeometry {
   int64_t slots = 1;         ///< A power of two.
   int64_t unroll = 1;        ///< Rows that a thread loads before it uses the first.
 
-  /// Rounds in which a slot takes all columns of the strip, 1 at least.
+  /// Iterations in which a slot covers all columns of the strip; at least 1.
   [[nodiscard]] int64_t rounds() const;
   friend bool operator==(const LastBlockGeometry&, const LastBlockGeometry&) = default;
 };
 
-/// Of a schedule with persistent blocks.
+/// Geometry for a schedule with a persistent grid.
 LastBlockGeometry last_block_geometry(const SegmentFacts& facts, const Schedule& schedule);
 
-/// Rejects tickets where no partial results are left, or another kernel is to overlap.
+/// Rejects a last-block reduction if there are no partial results, or if another kernel is to
+/// overlap.
 std::optional<Rejection> check_last_block(const SegmentFacts& facts, const Schedule& schedule);
 
-/// Bytes of the counters in global memory; 0 without tickets.
+/// Bytes of the arrival counters in global memory; 0 without a last-block reduction.
 int64_t last_block_bytes(const SegmentFacts& facts, const Schedule& schedule);
 
-/// Shared bytes in which a block's threads learn which ticket one of them drew: one number, padded
-/// so that what lies behind it is aligned.
+/// Shared bytes through which a block's leader thread passes on the value it read from the arrival
+/// counter: one number, padded so that what follows is aligned.
 inline constexpr int64_t kArrivalFlagBytes = 16;
 
-/// Shared bytes of a block for what it draws and for the tree of slots; 0 without tickets.
+/// Shared bytes of a block for the counter's value and for the tree of slots; 0 without a
+/// last-block reduction.
 int64_t last_block_shared_bytes(const SegmentFacts& facts, const Schedule& schedule);
 
-/// Registers that a thread needs to combine partial results; 0 without tickets.
+/// Registers that a thread needs to combine partial results; 0 without a last-block reduction.
 int64_t last_block_registers(const SegmentFacts& facts, const Schedule& schedule);
 
 }  // namespace sinter

@@ -26,13 +26,13 @@ int64_t rows_of_slots(const Schedule& schedule) {
 }
 
 std::optional<Rejection> check_in_place(const SegmentFacts& facts, const Schedule& schedule) {
-  // Elements of a list are taken one by one, in one stage.
+  // Elements of a tensor list are processed one by one, in one stage.
   if (facts.list || facts.in_place.empty()) return std::nullopt;
   if (schedule.family == kTranspose) {
     return refused(schedule.family, "threads store elements that others have read",
                    facts.in_place.front().input, "none needed: other families take the segment");
   }
-  // Slots behind the last row read that one, while the thread that has it may have written it.
+  // Slots beyond the last row read that row, while the thread that owns it may have written it.
   const int64_t rows = rows_of_slots(schedule);
   if (facts.space.rows % rows != 0) {
     Rejection out =

@@ -7,10 +7,11 @@
 
 namespace sinter {
 
-/// Rows that the slots of a block take together; behind the last row they read that one again.
+/// Rows that the row slots of a block process together. Slots beyond the last row read that row
+/// again.
 int64_t rows_of_slots(const Schedule& schedule);
 
-/// Why a schedule would overwrite what it still has to read. Nothing: it does not.
+/// Why a schedule would overwrite data that it still has to read. Empty: it does not.
 std::optional<Rejection> check_in_place(const SegmentFacts& facts, const Schedule& schedule);
 
 }  // namespace sinter

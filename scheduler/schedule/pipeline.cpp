@@ -55,8 +55,8 @@ int64_t pipeline_shared_bytes(const SegmentFacts& facts, const Schedule& schedul
   for_pipeline_inputs(facts,
                       [&](int64_t element_bytes) { bytes += rounded(elements * element_bytes); });
   bytes += kept_shared_bytes(facts, schedule);
-  // Turns of one group take turns with two copies of the exchange. Rows that are left over at the
-  // end go one by one through exchanges of their own.
+  // Consecutive iterations of a consumer group alternate between two copies of the exchange. Rows
+  // left over at the end are processed one by one, with exchanges of their own.
   for (const Stage& stage : list.stages) {
     bytes += exchange_bytes(facts, stage, schedule, 2);
     if (schedule.rows_per_iteration > 1)

@@ -10,29 +10,32 @@
 
 namespace sinter {
 
-/// Threads of the producer: setmaxnreg acts on groups of four warps.
+/// Threads of the producer warp group: setmaxnreg applies to groups of four warps.
 inline constexpr int64_t kProducerThreads = 128;
 
-/// Registers that the producer keeps: the least that setmaxnreg can leave (PTX ISA).
+/// Registers per thread that the producer keeps: the fewest that setmaxnreg can leave (PTX ISA).
 inline constexpr int64_t kProducerRegisters = 24;
 
-/// Threads of a block: the compute groups and the producer.
+/// Threads of a block: the consumer warp groups and the producer.
 int64_t specialised_threads(const Schedule& schedule);
 
-/// Row-wide inputs, which arrive through the ring.
+/// Row-wide inputs, which arrive through the pipeline.
 std::vector<ValueId> pipeline_inputs(const SegmentFacts& facts);
 
-/// Slots of the ring, each for as many rows as a group works on side by side.
+/// Stage groups of the pipeline with an mbarrier pair each: every group holds rows_per_iteration
+/// rows.
 int64_t pipeline_slots(const Schedule& schedule);
 
-/// Bytes that one stage holds: a block's columns of a row of every input.
+/// Bytes of one pipeline stage: a block's columns of one row of every input.
 int64_t pipeline_row_bytes(const SegmentFacts& facts, const Schedule& schedule);
 
-/// Shared bytes of a block: the ring, what is kept, the exchanges of every group, the mbarriers.
+/// Shared bytes of a block: the pipeline, kept values, the exchanges of every consumer group, the
+/// mbarriers.
 int64_t pipeline_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
                               const StageList& list);
 
-/// True if a row is read to its end before its first row barrier, and its slot given back then.
+/// True if a row is completely read before its first row barrier, and its pipeline stage is
+/// released then.
 bool releases_early(const SegmentFacts& facts, const Schedule& schedule);
 
 }  // namespace sinter

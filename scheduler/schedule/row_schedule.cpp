@@ -17,8 +17,7 @@
 namespace sinter {
 namespace {
 
-/// Position of the first element, in elements from a vector boundary, that an access adds to every
-/// row's shift.
+/// True if the rows of both accesses start equally far from a vector boundary, in elements.
 bool same_shift(const SegmentFacts& facts, const TensorAccess& access,
                 const TensorAccess& reference, int64_t width) {
   if ((access.offset - reference.offset) % width != 0) return false;
@@ -28,13 +27,13 @@ bool same_shift(const SegmentFacts& facts, const TensorAccess& access,
   return true;
 }
 
-/// True if the access walks all columns as one run of stride 1.
+/// True if the access walks all columns contiguously, with stride 1.
 bool collapses(const IterationSpace& space, const TensorAccess& access) {
   if (space.dimensions.size() == space.row_dimensions) return true;
   return access.strides.back() == 1 && has_one_stride(space, access);
 }
 
-/// Stride 1 along the innermost column dimension, and a vector never straddles two of its runs.
+/// True if the innermost column dimension has stride 1 and no vector straddles two of its runs.
 bool contiguous(const IterationSpace& space, const TensorAccess& access, int64_t width,
                 bool aligned) {
   if (space.dimensions.size() == space.row_dimensions || access.strides.back() != 1) return false;
@@ -48,7 +47,8 @@ int64_t access_bytes(const TensorAccess& access, int64_t width) {
 bool aligned_everywhere(const SegmentFacts& facts, const TensorAccess& access, int64_t width) {
   const int64_t elements = access_bytes(access, width) / access.element_bytes;
   if (access.offset % elements != 0) return false;
-  // Every jump moves whole vectors; columns that collapse make no jumps.
+  // Every stride beyond the innermost moves whole vectors. Columns that collapse have no such
+  // stride.
   const auto& space = facts.space;
   const size_t jumps =
       collapses(space, access) ? space.row_dimensions : space.dimensions.size() - 1;
@@ -353,8 +353,9 @@ std::vector<ChunkRun> chunk_runs(const SegmentFacts& facts, const Schedule& sche
       add(whole, end, 1, predication);
       continue;
     }
-    // What fills no chunk comes as one, and a predicated end with it: its loads too are under way
-    // together. Accumulators of columns would take the registers that this needs.
+    // The rest that fills no chunk forms one chunk, and a predicated end joins it, so that its
+    // loads are in flight together. Not with column accumulators, which would take the registers
+    // that this needs.
     const int64_t whole = begin + (end - begin) / unroll * unroll;
     add(begin, whole, unroll, predication);
     const bool ends_next = i + 2 == spans.size() && predication == Predication::kNone;
@@ -363,7 +364,7 @@ std::vector<ChunkRun> chunk_runs(const SegmentFacts& facts, const Schedule& sche
     add(whole, spans[i].end, spans[i].end - whole, spans[i].predication);
   }
   if (peeled_count(facts, schedule) > 0) {
-    // A loop over chunks has no place for what comes once.
+    // A loop over chunks cannot contain work that is done once.
     const int64_t end = batch_count(facts, schedule);
     if (runs.empty() || !runs.back().is_one()) runs.push_back({end, end, 0, Predication::kVector});
     runs.back().edges = true;
@@ -390,7 +391,7 @@ boost::container::static_vector<DType, 3> exchange_types(const Fusion& fusion,
   if (!traits.is_search()) return types;
   const int axis = reduced_axes(reduction.kind).front();
   const Extent& extent = fusion.values[reduction.operands[0]].shape[static_cast<size_t>(axis)];
-  // The largest of the type is no place, and lanes behind the last element count on.
+  // The largest i32 is no valid index, and lanes beyond the last element keep counting.
   const bool is_narrow =
       extent.is_constant() && extent.constant() <= std::numeric_limits<int32_t>::max() / 2;
   for (size_t i = 0; i < types.size(); ++i) {
@@ -417,15 +418,15 @@ bool takes_two_passes(const OpKind& kind) {
 
 namespace {
 
-/// Of what evaluating a value for a second time takes.
+/// What it takes to evaluate a value a second time.
 struct SecondLook {
-  bool reads_row = false;     ///< Inputs as large as the row, from memory or a ring.
-  bool reads_shared = false;  ///< What is kept in shared memory, or inputs along the columns.
-  bool converts = false;      ///< Elements that registers hold in a type too narrow to compute in.
+  bool reads_row = false;     ///< Row-wide inputs, from memory or a pipeline.
+  bool reads_shared = false;  ///< Values kept in shared memory, or inputs along the columns.
+  bool converts = false;      ///< Kept elements in registers need a conversion to the compute type.
 };
 
-/// What evaluating `value`, an operand of a reduction of stage `s`, again takes; `seen` has a value
-/// once, however many ways lead to it.
+/// Adds to `out` what it takes to evaluate `value`, an operand of a reduction of stage `s`, again.
+/// `seen` marks values that were visited.
 void look_again(const SegmentFacts& facts, const Schedule& schedule, ValueId value, size_t s,
                 IdMap<ValueId, uint8_t>& seen, SecondLook& out) {
   walk_operands(facts.fusion, value, [&](ValueId operand) {
@@ -473,7 +474,7 @@ bool syncs_between_passes(const SegmentFacts& facts, const Schedule& schedule, c
   const auto is_welford = [&](OpId id) {
     return traits_of(facts.fusion.ops[id].kind).tuple == TupleKind::kMoments;
   };
-  // To meet takes the blocks of a cluster longer than to merge.
+  // Synchronising the blocks of a cluster takes longer than merging.
   return schedule.threads_per_row > 1 && schedule.cluster_size == 1 &&
          schedule.pipeline_stages == 0 && facts.space.columns > 0 &&
          passes_over_whole_row(facts, schedule, stage, s) &&
@@ -483,16 +484,17 @@ bool syncs_between_passes(const SegmentFacts& facts, const Schedule& schedule, c
 
 int64_t pivot_threads(const SegmentFacts& facts, const Schedule& schedule) {
   const int64_t vectors = columns_of_last_block(facts, schedule) / schedule.vector_width;
-  // Where there may be no whole vector, the first thread has an edge.
+  // If a row may have no whole vector, the first thread has a peeled element.
   const int64_t threads = std::clamp<int64_t>(vectors, 1, schedule.threads_per_row);
   return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(threads)));
 }
 
 bool pivot_bears_outlier(const SegmentFacts& facts, const Schedule& schedule) {
-  // Of n elements all are 0 but one, x, which is one of the t that the pivot x / t is the mean of.
-  // The squares from the pivot sum to x^2 (n / t^2 + 1 - 2 / t), those from the mean to
-  // m2 = x^2 (1 - 1 / n). Sums are of quarters of squares: they stay below m2 up to n = 3 t^2.
-  constexpr int64_t kMostElements = 3;  // For a square of threads.
+  // Suppose that of n elements all are 0 but one, x, and that x is one of the t elements whose
+  // mean, x / t, is the pivot. The squares from the pivot sum to x^2 (n / t^2 + 1 - 2 / t), those
+  // from the mean to m2 = x^2 (1 - 1 / n). Sums are of quarters of squares: they stay below m2 up
+  // to n = 3 t^2.
+  constexpr int64_t kMostElements = 3;  // Times the square of the threads.
   const int64_t threads = pivot_threads(facts, schedule);
   return facts.space.columns <= kMostElements * threads * threads;
 }

@@ -15,42 +15,44 @@ namespace sinter {
 
 inline bool is_power_of_two(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
 
-/// A rejection of a schedule in the name of its family.
+/// A rejection of a schedule, with its family as the subject.
 Rejection rejected(const Schedule& schedule, std::string rule, int64_t value, int64_t limit,
                    std::string unit, std::string remedy);
 
-/// True if one stride walks all columns, so that the place of a column takes no division.
+/// True if one stride addresses all columns, so that a column's address takes no division.
 bool has_one_stride(const IterationSpace& space, const TensorAccess& access);
 
-/// How one tensor is accessed under a schedule.
+/// How a tensor is accessed under a schedule.
 enum class AccessKind : uint8_t {
   kVector,   ///< Whole vectors, aligned.
-  kUniform,  ///< One element serves the whole vector: the tensor does not vary inside it.
+  kUniform,  ///< One element for the whole vector: the tensor does not vary inside it.
   kElement,  ///< One access per element.
 };
 
 AccessKind access_kind(const SegmentFacts& facts, const TensorAccess& access,
                        const Schedule& schedule);
 
-/// True if a thread's vectors of an input can be copied so.
+/// True if a thread's vectors of an input can be copied to shared memory with cp.async.
 bool copies_async(const SegmentFacts& facts, const Schedule& schedule, ValueId value);
 
-/// Whether the threads of a warp store an output in pairs where none of their vectors has a
-/// predication: a vector of two accesses or more is then stored by two threads together, so that
-/// each access of the warp fills whole sectors and not every second half of one. For elements of
-/// four bytes, of warps that have one row, but not where another thread's part of an input lies in
-/// that memory.
+/// True if adjacent lanes exchange halves of their vectors before they store an output, where no
+/// vector is predicated. A vector of two or more accesses is then stored by two threads together,
+/// so that each access of the warp fills whole sectors instead of every second half. Only for
+/// 4-byte elements, for warps that work on one row, and not for an output in the memory of an
+/// input, where another thread may still read its part.
 bool stores_in_pairs(const SegmentFacts& facts, const Schedule& schedule, size_t output);
 
-/// The tensor whose alignment the shift of RowAccess::kUnaligned follows: the first full one with a
-/// single row stride; nullptr if the rows of no tensor are reached by one stride.
+/// The tensor whose alignment determines the peeled elements of RowAccess::kUnaligned: the first
+/// full one whose rows are contiguous and whose base is aligned to 16 bytes; nullptr if there is
+/// none.
 const TensorAccess* shift_reference(const SegmentFacts& facts);
 
 /// Rejects vector widths no access can have.
 std::optional<Rejection> check_vector_width(const Schedule& schedule);
 
-/// Rejects shifted vectors where blocks walk elements from the first one, or columns, and shift
-/// nothing: their vectors would be misaligned wherever the first element lies on no boundary.
+/// Rejects unaligned row access, for families whose blocks walk all elements from the first one, or
+/// walk columns, and peel nothing: their vectors would be misaligned if the first element is not on
+/// a vector boundary.
 std::optional<Rejection> check_no_shift(const Schedule& schedule);
 
 /// Rejects clusters, for families whose blocks share no rows.
@@ -59,53 +61,53 @@ std::optional<Rejection> check_no_cluster(const Schedule& schedule);
 /// Rejects parameters, for families without any.
 std::optional<Rejection> check_no_parameters(const Schedule& schedule);
 
-/// Rejects numbers of a ring, for families without one.
+/// Rejects pipeline fields, for families without a pipeline.
 std::optional<Rejection> check_no_pipeline(const Schedule& schedule);
 
-/// Rejects rows ahead, for families whose threads load no rows into registers one after the other.
+/// Rejects prefetched rows, for families whose threads do not load rows one after the other into
+/// registers.
 std::optional<Rejection> check_no_prefetch_rows(const Schedule& schedule);
 
-/// Rejects accumulators elsewhere than in registers, for families that keep them there.
+/// Rejects accumulators outside registers, for families that keep them there.
 std::optional<Rejection> check_accumulators_in_registers(const Schedule& schedule);
 
-/// Rejects turns, for families whose blocks go through each row as soon as it is reduced.
+/// Rejects two-pass schedules, for families whose blocks finish each row as soon as it is reduced.
 std::optional<Rejection> check_no_two_pass(const Schedule& schedule);
 
-/// Inputs that a schedule keeps in registers and loads a row ahead, into registers of their own; in
-/// turns those that the second part reads. None where no row is ahead.
+/// Inputs kept in registers that are prefetched one row ahead, into further registers. In a
+/// two-pass schedule these are the full inputs of the second pass. None if prefetch_rows is 0.
 std::vector<ValueId> prefetched_inputs(const SegmentFacts& facts, const Schedule& schedule);
 
-/// 32-bit words per thread of those registers, and of row values that are read a row ahead.
+/// 32-bit words per thread of those registers and of prefetched row values.
 int64_t prefetched_words(const SegmentFacts& facts, const Schedule& schedule);
 
 /// Rejects row access modes and vector widths that are illegal for this segment.
 std::optional<Rejection> check_row_access(const SegmentFacts& facts, const Schedule& schedule);
 
-/// Elements of a shifted row that may lie outside of its whole vectors: before the first, which
-/// starts at a vector boundary, and behind the last.
+/// Most peeled elements of an unaligned row: those before its first whole vector, which starts at a
+/// vector boundary, and those behind its last.
 int64_t most_peeled_elements(const Schedule& schedule);
 
-/// How many of those a thread takes at most, whose edges they then are. 0 where rows are not
-/// shifted, have no elements, or vectors of one.
+/// Most peeled elements of one thread. 0 if rows are aligned or empty, or vectors have one element.
 int64_t peeled_count(const SegmentFacts& facts, const Schedule& schedule);
 
-/// Columns of a row that each block of a cluster has in whole vectors, at most: the last one may
-/// have fewer. The first one has the edges of shifted rows beside them.
+/// Most columns of a row, in whole vectors, of each block of a cluster; the last block may have
+/// fewer. The first block also has the peeled elements of unaligned rows.
 int64_t columns_per_block(const SegmentFacts& facts, const Schedule& schedule);
 
-/// Columns that the last block of a cluster has at least in whole vectors, wherever rows start; of
-/// rows too short for so many blocks none or fewer.
+/// Fewest columns, in whole vectors, of the last block of a cluster, wherever rows start. Zero or
+/// negative if rows are too short for so many blocks.
 int64_t columns_of_last_block(const SegmentFacts& facts, const Schedule& schedule);
 
-/// How batches of a row are predicated. Batch b covers the columns [b * T * V, (b + 1) * T * V),
-/// counted from the first whole vector.
+/// How the batches of a row are predicated. Batch b covers the columns [b * T * V, (b + 1) * T *
+/// V), counted from the first whole vector.
 enum class Predication : uint8_t {
   kNone,     ///< Every element exists.
   kVector,   ///< A thread's vector is inside the row or outside it.
   kElement,  ///< Single elements may be outside.
 };
 
-/// A run of batches under one predication.
+/// Consecutive batches with the same predication.
 struct BatchSpan {
   int64_t begin = 0;
   int64_t end = 0;
@@ -118,99 +120,101 @@ struct BatchSpan {
 boost::container::static_vector<BatchSpan, 2> batch_spans(const SegmentFacts& facts,
                                                           const Schedule& schedule);
 
-/// Batches of a block's columns in all.
+/// Number of batches of a block's columns.
 int64_t batch_count(const SegmentFacts& facts, const Schedule& schedule);
 
-/// Groups of a tile that holds what a thread has of a row: one for each batch and each edge.
+/// Groups of a register fragment that holds a thread's share of a row: one for each batch and each
+/// peeled element.
 int64_t group_count(const SegmentFacts& facts, const Schedule& schedule);
 
-/// Elements of a row that a thread goes through, inside the row or not.
+/// Elements of a row that a thread iterates over, inside the row or predicated off.
 int64_t elements_per_thread(const SegmentFacts& facts, const Schedule& schedule);
 
-/// True if registers hold a value of the row from stage to stage.
+/// True if the schedule keeps a value of the row in registers between stages.
 bool keeps_in_registers(const Schedule& schedule);
 
-/// True if the batches of a row are unrolled, because registers that are indexed by batch hold
-/// something of each: a kept value, or accumulators.
+/// True if the batches of a row are unrolled, because registers that are indexed by batch hold a
+/// kept value or accumulators.
 bool unrolls_batches(const SegmentFacts& facts, const Schedule& schedule);
 
-/// Chunks of `unroll` batches that a thread walks one after the other; what the last one has fewer
-/// comes together. Edges come with a last chunk that is no part of a loop, else by themselves.
+/// Chunks of `unroll` batches that a thread processes one after the other. A shorter last chunk is
+/// loaded together. Peeled elements belong to a last chunk that is no part of a loop; otherwise
+/// they form a chunk of their own.
 int64_t chunk_count(const SegmentFacts& facts, const Schedule& schedule);
 
-/// Batches of one predication, `batches` of them at a time: a loop over chunks, or the only chunk.
+/// Batches of one predication, `batches` at a time: a loop over chunks, or a single chunk.
 struct ChunkRun {
   int64_t begin = 0;
   int64_t end = 0;
   int64_t batches = 0;
   Predication predication = Predication::kNone;
-  /// The thread's edges come with its batches, of which there may be none then.
+  /// The thread's peeled elements belong to this run, which may then have no batches.
   bool edges = false;
   /// A single chunk, which needs no loop.
   [[nodiscard]] bool is_one() const { return end - begin == batches; }
   friend bool operator==(const ChunkRun&, const ChunkRun&) = default;
 };
 
-/// What a thread's walk along a row in chunks of `unroll` batches is printed as, in order.
+/// The loops and single chunks of a thread's walk along a row in chunks of `unroll` batches, in
+/// order.
 std::vector<ChunkRun> chunk_runs(const SegmentFacts& facts, const Schedule& schedule,
                                  int64_t unroll);
 
-/// Rows that a block of so many threads is offered: no more than there are, nor fewer than a warp
-/// takes.
+/// Rows per block to offer for a block of `block_threads` threads: no more than exist, and no fewer
+/// than a warp covers.
 int64_t offered_rows(const SegmentFacts& facts, int64_t block_threads, int64_t threads_per_row);
 
 /// Rows of a block that exist.
 int64_t existing_rows(const SegmentFacts& facts, const Schedule& schedule);
 
-/// Batches whose columns a thread has accumulators for, and unrolls where it has any: all of its
-/// row, or one chunk of those that turns go through.
+/// Batches for which a thread has accumulators, and which it unrolls if it has any: those of its
+/// whole row, or of one chunk in a two-pass schedule.
 int64_t held_batches(const SegmentFacts& facts, const Schedule& schedule);
 
-/// Elements of a row in a thread's registers up to which statistics look twice at all of them at
-/// once where they are converted first: ptxas converts those of the second look together with those
-/// of the first. A softmax with 128 of them took 220 registers instead of 106, and spilled 452
-/// bytes under a cap of 128 (ptxas 13.0, sm_90a).
+/// Most elements of a row in a thread's registers for which two-pass statistics cover the whole row
+/// if elements are converted first: ptxas keeps the conversions of both passes alive together.
+/// Measurement: docs/experiments/constants_cost.md.
 inline constexpr int64_t kMostConvertedTwice = 32;
 
-/// True if a reduction looks at elements twice: for their mean or extreme, and then for what
-/// deviates from it or where it is.
+/// True if a reduction goes through its elements twice: first for their mean or extreme, then for
+/// the deviations from it or its position.
 bool takes_two_passes(const OpKind& kind);
 
-/// True if the statistics of stage s take the whole row in each of their two sweeps, because the
-/// second reads nothing but what is held. Else they take a chunk after the other.
+/// True if the two-pass statistics of stage s cover the whole row in each pass, because the second
+/// pass reads only kept values. Otherwise they process one chunk after the other.
 bool passes_over_whole_row(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage,
                            size_t s);
 
-/// True if, beyond that, the threads of a row meet between the two sweeps: what deviates is then
-/// added up for one pivot or maximum of the row, where else tuples are merged in every step of
-/// their exchange. One step of merging Welford's takes 32 instructions, three of sums take 6. Not
-/// where the pivot of Welford statistics would not bear an outlier.
+/// True if the threads of a row also synchronise between the two passes. Deviations are then summed
+/// from one pivot or maximum of the row; otherwise every step of the exchange merges tuples. One
+/// step of a Welford merge takes 32 instructions, one of three sums 6. Not if a Welford pivot could
+/// not bear an outlier (pivot_bears_outlier).
 bool syncs_between_passes(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage,
                           size_t s);
 
-/// Threads of a row, the first ones, whose elements give the pivot of its Welford statistics where
-/// they meet: the most that are a power of two and have elements in every row. Then the mean of
-/// equal elements, added up by a tree, is exactly the element.
+/// Number of leading threads of a row whose elements give the pivot of its synchronised Welford
+/// statistics: the largest power of two of threads that have elements in every row. The mean of
+/// equal elements, summed by a tree, is then exactly the element.
 int64_t pivot_threads(const SegmentFacts& facts, const Schedule& schedule);
 
-/// True if so many threads share the pivot that the sums of squares from it neither overflow where
-/// m2 does not, nor cancel to less than a quarter, when one of their elements is far from the rest.
+/// True if enough threads share the pivot: the sums of squares from it neither overflow where m2
+/// does not, nor cancel to less than a quarter, when one of their elements is far from the rest.
 bool pivot_bears_outlier(const SegmentFacts& facts, const Schedule& schedule);
 
-/// Rows that a persistent grid works on at once.
+/// Rows that a persistent grid processes at once.
 int64_t rows_at_once(const Schedule& schedule);
 
-/// Blocks among which `items` are dealt, `most` at most: as few as take no more turns.
+/// Blocks, at most `most`, over which to distribute `items`: the fewest that need no more rounds.
 int64_t balanced_blocks(int64_t items, int64_t most);
 
-/// The type in which a value of `type` goes to another thread or block: shuffles and stores between
-/// blocks know no bool.
+/// The type in which a value of `type` is sent to another thread or block: shuffles and stores
+/// between blocks do not support bool.
 DType travel_type(DType type);
 
-/// Types of the tuple that a reduction carries through an exchange.
+/// Types of the tuple that a reduction exchanges.
 boost::container::static_vector<DType, 3> exchange_types(const Fusion& fusion, const Op& reduction);
 
-/// The one of the two that the schedule asks for.
+/// The stage list of the schedule: distribute_two_pass() if it is two-pass, otherwise distribute().
 StageList stages_of(const SegmentFacts& facts, const Schedule& schedule);
 
 /// 32-bit registers that hold `elements` packed elements of `bytes` bytes.

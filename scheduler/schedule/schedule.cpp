@@ -21,7 +21,7 @@ namespace {
 struct NumberField {
   std::string_view name;
   int64_t Schedule::*member;
-  bool is_optional = false;  ///< Left out of texts where it has its first value.
+  bool is_optional = false;  ///< Left out of the text if it has its default value.
 };
 
 constexpr std::array kNumberFields = {
@@ -52,7 +52,7 @@ constexpr std::array kFinishes = {Finish::kKernel, Finish::kLastBlock};
 constexpr std::array kReadPriorities = {ReadPriority::kNormal, ReadPriority::kEvictFirst,
                                         ReadPriority::kEvictLast, ReadPriority::kLastUse};
 
-/// True if texts name the field.
+/// True if the text names the field.
 bool is_named(const NumberField& field, const Schedule& schedule) {
   return !field.is_optional || schedule.*field.member != Schedule{}.*field.member;
 }
@@ -140,7 +140,7 @@ std::optional<std::string> unescaped(std::string_view body) {
   return out;
 }
 
-/// Names and words of the first grammar, which is no longer read, and what they are called now.
+/// Names and words of the first grammar, which is no longer accepted, and their present names.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kRenamed = {{
     {"persist", "keep"},
     {"cluster_blocks", "cluster_size"},

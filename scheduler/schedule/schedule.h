@@ -25,10 +25,10 @@ std::string_view text_of(RowAccess access);
 /// L2 eviction priority of reads of row-wide inputs.
 enum class ReadPriority : uint8_t {
   kNormal,
-  kEvictFirst,  ///< Lines read leave L2 before what it held.
-  kEvictLast,   ///< Lines read leave L2 after lines written.
-  kLastUse,     ///< The same for lines that a later stage reads again; its reads, and those of what
-                ///< is read once, leave L2 first.
+  kEvictFirst,  ///< Lines read are evicted from L2 before the lines it held.
+  kEvictLast,   ///< Lines read are evicted from L2 after lines written.
+  kLastUse,  ///< The same for lines that a later stage reads again. Their last reads, and reads of
+             ///< lines read once, are evicted first.
 };
 
 std::string_view text_of(ReadPriority priority);
@@ -72,8 +72,8 @@ struct Schedule {
   /// shared memory; threads_per_row counts the threads of one block. For column they split the rows
   /// of a column strip, and the first block combines the results.
   int64_t cluster_size = 1;
-  /// Rows that the pipeline of a warp-specialised block holds, a multiple of rows_per_block times
-  /// rows_per_iteration; 0: no pipeline.
+  /// Pipeline stages of a warp-specialised block, one row each: a multiple of rows_per_block times
+  /// rows_per_iteration. 0: no pipeline.
   int64_t pipeline_stages = 0;
   /// Unroll-and-jam: 1, 2 or 4 rows that a consumer group works on at once. They share one exchange
   /// of statistics per stage. Costs registers for each row, and pipeline stages held until all rows
@@ -111,10 +111,10 @@ bool is_kept(const Schedule& schedule, ValueId value);
 /// True if it keeps the value there.
 bool is_kept(const Schedule& schedule, ValueId value, Residency residency);
 
-/// What only some schedules have, for people: ", cluster_size 2, prefetch_rows 1".
+/// The fields that only some schedules have, for messages: ", cluster_size 2, prefetch_rows 1".
 std::string further_numbers(const Schedule& schedule);
 
-/// A field that has another value, as text.
+/// A field whose value changed, as text.
 struct FieldChange {
   std::string field{};
   std::string before{};
@@ -122,13 +122,13 @@ struct FieldChange {
   friend bool operator==(const FieldChange&, const FieldChange&) = default;
 };
 
-/// The fields in which two schedules differ, in the order of the .sched text: what that names.
-/// Values that only one keeps, and parameters that only one has, are "none" in the other.
+/// The fields in which two schedules differ, in the order of the .sched text. A kept value or a
+/// parameter that only one of them has is "none" in the other.
 std::vector<FieldChange> changes_between(const Schedule& before, const Schedule& after);
 
-/// Version of the .sched text. Raise it when a field or a word changes its name or its meaning: old
-/// names are refused with the new one as the remedy, and tuning results of another version are not
-/// found.
+/// Version of the .sched text. Raise it when a field or a word changes its name or its meaning. Old
+/// names are then refused with the new one as the remedy, and tuning results of another version are
+/// not found.
 inline constexpr int64_t kScheduleGrammar = 2;
 
 /// .sched text: one schedule on a few lines. parse_schedule(print(s)) == s.

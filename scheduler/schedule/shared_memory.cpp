@@ -23,7 +23,8 @@ int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Sche
   int64_t bytes = in_cluster ? copies * schedule.rows_per_block * kBytesPerMbarrier : 0;
   for (const OpId reduction : stage.reductions) {
     const Op& op = facts.fusion.ops[reduction];
-    // Where the threads meet between sweeps, a Welford's pivot travels in place of its count.
+    // If the threads synchronise between the two passes, a Welford pivot takes the place of the
+    // count in the tuple.
     for (const DType type : exchange_types(facts.fusion, op)) {
       bytes += rows * ((copies * slots * bytes_of(travel_type(type)) + 15) / 16 * 16);
     }
@@ -58,15 +59,16 @@ int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule) {
 int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
                          const StageList& list) {
   int64_t bytes = kept_shared_bytes(facts, schedule) + tile_shared_bytes(facts, schedule, list);
-  // The only barrier of a loop over rows cannot keep a row's exchange apart from the next one's:
-  // they take turns with two halves. So do all exchanges of a cluster, which has no barriers.
+  // A loop over rows with a single barrier cannot separate a row's exchange from the next one's, so
+  // rows alternate between two copies. So do all exchanges of a cluster, which has no barriers.
   const auto reducing = std::ranges::count_if(
       list.stages, [](const Stage& stage) { return !stage.reductions.empty(); });
   const bool alternates = reducing == 1 || schedule.cluster_size > 1;
   const int64_t copies = schedule.persistent_blocks > 0 && alternates ? 2 : 1;
   for (size_t i = 0; i < list.stages.size(); ++i) {
     const Stage& stage = list.stages[i];
-    // The meeting between two sweeps is a barrier more, which keeps the exchanges of rows apart.
+    // The synchronisation between the two passes is a further barrier, which separates the
+    // exchanges of rows.
     const bool meets = syncs_between_passes(facts, schedule, stage, i);
     bytes += exchange_bytes(facts, stage, schedule, meets ? 1 : copies);
   }
@@ -74,7 +76,7 @@ int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
     bytes += accumulator_shared_bytes(facts, schedule) + slot_exchange_bytes(facts, schedule) +
              total_exchange_bytes(facts, schedule) + last_block_shared_bytes(facts, schedule);
   }
-  constexpr int64_t kUnit = 16;  // The mbarriers of a cluster may leave half of one.
+  constexpr int64_t kUnit = 16;  // The mbarriers of a cluster may fill only half of the last unit.
   return (bytes + kUnit - 1) / kUnit * kUnit;
 }
 

@@ -5,25 +5,26 @@
 
 namespace sinter {
 
-/// Bytes of the exchange that one barrier's reductions need in shared memory; zero if a row fits a
-/// warp, or has no elements. `copies` of it lie side by side, each for `rows` rows of a group. In a
-/// cluster with its mbarriers.
+/// Shared bytes of the exchange that the reductions of one row barrier need; 0 if a row fits a warp
+/// or has no elements. `copies`: buffers side by side, each for `rows` rows of a group. In a
+/// cluster the mbarriers are included.
 int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
                        int64_t copies = 1, int64_t rows = 1);
 
-/// Shared bytes of the row values that wait for the end of a turn: a place for each of its rows.
+/// Shared bytes of the row values that a two-pass schedule holds until the second pass: one for
+/// each row of a tile.
 int64_t tile_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
                           const StageList& list);
 
-/// Shared bytes of a block: resident values and one exchange for every reducing stage, each aligned
+/// Shared bytes of a block: kept values and one exchange for every stage that reduces, each aligned
 /// to 16 bytes.
 int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule);
 
-/// The same with the stages at hand, as stages_of() gives them.
+/// The same with the stage list already computed by stages_of().
 int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
                          const StageList& list);
 
-/// Shared bytes of what the threads of a block keep there, a place for each of their vectors.
+/// Shared bytes of the values that a block's threads keep there: room for each of their vectors.
 int64_t kept_shared_bytes(const SegmentFacts& facts, const Schedule& schedule);
 
 }  // namespace sinter

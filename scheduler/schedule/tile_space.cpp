@@ -10,10 +10,10 @@
 namespace sinter {
 namespace {
 
-constexpr int64_t kBankBytes = 4;  // Shared memory has 32 banks of it (CUDA programming guide).
+constexpr int64_t kBankBytes = 4;  // Of 32 shared-memory banks (CUDA programming guide).
 constexpr int64_t kAllBanksBytes = kWarp * kBankBytes;
 
-/// Elements that an access reaches, each once.
+/// Distinct elements that an access addresses.
 double elements_of(const IterationSpace& space, const TensorAccess& access) {
   double elements = 1.0;
   for (size_t i = 0; i < space.dimensions.size(); ++i) {
@@ -26,7 +26,7 @@ bool passes_through_shared(const IterationSpace& space, const TensorAccess& acce
   return fastest_dimension(space, access) == axes.across && access.strides[axes.along] != 0;
 }
 
-/// The dimensions in the order of walked_along.
+/// The dimensions in the order of walked_along().
 std::vector<size_t> order_along(size_t count, size_t dimension) {
   std::vector<size_t> order;
   for (size_t i = 0; i < count; ++i) {
@@ -67,7 +67,7 @@ std::optional<TileAxes> tile_axes(const SegmentFacts& facts) {
   };
   for (const TensorAccess& access : space.inputs) add(access);
   for (const TensorAccess& access : space.outputs) add(access);
-  // The dimension of most bytes, not counting one.
+  // The dimension of most bytes, except `without`.
   const auto most = [&](std::optional<size_t> without) {
     std::optional<size_t> best;
     for (size_t i = 0; i < bytes.size(); ++i) {

@@ -12,20 +12,20 @@
 namespace sinter {
 namespace {
 
-/// What all finite capacities of a network may be together, so that none is as good as unlimited:
-/// bytes of larger tensors are counted in coarser units.
+/// Limit of the sum of all finite capacities of a network, so that none counts as unlimited: bytes
+/// of larger tensors are counted in coarser units.
 constexpr int64_t kMostCapacity = FlowEdge::kUnlimited / 2;
 
-/// Readers of a group up to which the boundaries to all of them are moved. In a graph in which
-/// every group reads from hundreds there would be as many maximum flows as pairs of groups, and
-/// most pairs pass one tensor of many.
+/// Number of readers of a group up to which the boundaries to all of them are moved. If every group
+/// read from hundreds of others, there would be one maximum flow per pair of groups, and most pairs
+/// pass one tensor of many.
 constexpr size_t kMostReaders = 16;
 
 bool has(std::span<const NodeId> nodes, NodeId node) {
   return std::ranges::binary_search(nodes, node);
 }
 
-/// Of a tensor that a node makes and a later group reads: what that costs beyond what others cost.
+/// Additional bytes of a tensor that a node makes and a later group reads.
 int64_t passed_bytes(const WorkGraph& graph, ValueId value, bool others_read) {
   return graph.bytes(value) * (others_read || graph.is_kept(value) ? 1 : 2);
 }
@@ -77,7 +77,8 @@ class CutNetwork {
     add(from, to, bytes);
   }
 
-  /// A vertex that lies behind the cut if one of the readers does, and costs so much then.
+  /// Adds a vertex that lies behind the cut if one of the readers does; it then costs the given
+  /// bytes.
   void add_producer(NodeId node) {
     for (const NodeId producer : graph_.nodes()[node].producers) {
       if (contains(producer)) add(vertex(node), vertex(producer), FlowEdge::kUnlimited);
@@ -99,7 +100,7 @@ class CutNetwork {
     }
   }
 
-  /// Tensors of others that several nodes read: once more if on both sides.
+  /// Tensors of other groups that several nodes read: one more read if readers are on both sides.
   void add_shared_leaves() {
     std::map<ValueId, std::vector<NodeId>> readers;
     for (const NodeId node : nodes_) {
@@ -129,7 +130,7 @@ class CutNetwork {
   int64_t finite_ = 0;  ///< Bytes of all edges.
 };
 
-/// Groups under change.
+/// The groups while their boundaries move.
 class Boundaries {
  public:
   Boundaries(const WorkGraph& graph, GroupJudge& judge, GroupSchedules& schedules, Partition groups)
@@ -147,7 +148,7 @@ class Boundaries {
   }
 
   Partition run() {
-    // A group that changed has new boundaries; each change takes predicted time away.
+    // A group that changed has new boundaries. Each change reduces the predicted time.
     std::set<size_t> changed;
     for (size_t group = 0; group < groups_.size(); ++group) changed.insert(group);
     while (!changed.empty()) {
@@ -169,7 +170,8 @@ class Boundaries {
     return graph_.nodes()[groups_[group].front()].is_external;
   }
 
-  /// Groups with kernels that read from one, ascending; of many those that read most tensors of it.
+  /// Groups with kernels that read from a group, ascending; if there are many, those that read most
+  /// tensors of it.
   [[nodiscard]] std::vector<size_t> readers_of(size_t group) const {
     std::map<size_t, size_t> tensors;  // By reader.
     if (is_external(group)) return {};
@@ -192,8 +194,8 @@ class Boundaries {
     return out;
   }
 
-  /// Nodes of a group that stay: its reductions; without any, those that need nothing of it, or
-  /// that nothing of it needs.
+  /// Nodes of a group that stay: its reductions; without any, the nodes that need no other of the
+  /// group, or that no other of the group needs.
   enum class End : uint8_t { kFirst, kLast };
   [[nodiscard]] std::vector<NodeId> anchors(size_t group, End end) const {
     const std::vector<NodeId>& nodes = groups_[group];
@@ -210,7 +212,8 @@ class Boundaries {
     return out;
   }
 
-  /// True if fewer bytes cross elsewhere, and that saves time.
+  /// Moves the boundary between two groups. True if fewer bytes cross the new one, and that saves
+  /// time.
   bool move_boundary(size_t first, size_t second) {
     std::vector<NodeId> nodes;
     std::ranges::merge(groups_[first], groups_[second], std::back_inserter(nodes));
@@ -229,10 +232,10 @@ class Boundaries {
     return false;
   }
 
-  /// Lets two groups be these, if that saves time and they can still run.
+  /// Replaces two groups by these, if that saves time and they can still run.
   bool replace(size_t first, size_t second, std::vector<NodeId> before, std::vector<NodeId> after) {
     const double now_us = cost_us(groups_[first]) + cost_us(groups_[second]);
-    // Most are told to take longer by what they take at least, without a schedule.
+    // Most replacements are rejected by the lower bound of their time, without a schedule.
     const double least_after_us = least_us(after);
     if (least_us(before) + least_after_us >= now_us) return false;
     const double before_us = cost_us(before);
@@ -260,10 +263,10 @@ class Boundaries {
     return schedules_.like(group, verdict).predicted_us();
   }
 
-  /// True if groups can still run one after the other when nodes have moved between two.
+  /// True if groups can still run one after the other after nodes have moved between two of them.
   bool still_runs(size_t first, size_t second) {
-    // A cycle would lie within the places over which something new waits for what comes later;
-    // what moved is as far from all others as before.
+    // A new cycle would lie within the range of places over which a new edge points backwards.
+    // Other dependencies of the moved nodes still point forwards.
     size_t begin = groups_.size();
     size_t end = 0;
     const auto must_be_before = [&](size_t earlier, size_t later) {
@@ -282,8 +285,8 @@ class Boundaries {
     return begin >= end || order(begin, end);
   }
 
-  /// Exchanges places in a range so that groups there can run in this order; false, and places
-  /// stay, if there is no way to.
+  /// Permutes the groups in a range of places so that they can run in this order. False, with the
+  /// places unchanged, if there is no such order.
   bool order(size_t begin, size_t end) {
     const size_t count = end - begin;
     const auto place_in_range = [&](size_t group) { return place_[group] - begin; };
@@ -325,8 +328,8 @@ class Boundaries {
   GroupSchedules& schedules_;
   Partition groups_;
   std::vector<size_t> group_of_;  ///< By node.
-  std::vector<size_t> place_;     ///< Of each group, in an order in which they can run.
-  std::vector<size_t> at_place_;  ///< The group at each place.
+  std::vector<size_t> place_;     ///< Position of each group, in an order in which they can run.
+  std::vector<size_t> at_place_;  ///< The group at each position.
 };
 
 }  // namespace

@@ -10,31 +10,33 @@
 
 namespace sinter {
 
-/// Bytes that pass through memory because two groups, ascending, of which `second` runs later, are
-/// not one: of each tensor that `second` reads of `first` the reading, and the writing if nothing
-/// else needs it there; of each that both read one reading.
+/// Bytes of memory traffic that merging two groups would save. Both are ascending, and `second`
+/// runs later. A tensor that `second` reads from `first` counts its read, and its write if nothing
+/// else needs it in memory. A tensor that both read counts one read.
 int64_t bytes_between(const WorkGraph& graph, std::span<const NodeId> first,
                       std::span<const NodeId> second);
 
-/// Which of several cuts of as many bytes.
+/// Which cut to take among cuts of equally many bytes.
 enum class CutNearest : uint8_t {
-  kFirst,  ///< That with the fewest nodes before it.
-  kLast,   ///< That with the fewest behind it.
+  kFirst,  ///< The cut with the fewest nodes before it.
+  kLast,   ///< The cut with the fewest nodes behind it.
 };
 
-/// Where to cut nodes, ascending, in two so that fewest bytes pass between (bytes_between): the
-/// part that runs first, ascending. It has all nodes that `first` needs and none that needs one of
-/// `last`, which hold one of the nodes each at least. Empty if nodes of `first` need some of
-/// `last`. The minimum cut of a flow network: of each tensor an edge of its bytes from the node
-/// that makes it to those that read it; what a node needs is on its side or before it.
+/// Cuts nodes, ascending, in two so that the fewest bytes pass between the parts (bytes_between).
+/// Returns the part that runs first, ascending. That part has all nodes that `first` needs and none
+/// that needs a node of `last`; `first` and `last` hold at least one of the nodes each. Empty if
+/// nodes of `first` need nodes of `last`. The cut is the minimum cut of a flow network. Each tensor
+/// is an edge with its bytes as capacity, from the node that makes it to those that read it. The
+/// nodes that a node needs are on its side of the cut or before it.
 std::vector<NodeId> cut_of_fewest_bytes(const WorkGraph& graph, std::span<const NodeId> nodes,
                                         std::span<const NodeId> first, std::span<const NodeId> last,
                                         CutNearest nearest = CutNearest::kFirst);
 
-/// Moves the boundary between groups that read from each other to where fewest bytes cross it, as
-/// far as both stay legal, no cycle arises and they are predicted to take less time. Reductions
-/// stay where they are, for they decide what a group walks; of groups without, what comes first or
-/// last. Takes the time of a maximum flow for each pair of neighbours.
+/// Moves the boundary between groups of which one reads from the other to where the fewest bytes
+/// cross it. A boundary moves only if both groups stay legal, no cycle arises and their predicted
+/// time decreases. Reductions stay in their groups, since they determine the iteration space of a
+/// group; in groups without reductions the first or the last nodes stay. Runs one maximum flow per
+/// pair of neighbours.
 Partition move_boundaries(const WorkGraph& graph, GroupJudge& judge, GroupSchedules& schedules,
                           Partition groups);
 

@@ -8,10 +8,11 @@
 
 namespace sinter {
 
-/// Why neighbours run in different kernels: one cut for every value and node that reads it in
-/// another group. `groups` stand in the order they run; `segment_of` has the segment that leads
-/// each; values `pins` cuts at are pinned, and so is what passes beside them. Whether one kernel
-/// would be slower is found by scheduling it if `tries`, else left open.
+/// Why neighbouring groups run in different kernels: one cut for every value and every node that
+/// reads it in another group. `groups` stand in the order they run; `segment_of` has the kernel
+/// that leads each of them. Values that `pins` cuts at are pinned, and so are the other values that
+/// pass between the same two groups. If `tries`, the merged kernel is scheduled to find out whether
+/// it would be slower; otherwise this stays open (Cut::Rule::kNotFound).
 std::vector<Cut> find_cuts(const WorkGraph& graph, GroupJudge& judge, GroupSchedules& schedules,
                            const Partition& groups, const std::vector<size_t>& segment_of,
                            const SegmentPins& pins, bool tries);

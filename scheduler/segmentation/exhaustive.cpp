@@ -22,8 +22,8 @@ std::optional<OptimalGrouping> group_exhaustively(const WorkGraph& graph, const 
   SINTER_CHECK_OP(graph.size(), <=, kMostExhaustiveNodes);
   constexpr double kNever = std::numeric_limits<double>::infinity();
   const Mask all = (Mask{1} << graph.size()) - 1;
-  // What has run is closed: with a node, all its producers. From one closed set to a larger one is
-  // a group, and a sequence of those is a grouping without cycles.
+  // A set of nodes that have run is closed: with a node it has all producers. The difference of two
+  // nested closed sets is a group, and a chain of closed sets is a grouping without cycles.
   std::vector<Mask> needs(graph.size());
   for (NodeId node = 0; node < graph.size(); ++node) {
     for (const NodeId producer : graph.nodes()[node].producers) needs[node] |= Mask{1} << producer;

@@ -8,22 +8,22 @@
 
 namespace sinter {
 
-/// Nodes up to which all groupings are tried: 2^16 groups, of which few are legal.
+/// Number of nodes up to which all groupings are tried: 2^16 groups, of which few are legal.
 inline constexpr size_t kMostExhaustiveNodes = 16;
 
-/// A grouping and what it costs.
+/// A grouping and its predicted time.
 struct OptimalGrouping {
-  std::vector<std::vector<NodeId>> groups;  ///< In an order they can run in.
+  std::vector<std::vector<NodeId>> groups;  ///< In an order in which they can run.
   double us = 0.0;
 };
 
-/// What a group takes in microseconds; nothing if no kernel runs it.
+/// Predicted time of a group in microseconds; no value if no kernel runs it.
 using GroupCost = std::function<std::optional<double>(std::span<const NodeId> group)>;
 
-/// The cheapest of all groupings without cycles by `cost`. `least` is a bound from below that takes
-/// less time to find: of groups that cannot be part of the cheapest grouping nothing else is asked.
-/// Each function is asked at most once about a group. Nothing where some node is in no group that
-/// can run. The graph has kMostExhaustiveNodes nodes at most.
+/// The grouping without cycles that has the least `cost`. `least` is a lower bound of the cost that
+/// is faster to compute. `cost` is not called for groups that the bound excludes from the cheapest
+/// grouping. Each function is called at most once per group. Returns no value if some node is in no
+/// group that can run. The graph has at most kMostExhaustiveNodes nodes.
 std::optional<OptimalGrouping> group_exhaustively(const WorkGraph& graph, const GroupCost& least,
                                                   const GroupCost& cost);
 

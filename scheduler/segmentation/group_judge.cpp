@@ -17,7 +17,7 @@ double instructions_of(const Fusion& fusion) {
 
 namespace {
 
-/// Instructions of all elements, each computed once.
+/// Instructions for all elements, each computed once.
 double slots_of_all(const Fusion& fusion) {
   double slots = 0.0;
   for (const Op& op : fusion.ops) {
@@ -27,8 +27,8 @@ double slots_of_all(const Fusion& fusion) {
   return slots;
 }
 
-/// What a group takes at least. Beyond launch and bytes: rows too few to fill the device are read
-/// no faster than the SMs that have them can, unless they are reduced in parts, by two kernels.
+/// Lower bound of a group's time. In addition to launch and bytes: rows too few to fill the device
+/// are read no faster than their SMs can, unless they are reduced in parts, by two kernels.
 double least_time_of_rows(const SegmentFacts& facts, const DeviceLimits& limits) {
   const double least_us = least_time(facts, limits);
   if (!facts.has_reduction()) return least_us;
@@ -44,7 +44,7 @@ double least_time_of_rows(const SegmentFacts& facts, const DeviceLimits& limits)
   return by_few_us;
 }
 
-/// The first of the families' refusals, if all refuse.
+/// The first of the families' rejections, if all reject the group.
 std::optional<Rejection> refusal_of_all(const SegmentFacts& facts, const FamilySet& families) {
   // Rows and columns may get a kernel each.
   if (facts.has_reduction() && facts.has_outer()) return std::nullopt;
@@ -52,15 +52,15 @@ std::optional<Rejection> refusal_of_all(const SegmentFacts& facts, const FamilyS
   for (const Family& family : families) {
     auto refusal = family.refuses ? family.refuses(facts) : std::nullopt;
     if (!refusal) return std::nullopt;
-    // That a family is for another kind of segment says nothing about this one.
+    // A rejection because the family is for another kind of segment says nothing about this one.
     const bool tells = refusal->at.valid();
     if (!first || (tells && !first->at.valid())) first = std::move(refusal);
   }
   return first;
 }
 
-/// True if a tensor that an output takes over is read as several inputs, which one kernel would not
-/// know to be one.
+/// True if a tensor that an output takes over is read as several inputs: a kernel could not tell
+/// that they are the same tensor.
 bool overwrites_a_view(const Subgraph& group) {
   return std::ranges::any_of(group.fusion.layouts, [&](const OutputLayout& layout) {
     return layout.alias.valid() && std::ranges::any_of(group.fusion.inputs, [&](ValueId input) {

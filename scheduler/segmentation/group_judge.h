@@ -13,49 +13,49 @@
 
 namespace sinter {
 
-/// Whether one kernel can run a group, and what it takes at least.
+/// Whether one kernel can run a group, and a lower bound of its time.
 struct GroupVerdict {
   bool legal = false;
-  Rejection rejection{};  ///< Why not. Its ids are those of the group's graph.
-  double least_us = 0.0;  ///< No schedule takes less, as far as is known without trying any.
-  double issue_us = 0.0;  ///< What issuing its instructions takes, each once for an element.
+  Rejection rejection{};  ///< Why it is illegal, with ids of the group's graph.
+  double least_us = 0.0;  ///< Lower bound, found without trying schedules.
+  double issue_us = 0.0;  ///< Issue time of its instructions, each once per element.
   bool reduces = false;   ///< It has a reduction.
-  WorkGraph::LeafViews views = WorkGraph::LeafViews::kOps;  ///< How its graph has to be made.
-  uint64_t structure = 0;  ///< Hash of its graph but for the values of constants; 0: not asked.
+  WorkGraph::LeafViews views = WorkGraph::LeafViews::kOps;  ///< How to extract its graph.
+  uint64_t structure = 0;  ///< Hash of its graph without the values of constants; 0: not computed.
 };
 
-/// Instructions that a kernel may have for each element. A thread's vector of 8 elements then has
+/// Most instructions per element that a kernel may have. A thread's vector of 8 elements then has
 /// 8,192 in its unrolled body, which is what the 128 KiB of instruction cache between an SM and L2
 /// hold at 16 bytes each (Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via
 /// Microbenchmarking", arXiv 1804.06826).
 inline constexpr double kMostInstructions = 1024.0;
-/// Of one kernel that ran a whole graph, for each element: one at least for each op.
+/// Instructions per element of one kernel that runs the whole graph: at least one per op.
 double instructions_of(const Fusion& fusion);
 
-/// Judges groups of a graph, each kind once: groups whose graphs are equal but for the values of
-/// constants, on which nothing here depends, get the same verdict, which is found by a hash.
-/// Schedules are not tried. `graph` does not change.
+/// Judges groups of a graph, each structure once. Groups whose graphs are equal except for the
+/// values of constants get the same verdict, which is found by a hash; no verdict depends on these
+/// values. Schedules are not tried. `graph` does not change.
 class GroupJudge {
  public:
-  /// All of them outlive it. Without pins nothing is pinned.
+  /// All arguments outlive the judge. `pins` may be null: nothing is then pinned.
   GroupJudge(const WorkGraph& graph, const DeviceLimits& limits, const FamilySet& families,
              const SegmentPins* pins = nullptr)
       : graph_(graph), limits_(limits), families_(families), pins_(pins), in_group_(graph.size()) {}
   GroupJudge(const WorkGraph& graph, const DeviceLimits& limits, const FamilySet&& families,
              const SegmentPins* pins = nullptr) = delete;
 
-  /// False if a group has more instructions or tensors of its own than a kernel may, which is told
-  /// without its graph: judge() then refuses it, for this reason or another.
+  /// False if a group exceeds a kernel's limit of instructions or of tensors. This is found without
+  /// making the group's graph. judge() then refuses the group, for this reason or another.
   [[nodiscard]] bool may_fit(std::span<const NodeId> group);
   /// `group` is ascending. The reference stays valid.
   const GroupVerdict& judge(std::span<const NodeId> group);
 
-  /// Refuses a group, and all of its structure, until all are allowed again.
+  /// Refuses a group, and all groups of its structure, until allow_all().
   void refuse(std::span<const NodeId> group, Rejection why);
-  /// Takes back what refuse() did: what was analysed stays known.
+  /// Undoes all calls of refuse(). Verdicts that were found before are kept.
   void allow_all();
 
-  /// Groups analysed, and answers given for others of the same structure.
+  /// Groups that were analysed, and verdicts reused for others of the same structure.
   struct Counts {
     int64_t analysed = 0;
     int64_t repeated = 0;
@@ -71,23 +71,23 @@ class GroupJudge {
   const DeviceLimits& limits_;
   const FamilySet& families_;
   const SegmentPins* pins_;
-  ByNodes<GroupVerdict> forbidden_;                      ///< By the pins, whatever the structure.
+  ByNodes<GroupVerdict> forbidden_;                      ///< By the pins, for any structure.
   std::unordered_map<uint64_t, GroupVerdict> verdicts_;  ///< By GroupVerdict::structure.
   ByNodes<GroupVerdict*> known_;                         ///< Groups asked for before.
   std::vector<GroupVerdict*> refused_;  ///< Legal ones that refuse() has made illegal.
-  /// Of groups that read what another of their nodes joins.
+  /// For groups that read a concatenate's result while another of their nodes writes a part of it.
   GroupVerdict unfinished_{.rejection = {.subject = "segmentation",
                                          .rule = "a kernel would read what it joins of parts",
                                          .remedy = "none needed: one part waits for the other"}};
-  /// Of groups that read a tensor in which parts of an output are joined.
+  /// For groups that read a tensor in whose memory parts of an output are written.
   GroupVerdict overwritten_{
       .rejection = {.subject = "segmentation",
                     .rule = "a kernel would read an input in whose memory it joins parts",
                     .remedy = "none needed: the parts wait for those that read"}};
   Counts counts_;
-  IdMap<ValueId, uint32_t> counted_;  ///< By leaf: the call of may_fit() that counted it last.
-  std::vector<uint32_t> in_group_;    ///< By node: the one that asked for a group with it last.
-  uint32_t last_counted_ = 0;         ///< The last call's number.
+  IdMap<ValueId, uint32_t> counted_;  ///< By leaf: the last call of may_fit() that counted it.
+  std::vector<uint32_t> in_group_;    ///< By node: the last such call whose group has it.
+  uint32_t last_counted_ = 0;         ///< Number of the last call.
 };
 
 }  // namespace sinter

@@ -75,7 +75,7 @@ const GroupSchedules::Outcome* GroupSchedules::known_outcome(const MergeTree& tr
   return known == outcomes_.end() ? nullptr : &known->second;
 }
 
-/// Trees may be as deep as groups are large, so their parts wait on a stack of their own.
+/// Trees may be as deep as groups are large, so the recursion has an explicit stack.
 const GroupSchedules::Outcome& GroupSchedules::outcome_of(const MergeTree& tree) {
   std::vector<const MergeTree*> open = {&tree};
   while (known_outcome(tree) == nullptr) {
@@ -107,8 +107,8 @@ GroupSchedules::Attempt GroupSchedules::try_outcome(const MergeTree& tree) {
     for (const Outcome* part : parts) us += part->best_us;
     return us;
   };
-  // Merging saves launches and bytes, but no instruction: where those take longest, the whole is
-  // most likely slower, and dearer to schedule than a part that shows it.
+  // Merging saves launches and bytes, but no instructions. If instructions take longest, the whole
+  // is most likely slower, and is more expensive to schedule than a part that shows it.
   if (tree.verdict->issue_us > tree.verdict->least_us) {
     for (const MergeTree& part : tree.parts) {
       const Outcome* of_part = known_outcome(part);
@@ -123,7 +123,7 @@ GroupSchedules::Attempt GroupSchedules::try_outcome(const MergeTree& tree) {
   double least_us = 0.0;
   for (const MergeTree& part : tree.parts) least_us += part.verdict->least_us;
   if (us <= least_us) return {.outcome = {.best_us = us}};
-  // Parts of which one is known and the other takes what it does at least may tell enough.
+  // The time of one part and the lower bound of the other may already decide.
   const Outcome* first = known_outcome(tree.parts.front());
   if (first == nullptr) return {.needs = &tree.parts.front()};
   if (us <= first->best_us + tree.parts.back().verdict->least_us)
@@ -133,11 +133,11 @@ GroupSchedules::Attempt GroupSchedules::try_outcome(const MergeTree& tree) {
   return {.outcome = {.is_slower = us > parts_us, .best_us = std::min(us, parts_us)}};
 }
 
-/// What a kernel takes at least that runs a group and more: what the group's own takes but for its
-/// bytes, which may pass within the kernel.
+/// Lower bound of a kernel that runs a group and more: the time of the group's own kernel without
+/// its bytes, which may pass within the kernel.
 double GroupSchedules::least_with(const MergeTree& part) {
   const ScheduledGroup& scheduled = like(part);
-  if (!scheduled.segment) return 0.0;  // More may be what a kernel runs.
+  if (!scheduled.segment) return 0.0;  // A kernel may still run a larger group.
   double us = 0.0;
   for (const KernelPlan& kernel : scheduled.segment->kernels) {
     const Prediction& predicted = kernel.chosen().predicted;

@@ -16,7 +16,7 @@ bool has(const Fusion& fusion, auto&& is_meant) {
 ValueId joined_pad(Rewriter& rewriter, const PadOp& pad, ValueId operand) {
   const DType type = rewriter.graph().values[operand].type;
   ValueId out = operand;
-  // Along the first axis at last: what is joined along it lies dense.
+  // The first axis comes last: the operands of a concatenate along it are dense.
   for (size_t axis = pad.low.size(); axis-- > 0;) {
     std::vector<ValueId> parts;
     const auto add = [&](int64_t size) {
@@ -47,8 +47,8 @@ Fusion without_pads(const Fusion& fusion) {
       .value_or(fusion);
 }
 
-/// True if a concatenate's operand, which begins at `at` along the axis, lies dense in the result,
-/// at an address that calls may expect.
+/// True if a concatenate's operand, which begins at `at` along the axis, is dense in the result and
+/// aligned as external calls may expect.
 bool lies_dense(const Fusion& fusion, const Op& concatenate, int64_t at) {
   constexpr int64_t kCallAlignment = 16;
   const Value& result = fusion.values[concatenate.results.front()];
@@ -60,7 +60,7 @@ bool lies_dense(const Fusion& fusion, const Op& concatenate, int64_t at) {
                              [](const Extent& extent) { return extent.is_one(); });
 }
 
-/// Which values have memory of their own, so that they cannot lie in a concatenate's result.
+/// Values that have memory of their own, so that they cannot lie in a concatenate's result.
 class OwnMemory {
  public:
   explicit OwnMemory(const Fusion& fusion)
@@ -79,7 +79,7 @@ class OwnMemory {
     }
   }
 
-  /// Of a concatenate's operand that begins at `at`.
+  /// For a concatenate's operand that begins at `at`.
   [[nodiscard]] bool of(ValueId value, const Op& concatenate, int64_t at) const {
     if (fusion_.def_as<InputOp>(value) != nullptr || is_output_[value] != 0) return true;
     if (joins_[value] > 1) return true;
@@ -92,7 +92,7 @@ class OwnMemory {
  private:
   const Fusion& fusion_;
   IdMap<ValueId, uint8_t> is_output_;
-  IdMap<ValueId, uint32_t> joins_;  ///< Places in concatenates.
+  IdMap<ValueId, uint32_t> joins_;  ///< Number of uses in concatenates.
   IdMap<ValueId, uint8_t> is_passed_;
 };
 

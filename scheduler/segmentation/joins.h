@@ -4,11 +4,11 @@
 
 namespace sinter {
 
-/// The same graph with every pad as concatenates of constants, and with operands of concatenates
-/// that may be written straight into their place in the result: a copy (a broadcast to its own
-/// shape) stands before those that have memory of their own. These are inputs and outputs, results
-/// of external calls and what is passed to one unless the place is dense and aligned to 16 bytes,
-/// and what is an operand of two concatenates.
+/// The same graph with every pad replaced by concatenates of constants. Operands of concatenates
+/// can be written directly to their place in the result: a copy (a broadcast to its own shape) is
+/// inserted before each operand that has memory of its own. These operands are inputs and outputs;
+/// results of external calls; operands passed to an external call, unless the place is dense and
+/// aligned to 16 bytes; and operands of two concatenates.
 Fusion with_places_for_joins(const Fusion& fusion);
 
 }  // namespace sinter

@@ -86,9 +86,9 @@ class Extraction {
   std::map<ValueId, ValueId> aliases_;  ///< Inputs by the outputs that take over their memory.
 };
 
-/// Kernels for the members of each size, as few as their arguments allow.
+/// Number of kernels for the members of each size, as few as kernel arguments allow.
 std::map<int64_t, int64_t> kernels_by_size(const ListFound& list) {
-  std::map<int64_t, int64_t> members;  // That have so many elements.
+  std::map<int64_t, int64_t> members;  // Number of members by number of elements.
   for (const ListFound::Member& member : list.members) {
     if (member.elements > 0) ++members[member.elements];
   }
@@ -98,8 +98,8 @@ std::map<int64_t, int64_t> kernels_by_size(const ListFound& list) {
   return members;
 }
 
-/// What those kernels take: each a run of elements under the schedule of the list's own, so that
-/// they differ in nothing but launches, ramps and the search.
+/// Predicted time of these kernels: each is a run of elements under the schedule of the list's
+/// kernel, so that they differ only in launches, ramps and the search.
 double apart_us(const ListFound& list, const std::map<int64_t, int64_t>& kernels,
                 const SegmentFacts& member, const Schedule& of_list, const DeviceLimits& limits) {
   std::map<int64_t, int64_t> elements;
@@ -167,7 +167,7 @@ class Chooser {
     const KernelPlan& first = groups.front().segment.kernels.front();
     const double us_apart =
         apart_us(list, by_size, first.facts.list->member, first.chosen().schedule, limits_);
-    // Of equals fewer kernels win: what the host takes to launch them is not in their times.
+    // Among equals fewer kernels win: the host's launch time is not in the predictions.
     if (us >= us_apart * (1.0 + kTieShare)) return;
     groups.front().segment.decisions.push_back(
         decision(list, {.kernels = kernels, .us = us}, {.kernels = apart, .us = us_apart}));

@@ -12,22 +12,22 @@ namespace sinter {
 /// A list of tensors that one kernel takes, as a part of a plan's graph.
 struct ListGroup {
   Subgraph subgraph;
-  ScheduledSegment segment;  ///< Its kernel; the first one of several has the decision for all.
+  ScheduledSegment segment;  ///< Its kernel; the first of several lists has the decision for all.
 };
 
-/// Lists of a graph, and what is left of it.
+/// The lists of a graph, and the rest of the graph.
 struct ListGroups {
   std::vector<ListGroup> groups;
-  /// What the other kernels and calls have to make, ascending: outputs of the graph that are in no
-  /// list, and what the lists read beside inputs.
+  /// Values that the other kernels and calls have to make, ascending: outputs of the graph that are
+  /// in no list, and those operands of lists that are not inputs.
   std::vector<ValueId> rest;
 };
 
-/// Takes the members of a specialised graph's lists (find_lists) out of it, where one kernel for
-/// all of them is predicted to take less than kernels for those of each size, as few as arguments
-/// allow, that spare reading what other ops of the graph read too. A list
-/// that exceeds the arguments of a kernel is cut evenly. Takes time linear in the graph, however
-/// many members there are. No groups: nothing to be saved.
+/// Takes the members of a specialised graph's lists (find_lists) out of it, if one kernel for all
+/// of them is predicted to take less time than separate kernels for the members of each size. These
+/// are as few as the kernel arguments allow, and save reads that they share with other ops of the
+/// graph. A list that exceeds the arguments of a kernel is split evenly. Takes time linear in the
+/// graph for any number of members. No groups: no time would be saved.
 ListGroups choose_lists(const Fusion& fusion, const DeviceLimits& limits,
                         const PlanOptions& options);
 

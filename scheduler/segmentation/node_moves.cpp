@@ -36,7 +36,7 @@ class Moves {
  private:
   enum class Along : uint8_t { kAlone, kProducers, kConsumers };
 
-  /// Nothing if the move is none, or an external call has part in it.
+  /// Empty if the node is already there, or an external call is involved.
   [[nodiscard]] Partition with_moved(const Partition& from, NodeId node, Along along,
                                      size_t to) const {
     if (graph_.nodes()[node].is_external || graph_.nodes()[from[to].front()].is_external) return {};
@@ -53,7 +53,7 @@ class Moves {
           moved.push_back(other);
       }
     }
-    if (along != Along::kAlone && moved.size() == 1) return {};  // Tried as such.
+    if (along != Along::kAlone && moved.size() == 1) return {};  // The same as kAlone.
     Partition out = from;
     for (const NodeId other : moved) {
       std::erase(out[static_cast<size_t>(home - from.begin())], other);
@@ -63,8 +63,8 @@ class Moves {
     return out;
   }
 
-  /// Merges pairs of groups while that saves time; true if all then take less than `us`, which then
-  /// is what they take.
+  /// Merges pairs of groups while that saves time. True if all then take less than `us`, which is
+  /// set to the new time.
   bool merges_save(Partition& groups, double& us) {
     if (!is_acyclic(groups)) return false;
     std::vector<double> costs;

@@ -5,10 +5,10 @@
 
 namespace sinter {
 
-/// Moves nodes of a grouping from group to group, and merges what then merges, as long as that
-/// saves predicted time: single nodes, or those with all of their group that they read from, or
-/// that read from them. What merging alone does not find; takes time with the square of the nodes
-/// and more.
+/// Moves nodes of a grouping from group to group, then merges groups where possible, as long as
+/// this reduces the predicted time. Moves single nodes, or a node with all nodes of its group that
+/// it reads from, or with all that read from it. Finds groupings that merging alone does not find.
+/// Takes at least quadratic time in the nodes.
 Partition move_nodes(const WorkGraph& graph, GroupJudge& judge, GroupSchedules& schedules,
                      Partition groups);
 

@@ -32,13 +32,14 @@ std::string limiting_part(const Prediction& predicted) {
   return fmt::format("{} {:.1f} us", largest->second, largest->first);
 }
 
-/// A number of a rejection, rounded; pins may hold numbers at the ends of the range.
+/// A number of a rejection, rounded. Pins may have numbers at the ends of the range.
 int64_t saturated(double value) {
   if (value >= 0x1p63) return std::numeric_limits<int64_t>::max();
   return value <= -0x1p63 ? std::numeric_limits<int64_t>::min() : std::llround(value);
 }
 
-/// Says which tensor a budget was broken for, as the caller knows it: ids are those of a segment.
+/// Adds to the rejection which tensor exceeds a budget, by the name that the caller knows: ids are
+/// those of a segment.
 void name_tensor(const Fusion& fusion, Rejection& rejection) {
   if (!rejection.at.valid() || !fusion.values.contains(rejection.at)) return;
   const Value& value = fusion.values[rejection.at];
@@ -58,8 +59,8 @@ Error unknown_family(std::string message, std::string_view wrong, const FamilySe
                           fmt::join(names, ", ")))};
 }
 
-/// "pin threads_per_row to one of 32, 64": what there is for every pinned number that no candidate
-/// has, whatever its other fields are.
+/// "pin threads_per_row to one of 32, 64": the offered values of every pinned number that no
+/// candidate has, whatever its other fields are.
 std::string offered_instead(const SchedulePin& pin,
                             const std::vector<ProposedSchedule>& candidates) {
   std::vector<std::string> out;
@@ -112,25 +113,27 @@ Result<ProposedSchedule> pinned_schedule(const SegmentFacts& facts, const Device
   return ProposedSchedule{schedule, *estimate, family->predict(facts, schedule, *estimate, limits)};
 }
 
-/// So many schedules that leave partial results are offered with tickets: those that would be the
-/// fastest if tickets took nothing but their own time. More would lengthen planning.
+/// Number of schedules with partial results that are also offered with a last-block reduction:
+/// those that would be the fastest if the reduction cost only its own time. More would lengthen
+/// planning.
 constexpr size_t kLastBlockOffers = 4;
 
-/// Offers schedules again with tickets, where the last block is predicted to finish sooner.
+/// Offers schedules also with a last-block reduction, if it is predicted to finish sooner than a
+/// second kernel.
 void offer_last_block_finish(KernelPlan& kernel, const DeviceLimits& limits,
                              const FamilySet& families) {
   if (!kernel.facts.has_outer()) return;
   struct Offer {
     const ProposedSchedule* candidate = nullptr;
     const Family* family = nullptr;
-    double us = 0.0;  ///< In all, if what the tickets need changes nothing else.
+    double us = 0.0;  ///< Total time, if the last-block reduction changes nothing else.
   };
   std::vector<Offer> worth;
   const auto total = [](const ProposedSchedule& candidate) { return candidate.predicted.total_us; };
   const double best_us = total(*std::ranges::min_element(kernel.candidates, {}, total));
   const double least_us = CostConstants{}.last_block_ns / 1000.0;
   for (const ProposedSchedule& candidate : kernel.candidates) {
-    // Most would not be the fastest if tickets took the least they can.
+    // Most schedules would not be the fastest even at the least cost of a last-block reduction.
     const double most_saved = candidate.predicted.second_stage_us - least_us;
     if (candidate.schedule.persistent_blocks == 0 || total(candidate) - most_saved >= best_us)
       continue;
@@ -158,13 +161,14 @@ void offer_last_block_finish(KernelPlan& kernel, const DeviceLimits& limits,
   std::ranges::move(offers, std::back_inserter(kernel.candidates));
 }
 
-/// Wants more registers than there are by more than estimates are off by.
+/// True if the estimated registers exceed the cap by more than the error of the estimate.
 bool lacks_registers(const ResourceEstimate& estimate) {
   return static_cast<double>(estimate.registers) >
          static_cast<double>(estimate.register_cap) * (1.0 + kRegisterDoubt);
 }
 
-/// What decided between a schedule and a faster one that counts as equal, as rank_schedules() does.
+/// The reason why a schedule was chosen over a faster one that counts as equal, as rank_schedules()
+/// decides.
 std::string why_safer(const ProposedSchedule& chosen, const ProposedSchedule& faster) {
   if (lacks_registers(faster.estimate) && !lacks_registers(chosen.estimate)) {
     return fmt::format(", but would be limited to {1} of {0} registers", faster.estimate.registers,
@@ -177,7 +181,7 @@ std::string why_safer(const ProposedSchedule& chosen, const ProposedSchedule& fa
   return ": of equals the safer family wins";
 }
 
-/// Fastest first, equals as they were. Moves each candidate once: they are large.
+/// Sorts by predicted time, stably. Moves each candidate once, since they are large.
 void sort_by_prediction(std::vector<ProposedSchedule>& candidates) {
   std::vector<size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -206,8 +210,8 @@ void rank_schedules(std::vector<ProposedSchedule>& candidates, const FamilySet& 
       fastest.launch_us + fastest.exposed_us > kWaitingShare * fastest.total_us;
   if (fastest.models_latency && mostly_waits) return;
   const double tie = fastest.total_us * (1.0 + kTieShare);
-  // What the model knows least is what the compiler makes of registers that it must squeeze, and,
-  // where it was not fitted, how well waits hide.
+  // The model is least certain about the code that the compiler makes of register-limited kernels
+  // and, where it was not fitted, about latency hiding.
   const bool by_time = fastest.models_latency;
   const auto safer = [&](const ProposedSchedule& a, const ProposedSchedule& b) {
     if (lacks_registers(a.estimate) != lacks_registers(b.estimate))
@@ -219,8 +223,8 @@ void rank_schedules(std::vector<ProposedSchedule>& candidates, const FamilySet& 
     return family_rank(a) < family_rank(b);
   };
   auto best = candidates.begin();
-  // What tickets save is no wait of a block, and a launch that others have not: they are taken only
-  // where they are fastest.
+  // A last-block reduction saves no latency of a block; it saves a launch that other candidates do
+  // not have. It therefore comes first only if it is the fastest.
   const bool by_last_block = candidates.front().schedule.finish == Finish::kLastBlock;
   for (auto it = candidates.begin(); it != candidates.end() && it->predicted.total_us <= tie;
        ++it) {
@@ -232,7 +236,7 @@ void rank_schedules(std::vector<ProposedSchedule>& candidates, const FamilySet& 
 
 Decision schedule_decision(const KernelPlan& kernel, const std::vector<Rejection>& rejections) {
   Decision decision{.question = "which schedule runs the segment"};
-  // The best of each family, and the runners-up of the chosen one.
+  // The best three candidates of each family.
   std::vector<std::string> shown;
   constexpr size_t kShownPerFamily = 3;
   for (const ProposedSchedule& candidate : kernel.candidates) {
@@ -290,7 +294,7 @@ Error unsupported(const Fusion& fusion, const std::vector<Rejection>& rejections
     error.log += fmt::format("  {}\n", text_of(rejection));
     const bool is_new = std::ranges::find(error.values, rejection.at) == error.values.end();
     if (rejection.at.valid() && is_new) error.values.push_back(rejection.at);
-    // To be sent to a family that refuses as well helps nobody.
+    // A remedy that names a family which rejects the segment too is no help.
     const bool leads_on = std::ranges::none_of(rejections, [&](const Rejection& other) {
       return rejection.remedy.find(other.subject) != std::string::npos;
     });
@@ -304,8 +308,8 @@ Error unsupported(const Fusion& fusion, const std::vector<Rejection>& rejections
 
 namespace {
 
-/// Drops schedules that would read what they have overwritten, and says so once. Those that would
-/// do so behind the last row alone get fewer rows per block.
+/// Drops schedules that would read elements that they have overwritten, and adds one rejection for
+/// them. Those that would do so only after the last row get fewer rows per block.
 void drop_overwriting(const SegmentFacts& facts, const Family& family, const DeviceLimits& limits,
                       Proposal& proposal) {
   if (facts.in_place.empty()) return;

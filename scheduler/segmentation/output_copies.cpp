@@ -9,7 +9,7 @@ namespace sinter {
 ValueId copy_output(Plan& plan, ValueId output) {
   Fusion& fusion = plan.fusion;
   const Value value = fusion.values[output];
-  fusion.values[output].name.clear();  // Two of one name could not be pinned.
+  fusion.values[output].name.clear();  // Values with the same name could not be pinned.
   const OpId id = fusion.ops.push_back(
       {.kind = BroadcastOp{all_axes(value.shape.size())}, .operands = {output}});
   const ValueId copy = fusion.values.push_back(

@@ -10,7 +10,7 @@
 namespace sinter {
 namespace {
 
-/// Groups, each after all it reads from.
+/// Groups, each after all that it reads from.
 std::vector<size_t> running_order(const WorkGraph& graph, std::span<const ChosenGroup> groups) {
   std::vector<size_t> group_of(graph.size());
   for (size_t group = 0; group < groups.size(); ++group) {
@@ -48,8 +48,8 @@ std::vector<size_t> running_order(const WorkGraph& graph, std::span<const Chosen
   return order;
 }
 
-/// Groups, in the order they run, that overwrite what a list of tensors reads, and all behind
-/// them.
+/// Groups, in the order they run, that overwrite a tensor that a list reads, and all groups that
+/// depend on them.
 std::set<size_t> overwriting_lists(const Plan& plan, const WorkGraph& graph,
                                    std::span<const ChosenGroup> groups, const ListGroups& lists,
                                    const std::vector<size_t>& order) {
@@ -86,7 +86,7 @@ class Placer {
   }
 
   void place_external(OpId op) {
-    // A call writes all of its results, whoever needs them.
+    // A call writes all of its results, whether or not they are needed.
     for (const ValueId result : plan_.fusion.ops[op].results)
       leave(result, plan_.externals.size(), Writer::kExternal);
     plan_.externals.push_back({.op = op, .before = plan_.kernels.size()});
@@ -101,7 +101,8 @@ class Placer {
       plan_.kernels[first].ops.push_back(graph_.nodes()[node].op);
     return {};
   }
-  /// Takes the facts of kernels that are placed first; what repeats them has those in the plan.
+  /// Moves the facts of kernels that are placed first; kernels that repeat them use those in the
+  /// plan.
   Result<void> place(ScheduledGroup& group, const std::map<ValueId, ValueId>& to_plan) {
     if (!group.segment) return fail(group.segment.error());
     ScheduledSegment& segment = *group.segment;
@@ -148,7 +149,8 @@ class Placer {
     return out;
   }
 
-  /// What a kernel writes for other groups lies in the workspace, unless it is an output.
+  /// Outputs of a kernel that other groups read lie in the workspace, unless they are outputs of
+  /// the graph.
   void leave_outputs(const KernelPlan& kernel, const std::vector<ValueId>& of_group,
                      const std::map<ValueId, ValueId>& in_segment, size_t writer) {
     for (const ValueId output : kernel.facts.fusion.outputs) {
@@ -158,7 +160,7 @@ class Placer {
     }
   }
 
-  /// The value's tensor lies in the workspace, unless it is the caller's.
+  /// Adds the value's tensor to the workspace, unless it is the caller's.
   enum class Writer : uint8_t { kSegment, kExternal };
   void leave(ValueId value, size_t writer, Writer by) {
     const ValueId tensor = tensor_of(plan_, value);
@@ -170,7 +172,7 @@ class Placer {
                                  .writer = writer,
                                  .by_external = by == Writer::kExternal});
     } else if (tensor == value) {
-      // What follows from partial results is written by the kernel that finishes them.
+      // Values that depend on partial results are written by the kernel that finishes them.
       plan_.workspace[known->second].writer = writer;
     }
   }
@@ -179,7 +181,7 @@ class Placer {
   Plan& plan_;
   const WorkGraph& graph_;
   IdMap<ValueId, uint8_t> is_callers_;  ///< Inputs and outputs.
-  std::map<ValueId, size_t> left_;      ///< Values in the workspace, and where in its list.
+  std::map<ValueId, size_t> left_;      ///< Values in the workspace, with their index in its list.
 };
 
 }  // namespace

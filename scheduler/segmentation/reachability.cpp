@@ -43,8 +43,8 @@ const std::vector<uint32_t>& Reachability::neighbours(Edges& edges, uint32_t gro
   return list;
 }
 
-/// True if there is a path, other than one edge where `direct` does not count. The search begins at
-/// the end with fewer edges: of a tensor with thousands of readers, at the reader.
+/// True if there is a path; unless `direct`, a single edge does not count. The search begins at the
+/// end with fewer edges: for a tensor with thousands of readers, at the reader.
 bool Reachability::search(uint32_t first, uint32_t last, bool direct) {
   if (place_[first] >= place_[last]) return false;
   const bool backwards = before_[last].size() < next_[first].size();
@@ -95,8 +95,8 @@ std::vector<uint32_t> Reachability::reached(Edges& edges, uint32_t from,
 void Reachability::merge(uint32_t a, uint32_t b) {
   const uint32_t first = place_[a] < place_[b] ? a : b;
   const uint32_t last = first == a ? b : a;
-  // What the first reaches goes behind both, and what reaches the last before both; in the places
-  // that these have, so that all others keep theirs.
+  // Groups that the first reaches go after both, and groups that reach the last go before both.
+  // They exchange the places that they had, so that all others keep theirs.
   const uint32_t begin = place_[first];
   const uint32_t end = place_[last];
   std::vector<uint32_t> behind = reached(next_, first, [&](uint32_t place) { return place < end; });
@@ -113,7 +113,7 @@ void Reachability::merge(uint32_t a, uint32_t b) {
   size_t next = 0;
   for (const uint32_t group : before) place_[group] = places[next++];
   place_[a] = places[next];
-  next += 2;  // One place is left empty.
+  next += 2;  // One position stays empty.
   for (const uint32_t group : behind) place_[group] = places[next++];
   parent_[b] = a;
   for (Edges* edges : {&next_, &before_}) {

@@ -14,16 +14,15 @@
 namespace sinter {
 namespace {
 
-/// A row of fewer elements is read by a block before the next kernel could start.
+/// Elements per part: a block reads a shorter row before the next kernel could start.
 constexpr int64_t kShortestPart = 1024;
-/// The same of rows that columns are reduced over, and columns that a block of few threads takes.
+/// Rows per part in reductions over rows, and the columns that a block of few threads takes.
 constexpr int64_t kFewestRows = 64;
 constexpr int64_t kColumnsOfBlock = 64;
-/// Rows of parts for each SM: enough to fill it, and enough to even out the last wave.
+/// Parts per SM: enough to fill it, and enough to balance the last wave.
 constexpr std::array<int64_t, 3> kPartsPerSm = {2, 8, 32};
-/// A part that 1024 threads read at once, two vectors of 16 bytes each. Of 20 divisions of 12 sums
-/// among blocks, 8 x 2097152 to 160 x 131072 in bf16 and f32, it is the fastest for 11 on an H200
-/// and 2.6 % behind for one; those with four vectors take up to 5 % longer.
+/// Bytes of a part that 1024 threads read at once, two 16-byte vectors each. Source:
+/// docs/experiments/constants_choices.md.
 constexpr double kBytesOfBatch = 32768.0;
 
 int64_t size_of(const Extent& extent) { return extent.constant(); }
@@ -36,7 +35,7 @@ class PartsBuilder {
 
   FusionBuilder& builder() { return builder_; }
 
-  /// Takes `made` for a value of the segment's graph.
+  /// Maps `value` of the segment's graph to `made`.
   void define(ValueId value, ValueId made) { copies_[value] = made; }
 
   /// The same computation of the same inputs.
@@ -88,7 +87,7 @@ class PartsBuilder {
   std::map<ValueId, ValueId> in_plan_;
 };
 
-/// Axes of a reduction's operand that stay.
+/// Axes of a reduction's operand that are kept.
 std::vector<int> kept_axes(const Fusion& fusion, const Op& op) {
   const std::vector<int>& reduced = reduced_axes(op.kind);
   std::vector<int> kept;
@@ -98,7 +97,7 @@ std::vector<int> kept_axes(const Fusion& fusion, const Op& op) {
   return kept;
 }
 
-/// Elements that a reduction makes one of.
+/// Number of operand elements per result of a reduction.
 int64_t reduced_elements(const Fusion& fusion, const Op& op) {
   int64_t elements = 1;
   for (const int axis : reduced_axes(op.kind))
@@ -106,9 +105,9 @@ int64_t reduced_elements(const Fusion& fusion, const Op& op) {
   return elements;
 }
 
-/// Numbers into which the reduced axes split: all of the first ones, and a divisor of the next. Of
-/// an axis longer than 2^32 only those divisors that are at most 2^16, or as many times less than
-/// it: to find the others takes too long.
+/// Numbers in which the reduced axes split evenly: all of the first axes, times a divisor of the
+/// next. For an axis longer than 2^32, only the divisors up to 2^16 and their complements: finding
+/// the others takes too long.
 std::set<int64_t> divisors(const Fusion& fusion, const Op& op) {
   constexpr int64_t kMostTried = int64_t{1} << 16;
   std::set<int64_t> out;
@@ -148,8 +147,8 @@ class Splitting {
   }
 
  private:
-  /// A reduction's operand as [kept axes, parts, elements of a part], or, where rows are reduced,
-  /// [parts, elements of a part, kept axes]: either leaves partial results in runs.
+  /// A reduction's operand as [kept axes, parts, elements of a part], or, for reductions over rows,
+  /// [parts, elements of a part, kept axes]: in either order, partial results are contiguous.
   ValueId in_parts(const Op& op) {
     const std::vector<int> kept = kept_axes(facts_.fusion, op);
     const std::vector<int>& reduced = reduced_axes(op.kind);
@@ -168,7 +167,7 @@ class Splitting {
                      parts_lead_ ? joined(of_parts, kept_shape) : joined(kept_shape, of_parts));
   }
 
-  /// Makes `made`, of the first graph, known to the second by the name of `value`.
+  /// Passes `made`, of the first graph, to the second by the name of `value`.
   std::optional<ValueId> pass(ValueId made, ValueId value) {
     if (!names_.insert(value).second) return std::nullopt;
     const Value& info = first_.builder().fusion().values[made];
@@ -177,8 +176,8 @@ class Splitting {
     return second_.read(value, info.type, info.shape);
   }
 
-  /// pass() with the axis of the parts last: the extreme's part is found along rows, in which a
-  /// place can be picked.
+  /// pass() with the axis of the parts last: the part that has the extreme is found along rows,
+  /// from which an element can be gathered.
   std::optional<ValueId> pass_searched(ValueId made, ValueId value) {
     FusionBuilder& a = first_.builder();
     const auto axes = static_cast<int>(a.fusion().values[made].shape.size());
@@ -189,7 +188,7 @@ class Splitting {
     return pass(a.permute(made, order), value);
   }
 
-  /// What follows computes on in the types of the whole reduction.
+  /// True if the second graph gets values of the same types as the whole reduction gives.
   bool has_types_of(const Op& op) {
     return std::ranges::all_of(op.results, [&](ValueId result) {
       return second_.builder().fusion().values[second_.copy(result)].type ==
@@ -223,7 +222,7 @@ class Splitting {
   PartsBuilder first_;
   PartsBuilder second_;
   RowParts out_;
-  std::set<ValueId> names_;  ///< That partial results go by.
+  std::set<ValueId> names_;  ///< Values whose partial results are passed.
 };
 
 bool gathers(const Fusion& fusion) {
@@ -231,8 +230,8 @@ bool gathers(const Fusion& fusion) {
                              [](const Op& op) { return std::holds_alternative<TakeOp>(op.kind); });
 }
 
-/// Every reduction takes elements that wait for none, and no output has elements. Reductions over
-/// the rows only where blocks leave no partial results of them.
+/// True if no reduction takes elements that depend on another one, and no output has elements.
+/// Reductions over the rows are split only if blocks cannot leave partial results of them.
 bool splits(const SegmentFacts& facts) {
   if (gathers(facts.fusion) || facts.last_stage > 0) return false;
   if (facts.has_outer()) {
@@ -268,7 +267,7 @@ std::vector<int64_t> part_counts(const SegmentFacts& facts, const DeviceLimits& 
   const bool over_rows = facts.has_outer();
   const int64_t length = over_rows ? facts.space.rows : facts.space.columns;
   const int64_t shortest = over_rows ? kFewestRows : kShortestPart;
-  // Rows of their own, or what a block takes of the columns.
+  // Independent reductions: the rows, or the strips of columns that blocks take.
   const int64_t apart =
       over_rows ? (facts.space.columns + kColumnsOfBlock - 1) / kColumnsOfBlock : facts.space.rows;
   if (!splits(facts) || apart < 1 || length < 2 * shortest) return {};

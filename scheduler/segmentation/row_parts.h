@@ -8,16 +8,17 @@
 
 namespace sinter {
 
-/// A segment that reduces few long rows, as two. The first takes every row in `parts` of equal
-/// length and leaves one partial result of each: a matrix of as many rows as fill the device. The
-/// second combines the partial results of a row, in their order whatever blocks took them, and
-/// computes what follows.
+/// A segment that reduces few long rows, split in two. The first splits every row in `parts` of
+/// equal length and leaves one partial result of each part: its matrix has enough rows to fill the
+/// device. The second combines the partial results of a row, in their order regardless of which
+/// blocks made them, and computes the rest of the segment.
 struct RowParts {
   Subgraph parts;
   Subgraph finish;
-  /// What passes from one to the other, [kept axes, parts], or [parts, kept axes] of rows: values
-  /// of the segment's graph that stand for their partial results, and bytes. The extremes that
-  /// parts of an argmax have go by the name of what is searched.
+  /// Tensors that pass from the first to the second, [kept axes, parts], or [parts, kept axes] for
+  /// reductions over rows: the values of the segment's graph whose partial results they are, and
+  /// their bytes. For an argmax, the extremes of the parts are listed under the operand of the
+  /// argmax.
   struct Passed {
     ValueId value;
     int64_t bytes = 0;
@@ -25,25 +26,26 @@ struct RowParts {
   std::vector<Passed> passed;
 };
 
-/// A segment that reduces over its rows alone splits likewise, where blocks cannot leave partial
-/// results of it (check_outer_reductions): columns of several strides, and tuples.
+/// Splits a segment in parts of rows. A segment that only reduces over its rows is split likewise,
+/// if blocks cannot leave partial results of it (check_outer_reductions): columns of several
+/// strides, and tuples.
 ///
-/// Nothing where the segment reduces along its columns and over its rows; where elements of a row
-/// wait for its reductions, are stored or gathered; or where the reduced axes do not split into so
-/// many parts.
+/// Returns no value if the segment reduces along its columns and over its rows; if elements of a
+/// row depend on its reductions, are stored or gathered; or if the reduced axes cannot be split in
+/// that many parts.
 std::optional<RowParts> rows_in_parts(const SegmentFacts& facts, int64_t parts);
 
-/// Numbers of parts worth trying, ascending: those into which the reduced axes split, nearest to
-/// the ones that give an SM a few rows of a thousand elements and more. None where rows fill the
-/// device, or are short.
+/// Numbers of parts worth trying, ascending. Each splits the reduced axes evenly. They are the
+/// nearest to numbers that give an SM a few rows of a thousand elements or more. None if the rows
+/// fill the device, or are short.
 std::vector<int64_t> part_counts(const SegmentFacts& facts, const DeviceLimits& limits);
 
-/// Parts of a row's elements are multiples of this where they can be: vectors of any type divide
-/// it.
+/// The number of elements of a part is a multiple of this if possible: vector widths of all types
+/// divide it.
 inline constexpr int64_t kWholeVector = 16;
 
-/// The fewest and the most parts that part_counts wants of an axis of `length` elements, behind
-/// `before` and before `behind` elements of the other axes.
+/// The fewest and the most parts that part_counts tries for an axis of `length` elements. `before`
+/// and `behind` are the numbers of elements of the axes in front of it and after it.
 struct PartRange {
   int64_t fewest = 0;
   int64_t most = 0;

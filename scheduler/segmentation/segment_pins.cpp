@@ -15,9 +15,9 @@
 namespace sinter {
 namespace {
 
-constexpr size_t kMostNamed = 6;  ///< Values that an error proposes.
+constexpr size_t kMostNamed = 6;  ///< Most values that an error lists.
 
-/// "%v3 h, %v7", as many as have room.
+/// "%v3 h, %v7": at most kMostNamed of them.
 std::string listed(const Fusion& fusion, const std::vector<ValueId>& values) {
   std::vector<std::string> out;
   for (const ValueId value : values) {
@@ -36,7 +36,7 @@ Error invalid(std::string message, std::string remedy, std::vector<ValueId> valu
           .ops = std::move(ops)};
 }
 
-/// "%v12" as an id; nothing for anything else.
+/// "%v12" as an id; no value for other texts.
 std::optional<ValueId> parse_id(std::string_view text, const Fusion& fusion) {
   if (!text.starts_with("%v")) return std::nullopt;
   uint32_t index = 0;
@@ -144,7 +144,7 @@ class PinResolver {
 
   enum class Wish : uint8_t { kMemory, kTogether };
 
-  /// Refuses a value that no node makes, and one that its readers would compute again instead of
+  /// Rejects a value that no node makes, and one that its readers would recompute instead of
   /// reading it.
   [[nodiscard]] Result<void> check_made(ValueId value, Wish wish) const {
     const Op& op = fusion_.def_of(value);
@@ -163,7 +163,8 @@ class PinResolver {
         instead(value), {value}, {fusion_.values[value].def}));
   }
 
-  /// What could be pinned in the place of a value: what it is computed from and what reads it.
+  /// Values that could be pinned instead of a value: its operands and its users, found through free
+  /// ops.
   [[nodiscard]] std::string instead(ValueId value) const {
     const auto users = users_of(fusion_);
     std::set<ValueId> near;
@@ -180,7 +181,7 @@ class PinResolver {
     return fmt::format("pin one of {} instead", listed(fusion_, {near.begin(), near.end()}));
   }
 
-  /// Adds the nearest values of kernels that are found from a value through free ones.
+  /// Adds the nearest values that nodes own, found from a value through free ones.
   template <class Neighbours>
   void add_owned(ValueId from, Neighbours neighbours, std::set<ValueId>& near) const {
     std::vector<ValueId> open = {from};
@@ -214,7 +215,7 @@ class PinResolver {
         std::ranges::set_union(groups[a], groups[b], std::back_inserter(both));
         groups[a] = graph_.closed(both);
         groups.erase(groups.begin() + static_cast<ptrdiff_t>(b));
-        b = a + 1;  // It may share with those before now.
+        b = a + 1;  // The union may share nodes with earlier groups.
       }
     }
   }
@@ -226,7 +227,7 @@ class PinResolver {
     return out;
   }
 
-  /// Refuses groups with calls or pinned cuts between their nodes.
+  /// Rejects groups with calls or pinned cuts between their nodes.
   [[nodiscard]] Result<void> check(const std::vector<NodeId>& group) const {
     for (const NodeId node : group) {
       const OpId op = graph_.nodes()[node].op;
@@ -254,7 +255,7 @@ class PinResolver {
            });
   }
 
-  /// Refuses groups that read from each other.
+  /// Rejects groups that read from each other.
   [[nodiscard]] Result<void> check_order() const {
     std::vector<NodeId> group_of(graph_.size());
     for (NodeId node = 0; node < graph_.size(); ++node) group_of[node] = node;

@@ -11,24 +11,24 @@
 
 namespace sinter {
 
-/// What the caller pinned of a graph's segments, as nodes.
+/// The caller's pins of a graph's segments, as nodes.
 class SegmentPins {
  public:
-  SegmentPins() = default;  ///< Nothing.
+  SegmentPins() = default;  ///< No pins.
 
-  /// Looks the pinned values up. Joined nodes come with all that lies between them; joins that
-  /// share a node become one. What the graph binds together counts as joined, and so do the nodes
-  /// of each of `ties`. `graph` outlives the pins.
+  /// Looks up the pinned values. Joined nodes include all nodes on paths between them; joins that
+  /// share a node become one. Nodes that the graph binds together (WorkGraph::bound) count as
+  /// joined, and so do the nodes of each of `ties`. `graph` outlives the pins.
   ///
   /// Errors (InvalidArgument): a name that no value has or several have; a value that no kernel
-  /// makes, with what to name instead; a join with an external call or a pinned cut in it; joins
-  /// that would wait for each other.
+  /// makes, with the value to name instead; a join that contains an external call or a pinned cut;
+  /// joins that depend on each other in a cycle.
   static Result<SegmentPins> resolve(const WorkGraph& graph, const PlanOptions& options,
                                      const std::vector<std::vector<NodeId>>& ties = {});
 
   [[nodiscard]] bool empty() const { return cuts_.empty() && groups_.empty(); }
-  /// Why no plan may have a group, ascending, that one kernel might run: it makes and reads what is
-  /// to go through memory, or has a part of what belongs together.
+  /// Why the pins forbid a group, ascending: it makes and reads a value that must go through
+  /// memory, or it has only a part of the nodes that belong together.
   [[nodiscard]] std::optional<Rejection> forbids(std::span<const NodeId> group) const;
   [[nodiscard]] bool is_cut(ValueId value) const { return cuts_.contains(value); }
   /// Nodes that belong together; each ascending.
@@ -47,8 +47,8 @@ inline constexpr std::string_view kPinnedCutRule = "a value is pinned to go thro
 /// "%v3 h"
 std::string pinned_text(const Fusion& fusion, ValueId value);
 
-/// How a plan obeys its pins, which resolve: one decision for each. `segment_of` has the segment
-/// that leads each node's group.
+/// How a plan satisfies its pins, which must resolve: one decision for each. `segment_of` has the
+/// kernel that leads each node's group.
 std::vector<Decision> pin_decisions(const WorkGraph& graph, const PlanOptions& options,
                                     const std::vector<size_t>& segment_of);
 

@@ -18,7 +18,7 @@
 namespace sinter {
 namespace {
 
-/// Rows and columns of a segment in a kernel each, and what passes from one to the other.
+/// A segment with one kernel for its rows and one for its columns, and the tensors between them.
 struct SplitPlan {
   KernelPlan rows;
   KernelPlan columns;
@@ -28,11 +28,11 @@ struct SplitPlan {
   }
 };
 
-/// The two segments without candidates. Absent where a segment has not both kinds of reductions, or
-/// a part cannot be walked.
+/// The two kernels without candidates. No value if the segment does not have both kinds of
+/// reductions, or a part cannot be walked.
 std::optional<SplitPlan> split_segment(const SegmentFacts& facts) {
   if (!facts.has_outer() || !facts.has_reduction()) return std::nullopt;
-  // The columns would read what the rows have overwritten.
+  // The columns would read elements that the rows have overwritten.
   if (!facts.in_place.empty()) return std::nullopt;
   RowsAndColumns parts = split_rows_and_columns(facts);
   const auto analysed = [](Subgraph part) -> std::optional<KernelPlan> {
@@ -55,11 +55,11 @@ std::optional<SplitPlan> split_segment(const SegmentFacts& facts) {
   return out;
 }
 
-/// Gives a part of a split its candidates; false if there is none.
+/// Sets the candidates of a part of a split; false if there are none.
 bool schedule_part(KernelPlan& kernel, const DeviceLimits& limits, const PlanOptions& options) {
   std::vector<Rejection> rejections;
   if (!offer_schedules(kernel, rejections, limits, options)) return false;
-  // Partial results would need a kernel more.
+  // Partial results would need another kernel.
   std::erase_if(kernel.candidates, [](const ProposedSchedule& candidate) {
     return candidate.schedule.persistent_blocks != 0;
   });
@@ -67,20 +67,21 @@ bool schedule_part(KernelPlan& kernel, const DeviceLimits& limits, const PlanOpt
   return !kernel.candidates.empty();
 }
 
-/// The families that may walk the columns.
+/// Options with the families that may run the columns.
 PlanOptions column_options(const PlanOptions& options) {
   PlanOptions finishing{.families = options.families};
   std::erase_if(finishing.families, [](const Family& family) { return family.writes_partials; });
   return finishing;
 }
 
-/// The family that the pins ask for by name.
+/// The family that the pins name.
 std::optional<std::string> pinned_family(const SchedulePin& pin) {
   return pin.schedule ? std::optional(pin.schedule->family) : pin.family;
 }
 
-/// A pin is for the one kernel of a segment. Two kernels meet it, with the rows, only if it names a
-/// family that no segment of both kinds of reductions has a schedule of.
+/// A pin applies to the one kernel of a segment. Two kernels, of which the one for the rows is
+/// pinned, satisfy it only if it names a family that has no schedule for a segment of both kinds of
+/// reductions.
 bool may_split(const SegmentFacts& facts, const DeviceLimits& limits, const PlanOptions& options) {
   if (options.pin == SchedulePin{}) return true;
   const auto name = pinned_family(options.pin);
@@ -88,9 +89,9 @@ bool may_split(const SegmentFacts& facts, const DeviceLimits& limits, const Plan
   return family != nullptr && family->propose(facts, limits).candidates.empty();
 }
 
-/// The kernel each that rows and columns run in, where one pass over memory for both takes longer
-/// or has no schedule. Records the choice where there was one. `joint` has no candidates if no
-/// schedule takes both.
+/// A kernel each for rows and columns, if one pass over memory for both takes longer or has no
+/// schedule. Records the choice if there was one. `joint` has no candidates if no schedule runs
+/// both.
 std::optional<SplitPlan> faster_split(const KernelPlan& joint, const DeviceLimits& limits,
                                       const PlanOptions& options,
                                       std::vector<Decision>& decisions) {
@@ -124,7 +125,7 @@ std::optional<SplitPlan> faster_split(const KernelPlan& joint, const DeviceLimit
   if (takes_longer(least_time(split->rows.facts, limits) + columns_us,
                    "its launches and bytes alone"))
     return std::nullopt;
-  // Pins are for the rows.
+  // Pins apply to the rows.
   if (!schedule_part(split->rows, limits, options)) return std::nullopt;
   if (takes_longer(split->rows.chosen().predicted.total_us + columns_us,
                    "the rows, with the launch and bytes of the columns,"))
@@ -147,8 +148,8 @@ std::optional<SplitPlan> faster_split(const KernelPlan& joint, const DeviceLimit
   return split;
 }
 
-/// Rows in so many parts, and what combines them, without candidates. Absent where they do not
-/// split like that.
+/// Rows in `parts` parts, and the kernel that combines them, without candidates. No value if they
+/// cannot be split like that.
 std::optional<SplitPlan> split_rows(const SegmentFacts& facts, int64_t parts) {
   std::optional<RowParts> split = rows_in_parts(facts, parts);
   if (!split) return std::nullopt;
@@ -170,7 +171,7 @@ std::optional<SplitPlan> split_rows(const SegmentFacts& facts, int64_t parts) {
   return out;
 }
 
-/// Has all candidates start beside the kernel before them, and takes that into their time.
+/// Makes all candidates start by dependent launch, and predicts their time with it.
 void start_early(KernelPlan& kernel, const DeviceLimits& limits, const FamilySet& families) {
   for (ProposedSchedule& candidate : kernel.candidates) {
     candidate.schedule.dependent_launch = DependentLaunch::kWait;
@@ -180,9 +181,9 @@ void start_early(KernelPlan& kernel, const DeviceLimits& limits, const FamilySet
   }
 }
 
-/// Long rows in parts, a kernel for those and one that combines their results, where that is
-/// predicted to be faster than one kernel or has the only schedule. Records the choice where there
-/// was one. A pin is for one kernel.
+/// Long rows in parts, with a kernel for the parts and one that combines their results, if that is
+/// predicted to be faster than one kernel or has the only schedule. Records the choice if there was
+/// one. A pin applies to one kernel.
 std::optional<SplitPlan> faster_parts(const KernelPlan& whole, const DeviceLimits& limits,
                                       const PlanOptions& options,
                                       std::vector<Decision>& decisions) {
@@ -190,7 +191,7 @@ std::optional<SplitPlan> faster_parts(const KernelPlan& whole, const DeviceLimit
   const bool has_whole = !whole.candidates.empty();
   const double whole_us =
       has_whole ? whole.chosen().predicted.total_us : std::numeric_limits<double>::infinity();
-  // Both launch, and the first reads everything.
+  // Both kernels have a launch, and the first reads everything.
   if (least_time(whole.facts, limits) + CostConstants{}.launch_us >= whole_us) return std::nullopt;
   Decision decision{.question = "are rows reduced in parts"};
   const auto add = [&](std::string what, double us) {
@@ -225,7 +226,8 @@ std::optional<SplitPlan> faster_parts(const KernelPlan& whole, const DeviceLimit
   return best;
 }
 
-/// Both ways to finish what a schedule leaves, the last block's only where its family knows it.
+/// Compares both ways to finish the partial results of a schedule; the last block's only if its
+/// family implements it.
 Decision finish_decision(const SegmentFacts& facts, const Schedule& schedule,
                          const DeviceLimits& limits, const FamilySet& families) {
   Decision decision{.question = std::string(kWhatFinishes)};
@@ -264,7 +266,7 @@ void add_parts(SplitPlan split, ScheduledSegment& out) {
   out.workspace = std::move(split.workspace);
 }
 
-/// Adds what ends the only kernel of a segment.
+/// Adds the finish of the only kernel of a segment.
 void add_finish(FinishPlan finish, ScheduledSegment& out) {
   std::ranges::move(finish.kernels, std::back_inserter(out.kernels));
   std::ranges::move(finish.decisions, std::back_inserter(out.decisions));
@@ -287,7 +289,7 @@ Result<ScheduledSegment> schedule_segment(SegmentFacts facts, const DeviceLimits
   ScheduledSegment out;
   KernelPlan kernel{.facts = std::move(facts), .in_plan = {}, .candidates = {}};
   const Result<void> offered = offer_schedules(kernel, out.rejections, limits, options);
-  // A mistake in the options is not mended by other kernels.
+  // Other kernels cannot correct an error in the options.
   if (!offered && offered.error().kind == ErrorKind::kInvalidArgument) return fail(offered.error());
 
   std::optional<SplitPlan> split = faster_split(kernel, limits, options, out.decisions);
@@ -336,7 +338,8 @@ Result<ScheduledSegment> schedule_like(SegmentFacts facts, std::span<const Kerne
   if (!finish) return fail(finish.error());
   if (1 + finish->kernels.size() != model.size())
     return fail(unsupported(segment.facts.fusion, {}, "partial results are finished otherwise"));
-  // Their number does not depend on the rows, so what finishes them has the same candidates.
+  // The number of partial results does not depend on the rows, so the kernel that finishes them has
+  // the same candidates.
   for (KernelPlan& kernel : finish->kernels) {
     std::erase_if(kernel.candidates, [&](const ProposedSchedule& candidate) {
       return candidate.schedule != model[1].chosen().schedule;
@@ -376,7 +379,7 @@ Result<FinishPlan> finish_segment(const SegmentFacts& facts, const Schedule& sch
     return out;
   }
   Subgraph finish = finish_of(facts, rows);
-  if (finish.fusion.outputs.empty()) return out;  // They have no elements.
+  if (finish.fusion.outputs.empty()) return out;  // The outputs have no elements.
   out.decisions.push_back(finish_decision(facts, schedule, limits, families));
   auto finish_facts = analyse(std::move(finish.fusion));
   if (!finish_facts)
@@ -390,7 +393,7 @@ Result<FinishPlan> finish_segment(const SegmentFacts& facts, const Schedule& sch
   for (const Family& family : families) {
     if (family.writes_partials && kernel.facts.has_outer()) continue;
     Proposal proposal = family.propose(kernel.facts, limits);
-    // What finishes must not leave partial results of its own.
+    // The kernel that finishes must not leave partial results itself.
     for (ProposedSchedule& candidate : proposal.candidates) {
       if (candidate.schedule.persistent_blocks != 0) continue;
       kernel.candidates.push_back(std::move(candidate));

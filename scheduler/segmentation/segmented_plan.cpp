@@ -23,28 +23,28 @@
 namespace sinter {
 namespace {
 
-/// Times that groups are made anew without what turned out slow; what is slow then falls into the
-/// parts it was merged from. Graphs settle in two or three.
+/// Most rounds of regrouping without the merges that turned out slower; a slow group is split into
+/// the parts it was merged from. Graphs settle in two or three rounds.
 constexpr int kMostRounds = 12;
 
-/// Nodes from which on a graph's groups are made anew less often: every time takes as long as the
-/// graph is large. 10,000 outputs of one input are predicted to take 3.5 % longer than with 12, and
-/// random graphs of 2,000 ops 0.7 %.
+/// Number of nodes from which a graph is regrouped in fewer rounds, since a round takes time linear
+/// in the graph (docs/experiments/constants_choices.md).
 constexpr size_t kManyNodes = 4096;
 constexpr int kMostRoundsOfMany = 4;
 
-/// Nodes of a graph that is grouped in every order of merges: more would lengthen planning.
+/// Most nodes of a graph that is grouped in every merge order: more would lengthen planning.
 constexpr size_t kMostNodesInAllOrders = 64;
 
-/// Nodes of a graph whose groups also grow one by one; in larger ones they only grow in rounds,
-/// which of random graphs of 300 ops and more makes the faster plans too.
+/// Most nodes of a graph whose groups also grow one after the other. In larger ones they only grow
+/// in rounds, which for random graphs of 300 ops and more also gives the faster plans.
 constexpr size_t kMostNodesOneByOne = 192;
 
-/// Nodes of a graph in which single nodes are moved from group to group: likewise.
+/// Most nodes of a graph in which single nodes are moved from group to group: more would lengthen
+/// planning.
 constexpr size_t kMostNodesMoved = 16;
 
-/// Reductions before a gather with which it is tried, and likewise of the same tensor, so that
-/// planning takes no longer than the graph is large.
+/// Most reductions before a gather with which tying it is tried, and as many of the same tensor, so
+/// that planning time stays linear in the graph.
 constexpr int kMostTied = 32;
 
 class SegmentedPlanner {
@@ -62,7 +62,7 @@ class SegmentedPlanner {
     choose_groups();
     if (bar_us_ && predicted_us(groups_) >= *bar_us_) return {};
     if (lists_wait(plan_, graph(), groups_, lists_)) {
-      // Without lists there is an order.
+      // Without lists an order exists.
       lists_ = {};
       groups_.clear();
       return run();
@@ -93,9 +93,9 @@ class SegmentedPlanner {
   [[nodiscard]] const WorkGraph& graph() const { return *graph_; }
   [[nodiscard]] bool is_external(NodeId node) const { return graph().nodes()[node].is_external; }
 
-  /// The graph's nodes. Where one cannot run alone, it is tied to a reduction that can run it, or
-  /// what it is computed from for free gets an owner and goes to memory: a broadcast that a
-  /// reduction undoes, say.
+  /// Makes the graph's nodes. A node that cannot run alone is tied to a reduction whose kernel can
+  /// run it. Otherwise a free op that it is computed from gets an owner and goes to memory, such as
+  /// a broadcast whose axes a reduction reduces again.
   Result<void> make_graph() {
     while (true) {
       graph_.emplace(plan_.fusion, plan_.limits, kept_,
@@ -110,7 +110,7 @@ class SegmentedPlanner {
         if (reduces(node)) reductions_.push_back(node);
       }
       for (NodeId node = 0; node < graph().size(); ++node) {
-        // A gather that a reduction's kernel runs reads there what is at hand anyhow.
+        // A gather in a reduction's kernel reads there values that the kernel has anyway.
         if (is_external(node) || tie(node, judge) || judge.judge(std::span(&node, 1)).legal)
           continue;
         stuck = node;
@@ -134,13 +134,14 @@ class SegmentedPlanner {
     }
   }
 
-  /// A gather picks from the rows of a reduction: ties one to the first that walks the same axis of
-  /// the same tensor, or else to the nearest before it that one kernel can run with it and all that
-  /// lies between them, if that goes with the pins and all other ties. False if there is none.
+  /// A gather reads elements of the rows of a reduction. Ties it to the first reduction that walks
+  /// the same axis of the same tensor, or else to the nearest before it such that one kernel can
+  /// run both and all nodes between them. The tie must be compatible with the pins and all other
+  /// ties. False if there is no such reduction.
   bool tie(NodeId node, GroupJudge& judge) {
     const Op& op = plan_.fusion.ops[graph().nodes()[node].op];
     if (!std::holds_alternative<TakeOp>(op.kind)) return false;
-    // Pins that do not go together are pin_groups()'s to report.
+    // Contradictory pins are reported by pin_groups().
     if (!pins_agree_) pins_agree_ = SegmentPins::resolve(graph(), options_).has_value();
     if (!*pins_agree_) return true;
     if (reductions_.empty()) return false;
@@ -176,14 +177,14 @@ class SegmentedPlanner {
     return out;
   }
 
-  /// Elements of the axis that a gather picks from.
+  /// Number of elements of the axis that a gather reads from.
   [[nodiscard]] int64_t picked_from(NodeId gather) const {
     const Op& op = plan_.fusion.ops[graph().nodes()[gather].op];
     const auto axis = static_cast<size_t>(std::get<TakeOp>(op.kind).axis);
     return plan_.fusion.values[op.operands.front()].shape[axis].constant();
   }
 
-  /// "%v3 h", of the first result of a node.
+  /// "%v3 h", for the first result of a node.
   [[nodiscard]] std::string made_by(NodeId node) const {
     return pinned_text(plan_.fusion, plan_.fusion.ops[graph().nodes()[node].op].results.front());
   }
@@ -199,8 +200,8 @@ class SegmentedPlanner {
     return true;
   }
 
-  /// The output with which a node overwrites an input that it reads; invalid if there is none, or
-  /// the node is a copy already: what cannot be copied would be so without end.
+  /// The output with which a node overwrites an input that it reads. Invalid if there is none, or
+  /// the node is already a copy: a copy of a copy would never end.
   [[nodiscard]] ValueId overwriting_output(NodeId node) const {
     for (const ValueId result : plan_.fusion.ops[graph().nodes()[node].op].results) {
       if (copied_.contains(result)) return {};
@@ -213,8 +214,8 @@ class SegmentedPlanner {
     return *joined;
   }
 
-  /// Leaves the value of an output in the workspace, and has a kernel copy it to the input whose
-  /// memory the output takes over, when everything has read that.
+  /// Leaves the value of an output in the workspace, and adds a kernel that copies it to the input
+  /// whose memory the output takes over, after all reads of that input.
   void copy_behind_readers(ValueId output, const Rejection& why) {
     const ValueId copy = copy_output(plan_, output);
     copied_.insert(copy);
@@ -227,8 +228,8 @@ class SegmentedPlanner {
                        .because = why.rule});
   }
 
-  /// Outputs that no kernel writes into the memory of an input that it, or one behind it, reads,
-  /// get a copy. True if there are any.
+  /// Adds a copy for outputs that no kernel can write to the memory of an input, because that
+  /// kernel or a later one reads the input. True if there are any.
   bool copy_bound() {
     for (const WorkGraph::Bound& bound : graph().bound()) {
       if (copied_.contains(bound.output)) continue;
@@ -245,7 +246,7 @@ class SegmentedPlanner {
     return false;
   }
 
-  /// Looks pins up, and refuses groups that no kernel runs.
+  /// Resolves the pins, and rejects pinned groups that no kernel runs.
   Result<void> pin_groups() {
     auto pins = SegmentPins::resolve(graph(), options_, tied_groups());
     if (!pins) return fail(pins.error());
@@ -274,7 +275,7 @@ class SegmentedPlanner {
     return {};
   }
 
-  /// The pinned groups, which nothing takes apart.
+  /// The pinned groups, which are never split.
   [[nodiscard]] std::vector<MergeTree> pinned_trees(GroupJudge& judge) const {
     std::vector<MergeTree> out;
     for (const std::vector<NodeId>& group : pins_.groups()) {
@@ -283,7 +284,8 @@ class SegmentedPlanner {
     return out;
   }
 
-  /// Takes the order of merges that gives the least time; large graphs get one order.
+  /// Takes the merge order that gives the least predicted time; large graphs are grouped in one
+  /// order.
   void choose_groups() {
     GroupSchedules& schedules = *schedules_;
     struct Attempt {
@@ -338,15 +340,15 @@ class SegmentedPlanner {
 
   /// Which merges are refused once their kernels turn out slower than those of their parts.
   enum class Refuses : uint8_t {
-    kSlowGroups,  ///< Those within groups that are slower themselves.
-    /// Those within groups that are not, too: a kernel that is slow for a part may be the best for
-    /// the whole only because of how its parts were merged. A normalisation of few long rows reads
-    /// them again in any case, so its statistics had better be a kernel of their own, together with
-    /// what follows from them alone.
+    kSlowGroups,  ///< Merges within groups that are slower themselves.
+    /// Also those within groups that are not slower: a kernel that is slow for a part may be the
+    /// best for the whole only because of how its parts were merged. For example, a normalisation
+    /// of few long rows reads them again in any case, so that its statistics are better computed by
+    /// a separate kernel, together with the values that depend on them alone.
     kSlowParts,
   };
 
-  /// Groups nodes, and again those of merges whose kernels turn out slower than two would be.
+  /// Groups nodes, then regroups those whose merged kernels turn out slower than two would be.
   std::vector<ChosenGroup> settled(GroupJudge& judge, GroupSchedules& schedules, MergeOrder order,
                                    Refuses refuses) {
     std::vector<MergeTree> trees =
@@ -374,7 +376,7 @@ class SegmentedPlanner {
     return out;
   }
 
-  // Trees may be as deep as groups are large, so the walks over them have stacks of their own.
+  // Trees may be as deep as groups are large, so the walks over them have explicit stacks.
 
   /// Refuses the smallest groups in a tree that take longer than their parts; true if there are
   /// any.
@@ -384,7 +386,7 @@ class SegmentedPlanner {
       const MergeTree* tree;
       bool is_slow;
     };
-    std::vector<Whole> wholes;  // Each before its parts, and these from the last on.
+    std::vector<Whole> wholes;  // Each before its parts, which are in reverse order.
     std::vector<const MergeTree*> open = {&tree};
     while (!open.empty()) {
       const MergeTree& whole = *open.back();
@@ -395,7 +397,7 @@ class SegmentedPlanner {
       wholes.push_back({&whole, is_slow});
       for (const MergeTree& part : whole.parts) open.push_back(&part);
     }
-    std::set<const MergeTree*> done;  // Those that, or of which a part, was refused.
+    std::set<const MergeTree*> done;  // Trees that were refused or have a refused part.
     for (const auto& [whole, is_slow] : wholes | std::views::reverse) {
       const auto is_done = [&](const MergeTree& part) { return done.contains(&part); };
       const bool by_part = std::ranges::any_of(whole->parts, is_done);
@@ -418,8 +420,8 @@ class SegmentedPlanner {
          .remedy = "none needed: the parts run one after the other"});
   }
 
-  /// Calls `enter(whole)` for a tree and all that is below what it returned true for, each before
-  /// its parts and these in their order.
+  /// Calls `enter(whole)` for a tree, and for the parts of each tree for which it returned true. A
+  /// tree comes before its parts, and these come in their order.
   template <class Tree, class Enter>
   static void for_each_whole(Tree& tree, const Enter& enter) {
     std::vector<Tree*> open = {&tree};
@@ -431,7 +433,7 @@ class SegmentedPlanner {
     }
   }
 
-  /// The largest parts of a tree in which nothing is refused.
+  /// The largest parts of a tree that contain no refused group.
   static void dissolve(MergeTree tree, GroupJudge& judge, std::vector<MergeTree>& out) {
     std::vector<const MergeTree*> wholes;
     for_each_whole(tree, [&](const MergeTree& whole) {
@@ -452,12 +454,12 @@ class SegmentedPlanner {
     });
   }
 
-  /// Takes a group as it is, or its parts where these take less time.
+  /// Takes a group as it is, or its parts if these take less time.
   static void settle(const MergeTree& tree, GroupJudge& judge, GroupSchedules& schedules,
                      std::vector<ChosenGroup>& out) {
     for_each_whole(tree, [&](const MergeTree& whole) {
       if (schedules.is_slower_than_parts(whole)) return true;
-      // With the kernels of a group like it, which tell what it takes.
+      // Takes the kernels of an equal group, whose predicted time is the same.
       const GroupVerdict& verdict = judge.judge(whole.nodes);
       out.push_back({.nodes = whole.nodes,
                      .views = verdict.views,
@@ -478,12 +480,12 @@ class SegmentedPlanner {
   struct Tie {
     NodeId gather;
     NodeId reduction;
-    std::vector<NodeId> nodes;  ///< Both and all between them.
+    std::vector<NodeId> nodes;  ///< Both nodes and all between them.
   };
-  std::vector<Tie> ties_;           ///< Gathers, each with what runs it.
+  std::vector<Tie> ties_;           ///< Gathers, each with the reduction whose kernel runs it.
   std::vector<NodeId> reductions_;  ///< Of the graph; ascending.
-  std::optional<bool> pins_agree_;  ///< The caller's pins can be resolved; once that was asked.
-  std::set<ValueId> copied_{};      ///< Outputs that are such copies.
+  std::optional<bool> pins_agree_;  ///< Whether the caller's pins can be resolved, once known.
+  std::set<ValueId> copied_{};      ///< Outputs that are copies made by copy_output().
   std::vector<Decision> copies_{};  ///< About outputs that are copied into an input's memory.
   std::vector<ChosenGroup> groups_;
 };

@@ -12,14 +12,13 @@
 namespace sinter {
 namespace {
 
-/// Readers of one tensor that are looked at to either side of a group: a tensor that everything
-/// reads would otherwise pair everything with everything.
+/// Readers of one tensor that are considered on either side of a group: a tensor that every node
+/// reads would otherwise pair all groups with all others.
 constexpr size_t kSiblingsNear = 4;
 
-/// Merges of a group in a round, of which the others have a third of what it becomes each. Groups
-/// that merge once double: of parts that are all alike they then leave half of what a kernel may
-/// have empty. Random graphs of 10,000 ops take 2 to 6 % less than where a group waits for
-/// whichever of several equal neighbours comes first, and a third less time to plan.
+/// Most merges of a group in a round; each merged group has at most a third of the result. With one
+/// merge per round groups only double: of equal parts they then leave half of a kernel's limit
+/// unused (docs/experiments/constants_choices.md).
 constexpr uint8_t kMostMergesInRound = 2;
 
 template <class T>
@@ -50,7 +49,7 @@ class Greedy {
       trees_.push_back({.nodes = {node}});
       if (!is_external(node)) trees_.back().verdict = &judge_.judge(std::span(&node, 1));
     }
-    // Pinned groups are whole from the beginning.
+    // Pinned groups are complete from the beginning.
     const bool is_anew = std::ranges::all_of(
         groups, [](const MergeTree& tree) { return tree.parts.empty() && tree.nodes.size() > 1; });
     for (MergeTree& tree : groups) {
@@ -65,7 +64,7 @@ class Greedy {
     merge_first(is_anew ? order_.first : MergeOrder::First::kNothing);
     merge_all();
     if (!refused_.empty()) {
-      // What was refused as a part of something may fit now that all is there.
+      // A merge that was refused for a part may be legal for the complete group.
       refused_.clear();
       merge_all();
     }
@@ -104,13 +103,13 @@ class Greedy {
   struct Offer {
     NodeId other = 0;
     MergeKind kind = MergeKind::kProducer;
-    int64_t bytes = 0;  ///< That one kernel would not move.
+    int64_t bytes = 0;  ///< Bytes that the merged kernel saves.
   };
 
   enum class Neighbours : uint8_t { kProducers, kAll };
   enum class Alike : uint8_t { kReductions, kAll };
 
-  /// Lets every group take in the neighbours that save most, until none saves anything.
+  /// Merges every group with the neighbours that save most, until no merge saves anything.
   bool merge_neighbours(Neighbours which) {
     if (order_.in_rounds) {
       bool merged = false;
@@ -130,8 +129,8 @@ class Greedy {
     return merged;
   }
 
-  /// Lets every group merge a few times at most, with the neighbour that saves most, or wait while
-  /// all that save as much have done so already.
+  /// Merges every group at most kMostMergesInRound times with the neighbour that saves most. A
+  /// group waits if all neighbours that save as much have merged that often already.
   bool merge_round(Neighbours which) {
     bool merged = false;
     merges_.assign(graph_.size(), 0);
@@ -155,8 +154,7 @@ class Greedy {
     return !merges_.empty() && merges_[group] >= kMostMergesInRound;
   }
 
-  /// Makes groups one after the other, in the order they run or against it, each as large as it
-  /// gets.
+  /// Grows groups one after the other, in the order they run or against it, each to its maximum.
   void merge_ready() {
     const auto count = static_cast<NodeId>(graph_.size());
     std::vector<NodeId> order(count);
@@ -175,7 +173,7 @@ class Greedy {
     for (auto first = std::ranges::find_if(order, is_ready); first != order.end();
          first = std::ranges::find_if(order, is_ready)) {
       done[*first] = 1;
-      // What joins makes others ready.
+      // A node that joins makes others ready.
       for (bool joined = true; joined;) {
         joined = false;
         for (const NodeId node : order) {
@@ -189,7 +187,7 @@ class Greedy {
     }
   }
 
-  /// Lets groups that share nothing take in others of as many elements.
+  /// Merges groups that share no tensor with others of the same number of elements.
   bool merge_alike(Alike which) {
     std::map<std::pair<bool, int64_t>, std::vector<NodeId>> alike;
     for (NodeId node = 0; node < graph_.size(); ++node) {
@@ -209,7 +207,7 @@ class Greedy {
     return merged;
   }
 
-  /// Of what a group reduces first, or else of what it makes last.
+  /// Number of elements of the first reduction of a group, or else of its last result.
   [[nodiscard]] int64_t elements_of(NodeId group) const {
     const Fusion& fusion = graph_.fusion();
     const auto elements = [&](ValueId value) { return element_count(fusion.values[value].shape); };
@@ -220,7 +218,7 @@ class Greedy {
     return elements(fusion.ops[graph_.nodes()[trees_[group].nodes.back()].op].results.front());
   }
 
-  /// What each group beside this one would save, most first.
+  /// The saving of a merge with each neighbour of a group, largest first.
   std::vector<Offer> neighbours(NodeId group, Neighbours which) const {
     std::vector<Offer> offers;
     const auto offer = [&](NodeId other, MergeKind kind, int64_t bytes) {
@@ -237,7 +235,7 @@ class Greedy {
           if (group_of_[reader] != group) readers.push_back(group_of_[reader]);
         }
         sort_unique(readers);
-        // The last reader to join saves the writing too.
+        // Merging the last reader saves the write too.
         const int64_t saved =
             graph_.bytes(result) * (readers.size() == 1 && !graph_.is_kept(result) ? 2 : 1);
         for (const NodeId other : readers) offer(other, MergeKind::kProducer, saved);
@@ -255,7 +253,7 @@ class Greedy {
       for (const NodeId sibling : siblings(group, value))
         offer(sibling, MergeKind::kSiblings, graph_.bytes(value));
     }
-    // One of each group, as a producer if it is one of any kind.
+    // One offer per group, as a producer if any of its offers is one.
     std::ranges::sort(offers, {}, &Offer::other);
     std::vector<Offer> out;
     for (const Offer& made : offers) {
@@ -270,7 +268,7 @@ class Greedy {
     return out;
   }
 
-  /// True if no other group reads a value than this one and the one that makes it.
+  /// True if only this group and the one that makes a value read it.
   [[nodiscard]] bool is_only_reader(NodeId group, ValueId value) const {
     const NodeId maker = group_of_[graph_.maker_of(value)];
     return std::ranges::all_of(graph_.readers(value), [&](NodeId reader) {
@@ -296,7 +294,7 @@ class Greedy {
   /// Merges with the first of the offers that is legal and saves time.
   bool take_best(NodeId group, const std::vector<Offer>& offers) {
     if (is_external(group)) return false;
-    std::optional<int64_t> awaited;  // What an offer saves whose group waits for the next round.
+    std::optional<int64_t> awaited;  // Bytes of the offer whose group waits for the next round.
     for (const Offer& offer : offers) {
       if (offer.other == group || group_of_[offer.other] != offer.other) continue;
       if (is_external(offer.other) || was_refused(group, offer.other)) continue;
@@ -322,7 +320,7 @@ class Greedy {
     return false;
   }
 
-  /// True if the two, or smaller groups that they contain, were not to be merged.
+  /// True if a merge of the two, or of smaller groups that they contain, was refused.
   [[nodiscard]] bool was_refused(NodeId group, NodeId other) const {
     const auto found = refused_.find(group);
     return found != refused_.end() && std::ranges::any_of(found->second, [&](NodeId node) {
@@ -334,7 +332,7 @@ class Greedy {
     refused_[other].push_back(group);
   }
 
-  /// The group goes on under the smaller number.
+  /// The merged group keeps the smaller number.
   void unite(NodeId group, const Offer& offer, std::vector<NodeId> nodes,
              const GroupVerdict& verdict) {
     const NodeId kept = std::min(group, offer.other);
@@ -359,14 +357,14 @@ class Greedy {
   GroupJudge& judge_;
   MergeOrder order_;
   Reachability reach_;
-  std::vector<NodeId> group_of_;  ///< By node: the number its group goes by.
+  std::vector<NodeId> group_of_;  ///< By node: the number of its group.
   std::vector<MergeTree> trees_;  ///< By that number.
-  // Of rounds, by group:
+  // State of rounds, by group:
   std::vector<uint8_t> merges_;      ///< In this one; empty between rounds.
-  std::vector<uint8_t> is_settled_;  ///< Found nothing to merge with, and has not merged since.
-  bool waits_ = false;               ///< The group at hand, for one that has merged already.
+  std::vector<uint8_t> is_settled_;  ///< Found no legal merge, and has not merged since.
+  bool waits_ = false;               ///< The current group waits for one that has merged already.
   std::unordered_map<NodeId, std::vector<NodeId>>
-      refused_;  ///< By group: what it was not merged with.
+      refused_;  ///< By group: nodes of groups whose merge with it was refused.
 };
 
 }  // namespace

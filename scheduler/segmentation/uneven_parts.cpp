@@ -30,7 +30,7 @@ std::optional<UnevenAxis> uneven_axis(const Fusion& fusion, OpId id, const Devic
   UnevenAxis out{.reduction = id, .axis = axis, .length = at.front()};
   const PartRange wanted = wanted_parts(before, out.length, behind, limits);
   if (wanted.fewest < 2 || divides(out.length, wanted)) return std::nullopt;
-  // Fewer elements are left over than one vector for each part: the fewer parts the better.
+  // The remainder is shorter than one vector per part, so fewer parts leave less of it.
   out.parts = wanted.fewest;
   out.part_length = out.length / out.parts / kWholeVector * kWholeVector;
   return out;
@@ -46,7 +46,7 @@ ValueId part_of(FusionBuilder& b, ValueId x, int axis, int64_t from, int64_t to)
   return b.slice(x, std::move(start), std::move(stop));
 }
 
-/// The axis of parts last, where a place can be picked.
+/// Moves the axis of the parts to the end, along which elements can be gathered.
 ValueId with_parts_last(FusionBuilder& b, ValueId x, int axis) {
   std::vector<int> order;
   for (int i = 0; i < std::ssize(b.fusion().values[x].shape); ++i) {
@@ -56,7 +56,7 @@ ValueId with_parts_last(FusionBuilder& b, ValueId x, int axis) {
   return std::ranges::is_sorted(order) ? x : b.permute(x, std::move(order));
 }
 
-/// The reduction's results of its operand, in parts.
+/// The results of the reduction over the parts of its operand.
 std::vector<ValueId> in_parts(FusionBuilder& b, const OpKind& kind, ValueId x,
                               const UnevenAxis& uneven) {
   const int axis = uneven.axis;

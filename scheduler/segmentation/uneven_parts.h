@@ -7,22 +7,22 @@
 
 namespace sinter {
 
-/// A reduction of few elements each, over a long axis that none of the numbers of parts divides
-/// which would fill the device (wanted_parts): one of a prime number of elements, say.
+/// A reduction with few results over a long axis that cannot be split evenly in any number of parts
+/// that would fill the device (wanted_parts), such as one of a prime number of elements.
 struct UnevenAxis {
   OpId reduction{};
   int axis = 0;
   int64_t length = 0;
-  int64_t parts = 0;        ///< Of part_length elements each; one more has the rest.
+  int64_t parts = 0;        ///< Of part_length elements each; one more part has the remainder.
   int64_t part_length = 0;  ///< A multiple of kWholeVector.
   friend bool operator==(const UnevenAxis&, const UnevenAxis&) = default;
 };
 
-/// Those among the reductions over a single axis.
+/// The uneven axes of those reductions that reduce a single axis.
 std::vector<UnevenAxis> find_uneven_axes(const Fusion& fusion, const DeviceLimits& limits);
 
-/// The graph with these reductions in parts: slices of the axis are reduced, and a concatenate of
-/// the partial results. Inputs and outputs stay as they are. All extents are constant.
+/// The graph with these reductions in parts: it reduces slices of the axis, and a concatenate of
+/// their partial results. Inputs and outputs do not change. All extents are constant.
 Fusion with_axes_in_parts(const Fusion& fusion, const std::vector<UnevenAxis>& axes);
 
 }  // namespace sinter

@@ -26,15 +26,15 @@ bool is_view(const OpKind& kind) {
          std::holds_alternative<ReshapeOp>(kind) || std::holds_alternative<SliceOp>(kind);
 }
 
-/// Neither reads nor computes anything that a kernel would notice.
+/// Ops that neither read nor compute anything of relevant cost.
 bool has_no_cost(const OpKind& kind) {
   return std::holds_alternative<InputOp>(kind) || std::holds_alternative<ConstantOp>(kind) ||
          std::holds_alternative<ExtentOp>(kind) || std::holds_alternative<IotaOp>(kind) ||
          is_view(kind);
 }
 
-/// Bytes that memory moves while the device issues one instruction for each of 32 threads, by
-/// thread: where a kernel is bound by both, an instruction costs as much as so many bytes.
+/// Bytes that memory moves, per thread, while the device issues one instruction for a warp of 32
+/// threads. If a kernel is bound by both, an instruction costs as much as this number of bytes.
 double bytes_per_instruction(const DeviceLimits& limits) {
   const double instructions_per_us =
       static_cast<double>(limits.sm_count) * limits.issue_per_clock * limits.clock_mhz * kWarp;
@@ -48,8 +48,8 @@ int64_t tensor_bytes(const Fusion& fusion, ValueId value) {
   return elements * bytes_of(info.type);
 }
 
-/// True if computing an op's result from `leaves`, with instructions that cost so many bytes an
-/// element, takes no more than reading it.
+/// True if computing an op's result from `leaves` costs no more than reading it. An instruction per
+/// element costs `instruction_bytes` bytes.
 bool costs_no_more_than_memory(const Fusion& fusion, OpId id, const std::vector<ValueId>& leaves,
                                double instruction_bytes) {
   const Op& op = fusion.ops[id];
@@ -73,7 +73,7 @@ uint64_t hash_of_shape(const Shape& shape) {
   return XXH3_64bits(words.data(), words.size() * sizeof(uint64_t));
 }
 
-/// Adds what is not yet there; lists are short.
+/// Adds the values that are not yet there; lists are short.
 void unite(std::vector<ValueId>& into, std::span<const ValueId> values) {
   for (const ValueId value : values) {
     if (std::ranges::find(into, value) == into.end()) into.push_back(value);
@@ -130,7 +130,7 @@ WorkGraph::WorkGraph(const Fusion& fusion, const IsFree& is_free,
   order_ops(wanted);
   place_operands();
   find_free(is_free);
-  // Backwards, for most lie in a value that comes later, which is placed then.
+  // Backwards, since most values lie in a value that comes later, which is then placed already.
   for (const auto& [value, host] : hosts_ | std::views::reverse)
     placements_[value] = place_of(value);
   for (const auto& [output, input] : aliases_) placements_[output] = place_of(output);
@@ -154,7 +154,7 @@ void WorkGraph::order_ops(const std::vector<ValueId>& wanted) {
   IdMap<OpId, uint8_t> seen(fusion_->ops.size());
   struct Visit {
     OpId op;
-    size_t next = 0;  ///< Operand to go on with.
+    size_t next = 0;  ///< Next operand to visit.
   };
   std::vector<Visit> stack;
   for (const ValueId output : wanted) {
@@ -202,7 +202,7 @@ void WorkGraph::place_operands() {
 }
 
 Placement WorkGraph::place_of(ValueId value) const {
-  // The tensor that all lie in, then back through what lies in it.
+  // Find the tensor that contains all of them, then place the values back along the chain.
   std::vector<ValueId> inside;
   auto known = placements_.find(value);
   for (auto host = hosts_.find(value); known == placements_.end() && host != hosts_.end();
@@ -218,16 +218,16 @@ Placement WorkGraph::place_of(ValueId value) const {
     const Host& host = hosts_.at(value);
     if (!host.axis) {
       place.strides = dense_strides(Binding{}.sizes_of(fusion_->values[value].shape));
-    } else if (bytes(value) != 0) {  // What has no elements may lie behind the end of the others.
+    } else if (bytes(value) != 0) {  // Values without elements may lie behind the end.
       place.offset += host.at * place.strides[*host.axis] * bytes_of(fusion_->values[value].type);
     }
   }
   return place;
 }
 
-/// Of a value that lies in no other one, but perhaps in an input's memory.
+/// Placement of a value that lies in no other one, but perhaps in an input's memory.
 Placement WorkGraph::own_place_of(ValueId value) const {
-  // An input's memory is nothing else's.
+  // An input's memory lies in no other value's.
   if (const auto alias = aliases_.find(value); alias != aliases_.end()) value = alias->second;
   if (fusion_->def_as<InputOp>(value) != nullptr)
     return {value, 0, input_strides(*fusion_, Binding{}, value)};
@@ -239,7 +239,7 @@ Placement WorkGraph::own_place_of(ValueId value) const {
 
 bool WorkGraph::is_dense(ValueId value) const {
   const Shape& shape = fusion_->values[value].shape;
-  if (is_always_empty(shape)) return true;  // Whatever its strides say.
+  if (is_always_empty(shape)) return true;  // For any strides.
   const Sizes strides = place_of(value).strides;
   const Sizes dense = dense_strides(Binding{}.sizes_of(shape));
   for (size_t axis = 0; axis < shape.size(); ++axis) {
@@ -250,7 +250,7 @@ bool WorkGraph::is_dense(ValueId value) const {
 }
 
 OutputLayout WorkGraph::layout_of(ValueId value) const {
-  // Asked for every tensor of every group that is looked at, most of which are dense.
+  // This is called for every tensor of every group considered, most of which are dense.
   if (const auto* input = fusion_->def_as<InputOp>(value);
       input != nullptr && input->strides.empty())
     return {.alignment = input->alignment};
@@ -268,7 +268,7 @@ OutputLayout WorkGraph::layout_of(ValueId value) const {
   return out;
 }
 
-/// What a reshape that has to be in memory is one tensor with.
+/// The value with which a reshape that has to be in memory shares its tensor.
 std::optional<ValueId> WorkGraph::renames(const Op& op, bool is_passed) const {
   const ValueId result = op.results.front();
   if (!std::holds_alternative<ReshapeOp>(op.kind) || hosts_.contains(result) ||
@@ -280,19 +280,19 @@ std::optional<ValueId> WorkGraph::renames(const Op& op, bool is_passed) const {
   const bool is_input = fusion_->def_as<InputOp>(base) != nullptr;
   if ((is_free(base) && !is_input) || !is_dense(base)) return std::nullopt;
   if (!is_output(result)) return is_passed ? std::optional(base) : std::nullopt;
-  // The caller's tensor is the one that both lie in.
+  // The caller's tensor is the one that contains both.
   const bool has_own = is_input || is_output(base) || hosts_.contains(base);
   return has_own || !is_dense(result) ? std::nullopt : std::optional(base);
 }
 
 void WorkGraph::find_free(const IsFree& may_be_free) {
-  IdMap<ValueId, uint8_t> is_passed(fusion_->values.size());  // To an external call.
+  IdMap<ValueId, uint8_t> is_passed(fusion_->values.size());  // Passed to an external call.
   for (const OpId id : order_) {
     const Op& op = fusion_->ops[id];
     if (!std::holds_alternative<ExternalOp>(op.kind)) continue;
     for (const ValueId operand : op.operands) is_passed[operand] = 1;
   }
-  IdMap<ValueId, double> instructions(fusion_->values.size());  // From the leaves on, per element.
+  IdMap<ValueId, double> instructions(fusion_->values.size());  // Per element, from the leaves on.
   for (const OpId id : order_) {
     const Op& op = fusion_->ops[id];
     const ValueId result = op.results.front();
@@ -361,7 +361,7 @@ void WorkGraph::connect() {
   }
 }
 
-/// The nodes that write a value: of a concatenate, those of all its operands.
+/// The nodes that write a value; for a concatenate, those of all its operands.
 void WorkGraph::add_owners(ValueId of, std::vector<NodeId>& out) const {
   std::vector<ValueId> open = {of};
   while (!open.empty()) {
@@ -380,7 +380,7 @@ void WorkGraph::add_owners(ValueId of, std::vector<NodeId>& out) const {
 
 std::vector<NodeId> WorkGraph::closed(std::span<const NodeId> nodes) const {
   if (nodes.empty()) return {};
-  // Numbers are a topological order: nothing before the first or behind the last lies between.
+  // Node numbers are a topological order: nodes before the first or after the last are not between.
   const NodeId first = std::ranges::min(nodes);
   const NodeId last = std::ranges::max(nodes);
   std::vector<uint8_t> below(last - first + 1);
@@ -403,8 +403,8 @@ std::vector<NodeId> WorkGraph::closed(std::span<const NodeId> nodes) const {
   return out;
 }
 
-/// Finds the nearest hosts that nodes read: chains of concatenates may be long, and what each reads
-/// of the one before it lies in it and is read by nothing.
+/// Finds the nearest hosts that nodes read. Chains of concatenates may be long; each contains the
+/// one before it, which no node reads by itself.
 void WorkGraph::find_read_hosts() {
   for (const auto& [value, host] : hosts_) {
     std::vector<ValueId> passed;
@@ -433,13 +433,13 @@ std::vector<NodeId> WorkGraph::readers_in_memory(ValueId value) const {
   return out;
 }
 
-/// Numbers what concatenates join so that all parts of one, and the parts of these, have numbers in
-/// one range.
+/// Numbers concatenates and their operands so that all parts of one, and their parts, have numbers
+/// in one range.
 void WorkGraph::number_joined() {
   uint32_t next = 0;
   struct Visit {
     ValueId value;
-    size_t next = 0;  ///< Operand to go on with.
+    size_t next = 0;  ///< Next operand to visit.
   };
   std::vector<Visit> stack;
   for (const OpId id : order_) {
@@ -465,7 +465,7 @@ void WorkGraph::number_joined() {
 
 std::optional<ValueId> WorkGraph::reads_unfinished(std::span<const NodeId> group) const {
   if (joined_.empty()) return std::nullopt;
-  std::vector<uint32_t> parts;  // What nodes of the group write of concatenates.
+  std::vector<uint32_t> parts;  // Parts of concatenates that nodes of the group write.
   for (const NodeId node : group) {
     for (const ValueId result : fusion_->ops[nodes_[node].op].results) {
       if (const auto found = joined_.find(result); found != joined_.end())
@@ -503,9 +503,8 @@ std::optional<ValueId> WorkGraph::reads_overwritten(std::span<const NodeId> grou
   return std::nullopt;
 }
 
-/// Lets the writers of outputs wait for the readers of the inputs that they overwrite. What would
-/// then wait for itself is bound together, and nodes are numbered anew so that all come behind what
-/// they wait for.
+/// Adds edges from the readers of inputs to the writers of outputs that overwrite them. Nodes on
+/// cycles that this closes are bound together, and nodes are renumbered in a topological order.
 void WorkGraph::order_overwriting() {
   struct Wait {
     NodeId reader;
@@ -551,7 +550,7 @@ void WorkGraph::order_overwriting() {
     if (const auto found = bound_of.find(component[node]); found != bound_of.end())
       bound_[found->second].nodes.push_back(node);
   }
-  // Of nodes that wait for nothing more the one that came first, so that most keep their place.
+  // Of the ready nodes the one with the smallest number, so that most keep their place.
   std::vector<size_t> waiting(nodes_.size());
   std::priority_queue<NodeId, std::vector<NodeId>, std::greater<>> ready;
   for (NodeId node = 0; node < nodes_.size(); ++node) {
@@ -610,14 +609,14 @@ class GraphSink {
  public:
   explicit GraphSink(const Fusion& source) : source_(source) {}
 
-  /// These and the likes return the first of the new values; the others follow it.
+  /// This and similar functions return the first of the new values; the others follow it.
   ValueId copy_op(OpId id, std::span<const ValueId> operands) {
     const Op& op = source_.ops[id];
     const ValueId first = append(op.kind, {operands.begin(), operands.end()}, op.results);
     keep(first, op.results);
     return first;
   }
-  /// A copy of `operand` in the place of an op.
+  /// A copy of `operand` in place of an op.
   ValueId copy_elements(OpId id, ValueId operand) {
     const Op& op = source_.ops[id];
     const size_t rank = source_.values[op.results.front()].shape.size();
@@ -732,8 +731,8 @@ class HashSink {
   uint32_t next_ = 0;
 };
 
-/// Walks a group: passes copies of its ops, and of what they are computed from for free, on to what
-/// makes something of them, which numbers their results anew.
+/// Walks a group: passes copies of its ops, and of the free ops they are computed from, to a sink,
+/// which numbers their results anew.
 template <class Sink>
 class Extraction {
  public:
@@ -764,7 +763,7 @@ class Extraction {
     const Op& op = source().ops[id];
     ValueId made;
     if (const auto leaf = dense_leaf(op.results.front())) {
-      // Elements in the same order: a copy, whatever their shape was.
+      // The elements are in the same order: a copy, regardless of their shape.
       made = sink_.copy_elements(id, read(*leaf, op.results.front()));
     } else {
       operands_.clear();
@@ -784,7 +783,7 @@ class Extraction {
     return found == inputs_.end() ? ValueId{} : found->second;
   }
 
-  /// The value as an operand: computed in the group, computed again, or read.
+  /// The value as an operand: computed in the group, recomputed, or read.
   ValueId use(ValueId value) {
     walk_operands(
         source(), value, [&](ValueId needed) { return !is_there(needed); },
@@ -797,7 +796,7 @@ class Extraction {
     return owned != owned_.end() ? owned->second : copies_.at(value);
   }
 
-  /// True if a value is known, or is read from memory, as it is from now on.
+  /// True if a value is known or is read from memory; in the latter case it is known from now on.
   bool is_there(ValueId value) {
     if (owned_.contains(value) || copies_.contains(value)) return true;
     const bool is_input = reads_input(value);
@@ -813,7 +812,7 @@ class Extraction {
     copies_[value] = sink_.copy_op(id, again_);
   }
 
-  /// The dense tensor in memory that `value`, made by reshapes, has the elements of, in its order.
+  /// The dense tensor in memory whose elements `value`, made by reshapes, has in the same order.
   [[nodiscard]] std::optional<ValueId> dense_leaf(ValueId value) const {
     if (views_ == WorkGraph::LeafViews::kOps) return std::nullopt;
     if (!std::holds_alternative<ReshapeOp>(source().def_of(value).kind)) return std::nullopt;
@@ -837,14 +836,14 @@ class Extraction {
   std::span<const NodeId> group_;
   WorkGraph::LeafViews views_;
   Sink sink_;
-  std::vector<std::pair<ValueId, ValueId>> inputs_;  ///< Leaves, and what they are read as.
-  // Groups are extracted by the thousand: nodes of the maps come from one piece of memory.
+  std::vector<std::pair<ValueId, ValueId>> inputs_;  ///< Leaves, and the inputs that hold them.
+  // Thousands of groups are extracted: nodes of the maps are allocated from one piece of memory.
   std::array<std::byte, 4096> first_memory_;
   std::pmr::monotonic_buffer_resource memory_{first_memory_.data(), first_memory_.size()};
   std::pmr::unordered_map<ValueId, ValueId> owned_{&memory_};   ///< Results of the group's nodes.
-  std::pmr::unordered_map<ValueId, ValueId> copies_{&memory_};  ///< Free values and what is read.
-  std::vector<ValueId> operands_;                               ///< Of the op at hand.
-  std::vector<ValueId> again_;                                  ///< Of one that is computed again.
+  std::pmr::unordered_map<ValueId, ValueId> copies_{&memory_};  ///< Free values and leaves.
+  std::vector<ValueId> operands_;                               ///< Of the current op.
+  std::vector<ValueId> again_;                                  ///< Of an op that is recomputed.
 };
 
 }  // namespace
