@@ -275,24 +275,24 @@ SINTER_DEVICE Packet<W*(int)sizeof(T)> pack_as(const Vec<S, N>& tile, int lane) 
   template <int kBytes>                                                                        \
   SINTER_DEVICE Packet<kBytes> name(const void* address, Packet<kBytes> p, bool guard) {       \
     if constexpr (kBytes == 16) {                                                              \
-      asm volatile(SINTER_PREDICATED("%5", instruction ".v4.u32 {%0, %1, %2, %3}, [%4];")         \
+      asm volatile(SINTER_PREDICATED("%5", instruction ".v4.u32 {%0, %1, %2, %3}, [%4];")      \
                    : "+r"(p.words[0]), "+r"(p.words[1]), "+r"(p.words[2]), "+r"(p.words[3])    \
                    : "l"(address), "r"((int)guard)__VA_ARGS__);                                \
     } else if constexpr (kBytes == 8) {                                                        \
-      asm volatile(SINTER_PREDICATED("%3", instruction ".v2.u32 {%0, %1}, [%2];")                 \
+      asm volatile(SINTER_PREDICATED("%3", instruction ".v2.u32 {%0, %1}, [%2];")              \
                    : "+r"(p.words[0]), "+r"(p.words[1])                                        \
                    : "l"(address), "r"((int)guard)__VA_ARGS__);                                \
     } else if constexpr (kBytes == 4) {                                                        \
-      asm volatile(SINTER_PREDICATED("%2", instruction ".u32 %0, [%1];")                          \
+      asm volatile(SINTER_PREDICATED("%2", instruction ".u32 %0, [%1];")                       \
                    : "+r"(p.words[0])                                                          \
                    : "l"(address), "r"((int)guard)__VA_ARGS__);                                \
     } else if constexpr (kBytes == 2) {                                                        \
-      asm volatile(SINTER_PREDICATED("%2", instruction ".u16 %0, [%1];")                          \
+      asm volatile(SINTER_PREDICATED("%2", instruction ".u16 %0, [%1];")                       \
                    : "+r"(p.words[0])                                                          \
                    : "l"(address), "r"((int)guard)__VA_ARGS__);                                \
     } else {                                                                                   \
       static_assert(kBytes == 1, "an access moves 1, 2, 4, 8 or 16 bytes");                    \
-      asm volatile(SINTER_PREDICATED("%2", instruction ".u8 %0, [%1];")                           \
+      asm volatile(SINTER_PREDICATED("%2", instruction ".u8 %0, [%1];")                        \
                    : "+r"(p.words[0])                                                          \
                    : "l"(address), "r"((int)guard)__VA_ARGS__);                                \
     }                                                                                          \
@@ -316,30 +316,30 @@ SINTER_DEVICE unsigned long long evict_last_policy() {
 }
 
 // Only whole vectors carry the policy: narrower accesses are heads and tails.
-#define SINTER_DEFINE_LOAD(name, plain, instruction, policy, ...)                                \
-  template <int kBytes>                                                                          \
-  SINTER_DEVICE Packet<kBytes> name(const void* address) {                                       \
-    if constexpr (kBytes != 16) {                                                                \
-      return plain<kBytes>(address);                                                             \
-    } else {                                                                                     \
-      Packet<kBytes> p;                                                                          \
-      asm volatile(instruction ".L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"              \
-                   : "=r"(p.words[0]), "=r"(p.words[1]), "=r"(p.words[2]), "=r"(p.words[3])      \
-                   : "l"(address), "l"(policy())__VA_ARGS__);                                    \
-      return p;                                                                                  \
-    }                                                                                            \
-  }                                                                                              \
-  template <int kBytes>                                                                          \
-  SINTER_DEVICE Packet<kBytes> name(const void* address, Packet<kBytes> p, bool guard) {         \
-    if constexpr (kBytes != 16) {                                                                \
-      return plain<kBytes>(address, p, guard);                                                   \
-    } else {                                                                                     \
-      asm volatile(                                                                              \
-          SINTER_PREDICATED("%6", instruction ".L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;") \
-          : "+r"(p.words[0]), "+r"(p.words[1]), "+r"(p.words[2]), "+r"(p.words[3])               \
-          : "l"(address), "l"(policy()), "r"((int)guard)__VA_ARGS__);                            \
-      return p;                                                                                  \
-    }                                                                                            \
+#define SINTER_DEFINE_LOAD(name, plain, instruction, policy, ...)                              \
+  template <int kBytes>                                                                        \
+  SINTER_DEVICE Packet<kBytes> name(const void* address) {                                     \
+    if constexpr (kBytes != 16) {                                                              \
+      return plain<kBytes>(address);                                                           \
+    } else {                                                                                   \
+      Packet<kBytes> p;                                                                        \
+      asm volatile(instruction ".L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"            \
+                   : "=r"(p.words[0]), "=r"(p.words[1]), "=r"(p.words[2]), "=r"(p.words[3])    \
+                   : "l"(address), "l"(policy())__VA_ARGS__);                                  \
+      return p;                                                                                \
+    }                                                                                          \
+  }                                                                                            \
+  template <int kBytes>                                                                        \
+  SINTER_DEVICE Packet<kBytes> name(const void* address, Packet<kBytes> p, bool guard) {       \
+    if constexpr (kBytes != 16) {                                                              \
+      return plain<kBytes>(address, p, guard);                                                 \
+    } else {                                                                                   \
+      asm volatile(SINTER_PREDICATED(                                                          \
+                       "%6", instruction ".L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;") \
+                   : "+r"(p.words[0]), "+r"(p.words[1]), "+r"(p.words[2]), "+r"(p.words[3])    \
+                   : "l"(address), "l"(policy()), "r"((int)guard)__VA_ARGS__);                 \
+      return p;                                                                                \
+    }                                                                                          \
   }
 SINTER_DEFINE_LOAD(load_packet_evict_first, load_packet, "ld.global.nc", evict_first_policy)
 SINTER_DEFINE_LOAD(load_packet_evict_last, load_packet, "ld.global.nc", evict_last_policy)

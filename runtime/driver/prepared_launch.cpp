@@ -1,6 +1,5 @@
 #include "runtime/driver/prepared_launch.h"
 
-
 #include <algorithm>
 #include <bit>
 #include <cstring>

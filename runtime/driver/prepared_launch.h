@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "scheduler/analysis/cuda_units.h"
 #include "codegen/cuda/kernel_source.h"
 #include "runtime/driver/device_driver.h"
+#include "scheduler/analysis/cuda_units.h"
 #include "scheduler/budgets/device_limits.h"
 
 namespace sinter {

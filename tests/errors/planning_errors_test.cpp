@@ -217,10 +217,11 @@ TEST(PlanningError, APinnedScheduleWithNumbersOfARingThatItHasNot) {
     const Schedule other{
         .family = family, .threads_per_row = 32, .rows_per_block = 4, .pipeline_stages = 2};
     const char* fusion = std::string_view(family) == "column" ? "bias_gradient" : "swiglu";
-    expect_error(plan_pinned(fusion, other), {.kind = ErrorKind::kResourceExhausted,
-                                              .text = "only blocks with a producer",
-                                              .measured = 2,
-                                              .limit = 0});
+    expect_error(plan_pinned(fusion, other),
+                 {.kind = ErrorKind::kResourceExhausted,
+                  .text = "only warp-specialised schedules have a pipeline",
+                  .measured = 2,
+                  .limit = 0});
   }
 }
 

@@ -115,8 +115,9 @@ TEST_F(RowsPerIterationTest, OtherFamiliesRefuseThem) {
     const SegmentFacts facts = canned_facts(fusion, 64, 1024);
     const auto rejections = verify_schedule(facts, schedule, limits_, families_);
     ASSERT_EQ(rejections.size(), 1U) << family;
-    EXPECT_THAT(text_of(rejections[0]),
-                AllOf(HasSubstr("only warp-specialised schedules have several rows"), HasSubstr("value 2")))
+    EXPECT_THAT(
+        text_of(rejections[0]),
+        AllOf(HasSubstr("only warp-specialised schedules have several rows"), HasSubstr("value 2")))
         << family;
   }
 }
