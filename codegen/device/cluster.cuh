@@ -14,7 +14,7 @@ SINTER_DEVICE void cluster_barrier() {
 }
 
 // The same in two halves, which order the initialisation of mbarriers alone: mbarrier_fence_init
-// releases it. An arrival that releases all memory waits for all loads under way, and the compiler
+// releases it. An arrival that releases all memory waits for all loads in flight, and the compiler
 // starts loads through the read-only path before it, so a block would wait for most of its row
 // before it asks for the rest.
 SINTER_DEVICE void cluster_arrive() {

@@ -57,14 +57,14 @@ class BlockExecutor {
     uint32_t outer = 0;  ///< Lanes active before it.
     uint32_t other = 0;  ///< Lanes that take the else branch.
   };
-  /// One thread's asynchronous copy under way, with the bytes it read.
+  /// One thread's asynchronous copy in flight, with the bytes it read.
   struct PendingCopy {
     uint8_t lane = 0;
     uint8_t bytes = 0;
     int64_t address = 0;  ///< In shared memory.
     std::array<std::byte, 16> data{};
   };
-  /// A bulk copy, or a store to another block, under way.
+  /// A bulk copy, or a store to another block, in flight.
   struct Transfer {
     size_t rank = 0;       ///< Of the block that it goes to.
     int64_t mbarrier = 0;  ///< Number in the block's mbarriers.

@@ -40,7 +40,7 @@ class Mbarriers {
 
   /// Begins a bulk copy; the answer is the phase it counts towards.
   uint32_t start_copy(const WarpSite& site, int64_t number);
-  /// Tells whoever waits for the phase under way what a thread has done.
+  /// Tells whoever waits for the current phase what a thread has done.
   void collect(int64_t number, int64_t actor) { order_->release(actor, &at(number).collected); }
   /// Whether the phase of this parity is complete. If so, the threads have waited for it.
   bool wait(const WarpSite& site, int64_t number, int64_t parity);
@@ -52,10 +52,10 @@ class Mbarriers {
     kir::MbarrierId array{};
     int64_t index = 0;
     int64_t expected = 1;  ///< Arrivals of a phase.
-    uint32_t phase = 0;    ///< Under way.
+    uint32_t phase = 0;    ///< The current one.
     int64_t pending = 0;   ///< Arrivals that it lacks.
     int64_t bytes = 0;     ///< That it lacks; negative while some have come unannounced.
-    int64_t copies = 0;    ///< Begun in it and under way.
+    int64_t copies = 0;    ///< Begun in it and in flight.
     uint32_t copied = 0;   ///< Phases up to the last one with a copy.
     uint32_t awaited = 0;  ///< Phases up to the last one that a thread has waited for.
     kir::StmtId copy_stmt{};

@@ -21,7 +21,7 @@ enum class FindingKind : uint8_t {
   kSharedRace,    ///< Two threads, the same bytes, nothing that orders them, at least one writes.
   kGlobalRace,    ///< The same for global memory, where nothing orders two threads.
   kAsyncPending,  ///< An access to shared memory a copy is still on its way to.
-  kAsyncNeverAwaited,      ///< A thread ended with copies under way; they never arrive.
+  kAsyncNeverAwaited,      ///< A thread ended with copies in flight; they never arrive.
   kDivergentBarrier,       ///< Part of a warp, or warps at different barriers.
   kMbarrierUninitialised,  ///< Used with no barrier after thread 0 has initialised it.
   kMbarrierArrivals,       ///< More arrivals than a phase expects, or ones that may fall into two.

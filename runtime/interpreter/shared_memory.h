@@ -57,7 +57,7 @@ class SharedMemory {
     uint32_t writer = 0;   ///< An actor.
     uint32_t reader = 0;   ///< A thread, or kSeveral.
     uint32_t readers = 0;  ///< 1 + the place in readers_ that it has been given; 0 for none.
-    uint32_t copying = 0;  ///< 1 + the thread whose asynchronous copy is under way; 0 for none.
+    uint32_t copying = 0;  ///< 1 + the thread whose asynchronous copy is in flight; 0 for none.
   };
 
   uint32_t locate_in_block(const Access& access, LaneAddresses* addresses);
