@@ -260,6 +260,7 @@ class PlanVerifier {
         report("steps {} and {} write byte {} of {}", twice->second, std::next(twice)->second,
                twice->first, name_of(key));
     }
+    if (!is_compared) check_first_bytes(key, tensor);
     for (const Region& read : tensor.reads) {
       const bool is_callers = key.first == TensorSlot::Kind::kInput;
       if (is_callers && read.step < steps_.size()) continue;
@@ -271,6 +272,19 @@ class PlanVerifier {
       if (std::ranges::any_of(tensor.writes, is_all)) continue;
       check_written(key, tensor, read, is_compared ? &written() : nullptr);
     }
+  }
+
+  /// Of tensors too large to compare element by element: no two writes begin at the same byte.
+  void check_first_bytes(const TensorKey& key, const Tensor& tensor) {
+    std::vector<std::pair<int64_t, size_t>> begins;  // Byte and step.
+    for (const Region& write : tensor.writes) {
+      if (write.count() > 0) begins.emplace_back(write.offset, write.step);
+    }
+    std::ranges::sort(begins);
+    const auto twice = std::ranges::adjacent_find(begins, {}, &std::pair<int64_t, size_t>::first);
+    if (twice != begins.end())
+      report("steps {} and {} write byte {} of {}", twice->second, std::next(twice)->second,
+             twice->first, name_of(key));
   }
 
   /// Addresses of all elements and the steps that write them, ascending. The addresses of one

@@ -179,6 +179,21 @@ TEST(PlanVerifierTest, FindsWhatIsReadBeforeItIsWritten) {
   EXPECT_THAT(plan_violations(plan), Contains(HasSubstr("no step before it writes")));
 }
 
+/// Also of outputs too large to be compared element by element.
+TEST(PlanVerifierTest, FindsOutputsThatTwoKernelsWrite) {
+  for (const int64_t rows : {4, 65536}) {
+    FusionBuilder b("twice");
+    const ValueId x = b.input(DType::kF32, {rows, 512}, "x");
+    b.output(b.exp(x));
+    Plan planned = *plan(b.build(), {}, *find_device("H200"));
+    EXPECT_THAT(plan_violations(planned), IsEmpty());
+    planned.kernels.push_back(planned.kernels.front());
+    EXPECT_THAT(plan_violations(planned),
+                ElementsAre(HasSubstr("steps 0 and 1 write byte 0 of output 0")))
+        << rows;
+  }
+}
+
 TEST(PlanVerifierTest, FindsGapsAndOverlapsOfWhatIsJoined) {
   FusionBuilder b("joined");
   const ValueId x = b.input(DType::kF32, {64, 32}, "x");
