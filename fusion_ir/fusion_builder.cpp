@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 
+#include "fusion_ir/reduction_traits.h"
 #include "fusion_ir/verifier.h"
 
 namespace sinter {
@@ -233,7 +234,7 @@ ValueId FusionBuilder::broadcast_over(ValueId x, ValueId like, std::vector<int> 
 
 ValueId FusionBuilder::reduce(ReduceFn fn, ValueId x, std::vector<int> axes, std::string name) {
   DType type = compute_type(value(x).type);
-  if (fn == ReduceFn::kAny || fn == ReduceFn::kAll) {
+  if (traits_of(reduction_of(fn)).types == ReducedTypes::kLogic) {
     type = DType::kBool;
   } else if (type == DType::kBool) {
     type = DType::kI32;

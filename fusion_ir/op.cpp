@@ -36,11 +36,11 @@ constexpr std::array kPointwise = {
 #undef SINTER_POINTWISE
 };
 
-constexpr std::array<std::string_view, 8> kReduce = {
+constexpr auto kReduce = std::to_array<std::string_view>({
 #define SINTER_REDUCE(enumerator, text) text,
 #include "fusion_ir/op_list.def"
 #undef SINTER_REDUCE
-};
+});
 
 int64_t wrap(DType type, uint64_t bits) {
   if (type == DType::kI32) return static_cast<int32_t>(static_cast<uint32_t>(bits));
@@ -166,11 +166,11 @@ bool operator==(const ConstantOp& a, const ConstantOp& b) {
 }
 
 std::string_view text_of(const OpKind& kind) {
-  static constexpr std::array<std::string_view, 8> kReduceNames = {
+  static constexpr auto kReduceNames = std::to_array<std::string_view>({
 #define SINTER_REDUCE(enumerator, text) "reduce." text,
 #include "fusion_ir/op_list.def"
 #undef SINTER_REDUCE
-  };
+  });
   return std::visit(
       overloaded{
           [](const InputOp&) -> std::string_view { return "input"; },
