@@ -7,14 +7,13 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <ranges>
-#include <sstream>
 
+#include "benchmarks/result_file.h"
 #include "fusion_ir/error.h"
 #include "fusion_ir/parser.h"
 #include "scheduler/analysis/kept_value.h"
@@ -79,18 +78,11 @@ struct Problem {
   std::vector<Timed> timed;
 };
 
-std::string read(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 class Refit {
  public:
   Refit(std::string suite, DeviceLimits limits)
       : suite_(std::move(suite)), limits_(std::move(limits)) {
-    const auto listed = nlohmann::json::parse(read(suite_ + "/suite.json"));
+    const auto listed = nlohmann::json::parse(bench::read_result(suite_ + "/suite.json"));
     for (const char* group : {"kernels", "quantisation"}) {
       for (const auto& kernel : listed.at(group))
         extents_[kernel.at("name")] = kernel.at("extents").get<std::vector<std::string>>();
@@ -218,7 +210,7 @@ class Refit {
     const auto [known, is_new] = problems_.try_emplace(key);
     if (!is_new) return known->second ? &*known->second : nullptr;
     const auto& [kernel, type, shape] = key;
-    std::string text = read(suite_ + "/" + kernel + ".fir");
+    std::string text = bench::read_result(suite_ + "/" + kernel + ".fir");
     for (size_t at = 0; type == "f32" && (at = text.find("bf16", at)) != std::string::npos;)
       text.replace(at, 4, "f32");
     const auto fusion = parse_fusion(text);
@@ -335,7 +327,7 @@ int main(int argc, char** argv) {
   try {
     sinter::Refit refit(suite, *limits);
     for (const std::string& path : files) {
-      const auto timed = nlohmann::json::parse(sinter::read(path));
+      const auto timed = nlohmann::json::parse(sinter::bench::read_result(path));
       const std::string date = timed.at("run").at("date");
       for (const auto& row : timed.at("results")) refit.add(row, date);
     }

@@ -7,10 +7,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "benchmarks/result_file.h"
 #include "codegen/cuda/emit.h"
 #include "fusion_ir/error.h"
 #include "fusion_ir/pipeline.h"
@@ -145,8 +145,7 @@ struct Options {
 int run(const Options& options) {
   Regret regret(*find_device("H200"));
   for (const std::string& path : options.paths) {
-    std::ifstream file(path);
-    const nlohmann::json timed = nlohmann::json::parse(file);
+    const nlohmann::json timed = nlohmann::json::parse(bench::read_result(path));
     const auto rows = timed.find("results");
     if (rows == timed.end()) throw std::runtime_error(path + " has no results of sinter_gpu_suite");
     for (const nlohmann::json& row : *rows) regret.add(row);

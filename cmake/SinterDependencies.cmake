@@ -34,6 +34,7 @@ if(SINTER_BUILD_TESTS)
 endif()
 if(SINTER_BUILD_BENCHMARKS)
   find_package(benchmark REQUIRED CONFIG)
+  find_package(LibLZMA REQUIRED)  # Large result files are compressed.
 endif()
 if(SINTER_BUILD_TOOLS OR SINTER_BUILD_BENCHMARKS)
   find_package(CLI11 REQUIRED CONFIG)

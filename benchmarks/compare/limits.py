@@ -11,16 +11,15 @@ by up to 5 % where they are below 30 us.
 """
 
 import argparse
-import json
 import math
-import pathlib
 import sys
 
+import result_files
 from suite_report import mean, peer_us, size_of
 
 
 def load(path):
-    return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    return result_files.load(path)
 
 
 def fastest_timed(files):

@@ -9,11 +9,10 @@ not measured, Sinter is wrong in one, a ratio is below --cell, a family's geomet
 """
 
 import argparse
-import json
 import math
-import pathlib
 import sys
 
+import result_files
 from peers import cells_of
 from suite_report import mean, size_of
 
@@ -79,7 +78,7 @@ def main(argv):
     options = parser.parse_args(argv)
     rows, absent = [], {}
     for path in options.files:
-        state = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        state = result_files.load(path)
         rows += [row for row in state["rows"] if not options.only or row["kernel"] in options.only]
         absent |= state["absent"]
         peers = ", ".join(f"{name} {version}" for name, version in state["peers"].items())

@@ -43,6 +43,8 @@ import tempfile
 import time
 import typing
 
+import result_files
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 SUITE = ROOT / "benchmarks" / "suite"
@@ -380,7 +382,7 @@ def fastest_schedules(paths):
     """The schedule of every case that was fastest in files of timed ones, and spilled nothing."""
     best = {}
     for path in paths:
-        for result in json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["results"]:
+        for result in result_files.load(path)["results"]:
             key = (result["kernel"], result["type"], tuple(result["shape"]))
             if len(result["schedules"]) == 1 and not result["spill_bytes"]:
                 best[key] = min(best.get(key, (math.inf, "")), (result["us"], result["schedules"][0]))

@@ -8,11 +8,12 @@ case is wrong, failed, or is no faster than --least.
 """
 
 import argparse
-import json
 import math
 import pathlib
 import sys
 from xml.sax.saxutils import escape
+
+import result_files
 
 MODES = ("default", "max-autotune-no-cudagraphs")
 
@@ -183,7 +184,7 @@ def main(arguments):
     parser.add_argument("--least", type=float, default=0.97, help="ratio below which a case is named")
     options = parser.parse_args(arguments)
     rows = [row for path in options.files
-            for row in json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["rows"]]
+            for row in result_files.load(path)["rows"]]
     failed = [row for row in rows if "ratio" not in row or not row["checked"]]
     for row in failed:
         print(f"failed: {row['kernel']} {row['type']} {size_of(row)}: {row.get('errors')}")

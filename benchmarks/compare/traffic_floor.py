@@ -18,6 +18,8 @@ import pathlib
 import statistics
 import sys
 
+import result_files
+
 import cold_timing
 import torch
 import triton
@@ -61,7 +63,7 @@ def main():
     options = parser.parse_args()
     peers = {}
     for path in options.files:
-        for row in json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["rows"]:
+        for row in result_files.load(path)["rows"]:
             key = (row["kernel"], row["type"], tuple(row["sizes"].values()))
             peers[key] = (peer_us(row), row["us"]["sinter"])
 
