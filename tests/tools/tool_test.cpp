@@ -68,9 +68,12 @@ TEST_F(Tool, ListsEveryCannedFusion) {
 
 TEST_F(Tool, EmitsASavedPlan) {
   const std::string path = (scratch_ / "norm.plan").string();
-  run_json("plan rms_norm rows=100 cols=512 --device H100 --save '" + path + "'");
-  EXPECT_EQ(run("emit --plan '" + path + "'").output,
-            run("emit rms_norm rows=100 cols=512 --device H100").output);
+  const json planned =
+      run_json("plan rms_norm rows=100 cols=512 --device H100 --save '" + path + "'");
+  EXPECT_EQ(planned.at("device"), "H100");
+  const Outcome emitted = run("emit --plan '" + path + "'");
+  EXPECT_THAT(emitted.output, HasSubstr("__global__"));
+  EXPECT_EQ(emitted.output, run("emit rms_norm rows=100 cols=512 --device H100").output);
   EXPECT_THAT(run("emit 2>&1").output, HasSubstr("there is nothing to plan"));
   EXPECT_THAT(run("emit rms_norm --plan '" + path + "' 2>&1").output,
               HasSubstr("a fusion is given beside a saved plan"));
