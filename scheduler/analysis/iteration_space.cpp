@@ -11,94 +11,10 @@
 #include <span>
 
 #include "fusion_ir/match.h"
+#include "scheduler/analysis/axis_linking.h"
 
 namespace sinter {
 namespace {
-
-/// An axis class under construction. Classes form a union-find; a class that turns out to be a
-/// product is split in two.
-struct AxisNode {
-  int64_t size = 1;
-  uint32_t parent = 0;
-  std::optional<std::pair<uint32_t, uint32_t>> split{};  ///< (outer, inner)
-  bool is_bound = false;  ///< It counts even where its size is 1 (Extent::bound).
-};
-
-/// Classes of one axis from the outermost to the innermost. Nearly always there is one. Planning
-/// calls this analysis most, so lists are kept off the heap.
-using AxisList = boost::container::small_vector<uint32_t, 2>;
-
-int64_t constant_size(const Extent& extent) {
-  SINTER_CHECK(extent.is_constant(), "the scheduler works on specialised fusions");
-  return extent.constant();
-}
-
-class AxisClasses {
- public:
-  uint32_t fresh(int64_t size) {
-    nodes_.push_back({.size = size, .parent = static_cast<uint32_t>(nodes_.size())});
-    return static_cast<uint32_t>(nodes_.size() - 1);
-  }
-  /// Appends a class of its own for an axis; none where it has one element.
-  void add_fresh_axis(const Extent& extent, AxisList& out) {
-    if (extent.is_one()) return;
-    out.push_back(fresh(constant_size(extent)));
-    nodes_[out.back()].is_bound = extent.is_bound();
-  }
-
-  /// Replaces every class by its representative and every split class by its parts.
-  [[nodiscard]] AxisList resolve(const AxisList& axis) const {
-    AxisList out;
-    for (const uint32_t node : axis) append(node, out);
-    return out;
-  }
-
-  /// Makes two axes, or groups of axes, the same. False if their sizes do not divide evenly.
-  bool unify(const AxisList& a, const AxisList& b) {
-    AxisList left = resolve(a);
-    AxisList right = resolve(b);
-    while (!left.empty() && !right.empty()) {
-      const uint32_t x = left.back();
-      const uint32_t y = right.back();
-      left.pop_back();
-      right.pop_back();
-      if (x == y) continue;
-      if (nodes_[x].size == nodes_[y].size) {
-        nodes_[std::max(x, y)].parent = std::min(x, y);
-        nodes_[std::min(x, y)].is_bound |= nodes_[std::max(x, y)].is_bound;
-        continue;
-      }
-      const bool x_is_larger = nodes_[x].size > nodes_[y].size;
-      const uint32_t large = x_is_larger ? x : y;
-      const uint32_t small = x_is_larger ? y : x;
-      if (nodes_[small].size == 0 || nodes_[large].size % nodes_[small].size != 0) return false;
-      const uint32_t outer = fresh(nodes_[large].size / nodes_[small].size);
-      nodes_[large].split = {outer, small};
-      (x_is_larger ? left : right).push_back(outer);
-    }
-    const auto is_one = [&](uint32_t node) { return nodes_[node].size == 1; };
-    return std::ranges::all_of(left, is_one) && std::ranges::all_of(right, is_one);
-  }
-
-  [[nodiscard]] int64_t size(uint32_t node) const { return nodes_[node].size; }
-
- private:
-  [[nodiscard]] uint32_t find(uint32_t node) const {
-    while (nodes_[node].parent != node) node = nodes_[node].parent;
-    return node;
-  }
-  void append(uint32_t node, AxisList& out) const {
-    const AxisNode& representative = nodes_[find(node)];
-    if (!representative.split) {
-      if (representative.size != 1 || representative.is_bound) out.push_back(find(node));
-      return;
-    }
-    append(representative.split->first, out);
-    append(representative.split->second, out);
-  }
-
-  std::vector<AxisNode> nodes_;
-};
 
 /// Strides by axis class. A missing class has stride 0.
 using ClassStrides =
@@ -112,21 +28,15 @@ struct View {
   ClassStrides strides;
 };
 
-Rejection reject(std::string rule, ValueId at, std::string remedy) {
-  return {
-      .subject = "iteration space", .rule = std::move(rule), .at = at, .remedy = std::move(remedy)};
-}
-
 class Analysis {
  public:
-  explicit Analysis(const Fusion& fusion) : fusion_(fusion), axes_(fusion.values.size()) {}
+  Analysis(const Fusion& fusion, LinkedAxes linked)
+      : fusion_(fusion),
+        classes_(std::move(linked.classes)),
+        axes_(std::move(linked.axes)),
+        reduced_lists_(std::move(linked.reduced)) {}
 
   tl::expected<IterationSpace, Rejection> run() {
-    for (const OpId id : fusion_.op_ids()) {
-      if (auto rejection = link(fusion_.ops[id])) return tl::make_unexpected(*rejection);
-    }
-    join_parts();
-    if (auto rejection = check_distinct()) return tl::make_unexpected(*rejection);
     for (const OpId id : fusion_.op_ids()) {
       if (auto rejection = find_views(fusion_.ops[id])) return tl::make_unexpected(*rejection);
     }
@@ -140,200 +50,6 @@ class Analysis {
   }
 
  private:
-  // ---- Axis classes
-
-  std::vector<AxisList> fresh_axes(ValueId value) {
-    const Shape& shape = fusion_.values[value].shape;
-    std::vector<AxisList> out(shape.size());
-    for (size_t axis = 0; axis < shape.size(); ++axis)
-      classes_.add_fresh_axis(shape[axis], out[axis]);
-    return out;
-  }
-
-  static AxisList concatenated(const std::vector<AxisList>& axes) {
-    AxisList out;
-    for (const AxisList& axis : axes) out.insert(out.end(), axis.begin(), axis.end());
-    return out;
-  }
-
-  std::optional<Rejection> link(const Op& op) {
-    const ValueId result = op.results.front();
-    auto& out = axes_[result];
-    const auto operand_axes = [&](size_t i) -> const std::vector<AxisList>& {
-      return axes_[op.operands[i]];
-    };
-    std::optional<Rejection> rejection;
-    std::visit(
-        overloaded{
-            [&](const InputOp&) { out = fresh_axes(result); },
-            [&](const IotaOp&) { out = fresh_axes(result); },
-            [&](const ConstantOp&) {},
-            [&](const ExtentOp&) {},
-            [&](const PointwiseOp&) {
-              out = operand_axes(0);
-              for (size_t i = 1; i < op.operands.size(); ++i) {
-                const auto& other = operand_axes(i);
-                for (size_t axis = 0; axis < out.size(); ++axis) {
-                  if (!classes_.unify(out[axis], other[axis])) {
-                    rejection =
-                        reject("operands split one axis in ways that do not divide each other",
-                               result, "reshape both operands the same way");
-                  }
-                }
-              }
-            },
-            [&](const CastOp&) { out = operand_axes(0); },
-            [&](const BroadcastOp& broadcast) {
-              out = fresh_axes(result);
-              const auto& in = operand_axes(0);
-              const Shape& in_shape = fusion_.values[op.operands[0]].shape;
-              for (size_t i = 0; i < in.size(); ++i) {
-                if (!in_shape[i].is_one()) out[static_cast<size_t>(broadcast.axes[i])] = in[i];
-              }
-            },
-            [&](const ReduceOp&) { rejection = link_reduction(op); },
-            [&](const WelfordOp&) { rejection = link_reduction(op); },
-            [&](const LogSumExpOp&) { rejection = link_reduction(op); },
-            [&](const TakeOp& take) {
-              out = operand_axes(0);
-              out.erase(out.begin() + take.axis);
-              const auto& index = operand_axes(1);
-              for (size_t axis = 0; axis < out.size(); ++axis) {
-                if (!classes_.unify(out[axis], index[axis])) {
-                  rejection =
-                      reject("a take's index splits an axis in ways that do not divide those of x",
-                             result, "reshape both operands the same way");
-                }
-              }
-            },
-            [&](const PermuteOp& permute) {
-              const auto& in = operand_axes(0);
-              for (const int axis : permute.order) out.push_back(in[static_cast<size_t>(axis)]);
-            },
-            [&](const ReshapeOp&) {
-              out = fresh_axes(result);
-              if (!classes_.unify(concatenated(operand_axes(0)), concatenated(out))) {
-                rejection =
-                    reject("a reshape regroups axes whose sizes do not divide each other", result,
-                           "split and merge whole axes, or end the fusion before the reshape");
-              }
-            },
-            [&](const SliceOp&) {
-              out = operand_axes(0);
-              for (size_t axis = 0; axis < out.size(); ++axis) {
-                const Extent& extent = fusion_.values[result].shape[axis];
-                if (extent == fusion_.values[op.operands[0]].shape[axis]) continue;
-                out[axis].clear();
-                classes_.add_fresh_axis(extent, out[axis]);
-              }
-            },
-            [&](const ConcatenateOp&) {
-              rejection = reject("a concatenate joins tensors along an axis", result,
-                                 "end the fusion before it, and join the tensors in memory");
-            },
-            [&](const PadOp&) {
-              rejection = reject("a pad adds elements around a tensor", result,
-                                 "end the fusion before it, or select by an iota");
-            },
-            [&](const ExternalOp&) {
-              rejection = reject("an external call runs outside of any kernel", result,
-                                 "end the fusion before the call, and begin another behind it");
-            },
-        },
-        op.kind);
-    return rejection;
-  }
-
-  std::optional<Rejection> link_reduction(const Op& op) {
-    const auto in = axes_[op.operands[0]];
-    const std::vector<int>& reduced = reduced_axes(op.kind);
-    std::vector<AxisList> kept;
-    for (size_t axis = 0; axis < in.size(); ++axis) {
-      if (std::ranges::find(reduced, static_cast<int>(axis)) == reduced.end()) {
-        kept.push_back(in[axis]);
-      } else {
-        reduced_lists_.emplace_back(op.results.front(), in[axis]);
-      }
-    }
-    for (const ValueId result : op.results) axes_[result] = kept;
-    return std::nullopt;
-  }
-
-  /// Parts of the graph that share only their shape use the same loops: those of the first
-  /// reduction's operand, or of the first output.
-  void join_parts() {
-    std::vector<const Op*> alike;  // The first reduction, and those that reduce the same axes.
-    for (const OpId id : fusion_.op_ids()) {
-      const Op& op = fusion_.ops[id];
-      if (!is_reduction(op.kind)) continue;
-      if (!alike.empty() && reduced_axes(op.kind) != reduced_axes(alike.front()->kind)) continue;
-      for (const Op* other : alike) join(other->operands[0], op.operands[0]);
-      for (const Op* other : alike) join_total(*other, op);
-      alike.push_back(&op);
-    }
-    if (!alike.empty()) return;
-    for (const ValueId output : fusion_.outputs) join(fusion_.outputs.front(), output);
-  }
-
-  void join(ValueId a, ValueId b) {
-    if (fusion_.values[a].shape != fusion_.values[b].shape || !may_join(a, b)) return;
-    for (size_t axis = 0; axis < axes_[a].size(); ++axis)
-      classes_.unify(axes_[a][axis], axes_[b][axis]);
-  }
-
-  /// A total of values whose axes are all reduced uses the loops of the other reduction.
-  void join_total(const Op& a, const Op& b) {
-    const ValueId x = a.operands[0];
-    const ValueId y = b.operands[0];
-    if (share_classes(x, y)) return;
-    const std::vector<int>& reduced = reduced_axes(a.kind);
-    if (reduced.size() != axes_[x].size() && reduced.size() != axes_[y].size()) return;
-    const auto same_size = [&](int axis) {
-      const auto i = static_cast<size_t>(axis);
-      return fusion_.values[x].shape[i] == fusion_.values[y].shape[i];
-    };
-    if (!std::ranges::all_of(reduced, same_size)) return;
-    for (const int axis : reduced) {
-      const auto i = static_cast<size_t>(axis);
-      classes_.unify(axes_[x][i], axes_[y][i]);
-    }
-  }
-
-  /// True if no axis of one value shares a loop with a different axis of the other.
-  [[nodiscard]] bool may_join(ValueId a, ValueId b) const {
-    const auto meets = [&](const AxisList& axis, ValueId value) {
-      const AxisList all = classes_.resolve(concatenated(axes_[value]));
-      return std::ranges::any_of(
-          axis, [&](uint32_t node) { return std::ranges::find(all, node) != all.end(); });
-    };
-    for (size_t axis = 0; axis < axes_[a].size(); ++axis) {
-      const AxisList mine = classes_.resolve(axes_[a][axis]);
-      const AxisList other = classes_.resolve(axes_[b][axis]);
-      if (mine != other && (meets(mine, b) || meets(other, a))) return false;
-    }
-    return true;
-  }
-
-  [[nodiscard]] bool share_classes(ValueId a, ValueId b) const {
-    const auto all = [&](ValueId value) { return classes_.resolve(concatenated(axes_[value])); };
-    const AxisList mine = all(a);
-    return std::ranges::any_of(
-        all(b), [&](uint32_t node) { return std::ranges::find(mine, node) != mine.end(); });
-  }
-
-  /// Rejects a value two of whose axes share a loop. No op yields a diagonal, so such a value would
-  /// need two orders of one axis at once.
-  [[nodiscard]] std::optional<Rejection> check_distinct() const {
-    for (const ValueId value : fusion_.value_ids()) {
-      AxisList all = classes_.resolve(concatenated(axes_[value]));
-      std::ranges::sort(all);
-      if (std::ranges::adjacent_find(all) == all.end()) continue;
-      return reject("two axes would have to be walked as one: a value meets its own transpose",
-                    value, "transpose in a fusion of its own");
-    }
-    return std::nullopt;
-  }
-
   // ---- Views: values that are addresses into an input rather than computed
 
   std::optional<Rejection> find_views(const Op& op) {
@@ -356,7 +72,7 @@ class Analysis {
     if (slice == nullptr) return std::nullopt;
     const auto found = views_.find(op.operands[0]);
     if (found == views_.end()) {
-      return reject(
+      return reject_space(
           "a slice takes part of a computed value", result,
           "slice the inputs it is computed from, or make the value an output of its own fusion");
     }
@@ -373,8 +89,8 @@ class Analysis {
       int64_t expected = stride;
       for (size_t i = in.size(); i-- > 0;) {
         if (stride_of(found->second, in[i]) != expected) {
-          return reject("a slice cuts an axis that a reshape split", result,
-                        "slice before reshaping");
+          return reject_space("a slice cuts an axis that a reshape split", result,
+                              "slice before reshaping");
         }
         expected *= classes_.size(in[i]);
       }
@@ -498,7 +214,7 @@ class Analysis {
         if (next != numbered.end() && node == *next) ++next;
       }
       if (next == numbered.end()) continue;
-      return reject(
+      return reject_space(
           fmt::format(
               "index reduction {} numbers elements in another order than they are walked in",
               result),
@@ -593,8 +309,9 @@ class Analysis {
         first = result;
         inner_ = true;
       } else if (nodes != columns) {
-        return reject(fmt::format("reductions {} and {} remove different axes", first, result),
-                      result, "put reductions over different axes into fusions of their own");
+        return reject_space(
+            fmt::format("reductions {} and {} remove different axes", first, result), result,
+            "put reductions over different axes into fusions of their own");
       }
     }
     const auto is_outer_class = [&](uint32_t node) {
@@ -610,8 +327,9 @@ class Analysis {
     for (const auto& [result, nodes] : reduced_by_) {
       if (is_inner(nodes)) continue;
       if (nodes != rows && !is_total(nodes)) {
-        return reject(fmt::format("reduction {} removes neither all rows nor all columns", result),
-                      result, "put reductions over different axes into fusions of their own");
+        return reject_space(
+            fmt::format("reduction {} removes neither all rows nor all columns", result), result,
+            "put reductions over different axes into fusions of their own");
       }
       outer_.insert(result);
     }
@@ -629,9 +347,9 @@ class Analysis {
         return std::ranges::find(kept, node) != kept.end();
       };
       if (kept.empty() || std::ranges::all_of(columns, is_kept)) continue;
-      Rejection rejection =
-          reject(fmt::format("reduction {} over the rows keeps only some of the columns", result),
-                 result, "put what has further axes into a fusion of its own");
+      Rejection rejection = reject_space(
+          fmt::format("reduction {} over the rows keeps only some of the columns", result), result,
+          "put what has further axes into a fusion of its own");
       rejection.value = static_cast<double>(kept.size());
       rejection.limit = static_cast<double>(columns.size());
       rejection.unit = "axes";
@@ -677,10 +395,11 @@ class Analysis {
     }
     if (elements <= kMostElements) return std::nullopt;
     Rejection rejection =
-        is_empty ? reject("the loops of a tensor without elements are longer than a device counts",
-                          fusion_.outputs.front(), "shorten the axes beside the empty one")
-                 : reject("the loops cover more elements than a device could hold",
-                          fusion_.outputs.front(), "split the tensors");
+        is_empty
+            ? reject_space("the loops of a tensor without elements are longer than a device counts",
+                           fusion_.outputs.front(), "shorten the axes beside the empty one")
+            : reject_space("the loops cover more elements than a device could hold",
+                           fusion_.outputs.front(), "split the tensors");
     rejection.value = elements;
     rejection.limit = kMostElements;
     rejection.unit = "elements";
@@ -795,21 +514,22 @@ class Analysis {
         for (const ValueId operand : op.operands) after_rows |= space_.after_rows[operand] != 0;
       }
       if (after_rows && dependence.rows) {
-        return reject("a row needs the result of a reduction over all rows", op.results.front(),
-                      "put what uses the reduced value into a fusion of its own");
+        return reject_space("a row needs the result of a reduction over all rows",
+                            op.results.front(),
+                            "put what uses the reduced value into a fusion of its own");
       }
       bool needs_columns = false;
       for (const ValueId operand : op.operands) needs_columns |= after_columns[operand] != 0;
       if (after_rows && needs_columns) {
         // The finish of outer reductions walks no rows, so it cannot reduce any.
-        return reject(
+        return reject_space(
             "what follows from all rows needs the result of a reduction along the columns",
             op.results.front(), "put what uses both into a fusion of its own");
       }
       if (outer_.contains(op.results.front())) {
         if (after_rows) {
-          return reject("a reduction over the rows waits for another one", op.results.front(),
-                        "put the second reduction into a fusion of its own");
+          return reject_space("a reduction over the rows waits for another one", op.results.front(),
+                              "put the second reduction into a fusion of its own");
         }
         dependence.rows = false;
         after_rows = true;
@@ -819,8 +539,9 @@ class Analysis {
         if (gives != OuterReduction::kColumns) dependence.columns = false;
       } else if (is_reduction(op.kind)) {
         if (after_rows) {
-          return reject("a reduction along the columns waits for one over the rows",
-                        op.results.front(), "put the second reduction into a fusion of its own");
+          return reject_space("a reduction along the columns waits for one over the rows",
+                              op.results.front(),
+                              "put the second reduction into a fusion of its own");
         }
         dependence.columns = false;
         needs_columns = true;
@@ -869,13 +590,14 @@ class Analysis {
     if (reduced_lists_.empty()) return find_gather(op, axis);
     if (space_.after_rows[op.operands[0]] != 0 || space_.after_rows[op.operands[1]] != 0) {
       // The finish of outer reductions has only its own columns available.
-      return reject("a take needs the result of a reduction over all rows", result, kTakenApart);
+      return reject_space("a take needs the result of a reduction over all rows", result,
+                          kTakenApart);
     }
     const AxisList columns(nodes_.begin() + static_cast<ptrdiff_t>(space_.row_dimensions),
                            nodes_.end());
     if (axis != columns) {
-      return reject("a take gathers along another axis than that of the columns", result,
-                    kTakenApart);
+      return reject_space("a take gathers along another axis than that of the columns", result,
+                          kTakenApart);
     }
     space_.take_weights[result] =
         axis_weights(axes_[op.operands[0]][static_cast<size_t>(take.axis)]);
@@ -889,15 +611,16 @@ class Analysis {
     const ValueId result = op.results.front();
     const auto found = views_.find(op.operands[0]);
     if (found == views_.end())
-      return reject("a take gathers from a value that the same kernel computes", result,
-                    kTakenApart);
+      return reject_space("a take gathers from a value that the same kernel computes", result,
+                          kTakenApart);
     View view = found->second;
     Gather gather{.access = {}, .stride = 0, .size = 1};
     int64_t expected = axis.empty() ? 0 : stride_of(view, axis.back());
     gather.stride = expected;
     for (size_t i = axis.size(); i-- > 0;) {
       if (stride_of(view, axis[i]) != expected)
-        return reject("a take gathers along an axis that a reshape split", result, kTakenApart);
+        return reject_space("a take gathers along an axis that a reshape split", result,
+                            kTakenApart);
       expected *= classes_.size(axis[i]);
       gather.size *= classes_.size(axis[i]);
       view.strides.erase(axis[i]);
@@ -919,25 +642,25 @@ class Analysis {
       if (is_empty(output)) continue;
       const bool is_after_rows = space_.after_rows[output] != 0;
       if (is_after_rows && space_.output_coverage[i].rows) {
-        return reject("a row needs the result of a reduction over all rows", output,
-                      "put what uses the reduced value into a fusion of its own");
+        return reject_space("a row needs the result of a reduction over all rows", output,
+                            "put what uses the reduced value into a fusion of its own");
       }
       if (space_.rows == 0 && !is_after_rows) {
-        return reject(fmt::format("output {} has elements, and there are no rows", output), output,
-                      "give empty tensors fusions of their own");
+        return reject_space(fmt::format("output {} has elements, and there are no rows", output),
+                            output, "give empty tensors fusions of their own");
       }
       // If no reduction removes the columns, columns are distributed over blocks.
       if (space_.columns == 0 && !inner_) {
-        return reject(fmt::format("output {} has elements, and there are no columns", output),
-                      output, "give empty tensors fusions of their own");
+        return reject_space(fmt::format("output {} has elements, and there are no columns", output),
+                            output, "give empty tensors fusions of their own");
       }
       const std::vector<int64_t>& strides = space_.outputs[i].strides;
       if (!space_.output_coverage[i].columns) continue;
       for (size_t dimension = space_.row_dimensions; dimension < strides.size(); ++dimension) {
         if (strides[dimension] != 0 || space_.dimensions[dimension].size == 1) continue;
-        Rejection rejection =
-            reject(fmt::format("output {} spans only part of the columns", fusion_.outputs[i]),
-                   fusion_.outputs[i], "give outputs of different shapes fusions of their own");
+        Rejection rejection = reject_space(
+            fmt::format("output {} spans only part of the columns", fusion_.outputs[i]),
+            fusion_.outputs[i], "give outputs of different shapes fusions of their own");
         rejection.value = static_cast<double>(dimension - space_.row_dimensions);
         rejection.limit = static_cast<double>(strides.size() - space_.row_dimensions);
         rejection.unit = "dimensions";
@@ -1011,7 +734,9 @@ const TensorAccess* IterationSpace::find_input(ValueId value) const {
 }
 
 tl::expected<IterationSpace, Rejection> iteration_space(const Fusion& fusion) {
-  return Analysis(fusion).run();
+  auto linked = link_axes(fusion);
+  if (!linked) return tl::make_unexpected(linked.error());
+  return Analysis(fusion, *std::move(linked)).run();
 }
 
 }  // namespace sinter

@@ -1,0 +1,234 @@
+#include "scheduler/analysis/axis_linking.h"
+
+#include <algorithm>
+
+#include "fusion_ir/match.h"
+
+namespace sinter {
+namespace {
+
+class AxisLinker {
+ public:
+  explicit AxisLinker(const Fusion& fusion)
+      : fusion_(fusion),
+        linked_{.axes = IdMap<ValueId, std::vector<AxisList>>(fusion.values.size())} {}
+
+  tl::expected<LinkedAxes, Rejection> run() {
+    for (const OpId id : fusion_.op_ids()) {
+      if (auto rejection = link(fusion_.ops[id])) return tl::make_unexpected(*rejection);
+    }
+    join_parts();
+    if (auto rejection = check_distinct()) return tl::make_unexpected(*rejection);
+    return std::move(linked_);
+  }
+
+ private:
+  std::vector<AxisList> fresh_axes(ValueId value) {
+    const Shape& shape = fusion_.values[value].shape;
+    std::vector<AxisList> out(shape.size());
+    for (size_t axis = 0; axis < shape.size(); ++axis)
+      linked_.classes.add_fresh_axis(shape[axis], out[axis]);
+    return out;
+  }
+
+  std::optional<Rejection> link(const Op& op) {
+    const ValueId result = op.results.front();
+    auto& out = linked_.axes[result];
+    const auto operand_axes = [&](size_t i) -> const std::vector<AxisList>& {
+      return linked_.axes[op.operands[i]];
+    };
+    std::optional<Rejection> rejection;
+    std::visit(overloaded{
+                   [&](const InputOp&) { out = fresh_axes(result); },
+                   [&](const IotaOp&) { out = fresh_axes(result); },
+                   [&](const ConstantOp&) {},
+                   [&](const ExtentOp&) {},
+                   [&](const PointwiseOp&) {
+                     out = operand_axes(0);
+                     for (size_t i = 1; i < op.operands.size(); ++i) {
+                       const auto& other = operand_axes(i);
+                       for (size_t axis = 0; axis < out.size(); ++axis) {
+                         if (!linked_.classes.unify(out[axis], other[axis])) {
+                           rejection = reject_space(
+                               "operands split one axis in ways that do not divide each other",
+                               result, "reshape both operands the same way");
+                         }
+                       }
+                     }
+                   },
+                   [&](const CastOp&) { out = operand_axes(0); },
+                   [&](const BroadcastOp& broadcast) {
+                     out = fresh_axes(result);
+                     const auto& in = operand_axes(0);
+                     const Shape& in_shape = fusion_.values[op.operands[0]].shape;
+                     for (size_t i = 0; i < in.size(); ++i) {
+                       if (!in_shape[i].is_one())
+                         out[static_cast<size_t>(broadcast.axes[i])] = in[i];
+                     }
+                   },
+                   [&](const ReduceOp&) { rejection = link_reduction(op); },
+                   [&](const WelfordOp&) { rejection = link_reduction(op); },
+                   [&](const LogSumExpOp&) { rejection = link_reduction(op); },
+                   [&](const TakeOp& take) {
+                     out = operand_axes(0);
+                     out.erase(out.begin() + take.axis);
+                     const auto& index = operand_axes(1);
+                     for (size_t axis = 0; axis < out.size(); ++axis) {
+                       if (!linked_.classes.unify(out[axis], index[axis])) {
+                         rejection = reject_space(
+                             "a take's index splits an axis in ways that do not divide those of x",
+                             result, "reshape both operands the same way");
+                       }
+                     }
+                   },
+                   [&](const PermuteOp& permute) {
+                     const auto& in = operand_axes(0);
+                     for (const int axis : permute.order)
+                       out.push_back(in[static_cast<size_t>(axis)]);
+                   },
+                   [&](const ReshapeOp&) {
+                     out = fresh_axes(result);
+                     if (!linked_.classes.unify(concatenated(operand_axes(0)), concatenated(out))) {
+                       rejection = reject_space(
+                           "a reshape regroups axes whose sizes do not divide each other", result,
+                           "split and merge whole axes, or end the fusion before the reshape");
+                     }
+                   },
+                   [&](const SliceOp&) {
+                     out = operand_axes(0);
+                     for (size_t axis = 0; axis < out.size(); ++axis) {
+                       const Extent& extent = fusion_.values[result].shape[axis];
+                       if (extent == fusion_.values[op.operands[0]].shape[axis]) continue;
+                       out[axis].clear();
+                       linked_.classes.add_fresh_axis(extent, out[axis]);
+                     }
+                   },
+                   [&](const ConcatenateOp&) {
+                     rejection =
+                         reject_space("a concatenate joins tensors along an axis", result,
+                                      "end the fusion before it, and join the tensors in memory");
+                   },
+                   [&](const PadOp&) {
+                     rejection = reject_space("a pad adds elements around a tensor", result,
+                                              "end the fusion before it, or select by an iota");
+                   },
+                   [&](const ExternalOp&) {
+                     rejection = reject_space(
+                         "an external call runs outside of any kernel", result,
+                         "end the fusion before the call, and begin another behind it");
+                   },
+               },
+               op.kind);
+    return rejection;
+  }
+
+  std::optional<Rejection> link_reduction(const Op& op) {
+    const auto in = linked_.axes[op.operands[0]];
+    const std::vector<int>& reduced = reduced_axes(op.kind);
+    std::vector<AxisList> kept;
+    for (size_t axis = 0; axis < in.size(); ++axis) {
+      if (std::ranges::find(reduced, static_cast<int>(axis)) == reduced.end()) {
+        kept.push_back(in[axis]);
+      } else {
+        linked_.reduced.emplace_back(op.results.front(), in[axis]);
+      }
+    }
+    for (const ValueId result : op.results) linked_.axes[result] = kept;
+    return std::nullopt;
+  }
+
+  /// Parts of the graph that share only their shape use the same loops: those of the first
+  /// reduction's operand, or of the first output.
+  void join_parts() {
+    std::vector<const Op*> alike;  // The first reduction, and those that reduce the same axes.
+    for (const OpId id : fusion_.op_ids()) {
+      const Op& op = fusion_.ops[id];
+      if (!is_reduction(op.kind)) continue;
+      if (!alike.empty() && reduced_axes(op.kind) != reduced_axes(alike.front()->kind)) continue;
+      for (const Op* other : alike) join(other->operands[0], op.operands[0]);
+      for (const Op* other : alike) join_total(*other, op);
+      alike.push_back(&op);
+    }
+    if (!alike.empty()) return;
+    for (const ValueId output : fusion_.outputs) join(fusion_.outputs.front(), output);
+  }
+
+  void join(ValueId a, ValueId b) {
+    if (fusion_.values[a].shape != fusion_.values[b].shape || !may_join(a, b)) return;
+    for (size_t axis = 0; axis < linked_.axes[a].size(); ++axis)
+      linked_.classes.unify(linked_.axes[a][axis], linked_.axes[b][axis]);
+  }
+
+  /// A total of values whose axes are all reduced uses the loops of the other reduction.
+  void join_total(const Op& a, const Op& b) {
+    const ValueId x = a.operands[0];
+    const ValueId y = b.operands[0];
+    if (share_classes(x, y)) return;
+    const std::vector<int>& reduced = reduced_axes(a.kind);
+    if (reduced.size() != linked_.axes[x].size() && reduced.size() != linked_.axes[y].size())
+      return;
+    const auto same_size = [&](int axis) {
+      const auto i = static_cast<size_t>(axis);
+      return fusion_.values[x].shape[i] == fusion_.values[y].shape[i];
+    };
+    if (!std::ranges::all_of(reduced, same_size)) return;
+    for (const int axis : reduced) {
+      const auto i = static_cast<size_t>(axis);
+      linked_.classes.unify(linked_.axes[x][i], linked_.axes[y][i]);
+    }
+  }
+
+  /// True if no axis of one value shares a loop with a different axis of the other.
+  [[nodiscard]] bool may_join(ValueId a, ValueId b) const {
+    const auto meets = [&](const AxisList& axis, ValueId value) {
+      const AxisList all = linked_.classes.resolve(concatenated(linked_.axes[value]));
+      return std::ranges::any_of(
+          axis, [&](uint32_t node) { return std::ranges::find(all, node) != all.end(); });
+    };
+    for (size_t axis = 0; axis < linked_.axes[a].size(); ++axis) {
+      const AxisList mine = linked_.classes.resolve(linked_.axes[a][axis]);
+      const AxisList other = linked_.classes.resolve(linked_.axes[b][axis]);
+      if (mine != other && (meets(mine, b) || meets(other, a))) return false;
+    }
+    return true;
+  }
+
+  [[nodiscard]] bool share_classes(ValueId a, ValueId b) const {
+    const auto all = [&](ValueId value) {
+      return linked_.classes.resolve(concatenated(linked_.axes[value]));
+    };
+    const AxisList mine = all(a);
+    return std::ranges::any_of(
+        all(b), [&](uint32_t node) { return std::ranges::find(mine, node) != mine.end(); });
+  }
+
+  /// Rejects a value two of whose axes share a loop. No op yields a diagonal, so such a value would
+  /// need two orders of one axis at once.
+  [[nodiscard]] std::optional<Rejection> check_distinct() const {
+    for (const ValueId value : fusion_.value_ids()) {
+      AxisList all = linked_.classes.resolve(concatenated(linked_.axes[value]));
+      std::ranges::sort(all);
+      if (std::ranges::adjacent_find(all) == all.end()) continue;
+      return reject_space(
+          "two axes would have to be walked as one: a value meets its own transpose", value,
+          "transpose in a fusion of its own");
+    }
+    return std::nullopt;
+  }
+
+  const Fusion& fusion_;
+  LinkedAxes linked_;
+};
+
+}  // namespace
+
+tl::expected<LinkedAxes, Rejection> link_axes(const Fusion& fusion) {
+  return AxisLinker(fusion).run();
+}
+
+Rejection reject_space(std::string rule, ValueId at, std::string remedy) {
+  return {
+      .subject = "iteration space", .rule = std::move(rule), .at = at, .remedy = std::move(remedy)};
+}
+
+}  // namespace sinter
