@@ -302,8 +302,7 @@ int main(int argc, char** argv) {
   std::string device = "H200";
   app.add_option("files", files,
                  "timed schedules of the suite, as in results/*_suite_schedules.json")
-      ->required()
-      ->check(CLI::ExistingFile);
+      ->required();
   app.add_option("--suite", suite, "the folder of suite.json")
       ->required()
       ->check(CLI::ExistingDirectory);
