@@ -107,6 +107,29 @@ bool is_float(DType type) { return type <= DType::kF8E5M2; }
 
 bool is_integer(DType type) { return type >= DType::kI64 && type <= DType::kU8; }
 
+bool holds_integer(DType type, int64_t value) {
+  switch (type) {
+    case DType::kI64:
+      return true;
+    case DType::kI32:
+      return value == static_cast<int32_t>(value);
+    case DType::kI8:
+      return value == static_cast<int8_t>(value);
+    case DType::kU8:
+      return value == static_cast<uint8_t>(value);
+    case DType::kBool:
+      return value == 0 || value == 1;
+    case DType::kF64:
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+    case DType::kF8E4M3:
+    case DType::kF8E5M2:
+      return false;
+  }
+  unreachable();
+}
+
 bool is_storage_only(DType type) { return type >= DType::kF16 && type <= DType::kF8E5M2; }
 
 DType compute_type(DType type) {

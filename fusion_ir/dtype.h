@@ -40,6 +40,8 @@ int64_t bytes_of(DType type);
 bool is_float(DType type);
 /// i64, i32, i8 and u8; bool is not an integer.
 bool is_integer(DType type);
+/// True if `value` is an element of an integer type, or 0 or 1 and the type bool. False for floats.
+bool holds_integer(DType type, int64_t value);
 /// True for f16, bf16 and the 8-bit floats: types that are stored but never computed in.
 bool is_storage_only(DType type);
 /// The type arithmetic on `type` happens in: f32 for storage-only floats, i32 for 8-bit integers,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+
 #include "fusion_ir/reduction_traits.h"
 
 namespace sinter {
@@ -452,29 +453,6 @@ class Inference {
     return std::vector<ResultType>{result, result};
   }
 
-  static bool holds(DType type, int64_t value) {
-    switch (type) {
-      case DType::kI64:
-        return true;
-      case DType::kI32:
-        return value == static_cast<int32_t>(value);
-      case DType::kI8:
-        return value == static_cast<int8_t>(value);
-      case DType::kU8:
-        return value == static_cast<uint8_t>(value);
-      case DType::kBool:
-        return value == 0 || value == 1;
-      case DType::kF64:
-      case DType::kF32:
-      case DType::kF16:
-      case DType::kBF16:
-      case DType::kF8E4M3:
-      case DType::kF8E5M2:
-        return value == 0;
-    }
-    unreachable();
-  }
-
   [[nodiscard]] Check check_constant(const ConstantOp& constant, DType type) const {
     if (is_float(type)) {
       const bool exact =
@@ -484,7 +462,8 @@ class Inference {
       return error(fmt::format("{} is not a value of {}", constant.real, type),
                    "round the constant with round_to");
     }
-    if (constant.real == 0.0 && !std::signbit(constant.real) && holds(type, constant.integer)) {
+    if (constant.real == 0.0 && !std::signbit(constant.real) &&
+        holds_integer(type, constant.integer)) {
       return std::nullopt;
     }
     const std::string given = constant.real != 0.0 ? fmt::format("{}", constant.real)

@@ -3,6 +3,8 @@
 #include <new>
 #include <stdexcept>
 #include <tl/expected.hpp>
+#include <type_traits>
+#include <utility>
 
 #include "fusion_ir/error.h"
 
@@ -30,6 +32,13 @@ auto as_result(const Body& body) -> decltype(body()) {
   } catch (const std::length_error&) {
     return fail(no_host_memory());
   }
+}
+
+/// What a Result holds; its error as a SinterException.
+template <class T>
+T taken(Result<T> result) {
+  if (!result) throw_error(std::move(result).error());
+  if constexpr (!std::is_void_v<T>) return std::move(*result);
 }
 
 /// Visitor made of lambdas. The deduction guide is explicit because clang 16 still needs it.

@@ -37,23 +37,6 @@ bool admits(Typing typing, DType type) {
   unreachable();
 }
 
-bool fits(int64_t value, DType type) {
-  switch (type) {
-    case DType::kI64:
-      return true;
-    case DType::kI32:
-      return value == static_cast<int32_t>(value);
-    case DType::kI8:
-      return value == static_cast<int8_t>(value);
-    case DType::kU8:
-      return value == static_cast<uint8_t>(value);
-    case DType::kBool:
-      return value == 0 || value == 1;
-    default:
-      return false;
-  }
-}
-
 class ExpressionVerifier {
  public:
   ExpressionVerifier(const Kernel& kernel, std::vector<KernelViolation>* violations)
@@ -79,7 +62,7 @@ class ExpressionVerifier {
   }
 
   void check(DType type, const IntegerConstant& x) {
-    if (!fits(x.value, type)) report("{} is no {}", x.value, type);
+    if (!holds_integer(type, x.value)) report("{} is no {}", x.value, type);
   }
   void check(DType type, const FloatConstant& x) {
     if (!is_float(type)) {

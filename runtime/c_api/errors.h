@@ -29,13 +29,6 @@ sinter_status guarded(sinter_error** error, Body body) noexcept {
   }
 }
 
-/// What a Result holds, or its error as an exception.
-template <class T>
-T taken(Result<T> result) {
-  if (!result) throw_error(std::move(result).error());
-  if constexpr (!std::is_void_v<T>) return std::move(*result);
-}
-
 [[noreturn]] void bad_argument(std::string message, std::string remedy);
 
 /// Refuses a null pointer.

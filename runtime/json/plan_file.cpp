@@ -23,18 +23,21 @@ using Holds = WorkspaceTensor::Holds;
 constexpr std::string_view kWhat = "the plan";
 constexpr std::string_view kRemedy = "save it again with `sinter plan --save`";
 
-constexpr std::array kHolds = {
-    std::pair{Holds::kValue, "value"}, std::pair{Holds::kPartials, "partials"},
-    std::pair{Holds::kOwnPartials, "own_partials"}, std::pair{Holds::kCounters, "counters"}};
-constexpr std::array kRules = {
-    std::pair{Cut::Rule::kCycle, "cycle"}, std::pair{Cut::Rule::kRefused, "refused"},
-    std::pair{Cut::Rule::kSlower, "slower"}, std::pair{Cut::Rule::kNotFound, "not_found"},
-    std::pair{Cut::Rule::kPinned, "pinned"}};
+constexpr std::array kHolds = {Holds::kValue, Holds::kPartials, Holds::kOwnPartials,
+                               Holds::kCounters};
+constexpr std::array kRules = {Cut::Rule::kCycle, Cut::Rule::kRefused, Cut::Rule::kSlower,
+                               Cut::Rule::kNotFound, Cut::Rule::kPinned};
 
-template <class Names, class Value>
-std::string_view word_of(const Names& names, Value value) {
-  for (const auto& [known, word] : names) {
-    if (known == value) return word;
+std::string_view name_of(Holds holds) {
+  switch (holds) {
+    case Holds::kValue:
+      return "value";
+    case Holds::kPartials:
+      return "partials";
+    case Holds::kOwnPartials:
+      return "own_partials";
+    case Holds::kCounters:
+      return "counters";
   }
   unreachable();
 }
@@ -81,13 +84,13 @@ Json saved(const WorkspaceTensor& tensor) {
   return {{"value", tensor.value.valid() ? Json(tensor.value.index) : Json(nullptr)},
           {"bytes", tensor.bytes},
           {"writer", tensor.writer},
-          {"holds", word_of(kHolds, tensor.holds)},
+          {"holds", name_of(tensor.holds)},
           {"by_external", tensor.by_external},
           {"offset", tensor.offset}};
 }
 
 Json saved(const Cut& cut) {
-  return {{"rule", word_of(kRules, cut.rule)},
+  return {{"rule", name_of(cut.rule)},
           {"value", cut.value.index},
           {"consumer", cut.consumer.index},
           {"from", cut.from},
@@ -164,11 +167,11 @@ class Fields {
   Id id(std::string_view name, size_t end) const {
     return Id{static_cast<uint32_t>(place(name, end))};
   }
-  template <class Names>
-  auto one_of(std::string_view name, const Names& names) const {
+  template <class Values>
+  auto one_of(std::string_view name, const Values& values) const {
     const std::string given = word(name);
-    for (const auto& [value, text] : names) {
-      if (given == text) return value;
+    for (const auto value : values) {
+      if (given == name_of(value)) return value;
     }
     wrong(name, "a word that is known");
   }
@@ -216,27 +219,21 @@ class Fields {
   std::string where_;
 };
 
-template <class T>
-T take(Result<T> result) {
-  if (!result) throw_error(result.error());
-  return std::move(*result);
-}
-
 class Loader {
  public:
   explicit Loader(const FamilySet& families) : families_(families) {}
 
   Plan run(std::string_view text) {
-    const Json json = take(parse_json(text, kWhat, kRemedy));
+    const Json json = taken(parse_json(text, kWhat, kRemedy));
     const Fields fields(json, std::string(kWhat));
     if (const int64_t version = fields.integer("plan_version"); version != kPlanFileVersion) {
       refuse(fmt::format("the plan's version is {}; this library reads version {}", version,
                          kPlanFileVersion));
     }
-    plan_.fusion = take(parse_fusion(fields.text_of_lines("graph")));
+    plan_.fusion = taken(parse_fusion(fields.text_of_lines("graph")));
     check_specialised(plan_.fusion, std::string(kWhat));
     plan_.binding.symbol_sizes = fields.integers("symbol_sizes");
-    plan_.limits = take(device_limits_from_json(text_of(fields.at("device"))));
+    plan_.limits = taken(device_limits_from_json(text_of(fields.at("device"))));
     const Json& kernels = fields.list("kernels");
     for (size_t i = 0; i < kernels.size(); ++i) plan_.kernels.push_back(kernel(kernels[i], i));
     add_steps(fields);
@@ -255,9 +252,9 @@ class Loader {
   KernelPlan kernel(const Json& json, size_t number) {
     const std::string where = fmt::format("kernel {}", number);
     const Fields fields(json, where);
-    Fusion graph = take(parse_fusion(fields.text_of_lines("graph")));
+    Fusion graph = taken(parse_fusion(fields.text_of_lines("graph")));
     check_specialised(graph, where);
-    const Schedule schedule = take(parse_schedule(fields.text_of_lines("schedule")));
+    const Schedule schedule = taken(parse_schedule(fields.text_of_lines("schedule")));
     auto facts =
         fields.flag("is_list") ? analyse_list(std::move(graph)) : analyse(std::move(graph));
     if (!facts) refuse_schedule(where, facts.error());

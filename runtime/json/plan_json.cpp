@@ -9,22 +9,6 @@
 namespace sinter {
 namespace {
 
-std::string_view rule_name(Cut::Rule rule) {
-  switch (rule) {
-    case Cut::Rule::kCycle:
-      return "cycle";
-    case Cut::Rule::kRefused:
-      return "refused";
-    case Cut::Rule::kSlower:
-      return "slower";
-    case Cut::Rule::kNotFound:
-      return "not_found";
-    case Cut::Rule::kPinned:
-      return "pinned";
-  }
-  unreachable();
-}
-
 std::string_view text_of(KernelOrigin origin) {
   switch (origin) {
     case KernelOrigin::kMemory:
@@ -41,6 +25,22 @@ std::string_view text_of(KernelOrigin origin) {
 Json us_or_null(double us) { return us > 0.0 ? Json(us) : Json(nullptr); }
 
 }  // namespace
+
+std::string_view name_of(Cut::Rule rule) {
+  switch (rule) {
+    case Cut::Rule::kCycle:
+      return "cycle";
+    case Cut::Rule::kRefused:
+      return "refused";
+    case Cut::Rule::kSlower:
+      return "slower";
+    case Cut::Rule::kNotFound:
+      return "not_found";
+    case Cut::Rule::kPinned:
+      return "pinned";
+  }
+  unreachable();
+}
 
 Json to_json(const Schedule& schedule) {
   Json kept = Json::array();
@@ -166,7 +166,7 @@ Json to_json(const Plan& plan) {
                     {"from", cut.from},
                     {"to", cut.to},
                     {"bytes", cut.bytes},
-                    {"rule", rule_name(cut.rule)},
+                    {"rule", name_of(cut.rule)},
                     {"together_us", us_or_null(cut.together_us)},
                     {"apart_us", us_or_null(cut.apart_us)},
                     {"because", text_of(cut)}});

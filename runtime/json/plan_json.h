@@ -1,6 +1,8 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/compile/compile_plan.h"
@@ -13,6 +15,9 @@ using Json = nlohmann::ordered_json;
 // Plans as JSON, for the tool and the C ABI. Field names are those of the structs; times are in
 // microseconds, sizes in bytes; ids print as in .fir ("%v3"). Numbers that are not finite become
 // null.
+
+/// "not_found", as in the list of cuts.
+std::string_view name_of(Cut::Rule rule);
 
 Json to_json(const Schedule& schedule);
 Json to_json(const ResourceEstimate& estimate);

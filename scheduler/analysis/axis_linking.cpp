@@ -66,9 +66,9 @@ class AxisLinker {
                          out[static_cast<size_t>(broadcast.axes[i])] = in[i];
                      }
                    },
-                   [&](const ReduceOp&) { rejection = link_reduction(op); },
-                   [&](const WelfordOp&) { rejection = link_reduction(op); },
-                   [&](const LogSumExpOp&) { rejection = link_reduction(op); },
+                   [&](const ReduceOp&) { link_reduction(op); },
+                   [&](const WelfordOp&) { link_reduction(op); },
+                   [&](const LogSumExpOp&) { link_reduction(op); },
                    [&](const TakeOp& take) {
                      out = operand_axes(0);
                      out.erase(out.begin() + take.axis);
@@ -122,7 +122,7 @@ class AxisLinker {
     return rejection;
   }
 
-  std::optional<Rejection> link_reduction(const Op& op) {
+  void link_reduction(const Op& op) {
     const auto in = linked_.axes[op.operands[0]];
     const std::vector<int>& reduced = reduced_axes(op.kind);
     std::vector<AxisList> kept;
@@ -134,7 +134,6 @@ class AxisLinker {
       }
     }
     for (const ValueId result : op.results) linked_.axes[result] = kept;
-    return std::nullopt;
   }
 
   /// Parts of the graph that share only their shape use the same loops: those of the first
@@ -227,8 +226,7 @@ tl::expected<LinkedAxes, Rejection> link_axes(const Fusion& fusion) {
 }
 
 Rejection reject_space(std::string rule, ValueId at, std::string remedy) {
-  return {
-      .subject = "iteration space", .rule = std::move(rule), .at = at, .remedy = std::move(remedy)};
+  return rejected_at("iteration space", std::move(rule), at, std::move(remedy));
 }
 
 }  // namespace sinter

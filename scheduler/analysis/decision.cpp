@@ -4,6 +4,13 @@
 
 namespace sinter {
 
+Rejection rejected_at(std::string_view subject, std::string rule, ValueId at, std::string remedy) {
+  return {.subject = std::string(subject),
+          .rule = std::move(rule),
+          .at = at,
+          .remedy = std::move(remedy)};
+}
+
 std::string text_of(const Rejection& rejection) {
   std::string out = fmt::format("{}: {}", rejection.subject, rejection.rule);
   if (!rejection.unit.empty()) {

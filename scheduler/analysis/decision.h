@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fusion_ir/id.h"
@@ -20,6 +21,9 @@ struct Rejection {
   std::string remedy{};
   friend bool operator==(const Rejection&, const Rejection&) = default;
 };
+
+/// A rejection of `subject` by a rule without numbers.
+Rejection rejected_at(std::string_view subject, std::string rule, ValueId at, std::string remedy);
 
 /// "multi_wave: a thread's share of the row exceeds its registers (value 300, limit 255 registers,
 /// %v3). Remedy: ..."

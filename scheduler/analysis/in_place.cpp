@@ -7,13 +7,6 @@
 namespace sinter {
 namespace {
 
-Rejection refused(std::string_view subject, std::string rule, ValueId at, std::string remedy) {
-  return {.subject = std::string(subject),
-          .rule = std::move(rule),
-          .at = at,
-          .remedy = std::move(remedy)};
-}
-
 constexpr std::string_view kApart = "none needed: what reads the input runs in a kernel before";
 
 /// Values that gathers read at their indices: the operand of the gather, and all values that its
@@ -86,20 +79,20 @@ tl::expected<std::vector<InPlace>, Rejection> find_in_place(const SegmentFacts& 
       is_read = true;
       // All threads of a row or block read a value that is stored once, at any time.
       if (facts.is_after_rows(output) || !facts.is_full(access.value)) {
-        return tl::make_unexpected(refused("in place",
-                                           "threads read an element that another one overwrites",
-                                           output, std::string(kApart)));
+        return tl::make_unexpected(
+            rejected_at("in place", "threads read an element that another one overwrites", output,
+                        std::string(kApart)));
       }
       if (read_at_the_end.contains(access.value)) {
         return tl::make_unexpected(
-            refused("in place", "an input is read again after all rows, when it is overwritten",
-                    access.value, std::string(kApart)));
+            rejected_at("in place", "an input is read again after all rows, when it is overwritten",
+                        access.value, std::string(kApart)));
       }
       if (gathered.contains(access.value) ||
           !is_same_walk(facts.space, access, facts.space.outputs[i])) {
         return tl::make_unexpected(
-            refused("in place", "an input is read at other elements than an output overwrites",
-                    access.value, std::string(kApart)));
+            rejected_at("in place", "an input is read at other elements than an output overwrites",
+                        access.value, std::string(kApart)));
       }
     }
     if (is_read) out.push_back({.output = i, .input = input});

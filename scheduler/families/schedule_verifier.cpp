@@ -16,8 +16,7 @@ namespace sinter {
 namespace {
 
 Rejection broken(const Schedule& schedule, std::string rule, ValueId at, std::string remedy) {
-  return {
-      .subject = schedule.family, .rule = std::move(rule), .at = at, .remedy = std::move(remedy)};
+  return rejected_at(schedule.family, std::move(rule), at, std::move(remedy));
 }
 
 bool is_kept(const KeptValue& value) { return value.residency != Residency::kReload; }

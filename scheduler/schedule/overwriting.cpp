@@ -8,17 +8,6 @@
 #include "scheduler/schedule/row_schedule.h"
 
 namespace sinter {
-namespace {
-
-Rejection refused(std::string_view subject, std::string rule, ValueId at, std::string remedy) {
-  return {.subject = std::string(subject),
-          .rule = std::move(rule),
-          .at = at,
-          .remedy = std::move(remedy)};
-}
-
-}  // namespace
-
 int64_t rows_of_slots(const Schedule& schedule) {
   const int64_t of_slot =
       schedule.family == kColumn ? schedule.unroll : schedule.rows_per_iteration;
@@ -29,15 +18,16 @@ std::optional<Rejection> check_in_place(const SegmentFacts& facts, const Schedul
   // Elements of a tensor list are processed one by one, in one stage.
   if (facts.list || facts.in_place.empty()) return std::nullopt;
   if (schedule.family == kTranspose) {
-    return refused(schedule.family, "threads store elements that others have read",
-                   facts.in_place.front().input, "none needed: other families take the segment");
+    return rejected_at(schedule.family, "threads store elements that others have read",
+                       facts.in_place.front().input,
+                       "none needed: other families take the segment");
   }
   // Slots beyond the last row read that row, while the thread that owns it may have written it.
   const int64_t rows = rows_of_slots(schedule);
   if (facts.space.rows % rows != 0) {
     Rejection out =
-        refused(schedule.family, "the last block reads a row again that it overwrites",
-                facts.in_place.front().input, "use rows per block that divide the rows");
+        rejected_at(schedule.family, "the last block reads a row again that it overwrites",
+                    facts.in_place.front().input, "use rows per block that divide the rows");
     out.value = static_cast<double>(rows);
     out.limit = static_cast<double>(facts.space.rows);
     out.unit = "rows";
@@ -46,8 +36,8 @@ std::optional<Rejection> check_in_place(const SegmentFacts& facts, const Schedul
   // So do blocks of a persistent grid that have no row.
   if (schedule.persistent_blocks > 0 && rows_at_once(schedule) > facts.space.rows) {
     Rejection out =
-        refused(schedule.family, "a block without a row reads one that another overwrites",
-                facts.in_place.front().input, "use no more persistent blocks than rows need");
+        rejected_at(schedule.family, "a block without a row reads one that another overwrites",
+                    facts.in_place.front().input, "use no more persistent blocks than rows need");
     out.value = static_cast<double>(rows_at_once(schedule));
     out.limit = static_cast<double>(facts.space.rows);
     out.unit = "rows";
@@ -59,9 +49,9 @@ std::optional<Rejection> check_in_place(const SegmentFacts& facts, const Schedul
     for (const Stage& stage : list.stages) {
       for (const ValueId value : stage.loads) {
         if (is_stored && facts.space.find_input(value)->tensor == pair.input) {
-          return refused(schedule.family,
-                         "a stage reads an input again whose memory an output took over before",
-                         pair.input, "keep the elements of the row");
+          return rejected_at(schedule.family,
+                             "a stage reads an input again whose memory an output took over before",
+                             pair.input, "keep the elements of the row");
         }
       }
       is_stored |= std::ranges::find(stage.outputs, pair.output) != stage.outputs.end();

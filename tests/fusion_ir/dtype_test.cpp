@@ -182,5 +182,19 @@ TEST(DTypeTest, CastsExactlyMeansThatEveryValueSurvives) {
   EXPECT_FALSE(casts_exactly(DType::kF64, DType::kF32));
 }
 
+TEST(DTypeTest, IntegerTypesHoldTheirRange) {
+  constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
+  EXPECT_TRUE(holds_integer(DType::kI64, kLowest));
+  EXPECT_TRUE(holds_integer(DType::kI32, 2'147'483'647));
+  EXPECT_FALSE(holds_integer(DType::kI32, 2'147'483'648));
+  EXPECT_TRUE(holds_integer(DType::kI8, -128));
+  EXPECT_FALSE(holds_integer(DType::kI8, 128));
+  EXPECT_TRUE(holds_integer(DType::kU8, 255));
+  EXPECT_FALSE(holds_integer(DType::kU8, -1));
+  EXPECT_TRUE(holds_integer(DType::kBool, 1));
+  EXPECT_FALSE(holds_integer(DType::kBool, 2));
+  EXPECT_FALSE(holds_integer(DType::kF32, 0));
+}
+
 }  // namespace
 }  // namespace sinter
