@@ -13,9 +13,8 @@ RowResidents::RowResidents(const SegmentFacts& facts, const Schedule& schedule,
     : facts_(facts), schedule_(schedule), builder_(builder), tiles_(tiles), walk_(walk) {}
 
 const KeptValue* RowResidents::find(ValueId value) const {
-  const auto found = std::ranges::find_if(schedule_.kept, [&](const KeptValue& kept) {
-    return kept.value == value && kept.residency != Residency::kReload;
-  });
+  const auto found = std::ranges::find_if(
+      schedule_.kept, [&](const KeptValue& kept) { return kept.value == value && is_kept(kept); });
   return found == schedule_.kept.end() ? nullptr : &*found;
 }
 

@@ -25,4 +25,6 @@ struct KeptValue {
   friend auto operator<=>(const KeptValue&, const KeptValue&) = default;
 };
 
+inline bool is_kept(const KeptValue& kept) { return kept.residency != Residency::kReload; }
+
 }  // namespace sinter

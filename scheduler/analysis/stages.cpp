@@ -30,7 +30,7 @@ class Distribution {
         unfused_uses_(facts.fusion.values.size(), -1),
         last_use_(facts.fusion.values.size()) {
     for (const KeptValue& value : kept) {
-      if (value.residency != Residency::kReload) kept_.insert(value.value);
+      if (is_kept(value)) kept_.insert(value.value);
     }
   }
 

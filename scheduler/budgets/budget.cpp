@@ -20,7 +20,7 @@ ValueId largest_tensor(const SegmentFacts& facts, const Schedule& schedule) {
     most_bytes = bytes;
   };
   for (const KeptValue& kept : schedule.kept)
-    if (kept.residency != Residency::kReload) weigh(kept.value);
+    if (is_kept(kept)) weigh(kept.value);
   if (largest.valid()) return largest;
   for (const ValueId input : facts.fusion.inputs) weigh(input);
   for (const ValueId output : facts.fusion.outputs) weigh(output);

@@ -329,8 +329,8 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
       static_cast<double>(elements_per_thread(facts, schedule) * schedule.threads_per_row);
   const double padded = rows * gone_through * static_cast<double>(schedule.cluster_size);
   work.block_latency_ns = row.block_start_ns;
-  const bool resident = std::ranges::any_of(
-      schedule.kept, [](const KeptValue& kept) { return kept.residency != Residency::kReload; });
+  const bool resident =
+      std::ranges::any_of(schedule.kept, [](const KeptValue& kept) { return is_kept(kept); });
   const bool in_shared = std::ranges::any_of(
       schedule.kept, [](const KeptValue& kept) { return kept.residency == Residency::kShared; });
   work.walks_rows = !resident;

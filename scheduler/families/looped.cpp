@@ -66,7 +66,7 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
     return rejection;
   if (auto rejection = check_accumulators_in_registers(schedule)) return rejection;
   for (const KeptValue& kept : schedule.kept) {
-    if (kept.residency == Residency::kReload) continue;
+    if (!is_kept(kept)) continue;
     return Rejection{.subject = std::string(kName),
                      .rule = "a looped schedule keeps nothing resident",
                      .at = kept.value,

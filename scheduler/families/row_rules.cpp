@@ -165,14 +165,14 @@ std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Sch
       return rejection;
     }
     if (schedule.persistent_blocks > 0 && schedule.row_access == RowAccess::kUnaligned &&
-        kept.residency != Residency::kReload && !facts.space.dependence[kept.value].rows) {
+        is_kept(kept) && !facts.space.dependence[kept.value].rows) {
       Rejection rejection =
           broken("unaligned rows give a thread other columns in every row, which it cannot keep", 0,
                  0, "", "use residency reload, or persistent_blocks 0");
       rejection.at = kept.value;
       return rejection;
     }
-    if (kept.residency == Residency::kReload && !facts.is_read(kept.value)) {
+    if (!is_kept(kept) && !facts.is_read(kept.value)) {
       Rejection rejection =
           broken("only inputs can be read again", 0, 0, "", "keep the value, or leave it out");
       rejection.at = kept.value;

@@ -19,8 +19,6 @@ Rejection broken(const Schedule& schedule, std::string rule, ValueId at, std::st
   return rejected_at(schedule.family, std::move(rule), at, std::move(remedy));
 }
 
-bool is_kept(const KeptValue& value) { return value.residency != Residency::kReload; }
-
 /// Rules of the kept values; the family's estimate checks the others.
 std::vector<Rejection> check_kept(const SegmentFacts& facts, const Schedule& schedule) {
   std::vector<Rejection> rejections;

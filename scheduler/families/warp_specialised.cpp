@@ -107,12 +107,6 @@ std::optional<Rejection> check_segment(const SegmentFacts& facts, const DeviceLi
   return std::nullopt;
 }
 
-bool is_held(const Schedule& schedule, ValueId value) {
-  return std::ranges::any_of(schedule.kept, [&](const KeptValue& kept) {
-    return kept.value == value && kept.residency != Residency::kReload;
-  });
-}
-
 /// Registers without those that ptxas takes only if the cap leaves them.
 int64_t needed_registers(const SegmentFacts& facts, const Schedule& schedule,
                          const StageList& list) {
@@ -415,7 +409,7 @@ std::vector<ValueId> cached_weights(const SegmentFacts& facts, const Schedule& s
   for (const Stage& stage : list.stages) {
     std::ranges::copy_if(stage.loads, std::back_inserter(out), [&](ValueId value) {
       return !facts.is_full(value) && facts.space.dependence[value].columns &&
-             !is_held(schedule, value);
+             !is_kept(schedule, value);
     });
   }
   return out;

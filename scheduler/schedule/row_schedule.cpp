@@ -433,13 +433,13 @@ void look_again(const SegmentFacts& facts, const Schedule& schedule, ValueId val
     if (!facts.is_tile(operand) || std::exchange(seen[operand], 1) != 0) return false;
     const DType type = facts.fusion.values[operand].type;
     const auto kept = std::ranges::find(schedule.kept, operand, &KeptValue::value);
-    const bool is_kept = kept != schedule.kept.end() && kept->residency != Residency::kReload;
+    const bool stays = kept != schedule.kept.end() && is_kept(*kept);
     const int level = facts.is_read(operand) ? -1 : facts.level[operand];
-    if (is_kept && kept->residency == Residency::kRegister && level <= static_cast<int>(s)) {
+    if (stays && kept->residency == Residency::kRegister && level <= static_cast<int>(s)) {
       out.converts |= compute_type(type) != type;
       return false;
     }
-    if (is_kept && level < static_cast<int>(s)) {
+    if (stays && level < static_cast<int>(s)) {
       out.reads_shared = true;
       return false;
     }

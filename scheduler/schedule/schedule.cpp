@@ -454,9 +454,8 @@ Result<Schedule> parse_schedule(std::string_view text) {
 }
 
 bool is_kept(const Schedule& schedule, ValueId value) {
-  return std::ranges::any_of(schedule.kept, [&](const KeptValue& kept) {
-    return kept.value == value && kept.residency != Residency::kReload;
-  });
+  return std::ranges::any_of(
+      schedule.kept, [&](const KeptValue& kept) { return kept.value == value && is_kept(kept); });
 }
 
 bool is_kept(const Schedule& schedule, ValueId value, Residency residency) {
