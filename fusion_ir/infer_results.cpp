@@ -1,17 +1,15 @@
 #include "fusion_ir/infer_results.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 
 #include "fusion_ir/reduction_traits.h"
+#include "fusion_ir/typing_checks.h"
 
 namespace sinter {
 namespace {
 
 using Inferred = Result<std::vector<ResultType>>;
-/// Empty when the rule holds.
-using Check = std::optional<Error>;
+using Check = TypingChecks::Check;
 
 /// Types arithmetic happens in, bool aside.
 bool is_numeric_compute(DType type) { return type != DType::kBool && compute_type(type) == type; }
@@ -80,6 +78,7 @@ std::optional<size_t> operand_count(const OpKind& kind) {
           [](const PadOp&) -> Count { return 1; },
           [](const ConcatenateOp&) -> Count { return std::nullopt; },
           [](const ExternalOp&) -> Count { return std::nullopt; },
+          [](const TupleReduceOp&) -> Count { return 1; },
       },
       kind);
 }
@@ -108,41 +107,14 @@ std::vector<uint32_t> sorted_symbols(const Shape& shape) {
 }
 
 /// The rules of each op, as a visitor.
-class Inference {
+class Inference : public TypingChecks {
  public:
-  Inference(const Fusion& fusion, std::string_view op, std::span<const ValueId> operands,
-            DType type_hint, const Shape& shape_hint)
-      : fusion_(fusion),
-        op_(op),
-        operands_(operands),
-        type_hint_(type_hint),
-        shape_hint_(shape_hint) {}
+  using TypingChecks::TypingChecks;
 
   Inferred operator()(const InputOp& op) const {
     if (Check error = check_shape(shape_hint_)) return fail(*error);
     if (Check error = layout("input", op.strides, op.alignment)) return fail(*error);
     return one(type_hint_, shape_hint_);
-  }
-
-  /// How an input or output of the hinted type and shape lies in memory.
-  [[nodiscard]] Check layout(std::string_view what, const std::vector<Extent>& strides,
-                             int64_t alignment) const {
-    if (!strides.empty() && strides.size() != shape_hint_.size()) {
-      return error(
-          fmt::format("an {} of rank {} has {} strides", what, shape_hint_.size(), strides.size()),
-          "give one stride per axis, or none for a dense tensor");
-    }
-    if (Check error = check_extents(strides, "stride")) return error;
-    const int64_t bytes = bytes_of(type_hint_);
-    if (alignment > 0 && std::has_single_bit(static_cast<uint64_t>(alignment)) &&
-        alignment >= bytes)
-      return std::nullopt;
-    Error out =
-        error(fmt::format("an alignment of {} bytes does not suit {}", alignment, type_hint_),
-              fmt::format("promise a power of two of at least {} bytes", bytes));
-    out.measured = alignment;
-    out.limit = bytes;
-    return out;
   }
 
   Inferred operator()(const ConstantOp& op) const {
@@ -206,21 +178,7 @@ class Inference {
   Inferred operator()(const ReduceOp& op) const {
     if (Check error = check_reduced(op.axes)) return fail(*error);
     const ReductionTraits& traits = traits_of(reduction_of(op.fn));
-    switch (traits.types) {
-      case ReducedTypes::kNumeric:
-        if (Check error = check_type(0, is_numeric_compute, "f64, f32, i64 or i32"))
-          return fail(*error);
-        break;
-      case ReducedTypes::kLogic:
-        if (type(0) != DType::kBool) {
-          return fail(error(fmt::format("{} does not take {}; it takes bool", op_, type(0)),
-                            "cast the operand first"));
-        }
-        break;
-      case ReducedTypes::kReal:
-        if (Check error = check_type(0, is_float_compute, "f64 or f32")) return fail(*error);
-        break;
-    }
+    if (Check error = check_elements(traits.types)) return fail(*error);
     if (traits.is_search() && op.axes.size() != 1) {
       Error out = error(fmt::format("{} runs over {} axes", op_, op.axes.size()),
                         "reduce one axis, or merge axes with a reshape first");
@@ -233,6 +191,29 @@ class Inference {
 
   Inferred operator()(const WelfordOp& op) const { return pair(op.axes); }
   Inferred operator()(const LogSumExpOp& op) const { return pair(op.axes); }
+
+  Inferred operator()(const TupleReduceOp& op) const {
+    const ReductionTraits& traits = *op.reduction;
+    if (const auto fault = fault_of(traits)) {
+      return fail(error(fmt::format("'{}' is no reduction: {}", traits.text, *fault),
+                        "correct its row of traits"));
+    }
+    if (Check error = check_reduced(op.axes)) return fail(*error);
+    if (Check error = check_elements(traits.types)) return fail(*error);
+    for (const ReductionComponent& component : traits.components) {
+      for (const auto& fn : {component.element, component.combine}) {
+        if (!fn) continue;
+        const PointwiseInfo& info = info_of(*fn);
+        const bool keeps_type = info.typing == Typing::kSame || info.typing == Typing::kFloat ||
+                                info.typing == Typing::kLogic;
+        if (keeps_type && admits(info.typing, type(0))) continue;
+        return fail(error(fmt::format("{} does not take {}, of which {} makes no {}", op_, type(0),
+                                      info.text, type(0)),
+                          "cast the operand first"));
+      }
+    }
+    return std::vector<ResultType>(traits.results, {type(0), without(shape(0), op.axes)});
+  }
 
   Inferred operator()(const TakeOp& op) const {
     if (Check error = check_axes({op.axis}, shape(0).size())) return fail(*error);
@@ -431,19 +412,23 @@ class Inference {
   }
 
  private:
-  [[nodiscard]] DType type(size_t i) const { return fusion_.values[operands_[i]].type; }
-  [[nodiscard]] const Shape& shape(size_t i) const { return fusion_.values[operands_[i]].shape; }
-  [[nodiscard]] std::string text(size_t i) const { return text_of(fusion_, type(i), shape(i)); }
-
-  [[nodiscard]] Error error(std::string message, std::string remedy) const {
-    return {.kind = ErrorKind::kInvalidFusion,
-            .message = std::move(message),
-            .remedy = std::move(remedy),
-            .values = {operands_.begin(), operands_.end()}};
-  }
-
   static Inferred one(DType type, Shape shape) {
     return std::vector<ResultType>{{type, std::move(shape)}};
+  }
+
+  /// Of a reduction's operand.
+  [[nodiscard]] Check check_elements(ReducedTypes types) const {
+    switch (types) {
+      case ReducedTypes::kNumeric:
+        return check_type(0, is_numeric_compute, "f64, f32, i64 or i32");
+      case ReducedTypes::kLogic:
+        if (type(0) == DType::kBool) return std::nullopt;
+        return error(fmt::format("{} does not take {}; it takes bool", op_, type(0)),
+                     "cast the operand first");
+      case ReducedTypes::kReal:
+        return check_type(0, is_float_compute, "f64 or f32");
+    }
+    unreachable();
   }
 
   [[nodiscard]] Inferred pair(const std::vector<int>& axes) const {
@@ -453,25 +438,6 @@ class Inference {
     return std::vector<ResultType>{result, result};
   }
 
-  [[nodiscard]] Check check_constant(const ConstantOp& constant, DType type) const {
-    if (is_float(type)) {
-      const bool exact =
-          std::isnan(constant.real) || std::bit_cast<uint64_t>(round_to(type, constant.real)) ==
-                                           std::bit_cast<uint64_t>(constant.real);
-      if (exact && constant.integer == 0) return std::nullopt;
-      return error(fmt::format("{} is not a value of {}", constant.real, type),
-                   "round the constant with round_to");
-    }
-    if (constant.real == 0.0 && !std::signbit(constant.real) &&
-        holds_integer(type, constant.integer)) {
-      return std::nullopt;
-    }
-    const std::string given = constant.real != 0.0 ? fmt::format("{}", constant.real)
-                                                   : fmt::format("{}", constant.integer);
-    return error(fmt::format("{} is not a value of {}", given, type),
-                 "give an integer within the type's range");
-  }
-
   static Shape without(const Shape& shape, const std::vector<int>& axes) {
     Shape out;
     for (size_t axis = 0; axis < shape.size(); ++axis) {
@@ -479,73 +445,6 @@ class Inference {
     }
     return out;
   }
-
-  [[nodiscard]] Check check_type(size_t i, bool (*admitted)(DType), std::string_view text) const {
-    if (admitted(type(i))) return std::nullopt;
-    return error(fmt::format("{} does not take {}; it takes {}", op_, type(i), text),
-                 "cast the operand first");
-  }
-
-  [[nodiscard]] Check check_extents(std::span<const Extent> extents, std::string_view what) const {
-    for (const Extent& extent : extents) {
-      if (extent.is_symbol() && !fusion_.symbols.contains(extent.symbol())) {
-        return error(fmt::format("{} {} is not a symbol of this fusion", what, extent.symbol()),
-                     "declare it with symbol() on the same builder");
-      }
-      if (extent.is_constant() && extent.constant() < 0) {
-        Error out = error(fmt::format("{} {} is negative", what, extent.constant()),
-                          "give zero or a positive number");
-        out.measured = extent.constant();
-        out.limit = 0;
-        return out;
-      }
-    }
-    return std::nullopt;
-  }
-
-  [[nodiscard]] Check check_shape(const Shape& shape) const {
-    if (shape.size() > kMaxRank) {
-      Error out = error(fmt::format("a shape of rank {} is beyond the limit", shape.size()),
-                        fmt::format("merge axes down to {}", kMaxRank));
-      out.measured = static_cast<int64_t>(shape.size());
-      out.limit = static_cast<int64_t>(kMaxRank);
-      return out;
-    }
-    return check_extents(shape, "extent");
-  }
-
-  /// Strictly ascending axes below `rank`.
-  [[nodiscard]] Check check_axes(const std::vector<int>& axes, size_t rank) const {
-    for (size_t i = 0; i < axes.size(); ++i) {
-      if (axes[i] < 0 || static_cast<size_t>(axes[i]) >= rank) {
-        Error out =
-            error(fmt::format("{} names axis {} of a tensor of rank {}", op_, axes[i], rank),
-                  "name axes from 0 to rank - 1");
-        out.measured = axes[i];
-        out.limit = static_cast<int64_t>(rank) - 1;
-        return out;
-      }
-      if (i > 0 && axes[i] <= axes[i - 1]) {
-        return error(
-            fmt::format("{} names axes ({}), which do not ascend", op_, fmt::join(axes, ", ")),
-            "name each axis once, in ascending order");
-      }
-    }
-    return std::nullopt;
-  }
-
-  [[nodiscard]] Check check_reduced(const std::vector<int>& axes) const {
-    if (axes.empty()) {
-      return error(fmt::format("{} of {} names no axes", op_, text(0)), "name at least one axis");
-    }
-    return check_axes(axes, shape(0).size());
-  }
-
-  const Fusion& fusion_;
-  std::string_view op_;
-  std::span<const ValueId> operands_;
-  DType type_hint_;
-  const Shape& shape_hint_;
 };
 
 }  // namespace

@@ -89,7 +89,8 @@ struct AdamStep {
 ///   p' = p - learning_rate * (m' / correction1 / (sqrt(v' / correction2) + epsilon)
 ///                             + weight_decay * p).
 /// Loshchilov and Hutter, arXiv 1711.05101, algorithm 2 with a schedule of 1. p' comes of the
-/// moments before they are rounded to their types.
+/// moments before they are rounded to their types. It has seven parameters because four tensors are
+/// named as in the formula.
 AdamStep adam_step(FusionBuilder& b, ValueId p, ValueId g, ValueId m, ValueId v,
                    const AdamScalars& scalars, const AdamOptions& options = {});
 

@@ -10,6 +10,7 @@
 #include "codegen/kernel/kernel_traversal.h"
 #include "codegen/kernel/kernel_uniformity.h"
 #include "codegen/kernel/verify_expressions.h"
+#include "codegen/kernel/verify_scopes.h"
 #include "codegen/kernel/verify_tables.h"
 #include "fusion_ir/result.h"
 
@@ -17,9 +18,6 @@ namespace sinter {
 namespace {
 
 using namespace kir;  // NOLINT(google-build-using-namespace): this file is about nothing else
-
-/// Far above what any access moves; keeps products of widths far from overflow.
-constexpr int64_t kMostElements = 1024;
 
 /// Unit of a bulk copy (PTX ISA, "cp.async.bulk"), and what one phase of an mbarrier can count
 /// (PTX ISA, "mbarrier", tx-count).
@@ -30,20 +28,14 @@ constexpr int64_t kMostBulkBytes = (1 << 20) - 1;
 
 bool is_power_of_two(int64_t x) { return x > 0 && std::has_single_bit(static_cast<uint64_t>(x)); }
 
-bool is_width(int64_t x) { return is_power_of_two(x) && x <= kMostElements; }
-
 bool is_index(DType type) { return type == DType::kI32 || type == DType::kI64; }
 
 /// Checks statements of a kernel whose ids are known to be in range.
-class StatementVerifier {
+class StatementVerifier : private ScopeVerifier {
  public:
   StatementVerifier(const Kernel& kernel, KernelStage stage,
                     std::vector<KernelViolation>* violations)
-      : kernel_(kernel),
-        stage_(stage),
-        uniformity_(kernel),
-        ranges_(kernel),
-        violations_(violations) {}
+      : ScopeVerifier(kernel, violations), stage_(stage), uniformity_(kernel) {}
 
   void run() {
     check(kernel_.body, Uniformity::kBlock);
@@ -58,93 +50,15 @@ class StatementVerifier {
   }
 
  private:
-  template <class... Args>
-  void report(fmt::format_string<Args...> format, Args&&... args) {
-    violations_->push_back(
-        {fmt::format("{}", current_), fmt::format(format, std::forward<Args>(args)...)});
-  }
-
-  DType type_of(ExprId expr) const { return kernel_.exprs[expr].type; }
-  const Var& var(VarId id) const { return kernel_.vars[id]; }
-
   void check(const Block& block, Uniformity control) {
-    std::vector<VarId> declared_here;
-    std::swap(declared_here, declared_);
-    ++depth_;
+    std::vector<VarId> declared_outside = enter_block();
     for (const StmtId id : block) {
       current_ = id;
       const StmtKind& stmt = kernel_.stmts[id].kind;
       for_each_expr(stmt, [this](ExprId expr) { check_uses(expr); });
       std::visit([&](const auto& s) { check(s, control); }, stmt);
     }
-    --depth_;
-    for (const VarId id : declared_) in_scope_[id] = false;
-    std::swap(declared_here, declared_);
-  }
-
-  // ---- Scopes and tile indices
-
-  void declare(VarId id) {
-    if (ever_declared_[id]) report("{} ({}) is declared a second time", id, var(id).name);
-    ever_declared_[id] = true;
-    in_scope_[id] = true;
-    declared_.push_back(id);
-  }
-
-  void use(VarId id) {
-    if (!in_scope_[id]) report("{} ({}) is used outside of its scope", id, var(id).name);
-  }
-
-  void write(VarId id) {
-    use(id);
-    if (is_loop_index_[id]) report("{} ({}) is the index of a loop", id, var(id).name);
-  }
-
-  void write_scalar(VarId id) {
-    write(id);
-    if (!var(id).is_scalar()) report("{} ({}) is a tile, not a scalar", id, var(id).name);
-  }
-
-  /// Every variable that an expression names, once per statement.
-  void check_uses(ExprId id) {
-    if (seen_by_[id] == current_.index + 1) return;
-    seen_by_[id] = current_.index + 1;
-    const Expr& expr = kernel_.exprs[id];
-    if (const auto* ref = std::get_if<VarRef>(&expr.kind)) use(ref->var);
-    if (const auto* element = std::get_if<ElementRef>(&expr.kind)) {
-      check_element(element->tile, element->group, element->lane, 1);
-    }
-    if (const auto* call = std::get_if<PointwiseExpr>(&expr.kind); call && call->state.valid())
-      use(call->state);
-    for_each_operand(expr, [this](ExprId operand) { check_uses(operand); });
-  }
-
-  void check_element(VarId tile, ExprId group, ExprId lane, int64_t width) {
-    use(tile);
-    if (!is_width(width)) width = 1;  // reported with the access
-    check_tile_index(tile, "group", group, var(tile).groups, 1);
-    check_tile_index(tile, "lane", lane, var(tile).lanes, width);
-  }
-
-  void check_tile_index(VarId tile, std::string_view what, ExprId index, int64_t count,
-                        int64_t width) {
-    if (type_of(index) != DType::kI32)
-      report("{} of {} is {}, not i32", what, tile, type_of(index));
-    const TileIndexRange range = ranges_.of(index);
-    if (!range.constant) {
-      report("{} of {} ({}) is not constant after unrolling", what, tile, var(tile).name);
-      return;
-    }
-    if (range.low < 0 || range.high > count - width) {
-      // Only a malformed kernel, whose index is no i32, comes near the end of i64.
-      const int64_t last =
-          std::min(range.high, std::numeric_limits<int64_t>::max() - width) + width - 1;
-      report("{} of {} ({}) spans {} to {}, but there are {}", what, tile, var(tile).name,
-             range.low, last, count);
-    }
-    if (width > 1 && !range.is_multiple_of(width)) {
-      report("lane of {} ({}) is not a multiple of the width {}", tile, var(tile).name, width);
-    }
+    leave_block(std::move(declared_outside));
   }
 
   // ---- Statements
@@ -190,13 +104,12 @@ class StatementVerifier {
     }
     const auto* step = std::get_if<IntegerConstant>(&kernel_.exprs[s.step].kind);
     if (step != nullptr && step->value < 1) report("the step is {}", step->value);
-    if (s.unroll && !ranges_.enter(s)) report("an unrolled loop has bounds that are not constant");
+    if (s.unroll && !enter_unrolled(s)) report("an unrolled loop has bounds that are not constant");
     const Uniformity inside =
         std::max(control, uniformity_.of_control(kernel_.stmts[current_].kind));
-    declare(s.index);
-    is_loop_index_[s.index] = true;
+    declare_loop_index(s.index);
     check(s.body, inside);
-    in_scope_[s.index] = false;
+    end_scope(s.index);
   }
 
   void check(const If& s, Uniformity control) {
@@ -318,7 +231,7 @@ class StatementVerifier {
   // ---- Mbarriers
 
   void check(const InitMbarriers&, Uniformity) {
-    if (depth_ != 1) report("mbarriers are initialised inside of control flow");
+    if (depth() != 1) report("mbarriers are initialised inside of control flow");
     if (std::exchange(are_mbarriers_init_, true)) report("mbarriers are initialised again");
   }
 
@@ -412,13 +325,13 @@ class StatementVerifier {
 
   void check(const ClusterBarrier&, Uniformity) {
     check_in_cluster("barrier of a cluster");
-    if (depth_ != 1) report("blocks of a cluster wait for each other inside of control flow");
+    if (depth() != 1) report("blocks of a cluster wait for each other inside of control flow");
     check_have_met("a barrier of the cluster");
   }
 
   void check(const ClusterArrive&, Uniformity) {
     check_in_cluster("barrier of a cluster");
-    if (depth_ != 1) report("blocks of a cluster arrive at their barrier inside of control flow");
+    if (depth() != 1) report("blocks of a cluster arrive at their barrier inside of control flow");
     if (barrier_state_ != BarrierState::kNone)
       report("blocks of a cluster arrive at a second barrier");
     if (has_stored_) report("a store comes before an arrival that orders mbarriers alone");
@@ -426,7 +339,7 @@ class StatementVerifier {
   }
 
   void check(const ClusterWait&, Uniformity) {
-    if (depth_ != 1) report("blocks of a cluster wait for each other inside of control flow");
+    if (depth() != 1) report("blocks of a cluster wait for each other inside of control flow");
     if (barrier_state_ != BarrierState::kInFlight)
       report("waits for blocks of a cluster to arrive at no barrier");
     barrier_state_ = BarrierState::kOver;
@@ -603,24 +516,16 @@ class StatementVerifier {
     report("a {} where control may differ within the {}", what, text_of(needed));
   }
 
-  const Kernel& kernel_;
   KernelStage stage_;
   UniformityAnalysis uniformity_;
-  TileIndexRanges ranges_;
-  std::vector<KernelViolation>* violations_;
-  StmtId current_;
   IdMap<BufferId, uint8_t> is_counter_;
   std::vector<std::pair<StmtId, BufferId>> plain_accesses_;
   int waits_ = 0;  ///< For the previous kernel.
-  int depth_ = 0;  ///< Depth of the current block; the body's is 1.
   /// State of the barrier of ClusterArrive and ClusterWait.
   enum class BarrierState : uint8_t { kNone, kInFlight, kOver };
   BarrierState barrier_state_ = BarrierState::kNone;
   bool are_mbarriers_init_ = false;
   bool has_stored_ = false;
-  std::vector<VarId> declared_;  ///< In the current block.
-  IdMap<VarId, uint8_t> in_scope_, ever_declared_, is_loop_index_;
-  IdMap<ExprId, uint32_t> seen_by_;  ///< 1 + the last statement that checked the expression.
 };
 
 }  // namespace

@@ -35,7 +35,8 @@ struct TilePosition {
 
 /// Lowers graph values to kernel IR, element by element; shared by the row and pointwise lowerings.
 /// It owns the maps from graph values to registers and buffers; the callers own loops, stages and
-/// barriers.
+/// barriers. tile_values.cpp computes values, tile_accesses.cpp loads and stores vectors, and
+/// tile_lowering.cpp holds the rest.
 class TileLowering {
  public:
   struct BoundTile {
@@ -162,7 +163,6 @@ class TileLowering {
   kir::ExprId row_offset(const TensorAccess& access);
   kir::ExprId address(const TensorAccess& access, kir::ExprId column);
   kir::ExprId weighted_coordinate(const std::vector<int64_t>& weights, kir::ExprId column);
-  kir::ExprId convert_column(kir::ExprId column) const;
   kir::ExprId compute(ValueId value, const std::function<kir::ExprId(ValueId)>& operand,
                       kir::ExprId column);
   kir::ExprId constant(ValueId value);

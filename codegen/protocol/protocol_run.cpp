@@ -1,5 +1,4 @@
 #include "codegen/protocol/protocol_run.h"
-#include "scheduler/plan/tensor_slots.h"
 
 #include <fmt/format.h>
 
@@ -8,48 +7,12 @@
 #include <span>
 #include <utility>
 
+#include "codegen/protocol/vector_clocks.h"
+
 namespace sinter {
 namespace {
 
-/// Vector clocks of equal length: how many steps of each process happened before a point.
-class Clocks {
- public:
-  using Row = size_t;
-  explicit Clocks(size_t processes) : processes_(processes) {}
-
-  Row add() {
-    entries_.resize(entries_.size() + processes_, 0);
-    return entries_.size() / processes_ - 1;
-  }
-  Row copy(Row from) {
-    const Row out = add();
-    join(out, from);
-    return out;
-  }
-  [[nodiscard]] std::span<uint32_t> operator[](Row row) {
-    return {entries_.data() + row * processes_, processes_};
-  }
-  void clear(Row row) { std::ranges::fill((*this)[row], 0U); }
-  void join(Row into, Row from) {
-    uint32_t* a = (*this)[into].data();
-    const uint32_t* b = (*this)[from].data();
-    for (size_t i = 0; i < processes_; ++i) a[i] = std::max(a[i], b[i]);
-  }
-  /// Whether all that happened before `earlier` happened before `later`.
-  [[nodiscard]] bool covers(Row later, Row earlier) {
-    const uint32_t* a = (*this)[later].data();
-    const uint32_t* b = (*this)[earlier].data();
-    for (size_t i = 0; i < processes_; ++i) {
-      if (a[i] < b[i]) return false;
-    }
-    return true;
-  }
-
- private:
-  size_t processes_;
-  std::vector<uint32_t> entries_;
-};
-using Row = Clocks::Row;
+using Row = VectorClocks::Row;
 
 /// Processes are the warps, in the order of their roles, then one process for each copy of an item
 /// that a pipeline stage may hold; its steps are the landings of that copy.
@@ -93,6 +56,14 @@ class ProtocolRun {
     size_t process;
     Row clock;
   };
+  /// What a process does to a barrier for an item.
+  struct Contribution {
+    int64_t item;
+    size_t process;
+    Row clock;  ///< Of the process.
+    bool arrives;
+    int64_t bytes;  ///< Announced; negative: landed.
+  };
   struct Step {
     size_t process;
     uint32_t number;
@@ -122,8 +93,8 @@ class ProtocolRun {
   /// Executes one action of a warp. Returns false if the warp has to wait or there is a fault.
   bool step(size_t index);
   bool wait(size_t index, const ProtocolAction& action, int64_t item);
-  bool contribute(Barrier& barrier, int64_t item, size_t process, Row clock, bool arrives,
-                  int64_t bytes, const std::string& text);
+  /// Counts an arrival or landed bytes towards the item's phase.
+  bool contribute(Barrier& barrier, const Contribution& made, const std::string& text);
   bool complete_phase(Barrier& barrier);
   bool start_copy(size_t index, const ProtocolAction& action, int64_t item);
   bool read(size_t index, const ProtocolAction& action, int64_t item);
@@ -152,7 +123,7 @@ class ProtocolRun {
   std::vector<Slot> slots_;
   std::deque<Flight> flights_;
   std::vector<uint32_t> counts_;  ///< Steps of each process.
-  Clocks clocks_{1};
+  VectorClocks clocks_{1};
   std::vector<Step> steps_;
   std::optional<ProtocolFault> fault_;
 };
@@ -177,7 +148,7 @@ ProtocolRun::ProtocolRun(const AsyncProtocol& protocol, int64_t rows, bool expla
   }
   if (items_ > 0) copies_per_slot_ = static_cast<size_t>(std::ranges::max(copies_));
   counts_.resize(warps_.size() + static_cast<size_t>(protocol.stages) * copies_per_slot_);
-  clocks_ = Clocks(counts_.size());
+  clocks_ = VectorClocks(counts_.size());
   for (Warp& warp : warps_) warp.clock = clocks_.add();
   for (int64_t slot = 0; slot < protocol.stages; ++slot) {
     const auto barrier = [&](std::string_view name, int64_t arrivals) {
@@ -347,10 +318,8 @@ bool ProtocolRun::wait(size_t index, const ProtocolAction& action, int64_t item)
   return true;
 }
 
-/// Counts an arrival or landed bytes towards the item's phase.
-bool ProtocolRun::contribute(Barrier& barrier, int64_t item, size_t process, Row clock,
-                             bool arrives, int64_t bytes, const std::string& text) {
-  const int64_t phase = item / protocol_.stages;
+bool ProtocolRun::contribute(Barrier& barrier, const Contribution& made, const std::string& text) {
+  const int64_t phase = made.item / protocol_.stages;
   const int64_t complete = barrier.phase();
   const auto overflow = [&](int64_t counted, Row before) {
     return fail(
@@ -360,22 +329,22 @@ bool ProtocolRun::contribute(Barrier& barrier, int64_t item, size_t process, Row
         before, text);
   };
   if (complete != phase) {
-    const Row before = clocks_.copy(clock);
+    const Row before = clocks_.copy(made.clock);
     if (complete > phase) clocks_.join(before, barrier.completed.back());
     return overflow(complete, before);
   }
   // In another interleaving the previous phase may still be incomplete.
-  if (phase >= 1 && !clocks_.covers(clock, barrier.completed.back()))
-    return overflow(phase - 1, clock);
-  if (arrives && barrier.pending == 0) {
-    const Row before = clocks_.copy(clock);
+  if (phase >= 1 && !clocks_.covers(made.clock, barrier.completed.back()))
+    return overflow(phase - 1, made.clock);
+  if (made.arrives && barrier.pending == 0) {
+    const Row before = clocks_.copy(made.clock);
     clocks_.join(before, barrier.arrived);
     return overflow(phase, before);
   }
-  tick(process, clock, text);
-  clocks_.join(barrier.arrived, clock);
-  barrier.pending -= int64_t{arrives};
-  barrier.bytes += bytes;
+  tick(made.process, made.clock, text);
+  clocks_.join(barrier.arrived, made.clock);
+  barrier.pending -= int64_t{made.arrives};
+  barrier.bytes += made.bytes;
   return barrier.pending != 0 || barrier.bytes != 0 || complete_phase(barrier);
 }
 
@@ -503,8 +472,10 @@ bool ProtocolRun::step(size_t index) {
   if (action == nullptr) return false;
   const int64_t item = warp.item + action->item_offset;
   const auto arrive = [&](PipelineBarrier barrier, int64_t bytes) {
-    return contribute(barrier_of(barrier, item), item, index, warp.clock, /*arrives=*/true, bytes,
-                      line(warp, *action));
+    return contribute(
+        barrier_of(barrier, item),
+        {.item = item, .process = index, .clock = warp.clock, .arrives = true, .bytes = bytes},
+        line(warp, *action));
   };
   const bool moved = [&] {
     switch (action->verb) {
@@ -536,8 +507,13 @@ bool ProtocolRun::land() {
                                              flight.bytes, flight.item, slot_number(flight.item))
                                : std::string();
   ++slot_of(flight.item).landed;
-  return contribute(barrier_of(PipelineBarrier::kFull, flight.item), flight.item, flight.process,
-                    flight.clock, /*arrives=*/false, -flight.bytes, text);
+  return contribute(barrier_of(PipelineBarrier::kFull, flight.item),
+                    {.item = flight.item,
+                     .process = flight.process,
+                     .clock = flight.clock,
+                     .arrives = false,
+                     .bytes = -flight.bytes},
+                    text);
 }
 
 void ProtocolRun::check_end() {

@@ -2,4 +2,4 @@
 
 /* The C interface. */
 
-#include "runtime/sinter_c.h"
+#include "runtime/c_api/sinter_c.h"

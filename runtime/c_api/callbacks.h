@@ -1,9 +1,9 @@
 #pragma once
 
+#include "runtime/c_api/sinter_c.h"
 #include "runtime/check/host_execution.h"
 #include "runtime/execute/external_call.h"
 #include "runtime/execute/workspace_allocator.h"
-#include "runtime/sinter_c.h"
 
 namespace sinter::c_api {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "fusion_ir/result.h"
-#include "runtime/sinter_c.h"
+#include "runtime/c_api/sinter_c.h"
 
 namespace sinter::c_api {
 

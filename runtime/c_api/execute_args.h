@@ -7,8 +7,8 @@
 
 #include "fusion_ir/error.h"
 #include "runtime/c_api/callbacks.h"
+#include "runtime/c_api/sinter_c.h"
 #include "runtime/driver/device_context.h"
-#include "runtime/sinter_c.h"
 #include "scheduler/plan/plan.h"
 
 namespace sinter::c_api {

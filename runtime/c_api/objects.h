@@ -7,7 +7,7 @@
 
 #include "fusion_ir/fusion_builder.h"
 #include "runtime/c_api/handles.h"
-#include "runtime/sinter_c.h"
+#include "runtime/c_api/sinter_c.h"
 #include "scheduler/budgets/device_limits.h"
 #include "scheduler/plan/plan.h"
 

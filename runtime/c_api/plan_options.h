@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/sinter_c.h"
+#include "runtime/c_api/sinter_c.h"
 #include "scheduler/plan/plan.h"
 #include "scheduler/plan/plan_options.h"
 

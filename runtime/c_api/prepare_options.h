@@ -1,8 +1,8 @@
 #pragma once
 
+#include "runtime/c_api/sinter_c.h"
 #include "runtime/compile/compile_plan.h"
 #include "runtime/execute/executable.h"
-#include "runtime/sinter_c.h"
 
 namespace sinter::c_api {
 

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "runtime/sinter_c.h"
+#include "runtime/c_api/sinter_c.h"
 #include "scheduler/families/interruption.h"
 
 namespace sinter::c_api {

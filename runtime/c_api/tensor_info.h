@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "runtime/sinter_c.h"
+#include "runtime/c_api/sinter_c.h"
 #include "scheduler/plan/plan.h"
 
 namespace sinter::c_api {

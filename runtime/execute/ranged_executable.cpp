@@ -61,16 +61,24 @@ PreparedExtents summary_of(const CompiledPlan& compiled) {
 /// while its kernels run.
 class RangedExecutable::State {
  public:
-  State(Fusion fusion, std::vector<ExtentRange> ranges, const DeviceLimits& limits,
-        PlanCompiler compile, DeviceDriver& driver, DeviceContext context, RangedOptions options)
-      : fusion_(std::move(fusion)),
-        ranges_(std::move(ranges)),
-        taken_(taken_ranges(ranges_, options.outside)),
-        limits_(limits),
-        compile_(std::move(compile)),
+  /// What prepare() is asked for.
+  struct Request {
+    Fusion fusion;
+    std::vector<ExtentRange> ranges;
+    DeviceLimits limits;
+    PlanCompiler compile;
+    RangedOptions options;
+  };
+
+  State(Request request, DeviceDriver& driver, DeviceContext context)
+      : fusion_(std::move(request.fusion)),
+        ranges_(std::move(request.ranges)),
+        taken_(taken_ranges(ranges_, request.options.outside)),
+        limits_(std::move(request.limits)),
+        compile_(std::move(request.compile)),
         driver_(driver),
         context_(std::move(context)),
-        options_(std::move(options)) {
+        options_(std::move(request.options)) {
     if (!options_.prepare.loaded) options_.prepare.loaded = std::make_shared<LoadedKernels>();
   }
 
@@ -363,9 +371,12 @@ Result<RangedExecutable> RangedExecutable::prepare(Fusion fusion, const ExtentRa
     if (!first) return fail(first.error());
     auto context = DeviceContext::retain(driver, options.prepare.device);
     if (!context) return fail(context.error());
-    RangedExecutable out(std::make_unique<State>(std::move(fusion), std::move(*resolved), limits,
-                                                 std::move(compile), driver, std::move(*context),
-                                                 std::move(options)));
+    State::Request request{.fusion = std::move(fusion),
+                           .ranges = std::move(*resolved),
+                           .limits = limits,
+                           .compile = std::move(compile),
+                           .options = std::move(options)};
+    RangedExecutable out(std::make_unique<State>(std::move(request), driver, std::move(*context)));
     if (auto prepared = out.state_->prepare_first(*first); !prepared) return fail(prepared.error());
     return out;
   });

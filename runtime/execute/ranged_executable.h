@@ -106,6 +106,9 @@ class RangedExecutable {
   /// plan(), compile_plan() and Executable::prepare() with the sizes in front of the message. What
   /// a family's functions throw is thrown on, here and by at(), but for a SinterException, whose
   /// error is given.
+  ///
+  /// It has seven parameters because it plans, compiles and prepares: it takes what plan(),
+  /// compile_plan() and Executable::prepare() take, in their order.
   static Result<RangedExecutable> prepare(Fusion fusion, const ExtentRanges& ranges,
                                           const DeviceLimits& limits, const NvrtcCompiler& compiler,
                                           KernelCache& cache, DeviceDriver& driver,

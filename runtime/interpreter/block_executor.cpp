@@ -8,7 +8,6 @@
 
 #include "fusion_ir/error.h"
 #include "runtime/interpreter/random_sequence.h"
-#include "scheduler/plan/tensor_slots.h"
 
 namespace sinter::interpreter {
 namespace {
@@ -45,8 +44,8 @@ void copy_active(std::byte* to, const std::byte* from, uint32_t mask, size_t ele
 }  // namespace
 
 BlockExecutor::BlockExecutor(const kir::Kernel& kernel, const Program& program,
-                             const std::vector<int64_t>& params, int64_t blocks,
-                             const Limits& limits, GlobalMemory* memory, FindingLog* log)
+                             const Launch& launch, const Limits& limits, GlobalMemory* memory,
+                             FindingLog* log)
     : kernel_(kernel),
       program_(program),
       limits_(limits),
@@ -65,22 +64,21 @@ BlockExecutor::BlockExecutor(const kir::Kernel& kernel, const Program& program,
     warp.first_actor = static_cast<int64_t>(i) * kLanes;
     warp.first_thread = warp.first_actor % kernel.threads;
     warp.rank = static_cast<size_t>(warp.first_actor / kernel.threads);
-    prepare_registers(&warp, params, blocks);
+    prepare_registers(&warp, launch);
   }
 }
 
-void BlockExecutor::prepare_registers(Warp* warp, const std::vector<int64_t>& params,
-                                      int64_t blocks) {
+void BlockExecutor::prepare_registers(Warp* warp, const Launch& launch) {
   warp->registers.resize(static_cast<size_t>(program_.register_bytes));
   for (const PresetRegister& preset : program_.constants) {
     broadcast_bits(warp->at(preset.offset), preset.bits, preset.element_bytes);
   }
   for (const ParamRegister& param : program_.params) {
-    broadcast_bits(warp->at(param.offset), static_cast<uint64_t>(params[param.param.index]),
+    broadcast_bits(warp->at(param.offset), static_cast<uint64_t>(launch.params[param.param.index]),
                    param.element_bytes);
   }
   if (program_.grid_size != Program::kUnused) {
-    broadcast(warp->at(program_.grid_size), static_cast<int32_t>(blocks));
+    broadcast(warp->at(program_.grid_size), static_cast<int32_t>(launch.blocks));
   }
   if (program_.thread_index != Program::kUnused) {
     for (int32_t lane = 0; lane < kLanes; ++lane) {
@@ -150,6 +148,8 @@ bool BlockExecutor::run_cluster(int64_t cluster) {
   return is_within_limit;
 }
 
+// Over 80 lines because it is one switch with a case per opcode; what takes more than a few lines
+// is a member of its own. The interpreter spends its time here, so the opcodes share one dispatch.
 void BlockExecutor::advance(Warp* warp, int64_t turn) {
   const Instruction* const code = program_.code.data();
   uint32_t position = warp->position;
@@ -317,154 +317,6 @@ WarpSite BlockExecutor::site_of(const Warp& warp, const Instruction& instruction
           .mask = mask};
 }
 
-Access BlockExecutor::access_of(Warp* warp, const Instruction& instruction, kir::BufferId buffer,
-                                int32_t index) const {
-  return {.site = site_of(*warp, instruction, warp->mask),
-          .buffer = buffer,
-          .declaration = &kernel_.buffers[buffer],
-          .index = warp->at(index),
-          .element_bytes = instruction.element_bytes,
-          .bytes = instruction.element_bytes * instruction.width};
-}
-
-void BlockExecutor::for_each_tensor(Warp* warp, const Instruction& instruction,
-                                    const std::function<void(const Access&)>& run) {
-  Access access = access_of(warp, instruction, instruction.buffer, instruction.a);
-  const auto tensor_of = [&](int lane) { return value_of<int64_t>(warp->at(instruction.c), lane); };
-  uint32_t left = access.site.mask;
-  while (left != 0) {
-    access.tensor = tensor_of(std::countr_zero(left));
-    access.site.mask = 0;
-    for (uint32_t lanes = left; lanes != 0; lanes &= lanes - 1) {
-      const int lane = std::countr_zero(lanes);
-      if (tensor_of(lane) == access.tensor) access.site.mask |= 1U << lane;
-    }
-    left &= ~access.site.mask;
-    if (access.tensor >= 0 && access.tensor < global_->tensors(access.buffer)) {
-      run(access);
-    } else {
-      report_tensor(access);
-    }
-  }
-}
-
-void BlockExecutor::report_tensor(const Access& access) {
-  const int64_t thread = access.site.first_thread + std::countr_zero(access.site.mask);
-  log_->add({.kind = FindingKind::kGlobalOutOfBounds,
-             .stmt = access.site.stmt,
-             .buffer = access.buffer,
-             .index = access.tensor,
-             .block = access.site.block,
-             .thread = thread},
-            [&] {
-              return fmt::format("thread {} of block {} accesses tensor {} of {}, which has {}",
-                                 thread, access.site.block, access.tensor, access.declaration->name,
-                                 global_->tensors(access.buffer));
-            });
-}
-
-void BlockExecutor::load(Warp* warp, const Instruction& instruction) {
-  if (!instruction.of_table) {
-    load(warp, instruction, access_of(warp, instruction, instruction.buffer, instruction.a));
-    return;
-  }
-  clear(warp, instruction, warp->mask);  // For lanes that name no tensor.
-  for_each_tensor(warp, instruction,
-                  [&](const Access& access) { load(warp, instruction, access); });
-}
-
-void BlockExecutor::clear(Warp* warp, const Instruction& instruction, uint32_t lanes) {
-  std::byte* registers = warp->at(instruction.result);
-  for (; lanes != 0; lanes &= lanes - 1) {
-    const size_t lane = static_cast<size_t>(std::countr_zero(lanes));
-    for (size_t k = 0; k < static_cast<size_t>(instruction.width); ++k) {
-      std::memset(registers + (k * kLanes + lane) * instruction.element_bytes, 0,
-                  instruction.element_bytes);
-    }
-  }
-}
-
-void BlockExecutor::load(Warp* warp, const Instruction& instruction, const Access& access) {
-  LaneAddresses addresses{};
-  const bool shared = instruction.shared;
-  const uint32_t inside =
-      shared ? shared_[warp->rank].read(access, &addresses) : global_->read(access, &addresses);
-  const std::byte* memory = shared ? shared_[warp->rank].data() : global_->origin(access);
-  gather(warp->at(instruction.result), memory, addresses, inside, instruction.element_bytes,
-         instruction.width);
-  clear(warp, instruction, access.site.mask & ~inside);
-}
-
-void BlockExecutor::store(Warp* warp, const Instruction& instruction) {
-  if (!instruction.of_table) {
-    store(warp, instruction, access_of(warp, instruction, instruction.buffer, instruction.a));
-    return;
-  }
-  for_each_tensor(warp, instruction,
-                  [&](const Access& access) { store(warp, instruction, access); });
-}
-
-void BlockExecutor::store(Warp* warp, const Instruction& instruction, const Access& access) {
-  LaneAddresses addresses{};
-  const bool shared = instruction.shared;
-  const uint32_t inside =
-      shared ? shared_[warp->rank].write(access, &addresses) : global_->write(access, &addresses);
-  std::byte* memory = shared ? shared_[warp->rank].data() : global_->origin(access);
-  scatter(memory, warp->at(instruction.b), addresses, inside, instruction.element_bytes,
-          instruction.width);
-}
-
-void BlockExecutor::count(Warp* warp, const Instruction& instruction) {
-  const Access access = access_of(warp, instruction, instruction.buffer, instruction.a);
-  LaneAddresses addresses{};
-  const uint32_t inside = global_->count(access, &addresses);
-  std::byte* memory = global_->origin(instruction.buffer);
-  // Lanes come one after the other.
-  for (uint32_t lanes = inside; lanes != 0; lanes &= lanes - 1) {
-    const auto lane = static_cast<size_t>(std::countr_zero(lanes));
-    std::byte* counter = memory + addresses[lane];
-    int32_t before = 0;
-    std::memcpy(&before, counter, sizeof before);
-    const auto last = value_of<int32_t>(warp->at(instruction.b), static_cast<int>(lane));
-    const int32_t after = before < last ? before + 1 : 0;
-    std::memcpy(counter, &after, sizeof after);
-    std::memcpy(warp->at(instruction.result) + lane * sizeof before, &before, sizeof before);
-    if (limits_.check_races) {
-      device_order_.count(warp->first_actor + static_cast<int64_t>(lane), instruction.buffer,
-                          addresses[lane]);
-    }
-  }
-}
-
-void BlockExecutor::start_copy(Warp* warp, const Instruction& instruction) {
-  LaneAddresses sources{};
-  LaneAddresses targets{};
-  const uint32_t readable = global_->copy_from(
-      access_of(warp, instruction, instruction.source_buffer, instruction.b), &sources);
-  Access target = access_of(warp, instruction, instruction.buffer, instruction.a);
-  target.site.mask = readable;
-  const uint32_t active = shared_[warp->rank].copy_to(target, &targets);
-  const std::byte* memory = global_->origin(instruction.source_buffer);
-  for (uint32_t lanes = active; lanes != 0; lanes &= lanes - 1) {
-    const auto lane = static_cast<size_t>(std::countr_zero(lanes));
-    PendingCopy& copy = warp->copies.emplace_back();
-    copy.lane = static_cast<uint8_t>(lane);
-    copy.bytes = static_cast<uint8_t>(target.bytes);
-    copy.address = targets[lane];
-    std::memcpy(copy.data.data(), memory + sources[lane], copy.bytes);
-  }
-}
-
-void BlockExecutor::finish_copies(Warp* warp) {
-  std::erase_if(warp->copies, [&](const PendingCopy& copy) {
-    if (((warp->mask >> copy.lane) & 1U) == 0) return false;
-    SharedMemory& shared = shared_[warp->rank];
-    std::memcpy(shared.data() + copy.address, copy.data.data(), copy.bytes);
-    shared.finish_copy(copy.address, copy.bytes, warp->first_actor + copy.lane);
-    return true;
-  });
-}
-
 void BlockExecutor::arrive(Warp* warp, const Instruction& instruction) {
   const WarpSite site = site_of(*warp, instruction, warp->mask);
   for (uint32_t lanes = warp->mask; lanes != 0; lanes &= lanes - 1) {
@@ -477,105 +329,6 @@ void BlockExecutor::arrive(Warp* warp, const Instruction& instruction) {
         instruction.width == 0 ? 0 : value_of<int32_t>(warp->at(instruction.b), lane);
     if (mbarriers.arrive(site, lane, number, bytes)) wake(State::kAtMbarrier);
   }
-}
-
-void BlockExecutor::start_bulk_copy(Warp* warp, const Instruction& instruction) {
-  constexpr int64_t kUnit = 16;  // PTX ISA, "cp.async.bulk".
-  for (uint32_t lanes = warp->mask; lanes != 0; lanes &= lanes - 1) {
-    const int lane = std::countr_zero(lanes);
-    const int64_t thread = warp->first_thread + lane;
-    const WarpSite site = site_of(*warp, instruction, 1U << lane);
-    Mbarriers& mbarriers = mbarriers_[warp->rank];
-    const int64_t number = mbarriers.find(site, lane, instruction.mbarrier,
-                                          value_of<int64_t>(warp->at(instruction.result), lane));
-    if (number < 0) continue;
-    const int64_t elements = value_of<int64_t>(warp->at(instruction.c), lane);
-    const auto most = static_cast<int64_t>(UINT32_MAX) / instruction.element_bytes;
-    const int64_t bytes = std::clamp<int64_t>(elements, 0, most) * instruction.element_bytes;
-    if (elements < 1 || elements > most || bytes % kUnit != 0) {
-      log_->add({.kind = FindingKind::kMisaligned,
-                 .stmt = instruction.stmt,
-                 .buffer = instruction.buffer,
-                 .block = site.block,
-                 .thread = thread},
-                [&] {
-                  return fmt::format(
-                      "thread {} of block {} copies {} elements of {} bytes in bulk, "
-                      "which goes by multiples of {} bytes",
-                      thread, site.block, elements, instruction.element_bytes, kUnit);
-                });
-      continue;
-    }
-    Access source = access_of(warp, instruction, instruction.source_buffer, instruction.b);
-    Access target = access_of(warp, instruction, instruction.buffer, instruction.a);
-    source.site = target.site = site;
-    source.bytes = target.bytes = bytes;
-    LaneAddresses from{};
-    if (global_->copy_from(source, &from) == 0) continue;
-    const uint32_t phase = mbarriers.start_copy(site, number);
-    const int64_t to = shared_[warp->rank].start_bulk_copy(target, mbarriers.actor_of(number),
-                                                           order_.time_of_phase(phase));
-    if (to < 0) continue;
-    transfers_.push_back(
-        {.rank = warp->rank,
-         .mbarrier = number,
-         .phase = phase,
-         .bytes = bytes,
-         .to = to,
-         .from = global_->origin(instruction.source_buffer) + from[static_cast<size_t>(lane)]});
-  }
-}
-
-void BlockExecutor::store_in_cluster(Warp* warp, const Instruction& instruction) {
-  for (uint32_t lanes = warp->mask; lanes != 0; lanes &= lanes - 1) {
-    const int lane = std::countr_zero(lanes);
-    const WarpSite site = site_of(*warp, instruction, 1U << lane);
-    const int64_t rank = value_of<int32_t>(warp->at(instruction.b), lane);
-    if (rank < 0 || rank >= kernel_.cluster) {
-      log_->add({.kind = FindingKind::kSharedOutOfBounds,
-                 .stmt = instruction.stmt,
-                 .buffer = instruction.buffer,
-                 .block = site.block,
-                 .thread = site.first_thread + lane},
-                [&] {
-                  return fmt::format("thread {} of block {} stores to block {} of a cluster of {}",
-                                     site.first_thread + lane, site.block, rank, kernel_.cluster);
-                });
-      continue;
-    }
-    const auto to_rank = static_cast<size_t>(rank);
-    Mbarriers& mbarriers = mbarriers_[to_rank];
-    const int64_t number = mbarriers.find(site, lane, instruction.mbarrier,
-                                          value_of<int64_t>(warp->at(instruction.result), lane));
-    if (number < 0) continue;
-    Access target = access_of(warp, instruction, instruction.buffer, instruction.a);
-    target.site = site;
-    const uint32_t phase = mbarriers.start_copy(site, number);
-    const int64_t to = shared_[to_rank].start_cluster_store(target, mbarriers.actor_of(number),
-                                                            order_.time_of_phase(phase));
-    if (to < 0) continue;
-    mbarriers.collect(number, site.first_actor + lane);
-    Transfer& transfer = transfers_.emplace_back();
-    transfer.rank = to_rank;
-    transfer.mbarrier = number;
-    transfer.phase = phase;
-    transfer.bytes = target.bytes;
-    transfer.to = to;
-    const auto size = static_cast<size_t>(target.bytes);
-    std::memcpy(transfer.value.data(), warp->at(instruction.c) + static_cast<size_t>(lane) * size,
-                size);
-  }
-}
-
-void BlockExecutor::land(size_t transfer) {
-  const Transfer landed = transfers_[transfer];
-  transfers_[transfer] = transfers_.back();
-  transfers_.pop_back();
-  const std::byte* from = landed.from != nullptr ? landed.from : landed.value.data();
-  std::memcpy(shared_[landed.rank].data() + landed.to, from, static_cast<size_t>(landed.bytes));
-  const WarpSite site{.block = block_ + static_cast<int64_t>(landed.rank)};
-  if (mbarriers_[landed.rank].land(site, landed.mbarrier, landed.phase, landed.bytes))
-    wake(State::kAtMbarrier);
 }
 
 void BlockExecutor::check_written(Warp* warp, const Instruction& instruction) {

@@ -30,10 +30,14 @@ class BlockExecutor {
     bool check_races = true;
   };
 
+  struct Launch {
+    std::span<const int64_t> params;
+    int64_t blocks = 0;
+  };
+
   /// `memory` and `log` outlive the executor.
-  BlockExecutor(const kir::Kernel& kernel, const Program& program,
-                const std::vector<int64_t>& params, int64_t blocks, const Limits& limits,
-                GlobalMemory* memory, FindingLog* log);
+  BlockExecutor(const kir::Kernel& kernel, const Program& program, const Launch& launch,
+                const Limits& limits, GlobalMemory* memory, FindingLog* log);
 
   /// Runs one cluster to its end, or until it deadlocks. False when a warp has exceeded the step
   /// limit: none should follow.
@@ -93,7 +97,7 @@ class BlockExecutor {
     [[nodiscard]] std::byte* at(int32_t offset) { return registers.data() + offset; }
   };
 
-  void prepare_registers(Warp* warp, const std::vector<int64_t>& params, int64_t blocks);
+  void prepare_registers(Warp* warp, const Launch& launch);
   void start_cluster();
   /// Runs a warp for at most `turn` instructions.
   void advance(Warp* warp, int64_t turn);

@@ -125,7 +125,7 @@ void GlobalMemory::follow_read(const Access& access, const LaneAddresses& addres
       if (is_race(thread, writer, window.shadow.written_at[cell])) {
         report_race(access.buffer, access.site.stmt,
                     addresses[lane] / access.element_bytes + static_cast<int64_t>(cell - first),
-                    thread, "reads", writer, "writes");
+                    {thread, "reads"}, {writer, "writes"});
       }
       if (later == Later::kForget) continue;
       ThreadNumber& reader = window.shadow.reader[cell];
@@ -152,14 +152,14 @@ void GlobalMemory::follow_write(const Access& access, const LaneAddresses& addre
       ThreadNumber& writer = window.shadow.writer[cell];
       DeviceOrder::Time& written_at = window.shadow.written_at[cell];
       if (is_race(thread, writer, written_at)) {
-        report_race(access.buffer, access.site.stmt, index, thread, "writes", writer, "writes");
+        report_race(access.buffer, access.site.stmt, index, {thread, "writes"}, {writer, "writes"});
       }
       writer = thread;
       written_at = now(thread);
       if (window.shadow.reader.empty()) continue;
       const ThreadNumber reader = window.shadow.reader[cell];
       if (is_race(thread, reader, window.shadow.read_at[cell])) {
-        report_race(access.buffer, access.site.stmt, index, thread, "writes", reader, "reads");
+        report_race(access.buffer, access.site.stmt, index, {thread, "writes"}, {reader, "reads"});
       }
     }
   }
@@ -172,10 +172,9 @@ std::string GlobalMemory::name_of(ThreadNumber thread) const {
 }
 
 void GlobalMemory::report_race(kir::BufferId buffer, kir::StmtId stmt, int64_t index,
-                               ThreadNumber one, const char* one_does, ThreadNumber other,
-                               const char* other_does) {
-  const int64_t number = static_cast<int64_t>(one) - 1;
-  const bool is_known = one != kSeveral;
+                               const Side& one, const Side& other) {
+  const int64_t number = static_cast<int64_t>(one.thread) - 1;
+  const bool is_known = one.thread != kSeveral;
   log_->add({.kind = FindingKind::kGlobalRace,
              .stmt = stmt,
              .buffer = buffer,
@@ -183,9 +182,9 @@ void GlobalMemory::report_race(kir::BufferId buffer, kir::StmtId stmt, int64_t i
              .block = is_known ? number / kernel_.threads : -1,
              .thread = is_known ? number % kernel_.threads : -1},
             [&] {
-              return fmt::format("{} {} {}[{}], which {} {}; nothing orders them", name_of(one),
-                                 one_does, kernel_.buffers[buffer].name, index, name_of(other),
-                                 other_does);
+              return fmt::format("{} {} {}[{}], which {} {}; nothing orders them",
+                                 name_of(one.thread), one.does, kernel_.buffers[buffer].name, index,
+                                 name_of(other.thread), other.does);
             });
 }
 
@@ -216,17 +215,17 @@ void GlobalMemory::absorb(kir::BufferId id, size_t window, const GlobalMemory& o
     const ThreadNumber before = mine.writer[cell];
     const ThreadNumber after = theirs.writer[cell];
     if (before != kNobody && after != kNobody) {
-      report_race(id, {}, index, after, "writes", before, "writes");
+      report_race(id, {}, index, {after, "writes"}, {before, "writes"});
     }
     if (after != kNobody) mine.writer[cell] = after;
     if (mine.reader.empty()) continue;
     ThreadNumber& reader = mine.reader[cell];
     const ThreadNumber later_reader = theirs.reader[cell];
     if (reader != kNobody && after != kNobody) {
-      report_race(id, {}, index, after, "writes", reader, "reads");
+      report_race(id, {}, index, {after, "writes"}, {reader, "reads"});
     }
     if (before != kNobody && later_reader != kNobody) {
-      report_race(id, {}, index, later_reader, "reads", before, "writes");
+      report_race(id, {}, index, {later_reader, "reads"}, {before, "writes"});
     }
     if (later_reader != kNobody) reader = reader == kNobody ? later_reader : kSeveral;
   }

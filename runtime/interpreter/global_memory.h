@@ -82,8 +82,13 @@ class GlobalMemory {
   void follow_read(const Access& access, const LaneAddresses& addresses, uint32_t mask,
                    Later later = Later::kRemember);
   void follow_write(const Access& access, const LaneAddresses& addresses, uint32_t mask);
-  void report_race(kir::BufferId buffer, kir::StmtId stmt, int64_t index, ThreadNumber one,
-                   const char* one_does, ThreadNumber other, const char* other_does);
+  /// A side of a race: who, and what it does.
+  struct Side {
+    ThreadNumber thread{};
+    const char* does = "";
+  };
+  void report_race(kir::BufferId buffer, kir::StmtId stmt, int64_t index, const Side& one,
+                   const Side& other);
   [[nodiscard]] std::string name_of(ThreadNumber thread) const;
 
   const kir::Kernel& kernel_;

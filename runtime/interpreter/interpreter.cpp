@@ -90,7 +90,7 @@ struct Share {
         const std::vector<int64_t>& params, int64_t blocks, const InterpreterOptions& options)
       : log(static_cast<size_t>(std::max<int64_t>(options.max_findings, 1))),
         global(kernel, memory, options.check_races, &log),
-        executor(kernel, program, params, blocks,
+        executor(kernel, program, {.params = params, .blocks = blocks},
                  {.seed = options.seed,
                   .max_steps = std::max<int64_t>(options.max_steps, 1),
                   .check_races = options.check_races},

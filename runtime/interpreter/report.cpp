@@ -50,88 +50,104 @@ std::string_view text_of(FindingKind kind) {
   unreachable();
 }
 
+namespace {
+
+/// What a statement does, in a few words, as a visitor.
+class StmtDescription {
+ public:
+  explicit StmtDescription(const kir::Kernel& kernel) : kernel_(kernel) {}
+
+  std::string operator()(const kir::Comment&) const { return "comment"; }
+  std::string operator()(const kir::Declare& s) const {
+    return fmt::format("declare {}", var(s.var));
+  }
+  std::string operator()(const kir::Assign& s) const {
+    return fmt::format("{} = {}", var(s.var), s.value);
+  }
+  std::string operator()(const kir::SetElement& s) const {
+    return fmt::format("{}[{}, {}] = {}", var(s.tile), s.group, s.lane, s.value);
+  }
+  std::string operator()(const kir::For& s) const {
+    return fmt::format("for {} from {} to {}", var(s.index), s.begin, s.end);
+  }
+  std::string operator()(const kir::LaneExtreme& s) const {
+    return fmt::format("{} of the lanes of {}", info_of(s.fn).text, var(s.tile));
+  }
+  std::string operator()(const kir::If& s) const { return fmt::format("if {}", s.condition); }
+  std::string operator()(const kir::Load& s) const {
+    return fmt::format("load {}[{}], width {}, to {}", buffer(s.buffer), s.index, s.width,
+                       var(s.tile));
+  }
+  std::string operator()(const kir::Store& s) const {
+    return fmt::format("store {}[{}], width {}, from {}", buffer(s.buffer), s.index, s.width,
+                       var(s.tile));
+  }
+  std::string operator()(const kir::AsyncCopy& s) const {
+    return fmt::format("asynchronous copy {}[{}] from {}[{}], width {}", buffer(s.shared),
+                       s.shared_index, buffer(s.global), s.global_index, s.width);
+  }
+  std::string operator()(const kir::AsyncWait&) const { return "wait for asynchronous copies"; }
+  std::string operator()(const kir::InitMbarriers&) const { return "initialise mbarriers"; }
+  std::string operator()(const kir::ExpectBytes& s) const {
+    return fmt::format("expect {} bytes at {}[{}]", s.bytes, mbarrier(s.array), s.index);
+  }
+  std::string operator()(const kir::BulkCopy& s) const {
+    return fmt::format("bulk copy {}[{}] from {}[{}], {} elements, at {}[{}]", buffer(s.shared),
+                       s.shared_index, buffer(s.global), s.global_index, s.elements,
+                       mbarrier(s.array), s.index);
+  }
+  std::string operator()(const kir::MbarrierArrive& s) const {
+    return fmt::format("arrive at {}[{}]", mbarrier(s.array), s.index);
+  }
+  std::string operator()(const kir::ClusterStore& s) const {
+    return fmt::format("store to {}[{}] of block {} in the cluster", buffer(s.shared), s.index,
+                       s.block);
+  }
+  std::string operator()(const kir::MbarrierWait& s) const {
+    return fmt::format("wait for {}[{}], parity {}", mbarrier(s.array), s.index, s.parity);
+  }
+  std::string operator()(const kir::ClusterBarrier&) const { return "barrier of the cluster"; }
+  std::string operator()(const kir::ClusterArrive&) const { return "arrival of the cluster"; }
+  std::string operator()(const kir::ClusterWait&) const { return "wait for the cluster"; }
+  std::string operator()(const kir::Barrier&) const { return "barrier"; }
+  std::string operator()(const kir::GroupBarrier& s) const {
+    return fmt::format("barrier {} of {} threads", s.id, s.threads);
+  }
+  std::string operator()(const kir::SetMaxRegisters& s) const {
+    return fmt::format("{} registers to {}", s.increase ? "increase" : "decrease", s.registers);
+  }
+  std::string operator()(const kir::WarpBarrier&) const { return "warp barrier"; }
+  std::string operator()(const kir::LaunchDependents&) const { return "launch dependents"; }
+  std::string operator()(const kir::WaitForPrevious&) const { return "wait for previous"; }
+  std::string operator()(const kir::DeviceFence&) const { return "fence of the device"; }
+  std::string operator()(const kir::AtomicCount& s) const {
+    return fmt::format("{} = count {}[{}] up to {}", var(s.target), buffer(s.buffer), s.index,
+                       s.last);
+  }
+  std::string operator()(const kir::ShuffleXor& s) const {
+    return fmt::format("{} = shuffle {} xor {}", var(s.target), s.source, s.mask);
+  }
+  std::string operator()(const kir::AllReduce& s) const {
+    return fmt::format("all-reduce {}", s.name);
+  }
+
+ private:
+  [[nodiscard]] const std::string& var(kir::VarId id) const { return kernel_.vars[id].name; }
+  [[nodiscard]] const std::string& buffer(kir::BufferId id) const {
+    return kernel_.buffers[id].name;
+  }
+  [[nodiscard]] const std::string& mbarrier(kir::MbarrierId id) const {
+    return kernel_.mbarriers[id].name;
+  }
+
+  const kir::Kernel& kernel_;
+};
+
+}  // namespace
+
 std::string describe(const kir::Kernel& kernel, kir::StmtId stmt) {
   if (!stmt.valid()) return "no statement";
-  const auto var = [&](kir::VarId id) -> const std::string& { return kernel.vars[id].name; };
-  const auto buffer = [&](kir::BufferId id) -> const std::string& {
-    return kernel.buffers[id].name;
-  };
-  const auto mbarrier = [&](kir::MbarrierId id) -> const std::string& {
-    return kernel.mbarriers[id].name;
-  };
-  const std::string what = std::visit(
-      overloaded{
-          [&](const kir::Comment&) -> std::string { return "comment"; },
-          [&](const kir::Declare& s) { return fmt::format("declare {}", var(s.var)); },
-          [&](const kir::Assign& s) { return fmt::format("{} = {}", var(s.var), s.value); },
-          [&](const kir::SetElement& s) {
-            return fmt::format("{}[{}, {}] = {}", var(s.tile), s.group, s.lane, s.value);
-          },
-          [&](const kir::For& s) {
-            return fmt::format("for {} from {} to {}", var(s.index), s.begin, s.end);
-          },
-          [&](const kir::LaneExtreme& s) {
-            return fmt::format("{} of the lanes of {}", info_of(s.fn).text, var(s.tile));
-          },
-          [&](const kir::If& s) { return fmt::format("if {}", s.condition); },
-          [&](const kir::Load& s) {
-            return fmt::format("load {}[{}], width {}, to {}", buffer(s.buffer), s.index, s.width,
-                               var(s.tile));
-          },
-          [&](const kir::Store& s) {
-            return fmt::format("store {}[{}], width {}, from {}", buffer(s.buffer), s.index,
-                               s.width, var(s.tile));
-          },
-          [&](const kir::AsyncCopy& s) {
-            return fmt::format("asynchronous copy {}[{}] from {}[{}], width {}", buffer(s.shared),
-                               s.shared_index, buffer(s.global), s.global_index, s.width);
-          },
-          [&](const kir::AsyncWait&) -> std::string { return "wait for asynchronous copies"; },
-          [&](const kir::InitMbarriers&) -> std::string { return "initialise mbarriers"; },
-          [&](const kir::ExpectBytes& s) {
-            return fmt::format("expect {} bytes at {}[{}]", s.bytes, mbarrier(s.array), s.index);
-          },
-          [&](const kir::BulkCopy& s) {
-            return fmt::format("bulk copy {}[{}] from {}[{}], {} elements, at {}[{}]",
-                               buffer(s.shared), s.shared_index, buffer(s.global), s.global_index,
-                               s.elements, mbarrier(s.array), s.index);
-          },
-          [&](const kir::MbarrierArrive& s) {
-            return fmt::format("arrive at {}[{}]", mbarrier(s.array), s.index);
-          },
-          [&](const kir::ClusterStore& s) {
-            return fmt::format("store to {}[{}] of block {} in the cluster", buffer(s.shared),
-                               s.index, s.block);
-          },
-          [&](const kir::MbarrierWait& s) {
-            return fmt::format("wait for {}[{}], parity {}", mbarrier(s.array), s.index, s.parity);
-          },
-          [&](const kir::ClusterBarrier&) -> std::string { return "barrier of the cluster"; },
-          [&](const kir::ClusterArrive&) -> std::string { return "arrival of the cluster"; },
-          [&](const kir::ClusterWait&) -> std::string { return "wait for the cluster"; },
-          [&](const kir::Barrier&) -> std::string { return "barrier"; },
-          [&](const kir::GroupBarrier& s) {
-            return fmt::format("barrier {} of {} threads", s.id, s.threads);
-          },
-          [&](const kir::SetMaxRegisters& s) {
-            return fmt::format("{} registers to {}", s.increase ? "increase" : "decrease",
-                               s.registers);
-          },
-          [&](const kir::WarpBarrier&) -> std::string { return "warp barrier"; },
-          [&](const kir::LaunchDependents&) -> std::string { return "launch dependents"; },
-          [&](const kir::WaitForPrevious&) -> std::string { return "wait for previous"; },
-          [&](const kir::DeviceFence&) -> std::string { return "fence of the device"; },
-          [&](const kir::AtomicCount& s) {
-            return fmt::format("{} = count {}[{}] up to {}", var(s.target), buffer(s.buffer),
-                               s.index, s.last);
-          },
-          [&](const kir::ShuffleXor& s) {
-            return fmt::format("{} = shuffle {} xor {}", var(s.target), s.source, s.mask);
-          },
-          [&](const kir::AllReduce& s) { return fmt::format("all-reduce {}", s.name); },
-      },
-      kernel.stmts[stmt].kind);
-  return fmt::format("{} {}", stmt, what);
+  return fmt::format("{} {}", stmt, std::visit(StmtDescription(kernel), kernel.stmts[stmt].kind));
 }
 
 BufferTraffic InterpreterReport::total_traffic() const {

@@ -105,8 +105,10 @@ int64_t SharedMemory::start_bulk_copy(const Access& access, int64_t actor, Time 
     // "Async proxy"). Copies that threads wait for have become theirs.
     if (cell.write_time >= order_->first_time() && order_->is_thread(cell.writer) &&
         cell.copying == 0) {
-      report(FindingKind::kSharedRace, access, address, thread, "copies in bulk to", cell.writer,
-             "has stored to it, which barriers do not order before a bulk copy");
+      report(access, address, thread, "copies in bulk to",
+             {.kind = FindingKind::kSharedRace,
+              .other = cell.writer,
+              .problem = "has stored to it, which barriers do not order before a bulk copy"});
       is_reported = true;
     }
     return !is_reported;
@@ -198,7 +200,7 @@ int64_t SharedMemory::unordered_reader(const Cell& cell, int64_t thread) const {
 void SharedMemory::follow_read(const Access& access, int64_t address, int64_t thread) {
   bool is_reported = false;
   const auto found = [&](FindingKind kind, int64_t other, const char* problem) {
-    if (!is_reported) report(kind, access, address, thread, "reads", other, problem);
+    if (!is_reported) report(access, address, thread, "reads", {kind, other, problem});
     is_reported = true;
   };
   for_each_cell(address, access.bytes, [&](Cell& cell) {
@@ -221,7 +223,7 @@ void SharedMemory::follow_read(const Access& access, int64_t address, int64_t th
 void SharedMemory::follow_write(const Access& access, int64_t address, int64_t thread) {
   bool is_reported = false;
   const auto found = [&](FindingKind kind, int64_t other, const char* problem) {
-    if (!is_reported) report(kind, access, address, thread, "writes", other, problem);
+    if (!is_reported) report(access, address, thread, "writes", {kind, other, problem});
     is_reported = true;
   };
   for_each_cell(address, access.bytes, [&](Cell& cell) {
@@ -251,11 +253,11 @@ std::string SharedMemory::name_of(int64_t actor, int64_t block) const {
   return other == block ? name : name + fmt::format(" of block {}", other);
 }
 
-void SharedMemory::report(FindingKind kind, const Access& access, int64_t address, int64_t thread,
-                          const char* does, int64_t other, const char* problem) {
+void SharedMemory::report(const Access& access, int64_t address, int64_t thread, const char* does,
+                          const Conflict& conflict) {
   const kir::Buffer& buffer = *access.declaration;
   const int64_t index = (address - buffer.offset) / access.element_bytes;
-  log_->add({.kind = kind,
+  log_->add({.kind = conflict.kind,
              .stmt = access.site.stmt,
              .buffer = access.buffer,
              .index = index,
@@ -263,10 +265,11 @@ void SharedMemory::report(FindingKind kind, const Access& access, int64_t addres
              .thread = thread % block_threads_},
             [&] {
               std::string who;
-              if (kind != FindingKind::kUnwrittenShared)
-                who = name_of(other, access.site.block) + " ";
+              if (conflict.kind != FindingKind::kUnwrittenShared)
+                who = name_of(conflict.other, access.site.block) + " ";
               return fmt::format("thread {} of block {} {} {}[{}], {}{}", thread % block_threads_,
-                                 access.site.block, does, buffer.name, index, who, problem);
+                                 access.site.block, does, buffer.name, index, who,
+                                 conflict.problem);
             });
 }
 

@@ -80,8 +80,15 @@ class SharedMemory {
   /// What an access writes is the mbarrier's from now on.
   void pass_to(int64_t actor, Time time, int64_t address, int64_t bytes);
   [[nodiscard]] std::string name_of(int64_t actor, int64_t block) const;
-  void report(FindingKind kind, const Access& access, int64_t address, int64_t thread,
-              const char* does, int64_t other, const char* problem);
+  /// What is wrong about an access, with the thread it concerns besides; -1 for none in particular.
+  struct Conflict {
+    FindingKind kind{};
+    int64_t other = -1;
+    const char* problem = "";
+  };
+  /// Reports that `thread` in doing what `does` says meets a conflict at `address`.
+  void report(const Access& access, int64_t address, int64_t thread, const char* does,
+              const Conflict& conflict);
 
   int64_t block_threads_;
   const HappensBefore* order_;

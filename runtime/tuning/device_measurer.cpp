@@ -94,17 +94,24 @@ class CompileAhead {
 
 class DeviceMeasurer::Device {
  public:
+  /// What it owns on the device, in the order of its making.
+  struct Owned {
+    DeviceContext context;
+    CurrentContext current;
+    OwnStream stream;
+    DeviceBuffer scratch;
+  };
+
   Device(DeviceDriver& driver, const NvrtcCompiler& compiler, KernelCache& cache,
-         const DeviceMeasurerOptions& options, DeviceContext context, CurrentContext current,
-         OwnStream stream, DeviceBuffer scratch)
+         const DeviceMeasurerOptions& options, Owned owned)
       : driver_(driver),
         compiler_(compiler),
         cache_(cache),
         options_(options),
-        context_(std::move(context)),
-        current_(std::move(current)),
-        stream_(std::move(stream)),
-        scratch_(std::move(scratch)) {}
+        context_(std::move(owned.context)),
+        current_(std::move(owned.current)),
+        stream_(std::move(owned.stream)),
+        scratch_(std::move(owned.scratch)) {}
 
   [[nodiscard]] bool is_hanging() const { return hanging_; }
   void stop_compiling() { compile_ahead_.reset(); }
@@ -320,9 +327,12 @@ Result<std::unique_ptr<DeviceMeasurer>> DeviceMeasurer::create(
   if (!bytes) return fail(bytes.error());
   auto scratch = DeviceBuffer::allocate(driver, static_cast<size_t>(*bytes));
   if (!scratch) return fail(std::move(scratch.error()));
-  return std::unique_ptr<DeviceMeasurer>(new DeviceMeasurer(
-      std::make_unique<Device>(driver, compiler, cache, options, std::move(*context),
-                               std::move(*current), std::move(*stream), std::move(*scratch))));
+  return std::unique_ptr<DeviceMeasurer>(
+      new DeviceMeasurer(std::make_unique<Device>(driver, compiler, cache, options,
+                                                  Device::Owned{.context = std::move(*context),
+                                                                .current = std::move(*current),
+                                                                .stream = std::move(*stream),
+                                                                .scratch = std::move(*scratch)})));
 }
 
 DeviceMeasurer::DeviceMeasurer(std::unique_ptr<Device> device) : device_(std::move(device)) {}

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/sinter_c.h"
+#include "runtime/c_api/sinter_c.h"
 
 namespace sinter {
 namespace {

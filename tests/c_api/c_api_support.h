@@ -10,7 +10,7 @@
 
 #include "runtime/c_api/handles.h"
 #include "runtime/c_api/runtime_object.h"
-#include "runtime/sinter_c.h"
+#include "runtime/c_api/sinter_c.h"
 #include "tests/support/uncompiled_plan.h"
 
 namespace sinter {

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/sinter_c.h"
+#include "runtime/c_api/sinter_c.h"
 
 /* Says what went wrong, and lets the error go. */
 static int failed(sinter_error* error) {

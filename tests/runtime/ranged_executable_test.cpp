@@ -2,22 +2,19 @@
 
 #include <gmock/gmock.h>
 
-#include <atomic>
 #include <set>
 #include <thread>
 
 #include "fusion_ir/composites.h"
 #include "fusion_ir/fusion_builder.h"
-#include "runtime/driver/device_buffer.h"
-#include "runtime/driver/device_context.h"
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/plan/plan_options.h"
 #include "scheduler/plan/tensor_slots.h"
 #include "scheduler/planning/planner.h"
 #include "tests/runtime/allocation_counter.h"
+#include "tests/runtime/ranged_executable_fixture.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/fake_driver.h"
-#include "tests/support/training_layers.h"
 #include "tests/support/uncompiled_plan.h"
 
 namespace sinter {
@@ -28,76 +25,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
-
-constexpr int64_t kColumns = 64;
-
-/// Tensors of one size for the inputs and outputs of a fusion.
-struct Tensors {
-  std::vector<DeviceBuffer> memory;
-  std::vector<Tensor> inputs;
-  std::vector<Tensor> outputs;
-};
-
-/// RMS norm, inputs x and weight, output y, served from 0 to 512 rows.
-class RangedExecutableTest : public ::testing::Test {
- protected:
-  Result<RangedExecutable> prepare(const ExtentRanges& ranges, RangedOptions options = {}) {
-    return RangedExecutable::prepare(
-        fusion_, ranges, *find_device("H200"),
-        [this](Plan plan) {
-          ++compiled_;
-          return uncompiled(std::move(plan));
-        },
-        driver_, std::move(options));
-  }
-  RangedExecutable rows_only(size_t kept = 16) {
-    return prepare({{"rows", {0, 512}}}, {.fixed = {{"cols", kColumns}}, .kept = kept}).value();
-  }
-  void expect_refused(const ExtentRanges& ranges, const RangedOptions& options,
-                      const testing::Matcher<const std::string&>& text) {
-    const auto prepared = prepare(ranges, options);
-    ASSERT_FALSE(prepared);
-    EXPECT_EQ(prepared.error().kind, ErrorKind::kInvalidArgument);
-    EXPECT_THAT(prepared.error().text(), text);
-    EXPECT_EQ(compiled_, 0);
-  }
-  /// Refused with these words, and nothing was planned for it.
-  void expect_refused(RangedExecutable& ranged, const Tensors& tensors,
-                      const testing::Matcher<const std::string&>& text) {
-    const int before = compiled_;
-    const auto done = ranged.execute(tensors.inputs, tensors.outputs, 0, 0, nullptr);
-    ASSERT_FALSE(done);
-    EXPECT_EQ(done.error().kind, ErrorKind::kInvalidArgument);
-    EXPECT_THAT(done.error().text(), text);
-    EXPECT_EQ(compiled_, before);
-    EXPECT_EQ(driver_.calls(DriverCall::kLaunch), 0);
-  }
-
-  Tensors tensors(const ExtentValues& extents) {
-    const Binding binding = bind_extents(fusion_, extents).value();
-    Tensors out;
-    const auto tensor_of = [&](ValueId value) {
-      const Value& info = fusion_.values[value];
-      const Sizes sizes = binding.sizes_of(info.shape);
-      out.memory.push_back(
-          DeviceBuffer::allocate(driver_,
-                                 static_cast<size_t>(element_count(sizes) * bytes_of(info.type)))
-              .value());
-      return Tensor{
-          .address = out.memory.back().pointer(), .type = info.type, .sizes = sizes, .strides = {}};
-    };
-    for (const ValueId input : fusion_.inputs) out.inputs.push_back(tensor_of(input));
-    for (const ValueId output : fusion_.outputs) out.outputs.push_back(tensor_of(output));
-    return out;
-  }
-  Tensors tensors(int64_t rows) { return tensors({{"rows", rows}, {"cols", kColumns}}); }
-
-  FakeDriver driver_{*find_device("H200")};
-  DeviceContext context_ = DeviceContext::retain(driver_, 0).value();
-  CurrentContext current_ = CurrentContext::enter(driver_, context_).value();
-  Fusion fusion_ = find_canned_fusion("rms_norm")->build();
-  std::atomic<int> compiled_ = 0;
-};
 
 TEST_F(RangedExecutableTest, PlansOnceForEachSizeItIsAskedFor) {
   RangedExecutable ranged = rows_only();
@@ -422,88 +349,6 @@ TEST_F(RangedExecutableTest, UnloadsNothingWhileTheDeviceCannotBeWaitedFor) {
   EXPECT_EQ(driver_.calls(DriverCall::kModuleUnload), 2);
 }
 
-TEST_F(RangedExecutableTest, WorkspaceIsThatOfTheSize) {
-  fusion_ = find_canned_fusion("layer_norm_backward")->build();
-  RangedExecutable ranged =
-      prepare({{"rows", {1, 8192}}}, {.fixed = {{"cols", 4096}}, .kept = 1}).value();
-  const auto model =
-      std::make_shared<const Plan>(plan(fusion_, {{"rows", 8192}, {"cols", 4096}},
-                                        *find_device("H200"), {.families = builtin_families()})
-                                       .value());
-  for (const int64_t rows : {1, 100, 5000, 8192}) {
-    const auto bytes = ranged.workspace_bytes({{"rows", rows}});
-    ASSERT_TRUE(bytes) << bytes.error().text();
-    EXPECT_EQ(*bytes, plan(fusion_, {{"rows", rows}, {"cols", 4096}}, *find_device("H200"),
-                           {.families = builtin_families(), .like = model})
-                          .value()
-                          .workspace_bytes);
-  }
-  EXPECT_FALSE(ranged.workspace_bytes({{"rows", 8193}}));
-}
-
-TEST_F(RangedExecutableTest, EachSizeMayHaveAPlanOfItsOwn) {
-  fusion_ = find_canned_fusion("layer_norm_backward")->build();
-  RangedExecutable ranged =
-      prepare({{"rows", {1, 8192}}}, {.fixed = {{"cols", 4096}}, .plans = RangePlans::kEach})
-          .value();
-  for (const int64_t rows : {1, 100, 5000}) {
-    EXPECT_EQ(ranged.workspace_bytes({{"rows", rows}}).value(),
-              plan(fusion_, {{"rows", rows}, {"cols", 4096}}, *find_device("H200"),
-                   {.families = builtin_families()})
-                  .value()
-                  .workspace_bytes);
-  }
-  EXPECT_EQ(ranged.report().shared, 0);
-}
-
-TEST_F(RangedExecutableTest, SizesThatTheOnePlanSlowsDownGetTheirOwn) {
-  fusion_ = find_canned_fusion("layer_norm_backward")->build();
-  const RangedOptions options{.fixed = {{"cols", 4096}}, .slower_at_most = 1.02};
-  RangedExecutable ranged = prepare({{"rows", {1, 8192}}}, options).value();
-  ASSERT_TRUE(ranged.at({{"rows", 4}}));
-  EXPECT_EQ(ranged.report().shared, 0);
-  EXPECT_THAT(ranged.report().kept[0].own_plan, StartsWith("the one plan is predicted to take "));
-  ASSERT_TRUE(ranged.at({{"rows", 8000}}));
-  EXPECT_EQ(ranged.report().shared, 1);
-  EXPECT_EQ(ranged.report().kept[0].own_plan, "");
-}
-
-TEST_F(RangedExecutableTest, SizesThatThePlanDoesNotFitGetTheirOwn) {
-  fusion_ = find_canned_fusion("full_sum")->build();
-  RangedExecutable ranged = prepare({{"rows", {1, 4096}}}, {.fixed = {{"cols", 4096}}}).value();
-  ASSERT_TRUE(ranged.at({{"rows", 4095}}));
-  EXPECT_EQ(ranged.report().shared, 0);
-  EXPECT_THAT(ranged.report().kept[0].own_plan, HasSubstr("rows do not split into"));
-  EXPECT_THAT(ranged.report().text(), HasSubstr("; a plan of its own: the plan to follow"));
-}
-
-TEST_F(RangedExecutableTest, SizesOutsideTheRangeMayHavePlansOfTheirOwn) {
-  RangedExecutable ranged =
-      prepare({{"rows", {8, 512}}}, {.fixed = {{"cols", kColumns}}, .outside = OutsideRange::kPlan})
-          .value();
-  const Tensors at = tensors(513);
-  const auto done = ranged.execute(at.inputs, at.outputs, 0, 0, nullptr);
-  ASSERT_TRUE(done) << done.error().text();
-  EXPECT_EQ(ranged.report().shared, 0);
-  EXPECT_EQ(ranged.report().kept[0].own_plan, "rows is 513, outside the served range 8 to 512");
-  EXPECT_THAT(ranged.ranges(), ElementsAre(ExtentRange{8, 512}, ExtentRange{kColumns, kColumns}));
-  EXPECT_FALSE(ranged.at({{"rows", 512}, {"cols", 65}})) << "has no range";
-  EXPECT_FALSE(ranged.at({{"rows", -1}}));
-  ASSERT_TRUE(ranged.at({{"rows", 9}}));
-  EXPECT_EQ(ranged.report().shared, 1);
-}
-
-TEST_F(RangedExecutableTest, PinsHoldForAllSizes) {
-  RangedOptions options{.fixed = {{"cols", kColumns}}};
-  options.plan.pin.family = "looped";
-  RangedExecutable ranged = prepare({{"rows", {1, 512}}}, options).value();
-  for (const int64_t rows : {1, 40}) {
-    const ExecutablePtr ready = ranged.at({{"rows", rows}}).value();
-    EXPECT_EQ(ready->compiled().kernels.front().chosen.schedule.family, "looped");
-  }
-  EXPECT_EQ(ranged.report().shared, 2);
-}
-
 TEST_F(RangedExecutableTest, RefusesOptionsThatMakeNoSense) {
   expect_refused({{"rows", {0, 8}}}, {.fixed = {{"cols", kColumns}}, .slower_at_most = 0.5},
                  HasSubstr("cannot be held to 0.5 times"));
@@ -577,42 +422,6 @@ TEST_F(RangedExecutableTest, ThreadsMayExecuteWhileOthersMakeRoom) {
   EXPECT_EQ(driver_.calls(DriverCall::kLaunch), kThreads * 24);
   ASSERT_TRUE(ranged.at({{"rows", 100}}));
   EXPECT_LE(ranged.report().kept.size(), 2U);
-}
-
-/// With NVRTC: what is compiled again when only the number of rows differs.
-/// Asks for these sizes, of which none but the first compiles or loads anything.
-void expect_compiled_once(const Fusion& fusion, const std::string& symbol, ExtentRange range,
-                          RangedOptions options, const std::vector<int64_t>& sizes) {
-  const auto compiler = NvrtcCompiler::open();
-  if (!compiler) GTEST_SKIP() << "no NVRTC: " << compiler.error().message;
-  FakeDriver driver{*find_device("H200")};
-  KernelCache cache({});
-  options.prepare.external = [](const ExternalRequest&) -> Result<void> { return {}; };
-  RangedExecutable ranged =
-      RangedExecutable::prepare(fusion, {{symbol, range}}, *find_device("H200"), *compiler, cache,
-                                driver, options)
-          .value();
-  const int64_t compiled = cache.statistics().misses;
-  const int64_t loaded = driver.calls(DriverCall::kModuleLoad);
-  EXPECT_GT(compiled, 0);
-  for (const int64_t size : sizes) {
-    ASSERT_TRUE(ranged.at({{symbol, size}}));
-    EXPECT_EQ(cache.statistics().misses, compiled) << symbol << " = " << size;
-    EXPECT_EQ(driver.calls(DriverCall::kModuleLoad), loaded) << symbol << " = " << size;
-    EXPECT_EQ(ranged.report().kept.front().compiled, 0U);
-  }
-  EXPECT_EQ(ranged.report().shared, static_cast<int64_t>(sizes.size()));
-}
-
-TEST(RangedExecutableNvrtc, OnePlanServesARangeOfRows) {
-  expect_compiled_once(find_canned_fusion("rms_norm")->build(), "rows", {0, 16384},
-                       {.fixed = {{"cols", 4096}}},
-                       {16383, 12000, 8192, 4096, 2048, 500, 132, 33, 2, 1, 0});
-}
-
-TEST(RangedExecutableNvrtc, OnePlanServesARangeOfTokensOfALayer) {
-  expect_compiled_once(bert_layer_backward(), "tokens", {0, 8192}, {},
-                       {8191, 4096, 1000, 77, 3, 2, 1, 0});
 }
 
 }  // namespace

@@ -1,9 +1,8 @@
+// The calls in double, with bounds: reference_call().
+
 #include "tests/support/reference_calls.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 
@@ -11,118 +10,12 @@
 #include "runtime/compile/parallel.h"
 #include "runtime/oracle/bounded_cast.h"
 #include "runtime/oracle/error_model.h"
+#include "tests/support/reference_call_shapes.h"
 
 namespace sinter {
 namespace {
 
-// Which operands a call has, and how they must lie to each other.
-
-enum class Call { kNt, kNn, kTn, kAttention, kAttentionBackward };
-
-[[noreturn]] void refuse(const ExternalOp& op, std::span<const Sizes> operands) {
-  throw_error({.kind = ErrorKind::kInvalidArgument,
-               .message = fmt::format("no reference for a call '{}' with {} results of operands {}",
-                                      op.name, op.results.size(), operands),
-               .remedy = "see training_layers.h for the calls and their shapes"});
-}
-
-struct MatrixSizes {
-  int64_t rows, depth, columns;  ///< Of the result, and how many products each element sums.
-};
-struct AttentionSizes {
-  int64_t tokens, heads, kv_heads, dim;
-  [[nodiscard]] int64_t group() const { return heads / kv_heads; }
-};
-
-Sizes result_sizes(const ExternalOp& op, size_t i) {
-  Sizes sizes;
-  for (const Extent& extent : op.results[i].shape) sizes.push_back(extent.constant());
-  return sizes;
-}
-
-/// The call with its operands' sizes; refuses what does not fit.
-class CallShape {
- public:
-  CallShape(const ExternalOp& op, std::vector<Sizes> operands)
-      : op_(op), operands_(std::move(operands)) {
-    if (op.name == "attention" || op.name == "attention_backward") {
-      check_attention(op.name == "attention" ? Call::kAttention : Call::kAttentionBackward);
-    } else if (op.name == "matmul_nt") {
-      check_matmul(Call::kNt);
-    } else if (op.name == "matmul_nn") {
-      check_matmul(Call::kNn);
-    } else if (op.name == "matmul_tn") {
-      check_matmul(Call::kTn);
-    } else {
-      refuse(op, operands_);
-    }
-  }
-
-  Call call{};
-  MatrixSizes matrix{};
-  AttentionSizes attention{};
-
- private:
-  void require(bool condition) const {
-    if (!condition) refuse(op_, operands_);
-  }
-
-  void require_results(const std::vector<Sizes>& expected) const {
-    require(op_.results.size() == expected.size());
-    for (size_t i = 0; i < expected.size(); ++i) require(result_sizes(op_, i) == expected[i]);
-  }
-
-  void check_matmul(Call which) {
-    call = which;
-    const bool adds = which == Call::kNt && operands_.size() == 3;
-    require((operands_.size() == 2 || adds) && operands_[0].size() == 2 &&
-            operands_[1].size() == 2);
-    const size_t a_depth = which == Call::kTn ? 0 : 1;
-    const size_t b_depth = which == Call::kNt ? 1 : 0;
-    require(operands_[0][a_depth] == operands_[1][b_depth]);
-    matrix = {.rows = operands_[0][1 - a_depth],
-              .depth = operands_[0][a_depth],
-              .columns = operands_[1][1 - b_depth]};
-    require_results({{matrix.rows, matrix.columns}});
-    if (adds) require(operands_[2] == Sizes{matrix.rows, matrix.columns});
-  }
-
-  void check_attention(Call which) {
-    call = which;
-    const bool backward = which == Call::kAttentionBackward;
-    const size_t first = backward ? 1 : 0;  // Where q stands.
-    require(operands_.size() == (backward ? 6U : 3U));
-    const Sizes& q = operands_[first];
-    const Sizes& k = operands_[first + 1];
-    require(q.size() == 3 && k.size() == 3);
-    require(k[0] == q[0] && k[2] == q[2] && operands_[first + 2] == k);
-    require(k[1] > 0 && q[1] % k[1] == 0 && q[2] > 0);
-    attention = {.tokens = q[0], .heads = q[1], .kv_heads = k[1], .dim = q[2]};
-    const Sizes lse = {q[1], q[0]};
-    if (backward) {
-      require(operands_[0] == q && operands_[4] == q && operands_[5] == lse);
-      require_results({q, k, k});
-    } else {
-      require_results({q, lse});
-    }
-  }
-
-  const ExternalOp& op_;
-  std::vector<Sizes> operands_;
-};
-
-template <class T>
-std::vector<T> transposed(std::span<const T> x, int64_t rows, int64_t columns) {
-  std::vector<T> out;
-  out.reserve(x.size());
-  for (int64_t column = 0; column < columns; ++column) {
-    for (int64_t row = 0; row < rows; ++row)
-      out.push_back(x[static_cast<size_t>(row * columns + column)]);
-  }
-  return out;
-}
-
-// In double, with bounds.
+using namespace reference_calls;  // NOLINT(google-build-using-namespace): this file is about them
 
 /// Relative error per rounding of an accumulation: twice the unit roundoff, because tensor cores
 /// truncate (Fasi et al., "Numerical behavior of NVIDIA tensor cores", PeerJ Comput. Sci. 7, 2021).
@@ -155,8 +48,8 @@ Bounded elements_of(const OracleOutput& operand) {
 }
 
 OwnedBounded transposed(Bounded x, int64_t rows, int64_t columns) {
-  return {.values = transposed(x.values, rows, columns),
-          .bounds = transposed(x.bounds, rows, columns)};
+  return {.values = reference_calls::transposed(x.values, rows, columns),
+          .bounds = reference_calls::transposed(x.bounds, rows, columns)};
 }
 
 /// A sum of products on the way: its value, what the operands' errors may move it by, and the
@@ -267,25 +160,13 @@ class BoundedAttention {
         unit(accumulation_unit(type)),
         arithmetic(compute_type(type)),
         probability_unit(is_storage_only(type) ? unit_roundoff(type) : 0.0),
-        scale(1.0 / std::sqrt(static_cast<double>(attention_sizes.dim))) {}
+        scale(attention_sizes.scale()) {}
 
   AttentionSizes sizes;
   double unit;
   DType arithmetic;
   double probability_unit;  ///< Of rounding probabilities before they are multiplied.
   double scale;
-
-  /// Position of the first element of a head's row in q, o or their gradients.
-  [[nodiscard]] size_t row(int64_t token, int64_t head) const {
-    return static_cast<size_t>((token * sizes.heads + head) * sizes.dim);
-  }
-  /// The same in k, v or their gradients.
-  [[nodiscard]] size_t kv_row(int64_t token, int64_t kv_head) const {
-    return static_cast<size_t>((token * sizes.kv_heads + kv_head) * sizes.dim);
-  }
-  [[nodiscard]] size_t lse_at(int64_t token, int64_t head) const {
-    return static_cast<size_t>(head * sizes.tokens + token);
-  }
 
   /// The product of q_i and k_j, scaled. The scale and its product round too.
   [[nodiscard]] Score score(const Bounded& q, size_t q_row, const Bounded& k, size_t k_row) const {
@@ -361,18 +242,18 @@ std::vector<OracleOutput> bounded_attention(const ExternalOp& op, const CallShap
     const int64_t kv_head = head / sizes.group();
     std::vector<Score> scores;
     for (int64_t j = 0; j <= i; ++j)
-      scores.push_back(at.score(q, at.row(i, head), k, at.kv_row(j, kv_head)));
+      scores.push_back(at.score(q, sizes.row(i, head), k, sizes.kv_row(j, kv_head)));
     const bool are_finite = std::ranges::all_of(scores, [&](const Score& score) {
       return fits(std::fabs(score.value) + score.error, at.arithmetic);
     });
     const Probabilities p = probabilities_of(at, scores);
-    lse.put(at.lse_at(i, head), p.lse, p.lse_error);
+    lse.put(sizes.lse_at(i, head), p.lse, p.lse_error);
     for (size_t d = 0; d < static_cast<size_t>(sizes.dim); ++d) {
       Accumulator sum;
       double largest = 0.0;
       for (int64_t j = 0; j <= i; ++j) {
         const auto key = static_cast<size_t>(j);
-        const size_t element = at.kv_row(j, kv_head) + d;
+        const size_t element = sizes.kv_row(j, kv_head) + d;
         sum.add(p.values[key], p.errors[key], v.values[element], v.bounds[element]);
         largest = std::max(largest, std::fabs(v.values[element]) + v.bounds[element]);
       }
@@ -382,7 +263,7 @@ std::vector<OracleOutput> bounded_attention(const ExternalOp& op, const CallShap
       const bool is_known =
           are_finite && fits(static_cast<double>(i + 1) * 2.0 * largest, at.arithmetic);
       const double within = largest * (1.0 + p.sum_error) + kTiny;
-      o.put(at.row(i, head) + d, sum.value,
+      o.put(sizes.row(i, head) + d, sum.value,
             is_known ? std::min(sum.error(i + 1, at.arithmetic), std::fabs(sum.value) + within)
                      : kUnknown);
     }
@@ -417,14 +298,14 @@ std::vector<OracleOutput> bounded_attention_backward(const ExternalOp& op, const
     std::vector<Accumulator> dv_sums(kv_elements);
     for (int64_t head = kv_head * sizes.group(); head < (kv_head + 1) * sizes.group(); ++head) {
       for (int64_t i = 0; i < sizes.tokens; ++i) {
-        const size_t row = at.row(i, head);
+        const size_t row = sizes.row(i, head);
         const Accumulator delta = dot(dout, row, o, row, sizes.dim);
         const double delta_error = delta.error(sizes.dim, at.arithmetic);
-        const double row_lse = lse.values[at.lse_at(i, head)];
-        const double lse_bound = lse.bounds[at.lse_at(i, head)];
+        const double row_lse = lse.values[sizes.lse_at(i, head)];
+        const double lse_bound = lse.bounds[sizes.lse_at(i, head)];
         std::vector<Accumulator> dq_sums(dim);
         for (int64_t j = 0; j <= i; ++j) {
-          const size_t kv_row = at.kv_row(j, kv_head);
+          const size_t kv_row = sizes.kv_row(j, kv_head);
           const Score s = at.score(q, row, k, kv_row);
           // As in Probabilities, but that the denominator is given.
           const double reach = std::fabs(s.value) + s.error + std::fabs(row_lse) + lse_bound;
@@ -462,7 +343,7 @@ std::vector<OracleOutput> bounded_attention_backward(const ExternalOp& op, const
       const int64_t terms = sizes.group() * (sizes.tokens - j);
       for (size_t d = 0; d < dim; ++d) {
         const size_t element = static_cast<size_t>(j) * dim + d;
-        const size_t result = at.kv_row(j, kv_head) + d;
+        const size_t result = sizes.kv_row(j, kv_head) + d;
         dk.put(result, dk_sums[element].value, dk_sums[element].error(terms, at.arithmetic));
         dv.put(result, dv_sums[element].value, dv_sums[element].error(terms, at.arithmetic));
       }
@@ -472,168 +353,6 @@ std::vector<OracleOutput> bounded_attention_backward(const ExternalOp& op, const
     for (int64_t kv_head = begin; kv_head < end; ++kv_head) kv_head_gradients(kv_head);
   });
   return {dq.take(), dk.take(), dv.take()};
-}
-
-// As a device would.
-
-/// A tensor's elements in the type that the device computes in; in pieces, because matrices of
-/// doubles would be large.
-template <class Real>
-std::vector<Real> read(const HostTensor& x) {
-  constexpr size_t kPiece = 4096;
-  std::vector<Real> out(static_cast<size_t>(x.count()));
-  std::array<double, kPiece> piece{};
-  for (size_t first = 0; first < out.size(); first += kPiece) {
-    const std::span<double> part = std::span(piece).first(std::min(kPiece, out.size() - first));
-    x.read(static_cast<int64_t>(first), part);
-    std::ranges::transform(part, out.begin() + static_cast<ptrdiff_t>(first),
-                           [](double value) { return static_cast<Real>(value); });
-  }
-  return out;
-}
-template <class Real>
-void write(HostTensor& x, const std::vector<Real>& values) {
-  x.write(0, std::vector<double>(values.begin(), values.end()));
-}
-
-/// Sums of every eighth product, then their sum: what a compiler turns into vectors.
-template <class Real>
-Real product_sum(const Real* a, const Real* b, int64_t count) {
-  constexpr int64_t kLanes = 8;
-  std::array<Real, kLanes> lanes{};
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (int64_t lane = 0; lane < kLanes; ++lane)
-      lanes[static_cast<size_t>(lane)] += a[i + lane] * b[i + lane];
-  }
-  for (; i < count; ++i) lanes[0] += a[i] * b[i];
-  Real sum = 0;
-  for (const Real lane : lanes) sum += lane;
-  return sum;
-}
-
-template <class Real>
-void device_matmul(const CallShape& shape, std::span<const HostTensor> inputs,
-                   std::span<HostTensor> outputs) {
-  const MatrixSizes& sizes = shape.matrix;
-  std::vector<Real> a = read<Real>(inputs[0]);
-  std::vector<Real> b = read<Real>(inputs[1]);
-  if (shape.call == Call::kTn) a = transposed<Real>(a, sizes.depth, sizes.rows);
-  if (shape.call != Call::kNt) b = transposed<Real>(b, sizes.depth, sizes.columns);
-  std::vector<Real> out(static_cast<size_t>(sizes.rows * sizes.columns));
-  if (inputs.size() == 3) out = read<Real>(inputs[2]);
-  for_each_range(sizes.rows, 1, 0, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      for (int64_t column = 0; column < sizes.columns; ++column) {
-        out[static_cast<size_t>(row * sizes.columns + column)] +=
-            product_sum(a.data() + row * sizes.depth, b.data() + column * sizes.depth, sizes.depth);
-      }
-    }
-  });
-  write(outputs[0], out);
-}
-
-/// What is multiplied by a matrix unit, which takes operands of the storage type.
-template <class Real>
-Real as_operand(DType type, Real x) {
-  return static_cast<Real>(round_to(type, static_cast<double>(x)));
-}
-
-template <class Real>
-void device_attention(const CallShape& shape, std::span<const HostTensor> inputs,
-                      std::span<HostTensor> outputs) {
-  const AttentionSizes& sizes = shape.attention;
-  const BoundedAttention at(sizes, inputs[0].type());
-  const DType type = inputs[0].type();
-  const auto scale = static_cast<Real>(at.scale);
-  const std::vector<Real> q = read<Real>(inputs[0]);
-  const std::vector<Real> k = read<Real>(inputs[1]);
-  const std::vector<Real> v = read<Real>(inputs[2]);
-  std::vector<Real> o(q.size());
-  std::vector<Real> lse(static_cast<size_t>(sizes.heads * sizes.tokens));
-  for (int64_t head = 0; head < sizes.heads; ++head) {
-    const int64_t kv_head = head / sizes.group();
-    for (int64_t i = 0; i < sizes.tokens; ++i) {
-      const size_t row = at.row(i, head);
-      std::vector<Real> weights;
-      Real max = -std::numeric_limits<Real>::infinity();
-      for (int64_t j = 0; j <= i; ++j) {
-        weights.push_back(scale *
-                          product_sum(q.data() + row, k.data() + at.kv_row(j, kv_head), sizes.dim));
-        max = std::max(max, weights.back());
-      }
-      Real sum = 0;
-      for (Real& weight : weights) {
-        weight = std::exp(weight - max);
-        sum += weight;
-      }
-      for (int64_t j = 0; j <= i; ++j) {
-        const Real p = as_operand(type, weights[static_cast<size_t>(j)]);
-        for (size_t d = 0; d < static_cast<size_t>(sizes.dim); ++d)
-          o[row + d] += p * v[at.kv_row(j, kv_head) + d];
-      }
-      for (size_t d = 0; d < static_cast<size_t>(sizes.dim); ++d) o[row + d] /= sum;
-      lse[at.lse_at(i, head)] = max + std::log(sum);
-    }
-  }
-  write(outputs[0], o);
-  write(outputs[1], lse);
-}
-
-template <class Real>
-void device_attention_backward(const CallShape& shape, std::span<const HostTensor> inputs,
-                               std::span<HostTensor> outputs) {
-  const AttentionSizes& sizes = shape.attention;
-  const BoundedAttention at(sizes, inputs[1].type());
-  const DType type = inputs[1].type();
-  const auto scale = static_cast<Real>(at.scale);
-  const std::vector<Real> dout = read<Real>(inputs[0]);
-  const std::vector<Real> q = read<Real>(inputs[1]);
-  const std::vector<Real> k = read<Real>(inputs[2]);
-  const std::vector<Real> v = read<Real>(inputs[3]);
-  const std::vector<Real> o = read<Real>(inputs[4]);
-  const std::vector<Real> lse = read<Real>(inputs[5]);
-  std::vector<Real> dq(q.size());
-  std::vector<Real> dk(k.size());
-  std::vector<Real> dv(v.size());
-  for (int64_t head = 0; head < sizes.heads; ++head) {
-    for (int64_t i = 0; i < sizes.tokens; ++i) {
-      const size_t row = at.row(i, head);
-      const Real delta = product_sum(dout.data() + row, o.data() + row, sizes.dim);
-      for (int64_t j = 0; j <= i; ++j) {
-        const size_t kv_row = at.kv_row(j, head / sizes.group());
-        const Real s = scale * product_sum(q.data() + row, k.data() + kv_row, sizes.dim);
-        const Real p = std::exp(s - lse[at.lse_at(i, head)]);
-        const Real product = product_sum(dout.data() + row, v.data() + kv_row, sizes.dim);
-        const Real ds = as_operand(type, p * (product - delta) * scale);
-        const Real weight = as_operand(type, p);
-        for (size_t d = 0; d < static_cast<size_t>(sizes.dim); ++d) {
-          dq[row + d] += ds * k[kv_row + d];
-          dk[kv_row + d] += ds * q[row + d];
-          dv[kv_row + d] += weight * dout[row + d];
-        }
-      }
-    }
-  }
-  write(outputs[0], dq);
-  write(outputs[1], dk);
-  write(outputs[2], dv);
-}
-
-template <class Real>
-void device_call(const CallShape& shape, std::span<const HostTensor> inputs,
-                 std::span<HostTensor> outputs) {
-  switch (shape.call) {
-    case Call::kNt:
-    case Call::kNn:
-    case Call::kTn:
-      return device_matmul<Real>(shape, inputs, outputs);
-    case Call::kAttention:
-      return device_attention<Real>(shape, inputs, outputs);
-    case Call::kAttentionBackward:
-      return device_attention_backward<Real>(shape, inputs, outputs);
-  }
-  unreachable();
 }
 
 }  // namespace
@@ -654,16 +373,6 @@ std::vector<OracleOutput> reference_call(const ExternalOp& op,
       return bounded_attention_backward(op, shape, operands);
   }
   unreachable();
-}
-
-void run_reference_call(const ExternalOp& op, std::span<const HostTensor> inputs,
-                        std::span<HostTensor> outputs) {
-  std::vector<Sizes> sizes;
-  for (const HostTensor& input : inputs) sizes.push_back(input.sizes());
-  const CallShape shape(op, sizes);
-  SINTER_CHECK_OP(outputs.size(), ==, op.results.size());
-  if (inputs[0].type() == DType::kF64) return device_call<double>(shape, inputs, outputs);
-  device_call<float>(shape, inputs, outputs);
 }
 
 }  // namespace sinter

@@ -1,5 +1,5 @@
-#ifndef SINTER_RUNTIME_SINTER_C_H_
-#define SINTER_RUNTIME_SINTER_C_H_
+#ifndef SINTER_RUNTIME_C_API_SINTER_C_H_
+#define SINTER_RUNTIME_C_API_SINTER_C_H_
 
 /*
  * Sinter for C and for whatever calls C: graph, plan, kernels, execution.
@@ -29,6 +29,9 @@
  *
  * Null pointers are refused with SINTER_INVALID_ARGUMENT (null handles: SINTER_INVALID_HANDLE)
  * unless the parameter may be null by what is said of it.
+ *
+ * This is one file of more than 600 lines because C callers and tools that generate bindings take
+ * one header. Some calls have more than six parameters: they are a part of the ABI, which stays.
  */
 
 #include <stddef.h>
@@ -874,4 +877,4 @@ SINTER_API sinter_status sinter_plan_check(const sinter_plan* plan, const sinter
 } /* extern "C" */
 #endif
 
-#endif /* SINTER_RUNTIME_SINTER_C_H_ */
+#endif /* SINTER_RUNTIME_C_API_SINTER_C_H_ */

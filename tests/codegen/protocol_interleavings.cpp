@@ -1,0 +1,236 @@
+#include "tests/codegen/protocol_interleavings.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace sinter {
+namespace {
+
+using enum ProtocolVerb;
+using enum PipelineBarrier;
+using Kind = ProtocolFaultKind;
+
+class Explorer {
+ public:
+  Explorer(const AsyncProtocol& protocol, int64_t rows)
+      : protocol_(protocol),
+        rows_(rows),
+        items_((rows + protocol.item_rows - 1) / protocol.item_rows) {}
+
+  /// The fewest steps to each kind of fault that some interleaving shows.
+  std::map<Kind, size_t> faults() {
+    std::set<State> level = {start()};
+    for (size_t depth = 0; !level.empty(); ++depth) {
+      std::set<State> following;
+      for (const State& state : level) {
+        expand(state, depth, following);
+      }
+      level = std::move(following);
+    }
+    return faults_;
+  }
+
+ private:
+  struct Warp {
+    size_t role;
+    int number;
+    int64_t item;
+    size_t action;
+    friend auto operator<=>(const Warp&, const Warp&) = default;
+  };
+  struct Barrier {
+    int64_t complete = 0, pending = 0, bytes = 0;
+    friend auto operator<=>(const Barrier&, const Barrier&) = default;
+  };
+  struct Slot {
+    int64_t item = -1, landed = 0, reads = 0;
+    friend auto operator<=>(const Slot&, const Slot&) = default;
+  };
+  struct State {
+    std::vector<Warp> warps;
+    std::vector<Barrier> full, empty;
+    std::vector<Slot> slots;
+    std::multiset<std::pair<int64_t, int64_t>> flights;  ///< Item and bytes.
+    friend auto operator<=>(const State&, const State&) = default;
+  };
+
+  State start() {
+    const auto stages = static_cast<size_t>(protocol_.stages);
+    State state;
+    for (size_t role = 0; role < protocol_.roles.size(); ++role) {
+      for (int number = 0; number < protocol_.roles[role].warps; ++number) {
+        Warp warp{role, number, protocol_.roles[role].first, 0};
+        for (Warp at = warp; const ProtocolAction* action = next(at); ++at.action) {
+          copies_[at.item + action->item_offset] += int64_t{action->verb == kCopy};
+          reads_[at.item + action->item_offset] += int64_t{action->verb == kRead};
+        }
+        state.warps.push_back(warp);
+      }
+    }
+    for (Warp& warp : state.warps) next(warp);
+    state.full.assign(stages, {.pending = protocol_.full_arrivals});
+    state.empty.assign(stages, {.pending = protocol_.empty_arrivals});
+    state.slots.resize(stages);
+    return state;
+  }
+
+  const ProtocolAction* next(Warp& warp) const {
+    const ProtocolRole& role = protocol_.roles[warp.role];
+    for (; warp.item < items_; warp.item += role.step, warp.action = 0) {
+      const bool whole = rows_of(warp.item) == protocol_.item_rows || role.short_actions.empty();
+      const auto& actions = whole ? role.actions : role.short_actions;
+      for (; warp.action < actions.size(); ++warp.action) {
+        const ProtocolAction& action = actions[warp.action];
+        const int64_t item = warp.item + action.item_offset;
+        if (item < 0 || item >= items_ || (action.first_warp_only && warp.number > 0)) continue;
+        if (!action.where_row_exists || action.row < rows_of(item)) return &action;
+      }
+    }
+    return nullptr;
+  }
+
+  int64_t rows_of(int64_t item) const {
+    return std::min(protocol_.item_rows, rows_ - item * protocol_.item_rows);
+  }
+
+  void note(Kind kind, size_t steps) { faults_.try_emplace(kind, steps); }
+
+  bool add(State& state, Barrier& barrier, int64_t item, bool arrives, int64_t bytes,
+           size_t depth) {
+    if (barrier.complete != item / protocol_.stages || (arrives && barrier.pending == 0)) {
+      note(Kind::kArrivalOverflow, depth + 1);
+      return false;
+    }
+    barrier.pending -= int64_t{arrives};
+    barrier.bytes += bytes;
+    if (barrier.pending == 0 && barrier.bytes == 0) {
+      ++barrier.complete;
+      barrier.pending =
+          &barrier >= state.empty.data() && &barrier < state.empty.data() + state.empty.size()
+              ? protocol_.empty_arrivals
+              : protocol_.full_arrivals;
+    }
+    return true;
+  }
+
+  /// Does the next action of a warp. True if it led to another sound state.
+  bool act(State& state, size_t index, size_t depth, bool& moved) {
+    Warp& warp = state.warps[index];
+    const ProtocolAction* action = next(warp);
+    if (action == nullptr) return false;
+    const int64_t item = warp.item + action->item_offset;
+    const int64_t round = item / protocol_.stages;
+    const auto number = static_cast<size_t>(item % protocol_.stages);
+    Barrier& barrier =
+        (action->barrier == kFull || action->verb == kExpect ? state.full : state.empty)[number];
+    Slot& slot = state.slots[number];
+    moved = true;
+    switch (action->verb) {
+      case kWait: {
+        const int64_t wanted = action->barrier == kFull ? round : round - 1;
+        const bool passes = (barrier.complete & 1) != ((round & 1) ^ int64_t{action->other_parity});
+        const bool right = barrier.complete == wanted + 1;
+        if (passes != right || barrier.complete > wanted + 1) {
+          note(Kind::kWrongParity, depth + 1);
+          return false;
+        }
+        moved = passes;
+        if (!passes) return false;
+        break;
+      }
+      case kArrive:
+        if (!add(state, barrier, item, true, 0, depth)) return false;
+        break;
+      case kExpect:
+        if (!add(state, barrier, item, true,
+                 action->bytes * (action->of_each_row ? rows_of(item) : 1), depth))
+          return false;
+        break;
+      case kCopy:
+        if (slot.item != item) {
+          if (slot.item > item || (slot.item >= 0 && (slot.reads != reads_[slot.item] ||
+                                                      slot.landed != copies_[slot.item]))) {
+            note(Kind::kOverwrite, depth + 1);
+            return false;
+          }
+          slot = {.item = item};
+        }
+        state.flights.emplace(item, action->bytes);
+        break;
+      case kRead:
+        if (slot.item != item || slot.landed == 0 || action->row >= rows_of(item)) {
+          note(Kind::kUnfilledRead, depth + 1);
+          return false;
+        }
+        if (slot.landed < copies_[item]) {
+          note(Kind::kHalfFilledRead, depth + 1);
+          return false;
+        }
+        ++slot.reads;
+        break;
+      case kSync:
+        for (Warp& other : state.warps) {
+          moved = moved && (other.role != warp.role ||
+                            (other.item == warp.item && other.action == warp.action));
+        }
+        if (!moved) return false;
+        for (Warp& other : state.warps) {
+          if (other.role != warp.role || &other == &warp) continue;
+          ++other.action;
+          next(other);
+        }
+        break;
+    }
+    ++warp.action;
+    next(warp);
+    return true;
+  }
+
+  void expand(const State& state, size_t depth, std::set<State>& following) {
+    bool any = false;
+    bool all_done = true;
+    for (size_t i = 0; i < state.warps.size(); ++i) {
+      Warp warp = state.warps[i];
+      all_done = all_done && next(warp) == nullptr;
+      State after = state;
+      bool moved = false;
+      if (act(after, i, depth, moved)) following.insert(std::move(after));
+      any = any || moved;
+    }
+    for (auto flight = state.flights.begin(); flight != state.flights.end(); ++flight) {
+      State after = state;
+      const auto [item, bytes] = *flight;
+      after.flights.erase(after.flights.find(*flight));
+      const auto number = static_cast<size_t>(item % protocol_.stages);
+      ++after.slots[number].landed;
+      if (add(after, after.full[number], item, false, -bytes, depth))
+        following.insert(std::move(after));
+    }
+    if (all_done) {
+      bool whole = state.flights.empty();
+      for (const Barrier& full : state.full)
+        whole = whole && full.pending == protocol_.full_arrivals && full.bytes == 0;
+      for (const Barrier& empty : state.empty)
+        whole = whole && empty.pending == protocol_.empty_arrivals && empty.bytes == 0;
+      if (!whole) note(Kind::kLeftover, depth);
+    } else if (!any && state.flights.empty()) {
+      note(Kind::kDeadlock, depth);
+    }
+  }
+
+  const AsyncProtocol& protocol_;
+  int64_t rows_, items_;
+  std::map<int64_t, int64_t> copies_, reads_;
+  std::map<Kind, size_t> faults_;
+};
+
+}  // namespace
+
+std::map<ProtocolFaultKind, size_t> faults_of_all_interleavings(const AsyncProtocol& protocol,
+                                                                int64_t rows) {
+  return Explorer(protocol, rows).faults();
+}
+
+}  // namespace sinter
