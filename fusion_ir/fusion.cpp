@@ -11,6 +11,7 @@
 
 #include "fusion_ir/nearest_name.h"
 #include "fusion_ir/op_hash.h"
+#include "fusion_ir/reduction_traits.h"
 
 namespace sinter {
 namespace {
@@ -90,6 +91,14 @@ class HashInput {
                    [&](const ExternalOp& op) {
                      add(std::string_view(op.name));
                      add(op.results);
+                   },
+                   [&](const TupleReduceOp& op) {
+                     // Two embedders may give one name to different reductions.
+                     for (const ReductionComponent& component : op.reduction->components) {
+                       for (const auto& fn : {component.element, component.combine})
+                         add(fn ? info_of(*fn).text : std::string_view());
+                     }
+                     add(op.axes);
                    },
                },
                kind);

@@ -48,6 +48,13 @@ ConstantOp constant_of(double value, DType type) {
   return {.integer = static_cast<int64_t>(value)};
 }
 
+/// The type in which a reduction takes elements of `type`.
+DType reduced_type(const ReductionTraits& reduction, DType type) {
+  if (reduction.types == ReducedTypes::kLogic) return DType::kBool;
+  const DType computed = compute_type(type);
+  return computed == DType::kBool ? DType::kI32 : computed;
+}
+
 /// The stronger of two compute types: f64 > f32 > i64 > i32 > bool.
 DType common_type(DType a, DType b) {
   // The enumeration lists the compute types in that order.
@@ -233,12 +240,7 @@ ValueId FusionBuilder::broadcast_over(ValueId x, ValueId like, std::vector<int> 
 }
 
 ValueId FusionBuilder::reduce(ReduceFn fn, ValueId x, std::vector<int> axes, std::string name) {
-  DType type = compute_type(value(x).type);
-  if (traits_of(reduction_of(fn)).types == ReducedTypes::kLogic) {
-    type = DType::kBool;
-  } else if (type == DType::kBool) {
-    type = DType::kI32;
-  }
+  const DType type = reduced_type(traits_of(reduction_of(fn)), value(x).type);
   ReduceOp op{fn, axes_of(x, std::move(axes))};
   return append(std::move(op), {cast(x, type)}, type, {}, {std::move(name)})[0];
 }
@@ -255,6 +257,13 @@ FusionBuilder::MaxSum FusionBuilder::logsumexp_pair(ValueId x, std::vector<int> 
   LogSumExpOp op{axes_of(x, std::move(axes))};
   const auto results = append(std::move(op), {cast(x, type)}, type, {});
   return {.max = results[0], .sum = results[1]};
+}
+
+std::vector<ValueId> FusionBuilder::reduce_tuple(const ReductionTraits& reduction, ValueId x,
+                                                 std::vector<int> axes) {
+  const DType type = reduced_type(reduction, value(x).type);
+  TupleReduceOp op{&reduction, axes_of(x, std::move(axes))};
+  return append(std::move(op), {cast(x, type)}, type, {});
 }
 
 ValueId FusionBuilder::take(ValueId x, ValueId index, int axis) {

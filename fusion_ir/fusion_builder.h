@@ -56,6 +56,9 @@ class FusionBuilder {
     ValueId max, sum;
   };
   MaxSum logsumexp_pair(ValueId x, std::vector<int> axes);
+  /// A reduction that the caller has described (TupleReduceOp); a result for each component.
+  std::vector<ValueId> reduce_tuple(const ReductionTraits& reduction, ValueId x,
+                                    std::vector<int> axes);
   ValueId take(ValueId x, ValueId index, int axis);
   ValueId permute(ValueId x, std::vector<int> order);
   ValueId reshape(ValueId x, const Shape& shape);

@@ -74,7 +74,15 @@ class IdVector {
   }
   V& operator[](K id) { return items_[id.index]; }
   const V& operator[](K id) const { return items_[id.index]; }
+  V& front() { return items_.front(); }
+  const V& front() const { return items_.front(); }
+  V& back() { return items_.back(); }
+  const V& back() const { return items_.back(); }
   [[nodiscard]] bool contains(K id) const { return id.index < items_.size(); }
+  /// The id past the last element, which the next push_back() hands out.
+  [[nodiscard]] K next_id() const { return K{static_cast<uint32_t>(items_.size())}; }
+  /// The ids of all elements, ascending.
+  [[nodiscard]] auto ids() const { return first_ids<K>(items_.size()); }
   [[nodiscard]] size_t size() const { return items_.size(); }
   [[nodiscard]] bool empty() const { return items_.empty(); }
   auto begin() { return items_.begin(); }

@@ -192,6 +192,7 @@ std::string_view text_of(const OpKind& kind) {
           [](const ConcatenateOp&) -> std::string_view { return "concatenate"; },
           [](const PadOp&) -> std::string_view { return "pad"; },
           [](const ExternalOp&) -> std::string_view { return "external"; },
+          [](const TupleReduceOp& op) -> std::string_view { return op.reduction->text; },
       },
       kind);
 }
@@ -210,6 +211,7 @@ const std::vector<int>& reduced_axes(const OpKind& kind) {
   if (const auto* reduce = std::get_if<ReduceOp>(&kind)) return reduce->axes;
   if (const auto* welford = std::get_if<WelfordOp>(&kind)) return welford->axes;
   if (const auto* pair = std::get_if<LogSumExpOp>(&kind)) return pair->axes;
+  if (const auto* tuple = std::get_if<TupleReduceOp>(&kind)) return tuple->axes;
   return kNone;
 }
 

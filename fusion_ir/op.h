@@ -22,7 +22,9 @@
 //                operand's type. A reduction over no elements gives its identity: sum 0, prod 1,
 //                max -inf (lowest integer), min +inf, any false, all true, argmax 0. welford gives
 //                (mean, m2) = (0, 0) and logsumexp gives (max, sum) = (-inf, 0). The mean and m2
-//                of equal elements are exact: the element and 0.
+//                of equal elements are exact: the element and 0. A tuple reduction applies its
+//                functions to each element, then combines each component by its own function; of
+//                no elements it gives the identities. f32 products may be contracted with sums.
 // Indices.       `take` reads x at an index along one axis; an index outside [0, n) gives 0 and
 //                never reads out of bounds.
 // Random.        `philox_uniform` is a function of its seed and index alone: wherever and however
@@ -44,6 +46,8 @@
 #include "fusion_ir/shape.h"
 
 namespace sinter {
+
+struct ReductionTraits;
 
 enum class PointwiseFn : uint8_t {
 #define SINTER_POINTWISE(enumerator, ...) enumerator,
@@ -212,15 +216,23 @@ struct ExternalOp {
   friend bool operator==(const ExternalOp&, const ExternalOp&) = default;
 };
 
+/// A reduction that an embedder has described (reduction_traits.h): a result for each component.
+/// The row outlives every graph, plan and kernel that names it.
+struct TupleReduceOp {
+  const ReductionTraits* reduction = nullptr;
+  std::vector<int> axes;
+  friend bool operator==(const TupleReduceOp&, const TupleReduceOp&) = default;
+};
+
 /// The closed set of operations. Operands and results are held beside it, in Op. Contraction will
 /// join here.
 using OpKind = std::variant<InputOp, ConstantOp, PointwiseOp, CastOp, BroadcastOp, ReduceOp,
                             WelfordOp, LogSumExpOp, TakeOp, ExtentOp, IotaOp, PermuteOp, ReshapeOp,
-                            SliceOp, ConcatenateOp, PadOp, ExternalOp>;
+                            SliceOp, ConcatenateOp, PadOp, ExternalOp, TupleReduceOp>;
 
 /// Text name as it stands in .fir: "add", "reduce.sum", "cast".
 std::string_view text_of(const OpKind& kind);
-/// True for reduce, welford and logsumexp.
+/// True for reduce, welford, logsumexp and tuple reductions.
 bool is_reduction(const OpKind& kind);
 /// True for argmax and argmin.
 bool is_index_reduction(ReduceFn fn);

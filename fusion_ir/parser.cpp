@@ -131,7 +131,8 @@ class Lexer {
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : lexer_(text), token_(lexer_.next()) {}
+  explicit Parser(std::string_view text, std::span<const ReductionTraits> reductions = {})
+      : lexer_(text), token_(lexer_.next()), reductions_(reductions) {}
   /// Reads a piece of text for a builder at work.
   Parser(std::string_view text, FusionBuilder& builder) : Parser(text) {
     builder_ = &builder;
@@ -474,6 +475,8 @@ class Parser {
       if (fn) return ReduceOp{*fn, integers("over")};
     }
     if (const auto fn = pointwise_from_text(text)) return PointwiseOp{*fn};
+    const auto row = std::ranges::find(reductions_, text, &ReductionTraits::text);
+    if (row != reductions_.end()) return TupleReduceOp{&*row, integers("over")};
     fail_at(op, "unknown op", op_names());
   }
 
@@ -558,7 +561,8 @@ class Parser {
 
   Lexer lexer_;
   Token token_;
-  std::vector<std::string_view> tried_;  ///< Words that could stand where `token_` is.
+  std::vector<std::string_view> tried_;          ///< Words that could stand where `token_` is.
+  std::span<const ReductionTraits> reductions_;  ///< That tuple reductions may name.
   FusionBuilder* builder_ = nullptr;
   std::map<std::string, Extent, std::less<>> symbols_;
 };
@@ -571,8 +575,8 @@ auto caught(Call call) -> Result<decltype(call())> {
 
 }  // namespace
 
-Result<Fusion> parse_fusion(std::string_view text) {
-  return caught([&] { return Parser(text).run(); });
+Result<Fusion> parse_fusion(std::string_view text, std::span<const ReductionTraits> reductions) {
+  return caught([&] { return Parser(text, reductions).run(); });
 }
 
 Result<OutputOptions> parse_layout(FusionBuilder& builder, std::string_view text) {

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "fusion_ir/fusion.h"
 #include "fusion_ir/fusion_builder.h"
+#include "fusion_ir/reduction_traits.h"
 #include "fusion_ir/result.h"
 
 namespace sinter {
@@ -13,8 +15,10 @@ namespace sinter {
 /// Reads .fir text (grammar in fusion_ir/README.md) and checks all that FusionBuilder checks, so a
 /// fusion it returns verifies. Takes any bytes: time is n log n in their number, memory linear.
 /// Errors (InvalidFusion): "line:column: what is wrong, found 'token'", lines and byte columns
-/// from 1.
-Result<Fusion> parse_fusion(std::string_view text);
+/// from 1. `reductions`: rows that tuple reductions of the text may name, beside Sinter's own ops;
+/// the fusion refers to them.
+Result<Fusion> parse_fusion(std::string_view text,
+                            std::span<const ReductionTraits> reductions = {});
 
 // Pieces of .fir text, for those who build a graph op by op and have no C++ types: bindings to
 // other languages. Positions in errors are those in the piece.

@@ -102,6 +102,7 @@ class Printer {
                      print_constant(op, pad.value);
                    },
                    [&](const ExternalOp&) {},
+                   [&](const TupleReduceOp& tuple) { print_list(" over", tuple.axes); },
                },
                op.kind);
   }

@@ -1,17 +1,29 @@
 #include "fusion_ir/reduction_traits.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <vector>
 
 #include "fusion_ir/error.h"
+#include "fusion_ir/op_names.h"
 #include "fusion_ir/result.h"
 
 namespace sinter {
 namespace {
 
-constexpr std::array kZero = {ReductionComponent{.name = "sum", .identity = Identity::kZero}};
-constexpr std::array kOne = {ReductionComponent{.name = "product", .identity = Identity::kOne}};
-constexpr std::array kLowest = {ReductionComponent{.name = "max", .identity = Identity::kLowest}};
-constexpr std::array kHighest = {ReductionComponent{.name = "min", .identity = Identity::kHighest}};
+/// A value that is combined with others by `combine`.
+constexpr std::array<ReductionComponent, 1> single(std::string_view name, Identity identity,
+                                                   PointwiseFn combine) {
+  return {ReductionComponent{.name = name, .identity = identity, .combine = combine}};
+}
+
+constexpr std::array kSum = single("sum", Identity::kZero, PointwiseFn::kAdd);
+constexpr std::array kProduct = single("product", Identity::kOne, PointwiseFn::kMul);
+constexpr std::array kMaximum = single("max", Identity::kLowest, PointwiseFn::kMax);
+constexpr std::array kMinimum = single("min", Identity::kHighest, PointwiseFn::kMin);
+constexpr std::array kAnyOf = single("any", Identity::kZero, PointwiseFn::kOr);
+constexpr std::array kAllOf = single("all", Identity::kOne, PointwiseFn::kAnd);
 // The index of no element is the highest of its type.
 constexpr std::array kPlaceOfMax = {
     ReductionComponent{.name = "extreme", .identity = Identity::kLowest},
@@ -25,59 +37,35 @@ constexpr std::array kMoments = {ReductionComponent{.name = "count", .identity =
 constexpr std::array kScaledSum = {ReductionComponent{.name = "max", .identity = Identity::kLowest},
                                    ReductionComponent{.name = "sum", .identity = Identity::kZero}};
 
-constexpr std::array kTraits = {
-    ReductionTraits{.reduction = Reduction::kSum,
-                    .text = "sum",
-                    .components = kZero,
-                    .combine = PointwiseFn::kAdd,
-                    .first_pass = Reduction::kSum,
-                    .repetition = Repetition::kTimesFloat},
-    ReductionTraits{.reduction = Reduction::kProd,
-                    .text = "prod",
-                    .components = kOne,
-                    .combine = PointwiseFn::kMul,
-                    .first_pass = Reduction::kProd},
-    ReductionTraits{.reduction = Reduction::kMax,
-                    .text = "max",
-                    .components = kLowest,
-                    .combine = PointwiseFn::kMax,
-                    .first_pass = Reduction::kMax,
-                    .repetition = Repetition::kSame},
-    ReductionTraits{.reduction = Reduction::kMin,
-                    .text = "min",
-                    .components = kHighest,
-                    .combine = PointwiseFn::kMin,
-                    .first_pass = Reduction::kMin,
-                    .repetition = Repetition::kSame},
-    ReductionTraits{.reduction = Reduction::kAny,
-                    .text = "any",
-                    .components = kZero,
-                    .combine = PointwiseFn::kOr,
-                    .types = ReducedTypes::kLogic,
-                    .first_pass = Reduction::kAny},
-    ReductionTraits{.reduction = Reduction::kAll,
-                    .text = "all",
-                    .components = kOne,
-                    .combine = PointwiseFn::kAnd,
-                    .types = ReducedTypes::kLogic,
-                    .first_pass = Reduction::kAll},
+constexpr std::array kReduceFns = {
+#define SINTER_REDUCE(enumerator, text) ReduceFn::enumerator,
+#include "fusion_ir/op_list.def"
+#undef SINTER_REDUCE
+};
+
+}  // namespace
+
+// In the order of Reduction's constants.
+constexpr std::array<ReductionTraits, 10> kReductionRows = {
+    ReductionTraits{.text = "sum", .components = kSum, .repetition = Repetition::kTimesFloat},
+    ReductionTraits{.text = "prod", .components = kProduct},
+    ReductionTraits{.text = "max", .components = kMaximum, .repetition = Repetition::kSame},
+    ReductionTraits{.text = "min", .components = kMinimum, .repetition = Repetition::kSame},
+    ReductionTraits{.text = "any", .components = kAnyOf, .types = ReducedTypes::kLogic},
+    ReductionTraits{.text = "all", .components = kAllOf, .types = ReducedTypes::kLogic},
     // An element takes the maximum; a comparison, a choice, the minimum of places, and the test of
     // the chunk.
-    ReductionTraits{.reduction = Reduction::kArgMax,
-                    .text = "argmax",
+    ReductionTraits{.text = "argmax",
                     .tuple = TupleKind::kPlace,
                     .components = kPlaceOfMax,
-                    .combine = {},
                     .takes_two_passes = true,
                     .first_pass = Reduction::kMax,
                     .accumulate_instructions = 5.0,
                     .exchange_instructions = 14.0,
                     .exchange_latency = 2.0},
-    ReductionTraits{.reduction = Reduction::kArgMin,
-                    .text = "argmin",
+    ReductionTraits{.text = "argmin",
                     .tuple = TupleKind::kPlace,
                     .components = kPlaceOfMin,
-                    .combine = {},
                     .takes_two_passes = true,
                     .first_pass = Reduction::kMin,
                     .accumulate_instructions = 5.0,
@@ -85,26 +73,21 @@ constexpr std::array kTraits = {
                     .exchange_latency = 2.0},
     // An element takes a subtraction, an addition and a multiply-add. Synchronised: a pivot, then
     // two sums.
-    ReductionTraits{.reduction = Reduction::kWelford,
-                    .text = "welford",
+    ReductionTraits{.text = "welford",
                     .tuple = TupleKind::kMoments,
                     .components = kMoments,
-                    .combine = {},
                     .types = ReducedTypes::kReal,
                     .results = 2,
                     .takes_two_passes = true,
-                    .first_pass = Reduction::kWelford,
                     .commutes = false,
                     .accumulate_instructions = 3.0,
                     .exchange_instructions = 32.0,
                     .exchange_latency = 3.0,
                     .synchronised_instructions = 6.0},
     // An element takes the maximum; a multiply-add, ex2, an addition.
-    ReductionTraits{.reduction = Reduction::kLogSumExp,
-                    .text = "logsumexp",
+    ReductionTraits{.text = "logsumexp",
                     .tuple = TupleKind::kScaledSum,
                     .components = kScaledSum,
-                    .combine = {},
                     .types = ReducedTypes::kReal,
                     .results = 2,
                     .takes_two_passes = true,
@@ -115,21 +98,18 @@ constexpr std::array kTraits = {
                     .exchange_latency = 2.4},
 };
 
-constexpr bool lies_in_order() {
-  for (size_t i = 0; i < kTraits.size(); ++i) {
-    if (kTraits[i].reduction != static_cast<Reduction>(i)) return false;
-  }
-  return true;
-}
-static_assert(lies_in_order());
+static_assert(Reduction::kSum.traits().text == "sum");
+static_assert(Reduction::kProd.traits().text == "prod");
+static_assert(Reduction::kMax.traits().text == "max");
+static_assert(Reduction::kMin.traits().text == "min");
+static_assert(Reduction::kAny.traits().text == "any");
+static_assert(Reduction::kAll.traits().text == "all");
+static_assert(Reduction::kArgMax.traits().text == "argmax");
+static_assert(Reduction::kArgMin.traits().text == "argmin");
+static_assert(Reduction::kWelford.traits().text == "welford");
+static_assert(Reduction::kLogSumExp.traits().text == "logsumexp");
 
-}  // namespace
-
-const ReductionTraits& traits_of(Reduction reduction) {
-  return kTraits[static_cast<size_t>(reduction)];
-}
-
-std::span<const ReductionTraits> all_reductions() { return kTraits; }
+std::span<const ReductionTraits> all_reductions() { return kReductionRows; }
 
 Reduction reduction_of(ReduceFn fn) {
   switch (fn) {
@@ -157,6 +137,7 @@ std::optional<Reduction> reduction_of(const OpKind& kind) {
   if (const auto* reduce = std::get_if<ReduceOp>(&kind)) return reduction_of(reduce->fn);
   if (std::holds_alternative<WelfordOp>(kind)) return Reduction::kWelford;
   if (std::holds_alternative<LogSumExpOp>(kind)) return Reduction::kLogSumExp;
+  if (const auto* tuple = std::get_if<TupleReduceOp>(&kind)) return Reduction(*tuple->reduction);
   return std::nullopt;
 }
 
@@ -166,6 +147,44 @@ const ReductionTraits& traits_of(const OpKind& kind) {
   return traits_of(*reduction);
 }
 
-std::string_view text_of(Reduction reduction) { return traits_of(reduction).text; }
+std::optional<ReduceFn> reduction_by(PointwiseFn combine) {
+  for (const ReduceFn fn : kReduceFns) {
+    const ReductionTraits& row = traits_of(reduction_of(fn));
+    if (row.tuple == TupleKind::kIndependent && row.components[0].combine == combine) return fn;
+  }
+  return std::nullopt;
+}
+
+ReduceFn reduction_by(const ReductionComponent& component) {
+  return reduction_by(component.combine.value()).value();
+}
+
+std::optional<std::string> fault_of(const ReductionTraits& row) {
+  const auto is_name = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  if (row.text.empty() || !std::ranges::all_of(row.text, is_name))
+    return "its name is not one of small letters, digits and _";
+  const std::vector<std::string_view> taken = op_names();
+  if (std::ranges::find(taken, row.text) != taken.end() ||
+      std::ranges::find(kReductionRows, row.text, &ReductionTraits::text) != kReductionRows.end())
+    return "its name is taken";
+  if (row.tuple != TupleKind::kIndependent || row.takes_two_passes || row.first_pass ||
+      !row.commutes)
+    return "its components are not independent of each other";
+  if (row.components.empty() || row.components.size() > kMostComponents)
+    return fmt::format("it has {} components, not 1 to {}", row.components.size(), kMostComponents);
+  if (row.results != row.components.size())
+    return fmt::format("it has {} results of {} components", row.results, row.components.size());
+  for (const ReductionComponent& component : row.components) {
+    const auto fn = component.combine ? reduction_by(*component.combine) : std::nullopt;
+    if (!fn || component.is_index)
+      return fmt::format("nothing combines its component {}", component.name);
+    if (component.identity != traits_of(reduction_of(*fn)).components[0].identity)
+      return fmt::format("the identity of its component {} changes what it is combined with",
+                         component.name);
+  }
+  return std::nullopt;
+}
 
 }  // namespace sinter

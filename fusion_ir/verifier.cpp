@@ -29,6 +29,7 @@ bool is_known(const OpKind& kind) {
   if (const auto* op = std::get_if<ReduceOp>(&kind)) {
     return static_cast<size_t>(op->fn) < kReduceCount;
   }
+  if (const auto* op = std::get_if<TupleReduceOp>(&kind)) return op->reduction != nullptr;
   return true;
 }
 

@@ -1,5 +1,6 @@
 #include "codegen/kernel/combine.h"
 
+#include <algorithm>
 #include <iterator>
 #include <limits>
 
@@ -38,8 +39,12 @@ ExprId held(KernelBuilder& b, const char* name, ExprId expr) {
   return b.ref(b.declare(name, expr));
 }
 
-void combine_one(KernelBuilder& b, PointwiseFn fn, VarId accumulator, ExprId other) {
-  b.assign(accumulator, b.apply(fn, {b.ref(accumulator), other}));
+void combine_independent(KernelBuilder& b, std::span<const ReductionComponent> components,
+                         std::span<const VarId> accumulators, std::span<const ExprId> others) {
+  for (size_t i = 0; i < components.size(); ++i) {
+    b.assign(accumulators[i],
+             b.apply(components[i].combine.value(), {b.ref(accumulators[i]), others[i]}));
+  }
 }
 
 void combine_arg_extreme(KernelBuilder& b, PointwiseFn beats, std::span<const VarId> accumulators,
@@ -164,6 +169,24 @@ void emit_append(KernelBuilder& b, Combiner combiner, std::span<const VarId> acc
   b.assign(accumulators[1], b.select(take, element[1], b.ref(accumulators[1])));
 }
 
+std::vector<ExprId> independent_element(KernelBuilder& b, Combiner combiner, ExprId x) {
+  const auto components = traits_of(combiner).components;
+  const bool is_plain = std::ranges::none_of(components, [](const ReductionComponent& component) {
+    return component.element.has_value();
+  });
+  const ExprId element = is_plain ? x : held(b, "element", x);
+  std::vector<ExprId> tuple;
+  for (const ReductionComponent& component : components) {
+    if (!component.element) {
+      tuple.push_back(element);
+      continue;
+    }
+    const auto arity = static_cast<size_t>(info_of(*component.element).arity);
+    tuple.push_back(b.apply(*component.element, std::vector<ExprId>(arity, element)));
+  }
+  return tuple;
+}
+
 std::vector<ExprId> welford_element(KernelBuilder& b, ExprId x) {
   const ExprId element = held(b, "element", x);
   return {b.real(1.0, b.type_of(x)), element, b.sub(element, element)};
@@ -181,8 +204,8 @@ void emit_combine(KernelBuilder& b, Combiner combiner, std::span<const VarId> ac
   SINTER_CHECK_OP(accumulators.size(), ==, others.size());
   const ReductionTraits& traits = traits_of(combiner);
   switch (traits.tuple) {
-    case TupleKind::kScalar:
-      return combine_one(b, *traits.combine, accumulators[0], others[0]);
+    case TupleKind::kIndependent:
+      return combine_independent(b, traits.components, accumulators, others);
     case TupleKind::kPlace:
       return combine_arg_extreme(
           b, traits.first_pass == Reduction::kMax ? PointwiseFn::kGt : PointwiseFn::kLt,

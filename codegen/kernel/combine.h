@@ -24,6 +24,9 @@ ExprId is_same(KernelBuilder& builder, ExprId x, ExprId y);
 void emit_append(KernelBuilder& builder, Combiner combiner, std::span<const VarId> accumulators,
                  std::span<const ExprId> element);
 
+/// The tuple of one element `x` of a kIndependent reduction.
+std::vector<ExprId> independent_element(KernelBuilder& builder, Combiner combiner, ExprId x);
+
 /// The tuple (count, mean, m2) of one element of a Welford reduction, whose m2 is NaN if `x` is not
 /// finite.
 std::vector<ExprId> welford_element(KernelBuilder& builder, ExprId x);
@@ -37,6 +40,7 @@ ExprId sum_of_pair(KernelBuilder& builder, ExprId max, ExprId sum);
 /// accumulators.
 ///
 ///   sum, prod, max, min, any, all   as fusion_ir/op.h; max and min propagate NaN
+///   an embedder's reduction         each component by its own function
 ///   argmax, argmin                  NaN beats numbers; of equals the lower index wins
 ///   welford (count, mean, m2)       Chan, Golub, LeVeque 1983; a count of 0 changes nothing, and
 ///                                   equal means stay exactly as they are and add nothing to m2.

@@ -92,7 +92,7 @@ void OuterAccumulators::put_back(const std::vector<OpId>& reductions, ExprId gro
 }
 
 void OuterAccumulators::clear(const Component& component, ExprId group, int64_t lanes) {
-  const Combiner combiner = traits_of(facts_.fusion.ops[component.op].kind).reduction;
+  const Combiner combiner = traits_of(facts_.fusion.ops[component.op].kind).reduction();
   builder_.unrolled("v", lanes, [&](ExprId lane) {
     builder_.set(component.tile, group, lane,
                  kir::identity_of(builder_, combiner, static_cast<int64_t>(component.index),
@@ -125,8 +125,8 @@ std::vector<ExprId> OuterAccumulators::element_tuple(const Op& op) {
       return {x, builder_.real(1.0, facts_.fusion.values[op.results[0]].type)};
     case TupleKind::kPlace:
       return {x, builder_.cast(tiles_.row(), exchange_types(facts_.fusion, op)[1])};
-    case TupleKind::kScalar:
-      return {x};
+    case TupleKind::kIndependent:
+      return kir::independent_element(builder_, traits_of(op.kind).reduction(), x);
   }
   unreachable();
 }
@@ -157,7 +157,7 @@ void OuterAccumulators::combine(size_t first, ExprId group, ExprId lane,
     running.push_back(
         builder_.declare("running", builder_.element(components_[first + i].tile, group, lane)));
   }
-  emit(builder_, traits_of(op.kind).reduction, running, others);
+  emit(builder_, traits_of(op.kind).reduction(), running, others);
   for (size_t i = 0; i < others.size(); ++i)
     builder_.set(components_[first + i].tile, group, lane, builder_.ref(running[i]));
 }
@@ -181,8 +181,8 @@ void OuterAccumulators::define(size_t first, ExprId group, ExprId lane,
     case TupleKind::kPlace:
       to(op.results[0], kir::place_of_extreme(builder_, value(1)));
       break;
-    case TupleKind::kScalar:
-      to(op.results[0], value(0));
+    case TupleKind::kIndependent:
+      for (size_t i = 0; i < op.results.size(); ++i) to(op.results[i], value(i));
       break;
   }
 }
@@ -214,7 +214,7 @@ void OuterAccumulators::combine_threads(int64_t threads, const RowExchange& exch
     const VarId running =
         builder_.declare("running", builder_.element(component->tile, zero, zero));
     const Op& op = facts_.fusion.ops[component->op];
-    if (component->index == 0) all.parts.push_back({traits_of(op.kind).reduction, {}});
+    if (component->index == 0) all.parts.push_back({traits_of(op.kind).reduction(), {}});
     all.parts.back().vars.push_back(running);
   }
   const std::vector<kir::ReducePart> parts = all.parts;
@@ -249,7 +249,7 @@ void OuterAccumulators::combine_slots(int64_t slots, int64_t threads, ExprId slo
                                .count = (slots - 1) * threads * lanes_of(part)});
     }
     builder_.unrolled("b", groups, [&](ExprId group) {
-      combine_slots_of(part, group, slots, threads, slot, thread, barrier);
+      combine_slots_of(part, group, {slots, threads, slot, thread}, barrier);
       // The next group reuses the same shared memory.
       if (groups > 1) barrier();
     });
@@ -316,15 +316,15 @@ void OuterAccumulators::send_to_first_block(Part part, ExprId place, kir::Mbarri
   }
 }
 
-void OuterAccumulators::combine_slots_of(Part part, ExprId group, int64_t slots, int64_t threads,
-                                         ExprId slot, ExprId thread,
+void OuterAccumulators::combine_slots_of(Part part, ExprId group, const Slots& slots,
                                          const std::function<void()>& barrier) {
+  const ExprId slot = slots.slot;
   // Slot s uses place s - 1, because the first slot never sends.
   const auto place = [&](int64_t later) {
     const ExprId sender = builder_.add(slot, builder_.integer(later - 1));
-    return builder_.add(builder_.mul(sender, builder_.integer(threads)), thread);
+    return builder_.add(builder_.mul(sender, builder_.integer(slots.threads)), slots.thread);
   };
-  for (int64_t left = slots; left > 1;) {
+  for (int64_t left = slots.count; left > 1;) {
     const int64_t half = (left + 1) / 2;
     builder_.when(builder_.both(builder_.less_equal(builder_.integer(half), slot),
                                 builder_.less(slot, builder_.integer(left))),

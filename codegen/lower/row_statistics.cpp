@@ -20,7 +20,9 @@ std::string_view component_name(Combiner combiner, size_t i) {
 
 /// The combiner of the first pass: the extreme, for a reduction whose second pass searches for its
 /// index; the reduction itself for all others.
-Combiner first_pass_of(Combiner combiner) { return traits_of(combiner).first_pass; }
+Combiner first_pass_of(Combiner combiner) {
+  return traits_of(combiner).first_pass.value_or(combiner);
+}
 
 }  // namespace
 
@@ -53,7 +55,7 @@ RowStatistics::Accumulator RowStatistics::start(OpId id) {
   const Op& op = facts_.fusion.ops[id];
   Accumulator accumulator{};
   accumulator.op = id;
-  accumulator.combiner = traits_of(op.kind).reduction;
+  accumulator.combiner = traits_of(op.kind).reduction();
   const auto types = exchange_types(facts_.fusion, op);
   accumulator.type = types.front();
   const std::string name = tiles_.name_of_value(op.results.back());
@@ -158,8 +160,9 @@ void RowStatistics::add(ExprId lane) {
                first != accumulator.combiner) {
       kir::emit_combine(builder_, first, {&accumulator.running[0], 1}, {{operand(accumulator)}});
     } else {
-      kir::emit_combine(builder_, accumulator.combiner, accumulator.running,
-                        {{operand(accumulator)}});
+      kir::emit_combine(
+          builder_, accumulator.combiner, accumulator.running,
+          kir::independent_element(builder_, accumulator.combiner, operand(accumulator)));
     }
   }
 }
@@ -415,8 +418,9 @@ void RowStatistics::define_results(const Accumulator& accumulator) {
       tiles_.define_row_value(op.results[0],
                               kir::place_of_extreme(builder_, builder_.ref(running[1])));
       break;
-    case TupleKind::kScalar:
-      tiles_.define_row_value(op.results[0], builder_.ref(running[0]));
+    case TupleKind::kIndependent:
+      for (size_t i = 0; i < running.size(); ++i)
+        tiles_.define_row_value(op.results[i], builder_.ref(running[i]));
       break;
   }
 }

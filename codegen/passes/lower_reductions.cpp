@@ -250,9 +250,9 @@ class ReductionLowering {
     for (size_t i = 0; i < part.vars.size(); ++i) {
       others.push_back(partner_value(components_[first + i]));
     }
-    // Welford's combination depends on the order of its operands in the last bits. The tuple of the
-    // lower lane comes first for both partners, so both hold the same bits afterwards.
-    if (part.combiner == kir::Combiner::kWelford) {
+    // Where the last bits depend on the order of the operands, the tuple of the lower lane comes
+    // first for both partners, so both hold the same bits afterwards.
+    if (!traits_of(part.combiner).commutes) {
       const ExprId is_lower =
           b_.equal(b_.apply(PointwiseFn::kAnd, {thread_, b_.integer(mask)}), b_.integer(0));
       const ExprId lower = b_.ref(b_.declare("is_lower", is_lower));

@@ -72,6 +72,7 @@ bool is_slicewise(const Fusion& fusion, const Op& op, Symbols symbols, Totals to
           },
           [&](const WelfordOp& welford) { return reduces_others(welford.axes); },
           [&](const LogSumExpOp& pair) { return reduces_others(pair.axes); },
+          [&](const TupleReduceOp& tuple) { return reduces_others(tuple.axes); },
           [&](const TakeOp& take) { return !in || take.axis != 0; },
           [&](const ExtentOp& extent) { return !has_any(extent.extents, symbols); },
           [&](const IotaOp& iota) { return !out || iota.axis != 0; },
@@ -121,6 +122,7 @@ std::vector<ValueId> linked_values(const Fusion& fusion, const Op& op) {
           [&](const ReduceOp& reduce) { return !keeps(reduce.axes); },
           [&](const WelfordOp& welford) { return !keeps(welford.axes); },
           [&](const LogSumExpOp& pair) { return !keeps(pair.axes); },
+          [&](const TupleReduceOp& tuple) { return !keeps(tuple.axes); },
           [](const TakeOp& take) { return take.axis != 0; },
           [&](const PermuteOp& permute) { return keeps(permute.order); },
           // In row-major order, parts of equal length remain such parts.

@@ -358,10 +358,45 @@ BoundedInteger reduce_bounded(ReduceFn fn, DType type, IntegerRow row) {
   const ReductionTraits& traits = traits_of(reduction_of(fn));
   BoundedInteger result{integer_identity(traits, type), 0.0};
   for (size_t i = 0; i < row.values.size(); ++i) {
-    result = bounded_integer(traits.combine.value(), type, result,
+    result = bounded_integer(traits.components[0].combine.value(), type, result,
                              {row.values[i], bound_at(row.bounds, i)});
   }
   return result;
+}
+
+BoundedReal reduce_bounded(const ReductionComponent& component, DType type, RealRow row) {
+  const ReduceFn fn = reduction_by(component);
+  if (!component.element) return reduce_bounded(fn, type, row);
+  std::vector<double> values;
+  std::vector<double> bounds;
+  for (size_t i = 0; i < row.values.size(); ++i) {
+    const BoundedReal x{row.values[i], bound_at(row.bounds, i)};
+    const BoundedReal y = bounded_real(*component.element, type, x, x, x);
+    values.push_back(y.value);
+    // A product that overflows may be contracted with an addition that brings it back.
+    const bool is_open = std::isinf(y.value) && std::isfinite(x.value);
+    bounds.push_back(is_open ? kUnknown : y.bound);
+  }
+  RealRow mapped = row;
+  mapped.values = values;
+  mapped.bounds = bounds;
+  // Contracted with the additions, the terms are no numbers of the device.
+  mapped.is_uniform = false;
+  return reduce_bounded(fn, type, mapped);
+}
+
+BoundedInteger reduce_bounded(const ReductionComponent& component, DType type, IntegerRow row) {
+  const ReduceFn fn = reduction_by(component);
+  if (!component.element) return reduce_bounded(fn, type, row);
+  std::vector<int64_t> values;
+  std::vector<double> bounds;
+  for (size_t i = 0; i < row.values.size(); ++i) {
+    const BoundedInteger x{row.values[i], bound_at(row.bounds, i)};
+    const BoundedInteger y = bounded_integer(*component.element, type, x, x, x);
+    values.push_back(y.value);
+    bounds.push_back(y.bound);
+  }
+  return reduce_bounded(fn, type, {values, bounds});
 }
 
 BoundedInteger index_of_extreme(ReduceFn fn, RealRow row) { return find_extreme(fn, row); }

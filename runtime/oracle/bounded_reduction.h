@@ -4,6 +4,7 @@
 #include <span>
 
 #include "fusion_ir/op.h"
+#include "fusion_ir/reduction_traits.h"
 #include "runtime/oracle/bounded_integer.h"
 #include "runtime/oracle/bounded_real.h"
 
@@ -38,6 +39,9 @@ struct IntegerRow {
 BoundedReal reduce_bounded(ReduceFn fn, DType type, RealRow row);
 /// sum, prod, max and min of i64 or i32; any and all of bool.
 BoundedInteger reduce_bounded(ReduceFn fn, DType type, IntegerRow row);
+/// One component of a kIndependent tuple: its function of every element, combined.
+BoundedReal reduce_bounded(const ReductionComponent& component, DType type, RealRow row);
+BoundedInteger reduce_bounded(const ReductionComponent& component, DType type, IntegerRow row);
 /// argmax and argmin. Where another element may be the extreme one, the bound reaches to it.
 BoundedInteger index_of_extreme(ReduceFn fn, RealRow row);
 BoundedInteger index_of_extreme(ReduceFn fn, IntegerRow row);

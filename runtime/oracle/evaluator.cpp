@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "fusion_ir/reduction_traits.h"
 #include "runtime/oracle/bounded_cast.h"
 #include "runtime/oracle/bounded_reduction.h"
 #include "runtime/oracle/element_runs.h"
@@ -134,6 +135,24 @@ class OpEvaluator {
 
   Views operator()(const WelfordOp& op) const { return pair(op.axes, welford_bounded); }
   Views operator()(const LogSumExpOp& op) const { return pair(op.axes, logsumexp_bounded); }
+
+  Views operator()(const TupleReduceOp& op) const {
+    const DType type = operands_[0].type;
+    Views results;
+    for (const ReductionComponent& component : op.reduction->components) {
+      ElementWriter out = writer(results.size());
+      each_row(op.axes, [&](const RowBlock& rows, int64_t loaded, int64_t row) {
+        ElementWriter::Sink sink(out);
+        if (is_float(type)) {
+          sink.put(row, reduce_bounded(component, type, rows.real_row(loaded)));
+        } else {
+          sink.put(row, reduce_bounded(component, type, rows.integer_row(loaded)));
+        }
+      });
+      results.push_back(out.finish());
+    }
+    return results;
+  }
 
   Views operator()(const TakeOp& op) const {
     const TensorView& x = operands_[0];
@@ -369,7 +388,8 @@ class OpEvaluator {
           return is_function(reader, {PointwiseFn::kAdd, PointwiseFn::kSub}) ||
                  (reduce != nullptr && reduce->fn == ReduceFn::kSum) ||
                  std::holds_alternative<WelfordOp>(reader) ||
-                 std::holds_alternative<LogSumExpOp>(reader);
+                 std::holds_alternative<LogSumExpOp>(reader) ||
+                 std::holds_alternative<TupleReduceOp>(reader);
         });
       case PointwiseFn::kDiv:
         return has_computed_zeros(op_.operands[1]);

@@ -43,44 +43,14 @@ class AxisLinker {
                    [&](const IotaOp&) { out = fresh_axes(result); },
                    [&](const ConstantOp&) {},
                    [&](const ExtentOp&) {},
-                   [&](const PointwiseOp&) {
-                     out = operand_axes(0);
-                     for (size_t i = 1; i < op.operands.size(); ++i) {
-                       const auto& other = operand_axes(i);
-                       for (size_t axis = 0; axis < out.size(); ++axis) {
-                         if (!linked_.classes.unify(out[axis], other[axis])) {
-                           rejection = reject_space(
-                               "operands split one axis in ways that do not divide each other",
-                               result, "reshape both operands the same way");
-                         }
-                       }
-                     }
-                   },
+                   [&](const PointwiseOp&) { rejection = link_pointwise(op); },
                    [&](const CastOp&) { out = operand_axes(0); },
-                   [&](const BroadcastOp& broadcast) {
-                     out = fresh_axes(result);
-                     const auto& in = operand_axes(0);
-                     const Shape& in_shape = fusion_.values[op.operands[0]].shape;
-                     for (size_t i = 0; i < in.size(); ++i) {
-                       if (!in_shape[i].is_one())
-                         out[static_cast<size_t>(broadcast.axes[i])] = in[i];
-                     }
-                   },
+                   [&](const BroadcastOp& broadcast) { link_broadcast(op, broadcast); },
                    [&](const ReduceOp&) { link_reduction(op); },
                    [&](const WelfordOp&) { link_reduction(op); },
                    [&](const LogSumExpOp&) { link_reduction(op); },
-                   [&](const TakeOp& take) {
-                     out = operand_axes(0);
-                     out.erase(out.begin() + take.axis);
-                     const auto& index = operand_axes(1);
-                     for (size_t axis = 0; axis < out.size(); ++axis) {
-                       if (!linked_.classes.unify(out[axis], index[axis])) {
-                         rejection = reject_space(
-                             "a take's index splits an axis in ways that do not divide those of x",
-                             result, "reshape both operands the same way");
-                       }
-                     }
-                   },
+                   [&](const TupleReduceOp&) { link_reduction(op); },
+                   [&](const TakeOp& take) { rejection = link_take(op, take); },
                    [&](const PermuteOp& permute) {
                      const auto& in = operand_axes(0);
                      for (const int axis : permute.order)
@@ -94,15 +64,7 @@ class AxisLinker {
                            "split and merge whole axes, or end the fusion before the reshape");
                      }
                    },
-                   [&](const SliceOp&) {
-                     out = operand_axes(0);
-                     for (size_t axis = 0; axis < out.size(); ++axis) {
-                       const Extent& extent = fusion_.values[result].shape[axis];
-                       if (extent == fusion_.values[op.operands[0]].shape[axis]) continue;
-                       out[axis].clear();
-                       linked_.classes.add_fresh_axis(extent, out[axis]);
-                     }
-                   },
+                   [&](const SliceOp&) { link_slice(op); },
                    [&](const ConcatenateOp&) {
                      rejection =
                          reject_space("a concatenate joins tensors along an axis", result,
@@ -120,6 +82,56 @@ class AxisLinker {
                },
                op.kind);
     return rejection;
+  }
+
+  std::optional<Rejection> link_pointwise(const Op& op) {
+    auto& out = linked_.axes[op.results.front()];
+    out = linked_.axes[op.operands[0]];
+    std::optional<Rejection> rejection;
+    for (size_t i = 1; i < op.operands.size(); ++i) {
+      if (unify_all(out, linked_.axes[op.operands[i]])) continue;
+      rejection = reject_space("operands split one axis in ways that do not divide each other",
+                               op.results.front(), "reshape both operands the same way");
+    }
+    return rejection;
+  }
+
+  std::optional<Rejection> link_take(const Op& op, const TakeOp& take) {
+    auto& out = linked_.axes[op.results.front()];
+    out = linked_.axes[op.operands[0]];
+    out.erase(out.begin() + take.axis);
+    if (unify_all(out, linked_.axes[op.operands[1]])) return std::nullopt;
+    return reject_space("a take's index splits an axis in ways that do not divide those of x",
+                        op.results.front(), "reshape both operands the same way");
+  }
+
+  /// False if some of the axes of `a` and `b` do not divide each other evenly.
+  bool unify_all(const std::vector<AxisList>& a, const std::vector<AxisList>& b) {
+    bool divides = true;
+    for (size_t axis = 0; axis < a.size(); ++axis)
+      divides &= linked_.classes.unify(a[axis], b[axis]);
+    return divides;
+  }
+
+  void link_broadcast(const Op& op, const BroadcastOp& broadcast) {
+    auto& out = linked_.axes[op.results.front()];
+    out = fresh_axes(op.results.front());
+    const auto& in = linked_.axes[op.operands[0]];
+    const Shape& in_shape = fusion_.values[op.operands[0]].shape;
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (!in_shape[i].is_one()) out[static_cast<size_t>(broadcast.axes[i])] = in[i];
+    }
+  }
+
+  void link_slice(const Op& op) {
+    auto& out = linked_.axes[op.results.front()];
+    out = linked_.axes[op.operands[0]];
+    for (size_t axis = 0; axis < out.size(); ++axis) {
+      const Extent& extent = fusion_.values[op.results.front()].shape[axis];
+      if (extent == fusion_.values[op.operands[0]].shape[axis]) continue;
+      out[axis].clear();
+      linked_.classes.add_fresh_axis(extent, out[axis]);
+    }
   }
 
   void link_reduction(const Op& op) {

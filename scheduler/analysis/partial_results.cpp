@@ -28,6 +28,29 @@ ValueId combine_indices(FusionBuilder& b, ReduceFn fn, ValueId places, ValueId e
   return b.add(before, place);
 }
 
+/// Makes values of one shape share loops: selects between equal values by a condition on the first.
+std::vector<ValueId> in_common_loops(FusionBuilder& b, std::span<const ValueId> values) {
+  std::vector<ValueId> out(values.begin(), values.end());
+  if (out.size() == 1) return out;
+  const DType type = b.fusion().values[out[0]].type;
+  ValueId condition = out[0];
+  if (type != DType::kBool) {
+    const ValueId zero = is_float(type) ? b.constant(0.0, type) : b.constant_integer(0, type);
+    condition = b.pointwise(PointwiseFn::kLe, {zero, out[0]});
+  }
+  for (size_t i = 1; i < out.size(); ++i) out[i] = b.select(condition, out[i], out[i]);
+  return out;
+}
+
+std::vector<ValueId> combine_independent(FusionBuilder& b, const ReductionTraits& traits,
+                                         std::span<const ValueId> partials, int axis) {
+  std::vector<ValueId> results;
+  const std::vector<ValueId> linked = in_common_loops(b, partials);
+  for (size_t i = 0; i < linked.size(); ++i)
+    results.push_back(b.reduce(reduction_by(traits.components[i]), linked[i], {axis}));
+  return results;
+}
+
 std::vector<ValueId> combine_moments(FusionBuilder& b, ValueId means, ValueId m2s, int axis,
                                      int64_t length) {
   // Parts have the same length: the mean is that of their means, and m2 gains the spread of the
@@ -58,8 +81,10 @@ std::vector<ValueId> combine_logsumexp(FusionBuilder& b, ValueId maxima, ValueId
 std::vector<ValueId> reduce_part(FusionBuilder& builder, const OpKind& kind, ValueId x, int axis) {
   const ReductionTraits& traits = traits_of(kind);
   switch (traits.tuple) {
-    case TupleKind::kScalar:
-      return {builder.reduce(std::get<ReduceOp>(kind).fn, x, {axis})};
+    case TupleKind::kIndependent:
+      if (const auto* reduce = std::get_if<ReduceOp>(&kind))
+        return {builder.reduce(reduce->fn, x, {axis})};
+      return builder.reduce_tuple(traits, x, {axis});
     case TupleKind::kPlace:
       return {builder.reduce(std::get<ReduceOp>(kind).fn, x, {axis}),
               builder.reduce(extreme_of(traits), x, {axis})};
@@ -78,8 +103,8 @@ std::vector<ValueId> reduce_part(FusionBuilder& builder, const OpKind& kind, Val
 std::vector<ValueId> combine_parts(FusionBuilder& builder, const OpKind& kind,
                                    std::span<const ValueId> partials, int axis, int64_t length) {
   switch (traits_of(kind).tuple) {
-    case TupleKind::kScalar:
-      return {builder.reduce(std::get<ReduceOp>(kind).fn, partials[0], {axis})};
+    case TupleKind::kIndependent:
+      return combine_independent(builder, traits_of(kind), partials, axis);
     case TupleKind::kPlace:
       return {combine_indices(builder, std::get<ReduceOp>(kind).fn, partials[0], partials[1], axis,
                               length)};

@@ -6,6 +6,7 @@
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/infer_results.h"
 #include "fusion_ir/operand_walk.h"
+#include "fusion_ir/reduction_traits.h"
 
 namespace sinter {
 namespace {
@@ -29,8 +30,8 @@ class SubgraphBuilder {
                                                 .shape = std::move(of_partials),
                                                 .name = name_of(result) + "_partials"});
     const ValueId reduced =
-        append(ReduceOp{.fn = std::get<ReduceOp>(op.kind).fn, .axes = {0}}, {partials},
-               {{.type = value.type, .shape = flat, .name = value.name}})
+        append(ReduceOp{.fn = reduction_by(traits_of(op.kind).components[0]), .axes = {0}},
+               {partials}, {{.type = value.type, .shape = flat, .name = value.name}})
             .front();
     copies_[result] = value.shape == flat
                           ? reduced

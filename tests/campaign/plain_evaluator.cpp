@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "fusion_ir/reduction_traits.h"
 #include "tests/campaign/plain_number.h"
 
 namespace sinter {
@@ -106,6 +107,35 @@ double reduce_reals(ReduceFn fn, const std::vector<double>& x, const Group& grou
     default:
       throw std::logic_error("not a reduction of floats to a float");
   }
+}
+
+/// The reduction that combines elements by `combine`.
+ReduceFn plain_reduction(PointwiseFn combine) {
+  switch (combine) {
+    case PointwiseFn::kAdd:
+      return ReduceFn::kSum;
+    case PointwiseFn::kMul:
+      return ReduceFn::kProd;
+    case PointwiseFn::kMax:
+      return ReduceFn::kMax;
+    case PointwiseFn::kMin:
+      return ReduceFn::kMin;
+    case PointwiseFn::kOr:
+      return ReduceFn::kAny;
+    case PointwiseFn::kAnd:
+      return ReduceFn::kAll;
+    default:
+      throw std::logic_error("combines no elements");
+  }
+}
+
+/// A function of single elements, which are all its operands.
+PlainTensor of_elements(PointwiseFn fn, const PlainTensor& x) {
+  PlainTensor out = x;
+  for (double& value : out.real) value = plain_float_function(fn, x.type, value, value, value);
+  for (int64_t& value : out.integer)
+    value = plain_integer_function(fn, x.type, value, value, value);
+  return out;
 }
 
 int64_t reduce_integers(ReduceFn fn, DType type, const std::vector<int64_t>& x,
@@ -302,6 +332,25 @@ class Evaluation {
     }
     give(std::move(most), 0);
     give(std::move(sum), 1);
+  }
+
+  void operator()(const TupleReduceOp& op) {
+    const PlainTensor& x = operand(0);
+    const auto groups = groups_of(x.sizes, op.axes);
+    for (size_t result = 0; result < op.reduction->components.size(); ++result) {
+      const ReductionComponent& component = op.reduction->components[result];
+      const PlainTensor mapped = component.element ? of_elements(*component.element, x) : x;
+      const ReduceFn fn = plain_reduction(component.combine.value());
+      PlainTensor out = fresh(result);
+      for (size_t i = 0; i < groups.size(); ++i) {
+        if (holds_reals(x.type)) {
+          out.real[i] = plain_cast_to_float(x.type, reduce_reals(fn, mapped.real, groups[i]));
+        } else {
+          out.integer[i] = reduce_integers(fn, x.type, mapped.integer, groups[i]);
+        }
+      }
+      give(std::move(out), result);
+    }
   }
 
   void operator()(const TakeOp& op) {
