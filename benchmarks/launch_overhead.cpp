@@ -161,7 +161,7 @@ class OverheadTimer {
 
     const auto stream = Stream::create(driver_);
     if (!stream) return fail(stream.error());
-    sinter::LaunchConfig config = executable.launch(0).config();
+    sinter::LaunchConfig config = executable.launch({0}).config();
     config.stream = stream->handle();
     const auto bare = [&]() -> Result<void> {
       return check(driver_, DriverCall::kLaunch,

@@ -179,12 +179,12 @@ class Suite {
       if (!step) return fail(step.error());
     }
     nlohmann::json kernels = nlohmann::json::array();
-    for (size_t i = 0; i < plan.kernels.size(); ++i) {
-      const sinter::KernelBuild& kernel = executable->compiled().kernels[i];
-      const auto& facts = plan.kernels[i].facts;
+    for (const sinter::KernelId id : plan.kernels.ids()) {
+      const sinter::KernelBuild& kernel = executable->compiled().kernels[id];
+      const auto& facts = plan.kernels[id].facts;
       kernels.push_back({{"entry", kernel.source.entry},
                          {"schedule", sinter::print(kernel.chosen.schedule)},
-                         {"finishes", plan.kernels[i].finishes},
+                         {"finishes", plan.kernels[id].finishes},
                          {"predicted_us", kernel.chosen.predicted.total_us},
                          {"bytes", facts.bytes_read + facts.bytes_written}});
     }

@@ -23,12 +23,12 @@ std::string_view text_of(KernelOrigin origin) {
 }
 
 /// Writes a kernel's cubin into the folder; gives the file's name.
-Result<std::string> write_cubin(const std::string& folder, size_t number,
+Result<std::string> write_cubin(const std::string& folder, KernelId id,
                                 const CompiledKernel& kernel) {
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
   const std::filesystem::path path =
-      std::filesystem::path(folder) / fmt::format("{}_{}.cubin", number, kernel.entry);
+      std::filesystem::path(folder) / fmt::format("{}_{}.cubin", id.index, kernel.entry);
   std::ofstream file(path, std::ios::binary);
   file << kernel.cubin;
   file.close();
@@ -59,8 +59,8 @@ Result<Report> compile_command(const CompileArguments& arguments) {
                   {kLeft});
   Report report{.json = to_json(*compiled)};
   std::string written;
-  for (size_t i = 0; i < compiled->kernels.size(); ++i) {
-    const KernelBuild& kernel = compiled->kernels[i];
+  for (const KernelId id : compiled->kernels.ids()) {
+    const KernelBuild& kernel = compiled->kernels[id];
     const CompiledResources& resources = kernel.kernel->resources;
     table.row({kernel.source.entry, fmt::format("{}", resources.registers),
                fmt::format("{} B", resources.spill_store_bytes + resources.spill_load_bytes),
@@ -69,9 +69,9 @@ Result<Report> compile_command(const CompileArguments& arguments) {
                std::string(text_of(kernel.origin)),
                fmt::format("{:.1f}", kernel.chosen.predicted.total_us)});
     if (arguments.output.empty()) continue;
-    auto path = write_cubin(arguments.output, i, *kernel.kernel);
+    auto path = write_cubin(arguments.output, id, *kernel.kernel);
     if (!path) return fail(path.error());
-    report.json["compiled"][i]["cubin"] = *path;
+    report.json["compiled"][id.index]["cubin"] = *path;
     written += fmt::format("written {}\n", *path);
   }
   report.text = fmt::format("{} for {} ({}){}\n{}{}", compiled->plan.fusion.name,

@@ -84,18 +84,23 @@ Json changes(const std::vector<FieldChange>& fields) {
   return out;
 }
 
+Json both(const Both<KernelId>& kernels) {
+  return {{"a", kernels.a.index}, {"b", kernels.b.index}};
+}
+
 /// The kernels and calls that only one plan has.
-Json left(const Plan& plan, const std::vector<size_t>& kernels, const std::vector<size_t>& calls) {
+Json left(const Plan& plan, const std::vector<KernelId>& kernels,
+          const std::vector<CallId>& calls) {
   Json out = {{"kernels", Json::array()}, {"calls", Json::array()}};
-  for (const size_t kernel : kernels) {
+  for (const KernelId kernel : kernels) {
     const KernelPlan& segment = plan.kernels[kernel];
-    out["kernels"].push_back({{"segment", kernel},
+    out["kernels"].push_back({{"segment", kernel.index},
                               {"text", kernel_text(plan, kernel)},
                               {"predicted_us", segment.chosen().predicted.total_us},
                               {"bytes_read", segment.facts.bytes_read},
                               {"bytes_written", segment.facts.bytes_written}});
   }
-  for (const size_t call : calls) out["calls"].push_back(call_text(plan, call));
+  for (const CallId call : calls) out["calls"].push_back(call_text(plan, call));
   return out;
 }
 

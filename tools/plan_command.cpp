@@ -30,14 +30,14 @@ std::string estimate_text(const KernelPlan& kernel) {
 /// All legal schedules of each segment, as text and in place of their number in the JSON.
 std::string list_candidates(const Plan& plan, Json& segments) {
   std::string out;
-  for (size_t i = 0; i < plan.kernels.size(); ++i) {
+  for (const KernelId kernel : plan.kernels.ids()) {
     Json listed = Json::array();
-    for (const ProposedSchedule& candidate : plan.kernels[i].candidates) {
+    for (const ProposedSchedule& candidate : plan.kernels[kernel].candidates) {
       out += fmt::format("; predicted {:.1f} us\n{}", candidate.predicted.total_us,
                          print(candidate.schedule));
       listed.push_back(to_json(candidate));
     }
-    segments[i]["candidates"] = std::move(listed);
+    segments[kernel.index]["candidates"] = std::move(listed);
   }
   return out;
 }

@@ -32,7 +32,7 @@ CompilePlanOptions options_from(const sinter_compile_options* options) {
 
 const KernelBuild& kernel_of(const CompiledObject& object, size_t index) {
   require_index(index, object.plan.kernels.size(), "kernel");
-  return object.plan.kernels[index];
+  return object.plan.kernels[KernelId{static_cast<uint32_t>(index)}];
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ sinter_status sinter_executable_kernel_cuda(const sinter_executable* executable,
     const auto object = object_of<ExecutableObject>(executable);
     const auto& segments = object->executable().compiled().kernels;
     require_index(index, segments.size(), "kernel");
-    *cuda = text_handle(segments[index].source.text);
+    *cuda = text_handle(segments[KernelId{static_cast<uint32_t>(index)}].source.text);
   });
 }
 

@@ -22,7 +22,7 @@ std::shared_ptr<PlanObject> plan_of(const sinter_plan* plan) { return object_of<
 
 const KernelPlan& kernel_of(const Plan& plan, size_t index) {
   require_index(index, plan.kernels.size(), "kernel");
-  return plan.kernels[index];
+  return plan.kernels[KernelId{static_cast<uint32_t>(index)}];
 }
 
 }  // namespace

@@ -308,7 +308,7 @@ Result<HostRun> execute_on_host(const Plan& plan, const Schedule& schedule,
                                 const InterpreterOptions& options) {
   return as_result([&]() -> Result<HostRun> {
     Plan own = plan;
-    if (auto finished = plan_finish(own, 0, schedule, families); !finished)
+    if (auto finished = plan_finish(own, KernelId{0}, schedule, families); !finished)
       return fail(finished.error());
     ProposedSchedule& chosen = own.kernels.front().candidates.front();
     chosen.schedule = schedule;
@@ -332,18 +332,19 @@ Result<HostRun> execute_on_host(const Plan& plan, std::span<const HostTensor> in
     HostRun run;
     bool is_first = true;
     for (const PlanStep& step : plan.steps()) {
-      if (step.kind == PlanStep::Kind::kExternal) {
-        if (auto ran = run_call(plan, plan.externals[step.index], calls.run, memory); !ran)
+      if (const auto* call = std::get_if<CallId>(&step)) {
+        if (auto ran = run_call(plan, plan.externals[*call], calls.run, memory); !ran)
           return fail(ran.error());
         continue;
       }
-      const KernelPlan& segment = plan.kernels[step.index];
+      const auto id = std::get<KernelId>(step);
+      const KernelPlan& segment = plan.kernels[id];
       auto kernel = lower(segment.facts, segment.chosen().schedule, families);
       if (!kernel) return fail(kernel.error());
       HostArguments arguments(*kernel);
       const std::vector<LaunchMemory> buffers =
           arguments.memory([&](ValueId value, const kir::Buffer& buffer) {
-            return memory.of(memory.slots().of(step.index, value, use_of(buffer)));
+            return memory.of(memory.slots().of(id, value, use_of(buffer)));
           });
       auto report = interpret(kernel->kernel, buffers, kernel->param_values, options);
       if (!report) return fail(report.error());

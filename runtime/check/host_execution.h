@@ -91,6 +91,9 @@ struct HostCheck {
 
 /// Evaluates `fusion`, the graph as the caller wrote it, in the oracle, runs the planned segment's
 /// kernel in the interpreter on the same inputs, and compares.
+///
+/// The overloads below have more than six parameters, of which the last ones have defaults: what is
+/// checked, on what, and how are objects of the caller that nothing else would hold together.
 Result<HostCheck> check_on_host(const Fusion& fusion, const Binding& binding,
                                 const SegmentFacts& facts, const LoweredKernel& kernel,
                                 std::span<const HostTensor> inputs,

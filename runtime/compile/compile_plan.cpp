@@ -69,7 +69,7 @@ class PlanCompiler {
       : plan_(std::move(plan)), compiler_(compiler), cache_(cache), options_(options) {}
 
   Result<CompiledPlan> run() {
-    compiled_.resize(plan_.kernels.size());
+    for (size_t i = 0; i < plan_.kernels.size(); ++i) compiled_.push_back(std::nullopt);
     // What finishes partial results waits for the grid that leaves them.
     if (auto done = compile([](const KernelPlan& kernel) { return !kernel.finishes; }); !done)
       return fail(done.error());
@@ -77,9 +77,9 @@ class PlanCompiler {
     if (auto done = compile([](const KernelPlan& kernel) { return kernel.finishes; }); !done)
       return fail(done.error());
     CompiledPlan out{.plan = std::move(plan_), .kernels = {}};
-    for (size_t i = 0; i < compiled_.size(); ++i) {
-      const auto same = out.plan.kernels[i].same_as;
-      out.kernels.push_back(same ? out.kernels[*same] : std::move(*compiled_[i]));
+    for (const KernelId id : out.plan.kernels.ids()) {
+      const auto same = out.plan.kernels[id].same_as;
+      out.kernels.push_back(same ? out.kernels[*same] : std::move(*compiled_[id]));
     }
     if (kVerifyPlansByDefault) check_plan(plan_as_compiled(out));
     return out;
@@ -90,10 +90,10 @@ class PlanCompiler {
   /// error in their order counts.
   template <class Wanted>
   Result<void> compile(Wanted wanted) {
-    std::vector<size_t> work;
-    for (size_t i = 0; i < plan_.kernels.size(); ++i) {
-      const KernelPlan& kernel = plan_.kernels[i];
-      if (wanted(kernel) && !kernel.same_as && !compiled_[i]) work.push_back(i);
+    std::vector<KernelId> work;
+    for (const KernelId id : plan_.kernels.ids()) {
+      const KernelPlan& kernel = plan_.kernels[id];
+      if (wanted(kernel) && !kernel.same_as && !compiled_[id]) work.push_back(id);
     }
     std::vector<Decision> decisions(work.size());
     std::vector<std::optional<Error>> errors(work.size());
@@ -124,20 +124,34 @@ class PlanCompiler {
     return {};
   }
 
-  /// Another grid than the planned one leaves other partial results.
+  /// Another grid than the planned one leaves other partial results. Kernels that finish them are
+  /// added and removed; the leading ones, which alone are compiled by now, get other ids and keep
+  /// their order.
   Result<void> follow_grids() {
-    for (size_t i = 0; i < plan_.kernels.size(); ++i) {
-      const KernelPlan& kernel = plan_.kernels[i];
+    struct Leading {
+      KernelId former;
+      Schedule taken;
+    };
+    std::vector<Leading> leading;
+    for (const KernelId id : plan_.kernels.ids()) {
+      const KernelPlan& kernel = plan_.kernels[id];
       if (kernel.finishes) continue;
-      const Schedule& schedule = compiled_[kernel.same_as.value_or(i)]->chosen.schedule;
-      if (schedule == kernel.chosen().schedule) continue;
-      const size_t before = plan_.kernels.size();
-      if (auto finished = plan_finish(plan_, i, schedule, options_.families); !finished)
-        return finished;
-      const auto behind = compiled_.begin() + static_cast<ptrdiff_t>(i + 1);
-      if (plan_.kernels.size() > before) compiled_.emplace(behind);
-      if (plan_.kernels.size() < before) compiled_.erase(behind);
+      leading.push_back({id, compiled_[kernel.same_as.value_or(id)]->chosen.schedule});
     }
+    auto next = leading.begin();
+    IdVector<KernelId, std::optional<KernelBuild>> compiled;
+    for (KernelId id{0}; plan_.kernels.contains(id); id = kernel_after(id)) {
+      if (plan_.kernels[id].finishes) {
+        compiled.push_back(std::nullopt);
+        continue;
+      }
+      compiled.push_back(std::move(compiled_[next->former]));
+      const Schedule& taken = next++->taken;
+      if (taken == plan_.kernels[id].chosen().schedule) continue;
+      if (auto finished = plan_finish(plan_, id, taken, options_.families); !finished)
+        return finished;
+    }
+    compiled_ = std::move(compiled);
     return {};
   }
 
@@ -145,15 +159,15 @@ class PlanCompiler {
   const NvrtcCompiler& compiler_;
   KernelCache& cache_;
   const CompilePlanOptions& options_;
-  std::vector<std::optional<KernelBuild>> compiled_;  ///< By kernel of the plan.
+  IdVector<KernelId, std::optional<KernelBuild>> compiled_;  ///< By kernel of the plan.
 };
 
 }  // namespace
 
 Plan plan_as_compiled(const CompiledPlan& compiled) {
   Plan out = compiled.plan;
-  for (size_t i = 0; i < out.kernels.size(); ++i)
-    out.kernels[i].candidates = {compiled.kernels[i].chosen};
+  for (const KernelId id : out.kernels.ids())
+    out.kernels[id].candidates = {compiled.kernels[id].chosen};
   return out;
 }
 

@@ -33,7 +33,7 @@ struct KernelBuild {
 
 struct CompiledPlan {
   Plan plan;  ///< With the decisions of re-planning appended.
-  std::vector<KernelBuild> kernels;
+  IdVector<KernelId, KernelBuild> kernels;
 };
 
 /// The plan with the schedules that were compiled as its chosen ones, and no others.

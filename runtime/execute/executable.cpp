@@ -115,8 +115,8 @@ Result<void> Executable::load_segments() {
   LoadedKernels own;
   LoadedKernels& kernels = options_.loaded ? *options_.loaded : own;
   int64_t counter_bytes = 0;
-  for (size_t i = 0; i < compiled_->kernels.size(); ++i) {
-    const KernelBuild& segment = compiled_->kernels[i];
+  for (const KernelId id : compiled_->kernels.ids()) {
+    const KernelBuild& segment = compiled_->kernels[id];
     const auto kernel = kernels.load(
         *driver_, segment.kernel, segment.source.dynamic_shared ? segment.source.shared_bytes : 0,
         segment.source.cluster_size);
@@ -127,7 +127,7 @@ Result<void> Executable::load_segments() {
     std::vector<BufferArgument> tensors = segment.source.buffers;
     for (const TableEntry& entry : segment.source.table_entries) tensors.push_back(entry.tensor);
     for (const BufferArgument& buffer : tensors) {
-      const TensorSlot slot = slots.of(i, buffer.value, buffer.use);
+      const TensorSlot slot = slots.of(id, buffer.value, buffer.use);
       const bool counts = slot.kind == TensorSlot::Kind::kWorkspace &&
                           plan.workspace[slot.index].holds == WorkspaceTensor::Holds::kCounters;
       if (!counts) {
@@ -450,9 +450,10 @@ Result<void> Executable::enqueue(std::span<const Tensor> inputs, std::span<const
   // None where more workspaces are in use than there are counters.
   const DevicePointer own_counters = counters_ ? counters_->of(workspace) : 0;
   for (const PlanStep& step : steps_) {
-    auto done = step.kind == PlanStep::Kind::kExternal
-                    ? run_call(calls_[step.index], addresses, stream)
-                    : launch_segment(segments_[step.index], addresses, own_counters, stream);
+    const auto* call = std::get_if<CallId>(&step);
+    auto done = call != nullptr ? run_call(calls_[*call], addresses, stream)
+                                : launch_segment(segments_[std::get<KernelId>(step)], addresses,
+                                                 own_counters, stream);
     if (!done) return done;
   }
   return {};

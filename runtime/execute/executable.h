@@ -79,8 +79,8 @@ class Executable {
   [[nodiscard]] Result<void> check_indices(DevicePointer workspace, int64_t workspace_bytes) const;
 
   [[nodiscard]] const CompiledPlan& compiled() const { return *compiled_; }
-  [[nodiscard]] const PreparedLaunch& launch(size_t segment) const {
-    return segments_[segment].launch;
+  [[nodiscard]] const PreparedLaunch& launch(KernelId kernel) const {
+    return segments_[kernel].launch;
   }
 
  private:
@@ -165,9 +165,9 @@ class Executable {
   std::unique_ptr<const CompiledPlan> compiled_;
   std::vector<Expected> inputs_;
   std::vector<Expected> outputs_;
-  std::vector<Segment> segments_;
-  std::vector<Call> calls_;
-  std::vector<PlanStep> steps_;
+  IdVector<KernelId, Segment> segments_;
+  IdVector<CallId, Call> calls_;
+  IdVector<StepId, PlanStep> steps_;
   std::optional<ArrivalCounters> counters_;  ///< Of all segments that count their blocks.
 };
 

@@ -61,6 +61,11 @@ Json numbers_of(const std::vector<Id>& ids) {
   return out;
 }
 
+/// A kernel or call, by its place in the order of execution.
+Json number_of(PlanStep step) {
+  return std::visit([](auto id) { return Json(id.index); }, step);
+}
+
 Json saved(const KernelPlan& kernel) {
   Json out = {{"graph", lines_of(print(kernel.facts.fusion))}};
   Json values = Json::array();  // Pairs of the kernel's value and the plan's.
@@ -74,18 +79,20 @@ Json saved(const KernelPlan& kernel) {
   out["finishes"] = kernel.finishes;
   out["is_part"] = kernel.is_part;
   out["row_parts"] = kernel.row_parts;
-  out["same_as"] = kernel.same_as ? Json(*kernel.same_as) : Json(nullptr);
+  out["same_as"] = kernel.same_as ? number_of(*kernel.same_as) : Json(nullptr);
   return out;
 }
 
-Json saved(const ExternalCall& call) { return {{"op", call.op.index}, {"before", call.before}}; }
+Json saved(const ExternalCall& call) {
+  return {{"op", call.op.index}, {"before", call.before.index}};
+}
 
 Json saved(const WorkspaceTensor& tensor) {
   return {{"value", tensor.value.valid() ? Json(tensor.value.index) : Json(nullptr)},
           {"bytes", tensor.bytes},
-          {"writer", tensor.writer},
+          {"writer", number_of(tensor.writer)},
           {"holds", name_of(tensor.holds)},
-          {"by_external", tensor.by_external},
+          {"by_external", std::holds_alternative<CallId>(tensor.writer)},
           {"offset", tensor.offset}};
 }
 
@@ -93,8 +100,8 @@ Json saved(const Cut& cut) {
   return {{"rule", name_of(cut.rule)},
           {"value", cut.value.index},
           {"consumer", cut.consumer.index},
-          {"from", cut.from},
-          {"to", cut.to},
+          {"from", cut.from.index},
+          {"to", cut.to.index},
           {"bytes", cut.bytes},
           {"why", cut.why.rule},
           {"together_us", cut.together_us},
@@ -109,10 +116,10 @@ Json saved(const IndexCheck& check) {
           {"name", check.name}};
 }
 
-template <class T>
-Json saved_all(const std::vector<T>& items) {
+template <class List>
+Json saved_all(const List& items) {
   Json out = Json::array();
-  for (const T& item : items) out.push_back(saved(item));
+  for (const auto& item : items) out.push_back(saved(item));
   return out;
 }
 
@@ -272,7 +279,7 @@ class Loader {
     out.finishes = fields.flag("finishes");
     out.is_part = fields.flag("is_part");
     out.row_parts = fields.count("row_parts");
-    if (!fields.at("same_as").is_null()) out.same_as = fields.place("same_as", number);
+    if (!fields.at("same_as").is_null()) out.same_as = fields.id<KernelId>("same_as", number);
     return out;
   }
 
@@ -319,7 +326,7 @@ class Loader {
     for (const Json& json : fields.list("calls")) {
       const Fields call(json, "a call");
       plan_.externals.push_back({.op = call.id<OpId>("op", plan_.fusion.ops.size()),
-                                 .before = call.place("before", kernels + 1)});
+                                 .before = call.id<KernelId>("before", kernels + 1)});
     }
     for (const Json& json : fields.list("placements")) {
       const Fields placed(json, "a placement");
@@ -333,16 +340,19 @@ class Loader {
     }
     for (const Json& json : fields.list("workspace")) {
       const Fields tensor(json, "a workspace tensor");
-      const bool by_external = tensor.flag("by_external");
       plan_.workspace.push_back(
           {.value = tensor.at("value").is_null() ? ValueId{} : tensor.id<ValueId>("value", values),
            .bytes = tensor.count("bytes"),
-           .writer = tensor.place("writer", by_external ? plan_.externals.size() : kernels),
+           .writer = writer(tensor),
            .holds = tensor.one_of("holds", kHolds),
-           .by_external = by_external,
            .offset = tensor.count("offset")});
     }
     plan_.workspace_bytes = fields.count("workspace_bytes");
+  }
+
+  PlanStep writer(const Fields& tensor) const {
+    if (tensor.flag("by_external")) return tensor.id<CallId>("writer", plan_.externals.size());
+    return tensor.id<KernelId>("writer", plan_.kernels.size());
   }
 
   void add_reasons(const Fields& fields) {
@@ -363,8 +373,8 @@ class Loader {
       plan_.cuts.push_back({.rule = cut.one_of("rule", kRules),
                             .value = cut.id<ValueId>("value", values),
                             .consumer = cut.id<OpId>("consumer", plan_.fusion.ops.size()),
-                            .from = cut.place("from", plan_.kernels.size()),
-                            .to = cut.place("to", plan_.kernels.size()),
+                            .from = cut.id<KernelId>("from", plan_.kernels.size()),
+                            .to = cut.id<KernelId>("to", plan_.kernels.size()),
                             .bytes = cut.integer("bytes"),
                             .why = {.subject = "", .rule = cut.word("why"), .remedy = ""},
                             .together_us = cut.real("together_us"),

@@ -48,7 +48,7 @@ Json to_json(const Schedule& schedule) {
     kept.push_back(
         {{"value", fmt::format("{}", value.value)}, {"residency", text_of(value.residency)}});
   Json parameters = Json::object();
-  for (const auto& [name, value] : schedule.parameters) parameters[name] = value;
+  for (const auto& [name, value] : schedule.external_values()) parameters[name] = value;
   return {{"family", schedule.family},
           {"threads_per_row", schedule.threads_per_row},
           {"rows_per_block", schedule.rows_per_block},
@@ -56,13 +56,13 @@ Json to_json(const Schedule& schedule) {
           {"unroll", schedule.unroll},
           {"min_blocks_per_sm", schedule.min_blocks_per_sm},
           {"persistent_blocks", schedule.persistent_blocks},
-          {"cluster_size", schedule.cluster_size},
-          {"pipeline_stages", schedule.pipeline_stages},
-          {"rows_per_iteration", schedule.rows_per_iteration},
-          {"consumer_registers", schedule.consumer_registers},
-          {"prefetch_rows", schedule.prefetch_rows},
-          {"accumulators", text_of(schedule.accumulators)},
-          {"rows_per_tile", schedule.rows_per_tile},
+          {"cluster_size", schedule.cluster_size()},
+          {"pipeline_stages", schedule.pipeline_stages()},
+          {"rows_per_iteration", schedule.rows_per_iteration()},
+          {"consumer_registers", schedule.consumer_registers()},
+          {"prefetch_rows", schedule.prefetch_rows()},
+          {"accumulators", text_of(schedule.accumulators())},
+          {"rows_per_tile", schedule.rows_per_tile()},
           {"row_access", text_of(schedule.row_access)},
           {"read_priority", text_of(schedule.read_priority)},
           {"dependent_launch", text_of(schedule.dependent_launch)},
@@ -152,7 +152,7 @@ Json to_json(const Plan& plan) {
     one["bytes_written"] = kernel.facts.bytes_written;
     one["candidates"] = kernel.candidates.size();
     one["finishes"] = kernel.finishes;
-    if (kernel.same_as) one["same_as"] = *kernel.same_as;
+    if (kernel.same_as) one["same_as"] = kernel.same_as->index;
     if (plan.is_segmented) {
       one["decisions"] = to_json_list(kernel.decisions);
       one["rejections"] = to_json_list(kernel.rejections);
@@ -163,8 +163,8 @@ Json to_json(const Plan& plan) {
   for (const Cut& cut : plan.cuts) {
     cuts.push_back({{"value", fmt::format("{}", cut.value)},
                     {"name", plan.fusion.values[cut.value].name},
-                    {"from", cut.from},
-                    {"to", cut.to},
+                    {"from", cut.from.index},
+                    {"to", cut.to.index},
                     {"bytes", cut.bytes},
                     {"rule", name_of(cut.rule)},
                     {"together_us", us_or_null(cut.together_us)},

@@ -25,6 +25,8 @@ Json to_json(const Prediction& prediction);
 Json to_json(const Rejection& rejection);
 Json to_json(const Decision& decision);
 Json to_json(const DeviceLimits& limits);
+/// All constants: each dot of a name is an object.
+Json to_json(const CostConstants& constants);
 Json to_json(const CompiledResources& resources);
 Json to_json(const CompileAttempt& attempt);
 /// What was chosen, with its estimate and prediction.

@@ -17,10 +17,10 @@ Kind kind_of(const Schedule& schedule) {
   return {schedule.family,
           residency,
           schedule.persistent_blocks > 0,
-          schedule.cluster_size > 1,
-          schedule.prefetch_rows > 0,
+          schedule.cluster_size() > 1,
+          schedule.prefetch_rows() > 0,
           static_cast<int>(schedule.finish),
-          schedule.accumulators == Residency::kShared};
+          schedule.accumulators() == Residency::kShared};
 }
 
 class Chooser {

@@ -45,9 +45,9 @@ class Tuner {
         result_{.plan = std::move(planned)} {}
 
   TuneResult run() {
-    const std::vector<size_t> order = segments_by_time();
+    const std::vector<KernelId> order = segments_by_time();
     double left_us = 0.0;
-    for (const size_t kernel : order) left_us += predicted_us(kernel);
+    for (const KernelId kernel : order) left_us += predicted_us(kernel);
     segments_ = order.size();
     for (size_t i = 0; i < order.size(); ++i) {
       const double share = left_us > 0.0 ? predicted_us(order[i]) / left_us : 1.0;
@@ -71,18 +71,18 @@ class Tuner {
 
  private:
   [[nodiscard]] double spent() { return measurer_.seconds() - start_; }
-  [[nodiscard]] double predicted_us(size_t kernel) const {
+  [[nodiscard]] double predicted_us(KernelId kernel) const {
     return result_.plan.kernels[kernel].candidates.front().predicted.total_us;
   }
 
   /// Those that have a choice of their own, longest first.
-  [[nodiscard]] std::vector<size_t> segments_by_time() const {
-    std::vector<size_t> out;
-    for (size_t i = 0; i < result_.plan.kernels.size(); ++i) {
-      const KernelPlan& kernel = result_.plan.kernels[i];
-      if (!kernel.finishes && !kernel.same_as) out.push_back(i);
+  [[nodiscard]] std::vector<KernelId> segments_by_time() const {
+    std::vector<KernelId> out;
+    for (const KernelId id : result_.plan.kernels.ids()) {
+      const KernelPlan& kernel = result_.plan.kernels[id];
+      if (!kernel.finishes && !kernel.same_as) out.push_back(id);
     }
-    std::ranges::stable_sort(out, std::greater{}, [&](size_t i) { return predicted_us(i); });
+    std::ranges::stable_sort(out, std::greater{}, [&](KernelId id) { return predicted_us(id); });
     return out;
   }
 
@@ -118,17 +118,17 @@ class Tuner {
   }
 
   /// A segment that nothing is measured of.
-  void leave(size_t kernel) {
+  void leave(KernelId kernel) {
     result_.kernels.push_back(
         {.segment = kernel, .graph = hash_of(kernel), .decision = decision_for(kernel)});
     result_.kernels.back().decision.because =
         fmt::format("not measured: {}", text_of(result_.stop));
   }
 
-  [[nodiscard]] uint64_t hash_of(size_t kernel) const {
+  [[nodiscard]] uint64_t hash_of(KernelId kernel) const {
     return structural_hash(result_.plan.kernels[kernel].facts.fusion);
   }
-  [[nodiscard]] Decision decision_for(size_t kernel) const {
+  [[nodiscard]] Decision decision_for(KernelId kernel) const {
     return {.question = "which schedule is fastest, as measured",
             .chosen = what_of(result_.plan.kernels[kernel].chosen().schedule)};
   }
@@ -155,10 +155,10 @@ class Tuner {
     return out;
   }
 
-  void tune_segment(size_t index) {
-    const KernelPlan& kernel = result_.plan.kernels[index];
+  void tune_segment(KernelId segment) {
+    const KernelPlan& kernel = result_.plan.kernels[segment];
     result_.kernels.push_back(
-        {.segment = index, .graph = hash_of(index), .decision = decision_for(index)});
+        {.segment = segment, .graph = hash_of(segment), .decision = decision_for(segment)});
     out_ = &result_.kernels.back();
     untuned_ = {};
     best_ = {};

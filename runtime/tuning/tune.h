@@ -67,7 +67,7 @@ struct TuneMeasurement {
 
 /// One segment, measured on its own.
 struct TunedKernel {
-  size_t segment = 0;                           ///< In TuneResult::plan.
+  KernelId segment;                             ///< In TuneResult::plan.
   uint64_t graph = 0;                           ///< structural_hash() of its graph.
   std::vector<TuneMeasurement> measurements{};  ///< The untuned choice first; empty: none was made.
   size_t winner = 0;                            ///< Among them.

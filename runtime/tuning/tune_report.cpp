@@ -28,7 +28,7 @@ std::string sum_text(const TuneResult& result) {
   }
   std::string out = "no time for the graph:\n";
   for (const TunedKernel* kernel : result.unmeasured()) {
-    out += fmt::format("  segment {} ({}): {}\n", kernel->segment, result.name_of(*kernel),
+    out += fmt::format("  segment {} ({}): {}\n", kernel->segment.index, result.name_of(*kernel),
                        kernel->decision.because);
   }
   return out;
@@ -40,7 +40,7 @@ std::string report_text(const TuneResult& result) {
   std::string out = fmt::format("{} on {}: {} in {:.1f} s\n", result.plan.fusion.name,
                                 result.plan.limits.name, text_of(result.stop), result.seconds);
   for (const TunedKernel& kernel : result.kernels) {
-    out += fmt::format("segment {} ({}): {}\n  because {}\n", kernel.segment,
+    out += fmt::format("segment {} ({}): {}\n  because {}\n", kernel.segment.index,
                        result.name_of(kernel), kernel.decision.chosen, kernel.decision.because);
     for (size_t i = 0; i < kernel.measurements.size(); ++i)
       out += measurement_text(kernel.measurements[i], kernel.is_measured() && i == kernel.winner);

@@ -38,7 +38,7 @@ Json to_json(const TuneMeasurement& measurement) {
 }
 
 Json to_json(const TuneResult& result, const TunedKernel& kernel) {
-  Json out = {{"segment", kernel.segment},
+  Json out = {{"segment", kernel.segment.index},
               {"kernel", result.name_of(kernel)},
               {"graph", segment_text(kernel.graph)},
               {"measured", kernel.is_measured()},
@@ -129,7 +129,7 @@ Json to_json(const TuneResult& result) {
               {"kernels", Json::array()}};
   if (result.trouble) out["trouble"] = Json::parse(result.trouble->json());
   for (const TunedKernel* kernel : result.unmeasured()) {
-    out["unmeasured"].push_back({{"segment", kernel->segment},
+    out["unmeasured"].push_back({{"segment", kernel->segment.index},
                                  {"kernel", result.name_of(*kernel)},
                                  {"because", kernel->decision.because}});
   }

@@ -24,15 +24,21 @@ std::string text_of(const Cut& cut) {
   unreachable();
 }
 
-std::vector<PlanStep> Plan::steps() const {
-  std::vector<PlanStep> out;
-  size_t call = 0;
-  for (size_t kernel = 0; kernel <= kernels.size(); ++kernel) {
-    for (; call < externals.size() && externals[call].before == kernel; ++call)
-      out.push_back({.kind = PlanStep::Kind::kExternal, .index = call});
-    if (kernel < kernels.size()) out.push_back({.kind = PlanStep::Kind::kKernel, .index = kernel});
+IdVector<StepId, PlanStep> Plan::steps() const {
+  IdVector<StepId, PlanStep> out;
+  CallId call{0};
+  // The last id is the one past the end: calls after all kernels run before it.
+  for (const KernelId kernel : first_ids<KernelId>(kernels.size() + 1)) {
+    for (; externals.contains(call) && externals[call].before == kernel; ++call.index)
+      out.push_back(call);
+    if (kernels.contains(kernel)) out.push_back(kernel);
   }
   return out;
+}
+
+std::optional<KernelId> Plan::finish_of(KernelId kernel) const {
+  const KernelId next = kernel_after(kernel);
+  return kernels.contains(next) && kernels[next].finishes ? std::optional(next) : std::nullopt;
 }
 
 std::vector<const KernelPlan*> Plan::leading_kernels() const {

@@ -5,9 +5,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "fusion_ir/fusion.h"
+#include "fusion_ir/id.h"
 #include "scheduler/analysis/contraction.h"
 #include "scheduler/analysis/decision.h"
 #include "scheduler/analysis/index_checks.h"
@@ -16,6 +18,31 @@
 #include "scheduler/families/family.h"
 
 namespace sinter {
+
+struct KernelTag {
+  static constexpr char kPrefix[] = "kernel ";
+};
+struct CallTag {
+  static constexpr char kPrefix[] = "call ";
+};
+struct StepTag {
+  static constexpr char kPrefix[] = "step ";
+};
+/// A kernel of a plan. Its index is its place among the kernels in the order they run, the number
+/// that texts, files and the C ABI give. Kernels are inserted and removed by plan_edit.h alone,
+/// which keeps all ids in the plan right; ids outside of the plan are then out of date.
+using KernelId = Id<KernelTag>;
+/// An external call of a plan; in the order they run.
+using CallId = Id<CallTag>;
+/// A step of a plan (Plan::steps): a kernel or a call; in the order they run.
+using StepId = Id<StepTag>;
+
+/// The kernel that runs next after `kernel`, not counting calls; after the last one, the id past
+/// the end.
+constexpr KernelId kernel_after(KernelId kernel) { return {kernel.index + 1}; }
+
+/// What a step of execution runs.
+using PlanStep = std::variant<KernelId, CallId>;
 
 /// A tensor that one kernel of a plan leaves for later ones, or uses as scratch memory.
 struct WorkspaceTensor {
@@ -28,11 +55,9 @@ struct WorkspaceTensor {
   };
   ValueId value;  ///< In the plan's graph; for partial results, the reduction's result.
   int64_t bytes = 0;
-  size_t writer = 0;  ///< The kernel that writes it, or the external call that does.
-                      ///< If several write parts of it, the first of them.
+  PlanStep writer{};  ///< If several write parts of it, the first of them.
   Holds holds = Holds::kValue;
-  bool by_external = false;  ///< `writer` is an index of external calls.
-  int64_t offset = 0;        ///< Bytes from the start of the workspace.
+  int64_t offset = 0;  ///< Bytes from the start of the workspace.
   /// Only the writer reads it.
   [[nodiscard]] bool own() const {
     return holds == Holds::kOwnPartials || holds == Holds::kCounters;
@@ -63,7 +88,7 @@ struct KernelPlan {
   std::vector<OpId> ops{};
   /// The first kernel with an equal graph except for names; this one runs its compiled kernel and
   /// has one candidate. Absent for that first kernel itself.
-  std::optional<size_t> same_as{};
+  std::optional<KernelId> same_as{};
   std::vector<Decision> decisions{};    ///< Its own, if the plan has several segments.
   std::vector<Rejection> rejections{};  ///< Likewise.
   [[nodiscard]] const ProposedSchedule& chosen() const { return candidates.front(); }
@@ -72,17 +97,9 @@ struct KernelPlan {
 /// A call that the embedder runs between kernels.
 struct ExternalCall {
   OpId op;            ///< In the plan's graph.
-  size_t before = 0;  ///< It runs before this kernel and after the previous one; calls before the
-                      ///< same kernel run in their order.
+  KernelId before{};  ///< It runs before this kernel and after the previous one; calls before the
+                      ///< same kernel run in their order. The id past the end: after all kernels.
   friend bool operator==(const ExternalCall&, const ExternalCall&) = default;
-};
-
-/// The next step of execution: a kernel or an external call.
-struct PlanStep {
-  enum class Kind : uint8_t { kKernel, kExternal };
-  Kind kind = Kind::kKernel;
-  size_t index = 0;  ///< Into the plan's kernels or external calls.
-  friend bool operator==(const PlanStep&, const PlanStep&) = default;
 };
 
 /// Why an op and one that reads its result run in different kernels.
@@ -97,8 +114,8 @@ struct Cut {
   Rule rule = Rule::kCycle;
   ValueId value{};           ///< The value that passes through memory.
   OpId consumer{};           ///< The op that reads it.
-  size_t from = 0;           ///< Leading kernel that writes it.
-  size_t to = 0;             ///< Leading kernel that reads it.
+  KernelId from{};           ///< Leading kernel that writes it.
+  KernelId to{};             ///< Leading kernel that reads it.
   int64_t bytes = 0;         ///< Size of the value.
   Rejection why{};           ///< For kRefused; its ids are those of a graph of both.
   double together_us = 0.0;  ///< Predicted for one kernel, or its lower bound.
@@ -115,8 +132,8 @@ struct Plan {
   Fusion fusion;
   Binding binding;  ///< Extents of the original graph's symbols.
   DeviceLimits limits;
-  std::vector<KernelPlan> kernels;        ///< In the order they run.
-  std::vector<ExternalCall> externals{};  ///< In the order they run.
+  IdVector<KernelId, KernelPlan> kernels;      ///< In the order they run.
+  IdVector<CallId, ExternalCall> externals{};  ///< In the order they run.
   /// Values that steps write to a part of another value's tensor, and outputs that lie in the
   /// memory of an input.
   std::map<ValueId, Placement> placements{};
@@ -136,7 +153,10 @@ struct Plan {
   std::vector<IndexCheck> index_checks{};
 
   /// The kernels and calls in the order they run.
-  [[nodiscard]] std::vector<PlanStep> steps() const;
+  [[nodiscard]] IdVector<StepId, PlanStep> steps() const;
+  /// The kernel that finishes the partial results of `kernel`; none: it leaves none, or its last
+  /// block finishes them.
+  [[nodiscard]] std::optional<KernelId> finish_of(KernelId kernel) const;
   /// The kernels without those that only finish the partial results of the kernel before them. The
   /// prediction of a kernel that leaves partial results includes the time to finish them.
   [[nodiscard]] std::vector<const KernelPlan*> leading_kernels() const;

@@ -9,6 +9,7 @@
 
 #include "scheduler/analysis/tensor_list.h"
 #include "scheduler/families/transpose.h"
+#include "scheduler/plan/plan_edit.h"
 #include "scheduler/plan/tensor_slots.h"
 #include "scheduler/plan/workspace.h"
 #include "scheduler/schedule/family_names.h"
@@ -21,7 +22,7 @@ namespace {
 
 /// Elements of a tensor that a step reads or writes.
 struct Region {
-  size_t step = 0;
+  StepId step;
   int64_t offset = 0;  ///< Bytes.
   int64_t element_bytes = 1;
   Sizes sizes;
@@ -86,20 +87,19 @@ class PlanVerifier {
       if (tensor.holds == WorkspaceTensor::Holds::kPartials)
         partials_of_[tensor.writer].push_back(i);
     }
-    step_of_segment_.resize(plan.kernels.size());
-    for (size_t step = 0; step < steps_.size(); ++step) {
-      if (steps_[step].kind == PlanStep::Kind::kKernel) step_of_segment_[steps_[step].index] = step;
-    }
+    for (const StepId step : steps_.ids()) step_of_.emplace(steps_[step], step);
   }
 
   std::vector<std::string> run() {
-    for (step_ = 0; step_ < steps_.size(); ++step_) {
-      const size_t index = steps_[step_].index;
-      if (steps_[step_].kind == PlanStep::Kind::kExternal) {
-        add_call(plan_.fusion.ops[plan_.externals[index].op]);
+    check_ids();
+    if (!violations_.empty()) return std::move(violations_);
+    for (step_ = {0}; steps_.contains(step_); ++step_.index) {
+      if (const auto* call = std::get_if<CallId>(&steps_[step_])) {
+        add_call(plan_.fusion.ops[plan_.externals[*call].op]);
       } else {
-        add_kernel(index);
-        check_blocks(index);
+        const auto kernel = std::get<KernelId>(steps_[step_]);
+        add_kernel(kernel);
+        check_blocks(kernel);
       }
     }
     add_results();
@@ -117,6 +117,38 @@ class PlanVerifier {
   static std::string name_of(const TensorKey& key) {
     constexpr std::array kNames = {"input", "output", "workspace tensor"};
     return fmt::format("{} {}", kNames[static_cast<size_t>(key.first)], key.second);
+  }
+
+  // ---- Ids
+
+  /// Checks that everything that the plan refers to exists: the other checks rely on it.
+  void check_ids() {
+    for_each_kernel_id(plan_, [&](KernelId kernel, KernelMention mention) {
+      const bool is_end = mention == KernelMention::kBefore && kernel == plan_.kernels.next_id();
+      if (!is_end && !plan_.kernels.contains(kernel))
+        report("{} names {}, but there are {} kernels", name_of(mention), kernel,
+               plan_.kernels.size());
+    });
+    for (const WorkspaceTensor& tensor : plan_.workspace) {
+      const auto* call = std::get_if<CallId>(&tensor.writer);
+      if (call != nullptr && !plan_.externals.contains(*call))
+        report("the writer of a workspace tensor is {}, but there are {} calls", *call,
+               plan_.externals.size());
+    }
+  }
+
+  static std::string_view name_of(KernelMention mention) {
+    switch (mention) {
+      case KernelMention::kSameAs:
+        return "a kernel that is the same as another one";
+      case KernelMention::kBefore:
+        return "a call";
+      case KernelMention::kWriter:
+        return "a workspace tensor";
+      case KernelMention::kCut:
+        return "a cut";
+    }
+    unreachable();
   }
 
   // ---- What steps read and write
@@ -143,11 +175,11 @@ class PlanVerifier {
     }
   }
 
-  [[nodiscard]] bool is_finished(size_t kernel) const {
-    return kernel + 1 < plan_.kernels.size() && plan_.kernels[kernel + 1].finishes;
+  [[nodiscard]] bool is_finished(KernelId kernel) const {
+    return plan_.finish_of(kernel).has_value();
   }
   /// The outputs that a kernel stores itself.
-  [[nodiscard]] std::vector<ValueId> stored_by(size_t kernel) const {
+  [[nodiscard]] std::vector<ValueId> stored_by(KernelId kernel) const {
     const SegmentFacts& facts = plan_.kernels[kernel].facts;
     std::vector<ValueId> out;
     for (const ValueId output : facts.fusion.outputs) {
@@ -156,7 +188,7 @@ class PlanVerifier {
     return out;
   }
 
-  void add_kernel(size_t kernel) {
+  void add_kernel(KernelId kernel) {
     const Fusion& fusion = plan_.kernels[kernel].facts.fusion;
     for (const ValueId input : fusion.inputs) {
       const TensorSlot slot = slots_.of(kernel, input, BufferUse::kRead);
@@ -188,22 +220,22 @@ class PlanVerifier {
 
   // ---- Blocks
 
-  void check_blocks(size_t segment) {
-    const KernelPlan& kernel = plan_.kernels[segment];
+  void check_blocks(KernelId id) {
+    const KernelPlan& kernel = plan_.kernels[id];
     const SegmentFacts& facts = kernel.facts;
     const Schedule& schedule = kernel.chosen().schedule;
     const int64_t blocks = kernel.chosen().estimate.blocks;
-    const std::vector<ValueId> stored = stored_by(segment);
-    const bool writes = is_finished(segment) ||
+    const std::vector<ValueId> stored = stored_by(id);
+    const bool writes = is_finished(id) ||
                         std::ranges::any_of(stored, [&](ValueId v) { return !facts.is_empty(v); });
     if (!writes) return;
     if (blocks < 1) {
-      report("the kernel of segment {} writes, and has {} blocks", segment, blocks);
+      report("the kernel of segment {} writes, and has {} blocks", id.index, blocks);
       return;
     }
     const auto covers = [&](std::string_view what, int64_t covered, int64_t needed) {
       if (covered < needed)
-        report("the blocks of segment {} cover {} of {} {}", segment, covered, needed, what);
+        report("the blocks of segment {} cover {} of {} {}", id.index, covered, needed, what);
     };
     const int64_t reach = schedule.threads_per_row * schedule.vector_width;
     const bool walks_rows = schedule.family == kLooped || schedule.family == kMultiWave ||
@@ -220,19 +252,20 @@ class PlanVerifier {
       covers("elements", blocks * reach * schedule.rows_per_block * schedule.unroll,
              facts.space.rows * facts.space.columns);
     } else if (schedule.family == kColumn) {
-      const int64_t sharing = std::max<int64_t>(schedule.persistent_blocks, schedule.cluster_size);
+      const int64_t sharing =
+          std::max<int64_t>(schedule.persistent_blocks, schedule.cluster_size());
       covers("columns", blocks / sharing * reach, facts.space.columns);
     } else if (walks_rows && schedule.persistent_blocks == 0) {
-      covers("rows", blocks / schedule.cluster_size * schedule.rows_per_block, facts.space.rows);
+      covers("rows", blocks / schedule.cluster_size() * schedule.rows_per_block, facts.space.rows);
     }
     // If several blocks share an outer reduction, each has only a part of it.
     const bool is_shared = facts.has_outer() && schedule.persistent_blocks > 0;
-    const bool is_whole = is_finished(segment) || schedule.finish == Finish::kLastBlock;
+    const bool is_whole = is_finished(id) || schedule.finish == Finish::kLastBlock;
     const bool has_results = std::ranges::any_of(facts.fusion.outputs, [&](ValueId output) {
       return facts.is_after_rows(output) && !facts.is_empty(output);
     });
     if (is_shared && has_results && !is_whole)
-      report("nothing finishes the partial results of segment {}", segment);
+      report("nothing finishes the partial results of segment {}", id.index);
   }
 
   // ---- Writers
@@ -246,8 +279,8 @@ class PlanVerifier {
     int64_t count = 0;
     for (const Region& region : tensor.writes) count += region.count();
     const bool is_compared = count <= most_elements_;
-    std::optional<std::vector<std::pair<int64_t, size_t>>> addresses;
-    const auto written = [&]() -> const std::vector<std::pair<int64_t, size_t>>& {
+    std::optional<std::vector<std::pair<int64_t, StepId>>> addresses;
+    const auto written = [&]() -> const std::vector<std::pair<int64_t, StepId>>& {
       if (!addresses) addresses = addresses_of(tensor.writes);
       return *addresses;
     };
@@ -257,13 +290,13 @@ class PlanVerifier {
       const auto twice = std::ranges::adjacent_find(
           written(), [](const auto& a, const auto& b) { return a.first == b.first; });
       if (twice != written().end())
-        report("steps {} and {} write byte {} of {}", twice->second, std::next(twice)->second,
-               twice->first, name_of(key));
+        report("steps {} and {} write byte {} of {}", twice->second.index,
+               std::next(twice)->second.index, twice->first, name_of(key));
     }
     if (!is_compared) check_first_bytes(key, tensor);
     for (const Region& read : tensor.reads) {
       const bool is_callers = key.first == TensorSlot::Kind::kInput;
-      if (is_callers && read.step < steps_.size()) continue;
+      if (is_callers && steps_.contains(read.step)) continue;
       if (is_callers && tensor.writes.empty()) continue;  // An input that is also an output.
       if (read.count() == 0) continue;
       const auto is_all = [&](const Region& write) {
@@ -276,21 +309,21 @@ class PlanVerifier {
 
   /// Of tensors too large to compare element by element: no two writes begin at the same byte.
   void check_first_bytes(const TensorKey& key, const Tensor& tensor) {
-    std::vector<std::pair<int64_t, size_t>> begins;  // Byte and step.
+    std::vector<std::pair<int64_t, StepId>> begins;  // Byte and step.
     for (const Region& write : tensor.writes) {
       if (write.count() > 0) begins.emplace_back(write.offset, write.step);
     }
     std::ranges::sort(begins);
-    const auto twice = std::ranges::adjacent_find(begins, {}, &std::pair<int64_t, size_t>::first);
+    const auto twice = std::ranges::adjacent_find(begins, {}, &std::pair<int64_t, StepId>::first);
     if (twice != begins.end())
-      report("steps {} and {} write byte {} of {}", twice->second, std::next(twice)->second,
-             twice->first, name_of(key));
+      report("steps {} and {} write byte {} of {}", twice->second.index,
+             std::next(twice)->second.index, twice->first, name_of(key));
   }
 
   /// Addresses of all elements and the steps that write them, ascending. The addresses of one
   /// region are nearly always ascending, so that merging is enough.
-  static std::vector<std::pair<int64_t, size_t>> addresses_of(const std::vector<Region>& writes) {
-    std::vector<std::pair<int64_t, size_t>> out;
+  static std::vector<std::pair<int64_t, StepId>> addresses_of(const std::vector<Region>& writes) {
+    std::vector<std::pair<int64_t, StepId>> out;
     std::vector<size_t> ends = {0};  // Ends of ascending runs.
     for (const Region& region : writes) {
       for (const int64_t address : region.addresses()) out.emplace_back(address, region.step);
@@ -312,7 +345,7 @@ class PlanVerifier {
   }
 
   void check_written(const TensorKey& key, const Tensor& tensor, const Region& read,
-                     const std::vector<std::pair<int64_t, size_t>>* written) {
+                     const std::vector<std::pair<int64_t, StepId>>* written) {
     if (written == nullptr || read.count() > most_elements_) {
       int64_t before = 0;
       for (const Region& write : tensor.writes)
@@ -322,17 +355,17 @@ class PlanVerifier {
       for (size_t axis = 0; axis < read.sizes.size(); ++axis)
         distinct *= read.strides[axis] == 0 ? 1 : read.sizes[axis];
       if (before < distinct)
-        report("step {} reads {} elements of {}, of which {} are written before", read.step,
-               distinct, name_of(key), before);
+        report("{} reads {} elements of {}, of which {} are written before", read.step, distinct,
+               name_of(key), before);
       return;
     }
     auto found = written->begin();
     for (const int64_t address : read.addresses()) {
       if (found == written->end() || found->first > address)
-        found = std::ranges::lower_bound(*written, address, {}, &std::pair<int64_t, size_t>::first);
+        found = std::ranges::lower_bound(*written, address, {}, &std::pair<int64_t, StepId>::first);
       while (found != written->end() && found->first < address) ++found;
       if (found != written->end() && found->first == address && found->second < read.step) continue;
-      report("step {} reads byte {} of {}, which no step before it writes", read.step, address,
+      report("{} reads byte {} of {}, which no step before it writes", read.step, address,
              name_of(key));
       return;
     }
@@ -342,27 +375,27 @@ class PlanVerifier {
     if (key.first != TensorSlot::Kind::kWorkspace || region.count() == 0) return;
     const int64_t bytes = plan_.workspace[key.second].bytes;
     if (region.offset < 0 || region.end() > bytes)
-      report("step {} needs bytes {} to {} of {}, which has {}", region.step, region.offset,
+      report("{} needs bytes {} to {} of {}, which has {}", region.step, region.offset,
              region.end(), name_of(key), bytes);
   }
 
   // ---- Workspace
 
   struct Life {
-    size_t first = 0;
-    size_t last = 0;
+    StepId first;
+    StepId last;
   };
 
   [[nodiscard]] std::optional<Life> life_of(size_t index) const {
     const WorkspaceTensor& tensor = plan_.workspace[index];
     std::optional<Life> life;
-    const auto use = [&](size_t step) {
+    const auto use = [&](StepId step) {
       if (!life) life = Life{step, step};
       life->first = std::min(life->first, step);
       life->last = std::max(life->last, step);
     };
-    if (tensor.own() && tensor.writer < step_of_segment_.size())
-      use(step_of_segment_[tensor.writer]);
+    if (const auto step = step_of_.find(tensor.writer); tensor.own() && step != step_of_.end())
+      use(step->second);
     const auto found = tensors_.find({TensorSlot::Kind::kWorkspace, index});
     if (found == tensors_.end()) return life;
     for (const Region& region : found->second.writes) use(region.step);
@@ -374,8 +407,8 @@ class PlanVerifier {
   /// tensors that each needs ordered by offset: as long as none of them overlap, a tensor that is
   /// added can only overlap its neighbours.
   [[nodiscard]] bool share_bytes(const std::vector<std::optional<Life>>& lives) const {
-    std::map<size_t, std::vector<size_t>> begins;  // By step: tensors.
-    std::map<size_t, std::vector<size_t>> ends;
+    std::map<StepId, std::vector<size_t>> begins;  // By step: tensors.
+    std::map<StepId, std::vector<size_t>> ends;
     for (size_t i = 0; i < lives.size(); ++i) {
       if (!lives[i] || plan_.workspace[i].bytes == 0) continue;
       begins[lives[i]->first].push_back(i);
@@ -420,8 +453,8 @@ class PlanVerifier {
         const bool apart = a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset;
         if (apart || lives[i]->last < lives[j]->first || lives[j]->last < lives[i]->first) continue;
         report("workspace tensors {} and {} share bytes, and steps {} to {} need both", j, i,
-               std::max(lives[i]->first, lives[j]->first),
-               std::min(lives[i]->last, lives[j]->last));
+               std::max(lives[i]->first, lives[j]->first).index,
+               std::min(lives[i]->last, lives[j]->last).index);
       }
     }
   }
@@ -429,10 +462,10 @@ class PlanVerifier {
   const Plan& plan_;
   const TensorSlots slots_;
   const int64_t most_elements_;
-  const std::vector<PlanStep> steps_;
-  std::map<size_t, std::vector<size_t>> partials_of_;  ///< Indices in the workspace, by kernel.
-  std::vector<size_t> step_of_segment_;
-  size_t step_ = 0;  ///< The current step; after the last one, that of the caller.
+  const IdVector<StepId, PlanStep> steps_;
+  std::map<PlanStep, std::vector<size_t>> partials_of_;  ///< Indices in the workspace, by writer.
+  std::map<PlanStep, StepId> step_of_;
+  StepId step_;  ///< The current step; after the last one, that of the caller.
   std::map<TensorKey, Tensor> tensors_;
   std::vector<std::string> violations_;
 };

@@ -40,7 +40,7 @@ TensorSlot TensorSlots::of(ValueId value) const {
   return {TensorSlot::Kind::kWorkspace, found->second};
 }
 
-TensorSlot TensorSlots::of(size_t kernel, ValueId value, BufferUse use) const {
+TensorSlot TensorSlots::of(KernelId kernel, ValueId value, BufferUse use) const {
   using Holds = WorkspaceTensor::Holds;
   const KernelPlan& reader = plan_->kernels[kernel];
   const ValueId id = reader.in_plan.empty() || !value.valid() ? value : reader.in_plan.at(value);
@@ -48,13 +48,13 @@ TensorSlot TensorSlots::of(size_t kernel, ValueId value, BufferUse use) const {
   // finished result under that name.
   const auto is_meant = [&](const auto& entry) {
     const WorkspaceTensor& tensor = plan_->workspace[entry.second];
-    if (tensor.by_external) return false;
+    const KernelId* writer = std::get_if<KernelId>(&tensor.writer);
+    if (writer == nullptr) return false;
     // Blocks that accumulate into their partial results in memory leave them for the next kernel
     // too.
-    if (use == BufferUse::kReadWrite)
-      return tensor.holds != Holds::kValue && tensor.writer == kernel;
+    if (use == BufferUse::kReadWrite) return tensor.holds != Holds::kValue && *writer == kernel;
     if (tensor.holds != Holds::kPartials) return false;
-    return tensor.writer + (use == BufferUse::kWrite ? 0 : 1) == kernel;
+    return (use == BufferUse::kWrite ? *writer : kernel_after(*writer)) == kernel;
   };
   const auto tensors =
       std::ranges::equal_range(workspace_, id, {}, &std::pair<ValueId, size_t>::first);
@@ -74,7 +74,7 @@ Sizes TensorSlots::strides_of(ValueId value) const {
   return dense_strides(Binding{}.sizes_of(fusion.values[value].shape));
 }
 
-TensorSlot slot_of(const Plan& plan, size_t kernel, ValueId value, BufferUse use) {
+TensorSlot slot_of(const Plan& plan, KernelId kernel, ValueId value, BufferUse use) {
   return TensorSlots(plan).of(kernel, value, use);
 }
 

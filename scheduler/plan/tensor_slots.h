@@ -22,9 +22,9 @@ enum class BufferUse : uint8_t {
   kReadWrite,  ///< Reads workspace that it wrote itself.
 };
 
-/// The slot of a buffer of kernel `segment`. `value` is the value that the buffer holds; invalid
+/// The slot of a buffer of a kernel. `value` is the value that the buffer holds; invalid
 /// for counters.
-TensorSlot slot_of(const Plan& plan, size_t segment, ValueId value, BufferUse use);
+TensorSlot slot_of(const Plan& plan, KernelId kernel, ValueId value, BufferUse use);
 
 /// The slot of a value of the plan's graph that is an input, an output, or written by a step for
 /// later ones.
@@ -46,8 +46,8 @@ class TensorSlots {
 
   /// As slot_of(plan, value).
   [[nodiscard]] TensorSlot of(ValueId value) const;
-  /// As slot_of(plan, segment, value, use).
-  [[nodiscard]] TensorSlot of(size_t kernel, ValueId value, BufferUse use) const;
+  /// As slot_of(plan, kernel, value, use).
+  [[nodiscard]] TensorSlot of(KernelId kernel, ValueId value, BufferUse use) const;
   /// As strides_of(plan, value).
   [[nodiscard]] Sizes strides_of(ValueId value) const;
 

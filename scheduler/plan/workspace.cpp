@@ -13,47 +13,44 @@ namespace {
 /// Steps from the one that writes a tensor to the last that reads it. Tensors that are read after
 /// the execution are needed to the end.
 struct Lifetime {
-  size_t first = 0;
-  size_t last = 0;
+  StepId first;
+  StepId last;
 };
 
 std::vector<Lifetime> lifetimes(const Plan& plan) {
-  const std::vector<PlanStep> steps = plan.steps();
-  std::vector<size_t> step_of_segment(plan.kernels.size());
-  std::vector<size_t> step_of_call(plan.externals.size());
+  const IdVector<StepId, PlanStep> steps = plan.steps();
+  std::map<PlanStep, StepId> step_of;
   std::map<ValueId, Lifetime> used;  // By tensor; several steps may write parts of one.
-  const auto use = [&](ValueId value, size_t step) {
+  const auto use = [&](ValueId value, StepId step) {
     used.try_emplace(tensor_of(plan, value), Lifetime{step, step}).first->second.last = step;
   };
-  for (size_t i = 0; i < steps.size(); ++i) {
-    if (steps[i].kind == PlanStep::Kind::kExternal) {
-      step_of_call[steps[i].index] = i;
-      const Op& op = plan.fusion.ops[plan.externals[steps[i].index].op];
-      for (const ValueId operand : op.operands) use(operand, i);
-      for (const ValueId result : op.results) use(result, i);
+  for (const StepId step : steps.ids()) {
+    step_of.emplace(steps[step], step);
+    if (const auto* call = std::get_if<CallId>(&steps[step])) {
+      const Op& op = plan.fusion.ops[plan.externals[*call].op];
+      for (const ValueId operand : op.operands) use(operand, step);
+      for (const ValueId result : op.results) use(result, step);
       continue;
     }
-    step_of_segment[steps[i].index] = i;
-    const KernelPlan& kernel = plan.kernels[steps[i].index];
+    const KernelPlan& kernel = plan.kernels[std::get<KernelId>(steps[step])];
     const auto in_plan = [&](ValueId value) {
       return kernel.in_plan.empty() ? value : kernel.in_plan.at(value);
     };
-    for (const ValueId input : kernel.facts.fusion.inputs) use(in_plan(input), i);
-    for (const ValueId output : kernel.facts.fusion.outputs) use(in_plan(output), i);
+    for (const ValueId input : kernel.facts.fusion.inputs) use(in_plan(input), step);
+    for (const ValueId output : kernel.facts.fusion.outputs) use(in_plan(output), step);
   }
-  for (const ValueId kept : plan.kept_indices()) used.at(kept).last = steps.size() - 1;
+  const StepId end = steps.next_id();
+  for (const ValueId kept : plan.kept_indices()) used.at(kept).last = {end.index - 1};
   std::vector<Lifetime> out;
   for (const WorkspaceTensor& tensor : plan.workspace) {
-    const size_t written =
-        tensor.by_external ? step_of_call[tensor.writer] : step_of_segment[tensor.writer];
-    size_t last = written;
-    if (tensor.holds == WorkspaceTensor::Holds::kPartials) {
-      last = std::min(step_of_segment[tensor.writer] + 1, steps.size() - 1);
-    } else if (!tensor.own()) {
+    if (tensor.holds == WorkspaceTensor::Holds::kValue) {
       out.push_back(used.at(tensor.value));
       continue;
     }
-    out.push_back({written, last});
+    const StepId written = step_of.at(tensor.writer);
+    // The next step finishes partial results.
+    const uint32_t last = tensor.own() ? written.index : written.index + 1;
+    out.push_back({written, {std::min(last, end.index - 1)}});
   }
   return out;
 }
@@ -65,9 +62,9 @@ class LivesAtOnce {
   explicit LivesAtOnce(size_t steps) : begins_(steps), over_(2 * steps), steps_(steps) {}
 
   void add(size_t item, const Lifetime& life) {
-    begins_[life.first].push_back(item);
-    for (size_t low = life.first + 1 + steps_, high = life.last + 1 + steps_; low < high;
-         low /= 2, high /= 2) {
+    begins_[life.first.index].push_back(item);
+    for (size_t low = life.first.index + 1 + steps_, high = life.last.index + 1 + steps_;
+         low < high; low /= 2, high /= 2) {
       if (low % 2 == 1) over_[low++].push_back(item);
       if (high % 2 == 1) over_[--high].push_back(item);
     }
@@ -79,8 +76,8 @@ class LivesAtOnce {
     const auto add = [&](const std::vector<size_t>& items) {
       out.insert(out.end(), items.begin(), items.end());
     };
-    for (size_t node = life.first + steps_; node > 0; node /= 2) add(over_[node]);
-    for (size_t step = life.first; step <= life.last; ++step) add(begins_[step]);
+    for (size_t node = life.first.index + steps_; node > 0; node /= 2) add(over_[node]);
+    for (size_t step = life.first.index; step <= life.last.index; ++step) add(begins_[step]);
     return out;
   }
 

@@ -83,8 +83,8 @@ Result<void> apply_tuned(Plan& plan, const TunedChoices& tuned, const PlanOption
   }
   std::vector<bool> used(tuned.schedules.size());
   // Taking a schedule may add or remove the kernel that finishes a segment's partial results.
-  for (size_t i = 0; i < plan.kernels.size(); ++i) {
-    KernelPlan& kernel = plan.kernels[i];
+  for (KernelId id{0}; plan.kernels.contains(id); id = kernel_after(id)) {
+    KernelPlan& kernel = plan.kernels[id];
     if (kernel.finishes) continue;
     const uint64_t hash = structural_hash(kernel.facts.fusion);
     const auto found = std::ranges::find(tuned.schedules, hash, &TunedSchedule::segment);
@@ -102,7 +102,7 @@ Result<void> apply_tuned(Plan& plan, const TunedChoices& tuned, const PlanOption
     kernel.candidates.insert(kernel.candidates.begin(), std::move(*taken));
     kernel.is_required = true;
     if (!is_new) continue;
-    if (auto finished = plan_finish(plan, i, schedule, options.families); !finished)
+    if (auto finished = plan_finish(plan, id, schedule, options.families); !finished)
       return finished;
   }
   for (size_t i = 0; i < used.size(); ++i) {

@@ -25,10 +25,10 @@ Error differs(std::string what) {
           .remedy = kRemedy};
 }
 
-/// An error of one of the model's segments, with its index.
-Error of_segment(size_t kernel, Error error) {
-  error.message =
-      fmt::format("the plan to follow does not fit: its segment {}: {}", kernel, error.message);
+/// An error of one of the model's segments, which begins at `kernel`.
+Error of_segment(KernelId kernel, Error error) {
+  error.message = fmt::format("the plan to follow does not fit: its segment {}: {}", kernel.index,
+                              error.message);
   error.remedy = kRemedy;
   return error;
 }
@@ -60,22 +60,20 @@ class Follower {
   }
 
   /// Kernels of the model's segment that begins at `first`.
-  [[nodiscard]] std::span<const KernelPlan> kernels_from(size_t first) const {
-    size_t count = 1;
-    if (first + 1 < model_.kernels.size()) {
-      const KernelPlan& next = model_.kernels[first + 1];
-      const bool is_twin = model_.kernels[first].is_part && next.is_part;
-      if (next.finishes || is_twin) count = 2;
-    }
-    return std::span(model_.kernels).subspan(first, count);
+  [[nodiscard]] std::span<const KernelPlan> kernels_from(KernelId first) const {
+    const KernelId next = kernel_after(first);
+    const bool is_twin = model_.kernels[first].is_part && model_.kernels.contains(next) &&
+                         model_.kernels[next].is_part;
+    const size_t count = is_twin || model_.finish_of(first) ? 2 : 1;
+    return std::span(model_.kernels.begin(), model_.kernels.end()).subspan(first.index, count);
   }
 
   Result<void> follow_whole() {
     auto facts = analyse(plan_.fusion);
     if (!facts) return fail(unsupported(plan_.fusion, {facts.error()}, "nothing walks it here"));
     auto scheduled =
-        schedule_like(std::move(*facts), model_.kernels, plan_.limits, options_.families);
-    if (!scheduled) return fail(of_segment(0, scheduled.error()));
+        schedule_like(std::move(*facts), kernels_from({0}), plan_.limits, options_.families);
+    if (!scheduled) return fail(of_segment({0}, scheduled.error()));
     plan_.kernels = std::move(scheduled->kernels);
     plan_.workspace = std::move(scheduled->workspace);
     plan_.decisions = std::move(scheduled->decisions);
@@ -103,9 +101,9 @@ class Follower {
 
   /// The lists of tensors, which are found again, with the model's schedules.
   Result<ListGroups> follow_lists() {
-    std::vector<size_t> model_lists;
-    for (size_t i = 0; i < model_.kernels.size(); ++i) {
-      if (model_.kernels[i].facts.list) model_lists.push_back(i);
+    std::vector<KernelId> model_lists;
+    for (const KernelId id : model_.kernels.ids()) {
+      if (model_.kernels[id].facts.list) model_lists.push_back(id);
     }
     if (model_lists.empty()) return ListGroups{};
     ListGroups lists = choose_lists(plan_.fusion, plan_.limits, options_);
@@ -141,18 +139,18 @@ class Follower {
     for (const ExternalCall& call : model_.externals) {
       if (!add({call.op})) return fail(differs("a call of it is not needed"));
     }
-    for (size_t i = 0; i < model_.kernels.size(); ++i) {
-      if (model_.kernels[i].ops.empty()) continue;
-      if (!add(model_.kernels[i].ops))
+    for (const KernelId id : model_.kernels.ids()) {
+      if (model_.kernels[id].ops.empty()) continue;
+      if (!add(model_.kernels[id].ops))
         return fail(differs("an op that a kernel of it was cut out for has no owner"));
       ChosenGroup& group = out.back();
       const GroupVerdict& verdict = judge.judge(group.nodes);
       if (!verdict.legal)
         return fail(of_segment(
-            i, unsupported(graph.extract(group.nodes).fusion, {verdict.rejection},
-                           fmt::format("no kernel runs it: {}", verdict.rejection.rule))));
+            id, unsupported(graph.extract(group.nodes).fusion, {verdict.rejection},
+                            fmt::format("no kernel runs it: {}", verdict.rejection.rule))));
       group.views = verdict.views;
-      auto scheduled = follow_group(graph, group, i);
+      auto scheduled = follow_group(graph, group, id);
       if (!scheduled) return fail(scheduled.error());
       group.scheduled = *scheduled;
     }
@@ -162,9 +160,9 @@ class Follower {
 
   /// The group's kernels. If the model reuses those of an earlier group, so does this plan.
   Result<ScheduledGroup*> follow_group(const WorkGraph& graph, const ChosenGroup& group,
-                                       size_t first) {
+                                       KernelId first) {
     Fusion fusion = graph.extract(group.nodes, group.views).fusion;
-    const std::optional<size_t> same_as = model_.kernels[first].same_as;
+    const std::optional<KernelId> same_as = model_.kernels[first].same_as;
     if (same_as) {
       if (const auto made = made_.find(*same_as);
           made != made_.end() && structurally_equal(made->second.fusion, fusion))
@@ -190,7 +188,7 @@ class Follower {
     Fusion fusion;
     ScheduledGroup group;
   };
-  std::map<size_t, Made> made_;  ///< By the first equal kernel of the model.
+  std::map<KernelId, Made> made_;  ///< By the first equal kernel of the model.
 };
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "scheduler/cost/cost_model.h"
 #include "scheduler/families/interruption.h"
 #include "scheduler/families/multi_tensor.h"
+#include "scheduler/plan/plan_edit.h"
 #include "scheduler/plan/plan_options.h"
 #include "scheduler/plan/plan_verifier.h"
 #include "scheduler/plan/tensor_slots.h"
@@ -95,7 +96,7 @@ Result<void> plan_kernels(Plan& plan, const PlanOptions& options) {
   if (!whole) return plan_segments(plan, options);
   const double whole_us = whole->predicted_us();
   const bool may_cut = is_worth_trying && !pinned && options.cutting == Cutting::kFaster;
-  if (may_cut && whole_us > kWorthCutting * least_us + CostConstants{}.launch_us) {
+  if (may_cut && whole_us > kWorthCutting * least_us + plan.limits.cost.launch_us) {
     Plan cut = plan;
     try {
       if (plan_segments(cut, options, {}, whole_us / (1.0 + kCutGain)) && cut.is_segmented) {
@@ -188,12 +189,12 @@ void check_overwriting(const Plan& plan) {
   for (const PlanStep& step : plan.steps()) {
     std::vector<ValueId> read;
     std::vector<ValueId> written;
-    if (step.kind == PlanStep::Kind::kExternal) {
-      const Op& op = plan.fusion.ops[plan.externals[step.index].op];
+    if (const auto* call = std::get_if<CallId>(&step)) {
+      const Op& op = plan.fusion.ops[plan.externals[*call].op];
       read = op.operands;
       written = op.results;
     } else {
-      const KernelPlan& kernel = plan.kernels[step.index];
+      const KernelPlan& kernel = plan.kernels[std::get<KernelId>(step)];
       const auto in_plan = [&](ValueId value) {
         return kernel.in_plan.empty() ? value : kernel.in_plan.at(value);
       };
@@ -210,26 +211,20 @@ void check_overwriting(const Plan& plan) {
 }
 
 /// The kernel or call that writes a value last, which completes it.
-struct Writer {
-  size_t index = 0;
-  bool is_external = false;
-};
-
-Writer last_writer(const Plan& plan, ValueId value) {
-  std::optional<Writer> out;
+PlanStep last_writer(const Plan& plan, ValueId value) {
+  std::optional<PlanStep> out;
   for (const PlanStep& step : plan.steps()) {
-    const bool is_external = step.kind == PlanStep::Kind::kExternal;
     const auto writes = [&] {
-      if (is_external) {
-        const Op& op = plan.fusion.ops[plan.externals[step.index].op];
+      if (const auto* call = std::get_if<CallId>(&step)) {
+        const Op& op = plan.fusion.ops[plan.externals[*call].op];
         return std::ranges::find(op.results, value) != op.results.end();
       }
-      const KernelPlan& kernel = plan.kernels[step.index];
+      const KernelPlan& kernel = plan.kernels[std::get<KernelId>(step)];
       return std::ranges::any_of(kernel.facts.fusion.outputs, [&](ValueId output) {
         return (kernel.in_plan.empty() ? output : kernel.in_plan.at(output)) == value;
       });
     };
-    if (writes()) out = Writer{step.index, is_external};
+    if (writes()) out = step;
   }
   SINTER_CHECK(out.has_value(), "nothing writes {}", value);
   return *out;
@@ -243,11 +238,9 @@ void keep_indices(Plan& plan, std::vector<IndexCheck> checks) {
   for (const ValueId kept : plan.kept_indices()) {
     SINTER_CHECK(!plan.placements.contains(kept), "{} lies in another tensor", kept);
     const Value& value = plan.fusion.values[kept];
-    const Writer writer = last_writer(plan, kept);
     plan.workspace.push_back({.value = kept,
                               .bytes = element_count(value.shape) * bytes_of(value.type),
-                              .writer = writer.index,
-                              .by_external = writer.is_external});
+                              .writer = last_writer(plan, kept)});
     bytes += plan.workspace.back().bytes;
   }
   plan.decisions.push_back(
@@ -335,57 +328,52 @@ Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const Devic
 
 namespace {
 
-Result<void> finish_or_throw(Plan& plan, size_t segment, const Schedule& schedule,
+/// Names the kernel that writes the values that a kernel stores, of those in the workspace. Values
+/// that depend on partial results have another writer once the kernel that finishes them is added
+/// or removed.
+void set_writer(Plan& plan, KernelId writer) {
+  const KernelPlan& kernel = plan.kernels[writer];
+  for (const ValueId output : kernel.facts.fusion.outputs) {
+    const ValueId value = kernel.in_plan.empty() ? output : kernel.in_plan.at(output);
+    for (WorkspaceTensor& tensor : plan.workspace) {
+      if (tensor.holds == WorkspaceTensor::Holds::kValue && tensor.value == value)
+        tensor.writer = writer;
+    }
+  }
+}
+
+/// Adds, replaces or removes the kernel that finishes the partial results of a kernel.
+void set_finish(Plan& plan, KernelId segment, std::optional<KernelPlan> finish) {
+  std::optional<KernelId> finishing = plan.finish_of(segment);
+  if (finishing && finish) {
+    plan.kernels[*finishing] = std::move(*finish);
+  } else if (finish) {
+    finishing = insert_kernel_after(plan, segment, std::move(*finish));
+  } else if (finishing) {
+    remove_kernel(plan, *finishing);
+    finishing.reset();
+  }
+  set_writer(plan, segment);
+  if (finishing) set_writer(plan, *finishing);
+}
+
+Result<void> finish_or_throw(Plan& plan, KernelId segment, const Schedule& schedule,
                              const FamilySet& families) {
-  SINTER_CHECK_OP(segment, <, plan.kernels.size());
+  SINTER_CHECK(plan.kernels.contains(segment), "the plan has no {}", segment);
   if (!plan.kernels[segment].facts.has_outer() || plan.kernels[segment].is_part) return {};
   auto finish = finish_segment(plan.kernels[segment].facts, schedule, plan.limits, families);
   if (!finish) return fail(finish.error());
-  // Remove the earlier choice; the kernels after it move up.
-  const size_t next = segment + 1;
   std::erase_if(plan.workspace, [&](const WorkspaceTensor& tensor) {
-    return !tensor.by_external && tensor.writer == segment &&
-           tensor.holds != WorkspaceTensor::Holds::kValue;
+    return tensor.writer == PlanStep(segment) && tensor.holds != WorkspaceTensor::Holds::kValue;
   });
-  const bool had = next < plan.kernels.size() && plan.kernels[next].finishes;
-  const bool has = !finish->kernels.empty();
   const std::map<ValueId, ValueId> in_plan = plan.kernels[segment].in_plan;
   const auto plan_value = [&](ValueId value) {
     return in_plan.empty() || !value.valid() ? value : in_plan.at(value);
   };
-  for (KernelPlan& kernel : finish->kernels) {
-    for (auto& [mine, value] : kernel.in_plan) value = plan_value(value);
+  if (finish->kernel) {
+    for (auto& [mine, value] : finish->kernel->in_plan) value = plan_value(value);
   }
-  const auto renumber = [&](size_t& number) {
-    if (had && !has && number > segment) --number;
-    if (has && !had && number > segment) ++number;
-  };
-  for (WorkspaceTensor& tensor : plan.workspace) {
-    if (!tensor.by_external) renumber(tensor.writer);
-  }
-  for (ExternalCall& call : plan.externals) renumber(call.before);
-  for (KernelPlan& other : plan.kernels) {
-    if (other.same_as) renumber(*other.same_as);
-  }
-  for (Cut& cut : plan.cuts) {
-    renumber(cut.from);
-    renumber(cut.to);
-  }
-  const auto at = plan.kernels.begin() + static_cast<ptrdiff_t>(next);
-  if (had) plan.kernels.erase(at);
-  if (has) plan.kernels.insert(at, std::move(finish->kernels.front()));
-  // Values that depend on the partial results may have another writer now.
-  for (const size_t writer : {segment, next}) {
-    if (writer == next && !has) continue;
-    for (const ValueId output : plan.kernels[writer].facts.fusion.outputs) {
-      const auto& in_plan_of_writer = plan.kernels[writer].in_plan;
-      const ValueId value = in_plan_of_writer.empty() ? output : in_plan_of_writer.at(output);
-      for (WorkspaceTensor& tensor : plan.workspace) {
-        if (tensor.holds == WorkspaceTensor::Holds::kValue && tensor.value == value)
-          tensor.writer = writer;
-      }
-    }
-  }
+  set_finish(plan, segment, std::move(finish->kernel));
   for (WorkspaceTensor tensor : finish->workspace) {
     tensor.value = plan_value(tensor.value);
     tensor.writer = segment;
@@ -401,7 +389,7 @@ Result<void> finish_or_throw(Plan& plan, size_t segment, const Schedule& schedul
 
 }  // namespace
 
-Result<void> plan_finish(Plan& plan, size_t segment, const Schedule& schedule,
+Result<void> plan_finish(Plan& plan, KernelId segment, const Schedule& schedule,
                          const FamilySet& families) {
   return as_result([&] { return finish_or_throw(plan, segment, schedule, families); });
 }

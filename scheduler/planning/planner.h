@@ -18,11 +18,12 @@ namespace sinter {
 Result<Plan> plan(const Fusion& fusion, const ExtentValues& extents, const DeviceLimits& limits,
                   const PlanOptions& options = {});
 
-/// Given a segment's schedule, plans the kernel that finishes its partial results, and the
-/// workspace between them; removes those of an earlier choice. A schedule whose last block finishes
-/// has its own workspace and no second kernel. Does nothing for a schedule without partial results
-/// or a segment without outer reductions. Errors: as plan().
-Result<void> plan_finish(Plan& plan, size_t segment, const Schedule& schedule,
+/// Given the schedule of a segment's leading kernel, plans the kernel that finishes its partial
+/// results, and the workspace between them; removes those of an earlier choice. The leading kernel
+/// keeps its id, as do those before it, and all ids in the plan stay right (plan_edit.h). A
+/// schedule whose last block finishes has its own workspace and no second kernel. Does nothing for
+/// a schedule without partial results or a segment without outer reductions. Errors: as plan().
+Result<void> plan_finish(Plan& plan, KernelId segment, const Schedule& schedule,
                          const FamilySet& families);
 
 /// Cutting is not tried if the kernels of the whole graph take at most this multiple of the time of

@@ -33,10 +33,10 @@ int64_t wanted_registers(const CompiledResources& resources) {
 ResourceEstimate with_compiled(const ResourceEstimate& estimate, const CompiledResources& resources,
                                const Schedule& schedule, const DeviceLimits& limits) {
   ResourceEstimate planned = estimate;
-  complete(planned, limits, schedule.min_blocks_per_sm, schedule.cluster_size);
+  complete(planned, limits, schedule.min_blocks_per_sm, schedule.cluster_size());
   ResourceEstimate out = estimate;
   out.registers = resources.registers;
-  complete(out, limits, schedule.min_blocks_per_sm, schedule.cluster_size);
+  complete(out, limits, schedule.min_blocks_per_sm, schedule.cluster_size());
   if (planned.waves > 0.0) out.waves *= estimate.waves / planned.waves;
   out.register_cap = estimate.register_cap;
   out.spilled_registers = spilled_registers(resources);
@@ -80,7 +80,7 @@ bool Replanner::was_attempted(const Schedule& schedule) const {
 bool Replanner::would_spill_too(const ProposedSchedule& candidate) const {
   // Warps of a pipelined kernel redistribute registers (setmaxnreg), so no single cap holds for its
   // threads.
-  if (candidate.schedule.pipeline_stages > 0) return false;
+  if (candidate.schedule.pipeline_stages() > 0) return false;
   return std::ranges::any_of(attempts_, [&](const CompileAttempt& attempt) {
     if (!spills(attempt)) return false;
     const ProposedSchedule& tried = attempt.proposed;

@@ -18,15 +18,16 @@ std::string size_text(int64_t bytes) { return bytes_text(static_cast<double>(byt
 
 /// "3 multi_wave", "8192 x 4096", "12.3 us"; or "call matmul".
 std::vector<std::string> lines_of(const Plan& plan, const PlanStep& step) {
-  if (step.kind == PlanStep::Kind::kExternal) {
-    const Op& op = plan.fusion.ops[plan.externals[step.index].op];
+  if (const auto* call = std::get_if<CallId>(&step)) {
+    const Op& op = plan.fusion.ops[plan.externals[*call].op];
     return {"call " + std::get<ExternalOp>(op.kind).name};
   }
-  const KernelPlan& kernel = plan.kernels[step.index];
-  std::string first = fmt::format("{} {}", step.index, kernel.chosen().schedule.family);
-  if (kernel.same_as) first += fmt::format(" as {}", *kernel.same_as);
+  const auto id = std::get<KernelId>(step);
+  const KernelPlan& kernel = plan.kernels[id];
+  std::string first = fmt::format("{} {}", id.index, kernel.chosen().schedule.family);
+  if (kernel.same_as) first += fmt::format(" as {}", kernel.same_as->index);
   const std::string time = kernel.finishes
-                               ? fmt::format("time with {}", step.index - 1)
+                               ? fmt::format("time with {}", id.index - 1)
                                : fmt::format("{:.1f} us", kernel.chosen().predicted.total_us);
   return {std::move(first),
           fmt::format("{} x {}", kernel.facts.space.rows, kernel.facts.space.columns), time};
@@ -61,9 +62,9 @@ std::string to_dot(const Plan& plan) {
       "  node [shape=box, fontname=monospace]\n"
       "  edge [fontname=monospace, fontsize=10]\n",
       dot_escaped(plan.fusion.name));
-  for (size_t step = 0; step < graph.steps.size(); ++step) {
-    const bool calls = graph.steps[step].kind == PlanStep::Kind::kExternal;
-    out += dot_node(fmt::format("step{}", step), lines_of(plan, graph.steps[step]),
+  for (const StepId step : graph.steps.ids()) {
+    const bool calls = std::holds_alternative<CallId>(graph.steps[step]);
+    out += dot_node(fmt::format("step{}", step.index), lines_of(plan, graph.steps[step]),
                     calls ? ", style=\"filled,rounded\", fillcolor=\"#e6e6e6\""
                           : ", style=filled, fillcolor=\"#cfe3f7\"");
   }
@@ -76,11 +77,12 @@ std::string to_dot(const Plan& plan) {
     if (tensor.is_input) out += dot_node(input, name, ", shape=ellipse, fontsize=10");
     if (tensor.is_output) out += dot_node(output, name, ", shape=ellipse, fontsize=10, penwidth=2");
     std::vector<std::string> sources;
-    for (const size_t writer : tensor.writers) sources.push_back(fmt::format("step{}", writer));
+    for (const StepId writer : tensor.writers)
+      sources.push_back(fmt::format("step{}", writer.index));
     if (sources.empty()) sources.push_back(input);
     for (const std::string& from : sources) {
-      for (const size_t reader : tensor.readers)
-        edges += dot_edge(plan, tensor, from, fmt::format("step{}", reader));
+      for (const StepId reader : tensor.readers)
+        edges += dot_edge(plan, tensor, from, fmt::format("step{}", reader.index));
       if (tensor.is_output) edges += dot_edge(plan, tensor, from, output);
     }
   }
@@ -122,7 +124,7 @@ class Drawing {
 
   std::string run() {
     find_layers();
-    for (size_t step = 0; step < graph_.steps.size(); ++step) add_step(step);
+    for (const StepId step : graph_.steps.ids()) add_step(step);
     add_tensors();
     std::vector<LayoutBox> boxes;
     for (const Box& box : boxes_) boxes.push_back(measured(box));
@@ -132,31 +134,31 @@ class Drawing {
  private:
   /// Steps have odd layers, tensors even ones.
   void find_layers() {
-    layers_.assign(graph_.steps.size(), 1);
-    std::vector<std::vector<size_t>> read(graph_.steps.size());
+    layers_ = IdMap<StepId, size_t>(graph_.steps.size(), 1);
+    IdMap<StepId, std::vector<size_t>> read(graph_.steps.size());
     for (size_t i = 0; i < graph_.tensors.size(); ++i) {
-      for (const size_t reader : graph_.tensors[i].readers) read[reader].push_back(i);
+      for (const StepId reader : graph_.tensors[i].readers) read[reader].push_back(i);
     }
     // Steps are in an order in which writers come first.
-    for (size_t step = 0; step < graph_.steps.size(); ++step) {
+    for (const StepId step : graph_.steps.ids()) {
       for (const size_t tensor : read[step]) {
-        for (const size_t writer : graph_.tensors[tensor].writers)
+        for (const StepId writer : graph_.tensors[tensor].writers)
           layers_[step] = std::max(layers_[step], layers_[writer] + 2);
       }
     }
   }
 
-  void add_step(size_t step) {
+  void add_step(StepId step) {
     const PlanStep& what = graph_.steps[step];
-    const bool calls = what.kind == PlanStep::Kind::kExternal;
+    const bool calls = std::holds_alternative<CallId>(what);
     Box box{.kind = calls ? "call" : "kernel",
             .lines = lines_of(plan_, what),
             .layer = layers_[step],
-            .id = fmt::format("{}", step)};
+            .id = fmt::format("{}", step.index)};
     if (calls) {
       box.title = box.lines.front();
     } else {
-      const KernelPlan& kernel = plan_.kernels[what.index];
+      const KernelPlan& kernel = plan_.kernels[std::get<KernelId>(what)];
       box.title =
           fmt::format("{}: {}; reads {}, writes {}", kernel.facts.fusion.name, ops_text(kernel),
                       size_text(kernel.facts.bytes_read), size_text(kernel.facts.bytes_written));
@@ -170,8 +172,8 @@ class Drawing {
   struct Group {
     std::string kind;
     size_t layer = 0;
-    std::vector<size_t> writers;
-    std::vector<size_t> readers;
+    std::vector<StepId> writers;
+    std::vector<StepId> readers;
     friend auto operator<=>(const Group&, const Group&) = default;
   };
 
@@ -181,13 +183,13 @@ class Drawing {
       const PassedTensor& tensor = graph_.tensors[i];
       if (!tensor.writers.empty()) {
         size_t layer = 0;
-        for (const size_t writer : tensor.writers) layer = std::max(layer, layers_[writer] + 1);
+        for (const StepId writer : tensor.writers) layer = std::max(layer, layers_[writer] + 1);
         groups[{tensor.is_output ? "output" : "between", layer, tensor.writers, tensor.readers}]
             .push_back(i);
         continue;
       }
-      std::map<size_t, std::vector<size_t>> by_layer;
-      for (const size_t reader : tensor.readers) by_layer[layers_[reader] - 1].push_back(reader);
+      std::map<size_t, std::vector<StepId>> by_layer;
+      for (const StepId reader : tensor.readers) by_layer[layers_[reader] - 1].push_back(reader);
       if (by_layer.empty()) by_layer[0] = {};
       for (const auto& [layer, readers] : by_layer)
         groups[{"input", layer, {}, readers}].push_back(i);
@@ -221,8 +223,9 @@ class Drawing {
     }
     const size_t id = boxes_.size();
     boxes_.push_back(std::move(box));
-    for (const size_t writer : group.writers) lines_.push_back({writer, id});
-    for (const size_t reader : group.readers) lines_.push_back({id, reader});
+    // Boxes of steps come first, in their order.
+    for (const StepId writer : group.writers) lines_.push_back({writer.index, id});
+    for (const StepId reader : group.readers) lines_.push_back({id, reader.index});
   }
 
   static LayoutBox measured(const Box& box) {
@@ -309,9 +312,9 @@ class Drawing {
 
   const Plan& plan_;
   const StepGraph graph_;
-  double longest_us_ = 0.0;     ///< Of any kernel.
-  std::vector<size_t> layers_;  ///< By step.
-  std::vector<Box> boxes_;      ///< Steps first.
+  double longest_us_ = 0.0;       ///< Of any kernel.
+  IdMap<StepId, size_t> layers_;  ///< By step.
+  std::vector<Box> boxes_;        ///< Steps first.
   std::vector<LayoutLine> lines_;
 };
 

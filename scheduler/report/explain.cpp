@@ -270,17 +270,17 @@ std::string families_text(const KernelPlan& kernel, const DeviceLimits& limits) 
   add("vector, unroll",
       [](P p) { return fmt::format("{}, {}", p.schedule.vector_width, p.schedule.unroll); });
   add("keeps", [](P p) {
-    const int64_t ahead = p.schedule.prefetch_rows;
+    const int64_t ahead = p.schedule.prefetch_rows();
     std::string text = residencies_text(p.schedule);
     if (ahead != 0) text += fmt::format(", {} row prefetched", ahead);
-    if (p.schedule.accumulators != Residency::kRegister)
-      text += fmt::format(", accumulators in {}", text_of(p.schedule.accumulators));
+    if (p.schedule.accumulators() != Residency::kRegister)
+      text += fmt::format(", accumulators in {}", text_of(p.schedule.accumulators()));
     return text;
   });
-  const auto add_number = [&](const char* name, int64_t Schedule::*field) {
-    if (std::ranges::any_of(best,
-                            [&](const auto* p) { return p->schedule.*field != Schedule{}.*field; }))
-      add(name, [&](P p) { return fmt::format("{}", p.schedule.*field); });
+  const auto add_number = [&](const char* name, int64_t (Schedule::*field)() const) {
+    const int64_t unused = (Schedule{}.*field)();
+    if (std::ranges::any_of(best, [&](const auto* p) { return (p->schedule.*field)() != unused; }))
+      add(name, [&](P p) { return fmt::format("{}", (p.schedule.*field)()); });
   };
   add_number("cluster_size", &Schedule::cluster_size);
   add_number("pipeline_stages", &Schedule::pipeline_stages);
@@ -289,12 +289,13 @@ std::string families_text(const KernelPlan& kernel, const DeviceLimits& limits) 
   add_number("rows_per_tile", &Schedule::rows_per_tile);
   std::set<std::string> parameters;
   for (const ProposedSchedule* candidate : best) {
-    for (const auto& [name, value] : candidate->schedule.parameters) parameters.insert(name);
+    for (const auto& [name, value] : candidate->schedule.external_values()) parameters.insert(name);
   }
   for (const std::string& name : parameters) {
     add(name, [&](P p) {
-      const auto found = p.schedule.parameters.find(name);
-      return found == p.schedule.parameters.end() ? "" : fmt::format("{}", found->second);
+      const auto& values = p.schedule.external_values();
+      const auto found = values.find(name);
+      return found == values.end() ? "" : fmt::format("{}", found->second);
     });
   }
   constexpr double kShown = 0.05;  // The least that rounds to 0.1.
@@ -341,12 +342,12 @@ std::string value_text(const Fusion& fusion, ValueId value) {
 }
 
 /// The tensors that each step leaves in memory: "%v3 h, partials of %v5, part of %v7".
-std::vector<std::string> written_texts(const Plan& plan, const StepGraph& graph) {
-  std::vector<std::string> out(graph.steps.size());
+IdMap<StepId, std::string> written_texts(const Plan& plan, const StepGraph& graph) {
+  IdMap<StepId, std::string> out(graph.steps.size());
   for (const PassedTensor& tensor : graph.tensors) {
     const bool is_value = tensor.holds == PassedTensor::Holds::kValue;
     const char* what = !is_value ? "partials of " : tensor.writers.size() > 1 ? "part of " : "";
-    for (const size_t writer : tensor.writers) {
+    for (const StepId writer : tensor.writers) {
       std::string& text = out[writer];
       text += fmt::format("{}{}{}", text.empty() ? "" : ", ", what,
                           value_text(plan.fusion, tensor.value));
@@ -361,24 +362,24 @@ std::string steps_text(const Plan& plan) {
   TextTable table({"", "runs", "rows x columns", "reads", "writes", "us", "for"},
                   {kLeft, kLeft, kRight, kRight, kRight, kRight, kLeft});
   const StepGraph graph = step_graph(plan);
-  std::vector<std::string> written = written_texts(plan, graph);
-  for (size_t i = 0; i < graph.steps.size(); ++i) {
-    const PlanStep& step = graph.steps[i];
-    if (step.kind == PlanStep::Kind::kExternal) {
-      const Op& op = plan.fusion.ops[plan.externals[step.index].op];
-      table.row({"call", std::get<ExternalOp>(op.kind).name, "", "", "", "", written[i]});
+  const IdMap<StepId, std::string> written = written_texts(plan, graph);
+  for (const StepId step : graph.steps.ids()) {
+    if (const auto* call = std::get_if<CallId>(&graph.steps[step])) {
+      const Op& op = plan.fusion.ops[plan.externals[*call].op];
+      table.row({"call", std::get<ExternalOp>(op.kind).name, "", "", "", "", written[step]});
       continue;
     }
-    const KernelPlan& kernel = plan.kernels[step.index];
+    const auto id = std::get<KernelId>(graph.steps[step]);
+    const KernelPlan& kernel = plan.kernels[id];
     const SegmentFacts& facts = kernel.facts;
     std::string what = kernel.chosen().schedule.family;
-    if (kernel.same_as) what += fmt::format(" of {}", *kernel.same_as);
-    table.row({fmt::format("{}", step.index), std::move(what),
+    if (kernel.same_as) what += fmt::format(" of {}", kernel.same_as->index);
+    table.row({fmt::format("{}", id.index), std::move(what),
                fmt::format("{} x {}", facts.space.rows, facts.space.columns),
                bytes_text(static_cast<double>(facts.bytes_read)),
                bytes_text(static_cast<double>(facts.bytes_written)),
                kernel.finishes ? "" : fmt::format("{:.1f}", kernel.chosen().predicted.total_us),
-               written[i]});
+               written[step]});
   }
   return table.text();
 }
@@ -391,7 +392,7 @@ std::string cuts_text(const Plan& plan) {
                   {kRight, kRight, kRight, kLeft, kLeft, kLeft});
   for (const Cut& cut : plan.cuts) {
     const Op& consumer = plan.fusion.ops[cut.consumer];
-    table.row({fmt::format("{}", cut.from), fmt::format("{}", cut.to),
+    table.row({fmt::format("{}", cut.from.index), fmt::format("{}", cut.to.index),
                bytes_text(static_cast<double>(cut.bytes)), value_text(plan.fusion, cut.value),
                fmt::format("{} {}", text_of(consumer.kind),
                            value_text(plan.fusion, consumer.results.front())),
@@ -408,19 +409,19 @@ std::string short_text(const Decision& decision) {
 /// For each kernel, the decisions about it. The k-th of a segment's decisions on schedules is about
 /// the k-th kernel from the one that leads; decisions before it belong to it, and those after the
 /// last are about the kernel that leads.
-std::vector<std::string> kernel_texts(const Plan& plan) {
-  std::vector<std::string> out(plan.kernels.size());
-  for (size_t leading = 0; leading < plan.kernels.size(); ++leading) {
+IdMap<KernelId, std::string> kernel_texts(const Plan& plan) {
+  IdMap<KernelId, std::string> out(plan.kernels.size());
+  for (const KernelId leading : plan.kernels.ids()) {
     const KernelPlan& segment = plan.kernels[leading];
     std::string pending;
-    size_t kernel = leading;
+    KernelId kernel = leading;
     for (const Decision& decision : segment.decisions) {
-      if (kernel == plan.kernels.size() || !decision.question.starts_with("which schedule")) {
+      if (!plan.kernels.contains(kernel) || !decision.question.starts_with("which schedule")) {
         pending += short_text(decision);
         continue;
       }
       out[kernel] += std::exchange(pending, "") + brief_text(plan.kernels[kernel], decision, "");
-      ++kernel;
+      kernel = kernel_after(kernel);
     }
     out[leading] += pending;
     std::vector<Rejection> refusals = segment.rejections;
@@ -437,9 +438,9 @@ std::string explain_segments(const Plan& plan) {
                   plan.externals.size(), bytes_text(static_cast<double>(plan.workspace_bytes)));
   out += steps_text(plan) + cuts_text(plan);
   if (!plan.decisions.empty()) out += "\n" + decisions_text(plan);
-  const std::vector<std::string> texts = kernel_texts(plan);
-  for (size_t kernel = 0; kernel < texts.size(); ++kernel) {
-    if (!texts[kernel].empty()) out += fmt::format("\nkernel {}\n{}", kernel, texts[kernel]);
+  const IdMap<KernelId, std::string> texts = kernel_texts(plan);
+  for (const KernelId kernel : plan.kernels.ids()) {
+    if (!texts[kernel].empty()) out += fmt::format("\n{}\n{}", kernel, texts[kernel]);
   }
   return out;
 }
@@ -461,7 +462,7 @@ std::string explain(const Plan& plan) {
   const bool in_parts = !first.in_plan.empty();
   const size_t leading = plan.leading_kernels().size();
   // Decisions on schedules are about the leading kernels, in their order.
-  size_t kernel = 0;
+  KernelId kernel{0};
   std::string why_finished_apart;
   for (const Decision& decision : plan.decisions) {
     if (decision.question == kWhatFinishes && plan.kernels.size() > 1) {
@@ -469,18 +470,20 @@ std::string explain(const Plan& plan) {
       continue;
     }
     out += "\n";
-    if (kernel == plan.kernels.size() || !decision.question.starts_with("which schedule")) {
+    if (!plan.kernels.contains(kernel) || !decision.question.starts_with("which schedule")) {
       out += decision_text(decision);
       if (in_parts && &decision == &plan.decisions.front()) out += refusals_text(plan.rejections);
       continue;
     }
     const KernelPlan& planned = plan.kernels[kernel];
-    if (kernel++ == 0) {
+    const bool is_first = kernel == KernelId{0};
+    kernel = kernel_after(kernel);
+    if (is_first) {
       out += segment_text(planned, decision, in_parts ? std::vector<Rejection>{} : plan.rejections,
                           plan.limits);
     } else {
       out += brief_text(planned, decision, why_finished_apart);
-      if (kernel <= leading) out += families_text(planned, plan.limits);
+      if (kernel.index <= leading) out += families_text(planned, plan.limits);
     }
   }
   return out;

@@ -38,16 +38,13 @@ struct Likeness {
   std::set<std::string> written{};
 };
 
-/// A matched item of each plan.
-struct Pair {
-  size_t a = 0;
-  size_t b = 0;
-};
-
+/// Matches kernels, or calls, of two plans.
+template <IsId K>
 class Matching {
  public:
-  Matching(std::vector<Likeness> a, std::vector<Likeness> b)
-      : a_(std::move(a)), b_(std::move(b)), taken_a_(a_.size()), taken_b_(b_.size()) {}
+  using Likenesses = IdVector<K, Likeness>;
+  using Pair = Both<K>;
+  Matching(Likenesses a, Likenesses b) : a_(std::move(a)), b_(std::move(b)) {}
 
   std::vector<Pair> run() {
     match([](const Likeness& a, const Likeness& b) {
@@ -62,15 +59,15 @@ class Matching {
     return pairs_;
   }
 
-  [[nodiscard]] std::vector<size_t> left_a() const { return left(taken_a_); }
-  [[nodiscard]] std::vector<size_t> left_b() const { return left(taken_b_); }
+  [[nodiscard]] std::vector<K> left_a() const { return left(a_, taken_a_); }
+  [[nodiscard]] std::vector<K> left_b() const { return left(b_, taken_b_); }
 
  private:
   template <class Alike>
   void match(Alike alike) {
-    for (size_t a = 0; a < a_.size(); ++a) {
+    for (const K a : a_.ids()) {
       if (taken_a_[a] != 0) continue;
-      for (size_t b = 0; b < b_.size(); ++b) {
+      for (const K b : b_.ids()) {
         if (taken_b_[b] != 0 || a_[a].role != b_[b].role || !alike(a_[a], b_[b])) continue;
         take(a, b);
         break;
@@ -81,8 +78,8 @@ class Matching {
   /// Matches items with common names, those with most in common first.
   void match_overlapping() {
     std::vector<std::pair<size_t, Pair>> found;
-    for (size_t a = 0; a < a_.size(); ++a) {
-      for (size_t b = 0; b < b_.size(); ++b) {
+    for (const K a : a_.ids()) {
+      for (const K b : b_.ids()) {
         if (taken_a_[a] != 0 || taken_b_[b] != 0 || a_[a].role != b_[b].role) continue;
         const auto shared = std::ranges::count_if(
             a_[a].written, [&](const std::string& name) { return b_[b].written.contains(name); });
@@ -96,23 +93,23 @@ class Matching {
     }
   }
 
-  void take(size_t a, size_t b) {
+  void take(K a, K b) {
     taken_a_[a] = 1;
     taken_b_[b] = 1;
     pairs_.push_back({a, b});
   }
-  static std::vector<size_t> left(const std::vector<uint8_t>& taken) {
-    std::vector<size_t> out;
-    for (size_t i = 0; i < taken.size(); ++i) {
-      if (taken[i] == 0) out.push_back(i);
+  static std::vector<K> left(const Likenesses& all, const IdMap<K, uint8_t>& taken) {
+    std::vector<K> out;
+    for (const K id : all.ids()) {
+      if (taken[id] == 0) out.push_back(id);
     }
     return out;
   }
 
-  std::vector<Likeness> a_;
-  std::vector<Likeness> b_;
-  std::vector<uint8_t> taken_a_;
-  std::vector<uint8_t> taken_b_;
+  Likenesses a_;
+  Likenesses b_;
+  IdMap<K, uint8_t> taken_a_;
+  IdMap<K, uint8_t> taken_b_;
   std::vector<Pair> pairs_;
 };
 
@@ -123,13 +120,13 @@ class Comparison {
 
   PlanDiff run() {
     compare_problems();
-    Matching kernels(kernels_of(a_), kernels_of(b_));
-    const std::vector<Pair> matched = kernels.run();
-    for (const Pair& pair : matched) out_.kernels.push_back(compared(pair));
+    Matching<KernelId> kernels(kernels_of(a_), kernels_of(b_));
+    const std::vector<Both<KernelId>> matched = kernels.run();
+    for (const Both<KernelId>& pair : matched) out_.kernels.push_back(compared(pair));
     out_.only_in_a = kernels.left_a();
     out_.only_in_b = kernels.left_b();
-    Matching calls(calls_of(a_), calls_of(b_));
-    const std::vector<Pair> matched_calls = calls.run();
+    Matching<CallId> calls(calls_of(a_), calls_of(b_));
+    const std::vector<Both<CallId>> matched_calls = calls.run();
     out_.calls_only_in_a = calls.left_a();
     out_.calls_only_in_b = calls.left_b();
     out_.same_order = is_same_order(matched, matched_calls);
@@ -177,8 +174,8 @@ class Comparison {
     return out;
   }
 
-  [[nodiscard]] std::vector<Likeness> kernels_of(const Plan& plan) const {
-    std::vector<Likeness> out;
+  [[nodiscard]] IdVector<KernelId, Likeness> kernels_of(const Plan& plan) const {
+    IdVector<KernelId, Likeness> out;
     for (const KernelPlan& kernel : plan.kernels) {
       std::vector<ValueId> written;
       for (const ValueId output : kernel.facts.fusion.outputs)
@@ -192,8 +189,8 @@ class Comparison {
     return out;
   }
 
-  [[nodiscard]] std::vector<Likeness> calls_of(const Plan& plan) const {
-    std::vector<Likeness> out;
+  [[nodiscard]] IdVector<CallId, Likeness> calls_of(const Plan& plan) const {
+    IdVector<CallId, Likeness> out;
     for (const ExternalCall& call : plan.externals) {
       const Op& op = plan.fusion.ops[call.op];
       // A graph of the call and its operands, with their kinds and types only.
@@ -218,10 +215,10 @@ class Comparison {
     return out;
   }
 
-  [[nodiscard]] KernelDiff compared(const Pair& pair) const {
+  [[nodiscard]] KernelDiff compared(const Both<KernelId>& pair) const {
     const KernelPlan& a = a_.kernels[pair.a];
     const KernelPlan& b = b_.kernels[pair.b];
-    KernelDiff out{.segment = {pair.a, pair.b},
+    KernelDiff out{.segment = pair,
                    .same_graph = structurally_equal(a.facts.fusion, b.facts.fusion),
                    .rows = {a.facts.space.rows, b.facts.space.rows},
                    .columns = {a.facts.space.columns, b.facts.space.columns},
@@ -249,20 +246,19 @@ class Comparison {
     return out;
   }
 
-  [[nodiscard]] bool is_same_order(const std::vector<Pair>& kernels,
-                                   const std::vector<Pair>& calls) const {
-    // The position of each step of b.
-    std::map<std::pair<PlanStep::Kind, size_t>, size_t> place;
-    const std::vector<PlanStep> steps = b_.steps();
-    for (size_t i = 0; i < steps.size(); ++i) place[{steps[i].kind, steps[i].index}] = i;
-    std::map<std::pair<PlanStep::Kind, size_t>, size_t> like;
-    for (const Pair& pair : kernels) like[{PlanStep::Kind::kKernel, pair.a}] = pair.b;
-    for (const Pair& pair : calls) like[{PlanStep::Kind::kExternal, pair.a}] = pair.b;
-    size_t last = 0;
+  [[nodiscard]] bool is_same_order(const std::vector<Both<KernelId>>& kernels,
+                                   const std::vector<Both<CallId>>& calls) const {
+    std::map<PlanStep, StepId> place;  // Of each step of b.
+    const IdVector<StepId, PlanStep> steps = b_.steps();
+    for (const StepId id : steps.ids()) place[steps[id]] = id;
+    std::map<PlanStep, PlanStep> like;
+    for (const Both<KernelId>& pair : kernels) like[pair.a] = pair.b;
+    for (const Both<CallId>& pair : calls) like[pair.a] = pair.b;
+    StepId last{0};
     for (const PlanStep& step : a_.steps()) {
-      const auto found = like.find({step.kind, step.index});
+      const auto found = like.find(step);
       if (found == like.end()) continue;
-      const size_t there = place.at({step.kind, found->second});
+      const StepId there = place.at(found->second);
       if (there < last) return false;
       last = there;
     }
@@ -313,16 +309,16 @@ std::string kernel_diff_text(const KernelDiff& kernel, const Plan& a, const Plan
 }
 
 /// The kernels and calls without a match in the other plan.
-std::string left_text(const Plan& plan, const std::vector<size_t>& kernels,
-                      const std::vector<size_t>& calls, char which) {
+std::string left_text(const Plan& plan, const std::vector<KernelId>& kernels,
+                      const std::vector<CallId>& calls, char which) {
   std::string out;
-  for (const size_t kernel : kernels) {
+  for (const KernelId kernel : kernels) {
     const KernelPlan& segment = plan.kernels[kernel];
     out += fmt::format("  kernel {}: {:.2f} us, reads {}, writes {}\n", kernel_text(plan, kernel),
                        segment.chosen().predicted.total_us, size_text(segment.facts.bytes_read),
                        size_text(segment.facts.bytes_written));
   }
-  for (const size_t call : calls) out += fmt::format("  call {}\n", call_text(plan, call));
+  for (const CallId call : calls) out += fmt::format("  call {}\n", call_text(plan, call));
   return out.empty() ? "" : fmt::format("\nonly in {}\n{}", which, out);
 }
 
@@ -350,16 +346,16 @@ bool PlanDiff::equal() const {
 
 PlanDiff diff(const Plan& a, const Plan& b) { return Comparison(a, b).run(); }
 
-std::string kernel_text(const Plan& plan, size_t segment) {
-  const KernelPlan& kernel = plan.kernels[segment];
+std::string kernel_text(const Plan& plan, KernelId id) {
+  const KernelPlan& kernel = plan.kernels[id];
   std::vector<std::string> written;
   for (const ValueId output : kernel.facts.fusion.outputs)
     written.push_back(name_in(plan.fusion, plan_value(kernel, output)));
-  return fmt::format("{} {} ({})", segment, kernel.chosen().schedule.family,
+  return fmt::format("{} {} ({})", id.index, kernel.chosen().schedule.family,
                      fmt::join(written, ", "));
 }
 
-std::string call_text(const Plan& plan, size_t call) {
+std::string call_text(const Plan& plan, CallId call) {
   const Op& op = plan.fusion.ops[plan.externals[call].op];
   std::vector<std::string> made;
   for (const ValueId result : op.results) made.push_back(name_in(plan.fusion, result));

@@ -8,7 +8,7 @@
 
 namespace sinter {
 
-/// A number of each of two plans.
+/// A number, or an id, of each of two plans.
 template <class T>
 struct Both {
   T a{};
@@ -19,7 +19,7 @@ struct Both {
 
 /// A kernel that two plans have in common; its fields may differ.
 struct KernelDiff {
-  Both<size_t> segment;  ///< Index into each plan's kernels.
+  Both<KernelId> segment;  ///< In each plan.
   bool same_graph = false;
   Both<int64_t> rows;
   Both<int64_t> columns;
@@ -39,10 +39,10 @@ struct PlanDiff {
   std::vector<FieldChange> problem{};  ///< Fusion, device, inputs and outputs.
   bool same_graph = false;  ///< After simplification and specialisation, except for names.
   std::vector<KernelDiff> kernels{};  ///< In the order of plan a.
-  std::vector<size_t> only_in_a{};    ///< Kernels; ascending.
-  std::vector<size_t> only_in_b{};
-  std::vector<size_t> calls_only_in_a{};  ///< External calls; ascending.
-  std::vector<size_t> calls_only_in_b{};
+  std::vector<KernelId> only_in_a{};  ///< Ascending.
+  std::vector<KernelId> only_in_b{};
+  std::vector<CallId> calls_only_in_a{};  ///< Ascending.
+  std::vector<CallId> calls_only_in_b{};
   bool same_order = true;  ///< Order of the steps that both have.
   Both<double> predicted_us;
   Both<int64_t> bytes;  ///< Bytes that the kernels read and write.
@@ -63,8 +63,8 @@ PlanDiff diff(const Plan& a, const Plan& b);
 std::string diff_text(const PlanDiff& diff, const Plan& a, const Plan& b);
 
 /// "3 multi_wave (h, normed)"
-std::string kernel_text(const Plan& plan, size_t segment);
+std::string kernel_text(const Plan& plan, KernelId kernel);
 /// "matmul (q)"
-std::string call_text(const Plan& plan, size_t call);
+std::string call_text(const Plan& plan, CallId call);
 
 }  // namespace sinter

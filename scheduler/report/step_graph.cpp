@@ -28,11 +28,11 @@ class Steps {
   StepGraph run() {
     out_.steps = plan_.steps();
     add_tensors();
-    for (size_t step = 0; step < out_.steps.size(); ++step) {
-      if (out_.steps[step].kind == PlanStep::Kind::kExternal) {
-        add_call(step, plan_.fusion.ops[plan_.externals[out_.steps[step].index].op]);
+    for (const StepId step : out_.steps.ids()) {
+      if (const auto* call = std::get_if<CallId>(&out_.steps[step])) {
+        add_call(step, plan_.fusion.ops[plan_.externals[*call].op]);
       } else {
-        add_kernel(step, out_.steps[step].index);
+        add_kernel(step, std::get<KernelId>(out_.steps[step]));
       }
     }
     return std::move(out_);
@@ -81,18 +81,17 @@ class Steps {
     return {TensorSlot::Kind::kOutput, static_cast<size_t>(layout - fusion.layouts.begin())};
   }
 
-  void add_call(size_t step, const Op& op) {
+  void add_call(StepId step, const Op& op) {
     for (const ValueId operand : op.operands) read(step, own_slot(operand, slots_.of(operand)));
     for (const ValueId result : op.results)
       write(step, own_slot(result, slots_.of(result)), writes_of(result));
   }
 
-  void add_kernel(size_t step, size_t segment) {
+  void add_kernel(StepId step, KernelId segment) {
     const KernelPlan& kernel = plan_.kernels[segment];
     const Fusion& fusion = kernel.facts.fusion;
     // Values that depend on partial results are written by the kernel that finishes them.
-    const bool is_finished =
-        segment + 1 < plan_.kernels.size() && plan_.kernels[segment + 1].finishes;
+    const bool is_finished = plan_.finish_of(segment).has_value();
     const auto in_plan = [&](ValueId value) {
       return kernel.in_plan.empty() ? value : kernel.in_plan.at(value);
     };
@@ -110,8 +109,8 @@ class Steps {
       write(step, {TensorSlot::Kind::kWorkspace, i}, Writes::kAll);
   }
 
-  void read(size_t step, const TensorSlot& slot) {
-    std::vector<size_t>& readers = out_.tensors[at_.at(key(slot))].readers;
+  void read(StepId step, const TensorSlot& slot) {
+    std::vector<StepId>& readers = out_.tensors[at_.at(key(slot))].readers;
     if (readers.empty() || readers.back() != step) readers.push_back(step);
   }
   enum class Writes : uint8_t { kAll, kPart };
@@ -120,10 +119,10 @@ class Steps {
     return is_part ? Writes::kPart : Writes::kAll;
   }
   /// Of steps that write all of a tensor, the last one counts.
-  void write(size_t step, const TensorSlot& slot, Writes what) {
+  void write(StepId step, const TensorSlot& slot, Writes what) {
     const auto known = at_.find(key(slot));
     if (known == at_.end() || out_.tensors[known->second].is_input) return;
-    std::vector<size_t>& writers = out_.tensors[known->second].writers;
+    std::vector<StepId>& writers = out_.tensors[known->second].writers;
     if (what == Writes::kAll) writers.clear();
     if (writers.empty() || writers.back() != step) writers.push_back(step);
   }
@@ -131,7 +130,7 @@ class Steps {
   const Plan& plan_;
   const TensorSlots slots_;
   IdMap<ValueId, uint8_t> is_output_;
-  std::map<size_t, std::vector<size_t>> partials_of_;  ///< Indices in the workspace, by kernel.
+  std::map<PlanStep, std::vector<size_t>> partials_of_;  ///< Indices in the workspace, by writer.
   StepGraph out_;
   size_t inputs_ = 0;
   std::map<Key, size_t> at_;

@@ -23,14 +23,14 @@ struct PassedTensor {
   bool is_input = false;   ///< Of the graph.
   bool is_output = false;  ///< Of the graph; steps may read it too.
   /// Steps, ascending: none for inputs, several if each writes a part of a concatenate's result.
-  std::vector<size_t> writers{};
-  std::vector<size_t> readers{};  ///< Steps; ascending.
+  std::vector<StepId> writers{};
+  std::vector<StepId> readers{};  ///< Ascending.
   friend bool operator==(const PassedTensor&, const PassedTensor&) = default;
 };
 
 /// A plan as a graph: its kernels and calls, and the tensors between them.
 struct StepGraph {
-  std::vector<PlanStep> steps;        ///< As Plan::steps.
+  IdVector<StepId, PlanStep> steps;   ///< As Plan::steps.
   std::vector<PassedTensor> tensors;  ///< Inputs, then outputs, then those of the workspace.
   friend bool operator==(const StepGraph&, const StepGraph&) = default;
 };

@@ -23,7 +23,7 @@ class Cuts {
         group_of_(numbered(graph, groups)),
         reach_(successors()) {}
 
-  std::vector<Cut> run(const std::vector<size_t>& segment_of) {
+  std::vector<Cut> run(const std::vector<KernelId>& segment_of) {
     std::vector<Cut> out;
     for (uint32_t from = 0; from < groups_.size(); ++from) {
       if (is_external(from)) continue;
@@ -116,9 +116,8 @@ class Cuts {
 }  // namespace
 
 std::vector<Cut> find_cuts(const WorkGraph& graph, GroupJudge& judge, GroupSchedules& schedules,
-                           const Partition& groups, const std::vector<size_t>& segment_of,
-                           const SegmentPins& pins, bool tries) {
-  return Cuts(graph, judge, schedules, groups, pins, tries).run(segment_of);
+                           const PlacedGroups& placed, const SegmentPins& pins, bool tries) {
+  return Cuts(graph, judge, schedules, placed.groups, pins, tries).run(placed.first_segment);
 }
 
 }  // namespace sinter

@@ -36,7 +36,7 @@ double least_time_of_rows(const SegmentFacts& facts, const DeviceLimits& limits)
   const double busy = std::clamp(blocks, 1.0, static_cast<double>(limits.sm_count));
   const double moved_us = static_cast<double>(facts.bytes_read + facts.bytes_written) /
                           (limits.l2_bytes_per_clock * limits.clock_mhz * busy);
-  const CostConstants constants;
+  const CostConstants& constants = limits.cost;
   const double by_few_us = constants.launch_us + constants.ramp_us + moved_us;
   if (by_few_us <= least_us + constants.launch_us) return std::max(least_us, by_few_us);
   const std::vector<int64_t> parts = part_counts(facts, limits);

@@ -21,7 +21,7 @@ inline constexpr size_t kKeptCandidates = 8;
 struct ScheduledGroup {
   std::vector<ValueId> outputs;  ///< Of that graph.
   Result<ScheduledSegment> segment;
-  std::optional<size_t> first_kernel{};  ///< Index in the plan, for the first group that runs it.
+  std::optional<KernelId> first_kernel{};  ///< In the plan, of the first group that runs it.
 
   /// Infinite if no kernel runs it.
   [[nodiscard]] double predicted_us() const;

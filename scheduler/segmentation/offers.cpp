@@ -131,7 +131,7 @@ void offer_last_block_finish(KernelPlan& kernel, const DeviceLimits& limits,
   std::vector<Offer> worth;
   const auto total = [](const ProposedSchedule& candidate) { return candidate.predicted.total_us; };
   const double best_us = total(*std::ranges::min_element(kernel.candidates, {}, total));
-  const double least_us = CostConstants{}.last_block_ns / 1000.0;
+  const double least_us = limits.cost.last_block_ns / 1000.0;
   for (const ProposedSchedule& candidate : kernel.candidates) {
     // Most schedules would not be the fastest even at the least cost of a last-block reduction.
     const double most_saved = candidate.predicted.second_stage_us - least_us;
@@ -315,7 +315,7 @@ void drop_overwriting(const SegmentFacts& facts, const Family& family, const Dev
   if (facts.in_place.empty()) return;
   for (ProposedSchedule& candidate : proposal.candidates) {
     Schedule& schedule = candidate.schedule;
-    if (facts.space.rows % rows_of_slots(schedule) == 0 || schedule.rows_per_iteration > 1)
+    if (facts.space.rows % rows_of_slots(schedule) == 0 || schedule.rows_per_iteration() > 1)
       continue;
     Schedule divided = schedule;
     divided.rows_per_block = std::gcd(schedule.rows_per_block, facts.space.rows);

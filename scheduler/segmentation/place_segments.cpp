@@ -1,4 +1,5 @@
 #include "scheduler/segmentation/place_segments.h"
+#include "scheduler/plan/plan_edit.h"
 #include "scheduler/plan/tensor_slots.h"
 
 #include <algorithm>
@@ -88,13 +89,13 @@ class Placer {
   void place_external(OpId op) {
     // A call writes all of its results, whether or not they are needed.
     for (const ValueId result : plan_.fusion.ops[op].results)
-      leave(result, plan_.externals.size(), Writer::kExternal);
-    plan_.externals.push_back({.op = op, .before = plan_.kernels.size()});
+      leave(result, plan_.externals.next_id());
+    plan_.externals.push_back({.op = op, .before = plan_.kernels.next_id()});
   }
 
   /// Appends a group's kernels and the tensors it leaves.
   Result<void> place(const ChosenGroup& group) {
-    const size_t first = plan_.kernels.size();
+    const KernelId first = plan_.kernels.next_id();
     auto placed = place(*group.scheduled, graph_.extract(group.nodes, group.views).in_plan);
     if (!placed) return placed;
     for (const NodeId node : group.nodes)
@@ -106,32 +107,35 @@ class Placer {
   Result<void> place(ScheduledGroup& group, const std::map<ValueId, ValueId>& to_plan) {
     if (!group.segment) return fail(group.segment.error());
     ScheduledSegment& segment = *group.segment;
-    const size_t first = plan_.kernels.size();
+    const KernelId first = plan_.kernels.next_id();
     const bool repeats = group.first_kernel.has_value();
-    for (size_t i = 0; i < segment.kernels.size(); ++i) {
-      KernelPlan& kernel = segment.kernels[i];
-      KernelPlan made{
-          .facts = repeats ? plan_.kernels[*group.first_kernel + i].facts : std::move(kernel.facts),
-          .in_plan = composed(kernel.in_plan, to_plan),
-          .candidates = {},
-          .is_required = kernel.is_required,
-          .finishes = kernel.finishes,
-          .is_part = kernel.is_part,
-          .row_parts = kernel.row_parts};
-      if (repeats) made.same_as = *group.first_kernel + i;
+    // The kernel of the plan that is like the next one of the segment.
+    KernelId same = group.first_kernel.value_or(first);
+    IdMap<KernelId, KernelId> placed;  // By the segment's kernel.
+    for (const KernelId id : segment.kernels.ids()) {
+      KernelPlan& kernel = segment.kernels[id];
+      KernelPlan made{.facts = repeats ? plan_.kernels[same].facts : std::move(kernel.facts),
+                      .in_plan = composed(kernel.in_plan, to_plan),
+                      .candidates = {},
+                      .is_required = kernel.is_required,
+                      .finishes = kernel.finishes,
+                      .is_part = kernel.is_part,
+                      .row_parts = kernel.row_parts};
+      if (repeats) made.same_as = same;
+      same = kernel_after(same);
       const size_t kept = std::min(kernel.candidates.size(), repeats ? 1 : 1 + kKeptCandidates);
       made.candidates.assign(kernel.candidates.begin(),
                              kernel.candidates.begin() + static_cast<ptrdiff_t>(kept));
-      if (i == 0 && !repeats) {
+      if (id == KernelId{0} && !repeats) {
         made.decisions = segment.decisions;
         made.rejections = segment.rejections;
       }
-      leave_outputs(made, group.outputs, kernel.in_plan, plan_.kernels.size());
-      plan_.kernels.push_back(std::move(made));
+      leave_outputs(made, group.outputs, kernel.in_plan, plan_.kernels.next_id());
+      placed[id] = plan_.kernels.push_back(std::move(made));
     }
     for (WorkspaceTensor tensor : segment.workspace) {
       if (tensor.value.valid()) tensor.value = to_plan.at(tensor.value);
-      tensor.writer += first;
+      for_each_kernel_id(tensor, [&](KernelId& id, KernelMention) { id = placed[id]; });
       plan_.workspace.push_back(tensor);
     }
     if (!group.first_kernel) group.first_kernel = first;
@@ -152,25 +156,21 @@ class Placer {
   /// Outputs of a kernel that other groups read lie in the workspace, unless they are outputs of
   /// the graph.
   void leave_outputs(const KernelPlan& kernel, const std::vector<ValueId>& of_group,
-                     const std::map<ValueId, ValueId>& in_segment, size_t writer) {
+                     const std::map<ValueId, ValueId>& in_segment, KernelId writer) {
     for (const ValueId output : kernel.facts.fusion.outputs) {
       const ValueId mine = in_segment.empty() ? output : in_segment.at(output);
       if (std::ranges::find(of_group, mine) == of_group.end()) continue;
-      leave(kernel.in_plan.at(output), writer, Writer::kSegment);
+      leave(kernel.in_plan.at(output), writer);
     }
   }
 
   /// Adds the value's tensor to the workspace, unless it is the caller's.
-  enum class Writer : uint8_t { kSegment, kExternal };
-  void leave(ValueId value, size_t writer, Writer by) {
+  void leave(ValueId value, PlanStep writer) {
     const ValueId tensor = tensor_of(plan_, value);
     if (is_callers_[tensor] != 0) return;
     const auto [known, is_new] = left_.try_emplace(tensor, plan_.workspace.size());
     if (is_new) {
-      plan_.workspace.push_back({.value = tensor,
-                                 .bytes = graph_.bytes(tensor),
-                                 .writer = writer,
-                                 .by_external = by == Writer::kExternal});
+      plan_.workspace.push_back({.value = tensor, .bytes = graph_.bytes(tensor), .writer = writer});
     } else if (tensor == value) {
       // Values that depend on partial results are written by the kernel that finishes them.
       plan_.workspace[known->second].writer = writer;
@@ -223,7 +223,7 @@ Result<PlacedGroups> place_segments(Plan& plan, const WorkGraph& graph,
     for (const size_t group : order) {
       if (behind_lists.contains(group) != behind) continue;
       out.groups.push_back(groups[group].nodes);
-      out.first_segment.push_back(plan.kernels.size());
+      out.first_segment.push_back(plan.kernels.next_id());
       if (groups[group].scheduled == nullptr) {
         placer.place_external(graph.nodes()[groups[group].nodes.front()].op);
       } else if (auto placed = placer.place(groups[group]); !placed) {

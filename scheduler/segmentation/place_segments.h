@@ -22,7 +22,7 @@ struct ChosenGroup {
 /// after it.
 struct PlacedGroups {
   Partition groups;
-  std::vector<size_t> first_segment;
+  std::vector<KernelId> first_segment;
 };
 
 /// True if no order runs lists as separate kernels. Some group overwrites a tensor that a list

@@ -327,11 +327,11 @@ std::optional<Rejection> SegmentPins::forbids(std::span<const NodeId> group) con
 }
 
 std::vector<Decision> pin_decisions(const WorkGraph& graph, const PlanOptions& options,
-                                    const std::vector<size_t>& segment_of) {
+                                    const std::vector<KernelId>& segment_of) {
   const Fusion& fusion = graph.fusion();
   const auto runner = [&](NodeId node) {
     const WorkNode& work = graph.nodes()[node];
-    if (!work.is_external) return fmt::format("kernel {}", segment_of[node]);
+    if (!work.is_external) return fmt::format("{}", segment_of[node]);
     return fmt::format("call {}", std::get<ExternalOp>(fusion.ops[work.op].kind).name);
   };
   std::vector<Decision> out;

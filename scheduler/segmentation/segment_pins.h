@@ -50,6 +50,6 @@ std::string pinned_text(const Fusion& fusion, ValueId value);
 /// How a plan satisfies its pins, which must resolve: one decision for each. `segment_of` has the
 /// kernel that leads each node's group.
 std::vector<Decision> pin_decisions(const WorkGraph& graph, const PlanOptions& options,
-                                    const std::vector<size_t>& segment_of);
+                                    const std::vector<KernelId>& segment_of);
 
 }  // namespace sinter

@@ -18,6 +18,9 @@
 namespace sinter {
 namespace {
 
+/// The first kernel of a segment: what lies between two kernels is written by it.
+constexpr KernelId kFirst{0};
+
 /// A segment with one kernel for its rows and one for its columns, and the tensors between them.
 struct SplitPlan {
   KernelPlan rows;
@@ -50,7 +53,9 @@ std::optional<SplitPlan> split_segment(const SegmentFacts& facts) {
   for (const ValueId value : parts.passed) {
     const Value& info = facts.fusion.values[value];
     out.workspace.push_back(
-        {value, element_count(binding.sizes_of(info.shape)) * bytes_of(info.type)});
+        {.value = value,
+         .bytes = element_count(binding.sizes_of(info.shape)) * bytes_of(info.type),
+         .writer = kFirst});
   }
   return out;
 }
@@ -166,8 +171,10 @@ std::optional<SplitPlan> split_rows(const SegmentFacts& facts, int64_t parts) {
                             .row_parts = parts},
                 .workspace = {}};
   for (const RowParts::Passed& passed : split->passed)
-    out.workspace.push_back(
-        {.value = passed.value, .bytes = passed.bytes, .holds = WorkspaceTensor::Holds::kPartials});
+    out.workspace.push_back({.value = passed.value,
+                             .bytes = passed.bytes,
+                             .writer = kFirst,
+                             .holds = WorkspaceTensor::Holds::kPartials});
   return out;
 }
 
@@ -192,7 +199,7 @@ std::optional<SplitPlan> faster_parts(const KernelPlan& whole, const DeviceLimit
   const double whole_us =
       has_whole ? whole.chosen().predicted.total_us : std::numeric_limits<double>::infinity();
   // Both kernels have a launch, and the first reads everything.
-  if (least_time(whole.facts, limits) + CostConstants{}.launch_us >= whole_us) return std::nullopt;
+  if (least_time(whole.facts, limits) + limits.cost.launch_us >= whole_us) return std::nullopt;
   Decision decision{.question = "are rows reduced in parts"};
   const auto add = [&](std::string what, double us) {
     decision.candidates.push_back(
@@ -238,7 +245,7 @@ Decision finish_decision(const SegmentFacts& facts, const Schedule& schedule,
         {.what = what, .predicted = {.total_us = us}, .legal = true, .because = ""});
   };
   WorkEstimate work;
-  add_finish(facts, schedule, limits, {}, work);
+  add_finish(facts, schedule, limits, work);
   const double kernel_us = second_kernel_time(work.partial_bytes, limits);
   add(kByKernel, kernel_us);
   const bool by_last_block = schedule.finish == Finish::kLastBlock;
@@ -268,7 +275,7 @@ void add_parts(SplitPlan split, ScheduledSegment& out) {
 
 /// Adds the finish of the only kernel of a segment.
 void add_finish(FinishPlan finish, ScheduledSegment& out) {
-  std::ranges::move(finish.kernels, std::back_inserter(out.kernels));
+  if (finish.kernel) out.kernels.push_back(std::move(*finish.kernel));
   std::ranges::move(finish.decisions, std::back_inserter(out.decisions));
   out.workspace = std::move(finish.workspace);
 }
@@ -336,11 +343,12 @@ Result<ScheduledSegment> schedule_like(SegmentFacts facts, std::span<const Kerne
   out.decisions.push_back(schedule_decision(segment, out.rejections));
   auto finish = finish_segment(segment.facts, segment.chosen().schedule, limits, families);
   if (!finish) return fail(finish.error());
-  if (1 + finish->kernels.size() != model.size())
+  if (finish->kernel.has_value() != (model.size() > 1))
     return fail(unsupported(segment.facts.fusion, {}, "partial results are finished otherwise"));
   // The number of partial results does not depend on the rows, so the kernel that finishes them has
   // the same candidates.
-  for (KernelPlan& kernel : finish->kernels) {
+  if (finish->kernel) {
+    KernelPlan& kernel = *finish->kernel;
     std::erase_if(kernel.candidates, [&](const ProposedSchedule& candidate) {
       return candidate.schedule != model[1].chosen().schedule;
     });
@@ -368,12 +376,14 @@ Result<FinishPlan> finish_segment(const SegmentFacts& facts, const Schedule& sch
     const int64_t elements = facts.is_total(id) ? 1 : facts.space.columns;
     out.workspace.push_back({.value = result,
                              .bytes = rows * elements * bytes_of(facts.fusion.values[result].type),
+                             .writer = kFirst,
                              .holds = by_last_block ? WorkspaceTensor::Holds::kOwnPartials
                                                     : WorkspaceTensor::Holds::kPartials});
   }
   if (by_last_block) {
     out.workspace.push_back({.value = {},
                              .bytes = last_block_bytes(facts, schedule),
+                             .writer = kFirst,
                              .holds = WorkspaceTensor::Holds::kCounters});
     out.decisions.push_back(finish_decision(facts, schedule, limits, families));
     return out;
@@ -409,7 +419,7 @@ Result<FinishPlan> finish_segment(const SegmentFacts& facts, const Schedule& sch
   Decision decision = schedule_decision(kernel, rejections);
   decision.question = kWhichFinishes;
   out.decisions.push_back(std::move(decision));
-  out.kernels.push_back(std::move(kernel));
+  out.kernel = std::move(kernel);
   return out;
 }
 

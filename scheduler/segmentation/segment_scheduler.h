@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -11,8 +12,8 @@ namespace sinter {
 
 /// The kernels of one segment and the tensors between them, with value ids of the segment's graph.
 struct ScheduledSegment {
-  std::vector<KernelPlan> kernels;         ///< One; or rows and columns; or one and its finish.
-  std::vector<WorkspaceTensor> workspace;  ///< `writer` is an index into `kernels`.
+  IdVector<KernelId, KernelPlan> kernels;  ///< One; or rows and columns; or one and its finish.
+  std::vector<WorkspaceTensor> workspace;  ///< `writer` is one of `kernels`.
   std::vector<Decision> decisions;
   std::vector<Rejection> rejections;  ///< Of families that offered nothing.
   [[nodiscard]] double predicted_us() const;
@@ -33,8 +34,8 @@ Result<ScheduledSegment> schedule_like(SegmentFacts facts, std::span<const Kerne
 /// How the partial results of a kernel are finished: where they lie, and the kernel that reads
 /// them.
 struct FinishPlan {
-  std::vector<WorkspaceTensor> workspace;  ///< `writer` is 0.
-  std::vector<KernelPlan> kernels;         ///< One, or none if the last block finishes.
+  std::vector<WorkspaceTensor> workspace;  ///< `writer` is kernel 0, whose results they are.
+  std::optional<KernelPlan> kernel{};      ///< None if the last block finishes.
   std::vector<Decision> decisions;
 };
 

@@ -69,9 +69,9 @@ class SegmentedPlanner {
     }
     auto placed = place_segments(plan_, graph(), groups_, std::move(lists_));
     if (!placed) return fail(placed.error());
-    plan_.cuts = find_cuts(graph(), *judge_, *schedules_, placed->groups, placed->first_segment,
-                           pins_, graph().size() <= kMostNodesInAllOrders);
-    std::vector<size_t> segment_of_node(graph().size());
+    plan_.cuts = find_cuts(graph(), *judge_, *schedules_, *placed, pins_,
+                           graph().size() <= kMostNodesInAllOrders);
+    std::vector<KernelId> segment_of_node(graph().size());
     for (size_t group = 0; group < placed->groups.size(); ++group) {
       for (const NodeId node : placed->groups[group])
         segment_of_node[node] = placed->first_segment[group];

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <ranges>
 #include <string>
 
 #include "codegen/cuda/emit.h"
@@ -57,8 +58,7 @@ void expect_emitted(const Fusion& fusion, const std::optional<std::string>& fami
                             {.families = builtin_families(), .pin = {.family = family}});
   ASSERT_TRUE(planned.has_value()) << planned.error().text();
   EXPECT_FALSE(explain(*planned).empty());
-  for (size_t i = 0; i < std::min(planned->kernels.size(), kKernels); ++i) {
-    const KernelPlan& kernel = planned->kernels[i];
+  for (const KernelPlan& kernel : planned->kernels | std::views::take(kKernels)) {
     const auto source = emit(kernel.facts, kernel.chosen().schedule);
     ASSERT_TRUE(source.has_value()) << source.error().text();
     EXPECT_FALSE(source->text.empty());

@@ -126,7 +126,7 @@ TEST(WideGradients, AreRightInTwoKernels) {
                               {.families = builtin_families(), .pin = {.family = "looped"}});
     ASSERT_TRUE(planned) << planned.error().text();
     ASSERT_EQ(planned->kernels.size(), 2U);
-    EXPECT_TRUE(computes_the_oracle(fusion, *planned, planned->kernels[0].chosen().schedule));
+    EXPECT_TRUE(computes_the_oracle(fusion, *planned, planned->kernels.front().chosen().schedule));
   }
 }
 

@@ -20,7 +20,7 @@ size_t reach_in_bytes(const Plan& plan, ValueId id) {
 }
 
 /// Bytes behind a buffer of a plan's kernel.
-size_t bytes_behind(const Plan& plan, size_t kernel, const BufferArgument& buffer) {
+size_t bytes_behind(const Plan& plan, KernelId kernel, const BufferArgument& buffer) {
   const TensorSlot slot = slot_of(plan, kernel, buffer.value, buffer.use);
   const auto offset = static_cast<size_t>(slot.offset);
   switch (slot.kind) {
@@ -74,8 +74,8 @@ std::vector<LaunchMemory> memory_of(const kir::Kernel& kernel, std::span<const s
 CompiledPlan interpreted(FakeDriver& driver, Plan plan,
                          const std::function<void(std::span<std::byte>)>& wrong) {
   CompiledPlan out{.plan = std::move(plan), .kernels = {}};
-  for (size_t i = 0; i < out.plan.kernels.size(); ++i) {
-    const KernelPlan& segment = out.plan.kernels[i];
+  for (const KernelId id : out.plan.kernels.ids()) {
+    const KernelPlan& segment = out.plan.kernels[id];
     const ProposedSchedule chosen = segment.chosen();
     LoweredKernel lowered = lower(segment.facts, chosen.schedule).value();
     KernelSource source = emit(segment.facts, chosen.schedule).value();
@@ -84,9 +84,9 @@ CompiledPlan interpreted(FakeDriver& driver, Plan plan,
     kernel->cubin = "cubin";
     std::vector<size_t> bytes;
     for (const BufferArgument& buffer : source.buffers)
-      bytes.push_back(bytes_behind(out.plan, i, buffer));
+      bytes.push_back(bytes_behind(out.plan, id, buffer));
     for (const TableEntry& entry : source.table_entries)
-      bytes.push_back(bytes_behind(out.plan, i, entry.tensor));
+      bytes.push_back(bytes_behind(out.plan, id, entry.tensor));
     driver.set_kernel(
         source.entry, source.buffers.size() + source.params.size(),
         [lowered, bytes, wrong](const LaunchConfig&, std::span<const uint64_t> arguments) {

@@ -50,14 +50,15 @@ void expect_kept(const Plan& plan, const std::string& name) {
   EXPECT_EQ(loaded->placements, plan.placements) << name;
   EXPECT_EQ(loaded->index_checks, plan.index_checks) << name;
   ASSERT_EQ(loaded->kernels.size(), plan.kernels.size()) << name;
-  for (size_t i = 0; i < plan.kernels.size(); ++i) {
-    const KernelPlan& a = plan.kernels[i];
-    const KernelPlan& b = loaded->kernels[i];
-    EXPECT_EQ(b.facts.fusion, a.facts.fusion) << name << " kernel " << i;
-    EXPECT_EQ(b.in_plan, a.in_plan) << name << " kernel " << i;
-    EXPECT_EQ(b.chosen().schedule, a.chosen().schedule) << name << " kernel " << i;
-    EXPECT_EQ(b.same_as, a.same_as) << name << " kernel " << i;
-    EXPECT_EQ(b.finishes, a.finishes) << name << " kernel " << i;
+  for (const KernelId id : plan.kernels.ids()) {
+    const std::string where = fmt::format("{} {}", name, id);
+    const KernelPlan& a = plan.kernels[id];
+    const KernelPlan& b = loaded->kernels[id];
+    EXPECT_EQ(b.facts.fusion, a.facts.fusion) << where;
+    EXPECT_EQ(b.in_plan, a.in_plan) << where;
+    EXPECT_EQ(b.chosen().schedule, a.chosen().schedule) << where;
+    EXPECT_EQ(b.same_as, a.same_as) << where;
+    EXPECT_EQ(b.finishes, a.finishes) << where;
   }
   EXPECT_EQ(kernels_of(*loaded), kernels_of(plan)) << name;
 }

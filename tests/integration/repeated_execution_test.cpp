@@ -127,8 +127,9 @@ class RepeatedGpu : public LiveDeviceTest<Problem> {
     const Plan planned = take(plan(fusion_, extents, limits_, {.families = builtin_families()}));
     if (GetParam().in_parts) {
       ASSERT_EQ(planned.kernels.size(), 2U);
-      EXPECT_EQ(planned.kernels[0].chosen().schedule.dependent_launch, DependentLaunch::kTrigger);
-      EXPECT_EQ(planned.kernels[1].chosen().schedule.dependent_launch, DependentLaunch::kWait);
+      EXPECT_EQ(planned.kernels.front().chosen().schedule.dependent_launch,
+                DependentLaunch::kTrigger);
+      EXPECT_EQ(planned.kernels[{1}].chosen().schedule.dependent_launch, DependentLaunch::kWait);
     }
     const DeviceRunOptions whole{.oracle_elements = std::numeric_limits<int64_t>::max(),
                                  .total_elements = std::numeric_limits<int64_t>::max()};

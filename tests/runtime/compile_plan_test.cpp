@@ -44,6 +44,7 @@ class CompilePlanTest : public ::testing::Test {
     Plan planned =
         plan_with([](const Schedule& schedule) { return schedule.family == "looped"; }, 3);
     Schedule schedule{.family = "multi_wave",
+                      .parameters = MultiWaveParameters{},
                       .threads_per_row = 128,
                       .rows_per_block = 1,
                       .vector_width = 8,
@@ -262,6 +263,7 @@ TEST_F(CompilePlanTest, TriesTheNextCandidateWhenTheFirstIsSlowerThanItsPredicti
       plan_with([](const Schedule& schedule) { return schedule.family == "multi_wave"; }, 3);
   // Reads its rows twice and keeps no more than one block's loads in flight: said to be fast.
   ProposedSchedule liar{.schedule = {.family = "looped",
+                                     .parameters = LoopedParameters{},
                                      .threads_per_row = 32,
                                      .rows_per_block = 1,
                                      .vector_width = 8},
@@ -287,13 +289,13 @@ TEST_F(CompilePlanTest, EqualSegmentsShareOneKernel) {
   b.output(x);
   Plan planned = plan(b.build(), {}, limits_, {.families = families_}).value();
   ASSERT_THAT(planned.kernels, SizeIs(3));
-  ASSERT_TRUE(planned.kernels[2].same_as);
+  ASSERT_TRUE(planned.kernels[{2}].same_as);
   const auto compiled = compile_plan(std::move(planned), *compiler_, cache_, {.threads = 4});
   ASSERT_TRUE(compiled) << compiled.error().text();
-  ASSERT_NE(compiled->kernels[0].kernel, nullptr);
-  EXPECT_EQ(compiled->kernels[1].kernel, compiled->kernels[0].kernel);
-  EXPECT_EQ(compiled->kernels[2].kernel, compiled->kernels[0].kernel);
-  EXPECT_EQ(compiled->kernels[2].source, compiled->kernels[0].source);
+  ASSERT_NE(compiled->kernels.front().kernel, nullptr);
+  EXPECT_EQ(compiled->kernels[{1}].kernel, compiled->kernels.front().kernel);
+  EXPECT_EQ(compiled->kernels[{2}].kernel, compiled->kernels.front().kernel);
+  EXPECT_EQ(compiled->kernels[{2}].source, compiled->kernels.front().source);
 }
 
 TEST_F(CompilePlanTest, TheResultDoesNotDependOnWhatTheCacheHolds) {

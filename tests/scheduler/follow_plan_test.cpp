@@ -38,7 +38,7 @@ void expect_alike(const Plan& a, const Plan& b) {
     EXPECT_EQ(a.cuts[i].from, b.cuts[i].from);
     EXPECT_EQ(a.cuts[i].to, b.cuts[i].to);
   }
-  for (size_t i = 0; i < a.kernels.size(); ++i) {
+  for (const KernelId i : a.kernels.ids()) {
     EXPECT_EQ(a.kernels[i].ops, b.kernels[i].ops);
     EXPECT_EQ(a.kernels[i].in_plan, b.kernels[i].in_plan);
     EXPECT_EQ(a.kernels[i].same_as, b.kernels[i].same_as);
@@ -112,8 +112,8 @@ TEST(FollowPlanTest, RowsStayInAsManyParts) {
   const Fusion fusion = long_rows();
   const auto model = model_of(fusion, {{"rows", 4}});
   ASSERT_EQ(model->kernels.size(), 2U);
-  ASSERT_GT(model->kernels[0].row_parts, 1);
-  EXPECT_EQ(model->kernels[1].row_parts, model->kernels[0].row_parts);
+  ASSERT_GT(model->kernels.front().row_parts, 1);
+  EXPECT_EQ(model->kernels[{1}].row_parts, model->kernels.front().row_parts);
   expect_followed(fusion, "rows", 4, {1, 5, 400});
 }
 

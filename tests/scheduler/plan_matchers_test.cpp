@@ -45,11 +45,11 @@ TEST(PlanMatchers, TheReadmesExamplesHold) {
   const Fusion fusion = find_canned_fusion("rms_norm")->build();
   // clang-format off
   Result<Plan> planned = plan(fusion, {{"rows", 8192}, {"cols", 4096}}, *find_device("H200"));
-  const std::string sched = print(planned->kernels[0].chosen().schedule);  // .sched text
+  const std::string sched = print(planned->kernels.front().chosen().schedule);  // .sched text
   const std::vector<Decision>& weighed = planned->decisions;      // what was weighed, with numbers
   const std::vector<Rejection>& refused = planned->rejections;    // why families offered nothing
   // clang-format on
-  EXPECT_EQ(parse_schedule(sched), planned->kernels[0].chosen().schedule);
+  EXPECT_EQ(parse_schedule(sched), planned->kernels.front().chosen().schedule);
   EXPECT_FALSE(weighed.empty());
   EXPECT_FALSE(refused.empty());
 }

@@ -119,10 +119,10 @@ SegmentMatcher passes(const std::string& verb, std::string name,
 }
 
 /// "kernel 1 of 2: the family is column"; false if there is no plan.
-bool meets_at(const Plan& plan, size_t index, const SegmentMatcher& kernel,
+bool meets_at(const Plan& plan, KernelId id, const SegmentMatcher& kernel,
               MatchResultListener* listener) {
-  *listener << "kernel " << index << " of " << plan.kernels.size() << ": ";
-  return kernel.MatchAndExplain(plan.kernels[index], listener);
+  *listener << fmt::format("{} of {}: ", id, plan.kernels.size());
+  return kernel.MatchAndExplain(plan.kernels[id], listener);
 }
 
 /// A matcher of plans that succeeded.
@@ -186,8 +186,8 @@ PlanMatcher kernels_are(const std::vector<SegmentMatcher>& kernels) {
                      *listener << "there are " << plan.kernels.size() << " kernels";
                      return false;
                    }
-                   for (size_t i = 0; i < kernels.size(); ++i) {
-                     if (!meets_at(plan, i, kernels[i], listener)) return false;
+                   for (const KernelId id : plan.kernels.ids()) {
+                     if (!meets_at(plan, id, kernels[id.index], listener)) return false;
                      *listener << "; ";
                    }
                    return true;
@@ -197,8 +197,8 @@ PlanMatcher kernels_are(const std::vector<SegmentMatcher>& kernels) {
 PlanMatcher HasKernel(const SegmentMatcher& kernel) {
   return of_plan("has a kernel: " + described(kernel),
                  [kernel](const Plan& plan, MatchResultListener* listener) {
-                   for (size_t i = 0; i < plan.kernels.size(); ++i) {
-                     if (meets_at(plan, i, kernel, listener)) return true;
+                   for (const KernelId id : plan.kernels.ids()) {
+                     if (meets_at(plan, id, kernel, listener)) return true;
                      *listener << "; ";
                    }
                    return false;
@@ -208,7 +208,8 @@ PlanMatcher HasKernel(const SegmentMatcher& kernel) {
 PlanMatcher HasKernel(size_t index, const SegmentMatcher& kernel) {
   return of_plan(fmt::format("has kernel {}: {}", index, described(kernel)),
                  [index, kernel](const Plan& plan, MatchResultListener* listener) {
-                   if (index < plan.kernels.size()) return meets_at(plan, index, kernel, listener);
+                   const KernelId id{static_cast<uint32_t>(index)};
+                   if (plan.kernels.contains(id)) return meets_at(plan, id, kernel, listener);
                    *listener << "there are " << plan.kernels.size() << " kernels";
                    return false;
                  });

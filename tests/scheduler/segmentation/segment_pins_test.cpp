@@ -64,17 +64,17 @@ Fusion two_chains() {
 
 /// Kernels that compute a value, and those that read it from memory.
 struct Places {
-  std::vector<size_t> makes, reads;
+  std::vector<KernelId> makes, reads;
 };
 Places places_of(const Plan& plan, ValueId value) {
   Places out;
-  for (size_t i = 0; i < plan.kernels.size(); ++i) {
-    const KernelPlan& kernel = plan.kernels[i];
+  for (const KernelId id : plan.kernels.ids()) {
+    const KernelPlan& kernel = plan.kernels[id];
     for (const auto& [mine, in_plan] : kernel.in_plan) {
       if (in_plan != value) continue;
       const bool is_read = kernel.facts.fusion.def_as<InputOp>(mine) != nullptr;
-      std::vector<size_t>& into = is_read ? out.reads : out.makes;
-      if (into.empty() || into.back() != i) into.push_back(i);
+      std::vector<KernelId>& into = is_read ? out.reads : out.makes;
+      if (into.empty() || into.back() != id) into.push_back(id);
     }
   }
   return out;
@@ -83,14 +83,14 @@ Places places_of(const Plan& plan, ValueId value) {
 /// True if one kernel computes both values, or the two kernels of one segment do, or if no kernel
 /// says that it has one of them inside, as those of rows in parts.
 bool meet(const Plan& plan, ValueId a, ValueId b) {
-  const std::vector<size_t> first = places_of(plan, a).makes;
-  const std::vector<size_t> second = places_of(plan, b).makes;
+  const std::vector<KernelId> first = places_of(plan, a).makes;
+  const std::vector<KernelId> second = places_of(plan, b).makes;
   if (first.empty() || second.empty()) return true;
-  return std::ranges::any_of(first, [&](size_t i) {
-    return std::ranges::any_of(second, [&](size_t j) {
+  return std::ranges::any_of(first, [&](KernelId i) {
+    return std::ranges::any_of(second, [&](KernelId j) {
       const KernelPlan& later = plan.kernels[std::max(i, j)];
       const bool is_second = later.finishes || later.is_part;
-      return i == j || (is_second && std::max(i, j) - std::min(i, j) == 1);
+      return i == j || (is_second && std::max(i, j) == kernel_after(std::min(i, j)));
     });
   });
 }
@@ -106,8 +106,8 @@ ValueId named(const Fusion& fusion, const std::string& name) {
 void expect_cut(const Plan& plan, ValueId value) {
   const Places places = places_of(plan, value);
   EXPECT_FALSE(places.makes.empty());
-  for (const size_t kernel : places.makes)
-    EXPECT_EQ(std::ranges::count(places.reads, kernel), 0) << "kernel " << kernel;
+  for (const KernelId kernel : places.makes)
+    EXPECT_EQ(std::ranges::count(places.reads, kernel), 0) << fmt::format("{}", kernel);
   for (const Cut& cut : plan.cuts) {
     EXPECT_TRUE(cut.value != value || cut.rule == Cut::Rule::kPinned);
   }

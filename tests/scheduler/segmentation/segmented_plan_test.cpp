@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include <cmath>
 #include <functional>
 #include <numeric>
 #include <set>
@@ -13,10 +12,7 @@
 #include "scheduler/plan/plan_options.h"
 #include "scheduler/plan/plan_verifier.h"
 #include "scheduler/plan/tensor_slots.h"
-#include "scheduler/plan/workspace.h"
 #include "scheduler/planning/planner.h"
-#include "scheduler/report/step_graph.h"
-#include "scheduler/segmentation/exhaustive.h"
 #include "scheduler/segmentation/group_judge.h"
 #include "scheduler/segmentation/group_schedules.h"
 #include "scheduler/segmentation/segment_scheduler.h"
@@ -38,11 +34,11 @@ std::vector<std::string> outline(const Plan& plan) {
   std::vector<std::string> out;
   for (const PlanStep& step : plan.steps()) {
     std::string text;
-    if (step.kind == PlanStep::Kind::kExternal) {
-      const Op& op = plan.fusion.ops[plan.externals[step.index].op];
+    if (const auto* call = std::get_if<CallId>(&step)) {
+      const Op& op = plan.fusion.ops[plan.externals[*call].op];
       text = "call " + std::get<ExternalOp>(op.kind).name;
     } else {
-      const KernelPlan& kernel = plan.kernels[step.index];
+      const KernelPlan& kernel = plan.kernels[std::get<KernelId>(step)];
       text = kernel.chosen().schedule.family;
       for (const ValueId output : kernel.facts.fusion.outputs) {
         const ValueId value = kernel.in_plan.empty() ? output : kernel.in_plan.at(output);
@@ -119,8 +115,10 @@ TEST(SegmentedPlanTest, LayersWithEqualGraphsShareTheirKernels) {
   b.output(x);
   const Plan planned = plan(b.build(), {}, kLimits).value();
   ASSERT_EQ(planned.kernels.size(), static_cast<size_t>(kLayers));
-  EXPECT_FALSE(planned.kernels[0].same_as);
-  for (size_t i = 1; i < planned.kernels.size(); ++i) EXPECT_EQ(planned.kernels[i].same_as, 0U);
+  for (const KernelId id : planned.kernels.ids()) {
+    EXPECT_EQ(planned.kernels[id].same_as,
+              id == KernelId{0} ? std::nullopt : std::optional(KernelId{0}));
+  }
 }
 
 TEST(SegmentedPlanTest, FewLongRowsDoNotTakeOthersAlong) {
@@ -335,13 +333,13 @@ void expect_runnable(const Plan& planned) {
     return there.contains(value) || (follows && std::ranges::all_of(op.operands, is_there));
   };
   for (const PlanStep& step : planned.steps()) {
-    if (step.kind == PlanStep::Kind::kExternal) {
-      const Op& op = planned.fusion.ops[planned.externals[step.index].op];
+    if (const auto* call = std::get_if<CallId>(&step)) {
+      const Op& op = planned.fusion.ops[planned.externals[*call].op];
       for (const ValueId operand : op.operands) EXPECT_TRUE(is_there(operand)) << operand.index;
       there.insert(op.results.begin(), op.results.end());
       continue;
     }
-    const KernelPlan& kernel = planned.kernels[step.index];
+    const KernelPlan& kernel = planned.kernels[std::get<KernelId>(step)];
     if (kernel.in_plan.empty()) continue;  // A graph of its own, with its finish.
     for (const ValueId input : kernel.facts.fusion.inputs) {
       const ValueId value = kernel.in_plan.at(input);
@@ -389,27 +387,35 @@ TEST(SegmentedPlanTest, CutsFollowTheirSegmentsWhenAFinishComesOrGoes) {
   PlanOptions options;
   options.joins.push_back({{"columns", "sums"}});
   Plan planned = plan(b.build(), {}, kLimits, options).value();
-  Schedule schedule = planned.kernels[0].chosen().schedule;
+  Schedule schedule = planned.kernels.front().chosen().schedule;
   schedule.finish = Finish::kKernel;
-  ASSERT_TRUE(plan_finish(planned, 0, schedule, scheduling_families()));
+  ASSERT_TRUE(plan_finish(planned, {0}, schedule, scheduling_families()));
   ASSERT_EQ(planned.kernels.size(), 3U) << "the second finishes the columns";
   ASSERT_EQ(planned.cuts.size(), 1U);
-  EXPECT_EQ(planned.cuts[0].from, 0U);
-  EXPECT_EQ(planned.cuts[0].to, 2U);
+  EXPECT_EQ(planned.cuts[0].from, KernelId{0});
+  EXPECT_EQ(planned.cuts[0].to, KernelId{2});
   ASSERT_EQ(planned.externals.size(), 1U);
-  EXPECT_EQ(planned.externals[0].before, 2U) << "the call runs behind what finishes";
+  EXPECT_EQ(planned.externals.front().before, KernelId{2}) << "the call runs behind what finishes";
 
   schedule.finish = Finish::kLastBlock;
-  ASSERT_TRUE(plan_finish(planned, 0, schedule, scheduling_families()));
+  ASSERT_TRUE(plan_finish(planned, {0}, schedule, scheduling_families()));
   ASSERT_EQ(planned.kernels.size(), 2U);
-  EXPECT_EQ(planned.externals[0].before, 1U);
-  EXPECT_EQ(planned.cuts[0].from, 0U);
-  EXPECT_EQ(planned.cuts[0].to, 1U);
+  EXPECT_EQ(planned.externals.front().before, KernelId{1});
+  EXPECT_EQ(planned.cuts[0].from, KernelId{0});
+  EXPECT_EQ(planned.cuts[0].to, KernelId{1});
+  const Plan without = planned;
 
   schedule.finish = Finish::kKernel;
-  ASSERT_TRUE(plan_finish(planned, 0, schedule, scheduling_families()));
+  ASSERT_TRUE(plan_finish(planned, {0}, schedule, scheduling_families()));
   ASSERT_EQ(planned.kernels.size(), 3U);
-  EXPECT_EQ(planned.cuts[0].to, 2U);
+  EXPECT_EQ(planned.cuts[0].to, KernelId{2});
+
+  schedule.finish = Finish::kLastBlock;
+  ASSERT_TRUE(plan_finish(planned, {0}, schedule, scheduling_families()));
+  EXPECT_EQ(planned.steps(), without.steps());
+  EXPECT_EQ(planned.workspace, without.workspace);
+  EXPECT_EQ(planned.externals, without.externals);
+  EXPECT_EQ(planned.cuts, without.cuts);
 }
 
 // ---- Large graphs
@@ -457,65 +463,6 @@ TEST(SegmentedPlanTest, RoundsMakeNoSlowerPlansOfLargeGraphs) {
   }
   EXPECT_LE(in_rounds_us, 1.02 * one_by_one_us);
 }
-
-// ---- How far from the best
-
-/// Predicted time over that of the best grouping of its nodes; nothing for graphs of other sizes.
-std::optional<double> gap(const Fusion& graph) {
-  constexpr size_t kMostNodes = 12;
-  const Fusion fusion = simplify(graph);
-  const WorkGraph work(fusion, kLimits);
-  if (work.size() < 2 || work.size() > kMostNodes) return std::nullopt;
-  const FamilySet families = scheduling_families();
-  const PlanOptions options{.simplify = false};
-  GroupJudge judge(work, kLimits, families);
-  GroupSchedules schedules(work, kLimits, options);
-  const auto least = [&](std::span<const NodeId> group) -> std::optional<double> {
-    const GroupVerdict& verdict = judge.judge(group);
-    if (!verdict.legal) return std::nullopt;
-    return verdict.least_us;
-  };
-  const auto cost = [&](std::span<const NodeId> group) -> std::optional<double> {
-    const double us =
-        schedules.of({group.begin(), group.end()}, judge.judge(group).views).predicted_us();
-    if (std::isinf(us)) return std::nullopt;
-    return us;
-  };
-  const auto best = group_exhaustively(work, least, cost);
-  if (!best) return std::nullopt;
-  return plan(fusion, {}, kLimits, options)->predicted_us() / best->us;
-}
-
-/// A thousand graphs in four parts.
-class BestGrouping : public ::testing::TestWithParam<uint64_t> {};
-
-TEST_P(BestGrouping, IsNear) {
-  constexpr int kGraphs = 250;
-  int counted = 0;
-  double logarithms = 0.0;
-  double worst = 0.0;
-  for (uint64_t seed = GetParam(); counted < kGraphs; ++seed) {
-    RandomGraphOptions options{.ops = 10};
-    // Launches bound small tensors, bytes large ones.
-    if (seed % 2 == 1) {
-      options.batch = 4;
-      options.rows = 1024;
-      options.columns = 2048;
-    }
-    const auto found = gap(random_graph(seed, options));
-    if (!found) continue;
-    ++counted;
-    logarithms += std::log(*found);
-    worst = std::max(worst, *found);
-  }
-  const double mean = std::exp(logarithms / kGraphs);
-  RecordProperty("geometric_mean", std::to_string(mean));
-  RecordProperty("worst", std::to_string(worst));
-  EXPECT_LE(mean, 1.03);
-  EXPECT_LE(worst, 1.25);
-}
-
-INSTANTIATE_TEST_SUITE_P(Seeds, BestGrouping, ::testing::Values(0, 1000, 2000, 3000));
 
 // ---- Limits and order
 
@@ -566,87 +513,6 @@ TEST(SegmentedPlanTest, IndependentSegmentsRunInTheOrderOfTheGraph) {
       order.push_back(kernel.facts.fusion.values[output].name);
   }
   EXPECT_THAT(order, ::testing::ElementsAre("first", "second", "third"));
-}
-
-// ---- Workspace
-
-/// Of every two tensors, by the steps that write and read them (step_graph); plan_verifier_test.cpp
-/// has the other properties of memory.
-TEST(WorkspaceTest, TensorsShareBytesOnlyIfTheyDoNotMeet) {
-  int shared = 0;
-  for (uint64_t seed = 0; seed < 40; ++seed) {
-    const Plan planned =
-        plan(random_graph(seed, {.ops = 40, .calls = true}), {}, kLimits, {.check_indices = true})
-            .value();
-    std::map<ValueId, std::pair<size_t, size_t>> lives;  // By value: first and last step.
-    for (const PassedTensor& tensor : step_graph(planned).tensors) {
-      if (tensor.is_input || tensor.is_output || tensor.writers.empty()) continue;
-      if (tensor.holds != PassedTensor::Holds::kValue) continue;
-      const size_t read = tensor.readers.empty() ? 0 : tensor.readers.back();
-      lives[tensor.value] = {tensor.writers.front(), std::max(tensor.writers.back(), read)};
-    }
-    for (const WorkspaceTensor& a : planned.workspace) {
-      EXPECT_EQ(a.offset % kWorkspaceAlignment, 0);
-      EXPECT_LE(a.offset + a.bytes, planned.workspace_bytes);
-      const auto first = lives.find(a.value);
-      if (a.holds != WorkspaceTensor::Holds::kValue || first == lives.end()) continue;
-      for (const WorkspaceTensor& b : planned.workspace) {
-        const auto second = lives.find(b.value);
-        if (b.value <= a.value || b.holds != a.holds || second == lives.end()) continue;
-        if (a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset) continue;
-        ++shared;
-        const auto& [begin, end] = first->second;
-        EXPECT_TRUE(end < second->second.first || second->second.second < begin)
-            << fmt::format("seed {}: {} and {}", seed, a.value, b.value);
-      }
-    }
-    EXPECT_THAT(plan_violations(planned), ::testing::IsEmpty()) << "seed " << seed;
-  }
-  EXPECT_GT(shared, 0);
-}
-
-/// Bytes of intermediate results if every op ran alone: each result lies in memory from its op to
-/// its last reader, views and constants excepted.
-int64_t peak_of_ops_one_by_one(const Fusion& fusion) {
-  const auto is_stored = [&](ValueId value) {
-    const OpKind& kind = fusion.def_of(value).kind;
-    return !std::holds_alternative<InputOp>(kind) && !std::holds_alternative<ConstantOp>(kind) &&
-           !std::holds_alternative<BroadcastOp>(kind) && !std::holds_alternative<PermuteOp>(kind) &&
-           !std::holds_alternative<ReshapeOp>(kind) && !std::holds_alternative<SliceOp>(kind);
-  };
-  const std::set<ValueId> outputs(fusion.outputs.begin(), fusion.outputs.end());
-  std::map<ValueId, uint32_t> last;
-  for (const OpId id : fusion.op_ids()) {
-    for (ValueId operand : fusion.ops[id].operands) {
-      while (!is_stored(operand) && !fusion.def_of(operand).operands.empty())
-        operand = fusion.def_of(operand).operands.front();
-      last[operand] = id.index;
-    }
-  }
-  int64_t live = 0;
-  int64_t peak = 0;
-  const auto bytes = [&](ValueId value) {
-    const int64_t exact =
-        element_count(fusion.values[value].shape) * bytes_of(fusion.values[value].type);
-    return (exact + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
-  };
-  for (const OpId id : fusion.op_ids()) {
-    for (const ValueId result : fusion.ops[id].results) {
-      if (is_stored(result) && !outputs.contains(result)) live += bytes(result);
-    }
-    peak = std::max(peak, live);
-    for (const auto& [value, reader] : last) {
-      if (reader == id.index && is_stored(value) && !outputs.contains(value)) live -= bytes(value);
-    }
-  }
-  return peak;
-}
-
-TEST(WorkspaceTest, IsNoLargerThanThatOfOpsOneByOne) {
-  for (const Fusion& fusion : {gpt2_layer_forward(kGpt2), bert_layer_forward(kBertBase)}) {
-    const Plan planned = plan(fusion, {}, kLimits).value();
-    EXPECT_LE(planned.workspace_bytes, peak_of_ops_one_by_one(planned.fusion)) << fusion.name;
-  }
 }
 
 }  // namespace
