@@ -126,8 +126,14 @@ function(sinter_add_program target)
     return()
   endif()
   # Programs spend their time in the libraries; optimised less, they build a third faster.
-  sinter_add_executable(${target} OPTIMISE $<$<CONFIG:Release>:-O1>
-    SOURCES ${arg_SOURCES} LINK ${arg_LINK})
+  set(optimise $<$<CONFIG:Release>:-O1>)
+  sinter_add_executable(${target} OPTIMISE ${optimise} SOURCES ${arg_SOURCES} LINK ${arg_LINK})
+  # Most of what they compile is the headers of their command line and of JSON.
+  if("CLI11::CLI11" IN_LIST arg_LINK AND "nlohmann_json::nlohmann_json" IN_LIST arg_LINK)
+    sinter_share_precompiled_headers(${target} KIND program OPTIMISE ${optimise}
+      LINK fmt::fmt tl::expected CLI11::CLI11 nlohmann_json::nlohmann_json
+      HEADERS ${sinter_library_headers} <CLI/CLI.hpp> <nlohmann/json.hpp>)
+  endif()
   if(arg_OUTPUT_NAME)
     set_target_properties(${target} PROPERTIES OUTPUT_NAME ${arg_OUTPUT_NAME})
   endif()
