@@ -206,7 +206,7 @@ class Suite {
         "{:3}sp {:6}sm {:8.1f} us pred {:8.1f} SOL {:.3f} {}\n",
         item.fusion, item.rows, item.columns, index, schedule.family, residency,
         schedule.threads_per_row, schedule.rows_per_block, schedule.vector_width, schedule.unroll,
-        schedule.min_blocks_per_sm, schedule.cluster_size, schedule.prefetch_rows,
+        schedule.min_blocks_per_sm, schedule.cluster_size(), schedule.prefetch_rows(),
         resources.registers, chosen.estimate.registers, resources.spill_store_bytes,
         chosen.estimate.shared_bytes, run->timing.median_us, predicted_us, run->speed_of_light(),
         run->check.passed() ? "ok" : "WRONG " + run->check.text());

@@ -38,9 +38,9 @@ tl::expected<ResourceEstimate, Rejection> estimate(const SegmentFacts& facts,
     return refuse("the input is no dense f32 matrix", x.strides[0], 1, "of stride");
   if (columns % kReach != 0 || columns > 1024)
     return refuse("rows are no short multiple of 128", columns, 1024, "columns");
-  if (!schedule.parameters.contains(kRows) || schedule.threads_per_row != kWarp)
+  if (!schedule.external_values().contains(kRows) || schedule.threads_per_row != kWarp)
     return refuse("a warp takes rows_per_warp rows", schedule.threads_per_row, kWarp, "threads");
-  const int64_t bundle = schedule.parameters.at(kRows);
+  const int64_t bundle = schedule.external_values().at(kRows);
   const int64_t loaded = bundle * columns / kWarp;  // Registers of one thread.
   ResourceEstimate out{.registers = loaded + bundle + 24, .threads = schedule.threads_per_block()};
   const int64_t rows_per_block = schedule.rows_per_block * bundle;
@@ -53,24 +53,24 @@ tl::expected<ResourceEstimate, Rejection> estimate(const SegmentFacts& facts,
 
 Prediction predict_time(const SegmentFacts& facts, const Schedule&,
                         const ResourceEstimate& estimate, const DeviceLimits& limits) {
-  const CostConstants constants;
+  const CostConstants& constants = limits.cost;
   const auto instructions = static_cast<double>(facts.space.rows * facts.space.columns * 3);
   const WorkEstimate work{
       .bytes_read = static_cast<double>(facts.bytes_read),
       .bytes_written = static_cast<double>(facts.bytes_written),
       .issue_slots = instructions,
       .block_latency_ns = constants.row.block_start_ns + limits.memory_latency_ns};
-  return predict(work, estimate, limits, constants);
+  return predict(work, estimate, limits);
 }
 
 Proposal propose(const SegmentFacts& facts, const DeviceLimits& limits) {
   Proposal out;
   for (const int64_t bundle : {2, 4, 8}) {
     const Schedule schedule{.family = kName,
+                            .parameters = ExternalParameters{{{kRows, bundle}}},
                             .threads_per_row = kWarp,
                             .rows_per_block = 4,
-                            .vector_width = kWidth,
-                            .parameters = {{kRows, bundle}}};
+                            .vector_width = kWidth};
     const auto resources = estimate(facts, schedule, limits);
     if (!resources) return {{}, {resources.error()}};
     const Prediction predicted = predict_time(facts, schedule, *resources, limits);
@@ -80,7 +80,7 @@ Proposal propose(const SegmentFacts& facts, const DeviceLimits& limits) {
 }
 
 LoweredKernel lower_bundle(const SegmentFacts& facts, const Schedule& schedule) {
-  const int64_t bundle = schedule.parameters.at(kRows);
+  const int64_t bundle = schedule.external_values().at(kRows);
   const int64_t batches = facts.space.columns / kReach;
   kir::Kernel kernel;
   kernel.name = facts.fusion.name;

@@ -25,12 +25,25 @@ void add_row(TextTable& table, const DeviceLimits& limits) {
              fmt::format("{:.0f}", limits.clock_mhz), bytes(limits.bytes_in_flight_per_sm)});
 }
 
+/// The constants of the cost model; as JSON, a file of the device that sets all of them.
+Report constants_report(const DeviceLimits& limits) {
+  TextTable table({"constant", limits.name, "from", "to"}, {TextTable::Align::kLeft});
+  for (const CostConstantField& field : cost_constant_fields()) {
+    table.row({std::string(field.name), fmt::format("{:.6g}", value_of(field, limits.cost)),
+               fmt::format("{:g}", field.least), fmt::format("{:g}", field.most)});
+  }
+  Json json = to_json(limits);
+  json["cost"] = to_json(limits.cost);
+  return {.text = table.text(), .json = std::move(json)};
+}
+
 }  // namespace
 
 Result<Report> devices_command(const DevicesArguments& arguments) {
   if (!arguments.device.empty()) {
     const auto limits = find_limits(arguments.device);
     if (!limits) return fail(limits.error());
+    if (arguments.constants) return constants_report(*limits);
     TextTable table = make_table();
     add_row(table, *limits);
     return Report{.text = table.text(), .json = to_json(*limits)};

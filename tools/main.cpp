@@ -297,6 +297,10 @@ Command add_devices(CLI::App& tool) {
       *tool.add_subcommand("devices", "Show the device presets and the devices in this machine");
   command.add_option("device", arguments->device,
                      "Show one; with --json as a file that --device reads");
+  command
+      .add_flag("--constants", arguments->constants,
+                "Show what the cost model multiplies by instead; such a file may change it")
+      ->needs("device");
   return [arguments] { return devices_command(*arguments); };
 }
 

@@ -1,4 +1,4 @@
-"""Times many schedules of the kernels of benchmarks/suite on the GPU of this machine, for sinter_refit.
+"""Times many schedules of the kernels of benchmarks/suite on the GPU of this machine, for sinter_cost_model.
 
     sweep_suite.py --out suite_sweep.json                        all of it
     sweep_suite.py softmax sum --types bf16 --top 20             some, with so many schedules each

@@ -5,7 +5,7 @@ best of those that were timed, each checked against the oracle first.
     tune_suite.py softmax jsd --types bf16 --budget 20     some, with so many seconds each
 
 The file holds a row for every case, and under `results` every schedule that was timed, as
-sinter_refit reads it. It is written after every case, and cases it has are not tuned again. Exit
+sinter_cost_model reads it. It is written after every case, and cases it has are not tuned again. Exit
 status: 0 all went well; 1 a case failed, or a schedule computes wrong values.
 """
 

@@ -41,7 +41,7 @@ class ColumnLowering {
                                   [&] { builder_.append(kir::Barrier{}); });
     }
     ExprId ends = builder_.equal(slot_, builder_.integer(0));
-    if (schedule_.cluster_size > 1) {
+    if (schedule_.cluster_size() > 1) {
       builder_.when(ends, [&] {
         accumulators_.combine_blocks(member_, schedule_.threads_per_row, lane_, arrived_);
       });
@@ -61,7 +61,7 @@ class ColumnLowering {
     kernel_.name = facts_.fusion.name;
     kernel_.threads = schedule_.threads_per_block();
     kernel_.min_blocks_per_sm = schedule_.min_blocks_per_sm;
-    kernel_.cluster = schedule_.cluster_size;
+    kernel_.cluster = schedule_.cluster_size();
     tiles_.declare_buffers(!is_split() || can_finish_by_last_block());
     rows_ = builder_.add_param("rows");
     const int64_t across = schedule_.threads_per_row;
@@ -69,8 +69,8 @@ class ColumnLowering {
     builder_.comment(fmt::format("{} columns per block, shared by {} row slots", reach(),
                                  schedule_.rows_per_block));
     ExprId block = builder_.special(kir::Special::kBlockIndex);
-    if (schedule_.cluster_size > 1) {
-      const ExprId cluster = builder_.integer(schedule_.cluster_size);
+    if (schedule_.cluster_size() > 1) {
+      const ExprId cluster = builder_.integer(schedule_.cluster_size());
       member_ = builder_.ref(builder_.declare("member", builder_.rem(block, cluster)));
       block = builder_.div(block, cluster);
       arrived_ = builder_.add_mbarriers("arrived", 1, 1);
@@ -158,8 +158,8 @@ class ColumnLowering {
     if (!member_.valid()) return split_;
     const ExprId member = builder_.cast(member_, DType::kI64);
     if (!is_split()) return member;
-    return builder_.add(builder_.mul(split_, builder_.integer(schedule_.cluster_size, DType::kI64)),
-                        member);
+    return builder_.add(
+        builder_.mul(split_, builder_.integer(schedule_.cluster_size(), DType::kI64)), member);
   }
 
   void accumulate_row(const TilePosition& position) {
@@ -218,7 +218,7 @@ class ColumnLowering {
                 .rows = rows,
                 .barrier = [&] { builder_.append(kir::Barrier{}); }});
     };
-    if (schedule_.cluster_size == 1) {
+    if (schedule_.cluster_size() == 1) {
       finish();
     } else {
       builder_.when(builder_.equal(member_, builder_.integer(0)), finish);

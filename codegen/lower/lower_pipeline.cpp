@@ -24,7 +24,7 @@ void prove_pipeline(const SegmentFacts& facts, const Schedule& schedule) {
       pipeline_protocol(pipeline_slots(schedule), static_cast<int>(schedule.rows_per_block),
                         static_cast<int>(schedule.threads_per_row / 32), copies,
                         releases_early(facts, schedule) ? SlotRelease::kEarly : SlotRelease::kLate,
-                        schedule.rows_per_iteration));
+                        schedule.rows_per_iteration()));
   if (fault) throw SinterException(fault->error());
 }
 
@@ -44,7 +44,7 @@ class PipelineLowering {
         schedule_(schedule),
         kernel_(facts, schedule),
         builder_(kernel_.builder),
-        ahead_(static_cast<size_t>(schedule.rows_per_iteration),
+        ahead_(static_cast<size_t>(schedule.rows_per_iteration()),
                PrefetchedRowValues(facts, builder_, kernel_.tiles)) {}
 
   LoweredKernel run() {
@@ -55,7 +55,7 @@ class PipelineLowering {
     declare_share(blocks);
     const ExprId compute = builder_.integer(schedule_.threads_per_block());
     const ExprId thread = builder_.special(kir::Special::kThreadIndex);
-    const int64_t raised = schedule_.consumer_registers;
+    const int64_t raised = schedule_.consumer_registers();
     const auto compute_groups = [&] {
       builder_.comment("compute groups");
       if (raised != 0) builder_.append(kir::SetMaxRegisters{raised, true});
@@ -73,9 +73,9 @@ class PipelineLowering {
  private:
   [[nodiscard]] int64_t groups() const { return schedule_.rows_per_block; }
   /// Rows of an item.
-  [[nodiscard]] int64_t item_rows() const { return schedule_.rows_per_iteration; }
+  [[nodiscard]] int64_t item_rows() const { return schedule_.rows_per_iteration(); }
   [[nodiscard]] int64_t columns() const { return columns_per_block(facts_, schedule_); }
-  [[nodiscard]] bool in_cluster() const { return schedule_.cluster_size > 1; }
+  [[nodiscard]] bool in_cluster() const { return schedule_.cluster_size() > 1; }
 
   // ---- Set-up
 
@@ -88,7 +88,7 @@ class PipelineLowering {
                                               .access = kir::Access::kReadWrite,
                                               .alignment = 16,
                                               .value = value,
-                                              .count = schedule_.pipeline_stages * columns()});
+                                              .count = schedule_.pipeline_stages() * columns()});
     }
     full_ = builder_.add_mbarriers("full", slots, 1);
     empty_ = builder_.add_mbarriers("empty", slots, schedule_.threads_per_row);

@@ -58,7 +58,7 @@ class PrefetchRows {
     values_.advance(row, after, exists);
   }
 
-  [[nodiscard]] bool is_used() const { return k_.schedule.prefetch_rows > 0; }
+  [[nodiscard]] bool is_used() const { return k_.schedule.prefetch_rows() > 0; }
 
  private:
   /// The row of the thread's slot in the iteration that begins with `first`. Slots beyond the last
@@ -83,7 +83,7 @@ class PrefetchRows {
 /// Non-persistent grid: one block for every rows_per_block rows.
 LoweredKernel lower_single_rows(RowKernel& k) {
   k.kernel.grid = {k.rows_param, k.schedule.rows_per_block};
-  if (k.schedule.cluster_size > 1) k.builder.start_mbarriers();
+  if (k.schedule.cluster_size() > 1) k.builder.start_mbarriers();
   Row row = enter_rows(k, k.first_row());
   row.exchange = k.cluster_exchange({});
   k.body.begin(row);
@@ -99,7 +99,7 @@ LoweredKernel lower_single_rows(RowKernel& k) {
 LoweredKernel lower_persistent_blocks(RowKernel& k) {
   const kir::ParamId blocks = k.builder.add_param("blocks");
   k.kernel.grid = {blocks, 1};
-  const bool in_cluster = k.schedule.cluster_size > 1;
+  const bool in_cluster = k.schedule.cluster_size() > 1;
   if (in_cluster) k.builder.init_mbarriers();
   k.outer.declare();
   k.body.prepare();
@@ -138,7 +138,7 @@ LoweredKernel lower_persistent_blocks(RowKernel& k) {
 
 LoweredKernel lower_rows(const SegmentFacts& facts, const Schedule& schedule) {
   RowKernel k(facts, schedule);
-  if (schedule.rows_per_tile > 0) return lower_two_pass(k);
+  if (schedule.rows_per_tile() > 0) return lower_two_pass(k);
   return schedule.persistent_blocks == 0 ? lower_single_rows(k) : lower_persistent_blocks(k);
 }
 

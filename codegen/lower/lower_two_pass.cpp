@@ -43,7 +43,7 @@ class TwoPassLowering {
   }
 
  private:
-  [[nodiscard]] bool in_cluster() const { return k_.schedule.cluster_size > 1; }
+  [[nodiscard]] bool in_cluster() const { return k_.schedule.cluster_size() > 1; }
 
   void declare_tile_row_values() {
     for (const ValueId value : k_.body.tile_row_values()) {
@@ -54,7 +54,7 @@ class TwoPassLowering {
                                .access = kir::Access::kReadWrite,
                                .alignment = 16,
                                .value = value,
-                               .count = k_.schedule.rows_per_tile});
+                               .count = k_.schedule.rows_per_tile()});
     }
   }
 
@@ -90,7 +90,7 @@ class TwoPassLowering {
       return;
     }
     const ExprId reach =
-        builder_.mul(step_, builder_.integer(k_.schedule.rows_per_tile, DType::kI64));
+        builder_.mul(step_, builder_.integer(k_.schedule.rows_per_tile(), DType::kI64));
     const ExprId after = builder_.add(block_, builder_.integer(1, DType::kI64));
     builder_.loop("turn", block_, builder_.max(k_.rows, after), reach, false, body);
   }
@@ -99,7 +99,7 @@ class TwoPassLowering {
     const ExprId one = builder_.integer(1, DType::kI64);
     const ExprId left =
         builder_.div(builder_.add(builder_.sub(k_.rows, first), builder_.sub(step_, one)), step_);
-    const ExprId most = builder_.integer(k_.schedule.rows_per_tile, DType::kI64);
+    const ExprId most = builder_.integer(k_.schedule.rows_per_tile(), DType::kI64);
     const ExprId count = builder_.ref(
         builder_.declare("turn_rows", builder_.cast(builder_.min(left, most), DType::kI32)));
     if (k_.body.has_first_part()) reduce_rows(first, count);
@@ -174,7 +174,7 @@ class TwoPassLowering {
           });
     }
     k_.body.with_common_reads(chunk, [&] {
-      if (k_.schedule.prefetch_rows > 0) {
+      if (k_.schedule.prefetch_rows() > 0) {
         k_.body.with_prefetch_rows(chunk, [&] { go_through_prefetched(chunk, first, count); });
       } else {
         go_through(chunk, first, count);

@@ -95,6 +95,13 @@ class OuterAccumulators {
     kir::BufferId partials;
   };
   enum class Part : uint8_t { kColumns, kTotals };
+  /// The row slots of a block, and the calling thread's place among them (i32).
+  struct Slots {
+    int64_t count = 1;
+    int64_t threads = 1;   ///< Of each slot.
+    kir::ExprId slot{};    ///< That of the calling thread.
+    kir::ExprId thread{};  ///< Number of the calling thread in its slot.
+  };
 
   /// Sets `lanes` elements of a component to the identity.
   void clear(const Component& component, kir::ExprId group, int64_t lanes);
@@ -109,8 +116,8 @@ class OuterAccumulators {
   /// The components of one part.
   [[nodiscard]] std::vector<Component*> components(Part part);
   /// Combines one group of one part of the tuples by the tree of combine_slots.
-  void combine_slots_of(Part part, kir::ExprId group, int64_t slots, int64_t threads,
-                        kir::ExprId slot, kir::ExprId thread, const std::function<void()>& barrier);
+  void combine_slots_of(Part part, kir::ExprId group, const Slots& slots,
+                        const std::function<void()>& barrier);
   /// Writes one group of the calling thread's tuples to place `place` of the exchange buffer.
   void send(Part part, kir::ExprId group, kir::ExprId place);
   /// Combines the tuples at `place` of the exchange buffer into one group.
@@ -131,7 +138,7 @@ class OuterAccumulators {
                 const std::function<void(const Component&)>& body);
   /// Group of a component's registers that holds the given group of columns.
   kir::ExprId group_of(const Component& component, kir::ExprId group);
-  [[nodiscard]] bool in_shared() const { return schedule_.accumulators == Residency::kShared; }
+  [[nodiscard]] bool in_shared() const { return schedule_.accumulators() == Residency::kShared; }
   [[nodiscard]] kir::ExprId own_thread();
   /// Sends the calling thread's tuples to place `place` in the cluster's first block.
   void send_to_first_block(Part part, kir::ExprId place, kir::MbarrierId arrived);

@@ -17,7 +17,7 @@ RowKernel::RowKernel(const SegmentFacts& segment_facts, const Schedule& row_sche
   kernel.name = facts.fusion.name;
   kernel.threads = schedule.threads_per_block();
   kernel.min_blocks_per_sm = schedule.min_blocks_per_sm;
-  kernel.cluster = schedule.cluster_size;
+  kernel.cluster = schedule.cluster_size();
   tiles.declare_buffers(schedule.finish == Finish::kLastBlock);
   rows_param = builder.add_param("rows");
   rows = builder.param(rows_param);
@@ -29,7 +29,7 @@ RowKernel::RowKernel(const SegmentFacts& segment_facts, const Schedule& row_sche
 
 ExprId RowKernel::block_number() {
   const ExprId number = builder.div(builder.special(kir::Special::kBlockIndex),
-                                    builder.integer(schedule.cluster_size));
+                                    builder.integer(schedule.cluster_size()));
   return builder.cast(number, DType::kI64);
 }
 
@@ -39,7 +39,7 @@ ExprId RowKernel::first_row() {
 
 RowExchange RowKernel::cluster_exchange(ExprId turn) {
   RowExchange exchange;
-  if (schedule.cluster_size == 1) return exchange;
+  if (schedule.cluster_size() == 1) return exchange;
   exchange.group = walk.slot();
   exchange.groups = schedule.rows_per_block;
   exchange.parity = builder.integer(0);
@@ -69,7 +69,7 @@ void RowKernel::store_partials(const RowExchange& exchange, const std::function<
 
 void RowKernel::finish_by_last_block(const std::function<void()>& barrier) {
   const ExprId clusters = builder.param(kernel.grid.work);
-  const ExprId cluster = builder.integer(schedule.cluster_size);
+  const ExprId cluster = builder.integer(schedule.cluster_size());
   const ExprId drawing = builder.cast(clusters, DType::kI32);
   const bool apart = last_block_geometry(facts, schedule).strips > 1;
   LastBlockFinish(facts, schedule, builder, tiles, outer)

@@ -24,7 +24,7 @@ void RowWalk::declare() {
         builder_.ref(builder_.declare("slot", builder_.div(thread, builder_.integer(threads()))));
   }
   first_of_block_ = builder_.integer(0, tiles_.column_type());
-  if (schedule_.cluster_size > 1) declare_part_of_block();
+  if (schedule_.cluster_size() > 1) declare_part_of_block();
   if (schedule_.row_access != RowAccess::kUnaligned) declare_first_column();
 }
 
@@ -34,19 +34,19 @@ void RowWalk::declare_part_of_block() {
   const DType type = tiles_.column_type();
   const ExprId columns = builder_.integer(columns_per_block(facts_, schedule_), type);
   const ExprId rank = builder_.rem(builder_.special(kir::Special::kBlockIndex),
-                                   builder_.integer(schedule_.cluster_size));
+                                   builder_.integer(schedule_.cluster_size()));
   first_of_block_ = builder_.ref(
       builder_.declare("first_of_block", builder_.mul(builder_.cast(rank, type), columns)));
   if (!shares_unaligned_rows()) tiles_.set_column_count(columns);
 }
 
 bool RowWalk::shares_unaligned_rows() const {
-  return schedule_.cluster_size > 1 && schedule_.row_access == RowAccess::kUnaligned;
+  return schedule_.cluster_size() > 1 && schedule_.row_access == RowAccess::kUnaligned;
 }
 
 ExprId RowWalk::is_first_thread() {
   const ExprId is_first = builder_.equal(lane_, builder_.integer(0));
-  if (schedule_.cluster_size == 1) return is_first;
+  if (schedule_.cluster_size() == 1) return is_first;
   const ExprId is_first_block =
       builder_.equal(first_of_block_, builder_.integer(0, tiles_.column_type()));
   return builder_.both(is_first, is_first_block);
@@ -100,7 +100,7 @@ void RowWalk::declare_peeled(ExprId head) {
         builder_.ref(builder_.declare("edge", builder_.select(builder_.less(number, head), number,
                                                               builder_.add(number, between))));
     ExprId inside = builder_.less(column, columns);
-    if (schedule_.cluster_size > 1)
+    if (schedule_.cluster_size() > 1)
       inside = builder_.both(builder_.equal(first_of_block_, builder_.integer(0, type)), inside);
     edges_.push_back({column, builder_.ref(builder_.declare("edge_is_inside", inside))});
   }
@@ -194,7 +194,7 @@ void RowWalk::for_vectors(const RowChunk& chunk,
     body({.group = group,
           .batch = batch,
           .first_column = builder_.add(first_, start),
-          .column_in_part = schedule_.cluster_size > 1 && !shares_unaligned_rows()
+          .column_in_part = schedule_.cluster_size() > 1 && !shares_unaligned_rows()
                                 ? builder_.add(first_in_part(), start)
                                 : ExprId{},
           .predication = chunk.predication});

@@ -147,13 +147,49 @@ DeviceLimits base_of(const Json& json, bool& has_base) {
 }
 
 void check_names(const Json& json) {
-  std::vector<std::string_view> names{"name", "base", "architecture"};
+  std::vector<std::string_view> names{"name", "base", "architecture", "cost"};
   for_each_field([&](const auto& field) { names.push_back(field.name); });
   for (const auto& item : json.items()) {
     if (std::ranges::find(names, item.key()) != names.end()) continue;
     refuse(fmt::format("a device has no field '{}'", item.key()),
            suggestion(item.key(), names, kSeePreset));
   }
+}
+
+/// Reads constants of the cost model: {"launch_us": 2.1, "row": {"chunk_ns": 450}}. Those that are
+/// not named stay as they are.
+void read_constants(const Json& json, const std::string& prefix, CostConstants& constants) {
+  if (!json.is_object())
+    refuse(fmt::format("the device's cost is {}", quoted(json)), "give an object of constants");
+  for (const auto& item : json.items()) {
+    const std::string name = prefix + item.key();
+    if (item.value().is_object()) {
+      read_constants(item.value(), name + ".", constants);
+      continue;
+    }
+    const CostConstantField* field = find_cost_constant(name);
+    if (field == nullptr) {
+      std::vector<std::string_view> names;
+      for (const CostConstantField& known : cost_constant_fields()) names.push_back(known.name);
+      refuse(fmt::format("the cost model has no constant '{}'", name),
+             suggestion(name, names, "`sinter devices H200 --constants` lists them"));
+    }
+    const double value = item.value().is_number() ? item.value().get<double>()
+                                                  : std::numeric_limits<double>::quiet_NaN();
+    if (!std::isfinite(value) || value < field->least || value > field->most) {
+      refuse(fmt::format("the device's {} is {}", name, quoted(item.value())),
+             fmt::format("give a number from {} to {}", field->least, field->most));
+    }
+    field->of(constants) = value;
+  }
+}
+
+/// Puts "row.chunk_ns" into the object "row".
+void put_constant(Json& object, std::string_view name, double value) {
+  const size_t dot = name.find('.');
+  if (dot != std::string_view::npos)
+    return put_constant(object[std::string(name.substr(0, dot))], name.substr(dot + 1), value);
+  object[std::string(name)] = value;
 }
 
 void check_consistency(const DeviceLimits& limits) {
@@ -190,6 +226,8 @@ DeviceLimits limits_of(std::string_view text) {
   if (name == json.end() && !has_base)
     refuse("the device has no name", "give a string as \"name\"");
   if (is_named) out.name = name->get<std::string>();
+  if (!has_base) out.cost = cost_constants_of(out.name);
+  if (const auto cost = json.find("cost"); cost != json.end()) read_constants(*cost, "", out.cost);
   const auto architecture = json.find("architecture");
   if (architecture != json.end() && *architecture != architecture_of(out))
     refuse(fmt::format("the device's architecture is {}, its compute capability that of {}",
@@ -204,6 +242,19 @@ DeviceLimits limits_of(std::string_view text) {
 Json to_json(const DeviceLimits& limits) {
   Json out = {{"name", limits.name}, {"architecture", architecture_of(limits)}};
   for_each_field([&](const auto& field) { out[std::string(field.name)] = limits.*field.member; });
+  // A reader takes the constants of the name for those that are left out.
+  const CostConstants& known = cost_constants_of(limits.name);
+  for (const CostConstantField& field : cost_constant_fields()) {
+    const double value = value_of(field, limits.cost);
+    if (value != value_of(field, known)) put_constant(out["cost"], field.name, value);
+  }
+  return out;
+}
+
+Json to_json(const CostConstants& constants) {
+  Json out = Json::object();
+  for (const CostConstantField& field : cost_constant_fields())
+    put_constant(out, field.name, value_of(field, constants));
   return out;
 }
 

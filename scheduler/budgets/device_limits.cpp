@@ -79,6 +79,7 @@ struct Rates {
 
 DeviceLimits preset(DeviceLimits limits, const Rates& rates) {
   limits.name = rates.name;
+  limits.cost = cost_constants_of(rates.name);
   limits.sm_count = rates.sm_count;
   limits.l2_bytes = rates.l2_mib << 20U;
   limits.memory_bytes_per_us = rates.gigabytes_per_second * 1e3;

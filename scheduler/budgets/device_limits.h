@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "scheduler/budgets/cost_constants.h"
+
 namespace sinter {
 
 /// The limits and rates of a device: the budgets that schedules must fit and the rates the cost
@@ -46,7 +48,7 @@ struct DeviceLimits {
   /// for every device.
   double l2_bytes_per_clock = 20.0;
   /// DRAM latency from an SM under moderate load: a round figure for families without measurements.
-  /// Built-in families use the fitted CostConstants.
+  /// Built-in families use those of `cost`.
   double memory_latency_ns = 800.0;
   double bytes_in_flight_per_sm = 0.0;  ///< Outstanding load bytes that saturate memory.
 
@@ -55,6 +57,9 @@ struct DeviceLimits {
   int64_t most_cluster_blocks = 1;    ///< Largest thread-block cluster; above 1 from 9.0 on.
   bool has_setmaxnreg = false;
   bool has_wgmma = false;
+
+  /// What the cost model multiplies by.
+  CostConstants cost = cost_constants_of(kReferenceDevice);
 
   friend bool operator==(const DeviceLimits&, const DeviceLimits&) = default;
 };

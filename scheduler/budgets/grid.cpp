@@ -5,7 +5,7 @@
 namespace sinter {
 
 std::optional<Rejection> check_cluster_size(const Schedule& schedule, const DeviceLimits& limits) {
-  const int64_t cluster = schedule.cluster_size;
+  const int64_t cluster = schedule.cluster_size();
   if (cluster == 1) return std::nullopt;
   const auto broken = [&](auto... said) { return rejected(schedule, said...); };
   if (limits.most_cluster_blocks == 1) {
@@ -46,11 +46,12 @@ DependentLaunch partials_dependent_launch(const SegmentFacts& facts, const Devic
 int64_t persistent_grid(const SegmentFacts& facts, const Schedule& schedule,
                         const DeviceLimits& limits) {
   const int64_t needed = (facts.space.rows + schedule.rows_per_block - 1) / schedule.rows_per_block;
-  if (schedule.cluster_size == 1)
+  if (schedule.cluster_size() == 1)
     return std::clamp<int64_t>(needed, 1, schedule.min_blocks_per_sm * limits.sm_count);
-  const int64_t most = cluster_capacity(limits, schedule.cluster_size, schedule.min_blocks_per_sm);
-  return std::clamp(needed * schedule.cluster_size, schedule.cluster_size,
-                    std::max(most, schedule.cluster_size));
+  const int64_t most =
+      cluster_capacity(limits, schedule.cluster_size(), schedule.min_blocks_per_sm);
+  return std::clamp(needed * schedule.cluster_size(), schedule.cluster_size(),
+                    std::max(most, schedule.cluster_size()));
 }
 
 }  // namespace sinter

@@ -111,13 +111,13 @@ class Model {
     }
     kept_words_ += prefetched_words(facts, schedule);
     if (!facts.has_outer()) return;
-    if (schedule.accumulators == Residency::kShared) {
+    if (schedule.accumulators() == Residency::kShared) {
       accumulating_ = beside_shared();
       return;
     }
     kept_words_ += accumulator_words(facts, batches_ * schedule.vector_width);
     if (schedule.family == kWarpSpecialised) return;  // The family's own terms cover that.
-    if (schedule.rows_per_tile > 0) return;  // A run-time loop converts elements as it uses them.
+    if (schedule.rows_per_tile() > 0) return;  // A run-time loop converts elements as it uses them.
     for (const TensorAccess& access : facts.space.inputs) {
       if (!facts.is_full(access.value) || words_of(access.value, 2) == 2) continue;
       converted_ += kConvertedElement * static_cast<double>(batches_ * schedule.vector_width);
@@ -126,7 +126,7 @@ class Model {
 
   /// Registers for accumulators of further batches, which ptxas may prefetch.
   double prefetched_registers() const {
-    if (schedule_.accumulators != Residency::kShared || !unrolls_batches(facts_, schedule_))
+    if (schedule_.accumulators() != Residency::kShared || !unrolls_batches(facts_, schedule_))
       return 0.0;
     return kPrefetchedWord *
            static_cast<double>(batch_words() * std::max<int64_t>(batches_ - 1, 0));
@@ -151,7 +151,7 @@ class Model {
     double registers =
         kBase + static_cast<double>(kept_words_) + converted_ + accumulating_ + widest;
     if (schedule_.rows_per_block > 1) registers += kSeveralRows;
-    if (schedule_.rows_per_iteration > 1) registers += of_unrolled_rows(list);
+    if (schedule_.rows_per_iteration() > 1) registers += of_unrolled_rows(list);
     if (schedule_.vector_width == 1) registers += kNoVectors;
     if (schedule_.row_access == RowAccess::kUnaligned && facts_.has_reduction())
       registers += kEdges;
@@ -228,7 +228,7 @@ class Model {
     row += kSideRowWord * static_cast<double>(words);
     const int64_t ahead = std::max<int64_t>(batches_ * schedule_.vector_width - kShortShare, 0);
     return kUnrolledRows + kUnrolledPrefetch * static_cast<double>(ahead) +
-           static_cast<double>(schedule_.rows_per_iteration - 1) * row;
+           static_cast<double>(schedule_.rows_per_iteration() - 1) * row;
   }
 
   double of_stage(const Stage& stage) const {

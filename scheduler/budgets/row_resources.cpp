@@ -24,7 +24,7 @@ double row_bytes_in_flight(const SegmentFacts& facts, const Stage& first,
                            const Schedule& schedule) {
   const int64_t batches = batch_count(facts, schedule);
   const double columns = static_cast<double>(facts.space.columns) /
-                         static_cast<double>(std::max<int64_t>(schedule.cluster_size, 1));
+                         static_cast<double>(std::max<int64_t>(schedule.cluster_size(), 1));
   double bytes = 0.0;
   for (const ValueId value : first.loads) {
     if (!facts.is_full(value)) continue;
@@ -66,10 +66,10 @@ ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedul
   estimate.tile_registers = needs.tile;
   estimate.shared_bytes = needs.shared_bytes;
   estimate.blocks = (facts.space.rows + schedule.rows_per_block - 1) / schedule.rows_per_block *
-                    schedule.cluster_size;
+                    schedule.cluster_size();
   if (schedule.persistent_blocks > 0) estimate.blocks = schedule.persistent_blocks;
-  complete(estimate, limits, schedule.min_blocks_per_sm, schedule.cluster_size);
-  if (schedule.accumulators == Residency::kShared) {
+  complete(estimate, limits, schedule.min_blocks_per_sm, schedule.cluster_size());
+  if (schedule.accumulators() == Residency::kShared) {
     // The estimate already excludes registers that ptxas can do without, so all of the rest spills.
     // Measurement: docs/experiments/constants_cost.md.
     estimate.spilled_registers = std::max<int64_t>(0, estimate.registers - estimate.register_cap);

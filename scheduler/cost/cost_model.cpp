@@ -32,7 +32,7 @@ double mixed_bandwidth(const DeviceLimits& limits, double bytes_read, double byt
 }
 
 double start_time(const Schedule& schedule, const CostConstants& constants) {
-  double us = schedule.cluster_size > 1 ? constants.cluster_start_us : 0.0;
+  double us = schedule.cluster_size() > 1 ? constants.cluster_start_us : 0.0;
   if (schedule.dependent_launch == DependentLaunch::kWait)
     us += constants.second_launch_us - constants.launch_us - constants.ramp_us;
   return us;
@@ -45,7 +45,8 @@ double cluster_exchange_time(int64_t cluster_size, const CostConstants& constant
 }
 
 double memory_time(const DeviceLimits& limits, double bytes_read, double bytes_written,
-                   ReadPriority priority, const CostConstants& constants) {
+                   ReadPriority priority) {
+  const CostConstants& constants = limits.cost;
   const double bandwidth = mixed_bandwidth(limits, bytes_read, bytes_written);
   const double streamed = (bytes_read + bytes_written) / bandwidth;
   if (priority == ReadPriority::kEvictFirst)
@@ -68,14 +69,14 @@ double memory_time(const DeviceLimits& limits, double bytes_read, double bytes_w
   return std::max(streamed + dirty_lines_us, reads_alone_us) + turns_us;
 }
 
-double issue_time(double issue_slots, const DeviceLimits& limits, double busy_sms,
-                  const CostConstants& constants) {
+double issue_time(double issue_slots, const DeviceLimits& limits, double busy_sms) {
+  const CostConstants& constants = limits.cost;
   return issue_slots / kWarp /
          (limits.issue_per_clock * constants.issue_efficiency * limits.clock_mhz * busy_sms);
 }
 
-double second_kernel_time(double partial_bytes, const DeviceLimits& limits,
-                          const CostConstants& constants) {
+double second_kernel_time(double partial_bytes, const DeviceLimits& limits) {
+  const CostConstants& constants = limits.cost;
   return constants.second_launch_us +
          2.0 * partial_bytes / (limits.memory_bytes_per_us * limits.read_efficiency);
 }
@@ -84,11 +85,11 @@ bool columns_come_from_l2(const SegmentFacts& facts, const DeviceLimits& limits)
   return facts.bytes_read <= limits.l2_bytes / 2;
 }
 
-double least_time(const SegmentFacts& facts, const DeviceLimits& limits,
-                  const CostConstants& constants) {
+double least_time(const SegmentFacts& facts, const DeviceLimits& limits) {
+  const CostConstants& constants = limits.cost;
   const auto moved_under = [&](ReadPriority priority) {
     return memory_time(limits, static_cast<double>(facts.bytes_read),
-                       static_cast<double>(facts.bytes_written), priority, constants);
+                       static_cast<double>(facts.bytes_written), priority);
   };
   const double fastest_us =
       std::min({moved_under(ReadPriority::kNormal), moved_under(ReadPriority::kEvictFirst),
@@ -102,16 +103,16 @@ double least_time(const SegmentFacts& facts, const DeviceLimits& limits,
 }
 
 Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
-                   const DeviceLimits& limits, const CostConstants& constants) {
+                   const DeviceLimits& limits) {
+  const CostConstants& constants = limits.cost;
   Prediction out;
   const auto sms = static_cast<double>(limits.sm_count);
   out.launch_us = constants.launch_us + constants.ramp_us + work.start_us;
-  out.memory_us =
-      memory_time(limits, work.bytes_read, work.bytes_written, work.read_priority, constants);
+  out.memory_us = memory_time(limits, work.bytes_read, work.bytes_written, work.read_priority);
   // A grid smaller than the device leaves SMs, and their issue slots, idle.
   const double busy = std::clamp(static_cast<double>(estimate.blocks), 1.0, sms);
   const double clocks_per_us = limits.clock_mhz;
-  out.issue_us = issue_time(work.issue_slots, limits, busy, constants);
+  out.issue_us = issue_time(work.issue_slots, limits, busy);
   out.special_us = work.special / (limits.special_per_clock * clocks_per_us * busy);
   out.shared_us = work.shared_bytes / (limits.shared_bytes_per_clock * clocks_per_us * busy);
   out.l2_us = work.l2_bytes / (limits.l2_bytes_per_clock * clocks_per_us * busy);
@@ -125,7 +126,7 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
     const double rest_us = out.launch_us + bound_us + out.exposed_us + out.second_stage_us;
     // Few spills cause little traffic, but they add waits to a thread's dependent instructions.
     const auto waited_for =
-        static_cast<double>(std::min(estimate.spilled_registers, constants.most_spills_waited_for));
+        std::min(static_cast<double>(estimate.spilled_registers), constants.most_spills_waited_for);
     out.spill_us += constants.spill_share * waited_for * rest_us;
     out.total_us = rest_us + out.spill_us;
   };
@@ -147,7 +148,7 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
     return waves * (latency_ns / kNsPerUs) / std::pow(beside, constants.hiding_exponent);
   };
   if (work.partial_bytes > 0.0 && work.last_block_us <= 0.0) {
-    out.second_stage_us = second_kernel_time(work.partial_bytes, limits, constants);
+    out.second_stage_us = second_kernel_time(work.partial_bytes, limits);
   } else {
     out.second_stage_us = work.last_block_us;
   }

@@ -12,7 +12,8 @@ namespace sinter {
 namespace {}  // namespace
 
 double last_block_time(const SegmentFacts& facts, const Schedule& schedule,
-                       const DeviceLimits& limits, const CostConstants& constants) {
+                       const DeviceLimits& limits) {
+  const CostConstants& constants = limits.cost;
   constexpr double kNsPerUs = 1000.0;
   const LastBlockGeometry geometry = last_block_geometry(facts, schedule);
   const auto passes = static_cast<double>(
@@ -30,12 +31,12 @@ double last_block_time(const SegmentFacts& facts, const Schedule& schedule,
 }
 
 void add_finish(const SegmentFacts& facts, const Schedule& schedule, const DeviceLimits& limits,
-                const CostConstants& constants, WorkEstimate& work) {
+                WorkEstimate& work) {
   work.partial_bytes =
       static_cast<double>(partial_rows(schedule) * partial_elements(facts) * kRegisterBytes);
   work.bytes_written += work.partial_bytes;
   if (schedule.finish == Finish::kLastBlock)
-    work.last_block_us = last_block_time(facts, schedule, limits, constants);
+    work.last_block_us = last_block_time(facts, schedule, limits);
 }
 
 }  // namespace sinter

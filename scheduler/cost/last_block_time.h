@@ -7,11 +7,11 @@ namespace sinter {
 
 /// Microseconds from the last block's partial results to the combined results.
 double last_block_time(const SegmentFacts& facts, const Schedule& schedule,
-                       const DeviceLimits& limits, const CostConstants& constants = {});
+                       const DeviceLimits& limits);
 
 /// Adds the cost of combining partial results, by the last block or a second kernel, to the work of
 /// a schedule that writes them.
 void add_finish(const SegmentFacts& facts, const Schedule& schedule, const DeviceLimits& limits,
-                const CostConstants& constants, WorkEstimate& work);
+                WorkEstimate& work);
 
 }  // namespace sinter

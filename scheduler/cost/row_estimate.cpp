@@ -24,7 +24,8 @@
 namespace sinter {
 namespace {
 
-/// Warps per row up to which a barrier costs nothing per warp (RowConstants::warps_doubling_ns).
+/// Warps per row up to which a barrier costs nothing per warp
+/// (NonPersistentGrid::warps_doubling_ns).
 constexpr int64_t kFewWarps = 4;
 
 /// True for inputs that repeat along the innermost columns, like per-channel weights. Their
@@ -82,7 +83,7 @@ StageReads stage_reads(const SegmentFacts& facts, const StageList& list) {
 /// read. The rows of an SM share their weights.
 RereadMisses row_misses(const SegmentFacts& facts, const Schedule& schedule,
                         const StageReads& reads, const ResourceEstimate& estimate,
-                        const DeviceLimits& limits, const CostConstants& constants) {
+                        const DeviceLimits& limits) {
   if (reads.again <= 0.0) return {};
   const auto rows = static_cast<double>(facts.space.rows);
   const double rows_in_flight = std::min(
@@ -92,7 +93,7 @@ RereadMisses row_misses(const SegmentFacts& facts, const Schedule& schedule,
   const double sm_bytes =
       at_once * (reads.again + reads.beside / 2.0) / static_cast<double>(limits.sm_count) +
       reads.weights / 2.0;
-  return reread_misses(sm_bytes, at_once * reads.again, estimate, limits, constants);
+  return reread_misses(sm_bytes, at_once * reads.again, estimate, limits);
 }
 
 /// True if the schedule keeps a full input with this residency whose elements have at most
@@ -123,13 +124,14 @@ struct Exchange {
 };
 
 Exchange estimate_exchange(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage,
-                           size_t s, const RowConstants& row, const CostConstants& constants) {
+                           size_t s, const CostConstants& constants, double warps_doubling_ns) {
   Exchange out;
+  const RowConstants& row = constants.row;
   if (stage.reductions.empty() || schedule.threads_per_row == 1) return out;
   const bool meets = syncs_between_passes(facts, schedule, stage, s);
   const auto log2 = [](int64_t n) { return std::log2(static_cast<double>(n)); };
   const int64_t warps = std::max<int64_t>(schedule.threads_per_row / kWarp, 1);
-  const int64_t clustered = schedule.cluster_size > 1 ? schedule.cluster_size : 1;
+  const int64_t clustered = schedule.cluster_size() > 1 ? schedule.cluster_size() : 1;
   const double steps = log2(std::min(schedule.threads_per_row, kWarp)) + log2(warps * clustered);
   double latency = 1.0;  // The tuples are exchanged together, so the slowest counts.
   for (const OpId id : stage.reductions) {
@@ -146,10 +148,10 @@ Exchange estimate_exchange(const SegmentFacts& facts, const Schedule& schedule, 
                      keeps_rows(facts, schedule, Residency::kShared);
   const double many = clustered == 1 && keeps ? std::max(0.0, log2(warps) - log2(kFewWarps)) : 0.0;
   const double one_ns = schedule.threads_per_row > kWarp
-                            ? row.block_exchange_ns + many * row.warps_doubling_ns
+                            ? row.block_exchange_ns + many * warps_doubling_ns
                             : row.warp_exchange_ns;
   out.latency_ns =
-      rounds * latency * one_ns + cluster_exchange_time(schedule.cluster_size, constants);
+      rounds * latency * one_ns + cluster_exchange_time(schedule.cluster_size(), constants);
   return out;
 }
 
@@ -200,11 +202,11 @@ double narrow_copy_bytes(const SegmentFacts& facts, const Schedule& schedule) {
 }
 
 double uneven_rows_time(const SegmentFacts& facts, const Schedule& schedule,
-                        const ResourceEstimate& estimate, const DeviceLimits& limits,
-                        const CostConstants& constants) {
+                        const ResourceEstimate& estimate, const DeviceLimits& limits) {
+  const CostConstants& constants = limits.cost;
   const int64_t last_rows = facts.space.rows % std::max<int64_t>(rows_at_once(schedule), 1);
   const double on_its_way = estimate.bytes_in_flight_per_sm *
-                            static_cast<double>(schedule.cluster_size) /
+                            static_cast<double>(schedule.cluster_size()) /
                             static_cast<double>(std::max<int64_t>(estimate.blocks_per_sm, 1));
   if (last_rows == 0 || on_its_way <= 0.0) return 0.0;
   const auto read = static_cast<double>(facts.bytes_read);
@@ -217,7 +219,8 @@ double uneven_rows_time(const SegmentFacts& facts, const Schedule& schedule,
 }
 
 RereadMisses reread_misses(double sm_bytes, double all_bytes, const ResourceEstimate& estimate,
-                           const DeviceLimits& limits, const CostConstants& constants) {
+                           const DeviceLimits& limits) {
+  const CostConstants& constants = limits.cost;
   const auto shared_bytes = static_cast<double>(
       estimate.blocks_per_sm * (estimate.shared_bytes + limits.shared_bytes_reserved));
   const double l1_bytes =
@@ -289,10 +292,12 @@ double text_instructions(const SegmentFacts& facts, const Schedule& schedule, co
 
 WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedule,
                                const StageList& list, const ResourceEstimate& estimate,
-                               const DeviceLimits& limits, const CostConstants& constants) {
+                               const DeviceLimits& limits) {
+  const CostConstants& constants = limits.cost;
   const auto rows = static_cast<double>(facts.space.rows);
   const bool passes = is_non_persistent(facts, schedule);
-  const RowConstants& row = passes ? constants.non_persistent.row : constants.row;
+  const RowConstants& row = constants.row;
+  const double warps_doubling_ns = passes ? constants.non_persistent.warps_doubling_ns : 0.0;
   WorkEstimate work;
   work.bytes_read = static_cast<double>(facts.bytes_read);
   work.bytes_written = static_cast<double>(facts.bytes_written);
@@ -303,7 +308,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   work.read_priority = copies ? ReadPriority::kNormal : schedule.read_priority;
   const StageReads reads = stage_reads(facts, list);
   const double again = reads.again;
-  const RereadMisses misses = row_misses(facts, schedule, reads, estimate, limits, constants);
+  const RereadMisses misses = row_misses(facts, schedule, reads, estimate, limits);
   work.narrow_copy_bytes = narrow_copy_bytes(facts, schedule);
   const StridedWaste strided = strided_waste(facts, schedule, estimate, limits);
   work.bytes_read += strided.read_bytes;
@@ -321,13 +326,13 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   }
   work.rows_at_once =
       std::max(1.0, static_cast<double>(limits.threads_per_sm) /
-                        static_cast<double>(schedule.threads_per_row * schedule.cluster_size));
+                        static_cast<double>(schedule.threads_per_row * schedule.cluster_size()));
 
   // Threads past the end of the row still issue instructions.
   const auto batches = static_cast<double>(batch_count(facts, schedule));
   const auto gone_through =
       static_cast<double>(elements_per_thread(facts, schedule) * schedule.threads_per_row);
-  const double padded = rows * gone_through * static_cast<double>(schedule.cluster_size);
+  const double padded = rows * gone_through * static_cast<double>(schedule.cluster_size());
   work.block_latency_ns = row.block_start_ns;
   const bool resident =
       std::ranges::any_of(schedule.kept, [](const KeptValue& kept) { return is_kept(kept); });
@@ -410,11 +415,12 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     }
     if (in_shared) work.block_latency_ns += chunks * row.shared_chunk_ns;
     if (accumulators.vector_accesses > 0) work.block_latency_ns += chunks * row.shared_chunk_ns;
-    const Exchange exchange = estimate_exchange(facts, schedule, stage, s, row, constants);
+    const Exchange exchange =
+        estimate_exchange(facts, schedule, stage, s, constants, warps_doubling_ns);
     const double merged =
         keeps_in_registers(schedule) ? 0.0 : (chunks - 1.0) * merge_instructions(facts, stage);
     work.issue_slots += rows * static_cast<double>(schedule.threads_per_row) *
-                        static_cast<double>(schedule.cluster_size) *
+                        static_cast<double>(schedule.cluster_size()) *
                         (exchange.instructions + merged);
     work.block_latency_ns += exchange.latency_ns;
     // The block's own instructions at its share of the SM's issue slots.
@@ -427,7 +433,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   if (schedule.persistent_blocks > 0)
     work.turns = std::max(1.0, rows / static_cast<double>(rows_at_once(schedule)));
   if (schedule.persistent_blocks > 0 && !passes)
-    work.uneven_us = uneven_rows_time(facts, schedule, estimate, limits, constants);
+    work.uneven_us = uneven_rows_time(facts, schedule, estimate, limits);
   if (!ahead.empty()) {
     // The next row arrives while one row is processed: the longer of the two times counts, not
     // their sum. The latency of the first row is exposed.
@@ -436,16 +442,16 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
         (arrival_ns + rest_ns + (work.turns - 1.0) * std::max(arrival_ns, rest_ns)) / work.turns;
   }
   work.start_us = start_time(schedule, constants);
-  if (schedule.cluster_size > 1 && passes) {
+  if (schedule.cluster_size() > 1 && passes) {
     const auto gathers = arrives_whole ? 1.0 : static_cast<double>(chunk_count(facts, schedule));
     work.block_latency_ns += gathers * constants.non_persistent.cluster_gather_ns *
-                             std::log2(static_cast<double>(schedule.cluster_size));
+                             std::log2(static_cast<double>(schedule.cluster_size()));
   }
   work.has_barriers = facts.has_reduction() || !facts.has_outer();
   if (facts.has_outer()) {
     // Row slots combine their accumulators batch by batch, in a tree.
     const auto levels = std::ceil(std::log2(static_cast<double>(schedule.rows_per_block)));
-    const bool in_place = schedule.accumulators == Residency::kShared;
+    const bool in_place = schedule.accumulators() == Residency::kShared;
     work.end_ns = in_place ? levels * (row.block_exchange_ns + batches * row.shared_chunk_ns)
                            : levels * batches * row.block_exchange_ns;
   }
@@ -454,7 +460,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     work.turns *= static_cast<double>(std::max<int64_t>(chunk_count(facts, schedule), 1));
   const int64_t prologues = schedule.persistent_blocks > 0
                                 ? (facts.space.rows + schedule.rows_per_block - 1) /
-                                      schedule.rows_per_block * schedule.cluster_size
+                                      schedule.rows_per_block * schedule.cluster_size()
                                 : estimate.blocks;
   work.issue_slots += static_cast<double>(prologues * estimate.threads) * row.prologue_instructions;
   if (passes && estimate.blocks > 0) {
@@ -469,7 +475,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     work.fetched_text_bytes = static_cast<double>(estimate.blocks) *
                               std::max(0.0, text_bytes - constants.kept_text_bytes);
   }
-  if (facts.has_outer()) add_finish(facts, schedule, limits, constants, work);
+  if (facts.has_outer()) add_finish(facts, schedule, limits, work);
   return work;
 }
 

@@ -19,17 +19,17 @@ struct RereadMisses {
 /// are read on each SM, whose L1 shares its store with the shared memory of the resident blocks,
 /// and `all_bytes` on the whole device.
 RereadMisses reread_misses(double sm_bytes, double all_bytes, const ResourceEstimate& estimate,
-                           const DeviceLimits& limits, const CostConstants& constants = {});
+                           const DeviceLimits& limits);
 
 /// Thread instructions of a stage per element of a row, memory accesses included.
 double element_issue_slots(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
-                           const CostConstants& constants = {});
+                           const CostConstants& constants);
 
 /// Code size of the stages of a row kernel, in ptxas instructions. The instructions of an element
 /// count once for each copy in a loop body or an unrolled row. A logarithm with a fast path counts
 /// its slow path too: it rarely runs, but takes room in the instruction cache.
 double text_instructions(const SegmentFacts& facts, const Schedule& schedule, const StageList& list,
-                         const CostConstants& constants = {});
+                         const CostConstants& constants);
 
 /// The same with element_issue_slots() of each stage already computed.
 double text_instructions(const SegmentFacts& facts, const Schedule& schedule, const StageList& list,
@@ -39,8 +39,7 @@ double text_instructions(const SegmentFacts& facts, const Schedule& schedule, co
 /// rows than there are blocks. Each round of a row's loads waits for DRAM once, however few other
 /// loads are in flight. Measurement: docs/experiments/constants_cost.md.
 double uneven_rows_time(const SegmentFacts& facts, const Schedule& schedule,
-                        const ResourceEstimate& estimate, const DeviceLimits& limits,
-                        const CostConstants& constants = {});
+                        const ResourceEstimate& estimate, const DeviceLimits& limits);
 
 /// Extra L2 traffic, in bytes, of full tensors whose vectors are wider than one access. The
 /// accesses of one thread are then adjacent, so each access of a warp uses half of every sector
@@ -56,7 +55,7 @@ double narrow_copy_bytes(const SegmentFacts& facts, const Schedule& schedule);
 /// Work of a row schedule, for the cost model.
 WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedule,
                                const StageList& list, const ResourceEstimate& estimate,
-                               const DeviceLimits& limits, const CostConstants& constants = {});
+                               const DeviceLimits& limits);
 
 /// Time of a row schedule with these resources.
 Prediction predict_rows(const SegmentFacts& facts, const Schedule& schedule,

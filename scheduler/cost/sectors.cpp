@@ -46,8 +46,7 @@ SectorWaste sector_waste(const SegmentFacts& facts, const TensorAccess& access,
                                 ? 1.0
                                 : std::clamp(kSectorBytes / apart, 1.0,
                                              static_cast<double>(space.dimensions[*fastest].size));
-  const double l1_bytes = CostConstants{}.l1_row_share *
-                          static_cast<double>(unified_l1_bytes(limits)) /
+  const double l1_bytes = limits.cost.l1_row_share * static_cast<double>(unified_l1_bytes(limits)) /
                           static_cast<double>(std::max<int64_t>(walk.blocks_per_sm, 1));
   const double in_block =
       between > l1_bytes
@@ -73,7 +72,7 @@ StridedWaste waste_of(const SegmentFacts& facts, const Schedule& schedule,
                       const ResourceEstimate& estimate, const DeviceLimits& limits, Counts counts) {
   ElementWalk walk{.width = schedule.vector_width,
                    .block_elements = schedule.rows_per_block * facts.space.columns /
-                                     std::max<int64_t>(schedule.cluster_size, 1),
+                                     std::max<int64_t>(schedule.cluster_size(), 1),
                    .blocks_per_sm = estimate.blocks_per_sm};
   StridedWaste out;
   const auto count = [&](const TensorAccess& access, double& moved) {

@@ -52,10 +52,10 @@ double partial_row_bytes(const SegmentFacts& facts) {
 double rows_read_at_once(const Schedule& schedule, const ResourceEstimate& estimate,
                          const DeviceLimits& limits) {
   const int64_t at_once =
-      schedule.cluster_size == 1
+      schedule.cluster_size() == 1
           ? estimate.blocks_per_sm * limits.sm_count
-          : cluster_capacity(limits, schedule.cluster_size, estimate.blocks_per_sm);
-  const int64_t clusters = std::min(at_once, estimate.blocks) / schedule.cluster_size;
+          : cluster_capacity(limits, schedule.cluster_size(), estimate.blocks_per_sm);
+  const int64_t clusters = std::min(at_once, estimate.blocks) / schedule.cluster_size();
   return static_cast<double>(clusters);
 }
 
@@ -67,14 +67,13 @@ bool reads_full(const SegmentFacts& facts, const Stage& stage) {
 class TwoPassWork {
  public:
   TwoPassWork(const SegmentFacts& facts, const Schedule& schedule, const StageList& list,
-              const ResourceEstimate& estimate, const DeviceLimits& limits,
-              const CostConstants& constants)
+              const ResourceEstimate& estimate, const DeviceLimits& limits)
       : facts_(facts),
         schedule_(schedule),
         list_(list),
         estimate_(estimate),
         limits_(limits),
-        constants_(constants),
+        constants_(limits.cost),
         rows_(static_cast<double>(facts.space.rows)),
         turns_(static_cast<double>(row_tile_count(facts, schedule))),
         batches_(static_cast<double>(batch_count(facts, schedule))),
@@ -94,11 +93,11 @@ class TwoPassWork {
     const double starts = facts_.has_reduction() ? 1.0 : 1.0 / own_rows();
     work_.block_latency_ns += constants_.row.block_start_ns * starts;
     work_.has_barriers = facts_.has_reduction();
-    work_.uneven_us = uneven_rows_time(facts_, schedule_, estimate_, limits_, constants_);
+    work_.uneven_us = uneven_rows_time(facts_, schedule_, estimate_, limits_);
     if (goes_through_once(facts_, list_) && own_rows() > 1.0) {
       work_.uneven_us +=
-          constants_.staying_share * memory_time(limits_, work_.bytes_read, work_.bytes_written,
-                                                 work_.read_priority, constants_);
+          constants_.staying_share *
+          memory_time(limits_, work_.bytes_read, work_.bytes_written, work_.read_priority);
     }
     work_.turns = std::max(1.0, own_rows());
     work_.start_us = start_time(schedule_, constants_);
@@ -111,7 +110,7 @@ class TwoPassWork {
   }
   /// Rows of all tiles but the last, which may have fewer.
   [[nodiscard]] double tile_rows() const {
-    return std::min(static_cast<double>(schedule_.rows_per_tile), own_rows());
+    return std::min(static_cast<double>(schedule_.rows_per_tile()), own_rows());
   }
 
   void count_bytes() {
@@ -124,9 +123,8 @@ class TwoPassWork {
     const double tile_bytes = under_way * (tile_rows() * bytes.applied + waiting);
     const double one_row = under_way * bytes.between;
     if (tile_bytes > 0.0)
-      tile_misses_ = reread_misses(tile_bytes / busy, tile_bytes, estimate_, limits_, constants_);
-    if (one_row > 0.0)
-      row_misses_ = reread_misses(one_row / busy, one_row, estimate_, limits_, constants_);
+      tile_misses_ = reread_misses(tile_bytes / busy, tile_bytes, estimate_, limits_);
+    if (one_row > 0.0) row_misses_ = reread_misses(one_row / busy, one_row, estimate_, limits_);
 
     work_.partial_bytes = static_cast<double>(partial_rows(schedule_)) * partial_row_bytes(facts_);
     // Accumulators that are parked in L2 until the next tile, each way.
@@ -149,7 +147,7 @@ class TwoPassWork {
 
   void count_instructions() {
     // Threads past the end of the row still issue instructions.
-    const auto threads = static_cast<double>(estimate_.threads * schedule_.cluster_size);
+    const auto threads = static_cast<double>(estimate_.threads * schedule_.cluster_size());
     const double vectors = rows_ * batches_ * threads;
     const double elements = vectors * static_cast<double>(schedule_.vector_width);
     for (const Stage& stage : list_.stages) {
@@ -199,7 +197,7 @@ class TwoPassWork {
     }
     latency += schedule_.threads_per_row > kWarp ? constants_.row.block_exchange_ns
                                                  : constants_.row.warp_exchange_ns;
-    latency += cluster_exchange_time(schedule_.cluster_size, constants_) + own_issue_ns(stage);
+    latency += cluster_exchange_time(schedule_.cluster_size(), constants_) + own_issue_ns(stage);
   }
 
   /// Latency of one row in the second pass: the row waits for each of its chunks. Inputs that all
@@ -215,8 +213,8 @@ class TwoPassWork {
                 (missing * constants_.row.chunk_ns + (1.0 - missing) * constants_.row.l1_chunk_ns);
     }
     // A prefetched row arrives while the row before it is processed.
-    latency += schedule_.prefetch_rows > 0 ? arrival / tile_rows() + std::max(arrival, own)
-                                           : arrival + own;
+    latency += schedule_.prefetch_rows() > 0 ? arrival / tile_rows() + std::max(arrival, own)
+                                             : arrival + own;
     const auto common = static_cast<double>(
         std::ranges::count_if(stage.loads, [&](ValueId value) { return !facts_.is_full(value); }));
     latency += chunks_ * constants_.row.cache_latency_ns * common / tile_rows();
@@ -252,7 +250,7 @@ std::vector<int64_t> turn_lengths(const SegmentFacts& facts, const Schedule& sch
     return divided_up(rows, divided_up(rows, std::clamp<int64_t>(most, 1, rows)));
   };
   Schedule single = schedule;
-  single.rows_per_tile = 1;
+  std::get<LoopedParameters>(single.parameters).rows_per_tile = 1;
   // With one row, each row value takes a whole allocation unit, which covers the padding of more
   // rows.
   const int64_t room = std::min(limits.shared_bytes_per_block,
@@ -277,8 +275,8 @@ std::vector<int64_t> turn_lengths(const SegmentFacts& facts, const Schedule& sch
 
 WorkEstimate estimate_two_pass_work(const SegmentFacts& facts, const Schedule& schedule,
                                     const StageList& list, const ResourceEstimate& estimate,
-                                    const DeviceLimits& limits, const CostConstants& constants) {
-  return TwoPassWork(facts, schedule, list, estimate, limits, constants).run();
+                                    const DeviceLimits& limits) {
+  return TwoPassWork(facts, schedule, list, estimate, limits).run();
 }
 
 }  // namespace sinter

@@ -19,7 +19,6 @@ std::vector<int64_t> turn_lengths(const SegmentFacts& facts, const Schedule& sch
 /// Work of a two-pass schedule, for the cost model.
 WorkEstimate estimate_two_pass_work(const SegmentFacts& facts, const Schedule& schedule,
                                     const StageList& list, const ResourceEstimate& estimate,
-                                    const DeviceLimits& limits,
-                                    const CostConstants& constants = {});
+                                    const DeviceLimits& limits);
 
 }  // namespace sinter

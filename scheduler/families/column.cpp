@@ -52,13 +52,8 @@ Rejection rejected(std::string rule, int64_t value, int64_t limit, std::string u
 std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedule& schedule,
                                         const DeviceLimits& limits) {
   if (auto rejection = check_vector_width(schedule)) return rejection;
-  if (auto rejection = check_no_shift(schedule)) return rejection;
+  if (auto rejection = refuse_unaligned_access(schedule)) return rejection;
   if (auto rejection = check_cluster_size(schedule, limits)) return rejection;
-  if (auto rejection = check_no_pipeline(schedule)) return rejection;
-  if (auto rejection = check_no_parameters(schedule)) return rejection;
-  if (auto rejection = check_no_prefetch_rows(schedule)) return rejection;
-  if (auto rejection = check_accumulators_in_registers(schedule)) return rejection;
-  if (auto rejection = check_no_two_pass(schedule)) return rejection;
   if (schedule.threads_per_row < 1 || schedule.rows_per_block < 1 ||
       !std::has_single_bit(static_cast<uint64_t>(schedule.rows_per_block)) ||
       schedule.rows_per_block > limits.threads_per_block ||
@@ -109,7 +104,7 @@ int64_t needed_registers(const SegmentFacts& facts, const Schedule& schedule, co
   const int64_t accumulators = accumulator_words(facts, schedule.vector_width);
   const int64_t held = accumulators + loaded_words(facts, schedule, stage) + stage.live_values;
   const double rows = kBaseOfRows + kAddressOfRow * static_cast<double>(schedule.unroll);
-  const int64_t receives = kBaseOfReceiver + (schedule.cluster_size - 1) * accumulators;
+  const int64_t receives = kBaseOfReceiver + (schedule.cluster_size() - 1) * accumulators;
   return std::max({kBaseRegisters + held, static_cast<int64_t>(rows) + held, receives});
 }
 
@@ -128,7 +123,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_stage(const SegmentFacts& fac
                           block_exchange_bytes(facts, schedule) +
                           last_block_shared_bytes(facts, schedule);
   estimate.blocks = column_strips(facts, schedule) * blocks_per_strip(schedule);
-  complete(estimate, limits, schedule.min_blocks_per_sm, schedule.cluster_size);
+  complete(estimate, limits, schedule.min_blocks_per_sm, schedule.cluster_size());
   const int64_t rows_at_once = schedule.rows_per_block * schedule.unroll;
   estimate.bytes_in_flight_per_sm =
       static_cast<double>(loaded_words(facts, schedule, stage) * kRegisterBytes * estimate.threads *
@@ -141,7 +136,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_stage(const SegmentFacts& fac
 
 Prediction predict_stage(const SegmentFacts& facts, const Schedule& schedule, const Stage& stage,
                          const ResourceEstimate& estimate, const DeviceLimits& limits) {
-  const CostConstants constants;
+  const CostConstants& constants = limits.cost;
   const auto rows = static_cast<double>(facts.space.rows);
   const auto columns = static_cast<double>(facts.space.columns);
   WorkEstimate work;
@@ -160,7 +155,7 @@ Prediction predict_stage(const SegmentFacts& facts, const Schedule& schedule, co
                                    static_cast<double>(schedule.vector_width)) +
       static_cast<double>(estimate.blocks * estimate.threads) * constants.row.prologue_instructions;
   work.special = rows * columns * stage.special_functions;
-  if (schedule.persistent_blocks > 0) add_finish(facts, schedule, limits, constants, work);
+  if (schedule.persistent_blocks > 0) add_finish(facts, schedule, limits, work);
   // Only whole vectors have a read priority.
   constexpr int64_t kVectorBytes = 16;
   if (schedule.vector_width * facts.widest_tile_bytes < kVectorBytes)
@@ -195,7 +190,7 @@ Prediction predict_stage(const SegmentFacts& facts, const Schedule& schedule, co
                     mixed_bandwidth(limits, work.bytes_read, work.bytes_written);
   if (!from_l2) out.launch_us = constants.launch_us + work.start_us;
   const double exchange_ns = levels * constants.row.block_exchange_ns +
-                             cluster_exchange_time(schedule.cluster_size, constants);
+                             cluster_exchange_time(schedule.cluster_size(), constants);
   out.block_latency_us = (constants.row.block_start_ns + walks * wait_ns + exchange_ns) / 1000.0;
   const double ends_us = drain_us + (constants.row.block_start_ns + exchange_ns) / 1000.0;
   out.exposed_us = std::hypot(throughput, chain_us) - throughput + turns * ends_us;
@@ -288,6 +283,7 @@ Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits) {
           // If one iteration loads all rows, a larger unroll has nothing to load.
           if (unroll > 1 && slots * unroll / 2 >= facts.space.rows) break;
           Schedule schedule{.family = std::string(kName),
+                            .parameters = ColumnParameters{},
                             .threads_per_row = across,
                             .rows_per_block = slots,
                             .vector_width = width,
@@ -301,10 +297,10 @@ Proposal propose_column(const SegmentFacts& facts, const DeviceLimits& limits) {
           const int64_t walks = (facts.space.rows + slots * unroll - 1) / (slots * unroll);
           for (int64_t cluster = 2; cluster <= largest_unstranded_cluster(limits); cluster *= 2) {
             if (runs * cluster > kMostBlocksPerSm * limits.sm_count || cluster > walks) break;
-            schedule.cluster_size = cluster;
+            schedule.parameters = ColumnParameters{.cluster_size = cluster};
             consider(schedule);
           }
-          schedule.cluster_size = 1;
+          schedule.parameters = ColumnParameters{};
           schedule.dependent_launch = overlap;
           for (const int64_t blocks_per_sm : {int64_t{1}, int64_t{2}, kMostBlocksPerSm}) {
             const int64_t splits = balanced_blocks(

@@ -45,13 +45,16 @@ constexpr int64_t kLeastNonPersistentThreads = 64;  ///< Of a non-persistent blo
 /// in bf16.
 constexpr int64_t kMostNonPersistentElements = 64;
 
+/// A schedule whose blocks divide the columns of a row as those of a cluster do.
+Schedule of_cluster(int64_t size) { return {.parameters = LoopedParameters{.cluster_size = size}}; }
+
 /// Larger clusters while rows leave SMs idle. If columns are accumulated, also while each thread of
 /// a smaller block still has a vector: they leave fewer partial results, and fewer rows in flight
 /// in L2.
 std::vector<int64_t> two_pass_clusters(const SegmentFacts& facts, const DeviceLimits& limits,
                                        int64_t width) {
   return sinter::cluster_sizes(largest_unstranded_cluster(limits), [&](int64_t size) {
-    const int64_t vectors = columns_per_block(facts, {.cluster_size = 2 * size}) / width;
+    const int64_t vectors = columns_per_block(facts, of_cluster(2 * size)) / width;
     const bool saves = accumulates_columns(facts) && vectors >= kLeastTwoPassThreads;
     return facts.space.rows * size < limits.sm_count || saves;
   });
@@ -61,10 +64,12 @@ std::vector<int64_t> two_pass_clusters(const SegmentFacts& facts, const DeviceLi
 std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedule& schedule,
                                         const StageList& list, const DeviceLimits& limits) {
   if (auto rejection = check_row_schedule(facts, schedule, limits)) return rejection;
-  if (auto rejection =
-          facts.has_outer() ? check_two_pass(facts, schedule, list) : check_no_two_pass(schedule))
-    return rejection;
-  if (auto rejection = check_accumulators_in_registers(schedule)) return rejection;
+  if (facts.has_outer()) {
+    if (auto rejection = check_two_pass(facts, schedule, list)) return rejection;
+  } else if (schedule.rows_per_tile() != 0) {
+    return rejected(schedule, "only reductions over the rows take two passes over a tile",
+                    schedule.rows_per_tile(), 0, "rows per tile", "leave rows_per_tile out");
+  }
   for (const KeptValue& kept : schedule.kept) {
     if (!is_kept(kept)) continue;
     return Rejection{.subject = std::string(kName),
@@ -120,7 +125,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_looped(const SegmentFacts& fa
 
 Prediction predict_looped(const SegmentFacts& facts, const Schedule& schedule,
                           const ResourceEstimate& estimate, const DeviceLimits& limits) {
-  if (schedule.rows_per_tile == 0) return predict_rows(facts, schedule, estimate, limits);
+  if (schedule.rows_per_tile() == 0) return predict_rows(facts, schedule, estimate, limits);
   return predict_two_pass(facts, schedule, distribute_two_pass(facts), estimate, limits);
 }
 
@@ -159,23 +164,23 @@ class TwoPassOffers {
  private:
   void try_blocks(const RowVector& vector, int64_t cluster) {
     const int64_t vectors =
-        std::max<int64_t>(columns_per_block(facts_, {.cluster_size = cluster}) / vector.width, 1);
+        std::max<int64_t>(columns_per_block(facts_, of_cluster(cluster)) / vector.width, 1);
     // With more threads than vectors some lanes would always be idle.
     const auto filled = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(vectors)));
     const int64_t widest = std::clamp<int64_t>(filled, 32, limits_.threads_per_block);
     for (int64_t threads = std::min(widest, kLeastTwoPassThreads); threads <= widest;
          threads *= 2) {
       for (const int64_t elements : kTileElements) {
-        Schedule schedule{.family = std::string(kName),
-                          .threads_per_row = threads,
-                          .vector_width = vector.width,
-                          .unroll = std::max<int64_t>(elements / vector.width, 1),
-                          .persistent_blocks = cluster,
-                          .cluster_size = cluster,
-                          .rows_per_tile = 1,
-                          .row_access = vector.access,
-                          .read_priority = read_priority(facts_, limits_, reads_again_),
-                          .dependent_launch = partials_dependent_launch(facts_, limits_)};
+        Schedule schedule{
+            .family = std::string(kName),
+            .parameters = LoopedParameters{.cluster_size = cluster, .rows_per_tile = 1},
+            .threads_per_row = threads,
+            .vector_width = vector.width,
+            .unroll = std::max<int64_t>(elements / vector.width, 1),
+            .persistent_blocks = cluster,
+            .row_access = vector.access,
+            .read_priority = read_priority(facts_, limits_, reads_again_),
+            .dependent_launch = partials_dependent_launch(facts_, limits_)};
         if (elements != kTileElements[0] && schedule.unroll > batch_count(facts_, schedule)) break;
         try_two_pass(schedule);
       }
@@ -191,11 +196,11 @@ class TwoPassOffers {
     for (int64_t threads = kLeastNonPersistentThreads; threads <= widest; threads *= 2) {
       for (int64_t unroll = 1; unroll * vector.width <= kMostNonPersistentElements; unroll *= 2) {
         Schedule schedule{.family = std::string(kName),
+                          .parameters = LoopedParameters{.rows_per_tile = 1},
                           .threads_per_row = threads,
                           .vector_width = vector.width,
                           .unroll = unroll,
                           .persistent_blocks = std::max<int64_t>(facts_.space.rows, 1),
-                          .rows_per_tile = 1,
                           .row_access = vector.access,
                           .read_priority = read_priority(facts_, limits_, reads_again_),
                           .dependent_launch = partials_dependent_launch(facts_, limits_)};
@@ -218,10 +223,10 @@ class TwoPassOffers {
         all, best, {}, [](const ProposedSchedule& p) { return p.predicted.total_us; },
         [](const ProposedSchedule& p) { return p.predicted.total_us; });
     for (ProposedSchedule& candidate : best) {
-      candidate.schedule.prefetch_rows = 1;
+      std::get<LoopedParameters>(candidate.schedule.parameters).prefetch_rows = 1;
       // Elements that are loaded one by one take a register each until they are packed.
       const bool packed = candidate.schedule.row_access != RowAccess::kScalar;
-      if (packed && goes_through_ && candidate.schedule.rows_per_tile > 1)
+      if (packed && goes_through_ && candidate.schedule.rows_per_tile() > 1)
         try_two_pass(candidate.schedule);
     }
   }
@@ -232,7 +237,7 @@ class TwoPassOffers {
     schedule.min_blocks_per_sm = blocks;
     schedule.persistent_blocks = persistent_grid(facts_, schedule, limits_);
     for (const int64_t rows : turn_lengths(facts_, schedule, list_, limits_, blocks)) {
-      schedule.rows_per_tile = rows;
+      std::get<LoopedParameters>(schedule.parameters).rows_per_tile = rows;
       if (!offer(schedule)) return;
     }
   }
@@ -283,6 +288,7 @@ Proposal propose_looped(const SegmentFacts& facts, const DeviceLimits& limits) {
         break;
       for (int64_t unroll = 1; unroll <= kMostUnroll; unroll *= 2) {
         Schedule schedule{.family = std::string(kName),
+                          .parameters = LoopedParameters{},
                           .threads_per_row = threads,
                           .rows_per_block = offered_rows(facts, kBlockThreads, threads),
                           .vector_width = vector.width,

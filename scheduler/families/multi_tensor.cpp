@@ -32,11 +32,7 @@ Rejection refused(std::string rule, int64_t value, int64_t limit, std::string un
 /// Rules for the fields of a schedule beyond those that all families share.
 std::optional<Rejection> check_fields(const Schedule& schedule) {
   if (auto rejection = check_vector_width(schedule)) return rejection;
-  if (auto rejection = check_no_shift(schedule)) return rejection;
-  if (auto rejection = check_no_cluster(schedule)) return rejection;
-  if (auto rejection = check_no_prefetch_rows(schedule)) return rejection;
-  if (auto rejection = check_accumulators_in_registers(schedule)) return rejection;
-  if (auto rejection = check_no_two_pass(schedule)) return rejection;
+  if (auto rejection = refuse_unaligned_access(schedule)) return rejection;
   if (schedule.rows_per_block != 1 || !schedule.kept.empty())
     return refused("a list's schedules have one row per block and keep nothing",
                    schedule.rows_per_block, 1, "rows per block",
@@ -103,7 +99,7 @@ double accesses_of(const SegmentFacts& member, const Stage& stage, const Schedul
 Prediction predict_tiles(const SegmentFacts& facts, const Schedule& schedule,
                          const StageList& stages, const ResourceEstimate& estimate,
                          const DeviceLimits& limits) {
-  const CostConstants constants;
+  const CostConstants& constants = limits.cost;
   const TensorList& list = *facts.list;
   const Stage& stage = stages.stages[0];
   const auto elements = static_cast<double>(list.elements());

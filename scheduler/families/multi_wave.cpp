@@ -92,6 +92,11 @@ struct Kept {
   StageList list;
 };
 
+/// A schedule whose blocks divide the columns of a row as those of a cluster do.
+Schedule of_cluster(int64_t size) {
+  return {.parameters = MultiWaveParameters{.cluster_size = size}};
+}
+
 /// Larger clusters while rows leave SMs idle, or while a block's part of a row is longer than
 /// registers keep well. Clusters that strand SMs are used for rows of which an SM would otherwise
 /// hold only one or two parts (docs/experiments/constants_choices.md). For outer reductions they
@@ -100,8 +105,7 @@ std::vector<int64_t> cluster_sizes(const SegmentFacts& facts, const DeviceLimits
   const int64_t roomy = largest_unstranded_cluster(limits);
   const int64_t largest = facts.has_outer() ? roomy : limits.most_cluster_blocks;
   return sinter::cluster_sizes(largest, [&](int64_t size) {
-    const int64_t part =
-        columns_per_block(facts, {.cluster_size = size}) * facts.kept_bytes_per_column;
+    const int64_t part = columns_per_block(facts, of_cluster(size)) * facts.kept_bytes_per_column;
     const bool idles = facts.space.rows * size < limits.sm_count && size < roomy;
     return idles || part > kKeptWell;
   });
@@ -116,9 +120,9 @@ bool registers_hold(const SegmentFacts& facts, const Kept& kept,
   for (const RowVector& vector : vectors) {
     for (int64_t threads = limits.threads_per_block; threads >= kFewestThreadsOfLongRows;
          threads /= 2) {
-      const Schedule schedule{.threads_per_row = threads,
+      const Schedule schedule{.parameters = MultiWaveParameters{.cluster_size = cluster},
+                              .threads_per_row = threads,
                               .vector_width = vector.width,
-                              .cluster_size = cluster,
                               .row_access = vector.access,
                               .kept = kept.in_registers};
       ResourceEstimate estimate{.registers = estimate_registers(facts, schedule, kept.list),
@@ -156,7 +160,6 @@ std::vector<Rejection> check_segment(const SegmentFacts& facts) {
 std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedule& schedule,
                                         const DeviceLimits& limits) {
   if (auto rejection = check_row_schedule(facts, schedule, limits)) return rejection;
-  if (auto rejection = check_no_two_pass(schedule)) return rejection;
   const int64_t batches = batch_count(facts, schedule);
   if (unrolls_batches(facts, schedule) && batches > kMostBatches) {
     return Rejection{.subject = std::string(kName),
@@ -268,7 +271,7 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
   };
   // Registers for a second row, without a register limit that would spill them.
   const auto consider_prefetch = [&](Schedule schedule, const StageList& list) {
-    schedule.prefetch_rows = 1;
+    std::get<MultiWaveParameters>(schedule.parameters).prefetch_rows = 1;
     const bool walks = facts.space.rows > rows_at_once(schedule);
     if (!walks || prefetched_inputs(facts, schedule).empty()) return;
     const RowNeeds needs = row_needs(facts, schedule, list);
@@ -285,7 +288,7 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
     if (vectors.empty()) vectors.push_back({1, RowAccess::kScalar});
   }
   const auto try_shapes = [&](const RowVector& vector, int64_t cluster, Residency accumulators) {
-    const int64_t columns = columns_per_block(facts, {.cluster_size = cluster});
+    const int64_t columns = columns_per_block(facts, of_cluster(cluster));
     const bool is_long = accumulators == Residency::kShared;
     // Rows that registers do not keep well are divided between registers and shared memory
     // (docs/experiments/constants_choices.md). For outer reductions this was not timed.
@@ -301,12 +304,12 @@ Proposal propose_multi_wave(const SegmentFacts& facts, const DeviceLimits& limit
         if (rows == offered) continue;
         offered = rows;
         Schedule schedule{.family = std::string(kName),
+                          .parameters = MultiWaveParameters{.cluster_size = cluster,
+                                                            .accumulators = accumulators},
                           .threads_per_row = threads,
                           .rows_per_block = rows,
                           .vector_width = vector.width,
                           .unroll = 1,
-                          .cluster_size = cluster,
-                          .accumulators = accumulators,
                           .row_access = vector.access,
                           .read_priority = read_priority(facts, limits),
                           .dependent_launch = partials_dependent_launch(facts, limits)};

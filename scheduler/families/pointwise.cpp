@@ -28,12 +28,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
                                                           const DeviceLimits& limits) {
   if (auto rejection = refuse_pointwise(facts)) return tl::make_unexpected(*rejection);
   if (auto rejection = check_vector_width(schedule)) return tl::make_unexpected(*rejection);
-  if (auto rejection = check_no_shift(schedule)) return tl::make_unexpected(*rejection);
-  if (auto rejection = check_no_cluster(schedule)) return tl::make_unexpected(*rejection);
-  if (auto rejection = check_no_prefetch_rows(schedule)) return tl::make_unexpected(*rejection);
-  if (auto rejection = check_accumulators_in_registers(schedule))
-    return tl::make_unexpected(*rejection);
-  if (auto rejection = check_no_two_pass(schedule)) return tl::make_unexpected(*rejection);
+  if (auto rejection = refuse_unaligned_access(schedule)) return tl::make_unexpected(*rejection);
   Schedule as_row = schedule;
   // The number of elements may be any: the last vector is predicated, so the row access mode does
   // not apply.
@@ -86,7 +81,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
 Prediction predict_stages(const SegmentFacts& facts, const Schedule& schedule,
                           const StageList& list, const ResourceEstimate& estimate,
                           const DeviceLimits& limits) {
-  const CostConstants constants;
+  const CostConstants& constants = limits.cost;
   const Stage& stage = list.stages[0];
   const auto width = static_cast<double>(schedule.vector_width);
   const auto elements = static_cast<double>(facts.space.columns);

@@ -12,7 +12,6 @@
 #include "scheduler/families/multi_wave.h"
 #include "scheduler/families/schedule_verifier.h"
 #include "scheduler/schedule/accumulators.h"
-#include "scheduler/schedule/family_names.h"
 #include "scheduler/schedule/pipeline.h"
 #include "scheduler/schedule/row_schedule.h"
 
@@ -41,7 +40,7 @@ class Draw {
   }
 
   Schedule schedule(std::string_view family) {
-    Schedule out{.family = std::string(family)};
+    Schedule out{.family = std::string(family), .parameters = parameters_of_family(family)};
     out.threads_per_row = power_of_two(limits_.threads_per_block);
     out.rows_per_block = rows_per_block(out.threads_per_row);
     out.row_access = one_of({RowAccess::kAligned, RowAccess::kUnaligned, RowAccess::kScalar});
@@ -56,52 +55,71 @@ class Draw {
                  limits_.threads_per_sm / std::max<int64_t>(out.threads_per_block(), 1));
     out.min_blocks_per_sm = 1 + below(most_blocks);
     const bool has_rows = facts_.has_reduction() || facts_.has_outer();
-    if (has_rows) out.cluster_size = cluster_size();
-    if (family == kWarpSpecialised) return with_finish(specialised(std::move(out)));
+    if (has_rows) set_cluster_size(out, cluster_size());
+    if (auto* const own = std::get_if<WarpSpecialisedParameters>(&out.parameters)) {
+      specialise(out, *own);
+      finish(out);
+      return out;
+    }
     out.kept = kept();
-    const bool turns = family == kLooped && facts_.has_outer();
-    if (turns) make_two_pass(out);
+    auto* const looped = std::get_if<LoopedParameters>(&out.parameters);
+    if (looped != nullptr && facts_.has_outer()) make_two_pass(out, *looped);
     // A column schedule may need no partial results.
-    if (facts_.has_outer() && (family != kColumn || below(2) == 0)) {
-      out.persistent_blocks = (1 + below(kMostPersistentBlocks)) * out.cluster_size;
+    const bool is_column = std::holds_alternative<ColumnParameters>(out.parameters);
+    if (facts_.has_outer() && (!is_column || below(2) == 0)) {
+      out.persistent_blocks = persistent_blocks(out);
       out.dependent_launch = dependent_launch();
     }
-    if (family == kMultiWave) {
+    if (auto* const own = std::get_if<MultiWaveParameters>(&out.parameters)) {
       // If nothing accumulates over rows, blocks may still walk over all of them.
-      if (!facts_.has_outer() && below(8) == 0)
-        out.persistent_blocks = (1 + below(kMostPersistentBlocks)) * out.cluster_size;
-      draw_accumulators(out);
+      if (!facts_.has_outer() && below(8) == 0) out.persistent_blocks = persistent_blocks(out);
+      draw_accumulators(own->accumulators);
     }
-    if (family == kMultiWave || turns) draw_prefetch_rows(out);
-    return with_finish(std::move(out));
+    draw_prefetch_rows(out);
+    finish(out);
+    return out;
   }
 
  private:
   static constexpr int64_t kMostPersistentBlocks = 300;  ///< In units of clusters.
 
+  /// Only of a schedule whose family has clusters.
+  static void set_cluster_size(Schedule& out, int64_t size) {
+    std::visit(
+        [&](auto& own) {
+          if constexpr (requires { own.cluster_size; }) own.cluster_size = size;
+        },
+        out.parameters);
+  }
+
+  int64_t persistent_blocks(const Schedule& schedule) {
+    return (1 + below(kMostPersistentBlocks)) * schedule.cluster_size();
+  }
+
   /// A third of the schedules that leave partial results finish them by the last block, if their
   /// family can.
-  Schedule with_finish(Schedule out) {
+  void finish(Schedule& out) {
     const bool writes_partials = facts_.has_outer() && out.persistent_blocks > 0;
-    if (!writes_partials || out.rows_per_tile > 0 || below(3) != 0) return out;
+    if (!writes_partials || out.rows_per_tile() > 0 || below(3) != 0) return;
     // The interpreter's state of what each block knows of earlier ones grows with their number.
     // Hence few clusters, of which each strip of columns has its own.
     constexpr int64_t kMostWithLastBlock = 16;
     constexpr int64_t kMostRuns = 128;
-    const int64_t run = out.family == kColumn ? out.threads_per_row * out.vector_width
-                                              : std::max<int64_t>(facts_.space.columns, 1);
-    if ((facts_.space.columns + run - 1) / run > kMostRuns) return out;
-    out.persistent_blocks = std::min(out.persistent_blocks, kMostWithLastBlock * out.cluster_size);
+    const int64_t run = std::holds_alternative<ColumnParameters>(out.parameters)
+                            ? out.threads_per_row * out.vector_width
+                            : std::max<int64_t>(facts_.space.columns, 1);
+    if ((facts_.space.columns + run - 1) / run > kMostRuns) return;
+    out.persistent_blocks =
+        std::min(out.persistent_blocks, kMostWithLastBlock * out.cluster_size());
     out.finish = Finish::kLastBlock;
     out.dependent_launch = DependentLaunch::kNone;
-    return out;
   }
 
   /// Tiles of few rows are drawn as often as tiles of any number of rows.
-  void make_two_pass(Schedule& out) {
+  void make_two_pass(Schedule& out, LoopedParameters& own) {
     constexpr int64_t kFew = 4;
     const int64_t most = std::max<int64_t>(facts_.space.rows, 1);
-    out.rows_per_tile = 1 + below(below(2) == 0 ? std::min(kFew, most) : most);
+    own.rows_per_tile = 1 + below(below(2) == 0 ? std::min(kFew, most) : most);
     out.rows_per_block = 1;
     out.kept.clear();
     if (out.row_access == RowAccess::kUnaligned) out.row_access = RowAccess::kAligned;
@@ -109,18 +127,24 @@ class Draw {
 
   /// Most of the schedules that load rows into registers one after the other prefetch the next row.
   void draw_prefetch_rows(Schedule& out) {
-    if (out.persistent_blocks == 0 || below(4) == 0) return;
-    out.prefetch_rows = 1;
-    if (prefetched_inputs(facts_, out).empty()) out.prefetch_rows = 0;
+    std::visit(
+        [&](auto& own) {
+          if constexpr (requires { own.prefetch_rows; }) {
+            if (out.persistent_blocks == 0 || below(4) == 0) return;
+            own.prefetch_rows = 1;
+            if (prefetched_inputs(facts_, out).empty()) own.prefetch_rows = 0;
+          }
+        },
+        out.parameters);
   }
 
   /// A third of the schedules that accumulate columns do so in shared memory.
-  void draw_accumulators(Schedule& out) {
-    if (accumulates_columns(facts_) && below(3) == 0) out.accumulators = Residency::kShared;
+  void draw_accumulators(Residency& out) {
+    if (accumulates_columns(facts_) && below(3) == 0) out = Residency::kShared;
   }
 
   /// Mostly legal fields: a draw of all fields at random would hardly ever give a legal pipeline.
-  Schedule specialised(Schedule out) {
+  void specialise(Schedule& out, WarpSpecialisedParameters& own) {
     constexpr int64_t kMostGroups = 4;
     constexpr int64_t kMostStagesPerGroup = 4;
     // The groups together consist of whole warp groups of four warps.
@@ -128,29 +152,28 @@ class Draw {
     out.threads_per_row = int64_t{32} << below(5);
     // Blocks of a cluster each copy whole, aligned 16 bytes; this holds more often in small
     // clusters.
-    if (out.cluster_size > 1 && below(2) == 0) out.cluster_size = 2;
+    if (own.cluster_size > 1 && below(2) == 0) own.cluster_size = 2;
     const int64_t least = std::max<int64_t>(kWarpGroup / out.threads_per_row, 1);
     out.rows_per_block = least * (1 + below(kMostGroups / least));
     out.row_access = RowAccess::kAligned;
     out.unroll = 1;
     out.min_blocks_per_sm = 1 + below(2);
-    out.rows_per_iteration = one_of({int64_t{1}, int64_t{1}, int64_t{2}, int64_t{4}});
-    out.pipeline_stages =
-        out.rows_per_block * out.rows_per_iteration * (1 + below(kMostStagesPerGroup));
-    out.persistent_blocks = (1 + below(kMostPersistentBlocks)) * out.cluster_size;
+    own.rows_per_iteration = one_of({int64_t{1}, int64_t{1}, int64_t{2}, int64_t{4}});
+    own.pipeline_stages =
+        out.rows_per_block * own.rows_per_iteration * (1 + below(kMostStagesPerGroup));
+    out.persistent_blocks = persistent_blocks(out);
     out.dependent_launch = dependent_launch();
     out.kept = kept();
     for (KeptValue& kept : out.kept) {
       if (kept.residency == Residency::kShared && facts_.space.dependence[kept.value].rows)
         kept.residency = Residency::kRegister;
     }
-    if (out.rows_per_iteration == 1) draw_accumulators(out);
+    if (own.rows_per_iteration == 1) draw_accumulators(own.accumulators);
     // All limits that leave the producer its own registers are legal; few of them make room for
     // many.
     constexpr int64_t kRegisterStep = 8;
     if (limits_.has_setmaxnreg && below(2) == 0)
-      out.consumer_registers = kProducerRegisters + kRegisterStep * (1 + below(16));
-    return out;
+      own.consumer_registers = kProducerRegisters + kRegisterStep * (1 + below(16));
   }
 
   /// At most half of the draws have clusters, if the device has any.

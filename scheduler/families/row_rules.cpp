@@ -26,7 +26,7 @@ constexpr int64_t kMostPrefetchRows = 1;
 /// Rejects clusters that the device does not run, or that cannot share this segment's rows.
 std::optional<Rejection> check_cluster(const SegmentFacts& facts, const Schedule& schedule,
                                        const DeviceLimits& limits) {
-  const int64_t cluster = schedule.cluster_size;
+  const int64_t cluster = schedule.cluster_size();
   if (cluster == 1) return std::nullopt;
   const auto broken = [&](auto... said) { return rejected(schedule, said...); };
   if (auto rejection = check_cluster_size(schedule, limits)) return rejection;
@@ -56,10 +56,10 @@ std::optional<Rejection> check_cluster(const SegmentFacts& facts, const Schedule
 /// Rejects prefetched rows if blocks do not walk over rows, or keep no input of theirs in
 /// registers.
 std::optional<Rejection> check_prefetch_rows(const SegmentFacts& facts, const Schedule& schedule) {
-  if (schedule.prefetch_rows == 0) return std::nullopt;
+  if (schedule.prefetch_rows() == 0) return std::nullopt;
   const auto broken = [&](auto... said) { return rejected(schedule, said...); };
-  if (schedule.prefetch_rows < 0 || schedule.prefetch_rows > kMostPrefetchRows) {
-    return broken("registers hold the row at hand and the one after it", schedule.prefetch_rows,
+  if (schedule.prefetch_rows() < 0 || schedule.prefetch_rows() > kMostPrefetchRows) {
+    return broken("registers hold the row at hand and the one after it", schedule.prefetch_rows(),
                   kMostPrefetchRows, "prefetched rows", "use 0 or 1");
   }
   if (schedule.persistent_blocks == 0) {
@@ -67,7 +67,7 @@ std::optional<Rejection> check_prefetch_rows(const SegmentFacts& facts, const Sc
                   "use prefetch_rows 0, or as many persistent blocks as are resident at once");
   }
   if (prefetched_inputs(facts, schedule).empty()) {
-    if (schedule.rows_per_tile > 0) {
+    if (schedule.rows_per_tile() > 0) {
       return broken("the second pass over a tile reads no rows, so none can be prefetched", 0, 1,
                     "inputs", "use prefetch_rows 0");
     }
@@ -81,8 +81,8 @@ std::optional<Rejection> check_prefetch_rows(const SegmentFacts& facts, const Sc
 /// Rejects accumulators with residency reload, and residencies of accumulators in segments that
 /// accumulate no columns.
 std::optional<Rejection> check_accumulators(const SegmentFacts& facts, const Schedule& schedule) {
-  if (schedule.accumulators == Residency::kRegister) return std::nullopt;
-  if (schedule.accumulators == Residency::kReload) {
+  if (schedule.accumulators() == Residency::kRegister) return std::nullopt;
+  if (schedule.accumulators() == Residency::kReload) {
     return rejected(schedule, "accumulators change in every row, so nothing can be read again", 0,
                     0, "", "use accumulators register or shared");
   }
@@ -125,8 +125,6 @@ std::optional<Rejection> check_row_schedule(const SegmentFacts& facts, const Sch
                 "promise fewer blocks, or make them smaller");
   }
   if (auto rejection = check_row_access(facts, schedule)) return rejection;
-  if (auto rejection = check_no_pipeline(schedule)) return rejection;
-  if (auto rejection = check_no_parameters(schedule)) return rejection;
   if (auto rejection = check_cluster(facts, schedule, limits)) return rejection;
   // Batches are counted by 32-bit integers, with room for a step beyond the end.
   constexpr int64_t kMostBatches = int64_t{1} << 30;

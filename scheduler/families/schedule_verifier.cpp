@@ -167,6 +167,12 @@ std::vector<Rejection> verify_schedule(const SegmentFacts& facts, const Schedule
                                 "add the family to PlanOptions::families"));
     return rejections;
   }
+  if (!has_parameters_of_family(schedule)) {
+    rejections.push_back(broken(schedule, "the parameters are those of another family", {},
+                                "give Schedule::parameters the alternative of the family, as "
+                                "parameters_of_family() does"));
+    return rejections;
+  }
   if (const auto estimate = family->estimate(facts, schedule, limits); !estimate)
     rejections.push_back(estimate.error());
   if (auto rejection = check_overlap(schedule, limits)) rejections.push_back(*rejection);

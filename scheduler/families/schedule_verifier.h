@@ -13,6 +13,7 @@ namespace sinter {
 /// Why a schedule is illegal for a segment on a device; empty if it is legal. Accepts any field
 /// values, also those of a schedule that was parsed or pinned. The rules:
 ///
+/// - the parameters are those of the family (has_parameters_of_family)
 /// - the family is in the set, and its estimate accepts the schedule (this covers its own rules,
 ///   the ranges of fields and the budgets)
 /// - persistent values exist, ascend and are unique, and a later stage needs each of them

@@ -83,12 +83,6 @@ Tiled tiled(const SegmentFacts& facts) {
 
 std::optional<Rejection> check_schedule(const Schedule& schedule, const DeviceLimits& limits) {
   if (auto rejection = check_vector_width(schedule)) return rejection;
-  if (auto rejection = check_no_cluster(schedule)) return rejection;
-  if (auto rejection = check_no_pipeline(schedule)) return rejection;
-  if (auto rejection = check_no_parameters(schedule)) return rejection;
-  if (auto rejection = check_no_prefetch_rows(schedule)) return rejection;
-  if (auto rejection = check_accumulators_in_registers(schedule)) return rejection;
-  if (auto rejection = check_no_two_pass(schedule)) return rejection;
   if (schedule.row_access != RowAccess::kAligned) {
     return rejected("tiles lie on vector boundaries, whatever their tensors do", 0, 0, "",
                     "use row_access aligned");
@@ -199,7 +193,7 @@ double run_bytes(const SegmentFacts& facts, size_t dimension, int64_t side, int6
 
 Prediction predict_tile(const SegmentFacts& facts, const Tiled& tile, const Schedule& schedule,
                         const ResourceEstimate& estimate, const DeviceLimits& limits) {
-  const CostConstants constants;
+  const CostConstants& constants = limits.cost;
   const TileShape shape = tile_shape(schedule);
   const Stage& stage = tile.list.stages[0];
   const std::vector<StagedTensor> staged = staged_tensors(facts, tile.axes, schedule);

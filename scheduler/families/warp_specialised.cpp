@@ -60,8 +60,18 @@ constexpr double kPipelinePrefetch = 0.15;
 /// converts these elements early. Source: docs/experiments/constants_choices.md.
 constexpr double kPipelineEarlyElement = 0.8;
 
+/// Of a schedule that this family proposes.
+WarpSpecialisedParameters& parameters_of(Schedule& schedule) {
+  return std::get<WarpSpecialisedParameters>(schedule.parameters);
+}
+
+/// A schedule whose blocks divide the columns of a row as those of a cluster do.
+Schedule of_cluster(int64_t size) {
+  return {.parameters = WarpSpecialisedParameters{.cluster_size = size}};
+}
+
 int64_t most_stages(const Schedule& schedule) {
-  return schedule.rows_per_iteration == 1 ? kMostStages : kMostSideStages;
+  return schedule.rows_per_iteration() == 1 ? kMostStages : kMostSideStages;
 }
 
 Rejection rejected(std::string rule, int64_t value, int64_t limit, std::string unit,
@@ -119,7 +129,7 @@ int64_t needed_registers(const SegmentFacts& facts, const Schedule& schedule,
 /// Registers that ptxas takes in addition if the cap leaves them.
 int64_t elastic_registers(const SegmentFacts& facts, const Schedule& schedule,
                           const StageList& list) {
-  if (schedule.accumulators == Residency::kShared) {
+  if (schedule.accumulators() == Residency::kShared) {
     return static_cast<int64_t>(kPipelinePrefetch *
                                 static_cast<double>(estimate_prefetch_registers(facts, schedule)));
   }
@@ -150,20 +160,16 @@ int64_t raised_registers(const DeviceLimits& limits, const Schedule& schedule, i
 
 std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedule& schedule,
                                         const DeviceLimits& limits) {
-  if (auto rejection = check_no_prefetch_rows(schedule)) return rejection;
-  if (auto rejection = check_no_two_pass(schedule)) return rejection;
-  if (schedule.rows_per_iteration > 1 && schedule.accumulators != Residency::kRegister) {
+  if (schedule.rows_per_iteration() > 1 && schedule.accumulators() != Residency::kRegister) {
     return rejected("several rows per iteration accumulate in registers",
-                    schedule.rows_per_iteration, 1, "rows per iteration",
+                    schedule.rows_per_iteration(), 1, "rows per iteration",
                     "use rows_per_iteration 1, or accumulators register");
   }
   Schedule as_rows = schedule;
   as_rows.min_blocks_per_sm = 1;
-  as_rows.pipeline_stages = as_rows.consumer_registers = 0;
-  as_rows.rows_per_iteration = 1;
   if (auto rejection = check_row_schedule(facts, as_rows, limits)) return rejection;
   const int64_t groups = schedule.rows_per_block;
-  const int64_t stages = schedule.pipeline_stages;
+  const int64_t stages = schedule.pipeline_stages();
   if (schedule.threads_per_row < 32 || schedule.threads_per_block() % kWarpGroup != 0 ||
       specialised_threads(schedule) > limits.threads_per_block) {
     return rejected("compute groups are whole warps, and together whole groups of four warps",
@@ -173,7 +179,7 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   if (groups > kMostGroups)
     return rejected("there are too many consumer groups", groups, kMostGroups, "groups",
                     "use fewer groups of more threads");
-  const int64_t unrolled_rows = schedule.rows_per_iteration;
+  const int64_t unrolled_rows = schedule.rows_per_iteration();
   if (!is_power_of_two(unrolled_rows) || unrolled_rows > kMostRowUnroll) {
     return rejected("a group works on 1, 2 or 4 rows per iteration", unrolled_rows, kMostRowUnroll,
                     "rows", "use rows_per_iteration 1, 2 or 4");
@@ -219,7 +225,7 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
       return rejected("what is kept of a row lies in registers or in the pipeline", 0, 0, "",
                       "use residency register or reload", kept.value);
   }
-  const int64_t raised = schedule.consumer_registers;
+  const int64_t raised = schedule.consumer_registers();
   if (raised != 0) {
     const int64_t limit = raised_registers(limits, schedule, schedule.min_blocks_per_sm);
     if (!limits.has_setmaxnreg || raised % kRegisterStep != 0 || raised > limit ||
@@ -235,7 +241,7 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
 /// Bytes of all pipelines of an SM.
 double bytes_in_flight(const SegmentFacts& facts, const Schedule& schedule,
                        const ResourceEstimate& estimate) {
-  return static_cast<double>(pipeline_row_bytes(facts, schedule) * schedule.pipeline_stages *
+  return static_cast<double>(pipeline_row_bytes(facts, schedule) * schedule.pipeline_stages() *
                              estimate.blocks_per_sm);
 }
 
@@ -252,7 +258,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
   estimate.registers = std::min(needed, launch);
   complete(estimate, limits, schedule.min_blocks_per_sm);
   // The limit of the consumer warps counts, not the registers at launch.
-  const int64_t raised = schedule.consumer_registers;
+  const int64_t raised = schedule.consumer_registers();
   estimate.register_cap = raised != 0 ? raised : launch;
   const int64_t elastic = elastic_registers(facts, schedule, list);
   estimate.registers = registers_under_cap(needed + elastic, elastic, estimate.register_cap);
@@ -270,7 +276,7 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
 /// the bytes that arrive at the block within the memory latency, by Little's law for its share of
 /// the bandwidth.
 double bytes_needed_in_flight(const Schedule& schedule, const DeviceLimits& limits, double times) {
-  const double per_block = CostConstants{}.memory_wait_ns / 1000.0 * limits.memory_bytes_per_us /
+  const double per_block = limits.cost.memory_wait_ns / 1000.0 * limits.memory_bytes_per_us /
                            static_cast<double>(limits.sm_count * schedule.min_blocks_per_sm);
   return times * per_block;
 }
@@ -281,19 +287,19 @@ double exchange_time(const SegmentFacts& facts, const Schedule& schedule,
                      const CostConstants& constants) {
   if (!facts.has_reduction()) return 0.0;
   // In a cluster all warps wait at one mbarrier; there is no separate synchronisation of the block.
-  if (schedule.cluster_size > 1)
-    return constants.pipeline_row_ns + cluster_exchange_time(schedule.cluster_size, constants);
+  if (schedule.cluster_size() > 1)
+    return constants.pipeline_row_ns + cluster_exchange_time(schedule.cluster_size(), constants);
   return constants.pipeline_row_ns +
          constants.pipeline_warp_ns * static_cast<double>(schedule.threads_per_row) / kWarp;
 }
 
 /// Factor on the memory time of pipelines with too few or too many bytes in flight.
 double depth_penalty(const SegmentFacts& facts, const Schedule& schedule,
-                     const ResourceEstimate& estimate, const DeviceLimits& limits,
-                     const CostConstants& constants) {
-  const int64_t held_rows = schedule.rows_per_block * schedule.rows_per_iteration;
+                     const ResourceEstimate& estimate, const DeviceLimits& limits) {
+  const CostConstants& constants = limits.cost;
+  const int64_t held_rows = schedule.rows_per_block * schedule.rows_per_iteration();
   const auto under_way = static_cast<double>(pipeline_row_bytes(facts, schedule) *
-                                             (schedule.pipeline_stages - held_rows));
+                                             (schedule.pipeline_stages() - held_rows));
   const double needed =
       bytes_needed_in_flight(schedule, limits, constants.pipeline_bytes_in_flight);
   const double starved = std::max(0.0, 1.0 - under_way / needed);
@@ -305,9 +311,10 @@ double depth_penalty(const SegmentFacts& facts, const Schedule& schedule,
 
 /// Microseconds that a group waits for its first row.
 double fill_time(const SegmentFacts& facts, const Schedule& schedule, double bytes_read,
-                 double bytes_written, const DeviceLimits& limits, const CostConstants& constants) {
+                 double bytes_written, const DeviceLimits& limits) {
+  const CostConstants& constants = limits.cost;
   const auto rings = static_cast<double>(pipeline_row_bytes(facts, schedule) *
-                                         schedule.pipeline_stages * schedule.persistent_blocks);
+                                         schedule.pipeline_stages() * schedule.persistent_blocks);
   return constants.pipeline_fill_share * std::min(bytes_read, rings) /
          mixed_bandwidth(limits, bytes_read, bytes_written);
 }
@@ -322,26 +329,27 @@ double overlapped_time(double throughput_us, double chain_us, const CostConstant
 /// iteration: the additional rows are charged their throughput only.
 double least_with_row_unroll(const SegmentFacts& facts, const ProposedSchedule& ring, int64_t rows,
                              const DeviceLimits& limits) {
-  const CostConstants constants;
+  const CostConstants& constants = limits.cost;
   const Prediction& alone = ring.predicted;
   const double memory_us =
-      alone.memory_us / depth_penalty(facts, ring.schedule, ring.estimate, limits, constants);
+      alone.memory_us / depth_penalty(facts, ring.schedule, ring.estimate, limits);
   Schedule schedule = ring.schedule;
-  schedule.rows_per_iteration = rows;
+  WarpSpecialisedParameters& own = parameters_of(schedule);
+  own.rows_per_iteration = rows;
   const int64_t side = schedule.rows_per_block * rows;
   const int64_t least_rows = facts.space.rows / partial_rows(schedule);
   const auto block_rows = static_cast<double>(least_rows);
   const double chain_us = block_rows * alone.block_latency_us / static_cast<double>(side);
   double least_us = std::numeric_limits<double>::infinity();
   for (const int64_t slots : kUnrolledSlotCounts) {
-    schedule.pipeline_stages = slots * side;
+    own.pipeline_stages = slots * side;
     ResourceEstimate estimate = ring.estimate;
     estimate.bytes_in_flight_per_sm = bytes_in_flight(facts, schedule, estimate);
     const double throughput_us =
-        std::max({memory_us * depth_penalty(facts, schedule, estimate, limits, constants),
-                  alone.issue_us, alone.special_us, alone.shared_us});
+        std::max({memory_us * depth_penalty(facts, schedule, estimate, limits), alone.issue_us,
+                  alone.special_us, alone.shared_us});
     const double fill_us = fill_time(facts, schedule, static_cast<double>(facts.bytes_read),
-                                     static_cast<double>(facts.bytes_written), limits, constants);
+                                     static_cast<double>(facts.bytes_written), limits);
     least_us = std::min(least_us, overlapped_time(throughput_us, chain_us, constants) + fill_us);
   }
   return alone.launch_us + least_us + alone.second_stage_us;
@@ -352,15 +360,15 @@ double least_with_row_unroll(const SegmentFacts& facts, const ProposedSchedule& 
 double chain_time(const Schedule& schedule, double rows, double iteration_ns, double row_ns,
                   const CostConstants& constants) {
   const auto groups = static_cast<double>(schedule.rows_per_block);
-  const auto unrolled_rows = static_cast<double>(schedule.rows_per_iteration);
+  const auto unrolled_rows = static_cast<double>(schedule.rows_per_iteration());
   // Groups take a block's rows in turn.
   const double group_ns = iteration_ns / (groups * unrolled_rows);
   // A pipeline stage is occupied while its rows are worked on, and then while its next rows are
   // loaded from memory.
-  const double slot_ns =
-      (iteration_ns + constants.pipeline_refill_ns) / static_cast<double>(schedule.pipeline_stages);
+  const double slot_ns = (iteration_ns + constants.pipeline_refill_ns) /
+                         static_cast<double>(schedule.pipeline_stages());
   const double steady_us = rows * std::max(group_ns, slot_ns) / 1000.0;
-  if (schedule.rows_per_iteration == 1) return steady_us;
+  if (schedule.rows_per_iteration() == 1) return steady_us;
   // The last iterations use only some of the groups, and rows that do not fill an iteration are
   // worked on one by one.
   const double items = std::floor(rows / unrolled_rows);
@@ -373,12 +381,12 @@ double chain_time(const Schedule& schedule, double rows, double iteration_ns, do
 /// Numbers of stages to try in `shared_bytes` bytes of shared memory. Empty: not even two fit.
 std::vector<int64_t> stage_counts(const SegmentFacts& facts, const Schedule& schedule,
                                   int64_t shared_bytes) {
-  const int64_t turn = schedule.rows_per_block * schedule.rows_per_iteration;
+  const int64_t turn = schedule.rows_per_block * schedule.rows_per_iteration();
   const int64_t row = pipeline_row_bytes(facts, schedule);
   const int64_t most =
       std::min(shared_bytes / (row + 2 * kBytesPerMbarrier), most_stages(schedule)) / turn * turn;
   std::vector<int64_t> counts;
-  if (schedule.rows_per_iteration > 1) {
+  if (schedule.rows_per_iteration() > 1) {
     for (const int64_t slots : kUnrolledSlotCounts) {
       if (slots * turn <= most) counts.push_back(slots * turn);
     }
@@ -398,7 +406,7 @@ std::vector<int64_t> stage_counts(const SegmentFacts& facts, const Schedule& sch
 std::vector<int64_t> cluster_sizes(const SegmentFacts& facts, const DeviceLimits& limits) {
   if (!accumulates_columns(facts)) return {1};
   return sinter::cluster_sizes(largest_unstranded_cluster(limits), [&](int64_t size) {
-    return size == 1 || pipeline_row_bytes(facts, {.cluster_size = size}) > kLongestPart;
+    return size == 1 || pipeline_row_bytes(facts, of_cluster(size)) > kLongestPart;
   });
 }
 
@@ -418,7 +426,8 @@ std::vector<ValueId> cached_weights(const SegmentFacts& facts, const Schedule& s
 /// Bytes of the weights that come from L2, because the pipeline leaves L1 too small.
 double weight_bytes(const SegmentFacts& facts, const Schedule& schedule,
                     const std::vector<ValueId>& weights, const ResourceEstimate& estimate,
-                    const DeviceLimits& limits, const CostConstants& constants) {
+                    const DeviceLimits& limits) {
+  const CostConstants& constants = limits.cost;
   double bytes = 0.0;
   for (const ValueId value : weights) {
     bytes += static_cast<double>(columns_per_block(facts, schedule) *
@@ -445,10 +454,11 @@ struct PipelineWork {
 /// `needed`: needed_registers().
 PipelineWork pipeline_work(const SegmentFacts& facts, const Schedule& schedule,
                            const StageList& list, int64_t needed, const ResourceEstimate& estimate,
-                           const DeviceLimits& limits, const CostConstants& constants) {
+                           const DeviceLimits& limits) {
+  const CostConstants& constants = limits.cost;
   Schedule held = schedule;  // Consumers do not wait for memory: the producer does.
   held.unroll = 1;
-  PipelineWork out{.work = estimate_row_work(facts, held, list, estimate, limits, constants),
+  PipelineWork out{.work = estimate_row_work(facts, held, list, estimate, limits),
                    .weights = cached_weights(facts, schedule, list)};
   WorkEstimate& work = out.work;
   // Repeated reads come from the pipeline.
@@ -474,7 +484,7 @@ PipelineWork pipeline_work(const SegmentFacts& facts, const Schedule& schedule,
   }
   const double elements =
       static_cast<double>(facts.space.rows) * static_cast<double>(facts.space.columns);
-  const auto blocks = static_cast<double>(schedule.cluster_size);
+  const auto blocks = static_cast<double>(schedule.cluster_size());
   work.shared_bytes =
       strided.l1_bytes + elements * (pipeline_reads + accumulated) +
       static_cast<double>(facts.space.rows * pipeline_row_bytes(facts, schedule)) * blocks;
@@ -494,16 +504,17 @@ PipelineWork pipeline_work(const SegmentFacts& facts, const Schedule& schedule,
 
 Prediction predict_pipeline(const SegmentFacts& facts, const Schedule& schedule,
                             const PipelineWork& ring, const ResourceEstimate& estimate,
-                            const DeviceLimits& limits, const CostConstants& constants) {
+                            const DeviceLimits& limits) {
+  const CostConstants& constants = limits.cost;
   WorkEstimate work = ring.work;
-  work.l2_bytes += static_cast<double>(facts.space.rows * schedule.cluster_size) *
-                   weight_bytes(facts, schedule, ring.weights, estimate, limits, constants);
-  Prediction out = predict(work, estimate, limits, constants);
+  work.l2_bytes += static_cast<double>(facts.space.rows * schedule.cluster_size()) *
+                   weight_bytes(facts, schedule, ring.weights, estimate, limits);
+  Prediction out = predict(work, estimate, limits);
   // Pipelines of losses, which accumulate only totals, stream at the same bandwidth as other reads;
   // with the memory share of gradients they are predicted too fast
   // (docs/experiments/constants_choices.md).
   const double share = accumulates_columns(facts) ? constants.pipeline_memory_share : 1.0;
-  out.memory_us *= share * depth_penalty(facts, schedule, estimate, limits, constants);
+  out.memory_us *= share * depth_penalty(facts, schedule, estimate, limits);
   out.l2_us *= share;
   const double warps = static_cast<double>(estimate.threads * estimate.blocks_per_sm) / kWarp;
   out.issue_us *=
@@ -512,15 +523,14 @@ Prediction predict_pipeline(const SegmentFacts& facts, const Schedule& schedule,
       std::max({out.memory_us, out.l2_us, out.issue_us, out.special_us, out.shared_us});
   // All rows of an iteration share one exchange.
   const double iteration_ns =
-      ring.exchange_ns + static_cast<double>(schedule.rows_per_iteration) * ring.own_ns;
+      ring.exchange_ns + static_cast<double>(schedule.rows_per_iteration()) * ring.own_ns;
   const double block_rows = std::ceil(static_cast<double>(facts.space.rows) /
                                       static_cast<double>(partial_rows(schedule)));
   const double chain_us = chain_time(schedule, block_rows, iteration_ns * ring.squeeze,
                                      (ring.exchange_ns + ring.own_ns) * ring.squeeze, constants);
   const double together = overlapped_time(throughput, chain_us, constants);
   out.block_latency_us = iteration_ns * ring.squeeze / 1000.0;
-  const double fill =
-      fill_time(facts, schedule, work.bytes_read, work.bytes_written, limits, constants);
+  const double fill = fill_time(facts, schedule, work.bytes_read, work.bytes_written, limits);
   out.exposed_us = fill + together - throughput;
   out.total_us = out.launch_us + throughput + out.exposed_us + out.spill_us + out.second_stage_us;
   return out;
@@ -597,10 +607,10 @@ class PipelineSearch {
   void try_threads(const RowVector& vector, int64_t cluster, Residency accumulators) {
     for (const int64_t threads : {32, 64, 128, 256, 512}) {
       Schedule shape{.family = std::string(kName),
+                     .parameters = WarpSpecialisedParameters{.cluster_size = cluster,
+                                                             .accumulators = accumulators},
                      .threads_per_row = threads,
                      .vector_width = vector.width,
-                     .cluster_size = cluster,
-                     .accumulators = accumulators,
                      .read_priority = read_priority(facts_, limits_),
                      .dependent_launch = partials_dependent_launch(facts_, limits_)};
       // With more threads than vectors some threads would always be idle.
@@ -638,7 +648,7 @@ class PipelineSearch {
   /// False if accumulators in shared memory leave no room for the smallest pipeline, for any choice
   /// of kept values.
   [[nodiscard]] bool has_room_for_pipeline(const Schedule& schedule) const {
-    if (schedule.accumulators != Residency::kShared) return true;
+    if (schedule.accumulators() != Residency::kShared) return true;
     const int64_t rows = std::max<int64_t>(schedule.rows_per_block, 2);
     return accumulator_shared_bytes(facts_, schedule) +
                rows * pipeline_row_bytes(facts_, schedule) <=
@@ -657,7 +667,7 @@ class PipelineSearch {
         if (!may_gain_by_row_unroll(rings[i], rows)) break;
         if (least_with_row_unroll(facts_, rings[i], rows, limits_) >= best_us) continue;
         Schedule schedule = rings[i].schedule;
-        schedule.rows_per_iteration = rows;
+        parameters_of(schedule).rows_per_iteration = rows;
         auto side = best_depth(std::move(schedule), kept_by(rings[i].schedule));
         if (!side || time(*side) >= best_us) continue;
         best_us = time(*side);
@@ -678,11 +688,11 @@ class PipelineSearch {
       return kept.residency == Residency::kRegister && facts_.is_read(kept.value) &&
              facts_.is_full(kept.value);
     });
-    if (keeps_rows || schedule.min_blocks_per_sm > 1 || schedule.cluster_size > 1 ||
-        schedule.accumulators != Residency::kRegister ||
+    if (keeps_rows || schedule.min_blocks_per_sm > 1 || schedule.cluster_size() > 1 ||
+        schedule.accumulators() != Residency::kRegister ||
         elements_per_thread(schedule) > kPrefetchedElements)
       return false;
-    const double exchange_ns = exchange_time(facts_, schedule, {});
+    const double exchange_ns = exchange_time(facts_, schedule, limits_.cost);
     const double own_ns = ring.predicted.block_latency_us * 1000.0 - exchange_ns;
     const int64_t half = rows / 2;
     return exchange_ns / static_cast<double>(half) >= own_ns;
@@ -696,10 +706,11 @@ class PipelineSearch {
   std::optional<ProposedSchedule> best_depth(Schedule schedule, const Kept& kept) {
     schedule.kept = kept.values;
     const int64_t needed = needed_registers(facts_, schedule, kept.list);
-    if (launch_suffices(schedule, needed)) unstranded_clusters_.insert(schedule.cluster_size);
+    if (launch_suffices(schedule, needed)) unstranded_clusters_.insert(schedule.cluster_size());
     const int64_t budget =
         limits_.shared_bytes_per_sm / schedule.min_blocks_per_sm - limits_.shared_bytes_reserved;
-    schedule.pipeline_stages = 0;
+    WarpSpecialisedParameters& own = parameters_of(schedule);
+    own.pipeline_stages = 0;
     const int64_t beside_pipeline = pipeline_shared_bytes(facts_, schedule, kept.list);
     const std::vector<int64_t> counts = stage_counts(facts_, schedule, budget - beside_pipeline);
     if (counts.empty()) {
@@ -707,9 +718,9 @@ class PipelineSearch {
                           "the multi_wave family holds them in registers");
       return std::nullopt;
     }
-    schedule.consumer_registers = raised(schedule, needed);
+    own.consumer_registers = raised(schedule, needed);
     // All depths that are tried are legal if one is.
-    schedule.pipeline_stages = counts.front();
+    own.pipeline_stages = counts.front();
     if (auto rejection = check_schedule(facts_, schedule, limits_)) {
       nearest_ = std::move(rejection);
       return std::nullopt;
@@ -720,13 +731,11 @@ class PipelineSearch {
     Prediction fastest;
     std::optional<PipelineWork> work;
     for (const int64_t stages : counts) {
-      schedule.pipeline_stages = stages;
+      own.pipeline_stages = stages;
       const auto estimate = estimated(schedule, kept.list, needed);
       if (!estimate) break;
-      if (!work)
-        work = pipeline_work(facts_, schedule, kept.list, needed, *estimate, limits_, constants_);
-      const Prediction predicted =
-          predict_pipeline(facts_, schedule, *work, *estimate, limits_, constants_);
+      if (!work) work = pipeline_work(facts_, schedule, kept.list, needed, *estimate, limits_);
+      const Prediction predicted = predict_pipeline(facts_, schedule, *work, *estimate, limits_);
       if (depth != 0 && predicted.total_us > fastest.total_us) break;
       if (depth != 0 && predicted.total_us == fastest.total_us) continue;
       depth = stages;
@@ -734,7 +743,7 @@ class PipelineSearch {
       fastest = predicted;
     }
     if (depth == 0) return std::nullopt;
-    schedule.pipeline_stages = depth;
+    own.pipeline_stages = depth;
     return ProposedSchedule{std::move(schedule), needs, fastest};
   }
 
@@ -746,7 +755,7 @@ class PipelineSearch {
   /// many as the compiler wants: it prefetches within them, and spills what does not fit.
   [[nodiscard]] bool launch_suffices(const Schedule& schedule, int64_t needed) const {
     const double wanted = elements_per_thread(schedule) > kPrefetchedElements
-                              ? CostConstants{}.pipeline_wanted_registers
+                              ? limits_.cost.pipeline_wanted_registers
                               : 1.0;
     return wanted * static_cast<double>(needed) <=
            static_cast<double>(launch_registers(limits_, schedule, schedule.min_blocks_per_sm));
@@ -778,7 +787,6 @@ class PipelineSearch {
 
   const SegmentFacts& facts_;
   const DeviceLimits& limits_;
-  const CostConstants constants_{};
   std::vector<RowVector> vectors_;
   const std::vector<Kept> choices_;
   /// Sizes of clusters for which some pipeline has registers for its accumulators. Independent of
@@ -801,13 +809,11 @@ tl::expected<ResourceEstimate, Rejection> estimate_warp_specialised(const Segmen
 }
 
 Prediction predict_warp_specialised(const SegmentFacts& facts, const Schedule& schedule,
-                                    const ResourceEstimate& estimate, const DeviceLimits& limits,
-                                    const CostConstants& constants) {
+                                    const ResourceEstimate& estimate, const DeviceLimits& limits) {
   const StageList list = distribute(facts, schedule.kept);
   const int64_t needed = needed_registers(facts, schedule, list);
-  const PipelineWork work =
-      pipeline_work(facts, schedule, list, needed, estimate, limits, constants);
-  return predict_pipeline(facts, schedule, work, estimate, limits, constants);
+  const PipelineWork work = pipeline_work(facts, schedule, list, needed, estimate, limits);
+  return predict_pipeline(facts, schedule, work, estimate, limits);
 }
 
 Proposal propose_warp_specialised(const SegmentFacts& facts, const DeviceLimits& limits) {

@@ -30,7 +30,6 @@ tl::expected<ResourceEstimate, Rejection> estimate_warp_specialised(const Segmen
                                                                     const DeviceLimits& limits);
 
 Prediction predict_warp_specialised(const SegmentFacts& facts, const Schedule& schedule,
-                                    const ResourceEstimate& estimate, const DeviceLimits& limits,
-                                    const CostConstants& constants = {});
+                                    const ResourceEstimate& estimate, const DeviceLimits& limits);
 
 }  // namespace sinter

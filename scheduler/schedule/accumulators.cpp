@@ -55,7 +55,7 @@ AccumulatorTraffic accumulator_traffic(const SegmentFacts& facts, const Stage& s
                                        const Schedule& schedule) {
   constexpr int64_t kDirections = 2;  // A load and a store.
   AccumulatorTraffic traffic;
-  if (schedule.accumulators != Residency::kShared) return traffic;
+  if (schedule.accumulators() != Residency::kShared) return traffic;
   for (const OpId id : stage.outer) {
     if (facts.is_total(id)) continue;
     for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[id])) {
@@ -69,7 +69,7 @@ AccumulatorTraffic accumulator_traffic(const SegmentFacts& facts, const Stage& s
 }
 
 int64_t accumulator_shared_bytes(const SegmentFacts& facts, const Schedule& schedule) {
-  if (schedule.accumulators != Residency::kShared) return 0;
+  if (schedule.accumulators() != Residency::kShared) return 0;
   // Blocks are whole warps: each component ends on 16 bytes.
   return accumulator_column_bytes(facts) * batch_count(facts, schedule) *
          schedule.threads_per_block() * schedule.vector_width;
@@ -83,7 +83,7 @@ int64_t partial_elements(const SegmentFacts& facts) {
 }
 
 int64_t partial_rows(const Schedule& schedule) {
-  return schedule.persistent_blocks / schedule.cluster_size;
+  return schedule.persistent_blocks / schedule.cluster_size();
 }
 
 int64_t column_strips(const SegmentFacts& facts, const Schedule& schedule) {
@@ -92,7 +92,7 @@ int64_t column_strips(const SegmentFacts& facts, const Schedule& schedule) {
 }
 
 int64_t blocks_per_strip(const Schedule& schedule) {
-  return std::max(schedule.persistent_blocks, schedule.cluster_size);
+  return std::max(schedule.persistent_blocks, schedule.cluster_size());
 }
 
 namespace {
@@ -104,7 +104,7 @@ int64_t tuple_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule
   int64_t bytes = 0;
   for (const OpId id : facts.outer_reductions) {
     if (facts.space.columns == 0 && !facts.is_total(id)) continue;
-    if (schedule.accumulators == Residency::kShared && !facts.is_total(id)) continue;
+    if (schedule.accumulators() == Residency::kShared && !facts.is_total(id)) continue;
     const int64_t elements = threads * accumulated(facts, id, schedule.vector_width);
     for (const DType type : exchange_types(facts.fusion, facts.fusion.ops[id])) {
       bytes += (elements * bytes_of(travels ? travel_type(type) : type) + 15) / 16 * 16;
@@ -121,8 +121,8 @@ int64_t slot_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule)
 }
 
 int64_t block_exchange_bytes(const SegmentFacts& facts, const Schedule& schedule) {
-  if (schedule.cluster_size == 1) return 0;
-  const int64_t threads = (schedule.cluster_size - 1) * schedule.threads_per_row;
+  if (schedule.cluster_size() == 1) return 0;
+  const int64_t threads = (schedule.cluster_size() - 1) * schedule.threads_per_row;
   constexpr int64_t kUnit = 16;
   return (tuple_exchange_bytes(facts, schedule, threads, true) + kBytesPerMbarrier + kUnit - 1) /
          kUnit * kUnit;

@@ -76,7 +76,7 @@ LastBlockGeometry last_block_geometry(const SegmentFacts& facts, const Schedule&
   out.rows = partial_rows(schedule);
   const bool of_columns = schedule.family == kColumn;
   const bool apart = !has_totals(facts);
-  if (apart) out.strips = of_columns ? column_strips(facts, schedule) : schedule.cluster_size;
+  if (apart) out.strips = of_columns ? column_strips(facts, schedule) : schedule.cluster_size();
   if (has_columns(facts)) {
     const int64_t reach = schedule.threads_per_row * schedule.vector_width;
     const int64_t of_strip = of_columns ? reach : columns_per_block(facts, schedule);

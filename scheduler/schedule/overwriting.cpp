@@ -10,7 +10,7 @@
 namespace sinter {
 int64_t rows_of_slots(const Schedule& schedule) {
   const int64_t of_slot =
-      schedule.family == kColumn ? schedule.unroll : schedule.rows_per_iteration;
+      schedule.family == kColumn ? schedule.unroll : schedule.rows_per_iteration();
   return schedule.rows_per_block * std::max<int64_t>(of_slot, 1);
 }
 

@@ -39,7 +39,7 @@ std::vector<ValueId> pipeline_inputs(const SegmentFacts& facts) {
 }
 
 int64_t pipeline_slots(const Schedule& schedule) {
-  return schedule.pipeline_stages / schedule.rows_per_iteration;
+  return schedule.pipeline_stages() / schedule.rows_per_iteration();
 }
 
 int64_t pipeline_row_bytes(const SegmentFacts& facts, const Schedule& schedule) {
@@ -50,7 +50,7 @@ int64_t pipeline_row_bytes(const SegmentFacts& facts, const Schedule& schedule) 
 
 int64_t pipeline_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
                               const StageList& list) {
-  const int64_t elements = schedule.pipeline_stages * columns_per_block(facts, schedule);
+  const int64_t elements = schedule.pipeline_stages() * columns_per_block(facts, schedule);
   int64_t bytes = 0;
   for_pipeline_inputs(facts,
                       [&](int64_t element_bytes) { bytes += rounded(elements * element_bytes); });
@@ -59,8 +59,8 @@ int64_t pipeline_shared_bytes(const SegmentFacts& facts, const Schedule& schedul
   // left over at the end are processed one by one, with exchanges of their own.
   for (const Stage& stage : list.stages) {
     bytes += exchange_bytes(facts, stage, schedule, 2);
-    if (schedule.rows_per_iteration > 1)
-      bytes += exchange_bytes(facts, stage, schedule, 2, schedule.rows_per_iteration);
+    if (schedule.rows_per_iteration() > 1)
+      bytes += exchange_bytes(facts, stage, schedule, 2, schedule.rows_per_iteration());
   }
   bytes += accumulator_shared_bytes(facts, schedule) + slot_exchange_bytes(facts, schedule) +
            total_exchange_bytes(facts, schedule) + last_block_shared_bytes(facts, schedule);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -133,7 +132,7 @@ bool stores_in_pairs(const SegmentFacts& facts, const Schedule& schedule, size_t
       std::ranges::find(facts.in_place, output, &InPlace::output) != facts.in_place.end();
   return !in_place && bytes_of(facts.fusion.values[access.tensor].type) == kElementBytes &&
          schedule.vector_width * kElementBytes > kMostAccessBytes &&
-         schedule.pipeline_stages == 0 && schedule.rows_per_block == 1 &&
+         schedule.pipeline_stages() == 0 && schedule.rows_per_block == 1 &&
          schedule.threads_per_row % kWarp == 0 &&
          (covers.rows || facts.space.row_dimensions == 0) && covers.columns &&
          access_kind(facts, access, schedule) == AccessKind::kVector;
@@ -158,7 +157,7 @@ std::optional<Rejection> check_vector_width(const Schedule& schedule) {
                   "elements", "use 1, 2, 4, 8 or 16");
 }
 
-std::optional<Rejection> check_no_shift(const Schedule& schedule) {
+std::optional<Rejection> refuse_unaligned_access(const Schedule& schedule) {
   if (schedule.row_access != RowAccess::kUnaligned) return std::nullopt;
   return rejected(schedule,
                   "vectors begin at the first element, wherever that lies between the boundaries "
@@ -166,63 +165,10 @@ std::optional<Rejection> check_no_shift(const Schedule& schedule) {
                   0, 0, "", "use row_access aligned");
 }
 
-std::optional<Rejection> check_no_cluster(const Schedule& schedule) {
-  if (schedule.cluster_size == 1) return std::nullopt;
-  return rejected(schedule, "blocks that share no rows form no clusters", schedule.cluster_size, 1,
-                  "blocks", "use cluster_size 1");
-}
-
-std::optional<Rejection> check_no_prefetch_rows(const Schedule& schedule) {
-  if (schedule.prefetch_rows == 0) return std::nullopt;
-  return rejected(schedule, "no thread loads one row after the other into registers",
-                  schedule.prefetch_rows, 0, "prefetched rows",
-                  "use prefetch_rows 0, or persistent blocks of the multi_wave family");
-}
-
-std::optional<Rejection> check_accumulators_in_registers(const Schedule& schedule) {
-  if (schedule.accumulators == Residency::kRegister) return std::nullopt;
-  return rejected(
-      schedule,
-      fmt::format("the family accumulates in registers, not in {}", text_of(schedule.accumulators)),
-      0, 0, "", "leave accumulators out, or use the multi_wave or warp_specialised family");
-}
-
-std::optional<Rejection> check_no_two_pass(const Schedule& schedule) {
-  if (schedule.rows_per_tile == 0) return std::nullopt;
-  return rejected(schedule, "the family has no two-pass schedules", schedule.rows_per_tile, 0,
-                  "rows per tile",
-                  "leave rows_per_tile out, or use the looped family for rows and columns");
-}
-
-std::optional<Rejection> check_no_parameters(const Schedule& schedule) {
-  if (schedule.parameters.empty()) return std::nullopt;
-  return rejected(
-      schedule, fmt::format("the family has no parameter '{}'", schedule.parameters.begin()->first),
-      std::ssize(schedule.parameters), 0, "parameters",
-      "leave it out; pipeline_stages and consumer_registers are fields");
-}
-
-std::optional<Rejection> check_no_pipeline(const Schedule& schedule) {
-  if (schedule.pipeline_stages != 0) {
-    return rejected(schedule, "only warp-specialised schedules have a pipeline of rows",
-                    schedule.pipeline_stages, 0, "stages",
-                    "leave pipeline_stages out, or use the warp_specialised family");
-  }
-  if (schedule.rows_per_iteration != 1) {
-    return rejected(schedule, "only warp-specialised schedules have several rows per iteration",
-                    schedule.rows_per_iteration, 1, "rows",
-                    "leave rows_per_iteration out, or use the warp_specialised family");
-  }
-  if (schedule.consumer_registers == 0) return std::nullopt;
-  return rejected(schedule, "only a producer leaves registers to other warps",
-                  schedule.consumer_registers, 0, "registers",
-                  "leave consumer_registers out, or use the warp_specialised family");
-}
-
 std::vector<ValueId> prefetched_inputs(const SegmentFacts& facts, const Schedule& schedule) {
   std::vector<ValueId> inputs;
-  if (schedule.prefetch_rows == 0) return inputs;
-  if (schedule.rows_per_tile > 0) {
+  if (schedule.prefetch_rows() == 0) return inputs;
+  if (schedule.rows_per_tile() > 0) {
     const StageList list = distribute_two_pass(facts);
     for (const ValueId value : list.stages.back().loads) {
       if (facts.is_full(value)) inputs.push_back(value);
@@ -238,7 +184,7 @@ std::vector<ValueId> prefetched_inputs(const SegmentFacts& facts, const Schedule
 }
 
 int64_t prefetched_words(const SegmentFacts& facts, const Schedule& schedule) {
-  if (schedule.prefetch_rows == 0) return 0;
+  if (schedule.prefetch_rows() == 0) return 0;
   const auto words_of = [&](ValueId value, int64_t elements) {
     return register_words(elements, bytes_of(facts.fusion.values[value].type));
   };
@@ -246,7 +192,7 @@ int64_t prefetched_words(const SegmentFacts& facts, const Schedule& schedule) {
   for (const ValueId value : prefetched_inputs(facts, schedule))
     words += held_batches(facts, schedule) * words_of(value, schedule.vector_width) +
              peeled_count(facts, schedule) * words_of(value, 1);
-  if (schedule.rows_per_tile > 0) return words;  // Row values are in shared memory by then.
+  if (schedule.rows_per_tile() > 0) return words;  // Row values are in shared memory by then.
   for (const TensorAccess& access : facts.space.inputs) {
     const Dependence dependence = facts.space.dependence[access.value];
     if (dependence.rows && !dependence.columns) words += words_of(access.value, 1);
@@ -292,13 +238,13 @@ int64_t peeled_count(const SegmentFacts& facts, const Schedule& schedule) {
 
 int64_t columns_per_block(const SegmentFacts& facts, const Schedule& schedule) {
   if (schedule.row_access != RowAccess::kUnaligned)
-    return facts.space.columns / schedule.cluster_size;
+    return facts.space.columns / schedule.cluster_size();
   const int64_t vectors = facts.space.columns / schedule.vector_width;
-  return divided_up(vectors, schedule.cluster_size) * schedule.vector_width;
+  return divided_up(vectors, schedule.cluster_size()) * schedule.vector_width;
 }
 
 int64_t columns_of_last_block(const SegmentFacts& facts, const Schedule& schedule) {
-  const int64_t others = (schedule.cluster_size - 1) * columns_per_block(facts, schedule);
+  const int64_t others = (schedule.cluster_size() - 1) * columns_per_block(facts, schedule);
   if (schedule.row_access != RowAccess::kUnaligned) return facts.space.columns - others;
   const int64_t width = schedule.vector_width;
   const int64_t least = std::max<int64_t>(facts.space.columns - (width - 1), 0) / width * width;
@@ -374,7 +320,7 @@ std::vector<ChunkRun> chunk_runs(const SegmentFacts& facts, const Schedule& sche
 
 int64_t held_batches(const SegmentFacts& facts, const Schedule& schedule) {
   const int64_t batches = batch_count(facts, schedule);
-  if (schedule.rows_per_tile == 0) return batches;
+  if (schedule.rows_per_tile() == 0) return batches;
   int64_t longest = 0;
   for (const BatchSpan& span : batch_spans(facts, schedule))
     longest = std::max(longest, span.end - span.begin);
@@ -383,11 +329,11 @@ int64_t held_batches(const SegmentFacts& facts, const Schedule& schedule) {
 
 DType travel_type(DType type) { return type == DType::kBool ? DType::kI32 : type; }
 
-boost::container::static_vector<DType, 3> exchange_types(const Fusion& fusion,
-                                                         const Op& reduction) {
+boost::container::static_vector<DType, kMostComponents> exchange_types(const Fusion& fusion,
+                                                                       const Op& reduction) {
   const DType type = compute_type(fusion.values[reduction.operands[0]].type);
   const ReductionTraits& traits = traits_of(reduction.kind);
-  boost::container::static_vector<DType, 3> types(traits.components.size(), type);
+  boost::container::static_vector<DType, kMostComponents> types(traits.components.size(), type);
   if (!traits.is_search()) return types;
   const int axis = reduced_axes(reduction.kind).front();
   const Extent& extent = fusion.values[reduction.operands[0]].shape[static_cast<size_t>(axis)];
@@ -406,8 +352,8 @@ bool keeps_in_registers(const Schedule& schedule) {
 }
 
 bool unrolls_batches(const SegmentFacts& facts, const Schedule& schedule) {
-  const bool holds_row = facts.has_outer() && schedule.rows_per_tile == 0;
-  return (holds_row && schedule.accumulators == Residency::kRegister) ||
+  const bool holds_row = facts.has_outer() && schedule.rows_per_tile() == 0;
+  return (holds_row && schedule.accumulators() == Residency::kRegister) ||
          keeps_in_registers(schedule);
 }
 
@@ -475,8 +421,8 @@ bool syncs_between_passes(const SegmentFacts& facts, const Schedule& schedule, c
     return traits_of(facts.fusion.ops[id].kind).tuple == TupleKind::kMoments;
   };
   // Synchronising the blocks of a cluster takes longer than merging.
-  return schedule.threads_per_row > 1 && schedule.cluster_size == 1 &&
-         schedule.pipeline_stages == 0 && facts.space.columns > 0 &&
+  return schedule.threads_per_row > 1 && schedule.cluster_size() == 1 &&
+         schedule.pipeline_stages() == 0 && facts.space.columns > 0 &&
          passes_over_whole_row(facts, schedule, stage, s) &&
          (pivot_bears_outlier(facts, schedule) ||
           std::ranges::none_of(stage.reductions, is_welford));
@@ -510,7 +456,8 @@ int64_t balanced_blocks(int64_t items, int64_t most) {
 }
 
 StageList stages_of(const SegmentFacts& facts, const Schedule& schedule) {
-  return schedule.rows_per_tile > 0 ? distribute_two_pass(facts) : distribute(facts, schedule.kept);
+  return schedule.rows_per_tile() > 0 ? distribute_two_pass(facts)
+                                      : distribute(facts, schedule.kept);
 }
 
 }  // namespace sinter

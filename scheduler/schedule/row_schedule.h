@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "fusion_ir/reduction_traits.h"
 #include "scheduler/analysis/cuda_units.h"
 #include "scheduler/analysis/decision.h"
 #include "scheduler/analysis/segment_facts.h"
@@ -53,26 +54,7 @@ std::optional<Rejection> check_vector_width(const Schedule& schedule);
 /// Rejects unaligned row access, for families whose blocks walk all elements from the first one, or
 /// walk columns, and peel nothing: their vectors would be misaligned if the first element is not on
 /// a vector boundary.
-std::optional<Rejection> check_no_shift(const Schedule& schedule);
-
-/// Rejects clusters, for families whose blocks share no rows.
-std::optional<Rejection> check_no_cluster(const Schedule& schedule);
-
-/// Rejects parameters, for families without any.
-std::optional<Rejection> check_no_parameters(const Schedule& schedule);
-
-/// Rejects pipeline fields, for families without a pipeline.
-std::optional<Rejection> check_no_pipeline(const Schedule& schedule);
-
-/// Rejects prefetched rows, for families whose threads do not load rows one after the other into
-/// registers.
-std::optional<Rejection> check_no_prefetch_rows(const Schedule& schedule);
-
-/// Rejects accumulators outside registers, for families that keep them there.
-std::optional<Rejection> check_accumulators_in_registers(const Schedule& schedule);
-
-/// Rejects two-pass schedules, for families whose blocks finish each row as soon as it is reduced.
-std::optional<Rejection> check_no_two_pass(const Schedule& schedule);
+std::optional<Rejection> refuse_unaligned_access(const Schedule& schedule);
 
 /// Inputs kept in registers that are prefetched one row ahead, into further registers. In a
 /// two-pass schedule these are the full inputs of the second pass. None if prefetch_rows is 0.
@@ -212,7 +194,8 @@ int64_t balanced_blocks(int64_t items, int64_t most);
 DType travel_type(DType type);
 
 /// Types of the tuple that a reduction exchanges.
-boost::container::static_vector<DType, 3> exchange_types(const Fusion& fusion, const Op& reduction);
+boost::container::static_vector<DType, kMostComponents> exchange_types(const Fusion& fusion,
+                                                                       const Op& reduction);
 
 /// The stage list of the schedule: distribute_two_pass() if it is two-pass, otherwise distribute().
 StageList stages_of(const SegmentFacts& facts, const Schedule& schedule);

@@ -2,12 +2,15 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
 #include <set>
 #include <span>
+#include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "fusion_ir/nearest_name.h"
 #include "fusion_ir/printer.h"
@@ -17,27 +20,6 @@
 
 namespace sinter {
 namespace {
-
-struct NumberField {
-  std::string_view name;
-  int64_t Schedule::*member;
-  bool is_optional = false;  ///< Left out of the text if it has its default value.
-};
-
-constexpr std::array kNumberFields = {
-    NumberField{"threads_per_row", &Schedule::threads_per_row},
-    NumberField{"rows_per_block", &Schedule::rows_per_block},
-    NumberField{"vector_width", &Schedule::vector_width},
-    NumberField{"unroll", &Schedule::unroll},
-    NumberField{"min_blocks_per_sm", &Schedule::min_blocks_per_sm},
-    NumberField{"persistent_blocks", &Schedule::persistent_blocks, true},
-    NumberField{"cluster_size", &Schedule::cluster_size, true},
-    NumberField{"pipeline_stages", &Schedule::pipeline_stages, true},
-    NumberField{"rows_per_iteration", &Schedule::rows_per_iteration, true},
-    NumberField{"consumer_registers", &Schedule::consumer_registers, true},
-    NumberField{"prefetch_rows", &Schedule::prefetch_rows, true},
-    NumberField{"rows_per_tile", &Schedule::rows_per_tile, true},
-};
 
 constexpr std::array kResidencies = {Residency::kRegister, Residency::kShared, Residency::kReload};
 
@@ -52,9 +34,117 @@ constexpr std::array kFinishes = {Finish::kKernel, Finish::kLastBlock};
 constexpr std::array kReadPriorities = {ReadPriority::kNormal, ReadPriority::kEvictFirst,
                                         ReadPriority::kEvictLast, ReadPriority::kLastUse};
 
-/// True if the text names the field.
-bool is_named(const NumberField& field, const Schedule& schedule) {
-  return !field.is_optional || schedule.*field.member != Schedule{}.*field.member;
+/// The words that stand for the values of a type. The argument only selects the type.
+std::span<const Residency> words_of(Residency) { return kResidencies; }
+std::span<const RowAccess> words_of(RowAccess) { return kRowAccesses; }
+std::span<const ReadPriority> words_of(ReadPriority) { return kReadPriorities; }
+std::span<const DependentLaunch> words_of(DependentLaunch) { return kDependentLaunches; }
+std::span<const Finish> words_of(Finish) { return kFinishes; }
+
+using FieldValue =
+    std::variant<int64_t, Residency, RowAccess, ReadPriority, DependentLaunch, Finish>;
+
+std::string text_of_value(const FieldValue& value) {
+  return std::visit(overloaded{[](int64_t number) { return fmt::format("{}", number); },
+                               [](auto word) { return std::string(text_of(word)); }},
+                    value);
+}
+
+enum class Mention : uint8_t {
+  kAlways,
+  kIfSet,    ///< Left out of the text if it has its default value.
+  kFurther,  ///< The same; further_numbers() names it too.
+};
+
+/// A field of the .sched text that has one value.
+struct Field {
+  std::string_view name;
+  Mention mention;
+  /// The default value where the family lacks the field.
+  FieldValue (*read)(const Schedule&);
+  /// False if the family lacks the field. The value has the type that `read` returns.
+  bool (*assign)(Schedule&, const FieldValue&);
+};
+
+/// A field of the schedules of all families.
+template <auto Member>
+constexpr Field common_field(std::string_view name, Mention mention) {
+  return {.name = name,
+          .mention = mention,
+          .read = [](const Schedule& schedule) -> FieldValue { return schedule.*Member; },
+          .assign =
+              [](Schedule& schedule, const FieldValue& value) {
+                schedule.*Member = std::get<std::remove_cvref_t<decltype(schedule.*Member)>>(value);
+                return true;
+              }};
+}
+
+/// False if the schedule has other parameters than the member's.
+template <class Parameters, class T>
+bool assign_member(Schedule& schedule, T Parameters::*member, const FieldValue& value) {
+  auto* const own = std::get_if<Parameters>(&schedule.parameters);
+  if (own != nullptr) own->*member = std::get<T>(value);
+  return own != nullptr;
+}
+
+/// A field of the families whose parameters have one of the members.
+template <auto Reader, auto... Members>
+constexpr Field family_field(std::string_view name) {
+  return {.name = name,
+          .mention = Mention::kFurther,
+          .read = [](const Schedule& schedule) -> FieldValue { return (schedule.*Reader)(); },
+          .assign =
+              [](Schedule& schedule, const FieldValue& value) {
+                return (assign_member(schedule, Members, value) || ...);
+              }};
+}
+
+/// Every field but `keep` and `parameter`, in the order of the text, and the families that have it.
+/// Printing, parsing, hashing and comparing follow it.
+constexpr std::array kFields = {
+    common_field<&Schedule::threads_per_row>("threads_per_row", Mention::kAlways),
+    common_field<&Schedule::rows_per_block>("rows_per_block", Mention::kAlways),
+    common_field<&Schedule::vector_width>("vector_width", Mention::kAlways),
+    common_field<&Schedule::unroll>("unroll", Mention::kAlways),
+    common_field<&Schedule::min_blocks_per_sm>("min_blocks_per_sm", Mention::kAlways),
+    common_field<&Schedule::persistent_blocks>("persistent_blocks", Mention::kIfSet),
+    family_field<&Schedule::cluster_size, &ColumnParameters::cluster_size,
+                 &LoopedParameters::cluster_size, &MultiWaveParameters::cluster_size,
+                 &WarpSpecialisedParameters::cluster_size>("cluster_size"),
+    family_field<&Schedule::pipeline_stages, &WarpSpecialisedParameters::pipeline_stages>(
+        "pipeline_stages"),
+    family_field<&Schedule::rows_per_iteration, &WarpSpecialisedParameters::rows_per_iteration>(
+        "rows_per_iteration"),
+    family_field<&Schedule::consumer_registers, &WarpSpecialisedParameters::consumer_registers>(
+        "consumer_registers"),
+    family_field<&Schedule::prefetch_rows, &LoopedParameters::prefetch_rows,
+                 &MultiWaveParameters::prefetch_rows>("prefetch_rows"),
+    family_field<&Schedule::rows_per_tile, &LoopedParameters::rows_per_tile>("rows_per_tile"),
+    common_field<&Schedule::row_access>("row_access", Mention::kAlways),
+    common_field<&Schedule::read_priority>("read_priority", Mention::kAlways),
+    common_field<&Schedule::dependent_launch>("dependent_launch", Mention::kIfSet),
+    family_field<&Schedule::accumulators, &MultiWaveParameters::accumulators,
+                 &WarpSpecialisedParameters::accumulators>("accumulators"),
+    common_field<&Schedule::finish>("finish", Mention::kFurther),
+};
+
+/// False for a field that has its default value, and is left out of the text then.
+bool is_mentioned(const Field& field, const FieldValue& value) {
+  static const Schedule kDefaults;
+  return field.mention == Mention::kAlways || value != field.read(kDefaults);
+}
+
+bool has_field(Schedule schedule, const Field& field) {
+  return field.assign(schedule, field.read(schedule));
+}
+
+/// The built-in families that have a field.
+std::vector<std::string_view> families_with(const Field& field) {
+  std::vector<std::string_view> names;
+  for (const std::string_view family : builtin_family_names()) {
+    if (has_field({.parameters = parameters_of_family(family)}, field)) names.push_back(family);
+  }
+  return names;
 }
 
 /// A name as it stands, or quoted where it is not an identifier.
@@ -163,6 +253,7 @@ class Parser {
     Schedule schedule;
     expect("schedule");
     schedule.family = name();
+    schedule.parameters = parameters_of_family(schedule.family);
     expect("{");
     std::set<std::string_view> seen;
     while (token_.text != "}") field(schedule, seen);
@@ -254,68 +345,65 @@ class Parser {
   }
 
   void field(Schedule& schedule, std::set<std::string_view>& seen) {
-    const std::string_view keyword = token_.text;
-    if (keyword == "keep") {
-      take();
-      const ValueId value = value_id();
-      expect("in");
-      schedule.kept.push_back({value, one_of<Residency>(kResidencies)});
-      return;
+    const Token keyword = token_;
+    if (keyword.text == "keep") return keep(schedule);
+    if (keyword.text == "parameter") return parameter(schedule);
+    if (seen.contains(keyword.text)) fail_here("the field is given twice");
+    const auto found = std::ranges::find(kFields, keyword.text, &Field::name);
+    if (found == kFields.end()) {
+      std::vector<std::string_view> names{"keep", "parameter"};
+      for (const Field& field : kFields) names.push_back(field.name);
+      fail_here("expected a field or '}'", names);
     }
-    if (keyword == "parameter") {
-      take();
-      const Token at_name = token_;
-      std::string parameter = name();
-      if (schedule.parameters.contains(parameter)) {
-        token_ = at_name;
-        fail_here("the parameter is given twice");
-      }
-      schedule.parameters.emplace(std::move(parameter), integer());
-      return;
+    if (!has_field(schedule, *found)) {
+      fail_of_family(keyword, schedule.family, found->name,
+                     fmt::format("leave it out, or use a family that has it: {}",
+                                 fmt::join(families_with(*found), ", ")));
     }
-    if (seen.contains(keyword)) fail_here("the field is given twice");
-    if (keyword == "row_access") {
-      take();
-      schedule.row_access = one_of<RowAccess>(kRowAccesses);
-      seen.insert(keyword);
-      return;
+    take();
+    found->assign(schedule, value_like(found->read(schedule)));
+    seen.insert(keyword.text);
+  }
+
+  void keep(Schedule& schedule) {
+    take();
+    const ValueId value = value_id();
+    expect("in");
+    schedule.kept.push_back({value, one_of<Residency>(kResidencies)});
+  }
+
+  void parameter(Schedule& schedule) {
+    const Token keyword = take();
+    const Token at_name = token_;
+    std::string parameter = name();
+    auto* const external = std::get_if<ExternalParameters>(&schedule.parameters);
+    if (external == nullptr) {
+      fail_of_family(keyword, schedule.family, fmt::format("parameter {}", name_text(parameter)),
+                     "leave it out; only families from outside the library have parameters");
     }
-    if (keyword == "read_priority") {
-      take();
-      schedule.read_priority = one_of<ReadPriority>(kReadPriorities);
-      seen.insert(keyword);
-      return;
+    if (external->values.contains(parameter)) {
+      token_ = at_name;
+      fail_here("the parameter is given twice");
     }
-    if (keyword == "dependent_launch") {
-      take();
-      schedule.dependent_launch = one_of<DependentLaunch>(kDependentLaunches);
-      seen.insert(keyword);
-      return;
-    }
-    if (keyword == "accumulators") {
-      take();
-      schedule.accumulators = one_of<Residency>(kResidencies);
-      seen.insert(keyword);
-      return;
-    }
-    if (keyword == "finish") {
-      take();
-      schedule.finish = one_of<Finish>(kFinishes);
-      seen.insert(keyword);
-      return;
-    }
-    for (const NumberField& number : kNumberFields) {
-      if (keyword != number.name) continue;
-      take();
-      schedule.*number.member = integer();
-      seen.insert(keyword);
-      return;
-    }
-    std::vector<std::string_view> names{"keep",          "parameter",        "row_access",
-                                        "read_priority", "dependent_launch", "accumulators",
-                                        "finish"};
-    for (const NumberField& number : kNumberFields) names.push_back(number.name);
-    fail_here("expected a field or '}'", names);
+    external->values.emplace(std::move(parameter), integer());
+  }
+
+  /// A value of the same type as another.
+  FieldValue value_like(const FieldValue& like) {
+    return std::visit(overloaded{[&](int64_t) -> FieldValue { return integer(); },
+                                 [&]<class Enum>(Enum word) -> FieldValue {
+                                   return one_of<Enum>(words_of(word));
+                                 }},
+                      like);
+  }
+
+  [[noreturn]] static void fail_of_family(const Token& at, std::string_view family,
+                                          std::string_view field, std::string remedy) {
+    throw_error({.kind = ErrorKind::kInvalidArgument,
+                 .message = message_at(
+                     at.line, at.column,
+                     fmt::format("the family '{}' has no field '{}'", escaped(family), field)),
+                 .remedy = std::move(remedy)});
   }
 
   Lexer lexer_;
@@ -372,54 +460,59 @@ std::string_view text_of(Finish finish) {
   unreachable();
 }
 
+const std::map<std::string, int64_t, std::less<>>& Schedule::external_values() const {
+  static const ExternalParameters kNone;
+  const auto* const external = std::get_if<ExternalParameters>(&parameters);
+  return external != nullptr ? external->values : kNone.values;
+}
+
+bool has_parameters_of_family(const Schedule& schedule) {
+  return schedule.parameters.index() == parameters_of_family(schedule.family).index();
+}
+
 uint64_t hash_of(const Schedule& schedule) {
-  // The text names every field, and no two schedules share one.
+  // The text names every field. No two schedules share one if their parameters are those of their
+  // families.
   const std::string text = print(schedule);
   return XXH3_64bits(text.data(), text.size());
 }
 
 std::string further_numbers(const Schedule& schedule) {
   std::string out;
-  for (const NumberField& field : kNumberFields) {
-    if (field.is_optional && field.member != &Schedule::persistent_blocks &&
-        is_named(field, schedule))
-      out += fmt::format(", {} {}", field.name, schedule.*field.member);
+  for (const Field& field : kFields) {
+    const FieldValue value = field.read(schedule);
+    if (field.mention == Mention::kFurther && is_mentioned(field, value))
+      out += fmt::format(", {} {}", field.name, text_of_value(value));
   }
-  if (schedule.accumulators != Residency::kRegister)
-    out += fmt::format(", accumulators {}", text_of(schedule.accumulators));
-  if (schedule.finish != Finish::kKernel)
-    out += fmt::format(", finish {}", text_of(schedule.finish));
-  for (const auto& [name, value] : schedule.parameters) out += fmt::format(", {} {}", name, value);
+  for (const auto& [name, value] : schedule.external_values())
+    out += fmt::format(", {} {}", name, value);
   return out;
 }
 
 std::vector<FieldChange> changes_between(const Schedule& before, const Schedule& after) {
   std::vector<FieldChange> out;
-  const auto add = [&](std::string field, const auto& a, const auto& b) {
-    if (a != b) out.push_back({std::move(field), fmt::format("{}", a), fmt::format("{}", b)});
-  };
-  add("family", before.family, after.family);
-  for (const NumberField& field : kNumberFields)
-    add(std::string(field.name), before.*field.member, after.*field.member);
-  add("row_access", text_of(before.row_access), text_of(after.row_access));
-  add("read_priority", text_of(before.read_priority), text_of(after.read_priority));
-  add("dependent_launch", text_of(before.dependent_launch), text_of(after.dependent_launch));
-  add("accumulators", text_of(before.accumulators), text_of(after.accumulators));
-  add("finish", text_of(before.finish), text_of(after.finish));
+  if (before.family != after.family) out.push_back({"family", before.family, after.family});
+  for (const Field& field : kFields) {
+    const FieldValue a = field.read(before);
+    const FieldValue b = field.read(after);
+    if (a != b) out.push_back({std::string(field.name), text_of_value(a), text_of_value(b)});
+  }
   using Texts = std::map<std::string, std::pair<std::string, std::string>>;
   const auto add_listed = [&](const Texts& texts) {
-    for (const auto& [field, both] : texts)
-      add(field, both.first.empty() ? "none" : both.first,
-          both.second.empty() ? "none" : both.second);
+    for (const auto& [field, both] : texts) {
+      if (both.first == both.second) continue;
+      out.push_back({field, both.first.empty() ? "none" : both.first,
+                     both.second.empty() ? "none" : both.second});
+    }
   };
   std::map<ValueId, std::pair<std::string, std::string>> kept;
   for (const KeptValue& value : before.kept) kept[value.value].first = text_of(value.residency);
   for (const KeptValue& value : after.kept) kept[value.value].second = text_of(value.residency);
   for (const auto& [value, both] : kept) add_listed({{fmt::format("keep {}", value), both}});
   Texts parameters;
-  for (const auto& [name, value] : before.parameters)
+  for (const auto& [name, value] : before.external_values())
     parameters["parameter " + name].first = fmt::format("{}", value);
-  for (const auto& [name, value] : after.parameters)
+  for (const auto& [name, value] : after.external_values())
     parameters["parameter " + name].second = fmt::format("{}", value);
   add_listed(parameters);
   return out;
@@ -427,23 +520,21 @@ std::vector<FieldChange> changes_between(const Schedule& before, const Schedule&
 
 std::string print(const Schedule& schedule) {
   std::string out = fmt::format("schedule {} {{\n", name_text(schedule.family));
-  for (const NumberField& field : kNumberFields) {
-    if (!is_named(field, schedule)) continue;
-    out += fmt::format("  {} {}", field.name, schedule.*field.member);
+  bool has_words = false;
+  for (const Field& field : kFields) {
+    const FieldValue value = field.read(schedule);
+    if (!is_mentioned(field, value)) continue;
+    // Words follow the numbers on a line of their own.
+    const bool is_word = !std::holds_alternative<int64_t>(value);
+    if (is_word && !has_words) out += "\n";
+    has_words |= is_word;
+    out += fmt::format("  {} {}", field.name, text_of_value(value));
   }
-  out += fmt::format("\n  row_access {}  read_priority {}", text_of(schedule.row_access),
-                     text_of(schedule.read_priority));
-  if (schedule.dependent_launch != DependentLaunch::kNone)
-    out += fmt::format("  dependent_launch {}", text_of(schedule.dependent_launch));
-  if (schedule.accumulators != Residency::kRegister)
-    out += fmt::format("  accumulators {}", text_of(schedule.accumulators));
-  if (schedule.finish != Finish::kKernel)
-    out += fmt::format("  finish {}", text_of(schedule.finish));
   out += "\n";
   for (const KeptValue& kept : schedule.kept) {
     out += fmt::format("  keep {} in {}\n", kept.value, text_of(kept.residency));
   }
-  for (const auto& [name, value] : schedule.parameters) {
+  for (const auto& [name, value] : schedule.external_values()) {
     out += fmt::format("  parameter {} {}\n", name_text(name), value);
   }
   return out + "}\n";

@@ -9,6 +9,7 @@
 #include "fusion_ir/id.h"
 #include "fusion_ir/result.h"
 #include "scheduler/analysis/kept_value.h"
+#include "scheduler/schedule/family_parameters.h"
 
 namespace sinter {
 
@@ -54,10 +55,15 @@ enum class Finish : uint8_t {
 
 std::string_view text_of(Finish finish);
 
-/// How one segment becomes one kernel. A value: printable, parseable, comparable, hashable. Not
-/// every combination is legal; verify_schedule says which and why.
+/// How one segment becomes one kernel: what schedules of all families have, and the parameters of
+/// its family. A value: printable, parseable, comparable, hashable. Not every combination is legal;
+/// verify_schedule says which and why.
 struct Schedule {
   std::string family{};
+  /// The alternative that belongs to the family, as parameters_of_family() gives it. Any other is
+  /// illegal, whatever its values. Code of one family reads and writes its struct; code for all
+  /// families reads through the functions below.
+  FamilyParameters parameters{};
   int64_t threads_per_row = 128;  ///< Power of two. For pointwise: threads of the block.
   int64_t rows_per_block = 1;
   int64_t vector_width = 1;  ///< Elements of one thread in one batch.
@@ -68,41 +74,58 @@ struct Schedule {
   /// for every rows_per_block rows. For column: blocks that share the rows of a column strip, of
   /// all clusters; 0: one block or cluster reduces all rows of its strip.
   int64_t persistent_blocks = 0;
-  /// Blocks of a cluster. They split the columns of each row evenly and reduce through distributed
-  /// shared memory; threads_per_row counts the threads of one block. For column they split the rows
-  /// of a column strip, and the first block combines the results.
-  int64_t cluster_size = 1;
-  /// Pipeline stages of a warp-specialised block, one row each: a multiple of rows_per_block times
-  /// rows_per_iteration. 0: no pipeline.
-  int64_t pipeline_stages = 0;
-  /// Unroll-and-jam: 1, 2 or 4 rows that a consumer group works on at once. They share one exchange
-  /// of statistics per stage. Costs registers for each row, and pipeline stages held until all rows
-  /// are done.
-  int64_t rows_per_iteration = 1;
-  /// Registers per thread that consumer warps request with setmaxnreg; 0: those of the launch.
-  int64_t consumer_registers = 0;
-  /// Rows that a persistent block loads into registers while it works on the row before: 0 or 1.
-  /// Costs the registers of a second row of the inputs kept in registers; in a two-pass schedule
-  /// those of a second chunk.
-  int64_t prefetch_rows = 0;
-  /// Where a persistent block accumulates column reductions: in registers, or in shared memory that
-  /// each thread reads and writes for its own columns in every row. Totals take a register each.
-  Residency accumulators = Residency::kRegister;
-  /// Two-pass schedule of looped blocks with column reductions: rows of a tile. The first pass
-  /// reduces each row; the second goes through all rows of the tile, a chunk of columns at a time.
-  /// Column sums of a chunk wait in the partial results until the next tile. 0: not two-pass.
-  int64_t rows_per_tile = 0;
   RowAccess row_access = RowAccess::kAligned;
   ReadPriority read_priority = ReadPriority::kNormal;
   DependentLaunch dependent_launch = DependentLaunch::kNone;
-  Finish finish = Finish::kKernel;  ///< Only where persistent blocks write partial results.
-  std::vector<KeptValue> kept{};    ///< Ascending by value.
-  std::map<std::string, int64_t, std::less<>>
-      parameters{};  ///< Further parameters of families from outside.
+  /// Only where persistent blocks write partial results, and the family sets
+  /// Family::can_finish_by_last_block.
+  Finish finish = Finish::kKernel;
+  std::vector<KeptValue> kept{};  ///< Ascending by value.
+
+  // Parameters of the family, or the value that means "not used" where the family lacks them.
+
+  [[nodiscard]] int64_t cluster_size() const {
+    return field_or(parameters, int64_t{1},
+                    [](const auto& own) -> decltype(own.cluster_size) { return own.cluster_size; });
+  }
+  [[nodiscard]] int64_t pipeline_stages() const {
+    return field_or(parameters, int64_t{0}, [](const auto& own) -> decltype(own.pipeline_stages) {
+      return own.pipeline_stages;
+    });
+  }
+  [[nodiscard]] int64_t rows_per_iteration() const {
+    return field_or(
+        parameters, int64_t{1},
+        [](const auto& own) -> decltype(own.rows_per_iteration) { return own.rows_per_iteration; });
+  }
+  [[nodiscard]] int64_t consumer_registers() const {
+    return field_or(
+        parameters, int64_t{0},
+        [](const auto& own) -> decltype(own.consumer_registers) { return own.consumer_registers; });
+  }
+  [[nodiscard]] int64_t prefetch_rows() const {
+    return field_or(parameters, int64_t{0}, [](const auto& own) -> decltype(own.prefetch_rows) {
+      return own.prefetch_rows;
+    });
+  }
+  [[nodiscard]] int64_t rows_per_tile() const {
+    return field_or(parameters, int64_t{0}, [](const auto& own) -> decltype(own.rows_per_tile) {
+      return own.rows_per_tile;
+    });
+  }
+  [[nodiscard]] Residency accumulators() const {
+    return field_or(parameters, Residency::kRegister,
+                    [](const auto& own) -> decltype(own.accumulators) { return own.accumulators; });
+  }
+  /// Empty for built-in families.
+  [[nodiscard]] const std::map<std::string, int64_t, std::less<>>& external_values() const;
 
   [[nodiscard]] int64_t threads_per_block() const { return threads_per_row * rows_per_block; }
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
+
+/// True if the parameters are the alternative that belongs to the family.
+bool has_parameters_of_family(const Schedule& schedule);
 
 uint64_t hash_of(const Schedule& schedule);
 
@@ -138,11 +161,14 @@ inline constexpr int64_t kScheduleGrammar = 2;
 ///       cluster_size 2  prefetch_rows 1
 ///       row_access aligned  read_priority evict_last  dependent_launch trigger
 ///       accumulators shared  finish kernel
-///       keep %v0 in register parameter name 7
+///       keep %v0 in register
 ///     }
+///
+/// Families from outside have `parameter name 7` instead of the fields of FamilyParameters.
 std::string print(const Schedule& schedule);
 
-/// Errors: InvalidArgument with line:column and the offending token.
+/// Errors: InvalidArgument with line:column and the offending token. A field that the family lacks
+/// is refused, whatever its value, with the families that have it as the remedy.
 Result<Schedule> parse_schedule(std::string_view text);
 
 }  // namespace sinter

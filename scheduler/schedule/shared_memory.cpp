@@ -15,11 +15,11 @@ namespace sinter {
 
 int64_t exchange_bytes(const SegmentFacts& facts, const Stage& stage, const Schedule& schedule,
                        int64_t copies, int64_t rows) {
-  const bool in_cluster = schedule.cluster_size > 1;
+  const bool in_cluster = schedule.cluster_size() > 1;
   if (stage.reductions.empty() || facts.space.columns == 0 ||
       (schedule.threads_per_row <= kWarp && !in_cluster))
     return 0;
-  const int64_t slots = schedule.threads_per_block() / kWarp * schedule.cluster_size;
+  const int64_t slots = schedule.threads_per_block() / kWarp * schedule.cluster_size();
   int64_t bytes = in_cluster ? copies * schedule.rows_per_block * kBytesPerMbarrier : 0;
   for (const OpId reduction : stage.reductions) {
     const Op& op = facts.fusion.ops[reduction];
@@ -47,7 +47,7 @@ int64_t tile_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
   int64_t bytes = 0;
   for (const ValueId value : list.tile_row_values)
     bytes +=
-        (schedule.rows_per_tile * bytes_of(travel_type(facts.fusion.values[value].type)) + 15) /
+        (schedule.rows_per_tile() * bytes_of(travel_type(facts.fusion.values[value].type)) + 15) /
         16 * 16;
   return bytes;
 }
@@ -63,7 +63,7 @@ int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
   // rows alternate between two copies. So do all exchanges of a cluster, which has no barriers.
   const auto reducing = std::ranges::count_if(
       list.stages, [](const Stage& stage) { return !stage.reductions.empty(); });
-  const bool alternates = reducing == 1 || schedule.cluster_size > 1;
+  const bool alternates = reducing == 1 || schedule.cluster_size() > 1;
   const int64_t copies = schedule.persistent_blocks > 0 && alternates ? 2 : 1;
   for (size_t i = 0; i < list.stages.size(); ++i) {
     const Stage& stage = list.stages[i];

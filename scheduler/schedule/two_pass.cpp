@@ -25,12 +25,12 @@ int64_t rows_of_block(const SegmentFacts& facts, const Schedule& schedule) {
 }
 
 int64_t row_tile_count(const SegmentFacts& facts, const Schedule& schedule) {
-  return std::max<int64_t>(1, divided_up(rows_of_block(facts, schedule), schedule.rows_per_tile));
+  return std::max<int64_t>(1, divided_up(rows_of_block(facts, schedule), schedule.rows_per_tile()));
 }
 
 bool is_non_persistent(const SegmentFacts& facts, const Schedule& schedule) {
   if (schedule.persistent_blocks == 0) return true;
-  return schedule.rows_per_tile > 0 && !accumulates_columns(facts) &&
+  return schedule.rows_per_tile() > 0 && !accumulates_columns(facts) &&
          rows_of_block(facts, schedule) <= 1;
 }
 
@@ -42,9 +42,9 @@ bool goes_through_once(const SegmentFacts& facts, const StageList& list) {
 std::optional<Rejection> check_two_pass(const SegmentFacts& facts, const Schedule& schedule,
                                         const StageList& list) {
   const int64_t most = std::max<int64_t>(facts.space.rows, 1);
-  if (schedule.rows_per_tile < 1 || schedule.rows_per_tile > most) {
-    return rejected(schedule, "a tile has no rows, or more than there are", schedule.rows_per_tile,
-                    most, "rows per tile",
+  if (schedule.rows_per_tile() < 1 || schedule.rows_per_tile() > most) {
+    return rejected(schedule, "a tile has no rows, or more than there are",
+                    schedule.rows_per_tile(), most, "rows per tile",
                     "use rows_per_tile 1 or more, up to the rows that a block has");
   }
   if (!goes_through_once(facts, list)) {

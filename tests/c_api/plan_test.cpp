@@ -203,6 +203,10 @@ TEST_F(PlanTest, MistakesAreTold) {
   options.residency = nullptr;
   options.schedule = "schedule";
   EXPECT_EQ(plan_refused(kExtents, &options).status, SINTER_INVALID_ARGUMENT);
+  options.schedule = "schedule looped { pipeline_stages 4 }";
+  EXPECT_EQ(plan_refused(kExtents, &options).status, SINTER_INVALID_ARGUMENT);
+  EXPECT_EQ(plan_refused(kExtents, &options).message,
+            "1:19: the family 'looped' has no field 'pipeline_stages'");
   options.schedule = nullptr;
   options.family = "none";
   EXPECT_EQ(plan_refused(kExtents, &options).status, SINTER_INVALID_ARGUMENT);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <ranges>
 #include <set>
 
 #include "runtime/check/host_execution.h"
@@ -271,7 +272,7 @@ class Check {
   }
 
   /// Replaces the schedule of a segment, and what finishes it; false if that is refused.
-  bool replace(Plan& plan, size_t kernel, const ProposedSchedule& by) {
+  bool replace(Plan& plan, KernelId kernel, const ProposedSchedule& by) {
     if (auto finished = plan_finish(plan, kernel, by.schedule, families_); !finished) {
       refuse("finish of a schedule", finished.error());
       return false;
@@ -288,7 +289,7 @@ class Check {
     Plan own = plan;
     bool changed = false;
     // From the last, because a new finish moves the segments behind it.
-    for (size_t i = own.kernels.size(); i-- > 0;) {
+    for (const KernelId i : own.kernels.ids() | std::views::reverse) {
       if (!stands_alone(own.kernels[i])) continue;
       std::map<std::string, ProposedSchedule> best;
       for (const ProposedSchedule& candidate : own.kernels[i].candidates)
@@ -309,8 +310,8 @@ class Check {
   static bool is_too_large(const SegmentFacts& facts, const ProposedSchedule& drawn) {
     constexpr int64_t kMostInCluster = 4096;
     const Schedule& schedule = drawn.schedule;
-    if (schedule.cluster_size > 1 &&
-        schedule.cluster_size * schedule.threads_per_block() > kMostInCluster)
+    if (schedule.cluster_size() > 1 &&
+        schedule.cluster_size() * schedule.threads_per_block() > kMostInCluster)
       return true;
     return threads_run(facts, drawn) > kMostThreadsRun;
   }
@@ -335,7 +336,7 @@ class Check {
   std::optional<Plan> with_drawn_schedules(const Plan& plan) {
     Plan own = plan;
     bool changed = false;
-    for (size_t i = own.kernels.size(); i-- > 0;) {
+    for (const KernelId i : own.kernels.ids() | std::views::reverse) {
       if (!stands_alone(own.kernels[i])) continue;
       const auto drawn = draw_schedule(own.kernels[i].facts);
       if (!drawn) {
@@ -459,15 +460,15 @@ class Check {
     option(kernel.row_parts > 0, "parts");
     option(kernel.finishes, "finishes");
     option(!kernel.facts.in_place.empty(), "in place");
-    option(schedule.cluster_size > 1, "clusters");
+    option(schedule.cluster_size() > 1, "clusters");
     option(schedule.persistent_blocks > 0, "persistent grids");
     option(schedule.finish == Finish::kLastBlock, "last block");
-    option(schedule.pipeline_stages > 0, "pipelines");
-    option(schedule.rows_per_iteration > 1, "rows per iteration");
-    option(schedule.consumer_registers > 0, "registers of the producer's");
-    option(schedule.prefetch_rows > 0, "prefetched rows");
-    option(schedule.rows_per_tile > 0, "two passes");
-    option(schedule.accumulators == Residency::kShared, "accumulators in shared memory");
+    option(schedule.pipeline_stages() > 0, "pipelines");
+    option(schedule.rows_per_iteration() > 1, "rows per iteration");
+    option(schedule.consumer_registers() > 0, "registers of the producer's");
+    option(schedule.prefetch_rows() > 0, "prefetched rows");
+    option(schedule.rows_per_tile() > 0, "two passes");
+    option(schedule.accumulators() == Residency::kShared, "accumulators in shared memory");
     option(schedule.dependent_launch != DependentLaunch::kNone, "dependent launch");
     option(schedule.row_access == RowAccess::kUnaligned, "unaligned rows");
     option(schedule.row_access == RowAccess::kScalar, "scalar access");

@@ -47,22 +47,26 @@ struct Case {
 std::vector<Case> kinds() {
   return {
       {"dyt_backward", with_last_block_finish({.family = "multi_wave",
+                                               .parameters = MultiWaveParameters{},
                                                .threads_per_row = 32,
                                                .rows_per_block = 2,
                                                .vector_width = 8,
                                                .persistent_blocks = 11})},
-      {"layer_norm_backward", with_last_block_finish({.family = "multi_wave",
-                                                      .threads_per_row = 32,
-                                                      .vector_width = 8,
-                                                      .persistent_blocks = 8,
-                                                      .cluster_size = 2})},
-      {"dyt_backward", with_last_block_finish({.family = "warp_specialised",
-                                               .threads_per_row = 32,
-                                               .rows_per_block = 4,
-                                               .vector_width = 8,
-                                               .persistent_blocks = 10,
-                                               .pipeline_stages = 4})},
+      {"layer_norm_backward",
+       with_last_block_finish({.family = "multi_wave",
+                               .parameters = MultiWaveParameters{.cluster_size = 2},
+                               .threads_per_row = 32,
+                               .vector_width = 8,
+                               .persistent_blocks = 8})},
+      {"dyt_backward",
+       with_last_block_finish({.family = "warp_specialised",
+                               .parameters = WarpSpecialisedParameters{.pipeline_stages = 4},
+                               .threads_per_row = 32,
+                               .rows_per_block = 4,
+                               .vector_width = 8,
+                               .persistent_blocks = 10})},
       {"bias_gradient", with_last_block_finish({.family = "column",
+                                                .parameters = ColumnParameters{},
                                                 .threads_per_row = 8,
                                                 .rows_per_block = 8,
                                                 .vector_width = 8,
@@ -130,7 +134,7 @@ TEST(LastBlockFinish, CountersAreZeroAgainAndOneForEachStrip) {
     EXPECT_THAT(run.counters, testing::Each(0)) << name;
     const LastBlockGeometry geometry = last_block_geometry(facts, schedule);
     EXPECT_EQ(run.counters.size(), static_cast<size_t>(geometry.strips));
-    EXPECT_EQ(geometry.strips, schedule.family == kColumn ? 512 / 64 : schedule.cluster_size);
+    EXPECT_EQ(geometry.strips, schedule.family == kColumn ? 512 / 64 : schedule.cluster_size());
   }
 }
 

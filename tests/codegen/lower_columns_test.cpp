@@ -20,8 +20,9 @@ Fusion columns_of() {
   return b.build();
 }
 
-void expect_column_sums(Schedule schedule) {
+void expect_column_sums(Schedule schedule, int64_t cluster_size = 1) {
   schedule.family = "column";
+  schedule.parameters = ColumnParameters{.cluster_size = cluster_size};
   schedule.vector_width = 4;
   ScheduledKernel(columns_of(), schedule).expect_outputs([](const Tensors& in) -> Tensors {
     return {column_sums(in[0], kColumns)};
@@ -38,12 +39,10 @@ TEST(LowerColumns, EveryRowIsAddedOnce) {
 
 TEST(LowerColumns, EveryBlockOfAClusterAddsItsShare) {
   for (const int64_t cluster : {2, 4}) {
-    expect_column_sums({.threads_per_row = 8, .rows_per_block = 4, .cluster_size = cluster});
-    expect_column_sums({.threads_per_row = 8,
-                        .rows_per_block = 4,
-                        .unroll = 2,
-                        .persistent_blocks = 2 * cluster,
-                        .cluster_size = cluster});
+    expect_column_sums({.threads_per_row = 8, .rows_per_block = 4}, cluster);
+    expect_column_sums(
+        {.threads_per_row = 8, .rows_per_block = 4, .unroll = 2, .persistent_blocks = 2 * cluster},
+        cluster);
   }
 }
 

@@ -37,8 +37,9 @@ Tensors below_maximum(const Tensors& in) {
 }
 
 /// Runs a schedule that keeps rows in registers, or reads them in the ring a second time.
-void expect_lowered_rows(Schedule schedule) {
+void expect_lowered_rows(const WarpSpecialisedParameters& parameters, Schedule schedule) {
   schedule.family = std::string(kWarpSpecialised);
+  schedule.parameters = parameters;
   schedule.vector_width = 4;
   const ValueId x{0};
   for (const Residency residency : {Residency::kRegister, Residency::kReload}) {
@@ -51,32 +52,24 @@ void expect_lowered_rows(Schedule schedule) {
 
 /// Blocks whose rows go round the ring several times.
 TEST(LowerPipeline, RowsStayInTheirSlotUntilTheyAreRead) {
-  expect_lowered_rows({.threads_per_row = 128, .persistent_blocks = 3, .pipeline_stages = 2});
-  expect_lowered_rows(
-      {.threads_per_row = 64, .rows_per_block = 2, .persistent_blocks = 2, .pipeline_stages = 4});
+  expect_lowered_rows({.pipeline_stages = 2}, {.threads_per_row = 128, .persistent_blocks = 3});
+  expect_lowered_rows({.pipeline_stages = 4},
+                      {.threads_per_row = 64, .rows_per_block = 2, .persistent_blocks = 2});
 }
 
 /// Items of two rows, and a short one at the end.
 TEST(LowerPipeline, RowsOfAnItemStayInTheirSlotUntilTheyAreRead) {
-  expect_lowered_rows({.threads_per_row = 128,
-                       .persistent_blocks = 2,
-                       .pipeline_stages = 4,
-                       .rows_per_iteration = 2});
-  expect_lowered_rows({.threads_per_row = 64,
-                       .rows_per_block = 2,
-                       .persistent_blocks = 2,
-                       .pipeline_stages = 8,
-                       .rows_per_iteration = 2});
+  expect_lowered_rows({.pipeline_stages = 4, .rows_per_iteration = 2},
+                      {.threads_per_row = 128, .persistent_blocks = 2});
+  expect_lowered_rows({.pipeline_stages = 8, .rows_per_iteration = 2},
+                      {.threads_per_row = 64, .rows_per_block = 2, .persistent_blocks = 2});
 }
 
 TEST(LowerPipeline, ExchangesOfFollowingRowsDoNotMeetInACluster) {
-  expect_lowered_rows(
-      {.threads_per_row = 128, .persistent_blocks = 4, .cluster_size = 2, .pipeline_stages = 2});
-  expect_lowered_rows({.threads_per_row = 64,
-                       .rows_per_block = 2,
-                       .persistent_blocks = 4,
-                       .cluster_size = 2,
-                       .pipeline_stages = 4});
+  expect_lowered_rows({.cluster_size = 2, .pipeline_stages = 2},
+                      {.threads_per_row = 128, .persistent_blocks = 4});
+  expect_lowered_rows({.cluster_size = 2, .pipeline_stages = 4},
+                      {.threads_per_row = 64, .rows_per_block = 2, .persistent_blocks = 4});
 }
 
 }  // namespace

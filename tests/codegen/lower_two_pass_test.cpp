@@ -23,10 +23,10 @@ SegmentFacts facts_of(std::string_view name, int64_t rows, int64_t columns) {
 
 Schedule shape_of(int64_t rows_per_tile) {
   return {.family = "looped",
+          .parameters = LoopedParameters{.rows_per_tile = rows_per_tile},
           .threads_per_row = 64,
           .vector_width = 8,
-          .persistent_blocks = 4,
-          .rows_per_tile = rows_per_tile};
+          .persistent_blocks = 4};
 }
 
 /// Loops over rows of a turn, outermost ones of the kernel or of its loop over turns.
@@ -107,7 +107,7 @@ TEST(LowerTwoPass, WithoutStatisticsThereIsOnePart) {
 
 TEST(LowerTwoPass, TheNextRowIsOnItsWayBeforeOneIsStored) {
   Schedule schedule = shape_of(4);
-  schedule.prefetch_rows = 1;
+  std::get<LoopedParameters>(schedule.parameters).prefetch_rows = 1;
   const kir::Kernel kernel = lower_rows(facts_of("layer_norm_backward", 64, 1024), schedule).kernel;
   int64_t ahead = 0;
   bool stored = false;
@@ -170,10 +170,10 @@ Tensors below_maximum(const Tensors& in) {
 /// Several turns of several rows, warps that run apart.
 Schedule tiles_of(int64_t rows) {
   return {.family = "looped",
+          .parameters = LoopedParameters{.rows_per_tile = rows},
           .threads_per_row = 128,
           .vector_width = 4,
-          .persistent_blocks = 2,
-          .rows_per_tile = rows};
+          .persistent_blocks = 2};
 }
 
 TEST(LowerTwoPass, RowValuesAreReadBeforeTheNextTurnOverwritesThem) {
@@ -189,14 +189,14 @@ TEST(LowerTwoPass, RowValuesAreWrittenBeforeTheSecondPartReadsThem) {
     kernel.expect_outputs(below_maximum);
   }
   Schedule ahead = tiles_of(4);
-  ahead.prefetch_rows = 1;
+  std::get<LoopedParameters>(ahead.parameters).prefetch_rows = 1;
   ScheduledKernel(lowered_rows(23), ahead).expect_outputs(below_maximum);
 }
 
 TEST(LowerTwoPass, BlocksOfAClusterKeepTheirTurnsApart) {
   Schedule schedule = tiles_of(2);
   schedule.threads_per_row = 64;
-  schedule.cluster_size = 2;
+  std::get<LoopedParameters>(schedule.parameters).cluster_size = 2;
   schedule.persistent_blocks = 4;
   ScheduledKernel(squared_rows(21), schedule).expect_outputs(squared);
   ScheduledKernel(lowered_rows(21), schedule).expect_outputs(below_maximum);

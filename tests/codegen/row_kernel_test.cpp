@@ -49,24 +49,23 @@ void expect_weighted_rows(const Schedule& schedule) {
 /// What one row leaves in the places of an exchange is read before a later row's lies there.
 TEST(RowKernel, ExchangesOfFollowingRowsDoNotMeetInACluster) {
   Schedule schedule{.family = "multi_wave",
+                    .parameters = MultiWaveParameters{.cluster_size = 2},
                     .threads_per_row = 64,
                     .vector_width = 4,
-                    .persistent_blocks = 4,
-                    .cluster_size = 2};
+                    .persistent_blocks = 4};
   expect_weighted_rows(schedule);
   schedule.threads_per_row = 32;
   schedule.persistent_blocks = 8;
-  schedule.cluster_size = 4;
+  std::get<MultiWaveParameters>(schedule.parameters).cluster_size = 4;
   expect_weighted_rows(schedule);
 }
 
 TEST(RowKernel, ExchangesOfTheRowsOfATurnDoNotMeetInACluster) {
   expect_weighted_rows({.family = "looped",
+                        .parameters = LoopedParameters{.cluster_size = 2, .rows_per_tile = 3},
                         .threads_per_row = 64,
                         .vector_width = 4,
-                        .persistent_blocks = 4,
-                        .cluster_size = 2,
-                        .rows_per_tile = 3});
+                        .persistent_blocks = 4});
 }
 
 }  // namespace

@@ -20,9 +20,20 @@ constexpr int64_t kRows = 9;
 /// Rows in chunks, in registers, and in registers of the blocks of a cluster, for any width.
 std::vector<Schedule> schedules(int64_t columns) {
   std::vector<Schedule> out = {
-      {.family = "looped", .threads_per_row = 32, .vector_width = 4},
-      {.family = "looped", .threads_per_row = 64, .vector_width = 4, .unroll = 2},
-      {.family = "multi_wave", .threads_per_row = 64, .vector_width = 4, .kept = {{ValueId{0}}}},
+      {.family = "looped",
+       .parameters = LoopedParameters{},
+       .threads_per_row = 32,
+       .vector_width = 4},
+      {.family = "looped",
+       .parameters = LoopedParameters{},
+       .threads_per_row = 64,
+       .vector_width = 4,
+       .unroll = 2},
+      {.family = "multi_wave",
+       .parameters = MultiWaveParameters{},
+       .threads_per_row = 64,
+       .vector_width = 4,
+       .kept = {{ValueId{0}}}},
   };
   for (Schedule& schedule : out)
     schedule.row_access = columns % 4 == 0 ? RowAccess::kAligned : RowAccess::kUnaligned;

@@ -36,8 +36,12 @@ void expect_summed_rows(int64_t columns, Schedule schedule) {
 
 TEST(RowWalk, RowsShorterThanAVectorAreWalkedOnce) {
   for (const int64_t columns : {2, 3, 5}) {
-    expect_summed_rows(columns, {.family = "looped", .threads_per_row = 32});
-    expect_summed_rows(columns, {.family = "looped", .threads_per_row = 2, .rows_per_block = 16});
+    expect_summed_rows(
+        columns, {.family = "looped", .parameters = LoopedParameters{}, .threads_per_row = 32});
+    expect_summed_rows(columns, {.family = "looped",
+                                 .parameters = LoopedParameters{},
+                                 .threads_per_row = 2,
+                                 .rows_per_block = 16});
   }
 }
 
@@ -46,11 +50,12 @@ TEST(RowWalk, BlocksOfAClusterWalkEveryElementOnce) {
   for (const int64_t columns : {257, 515, 1023}) {
     for (const int64_t cluster : {2, 4}) {
       expect_summed_rows(columns, {.family = "multi_wave",
+                                   .parameters = MultiWaveParameters{.cluster_size = cluster},
                                    .threads_per_row = 64,
-                                   .cluster_size = cluster,
                                    .kept = {{ValueId{0}}}});
-      expect_summed_rows(columns,
-                         {.family = "looped", .threads_per_row = 32, .cluster_size = cluster});
+      expect_summed_rows(columns, {.family = "looped",
+                                   .parameters = LoopedParameters{.cluster_size = cluster},
+                                   .threads_per_row = 32});
     }
   }
 }

@@ -49,8 +49,11 @@ TEST(TileLowering, VectorsOutsideOfARowAreNeitherReadNorWritten) {
   for (const int64_t columns :
        {int64_t{4}, int64_t{64}, kReach - 4, kReach, kReach + 4, 2 * kReach - 4}) {
     for (const int64_t unroll : {1, 2}) {
-      const Schedule schedule{
-          .family = "looped", .threads_per_row = kThreads, .vector_width = 4, .unroll = unroll};
+      const Schedule schedule{.family = "looped",
+                              .parameters = LoopedParameters{},
+                              .threads_per_row = kThreads,
+                              .vector_width = 4,
+                              .unroll = unroll};
       expect_summed_rows(3, columns, schedule);
     }
   }
@@ -61,6 +64,7 @@ TEST(TileLowering, ElementsOutsideOfAShiftedRowAreNeitherReadNorWritten) {
   for (const int64_t columns : {int64_t{5}, int64_t{63}, kReach - 1, kReach + 1, kReach + 3}) {
     expect_summed_rows(5, columns,
                        {.family = "looped",
+                        .parameters = LoopedParameters{},
                         .threads_per_row = kThreads,
                         .vector_width = 4,
                         .row_access = RowAccess::kUnaligned});
@@ -69,9 +73,11 @@ TEST(TileLowering, ElementsOutsideOfAShiftedRowAreNeitherReadNorWritten) {
 
 TEST(TileLowering, SingleElementsOutsideOfARowAreNeitherReadNorWritten) {
   for (const int64_t columns : {int64_t{1}, kThreads - 1, kThreads, kThreads + 1}) {
-    expect_summed_rows(
-        5, columns,
-        {.family = "looped", .threads_per_row = kThreads, .row_access = RowAccess::kScalar});
+    expect_summed_rows(5, columns,
+                       {.family = "looped",
+                        .parameters = LoopedParameters{},
+                        .threads_per_row = kThreads,
+                        .row_access = RowAccess::kScalar});
   }
 }
 
@@ -103,6 +109,7 @@ TEST(TileLowering, RowsAreKeptInL2UntilTheyAreReadForTheLastTime) {
   const Plan planned = plan(gated(), {}, *find_device("H200")).value();
   const SegmentFacts& facts = planned.kernels.front().facts;
   Schedule schedule{.family = "looped",
+                    .parameters = LoopedParameters{},
                     .threads_per_row = 64,
                     .vector_width = 8,
                     .unroll = 2,
@@ -113,6 +120,7 @@ TEST(TileLowering, RowsAreKeptInL2UntilTheyAreReadForTheLastTime) {
   EXPECT_THAT(hints_of(lower_rows(facts, schedule).kernel),
               ElementsAre("x evict_last", "x evict_last", "gate evict_last"));
   schedule.family = "multi_wave";
+  schedule.parameters = MultiWaveParameters{};
   schedule.read_priority = ReadPriority::kLastUse;
   schedule.kept = {{facts.fusion.inputs.front()}};
   EXPECT_THAT(hints_of(lower_rows(facts, schedule).kernel),

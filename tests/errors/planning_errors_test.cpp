@@ -28,7 +28,11 @@ Result<Plan> plan_pinned(std::string_view name, const Schedule& schedule,
 }
 
 Schedule looped() {
-  return {.family = "looped", .threads_per_row = 128, .vector_width = 4, .unroll = 2};
+  return {.family = "looped",
+          .parameters = LoopedParameters{},
+          .threads_per_row = 128,
+          .vector_width = 4,
+          .unroll = 2};
 }
 
 /// The value that a softmax keeps.
@@ -155,6 +159,7 @@ TEST(PlanningError, APinnedFamilyThatDoesNotExist) {
 TEST(PlanningError, APinnedFamilyThatDoesNotTakeTheFusion) {
   Schedule schedule = looped();
   schedule.family = "pointwise";
+  schedule.parameters = NoParameters{};
   expect_error(plan_pinned("softmax", schedule), {.kind = ErrorKind::kResourceExhausted,
                                                   .text = "pointwise: the segment reduces",
                                                   .measured = 1,
@@ -183,7 +188,7 @@ TEST(PlanningError, APinnedScheduleOfHalfAWarp) {
 
 TEST(PlanningError, APinnedClusterOfThreeBlocks) {
   Schedule schedule = looped();
-  schedule.cluster_size = 3;
+  schedule.parameters = LoopedParameters{.cluster_size = 3};
   expect_error(plan_pinned("softmax", schedule),
                {.kind = ErrorKind::kResourceExhausted,
                 .text = "the blocks of a cluster are no power of two, or more than the device runs",
@@ -191,37 +196,16 @@ TEST(PlanningError, APinnedClusterOfThreeBlocks) {
                 .limit = kMostClusterBlocks});
 }
 
-TEST(PlanningError, APinnedScheduleWithNumbersOfARingThatItHasNot) {
-  Schedule schedule = looped();
-  schedule.pipeline_stages = 4;
-  expect_error(plan_pinned("softmax", schedule),
-               {.kind = ErrorKind::kResourceExhausted,
-                .text = "only warp-specialised schedules have a pipeline of rows",
-                .measured = 4,
-                .limit = 0});
-  schedule.pipeline_stages = 0;
-  schedule.consumer_registers = 96;
-  expect_error(plan_pinned("softmax", schedule),
-               {.kind = ErrorKind::kResourceExhausted,
-                .text = "only a producer leaves registers to other warps",
-                .measured = 96,
-                .limit = 0});
-  schedule.consumer_registers = 0;
-  schedule.rows_per_iteration = 2;
-  expect_error(plan_pinned("softmax", schedule),
-               {.kind = ErrorKind::kResourceExhausted,
-                .text = "only warp-specialised schedules have several rows per iteration",
-                .measured = 2,
-                .limit = 1});
-  for (const char* family : {"pointwise", "column"}) {
-    const Schedule other{
-        .family = family, .threads_per_row = 32, .rows_per_block = 4, .pipeline_stages = 2};
-    const char* fusion = std::string_view(family) == "column" ? "bias_gradient" : "swiglu";
-    expect_error(plan_pinned(fusion, other),
+TEST(PlanningError, APinnedScheduleWithParametersOfAnotherFamily) {
+  for (const FamilyParameters& parameters :
+       {FamilyParameters{NoParameters{}}, FamilyParameters{MultiWaveParameters{}},
+        FamilyParameters{WarpSpecialisedParameters{.pipeline_stages = 4}},
+        FamilyParameters{ExternalParameters{{{"stages", 4}}}}}) {
+    Schedule schedule = looped();
+    schedule.parameters = parameters;
+    expect_error(plan_pinned("softmax", schedule),
                  {.kind = ErrorKind::kResourceExhausted,
-                  .text = "only warp-specialised schedules have a pipeline",
-                  .measured = 2,
-                  .limit = 0});
+                  .text = "looped: the parameters are those of another family"});
   }
 }
 
@@ -234,18 +218,9 @@ TEST(PlanningError, APinnedPointwiseScheduleOfBlocksThatStay) {
                                                  .limit = 0});
 }
 
-TEST(PlanningError, APinnedScheduleWithAParameterThatItsFamilyHasNot) {
-  Schedule schedule = looped();
-  schedule.parameters = {{"stages", 4}};
-  expect_error(plan_pinned("softmax", schedule), {.kind = ErrorKind::kResourceExhausted,
-                                                  .text = "the family has no parameter 'stages'",
-                                                  .measured = 1,
-                                                  .limit = 0});
-}
-
 TEST(PlanningError, APinnedClusterOnADeviceWithoutAny) {
   Schedule schedule = looped();
-  schedule.cluster_size = 2;
+  schedule.parameters = LoopedParameters{.cluster_size = 2};
   expect_error(plan_canned("softmax", kMatrix, "A100", {.pin = {.schedule = schedule}}),
                {.kind = ErrorKind::kResourceExhausted,
                 .text = "the device has no thread-block clusters",
@@ -279,6 +254,7 @@ TEST(PlanningError, APinnedScheduleOfAbsurdNumbers) {
 TEST(PlanningError, APinnedScheduleBeyondTheRegisters) {
   // A row of 8,192 bytes per thread.
   const Schedule schedule = {.family = "multi_wave",
+                             .parameters = MultiWaveParameters{},
                              .threads_per_row = 32,
                              .rows_per_block = 1,
                              .vector_width = 8,
@@ -294,6 +270,7 @@ TEST(PlanningError, APinnedScheduleBeyondTheRegisters) {
 
 TEST(PlanningError, APinnedScheduleBeyondSharedMemory) {
   const Schedule schedule = {.family = "multi_wave",
+                             .parameters = MultiWaveParameters{},
                              .threads_per_row = 256,
                              .rows_per_block = 4,
                              .vector_width = 4,
@@ -311,6 +288,7 @@ TEST(PlanningError, APinnedScheduleBeyondSharedMemory) {
 TEST(PlanningError, APinnedValueThatTheFusionDoesNotHave) {
   Schedule schedule = looped();
   schedule.family = "multi_wave";
+  schedule.parameters = MultiWaveParameters{};
   schedule.kept = {{ValueId{4000}, Residency::kShared}};
   expect_error(plan_pinned("softmax", schedule), {.kind = ErrorKind::kResourceExhausted,
                                                   .text = "a persistent value is not in the fusion",

@@ -82,7 +82,7 @@ std::string records_seed() {
   TuningRecord record{
       .key = {.graph = "g", .extents = "e", .device = "d", .toolkit = "t", .grammar = 1},
       .tuned = {.segment = 0x1234,
-                .schedule = print(Schedule{.family = "looped"}),
+                .schedule = print(Schedule{.family = "looped", .parameters = LoopedParameters{}}),
                 .tuned_us = 1.5,
                 .untuned_us = 2.5,
                 .samples = 7},

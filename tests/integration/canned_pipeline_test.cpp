@@ -131,6 +131,7 @@ TEST(RowsInSharedMemory, AreUnderWayBeforeThePartOfThemInRegistersIsStored) {
       plan(fusion, extents, *find_device("H200"), {.families = builtin_families()}).value();
   const SegmentFacts& facts = planned.kernels.front().facts;
   Schedule schedule{.family = "multi_wave",
+                    .parameters = MultiWaveParameters{},
                     .threads_per_row = 32,
                     .vector_width = 8,
                     .unroll = 2,

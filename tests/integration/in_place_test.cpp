@@ -122,7 +122,10 @@ TEST(InPlace, RowsAreNotReadAgainOnceTheyAreOverwritten) {
   // h is stored before the row is normalised; a loop would read x and the residual again for that.
   const Plan plan = plan_of(fused_add_rms_norm(64, 512));
   const SegmentFacts& facts = plan.kernels.front().facts;
-  const Schedule loop{.family = "looped", .threads_per_row = 128, .vector_width = 4};
+  const Schedule loop{.family = "looped",
+                      .parameters = LoopedParameters{},
+                      .threads_per_row = 128,
+                      .vector_width = 4};
   const auto refused = check_in_place(facts, loop);
   ASSERT_TRUE(refused);
   EXPECT_THAT(refused->rule, HasSubstr("reads an input again"));
@@ -278,7 +281,7 @@ TEST(InPlace, CallsWriteInPlaceToo) {
   b.output(b.external("matmul_nt", {a, a}, {{DType::kBF16, {16, 16}}})[0], "next", {.alias = c});
   const Fusion fusion = b.build();
   const Plan plan = plan_of(fusion);
-  EXPECT_EQ(plan.externals.front().before, 1U) << "behind the kernel that reads c";
+  EXPECT_EQ(plan.externals.front().before, KernelId{1}) << "behind the kernel that reads c";
   expect_right(fusion, plan);
 }
 
@@ -360,8 +363,8 @@ TEST(InPlaceList, AdamUpdatesItsParametersWhereTheyLie) {
   const Fusion fusion = adam_over(shapes_of(40), {}, DType::kBF16, Updates::kInPlace);
   const Plan plan = plan_of(fusion);
   ASSERT_THAT(plan.kernels, SizeIs(1));
-  EXPECT_EQ(plan.kernels[0].chosen().schedule.family, kMultiTensor);
-  EXPECT_THAT(plan.kernels[0].facts.list->slots, SizeIs(4)) << "p, g, m, v";
+  EXPECT_EQ(plan.kernels.front().chosen().schedule.family, kMultiTensor);
+  EXPECT_THAT(plan.kernels.front().facts.list->slots, SizeIs(4)) << "p, g, m, v";
   expect_right(fusion, plan);
   EXPECT_GT(most_list_members(4, 3), most_list_members(7, 3));
 }

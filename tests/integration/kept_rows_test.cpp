@@ -51,6 +51,7 @@ class KeptRows : public testing::Test {
   /// Keeps the input in registers.
   [[nodiscard]] Schedule kept_by(int64_t threads_per_row, int64_t rows_per_block) const {
     return {.family = "multi_wave",
+            .parameters = MultiWaveParameters{},
             .threads_per_row = threads_per_row,
             .rows_per_block = rows_per_block,
             .vector_width = 8,
@@ -72,6 +73,7 @@ TEST_F(KeptRows, ThreadsLoadWhatMayLieOutsideFirst) {
   EXPECT_TRUE(computes_the_oracle(fusion_, planned_, schedule));
   // Of a row that they read again they go on in its order.
   schedule.family = "looped";
+  schedule.parameters = LoopedParameters{};
   schedule.kept.clear();
   const std::vector<std::string> again = loads_by(schedule);
   ASSERT_FALSE(again.empty());

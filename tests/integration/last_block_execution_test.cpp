@@ -31,6 +31,7 @@ class LastBlockExecutionTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const Schedule schedule{.family = "multi_wave",
+                            .parameters = MultiWaveParameters{},
                             .threads_per_row = 64,
                             .rows_per_block = 2,
                             .vector_width = 2,

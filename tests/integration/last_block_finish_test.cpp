@@ -31,13 +31,18 @@ Schedule with_last_block_finish(Schedule schedule) {
 std::vector<Schedule> shapes_of_rows(bool whole) {
   const RowAccess access = whole ? RowAccess::kAligned : RowAccess::kScalar;
   const int64_t width = whole ? 8 : 1;
+  const MultiWaveParameters alone;
   std::vector<Schedule> shapes = {
-      {.threads_per_row = 32, .persistent_blocks = 9},
-      {.threads_per_row = 32, .rows_per_block = 3, .persistent_blocks = 5},
-      {.threads_per_row = 128, .rows_per_block = 2, .persistent_blocks = 40},
-      {.threads_per_row = 64, .persistent_blocks = 1},
+      {.parameters = alone, .threads_per_row = 32, .persistent_blocks = 9},
+      {.parameters = alone, .threads_per_row = 32, .rows_per_block = 3, .persistent_blocks = 5},
+      {.parameters = alone, .threads_per_row = 128, .rows_per_block = 2, .persistent_blocks = 40},
+      {.parameters = alone, .threads_per_row = 64, .persistent_blocks = 1},
   };
-  if (whole) shapes.push_back({.threads_per_row = 32, .persistent_blocks = 12, .cluster_size = 4});
+  if (whole) {
+    shapes.push_back({.parameters = MultiWaveParameters{.cluster_size = 4},
+                      .threads_per_row = 32,
+                      .persistent_blocks = 12});
+  }
   for (Schedule& shape : shapes) {
     shape.family = "multi_wave";
     shape.vector_width = width;
@@ -74,20 +79,22 @@ TEST_P(LastBlockFinishAt, RingsAreTheOracles) {
     const SegmentFacts& facts = plan.kernels.front().facts;
     if (!facts.has_outer()) continue;
     for (Schedule schedule : {
-             Schedule{.threads_per_row = 32,
+             Schedule{.parameters = WarpSpecialisedParameters{.pipeline_stages = 8},
+            .threads_per_row = 32,
             .rows_per_block = 4,
-            .persistent_blocks = 7,
-            .pipeline_stages = 8},
-             Schedule{.threads_per_row = 128,
+            .persistent_blocks = 7},
+             Schedule{.parameters = WarpSpecialisedParameters{.pipeline_stages = 3},
+             .threads_per_row = 128,
              .rows_per_block = 3,
-             .persistent_blocks = 3,
-             .pipeline_stages = 3},
-             Schedule{.threads_per_row = 128, .persistent_blocks = 5, .pipeline_stages = 2},
-             Schedule{.threads_per_row = 64,
-             .rows_per_block = 2,
-             .persistent_blocks = 6,
-             .cluster_size = 2,
-             .pipeline_stages = 4},
+             .persistent_blocks = 3},
+             Schedule{.parameters = WarpSpecialisedParameters{.pipeline_stages = 2},
+             .threads_per_row = 128,
+             .persistent_blocks = 5},
+             Schedule{
+                 .parameters = WarpSpecialisedParameters{.cluster_size = 2, .pipeline_stages = 4},
+        .threads_per_row = 64,
+        .rows_per_block = 2,
+        .persistent_blocks = 6},
          }) {
       schedule.family = "warp_specialised";
       schedule.vector_width = 8;
@@ -106,15 +113,24 @@ TEST_P(LastBlockFinishAt, ColumnsAreTheOracles) {
       const SegmentFacts& facts = plan.kernels.front().facts;
       if (!facts.has_outer()) continue;
       for (Schedule schedule : {
-               Schedule{.threads_per_row = 8, .rows_per_block = 4, .persistent_blocks = 3},
-               Schedule{
-                   .threads_per_row = 16, .rows_per_block = 8, .unroll = 2, .persistent_blocks = 6},
-               Schedule{.threads_per_row = 4,
+               Schedule{.parameters = ColumnParameters{},
+              .threads_per_row = 8,
+              .rows_per_block = 4,
+              .persistent_blocks = 3},
+               Schedule{.parameters = ColumnParameters{},
+               .threads_per_row = 16,
                .rows_per_block = 8,
-               .persistent_blocks = 8,
-               .cluster_size = 2},
+               .unroll = 2,
+               .persistent_blocks = 6},
+               Schedule{.parameters = ColumnParameters{.cluster_size = 2},
+               .threads_per_row = 4,
+               .rows_per_block = 8,
+               .persistent_blocks = 8},
                // Strips of 48 columns, for which slots have 16 threads of four.
-               Schedule{.threads_per_row = 12, .rows_per_block = 8, .persistent_blocks = 4},
+               Schedule{.parameters = ColumnParameters{},
+               .threads_per_row = 12,
+               .rows_per_block = 8,
+               .persistent_blocks = 4},
            }) {
         schedule.family = std::string(kColumn);
         schedule.vector_width = 4;

@@ -82,11 +82,11 @@ void expect_right(const Fusion& fusion, const Plan& planned, uint64_t seed) {
 TEST(MultiTensorPlan, IsOneKernelFor300Tensors) {
   const Plan planned = plan_of(adam_over(model_shapes(300, 0)));
   ASSERT_THAT(planned.kernels, SizeIs(1));
-  EXPECT_EQ(planned.kernels[0].chosen().schedule.family, kMultiTensor);
-  ASSERT_TRUE(planned.kernels[0].facts.list);
-  EXPECT_THAT(planned.kernels[0].facts.list->members, SizeIs(300));
-  ASSERT_FALSE(planned.kernels[0].decisions.empty());
-  const Decision& decision = planned.kernels[0].decisions.back();
+  EXPECT_EQ(planned.kernels.front().chosen().schedule.family, kMultiTensor);
+  ASSERT_TRUE(planned.kernels.front().facts.list);
+  EXPECT_THAT(planned.kernels.front().facts.list->members, SizeIs(300));
+  ASSERT_FALSE(planned.kernels.front().decisions.empty());
+  const Decision& decision = planned.kernels.front().decisions.back();
   EXPECT_EQ(decision.question, "do tensors of different sizes share a kernel");
   EXPECT_THAT(decision.because, HasSubstr("in 1 launch(es), "));
   EXPECT_EQ(planned.workspace_bytes, 0);
@@ -124,7 +124,7 @@ TEST(MultiTensorPlan, LeavesEqualTensorsThatOneKernelTakesAlone) {
   const std::vector<Sizes> shapes(4, Sizes{1 << 16});
   const Plan planned = plan_of(adam_over(shapes));
   ASSERT_THAT(planned.kernels, SizeIs(1));
-  EXPECT_EQ(planned.kernels[0].chosen().schedule.family, "pointwise");
+  EXPECT_EQ(planned.kernels.front().chosen().schedule.family, "pointwise");
 }
 
 TEST(MultiTensorPlan, CutsWhatHasMoreTensorsThanArguments) {
@@ -139,7 +139,7 @@ TEST(MultiTensorPlan, CutsWhatHasMoreTensorsThanArguments) {
     EXPECT_LE(std::ssize(kernel.facts.fusion.inputs) + std::ssize(kernel.facts.fusion.outputs),
               kMostArgumentTensors);
   const KernelSource source =
-      emit(planned.kernels[0].facts, planned.kernels[0].chosen().schedule).value();
+      emit(planned.kernels.front().facts, planned.kernels.front().chosen().schedule).value();
   EXPECT_LE(source.buffers.size() + source.params.size(), kMaxKernelArguments);
 }
 
@@ -147,7 +147,7 @@ TEST(MultiTensorPlan, TakesEqualTensorsThatAreTooManyForArguments) {
   const std::vector<Sizes> shapes(60, Sizes{1 << 12});
   const Plan planned = plan_of(adam_over(shapes));
   ASSERT_THAT(planned.kernels, SizeIs(1));
-  EXPECT_EQ(planned.kernels[0].chosen().schedule.family, kMultiTensor);
+  EXPECT_EQ(planned.kernels.front().chosen().schedule.family, kMultiTensor);
 }
 
 TEST(MultiTensorPlan, MakesAListForEachKindOfTensor) {
@@ -199,7 +199,7 @@ TEST(MultiTensorPlan, ReadsWhatCallsMake) {
   const Plan planned = plan_of(fusion);
   ASSERT_THAT(planned.kernels, SizeIs(1));
   EXPECT_THAT(planned.externals, SizeIs(5));
-  EXPECT_THAT(planned.kernels[0].facts.list->members, SizeIs(5));
+  EXPECT_THAT(planned.kernels.front().facts.list->members, SizeIs(5));
   expect_right(fusion, planned, 7);
 }
 
@@ -210,7 +210,7 @@ TEST(MultiTensorPlan, CanBePinned) {
                              .pin = {.family = std::string(kMultiTensor), .vector_width = 4}});
   ASSERT_TRUE(planned) << planned.error().text();
   ASSERT_THAT(planned->kernels, SizeIs(1));
-  EXPECT_EQ(planned->kernels[0].chosen().schedule.vector_width, 4);
+  EXPECT_EQ(planned->kernels.front().chosen().schedule.vector_width, 4);
   expect_right(fusion, *planned, 9);
 }
 
@@ -221,7 +221,7 @@ TEST(MultiTensorKernel, ComputesTheOracleForAwkwardSizes) {
     const Fusion fusion = adam_over(awkward_shapes(), {}, type);
     const Plan planned = plan_of(fusion);
     ASSERT_THAT(planned.kernels, SizeIs(1));
-    ASSERT_TRUE(planned.kernels[0].facts.list);
+    ASSERT_TRUE(planned.kernels.front().facts.list);
     expect_right(fusion, planned, 11);
   }
 }
@@ -247,8 +247,8 @@ TEST(MultiTensorKernel, ComputesTheOracleUnderAnySchedule) {
         plan(fusion, {}, kLimits,
              {.families = builtin_families(), .pin = {.family = std::string(kMultiTensor)}});
     ASSERT_TRUE(planned) << planned.error().text();
-    const auto drawn =
-        random_schedule(planned->kernels[0].facts, kLimits, builtin_families(), seed, kMultiTensor);
+    const auto drawn = random_schedule(planned->kernels.front().facts, kLimits, builtin_families(),
+                                       seed, kMultiTensor);
     ASSERT_TRUE(drawn);
     EXPECT_TRUE(computes_the_oracle(fusion, *planned, drawn->schedule, seed));
   }
@@ -278,7 +278,7 @@ TEST(MultiTensorKernel, SurvivesItsText) {
 TEST(MultiTensorKernel, IsOneForListsOfAboutTheSameLength) {
   const auto source = [](std::vector<Sizes> shapes) {
     const Plan planned = plan_of(adam_over(shapes));
-    return emit(planned.kernels[0].facts, planned.kernels[0].chosen().schedule).value();
+    return emit(planned.kernels.front().facts, planned.kernels.front().chosen().schedule).value();
   };
   const KernelSource one = source(model_shapes(40, 2));
   std::vector<Sizes> others = model_shapes(47, 2);
@@ -295,7 +295,7 @@ TEST(MultiTensorKernel, HasTheArgumentsThatWerePlanned) {
         plan(adam_over(model_shapes(count, 5)), {}, kLimits,
              {.families = builtin_families(), .pin = {.family = std::string(kMultiTensor)}});
     ASSERT_TRUE(planned) << planned.error().text();
-    const KernelPlan& kernel = planned->kernels[0];
+    const KernelPlan& kernel = planned->kernels.front();
     const KernelSource source = emit(kernel.facts, kernel.chosen().schedule).value();
     EXPECT_EQ(static_cast<int64_t>(source.table.size() +
                                    8 * (source.buffers.size() + source.params.size())),

@@ -84,7 +84,7 @@ TEST_F(NvrtcSweep, RegistersOfChosenGradientsAreWithinAQuarterOfTheirEstimates) 
             compile_plan(std::move(*planned), *compiler_, cache_, {.max_replans = 0});
         ASSERT_TRUE(compiled) << compiled.error().text();
         const KernelBuild& kernel = compiled->kernels.front();
-        if (kernel.chosen.schedule.consumer_registers != 0) continue;
+        if (kernel.chosen.schedule.consumer_registers() != 0) continue;
         const ResourceEstimate& estimate = kernel.chosen.estimate;
         const auto taken = static_cast<double>(kernel.kernel->resources.registers);
         const auto predicted =

@@ -50,9 +50,9 @@ TEST(OrderOfRows, BlocksOfAClusterLoadBeforeTheyWaitForEachOther) {
   const Plan planned = plan(fusion, {}, *find_device("H200")).value();
   const SegmentFacts& facts = planned.kernels.front().facts;
   Schedule schedule{.family = "multi_wave",
+                    .parameters = MultiWaveParameters{.cluster_size = 2},
                     .threads_per_row = 64,
                     .vector_width = 4,
-                    .cluster_size = 2,
                     .kept = {{facts.fusion.inputs.front(), Residency::kRegister}}};
   EXPECT_THAT(order_of(lower_rows(facts, schedule).kernel),
               ElementsAre("arrive", "load x", "wait", "exchange"));
@@ -61,7 +61,7 @@ TEST(OrderOfRows, BlocksOfAClusterLoadBeforeTheyWaitForEachOther) {
   EXPECT_THAT(order_of(lower_rows(facts, schedule).kernel),
               ElementsAre("arrive", "copy x", "wait", "exchange"));
   EXPECT_TRUE(computes_the_oracle(fusion, planned, schedule));
-  schedule.cluster_size = 1;
+  std::get<MultiWaveParameters>(schedule.parameters).cluster_size = 1;
   const auto alone = order_of(lower_rows(facts, schedule).kernel);
   EXPECT_THAT(alone, Not(Contains("arrive")));
   EXPECT_THAT(alone, Not(Contains("wait")));
@@ -85,7 +85,10 @@ TEST(OrderOfRows, LabelsAreLookedUpBehindTheRowThatTheirValueWaitsFor) {
   const Plan planned = plan(fusion, {}, *find_device("H200")).value();
   ASSERT_EQ(planned.kernels.size(), 1U);
   const SegmentFacts& facts = planned.kernels.front().facts;
-  const Schedule looped{.family = "looped", .threads_per_row = 64, .vector_width = 4};
+  const Schedule looped{.family = "looped",
+                        .parameters = LoopedParameters{},
+                        .threads_per_row = 64,
+                        .vector_width = 4};
   EXPECT_THAT(order_of(lower_rows(facts, looped).kernel),
               ElementsAre("pick labels", "pick others", "load x", "pick x", "exchange", "load x",
                           "pick x", "exchange"));
@@ -95,9 +98,10 @@ TEST(OrderOfRows, LabelsAreLookedUpBehindTheRowThatTheirValueWaitsFor) {
         Schedule schedule = looped;
         schedule.threads_per_row = threads;
         schedule.rows_per_block = rows_per_block;
-        schedule.cluster_size = cluster;
+        schedule.parameters = LoopedParameters{.cluster_size = cluster};
         EXPECT_TRUE(computes_the_oracle(fusion, planned, schedule));
         schedule.family = "multi_wave";
+        schedule.parameters = MultiWaveParameters{.cluster_size = cluster};
         for (const Residency residency : {Residency::kRegister, Residency::kShared}) {
           schedule.kept = {{facts.fusion.inputs.front(), residency}};
           EXPECT_TRUE(computes_the_oracle(fusion, planned, schedule));

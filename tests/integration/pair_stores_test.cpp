@@ -41,14 +41,17 @@ TEST(PairStores, ComputeTheOracleWhereverRowsBegin) {
       for (const Residency residency :
            {Residency::kReload, Residency::kRegister, Residency::kShared}) {
         for (const int64_t cluster : {1, 2}) {
-          Schedule schedule{.family = residency == Residency::kReload ? "looped" : "multi_wave",
+          Schedule schedule{.family = "looped",
+                            .parameters = LoopedParameters{.cluster_size = cluster},
                             .threads_per_row = 32,
                             .vector_width = width,
-                            .cluster_size = cluster,
                             .row_access = columns % (width * cluster) == 0 ? RowAccess::kAligned
                                                                            : RowAccess::kUnaligned};
-          if (residency != Residency::kReload)
+          if (residency != Residency::kReload) {
+            schedule.family = "multi_wave";
+            schedule.parameters = MultiWaveParameters{.cluster_size = cluster};
             schedule.kept = {{facts.fusion.inputs.front(), residency}};
+          }
           EXPECT_THAT(text_of_kernel(facts, schedule), HasSubstr("shuffle_xor(is_odd"))
               << columns << " columns in vectors of " << width << ", " << cluster << " blocks, "
               << text_of(residency);
@@ -64,7 +67,10 @@ TEST(PairStores, AreOfWholeWarpsThatHaveOneRow) {
   const Fusion fusion = wide_shares(8, 2048);
   const Plan planned = plan(fusion, {}, *find_device("H200")).value();
   const SegmentFacts& facts = planned.kernels.front().facts;
-  const Schedule pairs{.family = "looped", .threads_per_row = 32, .vector_width = 8};
+  const Schedule pairs{.family = "looped",
+                       .parameters = LoopedParameters{},
+                       .threads_per_row = 32,
+                       .vector_width = 8};
   EXPECT_TRUE(stores_in_pairs(facts, pairs, 0));
   EXPECT_FALSE(stores_in_pairs(facts, pairs, 1)) << "an element of each row";
   const auto with = [&](auto field, auto value) {
@@ -93,7 +99,10 @@ TEST(PairStores, LeaveInputsAloneThatTheThreadBesideStillReads) {
     const Plan planned = plan(fusion, {}, *find_device("H200")).value();
     ASSERT_EQ(planned.kernels.size(), 1U);
     const SegmentFacts& facts = planned.kernels.front().facts;
-    const Schedule schedule{.family = "looped", .threads_per_row = 32, .vector_width = 8};
+    const Schedule schedule{.family = "looped",
+                            .parameters = LoopedParameters{},
+                            .threads_per_row = 32,
+                            .vector_width = 8};
     EXPECT_EQ(stores_in_pairs(facts, schedule, 0), !in_place);
     EXPECT_TRUE(computes_the_oracle(fusion, planned, schedule));
   }

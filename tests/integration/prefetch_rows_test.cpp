@@ -22,9 +22,10 @@ Plan plan_of(std::string_view name, int64_t rows, int64_t columns) {
 
 /// The schedule with what the segment keeps in registers, and a row ahead. One row alone is a
 /// segment of columns, in which none follows.
-Schedule ahead_of(const SegmentFacts& facts, Schedule schedule) {
+Schedule ahead_of(const SegmentFacts& facts, Schedule schedule, int64_t cluster_size = 1) {
   schedule.family = "multi_wave";
-  schedule.prefetch_rows = facts.space.row_dimensions > 0 ? 1 : 0;
+  schedule.parameters = MultiWaveParameters{
+      .cluster_size = cluster_size, .prefetch_rows = facts.space.row_dimensions > 0 ? 1 : 0};
   for (const ValueId value : facts.kept) schedule.kept.push_back({value});
   return schedule;
 }
@@ -62,7 +63,7 @@ TEST(PrefetchRows, LoadsOfTheNextRowStandBeforeTheFirstReduction) {
   const Order ahead = order_of(lower_rows(facts, schedule).kernel);
   EXPECT_EQ(ahead.loads, 2) << "x and dy, each in a loop over its two batches";
   EXPECT_EQ(ahead.late_loads, 0);
-  schedule.prefetch_rows = 0;
+  std::get<MultiWaveParameters>(schedule.parameters).prefetch_rows = 0;
   const Order at_hand = order_of(lower_rows(facts, schedule).kernel);
   EXPECT_EQ(at_hand.loads, 0);
   EXPECT_EQ(at_hand.direct_loads, ahead.direct_loads + 2) << "weights are loaded by both";
@@ -99,11 +100,9 @@ TEST_P(PrefetchRowsAt, ClustersAreTheOracles) {
   for (const char* name : {"layer_norm_backward", "softmax_backward_bias"}) {
     const Fusion fusion = find_canned_fusion(name)->build();
     const Plan plan = plan_of(name, rows, 1024);
-    const Schedule schedule = ahead_of(plan.kernels.front().facts, {.threads_per_row = 32,
-                                                                    .rows_per_block = 2,
-                                                                    .vector_width = 8,
-                                                                    .persistent_blocks = 8,
-                                                                    .cluster_size = 4});
+    const Schedule schedule = ahead_of(
+        plan.kernels.front().facts,
+        {.threads_per_row = 32, .rows_per_block = 2, .vector_width = 8, .persistent_blocks = 8}, 4);
     EXPECT_TRUE(computes_the_oracle(fusion, plan, schedule));
   }
 }
@@ -142,7 +141,7 @@ TEST(PrefetchRows, WhatIsOfferedSpillsNothing) {
       const Plan plan = plan_of(name, 8192, columns);
       const SegmentFacts& facts = plan.kernels.front().facts;
       for (const ProposedSchedule& candidate : propose_multi_wave(facts, limits).candidates) {
-        if (candidate.schedule.prefetch_rows == 0) continue;
+        if (candidate.schedule.prefetch_rows() == 0) continue;
         const auto source = emit(facts, candidate.schedule);
         ASSERT_TRUE(source) << source.error().text();
         const auto compiled = compile_kernel(*compiler, cache, *source,

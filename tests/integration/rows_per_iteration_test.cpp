@@ -39,10 +39,12 @@ struct Keeps {
 Schedule pipeline_of(const SegmentFacts& facts, Schedule shape, int64_t rows, Keeps keeps,
                      int64_t slots = 2) {
   shape.family = "warp_specialised";
-  shape.rows_per_iteration = rows;
   constexpr int64_t kMostStages = 32;
   const int64_t turn = rows * shape.rows_per_block;
-  shape.pipeline_stages = std::max<int64_t>(std::min(slots, kMostStages / turn) * turn, 2);
+  shape.parameters = WarpSpecialisedParameters{
+      .cluster_size = shape.cluster_size(),
+      .pipeline_stages = std::max<int64_t>(std::min(slots, kMostStages / turn) * turn, 2),
+      .rows_per_iteration = rows};
   for (const ValueId value : facts.kept)
     shape.kept.push_back({value, facts.is_read(value) ? keeps.rows : Residency::kRegister});
   if (keeps.weights != Residency::kReload) {
@@ -117,11 +119,11 @@ TEST(RowsPerIteration, OneWaitOneExchangeAndOneReleaseServeAllRows) {
 TEST(RowsPerIteration, BlocksOfAClusterMeetOnceForAllRows) {
   const Plan plan = plan_of("layer_norm_backward", 64, 512);
   const SegmentFacts& facts = plan.kernels.front().facts;
-  const Schedule shape{.threads_per_row = 32,
+  const Schedule shape{.parameters = WarpSpecialisedParameters{.cluster_size = 2},
+                       .threads_per_row = 32,
                        .rows_per_block = 4,
                        .vector_width = 8,
-                       .persistent_blocks = 8,
-                       .cluster_size = 2};
+                       .persistent_blocks = 8};
   const kir::Kernel kernel = lower_pipeline(facts, pipeline_of(facts, shape, 2, {})).kernel;
   const std::vector<Steps> loops = loops_named(kernel, "item");
   ASSERT_EQ(loops.size(), 2U);
@@ -184,11 +186,11 @@ TEST_P(RowsPerIterationAt, ClustersAreTheOracles) {
       for (const Residency kept : {Residency::kRegister, Residency::kReload}) {
         const Schedule schedule =
             pipeline_of(facts,
-                        {.threads_per_row = 32,
+                        {.parameters = WarpSpecialisedParameters{.cluster_size = 2},
+                         .threads_per_row = 32,
                          .rows_per_block = 4,
                          .vector_width = 8,
-                         .persistent_blocks = 6,
-                         .cluster_size = 2},
+                         .persistent_blocks = 6},
                         unrolled_rows, {.rows = kept, .weights = Residency::kShared});
         if (rows == 1) continue;  // A segment of columns.
         EXPECT_TRUE(computes_the_oracle(fusion, plan, schedule, static_cast<uint64_t>(rows)));

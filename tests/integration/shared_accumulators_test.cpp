@@ -30,7 +30,13 @@ Plan plan_of(std::string_view name, int64_t rows, int64_t columns,
 /// alone may be read again. One row alone is a segment of columns, which accumulates none.
 Schedule shared_of(const SegmentFacts& facts, Schedule schedule,
                    Residency cut = Residency::kRegister) {
-  schedule.accumulators = accumulates_columns(facts) ? Residency::kShared : Residency::kRegister;
+  const Residency accumulators =
+      accumulates_columns(facts) ? Residency::kShared : Residency::kRegister;
+  if (auto* const ring = std::get_if<WarpSpecialisedParameters>(&schedule.parameters)) {
+    ring->accumulators = accumulators;
+  } else {
+    std::get<MultiWaveParameters>(schedule.parameters).accumulators = accumulators;
+  }
   for (const ValueId value : facts.kept) {
     const bool may = cut != Residency::kReload || facts.is_read(value);
     schedule.kept.push_back({value, may ? cut : Residency::kRegister});
@@ -56,6 +62,7 @@ TEST(SharedAccumulators, BatchesAreALoopWhereRegistersHoldNothingOfThem) {
   const auto loops = [&](Residency cut) {
     return batch_loops(lower_rows(facts, shared_of(facts,
                                                    {.family = "multi_wave",
+                                                    .parameters = MultiWaveParameters{},
                                                     .threads_per_row = 128,
                                                     .vector_width = 8,
                                                     .persistent_blocks = 8},
@@ -93,8 +100,10 @@ TEST_P(SharedAccumulatorsAt, RowsAreTheOracles) {
                Schedule{.threads_per_row = 64, .rows_per_block = 2, .persistent_blocks = 2},
            }) {
         for (const Residency cut : {Residency::kRegister, Residency::kShared, Residency::kReload}) {
-          Schedule schedule = shared_of(facts, shape, cut);
+          Schedule schedule = shape;
           schedule.family = "multi_wave";
+          schedule.parameters = MultiWaveParameters{};
+          schedule = shared_of(facts, schedule, cut);
           schedule.unroll = cut == Residency::kRegister ? 1 : 2;
           schedule.vector_width = whole ? 8 : 1;
           schedule.row_access = whole ? RowAccess::kAligned : RowAccess::kScalar;
@@ -111,14 +120,16 @@ TEST_P(SharedAccumulatorsAt, ClustersAndRowsAheadAreTheOracles) {
     const SegmentFacts& facts = plan.kernels.front().facts;
     for (const int64_t cluster : {1, 2, 4}) {
       for (const int64_t ahead : {0, 1}) {
-        Schedule schedule = shared_of(facts, {.family = "multi_wave",
-                                              .threads_per_row = 32,
-                                              .rows_per_block = 2,
-                                              .vector_width = 4,
-                                              .persistent_blocks = 8,
-                                              .cluster_size = cluster});
-        if (facts.space.row_dimensions > 0) schedule.prefetch_rows = ahead;
-        if (prefetched_inputs(facts, schedule).empty()) schedule.prefetch_rows = 0;
+        Schedule schedule =
+            shared_of(facts, {.family = "multi_wave",
+                              .parameters = MultiWaveParameters{.cluster_size = cluster},
+                              .threads_per_row = 32,
+                              .rows_per_block = 2,
+                              .vector_width = 4,
+                              .persistent_blocks = 8});
+        auto& own = std::get<MultiWaveParameters>(schedule.parameters);
+        if (facts.space.row_dimensions > 0) own.prefetch_rows = ahead;
+        if (prefetched_inputs(facts, schedule).empty()) own.prefetch_rows = 0;
         check(name, plan, schedule);
       }
     }
@@ -135,15 +146,16 @@ TEST_P(SharedAccumulatorsAt, RingsAreTheOracles) {
         for (const int64_t cluster : {1, 2, 4}) {
           if (columns == 1008 && cluster > 1) continue;  // No whole copies.
           for (const Residency cut : {Residency::kRegister, Residency::kReload}) {
-            const Schedule schedule = shared_of(facts,
-                                                {.family = "warp_specialised",
-                                                 .threads_per_row = 128,
-                                                 .rows_per_block = groups,
-                                                 .vector_width = columns == 1008 ? 8 : 4,
-                                                 .persistent_blocks = 8,
-                                                 .cluster_size = cluster,
-                                                 .pipeline_stages = 2 * groups},
-                                                cut);
+            const Schedule schedule =
+                shared_of(facts,
+                          {.family = "warp_specialised",
+                           .parameters = WarpSpecialisedParameters{.cluster_size = cluster,
+                                                                   .pipeline_stages = 2 * groups},
+                           .threads_per_row = 128,
+                           .rows_per_block = groups,
+                           .vector_width = columns == 1008 ? 8 : 4,
+                           .persistent_blocks = 8},
+                          cut);
             check(name, plan, schedule);
           }
         }
@@ -161,13 +173,14 @@ std::vector<Schedule> geometries(const Plan& plan) {
   for (const int64_t threads : {256, 512, 1024}) {
     for (const Residency cut : {Residency::kRegister, Residency::kShared, Residency::kReload}) {
       Schedule schedule{.family = "multi_wave",
+                        .parameters = MultiWaveParameters{},
                         .threads_per_row = threads,
                         .vector_width = 16 / facts.narrowest_tile_bytes,
                         .persistent_blocks = 100};
       out.push_back(shared_of(facts, schedule, cut));
       if (!plan.limits.has_bulk_copy || threads == 1024 || cut == Residency::kShared) continue;
       schedule.family = "warp_specialised";
-      schedule.pipeline_stages = 2;
+      schedule.parameters = WarpSpecialisedParameters{.pipeline_stages = 2};
       out.push_back(shared_of(facts, schedule, cut));
     }
   }
@@ -232,7 +245,7 @@ TEST(SharedAccumulators, WhatIsChosenSpillsAsPredicted) {
       for (const int64_t columns : {16384, 24576}) {
         const Plan plan = plan_of(name, 4096, columns, device);
         const ProposedSchedule& chosen = plan.kernels.front().chosen();
-        if (chosen.schedule.accumulators != Residency::kShared ||
+        if (chosen.schedule.accumulators() != Residency::kShared ||
             chosen.estimate.spilled_registers > 0)
           continue;
         const BudgetSample sample =

@@ -18,10 +18,10 @@ Plan plan_of(const Fusion& fusion, int64_t rows, int64_t columns) {
 
 Schedule shape_of(int64_t rows_per_tile) {
   return {.family = "looped",
+          .parameters = LoopedParameters{.rows_per_tile = rows_per_tile},
           .threads_per_row = 64,
           .vector_width = 8,
-          .persistent_blocks = 4,
-          .rows_per_tile = rows_per_tile};
+          .persistent_blocks = 4};
 }
 
 /// Row values that no reduction gives: threads share the rows of a turn.
@@ -64,22 +64,30 @@ Fusion masked_rows() {
 std::vector<Schedule> shapes(const SegmentFacts& facts) {
   const bool whole = facts.space.columns % 8 == 0;
   std::vector<Schedule> out = {
-      {.threads_per_row = 32, .unroll = 1, .persistent_blocks = 132, .rows_per_tile = 1},
-      {.threads_per_row = 128, .unroll = 2, .persistent_blocks = 5, .rows_per_tile = 3},
-      {.threads_per_row = 64, .unroll = 3, .persistent_blocks = 2, .rows_per_tile = 200},
-      {.threads_per_row = 32,
+      {.parameters = LoopedParameters{.rows_per_tile = 1},
+       .threads_per_row = 32,
+       .unroll = 1,
+       .persistent_blocks = 132},
+      {.parameters = LoopedParameters{.rows_per_tile = 3},
+       .threads_per_row = 128,
        .unroll = 2,
-       .persistent_blocks = 4,
-       .prefetch_rows = 1,
-       .rows_per_tile = 2},
+       .persistent_blocks = 5},
+      {.parameters = LoopedParameters{.rows_per_tile = 200},
+       .threads_per_row = 64,
+       .unroll = 3,
+       .persistent_blocks = 2},
+      {.parameters = LoopedParameters{.prefetch_rows = 1, .rows_per_tile = 2},
+       .threads_per_row = 32,
+       .unroll = 2,
+       .persistent_blocks = 4},
   };
   for (Schedule& schedule : out) {
     schedule.family = "looped";
     schedule.vector_width = whole ? 8 : 1;
     schedule.row_access = whole ? RowAccess::kAligned : RowAccess::kScalar;
-    schedule.rows_per_tile =
-        std::min(schedule.rows_per_tile, std::max<int64_t>(facts.space.rows, 1));
-    if (prefetched_inputs(facts, schedule).empty()) schedule.prefetch_rows = 0;
+    auto& own = std::get<LoopedParameters>(schedule.parameters);
+    own.rows_per_tile = std::min(own.rows_per_tile, std::max<int64_t>(facts.space.rows, 1));
+    if (prefetched_inputs(facts, schedule).empty()) own.prefetch_rows = 0;
   }
   return out;
 }
@@ -147,9 +155,9 @@ TEST_P(TwoPassAt, ClustersAreTheOracles) {
     if (!plan.kernels.front().facts.has_outer()) continue;
     for (const int64_t rows : {1, 2}) {
       Schedule schedule = shape_of(rows);
-      schedule.rows_per_tile = std::min(rows, std::max<int64_t>(GetParam(), 1));
+      schedule.parameters = LoopedParameters{
+          .cluster_size = 4, .rows_per_tile = std::min(rows, std::max<int64_t>(GetParam(), 1))};
       schedule.threads_per_row = 32;
-      schedule.cluster_size = 4;
       schedule.persistent_blocks = 12;
       EXPECT_TRUE(computes_the_oracle(fusion, plan, schedule)) << name << print(schedule);
     }

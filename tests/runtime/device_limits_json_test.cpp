@@ -28,6 +28,29 @@ TEST(DeviceLimitsJson, ABaseStandsForWhatIsLeftOut) {
   EXPECT_EQ(*read, expected);
 }
 
+TEST(DeviceLimitsJson, ConstantsOfTheCostModelMayBeChanged) {
+  const auto read = device_limits_from_json(
+      R"({"base": "H100", "cost": {"launch_us": 3, "row": {"chunk_ns": 450.5}}})");
+  ASSERT_TRUE(read) << read.error().text();
+  DeviceLimits expected = *find_device("H100");
+  expected.cost.launch_us = 3.0;
+  expected.cost.row.chunk_ns = 450.5;
+  EXPECT_EQ(*read, expected);
+  // What differs from the constants of the device's name is written, and read back.
+  const Json json = to_json(*read);
+  EXPECT_EQ(json.at("cost").size(), 2U) << text_of(json);
+  EXPECT_EQ(*device_limits_from_json(text_of(json)), expected);
+  EXPECT_FALSE(to_json(*find_device("H100")).contains("cost"));
+}
+
+TEST(DeviceLimitsJson, AllConstantsAreWritten) {
+  Json json = to_json(*find_device("H200"));
+  json["cost"] = to_json(find_device("H200")->cost);
+  EXPECT_EQ(*device_limits_from_json(text_of(json)), *find_device("H200"));
+  EXPECT_EQ(json.at("cost").at("non_persistent").at("busy_warps"),
+            find_device("H200")->cost.non_persistent.busy_warps);
+}
+
 struct Mistake {
   std::string text;
   std::string message;
@@ -49,6 +72,13 @@ TEST(DeviceLimitsJson, MistakesAreTypedErrors) {
       {R"({"base": "H100", "sm_count": 18446744073709551615})", "sm_count is", "an integer"},
       {R"({"base": "H100", "memory_bytes_per_us": -1})", "memory_bytes_per_us is -1", "a number"},
       {R"({"base": "H100", "memory_bytes_per_us": 1e999})", "", ""},
+      {R"({"base": "H100", "cost": 3})", "cost is 3", "an object"},
+      {R"({"base": "H100", "cost": {"row": 3}})", "no constant 'row'", "sinter devices"},
+      {R"({"base": "H100", "cost": {"row": {"chunk": 3}}})", "no constant 'row.chunk'",
+       "did you mean 'row.chunk_ns'?"},
+      {R"({"base": "H100", "cost": {"launch_us": "2"}})", "launch_us is", "a number from 0 to"},
+      {R"({"base": "H100", "cost": {"issue_efficiency": 0}})", "issue_efficiency is 0",
+       "from 0.01"},
       {R"({"base": "H100", "has_wgmma": 1})", "has_wgmma is 1", "true or false"},
       {R"({"base": "H100", "name": ""})", "name is", "a string"},
       {R"({"base": "H100", "architecture": "sm_80"})", "architecture is", "agree"},

@@ -199,7 +199,7 @@ TEST(Interruption, KeepsThePlanThatItDoesNotEnd) {
   ASSERT_TRUE(with && without);
   EXPECT_GT(steps, 0U);
   EXPECT_EQ(with->decisions, without->decisions);
-  EXPECT_EQ(with->kernels[0].candidates, without->kernels[0].candidates);
+  EXPECT_EQ(with->kernels.front().candidates, without->kernels.front().candidates);
 }
 
 TEST(Interruption, EndsWithATypedError) {

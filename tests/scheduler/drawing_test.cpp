@@ -113,9 +113,9 @@ TEST(StepGraphTest, EveryTensorOfThePlanIsWrittenOnceAndRead) {
     size_t in_workspace = 0;
     for (const PassedTensor& tensor : graph.tensors) {
       EXPECT_EQ(tensor.is_input, tensor.writers.empty());
-      for (const size_t reader : tensor.readers) {
-        EXPECT_LT(reader, graph.steps.size());
-        for (const size_t writer : tensor.writers) EXPECT_LT(writer, reader);
+      for (const StepId reader : tensor.readers) {
+        EXPECT_TRUE(graph.steps.contains(reader));
+        for (const StepId writer : tensor.writers) EXPECT_LT(writer, reader);
       }
       if (tensor.is_input || tensor.is_output) continue;
       ++in_workspace;
@@ -141,14 +141,14 @@ TEST(StepGraphTest, WhatIsJoinedHasAllWhoWriteAPartOfIt) {
   const auto y = std::ranges::find_if(graph.tensors, &PassedTensor::is_output);
   ASSERT_NE(y, graph.tensors.end());
   EXPECT_GE(y->writers.size(), 1U);
-  for (size_t i = 0; i < joined.kernels.size(); ++i) {
-    const auto step = static_cast<size_t>(
-        std::ranges::find(graph.steps, PlanStep{PlanStep::Kind::kKernel, i}) - graph.steps.begin());
-    const auto& outputs = joined.kernels[i].facts.fusion.outputs;
+  for (const StepId step : graph.steps.ids()) {
+    const auto* id = std::get_if<KernelId>(&graph.steps[step]);
+    if (id == nullptr) continue;
+    const auto& outputs = joined.kernels[*id].facts.fusion.outputs;
     const bool writes = std::ranges::any_of(outputs, [&](ValueId output) {
-      return tensor_of(joined, joined.kernels[i].in_plan.at(output)) == y->value;
+      return tensor_of(joined, joined.kernels[*id].in_plan.at(output)) == y->value;
     });
-    EXPECT_EQ(std::ranges::count(y->writers, step), writes ? 1 : 0) << i;
+    EXPECT_EQ(std::ranges::count(y->writers, step), writes ? 1 : 0) << fmt::format("{}", *id);
   }
 }
 
@@ -160,17 +160,17 @@ TEST(StepGraphTest, PartialResultsPassFromAKernelToTheOneThatFinishesThem) {
   for (const PassedTensor& tensor : step_graph(gradient).tensors) {
     if (tensor.holds != PassedTensor::Holds::kPartials) continue;
     ++partials;
-    EXPECT_THAT(tensor.writers, testing::ElementsAre(0U));
-    EXPECT_EQ(tensor.readers, std::vector<size_t>{1});
+    EXPECT_THAT(tensor.writers, testing::ElementsAre(StepId{0}));
+    EXPECT_THAT(tensor.readers, testing::ElementsAre(StepId{1}));
     EXPECT_THAT(name_of(gradient, tensor), testing::StartsWith("partials of "));
   }
   EXPECT_EQ(partials, 2U) << "of both weights' gradients";
 }
 
 TEST(StepGraphTest, NamesOpsWithTheirCount) {
-  EXPECT_EQ(ops_text(small_plan().kernels[0]), "exp");
+  EXPECT_EQ(ops_text(small_plan().kernels.front()), "exp");
   const CannedFusion& canned = *find_canned_fusion("rms_norm");
-  EXPECT_EQ(ops_text(plan(canned.build(), canned.large, kLimits)->kernels[0]),
+  EXPECT_EQ(ops_text(plan(canned.build(), canned.large, kLimits)->kernels.front()),
             "add, cast x3, mul x4, reduce.sum, rsqrt");
 }
 
@@ -212,8 +212,8 @@ Dot parse_dot(const std::string& text) {
 
 TEST(Drawing, DotOfASmallPlan) {
   Plan plan = small_plan();
-  plan.kernels[0].candidates[0].predicted.total_us = 2.8;
-  plan.kernels[1].candidates[0].predicted.total_us = 2.9;
+  plan.kernels.front().candidates[0].predicted.total_us = 2.8;
+  plan.kernels[{1}].candidates[0].predicted.total_us = 2.9;
   EXPECT_EQ(to_dot(plan),
             R"(digraph "small" {
   node [shape=box, fontname=monospace]
@@ -243,11 +243,12 @@ TEST(Drawing, DotHasEveryStepAndEveryTensorWithItsBytes) {
       const PassedTensor& tensor = graph.tensors[i];
       ends += (tensor.is_input ? 1U : 0U) + (tensor.is_output ? 1U : 0U);
       std::vector<std::string> sources;
-      for (const size_t writer : tensor.writers) sources.push_back(fmt::format("step{}", writer));
+      for (const StepId writer : tensor.writers)
+        sources.push_back(fmt::format("step{}", writer.index));
       if (sources.empty()) sources.push_back(fmt::format("input{}", i));
       for (const std::string& from : sources) {
-        for (const size_t reader : tensor.readers)
-          expected.emplace(from, fmt::format("step{}", reader), tensor.bytes);
+        for (const StepId reader : tensor.readers)
+          expected.emplace(from, fmt::format("step{}", reader.index), tensor.bytes);
         if (tensor.is_output) expected.emplace(from, fmt::format("output{}", i), tensor.bytes);
       }
     }
@@ -259,11 +260,13 @@ TEST(Drawing, DotHasEveryStepAndEveryTensorWithItsBytes) {
     }
     EXPECT_EQ(found, expected);
     EXPECT_EQ(dot.nodes.size(), graph.steps.size() + ends);
-    for (size_t step = 0; step < graph.steps.size(); ++step) {
-      ASSERT_TRUE(dot.nodes.contains(fmt::format("step{}", step)));
-      if (graph.steps[step].kind == PlanStep::Kind::kExternal) continue;
-      const KernelPlan& kernel = plan.kernels[graph.steps[step].index];
-      const std::string& label = dot.nodes.at(fmt::format("step{}", step));
+    for (const StepId step : graph.steps.ids()) {
+      const std::string node = fmt::format("step{}", step.index);
+      ASSERT_TRUE(dot.nodes.contains(node));
+      const auto* id = std::get_if<KernelId>(&graph.steps[step]);
+      if (id == nullptr) continue;
+      const KernelPlan& kernel = plan.kernels[*id];
+      const std::string& label = dot.nodes.at(node);
       EXPECT_THAT(label, HasSubstr(kernel.chosen().schedule.family));
       if (kernel.finishes) continue;
       EXPECT_THAT(label, HasSubstr(fmt::format("{:.1f} us", kernel.chosen().predicted.total_us)));
@@ -395,14 +398,15 @@ TEST(Drawing, SvgHasEveryStepAndTheBytesOfEveryTensor) {
     SCOPED_TRACE(plan.fusion.name);
     const StepGraph graph = step_graph(plan);
     const Picture picture(plan);
-    std::set<size_t> steps;
+    std::set<StepId> steps;
     std::map<std::string, std::multiset<int64_t>> bytes;
     for (const Element* box : picture.boxes) {
       const std::string& kind = box->attributes.at("class");
       if (kind == "kernel" || kind == "call") {
-        const size_t step = std::stoul(box->attributes.at("data-step"));
+        const StepId step{static_cast<uint32_t>(std::stoul(box->attributes.at("data-step")))};
         EXPECT_TRUE(steps.insert(step).second);
-        EXPECT_EQ(kind == "call", graph.steps[step].kind == PlanStep::Kind::kExternal);
+        ASSERT_TRUE(graph.steps.contains(step));
+        EXPECT_EQ(kind == "call", std::holds_alternative<CallId>(graph.steps[step]));
         continue;
       }
       for (const Element& child : box->children) {

@@ -140,8 +140,8 @@ TEST(Explain, SaysOfEveryKernelOfASegmentWhatWasDecidedAboutIt) {
       return !decision.question.starts_with("which schedule");
     });
     ASSERT_EQ(on_schedules.size(), 2U) << text;
-    for (size_t kernel = 0; kernel < 2; ++kernel) {
-      const ProposedSchedule& chosen = called.kernels[kernel].chosen();
+    for (uint32_t kernel = 0; kernel < 2; ++kernel) {
+      const ProposedSchedule& chosen = called.kernels[KernelId{kernel}].chosen();
       EXPECT_THAT(text_of_kernel(text, kernel),
                   AllOf(HasSubstr(on_schedules[kernel].chosen),
                         HasSubstr(fmt::format("predicted {:.1f} us", chosen.predicted.total_us)),

@@ -36,6 +36,7 @@ std::string reason_against(const SegmentFacts& facts, const Schedule& schedule) 
 
 Schedule resident(const SegmentFacts& facts) {
   return {.family = "multi_wave",
+          .parameters = MultiWaveParameters{},
           .threads_per_row = 128,
           .vector_width = 4,
           .kept = {{named_value(facts.fusion, "s"), Residency::kRegister}}};
@@ -49,8 +50,10 @@ TEST(InPlaceTest, RowsThatAreKeptMayBeOverwritten) {
 
 TEST(InPlaceTest, WhatWasOverwrittenIsNotReadAgain) {
   const SegmentFacts facts = added();
-  EXPECT_THAT(reason_against(facts, {.family = "looped", .threads_per_row = 128}),
-              HasSubstr("reads an input again whose memory an output took over before"));
+  EXPECT_THAT(
+      reason_against(
+          facts, {.family = "looped", .parameters = LoopedParameters{}, .threads_per_row = 128}),
+      HasSubstr("reads an input again whose memory an output took over before"));
 }
 
 TEST(InPlaceTest, SlotsWithoutARowOverwriteNone) {
@@ -75,6 +78,7 @@ TEST(InPlaceTest, ThreadsThatExchangeElementsOverwriteNone) {
   const SegmentFacts facts = added();
   Schedule schedule = resident(facts);
   schedule.family = std::string(kTranspose);
+  schedule.parameters = NoParameters{};
   EXPECT_THAT(reason_against(facts, schedule), HasSubstr("threads store elements"));
 }
 

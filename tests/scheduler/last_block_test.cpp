@@ -21,6 +21,8 @@
 namespace sinter {
 namespace {
 
+const CostConstants& kConstants = cost_constants_of("H200");
+
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -33,6 +35,7 @@ std::vector<std::string> reasons(const SegmentFacts& facts, const Schedule& sche
 
 Schedule rows_with_last_block_finish() {
   return {.family = "multi_wave",
+          .parameters = MultiWaveParameters{},
           .threads_per_row = 128,
           .rows_per_block = 2,
           .vector_width = 4,
@@ -59,7 +62,7 @@ Plan plan_with_last_block_finish(std::string_view fusion, int64_t rows, int64_t 
   const auto planned = [&](SchedulePin pin) {
     return plan_canned(fusion, matrix(rows, columns), "H200", {.pin = std::move(pin)}).value();
   };
-  Schedule schedule = planned({.family = "multi_wave"}).kernels[0].chosen().schedule;
+  Schedule schedule = planned({.family = "multi_wave"}).kernels.front().chosen().schedule;
   schedule.finish = Finish::kLastBlock;
   schedule.dependent_launch = DependentLaunch::kNone;
   return planned({.schedule = std::move(schedule)});
@@ -78,6 +81,7 @@ TEST(LastBlockTest, OnlySchedulesThatLeavePartialResultsHaveOne) {
               Contains(HasSubstr("no block leaves partial results")));
   const SegmentFacts columns = canned_facts("bias_gradient", 64, 512);
   const Schedule whole{.family = "column",
+                       .parameters = ColumnParameters{},
                        .threads_per_row = 32,
                        .rows_per_block = 8,
                        .vector_width = 4,
@@ -93,8 +97,11 @@ TEST(LastBlockTest, FamiliesWithoutPartialResultsRefuseIt) {
                           .finish = Finish::kLastBlock};
   EXPECT_THAT(reasons(canned_facts("bias_gelu", 64, 512), elements),
               Contains(HasSubstr("the family cannot finish by its last block")));
-  const Schedule looped{
-      .family = "looped", .threads_per_row = 128, .vector_width = 4, .finish = Finish::kLastBlock};
+  const Schedule looped{.family = "looped",
+                        .parameters = LoopedParameters{},
+                        .threads_per_row = 128,
+                        .vector_width = 4,
+                        .finish = Finish::kLastBlock};
   EXPECT_THAT(reasons(canned_facts("row_sum", 64, 512), looped),
               Contains(HasSubstr("the family cannot finish by its last block")));
 }
@@ -111,7 +118,7 @@ TEST(LastBlockTest, ColumnsTakeRoundsWhereThereAreMoreThanThreads) {
 
 TEST(LastBlockTest, BlocksOfAClusterFinishTheirColumnsApartUnlessThereAreTotals) {
   Schedule schedule = rows_with_last_block_finish();
-  schedule.cluster_size = 4;
+  std::get<MultiWaveParameters>(schedule.parameters).cluster_size = 4;
   const LastBlockGeometry apart =
       last_block_geometry(canned_facts("layer_norm_backward", 512, 2048), schedule);
   EXPECT_EQ(apart.strips, 4);
@@ -127,7 +134,7 @@ TEST(LastBlockTest, NarrowColumnsAreFinishedByTheLastBlockAndWideOnesByAKernel) 
   const auto narrow = plan_canned("row_and_total_loss", matrix(17, 4096), "H200");
   ASSERT_TRUE(narrow);
   EXPECT_EQ(narrow->kernels.size(), 1U);
-  const Schedule& chosen = narrow->kernels[0].chosen().schedule;
+  const Schedule& chosen = narrow->kernels.front().chosen().schedule;
   EXPECT_EQ(chosen.finish, Finish::kLastBlock);
   EXPECT_EQ(chosen.dependent_launch, DependentLaunch::kNone);
 
@@ -140,7 +147,7 @@ TEST(LastBlockTest, NarrowColumnsAreFinishedByTheLastBlockAndWideOnesByAKernel) 
     ASSERT_EQ(decision->candidates.size(), 2U);
     const double kernel_us = decision->candidates[0].predicted.total_us;
     const double last_block_us = decision->candidates[1].predicted.total_us;
-    const double chosen_us = planned.kernels[0].chosen().predicted.second_stage_us;
+    const double chosen_us = planned.kernels.front().chosen().predicted.second_stage_us;
     EXPECT_EQ(decision->chosen == "a second kernel", kernel_us <= last_block_us);
     EXPECT_DOUBLE_EQ(chosen_us, std::min(kernel_us, last_block_us));
   }
@@ -148,7 +155,7 @@ TEST(LastBlockTest, NarrowColumnsAreFinishedByTheLastBlockAndWideOnesByAKernel) 
 
 TEST(LastBlockTest, TheWorkspaceHoldsPartialResultsAndCounters) {
   const Plan planned = plan_with_last_block_finish("dyt_backward", 40, 128);
-  const Schedule& chosen = planned.kernels[0].chosen().schedule;
+  const Schedule& chosen = planned.kernels.front().chosen().schedule;
   ASSERT_EQ(chosen.finish, Finish::kLastBlock);
   const int64_t rows = partial_rows(chosen);
   std::vector<int64_t> bytes;
@@ -161,24 +168,24 @@ TEST(LastBlockTest, TheWorkspaceHoldsPartialResultsAndCounters) {
 
   // A reduction whose result is an output has two buffers in one kernel.
   const Plan sums = plan_with_last_block_finish("marginal_sums", 64, 64);
-  ASSERT_EQ(sums.kernels[0].chosen().schedule.finish, Finish::kLastBlock);
+  ASSERT_EQ(sums.kernels.front().chosen().schedule.finish, Finish::kLastBlock);
   const ValueId columns = named_value(sums.fusion, "columns");
-  EXPECT_EQ(slot_of(sums, 0, columns, BufferUse::kReadWrite).kind, TensorSlot::Kind::kWorkspace);
-  EXPECT_EQ(slot_of(sums, 0, columns, BufferUse::kWrite).kind, TensorSlot::Kind::kOutput);
+  EXPECT_EQ(slot_of(sums, {0}, columns, BufferUse::kReadWrite).kind, TensorSlot::Kind::kWorkspace);
+  EXPECT_EQ(slot_of(sums, {0}, columns, BufferUse::kWrite).kind, TensorSlot::Kind::kOutput);
 }
 
 TEST(LastBlockTest, AnotherChoiceReplansWhatFinishes) {
   Plan planned = plan_with_last_block_finish("dyt_backward", 40, 128);
-  Schedule schedule = planned.kernels[0].chosen().schedule;
+  Schedule schedule = planned.kernels.front().chosen().schedule;
   ASSERT_EQ(schedule.finish, Finish::kLastBlock);
   const size_t decisions = planned.decisions.size();
   schedule.finish = Finish::kKernel;
-  ASSERT_TRUE(plan_finish(planned, 0, schedule, scheduling_families()));
+  ASSERT_TRUE(plan_finish(planned, {0}, schedule, scheduling_families()));
   EXPECT_EQ(planned.kernels.size(), 2U);
   EXPECT_EQ(planned.workspace.size(), 3U);
   EXPECT_EQ(planned.decisions.size(), decisions + 1) << "how the second kernel runs";
   schedule.finish = Finish::kLastBlock;
-  ASSERT_TRUE(plan_finish(planned, 0, schedule, scheduling_families()));
+  ASSERT_TRUE(plan_finish(planned, {0}, schedule, scheduling_families()));
   EXPECT_EQ(planned.kernels.size(), 1U);
   EXPECT_EQ(planned.workspace.size(), 4U);
   EXPECT_EQ(planned.decisions.size(), decisions);
@@ -193,7 +200,7 @@ TEST(LastBlockTest, TakesLongerTheMoreColumnsOneBlockHas) {
     EXPECT_GT(us, before) << columns;
     before = us;
   }
-  const CostConstants constants;
+  const CostConstants& constants = kConstants;
   EXPECT_GT(before, second_kernel_time(132.0 * 16384.0 * 4.0, limits));
   // The chain alone, and not much more, for a single number.
   const double total =

@@ -92,9 +92,9 @@ TEST(PlanDiff, OtherDevicesHaveTheSameGraphInOtherSchedules) {
   EXPECT_EQ(found.problem[0], (FieldChange{"device", "H200", "A100"}));
   ASSERT_FALSE(found.kernels.empty());
   EXPECT_TRUE(found.kernels[0].same_graph);
-  EXPECT_THAT(
-      found.kernels[0].schedule,
-      Contains(FieldChange{"family", "warp_specialised", b.kernels[0].chosen().schedule.family}));
+  EXPECT_THAT(found.kernels[0].schedule,
+              Contains(FieldChange{"family", "warp_specialised",
+                                   b.kernels.front().chosen().schedule.family}));
   EXPECT_THAT(diff_text(found, a, b),
               AllOf(HasSubstr("device: H200 -> A100"), HasSubstr("family: warp_specialised -> ")));
 }
@@ -113,16 +113,25 @@ TEST(PlanDiff, PinsShowFieldByField) {
 }
 
 TEST(PlanDiff, ScheduleFieldsThatOnlyOneHas) {
-  Schedule a{.family = "looped", .unroll = 2};
+  Schedule a{.family = "looped", .parameters = LoopedParameters{}, .unroll = 2};
   Schedule b = a;
   EXPECT_THAT(changes_between(a, b), IsEmpty());
   b.unroll = 4;
   b.finish = Finish::kLastBlock;
   b.kept.push_back({ValueId{3}, Residency::kShared});
-  a.parameters["depth"] = 7;
   EXPECT_THAT(changes_between(a, b), ElementsAre(FieldChange{"unroll", "2", "4"},
                                                  FieldChange{"finish", "kernel", "last_block"},
-                                                 FieldChange{"keep %v3", "none", "shared"},
+                                                 FieldChange{"keep %v3", "none", "shared"}));
+}
+
+TEST(PlanDiff, FieldsThatAFamilyLacksAreThoseThatAreNotUsed) {
+  const Schedule a{.family = "spiral", .parameters = ExternalParameters{{{"depth", 7}}}};
+  const Schedule b{
+      .family = "multi_wave",
+      .parameters = MultiWaveParameters{.cluster_size = 2, .accumulators = Residency::kShared}};
+  EXPECT_THAT(changes_between(a, b), ElementsAre(FieldChange{"family", "spiral", "multi_wave"},
+                                                 FieldChange{"cluster_size", "1", "2"},
+                                                 FieldChange{"accumulators", "register", "shared"},
                                                  FieldChange{"parameter depth", "7", "none"}));
 }
 
@@ -144,9 +153,9 @@ TEST(PlanDiff, ASegmentedPlanAgainstASingleKernel) {
   const PlanDiff found = diff(cut, whole);
   EXPECT_FALSE(found.equal());
   ASSERT_THAT(found.kernels, SizeIs(1)) << "those that write y";
-  EXPECT_EQ(found.kernels[0].segment, (Both<size_t>{1, 0}));
-  EXPECT_THAT(found.only_in_a, ElementsAre(0));
-  EXPECT_THAT(found.calls_only_in_a, ElementsAre(0));
+  EXPECT_EQ(found.kernels[0].segment, (Both<KernelId>{{1}, {0}}));
+  EXPECT_THAT(found.only_in_a, ElementsAre(KernelId{0}));
+  EXPECT_THAT(found.calls_only_in_a, ElementsAre(CallId{0}));
   EXPECT_THAT(found.only_in_b, IsEmpty());
   const std::string text = diff_text(found, cut, whole);
   EXPECT_THAT(text, AllOf(HasSubstr("only in a\n  kernel 0 pointwise (h)"),
@@ -165,7 +174,7 @@ TEST(PlanDiff, MoreLayersAreOnlyInOne) {
     EXPECT_EQ(kernel.segment.a, kernel.segment.b);
   }
   EXPECT_THAT(found.only_in_a, IsEmpty());
-  EXPECT_THAT(found.only_in_b, ElementsAre(2, 3));
+  EXPECT_THAT(found.only_in_b, ElementsAre(KernelId{2}, KernelId{3}));
   EXPECT_THAT(found.calls_only_in_b, SizeIs(2));
   EXPECT_TRUE(found.same_order);
 }

@@ -7,6 +7,7 @@
 
 #include "fusion_ir/fusion_builder.h"
 #include "scheduler/families/random_scheduler.h"
+#include "scheduler/plan/plan_edit.h"
 #include "scheduler/plan/plan_options.h"
 #include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"
@@ -132,7 +133,7 @@ TEST(PlanVerifierTest, NothingIsWrongWherePlansTakeOtherSchedules) {
       const auto drawn =
           random_schedule(other.kernels.front().facts, kLimits, scheduling_families(), seed);
       if (!drawn || other.kernels.front().is_part) continue;
-      ASSERT_TRUE(plan_finish(other, 0, drawn->schedule, scheduling_families())) << canned.name;
+      ASSERT_TRUE(plan_finish(other, {0}, drawn->schedule, scheduling_families())) << canned.name;
       other.kernels.front().candidates = {*drawn};
       EXPECT_THAT(plan_violations(other), IsEmpty()) << canned.name << "\n"
                                                      << print(drawn->schedule);
@@ -175,7 +176,7 @@ TEST(PlanVerifierTest, FindsWhatIsReadBeforeItIsWritten) {
   b.output(b.take(b.sum(x, {0}), b.input(DType::kI64, {}, "index"), 0), "y");
   Plan plan = planned(b.build());
   ASSERT_EQ(plan.kernels.size(), 2);
-  std::swap(plan.kernels[0], plan.kernels[1]);
+  std::swap(plan.kernels.front(), plan.kernels[{1}]);
   EXPECT_THAT(plan_violations(plan), Contains(HasSubstr("no step before it writes")));
 }
 
@@ -212,17 +213,36 @@ TEST(PlanVerifierTest, FindsKernelsThatHaveTooFewBlocks) {
   FusionBuilder b("few");
   b.output(b.exp(b.input(DType::kF32, {64, 4096}, "x")), "y");
   Plan plan = planned(b.build());
-  plan.kernels[0].candidates[0].estimate.blocks -= 1;
+  plan.kernels.front().candidates[0].estimate.blocks -= 1;
   EXPECT_THAT(plan_violations(plan), Contains(HasSubstr("cover")));
-  plan.kernels[0].candidates[0].estimate.blocks = 0;
+  plan.kernels.front().candidates[0].estimate.blocks = 0;
   EXPECT_THAT(plan_violations(plan), Contains(HasSubstr("has 0 blocks")));
+}
+
+TEST(PlanVerifierTest, FindsIdsOfKernelsThatDoNotExist) {
+  const Plan whole = planned(column_chain(3));
+  ASSERT_FALSE(whole.workspace.empty());
+  Plan plan = whole;
+  plan.workspace.front().writer = plan.kernels.next_id();
+  EXPECT_THAT(plan_violations(plan), Contains(HasSubstr("a workspace tensor names kernel")));
+  plan = whole;
+  plan.workspace.front().writer = CallId{0};
+  EXPECT_THAT(plan_violations(plan), Contains(HasSubstr("is call 0, but there are 0 calls")));
+  plan = whole;
+  plan.kernels.back().same_as = KernelId{};
+  EXPECT_THAT(plan_violations(plan), Contains(HasSubstr("names kernel ?")));
+  plan = whole;
+  plan.externals.push_back({.op = OpId{0}, .before = kernel_after(plan.kernels.next_id())});
+  EXPECT_THAT(plan_violations(plan), Contains(HasSubstr("a call names kernel")));
 }
 
 TEST(PlanVerifierTest, FindsPartialResultsThatNothingFinishes) {
   Plan plan = planned(column_chain(1));
-  const auto finish = std::ranges::find(plan.kernels, true, &KernelPlan::finishes);
-  if (finish == plan.kernels.end()) GTEST_SKIP() << "the last block finishes";
-  plan.kernels.erase(finish);
+  const auto ids = plan.kernels.ids();
+  const auto finish =
+      std::ranges::find_if(ids, [&](KernelId id) { return plan.kernels[id].finishes; });
+  if (finish == ids.end()) GTEST_SKIP() << "the last block finishes";
+  remove_kernel(plan, *finish);
   EXPECT_THAT(plan_violations(plan), Not(IsEmpty()));
 }
 

@@ -19,6 +19,8 @@
 namespace sinter {
 namespace {
 
+const CostConstants& kConstants = cost_constants_of("H200");
+
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -48,10 +50,10 @@ class PrefetchRowsTest : public testing::Test {
   const FamilySet families_ = scheduling_families();
   const SegmentFacts facts_ = canned_facts("layer_norm_backward", 8192, 4096);
   Schedule legal_{.family = "multi_wave",
+                  .parameters = MultiWaveParameters{.prefetch_rows = 1},
                   .threads_per_row = 256,
                   .vector_width = 8,
-                  .persistent_blocks = 132,
-                  .prefetch_rows = 1};
+                  .persistent_blocks = 132};
 };
 
 TEST_F(PrefetchRowsTest, TextNamesThemWhereThereAreAny) {
@@ -59,7 +61,7 @@ TEST_F(PrefetchRowsTest, TextNamesThemWhereThereAreAny) {
   EXPECT_EQ(parse_schedule(print(legal_)).value(), legal_);
   EXPECT_EQ(further_numbers(legal_), ", prefetch_rows 1");
   Schedule without = legal_;
-  without.prefetch_rows = 0;
+  std::get<MultiWaveParameters>(without.parameters).prefetch_rows = 0;
   EXPECT_NE(hash_of(without), hash_of(legal_));
   EXPECT_THAT(print(without), Not(HasSubstr("prefetch_rows")));
   EXPECT_EQ(further_numbers(without), "");
@@ -69,7 +71,7 @@ TEST_F(PrefetchRowsTest, PersistentBlocksThatKeepRowsInRegistersMayHaveThem) {
   EXPECT_THAT(reasons(legal_), IsEmpty());
   EXPECT_EQ(prefetched_inputs(facts_, legal_), facts_.kept);
   EXPECT_THAT(reasons_with([](Schedule& s) {
-                s.cluster_size = 2;
+                std::get<MultiWaveParameters>(s.parameters).cluster_size = 2;
                 s.threads_per_row = 128;
               }),
               IsEmpty());
@@ -77,7 +79,9 @@ TEST_F(PrefetchRowsTest, PersistentBlocksThatKeepRowsInRegistersMayHaveThem) {
 
 TEST_F(PrefetchRowsTest, OtherSchedulesAreRefusedWithTheNumber) {
   for (const int64_t rows : {-1, 2, 7}) {
-    EXPECT_THAT(reasons_with([&](Schedule& s) { s.prefetch_rows = rows; }),
+    EXPECT_THAT(reasons_with([&](Schedule& s) {
+                  std::get<MultiWaveParameters>(s.parameters).prefetch_rows = rows;
+                }),
                 ElementsAre(AllOf(HasSubstr("the row at hand and the one after it"),
                                   HasSubstr(fmt::format("{}", rows)))));
   }
@@ -85,12 +89,6 @@ TEST_F(PrefetchRowsTest, OtherSchedulesAreRefusedWithTheNumber) {
                 for (KeptValue& kept : s.kept) kept.residency = Residency::kShared;
               }),
               ElementsAre(HasSubstr("no input of the row is kept in registers")));
-  EXPECT_THAT(reasons_with([](Schedule& s) {
-                s.family = "warp_specialised";
-                s.kept.clear();
-                s.pipeline_stages = 4;
-              }),
-              ElementsAre(HasSubstr("one row after the other into registers")));
 }
 
 TEST_F(PrefetchRowsTest, BlocksWithoutAFollowingRowAreRefused) {
@@ -120,22 +118,11 @@ TEST_F(PrefetchRowsTest, ColumnsAreNotKeptWhereRowsAreShifted) {
   EXPECT_THAT(verify_schedule(facts, schedule, limits_, families_), IsEmpty());
 }
 
-TEST_F(PrefetchRowsTest, FamiliesThatWalkNoRowsRefuseThem) {
-  for (const auto& [fusion, family] :
-       {std::pair("bias_gradient", "column"), {"swiglu", "pointwise"}}) {
-    const Schedule schedule{.family = family, .threads_per_row = 128, .prefetch_rows = 1};
-    const SegmentFacts facts = canned_facts(fusion, 64, 1024);
-    const auto rejections = verify_schedule(facts, schedule, limits_, families_);
-    ASSERT_EQ(rejections.size(), 1U) << family;
-    EXPECT_EQ(rejections[0].unit, "prefetched rows");
-  }
-}
-
 // 2 inputs of 2 vectors of 8 bf16, packed, and two f32 row values.
 TEST_F(PrefetchRowsTest, ASecondRowTakesItsWordsInRegisters) {
   EXPECT_EQ(prefetched_words(facts_, legal_), 2 * 2 * 4 + 2);
   Schedule without = legal_;
-  without.prefetch_rows = 0;
+  std::get<MultiWaveParameters>(without.parameters).prefetch_rows = 0;
   EXPECT_EQ(prefetched_words(facts_, without), 0);
   EXPECT_EQ(estimated(legal_).registers, estimated(without).registers + 18);
   EXPECT_EQ(estimated(legal_).shared_bytes, estimated(without).shared_bytes);
@@ -143,11 +130,11 @@ TEST_F(PrefetchRowsTest, ASecondRowTakesItsWordsInRegisters) {
 
 TEST_F(PrefetchRowsTest, ARowIsWaitedForBesideTheOneBeforeIt) {
   Schedule without = legal_;
-  without.prefetch_rows = 0;
+  std::get<MultiWaveParameters>(without.parameters).prefetch_rows = 0;
   const auto latency = [&](const Schedule& schedule) {
     return predict_rows(facts_, schedule, estimated(schedule), limits_).block_latency_us * 1000.0;
   };
-  const CostConstants constants;
+  const CostConstants& constants = kConstants;
   const double arrival = constants.row.block_start_ns + constants.row.first_load_ns;
   const double rest = latency(without) - arrival;
   const double turns =
@@ -163,7 +150,7 @@ TEST_F(PrefetchRowsTest, AreOfferedForGradientsWithoutASqueeze) {
     const SegmentFacts facts = canned_facts("rms_norm_backward", 8192, columns);
     int64_t offered = 0;
     for (const ProposedSchedule& candidate : propose_multi_wave(facts, limits_).candidates) {
-      if (candidate.schedule.prefetch_rows == 0) continue;
+      if (candidate.schedule.prefetch_rows() == 0) continue;
       ++offered;
       EXPECT_THAT(verify_schedule(facts, candidate.schedule, limits_, families_), IsEmpty());
       EXPECT_EQ(candidate.estimate.spilled_registers, 0);
@@ -177,7 +164,7 @@ TEST_F(PrefetchRowsTest, AreNotOfferedWhereElementsComeOneByOneOrRowsAreNotWalke
   for (const SegmentFacts& facts :
        {canned_facts("rms_norm_backward", 8192, 4095), canned_facts("rms_norm", 8192, 4096)}) {
     for (const ProposedSchedule& candidate : propose_multi_wave(facts, limits_).candidates)
-      EXPECT_EQ(candidate.schedule.prefetch_rows, 0) << facts.fusion.name;
+      EXPECT_EQ(candidate.schedule.prefetch_rows(), 0) << facts.fusion.name;
   }
 }
 

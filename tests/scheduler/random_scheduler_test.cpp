@@ -25,10 +25,11 @@ std::vector<Schedule> draws(const SegmentFacts& facts, std::string_view family,
   return out;
 }
 
-/// Values a field takes over many draws.
-std::set<int64_t> seen(const std::vector<Schedule>& schedules, int64_t Schedule::*member) {
+/// Values a field takes over many draws. `member` is a member or a function of Schedule.
+template <class Member>
+std::set<int64_t> seen(const std::vector<Schedule>& schedules, Member member) {
   std::set<int64_t> values;
-  for (const Schedule& schedule : schedules) values.insert(schedule.*member);
+  for (const Schedule& schedule : schedules) values.insert(std::invoke(member, schedule));
   return values;
 }
 

@@ -27,7 +27,11 @@ fusion @f extents(rows, cols) {{
 }
 
 Schedule looped(int64_t unroll) {
-  return {.family = "looped", .threads_per_row = 256, .vector_width = 8, .unroll = unroll};
+  return {.family = "looped",
+          .parameters = LoopedParameters{},
+          .threads_per_row = 256,
+          .vector_width = 8,
+          .unroll = unroll};
 }
 
 // Elements of a loop that takes logarithms on a fast path overlap, and can begin again.

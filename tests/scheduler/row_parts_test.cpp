@@ -16,6 +16,8 @@
 namespace sinter {
 namespace {
 
+const CostConstants& kConstants = cost_constants_of("H200");
+
 using testing::Contains;
 using testing::ElementsAre;
 using testing::IsEmpty;
@@ -61,7 +63,7 @@ TEST(RowParts, ArePlannedWhereRowsLeaveSmsIdle) {
     ASSERT_THAT(planned->kernels, SizeIs(2));
     ASSERT_THAT(planned->workspace, SizeIs(1));
     EXPECT_GE(planned->kernels.front().facts.space.rows, h200().sm_count);
-    EXPECT_EQ(planned->workspace.front().writer, 0U);
+    EXPECT_EQ(planned->workspace.front().writer, PlanStep(KernelId{0}));
     EXPECT_THAT(planned->decisions, Contains(testing::Field(&Decision::chosen, "in parts")));
     // All of it, at 4.6 TB/s with two launches: nothing near a block for each row.
     EXPECT_LT(planned->predicted_us(),
@@ -77,18 +79,18 @@ TEST(RowParts, AreCombinedByAKernelThatStartsEarlyWhereTheDeviceCan) {
   };
   const Plan early = planned_on("H200");
   ASSERT_THAT(early.kernels, SizeIs(2));
-  for (const auto& [kernel, overlap] :
-       {std::pair{0, DependentLaunch::kTrigger}, std::pair{1, DependentLaunch::kWait}}) {
-    for (const ProposedSchedule& candidate : early.kernels[static_cast<size_t>(kernel)].candidates)
+  for (const auto& [kernel, overlap] : {std::pair{KernelId{0}, DependentLaunch::kTrigger},
+                                        std::pair{KernelId{1}, DependentLaunch::kWait}}) {
+    for (const ProposedSchedule& candidate : early.kernels[kernel].candidates)
       EXPECT_EQ(candidate.schedule.dependent_launch, overlap);
   }
-  const CostConstants constants;
-  EXPECT_DOUBLE_EQ(early.kernels[1].chosen().predicted.launch_us, constants.second_launch_us);
+  const CostConstants& constants = kConstants;
+  EXPECT_DOUBLE_EQ(early.kernels[{1}].chosen().predicted.launch_us, constants.second_launch_us);
   const Plan late = planned_on("A100");
   ASSERT_THAT(late.kernels, SizeIs(2));
   for (const KernelPlan& kernel : late.kernels)
     EXPECT_EQ(kernel.chosen().schedule.dependent_launch, DependentLaunch::kNone);
-  EXPECT_DOUBLE_EQ(late.kernels[1].chosen().predicted.launch_us,
+  EXPECT_DOUBLE_EQ(late.kernels[{1}].chosen().predicted.launch_us,
                    constants.launch_us + constants.ramp_us);
 }
 

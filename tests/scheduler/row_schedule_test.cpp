@@ -18,6 +18,8 @@
 namespace sinter {
 namespace {
 
+const CostConstants& kConstants = cost_constants_of("H200");
+
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -315,7 +317,7 @@ TEST(RowScheduleTest, ReadsLeaveL2LastWhereItHasNoRoomForAsManyWrites) {
   DeviceLimits limits = *find_device("H200");
   const SegmentFacts facts = canned_facts("copy", {{"rows", 64}, {"cols", 1024}});
   const double room = static_cast<double>(facts.bytes_read + facts.bytes_written);
-  limits.l2_bytes = static_cast<int64_t>(std::ceil(room / CostConstants{}.l2_room_share));
+  limits.l2_bytes = static_cast<int64_t>(std::ceil(room / kConstants.l2_room_share));
   EXPECT_EQ(read_priority(facts, limits), ReadPriority::kNormal) << "the next kernel finds them";
   limits.l2_bytes -= 1;
   EXPECT_EQ(read_priority(facts, limits), ReadPriority::kEvictLast);

@@ -17,6 +17,8 @@
 namespace sinter {
 namespace {
 
+const CostConstants& kConstants = cost_constants_of("H200");
+
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -47,20 +49,20 @@ class RowsPerIterationTest : public testing::Test {
   }
   [[nodiscard]] Schedule one_at_a_time() const {
     Schedule out = legal_;
-    out.rows_per_iteration = 1;
+    std::get<WarpSpecialisedParameters>(out.parameters).rows_per_iteration = 1;
     return out;
   }
 
   const DeviceLimits limits_ = *find_device("H200");
   const FamilySet families_ = scheduling_families();
   const SegmentFacts facts_ = canned_facts("layer_norm_backward", 8192, 1024);
-  Schedule legal_{.family = "warp_specialised",
-                  .threads_per_row = 64,
-                  .rows_per_block = 2,
-                  .vector_width = 8,
-                  .persistent_blocks = 132,
-                  .pipeline_stages = 12,
-                  .rows_per_iteration = 2};
+  Schedule legal_{
+      .family = "warp_specialised",
+      .parameters = WarpSpecialisedParameters{.pipeline_stages = 12, .rows_per_iteration = 2},
+      .threads_per_row = 64,
+      .rows_per_block = 2,
+      .vector_width = 8,
+      .persistent_blocks = 132};
 };
 
 TEST_F(RowsPerIterationTest, TextNamesThemWhereThereAreSeveral) {
@@ -75,17 +77,19 @@ TEST_F(RowsPerIterationTest, OneTwoAndFourAreLegal) {
   EXPECT_THAT(reasons(legal_), IsEmpty());
   EXPECT_THAT(reasons(one_at_a_time()), IsEmpty());
   EXPECT_THAT(reasons_with([](Schedule& s) {
-                s.rows_per_iteration = 4;
-                s.pipeline_stages = 8;
+                s.parameters =
+                    WarpSpecialisedParameters{.pipeline_stages = 8, .rows_per_iteration = 4};
               }),
               IsEmpty());
   EXPECT_THAT(reasons_with([](Schedule& s) {
-                s.cluster_size = 2;
+                std::get<WarpSpecialisedParameters>(s.parameters).cluster_size = 2;
                 s.persistent_blocks = 264;
               }),
               IsEmpty());
   for (const int64_t rows : {-1, 0, 3, 8}) {
-    EXPECT_THAT(reasons_with([&](Schedule& s) { s.rows_per_iteration = rows; }),
+    EXPECT_THAT(reasons_with([&](Schedule& s) {
+                  std::get<WarpSpecialisedParameters>(s.parameters).rows_per_iteration = rows;
+                }),
                 ElementsAre(AllOf(HasSubstr("1, 2 or 4 rows per iteration"),
                                   HasSubstr(fmt::format("{}", rows)))));
   }
@@ -94,32 +98,23 @@ TEST_F(RowsPerIterationTest, OneTwoAndFourAreLegal) {
 // A group that waits for two rows with one slot waits for ever.
 TEST_F(RowsPerIterationTest, StagesHoldAsManyRowsForEveryGroup) {
   for (const int64_t stages : {2, 6, 10, 14}) {
-    EXPECT_THAT(reasons_with([&](Schedule& s) { s.pipeline_stages = stages; }),
+    EXPECT_THAT(reasons_with([&](Schedule& s) {
+                  std::get<WarpSpecialisedParameters>(s.parameters).pipeline_stages = stages;
+                }),
                 ElementsAre(AllOf(HasSubstr("has more rows than its stages hold"),
                                   HasSubstr("value 2"), HasSubstr("a multiple of 4 stages"))))
         << stages;
   }
   // The proof takes its time.
-  EXPECT_THAT(reasons_with([&](Schedule& s) { s.pipeline_stages = 32; }), IsEmpty());
-  EXPECT_THAT(reasons_with([&](Schedule& s) { s.pipeline_stages = 36; }),
+  EXPECT_THAT(reasons_with([&](Schedule& s) {
+                std::get<WarpSpecialisedParameters>(s.parameters).pipeline_stages = 32;
+              }),
+              IsEmpty());
+  EXPECT_THAT(reasons_with([&](Schedule& s) {
+                std::get<WarpSpecialisedParameters>(s.parameters).pipeline_stages = 36;
+              }),
               ElementsAre(HasSubstr("limit 32 stages")));
   EXPECT_EQ(pipeline_slots(legal_), 6);
-}
-
-TEST_F(RowsPerIterationTest, OtherFamiliesRefuseThem) {
-  for (const auto& [fusion, family] : {std::pair("layer_norm_backward", "multi_wave"),
-                                       {"row_sum", "looped"},
-                                       {"bias_gradient", "column"},
-                                       {"swiglu", "pointwise"}}) {
-    const Schedule schedule{.family = family, .threads_per_row = 128, .rows_per_iteration = 2};
-    const SegmentFacts facts = canned_facts(fusion, 64, 1024);
-    const auto rejections = verify_schedule(facts, schedule, limits_, families_);
-    ASSERT_EQ(rejections.size(), 1U) << family;
-    EXPECT_THAT(
-        text_of(rejections[0]),
-        AllOf(HasSubstr("only warp-specialised schedules have several rows"), HasSubstr("value 2")))
-        << family;
-  }
 }
 
 // Two sums of f32 in two turns by 4 warps: 2 * 2 * 4 * 4 bytes for each row, of two rows and of the
@@ -133,8 +128,8 @@ TEST_F(RowsPerIterationTest, TakeAnExchangeForEachRowAndFewerMbarriers) {
 TEST_F(RowsPerIterationTest, TakeRegistersForEachRow) {
   const auto registers = [&](int64_t rows, Residency residency) {
     Schedule schedule = legal_;
-    schedule.rows_per_iteration = rows;
-    schedule.pipeline_stages = 8;
+    schedule.parameters =
+        WarpSpecialisedParameters{.pipeline_stages = 8, .rows_per_iteration = rows};
     for (KeptValue& kept : schedule.kept) kept.residency = residency;
     return estimated(schedule).registers;
   };
@@ -150,7 +145,7 @@ TEST_F(RowsPerIterationTest, TakeRegistersForEachRow) {
 }
 
 TEST_F(RowsPerIterationTest, WaitForOneExchange) {
-  const CostConstants constants;
+  const CostConstants& constants = kConstants;
   const double exchange_us = (constants.pipeline_row_ns + 2 * constants.pipeline_warp_ns) / 1000.0;
   const double alone_us = predicted(one_at_a_time()).block_latency_us;
   // Neither is squeezed.
@@ -159,9 +154,9 @@ TEST_F(RowsPerIterationTest, WaitForOneExchange) {
 
 TEST_F(RowsPerIterationTest, HoldSlotsThatAreNotUnderWayMeanwhile) {
   Schedule tight = legal_;
-  tight.pipeline_stages = 4;
+  std::get<WarpSpecialisedParameters>(tight.parameters).pipeline_stages = 4;
   Schedule alone = tight;
-  alone.rows_per_iteration = 1;
+  std::get<WarpSpecialisedParameters>(alone.parameters).rows_per_iteration = 1;
   EXPECT_GT(predicted(tight).memory_us, predicted(alone).memory_us);
 }
 
@@ -170,8 +165,7 @@ TEST_F(RowsPerIterationTest, TheLastTurnIsNoShorter) {
   const auto time = [&](int64_t rows) {
     const SegmentFacts facts = canned_facts("layer_norm_backward", rows, 1024);
     Schedule schedule = legal_;
-    schedule.rows_per_iteration = 4;
-    schedule.pipeline_stages = 32;
+    schedule.parameters = WarpSpecialisedParameters{.pipeline_stages = 32, .rows_per_iteration = 4};
     schedule.persistent_blocks = 1;
     const auto estimate = estimate_warp_specialised(facts, schedule, limits_).value();
     const Prediction p = predict_warp_specialised(facts, schedule, estimate, limits_);
@@ -187,7 +181,7 @@ TEST_F(RowsPerIterationTest, AreOfferedWhereWaitsAreTheBound) {
     double alone = 1e9;
     double together = 1e9;
     for (const ProposedSchedule& ring : propose_warp_specialised(facts, limits_).candidates) {
-      const bool side = ring.schedule.rows_per_iteration > 1;
+      const bool side = ring.schedule.rows_per_iteration() > 1;
       double& best = side ? together : alone;
       best = std::min(best, ring.predicted.total_us);
       if (!side) continue;

@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
+#include <map>
+#include <set>
+
 #include "scheduler/analysis/kept_value.h"
 #include "scheduler/schedule/schedule.h"
 
@@ -9,31 +12,56 @@ namespace {
 
 using testing::HasSubstr;
 
+int64_t any_number() { return *rc::gen::arbitrary<int64_t>(); }
+
+Residency any_residency() {
+  return *rc::gen::element(Residency::kRegister, Residency::kShared, Residency::kReload);
+}
+
+/// Any values of the parameters that belong to a family.
+FamilyParameters any_parameters(std::string_view family) {
+  FamilyParameters out = parameters_of_family(family);
+  std::visit(
+      [](auto& own) {
+        if constexpr (requires { own.cluster_size; }) own.cluster_size = any_number();
+        if constexpr (requires { own.pipeline_stages; }) own.pipeline_stages = any_number();
+        if constexpr (requires { own.rows_per_iteration; }) own.rows_per_iteration = any_number();
+        if constexpr (requires { own.consumer_registers; }) own.consumer_registers = any_number();
+        if constexpr (requires { own.prefetch_rows; }) own.prefetch_rows = any_number();
+        if constexpr (requires { own.rows_per_tile; }) own.rows_per_tile = any_number();
+        if constexpr (requires { own.accumulators; }) own.accumulators = any_residency();
+        if constexpr (requires { own.values; }) {
+          for (const auto& [name, value] : *rc::gen::arbitrary<std::map<std::string, int64_t>>())
+            own.values.emplace(name, value);
+        }
+      },
+      out);
+  return out;
+}
+
 rc::Gen<Schedule> any_schedule() {
   return rc::gen::exec([] {
     Schedule s;
-    s.family = *rc::gen::arbitrary<std::string>();
+    std::vector<std::string> families = {*rc::gen::arbitrary<std::string>()};
+    for (const std::string_view name : builtin_family_names()) families.emplace_back(name);
+    s.family = *rc::gen::elementOf(families);
+    s.parameters = any_parameters(s.family);
     s.threads_per_row = *rc::gen::arbitrary<int64_t>();
     s.rows_per_block = *rc::gen::arbitrary<int64_t>();
     s.vector_width = *rc::gen::arbitrary<int64_t>();
     s.unroll = *rc::gen::arbitrary<int64_t>();
     s.min_blocks_per_sm = *rc::gen::arbitrary<int64_t>();
-    s.prefetch_rows = *rc::gen::arbitrary<int64_t>();
-    s.rows_per_tile = *rc::gen::arbitrary<int64_t>();
+    s.persistent_blocks = any_number();
     s.read_priority = *rc::gen::element(ReadPriority::kNormal, ReadPriority::kEvictFirst,
                                         ReadPriority::kEvictLast, ReadPriority::kLastUse);
-    s.accumulators =
-        *rc::gen::element(Residency::kRegister, Residency::kShared, Residency::kReload);
+    s.finish = *rc::gen::element(Finish::kKernel, Finish::kLastBlock);
     s.dependent_launch = *rc::gen::element(DependentLaunch::kNone, DependentLaunch::kTrigger,
                                            DependentLaunch::kWait);
     s.row_access =
         *rc::gen::element(RowAccess::kAligned, RowAccess::kUnaligned, RowAccess::kScalar);
     for (const uint32_t index : *rc::gen::arbitrary<std::vector<uint32_t>>()) {
-      s.kept.push_back({ValueId{index}, *rc::gen::element(Residency::kRegister, Residency::kShared,
-                                                          Residency::kReload)});
+      s.kept.push_back({ValueId{index}, any_residency()});
     }
-    for (const auto& [name, value] : *rc::gen::arbitrary<std::map<std::string, int64_t>>())
-      s.parameters.emplace(name, value);
     return s;
   });
 }
@@ -93,6 +121,9 @@ RC_GTEST_PROP(ScheduleTextTest, DamagedTextSurvives, ()) {
 
 TEST(ScheduleTextTest, PrintsTheGrammarsExample) {
   const Schedule schedule{.family = "multi_wave",
+                          .parameters = MultiWaveParameters{.cluster_size = 2,
+                                                            .prefetch_rows = 1,
+                                                            .accumulators = Residency::kShared},
                           .threads_per_row = 256,
                           .rows_per_block = 1,
                           .vector_width = 8,
@@ -100,28 +131,95 @@ TEST(ScheduleTextTest, PrintsTheGrammarsExample) {
                           .min_blocks_per_sm = 4,
                           .row_access = RowAccess::kAligned,
                           .read_priority = ReadPriority::kEvictLast,
-                          .kept = {{ValueId{0}, Residency::kRegister}},
-                          .parameters = {{"name", 7}}};
+                          .dependent_launch = DependentLaunch::kTrigger,
+                          .kept = {{ValueId{0}, Residency::kRegister}}};
+  EXPECT_EQ(print(schedule),
+            "schedule multi_wave {\n"
+            "  threads_per_row 256  rows_per_block 1  vector_width 8  unroll 2  min_blocks_per_sm 4"
+            "  cluster_size 2  prefetch_rows 1\n"
+            "  row_access aligned  read_priority evict_last  dependent_launch trigger"
+            "  accumulators shared\n"
+            "  keep %v0 in register\n"
+            "}\n");
+}
+
+TEST(ScheduleTextTest, PrintsParametersOfFamiliesFromOutside) {
+  const Schedule schedule{.family = "spiral",
+                          .parameters = ExternalParameters{{{"turns", 7}, {"a b", -1}}}};
   EXPECT_EQ(
       print(schedule),
-      "schedule multi_wave {\n"
-      "  threads_per_row 256  rows_per_block 1  vector_width 8  unroll 2  min_blocks_per_sm 4\n"
-      "  row_access aligned  read_priority evict_last\n"
-      "  keep %v0 in register\n"
-      "  parameter name 7\n"
+      "schedule spiral {\n"
+      "  threads_per_row 128  rows_per_block 1  vector_width 1  unroll 1  min_blocks_per_sm 1\n"
+      "  row_access aligned  read_priority normal\n"
+      "  parameter \"a b\" -1\n"
+      "  parameter turns 7\n"
       "}\n");
 }
 
+/// The table of fields, the structs of parameters and the functions of Schedule agree.
+TEST(ScheduleTextTest, FieldsAreReadAndRefusedByFamily) {
+  struct Reader {
+    std::string_view field;
+    int64_t (Schedule::*read)() const;
+    std::set<std::string_view> families;
+  };
+  const std::vector<Reader> readers = {
+      {"cluster_size",
+       &Schedule::cluster_size,
+       {"column", "looped", "multi_wave", "warp_specialised"}},
+      {"pipeline_stages", &Schedule::pipeline_stages, {"warp_specialised"}},
+      {"rows_per_iteration", &Schedule::rows_per_iteration, {"warp_specialised"}},
+      {"consumer_registers", &Schedule::consumer_registers, {"warp_specialised"}},
+      {"prefetch_rows", &Schedule::prefetch_rows, {"looped", "multi_wave"}},
+      {"rows_per_tile", &Schedule::rows_per_tile, {"looped"}},
+  };
+  std::vector<std::string_view> families = builtin_family_names();
+  families.push_back("spiral");
+  for (const auto& [field, read, having] : readers) {
+    for (const std::string_view family : families) {
+      const auto parsed = parse_schedule(fmt::format("schedule {} {{ {} 8 }}", family, field));
+      ASSERT_EQ(parsed.has_value(), having.contains(family)) << family << " " << field;
+      if (parsed) {
+        EXPECT_EQ(((*parsed).*read)(), 8) << family << " " << field;
+        EXPECT_EQ(parse_schedule(print(*parsed)).value(), *parsed);
+        EXPECT_EQ(further_numbers(*parsed), fmt::format(", {} 8", field));
+        continue;
+      }
+      EXPECT_EQ(parsed.error().kind, ErrorKind::kInvalidArgument);
+      EXPECT_THAT(parsed.error().message,
+                  HasSubstr(fmt::format("the family '{}' has no field '{}'", family, field)));
+      for (const std::string_view name : having)
+        EXPECT_THAT(parsed.error().remedy, HasSubstr(std::string(name)));
+    }
+  }
+}
+
+TEST(ScheduleTextTest, FieldsOfOtherFamiliesAreRefusedWhateverTheirValue) {
+  EXPECT_EQ(message_of("schedule pointwise {\n  unroll 2  cluster_size 1\n}"),
+            "2:13: the family 'pointwise' has no field 'cluster_size'");
+  EXPECT_EQ(message_of("schedule column { accumulators register }"),
+            "1:19: the family 'column' has no field 'accumulators'");
+  EXPECT_EQ(message_of("schedule looped { parameter stages 4 }"),
+            "1:19: the family 'looped' has no field 'parameter stages'");
+  EXPECT_EQ(message_of("schedule spiral { cluster_size 2 }"),
+            "1:19: the family 'spiral' has no field 'cluster_size'");
+}
+
 TEST(ScheduleTextTest, HashIsStableAcrossProcesses) {
-  EXPECT_EQ(hash_of(Schedule{.family = "looped"}), hash_of(Schedule{.family = "looped"}));
-  EXPECT_EQ(hash_of(Schedule{.family = "looped"}), 12674796617291637694U);
+  EXPECT_EQ(hash_of(Schedule{.family = "looped", .parameters = LoopedParameters{}}),
+            hash_of(Schedule{.family = "looped", .parameters = LoopedParameters{}}));
+  EXPECT_EQ(hash_of(Schedule{.family = "looped", .parameters = LoopedParameters{}}),
+            12674796617291637694U);
 }
 
 TEST(ScheduleTextTest, FieldsMayStandInAnyOrderAndBeLeftOut) {
   const auto schedule =
       parse_schedule("schedule looped { unroll 4 ; four loads\n vector_width 2 }");
   ASSERT_TRUE(schedule.has_value());
-  EXPECT_EQ(*schedule, (Schedule{.family = "looped", .vector_width = 2, .unroll = 4}));
+  EXPECT_EQ(
+      *schedule,
+      (Schedule{
+          .family = "looped", .parameters = LoopedParameters{}, .vector_width = 2, .unroll = 4}));
 }
 
 TEST(ScheduleTextTest, ErrorsNamePositionAndToken) {

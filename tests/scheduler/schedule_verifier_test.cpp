@@ -23,6 +23,7 @@ class ScheduleVerifierTest : public testing::Test {
   }
   [[nodiscard]] Schedule legal() const {
     return {.family = "multi_wave",
+            .parameters = MultiWaveParameters{},
             .threads_per_row = 128,
             .vector_width = 8,
             .kept = {{x_, Residency::kRegister}}};
@@ -43,6 +44,21 @@ TEST_F(ScheduleVerifierTest, NamesTheFamilyThatIsMissing) {
   EXPECT_THAT(reasons(schedule), ElementsAre(HasSubstr("no family of this name")));
 }
 
+TEST_F(ScheduleVerifierTest, ParametersOfAnotherFamilyAreRefused) {
+  std::vector<FamilyParameters> alternatives = {ExternalParameters{}};
+  for (const std::string_view name : builtin_family_names())
+    alternatives.push_back(parameters_of_family(name));
+  for (const Family& family : families_) {
+    for (const FamilyParameters& parameters : alternatives) {
+      if (parameters.index() == parameters_of_family(family.name).index()) continue;
+      const Schedule schedule{.family = family.name, .parameters = parameters};
+      EXPECT_THAT(reasons(schedule),
+                  ElementsAre(HasSubstr("the parameters are those of another family")))
+          << family.name << " " << parameters.index();
+    }
+  }
+}
+
 TEST_F(ScheduleVerifierTest, EveryFieldOutOfRangeIsRefused) {
   for (int64_t Schedule::*member :
        {&Schedule::threads_per_row, &Schedule::rows_per_block, &Schedule::vector_width,
@@ -52,6 +68,7 @@ TEST_F(ScheduleVerifierTest, EveryFieldOutOfRangeIsRefused) {
       for (const char* family : {"multi_wave", "looped"}) {
         Schedule schedule = legal();
         schedule.family = family;
+        schedule.parameters = parameters_of_family(family);
         if (schedule.family == "looped") schedule.kept.clear();
         schedule.*member = value;
         EXPECT_FALSE(reasons(schedule).empty()) << print(schedule);
@@ -102,6 +119,7 @@ TEST(UnalignedVectorsTest, AreForFamiliesThatShiftThem) {
                 HasSubstr("vectors begin at the first element"))
         << start;
     EXPECT_THAT(refused(slice(start, true), {.family = "column",
+                                             .parameters = ColumnParameters{},
                                              .threads_per_row = 32,
                                              .rows_per_block = 8,
                                              .vector_width = 8,
@@ -244,7 +262,9 @@ RC_GTEST_FIXTURE_PROP(ScheduleVerifierTest, AnySchedulesGetAnAnswer, ()) {
     return *rc::gen::oneOf(rc::gen::inRange<int64_t>(-2, 2050), rc::gen::arbitrary<int64_t>(),
                            rc::gen::element<int64_t>(INT64_MIN, INT64_MAX, int64_t{1} << 61));
   };
-  Schedule schedule{.family = *rc::gen::element<std::string>("multi_wave", "looped", "pointwise"),
+  const auto name = *rc::gen::element<std::string>("multi_wave", "looped", "pointwise");
+  Schedule schedule{.family = name,
+                    .parameters = parameters_of_family(name),
                     .threads_per_row = number(),
                     .rows_per_block = number(),
                     .vector_width = number(),

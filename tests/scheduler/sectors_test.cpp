@@ -123,7 +123,7 @@ TEST(StridedWaste, ColumnsAreChargedStepsToo) {
 TEST(StridedWaste, HasTransposedRowsStoredByATranspose) {
   const Plan planned = plan(rows_less_their_maximum(1, true), {}, h200()).value();
   ASSERT_EQ(planned.kernels.size(), 2U);
-  EXPECT_EQ(planned.kernels[1].chosen().schedule.family, "transpose");
+  EXPECT_EQ(planned.kernels[{1}].chosen().schedule.family, "transpose");
 }
 
 }  // namespace

@@ -53,17 +53,19 @@ class SharedAccumulatorsTest : public testing::Test {
     return estimate_multi_wave(facts_, schedule, limits_).value();
   }
   [[nodiscard]] Schedule in_registers() const {
-    return with([](Schedule& s) { s.accumulators = Residency::kRegister; });
+    return with([](Schedule& s) {
+      std::get<MultiWaveParameters>(s.parameters).accumulators = Residency::kRegister;
+    });
   }
 
   const DeviceLimits limits_ = *find_device("H200");
   const FamilySet families_ = scheduling_families();
   const SegmentFacts facts_ = canned_facts("layer_norm_backward", 8192, 8192);
   Schedule legal_{.family = "multi_wave",
+                  .parameters = MultiWaveParameters{.accumulators = Residency::kShared},
                   .threads_per_row = 512,
                   .vector_width = 8,
-                  .persistent_blocks = 132,
-                  .accumulators = Residency::kShared};
+                  .persistent_blocks = 132};
 };
 
 TEST_F(SharedAccumulatorsTest, TextNamesThemWhereTheyAreNotInRegisters) {
@@ -72,17 +74,24 @@ TEST_F(SharedAccumulatorsTest, TextNamesThemWhereTheyAreNotInRegisters) {
   EXPECT_EQ(further_numbers(legal_), ", accumulators shared");
   EXPECT_THAT(print(in_registers()), Not(HasSubstr("accumulators")));
   EXPECT_NE(hash_of(in_registers()), hash_of(legal_));
-  EXPECT_THAT(
-      parse_schedule("schedule a { accumulators shared accumulators register }").error().message,
-      HasSubstr("given twice"));
-  EXPECT_THAT(parse_schedule("schedule a { accumulators here }").error().message,
+  EXPECT_THAT(parse_schedule("schedule multi_wave { accumulators shared accumulators register }")
+                  .error()
+                  .message,
+              HasSubstr("given twice"));
+  EXPECT_THAT(parse_schedule("schedule multi_wave { accumulators here }").error().message,
               HasSubstr("expected one of 'register', 'shared', 'reload'"));
 }
 
 TEST_F(SharedAccumulatorsTest, BlocksThatWalkRowsMayHaveThem) {
   EXPECT_THAT(reasons(legal_, facts_), IsEmpty());
-  EXPECT_THAT(reasons_with([](Schedule& s) { s.cluster_size = 2; }), IsEmpty());
-  EXPECT_THAT(reasons_with([](Schedule& s) { s.prefetch_rows = 1; }), IsEmpty());
+  EXPECT_THAT(reasons_with([](Schedule& s) {
+                std::get<MultiWaveParameters>(s.parameters).cluster_size = 2;
+              }),
+              IsEmpty());
+  EXPECT_THAT(reasons_with([](Schedule& s) {
+                std::get<MultiWaveParameters>(s.parameters).prefetch_rows = 1;
+              }),
+              IsEmpty());
   EXPECT_THAT(reasons_with([](Schedule& s) {
                 s.threads_per_row = 256;
                 s.rows_per_block = 2;
@@ -90,13 +99,16 @@ TEST_F(SharedAccumulatorsTest, BlocksThatWalkRowsMayHaveThem) {
               IsEmpty());
   EXPECT_THAT(reasons_with([](Schedule& s) {
                 s.family = "warp_specialised";
-                s.pipeline_stages = 2;
+                s.parameters = WarpSpecialisedParameters{.pipeline_stages = 2,
+                                                         .accumulators = Residency::kShared};
               }),
               IsEmpty());
 }
 
 TEST_F(SharedAccumulatorsTest, OtherSchedulesAreRefused) {
-  EXPECT_THAT(reasons_with([](Schedule& s) { s.accumulators = Residency::kReload; }),
+  EXPECT_THAT(reasons_with([](Schedule& s) {
+                std::get<MultiWaveParameters>(s.parameters).accumulators = Residency::kReload;
+              }),
               ElementsAre(HasSubstr("nothing can be read again")));
   EXPECT_THAT(reasons_with([](Schedule& s) {
                 s.threads_per_row = 256;
@@ -105,20 +117,12 @@ TEST_F(SharedAccumulatorsTest, OtherSchedulesAreRefused) {
               ElementsAre(AllOf(HasSubstr("more shared memory than the device offers"),
                                 HasSubstr("limit 232448 bytes"))))
       << "each row slot has its own";
-  const Schedule forward{.family = "looped",
+  const Schedule forward{.family = "multi_wave",
+                         .parameters = MultiWaveParameters{.accumulators = Residency::kShared},
                          .threads_per_row = 128,
-                         .vector_width = 8,
-                         .accumulators = Residency::kShared};
+                         .vector_width = 8};
   EXPECT_THAT(reasons(forward, canned_facts("rms_norm", 64, 1024)),
               ElementsAre(HasSubstr("no outer reduction accumulates columns")));
-  for (const auto& [fusion, family] :
-       {std::pair("bias_gradient", "column"), {"swiglu", "pointwise"}}) {
-    Schedule schedule = forward;
-    schedule.family = family;
-    EXPECT_THAT(reasons(schedule, canned_facts(fusion, 64, 1024)),
-                ElementsAre(HasSubstr("the family accumulates in registers, not in shared")))
-        << family;
-  }
 }
 
 // Partial results are single values, whatever holds the accumulators.
@@ -149,7 +153,8 @@ TEST_F(SharedAccumulatorsTest, SharedBytesAreATupleForEveryColumnOfEverySlot) {
   });
   EXPECT_EQ(accumulator_shared_bytes(facts_, slots), 2 * 8192 * 8);
   EXPECT_EQ(slot_exchange_bytes(facts_, slots), 0) << "slots combine where they accumulated";
-  const Schedule halves = with([](Schedule& s) { s.cluster_size = 2; });
+  const Schedule halves =
+      with([](Schedule& s) { std::get<MultiWaveParameters>(s.parameters).cluster_size = 2; });
   EXPECT_EQ(accumulator_shared_bytes(facts_, halves), 8192 / 2 * 8);
   // Columns that no thread has are there too: 3 batches of 4096.
   const SegmentFacts odd = canned_facts("layer_norm_backward", 64, 8200);
@@ -159,9 +164,10 @@ TEST_F(SharedAccumulatorsTest, SharedBytesAreATupleForEveryColumnOfEverySlot) {
 TEST_F(SharedAccumulatorsTest, RingsHaveThemBesideTheRing) {
   Schedule ring = legal_;
   ring.family = "warp_specialised";
-  ring.pipeline_stages = 2;
+  ring.parameters =
+      WarpSpecialisedParameters{.pipeline_stages = 2, .accumulators = Residency::kShared};
   Schedule without = ring;
-  without.accumulators = Residency::kRegister;
+  without.parameters = WarpSpecialisedParameters{.pipeline_stages = 2};
   const StageList list = distribute(facts_, ring.kept);
   EXPECT_EQ(pipeline_shared_bytes(facts_, ring, list),
             pipeline_shared_bytes(facts_, without, list) + 8192 * 8);
@@ -172,7 +178,7 @@ TEST_F(SharedAccumulatorsTest, RowsThatRegistersDoNotHoldAreLoops) {
   const Schedule loops = with([](Schedule& s) { s.kept.clear(); });
   EXPECT_FALSE(unrolls_batches(facts_, loops));
   Schedule unrolled = loops;
-  unrolled.accumulators = Residency::kRegister;
+  std::get<MultiWaveParameters>(unrolled.parameters).accumulators = Residency::kRegister;
   EXPECT_TRUE(unrolls_batches(facts_, unrolled));
   // Loops take as many registers however long the row is.
   const SegmentFacts longer = canned_facts("layer_norm_backward", 8192, 16384);
@@ -214,7 +220,7 @@ TEST_F(SharedAccumulatorsTest, RegistersAreOfferedAloneWhereTheyHoldARow) {
   const auto offers_shared = [&](const SegmentFacts& facts, const DeviceLimits& limits) {
     const auto any = [](const Proposal& proposal) {
       return std::ranges::any_of(proposal.candidates, [](const ProposedSchedule& candidate) {
-        return candidate.schedule.accumulators == Residency::kShared;
+        return candidate.schedule.accumulators() == Residency::kShared;
       });
     };
     return any(propose_multi_wave(facts, limits)) || any(propose_warp_specialised(facts, limits));
@@ -238,7 +244,7 @@ TEST_F(SharedAccumulatorsTest, EveryOfferIsLegalAndSpillsNothingThatRegistersWou
     int64_t offered = 0;
     for (const auto& propose : {propose_multi_wave, propose_warp_specialised}) {
       for (const ProposedSchedule& candidate : propose(facts, limits_).candidates) {
-        if (candidate.schedule.accumulators != Residency::kShared) continue;
+        if (candidate.schedule.accumulators() != Residency::kShared) continue;
         ++offered;
         EXPECT_THAT(verify_schedule(facts, candidate.schedule, limits_, families_), IsEmpty());
       }
@@ -254,12 +260,12 @@ TEST_F(SharedAccumulatorsTest, WideRowsWithoutClustersChooseThem) {
   };
   for (const auto& [fusion, columns] :
        {std::pair("layer_norm_backward", 16384), std::pair("rms_norm_backward_f32", 24576)}) {
-    EXPECT_EQ(chosen(fusion, columns, "A100").schedule.accumulators, Residency::kShared)
+    EXPECT_EQ(chosen(fusion, columns, "A100").schedule.accumulators(), Residency::kShared)
         << fusion << " of " << columns << " columns";
   }
   for (const auto& [columns, device] :
        {std::pair(8192, "A100"), std::pair(8192, "L4"), std::pair(16384, "H200")}) {
-    EXPECT_EQ(chosen("layer_norm_backward", columns, device).schedule.accumulators,
+    EXPECT_EQ(chosen("layer_norm_backward", columns, device).schedule.accumulators(),
               Residency::kRegister)
         << columns << " columns on " << device;
   }

@@ -41,7 +41,7 @@ TEST(Sweep, CellsAreThePlansAtTheirExtents) {
       const auto planned = plan_canned(
           "layer_norm_backward",
           {{"rows", swept.axes[1].sizes[line]}, {"cols", swept.axes[0].sizes[column]}}, "H200");
-      EXPECT_EQ(cell.schedule, planned->kernels[0].chosen().schedule);
+      EXPECT_EQ(cell.schedule, planned->kernels.front().chosen().schedule);
       EXPECT_EQ(cell.kind, kind_of(*planned));
       EXPECT_EQ(cell.predicted_us, planned->predicted_us());
       EXPECT_GT(cell.sol, 0.0);
@@ -65,7 +65,7 @@ TEST(Sweep, KeepsTheExtentsThatItDoesNotSweep) {
   const Sweep swept = sweep_canned("softmax", {{"cols", {512}}}).value();
   EXPECT_EQ(swept.lines(), 1U);
   const auto planned = plan_canned("softmax", {{"rows", 8192}, {"cols", 512}}, "H200");
-  EXPECT_EQ(swept.at(0, 0).predicted_us, planned->kernels[0].chosen().predicted.total_us);
+  EXPECT_EQ(swept.at(0, 0).predicted_us, planned->kernels.front().chosen().predicted.total_us);
 }
 
 TEST(Sweep, APinHoldsForEveryCell) {

@@ -185,7 +185,6 @@ TEST(Transpose, RefusesWithTheNumber) {
   EXPECT_THAT(reasons(with(&Schedule::unroll, int64_t{32})), Contains(HasSubstr("value 32")));
   EXPECT_THAT(reasons(with(&Schedule::persistent_blocks, int64_t{8})),
               Contains(HasSubstr("do not stay")));
-  EXPECT_THAT(reasons(with(&Schedule::cluster_size, int64_t{2})), Contains(HasSubstr("clusters")));
   EXPECT_THAT(reasons(with(&Schedule::row_access, RowAccess::kUnaligned)),
               Contains(HasSubstr("vector boundaries")));
   EXPECT_THAT(reasons(with(&Schedule::min_blocks_per_sm, int64_t{9})),

@@ -25,6 +25,8 @@
 namespace sinter {
 namespace {
 
+const CostConstants& kConstants = cost_constants_of("H200");
+
 using testing::AllOf;
 using testing::ContainsRegex;
 using testing::ElementsAre;
@@ -50,22 +52,23 @@ class TwoPassTest : public testing::Test {
   }
   /// Work of the legal schedule with so many rows a turn.
   [[nodiscard]] WorkEstimate work_of(const SegmentFacts& facts, int64_t rows,
-                                     const CostConstants& constants = {}) const {
+                                     const CostConstants& constants = kConstants) const {
     Schedule schedule = legal_;
-    schedule.rows_per_tile = rows;
+    std::get<LoopedParameters>(schedule.parameters).rows_per_tile = rows;
     const ResourceEstimate estimate = estimate_looped(facts, schedule, limits_).value();
-    return estimate_two_pass_work(facts, schedule, distribute_two_pass(facts), estimate, limits_,
-                                  constants);
+    DeviceLimits limits = limits_;
+    limits.cost = constants;
+    return estimate_two_pass_work(facts, schedule, distribute_two_pass(facts), estimate, limits);
   }
 
   const DeviceLimits limits_ = *find_device("H200");
   const SegmentFacts facts_ = canned_facts("layer_norm_backward", 8192, 32768);
   Schedule legal_{.family = "looped",
+                  .parameters = LoopedParameters{.rows_per_tile = 10},
                   .threads_per_row = 256,
                   .vector_width = 8,
                   .min_blocks_per_sm = 2,
-                  .persistent_blocks = 256,
-                  .rows_per_tile = 10};
+                  .persistent_blocks = 256};
 };
 
 TEST_F(TwoPassTest, TextNamesThemWhereThereAreAny) {
@@ -73,7 +76,7 @@ TEST_F(TwoPassTest, TextNamesThemWhereThereAreAny) {
   EXPECT_EQ(parse_schedule(print(legal_)).value(), legal_);
   EXPECT_EQ(further_numbers(legal_), ", rows_per_tile 10");
   Schedule without = legal_;
-  without.rows_per_tile = 0;
+  std::get<LoopedParameters>(without.parameters).rows_per_tile = 0;
   EXPECT_NE(hash_of(without), hash_of(legal_));
   EXPECT_THAT(print(without), Not(HasSubstr("rows_per_tile")));
 }
@@ -95,14 +98,14 @@ TEST_F(TwoPassTest, RowsAreReducedFirstAndGoneThroughAgain) {
 
 /// Blocks that only leave totals of their rows pause at the end of each.
 TEST_F(TwoPassTest, BlocksThatStayPayForTheEndsOfRows) {
-  CostConstants free;
+  CostConstants free = kConstants;
   free.staying_share = 0.0;
   const SegmentFacts totals = canned_facts("row_and_total_loss", 8192, 2048);
   const WorkEstimate work = work_of(totals, 1);
   const double memory_us =
       memory_time(limits_, work.bytes_read, work.bytes_written, work.read_priority);
   EXPECT_NEAR(work.uneven_us - work_of(totals, 1, free).uneven_us,
-              CostConstants{}.staying_share * memory_us, 1e-9);
+              kConstants.staying_share * memory_us, 1e-9);
   EXPECT_EQ(work_of(facts_, 10).uneven_us, work_of(facts_, 10, free).uneven_us)
       << "rows that are gone through again";
 }
@@ -134,9 +137,9 @@ TEST_F(TwoPassTest, ABlocksRowsAreItsTurns) {
   EXPECT_EQ(rows_of_block(facts_, legal_), 32);
   EXPECT_EQ(row_tile_count(facts_, legal_), 4);
   Schedule schedule = legal_;
-  schedule.rows_per_tile = 32;
+  std::get<LoopedParameters>(schedule.parameters).rows_per_tile = 32;
   EXPECT_EQ(row_tile_count(facts_, schedule), 1);
-  schedule.cluster_size = 8;
+  std::get<LoopedParameters>(schedule.parameters).cluster_size = 8;
   EXPECT_EQ(rows_of_block(facts_, schedule), 256);
   EXPECT_EQ(row_tile_count(facts_, schedule), 8);
   EXPECT_EQ(row_tile_count(canned_facts("layer_norm_backward", 0, 64), legal_), 1)
@@ -149,7 +152,7 @@ TEST_F(TwoPassTest, AccumulatorsAreThoseOfAChunk) {
   Schedule schedule = legal_;
   schedule.unroll = 4;
   EXPECT_EQ(held_batches(facts_, schedule), 4);
-  schedule.rows_per_tile = 0;
+  std::get<LoopedParameters>(schedule.parameters).rows_per_tile = 0;
   EXPECT_EQ(held_batches(facts_, schedule), 16);
 }
 
@@ -163,13 +166,17 @@ TEST_F(TwoPassTest, RowValuesOfATurnWaitInSharedMemory) {
 TEST_F(TwoPassTest, NumbersThatMakeNoTurnsAreRefused) {
   for (const int64_t rows : {-1, 0, 8193}) {
     EXPECT_THAT(
-        reasons_with([&](Schedule& s) { s.rows_per_tile = rows; }),
+        reasons_with(
+            [&](Schedule& s) { std::get<LoopedParameters>(s.parameters).rows_per_tile = rows; }),
         ElementsAre(AllOf(HasSubstr("no rows, or more than there are"),
                           HasSubstr(fmt::format("value {}", rows)), HasSubstr("limit 8192"))));
   }
   EXPECT_THAT(reasons_with([](Schedule& s) { s.rows_per_block = 2; }),
               ElementsAre(HasSubstr("one after the other")));
-  EXPECT_THAT(reasons_with([](Schedule& s) { s.rows_per_tile = 8192; }), IsEmpty());
+  EXPECT_THAT(reasons_with([](Schedule& s) {
+                std::get<LoopedParameters>(s.parameters).rows_per_tile = 8192;
+              }),
+              IsEmpty());
   EXPECT_THAT(reasons_with([](Schedule& s) { s.unroll = 16; }),
               ElementsAre(HasSubstr("accumulates of a chunk exceeds its registers")));
   EXPECT_THAT(reasons_with([](Schedule& s) { s.persistent_blocks = 0; }),
@@ -181,32 +188,15 @@ TEST_F(TwoPassTest, NumbersThatMakeNoTurnsAreRefused) {
 TEST_F(TwoPassTest, MoreRowsThanSharedMemoryHoldsAreRefused) {
   const SegmentFacts facts = canned_facts("layer_norm_backward", 1 << 20, 64);
   Schedule schedule = legal_;
-  schedule.rows_per_tile = 14000;
+  std::get<LoopedParameters>(schedule.parameters).rows_per_tile = 14000;
   EXPECT_THAT(reasons(facts, schedule), IsEmpty());
-  schedule.rows_per_tile = 15000;
+  std::get<LoopedParameters>(schedule.parameters).rows_per_tile = 15000;
   EXPECT_THAT(reasons(facts, schedule), ElementsAre(HasSubstr("more shared memory")));
 }
 
-TEST_F(TwoPassTest, SchedulesThatTakeNoTurnsRefuseThem) {
+TEST_F(TwoPassTest, SegmentsWithoutReductionsOverRowsRefuseThem) {
   EXPECT_THAT(reasons(canned_facts("softmax", 8192, 4096), legal_),
-              ElementsAre(HasSubstr("the family has no two-pass schedules")));
-  for (const auto& [fusion, family] :
-       {std::pair("bias_gradient", "column"), {"swiglu", "pointwise"}}) {
-    const Schedule schedule{.family = family, .threads_per_row = 128, .rows_per_tile = 1};
-    EXPECT_THAT(reasons(canned_facts(fusion, 64, 1024), schedule),
-                ElementsAre(HasSubstr("the family has no two-pass schedules")));
-  }
-  EXPECT_THAT(reasons_with([](Schedule& s) {
-                s.family = "warp_specialised";
-                s.pipeline_stages = 4;
-              }),
-              ElementsAre(HasSubstr("the family has no two-pass schedules")));
-  const SegmentFacts narrow = canned_facts("layer_norm_backward", 8192, 4096);
-  Schedule resident = legal_;
-  resident.family = "multi_wave";
-  for (const ValueId value : narrow.kept) resident.kept.push_back({value});
-  EXPECT_THAT(reasons(narrow, resident),
-              ElementsAre(HasSubstr("the family has no two-pass schedules")));
+              ElementsAre(HasSubstr("only reductions over the rows take two passes")));
 }
 
 TEST_F(TwoPassTest, TuplesAreRefusedAsPartialResults) {
@@ -263,23 +253,23 @@ TEST_F(TwoPassTest, EveryConstantMatters) {
        {&RowConstants::block_start_ns, &RowConstants::first_load_ns, &RowConstants::chunk_ns,
         &RowConstants::cache_latency_ns, &RowConstants::block_exchange_ns,
         &RowConstants::prologue_instructions}) {
-    CostConstants constants;
+    CostConstants constants = kConstants;
     constants.row.*member *= 2.0;
-    EXPECT_GT(cost(constants), cost({}));
+    EXPECT_GT(cost(constants), cost(kConstants));
   }
   for (double CostConstants::*member :
        {&CostConstants::memory_wait_ns, &CostConstants::own_issue_share,
         &CostConstants::instructions_per_access}) {
-    CostConstants constants;
+    CostConstants constants = kConstants;
     constants.*member *= 2.0;
-    EXPECT_GT(cost(constants), cost({}));
+    EXPECT_GT(cost(constants), cost(kConstants));
   }
 }
 
 // 2 inputs of a vector of 8 bf16, packed.
 TEST_F(TwoPassTest, ARowAheadTakesItsWordsAndHidesItsWay) {
   Schedule ahead = legal_;
-  ahead.prefetch_rows = 1;
+  std::get<LoopedParameters>(ahead.parameters).prefetch_rows = 1;
   EXPECT_THAT(reasons(ahead), IsEmpty());
   EXPECT_EQ(prefetched_inputs(facts_, ahead).size(), 2U);
   EXPECT_EQ(prefetched_words(facts_, ahead), 2 * 4);
@@ -292,7 +282,7 @@ TEST_F(TwoPassTest, ARowAheadTakesItsWordsAndHidesItsWay) {
   Schedule nothing_again = ahead;
   nothing_again.persistent_blocks = 8;
   EXPECT_THAT(reasons(loss, nothing_again), ElementsAre(HasSubstr("none can be prefetched")));
-  ahead.prefetch_rows = 2;
+  std::get<LoopedParameters>(ahead.parameters).prefetch_rows = 2;
   EXPECT_THAT(reasons(ahead), ElementsAre(HasSubstr("the row at hand and the one after it")));
 }
 
@@ -325,7 +315,7 @@ TEST_F(TwoPassTest, TotalsAreOfferedABlockForEveryRow) {
     for (const ProposedSchedule& candidate : proposal.candidates) {
       const Schedule& schedule = candidate.schedule;
       EXPECT_THAT(reasons(facts, schedule), IsEmpty());
-      EXPECT_EQ(schedule.cluster_size, 1) << "no SM is idle, and no column is accumulated";
+      EXPECT_EQ(schedule.cluster_size(), 1) << "no SM is idle, and no column is accumulated";
       EXPECT_EQ(candidate.predicted, predict_looped(facts, schedule, candidate.estimate, limits_));
       if (schedule.row_access != access || !is_non_persistent(facts, schedule)) continue;
       EXPECT_EQ(schedule.persistent_blocks, 4096);
@@ -339,13 +329,14 @@ TEST_F(TwoPassTest, TotalsAreOfferedABlockForEveryRow) {
 TEST_F(TwoPassTest, BlocksPassThatHaveOneRowAndNoColumnsToWalk) {
   const SegmentFacts loss = canned_facts("row_and_total_loss", 64, 1024);
   Schedule schedule = legal_;
-  schedule.rows_per_tile = 1;
+  std::get<LoopedParameters>(schedule.parameters).rows_per_tile = 1;
   schedule.persistent_blocks = 64;
   EXPECT_TRUE(is_non_persistent(loss, schedule));
   EXPECT_FALSE(is_non_persistent(canned_facts("marginal_sums", 64, 1024), schedule));
   schedule.persistent_blocks = 63;
   EXPECT_FALSE(is_non_persistent(loss, schedule));
-  EXPECT_TRUE(is_non_persistent(canned_facts("rms_norm", 64, 1024), {.family = "looped"}));
+  EXPECT_TRUE(is_non_persistent(canned_facts("rms_norm", 64, 1024),
+                                {.family = "looped", .parameters = LoopedParameters{}}));
 }
 
 TEST_F(TwoPassTest, RowsThatLeaveSMsIdleAreShared) {
@@ -354,9 +345,9 @@ TEST_F(TwoPassTest, RowsThatLeaveSMsIdleAreShared) {
   const auto best = std::ranges::min_element(
       proposal.candidates, {},
       [](const ProposedSchedule& candidate) { return candidate.predicted.total_us; });
-  EXPECT_EQ(best->schedule.cluster_size, 8);
+  EXPECT_EQ(best->schedule.cluster_size(), 8);
   for (const ProposedSchedule& candidate : propose_looped(facts, *find_device("A100")).candidates)
-    EXPECT_EQ(candidate.schedule.cluster_size, 1);
+    EXPECT_EQ(candidate.schedule.cluster_size(), 1);
 }
 
 // Its rows have no statistics, and its accumulators no room in the registers of an A100 or L4.

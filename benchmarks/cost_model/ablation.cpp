@@ -1,0 +1,143 @@
+#include "benchmarks/cost_model/ablation.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <random>
+
+#include "fusion_ir/error.h"
+
+namespace sinter::bench {
+namespace {
+
+/// A rate or a count so large that what it limits is free.
+constexpr double kUnlimited = 1e30;
+constexpr int kResamples = 2000;
+constexpr uint64_t kSeed = 1;
+
+std::pair<double, double> interval_of(const std::vector<double>& differences) {
+  std::mt19937_64 random(kSeed);
+  std::uniform_int_distribution<size_t> any(0, differences.size() - 1);
+  std::vector<double> means;
+  for (int i = 0; i < kResamples; ++i) {
+    double sum = 0.0;
+    for (size_t k = 0; k < differences.size(); ++k) sum += differences[any(random)];
+    means.push_back(sum / static_cast<double>(differences.size()));
+  }
+  std::ranges::sort(means);
+  constexpr size_t kTail = kResamples / 40;  // 2.5 % at each end.
+  return {100.0 * std::expm1(means[kTail]), 100.0 * std::expm1(means[means.size() - 1 - kTail])};
+}
+
+}  // namespace
+
+std::vector<CostTerm> cost_terms() {
+  return {
+      {"write-back",
+       "reads of normal priority alternate with write-backs",
+       {{"normal_read_us_per_gb", 0.0}}},
+      {"dirty lines", "reads evict lines that earlier kernels wrote", {{"dirty_line_bytes", 0.0}}},
+      {"evict first", "reads that leave L2 first are slower", {{"evict_first_penalty", 0.0}}},
+      {"room in L2", "little traffic stays in L2", {{"l2_room_share", 0.0}}},
+      {"second reads", "rows that are read again", {{"non_persistent.second_reads_share", 0.0}}},
+      {"missed reads", "second reads that miss L1", {{"non_persistent.missed_reads_share", 0.0}}},
+      {"thrashing", "L1 hits fall faster than in proportion", {{"l1_thrash", 1.0}}},
+      {"cluster slots",
+       "blocks of a cluster wait for slots",
+       {{"non_persistent.cluster_gather_ns", 0.0}}},
+      {"alternation",
+       "a lone block alternates between loads and arithmetic",
+       {{"non_persistent.alternation_share", 0.0}}},
+      {"draining",
+       "write-back overlaps the next wave",
+       {{"non_persistent.draining_ns_per_byte", 0.0}}},
+      {"instruction chain",
+       "dependent instructions of a thread",
+       {{"non_persistent.clocks_per_instruction", 0.0}}},
+      {"instruction fetch",
+       "code beyond the instruction cache",
+       {{"text_bytes_per_clock", kUnlimited}}},
+      {"late loads",
+       "loads that ptxas moves behind the first use",
+       {{"non_persistent.late_loads_share", 0.0}}},
+      {"growth of overlap",
+       "more resident blocks overlap more",
+       {{"non_persistent.overlap_growth", 0.0}}},
+      {"most overlap",
+       "the p-norm's exponent is limited",
+       {{"non_persistent.most_overlap", 1e3}}},
+      {"lone overlap", "warps of one block hide latency", {{"non_persistent.lone_overlap", 0.0}}},
+      {"waiting compute",
+       "little arithmetic hides the latency of reductions",
+       {{"non_persistent.waiting_compute_share", 1e-9}}},
+      {"warps at a barrier",
+       "a barrier waits for the slowest warp",
+       {{"non_persistent.warps_doubling_ns", 0.0}}},
+      {"few warps", "few warps issue less", {{"non_persistent.warps_exponent", 0.0}}},
+      {"rows in flight",
+       "more rows in flight slow DRAM down",
+       {{"non_persistent.row_doubling_share", 0.0}}},
+      {"oversaturation",
+       "more bytes in flight than saturate DRAM",
+       {{"non_persistent.oversaturation_share", 0.0}}},
+      {"last wave",
+       "part of the last block's path is hidden",
+       {{"non_persistent.last_share", 1.0}}},
+      {"narrow copies",
+       "8-byte copies to shared memory",
+       {{"non_persistent.narrow_copy_bytes_per_clock", kUnlimited}}},
+      {"idle latency",
+       "a lone round of loads takes the idle latency",
+       {{"non_persistent.idle_latency_share", 1.0}}},
+      {"persistent totals",
+       "persistent blocks that reduce rows to totals",
+       {{"staying_share", 0.0}}},
+      {"hiding", "resident blocks hide more than in proportion", {{"hiding_exponent", 1.0}}},
+      {"own issue",
+       "warps do not hide all of their block's issue time",
+       {{"own_issue_share", 0.0}}},
+      {"short runs", "short runs of a column strip open DRAM pages", {{"short_run_penalty", 0.0}}},
+      {"cluster exchange",
+       "exchanges across a cluster",
+       {{"cluster_exchange_ns", 0.0}, {"cluster_doubling_ns", 0.0}}},
+      {"cluster start", "blocks of a cluster start together", {{"cluster_start_us", 0.0}}},
+      {"pipeline instructions", "instructions of a row", {{"pipeline_instruction_ns", 0.0}}},
+      {"pipeline warps", "warps of an exchange", {{"pipeline_warp_ns", 0.0}}},
+      {"pipeline weights", "vectors of weights from cache", {{"pipeline_weight_ns", 0.0}}},
+      {"pipeline registers", "consumers with few registers", {{"pipeline_register_limit", 0.0}}},
+      {"pipeline fill", "wait for the first row", {{"pipeline_fill_share", 0.0}}},
+      {"pipeline starvation", "no load in flight", {{"pipeline_starved_penalty", 0.0}}},
+      {"pipeline refill", "from release to the next row", {{"pipeline_refill_ns", 0.0}}},
+      {"pipeline overfull", "more bytes in flight than help", {{"pipeline_overfull_penalty", 0.0}}},
+      {"pipeline issue", "few consumer warps issue less", {{"pipeline_warps_exponent", 0.0}}},
+  };
+}
+
+std::vector<TermWorth> ablate(const TimedSet& set) {
+  const std::vector<ProblemAccuracy> with = accuracy_of(set, set.limits);
+  const Accuracy mean = mean_of(with);
+  std::vector<TermWorth> out;
+  for (const CostTerm& term : cost_terms()) {
+    DeviceLimits limits = set.limits;
+    for (const auto& [name, value] : term.off) {
+      const CostConstantField* field = find_cost_constant(name);
+      SINTER_CHECK(field != nullptr, "there is no constant {}", name);
+      field->of(limits.cost) = value;
+    }
+    const std::vector<ProblemAccuracy> without = accuracy_of(set, limits);
+    std::vector<double> differences;
+    for (size_t i = 0; i < with.size(); ++i)
+      differences.push_back(without[i].behind - with[i].behind);
+    const auto [low, high] = interval_of(differences);
+    const Accuracy now = mean_of(without);
+    out.push_back({.term = term.name,
+                   .without = now,
+                   .error = now.error - mean.error,
+                   .behind = now.behind - mean.behind,
+                   .low = low,
+                   .high = high});
+  }
+  return out;
+}
+
+}  // namespace sinter::bench

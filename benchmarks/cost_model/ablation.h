@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "benchmarks/cost_model/accuracy.h"
+
+namespace sinter::bench {
+
+/// A part of the cost model that constants can switch off.
+struct CostTerm {
+  std::string_view name;
+  std::string_view meaning;
+  /// Constants by name, and the values at which the term has no effect.
+  std::vector<std::pair<std::string_view, double>> off;
+};
+
+std::vector<CostTerm> cost_terms();
+
+/// What a term is worth on one card, in percentage points.
+struct TermWorth {
+  std::string_view term;
+  Accuracy without;     ///< Of predictions without the term.
+  double error = 0.0;   ///< By how much the mean error grows.
+  double behind = 0.0;  ///< By how much longer the choice takes, on average over problems.
+  double low = 0.0;     ///< 95 % interval of `behind`: paired bootstrap over problems.
+  double high = 0.0;
+};
+
+/// Switches each term off alone, and refits nothing.
+std::vector<TermWorth> ablate(const TimedSet& set);
+
+}  // namespace sinter::bench

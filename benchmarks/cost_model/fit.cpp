@@ -1,0 +1,184 @@
+#include "benchmarks/cost_model/fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <ranges>
+
+#include "fusion_ir/error.h"
+
+namespace sinter::bench {
+namespace {
+
+constexpr double kNear = 0.02;
+constexpr double kChoiceWeight = 0.4;
+/// Factors by which a constant is changed, the largest first.
+constexpr std::array kSteps = {1.3, 1.1, 1.03};
+/// What a step must gain, as a share of the loss: the times of one kernel differ by up to this much
+/// from run to run, so a smaller gain says nothing.
+constexpr double kLeastGain = 1e-4;
+/// A coarse value: the same from whichever side it is reached.
+constexpr int kDigits = 3;
+
+double rounded(double value) {
+  if (value == 0.0) return 0.0;
+  const double unit = std::pow(10.0, std::floor(std::log10(std::abs(value))) - (kDigits - 1));
+  return std::stod(fmt::format("{:.12g}", std::round(value / unit) * unit));
+}
+
+/// The losses of all problems under the best constants so far, and what they become under others.
+class Descent {
+ public:
+  explicit Descent(const TimedSet& set) : set_(set), limits_(set.limits) {
+    for (const TimedProblem& problem : set.problems) {
+      std::vector<double> logs;
+      for (const TimedSchedule& timed : problem.timed)
+        logs.push_back(log_of(problem, timed, limits_));
+      losses_.push_back(loss_of(problem, logs));
+      predictions_.push_back(std::move(logs));
+    }
+  }
+
+  FitResult run() {
+    const CostConstants before = limits_.cost;
+    const double loss_before = sum_of(losses_).total();
+    for (const double step : kSteps) {
+      // Each step may open the way for others, large ones for small ones.
+      for (bool improved = true; improved;) {
+        improved = false;
+        for (const CostConstantField& field : cost_constant_fields()) {
+          if (field.origin == ConstantOrigin::kFitted && improve(field, step)) improved = true;
+        }
+      }
+    }
+    FitResult out{.constants = limits_.cost,
+                  .changes = {},
+                  .loss_before = loss_before,
+                  .loss_after = sum_of(losses_).total(),
+                  .predictions = made_};
+    for (const CostConstantField& field : cost_constant_fields()) {
+      const double old = value_of(field, before);
+      const double now = value_of(field, limits_.cost);
+      if (old != now) out.changes.push_back({std::string(field.name), old, now});
+    }
+    return out;
+  }
+
+ private:
+  /// Of one problem, or the sum of several.
+  struct Loss {
+    double error = 0.0;   ///< Mean square of the schedules' log(measured / predicted).
+    double behind = 0.0;  ///< Expected log(chosen / fastest).
+    [[nodiscard]] double total() const { return error + kChoiceWeight * behind; }
+    Loss& operator+=(const Loss& other) {
+      error += other.error;
+      behind += other.behind;
+      return *this;
+    }
+  };
+  using Losses = std::vector<Loss>;
+
+  double log_of(const TimedProblem& problem, const TimedSchedule& timed,
+                const DeviceLimits& limits) {
+    ++made_;
+    return std::log(predicted(problem, timed, limits).total_us);
+  }
+
+  static Loss loss_of(const TimedProblem& problem, const std::vector<double>& logs) {
+    const double least = *std::ranges::min_element(logs);
+    const double fastest = std::ranges::min_element(problem.timed, {}, &TimedSchedule::us)->us;
+    double squares = 0.0;
+    double chances = 0.0;
+    double behind = 0.0;
+    for (size_t i = 0; i < logs.size(); ++i) {
+      const double error = std::log(problem.timed[i].us) - logs[i];
+      squares += error * error;
+      const double chance = std::exp((least - logs[i]) / kNear);
+      chances += chance;
+      behind += chance * std::log(problem.timed[i].us / fastest);
+    }
+    return {.error = squares / static_cast<double>(logs.size()), .behind = behind / chances};
+  }
+
+  static Loss sum_of(const Losses& losses) {
+    Loss sum;
+    for (const Loss& loss : losses) sum += loss;
+    return sum;
+  }
+
+  static std::array<Loss, kFolds> folds_of(const Losses& losses) {
+    std::array<Loss, kFolds> sums{};
+    for (size_t i = 0; i < losses.size(); ++i) sums[i % kFolds] += losses[i];
+    return sums;
+  }
+
+  /// Takes the better of a step up and a step down, if one is worth it.
+  bool improve(const CostConstantField& field, double step) {
+    const double old = value_of(field, limits_.cost);
+    bool improved = false;
+    for (const double value : {old * step, old / step}) {
+      const double tried = std::clamp(rounded(value), field.least, field.most);
+      if (tried != old && take_if_better(field, tried)) {
+        improved = true;
+        break;
+      }
+    }
+    return improved;
+  }
+
+  bool take_if_better(const CostConstantField& field, double value) {
+    DeviceLimits limits = limits_;
+    field.of(limits.cost) = value;
+    std::vector<std::vector<double>> predictions = predictions_;
+    Losses losses = losses_;
+    for (size_t p = 0; p < set_.problems.size(); ++p) {
+      const TimedProblem& problem = set_.problems[p];
+      bool changed = false;
+      for (size_t i = 0; i < problem.timed.size(); ++i) {
+        const double now = log_of(problem, problem.timed[i], limits);
+        changed = changed || now != predictions[p][i];
+        predictions[p][i] = now;
+      }
+      if (changed) losses[p] = loss_of(problem, predictions[p]);
+    }
+    const Loss before = sum_of(losses_);
+    const Loss after = sum_of(losses);
+    if (before.total() - after.total() < kLeastGain * before.total()) return false;
+    if (after.behind > before.behind) return false;
+    const auto old_folds = folds_of(losses_);
+    const auto new_folds = folds_of(losses);
+    for (size_t fold = 0; fold < kFolds; ++fold) {
+      if (new_folds[fold].total() > old_folds[fold].total()) return false;
+    }
+    limits_ = limits;
+    predictions_ = std::move(predictions);
+    losses_ = std::move(losses);
+    return true;
+  }
+
+  const TimedSet& set_;
+  DeviceLimits limits_;
+  std::vector<std::vector<double>> predictions_;  ///< Logarithms, by problem and schedule.
+  Losses losses_;
+  size_t made_ = 0;
+};
+
+}  // namespace
+
+FitResult fit(const TimedSet& set) {
+  SINTER_CHECK(!set.problems.empty(), "nothing was timed on {}", set.limits.name);
+  return Descent(set).run();
+}
+
+TimedSet part_of(const TimedSet& set, bool held_out) {
+  TimedSet out{.limits = set.limits, .families = {}, .problems = {}, .left_out = 0};
+  for (size_t i = 0; i < set.problems.size(); ++i) {
+    if ((i % kHeldOutOf == 0) == held_out) out.problems.push_back(set.problems[i]);
+  }
+  return out;
+}
+
+}  // namespace sinter::bench

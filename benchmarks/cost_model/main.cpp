@@ -1,0 +1,225 @@
+// Compares the cost model with schedules that were timed: how far its predictions are off, how much
+// longer its choice takes than the fastest, what each term is worth, and which constants fit best.
+// Needs no device.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "benchmarks/cost_model/ablation.h"
+#include "benchmarks/cost_model/accuracy.h"
+#include "benchmarks/cost_model/fit.h"
+
+namespace sinter::bench {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+struct Options {
+  std::vector<std::string> lists;
+  std::string suite;
+  std::string results;
+  std::string out;
+  std::map<std::string, double> given;
+  double least_worth = 0.0;
+  bool check = false;
+};
+
+std::vector<TimedSet> sets_of(const Options& options) {
+  std::vector<TimedSet> sets;
+  for (const std::string& list : options.lists) {
+    TimedSet set = read_timed_set(list, options.suite, options.results);
+    for (const auto& [name, value] : options.given) {
+      const CostConstantField* field = find_cost_constant(name);
+      if (field == nullptr) throw std::runtime_error("there is no constant " + name);
+      field->of(set.limits.cost) = value;
+    }
+    sets.push_back(std::move(set));
+  }
+  return sets;
+}
+
+void print_accuracy(const char* what, const TimedSet& set, const DeviceLimits& limits) {
+  const auto problems = accuracy_of(set, limits);
+  const Accuracy mean = mean_of(problems);
+  size_t schedules = 0;
+  for (const ProblemAccuracy& problem : problems) schedules += problem.schedules;
+  fmt::print(
+      "{}, {}: {} schedules are missed by {:.2f} % in the mean; of {} problems the choice takes "
+      "{:.2f} % longer than the fastest\n",
+      set.limits.name, what, schedules, mean.error, problems.size(), mean.behind);
+}
+
+/// Every schedule with its time and its prediction, term by term.
+nlohmann::json predictions_of(const TimedSet& set) {
+  nlohmann::json out = nlohmann::json::array();
+  for (const TimedProblem& problem : set.problems) {
+    for (const TimedSchedule& timed : problem.timed) {
+      const Prediction terms = predicted(problem, timed, set.limits);
+      out.push_back({{"problem", problem.name},
+                     {"schedule", print(timed.schedule)},
+                     {"us", timed.us},
+                     {"predicted_us", terms.total_us},
+                     {"launch_us", terms.launch_us},
+                     {"memory_us", terms.memory_us},
+                     {"l2_us", terms.l2_us},
+                     {"issue_us", terms.issue_us},
+                     {"special_us", terms.special_us},
+                     {"shared_us", terms.shared_us},
+                     {"exposed_us", terms.exposed_us},
+                     {"block_latency_us", terms.block_latency_us},
+                     {"blocks_per_sm", timed.estimate.blocks_per_sm},
+                     {"registers", timed.estimate.registers},
+                     {"waves", timed.estimate.waves}});
+    }
+  }
+  return out;
+}
+
+int report(const Options& options) {
+  for (const TimedSet& set : sets_of(options)) {
+    print_accuracy("all", set, set.limits);
+    for (const bool held_out : {false, true})
+      print_accuracy(held_out ? "held out" : "fitted", part_of(set, held_out), set.limits);
+    if (!options.out.empty()) std::ofstream(options.out) << predictions_of(set).dump(1) << "\n";
+  }
+  return 0;
+}
+
+/// Puts "row.chunk_ns" into the object "row".
+void set_constant(OrderedJson& object, std::string_view name, double value) {
+  const size_t dot = name.find('.');
+  if (dot != std::string_view::npos)
+    return set_constant(object[std::string(name.substr(0, dot))], name.substr(dot + 1), value);
+  OrderedJson& place = object[std::string(name)];
+  if (value == std::floor(value) && std::abs(value) < 1e15)
+    place = static_cast<int64_t>(value);
+  else
+    place = value;
+}
+
+/// The file of the device, with the constants changed that the fit changed.
+std::string file_with(const std::string& path, const FitResult& result) {
+  std::ifstream in(path);
+  if (!in) throw std::runtime_error("cannot read " + path);
+  OrderedJson file = OrderedJson::parse(in);
+  for (const FittedConstant& change : result.changes)
+    set_constant(file.at("constants"), change.name, change.after);
+  return file.dump(2) + "\n";
+}
+
+int fit_all(const Options& options) {
+  int status = 0;
+  for (const TimedSet& set : sets_of(options)) {
+    const TimedSet fitted = part_of(set, false);
+    const TimedSet held_out = part_of(set, true);
+    const FitResult result = fit(fitted);
+    DeviceLimits after = set.limits;
+    after.cost = result.constants;
+    print_accuracy("fitted, before", fitted, set.limits);
+    print_accuracy("fitted, after", fitted, after);
+    print_accuracy("held out, before", held_out, set.limits);
+    print_accuracy("held out, after", held_out, after);
+    fmt::print("loss {:.5f} -> {:.5f} by {} predictions\n", result.loss_before, result.loss_after,
+               result.predictions);
+    for (const FittedConstant& change : result.changes)
+      fmt::print("{:44} {:10.4g} -> {:10.4g}\n", change.name, change.before, change.after);
+    if (options.check && !result.changes.empty()) status = 1;
+    if (!options.out.empty()) {
+      const std::string text = file_with(options.out, result);
+      std::ofstream(options.out) << text;
+    }
+  }
+  if (status != 0) fmt::print("the constants are not those that the fit gives\n");
+  return status;
+}
+
+/// Names the terms that are worth less than `least_worth` on every card, in error and in choice.
+int ablate_all(const Options& options) {
+  nlohmann::json out = nlohmann::json::array();
+  std::map<std::string_view, double> worth;
+  for (const TimedSet& set : sets_of(options)) {
+    print_accuracy("all", set, set.limits);
+    fmt::print(
+        "| term off | error, % | costs in error | costs in choice | 95 % |\n"
+        "| --- | --- | --- | --- | --- |\n");
+    nlohmann::json terms = nlohmann::json::array();
+    for (const TermWorth& term : ablate(set)) {
+      fmt::print("| {} | {:.2f} | {:.2f} | {:.2f} | {:.2f} to {:.2f} |\n", term.term,
+                 term.without.error, term.error, term.behind, term.low, term.high);
+      terms.push_back({{"term", term.term},
+                       {"error", term.without.error},
+                       {"behind", term.without.behind},
+                       {"costs_in_error", term.error},
+                       {"costs_in_choice", term.behind},
+                       {"low", term.low},
+                       {"high", term.high}});
+      const auto [known, is_new] = worth.try_emplace(term.term, std::max(term.error, term.behind));
+      if (!is_new) known->second = std::max({known->second, term.error, term.behind});
+    }
+    const Accuracy mean = mean_of(accuracy_of(set, set.limits));
+    out.push_back({{"device", set.limits.name},
+                   {"problems", set.problems.size()},
+                   {"error", mean.error},
+                   {"behind", mean.behind},
+                   {"terms", std::move(terms)}});
+  }
+  if (!options.out.empty()) std::ofstream(options.out) << out.dump(1) << "\n";
+  int status = 0;
+  for (const auto& [term, points] : worth) {
+    if (points >= options.least_worth) continue;
+    fmt::print("'{}' is worth {:.2f} points at most\n", term, points);
+    status = 1;
+  }
+  return status;
+}
+
+}  // namespace
+}  // namespace sinter::bench
+
+int main(int argc, char** argv) {
+  namespace bench = sinter::bench;
+  CLI::App app("Compares the cost model with timed schedules");
+  app.require_subcommand(1);
+  bench::Options options;
+  std::map<CLI::App*, int (*)(const bench::Options&)> commands;
+  const auto command = [&](const char* name, const char* what, int (*run)(const bench::Options&)) {
+    CLI::App* sub = app.add_subcommand(name, what);
+    sub->add_option("sets", options.lists,
+                    "lists of result files, as in benchmarks/cost_model/sets")
+        ->required();
+    sub->add_option("--suite", options.suite, "the folder of suite.json")->required();
+    sub->add_option("--results", options.results, "the folder of the result files")->required();
+    sub->add_option_function<std::vector<std::pair<std::string, double>>>(
+           "--set",
+           [&](const std::vector<std::pair<std::string, double>>& pairs) {
+             options.given.insert(pairs.begin(), pairs.end());
+           },
+           "constants to try, as NAME VALUE")
+        ->type_name("NAME VALUE");
+    commands[sub] = run;
+    return sub;
+  };
+  command("report", "error of predictions, and how far the choice is behind", bench::report)
+      ->add_option("--out", options.out, "where to write each schedule with its prediction, JSON");
+  CLI::App* fit = command("fit", "fits the constants", bench::fit_all);
+  fit->add_option("--out", options.out, "the file of the device, to be changed in place");
+  fit->add_flag("--check", options.check, "fail if the fit changes a constant");
+  CLI::App* ablate = command("ablate", "what each term is worth", bench::ablate_all);
+  ablate->add_option("--out", options.out, "where to write the table, JSON");
+  ablate->add_option("--least-worth", options.least_worth,
+                     "fail if a term is worth less on every card, in percentage points");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return commands.at(app.get_subcommands().front())(options);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,183 @@
+#include "benchmarks/cost_model/timed_problems.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <ranges>
+#include <stdexcept>
+
+#include "benchmarks/result_file.h"
+#include "fusion_ir/error.h"
+#include "fusion_ir/parser.h"
+#include "fusion_ir/pipeline.h"
+#include "scheduler/planning/planner.h"
+#include "tests/support/canned_fusions.h"
+
+namespace sinter::bench {
+namespace {
+
+std::runtime_error error_of(const std::string& what, const Error& error) {
+  return std::runtime_error(fmt::format("{}: {}", what, error.text()));
+}
+
+/// The graphs of the suite, with the names of their extents.
+class Suite {
+ public:
+  explicit Suite(std::string folder) : folder_(std::move(folder)) {
+    const auto listed = nlohmann::json::parse(read_result(folder_ + "/suite.json"));
+    for (const char* group : {"kernels", "quantisation"}) {
+      for (const auto& kernel : listed.at(group))
+        extents_[kernel.at("name")] = kernel.at("extents").get<std::vector<std::string>>();
+    }
+  }
+
+  /// The facts of a graph that one kernel runs, but for a kernel that combines its partial results.
+  [[nodiscard]] std::optional<SegmentFacts> facts_of(const nlohmann::json& row,
+                                                     const DeviceLimits& limits) const {
+    const std::string kernel = row.at("kernel");
+    const std::string type = row.at("type");
+    const std::vector<int64_t> shape = row.at("shape");
+    std::string text = read_result(folder_ + "/" + kernel + ".fir");
+    for (size_t at = 0; type == "f32" && (at = text.find("bf16", at)) != std::string::npos;)
+      text.replace(at, 4, "f32");
+    const auto fusion = parse_fusion(text);
+    if (!fusion) throw error_of(kernel, fusion.error());
+    const std::vector<std::string>& extents = extents_.at(kernel);
+    ExtentValues values;
+    for (size_t i = 0; i < shape.size(); ++i) values[extents.at(i)] = shape[i];
+    // The batches of policy optimisation lie apart by a position more.
+    if (shape.size() < extents.size()) values[extents.back()] = (shape[1] + 1) * shape[2];
+    auto planned = plan(*fusion, values, limits);
+    if (!planned) throw error_of(kernel, planned.error());
+    KernelPlan& first = planned->kernels.front();
+    const bool is_whole =
+        first.in_plan.empty() &&
+        std::ranges::all_of(planned->kernels | std::views::drop(1), &KernelPlan::finishes);
+    if (!is_whole) return std::nullopt;
+    return std::move(first.facts);
+  }
+
+ private:
+  std::string folder_;
+  std::map<std::string, std::vector<std::string>> extents_;
+};
+
+SegmentFacts facts_of_canned(const nlohmann::json& row) {
+  const std::string name = row.at("fusion");
+  const CannedFusion* canned = find_canned_fusion(name);
+  if (canned == nullptr) throw std::runtime_error(name + " is no canned fusion");
+  const Fusion fusion = canned->build();
+  const auto binding = bind_extents(
+      fusion, {{"rows", row.at("rows").get<int64_t>()}, {"cols", row.at("cols").get<int64_t>()}});
+  if (!binding) throw error_of(name, binding.error());
+  auto facts = analyse(simplify(specialize(fusion, *binding)));
+  if (!facts) throw std::runtime_error(name + " is no single segment");
+  return std::move(*facts);
+}
+
+class Reader {
+ public:
+  Reader(TimedSet& set, const std::string& suite) : set_(set), suite_(suite) {}
+
+  void add_suite_row(const nlohmann::json& row, const std::string& date) {
+    const std::string name = fmt::format(
+        "{} {} {}", row.at("kernel").get<std::string>(), row.at("type").get<std::string>(),
+        fmt::join(row.at("shape").get<std::vector<int64_t>>(), " x "));
+    add(name, row, row.at("schedules").front(), date,
+        [&] { return suite_.facts_of(row, set_.limits); });
+  }
+
+  void add_canned_row(const nlohmann::json& row, const std::string& date) {
+    if (!row.contains("schedule")) return leave_out();
+    const std::string name =
+        fmt::format("{} {} x {}", row.at("fusion").get<std::string>(),
+                    row.at("rows").get<int64_t>(), row.at("cols").get<int64_t>());
+    add(name, row, row.at("schedule"), date,
+        [&] { return std::optional<SegmentFacts>(facts_of_canned(row)); });
+  }
+
+  void finish() {
+    for (auto& [name, problem] : problems_) {
+      if (problem && problem->timed.size() >= 2) set_.problems.push_back(std::move(*problem));
+    }
+  }
+
+ private:
+  void leave_out() { ++set_.left_out; }
+
+  template <class Facts>
+  void add(const std::string& name, const nlohmann::json& row, const std::string& text,
+           const std::string& date, const Facts& facts_of) {
+    const auto us = row.at("us").get<double>();
+    // A spill costs what the compiler made of it, which the estimate does not know.
+    if (us <= 0.0 || row.value("spill_bytes", int64_t{0}) != 0) return leave_out();
+    auto schedule = parse_schedule(text);
+    if (!schedule) return leave_out();
+    const Family* family = find_family(set_.families, schedule->family);
+    if (family == nullptr || is_outdated(*schedule, date)) return leave_out();
+    const auto [known, is_new] = problems_.try_emplace(name);
+    if (is_new) {
+      if (auto facts = facts_of())
+        known->second = TimedProblem{.name = name, .facts = std::move(*facts), .timed = {}};
+    }
+    if (!known->second) return leave_out();
+    TimedProblem& problem = *known->second;
+    const auto same = std::ranges::find(problem.timed, *schedule, &TimedSchedule::schedule);
+    if (same != problem.timed.end()) {
+      same->us = std::min(same->us, us);
+      return;
+    }
+    const auto estimate = family->estimate(problem.facts, *schedule, set_.limits);
+    if (!estimate || estimate->spilled_registers > 0) return leave_out();
+    problem.timed.push_back(
+        {.schedule = std::move(*schedule), .estimate = *estimate, .family = family, .us = us});
+  }
+
+  /// Rows that start anywhere and stay in shared memory have been loaded in another way since.
+  static bool is_outdated(const Schedule& schedule, const std::string& date) {
+    return date < "2026-11-25" && schedule.row_access == RowAccess::kUnaligned &&
+           std::ranges::any_of(schedule.kept, [](const KeptValue& kept) {
+             return kept.residency == Residency::kShared;
+           });
+  }
+
+  TimedSet& set_;
+  Suite suite_;
+  std::map<std::string, std::optional<TimedProblem>> problems_;  ///< Nothing: several kernels.
+};
+
+}  // namespace
+
+TimedSet read_timed_set(const std::string& list, const std::string& suite,
+                        const std::string& results) {
+  const auto listed = nlohmann::json::parse(read_result(list));
+  const std::string device = listed.at("device");
+  const auto limits = find_device(device);
+  if (!limits) throw std::runtime_error(list + ": there is no device " + device);
+  TimedSet set{.limits = *limits, .families = scheduling_families(), .problems = {}, .left_out = 0};
+  Reader reader(set, suite);
+  for (const char* format : {"suite", "canned"}) {
+    for (const std::string name : listed.at(format)) {
+      const auto file = nlohmann::json::parse(read_result(results + "/" + name));
+      const std::string date = file.value("run", nlohmann::json::object()).value("date", "");
+      for (const auto& row : file.at("results")) {
+        if (std::string_view(format) == "suite")
+          reader.add_suite_row(row, date);
+        else
+          reader.add_canned_row(row, date);
+      }
+    }
+  }
+  reader.finish();
+  return set;
+}
+
+Prediction predicted(const TimedProblem& problem, const TimedSchedule& timed,
+                     const DeviceLimits& limits) {
+  return timed.family->predict(problem.facts, timed.schedule, timed.estimate, limits);
+}
+
+}  // namespace sinter::bench

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "scheduler/analysis/segment_facts.h"
+#include "scheduler/budgets/device_limits.h"
+#include "scheduler/families/family.h"
+#include "scheduler/schedule/schedule.h"
+
+namespace sinter::bench {
+
+/// A schedule that was timed, as the model sees it today.
+struct TimedSchedule {
+  Schedule schedule;
+  ResourceEstimate estimate;
+  const Family* family = nullptr;
+  double us = 0.0;  ///< The shortest where it was timed several times.
+};
+
+/// One kernel at one size, and the schedules it was timed with.
+struct TimedProblem {
+  std::string name;  ///< "softmax bf16 8192 x 4096".
+  SegmentFacts facts;
+  std::vector<TimedSchedule> timed;
+};
+
+/// What a device was timed with.
+struct TimedSet {
+  DeviceLimits limits;
+  FamilySet families;
+  std::vector<TimedProblem> problems;  ///< With two timed schedules or more, by name.
+  size_t left_out = 0;  ///< Rows that spilled, failed, or are of schedules no longer legal.
+};
+
+/// Reads a list of result files: an object with "device", "suite" (files of sweep_suite.py) and
+/// "canned" (files of sinter_gpu_suite), names below `results`. `suite` is the folder of the
+/// suite's graphs. Throws std::runtime_error for what cannot be read.
+TimedSet read_timed_set(const std::string& list, const std::string& suite,
+                        const std::string& results);
+
+/// Predicted microseconds under other constants.
+Prediction predicted(const TimedProblem& problem, const TimedSchedule& timed,
+                     const DeviceLimits& limits);
+
+}  // namespace sinter::bench

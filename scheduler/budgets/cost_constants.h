@@ -1,0 +1,250 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+namespace sinter {
+
+// The numbers that the cost model multiplies by. Each device has a file of them, devices/*.json,
+// which the build embeds. docs/cost_model.md states the formulas and gives the measurements behind
+// many of the constants.
+
+/// Latencies along a row, in nanoseconds, and instructions that are not per element.
+struct RowConstants {
+  double block_start_ns;     ///< Block launch to first load, and drain of the block.
+  double first_load_ns;      ///< Exposed part of the row's first load after that.
+  double chunk_ns;           ///< Each further chunk loaded from DRAM or L2.
+  double l1_chunk_ns;        ///< Each chunk of a second pass that hits L1.
+  double shared_chunk_ns;    ///< Each chunk kept in shared memory.
+  double cache_latency_ns;   ///< A chunk of one weight vector, which hits L2.
+  double warp_exchange_ns;   ///< Warp reduction: five dependent shuffles and additions.
+  double block_exchange_ns;  ///< Block reduction: warp reduction, barrier, second round.
+  /// Coordinates and row scalars, per thread; from SASS.
+  double prologue_instructions;
+  /// Block reduction without its combinations, per thread: store of the tuple, barrier, load of
+  /// another one; from SASS.
+  double exchange_instructions;
+  friend bool operator==(const RowConstants&, const RowConstants&) = default;
+};
+
+/// Non-persistent grids, beside the latencies along a row.
+struct NonPersistentGrid {
+  /// Added to a block reduction per doubling of warps beyond four: a barrier waits for the slowest
+  /// of them. Not for warps that keep no row.
+  double warps_doubling_ns;
+  double clocks_per_instruction;  ///< Of a thread's dependent instruction chain.
+  /// Cost of 8-byte copies to shared memory beyond that of 16-byte copies, as bytes per clock and
+  /// SM.
+  double narrow_copy_bytes_per_clock;
+  /// p = 1 + overlap x (resident blocks - 1 + lone_overlap) ^ overlap_growth, at most most_overlap.
+  double overlap;
+  double overlap_growth;
+  double most_overlap;
+  /// Latency hiding among the warps of a single resident block, in units of one further block. 0
+  /// for schedules that wait for copies of whole rows.
+  double lone_overlap;
+  /// Thread instructions per byte at which an H200 takes as long to issue as to load.
+  double balanced_slots_per_byte;
+  /// Reductions that store nothing along the row: fractional increase of DRAM time per doubling of
+  /// the rows in flight on an SM, scaled by (1 - compute / memory)^3.
+  double row_doubling_share;
+  /// The same per doubling of the bytes in flight beyond saturations_before_queueing times what
+  /// saturates DRAM. Only for rows that are loaded whole. All threads of a full SM count, even
+  /// those for which registers leave no room, so that more registers never predict a slower plan.
+  double oversaturation_share;
+  double saturations_before_queueing;
+  /// Compute as a share of DRAM time at which such reductions expose their whole latency. Below it
+  /// the exposed part falls with the square of the share.
+  double waiting_compute_share;
+  /// Share of a block's critical path that is exposed after the throughput-bound part; less for
+  /// grids of fewer blocks than SMs.
+  double last_share;
+  double busy_warps;      ///< Resident warps of an SM that reach issue_efficiency.
+  double warps_exponent;  ///< Issue time grows by (busy_warps / warps) ^ warps_exponent.
+  /// A single resident block alternates between loading and computing: it adds this share of the
+  /// shorter of DRAM and issue time.
+  double alternation_share;
+  /// Nanoseconds of write-back from L2 that overlap the next wave's critical path and are
+  /// subtracted from it, per byte that a wave writes on an SM.
+  double draining_ns_per_byte;
+  /// Per doubling of the cluster: a free block slot waits for the slots of the other blocks, and
+  /// every chunk waits for the slowest block.
+  double cluster_gather_ns;
+  /// Fractional increase of DRAM time of schedules that read rows again, even where the second read
+  /// hits L1.
+  double second_reads_share;
+  /// Further fractional increase of DRAM time, times the L1 miss rate of the second reads.
+  double missed_reads_share;
+  /// Idle DRAM latency as a share of the loaded latency (bytes_in_flight_per_sm by Little's law).
+  double idle_latency_share;
+  /// Fractional increase of DRAM time for rows of elements of at most 16 bits with more than
+  /// kLateLoadElements in a thread's registers: ptxas moves some of their loads behind the first
+  /// use.
+  double late_loads_share;
+  friend bool operator==(const NonPersistentGrid&, const NonPersistentGrid&) = default;
+};
+
+/// Latencies and overheads of the model, in nanoseconds unless the name says otherwise. All members
+/// are numbers of one device, so there is no default: DeviceLimits::cost has those of its device.
+struct CostConstants {
+  CostConstants() = delete;
+  /// Values in the order of cost_constant_fields().
+  explicit CostConstants(std::span<const double> values);
+
+  /// Fraction of the time added per spilled register, for the first most_spills_waited_for.
+  double spill_share;
+  double most_spills_waited_for;
+  double launch_us;  ///< Empty kernel between two events.
+  double ramp_us;    ///< Until all SMs stream, and from the last load to the last store: the
+                     ///< offset of the fitted line of DeviceLimits::copy_efficiency.
+  RowConstants row;
+  NonPersistentGrid non_persistent;
+  double second_launch_us;  ///< A dependent kernel of little work, with its drain and ramp.
+  /// Last-block finish: nanoseconds from a block's last partial results to the branch of the last
+  /// block. It spans two barriers, a fence under load, and the atomic.
+  double last_block_ns;
+  double last_block_bytes_per_clock;  ///< L2 bandwidth of the one SM of the last block.
+  /// Nanoseconds of one row of a consumer warp group: its waits and exchange, each instruction of a
+  /// thread, each warp in the exchange, and each vector of weights from cache. All pipeline_*
+  /// constants, those of clusters and second_launch_us are fitted together.
+  double pipeline_row_ns;
+  double pipeline_instruction_ns;
+  double pipeline_warp_ns;
+  double pipeline_weight_ns;
+  /// Fractional increase of a row's time per fraction by which its threads want more registers than
+  /// the launch gives. The compiler schedules for the launch's count, whatever setmaxnreg adds.
+  /// Threads want pipeline_wanted_registers times the estimate, to have loads in flight before the
+  /// first use.
+  double pipeline_register_limit;
+  double pipeline_wanted_registers;
+  double pipeline_overlap_exponent;  ///< Joins throughput and the rows' critical path.
+  double pipeline_memory_share;      ///< DRAM time relative to loads by all threads.
+  /// Fill of the pipeline: a group waits for its first row for this share of the time in which all
+  /// stages of all blocks arrive.
+  double pipeline_fill_share;
+  /// Bytes in flight that saturate DRAM, as a multiple of what arrives in memory_wait_ns: a stage
+  /// is released one row at a time. If only the rows in use are resident and no load is in flight,
+  /// DRAM time grows by the penalty.
+  double pipeline_bytes_in_flight;
+  double pipeline_starved_penalty;
+  double pipeline_refill_ns;  ///< From the release of a stage to the next row in it.
+  /// Bytes in flight on an SM from which more slow DRAM down, and the fractional increase per as
+  /// many again.
+  double pipeline_full_bytes;
+  double pipeline_overfull_penalty;
+  /// Warps of an SM that reach issue_efficiency, and the exponent with which issue time grows with
+  /// fewer.
+  double pipeline_busy_warps;
+  double pipeline_warps_exponent;
+  /// Share of L1 that keeps rows for a second read; writes, weights and later rows take the rest.
+  double l1_row_share;
+  /// How fast the hit rate falls once the resident rows outgrow that share: a cyclic pattern
+  /// thrashes, so hits fall faster than in proportion.
+  double l1_thrash;
+  /// DRAM time per GB added by reads of normal priority, at an even mix of reads and writes: L2
+  /// then alternates between write-backs and reads. A cost per GB holds for both cards; a share of
+  /// DRAM time would differ.
+  double normal_read_us_per_gb;
+  /// Traffic, as a share of L2, up to which normal_read_us_per_gb does not apply: L2 has room for
+  /// the writes. Inputs of a column kernel are then taken to be in L2 already
+  /// (columns_come_from_l2).
+  double l2_room_share;
+  /// Dirty L2 lines of earlier kernels, in bytes: reads that evict them wait for the write-back.
+  /// Scaled by the square of the traffic's share of L2, at most 1. If the kernel writes, also
+  /// scaled by the fourth power of the distance from an even mix. Not for reads that ask for
+  /// evict_first.
+  double dirty_line_bytes;
+  /// Fractional increase of DRAM time where reads ask for evict_first.
+  double evict_first_penalty;
+  /// Nanoseconds from a DRAM read to its use, under load. A schedule with little in flight waits
+  /// this long in each round of loads.
+  double memory_wait_ns;
+  /// Fractional increase of DRAM time for column strips of zero width, falling linearly to none at
+  /// 128 bytes: each row of a strip opens a DRAM page. Transposes use it too.
+  double short_run_penalty;
+  /// Fractional increase of DRAM time of persistent grids whose blocks reduce several rows to
+  /// totals: loads pause between rows. Not fitted for schedules that keep part of a row.
+  double staying_share;
+  double tile_vector_ns;  ///< Each vector that a thread of a pointwise tile moves.
+  /// Nanoseconds of an exchange across a cluster: a remote store and the phase of the mbarrier, and
+  /// what each doubling of the cluster adds because the slowest block counts.
+  double cluster_exchange_ns;
+  double cluster_doubling_ns;
+  /// Start of a kernel with clusters: blocks start together and synchronise before the first store.
+  double cluster_start_us;
+  double hiding_exponent;  ///< Latency hiding by resident blocks.
+  /// Warps that hide as much latency as one block where rows have no barrier.
+  double free_warps;
+  double own_issue_share;  ///< Share of a block's issue time that its warps do not hide.
+  /// Share of issue slots that dependent code fills with enough warps resident.
+  double issue_efficiency;
+  /// Address arithmetic, predicate and the access, per vector; from SASS.
+  double instructions_per_access;
+  /// Per dimension of the columns beyond the first: quotient by a constant, remainder, 64-bit
+  /// multiply-add; from PTX.
+  double column_split_instructions;
+  double instruction_bytes;  ///< Volta and later.
+  /// Instructions of the slow path of a fast-path logarithm, beyond the repetition of its element:
+  /// the library's function (codegen/device/numeric.cuh); from SASS.
+  double careful_logarithm_instructions;
+  /// The same in a loop that leaves elements for a store and tests each argument; from SASS.
+  double asked_logarithm_instructions;
+  /// Code size of a row kernel beyond its elements, in instructions (NVRTC 13.0).
+  double text_beside_elements;
+  /// Instruction cache of an SM in bytes, and the rate in bytes per clock at which the SM fetches
+  /// code beyond it again in every block.
+  double kept_text_bytes;
+  double text_bytes_per_clock;
+  /// Coordinates and bounds of one thread of a pointwise kernel; from SASS.
+  double tile_prologue_instructions;
+  /// Each step of a block's search for its tensor of a list, in nanoseconds and instructions. A
+  /// step cuts the members into kListSearchParts parts with seven times a read, a comparison and a
+  /// selection. Its addresses depend on the step before. 89 cycles for a constant that hits L1.5
+  /// (Jia et al., arXiv 1804.06826, table 3.1) and seven selections, at 1,755 MHz; not timed.
+  double search_step_ns;
+  double search_step_instructions;
+  friend bool operator==(const CostConstants&, const CostConstants&) = default;
+};
+
+/// Where the value of a constant comes from.
+enum class ConstantOrigin {
+  kCounted,   ///< Counted in SASS or PTX, or taken from a document.
+  kMeasured,  ///< Measured alone, by kernels that isolate it (docs/cost_model.md).
+  kFitted,    ///< Fitted, together with others, to timed schedules by sinter_fit.
+};
+
+/// A constant by name, and what it may be.
+struct CostConstantField {
+  std::string_view name;  ///< As in C++ and, each dot an object, in JSON: "row.chunk_ns".
+  double& (*of)(CostConstants&);
+  double least;
+  double most;
+  ConstantOrigin origin;
+};
+
+/// All constants, in a fixed order.
+std::span<const CostConstantField> cost_constant_fields();
+double value_of(const CostConstantField& field, const CostConstants& constants);
+const CostConstantField* find_cost_constant(std::string_view name);
+
+/// The constants embedded for a device of device_presets(), by its name. Any other device gets
+/// those of kReferenceDevice, on which most were measured.
+const CostConstants& cost_constants_of(std::string_view device);
+inline constexpr std::string_view kReferenceDevice = "H200";
+
+struct NamedConstant {
+  std::string_view name;
+  double value;
+};
+
+/// A file devices/*.json: a device takes the constants of another one but for those it names.
+struct DeviceConstants {
+  std::string_view device;
+  std::string_view same_as;  ///< Empty: all constants are named.
+  std::span<const NamedConstant> constants;
+};
+
+std::span<const DeviceConstants> embedded_cost_constants();
+
+}  // namespace sinter
