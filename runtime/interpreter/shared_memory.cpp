@@ -175,13 +175,21 @@ void SharedMemory::note_reader(Cell* cell, uint32_t thread) {
     readers_.emplace_back();
     cell->readers = static_cast<uint32_t>(readers_.size());
   }
-  std::vector<Time>& times = readers_[cell->readers - 1];
+  Readers& readers = readers_[cell->readers - 1];
   if (cell->reader != kSeveral) {
-    times.assign(static_cast<size_t>(order_->threads()), 0);
-    times[cell->reader] = cell->read_time;
+    const auto threads = static_cast<uint32_t>(block_threads_);
+    readers.first = cell->reader / threads * threads;
+    readers.times.assign(threads, 0);
+    readers.times[cell->reader - readers.first] = cell->read_time;
     cell->reader = kSeveral;
   }
-  times[thread] = now;
+  if (thread < readers.first || thread - readers.first >= readers.times.size()) {
+    // Blocks of a cluster read each other's memory: seldom, and then all threads take part.
+    std::vector<Time> all(static_cast<size_t>(order_->threads()), 0);
+    std::ranges::copy(readers.times, all.begin() + readers.first);
+    readers = {.first = 0, .times = std::move(all)};
+  }
+  readers.times[thread - readers.first] = now;
 }
 
 int64_t SharedMemory::unordered_reader(const Cell& cell, int64_t thread) const {
@@ -189,10 +197,10 @@ int64_t SharedMemory::unordered_reader(const Cell& cell, int64_t thread) const {
   if (cell.reader != kSeveral) {
     return order_->knows(thread, cell.reader, cell.read_time) ? int64_t{-1} : cell.reader;
   }
-  const std::vector<Time>& times = readers_[cell.readers - 1];
-  for (size_t i = 0; i < times.size(); ++i) {
-    const auto reader = static_cast<int64_t>(i);
-    if (!order_->knows(thread, reader, times[i])) return reader;
+  const Readers& readers = readers_[cell.readers - 1];
+  for (size_t i = 0; i < readers.times.size(); ++i) {
+    const auto reader = static_cast<int64_t>(readers.first + i);
+    if (!order_->knows(thread, reader, readers.times[i])) return reader;
   }
   return -1;
 }

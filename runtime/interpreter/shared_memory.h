@@ -59,6 +59,12 @@ class SharedMemory {
     uint32_t readers = 0;  ///< 1 + the place in readers_ that it has been given; 0 for none.
     uint32_t copying = 0;  ///< 1 + the thread whose asynchronous copy is in flight; 0 for none.
   };
+  /// Times of the last reads of a granule by the threads from `first` on: those of one block, or
+  /// all of the cluster.
+  struct Readers {
+    uint32_t first = 0;
+    std::vector<Time> times{};
+  };
 
   uint32_t locate_in_block(const Access& access, LaneAddresses* addresses);
   void follow_read(const Access& access, int64_t address, int64_t thread);
@@ -96,7 +102,7 @@ class SharedMemory {
   std::vector<std::byte> bytes_;
   int64_t granule_bytes_ = 1;
   std::vector<Cell> cells_;                 ///< Empty when nothing is followed.
-  std::vector<std::vector<Time>> readers_;  ///< Times of the last reads, by thread.
+  std::vector<Readers> readers_;
   int64_t bytes_read_ = 0, bytes_written_ = 0, conflicts_ = 0;
 };
 
