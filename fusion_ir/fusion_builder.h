@@ -56,9 +56,11 @@ class FusionBuilder {
     ValueId max, sum;
   };
   MaxSum logsumexp_pair(ValueId x, std::vector<int> axes);
-  /// A reduction that the caller has described (TupleReduceOp); a result for each component.
+  /// A reduction that the caller has described (TupleReduceOp); a result for each component. The
+  /// description must outlive every graph that refers to it.
   std::vector<ValueId> reduce_tuple(const ReductionTraits& reduction, ValueId x,
                                     std::vector<int> axes);
+  std::vector<ValueId> reduce_tuple(ReductionTraits&&, ValueId, std::vector<int>) = delete;
   ValueId take(ValueId x, ValueId index, int axis);
   ValueId permute(ValueId x, std::vector<int> order);
   ValueId reshape(ValueId x, const Shape& shape);

@@ -201,6 +201,9 @@ class Inference : public TypingChecks {
     if (Check error = check_reduced(op.axes)) return fail(*error);
     if (Check error = check_elements(traits.types)) return fail(*error);
     for (const ReductionComponent& component : traits.components) {
+      // Its parts are combined by the reduction of one component, which must take them too.
+      const ReductionTraits& alone = traits_of(reduction_of(reduction_by(component)));
+      if (Check error = check_elements(alone.types)) return fail(*error);
       for (const auto& fn : {component.element, component.combine}) {
         if (!fn) continue;
         const PointwiseInfo& info = info_of(*fn);

@@ -16,7 +16,7 @@ namespace sinter {
 /// fusion it returns verifies. Takes any bytes: time is n log n in their number, memory linear.
 /// Errors (InvalidFusion): "line:column: what is wrong, found 'token'", lines and byte columns
 /// from 1. `reductions`: rows that tuple reductions of the text may name, beside Sinter's own ops;
-/// the fusion refers to them.
+/// the fusion refers to them, so they must outlive it.
 Result<Fusion> parse_fusion(std::string_view text,
                             std::span<const ReductionTraits> reductions = {});
 

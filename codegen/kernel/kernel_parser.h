@@ -12,7 +12,7 @@ namespace sinter {
 /// range, but it may break other invariants, which verify_kernel checks; tests use this to make
 /// faulty kernels. Accepts any bytes. Errors (InvalidArgument): "line:column: what is wrong, found
 /// 'token'", lines and byte columns from 1. `reductions`: rows that the text may name beside those
-/// of all_reductions(); the kernel refers to them.
+/// of all_reductions(); the kernel refers to them, so they must outlive it.
 Result<kir::Kernel> parse_kernel(std::string_view text,
                                  std::span<const ReductionTraits> reductions = {});
 

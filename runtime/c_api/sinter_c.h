@@ -270,7 +270,8 @@ SINTER_API sinter_status sinter_runtime_release(sinter_runtime* runtime, sinter_
 SINTER_API sinter_status sinter_device_preset(const char* name, sinter_device** device,
                                               sinter_error** error);
 /* A device by `size` bytes of JSON, as sinter_device_json gives it. A field "base" names the preset
- * whose values stand for fields that are left out; without it all are needed. */
+ * whose values stand for fields that are left out; without it all are needed. "cost" may have
+ * constants of the cost model that differ from those of the preset: {"row": {"chunk_ns": 450}}. */
 SINTER_API sinter_status sinter_device_parse(const char* json, size_t size, sinter_device** device,
                                              sinter_error** error);
 /* A device of this machine, by its number. */

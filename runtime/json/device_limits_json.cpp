@@ -163,12 +163,15 @@ void read_constants(const Json& json, const std::string& prefix, CostConstants& 
     refuse(fmt::format("the device's cost is {}", quoted(json)), "give an object of constants");
   for (const auto& item : json.items()) {
     const std::string name = prefix + item.key();
-    if (item.value().is_object()) {
+    const bool is_group = std::ranges::any_of(
+        cost_constant_fields(),
+        [&](const CostConstantField& field) { return field.name.starts_with(name + "."); });
+    if (is_group && item.value().is_object()) {
       read_constants(item.value(), name + ".", constants);
       continue;
     }
     const CostConstantField* field = find_cost_constant(name);
-    if (field == nullptr) {
+    if (field == nullptr || item.key().find('.') != std::string::npos) {
       std::vector<std::string_view> names;
       for (const CostConstantField& known : cost_constant_fields()) names.push_back(known.name);
       refuse(fmt::format("the cost model has no constant '{}'", name),

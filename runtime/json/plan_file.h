@@ -17,6 +17,9 @@ inline constexpr int64_t kPlanFileVersion = 1;
 /// placements, workspace and cuts. A JSON object, in which graphs are .fir lines and schedules
 /// .sched lines, so that a person can read and compare it. Equal plans give equal texts.
 ///
+/// A reduction that the caller has described (TupleReduceOp) has no name that a reader would know:
+/// load_plan() refuses a plan with one.
+///
 /// Candidates that were not chosen, decisions and rejections are left out: the text says what runs,
 /// and explain() of the plan says why.
 std::string save_plan(const Plan& plan);

@@ -38,8 +38,10 @@ using CallId = Id<CallTag>;
 using StepId = Id<StepTag>;
 
 /// The kernel that runs next after `kernel`, not counting calls; after the last one, the id past
-/// the end.
-constexpr KernelId kernel_after(KernelId kernel) { return {kernel.index + 1}; }
+/// the end; after none, none.
+constexpr KernelId kernel_after(KernelId kernel) {
+  return kernel.valid() ? KernelId{kernel.index + 1} : kernel;
+}
 
 /// What a step of execution runs.
 using PlanStep = std::variant<KernelId, CallId>;

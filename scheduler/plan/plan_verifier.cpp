@@ -93,6 +93,7 @@ class PlanVerifier {
   std::vector<std::string> run() {
     check_ids();
     if (!violations_.empty()) return std::move(violations_);
+    check_repeats();
     for (step_ = {0}; steps_.contains(step_); ++step_.index) {
       if (const auto* call = std::get_if<CallId>(&steps_[step_])) {
         add_call(plan_.fusion.ops[plan_.externals[*call].op]);
@@ -134,6 +135,19 @@ class PlanVerifier {
       if (call != nullptr && !plan_.externals.contains(*call))
         report("the writer of a workspace tensor is {}, but there are {} calls", *call,
                plan_.externals.size());
+    }
+  }
+
+  /// Checks that a kernel that is the same as another one can run what is compiled for that.
+  void check_repeats() {
+    for (const KernelId id : plan_.kernels.ids()) {
+      const KernelPlan& kernel = plan_.kernels[id];
+      if (!kernel.same_as) continue;
+      const KernelPlan& first = plan_.kernels[*kernel.same_as];
+      if (*kernel.same_as >= id || first.same_as || first.finishes != kernel.finishes ||
+          !structurally_equal(first.facts.fusion, kernel.facts.fusion))
+        report("{} is said to be the same as {}, which is no first kernel of its graph", id,
+               *kernel.same_as);
     }
   }
 

@@ -202,6 +202,9 @@ Result<void> follow_plan(Plan& plan, const Plan& model, const PlanOptions& optio
   if (options.pin != SchedulePin{} || !options.cuts.empty() || !options.joins.empty())
     return refuse("a plan is to be followed, and schedules, cuts or joins are pinned",
                   "pin them in the plan that is followed");
+  if (model.limits.name == plan.limits.name && model.limits.cost != plan.limits.cost)
+    return refuse("the plan to follow was made with other constants of the cost model",
+                  "follow a plan made with the same constants");
   if (model.limits != plan.limits)
     return refuse(fmt::format("the plan to follow was made for {}, not for {}", model.limits.name,
                               plan.limits.name),
