@@ -53,7 +53,7 @@ struct CompileArguments {
 
 struct DevicesArguments {
   bool constants = false;  ///< Those of the cost model instead of the limits.
-  std::string device{};  ///< The one to show: a preset, "live" or a file; empty: all.
+  std::string device{};    ///< The one to show: a preset, "live" or a file; empty: all.
 };
 
 struct CheckArguments {

@@ -101,7 +101,7 @@ class SharedMemory {
   FindingLog* log_;
   std::vector<std::byte> bytes_;
   int64_t granule_bytes_ = 1;
-  std::vector<Cell> cells_;                 ///< Empty when nothing is followed.
+  std::vector<Cell> cells_;  ///< Empty when nothing is followed.
   std::vector<Readers> readers_;
   int64_t bytes_read_ = 0, bytes_written_ = 0, conflicts_ = 0;
 };

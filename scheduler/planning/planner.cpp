@@ -344,17 +344,18 @@ void set_writer(Plan& plan, KernelId writer) {
 
 /// Adds, replaces or removes the kernel that finishes the partial results of a kernel.
 void set_finish(Plan& plan, KernelId segment, std::optional<KernelPlan> finish) {
-  std::optional<KernelId> finishing = plan.finish_of(segment);
-  if (finishing && finish) {
-    plan.kernels[*finishing] = std::move(*finish);
+  // The invalid id stands for no kernel.
+  KernelId finishing = plan.finish_of(segment).value_or(KernelId{});
+  if (finishing.valid() && finish) {
+    plan.kernels[finishing] = std::move(*finish);
   } else if (finish) {
     finishing = insert_kernel_after(plan, segment, std::move(*finish));
-  } else if (finishing) {
-    remove_kernel(plan, *finishing);
-    finishing.reset();
+  } else if (finishing.valid()) {
+    remove_kernel(plan, finishing);
+    finishing = {};
   }
   set_writer(plan, segment);
-  if (finishing) set_writer(plan, *finishing);
+  if (finishing.valid()) set_writer(plan, finishing);
 }
 
 Result<void> finish_or_throw(Plan& plan, KernelId segment, const Schedule& schedule,

@@ -298,6 +298,11 @@ TEST_F(TupleReduction, IsRefusedWhereTypesDoNotFit) {
   const ReductionTraits roots{.text = "roots", .components = kRoots};
   EXPECT_THROW(b.reduce_tuple(roots, b.input(DType::kI32, {4, 8}), {1}), SinterException);
   EXPECT_NO_THROW(b.reduce_tuple(roots, b.input(DType::kF32, {4, 8}), {1}));
+  // What combines its parts, reduce.all, takes booleans alone.
+  constexpr std::array kBits = {
+      ReductionComponent{.name = "bits", .identity = Identity::kOne, .combine = PointwiseFn::kAnd}};
+  const ReductionTraits bits{.text = "bits", .components = kBits};
+  EXPECT_THROW(b.reduce_tuple(bits, b.input(DType::kI32, {4, 8}), {1}), SinterException);
 }
 
 // Both reference evaluators. The oracle's bound must admit this file's value, and must say

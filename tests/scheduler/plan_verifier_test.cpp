@@ -236,6 +236,25 @@ TEST(PlanVerifierTest, FindsIdsOfKernelsThatDoNotExist) {
   EXPECT_THAT(plan_violations(plan), Contains(HasSubstr("a call names kernel")));
 }
 
+TEST(PlanVerifierTest, FindsKernelsThatAreNotTheSame) {
+  const Plan whole = planned(column_chain(3));
+  ASSERT_GT(whole.kernels.size(), 1U);
+  const auto said = [&](KernelId kernel, KernelId first) {
+    Plan plan = whole;
+    plan.kernels[kernel].same_as = first;
+    return plan_violations(plan);
+  };
+  const auto no_first = Contains(HasSubstr("is no first kernel of its graph"));
+  EXPECT_THAT(said({0}, {0}), no_first) << "itself";
+  EXPECT_THAT(said({0}, {1}), no_first) << "a later one";
+  for (const KernelId id : whole.kernels.ids()) {
+    if (id == KernelId{0} ||
+        structurally_equal(whole.kernels[id].facts.fusion, whole.kernels.front().facts.fusion))
+      continue;
+    EXPECT_THAT(said(id, {0}), no_first) << "of another graph";
+  }
+}
+
 TEST(PlanVerifierTest, FindsPartialResultsThatNothingFinishes) {
   Plan plan = planned(column_chain(1));
   const auto ids = plan.kernels.ids();
