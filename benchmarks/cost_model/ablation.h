@@ -14,6 +14,8 @@ struct CostTerm {
   std::string_view meaning;
   /// Constants by name, and the values at which the term has no effect.
   std::vector<std::pair<std::string_view, double>> off;
+  /// Why the term stays although the timed sets show little of it; empty: it must show there.
+  std::string_view stays_because{};
 };
 
 std::vector<CostTerm> cost_terms();
@@ -21,10 +23,11 @@ std::vector<CostTerm> cost_terms();
 /// What a term is worth on one card, in percentage points.
 struct TermWorth {
   std::string_view term;
-  Accuracy without;     ///< Of predictions without the term.
-  double error = 0.0;   ///< By how much the mean error grows.
-  double behind = 0.0;  ///< By how much longer the choice takes, on average over problems.
-  double low = 0.0;     ///< 95 % interval of `behind`: paired bootstrap over problems.
+  bool must_show = true;  ///< CostTerm::stays_because is empty.
+  Accuracy without;       ///< Of predictions without the term.
+  double error = 0.0;     ///< By how much the mean error grows.
+  double behind = 0.0;    ///< By how much longer the choice takes, on average over problems.
+  double low = 0.0;       ///< 95 % interval of `behind`: paired bootstrap over problems.
   double high = 0.0;
 };
 

@@ -19,7 +19,7 @@ constexpr double kChoiceWeight = 0.4;
 constexpr std::array kSteps = {1.3, 1.1, 1.03};
 /// What a step must gain, as a share of the loss: the times of one kernel differ by up to this much
 /// from run to run, so a smaller gain says nothing.
-constexpr double kLeastGain = 1e-4;
+constexpr double kLeastGain = 1e-3;
 /// A coarse value: the same from whichever side it is reached.
 constexpr int kDigits = 3;
 
@@ -32,18 +32,26 @@ double rounded(double value) {
 /// The losses of all problems under the best constants so far, and what they become under others.
 class Descent {
  public:
-  explicit Descent(const TimedSet& set) : set_(set), limits_(set.limits) {
-    for (const TimedProblem& problem : set.problems) {
-      std::vector<double> logs;
-      for (const TimedSchedule& timed : problem.timed)
-        logs.push_back(log_of(problem, timed, limits_));
-      losses_.push_back(loss_of(problem, logs));
-      predictions_.push_back(std::move(logs));
+  explicit Descent(const std::vector<TimedSet>& sets)
+      : cards_(sets.size()), constants_(sets.front().limits.cost) {
+    for (size_t card = 0; card < sets.size(); ++card) {
+      limits_.push_back(sets[card].limits);
+      limits_.back().cost = constants_;
+      for (size_t i = 0; i < sets[card].problems.size(); ++i) {
+        const TimedProblem& problem = sets[card].problems[i];
+        problems_.push_back(
+            {.problem = &problem, .card = card, .fold = card * kFolds + i % kFolds});
+        std::vector<double> logs;
+        for (const TimedSchedule& timed : problem.timed)
+          logs.push_back(log_of(problem, timed, limits_[card]));
+        losses_.push_back(loss_of(problem, logs));
+        predictions_.push_back(std::move(logs));
+      }
     }
   }
 
   FitResult run() {
-    const CostConstants before = limits_.cost;
+    const CostConstants before = constants_;
     const double loss_before = sum_of(losses_).total();
     for (const double step : kSteps) {
       // Each step may open the way for others, large ones for small ones.
@@ -54,14 +62,14 @@ class Descent {
         }
       }
     }
-    FitResult out{.constants = limits_.cost,
+    FitResult out{.constants = constants_,
                   .changes = {},
                   .loss_before = loss_before,
                   .loss_after = sum_of(losses_).total(),
                   .predictions = made_};
     for (const CostConstantField& field : cost_constant_fields()) {
       const double old = value_of(field, before);
-      const double now = value_of(field, limits_.cost);
+      const double now = value_of(field, constants_);
       if (old != now) out.changes.push_back({std::string(field.name), old, now});
     }
     return out;
@@ -109,15 +117,21 @@ class Descent {
     return sum;
   }
 
-  static std::array<Loss, kFolds> folds_of(const Losses& losses) {
-    std::array<Loss, kFolds> sums{};
-    for (size_t i = 0; i < losses.size(); ++i) sums[i % kFolds] += losses[i];
+  [[nodiscard]] Losses by_fold(const Losses& losses) const {
+    Losses sums(cards_ * kFolds);
+    for (size_t p = 0; p < losses.size(); ++p) sums[problems_[p].fold] += losses[p];
+    return sums;
+  }
+
+  [[nodiscard]] Losses by_card(const Losses& losses) const {
+    Losses sums(cards_);
+    for (size_t p = 0; p < losses.size(); ++p) sums[problems_[p].card] += losses[p];
     return sums;
   }
 
   /// Takes the better of a step up and a step down, if one is worth it.
   bool improve(const CostConstantField& field, double step) {
-    const double old = value_of(field, limits_.cost);
+    const double old = value_of(field, constants_);
     bool improved = false;
     for (const double value : {old * step, old / step}) {
       const double tried = std::clamp(rounded(value), field.least, field.most);
@@ -130,37 +144,57 @@ class Descent {
   }
 
   bool take_if_better(const CostConstantField& field, double value) {
-    DeviceLimits limits = limits_;
-    field.of(limits.cost) = value;
+    CostConstants constants = constants_;
+    field.of(constants) = value;
+    std::vector<DeviceLimits> limits = limits_;
+    for (DeviceLimits& card : limits) card.cost = constants;
     std::vector<std::vector<double>> predictions = predictions_;
     Losses losses = losses_;
-    for (size_t p = 0; p < set_.problems.size(); ++p) {
-      const TimedProblem& problem = set_.problems[p];
+    for (size_t p = 0; p < problems_.size(); ++p) {
+      const TimedProblem& problem = *problems_[p].problem;
       bool changed = false;
       for (size_t i = 0; i < problem.timed.size(); ++i) {
-        const double now = log_of(problem, problem.timed[i], limits);
+        const double now = log_of(problem, problem.timed[i], limits[problems_[p].card]);
         changed = changed || now != predictions[p][i];
         predictions[p][i] = now;
       }
       if (changed) losses[p] = loss_of(problem, predictions[p]);
     }
-    const Loss before = sum_of(losses_);
-    const Loss after = sum_of(losses);
-    if (before.total() - after.total() < kLeastGain * before.total()) return false;
-    if (after.behind > before.behind) return false;
-    const auto old_folds = folds_of(losses_);
-    const auto new_folds = folds_of(losses);
-    for (size_t fold = 0; fold < kFolds; ++fold) {
-      if (new_folds[fold].total() > old_folds[fold].total()) return false;
-    }
-    limits_ = limits;
+    if (!is_better(losses)) return false;
+    constants_ = constants;
+    limits_ = std::move(limits);
     predictions_ = std::move(predictions);
     losses_ = std::move(losses);
     return true;
   }
 
-  const TimedSet& set_;
-  DeviceLimits limits_;
+  [[nodiscard]] bool is_better(const Losses& losses) const {
+    const double before = sum_of(losses_).total();
+    if (before - sum_of(losses).total() < kLeastGain * before) return false;
+    const Losses folds = by_fold(losses);
+    const Losses old_folds = by_fold(losses_);
+    for (size_t i = 0; i < folds.size(); ++i) {
+      if (folds[i].total() > old_folds[i].total()) return false;
+    }
+    const Losses cards = by_card(losses);
+    const Losses old_cards = by_card(losses_);
+    for (size_t i = 0; i < cards.size(); ++i) {
+      if (cards[i].error > old_cards[i].error || cards[i].behind > old_cards[i].behind)
+        return false;
+    }
+    return true;
+  }
+
+  struct Placed {
+    const TimedProblem* problem = nullptr;
+    size_t card = 0;
+    size_t fold = 0;  ///< Of all cards.
+  };
+
+  size_t cards_;
+  CostConstants constants_;
+  std::vector<DeviceLimits> limits_;  ///< Of each card, with these constants.
+  std::vector<Placed> problems_;
   std::vector<std::vector<double>> predictions_;  ///< Logarithms, by problem and schedule.
   Losses losses_;
   size_t made_ = 0;
@@ -168,9 +202,11 @@ class Descent {
 
 }  // namespace
 
-FitResult fit(const TimedSet& set) {
-  SINTER_CHECK(!set.problems.empty(), "nothing was timed on {}", set.limits.name);
-  return Descent(set).run();
+FitResult fit(const std::vector<TimedSet>& sets) {
+  SINTER_CHECK(!sets.empty(), "no timed schedules");
+  for (const TimedSet& set : sets)
+    SINTER_CHECK(!set.problems.empty(), "nothing was timed on {}", set.limits.name);
+  return Descent(sets).run();
 }
 
 TimedSet part_of(const TimedSet& set, bool held_out) {

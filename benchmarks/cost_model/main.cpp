@@ -29,6 +29,7 @@ struct Options {
   std::map<std::string, double> given;
   double least_worth = 0.0;
   bool check = false;
+  bool with_held_out = false;
 };
 
 std::vector<TimedSet> sets_of(const Options& options) {
@@ -38,6 +39,9 @@ std::vector<TimedSet> sets_of(const Options& options) {
     for (const auto& [name, value] : options.given) {
       const CostConstantField* field = find_cost_constant(name);
       if (field == nullptr) throw std::runtime_error("there is no constant " + name);
+      if (!(value >= field->least && value <= field->most))
+        throw std::runtime_error(
+            fmt::format("{} is {}, and not from {} to {}", name, value, field->least, field->most));
       field->of(set.limits.cost) = value;
     }
     sets.push_back(std::move(set));
@@ -115,29 +119,31 @@ std::string file_with(const std::string& path, const FitResult& result) {
 }
 
 int fit_all(const Options& options) {
-  int status = 0;
-  for (const TimedSet& set : sets_of(options)) {
-    const TimedSet fitted = part_of(set, false);
-    const TimedSet held_out = part_of(set, true);
-    const FitResult result = fit(fitted);
-    DeviceLimits after = set.limits;
+  const std::vector<TimedSet> sets = sets_of(options);
+  std::vector<TimedSet> fitted;
+  for (const TimedSet& set : sets)
+    fitted.push_back(options.with_held_out ? set : part_of(set, false));
+  const FitResult result = fit(fitted);
+  for (size_t i = 0; i < sets.size(); ++i) {
+    DeviceLimits after = sets[i].limits;
     after.cost = result.constants;
-    print_accuracy("fitted, before", fitted, set.limits);
-    print_accuracy("fitted, after", fitted, after);
-    print_accuracy("held out, before", held_out, set.limits);
-    print_accuracy("held out, after", held_out, after);
-    fmt::print("loss {:.5f} -> {:.5f} by {} predictions\n", result.loss_before, result.loss_after,
-               result.predictions);
-    for (const FittedConstant& change : result.changes)
-      fmt::print("{:44} {:10.4g} -> {:10.4g}\n", change.name, change.before, change.after);
-    if (options.check && !result.changes.empty()) status = 1;
-    if (!options.out.empty()) {
-      const std::string text = file_with(options.out, result);
-      std::ofstream(options.out) << text;
-    }
+    print_accuracy("fitted, before", fitted[i], sets[i].limits);
+    print_accuracy("fitted, after", fitted[i], after);
+    if (options.with_held_out) continue;
+    print_accuracy("held out, before", part_of(sets[i], true), sets[i].limits);
+    print_accuracy("held out, after", part_of(sets[i], true), after);
   }
-  if (status != 0) fmt::print("the constants are not those that the fit gives\n");
-  return status;
+  fmt::print("loss {:.5f} -> {:.5f} by {} predictions\n", result.loss_before, result.loss_after,
+             result.predictions);
+  for (const FittedConstant& change : result.changes)
+    fmt::print("{:44} {:10.4g} -> {:10.4g}\n", change.name, change.before, change.after);
+  if (!options.out.empty()) {
+    const std::string text = file_with(options.out, result);
+    std::ofstream(options.out) << text;
+  }
+  if (!options.check || result.changes.empty()) return 0;
+  fmt::print("the constants are not those that the fit gives\n");
+  return 1;
 }
 
 /// Names the terms that are worth less than `least_worth` on every card, in error and in choice.
@@ -160,6 +166,7 @@ int ablate_all(const Options& options) {
                        {"costs_in_choice", term.behind},
                        {"low", term.low},
                        {"high", term.high}});
+      if (!term.must_show) continue;
       const auto [known, is_new] = worth.try_emplace(term.term, std::max(term.error, term.behind));
       if (!is_new) known->second = std::max({known->second, term.error, term.behind});
     }
@@ -208,9 +215,10 @@ int main(int argc, char** argv) {
   };
   command("report", "error of predictions, and how far the choice is behind", bench::report)
       ->add_option("--out", options.out, "where to write each schedule with its prediction, JSON");
-  CLI::App* fit = command("fit", "fits the constants", bench::fit_all);
+  CLI::App* fit = command("fit", "fits one set of constants to all cards", bench::fit_all);
   fit->add_option("--out", options.out, "the file of the device, to be changed in place");
   fit->add_flag("--check", options.check, "fail if the fit changes a constant");
+  fit->add_flag("--all", options.with_held_out, "fit to all problems, and hold none out");
   CLI::App* ablate = command("ablate", "what each term is worth", bench::ablate_all);
   ablate->add_option("--out", options.out, "where to write the table, JSON");
   ablate->add_option("--least-worth", options.least_worth,

@@ -6,14 +6,12 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <ranges>
 #include <stdexcept>
 
 #include "benchmarks/result_file.h"
 #include "fusion_ir/error.h"
 #include "fusion_ir/parser.h"
 #include "fusion_ir/pipeline.h"
-#include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"
 
 namespace sinter::bench {
@@ -21,6 +19,17 @@ namespace {
 
 std::runtime_error error_of(const std::string& what, const Error& error) {
   return std::runtime_error(fmt::format("{}: {}", what, error.text()));
+}
+
+/// Facts of a graph as one segment, whatever the planner would cut today, so that the problems do
+/// not depend on the constants. Nothing: it is no single segment.
+std::optional<SegmentFacts> whole_facts(const std::string& name, const Fusion& fusion,
+                                        const ExtentValues& values) {
+  const auto binding = bind_extents(fusion, values);
+  if (!binding) throw error_of(name, binding.error());
+  auto facts = analyse(simplify(specialize(fusion, *binding)));
+  if (!facts) return std::nullopt;
+  return std::move(*facts);
 }
 
 /// The graphs of the suite, with the names of their extents.
@@ -34,9 +43,7 @@ class Suite {
     }
   }
 
-  /// The facts of a graph that one kernel runs, but for a kernel that combines its partial results.
-  [[nodiscard]] std::optional<SegmentFacts> facts_of(const nlohmann::json& row,
-                                                     const DeviceLimits& limits) const {
+  [[nodiscard]] std::optional<SegmentFacts> facts_of(const nlohmann::json& row) const {
     const std::string kernel = row.at("kernel");
     const std::string type = row.at("type");
     const std::vector<int64_t> shape = row.at("shape");
@@ -50,14 +57,7 @@ class Suite {
     for (size_t i = 0; i < shape.size(); ++i) values[extents.at(i)] = shape[i];
     // The batches of policy optimisation lie apart by a position more.
     if (shape.size() < extents.size()) values[extents.back()] = (shape[1] + 1) * shape[2];
-    auto planned = plan(*fusion, values, limits);
-    if (!planned) throw error_of(kernel, planned.error());
-    KernelPlan& first = planned->kernels.front();
-    const bool is_whole =
-        first.in_plan.empty() &&
-        std::ranges::all_of(planned->kernels | std::views::drop(1), &KernelPlan::finishes);
-    if (!is_whole) return std::nullopt;
-    return std::move(first.facts);
+    return whole_facts(kernel, *fusion, values);
   }
 
  private:
@@ -65,17 +65,13 @@ class Suite {
   std::map<std::string, std::vector<std::string>> extents_;
 };
 
-SegmentFacts facts_of_canned(const nlohmann::json& row) {
+std::optional<SegmentFacts> facts_of_canned(const nlohmann::json& row) {
   const std::string name = row.at("fusion");
   const CannedFusion* canned = find_canned_fusion(name);
   if (canned == nullptr) throw std::runtime_error(name + " is no canned fusion");
-  const Fusion fusion = canned->build();
-  const auto binding = bind_extents(
-      fusion, {{"rows", row.at("rows").get<int64_t>()}, {"cols", row.at("cols").get<int64_t>()}});
-  if (!binding) throw error_of(name, binding.error());
-  auto facts = analyse(simplify(specialize(fusion, *binding)));
-  if (!facts) throw std::runtime_error(name + " is no single segment");
-  return std::move(*facts);
+  return whole_facts(
+      name, canned->build(),
+      {{"rows", row.at("rows").get<int64_t>()}, {"cols", row.at("cols").get<int64_t>()}});
 }
 
 class Reader {
@@ -86,8 +82,7 @@ class Reader {
     const std::string name = fmt::format(
         "{} {} {}", row.at("kernel").get<std::string>(), row.at("type").get<std::string>(),
         fmt::join(row.at("shape").get<std::vector<int64_t>>(), " x "));
-    add(name, row, row.at("schedules").front(), date,
-        [&] { return suite_.facts_of(row, set_.limits); });
+    add(name, row, row.at("schedules").front(), date, [&] { return suite_.facts_of(row); });
   }
 
   void add_canned_row(const nlohmann::json& row, const std::string& date) {
@@ -95,8 +90,7 @@ class Reader {
     const std::string name =
         fmt::format("{} {} x {}", row.at("fusion").get<std::string>(),
                     row.at("rows").get<int64_t>(), row.at("cols").get<int64_t>());
-    add(name, row, row.at("schedule"), date,
-        [&] { return std::optional<SegmentFacts>(facts_of_canned(row)); });
+    add(name, row, row.at("schedule"), date, [&] { return facts_of_canned(row); });
   }
 
   void finish() {
@@ -146,7 +140,7 @@ class Reader {
 
   TimedSet& set_;
   Suite suite_;
-  std::map<std::string, std::optional<TimedProblem>> problems_;  ///< Nothing: several kernels.
+  std::map<std::string, std::optional<TimedProblem>> problems_;  ///< Nothing: no single segment.
 };
 
 }  // namespace
