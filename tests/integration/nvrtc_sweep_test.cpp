@@ -94,7 +94,8 @@ TEST_F(NvrtcSweep, RegistersOfChosenGradientsAreWithinAQuarterOfTheirEstimates) 
       }
     }
   }
-  ASSERT_GE(errors.size(), 40U);
+  // Of 48 plans; the others raise the registers of their consumers.
+  ASSERT_GE(errors.size(), 30U);
   EXPECT_LE(quantile(errors, 0.5), 0.12);
 }
 
