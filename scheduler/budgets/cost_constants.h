@@ -37,9 +37,10 @@ struct NonPersistentGrid {
   /// Cost of 8-byte copies to shared memory beyond that of 16-byte copies, as bytes per clock and
   /// SM.
   double narrow_copy_bytes_per_clock;
-  /// p = 1 + overlap x (resident blocks - 1 + lone_overlap) ^ overlap_growth.
+  /// p = 1 + overlap x (resident blocks - 1 + lone_overlap) ^ overlap_growth, at most most_overlap.
   double overlap;
   double overlap_growth;
+  double most_overlap;
   /// Latency hiding among the warps of a single resident block, in units of one further block. 0
   /// for schedules that wait for copies of whole rows.
   double lone_overlap;
@@ -105,12 +106,17 @@ struct CostConstants {
   double last_block_ns;
   double last_block_bytes_per_clock;  ///< L2 bandwidth of the one SM of the last block.
   /// Nanoseconds of one row of a consumer warp group: its waits and exchange, each instruction of a
-  /// thread, and each warp in the exchange.
+  /// thread, each warp in the exchange, and each vector of weights from cache. All pipeline_*
+  /// constants, those of clusters and second_launch_us are fitted together.
   double pipeline_row_ns;
   double pipeline_instruction_ns;
   double pipeline_warp_ns;
-  /// Registers that consumer threads of long shares of a row want, as a multiple of the estimate,
-  /// to have loads in flight before the first use. With fewer, they request more by setmaxnreg.
+  double pipeline_weight_ns;
+  /// Fractional increase of a row's time per fraction by which its threads want more registers than
+  /// the launch gives. The compiler schedules for the launch's count, whatever setmaxnreg adds.
+  /// Threads want pipeline_wanted_registers times the estimate, to have loads in flight before the
+  /// first use.
+  double pipeline_register_limit;
   double pipeline_wanted_registers;
   double pipeline_overlap_exponent;  ///< Joins throughput and the rows' critical path.
   double pipeline_memory_share;      ///< DRAM time relative to loads by all threads.
@@ -160,8 +166,6 @@ struct CostConstants {
   /// Fractional increase of DRAM time of persistent grids whose blocks reduce several rows to
   /// totals: loads pause between rows. Not fitted for schedules that keep part of a row.
   double staying_share;
-  /// Exponent of the p-norm that joins throughput and latency of pointwise tiles.
-  double tile_overlap_exponent;
   double tile_vector_ns;  ///< Each vector that a thread of a pointwise tile moves.
   /// Nanoseconds of an exchange across a cluster: a remote store and the phase of the mbarrier, and
   /// what each doubling of the cluster adds because the slowest block counts.
@@ -172,8 +176,8 @@ struct CostConstants {
   double hiding_exponent;  ///< Latency hiding by resident blocks.
   /// Warps that hide as much latency as one block where rows have no barrier.
   double free_warps;
-  /// Share of issue slots that dependent code fills with enough warps resident.
   double own_issue_share;  ///< Share of a block's issue time that its warps do not hide.
+  /// Share of issue slots that dependent code fills with enough warps resident.
   double issue_efficiency;
   /// Address arithmetic, predicate and the access, per vector; from SASS.
   double instructions_per_access;

@@ -205,7 +205,8 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
     const double lone = work.waits_for_copies ? 0.0 : non_persistent.lone_overlap;
     const double beside = blocks - 1.0 + lone;
     const double exponent =
-        1.0 + non_persistent.overlap * std::pow(beside, non_persistent.overlap_growth);
+        std::min(non_persistent.most_overlap,
+                 1.0 + non_persistent.overlap * std::pow(beside, non_persistent.overlap_growth));
     const double wait_us = (1.0 - hidden) * std::max(0.0, out.block_latency_us - draining_us);
     const double both_us = std::pow(
         std::pow(bound_us, exponent) + std::pow((std::ceil(waves) - 1.0) * wait_us, exponent),
@@ -223,7 +224,7 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
                    work.end_ns / kNsPerUs + work.uneven_us;
   const double slots_us =
       work.loads_once ? std::max(0.0, waves - 1.0) * (out.block_latency_us + idle_latency_us) : 0.0;
-  const double exponent = constants.tile_overlap_exponent;
+  const double exponent = constants.non_persistent.most_overlap;
   add_total(
       std::pow(std::pow(throughput, exponent) + std::pow(slots_us, exponent), 1.0 / exponent));
   return out;

@@ -23,7 +23,7 @@ namespace sinter {
 //   total = launch + (max(...)^p + ((waves - 1) x critical path)^p)^(1/p) + last wave + spill
 //
 // Pointwise tiles load once, so each block also takes the idle DRAM latency: (waves - 1) x
-// (critical path + that latency) joins the throughput with the exponent tile_overlap_exponent.
+// (critical path + that latency) joins the throughput with the exponent most_overlap.
 
 /// What a family knows about a schedule beyond its resources.
 struct WorkEstimate {

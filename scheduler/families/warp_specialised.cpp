@@ -448,10 +448,12 @@ struct PipelineWork {
   std::vector<ValueId> weights;  ///< cached_weights().
   double exchange_ns = 0.0;      ///< Exchange time of an iteration, of one row or several.
   double own_ns = 0.0;           ///< Time of each row without the exchange.
+  double squeeze = 1.0;          ///< Factor on both times if it is register-limited.
 };
 
+/// `needed`: needed_registers().
 PipelineWork pipeline_work(const SegmentFacts& facts, const Schedule& schedule,
-                           const StageList& list, const ResourceEstimate& estimate,
+                           const StageList& list, int64_t needed, const ResourceEstimate& estimate,
                            const DeviceLimits& limits) {
   const CostConstants& constants = limits.cost;
   Schedule held = schedule;  // Consumers do not wait for memory: the producer does.
@@ -490,7 +492,13 @@ PipelineWork pipeline_work(const SegmentFacts& facts, const Schedule& schedule,
   const auto threads = static_cast<double>(schedule.threads_per_row);
   out.exchange_ns = exchange_time(facts, schedule, constants);
   out.own_ns = constants.pipeline_instruction_ns * work.issue_slots / (rows * threads * blocks) +
+               constants.pipeline_weight_ns *
+                   static_cast<double>(std::ssize(out.weights) * batch_count(facts, schedule)) +
                accumulator_waits_ns;
+  const auto launch =
+      static_cast<double>(launch_registers(limits, schedule, schedule.min_blocks_per_sm));
+  const double wanted = constants.pipeline_wanted_registers * static_cast<double>(needed) / launch;
+  out.squeeze = 1.0 + constants.pipeline_register_limit * std::max(0.0, wanted - 1.0);
   return out;
 }
 
@@ -518,10 +526,10 @@ Prediction predict_pipeline(const SegmentFacts& facts, const Schedule& schedule,
       ring.exchange_ns + static_cast<double>(schedule.rows_per_iteration()) * ring.own_ns;
   const double block_rows = std::ceil(static_cast<double>(facts.space.rows) /
                                       static_cast<double>(partial_rows(schedule)));
-  const double chain_us =
-      chain_time(schedule, block_rows, iteration_ns, ring.exchange_ns + ring.own_ns, constants);
+  const double chain_us = chain_time(schedule, block_rows, iteration_ns * ring.squeeze,
+                                     (ring.exchange_ns + ring.own_ns) * ring.squeeze, constants);
   const double together = overlapped_time(throughput, chain_us, constants);
-  out.block_latency_us = iteration_ns / 1000.0;
+  out.block_latency_us = iteration_ns * ring.squeeze / 1000.0;
   const double fill = fill_time(facts, schedule, work.bytes_read, work.bytes_written, limits);
   out.exposed_us = fill + together - throughput;
   out.total_us = out.launch_us + throughput + out.exposed_us + out.spill_us + out.second_stage_us;
@@ -726,7 +734,7 @@ class PipelineSearch {
       own.pipeline_stages = stages;
       const auto estimate = estimated(schedule, kept.list, needed);
       if (!estimate) break;
-      if (!work) work = pipeline_work(facts_, schedule, kept.list, *estimate, limits_);
+      if (!work) work = pipeline_work(facts_, schedule, kept.list, needed, *estimate, limits_);
       const Prediction predicted = predict_pipeline(facts_, schedule, *work, *estimate, limits_);
       if (depth != 0 && predicted.total_us > fastest.total_us) break;
       if (depth != 0 && predicted.total_us == fastest.total_us) continue;
@@ -803,7 +811,8 @@ tl::expected<ResourceEstimate, Rejection> estimate_warp_specialised(const Segmen
 Prediction predict_warp_specialised(const SegmentFacts& facts, const Schedule& schedule,
                                     const ResourceEstimate& estimate, const DeviceLimits& limits) {
   const StageList list = distribute(facts, schedule.kept);
-  const PipelineWork work = pipeline_work(facts, schedule, list, estimate, limits);
+  const int64_t needed = needed_registers(facts, schedule, list);
+  const PipelineWork work = pipeline_work(facts, schedule, list, needed, estimate, limits);
   return predict_pipeline(facts, schedule, work, estimate, limits);
 }
 

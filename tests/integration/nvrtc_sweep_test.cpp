@@ -94,8 +94,7 @@ TEST_F(NvrtcSweep, RegistersOfChosenGradientsAreWithinAQuarterOfTheirEstimates) 
       }
     }
   }
-  // Of 48 plans; the others raise the registers of their consumers.
-  ASSERT_GE(errors.size(), 30U);
+  ASSERT_GE(errors.size(), 40U);
   EXPECT_LE(quantile(errors, 0.5), 0.12);
 }
 

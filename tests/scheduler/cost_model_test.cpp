@@ -512,6 +512,9 @@ TEST(CostModelTest, PassingBlocksOverlapWithThoseBesideThem) {
   NonPersistentGrid faster = kConstants.non_persistent;
   faster.overlap_growth *= 1.2;
   EXPECT_LT(exposed(8, faster), exposed(8, non_persistent));
+  NonPersistentGrid loose = kConstants.non_persistent;
+  loose.most_overlap = 1.5;
+  EXPECT_GT(exposed(8, loose), exposed(8, non_persistent));
 }
 
 /// Text that SMs do not keep, SMs that clusters leave over, and computing beside loading.
@@ -958,10 +961,14 @@ TEST(CostModelTest, EveryConstantOfRingsMatters) {
     EXPECT_TRUE(dearer(&CostConstants::pipeline_fill_share, fusion));
     EXPECT_TRUE(dearer(&CostConstants::pipeline_memory_share, fusion));
     EXPECT_TRUE(dearer(&CostConstants::pipeline_instruction_ns, fusion));
+    EXPECT_TRUE(dearer(&CostConstants::pipeline_weight_ns, fusion));
     const bool exchanges = std::string_view(fusion) == "layer_norm_backward";
     EXPECT_EQ(dearer(&CostConstants::pipeline_row_ns, fusion), exchanges);
     EXPECT_EQ(dearer(&CostConstants::pipeline_warp_ns, fusion), exchanges);
   }
+  // Three groups leave 72 registers to each thread, which wants more.
+  EXPECT_TRUE(dearer(&CostConstants::pipeline_register_limit, "layer_norm_backward", 3));
+  EXPECT_TRUE(dearer(&CostConstants::pipeline_wanted_registers, "layer_norm_backward", 3));
   // Few stages leave memory idle.
   for (double CostConstants::*member :
        {&CostConstants::pipeline_starved_penalty, &CostConstants::pipeline_bytes_in_flight}) {
