@@ -10,12 +10,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "benchmarks/cost_model/timed_problems.h"
 #include "benchmarks/result_file.h"
 #include "codegen/cuda/emit.h"
 #include "fusion_ir/error.h"
-#include "fusion_ir/pipeline.h"
 #include "scheduler/segmentation/offers.h"
-#include "tests/support/canned_fusions.h"
 
 namespace sinter {
 namespace {
@@ -32,17 +31,6 @@ struct Timed {
   std::vector<ProposedSchedule> candidates;
   std::vector<double> us;  ///< Of candidates; the fastest where one was timed several times.
 };
-
-SegmentFacts facts_of(const Case& item) {
-  const CannedFusion* canned = find_canned_fusion(item.fusion);
-  SINTER_CHECK(canned != nullptr, "{} is no canned fusion", item.fusion);
-  const Fusion fusion = canned->build();
-  const auto binding = bind_extents(fusion, {{"rows", item.rows}, {"cols", item.columns}});
-  SINTER_CHECK(binding.has_value(), "{}: {}", item.fusion, binding.error().text());
-  auto facts = analyse(simplify(specialize(fusion, *binding)));
-  SINTER_CHECK(facts.has_value(), "{} cannot be walked", item.fusion);
-  return std::move(*facts);
-}
 
 std::string describe(const Schedule& schedule) {
   return fmt::format("{} {} x {}{}", schedule.family, schedule.threads_per_row,
@@ -64,7 +52,11 @@ class Regret {
     const Family* family = find_family(families_, schedule->family);
     if (family == nullptr) return skip();
     const auto [facts, is_new] = facts_.try_emplace(item);
-    if (is_new) facts->second = facts_of(item);
+    if (is_new) {
+      auto whole = bench::facts_of_canned(row);
+      SINTER_CHECK(whole.has_value(), "{} cannot be walked", item.fusion);
+      facts->second = std::move(*whole);
+    }
     const auto estimate = family->estimate(facts->second, *schedule, limits_);
     // What is expected to spill is never offered to rings.
     if (!estimate || (family->models_latency && estimate->spilled_registers > 0)) return skip();

@@ -1,6 +1,5 @@
 #include "benchmarks/cost_model/accuracy.h"
 
-#include <algorithm>
 #include <cmath>
 
 namespace sinter::bench {
@@ -14,8 +13,8 @@ std::vector<ProblemAccuracy> accuracy_of(const TimedSet& set, const DeviceLimits
     double chosen_us = 0.0;
     for (const TimedSchedule& timed : problem.timed) {
       const double us = predicted(problem, timed, limits).total_us;
-      accuracy.error += std::abs(std::log(timed.us / us)) /
-                        static_cast<double>(std::max<size_t>(problem.timed.size(), 1));
+      accuracy.error +=
+          std::abs(std::log(timed.us / us)) / static_cast<double>(problem.timed.size());
       if (chosen == nullptr || us < chosen_us) {
         chosen = &timed;
         chosen_us = us;

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
-#include <ranges>
 
 #include "fusion_ir/error.h"
 
@@ -17,8 +15,7 @@ constexpr double kNear = 0.02;
 constexpr double kChoiceWeight = 0.4;
 /// Factors by which a constant is changed, the largest first.
 constexpr std::array kSteps = {1.3, 1.1, 1.03};
-/// What a step must gain, as a share of the loss: the times of one kernel differ by up to this much
-/// from run to run, so a smaller gain says nothing.
+/// What a step must gain, as a share of the loss; less is taken for noise. A round figure.
 constexpr double kLeastGain = 1e-3;
 /// A coarse value: the same from whichever side it is reached.
 constexpr int kDigits = 3;
@@ -32,8 +29,7 @@ double rounded(double value) {
 /// The losses of all problems under the best constants so far, and what they become under others.
 class Descent {
  public:
-  explicit Descent(const std::vector<TimedSet>& sets)
-      : cards_(sets.size()), constants_(sets.front().limits.cost) {
+  explicit Descent(const std::vector<TimedSet>& sets) : constants_(sets.front().limits.cost) {
     for (size_t card = 0; card < sets.size(); ++card) {
       limits_.push_back(sets[card].limits);
       limits_.back().cost = constants_;
@@ -89,6 +85,12 @@ class Descent {
   };
   using Losses = std::vector<Loss>;
 
+  struct Placed {
+    const TimedProblem* problem = nullptr;
+    size_t card = 0;
+    size_t fold = 0;  ///< Of all cards.
+  };
+
   double log_of(const TimedProblem& problem, const TimedSchedule& timed,
                 const DeviceLimits& limits) {
     ++made_;
@@ -117,30 +119,20 @@ class Descent {
     return sum;
   }
 
-  [[nodiscard]] Losses by_fold(const Losses& losses) const {
-    Losses sums(cards_ * kFolds);
-    for (size_t p = 0; p < losses.size(); ++p) sums[problems_[p].fold] += losses[p];
+  /// Sums over the problems of a card, or of a fold.
+  [[nodiscard]] Losses sums_by(size_t Placed::*part, size_t parts, const Losses& losses) const {
+    Losses sums(parts);
+    for (size_t p = 0; p < losses.size(); ++p) sums[problems_[p].*part] += losses[p];
     return sums;
   }
 
-  [[nodiscard]] Losses by_card(const Losses& losses) const {
-    Losses sums(cards_);
-    for (size_t p = 0; p < losses.size(); ++p) sums[problems_[p].card] += losses[p];
-    return sums;
-  }
-
-  /// Takes the better of a step up and a step down, if one is worth it.
+  /// Takes a step up or, if that is not better, a step down. False: neither is.
   bool improve(const CostConstantField& field, double step) {
     const double old = value_of(field, constants_);
-    bool improved = false;
-    for (const double value : {old * step, old / step}) {
+    return std::ranges::any_of(std::array{old * step, old / step}, [&](double value) {
       const double tried = std::clamp(rounded(value), field.least, field.most);
-      if (tried != old && take_if_better(field, tried)) {
-        improved = true;
-        break;
-      }
-    }
-    return improved;
+      return tried != old && take_if_better(field, tried);
+    });
   }
 
   bool take_if_better(const CostConstantField& field, double value) {
@@ -171,13 +163,14 @@ class Descent {
   [[nodiscard]] bool is_better(const Losses& losses) const {
     const double before = sum_of(losses_).total();
     if (before - sum_of(losses).total() < kLeastGain * before) return false;
-    const Losses folds = by_fold(losses);
-    const Losses old_folds = by_fold(losses_);
+    const size_t all_folds = limits_.size() * kFolds;
+    const Losses folds = sums_by(&Placed::fold, all_folds, losses);
+    const Losses old_folds = sums_by(&Placed::fold, all_folds, losses_);
     for (size_t i = 0; i < folds.size(); ++i) {
       if (folds[i].total() > old_folds[i].total()) return false;
     }
-    const Losses cards = by_card(losses);
-    const Losses old_cards = by_card(losses_);
+    const Losses cards = sums_by(&Placed::card, limits_.size(), losses);
+    const Losses old_cards = sums_by(&Placed::card, limits_.size(), losses_);
     for (size_t i = 0; i < cards.size(); ++i) {
       if (cards[i].error > old_cards[i].error || cards[i].behind > old_cards[i].behind)
         return false;
@@ -185,13 +178,6 @@ class Descent {
     return true;
   }
 
-  struct Placed {
-    const TimedProblem* problem = nullptr;
-    size_t card = 0;
-    size_t fold = 0;  ///< Of all cards.
-  };
-
-  size_t cards_;
   CostConstants constants_;
   std::vector<DeviceLimits> limits_;  ///< Of each card, with these constants.
   std::vector<Placed> problems_;
@@ -210,7 +196,7 @@ FitResult fit(const std::vector<TimedSet>& sets) {
 }
 
 TimedSet part_of(const TimedSet& set, bool held_out) {
-  TimedSet out{.limits = set.limits, .families = {}, .problems = {}, .left_out = 0};
+  TimedSet out{.limits = set.limits, .families = {}, .problems = {}};
   for (size_t i = 0; i < set.problems.size(); ++i) {
     if ((i % kHeldOutOf == 0) == held_out) out.problems.push_back(set.problems[i]);
   }

@@ -27,9 +27,8 @@ struct FitResult {
 /// descent from the constants of the first. The problems of each card are kFolds folds. A step is
 /// taken only if it lowers the loss of all together, raises that of no fold, and raises neither the
 /// error nor the choice of a card: what helps some problems at the cost of others is taken for
-/// noise. A constant
-/// that no timed schedule depends on keeps its value. Values have three significant digits. The
-/// result is a fixed point: from it, the same fit changes nothing.
+/// noise. A constant that no timed schedule depends on keeps its value. Values have three
+/// significant digits. The result is a fixed point: from it, the same fit changes nothing.
 ///
 /// The loss of a problem is the mean square of log(measured / predicted), and kChoiceWeight times
 /// the expected log(chosen / fastest), were predictions off by kNear.

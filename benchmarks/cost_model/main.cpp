@@ -6,15 +6,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "benchmarks/cost_model/ablation.h"
 #include "benchmarks/cost_model/accuracy.h"
 #include "benchmarks/cost_model/fit.h"
+#include "runtime/json/plan_json.h"
 
 namespace sinter::bench {
 namespace {
@@ -96,25 +95,13 @@ int report(const Options& options) {
   return 0;
 }
 
-/// Puts "row.chunk_ns" into the object "row".
-void set_constant(OrderedJson& object, std::string_view name, double value) {
-  const size_t dot = name.find('.');
-  if (dot != std::string_view::npos)
-    return set_constant(object[std::string(name.substr(0, dot))], name.substr(dot + 1), value);
-  OrderedJson& place = object[std::string(name)];
-  if (value == std::floor(value) && std::abs(value) < 1e15)
-    place = static_cast<int64_t>(value);
-  else
-    place = value;
-}
-
 /// The file of the device, with the constants changed that the fit changed.
 std::string file_with(const std::string& path, const FitResult& result) {
   std::ifstream in(path);
   if (!in) throw std::runtime_error("cannot read " + path);
   OrderedJson file = OrderedJson::parse(in);
   for (const FittedConstant& change : result.changes)
-    set_constant(file.at("constants"), change.name, change.after);
+    file.at("constants")[place_of(*find_cost_constant(change.name))] = change.after;
   return file.dump(2) + "\n";
 }
 

@@ -65,15 +65,6 @@ class Suite {
   std::map<std::string, std::vector<std::string>> extents_;
 };
 
-std::optional<SegmentFacts> facts_of_canned(const nlohmann::json& row) {
-  const std::string name = row.at("fusion");
-  const CannedFusion* canned = find_canned_fusion(name);
-  if (canned == nullptr) throw std::runtime_error(name + " is no canned fusion");
-  return whole_facts(
-      name, canned->build(),
-      {{"rows", row.at("rows").get<int64_t>()}, {"cols", row.at("cols").get<int64_t>()}});
-}
-
 class Reader {
  public:
   Reader(TimedSet& set, const std::string& suite) : set_(set), suite_(suite) {}
@@ -86,7 +77,7 @@ class Reader {
   }
 
   void add_canned_row(const nlohmann::json& row, const std::string& date) {
-    if (!row.contains("schedule")) return leave_out();
+    if (!row.contains("schedule")) return;
     const std::string name =
         fmt::format("{} {} x {}", row.at("fusion").get<std::string>(),
                     row.at("rows").get<int64_t>(), row.at("cols").get<int64_t>());
@@ -100,24 +91,23 @@ class Reader {
   }
 
  private:
-  void leave_out() { ++set_.left_out; }
-
+  /// Leaves out what spilled, failed, or is of a schedule that is no longer legal.
   template <class Facts>
   void add(const std::string& name, const nlohmann::json& row, const std::string& text,
            const std::string& date, const Facts& facts_of) {
     const auto us = row.at("us").get<double>();
     // A spill costs what the compiler made of it, which the estimate does not know.
-    if (us <= 0.0 || row.value("spill_bytes", int64_t{0}) != 0) return leave_out();
+    if (us <= 0.0 || row.value("spill_bytes", int64_t{0}) != 0) return;
     auto schedule = parse_schedule(text);
-    if (!schedule) return leave_out();
+    if (!schedule) return;
     const Family* family = find_family(set_.families, schedule->family);
-    if (family == nullptr || is_outdated(*schedule, date)) return leave_out();
+    if (family == nullptr || is_outdated(*schedule, date)) return;
     const auto [known, is_new] = problems_.try_emplace(name);
     if (is_new) {
       if (auto facts = facts_of())
         known->second = TimedProblem{.name = name, .facts = std::move(*facts), .timed = {}};
     }
-    if (!known->second) return leave_out();
+    if (!known->second) return;
     TimedProblem& problem = *known->second;
     const auto same = std::ranges::find(problem.timed, *schedule, &TimedSchedule::schedule);
     if (same != problem.timed.end()) {
@@ -125,7 +115,7 @@ class Reader {
       return;
     }
     const auto estimate = family->estimate(problem.facts, *schedule, set_.limits);
-    if (!estimate || estimate->spilled_registers > 0) return leave_out();
+    if (!estimate || estimate->spilled_registers > 0) return;
     problem.timed.push_back(
         {.schedule = std::move(*schedule), .estimate = *estimate, .family = family, .us = us});
   }
@@ -145,13 +135,22 @@ class Reader {
 
 }  // namespace
 
+std::optional<SegmentFacts> facts_of_canned(const nlohmann::json& row) {
+  const std::string name = row.at("fusion");
+  const CannedFusion* canned = find_canned_fusion(name);
+  if (canned == nullptr) throw std::runtime_error(name + " is no canned fusion");
+  return whole_facts(
+      name, canned->build(),
+      {{"rows", row.at("rows").get<int64_t>()}, {"cols", row.at("cols").get<int64_t>()}});
+}
+
 TimedSet read_timed_set(const std::string& list, const std::string& suite,
                         const std::string& results) {
   const auto listed = nlohmann::json::parse(read_result(list));
   const std::string device = listed.at("device");
   const auto limits = find_device(device);
   if (!limits) throw std::runtime_error(list + ": there is no device " + device);
-  TimedSet set{.limits = *limits, .families = scheduling_families(), .problems = {}, .left_out = 0};
+  TimedSet set{.limits = *limits, .families = scheduling_families(), .problems = {}};
   Reader reader(set, suite);
   for (const char* format : {"suite", "canned"}) {
     for (const std::string name : listed.at(format)) {

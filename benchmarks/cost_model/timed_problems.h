@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,14 +33,18 @@ struct TimedSet {
   DeviceLimits limits;
   FamilySet families;
   std::vector<TimedProblem> problems;  ///< With two timed schedules or more, by name.
-  size_t left_out = 0;  ///< Rows that spilled, failed, or are of schedules no longer legal.
 };
 
 /// Reads a list of result files: an object with "device", "suite" (files of sweep_suite.py) and
 /// "canned" (files of sinter_gpu_suite), names below `results`. `suite` is the folder of the
-/// suite's graphs. Throws std::runtime_error for what cannot be read.
+/// suite's graphs. Rows that spilled, failed, or are of schedules no longer legal are left out.
+/// Throws std::runtime_error for what cannot be read.
 TimedSet read_timed_set(const std::string& list, const std::string& suite,
                         const std::string& results);
+
+/// Facts of a row that sinter_gpu_suite wrote ("fusion", "rows", "cols"). Nothing: no single
+/// segment.
+std::optional<SegmentFacts> facts_of_canned(const nlohmann::json& row);
 
 /// Predicted microseconds under other constants.
 Prediction predicted(const TimedProblem& problem, const TimedSchedule& timed,

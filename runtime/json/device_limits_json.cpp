@@ -187,14 +187,6 @@ void read_constants(const Json& json, const std::string& prefix, CostConstants& 
   }
 }
 
-/// Puts "row.chunk_ns" into the object "row".
-void put_constant(Json& object, std::string_view name, double value) {
-  const size_t dot = name.find('.');
-  if (dot != std::string_view::npos)
-    return put_constant(object[std::string(name.substr(0, dot))], name.substr(dot + 1), value);
-  object[std::string(name)] = value;
-}
-
 void check_consistency(const DeviceLimits& limits) {
   if (limits.shared_bytes_per_block > limits.shared_bytes_per_sm)
     refuse(fmt::format("a block has {} bytes of shared memory, its SM {}",
@@ -249,15 +241,21 @@ Json to_json(const DeviceLimits& limits) {
   const CostConstants& known = cost_constants_of(limits.name);
   for (const CostConstantField& field : cost_constant_fields()) {
     const double value = value_of(field, limits.cost);
-    if (value != value_of(field, known)) put_constant(out["cost"], field.name, value);
+    if (value != value_of(field, known)) out["cost"][place_of(field)] = value;
   }
   return out;
+}
+
+Json::json_pointer place_of(const CostConstantField& field) {
+  std::string path = "/" + std::string(field.name);
+  std::ranges::replace(path, '.', '/');
+  return Json::json_pointer(path);
 }
 
 Json to_json(const CostConstants& constants) {
   Json out = Json::object();
   for (const CostConstantField& field : cost_constant_fields())
-    put_constant(out, field.name, value_of(field, constants));
+    out[place_of(field)] = value_of(field, constants);
   return out;
 }
 

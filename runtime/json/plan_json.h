@@ -25,7 +25,9 @@ Json to_json(const Prediction& prediction);
 Json to_json(const Rejection& rejection);
 Json to_json(const Decision& decision);
 Json to_json(const DeviceLimits& limits);
-/// All constants: each dot of a name is an object.
+/// Where a constant stands in the JSON of all: each dot of its name is an object.
+Json::json_pointer place_of(const CostConstantField& field);
+/// All constants.
 Json to_json(const CostConstants& constants);
 Json to_json(const CompiledResources& resources);
 Json to_json(const CompileAttempt& attempt);
