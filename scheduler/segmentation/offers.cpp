@@ -364,11 +364,13 @@ Result<void> offer_schedules(KernelPlan& kernel, std::vector<Rejection>& rejecti
   }
   for (const Family& family : options.families) {
     Proposal proposal = family.propose(kernel.facts, limits);
-    for (ProposedSchedule& candidate : proposal.candidates) {
-      // A family from outside that has no parameters need not say so.
-      Schedule& schedule = candidate.schedule;
-      if (std::holds_alternative<NoParameters>(schedule.parameters))
-        schedule.parameters = parameters_of_family(schedule.family);
+    // A family from outside that has no parameters need not say so.
+    const FamilyParameters defaults = parameters_of_family(family.name);
+    if (std::holds_alternative<ExternalParameters>(defaults)) {
+      for (ProposedSchedule& candidate : proposal.candidates) {
+        FamilyParameters& own = candidate.schedule.parameters;
+        if (std::holds_alternative<NoParameters>(own)) own = defaults;
+      }
     }
     drop_overwriting(kernel.facts, family, limits, proposal);
     if (kernel.candidates.empty()) {

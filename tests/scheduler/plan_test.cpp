@@ -335,5 +335,23 @@ TEST(PlanTest, BrokenFusionsAreRefusedWithTheirViolations) {
   EXPECT_THAT(planned, FailsWith(ErrorKind::kInvalidFusion, HasSubstr("%v12345")));
 }
 
+/// Its schedules are those that their text gives back.
+TEST(PlanTest, AFamilyFromOutsideWithoutParametersNeedNotSaySo) {
+  const FamilySet builtin = scheduling_families();
+  Family family = *find_family(builtin, "pointwise");
+  family.name = "plain";
+  family.propose = [propose = family.propose](const SegmentFacts& facts,
+                                              const DeviceLimits& limits) {
+    Proposal proposal = propose(facts, limits);
+    for (ProposedSchedule& candidate : proposal.candidates) candidate.schedule.family = "plain";
+    return proposal;
+  };
+  const Plan planned =
+      plan_canned("bias_gelu", matrix(64, 64), "H200", {.families = {family}}).value();
+  const Schedule& chosen = planned.kernels.front().chosen().schedule;
+  EXPECT_EQ(chosen.parameters, FamilyParameters(ExternalParameters{}));
+  EXPECT_EQ(parse_schedule(print(chosen)).value(), chosen);
+}
+
 }  // namespace
 }  // namespace sinter
