@@ -40,9 +40,35 @@ function(sinter_share_precompiled_headers target)
   target_precompile_headers(${target} REUSE_FROM ${owner})
 endfunction()
 
+# sinter_compile_headers_alone(<target> HEADERS ... LINK ...)
+#
+# Target all_private_headers compiles each of them as a source of its own: CMake's
+# all_verify_interface_header_sets does so for those that are installed.
+function(sinter_compile_headers_alone target)
+  if(NOT TARGET all_private_headers)
+    add_custom_target(all_private_headers)
+  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HEADERS;LINK")
+  if(NOT arg_HEADERS)
+    return()
+  endif()
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY "${PROJECT_SOURCE_DIR}"
+    OUTPUT_VARIABLE folder)
+  set(sources "")
+  foreach(header IN LISTS arg_HEADERS)
+    set(source "${CMAKE_CURRENT_BINARY_DIR}/${target}_private_headers/${header}.cpp")
+    file(CONFIGURE OUTPUT "${source}" CONTENT "#include \"@folder@/@header@\"\n" @ONLY)
+    list(APPEND sources "${source}")
+  endforeach()
+  add_library(${target}_private_headers OBJECT EXCLUDE_FROM_ALL ${sources})
+  sinter_configure_target(${target}_private_headers)
+  target_link_libraries(${target}_private_headers PRIVATE ${target} ${arg_LINK})
+  add_dependencies(all_private_headers ${target}_private_headers)
+endfunction()
+
 # sinter_add_library(<folder>
 #   SOURCES ...          compiled
-#   HEADERS ...          installed; each must compile alone. *.def tables go here too
+#   HEADERS ...          installed: those below include/sinter need them. *.def tables go here too
 #   PRIVATE_HEADERS ...  not installed
 #   PUBLIC ...           targets that the headers need
 #   PRIVATE ...          header-only targets that only the sources need
@@ -97,6 +123,8 @@ function(sinter_add_library folder)
     VERIFY_INTERFACE_HEADER_SETS ON
     INTERFACE_HEADER_SETS_TO_VERIFY HEADERS)
 
+  sinter_compile_headers_alone(${target} HEADERS ${arg_PRIVATE_HEADERS} LINK ${arg_PRIVATE})
+
   if(SINTER_INSTALL)
     install(TARGETS ${target} EXPORT ${arg_EXPORT}
       ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
@@ -115,6 +143,14 @@ function(sinter_add_executable target)
   sinter_configure_target(${target})
   target_compile_options(${target} PRIVATE ${arg_OPTIMISE})
   target_link_libraries(${target} PRIVATE Sinter::Sinter ${arg_LINK})
+endfunction()
+
+# sinter_compile_alone(<source>...)
+#
+# In a build that joins sources (CMAKE_UNITY_BUILD, as CI does), compiles each of these by itself:
+# what they keep in an unnamed namespace has the same names in each of them.
+function(sinter_compile_alone)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
 # sinter_add_program(<target> SOURCES ... LINK ... [OUTPUT_NAME <name>])
@@ -140,13 +176,15 @@ function(sinter_add_program target)
 endfunction()
 
 # sinter_add_test(<folder> SOURCES ... [LINK ...] [LABELS ...] [TIMEOUT <seconds>]
-#                 [QUICK [SLOW <regex> ...]])
+#                 [QUICK [SLOW <regex> ...]] [FULL <filter> ...])
 #
 # Makes executable sinter_<folder>_tests and registers each of its tests with CTest under the label
 # <folder>. A test whose full name contains "Gpu" gets the label gpu as well. With QUICK all of them
-# get the label quick, but those whose names match a regex of SLOW: tests that take seconds.
+# get the label quick, but those whose names match a regex of SLOW: tests that take seconds. What
+# FULL names, as --gtest_filter does, takes a slice of its cases (tests/support/effort.h); `ctest -C
+# full` runs it once more, with all of them.
 function(sinter_add_test folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "QUICK" "TIMEOUT" "SOURCES;LINK;LABELS;SLOW")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "QUICK" "TIMEOUT" "SOURCES;LINK;LABELS;SLOW;FULL")
   if(NOT arg_SOURCES)
     return()
   endif()
@@ -174,6 +212,14 @@ function(sinter_add_test folder)
     TEST_PREFIX "${folder}." TEST_FILTER "*Gpu*"
     TEST_LIST ${target}_gpu_TESTS
     PROPERTIES TIMEOUT ${arg_TIMEOUT})
+
+  if(arg_FULL)
+    list(JOIN arg_FULL ":" filter)
+    add_test(NAME ${folder}.all_cases CONFIGURATIONS full
+      COMMAND ${target} "--gtest_filter=${filter}")
+    set_tests_properties(${folder}.all_cases PROPERTIES
+      ENVIRONMENT SINTER_ALL_CASES=1 LABELS "${folder};full" TIMEOUT 3600)
+  endif()
 
   # gtest_discover_tests cannot pass a list as a property, so CTest sets the labels after it.
   list(JOIN arg_SLOW "|" slow)

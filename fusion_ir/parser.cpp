@@ -469,9 +469,9 @@ class Parser {
       expect_word("value");
       return PadOp{std::move(low), std::move(high), constant(type)};
     }
-    constexpr std::string_view kReduce = "reduce.";
-    if (text.starts_with(kReduce)) {
-      const auto fn = reduce_from_text(text.substr(kReduce.size()));
+    constexpr std::string_view kPrefix = "reduce.";
+    if (text.starts_with(kPrefix)) {
+      const auto fn = reduce_from_text(text.substr(kPrefix.size()));
       if (fn) return ReduceOp{*fn, integers("over")};
     }
     if (const auto fn = pointwise_from_text(text)) return PointwiseOp{*fn};

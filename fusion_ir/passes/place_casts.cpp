@@ -5,7 +5,7 @@
 namespace sinter {
 namespace {
 
-using Replacement = std::optional<std::vector<ValueId>>;
+using Replacements = std::optional<std::vector<ValueId>>;
 
 bool moves_data(const OpKind& kind) {
   return std::holds_alternative<PermuteOp>(kind) || std::holds_alternative<ReshapeOp>(kind) ||
@@ -19,8 +19,8 @@ bool moves_all_data(const OpKind& kind) {
 }
 
 /// move(cast(x)) -> cast(move(x)) where x is narrower.
-Replacement move_before_cast(Rewriter& rewriter, const Op& op, const Value& result,
-                             std::span<const ValueId> operands) {
+Replacements move_before_cast(Rewriter& rewriter, const Op& op, const Value& result,
+                              std::span<const ValueId> operands) {
   const Fusion& graph = rewriter.graph();
   if (graph.def_as<CastOp>(operands.front()) == nullptr) return std::nullopt;
   const ValueId narrow = graph.def_of(operands.front()).operands.front();
@@ -33,8 +33,8 @@ Replacement move_before_cast(Rewriter& rewriter, const Op& op, const Value& resu
 }
 
 /// cast(broadcast(x)) -> broadcast(cast(x)); cast(move(x)) -> move(cast(x)) where the cast narrows.
-Replacement cast_before_move(Rewriter& rewriter, const Value& result, ValueId operand,
-                             bool has_other_readers) {
+Replacements cast_before_move(Rewriter& rewriter, const Value& result, ValueId operand,
+                              bool has_other_readers) {
   const Fusion& graph = rewriter.graph();
   const OpKind kind = graph.def_of(operand).kind;
   const bool narrows = bytes_of(result.type) < bytes_of(graph.values[operand].type);
@@ -54,7 +54,7 @@ std::optional<Fusion> place_casts(const Fusion& fusion) {
   }
   for (const ValueId output : fusion.outputs) ++readers[output.index];
   return rewrite(
-      fusion, [&](Rewriter& rewriter, OpId id, std::span<const ValueId> operands) -> Replacement {
+      fusion, [&](Rewriter& rewriter, OpId id, std::span<const ValueId> operands) -> Replacements {
         const Op& op = fusion.ops[id];
         const Value& result = fusion.values[op.results.front()];
         if (moves_data(op.kind)) {

@@ -10,8 +10,6 @@
 namespace sinter {
 namespace {
 
-constexpr double kUnknown = std::numeric_limits<double>::infinity();
-
 double spread_of_ends(DType type, BoundedReal x, double result) {
   return std::max(spread(result, round_to(type, x.value - x.bound)),
                   spread(result, round_to(type, x.value + x.bound)));
@@ -48,7 +46,7 @@ BoundedInteger cast_to_integer(DType type, BoundedReal x) {
     const bool certain = x.bound == 0.0 || std::isnan(x.value) || std::fabs(x.value) > x.bound;
     return {static_cast<int64_t>(result), certain && !std::isinf(x.bound) ? 0.0 : 1.0};
   }
-  if (std::isinf(x.bound)) return {to_integer(result), kUnknown};
+  if (std::isinf(x.bound)) return {to_integer(result), kUnbounded};
   return {to_integer(result), x.bound == 0.0 ? 0.0 : spread_of_ends(type, x, result)};
 }
 

@@ -5,12 +5,11 @@
 #include <limits>
 
 #include "fusion_ir/error.h"
+#include "runtime/oracle/error_model.h"
 #include "runtime/oracle/integer_range.h"
 
 namespace sinter {
 namespace {
-
-constexpr double kUnknown = std::numeric_limits<double>::infinity();
 
 double low_end(BoundedInteger x) { return static_cast<double>(x.value) - x.bound; }
 double high_end(BoundedInteger x) { return static_cast<double>(x.value) + x.bound; }
@@ -40,7 +39,7 @@ double unwrapped(PointwiseFn fn, BoundedInteger a, BoundedInteger b) {
 BoundedInteger settle_integer(DType type, BoundedInteger x) {
   const bool inside = low_end(x) >= static_cast<double>(lowest_integer(type)) &&
                       high_end(x) <= static_cast<double>(highest_integer(type));
-  return {x.value, x.bound == 0.0 || inside ? x.bound : kUnknown};
+  return {x.value, x.bound == 0.0 || inside ? x.bound : kUnbounded};
 }
 
 BoundedInteger select_bounded(BoundedInteger condition, BoundedInteger a, BoundedInteger b) {
@@ -71,12 +70,12 @@ BoundedInteger bounded_integer(PointwiseFn fn, DType type, BoundedInteger a, Bou
     case PointwiseFn::kMul: {
       const double bound = arithmetic_bound(fn, a, b);
       const double reach = std::fabs(unwrapped(fn, a, b)) + bound;
-      return {value, reach < static_cast<double>(highest_integer(type)) ? bound : kUnknown};
+      return {value, reach < static_cast<double>(highest_integer(type)) ? bound : kUnbounded};
     }
     case PointwiseFn::kDiv:
       // Truncation is monotone and shifts by less than one; a divisor that may be zero has no
       // bound.
-      if (b.bound > 0.0 || b.value == 0) return {value, kUnknown};
+      if (b.bound > 0.0 || b.value == 0) return {value, kUnbounded};
       return settle_integer(type, {value, a.bound / std::fabs(static_cast<double>(b.value)) + 1.0});
     case PointwiseFn::kEq:
     case PointwiseFn::kNe:
@@ -91,7 +90,7 @@ BoundedInteger bounded_integer(PointwiseFn fn, DType type, BoundedInteger a, Bou
       return {value, type == DType::kBool ? 1.0 : settle_integer(type, {value, widest}).bound};
     case PointwiseFn::kAnd:
     case PointwiseFn::kOr: {
-      if (type != DType::kBool) return {value, kUnknown};
+      if (type != DType::kBool) return {value, kUnbounded};
       // A certain false decides `and`, a certain true decides `or`.
       const int64_t deciding = fn == PointwiseFn::kAnd ? 0 : 1;
       const bool decided =
@@ -99,9 +98,9 @@ BoundedInteger bounded_integer(PointwiseFn fn, DType type, BoundedInteger a, Bou
       return {value, truth_bound(decided)};
     }
     case PointwiseFn::kXor:
-      return {value, type == DType::kBool ? 1.0 : kUnknown};
+      return {value, type == DType::kBool ? 1.0 : kUnbounded};
     case PointwiseFn::kRem:
-      return {value, kUnknown};
+      return {value, kUnbounded};
     default:
       break;
   }

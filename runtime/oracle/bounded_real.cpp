@@ -14,8 +14,6 @@
 namespace sinter {
 namespace {
 
-constexpr double kUnknown = std::numeric_limits<double>::infinity();
-
 bool unknown(BoundedReal x) { return std::isinf(x.bound); }
 double low_end(BoundedReal x) { return x.value - x.bound; }
 double high_end(BoundedReal x) { return x.value + x.bound; }
@@ -31,12 +29,12 @@ SINTER_INLINED double in_range(DType type, double value) {
 
 /// settle(), inlined.
 SINTER_INLINED BoundedReal settled(DType type, BoundedReal x) {
-  if (std::isnan(x.bound)) return {x.value, kUnknown};
+  if (std::isnan(x.bound)) return {x.value, kUnbounded};
   if (!std::isfinite(x.value) || unknown(x)) return x;
   const double limit = overflow_threshold(type);
   const double magnitude = std::fabs(x.value);
   if (magnitude - x.bound >= limit) return {in_range(type, x.value), 0.0};
-  return {x.value, magnitude + x.bound >= limit ? kUnknown : x.bound};
+  return {x.value, magnitude + x.bound >= limit ? kUnbounded : x.bound};
 }
 
 /// Result of a function that rounds once, given the error that its operands bring. Where they bring
@@ -61,7 +59,7 @@ SINTER_INLINED BoundedReal exact_product(BoundedReal a, BoundedReal b) {
   const double value = a.value * b.value;
   if (std::isnan(a.value) || std::isnan(b.value)) return {value, 0.0};
   if (std::isinf(a.value) || std::isinf(b.value)) {
-    return {value, may_change_sign(a) || may_change_sign(b) ? kUnknown : 0.0};
+    return {value, may_change_sign(a) || may_change_sign(b) ? kUnbounded : 0.0};
   }
   return {value, std::fabs(a.value) * b.bound + std::fabs(b.value) * a.bound + a.bound * b.bound};
 }
@@ -74,9 +72,9 @@ SINTER_INLINED BoundedReal multiply(DType type, BoundedReal a, BoundedReal b) {
 
 SINTER_INLINED BoundedReal multiply_add(DType type, BoundedReal a, BoundedReal b, BoundedReal c) {
   const BoundedReal product = exact_product(a, b);
-  if (unknown(product)) return {product.value + c.value, kUnknown};
+  if (unknown(product)) return {product.value + c.value, kUnbounded};
   if (std::isinf(product.value) && std::isfinite(a.value) && std::isfinite(b.value)) {
-    return {std::fma(a.value, b.value, c.value), kUnknown};  // Only in f64.
+    return {std::fma(a.value, b.value, c.value), kUnbounded};  // Only in f64.
   }
   if (!std::isfinite(product.value) || !std::isfinite(c.value)) {
     return {product.value + c.value, 0.0};
@@ -89,9 +87,9 @@ BoundedReal divide(PointwiseFn fn, DType type, BoundedReal a, BoundedReal b) {
   const double value = a.value / b.value;
   if (std::isnan(a.value) || std::isnan(b.value)) return {value, 0.0};
   if (std::isinf(b.value)) return {value, 0.0};
-  if (may_change_sign(b)) return {value, kUnknown};
+  if (may_change_sign(b)) return {value, kUnbounded};
   if (std::isinf(a.value)) return {value, 0.0};
-  if (b.value == 0.0) return {value, may_change_sign(a) ? kUnknown : 0.0};
+  if (b.value == 0.0) return {value, may_change_sign(a) ? kUnbounded : 0.0};
   const double propagated = (a.bound + std::fabs(value) * b.bound) / (std::fabs(b.value) - b.bound);
   const double local = function_error(fn, type, 0.0, std::fabs(value) + propagated);
   return settle(type, {value, propagated + local});
@@ -103,8 +101,8 @@ BoundedReal remainder(BoundedReal a, BoundedReal b) {
   const double value = evaluate(PointwiseFn::kRem, a.value, b.value);
   if (a.bound == 0.0 && b.bound == 0.0) return {value, 0.0};
   if (std::isnan(a.value) || std::isnan(b.value)) return {value, 0.0};
-  if (std::isinf(a.value)) return {value, may_change_sign(b) ? kUnknown : 0.0};
-  if (may_change_sign(b) || b.value == 0.0) return {value, b.bound == 0.0 ? 0.0 : kUnknown};
+  if (std::isinf(a.value)) return {value, may_change_sign(b) ? kUnbounded : 0.0};
+  if (may_change_sign(b) || b.value == 0.0) return {value, b.bound == 0.0 ? 0.0 : kUnbounded};
   return {value, 2.0 * (std::fabs(b.value) + b.bound)};
 }
 
@@ -152,7 +150,7 @@ BoundedReal power(DType type, BoundedReal a, BoundedReal b) {
   double propagated = 0.0;
   if (a.bound > 0.0 || b.bound > 0.0) {
     const bool polynomial = b.bound == 0.0 && b.value >= 0.0 && std::trunc(b.value) == b.value;
-    if (low_end(a) <= 0.0 && !polynomial) return {value, kUnknown};
+    if (low_end(a) <= 0.0 && !polynomial) return {value, kUnbounded};
     for (const double x : {low_end(a), high_end(a)}) {
       for (const double y : {low_end(b), high_end(b)}) {
         propagated = std::max(propagated, spread(value, corner(x, y)));
@@ -174,7 +172,7 @@ BoundedReal power(DType type, BoundedReal a, BoundedReal b) {
 double spread(double a, double b) {
   if (a == b || (std::isnan(a) && std::isnan(b))) return 0.0;
   const double distance = std::fabs(a - b);
-  return std::isnan(distance) ? kUnknown : distance;
+  return std::isnan(distance) ? kUnbounded : distance;
 }
 
 BoundedReal settle(DType type, BoundedReal x) { return settled(type, x); }
@@ -184,7 +182,7 @@ namespace {
 SINTER_INLINED BoundedReal compute(PointwiseFn fn, DType type, int arity, BoundedReal a,
                                    BoundedReal b, BoundedReal c) {
   if (unknown(a) || (arity > 1 && unknown(b)) || (arity > 2 && unknown(c))) {
-    return {evaluate(fn, a.value, b.value, c.value), kUnknown};
+    return {evaluate(fn, a.value, b.value, c.value), kUnbounded};
   }
   switch (fn) {
     case PointwiseFn::kNeg:

@@ -16,7 +16,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kUnknown = kInfinity;
 
 using ArrayView = Eigen::Map<const Eigen::ArrayXd>;
 
@@ -40,7 +39,7 @@ double total_bound(std::span<const double> bounds) {
   return bounds.empty() ? 0.0 : view_of(bounds).sum();
 }
 bool any_unknown(std::span<const double> bounds) {
-  return !bounds.empty() && (view_of(bounds) == kUnknown).any();
+  return !bounds.empty() && (view_of(bounds) == kUnbounded).any();
 }
 
 /// Which numbers of a row are not finite.
@@ -151,7 +150,7 @@ double alike_roundings(DType type, const ArrayView& x, double magnitude, double 
 BoundedReal sum(DType type, const RealRow& row) {
   const ArrayView x = view_of(row.values);
   const double value = sum_over(row, [&](int64_t n) { return x.head(n).sum(); });
-  if (any_unknown(row.bounds)) return {value, kUnknown};
+  if (any_unknown(row.bounds)) return {value, kUnbounded};
   const Specials specials = specials_of(row.values);
   if (specials.nan || (specials.plus && specials.minus)) return {kNan, 0.0};
   const double limit = overflow_threshold(type);
@@ -165,7 +164,7 @@ BoundedReal sum(DType type, const RealRow& row) {
     }
     against *= std::ceil(static_cast<double>(row.length) / static_cast<double>(row.values.size())) *
                (1.0 + accumulation_error(type, row.length));
-    return {sign * kInfinity, against < limit && std::isfinite(against) ? 0.0 : kUnknown};
+    return {sign * kInfinity, against < limit && std::isfinite(against) ? 0.0 : kUnbounded};
   }
   const double propagated = row.bounds.empty() ? 0.0 : sum_over(row, [&](int64_t n) {
     return view_of(row.bounds).head(n).sum();
@@ -196,7 +195,7 @@ BoundedReal sum(DType type, const RealRow& row) {
   if (magnitude + bound >= limit || !std::isfinite(magnitude)) {
     const bool one_sign = std::fabs(value) + propagated >= magnitude * (1.0 - 0x1p-40);
     return one_sign && std::fabs(value) - bound >= limit ? settle(type, {value, bound})
-                                                         : BoundedReal{value, kUnknown};
+                                                         : BoundedReal{value, kUnbounded};
   }
   return {value, bound};
 }
@@ -238,7 +237,7 @@ BoundedReal product(DType type, RealRow row) {
     largest *= std::max(reach, 1.0);
     if (row.values[i] != 0.0) smallest *= std::min(std::fabs(row.values[i]), 1.0);
   }
-  if (any_unknown(row.bounds)) return {value, kUnknown};
+  if (any_unknown(row.bounds)) return {value, kUnbounded};
   const double normal = smallest_subnormal(type) / (2.0 * unit_roundoff(type));
   const bool underflows = smallest < normal;
   const Specials specials = specials_of(row.values);
@@ -248,7 +247,7 @@ BoundedReal product(DType type, RealRow row) {
   if (specials.infinite()) {
     // A zero makes it NaN, and so may a partial product that underflows to one.
     if (has_zero && !inexact) return {kNan, 0.0};
-    return {value, has_zero || underflows || inexact ? kUnknown : 0.0};
+    return {value, has_zero || underflows || inexact ? kUnbounded : 0.0};
   }
   // An infinity and a zero that partial products may become would meet as NaN.
   if (!(largest < overflow_threshold(type))) {
@@ -257,7 +256,7 @@ BoundedReal product(DType type, RealRow row) {
         !may_vanish &&
         magnitude.exceeds(overflow_threshold(type), 1.0 + accumulation_error(type, 1 + row.length));
     return every_order ? settle(type, {std::copysign(kInfinity, value), 0.0})
-                       : BoundedReal{value, kUnknown};
+                       : BoundedReal{value, kUnbounded};
   }
   const auto n = static_cast<int64_t>(row.values.size());
   const double growth = growth_of(type, row);
@@ -277,7 +276,7 @@ BoundedReal extreme(ReduceFn fn, RealRow row) {
     if (std::isnan(x)) value = kNan;
     if (sign * x > value) value = sign * x;
   }
-  if (any_unknown(row.bounds)) return {sign * value, kUnknown};
+  if (any_unknown(row.bounds)) return {sign * value, kUnbounded};
   if (std::isnan(value) || row.bounds.empty()) return {sign * value, 0.0};
   double certain = -kInfinity;  // what the device's result reaches at least
   for (size_t i = 0; i < row.values.size(); ++i) {
@@ -375,7 +374,7 @@ BoundedReal reduce_bounded(const ReductionComponent& component, DType type, Real
     values.push_back(y.value);
     // A product that overflows may be contracted with an addition that brings it back.
     const bool is_open = std::isinf(y.value) && std::isfinite(x.value);
-    bounds.push_back(is_open ? kUnknown : y.bound);
+    bounds.push_back(is_open ? kUnbounded : y.bound);
   }
   RealRow mapped = row;
   mapped.values = values;
@@ -444,12 +443,12 @@ BoundedPair welford_bounded(DType type, RealRow row) {
   const double total = x.sum();
   // A sum of f64 may overflow where the mean does not.
   const double mean = std::isinf(total) && !specials.infinite() ? (x / n).sum() : total / n;
-  if (any_unknown(row.bounds)) return {{mean, kUnknown}, {kNan, kUnknown}};
+  if (any_unknown(row.bounds)) return {{mean, kUnbounded}, {kNan, kUnbounded}};
   if (specials.nan || (specials.plus && specials.minus)) return {{kNan, 0.0}, {kNan, 0.0}};
   if (specials.infinite()) {
     // Two passes give the infinity, whatever the others sum up to; an update after it gives
     // inf - inf. The deviations are NaN anyhow.
-    return {{specials.plus ? kInfinity : -kInfinity, kUnknown}, {kNan, 0.0}};
+    return {{specials.plus ? kInfinity : -kInfinity, kUnbounded}, {kNan, 0.0}};
   }
   if (is_constant(row)) return {{x[0], bound_at(row.bounds, 0)}, {0.0, 0.0}};
   const double u = rounding_unit(type);
@@ -481,7 +480,8 @@ BoundedPair welford_bounded(DType type, RealRow row) {
       n * underflow * (4.0 * n + 2.0 * deviation.abs().sum());
   const double limit = overflow_threshold(type);
   const double squares = m2 + m2_propagated + rounding;
-  const BoundedReal sum_of_squares{m2, 2.0 * squares < limit ? m2_propagated + rounding : kUnknown};
+  const BoundedReal sum_of_squares{m2,
+                                   2.0 * squares < limit ? m2_propagated + rounding : kUnbounded};
   return {settle(type, {mean, mean_bound}), settle(type, sum_of_squares)};
 }
 
@@ -531,7 +531,7 @@ BoundedPair logsumexp_bounded(DType type, RealRow row) {
     bound += std::max(reach - term, term - std::exp(low)) + fixed * reach +
              per_unit * largest_scaled_exponential(low, high) + exp_underflow(type);
   }
-  if (std::isinf(max.bound)) return {max, {value, kUnknown}};
+  if (std::isinf(max.bound)) return {max, {value, kUnbounded}};
   if (std::isnan(value)) return {max, {value, 0.0}};
   const double per_rescaling = exp_relative_error(type, 0.0) + u;
   bound += (growth_of(type, row) + rescale_chain(n) * per_rescaling) * (value + bound);

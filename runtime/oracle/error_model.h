@@ -16,6 +16,9 @@ namespace sinter {
 
 // What every element asks for is defined here, where it can be inlined.
 
+/// The bound of an error that nothing limits.
+inline constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+
 /// Relative error of one correctly rounded operation in `type` (f64 or f32).
 constexpr double rounding_unit(DType type) {
   constexpr double kOracleUnit = 0x1p-53;

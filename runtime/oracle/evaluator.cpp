@@ -9,12 +9,11 @@
 #include "runtime/oracle/bounded_reduction.h"
 #include "runtime/oracle/element_runs.h"
 #include "runtime/oracle/element_writer.h"
+#include "runtime/oracle/error_model.h"
 #include "runtime/oracle/row_gatherer.h"
 
 namespace sinter {
 namespace {
-
-constexpr double kUnknown = std::numeric_limits<double>::infinity();
 
 /// Bound of one op's result as a visitor of its kind.
 class OpEvaluator {
@@ -121,7 +120,7 @@ class OpEvaluator {
         // A mean that is found without the sum does not overflow where the sum does.
         if (op.fn == ReduceFn::kSum && std::isinf(reduced.value) && is_divided &&
             std::ranges::none_of(elements.values, [](double e) { return std::isinf(e); })) {
-          reduced.bound = kUnknown;
+          reduced.bound = kUnbounded;
         }
         sink.put(row, reduced);
       } else if (index) {
@@ -359,7 +358,7 @@ class OpEvaluator {
     if (is_float(type())) {
       each<1>(out, {&operands_[0]}, [&](const auto& at) {
         const BoundedReal x = operand(0).real(at[0]);
-        return BoundedReal{x.value - x.value, std::isinf(x.bound) ? kUnknown : 0.0};
+        return BoundedReal{x.value - x.value, std::isinf(x.bound) ? kUnbounded : 0.0};
       });
     } else {
       each<1>(out, {&operands_[0]}, [&](const auto& at) {
@@ -420,7 +419,7 @@ class OpEvaluator {
       BoundedReal x = bounded_real(fn, type(), a, b);
       const double divisor = fn == PointwiseFn::kDiv ? b.value : a.value;
       const bool open = divides ? divisor == 0.0 : std::isfinite(a.value) && std::isfinite(b.value);
-      if (std::isinf(x.value) && open) x.bound = kUnknown;
+      if (std::isinf(x.value) && open) x.bound = kUnbounded;
       return x;
     });
     result = out.finish();

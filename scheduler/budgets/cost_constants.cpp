@@ -19,7 +19,7 @@ using enum ConstantOrigin;
     #path, [](CostConstants& constants) -> double& { return constants.path; }, least, most, origin \
   }
 
-constexpr std::array kFields{
+constexpr std::array kConstants{
     SINTER_CONSTANT(spill_share, 0.0, 10.0, kMeasured),
     SINTER_CONSTANT(most_spills_waited_for, 0.001, 1000.0, kCounted),
     SINTER_CONSTANT(launch_us, 0.0, 1e+06, kMeasured),
@@ -107,7 +107,7 @@ constexpr std::array kFields{
 
 #undef SINTER_CONSTANT
 
-static_assert(sizeof(CostConstants) == kFields.size() * sizeof(double),
+static_assert(sizeof(CostConstants) == kConstants.size() * sizeof(double),
               "every constant is in the table, and is a number");
 
 const DeviceConstants& embedded_for(std::string_view device) {
@@ -121,9 +121,9 @@ const DeviceConstants& embedded_for(std::string_view device) {
 std::vector<double> values_of(const DeviceConstants& device) {
   std::vector<double> values;
   if (device.same_as.empty()) {
-    SINTER_CHECK(device.constants.size() == kFields.size(), "the constants of {} are {} of {}",
-                 device.device, device.constants.size(), kFields.size());
-    values.resize(kFields.size());
+    SINTER_CHECK(device.constants.size() == kConstants.size(), "the constants of {} are {} of {}",
+                 device.device, device.constants.size(), kConstants.size());
+    values.resize(kConstants.size());
   } else {
     values = values_of(embedded_for(device.same_as));
   }
@@ -131,7 +131,7 @@ std::vector<double> values_of(const DeviceConstants& device) {
     const CostConstantField* field = find_cost_constant(constant.name);
     SINTER_CHECK(field != nullptr, "{} has a constant {}, which is none", device.device,
                  constant.name);
-    values[static_cast<size_t>(field - kFields.data())] = constant.value;
+    values[static_cast<size_t>(field - kConstants.data())] = constant.value;
   }
   return values;
 }
@@ -139,12 +139,12 @@ std::vector<double> values_of(const DeviceConstants& device) {
 }  // namespace
 
 CostConstants::CostConstants(std::span<const double> values) {
-  SINTER_CHECK(values.size() == kFields.size(), "{} values for {} constants", values.size(),
-               kFields.size());
-  for (size_t i = 0; i < values.size(); ++i) kFields[i].of(*this) = values[i];
+  SINTER_CHECK(values.size() == kConstants.size(), "{} values for {} constants", values.size(),
+               kConstants.size());
+  for (size_t i = 0; i < values.size(); ++i) kConstants[i].of(*this) = values[i];
 }
 
-std::span<const CostConstantField> cost_constant_fields() { return kFields; }
+std::span<const CostConstantField> cost_constant_fields() { return kConstants; }
 
 double value_of(const CostConstantField& field, const CostConstants& constants) {
   CostConstants copy = constants;  // A field gives access to what may be changed.
@@ -152,8 +152,8 @@ double value_of(const CostConstantField& field, const CostConstants& constants) 
 }
 
 const CostConstantField* find_cost_constant(std::string_view name) {
-  const auto found = std::ranges::find(kFields, name, &CostConstantField::name);
-  return found == kFields.end() ? nullptr : &*found;
+  const auto found = std::ranges::find(kConstants, name, &CostConstantField::name);
+  return found == kConstants.end() ? nullptr : &*found;
 }
 
 const CostConstants& cost_constants_of(std::string_view device) {

@@ -6,12 +6,12 @@
 #include <limits>
 
 #include "tests/campaign/drawing.h"
+#include "tests/campaign/plain_number.h"
 #include "tests/support/random_fusion.h"
 
 namespace sinter {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::array<std::string_view, kDataKinds> kNames = {
     "uniform", "small_integers", "constant", "zeros", "large_mean",
     "masked",  "special",        "huge",     "tiny"};

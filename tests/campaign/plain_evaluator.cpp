@@ -12,8 +12,6 @@
 namespace sinter {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 bool holds_reals(DType type) {
   return type == DType::kF64 || type == DType::kF32 || type == DType::kF16 ||
          type == DType::kBF16 || type == DType::kF8E4M3 || type == DType::kF8E5M2;

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "fusion_ir/fusion_builder.h"
+#include "tests/campaign/plain_number.h"
 
 namespace sinter {
 namespace {
@@ -15,9 +16,6 @@ namespace {
 using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::IsNan;
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-const double kNan = std::numeric_limits<double>::quiet_NaN();
 
 PlainTensor reals(DType type, Sizes sizes, std::vector<double> values) {
   return {.type = type, .sizes = std::move(sizes), .real = std::move(values)};

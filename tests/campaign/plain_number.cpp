@@ -12,9 +12,6 @@
 namespace sinter {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 // ---- Formats of fewer than 32 bits, as tables of their values
 
 struct SmallFormat {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "fusion_ir/op.h"
 
@@ -9,6 +10,9 @@
 // difference.
 
 namespace sinter {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 /// The value that `bits` stand for in a float type.
 double plain_decode_float(DType type, uint64_t bits);

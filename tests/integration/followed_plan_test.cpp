@@ -7,14 +7,13 @@
 #include "runtime/check/row_repetition.h"
 #include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"
+#include "tests/support/h200.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/reference_calls.h"
 #include "tests/support/training_layers.h"
 
 namespace sinter {
 namespace {
-
-const DeviceLimits kLimits = *find_device("H200");
 
 std::shared_ptr<const Plan> model_of(const Fusion& fusion, const ExtentValues& extents) {
   return std::make_shared<const Plan>(

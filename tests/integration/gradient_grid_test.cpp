@@ -213,7 +213,7 @@ std::optional<Plan> with_unrolled_rows(const Plan& ring, const Width& width, con
 }
 
 /// The plan with its partial results reduced by the last block; nothing where they are not reduced
-/// by a kernel of their own, or its family draws no tickets.
+/// by a kernel of their own, or its family counts no arrivals.
 std::optional<Plan> with_last_block_finish(const Plan& planned, const Width& width,
                                            const Fusion& fusion, int64_t rows,
                                            const DeviceLimits& limits) {
@@ -260,8 +260,8 @@ void check_plan(const Machine& machine, const DeviceReference& reference, Compil
 }
 
 /// All kinds of one cell on the same inputs: with accumulators where they are chosen and in shared
-/// memory, with a second kernel and with a ticket, rings also with several rows side by side. The
-/// chosen plan, which most often is one of those before it, does not run again.
+/// memory, with a second kernel and with the last block, pipelines also with several rows side by
+/// side. The chosen plan, which most often is one of those before it, does not run again.
 void check_cell(const Machine& machine, const Width& width, const DeviceReference& reference,
                 int64_t rows) {
   const Fusion fusion = build(width);
@@ -285,9 +285,9 @@ void check_cell(const Machine& machine, const Width& width, const DeviceReferenc
       if (shared) {
         ASSERT_NO_FATAL_FAILURE(check(std::move(*shared)));
       }
-      auto ticket = with_last_block_finish(*planned, width, fusion, rows, machine.limits);
-      if (ticket) {
-        ASSERT_NO_FATAL_FAILURE(check(std::move(*ticket)));
+      auto last_block = with_last_block_finish(*planned, width, fusion, rows, machine.limits);
+      if (last_block) {
+        ASSERT_NO_FATAL_FAILURE(check(std::move(*last_block)));
       }
     }
     for (const int64_t unrolled_rows : {2, 4}) {

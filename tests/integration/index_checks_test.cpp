@@ -59,7 +59,7 @@ struct FamilyCase {
 
 std::vector<FamilyCase> family_cases() {
   const auto is_cluster = [](const Schedule& schedule) { return schedule.cluster_size() > 1; };
-  const auto takes_turns = [](const Schedule& schedule) { return schedule.rows_per_tile() > 1; };
+  const auto is_tiled = [](const Schedule& schedule) { return schedule.rows_per_tile() > 1; };
   const auto has_last_block_finish = [](const Schedule& schedule) {
     return schedule.finish == Finish::kLastBlock;
   };
@@ -70,7 +70,7 @@ std::vector<FamilyCase> family_cases() {
           {"LoopedOfI32", cross_entropy_fusion(DType::kI32), "looped"},
           {"Rings", losses_and_column_sums(), "warp_specialised"},
           {"MultiWaveWithColumns", losses_and_column_sums(), "multi_wave"},
-          {"Turns", losses_and_column_sums(), "looped", takes_turns},
+          {"Tiles", losses_and_column_sums(), "looped", is_tiled},
           {"Tickets", losses_and_column_sums(), "multi_wave", has_last_block_finish}};
 }
 

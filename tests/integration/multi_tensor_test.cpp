@@ -21,6 +21,7 @@
 #include "tests/integration/interpreted_plan.h"
 #include "tests/integration/live_device.h"
 #include "tests/support/fake_driver.h"
+#include "tests/support/h200.h"
 #include "tests/support/plan_matchers.h"
 #include "tests/support/reference_calls.h"
 #include "tests/support/training_layers.h"
@@ -30,8 +31,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
-
-const DeviceLimits kLimits = *find_device("H200");
 
 Plan plan_of(const Fusion& fusion) {
   auto planned = plan(fusion, {}, kLimits, {.families = builtin_families()});

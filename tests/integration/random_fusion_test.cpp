@@ -5,6 +5,7 @@
 #include "scheduler/families/random_scheduler.h"
 #include "scheduler/planning/planner.h"
 #include "tests/integration/canned_case.h"
+#include "tests/support/effort.h"
 
 namespace sinter {
 namespace {
@@ -38,9 +39,11 @@ void compute_the_oracle(uint64_t graphs, const RandomFusionOptions& options) {
   EXPECT_GT(planned_graphs, graphs / 2);
 }
 
-TEST(RandomFusions, ComputeTheOracle) { compute_the_oracle(100, {}); }
+TEST(RandomFusions, ComputeTheOracle) { compute_the_oracle(takes_all_cases() ? 200 : 40, {}); }
 
-TEST(RandomFusions, ComputeTheOracleWithPicks) { compute_the_oracle(60, {.picks = true}); }
+TEST(RandomFusions, ComputeTheOracleWithPicks) {
+  compute_the_oracle(takes_all_cases() ? 200 : 40, {.picks = true});
+}
 
 }  // namespace
 }  // namespace sinter

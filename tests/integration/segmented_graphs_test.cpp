@@ -12,6 +12,7 @@
 #include "tests/integration/interpreted_plan.h"
 #include "tests/integration/live_device.h"
 #include "tests/support/fake_driver.h"
+#include "tests/support/h200.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/reference_calls.h"
 #include "tests/support/stand_in_calls.h"
@@ -19,8 +20,6 @@
 
 namespace sinter {
 namespace {
-
-const DeviceLimits kLimits = *find_device("H200");
 
 void expect_right(const Fusion& fusion, const ExtentValues& extents, uint64_t seed,
                   const HostCalls& calls) {

@@ -14,6 +14,7 @@
 #include "scheduler/schedule/row_schedule.h"
 #include "tests/integration/canned_case.h"
 #include "tests/support/budget_truth.h"
+#include "tests/support/effort.h"
 
 namespace sinter {
 namespace {
@@ -89,6 +90,7 @@ constexpr std::array kGradients = {"layer_norm_backward", "rms_norm_backward_f32
 
 /// Odd widths and whole vectors, one and several rows in a block, more blocks than rows and fewer.
 TEST_P(SharedAccumulatorsAt, RowsAreTheOracles) {
+  Slice slice(4, GetParam());
   for (const char* name : kGradients) {
     for (const int64_t columns : {67, 257, 1024}) {
       const Plan plan = plan_of(name, GetParam(), columns);
@@ -100,6 +102,7 @@ TEST_P(SharedAccumulatorsAt, RowsAreTheOracles) {
                Schedule{.threads_per_row = 64, .rows_per_block = 2, .persistent_blocks = 2},
            }) {
         for (const Residency cut : {Residency::kRegister, Residency::kShared, Residency::kReload}) {
+          if (!slice.takes()) continue;
           Schedule schedule = shape;
           schedule.family = "multi_wave";
           schedule.parameters = MultiWaveParameters{};
@@ -138,6 +141,7 @@ TEST_P(SharedAccumulatorsAt, ClustersAndRowsAheadAreTheOracles) {
 
 TEST_P(SharedAccumulatorsAt, RingsAreTheOracles) {
   if (GetParam() == 1) GTEST_SKIP() << "the sums of one row are the row";
+  Slice slice(5, GetParam());
   for (const char* name : kGradients) {
     for (const int64_t columns : {1008, 1024}) {
       const Plan plan = plan_of(name, GetParam(), columns);
@@ -146,6 +150,7 @@ TEST_P(SharedAccumulatorsAt, RingsAreTheOracles) {
         for (const int64_t cluster : {1, 2, 4}) {
           if (columns == 1008 && cluster > 1) continue;  // No whole copies.
           for (const Residency cut : {Residency::kRegister, Residency::kReload}) {
+            if (!slice.takes()) continue;
             const Schedule schedule =
                 shared_of(facts,
                           {.family = "warp_specialised",
@@ -208,6 +213,7 @@ TEST(SharedAccumulators, KernelsTakeWhatIsEstimated) {
   KernelCache cache{{}};
   const FamilySet families = builtin_families();
   std::vector<double> errors;
+  Slice slice(5);
   for (const char* name : {"layer_norm_backward", "layer_norm_backward_f32", "rms_norm_backward",
                            "rms_norm_backward_f32"}) {
     for (const char* device : {"A100", "H200", "L4"}) {
@@ -216,7 +222,7 @@ TEST(SharedAccumulators, KernelsTakeWhatIsEstimated) {
         for (const Schedule& schedule : geometries(plan)) {
           const auto estimate = find_family(families, schedule.family)
                                     ->estimate(plan.kernels.front().facts, schedule, plan.limits);
-          if (!estimate || estimate->spilled_registers > 0) continue;
+          if (!estimate || estimate->spilled_registers > 0 || !slice.takes()) continue;
           const BudgetSample sample = compiled_sample(plan, schedule, *estimate, *compiler, cache);
           EXPECT_EQ(sample.shared_bytes(), estimate->shared_bytes);
           errors.push_back(sample.register_error());
@@ -229,7 +235,7 @@ TEST(SharedAccumulators, KernelsTakeWhatIsEstimated) {
       }
     }
   }
-  EXPECT_GE(errors.size(), 80U);
+  EXPECT_GE(errors.size(), takes_all_cases() ? 80U : 16U);
   constexpr double kMedian = 0.12;
   EXPECT_LE(quantile(errors, 0.5), kMedian);
 }

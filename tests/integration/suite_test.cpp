@@ -21,11 +21,10 @@
 #include "scheduler/segmentation/offers.h"
 #include "tests/integration/canned_case.h"
 #include "tests/integration/suite_cases.h"
+#include "tests/support/h200.h"
 
 namespace sinter {
 namespace {
-
-const CostConstants& kConstants = cost_constants_of("H200");
 
 std::vector<SuiteCase> quantisation_cases() {
   std::vector<SuiteCase> out = suite_cases();

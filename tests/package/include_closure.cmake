@@ -1,5 +1,6 @@
 # Fails when an installed header includes one that is not installed, or one of a library that users
-# of Sinter need not have, naming file and line. Compiles nothing.
+# of Sinter need not have, naming file and line; and when a header is installed that none of those
+# below include/ needs. Compiles nothing.
 #
 #   cmake -DROOT=<repository> -DHEADERS=<file with a path below ROOT a line> -P include_closure.cmake
 
@@ -10,11 +11,29 @@ set(library_packages fmt tl boost)
 set(testing_packages gmock gtest)
 set(c_headers sys/stat.h stddef.h stdint.h)
 
+include("${CMAKE_CURRENT_LIST_DIR}/included_headers.cmake")
+
 file(STRINGS "${HEADERS}" installed)
 if(NOT installed)
   message(FATAL_ERROR "${HEADERS} names no header")
 endif()
 set(violations "")
+
+# What the public headers include, and what that includes.
+set(needed "")
+foreach(header IN LISTS installed)
+  if(header MATCHES "^include/")
+    included_headers("${ROOT}" "${header}" included)
+    list(APPEND needed "${header}" ${included})
+  endif()
+endforeach()
+foreach(header IN LISTS installed)
+  if(NOT header IN_LIST needed AND NOT header MATCHES "\\.def$")
+    string(APPEND violations
+      "${header}: no public header includes it: move it to PRIVATE_HEADERS of its CMakeLists.txt\n")
+  endif()
+endforeach()
+
 foreach(header IN LISTS installed)
   file(STRINGS "${ROOT}/${header}" lines)
   set(number 0)
@@ -46,5 +65,5 @@ endforeach()
 
 if(violations)
   message(NOTICE "${violations}")
-  message(FATAL_ERROR "Installed headers include installed headers only")
+  message(FATAL_ERROR "Installed headers are the public ones and what those include")
 endif()

@@ -2,13 +2,23 @@
 
 cmake_minimum_required(VERSION 3.25)
 
+# expect_closure(<text of a/planted.h> <message> [LONELY]): with LONELY, a/lonely.h is installed too,
+# which nothing includes.
 function(expect_closure content expected)
   file(REMOVE_RECURSE "${SCRATCH}")
   file(WRITE "${SCRATCH}/a/planted.h" "${content}")
   file(WRITE "${SCRATCH}/a/installed.h" "")
   file(WRITE "${SCRATCH}/a/private.h" "")
   file(WRITE "${SCRATCH}/tests/kit.h" "#include <gmock/gmock.h>\n")
-  file(WRITE "${SCRATCH}/headers.txt" "a/planted.h\na/installed.h\ntests/kit.h\n")
+  file(WRITE "${SCRATCH}/include/all.h"
+    "#include \"a/planted.h\"\n#include \"a/installed.h\"\n#include \"tests/kit.h\"\n")
+  file(WRITE "${SCRATCH}/a/lonely.h" "")
+  set(lonely "")
+  if(ARGN)
+    set(lonely "a/lonely.h\n")
+  endif()
+  file(WRITE "${SCRATCH}/headers.txt"
+    "include/all.h\na/planted.h\na/installed.h\ntests/kit.h\n${lonely}")
   execute_process(
     COMMAND "${CMAKE_COMMAND}" "-DROOT=${SCRATCH}" "-DHEADERS=${SCRATCH}/headers.txt"
             -P "${CMAKE_CURRENT_LIST_DIR}/include_closure.cmake"
@@ -28,3 +38,4 @@ expect_closure("int x;\n #  include \"a/absent.h\"\n" "a/planted.h:2: a/absent.h
 expect_closure("#include <Eigen/Core>\n" "a/planted.h:1: Eigen/Core: users")
 expect_closure("#include <xxhash.h>\n" "a/planted.h:1: xxhash.h: users")
 expect_closure("#include <gmock/gmock.h>\n" "a/planted.h:1: gmock/gmock.h: users")
+expect_closure("" "a/lonely.h: no public header includes it" LONELY)

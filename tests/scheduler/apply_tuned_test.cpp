@@ -7,13 +7,13 @@
 #include "scheduler/planning/planner.h"
 #include "scheduler/report/explain.h"
 #include "tests/support/canned_fusions.h"
+#include "tests/support/h200.h"
 
 namespace sinter {
 namespace {
 
 using ::testing::HasSubstr;
 
-const DeviceLimits kLimits = *find_device("H200");
 const ExtentValues kMatrix = {{"rows", 2048}, {"cols", 4096}};
 
 Plan untuned(std::string_view name) {

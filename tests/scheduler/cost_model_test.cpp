@@ -14,12 +14,11 @@
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/canned_groups.h"
+#include "tests/support/h200.h"
 #include "tests/support/plan_matchers.h"
 
 namespace sinter {
 namespace {
-
-const CostConstants& kConstants = cost_constants_of("H200");
 
 /// The device under other constants.
 DeviceLimits with(DeviceLimits limits, const CostConstants& constants) {

@@ -13,6 +13,7 @@
 #include "scheduler/report/step_graph.h"
 #include "scheduler/report/text_table.h"
 #include "tests/support/canned_fusions.h"
+#include "tests/support/h200.h"
 #include "tests/support/random_graph.h"
 
 namespace sinter {
@@ -21,8 +22,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-const DeviceLimits kLimits = *find_device("H200");
 
 Plan planned(const Fusion& fusion) { return plan(fusion, {}, kLimits).value(); }
 

@@ -6,6 +6,7 @@
 #include "scheduler/plan/plan_options.h"
 #include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"
+#include "tests/support/h200.h"
 #include "tests/support/training_layers.h"
 
 namespace sinter {
@@ -13,7 +14,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const DeviceLimits kLimits = *find_device("H200");
 const ExtentValues kMatrix = {{"rows", 512}, {"cols", 1024}};
 
 std::shared_ptr<const Plan> model_of(const Fusion& fusion, const ExtentValues& extents,

@@ -16,12 +16,11 @@
 #include "scheduler/schedule/row_schedule.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
+#include "tests/support/h200.h"
 #include "tests/support/plan_matchers.h"
 
 namespace sinter {
 namespace {
-
-const CostConstants& kConstants = cost_constants_of("H200");
 
 using testing::Contains;
 using testing::ElementsAre;
@@ -57,7 +56,8 @@ TEST(LastBlockTest, TextNamesItWhereThereIsOne) {
   EXPECT_THAT(wrong.error().message, HasSubstr("'kernel', 'last_block'"));
 }
 
-/// The best schedule of rows that are kept, with a ticket in place of its second kernel.
+/// The best schedule of rows that are kept, finished by the last block in place of its second
+/// kernel.
 Plan plan_with_last_block_finish(std::string_view fusion, int64_t rows, int64_t columns) {
   const auto planned = [&](SchedulePin pin) {
     return plan_canned(fusion, matrix(rows, columns), "H200", {.pin = std::move(pin)}).value();

@@ -11,6 +11,7 @@
 #include "scheduler/plan/plan_options.h"
 #include "scheduler/planning/planner.h"
 #include "tests/support/canned_fusions.h"
+#include "tests/support/h200.h"
 #include "tests/support/random_graph.h"
 
 namespace sinter {
@@ -20,8 +21,6 @@ using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-const DeviceLimits kLimits = *find_device("H200");
 
 Plan planned(const Fusion& fusion, const PlanOptions& options = {},
              const ExtentValues& extents = {}) {

@@ -14,12 +14,11 @@
 #include "scheduler/schedule/row_schedule.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
+#include "tests/support/h200.h"
 #include "tests/support/plan_matchers.h"
 
 namespace sinter {
 namespace {
-
-const CostConstants& kConstants = cost_constants_of("H200");
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -137,11 +136,11 @@ TEST_F(PrefetchRowsTest, ARowIsWaitedForBesideTheOneBeforeIt) {
   const CostConstants& constants = kConstants;
   const double arrival = constants.row.block_start_ns + constants.row.first_load_ns;
   const double rest = latency(without) - arrival;
-  const double turns =
+  const double rounds =
       static_cast<double>(facts_.space.rows) / static_cast<double>(rows_at_once(legal_));
-  ASSERT_GT(turns, 1.0);
+  ASSERT_GT(rounds, 1.0);
   // Nothing hides the way of the first row.
-  EXPECT_NEAR(latency(legal_), (arrival + rest + (turns - 1.0) * std::max(arrival, rest)) / turns,
+  EXPECT_NEAR(latency(legal_), (arrival + rest + (rounds - 1.0) * std::max(arrival, rest)) / rounds,
               1e-9);
 }
 

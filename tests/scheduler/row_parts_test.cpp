@@ -11,12 +11,11 @@
 #include "scheduler/cost/cost_model.h"
 #include "scheduler/planning/planner.h"
 #include "tests/scheduler/facts_of.h"
+#include "tests/support/h200.h"
 #include "tests/support/plan_matchers.h"
 
 namespace sinter {
 namespace {
-
-const CostConstants& kConstants = cost_constants_of("H200");
 
 using testing::Contains;
 using testing::ElementsAre;

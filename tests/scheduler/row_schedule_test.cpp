@@ -14,11 +14,10 @@
 #include "scheduler/schedule/shared_memory.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
+#include "tests/support/h200.h"
 
 namespace sinter {
 namespace {
-
-const CostConstants& kConstants = cost_constants_of("H200");
 
 using testing::ElementsAre;
 using testing::HasSubstr;

@@ -12,12 +12,11 @@
 #include "scheduler/schedule/pipeline.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
+#include "tests/support/h200.h"
 #include "tests/support/plan_matchers.h"
 
 namespace sinter {
 namespace {
-
-const CostConstants& kConstants = cost_constants_of("H200");
 
 using testing::AllOf;
 using testing::ElementsAre;

@@ -11,19 +11,16 @@
 #include "scheduler/cost/cost_model.h"
 #include "scheduler/families/multi_tensor.h"
 #include "tests/scheduler/facts_of.h"
+#include "tests/support/h200.h"
 #include "tests/support/training_layers.h"
 
 namespace sinter {
 namespace {
 
-const CostConstants& kConstants = cost_constants_of("H200");
-
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-const DeviceLimits kLimits = *find_device("H200");
 
 Fusion simplified(const Fusion& fusion) {
   return simplify(specialize(fusion, bind_extents(fusion, {}).value()));

@@ -10,13 +10,12 @@
 #include "scheduler/plan/plan_verifier.h"
 #include "scheduler/planning/planner.h"
 #include "scheduler/report/step_graph.h"
+#include "tests/support/h200.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/training_layers.h"
 
 namespace sinter {
 namespace {
-
-const DeviceLimits kLimits = *find_device("H200");
 
 /// Of every two tensors, by the steps that write and read them (step_graph); plan_verifier_test.cpp
 /// has the other properties of memory.

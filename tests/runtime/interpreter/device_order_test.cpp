@@ -34,7 +34,7 @@ constexpr std::string_view kLastBlockSums =
   store %b0[%r0] = %r0[0, 0] width 1
   barrier
   if eq(thread_index, 0) {
-    var %r1 ticket : i32
+    var %r1 arrival : i32
     device_fence
     %r1 = atomic_count %b1[0] last sub(cast<i32>(%p0), 1)
     device_fence

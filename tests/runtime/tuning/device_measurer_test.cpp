@@ -13,6 +13,7 @@
 #include "runtime/tuning/tune.h"
 #include "tests/support/canned_fusions.h"
 #include "tests/support/fake_driver.h"
+#include "tests/support/h200.h"
 
 namespace sinter {
 namespace {
@@ -24,7 +25,6 @@ using ::testing::SizeIs;
 constexpr int64_t kRows = 24;
 constexpr int64_t kColumns = 512;
 const ExtentValues kSizes = {{"rows", kRows}, {"cols", kColumns}};
-const DeviceLimits kLimits = *find_device("H200");
 
 /// Softmax on a fake device: every candidate's kernel is compiled by NVRTC, and does on the host
 /// what it should.

@@ -10,6 +10,7 @@
 #include "scheduler/planning/planner.h"
 #include "tests/runtime/tuning/fake_measurer.h"
 #include "tests/support/canned_fusions.h"
+#include "tests/support/h200.h"
 #include "tests/support/training_layers.h"
 
 namespace sinter {
@@ -18,7 +19,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-const DeviceLimits kLimits = *find_device("H200");
 const ExtentValues kMatrix = {{"rows", 4096}, {"cols", 4096}};
 constexpr double kUntunedUs = 100.0;
 

@@ -14,12 +14,12 @@
 #include "scheduler/segmentation/exhaustive.h"
 #include "scheduler/segmentation/group_judge.h"
 #include "scheduler/segmentation/group_schedules.h"
+#include "tests/support/effort.h"
+#include "tests/support/h200.h"
 #include "tests/support/random_graph.h"
 
 namespace sinter {
 namespace {
-
-const DeviceLimits kLimits = *find_device("H200");
 
 /// Predicted time over that of the best grouping of its nodes; nothing for graphs of other sizes.
 std::optional<double> gap(const Fusion& graph) {
@@ -75,14 +75,9 @@ void expect_near_the_best(uint64_t first_seed, int graphs) {
 
 class BestGrouping : public ::testing::TestWithParam<uint64_t> {};
 
-TEST_P(BestGrouping, IsNear) { expect_near_the_best(GetParam(), 60); }
+TEST_P(BestGrouping, IsNear) { expect_near_the_best(GetParam(), takes_all_cases() ? 250 : 25); }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, BestGrouping, ::testing::Values(0, 1000, 2000, 3000));
-
-/// Takes two minutes: `ctest -C full` runs it.
-TEST(BestGroupingOfAThousand, DISABLED_IsNear) {
-  for (const uint64_t seed : {0U, 1000U, 2000U, 3000U}) expect_near_the_best(seed, 250);
-}
 
 }  // namespace
 }  // namespace sinter

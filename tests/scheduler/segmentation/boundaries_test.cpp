@@ -8,6 +8,7 @@
 #include "fusion_ir/match.h"
 #include "scheduler/plan/plan_options.h"
 #include "scheduler/segmentation/joins.h"
+#include "tests/support/h200.h"
 #include "tests/support/random_graph.h"
 
 namespace sinter {
@@ -16,8 +17,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 using ::testing::IsEmpty;
-
-const DeviceLimits kLimits = *find_device("H200");
 
 std::vector<NodeId> all_nodes(const WorkGraph& graph) {
   std::vector<NodeId> out;

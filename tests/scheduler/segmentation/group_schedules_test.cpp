@@ -10,11 +10,10 @@
 #include "scheduler/analysis/subgraphs.h"
 #include "scheduler/plan/plan_options.h"
 #include "scheduler/segmentation/offers.h"
+#include "tests/support/h200.h"
 
 namespace sinter {
 namespace {
-
-const DeviceLimits kLimits = *find_device("H200");
 
 /// Sums of rows among four times as many functions, all of recent values: more than one kernel can
 /// keep.

@@ -11,6 +11,7 @@
 #include "scheduler/planning/planner.h"
 #include "scheduler/report/explain.h"
 #include "tests/support/canned_fusions.h"
+#include "tests/support/h200.h"
 #include "tests/support/plan_matchers.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/training_layers.h"
@@ -22,8 +23,6 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
-
-const DeviceLimits kLimits = *find_device("H200");
 
 PlanOptions cut_at(std::vector<std::string> values) {
   PlanOptions out;

@@ -16,6 +16,7 @@
 #include "scheduler/segmentation/group_judge.h"
 #include "scheduler/segmentation/group_schedules.h"
 #include "scheduler/segmentation/segment_scheduler.h"
+#include "tests/support/h200.h"
 #include "tests/support/plan_matchers.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/training_layers.h"
@@ -26,8 +27,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-const DeviceLimits kLimits = *find_device("H200");
 
 /// What each segment writes, as text; "call NAME" for external calls.
 std::vector<std::string> outline(const Plan& plan) {

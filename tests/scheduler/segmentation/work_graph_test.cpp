@@ -9,6 +9,7 @@
 #include "fusion_ir/fusion_builder.h"
 #include "fusion_ir/verifier.h"
 #include "scheduler/segmentation/joins.h"
+#include "tests/support/h200.h"
 #include "tests/support/random_graph.h"
 
 namespace sinter {
@@ -18,8 +19,6 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
-
-const DeviceLimits kLimits = *find_device("H200");
 
 TEST(WorkGraphTest, WhatCostsNothingHasNoOwner) {
   FusionBuilder b("norm");
