@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
-#include <limits>
 #include <set>
 
 #include "scheduler/analysis/cuda_units.h"
@@ -14,7 +12,7 @@
 #include "scheduler/budgets/register_estimate.h"
 #include "scheduler/cost/read_priority.h"
 #include "scheduler/cost/row_estimate.h"
-#include "scheduler/cost/sectors.h"
+#include "scheduler/families/pipeline_time.h"
 #include "scheduler/families/row_rules.h"
 #include "scheduler/schedule/accumulators.h"
 #include "scheduler/schedule/last_block.h"
@@ -150,6 +148,12 @@ int64_t launch_registers(const DeviceLimits& limits, const Schedule& schedule, i
   return cap / kRegisterStep * kRegisterStep;
 }
 
+PipelineRegisters registers_of(const Schedule& schedule, int64_t needed,
+                               const DeviceLimits& limits) {
+  return {.needed = needed,
+          .launch = launch_registers(limits, schedule, schedule.min_blocks_per_sm)};
+}
+
 /// Registers per consumer thread after the producer has released its own (setmaxnreg).
 int64_t raised_registers(const DeviceLimits& limits, const Schedule& schedule, int64_t blocks) {
   const int64_t pool = launch_registers(limits, schedule, blocks) * specialised_threads(schedule);
@@ -238,13 +242,6 @@ std::optional<Rejection> check_schedule(const SegmentFacts& facts, const Schedul
   return std::nullopt;
 }
 
-/// Bytes of all pipelines of an SM.
-double bytes_in_flight(const SegmentFacts& facts, const Schedule& schedule,
-                       const ResourceEstimate& estimate) {
-  return static_cast<double>(pipeline_row_bytes(facts, schedule) * schedule.pipeline_stages() *
-                             estimate.blocks_per_sm);
-}
-
 /// Requires a schedule that passes check_schedule(). `needed`: needed_registers().
 tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& facts,
                                                           const Schedule& schedule,
@@ -264,136 +261,30 @@ tl::expected<ResourceEstimate, Rejection> estimate_stages(const SegmentFacts& fa
   estimate.registers = registers_under_cap(needed + elastic, elastic, estimate.register_cap);
   estimate.spilled_registers = std::max<int64_t>(0, needed - estimate.register_cap);
   const int64_t reach = rows_at_once(schedule);
-  const int64_t turns = (facts.space.rows + reach - 1) / reach;
-  estimate.waves = static_cast<double>(turns);
+  const int64_t waves = (facts.space.rows + reach - 1) / reach;
+  estimate.waves = static_cast<double>(waves);
   estimate.bytes_in_flight_per_sm = bytes_in_flight(facts, schedule, estimate);
   if (auto rejection = over_budget(facts, schedule, estimate, limits))
     return tl::make_unexpected(*rejection);
   return estimate;
 }
 
-/// Bytes that a block must have in flight, in addition to the rows that its groups work on: `times`
-/// the bytes that arrive at the block within the memory latency, by Little's law for its share of
-/// the bandwidth.
-double bytes_needed_in_flight(const Schedule& schedule, const DeviceLimits& limits, double times) {
-  const double per_block = limits.cost.memory_wait_ns / 1000.0 * limits.memory_bytes_per_us /
-                           static_cast<double>(limits.sm_count * schedule.min_blocks_per_sm);
-  return times * per_block;
-}
-
-/// Nanoseconds that one iteration (one row, or several at once) waits for its threads to
-/// synchronise. Rows that are not reduced have no exchange.
-double exchange_time(const SegmentFacts& facts, const Schedule& schedule,
-                     const CostConstants& constants) {
-  if (!facts.has_reduction()) return 0.0;
-  // In a cluster all warps wait at one mbarrier; there is no separate synchronisation of the block.
-  if (schedule.cluster_size() > 1)
-    return constants.pipeline_row_ns + cluster_exchange_time(schedule.cluster_size(), constants);
-  return constants.pipeline_row_ns +
-         constants.pipeline_warp_ns * static_cast<double>(schedule.threads_per_row) / kWarp;
-}
-
-/// Factor on the memory time of pipelines with too few or too many bytes in flight.
-double depth_penalty(const SegmentFacts& facts, const Schedule& schedule,
-                     const ResourceEstimate& estimate, const DeviceLimits& limits) {
-  const CostConstants& constants = limits.cost;
-  const int64_t held_rows = schedule.rows_per_block * schedule.rows_per_iteration();
-  const auto under_way = static_cast<double>(pipeline_row_bytes(facts, schedule) *
-                                             (schedule.pipeline_stages() - held_rows));
-  const double needed =
-      bytes_needed_in_flight(schedule, limits, constants.pipeline_bytes_in_flight);
-  const double starved = std::max(0.0, 1.0 - under_way / needed);
-  const double overfull =
-      std::max(0.0, estimate.bytes_in_flight_per_sm / constants.pipeline_full_bytes - 1.0);
-  return 1.0 + constants.pipeline_starved_penalty * starved +
-         constants.pipeline_overfull_penalty * overfull;
-}
-
-/// Microseconds that a group waits for its first row.
-double fill_time(const SegmentFacts& facts, const Schedule& schedule, double bytes_read,
-                 double bytes_written, const DeviceLimits& limits) {
-  const CostConstants& constants = limits.cost;
-  const auto rings = static_cast<double>(pipeline_row_bytes(facts, schedule) *
-                                         schedule.pipeline_stages() * schedule.persistent_blocks);
-  return constants.pipeline_fill_share * std::min(bytes_read, rings) /
-         mixed_bandwidth(limits, bytes_read, bytes_written);
-}
-
-/// Microseconds of throughput and of the rows' dependency chain, which overlap in part.
-double overlapped_time(double throughput_us, double chain_us, const CostConstants& constants) {
-  const double exponent = constants.pipeline_overlap_exponent;
-  return std::pow(std::pow(throughput_us, exponent) + std::pow(chain_us, exponent), 1.0 / exponent);
-}
-
-/// Lower bound in microseconds, over all depths, of a pipeline whose groups work on `rows` rows per
-/// iteration: the additional rows are charged their throughput only.
-double least_with_row_unroll(const SegmentFacts& facts, const ProposedSchedule& ring, int64_t rows,
-                             const DeviceLimits& limits) {
-  const CostConstants& constants = limits.cost;
-  const Prediction& alone = ring.predicted;
-  const double memory_us =
-      alone.memory_us / depth_penalty(facts, ring.schedule, ring.estimate, limits);
-  Schedule schedule = ring.schedule;
-  WarpSpecialisedParameters& own = parameters_of(schedule);
-  own.rows_per_iteration = rows;
-  const int64_t side = schedule.rows_per_block * rows;
-  const int64_t least_rows = facts.space.rows / partial_rows(schedule);
-  const auto block_rows = static_cast<double>(least_rows);
-  const double chain_us = block_rows * alone.block_latency_us / static_cast<double>(side);
-  double least_us = std::numeric_limits<double>::infinity();
-  for (const int64_t slots : kUnrolledSlotCounts) {
-    own.pipeline_stages = slots * side;
-    ResourceEstimate estimate = ring.estimate;
-    estimate.bytes_in_flight_per_sm = bytes_in_flight(facts, schedule, estimate);
-    const double throughput_us =
-        std::max({memory_us * depth_penalty(facts, schedule, estimate, limits), alone.issue_us,
-                  alone.special_us, alone.shared_us});
-    const double fill_us = fill_time(facts, schedule, static_cast<double>(facts.bytes_read),
-                                     static_cast<double>(facts.bytes_written), limits);
-    least_us = std::min(least_us, overlapped_time(throughput_us, chain_us, constants) + fill_us);
-  }
-  return alone.launch_us + least_us + alone.second_stage_us;
-}
-
-/// Microseconds until the groups of a block have done its rows. `iteration_ns`: time of a group for
-/// the rows of one iteration; `row_ns`: for a single row.
-double chain_time(const Schedule& schedule, double rows, double iteration_ns, double row_ns,
-                  const CostConstants& constants) {
-  const auto groups = static_cast<double>(schedule.rows_per_block);
-  const auto unrolled_rows = static_cast<double>(schedule.rows_per_iteration());
-  // Groups take a block's rows in turn.
-  const double group_ns = iteration_ns / (groups * unrolled_rows);
-  // A pipeline stage is occupied while its rows are worked on, and then while its next rows are
-  // loaded from memory.
-  const double slot_ns = (iteration_ns + constants.pipeline_refill_ns) /
-                         static_cast<double>(schedule.pipeline_stages());
-  const double steady_us = rows * std::max(group_ns, slot_ns) / 1000.0;
-  if (schedule.rows_per_iteration() == 1) return steady_us;
-  // The last iterations use only some of the groups, and rows that do not fill an iteration are
-  // worked on one by one.
-  const double items = std::floor(rows / unrolled_rows);
-  const double left = rows - items * unrolled_rows;
-  const double longest_ns = std::max(std::ceil(items / groups) * iteration_ns,
-                                     std::floor(items / groups) * iteration_ns + left * row_ns);
-  return std::max(steady_us, longest_ns / 1000.0);
-}
-
 /// Numbers of stages to try in `shared_bytes` bytes of shared memory. Empty: not even two fit.
 std::vector<int64_t> stage_counts(const SegmentFacts& facts, const Schedule& schedule,
                                   int64_t shared_bytes) {
-  const int64_t turn = schedule.rows_per_block * schedule.rows_per_iteration();
+  const int64_t round = schedule.rows_per_block * schedule.rows_per_iteration();
   const int64_t row = pipeline_row_bytes(facts, schedule);
   const int64_t most =
-      std::min(shared_bytes / (row + 2 * kBytesPerMbarrier), most_stages(schedule)) / turn * turn;
+      std::min(shared_bytes / (row + 2 * kBytesPerMbarrier), most_stages(schedule)) / round * round;
   std::vector<int64_t> counts;
   if (schedule.rows_per_iteration() > 1) {
     for (const int64_t slots : kUnrolledSlotCounts) {
-      if (slots * turn <= most) counts.push_back(slots * turn);
+      if (slots * round <= most) counts.push_back(slots * round);
     }
     return counts;
   }
   for (const int64_t count : kStageCounts) {
-    const int64_t stages = (count + turn - 1) / turn * turn;
+    const int64_t stages = (count + round - 1) / round * round;
     if (stages > most) break;
     if (counts.empty() || counts.back() != stages) counts.push_back(stages);
   }
@@ -408,132 +299,6 @@ std::vector<int64_t> cluster_sizes(const SegmentFacts& facts, const DeviceLimits
   return sinter::cluster_sizes(largest_unstranded_cluster(limits), [&](int64_t size) {
     return size == 1 || pipeline_row_bytes(facts, of_cluster(size)) > kLongestPart;
   });
-}
-
-/// Weights that every row reads from cache, once for each stage that needs them.
-std::vector<ValueId> cached_weights(const SegmentFacts& facts, const Schedule& schedule,
-                                    const StageList& list) {
-  std::vector<ValueId> out;
-  for (const Stage& stage : list.stages) {
-    std::ranges::copy_if(stage.loads, std::back_inserter(out), [&](ValueId value) {
-      return !facts.is_full(value) && facts.space.dependence[value].columns &&
-             !is_kept(schedule, value);
-    });
-  }
-  return out;
-}
-
-/// Bytes of the weights that come from L2, because the pipeline leaves L1 too small.
-double weight_bytes(const SegmentFacts& facts, const Schedule& schedule,
-                    const std::vector<ValueId>& weights, const ResourceEstimate& estimate,
-                    const DeviceLimits& limits) {
-  const CostConstants& constants = limits.cost;
-  double bytes = 0.0;
-  for (const ValueId value : weights) {
-    bytes += static_cast<double>(columns_per_block(facts, schedule) *
-                                 bytes_of(facts.fusion.values[value].type));
-  }
-  if (bytes == 0.0) return 0.0;
-  const auto shared = static_cast<double>(estimate.blocks_per_sm *
-                                          (estimate.shared_bytes + limits.shared_bytes_reserved));
-  const double l1 = std::max(0.0, static_cast<double>(unified_l1_bytes(limits)) - shared);
-  const double overflow = 1.0 - constants.l1_row_share * l1 / bytes;
-  return bytes * std::clamp(constants.l1_thrash * overflow, 0.0, 1.0);
-}
-
-/// Work of the rows of a pipeline, independent of its depth: the parts of the estimate that depend
-/// on the number of stages are left out.
-struct PipelineWork {
-  WorkEstimate work;             ///< Without the weights that come from L2.
-  std::vector<ValueId> weights;  ///< cached_weights().
-  double exchange_ns = 0.0;      ///< Exchange time of an iteration, of one row or several.
-  double own_ns = 0.0;           ///< Time of each row without the exchange.
-  double squeeze = 1.0;          ///< Factor on both times if it is register-limited.
-};
-
-/// `needed`: needed_registers().
-PipelineWork pipeline_work(const SegmentFacts& facts, const Schedule& schedule,
-                           const StageList& list, int64_t needed, const ResourceEstimate& estimate,
-                           const DeviceLimits& limits) {
-  const CostConstants& constants = limits.cost;
-  Schedule held = schedule;  // Consumers do not wait for memory: the producer does.
-  held.unroll = 1;
-  PipelineWork out{.work = estimate_row_work(facts, held, list, estimate, limits),
-                   .weights = cached_weights(facts, schedule, list)};
-  WorkEstimate& work = out.work;
-  // Repeated reads come from the pipeline.
-  work.read_priority = schedule.read_priority;
-  const StridedWaste strided = strided_waste(facts, schedule, estimate, limits);
-  work.bytes_read = static_cast<double>(facts.bytes_read) + strided.read_bytes;
-  work.l2_bytes = work.bytes_read + work.bytes_written + strided.l2_bytes;
-  work.block_latency_ns = 0.0;
-  double pipeline_reads = 0.0;
-  double accumulated = 0.0;
-  double accumulator_waits_ns = 0.0;
-  for (const Stage& stage : list.stages) {
-    const AccumulatorTraffic traffic = accumulator_traffic(facts, stage, schedule);
-    accumulated += static_cast<double>(traffic.column_bytes);
-    if (traffic.vector_accesses > 0) {
-      accumulator_waits_ns +=
-          constants.row.shared_chunk_ns * static_cast<double>(batch_count(facts, schedule));
-    }
-    for (const ValueId value : stage.loads) {
-      if (facts.is_full(value))
-        pipeline_reads += static_cast<double>(bytes_of(facts.fusion.values[value].type));
-    }
-  }
-  const double elements =
-      static_cast<double>(facts.space.rows) * static_cast<double>(facts.space.columns);
-  const auto blocks = static_cast<double>(schedule.cluster_size());
-  work.shared_bytes =
-      strided.l1_bytes + elements * (pipeline_reads + accumulated) +
-      static_cast<double>(facts.space.rows * pipeline_row_bytes(facts, schedule)) * blocks;
-  const auto rows = static_cast<double>(std::max<int64_t>(facts.space.rows, 1));
-  const auto threads = static_cast<double>(schedule.threads_per_row);
-  out.exchange_ns = exchange_time(facts, schedule, constants);
-  out.own_ns = constants.pipeline_instruction_ns * work.issue_slots / (rows * threads * blocks) +
-               constants.pipeline_weight_ns *
-                   static_cast<double>(std::ssize(out.weights) * batch_count(facts, schedule)) +
-               accumulator_waits_ns;
-  const auto launch =
-      static_cast<double>(launch_registers(limits, schedule, schedule.min_blocks_per_sm));
-  const double wanted = constants.pipeline_wanted_registers * static_cast<double>(needed) / launch;
-  out.squeeze = 1.0 + constants.pipeline_register_limit * std::max(0.0, wanted - 1.0);
-  return out;
-}
-
-Prediction predict_pipeline(const SegmentFacts& facts, const Schedule& schedule,
-                            const PipelineWork& ring, const ResourceEstimate& estimate,
-                            const DeviceLimits& limits) {
-  const CostConstants& constants = limits.cost;
-  WorkEstimate work = ring.work;
-  work.l2_bytes += static_cast<double>(facts.space.rows * schedule.cluster_size()) *
-                   weight_bytes(facts, schedule, ring.weights, estimate, limits);
-  Prediction out = predict(work, estimate, limits);
-  // Pipelines of losses, which accumulate only totals, stream at the same bandwidth as other reads;
-  // with the memory share of gradients they are predicted too fast
-  // (docs/experiments/constants_choices.md).
-  const double share = accumulates_columns(facts) ? constants.pipeline_memory_share : 1.0;
-  out.memory_us *= share * depth_penalty(facts, schedule, estimate, limits);
-  out.l2_us *= share;
-  const double warps = static_cast<double>(estimate.threads * estimate.blocks_per_sm) / kWarp;
-  out.issue_us *=
-      std::pow(constants.pipeline_busy_warps / warps, constants.pipeline_warps_exponent);
-  const double throughput =
-      std::max({out.memory_us, out.l2_us, out.issue_us, out.special_us, out.shared_us});
-  // All rows of an iteration share one exchange.
-  const double iteration_ns =
-      ring.exchange_ns + static_cast<double>(schedule.rows_per_iteration()) * ring.own_ns;
-  const double block_rows = std::ceil(static_cast<double>(facts.space.rows) /
-                                      static_cast<double>(partial_rows(schedule)));
-  const double chain_us = chain_time(schedule, block_rows, iteration_ns * ring.squeeze,
-                                     (ring.exchange_ns + ring.own_ns) * ring.squeeze, constants);
-  const double together = overlapped_time(throughput, chain_us, constants);
-  out.block_latency_us = iteration_ns * ring.squeeze / 1000.0;
-  const double fill = fill_time(facts, schedule, work.bytes_read, work.bytes_written, limits);
-  out.exposed_us = fill + together - throughput;
-  out.total_us = out.launch_us + throughput + out.exposed_us + out.spill_us + out.second_stage_us;
-  return out;
 }
 
 /// A choice of kept values, and the stages that follow from it.
@@ -639,7 +404,7 @@ class PipelineSearch {
         if (schedule.persistent_blocks == fewer) break;
         if (!has_room_for_pipeline(schedule)) continue;
         for (const Kept& kept : choices_) {
-          if (auto ring = best_depth(schedule, kept)) proposal_.candidates.push_back(*ring);
+          if (auto pipeline = best_depth(schedule, kept)) proposal_.candidates.push_back(*pipeline);
         }
       }
     }
@@ -658,20 +423,22 @@ class PipelineSearch {
   /// Offers pipelines whose groups work on several rows per iteration, if that is faster than the
   /// best with one row per iteration.
   void try_row_unroll() {
-    std::vector<ProposedSchedule>& rings = proposal_.candidates;
-    const auto time = [](const ProposedSchedule& ring) { return ring.predicted.total_us; };
-    double best_us = rings.empty() ? 0.0 : time(*std::ranges::min_element(rings, {}, time));
-    const size_t alone = rings.size();
+    std::vector<ProposedSchedule>& pipelines = proposal_.candidates;
+    const auto time = [](const ProposedSchedule& pipeline) { return pipeline.predicted.total_us; };
+    double best_us = pipelines.empty() ? 0.0 : time(*std::ranges::min_element(pipelines, {}, time));
+    const size_t alone = pipelines.size();
     for (size_t i = 0; i < alone; ++i) {
       for (int64_t rows = 2; rows <= kMostRowUnroll; rows *= 2) {
-        if (!may_gain_by_row_unroll(rings[i], rows)) break;
-        if (least_with_row_unroll(facts_, rings[i], rows, limits_) >= best_us) continue;
-        Schedule schedule = rings[i].schedule;
+        if (!may_gain_by_row_unroll(pipelines[i], rows)) break;
+        if (least_with_row_unroll(facts_, pipelines[i], rows, kUnrolledSlotCounts, limits_) >=
+            best_us)
+          continue;
+        Schedule schedule = pipelines[i].schedule;
         parameters_of(schedule).rows_per_iteration = rows;
-        auto side = best_depth(std::move(schedule), kept_by(rings[i].schedule));
+        auto side = best_depth(std::move(schedule), kept_by(pipelines[i].schedule));
         if (!side || time(*side) >= best_us) continue;
         best_us = time(*side);
-        rings.push_back(std::move(*side));
+        pipelines.push_back(std::move(*side));
       }
     }
   }
@@ -682,8 +449,8 @@ class PipelineSearch {
   /// block on an SM leaves too few registers. The blocks of a cluster wait for all rows of the
   /// slowest (docs/experiments/constants_choices.md). No condition depends on the amount of a
   /// resource of the device, since more of it might then exclude the schedule that was the best.
-  [[nodiscard]] bool may_gain_by_row_unroll(const ProposedSchedule& ring, int64_t rows) const {
-    const Schedule& schedule = ring.schedule;
+  [[nodiscard]] bool may_gain_by_row_unroll(const ProposedSchedule& pipeline, int64_t rows) const {
+    const Schedule& schedule = pipeline.schedule;
     const bool keeps_rows = std::ranges::any_of(schedule.kept, [&](const KeptValue& kept) {
       return kept.residency == Residency::kRegister && facts_.is_read(kept.value) &&
              facts_.is_full(kept.value);
@@ -693,7 +460,7 @@ class PipelineSearch {
         elements_per_thread(schedule) > kPrefetchedElements)
       return false;
     const double exchange_ns = exchange_time(facts_, schedule, limits_.cost);
-    const double own_ns = ring.predicted.block_latency_us * 1000.0 - exchange_ns;
+    const double own_ns = pipeline.predicted.block_latency_us * 1000.0 - exchange_ns;
     const int64_t half = rows / 2;
     return exchange_ns / static_cast<double>(half) >= own_ns;
   }
@@ -730,11 +497,12 @@ class PipelineSearch {
     ResourceEstimate needs;
     Prediction fastest;
     std::optional<PipelineWork> work;
+    const PipelineRegisters registers = registers_of(schedule, needed, limits_);
     for (const int64_t stages : counts) {
       own.pipeline_stages = stages;
       const auto estimate = estimated(schedule, kept.list, needed);
       if (!estimate) break;
-      if (!work) work = pipeline_work(facts_, schedule, kept.list, needed, *estimate, limits_);
+      if (!work) work = pipeline_work(facts_, schedule, kept.list, registers, *estimate, limits_);
       const Prediction predicted = predict_pipeline(facts_, schedule, *work, *estimate, limits_);
       if (depth != 0 && predicted.total_us > fastest.total_us) break;
       if (depth != 0 && predicted.total_us == fastest.total_us) continue;
@@ -812,7 +580,8 @@ Prediction predict_warp_specialised(const SegmentFacts& facts, const Schedule& s
                                     const ResourceEstimate& estimate, const DeviceLimits& limits) {
   const StageList list = distribute(facts, schedule.kept);
   const int64_t needed = needed_registers(facts, schedule, list);
-  const PipelineWork work = pipeline_work(facts, schedule, list, needed, estimate, limits);
+  const PipelineWork work = pipeline_work(facts, schedule, list,
+                                          registers_of(schedule, needed, limits), estimate, limits);
   return predict_pipeline(facts, schedule, work, estimate, limits);
 }
 
