@@ -16,8 +16,8 @@ using composite::number;
 using composite::to_float;
 
 /// Rotates by the angle, or back by it. Halves are joined before they are rounded.
-enum class Turn { kForward, kBack };
-ValueId rotate(FusionBuilder& b, ValueId x, ValueId cos, ValueId sin, Turn turn) {
+enum class Rotation { kForward, kBack };
+ValueId rotate(FusionBuilder& b, ValueId x, ValueId cos, ValueId sin, Rotation rotation) {
   const Shape shape = b.value(x).shape;
   const bool halves = !shape.empty() && shape.back().is_constant() && shape.back().constant() > 0 &&
                       shape.back().constant() % 2 == 0;
@@ -45,7 +45,7 @@ ValueId rotate(FusionBuilder& b, ValueId x, ValueId cos, ValueId sin, Turn turn)
   const ValueId second_sin = b.mul(second, sin);
   const ValueId second_cos = b.mul(second, cos);
   const ValueId first_sin = b.mul(first, sin);
-  const bool forward = turn == Turn::kForward;
+  const bool forward = rotation == Rotation::kForward;
   const ValueId low = forward ? b.sub(first_cos, second_sin) : b.add(first_cos, second_sin);
   const ValueId high = forward ? b.add(second_cos, first_sin) : b.sub(second_cos, first_sin);
   return b.concatenate({low, high}, last);
@@ -78,12 +78,12 @@ ValueId gelu_slope(FusionBuilder& b, ValueId x, ValueId distribution) {
 
 ValueId rotary_embedding(FusionBuilder& b, ValueId x, ValueId cos, ValueId sin,
                          std::optional<DType> output) {
-  return finish(b, rotate(b, x, cos, sin, Turn::kForward), output);
+  return finish(b, rotate(b, x, cos, sin, Rotation::kForward), output);
 }
 
 ValueId rotary_embedding_backward(FusionBuilder& b, ValueId dy, ValueId cos, ValueId sin,
                                   std::optional<DType> output) {
-  return finish(b, rotate(b, dy, cos, sin, Turn::kBack), output);
+  return finish(b, rotate(b, dy, cos, sin, Rotation::kBack), output);
 }
 
 ValueId relu_backward(FusionBuilder& b, ValueId dy, ValueId x, std::optional<DType> output) {

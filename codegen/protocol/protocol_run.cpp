@@ -98,7 +98,7 @@ class ProtocolRun {
   bool complete_phase(Barrier& barrier);
   bool start_copy(size_t index, const ProtocolAction& action, int64_t item);
   bool read(size_t index, const ProtocolAction& action, int64_t item);
-  bool meet(size_t index);
+  bool synchronise(size_t index);
   bool land();
   void check_end();
 
@@ -439,7 +439,7 @@ bool ProtocolRun::read(size_t index, const ProtocolAction& action, int64_t item)
   return true;
 }
 
-bool ProtocolRun::meet(size_t index) {
+bool ProtocolRun::synchronise(size_t index) {
   const Warp& first = warps_[index];
   const auto in_role = [&](const Warp& warp) { return warp.role == first.role; };
   const int64_t item = first.item;
@@ -490,7 +490,7 @@ bool ProtocolRun::step(size_t index) {
       case ProtocolVerb::kRead:
         return read(index, *action, item);
       case ProtocolVerb::kSync:
-        return meet(index);
+        return synchronise(index);
     }
     unreachable();
   }();

@@ -114,12 +114,12 @@ class RangedExecutable::State {
         ++slot->second.uses;
         slot->second.last_use = uses_;
         if (slot->second.executable) return slot->second.executable;
-        others = slot->second.under_way;
+        others = slot->second.pending;
       } else {
         ++plans_;
         promise.emplace();
         slots_.emplace(Sizes(sizes.begin(), sizes.end()),
-                       Slot{.under_way = promise->get_future().share(),
+                       Slot{.pending = promise->get_future().share(),
                             .executable = {},
                             .own_plan = {},
                             .uses = 1,
@@ -156,7 +156,7 @@ class RangedExecutable::State {
 
  private:
   struct Slot {
-    std::shared_future<Result<ExecutablePtr>> under_way;  // Until the executable is there.
+    std::shared_future<Result<ExecutablePtr>> pending;  // Until the executable is there.
     ExecutablePtr executable;
     std::string own_plan;
     int64_t uses = 0;
@@ -265,7 +265,7 @@ class RangedExecutable::State {
     if (made) {
       slot->second.executable = made->executable;
       slot->second.own_plan = made->own_plan;
-      slot->second.under_way = {};
+      slot->second.pending = {};
       shared_ += static_cast<int64_t>(made->is_shared);
     } else {
       ++failures_;

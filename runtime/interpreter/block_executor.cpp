@@ -12,9 +12,9 @@
 namespace sinter::interpreter {
 namespace {
 
-/// Longest turn of a warp, in instructions: short enough that warps overtake each other inside the
-/// stretches between barriers, long enough that switching costs nothing.
-constexpr uint64_t kLongestTurn = 512;
+/// Most instructions that a warp runs before another may: few enough that warps overtake each other
+/// between barriers, and enough that switching costs nothing.
+constexpr uint64_t kMostStepsAtOnce = 512;
 
 template <class T>
 void broadcast(std::byte* reg, T value) {
@@ -129,8 +129,8 @@ bool BlockExecutor::run_cluster(int64_t cluster) {
     while (!ready.empty() && !has_woken_ && is_within_limit) {
       const size_t chosen = random.below(ready.size());
       Warp* warp = ready[chosen];
-      const auto turn = static_cast<int64_t>(1 + random.below(kLongestTurn));
-      advance(warp, std::min(turn, limits_.max_steps - warp->steps));
+      const auto steps = static_cast<int64_t>(1 + random.below(kMostStepsAtOnce));
+      advance(warp, std::min(steps, limits_.max_steps - warp->steps));
       if (warp->state != State::kReady) {
         ready[chosen] = ready.back();
         ready.pop_back();
@@ -150,10 +150,10 @@ bool BlockExecutor::run_cluster(int64_t cluster) {
 
 // Over 80 lines because it is one switch with a case per opcode; what takes more than a few lines
 // is a member of its own. The interpreter spends its time here, so the opcodes share one dispatch.
-void BlockExecutor::advance(Warp* warp, int64_t turn) {
+void BlockExecutor::advance(Warp* warp, int64_t steps) {
   const Instruction* const code = program_.code.data();
   uint32_t position = warp->position;
-  int64_t left = turn;
+  int64_t left = steps;
   while (left > 0 && warp->state == State::kReady) {
     --left;
     const Instruction& instruction = code[position++];
@@ -253,7 +253,7 @@ void BlockExecutor::advance(Warp* warp, int64_t turn) {
         break;
       case Opcode::kWarpBarrier:
         // Lanes are interpreted in step; what they know of each other is not.
-        if (limits_.check_races) order_.meet(std::span(&warp->first_actor, 1));
+        if (limits_.check_races) order_.synchronise(std::span(&warp->first_actor, 1));
         break;
       case Opcode::kClusterBarrier:
         ++work_.barriers;
@@ -283,7 +283,7 @@ void BlockExecutor::advance(Warp* warp, int64_t turn) {
     }
   }
   warp->position = position;
-  warp->steps += turn - left;
+  warp->steps += steps - left;
 }
 
 void BlockExecutor::assign(Warp* warp, const Instruction& instruction) const {

@@ -20,8 +20,8 @@
 namespace sinter::interpreter {
 
 /// Runs clusters one after another, of one block or of several that run together. Their warps are
-/// resumable tasks that advance in turns of random length and order, and bulk copies and stores to
-/// other blocks land in between, until all wait at a barrier or have finished.
+/// resumable tasks that advance by random numbers of instructions, in random order, until all wait
+/// at a barrier or have finished. Bulk copies and stores to other blocks land in between.
 class BlockExecutor {
  public:
   struct Limits {
@@ -99,8 +99,8 @@ class BlockExecutor {
 
   void prepare_registers(Warp* warp, const Launch& launch);
   void start_cluster();
-  /// Runs a warp for at most `turn` instructions.
-  void advance(Warp* warp, int64_t turn);
+  /// Runs a warp for at most `steps` instructions.
+  void advance(Warp* warp, int64_t steps);
   void assign(Warp* warp, const Instruction& instruction) const;
   void shuffle(Warp* warp, const Instruction& instruction);
   void load(Warp* warp, const Instruction& instruction);

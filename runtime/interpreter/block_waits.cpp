@@ -81,7 +81,7 @@ void BlockExecutor::wait_at_group_barrier(Warp* warp, const Instruction& instruc
               });
   }
   if (std::ssize(here) * kLanes != instruction.width) return;
-  order_.meet(here);
+  order_.synchronise(here);
   for (const int64_t first : here) {
     warps_[static_cast<size_t>(first / kLanes)].state = State::kReady;
   }
@@ -137,7 +137,7 @@ void BlockExecutor::pass(std::span<Warp> warps) {
     warp.state = State::kReady;
     first_actors.push_back(warp.first_actor);
   }
-  order_.meet(first_actors);
+  order_.synchronise(first_actors);
 }
 
 void BlockExecutor::check_limits() {

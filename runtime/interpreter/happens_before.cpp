@@ -32,7 +32,7 @@ HappensBefore::Time HappensBefore::time_of_phase(uint32_t phase) {
   return time;
 }
 
-void HappensBefore::meet(std::span<const int64_t> first_threads) {
+void HappensBefore::synchronise(std::span<const int64_t> first_threads) {
   const auto thread_at = [](int64_t first, int64_t lane) {
     return static_cast<size_t>(first + lane);
   };

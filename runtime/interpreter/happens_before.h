@@ -39,7 +39,7 @@ class HappensBefore {
   Time time_of_phase(uint32_t phase);
 
   /// The warps that begin at these threads meet.
-  void meet(std::span<const int64_t> first_threads);
+  void synchronise(std::span<const int64_t> first_threads);
   /// Adds to a clock what the thread has done and knows.
   void release(int64_t thread, Clock* clock);
   /// The same for all threads of the warp that begins at this one, in a fraction of the time where

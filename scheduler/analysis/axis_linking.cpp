@@ -191,7 +191,7 @@ class AxisLinker {
 
   /// True if no axis of one value shares a loop with a different axis of the other.
   [[nodiscard]] bool may_join(ValueId a, ValueId b) const {
-    const auto meets = [&](const AxisList& axis, ValueId value) {
+    const auto spans = [&](const AxisList& axis, ValueId value) {
       const AxisList all = linked_.classes.resolve(concatenated(linked_.axes[value]));
       return std::ranges::any_of(
           axis, [&](uint32_t node) { return std::ranges::find(all, node) != all.end(); });
@@ -199,7 +199,7 @@ class AxisLinker {
     for (size_t axis = 0; axis < linked_.axes[a].size(); ++axis) {
       const AxisList mine = linked_.classes.resolve(linked_.axes[a][axis]);
       const AxisList other = linked_.classes.resolve(linked_.axes[b][axis]);
-      if (mine != other && (meets(mine, b) || meets(other, a))) return false;
+      if (mine != other && (spans(mine, b) || spans(other, a))) return false;
     }
     return true;
   }

@@ -40,7 +40,7 @@ class Distribution {
     return list;
   }
 
-  StageList run_turns() {
+  StageList run_for_tiles() {
     StageList list = begin();
     const bool goes_again = needs_elements_again();
     for (int s = 0; s <= facts_.last_stage; ++s) {
@@ -312,9 +312,9 @@ class Distribution {
   /// Products of a stage that take no instruction of their own: every use adds them to another
   /// value, as a multiply-add. An addition fuses with one of its operands.
   [[nodiscard]] int64_t count_fused_products(const Stage& stage) {
-    constexpr int64_t kNone = -1;  // No product, or one that takes an instruction.
+    constexpr int64_t kTakesOne = -1;  // No product, or one that takes an instruction.
     IdMap<ValueId, int64_t>& uses = unfused_uses_;
-    for (const ValueId value : stage.computed) uses[value] = is_product(value) ? 0 : kNone;
+    for (const ValueId value : stage.computed) uses[value] = is_product(value) ? 0 : kTakesOne;
     const auto for_each_user = [&](const auto& visit) {
       for (const ValueId value : stage.computed) visit(fusion().def_of(value));
       for (const OpId id : stage.reductions) visit(fusion().ops[id]);
@@ -323,20 +323,20 @@ class Distribution {
     for_each_user([&](const Op& user) {
       const bool is_addition = adds(user.kind);
       for (const ValueId operand : user.operands) {
-        if (uses[operand] != kNone) uses[operand] = is_addition ? uses[operand] + 1 : kNone;
+        if (uses[operand] != kTakesOne) uses[operand] = is_addition ? uses[operand] + 1 : kTakesOne;
       }
     });
-    for (const size_t output : stage.outputs) uses[fusion().outputs[output]] = kNone;
-    for (const ValueId kept : stage.kept) uses[kept] = kNone;
+    for (const size_t output : stage.outputs) uses[fusion().outputs[output]] = kTakesOne;
+    for (const ValueId kept : stage.kept) uses[kept] = kTakesOne;
     for_each_user([&](const Op& user) {
       const auto product = std::ranges::find_if(
-          user.operands, [&](ValueId operand) { return uses[operand] != kNone; });
+          user.operands, [&](ValueId operand) { return uses[operand] != kTakesOne; });
       if (product != user.operands.end()) --uses[*product];
     });
     int64_t fused = 0;
     for (const ValueId value : stage.computed) {
       fused += uses[value] == 0 ? 1 : 0;
-      uses[value] = kNone;
+      uses[value] = kTakesOne;
     }
     return fused;
   }
@@ -421,7 +421,7 @@ StageList distribute(const SegmentFacts& facts, const std::vector<KeptValue>& ke
 }
 
 StageList distribute_two_pass(const SegmentFacts& facts) {
-  return Distribution(facts, {}).run_turns();
+  return Distribution(facts, {}).run_for_tiles();
 }
 
 std::vector<bool> needed_later(const SegmentFacts& facts, const std::vector<KeptValue>& kept) {

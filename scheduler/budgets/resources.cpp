@@ -58,15 +58,16 @@ int64_t registers_under_cap(int64_t registers, int64_t elastic, int64_t cap) {
   return std::max(registers - elastic, std::min(registers, cap));
 }
 
-int64_t squeezed(int64_t registers, int64_t tile) {
+int64_t fewest_registers(int64_t registers, int64_t tile) {
   const int64_t rigid = std::min(tile, registers);
-  return rigid + static_cast<int64_t>(static_cast<double>(registers - rigid) * kSqueeze);
+  return rigid +
+         static_cast<int64_t>(static_cast<double>(registers - rigid) * kFewestRegistersShare);
 }
 
 void complete(ResourceEstimate& estimate, const DeviceLimits& limits, int64_t min_blocks_per_sm,
               int64_t cluster_size) {
   estimate.register_cap = register_cap(limits, estimate.threads, min_blocks_per_sm);
-  const int64_t needed = squeezed(estimate.registers, estimate.tile_registers);
+  const int64_t needed = fewest_registers(estimate.registers, estimate.tile_registers);
   estimate.spilled_registers = std::max<int64_t>(needed - estimate.register_cap, 0);
   const int64_t allocated = std::min(estimate.registers, estimate.register_cap);
   estimate.blocks_per_sm =

@@ -43,11 +43,11 @@ struct CompiledResources {
 /// Fraction of a kernel's uncapped registers, without those that hold loaded elements, that it
 /// needs at least. Below it ptxas spills; above it ptxas reorders and recomputes instead. Measured
 /// over the canned fusions (tests/integration/nvrtc_sweep_test.cpp).
-inline constexpr double kSqueeze = 0.8;
+inline constexpr double kFewestRegistersShare = 0.8;
 
 /// The fewest registers that ptxas can do with, for a kernel that takes `registers` without a cap,
 /// `tile` of which hold loaded elements.
-int64_t squeezed(int64_t registers, int64_t tile);
+int64_t fewest_registers(int64_t registers, int64_t tile);
 
 /// Largest register count per thread with which `blocks` blocks of `threads` threads share an SM,
 /// at most 255.

@@ -77,8 +77,8 @@ ResourceEstimate estimate_row_resources(const SegmentFacts& facts, const Schedul
   if (schedule.persistent_blocks > 0) {
     // Consecutive rows of a persistent grid's blocks count as waves.
     const int64_t reach = rows_at_once(schedule);
-    const int64_t turns = (facts.space.rows + reach - 1) / reach;
-    estimate.waves *= static_cast<double>(turns);
+    const int64_t waves = (facts.space.rows + reach - 1) / reach;
+    estimate.waves *= static_cast<double>(waves);
   }
   if (!list.stages.empty()) {
     estimate.bytes_in_flight_per_sm =
@@ -102,7 +102,7 @@ std::vector<int64_t> occupancies(const SegmentFacts& facts, const Schedule& sche
   constexpr int64_t kMore = 2;
   for (int64_t blocks = out.front() + 1; blocks <= out.front() + kMore; ++blocks) {
     const int64_t cap = register_cap(limits, threads, blocks);
-    if (cap < squeezed(registers, needs.tile)) break;
+    if (cap < fewest_registers(registers, needs.tile)) break;
     if (resident_blocks(limits, threads, cap, shared) < blocks) break;
     out.push_back(blocks);
   }

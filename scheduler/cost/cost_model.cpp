@@ -58,15 +58,15 @@ double memory_time(const DeviceLimits& limits, double bytes_read, double bytes_w
   // At an even mix, the writes evict the dirty lines in any case.
   const double even = evenness(bytes_read, bytes_written);
   const double dirty_lines_us = std::pow(1.0 - even, kDirtyLineExponent) * pushed_out / bandwidth;
-  const bool takes_turns = priority == ReadPriority::kNormal && l2_share > constants.l2_room_share;
+  const bool alternates = priority == ReadPriority::kNormal && l2_share > constants.l2_room_share;
   constexpr double kBytesPerGb = 1e9;
-  const double turns_us = takes_turns ? constants.normal_read_us_per_gb * even *
-                                            (bytes_read + bytes_written) / kBytesPerGb
-                                      : 0.0;
+  const double alternation_us = alternates ? constants.normal_read_us_per_gb * even *
+                                                 (bytes_read + bytes_written) / kBytesPerGb
+                                           : 0.0;
   // Lower bound: the reads alone. Writes never make the prediction shorter than that.
   const double reads_alone_us =
       (bytes_read + pushed_out) / mixed_bandwidth(limits, bytes_read, 0.0);
-  return std::max(streamed + dirty_lines_us, reads_alone_us) + turns_us;
+  return std::max(streamed + dirty_lines_us, reads_alone_us) + alternation_us;
 }
 
 double issue_time(double issue_slots, const DeviceLimits& limits, double busy_sms) {
@@ -120,7 +120,7 @@ Prediction predict(const WorkEstimate& work, const ResourceEstimate& estimate,
   // memory.
   const double spilled = static_cast<double>(estimate.spilled_registers * kRegisterBytes) * 2.0 *
                          static_cast<double>(estimate.threads) *
-                         static_cast<double>(estimate.blocks) * work.turns;
+                         static_cast<double>(estimate.blocks) * work.rounds;
   out.spill_us = spilled / (limits.memory_bytes_per_us * limits.read_efficiency);
   const auto add_total = [&](double bound_us) {
     const double rest_us = out.launch_us + bound_us + out.exposed_us + out.second_stage_us;

@@ -47,7 +47,7 @@ struct WorkEstimate {
                            ///< dependent launch overlaps with the kernel before.
   double uneven_us = 0.0;  ///< Persistent grids: DRAM idle in a last round of few rows and between
                            ///< rows (CostConstants::staying_share).
-  double turns = 1.0;      ///< Rows per block, one after the other. Each repeats the spills.
+  double rounds = 1.0;     ///< Rows per block, one after the other. Each repeats the spills.
   double end_ns = 0.0;     ///< Once per block, after its last row.
   double element_slots = 0.0;  ///< Of issue_slots, those per element, each once.
   double rows_at_once = 1.0;   ///< Rows in flight on an SM with all threads resident.

@@ -128,7 +128,7 @@ Exchange estimate_exchange(const SegmentFacts& facts, const Schedule& schedule, 
   Exchange out;
   const RowConstants& row = constants.row;
   if (stage.reductions.empty() || schedule.threads_per_row == 1) return out;
-  const bool meets = syncs_between_passes(facts, schedule, stage, s);
+  const bool syncs = syncs_between_passes(facts, schedule, stage, s);
   const auto log2 = [](int64_t n) { return std::log2(static_cast<double>(n)); };
   const int64_t warps = std::max<int64_t>(schedule.threads_per_row / kWarp, 1);
   const int64_t clustered = schedule.cluster_size() > 1 ? schedule.cluster_size() : 1;
@@ -136,13 +136,13 @@ Exchange estimate_exchange(const SegmentFacts& facts, const Schedule& schedule, 
   double latency = 1.0;  // The tuples are exchanged together, so the slowest counts.
   for (const OpId id : stage.reductions) {
     const OpKind& kind = facts.fusion.ops[id].kind;
-    const bool twice = meets && takes_two_passes(kind);
+    const bool twice = syncs && takes_two_passes(kind);
     const ReductionTraits& traits = traits_of(kind);
     out.instructions +=
         (twice ? traits.synchronised_instructions : traits.exchange_instructions) * steps;
     if (!twice) latency = std::max(latency, traits.exchange_latency);
   }
-  const double rounds = meets ? 2.0 : 1.0;
+  const double rounds = syncs ? 2.0 : 1.0;
   if (schedule.threads_per_row > kWarp) out.instructions += rounds * row.exchange_instructions;
   const bool keeps = keeps_rows(facts, schedule, Residency::kRegister) ||
                      keeps_rows(facts, schedule, Residency::kShared);
@@ -431,7 +431,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
       work.block_latency_ns += constants.own_issue_share * clocks / limits.clock_mhz * 1000.0;
   }
   if (schedule.persistent_blocks > 0)
-    work.turns = std::max(1.0, rows / static_cast<double>(rows_at_once(schedule)));
+    work.rounds = std::max(1.0, rows / static_cast<double>(rows_at_once(schedule)));
   if (schedule.persistent_blocks > 0 && !passes)
     work.uneven_us = uneven_rows_time(facts, schedule, estimate, limits);
   if (!ahead.empty()) {
@@ -439,7 +439,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
     // their sum. The latency of the first row is exposed.
     const double rest_ns = work.block_latency_ns - row.block_start_ns;
     work.block_latency_ns =
-        (arrival_ns + rest_ns + (work.turns - 1.0) * std::max(arrival_ns, rest_ns)) / work.turns;
+        (arrival_ns + rest_ns + (work.rounds - 1.0) * std::max(arrival_ns, rest_ns)) / work.rounds;
   }
   work.start_us = start_time(schedule, constants);
   if (schedule.cluster_size() > 1 && passes) {
@@ -457,7 +457,7 @@ WorkEstimate estimate_row_work(const SegmentFacts& facts, const Schedule& schedu
   }
   // A register that spills in a loop over chunks spills in every chunk.
   if (!resident)
-    work.turns *= static_cast<double>(std::max<int64_t>(chunk_count(facts, schedule), 1));
+    work.rounds *= static_cast<double>(std::max<int64_t>(chunk_count(facts, schedule), 1));
   const int64_t prologues = schedule.persistent_blocks > 0
                                 ? (facts.space.rows + schedule.rows_per_block - 1) /
                                       schedule.rows_per_block * schedule.cluster_size()

@@ -75,7 +75,7 @@ class TwoPassWork {
         limits_(limits),
         constants_(limits.cost),
         rows_(static_cast<double>(facts.space.rows)),
-        turns_(static_cast<double>(row_tile_count(facts, schedule))),
+        tiles_(static_cast<double>(row_tile_count(facts, schedule))),
         batches_(static_cast<double>(batch_count(facts, schedule))),
         chunks_(static_cast<double>(chunk_count(facts, schedule))) {}
 
@@ -84,7 +84,7 @@ class TwoPassWork {
     count_instructions();
     for (const Stage& stage : list_.stages) {
       if (&stage == &list_.stages.back()) {
-        wait_for_turn(stage);
+        wait_for_tile(stage);
       } else {
         wait_for_reduction(stage);
       }
@@ -99,7 +99,7 @@ class TwoPassWork {
           constants_.staying_share *
           memory_time(limits_, work_.bytes_read, work_.bytes_written, work_.read_priority);
     }
-    work_.turns = std::max(1.0, own_rows());
+    work_.rounds = std::max(1.0, own_rows());
     work_.start_us = start_time(schedule_, constants_);
     return work_;
   }
@@ -115,20 +115,20 @@ class TwoPassWork {
 
   void count_bytes() {
     const RowBytes bytes = row_bytes(facts_, list_);
-    const double under_way = rows_read_at_once(schedule_, estimate_, limits_);
+    const double in_flight = rows_read_at_once(schedule_, estimate_, limits_);
     const double busy = std::clamp(static_cast<double>(estimate_.blocks), 1.0,
                                    static_cast<double>(limits_.sm_count));
     // Bytes that pass through the caches between two uses of a line.
-    const double waiting = turns_ > 1.0 ? partial_row_bytes(facts_) : 0.0;
-    const double tile_bytes = under_way * (tile_rows() * bytes.applied + waiting);
-    const double one_row = under_way * bytes.between;
+    const double waiting = tiles_ > 1.0 ? partial_row_bytes(facts_) : 0.0;
+    const double tile_bytes = in_flight * (tile_rows() * bytes.applied + waiting);
+    const double one_row = in_flight * bytes.between;
     if (tile_bytes > 0.0)
       tile_misses_ = reread_misses(tile_bytes / busy, tile_bytes, estimate_, limits_);
     if (one_row > 0.0) row_misses_ = reread_misses(one_row / busy, one_row, estimate_, limits_);
 
     work_.partial_bytes = static_cast<double>(partial_rows(schedule_)) * partial_row_bytes(facts_);
     // Accumulators that are parked in L2 until the next tile, each way.
-    const double parked = (turns_ - 1.0) * work_.partial_bytes;
+    const double parked = (tiles_ - 1.0) * work_.partial_bytes;
     const double again = rows_ * bytes.again * tile_misses_.l1;
     const double between = rows_ * bytes.between * row_misses_.l1;
     work_.read_priority = schedule_.read_priority;
@@ -165,7 +165,7 @@ class TwoPassWork {
     constexpr double kWordsPerAccess = 4.0;
     const auto blocks = static_cast<double>(partial_rows(schedule_));
     const auto words = static_cast<double>(partial_elements(facts_));
-    work_.issue_slots += (2.0 * turns_ - 1.0) * blocks * words / kWordsPerAccess *
+    work_.issue_slots += (2.0 * tiles_ - 1.0) * blocks * words / kWordsPerAccess *
                          constants_.instructions_per_access;
   }
 
@@ -202,7 +202,7 @@ class TwoPassWork {
 
   /// Latency of one row in the second pass: the row waits for each of its chunks. Inputs that all
   /// rows share are loaded once per tile.
-  void wait_for_turn(const Stage& stage) {
+  void wait_for_tile(const Stage& stage) {
     if (stage.outer.empty() && stage.outputs.empty()) return;
     double& latency = work_.free_latency_ns;
     const double own = own_issue_ns(stage);
@@ -218,7 +218,7 @@ class TwoPassWork {
     const auto common = static_cast<double>(
         std::ranges::count_if(stage.loads, [&](ValueId value) { return !facts_.is_full(value); }));
     latency += chunks_ * constants_.row.cache_latency_ns * common / tile_rows();
-    latency += chunks_ * constants_.row.chunk_ns * (turns_ - 1.0) / own_rows();
+    latency += chunks_ * constants_.row.chunk_ns * (tiles_ - 1.0) / own_rows();
     if (!facts_.has_reduction()) return;
     work_.block_latency_ns += constants_.row.block_exchange_ns / tile_rows();
     // In their first tile all blocks reach this point at about the same time.
@@ -232,7 +232,7 @@ class TwoPassWork {
   const DeviceLimits& limits_;
   const CostConstants& constants_;
   const double rows_;
-  const double turns_;
+  const double tiles_;
   const double batches_;
   const double chunks_;
   RereadMisses tile_misses_;  ///< Between the two passes over a tile.
@@ -242,7 +242,7 @@ class TwoPassWork {
 
 }  // namespace
 
-std::vector<int64_t> turn_lengths(const SegmentFacts& facts, const Schedule& schedule,
+std::vector<int64_t> tile_lengths(const SegmentFacts& facts, const Schedule& schedule,
                                   const StageList& list, const DeviceLimits& limits,
                                   int64_t blocks_per_sm) {
   const int64_t rows = std::max<int64_t>(rows_of_block(facts, schedule), 1);
@@ -264,9 +264,9 @@ std::vector<int64_t> turn_lengths(const SegmentFacts& facts, const Schedule& sch
   const RowBytes bytes = row_bytes(facts, list);
   if (bytes.again == 0.0) return {longest};
 
-  const auto under_way = static_cast<double>(partial_rows(schedule));
+  const auto in_flight = static_cast<double>(partial_rows(schedule));
   const double l2_share = static_cast<double>(limits.l2_bytes) / 2.0;
-  const double held = (l2_share / under_way - partial_row_bytes(facts)) / bytes.applied;
+  const double held = (l2_share / in_flight - partial_row_bytes(facts)) / bytes.applied;
   const int64_t shorter =
       evenly_at_most(static_cast<int64_t>(std::clamp(held, 1.0, static_cast<double>(longest))));
   if (shorter == longest) return {longest};

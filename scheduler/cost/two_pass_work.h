@@ -12,7 +12,7 @@ namespace sinter {
 /// all rows of a block, as far as the shared memory of `blocks_per_sm` resident blocks has room for
 /// their row values: accumulators then go to memory once. Another, if smaller, is the number of
 /// rows for which the tiles of all blocks stay in L2 until the second pass.
-std::vector<int64_t> turn_lengths(const SegmentFacts& facts, const Schedule& schedule,
+std::vector<int64_t> tile_lengths(const SegmentFacts& facts, const Schedule& schedule,
                                   const StageList& list, const DeviceLimits& limits,
                                   int64_t blocks_per_sm);
 

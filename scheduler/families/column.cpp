@@ -178,8 +178,8 @@ Prediction predict_stage(const SegmentFacts& facts, const Schedule& schedule, co
   const auto levels =
       static_cast<double>(std::bit_width(static_cast<uint64_t>(schedule.rows_per_block)) - 1);
   const double wait_ns = from_l2 ? constants.row.cache_latency_ns : constants.memory_wait_ns;
-  const double turns = std::ceil(estimate.waves);
-  const double chain_us = turns * walks * wait_ns / 1000.0;
+  const double waves = std::ceil(estimate.waves);
+  const double chain_us = waves * walks * wait_ns / 1000.0;
   const double throughput =
       std::max({out.memory_us, out.l2_us, out.issue_us, out.special_us, out.shared_us});
   // The last bytes in flight arrive without further loads behind them. This term covers the ramp-up
@@ -193,7 +193,7 @@ Prediction predict_stage(const SegmentFacts& facts, const Schedule& schedule, co
                              cluster_exchange_time(schedule.cluster_size(), constants);
   out.block_latency_us = (constants.row.block_start_ns + walks * wait_ns + exchange_ns) / 1000.0;
   const double ends_us = drain_us + (constants.row.block_start_ns + exchange_ns) / 1000.0;
-  out.exposed_us = std::hypot(throughput, chain_us) - throughput + turns * ends_us;
+  out.exposed_us = std::hypot(throughput, chain_us) - throughput + waves * ends_us;
   out.total_us = out.launch_us + throughput + out.exposed_us + out.spill_us + out.second_stage_us;
   return out;
 }

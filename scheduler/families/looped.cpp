@@ -236,7 +236,7 @@ class TwoPassOffers {
         occupancies(facts_, schedule, row_needs(facts_, schedule, list_), limits_).front();
     schedule.min_blocks_per_sm = blocks;
     schedule.persistent_blocks = persistent_grid(facts_, schedule, limits_);
-    for (const int64_t rows : turn_lengths(facts_, schedule, list_, limits_, blocks)) {
+    for (const int64_t rows : tile_lengths(facts_, schedule, list_, limits_, blocks)) {
       std::get<LoopedParameters>(schedule.parameters).rows_per_tile = rows;
       if (!offer(schedule)) return;
     }

@@ -102,11 +102,11 @@ Schedule of_cluster(int64_t size) {
 /// hold only one or two parts (docs/experiments/constants_choices.md). For outer reductions they
 /// were not timed.
 std::vector<int64_t> cluster_sizes(const SegmentFacts& facts, const DeviceLimits& limits) {
-  const int64_t roomy = largest_unstranded_cluster(limits);
-  const int64_t largest = facts.has_outer() ? roomy : limits.most_cluster_blocks;
+  const int64_t unstranded = largest_unstranded_cluster(limits);
+  const int64_t largest = facts.has_outer() ? unstranded : limits.most_cluster_blocks;
   return sinter::cluster_sizes(largest, [&](int64_t size) {
     const int64_t part = columns_per_block(facts, of_cluster(size)) * facts.kept_bytes_per_column;
-    const bool idles = facts.space.rows * size < limits.sm_count && size < roomy;
+    const bool idles = facts.space.rows * size < limits.sm_count && size < unstranded;
     return idles || part > kKeptWell;
   });
 }

@@ -131,13 +131,13 @@ int64_t needed_registers(const Tiled& tile, const Schedule& schedule,
   constexpr double kPredications = 10.0;  // More, for tiles that reach past an end.
   const SegmentFacts& facts = tile.along;
   const Stage& stage = tile.list.stages[0];
-  double under_way = 0.0;
+  double in_flight = 0.0;
   double held = 0.0;
   for (const StagedTensor& tensor : staged) {
     if (tensor.is_output) continue;
     const auto vectors = static_cast<double>(tensor.walk.vectors_per_thread());
     const int64_t bytes = bytes_of(facts.fusion.values[tensor.value].type);
-    under_way +=
+    in_flight +=
         vectors * (kVectorAddress + static_cast<double>(register_words(tensor.walk.width, bytes)));
   }
   Schedule one = schedule;
@@ -156,7 +156,7 @@ int64_t needed_registers(const Tiled& tile, const Schedule& schedule,
   if (facts.space.dimensions[facts.space.row_dimensions].size % shape.along != 0 ||
       tile.across_size % shape.across != 0)
     held += kPredications;
-  return static_cast<int64_t>(held + std::max(kLoading + under_way, kEvaluating + evaluated));
+  return static_cast<int64_t>(held + std::max(kLoading + in_flight, kEvaluating + evaluated));
 }
 
 tl::expected<ResourceEstimate, Rejection> estimate_tile(const SegmentFacts& facts,
@@ -247,9 +247,9 @@ Prediction predict_tile(const SegmentFacts& facts, const Tiled& tile, const Sche
     const int64_t bank_bytes = std::max(bytes, kBankBytes);
     const auto along = static_cast<double>(shape.along * bytes);
     const auto across = static_cast<double>(shape.across * bank_bytes);
-    const double turns =
+    const double passes =
         std::max(1.0, kAllBanksBytes / along) + std::max(1.0, kAllBanksBytes / across);
-    work.shared_bytes += turns * elements * static_cast<double>(bank_bytes);
+    work.shared_bytes += passes * elements * static_cast<double>(bank_bytes);
     shortest = std::min(shortest, run_bytes(facts, tile.axes.across, shape.across, bytes));
   }
   work.l2_bytes += work.bytes_read + work.bytes_written;

@@ -373,8 +373,8 @@ struct SecondLook {
 
 /// Adds to `out` what it takes to evaluate `value`, an operand of a reduction of stage `s`, again.
 /// `seen` marks values that were visited.
-void look_again(const SegmentFacts& facts, const Schedule& schedule, ValueId value, size_t s,
-                IdMap<ValueId, uint8_t>& seen, SecondLook& out) {
+void look_beneath(const SegmentFacts& facts, const Schedule& schedule, ValueId value, size_t s,
+                  IdMap<ValueId, uint8_t>& seen, SecondLook& out) {
   walk_operands(facts.fusion, value, [&](ValueId operand) {
     if (!facts.is_tile(operand) || std::exchange(seen[operand], 1) != 0) return false;
     const DType type = facts.fusion.values[operand].type;
@@ -408,7 +408,7 @@ bool passes_over_whole_row(const SegmentFacts& facts, const Schedule& schedule, 
     const Op& op = facts.fusion.ops[id];
     if (!takes_two_passes(op.kind)) continue;
     has_any = true;
-    look_again(facts, schedule, op.operands[0], s, seen, look);
+    look_beneath(facts, schedule, op.operands[0], s, seen, look);
   }
   if (!has_any || look.reads_row) return false;
   const int64_t elements = batch_count(facts, schedule) * schedule.vector_width;
@@ -451,8 +451,8 @@ int64_t rows_at_once(const Schedule& schedule) {
 
 int64_t balanced_blocks(int64_t items, int64_t most) {
   if (items <= 0 || most <= 1) return 1;
-  const int64_t turns = (items + most - 1) / most;
-  return (items + turns - 1) / turns;
+  const int64_t rounds = (items + most - 1) / most;
+  return (items + rounds - 1) / rounds;
 }
 
 StageList stages_of(const SegmentFacts& facts, const Schedule& schedule) {

@@ -69,8 +69,8 @@ int64_t row_shared_bytes(const SegmentFacts& facts, const Schedule& schedule,
     const Stage& stage = list.stages[i];
     // The synchronisation between the two passes is a further barrier, which separates the
     // exchanges of rows.
-    const bool meets = syncs_between_passes(facts, schedule, stage, i);
-    bytes += exchange_bytes(facts, stage, schedule, meets ? 1 : copies);
+    const bool syncs = syncs_between_passes(facts, schedule, stage, i);
+    bytes += exchange_bytes(facts, stage, schedule, syncs ? 1 : copies);
   }
   if (schedule.persistent_blocks > 0) {
     bytes += accumulator_shared_bytes(facts, schedule) + slot_exchange_bytes(facts, schedule) +

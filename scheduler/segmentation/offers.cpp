@@ -388,10 +388,10 @@ Result<void> offer_schedules(KernelPlan& kernel, std::vector<Rejection>& rejecti
     return fail(unsupported(fusion, rejections,
                             fmt::format("no schedule family takes the fusion '{}'", fusion.name)));
   }
-  const auto meets = [&](const ProposedSchedule& candidate) {
+  const auto satisfies = [&](const ProposedSchedule& candidate) {
     return options.pin.matches(candidate.schedule);
   };
-  if (!std::ranges::any_of(kernel.candidates, meets)) {
+  if (!std::ranges::any_of(kernel.candidates, satisfies)) {
     Error error = unsupported(fusion, rejections,
                               fmt::format("none of {} legal schedules has the pinned {}",
                                           kernel.candidates.size(), options.pin.text()));
@@ -400,7 +400,7 @@ Result<void> offer_schedules(KernelPlan& kernel, std::vector<Rejection>& rejecti
     error.kind = ErrorKind::kResourceExhausted;
     return fail(std::move(error));
   }
-  std::erase_if(kernel.candidates, [&](const ProposedSchedule& c) { return !meets(c); });
+  std::erase_if(kernel.candidates, [&](const ProposedSchedule& c) { return !satisfies(c); });
   offer_last_block_finish(kernel, limits, options.families);
   rank_schedules(kernel.candidates, options.families);
   return {};

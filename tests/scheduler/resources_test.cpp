@@ -75,10 +75,10 @@ TEST(ResourcesTest, CompleteDerivesWavesAndSpills) {
 
 // ptxas can reorder what it computes, but holds every element that was loaded.
 TEST(ResourcesTest, LoadedElementsAreNotSqueezed) {
-  EXPECT_EQ(squeezed(100, 0), 80);
-  EXPECT_EQ(squeezed(100, 50), 90);
-  EXPECT_EQ(squeezed(100, 100), 100);
-  EXPECT_EQ(squeezed(100, 200), 100) << "an estimate below what is loaded";
+  EXPECT_EQ(fewest_registers(100, 0), 80);
+  EXPECT_EQ(fewest_registers(100, 50), 90);
+  EXPECT_EQ(fewest_registers(100, 100), 100);
+  EXPECT_EQ(fewest_registers(100, 200), 100) << "an estimate below what is loaded";
   const DeviceLimits limits = *find_device("H200");
   // 512 threads of which each holds 125 floats of a row: 29 registers more than they have.
   ResourceEstimate estimate{

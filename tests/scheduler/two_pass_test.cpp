@@ -20,12 +20,11 @@
 #include "scheduler/schedule/shared_memory.h"
 #include "tests/scheduler/facts_of.h"
 #include "tests/support/canned_fusions.h"
+#include "tests/support/h200.h"
 #include "tests/support/plan_matchers.h"
 
 namespace sinter {
 namespace {
-
-const CostConstants& kConstants = cost_constants_of("H200");
 
 using testing::AllOf;
 using testing::ContainsRegex;
@@ -209,7 +208,7 @@ TEST_F(TwoPassTest, TuplesAreRefusedAsPartialResults) {
 TEST_F(TwoPassTest, LengthsAreWhatL2AndSharedMemoryHold) {
   const auto lengths = [&](int64_t cols, int64_t rows = 8192) {
     const SegmentFacts facts = canned_facts("layer_norm_backward", rows, cols);
-    return turn_lengths(facts, legal_, distribute_two_pass(facts), limits_, 2);
+    return tile_lengths(facts, legal_, distribute_two_pass(facts), limits_, 2);
   };
   EXPECT_THAT(lengths(32768), ElementsAre(1, 32));
   EXPECT_THAT(lengths(2048), ElementsAre(11, 32));
